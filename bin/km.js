@@ -1,0 +1,29 @@
+#!/usr/bin/env node
+// The launcher. Plain JavaScript: it must run on any Node, find a current one, and hand over.
+// `dist/` is used when it was built, `src/` otherwise (or when KERNMANTLE_SRC=1 asks for it).
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
+const here = (path) => fileURLToPath(new URL(path, import.meta.url));
+
+if (major > 22 || (major === 22 && minor >= 18)) {
+  const built = '../dist/cli/main.js';
+  const useSource = process.env.KERNMANTLE_SRC === '1' || !existsSync(here(built));
+  const { main } = await import(useSource ? '../src/cli/main.ts' : built);
+  await main(process.argv.slice(2));
+} else {
+  const node = here(`../node_modules/node/bin/node${process.platform === 'win32' ? '.exe' : ''}`);
+  if (!existsSync(node)) {
+    process.stderr.write(
+      `kernmantle needs Node 22.18 or newer; this is ${process.version}.\n` +
+        'Install a current Node, or in a clone of the repository run `npm run demo` once: it brings one.\n',
+    );
+    process.exit(1);
+  }
+  // Signals reach the child through the terminal's process group; only its exit matters here.
+  for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => {});
+  const child = spawnSync(node, [process.argv[1], ...process.argv.slice(2)], { stdio: 'inherit' });
+  process.exit(child.status ?? (child.signal === 'SIGINT' ? 130 : 1));
+}

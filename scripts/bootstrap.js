@@ -1,0 +1,85 @@
+#!/usr/bin/env node
+// One entry for every npm script. Plain JavaScript that an old Node understands: it installs what
+// is missing (once per lock file), then runs the task with the Node that the repository brings.
+import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const modules = join(root, 'node_modules');
+const localNode = join(modules, 'node', 'bin', process.platform === 'win32' ? 'node.exe' : 'node');
+
+const bin = (name, ...path) => ['node', join(modules, name, ...path)];
+const TASKS = {
+  demo: [['node', join(root, 'bin', 'km.js'), 'demo']],
+  test: [[...bin('vitest', 'vitest.mjs'), 'run']],
+  format: [[...bin('@biomejs/biome', 'bin', 'biome'), 'check', '--write', '.']],
+  lint: [
+    [...bin('@biomejs/biome', 'bin', 'biome'), 'check', '.'],
+    [...bin('oxlint', 'bin', 'oxlint'), '--type-aware', '--deny-warnings', 'src', 'tests', 'bench'],
+  ],
+  types: [[...bin('typescript', 'bin', 'tsc'), '-p', 'tsconfig.json']],
+  build: [
+    ['node', join(root, 'scripts', 'clean.js')],
+    [...bin('typescript', 'bin', 'tsc'), '-p', 'tsconfig.build.json'],
+  ],
+  digests: [['node', join(root, 'scripts', 'digests.js')]],
+  bench: [['node', '--expose-gc', join(root, 'bench', 'main.ts')]],
+};
+TASKS.check = [...TASKS.lint, ...TASKS.types, ...TASKS.test];
+
+/** Node's major and minor as one number, so that 22.18 is smaller than 24.0. */
+function isCurrent(version) {
+  const [major = 0, minor = 0] = version.replace(/^v/, '').split('.').map(Number);
+  return major > 22 || (major === 22 && minor >= 18);
+}
+
+function run(command, args, env = process.env) {
+  const done = spawnSync(command, args, { cwd: root, stdio: 'inherit', env });
+  if (done.error) {
+    process.stderr.write(`cannot run ${command}: ${done.error.message}\n`);
+    process.exit(1);
+  }
+  if (done.status !== 0) process.exit(done.status ?? 1);
+}
+
+/** Install when there is nothing, or when the lock file changed since the last install. */
+function install() {
+  const lock = readFileSync(join(root, 'package-lock.json'));
+  const stamp = join(modules, '.kernmantle-lock');
+  const digest = createHash('sha256').update(lock).digest('hex');
+  const fresh = existsSync(stamp) && readFileSync(stamp, 'utf8') === digest;
+  if (fresh) return;
+  process.stderr.write('installing dependencies (once) …\n');
+  const npm = process.env['npm_execpath'];
+  const args = ['ci', '--no-audit', '--no-fund', '--loglevel=error'];
+  if (npm?.endsWith('.js')) run(process.execPath, [npm, ...args]);
+  else run(process.platform === 'win32' ? 'npm.cmd' : 'npm', args);
+  writeFileSync(stamp, digest);
+}
+
+const [task = '', ...rest] = process.argv.slice(2);
+const steps = TASKS[task];
+if (!steps) {
+  process.stderr.write(`unknown task \`${task}\`; there are: ${Object.keys(TASKS).join(' ')}\n`);
+  process.exit(2);
+}
+install();
+const node = isCurrent(process.version) || !existsSync(localNode) ? process.execPath : localNode;
+if (node === process.execPath && !isCurrent(process.version)) {
+  process.stderr.write(
+    `Node ${process.version} is too old (22.18 or newer is needed) and no Node was installed for this ` +
+      'platform. Install Node 24, or run `npm install` with install scripts allowed.\n',
+  );
+  process.exit(1);
+}
+// Tools started by the task (and their children) find the same Node first.
+const path = [join(modules, 'node', 'bin'), join(modules, '.bin'), process.env.PATH].join(
+  delimiter,
+);
+steps.forEach(([, ...args], index) => {
+  const last = index === steps.length - 1;
+  run(node, last ? [...args, ...rest] : args, { ...process.env, PATH: path });
+});

@@ -1,0 +1,60 @@
+// The one glob of the project: `*` and `?` within a segment, `**` as a whole segment across any
+// number of them (also none, so `src/**` covers `src`). No braces, no negation, no extglob: those
+// characters are literal, and `globProblem` reports them where a person wrote them.
+//
+// Both loops are the two-pointer wildcard match: only the latest star is ever revisited, so the
+// worst case is quadratic in the text, whatever the pattern.
+
+function matchSegment(pattern: string, text: string): boolean {
+  let [p, t, star, mark] = [0, 0, -1, 0];
+  while (t < text.length) {
+    if (p < pattern.length && pattern[p] === '*') {
+      star = p++;
+      mark = t;
+    } else if (p < pattern.length && (pattern[p] === '?' || pattern[p] === text[t])) {
+      p++;
+      t++;
+    } else if (star !== -1) {
+      p = star + 1;
+      t = ++mark;
+    } else return false;
+  }
+  while (pattern[p] === '*') p++;
+  return p === pattern.length;
+}
+
+export function matchGlob(pattern: string, text: string): boolean {
+  const [patterns, segments] = [pattern.split('/'), text.split('/')];
+  let [p, s, star, mark] = [0, 0, -1, 0];
+  while (s < segments.length) {
+    if (p < patterns.length && patterns[p] === '**') {
+      star = p++;
+      mark = s;
+    } else if (p < patterns.length && matchSegment(patterns[p] as string, segments[s] as string)) {
+      p++;
+      s++;
+    } else if (star !== -1) {
+      p = star + 1;
+      s = ++mark;
+    } else return false;
+  }
+  while (patterns[p] === '**') p++;
+  return p === patterns.length;
+}
+
+/** What is wrong with a glob that a person wrote; undefined when it is fine. */
+export function globProblem(pattern: string): string | undefined {
+  if (pattern === '') return 'is empty';
+  if (pattern.length > 1024) return 'is longer than 1024 characters';
+  const odd = /[{}[\]!]|[@+?*]\(/.exec(pattern)?.[0];
+  if (odd !== undefined) return `may not use \`${odd}\` (only \`*\`, \`**\` and \`?\` are special)`;
+  if (/[\u0000-\u001f\u007f]/.test(pattern)) return 'holds a control character';
+  if (pattern.split('/').includes('..')) return 'may not contain `..`';
+  if (pattern.split('/').some((part) => part !== '**' && part.includes('**'))) {
+    return 'may use `**` only as a whole segment';
+  }
+  return undefined;
+}
+
+/** The part before the first special character: what two globs must share to overlap at all. */
+export const literalPrefix = (pattern: string): string => /^[^*?]*/.exec(pattern)?.[0] ?? '';

@@ -1,0 +1,65 @@
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+export type JsonObject = { [key: string]: Json };
+
+/** What every door answers: kernel, primitives, harness, scripts. */
+export type Outcome<T> = { ok: true; output: T } | { ok: false; error: Fault };
+export type Failure = { ok: false; error: Fault };
+
+export interface Fault {
+  code: ErrorCode;
+  /** `message` is for people; the other fields are for hooks to match. */
+  detail: { message: string; [key: string]: Json };
+}
+
+/** Documented and stable: hooks match them, so changing one is a breaking change. */
+export type KnownCode =
+  | 'invalid_input'
+  | 'invalid_item'
+  | 'not_found'
+  | 'ambiguous'
+  | 'permission_denied'
+  | 'signature_invalid'
+  | 'timeout'
+  | 'cancelled'
+  | 'rate_limit'
+  | 'network_error'
+  | 'quota_exceeded'
+  | 'model_unavailable'
+  | 'provider_error'
+  | 'stream_incomplete'
+  | 'outcome_unknown'
+  | 'loop_detected'
+  | 'stuck'
+  | 'tool_failed'
+  | 'tool_chain_failed'
+  | 'config_invalid'
+  | 'dependency_missing'
+  | 'sandbox_missing'
+  | 'thread_exists'
+  | 'spawn_failed'
+  | 'mcp_connection_failed'
+  | 'hook_failed'
+  | 'expression_error'
+  | 'http_error'
+  | 'internal_error';
+
+// Open on purpose: a tool may report its own codes and a hook may match them.
+export type ErrorCode = KnownCode | (string & {});
+
+export const ok = <T>(output: T): Outcome<T> => ({ ok: true, output });
+
+export function fail(
+  code: ErrorCode,
+  message: string,
+  detail: Readonly<Record<string, Json>> = {},
+): Failure {
+  return { ok: false, error: { code, detail: { ...detail, message } } };
+}
+
+/** Adds context to a failure on its way up; what the failing part said is never replaced. */
+export function withDetail(failure: Failure, detail: Readonly<Record<string, Json>>): Failure {
+  return {
+    ok: false,
+    error: { code: failure.error.code, detail: { ...detail, ...failure.error.detail } },
+  };
+}

@@ -1,0 +1,44 @@
+// Places in a text, for people: lines and columns start at 1, columns count UTF-16 units.
+
+export interface Position {
+  line: number;
+  column: number;
+}
+
+export interface TextLines {
+  at(offset: number): Position;
+  /** The line's text without its end; empty past the last line. */
+  line(number: number): string;
+}
+
+export function createLines(text: string): TextLines {
+  const starts = [0];
+  for (let at = text.indexOf('\n'); at !== -1; at = text.indexOf('\n', at + 1)) starts.push(at + 1);
+  return {
+    at(offset) {
+      let [low, high] = [0, starts.length - 1];
+      while (low < high) {
+        const middle = (low + high + 1) >> 1;
+        if ((starts[middle] as number) <= offset) low = middle;
+        else high = middle - 1;
+      }
+      return { line: low + 1, column: Math.max(0, offset - (starts[low] as number)) + 1 };
+    },
+    line(number) {
+      const start = starts[number - 1];
+      if (start === undefined) return '';
+      return text.slice(start, (starts[number] ?? text.length + 1) - 1).replace(/\r$/, '');
+    },
+  };
+}
+
+const SHOWN = 100;
+
+/** The source line with a caret under the column; long lines are shown around the caret only. */
+export function caret(line: string, column: number): string {
+  const from = Math.max(0, Math.min(column - 1 - SHOWN / 2, line.length - SHOWN));
+  // A tab or control character would move the caret, or the reader's terminal.
+  const shown = line.slice(from, from + SHOWN).replace(/[\u0000-\u001f\u007f-\u009f]/g, ' ');
+  const lead = from > 0 ? '…' : '';
+  return `${lead}${shown}\n${' '.repeat(lead.length + column - 1 - from)}^`;
+}

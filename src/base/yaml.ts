@@ -1,0 +1,134 @@
+// The only file that knows the YAML library. Text from a stranger: bounded size, bounded nesting,
+// no tags that make objects, few aliases, own properties only, and a position for every path.
+import { createRequire } from 'node:module';
+import type * as Yaml from 'yaml';
+import type { Node } from 'yaml';
+import { setOwn } from './json.ts';
+import type { Json, JsonObject } from './outcome.ts';
+import type { Position } from './text.ts';
+
+const MAX_YAML_DEPTH = 64;
+const MAX_NODES = 200_000;
+const MAX_BYTES = 2 * 1024 * 1024;
+
+export interface YamlProblem extends Position {
+  message: string;
+}
+
+export interface YamlDocument {
+  /** What could be read; null for an empty document. */
+  value: Json;
+  problems: YamlProblem[];
+  /** Where a path's value (or, with `key`, its key) stands; the nearest existing ancestor otherwise. */
+  locate(path: readonly (string | number)[], part?: 'key' | 'value'): Position;
+}
+
+class TooMuch extends Error {}
+
+// Loaded on first use: most commands never read YAML, and start-up is part of the product.
+let loaded: typeof Yaml | undefined;
+const library = (): typeof Yaml => (loaded ??= createRequire(import.meta.url)('yaml'));
+
+/** Indentation or brackets deeper than any honest file: the library's recursion never sees them. */
+function isTooDeep(text: string): boolean {
+  let depth = 0;
+  for (let i = 0; i < text.length; i++) {
+    const char = text[i];
+    if (char === '[' || char === '{') {
+      if (++depth > 10 * MAX_YAML_DEPTH) return true;
+    } else if ((char === ']' || char === '}') && depth > 0) depth--;
+  }
+  return /^(?: *[-?:] ){200}/m.test(text) || /^ {2000}/m.test(text);
+}
+
+export function parseYaml(text: string): YamlDocument {
+  const start: Position = { line: 1, column: 1 };
+  const refuse = (message: string): YamlDocument => ({
+    value: null,
+    problems: [{ ...start, message }],
+    locate: () => start,
+  });
+  if (text.length > MAX_BYTES) return refuse(`YAML text is longer than ${MAX_BYTES} characters`);
+  if (isTooDeep(text)) return refuse('YAML is nested too deeply');
+  try {
+    return read(text);
+  } catch (error) {
+    if (error instanceof TooMuch) return refuse(error.message);
+    if (error instanceof RangeError) return refuse('YAML is nested too deeply');
+    throw error;
+  }
+}
+
+function read(text: string): YamlDocument {
+  const { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } = library();
+  const lines = new LineCounter();
+  const document = parseDocument(text, {
+    lineCounter: lines,
+    prettyErrors: false,
+    schema: 'core',
+    version: '1.2',
+    uniqueKeys: true,
+    strict: true,
+    logLevel: 'silent',
+  });
+  const place = (offset: number): Position => {
+    const { line, col } = lines.linePos(offset);
+    return { line: Math.max(1, line), column: Math.max(1, col) };
+  };
+  const problems: YamlProblem[] = [];
+  for (const error of [...document.errors, ...document.warnings]) {
+    problems.push({ ...place(error.pos[0]), message: error.message });
+  }
+
+  let nodes = 0;
+  const convert = (node: unknown, depth: number): Json => {
+    if (++nodes > MAX_NODES) throw new TooMuch(`YAML expands to more than ${MAX_NODES} values`);
+    if (depth > MAX_YAML_DEPTH) throw new TooMuch(`YAML is nested deeper than ${MAX_YAML_DEPTH}`);
+    if (isAlias(node)) return convert(node.resolve(document), depth + 1);
+    if (isSeq(node)) return node.items.map((item) => convert(item, depth + 1));
+    if (isMap(node)) {
+      const result: JsonObject = {};
+      for (const { key, value } of node.items) {
+        setOwn(result, keyText(key), convert(value, depth + 1));
+      }
+      return result;
+    }
+    if (!isScalar(node)) return null;
+    const { value } = node;
+    if (typeof value === 'string' || typeof value === 'boolean' || value === null) return value;
+    if (typeof value === 'number' && Number.isFinite(value)) return value;
+    problems.push({
+      ...place(node.range?.[0] ?? 0),
+      message: `\`${String(value)}\` is not a value`,
+    });
+    return null;
+  };
+
+  const locate: YamlDocument['locate'] = (path, part = 'value') => {
+    let node: unknown = document.contents;
+    let offset = (document.contents as Node | null)?.range?.[0] ?? 0;
+    for (const [index, step] of path.entries()) {
+      if (isAlias(node)) node = node.resolve(document);
+      if (isMap(node)) {
+        const pair = node.items.find(({ key }) => keyText(key) === String(step));
+        if (!pair) break;
+        const keyNode = pair.key as Node | null;
+        const last = index === path.length - 1;
+        const spot = last && part === 'key' ? keyNode : ((pair.value as Node | null) ?? keyNode);
+        offset = spot?.range?.[0] ?? offset;
+        node = pair.value;
+      } else if (isSeq(node)) {
+        node = node.items[Number(step)];
+        offset = (node as Node | undefined)?.range?.[0] ?? offset;
+      } else break;
+    }
+    return place(offset);
+  };
+
+  return { value: convert(document.contents, 0), problems, locate };
+}
+
+const keyText = (key: unknown): string =>
+  library().isScalar(key) ? String(key.value) : key === null ? 'null' : String(key);
+
+export const formatYaml = (value: Json): string => library().stringify(value, { lineWidth: 0 });

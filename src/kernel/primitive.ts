@@ -1,0 +1,55 @@
+// What stands at the end of every chain. The kernel owns this type and receives a table of
+// primitives; it never asks what one does.
+import type { Json, JsonObject, Outcome } from '../base/index.ts';
+import type { Effect } from '../items/index.ts';
+import type { Sink } from './sink.ts';
+
+/** One right that the actual call needs, with the scope as resolved (real path, host, id). */
+export interface Need {
+  capability: string;
+  scope?: { path?: string; id?: string; host?: string; method?: string };
+}
+
+/** Answers for one call whether its caller holds a right. Made from a token or an operator's policy. */
+export type Verifier = (need: Need) => Outcome<null>;
+
+export interface PrimitiveCall {
+  /** The leaf tool's full id and what its YAML declares. */
+  tool: {
+    id: string;
+    /** Folder of the YAML file that named a module, for `config.module`. */
+    dir: string;
+    source: 'project' | 'user' | 'installed' | 'bundle' | 'program';
+    requires: readonly string[];
+    effect: Effect;
+    sandbox: 'strict' | 'workspace' | 'none';
+    env: readonly string[];
+  };
+  /** Merged over the chain, environment expanded, parameters filled in. */
+  config: JsonObject;
+  /** Checked against the schema, defaults filled in. */
+  parameters: JsonObject;
+  sinks: readonly Sink[];
+  verify: Verifier;
+  signal: AbortSignal;
+  /** Real path of the project's root folder. */
+  projectRoot: string;
+  timeoutMs: number;
+  /** Values of environment variables that this call expanded: never to be shown. */
+  secrets: readonly string[];
+}
+
+export interface PrimitiveResult {
+  output: Json;
+  /** Automatic labels of what came back, e.g. `src:network`, `untrusted`. */
+  labels?: readonly string[];
+  /** Where it came from, e.g. `file:src/a.ts`. */
+  sources?: readonly string[];
+}
+
+export interface Primitive {
+  name: string;
+  run(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>>;
+  /** For a dry run: what would happen, in one JSON value, without doing it. */
+  plan?(call: PrimitiveCall): Json;
+}

@@ -1,0 +1,41 @@
+import type { JsonObject, Outcome } from '../base/index.ts';
+
+/** One event of a stream as the wire framed it; `data` is the joined text of its data lines. */
+export interface StreamEvent {
+  event?: string;
+  data: string;
+  id?: string;
+}
+
+export interface SinkReport {
+  type: string;
+  delivered: number;
+  dropped: number;
+  /** Why the sink gave up, when it did. */
+  error?: string;
+  [detail: string]: string | number | boolean | null | undefined | JsonObject | unknown[];
+}
+
+/**
+ * Where a stream is delivered. `write` may return a promise: the reader waits for it, which is the
+ * back-pressure. A sink never throws at its caller; it reports. `close` is called exactly once, on
+ * every outcome.
+ */
+export interface Sink {
+  type: string;
+  write(event: StreamEvent): void | Promise<void>;
+  close(): Promise<SinkReport>;
+}
+
+export interface SinkContext {
+  projectRoot: string;
+  threadId: string | undefined;
+  verify: (need: { capability: string; scope?: { path?: string; host?: string } }) => Outcome<null>;
+  signal: AbortSignal;
+}
+
+/** Makes a sink from a destination of `config.stream.destinations`, merged over the sink tool's config. */
+export type SinkFactory = (
+  destination: JsonObject,
+  context: SinkContext,
+) => Outcome<Sink> | Promise<Outcome<Sink>>;
