@@ -21,7 +21,10 @@ function realOf(path: string): Outcome<string> {
       return ok(join(realpathSync.native(current), ...missing));
     } catch (error) {
       const { code = 'unknown error' } = error as NodeJS.ErrnoException;
-      if (code !== 'ENOENT' && code !== 'ENOTDIR') {
+      if (code === 'ENOTDIR') {
+        return fail('invalid_input', `path \`${path}\` goes through a file as if it were a folder`);
+      }
+      if (code !== 'ENOENT') {
         return fail('permission_denied', `path \`${path}\` cannot be resolved: ${code}`);
       }
     }
