@@ -45,6 +45,16 @@ export interface PrimitiveResult {
   labels?: readonly string[];
   /** Where it came from, e.g. `file:src/a.ts`. */
   sources?: readonly string[];
+  /** Files whose content is in the output, or was written by this call: their labels are kept. */
+  read?: readonly FileMark[];
+  wrote?: readonly FileMark[];
+}
+
+export interface FileMark {
+  /** Real path. */
+  path: string;
+  /** Of the whole content, hex. */
+  sha256: string;
 }
 
 export interface Primitive {
