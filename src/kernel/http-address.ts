@@ -1,0 +1,148 @@
+// Which addresses are nobody's business. A request may go to a public unicast address; everything
+// else (this machine, the local network, cloud metadata) needs an explicit grant of the operator.
+import { lookup as systemLookup } from 'node:dns/promises';
+import { BlockList, isIP, isIPv4 } from 'node:net';
+import { fail, type Outcome, ok } from '../base/index.ts';
+
+/** Addresses of a host name, in the order they should be tried. */
+export type Lookup = (host: string) => Promise<string[]>;
+
+export interface AddressPorts {
+  lookup?: Lookup;
+  /** Has the operator granted this address, which is not public, under this host name? */
+  isHostAllowed(host: string, address: string, port: number): boolean;
+}
+
+// Order matters: the first match names the address in the refusal.
+const IPV4: readonly (readonly [kind: string, network: string, bits: number])[] = [
+  ['metadata', '169.254.169.254', 32],
+  ['metadata', '100.100.100.200', 32],
+  ['metadata', '168.63.129.16', 32],
+  ['unspecified', '0.0.0.0', 8],
+  ['loopback', '127.0.0.0', 8],
+  ['private', '10.0.0.0', 8],
+  ['private', '172.16.0.0', 12],
+  ['private', '192.168.0.0', 16],
+  ['link-local', '169.254.0.0', 16],
+  ['carrier-grade NAT', '100.64.0.0', 10],
+  ['multicast', '224.0.0.0', 4],
+  ['reserved', '192.0.0.0', 24],
+  ['reserved', '192.0.2.0', 24],
+  ['reserved', '192.88.99.0', 24],
+  ['reserved', '198.18.0.0', 15],
+  ['reserved', '198.51.100.0', 24],
+  ['reserved', '203.0.113.0', 24],
+  ['reserved', '240.0.0.0', 4],
+];
+const IPV6: readonly (readonly [kind: string, network: string, bits: number])[] = [
+  ['metadata', 'fd00:ec2::254', 128],
+  ['unspecified', '::', 128],
+  ['loopback', '::1', 128],
+  ['unique-local', 'fc00::', 7],
+  ['link-local', 'fe80::', 10],
+  ['multicast', 'ff00::', 8],
+  ['reserved', '2001::', 23],
+  ['reserved', '2001:db8::', 32],
+  ['reserved', '2002::', 16],
+  ['reserved', '3fff::', 20],
+];
+
+type Rule = readonly [kind: string, list: BlockList];
+
+const ruleOf =
+  (family: 'ipv4' | 'ipv6') =>
+  (row: readonly [string, string, number]): Rule => {
+    const list = new BlockList();
+    list.addSubnet(row[1], row[2], family);
+    return [row[0], list];
+  };
+
+function subnet(network: string, bits: number): BlockList {
+  const list = new BlockList();
+  list.addSubnet(network, bits, 'ipv6');
+  return list;
+}
+
+interface Rules {
+  v4: readonly Rule[];
+  v6: readonly Rule[];
+  /** IPv4 in the last 32 bits: mapped and NAT64. */
+  embedded: readonly BlockList[];
+  global: BlockList;
+}
+let made: Rules | undefined;
+const rules = (): Rules =>
+  (made ??= {
+    v4: IPV4.map(ruleOf('ipv4')),
+    v6: IPV6.map(ruleOf('ipv6')),
+    embedded: [subnet('::ffff:0:0', 96), subnet('64:ff9b::', 96)],
+    global: subnet('2000::', 3),
+  });
+
+/** The last 32 bits of an IPv6 address as IPv4 text. */
+function embeddedIPv4(address: string): string | undefined {
+  const dotted = /:(\d+\.\d+\.\d+\.\d+)$/.exec(address)?.[1];
+  if (dotted !== undefined) return dotted;
+  // The URL parser writes the canonical form, whose last two groups are always present or `::`.
+  const [head = '', tail = ''] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::');
+  const groups = (tail === '' ? head : tail).split(':');
+  const missing = address.includes('::') && tail === '' ? ['0', '0'] : [];
+  const [high = '0', low = '0'] = ['0', ...groups, ...missing].slice(-2);
+  const value = ((Number.parseInt(high, 16) << 16) | Number.parseInt(low, 16)) >>> 0;
+  return [24, 16, 8, 0].map((shift) => (value >>> shift) & 255).join('.');
+}
+
+/** Why an address is not public; undefined when it is. What is no address at all is `invalid`. */
+export function addressKind(address: string): string | undefined {
+  if (isIP(address) === 0 || address.includes('%')) return 'invalid';
+  const { v4, v6, embedded, global } = rules();
+  if (isIPv4(address)) return v4.find(([, list]) => list.check(address, 'ipv4'))?.[0];
+  if (embedded.some((list) => list.check(address, 'ipv6'))) {
+    return addressKind(embeddedIPv4(address) ?? 'invalid');
+  }
+  const known = v6.find(([, list]) => list.check(address, 'ipv6'))?.[0];
+  return known ?? (global.check(address, 'ipv6') ? undefined : 'reserved');
+}
+
+/** Host of a URL as capabilities and lookups name it: no brackets, no final dot. */
+export const hostOf = (url: URL): string => url.hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '');
+
+export const portOf = (url: URL): number =>
+  url.port === '' ? (/^(https|wss):$/.test(url.protocol) ? 443 : 80) : Number(url.port);
+
+const allAddresses: Lookup = async (host) =>
+  (await systemLookup(host, { all: true, verbatim: true })).map(({ address }) => address);
+
+/**
+ * The addresses a connection may use, each of them checked. One refused address refuses the host:
+ * a name that answers with both a public and a private address is how rebinding begins.
+ */
+export async function checkedAddresses(url: URL, ports: AddressPorts): Promise<Outcome<string[]>> {
+  const [host, port] = [hostOf(url), portOf(url)];
+  let addresses: string[];
+  try {
+    addresses = isIP(host) === 0 ? await (ports.lookup ?? allAddresses)(host) : [host];
+  } catch (error) {
+    const { code = 'unknown error' } = error as NodeJS.ErrnoException;
+    return fail('network_error', `cannot resolve host \`${host}\`: ${code}`, {
+      host,
+      reason: code,
+      sent: false,
+    });
+  }
+  if (addresses.length === 0) {
+    return fail('network_error', `host \`${host}\` has no address`, { host, sent: false });
+  }
+  for (const address of addresses) {
+    const kind = addressKind(address);
+    if (kind === undefined || (kind !== 'invalid' && ports.isHostAllowed(host, address, port))) {
+      continue;
+    }
+    return fail(
+      'permission_denied',
+      `host \`${host}\` is at ${kind} address ${address}; add it to \`hosts\` in the policy to allow it`,
+      { missing: 'net.http', attempted: host, host, address, kind, sent: false },
+    );
+  }
+  return ok(addresses);
+}

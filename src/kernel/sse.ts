@@ -1,0 +1,127 @@
+// Server-sent events from bytes. The framing is `eventsource-parser`'s; this file decodes UTF-8
+// across chunk borders and keeps what is buffered bounded, whatever the other side sends.
+import { createParser } from 'eventsource-parser';
+import { fail, type Outcome, ok } from '../base/index.ts';
+import type { StreamEvent } from './sink.ts';
+
+export interface EventLimits {
+  /** Longest text of one event, in UTF-16 units. */
+  maxEvent?: number;
+}
+
+export interface EventParser {
+  /** Parses more bytes; the same outcome whatever the chunking. Does nothing after a failure. */
+  push(chunk: Uint8Array): Outcome<null>;
+  /** Ends the stream: an event whose final blank line never came is not delivered, but counted. */
+  end(): { unfinished: boolean };
+  /** Most characters that were ever held back. For tests and the result. */
+  readonly peak: number;
+  /** Reconnection time the server asked for, in milliseconds. */
+  readonly retryMs: number | undefined;
+}
+
+export const MAX_EVENT = 8 * 1024 * 1024;
+/** Larger chunks are fed in pieces, so that the bound is met between them. */
+const PIECE = 64 * 1024;
+/** A field name, its colon and its blank are buffered too. */
+const SLACK = 64;
+
+/** How many bytes at the end may be the beginning of a character. Cutting before a lead byte is
+ * always safe: a decoder that meets one is at the start of a character, also after garbage. */
+function openBytes(bytes: Buffer): number {
+  for (let back = 1; back <= Math.min(3, bytes.length); back++) {
+    const byte = bytes[bytes.length - back] as number;
+    if (byte < 0x80) return 0;
+    if (byte >= 0xc0) return (byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2) > back ? back : 0;
+  }
+  return 0;
+}
+
+/** Without absent fields: an event is JSON. */
+function eventOf(message: { data: string; event?: string | undefined; id?: string | undefined }) {
+  const event: StreamEvent = { data: message.data };
+  if (message.event !== undefined) event.event = message.event;
+  if (message.id !== undefined) event.id = message.id;
+  return event;
+}
+
+/** Characters after the last blank line: what a parser must hold on to, comments aside. */
+function tailLength(text: string): number | undefined {
+  let end = text.lastIndexOf('\n\n');
+  if (text.includes('\r')) {
+    end = Math.max(end, text.lastIndexOf('\r\r'), text.lastIndexOf('\n\r\n') + 1);
+  }
+  return end < 0 ? undefined : text.length - end - 2;
+}
+
+export function createEventParser(
+  onEvent: (event: StreamEvent) => void,
+  { maxEvent = MAX_EVENT }: EventLimits = {},
+): EventParser {
+  let carry: Buffer | undefined;
+  let isOver = false;
+  let lastByte = 10;
+  let held = 0;
+  let peak = 0;
+  let retryMs: number | undefined;
+  let deliver = onEvent;
+  const fits = (text: string | undefined) => text === undefined || text.length <= maxEvent;
+
+  const parser = createParser({
+    maxBufferSize: maxEvent + SLACK,
+    onEvent(message) {
+      if (isOver) return;
+      if (fits(message.data) && fits(message.event) && fits(message.id)) deliver(eventOf(message));
+      else isOver = true;
+    },
+    onRetry(ms) {
+      if (Number.isSafeInteger(ms)) retryMs = ms;
+    },
+    onError(error) {
+      // Unknown fields and odd `retry` values are ignored, as the format asks.
+      if (error.type === 'max-buffer-size-exceeded') isOver = true;
+    },
+  });
+
+  function feed(piece: Buffer): void {
+    const bytes = carry === undefined ? piece : Buffer.concat([carry, piece]);
+    const open = openBytes(bytes);
+    // A copy: the socket's buffer is reused.
+    carry = open === 0 ? undefined : Buffer.from(bytes.subarray(bytes.length - open));
+    const text = bytes.toString('utf8', 0, bytes.length - open);
+    parser.feed(text);
+    held = isOver ? 0 : (tailLength(text) ?? held + text.length);
+    if (held > peak) peak = held;
+  }
+
+  return {
+    push(chunk) {
+      const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+      for (let at = 0; at < bytes.length && !isOver; at += PIECE) {
+        feed(bytes.length <= PIECE ? bytes : bytes.subarray(at, at + PIECE));
+      }
+      if (bytes.length > 0) lastByte = bytes[bytes.length - 1] as number;
+      if (!isOver) return ok(null);
+      return fail('response_too_large', `an event is longer than ${maxEvent} characters`, {
+        max_event: maxEvent,
+      });
+    },
+    end() {
+      if (isOver) return { unfinished: true };
+      // A probe event: it comes out bare only when nothing was waiting for its blank line.
+      const isLineOpen = lastByte !== 10 && lastByte !== 13;
+      const rest: StreamEvent[] = [];
+      deliver = (event) => rest.push(event);
+      parser.feed(`${isLineOpen ? '\n' : ''}data:.\n\n`);
+      const [first] = rest;
+      const isBare = first?.data === '.' && first.event === undefined && first.id === undefined;
+      return { unfinished: carry !== undefined || isLineOpen || !isBare };
+    },
+    get peak() {
+      return peak;
+    },
+    get retryMs() {
+      return retryMs;
+    },
+  };
+}
