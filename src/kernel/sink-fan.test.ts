@@ -1,0 +1,75 @@
+import { expect, test } from 'vitest';
+import type { Sink, StreamEvent } from './sink.ts';
+import { createFan, publicReport } from './sink-fan.ts';
+
+const never = new Promise<void>(() => {});
+
+function collecting(type: string, log: string[]): Sink {
+  let delivered = 0;
+  return {
+    type,
+    write(event: StreamEvent) {
+      log.push(event.data);
+      delivered++;
+    },
+    close: async () => ({ type, delivered, dropped: 0 }),
+  };
+}
+
+test('synchronous sinks cost no promise', () => {
+  const fan = createFan([collecting('a', []), collecting('b', [])]);
+  expect(fan.write({ data: 'x' })).toBeUndefined();
+  expect(fan.count).toBe(1);
+});
+
+test('a sink that throws or rejects is left out and the others go on', async () => {
+  const log: string[] = [];
+  const throws: Sink = {
+    type: 'throws',
+    write() {
+      throw new Error('broken');
+    },
+    close: async () => ({ type: 'throws', delivered: 0, dropped: 0 }),
+  };
+  const rejects: Sink = {
+    type: 'rejects',
+    write: async () => Promise.reject(new Error('later')),
+    close: async () => Promise.reject(new Error('twice')),
+  };
+  const fan = createFan([throws, collecting('ok', log), rejects]);
+  for (const data of ['1', '2', '3']) await fan.write({ data });
+  expect(log).toEqual(['1', '2', '3']);
+  expect(await fan.close(never)).toEqual([
+    { type: 'throws', delivered: 0, dropped: 3, error: 'broken' },
+    { type: 'ok', delivered: 3, dropped: 0 },
+    { type: 'rejects', delivered: 0, dropped: 3, error: 'later' },
+  ]);
+});
+
+test('the reader waits for a slow sink', async () => {
+  let release = () => {};
+  const slow: Sink = {
+    type: 'slow',
+    write: () => new Promise((resolve) => (release = resolve)),
+    close: async () => ({ type: 'slow', delivered: 1, dropped: 0 }),
+  };
+  const fan = createFan([slow]);
+  let done = false;
+  const wait = fan.write({ data: 'x' })?.then(() => (done = true));
+  await Promise.resolve();
+  expect(done).toBe(false);
+  release();
+  await wait;
+  expect(done).toBe(true);
+});
+
+test('a sink that does not close is reported, not waited for', async () => {
+  const stuck: Sink = { type: 'stuck', write() {}, close: () => new Promise(() => {}) };
+  const [report] = await createFan([stuck]).close(Promise.resolve());
+  expect(report).toMatchObject({ type: 'stuck', error: 'the sink did not close in time' });
+});
+
+test('a public report holds neither events nor real paths', () => {
+  const report = { type: 'x', delivered: 1, dropped: 0, events: [1], file: { absolute: '/a' } };
+  expect(publicReport(report)).toEqual({ type: 'x', delivered: 1, dropped: 0 });
+});

@@ -1,0 +1,79 @@
+// One stream, several sinks. A sink that fails (also by throwing, which it should not) is left out
+// from then on; the others never notice. While sinks answer at once, an event costs no promise.
+import type { JsonObject } from '../base/index.ts';
+import type { Sink, SinkReport, StreamEvent } from './sink.ts';
+
+export interface Fan {
+  /** A promise only when a sink needs time: the reader waits for it. Never rejects. */
+  write(event: StreamEvent): undefined | Promise<void>;
+  /** Closes every sink once, and waits no longer than `patience` allows. Never rejects. */
+  close(patience: Promise<void>): Promise<SinkReport[]>;
+  readonly count: number;
+}
+
+interface Seat {
+  sink: Sink;
+  error?: string;
+  /** Events that came after it failed. */
+  missed: number;
+}
+
+const reasonOf = (cause: unknown): string =>
+  cause instanceof Error ? cause.message : String(cause);
+
+async function closeSeat(seat: Seat, patience: Promise<void>): Promise<SinkReport> {
+  const blank: SinkReport = { type: seat.sink.type, delivered: 0, dropped: 0 };
+  const late = patience.then(
+    (): SinkReport => ({ ...blank, error: 'the sink did not close in time' }),
+  );
+  let report: SinkReport;
+  try {
+    report = await Promise.race([seat.sink.close(), late]);
+  } catch (cause) {
+    report = { ...blank, error: reasonOf(cause) };
+  }
+  const dropped = report.dropped + seat.missed;
+  const error = seat.error ?? report.error;
+  return { ...report, dropped, ...(error !== undefined && { error }) };
+}
+
+export function createFan(sinks: readonly Sink[]): Fan {
+  const seats: Seat[] = sinks.map((sink) => ({ sink, missed: 0 }));
+  let count = 0;
+
+  const failSeat = (seat: Seat, cause: unknown): void => {
+    seat.error ??= reasonOf(cause);
+    seat.missed++;
+  };
+
+  return {
+    get count() {
+      return count;
+    },
+    write(event) {
+      count++;
+      let waits: Promise<void>[] | undefined;
+      for (const seat of seats) {
+        if (seat.error !== undefined) {
+          seat.missed++;
+          continue;
+        }
+        try {
+          const wait = seat.sink.write(event);
+          if (wait !== undefined) {
+            (waits ??= []).push(wait.catch((cause: unknown) => failSeat(seat, cause)));
+          }
+        } catch (cause) {
+          failSeat(seat, cause);
+        }
+      }
+      return waits && Promise.all(waits).then(() => {});
+    },
+    close: (patience) => Promise.all(seats.map((seat) => closeSeat(seat, patience))),
+  };
+}
+
+/** What the call's result says about a sink: no events, no absolute paths. */
+export function publicReport({ events: _, file: __, ...report }: SinkReport): JsonObject {
+  return report as JsonObject;
+}

@@ -1,0 +1,184 @@
+// Appends a stream to a file. Writes are synchronous and batched (`flush_every`), so an event costs
+// no promise; everything is written and the file closed on every outcome of the call.
+import { createHash, type Hash } from 'node:crypto';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  ftruncateSync,
+  mkdirSync,
+  openSync,
+  readSync,
+  writeSync,
+} from 'node:fs';
+import { dirname } from 'node:path';
+import { fail, getOwn, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import { resolveProjectPath } from './path-gate.ts';
+import type { Sink, SinkContext, SinkFactory, StreamEvent } from './sink.ts';
+import { choiceField, countField } from './sink-config.ts';
+
+/** Writes some of the bytes and says how many: a full disk may take a part without an error. */
+export type WriteSome = (fd: number, bytes: Uint8Array, offset: number) => number;
+
+const TYPE = 'file_sink';
+const THREAD_ID = /^[A-Za-z0-9_-]{1,80}$/;
+const { O_APPEND, O_CREAT, O_NOFOLLOW, O_RDWR } = constants;
+/** Waiting text is written at this size even before `flush_every` events. */
+const MAX_WAITING = 1024 * 1024;
+
+/** Where to write: the thread's id filled in, inside the project, and allowed. */
+function placeOf(
+  destination: JsonObject,
+  { projectRoot, threadId, verify }: SinkContext,
+): Outcome<{ absolute: string; relative: string }> {
+  const path = getOwn(destination, 'path');
+  if (typeof path !== 'string') return fail('config_invalid', 'a file sink needs a `path`');
+  if (path.includes('{thread_id}') && (threadId === undefined || !THREAD_ID.test(threadId))) {
+    return fail('invalid_input', `path \`${path}\` needs a thread id, and there is none`);
+  }
+  const place = resolveProjectPath(projectRoot, path.replaceAll('{thread_id}', threadId ?? ''));
+  if (!place.ok) return place;
+  const isOwn =
+    threadId !== undefined &&
+    THREAD_ID.test(threadId) &&
+    place.output.relative.startsWith(`.ai/threads/${threadId}/`);
+  if (isOwn) return place;
+  const allowed = verify({ capability: 'fs.write', scope: { path: place.output.relative } });
+  return allowed.ok ? place : allowed;
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** One line of valid JSON per event: the data itself when it is JSON, else the data as a string. */
+function jsonLine({ data }: StreamEvent): string {
+  if (!isJson(data)) return `${JSON.stringify(data)}\n`;
+  // A line break inside JSON can only be white space, but it would end the line.
+  return /[\r\n]/.test(data) ? `${JSON.stringify(JSON.parse(data))}\n` : `${data}\n`;
+}
+
+const rawLine = ({ data }: StreamEvent): string => `${data}\n`;
+
+/** Opens for appending; after a line that was cut off by a crash, a new line begins. */
+function openForAppend(path: string): { fd: number; lead: string } {
+  mkdirSync(dirname(path), { recursive: true });
+  const fd = openSync(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600);
+  const stat = fstatSync(fd);
+  if (!stat.isFile()) {
+    closeSync(fd);
+    throw new Error('not a regular file');
+  }
+  if (stat.size === 0) return { fd, lead: '' };
+  const last = Buffer.alloc(1);
+  readSync(fd, last, 0, 1, stat.size - 1);
+  return { fd, lead: last[0] === 10 ? '' : '\n' };
+}
+
+/** Writes everything or throws; what was written of an incomplete batch is taken back. */
+function writeAll(fd: number, bytes: Uint8Array, write: WriteSome): void {
+  let done = 0;
+  try {
+    while (done < bytes.length) {
+      const wrote = write(fd, bytes, done);
+      if (wrote <= 0) throw new Error(`only ${done} of ${bytes.length} bytes were written`);
+      done += wrote;
+    }
+  } catch (error) {
+    // Best effort: a torn line would be glued to the next one. If this fails too, the next open
+    // begins a new line.
+    if (done > 0) ftruncateSync(fd, fstatSync(fd).size - done);
+    throw error;
+  }
+}
+
+interface FileOptions {
+  flushEvery: number;
+  line: (event: StreamEvent) => string;
+  write: WriteSome;
+}
+
+function createSink(place: { absolute: string; relative: string }, options: FileOptions): Sink {
+  const { flushEvery, line, write } = options;
+  let [delivered, dropped, waiting] = [0, 0, 0];
+  let text = '';
+  let fd: number | undefined;
+  let hash: Hash | undefined;
+  let error: string | undefined;
+
+  function giveUp(cause: unknown): void {
+    const { code, message } = cause as NodeJS.ErrnoException;
+    error = `cannot write \`${place.relative}\`: ${code ?? message}`;
+    dropped += waiting;
+    [text, waiting] = ['', 0];
+  }
+
+  function flush(): void {
+    if (waiting === 0 || error !== undefined) return;
+    try {
+      if (fd === undefined) {
+        const opened = openForAppend(place.absolute);
+        [fd, hash, text] = [opened.fd, createHash('sha256'), opened.lead + text];
+      }
+      const bytes = Buffer.from(text);
+      writeAll(fd, bytes, write);
+      hash?.update(bytes);
+      delivered += waiting;
+      [text, waiting] = ['', 0];
+    } catch (cause) {
+      giveUp(cause);
+    }
+  }
+
+  function close(): void {
+    flush();
+    if (fd === undefined) return;
+    try {
+      closeSync(fd);
+    } catch (cause) {
+      giveUp(cause);
+    }
+    fd = undefined;
+  }
+
+  return {
+    type: TYPE,
+    write(event) {
+      if (error !== undefined) {
+        dropped++;
+        return;
+      }
+      text += line(event);
+      waiting++;
+      if (waiting >= flushEvery || text.length >= MAX_WAITING) flush();
+    },
+    async close() {
+      close();
+      const report = { type: TYPE, delivered, dropped, path: place.relative };
+      // The hash of what this sink wrote: the whole content unless the file existed before.
+      const file = hash && { ...place, sha256: hash.digest('hex') };
+      return { ...report, ...(file && { file }), ...(error !== undefined && { error }) };
+    },
+  };
+}
+
+const writeSome: WriteSome = (fd, bytes, offset) => writeSync(fd, bytes, offset);
+
+/** `write` is the disk; tests hand in one that is full. */
+export const createFileSinkFactory =
+  (write: WriteSome = writeSome): SinkFactory =>
+  (destination, context) => {
+    const format = choiceField(destination, 'format', ['jsonl', 'raw']);
+    if (!format.ok) return format;
+    const flushEvery = countField(destination, 'flush_every', 10);
+    if (!flushEvery.ok) return flushEvery;
+    const place = placeOf(destination, context);
+    if (!place.ok) return place;
+    const line = format.output === 'jsonl' ? jsonLine : rawLine;
+    return ok(createSink(place.output, { flushEvery: flushEvery.output, line, write }));
+  };
