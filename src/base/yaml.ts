@@ -10,6 +10,7 @@ import type { Position } from './text.ts';
 const MAX_YAML_DEPTH = 64;
 const MAX_NODES = 200_000;
 const MAX_BYTES = 2 * 1024 * 1024;
+const MAX_PROBLEMS = 100;
 
 export interface YamlProblem extends Position {
   message: string;
@@ -67,7 +68,8 @@ function read(text: string): YamlDocument {
     prettyErrors: false,
     schema: 'core',
     version: '1.2',
-    uniqueKeys: true,
+    // Checked in `convert`: the library compares every key with every other.
+    uniqueKeys: false,
     strict: true,
     logLevel: 'silent',
   });
@@ -76,31 +78,46 @@ function read(text: string): YamlDocument {
     return { line: Math.max(1, line), column: Math.max(1, col) };
   };
   const problems: YamlProblem[] = [];
-  for (const error of [...document.errors, ...document.warnings]) {
+  for (const error of [...document.errors, ...document.warnings].slice(0, MAX_PROBLEMS)) {
     problems.push({ ...place(error.pos[0]), message: error.message });
   }
+
+  // Filled in document order, so an alias finds what stands before it without walking the tree.
+  const anchors = new Map<string, unknown>();
+  const checked = new Set<unknown>();
+  const report = (offset: number, message: string): void => {
+    if (problems.length < MAX_PROBLEMS) problems.push({ ...place(offset), message });
+  };
 
   let nodes = 0;
   const convert = (node: unknown, depth: number): Json => {
     if (++nodes > MAX_NODES) throw new TooMuch(`YAML expands to more than ${MAX_NODES} values`);
     if (depth > MAX_YAML_DEPTH) throw new TooMuch(`YAML is nested deeper than ${MAX_YAML_DEPTH}`);
-    if (isAlias(node)) return convert(node.resolve(document), depth + 1);
+    if (isAlias(node)) {
+      if (anchors.has(node.source)) return convert(anchors.get(node.source), depth + 1);
+      report(node.range?.[0] ?? 0, `\`*${node.source}\` refers to nothing above it`);
+      return null;
+    }
+    const anchor = (node as { anchor?: string } | null)?.anchor;
+    if (anchor !== undefined) anchors.set(anchor, node);
     if (isSeq(node)) return node.items.map((item) => convert(item, depth + 1));
     if (isMap(node)) {
       const result: JsonObject = {};
       for (const { key, value } of node.items) {
-        setOwn(result, keyText(key), convert(value, depth + 1));
+        const name = keyText(key);
+        if (Object.hasOwn(result, name) && !checked.has(node)) {
+          report((key as Node | null)?.range?.[0] ?? 0, `key \`${name}\` stands here twice`);
+        }
+        setOwn(result, name, convert(value, depth + 1));
       }
+      checked.add(node);
       return result;
     }
     if (!isScalar(node)) return null;
     const { value } = node;
     if (typeof value === 'string' || typeof value === 'boolean' || value === null) return value;
     if (typeof value === 'number' && Number.isFinite(value)) return value;
-    problems.push({
-      ...place(node.range?.[0] ?? 0),
-      message: `\`${String(value)}\` is not a value`,
-    });
+    report(node.range?.[0] ?? 0, `\`${String(value)}\` is not a value`);
     return null;
   };
 
@@ -108,7 +125,7 @@ function read(text: string): YamlDocument {
     let node: unknown = document.contents;
     let offset = (document.contents as Node | null)?.range?.[0] ?? 0;
     for (const [index, step] of path.entries()) {
-      if (isAlias(node)) node = node.resolve(document);
+      if (isAlias(node)) node = anchors.get(node.source);
       if (isMap(node)) {
         const pair = node.items.find(({ key }) => keyText(key) === String(step));
         if (!pair) break;
