@@ -1,0 +1,46 @@
+import { expect, test } from 'vitest';
+import { formatDiagnostic } from './diagnostic.ts';
+import { nearest } from './suggest.ts';
+import { caret, createLines } from './text.ts';
+
+test('places count from one', () => {
+  const lines = createLines('ab\r\ncd\n');
+  expect(lines.at(0)).toEqual({ line: 1, column: 1 });
+  expect(lines.at(4)).toEqual({ line: 2, column: 1 });
+  expect(lines.at(7)).toEqual({ line: 3, column: 1 });
+  expect(lines.line(1)).toBe('ab');
+  expect(lines.line(9)).toBe('');
+});
+
+test('the caret stands under its column, also in a long line and after a tab', () => {
+  expect(caret('abc', 2)).toBe('abc\n ^');
+  expect(caret('\tabc', 2)).toBe(' abc\n ^');
+  const [shown = '', marker = ''] = caret(`${'x'.repeat(500)}!${'y'.repeat(500)}`, 501).split('\n');
+  expect(shown[marker.indexOf('^')]).toBe('!');
+  expect(shown.length).toBeLessThan(110);
+});
+
+test('a diagnostic says where, what and how to mend it', () => {
+  const text = formatDiagnostic({
+    file: 'a.md',
+    line: 3,
+    column: 2,
+    code: 'unknown_tag',
+    severity: 'error',
+    message: 'unknown tag `lmits`',
+    hint: 'did you mean `limits`',
+    text: '<lmits>',
+  });
+  expect(text).toBe(
+    'a.md:3:2: error: unknown tag `lmits` [unknown_tag]\n    <lmits>\n     ^\n  hint: did you mean `limits`',
+  );
+});
+
+test('the near word is found, a far one is not', () => {
+  const words = ['limits', 'permissions', 'hooks'];
+  expect(nearest('limts', words)).toBe('limits');
+  expect(nearest('Permisions', words)).toBe('permissions');
+  expect(nearest('ohoks', words)).toBe('hooks');
+  expect(nearest('zebra', words)).toBeUndefined();
+  expect(nearest('x'.repeat(10_000), words)).toBeUndefined();
+});
