@@ -1,0 +1,78 @@
+import { expect, test } from 'vitest';
+import type { ToolParameter } from '../items/index.ts';
+import { checkParameters, inheritParameters, schemaOf, validate } from './parameters.ts';
+
+const parameter = (name: string, more: Partial<ToolParameter> = {}): ToolParameter => ({
+  name,
+  type: 'string',
+  required: false,
+  description: '',
+  ...more,
+});
+const declared = [
+  parameter('path', { required: true }),
+  parameter('limit', { type: 'integer', default: 10 }),
+  parameter('mode', { enum: ['a', 'b'] }),
+];
+const check = (given: Record<string, never> | object) =>
+  checkParameters('fs/x', given as never, declared, schemaOf(declared));
+
+test('defaults are filled in and the given object is left alone', () => {
+  const given = { path: 'a' };
+  expect(check(given)).toEqual({ ok: true, output: { path: 'a', limit: 10 } });
+  expect(given).toEqual({ path: 'a' });
+});
+
+test('every wrong field is named', () => {
+  const result = check({ pth: 'a', limit: 'x' });
+  expect(result).toMatchObject({
+    ok: false,
+    error: {
+      code: 'invalid_input',
+      detail: {
+        validation_errors: [
+          { field: 'pth', error: 'unknown parameter; did you mean `path`' },
+          { field: 'path', error: 'required, but missing' },
+        ],
+      },
+    },
+  });
+  const types = check({ path: 1, limit: 1.5, mode: 'c' });
+  expect(!types.ok && types.error.detail.validation_errors).toMatchObject([
+    { field: 'path' },
+    { field: 'limit' },
+    { field: 'mode' },
+  ]);
+});
+
+test('a parameter named like a prototype member is an ordinary name', () => {
+  const given = JSON.parse('{"path":"a","__proto__":{"x":1},"constructor":1}');
+  const result = check(given);
+  expect(!result.ok && result.error.detail.validation_errors).toMatchObject([
+    { field: '__proto__' },
+    { field: 'constructor' },
+  ]);
+});
+
+test('what is nested too deeply is refused before any recursion', () => {
+  let deep: unknown = 1;
+  for (let level = 0; level < 5000; level++) deep = [deep];
+  expect(validate(deep as never, {})).toEqual([
+    { field: '(whole)', error: 'nested deeper than 100 levels' },
+  ]);
+});
+
+test('a schema that cannot be used refuses instead of passing', () => {
+  expect(validate({}, { $ref: '#/nowhere' })).not.toEqual([]);
+});
+
+test('own declarations win over those of the executor', () => {
+  const leaf = [parameter('a', { default: 'leaf' })];
+  const below = [parameter('a', { default: 'below' }), parameter('b')];
+  expect(inheritParameters([leaf, below]).map(({ name, default: value }) => [name, value])).toEqual(
+    [
+      ['a', 'leaf'],
+      ['b', undefined],
+    ],
+  );
+});

@@ -1,0 +1,124 @@
+// Parameters are checked before anything runs: defaults filled in, types by JSON Schema. The
+// validator interprets schemas (it compiles no code), so a schema from a stranger stays data.
+import { Validator } from '@cfworker/json-schema';
+import {
+  fail,
+  getOwn,
+  isDeeperThan,
+  type Json,
+  type JsonObject,
+  nearest,
+  type Outcome,
+  ok,
+  setOwn,
+} from '../base/index.ts';
+import type { ToolParameter } from '../items/index.ts';
+
+export interface ValidationError {
+  field: string;
+  error: string;
+}
+
+const MAX_PARAMETER_DEPTH = 100;
+
+/** The schema of one declared parameter. */
+function propertySchema(parameter: ToolParameter): JsonObject {
+  const schema: JsonObject = {};
+  if (parameter.type && parameter.type !== 'any') schema.type = parameter.type;
+  if (parameter.description) schema.description = parameter.description;
+  if (parameter.enum) schema.enum = parameter.enum;
+  if (parameter.items) schema.items = parameter.items;
+  if (parameter.default !== undefined) schema.default = parameter.default;
+  return schema;
+}
+
+/** What `load` shows and `execute` checks: an object that takes the declared names and no others. */
+export function schemaOf(parameters: readonly ToolParameter[]): JsonObject {
+  const properties: JsonObject = {};
+  for (const parameter of parameters) {
+    setOwn(properties, parameter.name, propertySchema(parameter));
+  }
+  const required = parameters
+    .filter((parameter) => parameter.required && parameter.default === undefined)
+    .map((parameter) => parameter.name);
+  return { type: 'object', properties, required, additionalProperties: false };
+}
+
+/** Own declarations win by name over those of the executor. */
+export function inheritParameters(
+  chain: readonly (readonly ToolParameter[])[],
+): readonly ToolParameter[] {
+  const byName = new Map<string, ToolParameter>();
+  for (const parameters of chain.toReversed()) {
+    for (const parameter of parameters) byName.set(parameter.name, parameter);
+  }
+  return [...byName.values()];
+}
+
+/** Missing parameters with a default get it; the given object is not changed. */
+export function fillDefaults(
+  parameters: JsonObject,
+  declared: readonly ToolParameter[],
+): JsonObject {
+  const filled = { ...parameters };
+  for (const { name, default: value } of declared) {
+    if (value !== undefined && !Object.hasOwn(filled, name)) {
+      setOwn(filled, name, structuredClone(value));
+    }
+  }
+  return filled;
+}
+
+/** One line per wrong field; a message about the whole would hide which. */
+function readErrors(
+  errors: readonly { keyword: string; instanceLocation: string; error: string }[],
+): ValidationError[] {
+  const leaves = errors.filter(
+    (error) => !['properties', 'items', '$ref', 'allOf'].includes(error.keyword),
+  );
+  return leaves.slice(0, 20).map(({ instanceLocation, error }) => ({
+    field: instanceLocation.replace(/^#\/?/, '').replaceAll('/', '.') || '(whole)',
+    error: error.replace(/\.$/, ''),
+  }));
+}
+
+/** Checks a value against a schema; a schema that cannot be used denies, it does not pass. */
+export function validate(value: Json, schema: JsonObject): ValidationError[] {
+  if (isDeeperThan(value, MAX_PARAMETER_DEPTH)) {
+    return [{ field: '(whole)', error: `nested deeper than ${MAX_PARAMETER_DEPTH} levels` }];
+  }
+  try {
+    const result = new Validator(schema, '2020-12', false).validate(value);
+    return result.valid ? [] : readErrors(result.errors);
+  } catch (error) {
+    return [{ field: '(schema)', error: `the schema cannot be used: ${(error as Error).message}` }];
+  }
+}
+
+/** Fills defaults, refuses unknown names with a suggestion, checks types. */
+export function checkParameters(
+  toolId: string,
+  given: JsonObject,
+  declared: readonly ToolParameter[],
+  schema: JsonObject,
+): Outcome<JsonObject> {
+  const filled = fillDefaults(given, declared);
+  const errors: ValidationError[] = [];
+  const known = Object.keys((getOwn(schema, 'properties') as JsonObject | undefined) ?? {});
+  const closed = getOwn(schema, 'additionalProperties') === false;
+  for (const name of Object.keys(filled)) {
+    if (!closed || known.includes(name)) continue;
+    const near = nearest(name, known);
+    const hint = near ? `did you mean \`${near}\`` : `it takes: ${known.join(', ') || 'none'}`;
+    errors.push({ field: name, error: `unknown parameter; ${hint}` });
+  }
+  for (const name of (getOwn(schema, 'required') as string[] | undefined) ?? []) {
+    if (!Object.hasOwn(filled, name)) errors.push({ field: name, error: 'required, but missing' });
+  }
+  if (errors.length === 0) errors.push(...validate(filled, schema));
+  if (errors.length === 0) return ok(filled);
+  const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');
+  return fail('invalid_input', `parameters of \`${toolId}\` do not fit: ${list}`, {
+    validation_errors: errors as unknown as Json,
+  });
+}
