@@ -1,0 +1,221 @@
+// `read_file`, and how every built-in file function gets at content. The whole file is always
+// hashed, also when a part is shown: label records are kept per content, so a part read without the
+// hash would come back without its labels.
+import { createHash } from 'node:crypto';
+import { type FileHandle, readdir } from 'node:fs/promises';
+import { basename, dirname } from 'node:path';
+import { type Failure, fail, nearest, type Outcome, ok } from '../base/index.ts';
+import { cancelled, countOf, fileMarks, textOf } from './builtin.ts';
+import { diskFault, openFile, openFolder } from './builtin-place.ts';
+import { type ProjectPath, resolveProjectPath } from './path-gate.ts';
+import type { PrimitiveCall, PrimitiveResult } from './primitive.ts';
+
+const CHUNK = 64 * 1024;
+/** Beyond this a file is for `grep` or a program, not for a model. */
+const MAX_FILE_BYTES = 256 * 1024 * 1024;
+const MAX_SHOWN_CHARACTERS = 256 * 1024;
+const MAX_SHOWN_LINES = 50_000;
+const SNIFFED_BYTES = 8192;
+
+/** Where the path really is, if the caller may do this there. Says no before it says "not found". */
+export function placeFor(
+  call: PrimitiveCall,
+  path: string,
+  capability: 'fs.read' | 'fs.write',
+): Outcome<ProjectPath> {
+  const place = resolveProjectPath(call.projectRoot, path);
+  if (!place.ok) return place;
+  const allowed = call.verify({ capability, scope: { path: place.output.relative } });
+  return allowed.ok ? place : allowed;
+}
+
+/** Adds the name that was probably meant, out of those the caller may read. */
+export async function suggestSibling(
+  call: PrimitiveCall,
+  place: ProjectPath,
+  failure: Failure,
+): Promise<Failure> {
+  if (failure.error.code !== 'not_found') return failure;
+  const folder = await openFolder(dirname(place.absolute), place.relative);
+  if (!folder.ok) return failure;
+  const names = await readdir(folder.output.at('.')).catch(() => []);
+  await folder.output.close();
+  const prefix = place.relative.slice(0, -basename(place.relative).length);
+  const mayRead = (name: string) =>
+    call.verify({ capability: 'fs.read', scope: { path: prefix + name } }).ok;
+  const near = nearest(basename(place.relative), names.slice(0, 2000).filter(mayRead));
+  if (near === undefined) return failure;
+  return fail('not_found', `${failure.error.detail.message}; did you mean \`${prefix}${near}\`?`, {
+    path: place.relative,
+    suggestion: prefix + near,
+  });
+}
+
+export const looksBinary = (start: Uint8Array): boolean =>
+  start.subarray(0, SNIFFED_BYTES).includes(0);
+
+/** The content in pieces; stops at the bound even when the file grows while it is read. */
+async function* chunksOf(handle: FileHandle): AsyncGenerator<Uint8Array> {
+  const buffer = Buffer.allocUnsafe(CHUNK);
+  for (let position = 0; position < MAX_FILE_BYTES; ) {
+    const { bytesRead } = await handle.read(buffer, 0, CHUNK, position);
+    if (bytesRead === 0) return;
+    position += bytesRead;
+    yield buffer.subarray(0, bytesRead);
+  }
+}
+
+export interface WholeFile extends ProjectPath {
+  bytes: Uint8Array;
+  sha256: string;
+  mode: number;
+  mtimeMs: number;
+}
+
+/** A whole file in memory, at most `maxBytes` of it: larger ones are refused, never cut. */
+export async function readWhole(place: ProjectPath, maxBytes: number): Promise<Outcome<WholeFile>> {
+  const opened = await openFile(place.absolute, place.relative);
+  if (!opened.ok) return opened;
+  try {
+    const { mode, mtimeMs } = await opened.output.stat();
+    const parts: Uint8Array[] = [];
+    let size = 0;
+    for await (const chunk of chunksOf(opened.output)) {
+      size += chunk.length;
+      if (size > maxBytes) {
+        const message = `\`${place.relative}\` is larger than ${maxBytes} bytes`;
+        return fail('invalid_input', message, { path: place.relative, max_bytes: maxBytes });
+      }
+      parts.push(Uint8Array.from(chunk));
+    }
+    const bytes = Buffer.concat(parts);
+    const sha256 = createHash('sha256').update(bytes).digest('hex');
+    return ok({ ...place, bytes, sha256, mode, mtimeMs });
+  } catch (error) {
+    return diskFault(error, place.relative);
+  } finally {
+    await opened.output.close();
+  }
+}
+
+/** Keeps the lines of a window out of a text that arrives in pieces; counts all of them. */
+function createLineWindow(first: number, count: number) {
+  const kept: string[] = [];
+  let [line, size, current, cut, full, atLineStart] = [1, 0, '', false, false, true];
+  const finishLine = () => {
+    if (line >= first && line < first + count && !full) {
+      const fits = size + current.length <= MAX_SHOWN_CHARACTERS;
+      if (fits) kept.push(current);
+      else if (kept.length === 0) {
+        kept.push(current.slice(0, MAX_SHOWN_CHARACTERS));
+        cut = true;
+      }
+      size += current.length;
+      full = !fits;
+    }
+    current = '';
+    line++;
+  };
+  return {
+    push(text: string): void {
+      for (let at = 0; at < text.length; ) {
+        const newline = text.indexOf('\n', at);
+        const end = newline === -1 ? text.length : newline + 1;
+        const wanted = line >= first && line < first + count && !full;
+        if (wanted && current.length <= MAX_SHOWN_CHARACTERS) current += text.slice(at, end);
+        atLineStart = newline !== -1;
+        if (newline !== -1) finishLine();
+        at = end;
+      }
+    },
+    end() {
+      if (!atLineStart) finishLine();
+      const total = line - 1;
+      const last = first + kept.length - 1;
+      return { content: kept.join(''), total, last, cut, truncated: cut || last < total };
+    },
+  };
+}
+
+type Shown = ReturnType<ReturnType<typeof createLineWindow>['end']> & {
+  bytes: number;
+  lossy: boolean;
+  sha256: string;
+};
+
+async function showLines(
+  handle: FileHandle,
+  place: ProjectPath,
+  call: PrimitiveCall,
+): Promise<Outcome<Shown>> {
+  const first = countOf(call.parameters, 'offset', { fallback: 1, min: 1, max: 2 ** 40 });
+  const count = countOf(call.parameters, 'limit', { fallback: 2000, min: 1, max: MAX_SHOWN_LINES });
+  const lines = createLineWindow(first, count);
+  const hash = createHash('sha256');
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  const strict = new TextDecoder('utf-8', { fatal: true });
+  let [bytes, lossy] = [0, false];
+  const check = (chunk?: Uint8Array) => {
+    try {
+      if (!lossy) strict.decode(chunk, { stream: chunk !== undefined });
+    } catch {
+      lossy = true;
+    }
+  };
+  for await (const chunk of chunksOf(handle)) {
+    if (call.signal.aborted) return cancelled();
+    if (bytes === 0 && looksBinary(chunk)) {
+      const message = `\`${place.relative}\` is a binary file; only text can be read`;
+      return fail('invalid_input', message, { path: place.relative, binary: true });
+    }
+    bytes += chunk.length;
+    hash.update(chunk);
+    check(chunk);
+    lines.push(decoder.decode(chunk, { stream: true }));
+  }
+  check();
+  lines.push(decoder.decode());
+  const shown = lines.end();
+  if (first > Math.max(1, shown.total)) {
+    const message = `offset ${first} is past the end: \`${place.relative}\` has ${shown.total} lines`;
+    return fail('invalid_input', message, { path: place.relative, total_lines: shown.total });
+  }
+  return ok({ ...shown, bytes, lossy, sha256: hash.digest('hex') });
+}
+
+export async function readFile(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>> {
+  const place = placeFor(call, textOf(call.parameters, 'path'), 'fs.read');
+  if (!place.ok) return place;
+  const { absolute, relative } = place.output;
+  const opened = await openFile(absolute, relative);
+  if (!opened.ok) return suggestSibling(call, place.output, opened);
+  try {
+    const { size } = await opened.output.stat();
+    if (size > MAX_FILE_BYTES) {
+      const message = `\`${relative}\` has ${size} bytes, more than ${MAX_FILE_BYTES}; use \`fs/grep\``;
+      return fail('invalid_input', message, { path: relative, bytes: size });
+    }
+    const shown = await showLines(opened.output, place.output, call);
+    if (!shown.ok) return shown;
+    const { content, total, last, cut, truncated, bytes, lossy, sha256 } = shown.output;
+    const first = countOf(call.parameters, 'offset', { fallback: 1, min: 1, max: 2 ** 40 });
+    const output = {
+      path: relative,
+      content,
+      start_line: total === 0 ? 0 : first,
+      end_line: last,
+      total_lines: total,
+      bytes,
+      truncated,
+      ...(truncated && last < total ? { next_offset: last + 1 } : {}),
+      ...(cut ? { cut_line: true } : {}),
+      ...(lossy ? { invalid_utf8: true } : {}),
+    };
+    const files = [{ access: 'read' as const, absolute, relative, sha256 }];
+    return ok({ output, ...fileMarks([relative]), files });
+  } catch (error) {
+    return diskFault(error, relative);
+  } finally {
+    await opened.output.close();
+  }
+}
