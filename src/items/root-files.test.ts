@@ -1,0 +1,174 @@
+import {
+  linkSync,
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { createRootFiles, type RootFiles } from './root-files.ts';
+
+let base: string;
+let files: Set<string>;
+let changes: string[];
+let root: RootFiles;
+
+function put(path: string, text = 'x'): void {
+  const file = join(base, 'p/.ai', path);
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, text);
+}
+
+async function changed(): Promise<string[]> {
+  changes = [];
+  await root.refresh();
+  return changes.sort();
+}
+
+const codes = () => root.diagnostics().map(({ code }) => code);
+
+beforeEach(() => {
+  base = mkdtempSync(join(tmpdir(), 'km-root-'));
+  mkdirSync(join(base, 'p'));
+  files = new Set();
+  changes = [];
+});
+
+afterEach(() => {
+  root.close();
+  rmSync(base, { recursive: true, force: true });
+});
+
+function open(watchAbove: number): void {
+  root = createRootFiles(
+    { source: 'project', dir: join(base, 'p/.ai') },
+    (path, stamp) => {
+      changes.push(stamp ? path : `-${path}`);
+      if (stamp) files.add(path);
+      else files.delete(path);
+    },
+    { watchAbove },
+  );
+}
+
+describe.each([
+  ['looking at everything', Number.POSITIVE_INFINITY],
+  ['watching', 0],
+])('%s', (_, watchAbove) => {
+  beforeEach(() => open(watchAbove));
+
+  test('new, changed, moved and removed files are seen by the next call', async () => {
+    put('tools/a/one.yaml');
+    put('knowledge/note.md');
+    expect(await changed()).toEqual(['knowledge/note.md', 'tools/a/one.yaml']);
+    expect(await changed()).toEqual([]);
+    put('tools/a/one.yaml', 'longer');
+    put('tools/a/b/c/two.yaml');
+    expect(await changed()).toEqual(['tools/a/b/c/two.yaml', 'tools/a/one.yaml']);
+    put('tools/a/b/c/three.yaml');
+    put('directives/go.md');
+    expect(await changed()).toEqual(['directives/go.md', 'tools/a/b/c/three.yaml']);
+    renameSync(join(base, 'p/.ai/tools/a/b'), join(base, 'p/.ai/tools/d'));
+    expect(await changed()).toEqual([
+      '-tools/a/b/c/three.yaml',
+      '-tools/a/b/c/two.yaml',
+      'tools/d/c/three.yaml',
+      'tools/d/c/two.yaml',
+    ]);
+    put('tools/d/c/two.yaml', 'changed after it was moved');
+    rmSync(join(base, 'p/.ai/tools/a'), { recursive: true });
+    expect(await changed()).toEqual(['-tools/a/one.yaml', 'tools/d/c/two.yaml']);
+  });
+
+  test('a root that is removed or replaced is noticed', async () => {
+    put('tools/one.yaml');
+    await root.refresh();
+    renameSync(join(base, 'p/.ai'), join(base, 'p/old'));
+    expect(await changed()).toEqual(['-tools/one.yaml']);
+    put('tools/two.yaml');
+    expect(await changed()).toEqual(['tools/two.yaml']);
+    put('tools/three.yaml');
+    expect(await changed()).toEqual(['tools/three.yaml']);
+  });
+
+  test('a change is seen when its time was set back, through a link and through a second name', async () => {
+    put('tools/one.yaml', 'abc');
+    put('tools/sub/two.yaml', 'abc');
+    writeFileSync(join(base, 'p/second'), 'abc');
+    linkSync(join(base, 'p/second'), join(base, 'p/.ai/tools/three.yaml'));
+    symlinkSync('sub/two.yaml', join(base, 'p/.ai/tools/link.yaml'));
+    utimesSync(join(base, 'p/.ai/tools/one.yaml'), 1000, 1000);
+    await root.refresh();
+    put('tools/one.yaml', 'abcd');
+    utimesSync(join(base, 'p/.ai/tools/one.yaml'), 1000, 1000);
+    put('tools/sub/two.yaml', 'abcd');
+    writeFileSync(join(base, 'p/second'), 'abcd');
+    expect(await changed()).toEqual([
+      'tools/link.yaml',
+      'tools/one.yaml',
+      'tools/sub/two.yaml',
+      'tools/three.yaml',
+    ]);
+  });
+
+  test('AGENTS.md beside the folder belongs to the project, also without the folder', async () => {
+    writeFileSync(join(base, 'p/AGENTS.md'), 'x');
+    expect(await changed()).toEqual(['AGENTS.md']);
+    put('tools/one.yaml');
+    expect(await changed()).toContain('tools/one.yaml');
+    expect(files).toEqual(new Set(['AGENTS.md', 'tools/one.yaml']));
+  });
+});
+
+test('links that lead out are reported and not followed, links inside are', async () => {
+  open(0);
+  put('tools/one.yaml');
+  mkdirSync(join(base, 'secret/tools'), { recursive: true });
+  writeFileSync(join(base, 'secret/passwd.yaml'), 'x');
+  writeFileSync(join(base, 'secret/tools/evil.yaml'), 'x');
+  const link = (to: string, at: string) => symlinkSync(to, join(base, 'p/.ai', at));
+  link(join(base, 'secret/passwd.yaml'), 'tools/file.yaml');
+  link(join(base, 'secret/tools'), 'tools/folder');
+  link(join(base, 'secret/tools'), 'knowledge');
+  link('.', 'tools/loop');
+  link('nowhere', 'tools/broken.yaml');
+  link('one.yaml', 'tools/same.yaml');
+  await root.refresh();
+  expect([...files].sort()).toEqual(['tools/one.yaml', 'tools/same.yaml']);
+  expect(codes().sort()).toEqual([
+    'symlink_folder',
+    'symlink_outside',
+    'symlink_outside',
+    'symlink_outside',
+    'unreadable',
+  ]);
+});
+
+test('a project folder that is a link out of the project is not followed', async () => {
+  open(0);
+  mkdirSync(join(base, 'secret/tools'), { recursive: true });
+  writeFileSync(join(base, 'secret/tools/evil.yaml'), 'x');
+  symlinkSync(join(base, 'secret'), join(base, 'p/.ai'));
+  await root.refresh();
+  expect([...files]).toEqual([]);
+  expect(codes()).toEqual(['symlink_outside']);
+});
+
+test('folders without end are left at a depth, odd names are left out', async () => {
+  open(0);
+  put(`tools/${'d/'.repeat(40)}deep.yaml`);
+  put('tools/a\nb.yaml');
+  put('tools/.hidden.yaml');
+  put('tools/node_modules/x.yaml');
+  put('tools/llm/pricing.yaml');
+  put('tools/capabilities/fs.yaml');
+  put('tools/notes.txt');
+  await root.refresh();
+  expect([...files]).toEqual([]);
+  expect(codes().sort()).toEqual(['odd_name', 'too_deep']);
+});
