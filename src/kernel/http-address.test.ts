@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { addressKind, checkedAddresses, hostOf } from './http-address.ts';
 

@@ -74,6 +74,7 @@ export function createFan(sinks: readonly Sink[]): Fan {
 }
 
 /** What the call's result says about a sink: no events, no absolute paths. */
-export function publicReport({ events: _, file: __, ...report }: SinkReport): JsonObject {
-  return report as JsonObject;
+export function publicReport(report: SinkReport): JsonObject {
+  const { events: _events, file: _file, ...shown } = report;
+  return shown as JsonObject;
 }

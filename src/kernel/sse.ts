@@ -97,7 +97,8 @@ export function createEventParser(
   return {
     push(chunk) {
       const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
-      for (let at = 0; at < bytes.length && !isOver; at += PIECE) {
+      for (let at = 0; at < bytes.length; at += PIECE) {
+        if (isOver) break;
         feed(bytes.length <= PIECE ? bytes : bytes.subarray(at, at + PIECE));
       }
       if (bytes.length > 0) lastByte = bytes[bytes.length - 1] as number;

@@ -1,0 +1,59 @@
+// From a transport to the sinks: counts, hides secrets, waits when a sink needs time, and puts
+// together what the result says about the stream.
+import type { Failure, Json, JsonObject } from '../base/index.ts';
+import { withDetail } from '../base/index.ts';
+import type { HttpCall } from './http-call.ts';
+import type { SinkReport, StreamEvent } from './sink.ts';
+import { publicReport } from './sink-fan.ts';
+
+/** How a stream ended, before its sinks are closed. */
+export interface StreamEnd {
+  /** `status`, `headers` and what else the transport has to say. */
+  facts: JsonObject;
+  /** Did the other side end it, with nothing left unfinished? */
+  endedCleanly: boolean;
+  failure?: Failure;
+}
+
+/**
+ * Hands over events in order. Answers at once while the sinks do; a promise means that one of them
+ * needs time. `false` when the call was stopped meanwhile.
+ */
+export function deliver(
+  events: readonly StreamEvent[],
+  http: Pick<HttpCall, 'fan' | 'watch' | 'redact'>,
+  from = 0,
+): boolean | Promise<boolean> {
+  for (let index = from; index < events.length; index++) {
+    const event = events[index] as StreamEvent;
+    const wait = http.fan.write(http.redact.finds(event.data) ? masked(event, http.redact) : event);
+    if (wait !== undefined) {
+      return wait.then(
+        () => http.watch.failure() === undefined && deliver(events, http, index + 1),
+      );
+    }
+  }
+  return http.watch.failure() === undefined;
+}
+
+const masked = (event: StreamEvent, redact: HttpCall['redact']): StreamEvent => ({
+  ...event,
+  data: redact(event.data),
+});
+
+/** The fields of a stream's result; a fault's detail holds the same ones. */
+export function streamFields(end: StreamEnd, count: number, reports: SinkReport[]): JsonObject {
+  const events = reports.find(({ type }) => type === 'return')?.events;
+  return {
+    ...end.facts,
+    body: Array.isArray(events) ? (events as Json[]) : null,
+    stream_events_count: count,
+    stream_destinations: reports.map(publicReport),
+    dropped: reports.reduce((sum, { dropped }) => sum + dropped, 0),
+    ended_cleanly: end.endedCleanly,
+  };
+}
+
+/** What was received before the fault is told with it: nothing that arrived is lost. */
+export const streamFault = (failure: Failure, fields: JsonObject): Failure =>
+  withDetail(failure, fields);

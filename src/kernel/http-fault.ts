@@ -1,0 +1,72 @@
+// What a status means. The code is what hooks and retries decide on; the detail holds what a person
+// needs to find out why, without credentials.
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import type { Clock, Failure, JsonObject } from '../base/index.ts';
+import { fail } from '../base/index.ts';
+import { hostOf } from './http-address.ts';
+import { decodedBody, readBounded, textOf } from './http-body.ts';
+import type { Watch } from './http-watch.ts';
+
+const EXCERPT = 4000;
+const EXCERPT_BYTES = 64 * 1024;
+/** Headers that help to understand a failure; cookies and the like stay out. */
+const SHOWN =
+  /^(?:content-type|content-length|retry-after(?:-ms)?|date|server|location|allow|www-authenticate|x?-?request-id|cf-ray|(?:anthropic-|x-)?ratelimit-.*|x-should-retry)$/;
+const MAX_WAIT_MS = 24 * 60 * 60 * 1000;
+
+/** `Retry-After` in seconds or as a date, or the millisecond form some services use. */
+export function retryAfterMs(headers: IncomingHttpHeaders, clock: Clock): number | undefined {
+  const exact = Number(headers['retry-after-ms'] ?? Number.NaN);
+  const text = headers['retry-after'] ?? '';
+  const ms = Number.isFinite(exact)
+    ? exact
+    : /^\d+(\.\d+)?$/.test(text)
+      ? Number(text) * 1000
+      : Date.parse(text) - clock.now();
+  return Number.isFinite(ms) ? Math.round(Math.min(Math.max(ms, 0), MAX_WAIT_MS)) : undefined;
+}
+
+/** Headers as JSON, several values joined. */
+export function headersOf(headers: IncomingHttpHeaders, shown?: RegExp): JsonObject {
+  const result: JsonObject = {};
+  for (const [name, value] of Object.entries(headers)) {
+    if (value === undefined || (shown && !shown.test(name))) continue;
+    result[name] = Array.isArray(value) ? value.join(', ') : value;
+  }
+  return result;
+}
+
+function codeOf(status: number): string {
+  if (status === 429) return 'rate_limit';
+  return status === 408 || status === 504 ? 'timeout' : 'http_error';
+}
+
+/** The beginning of a body, as text, whatever it is. */
+export async function excerptOf(response: IncomingMessage, watch: Watch): Promise<string> {
+  const source = await decodedBody(response);
+  if (!source.ok) return '';
+  const { bytes } = await readBounded(source.output, EXCERPT_BYTES, watch);
+  return textOf(bytes, response.headers['content-type']).slice(0, EXCERPT);
+}
+
+/** A status of 400 and above as a fault. Reads what it needs of the body and drops the rest. */
+export async function statusFault(
+  response: IncomingMessage,
+  url: URL,
+  clock: Clock,
+  watch: Watch,
+): Promise<Failure> {
+  const { statusCode: status = 0, statusMessage = '', headers } = response;
+  const body_excerpt = await excerptOf(response, watch);
+  const stopped = watch.failure();
+  if (stopped?.error.code === 'cancelled') return stopped;
+  const wait = retryAfterMs(headers, clock);
+  return fail(codeOf(status), `\`${hostOf(url)}\` answered ${status} ${statusMessage}`.trim(), {
+    status,
+    host: hostOf(url),
+    headers: headersOf(headers, SHOWN),
+    body_excerpt,
+    sent: true,
+    ...(wait !== undefined && { retry_after_ms: wait }),
+  });
+}

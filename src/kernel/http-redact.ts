@@ -1,0 +1,43 @@
+// Secrets of a call never come back out of it: not in a fault, not in an answer that echoes them.
+import type { Json, JsonObject } from '../base/index.ts';
+import { setOwn } from '../base/index.ts';
+
+export interface Redactor {
+  /** Replaces every secret in every text of a value. */
+  <T extends Json>(value: T): T;
+  /** Does this text hold one? */
+  finds(text: string): boolean;
+}
+
+const MASK = '[secret]';
+/** Shorter values (`1`, `on`) are in every text and hide nothing. */
+const MIN_LENGTH = 4;
+
+/** The forms in which a value may appear: as it is, inside JSON, inside a URL. */
+function formsOf(secret: string): string[] {
+  const encoded = encodeURIComponent(Buffer.from(secret).toString());
+  return [secret, JSON.stringify(secret).slice(1, -1), encoded, encoded.replaceAll('%20', '+')];
+}
+
+export function createRedactor(secrets: readonly string[]): Redactor {
+  const forms = secrets.filter((secret) => secret.length >= MIN_LENGTH).flatMap(formsOf);
+  // Longest first: one secret may begin with another.
+  const list = [...new Set(forms)].sort((a, b) => b.length - a.length);
+  const finds = (text: string): boolean => list.some((form) => text.includes(form));
+
+  const mask = (text: string): string => {
+    let result = text;
+    for (const form of list) if (result.includes(form)) result = result.replaceAll(form, MASK);
+    return result;
+  };
+  const walk = (value: Json): Json => {
+    if (typeof value === 'string') return mask(value);
+    if (typeof value !== 'object' || value === null) return value;
+    if (Array.isArray(value)) return value.map(walk);
+    const result: JsonObject = {};
+    for (const [key, child] of Object.entries(value)) setOwn(result, mask(key), walk(child));
+    return result;
+  };
+  const redact = <T extends Json>(value: T): T => (list.length === 0 ? value : (walk(value) as T));
+  return Object.assign(redact, { finds });
+}

@@ -1,0 +1,224 @@
+// From a merged config to what goes on the wire. Everything a stranger could have filled in is
+// checked here: scheme, method, header names and values; nothing is connected yet.
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../base/index.ts';
+
+export interface WireRequest {
+  method: string;
+  url: URL;
+  /** Names in lower case. */
+  headers: Record<string, string>;
+  body?: Buffer;
+  /** Names of headers that carry credentials: never sent to another origin. */
+  credentials: ReadonlySet<string>;
+  /** What `auth` was made of and into: not to be shown, wherever it came from. */
+  hidden: string[];
+}
+
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
+const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/** Framing and routing are ours: a second opinion about them is how requests are smuggled. */
+const OURS = new Set(
+  'host connection content-length transfer-encoding upgrade keep-alive te trailer expect proxy-connection'
+    .split(' ')
+    .concat('proxy-authorization'),
+);
+const ALWAYS_CREDENTIALS = ['authorization', 'cookie'];
+
+const scalar = (value: Json | undefined): string | undefined =>
+  typeof value === 'string'
+    ? value
+    : typeof value === 'number' || typeof value === 'boolean'
+      ? String(value)
+      : undefined;
+
+/** A header's value as text; control characters are refused without repeating what may be a secret. */
+function headerProblem(name: string, value: string): string | undefined {
+  if (!TOKEN.test(name)) return `header name ${JSON.stringify(name)} is not valid`;
+  if (OURS.has(name)) return `header \`${name}\` is set by the client itself`;
+  if (/[\u0000-\u0008\u000a-\u001f\u007f]/.test(value)) {
+    return `the value of header \`${name}\` holds a control character`;
+  }
+  if (/[^\u0000-\u00ff]/.test(value)) return `the value of header \`${name}\` is not Latin-1`;
+  return undefined;
+}
+
+function readHeaders(config: JsonObject): Outcome<Record<string, string>> {
+  const given = getOwn(config, 'headers') ?? {};
+  if (!isObject(given)) return fail('config_invalid', '`headers` must be an object');
+  const headers: Record<string, string> = Object.create(null) as Record<string, string>;
+  for (const [key, raw] of Object.entries(given)) {
+    if (raw === null) continue;
+    const [name, value] = [key.toLowerCase(), scalar(raw)];
+    if (value === undefined) return fail('invalid_input', `header \`${name}\` must be a text`);
+    const problem = headerProblem(name, value);
+    if (problem !== undefined) return fail('invalid_input', problem);
+    headers[name] = value;
+  }
+  return ok(headers);
+}
+
+export function readUrl(config: JsonObject, schemes: readonly string[]): Outcome<URL> {
+  const text = getOwn(config, 'url');
+  if (typeof text !== 'string') return fail('config_invalid', '`url` is missing');
+  if (!URL.canParse(text)) return fail('invalid_input', '`url` is not a valid URL');
+  const url = new URL(text);
+  const problem = urlProblem(url, schemes);
+  return problem === undefined ? ok(url) : fail('invalid_input', problem);
+}
+
+export function urlProblem(url: URL, schemes: readonly string[]): string | undefined {
+  if (!schemes.includes(url.protocol)) {
+    return `scheme \`${url.protocol}\` is not allowed here, only ${schemes.join(' and ')}`;
+  }
+  if (url.username !== '' || url.password !== '') {
+    return 'a URL may not hold a user name or password; use `auth`';
+  }
+  return url.hostname === '' ? 'the URL has no host' : undefined;
+}
+
+function addQuery(url: URL, config: JsonObject): Outcome<null> {
+  const query = getOwn(config, 'query') ?? {};
+  if (!isObject(query)) return fail('config_invalid', '`query` must be an object');
+  for (const [name, value] of Object.entries(query)) {
+    for (const item of Array.isArray(value) ? value : [value]) {
+      const text = scalar(item);
+      if (text !== undefined) url.searchParams.append(name, text);
+      else if (item !== null) {
+        return fail('invalid_input', `query parameter \`${name}\` must be a text, number or list`);
+      }
+    }
+  }
+  return ok(null);
+}
+
+/** What `auth` adds: a header or a query parameter, and what must be hidden because of it. */
+interface Credential {
+  header?: [name: string, value: string];
+  query?: [name: string, value: string];
+  hidden?: string[];
+}
+
+type AuthReader = (field: (name: string) => string | undefined) => Credential | string;
+
+const AUTH: Readonly<Record<string, AuthReader>> = {
+  none: () => ({}),
+  bearer(field) {
+    const token = field('token');
+    if (!token) return 'bearer auth needs a `token`';
+    return { header: ['authorization', `Bearer ${token}`], hidden: [token] };
+  },
+  api_key(field) {
+    const key = field('key');
+    const [header, query] = [field('header'), field('query')];
+    if (!key) return 'api_key auth needs a `key`';
+    if (query !== undefined) return { query: [query, key], hidden: [key] };
+    return { header: [(header ?? 'x-api-key').toLowerCase(), key], hidden: [key] };
+  },
+  basic(field) {
+    const [user, password] = [field('username') ?? field('user') ?? '', field('password') ?? ''];
+    if (user.includes(':')) return 'a user name for basic auth may not hold `:`';
+    const pair = Buffer.from(`${user}:${password}`).toString('base64');
+    return { header: ['authorization', `Basic ${pair}`], hidden: [pair, password] };
+  },
+};
+
+function readAuth(config: JsonObject): Outcome<Credential> {
+  const auth = getOwn(config, 'auth');
+  if (auth === undefined || auth === null) return ok({});
+  const type = getOwn(auth, 'type');
+  const reader = typeof type === 'string' && Object.hasOwn(AUTH, type) ? AUTH[type] : undefined;
+  if (reader === undefined) {
+    return fail('config_invalid', '`auth.type` must be one of bearer, api_key, basic, none');
+  }
+  const credential = reader((name) => scalar(getOwn(auth, name)));
+  if (typeof credential === 'string') return fail('config_invalid', credential);
+  const problem = credential.header && headerProblem(...credential.header);
+  return problem === undefined ? ok(credential) : fail('invalid_input', problem);
+}
+
+const FORM = 'application/x-www-form-urlencoded';
+
+function formText(body: Json): Outcome<string> {
+  if (!isObject(body)) return fail('invalid_input', 'a form body must be an object');
+  const form = new URL('http://form/');
+  const added = addQuery(form, { query: body });
+  return added.ok ? ok(form.search.slice(1)) : added;
+}
+
+/** The body's text and the content type to use when the config names none. */
+function readBody(config: JsonObject, contentType: string): Outcome<[string, string] | undefined> {
+  const body = getOwn(config, 'body');
+  if (body === undefined || body === null) return ok(undefined);
+  const guessed = contentType.startsWith(FORM)
+    ? 'form'
+    : typeof body === 'string'
+      ? 'text'
+      : 'json';
+  const kind = getOwn(config, 'body_type') ?? guessed;
+  if (kind === 'json') return ok([JSON.stringify(body), 'application/json']);
+  if (kind === 'form') {
+    if (typeof body === 'string') return ok([body, FORM]);
+    const text = formText(body);
+    return text.ok ? ok([text.output, FORM]) : text;
+  }
+  if (kind !== 'text') return fail('config_invalid', '`body_type` must be json, text or form');
+  const text = scalar(body);
+  return text === undefined
+    ? fail('invalid_input', 'a text body must be a text')
+    : ok([text, 'text/plain; charset=utf-8']);
+}
+
+function readMethod(config: JsonObject): Outcome<string> {
+  const method = getOwn(config, 'method') ?? 'GET';
+  const name = typeof method === 'string' ? method.toUpperCase() : '';
+  return METHODS.includes(name)
+    ? ok(name)
+    : fail('invalid_input', `method must be one of ${METHODS.join(', ')}`);
+}
+
+/** Everything that is sent, checked; `accept` is what is asked for unless the config says otherwise. */
+export function buildRequest(
+  config: JsonObject,
+  accept: Readonly<Record<string, string>>,
+  schemes: readonly string[] = ['http:', 'https:'],
+): Outcome<WireRequest> {
+  const method = readMethod(config);
+  if (!method.ok) return method;
+  const url = readUrl(config, schemes);
+  if (!url.ok) return url;
+  const query = addQuery(url.output, config);
+  if (!query.ok) return query;
+  const given = readHeaders(config);
+  if (!given.ok) return given;
+  const auth = readAuth(config);
+  if (!auth.ok) return auth;
+  const body = readBody(config, given.output['content-type'] ?? '');
+  if (!body.ok) return body;
+
+  const headers: Record<string, string> = { ...accept, ...given.output };
+  const credentials = new Set(ALWAYS_CREDENTIALS);
+  const { header, query: secretQuery, hidden = [] } = auth.output;
+  if (header) {
+    headers[header[0]] = header[1];
+    credentials.add(header[0]);
+  }
+  if (secretQuery) url.output.searchParams.append(...secretQuery);
+  const request: WireRequest = {
+    method: method.output,
+    url: url.output,
+    headers,
+    credentials,
+    hidden,
+  };
+  if (body.output === undefined) return ok(request);
+  headers['content-type'] ??= body.output[1];
+  return ok({ ...request, body: Buffer.from(body.output[0]) });
+}

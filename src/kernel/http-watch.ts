@@ -1,0 +1,132 @@
+// Everything that can stop a call from outside, as one signal: the caller's abort and the four time
+// limits. `connect`, `first_byte` and `idle` follow one another; `total` runs all along.
+import type { Clock, Failure, JsonObject, Outcome } from '../base/index.ts';
+import { fail, getOwn, isObject, ok } from '../base/index.ts';
+
+/** Calls back once after `ms`; the answer cancels. */
+export type Timer = (ms: number, callback: () => void) => () => void;
+
+export const systemTimer: Timer = (ms, callback) => {
+  const handle = setTimeout(callback, ms);
+  return () => clearTimeout(handle);
+};
+
+export type Phase = 'connect' | 'first_byte' | 'idle';
+export type Timeouts = Readonly<Record<Phase | 'total', number>>;
+
+/** In milliseconds; a config gives seconds, like the `timeout` of a tool. */
+const PRESETS: Timeouts = { connect: 10_000, first_byte: 120_000, idle: 60_000, total: 600_000 };
+const MAX_TIMEOUT = 2 ** 31 - 1;
+
+/** Reads `config.timeouts` (seconds); `total` is never longer than the call itself may take. */
+export function timeoutsOf(config: JsonObject, callMs: number): Outcome<Timeouts> {
+  const given = getOwn(config, 'timeouts') ?? {};
+  if (!isObject(given)) return fail('config_invalid', '`timeouts` must be an object');
+  const result = { ...PRESETS, total: callMs > 0 ? callMs : PRESETS.total };
+  for (const [name, seconds] of Object.entries(given)) {
+    if (!(name in PRESETS)) {
+      return fail('config_invalid', `\`timeouts.${name}\` is unknown`, {
+        hint: 'known are connect, first_byte, idle and total',
+      });
+    }
+    if (typeof seconds !== 'number' || !(seconds > 0)) {
+      return fail('config_invalid', `\`timeouts.${name}\` must be a number of seconds above 0`);
+    }
+    const ms = Math.min(seconds * 1000, MAX_TIMEOUT);
+    result[name as keyof Timeouts] = name === 'total' ? Math.min(ms, result.total) : ms;
+  }
+  return ok({ ...result, total: Math.min(result.total, MAX_TIMEOUT) });
+}
+
+export interface Watch {
+  /** Aborts when the call must stop; `failure` then says why. */
+  readonly signal: AbortSignal;
+  failure(): Failure | undefined;
+  /** Whatever comes first: the answer, or the reason to stop waiting for it. */
+  race<T>(answer: Promise<Outcome<T>>): Promise<Outcome<T>>;
+  /** The first reason wins. */
+  stop(failure: Failure): void;
+  enter(phase: Phase): void;
+  /** Something arrived: `idle` begins anew. */
+  touch(): void;
+  /** While we are busy ourselves the other side cannot be idle. */
+  hold(): void;
+  end(): void;
+}
+
+export interface WatchPorts {
+  clock: Clock;
+  timer: Timer;
+}
+
+export function createWatch(timeouts: Timeouts, caller: AbortSignal, ports: WatchPorts): Watch {
+  const { clock, timer } = ports;
+  const controller = new AbortController();
+  let failure: Failure | undefined;
+  let phase: Phase | undefined;
+  let since = 0;
+  let cancelPhase = () => {};
+  const stopped = new Promise<Failure>((resolve) => {
+    controller.signal.addEventListener('abort', () => resolve(failure as Failure), { once: true });
+  });
+
+  const end = (): void => {
+    cancelPhase();
+    cancelTotal();
+    phase = undefined;
+    caller.removeEventListener('abort', onAbort);
+  };
+  const stop = (reason: Failure): void => {
+    if (failure !== undefined) return;
+    failure = reason;
+    end();
+    controller.abort();
+  };
+  const onAbort = (): void => stop(fail('cancelled', 'the call was cancelled'));
+  const expire = (name: Phase | 'total'): void => {
+    const seconds = timeouts[name] / 1000;
+    const sent = phase !== 'connect';
+    stop(fail('timeout', `no ${WORDS[name]} within ${seconds} s`, { phase: name, seconds, sent }));
+  };
+  // Touching only notes the time; the timer looks when it fires. A stream of many small chunks
+  // would otherwise spend its time setting timers.
+  const arm = (ms: number): void => {
+    cancelPhase = timer(ms, () => {
+      if (phase === undefined) return;
+      const left = timeouts[phase] - (clock.monotonic() - since);
+      if (left > 1) arm(left);
+      else expire(phase);
+    });
+  };
+  const cancelTotal = timer(timeouts.total, () => expire('total'));
+  if (caller.aborted) onAbort();
+  else caller.addEventListener('abort', onAbort, { once: true });
+
+  return {
+    signal: controller.signal,
+    failure: () => failure,
+    race: (answer) => Promise.race([answer, stopped]),
+    stop,
+    enter(next) {
+      if (failure !== undefined) return;
+      cancelPhase();
+      [phase, since] = [next, clock.monotonic()];
+      arm(timeouts[next]);
+    },
+    touch() {
+      since = clock.monotonic();
+    },
+    hold() {
+      cancelPhase();
+      phase = undefined;
+    },
+    end,
+  };
+}
+
+const WORDS: Readonly<Record<Phase | 'total', string>> = {
+  connect: 'connection',
+  first_byte: 'answer',
+  idle: 'further data',
+  total: 'end of the call',
+};
