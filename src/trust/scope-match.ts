@@ -64,11 +64,11 @@ export function valueProblem(field: ScopeField, value: unknown): string | undefi
 /** Why a pattern in a grant cannot be used; undefined when it can. */
 export function patternProblem(field: ScopeField, pattern: unknown): string | undefined {
   if (typeof pattern !== 'string') return `\`${field}\` must be a text`;
+  if (field === 'path' && pattern.includes('\\')) return `path \`${pattern}\` must use \`/\``;
   const glob = globProblem(pattern);
   if (glob !== undefined) return `${field} \`${pattern}\` ${glob}`;
   switch (field) {
     case 'path':
-      if (pattern.includes('\\')) return `path \`${pattern}\` must use \`/\``;
       return isNormalPath(pattern)
         ? undefined
         : `path \`${pattern}\` may not end in \`/\` or hold empty or \`.\` segments`;
