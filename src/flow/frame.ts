@@ -1,0 +1,152 @@
+// Where we are: an immutable linked frame. Parallel branches hold different children of one parent
+// and cannot disturb each other; "pop" is simply going on with the frame one had.
+import type { Json } from '../base/index.ts';
+import { type Descriptor, EMPTY, mergeDescriptors } from './descriptor.ts';
+import { combineGuards, type GuardSelection, type GuardSet, NO_GUARDS } from './guard-set.ts';
+import type { Argument, Operation } from './operation.ts';
+import { BUILT_IN_POLICY, type ComposedPolicy } from './policy-compose.ts';
+import type { Effect, Ports } from './ports.ts';
+
+/** Who performs again when a guard says retry, and how often it has. */
+export interface RetryBudget {
+  /** From 1. */
+  readonly attempt: number;
+  readonly max: number;
+  /** Hints of the attempts so far, oldest first. */
+  readonly hints: readonly string[];
+}
+
+/** Namespaces of `ctx` that others fill; a function is read when `ctx` is (live counters). */
+export interface ContextFacts {
+  readonly pipe?: Json;
+  readonly guard?: Json;
+  readonly denied?: boolean;
+  readonly errors?: Json;
+  readonly for?: Json;
+  readonly loop?: Json;
+  readonly args?: Json | (() => Json);
+  readonly tools?: Json | (() => Json);
+  readonly profile?: Json;
+  readonly hooks?: Json | (() => Json);
+  readonly thread?: Json | (() => Json);
+  readonly cost?: Json | (() => Json);
+  readonly limits?: Json | (() => Json);
+  /** What `ctx.labels`, `ctx.taint` and `ctx.sources` show: the judged value's marks. */
+  readonly descriptor?: Descriptor;
+}
+
+export interface Frame {
+  readonly parent: Frame | undefined;
+  readonly ports: Ports;
+  readonly guards: GuardSet;
+  readonly policy: ComposedPolicy;
+  /** Marks of the conditions under which we act. */
+  readonly influence: Descriptor;
+  /** Labels of the functions we are inside of. */
+  readonly held: readonly string[];
+  readonly op: Operation | undefined;
+  readonly inputs: readonly Argument[];
+  /** A guard is being evaluated: guards and script hooks are off for what it does. */
+  readonly isJudging: boolean;
+  /** A script hook runs: script hooks are off for what it does, guards are not. */
+  readonly isHooking: boolean;
+  readonly selection: GuardSelection | undefined;
+  readonly retry: RetryBudget | undefined;
+  readonly emit: ((effect: Effect) => void) | undefined;
+  readonly facts: ContextFacts;
+}
+
+const NO_FACTS: ContextFacts = Object.freeze({});
+const NO_INPUTS: readonly Argument[] = Object.freeze([]);
+const NO_LABELS: readonly string[] = Object.freeze([]);
+
+export interface FrameOptions {
+  ports?: Ports;
+  guards?: GuardSet;
+  policy?: ComposedPolicy;
+  ctx?: ContextFacts;
+}
+
+/** A root. Without a policy the built-in rules hold all the same. */
+export function createFrame(options: FrameOptions = {}): Frame {
+  const policy = options.policy ?? BUILT_IN_POLICY;
+  const ports = options.ports ?? {};
+  return {
+    parent: undefined,
+    ports,
+    guards: combineGuards(policy.guards, options.guards ?? NO_GUARDS),
+    policy,
+    influence: EMPTY,
+    held: NO_LABELS,
+    op: undefined,
+    inputs: NO_INPUTS,
+    isJudging: false,
+    isHooking: false,
+    selection: undefined,
+    retry: undefined,
+    emit: undefined,
+    facts: options.ctx ?? NO_FACTS,
+  };
+}
+
+export interface FrameAdditions {
+  /** Replace ports of the same name; the others stay. */
+  ports?: Ports;
+  /** Come after those already in force; nothing is taken away. */
+  guards?: GuardSet;
+  /** Only for one statement: `with { guards: … }`. Privileged and policy guards run all the same. */
+  selection?: GuardSelection;
+  /** Already composed with the one in force (see `narrowPolicy`). */
+  policy?: ComposedPolicy;
+  ctx?: ContextFacts;
+  /** A pipeline stage holds the budget that guards inside it share. */
+  retry?: RetryBudget;
+  influence?: Descriptor;
+}
+
+export function childFrame(frame: Frame, additions: FrameAdditions): Frame {
+  const { ports, guards, selection, policy, ctx, retry, influence } = additions;
+  return {
+    ...frame,
+    parent: frame,
+    ports: ports ? { ...frame.ports, ...ports } : frame.ports,
+    guards: guards ? combineGuards(frame.guards, guards) : frame.guards,
+    selection: selection ?? frame.selection,
+    policy: policy ?? frame.policy,
+    facts: ctx ? { ...frame.facts, ...ctx } : frame.facts,
+    retry: retry ?? frame.retry,
+    influence: influence ? mergeDescriptors(frame.influence, influence) : frame.influence,
+    // A buffer belongs to one operation; a new place for effects is a new start.
+    emit: ports?.effects ? undefined : frame.emit,
+  };
+}
+
+/** Everything done in the new frame is judged, and marked, with these marks too. */
+export const withInfluence = (frame: Frame, descriptor: Descriptor): Frame =>
+  descriptor === EMPTY ? frame : childFrame(frame, { influence: descriptor });
+
+function heldInside(frame: Frame, op: Operation): readonly string[] {
+  const given = frame.policy.operationLabels(op, frame.held);
+  if (given.length === 0 && !op.labels?.length) return frame.held;
+  return [...new Set([...frame.held, ...(op.labels ?? []), ...given])];
+}
+
+/** Stage 1: `ctx.op`, and the operation's labels, also those a policy gives it, for all inside. */
+export function pushOperation(frame: Frame, op: Operation, retry: RetryBudget | undefined): Frame {
+  return {
+    parent: frame,
+    ports: frame.ports,
+    guards: frame.guards,
+    policy: frame.policy,
+    influence: frame.influence,
+    held: heldInside(frame, op),
+    op,
+    inputs: NO_INPUTS,
+    isJudging: frame.isJudging,
+    isHooking: frame.isHooking,
+    selection: frame.selection,
+    retry,
+    emit: frame.emit,
+    facts: frame.facts,
+  };
+}

@@ -1,0 +1,153 @@
+// Everything that acts: what is about to be done, to what, and how its keys are matched. Keys are
+// hierarchical (`op:cmd:git:push`, `op:tool:fs/write_file`) and never enter a value's labels.
+import {
+  type Json,
+  type JsonObject,
+  literalPrefix,
+  matchGlob,
+  type Outcome,
+} from '../base/index.ts';
+import type { Frame } from './frame.ts';
+import type { MaybePromise } from './maybe.ts';
+import { createRecent } from './recent.ts';
+import type { Value } from './value.ts';
+
+export type OperationRisk = 'exfil' | 'destructive' | 'privileged';
+export type InputRole = 'destination' | 'command' | 'path' | 'content';
+
+export interface Operation {
+  readonly type: string;
+  readonly subtype?: string;
+  readonly name: string;
+  /** Put on results; also keys (`op:net:w`), here and for every operation inside. */
+  readonly labels?: readonly string[];
+  readonly opLabels: readonly string[];
+  /** The source label of what the body makes, e.g. `src:cmd`. */
+  readonly source?: string;
+  /** Provenance of the result, e.g. `tool:fs/read_file@3`. */
+  readonly sources?: readonly string[];
+  readonly target?: string;
+  readonly location?: { readonly file?: string; readonly line?: number; readonly column?: number };
+  readonly risk?: readonly OperationRisk[];
+  /** Risk tier of what it needs; a policy may want a person's approval for it. */
+  readonly tier?: string;
+  readonly metadata?: JsonObject;
+  /**
+   * True: holds a retry budget (calls, assignments, tool calls). False: never retried (effects,
+   * imports). Absent: a retry goes to the nearest owner around it.
+   */
+  readonly retryOwner?: boolean;
+}
+
+export interface Input {
+  readonly name: string;
+  readonly role?: InputRole;
+  readonly value: Value | ((note: InputNote) => MaybePromise<Outcome<Value>>);
+}
+
+/** For inputs that are evaluated: the frame to do it in, and what to leave behind. */
+export interface InputNote {
+  readonly frame: Frame;
+  /** The state in which a pipeline ended: `ctx.pipe` while its value is judged. */
+  pipe(state: Json): void;
+}
+
+/** An input after its evaluation; what stage 2 leaves for all later ones. */
+export interface Argument {
+  readonly name: string;
+  readonly role: InputRole | undefined;
+  readonly value: Value;
+}
+
+export const RISKS: readonly OperationRisk[] = ['exfil', 'destructive', 'privileged'];
+
+export const isRisk = (word: string): word is OperationRisk =>
+  (RISKS as readonly string[]).includes(word);
+
+/** A key and everything above it: `op:tool:fs/x`, `op:tool:fs`, `op:tool`, `op`. */
+function ancestry(key: string): string[] {
+  const path = [key];
+  for (let at = key.length - 1; at > 0; at--) {
+    if (key[at] === ':' || key[at] === '/') path.push(key.slice(0, at));
+  }
+  return path;
+}
+
+/** Filters are compared in lower case; a pattern without `op:` names a label of the operation. */
+export function normalizePattern(pattern: string): string {
+  const lower = pattern.trim().toLowerCase();
+  const full = lower.startsWith('op:') ? lower : `op:${lower}`;
+  return full.endsWith(':*') ? full.slice(0, -2) : full;
+}
+
+export const isGlob = (pattern: string): boolean => /[*?]/.test(pattern);
+
+/** Does a normalized pattern cover this key (in lower case)? */
+export function coversKey(pattern: string, key: string): boolean {
+  if (isGlob(pattern)) return ancestry(key).some((above) => matchGlob(pattern, above));
+  if (!key.startsWith(pattern)) return false;
+  const next = key[pattern.length];
+  return next === undefined || next === ':' || next === '/';
+}
+
+/** How much a pattern says: the longer one wins, an exact one over a glob of the same length. */
+export const specificity = (pattern: string): number =>
+  2 * pattern.replace(/[*?]/g, '').length + (isGlob(pattern) ? 0 : 1);
+
+/** All keys of an operation, given and derived, inside functions with the labels `held`. */
+export function keysOf(op: Operation, held: readonly string[]): string[] {
+  const keys = new Set<string>();
+  for (const key of op.opLabels) keys.add(key.toLowerCase());
+  keys.add(`op:${op.type.toLowerCase()}`);
+  if (op.subtype) keys.add(`op:${op.type}:${op.subtype}`.toLowerCase());
+  for (const label of op.labels ?? []) keys.add(`op:${label.toLowerCase()}`);
+  for (const label of held) keys.add(`op:${label.toLowerCase()}`);
+  for (const risk of op.risk ?? []) keys.add(`op:${risk}`);
+  return [...keys];
+}
+
+/** An index from patterns to whatever they stand for; answers are remembered per key. */
+export interface KeyIndex<T> {
+  readonly isEmpty: boolean;
+  find(key: string): readonly T[];
+}
+
+const NOTHING: readonly never[] = Object.freeze([]);
+
+export function createKeyIndex<T>(entries: readonly (readonly [string, T])[]): KeyIndex<T> {
+  const plain = new Map<string, T[]>();
+  const globs: (readonly [string, T])[] = [];
+  for (const [pattern, item] of entries) {
+    if (isGlob(pattern)) globs.push([pattern, item]);
+    else plain.set(pattern, [...(plain.get(pattern) ?? []), item]);
+  }
+  const answers = createRecent<string, readonly T[]>(1024);
+  const search = (key: string): readonly T[] => {
+    const found = ancestry(key).flatMap((above) => plain.get(above) ?? []);
+    for (const [pattern, item] of globs) {
+      if (key.startsWith(literalPrefix(pattern)) && coversKey(pattern, key)) found.push(item);
+    }
+    return found.length === 0 ? NOTHING : found;
+  };
+  return {
+    isEmpty: entries.length === 0,
+    find: (key) => answers.get(key) ?? answers.set(key, search(key)),
+  };
+}
+
+const NO_LABELS: readonly string[] = Object.freeze([]);
+
+/** Labels that patterns give to operations (`exfil: ["op:cmd:curl"]`); from several tables at once. */
+export function createLabeler(
+  tables: readonly Readonly<Record<string, readonly string[]>>[],
+): (op: Operation, held: readonly string[]) => readonly string[] {
+  const index = createKeyIndex(
+    tables.flatMap((table) =>
+      Object.entries(table).flatMap(([label, patterns]) =>
+        patterns.map((pattern) => [normalizePattern(pattern), label] as const),
+      ),
+    ),
+  );
+  if (index.isEmpty) return () => NO_LABELS;
+  return (op, held) => [...new Set(keysOf(op, held).flatMap((key) => index.find(key)))];
+}

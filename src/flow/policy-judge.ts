@@ -1,0 +1,166 @@
+// Stage 5, the policy part: label rules of every level, named rules, tiers that need approval.
+// INVARIANT: levels are judged one by one and all their objections count, so adding a level can only
+// narrow. Nothing here ever answers "allow".
+import type { Finding } from './decision.ts';
+import { type Descriptor, EMPTY } from './descriptor.ts';
+import { type Argument, isRisk, keysOf, type Operation, type OperationRisk } from './operation.ts';
+import type { Policy, RuleState } from './policy.ts';
+import { createLabelTable, type LabelTable } from './policy-labels.ts';
+import { type Judged, NAMED_RULES, type NamedRule, type RuleFacts } from './policy-rules.ts';
+
+export interface PolicyJudge {
+  judge(
+    op: Operation,
+    held: readonly string[],
+    inputs: readonly Argument[],
+    influence: Descriptor,
+  ): readonly Finding[];
+  /** Labels that rules put on the result. */
+  resultLabels(
+    op: Operation,
+    held: readonly string[],
+    inputs: readonly Argument[],
+    influence: Descriptor,
+  ): readonly string[];
+}
+
+const NO_FINDINGS: readonly Finding[] = Object.freeze([]);
+const NO_LABELS: readonly string[] = Object.freeze([]);
+
+function judgedInputs(inputs: readonly Argument[], influence: Descriptor): Judged[] {
+  const judged: Judged[] = inputs.map(({ name, role, value }) => ({
+    name,
+    role,
+    marks: value.meta.descriptor,
+  }));
+  if (influence !== EMPTY) judged.push({ name: 'condition', role: undefined, marks: influence });
+  return judged;
+}
+
+const risksOf = (op: Operation, keys: readonly string[]): ReadonlySet<OperationRisk> => {
+  const risks = new Set<OperationRisk>(op.risk);
+  for (const key of keys) {
+    const word = key.split(':', 2)[1] ?? '';
+    if (isRisk(word)) risks.add(word);
+  }
+  return risks;
+};
+
+function labelFindings(
+  tables: readonly { source: string; table: LabelTable }[],
+  { keys, inputs }: RuleFacts,
+): Finding[] {
+  const findings: Finding[] = [];
+  for (const { source, table } of tables) {
+    const check = (
+      rule: { label: string; decide: LabelTable['general'][number]['decide'] },
+      input?: Judged,
+    ) => {
+      const found = rule.decide(keys);
+      if (!found || found.verdict === 'allow') return;
+      const what = rule.label === '*' ? 'this operation' : `data labelled \`${rule.label}\``;
+      const text =
+        found.verdict === 'deny'
+          ? `${what} may not reach \`${found.pattern}\``
+          : `may ${what} reach \`${found.pattern}\`?`;
+      const { verdict: kind } = found;
+      const sources = input?.marks.sources ?? [];
+      findings.push({ kind, guard: source, filter: rule.label, text, input: input?.name, sources });
+    };
+    for (const rule of table.general) check(rule);
+    for (const input of inputs) for (const rule of table.rulesFor(input.marks)) check(rule, input);
+  }
+  return findings;
+}
+
+function ruleFindings(rule: NamedRule, state: RuleState, facts: RuleFacts): Finding[] {
+  if (state === 'off' || rule.adds) return [];
+  return rule.offenders(facts).map((input) => ({
+    kind: state,
+    guard: `policy:${rule.name}`,
+    filter: rule.name,
+    text: rule.text,
+    input: input.name,
+    sources: input.marks.sources,
+  }));
+}
+
+export function createPolicyJudge(
+  levels: readonly Policy[],
+  states: ReadonlyMap<string, RuleState>,
+  approve: readonly string[],
+): PolicyJudge {
+  const tables = levels
+    .map(({ level, labels = {} }) => ({
+      source: `policy:${level}`,
+      table: createLabelTable(labels),
+    }))
+    .filter(({ table }) => !table.isEmpty);
+  const isGeneral = tables.some(({ table }) => table.general.length > 0);
+  const rules = NAMED_RULES.map((rule) => ({ rule, state: states.get(rule.name) ?? 'off' })).filter(
+    ({ state }) => state !== 'off',
+  );
+  const adding = rules.filter(({ rule }) => rule.adds);
+
+  const factsOf = (
+    op: Operation,
+    held: readonly string[],
+    inputs: readonly Argument[],
+    influence: Descriptor,
+  ): RuleFacts => {
+    const keys = keysOf(op, held);
+    return { op, keys, risks: risksOf(op, keys), inputs: judgedInputs(inputs, influence) };
+  };
+
+  /** False when no label rule, no risk and no tier could be concerned: the common case. */
+  const mayConcern = (
+    op: Operation,
+    held: readonly string[],
+    inputs: readonly Argument[],
+    influence: Descriptor,
+  ): boolean => {
+    if (isGeneral || held.length > 0) return true;
+    if (op.risk?.length || op.labels?.length) return true;
+    if (op.opLabels.some((key) => isRisk(key.split(':', 2)[1] ?? ''))) return true;
+    if (tables.length === 0) return false;
+    return tables.some(
+      ({ table }) =>
+        table.rulesFor(influence).length > 0 ||
+        inputs.some(({ value }) => table.rulesFor(value.meta.descriptor).length > 0),
+    );
+  };
+
+  const tierFinding = (op: Operation): Finding[] =>
+    op.tier !== undefined && approve.includes(op.tier)
+      ? [
+          {
+            kind: 'ask',
+            guard: 'policy:approve',
+            filter: op.tier,
+            text: `operations of tier \`${op.tier}\` need approval`,
+            input: undefined,
+            sources: [],
+          },
+        ]
+      : [];
+
+  return {
+    judge(op, held, inputs, influence) {
+      const tier = op.tier === undefined ? NO_FINDINGS : tierFinding(op);
+      if (!mayConcern(op, held, inputs, influence)) return tier;
+      const facts = factsOf(op, held, inputs, influence);
+      return [
+        ...labelFindings(tables, facts),
+        ...rules.flatMap(({ rule, state }) => ruleFindings(rule, state, facts)),
+        ...tier,
+      ];
+    },
+    resultLabels(op, held, inputs, influence) {
+      if (adding.length === 0) return NO_LABELS;
+      const facts = factsOf(op, held, inputs, influence);
+      return adding
+        .filter(({ rule }) => rule.offenders(facts).length > 0)
+        .flatMap(({ rule }) => rule.adds ?? []);
+    },
+  };
+}

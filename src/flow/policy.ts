@@ -1,0 +1,60 @@
+// What a policy file can say. One file per level; how levels act together is in policy-compose.ts.
+import type { JsonObject } from '../base/index.ts';
+import type { Ceiling, RiskTier } from '../trust/index.ts';
+import type { GuardSource } from './guard-expression.ts';
+
+export type PolicyLevel = 'operator' | 'user' | 'project' | 'bundle';
+
+/** Over operation keys and labels of operations; the most specific pattern wins. */
+export interface LabelRule {
+  deny?: string[];
+  ask?: string[];
+  /** Exceptions. A kind of operation that is mentioned here is closed for everything else. */
+  allow?: string[];
+}
+
+export type RuleState = 'deny' | 'ask' | 'off';
+export type ToolEffect = 'read' | 'idempotent' | 'write';
+export type DirectiveAccess = 'none' | 'signed' | 'all';
+
+export interface SurfacePolicy {
+  capabilities?: Ceiling;
+  effects?: ToolEffect[];
+  directives?: DirectiveAccess;
+}
+
+export interface Policy {
+  level: PolicyLevel;
+  file?: string;
+  /** The file carries a good signature: it may say what otherwise only the user's own file may. */
+  signed?: boolean;
+  /** By label; `*` stands for every operation, whatever its inputs carry. */
+  labels?: Record<string, LabelRule>;
+  /** Gives operations a risk or label: `exfil: ["op:cmd:curl"]`. */
+  operations?: Record<string, string[]>;
+  capabilities?: Ceiling;
+  /** Risk tiers that need a person's approval. */
+  approve?: RiskTier[];
+  limits?: Record<string, number | string>;
+  defaults?: { unlabelled?: string[] };
+  rules?: Record<string, RuleState>;
+  packs?: string[];
+  guards?: GuardSource[];
+  unsigned?: 'allow' | 'restrict';
+  sandbox?: 'none' | 'required';
+  install?: 'allow' | 'ask' | 'deny';
+  /** Private and loopback hosts that tools may reach. */
+  hosts?: string[];
+  surfaces?: Record<string, SurfacePolicy>;
+  retention?: { days?: number; keep_failed?: boolean };
+  anneal?: 'ask' | 'auto';
+  notify?: JsonObject;
+}
+
+/** For a file that cannot be read: nothing is allowed until somebody repairs it. */
+export const closedPolicy = (level: PolicyLevel, file: string): Policy => ({
+  level,
+  file,
+  labels: { '*': { deny: ['op:*'] } },
+  capabilities: { allow: [] },
+});

@@ -1,0 +1,54 @@
+// Bounded memories of what was computed lately: two generations, the older one forgotten when the
+// younger is full. No bookkeeping per read, which is what a look-up on every operation can afford.
+
+export interface Recent<K, V> {
+  get(key: K): V | undefined;
+  set(key: K, value: V): V;
+}
+
+export function createRecent<K, V>(size: number): Recent<K, V> {
+  let young = new Map<K, V>();
+  let old = new Map<K, V>();
+  const set = (key: K, value: V): V => {
+    if (young.size >= size) [old, young] = [young, new Map()];
+    young.set(key, value);
+    return value;
+  };
+  return {
+    get(key) {
+      const found = young.get(key);
+      if (found !== undefined) return found;
+      const aged = old.get(key);
+      return aged === undefined ? undefined : set(key, aged);
+    },
+    set,
+  };
+}
+
+export interface RecentPairs<K, V> {
+  get(left: K, right: K): V | undefined;
+  set(left: K, right: K, value: V): V;
+}
+
+/** The same for ordered pairs; `size` counts pairs. */
+export function createRecentPairs<K, V>(size: number): RecentPairs<K, V> {
+  let young = new Map<K, Map<K, V>>();
+  let old = young;
+  let count = 0;
+  const set = (left: K, right: K, value: V): V => {
+    if (count >= size) [old, young, count] = [young, new Map(), 0];
+    const row = young.get(left) ?? new Map<K, V>();
+    young.set(left, row.set(right, value));
+    count += 1;
+    return value;
+  };
+  return {
+    get(left, right) {
+      const found = young.get(left)?.get(right);
+      if (found !== undefined) return found;
+      const aged = old.get(left)?.get(right);
+      return aged === undefined ? undefined : set(left, right, aged);
+    },
+    set,
+  };
+}

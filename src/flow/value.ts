@@ -1,0 +1,131 @@
+// The one value type. Data and marks travel together and never change; text is made when somebody
+// looks. A container whose elements carry marks of their own keeps them apart, so that taking one
+// element out gives exactly that element's marks, while the container counts with the union.
+import { getOwn, type Json } from '../base/index.ts';
+import { type Descriptor, EMPTY, mergeAll, mergeDescriptors } from './descriptor.ts';
+
+/** Facts about where a value was made: file, command, tool, thread, turn, name. */
+export type Origin = Readonly<Record<string, Json>>;
+
+export interface Value {
+  readonly data: Json;
+  /** What a display or a process gets; strings as they are, everything else compact JSON. */
+  readonly text: string;
+  /** True when the text was given, not derived: a loaded file, a command's output. */
+  readonly hasOwnText: boolean;
+  readonly meta: Meta;
+}
+
+export interface Meta {
+  readonly descriptor: Descriptor;
+  readonly origin: Origin;
+  readonly elements?: Elements;
+}
+
+/** Marks below a container: its own (on everything inside) and those of single elements. */
+export interface Elements {
+  readonly own: Descriptor;
+  readonly parts: ReadonlyMap<string, Value>;
+}
+
+const NO_ORIGIN: Origin = Object.freeze({});
+
+class LabelledValue implements Value {
+  readonly data: Json;
+  readonly meta: Meta;
+  #text: string | undefined;
+  readonly #given: boolean;
+
+  constructor(data: Json, meta: Meta, text: string | undefined) {
+    this.data = data;
+    this.meta = meta;
+    this.#text = text;
+    this.#given = text !== undefined;
+    Object.freeze(this);
+  }
+
+  get text(): string {
+    this.#text ??= typeof this.data === 'string' ? this.data : JSON.stringify(this.data);
+    return this.#text;
+  }
+
+  get hasOwnText(): boolean {
+    return this.#given;
+  }
+}
+
+/** Walks without recursion: data from outside may be nested as deep as JSON allows. */
+function freezeDeep(data: Json): void {
+  const open: Json[] = [data];
+  for (let item = open.pop(); item !== undefined; item = open.pop()) {
+    if (typeof item !== 'object' || item === null || Object.isFrozen(item)) continue;
+    Object.freeze(item);
+    for (const child of Object.values(item)) {
+      if (typeof child === 'object' && child !== null) open.push(child);
+    }
+  }
+}
+
+/** Takes ownership of `data`, which is frozen: whoever wants to change it copies it first. */
+export function makeValue(
+  data: Json,
+  options: { descriptor?: Descriptor; text?: string; origin?: Origin } = {},
+): Value {
+  if (typeof data === 'object' && data !== null) freezeDeep(data);
+  const origin = options.origin ? Object.freeze({ ...options.origin }) : NO_ORIGIN;
+  const meta = Object.freeze({ descriptor: options.descriptor ?? EMPTY, origin });
+  return new LabelledValue(data, meta, options.text);
+}
+
+/** A list or object put together from labelled values; `own` marks hold for all of it. */
+export function makeContainer(
+  parts: readonly Value[] | ReadonlyMap<string, Value>,
+  own: Descriptor = EMPTY,
+): Value {
+  const entries: [string, Value][] = Array.isArray(parts)
+    ? (parts as readonly Value[]).map((value, index) => [String(index), value])
+    : [...(parts as ReadonlyMap<string, Value>)];
+  const data: Json = Array.isArray(parts)
+    ? entries.map(([, value]) => value.data)
+    : Object.fromEntries(entries.map(([key, value]) => [key, value.data]));
+  freezeDeep(data);
+  const marked = entries.filter(([, { meta }]) => meta.descriptor !== EMPTY || meta.elements);
+  const union = mergeAll([own, ...marked.map(([, value]) => value.meta.descriptor)]);
+  const elements = { own, parts: new Map(marked) };
+  const meta = { descriptor: union, origin: NO_ORIGIN, elements: Object.freeze(elements) };
+  return new LabelledValue(data, Object.freeze(meta), undefined);
+}
+
+/** One element with exactly its marks; null with the container's marks when there is none. */
+export function elementOf(value: Value, key: string | number): Value {
+  const { descriptor, elements, origin } = value.meta;
+  const part = elements?.parts.get(String(key));
+  if (part) return addMarks(part, elements?.own ?? EMPTY);
+  const { data } = value;
+  const child = Array.isArray(data) ? data[Number(key)] : getOwn(data, String(key));
+  return makeValue(child ?? null, { descriptor: elements?.own ?? descriptor, origin });
+}
+
+/** The same data with more marks, on the whole and on every element. */
+export function addMarks(value: Value, marks: Descriptor): Value {
+  const { descriptor, elements, origin } = value.meta;
+  const merged = mergeDescriptors(descriptor, marks);
+  const own = elements && mergeDescriptors(elements.own, marks);
+  if (merged === descriptor && own === elements?.own) return value;
+  const meta: Meta =
+    elements && own
+      ? { descriptor: merged, origin, elements: Object.freeze({ own, parts: elements.parts }) }
+      : { descriptor: merged, origin };
+  return new LabelledValue(value.data, Object.freeze(meta), ownText(value));
+}
+
+/** The same data with other marks; for the pipeline, never for a body. */
+export function relabel(value: Value, descriptor: Descriptor): Value {
+  if (value.meta.descriptor === descriptor && !value.meta.elements) return value;
+  const meta = Object.freeze({ descriptor, origin: value.meta.origin });
+  return new LabelledValue(value.data, meta, ownText(value));
+}
+
+const ownText = (value: Value): string | undefined => (value.hasOwnText ? value.text : undefined);
+
+export const isValue = (thing: unknown): thing is Value => thing instanceof LabelledValue;
