@@ -2,11 +2,12 @@
 // hashed, also when a part is shown: label records are kept per content, so a part read without the
 // hash would come back without its labels.
 import { createHash } from 'node:crypto';
-import { type FileHandle, readdir } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { type Failure, fail, nearest, type Outcome, ok } from '../base/index.ts';
 import { cancelled, countOf, fileMarks, textOf } from './builtin.ts';
-import { diskFault, openFile, openFolder } from './builtin-place.ts';
+import { diskFault, openFile } from './builtin-place.ts';
+import { entriesOf } from './builtin-walk.ts';
 import { type ProjectPath, resolveProjectPath } from './path-gate.ts';
 import type { PrimitiveCall, PrimitiveResult } from './primitive.ts';
 
@@ -16,6 +17,7 @@ const MAX_FILE_BYTES = 256 * 1024 * 1024;
 const MAX_SHOWN_CHARACTERS = 256 * 1024;
 const MAX_SHOWN_LINES = 50_000;
 const SNIFFED_BYTES = 8192;
+const MAX_SIBLINGS = 2000;
 
 /** Where the path really is, if the caller may do this there. Says no before it says "not found". */
 export function placeFor(
@@ -36,14 +38,15 @@ export async function suggestSibling(
   failure: Failure,
 ): Promise<Failure> {
   if (failure.error.code !== 'not_found') return failure;
-  const folder = await openFolder(dirname(place.absolute), place.relative);
-  if (!folder.ok) return failure;
-  const names = await readdir(folder.output.at('.')).catch(() => []);
-  await folder.output.close();
   const prefix = place.relative.slice(0, -basename(place.relative).length);
-  const mayRead = (name: string) =>
-    call.verify({ capability: 'fs.read', scope: { path: prefix + name } }).ok;
-  const near = nearest(basename(place.relative), names.slice(0, 2000).filter(mayRead));
+  const folder = { absolute: dirname(place.absolute), relative: prefix.slice(0, -1) || '.' };
+  const listed = await entriesOf(folder, MAX_SIBLINGS);
+  if (!listed.ok) return failure;
+  const readable = listed.output.entries.filter(
+    ({ relative }) => call.verify({ capability: 'fs.read', scope: { path: relative } }).ok,
+  );
+  const names = readable.map(({ name }) => name);
+  const near = nearest(basename(place.relative), names);
   if (near === undefined) return failure;
   return fail('not_found', `${failure.error.detail.message}; did you mean \`${prefix}${near}\`?`, {
     path: place.relative,
