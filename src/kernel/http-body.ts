@@ -1,8 +1,8 @@
 // Reading what came back: decompressed, bounded, and as text only when it is text.
-import type { IncomingMessage } from 'node:http';
 import { pipeline, type Readable, type Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw } from 'node:zlib';
 import { fail, type Json, type Outcome, ok, parseJson } from '../base/index.ts';
+import type { Answer } from './http-connect.ts';
 import type { Watch } from './http-watch.ts';
 
 export type PumpEnd = { kind: 'end' } | { kind: 'stopped' } | { kind: 'cut'; error: Error };
@@ -86,33 +86,33 @@ const DECODERS: Readonly<Record<string, (first: number | undefined) => Transform
 };
 
 /** Waits for the first chunk, which is put back; undefined when there is none. */
-function peek(response: IncomingMessage): Promise<number | undefined> {
+function peek(body: Readable): Promise<number | undefined> {
   return new Promise((resolve) => {
     const look = (): void => {
-      const chunk = response.read() as Buffer | null;
+      const chunk = body.read() as Buffer | null;
       if (chunk === null) return;
-      response.off('readable', look);
-      response.unshift(chunk);
+      body.off('readable', look);
+      body.unshift(chunk);
       resolve(chunk[0]);
     };
-    response.on('readable', look);
-    response.once('end', () => resolve(undefined));
-    response.once('close', () => resolve(undefined));
+    body.on('readable', look);
+    body.once('end', () => resolve(undefined));
+    body.once('close', () => resolve(undefined));
   });
 }
 
 /** The body without its content encoding. What it expands to is bounded by whoever reads it. */
-export async function decodedBody(response: IncomingMessage): Promise<Outcome<Readable>> {
-  const encoding = (response.headers['content-encoding'] ?? 'identity').trim().toLowerCase();
-  if (encoding === 'identity' || encoding === '') return ok(response);
+export async function decodedBody({ headers, body }: Answer): Promise<Outcome<Readable>> {
+  const encoding = (headers['content-encoding'] ?? 'identity').trim().toLowerCase();
+  if (encoding === 'identity' || encoding === '') return ok(body);
   const decoder = Object.hasOwn(DECODERS, encoding) ? DECODERS[encoding] : undefined;
   if (decoder === undefined) {
-    response.destroy();
+    body.destroy();
     return fail('http_error', `content encoding \`${encoding}\` is not supported`, { encoding });
   }
-  const first = encoding === 'deflate' ? await peek(response) : undefined;
+  const first = encoding === 'deflate' ? await peek(body) : undefined;
   // Errors reach the reader through the decoder; the callback only keeps them from being thrown.
-  return ok(pipeline(response, decoder(first), () => {}));
+  return ok(pipeline(body, decoder(first), () => {}));
 }
 
 export interface ReadResult {

@@ -6,12 +6,13 @@ import { hostOf, type Lookup } from './http-address.ts';
 import { bodyValue, decodedBody, isJsonType, readBounded } from './http-body.ts';
 import { type HttpCall, type HttpPorts, type Settings, settingsOf } from './http-call.ts';
 import { type StreamEnd, streamFault, streamFields } from './http-delivery.ts';
-import { type Exchange, exchange } from './http-exchange.ts';
+import { type Exchange, exchange, sendPlain } from './http-exchange.ts';
 import { headersOf, statusFault } from './http-fault.ts';
 import { createRedactor } from './http-redact.ts';
 import { buildRequest, type WireRequest } from './http-request.ts';
 import { readEventStream } from './http-sse.ts';
 import { createWatch, systemTimer, type Timer, timeoutsOf } from './http-watch.ts';
+import { sendWire } from './http-wire.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from './primitive.ts';
 import type { SinkReport } from './sink.ts';
 import { createFan } from './sink-fan.ts';
@@ -42,15 +43,15 @@ const requestOf = (call: PrimitiveCall, { transport }: Settings): Outcome<WireRe
 
 /** The whole body as a value. A JSON body that had to be cut is worth nothing and is a fault. */
 async function readAnswer(
-  { response, url, redirects }: Exchange,
+  { answer, url, redirects }: Exchange,
   { watch, settings: { maxBytes } }: HttpCall,
 ): Promise<Outcome<JsonObject>> {
-  const source = await decodedBody(response);
+  const source = await decodedBody(answer);
   if (!source.ok) return source;
   const { bytes, truncated, end } = await readBounded(source.output, maxBytes, watch);
   const stopped = watch.failure();
   if (stopped !== undefined) return stopped;
-  const status = response.statusCode ?? 0;
+  const { status, headers } = answer;
   if (end.kind === 'cut') {
     const { code, message } = end.error as NodeJS.ErrnoException;
     const reason = code ?? message;
@@ -61,7 +62,7 @@ async function readAnswer(
       sent: true,
     });
   }
-  const type = response.headers['content-type'];
+  const type = headers['content-type'];
   if (truncated && isJsonType(type)) {
     return fail('response_too_large', `the JSON answer is longer than ${maxBytes} bytes`, {
       status,
@@ -71,7 +72,7 @@ async function readAnswer(
   }
   return ok({
     status,
-    headers: headersOf(response.headers),
+    headers: headersOf(headers),
     ...bodyValue(bytes, type),
     bytes: bytes.length,
     truncated,
@@ -85,15 +86,15 @@ type Ran = { kind: 'answer'; output: JsonObject } | { kind: 'stream'; end: Strea
 async function runRequest(request: WireRequest, http: HttpCall): Promise<Outcome<Ran>> {
   const { call, watch, settings, ports, redact } = http;
   const sent = await exchange(request, ports, {
+    send: settings.transport === 'sse' ? sendWire : sendPlain,
     maxRedirects: settings.maxRedirects,
     verify: call.verify,
     watch,
     isSecret: (text) => redact.finds(text),
   });
   if (!sent.ok) return sent;
-  const { response, url } = sent.output;
-  if ((response.statusCode ?? 0) >= 400)
-    return await statusFault(response, url, ports.clock, watch);
+  const { answer, url } = sent.output;
+  if (answer.status >= 400) return await statusFault(answer, url, ports.clock, watch);
   if (settings.transport === 'sse') {
     const end = await readEventStream(sent.output, http);
     return end.ok ? ok({ kind: 'stream', end: end.output }) : end;

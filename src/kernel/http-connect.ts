@@ -2,9 +2,10 @@
 // this very request. The name is resolved once, every address is judged, and the connection gets the
 // judged list instead of a resolver, on a socket of its own: a name that changes its answer in
 // between (DNS rebinding) changes nothing.
-import { type ClientRequest, request as requestHttp } from 'node:http';
+import { type ClientRequest, type IncomingHttpHeaders, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { isIPv6, type LookupFunction } from 'node:net';
+import type { Readable } from 'node:stream';
 import { type Failure, fail, type Outcome } from '../base/index.ts';
 import { type AddressPorts, checkedAddresses, hostOf, portOf } from './http-address.ts';
 import type { WireRequest } from './http-request.ts';
@@ -12,6 +13,14 @@ import type { Watch } from './http-watch.ts';
 import type { Verifier } from './primitive.ts';
 
 export type NetCapability = 'net.http' | 'net.websocket';
+
+/** What came back, its body not yet read. Whoever holds it reads or destroys the body. */
+export interface Answer {
+  status: number;
+  statusText: string;
+  headers: IncomingHttpHeaders;
+  body: Readable;
+}
 
 /** May this request be made at all, and to which addresses? Asked again for every redirect. */
 export async function allowTarget(
@@ -30,7 +39,8 @@ export async function allowTarget(
   return addresses;
 }
 
-function lookupFrom(addresses: readonly string[]): LookupFunction {
+/** A resolver that knows only the checked addresses. */
+export function lookupFrom(addresses: readonly string[]): LookupFunction {
   const list = addresses.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }));
   const [first] = list;
   return (_host, options, callback) => {
@@ -39,7 +49,7 @@ function lookupFrom(addresses: readonly string[]): LookupFunction {
   };
 }
 
-const isSecure = (url: URL): boolean => url.protocol === 'https:' || url.protocol === 'wss:';
+export const isSecure = (url: URL): boolean => url.protocol === 'https:' || url.protocol === 'wss:';
 
 /** A request bound to the checked addresses; not yet ended. */
 export function pinnedRequest(

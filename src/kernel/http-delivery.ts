@@ -16,24 +16,17 @@ export interface StreamEnd {
 }
 
 /**
- * Hands over events in order. Answers at once while the sinks do; a promise means that one of them
+ * Hands over a batch of events. Answers at once while the sinks do; a promise means that one of them
  * needs time. `false` when the call was stopped meanwhile.
  */
 export function deliver(
   events: readonly StreamEvent[],
-  http: Pick<HttpCall, 'fan' | 'watch' | 'redact'>,
-  from = 0,
+  { fan, watch, redact }: Pick<HttpCall, 'fan' | 'watch' | 'redact'>,
 ): boolean | Promise<boolean> {
-  for (let index = from; index < events.length; index++) {
-    const event = events[index] as StreamEvent;
-    const wait = http.fan.write(http.redact.finds(event.data) ? masked(event, http.redact) : event);
-    if (wait !== undefined) {
-      return wait.then(
-        () => http.watch.failure() === undefined && deliver(events, http, index + 1),
-      );
-    }
-  }
-  return http.watch.failure() === undefined;
+  const isClean = redact.isIdle || !events.some(({ data }) => redact.finds(data));
+  const wait = fan.write(isClean ? events : events.map((event) => masked(event, redact)));
+  const goOn = () => watch.failure() === undefined;
+  return wait === undefined ? goOn() : wait.then(goOn);
 }
 
 const masked = (event: StreamEvent, redact: HttpCall['redact']): StreamEvent => ({

@@ -1,21 +1,28 @@
 // One request to its final answer, over redirects. Every hop is a new request with everything
 // checked again; what belongs to the first origin does not travel to another.
-import type { IncomingMessage } from 'node:http';
 import { fail, type Outcome, ok } from '../base/index.ts';
 import type { AddressPorts } from './http-address.ts';
-import { allowTarget, pinnedRequest, trackRequest } from './http-connect.ts';
+import { type Answer, allowTarget, pinnedRequest, trackRequest } from './http-connect.ts';
 import { urlProblem, type WireRequest } from './http-request.ts';
 import type { Watch } from './http-watch.ts';
 import type { Verifier } from './primitive.ts';
 
 export interface Exchange {
-  response: IncomingMessage;
+  answer: Answer;
   /** Where the answer came from, after redirects. */
   url: URL;
   redirects: number;
 }
 
+/** Sends one request to one of the checked addresses. */
+export type Send = (
+  request: WireRequest,
+  addresses: readonly string[],
+  watch: Watch,
+) => Promise<Outcome<Answer>>;
+
 export interface ExchangeOptions {
+  send: Send;
   maxRedirects: number;
   verify: Verifier;
   watch: Watch;
@@ -25,23 +32,20 @@ export interface ExchangeOptions {
 
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 
-function sendOnce(
-  request: WireRequest,
-  addresses: readonly string[],
-  watch: Watch,
-): Promise<Outcome<IncomingMessage>> {
-  return new Promise((resolve) => {
+/** Through `node:http`. */
+export const sendPlain: Send = (request, addresses, watch) =>
+  new Promise((resolve) => {
     const outgoing = pinnedRequest(request, addresses);
     trackRequest(outgoing, request.url, watch, resolve);
     outgoing.once('response', (response) => {
       watch.enter('idle');
       // Without a listener an error between here and the reader would be thrown.
       response.on('error', () => {});
-      resolve(ok(response));
+      const { statusCode: status = 0, statusMessage: statusText = '', headers } = response;
+      resolve(ok({ status, statusText, headers, body: response }));
     });
     outgoing.end(request.body);
   });
-}
 
 /** The same request without its body and what described it. */
 function withoutBody(request: WireRequest): WireRequest {
@@ -68,7 +72,7 @@ function forStranger(
 /** What a redirect asks for next. */
 function redirected(
   request: WireRequest,
-  response: IncomingMessage,
+  status: number,
   location: string,
   isSecret: ExchangeOptions['isSecret'],
 ): Outcome<WireRequest> {
@@ -82,8 +86,7 @@ function redirected(
   if (request.url.protocol === 'https:' && url.protocol === 'http:') {
     return fail('permission_denied', 'redirect refused: it leads from https to http');
   }
-  const { statusCode = 0 } = response;
-  const isGet = statusCode === 303 || (statusCode < 303 && request.method === 'POST');
+  const isGet = status === 303 || (status < 303 && request.method === 'POST');
   const turned = isGet && request.method !== 'HEAD' ? withoutBody(request) : request;
   const method = isGet && request.method !== 'HEAD' ? 'GET' : request.method;
   const next = { ...turned, method, url };
@@ -96,25 +99,23 @@ export async function exchange(
   ports: AddressPorts,
   options: ExchangeOptions,
 ): Promise<Outcome<Exchange>> {
-  const { maxRedirects, verify, watch, isSecret } = options;
+  const { maxRedirects, verify, watch, isSecret, send } = options;
   let request = first;
   for (let redirects = 0; ; redirects++) {
     watch.enter('connect');
     const addresses = await watch.race(allowTarget(request, 'net.http', verify, ports));
     if (!addresses.ok) return addresses;
-    const sent = await sendOnce(request, addresses.output, watch);
+    const sent = await send(request, addresses.output, watch);
     if (!sent.ok) return sent;
-    const response = sent.output;
-    const { location } = response.headers;
-    const isRedirect = REDIRECTS.has(response.statusCode ?? 0) && location !== undefined;
-    if (!isRedirect || maxRedirects === 0) return ok({ response, url: request.url, redirects });
-    response.destroy();
+    const answer = sent.output;
+    const { status, headers } = answer;
+    const isRedirect = REDIRECTS.has(status) && headers.location !== undefined;
+    if (!isRedirect || maxRedirects === 0) return ok({ answer, url: request.url, redirects });
+    answer.body.destroy();
     if (redirects >= maxRedirects) {
-      return fail('http_error', `more than ${maxRedirects} redirects`, {
-        status: response.statusCode ?? 0,
-      });
+      return fail('http_error', `more than ${maxRedirects} redirects`, { status });
     }
-    const next = redirected(request, response, location, isSecret);
+    const next = redirected(request, status, headers.location ?? '', isSecret);
     if (!next.ok) return next;
     request = next.output;
   }

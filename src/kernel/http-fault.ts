@@ -1,10 +1,11 @@
 // What a status means. The code is what hooks and retries decide on; the detail holds what a person
 // needs to find out why, without credentials.
-import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders } from 'node:http';
 import type { Clock, Failure, JsonObject } from '../base/index.ts';
 import { fail } from '../base/index.ts';
 import { hostOf } from './http-address.ts';
 import { decodedBody, readBounded, textOf } from './http-body.ts';
+import type { Answer } from './http-connect.ts';
 import type { Watch } from './http-watch.ts';
 
 const EXCERPT = 4000;
@@ -42,26 +43,26 @@ function codeOf(status: number): string {
 }
 
 /** The beginning of a body, as text, whatever it is. */
-export async function excerptOf(response: IncomingMessage, watch: Watch): Promise<string> {
-  const source = await decodedBody(response);
+export async function excerptOf(answer: Answer, watch: Watch): Promise<string> {
+  const source = await decodedBody(answer);
   if (!source.ok) return '';
   const { bytes } = await readBounded(source.output, EXCERPT_BYTES, watch);
-  return textOf(bytes, response.headers['content-type']).slice(0, EXCERPT);
+  return textOf(bytes, answer.headers['content-type']).slice(0, EXCERPT);
 }
 
 /** A status of 400 and above as a fault. Reads what it needs of the body and drops the rest. */
 export async function statusFault(
-  response: IncomingMessage,
+  answer: Answer,
   url: URL,
   clock: Clock,
   watch: Watch,
 ): Promise<Failure> {
-  const { statusCode: status = 0, statusMessage = '', headers } = response;
-  const body_excerpt = await excerptOf(response, watch);
+  const { status, statusText, headers } = answer;
+  const body_excerpt = await excerptOf(answer, watch);
   const stopped = watch.failure();
   if (stopped?.error.code === 'cancelled') return stopped;
   const wait = retryAfterMs(headers, clock);
-  return fail(codeOf(status), `\`${hostOf(url)}\` answered ${status} ${statusMessage}`.trim(), {
+  return fail(codeOf(status), `\`${hostOf(url)}\` answered ${status} ${statusText}`.trim(), {
     status,
     host: hostOf(url),
     headers: headersOf(headers, SHOWN),

@@ -10,10 +10,10 @@ import { createEventParser } from './sse.ts';
 
 const EVENT_STREAM = 'text/event-stream';
 
-async function wrongType({ response }: Exchange, { watch }: HttpCall): Promise<Failure> {
-  const type = response.headers['content-type'] ?? '';
-  const status = response.statusCode ?? 0;
-  const body_excerpt = await excerptOf(response, watch);
+async function wrongType({ answer }: Exchange, { watch }: HttpCall): Promise<Failure> {
+  const { status, headers } = answer;
+  const type = headers['content-type'] ?? '';
+  const body_excerpt = await excerptOf(answer, watch);
   const stopped = watch.failure();
   if (stopped !== undefined) return stopped;
   return fail(
@@ -39,12 +39,12 @@ export async function readEventStream(
   exchange: Exchange,
   http: HttpCall,
 ): Promise<Outcome<StreamEnd>> {
-  const { response } = exchange;
+  const { answer } = exchange;
   const { watch, fan, settings } = http;
-  if (mediaType(response.headers['content-type']) !== EVENT_STREAM) {
+  if (mediaType(answer.headers['content-type']) !== EVENT_STREAM) {
     return await wrongType(exchange, http);
   }
-  const source = await decodedBody(response);
+  const source = await decodedBody(answer);
   if (!source.ok) return source;
 
   let batch: StreamEvent[] = [];
@@ -66,13 +66,13 @@ export async function readEventStream(
     if (failure === undefined) return answer;
     return typeof answer === 'boolean' ? false : answer.then(() => false);
   });
-  if (end.kind !== 'end') response.destroy();
+  if (end.kind !== 'end') answer.body.destroy();
 
   failure = watch.failure() ?? failure ?? cutFault(end, fan.count);
   const { unfinished } = parser.end();
   const facts: JsonObject = {
-    status: response.statusCode ?? 0,
-    headers: headersOf(response.headers),
+    status: answer.status,
+    headers: headersOf(answer.headers),
     bytes: received,
     ...(parser.retryMs !== undefined && { retry_ms: parser.retryMs }),
   };

@@ -18,7 +18,7 @@ function collecting(type: string, log: string[]): Sink {
 
 test('synchronous sinks cost no promise', () => {
   const fan = createFan([collecting('a', []), collecting('b', [])]);
-  expect(fan.write({ data: 'x' })).toBeUndefined();
+  expect(fan.write([{ data: 'x' }])).toBeUndefined();
   expect(fan.count).toBe(1);
 });
 
@@ -37,13 +37,27 @@ test('a sink that throws or rejects is left out and the others go on', async () 
     close: async () => Promise.reject(new Error('twice')),
   };
   const fan = createFan([throws, collecting('ok', log), rejects]);
-  for (const data of ['1', '2', '3']) await fan.write({ data });
+  for (const data of ['1', '2', '3']) await fan.write([{ data }]);
   expect(log).toEqual(['1', '2', '3']);
   expect(await fan.close(never)).toEqual([
     { type: 'throws', delivered: 0, dropped: 3, error: 'broken' },
     { type: 'ok', delivered: 3, dropped: 0 },
     { type: 'rejects', delivered: 0, dropped: 3, error: 'later' },
   ]);
+});
+
+test('a sink that fails within a batch misses the rest of it, and says how much', async () => {
+  let calls = 0;
+  const second: Sink = {
+    type: 'second',
+    write: async () => (++calls === 2 ? Promise.reject(new Error('two')) : undefined),
+    close: async () => ({ type: 'second', delivered: 1, dropped: 0 }),
+  };
+  const log: string[] = [];
+  const fan = createFan([second, collecting('ok', log)]);
+  await fan.write(['1', '2', '3', '4'].map((data) => ({ data })));
+  expect(log).toEqual(['1', '2', '3', '4']);
+  expect(await fan.close(never)).toMatchObject([{ dropped: 3, error: 'two' }, { dropped: 0 }]);
 });
 
 test('the reader waits for a slow sink', async () => {
@@ -55,7 +69,7 @@ test('the reader waits for a slow sink', async () => {
   };
   const fan = createFan([slow]);
   let done = false;
-  const wait = fan.write({ data: 'x' })?.then(() => (done = true));
+  const wait = fan.write([{ data: 'x' }])?.then(() => (done = true));
   await Promise.resolve();
   expect(done).toBe(false);
   release();

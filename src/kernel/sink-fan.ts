@@ -1,11 +1,12 @@
 // One stream, several sinks. A sink that fails (also by throwing, which it should not) is left out
-// from then on; the others never notice. While sinks answer at once, an event costs no promise.
+// from then on; the others never notice. Events come in batches, as they were received: each sink
+// takes a batch in order and at its own pace, and while it answers at once an event costs no promise.
 import type { JsonObject } from '../base/index.ts';
 import type { Sink, SinkReport, StreamEvent } from './sink.ts';
 
 export interface Fan {
   /** A promise only when a sink needs time: the reader waits for it. Never rejects. */
-  write(event: StreamEvent): undefined | Promise<void>;
+  write(events: readonly StreamEvent[]): undefined | Promise<void>;
   /** Closes every sink once, and waits no longer than `patience` allows. Never rejects. */
   close(patience: Promise<void>): Promise<SinkReport[]>;
   readonly count: number;
@@ -37,35 +38,47 @@ async function closeSeat(seat: Seat, patience: Promise<void>): Promise<SinkRepor
   return { ...report, dropped, ...(error !== undefined && { error }) };
 }
 
+function failSeat(seat: Seat, cause: unknown, missed: number): void {
+  seat.error ??= reasonOf(cause);
+  seat.missed += missed;
+}
+
+/** Gives a sink its part of a batch; a promise when it needs time for one of the events. */
+function feed(seat: Seat, events: readonly StreamEvent[], from: number): undefined | Promise<void> {
+  let at = from;
+  try {
+    for (; at < events.length; at++) {
+      const wait = seat.sink.write(events[at] as StreamEvent);
+      if (wait === undefined) continue;
+      const next = at + 1;
+      return wait.then(
+        () => feed(seat, events, next),
+        (cause: unknown) => failSeat(seat, cause, events.length - next + 1),
+      );
+    }
+  } catch (cause) {
+    failSeat(seat, cause, events.length - at);
+  }
+  return undefined;
+}
+
 export function createFan(sinks: readonly Sink[]): Fan {
   const seats: Seat[] = sinks.map((sink) => ({ sink, missed: 0 }));
   let count = 0;
-
-  const failSeat = (seat: Seat, cause: unknown): void => {
-    seat.error ??= reasonOf(cause);
-    seat.missed++;
-  };
-
   return {
     get count() {
       return count;
     },
-    write(event) {
-      count++;
+    write(events) {
+      count += events.length;
       let waits: Promise<void>[] | undefined;
       for (const seat of seats) {
         if (seat.error !== undefined) {
-          seat.missed++;
+          seat.missed += events.length;
           continue;
         }
-        try {
-          const wait = seat.sink.write(event);
-          if (wait !== undefined) {
-            (waits ??= []).push(wait.catch((cause: unknown) => failSeat(seat, cause)));
-          }
-        } catch (cause) {
-          failSeat(seat, cause);
-        }
+        const wait = feed(seat, events, 0);
+        if (wait !== undefined) (waits ??= []).push(wait);
       }
       return waits && Promise.all(waits).then(() => {});
     },

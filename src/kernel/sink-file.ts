@@ -1,5 +1,7 @@
-// Appends a stream to a file. Writes are synchronous and batched (`flush_every`), so an event costs
-// no promise; everything is written and the file closed on every outcome of the call.
+// Appends a stream to a file. Writes are synchronous and batched, so an event costs no promise;
+// everything is written and the file closed on every outcome of the call. After `flush_every` events
+// the batch is written as soon as the events that arrived with them have been taken in: a burst costs
+// one write, and no event waits for another to arrive.
 import { createHash, type Hash } from 'node:crypto';
 import {
   closeSync,
@@ -56,14 +58,21 @@ function isJson(text: string): boolean {
   }
 }
 
-/** One line of valid JSON per event: the data itself when it is JSON, else the data as a string. */
+/**
+ * One line per event: the data itself when it is JSON, else the data as a JSON string. What has the
+ * look of an object on one line is written as it came: parsing every event only to be sure would be
+ * most of the cost of a stream, and a reader of such a file meets what its server sent.
+ */
 function jsonLine({ data }: StreamEvent): string {
-  if (!isJson(data)) return `${JSON.stringify(data)}\n`;
+  const isOneLine = !data.includes('\n');
+  const last = data.length - 1;
+  if (isOneLine && data.charCodeAt(0) === 123 && data.charCodeAt(last) === 125) return data;
+  if (!isJson(data)) return JSON.stringify(data);
   // A line break inside JSON can only be white space, but it would end the line.
-  return /[\r\n]/.test(data) ? `${JSON.stringify(JSON.parse(data))}\n` : `${data}\n`;
+  return isOneLine ? data : JSON.stringify(JSON.parse(data));
 }
 
-const rawLine = ({ data }: StreamEvent): string => `${data}\n`;
+const rawLine = ({ data }: StreamEvent): string => data;
 
 /** Opens for appending; after a line that was cut off by a crash, a new line begins. */
 function openForAppend(path: string): { fd: number; lead: string } {
@@ -80,8 +89,12 @@ function openForAppend(path: string): { fd: number; lead: string } {
   return { fd, lead: last[0] === 10 ? '' : '\n' };
 }
 
-/** Writes everything or throws; what was written of an incomplete batch is taken back. */
-function writeAll(fd: number, bytes: Uint8Array, write: WriteSome): void {
+/** Bytes written; fewer than there are when the disk takes no more. */
+function writeAll(
+  fd: number,
+  bytes: Uint8Array,
+  write: WriteSome,
+): { done: number; cause?: unknown } {
   let done = 0;
   try {
     while (done < bytes.length) {
@@ -89,12 +102,21 @@ function writeAll(fd: number, bytes: Uint8Array, write: WriteSome): void {
       if (wrote <= 0) throw new Error(`only ${done} of ${bytes.length} bytes were written`);
       done += wrote;
     }
-  } catch (error) {
-    // Best effort: a torn line would be glued to the next one. If this fails too, the next open
-    // begins a new line.
-    if (done > 0) ftruncateSync(fd, fstatSync(fd).size - done);
-    throw error;
+  } catch (cause) {
+    return { done, cause };
   }
+  return { done };
+}
+
+/** How many of the lines, and how many bytes, are whole within the first `done` bytes. */
+function wholeLines(lines: readonly string[], start: number, done: number) {
+  let [count, size] = [0, Math.min(start, done)];
+  for (const line of lines) {
+    const next = size + Buffer.byteLength(line) + 1;
+    if (next > done) break;
+    [count, size] = [count + 1, next];
+  }
+  return { count, size };
 }
 
 interface FileOptions {
@@ -105,31 +127,45 @@ interface FileOptions {
 
 function createSink(place: { absolute: string; relative: string }, options: FileOptions): Sink {
   const { flushEvery, line, write } = options;
-  let [delivered, dropped, waiting] = [0, 0, 0];
-  let text = '';
+  let [delivered, dropped, size] = [0, 0, 0];
+  let waiting: string[] = [];
+  let lead = '';
   let fd: number | undefined;
   let hash: Hash | undefined;
   let error: string | undefined;
 
   function giveUp(cause: unknown): void {
     const { code, message } = cause as NodeJS.ErrnoException;
-    error = `cannot write \`${place.relative}\`: ${code ?? message}`;
-    dropped += waiting;
-    [text, waiting] = ['', 0];
+    error ??= `cannot write \`${place.relative}\`: ${code ?? message}`;
+    dropped += waiting.length;
+    waiting = [];
+  }
+
+  function writeOut(file: number): void {
+    const bytes = Buffer.from(`${lead}${waiting.join('\n')}\n`);
+    const { done, cause } = writeAll(file, bytes, write);
+    const whole =
+      cause === undefined
+        ? { count: waiting.length, size: bytes.length }
+        : wholeLines(waiting, lead.length, done);
+    hash?.update(bytes.subarray(0, whole.size));
+    delivered += whole.count;
+    if (cause === undefined) return;
+    waiting = waiting.slice(whole.count);
+    giveUp(cause);
+    // A torn line would be glued to what comes next. If this fails too, the next open begins a line.
+    if (done > whole.size) ftruncateSync(file, fstatSync(file).size - (done - whole.size));
   }
 
   function flush(): void {
-    if (waiting === 0 || error !== undefined) return;
+    if (waiting.length === 0 || error !== undefined) return;
     try {
       if (fd === undefined) {
-        const opened = openForAppend(place.absolute);
-        [fd, hash, text] = [opened.fd, createHash('sha256'), opened.lead + text];
+        ({ fd, lead } = openForAppend(place.absolute));
+        hash = createHash('sha256');
       }
-      const bytes = Buffer.from(text);
-      writeAll(fd, bytes, write);
-      hash?.update(bytes);
-      delivered += waiting;
-      [text, waiting] = ['', 0];
+      writeOut(fd);
+      [waiting, size, lead] = [[], 0, ''];
     } catch (cause) {
       giveUp(cause);
     }
@@ -153,9 +189,11 @@ function createSink(place: { absolute: string; relative: string }, options: File
         dropped++;
         return;
       }
-      text += line(event);
-      waiting++;
-      if (waiting >= flushEvery || text.length >= MAX_WAITING) flush();
+      const text = line(event);
+      size += text.length;
+      const count = waiting.push(text);
+      if (size >= MAX_WAITING) flush();
+      else if (count === flushEvery) queueMicrotask(flush);
     },
     async close() {
       close();

@@ -1,0 +1,117 @@
+// 20,000 server-sent events through `http_client` into three sinks, against a bare loop that
+// fetches, decodes and splits. The server is a process of its own: its work is not ours.
+import { fork } from 'node:child_process';
+import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type JsonObject, ok, systemClock } from '../src/base/index.ts';
+import { createHttpPrimitive } from '../src/kernel/http-client.ts';
+import type { PrimitiveCall } from '../src/kernel/primitive.ts';
+import { sinkFactories } from '../src/kernel/sink-factories.ts';
+import { type BenchRow, race } from './row.ts';
+
+const EVENTS = 20_000;
+const SHAPES = { chunks: 'one chunk per event', blocks: 'blocks of 16 KB' } as const;
+const isServer = process.argv[2] === 'serve' && process.argv[1] === fileURLToPath(import.meta.url);
+
+const eventText = (index: number): string =>
+  `event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"word ${index}"}}\n\n`;
+
+function serveEvents(): void {
+  const events = Array.from({ length: EVENTS }, (_, index) => eventText(index));
+  const blocks = events.join('').match(/[^]{1,16384}/g) ?? [];
+  const server = createServer((request, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    const parts = request.url === '/chunks' ? events : blocks;
+    for (const part of parts) response.write(part);
+    response.end();
+  });
+  server.listen(0, '127.0.0.1', () => process.send?.((server.address() as AddressInfo).port));
+  process.on('disconnect', () => process.exit());
+}
+
+/** The lower bound: no limits, no checks, no sinks; counts what it finds. */
+async function bareLoop(url: string): Promise<number> {
+  const response = await fetch(url);
+  const decoder = new TextDecoder();
+  let [rest, count] = ['', 0];
+  for await (const chunk of response.body ?? []) {
+    const parts = (rest + decoder.decode(chunk as Uint8Array, { stream: true })).split('\n\n');
+    rest = parts.pop() ?? '';
+    for (const part of parts) if (part.slice(part.indexOf('data: ') + 6) !== '') count++;
+  }
+  return count;
+}
+
+async function throughSinks(url: string, projectRoot: string): Promise<number> {
+  const verify = () => ok(null);
+  const { signal } = new AbortController();
+  const context = { projectRoot, threadId: undefined, verify, signal };
+  const sinks = [];
+  for (const destination of [
+    { type: 'return', max_size: EVENTS },
+    { type: 'file_sink', path: 'events.jsonl' },
+    { type: 'null_sink' },
+  ] as const) {
+    const made = await sinkFactories[destination.type](destination, context);
+    if (!made.ok) throw new Error(made.error.detail.message);
+    sinks.push(made.output);
+  }
+  const tool = { id: 'bench', dir: projectRoot, requires: [], env: [] };
+  const call: PrimitiveCall = {
+    tool: { ...tool, source: 'program', effect: 'read', sandbox: 'strict' },
+    config: { url, mode: 'stream' },
+    parameters: {},
+    sinks,
+    verify,
+    signal,
+    projectRoot,
+    timeoutMs: 60_000,
+    secrets: ['sk-not-in-the-stream'],
+  };
+  const result = await createHttpPrimitive({ clock: systemClock, isHostAllowed: () => true }).run(call);
+  rmSync(join(projectRoot, 'events.jsonl'));
+  if (!result.ok) throw new Error(result.error.detail.message);
+  const output = result.output.output as JsonObject;
+  if (output.dropped !== 0) throw new Error('a sink dropped events');
+  return output.stream_events_count as number;
+}
+
+const mustCount = async (work: Promise<number>): Promise<void> => {
+  const count = await work;
+  if (count !== EVENTS) throw new Error(`${count} events instead of ${EVENTS}`);
+};
+
+export async function bench(): Promise<BenchRow[]> {
+  const server = fork(fileURLToPath(import.meta.url), ['serve']);
+  const folder = realpathSync(mkdtempSync(join(tmpdir(), 'km-bench-stream-')));
+  try {
+    const port = await new Promise((resolve) => server.once('message', resolve));
+    const rows: BenchRow[] = [];
+    for (const [shape, words] of Object.entries(SHAPES)) {
+      const url = `http://127.0.0.1:${String(port)}/${shape}`;
+      const { ours = 0, base = 0 } = await race({
+        ours: () => mustCount(throughSinks(url, folder)),
+        base: () => mustCount(bareLoop(url)),
+      });
+      rows.push({
+        name: `stream of ${EVENTS} events to three sinks, ${words}`,
+        ours: ours / 1000,
+        base: base / 1000,
+        ratio: ours / base,
+        unit: 'ms CPU',
+        target: 'at most 2x a bare fetch-and-split loop',
+        ok: ours <= 2 * base,
+      });
+    }
+    return rows;
+  } finally {
+    server.disconnect();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+if (isServer) serveEvents();

@@ -1,0 +1,117 @@
+// Where a body ends, for bytes that come straight from a socket: chunked, of a known length, or
+// until the connection closes. Chunks are joined in place, so a read of the socket stays one piece
+// however many chunks it holds.
+import { Transform } from 'node:stream';
+
+const [CR, LF, SEMICOLON] = [13, 10, 59];
+/** Ten million bytes in one chunk fit in six digits; nobody needs more than eight. */
+const MAX_SIZE_DIGITS = 8;
+const MAX_EXTRA = 16 * 1024;
+
+export type Framing = { kind: 'chunked' } | { kind: 'length'; length: number } | { kind: 'close' };
+
+type Step = 'size' | 'extension' | 'data' | 'after' | 'trailer' | 'done';
+
+function hexDigit(byte: number): number {
+  if (byte >= 48 && byte <= 57) return byte - 48;
+  const letter = byte | 32;
+  return letter >= 97 && letter <= 102 ? letter - 87 : -1;
+}
+
+/** Removes the chunk frames from `bytes`, in place; what is left is returned. Throws on bad frames. */
+function createDechunker() {
+  let step: Step = 'size';
+  let [left, digits, extra, lineLength] = [0, 0, 0, 0];
+
+  /** The line with a chunk's size ends. */
+  const sizeEnds = (): void => {
+    if (digits === 0) throw new Error('a chunk has no size');
+    step = left === 0 ? 'trailer' : 'data';
+    digits = 0;
+    lineLength = 0;
+  };
+  const count = (): void => {
+    if (++extra > MAX_EXTRA) throw new Error('the frames of the chunks are too long');
+  };
+  const frameByte = (byte: number): void => {
+    if (step === 'size') {
+      const digit = hexDigit(byte);
+      if (digit >= 0) {
+        if (++digits > MAX_SIZE_DIGITS) throw new Error('a chunk is too large');
+        left = left * 16 + digit;
+      } else if (byte === LF) sizeEnds();
+      else if (byte === SEMICOLON || byte === CR || byte === 32) step = 'extension';
+      else throw new Error('a chunk has no valid size');
+    } else if (step === 'extension') {
+      if (byte === LF) sizeEnds();
+      else if (byte !== CR) count();
+    } else if (step === 'after') {
+      if (byte === LF) [step, left] = ['size', 0];
+      else if (byte !== CR) throw new Error('a chunk is longer than its size');
+    } else {
+      // Trailers are read over; an empty line ends them.
+      if (byte !== CR) count();
+      if (byte === LF && lineLength === 0) step = 'done';
+      else if (byte === LF) lineLength = 0;
+      else if (byte !== CR) lineLength++;
+    }
+  };
+
+  return {
+    isDone: () => step === 'done',
+    take(bytes: Buffer): Buffer {
+      let [from, to] = [0, 0];
+      while (from < bytes.length && step !== 'done') {
+        if (step !== 'data') {
+          frameByte(bytes[from++] as number);
+          continue;
+        }
+        const size = Math.min(left, bytes.length - from);
+        bytes.copyWithin(to, from, from + size);
+        [from, to, left] = [from + size, to + size, left - size];
+        if (left === 0) step = 'after';
+      }
+      return bytes.subarray(0, to);
+    },
+  };
+}
+
+const closedEarly = () => Object.assign(new Error('closed early'), { code: 'ECONNRESET' });
+
+/** A stream of the body's bytes alone. It owns what is written to it. */
+export function createFraming(framing: Framing): Transform {
+  const chunks = framing.kind === 'chunked' ? createDechunker() : undefined;
+  let left = framing.kind === 'length' ? framing.length : Number.POSITIVE_INFINITY;
+  let isDone = left === 0;
+
+  const take = (bytes: Buffer): Buffer => {
+    if (chunks !== undefined) {
+      const taken = chunks.take(bytes);
+      isDone = chunks.isDone();
+      return taken;
+    }
+    const taken = bytes.length > left ? bytes.subarray(0, left) : bytes;
+    left -= taken.length;
+    isDone = left === 0;
+    return taken;
+  };
+  const body = new Transform({
+    transform(bytes: Buffer, _encoding, done) {
+      if (isDone) return done();
+      try {
+        const taken = take(bytes);
+        if (taken.length > 0) body.push(taken);
+      } catch (error) {
+        return done(Object.assign(error as Error, { code: 'BAD_CHUNK' }));
+      }
+      // The end is known before the connection closes, which it may not do for long.
+      if (isDone) body.push(null);
+      done();
+    },
+    flush(done) {
+      done(isDone || framing.kind === 'close' ? null : closedEarly());
+    },
+  });
+  if (isDone) body.push(null);
+  return body;
+}
