@@ -3,6 +3,8 @@
 // ends and says what it left out.
 import { type Dirent, lstatSync, readdirSync, realpathSync, type Stats } from 'node:fs';
 import type { Diagnostic } from '../base/index.ts';
+import { aboutFile } from './about-file.ts';
+import { isInside } from './inside.ts';
 import { ITEM_FOLDERS, type ItemPlace, itemPlace } from './item-place.ts';
 
 export interface FileStamp {
@@ -40,9 +42,6 @@ interface Folder {
   folders: Set<string>;
   diagnostics: Diagnostic[];
 }
-
-const isInside = (path: string, root: string): boolean =>
-  path === root || path.startsWith(root.endsWith('/') ? root : `${root}/`);
 
 const isSame = (a: FileStamp, b: FileStamp): boolean =>
   a.modified === b.modified &&
@@ -96,9 +95,8 @@ export function createFolderTree(
   }
 
   function note(list: Diagnostic[], path: string, code: string, message: string, hint?: string) {
-    const severity = code === 'symlink_folder' ? ('note' as const) : ('warning' as const);
-    const file = `${root}/${path}`;
-    list.push({ file, line: 1, column: 1, code, severity, message, ...(hint ? { hint } : {}) });
+    const severity = code === 'symlink_folder' ? 'note' : 'warning';
+    list.push(aboutFile(`${root}/${path}`, code, message, { severity, hint }));
   }
 
   /** The stamp of a file, following a link only to a file inside `within`. */
@@ -140,7 +138,7 @@ export function createFolderTree(
   function linkedFolder(path: string, list: Diagnostic[]): void {
     try {
       const real = realpathSync(`${root}/${path}`);
-      if (lstatSync(real).isDirectory() === false) return;
+      if (!lstatSync(real).isDirectory()) return;
       if (isInside(real, root)) {
         note(list, path, 'symlink_folder', 'this folder is read where it really is, not here');
       } else {

@@ -41,7 +41,7 @@ export function createFolderWatch(root: string): FolderWatch {
   }
 
   function close(): void {
-    for (const folder of [...watchers.keys()]) stop(folder);
+    for (const folder of watchers.keys()) stop(folder);
     isBroken = true;
   }
 
@@ -62,7 +62,7 @@ export function createFolderWatch(root: string): FolderWatch {
   return {
     follow(folders) {
       const wanted = new Set(folders);
-      for (const folder of [...watchers.keys()]) if (!wanted.has(folder)) stop(folder);
+      for (const folder of watchers.keys()) if (!wanted.has(folder)) stop(folder);
       try {
         for (const folder of wanted) if (!watchers.has(folder)) start(folder);
       } catch {

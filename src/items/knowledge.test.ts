@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { parseYaml } from '../base/index.ts';
 import { checkKnowledge, knowledgeFacts, knowledgeText } from './knowledge.ts';

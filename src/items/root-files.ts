@@ -1,10 +1,12 @@
 // One root as the library sees it: the files there are now. Small roots are looked through at every
 // call; large ones are watched (see folder-watch.ts).
-import { lstatSync, realpathSync } from 'node:fs';
+import { lstatSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
 import type { Diagnostic } from '../base/index.ts';
+import { aboutFile } from './about-file.ts';
 import { createFolderTree, type FileStamp, type FolderTree } from './folder-tree.ts';
 import { canWatch, createFolderWatch, drainEvents, type FolderWatch } from './folder-watch.ts';
+import { isInside, realOf } from './inside.ts';
 import type { Source } from './item-kinds.ts';
 
 /** A folder laid out like `.ai/`. */
@@ -34,17 +36,6 @@ interface Opened {
   watch?: FolderWatch;
 }
 
-const isInside = (path: string, folder: string): boolean =>
-  path === folder || path.startsWith(`${folder}/`);
-
-const realOf = (path: string): string | undefined => {
-  try {
-    return realpathSync(path);
-  } catch {
-    return undefined;
-  }
-};
-
 export function createRootFiles(
   root: Root,
   onChange: (path: string, stamp: FileStamp | undefined) => void,
@@ -66,14 +57,8 @@ export function createRootFiles(
     const base = realOf(home);
     outside = undefined;
     if (root.source !== 'project' || (base !== undefined && isInside(real, base))) return true;
-    outside = {
-      file: root.dir,
-      line: 1,
-      column: 1,
-      code: 'symlink_outside',
-      severity: 'warning',
-      message: 'this folder is a link that leads out of the project, so it is not followed',
-    };
+    const message = 'this folder is a link that leads out of the project, so it is not followed';
+    outside = aboutFile(root.dir, 'symlink_outside', message, { severity: 'warning' });
     return false;
   }
 

@@ -123,7 +123,7 @@ export const oneOf =
   <T extends string>(members: readonly T[]): Rule<T> =>
   (value, place) => {
     if (members.includes(value as T)) return value as T;
-    const hint = didYouMean(String(value), members);
+    const hint = didYouMean(typeof value === 'string' ? value : '', members);
     return wrongType(place, `one of ${members.join(', ')}`, value, hint);
   };
 

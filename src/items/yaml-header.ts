@@ -20,8 +20,7 @@ function flowList(text: string): readonly string[] | undefined {
   const inner = /^\[([^[\]{}"'#:]*)\](?:[ \t]+#.*)?$/.exec(text)?.[1];
   if (inner === undefined) return undefined;
   const words = inner.split(',').map((word) => scalar(word.trim()));
-  const isFull = words.every((word) => word !== undefined);
-  return isFull ? (words as string[]) : undefined;
+  return words.every((word) => word !== undefined) ? words : undefined;
 }
 
 /** The named fields, or undefined when one of them is written in a form that needs a parser. */

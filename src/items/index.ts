@@ -1,0 +1,47 @@
+export { type BundleDigests, readBundleDigests } from './bundle-digests.ts';
+export type { CatalogData } from './capability-data.ts';
+export { type Chain, unalias } from './chain.ts';
+export type { DataFile, DataLayer } from './data-files.ts';
+export { DATA_NAMES, type DataName } from './data-shapes.ts';
+export { checkDirective, type DirectiveWorld } from './directive-check.ts';
+export { HOOK_CONTEXT } from './directive-context.ts';
+export { parseDirective } from './directive-parse.ts';
+export { canSpawn } from './directive-spawn.ts';
+export { fillDirectiveText } from './directive-text.ts';
+export type {
+  Directive,
+  DirectiveInput,
+  DirectiveLimits,
+  DirectiveOutput,
+  Hook,
+  ParsedDirective,
+  Step,
+} from './directive-value.ts';
+export type {
+  DirectiveItem,
+  Item,
+  ItemBase,
+  ItemOf,
+  KnowledgeItem,
+  SignatureState,
+  ToolItem,
+} from './item.ts';
+export {
+  type Effect,
+  type ItemKind,
+  KINDS,
+  type Risk,
+  type Role,
+  type Sandbox,
+  SOURCES,
+  type Source,
+} from './item-kinds.ts';
+export { createLibrary, type Library, type LibraryOptions } from './library.ts';
+export type { CheckOptions, ConfigCheck } from './library-check.ts';
+export type { SearchHit, SearchPage, SearchQuery } from './library-search.ts';
+export type { WriteMode, Written } from './library-write.ts';
+export type { Root } from './root-files.ts';
+export type { TrustPort } from './signature.ts';
+export { readSignatureLine, stripSignatureLine } from './signature-line.ts';
+export type { Retry, Tool, ToolAction, ToolParameter } from './tool.ts';
+export { type ParsedTool, parseTool } from './tool-parse.ts';

@@ -1,0 +1,55 @@
+import type { Diagnostic } from '../base/index.ts';
+import type { Directive } from './directive-value.ts';
+import type { ItemKind, Source } from './item-kinds.ts';
+import type { Tool } from './tool.ts';
+
+/**
+ * - `bundle`: shipped with the package and as it was built
+ * - `signed`: by a key that is trusted for it
+ * - `unsigned`: no signature
+ * - `changed`: not what was signed (or, in the bundle, not what was built)
+ * - `untrusted`: by a key that is unknown, revoked, expired or out of its scope
+ */
+export interface SignatureState {
+  state: 'bundle' | 'signed' | 'unsigned' | 'changed' | 'untrusted';
+  key?: string;
+  created?: string;
+  reason?: string;
+}
+
+/** Parts are computed when they are first read; an item never changes, a changed file is a new one. */
+export interface ItemBase {
+  readonly id: string;
+  readonly title: string;
+  readonly description: string;
+  readonly category: string;
+  readonly tags: readonly string[];
+  readonly version: string;
+  readonly source: Source;
+  /** The installed bundle it came from. */
+  readonly package?: string;
+  /** Absolute. */
+  readonly file: string;
+  /** Judged anew at every read: a key may have been revoked meanwhile. */
+  readonly signature: SignatureState;
+  /** What can be said of the file on its own; with an error the item cannot be used. */
+  readonly diagnostics: readonly Diagnostic[];
+  /** Items of the same id further back. */
+  readonly shadows: readonly { source: Source; file: string }[];
+  /** The file's text without its signature line. */
+  readonly body: string;
+}
+
+export type DirectiveItem = ItemBase & {
+  readonly kind: 'directive';
+  readonly directive?: Directive | undefined;
+};
+export type ToolItem = ItemBase & { readonly kind: 'tool'; readonly tool?: Tool | undefined };
+export type KnowledgeItem = ItemBase & {
+  readonly kind: 'knowledge';
+  /** The body without front matter. */
+  readonly text: string;
+};
+
+export type Item = DirectiveItem | ToolItem | KnowledgeItem;
+export type ItemOf<K extends ItemKind> = Extract<Item, { kind: K }>;

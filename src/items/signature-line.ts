@@ -1,0 +1,100 @@
+// The one comment line that carries a signature: at the top of the file, after a shebang. It repeats
+// the whole signed statement, so that nothing in it is unauthenticated and a file that was changed
+// can be told what changed.
+import { createHash } from 'node:crypto';
+import { extname } from 'node:path';
+import { fail, type Outcome, ok } from '../base/index.ts';
+import type { ItemStatement } from '../trust/index.ts';
+
+export interface SignatureLine {
+  statement: ItemStatement;
+  signature: string;
+}
+
+export interface SignedText {
+  /** The line's content; 'broken' when it is there but cannot be read; undefined when there is none. */
+  line: SignatureLine | 'broken' | undefined;
+  /** The text without that line: what is hashed. */
+  body: string;
+}
+
+const MARK = 'kernmantle:signature';
+const MAX_LINE = 4096;
+
+type CommentStyle = readonly [open: string, close: string];
+const STYLES: Readonly<Record<string, CommentStyle>> = {
+  '.md': ['<!-- ', ' -->'],
+  '.yaml': ['# ', ''],
+  '.yml': ['# ', ''],
+};
+
+const FIELDS = ['kind', 'id', 'version', 'sha256', 'rights', 'created', 'key'] as const;
+
+export const sha256Hex = (text: string | Uint8Array): string =>
+  createHash('sha256').update(text).digest('hex');
+
+/** Where the line stands, or would stand: after a byte order mark and a shebang. */
+const topOf = (text: string): number => /^\uFEFF?(?:#![^\n]*\n)?/.exec(text)?.[0].length ?? 0;
+
+function lineAt(text: string, at: number): { content: string; end: number } {
+  const found = text.indexOf('\n', at);
+  const end = found === -1 ? text.length : found + 1;
+  return { content: text.slice(at, Math.min(end, at + MAX_LINE)).trim(), end };
+}
+
+const isSignature = (line: string): boolean => /^(?:#|<!--)\s*kernmantle:signature\b/.test(line);
+
+function decode(line: string): SignatureLine | 'broken' {
+  const words = line
+    .replace(/^(?:#|<!--)\s*/, '')
+    .replace(/\s*-->$/, '')
+    .split(' ');
+  const [mark, format, ...pairs] = words;
+  if (mark !== MARK || format !== 'v1' || pairs.length !== FIELDS.length + 1) return 'broken';
+  const values = new Map<string, string>();
+  try {
+    for (const pair of pairs) {
+      const at = pair.indexOf('=');
+      values.set(pair.slice(0, at), decodeURIComponent(pair.slice(at + 1)));
+    }
+  } catch {
+    return 'broken';
+  }
+  const statement = Object.fromEntries(FIELDS.map((field) => [field, values.get(field)]));
+  const signature = values.get('sig');
+  const isWhole = FIELDS.every((field) => typeof statement[field] === 'string');
+  return isWhole && signature !== undefined
+    ? { statement: statement as unknown as ItemStatement, signature }
+    : 'broken';
+}
+
+/** Splits a file into its signature line and the rest. Never throws. */
+export function readSignatureLine(text: string): SignedText {
+  const top = topOf(text);
+  const { content, end } = lineAt(text, top);
+  if (!isSignature(content)) return { line: undefined, body: text };
+  return { line: decode(content), body: text.slice(0, top) + text.slice(end) };
+}
+
+export const stripSignatureLine = (text: string): string => readSignatureLine(text).body;
+
+/** Does any line of a text claim to be a signature? Content from a model must not. */
+export const hasSignatureLine = (text: string): boolean =>
+  /^[ \t\uFEFF]*(?:#|<!--|\/\/)[ \t]*kernmantle:signature\b/m.test(text);
+
+/** The text with this signature instead of the one it had. */
+export function writeSignatureLine(
+  text: string,
+  { statement, signature }: SignatureLine,
+  file: string,
+): Outcome<string> {
+  const style = STYLES[extname(file)];
+  if (!style)
+    return fail('invalid_input', `files of the type \`${extname(file)}\` cannot be signed`);
+  const body = stripSignatureLine(text);
+  const pairs = FIELDS.map((field) => `${field}=${encodeURIComponent(statement[field])}`);
+  const line = `${style[0]}${MARK} v1 ${pairs.join(' ')} sig=${signature}${style[1]}`;
+  const top = topOf(body);
+  const newline = /\r\n/.test(body.slice(0, 1000)) ? '\r\n' : '\n';
+  return ok(body.slice(0, top) + line + newline + body.slice(top));
+}
