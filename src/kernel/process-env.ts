@@ -1,0 +1,53 @@
+// A child sees nothing of our environment but this list, what its tool declares by name, and what
+// its config sets. Keys and tokens of the person who started us stay with us.
+import { delimiter, isAbsolute, relative } from 'node:path';
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+const PASSED = ['LANG', 'LANGUAGE', 'TZ', 'TERM', 'NO_COLOR', 'COLORTERM'];
+const FALLBACK_PATH = '/usr/local/bin:/usr/bin:/bin';
+
+export const isInside = (folder: string, path: string): boolean => {
+  const way = relative(folder, path);
+  return way === '' || (!/^\.\.(\/|\\|$)/.test(way) && !isAbsolute(way));
+};
+
+/**
+ * Folders that commands are looked up in. Those inside the project are left out: whoever may write
+ * files there could otherwise put a program in the place of `git`.
+ */
+export function searchPath(env: Environment, projectRoot: string): string[] {
+  const listed = (env.PATH || FALLBACK_PATH).split(delimiter);
+  return [...new Set(listed)].filter(
+    (folder) => isAbsolute(folder) && !folder.includes('\0') && !isInside(projectRoot, folder),
+  );
+}
+
+export interface ChildEnvironment {
+  /** Ours; only the listed and the declared names are read from it. */
+  env: Environment;
+  declared: readonly string[];
+  config: Environment;
+  path: readonly string[];
+  home: string;
+  temp: string;
+}
+
+/** The whole environment of a child. What the config sets wins over what was passed on. */
+export function childEnvironment(options: ChildEnvironment): Record<string, string> {
+  const { env, declared, config, path, home, temp } = options;
+  const made: Record<string, string> = {
+    PATH: path.join(delimiter),
+    HOME: home,
+    TMPDIR: temp,
+    USER: 'sandbox',
+    LOGNAME: 'sandbox',
+  };
+  const locale = Object.keys(env).filter((name) => name.startsWith('LC_'));
+  for (const name of [...PASSED, ...locale, ...declared]) {
+    const value = env[name];
+    if (value !== undefined && !value.includes('\0')) made[name] = value;
+  }
+  for (const [name, value] of Object.entries(config)) if (value !== undefined) made[name] = value;
+  return made;
+}

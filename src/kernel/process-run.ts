@@ -1,0 +1,162 @@
+// One child process from start to end. It ends in exactly one of five ways: it could not start, it
+// exited, a signal ended it, its time ran out, or its caller stopped it; in each nothing of it is
+// left running when the promise settles.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { closeSync } from 'node:fs';
+import { constants } from 'node:os';
+import type { Readable, Writable } from 'node:stream';
+import type { Clock } from '../base/index.ts';
+import { type Captured, type CaptureOptions, capture } from './process-output.ts';
+import { killTree, terminate } from './process-tree.ts';
+import { ARGUMENTS_FD, CHANNEL_FD } from './sandbox-bwrap.ts';
+
+export interface Launch {
+  file: string;
+  args: readonly string[];
+  cwd: string;
+  env: Readonly<Record<string, string>>;
+  /** Written to descriptor 3; only bubblewrap reads there. */
+  options?: string;
+  /** Handed to the child from descriptor 5 on, and closed here once it runs. */
+  fds: readonly number[];
+  /** Inside bubblewrap: a signal shows as an exit code, and asking politely goes to the inside. */
+  isSandboxed: boolean;
+  /** Undoes what was made for this child, e.g. its private home. */
+  cleanUp?: () => void;
+}
+
+export interface RunOptions {
+  stdin: string | undefined;
+  timeoutMs: number;
+  graceMs: number;
+  signal: AbortSignal;
+  clock: Clock;
+  stdout: CaptureOptions;
+  stderr: CaptureOptions;
+  /** What comes back on descriptor 4. */
+  channel: CaptureOptions;
+}
+
+export interface Ended {
+  reason: 'exit' | 'signal' | 'timeout' | 'cancelled' | 'not_started';
+  exitCode: number | null;
+  signal: string | null;
+  /** Of `not_started`: the system's code. */
+  errno?: string;
+  durationMs: number;
+  stdout: Captured;
+  stderr: Captured;
+  channel: Captured;
+}
+
+export interface Started {
+  child: ChildProcess;
+  channel: Readable;
+  exit: Promise<Pick<Ended, 'exitCode' | 'signal' | 'errno'>>;
+}
+
+const DRAIN_MS = 2000;
+const MAX_TIMER = 2 ** 31 - 1;
+
+/** Bubblewrap answers 128 + n when a signal ended what ran inside. */
+const signalOf = (code: number | null): string | null =>
+  Object.entries(constants.signals).find(([, number]) => code === 128 + number)?.[0] ?? null;
+
+/** Starts a child in a group of its own. Errors of pipes are expected: a child may close early. */
+export function start(launch: Launch): Started {
+  const child = spawn(launch.file, launch.args, {
+    cwd: launch.cwd,
+    env: launch.isSandboxed ? { PATH: '/usr/bin:/bin' } : { ...launch.env },
+    stdio: ['pipe', 'pipe', 'pipe', 'pipe', 'pipe', ...launch.fds],
+    detached: true,
+    windowsHide: true,
+  });
+  const exit = new Promise<Pick<Ended, 'exitCode' | 'signal' | 'errno'>>((resolve) => {
+    child.once('exit', (exitCode, signal) => resolve({ exitCode, signal }));
+    child.once('error', (error: NodeJS.ErrnoException) => {
+      if (child.pid === undefined) {
+        resolve({ exitCode: null, signal: null, errno: error.code ?? error.message });
+      }
+    });
+  });
+  for (const stream of child.stdio) stream?.on('error', () => undefined);
+  for (const fd of launch.fds) closeSync(fd);
+  const options = child.stdio[ARGUMENTS_FD] as Writable;
+  options.end(launch.options ?? '');
+  return { child, channel: child.stdio[CHANNEL_FD] as Readable, exit };
+}
+
+/** TERM, then KILL when the grace is over. The returned function calls the second step off. */
+export function stop(child: ChildProcess, isSandboxed: boolean, graceMs: number): () => void {
+  const { pid } = child;
+  if (pid === undefined) return () => undefined;
+  terminate(pid, isSandboxed);
+  const timer = setTimeout(() => killTree(pid), graceMs);
+  return () => clearTimeout(timer);
+}
+
+/** Watches the clock and the caller; tells why it stopped the child, if it did. */
+function supervise(child: ChildProcess, launch: Launch, options: RunOptions) {
+  let reason: 'timeout' | 'cancelled' | undefined;
+  let callOff = (): void => undefined;
+  const end = (why: 'timeout' | 'cancelled') => {
+    if (reason) return;
+    reason = why;
+    callOff = stop(child, launch.isSandboxed, options.graceMs);
+  };
+  const onAbort = () => end('cancelled');
+  const timer = setTimeout(() => end('timeout'), Math.min(options.timeoutMs, MAX_TIMER));
+  options.signal.addEventListener('abort', onAbort, { once: true });
+  if (options.signal.aborted) onAbort();
+  return {
+    reason: () => reason,
+    done() {
+      clearTimeout(timer);
+      callOff();
+      options.signal.removeEventListener('abort', onAbort);
+    },
+  };
+}
+
+/** What was left behind must not keep our pipes open for ever. */
+async function drained<T>(child: ChildProcess, reading: Promise<T>): Promise<T> {
+  const timer = setTimeout(() => {
+    for (const stream of child.stdio) stream?.destroy();
+  }, DRAIN_MS);
+  try {
+    return await reading;
+  } finally {
+    clearTimeout(timer);
+    for (const stream of child.stdio) stream?.destroy();
+  }
+}
+
+/** Runs a child to its end. Never throws, never leaves one behind. */
+export async function runProcess(launch: Launch, options: RunOptions): Promise<Ended> {
+  const startedAt = options.clock.monotonic();
+  const { child, channel, exit } = start(launch);
+  const watch = supervise(child, launch, options);
+  const reading = Promise.all([
+    capture(child.stdout as Readable, options.stdout),
+    capture(child.stderr as Readable, options.stderr),
+    capture(channel, options.channel),
+  ]);
+  child.stdin?.end(options.stdin ?? '');
+  const ended = await exit;
+  watch.done();
+  if (child.pid !== undefined) killTree(child.pid);
+  const [stdout, stderr, fromChannel] = await drained(child, reading);
+  launch.cleanUp?.();
+  const inner = launch.isSandboxed ? signalOf(ended.exitCode) : null;
+  const signal = ended.signal ?? inner;
+  const plain = ended.errno !== undefined ? 'not_started' : signal === null ? 'exit' : 'signal';
+  return {
+    ...ended,
+    signal,
+    reason: watch.reason() ?? plain,
+    durationMs: Math.round(options.clock.monotonic() - startedAt),
+    stdout,
+    stderr,
+    channel: fromChannel,
+  };
+}
