@@ -1,0 +1,303 @@
+// From a tool's call to a child that can be started: the program is found, its rights are checked,
+// its environment is made, and it is put into the sandbox. Nothing has run when this is done.
+import { accessSync, constants, mkdtempSync, realpathSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, isAbsolute, join } from 'node:path';
+import {
+  type Clock,
+  fail,
+  type Outcome,
+  ok,
+  type RandomBytes,
+  systemRandom,
+} from '../base/index.ts';
+import { resolveProjectPath } from './path-gate.ts';
+import type { PrimitiveCall } from './primitive.ts';
+import type { ProcessConfig } from './process-config.ts';
+import { childEnvironment, type Environment, isInside, searchPath } from './process-env.ts';
+import type { Launch } from './process-run.ts';
+import { environmentFolder } from './runtime-environment.ts';
+import { moduleCommand, runnerFolder } from './runtime-module.ts';
+import { bwrapLaunch, SANDBOX_HOME, SANDBOX_TEMP, type Shown } from './sandbox-bwrap.ts';
+import {
+  decideSandbox,
+  needsNetwork,
+  type SandboxMode,
+  type SandboxPolicy,
+  verifyStart,
+} from './sandbox-decide.ts';
+import { seatbeltProfile } from './sandbox-macos.ts';
+import { type ProjectView, projectView } from './sandbox-project.ts';
+import { toolchainFolders } from './sandbox-visible.ts';
+
+export interface ProcessPorts extends SandboxPolicy {
+  clock: Clock;
+  env: Environment;
+  /** Where output that does not fit goes. Made when needed. */
+  outputDir(): string;
+  random?: RandomBytes;
+  /** Never visible in a sandbox, besides the user's `.ai` folder. */
+  hidden?: readonly string[];
+  /** The Node that runs modules; default: the one that runs us. */
+  node?: string;
+}
+
+export type LaunchCall = Pick<PrimitiveCall, 'tool' | 'verify' | 'projectRoot'>;
+
+export interface PreparedLaunch {
+  launch: Launch;
+  mode: SandboxMode;
+  network: boolean;
+  /** Absolute program and arguments as they run inside. */
+  argv: readonly string[];
+}
+
+interface Found {
+  file: string;
+  args: readonly string[];
+  /** From the project's root, when the program is a file of the project. */
+  inProject: string | undefined;
+  shown: readonly string[];
+}
+
+const isExecutable = (path: string): boolean => {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+/** A bare name is looked up on the path, a relative path in the project; nothing else is guessed. */
+function findFile(command: string, path: readonly string[], projectRoot: string): Outcome<string> {
+  const missing = (where: string) =>
+    fail('dependency_missing', `program \`${command}\` was not found ${where}`, { command });
+  if (!command.includes('/')) {
+    const found = path.map((folder) => join(folder, command)).find(isExecutable);
+    return found === undefined
+      ? missing('on the PATH; install it, or name its full path')
+      : ok(found);
+  }
+  if (isAbsolute(command) && !isInside(projectRoot, command)) {
+    return isExecutable(command) ? ok(command) : missing('there, or may not be executed');
+  }
+  const inside = resolveProjectPath(projectRoot, command);
+  if (!inside.ok) return inside;
+  return isExecutable(inside.output.absolute)
+    ? ok(inside.output.absolute)
+    : missing('in the project, or is not executable');
+}
+
+const SHELL_FLAGS: Readonly<Record<string, readonly string[]>> = {
+  bash: ['--noprofile', '--norc'],
+  zsh: ['-f'],
+};
+
+function findProgram(
+  call: LaunchCall,
+  config: ProcessConfig,
+  ports: ProcessPorts,
+  isSink: boolean,
+  path: readonly string[],
+): Outcome<Found> {
+  const { program } = config;
+  const { projectRoot } = call;
+  if (program.kind === 'module') {
+    const environment = environmentFolder(projectRoot, program.runtime, config.dependencies);
+    const command = moduleCommand(call.tool, program, projectRoot, {
+      node: ports.node ?? process.execPath,
+      runners: runnerFolder(),
+      isSink,
+      ...(environment === undefined ? {} : { environment }),
+    });
+    if (!command.ok) return command;
+    const { interpreter, args, shown } = command.output;
+    // The interpreter is ours or of the project's own environment, not a file that a caller names.
+    const file = isAbsolute(interpreter)
+      ? ok(interpreter)
+      : findFile(interpreter, path, projectRoot);
+    return file.ok ? ok({ file: file.output, args, inProject: undefined, shown }) : file;
+  }
+  const file = findFile(
+    program.kind === 'shell' ? program.shell : program.command,
+    path,
+    projectRoot,
+  );
+  if (!file.ok) return file;
+  const inProject = isInside(projectRoot, file.output)
+    ? resolveProjectPath(projectRoot, file.output)
+    : undefined;
+  if (inProject && !inProject.ok) return inProject;
+  const args =
+    program.kind === 'shell'
+      ? [
+          ...(SHELL_FLAGS[program.shell] ?? []),
+          '-c',
+          program.script,
+          program.shell,
+          ...program.args,
+        ]
+      : program.args;
+  return ok({ file: file.output, args, inProject: inProject?.output.relative, shown: [] });
+}
+
+const userFolder = (env: Environment): string[] => {
+  if (env.KERNMANTLE_HOME) return [env.KERNMANTLE_HOME];
+  return env.HOME ? [join(env.HOME, '.ai')] : [];
+};
+
+const realOf = (path: string): string | undefined => {
+  try {
+    return realpathSync.native(path);
+  } catch {
+    return undefined;
+  }
+};
+
+const asIs = (path: string): Shown => ({ source: path, target: path });
+
+interface Confinement {
+  mode: SandboxMode;
+  network: boolean;
+  cwd: string;
+  path: readonly string[];
+  found: Found;
+  unguessable: string;
+}
+
+function viewOf(call: LaunchCall, ports: ProcessPorts, plan: Confinement): Outcome<ProjectView> {
+  return projectView(
+    call.projectRoot,
+    {
+      mode: plan.mode === 'workspace' ? 'workspace' : 'strict',
+      mayWrite: (path) => call.verify({ capability: 'fs.write', scope: { path } }).ok,
+      mayWriteGit: () => call.verify({ capability: 'git.write' }).ok,
+      unguessable: plan.unguessable,
+    },
+    [...userFolder(ports.env), ...(ports.hidden ?? [])],
+  );
+}
+
+/** Toolchains on the path, the program itself, and what its tool brings. */
+function shownFolders(ports: ProcessPorts, plan: Confinement): string[] {
+  const { found, path } = plan;
+  const real = realOf(found.file) ?? found.file;
+  return toolchainFolders([...path, dirname(found.file), dirname(real)], ports.env.HOME ?? '/root');
+}
+
+/** Listed files of the real home, at the same place in the private one. */
+function homeFiles(call: LaunchCall, config: ProcessConfig, ports: ProcessPorts): Shown[] {
+  const home = ports.env.HOME;
+  if (call.tool.source !== 'bundle' || !home) return [];
+  return config.homeFiles.flatMap((name) => {
+    const source = realOf(join(home, name));
+    return source === undefined ? [] : [{ source, target: join(SANDBOX_HOME, name) }];
+  });
+}
+
+function environmentOf(
+  call: LaunchCall,
+  config: ProcessConfig,
+  ports: ProcessPorts,
+  path: readonly string[],
+  home: string,
+  temp: string,
+) {
+  const { env } = ports;
+  return childEnvironment({ env, declared: call.tool.env, config: config.env, path, home, temp });
+}
+
+function inBwrap(
+  call: LaunchCall,
+  config: ProcessConfig,
+  ports: ProcessPorts,
+  plan: Confinement,
+): Outcome<Launch> {
+  const view = viewOf(call, ports, plan);
+  if (!view.ok) return view;
+  const { found, cwd, network } = plan;
+  const agent = call.tool.env.includes('SSH_AUTH_SOCK') ? ports.env.SSH_AUTH_SOCK : undefined;
+  const socket = network && agent ? realOf(agent) : undefined;
+  const made = bwrapLaunch({
+    report: ports.sandbox,
+    projectRoot: call.projectRoot,
+    view: view.output,
+    shown: shownFolders(ports, plan).map(asIs),
+    shownLast: [
+      ...found.shown.filter((path) => !isInside(call.projectRoot, path)).map(asIs),
+      ...homeFiles(call, config, ports),
+      ...(socket && agent ? [{ source: socket, target: agent }] : []),
+    ],
+    network,
+    cwd,
+    env: environmentOf(call, config, ports, plan.path, SANDBOX_HOME, SANDBOX_TEMP),
+    command: [found.file, ...found.args],
+  });
+  if (!made.ok) return made;
+  return ok({ ...made.output, cwd: '/', env: {}, isSandboxed: true });
+}
+
+/** Without bubblewrap a private folder stands in for home and temporary files. */
+function inFolder(
+  call: LaunchCall,
+  config: ProcessConfig,
+  ports: ProcessPorts,
+  plan: Confinement,
+): Outcome<Launch> {
+  const { found, mode } = plan;
+  const view = mode === 'none' ? undefined : viewOf(call, ports, plan);
+  if (view && !view.ok) return view;
+  const home = realpathSync.native(mkdtempSync(join(tmpdir(), 'kernmantle-')));
+  const direct: Launch = {
+    file: found.file,
+    args: found.args,
+    cwd: plan.cwd,
+    env: environmentOf(call, config, ports, plan.path, home, home),
+    fds: [],
+    isSandboxed: false,
+    cleanUp: () => rmSync(home, { recursive: true, force: true }),
+  };
+  if (!view?.ok) return ok(direct);
+  const profile = seatbeltProfile({
+    projectRoot: call.projectRoot,
+    view: view.output,
+    readable: [...shownFolders(ports, plan), ...found.shown],
+    home: ports.env.HOME ?? '/Users',
+    temp: home,
+    network: plan.network,
+  });
+  const file = ports.sandbox.path ?? 'sandbox-exec';
+  return ok({ ...direct, file, args: ['-p', profile, found.file, ...found.args] });
+}
+
+/** Checks every right first; a refusal has started and made nothing. */
+export function prepareLaunch(
+  call: LaunchCall,
+  config: ProcessConfig,
+  ports: ProcessPorts,
+  options: { isSink?: boolean } = {},
+): Outcome<PreparedLaunch> {
+  const { tool, projectRoot } = call;
+  const decided = decideSandbox(tool, config.program, ports);
+  if (!decided.ok) return decided;
+  const mode = decided.output;
+  const path = searchPath(ports.env, projectRoot);
+  const found = findProgram(call, config, ports, options.isSink ?? false, path);
+  if (!found.ok) return found;
+  const unguessable = Buffer.from((ports.random ?? systemRandom)(12)).toString('hex');
+  const rights = verifyStart(call, mode, found.output.inProject, unguessable);
+  if (!rights.ok) return rights;
+  const cwd = resolveProjectPath(projectRoot, config.cwd);
+  if (!cwd.ok) return cwd;
+  if (!statSync(cwd.output.absolute, { throwIfNoEntry: false })?.isDirectory()) {
+    return fail('not_found', `working folder \`${config.cwd}\` does not exist in the project`);
+  }
+  const network = needsNetwork(tool, mode);
+  const plan = { mode, network, cwd: cwd.output.absolute, path, found: found.output, unguessable };
+  const place = mode !== 'none' && ports.sandbox.kind === 'bwrap' ? inBwrap : inFolder;
+  const launch = place(call, config, ports, plan);
+  if (!launch.ok) return launch;
+  const argv = [found.output.file, ...found.output.args];
+  return ok({ launch: launch.output, mode, network: network || mode === 'none', argv });
+}
