@@ -22,6 +22,19 @@ export const ISOLATION: readonly string[] = [
   'sandbox',
 ];
 
+/**
+ * System folders as a child needs them. `/proc` is read-only: run by root, the files below
+ * `/proc/sys` belong to the child, and one of them names a program that the kernel starts.
+ */
+export const DEVICES: readonly string[] = [
+  '--proc',
+  '/proc',
+  '--remount-ro',
+  '/proc',
+  '--dev',
+  '/dev',
+];
+
 export const SANDBOX_HOME = '/tmp/.home';
 export const SANDBOX_TEMP = '/tmp';
 /** Which descriptor of the child carries what; mounts by descriptor come after these. */
@@ -117,7 +130,8 @@ export function bwrapLaunch(plan: BwrapPlan): Outcome<BwrapLaunch> {
     ...ISOLATION,
     ...(plan.network ? [] : ['--unshare-net']),
     ...systemMounts(),
-    ...['--proc', '/proc', '--dev', '/dev', '--tmpfs', SANDBOX_TEMP, '--dir', SANDBOX_HOME],
+    ...DEVICES,
+    ...['--tmpfs', SANDBOX_TEMP, '--dir', SANDBOX_HOME],
     ...outerFirst.flatMap(readOnly),
     ...[view.root === 'write' ? '--bind' : '--ro-bind', projectRoot, projectRoot],
     ...places.output,

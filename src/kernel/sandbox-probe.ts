@@ -3,7 +3,7 @@
 import { execFile } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { join } from 'node:path';
-import { ISOLATION } from './sandbox-bwrap.ts';
+import { DEVICES, ISOLATION } from './sandbox-bwrap.ts';
 import { systemMounts } from './sandbox-visible.ts';
 
 export interface SandboxReport {
@@ -61,7 +61,7 @@ const run = (command: string, args: readonly string[]): Promise<{ ok: boolean; t
 async function probeBwrap(folders: readonly string[]): Promise<SandboxReport> {
   const path = findIn(folders, 'bwrap');
   if (path === undefined) return { kind: 'none', reason: '`bwrap` is not installed' };
-  const mounts = ['--proc', '/proc', '--dev', '/dev', '--tmpfs', '/tmp'];
+  const mounts = [...DEVICES, '--tmpfs', '/tmp'];
   const tried = await run(path, [
     ...ISOLATION,
     '--unshare-net',
