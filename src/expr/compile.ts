@@ -1,0 +1,225 @@
+// Tree to closures, once per expression. Each closure does one thing on the shapes that hooks and
+// guards really have (`path == "text"`, `path < path * 0.9`, `"text" in path`), so that the hot way
+// has no tree, no table and no allocation; everything unusual goes to operators.ts.
+import type { Json } from '../base/index.ts';
+import type { Meter } from './meter.ts';
+import {
+  calculate,
+  isEqual,
+  isIn,
+  isOrdered,
+  isTruthy,
+  negate,
+  type Ordering,
+} from './operators.ts';
+import { compilePath } from './path.ts';
+import { type Arithmetic, constantList, type Link, type Node } from './syntax.ts';
+
+export type Read = (context: Json) => Json;
+export type Test = (context: Json) => boolean;
+
+type Compare = Extract<Node, { kind: 'compare' }>;
+
+export function compileValue(node: Node, meter: Meter): Read {
+  switch (node.kind) {
+    case 'constant': {
+      const { value } = node;
+      return () => value;
+    }
+    case 'path':
+      return compilePath(node.read.path);
+    case 'list': {
+      const items = node.items.map((item) => compileValue(item, meter));
+      // A fresh list each time: what is handed out may be changed by its owner.
+      return (context) => items.map((item) => item(context));
+    }
+    case 'negate': {
+      const operand = compileValue(node.operand, meter);
+      const { column } = node;
+      return (context) => negate(operand(context), column);
+    }
+    case 'chain':
+      return compileChain(compileValue(node.first, meter), node.rest, meter);
+    default:
+      return compileTest(node, meter);
+  }
+}
+
+/** The same meaning as the truth of `compileValue`, without making the value where possible. */
+export function compileTest(node: Node, meter: Meter): Test {
+  switch (node.kind) {
+    case 'not': {
+      const operand = compileTest(node.operand, meter);
+      return (context) => !operand(context);
+    }
+    case 'and':
+      return allOf(node.operands.map((operand) => compileTest(operand, meter)));
+    case 'or':
+      return anyOf(node.operands.map((operand) => compileTest(operand, meter)));
+    case 'compare':
+      return compileComparison(node, meter);
+    default: {
+      const read = compileValue(node, meter);
+      return (context) => isTruthy(read(context), meter);
+    }
+  }
+}
+
+function allOf(tests: readonly Test[]): Test {
+  const [a, b, c, d] = tests as [Test, Test, Test, Test];
+  if (tests.length === 2) return (context) => a(context) && b(context);
+  if (tests.length === 3) return (context) => a(context) && b(context) && c(context);
+  if (tests.length === 4) {
+    return (context) => a(context) && b(context) && c(context) && d(context);
+  }
+  return (context) => {
+    for (let index = 0; index < tests.length; index++) {
+      if (!(tests[index] as Test)(context)) return false;
+    }
+    return true;
+  };
+}
+
+function anyOf(tests: readonly Test[]): Test {
+  const [a, b, c, d] = tests as [Test, Test, Test, Test];
+  if (tests.length === 2) return (context) => a(context) || b(context);
+  if (tests.length === 3) return (context) => a(context) || b(context) || c(context);
+  if (tests.length === 4) {
+    return (context) => a(context) || b(context) || c(context) || d(context);
+  }
+  return (context) => {
+    for (let index = 0; index < tests.length; index++) {
+      if ((tests[index] as Test)(context)) return true;
+    }
+    return false;
+  };
+}
+
+function compileComparison(node: Compare, meter: Meter): Test {
+  switch (node.operator) {
+    case '==':
+      return compileEquality(node, meter);
+    case '!=': {
+      const test = compileEquality(node, meter);
+      return (context) => !test(context);
+    }
+    case 'in':
+      return compileMembership(node, meter);
+    case 'not in': {
+      const test = compileMembership(node, meter);
+      return (context) => !test(context);
+    }
+    default:
+      return compileOrdering(node.operator, node, meter);
+  }
+}
+
+function compileEquality(node: Compare, meter: Meter): Test {
+  // A constant is not longer than the source, so `===` on it needs no meter.
+  if (node.right.kind === 'constant') {
+    const [read, { value }] = [compileValue(node.left, meter), node.right];
+    return (context) => read(context) === value;
+  }
+  if (node.left.kind === 'constant') {
+    const [read, { value }] = [compileValue(node.right, meter), node.left];
+    return (context) => read(context) === value;
+  }
+  const [left, right] = [compileValue(node.left, meter), compileValue(node.right, meter)];
+  return (context) => isEqual(left(context), right(context), meter);
+}
+
+function compileMembership(node: Compare, meter: Meter): Test {
+  const left = compileValue(node.left, meter);
+  const { column } = node;
+  const list = constantList(node.right);
+  if (list?.every((item) => typeof item !== 'object' || item === null)) {
+    return isAmong(left, list);
+  }
+  if (list !== undefined) return (context) => isIn(left(context), list, column, meter);
+  const right = compileValue(node.right, meter);
+  return (context) => isIn(left(context), right(context), column, meter);
+}
+
+/** Nothing deep to compare: identity decides. Hashing pays off only for lists nobody types. */
+function isAmong(read: Read, list: readonly Json[]): Test {
+  if (list.length > 16) {
+    const known = new Set(list);
+    return (context) => known.has(read(context));
+  }
+  return (context) => {
+    const value = read(context);
+    for (let index = 0; index < list.length; index++) {
+      if (list[index] === value) return true;
+    }
+    return false;
+  };
+}
+
+function compileOrdering(operator: Ordering, node: Compare, meter: Meter): Test {
+  const [left, right] = [compileValue(node.left, meter), compileValue(node.right, meter)];
+  const otherwise = (a: Json, b: Json) => isOrdered(operator, a, b, node.column, meter);
+  switch (operator) {
+    case '<':
+      return (context) => {
+        const a = left(context);
+        const b = right(context);
+        return typeof a === 'number' && typeof b === 'number' ? a < b : otherwise(a, b);
+      };
+    case '>':
+      return (context) => {
+        const a = left(context);
+        const b = right(context);
+        return typeof a === 'number' && typeof b === 'number' ? a > b : otherwise(a, b);
+      };
+    case '<=':
+      return (context) => {
+        const a = left(context);
+        const b = right(context);
+        return typeof a === 'number' && typeof b === 'number' ? a <= b : otherwise(a, b);
+      };
+    case '>=':
+      return (context) => {
+        const a = left(context);
+        const b = right(context);
+        return typeof a === 'number' && typeof b === 'number' ? a >= b : otherwise(a, b);
+      };
+  }
+}
+
+function compileChain(first: Read, rest: readonly Link[], meter: Meter): Read {
+  const steps = rest.map((link) => ({ ...link, read: compileValue(link.operand, meter) }));
+  const [only] = steps;
+  if (only !== undefined && steps.length === 1) {
+    return compilePair(only.operator, first, only.read, only.column, meter);
+  }
+  return (context) => {
+    let value = first(context);
+    for (let index = 0; index < steps.length; index++) {
+      const { operator, read, column } = steps[index] as (typeof steps)[number];
+      value = calculate(operator, value, read(context), column, meter);
+    }
+    return value;
+  };
+}
+
+function compilePair(
+  operator: Arithmetic,
+  left: Read,
+  right: Read,
+  column: number,
+  meter: Meter,
+): Read {
+  if (operator !== '*') {
+    return (context) => calculate(operator, left(context), right(context), column, meter);
+  }
+  // `limits.turns * 0.9` is what warnings are made of.
+  return (context) => {
+    const a = left(context);
+    const b = right(context);
+    if (typeof a === 'number' && typeof b === 'number') {
+      const product = a * b + 0;
+      if (Number.isFinite(product)) return product;
+    }
+    return calculate('*', a, b, column, meter);
+  };
+}

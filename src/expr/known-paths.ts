@@ -1,0 +1,70 @@
+// A condition that reads a name nobody provides is not an error when it runs (a missing path is
+// null), it just never matches. So it is reported when it is written.
+import { getOwn, nearest } from '../base/index.ts';
+import type { Expression } from './expression.ts';
+
+/** Known names: an object lists its members; below `open` anything goes; `value` has no members. */
+export type ContextSchema = { readonly [name: string]: ContextSchema | 'open' | 'value' };
+
+export interface UnknownPath {
+  path: string;
+  column: number;
+  /** The whole path as it was probably meant. */
+  suggestion?: string;
+}
+
+/** Reading a whole group (`cost`) is fine; reading a member of a `value` is not. */
+export function unknownPaths(expression: Expression, schema: ContextSchema): UnknownPath[] {
+  const unknown: UnknownPath[] = [];
+  for (const { path, column } of expression.paths) {
+    const depth = knownDepth(path, schema);
+    if (depth === path.length) continue;
+    const suggestion = suggest(path, depth, schema);
+    const found = { path: path.join('.'), column };
+    unknown.push(suggestion === undefined ? found : { ...found, suggestion });
+  }
+  return unknown;
+}
+
+/** How many leading names are known. */
+function knownDepth(path: readonly string[], schema: ContextSchema): number {
+  let level: ContextSchema | 'open' | 'value' = schema;
+  for (const [depth, name] of path.entries()) {
+    if (level === 'open') return path.length;
+    const next: ContextSchema | 'open' | 'value' | undefined =
+      level === 'value' ? undefined : member(level, name);
+    if (next === undefined) return depth;
+    level = next;
+  }
+  return path.length;
+}
+
+const member = (schema: ContextSchema, name: string): ContextSchema[string] | undefined =>
+  getOwn(schema, name) as ContextSchema[string] | undefined;
+
+function suggest(
+  path: readonly string[],
+  depth: number,
+  schema: ContextSchema,
+): string | undefined {
+  let level: ContextSchema | 'open' | 'value' = schema;
+  for (const name of path.slice(0, depth)) {
+    if (typeof level === 'object') level = member(level, name) as ContextSchema[string];
+  }
+  if (typeof level !== 'object') return undefined;
+  const name = path[depth] as string;
+  const group = depth === 0 ? groupWith(name, schema) : undefined;
+  const better = group === undefined ? nearest(name, Object.keys(level)) : `${group}.${name}`;
+  if (better === undefined) return undefined;
+  const whole = [...path.slice(0, depth), ...better.split('.'), ...path.slice(depth + 1)];
+  // Half a correction is none: the rest of the path must be known too.
+  return knownDepth(whole, schema) === whole.length ? whole.join('.') : undefined;
+}
+
+/** `turns` for `cost.turns`: the group was forgotten. */
+function groupWith(name: string, schema: ContextSchema): string | undefined {
+  return Object.keys(schema).find((group) => {
+    const members = member(schema, group);
+    return typeof members === 'object' && member(members, name) !== undefined;
+  });
+}

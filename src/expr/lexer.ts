@@ -1,0 +1,175 @@
+// Text to tokens, one at a time. The lexer keeps only the current token and where the previous one
+// ended; the parser never looks further ahead, so nothing is stored and nothing is read twice.
+import { explainCharacter, explainEscape, explainNumber } from './slips.ts';
+import { isDigit, isNamePart, isNameStart, KEYWORDS, nameEnd, SyntaxFault } from './syntax.ts';
+
+export type TokenKind =
+  | 'number'
+  | 'string'
+  | 'name'
+  | 'end'
+  | 'and'
+  | 'or'
+  | 'not'
+  | 'in'
+  | 'true'
+  | 'false'
+  | 'null'
+  | '=='
+  | '!='
+  | '<='
+  | '>='
+  | '<'
+  | '>'
+  | '+'
+  | '-'
+  | '*'
+  | '/'
+  | '('
+  | ')'
+  | '['
+  | ']'
+  | ','
+  | '.';
+
+export interface Lexer {
+  readonly source: string;
+  kind: TokenKind;
+  /** The name, or the string's value. */
+  text: string;
+  number: number;
+  start: number;
+  end: number;
+  advance(): void;
+}
+
+const SINGLE: Readonly<Record<string, TokenKind>> = Object.assign(Object.create(null), {
+  '+': '+',
+  '-': '-',
+  '*': '*',
+  '/': '/',
+  '(': '(',
+  ')': ')',
+  '[': '[',
+  ']': ']',
+  ',': ',',
+  '.': '.',
+});
+
+const ESCAPES: Readonly<Record<string, string>> = Object.assign(Object.create(null), {
+  '"': '"',
+  "'": "'",
+  '\\': '\\',
+  '/': '/',
+  b: '\b',
+  f: '\f',
+  n: '\n',
+  r: '\r',
+  t: '\t',
+});
+
+const isBlank = (code: number): boolean => code === 32 || code === 10 || code === 9 || code === 13;
+
+/** Positioned before the first token; every problem is thrown as a `SyntaxFault`. */
+export function createLexer(source: string): Lexer {
+  const lexer: Lexer = { source, kind: 'end', text: '', number: 0, start: 0, end: 0, advance };
+
+  function advance(): void {
+    let at = lexer.end;
+    while (isBlank(source.charCodeAt(at))) at++;
+    lexer.start = at;
+    const code = source.charCodeAt(at);
+    if (isNameStart(code)) readName(lexer);
+    else if (isDigit(code)) readNumber(lexer);
+    else if (code === 34 || code === 39) readString(lexer, code);
+    else if (at >= source.length) setSymbol(lexer, 'end', 0);
+    else readSymbol(lexer);
+  }
+
+  return lexer;
+}
+
+function readName(lexer: Lexer): void {
+  lexer.end = nameEnd(lexer.source, lexer.start);
+  lexer.text = lexer.source.slice(lexer.start, lexer.end);
+  lexer.kind = KEYWORDS.has(lexer.text) ? (lexer.text as TokenKind) : 'name';
+}
+
+function digitsEnd(source: string, from: number): number {
+  let at = from;
+  while (isDigit(source.charCodeAt(at))) at++;
+  return at;
+}
+
+function readNumber(lexer: Lexer): void {
+  const { source, start } = lexer;
+  let end = digitsEnd(source, start);
+  const isPadded = source[start] === '0' && end > start + 1;
+  if (source[end] === '.' && isDigit(source.charCodeAt(end + 1))) end = digitsEnd(source, end + 1);
+  if (isPadded || source[end] === '.' || isNamePart(source.charCodeAt(end))) {
+    throw explainNumber(source, start);
+  }
+  lexer.number = Number(source.slice(start, end));
+  if (!Number.isFinite(lexer.number)) {
+    throw new SyntaxFault('the number is too large', start + 1);
+  }
+  lexer.end = end;
+  lexer.kind = 'number';
+}
+
+function readString(lexer: Lexer, quote: number): void {
+  const { source, start } = lexer;
+  let text = '';
+  let from = start + 1;
+  for (let at = from; at < source.length; at++) {
+    const code = source.charCodeAt(at);
+    if (code === quote) {
+      lexer.text = text + source.slice(from, at);
+      lexer.end = at + 1;
+      lexer.kind = 'string';
+      return;
+    }
+    if (code !== 92) continue;
+    text += source.slice(from, at) + readEscape(source, at);
+    at += source[at + 1] === 'u' ? 5 : 1;
+    from = at + 1;
+  }
+  const mark = source[start] as string;
+  throw new SyntaxFault(
+    'the string is never closed',
+    start + 1,
+    `end it with ${mark}; inside it, ${mark} is written \\${mark}`,
+  );
+}
+
+function readEscape(source: string, at: number): string {
+  const letter = source[at + 1] ?? '';
+  const simple = ESCAPES[letter];
+  if (simple !== undefined) return simple;
+  const digits = source.slice(at + 2, at + 6);
+  if (letter === 'u' && /^[0-9a-fA-F]{4}$/.test(digits)) {
+    return String.fromCharCode(Number.parseInt(digits, 16));
+  }
+  throw explainEscape(source, at);
+}
+
+function setSymbol(lexer: Lexer, kind: TokenKind, length: number): void {
+  lexer.kind = kind;
+  lexer.end = lexer.start + length;
+}
+
+function readSymbol(lexer: Lexer): void {
+  const { source, start } = lexer;
+  const char = source[start] as string;
+  const next = source[start + 1];
+  const single = SINGLE[char];
+  if (single !== undefined) return setSymbol(lexer, single, 1);
+  if (next === '=' && source[start + 2] !== '=') {
+    if (char === '=' || char === '!' || char === '<' || char === '>') {
+      return setSymbol(lexer, `${char}=`, 2);
+    }
+  } else if ((char === '<' && next !== '>') || char === '>') {
+    if (next !== '=') return setSymbol(lexer, char, 1);
+  }
+  throw explainCharacter(source, start);
+}

@@ -1,0 +1,178 @@
+// What the operators mean, on values. The compiler inlines the common cases (two numbers, a
+// constant) and comes here for the rest. Values from the context never appear in a message: they
+// may be secret, and faults are written to transcripts.
+import { isObject, type Json } from '../base/index.ts';
+import { charge, EvaluationFault, type Meter, textSteps } from './meter.ts';
+import { containsText } from './substring.ts';
+import type { Arithmetic } from './syntax.ts';
+
+export type Ordering = '<' | '>' | '<=' | '>=';
+
+/** Deeper data is refused rather than compared: recursion must end before the stack does. */
+const MAX_COMPARED_DEPTH = 1000;
+
+export function kindOf(value: Json): string {
+  if (value === null) return 'null';
+  if (Array.isArray(value)) return 'a list';
+  return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
+}
+
+/** Null, false, 0, "", [] and {} are false. */
+export function isTruthy(value: Json, meter: Meter): boolean {
+  switch (typeof value) {
+    case 'boolean':
+      return value;
+    case 'number':
+      return value !== 0;
+    case 'string':
+      return value !== '';
+    default:
+      return value !== null && !isEmpty(value, meter);
+  }
+}
+
+function isEmpty(value: Json[] | { [key: string]: Json }, meter: Meter): boolean {
+  if (Array.isArray(value)) return value.length === 0;
+  // The engine lists all keys whichever way it is asked, so they are all paid for.
+  const { length } = Object.keys(value);
+  charge(meter, length);
+  return length === 0;
+}
+
+/** Deep, by type, blind to the order of keys. */
+export function isEqual(a: Json, b: Json, meter: Meter, depth = 0): boolean {
+  if (typeof a === 'string' && typeof b === 'string') {
+    if (a.length !== b.length) return false;
+    charge(meter, textSteps(a.length));
+    return a === b;
+  }
+  if (a === b) return true;
+  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false;
+  if (depth > MAX_COMPARED_DEPTH) {
+    throw new EvaluationFault(`the values are nested deeper than ${MAX_COMPARED_DEPTH} levels`);
+  }
+  if (Array.isArray(a)) return Array.isArray(b) && areListsEqual(a, b, meter, depth);
+  if (Array.isArray(b)) return false;
+  const keys = Object.keys(a);
+  charge(meter, keys.length);
+  const { length } = Object.keys(b);
+  charge(meter, length);
+  if (keys.length !== length) return false;
+  return keys.every(
+    (key) => Object.hasOwn(b, key) && isEqual(a[key] as Json, b[key] as Json, meter, depth + 1),
+  );
+}
+
+function areListsEqual(a: Json[], b: Json[], meter: Meter, depth: number): boolean {
+  if (a.length !== b.length) return false;
+  charge(meter, a.length);
+  return a.every((item, index) => isEqual(item, b[index] as Json, meter, depth + 1));
+}
+
+/** `left in right`. */
+export function isIn(left: Json, right: Json, column: number, meter: Meter): boolean {
+  if (Array.isArray(right)) {
+    charge(meter, right.length);
+    for (let index = 0; index < right.length; index++) {
+      if (isEqual(right[index] as Json, left, meter)) return true;
+    }
+    return false;
+  }
+  if (right === null) return false;
+  if (typeof left === 'string') {
+    charge(meter, textSteps(left.length));
+    if (typeof right === 'string') return containsText(right, left, meter);
+    if (isObject(right)) return Object.hasOwn(right, left);
+  }
+  throw new EvaluationFault(`\`in\` cannot look for ${kindOf(left)} in ${kindOf(right)}`, column);
+}
+
+/** Pairs that are not two numbers. Null on a side is false: "unknown" is neither more nor less. */
+export function isOrdered(
+  operator: Ordering,
+  a: Json,
+  b: Json,
+  column: number,
+  meter: Meter,
+): boolean {
+  if (a === null || b === null) return false;
+  if (typeof a === 'string' && typeof b === 'string') {
+    return holds(operator, compareText(a, b, meter));
+  }
+  throw new EvaluationFault(
+    `\`${operator}\` cannot compare ${kindOf(a)} with ${kindOf(b)}`,
+    column,
+  );
+}
+
+function holds(operator: Ordering, difference: number): boolean {
+  switch (operator) {
+    case '<':
+      return difference < 0;
+    case '>':
+      return difference > 0;
+    case '<=':
+      return difference <= 0;
+    case '>=':
+      return difference >= 0;
+  }
+}
+
+/** By code point. JavaScript's own `<` goes by UTF-16 unit and puts U+1F600 before U+FF01. */
+function compareText(a: string, b: string, meter: Meter): number {
+  const length = Math.min(a.length, b.length);
+  charge(meter, textSteps(length));
+  let at = 0;
+  while (at < length && a.charCodeAt(at) === b.charCodeAt(at)) at++;
+  return at === length ? a.length - b.length : compareTail(a, b, at);
+}
+
+/** The texts differ first at unit `at`; the code point that differs may begin one unit earlier. */
+function compareTail(a: string, b: string, at: number): number {
+  const before = a.charCodeAt(at - 1);
+  const start = before >= 0xd800 && before < 0xdc00 ? at - 1 : at;
+  const difference = Number(a.codePointAt(start)) - Number(b.codePointAt(start));
+  return difference === 0 ? Number(a.codePointAt(at)) - Number(b.codePointAt(at)) : difference;
+}
+
+/** Pairs that are not two numbers, and results that are not finite. */
+export function calculate(
+  operator: Arithmetic,
+  a: Json,
+  b: Json,
+  column: number,
+  meter: Meter,
+): Json {
+  if (operator === '+' && typeof a === 'string' && typeof b === 'string') {
+    charge(meter, textSteps(a.length + b.length));
+    return a + b;
+  }
+  const [left, right] = [a ?? 0, b ?? 0];
+  if (typeof left !== 'number' || typeof right !== 'number') {
+    const message = `\`${operator}\` cannot combine ${kindOf(a)} with ${kindOf(b)}`;
+    throw new EvaluationFault(message, column);
+  }
+  const result = apply(operator, left, right);
+  if (Number.isFinite(result)) return result;
+  throw new EvaluationFault(`the result of \`${operator}\` is too large`, column);
+}
+
+/** Adding 0 turns -0 into 0: JSON has one zero. */
+function apply(operator: Arithmetic, a: number, b: number): number {
+  switch (operator) {
+    case '+':
+      return a + b;
+    case '-':
+      return a - b;
+    case '*':
+      return a * b + 0;
+    case '/':
+      return b === 0 ? 0 : a / b + 0;
+  }
+}
+
+export function negate(value: Json, column: number): number {
+  if (typeof value === 'number') return 0 - value;
+  if (value === null) return 0;
+  throw new EvaluationFault(`\`-\` cannot negate ${kindOf(value)}`, column);
+}

@@ -1,0 +1,151 @@
+// Reading a path. INVARIANT: own properties of objects only. `constructor` and `__proto__` are names
+// like any other, lists and texts have no members (not even `length`), and a missing step is null.
+import { isObject, type Json, type JsonObject } from '../base/index.ts';
+
+type Read = (context: Json) => Json;
+
+export function readPath(context: Json, path: readonly string[]): Json {
+  let value: Json = context;
+  for (let index = 0; index < path.length; index++) value = readName(value, path[index] as string);
+  return value;
+}
+
+function readName(value: Json, name: string): Json {
+  return isObject(value) && Object.hasOwn(value, name) ? (value[name] ?? null) : null;
+}
+
+export function compilePath(path: readonly string[]): Read {
+  const [first = '', second = ''] = path;
+  if (path.length === 1) return (context) => readName(context, first);
+  if (path.length > 2) return (context) => readPath(context, path);
+  return (PAIRS[(hash(first) + hash(second)) % PAIRS.length] as Pair)(first, second);
+}
+
+// `event.code`, `cost.turns`: paths of two names are what conditions are made of, and asking
+// `hasOwn` twice costs more than everything else in an evaluation. Without asking, a property is
+// known to be own when it is there, the object is a plain one, and `Object.prototype` has nothing of
+// that name (not even since this morning). All three facts are part of the shape that the engine
+// checks anyway to read the property, if it has seen this place read one name only.
+
+type Pair = (first: string, second: string) => Read;
+
+const TOP = Object.prototype as unknown as JsonObject;
+const NOTHING: JsonObject = Object.freeze({});
+
+const parent = (value: Json): JsonObject =>
+  typeof value === 'object' && value !== null ? (value as JsonObject) : NOTHING;
+
+function own(object: JsonObject, name: string, found?: Json, inherited?: Json): Json {
+  if (Object.getPrototypeOf(object) !== TOP || inherited !== undefined) {
+    return readName(object, name);
+  }
+  return found === undefined ? null : found;
+}
+
+function hash(name: string): number {
+  let sum = 0;
+  for (let at = 0; at < name.length; at++) sum = (sum * 31 + name.charCodeAt(at)) & 0xffff;
+  return sum;
+}
+
+// The same function many times over, on purpose: engines remember what a place has read per place in
+// the source, so each path needs a place of its own. Two paths that share one are read correctly,
+// only slower. (The further parameters are local variables; nobody passes them.)
+const PAIRS: readonly Pair[] = [
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+  (a, b) =>
+    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
+      own(p, b, p[b], TOP[b]),
+];
