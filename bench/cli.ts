@@ -1,0 +1,41 @@
+// Start-up: what `--help` costs over a Node that does nothing, in CPU of the whole process.
+import { spawnSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import type { BenchRow } from './row.ts';
+
+const path = (file: string) => fileURLToPath(new URL(file, import.meta.url));
+const ROUNDS = 9;
+
+function cpuMillis(args: readonly string[]): number {
+  const done = spawnSync(
+    process.execPath,
+    ['--import', path('./report-cpu.mjs'), ...args],
+    { encoding: 'utf8', env: { ...process.env, NO_COLOR: '1' } },
+  );
+  const micros = /cpu-micros (\d+)/.exec(done.stderr)?.[1];
+  if (done.status !== 0 || micros === undefined) throw new Error(done.stderr);
+  return Number(micros) / 1000;
+}
+
+export async function bench(): Promise<BenchRow[]> {
+  const launcher = path('../bin/km.js');
+  const bare: number[] = [];
+  const commands = ['--help', '--version'].map((flag) => ({ flag, millis: [] as number[] }));
+  for (let round = 0; round < ROUNDS; round++) {
+    bare.push(cpuMillis(['-e', '0']));
+    for (const { flag, millis } of commands) millis.push(cpuMillis([launcher, flag]));
+  }
+  const base = Math.min(...bare);
+  return commands.map(({ flag, millis }) => {
+    const ours = Math.min(...millis);
+    return {
+      name: `start-up of \`km ${flag}\``,
+      ours,
+      base,
+      ratio: ours / base,
+      unit: 'ms CPU',
+      target: 'under 80 ms over bare node',
+      ok: ours - base < 80,
+    };
+  });
+}

@@ -1,0 +1,42 @@
+import { existsSync, statSync } from 'node:fs';
+import { relative, resolve } from 'node:path';
+import { type Diagnostic, fail, hasErrors } from '../../base/index.ts';
+import { asList, type CommandRun, EXIT } from '../command.ts';
+import { withRuntime } from '../project.ts';
+
+/** Paths as a person would type them, seen from where they stand. */
+const shorten = (diagnostic: Diagnostic, cwd: string): Diagnostic => {
+  const short = relative(cwd, diagnostic.file);
+  return { ...diagnostic, file: short === '' || short.startsWith('..') ? diagnostic.file : short };
+};
+
+const order = (a: Diagnostic, b: Diagnostic): number =>
+  a.file < b.file ? -1 : a.file > b.file ? 1 : a.line - b.line || a.column - b.column;
+
+export const run: CommandRun = (call) => {
+  const { terminal } = call;
+  const paths = asList(call.args[0]).map((path) => resolve(terminal.cwd, path));
+  const missing = paths.find((path) => !existsSync(path));
+  if (missing !== undefined) {
+    return Promise.resolve(
+      terminal.finish(fail('not_found', `there is no file or folder \`${missing}\``), () => {}),
+    );
+  }
+  return withRuntime(call, async (runtime) => {
+    const found =
+      paths.length === 0
+        ? projectCheck(runtime)
+        : paths.flatMap((path) => checkPath(runtime, path));
+    const list = found.map((diagnostic) => shorten(diagnostic, terminal.cwd)).sort(order);
+    if (terminal.json) terminal.out(JSON.stringify(list));
+    else {
+      terminal.diagnostics(list);
+      const errors = list.filter(({ severity }) => severity === 'error').length;
+      const warnings = list.filter(({ severity }) => severity === 'warning').length;
+      terminal.note(
+        errors + warnings === 0 ? 'no problems' : `${errors} errors, ${warnings} warnings`,
+      );
+    }
+    return hasErrors(list) ? EXIT.invalid : EXIT.done;
+  });
+};

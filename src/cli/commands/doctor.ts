@@ -1,0 +1,143 @@
+// `doctor`: what this installation can and cannot do, and how to mend what is missing.
+import { ok } from '../../base/index.ts';
+import type { Runtime } from '../../runtime.ts';
+import { type CommandRun, EXIT } from '../command.ts';
+import { withRuntime } from '../project.ts';
+import { type Colour, visible } from '../terminal.ts';
+
+type State = 'good' | 'note' | 'bad';
+interface Finding {
+  about: string;
+  state: State;
+  message: string;
+  fix?: string;
+}
+
+const SURFACES = ['cli', 'mcp', 'library'];
+
+function aboutKeys(runtime: Runtime): Finding[] {
+  const keys = runtime.keys.list();
+  const trusted = runtime.trustStore.list();
+  return [
+    !keys.ok
+      ? { about: 'keys', state: 'bad', message: keys.error.detail.message }
+      : keys.output.length === 0
+        ? {
+            about: 'keys',
+            state: 'note',
+            message: 'no signing key yet',
+            fix: '`km keys` makes one',
+          }
+        : {
+            about: 'keys',
+            state: 'good',
+            message: `${keys.output.length} in ${runtime.home}/keys`,
+          },
+    trusted.ok
+      ? { about: 'trust', state: 'good', message: `${trusted.output.length} keys trusted` }
+      : { about: 'trust', state: 'bad', message: trusted.error.detail.message },
+  ];
+}
+
+async function aboutSandbox(runtime: Runtime): Promise<Finding> {
+  const { kind, reason, version } = await runtime.sandbox();
+  if (kind !== 'none')
+    return { about: 'sandbox', state: 'good', message: [kind, version].filter(Boolean).join(' ') };
+  const without = runtime.policy.sandbox === 'none';
+  return {
+    about: 'sandbox',
+    state: without ? 'note' : 'bad',
+    message: `${reason ?? 'none found'}; ${without ? 'the policy lets tools run without one' : 'tools that start processes are refused'}`,
+    fix:
+      process.platform === 'linux'
+        ? "`apt-get install bubblewrap` (or your system's package of that name)"
+        : 'see docs/tools.md',
+  };
+}
+
+function aboutPolicies(runtime: Runtime): Finding[] {
+  const files = runtime.policy.levels.map(({ level }) => level).join(', ') || 'none';
+  const broken = runtime.policyDiagnostics.filter(({ severity }) => severity === 'error');
+  const surfaces = SURFACES.map(
+    (surface): Finding => ({
+      about: `surface ${surface}`,
+      state: 'good',
+      message: `tools with effect ${runtime.policy.effects(surface).join(', ') || 'none'}; directives: ${runtime.policy.directives(surface)}`,
+    }),
+  );
+  return [
+    ...broken.map(
+      ({ file, line, message }): Finding => ({
+        about: 'policy',
+        state: 'bad',
+        message: `${file}:${line}: ${message}; until it is mended nothing is allowed`,
+      }),
+    ),
+    {
+      about: 'policy',
+      state: 'good',
+      message: `levels: ${files}; unsigned items: ${runtime.policy.allowsUnsigned ? 'allowed' : 'restricted'}`,
+    },
+    ...surfaces,
+  ];
+}
+
+function aboutItems(runtime: Runtime): Finding[] {
+  const errors = runtime.library.check().filter(({ severity }) => severity === 'error');
+  const changed = runtime.library
+    .all()
+    .filter(({ source, signature }) => source === 'bundle' && signature.state !== 'bundle');
+  const findings: Finding[] = [
+    errors.length === 0
+      ? { about: 'items', state: 'good', message: `${runtime.library.all().length} items` }
+      : {
+          about: 'items',
+          state: 'note',
+          message: `${errors.length} errors`,
+          fix: '`km check` lists them',
+        },
+  ];
+  findings.push(
+    changed.length === 0
+      ? { about: 'bundle', state: 'good', message: 'as it was built' }
+      : {
+          about: 'bundle',
+          state: 'bad',
+          message: `changed since it was built: ${changed
+            .map(({ id }) => id)
+            .slice(0, 5)
+            .join(', ')}`,
+          fix: 'install the package again; in a clone, `npm run digests` after a wanted change',
+        },
+  );
+  return findings;
+}
+
+export const run: CommandRun = (call) =>
+  withRuntime(call, async (runtime) => {
+    const { terminal } = call;
+    const findings: Finding[] = [
+      { about: 'node', state: 'good', message: process.version },
+      { about: 'project', state: 'good', message: runtime.project },
+      ...aboutKeys(runtime),
+      await aboutSandbox(runtime),
+      ...aboutPolicies(runtime),
+      ...aboutItems(runtime),
+    ];
+    const isBad = findings.some(({ state }) => state === 'bad');
+    terminal.finish(ok({ healthy: !isBad, findings }), () => {
+      const marks: Record<State, [Colour, string]> = {
+        good: ['green', 'ok'],
+        note: ['yellow', '!'],
+        bad: ['red', 'x'],
+      };
+      for (const { about, state, message, fix } of findings) {
+        const [colour, mark] = marks[state];
+        terminal.out(
+          `${terminal.paint(colour, mark.padEnd(3))}${about.padEnd(16)} ${visible(message)}`,
+        );
+        if (fix) terminal.out(`   ${terminal.paint('blue', 'fix')}: ${fix}`);
+      }
+    });
+    return isBad ? EXIT.failed : EXIT.done;
+  });

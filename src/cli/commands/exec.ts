@@ -1,0 +1,92 @@
+import { readFileSync } from 'node:fs';
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  parseJson,
+  setOwn,
+} from '../../base/index.ts';
+import { asList, asText, type CommandRun } from '../command.ts';
+import { withRuntime } from '../project.ts';
+import { visible } from '../terminal.ts';
+
+/** `name=value` pairs, values read as JSON when they are; or one JSON object. */
+export function parseParameters(words: readonly string[]): Outcome<JsonObject> {
+  const parameters: JsonObject = {};
+  for (const word of words) {
+    const whole = word.startsWith('{') ? parseJson(word) : undefined;
+    if (whole?.ok && isObject(whole.output)) {
+      for (const [name, value] of Object.entries(whole.output)) setOwn(parameters, name, value);
+      continue;
+    }
+    const at = word.indexOf('=');
+    if (at < 1) return fail('usage', `\`${word}\` is not name=value and not a JSON object`);
+    const text = word.slice(at + 1);
+    const value = parseJson(text);
+    setOwn(parameters, word.slice(0, at), value.ok ? value.output : text);
+  }
+  return ok(parameters);
+}
+
+function readContent(file: string | undefined): Outcome<string | undefined> {
+  if (file === undefined) return ok(undefined);
+  try {
+    return ok(readFileSync(file === '-' ? 0 : file, 'utf8'));
+  } catch (error) {
+    return fail('not_found', `\`${file}\` cannot be read: ${(error as Error).message}`);
+  }
+}
+
+/** What a tool answered, for people: its text as text, everything else as indented JSON. */
+export function showOutput(output: Json): string {
+  for (const field of ['content', 'text', 'stdout', 'result']) {
+    const text = getOwn(output, field);
+    if (typeof text === 'string') return visible(text.trimEnd());
+  }
+  return visible(JSON.stringify(output, null, 2));
+}
+
+/** Ctrl-C asks the call to stop; what it started is ended with it. */
+function interruptible(): { signal: AbortSignal; release(): void } {
+  const controller = new AbortController();
+  const stop = () => controller.abort();
+  process.once('SIGINT', stop);
+  process.once('SIGTERM', stop);
+  return {
+    signal: controller.signal,
+    release() {
+      process.off('SIGINT', stop);
+      process.off('SIGTERM', stop);
+    },
+  };
+}
+
+export const run: CommandRun = async (call) => {
+  const { args, options, terminal } = call;
+  const parameters = parseParameters(asList(args[2]));
+  if (!parameters.ok) return terminal.finish(parameters, () => {});
+  const content = readContent(asText(options.content));
+  if (!content.ok) return terminal.finish(content, () => {});
+  return await withRuntime(call, async (runtime) => {
+    const action = asText(options.action);
+    const { signal, release } = interruptible();
+    const done = await runtime.call(
+      'execute',
+      {
+        item_type: asText(args[0]) ?? '',
+        item_id: asText(args[1]) ?? '',
+        parameters: parameters.output,
+        ...(action === undefined ? {} : { action }),
+        ...(content.output === undefined ? {} : { content: content.output }),
+        ...(options.dryRun === true ? { dry_run: true } : {}),
+      },
+      { surface: asText(options.as) ?? 'cli', signal },
+    );
+    release();
+    return terminal.finish(done, (output) => terminal.out(showOutput(output)));
+  });
+};

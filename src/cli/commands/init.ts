@@ -1,0 +1,87 @@
+// `init`: a project that works, from the template in the bundle, signed with the user's key. Files
+// that exist stay as they are; each new one appears whole or not at all.
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { fail, type Outcome, ok } from '../../base/index.ts';
+import { signFile } from '../../items/index.ts';
+import { BUNDLE, createRuntime, type Runtime } from '../../runtime.ts';
+import { asText, type CommandRun } from '../command.ts';
+
+const TEMPLATE = join(BUNDLE, 'init');
+/** npm renames a packed `.gitignore`, so the template spells it without the dot. */
+const targetOf = (file: string): string => file.replace(/(^|\/)gitignore$/, '$1.gitignore');
+
+interface Made {
+  written: string[];
+  kept: string[];
+  signed: string[];
+  key: string;
+}
+
+function writeTemplate(dir: string, force: boolean): Outcome<Pick<Made, 'written' | 'kept'>> {
+  const [written, kept]: [string[], string[]] = [[], []];
+  const files = readdirSync(TEMPLATE, { recursive: true, withFileTypes: true }).filter((entry) =>
+    entry.isFile(),
+  );
+  for (const entry of files) {
+    const from = join(entry.parentPath, entry.name);
+    const file = targetOf(from.slice(TEMPLATE.length + 1));
+    const to = join(dir, file);
+    try {
+      mkdirSync(dirname(to), { recursive: true });
+      writeFileSync(to, readFileSync(from), { flag: force ? 'w' : 'wx' });
+      written.push(file);
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      if (code !== 'EEXIST')
+        return fail('config_invalid', `\`${to}\` cannot be written: ${message}`);
+      kept.push(file);
+    }
+  }
+  return ok({ written: written.sort(), kept: kept.sort() });
+}
+
+/** The own key is trusted, and signs what was just written. */
+function signAll(
+  runtime: Runtime,
+  files: readonly string[],
+): Outcome<{ signed: string[]; key: string }> {
+  const key = runtime.keys.signingKey();
+  if (!key.ok) return key;
+  const { id, publicKey } = key.output;
+  const known = runtime.trustStore.list();
+  if (!known.ok) return known;
+  if (!known.output.some((entry) => entry.id === id)) {
+    const added = runtime.trustStore.add({ id, key: publicKey, name: 'me' });
+    if (!added.ok) return added;
+  }
+  const signed: string[] = [];
+  for (const file of files.filter((name) => /\.(md|yaml)$/.test(name))) {
+    const done = signFile(join(runtime.project, file), key.output, runtime);
+    if (!done.ok) return done;
+    signed.push(file);
+  }
+  return ok({ signed, key: id });
+}
+
+export const run: CommandRun = async ({ args, options, terminal }) => {
+  const dir = resolve(terminal.cwd, asText(args[0]) ?? '.');
+  const made = writeTemplate(dir, options.force === true);
+  if (!made.ok) return terminal.finish(made, () => {});
+  const runtime = await createRuntime({ project: dir, cwd: terminal.cwd, env: terminal.env });
+  if (!runtime.ok) return terminal.finish(runtime, () => {});
+  const signed = signAll(runtime.output, made.output.written);
+  await runtime.output.close();
+  if (!signed.ok) return terminal.finish(signed, () => {});
+  return terminal.finish(
+    ok<Made>({ ...made.output, ...signed.output }),
+    ({ written, kept, key }) => {
+      for (const file of written) terminal.out(`${terminal.paint('green', 'wrote')} ${file}`);
+      for (const file of kept) terminal.out(`${terminal.paint('dim', 'kept ')} ${file}`);
+      terminal.note(`signed with your key ${key}`);
+      terminal.note(
+        'next: `km check`, `km search word`, `km exec tool text/word_count text="one two"`',
+      );
+    },
+  );
+};

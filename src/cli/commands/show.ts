@@ -1,0 +1,58 @@
+import { getOwn, isObject, type JsonObject } from '../../base/index.ts';
+import { asText, type CommandRun } from '../command.ts';
+import { withRuntime } from '../project.ts';
+import { type Terminal, visible } from '../terminal.ts';
+
+function showItem(item: JsonObject, terminal: Terminal): void {
+  const line = (name: string, value: unknown): void => {
+    if (value === undefined || value === '' || (Array.isArray(value) && value.length === 0)) return;
+    const text = typeof value === 'string' ? value : JSON.stringify(value);
+    terminal.out(`${terminal.paint('dim', name.padEnd(11))} ${visible(text)}`);
+  };
+  terminal.out(terminal.paint('bold', `${String(item.item_type)} ${String(item.item_id)}`));
+  line('title', item.title === item.item_id ? '' : item.title);
+  line('about', item.description);
+  line('version', item.version);
+  line('category', item.category);
+  line('tags', item.tags);
+  line('source', item.source);
+  const signature = isObject(item.signature) ? item.signature : {};
+  line('signature', [signature.state, signature.key, signature.reason].filter(Boolean).join(' '));
+  line(
+    'shadows',
+    Array.isArray(item.shadows) ? item.shadows.map((below) => getOwn(below, 'file')) : '',
+  );
+  line('chain', Array.isArray(item.chain) ? item.chain.join(' -> ') : '');
+  line('requires', item.requires);
+  line('effect', item.effect);
+  line('broken', item.unavailable);
+  const properties = getOwn(getOwn(item, 'input_schema'), 'properties');
+  const required = getOwn(getOwn(item, 'input_schema'), 'required');
+  for (const [name, schema] of Object.entries(isObject(properties) ? properties : {})) {
+    const type = String(getOwn(schema, 'type') ?? 'any');
+    const must = Array.isArray(required) && required.includes(name) ? ' (required)' : '';
+    line(`  ${name}`, `${type}${must} ${String(getOwn(schema, 'description') ?? '')}`);
+  }
+}
+
+export const run: CommandRun = (call) =>
+  withRuntime(call, async (runtime) => {
+    const { args, options, terminal } = call;
+    const request: JsonObject = {
+      item_type: asText(args[0]) ?? '',
+      item_id: asText(args[1]) ?? '',
+    };
+    const [source, part, copy] = [options.source, options.part, options.copy].map(asText);
+    if (source !== undefined) request.source = source;
+    if (part !== undefined) request.part = part;
+    if (copy !== undefined) request.destination = copy;
+    const loaded = await runtime.call('load', request, { surface: 'cli' });
+    return terminal.finish(loaded, (output) => {
+      const [item, body] = [getOwn(output, 'item'), getOwn(output, 'body')];
+      if (part !== 'body' && isObject(item)) showItem(item, terminal);
+      if (typeof body === 'string')
+        terminal.out(`${part === 'body' ? '' : '\n'}${visible(body.trimEnd())}`);
+      const copied = getOwn(output, 'copied_to');
+      if (copied) terminal.note(`copied to ${String(copied)}`);
+    });
+  });

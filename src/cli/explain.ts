@@ -1,0 +1,136 @@
+// What an item may do and where each rule comes from, as one JSON value that `explain` prints.
+import { fail, getOwn, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import { canSpawn, type Directive, type DirectiveItem } from '../items/index.ts';
+import type { Runtime } from '../runtime.ts';
+import {
+  createCeilingVerifier,
+  type Grant,
+  grantName,
+  grantsFromPermissions,
+} from '../trust/index.ts';
+
+const LIMITS = [
+  'turns',
+  'tokens',
+  'spawns',
+  'duration',
+  'spend',
+  'depth',
+  'tool_calls',
+  'input_tokens',
+  'output_tokens',
+  'context',
+] as const;
+
+/** Each limit with its value and the file or place that set it; a policy's ceiling wins when lower. */
+function effectiveLimits(directive: Directive, runtime: Runtime): JsonObject {
+  const { layers } = runtime.library.config('limits');
+  const limits: JsonObject = {};
+  for (const name of LIMITS) {
+    const declared = directive.limits?.[name];
+    const layer = layers.findLast(
+      ({ value }) => getOwn(getOwn(value, 'defaults'), name) !== undefined,
+    );
+    const fallback = layer ? getOwn(getOwn(layer.value, 'defaults'), name) : undefined;
+    const value = declared ?? fallback;
+    if (value === undefined) continue;
+    const from = declared === undefined ? `default (${layer?.source ?? 'bundle'})` : 'directive';
+    const ceiling = runtime.policy.limits[name];
+    const isCapped = ceiling !== undefined && Number(ceiling) < Number(value);
+    limits[name] = isCapped ? { value: ceiling, from: 'policy', declared: value } : { value, from };
+  }
+  return limits;
+}
+
+function grantLine(grant: Grant, refusal: string | undefined): JsonObject {
+  return {
+    name: grantName(grant),
+    capability: grant.capability,
+    scope: { ...grant.scope } as JsonObject,
+    ...(refusal === undefined ? {} : { capped: refusal }),
+  };
+}
+
+/** Declared grants, and what the policies leave of each name. */
+function effectiveGrants(directive: Directive, runtime: Runtime): JsonObject {
+  const { catalog } = runtime.library.capabilities();
+  const permissions = directive.permissions ?? { entries: [] };
+  const { grants, problems } = grantsFromPermissions(permissions, catalog, (name) => {
+    const found = runtime.library.find('tool', name);
+    return found.ok ? ok(found.output.id) : found;
+  });
+  const ceiling = createCeilingVerifier(runtime.policy.ceilings(), catalog);
+  return {
+    granted: grants.map((grant) => {
+      const held = ceiling.holds(grant.capability);
+      return grantLine(grant, held.ok ? undefined : held.error.detail.message);
+    }),
+    problems: problems.map(({ code, message }) => ({ code, message })),
+  };
+}
+
+function explainDirective(item: DirectiveItem, runtime: Runtime): Outcome<Json> {
+  const { directive } = item;
+  if (!directive)
+    return fail('invalid_item', `directive \`${item.id}\` has errors; see \`km check\``);
+  const { can_spawn_thread, missing } = canSpawn(directive);
+  return ok({
+    item_type: 'directive',
+    item_id: item.id,
+    version: directive.version,
+    source: item.source,
+    signature: { ...item.signature } as unknown as Json,
+    can_spawn_thread,
+    missing,
+    model: (directive.model ?? null) as Json,
+    limits: effectiveLimits(directive, runtime),
+    permissions: effectiveGrants(directive, runtime),
+    hooks: directive.hooks.map(({ when, directive: name }) => ({ when, directive: name })),
+    guards: directive.guards.length,
+  });
+}
+
+const SURFACES = ['cli', 'mcp', 'library'];
+
+async function explainTool(id: string, runtime: Runtime): Promise<Outcome<Json>> {
+  const found = runtime.library.find('tool', id);
+  if (!found.ok) return found;
+  const item = found.output;
+  const chain = runtime.library.chain(item.id);
+  if (!chain.ok) return chain;
+  const { catalog } = runtime.library.capabilities();
+  const requires = [...new Set(chain.output.links.flatMap(({ tool }) => tool?.requires ?? []))];
+  const surfaces: JsonObject = {};
+  for (const surface of SURFACES) {
+    const verifier = createCeilingVerifier(runtime.policy.ceilings(surface), catalog);
+    const effect = item.tool?.effect ?? 'write';
+    const refused = [
+      ...(runtime.policy.effects(surface).includes(effect) ? [] : [`effect ${effect}`]),
+      ...requires.filter((name) => !verifier.holds(name).ok),
+    ];
+    surfaces[surface] = refused.length === 0 ? 'may call it' : `refused: ${refused.join(', ')}`;
+  }
+  return ok({
+    item_type: 'tool',
+    item_id: item.id,
+    version: item.version,
+    source: item.source,
+    signature: { ...item.signature } as unknown as Json,
+    chain: [...chain.output.links.map((link) => link.id), chain.output.primitive],
+    requires,
+    effect: item.tool?.effect ?? 'write',
+    risk: [...(item.tool?.risk ?? [])],
+    labels: [...(item.tool?.labels ?? [])],
+    sandbox: item.tool?.sandbox ?? 'workspace',
+    env: chain.output.links.flatMap(({ tool }) => tool?.env ?? []),
+    surfaces,
+  });
+}
+
+export async function explain(kind: string, id: string, runtime: Runtime): Promise<Outcome<Json>> {
+  if (kind === 'tool') return await explainTool(id, runtime);
+  if (kind !== 'directive')
+    return fail('usage', `explain knows \`directive\` and \`tool\`, not \`${kind}\``);
+  const found = runtime.library.find('directive', id);
+  return found.ok ? explainDirective(found.output, runtime) : found;
+}

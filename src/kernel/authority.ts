@@ -1,0 +1,49 @@
+// What a caller may do, made from what speaks for it: a capability token inside a thread, or the
+// operator's policy for the surface the call came in on. Both answer the same questions.
+import { fail, type Outcome, ok } from '../base/index.ts';
+import type { ComposedPolicy } from '../flow/index.ts';
+import { type CapabilityCatalog, createCeilingVerifier, type VerifiedToken } from '../trust/index.ts';
+import type { Authority } from './call.ts';
+
+const SEES_ALL: Authority['sees'] = () => true;
+
+/** Outside a thread: the ceilings of every policy level for this surface, all of which must allow. */
+export function policyAuthority(
+  policy: ComposedPolicy,
+  surface: string,
+  catalog: CapabilityCatalog,
+): Authority {
+  const verifier = createCeilingVerifier(policy.ceilings(surface), catalog);
+  const effects = policy.effects(surface);
+  return {
+    subject: `policy:${surface}`,
+    check: (need) => verifier(need),
+    holds: (capability) => verifier.holds(capability),
+    sees: SEES_ALL,
+    allowsEffect: (effect) =>
+      effects.includes(effect)
+        ? ok(null)
+        : fail(
+            'permission_denied',
+            `on the surface \`${surface}\` only tools with effect ${effects.join(', ') || 'none'} may be called, this one is \`${effect}\`; see \`surfaces\` in the policy`,
+            { missing: `effect.${effect}`, surface },
+          ),
+  };
+}
+
+/** Inside a thread: the token decides, its expiry and revocation included. */
+export function tokenAuthority(token: VerifiedToken): Authority {
+  return {
+    subject: `token:${token.hash}`,
+    check: (need) => token.check(need),
+    holds: (capability) => token.holds(capability),
+    sees: (kind, category, id) => token.sees(kind, category, id),
+    allowsEffect: () => token.current(),
+  };
+}
+
+/** A caller nobody speaks for: every answer is no, with the reason. */
+export function noAuthority(reason: string): Authority {
+  const refuse = (): Outcome<null> => fail('permission_denied', reason);
+  return { subject: 'none', check: refuse, holds: refuse, sees: () => false, allowsEffect: refuse };
+}

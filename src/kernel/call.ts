@@ -1,0 +1,74 @@
+// Who calls, and with what right. The kernel forwards `__auth` and the ids and never looks inside:
+// an `Authority` made by the runtime (from a token or an operator's policy) answers for them.
+import type { JsonObject, Outcome } from '../base/index.ts';
+import type { Frame, Value } from '../flow/index.ts';
+import type { Effect, ItemKind } from '../items/index.ts';
+import type { Need } from './primitive.ts';
+
+/** Forwarded untouched from the caller to whoever verifies. */
+export interface AuthFields {
+  __auth?: string;
+  __thread_id?: string;
+  __directive_id?: string;
+}
+
+export interface Caller extends AuthFields {
+  /** Where the call came in: `cli`, `mcp`, `library`, `thread`, `script`. */
+  surface: string;
+  /** A name for the audit; never used for a decision. */
+  name?: string;
+  frame: Frame;
+  signal?: AbortSignal;
+}
+
+/** What a caller may do. Every answer denies when in doubt. */
+export interface Authority {
+  /** The actual call, with its resolved scope. */
+  check(need: Need): Outcome<null>;
+  /** Is any grant of this name held, whatever its scope? Asked before the scope can be known. */
+  holds(capability: string): Outcome<null>;
+  /** May a tool with this effect be called at all on this surface? */
+  allowsEffect(effect: Effect): Outcome<null>;
+  /** Do the lists over categories and names let this item be seen and used? */
+  sees(kind: ItemKind, category: string, id: string): boolean;
+  /** For the audit: hash of the token, or the policy that answered. */
+  readonly subject: string;
+}
+
+export type Authorize = (caller: Caller) => Outcome<Authority>;
+
+export interface ExecuteRequest extends AuthFields {
+  item_type: string;
+  item_id: string;
+  action?: string;
+  parameters?: JsonObject;
+  content?: string;
+  dry_run?: boolean;
+  project_path?: string;
+  /** Labelled values for parameters of the same name; others are plain input of the caller. */
+  values?: Readonly<Record<string, Value>>;
+}
+
+export interface SearchRequest {
+  query: string;
+  item_type?: string;
+  source?: string;
+  limit?: number;
+  cursor?: string;
+  detail?: 'name' | 'summary' | 'schema';
+  category?: string;
+}
+
+export interface LoadRequest {
+  item_type: string;
+  item_id: string;
+  source?: string;
+  destination?: string;
+  part?: string;
+}
+
+export interface HelpRequest {
+  action?: string;
+  topic?: string;
+  reason?: string;
+}

@@ -1,0 +1,309 @@
+// One tool call, from its id to its labelled result: plan, parameters, the operation pipeline with
+// the capability gate, config filled in, sinks, the primitive with the retries its chain declares.
+import {
+  type Clock,
+  type Failure,
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  withDetail,
+} from '../base/index.ts';
+import { expandEnv, fillBody } from '../expr/index.ts';
+import {
+  childFrame,
+  describe,
+  type Input,
+  type LabelRecords,
+  makeValue,
+  type Operation,
+  perform,
+  type Scope,
+  type Value,
+} from '../flow/index.ts';
+import type { Library } from '../items/index.ts';
+import type { Authority, Caller, ExecuteRequest } from './call.ts';
+import { type Plan, resolvePlan, type ToolItem } from './chain.ts';
+import { checkParameters } from './parameters.ts';
+import type { Primitive, PrimitiveCall, PrimitiveResult } from './primitive.ts';
+import { type RetryPorts, withRetry } from './retry.ts';
+import { gateTool, restrictUnsigned, type SignaturePolicy, toolFacts } from './tool-rights.ts';
+import { createSinks, type SinkPorts, type SinkSet } from './tool-sinks.ts';
+
+export interface ToolPorts {
+  library: Library;
+  primitives: ReadonlyMap<string, Primitive>;
+  sinks: SinkPorts;
+  retry: RetryPorts;
+  labels: LabelRecords;
+  clock: Clock;
+  env: Readonly<Record<string, string | undefined>>;
+  projectRoot: string;
+  signatures: SignaturePolicy;
+  /** Prepares a tool's declared dependencies, or says what is missing. */
+  prepare?: (plan: Plan, signal: AbortSignal) => Promise<Outcome<null>>;
+}
+
+const NO_SINKS: SinkSet = { sinks: [], delivered: () => 0 };
+
+/** `op:tool:fs/write_file` and everything above it, most general first. */
+export function toolKeys(id: string): string[] {
+  const parts = id.split('/');
+  return ['op:tool', ...parts.map((_, index) => `op:tool:${parts.slice(0, index + 1).join('/')}`)];
+}
+
+function operationOf(plan: Plan): Operation {
+  const { leaf, tool } = plan;
+  return {
+    type: 'tool',
+    subtype: plan.primitive,
+    name: leaf.id,
+    labels: tool.labels,
+    opLabels: [...toolKeys(leaf.id), ...(plan.action ? [`op:tool:${leaf.id}:${plan.action}`] : [])],
+    sources: [`tool:${leaf.id}`],
+    risk: tool.risk,
+    retryOwner: true,
+    metadata: { effect: plan.effect, requires: [...plan.requires] },
+  };
+}
+
+/** Each parameter is an input of the operation, with the role its declaration gives it. */
+function inputsOf(plan: Plan, parameters: JsonObject, request: ExecuteRequest): Input[] {
+  return Object.entries(parameters).map(([name, data]) => {
+    const role = plan.parameters.find((parameter) => parameter.name === name)?.role;
+    const given = request.values?.[name];
+    return { name, value: given ?? makeValue(data), ...(role ? { role } : {}) };
+  });
+}
+
+const isStreaming = (config: JsonObject, parameters: JsonObject): boolean =>
+  isObject(getOwn(config, 'stream')) &&
+  (config.mode === 'stream' ||
+    getOwn(parameters, 'stream') === true ||
+    getOwn(config.body ?? null, 'stream') === true);
+
+/** The merged config with environment and parameters in place. Secrets come back beside it. */
+function fillConfig(
+  plan: Plan,
+  parameters: JsonObject,
+  env: ToolPorts['env'],
+): Outcome<{ config: JsonObject; secrets: string[] }> {
+  const expanded = expandEnv(plan.config, env, plan.env);
+  if (!expanded.ok) return expanded;
+  const required = new Set(
+    plan.parameters.filter((parameter) => parameter.required).map((parameter) => parameter.name),
+  );
+  const filled = fillBody(expanded.output.value, parameters, required);
+  if (!filled.ok) return filled;
+  return ok({ config: filled.output as JsonObject, secrets: expanded.output.secrets });
+}
+
+/** Adds the chain and the failing link; the code stays the link's own. */
+function inChain(failure: Failure, plan: Plan): Failure {
+  const { code, detail } = failure.error;
+  const { validation_errors, config_path } = detail;
+  const failedAt: JsonObject = {
+    tool_id: plan.leaf.id,
+    config_path: config_path ?? null,
+    ...(validation_errors === undefined ? {} : { validation_errors }),
+  };
+  const named =
+    code === '' ? { ...failure, error: { ...failure.error, code: 'tool_chain_failed' } } : failure;
+  return withDetail(named, {
+    chain: [...plan.chain],
+    failed_at: failedAt,
+    cause: { code: code || 'tool_chain_failed', message: detail.message },
+  });
+}
+
+export function createToolRunner(ports: ToolPorts) {
+  /** What the primitive is handed, apart from its sinks. */
+  function callOf(
+    plan: Plan,
+    parameters: JsonObject,
+    filled: { config: JsonObject; secrets: string[] },
+    authority: Authority,
+    signal: AbortSignal,
+  ): PrimitiveCall {
+    return {
+      tool: toolFacts(plan, ports.signatures),
+      config: filled.config,
+      parameters,
+      sinks: [],
+      verify: (need) => authority.check(need),
+      signal,
+      projectRoot: ports.projectRoot,
+      timeoutMs: plan.timeoutMs,
+      secrets: filled.secrets,
+    };
+  }
+
+  async function attempt(
+    primitive: Primitive,
+    call: PrimitiveCall,
+    caller: Caller,
+    seen: { delivered: number },
+  ): Promise<Outcome<PrimitiveResult>> {
+    const made = isStreaming(call.config, call.parameters)
+      ? await createSinks(call.config, ports.sinks, {
+          projectRoot: ports.projectRoot,
+          threadId: caller.__thread_id,
+          verify: call.verify,
+          signal: call.signal,
+        })
+      : ok(NO_SINKS);
+    if (!made.ok) return made;
+    try {
+      return await primitive.run({ ...call, sinks: made.output.sinks });
+    } catch (error) {
+      return fail(
+        'internal_error',
+        `primitive \`${primitive.name}\` failed: ${(error as Error).message}`,
+      );
+    } finally {
+      seen.delivered += made.output.delivered();
+    }
+  }
+
+  /** The primitive, inside one retry loop for each link that declares one. */
+  function withRetries(
+    plan: Plan,
+    primitive: Primitive,
+    call: PrimitiveCall,
+    caller: Caller,
+  ): () => Promise<Outcome<PrimitiveResult>> {
+    const seen = { delivered: 0 };
+    let run = () => attempt(primitive, call, caller, seen);
+    for (const { retry } of plan.retries.toReversed()) {
+      const inner = run;
+      run = () =>
+        withRetry(retry, plan.effect, () => seen.delivered, inner, call.signal, ports.retry);
+    }
+    return run;
+  }
+
+  /** Labels of what came back: the primitive's own, and those remembered for the files it read. */
+  function labelled(result: PrimitiveResult, output: Json, scope: Scope): Value {
+    const marks = result.labels ?? [];
+    for (const file of result.files ?? []) {
+      const known = file.access === 'read' && ports.labels.recall(file.absolute, file.sha256);
+      if (known) scope.capture(known);
+    }
+    const labels = marks.filter((label) => !/^(src|dir):/.test(label));
+    const descriptor = describe({
+      labels,
+      taint: [...marks],
+      sources: [...(result.sources ?? [])],
+    });
+    return makeValue(output, { descriptor });
+  }
+
+  /** A written file carries what was written into it, for whoever reads it later. */
+  function remember(result: PrimitiveResult, inputs: readonly Value[]): Outcome<null> {
+    for (const file of result.files ?? []) {
+      if (file.access !== 'written') continue;
+      const kept = ports.labels.remember(
+        file.absolute,
+        file.sha256,
+        inputs.map((input) => input.meta.descriptor),
+      );
+      if (!kept.ok) return kept;
+    }
+    return ok(null);
+  }
+
+  async function runBody(
+    plan: Plan,
+    parameters: JsonObject,
+    inputs: readonly Value[],
+    scope: Scope,
+    authority: Authority,
+    caller: Caller,
+  ): Promise<Outcome<Value>> {
+    const primitive = ports.primitives.get(plan.primitive);
+    if (!primitive) {
+      return fail('config_invalid', `primitive \`${plan.primitive}\` is not mounted here`);
+    }
+    const filled = fillConfig(plan, parameters, ports.env);
+    if (!filled.ok) return filled;
+    const signal = caller.signal ?? new AbortController().signal;
+    const prepared = (await ports.prepare?.(plan, signal)) ?? ok(null);
+    if (!prepared.ok) return prepared;
+    const call = callOf(plan, parameters, filled.output, authority, signal);
+    const started = ports.clock.monotonic();
+    const result = await withRetries(plan, primitive, call, caller)();
+    if (!result.ok) return result;
+    const kept = remember(result.output, inputs);
+    if (!kept.ok) return kept;
+    const facts = {
+      duration_ms: Math.round(ports.clock.monotonic() - started),
+      chain: [...plan.chain],
+    };
+    const { output } = result.output;
+    const shown = isObject(output) ? { ...facts, ...output } : { result: output, ...facts };
+    return ok(labelled(result.output, shown, scope));
+  }
+
+  /** What would run, with secrets masked; nothing is sent, started or written. */
+  function dryRun(plan: Plan, parameters: JsonObject, authority: Authority): Outcome<Value> {
+    const masked = Object.fromEntries([...plan.env].map((name) => [name, `<${name}>`]));
+    const filled = fillConfig(plan, parameters, masked);
+    if (!filled.ok) return inChain(filled, plan);
+    const decision = gateTool(plan, authority);
+    const call = callOf(plan, parameters, filled.output, authority, new AbortController().signal);
+    return ok(
+      makeValue({
+        dry_run: true,
+        chain: [...plan.chain],
+        config: filled.output.config,
+        parameters,
+        requires: ['tool.execute', ...plan.requires],
+        effect: plan.effect,
+        sandbox: call.tool.sandbox,
+        allowed: decision.ok,
+        ...(decision.ok ? {} : { reason: decision.error.detail.message }),
+        would_run: ports.primitives.get(plan.primitive)?.plan?.(call) ?? {
+          primitive: plan.primitive,
+        },
+      }),
+    );
+  }
+
+  return {
+    async run(
+      item: ToolItem,
+      request: ExecuteRequest,
+      caller: Caller,
+      granted: Authority,
+    ): Promise<Outcome<Value>> {
+      const given = request.parameters ?? {};
+      const resolved = resolvePlan(ports.library, item, given);
+      if (!resolved.ok) return resolved;
+      const plan = resolved.output;
+      const checked = checkParameters(item.id, given, plan.parameters, plan.schema);
+      if (!checked.ok) return inChain(checked, plan);
+      const authority = restrictUnsigned(granted, plan, ports.signatures);
+      if (request.dry_run) return dryRun(plan, checked.output, authority);
+
+      const inputs = inputsOf(plan, checked.output, request);
+      const frame = childFrame(caller.frame, { ports: { gate: () => gateTool(plan, authority) } });
+      const result = await perform(
+        operationOf(plan),
+        inputs,
+        async (values, scope) => {
+          const passed = Object.fromEntries(
+            inputs.map(({ name }, at) => [name, values[at]?.data as Json]),
+          );
+          const again = checkParameters(item.id, passed, plan.parameters, plan.schema);
+          if (!again.ok) return again;
+          return await runBody(plan, again.output, values, scope, authority, caller);
+        },
+        frame,
+      );
+      return result.ok ? result : inChain(result, plan);
+    },
+  };
+}

@@ -1,0 +1,84 @@
+import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import type { Item, ItemKind, Library } from '../items/index.ts';
+import type { Authority, LoadRequest } from './call.ts';
+import { resolvePlan, type ToolItem } from './chain.ts';
+import { summarise } from './search.ts';
+
+const PARTS = ['all', 'body', 'metadata', 'schema', 'diagnostics'];
+const MAX_BODY = 256 * 1024;
+
+/** Where other rooms bring copying from catalogs and between levels. */
+export interface CopyPort {
+  copy(item: Item, destination: string): Outcome<string>;
+  fromCatalog(
+    kind: ItemKind,
+    id: string,
+    destination: string | undefined,
+  ): Promise<Outcome<JsonObject>>;
+}
+
+/** What an item is, without running or expanding anything in it. */
+function metadata(item: Item, library: Library): JsonObject {
+  const plan = item.kind === 'tool' ? resolvePlan(library, item as ToolItem, {}) : undefined;
+  return {
+    ...summarise(item, library, 'schema'),
+    category: item.category,
+    tags: [...item.tags],
+    description: item.description,
+    signature: { ...item.signature } as unknown as Json,
+    shadows: item.shadows as unknown as Json,
+    diagnostics: item.diagnostics as unknown as Json,
+    ...(plan?.ok ? { chain: [...plan.output.chain] } : {}),
+    ...(plan && !plan.ok && item.diagnostics.length === 0
+      ? { unavailable: plan.error.detail.message }
+      : {}),
+  };
+}
+
+export async function loadItem(
+  library: Library,
+  request: LoadRequest,
+  authority: Authority,
+  copies: CopyPort,
+): Promise<Outcome<Json>> {
+  const kind = request.item_type as ItemKind;
+  const { part = 'all', destination } = request;
+  if (!PARTS.includes(part)) {
+    return fail('invalid_input', `unknown part \`${part}\`; there are: ${PARTS.join(', ')}`);
+  }
+  const need = kind === 'knowledge' ? 'knowledge.read' : 'kernel.load';
+  const allowed = authority.check({ capability: need });
+  if (!allowed.ok) return allowed;
+  if (request.source === 'catalog') {
+    return await copies.fromCatalog(kind, request.item_id, destination);
+  }
+  const found = library.find(kind, request.item_id, sourceOf(request.source));
+  if (!found.ok) return found;
+  const item = found.output;
+  if (!authority.sees(kind, item.category, item.id)) {
+    return fail(
+      'permission_denied',
+      `${kind} \`${item.id}\` is not among those this thread may load`,
+    );
+  }
+  const answer: JsonObject = {
+    item: part === 'body' ? summarise(item, library, 'name') : metadata(item, library),
+  };
+  if (part === 'all' || part === 'body') {
+    answer.body = item.body.slice(0, MAX_BODY);
+    if (item.body.length > MAX_BODY) answer.truncated = true;
+  }
+  if (destination !== undefined) {
+    const right = authority.check({ capability: `${kind}.modify`, scope: { id: item.id } });
+    if (!right.ok) return right;
+    const copied = copies.copy(item, destination);
+    if (!copied.ok) return copied;
+    answer.copied_to = copied.output;
+  }
+  return ok(answer);
+}
+
+const sourceOf = (source: string | undefined) =>
+  source === undefined || source === 'all' || source === 'local'
+    ? undefined
+    : (source as Item['source']);

@@ -1,0 +1,112 @@
+// The capability gate of a tool call: what is asked before anything of the call is known but its
+// tool, action and parameters. The primitive asks again, with the real path, host or id.
+import { fail, getOwn, type Outcome, ok } from '../base/index.ts';
+import type { Authority } from './call.ts';
+import type { Plan, ToolItem } from './chain.ts';
+import type { Need, PrimitiveCall } from './primitive.ts';
+import { PROGRAM } from './program-tools.ts';
+
+/** What an unsigned item never reaches, whoever calls it: change, egress, starting things. */
+const SIGNED_ONLY =
+  /^(fs\.write|fs\.exec|fs\.absolute|process\.|net\.|git\.(write|push)|db\.|mcp\.|spawn\.|thread\.|registry\.|directive\.|tool\.modify|knowledge\.modify|project\.|items\.|approve)/;
+
+export interface SignaturePolicy {
+  /** `unsigned: allow` in a policy that is itself signed or at user level. */
+  allowsUnsigned: boolean;
+}
+
+const waysOut = (file: string): string =>
+  `sign it (\`km sign ${file}\`) or set \`unsigned: allow\` in the user-level policy`;
+
+/** Refuses an item whose signature is broken or by a key nobody trusts. */
+export function checkSignature(item: ToolItem): Outcome<null> {
+  const { state, reason = '' } = item.signature;
+  if (state === 'changed') {
+    return fail(
+      'signature_invalid',
+      `tool \`${item.id}\` was changed after it was signed${reason && `: ${reason}`}; review it and sign it again`,
+      { tool: item.id },
+    );
+  }
+  if (state === 'untrusted') {
+    return fail(
+      'signature_invalid',
+      `tool \`${item.id}\` is signed by a key that is not trusted${reason && `: ${reason}`}; see \`km trust --help\``,
+      { tool: item.id },
+    );
+  }
+  return ok(null);
+}
+
+/** The first link that is not signed, when that matters. */
+export const unsignedLink = (plan: Plan, policy: SignaturePolicy): ToolItem | undefined =>
+  policy.allowsUnsigned
+    ? undefined
+    : plan.links.find((link) => link.signature.state === 'unsigned');
+
+/** Narrows an authority to what an unsigned chain may do. */
+export function restrictUnsigned(
+  authority: Authority,
+  plan: Plan,
+  policy: SignaturePolicy,
+): Authority {
+  const unsigned = unsignedLink(plan, policy);
+  if (!unsigned) return authority;
+  const refuse = (capability: string): Outcome<null> | undefined =>
+    SIGNED_ONLY.test(capability)
+      ? fail(
+          'permission_denied',
+          `tool \`${unsigned.id}\` is not signed, so it may not use \`${capability}\`: ${waysOut(unsigned.file)}`,
+          { missing: capability, attempted: plan.leaf.id, unsigned: unsigned.id },
+        )
+      : undefined;
+  return {
+    ...authority,
+    check: (need: Need) => refuse(need.capability) ?? authority.check(need),
+    holds: (capability) => refuse(capability) ?? authority.holds(capability),
+  };
+}
+
+/** May this tool be called at all? Its id, its effect, and a grant of every name it requires. */
+export function gateTool(plan: Plan, authority: Authority): Outcome<null> {
+  for (const link of plan.links) {
+    const signature = checkSignature(link);
+    if (!signature.ok) return signature;
+  }
+  const id = plan.leaf.id;
+  const signed = plan.leaf.signature.state !== 'unsigned';
+  if (!authority.sees('tool', plan.leaf.category, id)) {
+    return fail('permission_denied', `tool \`${id}\` is not among the items this thread may use`);
+  }
+  const effect = authority.allowsEffect(plan.effect);
+  if (!effect.ok) return effect;
+  const called = authority.check({ capability: 'tool.execute', scope: { id }, signed });
+  if (!called.ok) return called;
+  const missing = plan.requires.filter((name) => !authority.holds(name).ok);
+  const [first] = missing;
+  if (first === undefined) return ok(null);
+  const refusal = authority.holds(first);
+  if (refusal.ok) return refusal;
+  return fail('permission_denied', refusal.error.detail.message, {
+    ...refusal.error.detail,
+    missing: first,
+    missing_all: missing,
+    attempted: id,
+  });
+}
+
+/** What a primitive is told about the tool. An unsigned chain runs in the strictest sandbox. */
+export function toolFacts(plan: Plan, policy: SignaturePolicy): PrimitiveCall['tool'] {
+  const { leaf, tool } = plan;
+  // The module belongs to the link that names it, which need not be the leaf.
+  const owner = plan.links.find((link) => getOwn(link.tool?.config, 'module')) ?? leaf;
+  return {
+    id: leaf.id,
+    dir: owner.file.replace(/[^/\\]*$/, ''),
+    source: leaf.file.startsWith(PROGRAM) ? 'program' : leaf.source,
+    requires: plan.requires,
+    effect: plan.effect,
+    sandbox: unsignedLink(plan, policy) ? 'strict' : tool.sandbox,
+    env: [...plan.env],
+  };
+}

@@ -1,0 +1,117 @@
+// The four verbs. Each exists once, over the table of kinds; what a kind does is its own business.
+import { type Failure, fail, type Json, nearest, type Outcome, ok } from '../base/index.ts';
+import { childFrame, makeValue, perform, type Value } from '../flow/index.ts';
+import type { Library } from '../items/index.ts';
+import type {
+  Authority,
+  Authorize,
+  Caller,
+  ExecuteRequest,
+  HelpRequest,
+  LoadRequest,
+  SearchRequest,
+} from './call.ts';
+import { giveHelp, type SignalPort } from './help.ts';
+import type { Kind } from './kind.ts';
+import { type CopyPort, loadItem } from './load.ts';
+import { searchLibrary } from './search.ts';
+
+export interface Kernel {
+  search(request: SearchRequest, caller: Caller): Promise<Outcome<Value>>;
+  load(request: LoadRequest, caller: Caller): Promise<Outcome<Value>>;
+  execute(request: ExecuteRequest, caller: Caller): Promise<Outcome<Value>>;
+  help(request: HelpRequest, caller: Caller): Promise<Outcome<Value>>;
+}
+
+export interface KernelPorts {
+  library: Library;
+  authorize: Authorize;
+  kinds: readonly Kind[];
+  copies: CopyPort;
+  signal?: SignalPort;
+  /** `source: catalog` of a search. */
+  searchCatalog(request: SearchRequest): Promise<Outcome<Json>>;
+  /** Every call that never reached the pipeline (unknown kind, bad input, no authority). */
+  refused(verb: string, target: string, caller: Caller, failure: Failure): void;
+}
+
+export function createKernel(ports: KernelPorts): Kernel {
+  const { library } = ports;
+  const kinds = new Map(ports.kinds.map((kind) => [kind.name, kind]));
+
+  /** `search`, `load` and `help` as operations: the same pipeline, no tool behind them. */
+  async function asOperation(
+    verb: string,
+    target: string,
+    caller: Caller,
+    body: (authority: Authority) => Promise<Outcome<Json>>,
+  ): Promise<Outcome<Value>> {
+    const authority = ports.authorize(caller);
+    if (!authority.ok) return refuse(verb, target, caller, authority);
+    await library.refresh();
+    return await perform(
+      { type: verb, name: verb, opLabels: [`op:${verb}`], target },
+      [],
+      async () => {
+        const answer = await body(authority.output);
+        return answer.ok ? ok(makeValue(answer.output)) : answer;
+      },
+      childFrame(caller.frame, { ports: { gate: () => ok(null) } }),
+    );
+  }
+
+  function refuse(verb: string, target: string, caller: Caller, failure: Failure): Failure {
+    ports.refused(verb, target, caller, failure);
+    return failure;
+  }
+
+  function kindOf(request: ExecuteRequest): Outcome<{ kind: Kind; action: string }> {
+    const kind = kinds.get(request.item_type);
+    if (!kind) {
+      const names = [...kinds.keys()];
+      const near = nearest(String(request.item_type), names);
+      const hint = near ? `did you mean \`${near}\`` : `there are: ${names.join(', ')}`;
+      return fail('invalid_input', `unknown item_type \`${request.item_type}\`; ${hint}`);
+    }
+    const action = request.action ?? (kind.actions[0] as string);
+    if (!kind.actions.includes(action)) {
+      const near = nearest(action, kind.actions);
+      const hint = near ? `did you mean \`${near}\`` : `there are: ${kind.actions.join(', ')}`;
+      return fail('invalid_input', `unknown action \`${action}\` for a ${kind.name}; ${hint}`);
+    }
+    return ok({ kind, action });
+  }
+
+  return {
+    async search(request, caller) {
+      return await asOperation('search', request.query, caller, async (authority) =>
+        request.source === 'catalog'
+          ? await ports.searchCatalog(request)
+          : searchLibrary(library, request, authority),
+      );
+    },
+    async load(request, caller) {
+      return await asOperation(
+        'load',
+        `${request.item_type}:${request.item_id}`,
+        caller,
+        (authority) => loadItem(library, request, authority, ports.copies),
+      );
+    },
+    async execute(request, caller) {
+      const target = `${request.item_type}:${request.item_id}`;
+      const chosen = kindOf(request);
+      if (!chosen.ok) return refuse('execute', target, caller, chosen);
+      const authority = ports.authorize(caller);
+      if (!authority.ok) return refuse('execute', target, caller, authority);
+      await library.refresh();
+      const { kind, action } = chosen.output;
+      return await kind.execute({ ...request, action }, caller, authority.output);
+    },
+    async help(request, caller) {
+      return await asOperation('help', request.topic ?? request.action ?? '', caller, () =>
+        giveHelp(library, request, caller, ports.signal),
+      );
+    },
+  };
+}

@@ -1,0 +1,400 @@
+// Wires the rooms together; the only file that knows them all. Opening a runtime reads files and
+// runs nothing: no code of the project, no probe, no connection. What costs time is done on demand.
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
+import { homedir, tmpdir, userInfo } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import {
+  type Clock,
+  type Diagnostic,
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  systemClock,
+} from './base/index.ts';
+import {
+  type ComposedPolicy,
+  closedPolicy,
+  composePolicies,
+  createFrame,
+  createLabelRecords,
+  type Policy,
+  type PolicyLevel,
+  parsePolicy,
+  type RecordEntry,
+} from './flow/index.ts';
+import {
+  createLibrary,
+  type Library,
+} from './items/index.ts';
+import {
+  type Audit,
+  type Authorize,
+  type Caller,
+  createAudit,
+  createFunctionPrimitive,
+  createHttpPrimitive,
+  createKernel,
+  createModifier,
+  createProcessPrimitive,
+  createProcessSink,
+  createToolRunner,
+  directiveKind,
+  fileFunctions,
+  type Kernel,
+  knowledgeKind,
+  lazyPrimitive,
+  type Primitive,
+  type ProcessPorts,
+  type ProgramTool,
+  type ProgramTools,
+  policyAuthority,
+  prepareDependencies,
+  probeSandbox,
+  type SandboxReport,
+  sinkFactories,
+  tokenAuthority,
+  toolKind,
+  withProgramTools,
+} from './kernel/index.ts';
+import {
+  type CapabilityCatalog,
+  createKeyFolder,
+  createTokenVerifier,
+  createTrustStore,
+  type KeyFolder,
+  type TokenVerifier,
+  type TrustStore,
+} from './trust/index.ts';
+
+export interface RuntimeOptions {
+  /** Folder of the project; default: the nearest folder upwards from `cwd` that has `.ai`. */
+  project?: string;
+  cwd?: string;
+  env?: Readonly<Record<string, string | undefined>>;
+  clock?: Clock;
+  /** Tools of the embedding program. */
+  tools?: readonly ProgramTool[];
+}
+
+// STOPGAP
+const itemRoots = (project: string, home: string, bundle: string) => [
+  { source: 'project' as const, dir: join(project, '.ai') },
+  { source: 'user' as const, dir: home },
+  { source: 'bundle' as const, dir: bundle },
+];
+const copyItem = (..._: unknown[]): Outcome<string> => fail('not_found', 'later');
+const copyFromCatalog = async (..._: unknown[]): Promise<Outcome<JsonObject>> => fail('not_found', 'later');
+const searchCatalogs = async (..._: unknown[]): Promise<Outcome<Json>> => fail('not_found', 'later');
+const verifyPolicy = (..._: unknown[]) => ({ state: 'unsigned' });
+
+export type Verb = 'search' | 'load' | 'execute' | 'help';
+
+export interface CallOptions {
+  /** Default: `library`. */
+  surface?: string;
+  /** A name for the audit. */
+  name?: string;
+  signal?: AbortSignal;
+}
+
+export interface Runtime {
+  readonly project: string;
+  /** The user's folder: keys, trust store, own items and policy. */
+  readonly home: string;
+  readonly library: Library;
+  readonly kernel: Kernel;
+  readonly policy: ComposedPolicy;
+  /** What is wrong with the policy files; a file with errors allows nothing. */
+  readonly policyDiagnostics: readonly Diagnostic[];
+  readonly keys: KeyFolder;
+  readonly trustStore: TrustStore;
+  readonly audit: Audit;
+  /** Probed once, when first asked. */
+  sandbox(): Promise<SandboxReport>;
+  caller(options?: CallOptions): Caller;
+  /** One verb, plain JSON in and out: what the command line, MCP and programs use. */
+  call(verb: Verb, request: JsonObject, options?: CallOptions): Promise<Outcome<Json>>;
+  /** The short universal text that tells a model how to use the four tools. */
+  instructions(): string;
+  /** Ends watches; nothing of the runtime stays behind. */
+  close(): Promise<void>;
+}
+
+export const BUNDLE = fileURLToPath(new URL('../bundle', import.meta.url));
+type Env = NonNullable<RuntimeOptions['env']>;
+
+export const homeOf = (env: Env): string =>
+  resolve(env.KERNMANTLE_HOME ?? join(env.HOME ?? homedir(), '.ai'));
+
+/** The nearest folder upwards that has `.ai`; the start when there is none. The home is no project. */
+export function findProject(start: string, home: string): string {
+  for (let dir = resolve(start); ; dir = dirname(dir)) {
+    if (existsSync(join(dir, '.ai')) && join(dir, '.ai') !== home) return dir;
+    if (dirname(dir) === dir) return resolve(start);
+  }
+}
+
+interface PolicyFiles {
+  policies: Policy[];
+  diagnostics: Diagnostic[];
+}
+
+/** Every level's file. One that cannot be read closes everything instead of opening it. */
+function readPolicies(project: string, home: string, env: Env, trust: TrustStore): PolicyFiles {
+  const places: [PolicyLevel, string][] = [
+    ['operator', env.KERNMANTLE_POLICY ?? '/etc/kernmantle/policy.yaml'],
+    ['user', join(home, 'policy.yaml')],
+    ['project', join(project, '.ai', 'policy.yaml')],
+    ['bundle', join(BUNDLE, 'policy.yaml')],
+  ];
+  const read: PolicyFiles = { policies: [], diagnostics: [] };
+  for (const [level, file] of places) {
+    if (!existsSync(file)) continue;
+    const text = readFileSync(file, 'utf8');
+    const { policy, diagnostics } = parsePolicy(text, file, level);
+    read.diagnostics.push(...diagnostics);
+    const signed = level === 'project' && verifyPolicy(text, file, trust).state === 'signed';
+    read.policies.push(policy ? { ...policy, signed } : closedPolicy(level, file));
+  }
+  return read;
+}
+
+/** Where audit and label records live: beside the project's items, or in the user's folder. */
+const recordsFolder = (project: string, home: string): string =>
+  existsSync(join(project, '.ai')) ? join(project, '.ai') : home;
+
+/** Hosts that a provider's base URL names are reachable although they may be private. */
+function providerHosts(env: Env): ReadonlySet<string> {
+  const urls = Object.entries(env).filter(([name]) => /^[A-Z]+_BASE_URL$/.test(name));
+  return new Set(urls.flatMap(([, url]) => (url && URL.canParse(url) ? [new URL(url).host] : [])));
+}
+
+/** The audit row of one attempt at an operation. */
+function rowOf(entry: RecordEntry, caller: { surface: string; name: string; subject: string }) {
+  const { op, outcome } = entry;
+  const isDenial = !outcome.ok && outcome.error.code === 'permission_denied';
+  return {
+    surface: caller.surface,
+    caller: caller.name,
+    subject: caller.subject,
+    operation: `${op.type}:${op.target ?? op.name}`,
+    decision: outcome.ok
+      ? ('allowed' as const)
+      : isDenial
+        ? ('denied' as const)
+        : ('failed' as const),
+    reason: outcome.ok ? '' : `${outcome.error.code}: ${outcome.error.detail.message}`,
+  };
+}
+
+/** Everything a runtime stands on, made once from its options. */
+interface Ground {
+  project: string;
+  home: string;
+  env: Env;
+  clock: Clock;
+  policy: ComposedPolicy;
+  policyDiagnostics: readonly Diagnostic[];
+  trustStore: TrustStore;
+  keys: KeyFolder;
+  audit: Audit;
+  /** Filled after the library exists: the library asks for names, the primitives for the library. */
+  primitives: Map<string, Primitive>;
+  sandbox(): Promise<SandboxReport>;
+}
+
+function openGround(options: RuntimeOptions): Outcome<Ground> {
+  const { cwd = process.cwd(), env = process.env, clock = systemClock } = options;
+  const home = homeOf(env);
+  const wanted = resolve(cwd, options.project ?? findProject(cwd, home));
+  if (!existsSync(wanted)) return fail('not_found', `there is no project folder \`${wanted}\``);
+  const project = realpathSync(wanted);
+  const trustStore = createTrustStore(join(home, 'trust.jsonl'), clock);
+  const { policies, diagnostics } = readPolicies(project, home, env, trustStore);
+  let probed: Promise<SandboxReport> | undefined;
+  return ok({
+    project,
+    home,
+    env,
+    clock,
+    policy: composePolicies(policies),
+    policyDiagnostics: diagnostics,
+    trustStore,
+    keys: createKeyFolder(join(home, 'keys')),
+    audit: createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock),
+    primitives: new Map(),
+    sandbox() {
+      probed ??= probeSandbox();
+      return probed;
+    },
+  });
+}
+
+async function processPorts(ground: Ground): Promise<ProcessPorts> {
+  const { clock, env, policy, home } = ground;
+  return {
+    clock,
+    env,
+    sandbox: await ground.sandbox(),
+    policySandbox: policy.sandbox,
+    // The composed policy already ignores `sandbox: none` from a file without authority.
+    allowUnsandboxed: policy.sandbox === 'none',
+    outputDir: () => join(tmpdir(), `kernmantle-output-${userInfo().uid}`),
+    hidden: [home],
+  };
+}
+
+function mountPrimitives(ground: Ground, functions: ProgramTools['functions']): void {
+  const { clock, env, policy, primitives } = ground;
+  const granted = providerHosts(env);
+  const all = [
+    createFunctionPrimitive({ bundle: fileFunctions, program: functions }),
+    createHttpPrimitive({
+      clock,
+      isHostAllowed: (host, _address, port) =>
+        policy.isHostAllowed(host) || granted.has(`${host}:${port}`) || granted.has(host),
+    }),
+    lazyPrimitive('subprocess', async () => createProcessPrimitive(await processPorts(ground))),
+  ];
+  for (const primitive of all) primitives.set(primitive.name, primitive);
+}
+
+function createRunner(ground: Ground, library: Library) {
+  const { project, home, clock, env, policy, primitives } = ground;
+  return createToolRunner({
+    library,
+    primitives,
+    sinks: {
+      library,
+      signatures: { allowsUnsigned: policy.allowsUnsigned },
+      factories: sinkFactories,
+      moduleSink: (tool) => async (destination, context) =>
+        createProcessSink(await processPorts(ground), tool)(destination, context),
+    },
+    retry: {
+      sleep: (ms, signal) => sleep(ms, undefined, { signal }).catch(() => undefined),
+    },
+    labels: createLabelRecords(join(recordsFolder(project, home), 'labels.jsonl')),
+    clock,
+    env,
+    projectRoot: project,
+    signatures: { allowsUnsigned: policy.allowsUnsigned },
+    prepare: (plan, signal) =>
+      prepareDependencies(plan, project, policy.install, { clock, env, signal }),
+  });
+}
+
+/** Who speaks for a caller: its token, or the operator's policy for the surface. */
+function createAuthorize(ground: Ground, library: Library): Authorize {
+  const { project, clock, policy, keys } = ground;
+  let verifier: { catalog: CapabilityCatalog; verify: TokenVerifier['verify'] } | undefined;
+  return (caller) => {
+    const { catalog } = library.capabilities();
+    if (caller.__auth === undefined) return ok(policyAuthority(policy, caller.surface, catalog));
+    if (verifier?.catalog !== catalog) {
+      const root = keys.tokenKey();
+      if (!root.ok) return root;
+      const { verify } = createTokenVerifier({
+        roots: [{ id: root.output.id, key: root.output.publicKey }],
+        audience: 'kernmantle',
+        project,
+        clock,
+        catalog,
+        ceilings: policy.ceilings(),
+      });
+      verifier = { catalog, verify };
+    }
+    const token = verifier.verify(caller.__auth);
+    return token.ok ? ok(tokenAuthority(token.output)) : token;
+  };
+}
+
+/** A caller without a thread: its frame carries the policy and writes the audit. */
+function callerOf(ground: Ground, { surface = 'library', name = '', signal }: CallOptions): Caller {
+  const record = (entry: RecordEntry): void => {
+    const row = rowOf(entry, { surface, name, subject: `policy:${surface}` });
+    const written = ground.audit.write(row);
+    // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
+    if (!written.ok) throw new Error(written.error.detail.message);
+  };
+  const frame = createFrame({ policy: ground.policy, ports: { record } });
+  return { surface, name, frame, ...(signal ? { signal } : {}) };
+}
+
+function createVerbs(ground: Ground, library: Library): Kernel {
+  const runner = createRunner(ground, library);
+  const modify = createModifier(library);
+  return createKernel({
+    library,
+    authorize: createAuthorize(ground, library),
+    kinds: [
+      toolKind(library, runner, modify),
+      directiveKind(library, modify),
+      knowledgeKind(library, modify),
+    ],
+    copies: {
+      copy: (item, destination) => copyItem(item, destination, ground.project, ground.home),
+      fromCatalog: (kind, id, destination) => copyFromCatalog(library, kind, id, destination),
+    },
+    searchCatalog: (request) => searchCatalogs(library, request),
+    refused: (verb, target, { surface, name = '' }, { error }) => {
+      ground.audit.write({
+        surface,
+        caller: name,
+        subject: '',
+        operation: `${verb}:${target}`,
+        decision: error.code === 'permission_denied' ? 'denied' : 'failed',
+        reason: `${error.code}: ${error.detail.message}`,
+      });
+    },
+  });
+}
+
+/** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
+export async function createRuntime(options: RuntimeOptions = {}): Promise<Outcome<Runtime>> {
+  const opened = openGround(options);
+  if (!opened.ok) return opened;
+  const ground = opened.output;
+  const files = createLibrary({
+    roots: () => itemRoots(ground.project, ground.home, BUNDLE),
+    projectRoot: ground.project,
+    primitives: () => [...ground.primitives.keys()],
+    trustStore: ground.trustStore,
+    clock: ground.clock,
+  });
+  const programs = withProgramTools(files, options.tools ?? []);
+  if (!programs.ok) return programs;
+  const { library, functions } = programs.output;
+  mountPrimitives(ground, functions);
+  await library.refresh();
+  const kernel = createVerbs(ground, library);
+  const { project, home, policy, policyDiagnostics, keys, trustStore, audit } = ground;
+  return ok({
+    project,
+    home,
+    library,
+    kernel,
+    policy,
+    policyDiagnostics,
+    keys,
+    trustStore,
+    audit,
+    sandbox: () => ground.sandbox(),
+    caller: (call = {}) => callerOf(ground, call),
+    async call(verb, request, call = {}) {
+      const answer = await kernel[verb](request as never, callerOf(ground, call));
+      return answer.ok ? ok(answer.output.data) : answer;
+    },
+    instructions() {
+      const found = library.find('knowledge', 'system/universal_prompt', 'bundle');
+      return found.ok ? found.output.text.trim() : '';
+    },
+    async close() {
+      library.close();
+    },
+  });
+}
