@@ -8,6 +8,8 @@ import type { Sink } from './sink.ts';
 export interface Need {
   capability: string;
   scope?: { path?: string; id?: string; host?: string; method?: string };
+  /** For `tool.execute`: a glob without `/` matches signed tools only. */
+  signed?: boolean;
 }
 
 /** Answers for one call whether its caller holds a right. Made from a token or an operator's policy. */
@@ -46,14 +48,16 @@ export interface PrimitiveResult {
   /** Where it came from, e.g. `file:src/a.ts`. */
   sources?: readonly string[];
   /** Files whose content is in the output, or was written by this call: their labels are kept. */
-  read?: readonly FileMark[];
-  wrote?: readonly FileMark[];
+  files?: readonly TouchedFile[];
 }
 
-export interface FileMark {
+/** A file whose content entered a result or came from one: what label records are kept about. */
+export interface TouchedFile {
+  access: 'read' | 'written';
   /** Real path. */
-  path: string;
-  /** Of the whole content, hex. */
+  absolute: string;
+  relative: string;
+  /** Hex, of the whole content; for `read` as it was read, for `written` as it now is. */
   sha256: string;
 }
 
