@@ -1,0 +1,55 @@
+// Decodes `&lt;` and its kin, and remembers where each decoded character stood in the file, so that
+// an error in a decoded expression points at the right column.
+
+/** A run of text with its place in the file. */
+export interface Piece {
+  readonly kind: 'text';
+  readonly text: string;
+  readonly at: number;
+  /** Pairs of (index in `text`, offset in the file) where the two stop running in step. */
+  readonly breaks?: readonly (readonly [number, number])[];
+}
+
+const NAMED: Readonly<Record<string, string>> = {
+  lt: '<',
+  gt: '>',
+  amp: '&',
+  quot: '"',
+  apos: "'",
+  nbsp: '\u00a0',
+};
+
+function character(entity: string): string | undefined {
+  if (!entity.startsWith('#')) return Object.hasOwn(NAMED, entity) ? NAMED[entity] : undefined;
+  const code = /^#x/i.test(entity) ? Number.parseInt(entity.slice(2), 16) : Number(entity.slice(1));
+  const isCharacter = code > 0 && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
+  return isCharacter ? String.fromCodePoint(code) : undefined;
+}
+
+/** `unknown` is told of what looks like an entity and is none; it stays as written. */
+export function decodeEntities(
+  source: string,
+  at: number,
+  unknown?: (entity: string, at: number) => void,
+): Piece {
+  if (!source.includes('&')) return { kind: 'text', text: source, at };
+  const breaks: [number, number][] = [];
+  let [text, done] = ['', 0];
+  for (const match of source.matchAll(/&(#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]\w{0,30});/g)) {
+    const decoded = character(match[1] as string);
+    if (decoded === undefined) {
+      unknown?.(match[0], at + match.index);
+      continue;
+    }
+    text += source.slice(done, match.index) + decoded;
+    done = match.index + match[0].length;
+    breaks.push([text.length, at + done]);
+  }
+  return { kind: 'text', text: text + source.slice(done), at, breaks };
+}
+
+/** The file offset of a character of a piece. */
+export function offsetIn({ at, breaks }: Piece, index: number): number {
+  const last = breaks?.findLast(([from]) => from <= index);
+  return last ? last[1] + index - last[0] : at + index;
+}

@@ -1,0 +1,199 @@
+// Which tags and attributes a directive may have, as a table. The XML reader, the YAML reader and the
+// search for unknown names all use it, so the two forms cannot drift apart.
+
+export interface Shape {
+  readonly attributes: readonly string[];
+  /** Attributes that are only in the table because a later rule explains what became of them. */
+  readonly retired: readonly string[];
+  readonly children: Readonly<Record<string, Shape>>;
+  /** The shape of children with other names; absent: other names are unknown. */
+  readonly any?: Shape;
+  readonly text: boolean;
+  /** `decoded`: text up to the closing tag, entities decoded. `verbatim`: not even those. */
+  readonly raw?: 'decoded' | 'verbatim';
+  /** May stand several times; in YAML a list. */
+  readonly repeat: boolean;
+  /** In YAML a list directly under the name holds elements of this name. */
+  readonly list?: string;
+  /** In YAML a list directly under the name holds mappings from tag to content. */
+  readonly mixed: boolean;
+  /** Keys that mean the text in YAML, besides `text`. */
+  readonly textKeys: readonly string[];
+  /** Keys that YAML accepts for a child, e.g. the plural. */
+  readonly aliases: Readonly<Record<string, string>>;
+  /** Keys that YAML accepts for an attribute of a child, named like the field it becomes. */
+  readonly flat: Readonly<Record<string, readonly [child: string, attribute: string]>>;
+  /** Any content, read as data: hook inputs, context. */
+  readonly free: boolean;
+  /** Not looked into: one rule reports about all of it. */
+  readonly gone: boolean;
+}
+
+const EMPTY: Shape = {
+  attributes: [],
+  retired: [],
+  children: {},
+  text: false,
+  repeat: false,
+  textKeys: [],
+  aliases: {},
+  flat: {},
+  mixed: false,
+  free: false,
+  gone: false,
+};
+const shape = (parts: Partial<Shape>): Shape => ({ ...EMPTY, ...parts });
+
+const TEXT = shape({ text: true });
+const TEXTS = shape({ text: true, repeat: true });
+const VERBATIM = shape({ text: true, raw: 'verbatim', repeat: true });
+const WHEN = shape({ text: true, raw: 'decoded' });
+/** Opaque wherever they stand. */
+const OPAQUE: Record<string, Shape> = { template: VERBATIM, example: VERBATIM, raw: VERBATIM };
+const FREE = shape({ free: true, text: true, repeat: true });
+const FREE_PART = shape({ free: true, text: true });
+
+const PERMISSION = shape({
+  attributes: ['resource', 'path', 'id', 'action', 'host', 'method'],
+  repeat: true,
+});
+const FILTER = { allow_categories: TEXTS, deny_categories: TEXTS, deny_directives: TEXTS };
+const FIELD = { text: true, textKeys: ['description'] };
+
+const LIMITS = shape({
+  flat: { spend_currency: ['spend', 'currency'], context_warn: ['context', 'warn'] },
+  children: {
+    turns: TEXT,
+    tokens: TEXT,
+    spawns: TEXT,
+    duration: TEXT,
+    spend: shape({ attributes: ['currency'], text: true }),
+    input_tokens: TEXT,
+    output_tokens: TEXT,
+    context: shape({ attributes: ['warn'], text: true }),
+    depth: TEXT,
+    tool_calls: TEXT,
+  },
+});
+
+export const METADATA: Shape = shape({
+  children: {
+    description: TEXT,
+    category: TEXT,
+    author: TEXT,
+    model: shape({
+      attributes: ['tier', 'model_id', 'fallback_id'],
+      retired: ['fallback', 'parallel'],
+      text: true,
+      textKeys: ['context'],
+    }),
+    limits: LIMITS,
+    cost: shape({ gone: true }),
+    permissions: shape({
+      mixed: true,
+      children: {
+        read: PERMISSION,
+        write: PERMISSION,
+        execute: PERMISSION,
+        orchestration: shape({
+          attributes: ['enabled'],
+          children: { ...FILTER, allow_directives: TEXTS },
+        }),
+        knowledge: shape({ children: FILTER }),
+        directives: shape({ children: FILTER }),
+      },
+    }),
+    hooks: shape({
+      list: 'hook',
+      children: {
+        hook: shape({ repeat: true, children: { when: WHEN, directive: TEXT, inputs: FREE_PART } }),
+      },
+    }),
+    guards: shape({
+      list: 'guard',
+      children: {
+        guard: shape({
+          repeat: true,
+          attributes: ['on', 'timing', 'name'],
+          children: { when: WHEN, allow: TEXT, deny: TEXT, retry: TEXT, ask: TEXT },
+        }),
+      },
+    }),
+    relationships: shape({
+      children: { requires: TEXTS, suggests: TEXTS, extends: TEXTS, related: TEXTS },
+    }),
+    deviation_rules: shape({ attributes: ['auto_fix', 'ask_first', 'escalate'], text: true }),
+    expose: FREE_PART,
+  },
+});
+
+export const DIRECTIVE: Shape = shape({
+  attributes: ['name', 'version'],
+  children: {
+    metadata: METADATA,
+    inputs: shape({
+      list: 'input',
+      children: {
+        input: shape({
+          ...FIELD,
+          attributes: ['name', 'type', 'required', 'default'],
+          repeat: true,
+        }),
+      },
+      any: shape({ ...FIELD, attributes: ['type', 'required', 'default'], repeat: true }),
+    }),
+    process: shape({
+      attributes: ['mode'],
+      list: 'step',
+      aliases: { steps: 'step' },
+      children: {
+        step: shape({
+          attributes: ['name'],
+          text: true,
+          repeat: true,
+          children: { description: TEXT, action: TEXT, condition: TEXT, ...OPAQUE },
+        }),
+        script: shape({ text: true, raw: 'verbatim' }),
+      },
+    }),
+    outputs: shape({
+      list: 'output',
+      children: {
+        output: shape({ ...FIELD, attributes: ['name', 'type', 'required', 'enum'], repeat: true }),
+        success: TEXT,
+        failure: TEXT,
+      },
+      any: shape({ ...FIELD, attributes: ['type', 'required', 'enum'], repeat: true }),
+    }),
+    context: FREE_PART,
+    success_criteria: shape({
+      list: 'criterion',
+      aliases: { criteria: 'criterion' },
+      children: { criterion: TEXTS },
+    }),
+    ...OPAQUE,
+  },
+});
+
+const own = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined =>
+  Object.hasOwn(table, name) ? table[name] : undefined;
+
+/** The shape of a child by its name; undefined when the parent does not know that name. */
+export function childShape(parent: Shape | undefined, name: string): Shape | undefined {
+  if (parent === undefined) return undefined;
+  const known = own(parent.children, name);
+  if (known) return known;
+  if (parent.free || parent.gone) return own(OPAQUE, name) ?? FREE;
+  return parent.any;
+}
+
+/** The tag under which a misplaced tag belongs, if there is one such tag. */
+export function homeOf(name: string): string | undefined {
+  const homes: string[] = [];
+  const seek = (tag: string, { children }: Shape): void => {
+    if (Object.hasOwn(children, name)) homes.push(tag);
+    for (const [childName, child] of Object.entries(children)) seek(childName, child);
+  };
+  seek('directive', DIRECTIVE);
+  return homes.length === 1 ? homes[0] : undefined;
+}
