@@ -1,5 +1,5 @@
 import { generateKeyPairSync } from 'node:crypto';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { fromBase64Url } from './bytes.ts';
 import { seededRandom } from './fixture.ts';

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { fail, ok } from '../base/index.ts';
 import { formatPermission, permissionFor } from './denial.ts';
@@ -238,14 +238,12 @@ const needs: fc.Arbitrary<Need> = fc.oneof(
   }),
   fc
     .constantFrom(
-      ...[
-        'process.spawn',
-        'git.push',
-        'kernel.load',
-        'mcp.git-hub.call',
-        'db.query',
-        'tool.modify',
-      ],
+      'process.spawn',
+      'git.push',
+      'kernel.load',
+      'mcp.git-hub.call',
+      'db.query',
+      'tool.modify',
     )
     .map((capability) => ({ capability })),
   fc.record({

@@ -192,7 +192,7 @@ test.each<[string, Record<string, unknown>]>([
   ['spend as a number', { budget: { spend: 1.5 } }],
   ['an unknown filter', { filters: { tools: {} } }],
 ])('a block with %s cannot be minted or appended', (_, over) => {
-  const odd = { ...content([spawn]), ...over } as BlockContent;
+  const odd: BlockContent = { ...content([spawn]), ...over };
   expect(mintToken(root, odd).ok).toBe(false);
   expect(attenuateToken(mint([spawn]), odd).ok).toBe(false);
 });
