@@ -50,6 +50,8 @@ export async function loadItem(
   const allowed = authority.check({ capability: need });
   if (!allowed.ok) return allowed;
   if (request.source === 'catalog') {
+    const effect = destination === undefined ? ok(null) : authority.allowsEffect('write');
+    if (!effect.ok) return effect;
     return await copies.fromCatalog(kind, request.item_id, destination);
   }
   const found = library.find(kind, request.item_id, sourceOf(request.source));
@@ -69,6 +71,8 @@ export async function loadItem(
     if (item.body.length > MAX_BODY) answer.truncated = true;
   }
   if (destination !== undefined) {
+    const effect = authority.allowsEffect('write');
+    if (!effect.ok) return effect;
     const right = authority.check({ capability: `${kind}.modify`, scope: { id: item.id } });
     if (!right.ok) return right;
     const copied = copies.copy(item, destination);

@@ -72,10 +72,13 @@ export function createModifier(library: Library): Modifier {
     if (!content.ok) return content;
     const category = target(action, kind, id);
     if (!category.ok) return category;
-    const gate = () =>
-      authority.sees(kind, category.output, id)
-        ? authority.check({ capability: `${kind}.modify`, scope: { id } })
-        : fail('permission_denied', `${kind} \`${id}\` is on a deny list of this thread`);
+    const gate = (): Outcome<null> => {
+      if (!authority.sees(kind, category.output, id)) {
+        return fail('permission_denied', `${kind} \`${id}\` is on a deny list of this thread`);
+      }
+      const effect = authority.allowsEffect('write');
+      return effect.ok ? authority.check({ capability: `${kind}.modify`, scope: { id } }) : effect;
+    };
     return await perform(
       {
         type: 'modify',
