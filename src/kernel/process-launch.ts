@@ -1,8 +1,8 @@
 // From a tool's call to a child that can be started: the program is found, its rights are checked,
 // its environment is made, and it is put into the sandbox. Nothing has run when this is done.
-import { accessSync, constants, mkdtempSync, realpathSync, rmSync, statSync } from 'node:fs';
+import { cpSync, mkdtempSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, isAbsolute, join } from 'node:path';
+import { dirname, join } from 'node:path';
 import {
   type Clock,
   fail,
@@ -15,9 +15,8 @@ import { resolveProjectPath } from './path-gate.ts';
 import type { PrimitiveCall } from './primitive.ts';
 import type { ProcessConfig } from './process-config.ts';
 import { childEnvironment, type Environment, isInside, searchPath } from './process-env.ts';
+import { type Found, findProgram } from './process-program.ts';
 import type { Launch } from './process-run.ts';
-import { environmentFolder } from './runtime-environment.ts';
-import { moduleCommand, runnerFolder } from './runtime-module.ts';
 import { bwrapLaunch, SANDBOX_HOME, SANDBOX_TEMP, type Shown } from './sandbox-bwrap.ts';
 import {
   decideSandbox,
@@ -50,96 +49,6 @@ export interface PreparedLaunch {
   network: boolean;
   /** Absolute program and arguments as they run inside. */
   argv: readonly string[];
-}
-
-interface Found {
-  file: string;
-  args: readonly string[];
-  /** From the project's root, when the program is a file of the project. */
-  inProject: string | undefined;
-  shown: readonly string[];
-}
-
-const isExecutable = (path: string): boolean => {
-  try {
-    accessSync(path, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
-};
-
-/** A bare name is looked up on the path, a relative path in the project; nothing else is guessed. */
-function findFile(command: string, path: readonly string[], projectRoot: string): Outcome<string> {
-  const missing = (where: string) =>
-    fail('dependency_missing', `program \`${command}\` was not found ${where}`, { command });
-  if (!command.includes('/')) {
-    const found = path.map((folder) => join(folder, command)).find(isExecutable);
-    return found === undefined
-      ? missing('on the PATH; install it, or name its full path')
-      : ok(found);
-  }
-  if (isAbsolute(command) && !isInside(projectRoot, command)) {
-    return isExecutable(command) ? ok(command) : missing('there, or may not be executed');
-  }
-  const inside = resolveProjectPath(projectRoot, command);
-  if (!inside.ok) return inside;
-  return isExecutable(inside.output.absolute)
-    ? ok(inside.output.absolute)
-    : missing('in the project, or is not executable');
-}
-
-const SHELL_FLAGS: Readonly<Record<string, readonly string[]>> = {
-  bash: ['--noprofile', '--norc'],
-  zsh: ['-f'],
-};
-
-function findProgram(
-  call: LaunchCall,
-  config: ProcessConfig,
-  ports: ProcessPorts,
-  isSink: boolean,
-  path: readonly string[],
-): Outcome<Found> {
-  const { program } = config;
-  const { projectRoot } = call;
-  if (program.kind === 'module') {
-    const environment = environmentFolder(projectRoot, program.runtime, config.dependencies);
-    const command = moduleCommand(call.tool, program, projectRoot, {
-      node: ports.node ?? process.execPath,
-      runners: runnerFolder(),
-      isSink,
-      ...(environment === undefined ? {} : { environment }),
-    });
-    if (!command.ok) return command;
-    const { interpreter, args, shown } = command.output;
-    // The interpreter is ours or of the project's own environment, not a file that a caller names.
-    const file = isAbsolute(interpreter)
-      ? ok(interpreter)
-      : findFile(interpreter, path, projectRoot);
-    return file.ok ? ok({ file: file.output, args, inProject: undefined, shown }) : file;
-  }
-  const file = findFile(
-    program.kind === 'shell' ? program.shell : program.command,
-    path,
-    projectRoot,
-  );
-  if (!file.ok) return file;
-  const inProject = isInside(projectRoot, file.output)
-    ? resolveProjectPath(projectRoot, file.output)
-    : undefined;
-  if (inProject && !inProject.ok) return inProject;
-  const args =
-    program.kind === 'shell'
-      ? [
-          ...(SHELL_FLAGS[program.shell] ?? []),
-          '-c',
-          program.script,
-          program.shell,
-          ...program.args,
-        ]
-      : program.args;
-  return ok({ file: file.output, args, inProject: inProject?.output.relative, shown: [] });
 }
 
 const userFolder = (env: Environment): string[] => {
@@ -186,13 +95,18 @@ function shownFolders(ports: ProcessPorts, plan: Confinement): string[] {
   return toolchainFolders([...path, dirname(found.file), dirname(real)], ports.env.HOME ?? '/root');
 }
 
-/** Listed files of the real home, at the same place in the private one. */
-function homeFiles(call: LaunchCall, config: ProcessConfig, ports: ProcessPorts): Shown[] {
+/** Listed files of the real home: where they are, and their place in the private one. */
+function homeFiles(
+  call: LaunchCall,
+  config: ProcessConfig,
+  ports: ProcessPorts,
+  privateHome: string,
+): Shown[] {
   const home = ports.env.HOME;
   if (call.tool.source !== 'bundle' || !home) return [];
   return config.homeFiles.flatMap((name) => {
     const source = realOf(join(home, name));
-    return source === undefined ? [] : [{ source, target: join(SANDBOX_HOME, name) }];
+    return source === undefined ? [] : [{ source, target: join(privateHome, name) }];
   });
 }
 
@@ -226,7 +140,7 @@ function inBwrap(
     shown: shownFolders(ports, plan).map(asIs),
     shownLast: [
       ...found.shown.filter((path) => !isInside(call.projectRoot, path)).map(asIs),
-      ...homeFiles(call, config, ports),
+      ...homeFiles(call, config, ports, SANDBOX_HOME),
       ...(socket && agent ? [{ source: socket, target: agent }] : []),
     ],
     network,
@@ -249,6 +163,9 @@ function inFolder(
   const view = mode === 'none' ? undefined : viewOf(call, ports, plan);
   if (view && !view.ok) return view;
   const home = realpathSync.native(mkdtempSync(join(tmpdir(), 'kernmantle-')));
+  for (const { source, target } of homeFiles(call, config, ports, home)) {
+    cpSync(source, target, { recursive: true });
+  }
   const direct: Launch = {
     file: found.file,
     args: found.args,
@@ -283,7 +200,11 @@ export function prepareLaunch(
   if (!decided.ok) return decided;
   const mode = decided.output;
   const path = searchPath(ports.env, projectRoot);
-  const found = findProgram(call, config, ports, options.isSink ?? false, path);
+  const found = findProgram(call, config, {
+    path,
+    node: ports.node ?? process.execPath,
+    isSink: options.isSink ?? false,
+  });
   if (!found.ok) return found;
   const unguessable = Buffer.from((ports.random ?? systemRandom)(12)).toString('hex');
   const rights = verifyStart(call, mode, found.output.inProject, unguessable);

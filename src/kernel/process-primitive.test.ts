@@ -286,12 +286,13 @@ describe('when there is no sandbox', () => {
     expect(fault.code).toBe('sandbox_missing');
   });
 
-  test('a fixed program of the bundle still runs, its shell does not', async () => {
+  test('a fixed program of the bundle still runs, one that takes code does not', async () => {
     const ports = portsOf(project, NONE, { policySandbox: 'required', allowUnsandboxed: false });
     const tool = { source: 'bundle' as const, requires: ['git.read'] };
     const fixed = await refusing(ports).run(callOf(project, { command: 'true' }, { tool }));
     expect(fixed.ok).toBe(true);
-    const script = await refusing(ports).run(callOf(project, shell('true'), { tool }));
+    const open = { ...tool, requires: ['process.spawn'] };
+    const script = await refusing(ports).run(callOf(project, shell('true'), { tool: open }));
     expect(faultOf(script).code).toBe('sandbox_missing');
   });
 

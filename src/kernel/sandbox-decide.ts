@@ -15,11 +15,9 @@ export interface SandboxPolicy {
 export type SandboxMode = 'strict' | 'workspace' | 'none';
 type Tool = PrimitiveCall['tool'];
 
-/** A fixed program of ours, which does not run code that a caller chose. */
-const isOwnCommand = (tool: Tool, program: ProcessConfig['program']): boolean =>
-  tool.source === 'bundle' &&
-  program.kind === 'command' &&
-  !tool.requires.includes('process.spawn');
+/** Bundle tools that take code from their caller require `process.spawn`; the others are fixed. */
+const isOwnProgram = (tool: Tool, program: ProcessConfig['program']): boolean =>
+  tool.source === 'bundle' && program.kind !== 'module' && !tool.requires.includes('process.spawn');
 
 export function decideSandbox(
   tool: Tool,
@@ -35,7 +33,7 @@ export function decideSandbox(
     );
   }
   if (policy.sandbox.kind !== 'none') return ok(tool.sandbox);
-  if (mayGoWithout || isOwnCommand(tool, program)) return ok('none');
+  if (mayGoWithout || isOwnProgram(tool, program)) return ok('none');
   const reason = policy.sandbox.reason ?? 'no sandbox was found';
   return fail(
     'sandbox_missing',

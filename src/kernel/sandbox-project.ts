@@ -21,7 +21,9 @@ export interface ProjectRights {
   unguessable: string;
 }
 
-const HIDDEN = ['.ai/threads', '.ai/keys', '.ai/trust', '.ai/state'];
+const HIDDEN = ['threads', 'keys', 'trust', 'state', 'audit.jsonl', 'labels.jsonl'].map((name) =>
+  join('.ai', name),
+);
 /** Code that git runs by itself, later and outside: never for a sandboxed child to change. */
 const GIT_GUARDED = ['.git/hooks', '.git/config'];
 
