@@ -14,6 +14,7 @@ import type { Sink, SinkContext, SinkFactory, SinkReport, StreamEvent } from './
 
 const CLOSE_MS = 10_000;
 const MAX_LOG = 16 * 1024;
+const MAX_SAID = 2000;
 
 interface Counts {
   handled: number;
@@ -90,13 +91,16 @@ function createSink(type: string, launch: Launch, config: JsonObject, signal: Ab
       launch.cleanUp?.();
       const delivered = counts.handled;
       const dropped = written - delivered + refused;
-      const said = (await log).text.trim().split('\n').at(-1) ?? '';
+      const said = (await log).text.trim().slice(-MAX_SAID);
       const why = forced ? 'did not end in time' : code === 0 ? '' : `ended with code ${code}`;
-      const error =
-        why === '' && dropped === 0
-          ? {}
-          : { error: [`the sink ${why || 'lost events'}`, said].filter(Boolean).join(': ') };
-      return { type, delivered, dropped, ...error };
+      const problem = why || (dropped > 0 ? 'lost events' : '');
+      return {
+        type,
+        delivered,
+        dropped,
+        ...(problem === '' ? {} : { error: `the sink ${problem}` }),
+        ...(said === '' ? {} : { log: said }),
+      };
     },
   };
 }
