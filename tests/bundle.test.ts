@@ -55,6 +55,8 @@ const rows = (value: Json | undefined): [string, JsonObject][] =>
     ? Object.entries(value).filter((row): row is [string, JsonObject] => isObject(row[1]))
     : [];
 
+const word = (value: Json | undefined): string => (typeof value === 'string' ? value : '');
+
 test('every item of the bundle checks clean', () => {
   expect(library.all().length).toBeGreaterThan(20);
   expect(findings(library)).toEqual([]);
@@ -121,11 +123,11 @@ test('every model that the tiers and tools name has a price and a window', () =>
   const models = library.config('models').value;
   const named = [
     ...rows(models.models).map(([id]) => id),
-    ...rows(models.tiers).flatMap(([, tier]) => [String(tier.model), String(tier.fallback)]),
+    ...rows(models.tiers).flatMap(([, tier]) => [word(tier.model), word(tier.fallback)]),
     ...library
       .all('tool')
       .flatMap(({ tool }) => tool?.parameters.filter(({ name }) => name === 'model') ?? [])
-      .map((parameter) => String(parameter.default)),
+      .map((parameter) => word(parameter.default)),
   ];
   expect(named.length).toBeGreaterThan(10);
   for (const id of named) {
@@ -147,12 +149,12 @@ test('every tier has a model, and every provider its tools', () => {
   const { tiers, models, providers } = library.config('models').value;
   expect(rows(tiers).map(([name]) => name)).toEqual(TIERS);
   for (const [, tier] of rows(tiers)) {
-    expect(getOwn(providers, String(tier.provider))).toBeDefined();
-    for (const id of [tier.model, tier.fallback]) expect(getOwn(models, String(id))).toBeDefined();
+    expect(getOwn(providers, word(tier.provider))).toBeDefined();
+    for (const id of [tier.model, tier.fallback]) expect(getOwn(models, word(id))).toBeDefined();
   }
   for (const [, provider] of rows(providers)) {
     for (const id of [provider.tool, provider.thread_tool]) {
-      const found = library.chain(String(id));
+      const found = library.chain(word(id));
       expect(found.ok && found.output.primitive).toBe('http_client');
     }
   }
