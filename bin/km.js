@@ -1,14 +1,16 @@
 #!/usr/bin/env node
 // The launcher. Plain JavaScript: it must run on any Node, find a current one, and hand over.
 // `dist/` is used when it was built, `src/` otherwise (or when KERNMANTLE_SRC=1 asks for it).
-import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import * as nodeModule from 'node:module';
 import { fileURLToPath } from 'node:url';
 
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 
 if (major > 22 || (major === 22 && minor >= 18)) {
+  // Compiled code (and, from `src/`, stripped types) is kept between runs; where it cannot be, it is not.
+  nodeModule.enableCompileCache();
   const built = '../dist/cli/main.js';
   const useSource = process.env.KERNMANTLE_SRC === '1' || !existsSync(here(built));
   const { main } = await import(useSource ? '../src/cli/main.ts' : built);
@@ -22,6 +24,7 @@ if (major > 22 || (major === 22 && minor >= 18)) {
     );
     process.exit(1);
   }
+  const { spawnSync } = await import('node:child_process');
   // Signals reach the child through the terminal's process group; only its exit matters here.
   for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => {});
   const child = spawnSync(node, [process.argv[1], ...process.argv.slice(2)], { stdio: 'inherit' });
