@@ -72,7 +72,9 @@ async function throughSinks(url: string, projectRoot: string): Promise<number> {
     timeoutMs: 60_000,
     secrets: ['sk-not-in-the-stream'],
   };
-  const result = await createHttpPrimitive({ clock: systemClock, isHostAllowed: () => true }).run(call);
+  const result = await createHttpPrimitive({ clock: systemClock, isHostAllowed: () => true }).run(
+    call,
+  );
   rmSync(join(projectRoot, 'events.jsonl'));
   if (!result.ok) throw new Error(result.error.detail.message);
   const output = result.output.output as JsonObject;

@@ -12,6 +12,7 @@ import { createRedactor } from './http-redact.ts';
 import { buildRequest, type WireRequest } from './http-request.ts';
 import { readEventStream } from './http-sse.ts';
 import { createWatch, systemTimer, type Timer, timeoutsOf } from './http-watch.ts';
+import { readWebSocket } from './http-websocket.ts';
 import { sendWire } from './http-wire.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from './primitive.ts';
 import type { SinkReport } from './sink.ts';
@@ -85,6 +86,10 @@ type Ran = { kind: 'answer'; output: JsonObject } | { kind: 'stream'; end: Strea
 
 async function runRequest(request: WireRequest, http: HttpCall): Promise<Outcome<Ran>> {
   const { call, watch, settings, ports, redact } = http;
+  if (settings.transport === 'websocket') {
+    const end = await readWebSocket(request, http);
+    return end.ok ? ok({ kind: 'stream', end: end.output }) : end;
+  }
   const sent = await exchange(request, ports, {
     send: settings.transport === 'sse' ? sendWire : sendPlain,
     maxRedirects: settings.maxRedirects,
@@ -109,12 +114,13 @@ function resultOf(
   reports: SinkReport[],
   count: number,
   url: URL | undefined,
+  redact: (value: Json) => Json,
 ): Outcome<PrimitiveResult> {
   if (!ran.ok) return ran;
   let output: JsonObject;
   if (ran.output.kind === 'answer') output = ran.output.output;
   else {
-    output = streamFields(ran.output.end, count, reports);
+    output = streamFields(ran.output.end, count, reports, redact);
     const { failure } = ran.output.end;
     if (failure) return streamFault(failure, output);
   }
@@ -179,7 +185,7 @@ export function createHttpPrimitive(clientPorts: HttpClientPorts): Primitive {
       const wait = patience(ports.timer);
       const reports = await fan.close(wait.promise);
       wait.cancel();
-      return resultOf(ran[0], reports, fan.count, ran[1]);
+      return resultOf(ran[0], reports, fan.count, ran[1], createRedactor(call.secrets));
     },
     plan(call) {
       const settings = settingsOf(call);

@@ -35,13 +35,18 @@ const masked = (event: StreamEvent, redact: HttpCall['redact']): StreamEvent => 
 });
 
 /** The fields of a stream's result; a fault's detail holds the same ones. */
-export function streamFields(end: StreamEnd, count: number, reports: SinkReport[]): JsonObject {
+export function streamFields(
+  end: StreamEnd,
+  count: number,
+  reports: readonly SinkReport[],
+  redact: (value: Json) => Json,
+): JsonObject {
   const events = reports.find(({ type }) => type === 'return')?.events;
   return {
     ...end.facts,
     body: Array.isArray(events) ? (events as Json[]) : null,
     stream_events_count: count,
-    stream_destinations: reports.map(publicReport),
+    stream_destinations: redact(reports.map(publicReport)),
     dropped: reports.reduce((sum, { dropped }) => sum + dropped, 0),
     ended_cleanly: end.endedCleanly,
   };

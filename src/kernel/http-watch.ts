@@ -42,7 +42,7 @@ export interface Watch {
   /** Aborts when the call must stop; `failure` then says why. */
   readonly signal: AbortSignal;
   failure(): Failure | undefined;
-  /** Whatever comes first: the answer, or the reason to stop waiting for it. */
+  /** The answer, or the reason to stop waiting for it. */
   race<T>(answer: Promise<Outcome<T>>): Promise<Outcome<T>>;
   /** The first reason wins. */
   stop(failure: Failure): void;
@@ -105,7 +105,11 @@ export function createWatch(timeouts: Timeouts, caller: AbortSignal, ports: Watc
   return {
     signal: controller.signal,
     failure: () => failure,
-    race: (answer) => Promise.race([answer, stopped]),
+    async race(answer) {
+      const first = await Promise.race([answer, stopped]);
+      // Both may have come at once; then the reason to stop counts.
+      return failure ?? first;
+    },
     stop,
     enter(next) {
       if (failure !== undefined) return;

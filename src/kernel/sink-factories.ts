@@ -1,10 +1,20 @@
+// The sinks that ship: `return` is built in, the others stand behind tools of the bundle.
 import type { SinkFactory } from './sink.ts';
 import { createFileSinkFactory } from './sink-file.ts';
 import { createNullSink } from './sink-null.ts';
 import { createReturnSink } from './sink-return.ts';
+import { createWebSocketSinkFactory, type WebSocketSinkPorts } from './sink-websocket.ts';
 
-export const sinkFactories = {
+export type SinkName = 'return' | 'file_sink' | 'null_sink' | 'websocket_sink';
+
+export const createSinkFactories = (
+  ports: WebSocketSinkPorts,
+): Readonly<Record<SinkName, SinkFactory>> => ({
   return: createReturnSink,
   file_sink: createFileSinkFactory(),
   null_sink: createNullSink,
-} satisfies Record<string, SinkFactory>;
+  websocket_sink: createWebSocketSinkFactory(ports),
+});
+
+/** With nothing granted: a `websocket_sink` of these reaches public addresses only. */
+export const sinkFactories = createSinkFactories({ isHostAllowed: () => false });
