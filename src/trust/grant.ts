@@ -128,8 +128,10 @@ function scopeCovers(grant: Grant, need: Need, info: CapabilityInfo, stance: Sta
     const field = name as ScopeField;
     const [pattern, value] = [fieldOf(grant.scope, field), fieldOf(need.scope, field)];
     if (pattern === undefined) return inDoubt || isOpen(grant, field, value, stance);
-    if (patternProblem(field, pattern) !== undefined || value === undefined) return inDoubt;
-    return fieldMatches(field, pattern as string, value as string, need.signed === true, stance);
+    if (typeof pattern !== 'string' || value === undefined) return inDoubt;
+    // What a glob does not understand is literal and allows at most less; to deny, it must be known.
+    if (inDoubt && patternProblem(field, pattern) !== undefined) return true;
+    return fieldMatches(field, pattern, value as string, need.signed === true, stance);
   });
 }
 
@@ -153,9 +155,13 @@ export function grantsAllow(
   const allows = (asked: Need) =>
     needProblem(asked, catalog) === undefined &&
     grants.some((grant) => covers(grant, asked, catalog, stance));
-  if (needProblem(need, catalog) !== undefined) return false;
   if (allows(need)) return true;
-  return catalog.impliedBy(need.capability).some((capability) => allows({ ...need, capability }));
+  const impliers = catalog.impliedBy(need.capability);
+  return (
+    impliers.length > 0 &&
+    needProblem(need, catalog) === undefined &&
+    impliers.some((capability) => allows({ ...need, capability }))
+  );
 }
 
 /** One grant of a directive or a token against one need. */

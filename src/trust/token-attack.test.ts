@@ -1,8 +1,8 @@
 // Attempts to widen a right. The attacker holds tokens (with their end keys), knows every public
 // thing and signs whatever it likes with its own keys; it does not hold the root key or keys that
-// were dropped. A case is one token and one question; there are more than 150,000 of them.
+// were dropped. A case is one token and one question; there are more than 130,000 of them.
 import * as fc from 'fast-check';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { canonicalJson, type Json, type JsonObject, type Outcome } from '../base/index.ts';
 import { bundleCatalog, NOW, seededRandom } from './fixture.ts';
 import type { Grant, Need } from './grant.ts';
@@ -21,6 +21,9 @@ import {
 } from './token.ts';
 import { createTokenVerifier } from './token-verifier.ts';
 import type { VerifiedToken } from './verified-token.ts';
+
+// Tens of thousands of signature checks: seconds of work, more on a busy machine.
+vi.setConfig({ testTimeout: 180_000 });
 
 const random = seededRandom(7);
 const root = generateKeyPair(random);
@@ -216,9 +219,9 @@ function forge(
   return { body, next, signature: pairOf(seed).sign(bytes) };
 }
 
-test('no appended block widens a right (1,500 tokens x 52 needs)', () => {
+test('no appended block widens a right (1,200 tokens x 52 needs)', () => {
   check<[CapabilityToken, BlockContent, boolean]>(
-    1500,
+    1200,
     openToken,
     block,
     fc.boolean(),
@@ -262,10 +265,10 @@ const spelling = fc.constantFrom<(body: string) => string>(
   (body) => body.replace(/"exp":\d+/, '"exp":1e99'),
 );
 
-test('a holder that signs any body at all gains nothing (1,500 tokens x 52 needs)', () => {
+test('a holder that signs any body at all gains nothing (1,000 tokens x 52 needs)', () => {
   let accepted = 0;
   check<[CapabilityToken, BlockContent, JsonObject, (body: string) => string, Uint8Array]>(
-    1500,
+    1000,
     openToken,
     block,
     hostileFields,
@@ -430,9 +433,9 @@ test('no bit of a token’s text can be flipped (every bit of two tokens)', () =
   }
 });
 
-test('no bit inside a block, key, signature or end can be flipped (12,000 flips)', () => {
+test('no bit inside a block, key, signature or end can be flipped (8,000 flips)', () => {
   check<[CapabilityToken, number, number, number]>(
-    12_000,
+    8000,
     anyToken,
     fc.nat(3),
     fc.nat(3),
