@@ -1,9 +1,9 @@
 // `ctx` (and `@mx`): the one view of a frame that scripts, code blocks, guards and hooks all see.
 import { getOwn, isObject, type Json, type JsonObject } from '../base/index.ts';
-import { mergeAll } from './descriptor.ts';
-import type { ContextFacts, Frame } from './frame.ts';
+import { type Descriptor, mergeAll } from './descriptor.ts';
+import type { Frame } from './frame.ts';
 import type { Operation } from './operation.ts';
-import { lazyObject } from './value-view.ts';
+import { type ViewTable, viewOf } from './value-view.ts';
 
 /** Outside a pipeline the counters are those of a first and only pass. */
 const NO_PIPE: JsonObject = Object.freeze({
@@ -32,59 +32,56 @@ const PIPE_ALIASES = [
 const read = (fact: Json | (() => Json) | undefined): Json =>
   typeof fact === 'function' ? fact() : (fact ?? null);
 
-function argumentsOf(frame: Frame): JsonObject {
-  return Object.fromEntries(frame.inputs.map(({ name, value }) => [name, value.data]));
-}
+const marksOf = ({ facts, influence, inputs }: Frame): Descriptor =>
+  facts.descriptor ?? mergeAll([influence, ...inputs.map(({ value }) => value.meta.descriptor)]);
 
-/** What the context of an expression needs to know about an operation. */
-export function operationView(op: Operation, sources: readonly string[] = []): JsonObject {
-  return {
-    type: op.type,
-    subtype: op.subtype ?? null,
-    name: op.name,
-    labels: [...(op.labels ?? [])],
-    opLabels: [...op.opLabels],
-    sources: [...sources],
-    command: op.metadata?.command ?? null,
-    target: op.target ?? null,
-    location: op.location ? { ...op.location } : null,
-    risk: [...(op.risk ?? [])],
-    metadata: op.metadata ?? {},
-  };
-}
+const pipeOf = ({ facts }: Frame): JsonObject =>
+  isObject(facts.pipe) ? { ...NO_PIPE, ...facts.pipe } : NO_PIPE;
 
-/** Built when asked for; members are computed when read. */
-export function contextOf(frame: Frame): JsonObject {
-  const { facts, op } = frame;
-  const marks = () =>
-    facts.descriptor ??
-    mergeAll([frame.influence, ...frame.inputs.map(({ value }) => value.meta.descriptor)]);
-  const operation = (): Json => (op ? operationView(op, marks().sources) : null);
-  const pipe = (): JsonObject => (isObject(facts.pipe) ? { ...NO_PIPE, ...facts.pipe } : NO_PIPE);
-  const members: Record<string, () => Json> = {
-    op: operation,
-    operation,
-    pipe,
-    guard: () => facts.guard ?? null,
-    denied: () => facts.denied ?? false,
-    errors: () => facts.errors ?? [],
-    for: () => facts.for ?? null,
-    loop: () => facts.loop ?? null,
-    args: () => (facts.args === undefined ? argumentsOf(frame) : read(facts.args)),
-    profile: () => facts.profile ?? null,
-    labels: () => [...marks().labels],
-    taint: () => [...marks().taint],
-    sources: () => [...marks().sources],
-  };
-  for (const name of [
-    'tools',
-    'hooks',
-    'thread',
-    'cost',
-    'limits',
-  ] as const satisfies readonly (keyof ContextFacts)[]) {
-    members[name] = () => read(facts[name]);
-  }
-  for (const name of PIPE_ALIASES) members[name] = () => getOwn(pipe(), name) ?? null;
-  return lazyObject(members);
-}
+const argumentsOf = ({ inputs }: Frame): JsonObject =>
+  Object.fromEntries(inputs.map(({ name, value }) => [name, value.data]));
+
+/** What is known about an operation. */
+export const OPERATION_VIEW: ViewTable<Operation> = {
+  type: ({ type }) => type,
+  subtype: ({ subtype }) => subtype ?? null,
+  name: ({ name }) => name,
+  labels: ({ labels }) => [...(labels ?? [])],
+  opLabels: ({ opLabels }) => [...opLabels],
+  sources: ({ sources }) => [...(sources ?? [])],
+  command: ({ metadata }) => metadata?.command ?? null,
+  target: ({ target }) => target ?? null,
+  location: ({ location }) => (location ? { ...location } : null),
+  risk: ({ risk }) => [...(risk ?? [])],
+  metadata: ({ metadata }) => metadata ?? {},
+};
+
+const operationOf = (frame: Frame): Json =>
+  frame.op ? { ...viewOf(OPERATION_VIEW, frame.op), sources: [...marksOf(frame).sources] } : null;
+
+export const CONTEXT_VIEW: ViewTable<Frame> = {
+  op: operationOf,
+  operation: operationOf,
+  pipe: pipeOf,
+  guard: ({ facts }) => read(facts.guard),
+  denied: ({ facts }) => facts.denied ?? false,
+  errors: ({ facts }) => facts.errors ?? [],
+  for: ({ facts }) => facts.for ?? null,
+  loop: ({ facts }) => facts.loop ?? null,
+  args: (frame) => (frame.facts.args === undefined ? argumentsOf(frame) : read(frame.facts.args)),
+  tools: ({ facts }) => read(facts.tools),
+  profile: ({ facts }) => facts.profile ?? null,
+  hooks: ({ facts }) => read(facts.hooks),
+  thread: ({ facts }) => read(facts.thread),
+  cost: ({ facts }) => read(facts.cost),
+  limits: ({ facts }) => read(facts.limits),
+  labels: (frame) => [...marksOf(frame).labels],
+  taint: (frame) => [...marksOf(frame).taint],
+  sources: (frame) => [...marksOf(frame).sources],
+  ...Object.fromEntries(
+    PIPE_ALIASES.map((name) => [name, (frame: Frame) => getOwn(pipeOf(frame), name) ?? null]),
+  ),
+};
+
+/** Made when asked for; members are computed when read. */
+export const contextOf = (frame: Frame): JsonObject => viewOf(CONTEXT_VIEW, frame);

@@ -18,35 +18,47 @@ export function emitTo(frame: Frame, effect: Effect): void {
   else frame.ports.effects?.(effect);
 }
 
-const PASS: EffectBuffer = Object.freeze({
+/** Nobody can object: effects go straight through. */
+export const NO_BUFFER: EffectBuffer = Object.freeze({
   emit: undefined,
   flush() {},
   drop() {},
   hasOverflowed: () => false,
 });
 
-/** `outer` is the frame the operation was started in. */
-export function createEffectBuffer(outer: Frame, isHeld: boolean): EffectBuffer {
-  if (!isHeld) return PASS;
-  let held: Effect[] = [];
-  let isOpen = true;
-  let overflowed = false;
-  const end = () => {
-    isOpen = false;
-    held = [];
+/** Made for every operation an after-guard might concern, so it costs nothing until it is used. */
+class HeldEffects implements EffectBuffer {
+  readonly #outer: Frame;
+  #held: Effect[] | undefined;
+  #isOpen = true;
+  #hasOverflowed = false;
+
+  /** `outer` is the frame the operation was started in. */
+  constructor(outer: Frame) {
+    this.#outer = outer;
+  }
+
+  emit = (effect: Effect): void => {
+    if (!this.#isOpen) return;
+    this.#held ??= [];
+    if (this.#held.length < MAX_HELD) this.#held.push(effect);
+    else this.#hasOverflowed = true;
   };
-  return {
-    emit(effect) {
-      if (!isOpen) return;
-      if (held.length < MAX_HELD) held.push(effect);
-      else overflowed = true;
-    },
-    flush() {
-      const ready = held;
-      end();
-      for (const effect of ready) emitTo(outer, effect);
-    },
-    drop: end,
-    hasOverflowed: () => overflowed,
-  };
+
+  flush(): void {
+    const ready = this.#held;
+    this.drop();
+    if (ready) for (const effect of ready) emitTo(this.#outer, effect);
+  }
+
+  drop(): void {
+    this.#isOpen = false;
+    this.#held = undefined;
+  }
+
+  hasOverflowed(): boolean {
+    return this.#hasOverflowed;
+  }
 }
+
+export const createEffectBuffer = (outer: Frame): EffectBuffer => new HeldEffects(outer);

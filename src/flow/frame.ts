@@ -19,7 +19,7 @@ export interface RetryBudget {
 /** Namespaces of `ctx` that others fill; a function is read when `ctx` is (live counters). */
 export interface ContextFacts {
   readonly pipe?: Json;
-  readonly guard?: Json;
+  readonly guard?: Json | (() => Json);
   readonly denied?: boolean;
   readonly errors?: Json;
   readonly for?: Json;
@@ -132,7 +132,12 @@ function heldInside(frame: Frame, op: Operation): readonly string[] {
 }
 
 /** Stage 1: `ctx.op`, and the operation's labels, also those a policy gives it, for all inside. */
-export function pushOperation(frame: Frame, op: Operation, retry: RetryBudget | undefined): Frame {
+export function pushOperation(
+  frame: Frame,
+  op: Operation,
+  retry: RetryBudget | undefined,
+  inputs: readonly Argument[],
+): Frame {
   return {
     parent: frame,
     ports: frame.ports,
@@ -141,7 +146,7 @@ export function pushOperation(frame: Frame, op: Operation, retry: RetryBudget | 
     influence: frame.influence,
     held: heldInside(frame, op),
     op,
-    inputs: NO_INPUTS,
+    inputs,
     isJudging: frame.isJudging,
     isHooking: frame.isHooking,
     selection: frame.selection,

@@ -1,41 +1,62 @@
 // What a guard's condition can read: `input`, `output`, `op`, `ctx`. The expression language has no
-// calls, so questions over several inputs are data: `"secret" in input.any.labels`.
+// calls, so questions over several inputs are data: `"secret" in input.any.labels`. Only what the
+// condition reads is made.
 import type { Json, JsonObject } from '../base/index.ts';
-import type { ContextSchema } from '../expr/index.ts';
-import { contextOf, operationView } from './context.ts';
+import type { Expression } from '../expr/index.ts';
+import { CONTEXT_VIEW, OPERATION_VIEW } from './context.ts';
 import { type Descriptor, mergeAll, mergeDescriptors } from './descriptor.ts';
 import type { GuardView } from './guard.ts';
 import type { Argument } from './operation.ts';
 import type { Value } from './value.ts';
-import { lazyObject, tokensOf, typeOf, valueContext } from './value-view.ts';
+import { tokensOf, VALUE_FACTS, type ViewTable, valueContext, viewOf } from './value-view.ts';
+
+interface One {
+  readonly value: Value;
+  readonly marks: Descriptor;
+  readonly argument: Argument | undefined;
+}
 
 const list = (items: readonly string[]): Json => items as Json;
 
-function valueView(value: Value, marks: Descriptor, more: Record<string, () => Json>): JsonObject {
-  const ctx = () => valueContext(value);
-  return lazyObject({
-    text: () => value.text,
-    data: () => value.data,
-    type: () => typeOf(value.data),
-    length: () => ctx().length ?? 0,
-    labels: () => list(marks.labels),
-    taint: () => list(marks.taint),
-    sources: () => list(marks.sources),
-    tokens: () => tokensOf(value),
-    tokest: () => ctx().tokest ?? 0,
-    ctx,
-    mx: ctx,
-    ...more,
-  });
-}
+const ONE: ViewTable<One> = {
+  ...Object.fromEntries(
+    ['type', 'length', 'tokens', 'tokest'].map((name) => [
+      name,
+      ({ value }: One) => VALUE_FACTS[name]?.(value) ?? null,
+    ]),
+  ),
+  text: ({ value }) => value.text,
+  data: ({ value }) => value.data,
+  labels: ({ marks }) => list(marks.labels),
+  taint: ({ marks }) => list(marks.taint),
+  sources: ({ marks }) => list(marks.sources),
+  name: ({ argument }) => argument?.name ?? null,
+  role: ({ argument }) => argument?.role ?? null,
+  ctx: ({ value }) => valueContext(value),
+  mx: ({ value }) => valueContext(value),
+};
 
-function argumentView({ name, role, value }: Argument, influence: Descriptor): JsonObject {
-  const marks = mergeDescriptors(value.meta.descriptor, influence);
-  return valueView(value, marks, { name: () => name, role: () => role ?? null });
+const oneOf = (value: Value, influence: Descriptor, argument?: Argument): One => ({
+  value,
+  marks: mergeDescriptors(value.meta.descriptor, influence),
+  argument,
+});
+
+interface Group {
+  readonly inputs: readonly Argument[];
+  readonly influence: Descriptor;
 }
 
 type MarkKind = 'labels' | 'taint' | 'sources';
 const MARKS: readonly MarkKind[] = ['labels', 'taint', 'sources'];
+
+const eachOf = ({ inputs, influence }: Group): readonly Descriptor[] =>
+  inputs.map(({ value }) => mergeDescriptors(value.meta.descriptor, influence));
+const unionOf = (group: Group): Descriptor => mergeAll([group.influence, ...eachOf(group)]);
+const tokensIn = ({ inputs }: Group): number[] => inputs.map(({ value }) => tokensOf(value));
+const totalTokens = (group: Group): number =>
+  tokensIn(group).reduce((sum, count) => sum + count, 0);
+const joined = ({ inputs }: Group): string => inputs.map(({ value }) => value.text).join('\n');
 
 const everywhere = (lists: readonly (readonly string[])[]): Json =>
   (lists[0] ?? []).filter((mark) => lists.every((other) => other.includes(mark)));
@@ -58,122 +79,61 @@ function allBut(marks: readonly string[]): Json {
   );
 }
 
+const byKind = (pick: (kind: MarkKind) => Json): JsonObject =>
+  Object.fromEntries(MARKS.map((kind) => [kind, pick(kind)]));
+
 /** Several inputs judged together. */
-function groupView(inputs: readonly Argument[], influence: Descriptor): JsonObject {
-  const each = inputs.map(({ value }) => mergeDescriptors(value.meta.descriptor, influence));
-  const union = mergeAll([influence, ...each]);
-  const tokens = () => inputs.map(({ value }) => tokensOf(value));
-  const marks = (pick: (kind: MarkKind) => Json) =>
-    lazyObject(Object.fromEntries(MARKS.map((kind) => [kind, () => pick(kind)])));
-  const joined = () => inputs.map(({ value }) => value.text).join('\n');
-  const total = () => tokens().reduce((sum, count) => sum + count, 0);
-  const views = () => inputs.map((input) => argumentView(input, influence));
-  return lazyObject({
-    count: () => inputs.length,
-    text: joined,
-    data: () => inputs.map(({ value }) => value.data),
-    labels: () => list(union.labels),
-    taint: () => list(union.taint),
-    sources: () => list(union.sources),
-    tokens: total,
-    totalTokens: total,
-    maxTokens: () => Math.max(0, ...tokens()),
-    minTokens: () => (inputs.length === 0 ? 0 : Math.min(...tokens())),
-    any: () => ({ ...marks((kind) => list(union[kind])), text: joined() }),
-    all: () => marks((kind) => everywhere(each.map((one) => one[kind]))),
-    none: () => marks((kind) => allBut(union[kind])),
-    args: () => Object.fromEntries(inputs.map((input, at) => [input.name, views()[at] ?? null])),
-    ctx: () => marks((kind) => list(union[kind])),
-    mx: () => marks((kind) => list(union[kind])),
-  });
-}
-
-export function guardContext(view: GuardView): JsonObject {
-  const { op, input, inputs, output, frame } = view;
-  const { influence } = frame;
-  return lazyObject({
-    input: () => (input ? argumentView(input, influence) : groupView(inputs, influence)),
-    output: () =>
-      output ? valueView(output, mergeDescriptors(output.meta.descriptor, influence), {}) : null,
-    op: () => operationView(op),
-    ctx: () => contextOf(frame),
-  });
-}
-
-const MARK_NAMES: ContextSchema = { labels: 'value', taint: 'value', sources: 'value' };
-const OP_NAMES: ContextSchema = {
-  type: 'value',
-  subtype: 'value',
-  name: 'value',
-  labels: 'value',
-  opLabels: 'value',
-  sources: 'value',
-  command: 'value',
-  target: 'value',
-  location: { file: 'value', line: 'value', column: 'value' },
-  risk: 'value',
-  metadata: 'open',
+const MANY: ViewTable<Group> = {
+  count: ({ inputs }) => inputs.length,
+  text: joined,
+  data: ({ inputs }) => inputs.map(({ value }) => value.data),
+  labels: (group) => list(unionOf(group).labels),
+  taint: (group) => list(unionOf(group).taint),
+  sources: (group) => list(unionOf(group).sources),
+  tokens: totalTokens,
+  totalTokens,
+  maxTokens: (group) => Math.max(0, ...tokensIn(group)),
+  minTokens: (group) => (group.inputs.length === 0 ? 0 : Math.min(...tokensIn(group))),
+  any: (group) => ({ ...byKind((kind) => list(unionOf(group)[kind])), text: joined(group) }),
+  all: (group) => byKind((kind) => everywhere(eachOf(group).map((one) => one[kind]))),
+  none: (group) => byKind((kind) => allBut(unionOf(group)[kind])),
+  args: ({ inputs, influence }) =>
+    Object.fromEntries(
+      inputs.map((input) => [input.name, viewOf(ONE, oneOf(input.value, influence, input))]),
+    ),
+  ctx: (group) => byKind((kind) => list(unionOf(group)[kind])),
+  mx: (group) => byKind((kind) => list(unionOf(group)[kind])),
 };
 
-/** The names above, for `check`. Data, facts of files and commands, and counters are open. */
-export const GUARD_CONTEXT: ContextSchema = {
-  input: {
-    ...MARK_NAMES,
-    text: 'value',
-    data: 'open',
-    type: 'value',
-    length: 'value',
-    name: 'value',
-    role: 'value',
-    tokens: 'value',
-    tokest: 'value',
-    count: 'value',
-    totalTokens: 'value',
-    maxTokens: 'value',
-    minTokens: 'value',
-    any: { ...MARK_NAMES, text: 'value' },
-    all: MARK_NAMES,
-    none: MARK_NAMES,
-    args: 'open',
-    ctx: 'open',
-    mx: 'open',
+type Names = readonly string[] | undefined;
+
+const ROOTS: Readonly<Record<string, (view: GuardView, names: Names) => Json>> = {
+  input({ input, inputs, frame }, names) {
+    const { influence } = frame;
+    return input
+      ? viewOf(ONE, oneOf(input.value, influence, input), names)
+      : viewOf(MANY, { inputs, influence }, names);
   },
-  output: {
-    ...MARK_NAMES,
-    text: 'value',
-    data: 'open',
-    type: 'value',
-    length: 'value',
-    tokens: 'value',
-    tokest: 'value',
-    ctx: 'open',
-    mx: 'open',
-  },
-  op: OP_NAMES,
-  ctx: {
-    ...MARK_NAMES,
-    op: OP_NAMES,
-    operation: OP_NAMES,
-    pipe: 'open',
-    guard: 'open',
-    denied: 'value',
-    errors: 'open',
-    for: 'open',
-    loop: 'open',
-    args: 'open',
-    tools: 'open',
-    profile: 'value',
-    hooks: 'open',
-    thread: 'open',
-    cost: 'open',
-    limits: 'open',
-    try: 'value',
-    tries: 'open',
-    stage: 'value',
-    length: 'value',
-    input: 'open',
-    lastOutput: 'open',
-    hint: 'open',
-    isPipeline: 'value',
-  },
+  output: ({ output, frame }, names) =>
+    output ? viewOf(ONE, oneOf(output, frame.influence), names) : null,
+  op: ({ op }, names) => viewOf(OPERATION_VIEW, op, names),
+  ctx: ({ frame }, names) => viewOf(CONTEXT_VIEW, frame, names),
 };
+
+/** Looks at a condition once, and gives the function that makes its context each time. */
+export function contextMaker({ paths }: Expression): (view: GuardView) => JsonObject {
+  const wanted = new Map<string, Set<string> | undefined>();
+  for (const { path } of paths) {
+    const [root = '', member] = path;
+    const members = wanted.has(root) ? wanted.get(root) : new Set<string>();
+    wanted.set(root, member === undefined ? undefined : members?.add(member));
+  }
+  const plan = [...wanted]
+    .filter(([root]) => Object.hasOwn(ROOTS, root))
+    .map(([root, members]) => ({ root, names: members && [...members] }));
+  return (view) => {
+    const context: JsonObject = {};
+    for (const { root, names } of plan) context[root] = ROOTS[root]?.(view, names) ?? null;
+    return context;
+  };
+}

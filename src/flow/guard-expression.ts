@@ -9,7 +9,8 @@ import {
   parseFilter,
   type Verdict,
 } from './guard.ts';
-import { GUARD_CONTEXT, guardContext } from './guard-context.ts';
+import { contextMaker } from './guard-context.ts';
+import { GUARD_CONTEXT } from './guard-schema.ts';
 import { createGuardSet, type GuardSet } from './guard-set.ts';
 
 export interface GuardSource {
@@ -119,6 +120,7 @@ const placeOf = ({ file, line, on }: GuardSource): string =>
 function compileGuard(source: GuardSource, locked: boolean): Outcome<Guard> {
   const condition = source.when === undefined ? undefined : compileExpression(source.when);
   if (condition && !condition.ok) return condition;
+  const contextFor = condition && contextMaker(condition.output);
   const verdict = verdictOf(source);
   return defineGuard({
     ...(source.name === undefined ? {} : { name: source.name }),
@@ -128,8 +130,8 @@ function compileGuard(source: GuardSource, locked: boolean): Outcome<Guard> {
     locked,
     place: placeOf(source),
     decide(view) {
-      if (!condition) return ok(verdict);
-      const matched = condition.output.test(guardContext(view));
+      if (!condition || !contextFor) return ok(verdict);
+      const matched = condition.output.test(contextFor(view));
       if (!matched.ok) return matched;
       return ok(matched.output ? verdict : ALLOW);
     },

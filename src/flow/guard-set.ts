@@ -2,7 +2,7 @@
 // concern pays two look-ups.
 import { type Descriptor, filtersFor } from './descriptor.ts';
 import type { Guard, Phase } from './guard.ts';
-import { createKeyIndex, keysOf, type Operation } from './operation.ts';
+import { createKeyIndex, eachKey, type Operation } from './operation.ts';
 
 /** `with { guards: … }` for one statement; names carry their `@`. */
 export interface GuardSelection {
@@ -51,13 +51,23 @@ function createIndex(list: readonly Guard[]) {
     return found;
   };
 
+  const collect = (op: Operation, held: readonly string[]): readonly Guard[] => {
+    const named = op.type === 'exe' ? byName.get(op.name) : undefined;
+    let found: Set<Guard> | undefined = named && new Set(named);
+    const add = (key: string) => {
+      const matching = byKey.find(key);
+      if (matching.length > 0) found = new Set([...(found ?? []), ...matching]);
+    };
+    if (!byKey.isEmpty) eachKey(op, held, add);
+    return found ? inOrder(found) : NOBODY;
+  };
+
+  // One operation is looked up several times in a row, by stages that do not know each other.
+  let last: { op: Operation; held: readonly string[]; found: readonly Guard[] } | undefined;
   const forOperation = (op: Operation, held: readonly string[]): readonly Guard[] => {
     if (byKey.isEmpty && byName.size === 0) return NOBODY;
-    const found = new Set<Guard>(op.type === 'exe' ? byName.get(op.name) : undefined);
-    if (!byKey.isEmpty) {
-      for (const key of keysOf(op, held)) for (const guard of byKey.find(key)) found.add(guard);
-    }
-    return inOrder(found);
+    if (last?.op !== op || last.held !== held) last = { op, held, found: collect(op, held) };
+    return last.found;
   };
 
   return { forMarks, forOperation, hasLabels: byLabel.size > 0 };

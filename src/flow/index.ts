@@ -33,13 +33,13 @@ export {
   type TraceEntry,
   type Verdict,
 } from './guard.ts';
-export { GUARD_CONTEXT } from './guard-context.ts';
 export {
   compileGuards,
   type GuardProblem,
   type GuardSource,
   guardProblems,
 } from './guard-expression.ts';
+export { GUARD_CONTEXT } from './guard-schema.ts';
 export {
   combineGuards,
   createGuardSet,

@@ -157,7 +157,7 @@ function ask(hearing: Hearing, subject: Subject, guard: Guard): MaybePromise<und
   const marks = marksOf(hearing, subject);
   const facts = {
     ...frame.facts,
-    guard: guardFacts(hearing, guard, subject, marks),
+    guard: () => guardFacts(hearing, guard, subject, marks),
     descriptor: marks,
   };
   const view = {
@@ -215,6 +215,28 @@ const hear = (phase: Phase, op: Operation, frame: Frame, inputs: readonly Argume
   findings: [],
   trace: [],
 });
+
+/** No guard and no policy could object: the common case, decided by look-ups alone. */
+export function isUncontested(op: Operation, inputs: readonly Argument[], frame: Frame): boolean {
+  const { guards, influence, held, policy } = frame;
+  if (!frame.isJudging && guards.list.length > 0) {
+    if (guards.forOperation(op, held, 'before').length > 0) return false;
+    if (guards.forMarks(influence, 'before').length > 0) return false;
+    for (const { value } of inputs) {
+      if (guards.forMarks(value.meta.descriptor, 'before').length > 0) return false;
+    }
+  }
+  return !policy.mayObject(op, held, inputs, influence);
+}
+
+export function isUncontestedAfter(op: Operation, result: Value, frame: Frame): boolean {
+  const { guards, held } = frame;
+  if (frame.isJudging || guards.list.length === 0) return true;
+  return (
+    guards.forMarks(result.meta.descriptor, 'after').length === 0 &&
+    guards.forOperation(op, held, 'after').length === 0
+  );
+}
 
 export function judgeBefore(
   op: Operation,

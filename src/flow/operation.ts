@@ -9,7 +9,7 @@ import {
 } from '../base/index.ts';
 import type { Frame } from './frame.ts';
 import type { MaybePromise } from './maybe.ts';
-import { createRecent } from './recent.ts';
+import { createRecent, createRecentPairs } from './recent.ts';
 import type { Value } from './value.ts';
 
 export type OperationRisk = 'exfil' | 'destructive' | 'privileged';
@@ -94,15 +94,33 @@ export function coversKey(pattern: string, key: string): boolean {
 export const specificity = (pattern: string): number =>
   2 * pattern.replace(/[*?]/g, '').length + (isGlob(pattern) ? 0 : 1);
 
-/** All keys of an operation, given and derived, inside functions with the labels `held`. */
+const kindKeys = createRecentPairs<string, readonly string[]>(512);
+
+/** `op:type` and `op:type:subtype`. */
+function keysOfKind({ type, subtype = '' }: Operation): readonly string[] {
+  const found = kindKeys.get(type, subtype);
+  if (found) return found;
+  const kind = `op:${type.toLowerCase()}`;
+  const keys = subtype === '' ? [kind] : [kind, `${kind}:${subtype.toLowerCase()}`];
+  return kindKeys.set(type, subtype, keys);
+}
+
+/** Every key of an operation, given and derived, inside functions with the labels `held`. */
+export function eachKey(
+  op: Operation,
+  held: readonly string[],
+  visit: (key: string) => void,
+): void {
+  for (const key of op.opLabels) visit(key.toLowerCase());
+  for (const key of keysOfKind(op)) visit(key);
+  if (op.labels) for (const label of op.labels) visit(`op:${label.toLowerCase()}`);
+  for (const label of held) visit(`op:${label.toLowerCase()}`);
+  if (op.risk) for (const risk of op.risk) visit(`op:${risk}`);
+}
+
 export function keysOf(op: Operation, held: readonly string[]): string[] {
   const keys = new Set<string>();
-  for (const key of op.opLabels) keys.add(key.toLowerCase());
-  keys.add(`op:${op.type.toLowerCase()}`);
-  if (op.subtype) keys.add(`op:${op.type}:${op.subtype}`.toLowerCase());
-  for (const label of op.labels ?? []) keys.add(`op:${label.toLowerCase()}`);
-  for (const label of held) keys.add(`op:${label.toLowerCase()}`);
-  for (const risk of op.risk ?? []) keys.add(`op:${risk}`);
+  eachKey(op, held, (key) => keys.add(key));
   return [...keys];
 }
 

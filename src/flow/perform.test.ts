@@ -1,3 +1,4 @@
+import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import { type Failure, fail, type Outcome, ok, withDetail } from '../base/index.ts';
 import { contextOf } from './context.ts';
@@ -117,8 +118,12 @@ test('nothing thrown anywhere gets out', async () => {
 });
 
 test('a promise of another realm is waited for', async () => {
-  const thenable = { then: (resolve: (v: unknown) => void) => resolve(ok(makeValue(3))) };
-  const outcome = await perform(op, [], () => thenable as never, createFrame());
+  const foreign = runInNewContext('(value) => Promise.resolve(value)') as (
+    value: Outcome<Value>,
+  ) => Promise<Outcome<Value>>;
+  const answer = foreign(ok(makeValue(3)));
+  expect(answer).not.toBeInstanceOf(Promise);
+  const outcome = await perform(op, [], () => answer, createFrame());
   expect(outcome.ok && outcome.output.data).toBe(3);
 });
 
@@ -241,6 +246,6 @@ test('parallel branches do not see each other', async () => {
       },
       frame,
     );
-  const outcomes = await Promise.all([0, 1, 2].map(branch));
+  const outcomes = await Promise.all([0, 1, 2].map(async (index) => await branch(index)));
   expect(outcomes.map((outcome) => outcome.ok && outcome.output.data)).toEqual([0, 1, 2]);
 });

@@ -9,6 +9,13 @@ import { createLabelTable, type LabelTable } from './policy-labels.ts';
 import { type Judged, NAMED_RULES, type NamedRule, type RuleFacts } from './policy-rules.ts';
 
 export interface PolicyJudge {
+  /** False when no label rule, no risk and no tier could be concerned: the common case. */
+  mayObject(
+    op: Operation,
+    held: readonly string[],
+    inputs: readonly Argument[],
+    influence: Descriptor,
+  ): boolean;
   judge(
     op: Operation,
     held: readonly string[],
@@ -36,6 +43,10 @@ function judgedInputs(inputs: readonly Argument[], influence: Descriptor): Judge
   if (influence !== EMPTY) judged.push({ name: 'condition', role: undefined, marks: influence });
   return judged;
 }
+
+/** May a key name a risk? Asked for every operation, so it only looks at the beginning. */
+const namesRisk = (key: string): boolean =>
+  key.startsWith('op:exfil') || key.startsWith('op:destructive') || key.startsWith('op:privileged');
 
 const risksOf = (op: Operation, keys: readonly string[]): ReadonlySet<OperationRisk> => {
   const risks = new Set<OperationRisk>(op.risk);
@@ -112,16 +123,15 @@ export function createPolicyJudge(
     return { op, keys, risks: risksOf(op, keys), inputs: judgedInputs(inputs, influence) };
   };
 
-  /** False when no label rule, no risk and no tier could be concerned: the common case. */
-  const mayConcern = (
+  const mayObject: PolicyJudge['mayObject'] = (
     op: Operation,
     held: readonly string[],
     inputs: readonly Argument[],
     influence: Descriptor,
   ): boolean => {
-    if (isGeneral || held.length > 0) return true;
+    if (isGeneral || held.length > 0 || op.tier !== undefined) return true;
     if (op.risk?.length || op.labels?.length) return true;
-    if (op.opLabels.some((key) => isRisk(key.split(':', 2)[1] ?? ''))) return true;
+    if (op.opLabels.some(namesRisk)) return true;
     if (tables.length === 0) return false;
     return tables.some(
       ({ table }) =>
@@ -145,14 +155,14 @@ export function createPolicyJudge(
       : [];
 
   return {
+    mayObject,
     judge(op, held, inputs, influence) {
-      const tier = op.tier === undefined ? NO_FINDINGS : tierFinding(op);
-      if (!mayConcern(op, held, inputs, influence)) return tier;
+      if (!mayObject(op, held, inputs, influence)) return NO_FINDINGS;
       const facts = factsOf(op, held, inputs, influence);
       return [
         ...labelFindings(tables, facts),
         ...rules.flatMap(({ rule, state }) => ruleFindings(rule, state, facts)),
-        ...tier,
+        ...tierFinding(op),
       ];
     },
     resultLabels(op, held, inputs, influence) {

@@ -1,7 +1,7 @@
 // One attempt at an operation, as the stages see it.
 import { type Failure, fail, type Json, type Outcome, ok } from '../base/index.ts';
 import { type Descriptor, EMPTY, mergeDescriptors } from './descriptor.ts';
-import { createEffectBuffer, type EffectBuffer, emitTo } from './effects.ts';
+import { createEffectBuffer, type EffectBuffer, emitTo, NO_BUFFER } from './effects.ts';
 import { type Frame, pushOperation, type RetryBudget } from './frame.ts';
 import type { TraceEntry } from './guard.ts';
 import { isPromise, type MaybePromise } from './maybe.ts';
@@ -37,6 +37,8 @@ export interface Run {
   frame: Frame;
   /** Evaluated, then as hooks and guards passed them on. */
   inputs: readonly Argument[];
+  /** No input needs to be evaluated. */
+  readonly isReady: boolean;
   reservation: Reservation | undefined;
   isStarted: boolean;
   captured: Descriptor;
@@ -47,24 +49,41 @@ export interface Run {
   stage: number;
 }
 
+const NO_INPUTS: readonly Argument[] = Object.freeze([]);
+const NO_TRACE: readonly TraceEntry[] = Object.freeze([]);
+
+/** Inputs that are values already need no evaluation; undefined when one of them does. */
+function readyInputs(inputs: readonly Input[]): readonly Argument[] | undefined {
+  if (inputs.length === 0) return NO_INPUTS;
+  const ready: Argument[] = [];
+  for (const { name, role, value } of inputs) {
+    if (typeof value === 'function') return undefined;
+    ready.push({ name, role, value });
+  }
+  return ready;
+}
+
 /** Stage 1. */
 export function startRun(call: Call, attempt: number, hints: readonly string[]): Run {
   const { op, outer } = call;
   const budget = op.retryOwner
     ? { attempt: hints.length + 1, max: MAX_ATTEMPTS, hints }
     : undefined;
+  const ready = readyInputs(call.inputs);
+  const retry = op.retryOwner === undefined ? outer.retry : budget;
   return {
     call,
     budget,
     attempt,
-    frame: pushOperation(outer, op, op.retryOwner === undefined ? outer.retry : budget),
-    inputs: [],
+    frame: pushOperation(outer, op, retry, ready ?? NO_INPUTS),
+    inputs: ready ?? NO_INPUTS,
+    isReady: ready !== undefined,
     reservation: undefined,
     isStarted: false,
     captured: EMPTY,
-    effects: createEffectBuffer(outer, false),
+    effects: NO_BUFFER,
     result: undefined,
-    trace: [],
+    trace: NO_TRACE,
     stage: 0,
   };
 }
@@ -73,8 +92,8 @@ export const valuesOf = (run: Run): readonly Value[] => run.inputs.map(({ value 
 
 /** Stage 2: each input exactly once, in order. */
 export function evaluateInputs(run: Run): MaybePromise<Failure | undefined> {
+  if (run.isReady) return undefined;
   const { inputs, outer } = run.call;
-  if (inputs.length === 0) return undefined;
   const found: Argument[] = [];
   run.inputs = found;
   let pipe: Json | undefined;
@@ -115,7 +134,7 @@ export function runBody(run: Run): MaybePromise<Outcome<Value> | undefined> {
   const { call, frame } = run;
   const { op, outer, body } = call;
   const isHeld = !frame.isJudging && frame.guards.mayObjectAfter(op, frame.held);
-  run.effects = createEffectBuffer(outer, isHeld);
+  if (isHeld) run.effects = createEffectBuffer(outer);
   const inner = isHeld ? { ...frame, emit: run.effects.emit } : frame;
   const scope: Scope = {
     frame: inner,

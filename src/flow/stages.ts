@@ -2,7 +2,7 @@
 // only place that knows it. A stage answers undefined to go on, or the outcome that ends the attempt.
 import { fail, type Json, type Outcome, ok } from '../base/index.ts';
 import { operationName } from './decision.ts';
-import { judgeAfter, judgeBefore } from './judge.ts';
+import { isUncontested, isUncontestedAfter, judgeAfter, judgeBefore } from './judge.ts';
 import { isPromise, type MaybePromise, whenDone } from './maybe.ts';
 import type { CheckpointEvent, CheckpointVerdict } from './ports.ts';
 import { evaluateInputs, madeIn, type Run, resultOf, runBody, valuesOf } from './run.ts';
@@ -78,6 +78,7 @@ const hooksBefore: Stage = (run) => {
 
 const judgeInputs: Stage = (run) => {
   const { frame, call } = run;
+  if (isUncontested(call.op, run.inputs, frame)) return undefined;
   return whenDone(judgeBefore(call.op, run.inputs, frame), (judgement) => {
     if (judgement.inputs !== run.inputs) {
       run.inputs = judgement.inputs;
@@ -123,7 +124,10 @@ const hooksAfter: Stage = (run) => {
 
 const judgeResult: Stage = (run) => {
   const { call, frame, result } = run;
-  if (!result || frame.isJudging || frame.guards.list.length === 0) return undefined;
+  if (!result || isUncontestedAfter(call.op, result, frame)) {
+    run.effects.flush();
+    return undefined;
+  }
   const judged = judgeAfter(call.op, run.inputs, result, frame);
   return whenDone(judged, (judgement) => {
     run.result = judgement.output;

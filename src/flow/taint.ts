@@ -6,7 +6,6 @@ import {
   type Descriptor,
   describe,
   EMPTY,
-  mergeAll,
   mergeDescriptors,
   withCapability,
 } from './descriptor.ts';
@@ -83,14 +82,12 @@ function madeBy(value: Value, type: string): Value {
  * exact, and labels it already carries are no new data for a guard that has replaced it.
  */
 function taintPassedOn({ op, frame, inputs, captured }: Made, result: Value): Value {
-  const others = inputs.filter(({ value }) => value !== result);
-  const marks = mergeAll([
-    frame.influence,
-    captured,
-    ...others.map(({ value }) => value.meta.descriptor),
-    frame.policy.mark,
-  ]);
+  let marks = mergeDescriptors(mergeDescriptors(frame.influence, captured), frame.policy.mark);
+  for (const { value } of inputs) {
+    if (value !== result) marks = mergeDescriptors(marks, value.meta.descriptor);
+  }
   const own = ownMarks(op);
+  if (own === EMPTY) return marks === EMPTY ? result : addMarks(result, marks);
   const has = result.meta.descriptor;
   const isKnown =
     own.taint.every((mark) => has.taint.includes(mark)) &&

@@ -35,7 +35,7 @@ export function tokensOf(value: Value): number {
   return typeof exact === 'number' ? exact : tokestOf(value);
 }
 
-const FACTS: Readonly<Record<string, (value: Value) => Json>> = {
+export const VALUE_FACTS: ViewTable<Value> = {
   labels: (value) => value.meta.descriptor.labels as Json,
   taint: (value) => value.meta.descriptor.taint as Json,
   sources: (value) => value.meta.descriptor.sources as Json,
@@ -48,6 +48,9 @@ const FACTS: Readonly<Record<string, (value: Value) => Json>> = {
   exported: (value) => getOwn(value.meta.origin, 'exported') ?? false,
 };
 
+/** How a view is made: one function per member. */
+export type ViewTable<T> = Readonly<Record<string, (subject: T) => Json>>;
+
 /** An object whose members are computed when read; JSON as far as anyone can see. */
 export function lazyObject(members: Readonly<Record<string, () => Json>>): JsonObject {
   const view: JsonObject = {};
@@ -57,10 +60,25 @@ export function lazyObject(members: Readonly<Record<string, () => Json>>): JsonO
   return view;
 }
 
+/** The members named, at once; all of them, lazily, when none is named. */
+export function viewOf<T>(table: ViewTable<T>, subject: T, names?: readonly string[]): JsonObject {
+  if (!names) {
+    return lazyObject(
+      Object.fromEntries(Object.entries(table).map(([name, read]) => [name, () => read(subject)])),
+    );
+  }
+  const view: JsonObject = {};
+  for (const name of names) {
+    const read = Object.hasOwn(table, name) ? table[name] : undefined;
+    if (read) view[name] = read(subject);
+  }
+  return view;
+}
+
 /** The metadata view of a value: marks, measures, and the facts of its origin. */
 export function valueContext(value: Value): JsonObject {
   const members: Record<string, () => Json> = Object.create(null);
   for (const [name, fact] of Object.entries(value.meta.origin)) members[name] = () => fact;
-  for (const [name, read] of Object.entries(FACTS)) members[name] = () => read(value);
+  for (const [name, read] of Object.entries(VALUE_FACTS)) members[name] = () => read(value);
   return Object.freeze(lazyObject(members));
 }

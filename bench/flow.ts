@@ -1,0 +1,108 @@
+// What the pipeline costs when there is nothing to judge, and what one judged call costs.
+import { ok } from '../src/base/index.ts';
+import {
+  type Body,
+  compileGuards,
+  composePolicies,
+  createFrame,
+  describe,
+  type Frame,
+  type Input,
+  makeValue,
+  mergeDescriptors,
+  type Operation,
+  perform,
+} from '../src/flow/index.ts';
+import { type BenchRow, race } from './row.ts';
+
+const COUNT = 50_000;
+
+const value = makeValue('some text', {
+  descriptor: describe({ labels: ['customer'], taint: ['src:file'], sources: ['file:a.txt'] }),
+});
+const inputs: readonly Input[] = [{ name: 'text', value }];
+const body: Body = ([text]) => ok(text ?? value);
+
+const operation = (name: string): Operation => ({
+  type: 'tool',
+  name,
+  opLabels: ['op:tool', `op:tool:${name}`],
+  retryOwner: true,
+});
+const OP = operation('fs/read_file');
+
+/** Guards and a policy that are in force and concern something else. */
+function unrelated(): Frame {
+  const guards = compileGuards([
+    { on: 'secret', timing: 'always', verdict: { kind: 'deny', text: 'no' } },
+    { on: 'op:tool:http/*', timing: 'before', verdict: { kind: 'deny', text: 'no' } },
+  ]);
+  if (!guards.ok) throw new Error(guards.error.detail.message);
+  const policy = composePolicies([{ level: 'user', labels: { pii: { deny: ['op:cmd'] } } }]);
+  return createFrame({ guards: guards.output, policy });
+}
+
+function guarded(): Frame {
+  const guards = compileGuards([
+    {
+      name: 'careful',
+      on: 'customer',
+      timing: 'before',
+      when: 'op.type == "show" or "secret" in input.labels',
+      verdict: { kind: 'deny', text: 'no' },
+    },
+    {
+      on: 'op:tool:fs/*',
+      timing: 'after',
+      when: 'output.tokens > 1000 and "untrusted" in output.taint',
+      verdict: { kind: 'deny', text: 'too much' },
+    },
+  ]);
+  if (!guards.ok) throw new Error(guards.error.detail.message);
+  return createFrame({ guards: guards.output });
+}
+
+function repeat(work: () => unknown): () => void {
+  return () => {
+    for (let round = 0; round < COUNT; round++) work();
+  };
+}
+
+const scope = { frame: createFrame(), capture() {}, emit() {} };
+const given = [value];
+const through = (frame: Frame, op: () => Operation) =>
+  repeat(() => perform(op(), inputs, body, frame));
+
+export async function bench(): Promise<BenchRow[]> {
+  const [a, b] = [describe({ labels: ['a'], sources: ['file:1'] }), value.meta.descriptor];
+  const micros = await race({
+    bare: repeat(() => body(given, scope)),
+    empty: through(createFrame(), () => OP),
+    fresh: through(createFrame(), () => operation('fs/read_file')),
+    unrelated: through(unrelated(), () => OP),
+    unrelatedFresh: through(unrelated(), () => operation('fs/read_file')),
+    guarded: through(guarded(), () => OP),
+    merge: repeat(() => mergeDescriptors(a, b)),
+  });
+  const each = (name: string): number => (micros[name] ?? 0) / COUNT;
+  const row = (name: string, subject: string, limit: number): BenchRow => {
+    const added = each(subject) - each('bare');
+    return {
+      name,
+      ours: added,
+      base: each('bare'),
+      ratio: added / limit,
+      unit: 'µs',
+      target: `adds under ${limit} µs`,
+      ok: added < limit,
+    };
+  };
+  return [
+    row('perform, no guards', 'empty', 2),
+    row('perform, no guards, operation made anew', 'fresh', 2),
+    row('perform, guards and policy that do not match', 'unrelated', 2),
+    row('the same, operation made anew', 'unrelatedFresh', 2),
+    row('perform, two guards asked', 'guarded', 50),
+    row('merge of two known descriptors', 'merge', 0.2),
+  ];
+}
