@@ -1,6 +1,6 @@
 // `<hooks>` and `<guards>`: conditions are compiled here, so that a slip shows when the directive is
 // read and not when the hook was needed.
-import { compileExpression, type Expression, unknownPaths } from '../expr/index.ts';
+import { compileExpression, type Expression, templatePaths, unknownPaths } from '../expr/index.ts';
 import { type GuardSource, guardProblems } from '../flow/index.ts';
 import { compact } from './compact.ts';
 import { readChoice } from './directive-attribute.ts';
@@ -15,7 +15,7 @@ import {
   proseOf,
   sourceOf,
 } from './directive-element.ts';
-import { type Findings, quoted } from './directive-findings.ts';
+import { type Findings, type Place, quoted } from './directive-findings.ts';
 import type { Hook } from './directive-value.ts';
 import type { Words } from './directive-words.ts';
 
@@ -46,6 +46,32 @@ function checkPaths(when: Element, expression: Expression, findings: Findings): 
   }
 }
 
+/** Texts inside an element, each with a place: of the text itself in XML, of the key in YAML. */
+function textsIn(element: Element): { text: string; place: (index: number) => Place }[] {
+  if (element.data !== undefined) {
+    return [{ text: JSON.stringify(element.data), place: () => element.at }];
+  }
+  const { text, offset } = sourceOf(element);
+  return [{ text, place: offset }, ...elementsOf(element).flatMap(textsIn)];
+}
+
+/** A placeholder nobody fills would be handed to the hook's directive as it is written. */
+function checkTemplates(inputs: Element, findings: Findings): void {
+  for (const { text, place } of textsIn(inputs)) {
+    for (const { path, offset } of templatePaths(text)) {
+      const compiled = compileExpression(path.join('.'));
+      const [unknown] = compiled.ok ? unknownPaths(compiled.output, HOOK_CONTEXT) : [];
+      if (!unknown) continue;
+      findings.warning(
+        'path_unknown',
+        place(offset),
+        `${quoted(`\${${path.join('.')}}`)} names nothing that a hook knows and stays as it is`,
+        unknown.suggestion === undefined ? undefined : `did you mean \`\${${unknown.suggestion}}\``,
+      );
+    }
+  }
+}
+
 function requiredText(hook: Element, name: string, findings: Findings, words: Words): string {
   const child = childOf(hook, name);
   const text = child ? sourceOf(child).text : '';
@@ -67,10 +93,12 @@ export function readHooks(element: Element | undefined, findings: Findings, word
     const when = childOf(hook, 'when');
     const expression = when && condition !== '' ? compileWhen(when, findings) : undefined;
     if (when && expression) checkPaths(when, expression, findings);
+    const inputs = childOf(hook, 'inputs');
+    if (inputs) checkTemplates(inputs, findings);
     return {
       when: condition,
       directive: requiredText(hook, 'directive', findings, words),
-      inputs: objectOf(childOf(hook, 'inputs')),
+      inputs: objectOf(inputs),
       ...findings.position(hook.at),
     };
   });

@@ -251,6 +251,23 @@ test('a condition that is wrong behind entities is pointed at in the file', () =
   ]);
 });
 
+test('a placeholder in the inputs of a hook that nobody fills is a warning', () => {
+  const inputs = '<a>x ${directive.nmae}</a><b>${event.detail.any} ${other}</b>';
+  const hook = `<hook><when>labels</when><directive>h</directive><inputs>${inputs}</inputs></hook>`;
+  expect(parseDirective(xml(`\n<hooks>${hook}</hooks>`), 'x.md').diagnostics).toMatchObject([
+    {
+      code: 'path_unknown',
+      severity: 'warning',
+      column: 70,
+      hint: 'did you mean `${directive.name}`',
+    },
+    { code: 'path_unknown', severity: 'warning' },
+  ]);
+  const yaml =
+    '---\nname: x\nversion: 1.0.0\nhooks: [{ when: labels, directive: h, inputs: { a: "${non.sense}" } }]\n---\n';
+  expect(codes(yaml)).toEqual(['path_unknown']);
+});
+
 test('a condition in YAML is pointed at in plain, quoted and block scalars', () => {
   const at = (when: string) => {
     const text = `---\nname: x\nversion: 1.0.0\nhooks:\n  - directive: h\n    when: ${when}\n---\n`;

@@ -16,6 +16,9 @@ import { childShape, DIRECTIVE, METADATA, type Shape } from './directive-shape.t
 /** More than any honest directive has; looking up the places of more would take too long. */
 const MAX_ITEMS = 1000;
 
+/** Honest front matter is a hundred times shorter; a stranger's should not keep anybody waiting. */
+const MAX_LENGTH = 512 * 1024;
+
 type Path = readonly (string | number)[];
 type Scalar = string | number | boolean | null;
 
@@ -218,7 +221,12 @@ function createFront(
 
 /** Reads the front matter between two offsets of the file. */
 export function readYaml(text: string, start: number, end: number, findings: Findings): Element {
-  const document = parseYaml(text.slice(start, end));
+  const isTooLong = end - start > MAX_LENGTH;
+  if (isTooLong) {
+    const message = `front matter may be at most ${MAX_LENGTH} characters long`;
+    findings.error('too_large', start, message);
+  }
+  const document = parseYaml(isTooLong ? 'name: x' : text.slice(start, end));
   const front = createFront(text, start, end, document, findings);
   for (const problem of document.problems) {
     const message = `the front matter is not valid YAML: ${problem.message}`;
