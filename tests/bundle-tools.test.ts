@@ -253,9 +253,7 @@ const taintOf = async (
   return result.output.meta.descriptor.taint;
 };
 
-// The next two fail until a written file's record also holds the labels of what the call read and
-// of what it returned, not only those of its parameters.
-test.fails('what a stranger wrote stays untrusted in a file, also after an edit', async () => {
+test('what a stranger wrote stays untrusted in a file, also after an edit', async () => {
   const answer = await runtime.kernel.execute(
     { item_type: 'tool', item_id: 'http/get', parameters: { url: `${origin}/a` } },
     runtime.caller({ surface: 'cli' }),
@@ -270,7 +268,7 @@ test.fails('what a stranger wrote stays untrusted in a file, also after an edit'
   expect(await taintOf('fs/read_file', { path })).toContain('untrusted');
 });
 
-test.fails('a stream written to a file is still from the network when it is read', async () => {
+test('a stream written to a file is still from the network when it is read', async () => {
   const taint = await taintOf('fs/read_file', { path: '.ai/threads/turn_anthropic/stream.jsonl' });
   expect(taint).toContain('untrusted');
 });
@@ -284,8 +282,7 @@ test.each('overview directives permissions limits hooks spawning mcps stuck scri
   },
 );
 
-// Fails until help hands out a topic's text without its front matter.
-test.fails('help shows no front matter', async () => {
+test('help shows no front matter', async () => {
   const result = await runtime.call('help', { topic: 'limits' });
   expect(result.ok && getOwn(result.output, 'text')).toMatch(/^# Limits/);
 });

@@ -4,7 +4,7 @@ import { type Failure, fail, type Outcome, ok } from '../base/index.ts';
 import { cancelled, isSet, textOf } from './builtin.ts';
 import { looksBinary, placeFor, readWhole, suggestSibling } from './builtin-read.ts';
 import { MAX_WRITTEN_BYTES, protectedPlace, tooLarge, writeWhole } from './builtin-write.ts';
-import type { PrimitiveCall, PrimitiveResult } from './primitive.ts';
+import type { PrimitiveCall, PrimitiveResult, TouchedFile } from './primitive.ts';
 
 const SHOWN_PLACES = 20;
 
@@ -120,15 +120,16 @@ export async function editFile(call: PrimitiveCall): Promise<Outcome<PrimitiveRe
   if (call.signal.aborted) return cancelled();
   const { mtimeMs } = before.output;
   const replaces = { mtimeMs, size: before.output.bytes.length };
-  const written = await writeWhole(place.output, bytes, { replaces });
+  const read: TouchedFile = { access: 'read', absolute, relative, sha256: before.output.sha256 };
+  const written = await writeWhole(place.output, bytes, {
+    replaces,
+    willWrite: (sha256) => call.willWrite?.(absolute, sha256, [read]) ?? ok(null),
+  });
   if (!written.ok) return written;
   const { count, lines } = edited.output;
   return ok({
     output: { path: relative, replacements: count, lines, bytes: bytes.length },
-    files: [
-      { access: 'read', absolute, relative, sha256: before.output.sha256 },
-      { access: 'written', absolute, relative, sha256: written.output.sha256 },
-    ],
+    files: [read, { access: 'written', absolute, relative, sha256: written.output.sha256 }],
   });
 }
 

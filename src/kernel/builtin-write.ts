@@ -51,6 +51,8 @@ export interface WriteOptions {
   onlyNew?: boolean;
   /** Refuse when the file is no longer this one: somebody else wrote it in between. */
   replaces?: { mtimeMs: number; size: number };
+  /** Told the content's hash before it takes its place; a failure stops the write. */
+  willWrite?: (sha256: string) => Outcome<null>;
 }
 
 async function putInPlace(
@@ -103,8 +105,10 @@ export async function writeWhole(
       const message = `\`${relative}\` was changed by somebody else in the meantime; read it again`;
       return fail('tool_failed', message, { path: relative, reason: 'changed' });
     }
-    await putInPlace(folder.output, name, bytes, before.output?.mode, onlyNew);
     const sha256 = createHash('sha256').update(bytes).digest('hex');
+    const told = options.willWrite?.(sha256) ?? ok(null);
+    if (!told.ok) return told;
+    await putInPlace(folder.output, name, bytes, before.output?.mode, onlyNew);
     return ok({ created: before.output === undefined, sha256 });
   } catch (error) {
     return diskFault(error, relative);
@@ -129,7 +133,10 @@ export async function writeFile(call: PrimitiveCall): Promise<Outcome<PrimitiveR
   if (bytes.length > MAX_WRITTEN_BYTES) return tooLarge(relative, bytes.length);
   if (call.signal.aborted) return cancelled();
   const onlyNew = getOwn(call.parameters, 'overwrite') === false;
-  const written = await writeWhole(place.output, bytes, { onlyNew });
+  const written = await writeWhole(place.output, bytes, {
+    onlyNew,
+    willWrite: (sha256) => call.willWrite?.(absolute, sha256) ?? ok(null),
+  });
   if (!written.ok) return written;
   const { created, sha256 } = written.output;
   return ok({

@@ -15,20 +15,21 @@ import {
 import { expandEnv, fillBody } from '../expr/index.ts';
 import {
   childFrame,
+  type Descriptor,
   describe,
   type Input,
   type LabelRecords,
   makeValue,
+  mergeAll,
   type Operation,
   perform,
-  type Scope,
   type Value,
 } from '../flow/index.ts';
 import type { Library } from '../items/index.ts';
 import type { Authority, Caller, ExecuteRequest } from './call.ts';
 import { type Plan, resolvePlan, type ToolItem } from './chain.ts';
 import { checkParameters } from './parameters.ts';
-import type { Primitive, PrimitiveCall, PrimitiveResult } from './primitive.ts';
+import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from './primitive.ts';
 import { type RetryPorts, withRetry } from './retry.ts';
 import { gateTool, restrictUnsigned, type SignaturePolicy, toolFacts } from './tool-rights.ts';
 import { createSinks, type SinkPorts, type SinkSet } from './tool-sinks.ts';
@@ -185,41 +186,24 @@ export function createToolRunner(ports: ToolPorts) {
     return run;
   }
 
-  /** Labels of what came back: the primitive's own, and those remembered for the files it read. */
-  function labelled(result: PrimitiveResult, output: Json, scope: Scope): Value {
-    const marks = result.labels ?? [];
-    for (const file of result.files ?? []) {
-      const known = file.access === 'read' && ports.labels.recall(file.absolute, file.sha256);
-      if (known) scope.capture(known);
-    }
-    const labels = marks.filter((label) => !/^(src|dir):/.test(label));
-    const descriptor = describe({
-      labels,
-      taint: [...marks],
-      sources: [...(result.sources ?? [])],
-    });
-    return makeValue(output, { descriptor });
-  }
+  /** What is remembered about files that a call read. */
+  const recalled = (files: readonly TouchedFile[] = []): Descriptor[] =>
+    files.flatMap((file) =>
+      file.access === 'read' ? (ports.labels.recall(file.absolute, file.sha256) ?? []) : [],
+    );
 
-  /** A written file carries what was written into it, for whoever reads it later. */
-  function remember(result: PrimitiveResult, inputs: readonly Value[]): Outcome<null> {
-    for (const file of result.files ?? []) {
-      if (file.access !== 'written') continue;
-      const kept = ports.labels.remember(
-        file.absolute,
-        file.sha256,
-        inputs.map((input) => input.meta.descriptor),
-      );
-      if (!kept.ok) return kept;
-    }
-    return ok(null);
+  /** Marks of what came back: the primitive's own, and those remembered for the files it read. */
+  function marksOf(result: PrimitiveResult): Descriptor {
+    const marks = result.labels ?? [];
+    const labels = marks.filter((label) => !/^(src|dir):/.test(label));
+    const own = describe({ labels, taint: [...marks], sources: [...(result.sources ?? [])] });
+    return mergeAll([own, ...recalled(result.files)]);
   }
 
   async function runBody(
     plan: Plan,
     parameters: JsonObject,
     inputs: readonly Value[],
-    scope: Scope,
     authority: Authority,
     caller: Caller,
   ): Promise<Outcome<Value>> {
@@ -232,19 +216,29 @@ export function createToolRunner(ports: ToolPorts) {
     const signal = caller.signal ?? new AbortController().signal;
     const prepared = (await ports.prepare?.(plan, signal)) ?? ok(null);
     if (!prepared.ok) return prepared;
-    const call = callOf(plan, parameters, filled.output, authority, signal);
+    const given = inputs.map((input) => input.meta.descriptor);
+    const call: PrimitiveCall = {
+      ...callOf(plan, parameters, filled.output, authority, signal),
+      willWrite: (absolute, sha256, from) =>
+        ports.labels.remember(absolute, sha256, [...given, ...recalled(from)]),
+    };
     const started = ports.clock.monotonic();
     const result = await withRetries(plan, primitive, call, caller)();
     if (!result.ok) return result;
-    const kept = remember(result.output, inputs);
-    if (!kept.ok) return kept;
+    const descriptor = marksOf(result.output);
+    for (const file of result.output.files ?? []) {
+      if (file.access !== 'written') continue;
+      // Streams know their content only now; what was in the answer is in the file too.
+      const kept = ports.labels.remember(file.absolute, file.sha256, [...given, descriptor]);
+      if (!kept.ok) return kept;
+    }
     const facts = {
       duration_ms: Math.round(ports.clock.monotonic() - started),
       chain: [...plan.chain],
     };
     const { output } = result.output;
     const shown = isObject(output) ? { ...facts, ...output } : { result: output, ...facts };
-    return ok(labelled(result.output, shown, scope));
+    return ok(makeValue(shown, { descriptor }));
   }
 
   /** What would run, with secrets masked; nothing is sent, started or written. */
@@ -293,13 +287,13 @@ export function createToolRunner(ports: ToolPorts) {
       const result = await perform(
         operationOf(plan),
         inputs,
-        async (values, scope) => {
+        async (values) => {
           const passed = Object.fromEntries(
             inputs.map(({ name }, at) => [name, values[at]?.data as Json]),
           );
           const again = checkParameters(item.id, passed, plan.parameters, plan.schema);
           if (!again.ok) return again;
-          return await runBody(plan, again.output, values, scope, authority, caller);
+          return await runBody(plan, again.output, values, authority, caller);
         },
         frame,
       );

@@ -19,7 +19,7 @@ function guidance(library: Library, topic: string): Outcome<Json> {
     .map((item) => ({ name: item.id.split('/').at(-1) ?? item.id, item }));
   const names = topics.map(({ name }) => name).sort();
   const exact = topics.find(({ name }) => name === topic);
-  if (exact) return ok({ topic, text: exact.item.body.trim(), topics: names });
+  if (exact) return ok({ topic, text: exact.item.text.trim(), topics: names });
   const found = library.search({ text: topic, kind: 'knowledge', limit: 3 });
   const best = found.hits[0]?.item;
   if (!best) {
@@ -34,7 +34,7 @@ function guidance(library: Library, topic: string): Outcome<Json> {
   }
   return ok({
     topic: best.id,
-    text: best.body.trim(),
+    text: (best.kind === 'knowledge' ? best.text : best.body).trim(),
     see_also: found.hits.slice(1).map(({ item }) => item.id),
     topics: names,
   });

@@ -37,6 +37,11 @@ export interface PrimitiveCall {
   /** Real path of the project's root folder. */
   projectRoot: string;
   timeoutMs: number;
+  /**
+   * To be called before new content takes a file's place, so that no unlabelled copy ever exists:
+   * the content's hash, and the files that went into it. When it fails, nothing is written.
+   */
+  willWrite?(absolute: string, sha256: string, from?: readonly TouchedFile[]): Outcome<null>;
   /** Values of environment variables that this call expanded: never to be shown. */
   secrets: readonly string[];
 }
