@@ -6,9 +6,7 @@ import { compileExpression, expandEnv, fillBody, fillTemplate } from '../src/exp
 
 const FOLDER = 'tests/cases/expr';
 
-interface Case extends JsonObject {
-  context: Json;
-}
+type Case = JsonObject;
 
 function readCases(file: string): { title: string; line: Case }[] {
   const lines = readFileSync(`${FOLDER}/${file}`, 'utf8').split('\n');

@@ -1,7 +1,7 @@
 // Text to tokens, one at a time. The lexer keeps only the current token and where the previous one
 // ended; the parser never looks further ahead, so nothing is stored and nothing is read twice.
 import { explainCharacter, explainEscape, explainNumber } from './slips.ts';
-import { isDigit, isNamePart, isNameStart, KEYWORDS, nameEnd, SyntaxFault } from './syntax.ts';
+import { isDigit, isNamePart, isNameStart, nameEnd, SyntaxFault } from './syntax.ts';
 
 export type TokenKind =
   | 'number'
@@ -43,18 +43,25 @@ export interface Lexer {
   advance(): void;
 }
 
-const SINGLE: Readonly<Record<string, TokenKind>> = Object.assign(Object.create(null), {
-  '+': '+',
-  '-': '-',
-  '*': '*',
-  '/': '/',
-  '(': '(',
-  ')': ')',
-  '[': '[',
-  ']': ']',
-  ',': ',',
-  '.': '.',
-});
+/** Constants, not slices of the source: a token's kind is compared by identity many times over. */
+const KEYWORD_KINDS: ReadonlyMap<string, TokenKind> = new Map(
+  (['and', 'or', 'not', 'in', 'true', 'false', 'null'] as const).map((word) => [word, word]),
+);
+
+const SYMBOL_KINDS: ReadonlyMap<number, TokenKind> = new Map(
+  (['+', '-', '*', '/', '(', ')', '[', ']', ',', '.', '<', '>'] as const).map((symbol) => [
+    symbol.charCodeAt(0),
+    symbol,
+  ]),
+);
+
+/** By the code of what stands before the `=`. */
+const EQUALS_KINDS: ReadonlyMap<number, TokenKind> = new Map(
+  (['==', '!=', '<=', '>='] as const).map((symbol) => [symbol.charCodeAt(0), symbol]),
+);
+
+const LONGEST_KEYWORD = 5;
+const [LESS, EQUALS, MORE] = [60, 61, 62];
 
 const ESCAPES: Readonly<Record<string, string>> = Object.assign(Object.create(null), {
   '"': '"',
@@ -75,14 +82,15 @@ export function createLexer(source: string): Lexer {
   const lexer: Lexer = { source, kind: 'end', text: '', number: 0, start: 0, end: 0, advance };
 
   function advance(): void {
+    const { length } = source;
     let at = lexer.end;
-    while (isBlank(source.charCodeAt(at))) at++;
+    while (at < length && isBlank(source.charCodeAt(at))) at++;
     lexer.start = at;
+    if (at === length) return setSymbol(lexer, 'end', 0);
     const code = source.charCodeAt(at);
     if (isNameStart(code)) readName(lexer);
     else if (isDigit(code)) readNumber(lexer);
     else if (code === 34 || code === 39) readString(lexer, code);
-    else if (at >= source.length) setSymbol(lexer, 'end', 0);
     else readSymbol(lexer);
   }
 
@@ -92,7 +100,8 @@ export function createLexer(source: string): Lexer {
 function readName(lexer: Lexer): void {
   lexer.end = nameEnd(lexer.source, lexer.start);
   lexer.text = lexer.source.slice(lexer.start, lexer.end);
-  lexer.kind = KEYWORDS.has(lexer.text) ? (lexer.text as TokenKind) : 'name';
+  const length = lexer.end - lexer.start;
+  lexer.kind = (length <= LONGEST_KEYWORD && KEYWORD_KINDS.get(lexer.text)) || 'name';
 }
 
 function digitsEnd(source: string, from: number): number {
@@ -153,23 +162,19 @@ function readEscape(source: string, at: number): string {
   throw explainEscape(source, at);
 }
 
+function readSymbol(lexer: Lexer): void {
+  const { source, start } = lexer;
+  const code = source.charCodeAt(start);
+  const next = source.charCodeAt(start + 1);
+  const double = next === EQUALS ? EQUALS_KINDS.get(code) : undefined;
+  const isTriple = double !== undefined && source.charCodeAt(start + 2) === EQUALS;
+  if (double !== undefined && !isTriple) return setSymbol(lexer, double, 2);
+  const single = isTriple || (code === LESS && next === MORE) ? undefined : SYMBOL_KINDS.get(code);
+  if (single === undefined) throw explainCharacter(source, start);
+  setSymbol(lexer, single, 1);
+}
+
 function setSymbol(lexer: Lexer, kind: TokenKind, length: number): void {
   lexer.kind = kind;
   lexer.end = lexer.start + length;
-}
-
-function readSymbol(lexer: Lexer): void {
-  const { source, start } = lexer;
-  const char = source[start] as string;
-  const next = source[start + 1];
-  const single = SINGLE[char];
-  if (single !== undefined) return setSymbol(lexer, single, 1);
-  if (next === '=' && source[start + 2] !== '=') {
-    if (char === '=' || char === '!' || char === '<' || char === '>') {
-      return setSymbol(lexer, `${char}=`, 2);
-    }
-  } else if ((char === '<' && next !== '>') || char === '>') {
-    if (next !== '=') return setSymbol(lexer, char, 1);
-  }
-  throw explainCharacter(source, start);
 }

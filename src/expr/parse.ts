@@ -23,7 +23,20 @@ import {
 export const MAX_SOURCE_BYTES = 64 * 1024;
 export const MAX_NESTING = 100;
 
-const COMPARISONS: ReadonlySet<string> = new Set(['==', '!=', '<', '>', '<=', '>=', 'in']);
+function isComparison(kind: TokenKind): kind is Exclude<Comparison, 'not in'> {
+  switch (kind) {
+    case '==':
+    case '!=':
+    case '<':
+    case '>':
+    case '<=':
+    case '>=':
+    case 'in':
+      return true;
+    default:
+      return false;
+  }
+}
 
 /** Throws `SyntaxFault`, nothing else. */
 export function parseExpression(source: string): Tree {
@@ -88,12 +101,12 @@ function createParser(lexer: Lexer) {
   }
 
   function takeComparison(): Comparison | undefined {
-    if (COMPARISONS.has(lexer.kind)) {
-      const operator = lexer.kind as Comparison;
+    const operator = lexer.kind;
+    if (isComparison(operator)) {
       lexer.advance();
       return operator;
     }
-    if (lexer.kind !== 'not') return undefined;
+    if (operator !== 'not') return undefined;
     const column = lexer.start + 1;
     lexer.advance();
     if (take('in')) return 'not in';
@@ -302,7 +315,7 @@ function unexpectedAfterOperand(lexer: Lexer): SyntaxFault {
     case 'name':
       return unexpected(lexer, meantOperator(lexer.text) ?? 'an operator is missing before it');
     default:
-      if (COMPARISONS.has(kind)) {
+      if (isComparison(kind)) {
         return unexpected(lexer, 'comparisons do not chain: write `a < b and b < c`');
       }
   }

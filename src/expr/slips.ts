@@ -109,7 +109,8 @@ const VALUES: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** The right spelling when `name` is a constant of another language. */
-export const meantConstant = (name: string): string | undefined => VALUES.get(name);
+export const meantConstant = (name: string): string | undefined =>
+  name.charCodeAt(0) < 97 ? VALUES.get(name) : undefined;
 
 /** What to write instead of a word where an operator is expected. */
 export const meantOperator = (word: string): string | undefined => WORDS.get(word.toLowerCase());

@@ -71,17 +71,23 @@ export function constantList(node: Node): Json[] | undefined {
 
 // Character classes shared by the lexer and the template scanners. ASCII on purpose: a name that
 // looks like another name must not be another name.
-export const isDigit = (code: number): boolean => code >= 48 && code <= 57;
+const [DIGIT, NAME_START] = [1, 2];
+const CLASSES = Uint8Array.from({ length: 128 }, (_, code) => {
+  const char = String.fromCharCode(code);
+  if (/[0-9]/.test(char)) return DIGIT;
+  return /[A-Za-z_]/.test(char) ? NAME_START : 0;
+});
 
-export const isNameStart = (code: number): boolean =>
-  (code >= 97 && code <= 122) || (code >= 65 && code <= 90) || code === 95;
-
-export const isNamePart = (code: number): boolean => isNameStart(code) || isDigit(code);
+/** Also for NaN, which stands for the end of the text. */
+export const isDigit = (code: number): boolean => CLASSES[code] === DIGIT;
+export const isNameStart = (code: number): boolean => CLASSES[code] === NAME_START;
+export const isNamePart = (code: number): boolean => (CLASSES[code] ?? 0) > 0;
 
 /** Where the name starting at `from` ends; `from` itself when there is none. */
 export function nameEnd(text: string, from: number): number {
-  if (!isNameStart(text.charCodeAt(from))) return from;
+  if (from >= text.length || !isNameStart(text.charCodeAt(from))) return from;
   let at = from + 1;
-  while (isNamePart(text.charCodeAt(at))) at++;
+  // Asking past the end gives NaN, which makes engines treat every code as a float.
+  while (at < text.length && isNamePart(text.charCodeAt(at))) at++;
   return at;
 }
