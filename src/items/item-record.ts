@@ -20,6 +20,8 @@ export interface RecordPorts {
   clock: Pick<Clock, 'now'>;
   signatureOf(record: FileRecord): SignatureState;
   shadowsOf(record: FileRecord): ItemBase['shadows'];
+  /** A file was read in the tick of its last change: `recheck` it at the next look. */
+  onHastyRead(record: FileRecord): void;
 }
 
 export interface FileRecord {
@@ -37,8 +39,8 @@ export interface FileRecord {
   signed(): SignedText;
   readonly subject: () => Subject;
   /**
-   * A file that was read in the tick of its last change may have been changed again unseen by its
-   * stamp: reads it once more, and answers with a new record when it was.
+   * A file that was read in the tick of its last change may have been changed again and kept its
+   * stamp: reads it once more, and answers with a new record when it did.
    */
   recheck(): FileRecord | undefined;
 }
@@ -59,10 +61,10 @@ export function createRecord(
 ): FileRecord {
   const { kind, id } = stamp.place;
   const file = path === 'AGENTS.md' ? stamp.real : `${root.dir}/${path}`;
-  let readAt: number | undefined;
+  const isHasty = (): boolean => ports.clock.now() - stamp.changed < tick(stamp.changed);
 
   const content = once((): FileText => {
-    readAt = ports.clock.now();
+    if (isHasty()) ports.onHastyRead(record);
     return readItemFile(stamp.real);
   });
   const text = (): string => {
@@ -123,10 +125,8 @@ export function createRecord(
     signed,
     subject: () => ({ kind, id, version: parts.facts().version, rights: parts.rights() }),
     recheck() {
-      if (readAt === undefined || readAt - stamp.changed >= tick(stamp.changed)) return undefined;
-      const before = content();
-      readAt = ports.clock.now();
-      const isSame = JSON.stringify(before) === JSON.stringify(readItemFile(stamp.real));
+      if (isHasty()) ports.onHastyRead(record);
+      const isSame = JSON.stringify(content()) === JSON.stringify(readItemFile(stamp.real));
       return isSame ? undefined : createRecord(root, path, stamp, ports);
     },
   };

@@ -5,7 +5,7 @@ import type { Item } from './item.ts';
 import { type ItemKind, KINDS, SOURCES, type Source } from './item-kinds.ts';
 import { lastSegment } from './item-place.ts';
 import type { FileRecord } from './item-record.ts';
-import { createSearchIndex, wordsOf } from './search-index.ts';
+import { createSearchIndex, type Scores, wordsOf } from './search-index.ts';
 import { sha256Hex } from './signature-line.ts';
 
 export interface SearchQuery {
@@ -54,13 +54,14 @@ const order = (a: Candidate, b: Candidate): number =>
   SOURCES.indexOf(a.record.root.source) - SOURCES.indexOf(b.record.root.source) ||
   (a.record.file < b.record.file ? -1 : 1);
 
-/** The best `count`, ranked; sorting ten thousand to show ten would be most of the work. */
-function best(candidates: readonly Candidate[], count: number): Candidate[] {
-  if (candidates.length <= count * 2) return [...candidates].sort(order);
-  const scores = Float64Array.from(candidates, ({ score }) => score).sort();
-  const least = scores[scores.length - count] as number;
-  const ranked = candidates.filter(({ score }) => score >= least).sort(order);
-  return ranked.slice(0, count);
+/** The least score among the best `count`: sorting ten thousand to show ten would be most of the work. */
+function leastOfBest(documents: readonly number[], score: Float64Array, count: number): number {
+  if (documents.length <= count) return Number.NEGATIVE_INFINITY;
+  const scores = new Float64Array(documents.length);
+  for (let at = 0; at < documents.length; at++)
+    scores[at] = score[documents[at] as number] as number;
+  scores.sort();
+  return scores[scores.length - count] as number;
 }
 
 /** The cursor belongs to one query: with another it would skip what nobody saw. */
@@ -114,13 +115,20 @@ export function createLibrarySearch(): LibrarySearch {
   }
 
   /** Everything that matches the words; without words everything there is. */
-  function candidates(words: readonly string[]): Candidate[] {
-    if (words.length === 0) return [...documents.keys()].map((record) => ({ record, score: 0 }));
-    const { documents: found, score } = index.match(words);
-    return found.map((document) => ({
-      record: records[document] as FileRecord,
-      score: score[document] as number,
-    }));
+  const match = (words: readonly string[]): Scores =>
+    words.length === 0
+      ? { documents: [...documents.values()], score: new Float64Array(records.length) }
+      : index.match(words);
+
+  /** The best `count`, ranked. */
+  function best(found: readonly number[], score: Float64Array, count: number): Candidate[] {
+    const least = leastOfBest(found, score, count);
+    const ranked: Candidate[] = [];
+    for (const document of found) {
+      const value = score[document] as number;
+      if (value >= least) ranked.push({ record: records[document] as FileRecord, score: value });
+    }
+    return ranked.sort(order).slice(0, count);
   }
 
   function accepts(query: SearchQuery, isEffective: (record: FileRecord) => boolean) {
@@ -154,11 +162,12 @@ export function createLibrarySearch(): LibrarySearch {
       readWaiting();
       const words = [...new Set(wordsOf(query.text.slice(0, MAX_TEXT)))];
       const isAccepted = accepts(query, isEffective);
-      const found = candidates(words).filter(({ record }) => isAccepted(record));
+      const { documents: matched, score } = match(words);
+      const found = matched.filter((document) => isAccepted(records[document] as FileRecord));
       const limit = Math.max(1, Math.min(MAX_LIMIT, query.limit ?? DEFAULT_LIMIT));
       const end = offset + limit;
       const phrase = new RegExp(wordsOf(query.text).join('[^\\p{L}\\p{N}]+'), 'iu');
-      const ranked = best(found, Math.max(end, PHRASE_DEPTH)).map((one, at) =>
+      const ranked = best(found, score, Math.max(end, PHRASE_DEPTH)).map((one, at) =>
         at < PHRASE_DEPTH && words.length > 0
           ? { ...one, score: one.score * phraseFactor(one.record, words, phrase) }
           : one,

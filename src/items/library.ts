@@ -67,6 +67,7 @@ export function createLibrary(options: LibraryOptions): Library {
   const { trustStore, clock, primitives, projectRoot } = options;
   let opened: { files: RootFiles; records: Map<string, FileRecord> }[] = [];
   let digests: BundleDigests | undefined = options.bundleDigests;
+  let hasty = new Set<FileRecord>();
   const data = createDataFiles();
   const searching = createLibrarySearch();
   const shelves = createShelves((record) =>
@@ -87,6 +88,7 @@ export function createLibrary(options: LibraryOptions): Library {
   const ports = {
     clock,
     signatureOf,
+    onHastyRead: (record: FileRecord) => void hasty.add(record),
     shadowsOf: (record: FileRecord) =>
       shelves.behind(record).map(({ root, file }) => ({ source: root.source, file })),
   };
@@ -135,13 +137,14 @@ export function createLibrary(options: LibraryOptions): Library {
     for (const one of known) if (!opened.includes(one)) one.files.close();
   }
 
-  /** A file read in the same tick as its last change may have been changed again unseen. */
   function reread(): void {
-    for (const { records } of opened) {
-      for (const [path, record] of records) {
-        const fresh = record.recheck();
-        if (fresh) take(records, path, fresh);
-      }
+    const again = hasty;
+    hasty = new Set();
+    for (const record of again) {
+      const records = opened.find(({ files }) => files.root === record.root)?.records;
+      if (records?.get(record.path) !== record) continue;
+      const fresh = record.recheck();
+      if (fresh) take(records, record.path, fresh);
     }
   }
 

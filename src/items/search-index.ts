@@ -72,6 +72,9 @@ export function createSearchIndex(): SearchIndex {
   /** Not removed; by document number. */
   const alive: boolean[] = [];
   let count = 0;
+  /** Removed, but still in the lists; and numbers that no list holds any more. */
+  let gaps: number[] = [];
+  const free: number[] = [];
 
   function sorted(): readonly string[] {
     if (fresh.length > 0) {
@@ -104,9 +107,9 @@ export function createSearchIndex(): SearchIndex {
     return forms;
   }
 
-  /** Gaps in the lists are closed when every third document is one. */
+  /** Gaps in the lists are closed when there are many, and their numbers used again. */
   function tidy(): void {
-    if (alive.length < 100 || count > alive.length * 0.67) return;
+    if (gaps.length < 100 || gaps.length < count / 2) return;
     for (const [word, { documents, weights }] of postings) {
       const kept = documents.flatMap((document, at) => (alive[document] ? [at] : []));
       if (kept.length === 0) postings.delete(word);
@@ -119,12 +122,15 @@ export function createSearchIndex(): SearchIndex {
     }
     vocabulary = [...postings.keys()].sort();
     fresh = [];
+    for (const gap of gaps) free.push(gap);
+    gaps = [];
   }
 
   return {
     size: () => count,
     add(fields) {
-      const document = alive.push(true) - 1;
+      const document = free.pop() ?? alive.length;
+      alive[document] = true;
       count++;
       for (const [word, weight] of weigh(fields)) {
         let posting = postings.get(word);
@@ -142,6 +148,7 @@ export function createSearchIndex(): SearchIndex {
       if (!alive[document]) return;
       alive[document] = false;
       count--;
+      gaps.push(document);
       tidy();
     },
     match(words) {
