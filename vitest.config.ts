@@ -7,7 +7,7 @@ export default defineConfig({
     env: { KERNMANTLE_SRC: '1', NO_COLOR: '1' },
     testTimeout: 30_000,
     hookTimeout: 30_000,
-    globalSetup: [],
+    globalSetup: ['tests/leftovers.ts'],
     pool: 'forks',
   },
 });

@@ -3,14 +3,18 @@
 // `dist/` is used when it was built, `src/` otherwise (or when KERNMANTLE_SRC=1 asks for it).
 import { existsSync } from 'node:fs';
 import * as nodeModule from 'node:module';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 
 if (major > 22 || (major === 22 && minor >= 18)) {
-  // Compiled code (and, from `src/`, stripped types) is kept between runs; where it cannot be, it is not.
-  nodeModule.enableCompileCache();
+  // Compiled code (and, from `src/`, stripped types) is kept between runs; where that fails, it is
+  // not. In the user's own folder: a shared one would let others hand us code.
+  const cache = process.env.XDG_CACHE_HOME || join(homedir(), '.cache');
+  nodeModule.enableCompileCache(join(cache, 'kernmantle', 'compile'));
   const built = '../dist/cli/main.js';
   const useSource = process.env.KERNMANTLE_SRC === '1' || !existsSync(here(built));
   const { main } = await import(useSource ? '../src/cli/main.ts' : built);

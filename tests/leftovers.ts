@@ -1,0 +1,53 @@
+// Runs once around all tests: they get a temporary folder of their own, and whoever leaves a file in
+// it, or a process that was started from it, fails the run.
+import {
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  rmSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const GRACE_MS = 5000;
+
+const readProc = (read: () => string): string => {
+  try {
+    return read();
+  } catch {
+    return ''; // gone meanwhile, or not ours to look at
+  }
+};
+
+/** Processes that were started from, or work in, the folder. Linux only. */
+function processesIn(folder: string): string[] {
+  if (process.platform !== 'linux') return [];
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .flatMap((pid) => {
+      const command = readProc(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8'));
+      const cwd = readProc(() => readlinkSync(`/proc/${pid}/cwd`));
+      const isOurs = command.includes(folder) || cwd.startsWith(folder);
+      return isOurs ? [`process ${pid}: ${command.replaceAll('\0', ' ').slice(0, 200)}`] : [];
+    });
+}
+
+export default function setup(): () => Promise<void> {
+  const before = process.env.TMPDIR;
+  const folder = realpathSync(mkdtempSync(join(tmpdir(), 'km-tests-')));
+  process.env.TMPDIR = folder;
+  const left = (): string[] => [...readdirSync(folder), ...processesIn(folder)];
+  return async () => {
+    // A killed child needs a moment to be gone.
+    for (const end = Date.now() + GRACE_MS; left().length > 0 && Date.now() < end; ) {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    const found = left();
+    rmSync(folder, { recursive: true, force: true });
+    if (before === undefined) delete process.env.TMPDIR;
+    else process.env.TMPDIR = before;
+    if (found.length > 0) throw new Error(`tests left behind:\n${found.join('\n')}`);
+  };
+}
