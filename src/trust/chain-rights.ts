@@ -78,6 +78,7 @@ export function chainLacks(
   catalog: CapabilityCatalog,
 ): string | undefined {
   if (!catalog.get(capability)) return `\`${capability}\` is no capability`;
+  if (chain.length === 0) return 'there is no block';
   const failing = chain.findIndex((block, i) => !blockHolds(block, i, capability, catalog));
   return failing === -1
     ? undefined

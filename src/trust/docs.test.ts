@@ -5,7 +5,7 @@ import { ok, parseYaml } from '../base/index.ts';
 import { createCapabilityCatalog, readCapabilities } from './catalog.ts';
 import { type Ceiling, createCeilingVerifier } from './ceiling.ts';
 import { bundleCatalog, NOW } from './fixture.ts';
-import type { Need } from './grant.ts';
+import type { Grant, Need } from './grant.ts';
 import { generateKeyPair } from './key.ts';
 import { grantsFromPermissions } from './permission.ts';
 import type { Permission } from './permission-map.ts';
@@ -81,10 +81,22 @@ test('every line of the second table is understood', () => {
   expect(grantsFromPermissions({ entries }, catalog, ok, '/work/p').problems).toEqual([]);
 });
 
+/** The entries of a policy: a name, or a name with the fields of its scope. */
+function ceilingOf(policy: string): Ceiling {
+  type Entry = string | { capability: string; path?: string };
+  const { capabilities } = parseYaml(policy).value as { capabilities: Record<string, Entry[]> };
+  const grantOf = (entry: Entry): Grant => {
+    if (typeof entry === 'string') return { capability: entry };
+    const { capability, ...scope } = entry;
+    return { capability, scope };
+  };
+  const { allow = [], deny = [] } = capabilities;
+  return { allow: allow.map(grantOf), deny: deny.map(grantOf) };
+}
+
 test('the policy and the project’s capabilities are usable', () => {
   const [policy = '', own = ''] = fences('yaml');
-  const { capabilities } = parseYaml(policy).value as unknown as { capabilities: Ceiling };
-  const check = createCeilingVerifier([capabilities], catalog);
+  const check = createCeilingVerifier([ceilingOf(policy)], catalog);
   expect(check({ capability: 'fs.read', scope: { path: 'src/a' } }).ok).toBe(true);
   expect(check({ capability: 'fs.read', scope: { path: 'secrets/a' } }).ok).toBe(false);
   expect(check({ capability: 'fs.write', scope: { path: 'src/a' } }).ok).toBe(false);

@@ -85,6 +85,7 @@ test('a relative glob never reaches an absolute path', () => {
   for (const place of ['/etc/passwd', 'C:/x', '~/.ssh/id', '\\\\host\\x']) {
     expect(allows(path('fs.read', '**'), path('fs.read', place))).toBe(false);
   }
+  expect(allows(path('fs.read', '**'), path('fs.read', '~draft.txt'))).toBe(true);
 });
 
 test('where a capability says where, leaving it out grants nothing', () => {

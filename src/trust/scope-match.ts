@@ -14,7 +14,7 @@ const MAX_VALUE = 4096;
 const CONTROL = /[\u0000-\u001f\u007f]/;
 
 /** Also what is absolute on other systems: no relative path ever looks like this. */
-export const isAbsolutePath = (path: string): boolean => /^([/\\~]|[A-Za-z]:)/.test(path);
+export const isAbsolutePath = (path: string): boolean => /^([/\\]|~(\/|$)|[A-Za-z]:)/.test(path);
 
 const isNormal = (path: string): boolean =>
   path.split('/').every((part) => part !== '' && part !== '.' && part !== '..');
@@ -79,7 +79,7 @@ export function patternProblem(field: ScopeField, pattern: unknown): string | un
         ? undefined
         : `host \`${pattern}\` must be a host name or a glob of one, in ASCII and without a path`;
     case 'method':
-      return /^[A-Z*]+$/.test(pattern) ? undefined : `method \`${pattern}\` must be in capitals`;
+      return /^[A-Za-z*]+$/.test(pattern) ? undefined : `\`${pattern}\` is no method`;
     case 'subtree':
       return valueProblem('subtree', pattern);
   }
