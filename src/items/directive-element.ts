@@ -52,6 +52,7 @@ const piecesOf = (element: Element): Piece[] =>
 
 /** Lines without their common indentation and without blank lines around them. */
 export function dedent(text: string, isFirstLineIndented: boolean): string {
+  if (!text.includes('\n')) return text.trim();
   const lines = text.replaceAll('\r\n', '\n').split('\n');
   const isBlank = (line: string) => /^[ \t]*$/.test(line);
   const measured = lines.slice(isFirstLineIndented ? 0 : 1).filter((line) => !isBlank(line));

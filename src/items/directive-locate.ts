@@ -105,6 +105,14 @@ export function locateDirective(text: string): Located {
   return { form: 'none', problem: 'missing', at: 0 };
 }
 
+/** A second directive in the file, which would be taken for text. */
+export function findAnother(text: string, from: number): number | undefined {
+  const another = /^[ \t]*<directive\s+(?:name|version)\s*=/gm;
+  another.lastIndex = from;
+  const found = another.exec(text);
+  return found ? found.index + found[0].indexOf('<') : undefined;
+}
+
 /** The text around the directive, without the rest of the fence that held it. */
 export function textAround(text: string, lead: number, end: number): string {
   const after = text.slice(end).replace(/^\s*(?:`{3,}|~{3,})[ \t]*(?=\r?\n|$)/, '');

@@ -99,7 +99,9 @@ function isClosedLater({ text, at, find }: Cursor, current: Element, parent: Ele
   if (!Object.hasOwn(parent.shape?.children ?? {}, current.name)) {
     return text.slice(at, at + 2000).includes(closer);
   }
-  const [own, outer] = [find(closer, at), find(`</${parent.name}`, at)];
+  // `</directive>` says nothing: hooks have one too.
+  const outer = parent.name === 'directive' ? -1 : find(`</${parent.name}`, at);
+  const own = find(closer, at);
   return own !== -1 && (outer === -1 || own < outer);
 }
 

@@ -162,6 +162,16 @@ test.each([
   [`<directive name="${'a'.repeat(60)}" version="1.0.0"/>`, ['name_invalid']],
   ['<directive name="x" version="1.0.0" author="me"/>', ['attribute_unknown']],
   ['<directive name="x" version="1.0.0">', ['tag_unclosed']],
+  ['```xml\n<directive name="x" version="1.0.0">\n<metadata/>\n```\n', ['tag_unclosed']],
+  ['<directive name="x" version="1.0.0">\n<metadata>\n<inputs/></directive>', ['tag_unclosed']],
+  [
+    '<directive name="x" version="1.0.0"/>\n<directive name="y" version="1.0.0"/>',
+    ['directive_extra'],
+  ],
+  [
+    '---\nname: x\nversion: 1.0.0\n---\n```xml\n<directive name="x" version="1.0.0"/>\n```',
+    ['directive_extra'],
+  ],
   ['<directive name="x" version="1.0.0">\0</directive>', ['nul_byte', 'text_unexpected']],
 ])('%j yields %j', (text, expected) => {
   expect(codes(text)).toEqual(expected);

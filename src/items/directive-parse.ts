@@ -15,7 +15,7 @@ import { outcomeText, readInputs, readOutputs, reportUnknownInputs } from './dir
 import { createFindings, type Findings, type Place } from './directive-findings.ts';
 import { readGuards, readHooks } from './directive-hooks.ts';
 import { readLimits } from './directive-limits.ts';
-import { locateDirective, textAround } from './directive-locate.ts';
+import { findAnother, locateDirective, textAround } from './directive-locate.ts';
 import { readMarkup } from './directive-markup.ts';
 import {
   type Remember,
@@ -41,15 +41,28 @@ interface Source {
   readonly around: string;
 }
 
+function reportAnother(text: string, from: number, findings: Findings): void {
+  const at = findAnother(text, from);
+  if (at === undefined) return;
+  findings.warning(
+    'directive_extra',
+    at,
+    'a file holds one directive; this second one is read as text',
+    'move it into a file of its own',
+  );
+}
+
 /** Finds the directive in either form; undefined when there is none. */
 function readSource(text: string, findings: Findings): Source | undefined {
   const located = locateDirective(text);
   if (located.form === 'xml') {
     const { root, end } = readMarkup(text, located.start, findings);
+    reportAnother(text, end, findings);
     return { root, form: 'xml', around: textAround(text, located.lead, end) };
   }
   if (located.form === 'yaml') {
     const root = readYaml(text, located.start, located.end, findings);
+    reportAnother(text, located.after, findings);
     return { root, form: 'yaml', around: textAround(text, located.lead, located.after) };
   }
   if (located.problem === 'missing') {

@@ -22,7 +22,7 @@ const LISTS = [
   'allow_directives',
   'deny_directives',
 ] as const;
-const GLOBS = ['path', 'id', 'host'] as const;
+const GLOBS = ['path', 'id'] as const;
 
 /** `a,b` and `a, b` and repeated tags are the same list. */
 export const splitList = (elements: readonly Element[]): { text: string; at: Element }[] =>

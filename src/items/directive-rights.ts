@@ -1,6 +1,7 @@
 // A directive's permissions against the tools it names and the place it lies in.
 import { type Diagnostic, matchGlob, type Outcome, ok } from '../base/index.ts';
 import {
+  type CapabilityCatalog,
   type Grant,
   grantsFromPermissions,
   isSystemGrant,
@@ -131,7 +132,9 @@ function toolsOf(
 }
 
 /** The lines to add, or, for what no line grants, what else to do. */
-function remedy(capabilities: readonly string[], form: Form): string {
+function remedy(capabilities: readonly string[], form: Form, catalog: CapabilityCatalog): string {
+  const system = capabilities.filter((capability) => catalog.isSystem(capability));
+  if (system.length > 0) return `remove the tool: ${list(system)} cannot be granted here`;
   const lines = capabilities.flatMap((capability) => grantLine(capability, form) ?? []);
   const where = form === 'xml' ? '`<permissions>`' : '`permissions`';
   return lines.length === 0 ? 'remove the tool' : [`add to ${where}:`, ...lines].join('\n');
@@ -169,7 +172,7 @@ function checkTools(
       'tool_requires_missing',
       placeOf(permission),
       `tool ${list([...tools])} needs ${list([...lacking])}, which this directive does not grant`,
-      remedy([...lacking], directive.places.form),
+      remedy([...lacking], directive.places.form, world.catalog),
     );
   }
 }

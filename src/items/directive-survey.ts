@@ -54,8 +54,8 @@ export function survey(root: Element, findings: Findings, words: Words): void {
     }
   }
 
-  function text({ name, children, shape }: Element): void {
-    if (!shape || shape.text || shape.gone) return;
+  function text({ name, children, shape, unclosed: isOpen }: Element): void {
+    if (!shape || shape.text || shape.gone || isOpen) return;
     for (const child of children) {
       if (child.kind !== 'text' || child.text.trim() === '') continue;
       findings.error(
