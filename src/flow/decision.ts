@@ -71,7 +71,7 @@ export function denial(
     reasons: clean(reasons),
     questions: clean(textsOf(findings, 'ask')),
     hints: clean(textsOf(findings, 'retry')),
-    sources: deciding.sources.slice(0, MAX_SOURCES),
+    sources: clean(deciding.sources.slice(0, MAX_SOURCES)),
     trace: traceJson(
       judgement.trace.map((entry) => ({
         ...entry,

@@ -138,16 +138,32 @@ function compileGuard(source: GuardSource, locked: boolean): Outcome<Guard> {
   });
 }
 
+export interface GuardOptions {
+  /** Part of a policy: no statement can leave them out. */
+  locked?: boolean;
+  /** They come from a place that may remove labels: a policy with authority, a signed item. */
+  mayBePrivileged?: boolean;
+}
+
+/** A privileged guard from a place without that right refuses what it would have let through. */
+function withRights(source: GuardSource, options: GuardOptions): GuardSource {
+  if (!source.privileged || options.mayBePrivileged) return source;
+  const { privileged: _, ...plain } = source;
+  if (!source.verdict.remove_labels?.length) return plain;
+  const text = 'only signed items and policies with authority may remove labels';
+  return { ...plain, verdict: { kind: 'deny', text } };
+}
+
 /** Refuses the whole list when one guard is wrong: a guard that is left out protects nobody. */
 export function compileGuards(
   sources: readonly GuardSource[],
-  options: { locked?: boolean } = {},
+  options: GuardOptions = {},
 ): Outcome<GuardSet> {
   const guards: Guard[] = [];
   for (const source of sources) {
     const [problem] = guardProblems(source);
     if (problem) return refusal(source, problem);
-    const guard = compileGuard(source, options.locked ?? false);
+    const guard = compileGuard(withRights(source, options), options.locked ?? false);
     if (!guard.ok) return guard;
     guards.push(guard.output);
   }

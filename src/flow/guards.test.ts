@@ -28,6 +28,7 @@ function guards(...sources: Partial<GuardSource>[]): GuardSet {
       verdict: { kind: 'deny', text: 'no' },
       ...source,
     })),
+    { mayBePrivileged: true },
   );
   if (!compiled.ok) throw new Error(compiled.error.detail.message);
   return compiled.output;
@@ -74,7 +75,7 @@ test('a label guard is asked for inputs that carry its label, and for no others'
       filter: 'secret',
       operation: 'show',
       reasons: ['secrets are not shown'],
-      sources: ['var:k3y!'],
+      sources: ['var:[secret]'],
       input: 'i1',
     },
   });
@@ -419,6 +420,10 @@ test('only privileged guards remove labels, and never where data came from', () 
   });
   expect(run(call, [source], createFrame({ guards: plain })).ok).toBe(false);
   expect(compileGuards([{ on: 'secret', timing: 'before', verdict }]).ok).toBe(false);
+  const foreign = compileGuards([{ on: 'secret', timing: 'before', privileged: true, verdict }]);
+  if (!foreign.ok) throw new Error(foreign.error.detail.message);
+  const refused = failure(run(call, [source], createFrame({ guards: foreign.output })));
+  expect(refused.error.detail.message).toContain('only signed items and policies with authority');
 });
 
 test('a statement can leave guards out, but no privileged ones and none of a policy', () => {

@@ -35,6 +35,7 @@ export {
 } from './guard.ts';
 export {
   compileGuards,
+  type GuardOptions,
   type GuardProblem,
   type GuardSource,
   guardProblems,
@@ -75,7 +76,7 @@ export {
   narrowPolicy,
 } from './policy-compose.ts';
 export { type KnownNames, type KnownTool, lintPolicy } from './policy-lint.ts';
-export { parsePolicy } from './policy-parse.ts';
+export { type ParsedPolicy, parsePolicy } from './policy-parse.ts';
 export type {
   Answer,
   CheckpointEvent,

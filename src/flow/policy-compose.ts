@@ -143,7 +143,8 @@ function hostAllowed(levels: readonly Policy[], host: string): boolean {
 
 /** Guards that cannot be compiled protect nobody, so they refuse everything. */
 function guardsOf(policy: Policy): GuardSet {
-  const compiled = compileGuards(policy.guards ?? [], { locked: true });
+  const mayBePrivileged = hasAuthority(policy);
+  const compiled = compileGuards(policy.guards ?? [], { locked: true, mayBePrivileged });
   if (compiled.ok) return compiled.output;
   const broken = defineGuard({
     on: 'op:*',

@@ -1,6 +1,6 @@
 // A policy against the project it is for: does everything it names exist, and is every tool that
 // can do harm covered by something?
-import { type Diagnostic, nearest } from '../base/index.ts';
+import { type Diagnostic, nearest, type Position } from '../base/index.ts';
 import { coversKey, isGlob, isRisk, normalizePattern, type OperationRisk } from './operation.ts';
 import type { Policy } from './policy.ts';
 import { composePolicies } from './policy-compose.ts';
@@ -18,6 +18,15 @@ export interface KnownNames {
   readonly labels: readonly string[];
 }
 
+type Path = readonly (string | number)[];
+
+interface Finding {
+  readonly path: Path;
+  readonly code: string;
+  readonly message: string;
+  readonly hint?: string | undefined;
+}
+
 /** Marks the product itself puts on values. */
 const OWN_LABELS = [
   '*',
@@ -31,160 +40,159 @@ const OWN_LABELS = [
 ];
 const isAutomatic = (label: string): boolean => /^(src|dir):/.test(label);
 
-function finding(policy: Policy, code: string, message: string, hint?: string): Diagnostic {
-  return {
-    file: policy.file ?? `policy (${policy.level})`,
-    line: 1,
-    column: 1,
-    code,
-    severity: 'warning',
-    message,
-    ...(hint === undefined ? {} : { hint }),
-  };
-}
-
 const suggestion = (word: string, known: Iterable<string>): string | undefined => {
   const close = nearest(word, known);
   return close === undefined ? undefined : `did you mean \`${close}\`?`;
 };
 
+interface Pattern {
+  /** Normalized. */
+  readonly key: string;
+  readonly path: Path;
+}
+
 /** Every pattern of the policy with the setting it stands in. */
-function patternsIn(policy: Policy): { pattern: string; where: string }[] {
-  const fromLabels = Object.entries(policy.labels ?? {}).flatMap(([label, rule]) =>
+function patternsIn(policy: Policy): Pattern[] {
+  const at = (path: Path) => (pattern: string, index: number) => ({
+    key: normalizePattern(pattern),
+    path: [...path, index],
+  });
+  const labels = Object.entries(policy.labels ?? {}).flatMap(([label, rule]) =>
     (['deny', 'ask', 'allow'] as const).flatMap((verdict) =>
-      (rule[verdict] ?? []).map((pattern) => ({ pattern, where: `labels.${label}.${verdict}` })),
+      (rule[verdict] ?? []).map(at(['labels', label, verdict])),
     ),
   );
-  const fromOperations = Object.entries(policy.operations ?? {}).flatMap(([label, patterns]) =>
-    patterns.map((pattern) => ({ pattern, where: `operations.${label}` })),
+  const operations = Object.entries(policy.operations ?? {}).flatMap(([label, patterns]) =>
+    patterns.map(at(['operations', label])),
   );
-  const fromGuards = (policy.guards ?? [])
-    .filter(({ on }) => on.startsWith('op:'))
-    .map(({ on }) => ({ pattern: on, where: 'guards' }));
-  return [...fromLabels, ...fromOperations, ...fromGuards];
+  const guards = (policy.guards ?? []).flatMap(({ on }, index) =>
+    on.startsWith('op:') ? [{ key: normalizePattern(on), path: ['guards', index, 'on'] }] : [],
+  );
+  return [...labels, ...operations, ...guards];
 }
+
+const toolKey = ({ id }: { id: string }): string => `op:tool:${id.toLowerCase()}`;
 
 /** `op:tool:…` must cover at least one tool there is. */
-function toolFindings(policy: Policy, known: KnownNames): Diagnostic[] {
-  return patternsIn(policy).flatMap(({ pattern, where }) => {
-    const key = normalizePattern(pattern);
-    if (!key.startsWith('op:tool:')) return [];
-    const covers = known.tools.some(({ id }) => coversKey(key, `op:tool:${id.toLowerCase()}`));
-    if (covers) return [];
-    const message = `${where}: no tool is called \`${key.slice('op:tool:'.length)}\``;
-    const ids = known.tools.map(({ id }) => id);
-    const hint = isGlob(key) ? undefined : suggestion(key.slice('op:tool:'.length), ids);
-    return [finding(policy, 'unknown_tool', message, hint)];
+function toolFindings(policy: Policy, { tools }: KnownNames): Finding[] {
+  return patternsIn(policy).flatMap(({ key, path }) => {
+    if (!key.startsWith('op:tool:') || tools.some((tool) => coversKey(key, toolKey(tool))))
+      return [];
+    const name = key.slice('op:tool:'.length);
+    const ids = tools.map(({ id }) => id);
+    const hint = isGlob(key) ? undefined : suggestion(name, ids);
+    return [{ path, code: 'unknown_tool', message: `no tool is called \`${name}\``, hint }];
   });
 }
 
-function labelFindings(policy: Policy, known: KnownNames): Diagnostic[] {
+function labelFindings(policy: Policy, known: KnownNames): Finding[] {
   const all = [...OWN_LABELS, ...known.labels, ...(policy.defaults?.unlabelled ?? [])];
-  const named = [
-    ...Object.keys(policy.labels ?? {}).map((label) => ({ label, where: 'labels' })),
-    ...(policy.guards ?? [])
-      .filter(({ on }) => !on.startsWith('op:') && !on.startsWith('@'))
-      .map(({ on }) => ({ label: on, where: 'guards' })),
-  ];
-  return named
+  const rules = Object.keys(policy.labels ?? {}).map((label) => ({
+    label,
+    path: ['labels', label],
+  }));
+  const guards = (policy.guards ?? []).flatMap(({ on }, index) =>
+    /^(op:|@)/.test(on) ? [] : [{ label: on, path: ['guards', index, 'on'] }],
+  );
+  return [...rules, ...guards]
     .filter(({ label }) => !isAutomatic(label) && !all.includes(label))
-    .map(({ label, where }) =>
-      finding(
-        policy,
-        'unknown_label',
-        `${where}: nothing is ever labelled \`${label}\``,
-        suggestion(label, all),
-      ),
-    );
+    .map(({ label, path }) => ({
+      path,
+      code: 'unknown_label',
+      message: `nothing is ever labelled \`${label}\``,
+      hint: suggestion(label, all),
+    }));
 }
 
-/** `input.args.NAME` in a guard on one tool must be a parameter of that tool. */
-function parameterFindings(policy: Policy, known: KnownNames): Diagnostic[] {
-  return (policy.guards ?? []).flatMap(({ on, when = '' }) => {
+/** `input.args.NAME` in a guard on tools must be a parameter of one of them. */
+function parameterFindings(policy: Policy, known: KnownNames): Finding[] {
+  return (policy.guards ?? []).flatMap(({ on, when = '' }, index) => {
     if (!on.startsWith('op:tool:')) return [];
     const key = normalizePattern(on);
-    const tools = known.tools.filter(({ id }) => coversKey(key, `op:tool:${id.toLowerCase()}`));
+    const tools = known.tools.filter((tool) => coversKey(key, toolKey(tool)));
     if (tools.length === 0) return [];
     const names = new Set(tools.flatMap(({ parameters }) => parameters.map(({ name }) => name)));
-    const used = [...when.matchAll(/\b(?:input|ctx)\.args\.([A-Za-z_]\w*)/g)].map(
-      ([, name = '']) => name,
-    );
-    return used
+    return [...when.matchAll(/\b(?:input|ctx)\.args\.([A-Za-z_]\w*)/g)]
+      .map(([, name = '']) => name)
       .filter((name) => !names.has(name))
-      .map((name) =>
-        finding(
-          policy,
-          'unknown_parameter',
-          `guards: \`${on}\` has no parameter \`${name}\``,
-          suggestion(name, names),
-        ),
-      );
+      .map((name) => ({
+        path: ['guards', index, 'when'],
+        code: 'unknown_parameter',
+        message: `\`${on}\` has no parameter \`${name}\``,
+        hint: suggestion(name, names),
+      }));
   });
 }
 
-/** A tool with risk is covered when its rule is on and it says which parameter is which. */
-function coverageFindings(policy: Policy, known: KnownNames): Diagnostic[] {
-  const { rules } = composePolicies([policy]);
-  const ruleFor = { exfil: 'no-secret-exfil', destructive: 'no-untrusted-destructive' } as const;
-  return known.tools.flatMap(({ id, risk, parameters }) => {
-    const found: Diagnostic[] = [];
-    for (const kind of ['exfil', 'destructive'] as const) {
-      if (!risk.includes(kind) || rules.get(ruleFor[kind]) !== 'off') continue;
-      if (isDenied(policy, id)) continue;
-      const message = `\`${id}\` is ${kind}, and \`${ruleFor[kind]}\` is off`;
-      found.push(
-        finding(
-          policy,
-          'uncovered_tool',
-          message,
-          `turn the rule on, or add a guard on \`op:tool:${id}\``,
-        ),
-      );
-    }
-    if (risk.includes('exfil') && !parameters.some(({ role }) => role === 'destination')) {
-      const hint = 'give the parameter that says where data goes `role: destination`';
-      found.push(
-        finding(policy, 'no_destination', `\`${id}\` is exfil but names no destination`, hint),
-      );
-    }
-    return found;
+const RULE_FOR = { exfil: 'no-secret-exfil', destructive: 'no-untrusted-destructive' } as const;
+
+/** A tool with risk is covered by its rule, or by a rule or guard of this policy that names it. */
+function coverageFindings(policy: Policy, { tools }: KnownNames): Finding[] {
+  const { rules } = composePolicies([{ ...policy, guards: [] }]);
+  const restricting = patternsIn(policy).filter(({ path }) => !path.includes('allow'));
+  const isNamed = (tool: KnownTool) =>
+    restricting.some(({ key, path }) => path[0] !== 'operations' && coversKey(key, toolKey(tool)));
+  return (['exfil', 'destructive'] as const).flatMap((risk) => {
+    const rule = RULE_FOR[risk];
+    if (rules.get(rule) !== 'off') return [];
+    return tools
+      .filter((tool) => tool.risk.includes(risk) && !isNamed(tool))
+      .map((tool) => ({
+        path: ['rules', rule],
+        code: 'uncovered_tool',
+        message: `\`${tool.id}\` is ${risk}, and \`${rule}\` is off`,
+        hint: `turn the rule on, or add a guard on \`op:tool:${tool.id}\``,
+      }));
   });
 }
 
-const isDenied = (policy: Policy, id: string): boolean =>
-  patternsIn(policy).some(
-    ({ pattern, where }) =>
-      !where.endsWith('.allow') &&
-      coversKey(normalizePattern(pattern), `op:tool:${id.toLowerCase()}`),
-  );
-
-/** An exception without a rule it is an exception from. */
-function idleFindings(policy: Policy): Diagnostic[] {
-  return Object.entries(policy.operations ?? {})
-    .filter(([label]) => !isRisk(label.split(':', 1)[0] ?? '') && !usesLabel(policy, label))
-    .map(([label]) =>
-      finding(
-        policy,
-        'unused_label',
-        `operations.${label}: no rule and no guard mentions \`${label}\``,
-      ),
-    );
+function destinationFindings({ tools }: KnownNames): Finding[] {
+  return tools
+    .filter(({ risk }) => risk.includes('exfil'))
+    .filter(({ parameters }) => !parameters.some(({ role }) => role === 'destination'))
+    .map(({ id }) => ({
+      path: [],
+      code: 'no_destination',
+      message: `\`${id}\` is exfil but names no destination`,
+      hint: 'give the parameter that says where data goes `role: destination`',
+    }));
 }
 
-const usesLabel = (policy: Policy, label: string): boolean =>
-  patternsIn(policy).some(
-    ({ pattern, where }) =>
-      !where.startsWith('operations') &&
-      coversKey(normalizePattern(pattern), `op:${label.toLowerCase()}`),
-  );
+/** Labels given to operations that nothing asks about. */
+function idleFindings(policy: Policy): Finding[] {
+  const asking = patternsIn(policy).filter(({ path }) => path[0] !== 'operations');
+  const isUsed = (label: string) =>
+    isRisk(label.split(':', 1)[0] ?? '') ||
+    asking.some(({ key }) => coversKey(key, `op:${label.toLowerCase()}`));
+  return Object.keys(policy.operations ?? {})
+    .filter((label) => !isUsed(label))
+    .map((label) => ({
+      path: ['operations', label],
+      code: 'unused_label',
+      message: `no rule and no guard mentions \`${label}\``,
+    }));
+}
 
 /** Warnings only: what is wrong in itself was reported when the file was read. */
-export function lintPolicy(policy: Policy, known: KnownNames): Diagnostic[] {
-  return [
+export function lintPolicy(
+  policy: Policy,
+  known: KnownNames,
+  locate: (path: Path) => Position = () => ({ line: 1, column: 1 }),
+): Diagnostic[] {
+  const findings = [
     ...toolFindings(policy, known),
     ...labelFindings(policy, known),
     ...parameterFindings(policy, known),
     ...coverageFindings(policy, known),
+    ...destinationFindings(known),
     ...idleFindings(policy),
   ];
+  return findings.map(({ path, code, message, hint }) => ({
+    file: policy.file ?? `policy (${policy.level})`,
+    ...locate(path),
+    code,
+    severity: 'warning',
+    message,
+    ...(hint === undefined ? {} : { hint }),
+  }));
 }

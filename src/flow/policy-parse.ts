@@ -7,6 +7,7 @@ import {
   isObject,
   type Json,
   nearest,
+  type Position,
   parseYaml,
   type YamlDocument,
 } from '../base/index.ts';
@@ -40,12 +41,15 @@ function createReporter(text: string, file: string, document: YamlDocument) {
   };
 }
 
+export interface ParsedPolicy {
+  policy?: Policy;
+  diagnostics: Diagnostic[];
+  /** Where a setting stands, for findings about it (`lintPolicy`). */
+  readonly locate: (path: Path) => Position;
+}
+
 /** Never throws; `policy` is absent when anything is wrong. An empty file is an empty policy. */
-export function parsePolicy(
-  text: string,
-  file: string,
-  level: PolicyLevel,
-): { policy?: Policy; diagnostics: Diagnostic[] } {
+export function parsePolicy(text: string, file: string, level: PolicyLevel): ParsedPolicy {
   const document = parseYaml(text);
   const report = createReporter(text, file, document);
   for (const problem of document.problems) report.add(problem, { message: problem.message });
@@ -57,7 +61,8 @@ export function parsePolicy(
     report.at([], { message: 'a policy is a mapping of settings' });
   }
   const { diagnostics } = report;
-  return hasErrors(diagnostics) ? { diagnostics } : { policy, diagnostics };
+  const locate = (path: Path) => document.locate(path);
+  return hasErrors(diagnostics) ? { diagnostics, locate } : { policy, diagnostics, locate };
 }
 
 function readField(

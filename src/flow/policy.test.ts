@@ -403,11 +403,18 @@ test('lint names what does not exist and what is not covered', () => {
     ({ code, message, hint }) => `${code} ${message} ${hint ?? ''}`,
   );
   expect(found).toEqual([
-    'unknown_tool labels.customr.deny: no tool is called `http/gte` did you mean `http/get`?',
-    'unknown_label labels: nothing is ever labelled `customr` did you mean `customer`?',
-    'unknown_parameter guards: `op:tool:http/*` has no parameter `urll` did you mean `url`?',
+    'unknown_tool no tool is called `http/gte` did you mean `http/get`?',
+    'unknown_label nothing is ever labelled `customr` did you mean `customer`?',
+    'unknown_parameter `op:tool:http/*` has no parameter `urll` did you mean `url`?',
     'uncovered_tool `mail/send` is exfil, and `no-secret-exfil` is off turn the rule on, or add a guard on `op:tool:mail/send`',
     'no_destination `mail/send` is exfil but names no destination give the parameter that says where data goes `role: destination`',
-    'unused_label operations.fancy: no rule and no guard mentions `fancy` ',
+    'unused_label no rule and no guard mentions `fancy` ',
   ]);
+});
+
+test('what lint finds stands where it was written', () => {
+  const text = 'rules: {}\nlabels:\n  secret:\n    deny: [exfil, "op:tool:nope"]\n';
+  const { policy, locate } = parsePolicy(text, 'p.yaml', 'user');
+  const found = lintPolicy(policy as Policy, { tools: [], labels: [] }, locate);
+  expect(found).toMatchObject([{ file: 'p.yaml', line: 4, column: 19, code: 'unknown_tool' }]);
 });
