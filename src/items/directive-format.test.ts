@@ -135,7 +135,9 @@ const directive = fc.record({
     fc
       .record({
         mode: fc.constantFrom('free', 'plan'),
-        steps: named(fc.record({ name: word, action: maybe(prose), condition: prose })),
+        steps: named(
+          fc.record({ name: word, action: maybe(prose), condition: prose, text: maybe(prose) }),
+        ),
       })
       .map((process) => (process.steps.length === 0 ? { mode: 'free', steps: [] } : process)),
     fc.record({

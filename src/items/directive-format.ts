@@ -28,7 +28,8 @@ function opener({ tag, attributes = {} }: Node): string {
 function printNode(node: Node, indent: string): string {
   const { tag, text, raw, nodes = [] } = node;
   if (nodes.length > 0) {
-    const inner = nodes.map((child) => printNode(child, `${indent}  `));
+    const beside = text === undefined ? [] : [escape(text).replace(/^(?=.)/gm, `${indent}  `)];
+    const inner = [...beside, ...nodes.map((child) => printNode(child, `${indent}  `))];
     return [`${indent}${opener(node)}>`, ...inner, `${indent}</${tag}>`].join('\n');
   }
   if (text === undefined) return `${indent}${opener(node)} />`;
@@ -184,9 +185,7 @@ function stepNode({ name, description, action, condition, text }: Step): Node {
     ...leaf('condition', condition),
     ...leaf('action', action),
   ];
-  // Text beside tags has no place in the tree of a printer; a description says the same.
-  if (parts.length === 0) return { tag: 'step', attributes: { name }, text };
-  return { tag: 'step', attributes: { name }, nodes: parts };
+  return { tag: 'step', attributes: { name }, text, nodes: parts };
 }
 
 function processNodes({ process: { mode, steps, script } }: Directive): Node[] {
