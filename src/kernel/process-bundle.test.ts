@@ -65,7 +65,7 @@ describe.each(kinds)('%s', (_, report) => {
   }
   const stdoutOf = (result: Awaited<ReturnType<typeof run>>): string => {
     if (!result.ok) throw new Error(JSON.stringify(result.error));
-    return String((result.output.output as JsonObject).stdout);
+    return (result.output.output as { stdout: string }).stdout;
   };
 
   test('git/status, git/diff and git/log show what git shows', async () => {

@@ -72,7 +72,7 @@ function namesOf(config: JsonObject, field: string): Outcome<string[]> {
   const list = listOf(config, field);
   if (!list.ok) return list;
   return list.output.every((item) => typeof item === 'string')
-    ? ok(list.output as string[])
+    ? ok(list.output)
     : invalid(field, 'must be a list of names');
 }
 

@@ -26,7 +26,7 @@ import {
   verifyStart,
 } from './sandbox-decide.ts';
 import { seatbeltProfile } from './sandbox-macos.ts';
-import { type ProjectView, projectView } from './sandbox-project.ts';
+import { isCovered, type ProjectView, projectView } from './sandbox-project.ts';
 import { toolchainFolders } from './sandbox-visible.ts';
 
 export interface ProcessPorts extends SandboxPolicy {
@@ -133,13 +133,15 @@ function inBwrap(
   const { found, cwd, network } = plan;
   const agent = call.tool.env.includes('SSH_AUTH_SOCK') ? ports.env.SSH_AUTH_SOCK : undefined;
   const socket = network && agent ? realOf(agent) : undefined;
+  const isMissing = (path: string): boolean =>
+    !isInside(call.projectRoot, path) || isCovered(view.output.hidden, path);
   const made = bwrapLaunch({
     report: ports.sandbox,
     projectRoot: call.projectRoot,
     view: view.output,
     shown: shownFolders(ports, plan).map(asIs),
     shownLast: [
-      ...found.shown.filter((path) => !isInside(call.projectRoot, path)).map(asIs),
+      ...found.shown.filter(isMissing).map(asIs),
       ...homeFiles(call, config, ports, SANDBOX_HOME),
       ...(socket && agent ? [{ source: socket, target: agent }] : []),
     ],

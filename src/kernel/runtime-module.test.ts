@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -7,6 +8,7 @@ import { createProcessPrimitive } from './process-primitive.ts';
 import { COMPLETE, environmentFolder } from './runtime-environment.ts';
 import { probeSandbox, type SandboxReport } from './sandbox-probe.ts';
 
+const hasPython = spawnSync('python3', ['--version']).status === 0;
 const NONE: SandboxReport = { kind: 'none' };
 const probed = await probeSandbox();
 const kinds: [string, SandboxReport][] = [
@@ -143,7 +145,7 @@ describe.each(kinds)('%s', (_, report) => {
     });
   });
 
-  test('a Python module works the same', async () => {
+  test.skipIf(!hasPython)('a Python module works the same (needs python3)', async () => {
     expect(await run('python', './tool.py', undefined)).toMatchObject({
       ok: true,
       output: { output: { sum: 11 }, labels: ['src:py'] },
@@ -236,7 +238,10 @@ describe.skipIf(probed.kind === 'none')('confined (needs bubblewrap)', () => {
         parameters: { dir: join(project.home, '.ai') },
       },
     );
-    const result = await createProcessPrimitive(portsOf(project, probed)).run(call);
-    expect(result).toMatchObject({ ok: true, output: { output: ['tools'] } });
+    const primitive = createProcessPrimitive(portsOf(project, probed));
+    expect(await primitive.run(call)).toMatchObject({ ok: true, output: { output: ['tools'] } });
+    // The home folder itself as the project: its `.ai` is both.
+    const atHome = { ...call, projectRoot: project.home };
+    expect(await primitive.run(atHome)).toMatchObject({ ok: true, output: { output: ['tools'] } });
   });
 });

@@ -47,7 +47,7 @@ async function run(script: string, more: Parameters<typeof callOf>[2] = {}, args
 async function textOf(...given: Parameters<typeof run>): Promise<string> {
   const result = await run(...given);
   const facts = (result.ok ? result.output.output : result.error.detail) as JsonObject;
-  return String(facts.stdout ?? JSON.stringify(facts));
+  return (facts.stdout as string | undefined) ?? JSON.stringify(facts);
 }
 
 describe.skipIf(report.kind !== 'bwrap')('in the sandbox (needs bubblewrap)', () => {

@@ -104,14 +104,15 @@ function placeMounts(plan: BwrapPlan, fds: number[]): Outcome<string[]> {
   return ok(options);
 }
 
-function hiddenMounts(view: ProjectView, visible: readonly string[]): string[] {
-  return view.hidden
-    .filter((path) => isCovered(visible, path))
-    .flatMap((path) =>
-      statSync(path, { throwIfNoEntry: false })?.isDirectory()
-        ? ['--tmpfs', path, '--remount-ro', path]
-        : ['--ro-bind', '/dev/null', path],
-    );
+/** Empty folders and files over what is hidden; the folders are closed once all is mounted. */
+function hiddenMounts(hidden: readonly string[]): { cover: string[]; close: string[] } {
+  const isFolder = (path: string) => statSync(path, { throwIfNoEntry: false })?.isDirectory();
+  return {
+    cover: hidden.flatMap((path) =>
+      isFolder(path) ? ['--tmpfs', path] : ['--ro-bind', '/dev/null', path],
+    ),
+    close: hidden.filter(isFolder).flatMap((path) => ['--remount-ro', path]),
+  };
 }
 
 const readOnly = ({ source, target }: Shown): string[] => ['--ro-bind', source, target];
@@ -125,19 +126,31 @@ export function bwrapLaunch(plan: BwrapPlan): Outcome<BwrapLaunch> {
     for (const fd of fds) closeSync(fd);
     return places;
   }
+  const visible = [projectRoot, ...plan.shown.map(({ source }) => source)];
+  const hidden = hiddenMounts(view.hidden.filter((path) => isCovered(visible, path)));
   const outerFirst = plan.shown.toSorted((a, b) => a.target.length - b.target.length);
   const options = [
     ...ISOLATION,
     ...(plan.network ? [] : ['--unshare-net']),
     ...systemMounts(),
     ...DEVICES,
-    ...['--tmpfs', SANDBOX_TEMP, '--dir', SANDBOX_HOME],
+    '--tmpfs',
+    SANDBOX_TEMP,
+    '--dir',
+    SANDBOX_HOME,
     ...outerFirst.flatMap(readOnly),
-    ...[view.root === 'write' ? '--bind' : '--ro-bind', projectRoot, projectRoot],
+    view.root === 'write' ? '--bind' : '--ro-bind',
+    projectRoot,
+    projectRoot,
     ...places.output,
-    ...hiddenMounts(view, [projectRoot, ...plan.shown.map(({ source }) => source)]),
+    ...hidden.cover,
     ...plan.shownLast.flatMap(readOnly),
-    ...['--remount-ro', '/', '--chdir', plan.cwd, '--clearenv'],
+    ...hidden.close,
+    '--remount-ro',
+    '/',
+    '--chdir',
+    plan.cwd,
+    '--clearenv',
     ...Object.entries(plan.env).flatMap(([name, value]) => ['--setenv', name, value]),
   ];
   return ok({
