@@ -5,10 +5,13 @@ import { contextOf } from './context.ts';
 import { describe, EMPTY } from './descriptor.ts';
 import { descriptorOfFault } from './fault-marks.ts';
 import { childFrame, createFrame, withInfluence } from './frame.ts';
+import { defineGuard } from './guard.ts';
+import { createGuardSet } from './guard-set.ts';
 import type { MaybePromise } from './maybe.ts';
 import type { Operation } from './operation.ts';
 import { perform } from './perform.ts';
 import type { CheckpointVerdict, Ports, RecordEntry } from './ports.ts';
+import type { Body } from './run.ts';
 import { elementOf, makeContainer, makeValue, type Value } from './value.ts';
 
 const op: Operation = { type: 'tool', name: 'x', opLabels: ['op:tool:x'] };
@@ -189,9 +192,41 @@ test('checkpoints: error, limit, and what their verdicts do', () => {
   ]);
 });
 
-test('a checkpoint that always repeats is stopped', () => {
-  const frame = createFrame({ ports: { checkpoint: () => ({ action: 'retry' }) } });
+test('a checkpoint that always repeats is stopped, and every reservation is settled', () => {
+  let [open, recorded] = [0, 0];
+  const ports: Ports = {
+    checkpoint: () => ({ action: 'retry' }),
+    limits: { reserve: () => (open++, ok({ settle: () => void open--, release: () => {} })) },
+    record: () => void recorded++,
+  };
+  const frame = createFrame({ ports });
   expect(now(perform(op, [], () => ok(makeValue(1)), frame)).ok).toBe(false);
+  expect([open, recorded]).toEqual([0, 21]);
+});
+
+test('a place for effects that throws, or an operation that is none, is a fault too', async () => {
+  const ports: Ports = {
+    effects() {
+      throw new Error('disk full');
+    },
+  };
+  const guard = defineGuard({
+    on: 'op:tool',
+    timing: 'after',
+    decide: () => ok({ kind: 'allow' }),
+  });
+  const guards = createGuardSet(guard.ok ? [guard.output] : []);
+  for (const frame of [createFrame({ ports }), createFrame({ ports, guards })]) {
+    for (const wait of [false, true]) {
+      const body: Body = (_, scope) => {
+        scope.emit({ kind: 'show', value: secret });
+        return wait ? Promise.resolve(ok(secret)) : ok(secret);
+      };
+      expect(failure(await perform(op, [], body, frame)).error.code).toBe('internal_error');
+    }
+  }
+  const none = perform({} as Operation, [], () => ok(secret), createFrame());
+  expect(failure(now(none)).error.code).toBe('internal_error');
 });
 
 test('marks of a fault survive added detail and never show in JSON', () => {

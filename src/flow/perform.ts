@@ -11,7 +11,7 @@ import type { Frame } from './frame.ts';
 import { crashed, isPromise, type MaybePromise, whenDone } from './maybe.ts';
 import type { Input, Operation } from './operation.ts';
 import { RETRY_CODE, retryHint } from './retry-request.ts';
-import { type Body, type Call, madeIn, type Run, startRun } from './run.ts';
+import { type Body, type Call, madeIn, type Run, resultOf, startRun } from './run.ts';
 import { AFTER_STEP, BEFORE_STEP, type Ending, RESERVE, raise, walk } from './stages.ts';
 import { marksOfInputs } from './taint.ts';
 import type { Value } from './value.ts';
@@ -25,7 +25,12 @@ export function perform(
   body: Body,
   frame: Frame,
 ): MaybePromise<Outcome<Value>> {
-  return attempt({ op, inputs, body, outer: frame }, 1, [], 0);
+  try {
+    return attempt({ op, inputs, body, outer: frame }, 1, [], 0);
+  } catch (error) {
+    // Only an operation that is none gets here: everything foreign is run `safely`.
+    return crashed('the operation', error);
+  }
 }
 
 function attempt(
@@ -103,13 +108,19 @@ function conclude(
   hints: readonly string[],
   repeats: number,
 ): MaybePromise<Outcome<Value>> {
-  if (ending === 'again') return repeat(run, undefined, hints, repeats);
-  const outcome = marked(run, ending as Outcome<Value>);
-  endEffects(run, outcome);
-  const { ports } = run.frame;
-  if (outcome.ok && !run.reservation && !ports.record) return outcome;
-  const settled = safely(run, () => settle(run, outcome));
-  return whenDone(settled, (failure) => afterSettling(run, pick(failure, outcome), hints, repeats));
+  const again = ending === 'again';
+  const outcome = marked(run, ending === 'again' || !ending ? resultOf(run) : ending);
+  const settled = safely(run, () => {
+    endEffects(run, outcome);
+    return settle(run, outcome);
+  });
+  if (settled === undefined && outcome.ok && !again && !run.frame.ports.record) return outcome;
+  return whenDone(settled, (failure) => {
+    const settledOutcome = pick(failure, outcome);
+    return again && failure === undefined
+      ? repeat(run, settledOutcome, hints, repeats)
+      : afterSettling(run, settledOutcome, hints, repeats);
+  });
 }
 
 const pick = (failure: Ending, outcome: Outcome<Value>): Outcome<Value> =>
@@ -150,29 +161,23 @@ function finish(run: Run, outcome: Outcome<Value>): MaybePromise<Outcome<Value>>
 /** A checkpoint wants it done again: after a limit from the reservation on, otherwise all of it. */
 function repeat(
   run: Run,
-  outcome: Outcome<Value> | undefined,
+  outcome: Outcome<Value>,
   hints: readonly string[],
   repeats: number,
 ): MaybePromise<Outcome<Value>> {
-  const last = outcome ?? (run.result ? { ok: true as const, output: run.result } : undefined);
   if (repeats >= MAX_REPEATS) {
     const failure = crashed(operationName(run.call.op), `repeated more than ${MAX_REPEATS} times`);
-    return finish(run, last && !last.ok ? last : failure);
+    return finish(run, outcome.ok ? failure : outcome);
   }
   if (run.stage === RESERVE) {
     const ended = safely(run, () => walk(run, RESERVE));
     return whenDone(ended, (ending) => conclude(run, ending, hints, repeats + 1));
   }
-  const noted = last ?? crashed(operationName(run.call.op), 'gave no result');
   return whenDone(
-    safely(run, () => settle(run, noted)),
-    () =>
-      whenDone(
-        safely(run, () => record(run, noted, true)),
-        (failure) =>
-          failure === undefined
-            ? attempt(run.call, run.attempt + 1, hints, repeats + 1)
-            : (failure as Outcome<Value>),
-      ),
+    safely(run, () => record(run, outcome, true)),
+    (failure) =>
+      failure === undefined
+        ? attempt(run.call, run.attempt + 1, hints, repeats + 1)
+        : (failure as Outcome<Value>),
   );
 }
