@@ -23,7 +23,7 @@ export function deliver(
   events: readonly StreamEvent[],
   { fan, watch, redact }: Pick<HttpCall, 'fan' | 'watch' | 'redact'>,
 ): boolean | Promise<boolean> {
-  const isClean = redact.isIdle || !events.some(({ data }) => redact.finds(data));
+  const isClean = redact.isIdle || !events.some((event) => redact.finds(event.data));
   const wait = fan.write(isClean ? events : events.map((event) => masked(event, redact)));
   const goOn = () => watch.failure() === undefined;
   return wait === undefined ? goOn() : wait.then(goOn);

@@ -57,13 +57,29 @@ function createDechunker() {
     }
   };
 
+  /** Takes `CR LF size CR LF` at once, which is what stands between chunks; else moves nowhere. */
+  const usualFrame = (bytes: Buffer, from: number): number => {
+    if (step !== 'after' || bytes[from] !== CR || bytes[from + 1] !== LF) return from;
+    let [at, size] = [from + 2, 0];
+    for (let digit = hexDigit(bytes[at] ?? 0); digit >= 0; digit = hexDigit(bytes[++at] ?? 0)) {
+      size = size * 16 + digit;
+    }
+    const isUsual =
+      size > 0 && at - from <= MAX_SIZE_DIGITS && bytes[at] === CR && bytes[at + 1] === LF;
+    if (!isUsual) return from;
+    [step, left] = ['data', size];
+    return at + 2;
+  };
+
   return {
     isDone: () => step === 'done',
     take(bytes: Buffer): Buffer {
       let [from, to] = [0, 0];
       while (from < bytes.length && step !== 'done') {
         if (step !== 'data') {
-          frameByte(bytes[from++] as number);
+          const next = usualFrame(bytes, from);
+          if (next === from) frameByte(bytes[from++] as number);
+          else from = next;
           continue;
         }
         const size = Math.min(left, bytes.length - from);

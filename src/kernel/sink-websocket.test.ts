@@ -76,7 +76,7 @@ async function make(
 ): Promise<Sink> {
   const factory = createWebSocketSinkFactory({
     isHostAllowed: () => true,
-    ...(timer && { timer: timer.timer }),
+    ...(timer && { timer: (ms, callback) => timer.timer(ms, callback) }),
   });
   const made = await factory(destination, contextOf(more));
   if (!made.ok) throw new Error(made.error.detail.message);

@@ -184,7 +184,9 @@ function createSink(
 
   /** Everything sent, and the other side's word that it got it. */
   async function finish(): Promise<void> {
-    while (connecting !== undefined) await connecting;
+    await connecting;
+    // Lost and called again while we waited.
+    if (connecting !== undefined) return await finish();
     if (line === undefined) return;
     const answered = new Promise<boolean>((resolve) => {
       onLost = resolve;

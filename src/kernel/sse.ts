@@ -1,6 +1,6 @@
 // Server-sent events from bytes. The framing is `eventsource-parser`'s; this file decodes UTF-8
 // across chunk borders and keeps what is buffered bounded, whatever the other side sends.
-import { createParser } from 'eventsource-parser';
+import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { fail, type Outcome, ok } from '../base/index.ts';
 import type { StreamEvent } from './sink.ts';
 
@@ -38,11 +38,9 @@ function openBytes(bytes: Buffer): number {
 }
 
 /** Without absent fields: an event is JSON. */
-function eventOf(message: { data: string; event?: string | undefined; id?: string | undefined }) {
-  const event: StreamEvent = { data: message.data };
-  if (message.event !== undefined) event.event = message.event;
-  if (message.id !== undefined) event.id = message.id;
-  return event;
+function eventOf({ data, event, id }: EventSourceMessage): StreamEvent {
+  if (event === undefined) return id === undefined ? { data } : { data, id };
+  return id === undefined ? { event, data } : { event, data, id };
 }
 
 /** Characters after the last blank line: what a parser must hold on to, comments aside. */
