@@ -23,6 +23,13 @@ function toolOf(id: string) {
   return tool;
 }
 
+test.each(['node', 'python'])('runtime/%s ends in subprocess and says which runtime', (runtime) => {
+  expect(toolOf(`runtime/${runtime}`)).toMatchObject({
+    executor_id: 'subprocess',
+    config: { runtime },
+  });
+});
+
 let project: TestProject;
 const git = (...args: string[]) =>
   execFileSync('git', ['-C', project.root, ...args], { encoding: 'utf8' });

@@ -37,7 +37,7 @@ export function textOf(bytes: Uint8Array, cut: boolean): string {
 async function openFile(path: string | undefined): Promise<FileHandle | undefined> {
   if (path === undefined) return undefined;
   try {
-    mkdirSync(dirname(path), { recursive: true });
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
     return await open(path, 'wx', 0o600);
   } catch {
     return undefined; // what does not fit is then counted as lost
