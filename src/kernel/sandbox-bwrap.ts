@@ -3,37 +3,11 @@
 import { closeSync, constants, openSync, readlinkSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { fail, type Outcome, ok } from '../base/index.ts';
+import { DEVICES, ISOLATION } from './sandbox-isolation.ts';
 import type { SandboxReport } from './sandbox-probe.ts';
 import { isCovered, type ProjectView } from './sandbox-project.ts';
 import { systemMounts } from './sandbox-visible.ts';
 import type { Place } from './sandbox-writable.ts';
-
-/** New namespaces for everything, no capabilities, and no life after the process that started it. */
-export const ISOLATION: readonly string[] = [
-  '--unshare-user-try',
-  '--unshare-ipc',
-  '--unshare-pid',
-  '--unshare-uts',
-  '--unshare-cgroup-try',
-  '--die-with-parent',
-  '--cap-drop',
-  'ALL',
-  '--hostname',
-  'sandbox',
-];
-
-/**
- * System folders as a child needs them. `/proc` is read-only: run by root, the files below
- * `/proc/sys` belong to the child, and one of them names a program that the kernel starts.
- */
-export const DEVICES: readonly string[] = [
-  '--proc',
-  '/proc',
-  '--remount-ro',
-  '/proc',
-  '--dev',
-  '/dev',
-];
 
 export const SANDBOX_HOME = '/tmp/.home';
 export const SANDBOX_TEMP = '/tmp';

@@ -3,7 +3,7 @@
 import { execFile } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { join } from 'node:path';
-import { DEVICES, ISOLATION } from './sandbox-bwrap.ts';
+import { DEVICES, ISOLATION } from './sandbox-isolation.ts';
 import { systemMounts } from './sandbox-visible.ts';
 
 export interface SandboxReport {
