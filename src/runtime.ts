@@ -1,13 +1,12 @@
 // Wires the rooms together; the only file that knows them all. Opening a runtime reads files and
 // runs nothing: no code of the project, no probe, no connection. What costs time is done on demand.
-import { existsSync, readFileSync, realpathSync } from 'node:fs';
+import { existsSync, realpathSync } from 'node:fs';
 import { homedir, tmpdir, userInfo } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import {
   type Clock,
-  type Diagnostic,
   fail,
   type Json,
   type JsonObject,
@@ -17,19 +16,15 @@ import {
 } from './base/index.ts';
 import {
   type ComposedPolicy,
-  closedPolicy,
-  composePolicies,
   createFrame,
   createLabelRecords,
-  type Policy,
-  type PolicyLevel,
-  parsePolicy,
+  createPolicyFiles,
+  type PolicyFiles,
+  type PolicyPlace,
+  type PolicyState,
   type RecordEntry,
 } from './flow/index.ts';
-import {
-  createLibrary,
-  type Library,
-} from './items/index.ts';
+import { createLibrary, type Library, verifyItem } from './items/index.ts';
 import {
   type Audit,
   type Authorize,
@@ -55,6 +50,7 @@ import {
   prepareDependencies,
   probeSandbox,
   type SandboxReport,
+  type SignaturePolicy,
   sinkFactories,
   tokenAuthority,
   toolKind,
@@ -87,9 +83,10 @@ const itemRoots = (project: string, home: string, bundle: string) => [
   { source: 'bundle' as const, dir: bundle },
 ];
 const copyItem = (..._: unknown[]): Outcome<string> => fail('not_found', 'later');
-const copyFromCatalog = async (..._: unknown[]): Promise<Outcome<JsonObject>> => fail('not_found', 'later');
-const searchCatalogs = async (..._: unknown[]): Promise<Outcome<Json>> => fail('not_found', 'later');
-const verifyPolicy = (..._: unknown[]) => ({ state: 'unsigned' });
+const copyFromCatalog = async (..._: unknown[]): Promise<Outcome<JsonObject>> =>
+  fail('not_found', 'later');
+const searchCatalogs = async (..._: unknown[]): Promise<Outcome<Json>> =>
+  fail('not_found', 'later');
 
 export type Verb = 'search' | 'load' | 'execute' | 'help';
 
@@ -107,9 +104,8 @@ export interface Runtime {
   readonly home: string;
   readonly library: Library;
   readonly kernel: Kernel;
-  readonly policy: ComposedPolicy;
-  /** What is wrong with the policy files; a file with errors allows nothing. */
-  readonly policyDiagnostics: readonly Diagnostic[];
+  /** The policies in force now, and what is wrong with their files; one with errors allows nothing. */
+  policies(): PolicyState;
   readonly keys: KeyFolder;
   readonly trustStore: TrustStore;
   readonly audit: Audit;
@@ -138,30 +134,13 @@ export function findProject(start: string, home: string): string {
   }
 }
 
-interface PolicyFiles {
-  policies: Policy[];
-  diagnostics: Diagnostic[];
-}
-
-/** Every level's file. One that cannot be read closes everything instead of opening it. */
-function readPolicies(project: string, home: string, env: Env, trust: TrustStore): PolicyFiles {
-  const places: [PolicyLevel, string][] = [
-    ['operator', env.KERNMANTLE_POLICY ?? '/etc/kernmantle/policy.yaml'],
-    ['user', join(home, 'policy.yaml')],
-    ['project', join(project, '.ai', 'policy.yaml')],
-    ['bundle', join(BUNDLE, 'policy.yaml')],
-  ];
-  const read: PolicyFiles = { policies: [], diagnostics: [] };
-  for (const [level, file] of places) {
-    if (!existsSync(file)) continue;
-    const text = readFileSync(file, 'utf8');
-    const { policy, diagnostics } = parsePolicy(text, file, level);
-    read.diagnostics.push(...diagnostics);
-    const signed = level === 'project' && verifyPolicy(text, file, trust).state === 'signed';
-    read.policies.push(policy ? { ...policy, signed } : closedPolicy(level, file));
-  }
-  return read;
-}
+/** Weakest last: a lower level can only narrow what those above leave. */
+const policyPlaces = (project: string, home: string, env: Env): PolicyPlace[] => [
+  { level: 'operator', file: env.KERNMANTLE_POLICY ?? '/etc/kernmantle/policy.yaml' },
+  { level: 'user', file: join(home, 'policy.yaml') },
+  { level: 'project', file: join(project, '.ai', 'policy.yaml') },
+  { level: 'bundle', file: join(BUNDLE, 'policy.yaml') },
+];
 
 /** Where audit and label records live: beside the project's items, or in the user's folder. */
 const recordsFolder = (project: string, home: string): string =>
@@ -197,8 +176,7 @@ interface Ground {
   home: string;
   env: Env;
   clock: Clock;
-  policy: ComposedPolicy;
-  policyDiagnostics: readonly Diagnostic[];
+  policies: PolicyFiles;
   trustStore: TrustStore;
   keys: KeyFolder;
   audit: Audit;
@@ -214,15 +192,16 @@ function openGround(options: RuntimeOptions): Outcome<Ground> {
   if (!existsSync(wanted)) return fail('not_found', `there is no project folder \`${wanted}\``);
   const project = realpathSync(wanted);
   const trustStore = createTrustStore(join(home, 'trust.jsonl'), clock);
-  const { policies, diagnostics } = readPolicies(project, home, env, trustStore);
   let probed: Promise<SandboxReport> | undefined;
   return ok({
     project,
     home,
     env,
     clock,
-    policy: composePolicies(policies),
-    policyDiagnostics: diagnostics,
+    policies: createPolicyFiles(policyPlaces(project, home, env), (_text, file) => {
+      const verified = verifyItem(file, trustStore);
+      return verified.ok && verified.output.state === 'signed';
+    }),
     trustStore,
     keys: createKeyFolder(join(home, 'keys')),
     audit: createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock),
@@ -235,7 +214,8 @@ function openGround(options: RuntimeOptions): Outcome<Ground> {
 }
 
 async function processPorts(ground: Ground): Promise<ProcessPorts> {
-  const { clock, env, policy, home } = ground;
+  const { clock, env, home } = ground;
+  const { policy } = ground.policies.current();
   return {
     clock,
     env,
@@ -249,14 +229,16 @@ async function processPorts(ground: Ground): Promise<ProcessPorts> {
 }
 
 function mountPrimitives(ground: Ground, functions: ProgramTools['functions']): void {
-  const { clock, env, policy, primitives } = ground;
+  const { clock, env, policies, primitives } = ground;
   const granted = providerHosts(env);
   const all = [
     createFunctionPrimitive({ bundle: fileFunctions, program: functions }),
     createHttpPrimitive({
       clock,
       isHostAllowed: (host, _address, port) =>
-        policy.isHostAllowed(host) || granted.has(`${host}:${port}`) || granted.has(host),
+        policies.current().policy.isHostAllowed(host) ||
+        granted.has(`${host}:${port}`) ||
+        granted.has(host),
     }),
     lazyPrimitive('subprocess', async () => createProcessPrimitive(await processPorts(ground))),
   ];
@@ -264,13 +246,20 @@ function mountPrimitives(ground: Ground, functions: ProgramTools['functions']): 
 }
 
 function createRunner(ground: Ground, library: Library) {
-  const { project, home, clock, env, policy, primitives } = ground;
+  const { project, home, clock, env, policies, primitives } = ground;
+  const signatures = (): SignaturePolicy => {
+    const { catalog } = library.capabilities();
+    return {
+      allowsUnsigned: policies.current().policy.allowsUnsigned,
+      isRead: (capability) => catalog.get(capability)?.tier === 'read',
+    };
+  };
   return createToolRunner({
     library,
     primitives,
     sinks: {
       library,
-      signatures: { allowsUnsigned: policy.allowsUnsigned },
+      signatures,
       factories: sinkFactories,
       moduleSink: (tool) => async (destination, context) =>
         createProcessSink(await processPorts(ground), tool)(destination, context),
@@ -282,23 +271,27 @@ function createRunner(ground: Ground, library: Library) {
     clock,
     env,
     projectRoot: project,
-    signatures: { allowsUnsigned: policy.allowsUnsigned },
+    signatures,
     prepare: (plan, signal) =>
-      prepareDependencies(plan, project, policy.install, { clock, env, signal }),
+      prepareDependencies(plan, project, policies.current().policy.install, { clock, env, signal }),
   });
 }
 
 /** Who speaks for a caller: its token, or the operator's policy for the surface. */
 function createAuthorize(ground: Ground, library: Library): Authorize {
-  const { project, clock, policy, keys } = ground;
-  let verifier: { catalog: CapabilityCatalog; verify: TokenVerifier['verify'] } | undefined;
+  const { project, clock, policies, keys } = ground;
+  let made:
+    | { catalog: CapabilityCatalog; policy: ComposedPolicy; verifier: TokenVerifier }
+    | undefined;
   return (caller) => {
     const { catalog } = library.capabilities();
+    const { policy } = policies.current();
     if (caller.__auth === undefined) return ok(policyAuthority(policy, caller.surface, catalog));
-    if (verifier?.catalog !== catalog) {
+    // Verified tokens are cached inside; new ceilings or capabilities start a new cache.
+    if (made?.catalog !== catalog || made.policy !== policy) {
       const root = keys.tokenKey();
       if (!root.ok) return root;
-      const { verify } = createTokenVerifier({
+      const verifier = createTokenVerifier({
         roots: [{ id: root.output.id, key: root.output.publicKey }],
         audience: 'kernmantle',
         project,
@@ -306,9 +299,9 @@ function createAuthorize(ground: Ground, library: Library): Authorize {
         catalog,
         ceilings: policy.ceilings(),
       });
-      verifier = { catalog, verify };
+      made = { catalog, policy, verifier };
     }
-    const token = verifier.verify(caller.__auth);
+    const token = made.verifier.verify(caller.__auth, caller.__thread_id);
     return token.ok ? ok(tokenAuthority(token.output)) : token;
   };
 }
@@ -321,7 +314,7 @@ function callerOf(ground: Ground, { surface = 'library', name = '', signal }: Ca
     // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
     if (!written.ok) throw new Error(written.error.detail.message);
   };
-  const frame = createFrame({ policy: ground.policy, ports: { record } });
+  const frame = createFrame({ policy: ground.policies.current().policy, ports: { record } });
   return { surface, name, frame, ...(signal ? { signal } : {}) };
 }
 
@@ -372,14 +365,13 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Outco
   mountPrimitives(ground, functions);
   await library.refresh();
   const kernel = createVerbs(ground, library);
-  const { project, home, policy, policyDiagnostics, keys, trustStore, audit } = ground;
+  const { project, home, keys, trustStore, audit } = ground;
   return ok({
     project,
     home,
     library,
     kernel,
-    policy,
-    policyDiagnostics,
+    policies: () => ground.policies.current(),
     keys,
     trustStore,
     audit,

@@ -114,7 +114,7 @@ test('the official Inspector lists and calls the tools', async () => {
       timeout: 60_000,
     });
     expect(done.status, done.stderr).toBe(0);
-    return JSON.parse(done.stdout) as Record<string, never>;
+    return JSON.parse(done.stdout) as Record<string, unknown>;
   };
   const listed = inspect('--method', 'tools/list') as { tools: { name: string }[] };
   expect(listed.tools.map(({ name }) => name)).toEqual(['search', 'load', 'execute', 'help']);

@@ -35,7 +35,7 @@ function effectiveLimits(directive: Directive, runtime: Runtime): JsonObject {
     const value = declared ?? fallback;
     if (value === undefined) continue;
     const from = declared === undefined ? `default (${layer?.source ?? 'bundle'})` : 'directive';
-    const ceiling = runtime.policy.limits[name];
+    const ceiling = runtime.policies().policy.limits[name];
     const isCapped = ceiling !== undefined && Number(ceiling) < Number(value);
     limits[name] = isCapped ? { value: ceiling, from: 'policy', declared: value } : { value, from };
   }
@@ -59,7 +59,7 @@ function effectiveGrants(directive: Directive, runtime: Runtime): JsonObject {
     const found = runtime.library.find('tool', name);
     return found.ok ? ok(found.output.id) : found;
   });
-  const ceiling = createCeilingVerifier(runtime.policy.ceilings(), catalog);
+  const ceiling = createCeilingVerifier(runtime.policies().policy.ceilings(), catalog);
   return {
     granted: grants.map((grant) => {
       const held = ceiling.holds(grant.capability);
@@ -102,10 +102,10 @@ async function explainTool(id: string, runtime: Runtime): Promise<Outcome<Json>>
   const requires = [...new Set(chain.output.links.flatMap(({ tool }) => tool?.requires ?? []))];
   const surfaces: JsonObject = {};
   for (const surface of SURFACES) {
-    const verifier = createCeilingVerifier(runtime.policy.ceilings(surface), catalog);
+    const verifier = createCeilingVerifier(runtime.policies().policy.ceilings(surface), catalog);
     const effect = item.tool?.effect ?? 'write';
     const refused = [
-      ...(runtime.policy.effects(surface).includes(effect) ? [] : [`effect ${effect}`]),
+      ...(runtime.policies().policy.effects(surface).includes(effect) ? [] : [`effect ${effect}`]),
       ...requires.filter((name) => !verifier.holds(name).ok),
     ];
     surfaces[surface] = refused.length === 0 ? 'may call it' : `refused: ${refused.join(', ')}`;

@@ -75,6 +75,12 @@ export {
   composePolicies,
   narrowPolicy,
 } from './policy-compose.ts';
+export {
+  createPolicyFiles,
+  type PolicyFiles,
+  type PolicyPlace,
+  type PolicyState,
+} from './policy-files.ts';
 export { type KnownNames, type KnownTool, lintPolicy } from './policy-lint.ts';
 export { type ParsedPolicy, parsePolicy } from './policy-parse.ts';
 export type {

@@ -128,8 +128,12 @@ function directivesOn(levels: readonly Policy[], surface: string): DirectiveAcce
 function ceilingsOn(levels: readonly Policy[], surface: string | undefined): Ceiling[] {
   const found = levels.flatMap((policy) => policy.capabilities ?? []);
   if (surface === undefined) return found;
-  const read = surfaceOf(surface);
-  return [...found, ...levels.flatMap((policy) => read(policy)?.capabilities ?? [])];
+  // The bundle's word on a surface is a default: a user who says otherwise replaces it.
+  const { base, narrowing } = statements(
+    levels,
+    (policy) => surfaceOf(surface)(policy)?.capabilities,
+  );
+  return [...found, ...base, ...narrowing];
 }
 
 /** A host is open when somebody with authority opened it and no level that lists hosts leaves it out. */

@@ -43,7 +43,8 @@ export interface ToolPorts {
   clock: Clock;
   env: Readonly<Record<string, string | undefined>>;
   projectRoot: string;
-  signatures: SignaturePolicy;
+  /** Asked at every call: a policy may have changed meanwhile. */
+  signatures: () => SignaturePolicy;
   /** Prepares a tool's declared dependencies, or says what is missing. */
   prepare?: (plan: Plan, signal: AbortSignal) => Promise<Outcome<null>>;
 }
@@ -130,7 +131,7 @@ export function createToolRunner(ports: ToolPorts) {
     signal: AbortSignal,
   ): PrimitiveCall {
     return {
-      tool: toolFacts(plan, ports.signatures),
+      tool: toolFacts(plan, ports.signatures()),
       config: filled.config,
       parameters,
       sinks: [],
@@ -279,7 +280,7 @@ export function createToolRunner(ports: ToolPorts) {
       const plan = resolved.output;
       const checked = checkParameters(item.id, given, plan.parameters, plan.schema);
       if (!checked.ok) return inChain(checked, plan);
-      const authority = restrictUnsigned(granted, plan, ports.signatures);
+      const authority = restrictUnsigned(granted, plan, ports.signatures());
       if (request.dry_run) return dryRun(plan, checked.output, authority);
 
       const inputs = inputsOf(plan, checked.output, request);

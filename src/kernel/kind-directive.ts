@@ -18,6 +18,7 @@ import {
   fillDirectiveText,
   type Item,
   type Library,
+  resolveExtends,
 } from '../items/index.ts';
 import type { Authority, Caller, ExecuteRequest } from './call.ts';
 import type { Kind } from './kind.ts';
@@ -173,7 +174,11 @@ export function directiveKind(library: Library, modify: Modifier): Kind {
         diagnostics: item.diagnostics as unknown as Json,
       });
     }
-    return ok({ item, directive: item.directive });
+    const below = (name: string): Directive | undefined => {
+      const other = library.find('directive', name);
+      return other.ok ? other.output.directive : undefined;
+    };
+    return ok({ item, directive: resolveExtends(item.directive, below) });
   }
 
   async function run(

@@ -6,13 +6,14 @@ import type { Plan, ToolItem } from './chain.ts';
 import type { Need, PrimitiveCall } from './primitive.ts';
 import { PROGRAM } from './program-tools.ts';
 
-/** What an unsigned item never reaches, whoever calls it: change, egress, starting things. */
-const SIGNED_ONLY =
-  /^(fs\.write|fs\.exec|fs\.absolute|process\.|net\.|git\.(write|push)|db\.|mcp\.|spawn\.|thread\.|registry\.|directive\.|tool\.modify|knowledge\.modify|project\.|items\.|approve)/;
-
 export interface SignaturePolicy {
   /** `unsigned: allow` in a policy that is itself signed or at user level. */
   allowsUnsigned: boolean;
+  /**
+   * Is it of the tier `read`? All an unsigned item may reach, whoever calls it: no change, no
+   * egress, nothing started. A name nobody declared is not.
+   */
+  isRead(capability: string): boolean;
 }
 
 const waysOut = (file: string): string =>
@@ -53,13 +54,13 @@ export function restrictUnsigned(
   const unsigned = unsignedLink(plan, policy);
   if (!unsigned) return authority;
   const refuse = (capability: string): Outcome<null> | undefined =>
-    SIGNED_ONLY.test(capability)
-      ? fail(
+    policy.isRead(capability)
+      ? undefined
+      : fail(
           'permission_denied',
           `tool \`${unsigned.id}\` is not signed, so it may not use \`${capability}\`: ${waysOut(unsigned.file)}`,
           { missing: capability, attempted: plan.leaf.id, unsigned: unsigned.id },
-        )
-      : undefined;
+        );
   return {
     ...authority,
     check: (need: Need) => refuse(need.capability) ?? authority.check(need),

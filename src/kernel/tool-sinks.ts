@@ -18,7 +18,7 @@ import { type SignaturePolicy, toolFacts } from './tool-rights.ts';
 
 export interface SinkPorts {
   library: Library;
-  signatures: SignaturePolicy;
+  signatures: () => SignaturePolicy;
   factories: Readonly<Record<string, SinkFactory>>;
   /** Makes a sink from a project's module. */
   moduleSink: (tool: PrimitiveCall['tool']) => SinkFactory;
@@ -43,7 +43,7 @@ function factoryOf(
   if (!plan.ok) return plan;
   const { config, primitive, leaf } = plan.output;
   if (primitive !== 'function')
-    return ok({ factory: ports.moduleSink(toolFacts(plan.output, ports.signatures)), config });
+    return ok({ factory: ports.moduleSink(toolFacts(plan.output, ports.signatures())), config });
   const name = getOwn(config, 'function');
   const builtin = typeof name === 'string' ? ports.factories[name] : undefined;
   return builtin

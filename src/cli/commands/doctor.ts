@@ -43,7 +43,7 @@ async function aboutSandbox(runtime: Runtime): Promise<Finding> {
   const { kind, reason, version } = await runtime.sandbox();
   if (kind !== 'none')
     return { about: 'sandbox', state: 'good', message: [kind, version].filter(Boolean).join(' ') };
-  const without = runtime.policy.sandbox === 'none';
+  const without = runtime.policies().policy.sandbox === 'none';
   return {
     about: 'sandbox',
     state: without ? 'note' : 'bad',
@@ -56,13 +56,17 @@ async function aboutSandbox(runtime: Runtime): Promise<Finding> {
 }
 
 function aboutPolicies(runtime: Runtime): Finding[] {
-  const files = runtime.policy.levels.map(({ level }) => level).join(', ') || 'none';
-  const broken = runtime.policyDiagnostics.filter(({ severity }) => severity === 'error');
+  const files =
+    runtime
+      .policies()
+      .policy.levels.map(({ level }) => level)
+      .join(', ') || 'none';
+  const broken = runtime.policies().diagnostics.filter(({ severity }) => severity === 'error');
   const surfaces = SURFACES.map(
     (surface): Finding => ({
       about: `surface ${surface}`,
       state: 'good',
-      message: `tools with effect ${runtime.policy.effects(surface).join(', ') || 'none'}; directives: ${runtime.policy.directives(surface)}`,
+      message: `tools with effect ${runtime.policies().policy.effects(surface).join(', ') || 'none'}; directives: ${runtime.policies().policy.directives(surface)}`,
     }),
   );
   return [
@@ -76,7 +80,7 @@ function aboutPolicies(runtime: Runtime): Finding[] {
     {
       about: 'policy',
       state: 'good',
-      message: `levels: ${files}; unsigned items: ${runtime.policy.allowsUnsigned ? 'allowed' : 'restricted'}`,
+      message: `levels: ${files}; unsigned items: ${runtime.policies().policy.allowsUnsigned ? 'allowed' : 'restricted'}`,
     },
     ...surfaces,
   ];

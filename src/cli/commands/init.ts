@@ -2,8 +2,8 @@
 // that exist stay as they are; each new one appears whole or not at all.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { fail, type Outcome, ok } from '../../base/index.ts';
-import { signFile } from '../../items/index.ts';
+import { fail, type Outcome, ok, systemClock } from '../../base/index.ts';
+import { signItem } from '../../items/index.ts';
 import { BUNDLE, createRuntime, type Runtime } from '../../runtime.ts';
 import { asText, type CommandRun } from '../command.ts';
 
@@ -57,7 +57,12 @@ function signAll(
   }
   const signed: string[] = [];
   for (const file of files.filter((name) => /\.(md|yaml)$/.test(name))) {
-    const done = signFile(join(runtime.project, file), key.output, runtime);
+    const done = signItem(
+      join(runtime.project, file),
+      key.output,
+      systemClock,
+      runtime.library.roots(),
+    );
     if (!done.ok) return done;
     signed.push(file);
   }

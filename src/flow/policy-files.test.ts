@@ -1,0 +1,72 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { createPolicyFiles } from './policy-files.ts';
+
+let dir = '';
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'km-policy-'));
+});
+afterEach(() => rmSync(dir, { recursive: true, force: true }));
+const open = (isSigned = false) =>
+  createPolicyFiles(
+    [
+      { level: 'user', file: join(dir, 'user.yaml') },
+      { level: 'project', file: join(dir, 'project.yaml') },
+    ],
+    () => isSigned,
+  );
+
+test('without files the built-in rules hold', () => {
+  const { policy, diagnostics } = open().current();
+  expect(diagnostics).toEqual([]);
+  expect(policy.sandbox).toBe('required');
+});
+
+test('a file that was written, changed or removed counts from the next call on', () => {
+  const files = open();
+  expect(files.current().policy.ceilings()).toEqual([]);
+  writeFileSync(join(dir, 'project.yaml'), 'capabilities: {deny: [git.push]}\n');
+  expect(files.current().policy.ceilings()).toEqual([{ deny: [{ capability: 'git.push' }] }]);
+  rmSync(join(dir, 'project.yaml'));
+  expect(files.current().policy.ceilings()).toEqual([]);
+});
+
+test('a file with a mistake, or one that cannot be read, closes everything', () => {
+  const files = open();
+  writeFileSync(join(dir, 'project.yaml'), 'capabilities: {deny: [git.push]}\nlabls: {}\n');
+  const broken = files.current();
+  expect(broken.diagnostics).toMatchObject([{ line: 2, severity: 'error' }]);
+  expect(broken.policy.ceilings()).toContainEqual({ allow: [] });
+  rmSync(join(dir, 'project.yaml'));
+  mkdirSync(join(dir, 'project.yaml'));
+  expect(files.current().policy.ceilings()).toContainEqual({ allow: [] });
+});
+
+test('opening a door takes the user, or a signature', () => {
+  writeFileSync(join(dir, 'project.yaml'), 'unsigned: allow\n');
+  expect(open().current().policy.allowsUnsigned).toBe(false);
+  expect(open(true).current().policy.allowsUnsigned).toBe(true);
+  writeFileSync(join(dir, 'user.yaml'), 'unsigned: allow\n');
+  rmSync(join(dir, 'project.yaml'));
+  expect(open().current().policy.allowsUnsigned).toBe(true);
+});
+
+test('what the bundle says of a surface is a default that a user may replace, a project may not', () => {
+  const levels = (user: boolean) =>
+    createPolicyFiles(
+      [
+        { level: user ? 'user' : 'project', file: join(dir, 'own.yaml') },
+        { level: 'bundle', file: join(dir, 'bundle.yaml') },
+      ],
+      () => false,
+    );
+  writeFileSync(join(dir, 'bundle.yaml'), 'surfaces: {mcp: {capabilities: {deny: [net.http]}}}\n');
+  writeFileSync(join(dir, 'own.yaml'), 'surfaces: {mcp: {capabilities: {deny: [git.push]}}}\n');
+  const [denyNet, denyPush] = ['net.http', 'git.push'].map((capability) => ({
+    deny: [{ capability }],
+  }));
+  expect(levels(true).current().policy.ceilings('mcp')).toEqual([denyPush]);
+  expect(levels(false).current().policy.ceilings('mcp')).toEqual([denyNet, denyPush]);
+});

@@ -1,0 +1,86 @@
+// The policy files of all levels, as they are now. Asked at every call: a rule that was tightened
+// holds for the next call of every running process. A file that cannot be read, or has a mistake in
+// it, closes everything: half a policy might be the half that allows.
+import { readFileSync, statSync } from 'node:fs';
+import { type Diagnostic, hasErrors } from '../base/index.ts';
+import { closedPolicy, type Policy, type PolicyLevel } from './policy.ts';
+import { type ComposedPolicy, composePolicies } from './policy-compose.ts';
+import { parsePolicy } from './policy-parse.ts';
+
+export interface PolicyPlace {
+  level: PolicyLevel;
+  file: string;
+}
+
+export interface PolicyState {
+  policy: ComposedPolicy;
+  diagnostics: readonly Diagnostic[];
+}
+
+export interface PolicyFiles {
+  current(): PolicyState;
+}
+
+interface Read {
+  policy: Policy;
+  diagnostics: readonly Diagnostic[];
+}
+
+const isMissing = (error: unknown): boolean =>
+  ['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '');
+
+/** Identity of the file's content as far as the file system tells; empty when there is no file. */
+function stampOf(file: string): string {
+  try {
+    const { ino, size, mtimeNs, ctimeNs } = statSync(file, { bigint: true });
+    return `${ino}:${size}:${mtimeNs}:${ctimeNs}`;
+  } catch (error) {
+    return isMissing(error) ? '' : `unreadable:${(error as NodeJS.ErrnoException).code}`;
+  }
+}
+
+const broken = ({ level, file }: PolicyPlace, message: string): Read => ({
+  policy: closedPolicy(level, file),
+  diagnostics: [
+    { file, line: 1, column: 1, code: 'policy_unreadable', severity: 'error', message },
+  ],
+});
+
+function readPlace(
+  place: PolicyPlace,
+  isSigned: (text: string, file: string) => boolean,
+): Read | undefined {
+  const { level, file } = place;
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (error) {
+    return isMissing(error)
+      ? undefined
+      : broken(place, `cannot be read: ${(error as Error).message}`);
+  }
+  const { policy, diagnostics } = parsePolicy(text, file, level);
+  if (!policy || hasErrors(diagnostics)) return { policy: closedPolicy(level, file), diagnostics };
+  return { policy: { ...policy, signed: isSigned(text, file) }, diagnostics };
+}
+
+/** `isSigned` is asked anew whenever a file changed. */
+export function createPolicyFiles(
+  places: readonly PolicyPlace[],
+  isSigned: (text: string, file: string) => boolean,
+): PolicyFiles {
+  let known: { stamp: string; state: PolicyState } | undefined;
+  return {
+    current() {
+      const stamp = places.map(({ file }) => stampOf(file)).join('|');
+      if (known?.stamp === stamp) return known.state;
+      const read = places.flatMap((place) => readPlace(place, isSigned) ?? []);
+      const state = {
+        policy: composePolicies(read.map(({ policy }) => policy)),
+        diagnostics: read.flatMap(({ diagnostics }) => diagnostics),
+      };
+      known = { stamp, state };
+      return state;
+    },
+  };
+}
