@@ -134,9 +134,11 @@ export function explainCharacter(source: string, at: number): SyntaxFault {
   return new SyntaxFault(`unexpected character \`${shown(source, at)}\``, at + 1);
 }
 
-/** Cut so that a message fits on a line, whatever the source. */
-export const clipped = (text: string): string =>
-  text.length > 40 ? `${text.slice(0, 40)}…` : text;
+/** Source text as a message can quote it: on one line, without anything that moves a cursor. */
+export function clipped(text: string): string {
+  const short = text.length > 40 ? `${text.slice(0, 40)}…` : text;
+  return short.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, ' ');
+}
 
 /** A number that is not one: the whole run of characters is shown, the hint fits its first fault. */
 export function explainNumber(source: string, start: number): SyntaxFault {
