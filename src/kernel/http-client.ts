@@ -108,25 +108,32 @@ async function runRequest(request: WireRequest, http: HttpCall): Promise<Outcome
   return output.ok ? ok({ kind: 'answer', output: output.output }) : output;
 }
 
+const writtenFiles = (reports: readonly SinkReport[]): TouchedFile[] =>
+  reports.flatMap(({ file }) =>
+    file ? [{ access: 'written', ...(file as Omit<TouchedFile, 'access'>) }] : [],
+  );
+
 /** The call's result once its sinks are closed and have reported. */
 function resultOf(
   ran: Outcome<Ran>,
-  reports: SinkReport[],
+  reports: readonly SinkReport[],
   count: number,
   url: URL | undefined,
   redact: (value: Json) => Json,
 ): Outcome<PrimitiveResult> {
   if (!ran.ok) return ran;
+  const files = writtenFiles(reports);
   let output: JsonObject;
   if (ran.output.kind === 'answer') output = ran.output.output;
   else {
     output = streamFields(ran.output.end, count, reports, redact);
     const { failure } = ran.output.end;
-    if (failure) return streamFault(failure, output);
+    if (failure) {
+      // A file that was begun stays, so whoever keeps labels of files must hear of it.
+      const written = files.map(({ relative: path, sha256 }) => ({ path, sha256 }));
+      return streamFault(failure, written.length > 0 ? { ...output, files: written } : output);
+    }
   }
-  const files = reports.flatMap(({ file }): TouchedFile[] =>
-    file ? [{ access: 'written', ...(file as Omit<TouchedFile, 'access'>) }] : [],
-  );
   return ok({
     output,
     labels: ['src:network', 'untrusted'],

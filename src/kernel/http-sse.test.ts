@@ -1,11 +1,15 @@
+import { mkdtempSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { createServer, type Server, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterEach, expect, test } from 'vitest';
 import { type JsonObject, type Outcome, ok, systemClock } from '../base/index.ts';
 import { createHttpPrimitive } from './http-client.ts';
 import type { PrimitiveCall, PrimitiveResult } from './primitive.ts';
 import type { Sink, StreamEvent } from './sink.ts';
+import { createFileSinkFactory } from './sink-file.ts';
 import { createReturnSink } from './sink-return.ts';
 
 // A raw server: what goes over the wire, and where it stops, is exactly what a test says.
@@ -372,4 +376,32 @@ test('an abort in the middle ends the call with what was received', async () => 
   expect(await run(base, { sinks: [sink], signal: controller.signal })).toMatchObject({
     error: { code: 'cancelled', detail: { stream_events_count: 1 } },
   });
+});
+
+test('what reached a file before a stream broke is there, and is told', async () => {
+  const base = await serve((socket, path) => {
+    const text = HEAD + chunk('data: {"a":1}\n\n') + (path === '/cut' ? '' : END);
+    socket.write(text, () => socket.destroySoon());
+  });
+  const projectRoot = realpathSync(mkdtempSync(join(tmpdir(), 'km-sse-')));
+  try {
+    const context = { projectRoot, threadId: undefined, verify: () => ok(null) };
+    const { signal } = new AbortController();
+    for (const path of ['/whole', '/cut']) {
+      const made = await createFileSinkFactory()({ path: 'out.jsonl' }, { ...context, signal });
+      if (!made.ok) throw new Error('no sink');
+      const result = await run(`${base}${path}`, { sinks: [made.output] });
+      expect(readFileSync(join(projectRoot, 'out.jsonl'), 'utf8')).toBe('{"a":1}\n');
+      rmSync(join(projectRoot, 'out.jsonl'));
+      const sha256 = expect.stringMatching(/^[0-9a-f]{64}$/) as string;
+      const absolute = join(projectRoot, 'out.jsonl');
+      expect(result).toMatchObject(
+        path === '/cut'
+          ? { error: { detail: { files: [{ path: 'out.jsonl', sha256 }] } } }
+          : { output: { files: [{ access: 'written', relative: 'out.jsonl', absolute, sha256 }] } },
+      );
+    }
+  } finally {
+    rmSync(projectRoot, { recursive: true, force: true });
+  }
 });
