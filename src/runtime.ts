@@ -1,7 +1,7 @@
 // Wires the rooms together; the only file that knows them all. Opening a runtime reads files and
 // runs nothing: no code of the project, no probe, no connection. What costs time is done on demand.
 import { existsSync, realpathSync } from 'node:fs';
-import { homedir, tmpdir, userInfo } from 'node:os';
+import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -214,7 +214,7 @@ function openGround(options: RuntimeOptions): Outcome<Ground> {
 }
 
 async function processPorts(ground: Ground): Promise<ProcessPorts> {
-  const { clock, env, home } = ground;
+  const { clock, env, project, home } = ground;
   const { policy } = ground.policies.current();
   return {
     clock,
@@ -223,7 +223,7 @@ async function processPorts(ground: Ground): Promise<ProcessPorts> {
     policySandbox: policy.sandbox,
     // The composed policy already ignores `sandbox: none` from a file without authority.
     allowUnsandboxed: policy.sandbox === 'none',
-    outputDir: () => join(tmpdir(), `kernmantle-output-${userInfo().uid}`),
+    outputDir: () => join(recordsFolder(project, home), 'outputs'),
     hidden: [home],
   };
 }

@@ -18,6 +18,8 @@ export interface CommandCall {
   args: readonly (string | readonly string[] | undefined)[];
   options: Readonly<Record<string, unknown>>;
   terminal: Terminal;
+  /** All there are, for help and completion. */
+  commands: readonly CommandSpec[];
 }
 
 /** Resolves to the exit code. */

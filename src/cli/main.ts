@@ -1,15 +1,10 @@
 // The command line: builds the parser from the table, loads the one command that was asked for,
 // turns what it answers into an exit code. Nothing heavy is imported before a command is known.
-import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import { type CommandSpec, EXIT } from './command.ts';
 import { COMMANDS } from './table.ts';
 import { createTerminal } from './terminal.ts';
-
-export function version(): string {
-  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
-  return (JSON.parse(text) as { version: string }).version;
-}
+import { version } from './version.ts';
 
 /** Adds a row of the table, and the rows below it, to the parser. */
 function addCommand(parent: Command, spec: CommandSpec, done: (code: number) => void): void {
@@ -41,7 +36,7 @@ function addCommand(parent: Command, spec: CommandSpec, done: (code: number) => 
       json: options.json === true,
     });
     const { run } = await load();
-    done(await run({ args, options, terminal }));
+    done(await run({ args, options, terminal, commands: COMMANDS }));
   });
 }
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { testWorld } from '../../tests/directive-world.ts';
 import { checkDirective } from './directive-check.ts';
+import { testWorld } from './directive-fixture.ts';
 import { parseDirective } from './directive-parse.ts';
 import type { Directive } from './directive-value.ts';
 import type { DirectiveWorld } from './directive-world.ts';

@@ -1,8 +1,8 @@
 // The page about directives is true: its examples are read, and it knows every code.
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { testWorld } from '../../tests/directive-world.ts';
 import { checkDirective } from './directive-check.ts';
+import { testWorld } from './directive-fixture.ts';
 import { parseDirective } from './directive-parse.ts';
 
 const page = readFileSync('docs/directives.md', 'utf8');

@@ -103,6 +103,12 @@ function fillConfig(
   return ok({ config: filled.output as JsonObject, secrets: expanded.output.secrets });
 }
 
+/** A runtime looks for the packages that any link of the chain declares. */
+function withDependencies(config: JsonObject, plan: Plan): JsonObject {
+  const dependencies = plan.links.flatMap((link) => link.tool?.dependencies ?? []);
+  return dependencies.length === 0 ? config : { ...config, dependencies };
+}
+
 /** Adds the chain and the failing link; the code stays the link's own. */
 function inChain(failure: Failure, plan: Plan): Failure {
   const { code, detail } = failure.error;
@@ -132,7 +138,7 @@ export function createToolRunner(ports: ToolPorts) {
   ): PrimitiveCall {
     return {
       tool: toolFacts(plan, ports.signatures()),
-      config: filled.config,
+      config: withDependencies(filled.config, plan),
       parameters,
       sinks: [],
       verify: (need) => authority.check(need),

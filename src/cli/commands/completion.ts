@@ -1,6 +1,5 @@
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import { asText, type CommandRun, type CommandSpec } from '../command.ts';
-import { COMMANDS } from '../table.ts';
 
 /** Long options of a command, without what they take. */
 const flags = (spec: CommandSpec): string[] => [
@@ -21,11 +20,11 @@ function words(specs: readonly CommandSpec[], path = ''): [string, string[]][] {
   });
 }
 
-function bash(): string {
-  const cases = words(COMMANDS).map(
+function bash(commands: readonly CommandSpec[]): string {
+  const cases = words(commands).map(
     ([path, next]) => `    '${path}') words='${next.join(' ')}' ;;`,
   );
-  const top = COMMANDS.map(({ name }) => name).join(' ');
+  const top = commands.map(({ name }) => name).join(' ');
   return [
     '_km() {',
     '  local current="${COMP_WORDS[COMP_CWORD]}" path="${COMP_WORDS[1]}" words',
@@ -43,11 +42,11 @@ function bash(): string {
 
 const quoted = (text: string): string => text.replaceAll("'", "'\\''");
 
-function zsh(): string {
-  const top = COMMANDS.map(
+function zsh(commands: readonly CommandSpec[]): string {
+  const top = commands.map(
     ({ name, summary }) => `    '${name}:${quoted(summary).replaceAll(':', '\\:')}'`,
   );
-  const cases = words(COMMANDS).map(
+  const cases = words(commands).map(
     ([path, next]) => `    '${path}') compadd -- ${next.join(' ')} ;;`,
   );
   return [
@@ -68,9 +67,9 @@ function zsh(): string {
   ].join('\n');
 }
 
-function fish(): string {
+function fish(commands: readonly CommandSpec[]): string {
   const lines: string[] = [];
-  for (const spec of COMMANDS) {
+  for (const spec of commands) {
     for (const name of ['km', 'kernmantle']) {
       lines.push(
         `complete -c ${name} -n __fish_use_subcommand -a ${spec.name} -d '${quoted(spec.summary)}'`,
@@ -86,14 +85,18 @@ function fish(): string {
   return lines.join('\n');
 }
 
-const SHELLS: Readonly<Record<string, () => string>> = { bash, zsh, fish };
+const SHELLS: Readonly<Record<string, (commands: readonly CommandSpec[]) => string>> = {
+  bash,
+  zsh,
+  fish,
+};
 
-export function completionFor(shell: string): Outcome<string> {
+export function completionFor(shell: string, commands: readonly CommandSpec[]): Outcome<string> {
   const make = Object.hasOwn(SHELLS, shell) ? SHELLS[shell] : undefined;
   return make
-    ? ok(make())
+    ? ok(make(commands))
     : fail('usage', `no completion for \`${shell}\`; there are: bash, zsh, fish`);
 }
 
-export const run: CommandRun = async ({ args, terminal }) =>
-  terminal.finish(completionFor(asText(args[0]) ?? ''), (script) => terminal.out(script));
+export const run: CommandRun = async ({ args, terminal, commands }) =>
+  terminal.finish(completionFor(asText(args[0]) ?? '', commands), (script) => terminal.out(script));

@@ -153,7 +153,7 @@ async function denied(stage: Stage): Promise<boolean> {
     { path: '.ai/tools/evil.yaml', content: 'x' },
     String,
   );
-  const push = await execute(stage, 'git/push', {}, String);
+  const push = await execute(stage, 'git/push', { branch: 'main' }, String);
   return !write.ok && !push.ok;
 }
 

@@ -1,6 +1,6 @@
 import { type CommandRun, EXIT } from '../command.ts';
-import { version } from '../main.ts';
 import { withRuntime } from '../project.ts';
+import { version } from '../version.ts';
 
 export const run: CommandRun = (call) =>
   withRuntime(call, async (runtime) => {

@@ -1,9 +1,9 @@
 // A small library of other items for tests of directives: hand-written, with the real port types.
-import { fail, ok } from '../src/base/index.ts';
-import { parseDirective } from '../src/items/directive-parse.ts';
-import type { Directive } from '../src/items/directive-value.ts';
-import type { DirectiveWorld } from '../src/items/directive-world.ts';
-import { type CapabilityInfo, createCapabilityCatalog } from '../src/trust/index.ts';
+import { fail, ok } from '../base/index.ts';
+import { type CapabilityInfo, createCapabilityCatalog } from '../trust/index.ts';
+import { parseDirective } from './directive-parse.ts';
+import type { Directive } from './directive-value.ts';
+import type { DirectiveWorld } from './directive-world.ts';
 
 const info = (
   name: string,
