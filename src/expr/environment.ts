@@ -111,19 +111,22 @@ export function expandEnv(
     return fail('config_invalid', `the config is nested deeper than ${MAX_DEPTH} levels`);
   }
   return (
-    refuse(nested, 'the default of', 'may not hold another `${…}`') ??
-    refuse(undeclared, 'environment variable', 'is not listed in `env` of the tool') ??
-    refuse(unset, 'environment variable', 'is not set; set it, or write `${NAME:-default}`') ??
+    refuse(nested, (names) => `the default of ${names} may not hold another \`\${…}\``) ??
+    refuse(undeclared, (names) => `${names} is not listed in \`env\` of the tool`) ??
+    refuse(unset, (names) => `${names} is not set; set it, or write \`\${NAME:-default}\``) ??
     ok({ value, secrets: [...secrets] })
   );
 }
 
+/** The message speaks of the first, `variables` lists all. */
 function refuse(
   names: ReadonlySet<string>,
-  subject: string,
-  problem: string,
+  message: (name: string) => string,
 ): Outcome<never> | undefined {
-  if (names.size === 0) return undefined;
-  const listed = [...names].map((name) => `\`${name}\``).join(', ');
-  return fail('config_invalid', `${subject} ${listed} ${problem}`, { variables: [...names] });
+  const [first] = names;
+  if (first === undefined) return undefined;
+  const others = names.size === 1 ? '' : ` (and ${names.size - 1} more)`;
+  return fail('config_invalid', message(`environment variable \`${first}\`${others}`), {
+    variables: [...names],
+  });
 }
