@@ -1,6 +1,7 @@
 export { type BundleDigests, readBundleDigests } from './bundle-digests.ts';
 export type { CatalogData } from './capability-data.ts';
 export { type Chain, unalias } from './chain.ts';
+export { checkFile, checkPath, projectOf } from './check-file.ts';
 export type { DataFile, DataLayer } from './data-files.ts';
 export { DATA_NAMES, type DataName } from './data-shapes.ts';
 export { checkDirective, type DirectiveWorld } from './directive-check.ts';

@@ -139,7 +139,7 @@ test('what the index finds is what a look through every text finds', () => {
             wordsOf(held).some((one) => one === ask || (ask.length > 2 && one.startsWith(ask))),
           );
           const { documents, score } = index.match([ask]);
-          expect([...documents].sort()).toEqual(expected.map(([document]) => document).sort());
+          expect(new Set(documents)).toEqual(new Set(expected.map(([document]) => document)));
           for (const document of documents) expect(score[document]).toBeGreaterThan(0);
         }
       }

@@ -51,6 +51,8 @@ export interface Library {
   config(name: DataName): DataFile;
   capabilities(): CatalogData;
   chain(toolId: string): Outcome<Chain>;
+  /** The chain of a tool that is at hand, be it in the library or not. */
+  chainOf(item: ToolItem): Outcome<Chain>;
   /** Everything that is wrong, across items. */
   check(options?: CheckOptions): Diagnostic[];
   /** Puts an item into the project, whole or not at all; with errors in it nothing is written. */
@@ -169,6 +171,7 @@ export function createLibrary(options: LibraryOptions): Library {
       const leaf = library.find('tool', toolId);
       return leaf.ok ? chainOf(leaf.output) : leaf;
     },
+    chainOf: (item) => chainOf(item),
     check: (checked = {}) =>
       checkLibrary(
         {
