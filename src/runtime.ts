@@ -36,6 +36,7 @@ import {
   createModifier,
   createProcessPrimitive,
   createProcessSink,
+  createSinkFactories,
   createToolRunner,
   directiveKind,
   fileFunctions,
@@ -51,7 +52,6 @@ import {
   probeSandbox,
   type SandboxReport,
   type SignaturePolicy,
-  sinkFactories,
   tokenAuthority,
   toolKind,
   withProgramTools,
@@ -228,17 +228,22 @@ async function processPorts(ground: Ground): Promise<ProcessPorts> {
   };
 }
 
-function mountPrimitives(ground: Ground, functions: ProgramTools['functions']): void {
-  const { clock, env, policies, primitives } = ground;
+/** Private and loopback targets: granted by policy, or named as a provider's base URL. */
+function hostGate({ env, policies }: Ground) {
   const granted = providerHosts(env);
+  return (host: string, _address: string, port: number): boolean =>
+    policies.current().policy.isHostAllowed(host) ||
+    granted.has(`${host}:${port}`) ||
+    granted.has(host);
+}
+
+function mountPrimitives(ground: Ground, functions: ProgramTools['functions']): void {
+  const { clock, primitives } = ground;
   const all = [
     createFunctionPrimitive({ bundle: fileFunctions, program: functions }),
     createHttpPrimitive({
       clock,
-      isHostAllowed: (host, _address, port) =>
-        policies.current().policy.isHostAllowed(host) ||
-        granted.has(`${host}:${port}`) ||
-        granted.has(host),
+      isHostAllowed: hostGate(ground),
     }),
     lazyPrimitive('subprocess', async () => createProcessPrimitive(await processPorts(ground))),
   ];
@@ -260,7 +265,7 @@ function createRunner(ground: Ground, library: Library) {
     sinks: {
       library,
       signatures,
-      factories: sinkFactories,
+      factories: createSinkFactories({ isHostAllowed: hostGate(ground), clock }),
       moduleSink: (tool) => async (destination, context) =>
         createProcessSink(await processPorts(ground), tool)(destination, context),
     },

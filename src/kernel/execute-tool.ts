@@ -49,6 +49,11 @@ export interface ToolPorts {
   prepare?: (plan: Plan, signal: AbortSignal) => Promise<Outcome<null>>;
 }
 
+/** Stands for the content of a stream that is not over yet. */
+const STREAM = 'stream';
+/** What comes in over the network is a stranger's, until somebody says otherwise. */
+const NETWORK = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:network'] });
+
 const NO_SINKS: SinkSet = { sinks: [], delivered: () => 0 };
 
 /** `op:tool:fs/write_file` and everything above it, most general first. */
@@ -161,6 +166,7 @@ export function createToolRunner(ports: ToolPorts) {
           threadId: caller.__thread_id,
           verify: call.verify,
           signal: call.signal,
+          willWrite: (absolute) => call.willWrite?.(absolute, STREAM) ?? ok(null),
         })
       : ok(NO_SINKS);
     if (!made.ok) return made;
@@ -227,7 +233,11 @@ export function createToolRunner(ports: ToolPorts) {
     const call: PrimitiveCall = {
       ...callOf(plan, parameters, filled.output, authority, signal),
       willWrite: (absolute, sha256, from) =>
-        ports.labels.remember(absolute, sha256, [...given, ...recalled(from)]),
+        ports.labels.remember(absolute, sha256, [
+          ...given,
+          ...recalled(from),
+          ...(sha256 === STREAM && plan.primitive === 'http_client' ? [NETWORK] : []),
+        ]),
     };
     const started = ports.clock.monotonic();
     const result = await withRetries(plan, primitive, call, caller)();

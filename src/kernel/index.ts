@@ -38,6 +38,6 @@ export {
 } from './program-tools.ts';
 export { probeSandbox, type SandboxReport } from './sandbox-probe.ts';
 export type { Sink, SinkFactory, StreamEvent } from './sink.ts';
-export { sinkFactories } from './sink-factories.ts';
+export { createSinkFactories, sinkFactories } from './sink-factories.ts';
 export type { SignaturePolicy } from './tool-rights.ts';
 export { createKernel, type Kernel } from './verbs.ts';

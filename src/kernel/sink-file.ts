@@ -217,6 +217,8 @@ export const createFileSinkFactory =
     if (!flushEvery.ok) return flushEvery;
     const place = placeOf(destination, context);
     if (!place.ok) return place;
+    const told = context.willWrite?.(place.output.absolute) ?? ok(null);
+    if (!told.ok) return told;
     const line = format.output === 'jsonl' ? jsonLine : rawLine;
     return ok(createSink(place.output, { flushEvery: flushEvery.output, line, write }));
   };

@@ -32,6 +32,11 @@ export interface SinkContext {
   threadId: string | undefined;
   verify: (need: { capability: string; scope?: { path?: string; host?: string } }) => Outcome<null>;
   signal: AbortSignal;
+  /**
+   * To be called before the first byte goes into a file: from then on its content is known to be of
+   * this stream, also when the stream breaks or the process dies.
+   */
+  willWrite?(absolute: string): Outcome<null>;
 }
 
 /** Makes a sink from a destination of `config.stream.destinations`, merged over the sink tool's config. */
