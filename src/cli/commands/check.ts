@@ -1,7 +1,9 @@
-import { existsSync, statSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { relative, resolve } from 'node:path';
 import { type Diagnostic, fail, hasErrors } from '../../base/index.ts';
-import { asList, type CommandRun, EXIT } from '../command.ts';
+import { checkPath, projectOf } from '../../items/index.ts';
+import type { Runtime } from '../../runtime.ts';
+import { asList, asText, type CommandRun, EXIT } from '../command.ts';
 import { withRuntime } from '../project.ts';
 
 /** Paths as a person would type them, seen from where they stand. */
@@ -22,11 +24,15 @@ export const run: CommandRun = (call) => {
       terminal.finish(fail('not_found', `there is no file or folder \`${missing}\``), () => {}),
     );
   }
-  return withRuntime(call, async (runtime) => {
+  // A file is checked among the items of the project it lies in, wherever one stands.
+  const [first = terminal.cwd] = paths;
+  const project = asText(call.options.project) ?? projectOf(first);
+  const more = project === undefined ? {} : { project };
+  const work = async (runtime: Runtime): Promise<number> => {
     const found =
       paths.length === 0
-        ? projectCheck(runtime)
-        : paths.flatMap((path) => checkPath(runtime, path));
+        ? runtime.library.check({ sources: ['project', 'user'] })
+        : paths.flatMap((path) => checkPath(path, runtime.library));
     const list = found.map((diagnostic) => shorten(diagnostic, terminal.cwd)).sort(order);
     if (terminal.json) terminal.out(JSON.stringify(list));
     else {
@@ -38,5 +44,6 @@ export const run: CommandRun = (call) => {
       );
     }
     return hasErrors(list) ? EXIT.invalid : EXIT.done;
-  });
+  };
+  return withRuntime(call, work, more);
 };
