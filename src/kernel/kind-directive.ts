@@ -87,6 +87,8 @@ function fillAll(part: Json, inputs: JsonObject): Json {
   return filled;
 }
 
+const PLACES = new Set(['line', 'column', 'places']);
+
 /** The directive as the model reads it: what to do and within what, no positions, no file paths. */
 function readyForm(directive: Directive, inputs: JsonObject): JsonObject {
   const shown = {
@@ -103,8 +105,11 @@ function readyForm(directive: Directive, inputs: JsonObject): JsonObject {
     limits: directive.limits ?? null,
     model: directive.model ?? null,
   };
-  // Through JSON so that no undefined and no shared object leaves the library.
-  const plain = JSON.parse(JSON.stringify(shown)) as JsonObject;
+  // Through JSON so that no undefined and no shared object leaves the library; places in the file are
+  // of no use to a model.
+  const plain = JSON.parse(
+    JSON.stringify(shown, (key, value: Json) => (PLACES.has(key) ? undefined : value)),
+  ) as JsonObject;
   for (const part of ['description', 'process', 'context', 'success_criteria', 'deviation_rules']) {
     plain[part] = fillAll(plain[part] ?? null, inputs);
   }

@@ -87,6 +87,10 @@ export const run: CommandRun = async (call) => {
       { surface: asText(options.as) ?? 'cli', signal },
     );
     release();
-    return terminal.finish(done, (output) => terminal.out(showOutput(output)));
+    return terminal.finish(done, (output) => {
+      terminal.out(showOutput(output));
+      const said = getOwn(output, 'stderr');
+      if (typeof said === 'string' && said !== '') terminal.note(visible(said.trimEnd()));
+    });
   });
 };
