@@ -81,10 +81,7 @@ function refill(meter: Meter, steps: number): void {
 
 /** Anything else thrown (a context that is no JSON, memory) must not read as "true" either. */
 function evaluationFailure(error: unknown): Failure {
-  if (!(error instanceof EvaluationFault)) {
-    return fail('expression_error', 'the context cannot be read', { kind: 'evaluation' });
-  }
-  const { message, column } = error;
-  const detail = column === undefined ? {} : { column };
-  return fail('expression_error', message, { kind: 'evaluation', ...detail });
+  const { message, column } =
+    error instanceof EvaluationFault ? error : new EvaluationFault('the context cannot be read');
+  return fail('expression_error', message, { kind: 'evaluation', column });
 }

@@ -7,9 +7,10 @@ export interface Meter {
 
 /** Stays inside this room; the door turns it into an `Outcome`. */
 export class EvaluationFault extends Error {
-  readonly column: number | undefined;
+  readonly column: number;
 
-  constructor(message: string, column?: number) {
+  /** Without a column the expression as a whole is meant. */
+  constructor(message: string, column = 1) {
     super(message);
     this.column = column;
   }

@@ -1,6 +1,6 @@
-// Finding placeholders. Hand-written scans, not patterns: texts come from strangers and are long,
-// and each character must be looked at a fixed number of times.
-import type { Json } from '../base/index.ts';
+// Finding placeholders and putting text in their place. Hand-written scans, not patterns: texts come
+// from strangers and are long, and each character must be looked at a fixed number of times.
+import { isObject, type Json, type JsonObject, MAX_DEPTH, setOwn } from '../base/index.ts';
 import { KEYWORDS, nameEnd } from './syntax.ts';
 
 export interface Placeholder<Content> {
@@ -15,7 +15,7 @@ export type ReadPlaceholder<Content> = (
   start: number,
 ) => Placeholder<Content> | undefined;
 
-/** All placeholders of a text, left to right. What one is replaced by is never looked at again. */
+/** All placeholders of a text, left to right. */
 export function findPlaceholders<Content>(
   text: string,
   opener: string,
@@ -29,6 +29,21 @@ export function findPlaceholders<Content>(
     at = text.indexOf(opener, placeholder?.end ?? at + 1);
   }
   return found;
+}
+
+// INVARIANT: what a placeholder is replaced by is never looked at again.
+export function replaceEach<Content>(
+  text: string,
+  placeholders: readonly Placeholder<Content>[],
+  replacement: (placeholder: Placeholder<Content>, index: number) => string,
+): string {
+  let filled = '';
+  let from = 0;
+  for (const [index, placeholder] of placeholders.entries()) {
+    filled += text.slice(from, placeholder.start) + replacement(placeholder, index);
+    from = placeholder.end;
+  }
+  return filled + text.slice(from);
 }
 
 /** `${a.b}`: names and dots only, no blanks, no keywords. */
@@ -45,12 +60,8 @@ export const readPathPlaceholder: ReadPlaceholder<readonly string[]> = (text, st
   return text[at] === '}' ? { start, end: at + 1, content: path } : undefined;
 };
 
-/** `{name}`, unless a `$` stands before it: that is the other form. */
-export const readNamePlaceholder: ReadPlaceholder<string> = (text, start) => {
-  const end = nameEnd(text, start + 1);
-  if (end === start + 1 || text[end] !== '}' || text[start - 1] === '$') return undefined;
-  return { start, end: end + 1, content: text.slice(start + 1, end) };
-};
+/** How much text one call may produce: a placeholder is short, its value may be megabytes. */
+export const MAX_TEXT = 16 * 1024 * 1024;
 
 /** Strings as they are, everything else as JSON; undefined for what has no text (too deep, too long). */
 export function placeholderText(value: Json): string | undefined {
@@ -62,5 +73,28 @@ export function placeholderText(value: Json): string | undefined {
   }
 }
 
-/** How much text one call may produce: a placeholder is short, its value may be megabytes. */
-export const MAX_TEXT = 16 * 1024 * 1024;
+/** Undefined stands for "leave it out". */
+type MapText = (text: string) => Json | undefined;
+
+/**
+ * Maps the strings of lists and objects at any depth, never keys. Below `MAX_DEPTH` the walk ends:
+ * `tooDeep` says what becomes of the rest.
+ */
+export function mapTexts(
+  value: Json,
+  map: MapText,
+  tooDeep: (rest: Json) => Json,
+  depth = 0,
+): Json | undefined {
+  if (typeof value === 'string') return map(value);
+  if (typeof value !== 'object' || value === null) return value;
+  if (depth > MAX_DEPTH) return tooDeep(value);
+  const inside = (item: Json) => mapTexts(item, map, tooDeep, depth + 1);
+  if (!isObject(value)) return value.map(inside).filter((item) => item !== undefined);
+  const mapped: JsonObject = {};
+  for (const key of Object.keys(value)) {
+    const item = inside(value[key] as Json);
+    if (item !== undefined) setOwn(mapped, key, item);
+  }
+  return mapped;
+}

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Json } from '../base/index.ts';
-import { fillBody } from './index.ts';
+import { expandEnv, fillBody, fillConfig } from './index.ts';
 
 const NONE: ReadonlySet<string> = new Set();
 
@@ -68,4 +68,70 @@ test('long hostile texts are scanned once', () => {
   for (const unit of ['{', '{a', '{a}', '{}', '${a}']) {
     expect(fillBody(unit.repeat(200_000), { a: 'a' }, NONE).ok).toBe(true);
   }
+});
+
+const SOURCES = {
+  env: { KEY: 'p{id}w${URL}', URL: 'http://x' },
+  declared: new Set(['KEY', 'URL', 'GONE']),
+  parameters: { id: 7, to: '${KEY}', list: ['{id}'] },
+  required: new Set(['must']),
+};
+
+test('variables and parameters are filled side by side, neither read by the other', () => {
+  const config = {
+    url: '${URL}/notes/{id}?to={to}',
+    key: '${KEY}',
+    list: ' {list} ',
+    mixed: '{to}${KEY}{to}',
+    kept: '${GONE:-{id}}',
+    dropped: '${URL}/{optional}',
+  };
+  expect(fillConfig(config, SOURCES)).toEqual({
+    ok: true,
+    output: {
+      value: {
+        url: 'http://x/notes/7?to=${KEY}',
+        key: 'p{id}w${URL}',
+        list: ['{id}'],
+        mixed: '${KEY}p{id}w${URL}${KEY}',
+        kept: '{id}',
+      },
+      secrets: ['http://x', 'p{id}w${URL}'],
+    },
+  });
+});
+
+test('what is wrong with the config comes before what is wrong with the call', () => {
+  expect(fillConfig(['{must}', '${GONE}'], SOURCES)).toMatchObject({
+    ok: false,
+    error: { code: 'config_invalid', detail: { variables: ['GONE'] } },
+  });
+  expect(fillConfig(['{must}', '${URL}'], SOURCES)).toMatchObject({
+    ok: false,
+    error: { code: 'invalid_input', detail: { missing: ['must'] } },
+  });
+});
+
+test('no value of either kind is read again, whatever it holds', () => {
+  const poison = fc.oneof(
+    fc.constantFrom('{a}', '${A}', '$', '{', 'a}', 'A}', '${', '${A:-x}', '{{a}}'),
+    fc.string({ minLength: 1 }),
+  );
+  fc.assert(
+    fc.property(poison, poison, (a, A) => {
+      const filled = fillConfig('${A}{a}-{a}${A}', {
+        env: { A },
+        declared: new Set(['A']),
+        parameters: { a },
+        required: new Set(['a']),
+      });
+      expect(filled).toMatchObject({ ok: true, output: { value: `${A}${a}-${a}${A}` } });
+    }),
+  );
+});
+
+test('an environment cannot make a config grow beyond bounds', () => {
+  const text = '${BIG}'.repeat(40);
+  const filled = expandEnv(text, { BIG: 'x'.repeat(1 << 19) }, new Set(['BIG']));
+  expect(filled).toMatchObject({ ok: false, error: { code: 'config_invalid' } });
 });
