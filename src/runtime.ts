@@ -30,28 +30,24 @@ import {
   type Authorize,
   type Caller,
   createAudit,
-  createFunctionPrimitive,
-  createHttpPrimitive,
   createKernel,
   createModifier,
-  createProcessPrimitive,
-  createProcessSink,
-  createSinkFactories,
   createToolRunner,
   directiveKind,
-  fileFunctions,
   type Kernel,
   knowledgeKind,
-  lazyPrimitive,
+  moduleSink,
   type Primitive,
   type ProcessPorts,
   type ProgramTool,
   type ProgramTools,
   policyAuthority,
   prepareDependencies,
-  probeSandbox,
+  probeSandboxNow,
   type SandboxReport,
   type SignaturePolicy,
+  shippedPrimitives,
+  shippedSinks,
   tokenAuthority,
   toolKind,
   withProgramTools,
@@ -207,7 +203,7 @@ function openGround(options: RuntimeOptions): Outcome<Ground> {
     audit: createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock),
     primitives: new Map(),
     sandbox() {
-      probed ??= probeSandbox();
+      probed ??= probeSandboxNow();
       return probed;
     },
   });
@@ -237,17 +233,15 @@ function hostGate({ env, policies }: Ground) {
     granted.has(host);
 }
 
-function mountPrimitives(ground: Ground, functions: ProgramTools['functions']): void {
-  const { clock, primitives } = ground;
-  const all = [
-    createFunctionPrimitive({ bundle: fileFunctions, program: functions }),
-    createHttpPrimitive({
-      clock,
-      isHostAllowed: hostGate(ground),
-    }),
-    lazyPrimitive('subprocess', async () => createProcessPrimitive(await processPorts(ground))),
-  ];
-  for (const primitive of all) primitives.set(primitive.name, primitive);
+function mountPrimitives(ground: Ground, program: ProgramTools['functions']): void {
+  const ports = {
+    clock: ground.clock,
+    isHostAllowed: hostGate(ground),
+    process: () => processPorts(ground),
+    program,
+  };
+  for (const primitive of shippedPrimitives(ports))
+    ground.primitives.set(primitive.name, primitive);
 }
 
 function createRunner(ground: Ground, library: Library) {
@@ -265,9 +259,8 @@ function createRunner(ground: Ground, library: Library) {
     sinks: {
       library,
       signatures,
-      factories: createSinkFactories({ isHostAllowed: hostGate(ground), clock }),
-      moduleSink: (tool) => async (destination, context) =>
-        createProcessSink(await processPorts(ground), tool)(destination, context),
+      factories: shippedSinks({ isHostAllowed: hostGate(ground), clock }),
+      moduleSink: moduleSink(() => processPorts(ground)),
     },
     retry: {
       sleep: (ms, signal) => sleep(ms, undefined, { signal }).catch(() => undefined),

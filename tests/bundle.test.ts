@@ -17,7 +17,8 @@ import {
 import { compileExpression } from '../src/expr/index.ts';
 import { composePolicies, parsePolicy } from '../src/flow/index.ts';
 import { createLibrary, type Library, parseDirective, type Root } from '../src/items/index.ts';
-import { fileFunctions, sinkFactories } from '../src/kernel/index.ts';
+import { fileFunctions } from '../src/kernel/builtin-files.ts';
+import { sinkFactories } from '../src/kernel/sink-factories.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const BUNDLE = join(ROOT, 'bundle');

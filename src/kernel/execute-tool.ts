@@ -259,7 +259,11 @@ export function createToolRunner(ports: ToolPorts) {
   }
 
   /** What would run, with secrets masked; nothing is sent, started or written. */
-  function dryRun(plan: Plan, parameters: JsonObject, authority: Authority): Outcome<Value> {
+  async function dryRun(
+    plan: Plan,
+    parameters: JsonObject,
+    authority: Authority,
+  ): Promise<Outcome<Value>> {
     const masked = Object.fromEntries([...plan.env].map((name) => [name, `<${name}>`]));
     const filled = fillConfig(plan, parameters, masked);
     if (!filled.ok) return inChain(filled, plan);
@@ -276,7 +280,7 @@ export function createToolRunner(ports: ToolPorts) {
         sandbox: call.tool.sandbox,
         allowed: decision.ok,
         ...(decision.ok ? {} : { reason: decision.error.detail.message }),
-        would_run: ports.primitives.get(plan.primitive)?.plan?.(call) ?? {
+        would_run: (await ports.primitives.get(plan.primitive)?.plan?.(call)) ?? {
           primitive: plan.primitive,
         },
       }),
@@ -297,7 +301,7 @@ export function createToolRunner(ports: ToolPorts) {
       const checked = checkParameters(item.id, given, plan.parameters, plan.schema);
       if (!checked.ok) return inChain(checked, plan);
       const authority = restrictUnsigned(granted, plan, ports.signatures());
-      if (request.dry_run) return dryRun(plan, checked.output, authority);
+      if (request.dry_run) return await dryRun(plan, checked.output, authority);
 
       const inputs = inputsOf(plan, checked.output, request);
       const frame = childFrame(caller.frame, { ports: { gate: () => gateTool(plan, authority) } });

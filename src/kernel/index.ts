@@ -1,7 +1,6 @@
 export { type Audit, type AuditRow, createAudit } from './audit.ts';
 export { noAuthority, policyAuthority, tokenAuthority } from './authority.ts';
 export type { BuiltinFunction } from './builtin.ts';
-export { fileFunctions } from './builtin-files.ts';
 export type {
   Authority,
   Authorize,
@@ -13,14 +12,11 @@ export type {
 } from './call.ts';
 export { type Plan, resolvePlan } from './chain.ts';
 export { createToolRunner } from './execute-tool.ts';
-export { createFunctionPrimitive } from './function-primitive.ts';
 export type { SignalPort } from './help.ts';
-export { createHttpPrimitive } from './http-client.ts';
 export type { Kind } from './kind.ts';
 export { checkInputs, checkOutputs, directiveKind } from './kind-directive.ts';
 export { knowledgeKind } from './kind-knowledge.ts';
 export { toolKind } from './kind-tool.ts';
-export { lazyPrimitive } from './lazy-primitive.ts';
 export type { CopyPort } from './load.ts';
 export { createModifier } from './modify.ts';
 export { schemaOf } from './parameters.ts';
@@ -28,16 +24,14 @@ export { resolveProjectPath } from './path-gate.ts';
 export { prepareDependencies } from './prepare.ts';
 export type { Need, Primitive, PrimitiveCall, PrimitiveResult, Verifier } from './primitive.ts';
 export type { ProcessPorts } from './process-launch.ts';
-export { createProcessPrimitive } from './process-primitive.ts';
-export { createProcessSink } from './process-sink.ts';
 export {
   defineTool,
   type ProgramTool,
   type ProgramTools,
   withProgramTools,
 } from './program-tools.ts';
-export { probeSandbox, type SandboxReport } from './sandbox-probe.ts';
+export type { SandboxReport } from './sandbox-probe.ts';
+export { moduleSink, probeSandboxNow, shippedPrimitives, shippedSinks } from './shipped.ts';
 export type { Sink, SinkFactory, StreamEvent } from './sink.ts';
-export { createSinkFactories, sinkFactories } from './sink-factories.ts';
 export type { SignaturePolicy } from './tool-rights.ts';
 export { createKernel, type Kernel } from './verbs.ts';

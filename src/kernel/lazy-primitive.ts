@@ -1,13 +1,15 @@
 import type { Primitive } from './primitive.ts';
 
-/** A primitive whose making costs something (a probe): made at its first call, once. */
+/** A primitive whose making costs something (code, a probe): made when it is first needed, once. */
 export function lazyPrimitive(name: string, make: () => Promise<Primitive>): Primitive {
   let made: Promise<Primitive> | undefined;
+  const primitive = (): Promise<Primitive> => {
+    made ??= make();
+    return made;
+  };
   return {
     name,
-    async run(call) {
-      made ??= make();
-      return await (await made).run(call);
-    },
+    run: async (call) => (await primitive()).run(call),
+    plan: async (call) => (await primitive()).plan?.(call) ?? { primitive: name },
   };
 }

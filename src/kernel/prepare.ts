@@ -2,8 +2,7 @@
 // policy says so. Otherwise the answer is the command that would do it.
 import { getOwn, type Outcome, ok } from '../base/index.ts';
 import type { Plan } from './chain.ts';
-import { dependencyProblem } from './runtime-environment.ts';
-import { type InstallPorts, installDependencies } from './runtime-install.ts';
+import type { InstallPorts } from './runtime-install.ts';
 
 export async function prepareDependencies(
   plan: Plan,
@@ -15,7 +14,9 @@ export async function prepareDependencies(
   const runtime = getOwn(plan.config, 'runtime');
   if (dependencies.length === 0 || (runtime !== 'node' && runtime !== 'python')) return ok(null);
   const tool = { id: plan.leaf.id, runtime, dependencies } as const;
+  const { dependencyProblem } = await import('./runtime-environment.ts');
   const missing = dependencyProblem(tool, projectRoot);
   if (missing.ok || install !== 'allow') return missing;
+  const { installDependencies } = await import('./runtime-install.ts');
   return await installDependencies(tool, projectRoot, ports);
 }

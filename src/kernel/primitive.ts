@@ -70,5 +70,5 @@ export interface Primitive {
   name: string;
   run(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>>;
   /** For a dry run: what would happen, in one JSON value, without doing it. */
-  plan?(call: PrimitiveCall): Json;
+  plan?(call: PrimitiveCall): Json | Promise<Json>;
 }
