@@ -119,7 +119,12 @@ test('the official Inspector lists and calls the tools', async () => {
   const listed = inspect('--method', 'tools/list') as { tools: { name: string }[] };
   expect(listed.tools.map(({ name }) => name)).toEqual(['search', 'load', 'execute', 'help']);
   const called = inspect(
-    ...['--method', 'tools/call', '--tool-name', 'search', '--tool-arg', 'query=read'],
+    '--method',
+    'tools/call',
+    '--tool-name',
+    'search',
+    '--tool-arg',
+    'query=read',
   );
   expect(called).toMatchObject({ structuredContent: { ok: true } });
 });

@@ -9,6 +9,7 @@ export {
   MAX_DEPTH,
   mergeDeep,
   parseJson,
+  plainText,
   setOwn,
 } from './json.ts';
 export {

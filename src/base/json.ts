@@ -103,3 +103,9 @@ export function parseJson(text: string, maxDepth = MAX_DEPTH): Outcome<Json> {
   }
   return ok(value);
 }
+
+/** For messages and lines: a text as it is, nothing as nothing, everything else as JSON. */
+export function plainText(value: unknown): string {
+  if (typeof value === 'string') return value;
+  return value === undefined || value === null ? '' : JSON.stringify(value);
+}

@@ -117,7 +117,10 @@ function read(text: string): YamlDocument {
     const { value } = node;
     if (typeof value === 'string' || typeof value === 'boolean' || value === null) return value;
     if (typeof value === 'number' && Number.isFinite(value)) return value;
-    report(node.range?.[0] ?? 0, `\`${String(value)}\` is not a value`);
+    report(
+      node.range?.[0] ?? 0,
+      `\`${typeof value === 'number' ? value : typeof value}\` is not a value`,
+    );
     return null;
   };
 
@@ -146,6 +149,6 @@ function read(text: string): YamlDocument {
 }
 
 const keyText = (key: unknown): string =>
-  library().isScalar(key) ? String(key.value) : key === null ? 'null' : String(key);
+  library().isScalar(key) ? String(key.value) : key === null ? 'null' : (JSON.stringify(key) ?? '');
 
 export const formatYaml = (value: Json): string => library().stringify(value, { lineWidth: 0 });

@@ -46,7 +46,7 @@ function grantLine(grant: Grant, refusal: string | undefined): JsonObject {
   return {
     name: grantName(grant),
     capability: grant.capability,
-    scope: { ...grant.scope } as JsonObject,
+    scope: { ...grant.scope },
     ...(refusal === undefined ? {} : { capped: refusal }),
   };
 }
@@ -79,7 +79,7 @@ function explainDirective(item: DirectiveItem, runtime: Runtime): Outcome<Json> 
     item_id: item.id,
     version: directive.version,
     source: item.source,
-    signature: { ...item.signature } as unknown as Json,
+    signature: { ...item.signature },
     can_spawn_thread,
     missing,
     model: (directive.model ?? null) as Json,
@@ -115,7 +115,7 @@ async function explainTool(id: string, runtime: Runtime): Promise<Outcome<Json>>
     item_id: item.id,
     version: item.version,
     source: item.source,
-    signature: { ...item.signature } as unknown as Json,
+    signature: { ...item.signature },
     chain: [...chain.output.links.map((link) => link.id), chain.output.primitive],
     requires,
     effect: item.tool?.effect ?? 'write',

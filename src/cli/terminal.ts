@@ -4,8 +4,8 @@ import {
   type Diagnostic,
   type Fault,
   formatDiagnostic,
-  type Json,
   type Outcome,
+  plainText,
 } from '../base/index.ts';
 import { EXIT, exitCodeOf } from './command.ts';
 
@@ -50,7 +50,7 @@ function faultLines(fault: Fault, paint: Terminal['paint']): string[] {
   const hints = [detail.hint, detail.remediation].filter((hint) => typeof hint === 'string');
   for (const hint of hints) lines.push(`  ${paint('blue', 'hint')}: ${visible(String(hint))}`);
   if (Array.isArray(detail.chain))
-    lines.push(paint('dim', `  chain: ${detail.chain.join(' -> ')}`));
+    lines.push(paint('dim', `  chain: ${detail.chain.map(plainText).join(' -> ')}`));
   return lines;
 }
 
@@ -83,7 +83,7 @@ export function createTerminal(options: TerminalOptions): Terminal {
     note,
     paint,
     finish(outcome, show) {
-      if (json) out(JSON.stringify(outcome as unknown as Json));
+      if (json) out(JSON.stringify(outcome));
       else if (outcome.ok) show(outcome.output);
       else for (const line of faultLines(outcome.error, paint)) note(line);
       return outcome.ok ? EXIT.done : exitCodeOf(outcome.error);

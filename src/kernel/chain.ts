@@ -8,6 +8,7 @@ import {
   nearest,
   type Outcome,
   ok,
+  plainText,
 } from '../base/index.ts';
 import type { Effect, Item, Library, Retry, Tool, ToolParameter } from '../items/index.ts';
 import { normalizeCapability } from '../trust/index.ts';
@@ -55,7 +56,7 @@ function chooseAction(
   const action = tool.actions.find(({ name }) => name === asked);
   if (!action) {
     const near = typeof asked === 'string' ? nearest(asked, names) : undefined;
-    const said = asked === undefined ? 'no `action`' : `unknown action \`${String(asked)}\``;
+    const said = asked === undefined ? 'no `action`' : `unknown action \`${plainText(asked)}\``;
     const hint = near ? `did you mean \`${near}\`` : `there are: ${names.join(', ')}`;
     return fail('invalid_input', `tool \`${leaf.id}\` was given ${said}; ${hint}`, {
       actions: names,

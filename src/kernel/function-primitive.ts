@@ -1,6 +1,6 @@
 // In-process code: the bundle's own functions and those a program passed to `createRuntime`. A
 // project's files never name code to run here; their modules run in a sandboxed child.
-import { fail, nearest } from '../base/index.ts';
+import { fail, nearest, plainText } from '../base/index.ts';
 import type { BuiltinFunction } from './builtin.ts';
 import type { Primitive, PrimitiveCall } from './primitive.ts';
 
@@ -25,7 +25,7 @@ export function createFunctionPrimitive(table: FunctionTable): Primitive {
     async run(call) {
       const run = functionOf(table, call);
       if (!run) {
-        const name = String(call.config.function ?? '');
+        const name = plainText(call.config.function);
         const near = nearest(name, Object.keys(table.bundle));
         const hint = near ? `; did you mean \`${near}\`` : '';
         return fail('config_invalid', `there is no built-in function \`${name}\`${hint}`, {

@@ -167,7 +167,7 @@ export function directiveKind(library: Library, modify: Modifier): Kind {
   function load(id: string): Outcome<{ item: DirectiveItem; directive: Directive }> {
     const found = library.find('directive', id);
     if (!found.ok) return found;
-    const item = found.output as DirectiveItem;
+    const item = found.output;
     if (item.signature.state === 'changed') {
       return fail(
         'signature_invalid',

@@ -1,5 +1,4 @@
 import type { Library } from '../items/index.ts';
-import type { ToolItem } from './chain.ts';
 import type { createToolRunner } from './execute-tool.ts';
 import type { Kind } from './kind.ts';
 import { MODIFY_ACTIONS, type Modifier } from './modify.ts';
@@ -16,7 +15,7 @@ export function toolKind(
       if (request.action !== 'run') return modify(request, caller, authority);
       const found = library.find('tool', request.item_id);
       if (!found.ok) return found;
-      return await runner.run(found.output as ToolItem, request, caller, authority);
+      return await runner.run(found.output, request, caller, authority);
     },
   };
 }

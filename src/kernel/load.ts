@@ -1,7 +1,7 @@
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import type { Item, ItemKind, Library } from '../items/index.ts';
 import type { Authority, LoadRequest } from './call.ts';
-import { resolvePlan, type ToolItem } from './chain.ts';
+import { resolvePlan } from './chain.ts';
 import { summarise } from './search.ts';
 
 const PARTS = ['all', 'body', 'metadata', 'schema', 'diagnostics'];
@@ -19,13 +19,13 @@ export interface CopyPort {
 
 /** What an item is, without running or expanding anything in it. */
 function metadata(item: Item, library: Library): JsonObject {
-  const plan = item.kind === 'tool' ? resolvePlan(library, item as ToolItem, {}) : undefined;
+  const plan = item.kind === 'tool' ? resolvePlan(library, item, {}) : undefined;
   return {
     ...summarise(item, library, 'schema'),
     category: item.category,
     tags: [...item.tags],
     description: item.description,
-    signature: { ...item.signature } as unknown as Json,
+    signature: { ...item.signature },
     shadows: item.shadows as unknown as Json,
     diagnostics: item.diagnostics as unknown as Json,
     ...(plan?.ok ? { chain: [...plan.output.chain] } : {}),

@@ -1,7 +1,7 @@
 // Tools written in the user's own program. They are looked up, checked and gated like any other;
 // only their end is different: the `function` primitive calls the program's code.
 import { fail, type Json, type JsonObject, type Outcome, ok, setOwn } from '../base/index.ts';
-import { type Effect, type Library, parseTool, type Risk, type Tool } from '../items/index.ts';
+import { type Effect, type Library, parseTool, type Risk } from '../items/index.ts';
 import type { BuiltinFunction } from './builtin.ts';
 import type { ToolItem } from './chain.ts';
 
@@ -81,7 +81,7 @@ function itemOf(program: ProgramTool): Outcome<ToolItem> {
     diagnostics: [],
     shadows: [],
     body: '',
-    tool: parsed.tool as Tool,
+    tool: parsed.tool,
   });
 }
 

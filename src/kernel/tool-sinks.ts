@@ -11,7 +11,7 @@ import {
   ok,
 } from '../base/index.ts';
 import type { Library } from '../items/index.ts';
-import { resolvePlan, type ToolItem } from './chain.ts';
+import { resolvePlan } from './chain.ts';
 import type { PrimitiveCall } from './primitive.ts';
 import type { Sink, SinkContext, SinkFactory, StreamEvent } from './sink.ts';
 import { type SignaturePolicy, toolFacts } from './tool-rights.ts';
@@ -39,7 +39,7 @@ function factoryOf(
   if (type === 'return' && direct) return ok({ factory: direct, config: {} });
   const found = ports.library.find('tool', ALIASES[type] ?? type);
   if (!found.ok) return found;
-  const plan = resolvePlan(ports.library, found.output as ToolItem, {});
+  const plan = resolvePlan(ports.library, found.output, {});
   if (!plan.ok) return plan;
   const { config, primitive, leaf } = plan.output;
   if (primitive !== 'function')

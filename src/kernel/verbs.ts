@@ -73,7 +73,7 @@ export function createKernel(ports: KernelPorts): Kernel {
       const hint = near ? `did you mean \`${near}\`` : `there are: ${names.join(', ')}`;
       return fail('invalid_input', `unknown item_type \`${request.item_type}\`; ${hint}`);
     }
-    const action = request.action ?? (kind.actions[0] as string);
+    const action = request.action ?? kind.actions[0] ?? 'run';
     if (!kind.actions.includes(action)) {
       const near = nearest(action, kind.actions);
       const hint = near ? `did you mean \`${near}\`` : `there are: ${kind.actions.join(', ')}`;

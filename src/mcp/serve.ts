@@ -23,7 +23,7 @@ export interface ServeOptions {
 /** Structured content plus its complete text twin, for clients that read only text. */
 function answer(outcome: Outcome<Json>): CallToolResult {
   return {
-    structuredContent: outcome as unknown as Record<string, unknown>,
+    structuredContent: { ...outcome },
     content: [{ type: 'text', text: JSON.stringify(outcome) }],
     ...(outcome.ok ? {} : { isError: true }),
   };

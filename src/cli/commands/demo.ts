@@ -13,7 +13,14 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { getOwn, type Json, type JsonObject, type Outcome, systemClock } from '../../base/index.ts';
+import {
+  getOwn,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  plainText,
+  systemClock,
+} from '../../base/index.ts';
 import { makeValue } from '../../flow/index.ts';
 import { signItem } from '../../items/index.ts';
 import { BUNDLE, createRuntime, type Runtime } from '../../runtime.ts';
@@ -117,7 +124,7 @@ async function search({ runtime, terminal }: Stage): Promise<boolean> {
   );
   const items = found.ok ? ((getOwn(found.output, 'items') ?? []) as JsonObject[]) : [];
   for (const item of items)
-    terminal.out(`  ${String(item.item_id)}: ${visible(String(item.summary))}`);
+    terminal.out(`  ${plainText(item.item_id)}: ${visible(plainText(item.summary))}`);
   return items.length > 0;
 }
 

@@ -1,4 +1,4 @@
-import { getOwn, isObject, type Json } from '../../base/index.ts';
+import { getOwn, isObject, type Json, plainText } from '../../base/index.ts';
 import { asText, type CommandRun } from '../command.ts';
 import { explain } from '../explain.ts';
 import { withRuntime } from '../project.ts';
@@ -30,7 +30,7 @@ function outline(value: Json, terminal: Terminal, indent = ''): void {
 function showLimits(limits: Json, terminal: Terminal): void {
   terminal.out(terminal.paint('bold', 'limits'));
   for (const [name, limit] of Object.entries(isObject(limits) ? limits : {})) {
-    const from = terminal.paint('dim', String(getOwn(limit, 'from') ?? ''));
+    const from = terminal.paint('dim', plainText(getOwn(limit, 'from')));
     terminal.out(
       `  ${name.padEnd(15)} ${plain(getOwn(limit, 'value') ?? null).padEnd(10)} ${from}`,
     );

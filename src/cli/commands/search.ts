@@ -1,4 +1,4 @@
-import { fail, getOwn, type JsonObject } from '../../base/index.ts';
+import { fail, getOwn, type JsonObject, plainText } from '../../base/index.ts';
 import { asList, asText, type CommandRun } from '../command.ts';
 import { withRuntime } from '../project.ts';
 import { visible } from '../terminal.ts';
@@ -32,14 +32,14 @@ export const run: CommandRun = (call) =>
           : item.signed === false
             ? terminal.paint('yellow', ' (unsigned)')
             : '';
-        const kind = terminal.paint('dim', String(item.item_type).padEnd(9));
-        terminal.out(`${kind} ${terminal.paint('bold', String(item.item_id))}${state}`);
-        if (item.summary) terminal.out(`          ${visible(String(item.summary))}`);
+        const kind = terminal.paint('dim', plainText(item.item_type).padEnd(9));
+        terminal.out(`${kind} ${terminal.paint('bold', plainText(item.item_id))}${state}`);
+        if (item.summary) terminal.out(`          ${visible(plainText(item.summary))}`);
       }
       const total = Number(getOwn(output, 'total') ?? 0);
       const next = getOwn(output, 'next_cursor');
       if (total === 0) terminal.note('nothing found; try fewer or other words');
       else if (next)
-        terminal.note(`${items.length} of ${total}; more with --cursor ${String(next)}`);
+        terminal.note(`${items.length} of ${total}; more with --cursor ${plainText(next)}`);
     });
   });

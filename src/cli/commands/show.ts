@@ -1,4 +1,4 @@
-import { getOwn, isObject, type JsonObject } from '../../base/index.ts';
+import { getOwn, isObject, type JsonObject, plainText } from '../../base/index.ts';
 import { asText, type CommandRun } from '../command.ts';
 import { withRuntime } from '../project.ts';
 import { type Terminal, visible } from '../terminal.ts';
@@ -9,7 +9,7 @@ function showItem(item: JsonObject, terminal: Terminal): void {
     const text = typeof value === 'string' ? value : JSON.stringify(value);
     terminal.out(`${terminal.paint('dim', name.padEnd(11))} ${visible(text)}`);
   };
-  terminal.out(terminal.paint('bold', `${String(item.item_type)} ${String(item.item_id)}`));
+  terminal.out(terminal.paint('bold', `${plainText(item.item_type)} ${plainText(item.item_id)}`));
   line('title', item.title === item.item_id ? '' : item.title);
   line('about', item.description);
   line('version', item.version);
@@ -17,21 +17,24 @@ function showItem(item: JsonObject, terminal: Terminal): void {
   line('tags', item.tags);
   line('source', item.source);
   const signature = isObject(item.signature) ? item.signature : {};
-  line('signature', [signature.state, signature.key, signature.reason].filter(Boolean).join(' '));
+  line(
+    'signature',
+    [signature.state, signature.key, signature.reason].map(plainText).join(' ').trim(),
+  );
   line(
     'shadows',
     Array.isArray(item.shadows) ? item.shadows.map((below) => getOwn(below, 'file')) : '',
   );
-  line('chain', Array.isArray(item.chain) ? item.chain.join(' -> ') : '');
+  line('chain', Array.isArray(item.chain) ? item.chain.map(plainText).join(' -> ') : '');
   line('requires', item.requires);
   line('effect', item.effect);
   line('broken', item.unavailable);
   const properties = getOwn(getOwn(item, 'input_schema'), 'properties');
   const required = getOwn(getOwn(item, 'input_schema'), 'required');
   for (const [name, schema] of Object.entries(isObject(properties) ? properties : {})) {
-    const type = String(getOwn(schema, 'type') ?? 'any');
+    const type = plainText(getOwn(schema, 'type') ?? 'any');
     const must = Array.isArray(required) && required.includes(name) ? ' (required)' : '';
-    line(`  ${name}`, `${type}${must} ${String(getOwn(schema, 'description') ?? '')}`);
+    line(`  ${name}`, `${type}${must} ${plainText(getOwn(schema, 'description'))}`);
   }
 }
 
@@ -53,6 +56,6 @@ export const run: CommandRun = (call) =>
       if (typeof body === 'string')
         terminal.out(`${part === 'body' ? '' : '\n'}${visible(body.trimEnd())}`);
       const copied = getOwn(output, 'copied_to');
-      if (copied) terminal.note(`copied to ${String(copied)}`);
+      if (copied) terminal.note(`copied to ${plainText(copied)}`);
     });
   });
