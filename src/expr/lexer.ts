@@ -40,7 +40,6 @@ export interface Lexer {
   number: number;
   start: number;
   end: number;
-  advance(): void;
 }
 
 /** Constants, not slices of the source: a token's kind is compared by identity many times over. */
@@ -77,24 +76,24 @@ const ESCAPES: Readonly<Record<string, string>> = Object.assign(Object.create(nu
 
 const isBlank = (code: number): boolean => code === 32 || code === 10 || code === 9 || code === 13;
 
-/** Positioned before the first token; every problem is thrown as a `SyntaxFault`. */
+/** Positioned before the first token. */
 export function createLexer(source: string): Lexer {
-  const lexer: Lexer = { source, kind: 'end', text: '', number: 0, start: 0, end: 0, advance };
+  return { source, kind: 'end', text: '', number: 0, start: 0, end: 0 };
+}
 
-  function advance(): void {
-    const { length } = source;
-    let at = lexer.end;
-    while (at < length && isBlank(source.charCodeAt(at))) at++;
-    lexer.start = at;
-    if (at === length) return setSymbol(lexer, 'end', 0);
-    const code = source.charCodeAt(at);
-    if (isNameStart(code)) readName(lexer);
-    else if (isDigit(code)) readNumber(lexer);
-    else if (code === 34 || code === 39) readString(lexer, code);
-    else readSymbol(lexer);
-  }
-
-  return lexer;
+/** Moves to the next token; every problem is thrown as a `SyntaxFault`. */
+export function advance(lexer: Lexer): void {
+  const { source } = lexer;
+  const { length } = source;
+  let at = lexer.end;
+  while (at < length && isBlank(source.charCodeAt(at))) at++;
+  lexer.start = at;
+  if (at === length) return setSymbol(lexer, 'end', 0);
+  const code = source.charCodeAt(at);
+  if (isNameStart(code)) readName(lexer);
+  else if (isDigit(code)) readNumber(lexer);
+  else if (code === 34 || code === 39) readString(lexer, code);
+  else readSymbol(lexer);
 }
 
 function readName(lexer: Lexer): void {

@@ -1,6 +1,6 @@
 // Recursive descent, one function per line of the grammar. Nesting is counted where the grammar
 // nests (brackets, `not`, unary `-`), so recursion is bounded before it happens.
-import { createLexer, type Lexer, type TokenKind } from './lexer.ts';
+import { advance, createLexer, type Lexer, type TokenKind } from './lexer.ts';
 import {
   calledName,
   clipped,
@@ -41,8 +41,12 @@ function isComparison(kind: TokenKind): kind is Exclude<Comparison, 'not in'> {
 /** Throws `SyntaxFault`, nothing else. */
 export function parseExpression(source: string): Tree {
   checkSize(source);
-  const parser = createParser(createLexer(source));
-  return parser.parse();
+  const parser: Parser = { lexer: createLexer(source), paths: [], nesting: 0, size: 0 };
+  advance(parser.lexer);
+  if (isAtEnd(parser)) throw new SyntaxFault('the expression is empty', 1);
+  const root = parseOr(parser);
+  if (!isAtEnd(parser)) throw unexpectedAfterOperand(parser.lexer);
+  return { root, paths: parser.paths, size: parser.size };
 }
 
 function checkSize(source: string): void {
@@ -53,217 +57,210 @@ function checkSize(source: string): void {
   throw new SyntaxFault(`the expression is longer than ${MAX_SOURCE_BYTES} bytes`, read + 1);
 }
 
-function createParser(lexer: Lexer) {
-  const paths: PathRead[] = [];
-  let nesting = 0;
-  let size = 0;
+interface Parser {
+  readonly lexer: Lexer;
+  readonly paths: PathRead[];
+  nesting: number;
+  size: number;
+}
 
-  function parse(): Tree {
-    lexer.advance();
-    if (isAt('end')) throw new SyntaxFault('the expression is empty', 1);
-    const root = parseOr();
-    if (!isAt('end')) throw unexpectedAfterOperand(lexer);
-    return { root, paths, size };
+function parseOr(parser: Parser): Node {
+  const first = parseAnd(parser);
+  if (parser.lexer.kind !== 'or') return first;
+  const operands = [first];
+  while (take(parser, 'or')) operands.push(parseAnd(parser));
+  return count(parser, { kind: 'or', operands });
+}
+
+function parseAnd(parser: Parser): Node {
+  const first = parseNot(parser);
+  if (parser.lexer.kind !== 'and') return first;
+  const operands = [first];
+  while (take(parser, 'and')) operands.push(parseNot(parser));
+  return count(parser, { kind: 'and', operands });
+}
+
+function parseNot(parser: Parser): Node {
+  if (parser.lexer.kind !== 'not') return parseComparison(parser);
+  enter(parser);
+  const operand = parseNot(parser);
+  parser.nesting--;
+  return count(parser, { kind: 'not', operand });
+}
+
+function parseComparison(parser: Parser): Node {
+  const left = parseAdditive(parser);
+  const column = parser.lexer.start + 1;
+  const operator = takeComparison(parser);
+  if (operator === undefined) return left;
+  const right = parseAdditive(parser);
+  return count(parser, { kind: 'compare', operator, left, right, column });
+}
+
+function takeComparison(parser: Parser): Comparison | undefined {
+  const { kind, start } = parser.lexer;
+  if (isComparison(kind)) {
+    advance(parser.lexer);
+    return kind;
   }
+  if (!take(parser, 'not')) return undefined;
+  if (take(parser, 'in')) return 'not in';
+  throw new SyntaxFault(
+    'unexpected `not` after a value',
+    start + 1,
+    'write `a not in b`, or `a and not b`',
+  );
+}
 
-  function parseOr(): Node {
-    const first = parseAnd();
-    if (lexer.kind !== 'or') return first;
-    const operands = [first];
-    while (take('or')) operands.push(parseAnd());
-    return count({ kind: 'or', operands });
+function parseAdditive(parser: Parser): Node {
+  const first = parseTerm(parser);
+  let { kind } = parser.lexer;
+  if (kind !== '+' && kind !== '-') return first;
+  const rest: Link[] = [];
+  while (kind === '+' || kind === '-') {
+    rest.push(parseLink(parser, kind, parseTerm));
+    ({ kind } = parser.lexer);
   }
+  return count(parser, { kind: 'chain', first, rest });
+}
 
-  function parseAnd(): Node {
-    const first = parseNot();
-    if (lexer.kind !== 'and') return first;
-    const operands = [first];
-    while (take('and')) operands.push(parseNot());
-    return count({ kind: 'and', operands });
+function parseTerm(parser: Parser): Node {
+  const first = parseFactor(parser);
+  let { kind } = parser.lexer;
+  if (kind !== '*' && kind !== '/') return first;
+  const rest: Link[] = [];
+  while (kind === '*' || kind === '/') {
+    rest.push(parseLink(parser, kind, parseFactor));
+    ({ kind } = parser.lexer);
   }
+  return count(parser, { kind: 'chain', first, rest });
+}
 
-  function parseNot(): Node {
-    if (lexer.kind !== 'not') return parseComparison();
-    enter();
-    lexer.advance();
-    const operand = parseNot();
-    nesting--;
-    return count({ kind: 'not', operand });
+function parseLink(
+  parser: Parser,
+  operator: Arithmetic,
+  parseOperand: (parser: Parser) => Node,
+): Link {
+  const column = parser.lexer.start + 1;
+  advance(parser.lexer);
+  parser.size++;
+  return { operator, operand: parseOperand(parser), column };
+}
+
+function parseFactor(parser: Parser): Node {
+  const { lexer } = parser;
+  switch (lexer.kind) {
+    case 'name':
+      return parsePath(parser);
+    case 'string':
+      return constant(parser, lexer.text);
+    case 'number':
+      return constant(parser, lexer.number);
+    case 'true':
+      return constant(parser, true);
+    case 'false':
+      return constant(parser, false);
+    case 'null':
+      return constant(parser, null);
+    case '-':
+      return parseNegation(parser);
+    case '(':
+      return parseGroup(parser);
+    case '[':
+      return parseList(parser);
+    default:
+      throw missingOperand(lexer);
   }
+}
 
-  function parseComparison(): Node {
-    const left = parseAdditive();
-    const column = lexer.start + 1;
-    const operator = takeComparison();
-    if (operator === undefined) return left;
-    const right = parseAdditive();
-    return count({ kind: 'compare', operator, left, right, column });
+function constant(parser: Parser, value: string | number | boolean | null): Node {
+  advance(parser.lexer);
+  return count(parser, { kind: 'constant', value });
+}
+
+function parseNegation(parser: Parser): Node {
+  const column = parser.lexer.start + 1;
+  enter(parser);
+  const operand = parseFactor(parser);
+  parser.nesting--;
+  // `-1` is a number to everyone but the grammar. Subtracting keeps zero free of a sign.
+  if (operand.kind === 'constant' && typeof operand.value === 'number') {
+    return { kind: 'constant', value: 0 - operand.value };
   }
+  return count(parser, { kind: 'negate', operand, column });
+}
 
-  function takeComparison(): Comparison | undefined {
-    const operator = lexer.kind;
-    if (isComparison(operator)) {
-      lexer.advance();
-      return operator;
-    }
-    if (operator !== 'not') return undefined;
-    const column = lexer.start + 1;
-    lexer.advance();
-    if (take('in')) return 'not in';
-    throw new SyntaxFault(
-      'unexpected `not` after a value',
-      column,
-      'write `a not in b`, or `a and not b`',
-    );
+function parseGroup(parser: Parser): Node {
+  const opener = parser.lexer.start;
+  enter(parser);
+  const inner = parseOr(parser);
+  close(parser, ')', opener);
+  return inner;
+}
+
+function parseList(parser: Parser): Node {
+  const opener = parser.lexer.start;
+  enter(parser);
+  const items: Node[] = [];
+  if (parser.lexer.kind !== ']') {
+    do items.push(parseOr(parser));
+    while (take(parser, ','));
   }
+  close(parser, ']', opener);
+  return count(parser, { kind: 'list', items });
+}
 
-  function parseAdditive(): Node {
-    const first = parseTerm();
-    if (lexer.kind !== '+' && lexer.kind !== '-') return first;
-    const rest: Link[] = [];
-    while (lexer.kind === '+' || lexer.kind === '-') rest.push(parseLink(lexer.kind, parseTerm));
-    return count({ kind: 'chain', first, rest });
+function parsePath(parser: Parser): Node {
+  const { lexer } = parser;
+  const column = lexer.start + 1;
+  const constantName = meantConstant(lexer.text);
+  if (constantName !== undefined) {
+    throw new SyntaxFault(`unknown name \`${lexer.text}\``, column, `write \`${constantName}\``);
   }
-
-  function parseTerm(): Node {
-    const first = parseFactor();
-    if (lexer.kind !== '*' && lexer.kind !== '/') return first;
-    const rest: Link[] = [];
-    while (lexer.kind === '*' || lexer.kind === '/') rest.push(parseLink(lexer.kind, parseFactor));
-    return count({ kind: 'chain', first, rest });
-  }
-
-  function parseLink(operator: Arithmetic, parseOperand: () => Node): Link {
-    const column = lexer.start + 1;
-    lexer.advance();
-    size++;
-    return { operator, operand: parseOperand(), column };
-  }
-
-  function parseFactor(): Node {
-    switch (lexer.kind) {
-      case 'name':
-        return parsePath();
-      case 'string':
-        return constant(lexer.text);
-      case 'number':
-        return constant(lexer.number);
-      case 'true':
-        return constant(true);
-      case 'false':
-        return constant(false);
-      case 'null':
-        return constant(null);
-      case '-':
-        return parseNegation();
-      case '(':
-        return parseGroup();
-      case '[':
-        return parseList();
-      default:
-        throw missingOperand(lexer);
-    }
-  }
-
-  function constant(value: string | number | boolean | null): Node {
-    lexer.advance();
-    return count({ kind: 'constant', value });
-  }
-
-  function parseNegation(): Node {
-    const column = lexer.start + 1;
-    enter();
-    lexer.advance();
-    const operand = parseFactor();
-    nesting--;
-    // `-1` is a number to everyone but the grammar. Subtracting keeps zero free of a sign.
-    if (operand.kind === 'constant' && typeof operand.value === 'number') {
-      return { kind: 'constant', value: 0 - operand.value };
-    }
-    return count({ kind: 'negate', operand, column });
-  }
-
-  function parseGroup(): Node {
-    const opener = lexer.start;
-    enter();
-    lexer.advance();
-    const inner = parseOr();
-    close(')', opener);
-    return inner;
-  }
-
-  function parseList(): Node {
-    const opener = lexer.start;
-    enter();
-    lexer.advance();
-    const items: Node[] = [];
-    if (lexer.kind !== ']') {
-      do items.push(parseOr());
-      while (take(','));
-    }
-    close(']', opener);
-    return count({ kind: 'list', items });
-  }
-
-  function parsePath(): Node {
-    const column = lexer.start + 1;
-    const constantName = meantConstant(lexer.text);
-    if (constantName !== undefined) {
-      throw new SyntaxFault(`unknown name \`${lexer.text}\``, column, `write \`${constantName}\``);
-    }
-    const path = [lexer.text];
-    lexer.advance();
-    while (lexer.kind === '.') {
-      path.push(parseSegment());
-      size++;
-    }
-    const read: PathRead = { path, column };
-    paths.push(read);
-    return count({ kind: 'path', read });
-  }
-
-  function parseSegment(): string {
-    lexer.advance();
+  const path = [lexer.text];
+  advance(lexer);
+  while (take(parser, '.')) {
     if (lexer.kind !== 'name') throw badSegment(lexer);
-    const name = lexer.text;
-    lexer.advance();
-    return name;
+    path.push(lexer.text);
+    advance(lexer);
+    parser.size++;
   }
+  const read: PathRead = { path, column };
+  parser.paths.push(read);
+  return count(parser, { kind: 'path', read });
+}
 
-  function isAt(kind: TokenKind): boolean {
-    return lexer.kind === kind;
+const isAtEnd = ({ lexer }: Parser): boolean => lexer.kind === 'end';
+
+function take(parser: Parser, kind: TokenKind): boolean {
+  if (parser.lexer.kind !== kind) return false;
+  advance(parser.lexer);
+  return true;
+}
+
+/** Past the token that nests: an opening bracket, `not`, a sign. */
+function enter(parser: Parser): void {
+  parser.nesting++;
+  if (parser.nesting > MAX_NESTING) {
+    const message = `the expression is nested deeper than ${MAX_NESTING} levels`;
+    throw new SyntaxFault(message, parser.lexer.start + 1);
   }
+  advance(parser.lexer);
+}
 
-  function take(kind: TokenKind): boolean {
-    if (!isAt(kind)) return false;
-    lexer.advance();
-    return true;
+function close(parser: Parser, kind: ')' | ']', opener: number): void {
+  const { lexer } = parser;
+  if (lexer.kind === 'end') {
+    const mark = lexer.source[opener] as string;
+    throw new SyntaxFault(`\`${mark}\` is never closed`, opener + 1, `add \`${kind}\``);
   }
+  if (!take(parser, kind)) throw unexpectedAfterOperand(lexer);
+  parser.nesting--;
+}
 
-  function close(kind: ')' | ']', opener: number): void {
-    if (lexer.kind === 'end') {
-      const mark = lexer.source[opener] as string;
-      throw new SyntaxFault(`\`${mark}\` is never closed`, opener + 1, `add \`${kind}\``);
-    }
-    if (!take(kind)) throw unexpectedAfterOperand(lexer);
-    nesting--;
-  }
-
-  function enter(): void {
-    nesting++;
-    if (nesting <= MAX_NESTING) return;
-    throw new SyntaxFault(
-      `the expression is nested deeper than ${MAX_NESTING} levels`,
-      lexer.start + 1,
-    );
-  }
-
-  function count(node: Node): Node {
-    size++;
-    return node;
-  }
-
-  return { parse };
+function count(parser: Parser, node: Node): Node {
+  parser.size++;
+  return node;
 }
 
 const tokenText = (lexer: Lexer): string => clipped(lexer.source.slice(lexer.start, lexer.end));
