@@ -1,5 +1,14 @@
 export { type BundleDigests, readBundleDigests } from './bundle-digests.ts';
 export type { CatalogData } from './capability-data.ts';
+export { CATALOG_TYPES, type CatalogEntry, type CatalogType } from './catalog-settings.ts';
+export {
+  type CatalogItem,
+  type CatalogLevel,
+  type CatalogOptions,
+  type Catalogs,
+  createCatalogs,
+  type ListedCatalog,
+} from './catalogs.ts';
 export { type Chain, unalias } from './chain.ts';
 export { checkFile, checkPath, projectOf } from './check-file.ts';
 export type { DataFile, DataLayer } from './data-files.ts';
@@ -20,6 +29,7 @@ export type {
   ParsedDirective,
   Step,
 } from './directive-value.ts';
+export { installedBundles, itemRoots } from './installed-bundles.ts';
 export type {
   DirectiveItem,
   Item,
@@ -29,6 +39,7 @@ export type {
   SignatureState,
   ToolItem,
 } from './item.ts';
+export { copyItem } from './item-copy.ts';
 export {
   type Effect,
   type ItemKind,
