@@ -105,10 +105,12 @@ function read(text: string): YamlDocument {
       const result: JsonObject = {};
       for (const { key, value } of node.items) {
         const name = keyText(key);
-        if (Object.hasOwn(result, name) && !checked.has(node)) {
+        const read = convert(value, depth + 1);
+        // The first stays, as `locate` finds it.
+        if (!Object.hasOwn(result, name)) setOwn(result, name, read);
+        else if (!checked.has(node)) {
           report((key as Node | null)?.range?.[0] ?? 0, `key \`${name}\` stands here twice`);
         }
-        setOwn(result, name, convert(value, depth + 1));
       }
       checked.add(node);
       return result;
