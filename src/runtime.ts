@@ -24,7 +24,16 @@ import {
   type PolicyState,
   type RecordEntry,
 } from './flow/index.ts';
-import { createLibrary, type Library, verifyItem } from './items/index.ts';
+import {
+  type Catalogs,
+  copyItem,
+  createCatalogs,
+  createLibrary,
+  type ItemKind,
+  itemRoots,
+  type Library,
+  verifyItem,
+} from './items/index.ts';
 import {
   type Audit,
   type Authorize,
@@ -72,18 +81,6 @@ export interface RuntimeOptions {
   tools?: readonly ProgramTool[];
 }
 
-// STOPGAP
-const itemRoots = (project: string, home: string, bundle: string) => [
-  { source: 'project' as const, dir: join(project, '.ai') },
-  { source: 'user' as const, dir: home },
-  { source: 'bundle' as const, dir: bundle },
-];
-const copyItem = (..._: unknown[]): Outcome<string> => fail('not_found', 'later');
-const copyFromCatalog = async (..._: unknown[]): Promise<Outcome<JsonObject>> =>
-  fail('not_found', 'later');
-const searchCatalogs = async (..._: unknown[]): Promise<Outcome<Json>> =>
-  fail('not_found', 'later');
-
 export type Verb = 'search' | 'load' | 'execute' | 'help';
 
 export interface CallOptions {
@@ -104,6 +101,7 @@ export interface Runtime {
   policies(): PolicyState;
   readonly keys: KeyFolder;
   readonly trustStore: TrustStore;
+  readonly catalogs: Catalogs;
   readonly audit: Audit;
   /** Probed once, when first asked. */
   sandbox(): Promise<SandboxReport>;
@@ -175,6 +173,7 @@ interface Ground {
   policies: PolicyFiles;
   trustStore: TrustStore;
   keys: KeyFolder;
+  catalogs: Catalogs;
   audit: Audit;
   /** Filled after the library exists: the library asks for names, the primitives for the library. */
   primitives: Map<string, Primitive>;
@@ -200,6 +199,7 @@ function openGround(options: RuntimeOptions): Outcome<Ground> {
     }),
     trustStore,
     keys: createKeyFolder(join(home, 'keys')),
+    catalogs: createCatalogs({ project, home, trustStore, clock, env }),
     audit: createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock),
     primitives: new Map(),
     sandbox() {
@@ -328,10 +328,16 @@ function createVerbs(ground: Ground, library: Library): Kernel {
       knowledgeKind(library, modify),
     ],
     copies: {
-      copy: (item, destination) => copyItem(item, destination, ground.project, ground.home),
-      fromCatalog: (kind, id, destination) => copyFromCatalog(library, kind, id, destination),
+      copy: (item, level) =>
+        copyItem(item, level === 'user' ? ground.home : join(ground.project, '.ai')),
+      fromCatalog: async (kind, id, level) => await ground.catalogs.copy(kind, id, level),
     },
-    searchCatalog: (request) => searchCatalogs(library, request),
+    searchCatalog: ({ query, item_type, limit }) =>
+      ground.catalogs.search({
+        text: query,
+        ...(item_type === undefined ? {} : { kind: item_type as ItemKind }),
+        ...(limit === undefined ? {} : { limit }),
+      }),
     refused: (verb, target, { surface, name = '' }, { error }) => {
       ground.audit.write({
         surface,
@@ -363,7 +369,7 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Outco
   mountPrimitives(ground, functions);
   await library.refresh();
   const kernel = createVerbs(ground, library);
-  const { project, home, keys, trustStore, audit } = ground;
+  const { project, home, keys, trustStore, catalogs, audit } = ground;
   return ok({
     project,
     home,
@@ -372,6 +378,7 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Outco
     policies: () => ground.policies.current(),
     keys,
     trustStore,
+    catalogs,
     audit,
     sandbox: () => ground.sandbox(),
     caller: (call = {}) => callerOf(ground, call),

@@ -224,3 +224,25 @@ test('the demo shows a chain, refusals and a stream, and leaves nothing behind',
     expect(out).toContain(part);
   }
 });
+
+test('a catalog is added, searched, and its signed items are copied in, others are not', () => {
+  const shelf = join(fixture.root, '..', 'shelf');
+  expect(km('init', shelf)).toMatchObject({ code: 0 });
+  const unsigned = join(shelf, '.ai/tools/text/unsigned.yaml');
+  const tool = readFileSync(join(shelf, '.ai/tools/text/word_count.yaml'), 'utf8');
+  const body = tool.slice(tool.indexOf('tool_id:')).replace('word_count', 'unsigned');
+  fixture.write(unsigned, body);
+  expect(km('catalog', 'add', shelf, '--name', 'shelf')).toMatchObject({ code: 0 });
+  expect(km('catalog', 'ls').out).toContain('shelf');
+  expect(json(km('search', 'count', 'words', '-s', 'catalog', '--json'))).toMatchObject({
+    output: {
+      items: expect.arrayContaining([
+        expect.objectContaining({ item_id: 'text/word_count', signed: true }),
+      ]),
+    },
+  });
+  expect(km('show', 'tool', 'text/unsigned', '-s', 'catalog', '--copy', 'project').code).toBe(4);
+  expect(km('show', 'tool', 'text/word_count', '-s', 'catalog', '--copy', 'project').code).toBe(0);
+  expect(km('show', 'tool', 'text/word_count').out).toContain('signed');
+  expect(km('catalog', 'update').out).toContain('shelf');
+});

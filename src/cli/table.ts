@@ -158,7 +158,11 @@ export const COMMANDS: readonly CommandSpec[] = [
         name: 'add',
         summary: 'add a folder, a git repository or an npm package',
         args: [['<place>', 'folder, git address or npm:package']],
-        options: [['--user', 'for you instead of for the project'], PROJECT],
+        options: [
+          ['--user', 'for you instead of for the project'],
+          ['--name <name>', 'what to call it'],
+          PROJECT,
+        ],
         load: () => import('./commands/catalog-add.ts'),
       },
       {

@@ -7,14 +7,12 @@ import { summarise } from './search.ts';
 const PARTS = ['all', 'body', 'metadata', 'schema', 'diagnostics'];
 const MAX_BODY = 256 * 1024;
 
-/** Where other rooms bring copying from catalogs and between levels. */
+export type CopyLevel = 'project' | 'user';
+
+/** Copying between levels and from catalogs; both check signatures and run nothing. */
 export interface CopyPort {
-  copy(item: Item, destination: string): Outcome<string>;
-  fromCatalog(
-    kind: ItemKind,
-    id: string,
-    destination: string | undefined,
-  ): Promise<Outcome<JsonObject>>;
+  copy(item: Item, level: CopyLevel): Outcome<string>;
+  fromCatalog(kind: ItemKind, id: string, level?: CopyLevel): Promise<Outcome<object>>;
 }
 
 /** What an item is, without running or expanding anything in it. */
@@ -46,13 +44,20 @@ export async function loadItem(
   if (!PARTS.includes(part)) {
     return fail('invalid_input', `unknown part \`${part}\`; there are: ${PARTS.join(', ')}`);
   }
+  if (destination !== undefined && destination !== 'project' && destination !== 'user') {
+    return fail(
+      'invalid_input',
+      `unknown destination \`${destination}\`; there are: project, user`,
+    );
+  }
   const need = kind === 'knowledge' ? 'knowledge.read' : 'kernel.load';
   const allowed = authority.check({ capability: need });
   if (!allowed.ok) return allowed;
   if (request.source === 'catalog') {
     const effect = destination === undefined ? ok(null) : authority.allowsEffect('write');
     if (!effect.ok) return effect;
-    return await copies.fromCatalog(kind, request.item_id, destination);
+    const copied = await copies.fromCatalog(kind, request.item_id, destination);
+    return copied.ok ? ok({ item: copied.output as JsonObject }) : copied;
   }
   const found = library.find(kind, request.item_id, sourceOf(request.source));
   if (!found.ok) return found;

@@ -1,7 +1,7 @@
 // The four verbs. Each exists once, over the table of kinds; what a kind does is its own business.
 import { type Failure, fail, type Json, nearest, type Outcome, ok } from '../base/index.ts';
 import { childFrame, makeValue, perform, type Value } from '../flow/index.ts';
-import type { Library } from '../items/index.ts';
+import type { Catalogs, Library } from '../items/index.ts';
 import type {
   Authority,
   Authorize,
@@ -14,7 +14,9 @@ import type {
 import { giveHelp, type SignalPort } from './help.ts';
 import type { Kind } from './kind.ts';
 import { type CopyPort, loadItem } from './load.ts';
-import { searchLibrary } from './search.ts';
+import { firstLine, searchLibrary } from './search.ts';
+
+type CatalogPage = ReturnType<Catalogs['search']>;
 
 export interface Kernel {
   search(request: SearchRequest, caller: Caller): Promise<Outcome<Value>>;
@@ -30,10 +32,29 @@ export interface KernelPorts {
   copies: CopyPort;
   signal?: SignalPort;
   /** `source: catalog` of a search. */
-  searchCatalog(request: SearchRequest): Promise<Outcome<Json>>;
+  searchCatalog(request: SearchRequest): CatalogPage;
   /** Every call that never reached the pipeline (unknown kind, bad input, no authority). */
   refused(verb: string, target: string, caller: Caller, failure: Failure): void;
 }
+
+/** Hits of a catalog in the form of a search: not here yet, so nothing of them can run. */
+const catalogAnswer = ({ hits, total }: CatalogPage): Json => ({
+  items: hits.map(
+    ({ kind, id, title, description, version, requires, signature, score, catalog }) => ({
+      item_type: kind,
+      item_id: id,
+      title,
+      summary: firstLine(description),
+      version,
+      source: 'catalog',
+      catalog,
+      signed: signature === 'signed',
+      requires,
+      score: Math.round(score * 1000) / 1000,
+    }),
+  ),
+  total,
+});
 
 export function createKernel(ports: KernelPorts): Kernel {
   const { library } = ports;
@@ -86,7 +107,7 @@ export function createKernel(ports: KernelPorts): Kernel {
     async search(request, caller) {
       return await asOperation('search', request.query, caller, async (authority) =>
         request.source === 'catalog'
-          ? await ports.searchCatalog(request)
+          ? ok(catalogAnswer(ports.searchCatalog(request)))
           : searchLibrary(library, request, authority),
       );
     },

@@ -1,0 +1,29 @@
+import { basename } from 'node:path';
+import type { CatalogEntry } from '../../items/index.ts';
+import { asText, type CommandRun } from '../command.ts';
+import { withRuntime } from '../project.ts';
+
+/** `npm:name`, an address of a git repository, or a folder. */
+export function entryOf(place: string, name: string | undefined): CatalogEntry {
+  const named = (fallback: string): string =>
+    name ?? (fallback.replace(/[^A-Za-z0-9_-]+/g, '-').replace(/^-+|-+$/g, '') || 'catalog');
+  if (place.startsWith('npm:')) {
+    const location = place.slice('npm:'.length);
+    return { name: named(location), type: 'npm', location };
+  }
+  const isGit = /^(https?|ssh|git|file):\/\/|^[^/]+@[^/]+:|\.git$/.test(place);
+  const last = basename(place.replace(/\/+$/, '')).replace(/\.git$/, '');
+  return { name: named(last), type: isGit ? 'git' : 'folder', location: place };
+}
+
+export const run: CommandRun = (call) =>
+  withRuntime(call, async (runtime) => {
+    const { args, options, terminal } = call;
+    const entry = entryOf(asText(args[0]) ?? '', asText(options.name));
+    const level = options.user === true ? 'user' : 'project';
+    const added = await runtime.catalogs.add(entry, level);
+    return terminal.finish(added, ({ name, items = 0 }) => {
+      terminal.out(`added ${name}: ${items} items`);
+      terminal.note('find them with `km search WORDS --source catalog`');
+    });
+  });
