@@ -12,7 +12,7 @@ import {
   ok,
   withDetail,
 } from '../base/index.ts';
-import { expandEnv, fillBody } from '../expr/index.ts';
+import { fillConfig } from '../expr/index.ts';
 import {
   childFrame,
   type Descriptor,
@@ -93,19 +93,18 @@ const isStreaming = (config: JsonObject, parameters: JsonObject): boolean =>
     getOwn(config.body ?? null, 'stream') === true);
 
 /** The merged config with environment and parameters in place. Secrets come back beside it. */
-function fillConfig(
+function completeConfig(
   plan: Plan,
   parameters: JsonObject,
   env: ToolPorts['env'],
 ): Outcome<{ config: JsonObject; secrets: string[] }> {
-  const expanded = expandEnv(plan.config, env, plan.env);
-  if (!expanded.ok) return expanded;
   const required = new Set(
     plan.parameters.filter((parameter) => parameter.required).map((parameter) => parameter.name),
   );
-  const filled = fillBody(expanded.output.value, parameters, required);
+  // In one pass over the authored text: neither a secret nor a parameter is read as a placeholder.
+  const filled = fillConfig(plan.config, { env, declared: plan.env, parameters, required });
   if (!filled.ok) return filled;
-  return ok({ config: filled.output as JsonObject, secrets: expanded.output.secrets });
+  return ok({ config: filled.output.value as JsonObject, secrets: filled.output.secrets });
 }
 
 /** A runtime looks for the packages that any link of the chain declares. */
@@ -224,7 +223,7 @@ export function createToolRunner(ports: ToolPorts) {
     if (!primitive) {
       return fail('config_invalid', `primitive \`${plan.primitive}\` is not mounted here`);
     }
-    const filled = fillConfig(plan, parameters, ports.env);
+    const filled = completeConfig(plan, parameters, ports.env);
     if (!filled.ok) return filled;
     const signal = caller.signal ?? new AbortController().signal;
     const prepared = (await ports.prepare?.(plan, signal)) ?? ok(null);
@@ -265,7 +264,7 @@ export function createToolRunner(ports: ToolPorts) {
     authority: Authority,
   ): Promise<Outcome<Value>> {
     const masked = Object.fromEntries([...plan.env].map((name) => [name, `<${name}>`]));
-    const filled = fillConfig(plan, parameters, masked);
+    const filled = completeConfig(plan, parameters, masked);
     if (!filled.ok) return inChain(filled, plan);
     const decision = gateTool(plan, authority);
     const call = callOf(plan, parameters, filled.output, authority, new AbortController().signal);
