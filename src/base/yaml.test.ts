@@ -57,3 +57,15 @@ test('no text makes it throw', () => {
     }),
   );
 });
+
+test('of two equal keys the first counts, and the second is reported', () => {
+  const { value, problems } = parseYaml('a: 1\nb: 2\na: 3\n');
+  expect(value).toEqual({ a: 1, b: 2 });
+  expect(problems).toEqual([{ line: 3, column: 1, message: 'key `a` stands here twice' }]);
+});
+
+test('thousands of keys, anchors and aliases are read in linear time; an alias needs its anchor', () => {
+  const lines = Array.from({ length: 5000 }, (_, i) => `k${i}: &a${i} 1\nl${i}: *a${i}`);
+  expect(Object.keys(parseYaml(lines.join('\n')).value as object)).toHaveLength(10_000);
+  expect(parseYaml('b: *x\n').problems).toMatchObject([{ line: 1, column: 4 }]);
+});
