@@ -94,6 +94,7 @@ export type {
   Reservation,
   ScriptHooks,
 } from './ports.ts';
+export { appendRecord, openRecords } from './record-file.ts';
 export { RETRY_CODE, retryHint } from './retry-request.ts';
 export type { Body, Scope } from './run.ts';
 export {

@@ -1,10 +1,11 @@
 // What files are known to be made of. A value written to a file leaves its marks here, under real
 // path and content hash; whoever reads the same content gets them back. Append-only lines, so several
 // processes can write, and a kill in the middle costs at most one torn line.
-import { appendFileSync, closeSync, fstatSync, mkdirSync, openSync, readSync } from 'node:fs';
-import { dirname, posix, sep } from 'node:path';
+import { closeSync, fstatSync, readSync } from 'node:fs';
+import { posix, sep } from 'node:path';
 import { fail, isObject, type Json, type Outcome, ok, parseJson } from '../base/index.ts';
 import { carries, type Descriptor, describe, mergeAll } from './descriptor.ts';
+import { appendRecord, openRecords } from './record-file.ts';
 
 export interface LabelRecords {
   /** To be called before the file is written, so that no unlabelled copy ever exists. */
@@ -89,7 +90,7 @@ function createTail(file: string, onLine: (text: string) => void, onReset: () =>
     catchUp(): void {
       let descriptor: number;
       try {
-        descriptor = openSync(file, 'r');
+        descriptor = openRecords(file);
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
         throw error;
@@ -142,10 +143,9 @@ export function createLabelRecords(file: string): LabelRecords {
         if (history?.latest === descriptor && history.byHash.get(contentHash) === descriptor) {
           return ok(null);
         }
-        mkdirSync(dirname(file), { recursive: true });
         const line = toLine(realPath, contentHash, describe({ ...descriptor, replaced: [] }));
         // A torn line before ours is closed first, so that ours stays readable.
-        appendFileSync(file, tail.isTorn() ? `\n${line}` : line, { mode: 0o600 });
+        appendRecord(file, tail.isTorn() ? `\n${line}` : line);
         tail.catchUp();
         return ok(null);
       } catch (error) {

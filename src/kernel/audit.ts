@@ -1,8 +1,8 @@
 // One row for every call and every denial outside threads. Append-only, a row a line, written with
 // one write each, so that several processes can share the file and a torn line loses one row only.
-import { closeSync, fstatSync, mkdirSync, openSync, readSync, writeSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { closeSync, fstatSync, readSync } from 'node:fs';
 import { type Clock, fail, getOwn, isObject, type Outcome, ok, parseJson } from '../base/index.ts';
+import { appendRecord, openRecords } from '../flow/index.ts';
 
 export interface AuditRow {
   time: string;
@@ -28,21 +28,8 @@ const MAX_READ = 8 * 1024 * 1024;
 const short = (text: string): string =>
   text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text;
 
-function append(file: string, line: string): void {
-  mkdirSync(dirname(file), { recursive: true });
-  const handle = openSync(file, 'a', 0o600);
-  try {
-    const bytes = Buffer.from(line);
-    const written = writeSync(handle, bytes);
-    // A full disk writes short without an error.
-    if (written !== bytes.length) throw new Error(`only ${written} of ${bytes.length} bytes fit`);
-  } finally {
-    closeSync(handle);
-  }
-}
-
 function tail(file: string): string {
-  const handle = openSync(file, 'r');
+  const handle = openRecords(file);
   try {
     const { size } = fstatSync(handle);
     const buffer = Buffer.alloc(Math.min(size, MAX_READ));
@@ -73,7 +60,7 @@ export function createAudit(file: string, clock: Clock): Audit {
         reason: short(row.reason),
       });
       try {
-        append(file, `${line}\n`);
+        appendRecord(file, `${line}\n`);
         return ok(null);
       } catch (error) {
         return fail(
