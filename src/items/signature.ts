@@ -1,12 +1,12 @@
 // What a signature covers, and whether it holds. `trust` owns keys and statements; this file says
 // what an item's statement is and what is different when it does not fit any more.
-import { lstatSync, realpathSync } from 'node:fs';
+import { randomUUID } from 'node:crypto';
+import { readFileSync, realpathSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { canonicalJson, isObject, type Json, type Outcome } from '../base/index.ts';
 import { type ItemStatement, verifyStatement } from '../trust/index.ts';
 import type { Directive } from './directive-value.ts';
 import type { SignatureState } from './item.ts';
-import { readItemFile } from './item-file.ts';
 import type { ItemKind } from './item-kinds.ts';
 import { type SignedText, sha256Hex } from './signature-line.ts';
 import type { Tool } from './tool.ts';
@@ -44,22 +44,27 @@ export function toolRights(tool: Tool, file: string): string {
   return digest({ requires, executor: executor_id ?? null, config, actions: needs, module });
 }
 
-/** Path of a module named relative to its tool; undefined for other forms, which no file stands for. */
+/**
+ * Path of the module that a tool names, with or without `./`: the one that would be run. Undefined
+ * when none is named.
+ */
 export const moduleFile = (module: unknown, file: string): string | undefined =>
-  typeof module === 'string' && module.startsWith('./')
+  typeof module === 'string' && module !== '' && !module.includes('\0')
     ? resolve(dirname(file), module)
     : undefined;
 
+/** What cannot be read cannot be vouched for: its digest is never twice the same. */
 function moduleDigest(module: unknown, file: string): string | null {
   const path = moduleFile(module, file);
   if (path === undefined) return null;
   try {
-    const real = lstatSync(path).isSymbolicLink() ? realpathSync(path) : path;
-    const read = readItemFile(real, MAX_MODULE_BYTES);
-    return 'text' in read ? sha256Hex(read.text) : null;
+    const real = realpathSync(path);
+    const info = statSync(real);
+    if (info.isFile() && info.size <= MAX_MODULE_BYTES) return sha256Hex(readFileSync(real));
   } catch {
-    return null;
+    // Missing: the same as unreadable.
   }
+  return `unreadable ${randomUUID()}`;
 }
 
 export const NO_RIGHTS = digest(null);
