@@ -13,18 +13,11 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import {
-  getOwn,
-  type Json,
-  type JsonObject,
-  type Outcome,
-  plainText,
-  systemClock,
-} from '../../base/index.ts';
+import { getOwn, type Json, type JsonObject, type Outcome, plainText } from '../../base/index.ts';
 import { makeValue } from '../../flow/index.ts';
-import { signItem } from '../../items/index.ts';
 import { BUNDLE, createRuntime, type Runtime } from '../../runtime.ts';
 import { type CommandRun, EXIT } from '../command.ts';
+import { signFiles } from '../own-key.ts';
 import { type Terminal, visible } from '../terminal.ts';
 
 interface Stage {
@@ -236,18 +229,11 @@ async function prepare(base: string, terminal: Terminal): Promise<Outcome<Runtim
   const opened = await createRuntime({ project, cwd: project, env });
   if (!opened.ok) return opened;
   const runtime = opened.output;
-  const key = runtime.keys.signingKey();
-  if (!key.ok) return key;
-  const trusted = runtime.trustStore.add({
-    id: key.output.id,
-    key: key.output.publicKey,
-    name: 'demo',
-  });
-  if (!trusted.ok) return trusted;
-  for (const file of SIGNED) {
-    const signed = signItem(join(project, file), key.output, systemClock, runtime.library.roots());
-    if (!signed.ok) return signed;
-  }
+  const signed = signFiles(
+    runtime,
+    SIGNED.map((file) => join(project, file)),
+  );
+  if (!signed.ok) return signed;
   await runtime.close();
   return await createRuntime({ project, cwd: project, env });
 }

@@ -10,9 +10,12 @@ import {
   parseJson,
   setOwn,
 } from '../../base/index.ts';
+import type { Runtime } from '../../runtime.ts';
+import { confirm } from '../ask.ts';
 import { asList, asText, type CommandRun } from '../command.ts';
+import { signFiles } from '../own-key.ts';
 import { withRuntime } from '../project.ts';
-import { visible } from '../terminal.ts';
+import { type Terminal, visible } from '../terminal.ts';
 
 /** `name=value` pairs, values read as JSON when they are; or one JSON object. */
 export function parseParameters(words: readonly string[]): Outcome<JsonObject> {
@@ -65,6 +68,23 @@ function interruptible(): { signal: AbortSignal; release(): void } {
   };
 }
 
+/** A refusal because nobody signed: the person at the terminal may, after a look at the file. */
+async function signsNow(
+  done: Outcome<Json>,
+  runtime: Runtime,
+  terminal: Terminal,
+): Promise<boolean> {
+  const id = done.ok ? undefined : done.error.detail.unsigned;
+  const found = typeof id === 'string' ? runtime.library.find('tool', id) : undefined;
+  if (!found?.ok || !terminal.isInteractive) return false;
+  const { file } = found.output;
+  terminal.note(`tool \`${found.output.id}\` is not signed: ${visible(file)}`);
+  if (!(await confirm(terminal, 'sign it with your key and go on?'))) return false;
+  const signed = signFiles(runtime, [file]);
+  if (!signed.ok) terminal.note(signed.error.detail.message);
+  return signed.ok;
+}
+
 export const run: CommandRun = async (call) => {
   const { args, options, terminal } = call;
   const parameters = parseParameters(asList(args[2]));
@@ -73,19 +93,20 @@ export const run: CommandRun = async (call) => {
   if (!content.ok) return terminal.finish(content, () => {});
   return await withRuntime(call, async (runtime) => {
     const action = asText(options.action);
+    const request: JsonObject = {
+      item_type: asText(args[0]) ?? '',
+      item_id: asText(args[1]) ?? '',
+      parameters: parameters.output,
+      ...(action === undefined ? {} : { action }),
+      ...(content.output === undefined ? {} : { content: content.output }),
+      ...(options.dryRun === true ? { dry_run: true } : {}),
+    };
     const { signal, release } = interruptible();
-    const done = await runtime.call(
-      'execute',
-      {
-        item_type: asText(args[0]) ?? '',
-        item_id: asText(args[1]) ?? '',
-        parameters: parameters.output,
-        ...(action === undefined ? {} : { action }),
-        ...(content.output === undefined ? {} : { content: content.output }),
-        ...(options.dryRun === true ? { dry_run: true } : {}),
-      },
-      { surface: asText(options.as) ?? 'cli', signal },
-    );
+    const surface = asText(options.as) ?? 'cli';
+    let done = await runtime.call('execute', request, { surface, signal });
+    if (await signsNow(done, runtime, terminal)) {
+      done = await runtime.call('execute', request, { surface, signal });
+    }
     release();
     return terminal.finish(done, (output) => {
       terminal.out(showOutput(output));

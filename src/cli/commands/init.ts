@@ -2,10 +2,10 @@
 // that exist stay as they are; each new one appears whole or not at all.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { fail, type Outcome, ok, systemClock } from '../../base/index.ts';
-import { signItem } from '../../items/index.ts';
-import { BUNDLE, createRuntime, type Runtime } from '../../runtime.ts';
+import { fail, type Outcome, ok } from '../../base/index.ts';
+import { BUNDLE, createRuntime } from '../../runtime.ts';
 import { asText, type CommandRun } from '../command.ts';
+import { signFiles } from '../own-key.ts';
 
 const TEMPLATE = join(BUNDLE, 'init');
 /** npm renames a packed `.gitignore`, so the template spells it without the dot. */
@@ -41,49 +41,25 @@ function writeTemplate(dir: string, force: boolean): Outcome<Pick<Made, 'written
   return ok({ written: written.sort(), kept: kept.sort() });
 }
 
-/** The own key is trusted, and signs what was just written. */
-function signAll(
-  runtime: Runtime,
-  files: readonly string[],
-): Outcome<{ signed: string[]; key: string }> {
-  const key = runtime.keys.signingKey();
-  if (!key.ok) return key;
-  const { id, publicKey } = key.output;
-  const known = runtime.trustStore.list();
-  if (!known.ok) return known;
-  if (!known.output.some((entry) => entry.id === id)) {
-    const added = runtime.trustStore.add({ id, key: publicKey, name: 'me' });
-    if (!added.ok) return added;
-  }
-  const signed: string[] = [];
-  for (const file of files.filter((name) => /\.(md|yaml)$/.test(name))) {
-    const done = signItem(
-      join(runtime.project, file),
-      key.output,
-      systemClock,
-      runtime.library.roots(),
-    );
-    if (!done.ok) return done;
-    signed.push(file);
-  }
-  return ok({ signed, key: id });
-}
-
 export const run: CommandRun = async ({ args, options, terminal }) => {
   const dir = resolve(terminal.cwd, asText(args[0]) ?? '.');
   const made = writeTemplate(dir, options.force === true);
   if (!made.ok) return terminal.finish(made, () => {});
   const runtime = await createRuntime({ project: dir, cwd: terminal.cwd, env: terminal.env });
   if (!runtime.ok) return terminal.finish(runtime, () => {});
-  const signed = signAll(runtime.output, made.output.written);
+  const items = made.output.written.filter((name) => /\.(md|yaml)$/.test(name));
+  const signed = signFiles(
+    runtime.output,
+    items.map((name) => join(runtime.output.project, name)),
+  );
   await runtime.output.close();
   if (!signed.ok) return terminal.finish(signed, () => {});
   return terminal.finish(
-    ok<Made>({ ...made.output, ...signed.output }),
+    ok<Made>({ ...made.output, signed: items, key: signed.output[0]?.statement.key ?? '' }),
     ({ written, kept, key }) => {
       for (const file of written) terminal.out(`${terminal.paint('green', 'wrote')} ${file}`);
       for (const file of kept) terminal.out(`${terminal.paint('dim', 'kept ')} ${file}`);
-      terminal.note(`signed with your key ${key}`);
+      if (key !== '') terminal.note(`signed with your key ${key}`);
       terminal.note(
         'next: `km check`, `km search word`, `km exec tool text/word_count text="one two"`',
       );
