@@ -39,7 +39,7 @@ function readLayers(layers: readonly DataLayer[], diagnostics: Diagnostic[]) {
   return infos;
 }
 
-export function readCatalog(data: DataFile): CatalogData {
+function readCatalog(data: DataFile): CatalogData {
   const diagnostics: Diagnostic[] = [];
   const own = (source: string) => data.layers.filter((layer) => layer.source === source);
   const ground = readLayers(own('bundle'), diagnostics);
@@ -63,4 +63,16 @@ export function readCatalog(data: DataFile): CatalogData {
       ground.clear();
     }
   }
+}
+
+/** The same files give the same catalogue: it is asked for at every call. */
+export function createCatalogReader(): (data: DataFile) => CatalogData {
+  let known: { layers: DataFile['layers']; made: CatalogData } | undefined;
+  return (data) => {
+    const isSame =
+      known?.layers.length === data.layers.length &&
+      data.layers.every((layer, at) => layer.value === known?.layers[at]?.value);
+    if (!known || !isSame) known = { layers: data.layers, made: readCatalog(data) };
+    return known.made;
+  };
 }

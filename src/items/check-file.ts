@@ -10,17 +10,14 @@ import { parseDirective } from './directive-parse.ts';
 import { isInside } from './inside.ts';
 import type { ToolItem } from './item.ts';
 import { readItemFile } from './item-file.ts';
-import { lastSegment } from './item-place.ts';
 import { checkKnowledge } from './knowledge.ts';
 import type { Library } from './library.ts';
 import { directiveWorld } from './library-check.ts';
+import { looseTool } from './loose-tool.ts';
 import { placeOfFile } from './sign.ts';
 import { checkTool } from './tool-check.ts';
-import { parseTool } from './tool-parse.ts';
 
 type FileKind = 'directive' | 'tool' | 'knowledge' | 'policy';
-
-const withoutExtension = (file: string): string => basename(file).replace(/\.[^.]+$/, '');
 
 /** By its place, or else by what it holds; undefined for a file that claims to be no item. */
 function kindOf(file: string, text: string): FileKind | undefined {
@@ -34,15 +31,6 @@ function kindOf(file: string, text: string): FileKind | undefined {
   return /^[ \t>]*<directive[\s>/]/m.test(text) || /^directive\s*:/m.test(text.slice(0, 4000))
     ? 'directive'
     : undefined;
-}
-
-/** A tool that no library holds, seen as if it did. */
-function looseTool(text: string, file: string): ToolItem {
-  const { tool, diagnostics } = parseTool(text, file);
-  const id = placeOfFile(file)?.id ?? withoutExtension(file);
-  const facts = { title: lastSegment(id), description: '', category: '', tags: [] };
-  const rest = { version: '', source: 'project', signature: { state: 'unsigned' } } as const;
-  return { kind: 'tool', id, file, tool, diagnostics, shadows: [], body: text, ...facts, ...rest };
 }
 
 function checkText(kind: FileKind, text: string, file: string, library?: Library): Diagnostic[] {

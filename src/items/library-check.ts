@@ -3,6 +3,7 @@
 import { type Diagnostic, getOwn, isObject, type Outcome } from '../base/index.ts';
 import { parsePolicy } from '../flow/index.ts';
 import { aboutFile } from './about-file.ts';
+import { readCatalogSettings } from './catalog-settings.ts';
 import type { Chain } from './chain.ts';
 import { DATA_NAMES } from './data-shapes.ts';
 import { checkDirective, type DirectiveWorld } from './directive-check.ts';
@@ -14,8 +15,8 @@ import { type ItemKind, SOURCES, type Source } from './item-kinds.ts';
 import type { FileRecord } from './item-record.ts';
 import { checkKnowledge } from './knowledge.ts';
 import type { Library } from './library.ts';
+import { looseTool } from './loose-tool.ts';
 import { type ConfigCheck, checkTool, type ToolWorld } from './tool-check.ts';
-import { parseTool } from './tool-parse.ts';
 
 export type { ConfigCheck } from './tool-check.ts';
 
@@ -143,7 +144,8 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
     const own = [...item.diagnostics, ...signatureProblem(record)];
     if (item.kind === 'tool') own.push(...checkTool(item, record.text(), toolWorld));
     if (item.kind === 'directive') own.push(...checkAmong(item, worldOf(item.source)));
-    return [...own, ...duplicates(record, context.behind(record))];
+    own.push(...duplicates(record, context.behind(record)));
+    return own.sort((a, b) => a.line - b.line || a.column - b.column);
   }
 
   const chosen = [...context.records].filter(({ root }) => sources.includes(root.source));
@@ -155,6 +157,10 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
     ...chosen.flatMap(checkRecord),
     ...checkData(library, sources),
     ...checkPolicies(library, sources),
+    ...library
+      .roots()
+      .filter(({ source }) => sources.includes(source) && source !== 'installed')
+      .flatMap(({ dir }) => readCatalogSettings(dir).diagnostics),
   ];
 }
 
@@ -166,7 +172,13 @@ export function checkContent(
   library: Library,
 ): readonly Diagnostic[] {
   if (kind === 'knowledge') return checkKnowledge(content, file);
-  if (kind === 'tool') return parseTool(content, file).diagnostics;
+  if (kind === 'tool') {
+    const item = looseTool(content, file);
+    const { catalog } = library.capabilities();
+    const among = checkTool(item, content, { chainOf: (tool) => library.chainOf(tool), catalog });
+    // A module is put beside its tool by hand: the tool may be there first.
+    return [...item.diagnostics, ...among.filter(({ code }) => code !== 'module_missing')];
+  }
   const parsed = parseDirective(content, file);
   return [...parsed.diagnostics, ...checkDirective(parsed, directiveWorld(library, 'project'))];
 }

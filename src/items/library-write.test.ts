@@ -51,7 +51,10 @@ test('content with errors is not written, warnings are handed back', () => {
   expect(library.write('directive', 'go', 'nothing')).toMatchObject({
     error: { code: 'invalid_item' },
   });
-  expect(library.write('tool', 'run', 'tool_id: run\n')).toMatchObject({
+  expect(library.write('tool', 'lost', toolText('lost', 'executor_id: nowhere\n'))).toMatchObject({
+    error: { code: 'invalid_item', detail: { diagnostics: [{ code: 'chain_broken' }] } },
+  });
+  expect(library.write('tool', 'run', 'tool_id: run\nexecutor_id: subprocess\n')).toMatchObject({
     ok: true,
     output: { diagnostics: [{ code: 'version_missing' }, { code: 'description_missing' }] },
   });

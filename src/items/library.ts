@@ -2,7 +2,7 @@
 // Reading never runs or expands anything. A file that changed is seen after the next `refresh`.
 import { type Clock, type Diagnostic, type Outcome, ok } from '../base/index.ts';
 import { type BundleDigests, judgeBundled, readBundleDigests } from './bundle-digests.ts';
-import { type CatalogData, readCatalog } from './capability-data.ts';
+import { type CatalogData, createCatalogReader } from './capability-data.ts';
 import { type Chain, resolveChain, unalias } from './chain.ts';
 import { createDataFiles, type DataFile } from './data-files.ts';
 import type { DataName } from './data-shapes.ts';
@@ -56,7 +56,13 @@ export interface Library {
   /** Everything that is wrong, across items. */
   check(options?: CheckOptions): Diagnostic[];
   /** Puts an item into the project, whole or not at all; with errors in it nothing is written. */
-  write(kind: ItemKind, id: string, content: string, mode?: WriteMode): Outcome<Written>;
+  write(
+    kind: ItemKind,
+    id: string,
+    content: string,
+    mode?: WriteMode,
+    options?: { dryRun?: boolean },
+  ): Outcome<Written>;
   remove(kind: ItemKind, id: string): Outcome<{ file: string }>;
   roots(): readonly Root[];
   close(): void;
@@ -69,6 +75,7 @@ export function createLibrary(options: LibraryOptions): Library {
   const { trustStore, clock, primitives, projectRoot } = options;
   let opened: { files: RootFiles; records: Map<string, FileRecord> }[] = [];
   let digests: BundleDigests | undefined = options.bundleDigests;
+  const catalogOf = createCatalogReader();
   let hasty = new Set<FileRecord>();
   const data = createDataFiles();
   const searching = createLibrarySearch();
@@ -166,7 +173,7 @@ export function createLibrary(options: LibraryOptions): Library {
     },
     search: (query) => searching.search(query, shelves.isFront),
     config: (name) => data.read(name, rootsNow()),
-    capabilities: () => readCatalog(data.read('capabilities', rootsNow())),
+    capabilities: () => catalogOf(data.read('capabilities', rootsNow())),
     chain(toolId) {
       const leaf = library.find('tool', toolId);
       return leaf.ok ? chainOf(leaf.output) : leaf;
@@ -187,8 +194,8 @@ export function createLibrary(options: LibraryOptions): Library {
         },
         checked,
       ),
-    write: (kind, id, content, mode = 'replace') =>
-      writeItem(projectFolder(), { kind, id, content, mode }, (file) =>
+    write: (kind, id, content, mode = 'replace', { dryRun = false } = {}) =>
+      writeItem(projectFolder(), { kind, id, content, mode, dryRun }, (file) =>
         checkContent(kind, content, file, library),
       ),
     remove: (kind, id) => removeItem(projectFolder(), kind, id),

@@ -64,11 +64,15 @@ const label = textLike(
   '`src:` and `dir:` labels are put on by the runtime',
 );
 
+/** `429` is a number to YAML and a status to everyone else. */
+const errorCode: Rule<string> = (value, place) =>
+  text(typeof value === 'number' ? String(value) : value, place);
+
 const retryFields = record(
   {
     max_attempts: wholeBetween(1, 20),
     backoff_ms: listOf(wholeBetween(0, 600_000), 20),
-    retryable_errors: listOf(text, 50),
+    retryable_errors: listOf(errorCode, 50),
   },
   { required: ['max_attempts'] },
 );

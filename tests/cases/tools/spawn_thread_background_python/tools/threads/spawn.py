@@ -1,0 +1,1 @@
+# The module is not read by any check.
