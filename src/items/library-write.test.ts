@@ -21,9 +21,14 @@ test('an item is created, updated and deleted in the project', async () => {
   expect(library.write('tool', 'my/run', toolText('run'), 'create')).toMatchObject({
     error: { code: 'invalid_input' },
   });
-  expect(library.write('tool', 'my/run', toolText('run', 'category: new\n'), 'update').ok).toBe(
-    true,
-  );
+  expect(
+    library.write(
+      'tool',
+      'my/run',
+      toolText('run', 'executor_id: subprocess\ncategory: new\n'),
+      'update',
+    ).ok,
+  ).toBe(true);
   expect(readFileSync(path('project/.ai/tools/my/run.yaml'), 'utf8')).toContain('category: new');
   expect(readdirSync(path('project/.ai/tools/my'))).toEqual(['run.yaml']);
   expect(library.remove('tool', 'my/run').ok).toBe(true);
@@ -109,7 +114,9 @@ test('an update keeps the file that holds the item', async () => {
   const { library, put, path } = fixture;
   put('project/.ai/tools/old.yml', toolText('old'));
   put('project/.ai/skills/pdf/SKILL.md', 'Old');
-  expect(library.write('tool', 'old', toolText('old', 'category: x\n')).ok).toBe(true);
+  expect(
+    library.write('tool', 'old', toolText('old', 'executor_id: subprocess\ncategory: x\n')).ok,
+  ).toBe(true);
   expect(library.write('knowledge', 'skills/pdf', 'New').ok).toBe(true);
   expect(readdirSync(path('project/.ai/tools'))).toEqual(['old.yml']);
   expect(readFileSync(path('project/.ai/skills/pdf/SKILL.md'), 'utf8')).toBe('New');
