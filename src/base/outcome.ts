@@ -42,6 +42,7 @@ export type KnownCode =
   | 'needs_input'
   | 'expression_error'
   | 'http_error'
+  | 'response_too_large'
   | 'internal_error';
 
 // Open on purpose: a tool may report its own codes and a hook may match them.
