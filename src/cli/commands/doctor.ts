@@ -51,7 +51,7 @@ async function aboutSandbox(runtime: Runtime): Promise<Finding> {
     fix:
       process.platform === 'linux'
         ? "`apt-get install bubblewrap` (or your system's package of that name)"
-        : 'see docs/tools.md',
+        : 'see docs/sandbox.md',
   };
 }
 
