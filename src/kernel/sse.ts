@@ -1,8 +1,10 @@
-// Server-sent events from bytes. The framing is `eventsource-parser`'s; this file decodes UTF-8
-// across chunk borders and keeps what is buffered bounded, whatever the other side sends.
+// Server-sent events from bytes. The framing is `eventsource-parser`'s, with a short way around it
+// for plain events that arrive whole; this file decodes UTF-8 across chunk borders and keeps what is
+// buffered bounded, whatever the other side sends.
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { fail, type Outcome, ok } from '../base/index.ts';
 import type { StreamEvent } from './sink.ts';
+import { createPlainReader } from './sse-plain.ts';
 
 export interface EventLimits {
   /** Longest text of one event, in UTF-16 units. */
@@ -52,6 +54,9 @@ function tailLength(text: string): number | undefined {
   return end < 0 ? undefined : text.length - end - 2;
 }
 
+/** After such an end nothing is waiting in a parser, not even half a line break. */
+const endsEvent = (text: string): boolean => text.endsWith('\n\n') || text.endsWith('\n\r\n');
+
 export function createEventParser(
   onEvent: (event: StreamEvent) => void,
   { maxEvent = MAX_EVENT }: EventLimits = {},
@@ -61,6 +66,8 @@ export function createEventParser(
   let lastByte = 10;
   let held = 0;
   let peak = 0;
+  // False at first: a byte order mark is the library's to find.
+  let isBetween = false;
   let retryMs: number | undefined;
   let deliver = onEvent;
   const fits = (text: string | undefined) => text === undefined || text.length <= maxEvent;
@@ -81,13 +88,31 @@ export function createEventParser(
     },
   });
 
+  const readPlain = createPlainReader(onEvent, maxEvent);
+
+  // INVARIANT: plain events are read only while the library holds nothing, so the order is kept and
+  // the state is in one place. What begins before a piece or goes on after it is the library's.
+  function parse(text: string): void {
+    let at = 0;
+    if (!text.includes('\r')) {
+      if (!isBetween) {
+        const blank = text.indexOf('\n\n');
+        at = blank < 0 ? text.length : blank + 2;
+        parser.feed(text.slice(0, at));
+      }
+      if (!isOver) at = readPlain(text, at);
+    }
+    if (!isOver && at < text.length) parser.feed(text.slice(at));
+    isBetween = endsEvent(text);
+  }
+
   function feed(piece: Buffer): void {
     const bytes = carry === undefined ? piece : Buffer.concat([carry, piece]);
     const open = openBytes(bytes);
     // A copy: the socket's buffer is reused.
     carry = open === 0 ? undefined : Buffer.from(bytes.subarray(bytes.length - open));
     const text = bytes.toString('utf8', 0, bytes.length - open);
-    parser.feed(text);
+    parse(text);
     held = isOver ? 0 : (tailLength(text) ?? held + text.length);
     if (held > peak) peak = held;
   }
