@@ -108,6 +108,21 @@ test('waiting events reach the file every `flush_every` events and at the end', 
   expect(read('a.txt')).toBe('1\n2\n3\n4\n');
 });
 
+test('bursts of any size are written whole, also of characters of several bytes', async () => {
+  const sink = await make({ path: 'a.txt', format: 'raw' });
+  const list = [1, 60_000, 90_000, 5, 400_000, 1_200_000, 3].map((size) => '€'.repeat(size));
+  for (const data of list) {
+    void sink.write({ data });
+    for (let index = 0; index < 10; index++) void sink.write({ data: 'ü' });
+    await Promise.resolve();
+  }
+  const report = await sink.close();
+  const expected = list.map((data) => `${data}\n${'ü\n'.repeat(10)}`).join('');
+  expect(read('a.txt')).toBe(expected);
+  const sha256 = createHash('sha256').update(expected).digest('hex');
+  expect(report).toMatchObject({ delivered: 77, dropped: 0, file: { sha256 } });
+});
+
 test('a thread may write below its own folder without a right, and nowhere else', async () => {
   const context = contextOf({ threadId: 't_1', denied: true });
   const sink = await make({ path: '.ai/threads/{thread_id}/transcript.jsonl' }, context);

@@ -27,6 +27,8 @@ const THREAD_ID = /^[A-Za-z0-9_-]{1,80}$/;
 const { O_APPEND, O_CREAT, O_NOFOLLOW, O_RDWR } = constants;
 /** Waiting text is written at this size even before `flush_every` events. */
 const MAX_WAITING = 1024 * 1024;
+/** A burst is encoded into the same bytes again while it surely fits: three for a character. */
+const SCRATCH = 256 * 1024;
 
 /** Where to write: the thread's id filled in, inside the project, and allowed. */
 function placeOf(
@@ -109,14 +111,20 @@ function writeAll(
 }
 
 /** How many of the lines, and how many bytes, are whole within the first `done` bytes. */
-function wholeLines(lines: readonly string[], start: number, done: number) {
-  let [count, size] = [0, Math.min(start, done)];
-  for (const line of lines) {
-    const next = size + Buffer.byteLength(line) + 1;
+function wholeLines({ text, ends }: Waiting, start: number, done: number) {
+  let [count, size, at] = [0, Math.min(start, done), 0];
+  for (const end of ends) {
+    const next = size + Buffer.byteLength(text.slice(at, end));
     if (next > done) break;
-    [count, size] = [count + 1, next];
+    [count, size, at] = [count + 1, next, end];
   }
   return { count, size };
+}
+
+/** Lines, each with its line break, and where in the text each of them ends. */
+interface Waiting {
+  text: string;
+  ends: number[];
 }
 
 interface FileOptions {
@@ -127,8 +135,9 @@ interface FileOptions {
 
 function createSink(place: { absolute: string; relative: string }, options: FileOptions): Sink {
   const { flushEvery, line, write } = options;
-  let [delivered, dropped, size] = [0, 0, 0];
-  let waiting: string[] = [];
+  let [delivered, dropped] = [0, 0];
+  const waiting: Waiting = { text: '', ends: [] };
+  let scratch: Buffer | undefined;
   let lead = '';
   let fd: number | undefined;
   let hash: Hash | undefined;
@@ -137,35 +146,42 @@ function createSink(place: { absolute: string; relative: string }, options: File
   function giveUp(cause: unknown): void {
     const { code, message } = cause as NodeJS.ErrnoException;
     error ??= `cannot write \`${place.relative}\`: ${code ?? message}`;
-    dropped += waiting.length;
-    waiting = [];
+    dropped += waiting.ends.length;
+    [waiting.text, waiting.ends] = ['', []];
+  }
+
+  /** Valid until it is called again. */
+  function encode(text: string): Uint8Array {
+    if (text.length * 3 > SCRATCH) return Buffer.from(text);
+    scratch ??= Buffer.allocUnsafeSlow(SCRATCH);
+    return scratch.subarray(0, scratch.write(text));
   }
 
   function writeOut(file: number): void {
-    const bytes = Buffer.from(`${lead}${waiting.join('\n')}\n`);
+    const bytes = encode(lead + waiting.text);
     const { done, cause } = writeAll(file, bytes, write);
     const whole =
       cause === undefined
-        ? { count: waiting.length, size: bytes.length }
+        ? { count: waiting.ends.length, size: bytes.length }
         : wholeLines(waiting, lead.length, done);
     hash?.update(bytes.subarray(0, whole.size));
     delivered += whole.count;
     if (cause === undefined) return;
-    waiting = waiting.slice(whole.count);
+    waiting.ends.splice(0, whole.count);
     giveUp(cause);
     // A torn line would be glued to what comes next. If this fails too, the next open begins a line.
     if (done > whole.size) ftruncateSync(file, fstatSync(file).size - (done - whole.size));
   }
 
   function flush(): void {
-    if (waiting.length === 0 || error !== undefined) return;
+    if (waiting.ends.length === 0 || error !== undefined) return;
     try {
       if (fd === undefined) {
         ({ fd, lead } = openForAppend(place.absolute));
         hash = createHash('sha256');
       }
       writeOut(fd);
-      [waiting, size, lead] = [[], 0, ''];
+      [waiting.text, waiting.ends, lead] = ['', [], ''];
     } catch (cause) {
       giveUp(cause);
     }
@@ -189,10 +205,10 @@ function createSink(place: { absolute: string; relative: string }, options: File
         dropped++;
         return;
       }
-      const text = line(event);
-      size += text.length;
-      const count = waiting.push(text);
-      if (size >= MAX_WAITING) flush();
+      waiting.text += line(event);
+      waiting.text += '\n';
+      const count = waiting.ends.push(waiting.text.length);
+      if (waiting.text.length >= MAX_WAITING) flush();
       else if (count === flushEvery) queueMicrotask(flush);
     },
     async close() {
