@@ -431,3 +431,23 @@ test('a changed file is seen by the next call of a running process', async () =>
   expect(await version()).toBe('2.0.0');
   await runtime.close();
 });
+
+test('a client that may only read cannot bring items in from a catalog', async () => {
+  const fixture = project();
+  for (const destination of [undefined, 'project', 'user']) {
+    const loaded = await fixture.call(
+      'load',
+      {
+        item_type: 'tool',
+        item_id: 'x',
+        source: 'catalog',
+        ...(destination ? { destination } : {}),
+      },
+      'mcp',
+    );
+    expect(loaded).toMatchObject({
+      ok: false,
+      error: { code: destination ? 'permission_denied' : 'invalid_input' },
+    });
+  }
+});

@@ -1,5 +1,5 @@
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
-import type { Item, ItemKind, Library } from '../items/index.ts';
+import type { Catalogs, Item, ItemKind, Library } from '../items/index.ts';
 import type { Authority, LoadRequest } from './call.ts';
 import { resolvePlan } from './chain.ts';
 import { summarise } from './search.ts';
@@ -7,12 +7,13 @@ import { summarise } from './search.ts';
 const PARTS = ['all', 'body', 'metadata', 'schema', 'diagnostics'];
 const MAX_BODY = 256 * 1024;
 
+type CatalogCopy = Awaited<ReturnType<Catalogs['copy']>>;
 export type CopyLevel = 'project' | 'user';
 
 /** Copying between levels and from catalogs; both check signatures and run nothing. */
 export interface CopyPort {
   copy(item: Item, level: CopyLevel): Outcome<string>;
-  fromCatalog(kind: ItemKind, id: string, level?: CopyLevel): Promise<Outcome<object>>;
+  fromCatalog(kind: ItemKind, id: string, level?: CopyLevel): Promise<CatalogCopy>;
 }
 
 /** What an item is, without running or expanding anything in it. */
@@ -31,6 +32,36 @@ function metadata(item: Item, library: Library): JsonObject {
       ? { unavailable: plan.error.detail.message }
       : {}),
   };
+}
+
+/** Copying changes what there is: the same right as creating an item by hand. */
+function mayWrite(kind: ItemKind, id: string, authority: Authority): Outcome<null> {
+  const effect = authority.allowsEffect('write');
+  return effect.ok ? authority.check({ capability: `${kind}.modify`, scope: { id } }) : effect;
+}
+
+async function copyFromCatalog(
+  kind: ItemKind,
+  id: string,
+  level: CopyLevel | undefined,
+  authority: Authority,
+  copies: CopyPort,
+): Promise<Outcome<Json>> {
+  if (level === undefined) {
+    return fail(
+      'invalid_input',
+      `to get ${kind} \`${id}\` from a catalog, say where to: \`destination\` project or user`,
+    );
+  }
+  const right = mayWrite(kind, id.slice(id.indexOf(':') + 1), authority);
+  if (!right.ok) return right;
+  const copied = await copies.fromCatalog(kind, id, level);
+  if (!copied.ok) return copied;
+  const { copied_to, ...item } = copied.output;
+  return ok({
+    item: { item_type: kind, item_id: item.id, ...item } as unknown as JsonObject,
+    copied_to,
+  });
 }
 
 export async function loadItem(
@@ -54,10 +85,7 @@ export async function loadItem(
   const allowed = authority.check({ capability: need });
   if (!allowed.ok) return allowed;
   if (request.source === 'catalog') {
-    const effect = destination === undefined ? ok(null) : authority.allowsEffect('write');
-    if (!effect.ok) return effect;
-    const copied = await copies.fromCatalog(kind, request.item_id, destination);
-    return copied.ok ? ok({ item: copied.output as JsonObject }) : copied;
+    return await copyFromCatalog(kind, request.item_id, destination, authority, copies);
   }
   const found = library.find(kind, request.item_id, sourceOf(request.source));
   if (!found.ok) return found;
@@ -76,9 +104,7 @@ export async function loadItem(
     if (item.body.length > MAX_BODY) answer.truncated = true;
   }
   if (destination !== undefined) {
-    const effect = authority.allowsEffect('write');
-    if (!effect.ok) return effect;
-    const right = authority.check({ capability: `${kind}.modify`, scope: { id: item.id } });
+    const right = mayWrite(kind, item.id, authority);
     if (!right.ok) return right;
     const copied = copies.copy(item, destination);
     if (!copied.ok) return copied;
