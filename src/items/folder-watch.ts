@@ -6,7 +6,7 @@ import { type FSWatcher, statfsSync, watch } from 'node:fs';
 
 export interface FolderWatch {
   /** Watches exactly these folders; false when that is not possible, and then it is closed. */
-  follow(folders: Iterable<string>): boolean;
+  follow(folders: ReadonlyMap<string, { readonly identity: string }>): boolean;
   /** Folders with events since the last call; `all` when events may have been lost. */
   take(): { folders: Set<string>; all: boolean };
   isOn(): boolean;
@@ -29,42 +29,57 @@ export function canWatch(root: string, platform: string = process.platform): boo
   }
 }
 
+interface Watched {
+  watcher: FSWatcher;
+  /** A watch belongs to a folder, not to its name. */
+  identity: string;
+  /** The folder itself was moved or removed: the watch may hear nothing any more. */
+  isStale: boolean;
+}
+
 export function createFolderWatch(root: string): FolderWatch {
-  const watchers = new Map<string, FSWatcher>();
+  const watches = new Map<string, Watched>();
   let dirty = new Set<string>();
   let events = 0;
   let isBroken = false;
 
   function stop(folder: string): void {
-    watchers.get(folder)?.close();
-    watchers.delete(folder);
+    watches.get(folder)?.watcher.close();
+    watches.delete(folder);
   }
 
   function close(): void {
-    for (const folder of watchers.keys()) stop(folder);
+    for (const folder of watches.keys()) stop(folder);
     isBroken = true;
   }
 
-  function start(folder: string): void {
+  function start(folder: string, identity: string): void {
+    const own = folder.slice(folder.lastIndexOf('/') + 1);
     // Not persistent: a watch must never keep a command from ending.
-    const watcher = watch(`${root}/${folder}`, { persistent: false }, () => {
+    const watcher = watch(`${root}/${folder}`, { persistent: false }, (event, name) => {
       events++;
       dirty.add(folder);
+      if (event === 'rename' && name === own) watched.isStale = true;
     });
+    const watched: Watched = { watcher, identity, isStale: false };
     watcher.on('error', () => {
-      isBroken = true;
+      watched.isStale = true;
+      dirty.add(folder);
     });
-    watchers.set(folder, watcher);
+    watches.set(folder, watched);
     // What happened between the listing and this moment would be missed.
     dirty.add(folder);
   }
 
   return {
     follow(folders) {
-      const wanted = new Set(folders);
-      for (const folder of watchers.keys()) if (!wanted.has(folder)) stop(folder);
+      for (const [folder, { identity, isStale }] of watches) {
+        if (isStale || folders.get(folder)?.identity !== identity) stop(folder);
+      }
       try {
-        for (const folder of wanted) if (!watchers.has(folder)) start(folder);
+        for (const [folder, { identity }] of folders) {
+          if (!watches.has(folder)) start(folder, identity);
+        }
       } catch {
         close();
       }
@@ -75,7 +90,7 @@ export function createFolderWatch(root: string): FolderWatch {
       [dirty, events] = [new Set(), 0];
       return taken;
     },
-    isOn: () => !isBroken && watchers.size > 0,
+    isOn: () => !isBroken && watches.size > 0,
     close,
   };
 }

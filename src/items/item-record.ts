@@ -4,7 +4,7 @@ import type { Clock, Diagnostic } from '../base/index.ts';
 import { aboutFile } from './about-file.ts';
 import { parseDirective } from './directive-parse.ts';
 import type { ParsedDirective } from './directive-value.ts';
-import type { FileStamp } from './folder-tree.ts';
+import type { FileStamp } from './folder-look.ts';
 import type { Item, ItemBase, SignatureState } from './item.ts';
 import { toolFacts } from './item-facts.ts';
 import { type FileText, readItemFile } from './item-file.ts';

@@ -6,7 +6,7 @@ import { type CatalogData, createCatalogReader } from './capability-data.ts';
 import { type Chain, resolveChain, unalias } from './chain.ts';
 import { createDataFiles, type DataFile } from './data-files.ts';
 import type { DataName } from './data-shapes.ts';
-import type { FileStamp } from './folder-tree.ts';
+import type { FileStamp } from './folder-look.ts';
 import type { Item, ItemOf, SignatureState, ToolItem } from './item.ts';
 import type { ItemKind, Source } from './item-kinds.ts';
 import { createRecord, type FileRecord } from './item-record.ts';

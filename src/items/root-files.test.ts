@@ -85,6 +85,30 @@ describe.each([
     expect(await changed()).toEqual(['-tools/a/one.yaml', 'tools/d/c/two.yaml']);
   });
 
+  test('a folder that is replaced by another of its name goes on being seen', async () => {
+    put('tools/a/b/one.yaml');
+    await root.refresh();
+    for (let round = 0; round < 20; round++) {
+      rmSync(join(base, 'p/.ai/tools/a'), { recursive: true });
+      put(`tools/a/b/first_${round}.yaml`);
+      await root.refresh();
+      put(`tools/a/b/second_${round}.yaml`);
+      await root.refresh();
+      put(`tools/a/third_${round}.yaml`);
+      renameSync(join(base, 'p/.ai/tools/a'), join(base, 'p/.ai/tools/was'));
+      renameSync(join(base, 'p/.ai/tools/was'), join(base, 'p/.ai/tools/a'));
+      await root.refresh();
+      put('tools/a/b/last.yaml', 'x'.repeat(round + 1));
+      expect(await changed()).toEqual(['tools/a/b/last.yaml']);
+      expect([...files].sort()).toEqual([
+        `tools/a/b/first_${round}.yaml`,
+        'tools/a/b/last.yaml',
+        `tools/a/b/second_${round}.yaml`,
+        `tools/a/third_${round}.yaml`,
+      ]);
+    }
+  });
+
   test('a root that is removed or replaced is noticed', async () => {
     put('tools/one.yaml');
     await root.refresh();

@@ -4,7 +4,8 @@ import { lstatSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
 import type { Diagnostic } from '../base/index.ts';
 import { aboutFile } from './about-file.ts';
-import { createFolderTree, type FileStamp, type FolderTree } from './folder-tree.ts';
+import type { FileStamp } from './folder-look.ts';
+import { createFolderTree, type FolderTree } from './folder-tree.ts';
 import { canWatch, createFolderWatch, drainEvents, type FolderWatch } from './folder-watch.ts';
 import { isInside, realOf } from './inside.ts';
 import type { Source } from './item-kinds.ts';
@@ -28,12 +29,15 @@ export interface RootFiles {
 
 /** Above this many files a look at each costs more than a search may. */
 const WATCH_ABOVE = 1000;
+const MAX_ATTEMPTS = 5;
 
 interface Opened {
   real: string;
   inode: number;
   tree: FolderTree;
-  watch?: FolderWatch;
+  watch?: FolderWatch | undefined;
+  /** How often watching could be tried again after it failed: a folder may just have gone. */
+  attempts: number;
 }
 
 export function createRootFiles(
@@ -80,22 +84,29 @@ export function createRootFiles(
     const inode = lstatSync(real, { throwIfNoEntry: false })?.ino ?? 0;
     if (opened?.real === real && opened.inode === inode) return opened;
     close();
-    return { real, inode, tree: createFolderTree(real, extraFiles(real), onChange) };
+    return {
+      real,
+      inode,
+      attempts: MAX_ATTEMPTS,
+      tree: createFolderTree(real, extraFiles(real), onChange),
+    };
   }
 
   /** Starts watching a large root; folders that are new since then are followed too. */
   function follow(at: Opened): void {
     if (!at.watch) {
-      if (at.tree.files.size <= watchAbove || !canWatch(at.real, platform)) return;
+      const isLarge = at.tree.files.size > watchAbove;
+      if (!isLarge || at.attempts === 0 || !canWatch(at.real, platform)) return;
+      at.attempts--;
       at.watch = createFolderWatch(at.real);
     }
-    if (!at.watch.follow(at.tree.folders.keys())) return;
     // Watches that are new have their folder listed once more, which may find further folders.
-    for (let { folders, all } = at.watch.take(); folders.size > 0 && !all; ) {
+    while (at.watch.follow(at.tree.folders)) {
+      const { folders } = at.watch.take();
+      if (folders.size === 0) return;
       for (const folder of folders) at.tree.list(folder);
-      if (!at.watch.follow(at.tree.folders.keys())) return;
-      ({ folders, all } = at.watch.take());
     }
+    at.watch = undefined;
   }
 
   function look(at: Opened): void {
