@@ -1,8 +1,9 @@
-// From a transport to the sinks: counts, hides secrets, waits when a sink needs time, and puts
-// together what the result says about the stream.
+// From a transport to the sinks: hides secrets, waits when a sink needs time, and puts together what
+// the result says about the stream.
 import type { Failure, Json, JsonObject } from '../base/index.ts';
 import { withDetail } from '../base/index.ts';
 import type { HttpCall } from './http-call.ts';
+import type { Redactor } from './http-redact.ts';
 import type { SinkReport, StreamEvent } from './sink.ts';
 import { publicReport } from './sink-fan.ts';
 
@@ -21,18 +22,21 @@ export interface StreamEnd {
  */
 export function deliver(
   events: readonly StreamEvent[],
-  { fan, watch, redact }: Pick<HttpCall, 'fan' | 'watch' | 'redact'>,
+  { fan, watch }: Pick<HttpCall, 'fan' | 'watch'>,
 ): boolean | Promise<boolean> {
-  const isClean = redact.isIdle || !events.some((event) => redact.finds(event.data));
-  const wait = fan.write(isClean ? events : events.map((event) => masked(event, redact)));
+  const wait = fan.write(events);
   const goOn = () => watch.failure() === undefined;
   return wait === undefined ? goOn() : wait.then(goOn);
 }
 
-const masked = (event: StreamEvent, redact: HttpCall['redact']): StreamEvent => ({
-  ...event,
-  data: redact(event.data),
-});
+/** The event without secrets. To be applied before `deliver`, unless it is known to hold none. */
+export function maskEvent(event: StreamEvent, redact: Redactor): StreamEvent {
+  if (redact.isIdle) return event;
+  const masked: StreamEvent = { ...event, data: redact(event.data) };
+  if (event.event !== undefined) masked.event = redact(event.event);
+  if (event.id !== undefined) masked.id = redact(event.id);
+  return masked;
+}
 
 /** The fields of a stream's result; a fault's detail holds the same ones. */
 export function streamFields(

@@ -365,6 +365,35 @@ test('a secret echoed in an event does not reach a sink', async () => {
   expect(result).toMatchObject({ output: { output: { body: [{ data: 'key [secret]!' }] } } });
 });
 
+test.each([
+  ['in one line', ['data: key s3cret!\n\n']],
+  ['cut by a chunk', ['data: key s3c', 'ret!\n\n']],
+  ['after a clean text', ['data: 1\n\n', 'event: e\ndata: key s3cret!\n\ndata: 2\n\n']],
+  [
+    'in the name and the id',
+    ['event: s3cret\nid: s3cret\ndata: x\n\n', 'event: s3cret\ndata:\n\n'],
+  ],
+])('a secret %s reaches no sink', async (_, parts) => {
+  const base = await serve(async (socket) => {
+    socket.write(HEAD);
+    for (const part of parts) {
+      socket.write(chunk(part));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    socket.end(END);
+  });
+  const result = await run(base, { sinks: [await returnSink()], secrets: ['s3cret'] });
+  const text = JSON.stringify(result);
+  expect(text).toContain('[secret]');
+  expect(text).not.toContain('s3cret');
+});
+
+test('a secret of two lines is found in data of two lines', async () => {
+  const base = await serve((socket) => socket.end(HEAD + chunk('data: a\ndata: b-key\n\n') + END));
+  const result = await run(base, { sinks: [await returnSink()], secrets: ['a\nb-key'] });
+  expect(result).toMatchObject({ output: { output: { body: [{ data: '[secret]' }] } } });
+});
+
 test('an abort in the middle ends the call with what was received', async () => {
   const controller = new AbortController();
   const base = await serve((socket) => socket.write(HEAD + chunk('data: 1\n\n')));

@@ -2,7 +2,7 @@
 import { type Failure, fail, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import { decodedBody, mediaType, type PumpEnd, pump } from './http-body.ts';
 import type { HttpCall } from './http-call.ts';
-import { deliver, type StreamEnd } from './http-delivery.ts';
+import { deliver, maskEvent, type StreamEnd } from './http-delivery.ts';
 import type { Exchange } from './http-exchange.ts';
 import { excerptOf, headersOf } from './http-fault.ts';
 import type { StreamEvent } from './sink.ts';
@@ -40,7 +40,7 @@ export async function readEventStream(
   http: HttpCall,
 ): Promise<Outcome<StreamEnd>> {
   const { answer } = exchange;
-  const { watch, fan, settings } = http;
+  const { watch, fan, settings, redact } = http;
   if (mediaType(answer.headers['content-type']) !== EVENT_STREAM) {
     return await wrongType(exchange, http);
   }
@@ -50,7 +50,10 @@ export async function readEventStream(
   let batch: StreamEvent[] = [];
   let received = 0;
   let failure: Failure | undefined;
-  const parser = createEventParser((event) => batch.push(event), { maxEvent: settings.maxEvent });
+  const parser = createEventParser(
+    (event, isCleared) => batch.push(isCleared ? event : maskEvent(event, redact)),
+    { maxEvent: settings.maxEvent, isSuspect: redact.finds },
+  );
   const end = await pump(source.output, watch, (bytes) => {
     received += bytes.length;
     const parsed = parser.push(bytes);

@@ -3,7 +3,7 @@ import { type Failure, fail, type Outcome, ok, systemRandom } from '../base/inde
 import { pump } from './http-body.ts';
 import type { HttpCall } from './http-call.ts';
 import { allowTarget } from './http-connect.ts';
-import { deliver, type StreamEnd } from './http-delivery.ts';
+import { deliver, maskEvent, type StreamEnd } from './http-delivery.ts';
 import { headersOf, statusFault } from './http-fault.ts';
 import type { WireRequest } from './http-request.ts';
 import type { StreamEvent } from './sink.ts';
@@ -46,7 +46,7 @@ function endFault({ close }: Seen, count: number): Failure | undefined {
 }
 
 async function readLine(line: WebSocketLine, http: HttpCall) {
-  const { watch, settings, fan } = http;
+  const { watch, settings, fan, redact } = http;
   const reader = createFrameReader(settings.maxEvent);
   const seen: Seen = { binary: 0 };
   let received = 0;
@@ -61,7 +61,8 @@ async function readLine(line: WebSocketLine, http: HttpCall) {
       });
     }
     const isOver = () => failure !== undefined || seen.close !== undefined;
-    const answer = deliver(eventsOf(messages, line, seen), http);
+    const events = eventsOf(messages, line, seen).map((event) => maskEvent(event, redact));
+    const answer = deliver(events, http);
     if (typeof answer === 'boolean') return answer && !isOver();
     return answer.then((goOn) => goOn && !isOver());
   });

@@ -6,10 +6,18 @@ import { fail, type Outcome, ok } from '../base/index.ts';
 import type { StreamEvent } from './sink.ts';
 import { createPlainReader } from './sse-plain.ts';
 
-export interface EventLimits {
+export interface EventOptions {
   /** Longest text of one event, in UTF-16 units. */
   maxEvent?: number;
+  /** Looks at a whole text at once. Events that came out of one that it suspects are not cleared. */
+  isSuspect?(text: string): boolean;
 }
+
+/**
+ * INVARIANT: a cleared event's fields are parts of one text that is not suspect. An event that was
+ * put together, of several texts or lines, is never cleared.
+ */
+export type OnEvent = (event: StreamEvent, isCleared: boolean) => void;
 
 export interface EventParser {
   /** Parses more bytes; the same outcome whatever the chunking. Does nothing after a failure. */
@@ -58,8 +66,8 @@ function tailLength(text: string): number | undefined {
 const endsEvent = (text: string): boolean => text.endsWith('\n\n') || text.endsWith('\n\r\n');
 
 export function createEventParser(
-  onEvent: (event: StreamEvent) => void,
-  { maxEvent = MAX_EVENT }: EventLimits = {},
+  onEvent: OnEvent,
+  { maxEvent = MAX_EVENT, isSuspect = () => false }: EventOptions = {},
 ): EventParser {
   let carry: Buffer | undefined;
   let isOver = false;
@@ -76,7 +84,8 @@ export function createEventParser(
     maxBufferSize: maxEvent + SLACK,
     onEvent(message) {
       if (isOver) return;
-      if (fits(message.data) && fits(message.event) && fits(message.id)) deliver(eventOf(message));
+      if (fits(message.data) && fits(message.event) && fits(message.id))
+        deliver(eventOf(message), false);
       else isOver = true;
     },
     onRetry(ms) {
@@ -88,7 +97,7 @@ export function createEventParser(
     },
   });
 
-  const readPlain = createPlainReader(onEvent, maxEvent);
+  const readPlain = createPlainReader((event) => onEvent(event, true), maxEvent);
 
   // INVARIANT: plain events are read only while the library holds nothing, so the order is kept and
   // the state is in one place. What begins before a piece or goes on after it is the library's.
@@ -100,7 +109,7 @@ export function createEventParser(
         at = blank < 0 ? text.length : blank + 2;
         parser.feed(text.slice(0, at));
       }
-      if (!isOver) at = readPlain(text, at);
+      if (!isOver && !isSuspect(text)) at = readPlain(text, at);
     }
     if (!isOver && at < text.length) parser.feed(text.slice(at));
     isBetween = endsEvent(text);
