@@ -1,0 +1,161 @@
+// From what a directive asks for (`tier`, `model_id`) to a provider, its tool and a model id, by the
+// data in models.yaml. A new provider that speaks a known protocol is a few lines of YAML.
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  matchGlob,
+  nearest,
+  type Outcome,
+  ok,
+} from '../base/index.ts';
+import type { Protocol } from './message.ts';
+
+export interface ResolvedModel {
+  model: string;
+  provider: string;
+  protocol: Protocol;
+  /** The chain for one turn of a thread; the plain tool when the provider declares no other. */
+  provider_tool: string;
+  /** The chain without a thread. */
+  plain_tool: string;
+  /** Environment variable with the key; absent when the provider needs none. */
+  key_variable?: string;
+  /** The model to use when this one is unavailable, overloaded or refuses. */
+  fallback?: string;
+  /** The most the model can write in one answer. */
+  max_output?: number;
+  /** What caps the answer in an OpenAI request; servers differ. */
+  max_tokens_parameter?: string;
+}
+
+const PROTOCOLS: Readonly<Record<string, Protocol>> = {
+  anthropic: 'anthropic',
+  anthropic_messages: 'anthropic',
+  openai: 'openai',
+  openai_chat: 'openai',
+};
+
+const textAt = (value: Json | undefined, key: string): string | undefined => {
+  const text = getOwn(value, key);
+  return typeof text === 'string' && text !== '' ? text : undefined;
+};
+const tableAt = (value: Json, key: string): JsonObject => {
+  const table = getOwn(value, key);
+  return isObject(table) ? table : {};
+};
+const textsAt = (value: Json | undefined, key: string): string[] => {
+  const list = getOwn(value, key);
+  return Array.isArray(list) ? list.filter((item) => typeof item === 'string') : [];
+};
+
+const described = (word: string, known: readonly string[]): string => {
+  const near = nearest(word, known);
+  return near === undefined ? `known are ${known.join(', ')}` : `did you mean \`${near}\``;
+};
+
+/** The model's own entry, also by one of its aliases. */
+function entryOf(models: JsonObject, id: string): { id: string; entry: Json } | undefined {
+  const rows = tableAt(models, 'models');
+  const own = getOwn(rows, id);
+  if (own !== undefined) return { id, entry: own };
+  const row = Object.entries(rows).find(([, entry]) => textsAt(entry, 'aliases').includes(id));
+  return row && { id: row[0], entry: row[1] };
+}
+
+/** By the longest pattern among the providers' `models`. */
+function providerByPattern(models: JsonObject, id: string): string | undefined {
+  let best: { name: string; length: number } | undefined;
+  for (const [name, provider] of Object.entries(tableAt(models, 'providers'))) {
+    for (const pattern of textsAt(provider, 'models')) {
+      if (pattern.length > (best?.length ?? 0) && matchGlob(pattern, id)) {
+        best = { name, length: pattern.length };
+      }
+    }
+  }
+  return best?.name;
+}
+
+function complete(
+  models: JsonObject,
+  model: string,
+  name: string,
+  entry: Json | undefined,
+  fallback: string | undefined,
+): Outcome<ResolvedModel> {
+  const providers = tableAt(models, 'providers');
+  const provider = getOwn(providers, name);
+  if (provider === undefined) {
+    return fail('config_invalid', `model \`${model}\` names the unknown provider \`${name}\``, {
+      hint: described(name, Object.keys(providers)),
+    });
+  }
+  const spoken = textAt(provider, 'protocol') ?? '';
+  const protocol = Object.hasOwn(PROTOCOLS, spoken) ? PROTOCOLS[spoken] : undefined;
+  const plain_tool = textAt(provider, 'tool');
+  if (!protocol || plain_tool === undefined) {
+    const missing = protocol ? '`tool`' : '`protocol` (anthropic_messages or openai_chat)';
+    return fail('config_invalid', `provider \`${name}\` in models.yaml lacks a valid ${missing}`);
+  }
+  const key_variable = textAt(provider, 'key');
+  const max_tokens_parameter = textAt(provider, 'max_tokens_parameter');
+  const max_output = getOwn(entry, 'max_output');
+  return ok({
+    model,
+    provider: name,
+    protocol,
+    provider_tool: textAt(provider, 'thread_tool') ?? plain_tool,
+    plain_tool,
+    ...(key_variable !== undefined && { key_variable }),
+    ...(fallback !== undefined && { fallback }),
+    ...(typeof max_output === 'number' && { max_output }),
+    ...(max_tokens_parameter !== undefined && { max_tokens_parameter }),
+  });
+}
+
+function byTier(models: JsonObject, tier: string): Outcome<ResolvedModel> {
+  const tiers = tableAt(models, 'tiers');
+  const row = getOwn(tiers, tier);
+  if (row === undefined) {
+    return fail('not_found', `there is no model tier \`${tier.slice(0, 200)}\``, {
+      hint: described(tier, Object.keys(tiers)),
+    });
+  }
+  const wanted = textAt(row, 'model');
+  if (wanted === undefined) {
+    return fail('config_invalid', `tier \`${tier}\` in models.yaml names no \`model\``);
+  }
+  const found = entryOf(models, wanted);
+  const model = found?.id ?? wanted;
+  const name =
+    textAt(row, 'provider') ?? textAt(found?.entry, 'provider') ?? providerByPattern(models, model);
+  return complete(models, model, name ?? '', found?.entry, textAt(row, 'fallback'));
+}
+
+/**
+ * `model_id` wins over `tier`. An id may also be the name of a tier, which is what hooks hand over
+ * as `context.model`.
+ */
+export function resolveModel(
+  models: JsonObject,
+  wanted: { tier?: string; model_id?: string },
+): Outcome<ResolvedModel> {
+  const { tier, model_id } = wanted;
+  if (model_id === undefined) {
+    if (tier !== undefined) return byTier(models, tier);
+    return fail('invalid_input', 'neither a model tier nor a model id is given', {
+      hint: `tiers are ${Object.keys(tableAt(models, 'tiers')).join(', ')}`,
+    });
+  }
+  const found = entryOf(models, model_id);
+  const model = found?.id ?? model_id;
+  const name = textAt(found?.entry, 'provider') ?? providerByPattern(models, model);
+  if (name !== undefined) return complete(models, model, name, found?.entry, undefined);
+  if (getOwn(tableAt(models, 'tiers'), model_id) !== undefined) return byTier(models, model_id);
+  return fail('not_found', `no provider is known for model \`${model_id.slice(0, 200)}\``, {
+    model: model_id.slice(0, 200),
+    hint: 'add it under `models` with its `provider` in `.ai/config/models.yaml`',
+  });
+}

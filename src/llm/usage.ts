@@ -1,0 +1,135 @@
+// What a request used, counted the same way for every provider: `input_tokens` is input that no cache
+// served, reasoning is output, and what was not reported is estimated upwards, never down.
+import { getOwn, isObject, type Json } from '../base/index.ts';
+
+export interface Usage {
+  input_tokens: number;
+  output_tokens: number;
+  cache_read_tokens: number;
+  cache_write_tokens: number;
+  /** All four together. */
+  tokens: number;
+  /** All input of the request, cached or not: how full the window is. */
+  context_tokens: number;
+  /** Was any of it not said by the provider? */
+  estimated: boolean;
+}
+
+export type Counts = Pick<
+  Usage,
+  'input_tokens' | 'output_tokens' | 'cache_read_tokens' | 'cache_write_tokens'
+>;
+
+export function usageOf(counts: Counts, estimated = false): Usage {
+  const { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = counts;
+  const context_tokens = input_tokens + cache_read_tokens + cache_write_tokens;
+  return { ...counts, tokens: context_tokens + output_tokens, context_tokens, estimated };
+}
+
+/** More than any window: a larger figure is no count, and sums of these stay exact. */
+const MAX_COUNT = 1e12;
+
+/** A count as reported; undefined when there is none or it is nonsense. */
+function countOf(source: Json | undefined, ...names: string[]): number | undefined {
+  for (const name of names) {
+    const value = getOwn(source, name);
+    if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= MAX_COUNT) {
+      return value;
+    }
+  }
+  return undefined;
+}
+
+/** What of a report was there; absent means not reported. */
+export type Reported = Partial<Counts>;
+
+/** Anthropic: the four counts stand side by side. */
+export function readAnthropicUsage(raw: Json | undefined): Reported {
+  if (!isObject(raw)) return {};
+  const input_tokens = countOf(raw, 'input_tokens');
+  const output_tokens = countOf(raw, 'output_tokens');
+  const cache_read_tokens = countOf(raw, 'cache_read_input_tokens');
+  const cache_write_tokens = countOf(raw, 'cache_creation_input_tokens');
+  return {
+    ...(input_tokens !== undefined && { input_tokens }),
+    ...(output_tokens !== undefined && { output_tokens }),
+    ...(cache_read_tokens !== undefined && { cache_read_tokens }),
+    ...(cache_write_tokens !== undefined && { cache_write_tokens }),
+  };
+}
+
+/**
+ * OpenAI, in the words of Chat Completions or of Responses: cached input is part of the input. Some
+ * servers leave reasoning out of the completion but not out of the total; it is output here.
+ */
+export function readOpenAiUsage(raw: Json | undefined): Reported {
+  if (!isObject(raw)) return {};
+  const details = getOwn(raw, 'prompt_tokens_details') ?? getOwn(raw, 'input_tokens_details');
+  const input = countOf(raw, 'prompt_tokens', 'input_tokens');
+  const output = countOf(raw, 'completion_tokens', 'output_tokens');
+  const total = countOf(raw, 'total_tokens') ?? 0;
+  const read = countOf(details, 'cached_tokens') ?? countOf(raw, 'prompt_cache_hit_tokens') ?? 0;
+  const written = countOf(details, 'cache_write_tokens') ?? 0;
+  const cache_read_tokens = Math.min(read, input ?? 0);
+  const cache_write_tokens = Math.min(written, (input ?? 0) - cache_read_tokens);
+  return {
+    ...(input !== undefined && {
+      input_tokens: input - cache_read_tokens - cache_write_tokens,
+      cache_read_tokens,
+      cache_write_tokens,
+    }),
+    ...(output !== undefined && { output_tokens: Math.max(output, total - (input ?? total)) }),
+  };
+}
+
+/** Reports of one reply are cumulative, so of each count the largest is the last. */
+export function mergeReports(a: Reported, b: Reported): Reported {
+  const merged: Reported = { ...a };
+  for (const [name, count] of Object.entries(b) as [keyof Counts, number][]) {
+    merged[name] = Math.max(merged[name] ?? 0, count);
+  }
+  return merged;
+}
+
+/** Bytes that stand for a token when nothing better is known; few, so that estimates are high. */
+const BYTES_PER_TOKEN = 3;
+
+/**
+ * Tokens that so many bytes may be. `ratio` is tokens per byte as last reported (`tokenRatio`): it
+ * corrects upwards only.
+ */
+export function estimateTokens(bytes: number, ratio = 0): number {
+  const safe = Number.isFinite(ratio) && ratio > 0 ? ratio : 0;
+  return Math.ceil(Math.max(bytes / BYTES_PER_TOKEN, bytes * safe));
+}
+
+/** Tokens per byte of the request that this usage was reported for; 0 when it says nothing. */
+export const tokenRatio = (usage: Usage, requestBytes: number): number =>
+  usage.estimated || requestBytes <= 0 ? 0 : usage.context_tokens / requestBytes;
+
+/** What is known about a request's size, for when the provider does not say. */
+export interface Measure {
+  requestBytes: number;
+  replyBytes: number;
+  ratio: number;
+  /** Did the final report arrive? Counts before it are only so far. */
+  isFinal: boolean;
+}
+
+/** The report where it is final, an estimate that is never below it where it is not. */
+export function completeUsage(reported: Reported, measure: Measure): Usage {
+  const hasInput = reported.input_tokens !== undefined;
+  const hasOutput = measure.isFinal && reported.output_tokens !== undefined;
+  const output = estimateTokens(measure.replyBytes);
+  return usageOf(
+    {
+      input_tokens: reported.input_tokens ?? estimateTokens(measure.requestBytes, measure.ratio),
+      output_tokens: hasOutput
+        ? (reported.output_tokens as number)
+        : Math.max(reported.output_tokens ?? 0, output),
+      cache_read_tokens: reported.cache_read_tokens ?? 0,
+      cache_write_tokens: reported.cache_write_tokens ?? 0,
+    },
+    !hasInput || !hasOutput,
+  );
+}
