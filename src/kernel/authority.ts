@@ -2,7 +2,11 @@
 // operator's policy for the surface the call came in on. Both answer the same questions.
 import { fail, type Outcome, ok } from '../base/index.ts';
 import type { ComposedPolicy } from '../flow/index.ts';
-import { type CapabilityCatalog, createCeilingVerifier, type VerifiedToken } from '../trust/index.ts';
+import {
+  type CapabilityCatalog,
+  createCeilingVerifier,
+  type VerifiedToken,
+} from '../trust/index.ts';
 import type { Authority } from './call.ts';
 
 const SEES_ALL: Authority['sees'] = () => true;
@@ -20,6 +24,15 @@ export function policyAuthority(
     check: (need) => verifier(need),
     holds: (capability) => verifier.holds(capability),
     sees: SEES_ALL,
+    allowsDirective(signed) {
+      const access = policy.directives(surface);
+      if (access === 'all' || (access === 'signed' && signed)) return ok(null);
+      return fail(
+        'permission_denied',
+        `on the surface \`${surface}\` ${access === 'none' ? 'no directives' : 'only signed directives'} may be started; sign it (\`km sign\`) or see \`surfaces\` in the policy`,
+        { missing: `directives.${access === 'none' ? 'any' : 'unsigned'}`, surface },
+      );
+    },
     allowsEffect: (effect) =>
       effects.includes(effect)
         ? ok(null)
@@ -39,11 +52,19 @@ export function tokenAuthority(token: VerifiedToken): Authority {
     holds: (capability) => token.holds(capability),
     sees: (kind, category, id) => token.sees(kind, category, id),
     allowsEffect: () => token.current(),
+    allowsDirective: () => token.current(),
   };
 }
 
 /** A caller nobody speaks for: every answer is no, with the reason. */
 export function noAuthority(reason: string): Authority {
   const refuse = (): Outcome<null> => fail('permission_denied', reason);
-  return { subject: 'none', check: refuse, holds: refuse, sees: () => false, allowsEffect: refuse };
+  return {
+    subject: 'none',
+    check: refuse,
+    holds: refuse,
+    sees: () => false,
+    allowsEffect: refuse,
+    allowsDirective: refuse,
+  };
 }

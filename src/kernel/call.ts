@@ -29,10 +29,17 @@ export interface Authority {
   holds(capability: string): Outcome<null>;
   /** May a tool with this effect be called at all on this surface? */
   allowsEffect(effect: Effect): Outcome<null>;
+  /** May a directive be handed out on this surface, with or without a person's signature? */
+  allowsDirective(signed: boolean): Outcome<null>;
   /** Do the lists over categories and names let this item be seen and used? */
   sees(kind: ItemKind, category: string, id: string): boolean;
   /** For the audit: hash of the token, or the policy that answered. */
   readonly subject: string;
+}
+
+/** The labelled value given for a parameter; names such as `constructor` are nobody's value. */
+export function givenValue({ values }: ExecuteRequest, name: string): Value | undefined {
+  return values && Object.hasOwn(values, name) ? values[name] : undefined;
 }
 
 export type Authorize = (caller: Caller) => Outcome<Authority>;

@@ -26,12 +26,21 @@ import {
   type Value,
 } from '../flow/index.ts';
 import type { Library } from '../items/index.ts';
-import type { Authority, Caller, ExecuteRequest } from './call.ts';
+import { type Authority, type Caller, type ExecuteRequest, givenValue } from './call.ts';
+import { chosenByCaller } from './caller-choice.ts';
 import { type Plan, resolvePlan, type ToolItem } from './chain.ts';
 import { checkParameters } from './parameters.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from './primitive.ts';
+import { redactFailure, redactResult } from './redact-call.ts';
 import { type RetryPorts, withRetry } from './retry.ts';
-import { gateTool, restrictUnsigned, type SignaturePolicy, toolFacts } from './tool-rights.ts';
+import {
+  gateTool,
+  refuseSecrets,
+  restrictUnsigned,
+  type SignaturePolicy,
+  toolFacts,
+  unsignedLink,
+} from './tool-rights.ts';
 import { createSinks, type SinkPorts, type SinkSet } from './tool-sinks.ts';
 
 export interface ToolPorts {
@@ -81,7 +90,7 @@ function operationOf(plan: Plan): Operation {
 function inputsOf(plan: Plan, parameters: JsonObject, request: ExecuteRequest): Input[] {
   return Object.entries(parameters).map(([name, data]) => {
     const role = plan.parameters.find((parameter) => parameter.name === name)?.role;
-    const given = request.values?.[name];
+    const given = givenValue(request, name);
     return { name, value: given ?? makeValue(data), ...(role ? { role } : {}) };
   });
 }
@@ -104,7 +113,8 @@ function completeConfig(
   // In one pass over the authored text: neither a secret nor a parameter is read as a placeholder.
   const filled = fillConfig(plan.config, { env, declared: plan.env, parameters, required });
   if (!filled.ok) return filled;
-  return ok({ config: filled.output.value as JsonObject, secrets: filled.output.secrets });
+  const complete = { config: filled.output.value as JsonObject, secrets: filled.output.secrets };
+  return chosenByCaller(plan, complete) ?? ok(complete);
 }
 
 /** A runtime looks for the packages that any link of the chain declares. */
@@ -156,13 +166,13 @@ export function createToolRunner(ports: ToolPorts) {
   async function attempt(
     primitive: Primitive,
     call: PrimitiveCall,
-    caller: Caller,
+    threadId: string | undefined,
     seen: { delivered: number },
   ): Promise<Outcome<PrimitiveResult>> {
     const made = isStreaming(call.config, call.parameters)
       ? await createSinks(call.config, ports.sinks, {
           projectRoot: ports.projectRoot,
-          threadId: caller.__thread_id,
+          threadId,
           verify: call.verify,
           signal: call.signal,
           willWrite: (absolute) => call.willWrite?.(absolute, STREAM) ?? ok(null),
@@ -189,7 +199,9 @@ export function createToolRunner(ports: ToolPorts) {
     caller: Caller,
   ): () => Promise<Outcome<PrimitiveResult>> {
     const seen = { delivered: 0 };
-    let run = () => attempt(primitive, call, caller, seen);
+    // The folder of a thread opens to streams without a right of their own: not to a stranger's.
+    const threadId = unsignedLink(plan, ports.signatures()) ? undefined : caller.__thread_id;
+    let run = () => attempt(primitive, call, threadId, seen);
     for (const { retry } of plan.retries.toReversed()) {
       const inner = run;
       run = () =>
@@ -223,8 +235,11 @@ export function createToolRunner(ports: ToolPorts) {
     if (!primitive) {
       return fail('config_invalid', `primitive \`${plan.primitive}\` is not mounted here`);
     }
+    const kept = refuseSecrets(plan, ports.signatures());
+    if (!kept.ok) return kept;
     const filled = completeConfig(plan, parameters, ports.env);
     if (!filled.ok) return filled;
+    const { secrets } = filled.output;
     const signal = caller.signal ?? new AbortController().signal;
     const prepared = (await ports.prepare?.(plan, signal)) ?? ok(null);
     if (!prepared.ok) return prepared;
@@ -239,10 +254,13 @@ export function createToolRunner(ports: ToolPorts) {
         ]),
     };
     const started = ports.clock.monotonic();
-    const result = await withRetries(plan, primitive, call, caller)();
-    if (!result.ok) return result;
-    const descriptor = marksOf(result.output);
-    for (const file of result.output.files ?? []) {
+    const ran = await withRetries(plan, primitive, call, caller)();
+    // INVARIANT: a value that came out of the environment does not come back out of a call,
+    // whichever primitive it went into.
+    if (!ran.ok) return redactFailure(ran, secrets);
+    const result = redactResult(ran.output, secrets);
+    const descriptor = marksOf(result);
+    for (const file of result.files ?? []) {
       if (file.access !== 'written') continue;
       // Streams know their content only now; what was in the answer is in the file too.
       const kept = ports.labels.remember(file.absolute, file.sha256, [...given, descriptor]);
@@ -252,7 +270,7 @@ export function createToolRunner(ports: ToolPorts) {
       duration_ms: Math.round(ports.clock.monotonic() - started),
       chain: [...plan.chain],
     };
-    const { output } = result.output;
+    const { output } = result;
     const shown = isObject(output) ? { ...facts, ...output } : { result: output, ...facts };
     return ok(makeValue(shown, { descriptor }));
   }
@@ -286,6 +304,26 @@ export function createToolRunner(ports: ToolPorts) {
     );
   }
 
+  /** A dry run acts on nothing, but it shows a config: it is judged and recorded like the rest. */
+  async function performDryRun(
+    plan: Plan,
+    parameters: JsonObject,
+    authority: Authority,
+    caller: Caller,
+  ): Promise<Outcome<Value>> {
+    const { id, category } = plan.leaf;
+    const gate = (): Outcome<null> =>
+      authority.sees('tool', category, id)
+        ? ok(null)
+        : fail('permission_denied', `tool \`${id}\` is not among the items this thread may use`);
+    return await perform(
+      { type: 'dry_run', name: id, opLabels: ['op:dry_run', `op:dry_run:${id}`] },
+      [],
+      () => dryRun(plan, parameters, authority),
+      childFrame(caller.frame, { ports: { gate } }),
+    );
+  }
+
   return {
     async run(
       item: ToolItem,
@@ -300,7 +338,7 @@ export function createToolRunner(ports: ToolPorts) {
       const checked = checkParameters(item.id, given, plan.parameters, plan.schema);
       if (!checked.ok) return inChain(checked, plan);
       const authority = restrictUnsigned(granted, plan, ports.signatures());
-      if (request.dry_run) return await dryRun(plan, checked.output, authority);
+      if (request.dry_run) return await performDryRun(plan, checked.output, authority, caller);
 
       const inputs = inputsOf(plan, checked.output, request);
       const frame = childFrame(caller.frame, { ports: { gate: () => gateTool(plan, authority) } });

@@ -14,11 +14,37 @@ export interface Redactor {
 const MASK = '[secret]';
 /** Shorter values (`1`, `on`) are in every text and hide nothing. */
 const MIN_LENGTH = 4;
+/** Encoded forms of short values are in every text too. */
+const MIN_ENCODED = 8;
 
-/** The forms in which a value may appear: as it is, inside JSON, inside a URL. */
+/**
+ * Base64 of a text that holds the secret, wherever in it: the characters that depend on nothing but
+ * the secret, for each of the three ways its bytes can fall into groups.
+ */
+function base64Forms(bytes: Buffer): string[] {
+  const plain = [0, 1, 2].flatMap((offset) => {
+    const text = Buffer.concat([Buffer.alloc(offset), bytes]).toString('base64');
+    const from = Math.ceil((offset * 8) / 6);
+    const form = text.slice(from, Math.floor(((offset + bytes.length) * 8) / 6));
+    return form.length >= MIN_ENCODED ? [form] : [];
+  });
+  return [...plain, ...plain.map((form) => form.replaceAll('+', '-').replaceAll('/', '_'))];
+}
+
+/** The forms in which a value may appear: as it is, inside JSON, in a URL, in base64, in hex. */
 function formsOf(secret: string): string[] {
-  const encoded = encodeURIComponent(Buffer.from(secret).toString());
-  return [secret, JSON.stringify(secret).slice(1, -1), encoded, encoded.replaceAll('%20', '+')];
+  const bytes = Buffer.from(secret);
+  const encoded = encodeURIComponent(bytes.toString());
+  const hex = bytes.length >= MIN_ENCODED ? bytes.toString('hex') : secret;
+  return [
+    secret,
+    JSON.stringify(secret).slice(1, -1),
+    encoded,
+    encoded.replaceAll('%20', '+'),
+    ...base64Forms(bytes),
+    hex,
+    hex.toUpperCase(),
+  ];
 }
 
 export function createRedactor(secrets: readonly string[]): Redactor {

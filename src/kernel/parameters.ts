@@ -95,6 +95,16 @@ export function validate(value: Json, schema: JsonObject): ValidationError[] {
   }
 }
 
+/** The names that are declared; undefined for a schema that says it takes others too. */
+function knownNames(schema: JsonObject, declared: readonly ToolParameter[]): string[] | undefined {
+  const named = Object.keys((getOwn(schema, 'properties') as JsonObject | undefined) ?? {});
+  const others = getOwn(schema, 'additionalProperties');
+  if (others === false) return named;
+  // JSON Schema takes unknown names unless told otherwise; here somebody must have said so.
+  const isOpen = others !== undefined || getOwn(schema, 'patternProperties') !== undefined;
+  return isOpen ? undefined : [...named, ...declared.map(({ name }) => name)];
+}
+
 /** Fills defaults, refuses unknown names with a suggestion, checks types. */
 export function checkParameters(
   toolId: string,
@@ -104,10 +114,9 @@ export function checkParameters(
 ): Outcome<JsonObject> {
   const filled = fillDefaults(given, declared);
   const errors: ValidationError[] = [];
-  const known = Object.keys((getOwn(schema, 'properties') as JsonObject | undefined) ?? {});
-  const closed = getOwn(schema, 'additionalProperties') === false;
+  const known = knownNames(schema, declared);
   for (const name of Object.keys(filled)) {
-    if (!closed || known.includes(name)) continue;
+    if (known === undefined || known.includes(name)) continue;
     const near = nearest(name, known);
     const hint = near ? `did you mean \`${near}\`` : `it takes: ${known.join(', ') || 'none'}`;
     errors.push({ field: name, error: `unknown parameter; ${hint}` });

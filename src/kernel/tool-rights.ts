@@ -3,6 +3,7 @@
 import { fail, getOwn, type Outcome, ok } from '../base/index.ts';
 import type { Authority } from './call.ts';
 import type { Plan, ToolItem } from './chain.ts';
+import { checkSignature } from './item-signature.ts';
 import type { Need, PrimitiveCall } from './primitive.ts';
 import { PROGRAM } from './program-tools.ts';
 
@@ -19,41 +20,20 @@ export interface SignaturePolicy {
 const waysOut = (file: string): string =>
   `sign it (\`km sign ${file}\`) or set \`unsigned: allow\` in the user-level policy`;
 
-/** Refuses an item whose signature is broken or by a key nobody trusts. */
-export function checkSignature(item: ToolItem): Outcome<null> {
-  const { state, reason = '' } = item.signature;
-  if (state === 'changed') {
-    return fail(
-      'signature_invalid',
-      `tool \`${item.id}\` was changed after it was signed${reason && `: ${reason}`}; review it and sign it again`,
-      { tool: item.id },
-    );
-  }
-  if (state === 'untrusted') {
-    return fail(
-      'signature_invalid',
-      `tool \`${item.id}\` is signed by a key that is not trusted${reason && `: ${reason}`}; see \`km trust --help\``,
-      { tool: item.id },
-    );
-  }
-  return ok(null);
-}
-
 /** The first link that is not signed, when that matters. */
 export const unsignedLink = (plan: Plan, policy: SignaturePolicy): ToolItem | undefined =>
   policy.allowsUnsigned
     ? undefined
     : plan.links.find((link) => link.signature.state === 'unsigned');
 
-/** Narrows an authority to what an unsigned chain may do. */
-export function restrictUnsigned(
-  authority: Authority,
+/** What an unsigned chain may not use, with the reason; undefined when nothing is held against it. */
+export function unsignedRefusal(
   plan: Plan,
   policy: SignaturePolicy,
-): Authority {
+): ((capability: string) => Outcome<null> | undefined) | undefined {
   const unsigned = unsignedLink(plan, policy);
-  if (!unsigned) return authority;
-  const refuse = (capability: string): Outcome<null> | undefined =>
+  if (!unsigned) return undefined;
+  return (capability) =>
     policy.isRead(capability)
       ? undefined
       : fail(
@@ -61,11 +41,36 @@ export function restrictUnsigned(
           `tool \`${unsigned.id}\` is not signed, so it may not use \`${capability}\`: ${waysOut(unsigned.file)}`,
           { missing: capability, attempted: plan.leaf.id, unsigned: unsigned.id },
         );
+}
+
+/** Narrows an authority to what an unsigned chain may do. */
+export function restrictUnsigned(
+  authority: Authority,
+  plan: Plan,
+  policy: SignaturePolicy,
+): Authority {
+  const refuse = unsignedRefusal(plan, policy);
+  if (!refuse) return authority;
   return {
     ...authority,
     check: (need: Need) => refuse(need.capability) ?? authority.check(need),
     holds: (capability) => refuse(capability) ?? authority.holds(capability),
   };
+}
+
+/**
+ * An unsigned link is handed nothing of the environment: it may not send it anywhere, but what it
+ * answers goes to a model or a client, and an encoding hides a secret from every filter.
+ */
+export function refuseSecrets(plan: Plan, policy: SignaturePolicy): Outcome<null> {
+  const unsigned = unsignedLink(plan, policy);
+  const [name] = plan.env;
+  if (!unsigned || name === undefined) return ok(null);
+  return fail(
+    'permission_denied',
+    `tool \`${unsigned.id}\` is not signed, so its chain may not read \`${name}\` from the environment: ${waysOut(unsigned.file)}`,
+    { missing: `env.${name}`, attempted: plan.leaf.id, unsigned: unsigned.id },
+  );
 }
 
 /** May this tool be called at all? Its id, its effect, and a grant of every name it requires. */
@@ -96,6 +101,14 @@ export function gateTool(plan: Plan, authority: Authority): Outcome<null> {
   });
 }
 
+/** From the most trusted to the least. INVARIANT: a chain is worth what its weakest link is. */
+const SOURCES = ['bundle', 'installed', 'user', 'project'] as const;
+
+function sourceOf({ leaf, links }: Plan): PrimitiveCall['tool']['source'] {
+  if (leaf.file.startsWith(PROGRAM)) return 'program';
+  return SOURCES.findLast((source) => links.some((link) => link.source === source)) ?? 'project';
+}
+
 /** What a primitive is told about the tool. An unsigned chain runs in the strictest sandbox. */
 export function toolFacts(plan: Plan, policy: SignaturePolicy): PrimitiveCall['tool'] {
   const { leaf, tool } = plan;
@@ -104,7 +117,7 @@ export function toolFacts(plan: Plan, policy: SignaturePolicy): PrimitiveCall['t
   return {
     id: leaf.id,
     dir: owner.file.replace(/[^/\\]*$/, ''),
-    source: leaf.file.startsWith(PROGRAM) ? 'program' : leaf.source,
+    source: sourceOf(plan),
     requires: plan.requires,
     effect: plan.effect,
     sandbox: unsignedLink(plan, policy) ? 'strict' : tool.sandbox,

@@ -11,10 +11,11 @@ import {
   ok,
 } from '../base/index.ts';
 import type { Library } from '../items/index.ts';
-import { resolvePlan } from './chain.ts';
+import { type Plan, resolvePlan } from './chain.ts';
+import { checkSignature } from './item-signature.ts';
 import type { PrimitiveCall } from './primitive.ts';
 import type { Sink, SinkContext, SinkFactory, StreamEvent } from './sink.ts';
-import { type SignaturePolicy, toolFacts } from './tool-rights.ts';
+import { refuseSecrets, type SignaturePolicy, toolFacts, unsignedRefusal } from './tool-rights.ts';
 
 export interface SinkPorts {
   library: Library;
@@ -31,24 +32,40 @@ const ALIASES: Readonly<Record<string, string>> = {
 };
 const MAX_SINKS = 16;
 
-function factoryOf(
-  type: string,
-  ports: SinkPorts,
-): Outcome<{ factory: SinkFactory; config: JsonObject }> {
-  const direct = ports.factories[type];
-  if (type === 'return' && direct) return ok({ factory: direct, config: {} });
-  const found = ports.library.find('tool', ALIASES[type] ?? type);
+const own = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined =>
+  Object.hasOwn(table, name) ? table[name] : undefined;
+
+/** A sink is a chain too: every link's signature counts, and an unsigned one is handed no secret. */
+function sinkPlan(type: string, ports: SinkPorts): Outcome<Plan> {
+  const found = ports.library.find('tool', own(ALIASES, type) ?? type);
   if (!found.ok) return found;
   const plan = resolvePlan(ports.library, found.output, {});
   if (!plan.ok) return plan;
-  const { config, primitive, leaf } = plan.output;
-  if (primitive !== 'function')
-    return ok({ factory: ports.moduleSink(toolFacts(plan.output, ports.signatures())), config });
+  for (const link of plan.output.links) {
+    const signature = checkSignature(link);
+    if (!signature.ok) return signature;
+  }
+  const kept = refuseSecrets(plan.output, ports.signatures());
+  return kept.ok ? plan : kept;
+}
+
+function factoryOf(plan: Plan, ports: SinkPorts): Outcome<SinkFactory> {
+  const { config, primitive, leaf } = plan;
+  if (primitive !== 'function') return ok(ports.moduleSink(toolFacts(plan, ports.signatures())));
   const name = getOwn(config, 'function');
-  const builtin = typeof name === 'string' ? ports.factories[name] : undefined;
-  return builtin
-    ? ok({ factory: builtin, config })
-    : fail('config_invalid', `tool \`${leaf.id}\` is not a sink`);
+  const builtin = typeof name === 'string' ? own(ports.factories, name) : undefined;
+  return builtin ? ok(builtin) : fail('config_invalid', `tool \`${leaf.id}\` is not a sink`);
+}
+
+/** An unsigned sink has less than the tool that streams into it: no right to change or to send. */
+function narrowed(context: SinkContext, plan: Plan, policy: SignaturePolicy): SinkContext {
+  const refuse = unsignedRefusal(plan, policy);
+  if (!refuse) return context;
+  return {
+    ...context,
+    threadId: undefined,
+    verify: (need) => refuse(need.capability) ?? context.verify(need),
+  };
 }
 
 async function makeSink(
@@ -60,9 +77,16 @@ async function makeSink(
   if (!isObject(destination) || typeof type !== 'string') {
     return fail('config_invalid', 'every destination of a stream needs a `type`');
   }
-  const made = factoryOf(type, ports);
-  if (!made.ok) return made;
-  return await made.output.factory(mergeDeep(made.output.config, destination), context);
+  const direct = type === 'return' ? own(ports.factories, type) : undefined;
+  if (direct) return await direct(destination, context);
+  const plan = sinkPlan(type, ports);
+  if (!plan.ok) return plan;
+  const factory = factoryOf(plan.output, ports);
+  if (!factory.ok) return factory;
+  return await factory.output(
+    mergeDeep(plan.output.config, destination),
+    narrowed(context, plan.output, ports.signatures()),
+  );
 }
 
 export interface SinkSet {
