@@ -1,17 +1,14 @@
 // Catalogs: places with more items. Searching reads a cached index; copying checks the signature
 // first and runs nothing; fetching happens only when a person asks for an update.
-import { mkdirSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import {
-  type Clock,
-  type Diagnostic,
-  fail,
-  isObject,
-  type Outcome,
-  ok,
-  parseJson,
-} from '../base/index.ts';
+import { dirname } from 'node:path';
+import { type Clock, type Diagnostic, fail, type Outcome, ok } from '../base/index.ts';
 import { type FetchPorts, fetchCatalog } from './catalog-fetch.ts';
+import {
+  type CatalogIndex,
+  type CatalogItem,
+  createCatalogIndexes,
+  searchCatalogItems,
+} from './catalog-index.ts';
 import {
   type CatalogEntry,
   entryProblem,
@@ -19,30 +16,13 @@ import {
   writeCatalogSettings,
 } from './catalog-settings.ts';
 import { runCommand } from './external-command.ts';
-import { readInside, realOf } from './inside.ts';
 import type { Item } from './item.ts';
 import { copyItem } from './item-copy.ts';
 import type { ItemKind } from './item-kinds.ts';
 import { createLibrary } from './library.ts';
-import { putFile } from './library-write.ts';
-import { createSearchIndex, wordsOf } from './search-index.ts';
 import type { TrustPort } from './signature.ts';
-import { sha256Hex } from './signature-line.ts';
 
 export type CatalogLevel = 'project' | 'user';
-
-export interface CatalogItem {
-  catalog: string;
-  kind: ItemKind;
-  id: string;
-  title: string;
-  description: string;
-  category: string;
-  version: string;
-  requires: string[];
-  /** As it was when the catalog was read; checked again before anything is copied. */
-  signature: string;
-}
 
 export interface ListedCatalog extends CatalogEntry {
   level: CatalogLevel;
@@ -84,14 +64,6 @@ export interface Catalogs {
   ): Promise<Outcome<CatalogItem & { copied_to: string }>>;
 }
 
-interface Index {
-  updated: string;
-  folders: string[];
-  items: CatalogItem[];
-}
-
-const MAX_INDEX_BYTES = 32 * 1024 * 1024;
-
 function describe(item: Item, catalog: string): CatalogItem {
   const { kind, id, title, description, category, version, signature } = item;
   const requires = item.kind === 'tool' ? (item.tool?.requires ?? []) : [];
@@ -108,23 +80,37 @@ function describe(item: Item, catalog: string): CatalogItem {
   };
 }
 
+interface Held {
+  name: string;
+  index: CatalogIndex;
+}
+
+/** `id` or `catalog:id`; an id that several catalogs hold must say which. */
+function findIn(
+  catalogs: readonly Held[],
+  kind: ItemKind,
+  id: string,
+): Outcome<{ item: CatalogItem; index: CatalogIndex }> {
+  const [, wanted, bare] = /^(?:([a-z0-9][a-z0-9_-]*):)?(.*)$/s.exec(id) ?? [];
+  const found = catalogs.flatMap(({ name, index }) => {
+    const item = index.items.find((one) => one.kind === kind && one.id === bare);
+    return item && (wanted === undefined || wanted === name) ? [{ name, item, index }] : [];
+  });
+  const [first] = found;
+  if (first === undefined) {
+    const hint = '`km catalog update` reads them again';
+    return fail('not_found', `no catalog holds a ${kind} \`${id}\`; ${hint}`);
+  }
+  if (found.length === 1) return ok(first);
+  const candidates = found.map(({ name }) => `${name}:${bare}`);
+  const message = `${kind} \`${id}\` is in several catalogs: ${candidates.join(', ')}`;
+  return fail('ambiguous', message, { candidates });
+}
+
 export function createCatalogs(options: CatalogOptions): Catalogs {
   const { project, home, trustStore, clock, env, run = runCommand } = options;
   const rootOf: Record<CatalogLevel, string> = { project: `${project}/.ai`, user: home };
-
-  /** Named after what it holds, so that a catalog that moved does not show its old items. */
-  function cacheOf({ name, type, location, ref = '' }: CatalogEntry): string {
-    const key = sha256Hex(JSON.stringify([type, location, ref, project])).slice(0, 12);
-    return join(home, 'cache', 'catalogs', `${name}-${key}`);
-  }
-
-  function readIndex(entry: CatalogEntry): Index | undefined {
-    const real = realOf(cacheOf(entry));
-    const read = real === undefined ? undefined : readInside(real, 'index.json', MAX_INDEX_BYTES);
-    const parsed = read && 'text' in read ? parseJson(read.text) : undefined;
-    const isIndex = parsed?.ok && isObject(parsed.output) && Array.isArray(parsed.output.items);
-    return isIndex ? (parsed.output as unknown as Index) : undefined;
-  }
+  const indexes = createCatalogIndexes(project, home);
 
   function list(): { catalogs: ListedCatalog[]; diagnostics: Diagnostic[] } {
     const catalogs = new Map<string, ListedCatalog>();
@@ -140,7 +126,7 @@ export function createCatalogs(options: CatalogOptions): Catalogs {
   }
 
   function withIndex(entry: CatalogEntry, level: CatalogLevel): ListedCatalog {
-    const index = readIndex(entry);
+    const index = indexes.read(entry);
     return {
       ...entry,
       level,
@@ -161,17 +147,14 @@ export function createCatalogs(options: CatalogOptions): Catalogs {
 
   async function read(entry: CatalogEntry, level: CatalogLevel, signal?: AbortSignal) {
     const base = level === 'project' ? project : dirname(home);
-    const cache = cacheOf(entry);
-    const fetched = await fetchCatalog(entry, cache, base, { run, env, signal });
+    const fetched = await fetchCatalog(entry, indexes.cacheOf(entry), base, { run, env, signal });
     if (!fetched.ok) return fetched;
     const library = open(fetched.output);
     await library.refresh();
     const items = library.all().map((item) => describe(item, entry.name));
     library.close();
-    mkdirSync(cache, { recursive: true });
     const updated = new Date(clock.now()).toISOString();
-    const index: Index = { updated, folders: fetched.output, items };
-    const put = putFile(join(cache, 'index.json'), JSON.stringify(index), false);
+    const put = indexes.write(entry, { updated, folders: fetched.output, items });
     return put.ok ? ok(withIndex(entry, level)) : put;
   }
 
@@ -179,36 +162,6 @@ export function createCatalogs(options: CatalogOptions): Catalogs {
     const names = list().catalogs.map((one) => one.name);
     return fail('not_found', `there is no catalog \`${name}\``, { catalogs: names });
   };
-
-  /** Items of a kind by id, in the order of the catalogs. */
-  function find(
-    kind: ItemKind,
-    id: string,
-  ): Outcome<{ entry: ListedCatalog; item: CatalogItem; index: Index }> {
-    const [, wanted, bare] = /^(?:([a-z0-9][a-z0-9_-]*):)?(.*)$/s.exec(id) ?? [];
-    const found = list().catalogs.flatMap((entry) => {
-      if (wanted !== undefined && entry.name !== wanted) return [];
-      const index = readIndex(entry);
-      const items = index?.items.filter((one) => one.kind === kind && one.id === bare) ?? [];
-      return index ? items.map((item) => ({ entry, item, index })) : [];
-    });
-    const [first] = found;
-    if (first === undefined) {
-      return fail(
-        'not_found',
-        `no catalog holds a ${kind} \`${id}\`; \`km catalog update\` reads them again`,
-      );
-    }
-    if (found.length > 1) {
-      const candidates = found.map(({ entry }) => `${entry.name}:${bare}`);
-      return fail(
-        'ambiguous',
-        `${kind} \`${id}\` is in several catalogs: ${candidates.join(', ')}`,
-        { candidates },
-      );
-    }
-    return ok(first);
-  }
 
   return {
     list,
@@ -248,24 +201,17 @@ export function createCatalogs(options: CatalogOptions): Catalogs {
       return ok(updated);
     },
     search({ text, kind, limit = 10 }) {
-      const items = list().catalogs.flatMap((entry) => readIndex(entry)?.items ?? []);
+      const items = list().catalogs.flatMap((entry) => indexes.read(entry)?.items ?? []);
       const chosen = items.filter((item) => kind === undefined || item.kind === kind);
-      const index = createSearchIndex();
-      for (const { id, title, description, category } of chosen) {
-        index.add({ name: `${id} ${title}`, description, tags: category, body: '' });
-      }
-      const words = [...new Set(wordsOf(text.slice(0, 1000)))];
-      const { documents, score } =
-        words.length > 0
-          ? index.match(words)
-          : { documents: [...chosen.keys()], score: new Float64Array(chosen.length) };
-      const hits = documents
-        .map((at) => ({ ...(chosen[at] as CatalogItem), score: score[at] as number }))
-        .sort((a, b) => b.score - a.score || (a.id < b.id ? -1 : 1));
+      const hits = searchCatalogItems(chosen, text);
       return { hits: hits.slice(0, limit), total: hits.length };
     },
     async copy(kind, id, destination = 'project') {
-      const found = find(kind, id);
+      const all = list().catalogs.flatMap(({ name, ...entry }) => {
+        const index = indexes.read({ name, ...entry });
+        return index ? [{ name, index }] : [];
+      });
+      const found = findIn(all, kind, id);
       if (!found.ok) return found;
       const { item, index } = found.output;
       const library = open(index.folders);

@@ -59,6 +59,21 @@ function judge(entry: Dirent, path: string, look: FolderLook, list: Diagnostic[]
   return file && { file };
 }
 
+/** Files by path; says so when one is new, gone or has another stamp. */
+function createFileMap(onChange: (path: string, stamp: FileStamp | undefined) => void) {
+  const files = new Map<string, FileStamp>();
+  const set = (path: string, stamp: FileStamp | undefined): void => {
+    const before = files.get(path);
+    if (stamp === undefined) {
+      if (files.delete(path)) onChange(path, undefined);
+    } else if (!before || !isSameStamp(before, stamp)) {
+      files.set(path, stamp);
+      onChange(path, stamp);
+    }
+  };
+  return { files, set };
+}
+
 /**
  * `root` is a real path. `onChange` hears of every file that is new, gone or has another stamp.
  * `extra` are single files outside the item folders: path under the root's name -> absolute path.
@@ -69,20 +84,10 @@ export function createFolderTree(
   onChange: (path: string, stamp: FileStamp | undefined) => void,
 ): FolderTree {
   const look = createFolderLook(root);
-  const files = new Map<string, FileStamp>();
+  const { files, set } = createFileMap(onChange);
   const folders = new Map<string, Folder>();
   let topDiagnostics: Diagnostic[] = [];
   const identityOf = (folder: string) => folderIdentity(`${root}/${folder}`);
-
-  function set(path: string, stamp: FileStamp | undefined): void {
-    const before = files.get(path);
-    if (stamp === undefined) {
-      if (files.delete(path)) onChange(path, undefined);
-    } else if (!before || !isSameStamp(before, stamp)) {
-      files.set(path, stamp);
-      onChange(path, stamp);
-    }
-  }
 
   function forget(folder: string): void {
     const known = folders.get(folder);

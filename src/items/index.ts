@@ -1,8 +1,8 @@
 export { type BundleDigests, readBundleDigests } from './bundle-digests.ts';
 export type { CatalogData } from './capability-data.ts';
+export type { CatalogItem } from './catalog-index.ts';
 export { CATALOG_TYPES, type CatalogEntry, type CatalogType } from './catalog-settings.ts';
 export {
-  type CatalogItem,
   type CatalogLevel,
   type CatalogOptions,
   type Catalogs,
@@ -11,6 +11,7 @@ export {
 } from './catalogs.ts';
 export { type Chain, unalias } from './chain.ts';
 export { checkFile, checkPath, projectOf } from './check-file.ts';
+export { contentCategory } from './content-category.ts';
 export type { DataFile, DataLayer } from './data-files.ts';
 export { DATA_NAMES, type DataName } from './data-shapes.ts';
 export { checkDirective, type DirectiveWorld } from './directive-check.ts';

@@ -34,6 +34,8 @@ export interface WriteRequest {
   id: string;
   content: string;
   mode: WriteMode;
+  /** Everything is checked, nothing is written. */
+  dryRun?: boolean;
 }
 
 const errorCode = (error: unknown): string =>
@@ -115,7 +117,7 @@ function refuseContent(content: string): Outcome<null> {
 
 export function writeItem(
   folder: string | undefined,
-  { kind, id, content, mode }: WriteRequest,
+  { kind, id, content, mode, dryRun = false }: WriteRequest,
   check: (file: string) => readonly Diagnostic[],
 ): Outcome<Written> {
   const located = locate(folder, kind, id);
@@ -136,7 +138,7 @@ export function writeItem(
       diagnostics: diagnostics as unknown as Json,
     });
   }
-  const put = putFile(file, content, isNew);
+  const put = dryRun ? ok(null) : putFile(file, content, isNew);
   return put.ok ? ok({ file, diagnostics }) : put;
 }
 

@@ -6,20 +6,20 @@ import { type CatalogData, createCatalogReader } from './capability-data.ts';
 import { type Chain, resolveChain, unalias } from './chain.ts';
 import { createDataFiles, type DataFile } from './data-files.ts';
 import type { DataName } from './data-shapes.ts';
-import type { FileStamp } from './folder-look.ts';
+import { realOf } from './inside.ts';
 import type { Item, ItemOf, SignatureState, ToolItem } from './item.ts';
 import type { ItemKind, Source } from './item-kinds.ts';
-import { createRecord, type FileRecord } from './item-record.ts';
+import type { FileRecord } from './item-record.ts';
 import {
   type CheckOptions,
   type ConfigCheck,
   checkContent,
   checkLibrary,
 } from './library-check.ts';
-import { createLibrarySearch, type SearchPage, type SearchQuery } from './library-search.ts';
-import { createShelves } from './library-shelves.ts';
+import { createLibraryFiles } from './library-files.ts';
+import type { SearchPage, SearchQuery } from './library-search.ts';
 import { removeItem, type WriteMode, type Written, writeItem } from './library-write.ts';
-import { createRootFiles, type Root, type RootFiles } from './root-files.ts';
+import type { Root } from './root-files.ts';
 import { judgeSignature, type TrustPort } from './signature.ts';
 
 export interface LibraryOptions {
@@ -68,102 +68,32 @@ export interface Library {
   close(): void;
 }
 
-const sameRoot = (a: Root, b: Root): boolean =>
-  a.dir === b.dir && a.source === b.source && a.name === b.name;
-
 export function createLibrary(options: LibraryOptions): Library {
-  const { trustStore, clock, primitives, projectRoot } = options;
-  let opened: { files: RootFiles; records: Map<string, FileRecord> }[] = [];
+  const { trustStore, clock, primitives, projectRoot, watchAbove } = options;
   let digests: BundleDigests | undefined = options.bundleDigests;
   const catalogOf = createCatalogReader();
-  let hasty = new Set<FileRecord>();
   const data = createDataFiles();
-  const searching = createLibrarySearch();
-  const shelves = createShelves((record) =>
-    opened.findIndex(({ files }) => files.root === record.root),
-  );
-
-  function signatureOf(record: FileRecord): SignatureState {
-    if (record.root.source === 'bundle') {
-      digests ??= readBundleDigests(bundleFolder() ?? '');
-      return judgeBundled(digests, record.path, record.text());
-    }
-    return judgeSignature(record.signed(), record.subject, trustStore);
-  }
-
-  const bundleFolder = (): string | undefined =>
-    opened.find(({ files }) => files.root.source === 'bundle')?.files.real();
-
-  const ports = {
-    clock,
-    signatureOf,
-    onHastyRead: (record: FileRecord) => void hasty.add(record),
-    shadowsOf: (record: FileRecord) =>
-      shelves.behind(record).map(({ root, file }) => ({ source: root.source, file })),
-  };
-
-  function take(records: Map<string, FileRecord>, path: string, record: FileRecord | undefined) {
-    const before = records.get(path);
-    if (before) {
-      shelves.remove(before);
-      searching.remove(before);
-      records.delete(path);
-    }
-    if (record) {
-      records.set(path, record);
-      shelves.add(record);
-      searching.add(record);
-    }
-  }
-
-  function open(root: Root) {
-    const records = new Map<string, FileRecord>();
-    const onChange = (path: string, stamp: FileStamp | undefined) =>
-      take(records, path, stamp && createRecord(root, path, stamp, ports));
-    const { watchAbove } = options;
-    const files = createRootFiles(root, onChange, watchAbove === undefined ? {} : { watchAbove });
-    return { files, records };
-  }
-
-  const rootList = (): readonly Root[] =>
+  const roots = (): readonly Root[] =>
     typeof options.roots === 'function' ? options.roots() : options.roots;
 
-  /** Opens roots that are new and closes those that are gone; the others keep what they know. */
-  function openRoots(): void {
-    const roots = rootList();
-    const known = opened;
-    if (
-      known.length === roots.length &&
-      roots.every((root, at) => {
-        const files = known[at]?.files;
-        return files !== undefined && sameRoot(files.root, root);
-      })
-    )
-      return;
-    opened = roots.map(
-      (root) => known.find(({ files }) => sameRoot(files.root, root)) ?? open(root),
-    );
-    for (const one of known) if (!opened.includes(one)) one.files.close();
+  function signatureOf(record: FileRecord): SignatureState {
+    if (record.root.source !== 'bundle') {
+      return judgeSignature(record.signed(), record.subject, trustStore);
+    }
+    digests ??= readBundleDigests(realOf(record.root.dir) ?? '');
+    return judgeBundled(digests, record.path, record.text());
   }
 
-  function reread(): void {
-    const again = hasty;
-    hasty = new Set();
-    for (const record of again) {
-      const records = opened.find(({ files }) => files.root === record.root)?.records;
-      if (records?.get(record.path) !== record) continue;
-      const fresh = record.recheck();
-      if (fresh) take(records, record.path, fresh);
-    }
-  }
+  const files = createLibraryFiles({ roots, clock, signatureOf, watchAbove });
+  const { shelves, searching } = files;
+  const rootsNow = () => files.opened().map((one) => ({ root: one.root, real: one.real() }));
+  const projectFolder = () => roots().find(({ source }) => source === 'project')?.dir;
+  const chainOf = (leaf: ToolItem): Outcome<Chain> =>
+    resolveChain(leaf, (id) => library.find('tool', id), primitives());
 
   const library: Library = {
     projectRoot,
-    async refresh() {
-      openRoots();
-      await Promise.all(opened.map(({ files }) => files.refresh()));
-      reread();
-    },
+    refresh: () => files.refresh(),
     find<K extends ItemKind>(kind: K, id: string, source?: Source) {
       const found = shelves.find(kind, kind === 'tool' ? unalias(id) : id, source);
       return (found.ok ? ok(found.output.item) : found) as Outcome<ItemOf<K>>;
@@ -186,9 +116,9 @@ export function createLibrary(options: LibraryOptions): Library {
           records: shelves.everything(),
           behind: shelves.behind,
           chainOf,
-          rootProblems: opened.map(({ files }) => ({
-            source: files.root.source,
-            diagnostics: files.diagnostics(),
+          rootProblems: files.opened().map((one) => ({
+            source: one.root.source,
+            diagnostics: one.diagnostics(),
           })),
           ...(options.checkConfig ? { checkConfig: options.checkConfig } : {}),
         },
@@ -199,17 +129,8 @@ export function createLibrary(options: LibraryOptions): Library {
         checkContent(kind, content, file, library),
       ),
     remove: (kind, id) => removeItem(projectFolder(), kind, id),
-    roots: () => opened.map(({ files }) => files.root),
-    close: () => {
-      for (const { files } of opened) files.close();
-      opened = [];
-    },
+    roots: () => files.opened().map(({ root }) => root),
+    close: () => files.close(),
   };
-
-  const rootsNow = () => opened.map(({ files }) => ({ root: files.root, real: files.real() }));
-  const chainOf = (leaf: ToolItem): Outcome<Chain> =>
-    resolveChain(leaf, (id) => library.find('tool', id), primitives());
-  const projectFolder = (): string | undefined =>
-    rootList().find(({ source }) => source === 'project')?.dir;
   return library;
 }

@@ -1,6 +1,8 @@
 // Ranked full text in memory: for every word, the documents it stands in and how much it says about
 // each. Documents come and go one at a time; a removed one leaves a gap that is closed later.
 
+import { createVocabulary } from './vocabulary.ts';
+
 /** What a word is worth by where it stands. */
 export const WEIGHTS = { name: 5, description: 2, tags: 1.5, body: 1 } as const;
 export type Field = keyof typeof WEIGHTS;
@@ -54,21 +56,9 @@ interface Posting {
   weights: number[];
 }
 
-/** Two sorted lists as one. */
-function merge(a: readonly string[], b: readonly string[]): string[] {
-  const merged: string[] = [];
-  let [i, j] = [0, 0];
-  while (i < a.length || j < b.length) {
-    const takeA = j >= b.length || (i < a.length && (a[i] as string) < (b[j] as string));
-    merged.push(takeA ? (a[i++] as string) : (b[j++] as string));
-  }
-  return merged;
-}
-
 export function createSearchIndex(): SearchIndex {
   const postings = new Map<string, Posting>();
-  let vocabulary: string[] = [];
-  let fresh: string[] = [];
+  const vocabulary = createVocabulary();
   /** Not removed; by document number. */
   const alive: boolean[] = [];
   let count = 0;
@@ -76,35 +66,10 @@ export function createSearchIndex(): SearchIndex {
   let gaps: number[] = [];
   const free: number[] = [];
 
-  function sorted(): readonly string[] {
-    if (fresh.length > 0) {
-      vocabulary = merge(vocabulary, fresh.sort());
-      fresh = [];
-    }
-    return vocabulary;
-  }
-
-  function firstFrom(words: readonly string[], word: string): number {
-    let [low, high] = [0, words.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((words[middle] as string) < word) low = middle + 1;
-      else high = middle;
-    }
-    return low;
-  }
-
   /** The word itself, then longer forms of it. */
   function formsOf(word: string): string[] {
-    const forms = postings.has(word) ? [word] : [];
-    if (word.length < MIN_PREFIX) return forms;
-    const words = sorted();
-    for (let at = firstFrom(words, word); at < words.length && forms.length < MAX_FORMS; at++) {
-      const form = words[at] as string;
-      if (!form.startsWith(word)) break;
-      if (form !== word) forms.push(form);
-    }
-    return forms;
+    const own = postings.has(word) ? [word] : [];
+    return word.length < MIN_PREFIX ? own : [...own, ...vocabulary.longerThan(word, MAX_FORMS)];
   }
 
   /** Gaps in the lists are closed when there are many, and their numbers used again. */
@@ -120,8 +85,7 @@ export function createSearchIndex(): SearchIndex {
         });
       }
     }
-    vocabulary = [...postings.keys()].sort();
-    fresh = [];
+    vocabulary.reset(postings.keys());
     for (const gap of gaps) free.push(gap);
     gaps = [];
   }
@@ -137,7 +101,7 @@ export function createSearchIndex(): SearchIndex {
         if (!posting) {
           posting = { documents: [], weights: [] };
           postings.set(word, posting);
-          fresh.push(word);
+          vocabulary.add(word);
         }
         posting.documents.push(document);
         posting.weights.push(weight);
