@@ -19,6 +19,7 @@ import {
   createFrame,
   createLabelRecords,
   createPolicyFiles,
+  type LabelRecords,
   type PolicyFiles,
   type PolicyPlace,
   type PolicyState,
@@ -39,11 +40,14 @@ import {
   type Authorize,
   type Caller,
   createAudit,
+  createItemMarks,
   createKernel,
   createModifier,
   createToolRunner,
   directiveKind,
+  isInside,
   type Kernel,
+  keepOut,
   knowledgeKind,
   moduleSink,
   type Primitive,
@@ -136,14 +140,26 @@ const policyPlaces = (project: string, home: string, env: Env): PolicyPlace[] =>
   { level: 'bundle', file: join(BUNDLE, 'policy.yaml') },
 ];
 
-/** Where audit and label records live: beside the project's items, or in the user's folder. */
-const recordsFolder = (project: string, home: string): string =>
-  existsSync(join(project, '.ai')) ? join(project, '.ai') : home;
+/**
+ * Where audit and label records live: beside the project's items, or in the user's folder. A `.ai`
+ * that is a link out of the project could be anybody's folder.
+ */
+function recordsFolder(project: string, home: string): string {
+  const items = join(project, '.ai');
+  return existsSync(items) && isInside(project, realpathSync(items)) ? items : home;
+}
 
 /** Hosts that a provider's base URL names are reachable although they may be private. */
 function providerHosts(env: Env): ReadonlySet<string> {
   const urls = Object.entries(env).filter(([name]) => /^[A-Z]+_BASE_URL$/.test(name));
-  return new Set(urls.flatMap(([, url]) => (url && URL.canParse(url) ? [new URL(url).host] : [])));
+  return new Set(urls.flatMap(([, url]) => (url && URL.canParse(url) ? [hostAndPort(url)] : [])));
+}
+
+/** With its port, also where the scheme says it: one service of a machine is not the machine. */
+function hostAndPort(text: string): string {
+  const url = new URL(text);
+  const port = url.port || (url.protocol === 'https:' ? '443' : '80');
+  return `${url.hostname.replace(/^\[|\]$/g, '')}:${port}`;
 }
 
 /** The audit row of one attempt at an operation. */
@@ -228,9 +244,7 @@ async function processPorts(ground: Ground): Promise<ProcessPorts> {
 function hostGate({ env, policies }: Ground) {
   const granted = providerHosts(env);
   return (host: string, _address: string, port: number): boolean =>
-    policies.current().policy.isHostAllowed(host) ||
-    granted.has(`${host}:${port}`) ||
-    granted.has(host);
+    policies.current().policy.isHostAllowed(host) || granted.has(`${host}:${port}`);
 }
 
 function mountPrimitives(ground: Ground, program: ProgramTools['functions']): void {
@@ -244,8 +258,8 @@ function mountPrimitives(ground: Ground, program: ProgramTools['functions']): vo
     ground.primitives.set(primitive.name, primitive);
 }
 
-function createRunner(ground: Ground, library: Library) {
-  const { project, home, clock, env, policies, primitives } = ground;
+function createRunner(ground: Ground, library: Library, labels: LabelRecords) {
+  const { project, clock, env, policies, primitives } = ground;
   const signatures = (): SignaturePolicy => {
     const { catalog } = library.capabilities();
     return {
@@ -265,7 +279,7 @@ function createRunner(ground: Ground, library: Library) {
     retry: {
       sleep: (ms, signal) => sleep(ms, undefined, { signal }).catch(() => undefined),
     },
-    labels: createLabelRecords(join(recordsFolder(project, home), 'labels.jsonl')),
+    labels,
     clock,
     env,
     projectRoot: project,
@@ -284,7 +298,9 @@ function createAuthorize(ground: Ground, library: Library): Authorize {
   return (caller) => {
     const { catalog } = library.capabilities();
     const { policy } = policies.current();
-    if (caller.__auth === undefined) return ok(policyAuthority(policy, caller.surface, catalog));
+    if (caller.__auth === undefined) {
+      return ok(keepOut(policyAuthority(policy, caller.surface, catalog), ground));
+    }
     // Verified tokens are cached inside; new ceilings or capabilities start a new cache.
     if (made?.catalog !== catalog || made.policy !== policy) {
       const root = keys.tokenKey();
@@ -300,7 +316,7 @@ function createAuthorize(ground: Ground, library: Library): Authorize {
       made = { catalog, policy, verifier };
     }
     const token = made.verifier.verify(caller.__auth, caller.__thread_id);
-    return token.ok ? ok(tokenAuthority(token.output)) : token;
+    return token.ok ? ok(keepOut(tokenAuthority(token.output), ground)) : token;
   };
 }
 
@@ -317,15 +333,19 @@ function callerOf(ground: Ground, { surface = 'library', name = '', signal }: Ca
 }
 
 function createVerbs(ground: Ground, library: Library): Kernel {
-  const runner = createRunner(ground, library);
-  const modify = createModifier(library);
+  const labels = createLabelRecords(
+    join(recordsFolder(ground.project, ground.home), 'labels.jsonl'),
+  );
+  const marks = createItemMarks(labels);
+  const runner = createRunner(ground, library, labels);
+  const modify = createModifier(library, marks);
   return createKernel({
     library,
     authorize: createAuthorize(ground, library),
     kinds: [
       toolKind(library, runner, modify),
-      directiveKind(library, modify),
-      knowledgeKind(library, modify),
+      directiveKind(library, modify, marks),
+      knowledgeKind(library, modify, marks),
     ],
     copies: {
       copy: (item, level) =>
@@ -383,7 +403,9 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Outco
     sandbox: () => ground.sandbox(),
     caller: (call = {}) => callerOf(ground, call),
     async call(verb, request, call = {}) {
-      const answer = await kernel[verb](request as never, callerOf(ground, call));
+      // Labelled values are for those who hold some; JSON cannot claim labels of its own.
+      const { values: _values, ...plain } = request;
+      const answer = await kernel[verb](plain as never, callerOf(ground, call));
       return answer.ok ? ok(answer.output.data) : answer;
     },
     instructions() {

@@ -47,6 +47,9 @@ export async function giveHelp(
   signal: SignalPort | undefined,
 ): Promise<Outcome<Json>> {
   const { action = 'guidance', topic = 'overview', reason = '' } = request;
+  if ([action, topic, reason].some((text) => typeof text !== 'string')) {
+    return fail('invalid_input', '`action`, `topic` and `reason` must be texts');
+  }
   if (!ACTIONS.includes(action)) {
     const near = nearest(action, ACTIONS);
     const hint = near ? `did you mean \`${near}\`` : `there are: ${ACTIONS.join(', ')}`;

@@ -13,6 +13,8 @@ export type {
 export { type Plan, resolvePlan } from './chain.ts';
 export { createToolRunner } from './execute-tool.ts';
 export type { SignalPort } from './help.ts';
+export { createItemMarks } from './item-marks.ts';
+export { keepOut } from './keep-out.ts';
 export type { Kind } from './kind.ts';
 export { checkInputs, checkOutputs, directiveKind } from './kind-directive.ts';
 export { knowledgeKind } from './kind-knowledge.ts';
@@ -23,6 +25,7 @@ export { schemaOf } from './parameters.ts';
 export { resolveProjectPath } from './path-gate.ts';
 export { prepareDependencies } from './prepare.ts';
 export type { Need, Primitive, PrimitiveCall, PrimitiveResult, Verifier } from './primitive.ts';
+export { isInside } from './process-env.ts';
 export type { ProcessPorts } from './process-launch.ts';
 export {
   defineTool,

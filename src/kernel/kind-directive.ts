@@ -11,7 +11,7 @@ import {
   ok,
   setOwn,
 } from '../base/index.ts';
-import { childFrame, describe, fileLabels, makeValue, perform, type Value } from '../flow/index.ts';
+import { childFrame, type Input, makeValue, mergeAll, perform, type Value } from '../flow/index.ts';
 import {
   canSpawn,
   type Directive,
@@ -20,7 +20,9 @@ import {
   type Library,
   resolveExtends,
 } from '../items/index.ts';
-import type { Authority, Caller, ExecuteRequest } from './call.ts';
+import { type Authority, type Caller, type ExecuteRequest, givenValue } from './call.ts';
+import { type ItemMarks, isSigned } from './item-marks.ts';
+import { checkSignature } from './item-signature.ts';
 import type { Kind } from './kind.ts';
 import { MODIFY_ACTIONS, type Modifier } from './modify.ts';
 import { type ValidationError, validate } from './parameters.ts';
@@ -163,27 +165,62 @@ export function checkOutputs(directive: Directive, given: JsonObject): Outcome<J
   return ok({ ...outputs, ...(Object.keys(extra).length > 0 ? { extra } : {}) });
 }
 
-export function directiveKind(library: Library, modify: Modifier): Kind {
-  function load(id: string): Outcome<{ item: DirectiveItem; directive: Directive }> {
+/** A directive, and every item whose words are in it: its own and those it extends. */
+interface Loaded {
+  item: DirectiveItem;
+  directive: Directive;
+  items: readonly DirectiveItem[];
+}
+
+const inputsOf = (request: ExecuteRequest, data: JsonObject): Input[] =>
+  Object.entries(data).map(([name, value]) => ({
+    name,
+    value: givenValue(request, name) ?? makeValue(value),
+  }));
+
+/** What the guards passed on, under the names it came in with. */
+function passedOn(inputs: readonly Input[], values: readonly Value[]): JsonObject {
+  const passed: JsonObject = {};
+  for (const [at, { name }] of inputs.entries()) setOwn(passed, name, values[at]?.data ?? null);
+  return passed;
+}
+
+export function directiveKind(library: Library, modify: Modifier, marks: ItemMarks): Kind {
+  function load(id: string): Outcome<Loaded> {
     const found = library.find('directive', id);
     if (!found.ok) return found;
     const item = found.output;
-    if (item.signature.state === 'changed') {
-      return fail(
-        'signature_invalid',
-        `directive \`${item.id}\` was changed after it was signed: ${item.signature.reason ?? ''}`,
-      );
-    }
     if (!item.directive) {
+      const signature = checkSignature(item);
+      if (!signature.ok) return signature;
       return fail('invalid_item', `directive \`${item.id}\` has errors; see \`km check\``, {
         diagnostics: item.diagnostics as unknown as Json,
       });
     }
+    const items = [item];
     const below = (name: string): Directive | undefined => {
       const other = library.find('directive', name);
-      return other.ok ? other.output.directive : undefined;
+      if (!other.ok) return undefined;
+      items.push(other.output);
+      return other.output.directive;
     };
-    return ok({ item, directive: resolveExtends(item.directive, below) });
+    const directive = resolveExtends(item.directive, below);
+    for (const each of items) {
+      const signature = checkSignature(each);
+      if (!signature.ok) return signature;
+    }
+    return ok({ item, directive, items });
+  }
+
+  function gate({ item, items }: Loaded, authority: Authority): Outcome<null> {
+    if (!authority.sees('directive', item.category, item.id)) {
+      return fail(
+        'permission_denied',
+        `directive \`${item.id}\` is not among those this thread may use`,
+      );
+    }
+    const handed = authority.allowsDirective(items.every((each) => isSigned(each.signature)));
+    return handed.ok ? authority.check({ capability: 'kernel.execute' }) : handed;
   }
 
   async function run(
@@ -193,28 +230,20 @@ export function directiveKind(library: Library, modify: Modifier): Kind {
   ): Promise<Outcome<Value>> {
     const loaded = load(request.item_id);
     if (!loaded.ok) return loaded;
-    const { item, directive } = loaded.output;
-    const inputs = checkInputs(directive, request.parameters ?? {});
-    if (!inputs.ok) return inputs;
-    const gate = () =>
-      authority.sees('directive', item.category, item.id)
-        ? authority.check({ capability: 'kernel.execute' })
-        : fail(
-            'permission_denied',
-            `directive \`${item.id}\` is not among those this thread may use`,
-          );
-    const descriptor = describe({
-      taint: fileLabels(`.ai/directives/${item.id}`),
-      sources: [`directive:${item.id}`],
-    });
+    const { item, directive, items } = loaded.output;
+    const checked = checkInputs(directive, request.parameters ?? {});
+    if (!checked.ok) return checked;
+    const inputs = inputsOf(request, checked.output);
     return await perform(
       { type: 'directive', name: item.id, opLabels: ['op:directive', `op:directive:${item.id}`] },
-      Object.entries(inputs.output).map(([name, data]) => ({
-        name,
-        value: request.values?.[name] ?? makeValue(data),
-      })),
-      () => ok(makeValue(readyAnswer(directive, inputs.output), { descriptor })),
-      childFrame(caller.frame, { ports: { gate } }),
+      inputs,
+      (values) => {
+        const again = checkInputs(directive, passedOn(inputs, values));
+        if (!again.ok) return again;
+        const descriptor = mergeAll(items.map((each) => marks.of(each)));
+        return ok(makeValue(readyAnswer(directive, again.output), { descriptor }));
+      },
+      childFrame(caller.frame, { ports: { gate: () => gate(loaded.output, authority) } }),
     );
   }
 
@@ -222,15 +251,12 @@ export function directiveKind(library: Library, modify: Modifier): Kind {
     const loaded = load(request.item_id);
     if (!loaded.ok) return loaded;
     const { directive } = loaded.output;
-    const given = request.parameters ?? {};
+    const inputs = inputsOf(request, request.parameters ?? {});
     return await perform(
       { type: 'return', name: directive.name, opLabels: ['op:return'] },
-      Object.entries(given).map(([name, data]) => ({
-        name,
-        value: request.values?.[name] ?? makeValue(data),
-      })),
-      () => {
-        const outputs = checkOutputs(directive, given);
+      inputs,
+      (values) => {
+        const outputs = checkOutputs(directive, passedOn(inputs, values));
         if (!outputs.ok) return outputs;
         return ok(
           makeValue({ status: 'returned', directive: directive.name, outputs: outputs.output }),

@@ -1,11 +1,13 @@
 import { fail, ok } from '../base/index.ts';
-import { childFrame, describe, fileLabels, makeValue, perform } from '../flow/index.ts';
+import { childFrame, makeValue, perform } from '../flow/index.ts';
 import type { Library } from '../items/index.ts';
+import type { ItemMarks } from './item-marks.ts';
+import { checkSignature } from './item-signature.ts';
 import type { Kind } from './kind.ts';
 import { MODIFY_ACTIONS, type Modifier } from './modify.ts';
 
 /** Running knowledge means reading it: its text, labelled with the file it came from. */
-export function knowledgeKind(library: Library, modify: Modifier): Kind {
+export function knowledgeKind(library: Library, modify: Modifier, marks: ItemMarks): Kind {
   return {
     name: 'knowledge',
     actions: ['run', ...MODIFY_ACTIONS],
@@ -14,18 +16,17 @@ export function knowledgeKind(library: Library, modify: Modifier): Kind {
       const found = library.find('knowledge', request.item_id);
       if (!found.ok) return found;
       const item = found.output;
-      const gate = () =>
-        authority.sees('knowledge', item.category, item.id)
+      const gate = () => {
+        const signature = checkSignature(item);
+        if (!signature.ok) return signature;
+        return authority.sees('knowledge', item.category, item.id)
           ? authority.check({ capability: 'knowledge.read' })
           : fail(
               'permission_denied',
               `knowledge \`${item.id}\` is in a category this thread may not read`,
             );
-      const where = `.ai/knowledge/${item.id}`;
-      const descriptor = describe({
-        taint: fileLabels(where),
-        sources: [`knowledge:${item.id}`],
-      });
+      };
+      const descriptor = marks.of(item);
       return await perform(
         { type: 'knowledge', name: item.id, opLabels: ['op:knowledge', `op:knowledge:${item.id}`] },
         [],

@@ -1,9 +1,10 @@
 // `create`, `update` and `delete` of items. The content is checked before anything is written, the
 // file appears whole or not at all, and it stays unsigned until a person signs it.
-import { fail, hasErrors, type Json, type Outcome, ok } from '../base/index.ts';
+import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import { childFrame, makeValue, perform, type Value } from '../flow/index.ts';
-import type { ItemKind, Library } from '../items/index.ts';
-import type { Authority, Caller, ExecuteRequest } from './call.ts';
+import { contentCategory, type ItemKind, type Library } from '../items/index.ts';
+import { type Authority, type Caller, type ExecuteRequest, givenValue } from './call.ts';
+import type { ItemMarks } from './item-marks.ts';
 
 export const MODIFY_ACTIONS = ['create', 'update', 'delete'] as const;
 type ModifyAction = (typeof MODIFY_ACTIONS)[number];
@@ -29,39 +30,49 @@ function checkContent(request: ExecuteRequest): Outcome<string> {
     : ok(content);
 }
 
-export function createModifier(library: Library): Modifier {
-  /** The rules for names that exist already, or must not. */
-  function target(action: ModifyAction, kind: ItemKind, id: string): Outcome<string> {
+const unchanged = (request: ExecuteRequest, file?: string, diagnostics?: Json): JsonObject => ({
+  dry_run: true,
+  would: request.action ?? '',
+  item_type: request.item_type,
+  item_id: request.item_id,
+  ...(file === undefined ? {} : { file }),
+  ...(diagnostics === undefined ? {} : { diagnostics }),
+});
+
+export function createModifier(library: Library, marks: ItemMarks): Modifier {
+  /** The category of what is there now; the rules for names that exist already, or must not. */
+  function target(action: ModifyAction, kind: ItemKind, id: string): Outcome<string | undefined> {
     const existing = library.find(kind, id, 'project');
     if (action === 'create') {
       return existing.ok
         ? fail('invalid_input', `${kind} \`${id}\` exists already; use \`update\``)
-        : ok('uncategorised');
+        : ok(undefined);
     }
     return existing.ok ? ok(existing.output.category) : existing;
   }
 
-  function write(action: ModifyAction, kind: ItemKind, id: string, content: string): Outcome<Json> {
-    if (action === 'delete') {
-      const removed = library.remove(kind, id);
-      return removed.ok ? ok({ status: 'deleted', item_type: kind, item_id: id }) : removed;
-    }
-    const written = library.write(kind, id, content);
+  function remove(request: ExecuteRequest, kind: ItemKind): Outcome<Json> {
+    const id = request.item_id;
+    if (request.dry_run) return ok(unchanged(request));
+    const removed = library.remove(kind, id);
+    return removed.ok ? ok({ status: 'deleted', item_type: kind, item_id: id }) : removed;
+  }
+
+  function write(request: ExecuteRequest, kind: ItemKind, content: Value): Outcome<Json> {
+    const { item_id: id, action } = request;
+    const mode = action === 'create' ? 'create' : 'update';
+    // Checked first, so that the marks are there before the text is.
+    const checked = library.write(kind, id, content.text, mode, { dryRun: true });
+    if (!checked.ok) return checked;
+    const { file } = checked.output;
+    const diagnostics = checked.output.diagnostics as unknown as Json;
+    if (request.dry_run) return ok(unchanged(request, file, diagnostics));
+    const kept = marks.willWrite(file, content.text, [content.meta.descriptor]);
+    if (!kept.ok) return kept;
+    const written = library.write(kind, id, content.text, mode);
     if (!written.ok) return written;
-    const { file, diagnostics } = written.output;
-    if (hasErrors(diagnostics)) {
-      return fail('invalid_item', `${kind} \`${id}\` was not written: it has errors`, {
-        diagnostics: diagnostics as unknown as Json,
-      });
-    }
-    return ok({
-      status: action === 'create' ? 'created' : 'updated',
-      item_type: kind,
-      item_id: id,
-      file,
-      signed: false,
-      diagnostics: diagnostics as unknown as Json,
-    });
+    const status = mode === 'create' ? 'created' : 'updated';
+    return ok({ status, item_type: kind, item_id: id, file, signed: false, diagnostics });
   }
 
   return async (request, caller, authority) => {
@@ -70,11 +81,17 @@ export function createModifier(library: Library): Modifier {
     const id = request.item_id;
     const content = action === 'delete' ? ok('') : checkContent(request);
     if (!content.ok) return content;
-    const category = target(action, kind, id);
-    if (!category.ok) return category;
+    const present = target(action, kind, id);
+    if (!present.ok) return present;
+    const sees = (category: string | undefined): Outcome<null> =>
+      category === undefined || authority.sees(kind, category, id)
+        ? ok(null)
+        : fail('permission_denied', `${kind} \`${id}\` is on a deny list of this thread`);
+    const seesContent = (text: string): Outcome<null> =>
+      action === 'delete' ? ok(null) : sees(contentCategory(kind, id, text));
     const gate = (): Outcome<null> => {
-      if (!authority.sees(kind, category.output, id)) {
-        return fail('permission_denied', `${kind} \`${id}\` is on a deny list of this thread`);
+      for (const category of [sees(present.output), seesContent(content.output)]) {
+        if (!category.ok) return category;
       }
       const effect = authority.allowsEffect('write');
       return effect.ok ? authority.check({ capability: `${kind}.modify`, scope: { id } }) : effect;
@@ -91,14 +108,19 @@ export function createModifier(library: Library): Modifier {
         {
           name: 'content',
           role: 'content',
-          value: request.values?.content ?? makeValue(content.output),
+          value: givenValue(request, 'content') ?? makeValue(content.output),
         },
       ],
-      (inputs) => {
-        const done = write(action, kind, id, inputs[0]?.text ?? '');
-        return done.ok ? ok(makeValue(done.output)) : done;
+      ([passed]) => {
+        if (!passed || action === 'delete') return asValue(remove(request, kind));
+        // A guard may have replaced the text: its category counts, not that of the first one.
+        const visible = seesContent(passed.text);
+        return visible.ok ? asValue(write(request, kind, passed)) : visible;
       },
       childFrame(caller.frame, { ports: { gate } }),
     );
   };
 }
+
+const asValue = (done: Outcome<Json>): Outcome<Value> =>
+  done.ok ? ok(makeValue(done.output)) : done;

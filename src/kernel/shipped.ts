@@ -3,7 +3,7 @@
 import type { Clock } from '../base/index.ts';
 import type { BuiltinFunction } from './builtin.ts';
 import { createFunctionPrimitive } from './function-primitive.ts';
-import { lazyPrimitive } from './lazy-primitive.ts';
+import { freshPrimitive, lazyPrimitive } from './lazy-primitive.ts';
 import type { Primitive, PrimitiveCall } from './primitive.ts';
 import type { ProcessPorts } from './process-launch.ts';
 import type { SandboxReport } from './sandbox-probe.ts';
@@ -29,7 +29,7 @@ export function shippedPrimitives(ports: ShippedPorts): Primitive[] {
       const { createHttpPrimitive } = await import('./http-client.ts');
       return createHttpPrimitive({ clock, isHostAllowed });
     }),
-    lazyPrimitive('subprocess', async () => {
+    freshPrimitive('subprocess', async () => {
       const { createProcessPrimitive } = await import('./process-primitive.ts');
       return createProcessPrimitive(await ports.process());
     }),

@@ -1,5 +1,14 @@
 // The four verbs. Each exists once, over the table of kinds; what a kind does is its own business.
-import { type Failure, fail, type Json, nearest, type Outcome, ok } from '../base/index.ts';
+import {
+  type Failure,
+  fail,
+  isObject,
+  type Json,
+  nearest,
+  type Outcome,
+  ok,
+  plainText,
+} from '../base/index.ts';
 import { childFrame, makeValue, perform, type Value } from '../flow/index.ts';
 import type { Catalogs, Library } from '../items/index.ts';
 import type {
@@ -56,6 +65,43 @@ const catalogAnswer = ({ hits, total }: CatalogPage): Json => ({
   total,
 });
 
+/** Requests come from programs and other processes too: their types are a claim until looked at. */
+function requestProblem(request: ExecuteRequest | LoadRequest): Failure | undefined {
+  const { action, parameters, content } = request as Partial<ExecuteRequest>;
+  for (const name of ['item_type', 'item_id'] as const) {
+    if (typeof request[name] !== 'string')
+      return fail('invalid_input', `\`${name}\` must be a text`);
+  }
+  if (action !== undefined && typeof action !== 'string') {
+    return fail('invalid_input', '`action` must be a text');
+  }
+  if (content !== undefined && typeof content !== 'string') {
+    return fail('invalid_input', '`content` must be a text');
+  }
+  return parameters === undefined || isObject(parameters)
+    ? undefined
+    : fail('invalid_input', '`parameters` must be an object');
+}
+
+/** Notices whether the pipeline has written its record, so that no call is left without one. */
+function watchRecord(caller: Caller): { caller: Caller; isRecorded: () => boolean } {
+  const { record } = caller.frame.ports;
+  if (!record) return { caller, isRecorded: () => true };
+  let isRecorded = false;
+  const frame = childFrame(caller.frame, {
+    ports: {
+      record(entry) {
+        isRecorded = true;
+        return record(entry);
+      },
+    },
+  });
+  return { caller: { ...caller, frame }, isRecorded: () => isRecorded };
+}
+
+const targetOf = ({ item_type, item_id }: ExecuteRequest | LoadRequest): string =>
+  `${plainText(item_type)}:${plainText(item_id)}`;
+
 export function createKernel(ports: KernelPorts): Kernel {
   const { library } = ports;
   const kinds = new Map(ports.kinds.map((kind) => [kind.name, kind]));
@@ -90,7 +136,7 @@ export function createKernel(ports: KernelPorts): Kernel {
     const kind = kinds.get(request.item_type);
     if (!kind) {
       const names = [...kinds.keys()];
-      const near = nearest(String(request.item_type), names);
+      const near = nearest(request.item_type, names);
       const hint = near ? `did you mean \`${near}\`` : `there are: ${names.join(', ')}`;
       return fail('invalid_input', `unknown item_type \`${request.item_type}\`; ${hint}`);
     }
@@ -105,32 +151,35 @@ export function createKernel(ports: KernelPorts): Kernel {
 
   return {
     async search(request, caller) {
-      return await asOperation('search', request.query, caller, async (authority) =>
+      return await asOperation('search', plainText(request.query), caller, async (authority) =>
         request.source === 'catalog'
           ? ok(catalogAnswer(ports.searchCatalog(request)))
           : searchLibrary(library, request, authority),
       );
     },
     async load(request, caller) {
-      return await asOperation(
-        'load',
-        `${request.item_type}:${request.item_id}`,
-        caller,
-        (authority) => loadItem(library, request, authority, ports.copies),
+      const odd = requestProblem(request);
+      if (odd) return refuse('load', targetOf(request), caller, odd);
+      return await asOperation('load', targetOf(request), caller, (authority) =>
+        loadItem(library, request, authority, ports.copies),
       );
     },
     async execute(request, caller) {
-      const target = `${request.item_type}:${request.item_id}`;
-      const chosen = kindOf(request);
+      const target = targetOf(request);
+      const chosen = requestProblem(request) ?? kindOf(request);
       if (!chosen.ok) return refuse('execute', target, caller, chosen);
       const authority = ports.authorize(caller);
       if (!authority.ok) return refuse('execute', target, caller, authority);
       await library.refresh();
       const { kind, action } = chosen.output;
-      return await kind.execute({ ...request, action }, caller, authority.output);
+      // INVARIANT: one record for every call, also for those turned away before the pipeline.
+      const watched = watchRecord(caller);
+      const result = await kind.execute({ ...request, action }, watched.caller, authority.output);
+      if (!result.ok && !watched.isRecorded()) ports.refused('execute', target, caller, result);
+      return result;
     },
     async help(request, caller) {
-      return await asOperation('help', request.topic ?? request.action ?? '', caller, () =>
+      return await asOperation('help', plainText(request.topic ?? request.action), caller, () =>
         giveHelp(library, request, caller, ports.signal),
       );
     },
