@@ -47,6 +47,10 @@ function failSeat(seat: Seat, cause: unknown, missed: number): void {
 function feed(seat: Seat, events: readonly StreamEvent[], from: number): undefined | Promise<void> {
   let at = from;
   try {
+    if (seat.sink.writeAll !== undefined) {
+      seat.sink.writeAll(events);
+      return undefined;
+    }
     for (; at < events.length; at++) {
       const wait = seat.sink.write(events[at] as StreamEvent);
       if (wait === undefined) continue;

@@ -198,18 +198,23 @@ function createSink(place: { absolute: string; relative: string }, options: File
     fd = undefined;
   }
 
+  function take(event: StreamEvent): void {
+    if (error !== undefined) {
+      dropped++;
+      return;
+    }
+    waiting.text += line(event);
+    waiting.text += '\n';
+    const count = waiting.ends.push(waiting.text.length);
+    if (waiting.text.length >= MAX_WAITING) flush();
+    else if (count === flushEvery) queueMicrotask(flush);
+  }
+
   return {
     type: TYPE,
-    write(event) {
-      if (error !== undefined) {
-        dropped++;
-        return;
-      }
-      waiting.text += line(event);
-      waiting.text += '\n';
-      const count = waiting.ends.push(waiting.text.length);
-      if (waiting.text.length >= MAX_WAITING) flush();
-      else if (count === flushEvery) queueMicrotask(flush);
+    write: take,
+    writeAll(events) {
+      for (const event of events) take(event);
     },
     async close() {
       close();

@@ -9,6 +9,9 @@ export const createNullSink: SinkFactory = () => {
     write() {
       delivered++;
     },
+    writeAll(events) {
+      delivered += events.length;
+    },
     close: async () => ({ type: 'null_sink', delivered, dropped: 0 }),
   });
 };

@@ -18,21 +18,25 @@ export const createReturnSink: SinkFactory = (destination: JsonObject): Outcome<
   const events: (StreamEvent | string)[] = [];
   const isRaw = format.output === 'raw';
   let [characters, dropped] = [0, 0];
+  const write = (event: StreamEvent): void => {
+    const size = event.data.length + (event.event?.length ?? 0) + (event.id?.length ?? 0);
+    // Once one event is dropped the rest is too: a list with holes would be read as whole.
+    if (
+      dropped > 0 ||
+      events.length >= maxEvents.output ||
+      characters + size > maxCharacters.output
+    ) {
+      dropped++;
+      return;
+    }
+    characters += size;
+    events.push(isRaw ? event.data : event);
+  };
   return ok({
     type: 'return',
-    write(event) {
-      const size = event.data.length + (event.event?.length ?? 0) + (event.id?.length ?? 0);
-      // Once one event is dropped the rest is too: a list with holes would be read as whole.
-      if (
-        dropped > 0 ||
-        events.length >= maxEvents.output ||
-        characters + size > maxCharacters.output
-      ) {
-        dropped++;
-        return;
-      }
-      characters += size;
-      events.push(isRaw ? event.data : event);
+    write,
+    writeAll(batch) {
+      for (const event of batch) write(event);
     },
     async close(): Promise<SinkReport> {
       return { type: 'return', delivered: events.length, dropped, events };

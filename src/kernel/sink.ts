@@ -24,6 +24,8 @@ export interface SinkReport {
 export interface Sink {
   type: string;
   write(event: StreamEvent): void | Promise<void>;
+  /** The same for several events at once, for sinks that always answer at once. */
+  writeAll?(events: readonly StreamEvent[]): void;
   close(): Promise<SinkReport>;
 }
 
