@@ -347,6 +347,7 @@ function createVerbs(ground: Ground, library: Library): Kernel {
       directiveKind(library, modify, marks),
       knowledgeKind(library, modify, marks),
     ],
+    marks,
     copies: {
       copy: (item, level) =>
         copyItem(item, level === 'user' ? ground.home : join(ground.project, '.ai')),

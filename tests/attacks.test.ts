@@ -523,6 +523,43 @@ describe('places', () => {
   });
 });
 
+describe('size', () => {
+  const HUGE = 100 * 1024 * 1024;
+  test.each<[string, () => JsonObject]>([
+    ['a path', () => tool('fs/read_file', { path: 'x'.repeat(HUGE) })],
+    ['a content', () => tool('fs/write_file', { path: 'big', content: 'x'.repeat(HUGE) })],
+    ['a name of a parameter', () => tool('fs/read_file', { path: 'a', ['n'.repeat(HUGE)]: 1 })],
+    ['an id', () => tool('i'.repeat(HUGE))],
+    ['a kind', () => ({ item_type: 'k'.repeat(HUGE), item_id: 'x' })],
+    ['an action', () => tool('fs/read_file', {}, { action: 'a'.repeat(HUGE) })],
+    ['a command', () => tool('shell/bash', { command: ': '.repeat(HUGE / 2) })],
+    [
+      'a content of an item',
+      () => ({ item_type: 'knowledge', item_id: 'x', action: 'create', content: 'x'.repeat(HUGE) }),
+    ],
+  ])('%s of 100 MB is refused with a short answer and a short record', async (_, request) => {
+    const fixture = project();
+    const result = await fixture.call('execute', request());
+    expect(result.ok).toBe(false);
+    expect(JSON.stringify(result).length).toBeLessThan(10_000);
+    const rows = readFileSync(join(fixture.root, '.ai/audit.jsonl'), 'utf8');
+    expect(rows.length).toBeLessThan(10_000);
+    expect(readdirSync(fixture.root)).toEqual(['.ai']);
+  });
+
+  test('parameters nested a hundred thousand levels deep are refused', async () => {
+    let deep: JsonObject = {};
+    for (let level = 0; level < 100_000; level++) deep = { deep };
+    const fixture = project();
+    expect(
+      await fixture.call('execute', tool('http/get', { url: 'https://x/', query: deep })),
+    ).toMatchObject({
+      ok: false,
+      error: { code: 'invalid_input' },
+    });
+  });
+});
+
 describe('time and neighbours', () => {
   test('a sandbox that a policy demands again is demanded by the next call', async () => {
     const fixture = project({

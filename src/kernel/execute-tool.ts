@@ -239,7 +239,9 @@ export function createToolRunner(ports: ToolPorts) {
     if (!kept.ok) return kept;
     const filled = completeConfig(plan, parameters, ports.env);
     if (!filled.ok) return filled;
-    const { secrets } = filled.output;
+    // Declared variables are in a child's environment too, expanded or not.
+    const declared = [...plan.env].flatMap((name) => ports.env[name] ?? []);
+    const secrets = [...filled.output.secrets, ...declared];
     const signal = caller.signal ?? new AbortController().signal;
     const prepared = (await ports.prepare?.(plan, signal)) ?? ok(null);
     if (!prepared.ok) return prepared;

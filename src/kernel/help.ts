@@ -3,6 +3,7 @@
 import { fail, type Json, nearest, type Outcome, ok } from '../base/index.ts';
 import type { Library } from '../items/index.ts';
 import type { Caller, HelpRequest } from './call.ts';
+import type { UsesItem } from './item-marks.ts';
 
 const ACTIONS = ['guidance', 'stuck', 'escalate', 'checkpoint'];
 
@@ -12,13 +13,14 @@ export type SignalPort = (
   caller: Caller,
 ) => Promise<Outcome<Json>>;
 
-function guidance(library: Library, topic: string): Outcome<Json> {
+function guidance(library: Library, topic: string, uses: UsesItem): Outcome<Json> {
   const topics = library
     .all('knowledge')
     .filter((item) => item.category === 'help')
     .map((item) => ({ name: item.id.split('/').at(-1) ?? item.id, item }));
   const names = topics.map(({ name }) => name).sort();
   const exact = topics.find(({ name }) => name === topic);
+  if (exact) uses(exact.item);
   if (exact) return ok({ topic, text: exact.item.text.trim(), topics: names });
   const found = library.search({ text: topic, kind: 'knowledge', limit: 3 });
   const best = found.hits[0]?.item;
@@ -32,6 +34,7 @@ function guidance(library: Library, topic: string): Outcome<Json> {
       },
     );
   }
+  uses(best);
   return ok({
     topic: best.id,
     text: (best.kind === 'knowledge' ? best.text : best.body).trim(),
@@ -45,6 +48,7 @@ export async function giveHelp(
   request: HelpRequest,
   caller: Caller,
   signal: SignalPort | undefined,
+  uses: UsesItem,
 ): Promise<Outcome<Json>> {
   const { action = 'guidance', topic = 'overview', reason = '' } = request;
   if ([action, topic, reason].some((text) => typeof text !== 'string')) {
@@ -55,7 +59,7 @@ export async function giveHelp(
     const hint = near ? `did you mean \`${near}\`` : `there are: ${ACTIONS.join(', ')}`;
     return fail('invalid_input', `unknown help action \`${action}\`; ${hint}`);
   }
-  if (action === 'guidance') return guidance(library, topic);
+  if (action === 'guidance') return guidance(library, topic, uses);
   if (signal) return await signal({ action, reason }, caller);
   return ok({
     action,

@@ -18,6 +18,9 @@ const sha256 = (text: string): string => createHash('sha256').update(text).diges
 export const isSigned = ({ state }: SignatureState): boolean =>
   state === 'signed' || state === 'bundle';
 
+/** Called with every item whose text goes into an answer. */
+export type UsesItem = (item: Item) => void;
+
 export interface ItemMarks {
   /** Marks of an item's text. */
   of(item: Item): Descriptor;

@@ -2,6 +2,7 @@ import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/inde
 import type { Catalogs, Item, ItemKind, Library } from '../items/index.ts';
 import type { Authority, LoadRequest } from './call.ts';
 import { resolvePlan } from './chain.ts';
+import type { UsesItem } from './item-marks.ts';
 import { summarise } from './search.ts';
 
 const PARTS = ['all', 'body', 'metadata', 'schema', 'diagnostics'];
@@ -69,6 +70,7 @@ export async function loadItem(
   request: LoadRequest,
   authority: Authority,
   copies: CopyPort,
+  uses: UsesItem,
 ): Promise<Outcome<Json>> {
   const kind = request.item_type as ItemKind;
   const { part = 'all', destination } = request;
@@ -100,6 +102,7 @@ export async function loadItem(
     item: part === 'body' ? summarise(item, library, 'name') : metadata(item, library),
   };
   if (part === 'all' || part === 'body') {
+    uses(item);
     answer.body = item.body.slice(0, MAX_BODY);
     if (item.body.length > MAX_BODY) answer.truncated = true;
   }

@@ -20,6 +20,7 @@ export interface ValidationError {
 }
 
 const MAX_PARAMETER_DEPTH = 100;
+const MAX_NAME = 1000;
 
 /** The schema of one declared parameter. */
 function propertySchema(parameter: ToolParameter): JsonObject {
@@ -116,6 +117,12 @@ export function checkParameters(
   const errors: ValidationError[] = [];
   const known = knownNames(schema, declared);
   for (const name of Object.keys(filled)) {
+    if (name.length > MAX_NAME) {
+      return fail(
+        'invalid_input',
+        `a parameter of \`${toolId}\` has a name of ${name.length} characters`,
+      );
+    }
     if (known === undefined || known.includes(name)) continue;
     const near = nearest(name, known);
     const hint = near ? `did you mean \`${near}\`` : `it takes: ${known.join(', ') || 'none'}`;

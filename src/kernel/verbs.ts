@@ -21,6 +21,7 @@ import type {
   SearchRequest,
 } from './call.ts';
 import { giveHelp, type SignalPort } from './help.ts';
+import type { ItemMarks, UsesItem } from './item-marks.ts';
 import type { Kind } from './kind.ts';
 import { type CopyPort, loadItem } from './load.ts';
 import { firstLine, searchLibrary } from './search.ts';
@@ -39,6 +40,7 @@ export interface KernelPorts {
   authorize: Authorize;
   kinds: readonly Kind[];
   copies: CopyPort;
+  marks: ItemMarks;
   signal?: SignalPort;
   /** `source: catalog` of a search. */
   searchCatalog(request: SearchRequest): CatalogPage;
@@ -65,15 +67,18 @@ const catalogAnswer = ({ hits, total }: CatalogPage): Json => ({
   total,
 });
 
+const MAX_NAME = 1000;
+const isName = (value: unknown): boolean => typeof value === 'string' && value.length <= MAX_NAME;
+
 /** Requests come from programs and other processes too: their types are a claim until looked at. */
 function requestProblem(request: ExecuteRequest | LoadRequest): Failure | undefined {
   const { action, parameters, content } = request as Partial<ExecuteRequest>;
   for (const name of ['item_type', 'item_id'] as const) {
-    if (typeof request[name] !== 'string')
-      return fail('invalid_input', `\`${name}\` must be a text`);
+    if (!isName(request[name]))
+      return fail('invalid_input', `\`${name}\` must be a text of at most ${MAX_NAME} characters`);
   }
-  if (action !== undefined && typeof action !== 'string') {
-    return fail('invalid_input', '`action` must be a text');
+  if (action !== undefined && !isName(action)) {
+    return fail('invalid_input', '`action` must be a short text');
   }
   if (content !== undefined && typeof content !== 'string') {
     return fail('invalid_input', '`content` must be a text');
@@ -100,7 +105,7 @@ function watchRecord(caller: Caller): { caller: Caller; isRecorded: () => boolea
 }
 
 const targetOf = ({ item_type, item_id }: ExecuteRequest | LoadRequest): string =>
-  `${plainText(item_type)}:${plainText(item_id)}`;
+  `${plainText(item_type).slice(0, MAX_NAME)}:${plainText(item_id).slice(0, MAX_NAME)}`;
 
 export function createKernel(ports: KernelPorts): Kernel {
   const { library } = ports;
@@ -111,7 +116,7 @@ export function createKernel(ports: KernelPorts): Kernel {
     verb: string,
     target: string,
     caller: Caller,
-    body: (authority: Authority) => Promise<Outcome<Json>>,
+    body: (authority: Authority, uses: UsesItem) => Promise<Outcome<Json>>,
   ): Promise<Outcome<Value>> {
     const authority = ports.authorize(caller);
     if (!authority.ok) return refuse(verb, target, caller, authority);
@@ -119,8 +124,9 @@ export function createKernel(ports: KernelPorts): Kernel {
     return await perform(
       { type: verb, name: verb, opLabels: [`op:${verb}`], target },
       [],
-      async () => {
-        const answer = await body(authority.output);
+      async (_inputs, scope) => {
+        const uses: UsesItem = (item) => scope.capture(ports.marks.of(item));
+        const answer = await body(authority.output, uses);
         return answer.ok ? ok(makeValue(answer.output)) : answer;
       },
       childFrame(caller.frame, { ports: { gate: () => ok(null) } }),
@@ -160,8 +166,8 @@ export function createKernel(ports: KernelPorts): Kernel {
     async load(request, caller) {
       const odd = requestProblem(request);
       if (odd) return refuse('load', targetOf(request), caller, odd);
-      return await asOperation('load', targetOf(request), caller, (authority) =>
-        loadItem(library, request, authority, ports.copies),
+      return await asOperation('load', targetOf(request), caller, (authority, uses) =>
+        loadItem(library, request, authority, ports.copies, uses),
       );
     },
     async execute(request, caller) {
@@ -179,8 +185,11 @@ export function createKernel(ports: KernelPorts): Kernel {
       return result;
     },
     async help(request, caller) {
-      return await asOperation('help', plainText(request.topic ?? request.action), caller, () =>
-        giveHelp(library, request, caller, ports.signal),
+      return await asOperation(
+        'help',
+        plainText(request.topic ?? request.action),
+        caller,
+        (_, uses) => giveHelp(library, request, caller, ports.signal, uses),
       );
     },
   };
