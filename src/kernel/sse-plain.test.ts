@@ -1,4 +1,4 @@
-import { createParser } from 'eventsource-parser';
+import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { StreamEvent } from './sink.ts';
@@ -76,7 +76,7 @@ const sizes = fc.array(fc.integer({ min: 1, max: 60 }), { maxLength: 60 });
 
 function throughLibrary(text: string): StreamEvent[] {
   const events: StreamEvent[] = [];
-  const onEvent = ({ event, data, id }: { event?: string; data: string; id?: string }) =>
+  const onEvent = ({ event, data, id }: EventSourceMessage) =>
     events.push({
       data,
       ...(event !== undefined && { event }),

@@ -40,7 +40,9 @@ export function createPlainReader(
   return (text, from) => {
     let at = from;
     let searchable = MAX_SEARCHES * text.length;
-    while (at < text.length) {
+    // The last character is never read beyond: compiled code is thrown away when that happens.
+    const last = text.length - 1;
+    while (at < last) {
       // Twice as fast as `startsWith`, but it looks further when it does not match.
       const found = text.indexOf(header, at);
       if (found !== at) {
@@ -48,9 +50,10 @@ export function createPlainReader(
         if (searchable < 0 || !learn(text, at)) break;
       }
       let start = at + header.length;
-      if (text.charCodeAt(start) === BLANK) start++;
+      if (start < last && text.charCodeAt(start) === BLANK) start++;
       const end = text.indexOf('\n', start);
-      if (end < 0 || text.charCodeAt(end + 1) !== LF || end - start > maxEvent) break;
+      if (end < 0 || end === last || text.charCodeAt(end + 1) !== LF) break;
+      if (end - start > maxEvent) break;
       const data = text.slice(start, end);
       onEvent(name === undefined ? { data } : { event: name, data });
       at = end + 2;
