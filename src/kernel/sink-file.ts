@@ -111,10 +111,10 @@ function writeAll(
 }
 
 /** How many of the lines, and how many bytes, are whole within the first `done` bytes. */
-function wholeLines({ text, ends }: Waiting, start: number, done: number) {
+function wholeLines(waiting: Waiting, start: number, done: number) {
   let [count, size, at] = [0, Math.min(start, done), 0];
-  for (const end of ends) {
-    const next = size + Buffer.byteLength(text.slice(at, end));
+  for (const end of waiting.ends.slice(0, waiting.count)) {
+    const next = size + Buffer.byteLength(waiting.text.slice(at, end));
     if (next > done) break;
     [count, size, at] = [count + 1, next, end];
   }
@@ -124,7 +124,9 @@ function wholeLines({ text, ends }: Waiting, start: number, done: number) {
 /** Lines, each with its line break, and where in the text each of them ends. */
 interface Waiting {
   text: string;
-  ends: number[];
+  count: number;
+  /** The first `count` count; the list does not shrink, so that it seldom has to grow. */
+  readonly ends: number[];
 }
 
 interface FileOptions {
@@ -136,7 +138,7 @@ interface FileOptions {
 function createSink(place: { absolute: string; relative: string }, options: FileOptions): Sink {
   const { flushEvery, line, write } = options;
   let [delivered, dropped] = [0, 0];
-  const waiting: Waiting = { text: '', ends: [] };
+  const waiting: Waiting = { text: '', count: 0, ends: [] };
   let scratch: Buffer | undefined;
   let lead = '';
   let fd: number | undefined;
@@ -146,8 +148,8 @@ function createSink(place: { absolute: string; relative: string }, options: File
   function giveUp(cause: unknown): void {
     const { code, message } = cause as NodeJS.ErrnoException;
     error ??= `cannot write \`${place.relative}\`: ${code ?? message}`;
-    dropped += waiting.ends.length;
-    [waiting.text, waiting.ends] = ['', []];
+    dropped += waiting.count;
+    [waiting.text, waiting.count] = ['', 0];
   }
 
   /** Valid until it is called again. */
@@ -162,26 +164,26 @@ function createSink(place: { absolute: string; relative: string }, options: File
     const { done, cause } = writeAll(file, bytes, write);
     const whole =
       cause === undefined
-        ? { count: waiting.ends.length, size: bytes.length }
+        ? { count: waiting.count, size: bytes.length }
         : wholeLines(waiting, lead.length, done);
     hash?.update(bytes.subarray(0, whole.size));
     delivered += whole.count;
     if (cause === undefined) return;
-    waiting.ends.splice(0, whole.count);
+    waiting.count -= whole.count;
     giveUp(cause);
     // A torn line would be glued to what comes next. If this fails too, the next open begins a line.
     if (done > whole.size) ftruncateSync(file, fstatSync(file).size - (done - whole.size));
   }
 
   function flush(): void {
-    if (waiting.ends.length === 0 || error !== undefined) return;
+    if (waiting.count === 0 || error !== undefined) return;
     try {
       if (fd === undefined) {
         ({ fd, lead } = openForAppend(place.absolute));
         hash = createHash('sha256');
       }
       writeOut(fd);
-      [waiting.text, waiting.ends, lead] = ['', [], ''];
+      [waiting.text, waiting.count, lead] = ['', 0, ''];
     } catch (cause) {
       giveUp(cause);
     }
@@ -205,9 +207,9 @@ function createSink(place: { absolute: string; relative: string }, options: File
     }
     waiting.text += line(event);
     waiting.text += '\n';
-    const count = waiting.ends.push(waiting.text.length);
+    waiting.ends[waiting.count++] = waiting.text.length;
     if (waiting.text.length >= MAX_WAITING) flush();
-    else if (count === flushEvery) queueMicrotask(flush);
+    else if (waiting.count === flushEvery) queueMicrotask(flush);
   }
 
   return {

@@ -54,9 +54,9 @@ function eventOf({ data, event, id }: EventSourceMessage): StreamEvent {
 }
 
 /** Characters after the last blank line: what a parser must hold on to, comments aside. */
-function tailLength(text: string): number | undefined {
+function tailLength(text: string, hasReturns: boolean): number | undefined {
   let end = text.lastIndexOf('\n\n');
-  if (text.includes('\r')) {
+  if (hasReturns) {
     end = Math.max(end, text.lastIndexOf('\r\r'), text.lastIndexOf('\n\r\n') + 1);
   }
   return end < 0 ? undefined : text.length - end - 2;
@@ -101,9 +101,9 @@ export function createEventParser(
 
   // INVARIANT: plain events are read only while the library holds nothing, so the order is kept and
   // the state is in one place. What begins before a piece or goes on after it is the library's.
-  function parse(text: string): void {
+  function parse(text: string, hasReturns: boolean): void {
     let at = 0;
-    if (!text.includes('\r')) {
+    if (!hasReturns) {
       if (!isBetween) {
         const blank = text.indexOf('\n\n');
         at = blank < 0 ? text.length : blank + 2;
@@ -121,8 +121,9 @@ export function createEventParser(
     // A copy: the socket's buffer is reused.
     carry = open === 0 ? undefined : Buffer.from(bytes.subarray(bytes.length - open));
     const text = bytes.toString('utf8', 0, bytes.length - open);
-    parse(text);
-    held = isOver ? 0 : (tailLength(text) ?? held + text.length);
+    const hasReturns = text.includes('\r');
+    parse(text, hasReturns);
+    held = isOver ? 0 : (tailLength(text, hasReturns) ?? held + text.length);
     if (held > peak) peak = held;
   }
 
