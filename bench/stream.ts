@@ -43,17 +43,18 @@ function serveEvents(): void {
   process.on('disconnect', () => process.exit());
 }
 
-/** The lower bound: no limits, no checks, no sinks; counts what it finds. */
+/** The lower bound: no limits, no checks, no sinks; collects what it finds. */
 async function bareLoop(url: string): Promise<number> {
   const response = await fetch(url);
   const decoder = new TextDecoder();
-  let [rest, count] = ['', 0];
+  const found: string[] = [];
+  let rest = '';
   for await (const chunk of response.body ?? []) {
     const parts = (rest + decoder.decode(chunk as Uint8Array, { stream: true })).split('\n\n');
     rest = parts.pop() ?? '';
-    for (const part of parts) if (part.slice(part.indexOf('data: ') + 6) !== '') count++;
+    for (const part of parts) found.push(part.slice(part.indexOf('data: ') + 6));
   }
-  return count;
+  return found.length;
 }
 
 async function throughSinks(url: string, projectRoot: string): Promise<number> {
