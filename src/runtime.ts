@@ -296,6 +296,9 @@ function createAuthorize(ground: Ground, library: Library): Authorize {
     | { catalog: CapabilityCatalog; policy: ComposedPolicy; verifier: TokenVerifier }
     | undefined;
   return (caller) => {
+    // What could not be recorded is not begun.
+    const ready = ground.audit.ready();
+    if (!ready.ok) return ready;
     const { catalog } = library.capabilities();
     const { policy } = policies.current();
     if (caller.__auth === undefined) {

@@ -5,7 +5,6 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import type { JsonObject } from '../src/base/index.ts';
 import { projectYard, signAsUser, tokenCaller, tool, toolFile } from './attack-fixture.ts';
 import type { Fixture } from './project-fixture.ts';
 
@@ -136,7 +135,7 @@ test('an unsigned tool is handed nothing of the environment', async () => {
   }
 });
 
-const HOSTS: [string, string, JsonObject, boolean][] = [
+const HOSTS: [string, string, Record<string, string>, boolean][] = [
   ['the whole URL', '{url}', { url: 'ORIGIN/whole' }, false],
   ['the host', 'http://{host}/x', { host: 'HOST' }, false],
   ['the rest of the host', 'http://127.0.0.1{rest}', { rest: ':PORT/rest' }, false],
@@ -156,7 +155,7 @@ test.each(HOSTS)(
     const before = seen.length;
     const result = await fixture.call(
       'execute',
-      tool('leak', { [name]: real(String(parameters[name])) }),
+      tool('leak', { [name]: real(parameters[name] ?? '') }),
     );
     expect(result).toMatchObject(allowed ? { ok: true } : { error: { code: 'config_invalid' } });
     expect(seen.length - before).toBe(allowed ? 1 : 0);

@@ -364,6 +364,13 @@ describe('records', () => {
     }
   });
 
+  test('what could not be recorded is not begun', async () => {
+    const fixture = project();
+    mkdirSync(join(fixture.root, '.ai/audit.jsonl'));
+    expect((await fixture.call('execute', tool('fs/write_file', write))).ok).toBe(false);
+    expect(existsSync(join(fixture.root, 'out.txt'))).toBe(false);
+  });
+
   test('every call leaves one row, also those that never got as far as a tool', async () => {
     const fixture = project({ 'a.txt': 'a' });
     const calls: [string, JsonObject][] = [
@@ -546,6 +553,21 @@ describe('size', () => {
     expect(rows.length).toBeLessThan(10_000);
     expect(readdirSync(fixture.root)).toEqual(['.ai']);
   });
+
+  test.each(['unsigned', 'changed', 'untrusted'])(
+    'a regular expression of a tool that is %s keeps nobody busy',
+    async (state) => {
+      const file = '.ai/tools/slow.yaml';
+      const fixture = project({
+        [file]: toolFile(
+          'slow',
+          `executor_id: fs/read_file\neffect: read\ninput_schema: {type: object, properties: {path: {type: string, pattern: "^(a+)+$"}}}\nparameters: [{name: path, default: "${'a'.repeat(60)}!"}]`,
+        ),
+      });
+      SIGNATURE_STATES[state]?.(fixture, file);
+      expect((await fixture.call('execute', tool('slow'))).ok).toBe(false);
+    },
+  );
 
   test('parameters nested a hundred thousand levels deep are refused', async () => {
     let deep: JsonObject = {};

@@ -21,10 +21,18 @@ function openRegular(file: string, mode: number): number {
 export const openRecords = (file: string): number =>
   openRegular(file, flags(O_RDONLY, O_NOFOLLOW, O_NONBLOCK));
 
+const APPEND = flags(O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK);
+
+/** Opens for appending and closes again: throws now what an append would throw later. */
+export function touchRecords(file: string): void {
+  mkdirSync(dirname(file), { recursive: true });
+  closeSync(openRegular(file, APPEND));
+}
+
 /** Appends with one write, whole or with an exception: a full disk writes short without an error. */
 export function appendRecord(file: string, text: string): void {
   mkdirSync(dirname(file), { recursive: true });
-  const descriptor = openRegular(file, flags(O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK));
+  const descriptor = openRegular(file, APPEND);
   try {
     const bytes = Buffer.from(text);
     const written = writeSync(descriptor, bytes);

@@ -2,7 +2,7 @@
 // one write each, so that several processes can share the file and a torn line loses one row only.
 import { closeSync, fstatSync, readSync } from 'node:fs';
 import { type Clock, fail, getOwn, isObject, type Outcome, ok, parseJson } from '../base/index.ts';
-import { appendRecord, openRecords } from '../flow/index.ts';
+import { appendRecord, openRecords, touchRecords } from '../flow/index.ts';
 
 export interface AuditRow {
   time: string;
@@ -16,6 +16,8 @@ export interface AuditRow {
 }
 
 export interface Audit {
+  /** Could a row be written now? Asked before anything is done that would need one. */
+  ready(): Outcome<null>;
   write(row: Omit<AuditRow, 'time'>): Outcome<null>;
   /** The latest rows, oldest first. */
   read(limit: number, only?: AuditRow['decision']): Outcome<AuditRow[]>;
@@ -50,7 +52,20 @@ function rowOf(line: string): AuditRow | undefined {
 }
 
 export function createAudit(file: string, clock: Clock): Audit {
+  const refuse = (error: unknown) =>
+    fail(
+      'internal_error',
+      `the audit file \`${file}\` cannot be written: ${(error as Error).message}`,
+    );
   return {
+    ready() {
+      try {
+        touchRecords(file);
+        return ok(null);
+      } catch (error) {
+        return refuse(error);
+      }
+    },
     write(row) {
       const time = new Date(clock.now()).toISOString();
       const line = JSON.stringify({
@@ -63,10 +78,7 @@ export function createAudit(file: string, clock: Clock): Audit {
         appendRecord(file, `${line}\n`);
         return ok(null);
       } catch (error) {
-        return fail(
-          'internal_error',
-          `the audit file \`${file}\` cannot be written: ${(error as Error).message}`,
-        );
+        return refuse(error);
       }
     },
     read(limit, only) {

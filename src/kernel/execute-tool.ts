@@ -35,6 +35,7 @@ import { redactFailure, redactResult } from './redact-call.ts';
 import { type RetryPorts, withRetry } from './retry.ts';
 import {
   gateTool,
+  refusePatterns,
   refuseSecrets,
   restrictUnsigned,
   type SignaturePolicy,
@@ -337,6 +338,8 @@ export function createToolRunner(ports: ToolPorts) {
       const resolved = resolvePlan(ports.library, item, given);
       if (!resolved.ok) return resolved;
       const plan = resolved.output;
+      const harmless = refusePatterns(plan, ports.signatures());
+      if (!harmless.ok) return inChain(harmless, plan);
       const checked = checkParameters(item.id, given, plan.parameters, plan.schema);
       if (!checked.ok) return inChain(checked, plan);
       const authority = restrictUnsigned(granted, plan, ports.signatures());

@@ -5,6 +5,7 @@ import {
   fail,
   getOwn,
   isDeeperThan,
+  isObject,
   type Json,
   type JsonObject,
   nearest,
@@ -104,6 +105,18 @@ function knownNames(schema: JsonObject, declared: readonly ToolParameter[]): str
   // JSON Schema takes unknown names unless told otherwise; here somebody must have said so.
   const isOpen = others !== undefined || getOwn(schema, 'patternProperties') !== undefined;
   return isOpen ? undefined : [...named, ...declared.map(({ name }) => name)];
+}
+
+/** Does a schema hold regular expressions? One from a stranger can keep the process busy forever. */
+export function hasPatterns(schema: Json): boolean {
+  if (Array.isArray(schema)) return schema.some(hasPatterns);
+  if (!isObject(schema)) return false;
+  return Object.entries(schema).some(
+    ([key, value]) =>
+      (key === 'pattern' && typeof value === 'string') ||
+      key === 'patternProperties' ||
+      hasPatterns(value),
+  );
 }
 
 /** Fills defaults, refuses unknown names with a suggestion, checks types. */

@@ -151,7 +151,11 @@ function layered(library: Library, items: ReadonlyMap<string, ToolItem>): Librar
       const wanted = query.kind === undefined || query.kind === 'tool';
       const own =
         wanted && !query.source && !query.cursor
-          ? list.filter((item) => matches(item, query.text))
+          ? list.filter(
+              (item) =>
+                matches(item, query.text) &&
+                (query.categories?.('tool', item.category, item.id) ?? true),
+            )
           : [];
       return {
         ...found,

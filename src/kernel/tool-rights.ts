@@ -4,6 +4,7 @@ import { fail, getOwn, type Outcome, ok } from '../base/index.ts';
 import type { Authority } from './call.ts';
 import type { Plan, ToolItem } from './chain.ts';
 import { checkSignature } from './item-signature.ts';
+import { hasPatterns } from './parameters.ts';
 import type { Need, PrimitiveCall } from './primitive.ts';
 import { PROGRAM } from './program-tools.ts';
 
@@ -70,6 +71,20 @@ export function refuseSecrets(plan: Plan, policy: SignaturePolicy): Outcome<null
     'permission_denied',
     `tool \`${unsigned.id}\` is not signed, so its chain may not read \`${name}\` from the environment: ${waysOut(unsigned.file)}`,
     { missing: `env.${name}`, attempted: plan.leaf.id, unsigned: unsigned.id },
+  );
+}
+
+/**
+ * Parameters are checked in this process, before the gate: regular expressions of a schema that
+ * nobody vouches for are not run.
+ */
+export function refusePatterns(plan: Plan, policy: SignaturePolicy): Outcome<null> {
+  const link = plan.links.find((each) => !checkSignature(each).ok) ?? unsignedLink(plan, policy);
+  if (!link || !hasPatterns(plan.schema)) return ok(null);
+  return fail(
+    'permission_denied',
+    `tool \`${link.id}\` is not signed, so the \`pattern\` in its schema is not used: ${waysOut(link.file)}`,
+    { missing: 'pattern', attempted: plan.leaf.id, unsigned: link.id },
   );
 }
 
