@@ -1,0 +1,237 @@
+// Limits of a tree. INVARIANT: what is used plus what is reserved never passes a thread's limit or
+// any ancestor's, however many processes ask at once: the worst case is reserved along the whole
+// chain in one transaction before anything starts, and settled with what it really took. Only a
+// provider that reports more than was reserved can push `used` further; then the next unit stops.
+//
+// A reservation can be drawn from: what hooks and detached children need is set aside in one large
+// reservation first, and their requests then take from it instead of from what others have left.
+import { type Clock, fail, type Json, type Outcome, ok } from '../base/index.ts';
+import {
+  type Amounts,
+  amountsToText,
+  BUDGET_KINDS,
+  type BudgetKind,
+  type BudgetLimits,
+  checkAmounts,
+  plus,
+  without,
+} from './amounts.ts';
+import { createAccounts } from './budget-accounts.ts';
+import { createReservations, type Reservation } from './budget-reservations.ts';
+import type { Database } from './database.ts';
+import { noThread } from './thread-id.ts';
+
+export interface BudgetState {
+  limits: BudgetLimits;
+  used: Required<Amounts>;
+  reserved: Required<Amounts>;
+}
+
+export interface OpenReservation {
+  key: string;
+  amounts: Amounts;
+  drawn_from?: string;
+}
+
+export interface Budgets {
+  /** Part of creating a thread. */
+  open(thread: string, limits: BudgetLimits): Outcome<null>;
+  /**
+   * `chain`: the thread first, its root last. Refused with `<kind>_exceeded` `{limit, current, max,
+   * requested, thread}`, where `thread` is the nearest one that has not enough left; amounts are
+   * numbers, money a string of nano-units. The same request under the same key is made once.
+   */
+  reserve(
+    chain: readonly string[],
+    amounts: Amounts,
+    key: string,
+    options?: { from?: string },
+  ): Outcome<null>;
+  /** Charges `actual` and frees the rest, once; also after `cancel`, because spent is spent. */
+  settle(key: string, actual: Amounts): Outcome<null>;
+  /** Frees a reservation that was not needed. Nothing happens to a settled one. */
+  cancel(key: string): Outcome<null>;
+  /** What a crash may have left open. */
+  openReservations(thread: string): Outcome<OpenReservation[]>;
+  budget(thread: string): Outcome<BudgetState>;
+  /** Only upwards; the ancestors' limits hold as before. */
+  raiseLimit(thread: string, kind: BudgetKind, to: bigint): Outcome<null>;
+}
+
+/** Counts as numbers; money keeps every digit. */
+const shown = (kind: BudgetKind, amount: bigint): Json =>
+  kind === 'spend' ? String(amount) : Number(amount);
+
+function exceeded(
+  kind: BudgetKind,
+  thread: string,
+  facts: { current: bigint; max: bigint; requested: bigint },
+): Outcome<never> {
+  const { current, max, requested } = facts;
+  return fail(
+    `${kind}_exceeded`,
+    `${requested} more ${kind} would pass the limit of thread \`${thread}\`: ${current} of ${max} are used or reserved`,
+    {
+      limit: kind,
+      current: shown(kind, current),
+      max: shown(kind, max),
+      requested: shown(kind, requested),
+      thread,
+    },
+  );
+}
+
+/** The same request again finds its reservation; anything else under that key is a mistake. */
+function repeated(
+  before: Reservation,
+  chain: readonly string[],
+  amounts: Amounts,
+  from: string | undefined,
+): Outcome<null> {
+  const { key, state } = before;
+  const isSame =
+    before.chain.join() === chain.join() &&
+    before.drawnFrom === from &&
+    amountsToText(before.requested) === amountsToText(amounts);
+  if (isSame && state === 'open') return ok(null);
+  const why = isSame ? 'was settled already' : 'was made for something else';
+  return fail('conflict', `reservation \`${key}\` ${why}; use another key`, { key, state });
+}
+
+export function createBudgets(database: Database, clock: Clock): Budgets {
+  const accounts = createAccounts(database);
+  const reservations = createReservations(database, clock);
+
+  function checkChain(chain: readonly string[]): Outcome<null> {
+    for (const [index, thread] of chain.entries()) {
+      const account = accounts.read(thread);
+      if (!account) return noThread(thread);
+      if (account.parent !== (chain[index + 1] ?? null)) {
+        const message = `the chain after thread \`${thread}\` does not lead to its root`;
+        return fail('invalid_input', message, { thread });
+      }
+    }
+    return chain.length > 0 ? ok(null) : fail('invalid_input', 'a chain holds at least one thread');
+  }
+
+  function checkRoom(thread: string, amounts: Amounts): Outcome<null> {
+    const account = accounts.read(thread);
+    if (!account) return noThread(thread);
+    for (const kind of BUDGET_KINDS) {
+      const [requested, max] = [amounts[kind] ?? 0n, account.limits[kind]];
+      if (max === undefined || requested === 0n) continue;
+      const current = account.used[kind] + account.reserved[kind];
+      if (current + requested > max) return exceeded(kind, thread, { current, max, requested });
+    }
+    return ok(null);
+  }
+
+  /** Takes `amounts` out of an open reservation; answers with the threads it was made along. */
+  function draw(
+    key: string,
+    chain: readonly string[],
+    amounts: Amounts,
+  ): Outcome<readonly string[]> {
+    const source = reservations.find(key);
+    if (!source || source.state !== 'open') {
+      return fail('not_found', `there is no open reservation \`${key}\` to draw from`, { key });
+    }
+    if (!source.chain.every((thread) => chain.includes(thread))) {
+      return fail('invalid_input', `reservation \`${key}\` belongs to other threads`, { key });
+    }
+    for (const kind of BUDGET_KINDS) {
+      const [requested, left] = [amounts[kind] ?? 0n, source.amounts[kind] ?? 0n];
+      if (requested > left) {
+        return exceeded(kind, source.chain[0] ?? '', { current: 0n, max: left, requested });
+      }
+    }
+    reservations.write({ ...source, amounts: without(source.amounts, amounts) });
+    return ok(source.chain);
+  }
+
+  function reserve(
+    chain: readonly string[],
+    amounts: Amounts,
+    key: string,
+    from: string | undefined,
+  ): Outcome<null> {
+    const before = reservations.find(key);
+    if (before && before.state !== 'cancelled') return repeated(before, chain, amounts, from);
+    const valid = checkChain(chain);
+    if (!valid.ok) return valid;
+    const covered = from === undefined ? ok([]) : draw(from, chain, amounts);
+    if (!covered.ok) return covered;
+    // What was drawn from is reserved along its chain already: there it only changes its name.
+    const fresh = chain.filter((thread) => !covered.output.includes(thread));
+    for (const thread of fresh) {
+      const room = checkRoom(thread, amounts);
+      if (!room.ok) return room;
+    }
+    for (const thread of fresh) accounts.change(thread, { reserve: amounts });
+    const drawnFrom = from === undefined ? {} : { drawnFrom: from };
+    reservations.write({ key, chain, requested: amounts, amounts, state: 'open', ...drawnFrom });
+    return ok(null);
+  }
+
+  /** What is left goes back to where it was drawn from, if that is still open. */
+  function giveBack(reservation: Reservation, actual: Amounts): void {
+    const source = reservation.drawnFrom ? reservations.find(reservation.drawnFrom) : undefined;
+    if (source?.state !== 'open') return;
+    const left = without(reservation.amounts, actual);
+    reservations.write({ ...source, amounts: plus(source.amounts, left) });
+    for (const thread of source.chain) accounts.change(thread, { reserve: left });
+  }
+
+  function close(key: string, actual: Amounts, state: 'settled' | 'cancelled'): Outcome<null> {
+    const reservation = reservations.find(key);
+    if (!reservation) return fail('not_found', `there is no reservation \`${key}\``, { key });
+    const isOpen = reservation.state === 'open';
+    if (reservation.state === 'settled' || (!isOpen && state === 'cancelled')) return ok(null);
+    for (const thread of reservation.chain) {
+      accounts.change(thread, { free: isOpen ? reservation.amounts : {}, use: actual });
+    }
+    if (isOpen) giveBack(reservation, actual);
+    reservations.write({ ...reservation, state });
+    return ok(null);
+  }
+
+  return {
+    open(thread, limits) {
+      const valid = checkAmounts(limits);
+      if (valid.ok) accounts.open(thread, limits);
+      return valid;
+    },
+    reserve(chain, amounts, key, options = {}) {
+      const valid = checkAmounts(amounts);
+      return valid.ok ? database.write(() => reserve(chain, amounts, key, options.from)) : valid;
+    },
+    settle(key, actual) {
+      const valid = checkAmounts(actual);
+      return valid.ok ? database.write(() => close(key, actual, 'settled')) : valid;
+    },
+    cancel: (key) => database.write(() => close(key, {}, 'cancelled')),
+    openReservations: (thread) => database.read(() => ok(reservations.openOf(thread))),
+    budget: (thread) =>
+      database.read(() => {
+        const account = accounts.read(thread);
+        if (!account) return noThread(thread);
+        const { limits, used, reserved } = account;
+        return ok({ limits, used, reserved });
+      }),
+    raiseLimit(thread, kind, to) {
+      const valid = checkAmounts({ [kind]: to });
+      if (!valid.ok) return valid;
+      return database.write(() => {
+        const account = accounts.read(thread);
+        if (!account) return noThread(thread);
+        const now = account.limits[kind];
+        if (now === undefined || to < now) {
+          const message = `the ${kind} limit of thread \`${thread}\` is ${now ?? 'none'}; ${to} would not raise it`;
+          return fail('invalid_input', message, { thread, limit: kind });
+        }
+        accounts.limit(thread, kind, to);
+        return ok(null);
+      });
+    },
+  };
+}

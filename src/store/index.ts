@@ -1,0 +1,25 @@
+export { type Amounts, BUDGET_KINDS, type BudgetKind, type BudgetLimits } from './amounts.ts';
+export type {
+  Approval,
+  ApprovalKind,
+  ApprovalRequest,
+  ApprovalState,
+  Approvals,
+  Decision,
+  HumanChannel,
+} from './approvals.ts';
+export type { Artifacts } from './artifacts.ts';
+export type { BudgetState, OpenReservation } from './budgets.ts';
+export type { NewEvent } from './event-log.ts';
+export type { Change, StoredEvent } from './journal.ts';
+export type { Lease } from './leases.ts';
+export type { Durability } from './open-file.ts';
+export type { PruneOptions } from './prune.ts';
+export type { ThreadFilter, ThreadPage } from './query.ts';
+export type { SealedSecret, SealedSecrets } from './sealed-secrets.ts';
+export type { Signal } from './signals.ts';
+export { isEnded, THREAD_STATUSES, type ThreadStatus } from './status.ts';
+export { openStore, type Store, type StoreOptions } from './store.ts';
+export { parseThreadId } from './thread-id.ts';
+export type { FirstSteps, NewThread, ThreadRow, ThreadSummary } from './threads.ts';
+export type { Cursor, Happening } from './watch.ts';

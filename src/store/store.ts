@@ -1,0 +1,94 @@
+// The one port behind which threads live. The parts are files of their own and share one connection;
+// a server database could take its place by giving the same answers.
+import { type Clock, type Outcome, ok, type RandomBytes, systemRandom } from '../base/index.ts';
+import type { Audit } from '../kernel/index.ts';
+import { type Approvals, createApprovals } from './approvals.ts';
+import { type Artifacts, createArtifacts } from './artifacts.ts';
+import { createStoreAudit } from './audit.ts';
+import { type Budgets, createBudgets } from './budgets.ts';
+import { createEventLog } from './event-log.ts';
+import { createFeed, type Feed } from './feed.ts';
+import { createGroup, type Group } from './group.ts';
+import { createJournal, type Journal } from './journal.ts';
+import { createLeases, type Leases } from './leases.ts';
+import { type Durability, openDatabase } from './open-file.ts';
+import { createPrune, type Prune } from './prune.ts';
+import { createQuery, type Query } from './query.ts';
+import { createSealedSecrets, type SealedSecrets } from './sealed-secrets.ts';
+import { createSignals, type Signals } from './signals.ts';
+import { createThreads, type Threads } from './threads.ts';
+import { createWatch, type Watch } from './watch.ts';
+
+/** Never throws; what fails says so in its outcome, and then has changed nothing. */
+export interface Store
+  extends Threads,
+    Query,
+    Journal,
+    Omit<Leases, 'born'>,
+    Signals,
+    Omit<Budgets, 'open'>,
+    Watch,
+    Prune,
+    Pick<Feed, 'onSignal'>,
+    Pick<Group, 'grouped'> {
+  approvals: Approvals;
+  artifacts: Artifacts;
+  audit: Audit;
+  secrets: SealedSecrets;
+  /** Several calls of this store in one commit: all of them, or none when the outcome is a failure. */
+  together<T>(work: () => Outcome<T>): Outcome<T>;
+  /** Ends every watch. Calls after it answer `store_closed`. */
+  close(): void;
+}
+
+export interface StoreOptions {
+  /** `.ai/threads/registry.db`; made when it is not there. */
+  file: string;
+  clock: Clock;
+  durability?: Durability;
+  random?: RandomBytes;
+  /** How long a writer waits for other processes. */
+  patienceMs?: number;
+  /** How often commits of other processes are looked for while somebody watches. */
+  watchIntervalMs?: number;
+}
+
+const PATIENCE_MS = 10_000;
+const WATCH_INTERVAL_MS = 25;
+
+export function openStore(options: StoreOptions): Outcome<Store> {
+  const { file, clock, random = systemRandom, durability = 'commit' } = options;
+  const { patienceMs = PATIENCE_MS, watchIntervalMs = WATCH_INTERVAL_MS } = options;
+  const opened = openDatabase(file, { clock, random, patienceMs }, durability);
+  if (!opened.ok) return opened;
+  const database = opened.output;
+
+  const log = createEventLog(database, clock);
+  const { open, ...budgets } = createBudgets(database, clock);
+  const { born, ...leases } = createLeases(database, clock, log);
+  const signals = createSignals(database, clock);
+  const feed = createFeed(database, { intervalMs: watchIntervalMs });
+  const group = createGroup(database);
+  return ok({
+    ...createThreads(database, clock, log, { open, ...budgets }, { born }),
+    ...createQuery(database),
+    ...createJournal(database, clock, log, { open, ...budgets }),
+    ...leases,
+    ...signals,
+    ...budgets,
+    ...createWatch(database, feed),
+    ...createPrune(database),
+    onSignal: feed.onSignal,
+    grouped: group.grouped,
+    approvals: createApprovals(database, clock, random, signals),
+    artifacts: createArtifacts(database, clock),
+    audit: createStoreAudit(database, clock),
+    secrets: createSealedSecrets(database),
+    together: (work) => database.write(work),
+    close() {
+      group.flush();
+      database.close();
+      feed.close();
+    },
+  });
+}
