@@ -4,6 +4,7 @@ import type { JsonObject, Outcome } from '../base/index.ts';
 import type { Frame, Value } from '../flow/index.ts';
 import type { Effect, ItemKind } from '../items/index.ts';
 import type { Need } from './primitive.ts';
+import type { Sink } from './sink.ts';
 
 /** Forwarded untouched from the caller to whoever verifies. */
 export interface AuthFields {
@@ -19,6 +20,11 @@ export interface Caller extends AuthFields {
   name?: string;
   frame: Frame;
   signal?: AbortSignal;
+  /**
+   * For whoever embeds the kernel: where a stream goes besides the destinations of the tool's
+   * config. Made anew for every attempt.
+   */
+  sinks?: () => readonly Sink[];
 }
 
 /** What a caller may do. Every answer denies when in doubt. */

@@ -167,7 +167,7 @@ export function createToolRunner(ports: ToolPorts) {
   async function attempt(
     primitive: Primitive,
     call: PrimitiveCall,
-    threadId: string | undefined,
+    { threadId, sinks }: { threadId: string | undefined; sinks: Caller['sinks'] },
     seen: { delivered: number },
   ): Promise<Outcome<PrimitiveResult>> {
     const made = isStreaming(call.config, call.parameters)
@@ -181,7 +181,7 @@ export function createToolRunner(ports: ToolPorts) {
       : ok(NO_SINKS);
     if (!made.ok) return made;
     try {
-      return await primitive.run({ ...call, sinks: made.output.sinks });
+      return await primitive.run({ ...call, sinks: [...made.output.sinks, ...(sinks?.() ?? [])] });
     } catch (error) {
       return fail(
         'internal_error',
@@ -202,7 +202,7 @@ export function createToolRunner(ports: ToolPorts) {
     const seen = { delivered: 0 };
     // The folder of a thread opens to streams without a right of their own: not to a stranger's.
     const threadId = unsignedLink(plan, ports.signatures()) ? undefined : caller.__thread_id;
-    let run = () => attempt(primitive, call, threadId, seen);
+    let run = () => attempt(primitive, call, { threadId, sinks: caller.sinks }, seen);
     for (const { retry } of plan.retries.toReversed()) {
       const inner = run;
       run = () =>
