@@ -1,3 +1,4 @@
+export { assistantMessage } from './assistant-message.ts';
 export type {
   BadArguments,
   Block,
@@ -15,4 +16,14 @@ export { type ResolvedModel, resolveModel } from './models.ts';
 export { formatMoney, parseMoney } from './money.ts';
 export { costOf, type Price, worstCost } from './price.ts';
 export { createPrices, type PricePorts, type Prices } from './prices.ts';
+export { providerFault } from './provider-fault.ts';
+export { readReply } from './read-reply.ts';
+export { createReader, type ReaderOptions, type StreamReader } from './reader.ts';
+export {
+  type ModelRequest,
+  requestParameters,
+  type ToolDefinition,
+  type WrittenMessages,
+} from './request.ts';
+export { replyOf, type TurnOptions } from './turn-reply.ts';
 export { estimateTokens, tokenRatio, type Usage } from './usage.ts';

@@ -11,6 +11,7 @@ import {
   type Outcome,
   ok,
 } from '../base/index.ts';
+import { textAt, textsAt } from './fields.ts';
 import type { Protocol } from './message.ts';
 
 export interface ResolvedModel {
@@ -38,17 +39,11 @@ const PROTOCOLS: Readonly<Record<string, Protocol>> = {
   openai_chat: 'openai',
 };
 
-const textAt = (value: Json | undefined, key: string): string | undefined => {
-  const text = getOwn(value, key);
-  return typeof text === 'string' && text !== '' ? text : undefined;
-};
+const wordAt = (value: Json | undefined, key: string): string | undefined =>
+  textAt(value, key) || undefined;
 const tableAt = (value: Json, key: string): JsonObject => {
   const table = getOwn(value, key);
   return isObject(table) ? table : {};
-};
-const textsAt = (value: Json | undefined, key: string): string[] => {
-  const list = getOwn(value, key);
-  return Array.isArray(list) ? list.filter((item) => typeof item === 'string') : [];
 };
 
 const described = (word: string, known: readonly string[]): string => {
@@ -92,21 +87,21 @@ function complete(
       hint: described(name, Object.keys(providers)),
     });
   }
-  const spoken = textAt(provider, 'protocol') ?? '';
+  const spoken = wordAt(provider, 'protocol') ?? '';
   const protocol = Object.hasOwn(PROTOCOLS, spoken) ? PROTOCOLS[spoken] : undefined;
-  const plain_tool = textAt(provider, 'tool');
+  const plain_tool = wordAt(provider, 'tool');
   if (!protocol || plain_tool === undefined) {
     const missing = protocol ? '`tool`' : '`protocol` (anthropic_messages or openai_chat)';
     return fail('config_invalid', `provider \`${name}\` in models.yaml lacks a valid ${missing}`);
   }
-  const key_variable = textAt(provider, 'key');
-  const max_tokens_parameter = textAt(provider, 'max_tokens_parameter');
+  const key_variable = wordAt(provider, 'key');
+  const max_tokens_parameter = wordAt(provider, 'max_tokens_parameter');
   const max_output = getOwn(entry, 'max_output');
   return ok({
     model,
     provider: name,
     protocol,
-    provider_tool: textAt(provider, 'thread_tool') ?? plain_tool,
+    provider_tool: wordAt(provider, 'thread_tool') ?? plain_tool,
     plain_tool,
     ...(key_variable !== undefined && { key_variable }),
     ...(fallback !== undefined && { fallback }),
@@ -123,15 +118,15 @@ function byTier(models: JsonObject, tier: string): Outcome<ResolvedModel> {
       hint: described(tier, Object.keys(tiers)),
     });
   }
-  const wanted = textAt(row, 'model');
+  const wanted = wordAt(row, 'model');
   if (wanted === undefined) {
     return fail('config_invalid', `tier \`${tier}\` in models.yaml names no \`model\``);
   }
   const found = entryOf(models, wanted);
   const model = found?.id ?? wanted;
   const name =
-    textAt(row, 'provider') ?? textAt(found?.entry, 'provider') ?? providerByPattern(models, model);
-  return complete(models, model, name ?? '', found?.entry, textAt(row, 'fallback'));
+    wordAt(row, 'provider') ?? wordAt(found?.entry, 'provider') ?? providerByPattern(models, model);
+  return complete(models, model, name ?? '', found?.entry, wordAt(row, 'fallback'));
 }
 
 /**
@@ -151,7 +146,7 @@ export function resolveModel(
   }
   const found = entryOf(models, model_id);
   const model = found?.id ?? model_id;
-  const name = textAt(found?.entry, 'provider') ?? providerByPattern(models, model);
+  const name = wordAt(found?.entry, 'provider') ?? providerByPattern(models, model);
   if (name !== undefined) return complete(models, model, name, found?.entry, undefined);
   if (getOwn(tableAt(models, 'tiers'), model_id) !== undefined) return byTier(models, model_id);
   return fail('not_found', `no provider is known for model \`${model_id.slice(0, 200)}\``, {

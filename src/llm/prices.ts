@@ -14,6 +14,7 @@ import {
   ok,
   systemClock,
 } from '../base/index.ts';
+import { textsAt } from './fields.ts';
 import { rateOf } from './money.ts';
 import { type Price, presumedWrite } from './price.ts';
 import { packagedPrice } from './price-package.ts';
@@ -50,11 +51,6 @@ function priceOf(model: string, row: string, value: Json, currency: string): Pri
   };
 }
 
-const aliasesOf = (row: Json | undefined): string[] => {
-  const aliases = getOwn(row, 'aliases');
-  return Array.isArray(aliases) ? aliases.filter((name) => typeof name === 'string') : [];
-};
-
 /** An alias names one id, or many when its author wrote a `*`. */
 const fits = (alias: string, model: string): boolean =>
   alias === model || (alias.includes('*') && matchGlob(alias, model));
@@ -62,7 +58,7 @@ const fits = (alias: string, model: string): boolean =>
 function longestAlias(rows: JsonObject, model: string): { id: string; alias: string } | undefined {
   let best: { id: string; alias: string } | undefined;
   for (const [id, row] of Object.entries(rows)) {
-    for (const alias of aliasesOf(row)) {
+    for (const alias of textsAt(row, 'aliases')) {
       if (fits(alias, model) && alias.length > (best?.alias.length ?? 0)) best = { id, alias };
     }
   }

@@ -1,0 +1,158 @@
+// The event stream of the Anthropic Messages API. Blocks are begun, filled by deltas and stopped, one
+// after another; counts come at the beginning and, cumulative, before the end.
+import {
+  type Failure,
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../base/index.ts';
+import { createDrafts, type Draft, type DraftKind } from './draft.ts';
+import { textAt } from './fields.ts';
+import type { Stop } from './message.ts';
+import { errorFault } from './provider-fault.ts';
+import type { StreamState } from './stream-state.ts';
+import { mergeReports, type Reported, readAnthropicUsage } from './usage.ts';
+
+const STOPS: Readonly<Record<string, Stop>> = {
+  end_turn: 'end',
+  pause_turn: 'end',
+  tool_use: 'tool_use',
+  max_tokens: 'max_tokens',
+  model_context_window_exceeded: 'max_tokens',
+  refusal: 'refusal',
+  stop_sequence: 'stop_sequence',
+};
+
+export const anthropicStop = (reason: Json | undefined): Stop | undefined => {
+  if (typeof reason !== 'string') return undefined;
+  return Object.hasOwn(STOPS, reason) ? STOPS[reason] : 'end';
+};
+
+const KINDS: Readonly<Record<string, DraftKind>> = {
+  text: 'text',
+  thinking: 'thinking',
+  redacted_thinking: 'thinking',
+  tool_use: 'tool_call',
+};
+
+/** Which field of which kind of block a delta adds to. Other deltas carry nothing we keep. */
+const DELTAS: Readonly<
+  Record<string, { kind: DraftKind; from: string; to: 'text' | 'signature' } | undefined>
+> = {
+  text_delta: { kind: 'text', from: 'text', to: 'text' },
+  input_json_delta: { kind: 'tool_call', from: 'partial_json', to: 'text' },
+  thinking_delta: { kind: 'thinking', from: 'thinking', to: 'text' },
+  signature_delta: { kind: 'thinking', from: 'signature', to: 'signature' },
+};
+
+const disorder = (what: string): Failure =>
+  fail('stream_incomplete', `the stream is out of order: ${what}`, { reason: 'garbage' });
+
+export function createAnthropicStream(
+  onText: (piece: string) => void,
+  maxCharacters?: number,
+): StreamState {
+  const drafts = createDrafts(maxCharacters);
+  const open = new Map<number, Draft>();
+  let reported: Reported = {};
+  let isFinal = false;
+  let isStarted = false;
+  let isDone = false;
+  let stop: Stop | undefined;
+  let model = '';
+
+  function append(draft: Draft, to: 'text' | 'signature' | 'redacted', piece: string) {
+    if (piece === '') return ok(null);
+    const added = drafts.append(draft, to, piece);
+    if (added.ok && draft.kind === 'text') onText(piece);
+    return added;
+  }
+
+  function begin(event: JsonObject): Outcome<null> {
+    const block = getOwn(event, 'content_block');
+    const index = getOwn(event, 'index');
+    if (typeof index !== 'number' || !isObject(block)) return disorder('a block without its index');
+    const type = textAt(block, 'type');
+    const kind = (Object.hasOwn(KINDS, type) && KINDS[type]) || 'other';
+    const input = getOwn(block, 'input');
+    const given = isObject(input) && Object.keys(input).length > 0 ? input : undefined;
+    const begun = drafts.begin(kind, {
+      id: textAt(block, 'id'),
+      name: textAt(block, 'name'),
+      ...(given && { given }),
+    });
+    if (!begun.ok) return begun;
+    open.set(index, begun.output);
+    const redacted = append(begun.output, 'redacted', textAt(block, 'data'));
+    if (!redacted.ok) return redacted;
+    const signed = append(begun.output, 'signature', textAt(block, 'signature'));
+    if (!signed.ok) return signed;
+    return append(begun.output, 'text', textAt(block, kind === 'thinking' ? 'thinking' : 'text'));
+  }
+
+  function extend(event: JsonObject): Outcome<null> {
+    const draft = open.get(event.index as number);
+    if (!draft) return disorder('a delta for a block that is not open');
+    const delta = getOwn(event, 'delta');
+    const type = textAt(delta, 'type');
+    const rule = Object.hasOwn(DELTAS, type) ? DELTAS[type] : undefined;
+    if (!rule || draft.kind === 'other') return ok(null);
+    if (rule.kind !== draft.kind) return disorder(`a \`${type}\` for a ${draft.kind} block`);
+    return append(draft, rule.to, textAt(delta, rule.from));
+  }
+
+  function close(event: JsonObject): Outcome<null> {
+    const index = getOwn(event, 'index');
+    const draft = typeof index === 'number' ? open.get(index) : undefined;
+    if (!draft) return disorder('the end of a block that is not open');
+    draft.isClosed = true;
+    open.delete(index as number);
+    return ok(null);
+  }
+
+  function start(event: JsonObject): Outcome<null> {
+    if (isStarted) return disorder('a second message');
+    isStarted = true;
+    const message = getOwn(event, 'message');
+    model = textAt(message, 'model').slice(0, 200);
+    reported = mergeReports(reported, readAnthropicUsage(getOwn(message, 'usage')));
+    return ok(null);
+  }
+
+  function update(event: JsonObject): Outcome<null> {
+    stop = anthropicStop(getOwn(getOwn(event, 'delta'), 'stop_reason')) ?? stop;
+    const counts = readAnthropicUsage(getOwn(event, 'usage'));
+    if (counts.output_tokens !== undefined) isFinal = true;
+    reported = mergeReports(reported, counts);
+    return ok(null);
+  }
+
+  const take: Readonly<Record<string, (event: JsonObject) => Outcome<null>>> = {
+    message_start: start,
+    content_block_start: begin,
+    content_block_delta: extend,
+    content_block_stop: close,
+    message_delta: update,
+    message_stop() {
+      isDone = true;
+      return ok(null);
+    },
+    error: (event) => errorFault(getOwn(event, 'error')),
+  };
+
+  return {
+    drafts,
+    take(event, name) {
+      const type = textAt(event, 'type') || (name ?? '');
+      // `ping`, and whatever is invented later.
+      return Object.hasOwn(take, type) ? (take[type]?.(event) ?? ok(null)) : ok(null);
+    },
+    isDone: () => isDone,
+    isEndText: () => false,
+    end: () => ({ stop, model, reported, isFinal }),
+  };
+}

@@ -1,0 +1,20 @@
+// Reading JSON that somebody else wrote: a field is there with the right type, or it is not there.
+import { getOwn, type Json } from '../base/index.ts';
+
+/** Empty when absent or not a text. */
+export function textAt(value: Json | undefined, key: string): string {
+  const text = getOwn(value, key);
+  return typeof text === 'string' ? text : '';
+}
+
+/** The texts of a list; empty when absent or not a list. */
+export function textsAt(value: Json | undefined, key: string): string[] {
+  const list = getOwn(value, key);
+  return Array.isArray(list) ? list.filter((item) => typeof item === 'string') : [];
+}
+
+/** The list, or none. */
+export function listAt(value: Json | undefined, key: string): Json[] {
+  const list = getOwn(value, key);
+  return Array.isArray(list) ? list : [];
+}

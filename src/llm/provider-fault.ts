@@ -1,0 +1,149 @@
+// What a provider's error means, whether it came as a status or inside a stream. The code is what
+// hooks, retries and fallbacks decide on; what the provider said stays in the detail.
+import {
+  type Failure,
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  parseJson,
+  withDetail,
+} from '../base/index.ts';
+
+import { textAt } from './fields.ts';
+
+interface Meaning {
+  code: string;
+  /** May the same request succeed a little later? */
+  transient: boolean;
+  reason: string;
+}
+
+const RATE: Meaning = { code: 'rate_limit', transient: true, reason: 'rate_limit' };
+const OVERLOADED: Meaning = { code: 'model_unavailable', transient: true, reason: 'overloaded' };
+const MISSING: Meaning = { code: 'model_unavailable', transient: false, reason: 'unknown_model' };
+const QUOTA: Meaning = { code: 'quota_exceeded', transient: false, reason: 'quota' };
+const KEY: Meaning = { code: 'provider_error', transient: false, reason: 'authentication' };
+const REFUSED: Meaning = { code: 'provider_error', transient: false, reason: 'permission' };
+const INVALID: Meaning = { code: 'provider_error', transient: false, reason: 'invalid_request' };
+const CONTEXT: Meaning = { code: 'provider_error', transient: false, reason: 'context_exceeded' };
+const SERVER: Meaning = { code: 'provider_error', transient: true, reason: 'server_error' };
+const LATE: Meaning = { code: 'timeout', transient: true, reason: 'provider_timeout' };
+
+/** By the `type` or `code` a provider gives its error. */
+const BY_NAME: Readonly<Record<string, Meaning>> = {
+  rate_limit_error: RATE,
+  rate_limit_exceeded: RATE,
+  overloaded_error: OVERLOADED,
+  server_is_overloaded: OVERLOADED,
+  service_unavailable_error: OVERLOADED,
+  slow_down: RATE,
+  billing_error: QUOTA,
+  insufficient_quota: QUOTA,
+  billing_hard_limit_reached: QUOTA,
+  not_found_error: MISSING,
+  model_not_found: MISSING,
+  authentication_error: KEY,
+  invalid_api_key: KEY,
+  permission_error: REFUSED,
+  context_length_exceeded: CONTEXT,
+  request_too_large: CONTEXT,
+  timeout_error: LATE,
+  api_error: SERVER,
+  server_error: SERVER,
+  invalid_request_error: INVALID,
+};
+
+const BY_STATUS: Readonly<Record<number, Meaning>> = {
+  400: INVALID,
+  401: KEY,
+  402: QUOTA,
+  403: REFUSED,
+  404: MISSING,
+  408: LATE,
+  413: CONTEXT,
+  429: RATE,
+  503: OVERLOADED,
+  504: LATE,
+  529: OVERLOADED,
+};
+/** A gateway that gave up: the model may have answered, and may be on the invoice. */
+const MAYBE_CHARGED: ReadonlySet<number> = new Set([408, 502, 504]);
+
+const MAX_MESSAGE = 500;
+const wordAt = (value: Json | undefined, key: string): string =>
+  textAt(value, key).slice(0, MAX_MESSAGE);
+
+/** Providers that say it in words only. */
+const TOO_LONG = /prompt is too long|context (?:length|window)|maximum context|too many tokens/i;
+
+function meaningOf(error: Json | undefined, status: number | undefined): Meaning {
+  const names = [wordAt(error, 'code'), wordAt(error, 'type')];
+  const known = names.flatMap((name) => (Object.hasOwn(BY_NAME, name) ? [BY_NAME[name]] : []))[0];
+  const byStatus = status === undefined ? undefined : BY_STATUS[status];
+  // A name that says only "invalid" says less than the status does.
+  const meaning = (known === INVALID ? (byStatus ?? known) : (known ?? byStatus)) ?? SERVER;
+  if (meaning === INVALID && TOO_LONG.test(wordAt(error, 'message'))) return CONTEXT;
+  return meaning === SERVER && status !== undefined && status < 500 ? INVALID : meaning;
+}
+
+/** An error object of either protocol, with the status it came with, if it came with one. */
+export function errorFault(error: Json | undefined, status?: number): Failure {
+  const { code, transient, reason } = meaningOf(error, status);
+  const said =
+    wordAt(error, 'message') || (typeof error === 'string' ? error.slice(0, MAX_MESSAGE) : '');
+  const message = said === '' ? 'the provider reported an error' : `the provider said: ${said}`;
+  const type = wordAt(error, 'type') || wordAt(error, 'code');
+  return fail(code, message.replace(/\s+/g, ' ').replace(/\.$/, ''), {
+    reason,
+    transient,
+    ...(type !== '' && { provider_code: type }),
+    ...(status !== undefined && { status }),
+  });
+}
+
+/** `{error: …}` or `{detail: …}` of a body, however the server spells it. */
+function errorIn(body: Json | undefined): Json | undefined {
+  const error = getOwn(body, 'error') ?? getOwn(body, 'detail') ?? getOwn(body, 'message');
+  if (typeof error === 'string') return { message: error, ...(isObject(body) ? body : {}) };
+  return error;
+}
+
+const HINTS: Readonly<Record<string, string>> = {
+  authentication: 'check the key of the provider in its environment variable',
+  quota: 'the account of this key has no credit left, or its own limit is reached',
+  unknown_model: 'check the model id in models.yaml or in the directive',
+  context_exceeded: 'the conversation is longer than the window of the model',
+};
+
+/**
+ * A failure of the provider's tool chain, in the terms of a model request. What is not a provider's
+ * answer (no connection, a denied permission, a broken stream) keeps its code. `charged: false` is
+ * added where the answer says that nothing was produced.
+ */
+export function providerFault(failure: Failure): Failure {
+  const { code, detail } = failure.error;
+  const { status, body_excerpt } = detail;
+  if (typeof status !== 'number' || status < 400) return failure;
+  if (code !== 'http_error' && code !== 'rate_limit' && code !== 'timeout') return failure;
+  const body = typeof body_excerpt === 'string' ? parseJson(body_excerpt) : undefined;
+  const meant = errorFault(body?.ok ? errorIn(body.output) : undefined, status);
+  const { message, reason, transient, provider_code } = meant.error.detail;
+  const hint = typeof reason === 'string' && Object.hasOwn(HINTS, reason) && HINTS[reason];
+  const added: JsonObject = {
+    reason: reason ?? '',
+    transient: transient ?? false,
+    ...(provider_code !== undefined && { provider_code }),
+    ...(hint && { hint }),
+    ...(!MAYBE_CHARGED.has(status) && { charged: false }),
+  };
+  const named: Failure = {
+    ok: false,
+    error: {
+      code: meant.error.code,
+      detail: { ...detail, message: `${detail.message}; ${message}` },
+    },
+  };
+  return withDetail(named, added);
+}

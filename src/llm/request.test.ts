@@ -1,0 +1,162 @@
+import { expect, test } from 'vitest';
+import { getOwn, type JsonObject } from '../base/index.ts';
+import { assistantMessage } from './assistant-message.ts';
+import type { Message } from './message.ts';
+import { type ModelRequest, requestParameters } from './request.ts';
+import { usageOf } from './usage.ts';
+
+const messages: Message[] = [
+  { role: 'user', content: [{ type: 'text', text: 'run directive hello' }] },
+  {
+    role: 'assistant',
+    content: [
+      { type: 'thinking', text: 'hm', signature: 's1g' },
+      { type: 'thinking', text: 'unsigned' },
+      { type: 'thinking', text: '', redacted: 'opaque' },
+      { type: 'text', text: 'reading' },
+      { type: 'tool_call', id: 'c1', name: 'execute', arguments: { a: [1] } },
+      { type: 'tool_call', id: 'c2', name: 'search', arguments: {} },
+    ],
+  },
+  {
+    role: 'user',
+    content: [
+      { type: 'text', text: 'by the way' },
+      { type: 'tool_result', id: 'c1', content: { ok: true, n: 1 } },
+      { type: 'tool_result', id: 'c2', content: 'not found', is_error: true },
+    ],
+  },
+];
+const tool = { name: 'execute', description: 'runs an item', input_schema: { type: 'object' } };
+const request: ModelRequest = {
+  model: 'm',
+  system: 'be brief',
+  messages,
+  tools: [tool],
+  max_tokens: 500,
+  stream: true,
+};
+const MARK = { cache_control: { type: 'ephemeral' } };
+
+test('an Anthropic request holds thoughts, calls and results, with what repeats marked', () => {
+  expect(requestParameters('anthropic', request)).toEqual({
+    model: 'm',
+    max_tokens: 500,
+    stream: true,
+    system_prompt: [{ type: 'text', text: 'be brief', ...MARK }],
+    tools: [{ ...tool, ...MARK }],
+    messages: [
+      { role: 'user', content: [{ type: 'text', text: 'run directive hello', ...MARK }] },
+      {
+        role: 'assistant',
+        content: [
+          { type: 'thinking', thinking: 'hm', signature: 's1g' },
+          { type: 'redacted_thinking', data: 'opaque' },
+          { type: 'text', text: 'reading' },
+          { type: 'tool_use', id: 'c1', name: 'execute', input: { a: [1] } },
+          { type: 'tool_use', id: 'c2', name: 'search', input: {} },
+        ],
+      },
+      {
+        role: 'user',
+        content: [
+          { type: 'tool_result', tool_use_id: 'c1', content: '{"ok":true,"n":1}' },
+          { type: 'tool_result', tool_use_id: 'c2', content: 'not found', is_error: true },
+          { type: 'text', text: 'by the way', ...MARK },
+        ],
+      },
+    ],
+  });
+});
+
+test('marks are left out on request, and are never more than four', () => {
+  expect(
+    JSON.stringify(requestParameters('anthropic', { ...request, cache: false })),
+  ).not.toContain('cache_control');
+  const long = { ...request, messages: [...messages, ...messages, ...messages] };
+  const text = JSON.stringify(requestParameters('anthropic', long));
+  expect(text.split('cache_control')).toHaveLength(5);
+});
+
+test('an OpenAI request puts results before what the user says and arguments into text', () => {
+  expect(requestParameters('openai', { ...request, temperature: 0 })).toEqual({
+    model: 'm',
+    max_completion_tokens: 500,
+    stream: true,
+    stream_options: { include_usage: true },
+    temperature: 0,
+    messages: [
+      { role: 'system', content: 'be brief' },
+      { role: 'user', content: 'run directive hello' },
+      {
+        role: 'assistant',
+        content: 'reading',
+        tool_calls: [
+          { id: 'c1', type: 'function', function: { name: 'execute', arguments: '{"a":[1]}' } },
+          { id: 'c2', type: 'function', function: { name: 'search', arguments: '{}' } },
+        ],
+      },
+      { role: 'tool', tool_call_id: 'c1', content: '{"ok":true,"n":1}' },
+      { role: 'tool', tool_call_id: 'c2', content: 'error: not found' },
+      { role: 'user', content: 'by the way' },
+    ],
+    tools: [
+      {
+        type: 'function',
+        function: { name: 'execute', description: 'runs an item', parameters: { type: 'object' } },
+      },
+    ],
+  });
+});
+
+test('servers that know only the older name get it', () => {
+  const parameters = requestParameters('openai', {
+    ...request,
+    stream: false,
+    max_tokens_parameter: 'max_tokens',
+  });
+  expect(parameters).toMatchObject({ max_tokens: 500, stream: false });
+  expect(parameters).not.toHaveProperty('stream_options');
+  expect(parameters).not.toHaveProperty('max_completion_tokens');
+});
+
+test('what a provider would refuse as empty is left out', () => {
+  const empty: Message[] = [
+    { role: 'user', content: [{ type: 'text', text: 'hi' }] },
+    { role: 'assistant', content: [{ type: 'text', text: ' ' }] },
+    { role: 'assistant', content: [] },
+  ];
+  const bare = { ...request, messages: empty, system: '', tools: [] };
+  const anthropic = requestParameters('anthropic', bare);
+  expect(anthropic.messages).toHaveLength(1);
+  expect(anthropic).not.toHaveProperty('tools');
+  expect(anthropic).not.toHaveProperty('system_prompt');
+  expect(requestParameters('openai', { ...bare, messages: empty.slice(2) }).messages).toEqual([]);
+});
+
+test.each(['anthropic', 'openai'] as const)('%s messages are written once', (protocol) => {
+  const written = new WeakMap<Message, readonly JsonObject[]>();
+  const plain = { ...request, cache: false };
+  const first = requestParameters(protocol, plain, written).messages as JsonObject[];
+  const again = requestParameters(protocol, plain, written).messages as JsonObject[];
+  expect(again.at(-1)).toBe(first.at(-1));
+  expect(requestParameters(protocol, request, written)).toEqual(
+    requestParameters(protocol, request),
+  );
+});
+
+test('a call that could not be read stays in the conversation, so that it can be answered', () => {
+  const none = { input_tokens: 0, output_tokens: 0, cache_read_tokens: 0, cache_write_tokens: 0 };
+  const message = assistantMessage({
+    content: [{ type: 'text', text: 'hi' }],
+    stop: 'tool_use',
+    model: 'm',
+    usage: usageOf(none),
+    bad_arguments: [{ id: 'b1', name: 'execute', text: '{"a":', message: 'not valid JSON' }],
+  });
+  const { messages: sent } = requestParameters('anthropic', { ...request, messages: [message] });
+  expect(getOwn((sent as JsonObject[])[0], 'content')).toEqual([
+    { type: 'text', text: 'hi' },
+    { type: 'tool_use', id: 'b1', name: 'execute', input: { unreadable_arguments: '{"a":' } },
+  ]);
+});
