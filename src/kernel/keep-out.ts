@@ -23,19 +23,29 @@ function realOf(path: string): string {
   }
 }
 
-function refusal({ capability, scope }: Need, { project, home }: ClosedPlaces): string | undefined {
+interface RealPlaces {
+  project: string;
+  home: string;
+  items: string;
+}
+
+function refusal({ capability, scope }: Need, places: () => RealPlaces): string | undefined {
   if (scope?.path === undefined || !capability.startsWith('fs.')) return undefined;
+  const { project, home, items } = places();
   // Scopes of files are relative to the project and already free of links.
   const place = resolve(project, scope.path);
-  if (isInside(realOf(home), place)) return 'is in the folder that holds your keys';
-  const items = realOf(join(project, '.ai'));
+  if (isInside(home, place)) return 'is in the folder that holds your keys';
   return capability === 'fs.write' && isInside(items, place)
     ? 'is where the items of the project are; they change through `execute`'
     : undefined;
 }
 
 /** The same authority, with the closed places taken out of every right over files. */
-export function keepOut(authority: Authority, places: ClosedPlaces): Authority {
+export function keepOut(authority: Authority, { project, home }: ClosedPlaces): Authority {
+  let real: RealPlaces | undefined;
+  // Once for a call: searching a project asks about thousands of files.
+  const places = (): RealPlaces =>
+    (real ??= { project, home: realOf(home), items: realOf(join(project, '.ai')) });
   const check = (need: Need): Outcome<null> => {
     const allowed = authority.check(need);
     const reason = allowed.ok ? refusal(need, places) : undefined;
