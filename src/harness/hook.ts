@@ -1,0 +1,78 @@
+// Which hook answers at a checkpoint. A condition about `event` is asked anew for every event; one
+// that reads only running figures would match at every step once it is true, so it fires when it
+// becomes true and not again before it was false.
+import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import { compileExpression, type Expression, fillTemplate } from '../expr/index.ts';
+import type { Hook } from '../items/index.ts';
+
+export interface CompiledHook {
+  readonly hook: Hook;
+  /** Place in document order. */
+  readonly index: number;
+  readonly expression: Expression;
+  readonly readsEvent: boolean;
+}
+
+/** Conditions were checked when the directive was loaded; a failure here names the place all the same. */
+export function compileHooks(hooks: readonly Hook[]): Outcome<readonly CompiledHook[]> {
+  const compiled: CompiledHook[] = [];
+  for (const [index, hook] of hooks.entries()) {
+    const expression = compileExpression(hook.when);
+    if (!expression.ok) {
+      const { message } = expression.error.detail;
+      return fail('invalid_item', `the condition of hook ${index + 1} cannot be read: ${message}`, {
+        ...expression.error.detail,
+        line: hook.line,
+      });
+    }
+    const readsEvent = expression.output.paths.some(({ path }) => path[0] === 'event');
+    compiled.push({ hook, index, expression: expression.output, readsEvent });
+  }
+  return ok(compiled);
+}
+
+export interface HookState {
+  /** Hooks that fired and whose condition has been true ever since. */
+  readonly fired: Set<number>;
+}
+
+/** `fired` from the journal, so that a restart does not fire again. */
+export const createHookState = (fired: Iterable<number> = []): HookState => ({
+  fired: new Set(fired),
+});
+
+export interface HookError {
+  readonly hook: Hook;
+  readonly message: string;
+}
+
+export interface Selection {
+  readonly hook?: CompiledHook;
+  /** Conditions that could not be evaluated: they did not match, and somebody should know. */
+  readonly errors: readonly HookError[];
+}
+
+/** The first match in document order. Remembers in `state` what fired and what became false. */
+export function select(hooks: readonly CompiledHook[], context: Json, state: HookState): Selection {
+  const errors: HookError[] = [];
+  let chosen: CompiledHook | undefined;
+  for (const each of hooks) {
+    const isLatched = state.fired.has(each.index);
+    // After a match only falling edges are of interest: a hook that fired must see its condition end.
+    if (chosen && !isLatched) continue;
+    const holds = each.expression.test(context);
+    if (!holds.ok) errors.push({ hook: each.hook, message: holds.error.detail.message });
+    if (!holds.ok || !holds.output) {
+      state.fired.delete(each.index);
+    } else if (!chosen && !isLatched) {
+      chosen = each;
+      if (!each.readsEvent) state.fired.add(each.index);
+    }
+  }
+  return chosen ? { hook: chosen, errors } : { errors };
+}
+
+/** The hook's inputs with the context put in; what is missing stays as written. */
+export function fillInputs({ hook }: CompiledHook, context: Json): JsonObject {
+  return fillTemplate(hook.inputs, context) as JsonObject;
+}
