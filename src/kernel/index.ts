@@ -12,6 +12,7 @@ export type {
 } from './call.ts';
 export { type Plan, resolvePlan } from './chain.ts';
 export { createToolRunner } from './execute-tool.ts';
+export { ANSWER, FOUR_TOOLS, type VerbDefinition } from './four-tools.ts';
 export type { SignalPort } from './help.ts';
 export { createItemMarks } from './item-marks.ts';
 export { keepOut } from './keep-out.ts';

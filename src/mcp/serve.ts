@@ -4,11 +4,11 @@ import { type CallToolResult, fromJsonSchema, McpServer } from '@modelcontextpro
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';
 import type { Json, JsonObject, Outcome } from '../base/index.ts';
-import { ANSWER, FOUR_TOOLS, type ToolDefinition } from './four-tools.ts';
+import { ANSWER, FOUR_TOOLS, type VerbDefinition } from '../kernel/index.ts';
 
 /** What the server needs from whoever runs it: one function for the four verbs. */
 export type CallVerb = (
-  verb: ToolDefinition['name'],
+  verb: VerbDefinition['name'],
   request: JsonObject,
   signal: AbortSignal,
 ) => Promise<Outcome<Json>>;

@@ -1,8 +1,8 @@
-// The only tools an MCP client sees, in this order, as data. Together under 2.5 KB: a client pays
+// The only tools a model or an MCP client sees, in this order, as data. Together under 2.5 KB: a client pays
 // for them in every conversation. `sign` and `approve` are not here and never will be.
 import type { JsonObject } from '../base/index.ts';
 
-export interface ToolDefinition {
+export interface VerbDefinition {
   name: 'search' | 'load' | 'execute' | 'help';
   title: string;
   description: string;
@@ -20,7 +20,7 @@ const input = (properties: JsonObject, required: string[]): JsonObject => ({
   additionalProperties: false,
 });
 
-export const FOUR_TOOLS: readonly ToolDefinition[] = [
+export const FOUR_TOOLS: readonly VerbDefinition[] = [
   {
     name: 'search',
     title: 'Search items',
