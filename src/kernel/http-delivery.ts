@@ -18,13 +18,14 @@ export interface StreamEnd {
 
 /**
  * Hands over a batch of events. Answers at once while the sinks do; a promise means that one of them
- * needs time. `false` when the call was stopped meanwhile.
+ * needs time. `false` when the call was stopped meanwhile. `areLines`: no data has a line break.
  */
 export function deliver(
   events: readonly StreamEvent[],
   { fan, watch }: Pick<HttpCall, 'fan' | 'watch'>,
+  areLines = false,
 ): boolean | Promise<boolean> {
-  const wait = fan.write(events);
+  const wait = fan.write(events, areLines);
   const goOn = () => watch.failure() === undefined;
   return wait === undefined ? goOn() : wait.then(goOn);
 }

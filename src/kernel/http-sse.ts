@@ -48,10 +48,17 @@ export async function readEventStream(
   if (!source.ok) return source;
 
   let batch: StreamEvent[] = [];
+  let areLines = true;
   let received = 0;
   let failure: Failure | undefined;
   const parser = createEventParser(
-    (event, isCleared) => batch.push(isCleared ? event : maskEvent(event, redact)),
+    (event, isCleared) => {
+      if (isCleared) batch.push(event);
+      else {
+        batch.push(maskEvent(event, redact));
+        areLines &&= !event.data.includes('\n');
+      }
+    },
     { maxEvent: settings.maxEvent, isSuspect: redact.finds },
   );
   const end = await pump(source.output, watch, (bytes) => {
@@ -65,7 +72,8 @@ export async function readEventStream(
     }
     const events = batch;
     batch = [];
-    const answer = deliver(events, http);
+    const answer = deliver(events, http, areLines);
+    areLines = true;
     if (failure === undefined) return answer;
     return typeof answer === 'boolean' ? false : answer.then(() => false);
   });

@@ -60,6 +60,35 @@ test('a sink that fails within a batch misses the rest of it, and says how much'
   expect(await fan.close(never)).toMatchObject([{ dropped: 3, error: 'two' }, { dropped: 0 }]);
 });
 
+test('a sink that takes batches gets them whole, and is left out when it throws', async () => {
+  const seen: unknown[] = [];
+  const batches: Sink = {
+    type: 'batches',
+    write() {},
+    writeAll(events, areLines) {
+      seen.push([events.length, areLines]);
+      if (seen.length === 2) throw new Error('two');
+    },
+    close: async () => ({ type: 'batches', delivered: 2, dropped: 0 }),
+  };
+  const log: string[] = [];
+  const fan = createFan([batches, collecting('ok', log)]);
+  for (const list of [['1', '2'], ['3'], ['4']]) {
+    expect(
+      fan.write(
+        list.map((data) => ({ data })),
+        list.length > 1,
+      ),
+    ).toBeUndefined();
+  }
+  expect(seen).toEqual([
+    [2, true],
+    [1, false],
+  ]);
+  expect(log).toEqual(['1', '2', '3', '4']);
+  expect(await fan.close(never)).toMatchObject([{ dropped: 2, error: 'two' }, { dropped: 0 }]);
+});
+
 test('the reader waits for a slow sink', async () => {
   let release = () => {};
   const slow: Sink = {

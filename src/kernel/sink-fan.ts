@@ -6,7 +6,7 @@ import type { Sink, SinkReport, StreamEvent } from './sink.ts';
 
 export interface Fan {
   /** A promise only when a sink needs time: the reader waits for it. Never rejects. */
-  write(events: readonly StreamEvent[]): undefined | Promise<void>;
+  write(events: readonly StreamEvent[], areLines?: boolean): undefined | Promise<void>;
   /** Closes every sink once, and waits no longer than `patience` allows. Never rejects. */
   close(patience: Promise<void>): Promise<SinkReport[]>;
   readonly count: number;
@@ -47,10 +47,6 @@ function failSeat(seat: Seat, cause: unknown, missed: number): void {
 function feed(seat: Seat, events: readonly StreamEvent[], from: number): undefined | Promise<void> {
   let at = from;
   try {
-    if (seat.sink.writeAll !== undefined) {
-      seat.sink.writeAll(events);
-      return undefined;
-    }
     for (; at < events.length; at++) {
       const wait = seat.sink.write(events[at] as StreamEvent);
       if (wait === undefined) continue;
@@ -66,6 +62,15 @@ function feed(seat: Seat, events: readonly StreamEvent[], from: number): undefin
   return undefined;
 }
 
+/** The same for sinks that take a batch at once. */
+function feedAll(seat: Seat, events: readonly StreamEvent[], areLines: boolean): undefined {
+  try {
+    seat.sink.writeAll?.(events, areLines);
+  } catch (cause) {
+    failSeat(seat, cause, events.length);
+  }
+}
+
 export function createFan(sinks: readonly Sink[]): Fan {
   const seats: Seat[] = sinks.map((sink) => ({ sink, missed: 0 }));
   let count = 0;
@@ -73,7 +78,7 @@ export function createFan(sinks: readonly Sink[]): Fan {
     get count() {
       return count;
     },
-    write(events) {
+    write(events, areLines = false) {
       count += events.length;
       let waits: Promise<void>[] | undefined;
       for (const seat of seats) {
@@ -81,7 +86,7 @@ export function createFan(sinks: readonly Sink[]): Fan {
           seat.missed += events.length;
           continue;
         }
-        const wait = feed(seat, events, 0);
+        const wait = seat.sink.writeAll ? feedAll(seat, events, areLines) : feed(seat, events, 0);
         if (wait !== undefined) (waits ??= []).push(wait);
       }
       return waits && Promise.all(waits).then(() => {});

@@ -3,8 +3,8 @@
 // event is: this file only ever takes what both would read the same.
 import type { StreamEvent } from './sink.ts';
 
-/** An `event` line with a value, if any, up to the colon of a `data` line. One blank is skipped. */
-const HEADER = /(?:event:(?: |(?! ))([^\n]+)\n)?data:/y;
+/** An `event` line with a value, if any, and the beginning of a `data` line, with its blank. */
+const HEADER = /(?:event:(?: |(?! ))([^\n]+)\n)?data: ?/y;
 const [LF, BLANK] = [10, 32];
 /** How often a text may be searched in vain, as a whole, before its rest is given up. */
 const MAX_SEARCHES = 4;
@@ -24,7 +24,8 @@ export function createPlainReader(
 ): ReadPlain {
   // Most events begin like the one before: then nothing but the data is looked at, and the name is
   // the same string again.
-  let header = 'data:';
+  let header = 'data: ';
+  let hasBlank = true;
   let name: string | undefined;
 
   /** Does an event begin here that can be taken? Its header is remembered. */
@@ -33,6 +34,7 @@ export function createPlainReader(
     const found = HEADER.exec(text);
     if (found === null || (found[1]?.length ?? 0) > maxEvent) return false;
     header = ownText(found[0]);
+    hasBlank = header.endsWith(' ');
     name = found[1] && ownText(found[1]);
     return true;
   };
@@ -50,7 +52,8 @@ export function createPlainReader(
         if (searchable < 0 || !learn(text, at)) break;
       }
       let start = at + header.length;
-      if (start < last && text.charCodeAt(start) === BLANK) start++;
+      // After a blank that belongs to the header, a second one belongs to the data.
+      if (!hasBlank && start < last && text.charCodeAt(start) === BLANK) start++;
       const end = text.indexOf('\n', start);
       if (end < 0 || end === last || text.charCodeAt(end + 1) !== LF) break;
       if (end - start > maxEvent) break;

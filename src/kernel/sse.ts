@@ -15,7 +15,7 @@ export interface EventOptions {
 
 /**
  * INVARIANT: a cleared event's fields are parts of one text that is not suspect. An event that was
- * put together, of several texts or lines, is never cleared.
+ * put together, of several texts or lines, is never cleared; so a cleared one's data is one line.
  */
 export type OnEvent = (event: StreamEvent, isCleared: boolean) => void;
 
