@@ -47,12 +47,32 @@ function formsOf(secret: string): string[] {
   ];
 }
 
+/** Rarest first, as far as it matters, in what servers send: JSON and English. */
+const RARE = 'QZXJKVWYGFBUHPMDLNRCOSTIAE~%+/_=-qzjxkvwy';
+const MIN_PROBE = 8;
+
+/**
+ * The end of a form, from a character on that is rare: where it is not, the form is not, and a text is
+ * searched for it several times as fast as for something that begins like every other word.
+ */
+function probeOf(form: string): string {
+  let [start, best] = [0, RARE.length];
+  for (let at = 0; at <= form.length - MIN_PROBE; at++) {
+    const rank = RARE.indexOf(form.charAt(at));
+    if (rank >= 0 && rank < best) [start, best] = [at, rank];
+  }
+  return form.slice(start);
+}
+
 export function createRedactor(secrets: readonly string[]): Redactor {
   const forms = secrets.filter((secret) => secret.length >= MIN_LENGTH).flatMap(formsOf);
   // Longest first: one secret may begin with another.
   const list = [...new Set(forms)].sort((a, b) => b.length - a.length);
+  const probes = list.map((form) => [probeOf(form), form] as const);
   const finds = (text: string): boolean => {
-    for (const form of list) if (text.includes(form)) return true;
+    for (const [probe, form] of probes) {
+      if (text.includes(probe) && text.includes(form)) return true;
+    }
     return false;
   };
 
