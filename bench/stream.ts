@@ -16,8 +16,8 @@ import { sinkFactories } from '../src/kernel/sink-factories.ts';
 import { type BenchRow, race } from './row.ts';
 
 const EVENTS = 20_000;
-/** Enough for the compiler to have seen both sides at their best. */
-const ROUNDS = 15;
+/** Enough for both sides to be compiled, and to meet a quiet moment of the machine. */
+const ROUNDS = 30;
 const BLOCK = 16 * 1024;
 const isServer = process.argv[2] === 'serve' && process.argv[1] === fileURLToPath(import.meta.url);
 
