@@ -25,5 +25,13 @@ export {
   type ToolDefinition,
   type WrittenMessages,
 } from './request.ts';
+export {
+  type Script,
+  type ScriptedProvider,
+  type ScriptedProviderOptions,
+  startScriptedProvider,
+} from './scripted-provider.ts';
+export type { ScriptedRequest } from './scripted-request.ts';
+export { parseScript, type ScriptedReply } from './scripted-script.ts';
 export { replyOf, type TurnOptions } from './turn-reply.ts';
 export { estimateTokens, tokenRatio, type Usage } from './usage.ts';
