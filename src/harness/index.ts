@@ -1,0 +1,107 @@
+export {
+  type Bounds,
+  type Decision,
+  type Deed,
+  decide,
+  decideFailure,
+  MAX_HOOK_NESTING,
+  MAX_RETRIES,
+  MAX_SKIPS,
+  NO_BOUNDS,
+  type Situation,
+  stepDone,
+  withoutHook,
+} from './action.ts';
+export type { CallPrint, ObservedCall } from './call-print.ts';
+export {
+  afterStep,
+  beforeStep,
+  type Checkpoint,
+  type CheckpointEvent,
+  checkpointOf,
+  faultOf,
+  onError,
+  type Step,
+  type StepKind,
+  stepName,
+} from './checkpoint.ts';
+export {
+  type ChildCost,
+  type Cost,
+  type CostMeter,
+  costView,
+  createCostMeter,
+  type HookCost,
+  NO_COST,
+  packCost,
+  unpackCost,
+  usedAmounts,
+} from './cost.ts';
+export {
+  effectiveLimits,
+  type LimitSources,
+  packLimits,
+  setAside,
+  unpackLimits,
+} from './effective-limits.ts';
+export {
+  type CompiledHook,
+  compileHooks,
+  createHookState,
+  fillInputs,
+  type HookError,
+  type HookState,
+  type Selection,
+  select,
+} from './hook.ts';
+export { buildContext, type HookFacts } from './hook-context.ts';
+export {
+  contextWarning,
+  crossedMarks,
+  type EffectiveLimit,
+  type EffectiveLimits,
+  firstExceeded,
+  LIMIT_NAMES,
+  type LimitAmounts,
+  type LimitEvent,
+  type LimitName,
+  limitEvent,
+  limitNumber,
+  limitsView,
+  markKey,
+  readLimit,
+  UNITS,
+  type WarningEvent,
+} from './limit.ts';
+export {
+  createLoopDetector,
+  type LoopDetector,
+  type LoopFound,
+  loopFault,
+} from './loop-detector.ts';
+export { finalOutputs, missingOutputs, resultText } from './outputs.ts';
+export {
+  badArgumentsResult,
+  countedResult,
+  discardedLine,
+  errorLine,
+  errorResult,
+  type Injection,
+  injection,
+  loopLine,
+  notesLine,
+  raisedLine,
+  skippedResult,
+  systemPrompt,
+  warningLine,
+  withheldResult,
+} from './prompt.ts';
+export { ceilingOf, type RaiseRoom, raisedLimits } from './raise-limits.ts';
+export {
+  fitRequest,
+  neededFor,
+  type RequestFit,
+  type RequestPlan,
+  requestUnit,
+} from './request-fit.ts';
+export { ACTIONS, type Action, type HookVerdict, parseVerdict } from './verdict.ts';
