@@ -32,6 +32,12 @@ test('a raise must let the unit start that was refused', () => {
   });
 });
 
+test('going on without a higher limit is refused, also when nobody knows what is needed', () => {
+  const reached = { limit: 'turns', needed: 0n } as const;
+  expect(raisedLimits({ turns: 10 }, initial, root, reached)).toHaveProperty('refused');
+  expect(raisedLimits({}, initial, root, reached)).toHaveProperty('refused');
+});
+
 test('the root’s spend limit is not raised by anybody', () => {
   const reached = { limit: 'spend', needed: 1_000_000_001n } as const;
   expect(raisedLimits({ spend: '2.00' }, initial, root, reached)).toHaveProperty('refused');

@@ -94,7 +94,8 @@ export function raisedLimits(
     const next = value < ceiling ? value : ceiling;
     if (now && next > now.value) raised[name] = { ...now, value: next, from: 'hook' };
   }
-  if (reached && (raised[reached.limit]?.value ?? 0n) < reached.needed) {
+  const risen = reached && raised[reached.limit];
+  if (reached && (!risen || risen.value < reached.needed)) {
     const asked = values.has(reached.limit);
     return {
       refused: asked
