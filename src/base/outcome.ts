@@ -39,6 +39,7 @@ export type KnownCode =
   | 'spawn_failed'
   | 'mcp_connection_failed'
   | 'hook_failed'
+  | 'ended_by_hook'
   | 'needs_input'
   | 'expression_error'
   | 'http_error'
