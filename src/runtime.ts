@@ -1,7 +1,7 @@
 // Wires the rooms together; the only file that knows them all. Opening a runtime reads files and
 // runs nothing: no code of the project, no probe, no connection. What costs time is done on demand.
 import { existsSync, realpathSync } from 'node:fs';
-import { homedir } from 'node:os';
+import { homedir, hostname } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -13,6 +13,7 @@ import {
   type Outcome,
   ok,
   systemClock,
+  systemRandom,
 } from './base/index.ts';
 import {
   type ComposedPolicy,
@@ -25,6 +26,7 @@ import {
   type PolicyState,
   type RecordEntry,
 } from './flow/index.ts';
+import type { RunRequest, ThreadResult, World } from './harness/index.ts';
 import {
   type Catalogs,
   copyItem,
@@ -65,6 +67,7 @@ import {
   toolKind,
   withProgramTools,
 } from './kernel/index.ts';
+import type { Store } from './store/index.ts';
 import {
   type CapabilityCatalog,
   createKeyFolder,
@@ -114,8 +117,19 @@ export interface Runtime {
   call(verb: Verb, request: JsonObject, options?: CallOptions): Promise<Outcome<Json>>;
   /** The short universal text that tells a model how to use the four tools. */
   instructions(): string;
+  /** Threads of this project; the registry is opened when first asked for. */
+  threads(live?: Live): Promise<Outcome<Threads>>;
   /** Ends watches; nothing of the runtime stays behind. */
   close(): Promise<void>;
+}
+
+/** What a live view is told. */
+export type Live = Pick<World, 'onEvent' | 'onText'>;
+
+export interface Threads {
+  readonly store: Store;
+  run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
+  resume(id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
 }
 
 export const BUNDLE = fileURLToPath(new URL('../bundle', import.meta.url));
@@ -375,6 +389,57 @@ function createVerbs(ground: Ground, library: Library): Kernel {
   });
 }
 
+async function openRegistry({ project, clock }: Ground): Promise<Outcome<Store>> {
+  const { openStore } = await import('./store/index.ts');
+  return openStore({ file: join(project, '.ai', 'threads', 'registry.db'), clock });
+}
+
+/** The harness over this project; its code is loaded when the first thread is. */
+async function createThreads(
+  ground: Ground,
+  library: Library,
+  kernel: Kernel,
+  store: Store,
+  live: Live,
+): Promise<Threads> {
+  const [{ createModelPort, resumeThread, runDirective }, { createPrices }] = await Promise.all([
+    import('./harness/index.ts'),
+    import('./llm/index.ts'),
+  ]);
+  const textOf = (id: string): string => {
+    const found = library.find('knowledge', id);
+    return found.ok ? found.output.text : '';
+  };
+  const world: World = {
+    project: ground.project,
+    kernel,
+    library,
+    store,
+    clock: ground.clock,
+    random: systemRandom,
+    owner: `${hostname()}:${process.pid}`,
+    policies: () => ground.policies.current(),
+    prices: () => createPrices(library.config('pricing').value, { clock: ground.clock }),
+    models: () => library.config('models').value,
+    tokenKey: () => ground.keys.tokenKey(),
+    model: createModelPort(kernel),
+    frame: () => createFrame({ policy: ground.policies.current().policy }),
+    bareFrame: () => createFrame(),
+    instructions: () => ({
+      agents: textOf('AGENTS'),
+      universal: textOf('system/universal_prompt'),
+    }),
+    env: ground.env,
+    transcript: () => () => {},
+    ...live,
+  };
+  return {
+    store,
+    run: (request, signal) => runDirective(world, request, signal),
+    resume: (id, signal) => resumeThread(world, id, signal),
+  };
+}
+
 /** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
 export async function createRuntime(options: RuntimeOptions = {}): Promise<Outcome<Runtime>> {
   const opened = openGround(options);
@@ -394,6 +459,13 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Outco
   await library.refresh();
   const kernel = createVerbs(ground, library);
   const { project, home, keys, trustStore, catalogs, audit } = ground;
+  let opening: Promise<Store | undefined> | undefined;
+  const threads = async (live: Live): Promise<Outcome<Threads>> => {
+    const store = await openRegistry(ground);
+    if (!store.ok) return store;
+    opening ??= Promise.resolve(store.output);
+    return ok(await createThreads(ground, library, kernel, store.output, live));
+  };
   return ok({
     project,
     home,
@@ -416,8 +488,10 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Outco
       const found = library.find('knowledge', 'system/universal_prompt', 'bundle');
       return found.ok ? found.output.text.trim() : '';
     },
+    threads: (live = {}) => threads(live),
     async close() {
       library.close();
+      (await opening)?.close();
     },
   });
 }

@@ -73,13 +73,16 @@ export {
   UNITS,
   type WarningEvent,
 } from './limit.ts';
+export { type Ending, type LoopPorts, runLoop, type Turn } from './loop.ts';
 export {
   createLoopDetector,
   type LoopDetector,
   type LoopFound,
   loopFault,
 } from './loop-detector.ts';
+export { createModelPort, type ModelPort } from './model-port.ts';
 export { finalOutputs, missingOutputs, resultText } from './outputs.ts';
+export type { RunRequest } from './prepare-thread.ts';
 export {
   badArgumentsResult,
   countedResult,
@@ -104,4 +107,6 @@ export {
   type RequestPlan,
   requestUnit,
 } from './request-fit.ts';
+export { resumeThread, runDirective } from './run-thread.ts';
 export { ACTIONS, type Action, type HookVerdict, parseVerdict } from './verdict.ts';
+export type { ThreadResult, World } from './world.ts';

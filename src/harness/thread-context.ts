@@ -1,0 +1,72 @@
+// One running thread: what is fixed when it starts and what changes while it runs. The parts of the
+// harness (turns, steps, checkpoints) share this and nothing else.
+import type { Json, JsonObject, Outcome } from '../base/index.ts';
+import type { Directive, DirectiveItem } from '../items/index.ts';
+import type { Price, ResolvedModel } from '../llm/index.ts';
+import type { NewEvent } from '../store/index.ts';
+import type { Bounds } from './action.ts';
+import type { Conversation } from './conversation.ts';
+import type { CostMeter } from './cost.ts';
+import type { CompiledHook, HookState } from './hook.ts';
+import type { EffectiveLimits, LimitName } from './limit.ts';
+import type { Ending } from './loop.ts';
+import type { LoopDetector } from './loop-detector.ts';
+import type { RaiseRoom } from './raise-limits.ts';
+import type { ThreadLog } from './thread-log.ts';
+import type { ThreadRights } from './thread-token.ts';
+import type { World } from './world.ts';
+
+export interface ThreadContext {
+  readonly world: World;
+  readonly id: string;
+  readonly parent: string | undefined;
+  readonly depth: number;
+  /** Itself first, its root last: who is charged. */
+  readonly chain: readonly string[];
+  /** How many hooks stand around it. */
+  readonly nesting: number;
+  readonly item: DirectiveItem;
+  readonly directive: Directive;
+  readonly inputs: JsonObject;
+  readonly rights: ThreadRights;
+  readonly system: string;
+  readonly hooks: readonly CompiledHook[];
+  readonly hookState: HookState;
+  /** Where hooks draw their budget from; undefined when nothing was set aside. */
+  readonly hookReserve: string | undefined;
+  readonly initialLimits: EffectiveLimits;
+  readonly log: ThreadLog;
+  readonly meter: CostMeter;
+  readonly conversation: Conversation;
+  readonly detector: LoopDetector;
+  readonly signal: AbortSignal;
+  /** Ends the request in flight; a new one is made for every turn. */
+  limits: EffectiveLimits;
+  attempt: number;
+  model: ResolvedModel;
+  price: Price;
+  bounds: Bounds;
+  loops: number;
+  warned: Set<string>;
+  /** Tokens per byte as last reported. */
+  ratio: number | undefined;
+  /** Set by whoever decided that the run is over; the loop stops at the next boundary. */
+  ending: Ending | undefined;
+  /** Lines for the model that go in before its next turn. */
+  notes: string[];
+  /** The last signal that was obeyed. */
+  lastSignal: number;
+  /** How often the model was asked for outputs it owes. */
+  reminders: number;
+  /** What a new attempt begins with. */
+  opening: NewEvent[];
+  /** `fallback`, a tier or a model id, for the rest of the run. */
+  switchModel(wanted: string): Outcome<null>;
+  /** Runs a hook's directive in a thread of its own; its outputs. */
+  runHook(name: string, inputs: JsonObject): Promise<Outcome<Json>>;
+  raiseLimits(limits: EffectiveLimits, raised: readonly LimitName[]): void;
+  /** How far a hook may raise limits. */
+  room(): RaiseRoom;
+  /** A fresh conversation with the same task. */
+  newAttempt(): void;
+}

@@ -1,0 +1,252 @@
+// One call of the model: counted, noted before it is done, done through the kernel with the thread's
+// token, and its result noted. An intent without a result is how a crash in between is recognised.
+import {
+  type Failure,
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../base/index.ts';
+import {
+  childFrame,
+  type Descriptor,
+  descriptorOfFault,
+  EMPTY,
+  makeValue,
+  mergeDescriptors,
+  type Ports,
+  perform,
+  type Value,
+} from '../flow/index.ts';
+import type { Effect } from '../items/index.ts';
+import type { Caller } from '../kernel/index.ts';
+import type { ToolCallBlock } from '../llm/index.ts';
+import { packMarks } from './conversation.ts';
+import { packCost, usedAmounts } from './cost.ts';
+import { firstExceeded, UNITS } from './limit.ts';
+import type { Ending } from './loop.ts';
+import { loopFault } from './loop-detector.ts';
+import { raise, raiseError } from './thread-checkpoint.ts';
+import type { ThreadContext } from './thread-context.ts';
+import { refusedBy } from './thread-turn.ts';
+
+const VERBS = ['search', 'load', 'execute', 'help'] as const;
+type Verb = (typeof VERBS)[number];
+
+interface KnownCall {
+  verb: Verb;
+  /** What events call it: the executed item's id, or the verb. */
+  tool: string;
+  effect: Effect;
+  volatile: readonly string[];
+  request: JsonObject;
+  /** Which part of the arguments goes to the tool itself. */
+  parameters: JsonObject;
+}
+
+/** What is about to be called; an unknown verb or item is left for the kernel to refuse. */
+function identify({ library }: ThreadContext['world'], call: ToolCallBlock): Outcome<KnownCall> {
+  const verb = VERBS.find((name) => name === call.name);
+  if (!verb) {
+    return fail(
+      'invalid_input',
+      `there is no tool \`${call.name}\`; there are: ${VERBS.join(', ')}`,
+    );
+  }
+  const request = call.arguments;
+  const parameters = (getOwn(request, 'parameters') ?? {}) as JsonObject;
+  const base = { verb, request, parameters, effect: 'read' as Effect, volatile: [], tool: verb };
+  if (verb !== 'execute') return ok(base);
+  const [kind, id] = [getOwn(request, 'item_type'), getOwn(request, 'item_id')];
+  const action = getOwn(request, 'action') ?? 'run';
+  const isChange = ['create', 'update', 'delete'].includes(plainText(action));
+  const found = kind === 'tool' ? library.find('tool', plainText(id)) : undefined;
+  if (!found?.ok) {
+    return ok({ ...base, tool: plainText(id ?? 'execute'), effect: isChange ? 'write' : 'read' });
+  }
+  const { tool } = found.output;
+  return ok({
+    ...base,
+    tool: found.output.id,
+    effect: isChange ? 'write' : (tool?.effect ?? 'write'),
+    volatile: tool?.parameters.filter((one) => one.volatile).map(({ name }) => name) ?? [],
+  });
+}
+
+/** Everything the model wrote carries what it has read. */
+function labelled(
+  known: KnownCall,
+  marks: Descriptor,
+): JsonObject & { values: Record<string, Value> } {
+  const values: Record<string, Value> = {};
+  for (const [name, data] of Object.entries(known.parameters)) {
+    values[name] = makeValue(data, { descriptor: marks });
+  }
+  const { content } = known.request;
+  if (content !== undefined) values.content = makeValue(content, { descriptor: marks });
+  return { ...known.request, values } as JsonObject & { values: Record<string, Value> };
+}
+
+function callerOf(thread: ThreadContext): Caller {
+  return {
+    surface: 'thread',
+    name: thread.id,
+    frame: thread.world.frame(),
+    signal: thread.signal,
+    __auth: thread.rights.auth,
+    __thread_id: thread.id,
+    __directive_id: thread.directive.name,
+  };
+}
+
+/** The directive's own outputs, handed back: the run is over. */
+function returned(thread: ThreadContext, known: KnownCall, output: Json): Ending | undefined {
+  if (known.verb !== 'execute' || getOwn(known.request, 'action') !== 'return') return undefined;
+  if (getOwn(output, 'directive') !== thread.directive.name) return undefined;
+  return { status: 'completed', reason: '', outputs: getOwn(output, 'outputs') ?? {} };
+}
+
+interface Done {
+  content: Json;
+  marks: Descriptor;
+  isError: boolean;
+}
+
+const asResult = (outcome: Outcome<Value>, marks: Descriptor): Done =>
+  outcome.ok
+    ? { content: outcome.output.data, marks: outcome.output.meta.descriptor, isError: false }
+    : {
+        content: { ok: false, error: outcome.error } as unknown as Json,
+        marks: mergeDescriptors(marks, descriptorOfFault(outcome.error) ?? EMPTY),
+        isError: true,
+      };
+
+/** How long it took is no news. */
+function withoutTime(content: Json): Json {
+  if (!isObject(content)) return content;
+  const { duration_ms: _, ...rest } = content;
+  return rest;
+}
+
+/** Notes a result and hands it to the model. */
+function conclude(thread: ThreadContext, call: ToolCallBlock, done: Done): Outcome<null> {
+  const { log, meter, conversation } = thread;
+  const noted = log.note(
+    'tool_result',
+    {
+      call_id: call.id,
+      content: done.content,
+      is_error: done.isError,
+      marks: packMarks(done.marks),
+    },
+    { cost: packCost(meter.read()) },
+  );
+  if (noted.ok) conversation.result(call.id, done.content, done.marks, done.isError);
+  return noted;
+}
+
+async function performCall(
+  thread: ThreadContext,
+  call: ToolCallBlock,
+  known: KnownCall,
+): Promise<Outcome<Value>> {
+  const { world, log, meter, conversation } = thread;
+  const marks = conversation.ownMarks();
+  const step = {
+    kind: 'tool' as const,
+    tool: known.tool,
+    turn: log.turn,
+    arguments: call.arguments,
+  };
+  const ports: Ports = {
+    limits: {
+      reserve() {
+        const event = firstExceeded(usedAmounts(meter.read()), {}, UNITS.tool, thread.limits);
+        if (event) return refusedBy(event, usedAmounts(meter.read()).tool_calls ?? 0n);
+        meter.countToolCall();
+        const noted = log.note('tool_call', {
+          call_id: call.id,
+          tool: known.tool,
+          verb: known.verb,
+          effect: known.effect,
+          arguments: call.arguments,
+        });
+        return noted.ok ? ok({ settle: () => {}, release: () => {} }) : noted;
+      },
+    },
+    checkpoint: (event) => raise(thread, event, step),
+  };
+  return await perform(
+    { type: 'step', name: known.tool, opLabels: ['op:step'], retryOwner: false },
+    [
+      {
+        name: 'arguments',
+        role: 'content',
+        value: makeValue(call.arguments, { descriptor: marks }),
+      },
+    ],
+    async () => {
+      if (!log.isHeld()) return fail('stale_epoch', 'this process no longer holds the thread');
+      const request = labelled(known, marks);
+      return await world.kernel[known.verb](request as never, callerOf(thread));
+    },
+    childFrame(world.bareFrame(), { ports }),
+  );
+}
+
+/** Performs one call to its recorded result. */
+async function runStep(thread: ThreadContext, call: ToolCallBlock): Promise<Ending | undefined> {
+  const known = identify(thread.world, call);
+  const marks = thread.conversation.ownMarks();
+  if (!known.ok) return stop(thread, conclude(thread, call, asResult(known, marks)));
+  const loop = thread.detector.observe({
+    id: call.id,
+    turn: thread.log.turn,
+    tool: known.output.tool,
+    arguments: known.output.verb === 'execute' ? known.output.parameters : call.arguments,
+    volatile: [...known.output.volatile],
+  });
+  if (loop) {
+    if (!loop.progress) thread.loops += 1;
+    await raiseError(thread, { ok: false, error: loopFault(loop) }, known.output.tool);
+    if (thread.ending) return thread.ending;
+  }
+  const outcome = await performCall(thread, call, known.output);
+  const done = asResult(outcome, marks);
+  thread.detector.learned(call.id, withoutTime(done.content), done.isError);
+  const ended = stop(thread, conclude(thread, call, done));
+  if (ended) return ended;
+  return outcome.ok ? returned(thread, known.output, outcome.output.data) : undefined;
+}
+
+/** What cannot be recorded ends this process's work on the thread; another may resume it. */
+const stop = (thread: ThreadContext, noted: Outcome<null>): Ending | undefined =>
+  noted.ok
+    ? thread.ending
+    : { status: 'interrupted', reason: noted.error.detail.message, code: noted.error.code };
+
+export async function runSteps(
+  thread: ThreadContext,
+  calls: readonly ToolCallBlock[],
+  between: () => Promise<Ending | undefined>,
+): Promise<Ending | undefined> {
+  for (const [index, call] of calls.entries()) {
+    const stopped = index === 0 ? undefined : await between();
+    const ended = stopped ?? (await runStep(thread, call));
+    if (ended) return ended;
+  }
+  return undefined;
+}
+
+/** A call that was begun before a crash: repeated when that does no harm, otherwise left unknown. */
+export function unknownOutcome(call: ToolCallBlock, tool: string): Failure {
+  return fail(
+    'outcome_unknown',
+    `the process ended while \`${tool}\` was at work; it may or may not have taken effect, look before you repeat it`,
+    { tool, call_id: call.id },
+  );
+}

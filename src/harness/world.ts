@@ -1,0 +1,49 @@
+// What a thread needs from outside. Made once by the runtime; the harness imports no clock, disk or
+// network of its own.
+import type { Clock, Json, JsonObject, Outcome, RandomBytes } from '../base/index.ts';
+import type { Frame, PolicyState } from '../flow/index.ts';
+import type { Library } from '../items/index.ts';
+import type { Kernel } from '../kernel/index.ts';
+import type { Prices } from '../llm/index.ts';
+import type { NewEvent, Store } from '../store/index.ts';
+import type { KeyPair } from '../trust/index.ts';
+import type { ModelPort } from './model-port.ts';
+
+export interface World {
+  project: string;
+  kernel: Kernel;
+  library: Library;
+  store: Store;
+  clock: Clock;
+  random: RandomBytes;
+  /** Who holds the leases: one name per process. */
+  owner: string;
+  policies(): PolicyState;
+  prices(): Prices;
+  models(): JsonObject;
+  /** Root of capability tokens. */
+  tokenKey(): Outcome<KeyPair>;
+  model: ModelPort;
+  /** A frame with the policies in force, without ports. */
+  frame(): Frame;
+  /** Without policies and guards: for what only counts and records around a call that has them. */
+  bareFrame(): Frame;
+  /** `AGENTS.md` of the project and the universal text of the bundle. */
+  instructions(): { agents: string; universal: string };
+  /** Is the key for this provider there? Says how to set it when it is not. */
+  env: Readonly<Record<string, string | undefined>>;
+  transcript(thread: string): (events: readonly NewEvent[], firstSeq: number) => void;
+  /** For a live view: everything that is recorded, and text as it comes. */
+  onEvent?(thread: string, event: { type: string; data: JsonObject; turn: number }): void;
+  onText?(thread: string, piece: string): void;
+}
+
+export interface ThreadResult {
+  thread_id: string;
+  status: string;
+  outputs: Json;
+  text: string;
+  reason: string;
+  cost: JsonObject;
+  code?: string;
+}
