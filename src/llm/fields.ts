@@ -1,5 +1,5 @@
 // Reading JSON that somebody else wrote: a field is there with the right type, or it is not there.
-import { getOwn, type Json } from '../base/index.ts';
+import { getOwn, isObject, type Json, type JsonObject } from '../base/index.ts';
 
 /** Empty when absent or not a text. */
 export function textAt(value: Json | undefined, key: string): string {
@@ -17,4 +17,14 @@ export function textsAt(value: Json | undefined, key: string): string[] {
 export function listAt(value: Json | undefined, key: string): Json[] {
   const list = getOwn(value, key);
   return Array.isArray(list) ? list : [];
+}
+
+/** The text as an object, if it is one. Its depth is not looked at: fields are read, not walked. */
+export function parseObject(text: string): JsonObject | undefined {
+  try {
+    const value = JSON.parse(text) as Json;
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
 }

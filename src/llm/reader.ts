@@ -2,9 +2,10 @@
 // events give the same reply however they were chunked.
 import { type Failure, fail, type Outcome, ok } from '../base/index.ts';
 import { createAnthropicStream } from './anthropic-stream.ts';
+import { parseObject } from './fields.ts';
 import type { ModelReply, Protocol } from './message.ts';
 import { createOpenAiStream } from './openai-stream.ts';
-import { finishReply, parseObject } from './reply.ts';
+import { finishReply } from './reply.ts';
 import type { CreateState } from './stream-state.ts';
 import { completeUsage } from './usage.ts';
 

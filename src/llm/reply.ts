@@ -6,7 +6,6 @@ import {
   fail,
   isDeeperThan,
   isObject,
-  type Json,
   type JsonObject,
   MAX_DEPTH,
   type Outcome,
@@ -195,14 +194,4 @@ export function finishReply(drafts: readonly Draft[], ending: Ending): Outcome<M
     }),
     ...(bad.length > 0 && { bad_arguments: bad }),
   });
-}
-
-/** Event or body text as an object; its depth does not matter, because it is not walked. */
-export function parseObject(text: string): JsonObject | undefined {
-  try {
-    const value = JSON.parse(text) as Json;
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
 }
