@@ -23,6 +23,7 @@ export interface Database {
   write<T>(work: () => Outcome<T>): Outcome<T>;
   /** Runs `work`, which only reads; what the file throws becomes a fault. */
   read<T>(work: () => Outcome<T>): Outcome<T>;
+  isWriting(): boolean;
   /** Called after each commit of this connection. */
   onCommit(listener: () => void): void;
   close(): void;
@@ -128,6 +129,7 @@ export function createDatabase(
         return faultOf(error, file);
       }
     },
+    isWriting: () => depth > 0,
     onCommit: (listener) => void listeners.push(listener),
     close() {
       if (!connection.isOpen) return;

@@ -1,0 +1,160 @@
+// A journal must be able to say what was really sent, and must not show a secret to whoever opens the
+// file. So each known secret, in whatever form it stands there, goes into the registry encrypted, and
+// the journal holds a reference in its place; resume and replay put it back.
+//
+// The key is made from one in the user's folder, apart for each thread. References carry a mark made
+// from that key: a text from outside that imitates one is itself put away, so that putting back never
+// shows a secret to somebody who only wrote its reference.
+import { createCipheriv, createDecipheriv, createHmac, hkdfSync } from 'node:crypto';
+import {
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  type RandomBytes,
+  setOwn,
+  systemRandom,
+} from '../base/index.ts';
+import type { Redactor } from './redact.ts';
+import type { SealedSecrets } from './sealed-secrets.ts';
+
+export interface Vault {
+  /**
+   * The value with references; what they stand for is stored before this returns. To be called before
+   * the commit that holds the value, never inside `together` or `grouped`.
+   */
+  hide(value: Json, redactor: Redactor): Outcome<Json>;
+  /** The value as it was. Unknown references are a failure, not a gap. */
+  reveal(value: Json): Outcome<Json>;
+}
+
+export interface VaultOptions {
+  secrets: SealedSecrets;
+  thread: string;
+  /** At least 32 bytes that only this user has. */
+  key: Uint8Array;
+  random?: RandomBytes;
+}
+
+const [IV, TAG] = [12, 16];
+
+function createSeal(key: Buffer, thread: string, random: RandomBytes) {
+  const bound = (number: number) => Buffer.from(`${thread}:${number}`);
+  return {
+    seal(number: number, text: string): Uint8Array {
+      const iv = random(IV);
+      const cipher = createCipheriv('aes-256-gcm', key, iv).setAAD(bound(number));
+      const body = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()]);
+      return Buffer.concat([iv, cipher.getAuthTag(), body]);
+    },
+    /** Throws when the bytes are not what was sealed with this key, thread and number. */
+    open(number: number, sealed: Uint8Array): string {
+      const bytes = Buffer.from(sealed);
+      const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, IV), {
+        authTagLength: TAG,
+      });
+      decipher.setAAD(bound(number)).setAuthTag(bytes.subarray(IV, IV + TAG));
+      return decipher.update(bytes.subarray(IV + TAG), undefined, 'utf8') + decipher.final('utf8');
+    },
+  };
+}
+
+/** Thrown inside `hide` and `reveal`, turned into an outcome at their end. */
+class VaultProblem extends Error {}
+
+function walk(value: Json, text: (given: string) => string, leaf: (given: Json) => Json): Json {
+  if (typeof value !== 'object' || value === null) return leaf(value);
+  if (Array.isArray(value)) return value.map((item) => walk(item, text, leaf));
+  const result: JsonObject = {};
+  for (const [key, child] of Object.entries(value)) {
+    setOwn(result, text(key), walk(child, text, leaf));
+  }
+  return result;
+}
+
+export function createVault(options: VaultOptions): Outcome<Vault> {
+  const { secrets, thread, key, random = systemRandom } = options;
+  if (key.length < 32) return fail('invalid_input', 'the key of a vault has at least 32 bytes');
+  const own = Buffer.from(hkdfSync('sha256', key, thread, 'kernmantle journal', 32));
+  const mark = createHmac('sha256', own).update('mark').digest('base64url').slice(0, 16);
+  const prefix = `{secret ${mark} `;
+  const seal = createSeal(own, thread, random);
+  const [texts, numbers] = [new Map<number, string>(), new Map<string, number>()];
+  const remember = (number: number, text: string): void => {
+    texts.set(number, text);
+    numbers.set(text, number);
+  };
+
+  const stored = secrets.load(thread);
+  if (!stored.ok) return stored;
+  try {
+    for (const { number, sealed } of stored.output) remember(number, seal.open(number, sealed));
+  } catch {
+    const message = `the secrets of thread \`${thread}\` were sealed with another key; it cannot be resumed or replayed by this user`;
+    return fail('permission_denied', message, { thread });
+  }
+
+  /** A reference to the text; a trailing `=` says that it stands for a JSON value. */
+  function refer(text: string, kind: '' | '=' = ''): string {
+    let number = numbers.get(text);
+    if (number === undefined) {
+      number = texts.size + 1;
+      const kept = secrets.keep(thread, { number, sealed: seal.seal(number, text) });
+      if (!kept.ok) throw new VaultProblem(kept.error.detail.message, { cause: kept });
+      remember(number, text);
+    }
+    return `${prefix}${number}${kind}}`;
+  }
+
+  function resolve(number: string): string {
+    const text = texts.get(Number(number));
+    if (text === undefined) {
+      throw new VaultProblem(`thread \`${thread}\` refers to secret ${number}, which is not there`);
+    }
+    return text;
+  }
+
+  function attempt(work: () => Json): Outcome<Json> {
+    try {
+      return ok(work());
+    } catch (error) {
+      if (!(error instanceof VaultProblem)) throw error;
+      const cause = error.cause as Outcome<never> | undefined;
+      return cause ?? fail('internal_error', error.message, { thread });
+    }
+  }
+
+  const reference = new RegExp(`\\{secret ${mark} (\\d+)\\}`, 'g');
+  const whole = new RegExp(`^\\{secret ${mark} (\\d+)=\\}$`);
+  return ok({
+    hide(value, redactor) {
+      const text = (given: string): string =>
+        given
+          .split(prefix)
+          .map((part) => redactor.replace(part, (found) => refer(found)))
+          .join(given.includes(prefix) ? refer(prefix) : '');
+      const leaf = (given: Json): Json => {
+        if (typeof given === 'string') return text(given);
+        if (typeof given !== 'number') return given;
+        const shown = JSON.stringify(given);
+        return redactor.text(shown) === shown ? given : refer(shown, '=');
+      };
+      return attempt(() => walk(value, text, leaf));
+    },
+    reveal(value) {
+      const text = (given: string): string =>
+        given.replace(reference, (_, number: string) => resolve(number));
+      const leaf = (given: Json): Json => {
+        if (typeof given !== 'string') return given;
+        const number = whole.exec(given)?.[1];
+        return number === undefined ? text(given) : (JSON.parse(resolve(number)) as Json);
+      };
+      return attempt(() => walk(value, text, leaf));
+    },
+  });
+}
+
+/** A key for vaults from a private key of the user; the private key cannot be found from it. */
+export const deriveVaultKey = (privateKey: string): Uint8Array =>
+  new Uint8Array(hkdfSync('sha256', privateKey, 'kernmantle', 'vaults of journals', 32));
