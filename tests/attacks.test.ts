@@ -12,6 +12,7 @@ import {
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { JsonObject } from '../src/base/index.ts';
+import { probeSandbox } from '../src/kernel/sandbox-probe.ts';
 import { createRuntime } from '../src/runtime.ts';
 import {
   projectYard,
@@ -63,8 +64,8 @@ describe('signatures', () => {
     expect(await fixture.call('execute', tool('top', write))).toMatchObject({ ok: true });
   });
 
-  test.each(['./code.mjs', 'code.mjs', 'sub/code.mjs'])(
-    'code changed after signing does not run, however `%s` names it',
+  test.skipIf(sandbox.kind === 'none').each(['./code.mjs', 'code.mjs', 'sub/code.mjs'])(
+    'code changed after signing does not run, however `%s` names it (needs a sandbox)',
     async (module) => {
       const yaml = '.ai/tools/m/run.yaml';
       const code = join('.ai/tools/m', module);
@@ -319,6 +320,8 @@ describe('shadows', () => {
     expect(JSON.stringify(result)).not.toContain('canary-of-the-home-folder');
   });
 });
+
+const sandbox = await probeSandbox();
 
 describe('records', () => {
   const VICTIM = '../victim.txt';

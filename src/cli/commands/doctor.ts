@@ -46,7 +46,7 @@ async function aboutSandbox(runtime: Runtime): Promise<Finding> {
   const without = runtime.policies().policy.sandbox === 'none';
   return {
     about: 'sandbox',
-    state: without ? 'note' : 'bad',
+    state: 'note',
     message: `${reason ?? 'none found'}; ${without ? 'the policy lets tools run without one' : 'tools that start processes are refused'}`,
     fix:
       process.platform === 'linux'
