@@ -3,15 +3,8 @@
 import type { JsonObject, Outcome } from '../base/index.ts';
 import type { Frame, Value } from '../flow/index.ts';
 import type { Effect, ItemKind } from '../items/index.ts';
-import type { Need } from './primitive.ts';
+import type { AuthFields, Need } from './primitive.ts';
 import type { Sink } from './sink.ts';
-
-/** Forwarded untouched from the caller to whoever verifies. */
-export interface AuthFields {
-  __auth?: string;
-  __thread_id?: string;
-  __directive_id?: string;
-}
 
 export interface Caller extends AuthFields {
   /** Where the call came in: `cli`, `mcp`, `library`, `thread`, `script`. */

@@ -17,6 +17,7 @@ import {
   childFrame,
   type Descriptor,
   describe,
+  EMPTY,
   type Input,
   type LabelRecords,
   makeValue,
@@ -142,6 +143,18 @@ function inChain(failure: Failure, plan: Plan): Failure {
   });
 }
 
+/** What a primitive is told about its caller: the same three fields, and where the call came in. */
+const originOf = (caller: Caller): NonNullable<PrimitiveCall['from']> => {
+  const { surface, name, __auth, __thread_id, __directive_id } = caller;
+  return {
+    surface,
+    ...(name === undefined ? {} : { name }),
+    ...(__auth === undefined ? {} : { __auth }),
+    ...(__thread_id === undefined ? {} : { __thread_id }),
+    ...(__directive_id === undefined ? {} : { __directive_id }),
+  };
+};
+
 export function createToolRunner(ports: ToolPorts) {
   /** What the primitive is handed, apart from its sinks. */
   function callOf(
@@ -222,7 +235,7 @@ export function createToolRunner(ports: ToolPorts) {
     const marks = result.labels ?? [];
     const labels = marks.filter((label) => !/^(src|dir):/.test(label));
     const own = describe({ labels, taint: [...marks], sources: [...(result.sources ?? [])] });
-    return mergeAll([own, ...recalled(result.files)]);
+    return mergeAll([own, result.marks ?? EMPTY, ...recalled(result.files)]);
   }
 
   async function runBody(
@@ -249,6 +262,8 @@ export function createToolRunner(ports: ToolPorts) {
     const given = inputs.map((input) => input.meta.descriptor);
     const call: PrimitiveCall = {
       ...callOf(plan, parameters, filled.output, authority, signal),
+      from: originOf(caller),
+      given: mergeAll(given),
       willWrite: (absolute, sha256, from) =>
         ports.labels.remember(absolute, sha256, [
           ...given,

@@ -1,13 +1,21 @@
 // What stands at the end of every chain. The kernel owns this type and receives a table of
 // primitives; it never asks what one does.
 import type { Json, JsonObject, Outcome } from '../base/index.ts';
+import type { Descriptor } from '../flow/index.ts';
 import type { Effect } from '../items/index.ts';
 import type { Sink } from './sink.ts';
+
+/** Forwarded untouched from the caller to whoever verifies. */
+export interface AuthFields {
+  __auth?: string;
+  __thread_id?: string;
+  __directive_id?: string;
+}
 
 /** One right that the actual call needs, with the scope as resolved (real path, host, id). */
 export interface Need {
   capability: string;
-  scope?: { path?: string; id?: string; host?: string; method?: string };
+  scope?: { path?: string; id?: string; host?: string; method?: string; subtree?: string };
   /** For `tool.execute`: a glob without `/` matches signed tools only. */
   signed?: boolean;
 }
@@ -44,6 +52,10 @@ export interface PrimitiveCall {
   willWrite?(absolute: string, sha256: string, from?: readonly TouchedFile[]): Outcome<null>;
   /** Values of environment variables that this call expanded: never to be shown. */
   secrets: readonly string[];
+  /** Who called, forwarded untouched; only a mounted primitive knows what to do with it. */
+  from?: AuthFields & { surface: string; name?: string };
+  /** Marks of everything that went in, for a primitive that hands it on outside the pipeline. */
+  given?: Descriptor;
 }
 
 export interface PrimitiveResult {
@@ -52,6 +64,8 @@ export interface PrimitiveResult {
   labels?: readonly string[];
   /** Where it came from, e.g. `file:src/a.ts`. */
   sources?: readonly string[];
+  /** All marks of the output, when somebody has kept them since it was made. */
+  marks?: Descriptor;
   /** Files whose content is in the output, or was written by this call: their labels are kept. */
   files?: readonly TouchedFile[];
 }
