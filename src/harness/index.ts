@@ -107,6 +107,7 @@ export {
   type RequestPlan,
   requestUnit,
 } from './request-fit.ts';
-export { resumeThread, runDirective } from './run-thread.ts';
+export { resumeThread } from './resume-thread.ts';
+export { runDirective } from './run-thread.ts';
 export { ACTIONS, type Action, type HookVerdict, parseVerdict } from './verdict.ts';
 export type { ThreadResult, World } from './world.ts';

@@ -1,6 +1,6 @@
 // One turn: the worst case is reserved along the whole chain before the request goes out, and
 // settled with what it really took in the same commit that records the reply.
-import { type Failure, fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import { type Failure, fail, type Json, type Outcome, ok } from '../base/index.ts';
 import {
   childFrame,
   makeValue,

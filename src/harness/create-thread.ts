@@ -1,0 +1,147 @@
+// The state of one running thread, made from its row and what was prepared for it.
+import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import type { BudgetLimits, StoredEvent, ThreadRow } from '../store/index.ts';
+import { NO_BOUNDS } from './action.ts';
+import { createConversation } from './conversation.ts';
+import { createCostMeter, NO_COST, unpackCost } from './cost.ts';
+import { createHookState } from './hook.ts';
+import type { EffectiveLimits, LimitName } from './limit.ts';
+import { createLoopDetector } from './loop-detector.ts';
+import { modelFor, type Prepared, priceFor } from './prepare-thread.ts';
+import { systemPrompt } from './prompt.ts';
+import type { ThreadContext } from './thread-context.ts';
+import { createThreadLog } from './thread-log.ts';
+import { replayEvent } from './thread-replay.ts';
+import { mintRights } from './thread-token.ts';
+import type { World } from './world.ts';
+
+/** A token outlives the thread's deadline by this much, for the last records. */
+const GRACE_MS = 60_000;
+
+const BUDGETED = ['tokens', 'spend', 'spawns', 'input_tokens', 'output_tokens'] as const;
+
+export const budgetOf = (limits: EffectiveLimits): BudgetLimits =>
+  Object.fromEntries(
+    BUDGETED.flatMap((name) => (limits[name] ? [[name, limits[name].value]] : [])),
+  );
+
+export interface Start {
+  prepared: Prepared;
+  row: ThreadRow;
+  epoch: number;
+  signal: AbortSignal;
+  history: readonly StoredEvent[];
+  /** Runs a hook's directive; handed in, because a hook is a thread too. */
+  runHook(thread: ThreadContext, name: string, inputs: JsonObject): Promise<Outcome<Json>>;
+}
+
+export function createContext(
+  world: World,
+  { prepared, row, epoch, signal, history, runHook }: Start,
+): Outcome<ThreadContext> {
+  const { item, directive, inputs, hooks, limits } = prepared;
+  const chain = world.store.chain(row.id);
+  if (!chain.ok) return chain;
+  const key = world.tokenKey();
+  if (!key.ok) return key;
+  const lifetime = Number(limits.duration?.value ?? 0n) + GRACE_MS;
+  const rights = mintRights(
+    {
+      thread: row.id,
+      directive,
+      project: world.project,
+      expires: world.clock.now() + lifetime,
+      core: item.source === 'bundle' && item.signature.state === 'bundle',
+    },
+    world.library,
+    key.output,
+  );
+  if (!rights.ok) return rights;
+  const before = history.length === 0 ? ok(NO_COST) : unpackCost(row.cost);
+  const { agents, universal } = world.instructions();
+  const write = world.transcript(row.id);
+  const log = createThreadLog(
+    row.id,
+    { seq: row.seq, epoch, turn: history.at(-1)?.turn ?? 0 },
+    {
+      store: world.store,
+      transcribe(events, firstSeq) {
+        write(events, firstSeq);
+        for (const { type, data, turn = 0 } of events)
+          world.onEvent?.(row.id, { type, data, turn });
+      },
+    },
+  );
+  const thread: ThreadContext = {
+    world,
+    id: row.id,
+    parent: row.parent,
+    depth: row.depth,
+    chain: chain.output,
+    nesting: 0,
+    item,
+    directive,
+    inputs,
+    rights: rights.output,
+    system: systemPrompt(agents, universal),
+    hooks,
+    hookState: createHookState(),
+    hookReserve: undefined,
+    initialLimits: limits,
+    log,
+    meter: createCostMeter(() => world.clock.monotonic(), before.ok ? before.output : NO_COST),
+    conversation: createConversation(),
+    detector: createLoopDetector(),
+    signal,
+    limits,
+    attempt: row.attempt,
+    model: prepared.model,
+    price: prepared.price,
+    bounds: NO_BOUNDS,
+    loops: 0,
+    warned: new Set(),
+    ratio: undefined,
+    ending: undefined,
+    notes: [],
+    lastSignal: 0,
+    reminders: 0,
+    switchModel(wanted) {
+      const name =
+        wanted === 'fallback' ? (directive.model?.fallback_id ?? thread.model.fallback) : wanted;
+      const model =
+        name === undefined
+          ? fail('model_unavailable', 'there is no fallback model')
+          : modelFor(world, name);
+      if (!model.ok) return model;
+      const price = priceFor(world, model.output.model, thread.limits);
+      if (!price.ok) return price;
+      [thread.model, thread.price] = [model.output, price.output];
+      return ok(null);
+    },
+    runHook: (name, hookInputs) => runHook(thread, name, hookInputs),
+    raiseLimits(raised, names: readonly LimitName[]) {
+      thread.limits = raised;
+      for (const name of names) {
+        const value = raised[name]?.value;
+        if (value === undefined || !(BUDGETED as readonly string[]).includes(name)) continue;
+        world.store.raiseLimit(thread.id, name as keyof BudgetLimits, value);
+      }
+    },
+    room: () => ({
+      isRoot: thread.parent === undefined,
+      initial: limits,
+      factor: 2,
+      policy: world.policies().policy.limits,
+      ...(thread.price.context === undefined ? {} : { window: BigInt(thread.price.context) }),
+    }),
+    newAttempt() {
+      thread.attempt += 1;
+      thread.meter.newAttempt();
+      thread.conversation.clear();
+      log.note('retry', { attempt: thread.attempt }, { attempt: thread.attempt });
+      for (const event of thread.opening) replayEvent(thread, event);
+    },
+    opening: [],
+  };
+  return ok(thread);
+}

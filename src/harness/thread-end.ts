@@ -1,0 +1,56 @@
+// How a run ends: what the model's last words are worth, and what is recorded.
+import type { Json } from '../base/index.ts';
+import type { ModelReply } from '../llm/index.ts';
+import type { ThreadStatus } from '../store/index.ts';
+import { packCost } from './cost.ts';
+import type { Ending } from './loop.ts';
+import { finalOutputs, missingOutputs, resultText } from './outputs.ts';
+import type { ThreadContext } from './thread-context.ts';
+import type { ThreadResult } from './world.ts';
+
+const MAX_REMINDERS = 2;
+
+/** A reply without calls ends the run; when it owes outputs, the model is asked for them first. */
+export function finalEnding(thread: ThreadContext, reply: ModelReply): Ending | undefined {
+  const text = reply.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
+  const outputs = finalOutputs(thread.directive, text);
+  if (outputs?.ok) return { status: 'completed', reason: '', text, outputs: outputs.output };
+  const owed = missingOutputs(thread.directive, undefined);
+  if (owed.length === 0) return { status: 'completed', reason: '', text };
+  const why = outputs ? outputs.error.detail.message : `the outputs ${owed.join(', ')} are missing`;
+  if (thread.reminders >= MAX_REMINDERS)
+    return { status: 'failed', reason: why, text, code: 'invalid_input' };
+  thread.reminders += 1;
+  thread.notes.push(
+    `[harness] ${why}; return them with execute {"item_type":"directive","item_id":"${thread.directive.name}","action":"return","parameters":{…}}`,
+  );
+  return undefined;
+}
+
+export function finish(thread: ThreadContext, ending: Ending, epoch: number): ThreadResult {
+  const { world, id, log, meter, directive } = thread;
+  const cost = packCost(meter.read());
+  const text = resultText(directive, ending.status === 'completed', ending.text);
+  const result: ThreadResult = {
+    thread_id: id,
+    status: ending.status,
+    outputs: ending.outputs ?? {},
+    text,
+    reason: ending.reason,
+    cost,
+    ...(ending.code ? { code: ending.code } : {}),
+  };
+  if (ending.status !== 'interrupted') {
+    log.note(
+      'thread_end',
+      { status: ending.status, reason: ending.reason, cost },
+      {
+        status: ending.status as ThreadStatus,
+        cost,
+        result: result as unknown as Json,
+      },
+    );
+  }
+  world.store.release(id, epoch);
+  return result;
+}
