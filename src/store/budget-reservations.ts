@@ -18,7 +18,9 @@ export interface Reservation {
 
 export interface Reservations {
   find(key: string): Reservation | undefined;
+  /** Writes a new one, or one that was cancelled anew. */
   write(reservation: Reservation): void;
+  update(key: string, state: Reservation['state'], amounts: Amounts): void;
   openOf(thread: string): { key: string; amounts: Amounts; drawn_from?: string }[];
 }
 
@@ -41,9 +43,9 @@ export function createReservations(database: Database, clock: Clock): Reservatio
     },
     write({ key, state, chain, requested, amounts, drawnFrom }) {
       database.run(
-        `INSERT INTO reservations (key, thread, state, drawn_from, requested, amounts, chain, created)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-         ON CONFLICT (key) DO UPDATE SET state = excluded.state, amounts = excluded.amounts`,
+        `INSERT OR REPLACE INTO reservations
+         (key, thread, state, drawn_from, requested, amounts, chain, created)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
         key,
         chain[0] ?? '',
         state,
@@ -53,6 +55,10 @@ export function createReservations(database: Database, clock: Clock): Reservatio
         JSON.stringify(chain),
         clock.now(),
       );
+    },
+    update(key, state, amounts) {
+      const sql = 'UPDATE reservations SET state = ?, amounts = ? WHERE key = ?';
+      database.run(sql, state, amountsToText(amounts), key);
     },
     openOf: (thread) =>
       database

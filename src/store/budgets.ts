@@ -16,7 +16,7 @@ import {
   plus,
   without,
 } from './amounts.ts';
-import { createAccounts } from './budget-accounts.ts';
+import { type Account, createAccounts } from './budget-accounts.ts';
 import { createReservations, type Reservation } from './budget-reservations.ts';
 import type { Database } from './database.ts';
 import { noThread } from './thread-id.ts';
@@ -81,6 +81,16 @@ function exceeded(
   );
 }
 
+function checkRoom(thread: string, account: Account, amounts: Amounts): Outcome<null> {
+  for (const kind of BUDGET_KINDS) {
+    const [requested, max] = [amounts[kind] ?? 0n, account.limits[kind]];
+    if (max === undefined || requested === 0n) continue;
+    const current = account.used[kind] + account.reserved[kind];
+    if (current + requested > max) return exceeded(kind, thread, { current, max, requested });
+  }
+  return ok(null);
+}
+
 /** The same request again finds its reservation; anything else under that key is a mistake. */
 function repeated(
   before: Reservation,
@@ -102,28 +112,21 @@ export function createBudgets(database: Database, clock: Clock): Budgets {
   const accounts = createAccounts(database);
   const reservations = createReservations(database, clock);
 
-  function checkChain(chain: readonly string[]): Outcome<null> {
+  /** The accounts of a chain that really leads from a thread to its root. */
+  function readChain(chain: readonly string[], amounts: Amounts): Outcome<Account[]> {
+    const found: Account[] = [];
+    const kinds = BUDGET_KINDS.filter((kind) => amounts[kind] !== undefined);
     for (const [index, thread] of chain.entries()) {
-      const account = accounts.read(thread);
+      const account = accounts.read(thread, kinds);
       if (!account) return noThread(thread);
       if (account.parent !== (chain[index + 1] ?? null)) {
         const message = `the chain after thread \`${thread}\` does not lead to its root`;
         return fail('invalid_input', message, { thread });
       }
+      found.push(account);
     }
-    return chain.length > 0 ? ok(null) : fail('invalid_input', 'a chain holds at least one thread');
-  }
-
-  function checkRoom(thread: string, amounts: Amounts): Outcome<null> {
-    const account = accounts.read(thread);
-    if (!account) return noThread(thread);
-    for (const kind of BUDGET_KINDS) {
-      const [requested, max] = [amounts[kind] ?? 0n, account.limits[kind]];
-      if (max === undefined || requested === 0n) continue;
-      const current = account.used[kind] + account.reserved[kind];
-      if (current + requested > max) return exceeded(kind, thread, { current, max, requested });
-    }
-    return ok(null);
+    if (found.length > 0) return ok(found);
+    return fail('invalid_input', 'a chain holds at least one thread');
   }
 
   /** Takes `amounts` out of an open reservation; answers with the threads it was made along. */
@@ -145,7 +148,7 @@ export function createBudgets(database: Database, clock: Clock): Budgets {
         return exceeded(kind, source.chain[0] ?? '', { current: 0n, max: left, requested });
       }
     }
-    reservations.write({ ...source, amounts: without(source.amounts, amounts) });
+    reservations.update(key, 'open', without(source.amounts, amounts));
     return ok(source.chain);
   }
 
@@ -157,17 +160,18 @@ export function createBudgets(database: Database, clock: Clock): Budgets {
   ): Outcome<null> {
     const before = reservations.find(key);
     if (before && before.state !== 'cancelled') return repeated(before, chain, amounts, from);
-    const valid = checkChain(chain);
-    if (!valid.ok) return valid;
+    const found = readChain(chain, amounts);
+    if (!found.ok) return found;
     const covered = from === undefined ? ok([]) : draw(from, chain, amounts);
     if (!covered.ok) return covered;
     // What was drawn from is reserved along its chain already: there it only changes its name.
-    const fresh = chain.filter((thread) => !covered.output.includes(thread));
-    for (const thread of fresh) {
-      const room = checkRoom(thread, amounts);
+    const isFresh = (thread: string): boolean => !covered.output.includes(thread);
+    for (const [index, account] of found.output.entries()) {
+      const thread = chain[index] ?? '';
+      const room = isFresh(thread) ? checkRoom(thread, account, amounts) : ok(null);
       if (!room.ok) return room;
     }
-    for (const thread of fresh) accounts.change(thread, { reserve: amounts });
+    for (const thread of chain.filter(isFresh)) accounts.change(thread, { reserve: amounts });
     const drawnFrom = from === undefined ? {} : { drawnFrom: from };
     reservations.write({ key, chain, requested: amounts, amounts, state: 'open', ...drawnFrom });
     return ok(null);
@@ -178,7 +182,7 @@ export function createBudgets(database: Database, clock: Clock): Budgets {
     const source = reservation.drawnFrom ? reservations.find(reservation.drawnFrom) : undefined;
     if (source?.state !== 'open') return;
     const left = without(reservation.amounts, actual);
-    reservations.write({ ...source, amounts: plus(source.amounts, left) });
+    reservations.update(source.key, 'open', plus(source.amounts, left));
     for (const thread of source.chain) accounts.change(thread, { reserve: left });
   }
 
@@ -191,7 +195,7 @@ export function createBudgets(database: Database, clock: Clock): Budgets {
       accounts.change(thread, { free: isOpen ? reservation.amounts : {}, use: actual });
     }
     if (isOpen) giveBack(reservation, actual);
-    reservations.write({ ...reservation, state });
+    reservations.update(key, state, reservation.amounts);
     return ok(null);
   }
 

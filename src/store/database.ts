@@ -49,18 +49,17 @@ export function createDatabase(
   file: string,
   ports: DatabasePorts,
 ): Database {
-  const statements = new Map<string, StatementSync>();
+  const [plain, exact] = [new Map<string, StatementSync>(), new Map<string, StatementSync>()];
   const listeners: (() => void)[] = [];
   const nap = createNap(ports.random);
   let depth = 0;
 
-  function prepare(sql: string, exact = false): StatementSync {
-    const key = exact ? `exact ${sql}` : sql;
-    let statement = statements.get(key);
+  function prepare(sql: string, statements = plain): StatementSync {
+    let statement = statements.get(sql);
     if (!statement) {
       statement = connection.prepare(sql);
-      if (exact) statement.setReadBigInts(true);
-      statements.set(key, statement);
+      if (statements === exact) statement.setReadBigInts(true);
+      statements.set(sql, statement);
     }
     return statement;
   }
@@ -119,7 +118,7 @@ export function createDatabase(
     get: (sql, ...values) => prepare(sql).get(...values),
     all: (sql, ...values) => prepare(sql).all(...values),
     run: (sql, ...values) => Number(prepare(sql).run(...values).changes),
-    getExact: (sql, ...values) => prepare(sql, true).get(...values),
+    getExact: (sql, ...values) => prepare(sql, exact).get(...values),
     write: (work) => (depth > 0 ? inside(work) : outside(work)),
     read(work) {
       if (depth > 0) return work();
@@ -133,7 +132,8 @@ export function createDatabase(
     onCommit: (listener) => void listeners.push(listener),
     close() {
       if (!connection.isOpen) return;
-      statements.clear();
+      plain.clear();
+      exact.clear();
       try {
         connection.close();
       } catch {

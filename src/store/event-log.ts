@@ -20,14 +20,29 @@ export interface EventLog {
 
 /** What is larger belongs into an artifact. */
 const MAX_EVENT = 8 * 1024 * 1024;
-const INSERT =
-  'INSERT INTO thread_events (thread, seq, ts, turn, type, data) VALUES (?, ?, ?, ?, ?, ?)';
+const INSERT = 'INSERT INTO thread_events (thread, seq, ts, turn, type, data) VALUES ';
+const COLUMNS = 6;
+const ROW = '(?, ?, ?, ?, ?, ?)';
+const INSERT_ONE = INSERT + ROW;
+/** Long lists go in this many at a time: each call of the database costs as much as a row. */
+const MANY = 10;
+const INSERT_MANY = INSERT + Array.from({ length: MANY }, () => ROW).join(', ');
 
 export function createEventLog(database: Database, clock: Clock): EventLog {
+  function insertAll(values: readonly (string | number)[]): void {
+    for (let at = 0; at < values.length; ) {
+      const isMany = values.length - at >= MANY * COLUMNS;
+      const end = at + (isMany ? MANY * COLUMNS : COLUMNS);
+      database.run(isMany ? INSERT_MANY : INSERT_ONE, ...values.slice(at, end));
+      at = end;
+    }
+  }
+
   return {
     events(thread, after, events) {
-      let seq = after;
-      for (const { type, data, turn = 0, ts = clock.now() } of events) {
+      const values: (string | number)[] = [];
+      const now = clock.now();
+      for (const [index, { type, data, turn = 0, ts = now }] of events.entries()) {
         const text = JSON.stringify(data);
         if (text.length > MAX_EVENT) {
           return fail(
@@ -36,13 +51,13 @@ export function createEventLog(database: Database, clock: Clock): EventLog {
             { thread, max: MAX_EVENT },
           );
         }
-        seq += 1;
-        database.run(INSERT, thread, seq, ts, turn, type, text);
+        values.push(thread, after + index + 1, ts, turn, type, text);
       }
+      insertAll(values);
       return ok(null);
     },
     status(thread, seq, status) {
-      database.run(INSERT, thread, seq, clock.now(), 0, status, null);
+      database.run(INSERT_ONE, thread, seq, clock.now(), 0, status, null);
     },
   };
 }

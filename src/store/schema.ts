@@ -54,7 +54,7 @@ CREATE TABLE reservations (
   key TEXT PRIMARY KEY, thread TEXT NOT NULL, state TEXT NOT NULL, drawn_from TEXT,
   requested TEXT NOT NULL, amounts TEXT NOT NULL, chain TEXT NOT NULL, created INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX reservations_by_thread ON reservations(thread, state);
+CREATE INDEX open_reservations ON reservations(thread) WHERE state = 'open';
 
 CREATE TABLE approvals (
   id TEXT PRIMARY KEY, thread TEXT NOT NULL, kind TEXT NOT NULL, binding TEXT NOT NULL,
