@@ -81,6 +81,15 @@ const REFUSALS: Readonly<Record<Exclude<ApprovalState, 'approved'>, string>> = {
   used: 'was used as often as allowed',
 };
 
+/** What stands in the rows that may be in a state now. */
+const STORED_AS: Readonly<Record<ApprovalState, readonly ApprovalState[]>> = {
+  pending: ['pending'],
+  approved: ['approved'],
+  denied: ['denied'],
+  used: ['approved'],
+  expired: ['pending', 'approved'],
+};
+
 /** Expiry is a fact of the clock, not of the row. */
 function stateAt(row: Row, now: number): ApprovalState {
   const state = row['state'] as ApprovalState;
@@ -193,9 +202,13 @@ export function createApprovals(
     find: (thread, binding) => database.read(() => ok(findBound(thread, canonicalJson(binding)))),
     list: ({ state, thread, limit = 100 } = {}) =>
       database.read(() => {
-        const sql = `SELECT ${COLUMNS} FROM approvals WHERE (?1 IS NULL OR thread = ?1) ORDER BY asked, id`;
+        const stored = state === undefined ? ['pending', 'approved', 'denied'] : STORED_AS[state];
+        const sql = `SELECT ${COLUMNS} FROM approvals WHERE state IN (?, ?, ?)
+          AND (? IS NULL OR thread = ?) ORDER BY asked, id`;
+        const [first = '', second = '', third = ''] = stored;
+        const rows = database.all(sql, first, second, third, thread ?? null, thread ?? null);
         const now = clock.now();
-        const all = database.all(sql, thread ?? null).map((row) => toApproval(row, now));
+        const all = rows.map((row) => toApproval(row, now));
         return ok(all.filter((row) => state === undefined || row.state === state).slice(0, limit));
       }),
     use: (id, binding) => database.write(() => use(id, binding)),

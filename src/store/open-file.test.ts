@@ -77,6 +77,24 @@ test('a link, a folder or a link beside it is not followed', () => {
   expect(readFileSync(elsewhere, 'utf8')).toBe('');
 });
 
+test('a registry that somebody else made is refused, one of our own is not', () => {
+  const by = (identity?: string) =>
+    openStore({
+      file: place.file,
+      clock: makeClock(),
+      ...(identity === undefined ? {} : { identity: Buffer.from(identity) }),
+    });
+  const made = must(by('mine'));
+  must(made.createThread(aThread('a')));
+  made.close();
+  must(by('mine')).close();
+  expect(codeOf(by('theirs'))).toBe('store_foreign');
+  const raw = new DatabaseSync(place.file);
+  raw.exec('DELETE FROM about');
+  raw.close();
+  expect(codeOf(by('mine'))).toBe('store_foreign');
+});
+
 test('an empty file, as a crash in the first moment leaves it, becomes a registry', () => {
   writeFileSync(place.file, '');
   const store = must(open());

@@ -12,6 +12,7 @@ import { createGroup, type Group } from './group.ts';
 import { createJournal, type Journal } from './journal.ts';
 import { createLeases, type Leases } from './leases.ts';
 import { type Durability, openDatabase } from './open-file.ts';
+import { checkOwner } from './origin.ts';
 import { createPrune, type Prune } from './prune.ts';
 import { createQuery, type Query } from './query.ts';
 import { createSealedSecrets, type SealedSecrets } from './sealed-secrets.ts';
@@ -47,6 +48,8 @@ export interface StoreOptions {
   clock: Clock;
   durability?: Durability;
   random?: RandomBytes;
+  /** A key of the user: a registry that was made without it is refused (`store_foreign`). */
+  identity?: Uint8Array;
   /** How long a writer waits for other processes. */
   patienceMs?: number;
   /** How often commits of other processes are looked for while somebody watches. */
@@ -62,6 +65,11 @@ export function openStore(options: StoreOptions): Outcome<Store> {
   const opened = openDatabase(file, { clock, random, patienceMs }, durability);
   if (!opened.ok) return opened;
   const database = opened.output;
+  const owned = options.identity ? checkOwner(database, file, options.identity, random) : ok(null);
+  if (!owned.ok) {
+    database.close();
+    return owned;
+  }
 
   const log = createEventLog(database, clock);
   const { open, ...budgets } = createBudgets(database, clock);
