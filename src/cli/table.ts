@@ -107,6 +107,28 @@ export const COMMANDS: readonly CommandSpec[] = [
     load: () => import('./commands/exec.ts'),
   },
   {
+    name: 'run',
+    summary: 'run a directive as a thread, within its limits',
+    args: [
+      ['<directive>', 'its id or name'],
+      ['[inputs...]', 'name=value (JSON when it parses), or one JSON object'],
+    ],
+    options: [
+      ['-m, --message <text>', 'what you want to say besides'],
+      ['--model <model>', 'a tier or a model id instead of the directive’s'],
+      ['--turns <count>', 'at most so many turns; limits only ever narrow'],
+      ['--tokens <count>', 'at most so many tokens'],
+      ['--spend <amount>', 'at most so much money'],
+      ['--duration <seconds>', 'at most so long'],
+      ['--tool-calls <count>', 'at most so many tool calls'],
+      ['--spawns <count>', 'at most so many threads below it'],
+      ['--depth <count>', 'at most so deep'],
+      PROJECT,
+    ],
+    examples: ['km run hello', 'km run hello file=docs/intro.md --turns 3 --json'],
+    load: () => import('./commands/run.ts'),
+  },
+  {
     name: 'sign',
     summary: 'sign items with your key',
     args: [['<files...>', 'files of items or policies']],

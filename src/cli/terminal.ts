@@ -22,12 +22,18 @@ const CODES: Readonly<Record<Colour, readonly [number, number]>> = {
 export interface Terminal {
   json: boolean;
   isInteractive: boolean;
+  /** Standard error is a terminal that can be drawn on. */
+  isLive: boolean;
   cwd: string;
   env: Readonly<Record<string, string | undefined>>;
   /** A line of data. */
   out(line: string): void;
   /** A line for people, on stderr. */
   note(line: string): void;
+  /** To stderr as it is, for what is drawn. */
+  write(text: string): void;
+  /** Width of what is drawn on. */
+  columns(): number;
   paint(colour: Colour, text: string): string;
   /** Prints an outcome the way the caller asked for and gives the exit code. */
   finish<T>(outcome: Outcome<T>, show: (output: T) => void): number;
@@ -77,10 +83,13 @@ export function createTerminal(options: TerminalOptions): Terminal {
   return {
     json,
     isInteractive: stdout.isTTY && process.stdin.isTTY && !json,
+    isLive: stderr.isTTY && options.env.TERM !== 'dumb' && !json,
     cwd: options.cwd,
     env: options.env,
     out,
     note,
+    write: (text) => void stderr.write(text),
+    columns: () => stderr.columns || 80,
     paint,
     finish(outcome, show) {
       if (json) out(JSON.stringify(outcome));

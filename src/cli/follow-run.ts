@@ -1,0 +1,120 @@
+// One run in this process, seen live: a new thread or one that goes on. Ctrl-C asks it to stop, a
+// second one kills it, a third leaves at once.
+import { type Outcome, ok } from '../base/index.ts';
+import type { ThreadResult } from '../harness/index.ts';
+import type { Store } from '../store/index.ts';
+import { type CommandCall, EXIT, exitCodeOf } from './command.ts';
+import { endThread } from './end-thread.ts';
+import { createRunView, type RunView } from './run-view.ts';
+import type { Terminal } from './terminal.ts';
+import { signalKey, speaker, type ThreadWork, withThreads } from './thread-access.ts';
+import { exitCodeOfThread, showResult, tellEnding } from './thread-ending.ts';
+
+/** How long a killed thread has to end by itself. */
+const KILL_PATIENCE_MS = 3000;
+
+interface Interrupts {
+  signal: AbortSignal;
+  /** How often the person asked. */
+  count(): number;
+  release(): void;
+}
+
+function listenForInterrupts(view: RunView, store: Store, by: string): Interrupts {
+  const controller = new AbortController();
+  let [presses, last]: [number, NodeJS.Timeout | undefined] = [0, undefined];
+
+  const ask = (kind: 'terminate' | 'kill'): boolean => {
+    const root = view.root();
+    return root !== undefined && store.signal(root, kind, {}, signalKey(), by).ok;
+  };
+  function kill(): void {
+    ask('kill');
+    controller.abort();
+    last = setTimeout(() => {
+      const root = view.root();
+      if (root !== undefined) endThread(store, root, 'killed', by, true);
+      view.end();
+      process.exit(EXIT.interrupted);
+    }, KILL_PATIENCE_MS);
+  }
+  function press(): void {
+    presses += 1;
+    if (presses > 2) {
+      view.end();
+      process.exit(EXIT.interrupted);
+    } else if (presses === 2) kill();
+    else if (ask('terminate')) view.say('asked it to stop at the next step; Ctrl-C again kills it');
+    else controller.abort();
+  }
+  process.on('SIGINT', press);
+  process.on('SIGTERM', press);
+  return {
+    signal: controller.signal,
+    count: () => presses,
+    release() {
+      clearTimeout(last);
+      process.off('SIGINT', press);
+      process.off('SIGTERM', press);
+    },
+  };
+}
+
+/** Events came before, so this line says what it is. */
+function finishJson(done: Outcome<ThreadResult>, terminal: Terminal): void {
+  terminal.out(JSON.stringify({ type: 'result', ...done }));
+}
+
+function finish(
+  done: Outcome<ThreadResult>,
+  store: Store,
+  terminal: Terminal,
+  usageCodes: ReadonlySet<string>,
+): number {
+  if (terminal.json) finishJson(done, terminal);
+  if (!done.ok) {
+    if (!terminal.json) terminal.finish(done, () => {});
+    return usageCodes.has(done.error.code) ? EXIT.usage : exitCodeOf(done.error);
+  }
+  if (!terminal.json) {
+    const row = store.thread(done.output.thread_id);
+    showResult(done.output, terminal);
+    tellEnding(done.output, row.ok ? row.output.limits : {}, terminal);
+  }
+  return exitCodeOfThread(done.output);
+}
+
+export interface Follow {
+  /** The thread that goes on; a new one when absent. */
+  thread?(store: Store): Outcome<string>;
+  start(access: ThreadWork, signal: AbortSignal, thread: string): Promise<Outcome<ThreadResult>>;
+  /** Codes that mean: the command line was wrong. */
+  usageCodes?: readonly string[];
+}
+
+/** Runs it to its end and says how it ended; the exit code comes back. */
+export async function followRun(call: CommandCall, follow: Follow): Promise<number> {
+  const { terminal } = call;
+  const view = createRunView(terminal);
+  const codes = new Set(follow.usageCodes ?? []);
+  try {
+    return await withThreads(
+      call,
+      async (access) => {
+        const { store } = access;
+        const known = follow.thread?.(store) ?? ok('');
+        if (!known.ok) return finish(known, store, terminal, codes);
+        view.begin(store, known.output === '' ? undefined : known.output);
+        const interrupts = listenForInterrupts(view, store, speaker(call));
+        const done = await follow.start(access, interrupts.signal, known.output);
+        interrupts.release();
+        view.end();
+        const code = finish(done, store, terminal, codes);
+        return interrupts.count() > 0 && code !== EXIT.done ? EXIT.interrupted : code;
+      },
+      view.live,
+    );
+  } finally {
+    view.end();
+  }
+}

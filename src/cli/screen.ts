@@ -1,0 +1,44 @@
+// A few lines at the bottom of a terminal that are drawn again and again, with ordinary lines
+// scrolling away above them.
+
+export interface Screen {
+  /** A line that stays. */
+  print(line: string): void;
+  /** What stands at the bottom from now on. */
+  draw(lines: readonly string[]): void;
+  /** Takes the drawn lines away and gives the terminal back as it was. */
+  close(): void;
+}
+
+const HIDE = '\u001b[?25l';
+const SHOW = '\u001b[?25h';
+/** Lines that are too wide are cut by the terminal: wrapped ones could not be drawn over. */
+const NO_WRAP = '\u001b[?7l';
+const WRAP = '\u001b[?7h';
+
+export function createScreen(write: (text: string) => void): Screen {
+  let drawn: readonly string[] = [];
+  let isOpen = true;
+
+  const erase = (): string => (drawn.length === 0 ? '\r' : `\u001b[${drawn.length}A\r\u001b[J`);
+  const bottom = (lines: readonly string[]): string =>
+    `${NO_WRAP}${lines.map((line) => `${line}\n`).join('')}${WRAP}`;
+
+  write(HIDE);
+  return {
+    print(line) {
+      write(`${erase()}${line}\n${bottom(drawn)}`);
+    },
+    draw(lines) {
+      if (!isOpen) return;
+      write(`${erase()}${bottom(lines)}`);
+      drawn = lines;
+    },
+    close() {
+      if (!isOpen) return;
+      isOpen = false;
+      write(`${erase()}${SHOW}`);
+      drawn = [];
+    },
+  };
+}
