@@ -26,7 +26,7 @@ import {
   type PolicyState,
   type RecordEntry,
 } from './flow/index.ts';
-import type { RunRequest, ThreadResult, World } from './harness/index.ts';
+import type { LiveThreads, RunRequest, ThreadResult, World } from './harness/index.ts';
 import {
   type Catalogs,
   copyItem,
@@ -208,6 +208,8 @@ interface Ground {
   /** Filled after the library exists: the library asks for names, the primitives for the library. */
   primitives: Map<string, Primitive>;
   sandbox(): Promise<SandboxReport>;
+  /** The threads this process runs, from the first one on. */
+  live?: LiveThreads;
 }
 
 function openGround(options: RuntimeOptions): Outcome<Ground> {
@@ -389,9 +391,13 @@ function createVerbs(ground: Ground, library: Library): Kernel {
   });
 }
 
-async function openRegistry({ project, clock }: Ground): Promise<Outcome<Store>> {
-  const { openStore } = await import('./store/index.ts');
-  return openStore({ file: join(project, '.ai', 'threads', 'registry.db'), clock });
+/** A registry that was not made with this user's key came with a stranger's project: refused. */
+async function openRegistry({ project, clock, keys }: Ground): Promise<Outcome<Store>> {
+  const { deriveVaultKey, openStore } = await import('./store/index.ts');
+  const key = keys.tokenKey();
+  if (!key.ok) return key;
+  const identity = deriveVaultKey(key.output.exportPrivate());
+  return openStore({ file: join(project, '.ai', 'threads', 'registry.db'), clock, identity });
 }
 
 /** The harness over this project; its code is loaded when the first thread is. */
@@ -402,10 +408,9 @@ async function createThreads(
   store: Store,
   live: Live,
 ): Promise<Threads> {
-  const [{ createModelPort, resumeThread, runDirective }, { createPrices }] = await Promise.all([
-    import('./harness/index.ts'),
-    import('./llm/index.ts'),
-  ]);
+  const [{ createLiveThreads, createModelPort, resumeThread, runDirective }, { createPrices }] =
+    await Promise.all([import('./harness/index.ts'), import('./llm/index.ts')]);
+  ground.live ??= createLiveThreads();
   const textOf = (id: string): string => {
     const found = library.find('knowledge', id);
     return found.ok ? found.output.text : '';
@@ -430,6 +435,8 @@ async function createThreads(
       universal: textOf('system/universal_prompt'),
     }),
     env: ground.env,
+    live: ground.live,
+    resume: (id) => resumeThread(world, id),
     transcript: () => () => {},
     ...live,
   };
@@ -459,11 +466,14 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Outco
   await library.refresh();
   const kernel = createVerbs(ground, library);
   const { project, home, keys, trustStore, catalogs, audit } = ground;
-  let opening: Promise<Store | undefined> | undefined;
+  let opening: Promise<Outcome<Store>> | undefined;
   const threads = async (live: Live): Promise<Outcome<Threads>> => {
-    const store = await openRegistry(ground);
-    if (!store.ok) return store;
-    opening ??= Promise.resolve(store.output);
+    opening ??= openRegistry(ground);
+    const store = await opening;
+    if (!store.ok) {
+      opening = undefined;
+      return store;
+    }
     return ok(await createThreads(ground, library, kernel, store.output, live));
   };
   return ok({
@@ -491,7 +501,8 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Outco
     threads: (live = {}) => threads(live),
     async close() {
       library.close();
-      (await opening)?.close();
+      const store = await opening;
+      if (store?.ok) store.output.close();
     },
   });
 }

@@ -9,6 +9,7 @@ import type { EffectiveLimits, LimitName } from './limit.ts';
 import { createLoopDetector } from './loop-detector.ts';
 import { modelFor, type Prepared, priceFor } from './prepare-thread.ts';
 import { systemPrompt } from './prompt.ts';
+import { parentToken } from './spawn-rights.ts';
 import type { ThreadContext } from './thread-context.ts';
 import { createThreadLog } from './thread-log.ts';
 import { replayEvent } from './thread-replay.ts';
@@ -31,13 +32,16 @@ export interface Start {
   epoch: number;
   signal: AbortSignal;
   history: readonly StoredEvent[];
+  /** The running parent, when it is here. */
+  parent?: ThreadContext | undefined;
+  drawFrom?: string | undefined;
   /** Runs a hook's directive; handed in, because a hook is a thread too. */
   runHook(thread: ThreadContext, name: string, inputs: JsonObject): Promise<Outcome<Json>>;
 }
 
 export function createContext(
   world: World,
-  { prepared, row, epoch, signal, history, runHook }: Start,
+  { prepared, row, epoch, signal, history, parent, drawFrom, runHook }: Start,
 ): Outcome<ThreadContext> {
   const { item, directive, inputs, hooks, limits } = prepared;
   const chain = world.store.chain(row.id);
@@ -45,12 +49,16 @@ export function createContext(
   const key = world.tokenKey();
   if (!key.ok) return key;
   const lifetime = Number(limits.duration?.value ?? 0n) + GRACE_MS;
+  const expires = world.clock.now() + lifetime;
+  const above = row.parent === undefined ? undefined : parentToken(world, row.parent, expires);
+  if (above && !above.ok) return above;
   const rights = mintRights(
     {
       thread: row.id,
       directive,
       project: world.project,
-      expires: world.clock.now() + lifetime,
+      expires,
+      ...(above ? { parent: above.output } : {}),
       core: item.source === 'bundle' && item.signature.state === 'bundle',
     },
     world.library,
@@ -72,13 +80,16 @@ export function createContext(
       },
     },
   );
+  const stopping = new AbortController();
   const thread: ThreadContext = {
     world,
     id: row.id,
     parent: row.parent,
     depth: row.depth,
     chain: chain.output,
-    nesting: 0,
+    kind: row.kind,
+    detached: row.detached,
+    nesting: (parent?.nesting ?? 0) + (row.kind === 'hook' ? 1 : 0),
     item,
     directive,
     inputs,
@@ -86,13 +97,14 @@ export function createContext(
     system: systemPrompt(agents, universal),
     hooks,
     hookState: createHookState(),
+    drawFrom,
     hookReserve: undefined,
     initialLimits: limits,
     log,
     meter: createCostMeter(() => world.clock.monotonic(), before.ok ? before.output : NO_COST),
     conversation: createConversation(),
-    detector: createLoopDetector(),
-    signal,
+    detector: createLoopDetector(parent ? { parentTail: parent.detector.tail() } : {}),
+    signal: AbortSignal.any([signal, stopping.signal]),
     limits,
     attempt: row.attempt,
     model: prepared.model,
@@ -102,6 +114,7 @@ export function createContext(
     warned: new Set(),
     ratio: undefined,
     ending: undefined,
+    stopped: false,
     notes: [],
     lastSignal: 0,
     reminders: 0,
@@ -134,6 +147,11 @@ export function createContext(
       policy: world.policies().policy.limits,
       ...(thread.price.context === undefined ? {} : { window: BigInt(thread.price.context) }),
     }),
+    stop(ending) {
+      thread.ending ??= ending;
+      thread.stopped = true;
+      stopping.abort();
+    },
     newAttempt() {
       thread.attempt += 1;
       thread.meter.newAttempt();

@@ -109,5 +109,6 @@ export {
 } from './request-fit.ts';
 export { resumeThread } from './resume-thread.ts';
 export { runDirective } from './run-thread.ts';
+export { createLiveThreads, type LiveThread, type LiveThreads } from './spawn-live.ts';
 export { ACTIONS, type Action, type HookVerdict, parseVerdict } from './verdict.ts';
 export type { ThreadResult, World } from './world.ts';

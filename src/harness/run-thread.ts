@@ -5,11 +5,11 @@ import type { NewEvent } from '../store/index.ts';
 import { budgetOf, createContext } from './create-thread.ts';
 import { packLimits } from './effective-limits.ts';
 import type { Ending } from './loop.ts';
-import { prepareThread, type RunRequest } from './prepare-thread.ts';
+import { type Prepared, prepareThread, type RunRequest } from './prepare-thread.ts';
 import { returnScript } from './return-script.ts';
 import { drive, LEASE_MS } from './thread-drive.ts';
 import { finish } from './thread-end.ts';
-import { createHookRunner, type RunPrepared } from './thread-hook.ts';
+import { createHookRunner, type Place, type RunPrepared } from './thread-hook.ts';
 import { openingEvents } from './thread-opening.ts';
 import { replayEvent } from './thread-replay.ts';
 import type { ThreadResult, World } from './world.ts';
@@ -25,9 +25,23 @@ export function threadId(name: string, world: Pick<World, 'clock' | 'random'>): 
   return `${name.slice(0, 59)}_${stamp}_${suffix}`;
 }
 
-export const runPrepared: RunPrepared = async (world, prepared, place, signal, message) => {
+/** A thread that exists; `done` never rejects. */
+export interface Started {
+  id: string;
+  created: number;
+  done: Promise<ThreadResult>;
+}
+
+/** Makes the row and lets the thread run; whoever wants its result awaits `done`. */
+export async function startPrepared(
+  world: World,
+  prepared: Prepared,
+  place: Place,
+  signal: AbortSignal,
+  message: string,
+): Promise<Outcome<Started>> {
   const { directive, limits, inputs, model } = prepared;
-  const opening = await openingEvents(world, prepared, message);
+  const opening = await openingEvents(world, prepared, message, place.marks);
   if (!opening.ok) return opening;
   const first: NewEvent = {
     type: 'thread_start',
@@ -42,15 +56,17 @@ export const runPrepared: RunPrepared = async (world, prepared, place, signal, m
   };
   const row = world.store.createThread(
     {
-      id: threadId(directive.name, world),
+      id: place.id ?? threadId(directive.name, world),
       directive: prepared.item.id,
       version: directive.version,
-      runner: 'safety',
+      runner: place.runner ?? 'safety',
       project: world.project,
       limits: packLimits(limits),
       budget: budgetOf(limits),
       inputs,
-      ...place,
+      ...(place.parent ? { parent: place.parent.id } : {}),
+      ...(place.kind ? { kind: place.kind } : {}),
+      ...(place.detached ? { detached: true } : {}),
     },
     { events: [first, ...opening.output], lease: { owner: world.owner, ttlMs: LEASE_MS } },
   );
@@ -62,6 +78,8 @@ export const runPrepared: RunPrepared = async (world, prepared, place, signal, m
     epoch: row.output.epoch,
     signal,
     history: [],
+    parent: place.parent,
+    drawFrom: place.drawFrom,
     runHook,
   });
   if (!made.ok) return made;
@@ -69,12 +87,19 @@ export const runPrepared: RunPrepared = async (world, prepared, place, signal, m
   thread.opening.push(...opening.output);
   for (const event of opening.output) replayEvent(thread, event);
   thread.log.note('signal', { kind: 'start', by: world.owner }, { status: 'running' });
+  const { id, created, epoch } = row.output;
+  const born = { id, created };
   const { script } = directive.process;
   if (script) {
     const returned = returnScript(script.text, inputs);
-    return ok(finish(thread, scriptEnding(returned), row.output.epoch));
+    return ok({ ...born, done: Promise.resolve(finish(thread, scriptEnding(returned), epoch)) });
   }
-  return ok(await drive(thread, row.output.epoch));
+  return ok({ ...born, done: drive(thread, epoch) });
+}
+
+export const runPrepared: RunPrepared = async (...run) => {
+  const started = await startPrepared(...run);
+  return started.ok ? ok(await started.output.done) : started;
 };
 
 export const runHook = createHookRunner(runPrepared);

@@ -23,6 +23,9 @@ export interface ThreadContext {
   readonly depth: number;
   /** Itself first, its root last: who is charged. */
   readonly chain: readonly string[];
+  readonly kind: 'thread' | 'hook';
+  /** Does it live on when its parent ends? */
+  readonly detached: boolean;
   /** How many hooks stand around it. */
   readonly nesting: number;
   readonly item: DirectiveItem;
@@ -32,6 +35,8 @@ export interface ThreadContext {
   readonly system: string;
   readonly hooks: readonly CompiledHook[];
   readonly hookState: HookState;
+  /** A reservation made up front that its requests draw from. */
+  readonly drawFrom: string | undefined;
   /** Where hooks draw their budget from; undefined when nothing was set aside. */
   readonly hookReserve: string | undefined;
   readonly initialLimits: EffectiveLimits;
@@ -52,6 +57,8 @@ export interface ThreadContext {
   ratio: number | undefined;
   /** Set by whoever decided that the run is over; the loop stops at the next boundary. */
   ending: Ending | undefined;
+  /** Was it ended from outside? */
+  stopped: boolean;
   /** Lines for the model that go in before its next turn. */
   notes: string[];
   /** The last signal that was obeyed. */
@@ -67,6 +74,8 @@ export interface ThreadContext {
   raiseLimits(limits: EffectiveLimits, raised: readonly LimitName[]): void;
   /** How far a hook may raise limits. */
   room(): RaiseRoom;
+  /** Ends it from outside; what is in flight is broken off. The first reason counts. */
+  stop(ending: Ending): void;
   /** A fresh conversation with the same task. */
   newAttempt(): void;
 }

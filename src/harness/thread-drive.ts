@@ -1,6 +1,8 @@
 // Drives a thread through the loop while its lease is renewed.
 import type { ModelReply, ToolCallBlock } from '../llm/index.ts';
 import { type Ending, runLoop } from './loop.ts';
+import { endFamily } from './spawn-family.ts';
+import { waitForChildren } from './spawn-wait.ts';
 import { raiseWarnings } from './thread-checkpoint.ts';
 import type { ThreadContext } from './thread-context.ts';
 import { finalEnding, finish } from './thread-end.ts';
@@ -38,11 +40,40 @@ function keepLease(world: World, id: string, epoch: number): () => void {
   return () => clearInterval(timer);
 }
 
-export async function drive(thread: ThreadContext, epoch: number): Promise<ThreadResult> {
-  const release = keepLease(thread.world, thread.id, epoch);
+/** What a bug leaves behind is a failed thread, not a lost one. */
+async function runToEnding(thread: ThreadContext): Promise<Ending> {
   try {
-    return finish(thread, await runLoop(portsOf(thread)), epoch);
-  } finally {
-    release();
+    const ending = await runLoop(portsOf(thread));
+    return await endFamily(
+      thread,
+      thread.stopped ? (thread.ending ?? ending) : ending,
+      waitForChildren,
+    );
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    return { status: 'failed', reason, code: 'internal_error' };
   }
+}
+
+/** Never rejects. While it runs, the thread can be found, awaited and stopped in `world.live`. */
+export async function drive(thread: ThreadContext, epoch: number): Promise<ThreadResult> {
+  const { world, id, signal } = thread;
+  const release = keepLease(world, id, epoch);
+  let resolve: (result: ThreadResult) => void = () => {};
+  const done = new Promise<ThreadResult>((settle) => {
+    resolve = settle;
+  });
+  const whenStopped = (): void => {
+    thread.ending ??= { status: 'interrupted', reason: 'its caller stopped it' };
+    thread.stopped = true;
+  };
+  if (signal.aborted) whenStopped();
+  signal.addEventListener('abort', whenStopped);
+  world.live.add({ thread, done });
+  const result = finish(thread, await runToEnding(thread), epoch);
+  signal.removeEventListener('abort', whenStopped);
+  world.live.remove(id);
+  release();
+  resolve(result);
+  return result;
 }

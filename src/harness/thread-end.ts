@@ -2,6 +2,7 @@
 import type { Json } from '../base/index.ts';
 import type { ModelReply } from '../llm/index.ts';
 import type { ThreadStatus } from '../store/index.ts';
+import { packMarks } from './conversation.ts';
 import { packCost } from './cost.ts';
 import type { Ending } from './loop.ts';
 import { finalOutputs, missingOutputs, resultText } from './outputs.ts';
@@ -28,7 +29,7 @@ export function finalEnding(thread: ThreadContext, reply: ModelReply): Ending | 
 }
 
 export function finish(thread: ThreadContext, ending: Ending, epoch: number): ThreadResult {
-  const { world, id, log, meter, directive } = thread;
+  const { world, id, log, meter, directive, conversation } = thread;
   const cost = packCost(meter.read());
   const text = resultText(directive, ending.status === 'completed', ending.text);
   const result: ThreadResult = {
@@ -39,6 +40,7 @@ export function finish(thread: ThreadContext, ending: Ending, epoch: number): Th
     reason: ending.reason,
     cost,
     ...(ending.code ? { code: ending.code } : {}),
+    marks: packMarks(conversation.ownMarks()),
   };
   if (ending.status !== 'interrupted') {
     log.note(

@@ -1,15 +1,30 @@
 // A hook runs a directive of its own, in a thread of its own.
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import type { Descriptor } from '../flow/index.ts';
 import { type Prepared, prepareThread } from './prepare-thread.ts';
 import { returnScript } from './return-script.ts';
 import type { ThreadContext } from './thread-context.ts';
 import type { ThreadResult, World } from './world.ts';
 
+/** Where a new thread stands. */
+export interface Place {
+  parent?: ThreadContext;
+  kind?: 'thread' | 'hook';
+  /** Made from the directive's name and the time when absent. */
+  id?: string;
+  runner?: string;
+  detached?: boolean;
+  /** What its inputs and its first message carry; a person's words when absent. */
+  marks?: Descriptor;
+  /** A reservation made up front for it. */
+  drawFrom?: string;
+}
+
 /** How a prepared directive becomes a thread and runs to its end. */
 export type RunPrepared = (
   world: World,
   prepared: Prepared,
-  place: { parent?: string; kind?: 'thread' | 'hook' },
+  place: Place,
   signal: AbortSignal,
   message: string,
 ) => Promise<Outcome<ThreadResult>>;
@@ -27,7 +42,7 @@ export const createHookRunner =
     const ran = await run(
       world,
       prepared.output,
-      { parent: thread.id, kind: 'hook' },
+      { parent: thread, kind: 'hook' },
       thread.signal,
       '',
     );

@@ -1,6 +1,6 @@
 // What opens every conversation.
 import { type Json, type Outcome, ok } from '../base/index.ts';
-import { describe } from '../flow/index.ts';
+import { type Descriptor, describe, mergeDescriptors } from '../flow/index.ts';
 import type { NewEvent } from '../store/index.ts';
 import { packMarks } from './conversation.ts';
 import type { Prepared } from './prepare-thread.ts';
@@ -14,6 +14,7 @@ export async function openingEvents(
   world: World,
   prepared: Prepared,
   message: string,
+  given: Descriptor = FROM_USER,
 ): Promise<Outcome<NewEvent[]>> {
   const { directive, inputs } = prepared;
   const { request, call } = injection(directive.name, inputs, 'call_directive');
@@ -22,7 +23,7 @@ export async function openingEvents(
     { surface: 'harness', name: 'harness', frame: world.frame() },
   );
   if (!ready.ok) return ready;
-  const marks = packMarks(ready.output.meta.descriptor);
+  const marks = packMarks(mergeDescriptors(ready.output.meta.descriptor, given));
   const events: NewEvent[] = [
     {
       type: 'user_message',
@@ -35,7 +36,7 @@ export async function openingEvents(
     },
   ];
   if (message !== '') {
-    events.push({ type: 'user_message', data: { text: message, marks: packMarks(FROM_USER) } });
+    events.push({ type: 'user_message', data: { text: message, marks: packMarks(given) } });
   }
   return ok(events);
 }

@@ -8,6 +8,7 @@ import type { Prices } from '../llm/index.ts';
 import type { NewEvent, Store } from '../store/index.ts';
 import type { KeyPair } from '../trust/index.ts';
 import type { ModelPort } from './model-port.ts';
+import type { LiveThreads } from './spawn-live.ts';
 
 export interface World {
   project: string;
@@ -30,6 +31,10 @@ export interface World {
   bareFrame(): Frame;
   /** `AGENTS.md` of the project and the universal text of the bundle. */
   instructions(): { agents: string; universal: string };
+  /** The threads this process is running. */
+  live: LiveThreads;
+  /** Goes on with a thread that nobody works on. */
+  resume(id: string): Promise<Outcome<ThreadResult>>;
   /** Is the key for this provider there? Says how to set it when it is not. */
   env: Readonly<Record<string, string | undefined>>;
   transcript(thread: string): (events: readonly NewEvent[], firstSeq: number) => void;
@@ -46,4 +51,6 @@ export interface ThreadResult {
   reason: string;
   cost: JsonObject;
   code?: string;
+  /** What its words and outputs carry. */
+  marks?: JsonObject;
 }
