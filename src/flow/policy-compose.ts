@@ -49,6 +49,7 @@ export interface ComposedPolicy extends PolicyJudge {
   isHostAllowed(host: string): boolean;
   readonly retention: { readonly days?: number; readonly keep_failed?: boolean };
   readonly notify: JsonObject | undefined;
+  readonly transcript: 'preview' | 'full';
 }
 
 const RANK: readonly PolicyLevel[] = ['operator', 'user', 'project', 'bundle'];
@@ -200,6 +201,7 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
     isHostAllowed: (host) => hostAllowed(levels, host),
     retention: first(levels, ({ retention }) => retention) ?? {},
     notify: first(trusted, ({ notify }) => notify),
+    transcript: first(trusted, ({ transcript }) => transcript) ?? 'preview',
   };
 }
 

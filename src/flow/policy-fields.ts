@@ -163,4 +163,5 @@ export const FIELDS: Readonly<Record<Setting, FieldReader>> = {
   retention,
   anneal: oneOf(['ask', 'auto']),
   notify,
+  transcript: oneOf(['preview', 'full']),
 };

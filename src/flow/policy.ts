@@ -49,6 +49,8 @@ export interface Policy {
   retention?: { days?: number; keep_failed?: boolean };
   anneal?: 'ask' | 'auto';
   notify?: JsonObject;
+  /** How much of arguments and results a transcript shows. */
+  transcript?: 'preview' | 'full';
 }
 
 /** For a file that cannot be read: nothing is allowed until somebody repairs it. */
