@@ -67,7 +67,7 @@ import {
   toolKind,
   withProgramTools,
 } from './kernel/index.ts';
-import type { Store } from './store/index.ts';
+import type { Store, StoredEvent } from './store/index.ts';
 import {
   type CapabilityCatalog,
   createKeyFolder,
@@ -127,7 +127,10 @@ export interface Runtime {
 export type Live = Pick<World, 'onEvent' | 'onText'>;
 
 export interface Threads {
+  /** As the file has it: known secrets are references. */
   readonly store: Store;
+  /** A journal with its secrets in place: for replay. */
+  history(id: string): Outcome<StoredEvent[]>;
   run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
   resume(id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
 }
@@ -408,8 +411,33 @@ async function createThreads(
   store: Store,
   live: Live,
 ): Promise<Threads> {
-  const [{ createLiveThreads, createModelPort, resumeThread, runDirective }, { createPrices }] =
-    await Promise.all([import('./harness/index.ts'), import('./llm/index.ts')]);
+  const [harness, { createPrices }] = await Promise.all([
+    import('./harness/index.ts'),
+    import('./llm/index.ts'),
+  ]);
+  const { createLiveThreads, createModelPort, resumeThread, runDirective, watchThreads } = harness;
+  const frame = () => createFrame({ policy: ground.policies.current().policy });
+  const watch = watchThreads({
+    ...ground,
+    dir: join(ground.project, '.ai', 'threads'),
+    store,
+    library,
+    kernel,
+    frame,
+    policy: () => ground.policies.current().policy,
+    key: () => ground.keys.tokenKey(),
+    live,
+    trouble: (message) => {
+      ground.audit.write({
+        surface: 'harness',
+        caller: 'watch',
+        subject: '',
+        operation: 'record:thread',
+        decision: 'failed',
+        reason: message,
+      });
+    },
+  });
   ground.live ??= createLiveThreads();
   const textOf = (id: string): string => {
     const found = library.find('knowledge', id);
@@ -419,7 +447,7 @@ async function createThreads(
     project: ground.project,
     kernel,
     library,
-    store,
+    store: watch.store,
     clock: ground.clock,
     random: systemRandom,
     owner: `${hostname()}:${process.pid}`,
@@ -428,7 +456,7 @@ async function createThreads(
     models: () => library.config('models').value,
     tokenKey: () => ground.keys.tokenKey(),
     model: createModelPort(kernel),
-    frame: () => createFrame({ policy: ground.policies.current().policy }),
+    frame,
     bareFrame: () => createFrame(),
     instructions: () => ({
       agents: textOf('AGENTS'),
@@ -437,13 +465,20 @@ async function createThreads(
     env: ground.env,
     live: ground.live,
     resume: (id) => resumeThread(world, id),
-    transcript: () => () => {},
-    ...live,
+    transcript: watch.transcript,
+    ...(watch.onEvent ? { onEvent: watch.onEvent } : {}),
+    ...(watch.onText ? { onText: watch.onText } : {}),
+  };
+  const told = async (run: Promise<Outcome<ThreadResult>>): Promise<Outcome<ThreadResult>> => {
+    const result = await run;
+    await watch.settled();
+    return watch.shown(result);
   };
   return {
     store,
-    run: (request, signal) => runDirective(world, request, signal),
-    resume: (id, signal) => resumeThread(world, id, signal),
+    history: watch.history,
+    run: (request, signal) => told(runDirective(world, request, signal)),
+    resume: (id, signal) => told(resumeThread(world, id, signal)),
   };
 }
 

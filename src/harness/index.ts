@@ -111,4 +111,5 @@ export { resumeThread } from './resume-thread.ts';
 export { runDirective } from './run-thread.ts';
 export { createLiveThreads, type LiveThread, type LiveThreads } from './spawn-live.ts';
 export { ACTIONS, type Action, type HookVerdict, parseVerdict } from './verdict.ts';
+export { type ThreadWatch, type WatchPorts, watchThreads } from './watch-threads.ts';
 export type { ThreadResult, World } from './world.ts';

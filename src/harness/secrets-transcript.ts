@@ -1,0 +1,168 @@
+// Transcripts of threads: what people read. Arguments are shown as a hash and how they begin; the
+// registry has them whole. A transcript that lost lines is written again from the registry.
+import {
+  type Clock,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../base/index.ts';
+import {
+  createTranscript,
+  isTranscriptType,
+  type NewEvent,
+  previewOf,
+  type Redactor,
+  readTranscript,
+  rebuildTranscript,
+  type Store,
+  type StoredEvent,
+  type Transcript,
+  type TranscriptEvent,
+} from '../store/index.ts';
+import type { KnownSecrets } from './secrets.ts';
+
+export type Detail = 'preview' | 'full';
+
+/** A result is shown further than an argument: it is what people look for. */
+const RESULT = 2000;
+const MAX_OPEN = 64;
+
+// Secrets go first: written as JSON once more they would be escaped deeper than anybody looks, and a
+// hash of them would tell whoever guesses that he is right.
+const preview = (value: Json, redactor: Redactor, max?: number): Json => ({
+  ...previewOf(redactor.json(value), redactor, max),
+});
+
+const previewCalls = (content: Json, redactor: Redactor): Json =>
+  Array.isArray(content)
+    ? content.map((block) =>
+        isObject(block) && block.type === 'tool_call'
+          ? { ...block, arguments: preview(block.arguments ?? {}, redactor) }
+          : block,
+      )
+    : content;
+
+/** What a line shows of an event's data. The redactor goes over the whole line afterwards. */
+export function shownData(type: string, data: JsonObject, redactor: Redactor): JsonObject {
+  const { arguments: given, content, inputs } = data;
+  if (type === 'tool_call' && given !== undefined) {
+    return { ...data, arguments: preview(given, redactor) };
+  }
+  if (type === 'assistant_message' && content !== undefined) {
+    return { ...data, content: previewCalls(content, redactor) };
+  }
+  if (type === 'tool_result' && content !== undefined) {
+    return { ...data, content: preview(content, redactor, RESULT) };
+  }
+  if (type === 'thread_start' && inputs !== undefined) {
+    return { ...data, inputs: preview(inputs, redactor) };
+  }
+  return data;
+}
+
+export interface TranscriptPorts {
+  /** `.ai/threads` */
+  dir: string;
+  clock: Clock;
+  known: KnownSecrets;
+  /** As the registry has it. */
+  store: Pick<Store, 'read'>;
+  detail(): Detail;
+  /** A transcript that cannot be written is reported once and stops nothing. */
+  trouble(message: string): void;
+}
+
+export interface Transcripts {
+  open(thread: string): (events: readonly NewEvent[], firstSeq: number) => void;
+  close(): void;
+}
+
+export function createTranscripts(ports: TranscriptPorts): Transcripts {
+  const { dir, clock, known, store, detail, trouble } = ports;
+  const writers = new Map<string, Transcript>();
+
+  function show(thread: string, event: Omit<TranscriptEvent, 'type'> & { type: string }) {
+    const data =
+      detail() === 'full' ? event.data : shownData(event.type, event.data, known.redactor(thread));
+    return { ...event, data };
+  }
+  const optionsOf = (thread: string) => ({
+    dir,
+    thread,
+    redact: (value: Json) => known.redactor(thread).json(value),
+  });
+  function journal(thread: string): StoredEvent[] {
+    const all: StoredEvent[] = [];
+    for (let after = 0; ; ) {
+      const page = store.read(thread, after);
+      const last = page.ok ? page.output.at(-1) : undefined;
+      if (!page.ok || !last) return all;
+      all.push(...page.output.filter(({ type }) => isTranscriptType(type)));
+      after = last.seq;
+    }
+  }
+  /** What the registry has and the file has not; then the file is written anew. */
+  function isBehind(thread: string, events: readonly StoredEvent[]): boolean {
+    const text = readTranscript(dir, thread);
+    const seen = new Set(text.ok ? text.output.lines.map(({ seq }) => seq) : []);
+    return events.some(({ seq }) => !seen.has(seq));
+  }
+  /** Before the first line of this process: is everything there that was recorded before? */
+  function restore(thread: string, firstSeq: number): void {
+    if (firstSeq === 1) return;
+    const before = journal(thread).filter(({ seq }) => seq < firstSeq);
+    if (!isBehind(thread, before)) return;
+    const lines = before.map((event) => show(thread, event));
+    const rebuilt = rebuildTranscript(optionsOf(thread), lines);
+    if (!rebuilt.ok) trouble(rebuilt.error.detail.message);
+  }
+  function closeWriter(thread: string): void {
+    writers.get(thread)?.close();
+    writers.delete(thread);
+  }
+  /** The least recently used one makes room: a thousand threads do not hold a thousand files. */
+  function writerOf(thread: string): Outcome<Transcript> {
+    const before = writers.get(thread);
+    const opened = before ? ok(before) : createTranscript(optionsOf(thread));
+    if (!opened.ok) return opened;
+    writers.delete(thread);
+    writers.set(thread, opened.output);
+    const [oldest] = writers.keys();
+    if (writers.size > MAX_OPEN && oldest !== undefined) closeWriter(oldest);
+    return opened;
+  }
+  function linesOf(thread: string, events: readonly NewEvent[], firstSeq: number) {
+    const ts = clock.now();
+    return events.flatMap(({ type, data, turn = 0 }, index): TranscriptEvent[] =>
+      isTranscriptType(type)
+        ? [{ ...show(thread, { ts, seq: firstSeq + index, turn, type, data }), type }]
+        : [],
+    );
+  }
+
+  return {
+    open(thread) {
+      let state: 'new' | 'open' | 'broken' = 'new';
+      return (events, firstSeq) => {
+        if (state === 'broken') return;
+        if (state === 'new') {
+          closeWriter(thread);
+          restore(thread, firstSeq);
+        }
+        const writer = writerOf(thread);
+        const written = writer.ok
+          ? writer.output.append(linesOf(thread, events, firstSeq))
+          : writer;
+        state = written.ok ? 'open' : 'broken';
+        if (!written.ok) trouble(written.error.detail.message);
+        const isOver = events.some(({ type }) => type === 'thread_end');
+        if (isOver || state === 'broken') closeWriter(thread);
+      };
+    },
+    close() {
+      for (const thread of writers.keys()) closeWriter(thread);
+    },
+  };
+}

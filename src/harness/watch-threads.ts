@@ -1,0 +1,138 @@
+// Everything that looks on while threads run: transcripts, live views, telemetry, notices. All of it is
+// fed by what the threads record, and none of it sees a secret that the run knows.
+import type { Clock, Failure, Json, JsonObject, Outcome } from '../base/index.ts';
+import type { ComposedPolicy, Frame } from '../flow/index.ts';
+import type { Library } from '../items/index.ts';
+import type { Kernel } from '../kernel/index.ts';
+import {
+  deriveVaultKey,
+  type NewEvent,
+  type RedactionStream,
+  type Store,
+  type StoredEvent,
+} from '../store/index.ts';
+import type { KeyPair } from '../trust/index.ts';
+import { createNotifier } from './notify.ts';
+import { postNotice, runNotice } from './notify-send.ts';
+import { createKnownSecrets, environmentSecrets } from './secrets.ts';
+import { sealStore } from './secrets-store.ts';
+import { createTranscripts } from './secrets-transcript.ts';
+import { createTelemetry } from './telemetry.ts';
+import type { ThreadResult, World } from './world.ts';
+
+export interface WatchPorts {
+  store: Store;
+  /** Where the transcripts are: `.ai/threads`. */
+  dir: string;
+  project: string;
+  clock: Clock;
+  env: World['env'];
+  library: Library;
+  kernel: Pick<Kernel, 'execute'>;
+  frame(): Frame;
+  policy(): ComposedPolicy;
+  /** The user's own key, from which those of the vaults are made. */
+  key(): Outcome<KeyPair>;
+  live: Pick<World, 'onEvent' | 'onText'>;
+  /** What could not be written or sent; a run goes on without. */
+  trouble(message: string): void;
+}
+
+export interface ThreadWatch extends Pick<World, 'store' | 'transcript' | 'onEvent' | 'onText'> {
+  /** A journal with its secrets in place: for replay. */
+  history(thread: string): Outcome<StoredEvent[]>;
+  /** A result as it may be shown. */
+  shown(result: Outcome<ThreadResult>): Outcome<ThreadResult>;
+  /** Until the notices under way are told. */
+  settled(): Promise<void>;
+  close(): void;
+}
+
+/** Pieces of text are shown as soon as no secret can begin in them. */
+function maskText(ports: Pick<WatchPorts, 'live'>, open: (thread: string) => RedactionStream) {
+  const streams = new Map<string, RedactionStream>();
+  const tell = (thread: string, piece: string): void => {
+    if (piece !== '') ports.live.onText?.(thread, piece);
+  };
+  return {
+    text(thread: string, piece: string): void {
+      const stream = streams.get(thread) ?? open(thread);
+      streams.set(thread, stream);
+      tell(thread, stream.push(piece));
+    },
+    flush(thread: string): void {
+      tell(thread, streams.get(thread)?.end() ?? '');
+      streams.delete(thread);
+    },
+  };
+}
+
+export function watchThreads(ports: WatchPorts): ThreadWatch {
+  const { store, dir, clock, env, library, kernel, policy, live, trouble } = ports;
+  const now = () => clock.now();
+  const known = createKnownSecrets(() => environmentSecrets(env, library));
+  const sealed = sealStore({
+    store,
+    known,
+    key() {
+      const own = ports.key();
+      return own.ok ? { ok: true, output: deriveVaultKey(own.output.exportPrivate()) } : own;
+    },
+  });
+  const transcripts = createTranscripts({
+    dir,
+    clock,
+    known,
+    store,
+    trouble,
+    detail: () => policy().transcript,
+  });
+  const thread = (id: string) => {
+    const row = store.thread(id);
+    return row.ok ? row.output : undefined;
+  };
+  const telemetry = createTelemetry({ now, thread });
+  const notifier = createNotifier({
+    settings: () => policy().notify,
+    now,
+    thread,
+    post: postNotice(kernel, ports.frame),
+    run: runNotice(ports.project, env),
+    trouble,
+  });
+  const redact = <T extends Json>(id: string, value: T): T => known.redactor(id).json(value) as T;
+  const streams = maskText(ports, (id) => known.redactor(id).stream());
+
+  function lookOn(id: string, events: readonly NewEvent[]): void {
+    for (const event of events) {
+      telemetry.event(id, event);
+      notifier.event(id, event);
+    }
+  }
+  return {
+    store: sealed.store,
+    history: sealed.history,
+    transcript(id) {
+      const write = transcripts.open(id);
+      return (events, firstSeq) => {
+        write(events, firstSeq);
+        lookOn(id, events);
+      };
+    },
+    onEvent(id, { type, data, turn }) {
+      streams.flush(id);
+      live.onEvent?.(id, { type, turn, data: redact(id, data) });
+    },
+    onText(id, piece) {
+      if (live.onText) streams.text(id, piece);
+    },
+    shown(result) {
+      if (!result.ok) return redact('', result as unknown as Json) as unknown as Failure;
+      const { thread_id, outputs, text, reason } = result.output;
+      const shown = redact<JsonObject>(thread_id, { outputs, text, reason });
+      return { ok: true, output: { ...result.output, ...shown } };
+    },
+    settled: () => notifier.settled(),
+    close: () => transcripts.close(),
+  };
+}
