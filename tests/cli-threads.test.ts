@@ -1,9 +1,11 @@
 // Threads from the real command line, against a scripted provider over real HTTP.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { JsonObject } from '../src/base/index.ts';
+import { type Json, type JsonObject, plainText } from '../src/base/index.ts';
 import {
   type ScriptedProvider,
   type ScriptedReply,
@@ -36,10 +38,21 @@ const asking = look()
 let fixture: Fixture;
 let provider: ScriptedProvider;
 let script: ScriptedReply[];
+/** Replies are held back while this is unresolved. */
+let gate: Promise<void>;
+/** Called for every request that arrives. */
+let onRequest: () => void;
 
 beforeEach(async () => {
   script = [];
-  const started = await startScriptedProvider(() => script.shift());
+  gate = Promise.resolve();
+  onRequest = () => {};
+  const started = await startScriptedProvider(async () => {
+    const reply = script.shift();
+    onRequest();
+    await gate;
+    return reply;
+  });
   if (!started.ok) throw new Error(started.error.detail.message);
   provider = started.output;
   fixture = makeFixture({
@@ -84,6 +97,7 @@ function start(...args: string[]): Running {
   return { process: child, done };
 }
 const km = (...args: string[]): Promise<Done> => start(...args).done;
+const outputOf = ({ out }: Done): Json => (JSON.parse(out) as { output: Json }).output;
 const lines = ({ out }: Done): JsonObject[] =>
   out
     .trim()
@@ -161,4 +175,115 @@ test('a provider that refuses is 6', async () => {
   script = Array.from({ length: 8 }, () => ({ fault: { status: 401 } }));
   const done = await km('run', 'look');
   expect(done, done.err).toMatchObject({ code: 6 });
+});
+
+/** A run whose next request is held back until `open` is called. */
+async function heldRun(...args: string[]) {
+  let release: () => void = () => {};
+  gate = new Promise<void>((resolve) => (release = resolve));
+  const arrived = new Promise<void>((resolve) => (onRequest = resolve));
+  const running = start('run', 'look', ...args);
+  await Promise.race([arrived, running.done]);
+  return { ...running, open: release };
+}
+
+test('what ran is listed, shown, drawn as a tree and tailed', async () => {
+  script = [read('notes/a.txt'), read('other.txt'), { text: 'It says hello.' }];
+  await km('run', 'look');
+  const page = outputOf(await km('threads', 'ls', '--json')) as { rows: JsonObject[] };
+  expect(page.rows).toMatchObject([{ status: 'completed', directive: 'look', cost: { turns: 3 } }]);
+  const id = plainText(page.rows[0]?.id);
+  expect((await km('threads', 'ls', '--status', 'failed')).err).toContain('no thread');
+  expect(await km('threads', 'ls', '--status', 'odd')).toMatchObject({ code: 1 });
+  const shown = await km('threads', 'show', id);
+  for (const part of [
+    /turn 1/,
+    /fs\/read_file path=notes\/a.txt/,
+    /hello/,
+    /denied: /,
+    /cost .*USD/,
+  ]) {
+    expect(shown.out).toMatch(part);
+  }
+  const whole = outputOf(await km('threads', 'show', '--json')) as { events: JsonObject[] };
+  expect(whole).toMatchObject({ thread: { id } });
+  expect(whole.events.at(-1)).toMatchObject({ type: 'thread_end' });
+  expect((await km('threads', 'tree', id)).out).toContain(`${id} completed`);
+  const tail = lines(await km('threads', 'tail', id, '-n', '2', '-f', '--json'));
+  expect(tail.map(({ type }) => type)).toEqual(['assistant_message', 'thread_end']);
+  expect(await km('threads', 'wait', id)).toMatchObject({ code: 0 });
+  expect((await km('threads', 'top')).out).toContain(id);
+  expect(await km('threads', 'prune', '--older-than', '0s')).toMatchObject({ code: 0 });
+  expect(outputOf(await km('threads', 'ls', '--json'))).toEqual({ rows: [] });
+});
+
+test('looking where nothing ever ran makes nothing', async () => {
+  const done = await km('threads', 'ls');
+  expect(done).toMatchObject({ code: 1, out: '' });
+  expect(done.err).toContain('km run');
+  expect(existsSync(join(fixture.root, '.ai/threads'))).toBe(false);
+});
+
+test('a thread is paused from a second process and goes on in a third', async () => {
+  script = [read('notes/a.txt'), { text: 'after the pause' }];
+  const held = await heldRun();
+  expect(await km('threads', 'pause', 'last', '--reason', 'lunch')).toMatchObject({ code: 0 });
+  held.open();
+  const paused = await held.done;
+  expect(paused, paused.err).toMatchObject({ code: 7 });
+  expect(paused.err).toContain('km threads resume');
+  expect(outputOf(await km('threads', 'ls', '--json'))).toMatchObject({
+    rows: [{ status: 'paused' }],
+  });
+  expect((await km('threads', 'wait', 'last')).code).toBe(7);
+  const resumed = await km('threads', 'resume', 'last', '--message', 'and be quick');
+  expect(resumed, resumed.err).toMatchObject({ code: 0, out: 'after the pause\n' });
+  expect(JSON.stringify(provider.requests.at(-1)?.body)).toContain('and be quick');
+});
+
+test('a thread that is told to stop ends as terminated', async () => {
+  script = [read('notes/a.txt'), { text: 'never' }];
+  const held = await heldRun('--json');
+  expect(await km('threads', 'stop', 'last')).toMatchObject({ code: 0 });
+  held.open();
+  const done = await held.done;
+  expect(done.code).toBe(1);
+  expect(lines(done).at(-1)).toMatchObject({ output: { status: 'terminated' } });
+  expect(await km('threads', 'resume', 'last')).toMatchObject({ code: 1 });
+});
+
+test('a paused thread can be stopped although nobody is at work on it', async () => {
+  script = [read('notes/a.txt')];
+  const held = await heldRun();
+  await km('threads', 'pause', 'last');
+  held.open();
+  expect(await held.done).toMatchObject({ code: 7 });
+  const stopped = await km('threads', 'stop', 'last', '--json');
+  expect(outputOf(stopped)).toMatchObject({ status: 'terminated' });
+});
+
+test('Ctrl-C asks the thread to stop', async () => {
+  script = [read('notes/a.txt'), { text: 'never' }];
+  const held = await heldRun();
+  held.process.kill('SIGINT');
+  const heard = new Promise<void>((resolve) => held.process.stderr?.once('data', () => resolve()));
+  await heard;
+  held.open();
+  const done = await held.done;
+  expect(done, done.err).toMatchObject({ code: 130 });
+  expect(outputOf(await km('threads', 'ls', '--json'))).toMatchObject({
+    rows: [{ status: 'terminated' }],
+  });
+});
+
+test('a second Ctrl-C does not wait for the provider', async () => {
+  script = [read('notes/a.txt')];
+  const held = await heldRun();
+  held.process.kill('SIGINT');
+  await new Promise<void>((resolve) => held.process.stderr?.once('data', () => resolve()));
+  held.process.kill('SIGINT');
+  expect(await held.done).toMatchObject({ code: 130 });
+  const page = outputOf(await km('threads', 'ls', '--json')) as { rows: JsonObject[] };
+  expect(['killed', 'terminated', 'failed']).toContain(page.rows[0]?.status);
+  held.open();
 });

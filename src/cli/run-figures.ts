@@ -1,7 +1,8 @@
 // The live view as lines of text: what is going on and how much of each limit is used.
-import { getOwn, type JsonObject, plainText } from '../base/index.ts';
+import type { JsonObject } from '../base/index.ts';
 import type { Colour, Terminal } from './terminal.ts';
-import { count, seconds, shorten } from './thread-words.ts';
+import { amountsOf, type UsedOf } from './thread-amounts.ts';
+import { count, shorten } from './thread-words.ts';
 
 export interface RunFigures {
   directive: string;
@@ -21,7 +22,7 @@ export interface RunFigures {
 const WHEEL = '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏';
 const EIGHTHS = ' ▏▎▍▌▋▊▉';
 const WIDTH = 20;
-const SHOWN = ['turns', 'tokens', 'spend', 'tool_calls', 'duration'] as const;
+const SHOWN = new Set(['turns', 'tokens', 'spend', 'tool_calls', 'duration']);
 
 /** `share` of `width` cells, in eighths of a cell; the rest is left to the caller. */
 export function bar(share: number, width: number): string {
@@ -34,31 +35,11 @@ export function bar(share: number, width: number): string {
 const barColour = (share: number): Colour =>
   share >= 0.95 ? 'red' : share >= 0.8 ? 'yellow' : 'green';
 
-const limitOf = (limits: JsonObject, name: string): number =>
-  Number(getOwn(getOwn(limits, name), 'value') ?? Number.NaN);
-
-/** Money keeps its decimals, the rest is grouped. */
-function amount(name: string, value: unknown): string {
-  if (name === 'spend') return Number(value || 0).toFixed(4);
-  return name === 'duration' ? seconds(value) : count(value);
-}
-
-function usedOf(name: string, { cost, elapsedMs }: RunFigures): unknown {
-  if (name !== 'duration') return cost[name] ?? 0;
-  return Math.max(Number(cost.duration_seconds ?? 0), elapsedMs / 1000);
-}
-
-function limitLine(name: string, figures: RunFigures, paint: Terminal['paint']): string[] {
-  const max = limitOf(figures.limits, name);
-  if (Number.isNaN(max)) return [];
-  const used = usedOf(name, figures);
-  const share = max > 0 ? Number(used) / max : 1;
-  const unit = name === 'spend' ? ` ${plainText(figures.limits.spend_currency) || 'USD'}` : '';
-  const text = `${amount(name, used)} of ${amount(name, max)}${unit}`;
+function limitLine({ name, used, max, share }: UsedOf, paint: Terminal['paint']): string {
   const full = bar(share, WIDTH);
   const empty = '·'.repeat(WIDTH - full.length);
-  const label = name.replace('_', ' ').padEnd(11);
-  return [`  ${paint('dim', label)}${paint(barColour(share), full)}${paint('dim', empty)} ${text}`];
+  const label = paint('dim', name.replace('_', ' ').padEnd(11));
+  return `  ${label}${paint(barColour(share), full)}${paint('dim', empty)} ${used} of ${max}`;
 }
 
 /** Never wider than `width`; the last line of what is said is cut at its beginning. */
@@ -67,7 +48,10 @@ export function figureLines(
   width: number,
   paint: Terminal['paint'],
 ): string[] {
-  const { directive, frame, children, doing, saying, cost } = figures;
+  const { directive, frame, children, doing, saying, cost, limits } = figures;
+  // The registry knows the time of the last commit; meanwhile it goes on.
+  const duration_seconds = Math.max(Number(cost.duration_seconds ?? 0), figures.elapsedMs / 1000);
+  const timed = { ...cost, duration_seconds };
   const wheel = WHEEL.charAt(frame % WHEEL.length);
   const below = children === 0 ? '' : `, ${children} below it`;
   const head = shorten(`${directive} · turn ${count(cost.turns)}${below} · ${doing}`, width - 4);
@@ -76,7 +60,9 @@ export function figureLines(
   const tail = said.length > room ? `…${said.slice(1 - room)}` : said;
   return [
     `${paint('blue', wheel)} ${head}`,
-    ...SHOWN.flatMap((name) => limitLine(name, figures, paint)),
+    ...amountsOf({ cost: timed, limits })
+      .filter(({ name }) => SHOWN.has(name))
+      .map((amount) => limitLine(amount, paint)),
     ...(tail === '' ? [] : [`  ${paint('dim', '‹')} ${tail}`]),
     `  ${paint('dim', 'Ctrl-C asks it to stop')}`,
   ];

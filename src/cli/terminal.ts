@@ -34,6 +34,7 @@ export interface Terminal {
   write(text: string): void;
   /** Width of what is drawn on. */
   columns(): number;
+  rows(): number;
   paint(colour: Colour, text: string): string;
   /** Prints an outcome the way the caller asked for and gives the exit code. */
   finish<T>(outcome: Outcome<T>, show: (output: T) => void): number;
@@ -90,6 +91,7 @@ export function createTerminal(options: TerminalOptions): Terminal {
     note,
     write: (text) => void stderr.write(text),
     columns: () => stderr.columns || 80,
+    rows: () => stderr.rows || 24,
     paint,
     finish(outcome, show) {
       if (json) out(JSON.stringify(outcome));

@@ -53,6 +53,14 @@ export function seconds(value: unknown): string {
   return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, '0')} m`;
 }
 
+/** `12 s`, `5 m`, `3 h`, `9 d`: how long ago, roughly. */
+export function age(ms: number): string {
+  const total = Math.max(0, Math.round(ms / 1000));
+  if (total < 60) return `${total} s`;
+  if (total < 3600) return `${Math.floor(total / 60)} m`;
+  return total < 172_800 ? `${Math.floor(total / 3600)} h` : `${Math.floor(total / 86_400)} d`;
+}
+
 /** `12 turns, 3,410 tokens, 4 tool calls, 0.0123 USD, 8.1 s`. */
 export function costText(cost: JsonObject, currency = 'USD'): string {
   const plural = (value: unknown, word: string): string =>
