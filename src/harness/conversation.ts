@@ -17,6 +17,7 @@ export interface Conversation {
   ownMarks(): Descriptor;
   /** Calls of the last reply that have no result yet, in order. */
   pending(): readonly ToolCallBlock[];
+  /** While calls wait for their results it is held back: providers want those first. */
   user(text: string, marks: Descriptor): void;
   assistant(content: readonly Block[]): void;
   result(id: string, content: Json, marks: Descriptor, isError: boolean): void;
@@ -32,14 +33,21 @@ export function createConversation(): Conversation {
   let messages: Message[] = [];
   let marks: Descriptor = EMPTY;
   let open = new Map<string, ToolCallBlock>();
+  let late: { text: string; marks: Descriptor }[] = [];
   let bytes = 0;
 
   /** Neighbours of one role are one message: providers want them to take turns. */
   function add(role: Message['role'], content: readonly Block[]): void {
+    if (content.length === 0) return;
     for (const block of content) bytes += sizeOf(block);
     const last = messages.at(-1);
     if (last?.role !== role) messages.push({ role, content: [...content] });
     else messages[messages.length - 1] = { role, content: [...last.content, ...content] };
+  }
+
+  function say(text: string, own: Descriptor): void {
+    marks = mergeDescriptors(marks, own);
+    add('user', [{ type: 'text', text }]);
   }
 
   return {
@@ -49,8 +57,8 @@ export function createConversation(): Conversation {
     ownMarks: () => mergeDescriptors(marks, FROM_MODEL),
     pending: () => [...open.values()],
     user(text, own) {
-      marks = mergeDescriptors(marks, own);
-      add('user', [{ type: 'text', text }]);
+      if (open.size > 0) late.push({ text, marks: own });
+      else say(text, own);
     },
     assistant(content) {
       add('assistant', content);
@@ -60,11 +68,14 @@ export function createConversation(): Conversation {
       marks = mergeDescriptors(marks, own);
       open.delete(id);
       add('user', [{ type: 'tool_result', id, content, ...(isError ? { is_error: true } : {}) }]);
+      if (open.size > 0) return;
+      for (const { text, marks: said } of late.splice(0)) say(text, said);
     },
     bytes: () => bytes,
     clear() {
       messages = [];
       open = new Map();
+      late = [];
       bytes = 0;
     },
   };

@@ -2,7 +2,7 @@
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import type { BudgetLimits, StoredEvent, ThreadRow } from '../store/index.ts';
 import { NO_BOUNDS } from './action.ts';
-import { createConversation } from './conversation.ts';
+import { createConversation, packMarks } from './conversation.ts';
 import { createCostMeter, NO_COST, unpackCost } from './cost.ts';
 import { createHookState } from './hook.ts';
 import type { EffectiveLimits, LimitName } from './limit.ts';
@@ -15,6 +15,9 @@ import { createThreadLog } from './thread-log.ts';
 import { replayEvent } from './thread-replay.ts';
 import { mintRights } from './thread-token.ts';
 import type { World } from './world.ts';
+
+/** The reservation a detached child lives on. */
+export const apartKey = (id: string): string => `${id}:detached`;
 
 /** A token outlives the thread's deadline by this much, for the last records. */
 const GRACE_MS = 60_000;
@@ -41,7 +44,7 @@ export interface Start {
 
 export function createContext(
   world: World,
-  { prepared, row, epoch, signal, history, parent, drawFrom, runHook }: Start,
+  { prepared, row, epoch, signal, history, parent, runHook, ...start }: Start,
 ): Outcome<ThreadContext> {
   const { item, directive, inputs, hooks, limits } = prepared;
   const chain = world.store.chain(row.id);
@@ -80,6 +83,8 @@ export function createContext(
       },
     },
   );
+  const isApart = row.detached && row.parent !== undefined;
+  const drawFrom = start.drawFrom ?? (isApart ? apartKey(row.id) : undefined);
   const stopping = new AbortController();
   const thread: ThreadContext = {
     world,
@@ -115,7 +120,20 @@ export function createContext(
     ratio: undefined,
     ending: undefined,
     stopped: false,
-    notes: [],
+    flights: new Set(),
+    triedModels: new Set(),
+    tell(text) {
+      const marks = thread.conversation.marks();
+      log.note('injected_message', { text, by: 'harness', marks: packMarks(marks) });
+      thread.conversation.user(text, marks);
+    },
+    reserve: (amounts, key) =>
+      world.store.reserve(
+        thread.chain,
+        amounts,
+        key,
+        drawFrom === undefined ? {} : { from: drawFrom },
+      ),
     lastSignal: 0,
     reminders: 0,
     switchModel(wanted) {

@@ -14,6 +14,7 @@ export interface Ending {
     | 'terminated'
     | 'killed'
     | 'paused'
+    | 'waiting'
     | 'needs_input'
     | 'interrupted';
   reason: string;
@@ -23,7 +24,8 @@ export interface Ending {
   code?: string;
 }
 
-export type Turn = { reply: ModelReply } | { ending: Ending };
+/** `again`: nothing was said, and whoever steers the thread is to be heard first. */
+export type Turn = { reply: ModelReply } | { ending: Ending } | { again: true };
 
 export interface LoopPorts {
   /** Between steps: a person's or a parent's signals, the clock. */
@@ -50,7 +52,7 @@ export async function runLoop(ports: LoopPorts): Promise<Ending> {
     }
     const turn = await ports.turn();
     if ('ending' in turn) return turn.ending;
-    if (ports.pending().length > 0) continue;
+    if ('again' in turn || ports.pending().length > 0) continue;
     const ended = await ports.final(turn.reply);
     if (ended) return ended;
   }

@@ -75,6 +75,9 @@ export async function resumeThread(
   const thread = made.output;
   const lastAttempt = history.output.findLastIndex(({ type }) => type === 'retry');
   for (const event of history.output.slice(lastAttempt + 1)) replayEvent(thread, event);
+  for (const { type, data } of history.output) {
+    if (type === 'signal') thread.lastSignal = Math.max(thread.lastSignal, Number(data.id ?? 0));
+  }
   thread.log.note('signal', { kind: 'resume', by: world.owner }, { status: 'running' });
   settleBegun(thread, history.output);
   chargeOpen(thread);

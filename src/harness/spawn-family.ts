@@ -1,13 +1,17 @@
 // What happens to children when their parent ends: a normal end waits for them, every other end
 // stops them first. A detached child lives on unless the whole tree is ended.
 import { isEnded, type ThreadStatus } from '../store/index.ts';
+import { packCost, unpackCost } from './cost.ts';
 import type { Ending } from './loop.ts';
 import type { ThreadContext } from './thread-context.ts';
+import type { ThreadResult } from './world.ts';
 
 /** A person or a hook wants the tree gone: then nobody is spared. */
 const WHOLE_TREE: ReadonlySet<Ending['status']> = new Set(['aborted', 'terminated', 'killed']);
 /** The thread will go on later, and so may its children. */
-const GOES_ON: ReadonlySet<Ending['status']> = new Set(['paused', 'needs_input']);
+const GOES_ON: ReadonlySet<Ending['status']> = new Set([
+  ...(['paused', 'waiting', 'needs_input'] as const),
+]);
 
 const stopsAs = ({ status }: Ending): Ending['status'] =>
   status === 'aborted' || status === 'killed' || status === 'interrupted' ? status : 'terminated';
@@ -54,6 +58,23 @@ function abortTree({ world, id, chain }: ThreadContext, ending: Ending): void {
   if (live)
     live.thread.stop({ status: 'aborted', reason, ...(ending.code && { code: ending.code }) });
   else world.store.signal(root, 'terminate', { reason }, `abort:${id}`, id);
+}
+
+/** The child's cost is its parent's too, and its end is in the parent's journal. */
+export function tellParent(thread: ThreadContext, result: ThreadResult): void {
+  const { world, parent, kind, detached, drawFrom } = thread;
+  if (!isEnded(result.status as ThreadStatus)) return;
+  if (detached && drawFrom !== undefined) world.store.cancel(drawFrom);
+  const above = parent === undefined ? undefined : world.live.get(parent)?.thread;
+  if (!above || kind === 'hook') return;
+  const cost = unpackCost(result.cost);
+  if (cost.ok) above.meter.countChild(cost.output);
+  const { thread_id, status, reason } = result;
+  above.log.note(
+    'child_end',
+    { thread_id, status, reason, cost: result.cost },
+    { cost: packCost(above.meter.read()) },
+  );
 }
 
 /**

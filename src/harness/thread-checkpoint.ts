@@ -32,7 +32,14 @@ import {
 import { usedAmounts } from './cost.ts';
 import { fillInputs, select } from './hook.ts';
 import { buildContext } from './hook-context.ts';
-import { crossedMarks, type LimitEvent, type LimitName, limitsView, markKey } from './limit.ts';
+import {
+  crossedMarks,
+  LIMIT_NAMES,
+  type LimitEvent,
+  type LimitName,
+  limitsView,
+  markKey,
+} from './limit.ts';
 import type { Ending } from './loop.ts';
 import { countedResult, notesLine, skippedResult, warningLine, withheldResult } from './prompt.ts';
 import type { ThreadContext } from './thread-context.ts';
@@ -45,6 +52,9 @@ export function limitEventOf({ detail }: Fault): LimitEvent {
   return { name: 'limit', code: `${limit}_exceeded`, limit, current, max };
 }
 
+const isLimit = ({ code, detail }: Fault): boolean =>
+  LIMIT_NAMES.some((name) => detail.limit === name && code === `${name}_exceeded`);
+
 function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
   switch (event.name) {
     case 'before_step':
@@ -52,7 +62,8 @@ function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
     case 'after_step':
       return afterStep(step, event.result.data);
     case 'error':
-      return onError(event.fault);
+      // The deadline, or a budget further up, was reached while it was under way.
+      return isLimit(event.fault) ? limitEventOf(event.fault) : onError(event.fault);
     case 'limit':
       return limitEventOf(event.fault);
   }
@@ -87,6 +98,7 @@ async function consult(thread: ThreadContext, situation: Situation): Promise<Dec
   }
   if (!hook) return withoutHook(situation);
   const name = hook.hook.directive;
+  const began = thread.world.clock.monotonic();
   thread.meter.stopClock();
   const answered = await thread.runHook(name, fillInputs(hook, context));
   thread.meter.startClock();
@@ -100,6 +112,7 @@ async function consult(thread: ThreadContext, situation: Situation): Promise<Dec
     step: situation.step,
     deed: decision.deed.do,
     notes: decision.notes,
+    duration_ms: Math.round(thread.world.clock.monotonic() - began),
     fired: [...hookState.fired],
   });
   return decision;
@@ -110,7 +123,7 @@ function take(thread: ThreadContext, { bounds, model, notes }: Decision): void {
   thread.bounds = bounds;
   if (model !== undefined) thread.switchModel(model);
   const line = notesLine('', notes);
-  if (line !== undefined) thread.notes.push(line);
+  if (line !== undefined) thread.tell(line);
 }
 
 const ended = (status: Ending['status'], fault: Fault): Ending => ({
@@ -143,7 +156,7 @@ function carryOut(
     case 'run_with_granted':
       return undefined;
     case 'tell_warning':
-      if (event.name === 'warning') thread.notes.push(warningLine([event]));
+      if (event.name === 'warning') thread.tell(warningLine([event]));
       return undefined;
     case 'raise':
       thread.raiseLimits(deed.limits, deed.raised);
@@ -191,7 +204,10 @@ function situationOf(
   step: string,
   flowEvent?: FlowEvent,
 ): Situation {
-  const detail = flowEvent?.name === 'limit' ? flowEvent.fault.detail : undefined;
+  const detail =
+    event.name === 'limit' && flowEvent && 'fault' in flowEvent
+      ? flowEvent.fault.detail
+      : undefined;
   // When it is an ancestor's budget that is used up, raising the own limit would not help.
   const isOwn = detail?.thread === undefined || detail.thread === thread.id;
   const needed = BigInt(plainText(detail?.needed) || '0');
@@ -226,7 +242,7 @@ export async function raiseError(
   });
   const decision = await consult(thread, situationOf(thread, event, step));
   take(thread, decision);
-  if (decision.deed.do === 'tell_error') thread.notes.push(`[harness] ${error.detail.message}`);
+  if (decision.deed.do === 'tell_error') thread.tell(`[harness] ${error.detail.message}`);
   else carryOut(thread, decision.deed, event, step);
 }
 

@@ -3,7 +3,7 @@
 import type { Json, JsonObject, Outcome } from '../base/index.ts';
 import type { Directive, DirectiveItem } from '../items/index.ts';
 import type { Price, ResolvedModel } from '../llm/index.ts';
-import type { NewEvent } from '../store/index.ts';
+import type { Amounts, NewEvent } from '../store/index.ts';
 import type { Bounds } from './action.ts';
 import type { Conversation } from './conversation.ts';
 import type { CostMeter } from './cost.ts';
@@ -12,6 +12,7 @@ import type { EffectiveLimits, LimitName } from './limit.ts';
 import type { Ending } from './loop.ts';
 import type { LoopDetector } from './loop-detector.ts';
 import type { RaiseRoom } from './raise-limits.ts';
+import type { Flight } from './thread-flight.ts';
 import type { ThreadLog } from './thread-log.ts';
 import type { ThreadRights } from './thread-token.ts';
 import type { World } from './world.ts';
@@ -45,7 +46,10 @@ export interface ThreadContext {
   readonly conversation: Conversation;
   readonly detector: LoopDetector;
   readonly signal: AbortSignal;
-  /** Ends the request in flight; a new one is made for every turn. */
+  /** Requests and tools at work: told when somebody steers the thread. */
+  readonly flights: Set<Flight>;
+  /** Models that were switched to because another failed. */
+  readonly triedModels: Set<string>;
   limits: EffectiveLimits;
   attempt: number;
   model: ResolvedModel;
@@ -59,14 +63,16 @@ export interface ThreadContext {
   ending: Ending | undefined;
   /** Was it ended from outside? */
   stopped: boolean;
-  /** Lines for the model that go in before its next turn. */
-  notes: string[];
   /** The last signal that was obeyed. */
   lastSignal: number;
   /** How often the model was asked for outputs it owes. */
   reminders: number;
   /** What a new attempt begins with. */
   opening: NewEvent[];
+  /** A line of the harness for the model, before its next turn. */
+  tell(text: string): void;
+  /** Sets aside along the chain; a hook's thread takes it out of what was set aside for it. */
+  reserve(amounts: Amounts, key: string): Outcome<null>;
   /** `fallback`, a tier or a model id, for the rest of the run. */
   switchModel(wanted: string): Outcome<null>;
   /** Runs a hook's directive in a thread of its own; its outputs. */

@@ -1,7 +1,7 @@
 // Drives a thread through the loop while its lease is renewed.
 import type { ModelReply, ToolCallBlock } from '../llm/index.ts';
 import { type Ending, runLoop } from './loop.ts';
-import { endFamily } from './spawn-family.ts';
+import { endFamily, tellParent } from './spawn-family.ts';
 import { waitForChildren } from './spawn-wait.ts';
 import { raiseWarnings } from './thread-checkpoint.ts';
 import type { ThreadContext } from './thread-context.ts';
@@ -9,7 +9,7 @@ import { finalEnding, finish } from './thread-end.ts';
 import { obeySignals } from './thread-signals.ts';
 import { runSteps } from './thread-step.ts';
 import { runTurn } from './thread-turn.ts';
-import type { ThreadResult, World } from './world.ts';
+import type { ThreadResult } from './world.ts';
 
 export const LEASE_MS = 30_000;
 const RENEW_MS = 10_000;
@@ -18,7 +18,7 @@ function portsOf(thread: ThreadContext) {
   const between = async (): Promise<Ending | undefined> => {
     if (thread.ending) return thread.ending;
     if (!thread.log.isHeld())
-      return { status: 'interrupted', reason: 'another process holds the thread' };
+      return { status: 'interrupted', reason: 'this process no longer holds the thread' };
     const told = obeySignals(thread);
     if (told) return told;
     await raiseWarnings(thread);
@@ -33,12 +33,22 @@ function portsOf(thread: ThreadContext) {
   };
 }
 
-/** The lease is renewed while the loop runs; a thread whose process is gone is found by its end. */
-function keepLease(world: World, id: string, epoch: number): () => void {
-  const timer = setInterval(() => world.store.renew(id, epoch, LEASE_MS), RENEW_MS);
+/** The lease is renewed while the loop runs; whoever lost it is stopped where it is. */
+function keepLease({ log, flights }: ThreadContext): () => void {
+  const renew = (): void => {
+    if (log.renew(LEASE_MS)) return;
+    for (const flight of flights) flight.look();
+  };
+  const timer = setInterval(renew, RENEW_MS);
   timer.unref();
   return () => clearInterval(timer);
 }
+
+/** Signals come from any process; what is in flight looks at them as soon as they are there. */
+const listen = ({ world, id, flights }: ThreadContext): (() => void) =>
+  world.store.onSignal((thread) => {
+    if (thread === id) for (const flight of flights) flight.look();
+  });
 
 /** What a bug leaves behind is a failed thread, not a lost one. */
 async function runToEnding(thread: ThreadContext): Promise<Ending> {
@@ -58,7 +68,7 @@ async function runToEnding(thread: ThreadContext): Promise<Ending> {
 /** Never rejects. While it runs, the thread can be found, awaited and stopped in `world.live`. */
 export async function drive(thread: ThreadContext, epoch: number): Promise<ThreadResult> {
   const { world, id, signal } = thread;
-  const release = keepLease(world, id, epoch);
+  const ends = [keepLease(thread), listen(thread)];
   let resolve: (result: ThreadResult) => void = () => {};
   const done = new Promise<ThreadResult>((settle) => {
     resolve = settle;
@@ -73,7 +83,8 @@ export async function drive(thread: ThreadContext, epoch: number): Promise<Threa
   const result = finish(thread, await runToEnding(thread), epoch);
   signal.removeEventListener('abort', whenStopped);
   world.live.remove(id);
-  release();
+  for (const end of ends) end();
+  tellParent(thread, result);
   resolve(result);
   return result;
 }

@@ -1,7 +1,7 @@
 // How a run ends: what the model's last words are worth, and what is recorded.
 import type { Json } from '../base/index.ts';
 import type { ModelReply } from '../llm/index.ts';
-import type { ThreadStatus } from '../store/index.ts';
+import { isEnded, type ThreadStatus } from '../store/index.ts';
 import { packMarks } from './conversation.ts';
 import { packCost } from './cost.ts';
 import type { Ending } from './loop.ts';
@@ -14,6 +14,8 @@ const MAX_REMINDERS = 2;
 /** A reply without calls ends the run; when it owes outputs, the model is asked for them first. */
 export function finalEnding(thread: ThreadContext, reply: ModelReply): Ending | undefined {
   const text = reply.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
+  // It broke off in the middle of a call and has been told so: that was not its last word.
+  if (reply.broken && reply.broken.discarded_partial.length > 0) return undefined;
   const outputs = finalOutputs(thread.directive, text);
   if (outputs?.ok) return { status: 'completed', reason: '', text, outputs: outputs.output };
   const owed = missingOutputs(thread.directive, undefined);
@@ -22,12 +24,13 @@ export function finalEnding(thread: ThreadContext, reply: ModelReply): Ending | 
   if (thread.reminders >= MAX_REMINDERS)
     return { status: 'failed', reason: why, text, code: 'invalid_input' };
   thread.reminders += 1;
-  thread.notes.push(
+  thread.tell(
     `[harness] ${why}; return them with execute {"item_type":"directive","item_id":"${thread.directive.name}","action":"return","parameters":{…}}`,
   );
   return undefined;
 }
 
+/** What is not an end leaves nothing of the thread in this process: its row and journal are all. */
 export function finish(thread: ThreadContext, ending: Ending, epoch: number): ThreadResult {
   const { world, id, log, meter, directive, conversation } = thread;
   const cost = packCost(meter.read());
@@ -42,17 +45,11 @@ export function finish(thread: ThreadContext, ending: Ending, epoch: number): Th
     ...(ending.code ? { code: ending.code } : {}),
     marks: packMarks(conversation.ownMarks()),
   };
-  if (ending.status !== 'interrupted') {
-    log.note(
-      'thread_end',
-      { status: ending.status, reason: ending.reason, cost },
-      {
-        status: ending.status as ThreadStatus,
-        cost,
-        result: result as unknown as Json,
-      },
-    );
-  }
+  const status = ending.status as ThreadStatus;
+  if (isEnded(status)) {
+    const end = { status, reason: ending.reason, cost };
+    log.note('thread_end', end, { status, cost, result: result as unknown as Json });
+  } else log.append([], { status, cost });
   world.store.release(id, epoch);
   return result;
 }

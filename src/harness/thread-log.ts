@@ -1,7 +1,7 @@
 // The one place that writes a thread's history. Everything is one append: events, status, cost and
-// what a reservation really took, all or nothing. Whoever cannot append no longer acts.
-import type { JsonObject, Outcome } from '../base/index.ts';
-import { ok } from '../base/index.ts';
+// what a reservation really took, all or nothing. INVARIANT: whoever could not append no longer acts;
+// the first failure is final, because nobody knows any more what the journal says.
+import { type Failure, fail, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import type { Change, NewEvent, Store } from '../store/index.ts';
 
 export interface ThreadLog {
@@ -13,13 +13,28 @@ export interface ThreadLog {
   note(type: string, data: JsonObject, change?: Change): Outcome<null>;
   /** Just before an effect: does this process still hold the thread? */
   isHeld(): boolean;
+  /** Renews the lease; one that ran out is not taken up again, even if nobody else has come. */
+  renew(ttlMs: number): boolean;
+  /** The sequence number of the last event. */
+  seq(): number;
+  /** Why nothing can be written any more. */
+  lost(): Failure | undefined;
 }
 
 export interface LogPorts {
-  store: Pick<Store, 'append' | 'isHeld'>;
+  store: Pick<Store, 'append' | 'isHeld' | 'renew' | 'thread'>;
   /** People read the transcript; the registry is the truth. A failure here is reported, not fatal. */
   transcribe(events: readonly NewEvent[], firstSeq: number): void;
 }
+
+/** After these nothing was written; after any other failure it may have been. */
+const SURELY_REFUSED: ReadonlySet<string> = new Set([
+  'conflict',
+  'stale_epoch',
+  'lease_expired',
+  'invalid_input',
+  'not_found',
+]);
 
 export function createThreadLog(
   thread: string,
@@ -27,19 +42,39 @@ export function createThreadLog(
   { store, transcribe }: LogPorts,
 ): ThreadLog {
   let { seq } = start;
+  let lost: Failure | undefined;
+
+  /** Did it arrive all the same? Only the holder of the epoch can have moved the sequence. */
+  function arrived(failure: Failure, count: number): boolean {
+    if (SURELY_REFUSED.has(failure.error.code) || count === 0) return false;
+    const row = store.thread(thread);
+    return row.ok && row.output.seq === seq + count && row.output.epoch === start.epoch;
+  }
+
   const log: ThreadLog = {
     thread,
     turn: start.turn,
     append(events, change) {
+      if (lost) return lost;
       const stamped = events.map((event) => ({ turn: log.turn, ...event }));
       const done = store.append(thread, seq, start.epoch, stamped, change);
-      if (!done.ok) return done;
+      if (!done.ok && !arrived(done, stamped.length)) {
+        lost = done;
+        return done;
+      }
       transcribe(stamped, seq + 1);
-      seq = done.output.seq;
+      seq += stamped.length;
       return ok(null);
     },
     note: (type, data, change) => log.append([{ type, data }], change),
-    isHeld: () => store.isHeld(thread, start.epoch),
+    isHeld: () => lost === undefined && store.isHeld(thread, start.epoch),
+    renew(ttlMs) {
+      const renewed = log.isHeld() && store.renew(thread, start.epoch, ttlMs).ok;
+      if (!renewed) lost ??= fail('lease_expired', `the lease of thread \`${thread}\` ran out`);
+      return renewed;
+    },
+    seq: () => seq,
+    lost: () => lost,
   };
   return log;
 }

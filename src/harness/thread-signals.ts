@@ -1,30 +1,60 @@
-// What people and parents say to a running thread, obeyed between steps. Every signal is an event
-// with who sent it; the last one that was read is remembered in the journal.
-import { isObject, plainText } from '../base/index.ts';
+// What people and parents say to a running thread: `message`, `interrupt`, `pause`, `terminate`,
+// `kill`. Obeyed between steps; during a stream it is called off first (thread-flight.ts). Every
+// signal is an event with who sent it; the last one that was read is remembered in the journal.
+import { isObject, type Json, plainText } from '../base/index.ts';
 import { describe } from '../flow/index.ts';
+import type { NewEvent, Signal } from '../store/index.ts';
 import { packMarks } from './conversation.ts';
 import type { Ending } from './loop.ts';
+import { skippedResult } from './prompt.ts';
 import type { ThreadContext } from './thread-context.ts';
+import { replayEvent } from './thread-replay.ts';
 
-const FROM_PERSON = describe({ taint: ['src:user'] });
+const FROM_PERSON = packMarks(describe({ taint: ['src:user'] }));
+
+const fieldOf = (payload: Json, ...names: string[]): string =>
+  isObject(payload) ? plainText(names.map((name) => payload[name]).find(Boolean) ?? '') : '';
+
+/** The person wants something else than the calls that are still to come: they are left out. */
+const leaveOut = (thread: ThreadContext, by: string): NewEvent[] =>
+  thread.conversation.pending().map((call) => ({
+    type: 'tool_result',
+    data: {
+      call_id: call.id,
+      content: skippedResult(call.name, `interrupted by ${by}`),
+      is_error: true,
+      marks: packMarks(thread.conversation.marks()),
+    },
+  }));
+
+function eventsOf(thread: ThreadContext, { id, kind, payload, by }: Signal): NewEvent[] {
+  const reason = fieldOf(payload, 'reason');
+  const text = fieldOf(payload, 'content', 'message');
+  return [
+    { type: 'signal', data: { kind, by, id, ...(reason && { reason }) } },
+    ...(kind === 'interrupt' ? leaveOut(thread, by) : []),
+    ...(text ? [{ type: 'injected_message', data: { text, marks: FROM_PERSON, by } }] : []),
+  ];
+}
+
+function endingOf({ kind, payload, by }: Signal): Ending | undefined {
+  const reason = fieldOf(payload, 'reason');
+  if (kind === 'pause') return { status: 'paused', reason: reason || `paused by ${by}` };
+  if (kind === 'terminate') return { status: 'terminated', reason: reason || `ended by ${by}` };
+  return kind === 'kill' ? { status: 'killed', reason: reason || `killed by ${by}` } : undefined;
+}
 
 /** Injected words go in; a pause, an end or a kill is the run's ending. */
 export function obeySignals(thread: ThreadContext): Ending | undefined {
-  const { world, id, log, conversation } = thread;
-  const signals = world.store.signals(id, thread.lastSignal);
+  const signals = thread.world.store.signals(thread.id, thread.lastSignal);
   if (!signals.ok) return undefined;
-  for (const { id: number, kind, payload, by } of signals.output) {
-    thread.lastSignal = number;
-    const text = isObject(payload) ? plainText(payload.content ?? payload.message) : '';
-    log.note('signal', { kind, by, id: number });
-    if (text !== '') {
-      log.note('injected_message', { text, marks: packMarks(FROM_PERSON), by });
-      conversation.user(text, FROM_PERSON);
-    }
-    if (kind === 'pause') return { status: 'paused', reason: text || `paused by ${by}` };
-    if (kind === 'terminate')
-      return { status: 'terminated', reason: text || `terminated by ${by}` };
-    if (kind === 'kill') return { status: 'killed', reason: `killed by ${by}` };
+  for (const signal of signals.output) {
+    const events = eventsOf(thread, signal);
+    if (!thread.log.append(events).ok) return undefined;
+    thread.lastSignal = signal.id;
+    for (const event of events) replayEvent(thread, event);
+    const ending = endingOf(signal);
+    if (ending) return ending;
   }
   return undefined;
 }

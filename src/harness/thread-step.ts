@@ -32,7 +32,8 @@ import type { Ending } from './loop.ts';
 import { loopFault } from './loop-detector.ts';
 import { raise, raiseError } from './thread-checkpoint.ts';
 import type { ThreadContext } from './thread-context.ts';
-import { refusedBy } from './thread-turn.ts';
+import { deadlineFault, STOPS_TOOL, takeOff } from './thread-flight.ts';
+import { refusedBy } from './turn-account.ts';
 
 const VERBS = ['search', 'load', 'execute', 'help'] as const;
 type Verb = (typeof VERBS)[number];
@@ -91,12 +92,12 @@ function labelled(
   return { ...known.request, values } as JsonObject & { values: Record<string, Value> };
 }
 
-function callerOf(thread: ThreadContext): Caller {
+function callerOf(thread: ThreadContext, signal: AbortSignal): Caller {
   return {
     surface: 'thread',
     name: thread.id,
     frame: thread.world.frame(),
-    signal: thread.signal,
+    signal,
     __auth: thread.rights.auth,
     __thread_id: thread.id,
     __directive_id: thread.directive.name,
@@ -149,6 +150,24 @@ function conclude(thread: ThreadContext, call: ToolCallBlock, done: Done): Outco
   return noted;
 }
 
+/** The effect itself. It is stopped at the deadline, and when the thread is killed. */
+async function callKernel(
+  thread: ThreadContext,
+  known: KnownCall,
+  marks: Descriptor,
+): Promise<Outcome<Value>> {
+  if (!thread.log.isHeld()) return fail('stale_epoch', 'this process no longer holds the thread');
+  const flight = takeOff(thread, STOPS_TOOL);
+  try {
+    const request = labelled(known, marks);
+    const caller = callerOf(thread, flight.signal);
+    const done = await thread.world.kernel[known.verb](request as never, caller);
+    return done.ok || flight.cause() !== 'duration' ? done : deadlineFault(thread, done);
+  } finally {
+    flight.land();
+  }
+}
+
 async function performCall(
   thread: ThreadContext,
   call: ToolCallBlock,
@@ -189,11 +208,7 @@ async function performCall(
         value: makeValue(call.arguments, { descriptor: marks }),
       },
     ],
-    async () => {
-      if (!log.isHeld()) return fail('stale_epoch', 'this process no longer holds the thread');
-      const request = labelled(known, marks);
-      return await world.kernel[known.verb](request as never, callerOf(thread));
-    },
+    () => callKernel(thread, known, marks),
     childFrame(world.bareFrame(), { ports }),
   );
 }

@@ -1,5 +1,6 @@
-// One turn: the worst case is reserved along the whole chain before the request goes out, and
-// settled with what it really took in the same commit that records the reply.
+// One turn: a model request with everything said so far, until there is a reply or nothing is left
+// to try.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, type Json, type Outcome, ok } from '../base/index.ts';
 import {
   childFrame,
@@ -7,213 +8,133 @@ import {
   type Operation,
   type Ports,
   perform,
-  type RecordEntry,
-  type Reservation,
+  type Value,
 } from '../flow/index.ts';
-import { costOf, estimateTokens, type ModelReply, tokenRatio, type Usage } from '../llm/index.ts';
-import type { Amounts, Change, NewEvent } from '../store/index.ts';
-import { packCost, usedAmounts } from './cost.ts';
-import type { LimitAmounts, LimitEvent } from './limit.ts';
+import type { ModelReply } from '../llm/index.ts';
 import type { Turn } from './loop.ts';
 import { MODEL_TOOLS } from './model-tools.ts';
-import { fitRequest } from './request-fit.ts';
 import { raise } from './thread-checkpoint.ts';
 import type { ThreadContext } from './thread-context.ts';
+import { deadlineFault, STOPS_STREAM, takeOff } from './thread-flight.ts';
+import { createTurnAccount, type TurnAccount } from './turn-account.ts';
 
-const MAX_ANSWER = 8192;
-const MIN_ANSWER = 256;
-
-/** Codes after which another model may still answer. */
-const TRY_OTHER = new Set(['model_unavailable', 'provider_error', 'quota_exceeded', 'rate_limit']);
-
-interface Settling {
-  key: string;
-  unit: LimitAmounts;
-  actual?: Amounts;
-  change?: Change;
+/** Sends the request; the deadline and those who steer the thread can call it off. */
+async function ask(thread: ThreadContext, account: TurnAccount): Promise<Outcome<ModelReply>> {
+  const { world, conversation } = thread;
+  const flight = takeOff(thread, STOPS_STREAM);
+  try {
+    const answer = await world.model(
+      {
+        model: thread.model,
+        system: thread.system,
+        messages: conversation.messages(),
+        tools: MODEL_TOOLS,
+        maxTokens: account.maxTokens,
+        written: conversation.written,
+        reading: {
+          requestBytes: account.bytes,
+          ...(thread.ratio === undefined ? {} : { ratio: thread.ratio }),
+          onText: (piece) => world.onText?.(thread.id, piece),
+        },
+      },
+      {
+        surface: 'harness',
+        name: thread.id,
+        frame: world.frame(),
+        signal: flight.signal,
+        __thread_id: thread.id,
+      },
+    );
+    if (answer.ok) return refusal(answer.output) ?? answer;
+    account.calledOff = flight.cause();
+    return account.calledOff === 'duration' ? deadlineFault(thread, answer) : answer;
+  } finally {
+    flight.land();
+  }
 }
 
-const amountsOf = (unit: LimitAmounts): Amounts => ({
-  tokens: unit.tokens ?? 0n,
-  spend: unit.spend ?? 0n,
-  input_tokens: unit.input_tokens ?? 0n,
-  output_tokens: unit.output_tokens ?? 0n,
-});
-
-const actualOf = (usage: Usage, spend: bigint): Amounts => ({
-  tokens: BigInt(usage.tokens),
-  spend,
-  input_tokens: BigInt(usage.input_tokens),
-  output_tokens: BigInt(usage.output_tokens),
-});
-
-export const refusedBy = (event: LimitEvent, needed: bigint): Failure =>
-  fail(event.code, `limit \`${event.limit}\` reached: ${event.current} of ${event.max}`, {
-    limit: event.limit,
-    current: event.current,
-    max: event.max,
-    needed: needed.toString(),
+/** A model that will not answer: another one may. */
+function refusal(reply: ModelReply): Failure | undefined {
+  const hasCalls = reply.content.some(({ type }) => type === 'tool_call');
+  if (reply.stop !== 'refusal' || hasCalls) return undefined;
+  return fail('provider_error', 'the model refused to answer', {
+    reason: 'refusal',
+    usage: { ...reply.usage },
   });
-
-/** The usage a failed request reported, if it did. */
-const usageIn = (failure: Failure): Usage | undefined =>
-  failure.error.detail.usage as unknown as Usage | undefined;
-
-/** Was it surely not answered? Then it costs nothing; in doubt it costs what was reserved. */
-function wasFree(failure: Failure): boolean {
-  const { code, detail } = failure.error;
-  const status = Number(detail.status ?? 0);
-  return detail.sent === false || code === 'rate_limit' || (status >= 400 && status < 500);
 }
 
-export async function runTurn(thread: ThreadContext): Promise<Turn> {
-  const { world, log, meter, conversation } = thread;
-  log.turn += 1;
-  for (const note of thread.notes.splice(0)) conversation.user(note, conversation.marks());
-  let maxTokens = Math.min(thread.model.max_output ?? MAX_ANSWER, MAX_ANSWER);
-  const bytes = conversation.bytes() + thread.system.length + JSON.stringify(MODEL_TOOLS).length;
-  const settling: Settling = { key: `${thread.id}:turn:${thread.attempt}:${log.turn}`, unit: {} };
-
-  /** Stage 4: local limits, then the whole chain in one transaction. */
-  function reserve(): Outcome<Reservation> {
-    const input = estimateTokens(bytes, thread.ratio ?? 0);
-    const fit = fitRequest({
-      input,
-      maxTokens,
-      minTokens: MIN_ANSWER,
-      used: usedAmounts(meter.read()),
-      reserved: {},
-      limits: thread.limits,
-      price: thread.price,
-      ...(thread.price.context === undefined ? {} : { window: thread.price.context }),
-    });
-    if ('event' in fit) return refusedBy(fit.event, fit.needed);
-    const held = world.store.reserve(thread.chain, amountsOf(fit.unit), settling.key);
-    if (!held.ok) return held;
-    maxTokens = fit.maxTokens;
-    settling.unit = fit.unit;
-    meter.countTurn();
-    const started = log.note('turn_start', { max_tokens: maxTokens, model: thread.model.model });
-    if (!started.ok) return started;
-    return ok({ settle, release: () => void world.store.cancel(settling.key) });
+async function body(thread: ThreadContext, account: TurnAccount): Promise<Outcome<Value>> {
+  account.reply = undefined;
+  account.calledOff = undefined;
+  if (!thread.log.isHeld()) {
+    return fail('stale_epoch', 'this process no longer holds the thread', { sent: false });
   }
+  const answer = await ask(thread, account);
+  if (!answer.ok) return answer;
+  account.reply = answer.output;
+  return ok(makeValue(answer.output.content as unknown as Json));
+}
 
-  function settle(outcome: Outcome<unknown>): void {
-    const usage = outcome.ok ? reply?.usage : usageIn(outcome);
-    if (usage) {
-      const spend = costOf(usage, thread.price);
-      meter.countRequest(usage, spend);
-      settling.actual = actualOf(usage, spend);
-      if (!usage.estimated) thread.ratio = tokenRatio(usage, bytes);
-    } else if (!outcome.ok && wasFree(outcome)) settling.actual = {};
-    else settling.actual = amountsOf(settling.unit);
-    settling.change = { settle: [{ key: settling.key, actual: settling.actual }] };
-  }
+const operation = ({ model, log }: ThreadContext): Operation => ({
+  type: 'model',
+  subtype: model.provider,
+  name: model.model,
+  opLabels: ['op:model', `op:model:${model.provider}`],
+  source: 'src:llm',
+  retryOwner: false,
+  metadata: { turn: log.turn },
+});
 
-  /** Stage 9: reply or error, cost and charge in one commit. */
-  function record({ outcome }: RecordEntry): void {
-    const change = { cost: packCost(meter.read()), ...settling.change };
-    const event: NewEvent = outcome.ok
-      ? {
-          type: 'assistant_message',
-          data: {
-            content: (reply?.content ?? []) as unknown as Json,
-            stop: reply?.stop ?? '',
-            usage: { ...reply?.usage },
-            model: reply?.model || thread.model.model,
-            price_row: thread.price.row,
-          },
-        }
-      : { type: 'error', data: { code: outcome.error.code, detail: outcome.error.detail } };
-    const written = log.append([event], change);
-    if (!written.ok) throw new Error(written.error.detail.message);
-  }
-
-  let reply: ModelReply | undefined;
-  const op: Operation = {
-    type: 'model',
-    subtype: thread.model.provider,
-    name: thread.model.model,
-    opLabels: ['op:model', `op:model:${thread.model.provider}`],
-    source: 'src:llm',
-    retryOwner: false,
-    metadata: { turn: log.turn },
-  };
+export async function runTurn(thread: ThreadContext, tries = 0): Promise<Turn> {
+  const { world, log, conversation } = thread;
+  if (tries === 0) log.turn += 1;
+  const account = createTurnAccount(thread, tries);
   const step = { kind: 'turn' as const, turn: log.turn };
   const ports: Ports = {
-    limits: { reserve },
-    record,
+    limits: { reserve: () => account.reserve() },
+    record: (entry) => account.record(entry),
     checkpoint: (event) =>
-      event.name === 'error' && canFallBack(thread, event.fault.code)
-        ? undefined
-        : raise(thread, event, step),
+      event.name === 'error' && account.next ? undefined : raise(thread, event, step),
   };
+  const marks = conversation.marks();
   const done = await perform(
-    op,
-    [
-      {
-        name: 'conversation',
-        role: 'content',
-        value: makeValue(null, { descriptor: conversation.marks() }),
-      },
-    ],
-    async () => {
-      if (!log.isHeld()) return fail('stale_epoch', 'this process no longer holds the thread');
-      const answer = await world.model(
-        {
-          model: thread.model,
-          system: thread.system,
-          messages: conversation.messages(),
-          tools: MODEL_TOOLS,
-          maxTokens,
-          written: conversation.written,
-          reading: {
-            requestBytes: bytes,
-            ...(thread.ratio === undefined ? {} : { ratio: thread.ratio }),
-            onText: (piece) => world.onText?.(thread.id, piece),
-          },
-        },
-        {
-          surface: 'harness',
-          name: thread.id,
-          frame: world.frame(),
-          signal: thread.signal,
-          __thread_id: thread.id,
-        },
-      );
-      if (!answer.ok) return answer;
-      reply = answer.output;
-      return ok(makeValue(answer.output.content as unknown as Json));
-    },
+    operation(thread),
+    [{ name: 'conversation', role: 'content', value: makeValue(null, { descriptor: marks }) }],
+    () => body(thread, account),
     childFrame(world.frame(), { ports }),
   );
-  if (thread.ending) return { ending: thread.ending };
-  if (done.ok && reply) {
-    conversation.assistant(reply.content);
-    return { reply };
-  }
-  return await afterFailure(thread, done as Failure);
+  return await after(thread, account, done, tries);
 }
 
-const canFallBack = (thread: ThreadContext, code: string): boolean =>
-  TRY_OTHER.has(code) && fallbackOf(thread) !== undefined;
-
-const fallbackOf = ({ directive, model }: ThreadContext): string | undefined => {
-  const wanted = directive.model?.fallback_id ?? model.fallback;
-  return wanted === undefined || wanted === model.model ? undefined : wanted;
-};
-
-/** Another model, when there is one; otherwise the run fails. */
-async function afterFailure(thread: ThreadContext, failure: Failure): Promise<Turn> {
-  const { code, detail } = failure.error;
-  const wanted = canFallBack(thread, code) ? fallbackOf(thread) : undefined;
-  if (wanted !== undefined) {
-    const switched = thread.switchModel(wanted);
-    if (switched.ok) {
-      thread.meter.giveBackTurn();
-      const noted = thread.log.note('model_fallback', { to: thread.model.model, because: code });
-      if (noted.ok) return await runTurn(thread);
-    }
+async function after(
+  thread: ThreadContext,
+  account: TurnAccount,
+  done: Outcome<Value>,
+  tries: number,
+): Promise<Turn> {
+  const { log } = thread;
+  const lost = log.lost();
+  if (lost) return { ending: { status: 'interrupted', reason: lost.error.detail.message } };
+  if (thread.ending) return { ending: thread.ending };
+  const { reply, next } = account;
+  if (done.ok && reply) return { reply };
+  if (done.ok) {
+    // Left out by a hook: the next one is the same turn, so that leaving it out for ever is noticed.
+    log.turn -= 1;
+    return { again: true };
   }
+  if (thread.signal.aborted || next?.do === 'again') return { again: true };
+  // Whoever steers is heard before a second try.
+  if (next?.do === 'wait' && !(await pause(thread, next.ms))) return { again: true };
+  if (next) return await runTurn(thread, tries + 1);
+  const { code, detail } = done.error;
   return { ending: { status: 'failed', reason: detail.message, code } };
+}
+
+/** Waits; false when somebody said something first or the deadline came. */
+async function pause(thread: ThreadContext, ms: number): Promise<boolean> {
+  const flight = takeOff(thread, STOPS_STREAM);
+  await sleep(ms, undefined, { signal: flight.signal }).catch(() => undefined);
+  flight.land();
+  return !flight.signal.aborted;
 }

@@ -1,0 +1,202 @@
+// The books of one turn: the worst case is reserved along the whole chain before the request goes
+// out, and settled with what it really took in the same commit that records the reply.
+import { type Failure, fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import type { RecordEntry, Reservation } from '../flow/index.ts';
+import { costOf, estimateTokens, type ModelReply, tokenRatio, type Usage } from '../llm/index.ts';
+import type { Amounts, Change, NewEvent } from '../store/index.ts';
+import { packMarks } from './conversation.ts';
+import { packCost, usedAmounts } from './cost.ts';
+import type { LimitAmounts, LimitEvent } from './limit.ts';
+import { MODEL_TOOLS_BYTES } from './model-tools.ts';
+import { badArgumentsResult, discardedLine } from './prompt.ts';
+import { fitRequest } from './request-fit.ts';
+import type { ThreadContext } from './thread-context.ts';
+import type { CalledOff } from './thread-flight.ts';
+import { replayEvent } from './thread-replay.ts';
+import { type NextMove, nextMove } from './turn-retry.ts';
+
+const MAX_ANSWER = 8192;
+const MIN_ANSWER = 256;
+
+export interface TurnAccount {
+  /** Size of the request, for the estimate. */
+  bytes: number;
+  maxTokens: number;
+  reply: ModelReply | undefined;
+  calledOff: CalledOff | undefined;
+  /** What follows a request that failed; undefined: that is for the checkpoint to say. */
+  next: NextMove | undefined;
+  /** Stage 4: local limits, then the whole chain in one transaction. */
+  reserve(): Outcome<Reservation>;
+  /** Stage 9: reply or error, cost and charge in one commit. */
+  record(entry: RecordEntry): void;
+}
+
+export const amountsOf = (unit: LimitAmounts): Amounts => ({
+  tokens: unit.tokens ?? 0n,
+  spend: unit.spend ?? 0n,
+  input_tokens: unit.input_tokens ?? 0n,
+  output_tokens: unit.output_tokens ?? 0n,
+});
+
+const actualOf = (usage: Usage, spend: bigint): Amounts => ({
+  tokens: BigInt(usage.tokens),
+  spend,
+  input_tokens: BigInt(usage.input_tokens),
+  output_tokens: BigInt(usage.output_tokens),
+});
+
+/** Reserved amounts as a usage nobody reported. */
+export const usageOf = (amounts: Amounts): Usage => {
+  const [input, output] = [Number(amounts.input_tokens ?? 0n), Number(amounts.output_tokens ?? 0n)];
+  return {
+    input_tokens: input,
+    output_tokens: output,
+    cache_read_tokens: 0,
+    cache_write_tokens: 0,
+    tokens: Number(amounts.tokens ?? 0n),
+    context_tokens: input,
+    estimated: true,
+  };
+};
+
+export const refusedBy = (event: LimitEvent, needed: bigint): Failure =>
+  fail(event.code, `limit \`${event.limit}\` reached: ${event.current} of ${event.max}`, {
+    limit: event.limit,
+    current: event.current,
+    max: event.max,
+    needed: needed.toString(),
+  });
+
+/** The usage a failed request reported, if it did. */
+const usageIn = (failure: Failure): Usage | undefined =>
+  failure.error.detail.usage as unknown as Usage | undefined;
+
+/** Was it surely not answered? Then it costs nothing; in doubt it costs what was reserved. */
+function wasFree(failure: Failure): boolean {
+  const { code, detail } = failure.error;
+  return detail.sent === false || detail.charged === false || code === 'stale_epoch';
+}
+
+/** What the model said as it enters the conversation: calls that cannot be read are answered. */
+export function replyEvents(thread: ThreadContext, reply: ModelReply, bytes: number): NewEvent[] {
+  const { broken, bad_arguments: bad = [] } = reply;
+  const unread = bad.map(({ id, name }) => ({ type: 'tool_call', id, name, arguments: {} }));
+  const events: NewEvent[] = [
+    {
+      type: 'assistant_message',
+      data: {
+        content: [...reply.content, ...unread] as unknown as Json,
+        stop: reply.stop,
+        usage: { ...reply.usage },
+        model: reply.model || thread.model.model,
+        price_row: thread.price.row,
+        bytes,
+      },
+    },
+  ];
+  const marks = packMarks(thread.conversation.ownMarks());
+  for (const { id, name, text, message } of bad) {
+    const content = badArgumentsResult(name, text, message);
+    events.push({ type: 'tool_result', data: { call_id: id, content, is_error: true, marks } });
+  }
+  if (broken) events.push({ type: 'stream_error', data: { ...broken } as unknown as JsonObject });
+  if (broken && broken.discarded_partial.length > 0) {
+    const text = discardedLine(broken.discarded_partial.map(({ name = 'a call' }) => name));
+    events.push({ type: 'injected_message', data: { text, by: 'harness', marks } });
+  }
+  return events;
+}
+
+function failureEvents(thread: ThreadContext, failure: Failure, account: TurnAccount): NewEvent[] {
+  const { code, detail } = failure.error;
+  const { next } = account;
+  if (next?.do === 'again') return [{ type: 'turn_end', data: { called_off: true } }];
+  const type = code === 'stream_incomplete' ? 'stream_error' : 'error';
+  const events: NewEvent[] = [{ type, data: { code, detail, ...(next && { next: next.do }) } }];
+  if (next?.do === 'fallback') {
+    events.push({ type: 'model_fallback', data: { to: thread.model.model, because: code } });
+  }
+  return events;
+}
+
+export function createTurnAccount(thread: ThreadContext, tries: number): TurnAccount {
+  const { world, log, meter, conversation } = thread;
+  let [key, unit]: [string, LimitAmounts] = ['', {}];
+  let change: Change = {};
+
+  function charge(usage: Usage, spend: bigint): Amounts {
+    meter.countRequest(usage, spend);
+    if (!usage.estimated) thread.ratio = tokenRatio(usage, account.bytes);
+    return actualOf(usage, spend);
+  }
+
+  function settle(outcome: Outcome<unknown>): void {
+    const usage = outcome.ok ? account.reply?.usage : usageIn(outcome);
+    const worst = amountsOf(unit);
+    const actual = usage
+      ? charge(usage, costOf(usage, thread.price))
+      : !outcome.ok && wasFree(outcome)
+        ? {}
+        : charge(usageOf(worst), worst.spend ?? 0n);
+    change = { settle: [{ key, actual }] };
+    account.next = outcome.ok ? undefined : nextMove(thread, outcome, account.calledOff, tries);
+    // The same turn is tried again: it counts once, whatever its requests cost.
+    if (account.next) meter.giveBackTurn();
+  }
+
+  const account: TurnAccount = {
+    bytes: 0,
+    maxTokens: 0,
+    reply: undefined,
+    calledOff: undefined,
+    next: undefined,
+    reserve() {
+      account.bytes = conversation.bytes() + thread.system.length + MODEL_TOOLS_BYTES;
+      account.next = undefined;
+      const fit = fitRequest({
+        input: estimateTokens(account.bytes, thread.ratio ?? 0),
+        maxTokens: Math.min(thread.model.max_output ?? MAX_ANSWER, MAX_ANSWER),
+        minTokens: MIN_ANSWER,
+        used: usedAmounts(meter.read()),
+        reserved: {},
+        limits: thread.limits,
+        price: thread.price,
+        ...(thread.price.context === undefined ? {} : { window: thread.price.context }),
+      });
+      if ('event' in fit) return refusedBy(fit.event, fit.needed);
+      // A settled reservation is history: every request has its own.
+      key = `${thread.id}:turn:${log.turn}:${log.seq()}`;
+      const held = thread.reserve(amountsOf(fit.unit), key);
+      if (!held.ok) return held;
+      [account.maxTokens, unit] = [fit.maxTokens, fit.unit];
+      const { model } = thread.model;
+      const started = log.note('turn_start', { max_tokens: fit.maxTokens, model, key });
+      if (!started.ok) return started;
+      meter.countTurn();
+      return ok({
+        settle,
+        release() {
+          meter.giveBackTurn();
+          world.store.cancel(key);
+        },
+      });
+    },
+    record({ outcome, retried }) {
+      const { reply } = account;
+      // A hook may have put something else in the place of the reply: then it was never said.
+      const isSaid = outcome.ok && !retried && outcome.output.data === (reply?.content as unknown);
+      if (!isSaid) account.reply = undefined;
+      const events = !outcome.ok
+        ? failureEvents(thread, outcome, account)
+        : isSaid && reply
+          ? replyEvents(thread, reply, account.bytes)
+          : [{ type: 'turn_end', data: { withheld: true } }];
+      const written = log.append(events, { cost: packCost(meter.read()), ...change });
+      change = {};
+      if (!written.ok) throw new Error(written.error.detail.message);
+      for (const event of events) replayEvent(thread, event);
+    },
+  };
+  return account;
+}
