@@ -2,7 +2,14 @@
 // out, and settled with what it really took in the same commit that records the reply.
 import { type Failure, fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import type { RecordEntry, Reservation } from '../flow/index.ts';
-import { costOf, estimateTokens, type ModelReply, tokenRatio, type Usage } from '../llm/index.ts';
+import {
+  costOf,
+  estimateTokens,
+  formatMoney,
+  type ModelReply,
+  tokenRatio,
+  type Usage,
+} from '../llm/index.ts';
 import type { Amounts, Change, NewEvent } from '../store/index.ts';
 import { packMarks } from './conversation.ts';
 import { packCost, usedAmounts } from './cost.ts';
@@ -91,6 +98,7 @@ export function replyEvents(thread: ThreadContext, reply: ModelReply, bytes: num
         usage: { ...reply.usage },
         model: reply.model || thread.model.model,
         price_row: thread.price.row,
+        spend: formatMoney(costOf(reply.usage, thread.price)),
         bytes,
       },
     },
@@ -170,8 +178,8 @@ export function createTurnAccount(thread: ThreadContext, tries: number): TurnAcc
       const held = thread.reserve(amountsOf(fit.unit), key);
       if (!held.ok) return held;
       [account.maxTokens, unit] = [fit.maxTokens, fit.unit];
-      const { model } = thread.model;
-      const started = log.note('turn_start', { max_tokens: fit.maxTokens, model, key });
+      const { model, provider } = thread.model;
+      const started = log.note('turn_start', { max_tokens: fit.maxTokens, model, provider, key });
       if (!started.ok) return started;
       meter.countTurn();
       return ok({
