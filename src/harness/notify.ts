@@ -39,16 +39,17 @@ const ENDINGS: Readonly<Record<string, NoticeKind>> = {
   failed: 'failed',
   denied: 'failed',
   limit: 'limit',
-  needs_input: 'stuck',
 };
+
+const TOLD: ReadonlySet<string> = new Set(['thread_end', 'approval', 'error']);
 
 /** What an event is to people; most are nothing. */
 function kindOf(type: string, data: JsonObject, isRoot: boolean): NoticeKind | undefined {
   if (type === 'approval') return data.decision === undefined ? 'approval' : undefined;
-  if (type !== 'thread_end') return undefined;
+  if (type === 'error') return data.code === 'stuck' ? 'stuck' : undefined;
   const kind = ENDINGS[plainText(data.status)];
   // What becomes of a child is its parent's business; a question is everybody's.
-  return isRoot || kind === 'stuck' ? kind : undefined;
+  return isRoot ? kind : undefined;
 }
 
 const isWanted = (settings: JsonObject, kind: NoticeKind): boolean =>
@@ -89,7 +90,7 @@ export function createNotifier(ports: NotifyPorts): Notifier {
   }
   return {
     event(thread, { type, data }) {
-      if (type !== 'thread_end' && type !== 'approval') return;
+      if (!TOLD.has(type)) return;
       const settings = ports.settings();
       if (!isObject(settings)) return;
       const about = ports.thread(thread);

@@ -76,7 +76,8 @@ export interface TranscriptPorts {
 
 export interface Transcripts {
   open(thread: string): (events: readonly NewEvent[], firstSeq: number) => void;
-  close(): void;
+  /** This process is done with the thread; its next line opens the file again. */
+  done(thread: string): void;
 }
 
 export function createTranscripts(ports: TranscriptPorts): Transcripts {
@@ -146,7 +147,7 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
     open(thread) {
       let state: 'new' | 'open' | 'broken' = 'new';
       return (events, firstSeq) => {
-        if (state === 'broken') return;
+        if (state === 'broken' || events.length === 0) return;
         if (state === 'new') {
           closeWriter(thread);
           restore(thread, firstSeq);
@@ -157,12 +158,9 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
           : writer;
         state = written.ok ? 'open' : 'broken';
         if (!written.ok) trouble(written.error.detail.message);
-        const isOver = events.some(({ type }) => type === 'thread_end');
-        if (isOver || state === 'broken') closeWriter(thread);
+        if (state === 'broken') closeWriter(thread);
       };
     },
-    close() {
-      for (const thread of writers.keys()) closeWriter(thread);
-    },
+    done: closeWriter,
   };
 }

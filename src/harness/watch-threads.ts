@@ -45,7 +45,6 @@ export interface ThreadWatch extends Pick<World, 'store' | 'transcript' | 'onEve
   shown(result: Outcome<ThreadResult>): Outcome<ThreadResult>;
   /** Until the notices under way are told. */
   settled(): Promise<void>;
-  close(): void;
 }
 
 /** Pieces of text are shown as soon as no secret can begin in them. */
@@ -110,7 +109,13 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
     }
   }
   return {
-    store: sealed.store,
+    store: {
+      ...sealed.store,
+      release(id, epoch) {
+        transcripts.done(id);
+        return sealed.store.release(id, epoch);
+      },
+    },
     history: sealed.history,
     transcript(id) {
       const write = transcripts.open(id);
@@ -133,6 +138,5 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
       return { ok: true, output: { ...result.output, ...shown } };
     },
     settled: () => notifier.settled(),
-    close: () => transcripts.close(),
   };
 }
