@@ -1,0 +1,186 @@
+// Canaries in the environment, in inputs and in tool results: the model may read them, nobody who opens
+// a file or watches a run does.
+import { readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import type { JsonObject } from '../src/base/index.ts';
+import type { ScriptedReply } from '../src/llm/index.ts';
+import { readTranscript } from '../src/store/index.ts';
+import { runCommand } from './command-runner.ts';
+import { directive, execute, READ, type Stage, stage } from './thread-fixture.ts';
+
+const FROM_ENV = 'cnry-env/1f9c+"ü"&x=7';
+const FROM_INPUT = 'cnry-input 58aa/"q"';
+const FROM_RESULT = 'cnry-result-0d41-zz';
+const CANARIES = [FROM_ENV, FROM_INPUT, FROM_RESULT];
+
+const base64 = (text: string, before = '') => Buffer.from(before + text).toString('base64');
+const written = (text: string): string[] => [
+  text,
+  base64(text),
+  base64(text, 'ab'),
+  Buffer.from(text).toString('base64url'),
+  Buffer.from(text).toString('hex'),
+  encodeURIComponent(text),
+  JSON.stringify(text),
+  JSON.stringify(JSON.stringify(text)),
+];
+/** What would give the secret away: without the ends, which depend on what stands around it. */
+const telling = (text: string): string[] => written(text).map((form) => form.slice(4, -4));
+const FORMS = CANARIES.flatMap(telling);
+
+function expectSilent(text: string, where: string): void {
+  for (const form of FORMS) expect(text.includes(form), `${where} shows ${form}`).toBe(false);
+}
+
+/** Every file that the run left behind. */
+function records({ fixture }: Stage): Map<string, string> {
+  const found = new Map<string, string>();
+  const folder = join(fixture.root, '.ai');
+  for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
+    if (name.startsWith('tools') || name.startsWith('directives')) continue;
+    try {
+      found.set(name, readFileSync(join(folder, name), 'latin1'));
+    } catch {
+      // A folder.
+    }
+  }
+  return found;
+}
+
+const INPUTS =
+  '<inputs><input name="api_key" type="string" required="true">x</input></inputs><process>';
+const files = {
+  '.ai/directives/look.md': directive('look', {
+    permissions: `${READ}<execute resource="tool" id="locker"/>`,
+  }).replace('<process>', INPUTS),
+  '.ai/tools/locker.yaml':
+    'tool_id: locker\ntool_type: file\nversion: "1.0.0"\ncategory: test\ndescription: Reads a secret\nexecutor_id: fs/read_file\nlabels: [secret]\nrequires: [fs.read]\neffect: read\nparameters: [{name: path, type: string, required: true, role: path}]\n',
+  'notes/leak.txt': [FROM_ENV, FROM_INPUT].flatMap(written).join('\n'),
+  'notes/locked.txt': FROM_RESULT,
+};
+const told = [FROM_ENV, FROM_INPUT, FROM_RESULT].join(' and ');
+const script: ScriptedReply[] = [
+  {
+    text: `I know ${FROM_ENV} and ${FROM_INPUT}.`,
+    tool_calls: [
+      execute('fs/read_file', { path: 'notes/leak.txt' }),
+      execute('locker', { path: 'notes/locked.txt' }),
+    ],
+  },
+  {
+    tool_calls: [
+      execute('fs/read_file', { path: `notes/${FROM_ENV}` }),
+      execute('fs/read_file', { path: `private/${FROM_ENV}` }),
+      execute(`no/${FROM_INPUT}`, {}),
+    ],
+  },
+  { text: `They are ${told}, also ${base64(FROM_ENV)} and ${encodeURIComponent(FROM_INPUT)}.` },
+];
+
+async function prepare(): Promise<Stage> {
+  const made = await stage(files, script);
+  made.fixture.env.SERVICE_TOKEN = FROM_ENV;
+  return made;
+}
+const request = { directive: 'look', inputs: { api_key: FROM_INPUT } };
+
+test('no record of a run shows a secret, in any form', async () => {
+  const made = await prepare();
+  const live: unknown[] = [];
+  const threads = await made.runtime.threads({
+    onEvent: (thread, event) => void live.push([thread, event]),
+    onText: (_thread, piece) => void live.push(piece),
+  });
+  if (!threads.ok) throw new Error('no threads');
+  const result = await threads.output.run(request);
+  expect(result).toMatchObject({ ok: true, output: { status: 'completed' } });
+  // The model did read them.
+  const sent = JSON.stringify(made.provider.requests.at(-1)?.body);
+  for (const canary of CANARIES)
+    expect(sent).toContain(JSON.stringify(canary).slice(1, -1).slice(0, 9));
+  expectSilent(JSON.stringify(live), 'a live event');
+  expectSilent(live.filter((piece) => typeof piece === 'string').join(''), 'the text as it comes');
+  expectSilent(JSON.stringify(result), 'the result');
+  const left = records(made);
+  expect([...left.keys()].some((name) => name.endsWith('registry.db'))).toBe(true);
+  expect([...left.keys()].some((name) => name.endsWith('transcript.jsonl'))).toBe(true);
+  for (const [name, bytes] of left) expectSilent(bytes, name);
+});
+
+test('a run on the command line shows none in its events either', async () => {
+  const made = await prepare();
+  const words = ['run', 'look', `api_key=${FROM_INPUT}`, '--json'];
+  const ran = await runCommand(words, made.fixture.root, made.fixture.env);
+  expect(ran.code, ran.output).toBe(0);
+  expectSilent(ran.output, 'the command line');
+  for (const [name, bytes] of records(made)) expectSilent(bytes, name);
+});
+
+test('a thread that is taken up again knows what it knew', async () => {
+  const made = await prepare();
+  let paused = '';
+  const threads = await made.runtime.threads({
+    onEvent(thread, { type, turn }) {
+      if (type !== 'tool_result' || turn !== 1 || paused !== '') return;
+      paused = thread;
+      made.threads.store.signal(thread, 'pause', {}, 'one', 'a test');
+    },
+  });
+  if (!threads.ok) throw new Error('no threads');
+  expect(await threads.output.run(request)).toMatchObject({ output: { status: 'paused' } });
+  const before = JSON.stringify(made.provider.requests.at(-1)?.body);
+  expect(await threads.output.resume(paused)).toMatchObject({ output: { status: 'completed' } });
+  const after = JSON.stringify(made.provider.requests.at(-1)?.body);
+  expect(after.length).toBeGreaterThan(before.length);
+  const escaped = JSON.stringify(FROM_ENV).slice(1, -1);
+  expect(after).toContain(escaped);
+  expect(after).not.toContain('{secret ');
+  for (const [name, bytes] of records(made)) expectSilent(bytes, name);
+  const history = threads.output.history(paused);
+  expect(JSON.stringify(history)).toContain(escaped);
+});
+
+test.each([
+  ['lost', (file: string) => rmSync(file)],
+  ['cut off', (file: string) => truncateSync(file, 40)],
+])('a transcript that was %s is whole again when its thread goes on', async (_, harm) => {
+  const made = await prepare();
+  let paused = '';
+  const threads = await made.runtime.threads({
+    onEvent(thread, { type }) {
+      if (type !== 'tool_result' || paused !== '') return;
+      paused = thread;
+      made.threads.store.signal(thread, 'pause', {}, 'one', 'a test');
+    },
+  });
+  if (!threads.ok) throw new Error('no threads');
+  await threads.output.run(request);
+  const dir = join(made.fixture.root, '.ai', 'threads');
+  harm(join(dir, paused, 'transcript.jsonl'));
+  expect(await threads.output.resume(paused)).toMatchObject({ output: { status: 'completed' } });
+  const shown = readTranscript(dir, paused);
+  const journal = made.threads.store.read(paused);
+  if (!shown.ok || !journal.ok) throw new Error('cannot be read');
+  expect(shown.output.problems).toEqual([]);
+  expect(shown.output.lines.map(({ seq, type }) => [seq, type])).toEqual(
+    journal.output.map(({ seq, type }) => [seq, type]),
+  );
+  expectSilent(JSON.stringify(shown.output.lines), 'the transcript');
+});
+
+test('arguments are a hash and how they begin, unless the settings say more', async () => {
+  const line = async (policy: string): Promise<JsonObject | undefined> => {
+    const made = await stage({ ...files, '../home/policy.yaml': policy }, script);
+    const done = await made.threads.run(request);
+    const id = done.ok ? done.output.thread_id : '';
+    const shown = readTranscript(join(made.fixture.root, '.ai', 'threads'), id);
+    return shown.ok ? shown.output.lines.find(({ type }) => type === 'tool_call')?.data : undefined;
+  };
+  expect((await line('unsigned: allow\n'))?.arguments).toMatchObject({
+    hash: expect.stringMatching(/^sha256:[0-9a-f]{64}$/),
+    preview: expect.stringContaining('notes/leak.txt'),
+  });
+  const full = (await line('unsigned: allow\ntranscript: full\n'))?.arguments;
+  expect(full).toMatchObject({ parameters: { path: 'notes/leak.txt' } });
+});
