@@ -120,6 +120,51 @@ const THREADS: readonly CommandSpec[] = [
   },
 ];
 
+const APPROVAL = ['<approval>', 'its id, as `km approvals ls` shows it'] as const;
+const WHY = ['--why <text>', 'for the record'] as const;
+const deciding = (name: 'approve' | 'deny' | 'answer') => async () => ({
+  run: (await import('./commands/approvals-decide.ts'))[name],
+});
+
+const APPROVALS: readonly CommandSpec[] = [
+  {
+    name: 'ls',
+    summary: 'list what waits for an answer',
+    options: [
+      ['--all', 'also what was decided'],
+      ['--thread <thread>', 'only of this one'],
+      PROJECT,
+    ],
+    load: () => import('./commands/approvals-ls.ts'),
+  },
+  {
+    name: 'approve',
+    summary: 'allow exactly what was asked for',
+    args: [APPROVAL],
+    options: [
+      ['--uses <count>', 'how often it may be used'],
+      ['--for <time>', 'how long it holds, such as 15m or 2h'],
+      WHY,
+      PROJECT,
+    ],
+    load: deciding('approve'),
+  },
+  {
+    name: 'deny',
+    summary: 'refuse it',
+    args: [APPROVAL],
+    options: [WHY, PROJECT],
+    load: deciding('deny'),
+  },
+  {
+    name: 'answer',
+    summary: 'answer a question in words',
+    args: [APPROVAL, ['<words...>', 'the answer']],
+    options: [PROJECT],
+    load: deciding('answer'),
+  },
+];
+
 export const COMMANDS: readonly CommandSpec[] = [
   {
     name: 'demo',
@@ -243,6 +288,13 @@ export const COMMANDS: readonly CommandSpec[] = [
     load: () => import('./commands/run.ts'),
   },
   { name: 'threads', summary: 'see and steer threads, from any process', commands: THREADS },
+  {
+    name: 'cost',
+    summary: 'what threads cost, by directive, model and day',
+    options: [['--since <age>', 'threads started since then (default 30d)'], PROJECT],
+    load: () => import('./commands/cost.ts'),
+  },
+  { name: 'approvals', summary: 'what waits for a person’s answer', commands: APPROVALS },
   {
     name: 'sign',
     summary: 'sign items with your key',

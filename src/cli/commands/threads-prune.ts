@@ -1,25 +1,10 @@
 // `threads prune`: old trees go, with their transcripts; what they cost and the audit stay.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { fail, type Outcome, ok } from '../../base/index.ts';
+import { fail } from '../../base/index.ts';
 import { asText, type CommandRun } from '../command.ts';
+import { parseAge } from '../parse-age.ts';
 import { withRegistry } from '../thread-access.ts';
-
-const UNITS: Readonly<Record<string, number>> = {
-  s: 1000,
-  m: 60_000,
-  h: 3_600_000,
-  d: 86_400_000,
-  w: 604_800_000,
-};
-
-/** `30d`, `12h`; days when no unit is given. */
-export function parseAge(text: string): Outcome<number> {
-  const [, amount, unit = 'd'] = /^(\d{1,6})\s*([smhdw])?$/.exec(text) ?? [];
-  return amount === undefined
-    ? fail('usage', `\`--older-than ${text}\` is no age such as 30d, 12h or 2w`)
-    : ok(Number(amount) * (UNITS[unit] ?? 0));
-}
 
 export const run: CommandRun = (call) =>
   withRegistry(call, async ({ store, runtime }) => {
@@ -35,7 +20,7 @@ export const run: CommandRun = (call) =>
       );
       return terminal.finish(missing, () => {});
     }
-    const age = parseAge(text);
+    const age = parseAge('older-than', text);
     if (!age.ok) return terminal.finish(age, () => {});
     const keepFailed = options.keepFailed === true || retention.keep_failed === true;
     const pruned = store.prune({ before: Date.now() - age.output, keepFailed });

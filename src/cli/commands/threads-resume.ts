@@ -14,7 +14,7 @@ export const run: CommandRun = (call) => {
     async start({ store, threads }, signal, thread) {
       if (message !== undefined) {
         const payload = { role: 'user', content: message };
-        const told = store.signal(thread, 'inject', payload, signalKey(), speaker(call));
+        const told = store.signal(thread, 'message', payload, signalKey(), speaker(call));
         if (!told.ok) return told;
       }
       return await threads.resume(thread, signal);

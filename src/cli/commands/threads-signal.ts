@@ -60,7 +60,7 @@ export const inject = command(({ args, options }) => {
   if (role !== 'user' && role !== 'system') {
     return fail('usage', `\`--role ${role}\` is neither \`user\` nor \`system\``);
   }
-  return ok((store, row, by) => send(store, row, 'inject', { role, content }, by));
+  return ok((store, row, by) => send(store, row, 'message', { role, content }, by));
 });
 
 export const interrupt = command(({ args }) => {

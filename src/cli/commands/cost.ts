@@ -1,0 +1,129 @@
+// `cost`: what threads cost, by directive, model and day, from the budgets of the registry. A budget
+// holds what a thread and all below it were charged; without its children's it is the thread's own,
+// so every charge is counted once, also one of a request whose answer never came.
+import { type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
+import { formatMoney } from '../../llm/index.ts';
+import type { Store, ThreadSummary } from '../../store/index.ts';
+import { asText, type CommandRun } from '../command.ts';
+import { parseAge } from '../parse-age.ts';
+import { readEvents } from '../read-events.ts';
+import { type Terminal, visible } from '../terminal.ts';
+import { withRegistry } from '../thread-access.ts';
+import { count } from '../thread-words.ts';
+
+interface Charge {
+  thread: ThreadSummary;
+  spend: bigint;
+  tokens: bigint;
+  models: string;
+}
+
+/** Newest first, until they are older than `since`. */
+function threadsSince(store: Store, since: number): Outcome<ThreadSummary[]> {
+  const rows: ThreadSummary[] = [];
+  for (let cursor: string | undefined; ; ) {
+    const page = store.query({ limit: 500, ...(cursor === undefined ? {} : { cursor }) });
+    if (!page.ok) return page;
+    const young = page.output.rows.filter(({ created }) => created >= since);
+    rows.push(...young);
+    cursor = page.output.next_cursor;
+    if (cursor === undefined || young.length < page.output.rows.length) return ok(rows);
+  }
+}
+
+/** The models that answered; several only after a fallback, and then their sum is theirs together. */
+function modelsOf(store: Store, thread: string): string {
+  const events = readEvents(store, thread);
+  const names = (events.ok ? events.output : [])
+    .filter(({ type, data }) => type === 'assistant_message' && data.injected !== true)
+    .map(({ data }) => plainText(data.model));
+  return [...new Set(names)].filter(Boolean).join(' + ') || 'none';
+}
+
+/** A thread's own charges. A child is never older than its parent, so both are in `rows`. */
+function chargesOf(store: Store, rows: readonly ThreadSummary[]): Outcome<Charge[]> {
+  const used = new Map<string, { spend: bigint; tokens: bigint }>();
+  for (const { id } of rows) {
+    const budget = store.budget(id);
+    if (!budget.ok) return budget;
+    used.set(id, { ...budget.output.used });
+  }
+  const own = new Map([...used].map(([id, { spend, tokens }]) => [id, { spend, tokens }]));
+  for (const { id, parent } of rows) {
+    const [above, below] = [own.get(parent ?? ''), used.get(id)];
+    if (!above || !below) continue;
+    above.spend -= below.spend;
+    above.tokens -= below.tokens;
+  }
+  return ok(
+    rows.map((thread) => {
+      const { spend, tokens } = own.get(thread.id) ?? { spend: 0n, tokens: 0n };
+      return { thread, spend, tokens, models: tokens > 0n ? modelsOf(store, thread.id) : 'none' };
+    }),
+  );
+}
+
+const KEYS: Readonly<Record<'directive' | 'model' | 'day', (charge: Charge) => string>> = {
+  directive: ({ thread }) => thread.directive,
+  model: ({ models }) => models,
+  day: ({ thread }) => new Date(thread.created).toISOString().slice(0, 10),
+};
+
+function sumOf(charges: readonly Charge[]): JsonObject {
+  const [spend, tokens] = charges.reduce(
+    ([money, used], charge) => [money + charge.spend, used + charge.tokens],
+    [0n, 0n],
+  );
+  return { threads: charges.length, tokens: Number(tokens), spend: formatMoney(spend) };
+}
+
+/** The dearest first; days in their order. */
+function groupsOf(charges: readonly Charge[], by: keyof typeof KEYS): JsonObject[] {
+  const groups = [...Map.groupBy(charges, KEYS[by])].map(([name, list]) => ({
+    [by]: name,
+    ...sumOf(list),
+  }));
+  const key = (group: JsonObject): string => plainText(group[by]);
+  return by === 'day'
+    ? groups.sort((a, b) => key(a).localeCompare(key(b)))
+    : groups.sort((a, b) => Number(b.spend) - Number(a.spend) || key(a).localeCompare(key(b)));
+}
+
+interface Report {
+  currency: string;
+  total: JsonObject;
+  by_directive: JsonObject[];
+  by_model: JsonObject[];
+  by_day: JsonObject[];
+}
+
+function show({ currency, total, ...groups }: Report, terminal: Terminal): void {
+  const line = (name: string, { threads, tokens, spend }: JsonObject): string =>
+    `${plainText(spend).padStart(14)} ${currency} ${count(tokens).padStart(12)} tokens ${count(threads).padStart(6)} threads  ${visible(name)}`;
+  for (const [title, list] of Object.entries(groups)) {
+    const by = title.slice(3);
+    terminal.out(terminal.paint('bold', `by ${by}`));
+    for (const group of list) terminal.out(line(plainText(group[by]), group));
+  }
+  terminal.out(terminal.paint('bold', line('in all', total)));
+}
+
+export const run: CommandRun = async (call) => {
+  const { options, terminal } = call;
+  const age = parseAge('since', asText(options.since) ?? '30d');
+  if (!age.ok) return terminal.finish(age, () => {});
+  return await withRegistry(call, async ({ store, runtime }) => {
+    const rows = threadsSince(store, Date.now() - age.output);
+    const charges = rows.ok ? chargesOf(store, rows.output) : rows;
+    if (!charges.ok) return terminal.finish(charges, () => {});
+    const list = charges.output;
+    const report: Report = {
+      currency: plainText(runtime.library.config('pricing').value.currency) || 'USD',
+      by_directive: groupsOf(list, 'directive'),
+      by_model: groupsOf(list, 'model'),
+      by_day: groupsOf(list, 'day'),
+      total: sumOf(list),
+    };
+    return terminal.finish(ok(report), (shown) => show(shown, terminal));
+  });
+};
