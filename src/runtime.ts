@@ -26,7 +26,13 @@ import {
   type PolicyState,
   type RecordEntry,
 } from './flow/index.ts';
-import type { LiveThreads, RunRequest, ThreadResult, World } from './harness/index.ts';
+import type {
+  LiveThreads,
+  RunRequest,
+  ThreadAction,
+  ThreadResult,
+  World,
+} from './harness/index.ts';
 import {
   type Catalogs,
   copyItem,
@@ -49,6 +55,7 @@ import {
   directiveKind,
   isInside,
   type Kernel,
+  type Kind,
   keepOut,
   knowledgeKind,
   moduleSink,
@@ -308,21 +315,15 @@ function createRunner(ground: Ground, library: Library, labels: LabelRecords) {
   });
 }
 
-/** Who speaks for a caller: its token, or the operator's policy for the surface. */
-function createAuthorize(ground: Ground, library: Library): Authorize {
+/** What a token is worth under the policies and capabilities in force now. */
+function createVerify(ground: Ground, library: Library): TokenVerifier['verify'] {
   const { project, clock, policies, keys } = ground;
   let made:
     | { catalog: CapabilityCatalog; policy: ComposedPolicy; verifier: TokenVerifier }
     | undefined;
-  return (caller) => {
-    // What could not be recorded is not begun.
-    const ready = ground.audit.ready();
-    if (!ready.ok) return ready;
+  return (auth, thread) => {
     const { catalog } = library.capabilities();
     const { policy } = policies.current();
-    if (caller.__auth === undefined) {
-      return ok(keepOut(policyAuthority(policy, caller.surface, catalog), ground));
-    }
     // Verified tokens are cached inside; new ceilings or capabilities start a new cache.
     if (made?.catalog !== catalog || made.policy !== policy) {
       const root = keys.tokenKey();
@@ -337,7 +338,23 @@ function createAuthorize(ground: Ground, library: Library): Authorize {
       });
       made = { catalog, policy, verifier };
     }
-    const token = made.verifier.verify(caller.__auth, caller.__thread_id);
+    return made.verifier.verify(auth, thread);
+  };
+}
+
+/** Who speaks for a caller: its token, or the operator's policy for the surface. */
+function createAuthorize(ground: Ground, library: Library): Authorize {
+  const verify = createVerify(ground, library);
+  return (caller) => {
+    // What could not be recorded is not begun.
+    const ready = ground.audit.ready();
+    if (!ready.ok) return ready;
+    if (caller.__auth === undefined) {
+      const { policy } = ground.policies.current();
+      const { catalog } = library.capabilities();
+      return ok(keepOut(policyAuthority(policy, caller.surface, catalog), ground));
+    }
+    const token = verify(caller.__auth, caller.__thread_id);
     return token.ok ? ok(keepOut(tokenAuthority(token.output), ground)) : token;
   };
 }
@@ -354,7 +371,7 @@ function callerOf(ground: Ground, { surface = 'library', name = '', signal }: Ca
   return { surface, name, frame, ...(signal ? { signal } : {}) };
 }
 
-function createVerbs(ground: Ground, library: Library): Kernel {
+function createVerbs(ground: Ground, library: Library, more: readonly Kind[]): Kernel {
   const labels = createLabelRecords(
     join(recordsFolder(ground.project, ground.home), 'labels.jsonl'),
   );
@@ -368,6 +385,7 @@ function createVerbs(ground: Ground, library: Library): Kernel {
       toolKind(library, runner, modify),
       directiveKind(library, modify, marks),
       knowledgeKind(library, modify, marks),
+      ...more,
     ],
     marks,
     copies: {
@@ -403,6 +421,49 @@ async function openRegistry({ project, clock, keys }: Ground): Promise<Outcome<S
   return openStore({ file: join(project, '.ai', 'threads', 'registry.db'), clock, identity });
 }
 
+const THREAD_ACTIONS: readonly ThreadAction[] = [
+  ...(['status', 'wait', 'pause', 'resume', 'inject', 'cancel'] as const),
+];
+
+/** How chains and `execute` reach threads; the harness is loaded when the first call does. */
+function reachThreads(
+  ground: Ground,
+  world: () => Promise<Outcome<World>>,
+): { primitive: Primitive; kind: Kind } {
+  const load = async () => {
+    const harness = await import('./harness/index.ts');
+    ground.live ??= harness.createLiveThreads();
+    return { ...harness, ports: { live: ground.live, world } };
+  };
+  return {
+    primitive: {
+      name: 'thread',
+      async run(call) {
+        const { createThreadPrimitive, ports } = await load();
+        return await createThreadPrimitive(ports).run(call);
+      },
+      plan: (call) => ({ thread: call.config.function ?? call.tool.id }),
+    },
+    kind: {
+      name: 'thread',
+      actions: THREAD_ACTIONS,
+      async execute(...request) {
+        const { threadKind, ports } = await load();
+        return await threadKind(ports).execute(...request);
+      },
+    },
+  };
+}
+
+/** Nothing runs on in a closed runtime; what is not over can be resumed. */
+async function stopThreads({ live }: Ground): Promise<void> {
+  const running = live?.all() ?? [];
+  for (const { thread } of running) {
+    thread.stop({ status: 'interrupted', reason: 'the runtime was closed' });
+  }
+  await Promise.all(running.map(({ done }) => done));
+}
+
 /** The harness over this project; its code is loaded when the first thread is. */
 async function createThreads(
   ground: Ground,
@@ -410,7 +471,7 @@ async function createThreads(
   kernel: Kernel,
   store: Store,
   live: Live,
-): Promise<Threads> {
+): Promise<{ threads: Threads; world: World }> {
   const [harness, { createPrices }] = await Promise.all([
     import('./harness/index.ts'),
     import('./llm/index.ts'),
@@ -455,6 +516,7 @@ async function createThreads(
     prices: () => createPrices(library.config('pricing').value, { clock: ground.clock }),
     models: () => library.config('models').value,
     tokenKey: () => ground.keys.tokenKey(),
+    verifyToken: createVerify(ground, library),
     model: createModelPort(kernel),
     frame,
     bareFrame: () => createFrame(),
@@ -474,12 +536,13 @@ async function createThreads(
     await watch.settled();
     return watch.shown(result);
   };
-  return {
+  const threads: Threads = {
     store,
     history: watch.history,
     run: (request, signal) => told(runDirective(world, request, signal)),
     resume: (id, signal) => told(resumeThread(world, id, signal)),
   };
+  return { threads, world };
 }
 
 /** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
@@ -498,11 +561,16 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Outco
   if (!programs.ok) return programs;
   const { library, functions } = programs.output;
   mountPrimitives(ground, functions);
+  const reached = reachThreads(ground, async () => {
+    const made = await openThreads({});
+    return made.ok ? ok(made.output.world) : made;
+  });
+  ground.primitives.set(reached.primitive.name, reached.primitive);
   await library.refresh();
-  const kernel = createVerbs(ground, library);
+  const kernel = createVerbs(ground, library, [reached.kind]);
   const { project, home, keys, trustStore, catalogs, audit } = ground;
   let opening: Promise<Outcome<Store>> | undefined;
-  const threads = async (live: Live): Promise<Outcome<Threads>> => {
+  const openThreads = async (live: Live) => {
     opening ??= openRegistry(ground);
     const store = await opening;
     if (!store.ok) {
@@ -533,8 +601,12 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Outco
       const found = library.find('knowledge', 'system/universal_prompt', 'bundle');
       return found.ok ? found.output.text.trim() : '';
     },
-    threads: (live = {}) => threads(live),
+    async threads(live = {}) {
+      const made = await openThreads(live);
+      return made.ok ? ok(made.output.threads) : made;
+    },
     async close() {
+      await stopThreads(ground);
       library.close();
       const store = await opening;
       if (store?.ok) store.output.close();

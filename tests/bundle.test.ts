@@ -23,7 +23,7 @@ import { sinkFactories } from '../src/kernel/sink-factories.ts';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const BUNDLE = join(ROOT, 'bundle');
 const DEMO = join(BUNDLE, 'demo');
-const PRIMITIVES = ['subprocess', 'http_client', 'function'];
+const PRIMITIVES = ['subprocess', 'http_client', 'function', 'thread'];
 const TIERS = ['fast', 'balanced', 'general', 'reasoning', 'expert', 'orchestrator'];
 const TOPICS = 'overview directives permissions limits hooks spawning mcps stuck scripts'.split(
   ' ',

@@ -108,8 +108,11 @@ export {
   requestUnit,
 } from './request-fit.ts';
 export { resumeThread } from './resume-thread.ts';
-export { runDirective } from './run-thread.ts';
+export { runDirective, type Started, startPrepared, threadId } from './run-thread.ts';
+export { type SpawnRequest, spawnThread } from './spawn.ts';
 export { createLiveThreads, type LiveThread, type LiveThreads } from './spawn-live.ts';
+export { createThreadPrimitive, THREAD_FUNCTIONS, type ThreadPorts } from './spawn-primitive.ts';
+export { THREAD_ACTIONS, type ThreadAction, threadKind } from './thread-kind.ts';
 export { ACTIONS, type Action, type HookVerdict, parseVerdict } from './verdict.ts';
 export { type ThreadWatch, type WatchPorts, watchThreads } from './watch-threads.ts';
 export type { ThreadResult, World } from './world.ts';

@@ -7,6 +7,7 @@ import { packLimits } from './effective-limits.ts';
 import type { Ending } from './loop.ts';
 import { type Prepared, prepareThread, type RunRequest } from './prepare-thread.ts';
 import { returnScript } from './return-script.ts';
+import { tellParent } from './spawn-family.ts';
 import { drive, LEASE_MS } from './thread-drive.ts';
 import { finish } from './thread-end.ts';
 import { createHookRunner, type Place, type RunPrepared } from './thread-hook.ts';
@@ -92,7 +93,9 @@ export async function startPrepared(
   const { script } = directive.process;
   if (script) {
     const returned = returnScript(script.text, inputs);
-    return ok({ ...born, done: Promise.resolve(finish(thread, scriptEnding(returned), epoch)) });
+    const result = finish(thread, scriptEnding(returned), epoch);
+    tellParent(thread, result);
+    return ok({ ...born, done: Promise.resolve(result) });
   }
   return ok({ ...born, done: drive(thread, epoch) });
 }

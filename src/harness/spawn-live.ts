@@ -15,15 +15,28 @@ export interface LiveThreads {
   get(id: string): LiveThread | undefined;
   childrenOf(id: string): LiveThread[];
   all(): LiveThread[];
+  /** Resolves when a thread of this id runs here. */
+  entered(id: string): Promise<void>;
 }
 
 export function createLiveThreads(): LiveThreads {
   const live = new Map<string, LiveThread>();
+  const expected = new Map<string, (() => void)[]>();
   return {
-    add: (one) => void live.set(one.thread.id, one),
+    add(one) {
+      const { id } = one.thread;
+      live.set(id, one);
+      for (const tell of expected.get(id) ?? []) tell();
+      expected.delete(id);
+    },
     remove: (id) => void live.delete(id),
     get: (id) => live.get(id),
     childrenOf: (id) => [...live.values()].filter(({ thread }) => thread.parent === id),
     all: () => [...live.values()],
+    entered: (id) =>
+      new Promise((resolve) => {
+        if (live.has(id)) resolve();
+        else expected.set(id, [...(expected.get(id) ?? []), resolve]);
+      }),
   };
 }

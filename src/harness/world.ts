@@ -6,7 +6,7 @@ import type { Library } from '../items/index.ts';
 import type { Kernel } from '../kernel/index.ts';
 import type { Prices } from '../llm/index.ts';
 import type { NewEvent, Store } from '../store/index.ts';
-import type { KeyPair } from '../trust/index.ts';
+import type { KeyPair, VerifiedToken } from '../trust/index.ts';
 import type { ModelPort } from './model-port.ts';
 import type { LiveThreads } from './spawn-live.ts';
 
@@ -24,6 +24,8 @@ export interface World {
   models(): JsonObject;
   /** Root of capability tokens. */
   tokenKey(): Outcome<KeyPair>;
+  /** What a thread's token is worth now, under the policies in force. */
+  verifyToken(auth: string, thread: string): Outcome<VerifiedToken>;
   model: ModelPort;
   /** A frame with the policies in force, without ports. */
   frame(): Frame;

@@ -1,0 +1,98 @@
+// Wanting something of a thread: a signal in the registry, which whoever runs it obeys. A thread that
+// nobody runs is ended here, or taken up again.
+import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import { EMPTY } from '../flow/index.ts';
+import type { NewEvent, ThreadRow, ThreadStatus } from '../store/index.ts';
+import { packMarks } from './conversation.ts';
+import { type Asker, reach } from './spawn-asker.ts';
+import { unfinished } from './spawn-family.ts';
+import type { Answer } from './spawn-read.ts';
+import type { World } from './world.ts';
+
+export type Wish = 'message' | 'pause' | 'interrupt' | 'terminate' | 'kill';
+
+/** Nobody works on these: a signal alone would wait for ever. */
+const IDLE: ReadonlySet<ThreadStatus> = new Set<ThreadStatus>([
+  ...(['paused', 'waiting', 'needs_input', 'interrupted'] as const),
+]);
+const LEASE_MS = 30_000;
+
+/** Two wishes are two signals, however alike. */
+const keyOf = ({ random }: World, wish: string): string =>
+  `${wish}:${Buffer.from(random(12)).toString('hex')}`;
+
+const answered = (output: Json): Outcome<Answer> => ok({ output, marks: EMPTY });
+
+/** Ends a thread that nobody runs, and those below it. */
+function endIdle(world: World, row: ThreadRow, status: ThreadStatus, by: string): Outcome<null> {
+  const { id } = row;
+  const lease = world.store.claim(id, world.owner, LEASE_MS);
+  if (!lease.ok) return lease;
+  const { epoch, seq } = lease.output;
+  const reason = `${status} by ${by}`;
+  const events: NewEvent[] = [
+    { type: 'signal', data: { kind: status === 'killed' ? 'kill' : 'terminate', by } },
+    { type: 'thread_end', data: { status, reason, cost: row.cost } },
+  ];
+  const result = { thread_id: id, status, outputs: {}, text: '', reason, cost: row.cost };
+  const ended = world.store.append(id, seq, epoch, events, { status, result });
+  world.store.release(id, epoch);
+  if (!ended.ok) return ended;
+  world.transcript(id)(events, seq + 1);
+  for (const child of unfinished({ world, id })) stopThread(world, child.id, status, by);
+  return ok(null);
+}
+
+function stopThread(world: World, id: string, status: ThreadStatus, by: string): Outcome<null> {
+  const row = world.store.thread(id);
+  if (!row.ok) return row;
+  if (IDLE.has(row.output.status)) return endIdle(world, row.output, status, by);
+  const kind = status === 'killed' ? 'kill' : 'terminate';
+  return world.store.signal(id, kind, {}, keyOf(world, kind), by);
+}
+
+export function steer(
+  asker: Asker,
+  id: string,
+  wish: Wish,
+  payload: JsonObject = {},
+): Outcome<Answer> {
+  const { world, by, given } = asker;
+  const row = reach(asker, id, 'thread.control');
+  if (!row.ok) return row;
+  const { status } = row.output;
+  if (IDLE.has(status) && (wish === 'terminate' || wish === 'kill')) {
+    const now = wish === 'kill' ? 'killed' : 'terminated';
+    const ended = endIdle(world, row.output, now, by);
+    return ended.ok ? answered({ thread_id: id, status: now }) : ended;
+  }
+  if (wish === 'pause' && status === 'paused') return answered({ thread_id: id, status });
+  const marked = { ...payload, marks: packMarks(given) };
+  const sent = world.store.signal(id, wish, marked, keyOf(world, wish), by);
+  return sent.ok ? answered({ thread_id: id, status, signal: wish }) : sent;
+}
+
+/** Takes up a thread that is paused or was left behind; it runs in this process from here on. */
+export async function resume(asker: Asker, id: string, message: string): Promise<Outcome<Answer>> {
+  const { world, by, given } = asker;
+  const row = reach(asker, id, 'thread.control');
+  if (!row.ok) return row;
+  const { status } = row.output;
+  if (!IDLE.has(status)) {
+    return fail(
+      'invalid_input',
+      `thread \`${id}\` is ${status}; only a paused, waiting or interrupted thread can be resumed`,
+      {
+        thread: id,
+        status,
+      },
+    );
+  }
+  const payload = { ...(message ? { content: message } : {}), marks: packMarks(given) };
+  const sent = world.store.signal(id, 'resume', payload, keyOf(world, 'resume'), by);
+  if (!sent.ok) return sent;
+  const resumed = world.resume(id);
+  const first = await Promise.race([resumed, world.live.entered(id)]);
+  if (first && !first.ok) return first;
+  return answered({ thread_id: id, status: first ? first.output.status : 'running' });
+}

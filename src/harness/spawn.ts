@@ -1,0 +1,159 @@
+// A child thread: checked against its parent's lists, rights and limits before anything of it exists,
+// counted along the whole chain, and then left to run. The caller has its id at once.
+import { type Failure, fail, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import type { Descriptor } from '../flow/index.ts';
+import { parseThreadId } from '../store/index.ts';
+import { grantName } from '../trust/index.ts';
+import { usedAmounts } from './cost.ts';
+import { apartKey, budgetOf } from './create-thread.ts';
+import { firstExceeded, UNITS } from './limit.ts';
+import { type Prepared, prepareThread, type RunRequest } from './prepare-thread.ts';
+import { type Started, startPrepared, threadId } from './run-thread.ts';
+import { limitsLeft } from './spawn-limits.ts';
+import type { ThreadContext } from './thread-context.ts';
+import { declaredRights } from './thread-token.ts';
+import type { World } from './world.ts';
+
+export interface SpawnRequest extends RunRequest {
+  /** Made from the directive's name and the time when absent. */
+  id?: string;
+  runner: string;
+  detached: boolean;
+  /** What the inputs and the message carry. */
+  marks: Descriptor;
+}
+
+/** Which loop runs it. Others are registered by the program that embeds the runtime. */
+export const RUNNERS: readonly string[] = ['safety'];
+
+const knownRunner = (name: string): Outcome<null> =>
+  RUNNERS.includes(name)
+    ? ok(null)
+    : fail('not_found', `there is no runner \`${name}\`; registered are: ${RUNNERS.join(', ')}`, {
+        runners: [...RUNNERS],
+      });
+
+/** May the parent start this directive at all? */
+function checkLists(world: World, parent: ThreadContext, name: string): Outcome<null> {
+  const found = world.library.find('directive', name);
+  if (!found.ok) return found;
+  const token = world.verifyToken(parent.rights.auth, parent.id);
+  return token.ok ? token.output.maySpawn(found.output.category, found.output.id) : token;
+}
+
+/** What the directive wants and the parent does not hold, before it runs into it call by call. */
+function checkRights(world: World, parent: ThreadContext, prepared: Prepared): Outcome<null> {
+  const wanted = declaredRights(prepared.directive, world.library, world.project);
+  if (!wanted.ok) return wanted;
+  const token = world.verifyToken(parent.rights.auth, parent.id);
+  if (!token.ok) return token;
+  const names = token.output.missingAtStart(wanted.output.grants).missing.map(grantName);
+  const missing = [...new Set(names)];
+  const [first] = missing;
+  if (first === undefined) return ok(null);
+  return fail(
+    'permission_denied',
+    `directive \`${prepared.item.id}\` asks for ${missing.join(', ')}, which thread \`${parent.id}\` does not hold; a child never holds more than its parent: add it to the permissions of \`${parent.directive.name}\``,
+    {
+      missing: first,
+      missing_all: missing,
+      attempted: prepared.item.id,
+      granted: token.output.granted(),
+    },
+  );
+}
+
+/** One more child: in the parent's own books, and along its chain in the registry. */
+function reserveSpawn(parent: ThreadContext, child: string): Outcome<string> {
+  const { meter, limits, depth, world, chain, id } = parent;
+  const event = firstExceeded(usedAmounts(meter.read()), {}, UNITS.spawn(depth + 1), limits);
+  if (event) {
+    const { code, limit, current, max } = event;
+    return fail(code, `limit \`${limit}\` reached: ${current} of ${max}; no thread was spawned`, {
+      ...{ limit, current, max },
+    });
+  }
+  const key = `${id}:spawn:${child}`;
+  const held = world.store.reserve(chain, { spawns: 1n }, key);
+  return held.ok ? ok(key) : held;
+}
+
+/** A detached child takes all it may need with it, so that its parent's end does not starve it. */
+function setApart(parent: ThreadContext, child: string, prepared: Prepared): Outcome<string> {
+  const { spawns: _, ...amounts } = budgetOf(prepared.limits);
+  const key = apartKey(child);
+  const held = parent.world.store.reserve(parent.chain, amounts, key);
+  return held.ok ? ok(key) : held;
+}
+
+async function begin(
+  world: World,
+  parent: ThreadContext,
+  prepared: Prepared,
+  request: SpawnRequest & { id: string },
+): Promise<Outcome<Started>> {
+  const { id, runner, detached, marks, message = '' } = request;
+  const spawn = reserveSpawn(parent, id);
+  if (!spawn.ok) return spawn;
+  const giveBack = (failure: Failure): Failure => {
+    world.store.cancel(spawn.output);
+    return failure;
+  };
+  const apart = detached ? setApart(parent, id, prepared) : undefined;
+  if (apart && !apart.ok) return giveBack(apart);
+  const place = { parent, id, runner, detached, marks };
+  // INVARIANT: a child is stopped through its parent's end, never by the signal of one call.
+  const started = await startPrepared(world, prepared, place, NEVER, message);
+  if (!started.ok) {
+    if (apart) world.store.cancel(apart.output);
+    return giveBack(started);
+  }
+  world.store.settle(spawn.output, { spawns: 1n });
+  parent.meter.countSpawn();
+  parent.log.note('spawn', { thread_id: id, directive: prepared.item.id, runner, detached });
+  return started;
+}
+
+const NEVER = new AbortController().signal;
+
+/** Starts a child of `parent`; nothing is left behind when it is refused. */
+export async function spawnThread(
+  world: World,
+  parent: ThreadContext | undefined,
+  request: SpawnRequest,
+): Promise<Outcome<Started & { prepared: Prepared }>> {
+  const runner = knownRunner(request.runner);
+  if (!runner.ok) return runner;
+  const named = request.id === undefined ? ok(undefined) : parseThreadId(request.id);
+  if (!named.ok) return named;
+  const listed = parent ? checkLists(world, parent, request.directive) : ok(null);
+  if (!listed.ok) return listed;
+  const left = parent ? limitsLeft(parent) : ok({});
+  if (!left.ok) return left;
+  const prepared = await prepareThread(world, request, left.output);
+  if (!prepared.ok) return prepared;
+  const rights = parent ? checkRights(world, parent, prepared.output) : ok(null);
+  if (!rights.ok) return rights;
+  const id = named.output ?? threadId(prepared.output.directive.name, world);
+  const { runner: name, detached, marks, message = '' } = request;
+  const started = parent
+    ? await begin(world, parent, prepared.output, { ...request, id })
+    : await startPrepared(
+        world,
+        prepared.output,
+        { id, runner: name, detached, marks },
+        NEVER,
+        message,
+      );
+  return started.ok ? ok({ ...started.output, prepared: prepared.output }) : started;
+}
+
+/** What every layer answers with. */
+export const spawnAnswer = (started: Started, directive: string, runner: string): JsonObject => ({
+  thread_id: started.id,
+  status: 'spawned',
+  directive,
+  runner,
+  transcript_path: `.ai/threads/${started.id}/transcript.jsonl`,
+  started_at: new Date(started.created).toISOString(),
+});
