@@ -3,7 +3,7 @@ import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/inde
 import type { BudgetLimits, StoredEvent, ThreadRow } from '../store/index.ts';
 import { NO_BOUNDS } from './action.ts';
 import { createConversation, packMarks } from './conversation.ts';
-import { createCostMeter, NO_COST, unpackCost } from './cost.ts';
+import { createCostMeter, NO_COST, packCost, unpackCost } from './cost.ts';
 import { createHookState } from './hook.ts';
 import type { EffectiveLimits, LimitName } from './limit.ts';
 import { createLoopDetector } from './loop-detector.ts';
@@ -68,7 +68,8 @@ export function createContext(
     key.output,
   );
   if (!rights.ok) return rights;
-  const before = history.length === 0 ? ok(NO_COST) : unpackCost(row.cost);
+  const before = Object.keys(row.cost).length === 0 ? ok(NO_COST) : unpackCost(row.cost);
+  if (!before.ok) return before;
   const { agents, universal } = world.instructions();
   const write = world.transcript(row.id);
   const log = createThreadLog(
@@ -106,7 +107,7 @@ export function createContext(
     hookReserve: undefined,
     initialLimits: limits,
     log,
-    meter: createCostMeter(() => world.clock.monotonic(), before.ok ? before.output : NO_COST),
+    meter: createCostMeter(() => world.clock.monotonic(), before.output),
     conversation: createConversation(),
     detector: createLoopDetector(parent ? { parentTail: parent.detector.tail() } : {}),
     signal: AbortSignal.any([signal, stopping.signal]),
@@ -122,9 +123,9 @@ export function createContext(
     stopped: false,
     flights: new Set(),
     triedModels: new Set(),
-    tell(text) {
+    tell(text, about = {}) {
       const marks = thread.conversation.marks();
-      log.note('injected_message', { text, by: 'harness', marks: packMarks(marks) });
+      log.note('injected_message', { text, by: 'harness', marks: packMarks(marks), ...about });
       thread.conversation.user(text, marks);
     },
     reserve: (amounts, key) =>
@@ -174,7 +175,8 @@ export function createContext(
       thread.attempt += 1;
       thread.meter.newAttempt();
       thread.conversation.clear();
-      log.note('retry', { attempt: thread.attempt }, { attempt: thread.attempt });
+      const cost = packCost(thread.meter.read());
+      log.note('retry', { attempt: thread.attempt }, { attempt: thread.attempt, cost });
       for (const event of thread.opening) replayEvent(thread, event);
     },
     opening: [],

@@ -30,6 +30,7 @@ import {
   stepName,
 } from './checkpoint.ts';
 import { usedAmounts } from './cost.ts';
+import { packLimits } from './effective-limits.ts';
 import { fillInputs, select } from './hook.ts';
 import { buildContext } from './hook-context.ts';
 import {
@@ -92,10 +93,13 @@ async function consult(thread: ThreadContext, situation: Situation): Promise<Dec
   const { hooks, hookState, log } = thread;
   if (hooks.length === 0) return withoutHook(situation);
   const context = contextOf(thread, situation.event);
+  const before = [...hookState.fired].join();
   const { hook, errors } = select(hooks, context, hookState);
   for (const { hook: broken, message } of errors) {
     log.note('error', { code: 'expression_error', detail: { message, when: broken.when } });
   }
+  if (!hook && before !== [...hookState.fired].join())
+    log.note('hook_state', { fired: [...hookState.fired] });
   if (!hook) return withoutHook(situation);
   const name = hook.hook.directive;
   const began = thread.world.clock.monotonic();
@@ -114,6 +118,9 @@ async function consult(thread: ThreadContext, situation: Situation): Promise<Dec
     notes: decision.notes,
     duration_ms: Math.round(thread.world.clock.monotonic() - began),
     fired: [...hookState.fired],
+    bounds: { ...decision.bounds } as unknown as JsonObject,
+    ...(decision.model !== undefined && { model: decision.model }),
+    ...(decision.deed.do === 'raise' && { limits: packLimits(decision.deed.limits) }),
   });
   return decision;
 }
@@ -229,12 +236,13 @@ function noteRefusal(thread: ThreadContext, event: CheckpointEvent): void {
   }
 }
 
-/** An error that no operation raised: a loop, a cry for help. */
+/** An error that no operation raised: a loop, a cry for help. `isTold`: the model gets it anyway. */
 export async function raiseError(
   thread: ThreadContext,
   { error }: Failure,
   step: string,
-): Promise<void> {
+  isTold = false,
+): Promise<CheckpointVerdict | undefined> {
   const event = onError(error);
   thread.log.note(error.code === 'loop_detected' ? 'loop_detected' : 'error', {
     code: error.code,
@@ -242,8 +250,9 @@ export async function raiseError(
   });
   const decision = await consult(thread, situationOf(thread, event, step));
   take(thread, decision);
-  if (decision.deed.do === 'tell_error') thread.tell(`[harness] ${error.detail.message}`);
-  else carryOut(thread, decision.deed, event, step);
+  if (decision.deed.do !== 'tell_error') return carryOut(thread, decision.deed, event, step);
+  if (!isTold) thread.tell(`[harness] ${error.detail.message}`);
+  return undefined;
 }
 
 /** Marks of limits that were passed since the last look, each once. */

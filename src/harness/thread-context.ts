@@ -70,7 +70,7 @@ export interface ThreadContext {
   /** What a new attempt begins with. */
   opening: NewEvent[];
   /** A line of the harness for the model, before its next turn. */
-  tell(text: string): void;
+  tell(text: string, about?: JsonObject): void;
   /** Sets aside along the chain; a hook's thread takes it out of what was set aside for it. */
   reserve(amounts: Amounts, key: string): Outcome<null>;
   /** `fallback`, a tier or a model id, for the rest of the run. */

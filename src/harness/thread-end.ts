@@ -26,6 +26,7 @@ export function finalEnding(thread: ThreadContext, reply: ModelReply): Ending | 
   thread.reminders += 1;
   thread.tell(
     `[harness] ${why}; return them with execute {"item_type":"directive","item_id":"${thread.directive.name}","action":"return","parameters":{…}}`,
+    { reminder: true },
   );
   return undefined;
 }

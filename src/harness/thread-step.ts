@@ -4,7 +4,6 @@ import {
   type Failure,
   fail,
   getOwn,
-  isObject,
   type Json,
   type JsonObject,
   type Outcome,
@@ -30,6 +29,7 @@ import { packCost, usedAmounts } from './cost.ts';
 import { firstExceeded, UNITS } from './limit.ts';
 import type { Ending } from './loop.ts';
 import { loopFault } from './loop-detector.ts';
+import { withoutTime } from './prompt.ts';
 import { raise, raiseError } from './thread-checkpoint.ts';
 import type { ThreadContext } from './thread-context.ts';
 import { deadlineFault, STOPS_TOOL, takeOff } from './thread-flight.ts';
@@ -126,20 +126,19 @@ const asResult = (outcome: Outcome<Value>, marks: Descriptor): Done =>
         isError: true,
       };
 
-/** How long it took is no news. */
-function withoutTime(content: Json): Json {
-  if (!isObject(content)) return content;
-  const { duration_ms: _, ...rest } = content;
-  return rest;
-}
-
 /** Notes a result and hands it to the model. */
-function conclude(thread: ThreadContext, call: ToolCallBlock, done: Done): Outcome<null> {
+function conclude(
+  thread: ThreadContext,
+  call: ToolCallBlock,
+  done: Done,
+  tool?: string,
+): Outcome<null> {
   const { log, meter, conversation } = thread;
   const noted = log.note(
     'tool_result',
     {
       call_id: call.id,
+      ...(tool !== undefined && { tool }),
       content: done.content,
       is_error: done.isError,
       marks: packMarks(done.marks),
@@ -193,6 +192,7 @@ async function performCall(
           verb: known.verb,
           effect: known.effect,
           arguments: call.arguments,
+          ...(known.volatile.length > 0 && { volatile: [...known.volatile] }),
         });
         return noted.ok ? ok({ settle: () => {}, release: () => {} }) : noted;
       },
@@ -233,7 +233,7 @@ async function runStep(thread: ThreadContext, call: ToolCallBlock): Promise<Endi
   const outcome = await performCall(thread, call, known.output);
   const done = asResult(outcome, marks);
   thread.detector.learned(call.id, withoutTime(done.content), done.isError);
-  const ended = stop(thread, conclude(thread, call, done));
+  const ended = stop(thread, conclude(thread, call, done, known.output.tool));
   if (ended) return ended;
   return outcome.ok ? returned(thread, known.output, outcome.output.data) : undefined;
 }

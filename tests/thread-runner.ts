@@ -1,0 +1,49 @@
+// A process of its own for tests of crashes: opens a project, goes on with the thread it finds or
+// starts one, and says every recorded event at once, so that a kill shows what was acknowledged.
+import { appendFileSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { JsonObject } from '../src/base/index.ts';
+import { defineTool } from '../src/kernel/index.ts';
+import { createRuntime } from '../src/runtime.ts';
+import { isEnded } from '../src/store/index.ts';
+
+const [root = '', directive = ''] = process.argv.slice(2);
+const say = (text: string): void => void writeSync(1, `${text}\n`);
+
+let current = '';
+
+/** Leaves a line for every time it ran, in the middle of its work. */
+const tool = (name: string, effect: 'read' | 'idempotent' | 'write') =>
+  defineTool({
+    id: `probe/${name}`,
+    description: `A tool with effect ${effect}`,
+    effect,
+    parameters: { n: 'integer' },
+    async run({ n }: JsonObject) {
+      await sleep(1);
+      appendFileSync(join(root, `${name}.log`), `${current}:${String(n)}\n`);
+      await sleep(2);
+      return { done: n ?? null };
+    },
+  });
+
+const runtime = await createRuntime({
+  project: root,
+  tools: [tool('look', 'read'), tool('put', 'idempotent'), tool('write', 'write')],
+});
+if (!runtime.ok) throw new Error(runtime.error.detail.message);
+const threads = await runtime.output.threads({
+  onEvent(thread, { type }) {
+    current = thread;
+    say(`event ${type}`);
+  },
+});
+if (!threads.ok) throw new Error(threads.error.detail.message);
+const { store, run, resume } = threads.output;
+const rows = store.query({ limit: 100 });
+const open = rows.ok ? rows.output.rows.find(({ status }) => !isEnded(status)) : undefined;
+say('up');
+const done = open ? await resume(open.id) : await run({ directive });
+say(`done ${JSON.stringify(done)}`);
+await runtime.output.close();
