@@ -169,6 +169,25 @@ function chooseModel(
   return price.ok ? ok({ model: model.output, price: price.output }) : price;
 }
 
+/** A hook that could not run when it is needed is found before anything is begun. */
+function readyHooks(
+  world: World,
+  item: DirectiveItem,
+  { hooks }: Directive,
+): Outcome<readonly CompiledHook[]> {
+  for (const { directive: name, line } of hooks) {
+    const found = world.library.find('directive', name);
+    const target = found.ok ? found.output.directive : undefined;
+    if (target?.outputs.some((output) => output.name === 'action')) continue;
+    const why = found.ok ? 'declares no output `action`' : found.error.detail.message;
+    return fail('invalid_item', `a hook of \`${item.id}\` runs \`${name}\`: ${why}`, {
+      hook: name,
+      line,
+    });
+  }
+  return compileHooks(hooks);
+}
+
 export async function prepareThread(
   world: World,
   request: RunRequest,
@@ -184,7 +203,7 @@ export async function prepareThread(
   if (!inputs.ok) return inputs;
   const signed = checkSigned(world, item, directive);
   if (!signed.ok) return signed;
-  const hooks = compileHooks(directive.hooks);
+  const hooks = readyHooks(world, item, directive);
   if (!hooks.ok) return hooks;
   const limits = effectiveLimits({
     declared: directive.limits,
