@@ -14,8 +14,9 @@ const MAX_REMINDERS = 2;
 /** A reply without calls ends the run; when it owes outputs, the model is asked for them first. */
 export function finalEnding(thread: ThreadContext, reply: ModelReply): Ending | undefined {
   const text = reply.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
-  // It broke off in the middle of a call and has been told so: that was not its last word.
-  if (reply.broken && reply.broken.discarded_partial.length > 0) return undefined;
+  // It meant to call something and has been told why that failed: that was not its last word.
+  const unread = reply.broken?.discarded_partial ?? [];
+  if (unread.length + (reply.bad_arguments ?? []).length > 0) return undefined;
   const outputs = finalOutputs(thread.directive, text);
   if (outputs?.ok) return { status: 'completed', reason: '', text, outputs: outputs.output };
   const owed = missingOutputs(thread.directive, undefined);

@@ -30,10 +30,12 @@ const leaveOut = (thread: ThreadContext, by: string): NewEvent[] =>
 function eventsOf(thread: ThreadContext, { id, kind, payload, by }: Signal): NewEvent[] {
   const reason = fieldOf(payload, 'reason');
   const text = fieldOf(payload, 'content', 'message');
+  // Another thread's words carry what it has read; a person's are a person's.
+  const marks = isObject(payload) && isObject(payload.marks) ? payload.marks : FROM_PERSON;
   return [
     { type: 'signal', data: { kind, by, id, ...(reason && { reason }) } },
     ...(kind === 'interrupt' ? leaveOut(thread, by) : []),
-    ...(text ? [{ type: 'injected_message', data: { text, marks: FROM_PERSON, by } }] : []),
+    ...(text ? [{ type: 'injected_message', data: { text, marks, by } }] : []),
   ];
 }
 
