@@ -209,17 +209,21 @@ test('help and version need no project', () => {
   expect(km().code).toBe(2);
 });
 
-test('the demo shows a chain, refusals and a stream, and leaves nothing behind', () => {
+test('the demo shows the kernel, then a thread that is held, and leaves nothing behind', () => {
   const { code, out } = km('demo');
   expect(code, out).toBe(0);
   for (const part of [
     '# check',
-    '# search',
     '# a chain',
     '# denied',
     '# labels',
     '# a stream',
-    '# audit',
+    '# a thread',
+    'fs/read_file path=notes/release.md',
+    'denied: `tool.write_file`',
+    'hook warn_approaching_limit',
+    'limit turns reached: 10 of 10',
+    'it adds up',
   ]) {
     expect(out).toContain(part);
   }

@@ -8,7 +8,7 @@ import { endThread } from './end-thread.ts';
 import { createRunView, type RunView } from './run-view.ts';
 import type { Terminal } from './terminal.ts';
 import { signalKey, speaker, type ThreadWork, withThreads } from './thread-access.ts';
-import { exitCodeOfThread, showResult, tellEnding } from './thread-ending.ts';
+import { exitCodeOfThread, showResult, tellEnding, tellNext } from './thread-ending.ts';
 
 /** How long a killed thread has to end by itself. */
 const KILL_PATIENCE_MS = 3000;
@@ -80,6 +80,7 @@ function finish(
     const row = store.thread(done.output.thread_id);
     showResult(done.output, terminal);
     tellEnding(done.output, row.ok ? row.output.limits : {}, terminal);
+    tellNext(done.output, terminal);
   }
   return exitCodeOfThread(done.output);
 }

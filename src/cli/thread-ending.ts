@@ -26,7 +26,7 @@ export function exitCodeOfThread({ status, code }: Pick<ThreadResult, 'status' |
   return BY_STATUS[status] ?? EXIT.failed;
 }
 
-/** What helps most now; `limits` are the thread's, for the one it reached. */
+/** What helps most now. */
 function nextStep({ status, code, thread_id }: ThreadResult): string {
   const show = `\`km threads show ${thread_id}\``;
   switch (status) {
@@ -55,8 +55,10 @@ export function tellEnding(result: ThreadResult, limits: JsonObject, terminal: T
   const why = result.reason === '' ? '' : `: ${visible(shorten(result.reason, 200))}`;
   const currency = plainText(getOwn(limits, 'spend_currency')) || 'USD';
   terminal.note(`${status}${why} (${costText(result.cost, currency)})`);
-  terminal.note(terminal.paint('dim', `next: ${nextStep(result)}`));
 }
+
+export const tellNext = (result: ThreadResult, terminal: Terminal): void =>
+  terminal.note(terminal.paint('dim', `next: ${nextStep(result)}`));
 
 /** Outputs when the directive has some, else what the model said last. */
 export function showResult({ outputs, text }: ThreadResult, terminal: Terminal): void {

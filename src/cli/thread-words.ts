@@ -86,6 +86,10 @@ export function replyText(content: Json | undefined): string {
     .join('');
 }
 
+/** Denials and limits are events of their own; the error that carries them says it again. */
+const hasOwnLine = (code: string): boolean =>
+  code === 'permission_denied' || code.endsWith('_exceeded');
+
 type Tell = (data: JsonObject) => EventLine | undefined;
 const LINES: Readonly<Record<string, Tell>> = {
   thread_start: (data) =>
@@ -104,8 +108,7 @@ const LINES: Readonly<Record<string, Tell>> = {
   tool_result: (data) => {
     const fault = getOwn(data.content, 'error');
     const code = plainText(getOwn(fault, 'code')) || 'failed';
-    // A denial has a line of its own.
-    if (data.is_error !== true || code === 'permission_denied') return undefined;
+    if (data.is_error !== true || hasOwnLine(code)) return undefined;
     return line(
       '✗',
       'red',
@@ -127,7 +130,7 @@ const LINES: Readonly<Record<string, Tell>> = {
     ),
   hook: (data) =>
     line(
-      '⚓',
+      '◆',
       'yellow',
       `hook ${plainText(data.directive)} at ${plainText(data.event)}: ${plainText(data.deed)}`,
     ),
@@ -144,7 +147,10 @@ const LINES: Readonly<Record<string, Tell>> = {
     line('⑂', 'blue', `started ${plainText(data.thread_id ?? data.child ?? data.directive)}`),
   child_end: (data) =>
     line('⑂', 'blue', `${plainText(data.thread_id ?? data.child)} ended ${plainText(data.status)}`),
-  error: (data) => line('✗', 'red', `${plainText(data.code)}: ${messageOf(data)}`),
+  error: (data) =>
+    hasOwnLine(plainText(data.code))
+      ? undefined
+      : line('✗', 'red', `${plainText(data.code)}: ${messageOf(data)}`),
   stream_error: (data) =>
     line('!', 'yellow', `broken stream: ${messageOf(data) || plainText(data.code)}`),
   approval: (data) => line('?', 'yellow', `approval ${plainText(data.approval ?? data.id)}`),
