@@ -126,6 +126,11 @@ export async function spawnThread(
   if (!runner.ok) return runner;
   const named = request.id === undefined ? ok(undefined) : parseThreadId(request.id);
   if (!named.ok) return named;
+  if (named.output !== undefined && world.store.thread(named.output).ok) {
+    return fail('thread_exists', `thread \`${named.output}\` exists already`, {
+      thread: named.output,
+    });
+  }
   const listed = parent ? checkLists(world, parent, request.directive) : ok(null);
   if (!listed.ok) return listed;
   const left = parent ? limitsLeft(parent) : ok({});

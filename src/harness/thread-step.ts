@@ -30,6 +30,7 @@ import { firstExceeded, UNITS } from './limit.ts';
 import type { Ending } from './loop.ts';
 import { loopFault } from './loop-detector.ts';
 import { withoutTime } from './prompt.ts';
+import { asLimit, stepKind } from './spawn-step.ts';
 import { raise, raiseError } from './thread-checkpoint.ts';
 import type { ThreadContext } from './thread-context.ts';
 import { deadlineFault, STOPS_TOOL, takeOff } from './thread-flight.ts';
@@ -175,7 +176,7 @@ async function performCall(
   const { world, log, meter, conversation } = thread;
   const marks = conversation.ownMarks();
   const step = {
-    kind: 'tool' as const,
+    kind: known.verb === 'execute' ? stepKind(world.library, known.tool) : ('tool' as const),
     tool: known.tool,
     turn: log.turn,
     arguments: call.arguments,
@@ -197,7 +198,7 @@ async function performCall(
         return noted.ok ? ok({ settle: () => {}, release: () => {} }) : noted;
       },
     },
-    checkpoint: (event) => raise(thread, event, step),
+    checkpoint: (event) => raise(thread, asLimit(event), step),
   };
   return await perform(
     { type: 'step', name: known.tool, opLabels: ['op:step'], retryOwner: false },
