@@ -152,6 +152,12 @@ export async function waitThreads(
   const over = new AbortController();
   const timer = setTimeout(() => over.abort(), Math.max(0, Math.min(timeoutMs, MAX_WAIT_MS)));
   const signal = AbortSignal.any([over.signal, asker.signal]);
+  // Whoever waits can be spoken to: it answers with how far things are, and listens.
+  const deaf = asker.thread
+    ? asker.world.store.onSignal((id) => {
+        if (id === asker.thread?.id) over.abort();
+      })
+    : () => {};
   try {
     const answers = await Promise.all(ids.map((id) => waitOne(asker, id, signal)));
     const failed = answers.find((answer) => !answer.ok);
@@ -161,6 +167,7 @@ export async function waitThreads(
       : ok(answers.flatMap((answer) => (answer.ok ? [answer.output] : [])));
   } finally {
     clearTimeout(timer);
+    deaf();
     over.abort();
   }
 }

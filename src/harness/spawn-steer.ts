@@ -51,13 +51,17 @@ function stopThread(world: World, id: string, status: ThreadStatus, by: string):
   return world.store.signal(id, kind, {}, keyOf(world, kind), by);
 }
 
+/** Another thread's words carry what it has read; a person's are a person's. */
+const marksOf = ({ thread, given }: Asker): JsonObject =>
+  thread ? { marks: packMarks(given) } : {};
+
 export function steer(
   asker: Asker,
   id: string,
   wish: Wish,
   payload: JsonObject = {},
 ): Outcome<Answer> {
-  const { world, by, given } = asker;
+  const { world, by } = asker;
   const row = reach(asker, id, 'thread.control');
   if (!row.ok) return row;
   const { status } = row.output;
@@ -67,14 +71,14 @@ export function steer(
     return ended.ok ? answered({ thread_id: id, status: now }) : ended;
   }
   if (wish === 'pause' && status === 'paused') return answered({ thread_id: id, status });
-  const marked = { ...payload, marks: packMarks(given) };
+  const marked = { ...payload, ...marksOf(asker) };
   const sent = world.store.signal(id, wish, marked, keyOf(world, wish), by);
   return sent.ok ? answered({ thread_id: id, status, signal: wish }) : sent;
 }
 
 /** Takes up a thread that is paused or was left behind; it runs in this process from here on. */
 export async function resume(asker: Asker, id: string, message: string): Promise<Outcome<Answer>> {
-  const { world, by, given } = asker;
+  const { world, by } = asker;
   const row = reach(asker, id, 'thread.control');
   if (!row.ok) return row;
   const { status } = row.output;
@@ -88,7 +92,7 @@ export async function resume(asker: Asker, id: string, message: string): Promise
       },
     );
   }
-  const payload = { ...(message ? { content: message } : {}), marks: packMarks(given) };
+  const payload = { ...(message ? { content: message } : {}), ...marksOf(asker) };
   const sent = world.store.signal(id, 'resume', payload, keyOf(world, 'resume'), by);
   if (!sent.ok) return sent;
   const resumed = world.resume(id);
