@@ -46,6 +46,7 @@ import {
 import {
   type Audit,
   type Authorize,
+  auditRow,
   type Caller,
   createAudit,
   createItemMarks,
@@ -186,24 +187,6 @@ function hostAndPort(text: string): string {
   return `${url.hostname.replace(/^\[|\]$/g, '')}:${port}`;
 }
 
-/** The audit row of one attempt at an operation. */
-function rowOf(entry: RecordEntry, caller: { surface: string; name: string; subject: string }) {
-  const { op, outcome } = entry;
-  const isDenial = !outcome.ok && outcome.error.code === 'permission_denied';
-  return {
-    surface: caller.surface,
-    caller: caller.name,
-    subject: caller.subject,
-    operation: `${op.type}:${op.target ?? op.name}`,
-    decision: outcome.ok
-      ? ('allowed' as const)
-      : isDenial
-        ? ('denied' as const)
-        : ('failed' as const),
-    reason: outcome.ok ? '' : `${outcome.error.code}: ${outcome.error.detail.message}`,
-  };
-}
-
 /** Everything a runtime stands on, made once from its options. */
 interface Ground {
   project: string;
@@ -220,6 +203,8 @@ interface Ground {
   sandbox(): Promise<SandboxReport>;
   /** The threads this process runs, from the first one on. */
   live?: LiveThreads;
+  /** Takes what a thread knows to be secret out of a text. */
+  mask?: (thread: string, text: string) => string;
 }
 
 function openGround(options: RuntimeOptions): Outcome<Ground> {
@@ -229,8 +214,9 @@ function openGround(options: RuntimeOptions): Outcome<Ground> {
   if (!existsSync(wanted)) return fail('not_found', `there is no project folder \`${wanted}\``);
   const project = realpathSync(wanted);
   const trustStore = createTrustStore(join(home, 'trust.jsonl'), clock);
+  const audit = createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock);
   let probed: Promise<SandboxReport> | undefined;
-  return ok({
+  const ground: Ground = {
     project,
     home,
     env,
@@ -242,13 +228,20 @@ function openGround(options: RuntimeOptions): Outcome<Ground> {
     trustStore,
     keys: createKeyFolder(join(home, 'keys')),
     catalogs: createCatalogs({ project, home, trustStore, clock, env }),
-    audit: createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock),
+    audit: {
+      ...audit,
+      write(row) {
+        const mask = (text: string) => ground.mask?.(row.caller, text) ?? text;
+        return audit.write({ ...row, operation: mask(row.operation), reason: mask(row.reason) });
+      },
+    },
     primitives: new Map(),
     sandbox() {
       probed ??= probeSandboxNow();
       return probed;
     },
-  });
+  };
+  return ok(ground);
 }
 
 async function processPorts(ground: Ground): Promise<ProcessPorts> {
@@ -362,7 +355,7 @@ function createAuthorize(ground: Ground, library: Library): Authorize {
 /** A caller without a thread: its frame carries the policy and writes the audit. */
 function callerOf(ground: Ground, { surface = 'library', name = '', signal }: CallOptions): Caller {
   const record = (entry: RecordEntry): void => {
-    const row = rowOf(entry, { surface, name, subject: `policy:${surface}` });
+    const row = auditRow(entry, { surface, caller: name, subject: `policy:${surface}` });
     const written = ground.audit.write(row);
     // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
     if (!written.ok) throw new Error(written.error.detail.message);
@@ -477,6 +470,7 @@ async function createThreads(
     import('./llm/index.ts'),
   ]);
   const { createLiveThreads, createModelPort, resumeThread, runDirective, watchThreads } = harness;
+  const { auditCalls } = harness;
   const frame = () => createFrame({ policy: ground.policies.current().policy });
   const watch = watchThreads({
     ...ground,
@@ -500,13 +494,14 @@ async function createThreads(
     },
   });
   ground.live ??= createLiveThreads();
+  ground.mask = watch.mask;
   const textOf = (id: string): string => {
     const found = library.find('knowledge', id);
     return found.ok ? found.output.text : '';
   };
   const world: World = {
     project: ground.project,
-    kernel,
+    kernel: auditCalls(kernel, ground.audit),
     library,
     store: watch.store,
     clock: ground.clock,

@@ -106,6 +106,17 @@ test('no record of a run shows a secret, in any form', async () => {
   expect([...left.keys()].some((name) => name.endsWith('registry.db'))).toBe(true);
   expect([...left.keys()].some((name) => name.endsWith('transcript.jsonl'))).toBe(true);
   for (const [name, bytes] of left) expectSilent(bytes, name);
+  // Each call is a row, with the right it was judged by.
+  const rows = made.runtime.audit.read(50);
+  const seen = rows.ok ? rows.output.map(({ operation, decision }) => [operation, decision]) : [];
+  expect(seen).toEqual([
+    ['tool:fs/read_file', 'allowed'],
+    ['tool:locker', 'allowed'],
+    ['tool:fs/read_file', 'failed'],
+    ['tool:fs/read_file', 'denied'],
+    [expect.stringMatching(/^execute:tool:no/), 'failed'],
+  ]);
+  expect(rows.ok && rows.output[0]?.subject).toMatch(/^token:[0-9a-f]{16}$/);
 });
 
 test('a run on the command line shows none in its events either', async () => {

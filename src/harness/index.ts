@@ -114,5 +114,6 @@ export { createLiveThreads, type LiveThread, type LiveThreads } from './spawn-li
 export { createThreadPrimitive, THREAD_FUNCTIONS, type ThreadPorts } from './spawn-primitive.ts';
 export { THREAD_ACTIONS, type ThreadAction, threadKind } from './thread-kind.ts';
 export { ACTIONS, type Action, type HookVerdict, parseVerdict } from './verdict.ts';
+export { auditCalls } from './watch-audit.ts';
 export { type ThreadWatch, type WatchPorts, watchThreads } from './watch-threads.ts';
 export type { ThreadResult, World } from './world.ts';

@@ -31,10 +31,15 @@ export function environmentSecrets(env: Env, library: Pick<Library, 'all' | 'con
   return [...new Set(values)].toSorted();
 }
 
+/** What a result says about itself: which tools, which place. */
+const ABOUT: ReadonlySet<string> = new Set(['chain', 'path', 'file', 'url', 'type', 'encoding']);
+
 function* textsIn(value: Json): Generator<string> {
   if (typeof value === 'string') yield value;
   else if (Array.isArray(value)) for (const item of value) yield* textsIn(item);
-  else if (isObject(value)) for (const item of Object.values(value)) yield* textsIn(item);
+  else if (isObject(value)) {
+    for (const [name, item] of Object.entries(value)) if (!ABOUT.has(name)) yield* textsIn(item);
+  }
 }
 
 /** Inputs whose name says that they are secret, at any depth. */
@@ -56,7 +61,7 @@ const isSecret = (data: JsonObject): boolean => {
 /** What an event makes known as secret: the content of anything labelled `secret`. */
 export function eventSecrets(type: string, data: JsonObject): string[] {
   if (type === 'thread_start') return inputSecrets(data.inputs ?? {});
-  if (!isSecret(data)) return [];
+  if (data.is_error === true || !isSecret(data)) return [];
   const shown: Json = [data.content ?? null, data.text ?? null];
   return [...textsIn(shown)].filter((text) => text.length >= MIN_INPUT);
 }

@@ -41,6 +41,8 @@ export interface WatchPorts {
 export interface ThreadWatch extends Pick<World, 'store' | 'transcript' | 'onEvent' | 'onText'> {
   /** A journal with its secrets in place: for replay. */
   history(thread: string): Outcome<StoredEvent[]>;
+  /** Without what the thread knows to be secret. */
+  mask(thread: string, text: string): string;
   /** A result as it may be shown. */
   shown(result: Outcome<ThreadResult>): Outcome<ThreadResult>;
   /** Until the notices under way are told. */
@@ -131,6 +133,7 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
     onText(id, piece) {
       if (live.onText) streams.text(id, piece);
     },
+    mask: (id, text) => known.redactor(id).text(text),
     shown(result) {
       if (!result.ok) return redact('', result as unknown as Json) as unknown as Failure;
       const { thread_id, outputs, text, reason } = result.output;

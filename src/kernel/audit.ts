@@ -1,8 +1,8 @@
-// One row for every call and every denial outside threads. Append-only, a row a line, written with
+// One row for every call and every denial. Append-only, a row a line, written with
 // one write each, so that several processes can share the file and a torn line loses one row only.
 import { closeSync, fstatSync, readSync } from 'node:fs';
 import { type Clock, fail, getOwn, isObject, type Outcome, ok, parseJson } from '../base/index.ts';
-import { appendRecord, openRecords, touchRecords } from '../flow/index.ts';
+import { appendRecord, openRecords, type RecordEntry, touchRecords } from '../flow/index.ts';
 
 export interface AuditRow {
   time: string;
@@ -21,6 +21,18 @@ export interface Audit {
   write(row: Omit<AuditRow, 'time'>): Outcome<null>;
   /** The latest rows, oldest first. */
   read(limit: number, only?: AuditRow['decision']): Outcome<AuditRow[]>;
+}
+
+/** The row of one attempt at an operation. */
+export function auditRow(
+  { op, outcome }: RecordEntry,
+  who: Pick<AuditRow, 'surface' | 'caller' | 'subject'>,
+): Omit<AuditRow, 'time'> {
+  const operation = `${op.type}:${op.target ?? op.name}`;
+  if (outcome.ok) return { ...who, operation, decision: 'allowed', reason: '' };
+  const { code, detail } = outcome.error;
+  const decision = code === 'permission_denied' ? 'denied' : 'failed';
+  return { ...who, operation, decision, reason: `${code}: ${detail.message}` };
 }
 
 const MAX_TEXT = 500;

@@ -1,4 +1,4 @@
-export { type Audit, type AuditRow, createAudit } from './audit.ts';
+export { type Audit, type AuditRow, auditRow, createAudit } from './audit.ts';
 export { noAuthority, policyAuthority, tokenAuthority } from './authority.ts';
 export type { BuiltinFunction } from './builtin.ts';
 export type {
