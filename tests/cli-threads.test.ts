@@ -80,6 +80,8 @@ interface Done {
 interface Running {
   process: ChildProcess;
   done: Promise<Done>;
+  /** Resolves when it has said this on standard error. */
+  says(words: string): Promise<void>;
 }
 
 function start(...args: string[]): Running {
@@ -96,7 +98,10 @@ function start(...args: string[]): Running {
     out: texts[0] ?? '',
     err: texts[1] ?? '',
   }));
-  return { process: child, done };
+  const says = async (words: string): Promise<void> => {
+    while (!texts[1]?.includes(words)) await once(child.stderr, 'data');
+  };
+  return { process: child, done, says };
 }
 const km = (...args: string[]): Promise<Done> => start(...args).done;
 const outputOf = ({ out }: Done): Json => (JSON.parse(out) as { output: Json }).output;
@@ -268,8 +273,7 @@ test('Ctrl-C asks the thread to stop', async () => {
   script = [read('notes/a.txt'), { text: 'never' }];
   const held = await heldRun();
   held.process.kill('SIGINT');
-  const heard = new Promise<void>((resolve) => held.process.stderr?.once('data', () => resolve()));
-  await heard;
+  await held.says('asked it to stop');
   held.open();
   const done = await held.done;
   expect(done, done.err).toMatchObject({ code: 130 });
@@ -282,7 +286,7 @@ test('a second Ctrl-C does not wait for the provider', async () => {
   script = [read('notes/a.txt')];
   const held = await heldRun();
   held.process.kill('SIGINT');
-  await new Promise<void>((resolve) => held.process.stderr?.once('data', () => resolve()));
+  await held.says('asked it to stop');
   held.process.kill('SIGINT');
   expect(await held.done).toMatchObject({ code: 130 });
   const page = outputOf(await km('threads', 'ls', '--json')) as { rows: JsonObject[] };

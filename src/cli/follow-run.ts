@@ -44,7 +44,7 @@ function listenForInterrupts(view: RunView, store: Store, by: string): Interrupt
       view.end();
       process.exit(EXIT.interrupted);
     } else if (presses === 2) kill();
-    else if (ask('terminate')) view.say('asked it to stop at the next step; Ctrl-C again kills it');
+    else if (ask('terminate')) view.say('asked it to stop; Ctrl-C again kills it');
     else controller.abort();
   }
   process.on('SIGINT', press);

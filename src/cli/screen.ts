@@ -24,7 +24,17 @@ export function createScreen(write: (text: string) => void): Screen {
   const bottom = (lines: readonly string[]): string =>
     `${NO_WRAP}${lines.map((line) => `${line}\n`).join('')}${WRAP}`;
 
+  const close = (): void => {
+    if (!isOpen) return;
+    isOpen = false;
+    process.off('exit', close);
+    write(`${erase()}${SHOW}`);
+    drawn = [];
+  };
+
   write(HIDE);
+  // Whoever leaves in a hurry leaves no terminal without a cursor behind.
+  process.once('exit', close);
   return {
     print(line) {
       write(`${erase()}${line}\n${bottom(drawn)}`);
@@ -34,11 +44,6 @@ export function createScreen(write: (text: string) => void): Screen {
       write(`${erase()}${bottom(lines)}`);
       drawn = lines;
     },
-    close() {
-      if (!isOpen) return;
-      isOpen = false;
-      write(`${erase()}${SHOW}`);
-      drawn = [];
-    },
+    close,
   };
 }

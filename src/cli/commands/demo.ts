@@ -93,6 +93,12 @@ async function inTemporaryFolder(
 ): Promise<Outcome<boolean>> {
   const base = realpathSync(mkdtempSync(join(tmpdir(), 'kernmantle-demo-')));
   const { server, url } = await serveEvents();
+  const leave = (): void => {
+    rmSync(base, { recursive: true, force: true });
+    process.exit(EXIT.interrupted);
+  };
+  process.once('SIGINT', leave);
+  process.once('SIGTERM', leave);
   try {
     const runtime = await prepare(base, terminal, provider);
     if (!runtime.ok) return runtime;
@@ -102,6 +108,8 @@ async function inTemporaryFolder(
     await runtime.output.close();
     return ok(good);
   } finally {
+    process.off('SIGINT', leave);
+    process.off('SIGTERM', leave);
     server.close();
     rmSync(base, { recursive: true, force: true });
   }
