@@ -56,6 +56,8 @@ export interface Decision {
   /** For the rest of the run. */
   readonly model?: string;
   readonly notes: JsonObject;
+  /** Whose notes they are. */
+  readonly hook?: string;
   /** To be kept for the next decision, also over a restart. */
   readonly bounds: Bounds;
 }
