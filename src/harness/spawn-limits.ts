@@ -42,3 +42,13 @@ export function limitsLeft(parent: ThreadContext): Outcome<LimitsLeft> {
   put('depth', depth?.value);
   return ok(left);
 }
+
+/** The same with half of every budget that is not asked for: what is set apart is gone for others. */
+export function shared(left: LimitsLeft, isAsked: (name: LimitName) => boolean): LimitsLeft {
+  const half: { [name in LimitName]?: { value: bigint; declared: boolean } } = { ...left };
+  for (const name of BUDGETED) {
+    const limit = left[name];
+    if (limit && !isAsked(name)) half[name] = { ...limit, value: limit.value / 2n };
+  }
+  return half;
+}

@@ -7,9 +7,14 @@ import { grantName } from '../trust/index.ts';
 import { usedAmounts } from './cost.ts';
 import { apartKey, budgetOf } from './create-thread.ts';
 import { firstExceeded, UNITS } from './limit.ts';
-import { type Prepared, prepareThread, type RunRequest } from './prepare-thread.ts';
+import {
+  type LimitsLeft,
+  type Prepared,
+  prepareThread,
+  type RunRequest,
+} from './prepare-thread.ts';
 import { type Started, startPrepared, threadId } from './run-thread.ts';
-import { limitsLeft } from './spawn-limits.ts';
+import { limitsLeft, shared } from './spawn-limits.ts';
 import type { ThreadContext } from './thread-context.ts';
 import { declaredRights } from './thread-token.ts';
 import type { World } from './world.ts';
@@ -78,9 +83,24 @@ function reserveSpawn(parent: ThreadContext, child: string): Outcome<string> {
   return held.ok ? ok(key) : held;
 }
 
+/** A detached child takes away what it may use: at most half of it, where its directive says nothing. */
+function leftFor(
+  world: World,
+  parent: ThreadContext,
+  { directive, detached }: SpawnRequest,
+): Outcome<LimitsLeft> {
+  const left = limitsLeft(parent);
+  if (!left.ok || !detached) return left;
+  const found = world.library.find('directive', directive);
+  const declared = found.ok ? (found.output.directive?.limits ?? {}) : {};
+  return ok(shared(left.output, (name) => Object.hasOwn(declared, name)));
+}
+
 /** A detached child takes all it may need with it, so that its parent's end does not starve it. */
 function setApart(parent: ThreadContext, child: string, prepared: Prepared): Outcome<string> {
-  const { spawns: _, ...amounts } = budgetOf(prepared.limits);
+  const { spawns: _, tokens = 0n, ...rest } = budgetOf(prepared.limits);
+  // A kind that nobody limits is set aside too, because requests draw all kinds from here.
+  const amounts = { input_tokens: tokens, output_tokens: tokens, ...rest, tokens };
   const key = apartKey(child);
   const held = parent.world.store.reserve(parent.chain, amounts, key);
   return held.ok ? ok(key) : held;
@@ -133,7 +153,7 @@ export async function spawnThread(
   }
   const listed = parent ? checkLists(world, parent, request.directive) : ok(null);
   if (!listed.ok) return listed;
-  const left = parent ? limitsLeft(parent) : ok({});
+  const left = parent ? leftFor(world, parent, request) : ok({});
   if (!left.ok) return left;
   const prepared = await prepareThread(world, request, left.output);
   if (!prepared.ok) return prepared;
