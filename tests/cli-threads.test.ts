@@ -99,7 +99,8 @@ function start(...args: string[]): Running {
     err: texts[1] ?? '',
   }));
   const says = async (words: string): Promise<void> => {
-    while (!texts[1]?.includes(words)) await once(child.stderr, 'data');
+    const isSaid = (): boolean => (texts[1] ?? '').includes(words);
+    while (!isSaid()) await once(child.stderr, 'data');
   };
   return { process: child, done, says };
 }
