@@ -7,11 +7,10 @@ const path = (file: string) => fileURLToPath(new URL(file, import.meta.url));
 const ROUNDS = 9;
 
 function cpuMillis(args: readonly string[]): number {
-  const done = spawnSync(
-    process.execPath,
-    ['--import', path('./report-cpu.mjs'), ...args],
-    { encoding: 'utf8', env: { ...process.env, NO_COLOR: '1' } },
-  );
+  const done = spawnSync(process.execPath, ['--import', path('./report-cpu.mjs'), ...args], {
+    encoding: 'utf8',
+    env: { ...process.env, NO_COLOR: '1' },
+  });
   const micros = /cpu-micros (\d+)/.exec(done.stderr)?.[1];
   if (done.status !== 0 || micros === undefined) throw new Error(done.stderr);
   return Number(micros) / 1000;

@@ -1,6 +1,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createPolicyFiles } from './policy-files.ts';
 
@@ -24,16 +25,18 @@ test('without files the built-in rules hold', () => {
   expect(policy.sandbox).toBe('required');
 });
 
-test('a file that was written, changed or removed counts from the next call on', () => {
+test('a file that was written, changed or removed counts from the next call on', async () => {
   const files = open();
   expect(files.current().policy.ceilings()).toEqual([]);
   writeFileSync(join(dir, 'project.yaml'), 'capabilities: {deny: [git.push]}\n');
+  await nextTurn();
   expect(files.current().policy.ceilings()).toEqual([{ deny: [{ capability: 'git.push' }] }]);
   rmSync(join(dir, 'project.yaml'));
+  await nextTurn();
   expect(files.current().policy.ceilings()).toEqual([]);
 });
 
-test('a file with a mistake, or one that cannot be read, closes everything', () => {
+test('a file with a mistake, or one that cannot be read, closes everything', async () => {
   const files = open();
   writeFileSync(join(dir, 'project.yaml'), 'capabilities: {deny: [git.push]}\nlabls: {}\n');
   const broken = files.current();
@@ -41,6 +44,7 @@ test('a file with a mistake, or one that cannot be read, closes everything', () 
   expect(broken.policy.ceilings()).toContainEqual({ allow: [] });
   rmSync(join(dir, 'project.yaml'));
   mkdirSync(join(dir, 'project.yaml'));
+  await nextTurn();
   expect(files.current().policy.ceilings()).toContainEqual({ allow: [] });
 });
 

@@ -1,4 +1,4 @@
-// The policy files of all levels, as they are now. Asked at every call: a rule that was tightened
+// The policy files of all levels, as they are now. Looked at in every call: a rule that was tightened
 // holds for the next call of every running process. A file that cannot be read, or has a mistake in
 // it, closes everything: half a policy might be the half that allows.
 import { readFileSync, statSync } from 'node:fs';
@@ -70,8 +70,16 @@ export function createPolicyFiles(
   isSigned: (text: string, file: string) => boolean,
 ): PolicyFiles {
   let known: { stamp: string; state: PolicyState } | undefined;
+  /** One call asks many times; within one turn of the event loop it gets one answer. */
+  let isFresh = false;
   return {
     current() {
+      if (known && isFresh) return known.state;
+      isFresh = true;
+      // Not unref'd: an idle loop would not run it before the next request is handled.
+      setImmediate(() => {
+        isFresh = false;
+      });
       const stamp = places.map(({ file }) => stampOf(file)).join('|');
       if (known?.stamp === stamp) return known.state;
       const read = places.flatMap((place) => readPlace(place, isSigned) ?? []);

@@ -101,5 +101,6 @@ test('a link out of the project is not read, a changed file is', async () => {
   expect(codes(library.config('pricing'))).toEqual(['symlink_outside']);
   expect(library.config('limits').value).toEqual({ defaults: { turns: 1 } });
   fixture.put('project/.ai/config/limits.yaml', 'defaults: { turns: 2 }\n');
+  await library.refresh();
   expect(library.config('limits').value).toEqual({ defaults: { turns: 2 } });
 });

@@ -106,6 +106,11 @@ function dropUnpriced(value: JsonObject, layers: readonly DataLayer[], into: Dia
   if (value.models !== undefined) value.models = rows;
 }
 
+interface ReadLayer {
+  layer: DataLayer;
+  problems: readonly Diagnostic[];
+}
+
 export interface DataFiles {
   /** Reads what is there now; the same text is parsed once. */
   read(name: DataName, roots: readonly { root: Root; real: string | undefined }[]): DataFile;
@@ -123,6 +128,25 @@ export function createDataFiles(): DataFiles {
     return result;
   }
 
+  function readLevel(name: DataName, root: Root, real: string): ReadLayer[] {
+    return placesOf(name, real).flatMap((path) => {
+      const content = readInside(real, path, MAX_DATA_BYTES);
+      if (content === undefined) return [];
+      const file = `${root.dir}/${path}`;
+      const { value, isNameList, diagnostics } = parseOnce(name, content, file);
+      return [{ layer: { source: root.source, file, value, isNameList }, problems: diagnostics }];
+    });
+  }
+
+  /** What is shipped does not change under a running process. */
+  const shipped = new Map<string, ReadLayer[]>();
+  function shippedOf(name: DataName, root: Root, real: string): ReadLayer[] {
+    const key = `${name}:${real}`;
+    const known = shipped.get(key) ?? readLevel(name, root, real);
+    shipped.set(key, known);
+    return known;
+  }
+
   return {
     read(name, roots) {
       const layers: DataLayer[] = [];
@@ -130,14 +154,11 @@ export function createDataFiles(): DataFiles {
       for (const level of LEVELS) {
         for (const { root, real } of roots) {
           if (root.source !== level || real === undefined) continue;
-          for (const path of placesOf(name, real)) {
-            const content = readInside(real, path, MAX_DATA_BYTES);
-            if (content === undefined) continue;
-            const file = `${root.dir}/${path}`;
-            const result = parseOnce(name, content, file);
-            const { value, isNameList } = result;
-            layers.push({ source: level, file, value, isNameList });
-            diagnostics.push(...result.diagnostics);
+          const found =
+            level === 'bundle' ? shippedOf(name, root, real) : readLevel(name, root, real);
+          for (const { layer, problems } of found) {
+            layers.push(layer);
+            diagnostics.push(...problems);
           }
         }
       }

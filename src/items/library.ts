@@ -87,13 +87,23 @@ export function createLibrary(options: LibraryOptions): Library {
   const files = createLibraryFiles({ roots, clock, signatureOf, watchAbove });
   const { shelves, searching } = files;
   const rootsNow = () => files.opened().map((one) => ({ root: one.root, real: one.real() }));
+  /** Read once between two refreshes: one call asks for the same file many times. */
+  const config = new Map<DataName, DataFile>();
+  function configOf(name: DataName): DataFile {
+    const known = config.get(name) ?? data.read(name, rootsNow());
+    config.set(name, known);
+    return known;
+  }
   const projectFolder = () => roots().find(({ source }) => source === 'project')?.dir;
   const chainOf = (leaf: ToolItem): Outcome<Chain> =>
     resolveChain(leaf, (id) => library.find('tool', id), primitives());
 
   const library: Library = {
     projectRoot,
-    refresh: () => files.refresh(),
+    async refresh() {
+      await files.refresh();
+      config.clear();
+    },
     find<K extends ItemKind>(kind: K, id: string, source?: Source) {
       const found = shelves.find(kind, kind === 'tool' ? unalias(id) : id, source);
       return (found.ok ? ok(found.output.item) : found) as Outcome<ItemOf<K>>;
@@ -102,8 +112,8 @@ export function createLibrary(options: LibraryOptions): Library {
       return shelves.fronts(kind).map(({ item }) => item) as ItemOf<K>[];
     },
     search: (query) => searching.search(query, shelves.isFront),
-    config: (name) => data.read(name, rootsNow()),
-    capabilities: () => catalogOf(data.read('capabilities', rootsNow())),
+    config: (name) => configOf(name),
+    capabilities: () => catalogOf(configOf('capabilities')),
     chain(toolId) {
       const leaf = library.find('tool', toolId);
       return leaf.ok ? chainOf(leaf.output) : leaf;

@@ -123,6 +123,8 @@ export function createRootFiles(
     root,
     real: () => opened?.real,
     async refresh() {
+      // What is shipped does not change under a running process.
+      if (root.source === 'bundle' && opened) return;
       const now = open();
       if (now === undefined) {
         close();
