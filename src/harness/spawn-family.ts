@@ -67,13 +67,17 @@ export function tellParent(thread: ThreadContext, result: ThreadResult): void {
   if (detached && drawFrom !== undefined) world.store.cancel(drawFrom);
   const above = parent === undefined ? undefined : world.live.get(parent)?.thread;
   if (!above || kind === 'hook') return;
+  countChild(above, result);
+}
+
+export function countChild({ meter, log }: ThreadContext, result: ThreadResult): void {
   const cost = unpackCost(result.cost);
-  if (cost.ok) above.meter.countChild(cost.output);
+  if (cost.ok) meter.countChild(cost.output);
   const { thread_id, status, reason } = result;
-  above.log.note(
+  log.note(
     'child_end',
     { thread_id, status, reason, cost: result.cost },
-    { cost: packCost(above.meter.read()) },
+    { cost: packCost(meter.read()) },
   );
 }
 

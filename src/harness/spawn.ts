@@ -4,7 +4,7 @@ import { type Failure, fail, type JsonObject, type Outcome, ok } from '../base/i
 import type { Descriptor } from '../flow/index.ts';
 import { parseThreadId } from '../store/index.ts';
 import { grantName } from '../trust/index.ts';
-import { usedAmounts } from './cost.ts';
+import { packCost, usedAmounts } from './cost.ts';
 import { apartKey, budgetOf } from './create-thread.ts';
 import { firstExceeded, UNITS } from './limit.ts';
 import {
@@ -48,6 +48,8 @@ function checkLists(world: World, parent: ThreadContext, name: string): Outcome<
 
 /** What the directive wants and the parent does not hold, before it runs into it call by call. */
 function checkRights(world: World, parent: ThreadContext, prepared: Prepared): Outcome<null> {
+  // Its own hooks are asked when it starts: they may say that it runs with what there is.
+  if (prepared.hooks.length > 0) return ok(null);
   const wanted = declaredRights(prepared.directive, world.library, world.project);
   if (!wanted.ok) return wanted;
   const token = world.verifyToken(parent.rights.auth, parent.id);
@@ -130,7 +132,8 @@ async function begin(
   }
   world.store.settle(spawn.output, { spawns: 1n });
   parent.meter.countSpawn();
-  parent.log.note('spawn', { thread_id: id, directive: prepared.item.id, runner, detached });
+  const spawned = { thread_id: id, directive: prepared.item.id, runner, detached };
+  parent.log.note('spawn', spawned, { cost: packCost(parent.meter.read()) });
   return started;
 }
 
