@@ -381,6 +381,12 @@ function createVerbs(ground: Ground, library: Library, more: readonly Kind[]): K
       ...more,
     ],
     marks,
+    signal: async (signal, caller) => {
+      const running = ground.live?.get(caller.__thread_id ?? '');
+      if (running) return await running.thread.help(signal);
+      const message = 'no thread is running this call, so there is nobody to signal';
+      return ok({ action: signal.action, delivered: false, message });
+    },
     copies: {
       copy: (item, level) =>
         copyItem(item, level === 'user' ? ground.home : join(ground.project, '.ai')),

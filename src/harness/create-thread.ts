@@ -1,16 +1,18 @@
 // The state of one running thread, made from its row and what was prepared for it.
-import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import { fail, getOwn, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import type { BudgetLimits, StoredEvent, ThreadRow } from '../store/index.ts';
 import { NO_BOUNDS } from './action.ts';
 import { createConversation, packMarks } from './conversation.ts';
 import { createCostMeter, NO_COST, packCost, unpackCost } from './cost.ts';
 import { createHookState } from './hook.ts';
+import { splitLimits } from './hook-reserve.ts';
 import type { EffectiveLimits, LimitName } from './limit.ts';
 import { createLoopDetector } from './loop-detector.ts';
 import { modelFor, type Prepared, priceFor } from './prepare-thread.ts';
 import { systemPrompt } from './prompt.ts';
 import { parentToken } from './spawn-rights.ts';
 import type { ThreadContext } from './thread-context.ts';
+import { helpSignal } from './thread-help.ts';
 import { createThreadLog } from './thread-log.ts';
 import { replayEvent } from './thread-replay.ts';
 import { mintRights } from './thread-token.ts';
@@ -86,6 +88,7 @@ export function createContext(
   );
   const isApart = row.detached && row.parent !== undefined;
   const drawFrom = start.drawFrom ?? (isApart ? apartKey(row.id) : undefined);
+  const split = splitLimits(world, limits, hooks);
   const stopping = new AbortController();
   const thread: ThreadContext = {
     world,
@@ -105,13 +108,16 @@ export function createContext(
     hookState: createHookState(),
     drawFrom,
     hookReserve: undefined,
+    hookLimits: split.hooks,
+    currentCall: '',
+    help: (signal) => helpSignal(thread, signal),
     initialLimits: limits,
     log,
     meter: createCostMeter(() => world.clock.monotonic(), before.output),
     conversation: createConversation(),
     detector: createLoopDetector(parent ? { parentTail: parent.detector.tail() } : {}),
     signal: AbortSignal.any([signal, stopping.signal]),
-    limits,
+    limits: split.own,
     attempt: row.attempt,
     model: prepared.model,
     price: prepared.price,
@@ -156,13 +162,14 @@ export function createContext(
       for (const name of names) {
         const value = raised[name]?.value;
         if (value === undefined || !(BUDGETED as readonly string[]).includes(name)) continue;
-        world.store.raiseLimit(thread.id, name as keyof BudgetLimits, value);
+        const all = value + (split.hooks[name] ?? 0n);
+        world.store.raiseLimit(thread.id, name as keyof BudgetLimits, all);
       }
     },
     room: () => ({
       isRoot: thread.parent === undefined,
       initial: limits,
-      factor: 2,
+      factor: Number(getOwn(world.library.config('limits').value, 'raise_factor') ?? 2),
       policy: world.policies().policy.limits,
       ...(thread.price.context === undefined ? {} : { window: BigInt(thread.price.context) }),
     }),

@@ -3,8 +3,10 @@ import { getOwn, type Json, type JsonObject, type Outcome, ok, plainText } from 
 import type { StoredEvent, ThreadRow } from '../store/index.ts';
 import { createContext } from './create-thread.ts';
 import { unpackLimits } from './effective-limits.ts';
+import { reserveForHooks } from './hook-reserve.ts';
 import { type Prepared, prepareThread } from './prepare-thread.ts';
 import { runHook } from './run-thread.ts';
+import { catchUp } from './spawn-resume.ts';
 import type { ThreadContext } from './thread-context.ts';
 import { drive, LEASE_MS } from './thread-drive.ts';
 import { chargeOpen, endLeftHooks, settleBegun } from './thread-left.ts';
@@ -79,8 +81,10 @@ export async function resumeThread(
   const { thread, history } = made.output;
   rebuild(thread, history);
   thread.log.note('signal', { kind: 'resume', by: world.owner }, { status: 'running' });
+  reserveForHooks(thread);
   endLeftHooks(thread);
   chargeOpen(thread, history);
+  catchUp(thread, history);
   await settleBegun(thread, history);
   return ok(await drive(thread, epoch));
 }

@@ -4,6 +4,7 @@ import { type Json, type Outcome, ok } from '../base/index.ts';
 import type { NewEvent } from '../store/index.ts';
 import { budgetOf, createContext } from './create-thread.ts';
 import { packLimits } from './effective-limits.ts';
+import { reserveForHooks } from './hook-reserve.ts';
 import type { Ending } from './loop.ts';
 import { type Prepared, prepareThread, type RunRequest } from './prepare-thread.ts';
 import { returnScript } from './return-script.ts';
@@ -85,6 +86,7 @@ export async function startPrepared(
   });
   if (!made.ok) return made;
   const thread = made.output;
+  reserveForHooks(thread);
   thread.opening.push(...opening.output);
   for (const event of opening.output) replayEvent(thread, event);
   thread.log.note('signal', { kind: 'start', by: world.owner }, { status: 'running' });

@@ -29,7 +29,7 @@ import {
   type Step,
   stepName,
 } from './checkpoint.ts';
-import { usedAmounts } from './cost.ts';
+import { packCost, usedAmounts } from './cost.ts';
 import { packLimits } from './effective-limits.ts';
 import { fillInputs, select } from './hook.ts';
 import { buildContext } from './hook-context.ts';
@@ -72,7 +72,8 @@ function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
 
 function contextOf(thread: ThreadContext, event: CheckpointEvent): JsonObject {
   const { directive, inputs, meter, rights, id, parent, depth, attempt, conversation } = thread;
-  const missing = event.name === 'error' ? event.detail.missing_all : undefined;
+  const detail = event.name === 'error' ? event.detail : undefined;
+  const missing = detail?.required ?? detail?.missing_all;
   return buildContext({
     event,
     directive,
@@ -110,26 +111,30 @@ async function consult(thread: ThreadContext, situation: Situation): Promise<Dec
   const decision = parsed.ok
     ? decide(parsed.output, situation)
     : decideFailure(name, parsed, situation);
-  log.note('hook', {
-    directive: name,
-    event: situation.event.name,
-    step: situation.step,
-    deed: decision.deed.do,
-    notes: decision.notes,
-    duration_ms: Math.round(thread.world.clock.monotonic() - began),
-    fired: [...hookState.fired],
-    bounds: { ...decision.bounds } as unknown as JsonObject,
-    ...(decision.model !== undefined && { model: decision.model }),
-    ...(decision.deed.do === 'raise' && { limits: packLimits(decision.deed.limits) }),
-  });
-  return decision;
+  log.note(
+    'hook',
+    {
+      directive: name,
+      event: situation.event.name,
+      step: situation.step,
+      deed: decision.deed.do,
+      notes: decision.notes,
+      duration_ms: Math.round(thread.world.clock.monotonic() - began),
+      fired: [...hookState.fired],
+      bounds: { ...decision.bounds } as unknown as JsonObject,
+      ...(decision.model !== undefined && { model: decision.model }),
+      ...(decision.deed.do === 'raise' && { limits: packLimits(decision.deed.limits) }),
+    },
+    { cost: packCost(thread.meter.read()) },
+  );
+  return { ...decision, hook: name };
 }
 
 /** What a decision changes for the rest of the run. */
-function take(thread: ThreadContext, { bounds, model, notes }: Decision): void {
+function take(thread: ThreadContext, { bounds, model, notes, hook = '' }: Decision): void {
   thread.bounds = bounds;
   if (model !== undefined) thread.switchModel(model);
-  const line = notesLine('', notes);
+  const line = notesLine(hook, notes);
   if (line !== undefined) thread.tell(line);
 }
 
@@ -241,14 +246,16 @@ export async function raiseError(
   thread: ThreadContext,
   { error }: Failure,
   step: string,
-  isTold = false,
+  { isTold = false, isStart = false } = {},
 ): Promise<CheckpointVerdict | undefined> {
   const event = onError(error);
-  thread.log.note(error.code === 'loop_detected' ? 'loop_detected' : 'error', {
+  const own = ['loop_detected', 'permission_denied'].find((type) => type === error.code);
+  thread.log.note(own ?? 'error', {
     code: error.code,
     detail: error.detail,
   });
-  const decision = await consult(thread, situationOf(thread, event, step));
+  const situation = { ...situationOf(thread, event, step), isStart };
+  const decision = await consult(thread, situation);
   take(thread, decision);
   if (decision.deed.do !== 'tell_error') return carryOut(thread, decision.deed, event, step);
   if (!isTold) thread.tell(`[harness] ${error.detail.message}`);

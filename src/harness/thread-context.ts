@@ -8,11 +8,12 @@ import type { Bounds } from './action.ts';
 import type { Conversation } from './conversation.ts';
 import type { CostMeter } from './cost.ts';
 import type { CompiledHook, HookState } from './hook.ts';
-import type { EffectiveLimits, LimitName } from './limit.ts';
+import type { EffectiveLimits, LimitAmounts, LimitName } from './limit.ts';
 import type { Ending } from './loop.ts';
 import type { LoopDetector } from './loop-detector.ts';
 import type { RaiseRoom } from './raise-limits.ts';
 import type { Flight } from './thread-flight.ts';
+import type { HelpSignal } from './thread-help.ts';
 import type { ThreadLog } from './thread-log.ts';
 import type { ThreadRights } from './thread-token.ts';
 import type { World } from './world.ts';
@@ -39,7 +40,11 @@ export interface ThreadContext {
   /** A reservation made up front that its requests draw from. */
   readonly drawFrom: string | undefined;
   /** Where hooks draw their budget from; undefined when nothing was set aside. */
-  readonly hookReserve: string | undefined;
+  hookReserve: string | undefined;
+  /** What was set aside for hooks; not part of `limits`. */
+  readonly hookLimits: LimitAmounts;
+  /** The id of the call at work. */
+  currentCall: string;
   readonly initialLimits: EffectiveLimits;
   readonly log: ThreadLog;
   readonly meter: CostMeter;
@@ -80,6 +85,8 @@ export interface ThreadContext {
   raiseLimits(limits: EffectiveLimits, raised: readonly LimitName[]): void;
   /** How far a hook may raise limits. */
   room(): RaiseRoom;
+  /** `stuck`, `escalate` or `checkpoint`, said by the model. */
+  help(signal: HelpSignal): Promise<Outcome<Json>>;
   /** Ends it from outside; what is in flight is broken off. The first reason counts. */
   stop(ending: Ending): void;
   /** A fresh conversation with the same task. */

@@ -7,6 +7,7 @@ import { raiseWarnings } from './thread-checkpoint.ts';
 import type { ThreadContext } from './thread-context.ts';
 import { finalEnding, finish } from './thread-end.ts';
 import { obeySignals } from './thread-signals.ts';
+import { checkStart } from './thread-start.ts';
 import { runSteps } from './thread-step.ts';
 import { runTurn } from './thread-turn.ts';
 import type { ThreadResult } from './world.ts';
@@ -53,7 +54,8 @@ const listen = ({ world, id, flights }: ThreadContext): (() => void) =>
 /** What a bug leaves behind is a failed thread, not a lost one. */
 async function runToEnding(thread: ThreadContext): Promise<Ending> {
   try {
-    const ending = await runLoop(portsOf(thread));
+    const denied = thread.log.turn === 0 ? await checkStart(thread) : undefined;
+    const ending = denied ?? (await runLoop(portsOf(thread)));
     return await endFamily(
       thread,
       thread.stopped ? (thread.ending ?? ending) : ending,

@@ -4,6 +4,7 @@ import type { ModelReply } from '../llm/index.ts';
 import { isEnded, type ThreadStatus } from '../store/index.ts';
 import { packMarks } from './conversation.ts';
 import { packCost } from './cost.ts';
+import { freeReserve } from './hook-reserve.ts';
 import type { Ending } from './loop.ts';
 import { finalOutputs, missingOutputs, resultText } from './outputs.ts';
 import type { ThreadContext } from './thread-context.ts';
@@ -52,6 +53,7 @@ export function finish(thread: ThreadContext, ending: Ending, epoch: number): Th
     const end = { status, reason: ending.reason, cost };
     log.note('thread_end', end, { status, cost, result: result as unknown as Json });
   } else log.append([], { status, cost });
+  if (isEnded(status)) freeReserve(thread);
   world.store.release(id, epoch);
   return result;
 }

@@ -1,6 +1,9 @@
 // A hook runs a directive of its own, in a thread of its own.
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import type { Descriptor } from '../flow/index.ts';
+import { MAX_HOOK_NESTING } from './action.ts';
+import { unpackCost } from './cost.ts';
+import { hookLimitsLeft } from './hook-reserve.ts';
 import { type Prepared, prepareThread } from './prepare-thread.ts';
 import { returnScript } from './return-script.ts';
 import type { ThreadContext } from './thread-context.ts';
@@ -34,20 +37,32 @@ export const createHookRunner =
   (run: RunPrepared) =>
   async (thread: ThreadContext, name: string, inputs: JsonObject): Promise<Outcome<Json>> => {
     const { world } = thread;
-    const prepared = await prepareThread(world, { directive: name, inputs });
+    const prepared = await prepareThread(
+      world,
+      { directive: name, inputs },
+      hookLimitsLeft(thread),
+    );
     if (!prepared.ok) return prepared;
     const script = prepared.output.directive.process.script;
     if (script) return returnScript(script.text, prepared.output.inputs);
-    if (thread.nesting >= 2) return fail('hook_failed', 'hooks are nested deeper than 2');
-    const ran = await run(
-      world,
-      prepared.output,
-      { parent: thread, kind: 'hook' },
-      thread.signal,
-      '',
-    );
+    if (thread.nesting >= MAX_HOOK_NESTING) {
+      return fail('hook_failed', `hooks are nested deeper than ${MAX_HOOK_NESTING}`);
+    }
+    const place: Place = { parent: thread, kind: 'hook' };
+    if (thread.hookReserve !== undefined) place.drawFrom = thread.hookReserve;
+    const ran = await run(world, prepared.output, place, thread.signal, '');
     if (!ran.ok) return ran;
-    return ran.output.status === 'completed'
-      ? ok(ran.output.outputs)
-      : fail('hook_failed', `hook thread ended ${ran.output.status}: ${ran.output.reason}`);
+    const { status, reason, outputs, cost } = ran.output;
+    countHook(thread, cost);
+    return status === 'completed'
+      ? ok(outputs)
+      : fail('hook_failed', `hook thread ended ${status}: ${reason}`);
   };
+
+/** Counted apart, with what its own hooks used. */
+function countHook({ meter }: ThreadContext, packed: JsonObject): void {
+  const cost = unpackCost(packed);
+  if (!cost.ok) return;
+  meter.countHook(cost.output);
+  meter.countHook(cost.output.hooks);
+}

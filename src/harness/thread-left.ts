@@ -57,7 +57,7 @@ export async function settleBegun(
     if (!intent || intent.effect !== 'write') continue;
     const tool = plainText(intent.tool);
     const unknown = unknownOutcome(call, tool);
-    const verdict = await raiseError(thread, unknown, tool, true);
+    const verdict = await raiseError(thread, unknown, tool, { isTold: true });
     const instead = verdict?.action === 'end' && verdict.outcome.ok ? verdict.outcome : undefined;
     thread.meter.countToolCall();
     const event: NewEvent = {

@@ -214,6 +214,9 @@ async function performCall(
   );
 }
 
+const isAtRest = ({ ending }: ThreadContext): boolean =>
+  ending?.status === 'waiting' || ending?.status === 'needs_input';
+
 /** Performs one call to its recorded result. */
 async function runStep(thread: ThreadContext, call: ToolCallBlock): Promise<Ending | undefined> {
   const known = identify(thread.world, call);
@@ -231,7 +234,10 @@ async function runStep(thread: ThreadContext, call: ToolCallBlock): Promise<Endi
     await raiseError(thread, { ok: false, error: loopFault(loop) }, known.output.tool);
     if (thread.ending) return thread.ending;
   }
+  thread.currentCall = call.id;
   const outcome = await performCall(thread, call, known.output);
+  // A person was asked: the call stays open, its result is the answer.
+  if (isAtRest(thread)) return thread.ending;
   const done = asResult(outcome, marks);
   thread.detector.learned(call.id, withoutTime(done.content), done.isError);
   const ended = stop(thread, conclude(thread, call, done, known.output.tool));
