@@ -47,6 +47,7 @@ test('the same secret is stored once', () => {
   const first = must(vault.hide(`a ${SECRET}`, redactor));
   expect(must(vault.hide(`a ${SECRET}`, redactor))).toBe(first);
   expect(must(place.store.secrets.load('a'))).toHaveLength(1);
+  expect(must(open()).texts()).toEqual([SECRET]);
 });
 
 test('a text that imitates a reference stays that text', () => {

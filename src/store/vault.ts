@@ -27,6 +27,8 @@ export interface Vault {
   hide(value: Json, redactor: Redactor): Outcome<Json>;
   /** The value as it was. Unknown references are a failure, not a gap. */
   reveal(value: Json): Outcome<Json>;
+  /** Everything that was put away so far, as it was found. */
+  texts(): string[];
 }
 
 export interface VaultOptions {
@@ -152,6 +154,7 @@ export function createVault(options: VaultOptions): Outcome<Vault> {
       };
       return attempt(() => walk(value, text, leaf));
     },
+    texts: () => [...texts.values()].filter((text) => text !== prefix),
   });
 }
 
