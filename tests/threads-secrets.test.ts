@@ -152,6 +152,41 @@ test('a thread that is taken up again knows what it knew', async () => {
   expect(JSON.stringify(history)).toContain(escaped);
 });
 
+test('what is secret to a parent is secret to its child, whatever it is called there', async () => {
+  const made = await stage(
+    {
+      '.ai/directives/boss.md': directive('boss', {
+        permissions: '<orchestration enabled="true"/>',
+      }).replace('<process>', INPUTS),
+      '.ai/directives/kid.md': directive('kid').replace(
+        '<process>',
+        '<inputs><input name="note" type="string" required="true">x</input></inputs><process>',
+      ),
+    },
+    [
+      {
+        tool_calls: [
+          execute('threads/thread_directive', {
+            directive_name: 'kid',
+            inputs: { note: FROM_INPUT },
+            wait_ms: 10_000,
+          }),
+        ],
+      },
+      { text: `I was told ${FROM_INPUT}` },
+      { text: 'done' },
+    ],
+  );
+  const done = await made.threads.run({ directive: 'boss', inputs: { api_key: FROM_INPUT } });
+  expect(done).toMatchObject({ ok: true, output: { status: 'completed', text: 'done' } });
+  const rows = made.threads.store.query({});
+  expect(rows.ok && rows.output.rows.map((row) => row.directive).toSorted()).toEqual([
+    'boss',
+    'kid',
+  ]);
+  for (const [name, bytes] of records(made)) expectSilent(bytes, name);
+});
+
 test.each([
   ['lost', (file: string) => rmSync(file)],
   ['cut off', (file: string) => truncateSync(file, 40)],

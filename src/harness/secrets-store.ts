@@ -59,6 +59,10 @@ export function sealStore({ store, known, key }: SealPorts): SealedStore {
     return ok(hidden);
   }
   function revealEvents(thread: string, events: readonly StoredEvent[]): Outcome<StoredEvent[]> {
+    const vault = vaultOf(thread);
+    if (!vault.ok) return vault;
+    // Also what came from a parent, or from tools that are no longer there.
+    known.learn(thread, vault.output.texts());
     const shown: StoredEvent[] = [];
     for (const event of events) {
       const data = reveal<JsonObject>(thread, event.data);
@@ -91,6 +95,7 @@ export function sealStore({ store, known, key }: SealPorts): SealedStore {
   const sealed: Store = {
     ...store,
     createThread(thread, first = {}) {
+      if (thread.parent !== undefined) known.inherit(thread.id, thread.parent);
       known.learn(thread.id, inputSecrets(thread.inputs));
       const events = hideEvents(thread.id, first.events ?? []);
       if (!events.ok) return events;

@@ -53,4 +53,6 @@ test('what one thread learned is no secret to another', () => {
   expect(known.redactor('a').text(text)).toBe('[secret] [secret]');
   expect(known.redactor('b').text(text)).toBe('[secret] only-a-knows');
   expect(known.redactor('c')).toBe(known.redactor('b'));
+  known.inherit('d', 'a');
+  expect(known.redactor('d').text(text)).toBe('[secret] [secret]');
 });

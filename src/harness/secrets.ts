@@ -69,6 +69,8 @@ export function eventSecrets(type: string, data: JsonObject): string[] {
 export interface KnownSecrets {
   redactor(thread: string): Redactor;
   learn(thread: string, secrets: readonly string[]): void;
+  /** What is secret to a parent is secret to its child. */
+  inherit(thread: string, parent: string): void;
   /** The thread is no longer run here. Its end may still be told, so the last few are kept. */
   forget(thread: string): void;
 }
@@ -94,15 +96,18 @@ export function createKnownSecrets(environment: () => readonly string[]): KnownS
     }
     return known;
   }
+  function learn(thread: string, secrets: Iterable<string>): void {
+    const known = of(thread);
+    const before = known.secrets.size;
+    for (const secret of secrets) known.secrets.add(secret);
+    if (known.secrets.size > before) known.redactor = createRedactor(known.secrets);
+  }
   return {
     redactor: (thread) => of(thread).redactor,
     learn(thread, secrets) {
-      if (secrets.length === 0) return;
-      const known = of(thread);
-      const before = known.secrets.size;
-      for (const secret of secrets) known.secrets.add(secret);
-      if (known.secrets.size > before) known.redactor = createRedactor(known.secrets);
+      if (secrets.length > 0) learn(thread, secrets);
     },
+    inherit: (thread, parent) => learn(thread, own.get(parent)?.secrets ?? []),
     forget(thread) {
       ended.delete(thread);
       ended.add(thread);
