@@ -71,6 +71,7 @@ export interface Library {
 export function createLibrary(options: LibraryOptions): Library {
   const { trustStore, clock, primitives, projectRoot, watchAbove } = options;
   let digests: BundleDigests | undefined = options.bundleDigests;
+  const shipped = new WeakMap<FileRecord, SignatureState>();
   const catalogOf = createCatalogReader();
   const data = createDataFiles();
   const roots = (): readonly Root[] =>
@@ -80,8 +81,13 @@ export function createLibrary(options: LibraryOptions): Library {
     if (record.root.source !== 'bundle') {
       return judgeSignature(record.signed(), record.subject, trustStore);
     }
+    // A record's text never changes, and neither does what was built: one look is enough.
+    const known = shipped.get(record);
+    if (known) return known;
     digests ??= readBundleDigests(realOf(record.root.dir) ?? '');
-    return judgeBundled(digests, record.path, record.text());
+    const state = judgeBundled(digests, record.path, record.text());
+    shipped.set(record, state);
+    return state;
   }
 
   const files = createLibraryFiles({ roots, clock, signatureOf, watchAbove });
