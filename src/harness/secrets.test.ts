@@ -3,7 +3,9 @@ import type { Library } from '../items/index.ts';
 import { createKnownSecrets, environmentSecrets, eventSecrets, inputSecrets } from './secrets.ts';
 
 const library = {
-  all: () => [{ kind: 'tool', tool: { env: ['MAIL_ACCOUNT', 'PATH', 'ACME_BASE_URL'] } }],
+  all: () => [
+    { kind: 'tool', body: 'env: []', tool: { env: ['MAIL_ACCOUNT', 'PATH', 'ACME_BASE_URL'] } },
+  ],
   config: () => ({ value: { providers: { acme: { key: 'ACME' } } } }),
 } as unknown as Pick<Library, 'all' | 'config'>;
 

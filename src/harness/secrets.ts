@@ -19,8 +19,9 @@ const KEPT = 50;
 export function environmentSecrets(env: Env, library: Pick<Library, 'all' | 'config'>): string[] {
   const names = new Set(Object.keys(env).filter((name) => NAMED_SECRET.test(name)));
   for (const item of library.all('tool')) {
-    const declared = item.kind === 'tool' ? (item.tool?.env ?? []) : [];
-    for (const name of declared) if (!NO_SECRET.test(name)) names.add(name);
+    // Most tools declare nothing, and reading a whole tool costs more than looking for the word.
+    if (item.kind !== 'tool' || !item.body.includes('env')) continue;
+    for (const name of item.tool?.env ?? []) if (!NO_SECRET.test(name)) names.add(name);
   }
   const providers = getOwn(library.config('models').value, 'providers');
   for (const provider of isObject(providers) ? Object.values(providers) : []) {
