@@ -110,6 +110,7 @@ export function createContext(
     hookReserve: undefined,
     hookLimits: split.hooks,
     currentCall: '',
+    windowSeen: before.output.context_tokens,
     help: (signal) => helpSignal(thread, signal),
     initialLimits: limits,
     log,

@@ -34,12 +34,14 @@ import { packLimits } from './effective-limits.ts';
 import { fillInputs, select } from './hook.ts';
 import { buildContext } from './hook-context.ts';
 import {
+  contextWarning,
   crossedMarks,
   LIMIT_NAMES,
   type LimitEvent,
   type LimitName,
   limitsView,
   markKey,
+  type WarningEvent,
 } from './limit.ts';
 import type { Ending } from './loop.ts';
 import { countedResult, notesLine, skippedResult, warningLine, withheldResult } from './prompt.ts';
@@ -262,11 +264,22 @@ export async function raiseError(
   return undefined;
 }
 
+/** Once per crossing: again when a shorter request came in between. */
+function windowWarning(thread: ThreadContext, now: number): WarningEvent | undefined {
+  const { limits, price, windowSeen } = thread;
+  thread.windowSeen = now;
+  const max = limits.context?.value ?? BigInt(price.context ?? 0);
+  return contextWarning(windowSeen, now, max, limits.context_warn);
+}
+
 /** Marks of limits that were passed since the last look, each once. */
 export async function raiseWarnings(thread: ThreadContext): Promise<void> {
-  const warnings = crossedMarks(usedAmounts(thread.meter.read()), thread.limits, thread.warned);
+  const cost = thread.meter.read();
+  const warnings: WarningEvent[] = crossedMarks(usedAmounts(cost), thread.limits, thread.warned);
+  const window = windowWarning(thread, cost.context_tokens);
+  if (window) warnings.push(window);
   for (const event of warnings) {
-    thread.warned.add(markKey(event));
+    if (event !== window) thread.warned.add(markKey(event));
     thread.log.note('warning', { ...event });
     const decision = await consult(thread, situationOf(thread, event, event.code));
     take(thread, decision);

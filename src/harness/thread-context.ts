@@ -70,6 +70,8 @@ export interface ThreadContext {
   stopped: boolean;
   /** The last signal that was obeyed. */
   lastSignal: number;
+  /** How full the window was when it was last looked at, in tokens. */
+  windowSeen: number;
   /** How often the model was asked for outputs it owes. */
   reminders: number;
   /** What a new attempt begins with. */

@@ -1,6 +1,14 @@
 // The books of one turn: the worst case is reserved along the whole chain before the request goes
 // out, and settled with what it really took in the same commit that records the reply.
-import { type Failure, fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import {
+  type Failure,
+  fail,
+  getOwn,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../base/index.ts';
 import type { RecordEntry, Reservation } from '../flow/index.ts';
 import {
   costOf,
@@ -24,6 +32,12 @@ import { type NextMove, nextMove } from './turn-retry.ts';
 
 const MAX_ANSWER = 8192;
 const MIN_ANSWER = 256;
+
+/** Below this an answer is not worth asking for; data, 256 unless somebody changed it. */
+function leastAnswer({ library }: ThreadContext['world']): number {
+  const least = getOwn(library.config('limits').value, 'min_output_tokens');
+  return typeof least === 'number' ? least : MIN_ANSWER;
+}
 
 export interface TurnAccount {
   /** Size of the request, for the estimate. */
@@ -79,10 +93,15 @@ export const refusedBy = (event: LimitEvent, needed: bigint): Failure =>
 const usageIn = (failure: Failure): Usage | undefined =>
   failure.error.detail.usage as unknown as Usage | undefined;
 
+/** Refused on this side of the wire. */
+const NEVER_SENT: ReadonlySet<string> = new Set([
+  ...['stale_epoch', 'permission_denied', 'config_invalid', 'invalid_input', 'invalid_item'],
+]);
+
 /** Was it surely not answered? Then it costs nothing; in doubt it costs what was reserved. */
 function wasFree(failure: Failure): boolean {
   const { code, detail } = failure.error;
-  return detail.sent === false || detail.charged === false || code === 'stale_epoch';
+  return detail.sent === false || detail.charged === false || NEVER_SENT.has(code);
 }
 
 /** What the model said as it enters the conversation: calls that cannot be read are answered. */
@@ -165,7 +184,7 @@ export function createTurnAccount(thread: ThreadContext, tries: number): TurnAcc
       const fit = fitRequest({
         input: estimateTokens(account.bytes, thread.ratio ?? 0),
         maxTokens: Math.min(thread.model.max_output ?? MAX_ANSWER, MAX_ANSWER),
-        minTokens: MIN_ANSWER,
+        minTokens: leastAnswer(world),
         used: usedAmounts(meter.read()),
         reserved: {},
         limits: thread.limits,
