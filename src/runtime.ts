@@ -203,11 +203,25 @@ interface Ground {
   sandbox(): Promise<SandboxReport>;
   /** The threads this process runs, from the first one on. */
   live?: LiveThreads;
+  within?: Within;
+  /** Other projects that threads were started in. */
+  elsewhere: Map<string, Promise<Outcome<Project>>>;
   /** Takes what a thread knows to be secret out of a text. */
   mask?: (thread: string, text: string) => string;
 }
 
-function openGround(options: RuntimeOptions): Outcome<Ground> {
+/** A project whose threads were started from another one: they live in that one's registry. */
+interface Within {
+  project: string;
+  store: Store;
+  live: LiveThreads;
+}
+
+/** Both policies apply: each can only narrow. */
+const policyOf = (within: Within | undefined): PolicyPlace[] =>
+  within ? [{ level: 'project', file: join(within.project, '.ai', 'policy.yaml') }] : [];
+
+function openGround(options: RuntimeOptions, within?: Within): Outcome<Ground> {
   const { cwd = process.cwd(), env = process.env, clock = systemClock } = options;
   const home = homeOf(env);
   const wanted = resolve(cwd, options.project ?? findProject(cwd, home));
@@ -221,10 +235,13 @@ function openGround(options: RuntimeOptions): Outcome<Ground> {
     home,
     env,
     clock,
-    policies: createPolicyFiles(policyPlaces(project, home, env), (_text, file) => {
-      const verified = verifyItem(file, trustStore);
-      return verified.ok && verified.output.state === 'signed';
-    }),
+    policies: createPolicyFiles(
+      [...policyOf(within), ...policyPlaces(project, home, env)],
+      (_text, file) => {
+        const verified = verifyItem(file, trustStore);
+        return verified.ok && verified.output.state === 'signed';
+      },
+    ),
     trustStore,
     keys: createKeyFolder(join(home, 'keys')),
     catalogs: createCatalogs({ project, home, trustStore, clock, env }),
@@ -236,6 +253,8 @@ function openGround(options: RuntimeOptions): Outcome<Ground> {
       },
     },
     primitives: new Map(),
+    elsewhere: new Map(),
+    ...(within ? { within, live: within.live } : {}),
     sandbox() {
       probed ??= probeSandboxNow();
       return probed;
@@ -463,6 +482,29 @@ async function stopThreads({ live }: Ground): Promise<void> {
   await Promise.all(running.map(({ done }) => done));
 }
 
+/** Another project's items, policy and instructions, over the registry of this one. */
+async function openElsewhere(
+  ground: Ground,
+  world: World,
+  path: string,
+  allow: (real: string) => Outcome<null>,
+): Promise<Outcome<World>> {
+  const wanted = resolve(ground.project, path);
+  if (!existsSync(wanted)) return fail('not_found', `there is no project folder \`${wanted}\``);
+  const project = realpathSync(wanted);
+  if (project === ground.project) return ok(world);
+  const allowed = allow(project);
+  if (!allowed.ok) return allowed;
+  const { store, live } = world;
+  const { env, clock } = ground;
+  const opening =
+    ground.elsewhere.get(project) ??
+    openProject({ project, env, clock }, { project: ground.project, store, live });
+  ground.elsewhere.set(project, opening);
+  const opened = await opening;
+  return opened.ok ? await opened.output.world() : opened;
+}
+
 /** The harness over this project; its code is loaded when the first thread is. */
 async function createThreads(
   ground: Ground,
@@ -480,7 +522,7 @@ async function createThreads(
   const frame = () => createFrame({ policy: ground.policies.current().policy });
   const watch = watchThreads({
     ...ground,
-    dir: join(ground.project, '.ai', 'threads'),
+    dir: join(ground.within?.project ?? ground.project, '.ai', 'threads'),
     store,
     library,
     kernel,
@@ -527,7 +569,14 @@ async function createThreads(
     }),
     env: ground.env,
     live: ground.live,
-    resume: (id) => resumeThread(world, id),
+    elsewhere: (path, allow) => openElsewhere(ground, world, path, allow),
+    async resume(id) {
+      const row = store.thread(id);
+      if (!row.ok) return row;
+      // The right to be there was given when the thread was started.
+      const there = await openElsewhere(ground, world, row.output.project, () => ok(null));
+      return there.ok ? await resumeThread(there.output, id) : there;
+    },
     transcript: watch.transcript,
     ...(watch.onEvent ? { onEvent: watch.onEvent } : {}),
     ...(watch.onText ? { onText: watch.onText } : {}),
@@ -548,7 +597,18 @@ async function createThreads(
 
 /** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
 export async function createRuntime(options: RuntimeOptions = {}): Promise<Outcome<Runtime>> {
-  const opened = openGround(options);
+  const opened = await openProject(options);
+  return opened.ok ? ok(opened.output.runtime) : opened;
+}
+
+interface Project {
+  runtime: Runtime;
+  /** For callers outside of threads. */
+  world(): Promise<Outcome<World>>;
+}
+
+async function openProject(options: RuntimeOptions, within?: Within): Promise<Outcome<Project>> {
+  const opened = openGround(options, within);
   if (!opened.ok) return opened;
   const ground = opened.output;
   const files = createLibrary({
@@ -562,15 +622,19 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Outco
   if (!programs.ok) return programs;
   const { library, functions } = programs.output;
   mountPrimitives(ground, functions);
-  const reached = reachThreads(ground, async () => {
-    const made = await openThreads({});
-    return made.ok ? ok(made.output.world) : made;
-  });
+  let plain: World | undefined;
+  const world = async (): Promise<Outcome<World>> => {
+    const made = plain ? ok({ world: plain }) : await openThreads({});
+    if (!made.ok) return made;
+    plain = made.output.world;
+    return ok(plain);
+  };
+  const reached = reachThreads(ground, world);
   ground.primitives.set(reached.primitive.name, reached.primitive);
   await library.refresh();
   const kernel = createVerbs(ground, library, [reached.kind]);
   const { project, home, keys, trustStore, catalogs, audit } = ground;
-  let opening: Promise<Outcome<Store>> | undefined;
+  let opening: Promise<Outcome<Store>> | undefined = within && Promise.resolve(ok(within.store));
   const openThreads = async (live: Live) => {
     opening ??= openRegistry(ground);
     const store = await opening;
@@ -580,7 +644,7 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Outco
     }
     return ok(await createThreads(ground, library, kernel, store.output, live));
   };
-  return ok({
+  const runtime: Runtime = {
     project,
     home,
     library,
@@ -607,10 +671,16 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Outco
       return made.ok ? ok(made.output.threads) : made;
     },
     async close() {
-      await stopThreads(ground);
+      // What threads share belongs to the project they were started from.
+      if (!within) await stopThreads(ground);
       library.close();
+      for (const other of ground.elsewhere.values()) {
+        const there = await other;
+        if (there.ok) await there.output.runtime.close();
+      }
       const store = await opening;
-      if (store?.ok) store.output.close();
+      if (store?.ok && !within) store.output.close();
     },
-  });
+  };
+  return ok({ runtime, world });
 }

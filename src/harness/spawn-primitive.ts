@@ -79,15 +79,17 @@ function requestOf(asker: Asker, parameters: JsonObject, config: JsonObject): Sp
 }
 
 const spawn: Act = async (asker, parameters, config) => {
-  const { world, thread, verify } = asker;
+  const { thread, verify } = asker;
   const held = verify({ capability: 'spawn.thread' });
   if (!held.ok) return held;
-  const allowed = checkSurface(asker, plainText(parameters.directive_name));
+  const there = await worldFor(asker, textIn(parameters, 'project_path'));
+  if (!there.ok) return there;
+  await there.output.library.refresh();
+  const name = plainText(parameters.directive_name);
+  const allowed = checkSurface({ ...asker, world: there.output }, name);
   if (!allowed.ok) return allowed;
-  const elsewhere = checkProject(asker, textIn(parameters, 'project_path'));
-  if (!elsewhere.ok) return elsewhere;
   const request = requestOf(asker, parameters, config);
-  const started = await spawnThread(world, thread, request);
+  const started = await spawnThread(there.output, thread, request);
   if (!started.ok) return started;
   const answer = spawnAnswer(started.output, started.output.prepared.item.id, request.runner);
   const waitMs = countIn(parameters, 'wait_ms', 0);
@@ -102,11 +104,14 @@ const spawn: Act = async (asker, parameters, config) => {
   return ok({ output: { ...answer, ...(result.output as JsonObject) }, marks: result.marks });
 };
 
-function checkProject({ world, verify }: Asker, path: string | undefined): Outcome<null> {
-  if (path === undefined || path === world.project) return ok(null);
-  const held = verify({ capability: 'project.use', scope: { path } });
-  if (!held.ok) return held;
-  return fail('spawn_failed', `threads of another project (\`${path}\`) are started from there`);
+async function worldFor(
+  { world, verify }: Asker,
+  path: string | undefined,
+): Promise<Outcome<World>> {
+  if (path === undefined) return ok(world);
+  return await world.elsewhere(path, (real) =>
+    verify({ capability: 'project.use', scope: { path: real } }),
+  );
 }
 
 const wait: Act = async (asker, parameters) => {

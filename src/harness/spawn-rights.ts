@@ -17,6 +17,13 @@ export function parentToken(world: World, id: string, expires: number): Outcome<
   if (live) return ok({ thread: id, token: live.thread.rights.token });
   const row = world.store.thread(id);
   if (!row.ok) return row;
+  // Its directive is another project's; a namesake here could hold anything.
+  if (row.output.project !== world.project) {
+    return fail(
+      'spawn_failed',
+      `parent \`${id}\` belongs to another project and does not run here`,
+    );
+  }
   const found = world.library.find('directive', row.output.directive);
   if (!found.ok) return found;
   const { directive, source, signature } = found.output;

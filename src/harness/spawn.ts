@@ -42,7 +42,7 @@ const knownRunner = (name: string): Outcome<null> =>
 function checkLists(world: World, parent: ThreadContext, name: string): Outcome<null> {
   const found = world.library.find('directive', name);
   if (!found.ok) return found;
-  const token = world.verifyToken(parent.rights.auth, parent.id);
+  const token = parent.world.verifyToken(parent.rights.auth, parent.id);
   return token.ok ? token.output.maySpawn(found.output.category, found.output.id) : token;
 }
 
@@ -52,7 +52,7 @@ function checkRights(world: World, parent: ThreadContext, prepared: Prepared): O
   if (prepared.hooks.length > 0) return ok(null);
   const wanted = declaredRights(prepared.directive, world.library, world.project);
   if (!wanted.ok) return wanted;
-  const token = world.verifyToken(parent.rights.auth, parent.id);
+  const token = parent.world.verifyToken(parent.rights.auth, parent.id);
   if (!token.ok) return token;
   const names = token.output.missingAtStart(wanted.output.grants).missing.map(grantName);
   const missing = [...new Set(names)];

@@ -35,6 +35,8 @@ export interface World {
   instructions(): { agents: string; universal: string };
   /** The threads this process is running. */
   live: LiveThreads;
+  /** The same for another project, over this registry; `allow` is asked before it is opened. */
+  elsewhere(path: string, allow: (real: string) => Outcome<null>): Promise<Outcome<World>>;
   /** Goes on with a thread that nobody works on. */
   resume(id: string): Promise<Outcome<ThreadResult>>;
   /** Is the key for this provider there? Says how to set it when it is not. */
