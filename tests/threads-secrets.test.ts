@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import type { JsonObject } from '../src/base/index.ts';
+import type { JsonObject, Outcome } from '../src/base/index.ts';
 import type { ScriptedReply } from '../src/llm/index.ts';
 import { readTranscript } from '../src/store/index.ts';
 import { runCommand } from './command-runner.ts';
@@ -46,6 +46,11 @@ function records({ fixture }: Stage): Map<string, string> {
     }
   }
   return found;
+}
+
+function must<T>(outcome: Outcome<T>): T {
+  if (!outcome.ok) throw new Error(outcome.error.detail.message);
+  return outcome.output;
 }
 
 const INPUTS =
@@ -184,6 +189,33 @@ test('what is secret to a parent is secret to its child, whatever it is called t
     'boss',
     'kid',
   ]);
+  for (const [name, bytes] of records(made)) expectSilent(bytes, name);
+});
+
+test('a question to a person shows none, and its answer is found', async () => {
+  const made = await stage(files, [
+    {
+      tool_calls: [
+        { name: 'help', arguments: { action: 'escalate', reason: `may I use ${FROM_INPUT}` } },
+      ],
+    },
+    { text: 'done' },
+  ]);
+  const waiting = await made.threads.run(request);
+  const id = waiting.ok ? waiting.output.thread_id : '';
+  expect(waiting).toMatchObject({ output: { status: 'waiting' } });
+  const [asked] = must(made.threads.store.approvals.list({ state: 'pending' }));
+  expect(JSON.stringify(asked)).toContain('may I use [secret]');
+  const answer = {
+    decision: 'approved',
+    who: 'me',
+    channel: 'cli',
+    why: '',
+    answer: 'yes',
+  } as const;
+  must(made.threads.store.approvals.decide(asked?.id ?? '', answer));
+  expect(await made.threads.resume(id)).toMatchObject({ output: { status: 'completed' } });
+  expect(JSON.stringify(made.provider.requests.at(-1)?.body)).toContain('yes');
   for (const [name, bytes] of records(made)) expectSilent(bytes, name);
 });
 

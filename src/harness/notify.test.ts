@@ -32,6 +32,11 @@ const ended = (status: string, more: JsonObject = {}) => ({
   data: { status, reason: 'the canary is out', code: 'loop_detected', ...more },
 });
 
+const asked = (state: string, action: string) => ({
+  type: 'approval',
+  data: { approval: 'ap_1', state, action, question: 'canary' },
+});
+
 test('a failed run is told, without a word of what was said in it', async () => {
   const { notifier, sent } = make({ webhook: 'https://example.org/hook' });
   notifier.event('a', ended('failed', { outputs: { key: 'canary' } }));
@@ -54,8 +59,8 @@ test('a failed run is told, without a word of what was said in it', async () => 
 test.each([
   ['limit', ended('limit'), 'limit'],
   ['denied', ended('denied'), 'failed'],
-  ['stuck', { type: 'error', data: { code: 'stuck', detail: { message: 'canary' } } }, 'stuck'],
-  ['an approval', { type: 'approval', data: { id: 'ap_1', shown: 'canary' } }, 'approval'],
+  ['stuck', asked('pending', 'stuck'), 'stuck'],
+  ['an approval', asked('pending', 'escalate'), 'approval'],
 ])('%s is told', async (_, event, kind) => {
   const { notifier, sent } = make({ command: ['tell', 'me'] });
   notifier.event('a', event);
@@ -66,8 +71,8 @@ test.each([
 
 const QUIET: [string, { type: string; data: JsonObject }, typeof row | undefined][] = [
   ['a normal end', ended('completed'), undefined],
-  ['another error', { type: 'error', data: { code: 'timeout' } }, undefined],
-  ['an answered approval', { type: 'approval', data: { decision: 'approved' } }, undefined],
+  ['an error on the way', { type: 'error', data: { code: 'stuck' } }, undefined],
+  ['an answered approval', asked('approved', 'escalate'), undefined],
   ['the end of a child', ended('failed'), { ...row, parent: 'b' }],
   ['the end of a hook', ended('failed'), { ...row, kind: 'hook', parent: 'b' }],
 ];

@@ -41,12 +41,12 @@ const ENDINGS: Readonly<Record<string, NoticeKind>> = {
   limit: 'limit',
 };
 
-const TOLD: ReadonlySet<string> = new Set(['thread_end', 'approval', 'error']);
-
 /** What an event is to people; most are nothing. */
 function kindOf(type: string, data: JsonObject, isRoot: boolean): NoticeKind | undefined {
-  if (type === 'approval') return data.decision === undefined ? 'approval' : undefined;
-  if (type === 'error') return data.code === 'stuck' ? 'stuck' : undefined;
+  if (type === 'approval') {
+    if (data.state !== 'pending') return undefined;
+    return data.action === 'stuck' ? 'stuck' : 'approval';
+  }
   const kind = ENDINGS[plainText(data.status)];
   // What becomes of a child is its parent's business; a question is everybody's.
   return isRoot ? kind : undefined;
@@ -77,7 +77,7 @@ export function createNotifier(ports: NotifyPorts): Notifier {
   }
   function noticeOf(thread: string, kind: NoticeKind, data: JsonObject, directive: string): Notice {
     const code = plainText(data.code);
-    const approval = plainText(data.approval_id ?? data.id);
+    const approval = plainText(data.approval);
     return {
       event: kind,
       thread_id: thread,
@@ -85,12 +85,12 @@ export function createNotifier(ports: NotifyPorts): Notifier {
       status: plainText(data.status) || 'waiting',
       code: CODE.test(code) ? code : '',
       at: new Date(ports.now()).toISOString(),
-      ...(kind === 'approval' && approval !== '' && { approval_id: approval }),
+      ...(approval !== '' && { approval_id: approval }),
     };
   }
   return {
     event(thread, { type, data }) {
-      if (!TOLD.has(type)) return;
+      if (type !== 'thread_end' && type !== 'approval') return;
       const settings = ports.settings();
       if (!isObject(settings)) return;
       const about = ports.thread(thread);

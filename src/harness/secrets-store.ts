@@ -92,8 +92,27 @@ export function sealStore({ store, known, key }: SealPorts): SealedStore {
     }
   }
 
+  /** People see questions: without secrets, and bound to them as they are shown. */
+  const masked = (thread: string, value: JsonObject): JsonObject =>
+    known.redactor(thread).json(value) as JsonObject;
+  const { approvals } = store;
+
   const sealed: Store = {
     ...store,
+    approvals: {
+      ...approvals,
+      ask: (request) =>
+        approvals.ask({
+          ...request,
+          binding: masked(request.thread, request.binding),
+          shown: masked(request.thread, request.shown),
+        }),
+      find: (thread, binding) => approvals.find(thread, masked(thread, binding)),
+      use(id, binding) {
+        const asked = approvals.get(id);
+        return asked.ok ? approvals.use(id, masked(asked.output.thread, binding)) : asked;
+      },
+    },
     createThread(thread, first = {}) {
       if (thread.parent !== undefined) known.inherit(thread.id, thread.parent);
       known.learn(thread.id, inputSecrets(thread.inputs));

@@ -32,7 +32,7 @@ function ask(thread: ThreadContext, signal: HelpSignal): Outcome<Json> {
   });
   if (!asked.ok) return asked;
   const { id, state } = asked.output;
-  thread.log.note('approval', { approval: id, kind: 'question', state });
+  thread.log.note('approval', { approval: id, kind: 'question', action: signal.action, state });
   const status = signal.action === 'stuck' ? 'needs_input' : 'waiting';
   thread.ending = { status, reason: signal.reason || `waits for approval ${id}` };
   return fail('approval_pending', `nobody has answered \`${id}\` yet`, { approval: id });
