@@ -1,7 +1,7 @@
 // Wires the rooms together; the only file that knows them all. Opening a runtime reads files and
 // runs nothing: no code of the project, no probe, no connection. What costs time is done on demand.
-import { existsSync, realpathSync } from 'node:fs';
-import { homedir, hostname } from 'node:os';
+import { existsSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { homedir, hostname, tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -28,6 +28,8 @@ import {
 } from './flow/index.ts';
 import type {
   LiveThreads,
+  ReplayOptions,
+  ReplayReport,
   RunRequest,
   ThreadAction,
   ThreadResult,
@@ -141,6 +143,8 @@ export interface Threads {
   history(id: string): Outcome<StoredEvent[]>;
   run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
   resume(id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
+  /** An ended thread again, from its journal, without a model and without tools. */
+  replay(id: string, options?: ReplayOptions): Promise<Outcome<ReplayReport>>;
 }
 
 export const BUNDLE = fileURLToPath(new URL('../bundle', import.meta.url));
@@ -482,6 +486,21 @@ async function stopThreads({ live }: Ground): Promise<void> {
   await Promise.all(running.map(({ done }) => done));
 }
 
+/** A registry for one use; nothing of it stays. */
+async function inEmptyRegistry<T>(
+  work: (store: Store) => Promise<Outcome<T>>,
+): Promise<Outcome<T>> {
+  const { openStore } = await import('./store/index.ts');
+  const dir = mkdtempSync(join(tmpdir(), 'kernmantle-replay-'));
+  const opened = openStore({ file: join(dir, 'registry.db'), clock: systemClock });
+  try {
+    return opened.ok ? await work(opened.output) : opened;
+  } finally {
+    if (opened.ok) opened.output.close();
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
 /** Another project's items, policy and instructions, over the registry of this one. */
 async function openElsewhere(
   ground: Ground,
@@ -591,6 +610,8 @@ async function createThreads(
     history: watch.history,
     run: (request, signal) => told(runDirective(world, request, signal)),
     resume: (id, signal) => told(resumeThread(world, id, signal)),
+    replay: (id, options) =>
+      inEmptyRegistry((empty) => harness.replayThread(world, id, store, empty, options)),
   };
   return { threads, world };
 }

@@ -351,3 +351,20 @@ test('a person sees what is asked and decides once', async () => {
   expect((await km('approvals', 'ls')).err).toContain('nothing waits');
   expect((await km('approvals', 'ls', '--all')).out).toContain('seen');
 });
+
+test('a thread is replayed from its journal, and a changed directive shows', async () => {
+  script = [read('notes/a.txt'), { text: 'one' }];
+  await km('run', 'look');
+  const same = await km('replay', 'last');
+  expect(same).toMatchObject({ code: 0, err: '' });
+  expect(same.out).toMatch(/the same: \d+ of \d+ events, ended completed/);
+  expect((await km('replay', 'last', '--until', '6')).out).toContain('6 of 6 events');
+  fixture.write('.ai/directives/look.md', look().replace('Do it', 'Do it otherwise'));
+  const other = await km('replay', 'last', '--json');
+  expect(other.code).toBe(1);
+  expect(outputOf(other)).toMatchObject({
+    isSame: false,
+    difference: { recorded: { type: 'tool_result' } },
+  });
+  expect(provider.count()).toBe(2);
+});

@@ -289,6 +289,13 @@ export const COMMANDS: readonly CommandSpec[] = [
   },
   { name: 'threads', summary: 'see and steer threads, from any process', commands: THREADS },
   {
+    name: 'replay',
+    summary: 'run an ended thread again from its journal, and compare',
+    args: [['<thread>', 'its id, or `last`']],
+    options: [['--until <seq>', 'go to this event and no further'], PROJECT],
+    load: () => import('./commands/replay.ts'),
+  },
+  {
     name: 'cost',
     summary: 'what threads cost, by directive, model and day',
     options: [['--since <age>', 'threads started since then (default 30d)'], PROJECT],

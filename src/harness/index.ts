@@ -100,6 +100,7 @@ export {
   withheldResult,
 } from './prompt.ts';
 export { ceilingOf, type RaiseRoom, raisedLimits } from './raise-limits.ts';
+export { type ReplayOptions, type ReplayReport, replayThread } from './replay-thread.ts';
 export {
   fitRequest,
   neededFor,

@@ -1,0 +1,49 @@
+// `replay`: an ended thread again, from its journal, and where it would go another way today.
+import { type JsonObject, ok } from '../../base/index.ts';
+import type { ReplayReport } from '../../harness/index.ts';
+import { asText, type CommandRun, EXIT } from '../command.ts';
+import { type Terminal, visible } from '../terminal.ts';
+import { countOption, findThread, withRegistry } from '../thread-access.ts';
+import { eventLine, shorten } from '../thread-words.ts';
+
+function side(
+  name: string,
+  event: { type: string; turn: number; data: JsonObject } | undefined,
+  terminal: Terminal,
+): void {
+  const text = event
+    ? `${event.type} in turn ${event.turn}: ${eventLine(event.type, event.data)?.text ?? JSON.stringify(event.data)}`
+    : 'nothing: it had ended';
+  terminal.out(`  ${terminal.paint('dim', name.padEnd(9))} ${visible(shorten(text, 400))}`);
+}
+
+function show(report: ReplayReport, terminal: Terminal): void {
+  const { same, recorded, isSame, difference, status } = report;
+  const end = status === undefined ? '' : `, ended ${status}`;
+  if (isSame || !difference) {
+    terminal.out(`${terminal.paint('green', 'the same')}: ${same} of ${recorded} events${end}`);
+    return;
+  }
+  const at = `from event ${difference.seq} on`;
+  terminal.out(`${terminal.paint('red', 'different')} ${at}, after ${same} that are the same`);
+  side('recorded', difference.recorded, terminal);
+  side('replayed', difference.replayed, terminal);
+}
+
+export const run: CommandRun = async (call) => {
+  const { args, options, terminal } = call;
+  const until = countOption(options, 'until');
+  if (!until.ok) return terminal.finish(until, () => {});
+  return await withRegistry(call, async ({ store, threads }) => {
+    const row = findThread(store, asText(args[0]));
+    if (!row.ok) return terminal.finish(row, () => {});
+    const { id } = row.output;
+    const done = await threads.replay(
+      id,
+      until.output === undefined ? {} : { until: until.output },
+    );
+    if (!done.ok) return terminal.finish(done, () => {});
+    terminal.finish(ok(done.output), (report) => show(report, terminal));
+    return done.output.isSame ? EXIT.done : EXIT.failed;
+  });
+};
