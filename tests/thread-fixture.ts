@@ -1,11 +1,7 @@
 // A project, a scripted provider on loopback and a runtime, for tests of whole threads.
 import { afterEach } from 'vitest';
 import type { Json, JsonObject } from '../src/base/index.ts';
-import {
-  type ScriptedProvider,
-  type ScriptedReply,
-  startScriptedProvider,
-} from '../src/llm/index.ts';
+import { type ScriptedProvider, startScriptedProvider } from '../src/llm/index.ts';
 import type { Runtime, RuntimeOptions, Threads } from '../src/runtime.ts';
 import { type Fixture, makeFixture, TRUSTING } from './project-fixture.ts';
 
@@ -46,7 +42,7 @@ export const READ =
 
 export async function stage(
   files: Record<string, string>,
-  script: readonly ScriptedReply[],
+  script: Parameters<typeof startScriptedProvider>[0],
   options: Partial<RuntimeOptions> = {},
 ): Promise<Stage> {
   const provider = await startScriptedProvider(script);
