@@ -181,6 +181,51 @@ test('what was said to a thread is said again at the same place', async () => {
   expect(report, JSON.stringify(report.difference)).toMatchObject({ isSame: true });
 });
 
+test.each(['terminate', 'kill', 'interrupt'])(
+  'a reply that %s called off is called off again',
+  async (kind) => {
+    const made = await stage(directive(), [
+      { ...read('notes/a.txt'), delay_ms: 5000 },
+      { text: 'done' },
+    ]);
+    const running = made.threads.run({ directive: 'work' });
+    await expect.poll(() => made.provider.count()).toBe(1);
+    const page = made.threads.store.query();
+    const id = page.ok ? (page.output.rows[0]?.id ?? '') : '';
+    made.threads.store.signal(id, kind, { content: 'enough' }, 'k', 'me');
+    const done = await running;
+    const report = await replay(made, id);
+    const status = done.ok ? done.output.status : '';
+    expect(report, JSON.stringify(report.difference)).toMatchObject({ isSame: true, status });
+  },
+);
+
+test('a hook that asked a model is given its answers again', async () => {
+  const judge = directive()
+    .replace('name="work"', 'name="judge"')
+    .replace('<category>test', '<category>hooks')
+    .replace(
+      '</directive>',
+      '<outputs><action type="string" required="true">continue</action></outputs></directive>',
+    );
+  const hook =
+    '<hook><when>event.name == "before_step" and event.kind == "tool"</when><directive>judge</directive></hook>';
+  const verdict = { text: '{"action":"continue"}', match: { text: 'run directive judge' } };
+  const made = await stage(directive(hook), [
+    { ...read('notes/a.txt'), match: { text: 'run directive work', assistant_messages: 1 } },
+    verdict,
+    { text: 'done' },
+  ]);
+  made.fixture.write('.ai/directives/judge.md', judge);
+  const { thread_id, status } = await run(made);
+  expect(status).toBe('completed');
+  const asked = made.provider.count();
+  expect(asked).toBe(3);
+  const report = await replay(made, thread_id);
+  expect(report, JSON.stringify(report.difference)).toMatchObject({ isSame: true, status });
+  expect(made.provider.count()).toBe(asked);
+});
+
 test('a thread that has not ended is not replayed', async () => {
   const made = await stage(directive(), [{ text: 'done' }]);
   expect(await made.threads.replay('nothing')).toMatchObject({ ok: false });

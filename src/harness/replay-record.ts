@@ -28,6 +28,9 @@ export interface ReplayRecord {
 const notRecorded = (what: string): Outcome<never> =>
   fail('not_recorded', `${what} is not in the journal`, { sent: false });
 
+/** What it cost is not in the journal; a request that nobody answered is charged its worst case. */
+const CALLED_OFF: Failure = fail('cancelled', 'the reply was called off');
+
 function faultOf(data: Json | undefined): Failure {
   const detail = getOwn(data, 'detail');
   const fields = isObject(detail) ? detail : {};
@@ -80,7 +83,7 @@ function repliesOf(events: readonly StoredEvent[]): Outcome<ModelReply>[] {
     if (!isAsked) continue;
     if (type === 'assistant_message') replies.push(ok(replyAt(events, at)));
     else if (type === 'error' || type === 'stream_error') replies.push(faultOf(data));
-    else if (type === 'turn_end') replies.push(notRecorded('a reply that was called off'));
+    else if (type === 'turn_end') replies.push(CALLED_OFF);
     else continue;
     isAsked = false;
   }

@@ -12,7 +12,8 @@ import {
   ok,
   plainText,
 } from '../base/index.ts';
-import type { Kernel } from '../kernel/index.ts';
+import type { Value } from '../flow/index.ts';
+import type { Caller, Kernel } from '../kernel/index.ts';
 import { isEnded, type Store, type StoredEvent, type ThreadRow } from '../store/index.ts';
 import { unpackLimits } from './effective-limits.ts';
 import { type Prepared, prepareThread } from './prepare-thread.ts';
@@ -79,15 +80,17 @@ function textOf(event: StoredEvent | undefined, own: string, id: string): string
 }
 
 /** Results of calls from the journal; the directive itself is read as it is today. */
-function recordedKernel(real: Kernel, record: ReplayRecord, call: () => string): Kernel {
-  const answer = async () => record.resultOf(call());
+function recordedKernel(real: Kernel, resultFor: (thread: string) => Outcome<Value>): Kernel {
+  const answer = async (_request: unknown, caller: Caller) => resultFor(caller.__thread_id ?? '');
   return {
     ...real,
     search: answer,
     load: answer,
     help: answer,
     execute: async (request, caller) =>
-      caller.surface === 'harness' ? await real.execute(request, caller) : await answer(),
+      caller.surface === 'harness' && request.item_type === 'directive'
+        ? await real.execute(request, caller)
+        : await answer(request, caller),
   };
 }
 
@@ -106,17 +109,30 @@ function recordedTime(events: readonly StoredEvent[], at: () => number): () => n
   return () => (events[Math.min(at(), events.length - 1)]?.ts ?? start) - start;
 }
 
-function replayWorld(
-  world: World,
-  store: Store,
-  events: readonly StoredEvent[],
-  until: number,
-): World {
-  const record = createReplayRecord(events);
+/** The journals of a thread and of the hooks that asked a model for it, in the order they began. */
+interface Recorded {
+  events: readonly StoredEvent[];
+  hooks: readonly (readonly StoredEvent[])[];
+}
+
+/** Hooks run one after the other, so the next one that begins is the next one that was recorded. */
+function createRecords({ events, hooks }: Recorded): (thread: string) => ReplayRecord {
+  const left = [events, ...hooks];
+  const known = new Map<string, ReplayRecord>();
+  return (thread) => {
+    const record = known.get(thread) ?? createReplayRecord(left.shift() ?? []);
+    known.set(thread, record);
+    return record;
+  };
+}
+
+function replayWorld(world: World, store: Store, recorded: Recorded, until: number): World {
+  const recordOf = createRecords(recorded);
   const live = createLiveThreads();
-  let [root, call]: [string | undefined, string] = [undefined, ''];
-  const seq = (): number => {
-    const row = root === undefined ? undefined : store.thread(root);
+  const calls = new Map<string, string>();
+  let root: string | undefined;
+  const seqOf = (thread: string | undefined): number => {
+    const row = thread === undefined ? undefined : store.thread(thread);
     return row?.ok ? row.output.seq : 0;
   };
   const { onEvent: _event, onText: _text, ...rest } = world;
@@ -124,24 +140,25 @@ function replayWorld(
     ...rest,
     live,
     env: envWithKeys(world),
-    clock: { now: () => world.clock.now(), monotonic: recordedTime(events, seq) },
+    clock: {
+      now: () => world.clock.now(),
+      monotonic: recordedTime(recorded.events, () => seqOf(root)),
+    },
     store: {
       ...store,
-      signals: (thread) => ok(thread === root ? record.signalsAt(thread, seq()) : []),
+      signals: (thread) => ok(recordOf(thread).signalsAt(thread, seqOf(thread))),
     },
-    kernel: recordedKernel(world.kernel, record, () => call),
-    model: async (_request, caller) =>
-      caller.__thread_id === root
-        ? record.nextReply()
-        : fail('not_recorded', 'hooks that ask a model are not replayed', { sent: false }),
+    kernel: recordedKernel(world.kernel, (thread) =>
+      recordOf(thread).resultOf(calls.get(thread) ?? ''),
+    ),
+    model: async (_request, caller) => recordOf(caller.__thread_id ?? '').nextReply(),
     transcript: () => () => {},
     onEvent(thread, { type, data }) {
       root ??= thread;
-      if (thread === root && type === 'tool_call') call = plainText(data.call_id);
-      if (seq() >= until) {
-        const ending = { status: 'interrupted' as const, reason: `replayed to event ${until}` };
-        live.get(root)?.thread.stop(ending);
-      }
+      if (type === 'tool_call') calls.set(thread, plainText(data.call_id));
+      if (thread !== root || seqOf(root) < until) return;
+      const ending = { status: 'interrupted' as const, reason: `replayed to event ${until}` };
+      live.get(root)?.thread.stop(ending);
     },
   };
 }
@@ -190,6 +207,18 @@ function wholeJournal(store: Store, id: string): Outcome<StoredEvent[]> {
   }
 }
 
+function hookJournals(store: Store, root: string): Outcome<StoredEvent[][]> {
+  const page = store.query({ root, kind: 'hook', direction: 'asc', limit: 500 });
+  if (!page.ok) return page;
+  const journals: StoredEvent[][] = [];
+  for (const { id } of page.output.rows) {
+    const journal = wholeJournal(store, id);
+    if (!journal.ok) return journal;
+    journals.push(journal.output);
+  }
+  return ok(journals);
+}
+
 function mayReplay({ id, status, parent, root }: ThreadRow): Outcome<null> {
   if (!isEnded(status)) return fail('conflict', `thread \`${id}\` has not ended: it is ${status}`);
   if (parent === undefined) return ok(null);
@@ -219,7 +248,9 @@ export async function replayThread(
   const resumed = events.find(({ type, data }) => type === 'signal' && data.kind === 'resume');
   const end = Math.min(until, resumed ? resumed.seq - 1 : events.length);
   const start = events[0]?.data ?? {};
-  const again = replayWorld(world, empty, events, end);
+  const hooks = hookJournals(store, id);
+  if (!hooks.ok) return hooks;
+  const again = replayWorld(world, empty, { events, hooks: hooks.output }, end);
   const prepared = await prepareReplay(again, row.output, start);
   if (!prepared.ok) return prepared;
   const none = new AbortController().signal;
