@@ -163,7 +163,7 @@ test('threads outside the own subtree are out of reach', async () => {
     {
       other: [{ text: 'mine alone' }],
       lead: [
-        ({ body: _ }) => ({
+        () => ({
           tool_calls: [
             call('threads/read_transcript', { thread_id: other }),
             call('threads/wait_thread', { thread_id: other }),

@@ -1,6 +1,7 @@
 // Trees of threads: what they may use together, and how they end together.
 import { afterEach, expect, test } from 'vitest';
-import { closeStages, directive, openStage, rows, run, spawn } from './thread-stage.ts';
+import { getOwn, plainText } from '../src/base/index.ts';
+import { call, closeStages, directive, openStage, rows, run, spawn } from './thread-stage.ts';
 
 afterEach(closeStages);
 
@@ -198,4 +199,80 @@ test('an abort in a child ends the whole tree', async () => {
   const result = await run(made, 'lead');
   expect(result).toMatchObject({ status: 'aborted', reason: expect.stringContaining('enough') });
   expect(rows(made).map(({ status }) => status)).toEqual(['aborted', 'aborted', 'aborted']);
+});
+
+test('a parent does not wait for a paused child beyond its own deadline', async () => {
+  const made = await openStage(
+    {
+      ...directive('lead', { permissions: ORCHESTRATES, limits: '<duration>2</duration>' }),
+      ...PART,
+    },
+    {
+      lead: [
+        { tool_calls: [spawn('part')] },
+        ({ results }) => ({
+          tool_calls: [
+            call('threads/pause_thread', {
+              thread_id: plainText(getOwn(results[0] ?? null, 'thread_id')),
+            }),
+          ],
+        }),
+        { text: 'my last word' },
+      ],
+      part: [forever],
+    },
+  );
+  const result = await run(made, 'lead');
+  expect(result).toMatchObject({
+    status: 'limit',
+    code: 'duration_exceeded',
+    text: 'my last word',
+  });
+});
+
+test('hooks see a spawn as a step of its own kind', async () => {
+  const made = await openStage(
+    {
+      ...directive('lead', {
+        permissions: ORCHESTRATES,
+        hooks:
+          '<hook><when>event.name == "before_step" and event.kind == "spawn" and event.arguments.parameters.directive_name == "part"</when><directive>no_part</directive></hook>',
+      }),
+      ...PART,
+      '.ai/directives/no_part.md': `
+<directive name="no_part" version="1.0.0">
+  <metadata><description>x</description><category>hooks</category><limits/><permissions/></metadata>
+  <outputs><action type="string">continue|retry|skip|fail|abort</action></outputs>
+  <process><script>/return {"action": "skip"}</script></process>
+</directive>`,
+    },
+    { lead: [{ tool_calls: [spawn('part')] }, { text: 'ok' }], part: [{ text: 'never' }] },
+  );
+  expect(await run(made, 'lead')).toMatchObject({ status: 'completed', cost: { spawns: 0 } });
+  expect(rows(made)).toHaveLength(1);
+});
+
+test('a hook may raise the number of spawns', async () => {
+  const made = await openStage(
+    {
+      ...directive('lead', {
+        permissions: ORCHESTRATES,
+        limits: '<spawns>1</spawns>',
+        hooks:
+          '<hook><when>event.code == "spawns_exceeded"</when><directive>one_more</directive></hook>',
+      }),
+      ...PART,
+      '.ai/directives/one_more.md': `
+<directive name="one_more" version="1.0.0">
+  <metadata><description>x</description><category>hooks</category><limits/><permissions/></metadata>
+  <outputs><action type="string">continue|retry|skip|fail|abort</action><context type="object"/></outputs>
+  <process><script>/return {"action": "continue", "context": {"limits": {"spawns": 2}}}</script></process>
+</directive>`,
+    },
+    {
+      lead: [{ tool_calls: [1, 2].map((n) => spawn('part', { inputs: { n } })) }, { text: 'ok' }],
+      part: [{ text: 'done' }],
+    },
+  );
+  expect(await run(made, 'lead')).toMatchObject({ status: 'completed', cost: { spawns: 2 } });
 });

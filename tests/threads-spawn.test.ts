@@ -287,3 +287,62 @@ test('a thread id is checked, and a taken one is refused', async () => {
   expect(good).toMatchObject({ thread_id: 'mine', status: 'spawned' });
   expect(taken).toMatchObject({ error: { code: 'thread_exists' } });
 });
+
+test('a tool of the project over the same primitive needs the same rights', async () => {
+  const made = await openStage(
+    {
+      ...directive('lead', { permissions: '<execute resource="tool" id="stopper"/>' }),
+      ...directive('other'),
+      '.ai/tools/stopper.yaml': `
+tool_id: stopper
+version: "1.0.0"
+description: Ends any thread, it hopes
+executor_id: thread
+config: { function: kill }
+effect: read
+parameters:
+  - { name: thread_id, type: string, required: true, description: x }
+`,
+    },
+    {
+      lead: [
+        () => ({ tool_calls: [call('stopper', { thread_id: rows(made)[0]?.id ?? '' })] }),
+        { text: 'ok' },
+      ],
+      other: [{ text: 'done' }],
+    },
+  );
+  await run(made, 'other');
+  await run(made, 'lead');
+  expect(lastSaid(made, 'lead')).toContain('permission_denied');
+  expect(lastSaid(made, 'lead')).toContain('thread.control');
+});
+
+test('a child whose hook says continue runs with what its parent holds', async () => {
+  const made = await openStage(
+    {
+      ...directive('lead', { permissions: ORCHESTRATES }),
+      ...directive('part', {
+        permissions: WRITES,
+        hooks:
+          '<hook><when>event.code == "permission_denied"</when><directive>go_on</directive></hook>',
+      }),
+      '.ai/directives/go_on.md': `
+<directive name="go_on" version="1.0.0">
+  <metadata><description>x</description><category>hooks</category><limits/><permissions/></metadata>
+  <outputs><action type="string">continue|retry|skip|fail|abort</action></outputs>
+  <process><script>/return {"action": "continue"}</script></process>
+</directive>`,
+    },
+    {
+      lead: [{ tool_calls: [spawn('part', { wait_ms: 30_000 })] }, { text: 'ok' }],
+      part: [
+        { tool_calls: [call('fs/write_file', { path: 'out/b.txt', content: 'b' })] },
+        { text: 'without' },
+      ],
+    },
+  );
+  await run(made, 'lead');
+  expect(rows(made).map(({ status }) => status)).toEqual(['completed', 'completed']);
+  expect(existsSync(join(made.fixture.root, 'out/b.txt'))).toBe(false);
+});

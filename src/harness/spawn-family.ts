@@ -9,9 +9,7 @@ import type { ThreadResult } from './world.ts';
 /** A person or a hook wants the tree gone: then nobody is spared. */
 const WHOLE_TREE: ReadonlySet<Ending['status']> = new Set(['aborted', 'terminated', 'killed']);
 /** The thread will go on later, and so may its children. */
-const GOES_ON: ReadonlySet<Ending['status']> = new Set([
-  ...(['paused', 'waiting', 'needs_input'] as const),
-]);
+const GOES_ON: ReadonlySet<Ending['status']> = new Set(['paused', 'waiting', 'needs_input']);
 
 const stopsAs = ({ status }: Ending): Ending['status'] =>
   status === 'aborted' || status === 'killed' || status === 'interrupted' ? status : 'terminated';

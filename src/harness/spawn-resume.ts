@@ -26,7 +26,9 @@ function childrenOf({ world, id }: ThreadContext): ThreadSummary[] {
   const rows: ThreadSummary[] = [];
   for (let cursor: string | undefined; ; ) {
     const page = world.store.query({
-      ...{ parent: id, kind: 'thread' as const, limit: 500 },
+      parent: id,
+      kind: 'thread',
+      limit: 500,
       ...(cursor === undefined ? {} : { cursor }),
     });
     if (!page.ok) return rows;

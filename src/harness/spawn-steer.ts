@@ -13,7 +13,10 @@ export type Wish = 'message' | 'pause' | 'interrupt' | 'terminate' | 'kill';
 
 /** Nobody works on these: a signal alone would wait for ever. */
 const IDLE: ReadonlySet<ThreadStatus> = new Set<ThreadStatus>([
-  ...(['paused', 'waiting', 'needs_input', 'interrupted'] as const),
+  'paused',
+  'waiting',
+  'needs_input',
+  'interrupted',
 ]);
 const LEASE_MS = 30_000;
 

@@ -1,11 +1,12 @@
 // Waiting for threads, here or in another process. Nothing is polled: what runs here is a promise,
 // everything else is watched in the registry. A child that a dead process left behind is resumed by
 // whoever waits for it.
-import { type Json, type Outcome, ok } from '../base/index.ts';
+import { fail, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import { isEnded, type ThreadRow } from '../store/index.ts';
 import type { Ending } from './loop.ts';
 import { unfinished } from './spawn-family.ts';
 import type { ThreadContext } from './thread-context.ts';
+import { type CalledOff, deadlineFault, STOPS_STREAM, takeOff } from './thread-flight.ts';
 import { obeySignals } from './thread-signals.ts';
 import type { ThreadResult, World } from './world.ts';
 
@@ -88,50 +89,53 @@ export async function awaitEnd(
   );
 }
 
-/** Tells as soon as the registry holds a signal for this thread. */
-function signalled({ world, id }: ThreadContext, over: AbortSignal): Promise<undefined> {
-  return new Promise((resolve) => {
-    const end = world.store.onSignal((thread) => {
-      if (thread === id) resolve(undefined);
-    });
-    over.addEventListener('abort', () => {
-      end();
-      resolve(undefined);
-    });
-  });
+const open = (thread: ThreadContext) => unfinished(thread).filter(({ detached }) => !detached);
+
+/** One round: until all have ended, somebody steers the parent, or its time is up. */
+async function waitRound(thread: ThreadContext): Promise<CalledOff | undefined> {
+  const { world } = thread;
+  const flight = takeOff(thread, STOPS_STREAM);
+  const look = setInterval(() => world.store.interruptExpired(), LOOK_MS);
+  const over = new AbortController();
+  const signal = AbortSignal.any([over.signal, flight.signal]);
+  await Promise.race([
+    Promise.all(open(thread).map(({ id }) => awaitEnd(world, id, signal))),
+    aborted(flight.signal),
+  ]);
+  over.abort();
+  clearInterval(look);
+  flight.land();
+  return flight.cause();
 }
 
+const outOfTime = (thread: ThreadContext): Ending => {
+  const { code, detail } = deadlineFault(thread, fail('timeout', 'waiting for its children')).error;
+  return { status: 'limit', reason: detail.message, code };
+};
+
 /**
- * A parent that has said its last word waits for its children; it still obeys signals. Answers with
- * an ending when it was told to end another way.
+ * A parent that has said its last word waits for its children; it still obeys signals and its
+ * deadline. Answers with an ending when that is how it ends.
  */
 export async function waitForChildren(thread: ThreadContext): Promise<Ending | undefined> {
-  const { world, id } = thread;
   for (;;) {
     if (thread.stopped) return thread.ending;
     const told = obeySignals(thread);
     if (told) return told;
-    const open = unfinished(thread).filter(({ detached }) => !detached);
-    if (open.length === 0) return undefined;
-    const over = new AbortController();
-    const stop = AbortSignal.any([over.signal, thread.signal]);
-    const look = setInterval(() => world.store.interruptExpired(), LOOK_MS);
-    await Promise.race([
-      Promise.all(open.map((child) => awaitEnd(world, child.id, stop))),
-      signalled(thread, stop),
-    ]);
-    clearInterval(look);
-    over.abort();
-    const still = unfinished({ world, id }).filter(({ detached }) => !detached);
-    const isStuck = still.length > 0 && still.every(({ status }) => status === 'interrupted');
-    if (isStuck && !thread.stopped) {
-      const names = still.map((child) => child.id).join(', ');
+    if (open(thread).length === 0) return undefined;
+    const cause = await waitRound(thread);
+    if (cause === 'duration') return outOfTime(thread);
+    if (cause === 'lost') return { status: 'interrupted', reason: 'its lease was lost' };
+    const still = open(thread);
+    if (still.length > 0 && still.every(({ status }) => status === 'interrupted')) {
+      if (thread.stopped) continue;
+      const names = still.map(({ id }) => id).join(', ');
       return { status: 'failed', reason: `children cannot go on: ${names}`, code: 'spawn_failed' };
     }
   }
 }
 
 /** For answers: the packed marks are for the pipeline, not for the reader. */
-export function shownResult({ marks: _, ...result }: ThreadResult): Json {
-  return result as unknown as Json;
+export function shownResult(result: ThreadResult): JsonObject {
+  return Object.fromEntries(Object.entries(result).filter(([name]) => name !== 'marks'));
 }

@@ -77,7 +77,9 @@ function reserveSpawn(parent: ThreadContext, child: string): Outcome<string> {
   if (event) {
     const { code, limit, current, max } = event;
     return fail(code, `limit \`${limit}\` reached: ${current} of ${max}; no thread was spawned`, {
-      ...{ limit, current, max },
+      limit,
+      current,
+      max,
     });
   }
   const key = `${id}:spawn:${child}`;
