@@ -156,3 +156,64 @@ test('a paused thread stays in no process and goes on after a restart', async ()
   expect(sent).toContain('hello\\\\n');
   expect(sent).toContain('go on please');
 });
+
+test('a write that the deadline stopped is not done again, even when a hook gives more time', async () => {
+  let runs = 0;
+  const made = await stage(
+    {
+      '.ai/directives/look.md': directive('look', {
+        permissions: '<execute resource="tool" id="probe/slow"/>',
+        limits: '<duration>1</duration>',
+        hooks: hook('event.code == "duration_exceeded"', 'more'),
+      }),
+      '.ai/directives/more.md': answer('more', {
+        action: 'continue',
+        context: { limits: { duration: 2 } },
+      }),
+    },
+    [{ tool_calls: [execute('probe/slow', {})] }, { text: 'stopped it was' }],
+    {
+      tools: [
+        {
+          id: 'probe/slow',
+          description: 'Takes its time',
+          effect: 'write',
+          run: (_, { signal }) =>
+            new Promise((_resolve, reject) => {
+              runs += 1;
+              signal.addEventListener('abort', () => reject(new Error('stopped')));
+            }),
+        },
+      ],
+    },
+  );
+  expect(await run(made, 'look')).toMatchObject({ status: 'completed', text: 'stopped it was' });
+  expect(runs).toBe(1);
+});
+
+test('a kill ends a tool at work', async () => {
+  const made: Stage = await stage(
+    {
+      '.ai/directives/look.md': directive('look', {
+        permissions: '<execute resource="tool" id="probe/slow"/>',
+      }),
+    },
+    [{ tool_calls: [execute('probe/slow', {})] }],
+    {
+      tools: [
+        {
+          id: 'probe/slow',
+          description: 'Takes its time',
+          effect: 'read',
+          run: (_, { signal }) =>
+            new Promise((_resolve, reject) => {
+              signal.addEventListener('abort', () => reject(new Error('stopped')));
+              const rows = made.threads.store.query({});
+              tell(made, (rows.ok && rows.output.rows[0]?.id) || '', 'kill');
+            }),
+        },
+      ],
+    },
+  );
+  expect(await run(made, 'look')).toMatchObject({ status: 'killed' });
+});

@@ -2,6 +2,7 @@
 // token, and its result noted. An intent without a result is how a crash in between is recognised.
 import {
   type Failure,
+  type Fault,
   fail,
   getOwn,
   type Json,
@@ -11,6 +12,7 @@ import {
   plainText,
 } from '../base/index.ts';
 import {
+  type CheckpointEvent,
   childFrame,
   type Descriptor,
   descriptorOfFault,
@@ -162,11 +164,25 @@ async function callKernel(
     const request = labelled(known, marks);
     const caller = callerOf(thread, flight.signal);
     const done = await thread.world.kernel[known.verb](request as never, caller);
-    return done.ok || flight.cause() !== 'duration' ? done : deadlineFault(thread, done);
+    if (done.ok) return done;
+    const cause = flight.cause();
+    if (cause === undefined) return done;
+    return cause === 'duration' ? deadlineFault(thread, done) : calledOff(known, done);
   } finally {
     flight.land();
   }
 }
+
+const calledOff = ({ tool }: KnownCall, { error }: Failure): Failure =>
+  fail('cancelled', `\`${tool}\` was stopped while it was at work`, { ...error.detail });
+
+// INVARIANT: a write that was stopped in the middle may have had its effect. It is not done again,
+// whatever a hook says; the model is told and may look.
+const mayRepeat = ({ effect }: KnownCall, event: CheckpointEvent): boolean =>
+  effect !== 'write' || event.name !== 'error' || !isStopped(event.fault);
+
+const isStopped = ({ code }: Fault): boolean =>
+  code === 'cancelled' || code === 'duration_exceeded';
 
 async function performCall(
   thread: ThreadContext,
@@ -198,7 +214,10 @@ async function performCall(
         return noted.ok ? ok({ settle: () => {}, release: () => {} }) : noted;
       },
     },
-    checkpoint: (event) => raise(thread, asLimit(event), step),
+    async checkpoint(event) {
+      const verdict = await raise(thread, asLimit(event), step);
+      return verdict?.action === 'retry' && !mayRepeat(known, event) ? undefined : verdict;
+    },
   };
   return await perform(
     { type: 'step', name: known.tool, opLabels: ['op:step'], retryOwner: false },
