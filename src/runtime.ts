@@ -600,16 +600,19 @@ async function createThreads(
     ...(watch.onEvent ? { onEvent: watch.onEvent } : {}),
     ...(watch.onText ? { onText: watch.onText } : {}),
   };
-  const told = async (run: Promise<Outcome<ThreadResult>>): Promise<Outcome<ThreadResult>> => {
-    const result = await run;
+  const told = async (
+    run: () => Promise<Outcome<ThreadResult>>,
+  ): Promise<Outcome<ThreadResult>> => {
+    await watch.ready();
+    const result = await run();
     await watch.settled();
     return watch.shown(result);
   };
   const threads: Threads = {
     store,
     history: watch.history,
-    run: (request, signal) => told(runDirective(world, request, signal)),
-    resume: (id, signal) => told(resumeThread(world, id, signal)),
+    run: (request, signal) => told(() => runDirective(world, request, signal)),
+    resume: (id, signal) => told(() => resumeThread(world, id, signal)),
     replay: (id, options) =>
       inEmptyRegistry((empty) => harness.replayThread(world, id, store, empty, options)),
   };

@@ -17,7 +17,7 @@ import { postNotice, runNotice } from './notify-send.ts';
 import { createKnownSecrets, environmentSecrets } from './secrets.ts';
 import { sealStore } from './secrets-store.ts';
 import { createTranscripts } from './secrets-transcript.ts';
-import { createTelemetry } from './telemetry.ts';
+import type { Telemetry } from './telemetry.ts';
 import type { ThreadResult, World } from './world.ts';
 
 export interface WatchPorts {
@@ -38,7 +38,12 @@ export interface WatchPorts {
   trouble(message: string): void;
 }
 
+/** Where a registered SDK announces itself; the API package is not even loaded without one. */
+const SDK = Symbol.for('opentelemetry.js.api.1');
+
 export interface ThreadWatch extends Pick<World, 'store' | 'transcript' | 'onEvent' | 'onText'> {
+  /** To be awaited before a run: an SDK may have come in the meantime. */
+  ready(): Promise<void>;
   /** A journal with its secrets in place: for replay. */
   history(thread: string): Outcome<StoredEvent[]>;
   /** Without what the thread knows to be secret. */
@@ -92,7 +97,7 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
     const row = store.thread(id);
     return row.ok ? row.output : undefined;
   };
-  const telemetry = createTelemetry({ now, thread });
+  let telemetry: Telemetry | undefined;
   const notifier = createNotifier({
     settings: () => policy().notify,
     now,
@@ -106,7 +111,7 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
 
   function lookOn(id: string, events: readonly NewEvent[]): void {
     for (const event of events) {
-      telemetry.event(id, event);
+      telemetry?.event(id, event);
       notifier.event(id, event);
     }
   }
@@ -117,6 +122,11 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
         transcripts.done(id);
         return sealed.store.release(id, epoch);
       },
+    },
+    async ready() {
+      if (telemetry || !Object.hasOwn(globalThis, SDK)) return;
+      const { createTelemetry } = await import('./telemetry.ts');
+      telemetry ??= createTelemetry({ now, thread });
     },
     history: sealed.history,
     transcript(id) {
