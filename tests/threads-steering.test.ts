@@ -217,3 +217,74 @@ test('a kill ends a tool at work', async () => {
   );
   expect(await run(made, 'look')).toMatchObject({ status: 'killed' });
 });
+
+test('an interrupt between steps leaves out the calls that were still to come', async () => {
+  const ran: string[] = [];
+  const probe = (name: string, then: () => void) => ({
+    id: `probe/${name}`,
+    description: name,
+    effect: 'write' as const,
+    run() {
+      ran.push(name);
+      then();
+      return name;
+    },
+  });
+  const made: Stage = await stage(
+    {
+      '.ai/directives/look.md': directive('look', {
+        permissions:
+          '<execute resource="tool" id="probe/one"/><execute resource="tool" id="probe/two"/>',
+      }),
+    },
+    [{ tool_calls: [execute('probe/one', {}), execute('probe/two', {})] }, { text: 'fine' }],
+    {
+      tools: [
+        probe('one', () => {
+          const rows = made.threads.store.query({});
+          const id = (rows.ok && rows.output.rows[0]?.id) || '';
+          tell(made, id, 'interrupt', { message: 'not the other one' });
+        }),
+        probe('two', () => {}),
+      ],
+    },
+  );
+  expect(await run(made, 'look')).toMatchObject({ status: 'completed', cost: { tool_calls: 1 } });
+  expect(ran).toEqual(['one']);
+  const body = JSON.stringify(made.provider.requests[1]?.body);
+  expect(body).toContain('skipped');
+  expect(body).toContain('not the other one');
+});
+
+test('calls that only read are made at once, and their results keep the order', async () => {
+  const waiting: (() => void)[] = [];
+  const made = await stage(
+    {
+      '.ai/directives/look.md': directive('look', {
+        permissions: '<execute resource="tool" id="probe/meet"/>',
+      }),
+    },
+    [
+      { tool_calls: ['a', 'b', 'c'].map((name) => execute('probe/meet', { name })) },
+      { text: 'met' },
+    ],
+    {
+      tools: [
+        {
+          id: 'probe/meet',
+          description: 'Answers when three have come, the last one first',
+          effect: 'read',
+          parameters: { name: 'string' },
+          run: ({ name }) =>
+            new Promise((resolve) => {
+              waiting.unshift(() => resolve(`met ${String(name)}`));
+              if (waiting.length === 3) for (const go of waiting) go();
+            }),
+        },
+      ],
+    },
+  );
+  expect(await run(made, 'look')).toMatchObject({ status: 'completed', cost: { tool_calls: 3 } });
+  const body = JSON.stringify(made.provider.requests[1]?.body);
+  expect(body.match(/met [abc]/g)).toEqual(['met a', 'met b', 'met c']);
+});

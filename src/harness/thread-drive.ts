@@ -8,7 +8,7 @@ import type { ThreadContext } from './thread-context.ts';
 import { finalEnding, finish } from './thread-end.ts';
 import { obeySignals } from './thread-signals.ts';
 import { checkStart } from './thread-start.ts';
-import { runSteps } from './thread-step.ts';
+import { runSteps } from './thread-steps.ts';
 import { runTurn } from './thread-turn.ts';
 import type { ThreadResult } from './world.ts';
 

@@ -41,7 +41,7 @@ import { refusedBy } from './turn-account.ts';
 const VERBS = ['search', 'load', 'execute', 'help'] as const;
 type Verb = (typeof VERBS)[number];
 
-interface KnownCall {
+export interface KnownCall {
   verb: Verb;
   /** What events call it: the executed item's id, or the verb. */
   tool: string;
@@ -53,7 +53,10 @@ interface KnownCall {
 }
 
 /** What is about to be called; an unknown verb or item is left for the kernel to refuse. */
-function identify({ library }: ThreadContext['world'], call: ToolCallBlock): Outcome<KnownCall> {
+export function identify(
+  { library }: ThreadContext['world'],
+  call: ToolCallBlock,
+): Outcome<KnownCall> {
   const verb = VERBS.find((name) => name === call.name);
   if (!verb) {
     return fail(
@@ -184,13 +187,14 @@ const mayRepeat = ({ effect }: KnownCall, event: CheckpointEvent): boolean =>
 const isStopped = ({ code }: Fault): boolean =>
   code === 'cancelled' || code === 'duration_exceeded';
 
-async function performCall(
+export async function performCall(
   thread: ThreadContext,
   call: ToolCallBlock,
   known: KnownCall,
 ): Promise<Outcome<Value>> {
   const { world, log, meter, conversation } = thread;
   const marks = conversation.ownMarks();
+  thread.currentCall = call.id;
   const step = {
     kind: known.verb === 'execute' ? stepKind(world.library, known.tool) : ('tool' as const),
     tool: known.tool,
@@ -236,32 +240,45 @@ async function performCall(
 const isAtRest = ({ ending }: ThreadContext): boolean =>
   ending?.status === 'waiting' || ending?.status === 'needs_input';
 
-/** Performs one call to its recorded result. */
-async function runStep(thread: ThreadContext, call: ToolCallBlock): Promise<Ending | undefined> {
+/** Before a call is made: what it is, and whether it goes round in circles. */
+export async function beginStep(
+  thread: ThreadContext,
+  call: ToolCallBlock,
+): Promise<{ known: KnownCall } | { ending: Ending | undefined }> {
   const known = identify(thread.world, call);
-  const marks = thread.conversation.ownMarks();
-  if (!known.ok) return stop(thread, conclude(thread, call, asResult(known, marks)));
+  if (!known.ok) {
+    const done = asResult(known, thread.conversation.ownMarks());
+    return { ending: stop(thread, conclude(thread, call, done)) };
+  }
+  const { tool, verb, parameters, volatile } = known.output;
   const loop = thread.detector.observe({
     id: call.id,
     turn: thread.log.turn,
-    tool: known.output.tool,
-    arguments: known.output.verb === 'execute' ? known.output.parameters : call.arguments,
-    volatile: [...known.output.volatile],
+    tool,
+    arguments: verb === 'execute' ? parameters : call.arguments,
+    volatile: [...volatile],
   });
   if (loop) {
     if (!loop.progress) thread.loops += 1;
-    await raiseError(thread, { ok: false, error: loopFault(loop) }, known.output.tool);
-    if (thread.ending) return thread.ending;
+    await raiseError(thread, { ok: false, error: loopFault(loop) }, tool);
   }
-  thread.currentCall = call.id;
-  const outcome = await performCall(thread, call, known.output);
+  return thread.ending ? { ending: thread.ending } : { known: known.output };
+}
+
+/** Records what came of it; an ending when that was the last step. */
+export function endStep(
+  thread: ThreadContext,
+  call: ToolCallBlock,
+  known: KnownCall,
+  outcome: Outcome<Value>,
+): Ending | undefined {
   // A person was asked: the call stays open, its result is the answer.
   if (isAtRest(thread)) return thread.ending;
-  const done = asResult(outcome, marks);
+  const done = asResult(outcome, thread.conversation.ownMarks());
   thread.detector.learned(call.id, withoutTime(done.content), done.isError);
-  const ended = stop(thread, conclude(thread, call, done, known.output.tool));
+  const ended = stop(thread, conclude(thread, call, done, known.tool));
   if (ended) return ended;
-  return outcome.ok ? returned(thread, known.output, outcome.output.data) : undefined;
+  return outcome.ok ? returned(thread, known, outcome.output.data) : undefined;
 }
 
 /** What cannot be recorded ends this process's work on the thread; another may resume it. */
@@ -269,19 +286,6 @@ const stop = (thread: ThreadContext, noted: Outcome<null>): Ending | undefined =
   noted.ok
     ? thread.ending
     : { status: 'interrupted', reason: noted.error.detail.message, code: noted.error.code };
-
-export async function runSteps(
-  thread: ThreadContext,
-  calls: readonly ToolCallBlock[],
-  between: () => Promise<Ending | undefined>,
-): Promise<Ending | undefined> {
-  for (const [index, call] of calls.entries()) {
-    const stopped = index === 0 ? undefined : await between();
-    const ended = stopped ?? (await runStep(thread, call));
-    if (ended) return ended;
-  }
-  return undefined;
-}
 
 /** A call that was begun before a crash: repeated when that does no harm, otherwise left unknown. */
 export function unknownOutcome(call: ToolCallBlock, tool: string): Failure {
