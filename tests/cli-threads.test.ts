@@ -295,6 +295,24 @@ test('a second Ctrl-C does not wait for the provider', async () => {
   held.open();
 });
 
+test('a process that does not answer is killed, and does nothing when it wakes up', async () => {
+  script = [read('notes/a.txt'), { text: 'never' }];
+  const held = await heldRun('--json');
+  held.process.kill('SIGSTOP');
+  const killed = await km('threads', 'kill', 'last', '--json');
+  expect(outputOf(killed)).toMatchObject({ status: 'killed' });
+  held.open();
+  held.process.kill('SIGCONT');
+  expect((await held.done).code).not.toBe(0);
+  const page = outputOf(await km('threads', 'ls', '--json')) as { rows: JsonObject[] };
+  // The request went out, so it may be on the invoice: it is charged.
+  expect(page.rows).toMatchObject([{ status: 'killed', cost: { tool_calls: 0, estimated: true } }]);
+  const report = outputOf(await km('cost', '--json')) as { total: { spend: string } };
+  expect(page.rows).toMatchObject([{ cost: { spend: report.total.spend } }]);
+  expect(Number(report.total.spend)).toBeGreaterThan(0);
+  expect(provider.count()).toBe(1);
+});
+
 test('the cost adds up, by directive, model and day', async () => {
   script = [{ text: 'one' }, read('notes/a.txt'), { text: 'two' }];
   const results = [await km('run', 'look', '--json'), await km('run', 'look', '--json')].map(

@@ -188,7 +188,9 @@ test('keys, trust, explain and doctor tell what holds', () => {
   };
   const about = doctor.output.findings.map((finding) => finding.about);
   expect(about).toEqual(
-    expect.arrayContaining(['node', 'keys', 'trust', 'sandbox', 'policy', 'bundle']),
+    expect.arrayContaining(
+      'node keys trust sandbox policy bundle store'.split(' ').concat('provider anthropic'),
+    ),
   );
 });
 

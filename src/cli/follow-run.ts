@@ -1,10 +1,9 @@
 // One run in this process, seen live: a new thread or one that goes on. Ctrl-C asks it to stop, a
 // second one kills it, a third leaves at once.
 import { type Outcome, ok } from '../base/index.ts';
-import type { ThreadResult } from '../harness/index.ts';
+import { endUnattended, type ThreadResult } from '../harness/index.ts';
 import type { Store } from '../store/index.ts';
 import { type CommandCall, EXIT, exitCodeOf } from './command.ts';
-import { endThread } from './end-thread.ts';
 import { createRunView, type RunView } from './run-view.ts';
 import type { Terminal } from './terminal.ts';
 import { signalKey, speaker, type ThreadWork, withThreads } from './thread-access.ts';
@@ -33,7 +32,7 @@ function listenForInterrupts(view: RunView, store: Store, by: string): Interrupt
     controller.abort();
     last = setTimeout(() => {
       const root = view.root();
-      if (root !== undefined) endThread(store, root, 'killed', by, true);
+      if (root !== undefined) endUnattended(store, root, 'killed', by, { force: true });
       view.end();
       process.exit(EXIT.interrupted);
     }, KILL_PATIENCE_MS);

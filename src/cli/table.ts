@@ -399,7 +399,7 @@ export const COMMANDS: readonly CommandSpec[] = [
   },
   {
     name: 'doctor',
-    summary: 'check Node, keys, trust, sandbox, policies and bundle',
+    summary: 'check Node, keys, trust, sandbox, policies, bundle, registry and providers',
     options: [PROJECT],
     load: () => import('./commands/doctor.ts'),
   },

@@ -29,6 +29,9 @@ export function withThreads(
   });
 }
 
+export const registryFile = ({ project }: Runtime): string =>
+  join(project, '.ai', 'threads', 'registry.db');
+
 /** For commands that only look or steer: where nothing ever ran, nothing is made. */
 export function withRegistry(
   call: CommandCall,
@@ -36,7 +39,7 @@ export function withRegistry(
   live: Live = {},
 ): Promise<number> {
   return withRuntime(call, async (runtime) => {
-    if (!existsSync(join(runtime.project, '.ai', 'threads', 'registry.db'))) {
+    if (!existsSync(registryFile(runtime))) {
       const missing = fail('not_found', `no thread has run in \`${runtime.project}\` yet`, {
         hint: 'start one with `km run DIRECTIVE`, or name the project with `-C DIR`',
       });

@@ -44,6 +44,7 @@ export {
   setAside,
   unpackLimits,
 } from './effective-limits.ts';
+export { endUnattended } from './end-unattended.ts';
 export {
   type CompiledHook,
   compileHooks,

@@ -4,9 +4,10 @@ import type { Runtime } from '../../runtime.ts';
 import { type CommandRun, EXIT } from '../command.ts';
 import { withRuntime } from '../project.ts';
 import { type Colour, visible } from '../terminal.ts';
+import { aboutProviders, aboutRegistry } from './doctor-threads.ts';
 
 type State = 'good' | 'note' | 'bad';
-interface Finding {
+export interface Finding {
   about: string;
   state: State;
   message: string;
@@ -127,6 +128,8 @@ export const run: CommandRun = (call) =>
       await aboutSandbox(runtime),
       ...aboutPolicies(runtime),
       ...aboutItems(runtime),
+      await aboutRegistry(runtime),
+      ...aboutProviders(runtime, terminal.env),
     ];
     const isBad = findings.some(({ state }) => state === 'bad');
     terminal.finish(ok({ healthy: !isBad, findings }), () => {

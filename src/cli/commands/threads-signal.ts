@@ -1,9 +1,10 @@
 // `threads pause|inject|interrupt|stop|kill`: what a person says to a thread, from any process. A
 // thread that nobody is at work on cannot hear; what it was told waits, and an end is written for it.
 import { fail, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
+import { endUnattended } from '../../harness/index.ts';
 import { isEnded, type Store, type ThreadRow } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
-import { endThread, livingBelow } from '../end-thread.ts';
+import { livingBelow } from '../living-below.ts';
 import { findThread, signalKey, speaker, withRegistry } from '../thread-access.ts';
 import { waitForEnd } from '../wait-thread.ts';
 
@@ -91,14 +92,14 @@ async function end(
     if (!now.ok) return now;
     if (isEnded(now.output.status)) continue;
     store.signal(id, kind, {}, signalKey(), by);
-    if (!isAttended(now.output)) endThread(store, id, status, by);
+    if (!isAttended(now.output)) endUnattended(store, id, status, by);
   }
   const patience = kind === 'kill' ? KILL_PATIENCE_MS : STOP_PATIENCE_MS;
   const seen = await waitForEnd(store, row.id, AbortSignal.timeout(patience));
   if (!seen.ok) return seen;
   if (kind === 'kill' && !isEnded(seen.output.status)) {
     // It does not answer. From here on it can neither append nor act.
-    const killed = endThread(store, row.id, 'killed', by, true);
+    const killed = endUnattended(store, row.id, 'killed', by, { force: true });
     if (!killed.ok) return killed;
   }
   const now = store.thread(row.id);
