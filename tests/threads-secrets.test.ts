@@ -113,13 +113,14 @@ test('no record of a run shows a secret, in any form', async () => {
   for (const [name, bytes] of left) expectSilent(bytes, name);
   // Each call is a row, with the right it was judged by.
   const rows = made.runtime.audit.read(50);
-  const seen = rows.ok ? rows.output.map(({ operation, decision }) => [operation, decision]) : [];
-  expect(seen).toEqual([
-    ['tool:fs/read_file', 'allowed'],
-    ['tool:locker', 'allowed'],
-    ['tool:fs/read_file', 'failed'],
-    ['tool:fs/read_file', 'denied'],
-    [expect.stringMatching(/^execute:tool:no/), 'failed'],
+  const seen = rows.ok ? rows.output.map((row) => `${row.decision} ${row.operation}`) : [];
+  // Calls that only read may run at the same time.
+  expect(seen.toSorted()).toEqual([
+    'allowed tool:fs/read_file',
+    'allowed tool:locker',
+    'denied tool:fs/read_file',
+    'failed execute:tool:no/[secret]',
+    'failed tool:fs/read_file',
   ]);
   expect(rows.ok && rows.output[0]?.subject).toMatch(/^token:[0-9a-f]{16}$/);
 });
@@ -146,15 +147,18 @@ test('a thread that is taken up again knows what it knew', async () => {
   if (!threads.ok) throw new Error('no threads');
   expect(await threads.output.run(request)).toMatchObject({ output: { status: 'paused' } });
   const before = JSON.stringify(made.provider.requests.at(-1)?.body);
-  expect(await threads.output.resume(paused)).toMatchObject({ output: { status: 'completed' } });
+  // As another process would: nothing of the first runtime is left but its files.
+  const second = await made.fixture.open();
+  const again = must(await second.threads());
+  expect(await again.resume(paused)).toMatchObject({ output: { status: 'completed' } });
   const after = JSON.stringify(made.provider.requests.at(-1)?.body);
   expect(after.length).toBeGreaterThan(before.length);
   const escaped = JSON.stringify(FROM_ENV).slice(1, -1);
   expect(after).toContain(escaped);
   expect(after).not.toContain('{secret ');
   for (const [name, bytes] of records(made)) expectSilent(bytes, name);
-  const history = threads.output.history(paused);
-  expect(JSON.stringify(history)).toContain(escaped);
+  expect(JSON.stringify(again.history(paused))).toContain(escaped);
+  await second.close();
 });
 
 test('what is secret to a parent is secret to its child, whatever it is called there', async () => {
