@@ -3,7 +3,7 @@
 import { appendFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { JsonObject } from '../src/base/index.ts';
+import { type JsonObject, plainText } from '../src/base/index.ts';
 import { defineTool } from '../src/kernel/index.ts';
 import { createRuntime } from '../src/runtime.ts';
 import { isEnded } from '../src/store/index.ts';
@@ -22,7 +22,7 @@ const tool = (name: string, effect: 'read' | 'idempotent' | 'write') =>
     parameters: { n: 'integer' },
     async run({ n }: JsonObject) {
       await sleep(1);
-      appendFileSync(join(root, `${name}.log`), `${current}:${String(n)}\n`);
+      appendFileSync(join(root, `${name}.log`), `${current}:${plainText(n)}\n`);
       await sleep(2);
       return { done: n ?? null };
     },

@@ -1,7 +1,7 @@
 // What a provider can do to a thread: break off, garble, refuse, name a price. No partial call is
 // ever run, and what was used is charged to the nano-unit.
 import { expect, test } from 'vitest';
-import type { Json, JsonObject } from '../src/base/index.ts';
+import type { JsonObject } from '../src/base/index.ts';
 import { formatMoney, type ScriptedReply } from '../src/llm/index.ts';
 import {
   answer,
@@ -90,7 +90,7 @@ test('a stream that keeps breaking ends the thread with a typed reason', async (
 
 test('a call whose arguments are no JSON gets an error, and the model can repair it', async () => {
   const made = await stage(LOOK, [
-    { tool_calls: [{ name: 'execute', arguments: '{"item_type": "tool", oops' as Json }] },
+    { tool_calls: [{ name: 'execute', arguments: '{"item_type": "tool", oops' }] },
     read('notes/a.txt'),
     { text: 'repaired' },
   ]);

@@ -1,6 +1,6 @@
 // Hooks have a budget of their own: set aside at the start, used when the thread has none left.
 import { expect, test } from 'vitest';
-import type { Json, JsonObject } from '../src/base/index.ts';
+import { type Json, type JsonObject, plainText } from '../src/base/index.ts';
 import { formatMoney, parseMoney } from '../src/llm/index.ts';
 import { directive, hook, READ, read, run, stage } from './thread-fixture.ts';
 
@@ -49,7 +49,7 @@ test('a hook still runs when its thread has used up its tokens, within the same 
   expect(reserved.tokens).toBe(0n);
   expect(limits.tokens).toBe(30_000n);
   const parts = [result.cost.spend, (result.cost.hooks as JsonObject).spend].map((text) =>
-    parseMoney(String(text)),
+    parseMoney(plainText(text)),
   );
   const sum = parts.reduce((total, part) => total + (part.ok ? part.output : 0n), 0n);
   expect(formatMoney(used.spend)).toBe(formatMoney(sum));

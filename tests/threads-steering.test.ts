@@ -1,7 +1,7 @@
 // Threads that are stopped, paused, interrupted and told things, from here and from other processes.
 import { expect, test } from 'vitest';
-import { type Json, systemClock } from '../src/base/index.ts';
-import { openStore, type Store } from '../src/store/index.ts';
+import { type Json, plainText, systemClock } from '../src/base/index.ts';
+import { openStore } from '../src/store/index.ts';
 import {
   answer,
   directive,
@@ -92,7 +92,7 @@ test.each([
     const file = `${made.fixture.root}/.ai/threads/registry.db`;
     const other = openStore({ file, clock: systemClock });
     if (!other.ok) throw new Error(other.error.detail.message);
-    tell({ threads: { store: other.output as Store } } as Stage, id, kind, { reason: 'enough' });
+    tell({ threads: { store: other.output } } as Stage, id, kind, { reason: 'enough' });
     expect(await done).toMatchObject({ status, reason: 'enough' });
     other.output.close();
     expect(row(made, id).status).toBe(status);
@@ -277,7 +277,7 @@ test('calls that only read are made at once, and their results keep the order', 
           parameters: { name: 'string' },
           run: ({ name }) =>
             new Promise((resolve) => {
-              waiting.unshift(() => resolve(`met ${String(name)}`));
+              waiting.unshift(() => resolve(`met ${plainText(name)}`));
               if (waiting.length === 3) for (const go of waiting) go();
             }),
         },

@@ -1,5 +1,5 @@
 // A thread that was paused, or that a process left behind, goes on from its journal.
-import { getOwn, type Json, type JsonObject, type Outcome, ok, plainText } from '../base/index.ts';
+import { getOwn, type JsonObject, type Outcome, ok, plainText } from '../base/index.ts';
 import type { StoredEvent, ThreadRow } from '../store/index.ts';
 import { createContext } from './create-thread.ts';
 import { unpackLimits } from './effective-limits.ts';
@@ -32,7 +32,7 @@ async function prepareAgain(
 ): Promise<Outcome<Prepared>> {
   const begun = history.find(({ type }) => type === 'thread_start')?.data;
   const request = { directive: row.directive, inputs: row.inputs as JsonObject };
-  const model = plainText(getOwn(begun as Json, 'model'));
+  const model = plainText(getOwn(begun, 'model'));
   const own = await prepareThread(world, request);
   const isOther = model !== '' && model !== 'none' && (!own.ok || own.output.model.model !== model);
   const prepared = isOther ? await prepareThread(world, { ...request, model }) : own;

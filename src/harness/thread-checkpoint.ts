@@ -123,7 +123,7 @@ async function consult(thread: ThreadContext, situation: Situation): Promise<Dec
       notes: decision.notes,
       duration_ms: Math.round(thread.world.clock.monotonic() - began),
       fired: [...hookState.fired],
-      bounds: { ...decision.bounds } as unknown as JsonObject,
+      bounds: { ...decision.bounds },
       ...(decision.model !== undefined && { model: decision.model }),
       ...(decision.deed.do === 'raise' && { limits: packLimits(decision.deed.limits) }),
     },

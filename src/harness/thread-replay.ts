@@ -51,7 +51,7 @@ function hookAnswered(thread: ThreadContext, data: JsonObject): void {
 function modelSaid(thread: ThreadContext, data: JsonObject): void {
   const usage = data.usage as unknown as Usage | undefined;
   const bytes = Number(data.bytes ?? 0);
-  if (usage && usage.estimated === false && bytes > 0) thread.ratio = tokenRatio(usage, bytes);
+  if (usage && !usage.estimated && bytes > 0) thread.ratio = tokenRatio(usage, bytes);
 }
 
 /** A step that gave a result of its own: what was skipped before is not in a row any more. */

@@ -1,14 +1,6 @@
 // The books of one turn: the worst case is reserved along the whole chain before the request goes
 // out, and settled with what it really took in the same commit that records the reply.
-import {
-  type Failure,
-  fail,
-  getOwn,
-  type Json,
-  type JsonObject,
-  type Outcome,
-  ok,
-} from '../base/index.ts';
+import { type Failure, fail, getOwn, type Json, type Outcome, ok } from '../base/index.ts';
 import type { RecordEntry, Reservation } from '../flow/index.ts';
 import {
   costOf,
@@ -95,7 +87,11 @@ const usageIn = (failure: Failure): Usage | undefined =>
 
 /** Refused on this side of the wire. */
 const NEVER_SENT: ReadonlySet<string> = new Set([
-  ...['stale_epoch', 'permission_denied', 'config_invalid', 'invalid_input', 'invalid_item'],
+  'stale_epoch',
+  'permission_denied',
+  'config_invalid',
+  'invalid_input',
+  'invalid_item',
 ]);
 
 /** Was it surely not answered? Then it costs nothing; in doubt it costs what was reserved. */
@@ -127,7 +123,7 @@ export function replyEvents(thread: ThreadContext, reply: ModelReply, bytes: num
     const content = badArgumentsResult(name, text, message);
     events.push({ type: 'tool_result', data: { call_id: id, content, is_error: true, marks } });
   }
-  if (broken) events.push({ type: 'stream_error', data: { ...broken } as unknown as JsonObject });
+  if (broken) events.push({ type: 'stream_error', data: { ...broken } });
   if (broken && broken.discarded_partial.length > 0) {
     const text = discardedLine(broken.discarded_partial.map(({ name = 'a call' }) => name));
     events.push({ type: 'injected_message', data: { text, by: 'harness', marks } });
