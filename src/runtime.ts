@@ -30,6 +30,7 @@ import type {
   LiveThreads,
   ReplayOptions,
   ReplayReport,
+  Runner,
   RunRequest,
   ThreadAction,
   ThreadResult,
@@ -96,6 +97,8 @@ export interface RuntimeOptions {
   clock?: Clock;
   /** Tools of the embedding program. */
   tools?: readonly ProgramTool[];
+  /** Loops of the embedding program, by the name that `spawn_thread` is given as `runner`. */
+  runners?: Readonly<Record<string, Runner>>;
 }
 
 export type Verb = 'search' | 'load' | 'execute' | 'help';
@@ -207,6 +210,7 @@ interface Ground {
   sandbox(): Promise<SandboxReport>;
   /** The threads this process runs, from the first one on. */
   live?: LiveThreads;
+  runners?: RuntimeOptions['runners'];
   within?: Within;
   /** Other projects that threads were started in. */
   elsewhere: Map<string, Promise<Outcome<Project>>>;
@@ -258,6 +262,7 @@ function openGround(options: RuntimeOptions, within?: Within): Outcome<Ground> {
     },
     primitives: new Map(),
     elsewhere: new Map(),
+    ...(options.runners ? { runners: options.runners } : {}),
     ...(within ? { within, live: within.live } : {}),
     sandbox() {
       probed ??= probeSandboxNow();
@@ -588,6 +593,7 @@ async function createThreads(
     }),
     env: ground.env,
     live: ground.live,
+    ...(ground.runners ? { runners: ground.runners } : {}),
     elsewhere: (path, allow) => openElsewhere(ground, world, path, allow),
     async resume(id) {
       const row = store.thread(id);

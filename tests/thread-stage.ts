@@ -7,7 +7,7 @@ import {
   type ScriptedRequest,
   startScriptedProvider,
 } from '../src/llm/index.ts';
-import type { Runtime, Threads } from '../src/runtime.ts';
+import type { Runtime, RuntimeOptions, Threads } from '../src/runtime.ts';
 import { type Fixture, makeFixture, TRUSTING } from './project-fixture.ts';
 
 export interface Stage {
@@ -34,7 +34,11 @@ export async function closeStages(): Promise<void> {
   }
 }
 
-export async function openStage(files: Record<string, string>, play: Play): Promise<Stage> {
+export async function openStage(
+  files: Record<string, string>,
+  play: Play,
+  options: Partial<RuntimeOptions> = {},
+): Promise<Stage> {
   const provider = await startScriptedProvider(async (request) => {
     const lines = play[nameIn(request)] ?? [];
     // The first assistant message is the one the harness wrote.
@@ -44,7 +48,7 @@ export async function openStage(files: Record<string, string>, play: Play): Prom
   if (!provider.ok) throw new Error(provider.error.detail.message);
   const fixture = makeFixture({ '../home/policy.yaml': TRUSTING, ...files });
   Object.assign(fixture.env, { ANTHROPIC_BASE_URL: provider.output.url, ANTHROPIC_API_KEY: 'key' });
-  const runtime = await fixture.open();
+  const runtime = await fixture.open(options);
   const threads = await runtime.threads();
   if (!threads.ok) throw new Error(threads.error.detail.message);
   const made = { fixture, provider: provider.output, runtime, threads: threads.output };

@@ -10,6 +10,7 @@ import type { EffectiveLimits } from './limit.ts';
 import { createLoopDetector } from './loop-detector.ts';
 import type { Prepared } from './prepare-thread.ts';
 import { systemPrompt } from './prompt.ts';
+import { hasHooks } from './spawn-runner.ts';
 import type { ThreadContext } from './thread-context.ts';
 import { BUDGETED, createDeeds, type RunHook } from './thread-deeds.ts';
 import { createThreadLog, type ThreadLog } from './thread-log.ts';
@@ -61,6 +62,7 @@ function placeOf({ row, parent, drawFrom }: Start) {
     parent: row.parent,
     depth: row.depth,
     kind: row.kind,
+    runner: row.runner,
     detached: row.detached,
     nesting: (parent?.nesting ?? 0) + (row.kind === 'hook' ? 1 : 0),
     drawFrom: drawFrom ?? (isApart ? apartKey(row.id) : undefined),
@@ -103,7 +105,12 @@ function stateOf(world: World, { prepared, row, parent }: Start, cost: Cost) {
 const costSoFar = ({ cost }: ThreadRow): Outcome<Cost> =>
   Object.keys(cost).length === 0 ? ok(NO_COST) : unpackCost(cost);
 
-export function createContext(world: World, start: Start): Outcome<ThreadContext> {
+/** The plain loop goes without hooks, and so nothing is set aside for them. */
+const forRunner = (start: Start): Start =>
+  hasHooks(start.row.runner) ? start : { ...start, prepared: { ...start.prepared, hooks: [] } };
+
+export function createContext(world: World, given: Start): Outcome<ThreadContext> {
+  const start = forRunner(given);
   const { prepared, row, signal, runHook } = start;
   const { item, directive, inputs, hooks } = prepared;
   const chain = world.store.chain(row.id);

@@ -114,6 +114,7 @@ export { runDirective, type Started, startPrepared, threadId } from './run-threa
 export { type SpawnRequest, spawnThread } from './spawn.ts';
 export { createLiveThreads, type LiveThread, type LiveThreads } from './spawn-live.ts';
 export { createThreadPrimitive, THREAD_FUNCTIONS, type ThreadPorts } from './spawn-primitive.ts';
+export type { Runner, RunnerTask } from './spawn-runner.ts';
 export { THREAD_ACTIONS, type ThreadAction, threadKind } from './thread-kind.ts';
 export { ACTIONS, type Action, type HookVerdict, parseVerdict } from './verdict.ts';
 export { auditCalls } from './watch-audit.ts';

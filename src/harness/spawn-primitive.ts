@@ -13,7 +13,7 @@ import {
 } from '../base/index.ts';
 import { EMPTY, mergeAll } from '../flow/index.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult } from '../kernel/index.ts';
-import { RUNNERS, type SpawnRequest, spawnAnswer, spawnThread } from './spawn.ts';
+import { type SpawnRequest, spawnAnswer, spawnThread } from './spawn.ts';
 import type { Asker } from './spawn-asker.ts';
 import type { LiveThreads } from './spawn-live.ts';
 import {
@@ -67,7 +67,7 @@ function requestOf(asker: Asker, parameters: JsonObject, config: JsonObject): Sp
   );
   return {
     directive: plainText(parameters.directive_name),
-    runner: textIn(parameters, 'runner') ?? plainText(config.runner ?? RUNNERS[0]),
+    runner: textIn(parameters, 'runner') ?? plainText(config.runner ?? 'safety'),
     detached: getOwn(parameters, 'detached') === true,
     marks: asker.given,
     ...(isObject(inputs) ? { inputs } : {}),

@@ -15,6 +15,7 @@ import {
 } from './prepare-thread.ts';
 import { type Started, startPrepared, threadId } from './run-thread.ts';
 import { limitsLeft, shared } from './spawn-limits.ts';
+import { knownRunner } from './spawn-runner.ts';
 import type { ThreadContext } from './thread-context.ts';
 import { declaredRights } from './thread-token.ts';
 import type { World } from './world.ts';
@@ -27,16 +28,6 @@ export interface SpawnRequest extends RunRequest {
   /** What the inputs and the message carry. */
   marks: Descriptor;
 }
-
-/** Which loop runs it. Others are registered by the program that embeds the runtime. */
-export const RUNNERS: readonly string[] = ['safety'];
-
-const knownRunner = (name: string): Outcome<null> =>
-  RUNNERS.includes(name)
-    ? ok(null)
-    : fail('not_found', `there is no runner \`${name}\`; registered are: ${RUNNERS.join(', ')}`, {
-        runners: [...RUNNERS],
-      });
 
 /** May the parent start this directive at all? */
 function checkLists(world: World, parent: ThreadContext, name: string): Outcome<null> {
@@ -147,7 +138,7 @@ export async function spawnThread(
   parent: ThreadContext | undefined,
   request: SpawnRequest,
 ): Promise<Outcome<Started & { prepared: Prepared }>> {
-  const runner = knownRunner(request.runner);
+  const runner = knownRunner(world, request.runner);
   if (!runner.ok) return runner;
   const named = request.id === undefined ? ok(undefined) : parseThreadId(request.id);
   if (!named.ok) return named;

@@ -26,6 +26,8 @@ export interface ThreadContext {
   /** Itself first, its root last: who is charged. */
   readonly chain: readonly string[];
   readonly kind: 'thread' | 'hook';
+  /** Which loop runs it. */
+  readonly runner: string;
   /** Does it live on when its parent ends? */
   readonly detached: boolean;
   /** How many hooks stand around it. */

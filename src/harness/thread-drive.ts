@@ -2,6 +2,7 @@
 import type { ModelReply, ToolCallBlock } from '../llm/index.ts';
 import { type Ending, runLoop } from './loop.ts';
 import { endFamily, tellParent } from './spawn-family.ts';
+import { ownLoop } from './spawn-runner.ts';
 import { waitForChildren } from './spawn-wait.ts';
 import { raiseWarnings } from './thread-checkpoint.ts';
 import type { ThreadContext } from './thread-context.ts';
@@ -55,7 +56,7 @@ const listen = ({ world, id, flights }: ThreadContext): (() => void) =>
 async function runToEnding(thread: ThreadContext): Promise<Ending> {
   try {
     const denied = thread.log.turn === 0 ? await checkStart(thread) : undefined;
-    const ending = denied ?? (await runLoop(portsOf(thread)));
+    const ending = denied ?? (await (ownLoop(thread)?.() ?? runLoop(portsOf(thread))));
     return await endFamily(
       thread,
       thread.stopped ? (thread.ending ?? ending) : ending,

@@ -9,6 +9,7 @@ import type { NewEvent, Store } from '../store/index.ts';
 import type { KeyPair, VerifiedToken } from '../trust/index.ts';
 import type { ModelPort } from './model-port.ts';
 import type { LiveThreads } from './spawn-live.ts';
+import type { Runner } from './spawn-runner.ts';
 
 export interface World {
   project: string;
@@ -35,6 +36,8 @@ export interface World {
   instructions(): { agents: string; universal: string };
   /** The threads this process is running. */
   live: LiveThreads;
+  /** Runners that the program registered, by name. */
+  runners?: Readonly<Record<string, Runner>>;
   /** The same for another project, over this registry; `allow` is asked before it is opened. */
   elsewhere(path: string, allow: (real: string) => Outcome<null>): Promise<Outcome<World>>;
   /** Goes on with a thread that nobody works on. */
