@@ -139,6 +139,20 @@ test.each([
   expect(report, JSON.stringify(report.difference)).toMatchObject({ isSame: true, status });
 });
 
+test('calls that were made at the same time, or again, get their own results', async () => {
+  const both = (...paths: string[]): ScriptedReply => ({
+    tool_calls: paths.flatMap((path) => read(path).tool_calls ?? []),
+  });
+  const made = await stage(directive(), [
+    both('notes/a.txt', 'notes/b.txt', 'secret.txt'),
+    both('notes/b.txt', 'notes/a.txt'),
+    { text: 'done' },
+  ]);
+  const { thread_id, status } = await run(made);
+  const report = await replay(made, thread_id);
+  expect(report, JSON.stringify(report.difference)).toMatchObject({ isSame: true, status });
+});
+
 test('a replay goes no further than asked', async () => {
   const made = await stage(directive(), [read('notes/a.txt'), { text: 'done' }]);
   const { thread_id } = await run(made);

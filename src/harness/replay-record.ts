@@ -1,6 +1,7 @@
 // What came from outside while a thread ran, read from its journal: replies of the model, results of
 // tools, words of people. A replay is given these again, in the places where they were.
 import {
+  canonicalJson,
   type Failure,
   fail,
   getOwn,
@@ -19,8 +20,8 @@ import { unpackMarks } from './conversation.ts';
 export interface ReplayRecord {
   /** The answer to the next request of the model. */
   nextReply(): Outcome<ModelReply>;
-  /** What a call came to; the next one when it was repeated. */
-  resultOf(call: string): Outcome<Value>;
+  /** What this request came to; the next time when it was made again. */
+  resultOf(request: JsonObject): Outcome<Value>;
   /** What was said to the thread when its journal had `seq` events. */
   signalsAt(thread: string, seq: number): Signal[];
 }
@@ -90,17 +91,23 @@ function repliesOf(events: readonly StoredEvent[]): Outcome<ModelReply>[] {
   return replies;
 }
 
+const resultIn = ({ content = null, is_error, marks }: JsonObject): Outcome<Value> => {
+  const error = is_error === true ? getOwn(content, 'error') : undefined;
+  return error
+    ? markFailure(faultOf(error), unpackMarks(marks))
+    : ok(makeValue(content, { descriptor: unpackMarks(marks) }));
+};
+
+/** What each request came to, in order. Calls may overlap, so a request is known by what it says. */
 function resultsOf(events: readonly StoredEvent[]): Map<string, Outcome<Value>[]> {
+  const requests = new Map<string, string>();
   const results = new Map<string, Outcome<Value>[]>();
   for (const { type, data } of events) {
-    if (type !== 'tool_result') continue;
-    const { content = null, call_id, is_error } = data;
-    const error = is_error === true ? getOwn(content, 'error') : undefined;
-    const result = error
-      ? markFailure(faultOf(error), unpackMarks(data.marks))
-      : ok(makeValue(content, { descriptor: unpackMarks(data.marks) }));
-    const call = plainText(call_id);
-    results.set(call, [...(results.get(call) ?? []), result]);
+    const call = plainText(data.call_id);
+    if (type === 'tool_call') requests.set(call, canonicalJson(data.arguments ?? null));
+    const request = type === 'tool_result' ? requests.get(call) : undefined;
+    if (request === undefined) continue;
+    results.set(request, [...(results.get(request) ?? []), resultIn(data)]);
   }
   return results;
 }
@@ -121,11 +128,11 @@ export function createReplayRecord(events: readonly StoredEvent[]): ReplayRecord
   const results = resultsOf(events);
   return {
     nextReply: () => replies.shift() ?? notRecorded('another reply of the model'),
-    resultOf(call) {
-      const list = results.get(call) ?? [];
+    resultOf(request) {
+      const list = results.get(canonicalJson(request)) ?? [];
       // The last one stands for all that come after it.
       const next = list.length > 1 ? list.shift() : list[0];
-      return next ?? notRecorded(`a result of call \`${call}\``);
+      return next ?? notRecorded('what this call came to');
     },
     signalsAt(thread, seq) {
       const found: Signal[] = [];

@@ -80,8 +80,11 @@ function textOf(event: StoredEvent | undefined, own: string, id: string): string
 }
 
 /** Results of calls from the journal; the directive itself is read as it is today. */
-function recordedKernel(real: Kernel, resultFor: (thread: string) => Outcome<Value>): Kernel {
-  const answer = async (_request: unknown, caller: Caller) => resultFor(caller.__thread_id ?? '');
+function recordedKernel(real: Kernel, recordOf: (thread: string) => ReplayRecord): Kernel {
+  const answer = async (request: object, caller: Caller): Promise<Outcome<Value>> => {
+    const { values: _values, ...said } = request as { values?: unknown } & JsonObject;
+    return recordOf(caller.__thread_id ?? '').resultOf(said);
+  };
   return {
     ...real,
     search: answer,
@@ -129,7 +132,6 @@ function createRecords({ events, hooks }: Recorded): (thread: string) => ReplayR
 function replayWorld(world: World, store: Store, recorded: Recorded, until: number): World {
   const recordOf = createRecords(recorded);
   const live = createLiveThreads();
-  const calls = new Map<string, string>();
   let root: string | undefined;
   const seqOf = (thread: string | undefined): number => {
     const row = thread === undefined ? undefined : store.thread(thread);
@@ -148,14 +150,11 @@ function replayWorld(world: World, store: Store, recorded: Recorded, until: numb
       ...store,
       signals: (thread) => ok(recordOf(thread).signalsAt(thread, seqOf(thread))),
     },
-    kernel: recordedKernel(world.kernel, (thread) =>
-      recordOf(thread).resultOf(calls.get(thread) ?? ''),
-    ),
+    kernel: recordedKernel(world.kernel, recordOf),
     model: async (_request, caller) => recordOf(caller.__thread_id ?? '').nextReply(),
     transcript: () => () => {},
-    onEvent(thread, { type, data }) {
+    onEvent(thread) {
       root ??= thread;
-      if (type === 'tool_call') calls.set(thread, plainText(data.call_id));
       if (thread !== root || seqOf(root) < until) return;
       const ending = { status: 'interrupted' as const, reason: `replayed to event ${until}` };
       live.get(root)?.thread.stop(ending);
