@@ -2,11 +2,14 @@
 // nobody runs is ended here, or taken up again.
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import { EMPTY } from '../flow/index.ts';
-import type { NewEvent, ThreadRow, ThreadStatus } from '../store/index.ts';
+import type { ThreadStatus } from '../store/index.ts';
 import { packMarks } from './conversation.ts';
+import { apartKey } from './create-thread.ts';
+import { endUnattended } from './end-unattended.ts';
 import { type Asker, reach } from './spawn-asker.ts';
-import { unfinished } from './spawn-family.ts';
+import { countChild, unfinished } from './spawn-family.ts';
 import type { Answer } from './spawn-read.ts';
+import { resultOf } from './spawn-wait.ts';
 import type { World } from './world.ts';
 
 export type Wish = 'message' | 'pause' | 'interrupt' | 'terminate' | 'kill';
@@ -18,7 +21,7 @@ const IDLE: ReadonlySet<ThreadStatus> = new Set<ThreadStatus>([
   'needs_input',
   'interrupted',
 ]);
-const LEASE_MS = 30_000;
+type EndedFromOutside = 'terminated' | 'killed';
 
 /** Two wishes are two signals, however alike. */
 const keyOf = ({ random }: World, wish: string): string =>
@@ -26,30 +29,24 @@ const keyOf = ({ random }: World, wish: string): string =>
 
 const answered = (output: Json): Outcome<Answer> => ok({ output, marks: EMPTY });
 
-/** Ends a thread that nobody runs, and those below it. */
-function endIdle(world: World, row: ThreadRow, status: ThreadStatus, by: string): Outcome<null> {
-  const { id } = row;
-  const lease = world.store.claim(id, world.owner, LEASE_MS);
-  if (!lease.ok) return lease;
-  const { epoch, seq } = lease.output;
-  const reason = `${status} by ${by}`;
-  const events: NewEvent[] = [
-    { type: 'signal', data: { kind: status === 'killed' ? 'kill' : 'terminate', by } },
-    { type: 'thread_end', data: { status, reason, cost: row.cost } },
-  ];
-  const result = { thread_id: id, status, outputs: {}, text: '', reason, cost: row.cost };
-  const ended = world.store.append(id, seq, epoch, events, { status, result });
-  world.store.release(id, epoch);
+/** Ends a thread that nobody runs, and those below it; a parent that runs here hears of it. */
+function endIdle(world: World, id: string, status: EndedFromOutside, by: string): Outcome<null> {
+  const ended = endUnattended(world.store, id, status, by);
   if (!ended.ok) return ended;
-  world.transcript(id)(events, seq + 1);
   for (const child of unfinished({ world, id })) stopThread(world, child.id, status, by);
+  const row = world.store.thread(id);
+  const result = row.ok ? resultOf(row.output) : undefined;
+  if (!row.ok || !result) return ok(null);
+  if (row.output.detached) world.store.cancel(apartKey(id));
+  const parent = world.live.get(row.output.parent ?? '')?.thread;
+  if (parent && row.output.kind === 'thread') countChild(parent, result);
   return ok(null);
 }
 
-function stopThread(world: World, id: string, status: ThreadStatus, by: string): Outcome<null> {
+function stopThread(world: World, id: string, status: EndedFromOutside, by: string): Outcome<null> {
   const row = world.store.thread(id);
   if (!row.ok) return row;
-  if (IDLE.has(row.output.status)) return endIdle(world, row.output, status, by);
+  if (IDLE.has(row.output.status)) return endIdle(world, id, status, by);
   const kind = status === 'killed' ? 'kill' : 'terminate';
   return world.store.signal(id, kind, {}, keyOf(world, kind), by);
 }
@@ -70,7 +67,7 @@ export function steer(
   const { status } = row.output;
   if (IDLE.has(status) && (wish === 'terminate' || wish === 'kill')) {
     const now = wish === 'kill' ? 'killed' : 'terminated';
-    const ended = endIdle(world, row.output, now, by);
+    const ended = endIdle(world, id, now, by);
     return ended.ok ? answered({ thread_id: id, status: now }) : ended;
   }
   if (wish === 'pause' && status === 'paused') return answered({ thread_id: id, status });

@@ -53,7 +53,9 @@ export function finish(thread: ThreadContext, ending: Ending, epoch: number): Th
     const end = { status, reason: ending.reason, cost };
     log.note('thread_end', end, { status, cost, result: result as unknown as Json });
   } else log.append([], { status, cost });
-  if (isEnded(status)) freeReserve(thread);
+  const lost = log.lost();
+  if (!lost && isEnded(status)) freeReserve(thread);
   world.store.release(id, epoch);
-  return result;
+  // INVARIANT: an end that is not in the registry is none; whoever resumes the thread finds it.
+  return lost ? { ...result, status: 'interrupted', reason: lost.error.detail.message } : result;
 }

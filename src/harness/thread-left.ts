@@ -3,7 +3,8 @@
 import { type Json, plainText } from '../base/index.ts';
 import type { Amounts, NewEvent, StoredEvent, ThreadSummary } from '../store/index.ts';
 import { packMarks } from './conversation.ts';
-import { type HookCost, packCost, unpackCost } from './cost.ts';
+import { type HookCost, packCost } from './cost.ts';
+import { leftBooks } from './thread-books.ts';
 import { raiseError } from './thread-checkpoint.ts';
 import type { ThreadContext } from './thread-context.ts';
 import { replayEvent } from './thread-replay.ts';
@@ -95,29 +96,15 @@ function endHook({ world }: ThreadContext, hook: ThreadSummary): HookCost | unde
   const lease = world.store.claim(hook.id, world.owner, 60_000, { force: true });
   if (!lease.ok) return undefined;
   const { epoch, seq } = lease.output;
-  const open = world.store.openReservations(hook.id);
-  const requests = (open.ok ? open.output : []).filter(({ key }) => key.includes(':turn:'));
-  for (const { key } of open.ok ? open.output : [])
-    if (!requests.some((one) => one.key === key)) world.store.cancel(key);
-  const reason = 'the thread it served was resumed';
-  world.store.append(
-    hook.id,
-    seq,
-    epoch,
-    [{ type: 'thread_end', data: { status: 'terminated', reason } }],
-    {
-      status: 'terminated',
-      settle: requests.map(({ key, amounts: actual }) => ({ key, actual })),
-    },
-  );
+  const { settle, free, cost } = leftBooks(world, hook);
+  const end = { status: 'terminated', reason: 'the thread it served was resumed' };
+  const packed = packCost(cost);
+  world.store.append(hook.id, seq, epoch, [{ type: 'thread_end', data: end }], {
+    status: 'terminated',
+    cost: packed,
+    settle,
+  });
+  for (const key of free) world.store.cancel(key);
   world.store.release(hook.id, epoch);
-  const before = unpackCost(hook.cost);
-  const amounts = requests.map((one) => one.amounts);
-  return {
-    turns: before.ok ? before.output.turns : 0,
-    tool_calls: before.ok ? before.output.tool_calls : 0,
-    tokens: (before.ok ? before.output.tokens : 0) + Number(sum(amounts, 'tokens')),
-    duration_ms: before.ok ? before.output.duration_ms : 0,
-    spend: (before.ok ? before.output.spend : 0n) + sum(amounts, 'spend'),
-  };
+  return cost;
 }

@@ -52,6 +52,9 @@ export interface KnownCall {
   parameters: JsonObject;
 }
 
+/** What one may do with a thread's handle that changes nothing. */
+const READS_THREAD: ReadonlySet<string> = new Set(['status', 'wait']);
+
 /** What is about to be called; an unknown verb or item is left for the kernel to refuse. */
 export function identify(
   { library }: ThreadContext['world'],
@@ -73,13 +76,15 @@ export function identify(
   const isChange = ['create', 'update', 'delete'].includes(plainText(action));
   const found = kind === 'tool' ? library.find('tool', plainText(id)) : undefined;
   if (!found?.ok) {
-    return ok({ ...base, tool: plainText(id ?? 'execute'), effect: isChange ? 'write' : 'read' });
+    const isWrite = isChange || (kind === 'thread' && !READS_THREAD.has(plainText(action)));
+    return ok({ ...base, tool: plainText(id ?? 'execute'), effect: isWrite ? 'write' : 'read' });
   }
   const { tool } = found.output;
+  const chosen = tool?.actions.find(({ name }) => name === getOwn(parameters, 'action'));
   return ok({
     ...base,
     tool: found.output.id,
-    effect: isChange ? 'write' : (tool?.effect ?? 'write'),
+    effect: isChange ? 'write' : (chosen?.effect ?? tool?.effect ?? 'write'),
     volatile: tool?.parameters.filter((one) => one.volatile).map(({ name }) => name) ?? [],
   });
 }

@@ -7,16 +7,16 @@ import { beginStep, endStep, identify, type KnownCall, performCall } from './thr
 
 const MAX_AT_ONCE = 8;
 
-/** Hooks see one step at a time, and a call for help is nothing to do on the side. */
+/** Tools that only read, searches and loads. Hooks see one step at a time. */
 function mayShare({ world, hooks }: ThreadContext, call: ToolCallBlock): boolean {
   if (hooks.length > 0) return false;
   const known = identify(world, call);
+  if (!known.ok || known.output.effect !== 'read') return false;
+  const { verb, request } = known.output;
   return (
-    known.ok && known.output.effect === 'read' && known.output.verb !== 'help' && !isReturn(call)
+    verb === 'search' || verb === 'load' || (verb === 'execute' && request.item_type === 'tool')
   );
 }
-
-const isReturn = ({ arguments: { action } }: ToolCallBlock): boolean => action === 'return';
 
 /** Neighbours that may be made at once, everything else by itself. */
 function groupsOf(thread: ThreadContext, calls: readonly ToolCallBlock[]): ToolCallBlock[][] {
