@@ -303,3 +303,32 @@ test('closing the runtime interrupts what runs; nothing is lost', async () => {
   ]);
   await again.close();
 });
+
+test('a paused child is ended by its parent, which answers for what it used', async () => {
+  let child = '';
+  const made = await openStage(
+    { ...LEAD, ...directive('part') },
+    {
+      lead: [
+        { tool_calls: [spawn('part')] },
+        (request) => {
+          child = handleIn(request);
+          return {
+            tool_calls: [
+              call('threads/pause_thread', { thread_id: child }),
+              call('threads/wait_thread', { thread_id: child }),
+            ],
+          };
+        },
+        () => ({ tool_calls: [call('threads/terminate_thread', { thread_id: child })] }),
+        ({ results }) => ({ text: JSON.stringify(results) }),
+      ],
+      part: [forever],
+    },
+  );
+  const { text, thread_id, cost } = await run(made, 'lead');
+  expect(JSON.parse(text)).toMatchObject([{ thread_id: child, status: 'terminated' }]);
+  const budget = made.threads.store.budget(thread_id);
+  expect(budget.ok && budget.output.used.tokens).toBe(BigInt(Number(cost.tokens)));
+  expect(budget.ok && budget.output.reserved.tokens).toBe(0n);
+});
