@@ -64,7 +64,8 @@ async function runToEnding(thread: ThreadContext): Promise<Ending> {
     );
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    return { status: 'failed', reason, code: 'internal_error' };
+    const failed: Ending = { status: 'failed', reason, code: 'internal_error' };
+    return await endFamily(thread, failed, waitForChildren).catch(() => failed);
   }
 }
 
