@@ -81,7 +81,7 @@ async function bareRun(url: string, root: string): Promise<void> {
         partial = '';
       }
     }
-    messages.push({ role: 'assistant', content: content as Json });
+    messages.push({ role: 'assistant', content: content });
     const call = content.find((block) => block['type'] === 'tool_use');
     if (!call) return;
     const input = call['input'] as { parameters: { path: string } };

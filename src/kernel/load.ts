@@ -60,7 +60,7 @@ async function copyFromCatalog(
   if (!copied.ok) return copied;
   const { copied_to, ...item } = copied.output;
   return ok({
-    item: { item_type: kind, item_id: item.id, ...item } as unknown as JsonObject,
+    item: { item_type: kind, item_id: item.id, ...item },
     copied_to,
   });
 }
