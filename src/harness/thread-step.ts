@@ -9,7 +9,6 @@ import {
   type JsonObject,
   type Outcome,
   ok,
-  plainText,
 } from '../base/index.ts';
 import {
   type CheckpointEvent,
@@ -23,11 +22,11 @@ import {
   perform,
   type Value,
 } from '../flow/index.ts';
-import type { Effect } from '../items/index.ts';
 import type { Caller } from '../kernel/index.ts';
 import type { ToolCallBlock } from '../llm/index.ts';
 import { packMarks } from './conversation.ts';
 import { packCost, usedAmounts } from './cost.ts';
+import { identify, type KnownCall } from './known-call.ts';
 import { firstExceeded, UNITS } from './limit.ts';
 import type { Ending } from './loop.ts';
 import { loopFault } from './loop-detector.ts';
@@ -37,57 +36,6 @@ import { raise, raiseError } from './thread-checkpoint.ts';
 import type { ThreadContext } from './thread-context.ts';
 import { deadlineFault, STOPS_TOOL, takeOff } from './thread-flight.ts';
 import { refusedBy } from './turn-account.ts';
-
-const VERBS = ['search', 'load', 'execute', 'help'] as const;
-type Verb = (typeof VERBS)[number];
-
-export interface KnownCall {
-  verb: Verb;
-  /** What events call it: the executed item's id, or the verb. */
-  tool: string;
-  effect: Effect;
-  volatile: readonly string[];
-  request: JsonObject;
-  /** Which part of the arguments goes to the tool itself. */
-  parameters: JsonObject;
-}
-
-/** What one may do with a thread's handle that changes nothing. */
-const READS_THREAD: ReadonlySet<string> = new Set(['status', 'wait']);
-
-/** What is about to be called; an unknown verb or item is left for the kernel to refuse. */
-export function identify(
-  { library }: ThreadContext['world'],
-  call: ToolCallBlock,
-): Outcome<KnownCall> {
-  const verb = VERBS.find((name) => name === call.name);
-  if (!verb) {
-    return fail(
-      'invalid_input',
-      `there is no tool \`${call.name}\`; there are: ${VERBS.join(', ')}`,
-    );
-  }
-  const request = call.arguments;
-  const parameters = (getOwn(request, 'parameters') ?? {}) as JsonObject;
-  const base = { verb, request, parameters, effect: 'read' as Effect, volatile: [], tool: verb };
-  if (verb !== 'execute') return ok(base);
-  const [kind, id] = [getOwn(request, 'item_type'), getOwn(request, 'item_id')];
-  const action = getOwn(request, 'action') ?? 'run';
-  const isChange = ['create', 'update', 'delete'].includes(plainText(action));
-  const found = kind === 'tool' ? library.find('tool', plainText(id)) : undefined;
-  if (!found?.ok) {
-    const isWrite = isChange || (kind === 'thread' && !READS_THREAD.has(plainText(action)));
-    return ok({ ...base, tool: plainText(id ?? 'execute'), effect: isWrite ? 'write' : 'read' });
-  }
-  const { tool } = found.output;
-  const chosen = tool?.actions.find(({ name }) => name === getOwn(parameters, 'action'));
-  return ok({
-    ...base,
-    tool: found.output.id,
-    effect: isChange ? 'write' : (chosen?.effect ?? tool?.effect ?? 'write'),
-    volatile: tool?.parameters.filter((one) => one.volatile).map(({ name }) => name) ?? [],
-  });
-}
 
 /** Everything the model wrote carries what it has read. */
 function labelled(

@@ -1,9 +1,10 @@
 // The calls of one reply, in order. Neighbours that only read are made at the same time; their results
 // are recorded in the order they were asked for.
 import type { ToolCallBlock } from '../llm/index.ts';
+import { identify, type KnownCall } from './known-call.ts';
 import type { Ending } from './loop.ts';
 import type { ThreadContext } from './thread-context.ts';
-import { beginStep, endStep, identify, type KnownCall, performCall } from './thread-step.ts';
+import { beginStep, endStep, performCall } from './thread-step.ts';
 
 const MAX_AT_ONCE = 8;
 
