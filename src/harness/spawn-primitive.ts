@@ -183,8 +183,9 @@ export async function askerOf(
   ports: ThreadPorts,
   call: Pick<PrimitiveCall, 'from' | 'verify' | 'signal' | 'given'>,
 ): Promise<Outcome<Asker>> {
-  const { surface = '', name = '', __thread_id: id } = call.from ?? {};
-  const thread = id === undefined ? undefined : ports.live.get(id)?.thread;
+  const { surface = '', name = '', __thread_id: id, __auth } = call.from ?? {};
+  // INVARIANT: who speaks as a thread has shown its token; the id alone is a claim.
+  const thread = id === undefined || __auth === undefined ? undefined : ports.live.get(id)?.thread;
   if (id !== undefined && !thread) {
     return fail('permission_denied', `thread \`${id}\` does not run here`, { missing: 'thread' });
   }
