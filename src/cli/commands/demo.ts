@@ -1,7 +1,15 @@
 // `demo`: a small project, copied to a temporary folder with a key of its own. Everything is real:
 // the files, the signatures, the refusals, the threads, the HTTP on loopback. Only the model is
 // scripted, so no key is needed.
-import { cpSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -41,6 +49,12 @@ async function serveEvents(): Promise<{ server: Server; url: string }> {
   return { server, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/events` };
 }
 
+/** The project's own sink is code, and code needs a sandbox: without one the events are counted. */
+function withoutOwnSink(project: string): void {
+  const file = join(project, '.ai/tools/demo/events.yaml');
+  writeFileSync(file, readFileSync(file, 'utf8').replace('sinks/tally_sink', 'null_sink'));
+}
+
 /** A copy of the demo project, signed with a key made for it, and a user policy for loopback. */
 async function prepare(
   base: string,
@@ -62,6 +76,7 @@ async function prepare(
   const opened = await createRuntime({ project, cwd: project, env });
   if (!opened.ok) return opened;
   const runtime = opened.output;
+  if ((await runtime.sandbox()).kind === 'none') withoutOwnSink(project);
   const signed = signFiles(
     runtime,
     SIGNED.map((file) => join(project, file)),
