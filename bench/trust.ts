@@ -29,7 +29,7 @@ function setUp() {
   const root = generateKeyPair();
   const block = (thread: string, parent?: string): BlockContent => ({
     aud: 'kernmantle',
-    project: '/work/p',
+    project: '/srv/p',
     thread,
     ...(parent !== undefined && { parent }),
     directive: 'deploy_staging',
@@ -51,7 +51,7 @@ function setUp() {
     createTokenVerifier({
       roots: [{ id: root.id, key: root.publicKey }],
       audience: 'kernmantle',
-      project: '/work/p',
+      project: '/srv/p',
       clock: { now: () => NOW },
       catalog: catalog.output,
       cacheSize,

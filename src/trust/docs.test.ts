@@ -78,7 +78,7 @@ test('every line of the second table is understood', () => {
   const table = page.slice(page.indexOf('## Lines and what they grant'), page.indexOf('## Paths'));
   const entries = linesOf(table).filter(({ resource }) => resource !== 'R');
   expect(entries.length).toBeGreaterThan(10);
-  expect(grantsFromPermissions({ entries }, catalog, ok, '/work/p').problems).toEqual([]);
+  expect(grantsFromPermissions({ entries }, catalog, ok, '/srv/p').problems).toEqual([]);
 });
 
 /** The entries of a policy: a name, or a name with the fields of its scope. */

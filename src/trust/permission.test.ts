@@ -106,8 +106,8 @@ test.each<[Permission, Grant[]]>([
 
 test('another project is named by its path, from the root of this one', () => {
   const entry = execute('project', { action: 'use', path: '../other/*' });
-  expect(grantsOf(entry, '/work/main')).toEqual([
-    { capability: 'project.use', scope: { path: '/work/other/*' } },
+  expect(grantsOf(entry, '/srv/main')).toEqual([
+    { capability: 'project.use', scope: { path: '/srv/other/*' } },
   ]);
   expect(problemOf(entry)?.message).toContain('leads out of the project');
   expect(problemOf(execute('project', { action: 'use', path: 'sub' }))?.code).toBe(
@@ -224,7 +224,7 @@ test('what only core items may hold is recognised', () => {
   expect(system({ capability: 'registry.write' })).toBe(true);
   expect(system({ capability: 'fs.write', scope: { path: '/etc/nginx/**' } })).toBe(true);
   expect(system({ capability: 'thread.read', scope: { subtree: 'any' } })).toBe(true);
-  expect(system({ capability: 'project.use', scope: { path: '/work/other' } })).toBe(false);
+  expect(system({ capability: 'project.use', scope: { path: '/srv/other' } })).toBe(false);
   expect(system({ capability: 'fs.write', scope: { path: 'etc/**' } })).toBe(false);
 });
 

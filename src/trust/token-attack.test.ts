@@ -30,7 +30,7 @@ const root = generateKeyPair(random);
 const verifier = createTokenVerifier({
   roots: [{ id: root.id, key: root.publicKey }],
   audience: 'kernmantle',
-  project: '/work/p',
+  project: '/srv/p',
   clock: { now: () => NOW },
   catalog: bundleCatalog(),
   cacheSize: 0,
@@ -83,7 +83,7 @@ const scoped = (field: string, globs: fc.Arbitrary<string>, ...names: string[]) 
   });
 const grant: fc.Arbitrary<Grant> = fc.oneof(
   scoped('path', path, 'fs.read', 'fs.write', 'fs.exec'),
-  scoped('path', fc.constantFrom('/**', '/work/*', '/etc/**'), 'project.use'),
+  scoped('path', fc.constantFrom('/**', '/srv/*', '/etc/**'), 'project.use'),
   scoped(
     'id',
     fc.constantFrom('*', '**/*', 'shell/*', 'shell/bash', 'threads/spawn_thread', 'b*'),
@@ -127,7 +127,7 @@ const block: fc.Arbitrary<BlockContent> = fc
     },
     { requiredKeys: ['caps', 'exp'] },
   )
-  .map((part) => ({ aud: 'kernmantle', project: '/work/p', thread: 't', ...part }));
+  .map((part) => ({ aud: 'kernmantle', project: '/srv/p', thread: 't', ...part }));
 
 /** Tokens that exist: chains of one to four blocks, each also at every stage before and sealed. */
 function issue(count: number): CapabilityToken[] {
@@ -239,7 +239,7 @@ const HOSTILE: readonly [string, ...Json[]][] = [
   ['approval', 'ap_1'],
   ['exp', NOW + 1e12, 1e300, -1, null],
   ['aud', 'kernmantle', 'other'],
-  ['project', '/work/p', '/work/q', '/'],
+  ['project', '/srv/p', '/srv/q', '/'],
   ['thread', 't', 'u'],
   ['parent', 't', 'x'],
   ['caps', [{ capability: '*' }], [{ capability: 'registry.write' }], {}, [[]]],

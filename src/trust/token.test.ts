@@ -24,7 +24,7 @@ const must = <T>(outcome: Outcome<T>): T => {
 };
 const content = (caps: Grant[], over: Partial<BlockContent> = {}): BlockContent => ({
   aud: 'kernmantle',
-  project: '/work/p',
+  project: '/srv/p',
   thread: 't1',
   directive: 'build',
   caps,
@@ -39,7 +39,7 @@ const verifier = (over: Partial<TokenVerifierPorts> = {}) =>
   createTokenVerifier({
     roots: [{ id: root.id, key: root.publicKey }],
     audience: 'kernmantle',
-    project: '/work/p',
+    project: '/srv/p',
     clock: { now: () => NOW },
     catalog,
     ...over,
@@ -125,7 +125,7 @@ test('revoking a thread revokes its descendants, also tokens already verified', 
 
 test.each<[string, Partial<TokenVerifierPorts>, string]>([
   ['audience', { audience: 'other' }, 'audience'],
-  ['project', { project: '/work/q' }, 'project'],
+  ['project', { project: '/srv/q' }, 'project'],
   ['thread', { isKnownThread: () => false }, 'thread'],
   ['root key', { roots: [] }, 'root'],
 ])('a token for another %s is refused', (_, ports, reason) => {
@@ -142,7 +142,7 @@ test('a token is worth nothing in the hands of another thread', () => {
 
 test.each<[string, Partial<BlockContent>, string]>([
   ['another audience', { aud: 'other' }, 'audience'],
-  ['another project without the right to use it', { project: '/work/q' }, 'project'],
+  ['another project without the right to use it', { project: '/srv/q' }, 'project'],
   ['a thread that is no child', { parent: 't7' }, 'thread'],
   [
     'a thread without a parent',
@@ -151,14 +151,14 @@ test.each<[string, Partial<BlockContent>, string]>([
   ],
 ])('a block for %s spoils the token', (_, over, reason) => {
   const narrowed = must(attenuateToken(mint([spawn]), child([spawn], over)));
-  expect(reasonOf(verify(narrowed, { project: over.project ?? '/work/p' }))).toBe(reason);
+  expect(reasonOf(verify(narrowed, { project: over.project ?? '/srv/p' }))).toBe(reason);
 });
 
 test('a chain enters another project only where every block before allows it', () => {
-  const right: Grant = { capability: 'project.use', scope: { path: '/work/*' } };
+  const right: Grant = { capability: 'project.use', scope: { path: '/srv/*' } };
   const enter = (caps: Grant[]) =>
-    must(attenuateToken(mint(caps), child([spawn], { project: '/work/q' })));
-  const there = { project: '/work/q' };
+    must(attenuateToken(mint(caps), child([spawn], { project: '/srv/q' })));
+  const there = { project: '/srv/q' };
   expect(verify(enter([spawn, right]), there).ok).toBe(true);
   expect(verify(enter([spawn, right])).ok).toBe(false);
   expect(reasonOf(verify(enter([spawn]), there))).toBe('project');
