@@ -1,0 +1,219 @@
+// Threads over one project: the registry and the harness, loaded when the first thread is.
+import { existsSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { hostname, tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { fail, type Outcome, ok, systemClock, systemRandom } from './base/index.ts';
+import { createFrame } from './flow/index.ts';
+import type {
+  ReplayOptions,
+  ReplayReport,
+  RunRequest,
+  ThreadAction,
+  ThreadResult,
+  World,
+} from './harness/index.ts';
+import type { Library } from './items/index.ts';
+import type { Kernel, Kind, Primitive } from './kernel/index.ts';
+import type { Ground } from './runtime-ground.ts';
+import { createVerify } from './runtime-kernel.ts';
+import type { Store, StoredEvent } from './store/index.ts';
+
+/** What a live view is told. */
+export type Live = Pick<World, 'onEvent' | 'onText'>;
+
+export interface Threads {
+  /** As the file has it: known secrets are references. */
+  readonly store: Store;
+  /** A journal with its secrets in place: for replay. */
+  history(id: string): Outcome<StoredEvent[]>;
+  run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
+  resume(id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
+  /** An ended thread again, from its journal, without a model and without tools. */
+  replay(id: string, options?: ReplayOptions): Promise<Outcome<ReplayReport>>;
+}
+
+/** A registry that was not made with this user's key came with a stranger's project: refused. */
+export async function openRegistry({ project, clock, keys }: Ground): Promise<Outcome<Store>> {
+  const { deriveVaultKey, openStore } = await import('./store/index.ts');
+  const key = keys.tokenKey();
+  if (!key.ok) return key;
+  const identity = deriveVaultKey(key.output.exportPrivate());
+  return openStore({ file: join(project, '.ai', 'threads', 'registry.db'), clock, identity });
+}
+
+export const THREAD_ACTIONS: readonly ThreadAction[] = [
+  ...(['status', 'wait', 'pause', 'resume', 'inject', 'cancel'] as const),
+];
+
+/** How chains and `execute` reach threads; the harness is loaded when the first call does. */
+export function reachThreads(
+  ground: Ground,
+  world: () => Promise<Outcome<World>>,
+): { primitive: Primitive; kind: Kind } {
+  const load = async () => {
+    const harness = await import('./harness/index.ts');
+    ground.live ??= harness.createLiveThreads();
+    return { ...harness, ports: { live: ground.live, world } };
+  };
+  return {
+    primitive: {
+      name: 'thread',
+      async run(call) {
+        const { createThreadPrimitive, ports } = await load();
+        return await createThreadPrimitive(ports).run(call);
+      },
+      plan: (call) => ({ thread: call.config.function ?? call.tool.id }),
+    },
+    kind: {
+      name: 'thread',
+      actions: THREAD_ACTIONS,
+      async execute(...request) {
+        const { threadKind, ports } = await load();
+        return await threadKind(ports).execute(...request);
+      },
+    },
+  };
+}
+
+/** Nothing runs on in a closed runtime; what is not over can be resumed. */
+export async function stopThreads({ live }: Ground): Promise<void> {
+  const running = live?.all() ?? [];
+  for (const { thread } of running) {
+    thread.stop({ status: 'interrupted', reason: 'the runtime was closed' });
+  }
+  await Promise.all(running.map(({ done }) => done));
+}
+
+/** A registry for one use; nothing of it stays. */
+export async function inEmptyRegistry<T>(
+  work: (store: Store) => Promise<Outcome<T>>,
+): Promise<Outcome<T>> {
+  const { openStore } = await import('./store/index.ts');
+  const dir = mkdtempSync(join(tmpdir(), 'kernmantle-replay-'));
+  const opened = openStore({ file: join(dir, 'registry.db'), clock: systemClock });
+  try {
+    return opened.ok ? await work(opened.output) : opened;
+  } finally {
+    if (opened.ok) opened.output.close();
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+/** Another project's items, policy and instructions, over the registry of this one. */
+export async function openElsewhere(
+  ground: Ground,
+  world: World,
+  path: string,
+  allow: (real: string) => Outcome<null>,
+): Promise<Outcome<World>> {
+  const wanted = resolve(ground.project, path);
+  if (!existsSync(wanted)) return fail('not_found', `there is no project folder \`${wanted}\``);
+  const project = realpathSync(wanted);
+  if (project === ground.project) return ok(world);
+  const allowed = allow(project);
+  if (!allowed.ok) return allowed;
+  const { store, live } = world;
+  const { env, clock } = ground;
+  const opening =
+    ground.elsewhere.get(project) ??
+    ground.openOther({ project, env, clock }, { project: ground.project, store, live });
+  ground.elsewhere.set(project, opening);
+  const opened = await opening;
+  return opened.ok ? await opened.output.world() : opened;
+}
+
+/** The harness over this project; its code is loaded when the first thread is. */
+export async function createThreads(
+  ground: Ground,
+  library: Library,
+  kernel: Kernel,
+  store: Store,
+  live: Live,
+): Promise<{ threads: Threads; world: World }> {
+  const [harness, { createPrices }] = await Promise.all([
+    import('./harness/index.ts'),
+    import('./llm/index.ts'),
+  ]);
+  const { createLiveThreads, createModelPort, resumeThread, runDirective, watchThreads } = harness;
+  const { auditCalls } = harness;
+  const frame = () => createFrame({ policy: ground.policies.current().policy });
+  const watch = watchThreads({
+    ...ground,
+    dir: join(ground.within?.project ?? ground.project, '.ai', 'threads'),
+    store,
+    library,
+    kernel,
+    frame,
+    policy: () => ground.policies.current().policy,
+    key: () => ground.keys.tokenKey(),
+    live,
+    trouble: (message) => {
+      ground.audit.write({
+        surface: 'harness',
+        caller: 'watch',
+        subject: '',
+        operation: 'record:thread',
+        decision: 'failed',
+        reason: message,
+      });
+    },
+  });
+  ground.live ??= createLiveThreads();
+  ground.mask = watch.mask;
+  const textOf = (id: string): string => {
+    const found = library.find('knowledge', id);
+    return found.ok ? found.output.text : '';
+  };
+  const world: World = {
+    project: ground.project,
+    kernel: auditCalls(kernel, ground.audit),
+    library,
+    store: watch.store,
+    clock: ground.clock,
+    random: systemRandom,
+    owner: `${hostname()}:${process.pid}`,
+    policies: () => ground.policies.current(),
+    prices: () => createPrices(library.config('pricing').value, { clock: ground.clock }),
+    models: () => library.config('models').value,
+    tokenKey: () => ground.keys.tokenKey(),
+    verifyToken: createVerify(ground, library),
+    model: createModelPort(kernel),
+    frame,
+    bareFrame: () => createFrame(),
+    instructions: () => ({
+      agents: textOf('AGENTS'),
+      universal: textOf('system/universal_prompt'),
+    }),
+    env: ground.env,
+    live: ground.live,
+    ...(ground.runners ? { runners: ground.runners } : {}),
+    elsewhere: (path, allow) => openElsewhere(ground, world, path, allow),
+    async resume(id) {
+      const row = store.thread(id);
+      if (!row.ok) return row;
+      // The right to be there was given when the thread was started.
+      const there = await openElsewhere(ground, world, row.output.project, () => ok(null));
+      return there.ok ? await resumeThread(there.output, id) : there;
+    },
+    transcript: watch.transcript,
+    ...(watch.onEvent ? { onEvent: watch.onEvent } : {}),
+    ...(watch.onText ? { onText: watch.onText } : {}),
+  };
+  const told = async (
+    run: () => Promise<Outcome<ThreadResult>>,
+  ): Promise<Outcome<ThreadResult>> => {
+    await watch.ready();
+    const result = await run();
+    await watch.settled();
+    return watch.shown(result);
+  };
+  const threads: Threads = {
+    store,
+    history: watch.history,
+    run: (request, signal) => told(() => runDirective(world, request, signal)),
+    resume: (id, signal) => told(() => resumeThread(world, id, signal)),
+    replay: (id, options) =>
+      inEmptyRegistry((empty) => harness.replayThread(world, id, store, empty, options)),
+  };
+  return { threads, world };
+}
