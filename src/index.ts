@@ -1,22 +1,25 @@
-/** kernmantle as a library. Everything a program needs; the rest is internal. */
+/**
+ * kernmantle as a library. Everything a program needs; the rest is internal. Importing it loads
+ * types and these few functions; the rooms behind them are loaded by the first call.
+ */
 import type { Outcome } from './base/index.ts';
 import type { RunRequest, ThreadResult } from './harness/index.ts';
+import type { ProgramTool } from './kernel/index.ts';
 import type { startScriptedProvider } from './llm/index.ts';
-import type { Runtime } from './runtime.ts';
+import type { Runtime, RuntimeOptions } from './runtime.ts';
 
 export type { Fault, Json, JsonObject, Outcome } from './base/index.ts';
 export type { RunRequest, ThreadResult } from './harness/index.ts';
 export type { ProgramTool } from './kernel/index.ts';
-export { defineTool } from './kernel/index.ts';
 export type { ScriptedProvider, ScriptedReply } from './llm/index.ts';
-export {
-  type CallOptions,
-  createRuntime,
-  type Runtime,
-  type RuntimeOptions,
-  type Threads,
-  type Verb,
-} from './runtime.ts';
+export type { CallOptions, Runtime, RuntimeOptions, Threads, Verb } from './runtime.ts';
+
+/** Gives a tool its type; it does nothing until a runtime is given it. */
+export const defineTool = (tool: ProgramTool): ProgramTool => tool;
+
+/** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
+export const createRuntime = async (options?: RuntimeOptions): Promise<Outcome<Runtime>> =>
+  await (await import('./runtime.ts')).createRuntime(options);
 
 /** Runs a directive as a thread, to its end or until it pauses. */
 export async function runDirective(

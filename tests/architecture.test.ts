@@ -69,6 +69,12 @@ test('no file imports itself, however far the way around', () => {
   expect(cycles).toEqual([]);
 });
 
+test('importing the library loads none of its rooms', () => {
+  const statements = textOf('index.ts').match(/^(import|export) [^;]*? from '[^']+'/gm) ?? [];
+  expect(statements.length).toBeGreaterThan(0);
+  expect(statements.filter((statement) => !/^(import|export) type /.test(statement))).toEqual([]);
+});
+
 test('the kernel knows no threads, models, prices or hooks', () => {
   const rooms = ['kernel/'];
   const words = /\b(spawnThread|runThread|pricing|tierOf|hookDirective)\b/;

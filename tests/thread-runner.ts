@@ -4,7 +4,7 @@ import { appendFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type JsonObject, plainText } from '../src/base/index.ts';
-import { defineTool } from '../src/kernel/index.ts';
+import { defineTool } from '../src/index.ts';
 import { createRuntime } from '../src/runtime.ts';
 import { isEnded } from '../src/store/index.ts';
 

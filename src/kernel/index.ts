@@ -29,7 +29,6 @@ export type { Need, Primitive, PrimitiveCall, PrimitiveResult, Verifier } from '
 export { isInside } from './process-env.ts';
 export type { ProcessPorts } from './process-launch.ts';
 export {
-  defineTool,
   type ProgramTool,
   type ProgramTools,
   withProgramTools,

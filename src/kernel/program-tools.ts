@@ -25,9 +25,6 @@ export interface ProgramTool {
   run(parameters: JsonObject, context: ProgramContext): Json | Promise<Json>;
 }
 
-/** Gives a tool its type; it does nothing until a runtime is given it. */
-export const defineTool = (tool: ProgramTool): ProgramTool => tool;
-
 /** Marks items that no file stands for. */
 export const PROGRAM = 'program:';
 
