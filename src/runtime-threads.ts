@@ -1,6 +1,6 @@
 // Threads over one project: the registry and the harness, loaded when the first thread is.
 import { existsSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
-import { hostname, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fail, type Outcome, ok, systemClock, systemRandom } from './base/index.ts';
 import { createFrame } from './flow/index.ts';
@@ -130,9 +130,10 @@ export async function createThreads(
   store: Store,
   live: Live,
 ): Promise<{ threads: Threads; world: World }> {
-  const [harness, { createPrices }] = await Promise.all([
+  const [harness, { createPrices }, { nameOwner }] = await Promise.all([
     import('./harness/index.ts'),
     import('./llm/index.ts'),
+    import('./store/index.ts'),
   ]);
   const { createLiveThreads, createModelPort, resumeThread, runDirective, watchThreads } = harness;
   const { auditCalls } = harness;
@@ -171,7 +172,7 @@ export async function createThreads(
     store: watch.store,
     clock: ground.clock,
     random: systemRandom,
-    owner: `${hostname()}:${process.pid}`,
+    owner: nameOwner(),
     policies: () => ground.policies.current(),
     prices: () => createPrices(library.config('pricing').value, { clock: ground.clock }),
     models: () => library.config('models').value,

@@ -78,6 +78,8 @@ export async function awaitEnd(
 ): Promise<Outcome<ThreadResult | undefined>> {
   const live = world.live.get(id);
   if (live) return ok(await Promise.race([live.done, aborted(signal)]));
+  // Whose process is gone is not waited for: nobody will end it.
+  world.store.interruptExpired();
   const row = world.store.thread(id);
   if (!row.ok) return row;
   const result = resultOf(row.output);

@@ -12,6 +12,7 @@ export type { Artifacts } from './artifacts.ts';
 export type { BudgetState, OpenReservation } from './budgets.ts';
 export type { NewEvent } from './event-log.ts';
 export type { Change, StoredEvent } from './journal.ts';
+export { nameOwner } from './lease-owner.ts';
 export type { Lease } from './leases.ts';
 export type { Durability } from './open-file.ts';
 export { type Preview, previewOf } from './preview.ts';

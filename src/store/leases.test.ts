@@ -115,3 +115,26 @@ test('in doubt nobody holds anything', () => {
   store.close();
   expect(store.isHeld('a', 1)).toBe(false);
 });
+
+test('a holder that is certainly gone is not waited for, anybody else is', () => {
+  const { store } = place;
+  must(store.claim('a', 'dead', 1000));
+  must(run(1));
+  const other = place.another({ isGone: (owner) => owner === 'dead' });
+  expect(codeOf(store.claim('a', 'p2', 1000))).toBe('lease_held');
+  expect(must(other.claim('a', 'p2', 1000)).epoch).toBe(2);
+  expect(codeOf(store.append('a', 0, 1, [], { status: 'running' }))).toBe('stale_epoch');
+  expect(store.isHeld('a', 1)).toBe(false);
+  expect(codeOf(other.claim('a', 'p3', 1000))).toBe('lease_held');
+});
+
+test('a thread at work whose holder is gone is interrupted before its lease is up', () => {
+  const { store } = place;
+  must(store.createThread(aThread('b'), { lease: { owner: 'alive', ttlMs: 1000 } }));
+  must(store.claim('a', 'dead', 1000));
+  must(run(1));
+  expect(must(store.interruptExpired())).toEqual([]);
+  const other = place.another({ isGone: (owner) => owner === 'dead' });
+  expect(must(other.interruptExpired())).toEqual(['a']);
+  expect(must(store.thread('a'))).toMatchObject({ status: 'interrupted', epoch: 2 });
+});

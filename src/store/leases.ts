@@ -18,8 +18,8 @@ export interface Leases {
   /** A thread was created with a lease of ours. */
   born(thread: string, ttlMs: number): void;
   /**
-   * `lease_held` while another owner's lease runs, unless `force` (to kill what does not answer);
-   * `thread_ended` when there is nothing left to do.
+   * `lease_held` while another owner's lease runs, unless that owner is certainly gone or `force`
+   * (to kill what does not answer); `thread_ended` when there is nothing left to do.
    */
   claim(
     thread: string,
@@ -33,7 +33,7 @@ export interface Leases {
   release(thread: string, epoch: number): Outcome<null>;
   /** To be asked just before every effect. False in doubt, also when the registry cannot be read. */
   isHeld(thread: string, epoch: number): boolean;
-  /** Threads at work whose lease ended become `interrupted`, and their holders stale. */
+  /** Threads at work whose lease ended or whose holder is gone become `interrupted`. */
   interruptExpired(): Outcome<string[]>;
 }
 
@@ -42,7 +42,18 @@ export const MAX_LEASE_MS = 600_000;
 /** A thread that was made but never claimed was dropped by a crash, after this time. */
 const UNCLAIMED_MS = 60_000;
 
-export function createLeases(database: Database, clock: Clock, log: EventLog): Leases {
+const PLACES = AT_WORK.map(() => '?').join(', ');
+const OWNERS = `SELECT DISTINCT owner FROM threads WHERE status IN (${PLACES}) AND owner IS NOT NULL`;
+const EXPIRED = `SELECT id, seq FROM threads WHERE status IN (${PLACES}) AND
+  (lease_until <= ? OR lease_until > ? OR (lease_until IS NULL AND updated <= ?)
+    OR owner IN (SELECT value FROM json_each(?)))`;
+
+export function createLeases(
+  database: Database,
+  clock: Clock,
+  log: EventLog,
+  isGone: (owner: string) => boolean,
+): Leases {
   /** Deadlines of our own leases by the clock that cannot be set back. */
   const deadlines = new Map<string, { epoch: number; deadline: number }>();
 
@@ -71,7 +82,8 @@ export function createLeases(database: Database, clock: Clock, log: EventLog): L
           held !== null &&
           held !== owner &&
           until > now &&
-          until <= now + MAX_LEASE_MS
+          until <= now + MAX_LEASE_MS &&
+          !isGone(held)
         ) {
           const message = `thread \`${thread}\` is held by \`${held}\``;
           return fail('lease_held', message, { thread, owner: held, until });
@@ -123,16 +135,21 @@ export function createLeases(database: Database, clock: Clock, log: EventLog): L
       return Number(row.output['lease_until'] ?? 0) > clock.now();
     },
     interruptExpired() {
-      const places = AT_WORK.map(() => '?').join(', ');
       const now = clock.now();
-      const find = `SELECT id, seq FROM threads WHERE status IN (${places}) AND
-        (lease_until <= ? OR lease_until > ? OR (lease_until IS NULL AND updated <= ?))`;
-      const values = [...AT_WORK, now, now + MAX_LEASE_MS, now - UNCLAIMED_MS];
-      const found = database.read(() => ok(database.all(find, ...values)));
+      const times = [now, now + MAX_LEASE_MS, now - UNCLAIMED_MS];
+      const found = database.read(() => {
+        const gone = database
+          .all(OWNERS, ...AT_WORK)
+          .map(({ owner }) => owner as string)
+          .filter(isGone);
+        const isAny = database.get(EXPIRED, ...AT_WORK, ...times, JSON.stringify(gone));
+        return ok({ gone, isAny: isAny !== undefined });
+      });
       if (!found.ok) return found;
-      if (found.output.length === 0) return ok([]);
+      const { gone, isAny } = found.output;
+      if (!isAny) return ok([]);
       return database.write(() => {
-        const expired = database.all(find, ...values);
+        const expired = database.all(EXPIRED, ...AT_WORK, ...times, JSON.stringify(gone));
         for (const row of expired) {
           const sql = `UPDATE threads SET status = 'interrupted', epoch = epoch + 1, owner = NULL,
             lease_until = NULL, updated = ? WHERE id = ?`;

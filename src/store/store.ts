@@ -10,6 +10,7 @@ import { createEventLog } from './event-log.ts';
 import { createFeed, type Feed } from './feed.ts';
 import { createGroup, type Group } from './group.ts';
 import { createJournal, type Journal } from './journal.ts';
+import { isOwnerGone } from './lease-owner.ts';
 import { createLeases, type Leases } from './leases.ts';
 import { type Durability, openDatabase } from './open-file.ts';
 import { checkOwner } from './origin.ts';
@@ -52,6 +53,8 @@ export interface StoreOptions {
   identity?: Uint8Array;
   /** How long a writer waits for other processes. */
   patienceMs?: number;
+  /** Is the process behind a lease certainly not there any more? Asked before its time is up. */
+  isGone?: (owner: string) => boolean;
   /** How often commits of other processes are looked for while somebody watches. */
   watchIntervalMs?: number;
 }
@@ -73,7 +76,7 @@ export function openStore(options: StoreOptions): Outcome<Store> {
 
   const log = createEventLog(database, clock);
   const { open, ...budgets } = createBudgets(database, clock);
-  const { born, ...leases } = createLeases(database, clock, log);
+  const { born, ...leases } = createLeases(database, clock, log, options.isGone ?? isOwnerGone);
   const signals = createSignals(database, clock);
   const feed = createFeed(database, { intervalMs: watchIntervalMs });
   const group = createGroup(database);
