@@ -1,0 +1,47 @@
+// A function as a value. It travels as the data of a `Value` like anything else: in variables, fields,
+// lists, through imports. Its insides are private, so that freezing a container stops here, and
+// whoever prints it as JSON sees `<function(a, b)>`.
+import type { Json } from '../base/index.ts';
+import { makeValue, type Value } from '../flow/index.ts';
+import type { Call } from './call.ts';
+
+export interface Signature {
+  readonly name: string;
+  readonly parameters: readonly string[];
+  /** Labels of every operation inside it. */
+  readonly labels: readonly string[];
+  /** `cmd sh js node py template exe transformer` …: the kind of its body. */
+  readonly bodyKind: string;
+  readonly description: string | undefined;
+}
+
+export class Executable {
+  readonly #signature: Signature;
+  readonly #call: Call;
+
+  constructor(signature: Signature, call: Call) {
+    this.#signature = signature;
+    this.#call = call;
+    Object.freeze(this);
+  }
+
+  get signature(): Signature {
+    return this.#signature;
+  }
+
+  get call(): Call {
+    return this.#call;
+  }
+
+  toJSON(): string {
+    return `<function(${this.#signature.parameters.join(', ')})>`;
+  }
+}
+
+export const isExecutable = (data: unknown): data is Executable => data instanceof Executable;
+
+export const executableOf = ({ data }: Value): Executable | undefined =>
+  isExecutable(data) ? data : undefined;
+
+export const makeExecutable = (executable: Executable): Value =>
+  makeValue(executable as unknown as Json);

@@ -1,0 +1,112 @@
+// What a script needs from outside. The runtime brings it: files, processes, tools and models go
+// through the kernel with the operator's policy or a thread's token, so the language itself never
+// touches the disk or starts anything.
+import type { Json, Outcome } from '../base/index.ts';
+import type { Descriptor, Frame, MaybePromise, Value } from '../flow/index.ts';
+
+export interface LoadedText {
+  /** The real, absolute path. */
+  readonly path: string;
+  readonly text: string;
+  /** `src:file`, `dir:…` and whatever was recorded when the file was written. */
+  readonly descriptor: Descriptor;
+}
+
+export interface ProcessRequest {
+  /** `cmd`: command lines, already quoted, run one after the other until one fails. */
+  readonly kind: 'cmd' | 'sh' | 'node' | 'py';
+  /** For `cmd` a list of lines; the first that fails ends it. */
+  readonly source: string | readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly stdin: string | undefined;
+  /** Absolute; must be inside the project. */
+  readonly folder: string;
+  readonly timeoutMs: number | undefined;
+  /** Called with stdout as it comes (`stream: true`). */
+  readonly onOutput: ((chunk: string) => void) | undefined;
+}
+
+export interface ProcessResult {
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly code: number;
+  readonly signal: string | undefined;
+}
+
+export interface ScriptWorld {
+  /** The project folder, absolute. */
+  readonly root: string;
+  now(): Date;
+  /** `not_found` when there is no such file. Paths are absolute. */
+  readFile(path: string, frame: Frame): MaybePromise<Outcome<LoadedText>>;
+  /** Absolute paths of the files an absolute glob matches, sorted. */
+  glob(pattern: string, frame: Frame): MaybePromise<Outcome<readonly string[]>>;
+  exists(path: string): MaybePromise<boolean>;
+  /** Names in a folder; `isFolder` for each. */
+  list(
+    path: string,
+    frame: Frame,
+  ): MaybePromise<Outcome<readonly { name: string; isFolder: boolean }[]>>;
+  /** Creates folders on the way; remembers the marks of the value for whoever reads the file. */
+  writeFile(
+    request: { path: string; text: string; append: boolean; descriptor: Descriptor },
+    frame: Frame,
+  ): MaybePromise<Outcome<null>>;
+  /** A non-zero exit is an ordinary result here; only what could not be started or ran out is a fault. */
+  process(request: ProcessRequest, frame: Frame): Promise<Outcome<ProcessResult>>;
+  readonly js: JsEngine;
+  /** Any item through the kernel. */
+  tool(
+    id: string,
+    parameters: ReadonlyMap<string, Value>,
+    frame: Frame,
+  ): MaybePromise<Outcome<Value>>;
+  /** Asks whoever runs the thread. */
+  help(action: string, message: Value, frame: Frame): MaybePromise<Outcome<Value>>;
+  /** A model through the kernel, without tools. */
+  model(
+    request: { prompt: Value; tier: string | undefined; options: Readonly<Record<string, Json>> },
+    frame: Frame,
+  ): MaybePromise<Outcome<Value>>;
+}
+
+// ---- js blocks
+
+export type JsArgument =
+  | { readonly kind: 'data'; readonly data: Json }
+  | { readonly kind: 'undefined' }
+  /** Data with a text of its own; in stages also with the string methods of that text. */
+  | { readonly kind: 'textual'; readonly data: Json; readonly text: string; readonly isStage: boolean }
+  /** `.keep` */
+  | { readonly kind: 'kept'; readonly text: string; readonly data: Json; readonly mx: Json };
+
+/** A function of the script that blocks may call by name. */
+export interface JsHelper {
+  readonly name: string;
+  readonly parameters: readonly string[];
+  /** A js body: becomes a function of the same global object, plain values in and out. */
+  readonly source: string | undefined;
+  /** Anything else is called back. */
+  call(values: readonly Json[]): MaybePromise<Json>;
+}
+
+export interface JsCall {
+  readonly source: string;
+  readonly parameters: readonly { readonly name: string; readonly value: JsArgument }[];
+  /** What `mx` and `ctx` are; asked for only when the block reads them. */
+  mx(): Json;
+  readonly helpers: readonly JsHelper[];
+  readonly timeoutMs: number | undefined;
+}
+
+export interface JsResult {
+  /** Undefined: the block returned nothing. */
+  readonly value: Json | undefined;
+  readonly logs: readonly string[];
+}
+
+/** One isolated global object per run of a script. */
+export interface JsEngine {
+  run(call: JsCall): MaybePromise<Outcome<JsResult>>;
+  close(): void;
+}
