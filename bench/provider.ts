@@ -1,27 +1,39 @@
-// The scripted provider in a process of its own, so that its CPU is not counted. Every conversation
-// gets `turns` replies with one tool call each, then a final text.
-import { startScriptedProvider } from '../src/llm/index.ts';
+// The scripted provider in a process of its own, so that its CPU is not counted. A conversation whose
+// first message names `turns_N` gets N replies with one tool call each, then a final text; one that
+// names `deltas_N` gets its text in N pieces at once.
+import { type ScriptedReply, startScriptedProvider } from '../src/llm/index.ts';
 
-const turns = Number(process.argv[2] ?? 50);
-const provider = await startScriptedProvider((request) => {
-  // The first message of the assistant may be the injected call.
-  const count = Math.max(0, request.assistant_messages - Number(process.argv[3] ?? 1));
-  const usage = { input_tokens: 500, output_tokens: 20 };
-  if (count >= turns) return { text: 'done', usage };
-  return {
-    tool_calls: [
-      {
-        name: 'execute',
-        arguments: {
-          item_type: 'tool',
-          item_id: 'fs/read_file',
-          parameters: { path: `notes/${count}.txt` },
-        },
+const usage = { input_tokens: 500, output_tokens: 20 };
+
+const readNote = (note: number): ScriptedReply => ({
+  tool_calls: [
+    {
+      name: 'execute',
+      arguments: {
+        item_type: 'tool',
+        item_id: 'fs/read_file',
+        parameters: { path: `notes/${note}.txt` },
       },
-    ],
-    usage,
-  };
+    },
+  ],
+  usage,
 });
+
+const PIECE = 'ten bytes.';
+
+const provider = await startScriptedProvider(
+  ({ body, assistant_messages }) => {
+    const [first] = body['messages'] as unknown[];
+    const [, kind, figure] = /(turns|deltas)_(\d+)/.exec(JSON.stringify(first)) ?? [];
+    const count = Number(figure);
+    if (kind === 'deltas') return { text: PIECE.repeat(count), piece: PIECE.length, usage };
+    // The harness injects a message of the assistant, a bare loop does not.
+    const injected = 'tools' in body ? 1 : 0;
+    const done = assistant_messages - injected;
+    return done < count ? readNote(done) : { text: 'done', usage };
+  },
+  { keep: 1 },
+);
 if (!provider.ok) throw new Error(provider.error.detail.message);
 process.stdout.write(`${provider.output.url}\n`);
 process.stdin.on('end', () => void provider.output.close());
