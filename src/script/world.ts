@@ -76,7 +76,12 @@ export type JsArgument =
   | { readonly kind: 'data'; readonly data: Json }
   | { readonly kind: 'undefined' }
   /** Data with a text of its own; in stages also with the string methods of that text. */
-  | { readonly kind: 'textual'; readonly data: Json; readonly text: string; readonly isStage: boolean }
+  | {
+      readonly kind: 'textual';
+      readonly data: Json;
+      readonly text: string;
+      readonly isStage: boolean;
+    }
   /** `.keep` */
   | { readonly kind: 'kept'; readonly text: string; readonly data: Json; readonly mx: Json };
 
