@@ -19,9 +19,9 @@ const RENEW_MS = 10_000;
 function portsOf(thread: ThreadContext) {
   const between = async (): Promise<Ending | undefined> => {
     if (thread.ending) return thread.ending;
-    if (!thread.log.isHeld())
-      return { status: 'interrupted', reason: 'this process no longer holds the thread' };
-    const told = obeySignals(thread);
+    const { held, called } = thread.log.pulse(thread.lastSignal);
+    if (!held) return { status: 'interrupted', reason: 'this process no longer holds the thread' };
+    const told = called ? obeySignals(thread) : undefined;
     if (told) return told;
     await raiseWarnings(thread);
     return thread.ending;

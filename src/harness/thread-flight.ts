@@ -49,8 +49,9 @@ export function takeOff(thread: ThreadContext, stops: ReadonlySet<string>): Flig
     signal: AbortSignal.any([thread.signal, controller.signal]),
     cause: () => cause,
     look() {
-      if (!thread.log.isHeld()) callOff('lost');
-      else if (isStopped(thread, stops)) callOff('signal');
+      const { held, called } = thread.log.pulse(thread.lastSignal);
+      if (!held) callOff('lost');
+      else if (called && isStopped(thread, stops)) callOff('signal');
     },
     land() {
       clearTimeout(timer);

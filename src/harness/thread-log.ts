@@ -2,7 +2,7 @@
 // what a reservation really took, all or nothing. INVARIANT: whoever could not append no longer acts;
 // the first failure is final, because nobody knows any more what the journal says.
 import { type Failure, fail, type JsonObject, type Outcome, ok } from '../base/index.ts';
-import type { Change, NewEvent, Store } from '../store/index.ts';
+import type { Change, NewEvent, Pulse, Store } from '../store/index.ts';
 
 export interface ThreadLog {
   readonly thread: string;
@@ -13,6 +13,8 @@ export interface ThreadLog {
   note(type: string, data: JsonObject, change?: Change): Outcome<null>;
   /** Just before an effect: does this process still hold the thread? */
   isHeld(): boolean;
+  /** The same, and whether anything was said to the thread after this signal: one question for both. */
+  pulse(lastSignal: number): Pulse;
   /** Renews the lease; one that ran out is not taken up again, even if nobody else has come. */
   renew(ttlMs: number): boolean;
   /** The sequence number of the last event. */
@@ -22,7 +24,7 @@ export interface ThreadLog {
 }
 
 export interface LogPorts {
-  store: Pick<Store, 'append' | 'isHeld' | 'renew' | 'thread'>;
+  store: Pick<Store, 'append' | 'isHeld' | 'pulse' | 'renew' | 'thread'>;
   /** People read the transcript; the registry is the truth. A failure here is reported, not fatal. */
   transcribe(events: readonly NewEvent[], firstSeq: number): void;
 }
@@ -68,6 +70,10 @@ export function createThreadLog(
     },
     note: (type, data, change) => log.append([{ type, data }], change),
     isHeld: () => lost === undefined && store.isHeld(thread, start.epoch),
+    pulse(lastSignal) {
+      const { held, called } = store.pulse(thread, start.epoch, lastSignal);
+      return { held: held && lost === undefined, called };
+    },
     renew(ttlMs) {
       const renewed = log.isHeld() && store.renew(thread, start.epoch, ttlMs).ok;
       if (!renewed) lost ??= fail('lease_expired', `the lease of thread \`${thread}\` ran out`);

@@ -114,9 +114,12 @@ async function callKernel(
   known: KnownCall,
   marks: Descriptor,
 ): Promise<Outcome<Value>> {
-  if (!thread.log.isHeld()) return fail('stale_epoch', 'this process no longer holds the thread');
   const flight = takeOff(thread, STOPS_TOOL);
   try {
+    // INVARIANT: just before an effect; whoever takes off has looked at the lease.
+    if (flight.cause() === 'lost') {
+      return fail('stale_epoch', 'this process no longer holds the thread');
+    }
     const request = labelled(known, marks);
     const caller = callerOf(thread, flight.signal);
     const done = await thread.world.kernel[known.verb](request as never, caller);

@@ -3,6 +3,7 @@
 // asked only while somebody watches. A watcher holds a cursor and no queue, so nothing piles up
 // behind a slow one.
 import type { Database } from './database.ts';
+import type { Sent } from './signals.ts';
 
 export interface Feed {
   /** `wake` is called when a thread (or any, when undefined) has new rows; answers with the end. */
@@ -15,6 +16,8 @@ export interface Feed {
 export interface FeedOptions {
   /** How often other processes' commits are looked for. */
   intervalMs: number;
+  /** What this process itself said. */
+  sent: Sent;
 }
 
 interface Subscriber {
@@ -25,32 +28,42 @@ interface Subscriber {
 const CHANGED = 'SELECT DISTINCT thread FROM thread_events WHERE position > ? AND position <= ?';
 const SIGNALLED = 'SELECT DISTINCT thread FROM signals WHERE id > ? AND id <= ?';
 
-export function createFeed(database: Database, { intervalMs }: FeedOptions): Feed {
+export function createFeed(database: Database, { intervalMs, sent }: FeedOptions): Feed {
   const subscribers = new Set<Subscriber>();
   const listeners = new Set<(thread: string) => void>();
   let timer: NodeJS.Timeout | undefined;
   let soon: NodeJS.Immediate | undefined;
-  let [version, position, signal] = [0, 0, 0];
+  let [version, position, signal, told] = [0, 0, 0, 0];
 
   const one = (sql: string): number => Number(Object.values(database.get(sql) ?? {})[0] ?? 0);
-  const heads = (): [number, number] => [
-    one('SELECT max(position) FROM thread_events'),
-    one('SELECT max(id) FROM signals'),
-  ];
+  const lastPosition = (): number => one('SELECT max(position) FROM thread_events');
+  const lastSignal = (): number => one('SELECT max(id) FROM signals');
   const threadsOf = (sql: string, after: number, to: number): string[] =>
     to <= after ? [] : database.all(sql, after, to).map((row) => row['thread'] as string);
 
-  function dispatch(): void {
-    soon = undefined;
-    // The ends first: what another process adds while we read is found at the next look.
-    const [end, lastSignal] = heads();
+  // The ends first: what another process adds while we read is found at the next look.
+  function wakeSubscribers(): void {
+    const end = lastPosition();
     const touched = new Set(threadsOf(CHANGED, position, end));
-    const signalled = threadsOf(SIGNALLED, signal, lastSignal);
-    [position, signal] = [end, lastSignal];
+    position = end;
     for (const { thread, wake } of subscribers) {
       if (touched.size > 0 && (thread === undefined || touched.has(thread))) wake();
     }
+  }
+
+  function tellListeners(): void {
+    const end = lastSignal();
+    const signalled = threadsOf(SIGNALLED, signal, end);
+    signal = end;
     for (const thread of signalled) for (const listener of listeners) listener(thread);
+  }
+
+  function dispatch(isElsewhere: boolean): void {
+    soon = undefined;
+    if (subscribers.size > 0) wakeSubscribers();
+    if (listeners.size === 0 || (!isElsewhere && told === sent.count)) return;
+    told = sent.count;
+    tellListeners();
   }
 
   /** What cannot be read now is read at the next look. */
@@ -66,14 +79,13 @@ export function createFeed(database: Database, { intervalMs }: FeedOptions): Fee
     const now = one('PRAGMA data_version');
     if (now === version) return;
     version = now;
-    dispatch();
+    dispatch(true);
   }
 
   function start(): void {
     if (timer) return;
     tryTo(() => {
       version = one('PRAGMA data_version');
-      [position, signal] = heads();
     });
     timer = setInterval(() => tryTo(look), intervalMs);
   }
@@ -86,12 +98,15 @@ export function createFeed(database: Database, { intervalMs }: FeedOptions): Fee
   }
 
   database.onCommit(() => {
-    if (timer) soon ??= setImmediate(() => tryTo(dispatch));
+    const isWaited = subscribers.size > 0 || (listeners.size > 0 && told !== sent.count);
+    if (timer && isWaited) soon ??= setImmediate(() => tryTo(() => dispatch(false)));
   });
 
   return {
     subscribe(thread, wake) {
       start();
+      // Nobody kept count while nobody watched.
+      if (subscribers.size === 0) tryTo(() => void (position = lastPosition()));
       const subscriber = { thread, wake };
       subscribers.add(subscriber);
       return () => {
@@ -101,6 +116,10 @@ export function createFeed(database: Database, { intervalMs }: FeedOptions): Fee
     },
     onSignal(listener) {
       start();
+      if (listeners.size === 0) {
+        told = sent.count;
+        tryTo(() => void (signal = lastSignal()));
+      }
       listeners.add(listener);
       return () => {
         listeners.delete(listener);

@@ -13,7 +13,7 @@ export type { BudgetState, OpenReservation } from './budgets.ts';
 export type { NewEvent } from './event-log.ts';
 export type { Change, StoredEvent } from './journal.ts';
 export { nameOwner } from './lease-owner.ts';
-export type { Lease } from './leases.ts';
+export type { Lease, Pulse } from './leases.ts';
 export type { Durability } from './open-file.ts';
 export { type Preview, previewOf } from './preview.ts';
 export type { PruneOptions } from './prune.ts';

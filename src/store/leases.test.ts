@@ -138,3 +138,19 @@ test('a thread at work whose holder is gone is interrupted before its lease is u
   expect(must(other.interruptExpired())).toEqual(['a']);
   expect(must(store.thread('a'))).toMatchObject({ status: 'interrupted', epoch: 2 });
 });
+
+test('one look tells whether a thread is held and whether something was said to it', () => {
+  const { store, clock } = place;
+  must(store.createThread(aThread('b')));
+  must(store.claim('a', 'p1', 1000));
+  expect(store.pulse('a', 1, 0)).toEqual({ held: true, called: false });
+  must(place.another().signal('b', 'pause', null, 'k', 'x'));
+  expect(store.pulse('a', 1, 0)).toEqual({ held: true, called: false });
+  must(place.another().signal('a', 'pause', null, 'k', 'x'));
+  expect(store.pulse('a', 1, 0)).toEqual({ held: true, called: true });
+  const last = must(store.signals('a')).at(-1)?.id ?? 0;
+  expect(store.pulse('a', 1, last)).toEqual({ held: true, called: false });
+  clock.pass(1000);
+  expect(store.pulse('a', 1, last).held).toBe(false);
+  expect(store.pulse('none', 1, 0)).toEqual({ held: false, called: true });
+});

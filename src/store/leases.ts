@@ -14,6 +14,13 @@ export interface Lease {
   seq: number;
 }
 
+export interface Pulse {
+  /** As `isHeld` answers. */
+  held: boolean;
+  /** True in doubt: whoever reads the signals finds out. */
+  called: boolean;
+}
+
 export interface Leases {
   /** A thread was created with a lease of ours. */
   born(thread: string, ttlMs: number): void;
@@ -33,6 +40,8 @@ export interface Leases {
   release(thread: string, epoch: number): Outcome<null>;
   /** To be asked just before every effect. False in doubt, also when the registry cannot be read. */
   isHeld(thread: string, epoch: number): boolean;
+  /** The same, and with one question more: was anything said to the thread after this signal? */
+  pulse(thread: string, epoch: number, lastSignal: number): Pulse;
   /** Threads at work whose lease ended or whose holder is gone become `interrupted`. */
   interruptExpired(): Outcome<string[]>;
 }
@@ -41,6 +50,9 @@ export interface Leases {
 export const MAX_LEASE_MS = 600_000;
 /** A thread that was made but never claimed was dropped by a crash, after this time. */
 const UNCLAIMED_MS = 60_000;
+
+const LOOK = `SELECT epoch, lease_until,
+  (SELECT max(id) FROM signals WHERE thread = threads.id) AS said FROM threads WHERE id = ?`;
 
 const PLACES = AT_WORK.map(() => '?').join(', ');
 const OWNERS = `SELECT DISTINCT owner FROM threads WHERE status IN (${PLACES}) AND owner IS NOT NULL`;
@@ -60,6 +72,18 @@ export function createLeases(
   const untilOf = (now: number, ttlMs: number): number => now + Math.min(ttlMs, MAX_LEASE_MS);
   function keep(thread: string, epoch: number, ttlMs: number): void {
     deadlines.set(thread, { epoch, deadline: untilOf(clock.monotonic(), ttlMs) });
+  }
+
+  function pulse(thread: string, epoch: number, lastSignal: number): Pulse {
+    const found = database.read(() => ok(database.get(LOOK, thread)));
+    if (!found.ok || !found.output) return { held: false, called: true };
+    const { epoch: current, lease_until: until, said } = found.output;
+    // INVARIANT: both clocks must agree. The wall clock is what other processes go by; the other
+    // one still counts when somebody sets the wall clock back.
+    const own = deadlines.get(thread);
+    const isOver = own && (own.epoch !== epoch || own.deadline <= clock.monotonic());
+    const held = !isOver && current === epoch && Number(until ?? 0) > clock.now();
+    return { held, called: Number(said ?? 0) > lastSignal };
   }
 
   return {
@@ -123,17 +147,8 @@ export function createLeases(
         return ok(null);
       });
     },
-    isHeld(thread, epoch) {
-      // INVARIANT: both clocks must agree. The wall clock is what other processes go by; the other
-      // one still counts when somebody sets the wall clock back.
-      const own = deadlines.get(thread);
-      if (own && (own.epoch !== epoch || own.deadline <= clock.monotonic())) return false;
-      const row = database.read(() =>
-        ok(database.get('SELECT epoch, lease_until FROM threads WHERE id = ?', thread)),
-      );
-      if (!row.ok || !row.output || row.output['epoch'] !== epoch) return false;
-      return Number(row.output['lease_until'] ?? 0) > clock.now();
-    },
+    isHeld: (thread, epoch) => pulse(thread, epoch, 0).held,
+    pulse,
     interruptExpired() {
       const now = clock.now();
       const times = [now, now + MAX_LEASE_MS, now - UNCLAIMED_MS];

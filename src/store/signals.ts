@@ -23,10 +23,19 @@ export interface Signals {
   signals(thread: string, after?: number): Outcome<Signal[]>;
 }
 
+/** How many signals this connection has written: a look for new ones is made only after that. */
+export interface Sent {
+  count: number;
+}
+
 const MAX_PAYLOAD = 1024 * 1024;
 const MAX_READ = 1000;
 
-export function createSignals(database: Database, clock: Clock): Signals {
+export function createSignals(
+  database: Database,
+  clock: Clock,
+  sent: Sent = { count: 0 },
+): Signals {
   return {
     signal(thread, kind, payload, key, by) {
       const text = JSON.stringify(payload);
@@ -48,6 +57,7 @@ export function createSignals(database: Database, clock: Clock): Signals {
         const sql =
           'INSERT INTO signals (thread, kind, payload, key, sender, ts) VALUES (?, ?, ?, ?, ?, ?)';
         database.run(sql, thread, kind, text, key, by, clock.now());
+        sent.count += 1;
         return ok(null);
       });
     },

@@ -77,8 +77,9 @@ export function openStore(options: StoreOptions): Outcome<Store> {
   const log = createEventLog(database, clock);
   const { open, ...budgets } = createBudgets(database, clock);
   const { born, ...leases } = createLeases(database, clock, log, options.isGone ?? isOwnerGone);
-  const signals = createSignals(database, clock);
-  const feed = createFeed(database, { intervalMs: watchIntervalMs });
+  const sent = { count: 0 };
+  const signals = createSignals(database, clock, sent);
+  const feed = createFeed(database, { intervalMs: watchIntervalMs, sent });
   const group = createGroup(database);
   return ok({
     ...createThreads(database, clock, log, { open, ...budgets }, { born }),
