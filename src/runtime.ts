@@ -1,6 +1,6 @@
 // Wires the rooms together, with the three files beside it; nobody else knows them all. Opening a
 // runtime runs nothing: no code of the project, no probe, no connection.
-import { type Json, type JsonObject, type Outcome, ok } from './base/index.ts';
+import { type Json, type JsonObject, type Outcome, ok, systemRandom } from './base/index.ts';
 import type { PolicyState } from './flow/index.ts';
 import type { World } from './harness/index.ts';
 import { type Catalogs, createLibrary, itemRoots, type Library } from './items/index.ts';
@@ -119,7 +119,9 @@ async function openProject(options: RuntimeOptions, within?: Within): Promise<Ou
     async call(verb, request, call = {}) {
       // Labelled values are for those who hold some; JSON cannot claim labels of its own.
       const { values: _values, ...plain } = request;
-      const answer = await kernel[verb](plain as never, callerOf(ground, call));
+      const idempotencyKey = Buffer.from(systemRandom(18)).toString('base64url');
+      const caller = { ...callerOf(ground, call), idempotencyKey };
+      const answer = await kernel[verb](plain as never, caller);
       return answer.ok ? ok(answer.output.data) : answer;
     },
     instructions() {

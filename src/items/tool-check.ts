@@ -35,7 +35,7 @@ export interface ToolWorld {
 /** These answer when they are done; a handle needs someone who goes on working. */
 const FOREGROUND: readonly string[] = ['subprocess', 'http_client', 'function'];
 /** Filled in from the call, not from a parameter. */
-const GIVEN: readonly string[] = ['thread_id', 'project_path'];
+const GIVEN: readonly string[] = ['thread_id', 'project_path', '__idempotency_key'];
 
 function checkRequires(tool: Tool, world: ToolWorld, place: Place): void {
   const lists: [readonly string[], Path][] = [

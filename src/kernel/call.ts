@@ -13,6 +13,8 @@ export interface Caller extends AuthFields {
   name?: string;
   frame: Frame;
   signal?: AbortSignal;
+  /** The same when this very call is made again, after a crash or a failure; never for another. */
+  idempotencyKey?: string;
   /**
    * For whoever embeds the kernel: where a stream goes besides the destinations of the tool's
    * config. Made anew for every attempt.

@@ -108,12 +108,15 @@ function completeConfig(
   plan: Plan,
   parameters: JsonObject,
   env: ToolPorts['env'],
+  key?: string,
 ): Outcome<{ config: JsonObject; secrets: string[] }> {
   const required = new Set(
     plan.parameters.filter((parameter) => parameter.required).map((parameter) => parameter.name),
   );
   // In one pass over the authored text: neither a secret nor a parameter is read as a placeholder.
-  const filled = fillConfig(plan.config, { env, declared: plan.env, parameters, required });
+  // No parameter can have this name: those that begin so are the runtime's.
+  const given = key === undefined ? parameters : { ...parameters, __idempotency_key: key };
+  const filled = fillConfig(plan.config, { env, declared: plan.env, parameters: given, required });
   if (!filled.ok) return filled;
   const complete = { config: filled.output.value as JsonObject, secrets: filled.output.secrets };
   return chosenByCaller(plan, complete) ?? ok(complete);
@@ -251,7 +254,7 @@ export function createToolRunner(ports: ToolPorts) {
     }
     const kept = refuseSecrets(plan, ports.signatures());
     if (!kept.ok) return kept;
-    const filled = completeConfig(plan, parameters, ports.env);
+    const filled = completeConfig(plan, parameters, ports.env, caller.idempotencyKey);
     if (!filled.ok) return filled;
     // Declared variables are in a child's environment too, expanded or not.
     const declared = [...plan.env].flatMap((name) => ports.env[name] ?? []);
@@ -263,6 +266,7 @@ export function createToolRunner(ports: ToolPorts) {
     const call: PrimitiveCall = {
       ...callOf(plan, parameters, filled.output, authority, signal),
       from: originOf(caller),
+      ...(caller.idempotencyKey === undefined ? {} : { idempotencyKey: caller.idempotencyKey }),
       given: mergeAll(given),
       willWrite: (absolute, sha256, from) =>
         ports.labels.remember(absolute, sha256, [

@@ -50,6 +50,8 @@ export interface PrimitiveCall {
    * the content's hash, and the files that went into it. When it fails, nothing is written.
    */
   willWrite?(absolute: string, sha256: string, from?: readonly TouchedFile[]): Outcome<null>;
+  /** The same when this very call is made again; config writes it as `{__idempotency_key}`. */
+  idempotencyKey?: string;
   /** Values of environment variables that this call expanded: never to be shown. */
   secrets: readonly string[];
   /** Who called, forwarded untouched; only a mounted primitive knows what to do with it. */

@@ -8,6 +8,8 @@ import type { ToolItem } from './chain.ts';
 export interface ProgramContext {
   signal: AbortSignal;
   projectRoot: string;
+  /** The same when this very call is made again, after a crash for example. */
+  idempotencyKey?: string;
 }
 
 export interface ProgramTool {
@@ -84,9 +86,13 @@ function itemOf(program: ProgramTool): Outcome<ToolItem> {
 
 /** Program code as a function of the primitive; what it throws stays inside. */
 function functionOf(program: ProgramTool): BuiltinFunction {
-  return async ({ parameters, signal, projectRoot, tool }) => {
+  return async ({ parameters, signal, projectRoot, tool, idempotencyKey: key }) => {
     try {
-      const output = await program.run(parameters, { signal, projectRoot });
+      const output = await program.run(parameters, {
+        signal,
+        projectRoot,
+        ...(key === undefined ? {} : { idempotencyKey: key }),
+      });
       return ok({ output: output === undefined ? null : output });
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error);
