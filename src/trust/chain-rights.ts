@@ -39,9 +39,28 @@ function blockAllows(block: TokenBlock, index: number, need: Need, catalog: Capa
   return grantsAllow(block.caps, need, catalog);
 }
 
+/** What a block holds by itself and by approvals; the use of one is counted when it is made. */
+const heldBy = ({ caps, approved }: TokenBlock): readonly Grant[] =>
+  approved ? [...caps, ...approved] : caps;
+
 const blockHolds = (block: TokenBlock, index: number, name: string, catalog: CapabilityCatalog) =>
   (!catalog.isSystem(name) || mayHoldSystem(block, index)) &&
-  block.caps.some((grant) => grantHolds(grant, name, catalog));
+  heldBy(block).some((grant) => grantHolds(grant, name, catalog));
+
+/**
+ * The approvals each of which would let this need through the blocks that refuse it by themselves.
+ * INVARIANT: no approval gives a system-only capability, and none counts in a block that does not
+ * name it.
+ */
+export function chainApprovals(chain: Chain, need: Need, catalog: CapabilityCatalog): string[] {
+  if (catalog.isSystem(need.capability) || needProblem(need, catalog) !== undefined) return [];
+  const refusing = chain.filter((block, index) => !blockAllows(block, index, need, catalog));
+  const lists = refusing.map(({ approved = [] }) =>
+    approved.filter((grant) => grantsAllow([grant], need, catalog)).map(({ approval }) => approval),
+  );
+  const [first = [], ...others] = lists;
+  return [...new Set(first)].filter((id) => others.every((ids) => ids.includes(id)));
+}
 
 function remedy(chain: Chain, index: number, need: Need, catalog: CapabilityCatalog): string {
   const { thread, directive } = chain[index] as TokenBlock;
@@ -103,7 +122,7 @@ export function chainMisses(
   wanted: readonly Grant[],
   catalog: CapabilityCatalog,
 ): StartCheck {
-  const checks = chain.map((block) => missingAtStart(wanted, block.caps, catalog));
+  const checks = chain.map((block) => missingAtStart(wanted, heldBy(block), catalog));
   const missing = wanted.filter((grant) => checks.some((check) => check.missing.includes(grant)));
   const partial = wanted.filter(
     (grant) => !missing.includes(grant) && checks.some((check) => check.partial.includes(grant)),
@@ -120,9 +139,9 @@ export function chainNames(chain: Chain, catalog: CapabilityCatalog): string[] {
     chain.every(
       (block, index) =>
         (!isSystemGrant(grant, catalog) || mayHoldSystem(block, index)) &&
-        missingAtStart([grant], block.caps, catalog).missing.length === 0,
+        missingAtStart([grant], heldBy(block), catalog).missing.length === 0,
     );
-  const candidates = chain.flatMap((block) => block.caps.slice(0, MAX_NAMED));
+  const candidates = chain.flatMap((block) => heldBy(block).slice(0, MAX_NAMED));
   return [...new Set(candidates.filter(isHeld).map(grantName))];
 }
 

@@ -48,11 +48,12 @@ export {
   mintToken,
   sealToken,
 } from './token.ts';
-export type { TokenBlock, TokenBudget } from './token-block.ts';
+export type { ApprovedGrant, TokenBlock, TokenBudget } from './token-block.ts';
 export {
   createTokenVerifier,
   type TokenVerifier,
   type TokenVerifierPorts,
 } from './token-verifier.ts';
+export { type ApprovedRight, widenToken } from './token-widen.ts';
 export { createTrustStore, type TrustedKey, type TrustStore } from './trust-store.ts';
 export type { VerifiedToken } from './verified-token.ts';

@@ -25,6 +25,11 @@ export interface TokenBudget {
   depth?: number;
 }
 
+/** A right that a person approved for one thread, with the approval that is used up by it. */
+export interface ApprovedGrant extends Grant {
+  approval: string;
+}
+
 export interface TokenBlock {
   v: 1;
   aud: string;
@@ -34,6 +39,8 @@ export interface TokenBlock {
   parent?: string;
   directive?: string;
   caps: Grant[];
+  /** Counts like `caps`, but every use is counted with whoever keeps the approvals. */
+  approved?: ApprovedGrant[];
   /** Lists over categories and names. */
   filters?: ItemFilters;
   budget?: TokenBudget;
@@ -49,6 +56,7 @@ export interface TokenBlock {
 export const MAX_CAPS = 2000;
 export const MAX_BODY = 256 * 1024;
 const MAX_USES = 1000;
+const MAX_APPROVED = 200;
 
 type Check = (value: Json) => string | undefined;
 
@@ -63,8 +71,9 @@ const isCount = (value: Json | undefined): boolean =>
 const stray = (value: JsonObject, known: readonly string[]): string | undefined =>
   Object.keys(value).find((key) => !known.includes(key));
 
-const checkGrant = (value: Json): boolean => {
-  if (!isObject(value) || stray(value, ['capability', 'scope']) !== undefined) return false;
+const checkGrant = (value: Json, more: readonly string[] = []): boolean => {
+  const known = ['capability', 'scope', ...more];
+  if (!isObject(value) || stray(value, known) !== undefined) return false;
   const scope = getOwn(value, 'scope');
   return (
     typeof getOwn(value, 'capability') === 'string' &&
@@ -76,9 +85,17 @@ const checkGrant = (value: Json): boolean => {
 };
 
 const checkCaps: Check = (value) =>
-  Array.isArray(value) && value.length <= MAX_CAPS && value.every(checkGrant)
+  Array.isArray(value) && value.length <= MAX_CAPS && value.every((grant) => checkGrant(grant))
     ? undefined
     : `must be a list of at most ${MAX_CAPS} grants`;
+
+const isApproved = (value: Json): boolean =>
+  checkGrant(value, ['approval']) && printable(getOwn(value, 'approval') ?? null) === undefined;
+
+const checkApproved: Check = (value) =>
+  Array.isArray(value) && value.length <= MAX_APPROVED && value.every(isApproved)
+    ? undefined
+    : `must be a list of at most ${MAX_APPROVED} grants with their approvals`;
 
 const checkBudget: Check = (value) => {
   if (!isObject(value)) return 'must be an object';
@@ -109,6 +126,7 @@ const FIELDS: Readonly<Record<keyof TokenBlock, { required: boolean; check: Chec
   parent: { required: false, check: threadId },
   directive: { required: false, check: printable },
   caps: { required: true, check: checkCaps },
+  approved: { required: false, check: checkApproved },
   filters: { required: false, check: checkFilters },
   budget: { required: false, check: checkBudget },
   exp: { required: true, check: (value) => (isCount(value) ? undefined : 'must be a time in ms') },

@@ -5,6 +5,7 @@ import type { CapabilityCatalog } from './catalog.ts';
 import { type Ceiling, ceilingHolds, ceilingRefusal } from './ceiling.ts';
 import {
   type Chain,
+  chainApprovals,
   chainLacks,
   chainMisses,
   chainNames,
@@ -57,6 +58,11 @@ export interface TokenWorld {
   isRevoked?(thread: string): boolean;
   /** Absent: every thread that the root key vouches for is known. */
   isKnownThread?(thread: string): boolean;
+  /**
+   * Counts one use of an approval that the token names; once per token, whatever is asked of it.
+   * Absent: approvals in a token count for nothing.
+   */
+  useApproval?(use: { approval: string; thread: string; token: string }): Outcome<null>;
   /** The operator's policies: they cap every token. */
   ceilings?: readonly Ceiling[];
 }
@@ -87,15 +93,42 @@ function createWatch(chain: Chain, expires: number, world: TokenWorld): () => Ou
 
 type Rights = Pick<VerifiedToken, 'check' | 'checkAll' | 'holds' | 'sees' | 'maySpawn'>;
 
+/** Lets a need through on an approval; the reasons of those that are used up or too old otherwise. */
+function createApproved(chain: Chain, token: string, { catalog, useApproval }: TokenWorld) {
+  const isApproved = chain.some(({ approved }) => approved !== undefined);
+  const thread = chain.at(-1)?.thread ?? '';
+  return (need: Need): true | string[] => {
+    if (!isApproved || !useApproval) return [];
+    const reasons: string[] = [];
+    for (const approval of chainApprovals(chain, need, catalog)) {
+      const used = useApproval({ approval, thread, token });
+      if (used.ok) return true;
+      reasons.push(used.error.detail.message);
+    }
+    return reasons;
+  };
+}
+
 function createRights(
   chain: Chain,
+  hash: string,
   current: () => Outcome<null>,
   granted: () => string[],
-  { catalog, ceilings = [] }: TokenWorld,
+  world: TokenWorld,
 ): Rights {
-  const refusalOf = (need: Need): string | undefined =>
-    chainRefusal(chain, need, catalog) ??
+  const { catalog, ceilings = [] } = world;
+  const approved = createApproved(chain, hash, world);
+  const capOf = (need: Need): string | undefined =>
     ceilings.map((ceiling) => ceilingRefusal(ceiling, need, catalog)).find(Boolean);
+
+  // The ceilings come before an approval: none is used up for what they refuse.
+  function refusalOf(need: Need): string | undefined {
+    const refusal = chainRefusal(chain, need, catalog);
+    if (refusal === undefined) return capOf(need);
+    const capped = capOf(need);
+    const by = capped === undefined ? approved(need) : [];
+    return by === true ? undefined : [refusal, ...by].join('; ');
+  }
 
   const refuse = (missing: readonly Need[], message: string, attempted?: string) =>
     denied({ missing, granted: granted(), message, ...(attempted !== undefined && { attempted }) });
@@ -165,7 +198,7 @@ export function createVerifiedToken(hash: string, blocks: Chain, world: TokenWor
     project: last.project,
     budget: Object.freeze(leastBudget(blocks.map((block) => block.budget))),
     current,
-    ...createRights(blocks, current, granted, world),
+    ...createRights(blocks, hash, current, granted, world),
     missingAtStart: (wanted: readonly Grant[]) => chainMisses(blocks, wanted, catalog),
     explain(need: Need) {
       const valid = current();
