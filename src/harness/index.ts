@@ -110,7 +110,7 @@ export {
   requestUnit,
 } from './request-fit.ts';
 export { resumeThread } from './resume-thread.ts';
-export { runDirective, type Started, startPrepared, threadId } from './run-thread.ts';
+export { runDirective, type Started, startPrepared } from './run-thread.ts';
 export { type SpawnRequest, spawnThread } from './spawn.ts';
 export { createLiveThreads, type LiveThread, type LiveThreads } from './spawn-live.ts';
 export { createThreadPrimitive, THREAD_FUNCTIONS, type ThreadPorts } from './spawn-primitive.ts';

@@ -1,9 +1,10 @@
 // From a prepared directive to its result: the row and its lease, the injected beginning, the loop,
 // the end.
 import { type Json, type Outcome, ok } from '../base/index.ts';
-import type { NewEvent } from '../store/index.ts';
+import type { NewEvent, ThreadRow } from '../store/index.ts';
 import { budgetOf, createContext } from './create-thread.ts';
 import { packLimits } from './effective-limits.ts';
+import { withFreshId } from './fresh-id.ts';
 import { reserveForHooks } from './hook-reserve.ts';
 import type { Ending } from './loop.ts';
 import { type Prepared, prepareThread, type RunRequest } from './prepare-thread.ts';
@@ -16,22 +17,39 @@ import { openingEvents } from './thread-opening.ts';
 import { replayEvent } from './thread-replay.ts';
 import type { ThreadResult, World } from './world.ts';
 
-/** `deploy_staging_20300131_235959_x7k2`, in UTC. */
-export function threadId(name: string, world: Pick<World, 'clock' | 'random'>): string {
-  const stamp = new Date(world.clock.now())
-    .toISOString()
-    .replace(/[-:]/g, '')
-    .replace('T', '_')
-    .slice(0, 15);
-  const suffix = [...world.random(4)].map((byte) => (byte % 36).toString(36)).join('');
-  return `${name.slice(0, 59)}_${stamp}_${suffix}`;
-}
-
 /** A thread that exists; `done` never rejects. */
 export interface Started {
   id: string;
   created: number;
   done: Promise<ThreadResult>;
+}
+
+async function createRow(
+  world: World,
+  { item, directive, limits, inputs }: Prepared,
+  place: Place,
+  events: readonly NewEvent[],
+): Promise<Outcome<ThreadRow>> {
+  const create = (id: string): Outcome<ThreadRow> =>
+    world.store.createThread(
+      {
+        id,
+        directive: item.id,
+        version: directive.version,
+        runner: place.runner ?? 'safety',
+        project: world.project,
+        limits: packLimits(limits),
+        budget: budgetOf(limits),
+        inputs,
+        ...(place.parent ? { parent: place.parent.id } : {}),
+        ...(place.kind ? { kind: place.kind } : {}),
+        ...(place.detached ? { detached: true } : {}),
+      },
+      { events, lease: { owner: world.owner, ttlMs: LEASE_MS } },
+    );
+  return place.id === undefined
+    ? await withFreshId(directive.name, world, create)
+    : create(place.id);
 }
 
 /** Makes the row and lets the thread run; whoever wants its result awaits `done`. */
@@ -56,22 +74,7 @@ export async function startPrepared(
       limits: packLimits(limits),
     },
   };
-  const row = world.store.createThread(
-    {
-      id: place.id ?? threadId(directive.name, world),
-      directive: prepared.item.id,
-      version: directive.version,
-      runner: place.runner ?? 'safety',
-      project: world.project,
-      limits: packLimits(limits),
-      budget: budgetOf(limits),
-      inputs,
-      ...(place.parent ? { parent: place.parent.id } : {}),
-      ...(place.kind ? { kind: place.kind } : {}),
-      ...(place.detached ? { detached: true } : {}),
-    },
-    { events: [first, ...opening.output], lease: { owner: world.owner, ttlMs: LEASE_MS } },
-  );
+  const row = await createRow(world, prepared, place, [first, ...opening.output]);
   if (!row.ok) return row;
   world.transcript(row.output.id)([first, ...opening.output], 1);
   const made = createContext(world, {

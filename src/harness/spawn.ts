@@ -6,6 +6,7 @@ import { parseThreadId } from '../store/index.ts';
 import { grantName } from '../trust/index.ts';
 import { packCost, usedAmounts } from './cost.ts';
 import { apartKey, budgetOf } from './create-thread.ts';
+import { withFreshId } from './fresh-id.ts';
 import { firstExceeded, UNITS } from './limit.ts';
 import {
   type LimitsLeft,
@@ -13,7 +14,7 @@ import {
   prepareThread,
   type RunRequest,
 } from './prepare-thread.ts';
-import { type Started, startPrepared, threadId } from './run-thread.ts';
+import { type Started, startPrepared } from './run-thread.ts';
 import { limitsLeft, shared } from './spawn-limits.ts';
 import { knownRunner } from './spawn-runner.ts';
 import type { ThreadContext } from './thread-context.ts';
@@ -155,17 +156,21 @@ export async function spawnThread(
   if (!prepared.ok) return prepared;
   const rights = parent ? checkRights(world, parent, prepared.output) : ok(null);
   if (!rights.ok) return rights;
-  const id = named.output ?? threadId(prepared.output.directive.name, world);
   const { runner: name, detached, marks, message = '' } = request;
-  const started = parent
-    ? await begin(world, parent, prepared.output, { ...request, id })
-    : await startPrepared(
-        world,
-        prepared.output,
-        { id, runner: name, detached, marks },
-        NEVER,
-        message,
-      );
+  const start = async (id: string): Promise<Outcome<Started>> =>
+    parent
+      ? await begin(world, parent, prepared.output, { ...request, id })
+      : await startPrepared(
+          world,
+          prepared.output,
+          { id, runner: name, detached, marks },
+          NEVER,
+          message,
+        );
+  const started =
+    named.output === undefined
+      ? await withFreshId(prepared.output.directive.name, world, start)
+      : await start(named.output);
   return started.ok ? ok({ ...started.output, prepared: prepared.output }) : started;
 }
 
