@@ -8,7 +8,7 @@ import { type FileHandle, mkdir, open, readlink, realpath, stat } from 'node:fs/
 import { basename, dirname, join } from 'node:path';
 import { type Failure, fail, type Outcome, ok } from '../base/index.ts';
 
-const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
+const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_RDONLY, O_WRONLY } = constants;
 
 /** An open folder; `at(name)` is a path that stays inside it whatever happens to its name. */
 export interface Folder {
@@ -19,7 +19,7 @@ export interface Folder {
 const errnoOf = (error: unknown): string =>
   (error as NodeJS.ErrnoException).code ?? (error as Error).message;
 
-const moved = (path: string): Failure =>
+export const moved = (path: string): Failure =>
   fail('permission_denied', `\`${path}\` was replaced by another place while it was opened`);
 
 /** What went wrong on disk, in words; `path` is shown as the caller knows it. */
@@ -99,25 +99,6 @@ export async function makeFolder(absolute: string, shown: string): Promise<Outco
     return diskFault(error, shown);
   } finally {
     await parent.output.close();
-  }
-}
-
-/** Opens a regular file for reading. A pipe or device neither blocks nor gets read. */
-export async function openFile(absolute: string, shown: string): Promise<Outcome<FileHandle>> {
-  const folder = await openFolder(dirname(absolute), shown);
-  if (!folder.ok) return folder;
-  try {
-    const path = folder.output.at(basename(absolute));
-    const handle = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-    const info = await handle.stat();
-    if (info.isFile()) return ok(handle);
-    await handle.close();
-    const what = info.isDirectory() ? 'a folder' : 'not a regular file';
-    return fail('invalid_input', `\`${shown}\` is ${what}`, { path: shown });
-  } catch (error) {
-    return diskFault(error, shown);
-  } finally {
-    await folder.output.close();
   }
 }
 

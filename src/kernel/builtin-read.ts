@@ -1,19 +1,17 @@
 // `read_file`, and how every built-in file function gets at content. The whole file is always
 // hashed, also when a part is shown: label records are kept per content, so a part read without the
 // hash would come back without its labels.
-import { createHash } from 'node:crypto';
-import type { FileHandle } from 'node:fs/promises';
+import { createHash, hash } from 'node:crypto';
+import { closeSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { type Failure, fail, nearest, type Outcome, ok } from '../base/index.ts';
 import { cancelled, countOf, fileMarks, textOf } from './builtin.ts';
-import { diskFault, openFile } from './builtin-place.ts';
+import { eachChunk, MAX_FILE_BYTES, type OpenFile, openFile } from './builtin-content.ts';
+import { diskFault } from './builtin-place.ts';
 import { entriesOf } from './builtin-walk.ts';
 import { type ProjectPath, resolveProjectPath } from './path-gate.ts';
 import type { PrimitiveCall, PrimitiveResult } from './primitive.ts';
 
-const CHUNK = 64 * 1024;
-/** Beyond this a file is for `grep` or a program, not for a model. */
-const MAX_FILE_BYTES = 256 * 1024 * 1024;
 const MAX_SHOWN_CHARACTERS = 256 * 1024;
 const MAX_SHOWN_LINES = 50_000;
 const SNIFFED_BYTES = 8192;
@@ -57,17 +55,6 @@ export async function suggestSibling(
 export const looksBinary = (start: Uint8Array): boolean =>
   start.subarray(0, SNIFFED_BYTES).includes(0);
 
-/** The content in pieces; stops at the bound even when the file grows while it is read. */
-async function* chunksOf(handle: FileHandle): AsyncGenerator<Uint8Array> {
-  const buffer = Buffer.allocUnsafe(CHUNK);
-  for (let position = 0; position < MAX_FILE_BYTES; ) {
-    const { bytesRead } = await handle.read(buffer, 0, CHUNK, position);
-    if (bytesRead === 0) return;
-    position += bytesRead;
-    yield buffer.subarray(0, bytesRead);
-  }
-}
-
 export interface WholeFile extends ProjectPath {
   bytes: Uint8Array;
   sha256: string;
@@ -77,27 +64,26 @@ export interface WholeFile extends ProjectPath {
 
 /** A whole file in memory, at most `maxBytes` of it: larger ones are refused, never cut. */
 export async function readWhole(place: ProjectPath, maxBytes: number): Promise<Outcome<WholeFile>> {
-  const opened = await openFile(place.absolute, place.relative);
+  const opened = openFile(place.absolute, place.relative);
   if (!opened.ok) return opened;
+  const { descriptor, mode, mtimeMs } = opened.output;
   try {
-    const { mode, mtimeMs } = await opened.output.stat();
     const parts: Uint8Array[] = [];
     let size = 0;
-    for await (const chunk of chunksOf(opened.output)) {
+    const tooLarge = await eachChunk(opened.output, (chunk) => {
       size += chunk.length;
-      if (size > maxBytes) {
-        const message = `\`${place.relative}\` is larger than ${maxBytes} bytes`;
-        return fail('invalid_input', message, { path: place.relative, max_bytes: maxBytes });
-      }
       parts.push(Uint8Array.from(chunk));
-    }
+      if (size <= maxBytes) return undefined;
+      const message = `\`${place.relative}\` is larger than ${maxBytes} bytes`;
+      return fail('invalid_input', message, { path: place.relative, max_bytes: maxBytes });
+    });
+    if (tooLarge) return tooLarge;
     const bytes = Buffer.concat(parts);
-    const sha256 = createHash('sha256').update(bytes).digest('hex');
-    return ok({ ...place, bytes, sha256, mode, mtimeMs });
+    return ok({ ...place, bytes, sha256: hash('sha256', bytes), mode, mtimeMs });
   } catch (error) {
     return diskFault(error, place.relative);
   } finally {
-    await opened.output.close();
+    closeSync(descriptor);
   }
 }
 
@@ -147,14 +133,14 @@ type Shown = ReturnType<ReturnType<typeof createLineWindow>['end']> & {
 };
 
 async function showLines(
-  handle: FileHandle,
+  file: OpenFile,
   place: ProjectPath,
   call: PrimitiveCall,
 ): Promise<Outcome<Shown>> {
   const first = countOf(call.parameters, 'offset', { fallback: 1, min: 1, max: 2 ** 40 });
   const count = countOf(call.parameters, 'limit', { fallback: 2000, min: 1, max: MAX_SHOWN_LINES });
   const lines = createLineWindow(first, count);
-  const hash = createHash('sha256');
+  const content = createHash('sha256');
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   const strict = new TextDecoder('utf-8', { fatal: true });
   let [bytes, lossy] = [0, false];
@@ -165,17 +151,19 @@ async function showLines(
       lossy = true;
     }
   };
-  for await (const chunk of chunksOf(handle)) {
+  const ended = await eachChunk(file, (chunk) => {
     if (call.signal.aborted) return cancelled();
     if (bytes === 0 && looksBinary(chunk)) {
       const message = `\`${place.relative}\` is a binary file; only text can be read`;
       return fail('invalid_input', message, { path: place.relative, binary: true });
     }
     bytes += chunk.length;
-    hash.update(chunk);
+    content.update(chunk);
     check(chunk);
     lines.push(decoder.decode(chunk, { stream: true }));
-  }
+    return undefined;
+  });
+  if (ended) return ended;
   check();
   lines.push(decoder.decode());
   const shown = lines.end();
@@ -183,17 +171,17 @@ async function showLines(
     const message = `offset ${first} is past the end: \`${place.relative}\` has ${shown.total} lines`;
     return fail('invalid_input', message, { path: place.relative, total_lines: shown.total });
   }
-  return ok({ ...shown, bytes, lossy, sha256: hash.digest('hex') });
+  return ok({ ...shown, bytes, lossy, sha256: content.digest('hex') });
 }
 
 export async function readFile(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>> {
   const place = placeFor(call, textOf(call.parameters, 'path'), 'fs.read');
   if (!place.ok) return place;
   const { absolute, relative } = place.output;
-  const opened = await openFile(absolute, relative);
+  const opened = openFile(absolute, relative);
   if (!opened.ok) return suggestSibling(call, place.output, opened);
+  const { descriptor, size } = opened.output;
   try {
-    const { size } = await opened.output.stat();
     if (size > MAX_FILE_BYTES) {
       const message = `\`${relative}\` has ${size} bytes, more than ${MAX_FILE_BYTES}; use \`fs/grep\``;
       return fail('invalid_input', message, { path: relative, bytes: size });
@@ -219,6 +207,6 @@ export async function readFile(call: PrimitiveCall): Promise<Outcome<PrimitiveRe
   } catch (error) {
     return diskFault(error, relative);
   } finally {
-    await opened.output.close();
+    closeSync(descriptor);
   }
 }
