@@ -142,6 +142,7 @@ async function openProject(options: RuntimeOptions, within?: Within): Promise<Ou
       }
       const store = await opening;
       if (store?.ok && !within) store.output.close();
+      ground.audit.close?.();
     },
   };
   return ok({ runtime, world });

@@ -94,7 +94,7 @@ export type {
   Reservation,
   ScriptHooks,
 } from './ports.ts';
-export { appendRecord, openRecords, touchRecords } from './record-file.ts';
+export { createRecordFile, openRecords, type RecordFile } from './record-file.ts';
 export { RETRY_CODE, retryHint } from './retry-request.ts';
 export type { Body, Scope } from './run.ts';
 export {

@@ -1,11 +1,11 @@
 // What files are known to be made of. A value written to a file leaves its marks here, under real
 // path and content hash; whoever reads the same content gets them back. Append-only lines, so several
 // processes can write, and a kill in the middle costs at most one torn line.
-import { closeSync, fstatSync, readSync } from 'node:fs';
+import { closeSync, fstatSync, lstatSync, readSync } from 'node:fs';
 import { posix, sep } from 'node:path';
 import { fail, isObject, type Json, type Outcome, ok, parseJson } from '../base/index.ts';
 import { carries, type Descriptor, describe, mergeAll } from './descriptor.ts';
-import { appendRecord, openRecords } from './record-file.ts';
+import { createRecordFile, openRecords } from './record-file.ts';
 
 export interface LabelRecords {
   /** To be called before the file is written, so that no unlabelled copy ever exists. */
@@ -88,6 +88,9 @@ function createTail(file: string, onLine: (text: string) => void, onReset: () =>
     isTorn: () => rest.length > 0,
     /** Throws what the file system throws, except that a missing file is an empty one. */
     catchUp(): void {
+      // Asked at every file that is read: mostly there is nothing, or nothing new.
+      const there = lstatSync(file, { throwIfNoEntry: false });
+      if (!there || (there.isFile() && there.ino === inode && there.size === offset)) return;
       let descriptor: number;
       try {
         descriptor = openRecords(file);
@@ -145,7 +148,12 @@ export function createLabelRecords(file: string): LabelRecords {
         }
         const line = toLine(realPath, contentHash, describe({ ...descriptor, replaced: [] }));
         // A torn line before ours is closed first, so that ours stays readable.
-        appendRecord(file, tail.isTorn() ? `\n${line}` : line);
+        const records = createRecordFile(file);
+        try {
+          records.append(tail.isTorn() ? `\n${line}` : line);
+        } finally {
+          records.close();
+        }
         tail.catchUp();
         return ok(null);
       } catch (error) {

@@ -1,7 +1,15 @@
 // Files that we append records to lie inside projects, and a project may be a stranger's. INVARIANT:
 // a record goes into a regular file at exactly that place, or nowhere: a link there could send our
 // lines into somebody's shell profile, a pipe could make us wait forever.
-import { closeSync, constants, fstatSync, mkdirSync, openSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  writeSync,
+} from 'node:fs';
 import { dirname } from 'node:path';
 
 const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
@@ -23,21 +31,60 @@ export const openRecords = (file: string): number =>
 
 const APPEND = flags(O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK);
 
-/** Opens for appending and closes again: throws now what an append would throw later. */
-export function touchRecords(file: string): void {
-  mkdirSync(dirname(file), { recursive: true });
-  closeSync(openRegular(file, APPEND));
+export interface RecordFile {
+  /** Throws now what an append would throw. */
+  touch(): void;
+  /** Appends with one write, whole or with an exception: a full disk writes short without an error. */
+  append(text: string): void;
+  /** Gives the descriptor back; the next append opens the file again. */
+  close(): void;
 }
 
-/** Appends with one write, whole or with an exception: a full disk writes short without an error. */
-export function appendRecord(file: string, text: string): void {
-  mkdirSync(dirname(file), { recursive: true });
-  const descriptor = openRegular(file, APPEND);
+interface Held {
+  descriptor: number;
+  device: number;
+  inode: number;
+}
+
+function openHeld(file: string): Held {
+  let descriptor: number;
   try {
-    const bytes = Buffer.from(text);
-    const written = writeSync(descriptor, bytes);
-    if (written !== bytes.length) throw new Error(`only ${written} of ${bytes.length} bytes fit`);
-  } finally {
-    closeSync(descriptor);
+    descriptor = openRegular(file, APPEND);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    mkdirSync(dirname(file), { recursive: true });
+    descriptor = openRegular(file, APPEND);
   }
+  const { dev, ino } = fstatSync(descriptor);
+  return { descriptor, device: dev, inode: ino };
+}
+
+/** One file for many records. It stays open, and is still looked at before every one of them. */
+export function createRecordFile(file: string): RecordFile {
+  let held: Held | undefined;
+
+  function close(): void {
+    if (held) closeSync(held.descriptor);
+    held = undefined;
+  }
+
+  /** INVARIANT: what is open is what stands at the place now; a moved or replaced file is let go. */
+  function current(): Held {
+    const there = held && lstatSync(file, { throwIfNoEntry: false });
+    if (held && there?.ino === held.inode && there.dev === held.device) return held;
+    close();
+    held = openHeld(file);
+    return held;
+  }
+
+  return {
+    touch: () => void current(),
+    append(text) {
+      const { descriptor } = current();
+      const length = Buffer.byteLength(text);
+      const written = writeSync(descriptor, text);
+      if (written !== length) throw new Error(`only ${written} of ${length} bytes fit`);
+    },
+    close,
+  };
 }

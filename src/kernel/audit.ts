@@ -2,7 +2,7 @@
 // one write each, so that several processes can share the file and a torn line loses one row only.
 import { closeSync, fstatSync, readSync } from 'node:fs';
 import { type Clock, fail, getOwn, isObject, type Outcome, ok, parseJson } from '../base/index.ts';
-import { appendRecord, openRecords, type RecordEntry, touchRecords } from '../flow/index.ts';
+import { createRecordFile, openRecords, type RecordEntry } from '../flow/index.ts';
 
 export interface AuditRow {
   time: string;
@@ -21,6 +21,8 @@ export interface Audit {
   write(row: Omit<AuditRow, 'time'>): Outcome<null>;
   /** The latest rows, oldest first. */
   read(limit: number, only?: AuditRow['decision']): Outcome<AuditRow[]>;
+  /** Gives back what it holds open; a later row opens it again. */
+  close?(): void;
 }
 
 /** The row of one attempt at an operation. */
@@ -64,6 +66,7 @@ function rowOf(line: string): AuditRow | undefined {
 }
 
 export function createAudit(file: string, clock: Clock): Audit {
+  const records = createRecordFile(file);
   const refuse = (error: unknown) =>
     fail(
       'internal_error',
@@ -72,7 +75,7 @@ export function createAudit(file: string, clock: Clock): Audit {
   return {
     ready() {
       try {
-        touchRecords(file);
+        records.touch();
         return ok(null);
       } catch (error) {
         return refuse(error);
@@ -87,7 +90,7 @@ export function createAudit(file: string, clock: Clock): Audit {
         reason: short(row.reason),
       });
       try {
-        appendRecord(file, `${line}\n`);
+        records.append(`${line}\n`);
         return ok(null);
       } catch (error) {
         return refuse(error);
@@ -108,5 +111,6 @@ export function createAudit(file: string, clock: Clock): Audit {
         );
       }
     },
+    close: () => records.close(),
   };
 }
