@@ -5,7 +5,20 @@ import type { BenchRow } from './row.ts';
 const args = process.argv.slice(2);
 const json = args.includes('--json');
 const chosen = args.filter((arg) => !arg.startsWith('-'));
-const SUITES = ['expr', 'trust', 'flow', 'items', 'stream', 'llm', 'store', 'harness', 'cli'];
+const SUITES = [
+  'expr',
+  'trust',
+  'flow',
+  'items',
+  'stream',
+  'llm',
+  'store',
+  'harness',
+  'harness-stream',
+  'harness-growth',
+  'harness-concurrent',
+  'cli',
+];
 const names = SUITES.filter((name) => chosen.length === 0 || chosen.includes(name));
 
 const figure = (value: number): string => (value >= 100 ? value.toFixed(0) : value.toPrecision(3));

@@ -1,0 +1,97 @@
+// Many threads at once in one process: what 200 of them cost against 200 bare loops, and whether
+// 1,000 of them come to their end. The thousand run in a process of their own, whose memory is theirs.
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { bareLoop } from './bare-loop.ts';
+import { type BenchRow, race } from './row.ts';
+import { openStage } from './thread-stage.ts';
+
+const TURNS = 5;
+const NAME = `turns_${TURNS}`;
+const SOME = 200;
+const MANY = 1000;
+const isCrowd = process.argv[2] === 'crowd' && process.argv[1] === fileURLToPath(import.meta.url);
+
+const times = async (count: number, work: () => Promise<unknown>): Promise<void> => {
+  await Promise.all(Array.from({ length: count }, work));
+};
+
+async function some(): Promise<BenchRow> {
+  const stage = await openStage([NAME]);
+  try {
+    const { ours = 0, base = 0 } = await race(
+      {
+        ours: () => times(SOME, () => stage.run(NAME)),
+        base: () => times(SOME, () => bareLoop(stage.url, stage.root, NAME)),
+      },
+      3,
+    );
+    return {
+      name: `${SOME} concurrent runs of ${TURNS} turns`,
+      ours: ours / 1000,
+      base: base / 1000,
+      ratio: ours / base,
+      unit: 'ms CPU',
+      target: 'at most 1.5x as many bare loops',
+      ok: ours <= 1.5 * base,
+    };
+  } finally {
+    await stage.close();
+  }
+}
+
+interface Crowd {
+  completed: number;
+  /** Why the others did not, the first of them. */
+  reason: string;
+  seconds: number;
+  peakMegabytes: number;
+}
+
+async function runCrowd(): Promise<Crowd> {
+  const stage = await openStage([NAME]);
+  const crowd: Crowd = { completed: 0, reason: '', seconds: 0, peakMegabytes: 0 };
+  const start = performance.now();
+  await times(MANY, async () => {
+    try {
+      await stage.run(NAME);
+      crowd.completed += 1;
+    } catch (error) {
+      crowd.reason ||= (error as Error).message.slice(0, 300);
+    }
+  });
+  crowd.seconds = (performance.now() - start) / 1000;
+  crowd.peakMegabytes = process.resourceUsage().maxRSS / 1024;
+  await stage.close();
+  return crowd;
+}
+
+async function many(): Promise<BenchRow> {
+  const child = fork(fileURLToPath(import.meta.url), ['crowd'], { execArgv: [] });
+  const [crowd] = (await Promise.race([
+    once(child, 'message'),
+    once(child, 'exit').then(([code]) => [
+      { completed: 0, reason: `exit ${String(code)}`, seconds: 0, peakMegabytes: 0 },
+    ]),
+  ])) as [Crowd];
+  const { completed, reason, seconds, peakMegabytes } = crowd;
+  return {
+    name: `${MANY} concurrent runs of ${TURNS} turns, ${seconds.toFixed(1)} s, peak ${peakMegabytes.toFixed(0)} MB${reason && `, ${reason}`}`,
+    ours: completed,
+    base: MANY,
+    ratio: completed / MANY,
+    unit: 'runs completed',
+    target: 'all complete',
+    ok: completed === MANY,
+  };
+}
+
+export async function bench(): Promise<BenchRow[]> {
+  return [await some(), await many()];
+}
+
+if (isCrowd) {
+  process.send?.(await runCrowd());
+  process.disconnect();
+}
