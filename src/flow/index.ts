@@ -105,5 +105,7 @@ export {
   makeValue,
   type Origin,
   type Value,
+  withOrigin,
+  withText,
 } from './value.ts';
 export { estimateTokens, valueContext } from './value-view.ts';

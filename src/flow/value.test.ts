@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { describe, EMPTY } from './descriptor.ts';
-import { addMarks, elementOf, makeContainer, makeValue } from './value.ts';
+import { addMarks, elementOf, makeContainer, makeValue, withOrigin, withText } from './value.ts';
 import { estimateTokens, valueContext } from './value-view.ts';
 
 const secret = describe({ labels: ['secret'] });
@@ -52,6 +52,29 @@ test('elements of plain data inherit from their container', () => {
   const object = makeValue({ a: { b: 1 } }, { descriptor: secret });
   expect(elementOf(elementOf(object, 'a'), 'b').meta.descriptor).toBe(secret);
   expect(elementOf(object, '__proto__').data).toBe(null);
+});
+
+test('an element keeps its own text and its facts, with and without marks', () => {
+  const file = makeValue({ a: 1 }, { text: '{ "a": 1 }', origin: { filename: 'a.json' } });
+  const list = makeContainer([file, makeValue(2)]);
+  expect(elementOf(list, 0).text).toBe('{ "a": 1 }');
+  expect(elementOf(list, 0).meta.origin).toEqual({ filename: 'a.json' });
+  expect(elementOf(elementOf(list, 0), 'a').meta.origin).toEqual({ filename: 'a.json' });
+  expect(list.meta.descriptor).toBe(EMPTY);
+});
+
+test('facts about the whole do not hold for what is inside', () => {
+  const origin = { name: 'config', tokens: 9, namespace: 'm.mld', command: 'ls' };
+  expect(elementOf(makeValue({ a: 1 }, { origin }), 'a').meta.origin).toEqual({ command: 'ls' });
+});
+
+test('more facts and another text change nothing else', () => {
+  const pair = makeContainer([makeValue('k', { descriptor: secret }), makeValue(1)]);
+  const named = withText(withOrigin(pair, { name: 'pair' }), 'k and 1');
+  expect(named).toMatchObject({ text: 'k and 1', meta: { origin: { name: 'pair' } } });
+  expect(elementOf(named, 1).meta.descriptor).toBe(EMPTY);
+  expect(named.meta.descriptor).toBe(secret);
+  expect(withText(named, undefined).text).toBe('["k",1]');
 });
 
 test('the view of a value counts tokens by kind of file, exact counts first', () => {

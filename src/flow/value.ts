@@ -89,11 +89,33 @@ export function makeContainer(
     ? entries.map(([, value]) => value.data)
     : Object.fromEntries(entries.map(([key, value]) => [key, value.data]));
   freezeDeep(data);
-  const marked = entries.filter(([, { meta }]) => meta.descriptor !== EMPTY || meta.elements);
-  const union = mergeAll([own, ...marked.map(([, value]) => value.meta.descriptor)]);
-  const elements = { own, parts: new Map(marked) };
+  const kept = entries.filter(([, value]) => isMoreThanData(value));
+  const union = mergeAll([own, ...kept.map(([, value]) => value.meta.descriptor)]);
+  const elements = { own, parts: new Map(kept) };
   const meta = { descriptor: union, origin: NO_ORIGIN, elements: Object.freeze(elements) };
   return new LabelledValue(data, Object.freeze(meta), undefined);
+}
+
+/** Would it lose something if only its data went into a container? */
+const isMoreThanData = ({ meta, hasOwnText }: Value): boolean =>
+  meta.descriptor !== EMPTY ||
+  meta.elements !== undefined ||
+  hasOwnText ||
+  meta.origin !== NO_ORIGIN;
+
+// Facts about one value only; the others (file, command, tool …) hold for what is inside as well.
+const OF_THE_WHOLE = new Set(
+  'absent definedAt each exported files index key name namespace open tokens'.split(' '),
+);
+const inherited = new WeakMap<Origin, Origin>();
+
+function originInside(origin: Origin): Origin {
+  const known = inherited.get(origin);
+  if (known) return known;
+  const facts = Object.entries(origin).filter(([fact]) => !OF_THE_WHOLE.has(fact));
+  const inside = facts.length > 0 ? Object.freeze(Object.fromEntries(facts)) : NO_ORIGIN;
+  inherited.set(origin, inside);
+  return inside;
 }
 
 /** One element with exactly its marks; null with the container's marks when there is none. */
@@ -103,7 +125,10 @@ export function elementOf(value: Value, key: string | number): Value {
   if (part) return addMarks(part, elements?.own ?? EMPTY);
   const { data } = value;
   const child = Array.isArray(data) ? data[Number(key)] : getOwn(data, String(key));
-  return makeValue(child ?? null, { descriptor: elements?.own ?? descriptor, origin });
+  const marks = elements?.own ?? descriptor;
+  if (typeof child === 'object' && child !== null) freezeDeep(child);
+  const meta = Object.freeze({ descriptor: marks, origin: originInside(origin) });
+  return new LabelledValue(child ?? null, meta, undefined);
 }
 
 /** The same data with more marks, on the whole and on every element. */
@@ -124,6 +149,18 @@ export function relabel(value: Value, descriptor: Descriptor): Value {
   if (value.meta.descriptor === descriptor && !value.meta.elements) return value;
   const meta = Object.freeze({ descriptor, origin: value.meta.origin });
   return new LabelledValue(value.data, meta, ownText(value));
+}
+
+/** The same data, marks and text with more facts about where it was made. */
+export function withOrigin(value: Value, facts: Origin): Value {
+  const origin = Object.freeze({ ...value.meta.origin, ...facts });
+  return new LabelledValue(value.data, Object.freeze({ ...value.meta, origin }), ownText(value));
+}
+
+/** The same data, marks and facts with another text of its own; undefined: none. */
+export function withText(value: Value, text: string | undefined): Value {
+  if (ownText(value) === text) return value;
+  return new LabelledValue(value.data, value.meta, text);
 }
 
 const ownText = (value: Value): string | undefined => (value.hasOwnText ? value.text : undefined);
