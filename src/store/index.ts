@@ -21,6 +21,7 @@ export type { ThreadFilter, ThreadPage } from './query.ts';
 export { createRedactor, type RedactionStream, type Redactor } from './redact.ts';
 export type { SealedSecret, SealedSecrets } from './sealed-secrets.ts';
 export type { Signal } from './signals.ts';
+export type { Standing } from './standing.ts';
 export { isEnded, THREAD_STATUSES, type ThreadStatus } from './status.ts';
 export { openStore, type Store, type StoreOptions } from './store.ts';
 export { parseThreadId } from './thread-id.ts';

@@ -18,6 +18,7 @@ import { createPrune, type Prune } from './prune.ts';
 import { createQuery, type Query } from './query.ts';
 import { createSealedSecrets, type SealedSecrets } from './sealed-secrets.ts';
 import { createSignals, type Signals } from './signals.ts';
+import { createStandings, type Standings } from './standing.ts';
 import { createThreads, type Threads } from './threads.ts';
 import { createWatch, type Watch } from './watch.ts';
 
@@ -31,6 +32,7 @@ export interface Store
     Omit<Budgets, 'open'>,
     Watch,
     Prune,
+    Standings,
     Pick<Feed, 'onSignal'>,
     Pick<Group, 'grouped'> {
   approvals: Approvals;
@@ -74,10 +76,11 @@ export function openStore(options: StoreOptions): Outcome<Store> {
     return owned;
   }
 
-  const log = createEventLog(database, clock);
+  const sent = { count: 0 };
+  const { listening, ...standings } = createStandings(database, clock, sent);
+  const log = listening(createEventLog(database, clock));
   const { open, ...budgets } = createBudgets(database, clock);
   const { born, ...leases } = createLeases(database, clock, log, options.isGone ?? isOwnerGone);
-  const sent = { count: 0 };
   const signals = createSignals(database, clock, sent);
   const feed = createFeed(database, { intervalMs: watchIntervalMs, sent });
   const group = createGroup(database);
@@ -90,6 +93,7 @@ export function openStore(options: StoreOptions): Outcome<Store> {
     ...budgets,
     ...createWatch(database, feed),
     ...createPrune(database),
+    ...standings,
     onSignal: feed.onSignal,
     grouped: group.grouped,
     approvals: createApprovals(database, clock, random, signals),
