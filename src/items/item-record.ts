@@ -5,6 +5,7 @@ import { aboutFile } from './about-file.ts';
 import { parseDirective } from './directive-parse.ts';
 import type { ParsedDirective } from './directive-value.ts';
 import type { FileStamp } from './folder-look.ts';
+import { tick } from './imprint.ts';
 import type { Item, ItemBase, SignatureState } from './item.ts';
 import { toolFacts } from './item-facts.ts';
 import { type FileText, readItemFile } from './item-file.ts';
@@ -49,9 +50,6 @@ function once<T>(compute: () => T): () => T {
   let value: { done: T } | undefined;
   return () => (value ??= { done: compute() }).done;
 }
-
-/** How long a second write can keep the stamp of the first: file systems count seconds or ticks. */
-const tick = (changed: number): number => (changed % 1000 === 0 ? 2000 : 50);
 
 export function createRecord(
   root: Root,

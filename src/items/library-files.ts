@@ -10,8 +10,8 @@ import { createRootFiles, type Root, type RootFiles } from './root-files.ts';
 export interface LibraryFiles {
   readonly shelves: Shelves;
   readonly searching: LibrarySearch;
-  /** Sees files changed, added or removed since the last call. */
-  refresh(): Promise<void>;
+  /** Sees files changed, added or removed since the last call; true when there was surely nothing. */
+  refresh(): Promise<boolean>;
   /** As they were at the last refresh. */
   opened(): readonly RootFiles[];
   close(): void;
@@ -65,23 +65,28 @@ export function createLibraryFiles(options: LibraryFilesOptions): LibraryFiles {
     const records = new Map<string, FileRecord>();
     const onChange = (path: string, stamp: FileStamp | undefined) =>
       take(records, path, stamp && createRecord(root, path, stamp, ports));
-    const files = createRootFiles(root, onChange, watchAbove === undefined ? {} : { watchAbove });
+    const files = createRootFiles(root, onChange, {
+      clock,
+      ...(watchAbove === undefined ? {} : { watchAbove }),
+    });
     return { files, records };
   }
 
   /** Opens roots that are new and closes those that are gone; the others keep what they know. */
-  function openRoots(): void {
+  function openRoots(): boolean {
     const roots = options.roots();
     const known = opened;
     const isSame = roots.every((root, at) => isSameRoot(known[at]?.files.root, root));
-    if (isSame && known.length === roots.length) return;
+    if (isSame && known.length === roots.length) return true;
     opened = roots.map(
       (root) => known.find(({ files }) => isSameRoot(files.root, root)) ?? open(root),
     );
     for (const one of known) if (!opened.includes(one)) one.files.close();
+    return false;
   }
 
   function reread(): void {
+    if (hasty.size === 0) return;
     const again = hasty;
     hasty = new Set();
     for (const record of again) {
@@ -96,9 +101,10 @@ export function createLibraryFiles(options: LibraryFilesOptions): LibraryFiles {
     shelves,
     searching,
     async refresh() {
-      openRoots();
-      await Promise.all(opened.map(({ files }) => files.refresh()));
+      const isSame = openRoots();
+      const unchanged = await Promise.all(opened.map(({ files }) => files.refresh()));
       reread();
+      return isSame && unchanged.every(Boolean);
     },
     opened: () => opened.map(({ files }) => files),
     close() {

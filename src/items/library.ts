@@ -93,7 +93,7 @@ export function createLibrary(options: LibraryOptions): Library {
   const files = createLibraryFiles({ roots, clock, signatureOf, watchAbove });
   const { shelves, searching } = files;
   const rootsNow = () => files.opened().map((one) => ({ root: one.root, real: one.real() }));
-  /** Read once between two refreshes: one call asks for the same file many times. */
+  /** Read once until something changes: one call asks for the same file many times. */
   const config = new Map<DataName, DataFile>();
   function configOf(name: DataName): DataFile {
     const known = config.get(name) ?? data.read(name, rootsNow());
@@ -107,8 +107,7 @@ export function createLibrary(options: LibraryOptions): Library {
   const library: Library = {
     projectRoot,
     async refresh() {
-      await files.refresh();
-      config.clear();
+      if (!(await files.refresh())) config.clear();
     },
     find<K extends ItemKind>(kind: K, id: string, source?: Source) {
       const found = shelves.find(kind, kind === 'tool' ? unalias(id) : id, source);

@@ -1,7 +1,9 @@
 import {
   linkSync,
+  lstatSync,
   mkdirSync,
   mkdtempSync,
+  realpathSync,
   renameSync,
   rmSync,
   symlinkSync,
@@ -33,7 +35,7 @@ async function changed(): Promise<string[]> {
 const codes = () => root.diagnostics().map(({ code }) => code);
 
 beforeEach(() => {
-  base = mkdtempSync(join(tmpdir(), 'km-root-'));
+  base = realpathSync(mkdtempSync(join(tmpdir(), 'km-root-')));
   mkdirSync(join(base, 'p'));
   files = new Set();
   changes = [];
@@ -44,23 +46,48 @@ afterEach(() => {
   rmSync(base, { recursive: true, force: true });
 });
 
-function open(watchAbove: number): void {
-  root = createRootFiles(
+/** Until the file system's clock has moved on: what changes after this has another stamp. */
+function nextTick(): void {
+  const probe = join(base, 'probe');
+  const stamp = () => {
+    writeFileSync(probe, 'x');
+    return lstatSync(probe).ctimeMs;
+  };
+  for (const before = stamp(); stamp() === before; );
+}
+
+/** Long after every change, so that stamps are relied on; each look is followed by a second one. */
+function settled(files: RootFiles): RootFiles {
+  return {
+    ...files,
+    async refresh() {
+      const first = await files.refresh();
+      await files.refresh();
+      nextTick();
+      return first;
+    },
+  };
+}
+
+function open(watchAbove: number, isSettled: boolean): void {
+  const made = createRootFiles(
     { source: 'project', dir: join(base, 'p/.ai') },
     (path, stamp) => {
       changes.push(stamp ? path : `-${path}`);
       if (stamp) files.add(path);
       else files.delete(path);
     },
-    { watchAbove },
+    { watchAbove, ...(isSettled ? { clock: { now: () => Date.now() + 60_000 } } : {}) },
   );
+  root = isSettled ? settled(made) : made;
 }
 
 describe.each([
-  ['looking at everything', Number.POSITIVE_INFINITY],
-  ['watching', 0],
-])('%s', (_, watchAbove) => {
-  beforeEach(() => open(watchAbove));
+  ['looking at everything', Number.POSITIVE_INFINITY, false],
+  ['watching', 0, false],
+  ['looking at known names', Number.POSITIVE_INFINITY, true],
+])('%s', (_, watchAbove, isSettled) => {
+  beforeEach(() => open(watchAbove, isSettled));
 
   test('new, changed, moved and removed files are seen by the next call', async () => {
     put('tools/a/one.yaml');
@@ -150,7 +177,7 @@ describe.each([
 });
 
 test('links that lead out are reported and not followed, links inside are', async () => {
-  open(0);
+  open(0, false);
   put('tools/one.yaml');
   mkdirSync(join(base, 'secret/tools'), { recursive: true });
   writeFileSync(join(base, 'secret/passwd.yaml'), 'x');
@@ -174,7 +201,7 @@ test('links that lead out are reported and not followed, links inside are', asyn
 });
 
 test('a project folder that is a link out of the project is not followed', async () => {
-  open(0);
+  open(0, false);
   mkdirSync(join(base, 'secret/tools'), { recursive: true });
   writeFileSync(join(base, 'secret/tools/evil.yaml'), 'x');
   symlinkSync(join(base, 'secret'), join(base, 'p/.ai'));
@@ -184,7 +211,7 @@ test('a project folder that is a link out of the project is not followed', async
 });
 
 test('folders without end are left at a depth, odd names are left out', async () => {
-  open(0);
+  open(0, false);
   put(`tools/${'d/'.repeat(40)}deep.yaml`);
   put('tools/a\nb.yaml');
   put('tools/.hidden.yaml');
@@ -195,4 +222,37 @@ test('folders without end are left at a depth, odd names are left out', async ()
   await root.refresh();
   expect([...files]).toEqual([]);
   expect(codes().sort()).toEqual(['odd_name', 'too_deep']);
+});
+
+test('nothing changed is said only when nothing did, data files included', async () => {
+  const touch = async (change: () => void): Promise<boolean[]> => {
+    await root.refresh();
+    nextTick();
+    change();
+    const first = await root.refresh();
+    await root.refresh();
+    return [first, await root.refresh()];
+  };
+  put('directives/go.md');
+  put('config/limits.yaml', 'turns: 1\n');
+  open(Number.POSITIVE_INFINITY, true);
+  await root.refresh();
+  expect(await touch(() => {})).toEqual([true, true]);
+  expect(await touch(() => put('config/limits.yaml', 'turns: 2\n'))).toEqual([false, true]);
+  expect(await touch(() => put('config/models.yaml', '{}'))).toEqual([false, true]);
+  expect(await touch(() => put('tools/capabilities/a.yaml', '{}'))).toEqual([false, true]);
+  expect(await touch(() => put('tools/capabilities/a.yaml', '{x: 1}'))).toEqual([false, true]);
+  expect(await touch(() => rmSync(join(base, 'p/.ai/config'), { recursive: true }))).toEqual([
+    false,
+    true,
+  ]);
+  expect(await touch(() => writeFileSync(join(base, 'p/AGENTS.md'), 'x'))).toEqual([false, true]);
+});
+
+test('what changed just now is looked at again, since a second change could look the same', async () => {
+  put('directives/go.md');
+  root = createRootFiles({ source: 'project', dir: join(base, 'p/.ai') }, () => {}, {
+    clock: { now: () => lstatSync(join(base, 'p/.ai/directives')).ctimeMs + 10 },
+  });
+  for (let round = 0; round < 3; round++) expect(await root.refresh()).toBe(false);
 });

@@ -1,12 +1,14 @@
 // One root as the library sees it: the files there are now. Small roots are looked through at every
-// call; large ones are watched (see folder-watch.ts).
-import { lstatSync } from 'node:fs';
+// call; large ones are watched (see folder-watch.ts). Once nothing has changed for a while, one look at
+// every known name tells that it still has not.
+import { lstatSync, readdirSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
-import type { Diagnostic } from '../base/index.ts';
+import type { Clock, Diagnostic } from '../base/index.ts';
 import { aboutFile } from './about-file.ts';
 import type { FileStamp } from './folder-look.ts';
 import { createFolderTree, type FolderTree } from './folder-tree.ts';
 import { canWatch, createFolderWatch, drainEvents, type FolderWatch } from './folder-watch.ts';
+import { type Imprint, takeImprint } from './imprint.ts';
 import { isInside, realOf } from './inside.ts';
 import type { Source } from './item-kinds.ts';
 
@@ -22,7 +24,8 @@ export interface RootFiles {
   readonly root: Root;
   /** The real path of the root; undefined when there is none or it may not be followed. */
   real(): string | undefined;
-  refresh(): Promise<void>;
+  /** True when nothing under the root has changed since the last call, its data files included. */
+  refresh(): Promise<boolean>;
   diagnostics(): Diagnostic[];
   close(): void;
 }
@@ -30,6 +33,15 @@ export interface RootFiles {
 /** Above this many files a look at each costs more than a search may. */
 const WATCH_ABOVE = 1000;
 const MAX_ATTEMPTS = 5;
+/** Folders of a root in which data files are, besides items. */
+const DATA_FOLDERS = ['config', 'tools/capabilities', 'tools/llm'];
+const MAX_DATA_FILES = 100;
+
+/** The names in a folder; none when it is not there. */
+function namesIn(folder: string): string[] {
+  if (!lstatSync(folder, { throwIfNoEntry: false })?.isDirectory()) return [];
+  return readdirSync(folder).map((name) => `${folder}/${name}`);
+}
 
 interface Opened {
   real: string;
@@ -38,14 +50,21 @@ interface Opened {
   watch?: FolderWatch | undefined;
   /** How often watching could be tried again after it failed: a folder may just have gone. */
   attempts: number;
+  /** How everything looked when nothing had changed. */
+  imprint?: Imprint | undefined;
 }
 
 export function createRootFiles(
   root: Root,
-  onChange: (path: string, stamp: FileStamp | undefined) => void,
-  options: { watchAbove?: number; platform?: string } = {},
+  tell: (path: string, stamp: FileStamp | undefined) => void,
+  options: { watchAbove?: number; platform?: string; clock?: Pick<Clock, 'now'> } = {},
 ): RootFiles {
-  const { watchAbove = WATCH_ABOVE, platform } = options;
+  const { watchAbove = WATCH_ABOVE, platform, clock } = options;
+  let changes = 0;
+  const onChange: typeof tell = (path, stamp) => {
+    changes += 1;
+    tell(path, stamp);
+  };
   const home = resolve(root.dir, '..');
   let opened: Opened | undefined;
   let outside: Diagnostic | undefined;
@@ -119,21 +138,62 @@ export function createRootFiles(
     follow(at);
   }
 
+  /** Every name whose change would matter; undefined when one look at each would not be enough. */
+  function namesOf({ real, tree }: Opened): string[] | undefined {
+    const files = [...tree.files].filter(([path]) => path !== 'AGENTS.md');
+    if (real !== root.dir || files.length > watchAbove) return undefined;
+    if (files.some(([, { isElsewhere }]) => isElsewhere)) return undefined;
+    const data = DATA_FOLDERS.flatMap((folder) => namesIn(`${real}/${folder}`));
+    if (data.length > MAX_DATA_FILES) return undefined;
+    return [
+      real,
+      ...Object.values(extraFiles(real)).map(({ path }) => path),
+      ...DATA_FOLDERS.map((folder) => `${real}/${folder}`),
+      ...[...tree.folders.keys()].map((folder) => `${real}/${folder}`),
+      ...files.map(([, stamp]) => stamp.real),
+      ...data,
+    ];
+  }
+
+  /** Taken before a look; it counts when that look then finds nothing new. */
+  function imprintOf(at: Opened): Imprint | undefined {
+    if (!clock || !canWatch(existing(at.real), platform)) return undefined;
+    try {
+      const names = namesOf(at);
+      return names && takeImprint(names, clock.now());
+    } catch {
+      return undefined;
+    }
+  }
+  const existing = (real: string): string => realOf(real) ?? dirname(real);
+
+  function lookAgain(at: Opened): void {
+    at.imprint = undefined;
+    const before = imprintOf(at);
+    const count = changes;
+    look(at);
+    const isKnown = [...at.tree.folders.keys()].every((path) => before?.has(`${at.real}/${path}`));
+    if (changes === count && isKnown) at.imprint = before;
+  }
+
   return {
     root,
     real: () => opened?.real,
     async refresh() {
       // What is shipped does not change under a running process.
-      if (root.source === 'bundle' && opened) return;
+      if (root.source === 'bundle' && opened) return true;
+      if (opened?.imprint?.isCurrent()) return true;
       const now = open();
       if (now === undefined) {
+        const wasClosed = opened === undefined;
         close();
-        return;
+        return wasClosed;
       }
       opened = now;
       if (now.watch?.isOn()) await drainEvents();
       // Another refresh may have closed it while this one waited.
-      if (opened === now) look(now);
+      if (opened === now) lookAgain(now);
+      return false;
     },
     diagnostics: () => [...(outside ? [outside] : []), ...(opened?.tree.diagnostics() ?? [])],
     close,
