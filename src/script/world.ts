@@ -14,7 +14,7 @@ export interface LoadedText {
 
 export interface ProcessRequest {
   /** `cmd`: command lines, already quoted, run one after the other until one fails. */
-  readonly kind: 'cmd' | 'sh' | 'node' | 'py';
+  readonly kind: 'cmd' | 'sh';
   /** For `cmd` a list of lines; the first that fails ends it. */
   readonly source: string | readonly string[];
   readonly env: Readonly<Record<string, string>>;
@@ -31,6 +31,28 @@ export interface ProcessResult {
   readonly stderr: string;
   readonly code: number;
   readonly signal: string | undefined;
+}
+
+/** A `node` or `py` block: a process of its own, values handed over as data. */
+export interface CodeRequest {
+  readonly kind: 'node' | 'py';
+  readonly source: string;
+  readonly parameters: readonly { readonly name: string; readonly value: JsArgument }[];
+  /** What `mx` and `ctx` are. */
+  readonly mx: Json;
+  /** For `node`: functions the block may call by name; those with a source are compiled there. */
+  readonly helpers: readonly JsHelper[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly stdin: string | undefined;
+  readonly folder: string;
+  readonly timeoutMs: number | undefined;
+}
+
+export interface CodeResult {
+  /** What the block returned; undefined when it returned nothing (always so for `py`). */
+  readonly value: Json | undefined;
+  readonly stdout: string;
+  readonly stderr: string;
 }
 
 export interface ScriptWorld {
@@ -54,6 +76,8 @@ export interface ScriptWorld {
   ): MaybePromise<Outcome<null>>;
   /** A non-zero exit is an ordinary result here; only what could not be started or ran out is a fault. */
   process(request: ProcessRequest, frame: Frame): Promise<Outcome<ProcessResult>>;
+  /** An exception, a non-zero exit or a timeout is a fault that shows stderr. */
+  code(request: CodeRequest, frame: Frame): Promise<Outcome<CodeResult>>;
   readonly js: JsEngine;
   /** Any item through the kernel. */
   tool(
