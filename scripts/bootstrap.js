@@ -24,6 +24,7 @@ const TASKS = {
   build: [
     ['node', join(root, 'scripts', 'clean.js')],
     [...bin('typescript', 'bin', 'tsc'), '-p', 'tsconfig.build.json'],
+    ['node', join(root, 'scripts', 'bundle.js')],
   ],
   digests: [['node', join(root, 'scripts', 'digests.js')]],
   bench: [['node', '--expose-gc', join(root, 'bench', 'main.ts')]],

@@ -3,8 +3,7 @@
 import { existsSync, realpathSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { type Clock, fail, type Outcome, ok, systemClock } from './base/index.ts';
+import { type Clock, fail, type Outcome, ok, packagePath, systemClock } from './base/index.ts';
 import { createPolicyFiles, type PolicyFiles, type PolicyPlace } from './flow/index.ts';
 import type { LiveThreads, Runner, World } from './harness/index.ts';
 import { type Catalogs, createCatalogs, verifyItem } from './items/index.ts';
@@ -38,7 +37,7 @@ export interface RuntimeOptions {
   runners?: Readonly<Record<string, Runner>>;
 }
 
-export const BUNDLE = fileURLToPath(new URL('../bundle', import.meta.url));
+export const BUNDLE = packagePath('bundle');
 
 export type Env = NonNullable<RuntimeOptions['env']>;
 

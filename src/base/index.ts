@@ -24,6 +24,7 @@ export {
   ok,
   withDetail,
 } from './outcome.ts';
+export { packagePath } from './package-path.ts';
 export { type Clock, type RandomBytes, systemClock, systemRandom } from './ports.ts';
 export { nearest } from './suggest.ts';
 export { caret, createLines, type Position, type TextLines } from './text.ts';

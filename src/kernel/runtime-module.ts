@@ -3,8 +3,7 @@
 // the module prints cannot be taken for its result.
 import { existsSync, realpathSync } from 'node:fs';
 import { dirname, extname, join, resolve, sep } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { fail, type Outcome, ok } from '../base/index.ts';
+import { fail, type Outcome, ok, packagePath } from '../base/index.ts';
 import type { PrimitiveCall } from './primitive.ts';
 import type { Runtime } from './process-config.ts';
 import { isInside } from './process-env.ts';
@@ -29,9 +28,8 @@ const EXTENSIONS: Readonly<Record<Runtime, readonly string[]>> = {
   python: ['.py'],
 };
 
-/** The package's own runner scripts; the same two steps up from `src/` and from `dist/`. */
-export const runnerFolder = (): string =>
-  fileURLToPath(new URL('../../bundle/runtime', import.meta.url));
+/** The package's own runner scripts. */
+export const runnerFolder = (): string => packagePath('bundle/runtime');
 
 const realOf = (path: string): string | undefined => {
   try {

@@ -1,0 +1,28 @@
+// Puts the modules of `src/` together into few files: hundreds of small ones cost more to find and
+// link than to run. What is loaded on demand stays apart, and so do the dependencies.
+import { fileURLToPath } from 'node:url';
+import { build } from 'vite';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const outDir = process.argv[2] ?? `${root}/dist`;
+
+await build({
+  root,
+  configFile: false,
+  logLevel: 'warn',
+  ssr: { external: true },
+  build: {
+    ssr: true,
+    outDir,
+    emptyOutDir: false,
+    target: 'node22',
+    minify: false,
+    rollupOptions: {
+      input: { index: `${root}/src/index.ts`, 'cli/main': `${root}/src/cli/main.ts` },
+      output: {
+        entryFileNames: '[name].js',
+        chunkFileNames: 'chunks/[name]-[hash].js',
+      },
+    },
+  },
+});
