@@ -1,20 +1,10 @@
 // Start-up: what `--help` costs over a Node that does nothing, in CPU of the whole process.
-import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { cpuMillis } from './process-cpu.ts';
 import type { BenchRow } from './row.ts';
 
 const path = (file: string) => fileURLToPath(new URL(file, import.meta.url));
 const ROUNDS = 9;
-
-function cpuMillis(args: readonly string[]): number {
-  const done = spawnSync(process.execPath, ['--import', path('./report-cpu.mjs'), ...args], {
-    encoding: 'utf8',
-    env: { ...process.env, NO_COLOR: '1' },
-  });
-  const micros = /cpu-micros (\d+)/.exec(done.stderr)?.[1];
-  if (done.status !== 0 || micros === undefined) throw new Error(done.stderr);
-  return Number(micros) / 1000;
-}
 
 export async function bench(): Promise<BenchRow[]> {
   const launcher = path('../bin/km.js');

@@ -17,6 +17,7 @@ const SUITES = [
   'harness-stream',
   'harness-growth',
   'harness-concurrent',
+  'import',
   'cli',
 ];
 const names = SUITES.filter((name) => chosen.length === 0 || chosen.includes(name));
