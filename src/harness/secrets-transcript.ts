@@ -27,7 +27,8 @@ export type Detail = 'preview' | 'full';
 
 /** A result is shown further than an argument: it is what people look for. */
 const RESULT = 2000;
-const MAX_OPEN = 64;
+/** So many files are held open at once. */
+const MAX_OPEN = 256;
 
 // Secrets go first: written as JSON once more they would be escaped deeper than anybody looks, and a
 // hash of them would tell whoever guesses that he is right.
@@ -83,6 +84,8 @@ export interface Transcripts {
 export function createTranscripts(ports: TranscriptPorts): Transcripts {
   const { dir, clock, known, store, detail, trouble } = ports;
   const writers = new Map<string, Transcript>();
+  /** For each thread that this process writes: the number of its next event. */
+  const next = new Map<string, number>();
 
   function show(thread: string, event: Omit<TranscriptEvent, 'type'> & { type: string }) {
     const data =
@@ -112,7 +115,8 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
   }
   /** Before the first line of this process: is everything there that was recorded before? */
   function restore(thread: string, firstSeq: number): void {
-    if (firstSeq === 1) return;
+    if (firstSeq === 1 || next.get(thread) === firstSeq) return;
+    closeWriter(thread);
     const before = journal(thread).filter(({ seq }) => seq < firstSeq);
     if (!isBehind(thread, before)) return;
     const lines = before.map((event) => show(thread, event));
@@ -122,6 +126,10 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
   function closeWriter(thread: string): void {
     writers.get(thread)?.close();
     writers.delete(thread);
+  }
+  function done(thread: string): void {
+    closeWriter(thread);
+    next.delete(thread);
   }
   /** The least recently used one makes room: a thousand threads do not hold a thousand files. */
   function writerOf(thread: string): Outcome<Transcript> {
@@ -148,19 +156,21 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
       let state: 'new' | 'open' | 'broken' = 'new';
       return (events, firstSeq) => {
         if (state === 'broken' || events.length === 0) return;
-        if (state === 'new') {
-          closeWriter(thread);
-          restore(thread, firstSeq);
-        }
+        if (state === 'new') restore(thread, firstSeq);
         const writer = writerOf(thread);
         const written = writer.ok
           ? writer.output.append(linesOf(thread, events, firstSeq))
           : writer;
-        state = written.ok ? 'open' : 'broken';
-        if (!written.ok) trouble(written.error.detail.message);
-        if (state === 'broken') closeWriter(thread);
+        if (written.ok) {
+          state = 'open';
+          next.set(thread, firstSeq + events.length);
+        } else {
+          state = 'broken';
+          trouble(written.error.detail.message);
+          done(thread);
+        }
       };
     },
-    done: closeWriter,
+    done,
   };
 }

@@ -57,12 +57,22 @@ const problem = (file: string, error: unknown): Outcome<never> => {
   return fail(kind, `the transcript \`${file}\` cannot be written: ${message}`, { file });
 };
 
+/** The folder is there already, except for the first time. */
+function openInFolder(file: string, flags: number): number {
+  try {
+    return openSync(file, flags, 0o600);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+    return openSync(file, flags, 0o600);
+  }
+}
+
 // A link in its place could send our lines anywhere, a pipe could make us wait forever.
 function openFile(file: string, more = 0): number {
   const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDWR } = constants;
-  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   const flags = O_RDWR | O_CREAT | O_APPEND | (O_NOFOLLOW ?? 0) | (O_NONBLOCK ?? 0) | more;
-  const handle = openSync(file, flags, 0o600);
+  const handle = openInFolder(file, flags);
   if (fstatSync(handle).isFile()) return handle;
   closeSync(handle);
   throw new Error('it is not a regular file');
@@ -79,7 +89,7 @@ function writeAll(handle: number, text: string): void {
 
 /** Where the last whole line ends. */
 function endOfLines(handle: number, size: number): number {
-  const chunk = Buffer.alloc(1 << 16);
+  const chunk = Buffer.allocUnsafe(Math.min(size, 1 << 16));
   for (let end = size; end > 0; ) {
     const from = Math.max(0, end - chunk.length);
     const count = readSync(handle, chunk, 0, end - from, from);
