@@ -63,9 +63,12 @@ function isEqualPlain(a: Json, b: Json): boolean {
     const [x, y] = [numericOf(a), numericOf(b)];
     return x !== undefined && x === y;
   }
-  const isMixed = typeof a === 'string' || typeof b === 'string';
-  return isMixed && (typeof a === 'boolean' || typeof b === 'boolean') && String(a) === String(b);
+  return isNamedBy(a, b) || isNamedBy(b, a);
 }
+
+/** `true` and `"true"`, `false` and `"false"`. */
+const isNamedBy = (a: Json, b: Json): boolean =>
+  typeof a === 'boolean' && typeof b === 'string' && String(a) === b;
 
 /** Walks without recursion: both sides may be nested as deep as JSON allows. */
 function isEqualData(left: Json, right: Json): boolean {
