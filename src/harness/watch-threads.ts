@@ -77,12 +77,16 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
   const { store, dir, clock, env, library, kernel, policy, live, trouble } = ports;
   const now = () => clock.now();
   const known = createKnownSecrets(() => environmentSecrets(env, library));
+  let derived: Uint8Array | undefined;
   const sealed = sealStore({
     store,
     known,
     key() {
+      if (derived) return { ok: true, output: derived };
       const own = ports.key();
-      return own.ok ? { ok: true, output: deriveVaultKey(own.output.exportPrivate()) } : own;
+      if (!own.ok) return own;
+      derived = deriveVaultKey(own.output.exportPrivate());
+      return { ok: true, output: derived };
     },
   });
   const transcripts = createTranscripts({

@@ -7,7 +7,7 @@ import {
   verify as verifyBytes,
 } from 'node:crypto';
 import { fail, type Outcome, ok, type RandomBytes, systemRandom } from '../base/index.ts';
-import { fromBase64Url, sha256, toBase64Url } from './bytes.ts';
+import { fromBase64Url, sha256 } from './bytes.ts';
 
 export interface PublicKeyRecord {
   id: string;
@@ -51,14 +51,14 @@ export function readPublicKey(raw: Uint8Array): KeyObject | undefined {
   }
 }
 
-const rawPublic = (key: KeyObject): Buffer =>
-  createPublicKey(key).export({ format: 'der', type: 'spki' }).subarray(SPKI_PREFIX.length);
+/** In base64url. As JWK it is there at once; DER has to be written first, which takes as long as a signature. */
+const publicOf = (key: KeyObject): string => createPublicKey(key).export({ format: 'jwk' }).x ?? '';
 
 function pairOf(key: KeyObject): KeyPair {
-  const raw = rawPublic(key);
+  const publicKey = publicOf(key);
   return Object.freeze({
-    id: digestId(raw),
-    publicKey: toBase64Url(raw),
+    id: digestId(Buffer.from(publicKey, 'base64url')),
+    publicKey,
     sign: (bytes: Uint8Array) => signBytes(null, bytes, key),
     exportPrivate: () => key.export({ format: 'pem', type: 'pkcs8' }).toString(),
   });

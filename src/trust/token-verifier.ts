@@ -43,12 +43,13 @@ export interface TokenVerifier {
 const CACHE_SIZE = 1000;
 
 function verifyLinks(links: readonly TokenLink[], rootKey: Uint8Array, root: KeyObject): boolean {
-  let [key, previous]: [KeyObject | undefined, Uint8Array] = [root, rootKey];
+  let [signer, previous]: [Uint8Array | undefined, Uint8Array] = [undefined, rootKey];
   for (const [index, { body, next, signature }] of links.entries()) {
+    const key = signer ? readPublicKey(signer) : root;
     if (!key || !verifySignature(key, signedBytes(index, previous, body, next), signature)) {
       return false;
     }
-    [key, previous] = [readPublicKey(next), signature];
+    [signer, previous] = [next, signature];
   }
   return true;
 }
