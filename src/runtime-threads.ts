@@ -77,11 +77,7 @@ export function reachThreads(
 
 /** Nothing runs on in a closed runtime; what is not over can be resumed. */
 export async function stopThreads({ live }: Ground): Promise<void> {
-  const running = live?.all() ?? [];
-  for (const { thread } of running) {
-    thread.stop({ status: 'interrupted', reason: 'the runtime was closed' });
-  }
-  await Promise.all(running.map(({ done }) => done));
+  await live?.close({ status: 'interrupted', reason: 'the runtime was closed' });
 }
 
 /** A registry for one use; nothing of it stays. */
@@ -165,6 +161,8 @@ export async function createThreads(
     const found = library.find('knowledge', id);
     return found.ok ? found.output.text : '';
   };
+  const takeUp = (there: World, id: string, signal?: AbortSignal) =>
+    there.live.resumed(id, () => resumeThread(there, id, signal));
   const world: World = {
     project: ground.project,
     kernel: auditCalls(kernel, ground.audit),
@@ -194,7 +192,7 @@ export async function createThreads(
       if (!row.ok) return row;
       // The right to be there was given when the thread was started.
       const there = await openElsewhere(ground, world, row.output.project, () => ok(null));
-      return there.ok ? await resumeThread(there.output, id) : there;
+      return there.ok ? await takeUp(there.output, id) : there;
     },
     transcript: watch.transcript,
     ...(watch.onEvent ? { onEvent: watch.onEvent } : {}),
@@ -212,7 +210,7 @@ export async function createThreads(
     store,
     history: watch.history,
     run: (request, signal) => told(() => runDirective(world, request, signal)),
-    resume: (id, signal) => told(() => resumeThread(world, id, signal)),
+    resume: (id, signal) => told(() => takeUp(world, id, signal)),
     replay: (id, options) =>
       inEmptyRegistry((empty) => harness.replayThread(world, id, store, empty, options)),
   };

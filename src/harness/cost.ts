@@ -74,6 +74,8 @@ export interface CostMeter {
   /** What a request used and cost. */
   countRequest(usage: Usage, spend: bigint): void;
   countToolCall(): void;
+  /** A process was lost while it was made: it will be made again, or said to be unknown. */
+  giveBackToolCall(): void;
   countSpawn(): void;
   countChild(cost: ChildCost): void;
   countHook(cost: HookCost): void;
@@ -140,6 +142,9 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST): CostMe
     },
     countToolCall() {
       cost = { ...cost, tool_calls: cost.tool_calls + 1 };
+    },
+    giveBackToolCall() {
+      cost = { ...cost, tool_calls: Math.max(0, cost.tool_calls - 1) };
     },
     countSpawn() {
       cost = { ...cost, spawns: cost.spawns + 1 };

@@ -42,7 +42,8 @@ function openLog(world: World, { row, epoch, history }: Start): ThreadLog {
   const write = world.transcript(row.id);
   return createThreadLog(
     row.id,
-    { seq: row.seq, epoch, turn: history.at(-1)?.turn ?? 0 },
+    // What others put into the journal while nobody ran it belongs to no turn.
+    { seq: row.seq, epoch, turn: history.findLast(({ turn }) => turn > 0)?.turn ?? 0 },
     {
       store: world.store,
       transcribe(events, firstSeq) {
@@ -92,6 +93,8 @@ function stateOf(world: World, { prepared, row, parent }: Start, cost: Cost) {
     windowSeen: cost.context_tokens,
     currentCall: '',
     ending: undefined,
+    begun: new Map<string, never>(),
+    atWork: new Map<string, never>(),
     stopped: false,
     flights: new Set<never>(),
     triedModels: new Set<string>(),

@@ -23,7 +23,7 @@ export function endUnattended(
   const row = store.thread(id);
   if (!row.ok) return row;
   const { epoch, seq } = lease.output;
-  const { settle, free, cost: used } = leftBooks({ store }, row.output);
+  const { settle, cost: used } = leftBooks({ store }, row.output);
   const cost = packCost(used);
   const reason = `${status} by ${by}`;
   const result: JsonObject = { thread_id: id, status, outputs: {}, text: '', reason, cost };
@@ -32,7 +32,6 @@ export function endUnattended(
     { type: 'thread_end', data: { status, reason, cost } },
   ];
   const written = store.append(id, seq, epoch, events, { status, cost, settle, result });
-  if (written.ok) for (const key of free) store.cancel(key);
   store.release(id, epoch);
   return written.ok ? ok(null) : written;
 }

@@ -40,11 +40,6 @@ export function reserveForHooks(thread: ThreadContext): void {
   if (held.ok) thread.hookReserve = reserveKey(thread.id);
 }
 
-/** The thread has ended: what its hooks did not use is free. */
-export function freeReserve({ world, id, hookReserve }: ThreadContext): void {
-  if (hookReserve !== undefined) world.store.cancel(reserveKey(id));
-}
-
 const DRAWN = ['tokens', 'input_tokens', 'output_tokens', 'spend'] as const;
 
 /** What a hook's own limits may not pass: what is left in the reserve, and of its time. */

@@ -1,15 +1,16 @@
 // A thread that was paused, or that a process left behind, goes on from its journal.
 import { getOwn, type JsonObject, type Outcome, ok, plainText } from '../base/index.ts';
 import type { StoredEvent, ThreadRow } from '../store/index.ts';
+import { restoreBegun } from './begun-call.ts';
 import { createContext } from './create-thread.ts';
 import { unpackLimits } from './effective-limits.ts';
 import { reserveForHooks } from './hook-reserve.ts';
 import { type Prepared, prepareThread } from './prepare-thread.ts';
-import { runHook } from './run-thread.ts';
-import { catchUp } from './spawn-resume.ts';
+import { runHook, setOff } from './run-thread.ts';
+import { adoptChildren, catchUp } from './spawn-resume.ts';
 import type { ThreadContext } from './thread-context.ts';
-import { drive, LEASE_MS } from './thread-drive.ts';
-import { chargeOpen, endLeftHooks, settleBegun } from './thread-left.ts';
+import { LEASE_MS } from './thread-drive.ts';
+import { chargeOpen, endLeftHooks, giveBackTurn, settleBegun } from './thread-left.ts';
 import { rebuild } from './thread-replay.ts';
 import type { ThreadResult, World } from './world.ts';
 
@@ -83,8 +84,12 @@ export async function resumeThread(
   thread.log.note('signal', { kind: 'resume', by: world.owner }, { status: 'running' });
   reserveForHooks(thread);
   endLeftHooks(thread);
+  giveBackTurn(thread, history);
+  restoreBegun(thread, history);
   chargeOpen(thread, history);
   catchUp(thread, history);
   await settleBegun(thread, history);
-  return ok(await drive(thread, epoch));
+  const done = setOff(thread, epoch);
+  adoptChildren(thread);
+  return ok(await done);
 }

@@ -10,6 +10,7 @@ import type { Ending } from './loop.ts';
 import { type Prepared, prepareThread, type RunRequest } from './prepare-thread.ts';
 import { returnScript } from './return-script.ts';
 import { tellParent } from './spawn-family.ts';
+import type { ThreadContext } from './thread-context.ts';
 import { drive, LEASE_MS } from './thread-drive.ts';
 import { finish } from './thread-end.ts';
 import { createHookRunner, type Place, type RunPrepared } from './thread-hook.ts';
@@ -50,6 +51,15 @@ async function createRow(
   return place.id === undefined
     ? await withFreshId(directive.name, world, create)
     : create(place.id);
+}
+
+/** To its end: a script at once, everything else through its loop. Never rejects. */
+export async function setOff(thread: ThreadContext, epoch: number): Promise<ThreadResult> {
+  const { script } = thread.directive.process;
+  if (!script) return await drive(thread, epoch);
+  const result = finish(thread, scriptEnding(returnScript(script.text, thread.inputs)), epoch);
+  tellParent(thread, result);
+  return result;
 }
 
 /** Makes the row and lets the thread run; whoever wants its result awaits `done`. */
@@ -95,14 +105,7 @@ export async function startPrepared(
   thread.log.note('signal', { kind: 'start', by: world.owner }, { status: 'running' });
   const { id, created, epoch } = row.output;
   const born = { id, created };
-  const { script } = directive.process;
-  if (script) {
-    const returned = returnScript(script.text, inputs);
-    const result = finish(thread, scriptEnding(returned), epoch);
-    tellParent(thread, result);
-    return ok({ ...born, done: Promise.resolve(result) });
-  }
-  return ok({ ...born, done: drive(thread, epoch) });
+  return ok({ ...born, done: setOff(thread, epoch) });
 }
 
 export const runPrepared: RunPrepared = async (...run) => {

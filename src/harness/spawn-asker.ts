@@ -5,6 +5,7 @@ import { fail, type Outcome, ok } from '../base/index.ts';
 import type { Descriptor } from '../flow/index.ts';
 import type { Verifier } from '../kernel/index.ts';
 import type { ThreadRow } from '../store/index.ts';
+import type { BegunCall } from './begun-call.ts';
 import type { ThreadContext } from './thread-context.ts';
 import type { World } from './world.ts';
 
@@ -19,6 +20,8 @@ export interface Asker {
   /** What its words carry. */
   readonly given: Descriptor;
   readonly signal: AbortSignal;
+  /** The call it asks with, when it is a thread. */
+  readonly begun?: BegunCall;
 }
 
 /** Finds a thread that the asker may read or control. */

@@ -60,9 +60,8 @@ function abortTree({ world, id, chain }: ThreadContext, ending: Ending): void {
 
 /** The child's cost is its parent's too, and its end is in the parent's journal. */
 export function tellParent(thread: ThreadContext, result: ThreadResult): void {
-  const { world, parent, kind, detached, drawFrom } = thread;
+  const { world, parent, kind } = thread;
   if (!isEnded(result.status as ThreadStatus)) return;
-  if (detached && drawFrom !== undefined) world.store.cancel(drawFrom);
   const above = parent === undefined ? undefined : world.live.get(parent)?.thread;
   if (!above || kind === 'hook') return;
   countChild(above, result);

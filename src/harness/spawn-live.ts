@@ -1,5 +1,7 @@
 // The threads that this process is running. A registry row says that a thread exists; only here can
 // it be awaited or broken off at once. Whoever is not here is reached by signals.
+import { type Outcome, ok } from '../base/index.ts';
+import type { Ending } from './loop.ts';
 import type { ThreadContext } from './thread-context.ts';
 import type { ThreadResult } from './world.ts';
 
@@ -17,15 +19,22 @@ export interface LiveThreads {
   all(): LiveThread[];
   /** Resolves when a thread of this id runs here. */
   entered(id: string): Promise<void>;
+  /** Goes on with a thread; whoever asks while that is under way is given the same answer. */
+  resumed(id: string, resume: () => Promise<Outcome<ThreadResult>>): Promise<Outcome<ThreadResult>>;
+  /** Stops all of them, also those that are only about to run; resolves when nothing runs. */
+  close(ending: Ending): Promise<void>;
 }
 
 export function createLiveThreads(): LiveThreads {
   const live = new Map<string, LiveThread>();
   const expected = new Map<string, (() => void)[]>();
+  const resuming = new Map<string, Promise<Outcome<ThreadResult>>>();
+  let closing: Ending | undefined;
   return {
     add(one) {
       const { id } = one.thread;
       live.set(id, one);
+      if (closing) one.thread.stop(closing);
       for (const tell of expected.get(id) ?? []) tell();
       expected.delete(id);
     },
@@ -38,5 +47,21 @@ export function createLiveThreads(): LiveThreads {
         if (live.has(id)) resolve();
         else expected.set(id, [...(expected.get(id) ?? []), resolve]);
       }),
+    // INVARIANT: a process takes a thread up once; a second claim of its own would make the first
+    // one stale in the middle of its work.
+    resumed(id, resume) {
+      const running = live.get(id)?.done.then((result) => ok(result));
+      const under = resuming.get(id) ?? running;
+      if (under) return under;
+      const done = resume().finally(() => resuming.delete(id));
+      resuming.set(id, done);
+      return done;
+    },
+    async close(ending) {
+      closing = ending;
+      for (const { thread } of live.values()) thread.stop(ending);
+      const running = [...live.values()].map((one) => one.done);
+      await Promise.allSettled([...running, ...resuming.values()]);
+    },
   };
 }

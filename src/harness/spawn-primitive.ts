@@ -73,8 +73,12 @@ function requestOf(asker: Asker, parameters: JsonObject, config: JsonObject): Sp
     ...(isObject(inputs) ? { inputs } : {}),
     ...(message === undefined ? {} : { message }),
     ...(model === undefined ? {} : { model }),
-    // The layers above the base make the id themselves.
-    ...(config.make_id === true || id === undefined ? {} : { id }),
+    // The layers above the base make the id themselves; a thread has named it before it called.
+    ...(asker.begun?.child !== undefined
+      ? { id: asker.begun.child, isLeft: asker.begun.isLeft }
+      : config.make_id === true || id === undefined
+        ? {}
+        : { id }),
   };
 }
 
@@ -91,7 +95,7 @@ const spawn: Act = async (asker, parameters, config) => {
   const request = requestOf(asker, parameters, config);
   const started = await spawnThread(there.output, thread, request);
   if (!started.ok) return started;
-  const answer = spawnAnswer(started.output, started.output.prepared.item.id, request.runner);
+  const answer = spawnAnswer(started.output);
   const waitMs = countIn(parameters, 'wait_ms', 0);
   if (waitMs <= 0) return ok({ output: answer, marks: EMPTY });
   const waited = await waitThreads(
@@ -181,7 +185,7 @@ export const THREAD_FUNCTIONS: readonly string[] = Object.keys(ACTS);
 /** Who stands behind a call; a thread's token counts only while the thread runs here. */
 export async function askerOf(
   ports: ThreadPorts,
-  call: Pick<PrimitiveCall, 'from' | 'verify' | 'signal' | 'given'>,
+  call: Pick<PrimitiveCall, 'from' | 'verify' | 'signal' | 'given' | 'idempotencyKey'>,
 ): Promise<Outcome<Asker>> {
   const { surface = '', name = '', __thread_id: id, __auth } = call.from ?? {};
   // INVARIANT: who speaks as a thread has shown its token; the id alone is a claim.
@@ -191,7 +195,9 @@ export async function askerOf(
   }
   const world = thread ? ok(thread.world) : await ports.world();
   if (!world.ok) return world;
+  const begun = thread?.atWork.get(call.idempotencyKey ?? '');
   return ok({
+    ...(begun ? { begun } : {}),
     world: world.output,
     thread,
     surface,

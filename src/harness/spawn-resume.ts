@@ -2,6 +2,7 @@
 import { plainText } from '../base/index.ts';
 import { isEnded, type StoredEvent, type ThreadSummary } from '../store/index.ts';
 import { packCost } from './cost.ts';
+import { apartKey } from './create-thread.ts';
 import { countChild } from './spawn-family.ts';
 import { resultOf } from './spawn-wait.ts';
 import type { ThreadContext } from './thread-context.ts';
@@ -11,14 +12,21 @@ const namedIn = (history: readonly StoredEvent[], type: string): Set<string> =>
     history.flatMap((event) => (event.type === type ? [plainText(event.data.thread_id)] : [])),
   );
 
-/** A spawn that was set aside and never came about costs nothing; one that did is a spawn. */
+/**
+ * A spawn that was set aside and never came about costs nothing; one that did is a spawn. What was
+ * set apart for a detached child is free again when there is none, or when it has ended.
+ */
 function settleSpawns({ world, id }: ThreadContext): void {
   const open = world.store.openReservations(id);
   const prefix = `${id}:spawn:`;
   for (const { key } of open.ok ? open.output : []) {
-    if (!key.startsWith(prefix)) continue;
-    if (world.store.thread(key.slice(prefix.length)).ok) world.store.settle(key, { spawns: 1n });
-    else world.store.cancel(key);
+    if (key.startsWith(prefix)) {
+      if (world.store.thread(key.slice(prefix.length)).ok) world.store.settle(key, { spawns: 1n });
+      else world.store.cancel(key);
+    } else if (key.endsWith(apartKey(''))) {
+      const child = world.store.thread(key.slice(0, -apartKey('').length));
+      if (!child.ok || isEnded(child.output.status)) world.store.cancel(key);
+    }
   }
 }
 
@@ -35,6 +43,23 @@ function childrenOf({ world, id }: ThreadContext): ThreadSummary[] {
     rows.push(...page.output.rows);
     cursor = page.output.next_cursor;
     if (cursor === undefined) return rows;
+  }
+}
+
+const LEFT: ReadonlySet<ThreadSummary['status']> = new Set<ThreadSummary['status']>([
+  'spawning',
+  'running',
+  'interrupted',
+  'terminating',
+]);
+
+/** Children that a lost process left in the middle go on beside their parent. */
+export function adoptChildren(thread: ThreadContext): void {
+  const { world } = thread;
+  world.store.interruptExpired();
+  for (const { id, status } of childrenOf(thread)) {
+    // One that another process holds refuses; its end is found in the registry.
+    if (LEFT.has(status) && !world.live.get(id)) void world.resume(id);
   }
 }
 

@@ -28,6 +28,16 @@ export interface SpawnRequest extends RunRequest {
   detached: boolean;
   /** What the inputs and the message carry. */
   marks: Descriptor;
+  /** A process that is gone may have made the child of this id for this very call. */
+  isLeft?: boolean;
+}
+
+/** A child that exists, be it new or found. */
+export interface Spawned {
+  id: string;
+  created: number;
+  directive: string;
+  runner: string;
 }
 
 /** May the parent start this directive at all? */
@@ -44,7 +54,7 @@ function checkRights(world: World, parent: ThreadContext, prepared: Prepared): O
   if (prepared.hooks.length > 0) return ok(null);
   const wanted = declaredRights(prepared.directive, world.library, world.project);
   if (!wanted.ok) return wanted;
-  const token = parent.world.verifyToken(parent.rights.auth, parent.id);
+  const token = parent.world.verifyToken(parent.approved.auth(), parent.id);
   if (!token.ok) return token;
   const names = token.output.missingAtStart(wanted.output.grants).missing.map(grantName);
   const missing = [...new Set(names)];
@@ -133,21 +143,33 @@ async function begin(
 
 const NEVER = new AbortController().signal;
 
+/** The id is free, or its thread is what this call made before its process was lost. */
+function findChild(
+  world: World,
+  parent: ThreadContext | undefined,
+  { id, isLeft = false }: SpawnRequest,
+): Outcome<Spawned | undefined> {
+  const row = id === undefined ? undefined : world.store.thread(id);
+  if (!row?.ok) return ok(undefined);
+  const { id: thread, created, directive, runner, parent: above } = row.output;
+  if (isLeft && parent && above === parent.id)
+    return ok({ id: thread, created, directive, runner });
+  return fail('thread_exists', `thread \`${thread}\` exists already`, { thread });
+}
+
 /** Starts a child of `parent`; nothing is left behind when it is refused. */
 export async function spawnThread(
   world: World,
   parent: ThreadContext | undefined,
   request: SpawnRequest,
-): Promise<Outcome<Started & { prepared: Prepared }>> {
+): Promise<Outcome<Spawned>> {
   const runner = knownRunner(world, request.runner);
   if (!runner.ok) return runner;
   const named = request.id === undefined ? ok(undefined) : parseThreadId(request.id);
   if (!named.ok) return named;
-  if (named.output !== undefined && world.store.thread(named.output).ok) {
-    return fail('thread_exists', `thread \`${named.output}\` exists already`, {
-      thread: named.output,
-    });
-  }
+  const found = findChild(world, parent, request);
+  if (!found.ok) return found;
+  if (found.output) return ok(found.output);
   const listed = parent ? checkLists(world, parent, request.directive) : ok(null);
   if (!listed.ok) return listed;
   const left = parent ? leftFor(world, parent, request) : ok({});
@@ -171,15 +193,17 @@ export async function spawnThread(
     named.output === undefined
       ? await withFreshId(prepared.output.directive.name, world, start)
       : await start(named.output);
-  return started.ok ? ok({ ...started.output, prepared: prepared.output }) : started;
+  if (!started.ok) return started;
+  const { id, created } = started.output;
+  return ok({ id, created, directive: prepared.output.item.id, runner: name });
 }
 
 /** What every layer answers with. */
-export const spawnAnswer = (started: Started, directive: string, runner: string): JsonObject => ({
-  thread_id: started.id,
+export const spawnAnswer = ({ id, created, directive, runner }: Spawned): JsonObject => ({
+  thread_id: id,
   status: 'spawned',
   directive,
   runner,
-  transcript_path: `.ai/threads/${started.id}/transcript.jsonl`,
-  started_at: new Date(started.created).toISOString(),
+  transcript_path: `.ai/threads/${id}/transcript.jsonl`,
+  started_at: new Date(created).toISOString(),
 });

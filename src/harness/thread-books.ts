@@ -6,10 +6,8 @@ import { usageOf } from './turn-account.ts';
 import type { World } from './world.ts';
 
 export interface LeftBooks {
-  /** For the append that ends it. */
+  /** For the append that ends it: what is charged, and what is given back. */
   settle: { key: string; actual: Amounts }[];
-  /** To be cancelled after that. */
-  free: string[];
   /** With what is charged now. */
   cost: Cost;
 }
@@ -26,8 +24,7 @@ export function leftBooks(
   const meter = createCostMeter(() => 0, before.ok ? before.output : NO_COST);
   for (const { amounts } of requests) meter.countRequest(usageOf(amounts), amounts.spend ?? 0n);
   return {
-    settle: requests.map(({ key, amounts }) => ({ key, actual: amounts })),
-    free: left.flatMap(({ key }) => (isRequest(key) ? [] : [key])),
+    settle: left.map(({ key, amounts }) => ({ key, actual: isRequest(key) ? amounts : {} })),
     cost: meter.read(),
   };
 }

@@ -5,6 +5,7 @@ import type { Directive, DirectiveItem } from '../items/index.ts';
 import type { Price, ResolvedModel } from '../llm/index.ts';
 import type { Amounts, NewEvent } from '../store/index.ts';
 import type { Bounds } from './action.ts';
+import type { BegunCall } from './begun-call.ts';
 import type { Conversation } from './conversation.ts';
 import type { CostMeter } from './cost.ts';
 import type { CompiledHook, HookState } from './hook.ts';
@@ -50,6 +51,10 @@ export interface ThreadContext {
   readonly initialLimits: EffectiveLimits;
   readonly log: ThreadLog;
   readonly meter: CostMeter;
+  /** Calls without a result, by their id. */
+  readonly begun: Map<string, BegunCall>;
+  /** Calls that tools are busy with, by their key. */
+  readonly atWork: Map<string, BegunCall>;
   readonly conversation: Conversation;
   readonly detector: LoopDetector;
   readonly signal: AbortSignal;

@@ -4,7 +4,7 @@ import type { ModelReply } from '../llm/index.ts';
 import { isEnded, type ThreadStatus } from '../store/index.ts';
 import { packMarks } from './conversation.ts';
 import { packCost } from './cost.ts';
-import { freeReserve } from './hook-reserve.ts';
+import { reserveKey } from './hook-reserve.ts';
 import type { Ending } from './loop.ts';
 import { finalOutputs, missingOutputs, resultText } from './outputs.ts';
 import type { ThreadContext } from './thread-context.ts';
@@ -33,6 +33,12 @@ export function finalEnding(thread: ThreadContext, reply: ModelReply): Ending | 
   return undefined;
 }
 
+/** What was set aside for it: free with its end, in the same commit. */
+const setApart = ({ id, hookReserve, detached, drawFrom }: ThreadContext): string[] => [
+  ...(hookReserve === undefined ? [] : [reserveKey(id)]),
+  ...(detached && drawFrom !== undefined ? [drawFrom] : []),
+];
+
 /** What is not an end leaves nothing of the thread in this process: its row and journal are all. */
 export function finish(thread: ThreadContext, ending: Ending, epoch: number): ThreadResult {
   const { world, id, log, meter, directive, conversation } = thread;
@@ -51,10 +57,10 @@ export function finish(thread: ThreadContext, ending: Ending, epoch: number): Th
   const status = ending.status as ThreadStatus;
   if (isEnded(status)) {
     const end = { status, reason: ending.reason, cost };
-    log.note('thread_end', end, { status, cost, result: result as unknown as Json });
+    const settle = setApart(thread).map((key) => ({ key, actual: {} }));
+    log.note('thread_end', end, { status, cost, settle, result: result as unknown as Json });
   } else log.append([], { status, cost });
   const lost = log.lost();
-  if (!lost && isEnded(status)) freeReserve(thread);
   world.store.release(id, epoch);
   // INVARIANT: an end that is not in the registry is none; whoever resumes the thread finds it.
   return lost ? { ...result, status: 'interrupted', reason: lost.error.detail.message } : result;

@@ -1,15 +1,27 @@
 // What a process left open when it ended: calls that were begun, requests whose answer nobody read,
 // hooks nobody waits for. Each is brought to an end before the thread goes on.
 import { type Json, plainText } from '../base/index.ts';
-import type { Amounts, NewEvent, StoredEvent, ThreadSummary } from '../store/index.ts';
+import {
+  type Amounts,
+  isEnded,
+  type NewEvent,
+  type StoredEvent,
+  type ThreadSummary,
+} from '../store/index.ts';
+import { endCall, leftCalls } from './begun-call.ts';
 import { packMarks } from './conversation.ts';
-import { type HookCost, packCost } from './cost.ts';
+import { createCostMeter, packCost, unpackCost } from './cost.ts';
 import { leftBooks } from './thread-books.ts';
 import { raiseError } from './thread-checkpoint.ts';
 import type { ThreadContext } from './thread-context.ts';
 import { replayEvent } from './thread-replay.ts';
 import { unknownOutcome } from './thread-step.ts';
 import { usageOf } from './turn-account.ts';
+
+/** What a turn begins and ends with. */
+const TURN: ReadonlySet<string> = new Set([
+  ...['turn_start', 'turn_end', 'assistant_message', 'stream_error', 'error', 'retry'],
+]);
 
 const sum = (list: readonly Amounts[], kind: keyof Amounts): bigint =>
   list.reduce((total, amounts) => total + (amounts[kind] ?? 0n), 0n);
@@ -40,11 +52,11 @@ export function chargeOpen(thread: ThreadContext, history: readonly StoredEvent[
   );
 }
 
-/** Intents since the model last spoke: earlier ones have their results. */
-function begunCalls(history: readonly StoredEvent[]): Map<string, StoredEvent['data']> {
-  const said = history.findLastIndex(({ type }) => type === 'assistant_message');
-  const calls = history.slice(said + 1).filter(({ type }) => type === 'tool_call');
-  return new Map(calls.map(({ data }) => [plainText(data.call_id), data]));
+/** A turn that was asked for and not answered is asked for again, and counts once. */
+export function giveBackTurn({ meter }: ThreadContext, history: readonly StoredEvent[]): void {
+  const asked = history.findLast(({ type }) => TURN.has(type));
+  if (asked?.type !== 'turn_start' || typeof asked.data.n !== 'number') return;
+  if (meter.read().turns >= asked.data.n) meter.giveBackTurn();
 }
 
 /** Calls that were begun and never ended: a write is not repeated, everything else is. */
@@ -52,10 +64,12 @@ export async function settleBegun(
   thread: ThreadContext,
   history: readonly StoredEvent[],
 ): Promise<void> {
-  const begun = begunCalls(history);
+  const begun = leftCalls(history);
   for (const call of thread.conversation.pending()) {
-    const intent = begun.get(call.id);
-    if (!intent || intent.effect !== 'write') continue;
+    const intent = begun.get(call.id)?.at(-1)?.data;
+    // A spawn names its child first: whoever makes it again finds that one.
+    const isSpawn = thread.begun.get(call.id)?.child !== undefined;
+    if (!intent || intent.effect !== 'write' || isSpawn) continue;
     const tool = plainText(intent.tool);
     const unknown = unknownOutcome(call, tool);
     const verdict = await raiseError(thread, unknown, tool, { isTold: true });
@@ -71,6 +85,7 @@ export async function settleBegun(
         marks: packMarks(thread.conversation.ownMarks()),
       },
     };
+    endCall(thread, call);
     if (!thread.log.append([event], { cost: packCost(thread.meter.read()) }).ok) return;
     replayEvent(thread, event);
     if (thread.ending) return;
@@ -79,32 +94,52 @@ export async function settleBegun(
 
 /** A hook's thread is part of one step; that step is done again, with a new one. */
 export function endLeftHooks(thread: ThreadContext): void {
-  const { world, id, meter } = thread;
-  const left = world.store.query({
-    parent: id,
-    kind: 'hook',
-    status: ['spawning', 'running', 'paused', 'waiting', 'needs_input', 'interrupted'],
-    limit: 100,
-  });
-  for (const hook of left.ok ? left.output.rows : []) {
-    const cost = endHook(thread, hook);
-    if (cost) meter.countHook(cost);
+  for (const hook of hooksOf(thread)) if (!isEnded(hook.status)) endHook(thread, hook);
+  countHooks(thread);
+}
+
+function hooksOf({ world, id }: ThreadContext): ThreadSummary[] {
+  const rows: ThreadSummary[] = [];
+  for (let cursor: string | undefined; ; ) {
+    const more = cursor === undefined ? {} : { cursor };
+    const page = world.store.query({ parent: id, kind: 'hook', limit: 500, ...more });
+    if (!page.ok) return rows;
+    rows.push(...page.output.rows);
+    cursor = page.output.next_cursor;
+    if (cursor === undefined) return rows;
   }
 }
 
-function endHook({ world }: ThreadContext, hook: ThreadSummary): HookCost | undefined {
+function endHook({ world }: ThreadContext, hook: ThreadSummary): void {
   const lease = world.store.claim(hook.id, world.owner, 60_000, { force: true });
-  if (!lease.ok) return undefined;
+  if (!lease.ok) return;
   const { epoch, seq } = lease.output;
-  const { settle, free, cost } = leftBooks(world, hook);
+  const { settle, cost } = leftBooks(world, hook);
   const end = { status: 'terminated', reason: 'the thread it served was resumed' };
-  const packed = packCost(cost);
   world.store.append(hook.id, seq, epoch, [{ type: 'thread_end', data: end }], {
     status: 'terminated',
-    cost: packed,
+    cost: packCost(cost),
     settle,
   });
-  for (const key of free) world.store.cancel(key);
   world.store.release(hook.id, epoch);
-  return cost;
+}
+
+/** A hook may have ended, and its thread not have heard of it: what they all used is what counts. */
+function countHooks(thread: ThreadContext): void {
+  const all = createCostMeter(() => 0);
+  for (const { cost } of hooksOf(thread)) {
+    const used = unpackCost(cost);
+    if (!used.ok) continue;
+    all.countHook(used.output);
+    all.countHook(used.output.hooks);
+  }
+  const [now, known] = [all.read().hooks, thread.meter.read().hooks];
+  // What is known already counts as nothing: a count never shrinks.
+  thread.meter.countHook({
+    turns: now.turns - known.turns,
+    tool_calls: now.tool_calls - known.tool_calls,
+    tokens: now.tokens - known.tokens,
+    duration_ms: now.duration_ms - known.duration_ms,
+    spend: now.spend - known.spend,
+  });
 }

@@ -24,6 +24,7 @@ import {
 } from '../flow/index.ts';
 import type { Caller } from '../kernel/index.ts';
 import type { ToolCallBlock } from '../llm/index.ts';
+import { type BegunCall, beginCall, endCall, intentOf } from './begun-call.ts';
 import { packMarks } from './conversation.ts';
 import { packCost, usedAmounts } from './cost.ts';
 import { identify, type KnownCall } from './known-call.ts';
@@ -51,7 +52,7 @@ function labelled(
   return { ...known.request, values } as JsonObject & { values: Record<string, Value> };
 }
 
-function callerOf(thread: ThreadContext, signal: AbortSignal): Caller {
+function callerOf(thread: ThreadContext, signal: AbortSignal, key: string | undefined): Caller {
   return {
     surface: 'thread',
     name: thread.id,
@@ -60,6 +61,7 @@ function callerOf(thread: ThreadContext, signal: AbortSignal): Caller {
     __auth: thread.rights.auth,
     __thread_id: thread.id,
     __directive_id: thread.directive.name,
+    ...(key === undefined ? {} : { idempotencyKey: key }),
   };
 }
 
@@ -104,6 +106,7 @@ function conclude(
     },
     { cost: packCost(meter.read()) },
   );
+  endCall(thread, call);
   if (noted.ok) conversation.result(call.id, done.content, done.marks, done.isError);
   return noted;
 }
@@ -113,6 +116,7 @@ async function callKernel(
   thread: ThreadContext,
   known: KnownCall,
   marks: Descriptor,
+  key: string | undefined,
 ): Promise<Outcome<Value>> {
   const flight = takeOff(thread, STOPS_TOOL);
   try {
@@ -121,7 +125,7 @@ async function callKernel(
       return fail('stale_epoch', 'this process no longer holds the thread');
     }
     const request = labelled(known, marks);
-    const caller = callerOf(thread, flight.signal);
+    const caller = callerOf(thread, flight.signal, key);
     const done = await thread.world.kernel[known.verb](request as never, caller);
     if (done.ok) return done;
     const cause = flight.cause();
@@ -150,6 +154,7 @@ export async function performCall(
 ): Promise<Outcome<Value>> {
   const { world, log, meter, conversation } = thread;
   const marks = conversation.ownMarks();
+  let begun: BegunCall | undefined;
   thread.currentCall = call.id;
   const step = {
     kind: known.verb === 'execute' ? stepKind(world.library, known.tool) : ('tool' as const),
@@ -163,6 +168,7 @@ export async function performCall(
         const event = firstExceeded(usedAmounts(meter.read()), {}, UNITS.tool, thread.limits);
         if (event) return refusedBy(event, usedAmounts(meter.read()).tool_calls ?? 0n);
         meter.countToolCall();
+        begun = beginCall(thread, call, known);
         const noted = log.note('tool_call', {
           call_id: call.id,
           tool: known.tool,
@@ -170,6 +176,7 @@ export async function performCall(
           effect: known.effect,
           arguments: call.arguments,
           ...(known.volatile.length > 0 && { volatile: [...known.volatile] }),
+          ...intentOf(begun, meter.read().tool_calls),
         });
         return noted.ok ? ok({ settle: () => {}, release: () => {} }) : noted;
       },
@@ -188,7 +195,7 @@ export async function performCall(
         value: makeValue(call.arguments, { descriptor: marks }),
       },
     ],
-    () => callKernel(thread, known, marks),
+    () => callKernel(thread, known, marks, begun?.key),
     childFrame(world.bareFrame(), { ports }),
   );
 }

@@ -194,7 +194,10 @@ export function createTurnAccount(thread: ThreadContext, tries: number): TurnAcc
       if (!held.ok) return held;
       [account.maxTokens, unit] = [fit.maxTokens, fit.unit];
       const { model, provider } = thread.model;
-      const started = log.note('turn_start', { max_tokens: fit.maxTokens, model, provider, key });
+      // Whoever resumes the thread sees by `n` whether a recorded cost holds this turn already.
+      const n = meter.read().turns + 1;
+      const about = { max_tokens: fit.maxTokens, model, provider, key, n };
+      const started = log.note('turn_start', about);
       if (!started.ok) return started;
       meter.countTurn();
       return ok({
