@@ -142,6 +142,7 @@ async function openProject(options: RuntimeOptions, within?: Within): Promise<Ou
       }
       const store = await opening;
       if (store?.ok && !within) store.output.close();
+      for (const primitive of ground.primitives.values()) primitive.close?.();
       ground.audit.close?.();
     },
   };

@@ -3,73 +3,50 @@ import { pipeline, type Readable, type Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw } from 'node:zlib';
 import { fail, type Json, type Outcome, ok, parseJson } from '../base/index.ts';
 import type { Answer } from './http-connect.ts';
+import { type ByteSource, sourceStream, streamSource } from './http-source.ts';
 import type { Watch } from './http-watch.ts';
 
 export type PumpEnd = { kind: 'end' } | { kind: 'stopped' } | { kind: 'cut'; error: Error };
 
 /**
- * Hands over the bytes of `source` in batches. What arrives in one read of the socket is one batch,
- * also when it was sent as a thousand little chunks. When `take` answers with a promise, nothing is
- * read until it settles; `false` stops. Ends when `watch` stops, whatever `take` is waiting for.
+ * Hands over the bytes of `source`, one read at a time; they are gone when `take` returns. When it
+ * answers with a promise, nothing is read until that settles; `false` stops. Ends when `watch` stops,
+ * whatever `take` is waiting for.
  */
 export function pump(
-  source: Readable,
+  source: ByteSource,
   watch: Watch,
   take: (bytes: Buffer) => boolean | Promise<boolean>,
 ): Promise<PumpEnd> {
   return new Promise((resolve) => {
-    let waiting: Buffer[] = [];
-    let isBusy = false;
-    let isScheduled = false;
     let isDone = false;
-    let ended: PumpEnd | undefined;
-
     const finish = (end: PumpEnd): void => {
       if (isDone) return;
       isDone = true;
+      forget();
       resolve(end);
     };
-    const settle = (goOn: boolean): void => {
-      if (!goOn) finish({ kind: 'stopped' });
-      else if (ended !== undefined && waiting.length === 0) finish(ended);
+    const goOn = (isWanted: boolean): void => {
+      if (!isWanted) finish({ kind: 'stopped' });
+      if (isDone) return;
+      watch.enter('idle');
+      source.resume();
     };
-    const drain = (): void => {
-      isScheduled = false;
-      if (isBusy || isDone) return;
-      if (waiting.length === 0) return settle(true);
-      watch.touch();
-      const bytes = waiting.length === 1 ? (waiting[0] as Buffer) : Buffer.concat(waiting);
-      waiting = [];
-      const answer = take(bytes);
-      if (typeof answer === 'boolean') return settle(answer);
-      isBusy = true;
-      source.pause();
-      watch.hold();
-      void answer.then((goOn) => {
-        isBusy = false;
-        if (goOn && !isDone) {
-          watch.enter('idle');
-          source.resume();
-        }
-        settle(goOn);
-        drain();
-      });
-    };
-    const close = (end: PumpEnd): void => {
-      ended ??= end;
-      drain();
-    };
-    source.on('data', (chunk: Buffer) => {
-      waiting.push(chunk);
-      if (isScheduled || isBusy) return;
-      isScheduled = true;
-      queueMicrotask(drain);
+    const forget = watch.onStop(() => finish({ kind: 'stopped' }));
+    if (watch.failure() !== undefined) return finish({ kind: 'stopped' });
+    source.read({
+      take(bytes) {
+        if (isDone) return;
+        watch.touch();
+        const answer = take(bytes);
+        if (answer === true) return;
+        if (answer === false) return finish({ kind: 'stopped' });
+        source.pause();
+        watch.hold();
+        void answer.then(goOn);
+      },
+      end: (error) => finish(error === undefined ? { kind: 'end' } : { kind: 'cut', error }),
     });
-    source.once('end', () => close({ kind: 'end' }));
-    source.on('error', (error) => close({ kind: 'cut', error }));
-    source.once('close', () => close({ kind: 'cut', error: new Error('closed early') }));
-    watch.signal.addEventListener('abort', () => finish({ kind: 'stopped' }), { once: true });
-    if (watch.signal.aborted) finish({ kind: 'stopped' });
   });
 }
 
@@ -102,7 +79,7 @@ function peek(body: Readable): Promise<number | undefined> {
 }
 
 /** The body without its content encoding. What it expands to is bounded by whoever reads it. */
-export async function decodedBody({ headers, body }: Answer): Promise<Outcome<Readable>> {
+export async function decodedBody({ headers, body }: Answer): Promise<Outcome<ByteSource>> {
   const encoding = (headers['content-encoding'] ?? 'identity').trim().toLowerCase();
   if (encoding === 'identity' || encoding === '') return ok(body);
   const decoder = Object.hasOwn(DECODERS, encoding) ? DECODERS[encoding] : undefined;
@@ -110,9 +87,10 @@ export async function decodedBody({ headers, body }: Answer): Promise<Outcome<Re
     body.destroy();
     return fail('http_error', `content encoding \`${encoding}\` is not supported`, { encoding });
   }
-  const first = encoding === 'deflate' ? await peek(body) : undefined;
+  const stream = sourceStream(body);
+  const first = encoding === 'deflate' ? await peek(stream) : undefined;
   // Errors reach the reader through the decoder; the callback only keeps them from being thrown.
-  return ok(pipeline(body, decoder(first), () => {}));
+  return ok(streamSource(pipeline(stream, decoder(first), () => {})));
 }
 
 export interface ReadResult {
@@ -123,14 +101,14 @@ export interface ReadResult {
 
 /** At most `max` bytes; the rest is not received. */
 export async function readBounded(
-  source: Readable,
+  source: ByteSource,
   max: number,
   watch: Watch,
 ): Promise<ReadResult> {
   const parts: Buffer[] = [];
   let size = 0;
   const end = await pump(source, watch, (bytes) => {
-    parts.push(bytes.length > max - size ? bytes.subarray(0, max - size) : bytes);
+    parts.push(Buffer.from(bytes.length > max - size ? bytes.subarray(0, max - size) : bytes));
     size += bytes.length;
     return size <= max;
   });

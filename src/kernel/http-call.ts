@@ -1,6 +1,7 @@
 // What the parts of one call share: its config read, its time limits, its sinks, its secrets.
 import { getOwn, isObject, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import type { AddressPorts } from './http-address.ts';
+import type { LinePool } from './http-pool.ts';
 import type { Redactor } from './http-redact.ts';
 import type { Watch, WatchPorts } from './http-watch.ts';
 import type { PrimitiveCall } from './primitive.ts';
@@ -13,6 +14,7 @@ export interface HttpCall {
   call: PrimitiveCall;
   settings: Settings;
   ports: HttpPorts;
+  pool: LinePool;
   watch: Watch;
   fan: Fan;
   redact: Redactor;

@@ -8,12 +8,13 @@ import { type HttpCall, type HttpPorts, type Settings, settingsOf } from './http
 import { type StreamEnd, streamFault, streamFields } from './http-delivery.ts';
 import { type Exchange, exchange, sendPlain } from './http-exchange.ts';
 import { headersOf, statusFault } from './http-fault.ts';
+import { createLinePool, type LinePool } from './http-pool.ts';
 import { createRedactor } from './http-redact.ts';
 import { buildRequest, type WireRequest } from './http-request.ts';
 import { readEventStream } from './http-sse.ts';
 import { createWatch, systemTimer, type Timer, timeoutsOf } from './http-watch.ts';
 import { readWebSocket } from './http-websocket.ts';
-import { sendWire } from './http-wire.ts';
+import { wireSend } from './http-wire.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from './primitive.ts';
 import type { SinkReport } from './sink.ts';
 import { createFan } from './sink-fan.ts';
@@ -25,6 +26,8 @@ export interface HttpClientPorts {
   /** Has the operator granted this address, which is not public? */
   isHostAllowed(host: string, address: string, port: number): boolean;
   timer?: Timer;
+  /** Where connections of streams wait to be used again. */
+  pool?: LinePool;
 }
 
 /** How long sinks may take to write out what they hold once the stream is over. */
@@ -82,16 +85,19 @@ async function readAnswer(
   });
 }
 
+/** A request on a connection that turns out to be closed is sent again: never one that changes things. */
+const mayRepeat = ({ tool }: PrimitiveCall): boolean => tool.effect !== 'write';
+
 type Ran = { kind: 'answer'; output: JsonObject } | { kind: 'stream'; end: StreamEnd };
 
 async function runRequest(request: WireRequest, http: HttpCall): Promise<Outcome<Ran>> {
-  const { call, watch, settings, ports, redact } = http;
+  const { call, watch, settings, ports, pool, redact } = http;
   if (settings.transport === 'websocket') {
     const end = await readWebSocket(request, http);
     return end.ok ? ok({ kind: 'stream', end: end.output }) : end;
   }
   const sent = await exchange(request, ports, {
-    send: settings.transport === 'sse' ? sendWire : sendPlain,
+    send: settings.transport === 'sse' ? wireSend(pool, mayRepeat(call)) : sendPlain,
     maxRedirects: settings.maxRedirects,
     verify: call.verify,
     watch,
@@ -157,6 +163,7 @@ const redactFault = ({ error }: Failure, redact: (value: Json) => Json): Failure
 
 export function createHttpPrimitive(clientPorts: HttpClientPorts): Primitive {
   const ports: HttpPorts = { timer: systemTimer, ...clientPorts };
+  const pool = clientPorts.pool ?? createLinePool();
 
   async function attempt(call: PrimitiveCall, fan: HttpCall['fan']): Promise<[Outcome<Ran>, URL?]> {
     const settings = settingsOf(call);
@@ -168,7 +175,7 @@ export function createHttpPrimitive(clientPorts: HttpClientPorts): Primitive {
     const redact = createRedactor([...call.secrets, ...request.output.hidden]);
     const watch = createWatch(timeouts.output, call.signal, ports);
     try {
-      const http = { call, settings: settings.output, ports, watch, fan, redact };
+      const http = { call, settings: settings.output, ports, pool, watch, fan, redact };
       const ran = await runRequest(request.output, http);
       return [
         ran.ok ? redactRan(ran.output, redact) : redactFault(ran, redact),
@@ -209,6 +216,7 @@ export function createHttpPrimitive(clientPorts: HttpClientPorts): Primitive {
         needs: [{ capability, scope: { host: hostOf(url), method } }],
       });
     },
+    close: () => pool.close(),
   };
 }
 

@@ -1,14 +1,14 @@
 // The way to the other side. INVARIANT: the address that is connected to is one that was checked for
 // this very request. The name is resolved once, every address is judged, and the connection gets the
-// judged list instead of a resolver, on a socket of its own: a name that changes its answer in
-// between (DNS rebinding) changes nothing.
+// judged list instead of a resolver, on a socket that was opened to one of them: a name that changes
+// its answer in between (DNS rebinding) changes nothing.
 import { type ClientRequest, type IncomingHttpHeaders, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { isIPv6, type LookupFunction } from 'node:net';
-import type { Readable } from 'node:stream';
 import { type Failure, fail, type Outcome } from '../base/index.ts';
 import { type AddressPorts, checkedAddresses, hostOf, portOf } from './http-address.ts';
 import type { WireRequest } from './http-request.ts';
+import type { ByteSource } from './http-source.ts';
 import type { Watch } from './http-watch.ts';
 import type { Verifier } from './primitive.ts';
 
@@ -19,7 +19,7 @@ export interface Answer {
   status: number;
   statusText: string;
   headers: IncomingHttpHeaders;
-  body: Readable;
+  body: ByteSource;
 }
 
 /** May this request be made at all, and to which addresses? Asked again for every redirect. */

@@ -4,6 +4,7 @@ import { fail, type Outcome, ok } from '../base/index.ts';
 import type { AddressPorts } from './http-address.ts';
 import { type Answer, allowTarget, pinnedRequest, trackRequest } from './http-connect.ts';
 import { urlProblem, type WireRequest } from './http-request.ts';
+import { streamSource } from './http-source.ts';
 import type { Watch } from './http-watch.ts';
 import type { Verifier } from './primitive.ts';
 
@@ -39,10 +40,8 @@ export const sendPlain: Send = (request, addresses, watch) =>
     trackRequest(outgoing, request.url, watch, resolve);
     outgoing.once('response', (response) => {
       watch.enter('idle');
-      // Without a listener an error between here and the reader would be thrown.
-      response.on('error', () => {});
       const { statusCode: status = 0, statusMessage: statusText = '', headers } = response;
-      resolve(ok({ status, statusText, headers, body: response }));
+      resolve(ok({ status, statusText, headers, body: streamSource(response) }));
     });
     outgoing.end(request.body);
   });

@@ -1,7 +1,6 @@
 // Where a body ends, for bytes that come straight from a socket: chunked, of a known length, or
 // until the connection closes. Chunks are joined in place, so a read of the socket stays one piece
 // however many chunks it holds.
-import { Transform } from 'node:stream';
 
 const [CR, LF, SEMICOLON] = [13, 10, 59];
 /** Ten million bytes in one chunk fit in six digits; nobody needs more than eight. */
@@ -19,8 +18,9 @@ function hexDigit(byte: number): number {
 }
 
 /** Removes the chunk frames from `bytes`, in place; what is left is returned. Throws on bad frames. */
-function createDechunker() {
+function createDechunker(): Unframer {
   let step: Step = 'size';
+  let hasExtra = false;
   let [left, digits, extra, lineLength] = [0, 0, 0, 0];
 
   /** The line with a chunk's size ends. */
@@ -73,6 +73,7 @@ function createDechunker() {
 
   return {
     isDone: () => step === 'done',
+    hasExtra: () => hasExtra,
     take(bytes: Buffer): Buffer {
       let [from, to] = [0, 0];
       while (from < bytes.length && step !== 'done') {
@@ -87,47 +88,35 @@ function createDechunker() {
         [from, to, left] = [from + size, to + size, left - size];
         if (left === 0) step = 'after';
       }
+      hasExtra ||= from < bytes.length;
       return bytes.subarray(0, to);
     },
   };
 }
 
-const closedEarly = () => Object.assign(new Error('closed early'), { code: 'ECONNRESET' });
+/** The body's bytes alone, out of what a connection brings. */
+export interface Unframer {
+  /** Works in place: what is returned stands in the bytes that were given. Throws on bad frames. */
+  take(bytes: Buffer): Buffer;
+  /** Is the body whole? */
+  isDone(): boolean;
+  /** Did more arrive than belongs to the body? Then nobody knows what the connection says next. */
+  hasExtra(): boolean;
+}
 
-/** A stream of the body's bytes alone. It owns what is written to it. */
-export function createFraming(framing: Framing): Transform {
+export function createUnframer(framing: Framing): Unframer {
   const chunks = framing.kind === 'chunked' ? createDechunker() : undefined;
+  if (chunks !== undefined) return chunks;
   let left = framing.kind === 'length' ? framing.length : Number.POSITIVE_INFINITY;
-  let isDone = left === 0;
-
-  const take = (bytes: Buffer): Buffer => {
-    if (chunks !== undefined) {
-      const taken = chunks.take(bytes);
-      isDone = chunks.isDone();
+  let hasExtra = false;
+  return {
+    take(bytes) {
+      const taken = bytes.length > left ? bytes.subarray(0, left) : bytes;
+      left -= taken.length;
+      hasExtra ||= taken.length < bytes.length;
       return taken;
-    }
-    const taken = bytes.length > left ? bytes.subarray(0, left) : bytes;
-    left -= taken.length;
-    isDone = left === 0;
-    return taken;
+    },
+    isDone: () => left === 0,
+    hasExtra: () => hasExtra,
   };
-  const body = new Transform({
-    transform(bytes: Buffer, _encoding, done) {
-      if (isDone) return done();
-      try {
-        const taken = take(bytes);
-        if (taken.length > 0) body.push(taken);
-      } catch (error) {
-        return done(Object.assign(error as Error, { code: 'BAD_CHUNK' }));
-      }
-      // The end is known before the connection closes, which it may not do for long.
-      if (isDone) body.push(null);
-      done();
-    },
-    flush(done) {
-      done(isDone || framing.kind === 'close' ? null : closedEarly());
-    },
-  });
-  if (isDone) body.push(null);
-  return body;
 }

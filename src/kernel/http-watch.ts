@@ -41,6 +41,8 @@ export function timeoutsOf(config: JsonObject, callMs: number): Outcome<Timeouts
 export interface Watch {
   /** Aborts when the call must stop; `failure` then says why. */
   readonly signal: AbortSignal;
+  /** The same as a call, for one that has not stopped yet; the answer takes the wish back. */
+  onStop(listener: (failure: Failure) => void): () => void;
   failure(): Failure | undefined;
   /** The answer, or the reason to stop waiting for it. */
   race<T>(answer: Promise<Outcome<T>>): Promise<Outcome<T>>;
@@ -61,17 +63,22 @@ export interface WatchPorts {
 
 export function createWatch(timeouts: Timeouts, caller: AbortSignal, ports: WatchPorts): Watch {
   const { clock, timer } = ports;
-  const controller = new AbortController();
+  // Made for those who ask: most listen with `onStop`, which costs a tenth.
+  let controller: AbortController | undefined;
+  const listeners = new Set<(failure: Failure) => void>();
   let failure: Failure | undefined;
   let phase: Phase | undefined;
   let since = 0;
   let cancelPhase = () => {};
-  const stopped = new Promise<Failure>((resolve) => {
-    controller.signal.addEventListener('abort', () => resolve(failure as Failure), { once: true });
-  });
+  /** When the phase's timer fires, if there is one. */
+  let armedFor = Number.POSITIVE_INFINITY;
 
-  const end = (): void => {
+  const disarm = (): void => {
     cancelPhase();
+    armedFor = Number.POSITIVE_INFINITY;
+  };
+  const end = (): void => {
+    disarm();
     cancelTotal();
     phase = undefined;
     caller.removeEventListener('abort', onAbort);
@@ -80,7 +87,9 @@ export function createWatch(timeouts: Timeouts, caller: AbortSignal, ports: Watc
     if (failure !== undefined) return;
     failure = reason;
     end();
-    controller.abort();
+    controller?.abort();
+    for (const listener of listeners) listener(reason);
+    listeners.clear();
   };
   const onAbort = (): void => stop(fail('cancelled', 'the call was cancelled'));
   const expire = (name: Phase | 'total'): void => {
@@ -91,7 +100,9 @@ export function createWatch(timeouts: Timeouts, caller: AbortSignal, ports: Watc
   // Touching only notes the time; the timer looks when it fires. A stream of many small chunks
   // would otherwise spend its time setting timers.
   const arm = (ms: number): void => {
+    armedFor = clock.monotonic() + ms;
     cancelPhase = timer(ms, () => {
+      armedFor = Number.POSITIVE_INFINITY;
       if (phase === undefined) return;
       const left = timeouts[phase] - (clock.monotonic() - since);
       if (left > 1) arm(left);
@@ -102,30 +113,49 @@ export function createWatch(timeouts: Timeouts, caller: AbortSignal, ports: Watc
   if (caller.aborted) onAbort();
   else caller.addEventListener('abort', onAbort, { once: true });
 
-  return {
-    signal: controller.signal,
+  const watch: Watch = {
+    get signal() {
+      if (controller === undefined) {
+        controller = new AbortController();
+        if (failure !== undefined) controller.abort();
+      }
+      return controller.signal;
+    },
+    onStop(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
     failure: () => failure,
     async race(answer) {
+      if (failure !== undefined) return failure;
+      let forget = (): unknown => undefined;
+      const stopped = new Promise<Failure>((resolve) => {
+        forget = watch.onStop(resolve);
+      });
       const first = await Promise.race([answer, stopped]);
+      forget();
       // Both may have come at once; then the reason to stop counts.
       return failure ?? first;
     },
     stop,
     enter(next) {
       if (failure !== undefined) return;
-      cancelPhase();
       [phase, since] = [next, clock.monotonic()];
+      // A timer that fires sooner looks again by itself.
+      if (since + timeouts[next] >= armedFor) return;
+      disarm();
       arm(timeouts[next]);
     },
     touch() {
       since = clock.monotonic();
     },
     hold() {
-      cancelPhase();
+      disarm();
       phase = undefined;
     },
     end,
   };
+  return watch;
 }
 
 const WORDS: Readonly<Record<Phase | 'total', string>> = {

@@ -6,6 +6,7 @@ import { allowTarget } from './http-connect.ts';
 import { deliver, maskEvent, type StreamEnd } from './http-delivery.ts';
 import { headersOf, statusFault } from './http-fault.ts';
 import type { WireRequest } from './http-request.ts';
+import { streamSource } from './http-source.ts';
 import type { StreamEvent } from './sink.ts';
 import { openWebSocket, type WebSocketLine } from './websocket-client.ts';
 import { createFrameReader, type Message, NO_CODE } from './websocket-frames.ts';
@@ -51,7 +52,7 @@ async function readLine(line: WebSocketLine, http: HttpCall) {
   const seen: Seen = { binary: 0 };
   let received = 0;
   let failure: Failure | undefined;
-  await pump(line.socket, watch, (bytes) => {
+  await pump(streamSource(line.socket), watch, (bytes) => {
     received += bytes.length;
     const { messages, failure: broken } = reader.push(bytes);
     if (broken) failure = broken;

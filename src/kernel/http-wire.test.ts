@@ -1,36 +1,32 @@
-import { once } from 'node:events';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { createFraming, type Framing } from './http-framing.ts';
-import { framingOf, parseHead } from './http-wire.ts';
+import { createUnframer, type Framing } from './http-framing.ts';
+import { framingOf, isPersistent, keptFor, parseHead } from './http-head.ts';
 
 /** What comes out of a body when the connection brings these bytes and closes; 'cut' if it was not whole. */
-async function bodyOf(framing: Framing, chunks: readonly Uint8Array[]): Promise<string> {
-  const body = createFraming(framing);
+function bodyOf(framing: Framing, chunks: readonly Uint8Array[]): string {
+  const unframer = createUnframer(framing);
   const parts: Buffer[] = [];
-  body.on('data', (part: Buffer) => parts.push(part));
-  const ended = once(body, 'end');
-  ended.catch(() => {});
-  for (const chunk of chunks) body.write(Buffer.from(chunk));
-  body.end();
   try {
-    await ended;
+    // Works in place, so what comes out is looked at before the next bytes go in.
+    for (const chunk of chunks) parts.push(Buffer.from(unframer.take(Buffer.from(chunk))));
   } catch (error) {
-    return `cut: ${(error as NodeJS.ErrnoException).code}`;
+    return `bad: ${(error as Error).message}`;
   }
-  return Buffer.concat(parts).toString('latin1');
+  const text = Buffer.concat(parts).toString('latin1');
+  return unframer.isDone() || framing.kind === 'close' ? text : 'cut';
 }
 
 const chunked: Framing = { kind: 'chunked' };
 const bytes = (text: string) => Buffer.from(text, 'latin1');
 
-test('chunks come out joined, whatever the borders', async () => {
-  await fc.assert(
-    fc.asyncProperty(
+test('chunks come out joined, whatever the borders', () => {
+  fc.assert(
+    fc.property(
       fc.array(fc.uint8Array({ minLength: 1, maxLength: 40 }), { maxLength: 8 }),
       fc.array(fc.integer({ min: 1, max: 30 }), { maxLength: 40 }),
       fc.constantFrom('', ';ext=1', ' '),
-      async (parts, sizes, extension) => {
+      (parts, sizes, extension) => {
         const frames = parts.map((part) =>
           Buffer.concat([
             bytes(`${part.length.toString(16)}${extension}\r\n`),
@@ -42,7 +38,7 @@ test('chunks come out joined, whatever the borders', async () => {
         const pieces: Buffer[] = [];
         let at = 0;
         for (const size of sizes) pieces.push(wire.subarray(at, (at += size)));
-        const result = await bodyOf(chunked, [...pieces, wire.subarray(at)]);
+        const result = bodyOf(chunked, [...pieces, wire.subarray(at)]);
         expect(result).toBe(Buffer.concat(parts).toString('latin1'));
       },
     ),
@@ -57,16 +53,16 @@ test.each([
   '2\r\nabc\r\n',
   '-1\r\n',
   `1;${'e'.repeat(20_000)}\r\n`,
-])('the frame %j is refused', async (text) => {
-  expect(await bodyOf(chunked, [bytes(text.slice(0, 30_000))])).toBe('cut: BAD_CHUNK');
+])('the frame %j is refused', (text) => {
+  expect(bodyOf(chunked, [bytes(text.slice(0, 30_000))])).toMatch(/^bad: /);
 });
 
-test('a body that is shorter than announced was cut, one without length ends with the connection', async () => {
-  expect(await bodyOf(chunked, [bytes('3\r\nabc\r\n')])).toBe('cut: ECONNRESET');
-  expect(await bodyOf({ kind: 'length', length: 4 }, [bytes('abc')])).toBe('cut: ECONNRESET');
-  expect(await bodyOf({ kind: 'length', length: 2 }, [bytes('abc')])).toBe('ab');
-  expect(await bodyOf({ kind: 'length', length: 0 }, [])).toBe('');
-  expect(await bodyOf({ kind: 'close' }, [bytes('abc')])).toBe('abc');
+test('a body that is shorter than announced was cut, one without length ends with the connection', () => {
+  expect(bodyOf(chunked, [bytes('3\r\nabc\r\n')])).toBe('cut');
+  expect(bodyOf({ kind: 'length', length: 4 }, [bytes('abc')])).toBe('cut');
+  expect(bodyOf({ kind: 'length', length: 2 }, [bytes('abc')])).toBe('ab');
+  expect(bodyOf({ kind: 'length', length: 0 }, [])).toBe('');
+  expect(bodyOf({ kind: 'close' }, [bytes('abc')])).toBe('abc');
 });
 
 test('a head is read, several values of one name are joined', () => {
@@ -105,7 +101,7 @@ test.each([
   [{ 'content-length': '12' }, { kind: 'length', length: 12 }],
   [{}, { kind: 'close' }],
 ])('headers %j say how the body ends', (headers, framing) => {
-  const head = { status: 200, statusText: '', headers: headers as Record<string, string> };
+  const head = { status: 200, headers: headers as Record<string, string> };
   expect(framingOf(head, 'GET')).toEqual(framing);
   expect(framingOf({ ...head, status: 204 }, 'GET')).toEqual({ kind: 'length', length: 0 });
   expect(framingOf(head, 'HEAD')).toEqual({ kind: 'length', length: 0 });
@@ -117,6 +113,44 @@ test.each([
   { 'content-length': '-5' },
   { 'content-length': '5, 6' },
 ])('headers %j are refused', (headers) => {
-  const head = { status: 200, statusText: '', headers: headers as Record<string, string> };
+  const head = { status: 200, headers: headers as Record<string, string> };
   expect(typeof framingOf(head, 'GET')).toBe('string');
+});
+
+test('bytes behind a body are noticed: then nobody knows what the connection says next', () => {
+  for (const [framing, text] of [
+    [chunked, '1\r\na\r\n0\r\n\r\n'],
+    [{ kind: 'length', length: 3 }, 'abc'],
+  ] as const) {
+    for (const more of ['', 'x', 'HTTP/1.1 200 OK']) {
+      const unframer = createUnframer(framing);
+      unframer.take(bytes(text + more));
+      expect([unframer.isDone(), unframer.hasExtra()]).toEqual([true, more !== '']);
+    }
+  }
+});
+
+test.each([
+  ['HTTP/1.1 200 OK', true],
+  ['HTTP/1.1 200 OK\r\nConnection: keep-alive', true],
+  ['HTTP/1.1 200 OK\r\nConnection: close', false],
+  ['HTTP/1.1 200 OK\r\nConnection: x, Close', false],
+  ['HTTP/1.1 200 OK\r\nConnection: x\r\nConnection: close', false],
+  ['HTTP/1.0 200 OK\r\nConnection: keep-alive', false],
+  ['HTTP/1.1 101 Switching', false],
+])('after %j another request may follow: %s', (text, may) => {
+  const head = parseHead(text);
+  if (typeof head === 'string') throw new Error(head);
+  expect(isPersistent(head, chunked)).toBe(may);
+  expect(isPersistent(head, { kind: 'close' })).toBe(false);
+});
+
+test.each([
+  ['timeout=5', 5000],
+  ['max=100, timeout=5', 5000],
+  ['timeout=0', 0],
+  ['max=3', undefined],
+  ['timeout=x', undefined],
+])('the header keep-alive %j means %s', (text, ms) => {
+  expect(keptFor({ headers: { 'keep-alive': text } })).toBe(ms);
 });

@@ -18,5 +18,6 @@ export function lazyPrimitive(name: string, make: () => Promise<Primitive>): Pri
     name,
     run: async (call) => (await primitive()).run(call),
     plan: async (call) => (await primitive()).plan?.(call) ?? { primitive: name },
+    close: () => void made?.then((there) => there.close?.()),
   };
 }

@@ -87,4 +87,6 @@ export interface Primitive {
   run(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>>;
   /** For a dry run: what would happen, in one JSON value, without doing it. */
   plan?(call: PrimitiveCall): Json | Promise<Json>;
+  /** Nothing is to be run any more: what is kept open between calls is closed. */
+  close?(): void;
 }

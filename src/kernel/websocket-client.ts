@@ -5,6 +5,7 @@ import type { Duplex } from 'node:stream';
 import { fail, type Outcome, ok, type RandomBytes } from '../base/index.ts';
 import { hostOf } from './http-address.ts';
 import { type Answer, pinnedRequest, trackRequest } from './http-connect.ts';
+import { streamSource } from './http-source.ts';
 import type { Watch } from './http-watch.ts';
 import { closePayload, encodeFrame, OPCODES } from './websocket-frames.ts';
 
@@ -75,9 +76,9 @@ export function openWebSocket(
     trackRequest(outgoing, url, watch, resolve);
     outgoing.once('response', (response) => {
       watch.enter('idle');
-      response.on('error', () => {});
       const { statusCode: status = 0, statusMessage: statusText = '', headers } = response;
-      resolve(ok({ kind: 'answer', answer: { status, statusText, headers, body: response } }));
+      const body = streamSource(response);
+      resolve(ok({ kind: 'answer', answer: { status, statusText, headers, body } }));
     });
     outgoing.once('upgrade', (response, socket, head) => {
       watch.enter('idle');
