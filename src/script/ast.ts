@@ -296,7 +296,10 @@ export interface TemplateExpression extends Node {
 
 export type TemplatePart = string | InsertPart | FilePart | RepeatPart;
 
-/** `@name.field(args)|@stage`, `{{name.field}}`, `@x?`, `` @x?`…` ``, `@x??"d"` */
+/**
+ * `@name.field(args)|@stage`, `{{name.field}}`, `@x?`, `` @x?`…` ``, `@x??"d"`. In the `as` of a file
+ * a reference named `<>` is the file.
+ */
 export interface InsertPart extends Node {
   readonly kind: 'insert';
   readonly value: ReferenceExpression;
@@ -325,7 +328,10 @@ export interface RepeatPart extends Node {
   readonly kind: 'repeat';
   readonly bind: Binding;
   readonly collection: Expression;
+  /** The lines between, each with its line break. */
   readonly parts: readonly TemplatePart[];
+  /** The text ends here: the last line break of what it gives is dropped. */
+  readonly trimsEnd?: true;
 }
 
 export interface ArrayItem {
@@ -609,6 +615,8 @@ export interface TemplateFileExpression extends Node {
 export interface ModelExpression extends Node {
   readonly kind: 'model';
   readonly word: 'prose' | 'llm';
+  /** `llm:tier`; undefined: the default. */
+  readonly tier: string | undefined;
   readonly prompt: TemplateExpression;
   readonly options: Options | undefined;
 }
