@@ -1,0 +1,185 @@
+// What binds names: `var`, `exe`, `let`, `+=`.
+import type {
+  AugmentStatement,
+  ExeStatement,
+  Expression,
+  HelpersStatement,
+  LetStatement,
+  Options,
+  Parameter,
+  VarStatement,
+} from './ast.ts';
+import { parseValue } from './parse-value.ts';
+import type { Reader } from './scan.ts';
+
+const LABELS = /[A-Za-z_][\w:.-]*(?:[ \t]*,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=@)/y;
+const HELPERS = /@?(js|javascript|node)[ \t]*=[ \t]*\{/y;
+const FIXED = new Set(['root', 'base', 'now', 'mx', 'ctx', 'fm', 'p', 'pipeline']);
+
+/** Names before `@`; words may hold `:`. */
+export function parseLabels(r: Reader): string[] {
+  const found = r.match(LABELS);
+  return found === undefined ? [] : found.split(',').map((label) => label.trim());
+}
+
+/** `@name` that is to be bound. */
+export function parseTarget(r: Reader, word: string): string {
+  const at = r.pos;
+  if (!r.take('@')) {
+    r.fail(`expected \`@name\` after \`${word}\`, found ${r.shown()}`, {
+      hint: `write \`${word} @name = …\``,
+    });
+  }
+  const name = r.name('after `@`');
+  if (/[.[]/.test(r.peek())) {
+    r.fail(`\`${word}\` binds a name, not a field of it`, {
+      at,
+      hint: `build the object at once: \`var @${name} = { … }\``,
+    });
+  }
+  // A policy is in force without being asked by its name, so `@p` may be one.
+  if (FIXED.has(name) && word !== 'policy')
+    r.fail(`\`@${name}\` cannot be assigned`, { at, code: 'reserved_name' });
+  return name;
+}
+
+/** Stands behind `var`. */
+export function parseVar(r: Reader, at: number): VarStatement {
+  r.blanks();
+  const labels = parseLabels(r);
+  const name = parseTarget(r, 'var');
+  const value = parseRight(r, `\`@${name}\``);
+  return { kind: 'var', labels, name, value, at, end: r.pos };
+}
+
+/** `= value` */
+function parseRight(r: Reader, what: string): Expression {
+  r.blanks();
+  r.expect('=', `after ${what}`);
+  r.breakAfter();
+  const value = parseValue(r);
+  refuseAugment(r);
+  if (value.kind === 'block') requireReturn(r, value.body.at(-1)?.kind, value.at);
+  return value;
+}
+
+function requireReturn(r: Reader, last: string | undefined, at: number): void {
+  if (last === 'return') return;
+  r.fail('a block that is a value must end in `=>`', {
+    at,
+    end: at + 1,
+    hint: 'end it with `=> @value`',
+  });
+}
+
+function refuseAugment(r: Reader): void {
+  if (r.sees(/[ \t]*\+=/y)) {
+    r.blanks();
+    r.fail('`+=` cannot stand in a value', {
+      end: r.pos + 2,
+      hint: 'write `@x += value` on a line of its own in a block',
+    });
+  }
+}
+
+/** Stands behind `let`. */
+export function parseLet(r: Reader, at: number): LetStatement | AugmentStatement {
+  r.blanks();
+  const labels = parseLabels(r);
+  const name = parseTarget(r, 'let');
+  r.blanks();
+  if (r.starts('+=')) return finishAugment(r, at, name);
+  const value = parseRight(r, `\`@${name}\``);
+  return { kind: 'let', labels, name, value, at, end: r.pos };
+}
+
+/** `@x += value`, when it stands here. */
+export function parseAugment(r: Reader): AugmentStatement | undefined {
+  if (!r.sees(/@[\p{L}_][\p{L}\p{N}_-]*[ \t]*\+=/uy)) return undefined;
+  const at = r.pos;
+  const name = parseTarget(r, '+=');
+  r.blanks();
+  return finishAugment(r, at, name);
+}
+
+function finishAugment(r: Reader, at: number, name: string): AugmentStatement {
+  r.pos += 2;
+  r.breakAfter();
+  const value = parseValue(r);
+  refuseAugment(r);
+  return { kind: 'augment', name, value, at, end: r.pos };
+}
+
+/** Stands behind `exe`. */
+export function parseExe(r: Reader, at: number): ExeStatement | HelpersStatement {
+  r.blanks();
+  if (r.sees(HELPERS)) return parseHelpers(r, at);
+  const labels = parseLabels(r);
+  const name = parseTarget(r, 'exe');
+  const parameters = r.peek() === '(' ? parseParameters(r) : [];
+  r.blanks();
+  r.expect('=', `after \`@${name}\``);
+  r.breakAfter();
+  const made = r.within({ inBody: true, inLoop: false, inGuard: false, blocks: 'action' }, () =>
+    parseValue(r),
+  );
+  refuseAugment(r);
+  const { body, options } = split(made);
+  return { kind: 'exe', labels, name, parameters, body, options, at, end: r.pos };
+}
+
+/** `with { description }` says something about the function, everything else about its body. */
+function split(made: Expression): { body: Expression; options: Options | undefined } {
+  if (made.kind !== 'with' || !made.options.entries.has('description')) {
+    return { body: made, options: undefined };
+  }
+  const rest = new Map([...made.options.entries].filter(([key]) => key !== 'description'));
+  const isEmpty = rest.size === 0 && made.options.pipeline === undefined;
+  const inner: Expression = { ...made, options: { ...made.options, entries: rest } };
+  const own = new Map([...made.options.entries].filter(([key]) => key === 'description'));
+  return {
+    body: isEmpty ? made.value : inner,
+    options: { ...made.options, entries: own, pipeline: undefined },
+  };
+}
+
+/** `(a, @b, c: string)`, standing at the parenthesis. */
+export function parseParameters(r: Reader): Parameter[] {
+  r.pos += 1;
+  return r.within({ isOpen: true }, () => {
+    const parameters: Parameter[] = [];
+    for (;;) {
+      r.space();
+      if (r.take(')')) return parameters;
+      r.take('@');
+      const name = r.name('of a parameter');
+      r.space();
+      const type = r
+        .match(/:[ \t]*[\w.<>[\]| ]*[\w>\]]/y)
+        ?.slice(1)
+        .trim();
+      r.space();
+      parameters.push({ name, type });
+      if (r.peek() !== ')') r.expect(',', 'between parameters');
+    }
+  });
+}
+
+/** `js = { up, clean }` */
+function parseHelpers(r: Reader, at: number): HelpersStatement {
+  const head = r.match(HELPERS) ?? '';
+  const names: string[] = [];
+  return r.within({ isOpen: true }, () => {
+    for (;;) {
+      r.space();
+      if (r.take('}')) {
+        const language = head.includes('node') ? 'node' : 'js';
+        return { kind: 'helpers', language, names, at, end: r.pos };
+      }
+      r.take('@');
+      names.push(r.name('of a helper'));
+      r.space();
+      if (r.peek() !== '}') r.expect(',', 'between helpers');
+    }
+  });
+}

@@ -1,0 +1,142 @@
+// `import` and `export` in all their forms.
+import type { ExportStatement, ImportName, ImportStatement } from './ast.ts';
+import { parseParameters } from './parse-define.ts';
+import { parseBarePath } from './parse-effect.ts';
+import { parseFile } from './parse-file.ts';
+import { parseOptions } from './parse-pipeline.ts';
+import { isTextStart } from './parse-text.ts';
+import { parsePathText } from './parse-value.ts';
+import type { Reader } from './scan.ts';
+
+const MODE = /(?:static|live|local|module|cached)(?:\([^()\n]*\))?[ \t]+(?=[{"'`<@./\w])/y;
+
+type Form = ImportStatement['form'];
+type Source = ImportStatement['source'];
+
+/** Stands behind `import`. */
+export function parseImport(r: Reader, at: number): ImportStatement {
+  r.blanks();
+  const mode = r.match(MODE)?.trim();
+  const { form, source } = parseForm(r);
+  if (mode === 'module' && source.kind === 'path' && !isRegistry(r, source.path.at)) {
+    r.fail('`import module` needs a registry reference, not a path', {
+      at,
+      hint: 'drop the word `module` to import a file',
+    });
+  }
+  const options = parseOptions(r);
+  return { kind: 'import', form, source, mode, options, at, end: r.pos };
+}
+
+const isRegistry = (r: Reader, at: number): boolean =>
+  r.text[at] === '@' && !r.text.startsWith('@root', at) && !r.text.startsWith('@base', at);
+
+function parseForm(r: Reader): { form: Form; source: Source } {
+  if (r.peek() === '{') {
+    const form = parseNames(r);
+    return { form, source: parseFrom(r) };
+  }
+  if (r.sees(/templates[ \t]+from(?![\w-])/y)) {
+    r.match(/templates[ \t]+/y);
+    const source = parseFrom(r);
+    const alias = parseAlias(r) ?? r.fail('`import templates` needs `as @name(…)`');
+    const parameters = r.peek() === '(' ? parseParameters(r) : [];
+    return { form: { kind: 'templates', alias, parameters }, source };
+  }
+  if (r.sees(/policy[ \t]+@/y)) {
+    r.match(/policy[ \t]+@/y);
+    const alias = r.name('after `@`');
+    return { form: { kind: 'policy', alias }, source: parseFrom(r) };
+  }
+  const source = parseSource(r);
+  return { form: { kind: 'namespace', alias: parseAlias(r) }, source };
+}
+
+/** ` as @x` */
+function parseAlias(r: Reader): string | undefined {
+  const at = r.pos;
+  r.blanks();
+  if (!r.takeWord('as')) {
+    r.pos = at;
+    return undefined;
+  }
+  r.blanks();
+  r.take('@');
+  return r.name('after `as`');
+}
+
+/** `{ @a, b as @c }`, `{ * as @lib }` */
+function parseNames(r: Reader): Form {
+  const at = r.pos;
+  r.pos += 1;
+  return r.within({ isOpen: true }, () => {
+    const names: ImportName[] = [];
+    for (;;) {
+      r.space();
+      if (r.take('}')) return { kind: 'names', names };
+      if (r.isAtEnd) r.fail('the brace is never closed', { at, end: at + 1, code: 'unclosed' });
+      if (r.peek() === '*') return parseEverything(r);
+      r.take('@');
+      const name = r.name('to import');
+      r.space();
+      const alias = parseAlias(r) ?? name;
+      names.push({ name, alias });
+      r.space();
+      if (r.peek() !== '}') r.expect(',', 'between names');
+    }
+  });
+}
+
+function parseEverything(r: Reader): Form {
+  const at = r.pos;
+  r.pos += 1;
+  const alias = parseAlias(r);
+  r.space();
+  if (alias === undefined) {
+    r.fail('`import { * }` is not allowed', {
+      at,
+      hint: 'name what you import, or write `import "…" as @lib`',
+    });
+  }
+  r.expect('}', 'after `* as`');
+  return { kind: 'namespace', alias };
+}
+
+function parseFrom(r: Reader): Source {
+  r.blanks();
+  if (!r.takeWord('from')) r.fail(`expected \`from\`, found ${r.shown()}`);
+  r.blanks();
+  return parseSource(r);
+}
+
+function parseSource(r: Reader): Source {
+  if (r.sees(/["']?@(?:input|stdin|payload)(?![\w/.-])["']?/y)) {
+    const word = r.match(/["']?@(?:input|stdin|payload)["']?/y) ?? '';
+    return { kind: word.includes('payload') ? 'payload' : 'input' };
+  }
+  if (r.sees(/node[ \t]+@/y))
+    r.fail('node modules cannot be imported', { hint: 'use `node { … }`' });
+  if (isTextStart(r)) return { kind: 'path', path: parsePathText(r, 'to import') };
+  if (r.peek() === '<') return { kind: 'path', path: parseFile(r, false).path };
+  return { kind: 'path', path: parseBarePath(r, 'to import') };
+}
+
+/** Stands behind `export`. */
+export function parseExport(r: Reader, at: number): ExportStatement {
+  r.blanks();
+  r.expect('{', 'after `export`');
+  return r.within({ isOpen: true }, () => {
+    const names: string[] = [];
+    r.space();
+    if (r.match(/\*\s*\}/y) !== undefined)
+      return { kind: 'export', names: undefined, at, end: r.pos };
+    for (;;) {
+      r.space();
+      if (r.take('}')) return { kind: 'export', names, at, end: r.pos };
+      r.take('@');
+      names.push(r.name('to export'));
+      r.space();
+      if (r.peek() !== '}') r.expect(',', 'between names');
+    }
+  });
+}

@@ -1,0 +1,120 @@
+// `@name` and what hangs on it: fields, indexes, slices, calls. In a value every step must be well
+// formed; in text a step that is not simply ends the reference.
+import type { Expression, ReferenceExpression, Step } from './ast.ts';
+import { NAME, type Reader } from './scan.ts';
+
+const DIGITS = /\d+/y;
+const NEXT_LINE_METHOD = /[ \t\r]*\n[ \t]*(?=\.[A-Za-z_]\w*\()/y;
+const ENDS_OPTIONAL = /\?[ \t]*(?:$|[\n\r,\])}|;]|=>|==|!=|&&|>>|<<)/my;
+
+/** Stands at `@`. */
+export function parseReference(r: Reader): ReferenceExpression {
+  const at = r.pos;
+  r.expect('@', 'before a name');
+  const name = r.name('after `@`');
+  const steps = parseSteps(r);
+  const isOptional = r.sees(ENDS_OPTIONAL);
+  if (isOptional) r.pos += 1;
+  return { kind: 'reference', name, steps, isOptional, at, end: r.pos };
+}
+
+export function parseSteps(r: Reader): Step[] {
+  const steps: Step[] = [];
+  for (;;) {
+    if (r.peek() !== '.') r.match(NEXT_LINE_METHOD);
+    const step = parseStep(r);
+    if (step === undefined) return steps;
+    steps.push(step);
+  }
+}
+
+function parseStep(r: Reader): Step | undefined {
+  const at = r.pos;
+  switch (r.peek()) {
+    case '.':
+      if (r.starts('..')) return undefined;
+      return fieldStep(r) ?? r.fail('expected a field name after `.`', { at, end: at + 1 });
+    case '[':
+      return parseIndex(r);
+    case '(':
+      return { kind: 'call', arguments: parseArguments(r), at };
+    default:
+      return undefined;
+  }
+}
+
+/** Steps in running text. */
+export function parseTextSteps(r: Reader, mayCall: boolean): Step[] {
+  const steps: Step[] = [];
+  for (;;) {
+    const step = textStep(r, mayCall);
+    if (step === undefined) return steps;
+    steps.push(step);
+  }
+}
+
+function textStep(r: Reader, mayCall: boolean): Step | undefined {
+  const at = r.pos;
+  switch (r.peek()) {
+    case '.':
+      return fieldStep(r);
+    case '[':
+      return /[\d@"'*:-]/.test(r.peek(1)) ? r.attempt(() => parseIndex(r)) : undefined;
+    case '(': {
+      const values = mayCall ? r.attempt(() => parseArguments(r)) : undefined;
+      return values && { kind: 'call', arguments: values, at };
+    }
+    default:
+      return undefined;
+  }
+}
+
+function fieldStep(r: Reader): Step | undefined {
+  const at = r.pos;
+  r.pos += 1;
+  const name = r.match(NAME) ?? r.match(DIGITS);
+  if (name !== undefined) return { kind: 'field', name, at };
+  r.pos = at;
+  return undefined;
+}
+
+/** `[0]`, `["k"]`, `[@i]`, `[*]`, `[1:-1]` */
+function parseIndex(r: Reader): Step {
+  const at = r.pos;
+  r.pos += 1;
+  return r.within({ isOpen: true, blocks: 'none' }, () => {
+    r.space();
+    if (r.sees(/\*\s*\]/y)) {
+      r.match(/\*\s*\]/y);
+      return { kind: 'each', at };
+    }
+    const from = r.peek() === ':' ? undefined : r.rules.value(r);
+    r.space();
+    const isSlice = r.take(':');
+    r.space();
+    const to = isSlice && r.peek() !== ']' ? r.rules.value(r) : undefined;
+    r.space();
+    if (!r.take(']'))
+      r.fail(`expected \`]\` to close the index, found ${r.shown()}`, { code: 'unclosed' });
+    if (from !== undefined && !isSlice) return { kind: 'index', index: from, at };
+    return { kind: 'slice', from, to, at };
+  });
+}
+
+/** Stands at `(`. */
+export function parseArguments(r: Reader): Expression[] {
+  const at = r.pos;
+  r.pos += 1;
+  return r.within({ isOpen: true, blocks: 'none' }, () => {
+    const values: Expression[] = [];
+    for (;;) {
+      r.space();
+      if (r.take(')')) return values;
+      if (r.isAtEnd)
+        r.fail('the parenthesis is never closed', { at, end: at + 1, code: 'unclosed' });
+      values.push(r.rules.value(r));
+      r.space();
+      if (r.peek() !== ')') r.expect(',', 'between arguments');
+    }
+  });
+}

@@ -1,0 +1,32 @@
+// What is wrong with the form of a script, as data: where, what, and the right form when it is a
+// common slip. The parser throws a `Slip` to leave its nested functions and turns it into a `Problem`
+// where a statement ends; nothing outside the parser sees one.
+
+/** Stable, documented: editors and tests match on it. */
+export type ProblemCode =
+  | 'unexpected'
+  | 'unclosed'
+  | 'misplaced'
+  | 'shell_operator'
+  | 'too_deep'
+  | 'unknown_key'
+  | 'reserved_name';
+
+export interface Problem {
+  /** Offsets into the text of the file; `end` is past the last character. */
+  readonly at: number;
+  readonly end: number;
+  readonly message: string;
+  /** The right form, for slips that are common. */
+  readonly hint?: string;
+  readonly code: ProblemCode;
+}
+
+export class Slip extends Error {
+  readonly problem: Problem;
+
+  constructor(problem: Problem) {
+    super(problem.message);
+    this.problem = problem;
+  }
+}

@@ -1,0 +1,255 @@
+// The cursor every rule of the grammar reads through. There is no list of tokens, because what a
+// character means depends on where it stands (text, command, code, value); the reader offers the few
+// steps all rules share and keeps the promises that make any input end:
+//
+// INVARIANT: nesting is bounded (`deeper`), so no input overflows the stack.
+// INVARIANT: reading twice is bounded. `attempt` and a failed statement pay for what they read in
+// vain out of `fuel`; once it is used up nothing is tried any more, so the whole is linear.
+import type { Action, Expression, FileExpression, Mode, Statement } from './ast.ts';
+import { type ProblemCode, Slip } from './problem.ts';
+
+const DEEPEST = 200;
+const PRICE_OF_A_TRY = 64;
+
+/** Rules that lower ones need from higher ones; the door brings them, so that no file imports up. */
+export interface Rules {
+  value(reader: Reader): Expression;
+  file(reader: Reader): FileExpression;
+  /** `when for if loop foreach`, standing at the word. */
+  flow(reader: Reader): Expression;
+  /** `show log output append`, standing at the word. */
+  effect(reader: Reader, isInline: boolean): Statement;
+  /** The lines of a block up to and with its `]`, after those already read. */
+  blockRest(reader: Reader, first: readonly Action[]): Action[];
+}
+
+/** What the place allows. */
+export interface Scope {
+  /** Arms decide: `allow deny retry ask`. */
+  readonly inGuard: boolean;
+  /** `retry` is a slip for `continue` here. */
+  readonly inLoop: boolean;
+  /** Inside a function, loop or block: `done`, `continue`, `skip`, `retry` have a meaning. */
+  readonly inBody: boolean;
+  /** What `[` may open besides an array. */
+  readonly blocks: 'none' | 'value' | 'action';
+}
+
+export const OUTERMOST: Scope = { inGuard: false, inLoop: false, inBody: false, blocks: 'value' };
+
+// INVARIANT: sticky, so a match is only tried where the reader stands.
+export const NAME = /[\p{L}_][\p{L}\p{N}_]*(?:-[\p{L}\p{N}_]+)*/uy;
+const BARE_WORD = /[A-Za-z_][\w-]*/y;
+
+interface Where {
+  readonly at?: number;
+  readonly end?: number;
+  readonly hint?: string | undefined;
+  readonly code?: ProblemCode;
+}
+
+export class Reader {
+  readonly text: string;
+  readonly mode: Mode;
+  readonly rules: Rules;
+  pos = 0;
+  /** Nothing at or past this is seen. */
+  end: number;
+  /** Inside parentheses and literals a line break is a blank. */
+  isOpen = false;
+  scope: Scope = OUTERMOST;
+  /** The furthest offset looked at, for the price of a failure. */
+  far = 0;
+  fuel: number;
+  /** A value that turned out to be the condition of the next arm. */
+  overrun: Expression | undefined;
+  #depth = 0;
+  readonly #found = new Map<string, { from: number; at: number }>();
+
+  constructor(text: string, mode: Mode, rules: Rules) {
+    this.text = text;
+    this.mode = mode;
+    this.rules = rules;
+    this.end = text.length;
+    this.fuel = 2 * text.length + 100_000;
+  }
+
+  peek(ahead = 0): string {
+    const at = this.pos + ahead;
+    return at < this.end ? (this.text[at] ?? '') : '';
+  }
+
+  get isAtEnd(): boolean {
+    return this.pos >= this.end;
+  }
+
+  starts(text: string): boolean {
+    return this.pos + text.length <= this.end && this.text.startsWith(text, this.pos);
+  }
+
+  take(text: string): boolean {
+    if (!this.starts(text)) return false;
+    this.pos += text.length;
+    return true;
+  }
+
+  /** Whether a sticky pattern matches here; looking does not move. */
+  sees(pattern: RegExp): boolean {
+    pattern.lastIndex = this.pos;
+    return this.pos <= this.end && pattern.test(this.text) && pattern.lastIndex <= this.end;
+  }
+
+  /** Takes what a sticky pattern matches. */
+  match(pattern: RegExp): string | undefined {
+    pattern.lastIndex = this.pos;
+    const found = pattern.exec(this.text)?.[0];
+    if (found === undefined || this.pos >= this.end) return undefined;
+    const taken = this.pos + found.length > this.end ? this.slice(this.pos, this.end) : found;
+    this.pos += taken.length;
+    return taken;
+  }
+
+  slice(from: number, to: number = this.pos): string {
+    return this.text.slice(from, to);
+  }
+
+  /** The word that stands here, if any. */
+  word(): string | undefined {
+    const at = this.pos;
+    const found = this.match(BARE_WORD);
+    this.pos = at;
+    return found;
+  }
+
+  takeWord(word: string): boolean {
+    if (this.word() !== word) return false;
+    this.pos += word.length;
+    return true;
+  }
+
+  /** Blanks of this line. */
+  blanks(): void {
+    for (;;) {
+      const char = this.peek();
+      if (char !== ' ' && char !== '\t' && !(char === '\r' && this.peek(1) === '\n')) return;
+      this.pos += 1;
+    }
+  }
+
+  /** Blanks, and line breaks where something is open. */
+  space(): void {
+    this.blanks();
+    while (this.isOpen && this.peek() === '\n') {
+      this.pos += 1;
+      this.blanks();
+    }
+  }
+
+  /** Blanks, line breaks and comments: between the lines of a block or the arms of a list. */
+  gap(): void {
+    for (;;) {
+      this.blanks();
+      if (this.starts('>>') || this.starts('<<')) this.pos = this.lineEnd();
+      if (this.peek() !== '\n') return;
+      this.pos += 1;
+    }
+  }
+
+  /** After an operator, `=` or `=>` the value may stand on the next line. */
+  breakAfter(): void {
+    this.blanks();
+    while (this.peek() === '\n') {
+      this.pos += 1;
+      this.blanks();
+    }
+  }
+
+  /** Offset of the line break that ends this line, or of the end. */
+  lineEnd(): number {
+    const at = this.find('\n');
+    return at < 0 ? this.end : at;
+  }
+
+  /** Next place of `text` from here on, before the end; -1 when there is none. Never scans a stretch twice. */
+  find(text: string, from: number = this.pos): number {
+    const known = this.#found.get(text);
+    let at = known?.at ?? -1;
+    if (known === undefined || from < known.from || (known.at >= 0 && from > known.at)) {
+      at = this.text.indexOf(text, from);
+      this.#found.set(text, { from, at });
+    }
+    return at >= 0 && at + text.length <= this.end ? at : -1;
+  }
+
+  fail(message: string, { at = this.pos, end, hint, code = 'unexpected' }: Where = {}): never {
+    const stop = end ?? Math.max(at + 1, Math.min(this.pos, this.end));
+    this.far = Math.max(this.far, this.pos);
+    throw new Slip({ at, end: stop, message, code, ...(hint === undefined ? {} : { hint }) });
+  }
+
+  /** What stands here, for a message. */
+  shown(): string {
+    if (this.isAtEnd) return 'the end of the script';
+    if (this.peek() === '\n') return 'the end of the line';
+    const found = /[@/]?[\w-]+|\S/uy;
+    const at = this.pos;
+    const text = this.match(found) ?? this.peek();
+    this.pos = at;
+    return `\`${text.slice(0, 40)}\``;
+  }
+
+  expect(text: string, after: string): void {
+    if (!this.take(text)) this.fail(`expected \`${text}\` ${after}, found ${this.shown()}`);
+  }
+
+  name(what: string): string {
+    return this.match(NAME) ?? this.fail(`expected a name ${what}, found ${this.shown()}`);
+  }
+
+  /** Every rule that may contain itself goes through here. */
+  deeper<T>(rule: () => T): T {
+    if (this.#depth >= DEEPEST) {
+      this.fail(`nested more than ${DEEPEST} levels deep`, { code: 'too_deep' });
+    }
+    this.#depth += 1;
+    try {
+      return rule();
+    } finally {
+      this.#depth -= 1;
+    }
+  }
+
+  /** Runs a rule where `changes` hold; what held before holds again afterwards, failed or not. */
+  within<T>(changes: Partial<Scope> & { isOpen?: boolean; end?: number }, rule: () => T): T {
+    const { scope, isOpen, end } = this;
+    const { isOpen: opened = isOpen, end: stop = end, ...rest } = changes;
+    this.scope = { ...scope, ...rest };
+    this.isOpen = opened;
+    this.end = Math.min(stop, end);
+    try {
+      return rule();
+    } finally {
+      this.scope = scope;
+      this.isOpen = isOpen;
+      this.end = end;
+    }
+  }
+
+  /** Undefined, and nothing taken, when the rule does not fit here. */
+  attempt<T>(rule: () => T): T | undefined {
+    if (this.fuel <= 0) return undefined;
+    const at = this.pos;
+    const before = this.far;
+    this.far = at;
+    try {
+      return rule();
+    } catch (slip) {
+      if (!(slip instanceof Slip)) throw slip;
+      this.fuel -= PRICE_OF_A_TRY + Math.max(0, this.far - at);
+      this.pos = at;
+      return undefined;
+    } finally {
+      this.far = Math.max(this.far, before);
+    }
+  }
+}
