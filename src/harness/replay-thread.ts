@@ -148,6 +148,8 @@ function replayWorld(world: World, store: Store, recorded: Recorded, until: numb
     },
     store: {
       ...store,
+      // What was said is in the journal, not in this registry: it is looked for every time.
+      pulse: (thread, epoch) => ({ held: store.isHeld(thread, epoch), called: true }),
       signals: (thread) => ok(recordOf(thread).signalsAt(thread, seqOf(thread))),
     },
     kernel: recordedKernel(world.kernel, recordOf),
