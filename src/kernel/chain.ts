@@ -11,10 +11,13 @@ import {
   plainText,
 } from '../base/index.ts';
 import type { Effect, Item, Library, Retry, Tool, ToolParameter } from '../items/index.ts';
+
 import { normalizeCapability } from '../trust/index.ts';
 import { inheritParameters, schemaOf } from './parameters.ts';
 
 export type ToolItem = Extract<Item, { kind: 'tool' }>;
+
+type Chain = Extract<ReturnType<Library['chain']>, { ok: true }>['output'];
 
 export interface Plan {
   leaf: ToolItem;
@@ -87,23 +90,14 @@ function brokenLink(links: readonly ToolItem[]): Outcome<null> {
   return ok(null);
 }
 
-/** Resolves a tool and, when it has actions, the one its parameters choose. */
-export function resolvePlan(
-  library: Library,
-  item: ToolItem,
-  parameters: JsonObject,
-): Outcome<Plan> {
-  const resolved = library.chain(item.id);
-  if (!resolved.ok) return resolved;
-  const links = resolved.output.links as readonly ToolItem[];
-  const broken = brokenLink(links);
-  if (!broken.ok) return broken;
+/** Everything that follows from the links and the chosen action alone. */
+function planOf(
+  leaf: ToolItem,
+  { links, primitive }: Chain,
+  action: ChosenAction | undefined,
+): Plan {
   const tools = links.map((link) => link.tool as Tool);
   const tool = tools[0] as Tool;
-  const chosen = chooseAction(item, tool, parameters);
-  if (!chosen.ok) return chosen;
-  const action = chosen.output;
-
   const inherited = inheritParameters([
     ...(action
       ? [[actionParameter(tool.actions.map(({ name }) => name)), ...action.parameters]]
@@ -113,12 +107,12 @@ export function resolvePlan(
   const own = action?.requires ?? tool.requires;
   const below = tools.slice(1).flatMap((link) => link.requires);
   const timeout = tools.find((link) => link.timeout !== undefined)?.timeout;
-  return ok({
-    leaf: item,
+  return Object.freeze({
+    leaf,
     tool,
     links,
-    primitive: resolved.output.primitive,
-    chain: [...links.map((link) => link.id), resolved.output.primitive],
+    primitive,
+    chain: [...links.map((link) => link.id), primitive],
     config: tools.reduceRight<JsonObject>((merged, link) => mergeDeep(merged, link.config), {}),
     parameters: inherited,
     schema: tool.input_schema ?? schemaOf(inherited),
@@ -131,4 +125,34 @@ export function resolvePlan(
     timeoutMs: timeout === undefined ? DEFAULT_TIMEOUT_MS : timeout * 1000,
     ...(action ? { action: action.name } : {}),
   });
+}
+
+/** Plans of a leaf, one for each action. An item never changes: a changed file is another item. */
+const known = new WeakMap<ToolItem, Plan[]>();
+
+const isSameChain = (plan: Plan, { links, primitive }: Chain): boolean =>
+  plan.primitive === primitive &&
+  plan.links.length === links.length &&
+  links.every((link, at) => plan.links[at] === link);
+
+/** Resolves a tool and, when it has actions, the one its parameters choose. */
+export function resolvePlan(
+  library: Library,
+  item: ToolItem,
+  parameters: JsonObject,
+): Outcome<Plan> {
+  // The chain is followed anew every time: any link of it may be another one by now.
+  const resolved = library.chain(item.id);
+  if (!resolved.ok) return resolved;
+  const chain = resolved.output;
+  const broken = brokenLink(chain.links);
+  if (!broken.ok) return broken;
+  const chosen = chooseAction(item, chain.links[0]?.tool as Tool, parameters);
+  if (!chosen.ok) return chosen;
+  const plans = (known.get(item) ?? []).filter((plan) => isSameChain(plan, chain));
+  const before = plans.find(({ action }) => action === chosen.output?.name);
+  if (before) return ok(before);
+  const plan = planOf(item, chain, chosen.output);
+  known.set(item, [...plans, plan]);
+  return ok(plan);
 }

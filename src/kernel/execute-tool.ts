@@ -1,71 +1,38 @@
 // One tool call, from its id to its labelled result: plan, parameters, the operation pipeline with
-// the capability gate, config filled in, sinks, the primitive with the retries its chain declares.
+// the capability gate. What happens once it is allowed is in tool-body.ts.
 import {
-  type Clock,
   type Failure,
   fail,
-  getOwn,
-  isObject,
   type Json,
   type JsonObject,
   type Outcome,
   ok,
   withDetail,
 } from '../base/index.ts';
-import { fillConfig } from '../expr/index.ts';
 import {
   childFrame,
-  type Descriptor,
-  describe,
-  EMPTY,
   type Input,
-  type LabelRecords,
   makeValue,
-  mergeAll,
   type Operation,
   perform,
   type Value,
 } from '../flow/index.ts';
 import type { Library } from '../items/index.ts';
 import { type Authority, type Caller, type ExecuteRequest, givenValue } from './call.ts';
-import { chosenByCaller } from './caller-choice.ts';
 import { type Plan, resolvePlan, type ToolItem } from './chain.ts';
 import { checkParameters } from './parameters.ts';
-import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from './primitive.ts';
-import { redactFailure, redactResult } from './redact-call.ts';
-import { type RetryPorts, withRetry } from './retry.ts';
 import {
-  gateTool,
-  refusePatterns,
-  refuseSecrets,
-  restrictUnsigned,
-  type SignaturePolicy,
-  toolFacts,
-  unsignedLink,
-} from './tool-rights.ts';
-import { createSinks, type SinkPorts, type SinkSet } from './tool-sinks.ts';
+  type AllowedCall,
+  type BodyPorts,
+  completeConfig,
+  primitiveCall,
+  runBody,
+} from './tool-body.ts';
+import { gateTool, refusePatterns, restrictUnsigned } from './tool-rights.ts';
 
-export interface ToolPorts {
+export interface ToolPorts extends BodyPorts {
   library: Library;
-  primitives: ReadonlyMap<string, Primitive>;
-  sinks: SinkPorts;
-  retry: RetryPorts;
-  labels: LabelRecords;
-  clock: Clock;
-  env: Readonly<Record<string, string | undefined>>;
-  projectRoot: string;
-  /** Asked at every call: a policy may have changed meanwhile. */
-  signatures: () => SignaturePolicy;
-  /** Prepares a tool's declared dependencies, or says what is missing. */
-  prepare?: (plan: Plan, signal: AbortSignal) => Promise<Outcome<null>>;
 }
-
-/** Stands for the content of a stream that is not over yet. */
-const STREAM = 'stream';
-/** What comes in over the network is a stranger's, until somebody says otherwise. */
-const NETWORK = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:network'] });
-
-const NO_SINKS: SinkSet = { sinks: [], delivered: () => 0 };
 
 /** `op:tool:fs/write_file` and everything above it, most general first. */
 export function toolKeys(id: string): string[] {
@@ -88,6 +55,15 @@ function operationOf(plan: Plan): Operation {
   };
 }
 
+/** The same plan is the same operation, call after call. */
+const operations = new WeakMap<Plan, Operation>();
+
+function operationFor(plan: Plan): Operation {
+  const known = operations.get(plan) ?? operationOf(plan);
+  operations.set(plan, known);
+  return known;
+}
+
 /** Each parameter is an input of the operation, with the role its declaration gives it. */
 function inputsOf(plan: Plan, parameters: JsonObject, request: ExecuteRequest): Input[] {
   return Object.entries(parameters).map(([name, data]) => {
@@ -95,37 +71,6 @@ function inputsOf(plan: Plan, parameters: JsonObject, request: ExecuteRequest): 
     const given = givenValue(request, name);
     return { name, value: given ?? makeValue(data), ...(role ? { role } : {}) };
   });
-}
-
-const isStreaming = (config: JsonObject, parameters: JsonObject): boolean =>
-  isObject(getOwn(config, 'stream')) &&
-  (config.mode === 'stream' ||
-    getOwn(parameters, 'stream') === true ||
-    getOwn(config.body ?? null, 'stream') === true);
-
-/** The merged config with environment and parameters in place. Secrets come back beside it. */
-function completeConfig(
-  plan: Plan,
-  parameters: JsonObject,
-  env: ToolPorts['env'],
-  key?: string,
-): Outcome<{ config: JsonObject; secrets: string[] }> {
-  const required = new Set(
-    plan.parameters.filter((parameter) => parameter.required).map((parameter) => parameter.name),
-  );
-  // In one pass over the authored text: neither a secret nor a parameter is read as a placeholder.
-  // No parameter can have this name: those that begin so are the runtime's.
-  const given = key === undefined ? parameters : { ...parameters, __idempotency_key: key };
-  const filled = fillConfig(plan.config, { env, declared: plan.env, parameters: given, required });
-  if (!filled.ok) return filled;
-  const complete = { config: filled.output.value as JsonObject, secrets: filled.output.secrets };
-  return chosenByCaller(plan, complete) ?? ok(complete);
-}
-
-/** A runtime looks for the packages that any link of the chain declares. */
-function withDependencies(config: JsonObject, plan: Plan): JsonObject {
-  const dependencies = plan.links.flatMap((link) => link.tool?.dependencies ?? []);
-  return dependencies.length === 0 ? config : { ...config, dependencies };
 }
 
 /** Adds the chain and the failing link; the code stays the link's own. */
@@ -146,206 +91,87 @@ function inChain(failure: Failure, plan: Plan): Failure {
   });
 }
 
-/** What a primitive is told about its caller: the same three fields, and where the call came in. */
-const originOf = (caller: Caller): NonNullable<PrimitiveCall['from']> => {
-  const { surface, name, __auth, __thread_id, __directive_id } = caller;
-  return {
-    surface,
-    ...(name === undefined ? {} : { name }),
-    ...(__auth === undefined ? {} : { __auth }),
-    ...(__thread_id === undefined ? {} : { __thread_id }),
-    ...(__directive_id === undefined ? {} : { __directive_id }),
-  };
-};
+/** What would run, with secrets masked; nothing is sent, started or written. */
+async function dryRun(ports: ToolPorts, allowed: AllowedCall): Promise<Outcome<Value>> {
+  const { plan, parameters, authority } = allowed;
+  const masked = Object.fromEntries([...plan.env].map((name) => [name, `<${name}>`]));
+  const filled = completeConfig(plan, parameters, masked);
+  if (!filled.ok) return inChain(filled, plan);
+  const decision = gateTool(plan, authority);
+  const { signal } = new AbortController();
+  const { projectRoot } = ports;
+  const policy = ports.signatures();
+  const call = primitiveCall(allowed, filled.output, policy, { projectRoot, signal });
+  return ok(
+    makeValue({
+      dry_run: true,
+      chain: [...plan.chain],
+      config: filled.output.config,
+      parameters,
+      requires: ['tool.execute', ...plan.requires],
+      effect: plan.effect,
+      sandbox: call.tool.sandbox,
+      allowed: decision.ok,
+      ...(decision.ok ? {} : { reason: decision.error.detail.message }),
+      would_run: (await ports.primitives.get(plan.primitive)?.plan?.(call)) ?? {
+        primitive: plan.primitive,
+      },
+    }),
+  );
+}
+
+/** A dry run acts on nothing, but it shows a config: it is judged and recorded like the rest. */
+async function performDryRun(
+  ports: ToolPorts,
+  allowed: AllowedCall,
+  caller: Caller,
+): Promise<Outcome<Value>> {
+  const { id, category } = allowed.plan.leaf;
+  const gate = (): Outcome<null> =>
+    allowed.authority.sees('tool', category, id)
+      ? ok(null)
+      : fail('permission_denied', `tool \`${id}\` is not among the items this thread may use`);
+  return await perform(
+    { type: 'dry_run', name: id, opLabels: ['op:dry_run', `op:dry_run:${id}`] },
+    [],
+    () => dryRun(ports, allowed),
+    childFrame(caller.frame, { ports: { gate } }),
+  );
+}
+
+/** What the guards passed on; checked again when it is not what was checked before. */
+function passedOn(
+  { plan, parameters }: AllowedCall,
+  inputs: readonly Input[],
+  values: readonly Value[],
+): Outcome<JsonObject> {
+  const isSame = inputs.every(({ name }, at) => values[at]?.data === parameters[name]);
+  if (isSame && inputs.length === Object.keys(parameters).length) return ok(parameters);
+  const passed = Object.fromEntries(inputs.map(({ name }, at) => [name, values[at]?.data as Json]));
+  return checkParameters(plan.leaf.id, passed, plan.parameters, plan.schema);
+}
+
+async function performCall(
+  ports: ToolPorts,
+  allowed: AllowedCall,
+  request: ExecuteRequest,
+  caller: Caller,
+): Promise<Outcome<Value>> {
+  const { plan, authority } = allowed;
+  const inputs = inputsOf(plan, allowed.parameters, request);
+  return await perform(
+    operationFor(plan),
+    inputs,
+    async (values) => {
+      const again = passedOn(allowed, inputs, values);
+      if (!again.ok) return again;
+      return await runBody(ports, { ...allowed, parameters: again.output }, values, caller);
+    },
+    childFrame(caller.frame, { ports: { gate: () => gateTool(plan, authority) } }),
+  );
+}
 
 export function createToolRunner(ports: ToolPorts) {
-  /** What the primitive is handed, apart from its sinks. */
-  function callOf(
-    plan: Plan,
-    parameters: JsonObject,
-    filled: { config: JsonObject; secrets: string[] },
-    authority: Authority,
-    signal: AbortSignal,
-  ): PrimitiveCall {
-    return {
-      tool: toolFacts(plan, ports.signatures()),
-      config: withDependencies(filled.config, plan),
-      parameters,
-      sinks: [],
-      verify: (need) => authority.check(need),
-      signal,
-      projectRoot: ports.projectRoot,
-      timeoutMs: plan.timeoutMs,
-      secrets: filled.secrets,
-    };
-  }
-
-  async function attempt(
-    primitive: Primitive,
-    call: PrimitiveCall,
-    { threadId, sinks }: { threadId: string | undefined; sinks: Caller['sinks'] },
-    seen: { delivered: number },
-  ): Promise<Outcome<PrimitiveResult>> {
-    const made = isStreaming(call.config, call.parameters)
-      ? await createSinks(call.config, ports.sinks, {
-          projectRoot: ports.projectRoot,
-          threadId,
-          verify: call.verify,
-          signal: call.signal,
-          willWrite: (absolute) => call.willWrite?.(absolute, STREAM) ?? ok(null),
-        })
-      : ok(NO_SINKS);
-    if (!made.ok) return made;
-    try {
-      return await primitive.run({ ...call, sinks: [...made.output.sinks, ...(sinks?.() ?? [])] });
-    } catch (error) {
-      return fail(
-        'internal_error',
-        `primitive \`${primitive.name}\` failed: ${(error as Error).message}`,
-      );
-    } finally {
-      seen.delivered += made.output.delivered();
-    }
-  }
-
-  /** The primitive, inside one retry loop for each link that declares one. */
-  function withRetries(
-    plan: Plan,
-    primitive: Primitive,
-    call: PrimitiveCall,
-    caller: Caller,
-  ): () => Promise<Outcome<PrimitiveResult>> {
-    const seen = { delivered: 0 };
-    // The folder of a thread opens to streams without a right of their own: not to a stranger's.
-    const threadId = unsignedLink(plan, ports.signatures()) ? undefined : caller.__thread_id;
-    let run = () => attempt(primitive, call, { threadId, sinks: caller.sinks }, seen);
-    for (const { retry } of plan.retries.toReversed()) {
-      const inner = run;
-      run = () =>
-        withRetry(retry, plan.effect, () => seen.delivered, inner, call.signal, ports.retry);
-    }
-    return run;
-  }
-
-  /** What is remembered about files that a call read. */
-  const recalled = (files: readonly TouchedFile[] = []): Descriptor[] =>
-    files.flatMap((file) =>
-      file.access === 'read' ? (ports.labels.recall(file.absolute, file.sha256) ?? []) : [],
-    );
-
-  /** Marks of what came back: the primitive's own, and those remembered for the files it read. */
-  function marksOf(result: PrimitiveResult): Descriptor {
-    const marks = result.labels ?? [];
-    const labels = marks.filter((label) => !/^(src|dir):/.test(label));
-    const own = describe({ labels, taint: [...marks], sources: [...(result.sources ?? [])] });
-    return mergeAll([own, result.marks ?? EMPTY, ...recalled(result.files)]);
-  }
-
-  async function runBody(
-    plan: Plan,
-    parameters: JsonObject,
-    inputs: readonly Value[],
-    authority: Authority,
-    caller: Caller,
-  ): Promise<Outcome<Value>> {
-    const primitive = ports.primitives.get(plan.primitive);
-    if (!primitive) {
-      return fail('config_invalid', `primitive \`${plan.primitive}\` is not mounted here`);
-    }
-    const kept = refuseSecrets(plan, ports.signatures());
-    if (!kept.ok) return kept;
-    const filled = completeConfig(plan, parameters, ports.env, caller.idempotencyKey);
-    if (!filled.ok) return filled;
-    // Declared variables are in a child's environment too, expanded or not.
-    const declared = [...plan.env].flatMap((name) => ports.env[name] ?? []);
-    const secrets = [...filled.output.secrets, ...declared];
-    const signal = caller.signal ?? new AbortController().signal;
-    const prepared = (await ports.prepare?.(plan, signal)) ?? ok(null);
-    if (!prepared.ok) return prepared;
-    const given = inputs.map((input) => input.meta.descriptor);
-    const call: PrimitiveCall = {
-      ...callOf(plan, parameters, filled.output, authority, signal),
-      from: originOf(caller),
-      ...(caller.idempotencyKey === undefined ? {} : { idempotencyKey: caller.idempotencyKey }),
-      given: mergeAll(given),
-      willWrite: (absolute, sha256, from) =>
-        ports.labels.remember(absolute, sha256, [
-          ...given,
-          ...recalled(from),
-          ...(sha256 === STREAM && plan.primitive === 'http_client' ? [NETWORK] : []),
-        ]),
-    };
-    const started = ports.clock.monotonic();
-    const ran = await withRetries(plan, primitive, call, caller)();
-    // INVARIANT: a value that came out of the environment does not come back out of a call,
-    // whichever primitive it went into.
-    if (!ran.ok) return redactFailure(ran, secrets);
-    const result = redactResult(ran.output, secrets);
-    const descriptor = marksOf(result);
-    for (const file of result.files ?? []) {
-      if (file.access !== 'written') continue;
-      // Streams know their content only now; what was in the answer is in the file too.
-      const kept = ports.labels.remember(file.absolute, file.sha256, [...given, descriptor]);
-      if (!kept.ok) return kept;
-    }
-    const facts = {
-      duration_ms: Math.round(ports.clock.monotonic() - started),
-      chain: [...plan.chain],
-    };
-    const { output } = result;
-    const shown = isObject(output) ? { ...facts, ...output } : { result: output, ...facts };
-    return ok(makeValue(shown, { descriptor }));
-  }
-
-  /** What would run, with secrets masked; nothing is sent, started or written. */
-  async function dryRun(
-    plan: Plan,
-    parameters: JsonObject,
-    authority: Authority,
-  ): Promise<Outcome<Value>> {
-    const masked = Object.fromEntries([...plan.env].map((name) => [name, `<${name}>`]));
-    const filled = completeConfig(plan, parameters, masked);
-    if (!filled.ok) return inChain(filled, plan);
-    const decision = gateTool(plan, authority);
-    const call = callOf(plan, parameters, filled.output, authority, new AbortController().signal);
-    return ok(
-      makeValue({
-        dry_run: true,
-        chain: [...plan.chain],
-        config: filled.output.config,
-        parameters,
-        requires: ['tool.execute', ...plan.requires],
-        effect: plan.effect,
-        sandbox: call.tool.sandbox,
-        allowed: decision.ok,
-        ...(decision.ok ? {} : { reason: decision.error.detail.message }),
-        would_run: (await ports.primitives.get(plan.primitive)?.plan?.(call)) ?? {
-          primitive: plan.primitive,
-        },
-      }),
-    );
-  }
-
-  /** A dry run acts on nothing, but it shows a config: it is judged and recorded like the rest. */
-  async function performDryRun(
-    plan: Plan,
-    parameters: JsonObject,
-    authority: Authority,
-    caller: Caller,
-  ): Promise<Outcome<Value>> {
-    const { id, category } = plan.leaf;
-    const gate = (): Outcome<null> =>
-      authority.sees('tool', category, id)
-        ? ok(null)
-        : fail('permission_denied', `tool \`${id}\` is not among the items this thread may use`);
-    return await perform(
-      { type: 'dry_run', name: id, opLabels: ['op:dry_run', `op:dry_run:${id}`] },
-      [],
-      () => dryRun(plan, parameters, authority),
-      childFrame(caller.frame, { ports: { gate } }),
-    );
-  }
-
   return {
     async run(
       item: ToolItem,
@@ -357,28 +183,15 @@ export function createToolRunner(ports: ToolPorts) {
       const resolved = resolvePlan(ports.library, item, given);
       if (!resolved.ok) return resolved;
       const plan = resolved.output;
-      const harmless = refusePatterns(plan, ports.signatures());
+      const policy = ports.signatures();
+      const harmless = refusePatterns(plan, policy);
       if (!harmless.ok) return inChain(harmless, plan);
       const checked = checkParameters(item.id, given, plan.parameters, plan.schema);
       if (!checked.ok) return inChain(checked, plan);
-      const authority = restrictUnsigned(granted, plan, ports.signatures());
-      if (request.dry_run) return await performDryRun(plan, checked.output, authority, caller);
-
-      const inputs = inputsOf(plan, checked.output, request);
-      const frame = childFrame(caller.frame, { ports: { gate: () => gateTool(plan, authority) } });
-      const result = await perform(
-        operationOf(plan),
-        inputs,
-        async (values) => {
-          const passed = Object.fromEntries(
-            inputs.map(({ name }, at) => [name, values[at]?.data as Json]),
-          );
-          const again = checkParameters(item.id, passed, plan.parameters, plan.schema);
-          if (!again.ok) return again;
-          return await runBody(plan, again.output, values, authority, caller);
-        },
-        frame,
-      );
+      const authority = restrictUnsigned(granted, plan, policy);
+      const allowed = { plan, parameters: checked.output, authority };
+      if (request.dry_run) return await performDryRun(ports, allowed, caller);
+      const result = await performCall(ports, allowed, request, caller);
       return result.ok ? result : inChain(result, plan);
     },
   };

@@ -84,13 +84,22 @@ function readErrors(
   }));
 }
 
+/** Resolving the references of a schema costs more than most checks; schemas are never changed. */
+const validators = new WeakMap<JsonObject, Validator>();
+
+function validatorOf(schema: JsonObject): Validator {
+  const known = validators.get(schema) ?? new Validator(schema, '2020-12', false);
+  validators.set(schema, known);
+  return known;
+}
+
 /** Checks a value against a schema; a schema that cannot be used denies, it does not pass. */
 export function validate(value: Json, schema: JsonObject): ValidationError[] {
   if (isDeeperThan(value, MAX_PARAMETER_DEPTH)) {
     return [{ field: '(whole)', error: `nested deeper than ${MAX_PARAMETER_DEPTH} levels` }];
   }
   try {
-    const result = new Validator(schema, '2020-12', false).validate(value);
+    const result = validatorOf(schema).validate(value);
     return result.valid ? [] : readErrors(result.errors);
   } catch (error) {
     return [{ field: '(schema)', error: `the schema cannot be used: ${(error as Error).message}` }];
