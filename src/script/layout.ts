@@ -23,10 +23,10 @@ export function laidOut(data: Json): string {
   return `{${JSON.stringify(first[0])}: ${JSON.stringify(first[1])}}`;
 }
 
-const TOKENS = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g;
+const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g;
 
 /** Long numbers are ids more often than quantities: better as they stand than rounded. */
-function losesDigits(text: string): boolean {
+export function losesDigits(text: string): boolean {
   if (!/\d{16}/.test(text)) return false;
   for (const [token] of text.matchAll(TOKENS)) {
     if (/^-?\d*\.?\d{16}/.test(token) && String(Number(token)) !== token) return true;

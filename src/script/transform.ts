@@ -1,0 +1,129 @@
+// The built-in transformers: ordinary functions over values, `@upper("a")` or `| @upper`. They are no
+// operations; marks pass through.
+import type { Json } from '../base/index.ts';
+import { elementOf, type MaybePromise, makeContainer, type Value } from '../flow/index.ts';
+import { absent } from './absent.ts';
+import { csvOfData, csvOfTable } from './csv.ts';
+import { raise } from './fault.ts';
+import { losesDigits } from './layout.ts';
+import { linesOf, trimBlankLines } from './markdown.ts';
+import { sortList } from './methods-list.ts';
+import { prettyJson, structureIn, textOf } from './text-of.ts';
+import { PARSE_VARIANTS, parseValue } from './transform-parse.ts';
+import { computed, isFileList, isStructure, keepOf, ownMarks, typeName } from './value-kinds.ts';
+import { xmlOfData, xmlOfText } from './xml.ts';
+
+export interface TransformPort {
+  /** Is there such a file? Paths are as written. */
+  exists(path: string): MaybePromise<boolean>;
+}
+
+export interface Transformer {
+  readonly name: string;
+  readonly parameters: readonly string[];
+  call(values: readonly Value[], port: TransformPort): MaybePromise<Value>;
+  /** `.strict`, `.loose` … of `@parse` and `@json`. */
+  readonly variants?: ReadonlyMap<string, Transformer>;
+}
+
+/** A text or data made from the first argument, with its marks. */
+const made = (make: (value: Value) => Json) => (value: Value) => computed(make(value), [value]);
+
+/** The list or object that a value is, or that its text is. */
+function structureOf(value: Value): Json[] | { [key: string]: Json } | undefined {
+  const data = typeof value.data === 'string' ? structureIn(value.data) : value.data;
+  return data !== undefined && isStructure(data) ? data : undefined;
+}
+
+function pretty(value: Value): string {
+  const data = structureOf(value);
+  const isText = typeof value.data === 'string';
+  const isLeft = data === undefined || (isText && losesDigits(textOf(value)));
+  return isLeft ? textOf(value) : prettyJson(data);
+}
+
+function markdown(value: Value): string {
+  const isData = isStructure(value.data) && !isFileList(value);
+  return isData ? prettyJson(value.data) : trimBlankLines(linesOf(textOf(value))).join('\n');
+}
+
+function xml(value: Value): string {
+  const data = isFileList(value) ? undefined : structureOf(value);
+  return data === undefined ? xmlOfText(textOf(value)) : xmlOfData(data);
+}
+
+function csv(value: Value): string {
+  const data = isFileList(value) ? undefined : structureOf(value);
+  if (data !== undefined) return csvOfData(data);
+  const text = textOf(value);
+  return csvOfTable(text) ?? text;
+}
+
+const byCodeUnit = (a: string, b: string): number => (a < b ? -1 : Number(a > b));
+
+/** Lists by text, objects by key, text by lines. */
+function sort(value: Value): Value {
+  if (Array.isArray(value.data)) return sortList(value);
+  if (typeName(value) === 'object') {
+    const keys = Object.keys(value.data as object).toSorted(byCodeUnit);
+    return makeContainer(new Map(keys.map((key) => [key, elementOf(value, key)])), ownMarks(value));
+  }
+  const lines = trimBlankLines(linesOf(textOf(value)));
+  return computed(lines.toSorted(byCodeUnit).join('\n'), [value]);
+}
+
+/** A path or a loaded file exists; of other values, whatever is not null. */
+function exists(value: Value, port: TransformPort): MaybePromise<Value> {
+  const answer = (isThere: boolean) => computed(isThere, [value]);
+  if (isFileList(value)) return answer((value.data as readonly Json[]).length > 0);
+  const isLoaded = value.meta.origin['filename'] !== undefined;
+  if (isLoaded || typeof value.data !== 'string') return answer(value.data !== null);
+  const found = port.exists(value.data);
+  return typeof found === 'boolean' ? answer(found) : found.then(answer, () => answer(false));
+}
+
+const FUNCTIONS: Readonly<Record<string, Work>> = {
+  pretty: made(pretty),
+  xml: made(xml),
+  csv: made(csv),
+  md: made(markdown),
+  upper: made((value) => textOf(value).toUpperCase()),
+  lower: made((value) => textOf(value).toLowerCase()),
+  trim: made((value) => textOf(value).trim()),
+  sort,
+  typeof: made(typeName),
+  exists,
+  fileExists: exists,
+  keep: keepOf,
+  keepStructured: keepOf,
+};
+
+type Work = (value: Value, port: TransformPort) => MaybePromise<Value>;
+
+function define(name: string, work: Work, variants?: Record<string, Work>): Transformer {
+  const call: Transformer['call'] = ([value = absent()], port) => {
+    try {
+      return work(value, port);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      return raise('invalid_input', `the value is nested too deeply or too long for \`@${name}\``);
+    }
+  };
+  const members = Object.entries(variants ?? {}).map(
+    ([variant, inner]) => [variant, define(`${name}.${variant}`, inner)] as const,
+  );
+  const base = { name, parameters: ['input'], call };
+  return members.length > 0 ? { ...base, variants: new Map(members) } : base;
+}
+
+/** By name; also under the name in capitals. */
+export const TRANSFORMERS: ReadonlyMap<string, Transformer> = new Map(
+  [
+    ...Object.entries(FUNCTIONS).map(([name, work]) => define(name, work)),
+    define('parse', parseValue, PARSE_VARIANTS),
+    define('json', parseValue, PARSE_VARIANTS),
+  ].flatMap((transformer) => [
+    [transformer.name, transformer] as const,
+    [transformer.name.toUpperCase(), transformer] as const,
+  ]),
+);
