@@ -171,7 +171,8 @@ test('typeof names the type', () => {
 });
 
 test('exists asks for paths and counts files', async () => {
-  const exists = async (value: Value) => (await apply('exists', value)).data;
+  const call = TRANSFORMERS.get('exists')?.call;
+  const exists = async (value: Value) => (await call?.([value], port))?.data;
   expect(await exists(of('there.md'))).toBe(true);
   expect(await exists(of('missing.md'))).toBe(false);
   expect(await exists(makeValue('text', { origin: { filename: 'a.md' } }))).toBe(true);
