@@ -22,6 +22,7 @@ import {
   createKeyFolder,
   createTrustStore,
   type KeyFolder,
+  type TokenVerifierPorts,
   type TrustStore,
 } from './trust/index.ts';
 
@@ -112,9 +113,14 @@ export interface Ground {
   elsewhere: Map<string, Promise<Outcome<Elsewhere>>>;
   /** Opens another project over this one's registry. */
   openOther: OpenOther;
+  /** What the registry knows of threads, from the first one on. */
+  registry?: Registry;
   /** Takes what a thread knows to be secret out of a text. */
   mask?: (thread: string, text: string) => string;
 }
+
+/** Asked at every use of a capability token. */
+export type Registry = Pick<Store, 'standing'> & Required<Pick<TokenVerifierPorts, 'useApproval'>>;
 
 /** A project whose threads were started from another one: they live in that one's registry. */
 export interface Within {

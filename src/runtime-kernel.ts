@@ -1,7 +1,7 @@
 // The kernel over one project: primitives mounted, rights decided, verbs made.
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ok } from './base/index.ts';
+import { fail, ok } from './base/index.ts';
 import {
   type ComposedPolicy,
   createFrame,
@@ -33,8 +33,16 @@ import {
   tokenAuthority,
   toolKind,
 } from './kernel/index.ts';
-import { type Ground, hostGate, processPorts, recordsFolder } from './runtime-ground.ts';
+import {
+  type Ground,
+  hostGate,
+  processPorts,
+  type Registry,
+  recordsFolder,
+} from './runtime-ground.ts';
 import { type CapabilityCatalog, createTokenVerifier, type TokenVerifier } from './trust/index.ts';
+
+const NOBODY_COUNTS = fail('permission_denied', 'no thread here counts the uses of an approval');
 
 export interface CallOptions {
   /** Default: `library`. */
@@ -86,8 +94,15 @@ export function createRunner(ground: Ground, library: Library, labels: LabelReco
   });
 }
 
-/** What a token is worth under the policies and capabilities in force now. */
-export function createVerify(ground: Ground, library: Library): TokenVerifier['verify'] {
+/**
+ * What a token is worth under the policies and capabilities in force now. Without a registry, as in a
+ * replay, threads are taken at their word.
+ */
+export function createVerify(
+  ground: Ground,
+  library: Library,
+  registry: () => Registry | undefined = () => ground.registry,
+): TokenVerifier['verify'] {
   const { project, clock, policies, keys } = ground;
   let made:
     | { catalog: CapabilityCatalog; policy: ComposedPolicy; verifier: TokenVerifier }
@@ -106,6 +121,9 @@ export function createVerify(ground: Ground, library: Library): TokenVerifier['v
         clock,
         catalog,
         ceilings: policy.ceilings(),
+        isRevoked: (thread) => registry()?.standing(thread) === 'revoked',
+        isKnownThread: (thread) => (registry()?.standing(thread) ?? 'good') === 'good',
+        useApproval: (use) => registry()?.useApproval(use) ?? NOBODY_COUNTS,
       });
       made = { catalog, policy, verifier };
     }

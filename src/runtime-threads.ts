@@ -157,6 +157,15 @@ export async function createThreads(
   });
   ground.live ??= createLiveThreads();
   ground.mask = watch.mask;
+  ground.registry = {
+    standing: store.standing,
+    useApproval({ approval, thread, token }) {
+      const running = ground.live?.get(thread);
+      return running
+        ? running.thread.approved.use(approval, token)
+        : fail('permission_denied', `thread \`${thread}\` does not run here`);
+    },
+  };
   const textOf = (id: string): string => {
     const found = library.find('knowledge', id);
     return found.ok ? found.output.text : '';
@@ -206,13 +215,14 @@ export async function createThreads(
     await watch.settled();
     return watch.shown(result);
   };
+  const onItsWord = { ...world, verifyToken: createVerify(ground, library, () => undefined) };
   const threads: Threads = {
     store,
     history: watch.history,
     run: (request, signal) => told(() => runDirective(world, request, signal)),
     resume: (id, signal) => told(() => takeUp(world, id, signal)),
     replay: (id, options) =>
-      inEmptyRegistry((empty) => harness.replayThread(world, id, store, empty, options)),
+      inEmptyRegistry((empty) => harness.replayThread(onItsWord, id, store, empty, options)),
   };
   return { threads, world };
 }

@@ -378,6 +378,21 @@ test('a person sees what is asked and decides once', async () => {
   expect((await peek('approvals', 'ls', '--all')).out).toContain('seen');
 });
 
+test('a right that the directive does not declare takes a word more than yes', async () => {
+  const help = { action: 'escalate', capability: 'fs.write', scope: { path: 'out/a.md' } };
+  script = [{ tool_calls: [{ name: 'help', arguments: help }] }, { text: 'one' }];
+  expect(await km('run', 'look')).toMatchObject({ code: 7 });
+  const [asked] = outputOf(await peek('approvals', 'ls', '--json')) as { id: string }[];
+  const id = asked?.id ?? '';
+  const refused = await peek('approvals', 'approve', id);
+  expect(refused).toMatchObject({ code: 2 });
+  expect(refused.err).toContain('<write resource="filesystem" path="out/a.md"/>');
+  expect(outputOf(await peek('approvals', 'approve', id, '--beyond', '--json'))).toMatchObject({
+    state: 'approved',
+    answer: { beyond: true },
+  });
+});
+
 test('a thread is replayed from its journal, and a changed directive shows', async () => {
   script = [read('notes/a.txt'), { text: 'one' }];
   await km('run', 'look');

@@ -140,6 +140,7 @@ export const APPROVALS: readonly CommandSpec[] = [
     options: [
       ['--uses <count>', 'how often it may be used'],
       ['--for <time>', 'how long it holds, such as 15m or 2h'],
+      ['--beyond', 'also what the directive does not declare'],
       WHY,
       PROJECT,
     ],

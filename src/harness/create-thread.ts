@@ -11,6 +11,7 @@ import { createLoopDetector } from './loop-detector.ts';
 import type { Prepared } from './prepare-thread.ts';
 import { systemPrompt } from './prompt.ts';
 import { hasHooks } from './spawn-runner.ts';
+import { createApproved } from './thread-approved.ts';
 import type { ThreadContext } from './thread-context.ts';
 import { BUDGETED, createDeeds, type RunHook } from './thread-deeds.ts';
 import { createThreadLog, type ThreadLog } from './thread-log.ts';
@@ -140,6 +141,7 @@ export function createContext(world: World, given: Start): Outcome<ThreadContext
     get rights() {
       return rights.output();
     },
+    approved: createApproved(() => thread),
   };
   return ok(thread);
 }

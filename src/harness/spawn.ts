@@ -54,7 +54,7 @@ function checkRights(world: World, parent: ThreadContext, prepared: Prepared): O
   if (prepared.hooks.length > 0) return ok(null);
   const wanted = declaredRights(prepared.directive, world.library, world.project);
   if (!wanted.ok) return wanted;
-  const token = parent.world.verifyToken(parent.rights.auth, parent.id);
+  const token = parent.world.verifyToken(parent.approved.auth(), parent.id);
   if (!token.ok) return token;
   const names = token.output.missingAtStart(wanted.output.grants).missing.map(grantName);
   const missing = [...new Set(names)];

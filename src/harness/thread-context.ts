@@ -13,6 +13,7 @@ import type { EffectiveLimits, LimitAmounts, LimitName } from './limit.ts';
 import type { Ending } from './loop.ts';
 import type { LoopDetector } from './loop-detector.ts';
 import type { RaiseRoom } from './raise-limits.ts';
+import type { ApprovedRights } from './thread-approved.ts';
 import type { Flight } from './thread-flight.ts';
 import type { HelpSignal } from './thread-help.ts';
 import type { ThreadLog } from './thread-log.ts';
@@ -37,6 +38,8 @@ export interface ThreadContext {
   readonly directive: Directive;
   readonly inputs: JsonObject;
   readonly rights: ThreadRights;
+  /** What people approved beyond that. */
+  readonly approved: ApprovedRights;
   readonly system: string;
   readonly hooks: readonly CompiledHook[];
   readonly hookState: HookState;

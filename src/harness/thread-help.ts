@@ -3,12 +3,22 @@
 // call's result when it goes on.
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import type { Approval } from '../store/index.ts';
+import { capabilityAnswer, capabilityQuestion } from './thread-capability.ts';
 import { raiseError } from './thread-checkpoint.ts';
 import type { ThreadContext } from './thread-context.ts';
 
 export interface HelpSignal {
   action: string;
   reason: string;
+  /** With `escalate`: the right that is missing. */
+  capability?: string;
+  scope?: JsonObject;
+}
+
+interface Question {
+  kind: 'question' | 'capability';
+  binding: JsonObject;
+  shown: JsonObject;
 }
 
 /** One open call, one question: asking again finds the answer. */
@@ -22,17 +32,19 @@ function answerOf({ state, answer, why = '', who = '' }: Approval): Json {
   return { decision: state, ...(answer === undefined ? {} : { answer }), why, who };
 }
 
+const questionOf = (thread: ThreadContext, signal: HelpSignal): Question => ({
+  kind: 'question',
+  binding: bindingOf(thread, signal),
+  shown: { action: signal.action, question: signal.reason, directive: thread.directive.name },
+});
+
 /** Leaves the call open and the thread at rest until somebody answers. */
-function ask(thread: ThreadContext, signal: HelpSignal): Outcome<Json> {
-  const asked = thread.world.store.approvals.ask({
-    thread: thread.id,
-    kind: 'question',
-    binding: bindingOf(thread, signal),
-    shown: { action: signal.action, question: signal.reason, directive: thread.directive.name },
-  });
+function ask(thread: ThreadContext, signal: HelpSignal, question: Question): Outcome<Json> {
+  const asked = thread.world.store.approvals.ask({ thread: thread.id, ...question });
   if (!asked.ok) return asked;
   const { id, state } = asked.output;
-  thread.log.note('approval', { approval: id, kind: 'question', action: signal.action, state });
+  const { kind } = question;
+  thread.log.note('approval', { approval: id, kind, action: signal.action, state });
   const status = signal.action === 'stuck' ? 'needs_input' : 'waiting';
   thread.ending = { status, reason: signal.reason || `waits for approval ${id}` };
   return fail('approval_pending', `nobody has answered \`${id}\` yet`, { approval: id });
@@ -44,7 +56,21 @@ async function stuck(thread: ThreadContext, signal: HelpSignal): Promise<Outcome
   await raiseError(thread, fail('stuck', message, { reason }), 'help', { isTold: true });
   if (!thread.ending) return ok({ action: 'stuck', message: 'noted; go on' });
   if (thread.ending.status !== 'needs_input') return fail('stuck', message, { reason });
-  return ask(thread, signal);
+  return ask(thread, signal, questionOf(thread, signal));
+}
+
+/** A right is asked for by its name, so that the answer can be one. */
+function askRight(thread: ThreadContext, signal: HelpSignal, capability: string): Outcome<Json> {
+  const { reason, scope } = signal;
+  const question = capabilityQuestion(thread, { capability, ...(scope && { scope }) }, reason);
+  if (!question.ok) return question;
+  if ('held' in question.output) return ok(question.output.held);
+  const { binding, shown } = question.output;
+  const before = thread.world.store.approvals.find(thread.id, binding);
+  if (!before.ok) return before;
+  return before.output && before.output.state !== 'pending'
+    ? capabilityAnswer(thread, before.output)
+    : ask(thread, signal, { kind: 'capability', binding, shown });
 }
 
 function snapshot({ log }: ThreadContext, { reason }: HelpSignal): Outcome<Json> {
@@ -56,11 +82,13 @@ export async function helpSignal(
   thread: ThreadContext,
   signal: HelpSignal,
 ): Promise<Outcome<Json>> {
-  if (signal.action === 'checkpoint') return snapshot(thread, signal);
+  const { action, capability } = signal;
+  if (action === 'checkpoint') return snapshot(thread, signal);
+  if (action === 'escalate' && capability) return askRight(thread, signal, capability);
   const before = thread.world.store.approvals.find(thread.id, bindingOf(thread, signal));
   if (!before.ok) return before;
   if (before.output && before.output.state !== 'pending') return ok(answerOf(before.output));
-  return before.output || signal.action === 'escalate'
-    ? ask(thread, signal)
+  return before.output || action === 'escalate'
+    ? ask(thread, signal, questionOf(thread, signal))
     : await stuck(thread, signal);
 }

@@ -81,6 +81,7 @@ const RESTORE: Readonly<Record<string, Restore>> = {
   injected_message(thread, { reminder }) {
     if (reminder === true) thread.reminders += 1;
   },
+  approval: (thread, data) => thread.approved.restore(data),
   assistant_message: modelSaid,
   retry: newAttempt,
   tool_result: stepEnded,

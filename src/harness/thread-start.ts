@@ -8,10 +8,10 @@ import type { ThreadContext } from './thread-context.ts';
 import { declaredRights } from './thread-token.ts';
 
 function missingRights(thread: ThreadContext): Outcome<Failure | undefined> {
-  const { world, directive, item, rights, id } = thread;
+  const { world, directive, item, rights, approved, id } = thread;
   const wanted = declaredRights(directive, world.library, world.project);
   if (!wanted.ok) return wanted;
-  const token = world.verifyToken(rights.auth, id);
+  const token = world.verifyToken(approved.auth(), id);
   if (!token.ok) return token;
   const { grants } = wanted.output;
   const above = new Set(token.output.missingAtStart(grants).missing);

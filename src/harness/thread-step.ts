@@ -58,7 +58,7 @@ function callerOf(thread: ThreadContext, signal: AbortSignal, key: string | unde
     name: thread.id,
     frame: thread.world.frame(),
     signal,
-    __auth: thread.rights.auth,
+    __auth: thread.approved.auth(thread.currentCall),
     __thread_id: thread.id,
     __directive_id: thread.directive.name,
     ...(key === undefined ? {} : { idempotencyKey: key }),

@@ -79,4 +79,7 @@ export interface HelpRequest {
   action?: string;
   topic?: string;
   reason?: string;
+  /** With `escalate`: the right that is missing, and for what. */
+  capability?: string;
+  scope?: JsonObject;
 }

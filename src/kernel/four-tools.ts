@@ -77,10 +77,16 @@ export const FOUR_TOOLS: readonly VerbDefinition[] = [
     name: 'help',
     title: 'Help',
     description:
-      'Guidance on a topic (overview directives permissions limits hooks spawning mcps stuck scripts), or signal: stuck, escalate, checkpoint.',
+      'Guidance on a topic (overview directives permissions limits hooks spawning mcps stuck scripts), or signal: stuck, escalate (a question, or a missing capability), checkpoint.',
     readOnly: true,
     input: input(
-      { action: kinds('guidance', 'stuck', 'escalate', 'checkpoint'), topic: text, reason: text },
+      {
+        action: kinds('guidance', 'stuck', 'escalate', 'checkpoint'),
+        topic: text,
+        reason: text,
+        capability: text,
+        scope: { type: 'object' },
+      },
       [],
     ),
   },

@@ -1,6 +1,14 @@
 // Guidance is knowledge in the bundle (category `help`), found by full text; signals go to whoever
 // runs the thread. The kernel knows no thread: it hands the signal to a port, or says there is none.
-import { fail, type Json, nearest, type Outcome, ok } from '../base/index.ts';
+import {
+  fail,
+  isObject,
+  type Json,
+  type JsonObject,
+  nearest,
+  type Outcome,
+  ok,
+} from '../base/index.ts';
 import type { Library } from '../items/index.ts';
 import type { Caller, HelpRequest } from './call.ts';
 import type { UsesItem } from './item-marks.ts';
@@ -9,7 +17,7 @@ const ACTIONS = ['guidance', 'stuck', 'escalate', 'checkpoint'];
 
 /** Receives `stuck`, `escalate` and `checkpoint` of a running thread. */
 export type SignalPort = (
-  signal: { action: string; reason: string },
+  signal: { action: string; reason: string; capability?: string; scope?: JsonObject },
   caller: Caller,
 ) => Promise<Outcome<Json>>;
 
@@ -50,9 +58,12 @@ export async function giveHelp(
   signal: SignalPort | undefined,
   uses: UsesItem,
 ): Promise<Outcome<Json>> {
-  const { action = 'guidance', topic = 'overview', reason = '' } = request;
-  if ([action, topic, reason].some((text) => typeof text !== 'string')) {
-    return fail('invalid_input', '`action`, `topic` and `reason` must be texts');
+  const { action = 'guidance', topic = 'overview', reason = '', capability, scope } = request;
+  if ([action, topic, reason, capability ?? ''].some((text) => typeof text !== 'string')) {
+    return fail('invalid_input', '`action`, `topic`, `reason` and `capability` must be texts');
+  }
+  if (scope !== undefined && !isObject(scope)) {
+    return fail('invalid_input', '`scope` must be an object, such as {"path": "out/report.md"}');
   }
   if (!ACTIONS.includes(action)) {
     const near = nearest(action, ACTIONS);
@@ -60,7 +71,10 @@ export async function giveHelp(
     return fail('invalid_input', `unknown help action \`${action}\`; ${hint}`);
   }
   if (action === 'guidance') return guidance(library, topic, uses);
-  if (signal) return await signal({ action, reason }, caller);
+  if (signal) {
+    const wish = { ...(capability !== undefined && { capability }), ...(scope && { scope }) };
+    return await signal({ action, reason, ...wish }, caller);
+  }
   return ok({
     action,
     delivered: false,

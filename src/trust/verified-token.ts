@@ -86,7 +86,7 @@ function createWatch(chain: Chain, expires: number, world: TokenWorld): () => Ou
       }
     }
     return world.isKnownThread?.(thread) === false
-      ? tokenRefused('thread', `thread \`${thread}\` is unknown`)
+      ? tokenRefused('thread', `thread \`${thread}\` is unknown or has ended`)
       : ok(null);
   };
 }

@@ -1,5 +1,5 @@
 // `approvals approve|deny|answer`: a person decides, once, on exactly what was asked for.
-import { fail, type Outcome, ok } from '../../base/index.ts';
+import { fail, type Outcome, ok, plainText } from '../../base/index.ts';
 import type { Approval, Decision, ThreadStatus } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 import { parseAge } from '../parse-age.ts';
@@ -12,7 +12,7 @@ const STANDS_STILL: ReadonlySet<ThreadStatus> = new Set(['needs_input', 'paused'
 
 function command(
   decide: (call: CommandCall) => Outcome<Given>,
-  fits: (approval: Approval) => Outcome<null> = () => ok(null),
+  fits: (approval: Approval, call: CommandCall) => Outcome<null> = () => ok(null),
 ): CommandRun {
   return async (call) => {
     const { args, terminal } = call;
@@ -20,7 +20,7 @@ function command(
     if (!given.ok) return terminal.finish(given, () => {});
     return await withRegistry(call, async ({ store }) => {
       const asked = store.approvals.get(asText(args[0]) ?? '');
-      const right = asked.ok ? fits(asked.output) : asked;
+      const right = asked.ok ? fits(asked.output, call) : asked;
       if (!right.ok) return terminal.finish(right, () => {});
       const id = asText(args[0]) ?? '';
       const who = { who: speaker(call), channel: 'cli' as const };
@@ -36,6 +36,15 @@ function command(
   };
 }
 
+/** Whoever signed the directive did not mean this: that takes a word more than yes. */
+const isDeclared = ({ id, kind, shown }: Approval, { options }: CommandCall): Outcome<null> =>
+  kind !== 'capability' || shown.declared !== 'no' || options.beyond === true
+    ? ok(null)
+    : fail(
+        'usage',
+        `\`${id}\` asks for what directive \`${plainText(shown.directive)}\` does not declare: approve it with \`--beyond\`, or add \`${plainText(shown.line)}\` to its permissions`,
+      );
+
 export const approve = command(({ options }) => {
   const uses = countOption(options, 'uses');
   if (!uses.ok) return uses;
@@ -47,8 +56,9 @@ export const approve = command(({ options }) => {
     why: asText(options.why) ?? '',
     ...(uses.output === undefined ? {} : { uses: uses.output }),
     ...(lasts.output === undefined ? {} : { expires: Date.now() + lasts.output }),
+    ...(options.beyond === true ? { answer: { beyond: true } } : {}),
   });
-});
+}, isDeclared);
 
 export const deny = command(({ options }) =>
   ok({ decision: 'denied', why: asText(options.why) ?? '' }),
