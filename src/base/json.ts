@@ -1,5 +1,6 @@
 // JSON values as this project handles them: own properties only (a key called `__proto__` is an
 // ordinary key), bounded depth, and one canonical text per value so that hashes and signatures agree.
+import { knownDepth } from './frozen-json.ts';
 import { fail, type Json, type JsonObject, type Outcome, ok } from './outcome.ts';
 
 export const MAX_DEPTH = 200;
@@ -81,6 +82,11 @@ export function isDeeperThan(value: Json, limit: number): boolean {
     const next: Json[] = [];
     for (const item of level) {
       if (typeof item !== 'object' || item === null) continue;
+      const below = knownDepth(item);
+      if (below !== undefined) {
+        if (depth + below > limit) return true;
+        continue;
+      }
       for (const child of Object.values(item)) {
         if (typeof child === 'object' && child !== null) next.push(child);
       }

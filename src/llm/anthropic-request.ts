@@ -1,7 +1,7 @@
 // The Anthropic Messages API, as far as our parameters go into its body.
-import { isObject, type Json, type JsonObject, plainText } from '../base/index.ts';
+import { freezeJson, isObject, type Json, type JsonObject, plainText } from '../base/index.ts';
 import type { Block, Message } from './message.ts';
-import type { ModelRequest } from './request.ts';
+import type { ModelRequest, ToolDefinition } from './request.ts';
 
 /** Undefined for what the API would refuse: empty text, thoughts without their signature. */
 function writeBlock(block: Block): JsonObject | undefined {
@@ -34,9 +34,22 @@ export function writeAnthropicMessage({ role, content }: Message): readonly Json
 
 const MARK: JsonObject = { cache_control: { type: 'ephemeral' } };
 
+/** What is marked is marked in more than one request, and is the same text every time. */
+const marked = new WeakMap<JsonObject, JsonObject>();
+
+function markOnce(thing: JsonObject, mark: (thing: JsonObject) => JsonObject): JsonObject {
+  const before = marked.get(thing);
+  if (before) return before;
+  const made = freezeJson(mark(thing));
+  marked.set(thing, made);
+  return made;
+}
+
+const markBlock = (block: JsonObject): JsonObject => ({ ...block, ...MARK });
+
 function markLast(blocks: readonly JsonObject[]): JsonObject[] {
   const last = blocks.at(-1);
-  return last === undefined ? [] : [...blocks.slice(0, -1), { ...last, ...MARK }];
+  return last === undefined ? [] : [...blocks.slice(0, -1), markOnce(last, markBlock)];
 }
 
 const markMessage = (message: JsonObject): JsonObject => ({
@@ -49,35 +62,38 @@ const markMessage = (message: JsonObject): JsonObject => ({
  * two messages of the user: one that this request writes, one that the request before it wrote.
  */
 function markMessages(messages: readonly JsonObject[]): JsonObject[] {
-  const marked = [...messages];
+  const list = [...messages];
   let left = 2;
-  for (let at = marked.length - 1; at >= 0 && left > 0; at--) {
-    const message = marked[at] as JsonObject;
+  for (let at = list.length - 1; at >= 0 && left > 0; at--) {
+    const message = list[at] as JsonObject;
     if (message.role !== 'user') continue;
-    marked[at] = markMessage(message);
+    list[at] = markOnce(message, markMessage);
     left--;
   }
-  return marked;
+  return list;
+}
+
+export function writeAnthropicTool(tool: ToolDefinition): JsonObject {
+  const { name, description, input_schema } = tool;
+  const schema: Json = isObject(input_schema) ? input_schema : { type: 'object' };
+  return { name, description, input_schema: schema };
 }
 
 export function anthropicParameters(
   request: ModelRequest,
   messages: readonly JsonObject[],
+  tools: readonly JsonObject[],
 ): JsonObject {
   const { model, system, max_tokens, stream, temperature, cache = true } = request;
-  const tools = request.tools.map(({ name, description, input_schema }): JsonObject => {
-    const schema: Json = isObject(input_schema) ? input_schema : { type: 'object' };
-    return { name, description, input_schema: schema };
-  });
   return {
     model,
     max_tokens,
     stream,
     messages: cache ? markMessages(messages) : [...messages],
     ...(system !== '' && {
-      system_prompt: cache ? markLast([{ type: 'text', text: system }]) : system,
+      system_prompt: cache ? [markBlock({ type: 'text', text: system })] : system,
     }),
-    ...(tools.length > 0 && { tools: cache ? markLast(tools) : tools }),
+    ...(tools.length > 0 && { tools: cache ? markLast(tools) : [...tools] }),
     ...(temperature !== undefined && { temperature }),
   };
 }

@@ -1,7 +1,7 @@
 // OpenAI's Chat Completions, as far as our parameters go into its body.
 import { isObject, type Json, type JsonObject, plainText } from '../base/index.ts';
 import type { Block, Message } from './message.ts';
-import type { ModelRequest } from './request.ts';
+import type { ModelRequest, ToolDefinition } from './request.ts';
 
 const textOf = (content: readonly Block[]): string =>
   content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n\n');
@@ -40,23 +40,25 @@ export function writeOpenAiMessage({ role, content }: Message): readonly JsonObj
   return text === '' ? results : [...results, { role: 'user', content: text }];
 }
 
+export function writeOpenAiTool({ name, description, input_schema }: ToolDefinition): JsonObject {
+  const parameters: Json = isObject(input_schema) ? input_schema : { type: 'object' };
+  return { type: 'function', function: { name, description, parameters } };
+}
+
 export function openAiParameters(
   request: ModelRequest,
   messages: readonly JsonObject[],
+  tools: readonly JsonObject[],
 ): JsonObject {
   const { model, system, max_tokens, stream, temperature } = request;
   const cap = request.max_tokens_parameter ?? 'max_completion_tokens';
-  const tools = request.tools.map(({ name, description, input_schema }): JsonObject => {
-    const parameters: Json = isObject(input_schema) ? input_schema : { type: 'object' };
-    return { type: 'function', function: { name, description, parameters } };
-  });
   return {
     model,
     [cap]: max_tokens,
     stream,
     ...(stream && { stream_options: { include_usage: true } }),
     messages: [...(system === '' ? [] : [{ role: 'system', content: system }]), ...messages],
-    ...(tools.length > 0 && { tools }),
+    ...(tools.length > 0 && { tools: [...tools] }),
     ...(temperature !== undefined && { temperature }),
   };
 }

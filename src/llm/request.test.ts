@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { getOwn, type JsonObject } from '../base/index.ts';
+import { getOwn, type Json, type JsonObject } from '../base/index.ts';
 import { assistantMessage } from './assistant-message.ts';
 import type { Message } from './message.ts';
 import { type ModelRequest, requestParameters } from './request.ts';
@@ -135,7 +135,7 @@ test('what a provider would refuse as empty is left out', () => {
 });
 
 test.each(['anthropic', 'openai'] as const)('%s messages are written once', (protocol) => {
-  const written = new WeakMap<Message, readonly JsonObject[]>();
+  const written = new WeakMap();
   const plain = { ...request, cache: false };
   const first = requestParameters(protocol, plain, written).messages as JsonObject[];
   const again = requestParameters(protocol, plain, written).messages as JsonObject[];
@@ -159,4 +159,32 @@ test('a call that could not be read stays in the conversation, so that it can be
     { type: 'text', text: 'hi' },
     { type: 'tool_use', id: 'b1', name: 'execute', input: { unreadable_arguments: '{"a":' } },
   ]);
+});
+
+test('what was written for one request is the same object in the next, and cannot change', () => {
+  const written = new WeakMap();
+  const first = requestParameters('anthropic', { ...request, cache: false }, written);
+  const more: Message[] = [
+    ...messages,
+    { role: 'assistant', content: [{ type: 'text', text: 'x' }] },
+  ];
+  const second = requestParameters(
+    'anthropic',
+    { ...request, messages: more, cache: false },
+    written,
+  );
+  const [before, after] = [first.messages as JsonObject[], second.messages as JsonObject[]];
+  for (const [at, message] of before.entries()) expect(after[at]).toBe(message);
+  expect(after).toHaveLength(before.length + 1);
+  expect(() => ((after[0] as JsonObject).role = 'x')).toThrow(TypeError);
+  expect(() => ((after[0] as JsonObject).content as Json[]).push('x')).toThrow(TypeError);
+});
+
+test('a conversation that goes on in another protocol is written anew', () => {
+  const written = new WeakMap();
+  for (const protocol of ['anthropic', 'openai', 'anthropic'] as const) {
+    expect(requestParameters(protocol, request, written)).toEqual(
+      requestParameters(protocol, request),
+    );
+  }
 });

@@ -1,9 +1,14 @@
 // A conversation as the parameters of a provider's tool. Messages do not change, so what was written
-// for one is kept for the next request: the cost of a turn is its new messages and the sending.
-import type { Json, JsonObject } from '../base/index.ts';
-import { anthropicParameters, writeAnthropicMessage } from './anthropic-request.ts';
+// for one is kept for the next request, frozen: it is looked at and made into text once. The cost of a
+// turn is its new messages and the sending.
+import { freezeJson, type Json, type JsonObject } from '../base/index.ts';
+import {
+  anthropicParameters,
+  writeAnthropicMessage,
+  writeAnthropicTool,
+} from './anthropic-request.ts';
 import type { Message, Protocol } from './message.ts';
-import { openAiParameters, writeOpenAiMessage } from './openai-request.ts';
+import { openAiParameters, writeOpenAiMessage, writeOpenAiTool } from './openai-request.ts';
 
 export interface ToolDefinition {
   name: string;
@@ -26,8 +31,30 @@ export interface ModelRequest {
   cache?: boolean;
 }
 
-/** Messages as they were written, for one conversation and one protocol. */
-export type WrittenMessages = WeakMap<Message, readonly JsonObject[]>;
+type Written = readonly JsonObject[];
+
+/** Messages (and lists of tools) as they were written, for one conversation. */
+export type WrittenMessages = WeakMap<object, Partial<Record<Protocol, Written>>>;
+
+const PROTOCOLS = {
+  anthropic: { message: writeAnthropicMessage, tool: writeAnthropicTool, all: anthropicParameters },
+  openai: { message: writeOpenAiMessage, tool: writeOpenAiTool, all: openAiParameters },
+} as const;
+
+/** What was written before, or what `write` makes now; a conversation may change its protocol. */
+function writeOnce<Thing extends object>(
+  thing: Thing,
+  protocol: Protocol,
+  written: WrittenMessages,
+  write: (thing: Thing) => Written,
+): Written {
+  const before = written.get(thing);
+  const known = before?.[protocol];
+  if (known) return known;
+  const made = write(thing).map(freezeJson);
+  written.set(thing, { ...before, [protocol]: made });
+  return made;
+}
 
 /** Parameters for `llm/anthropic_messages` or `llm/openai_chat` and the chains above them. */
 export function requestParameters(
@@ -35,15 +62,10 @@ export function requestParameters(
   request: ModelRequest,
   written: WrittenMessages = new WeakMap(),
 ): JsonObject {
-  const write = protocol === 'anthropic' ? writeAnthropicMessage : writeOpenAiMessage;
-  const messages = request.messages.flatMap((message) => {
-    const known = written.get(message);
-    if (known) return known;
-    const made = write(message);
-    written.set(message, made);
-    return made;
-  });
-  return protocol === 'anthropic'
-    ? anthropicParameters(request, messages)
-    : openAiParameters(request, messages);
+  const { message: write, tool, all } = PROTOCOLS[protocol];
+  const messages = request.messages.flatMap((message) =>
+    writeOnce(message, protocol, written, write),
+  );
+  const tools = writeOnce(request.tools, protocol, written, (list) => list.map(tool));
+  return all(request, messages, tools);
 }
