@@ -178,9 +178,9 @@ function parseVerdictValue(r: Reader): Expression | undefined {
 
 /** `label`, `a,b`, `!label`, `trusted!`, `clear!` before a value. */
 function parseLabelEdit(r: Reader): LabelEdit | undefined {
-  const removed = r.match(/![A-Za-z_][\w:.-]*[ \t]+(?=\S)/y);
+  const removed = r.match(/![A-Za-z_][\w:.-]*[ \t]+(?=[@"'`<[{(]|::)/y);
   if (removed !== undefined) return { add: [], remove: [removed.slice(1).trim()], clear: false };
-  const forced = r.match(/[A-Za-z_][\w:.-]*![ \t]+(?=\S)/y);
+  const forced = r.match(/[A-Za-z_][\w:.-]*![ \t]+(?=[@"'`<[{(]|::)/y);
   if (forced !== undefined) {
     const word = forced.trim().slice(0, -1);
     if (word === 'clear') return { add: [], remove: [], clear: true };

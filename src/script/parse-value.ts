@@ -18,7 +18,8 @@ import { takeRaw } from './scan-raw.ts';
 
 const LONGEST_CHAIN = 1000;
 
-const LEVEL = {
+/** How tight operators bind; the printer sets its parentheses by it. */
+export const OPERATOR_LEVEL = {
   '??': 1,
   '||': 2,
   '&&': 3,
@@ -83,13 +84,13 @@ function parseBinary(r: Reader, floor: number): Expression {
     const here = r.pos;
     r.space();
     const operator = r.match(OPERATOR) as BinaryOperator | undefined;
-    if (operator === undefined || LEVEL[operator] < floor) {
+    if (operator === undefined || OPERATOR_LEVEL[operator] < floor) {
       r.pos = here;
       return left;
     }
     if (count >= LONGEST_CHAIN) r.fail('too many operators in one value', { code: 'too_deep' });
     r.breakAfter();
-    const right = r.deeper(() => parseBinary(r, LEVEL[operator] + 1));
+    const right = r.deeper(() => parseBinary(r, OPERATOR_LEVEL[operator] + 1));
     left = { kind: 'binary', operator, left, right, at: left.at, end: r.pos };
   }
 }
