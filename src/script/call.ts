@@ -1,13 +1,21 @@
 // How a function is called, whatever its body: arguments by position, and from where.
-import type { Frame, MaybePromise, Value } from '../flow/index.ts';
+import type { MaybePromise, Value } from '../flow/index.ts';
+import type { Env, Eval } from './env.ts';
 
-/** The place of a call, as far as what is called may know it. */
+/** Evaluated inside the call's operation, once per attempt. */
+export interface Argument {
+  readonly evaluate: Eval;
+}
+
+/** Where a call stands. */
 export interface CallSite {
-  readonly frame: Frame;
-  /** Offset of the call in the caller's file, and that file's name. */
+  readonly env: Env;
   readonly at: number;
-  readonly file: string;
+  /** The call is a pipeline stage: its missing parameters are empty text, its input is data. */
+  readonly isStage: boolean;
 }
 
 /** Throws `ScriptFault`; a function gives `absent()` when it returns nothing. */
-export type Call = (values: readonly Value[], site: CallSite) => MaybePromise<Value>;
+export type Call = (values: readonly Argument[], site: CallSite) => MaybePromise<Value>;
+
+export const given = (value: Value): Argument => ({ evaluate: () => value });

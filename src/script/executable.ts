@@ -13,6 +13,10 @@ export interface Signature {
   /** `cmd sh js node py template exe transformer` …: the kind of its body. */
   readonly bodyKind: string;
   readonly description: string | undefined;
+  /** The text of a js or node body, for helpers. */
+  readonly source: string | undefined;
+  /** `@parse.llm`: what hangs on its name. */
+  readonly members?: ReadonlyMap<string, Executable>;
 }
 
 export class Executable {

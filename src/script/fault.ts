@@ -1,6 +1,6 @@
 // How a script fails inside the room: thrown, because a failure leaves many nested closures at once.
 // At the door it becomes an `Outcome` again; nothing outside ever sees this class.
-import type { ErrorCode, Fault, Json } from '../base/index.ts';
+import type { ErrorCode, Failure, Fault, Json } from '../base/index.ts';
 
 /** Where something stands: the file and an offset into its text. */
 export interface Place {
@@ -9,15 +9,28 @@ export interface Place {
   readonly at: number;
 }
 
+// Rides in `detail` under a symbol, like the marks of a fault: operations hand faults on as data.
+const PLACE = Symbol('place');
+
+export const placeOfFault = (fault: Fault): Place | undefined =>
+  (fault.detail as { [PLACE]?: Place })[PLACE];
+
 export class ScriptFault extends Error {
   readonly fault: Fault;
-  /** The innermost place that is known; filled in on the way out. */
-  place: Place | undefined;
 
-  constructor(fault: Fault, place?: Place) {
+  constructor(fault: Fault) {
     super(fault.detail.message);
     this.fault = fault;
-    this.place = place;
+  }
+
+  get place(): Place | undefined {
+    return placeOfFault(this.fault);
+  }
+
+  /** The innermost place that is known wins. */
+  locate(place: Place): this {
+    if (!this.place) Object.assign(this.fault.detail, { [PLACE]: place });
+    return this;
   }
 }
 
@@ -28,4 +41,25 @@ export function raise(
   detail: Readonly<Record<string, Json>> = {},
 ): never {
   throw new ScriptFault({ code, detail: { ...detail, message } });
+}
+
+/** For a failed outcome of another room. */
+export function raiseFailure(failure: Failure): never {
+  throw new ScriptFault({ code: failure.error.code, detail: { ...failure.error.detail } });
+}
+
+/** Anything thrown, as a fault of the script; a bug keeps its first line only. */
+export function toFault(error: unknown): ScriptFault {
+  if (error instanceof ScriptFault) return error;
+  const text = error instanceof Error ? error.message : String(error);
+  if (error instanceof RangeError && /call stack/i.test(text)) {
+    return new ScriptFault({
+      code: 'quota_exceeded',
+      detail: { message: 'the script is nested too deeply', limit: 'recursion' },
+    });
+  }
+  return new ScriptFault({
+    code: 'internal_error',
+    detail: { message: `the script failed: ${text.split('\n', 1)[0] ?? ''}` },
+  });
 }

@@ -1,0 +1,198 @@
+// `<path # Section>`: loading files. What is loaded carries the file's marks and facts; sections,
+// definitions and templates over the content keep them.
+import { basename, dirname, extname, relative } from 'node:path';
+import { type Json, type JsonObject, parseJson } from '../base/index.ts';
+import {
+  addMarks,
+  type Descriptor,
+  type MaybePromise,
+  makeContainer,
+  makeValue,
+  mergeDescriptors,
+  type Value,
+} from '../flow/index.ts';
+import type { FileExpression, SectionName, Step, TemplatePart } from './ast.ts';
+import { walkStepsOf } from './compile-reference.ts';
+const selectDefinitions = (value: Value, _words: readonly string[]): Value => value;
+import type { Compiler, Env, Eval, Reading } from './env.ts';
+import { raise } from './fault.ts';
+import { unwrap } from './operate.ts';
+import { resolvePath } from './paths.ts';
+import { Scope } from './scope.ts';
+import { frontMatterOf, renameSection, selectSections } from './sections.ts';
+import { textOf } from './text-of.ts';
+import { withOrigin } from './value-kinds.ts';
+import { mapInTurn, then } from './wait.ts';
+import type { LoadedText } from './world.ts';
+
+/** Facts about a file, as `.mx` shows them. */
+export function fileFacts(path: string, text: string, root: string): JsonObject {
+  const shown = relative(root, path);
+  const folder = relative(root, dirname(path));
+  const { fm } = /\.(?:md|mld)$/.test(path) ? frontMatterOf(text) : { fm: null };
+  return {
+    file: path,
+    filename: basename(path),
+    relative: `./${shown}`,
+    absolute: path,
+    dirname: basename(dirname(path)),
+    relativeDir: folder === '' ? '.' : `./${folder}`,
+    absoluteDir: dirname(path),
+    ext: extname(path).slice(1),
+    fm,
+  };
+}
+
+/** JSON becomes data that keeps its text; everything else is text. */
+export function contentOf(loaded: LoadedText, root: string): Value {
+  const { path, text, descriptor } = loaded;
+  const origin = fileFacts(path, text, root);
+  const data = dataIn(path, text);
+  return makeValue(data ?? text, { descriptor, text, origin });
+}
+
+function dataIn(path: string, text: string): Json | undefined {
+  const kind = extname(path).toLowerCase();
+  if (kind === '.json') return readJson(text, path);
+  if (kind !== '.jsonl') return undefined;
+  return text
+    .split('\n')
+    .filter((line) => line.trim() !== '')
+    .map((line) => readJson(line, path));
+}
+
+function readJson(text: string, path: string): Json {
+  const parsed = parseJson(text);
+  return parsed.ok
+    ? parsed.output
+    : raise(
+        'invalid_input',
+        `\`${basename(path)}\` is no valid JSON: ${parsed.error.detail.message}`,
+        { file: path },
+      );
+}
+
+const isGlob = (path: string): boolean => /[*?[{]/.test(path);
+
+type Names = (env: Env) => MaybePromise<{ name: string; isOptional: boolean }[]>;
+
+const compileNames = (c: Compiler, list: readonly SectionName[]): Names => {
+  const names = list.map(({ name, isOptional }) => ({ evaluate: c.text(name.parts), isOptional }));
+  return (env) =>
+    mapInTurn(names, ({ evaluate, isOptional }) =>
+      then(evaluate(env), (value) => ({ name: textOf(value), isOptional })),
+    );
+};
+
+type Shape = (value: Value, env: Env) => MaybePromise<Value>;
+
+function compileSections(c: Compiler, node: FileExpression): Shape {
+  const { sections } = node;
+  if (!sections) return (value) => value;
+  const [include, exclude] = [compileNames(c, sections.include), compileNames(c, sections.exclude)];
+  const heading = node.as && c.text(node.as.parts);
+  return (value, env) =>
+    then(include(env), (wanted) =>
+      then(exclude(env), (unwanted) => {
+        const found = selectSections(value.text, {
+          include: wanted,
+          exclude: unwanted,
+          list: sections.list,
+        });
+        const { descriptor, origin } = value.meta;
+        if (typeof found !== 'string') return makeValue([...found], { descriptor });
+        const section = makeValue(found, { descriptor, text: found, origin });
+        if (!heading) return section;
+        return then(heading(env), (title) => {
+          const text = renameSection(found, textOf(title));
+          return addMarks(makeValue(text, { descriptor, text, origin }), title.meta.descriptor);
+        });
+      }),
+    );
+}
+
+/** `as "…<>…"`: `<>` is the file. */
+function compileAs(c: Compiler, node: FileExpression): Shape {
+  const { as, sections } = node;
+  if (!as || sections) return (value) => value;
+  const evaluate = c.text(as.parts as readonly TemplatePart[]);
+  return (value, env) => {
+    const scope = new Scope('block', env.scope);
+    scope.bind('<>', 'ambient', value);
+    return then(evaluate({ ...env, scope }), (made) =>
+      addMarks(
+        makeValue(made.text, { descriptor: made.meta.descriptor, text: made.text }),
+        value.meta.descriptor,
+      ),
+    );
+  };
+}
+
+function compileDefinitions(node: FileExpression): (value: Value) => Value {
+  const { definitions } = node;
+  if (!definitions) return (value) => value;
+  return (value) => selectDefinitions(value, definitions);
+}
+
+function load(path: string, env: Env): MaybePromise<Value> {
+  return then(env.run.world.readFile(path, env.frame), (outcome) =>
+    contentOf(unwrap(outcome), env.run.world.root),
+  );
+}
+
+/** Every match, sorted by path; their texts are joined where a text is wanted. */
+function loadAll(pattern: string, env: Env, shape: Shape): MaybePromise<Value> {
+  return then(env.run.world.glob(pattern, env.frame), (outcome) =>
+    then(
+      mapInTurn(unwrap(outcome), (path) => then(load(path, env), (value) => shape(value, env))),
+      (values) =>
+        withOrigin(makeContainer(values.filter(({ data }) => data !== null)), { files: true }),
+    ),
+  );
+}
+
+export function compileFile(c: Compiler, node: FileExpression, reading: Reading): Eval {
+  const path = c.text(node.path.parts);
+  const [sections, as, definitions] = [
+    compileSections(c, node),
+    compileAs(c, node),
+    compileDefinitions(node),
+  ];
+  const shape: Shape = (value, env) =>
+    then(sections(value, env), (part) => then(as(definitions(part), env), (made) => made));
+  const walk = walkStepsOf(c, node.steps as readonly Step[], reading);
+  return (env) =>
+    then(path(env), (value) => {
+      const written = textOf(value);
+      if (/^[a-z]+:\/\//i.test(written))
+        raise('invalid_input', `\`<${written}>\`: addresses cannot be loaded here`, {
+          hint: 'use `@tool("http/…")`',
+        });
+      const place = resolvePath(env, written);
+      const marks: Descriptor = value.meta.descriptor;
+      const found = isGlob(written)
+        ? loadAll(place, env, shape)
+        : loadOne(place, written, node, env, shape);
+      return then(found, (loaded) =>
+        walk(addMarks(loaded, mergeDescriptors(marks, loaded.meta.elements?.own ?? marks)), env),
+      );
+    });
+}
+
+function loadOne(
+  place: string,
+  written: string,
+  node: FileExpression,
+  env: Env,
+  shape: Shape,
+): MaybePromise<Value> {
+  return then(env.run.world.readFile(place, env.frame), (outcome) => {
+    if (outcome.ok) return shape(contentOf(outcome.output, env.run.world.root), env);
+    if (outcome.error.code !== 'not_found') return unwrap(outcome);
+    if (node.isOptional) return makeValue(null);
+    return raise('not_found', `there is no file \`${written}\``, {
+      file: place,
+      hint: `write \`<${written}>?\` if it may be missing`,
+    });
+  });
+}

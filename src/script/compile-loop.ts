@@ -1,0 +1,331 @@
+// Loops: `for` in order and in parallel, `foreach`, `loop`.
+import type { Json } from '../base/index.ts';
+import {
+  addMarks,
+  type Descriptor,
+  EMPTY,
+  type MaybePromise,
+  makeContainer,
+  makeValue,
+  type Value,
+} from '../flow/index.ts';
+import { isAbsent } from './absent.ts';
+import type { Binding, ForExpression, ForeachExpression, LoopExpression, Step } from './ast.ts';
+import { given } from './call.ts';
+import { compileArguments, invoke } from './compile-reference.ts';
+import { type Compiler, type Env, type Eval, newPath, onPath, under } from './env.ts';
+import { raise, toFault } from './fault.ts';
+import { leave, leaveOf } from './leave.ts';
+import { withFacts } from './names.ts';
+import { lazyInput, operate } from './operate.ts';
+import { runInParallel } from './parallel.ts';
+import { placeOf } from './places.ts';
+import { Scope } from './scope.ts';
+import { textOf } from './text-of.ts';
+import { fieldOf } from './value-access.ts';
+import { itemsOf } from './value-data.ts';
+import { isTruthy } from './value-kinds.ts';
+import { attempt, eachInTurn, then } from './wait.ts';
+
+interface Item {
+  readonly key: string;
+  readonly value: Value;
+}
+
+export const DEFAULT_CAP = 4;
+
+function bindItem(scope: Scope, bind: Binding, item: Item): void {
+  scope.bind(bind.name, 'loop', item.value);
+  if (bind.key === undefined) scope.bind(`${bind.name}_key`, 'loop', makeValue(item.key));
+  else scope.bind(bind.key, 'loop', makeValue(item.key));
+  let value = item.value;
+  for (const name of bind.path) {
+    value = fieldOf(value, name, 'strict');
+    if (value.data === null)
+      raise('not_found', `an item has no field \`${bind.path.join('.')}\``, { key: item.key });
+  }
+}
+
+/** What one round gave: an item of the result, nothing, or the end of the loop. */
+type Round = { readonly item: Value | undefined } | { readonly end: Value };
+
+function roundOf(result: Value): Round {
+  const left = leaveOf(result);
+  if (!left) return { item: result };
+  switch (left.word) {
+    case 'return':
+    case 'retry':
+      return { end: result };
+    case 'skip':
+      return { item: undefined };
+    case 'continue':
+      return { item: isAbsent(left.value) ? undefined : left.value };
+    case 'done':
+      return { end: left.value };
+  }
+}
+
+/** `return` inside the block of a collecting loop is the item's value. */
+const itemReturn = (result: Value): Value => {
+  const left = leaveOf(result);
+  return left?.word === 'return' ? left.value : result;
+};
+
+interface Plan {
+  readonly node: ForExpression;
+  readonly filter: Eval | undefined;
+  readonly body: Eval;
+  readonly isCollecting: boolean;
+}
+
+function roundEnv(
+  env: Env,
+  plan: Plan,
+  item: Item,
+  index: number,
+  total: number,
+  kind: 'block' | 'branch',
+): Env {
+  const scope = new Scope(kind, env.scope);
+  bindItem(scope, plan.node.bind, item);
+  const facts = {
+    for: { index, total, key: item.key, parallel: plan.node.parallel !== undefined },
+  };
+  const inner = withFacts({ ...env, scope }, facts);
+  return kind === 'branch' ? { ...inner, path: newPath(env.path) } : inner;
+}
+
+function runRound(env: Env, plan: Plan): MaybePromise<Value | undefined> {
+  const go = (inner: Env): MaybePromise<Value> =>
+    then(plan.body(inner), (value) => (plan.isCollecting ? itemReturn(value) : value));
+  if (!plan.filter) return go(env);
+  return then(plan.filter(env), (answer) =>
+    isTruthy(answer) ? go(under(env, answer.meta.descriptor)) : undefined,
+  );
+}
+
+function inOrder(
+  env: Env,
+  plan: Plan,
+  items: readonly Item[],
+): MaybePromise<{ found: Value[]; end: Value | undefined }> {
+  const found: Value[] = [];
+  let end: Value | undefined;
+  const done = eachInTurn(items, (item, index) =>
+    then(
+      runRound(roundEnv(onPath(env), plan, item, index, items.length, 'block'), plan),
+      (result) => {
+        if (result === undefined) return false;
+        const round = roundOf(result);
+        if ('end' in round) end = round.end;
+        else if (round.item) found.push(round.item);
+        return end !== undefined;
+      },
+    ),
+  );
+  return then(done, () => ({ found, end }));
+}
+
+const SKIPPED = Symbol('skipped');
+
+async function inParallel(
+  env: Env,
+  plan: Plan,
+  items: readonly Item[],
+  cap: number,
+): Promise<{ found: Value[]; end: undefined }> {
+  const errors: Json[] = [];
+  const results = await runInParallel(items, cap, plan.node.parallel?.pauseMs ?? 0, (item, index) =>
+    attempt<Value | typeof SKIPPED>(
+      () =>
+        then(runRound(roundEnv(env, plan, item, index, items.length, 'branch'), plan), (result) => {
+          const round = result && roundOf(result);
+          return round && 'item' in round ? (round.item ?? SKIPPED) : SKIPPED;
+        }),
+      (error) => {
+        const record = errorRecord(toFault(error).message, item, index);
+        errors.push(record);
+        return makeValue(record, { descriptor: item.value.meta.descriptor });
+      },
+    ),
+  );
+  env.path.errors = errors;
+  if (errors.length > 0 && errors.length === items.length) {
+    const [first] = errors as { message: string }[];
+    raise('tool_failed', `every item of the loop failed; the first: ${first?.message ?? ''}`, {
+      errors,
+    });
+  }
+  return { found: results.filter((result): result is Value => result !== SKIPPED), end: undefined };
+}
+
+export const errorRecord = (message: string, item: Item, index: number): Json => ({
+  index,
+  key: /^\d+$/.test(item.key) ? Number(item.key) : item.key,
+  message,
+  error: message,
+  value: item.value.data,
+});
+
+function compileCap(c: Compiler, node: ForExpression): (env: Env) => MaybePromise<number> {
+  const cap = node.parallel?.cap && c.expression(node.parallel.cap, 'value');
+  return (env) =>
+    then(cap?.(env), (value) => {
+      if (!value) return DEFAULT_CAP;
+      const count = Number(value.data);
+      return Number.isInteger(count) && count > 0
+        ? count
+        : raise('invalid_input', `\`${textOf(value)}\` is no number of parallel branches`);
+    });
+}
+
+export function compileFor(
+  c: Compiler,
+  node: ForExpression,
+  body: Eval,
+  isCollecting: boolean,
+): Eval {
+  const collection = c.expression(node.collection, 'value');
+  const filter = node.filter && c.expression(node.filter, 'condition');
+  const plan: Plan = { node, filter, body, isCollecting };
+  const cap = compileCap(c, node);
+  const batch = node.batch && c.piped(node.batch);
+  const op = (env: Env) => ({
+    type: 'for',
+    name: '',
+    opLabels: [],
+    location: placeOf(env.unit, node.at),
+  });
+  return (env) =>
+    operate(env, op(env), [lazyInput(env, 'collection', collection)], ([list], inner) => {
+      const source = list as Value;
+      const items = itemsOf(source);
+      const rounds = node.parallel
+        ? then(cap(inner), (count) => inParallel(inner, plan, items, count))
+        : inOrder(inner, plan, items);
+      return then(rounds, ({ found, end }) => {
+        if (end && leaveOf(end)) return end;
+        const result = makeContainer(found);
+        return batch ? batch(result, inner) : result;
+      });
+    });
+}
+
+/** `foreach @f(@xs, @ys)`: every combination, the last list fastest. */
+export function compileForeach(c: Compiler, node: ForeachExpression): Eval {
+  const { call } = node;
+  const last = call.steps.at(-1);
+  const values = last?.kind === 'call' ? compileArguments(c, last.arguments) : [];
+  const target =
+    last?.kind === 'call'
+      ? c.expression({ ...call, steps: call.steps.slice(0, -1) as Step[] }, 'value')
+      : c.expression(call, 'value');
+  return (env) =>
+    then(target(env), (executable) =>
+      then(allOf(values, env), (lists) => {
+        const items = lists.map((list) => listItems(list));
+        const found: Value[] = [];
+        const done = eachInTurn(combinations(items), (combination) =>
+          then(invoke(executable, call.name, combination.map(given), env, node.at), (value) => {
+            found.push(value);
+            return false;
+          }),
+        );
+        return then(done, () => makeContainer(found));
+      }),
+    );
+}
+
+const allOf = (values: readonly { evaluate: Eval }[], env: Env): MaybePromise<Value[]> =>
+  values.reduce<MaybePromise<Value[]>>(
+    (list, { evaluate }) =>
+      then(list, (found) => then(evaluate(env), (value) => [...found, value])),
+    [],
+  );
+
+function listItems(list: Value): readonly Value[] {
+  const ready = typeof list.data === 'string' ? itemsOf(list).map(({ value }) => value) : undefined;
+  if (ready) return ready;
+  if (!Array.isArray(list.data))
+    return raise('invalid_input', '`foreach` needs a list for every argument');
+  return itemsOf(list).map(({ value }) => value);
+}
+
+function combinations(lists: readonly (readonly Value[])[]): readonly (readonly Value[])[] {
+  return lists.reduce<readonly (readonly Value[])[]>(
+    (rows, list) => rows.flatMap((row) => list.map((item) => [...row, item])),
+    [[]],
+  );
+}
+
+const MAX_ROUNDS = 100_000;
+
+export function compileLoop(c: Compiler, node: LoopExpression, body: Eval): Eval {
+  const limit = node.limit && c.expression(node.limit, 'value');
+  const until = node.until && c.expression(node.until, 'condition');
+  return (env) =>
+    then(limit?.(env), (given) => {
+      const rounds = given ? Number(given.data) : MAX_ROUNDS;
+      if (!Number.isInteger(rounds) || rounds < 0 || typeof given?.data === 'boolean') {
+        return raise(
+          'invalid_input',
+          `\`loop(${given ? textOf(given) : ''})\` needs a whole number of rounds`,
+        );
+      }
+      return runLoop(env, {
+        rounds,
+        until,
+        body,
+        pauseMs: node.pauseMs,
+        marks: given?.meta.descriptor ?? EMPTY,
+      });
+    });
+}
+
+interface LoopPlan {
+  readonly rounds: number;
+  readonly until: Eval | undefined;
+  readonly body: Eval;
+  readonly pauseMs: number;
+  readonly marks: Descriptor;
+}
+
+function runLoop(env: Env, plan: LoopPlan): MaybePromise<Value> {
+  let input = makeValue(null);
+  let marks = plan.marks;
+  let result: Value | undefined;
+  const round = (index: number): MaybePromise<boolean> => {
+    const scope = new Scope('block', env.scope);
+    scope.bind('input', 'loop', input);
+    const facts = { loop: { iteration: index + 1, limit: plan.rounds, active: true } };
+    const inner = under(withFacts({ ...onPath(env), scope }, facts), marks);
+    return then(plan.until?.(inner), (stop) => {
+      if (stop)
+        marks = addMarks(makeValue(null, { descriptor: marks }), stop.meta.descriptor).meta
+          .descriptor;
+      if (stop && isTruthy(stop)) {
+        result = input;
+        return true;
+      }
+      return then(plan.body(under(inner, marks)), (value) => {
+        const left = leaveOf(value);
+        if (left?.word === 'retry')
+          raise('invalid_input', '`retry` has no meaning in a loop', { hint: 'use `continue`' });
+        if (left?.word === 'done') result = left.value;
+        if (left?.word === 'return') result = leave('return', left.value);
+        if (left?.word === 'continue') input = left.value;
+        return left?.word === 'done' || left?.word === 'return';
+      });
+    });
+  };
+  const all = Array.from({ length: Math.min(plan.rounds, MAX_ROUNDS) }, (_, index) => index);
+  const done = eachInTurn(all, (index) =>
+    index > 0 && plan.pauseMs > 0 ? then(pause(plan.pauseMs), () => round(index)) : round(index),
+  );
+  return then(done, () => addMarks(result ?? makeValue(null), marks));
+}
+
+const pause = (ms: number): Promise<void> =>
+  new Promise((resolve) => {
+    setTimeout(resolve, ms);
+  });

@@ -1,0 +1,283 @@
+// `@name.field[0].method(…)`: a name and steps, taken one after the other.
+import { nearest } from '../base/index.ts';
+import {
+  addMarks,
+  type MaybePromise,
+  makeContainer,
+  makeValue,
+  type Value,
+} from '../flow/index.ts';
+import { absent, isAbsent } from './absent.ts';
+import type { Expression, ReferenceExpression, Step } from './ast.ts';
+import type { Argument } from './call.ts';
+import type { Compiler, Env, Eval, Reading } from './env.ts';
+import { executableOf } from './executable.ts';
+import { raise } from './fault.ts';
+import { callMethod, hasMethod } from './methods.ts';
+import { contextMember, findName, isContextName, isPipeView } from './names.ts';
+import { located } from './operate.ts';
+import { type AccessMode, fieldOf, indexOf, sliceOf } from './value-access.ts';
+import { withOrigin } from './value-kinds.ts';
+import { isPromise, mapInTurn, then } from './wait.ts';
+
+type Walk = (value: Value, env: Env) => MaybePromise<Value>;
+
+/** Arguments are strict: an unknown name there is an error. */
+export const compileArguments = (c: Compiler, nodes: readonly Expression[]): Argument[] =>
+  nodes.map((node) => ({ evaluate: c.expression(node, 'value') }));
+
+const KEEP = new Set(['keep', 'keepStructured']);
+
+const modeOf = (reading: Reading): AccessMode => (reading === 'condition' ? 'lenient' : 'strict');
+
+function field(name: string, reading: Reading, variable: string): Walk {
+  const mode = modeOf(reading);
+  return (value) => {
+    const executable = executableOf(value);
+    const member = executable?.signature.members?.get(name);
+    if (member) return makeValue(member as never);
+    if (KEEP.has(name) && !hasOwnField(value, name)) return withOrigin(value, { keep: true });
+    const found = fieldOf(value, name, mode, { name: variable });
+    return isPipeView(value) && found.data === null ? absent() : found;
+  };
+}
+
+const hasOwnField = ({ data }: Value, name: string): boolean =>
+  typeof data === 'object' && data !== null && Object.hasOwn(data, name);
+
+/** Everything a guard's `@input.any.mx.taint.includes(…)` needs answers through ordinary fields. */
+function method(
+  c: Compiler,
+  name: string,
+  nodes: readonly Expression[],
+  at: number,
+  reading: Reading,
+): Walk {
+  const values = compileArguments(c, nodes);
+  const plain = field(name, 'condition', '');
+  return (value, env) => {
+    const direct = isCallableField(value, name) ? plain(value, env) : undefined;
+    if (direct !== undefined)
+      return then(direct, (target) => invoke(target, name, values, env, at));
+    if (KEEP.has(name)) return withOrigin(value, { keep: true });
+    if (reading === 'condition' && isAbsent(value) && name !== 'isDefined')
+      return absent(value.meta.descriptor);
+    if (!hasMethod(value, name)) return refuseMethod(value, name);
+    return then(evaluateAll(values, env), (list) => callMethod(value, name, list));
+  };
+}
+
+function isCallableField(value: Value, name: string): boolean {
+  const executable = executableOf(value);
+  if (executable) return executable.signature.members?.has(name) ?? false;
+  return hasOwnField(value, name) && executableOf(fieldOf(value, name, 'lenient')) !== undefined;
+}
+
+function refuseMethod(value: Value, name: string): never {
+  const kind = isAbsent(value)
+    ? 'nothing'
+    : Array.isArray(value.data)
+      ? 'a list'
+      : typeof value.data;
+  return raise(
+    'invalid_input',
+    `there is no method \`${name}\` on ${kind === 'object' ? 'an object' : kind}`,
+    { name },
+  );
+}
+
+export const evaluateAll = (values: readonly Argument[], env: Env): MaybePromise<Value[]> =>
+  mapInTurn(values, ({ evaluate }) => evaluate(env));
+
+export function invoke(
+  target: Value,
+  name: string,
+  values: readonly Argument[],
+  env: Env,
+  at: number,
+  isStage = false,
+): MaybePromise<Value> {
+  const executable = executableOf(target);
+  if (!executable) return raise('invalid_input', `\`@${name}\` is no function`, { name });
+  const site = { env, at, isStage };
+  const result = located(env, at, () => executable.call(values, site));
+  // Which function was called may itself be a secret.
+  return then(result, (value) => addMarks(value, target.meta.descriptor));
+}
+
+function compileStep(c: Compiler, step: Step, reading: Reading, variable: string): Walk {
+  switch (step.kind) {
+    case 'field':
+      return field(step.name, reading, variable);
+    case 'index':
+      return index(c, step.index, reading);
+    case 'slice':
+      return slice(c, step.from, step.to);
+    case 'each':
+      return (value) => value;
+    case 'call': {
+      const values = compileArguments(c, step.arguments);
+      return (value, env) => invoke(value, variable, values, env, step.at);
+    }
+  }
+}
+
+function index(c: Compiler, node: Expression, reading: Reading): Walk {
+  const evaluate = c.expression(node, 'operand');
+  const mode = modeOf(reading);
+  return (value, env) =>
+    then(evaluate(env), (key) => {
+      const found = addMarks(indexOf(value, key, mode), key.meta.descriptor);
+      return isPipeView(value) && found.data === null ? absent() : found;
+    });
+}
+
+function slice(c: Compiler, from: Expression | undefined, to: Expression | undefined): Walk {
+  const [start, end] = [from && c.expression(from, 'operand'), to && c.expression(to, 'operand')];
+  return (value, env) =>
+    then(start?.(env), (low) => then(end?.(env), (high) => sliceOf(value, low, high)));
+}
+
+/** A field and the call after it are one step: a method, or a function in a field. */
+function compileSteps(
+  c: Compiler,
+  node: ReferenceExpression,
+  reading: Reading,
+): { walk: Walk; at: number; isEach: boolean }[] {
+  const walks: { walk: Walk; at: number; isEach: boolean }[] = [];
+  const { steps, name } = node;
+  for (let at = 0; at < steps.length; at++) {
+    const step = steps[at] as Step;
+    const next = steps[at + 1];
+    if (step.kind === 'field' && next?.kind === 'call') {
+      walks.push({
+        walk: method(c, step.name, next.arguments, step.at, reading),
+        at: step.at,
+        isEach: false,
+      });
+      at++;
+    } else {
+      walks.push({
+        walk: compileStep(c, step, reading, name),
+        at: step.at,
+        isEach: step.kind === 'each',
+      });
+    }
+  }
+  return walks;
+}
+
+function walkSteps(
+  walks: readonly { walk: Walk; at: number; isEach: boolean }[],
+  start: Value,
+  env: Env,
+  from = 0,
+): MaybePromise<Value> {
+  let value = start;
+  for (let at = from; at < walks.length; at++) {
+    const { walk, isEach } = walks[at] as (typeof walks)[number];
+    if (isEach) return overEach(walks, value, env, at + 1);
+    const next = walk(value, env);
+    if (isPromise(next)) return next.then((given) => walkSteps(walks, given, env, at + 1));
+    value = next;
+  }
+  return value;
+}
+
+/** `[*].name`: the rest of the steps for each element. */
+function overEach(
+  walks: Parameters<typeof walkSteps>[0],
+  list: Value,
+  env: Env,
+  from: number,
+): MaybePromise<Value> {
+  const { data } = list;
+  if (!Array.isArray(data)) return raise('invalid_input', '`[*]` needs a list');
+  const items = data.map((_, at) => indexOf(list, makeValue(at), 'lenient'));
+  return then(
+    mapInTurn(items, (item) => walkSteps(walks, item, env, from)),
+    (found) => makeContainer(found, list.meta.elements ? undefined : list.meta.descriptor),
+  );
+}
+
+/** Steps behind something that is no name: `<a.json>.k[0]`. */
+export function walkStepsOf(c: Compiler, steps: readonly Step[], reading: Reading): Walk {
+  if (steps.length === 0) return (value) => value;
+  const walks = compileSteps(
+    c,
+    { kind: 'reference', name: '', steps, isOptional: false, at: 0, end: 0 },
+    reading,
+  );
+  return (value, env) => walkSteps(walks, value, env);
+}
+
+export function unknownName(env: Env, name: string): never {
+  const names: string[] = [];
+  for (let scope: typeof env.scope | undefined = env.scope; scope; scope = scope.parent)
+    names.push(...scope.names());
+  const close = nearest(name, names);
+  return raise('not_found', `\`@${name}\` is not defined`, {
+    name,
+    ...(close ? { hint: `did you mean \`@${close}\`?` } : {}),
+  });
+}
+
+const asksDefined = (steps: readonly Step[]): boolean => {
+  const [first] = steps;
+  return first?.kind === 'field' && first.name === 'isDefined';
+};
+
+/** `@mx.name…` makes only that member. */
+function contextReference(
+  c: Compiler,
+  node: ReferenceExpression,
+  reading: Reading,
+): Eval | undefined {
+  const [first] = node.steps;
+  if (!isContextName(node.name) || first?.kind !== 'field' || node.steps[1]?.kind === 'call')
+    return undefined;
+  const rest = { ...node, steps: node.steps.slice(1) };
+  const walks = compileSteps(c, rest, reading === 'value' ? 'condition' : reading);
+  return (env) =>
+    located(env, node.at, () => walkSteps(walks, contextMember(env, first.name), env));
+}
+
+export function compileReference(c: Compiler, node: ReferenceExpression, asked: Reading): Eval {
+  const reading = node.isOptional ? 'condition' : asked;
+  const context = contextReference(c, node, reading);
+  const walks = compileSteps(c, node, reading);
+  const isLenient = reading !== 'value' || asksDefined(node.steps);
+  const { name, at } = node;
+  const find = (env: Env): MaybePromise<Value> => {
+    const found = findName(env, name);
+    if (found && walks.length === 0) return found.value;
+    if (found) return walkSteps(walks, found.value, env);
+    if (!isLenient) return unknownName(env, name);
+    return walks.length === 0 ? absent() : walkSteps(walks, absent(), env);
+  };
+  if (walks.length === 0) {
+    return (env) => {
+      const cell = env.scope.find(name);
+      return cell ? cell.value : located(env, at, () => find(env));
+    };
+  }
+  const plain: Eval = (env) => located(env, at, () => find(env));
+  if (!context) return plain;
+  return (env) => (env.scope.find(name) ? plain(env) : context(env));
+}
+
+/** For texts: undefined when the name is unknown, so that it stays as written. */
+export function compileKnownReference(
+  c: Compiler,
+  node: ReferenceExpression,
+  reading: Reading,
+): (env: Env) => MaybePromise<Value> | undefined {
+  const evaluate = compileReference(c, node, reading);
+  const { name } = node;
+  return (env) => {
+    if (isContextName(name)) return evaluate(env);
+    const cell = env.scope.find(name);
+    if (cell) return cell.isMissing ? undefined : evaluate(env);
+    return findName(env, name) ? evaluate(env) : undefined;
+  };
+}

@@ -1,0 +1,197 @@
+// Guards, hooks, policies and profiles: statements that change how later ones are judged.
+import { isObject, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import {
+  type Argument,
+  childFrame,
+  createGuardSet,
+  defineGuard,
+  type GuardView,
+  type MaybePromise,
+  makeContainer,
+  makeValue,
+  type Value,
+  type Verdict,
+} from '../flow/index.ts';
+import { absent, isAbsent } from './absent.ts';
+import type {
+  GuardStatement,
+  HookStatement,
+  NeedsStatement,
+  PolicyStatement,
+  ProfilesStatement,
+  Statement,
+} from './ast.ts';
+import { compileBlock, compileWhen } from './compile-flow.ts';
+import { type Compiler, type Env, type Eval, newPath } from './env.ts';
+import { raise, toFault } from './fault.ts';
+import { guardInputs } from './guard-input.ts';
+import { leaveOf } from './leave.ts';
+import { unwrap } from './operate.ts';
+import { lineOf, shownPlace } from './places.ts';
+import { verdictOf } from './ruling.ts';
+import { Scope } from './scope.ts';
+import { addHook, type HookBody } from './script-hooks.ts';
+import { applyPolicy, missingNeeds, profileOf } from './script-policy.ts';
+import { attempt, then } from './wait.ts';
+
+type Rule = GuardStatement | HookStatement | PolicyStatement | ProfilesStatement | NeedsStatement;
+
+export function compileRule(
+  c: Compiler,
+  node: Exclude<Statement, { kind: Exclude<Statement['kind'], Rule['kind']> }>,
+): Eval {
+  switch (node.kind) {
+    case 'guard':
+      return compileGuard(c, node);
+    case 'hook':
+      return compileHook(c, node);
+    case 'policy':
+      return compilePolicy(c, node);
+    case 'profiles':
+      return compileProfiles(c, node);
+    case 'needs':
+      return compileNeeds(c, node);
+  }
+}
+
+/** What a guard or hook sees besides its file's names. */
+function ruleEnv(env: Env, frame: Env['frame'], names: ReadonlyMap<string, Value>): Env {
+  const scope = new Scope('function', env.unit.scope);
+  for (const [name, value] of names) scope.bind(name, 'parameter', value);
+  return {
+    ...env,
+    scope,
+    frame,
+    path: newPath(),
+    note: undefined,
+    isDefining: false,
+    pipe: undefined,
+  };
+}
+
+const inputOf = (input: Argument | undefined, inputs: readonly Argument[]): Value =>
+  input ? input.value : guardInputs(inputs);
+
+function compileGuard(c: Compiler, node: GuardStatement): Eval {
+  const inner = c.forFunction();
+  const rules = compileWhen(inner, node.rules);
+  return (env) => {
+    if (node.privileged && !env.run.mayBePrivileged(c.unit)) {
+      return raise(
+        'permission_denied',
+        'a privileged guard is accepted only in the script you start, its project modules, signed items and policy files',
+      );
+    }
+    const decide = (view: GuardView): MaybePromise<Outcome<Verdict>> =>
+      attempt<Outcome<Verdict>>(
+        () => {
+          const names = new Map([
+            ['input', inputOf(view.input, view.inputs)],
+            ['output', view.output ?? makeValue(null)],
+          ]);
+          return then(rules({ ...ruleEnv(env, view.frame, names), chain: undefined }), (value) =>
+            ok(verdict(value)),
+          );
+        },
+        (error) => ({ ok: false, error: toFault(error).fault }),
+      );
+    const guard = unwrap(
+      defineGuard({
+        ...(node.name ? { name: node.name } : {}),
+        on: node.filter,
+        timing: node.timing,
+        privileged: node.privileged,
+        place: `guard at ${shownPlace(c.unit, node.at)}`,
+        decide,
+      }),
+    );
+    env.run.ground = childFrame(env.run.ground, { guards: createGuardSet([guard]) });
+    return absent();
+  };
+}
+
+/** No arm matched: allow. */
+function verdict(value: Value): Verdict {
+  const left = leaveOf(value);
+  const given = verdictOf(left ? left.value : value);
+  if (given) return given;
+  if (left?.word === 'retry')
+    return { kind: 'retry', text: isAbsent(left.value) ? 'try again' : left.value.text };
+  if (left || value.data === null) return { kind: 'allow' };
+  return raise('invalid_input', 'an arm of a guard must allow, deny, retry or ask');
+}
+
+function compileHook(c: Compiler, node: HookStatement): Eval {
+  const block = compileBlock(c.forFunction(), node.body);
+  return (env) => {
+    const run: HookBody = ({ inputs, output, frame }) => {
+      const names = new Map([
+        [
+          'input',
+          inputs.length === 1
+            ? (inputs[0] as Argument).value
+            : makeContainer(inputs.map(({ value }) => value)),
+        ],
+        ['output', output ?? makeValue(null)],
+      ]);
+      return then(block(ruleEnv(env, frame, names)), (value) => {
+        const left = leaveOf(value);
+        return left?.word === 'return' && !isAbsent(left.value) ? left.value : undefined;
+      });
+    };
+    addHook(env.run, {
+      name: node.name ?? `hook at line ${lineOf(c.unit, node.at)}`,
+      timing: node.timing,
+      filter: node.filter,
+      run,
+    });
+    return absent();
+  };
+}
+
+function compilePolicy(c: Compiler, node: PolicyStatement): Eval {
+  const members = node.members.map((member) => c.expression(member, 'value'));
+  return (env) => {
+    const values = members.reduce<MaybePromise<Value[]>>(
+      (list, evaluate) => then(list, (found) => then(evaluate(env), (value) => [...found, value])),
+      [],
+    );
+    return then(values, (found) => {
+      for (const value of found) applyPolicy(env.run, value);
+      const all =
+        found.length === 1
+          ? (found[0] as Value)
+          : makeValue(Object.assign({}, ...found.map(({ data }) => data)) as Json);
+      c.unit.scope.define(node.name, 'var', all, shownPlace(c.unit, node.at));
+      return absent();
+    });
+  };
+}
+
+const objectOf = (value: Value): JsonObject => (isObject(value.data) ? value.data : {});
+
+function compileProfiles(c: Compiler, node: ProfilesStatement): Eval {
+  const evaluate = c.expression(node.value, 'value');
+  return (env) =>
+    then(evaluate(env), (value) => {
+      const profile = profileOf(env.run, objectOf(value));
+      env.run.ground = childFrame(env.run.ground, { ctx: { profile } });
+      return absent();
+    });
+}
+
+function compileNeeds(c: Compiler, node: NeedsStatement): Eval {
+  const evaluate = c.expression(node.value, 'value');
+  return (env) =>
+    then(evaluate(env), (value) =>
+      then(missingNeeds(env.run, objectOf(value)), (missing) =>
+        missing.length === 0
+          ? absent()
+          : raise(
+              'dependency_missing',
+              `this script needs ${missing.map((name) => `\`${name}\``).join(', ')}`,
+              { missing },
+            ),
+      ),
+    );
+}

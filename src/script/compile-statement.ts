@@ -1,0 +1,329 @@
+// Statements and actions: what they do, and what they print.
+import { addMarks, describe, type MaybePromise, type Value } from '../flow/index.ts';
+import { absent, isAbsent } from './absent.ts';
+import type {
+  Action,
+  Arm,
+  AugmentStatement,
+  ExeStatement,
+  Expression,
+  FlowStatement,
+  HelpersStatement,
+  LetStatement,
+  ReturnStatement,
+  Statement,
+  VarStatement,
+} from './ast.ts';
+import { compileEffect } from './compile-effect.ts';
+import { compileBlock, compileIf, compileWhen } from './compile-flow.ts';
+import { compileFor, compileLoop } from './compile-loop.ts';
+import { compileModuleStatement } from './compile-module.ts';
+import { compileRule } from './compile-rule.ts';
+import type { Compiler, Env, Eval } from './env.ts';
+import { executableOf, makeExecutable } from './executable.ts';
+import { raise } from './fault.ts';
+import { compileFunction } from './function.ts';
+import { runText, showText } from './layout.ts';
+import { leave, leaveOf } from './leave.ts';
+import { resolveOpen } from './open-text.ts';
+import { lazyInput, located, operate } from './operate.ts';
+import { augment } from './operators.ts';
+import { lineOf, placeOf, shownPlace } from './places.ts';
+import { textOf } from './text-of.ts';
+import { then } from './wait.ts';
+
+const RESERVED = new Set(['root', 'base', 'now', 'mx', 'ctx', 'fm', 'p', 'pipeline']);
+
+function refuseReserved(name: string): void {
+  if (RESERVED.has(name))
+    raise('invalid_input', `\`@${name}\` is a name of the language and cannot be bound`, { name });
+}
+
+/** Leaving has a meaning only where somebody takes it. */
+export function refuseLeave(value: Value): Value {
+  const left = leaveOf(value);
+  if (!left) return value;
+  if (left.word === 'return') return left.value;
+  const hint =
+    left.word === 'retry'
+      ? 'only a pipeline stage can ask for another attempt'
+      : 'only a loop has rounds';
+  return raise('invalid_input', `\`${left.word}\` has no meaning here`, { hint });
+}
+
+function compileVar(c: Compiler, node: VarStatement): Eval {
+  const evaluate = c.expression(node.value, 'value');
+  const marks = describe({ labels: node.labels });
+  return (env) => {
+    refuseReserved(node.name);
+    const op = {
+      type: 'var',
+      name: node.name,
+      labels: node.labels,
+      opLabels: [],
+      retryOwner: true,
+      location: placeOf(c.unit, node.at),
+    };
+    const input = lazyInput(env, node.name, (inner) =>
+      then(evaluate(inner), (value) => addMarks(refuseLeave(value), marks)),
+    );
+    return then(
+      operate(env, op, [input], ([value]) => value as Value),
+      (value) => {
+        fileScope(env).define(node.name, 'var', value, shownPlace(c.unit, node.at));
+        return absent();
+      },
+    );
+  };
+}
+
+/** `var` and `exe` bind at file level. */
+const fileScope = (env: Env) => env.unit.scope;
+
+function compileExe(c: Compiler, node: ExeStatement): Eval {
+  const make = compileFunction(c.forFunction(), node);
+  return (env) => {
+    refuseReserved(node.name);
+    fileScope(env).define(
+      node.name,
+      'exe',
+      makeExecutable(make({ ...env, scope: fileScope(env) })),
+      shownPlace(c.unit, node.at),
+    );
+    return absent();
+  };
+}
+
+function compileHelpers(node: HelpersStatement): Eval {
+  return (env) => {
+    for (const name of node.names) {
+      const found = env.scope.find(name);
+      const executable = found && executableOf(found.value);
+      if (!executable)
+        return raise('not_found', `\`${name}\` is no function, so it cannot be a helper`, { name });
+      env.run.helpers[node.language].set(name, executable);
+    }
+    return absent();
+  };
+}
+
+function compileLet(c: Compiler, node: LetStatement): Eval {
+  const evaluate = c.expression(node.value, 'value');
+  const marks = describe({ labels: node.labels });
+  return (env) => {
+    refuseReserved(node.name);
+    return then(evaluate(env), (value) => {
+      const bound = addMarks(addMarks(refuseLeave(value), marks), env.frame.influence);
+      env.scope.let(node.name, bound, shownPlace(c.unit, node.at));
+      return absent();
+    });
+  };
+}
+
+function compileAugment(c: Compiler, node: AugmentStatement): Eval {
+  const evaluate = c.expression(node.value, 'value');
+  return (env) => {
+    const cell = env.scope.rebindable(node.name);
+    return then(evaluate(env), (value) => {
+      cell.value = addMarks(augment(cell.value, refuseLeave(value)), env.frame.influence);
+      return absent();
+    });
+  };
+}
+
+/** `=> v` and `return { … }`. */
+function compileReturn(c: Compiler, node: ReturnStatement): Eval {
+  const evaluate = node.value && c.expression(node.value, 'value');
+  const add = describe({ labels: node.labels?.add ?? [] });
+  if (node.labels && (node.labels.remove.length > 0 || node.labels.clear)) {
+    return () => raise('permission_denied', 'only a privileged guard may remove labels');
+  }
+  return (env) =>
+    then(evaluate?.(env) ?? absent(), (value) => {
+      const left = leaveOf(value);
+      if (left) return left.word === 'return' ? value : value;
+      const marked = addMarks(value, add);
+      if (node.isOutputs) env.run.outputs = marked;
+      return leave('return', marked);
+    });
+}
+
+/** Prints like `run`: results as text, nothing for nothing. */
+export function print(env: Env, value: Value, at: number, text = runText(value)): void {
+  if (text === undefined) return;
+  const effect = { kind: 'run', value, text, line: lineOf(env.unit, at) };
+  const { emit, ports } = env.frame;
+  if (emit) emit(effect);
+  else ports.effects?.(effect);
+}
+
+function compileRun(c: Compiler, action: Expression, at: number): Eval {
+  const evaluate = c.expression(action, 'value');
+  return (env) => {
+    if (env.isDefining) return absent();
+    return then(evaluate(env), (result) => {
+      const value = refuseLeave(result);
+      return then(resolveOpen(value, env), (ready) => {
+        if (!c.isFunction) print(env, ready, at);
+        return ready;
+      });
+    });
+  };
+}
+
+const isCall = (node: Action): boolean =>
+  node.kind === 'reference' && node.steps.at(-1)?.kind === 'call';
+const isText = (node: Action): boolean =>
+  node.kind === 'template' || (node.kind === 'literal' && typeof node.value === 'string');
+
+/** The action of a `for … =>` or `when … =>` statement: results of calls are printed, of `when` also texts. */
+function compilePrinted(c: Compiler, node: Action, isWhen: boolean): Eval {
+  const act = node.kind === 'block' ? compileBlock(c, node, 'arm') : c.action(node);
+  const isPrinted = isCall(node) || node.kind === 'pipeline' || (isWhen && isText(node));
+  if (c.isFunction || !isPrinted) return act;
+  return (env) =>
+    then(act(env), (value) => {
+      if (!leaveOf(value)) print(env, value, node.at);
+      return value;
+    });
+}
+
+/** In a function a matching arm that is a value returns it; an effect does not. */
+function compileReturningArm(c: Compiler, { action }: Arm): Eval {
+  if (action.kind === 'block') return compileBlock(c, action, 'arm');
+  const act = c.action(action);
+  return isValueAction(action)
+    ? (env) => then(act(env), (value) => (leaveOf(value) ? value : leave('return', value)))
+    : act;
+}
+
+const STATEMENTS = new Set([
+  'effect',
+  'run',
+  'call',
+  'var',
+  'let',
+  'augment',
+  'leave',
+  'return',
+  'bail',
+  'flow',
+  'import',
+  'exe',
+]);
+
+const isValueAction = (node: Action): boolean => !STATEMENTS.has(node.kind);
+
+function compileFlowStatement(c: Compiler, { value }: FlowStatement): Eval {
+  switch (value.kind) {
+    case 'when':
+      return compileWhen(c, value, (arm) =>
+        c.isFunction ? compileReturningArm(c, arm) : compilePrinted(c, arm.action, true),
+      );
+    case 'if':
+      return compileIf(c, value);
+    case 'for': {
+      const body =
+        value.body.kind === 'block'
+          ? compileBlock(c, value.body)
+          : compilePrinted(c, value.body, false);
+      const run = compileFor(c, value, body, false);
+      return (env) =>
+        then(run(env), (result) =>
+          leaveOf(result) ? result : value.batch ? printed(c, env, result, value.at) : result,
+        );
+    }
+    case 'loop': {
+      const run = compileLoop(c, value, compileBlock(c, value.body));
+      return run;
+    }
+    case 'foreach': {
+      const run = c.expression(value);
+      return (env) => then(run(env), (result) => printed(c, env, result, value.at));
+    }
+  }
+}
+
+function printed(c: Compiler, env: Env, value: Value, at: number): Value {
+  if (!c.isFunction && !env.isDefining) print(env, value, at);
+  return value;
+}
+
+function compileCall(c: Compiler, node: Extract<Statement, { kind: 'call' }>): Eval {
+  const evaluate = c.expression(node.value, 'value');
+  return (env) => {
+    if (env.isDefining) return absent();
+    return then(evaluate(env), (result) => {
+      const value = refuseLeave(result);
+      return printed(c, env, value, node.at);
+    });
+  };
+}
+
+function compileBail(c: Compiler, node: Extract<Statement, { kind: 'bail' }>): Eval {
+  const evaluate = node.value && c.expression(node.value, 'value');
+  return (env) => {
+    if (env.isDefining) return absent();
+    return then(evaluate?.(env), (value) =>
+      raise('bail', value ? textOf(value) : 'the script gave up', { is_bail: true }),
+    );
+  };
+}
+
+export function compileStatement(c: Compiler, node: Statement): Eval {
+  const run = dispatch(c, node);
+  return (env) => located(env, node.at, () => run(env));
+}
+
+function dispatch(c: Compiler, node: Statement): Eval {
+  switch (node.kind) {
+    case 'var':
+      return compileVar(c, node);
+    case 'exe':
+      return compileExe(c, node);
+    case 'helpers':
+      return compileHelpers(node);
+    case 'effect': {
+      const effect = compileEffect(c, node, false);
+      return (env) => effect(env);
+    }
+    case 'run':
+      return compileRun(c, node.action, node.at);
+    case 'call':
+      return compileCall(c, node);
+    case 'flow':
+      return compileFlowStatement(c, node);
+    case 'let':
+      return compileLet(c, node);
+    case 'augment':
+      return compileAugment(c, node);
+    case 'return':
+      return compileReturn(c, node);
+    case 'leave': {
+      const evaluate = node.value && c.expression(node.value, 'value');
+      return (env) => then(evaluate?.(env) ?? absent(), (value) => leave(node.word, value));
+    }
+    case 'bail':
+      return compileBail(c, node);
+    case 'fence':
+      return c.lines(node.body);
+    case 'import':
+    case 'export':
+      return compileModuleStatement(c, node);
+    default:
+      return compileRule(c, node);
+  }
+}
+
+/** The top of a file: guards and policies of earlier statements hold for later ones. */
+export function compileTop(c: Compiler, node: Statement): Eval {
+  const run = compileStatement(c, node);
+  return (env) => run({ ...env, frame: env.run.ground });
+}
+
+/** A top-level `=> v` prints as `show` does. */
+export function printReturn(env: Env, value: Value, at: number): MaybePromise<void> {
+  return then(resolveOpen(value, env), (ready) => {
+    if (!isAbsent(ready)) print(env, ready, at, showText(ready, 'other'));
+  });
+}

@@ -1,0 +1,194 @@
+// Texts with something put in. The result carries the marks of everything that was put in; what an
+// unknown name would stand for stays as written.
+import {
+  EMPTY,
+  type MaybePromise,
+  makeValue,
+  mergeDescriptors,
+  type Value,
+} from '../flow/index.ts';
+import { isAbsent } from './absent.ts';
+import type { FilePart, InsertPart, RepeatPart, TemplateExpression, TemplatePart } from './ast.ts';
+import { compileKnownReference } from './compile-reference.ts';
+import type { Compiler, Env, Eval } from './env.ts';
+import { toFault } from './fault.ts';
+import { openSlots, type Piece, resolveOpen } from './open-text.ts';
+import { Scope } from './scope.ts';
+import { textOf } from './text-of.ts';
+import { itemsOf } from './value-data.ts';
+import { isTruthy } from './value-kinds.ts';
+import { attempt, isPromise, mapInTurn, then } from './wait.ts';
+
+type MakePiece = (env: Env) => MaybePromise<Piece>;
+
+const plain = (text: string): Piece => ({ text, marks: EMPTY });
+
+export const pieceOf = (value: Value, env: Env): MaybePromise<Piece> =>
+  then(resolveOpen(value, env), (ready) => ({
+    text: isAbsent(ready) ? '' : textOf(ready),
+    marks: ready.meta.descriptor,
+  }));
+
+/** The value of an insertion after its stages; undefined when the name is unknown. */
+export function compileInsertion(
+  c: Compiler,
+  part: InsertPart,
+): (env: Env) => MaybePromise<Value> | undefined {
+  const isLenient = part.mode.kind !== 'plain';
+  const find = compileKnownReference(c, part.value, isLenient ? 'condition' : 'operand');
+  if (part.stages.length === 0) return find;
+  const piped = c.piped(part.stages);
+  return (env) => {
+    const found = find(env);
+    return found === undefined ? undefined : then(found, (value) => piped(value, env));
+  };
+}
+
+/** `` @x?`…` `` and friends, over whatever makes a piece of text from a value. */
+export function compileModes<T>(
+  c: Compiler,
+  part: InsertPart,
+  make: {
+    value(value: Value, env: Env): MaybePromise<T>;
+    text(text: string): T;
+    parts(parts: readonly TemplatePart[]): (env: Env) => MaybePromise<T>;
+  },
+): (env: Env) => MaybePromise<T> {
+  const find = compileInsertion(c, part);
+  const { mode, raw } = part;
+  const fragment = mode.kind === 'fragment' ? make.parts(mode.parts) : undefined;
+  const fallback = mode.kind === 'default' ? c.expression(mode.value, 'value') : undefined;
+  return (env) => {
+    const found = find(env);
+    if (found === undefined) {
+      if (fallback) return then(fallback(env), (value) => make.value(value, env));
+      return make.text(mode.kind === 'plain' ? raw : '');
+    }
+    return then(found, (value) => {
+      if (mode.kind === 'plain') return make.value(value, env);
+      if (fallback) {
+        const isNothing = isAbsent(value) || value.data === null;
+        return isNothing
+          ? then(fallback(env), (other) => make.value(other, env))
+          : make.value(value, env);
+      }
+      if (!isTruthy(value)) return make.text('');
+      return fragment ? fragment(env) : make.value(value, env);
+    });
+  };
+}
+
+function compileInsert(c: Compiler, part: InsertPart, isMustache: boolean): MakePiece {
+  const make = compileModes<Piece>(c, part, {
+    value: pieceOf,
+    text: (text) => (isMustache && text !== '' ? { ...plain(text), slot: part.raw } : plain(text)),
+    parts: (parts) => compilePieces(c, parts, isMustache),
+  });
+  return make;
+}
+
+/** A missing file in a text is nothing, and a warning. */
+function compileFilePart(c: Compiler, part: FilePart): MakePiece {
+  const load =
+    part.stages.length === 0 ? c.expression(part.file, 'value') : c.stages(part.file, part.stages);
+  return (env) =>
+    attempt<Piece>(
+      () => then(load(env), (value) => pieceOf(value, env)),
+      (error) => {
+        const fault = toFault(error);
+        if (fault.fault.code !== 'not_found') throw fault;
+        env.run.warn(fault.message, env.unit, part.at);
+        return plain('');
+      },
+    );
+}
+
+function compileRepeat(c: Compiler, part: RepeatPart, isMustache: boolean): MakePiece {
+  const collection = c.expression(part.collection, 'value');
+  const body = compilePieces(c, part.parts, isMustache);
+  const { key, name } = part.bind;
+  return (env) =>
+    then(collection(env), (list) => {
+      const rounds = mapInTurn(itemsOf(list), (item) => {
+        const scope = new Scope('block', env.scope);
+        scope.bind(name, 'loop', item.value);
+        if (key) scope.bind(key, 'loop', makeValue(item.key));
+        return body({ ...env, scope });
+      });
+      return then(rounds, (pieces) => {
+        const joined = joinPieces(pieces);
+        return { text: joined.text, marks: mergeDescriptors(joined.marks, list.meta.descriptor) };
+      });
+    });
+}
+
+function joinPieces(pieces: readonly Piece[]): Piece {
+  let text = '';
+  let marks = EMPTY;
+  for (const piece of pieces) {
+    text += piece.text;
+    marks = mergeDescriptors(marks, piece.marks);
+  }
+  return { text, marks };
+}
+
+function compilePart(c: Compiler, part: TemplatePart, isMustache: boolean): MakePiece {
+  if (typeof part === 'string') {
+    const piece = plain(part);
+    return () => piece;
+  }
+  if (part.kind === 'insert') return compileInsert(c, part, isMustache);
+  return part.kind === 'file-part' ? compileFilePart(c, part) : compileRepeat(c, part, isMustache);
+}
+
+function compilePieces(
+  c: Compiler,
+  parts: readonly TemplatePart[],
+  isMustache: boolean,
+): MakePiece {
+  const makers = parts.map((part) => compilePart(c, part, isMustache));
+  return (env) => then(collect(makers, env), joinPieces);
+}
+
+function collect(makers: readonly MakePiece[], env: Env): MaybePromise<Piece[]> {
+  const pieces: Piece[] = [];
+  for (let at = 0; at < makers.length; at++) {
+    const piece = (makers[at] as MakePiece)(env);
+    if (isPromise(piece)) return rest(makers, env, pieces, piece, at);
+    pieces.push(piece);
+  }
+  return pieces;
+}
+
+async function rest(
+  makers: readonly MakePiece[],
+  env: Env,
+  pieces: Piece[],
+  first: Promise<Piece>,
+  index: number,
+): Promise<Piece[]> {
+  pieces.push(await first);
+  for (let at = index + 1; at < makers.length; at++)
+    pieces.push(await (makers[at] as MakePiece)(env));
+  return pieces;
+}
+
+/** The text of any interpolating form. */
+export function compileText(c: Compiler, parts: readonly TemplatePart[], isMustache = false): Eval {
+  const only = parts.length === 1 && typeof parts[0] === 'string' ? makeValue(parts[0]) : undefined;
+  if (only) return () => only;
+  if (parts.length === 0) {
+    const empty = makeValue('');
+    return () => empty;
+  }
+  const makers = parts.map((part) => compilePart(c, part, isMustache));
+  return (env) =>
+    then(collect(makers, env), (pieces) => {
+      const { text, marks } = joinPieces(pieces);
+      const open = isMustache ? openSlots(pieces) : undefined;
+      return makeValue(text, { descriptor: marks, ...(open ? { origin: { open } } : {}) });
+    });
+}
+
+export const compileTemplate = (c: Compiler, node: TemplateExpression): Eval =>
+  compileText(c, node.parts, node.style === 'mustache');

@@ -1,0 +1,148 @@
+// Values and operators: literals, lists, objects, arithmetic, choice.
+import { addMarks, makeContainer, makeValue, type Value } from '../flow/index.ts';
+import { isAbsent } from './absent.ts';
+import type {
+  ArrayExpression,
+  BinaryExpression,
+  ObjectExpression,
+  TernaryExpression,
+  UnaryExpression,
+} from './ast.ts';
+import { entriesOf } from './elements.ts';
+import { type Compiler, type Eval, type Reading, under } from './env.ts';
+import { raise } from './fault.ts';
+import { calculate, compare, isEqual, minus, negate } from './operators.ts';
+import { isTruthy, typeName } from './value-kinds.ts';
+import { eachInTurn, then } from './wait.ts';
+
+export function compileArray(c: Compiler, node: ArrayExpression): Eval {
+  const items = node.items.map(({ value, isOptional, isSpread }) => ({
+    evaluate: c.expression(value, isOptional ? 'condition' : 'value'),
+    isOptional,
+    isSpread,
+  }));
+  return (env) => {
+    const found: Value[] = [];
+    const done = eachInTurn(items, ({ evaluate, isOptional, isSpread }) =>
+      then(evaluate(env), (value) => {
+        if (isSpread) found.push(...spreadList(value));
+        else if (!isOptional || isTruthy(value)) found.push(value);
+        return false;
+      }),
+    );
+    return then(done, () => makeContainer(found));
+  };
+}
+
+function spreadList(value: Value): readonly Value[] {
+  if (Array.isArray(value.data)) return entriesOf(value).map(([, item]) => item);
+  return raise('invalid_input', `\`...\` in a list needs a list, not ${typeName(value)}`);
+}
+
+function spreadObject(value: Value): readonly (readonly [string, Value])[] {
+  if (typeName(value) === 'object') return entriesOf(value);
+  const hint = Array.isArray(value.data) ? 'a list cannot be spread into an object' : undefined;
+  return raise(
+    'invalid_input',
+    `\`...\` in an object needs an object, not ${typeName(value)}`,
+    hint ? { hint } : {},
+  );
+}
+
+export function compileObject(c: Compiler, node: ObjectExpression): Eval {
+  const entries = node.entries.map((entry) =>
+    entry.kind === 'spread'
+      ? { key: undefined, isOptional: false, evaluate: c.expression(entry.value, 'value') }
+      : {
+          key: entry.key,
+          isOptional: entry.isOptional,
+          evaluate: c.expression(entry.value, entry.isOptional ? 'condition' : 'value'),
+        },
+  );
+  return (env) => {
+    const found = new Map<string, Value>();
+    const done = eachInTurn(entries, ({ key, isOptional, evaluate }) =>
+      then(evaluate(env), (value) => {
+        if (key === undefined)
+          for (const [name, item] of spreadObject(value)) found.set(name, item);
+        else if (!isOptional || isTruthy(value)) found.set(key, value);
+        return false;
+      }),
+    );
+    return then(done, () => makeContainer(found));
+  };
+}
+
+export function compileUnary(c: Compiler, node: UnaryExpression): Eval {
+  const evaluate = c.expression(node.value, node.operator === '!' ? 'condition' : 'operand');
+  const apply = node.operator === '!' ? negate : minus;
+  return (env) => then(evaluate(env), apply);
+}
+
+type Decide = (left: Value) => boolean;
+
+/** `&&`, `||`, `??`: the deciding operand is the value, and both sides' marks stay on it. */
+function shortCircuit(c: Compiler, node: BinaryExpression, keepsLeft: Decide): Eval {
+  const left = c.expression(node.left, 'condition');
+  const right = c.expression(node.right, 'condition');
+  return (env) =>
+    then(left(env), (first) => {
+      if (keepsLeft(first)) return first;
+      const { descriptor } = first.meta;
+      return then(right(under(env, descriptor)), (second) => addMarks(second, descriptor));
+    });
+}
+
+const isNothing: Decide = (value) => isAbsent(value) || value.data === null;
+
+const truth = (answer: boolean, left: Value, right: Value): Value =>
+  addMarks(makeValue(answer, { descriptor: left.meta.descriptor }), right.meta.descriptor);
+
+function pair(
+  c: Compiler,
+  node: BinaryExpression,
+  reading: Reading,
+  apply: (left: Value, right: Value) => Value,
+): Eval {
+  const inner = reading === 'condition' ? reading : 'operand';
+  const left = c.expression(node.left, inner);
+  const right = c.expression(node.right, inner);
+  return (env) => then(left(env), (first) => then(right(env), (second) => apply(first, second)));
+}
+
+export function compileBinary(c: Compiler, node: BinaryExpression, reading: Reading): Eval {
+  const { operator } = node;
+  switch (operator) {
+    case '&&':
+      return shortCircuit(c, node, (left) => !isTruthy(left));
+    case '||':
+      return shortCircuit(c, node, isTruthy);
+    case '??':
+      return shortCircuit(c, node, (left) => !isNothing(left));
+    case '==':
+      return pair(c, node, reading, (left, right) => truth(isEqual(left, right), left, right));
+    case '!=':
+      return pair(c, node, reading, (left, right) => truth(!isEqual(left, right), left, right));
+    case '<':
+    case '>':
+    case '<=':
+    case '>=':
+      return pair(c, node, reading, (left, right) => compare(operator, left, right));
+    default:
+      return pair(c, node, reading, (left, right) => calculate(operator, left, right));
+  }
+}
+
+export function compileTernary(c: Compiler, node: TernaryExpression): Eval {
+  const condition = c.expression(node.condition, 'condition');
+  const [first, second] = [
+    c.expression(node.then, 'condition'),
+    c.expression(node.else, 'condition'),
+  ];
+  return (env) =>
+    then(condition(env), (chosen) => {
+      const { descriptor } = chosen.meta;
+      const value = (isTruthy(chosen) ? first : second)(under(env, descriptor));
+      return then(value, (result) => addMarks(result, descriptor));
+    });
+}

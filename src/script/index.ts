@@ -1,0 +1,22 @@
+export { parseScript } from './parse.ts';
+export type { Problem } from './problem.ts';
+export {
+  diagnose,
+  runScript,
+  type ScriptEffect,
+  type ScriptOptions,
+  type ScriptResult,
+} from './run-script.ts';
+export type {
+  CodeRequest,
+  CodeResult,
+  JsArgument,
+  JsCall,
+  JsEngine,
+  JsHelper,
+  JsResult,
+  LoadedText,
+  ProcessRequest,
+  ProcessResult,
+  ScriptWorld,
+} from './world.ts';

@@ -1,0 +1,103 @@
+// Finding what a name stands for: the scopes first, then what the language itself provides.
+
+import { getOwn, type Json } from '../base/index.ts';
+import {
+  childFrame,
+  contextOf,
+  type Descriptor,
+  EMPTY,
+  makeContainer,
+  makeValue,
+  mergeAll,
+  type Value,
+} from '../flow/index.ts';
+import { absent } from './absent.ts';
+import type { Env } from './env.ts';
+import { marksOf } from './leave.ts';
+import type { Pipe } from './pipe.ts';
+import { withOrigin } from './value-kinds.ts';
+
+export interface Found {
+  readonly value: Value;
+  readonly isMissing: boolean;
+}
+
+export function findName(env: Env, name: string): Found | undefined {
+  const cell = env.scope.find(name);
+  if (cell) return cell;
+  const value = ambient(env, name);
+  return value && { value, isMissing: false };
+}
+
+function ambient(env: Env, name: string): Value | undefined {
+  switch (name) {
+    case 'mx':
+    case 'ctx':
+      return makeValue(JSON.parse(JSON.stringify(contextOf(env.frame))) as Json, {
+        descriptor: marksOfContext(env, 'input'),
+      });
+    case 'p':
+    case 'pipeline':
+      return env.pipe ? pipeView(env.pipe) : undefined;
+    case 'input':
+      return env.pipe ? env.pipe.input : env.run.input;
+    case 'fm':
+      return env.unit.frontMatter;
+    default:
+      return env.run.ambient(name, env);
+  }
+}
+
+export const isContextName = (name: string): boolean => name === 'mx' || name === 'ctx';
+
+/** One member of `@mx`; the others are not even made. */
+export function contextMember(env: Env, name: string): Value {
+  const found = getOwn(contextOf(env.frame), name);
+  if (found === undefined) return makeValue(null);
+  return makeValue(structuredCopy(found), { descriptor: marksOfContext(env, name) });
+}
+
+/** Views compute when read; a value holds plain data. */
+const structuredCopy = (data: Json): Json =>
+  typeof data === 'object' && data !== null ? (JSON.parse(JSON.stringify(data)) as Json) : data;
+
+const OF_PIPE = new Set(['pipe', 'input', 'lastOutput', 'hint', 'tries']);
+const OF_DATA = new Set(['guard', 'args', 'errors', 'hooks']);
+
+function marksOfContext(env: Env, name: string): Descriptor {
+  const { frame, pipe } = env;
+  if (OF_PIPE.has(name) && pipe) {
+    return mergeAll([marksOf(pipe.hint), ...pipe.outputs.map(marksOf), marksOf(pipe.input)]);
+  }
+  if (!OF_DATA.has(name)) return EMPTY;
+  return frame.facts.descriptor ?? mergeAll(frame.inputs.map(({ value }) => marksOf(value)));
+}
+
+/** `@p`: outputs by number from both ends, and the counters. */
+function pipeView(pipe: Pipe): Value {
+  const made = pipe.outputs.slice(1);
+  const members = new Map<string, Value>();
+  pipe.outputs.forEach((value, at) => members.set(String(at), value));
+  made.forEach((value, at) => members.set(String(at - made.length), value));
+  const history = makeContainer(pipe.history.map((outputs) => makeContainer(outputs)));
+  members.set('stage', makeValue(pipe.stage));
+  members.set('length', makeValue(made.length));
+  members.set('try', makeValue(pipe.attempt));
+  members.set('tries', history);
+  members.set('retries', makeContainer(new Map([['all', history]])));
+  members.set('guards', makeValue([...pipe.guards]));
+  members.set('input', pipe.input);
+  members.set('hint', pipe.hint ?? makeValue(null));
+  return withOrigin(makeContainer(members), { pipe: true });
+}
+
+/** A member of `@p` that is not there prints as nothing. */
+export const isPipeView = ({ meta }: Value): boolean => meta.origin['pipe'] === true;
+
+/** The same frame with facts for `@mx`. */
+export const withFacts = (env: Env, ctx: Parameters<typeof childFrame>[1]['ctx']): Env => ({
+  ...env,
+  frame: childFrame(env.frame, ctx ? { ctx } : {}),
+});
+
+export const nothing = absent;

@@ -1,0 +1,281 @@
+// The door of the language: parse everything, then run it. Whatever happens, the answer is an outcome,
+// and everything emitted before has been delivered.
+import { dirname } from 'node:path';
+import { type Diagnostic, type Json, type JsonObject, parseYaml } from '../base/index.ts';
+import {
+  childFrame,
+  contextOf,
+  createFrame,
+  describe,
+  type Effect,
+  type Frame,
+  type MaybePromise,
+  makeValue,
+  type Value,
+} from '../flow/index.ts';
+import { absent, isAbsent } from './absent.ts';
+import { ambientName } from './ambient.ts';
+import type { Mode, Script, Statement, TextLine } from './ast.ts';
+import { createCompiler } from './compile.ts';
+import { writeReleased } from './compile-effect.ts';
+import { compileTop, printReturn } from './compile-statement.ts';
+import { type Env, newPath, type Run, type Unit } from './env.ts';
+import { ScriptFault, toFault } from './fault.ts';
+import { leaveOf } from './leave.ts';
+import { createImports } from './modules.ts';
+import { parseScript } from './parse.ts';
+import { lineOf, placeOf } from './places.ts';
+import { Scope } from './scope.ts';
+import { eachInTurn, then } from './wait.ts';
+import type { ScriptWorld } from './world.ts';
+
+/** One entry of the list of effects: everything a run printed or wrote, in order. */
+export interface ScriptEffect {
+  readonly kind: string;
+  readonly text: string;
+  readonly target?: string;
+  readonly labels: readonly string[];
+  readonly taint: readonly string[];
+  readonly line: number | null;
+}
+
+export interface ScriptOptions {
+  /** Absolute path, or a name such as `<stdin>`. */
+  readonly file: string;
+  /** As shown in errors; the file itself when absent. */
+  readonly name?: string;
+  readonly mode: Mode;
+  readonly world: ScriptWorld;
+  /** Guards, policies and ports in force; a fresh root otherwise. */
+  readonly frame?: Frame;
+  readonly payload?: JsonObject;
+  /** What was on stdin; JSON is data. */
+  readonly stdin?: string;
+  /** Variables, and the fields of `@input`: a directive's inputs, a tool's parameters. */
+  readonly inputs?: ReadonlyMap<string, Value>;
+  readonly mayBePrivileged?: boolean;
+  onEffect?(effect: ScriptEffect): void;
+}
+
+export interface ScriptResult {
+  /** Undefined: it came to its end. */
+  readonly fault: ScriptFault | undefined;
+  /** Of `return { … }`. */
+  readonly outputs: Value | undefined;
+  /** Everything printed to stdout. */
+  readonly text: string;
+  /** Problems of form; nothing ran. */
+  readonly diagnostics: readonly Diagnostic[];
+}
+
+const modeOf = (path: string): Mode => (path.endsWith('.mld') ? 'strict' : 'markdown');
+
+function unitOf(script: Script, file: string, name: string, isModule: boolean): Unit {
+  const { value } =
+    script.frontMatter === undefined ? { value: null } : parseYaml(script.frontMatter);
+  const folder = file.startsWith('<') ? process.cwd() : dirname(file);
+  return {
+    file,
+    name,
+    folder,
+    text: script.text,
+    frontMatter: makeValue(value, { descriptor: describe({ taint: ['src:file'] }) }),
+    isModule,
+    scope: new Scope('file', undefined),
+    exports: { names: undefined },
+  };
+}
+
+export function diagnose(text: string, file: string, mode: Mode): Diagnostic[] {
+  const unit = { name: file, text };
+  return parseScript(text, { mode, file }).problems.map(({ at, message, hint, code }) => {
+    const { line, column } = placeOf(unit, at);
+    const shown = text.split('\n')[line - 1] ?? '';
+    return {
+      file,
+      line,
+      column,
+      code: `script_${code}`,
+      severity: 'error',
+      message,
+      ...(hint ? { hint } : {}),
+      text: shown,
+    };
+  });
+}
+
+/** Statements in order; `=> v` at the top ends the file. */
+function runBody(script: Script, unit: Unit, run: Run): MaybePromise<Value | undefined> {
+  const c = createCompiler(unit);
+  const env: Env = {
+    scope: unit.scope,
+    unit,
+    run,
+    frame: run.ground,
+    chain: undefined,
+    pipe: undefined,
+    path: newPath(),
+    note: undefined,
+    isDefining: unit.isModule,
+    process: undefined,
+  };
+  let returned: Value | undefined;
+  const done = eachInTurn(script.body, (node) => {
+    if (node.kind === 'text') return emitText(node, unit, run);
+    return then(compileTop(c, node as Statement)(env), (value) => {
+      const left = leaveOf(value);
+      if (!left) return false;
+      returned = left.word === 'return' ? left.value : undefined;
+      return then(
+        unit.isModule || !returned || run.outputs
+          ? undefined
+          : printReturn({ ...env, frame: run.ground }, returned, node.at),
+        () => true,
+      );
+    });
+  });
+  return then(done, () => returned);
+}
+
+function emitText(node: TextLine, unit: Unit, run: Run): boolean {
+  if (!unit.isModule) {
+    run.ground.ports.effects?.({
+      kind: 'text',
+      value: makeValue(node.text),
+      text: node.text,
+      line: lineOf(unit, node.at),
+    });
+  }
+  return false;
+}
+
+/** Effects become lines: text as written, everything else with a line break. */
+const lineOfEffect = ({ kind, text = '' }: Effect): string | undefined => {
+  if (kind === 'text') return text;
+  return kind === 'show' || kind === 'run' ? `${text}\n` : undefined;
+};
+
+function parseUnit(text: string, file: string, name: string, mode: Mode): Script {
+  const parsed = parseScript(text, { mode, file });
+  const [problem] = parsed.problems;
+  if (parsed.script) return parsed.script;
+  const { at = 0, message = 'does not parse', hint } = problem ?? {};
+  throw new ScriptFault({
+    code: 'invalid_item',
+    detail: { message, ...(hint ? { hint } : {}), kind: 'syntax' },
+  }).locate({ file: name, text, at });
+}
+
+function inputValue(options: ScriptOptions): Value {
+  const { inputs, stdin } = options;
+  const descriptor = describe({ taint: ['src:user'] });
+  if (inputs)
+    return makeValue(Object.fromEntries([...inputs].map(([name, value]) => [name, value.data])), {
+      descriptor,
+    });
+  if (stdin === undefined || stdin === '') return absent();
+  return makeValue(jsonOr(stdin), { descriptor, text: stdin });
+}
+
+function jsonOr(text: string): Json {
+  try {
+    return JSON.parse(text) as Json;
+  } catch {
+    return text;
+  }
+}
+
+interface Started {
+  readonly run: Run;
+  readonly printed: string[];
+  readonly pending: Promise<unknown>[];
+}
+
+function startRun(options: ScriptOptions): Started {
+  const printed: string[] = [];
+  const pending: Promise<unknown>[] = [];
+  const calls: string[] = [];
+  const deliver = (effect: Effect): void => {
+    const line = lineOfEffect(effect);
+    if (line !== undefined) printed.push(line);
+    writeReleased(effect, { run, frame: run.ground } as Env);
+    const { labels, taint } = effect.value.meta.descriptor;
+    const { kind, text = '', target } = effect;
+    options.onEffect?.({
+      kind,
+      text,
+      labels,
+      taint,
+      line: effect.line ?? null,
+      ...(target === undefined ? {} : { target }),
+    });
+  };
+  const ground = childFrame(options.frame ?? createFrame(), {
+    ports: { effects: deliver },
+    ctx: { tools: () => ({ calls: [...calls] }) },
+  });
+  const run: Run = {
+    world: options.world,
+    ground,
+    input: inputValue(options),
+    payload: makeValue(options.payload ?? {}, { descriptor: describe({ taint: ['src:user'] }) }),
+    environment: new Map(),
+    helpers: { js: new Map(), node: new Map() },
+    calls,
+    policies: [],
+    outputs: undefined,
+    document: () => printed.join(''),
+    warn: (message, unit, at) =>
+      deliver({
+        kind: 'warning',
+        value: makeValue(message),
+        text: `${unit.name}:${lineOf(unit, at)}: ${message}`,
+        line: lineOf(unit, at),
+      }),
+    stderr: (text) => deliver({ kind: 'stderr', value: makeValue(text), text }),
+    contextJson: (env) => JSON.parse(JSON.stringify(contextOf(env.frame))) as Json,
+    later: (work) => pending.push(work),
+    ambient: ambientName,
+    mayBePrivileged: () => options.mayBePrivileged ?? false,
+    import: createImports((text, path, env) => {
+      const script = parseUnit(text, path, path, modeOf(path));
+      const unit = unitOf(script, path, path, true);
+      return then(runBody(script, unit, env.run), (returned) => ({ unit, returned }));
+    }),
+  };
+  return { run, printed, pending };
+}
+
+export async function runScript(text: string, options: ScriptOptions): Promise<ScriptResult> {
+  const { file, mode, inputs } = options;
+  const name = options.name ?? file;
+  const diagnostics = diagnose(text, name, mode);
+  const { run, printed, pending } = startRun(options);
+  if (diagnostics.length > 0) {
+    const fault = attemptParse(text, file, name, mode);
+    return { fault, outputs: undefined, text: '', diagnostics };
+  }
+  let fault: ScriptFault | undefined;
+  try {
+    const script = parseUnit(text, file, name, mode);
+    const unit = unitOf(script, file, name, false);
+    for (const [input, value] of inputs ?? []) unit.scope.bind(input, 'ambient', value);
+    await runBody(script, unit, run);
+    await Promise.all(pending);
+  } catch (error) {
+    fault = toFault(error);
+  } finally {
+    options.world.js.close();
+  }
+  const outputs = run.outputs && !isAbsent(run.outputs) ? run.outputs : undefined;
+  return { fault, outputs, text: printed.join(''), diagnostics };
+}
+
+function attemptParse(text: string, file: string, name: string, mode: Mode): ScriptFault {
+  try {
+    parseUnit(text, file, name, mode);
+  } catch (error) {
+    return toFault(error);
+  }
+  return toFault(new Error('the script does not parse'));
+}

@@ -1,0 +1,100 @@
+// Names. A scope is a map with a parent; a cell is rebound only by `+=` and by a repeated `let`.
+import type { Value } from '../flow/index.ts';
+import { raise } from './fault.ts';
+
+export type BindingKind = 'var' | 'exe' | 'let' | 'parameter' | 'loop' | 'import' | 'ambient';
+
+export interface Cell {
+  value: Value;
+  readonly kind: BindingKind;
+  /** A parameter nobody gave: stays as written in text, undefined elsewhere. */
+  readonly isMissing: boolean;
+  /** Where it was bound, as `file:line`, for errors that name both places. */
+  readonly place: string;
+}
+
+/** `file`: a file's names. `arm`: the block of a `when` arm, where `let` may shadow. */
+export type ScopeKind = 'file' | 'function' | 'block' | 'arm' | 'branch';
+
+export class Scope {
+  readonly kind: ScopeKind;
+  readonly parent: Scope | undefined;
+  readonly #cells = new Map<string, Cell>();
+
+  constructor(kind: ScopeKind, parent: Scope | undefined) {
+    this.kind = kind;
+    this.parent = parent;
+  }
+
+  find(name: string): Cell | undefined {
+    for (let scope: Scope | undefined = this; scope; scope = scope.parent) {
+      const cell = scope.#cells.get(name);
+      if (cell) return cell;
+    }
+    return undefined;
+  }
+
+  own(name: string): Cell | undefined {
+    return this.#cells.get(name);
+  }
+
+  names(): string[] {
+    return [...this.#cells.keys()];
+  }
+
+  bind(name: string, kind: BindingKind, value: Value, place = '', isMissing = false): void {
+    this.#cells.set(name, { value, kind, isMissing, place });
+  }
+
+  /** `var`, `exe` and imports: once per file. */
+  define(name: string, kind: BindingKind, value: Value, place: string): void {
+    const taken = this.#cells.get(name);
+    if (taken) {
+      raise('invalid_input', `\`@${name}\` is already defined at ${taken.place}`, {
+        name,
+        hint: 'names are bound once; use another name, or `+=` to add to it',
+      });
+    }
+    this.bind(name, kind, value, place);
+  }
+
+  /** `let`: again in its own block; elsewhere only where nothing of this file holds the name. */
+  let(name: string, value: Value, place: string): void {
+    const own = this.#cells.get(name);
+    if (!own && this.kind !== 'arm') this.#refuseShadow(name);
+    this.bind(name, 'let', value, place);
+  }
+
+  #refuseShadow(name: string): void {
+    const outer = this.parent?.find(name);
+    if (outer && outer.kind !== 'import' && outer.kind !== 'ambient' && outer.kind !== 'loop') {
+      raise('invalid_input', `\`let @${name}\` would hide the \`@${name}\` of ${outer.place}`, {
+        name,
+        hint: 'choose another name',
+      });
+    }
+  }
+
+  /** The cell `+=` rebinds; leaving a parallel branch for it is an error. */
+  rebindable(name: string): Cell {
+    let isBeyondBranch = false;
+    for (let scope: Scope | undefined = this; scope; scope = scope.parent) {
+      const cell = scope.#cells.get(name);
+      if (cell && isBeyondBranch) {
+        raise(
+          'invalid_input',
+          `\`@${name}\` is shared by parallel branches and cannot be changed here`,
+          {
+            name,
+            hint: 'let the branch return its part and combine the results',
+          },
+        );
+      }
+      if (cell) return cell;
+      if (scope.kind === 'branch') isBeyondBranch = true;
+    }
+    return raise('not_found', `\`@${name}\` is not defined, so nothing can be added to it`, {
+      name,
+    });
+  }
+}

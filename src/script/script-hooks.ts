@@ -1,0 +1,122 @@
+// `/hook before|after FILTER = [ … ]`: blocks that see operations go by and may replace what goes in or
+// comes out. They cannot decide; their errors are collected, never raised.
+import type { Json } from '../base/index.ts';
+import {
+  type Argument,
+  childFrame,
+  createGuardSet,
+  defineGuard,
+  type Frame,
+  type GuardSet,
+  type MaybePromise,
+  type Operation,
+  type ScriptHooks,
+  type Value,
+} from '../flow/index.ts';
+import type { Run } from './env.ts';
+import { toFault } from './fault.ts';
+import { unwrap } from './operate.ts';
+import { attempt, eachInTurn, then } from './wait.ts';
+
+export interface HookCall {
+  readonly inputs: readonly Argument[];
+  readonly output: Value | undefined;
+  readonly frame: Frame;
+}
+
+export type HookBody = (call: HookCall) => MaybePromise<Value | undefined>;
+
+export interface ScriptHook {
+  readonly name: string;
+  readonly timing: 'before' | 'after';
+  readonly filter: string;
+  readonly run: HookBody;
+}
+
+/** Filters are those of guards, so the guards' own index answers them. */
+interface Filed {
+  readonly hook: ScriptHook;
+  readonly set: GuardSet;
+}
+
+interface HookState {
+  readonly hooks: Filed[];
+  readonly errors: Json[];
+}
+
+const states = new WeakMap<Run, HookState>();
+
+function file(hook: ScriptHook): Filed {
+  const { name, timing, filter } = hook;
+  const guard = unwrap(
+    defineGuard({
+      name,
+      on: filter,
+      timing,
+      decide: () => ({ ok: true, output: { kind: 'allow' } }),
+    }),
+  );
+  return { hook, set: createGuardSet([guard]) };
+}
+
+/** The first hook mounts the port; until then operations pay nothing. */
+export function addHook(run: Run, hook: ScriptHook): void {
+  const known = states.get(run);
+  const state = known ?? { hooks: [], errors: [] };
+  state.hooks.push(file(hook));
+  if (known) return;
+  states.set(run, state);
+  run.ground = childFrame(run.ground, {
+    ports: { scriptHooks: portOf(state) },
+    ctx: { hooks: () => ({ errors: [...state.errors] }) },
+  });
+}
+
+const concerns = (
+  { set }: Filed,
+  phase: 'before' | 'after',
+  op: Operation,
+  values: readonly Value[],
+  frame: Frame,
+): boolean =>
+  set.forOperation(op, frame.held, phase).length > 0 ||
+  values.some(({ meta }) => set.forMarks(meta.descriptor, phase).length > 0);
+
+function portOf(state: HookState): ScriptHooks {
+  const ask = ({ hook }: Filed, call: HookCall): MaybePromise<Value | undefined> =>
+    attempt<Value | undefined>(
+      () => hook.run(call),
+      (error) => {
+        state.errors.push({ hook: hook.name, message: toFault(error).message });
+        return undefined;
+      },
+    );
+  return {
+    before(op, inputs, frame) {
+      let current = inputs;
+      const run = eachInTurn(state.hooks, (filed) => {
+        const values = current.map(({ value }) => value);
+        if (filed.hook.timing !== 'before' || !concerns(filed, 'before', op, values, frame))
+          return false;
+        return then(ask(filed, { inputs: current, output: undefined, frame }), (given) => {
+          if (given)
+            current = current.map((input, at) => (at === 0 ? { ...input, value: given } : input));
+          return false;
+        });
+      });
+      return then(run, () => (current === inputs ? undefined : current.map(({ value }) => value)));
+    },
+    after(op, result, inputs, frame) {
+      let current = result;
+      const run = eachInTurn(state.hooks, (filed) => {
+        if (filed.hook.timing !== 'after' || !concerns(filed, 'after', op, [current], frame))
+          return false;
+        return then(ask(filed, { inputs, output: current, frame }), (given) => {
+          if (given) current = given;
+          return false;
+        });
+      });
+      return then(run, () => (current === result ? undefined : current));
+    },
+  };
+}

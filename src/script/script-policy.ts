@@ -1,0 +1,136 @@
+// `/policy`, `/profiles` and `/needs` of a script, in the words of flow's policies. A script's policy
+// only narrows: its `allow` and `deny` patterns become a guard nobody can leave out, everything else a
+// level of its own below those in force.
+import { isObject, type Json, type JsonObject, ok } from '../base/index.ts';
+import {
+  childFrame,
+  createGuardSet,
+  defineGuard,
+  type GuardView,
+  type MaybePromise,
+  narrowPolicy,
+  type Policy,
+  type RuleState,
+  type Value,
+} from '../flow/index.ts';
+import type { Run } from './env.ts';
+import { raise } from './fault.ts';
+import { unwrap } from './operate.ts';
+import { needOf, type Patterns, patternProblem, refusal } from './policy-pattern.ts';
+
+const KEYS = new Set([
+  'allow',
+  'deny',
+  'capabilities',
+  'labels',
+  'operations',
+  'defaults',
+  'rules',
+  'name',
+  'description',
+]);
+
+const words = (data: Json | undefined): string[] => {
+  if (data === undefined || data === null) return [];
+  if (Array.isArray(data)) return data.map(String);
+  if (typeof data === 'string') return [data];
+  if (!isObject(data)) return [];
+  return Object.entries(data).flatMap(([key, value]) => listed(key, value as Json));
+};
+
+/** `{ sh: true, cmd: ["git:*"], fs: { r: ["**"] } }` as patterns. */
+function listed(key: string, value: Json): string[] {
+  if (value === true) return [key];
+  if (value === false || value === null) return [];
+  return words(value).map((rest) => (rest === '*' ? key : `${key}:${rest}`));
+}
+
+function patternsOf(data: JsonObject): Patterns {
+  const inner = isObject(data['capabilities']) ? data['capabilities'] : {};
+  const allowed = data['allow'] ?? inner['allow'];
+  const patterns: Patterns = {
+    allow: allowed === undefined ? undefined : words(allowed),
+    deny: [...words(data['deny']), ...words(inner['deny'])],
+  };
+  for (const pattern of [...(patterns.allow ?? []), ...patterns.deny]) {
+    const problem = patternProblem(pattern);
+    if (problem) raise('config_invalid', `policy pattern \`${pattern}\` ${problem}`);
+  }
+  return patterns;
+}
+
+function rulesOf(data: Json | undefined): Record<string, RuleState> {
+  if (Array.isArray(data))
+    return Object.fromEntries(data.map((name) => [String(name), 'deny' as const]));
+  return {};
+}
+
+/** What flow's policies can say already. */
+function levelOf(data: JsonObject): Policy {
+  const defaults = isObject(data['defaults']) ? data['defaults'] : {};
+  const unlabelled = words(defaults['unlabeled'] ?? defaults['unlabelled']);
+  const rules = { ...rulesOf(data['rules']), ...rulesOf(defaults['rules']) };
+  return {
+    level: 'project',
+    ...(isObject(data['labels'])
+      ? { labels: data['labels'] as NonNullable<Policy['labels']> }
+      : {}),
+    ...(isObject(data['operations']) ? { operations: operationsOf(data['operations']) } : {}),
+    ...(unlabelled.length > 0 ? { defaults: { unlabelled } } : {}),
+    ...(Object.keys(rules).length > 0 ? { rules, packs: Object.keys(rules) } : {}),
+  };
+}
+
+const operationsOf = (data: JsonObject): Record<string, string[]> =>
+  Object.fromEntries(
+    Object.entries(data).map(([label, patterns]) => [label, words(patterns as Json)]),
+  );
+
+function guardOf(patterns: Patterns) {
+  const decide = ({ op }: GuardView) => {
+    const problem = refusal(patterns, needOf(op));
+    return ok(problem ? { kind: 'deny' as const, text: problem } : { kind: 'allow' as const });
+  };
+  return createGuardSet(
+    ['op:run', 'op:output', 'op:append', 'op:file', 'op:tool', 'op:exe'].map((on) =>
+      unwrap(defineGuard({ name: 'policy', on, timing: 'before', locked: true, decide })),
+    ),
+  );
+}
+
+export function applyPolicy(run: Run, { data }: Value): void {
+  if (!isObject(data)) return raise('config_invalid', 'a policy is an object');
+  for (const key of Object.keys(data)) {
+    if (!KEYS.has(key))
+      raise('config_invalid', `\`${key}\` is nothing a script's policy can say`, {
+        hint: [...KEYS].join(', '),
+      });
+  }
+  const patterns = patternsOf(data);
+  const policy = narrowPolicy(run.ground.policy, levelOf(data));
+  const isOpen = patterns.allow === undefined && patterns.deny.length === 0;
+  run.policies.push(patterns);
+  run.ground = childFrame(run.ground, { policy, ...(isOpen ? {} : { guards: guardOf(patterns) }) });
+}
+
+/** `requires: { cmd: [git], sh, network }` as patterns. */
+const requirements = (data: Json | undefined): string[] =>
+  words(data).map((word) => word.replace(/^cmd:([^:]+)$/, 'cmd:$1:*'));
+
+const isGranted = (run: Run, pattern: string): boolean =>
+  run.policies.every((patterns) => refusal(patterns, pattern.replace(/:\*$/, '')) === undefined);
+
+/** The first profile whose requirements no policy denies, else the last. It grants nothing. */
+export function profileOf(run: Run, profiles: JsonObject): Json {
+  const entries = Object.entries(profiles);
+  const fits = entries.find(([, profile]) => {
+    const requires = isObject(profile as Json) ? (profile as JsonObject)['requires'] : undefined;
+    return requirements(requires).every((pattern) => isGranted(run, pattern));
+  });
+  return (fits ?? entries.at(-1))?.[0] ?? null;
+}
+
+/** What a script says it cannot do without, and does not have. */
+export function missingNeeds(run: Run, needs: JsonObject): MaybePromise<string[]> {
+  return requirements(needs).filter((pattern) => !isGranted(run, pattern));
+}
