@@ -132,6 +132,8 @@ export interface JsResult {
   /** Undefined: the block returned nothing. */
   readonly value: Json | undefined;
   readonly logs: readonly string[];
+  /** What was written to stderr (`console.error`). */
+  readonly warnings: readonly string[];
 }
 
 /** One isolated global object per run of a script. */
