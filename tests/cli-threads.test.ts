@@ -378,6 +378,22 @@ test('a person sees what is asked and decides once', async () => {
   expect((await peek('approvals', 'ls', '--all')).out).toContain('seen');
 });
 
+test('what explain says about limits is what a run has', async () => {
+  fixture.write('.ai/policy.yaml', 'limits: {turns: 3, spend: "0.02"}\n');
+  script = [{ text: 'one' }];
+  const { code } = await km('run', 'look');
+  expect(code).toBe(0);
+  const shown = outputOf(await peek('explain', 'directive', 'look', '--json')) as JsonObject;
+  const { thread } = outputOf(await peek('threads', 'show', 'last', '--json')) as JsonObject;
+  const {
+    spend_currency: _,
+    context_warn: __,
+    ...limits
+  } = (thread as JsonObject).limits as JsonObject;
+  expect(shown.limits).toEqual(limits);
+  expect(shown.limits).toMatchObject({ turns: { value: 3, from: 'policy' } });
+});
+
 test('a right that the directive does not declare takes a word more than yes', async () => {
   const help = { action: 'escalate', capability: 'fs.write', scope: { path: 'out/a.md' } };
   script = [{ tool_calls: [{ name: 'help', arguments: help }] }, { text: 'one' }];

@@ -1,5 +1,6 @@
 // What an item may do and where each rule comes from, as one JSON value that `explain` prints.
-import { fail, getOwn, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import { directiveLimits, packLimits } from '../harness/index.ts';
 import { canSpawn, type Directive, type DirectiveItem } from '../items/index.ts';
 import type { Runtime } from '../runtime.ts';
 import {
@@ -9,37 +10,13 @@ import {
   grantsFromPermissions,
 } from '../trust/index.ts';
 
-const LIMITS = [
-  'turns',
-  'tokens',
-  'spawns',
-  'duration',
-  'spend',
-  'depth',
-  'tool_calls',
-  'input_tokens',
-  'output_tokens',
-  'context',
-] as const;
-
-/** Each limit with its value and the file or place that set it; a policy's ceiling wins when lower. */
-function effectiveLimits(directive: Directive, runtime: Runtime): JsonObject {
-  const { layers } = runtime.library.config('limits');
-  const limits: JsonObject = {};
-  for (const name of LIMITS) {
-    const declared = directive.limits?.[name];
-    const layer = layers.findLast(
-      ({ value }) => getOwn(getOwn(value, 'defaults'), name) !== undefined,
-    );
-    const fallback = layer ? getOwn(getOwn(layer.value, 'defaults'), name) : undefined;
-    const value = declared ?? fallback;
-    if (value === undefined) continue;
-    const from = declared === undefined ? `default (${layer?.source ?? 'bundle'})` : 'directive';
-    const ceiling = runtime.policies().policy.limits[name];
-    const isCapped = ceiling !== undefined && Number(ceiling) < Number(value);
-    limits[name] = isCapped ? { value: ceiling, from: 'policy', declared: value } : { value, from };
-  }
-  return limits;
+/** Each limit with its value and who set it, as a run would have it. */
+function limitsOf(directive: Directive, runtime: Runtime): Outcome<JsonObject> {
+  const { limits } = runtime.policies().policy;
+  const effective = directiveLimits(runtime.library, limits, directive);
+  if (!effective.ok) return effective;
+  const { spend_currency: _, context_warn: __, ...shown } = packLimits(effective.output);
+  return ok(shown);
 }
 
 function grantLine(grant: Grant, refusal: string | undefined): JsonObject {
@@ -74,6 +51,8 @@ function explainDirective(item: DirectiveItem, runtime: Runtime): Outcome<Json> 
   if (!directive)
     return fail('invalid_item', `directive \`${item.id}\` has errors; see \`km check\``);
   const { can_spawn_thread, missing } = canSpawn(directive);
+  const limits = limitsOf(directive, runtime);
+  if (!limits.ok) return limits;
   return ok({
     item_type: 'directive',
     item_id: item.id,
@@ -83,7 +62,7 @@ function explainDirective(item: DirectiveItem, runtime: Runtime): Outcome<Json> 
     can_spawn_thread,
     missing,
     model: (directive.model ?? null) as Json,
-    limits: effectiveLimits(directive, runtime),
+    limits: limits.output,
     permissions: effectiveGrants(directive, runtime),
     hooks: directive.hooks.map(({ when, directive: name }) => ({ when, directive: name })),
     guards: directive.guards.length,

@@ -1,7 +1,7 @@
 // Which limits hold for a thread, and who set each: the directive or a default, never more than the
 // caller, the policy and the ancestors leave.
 import { fail, getOwn, isObject, type JsonObject, type Outcome, ok } from '../base/index.ts';
-import type { DataLayer, DirectiveLimits } from '../items/index.ts';
+import type { DataLayer, Directive, DirectiveLimits, Library } from '../items/index.ts';
 import { formatMoney, parseMoney } from '../llm/index.ts';
 import {
   type EffectiveLimit,
@@ -154,6 +154,15 @@ export function effectiveLimits(sources: LimitSources): Outcome<EffectiveLimits>
     context_warn: sources.declared?.context_warn ?? warn ?? DEFAULT_WARN,
   });
 }
+
+/** The limits of one directive as it stands in a project: for whoever runs it or looks at it. */
+export const directiveLimits = (
+  library: Pick<Library, 'config'>,
+  policy: LimitSources['policy'],
+  { limits }: Pick<Directive, 'limits'>,
+  more: Pick<LimitSources, 'caller' | 'left'> = {},
+): Outcome<EffectiveLimits> =>
+  effectiveLimits({ declared: limits, layers: library.config('limits').layers, policy, ...more });
 
 const SET_ASIDE = ['tokens', 'input_tokens', 'output_tokens', 'spend', 'duration'] as const;
 

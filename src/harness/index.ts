@@ -38,6 +38,7 @@ export {
   usedAmounts,
 } from './cost.ts';
 export {
+  directiveLimits,
   effectiveLimits,
   type LimitSources,
   packLimits,

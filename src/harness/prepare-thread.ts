@@ -10,7 +10,7 @@ import {
 } from '../items/index.ts';
 import { checkInputs } from '../kernel/index.ts';
 import { type Price, type ResolvedModel, resolveModel } from '../llm/index.ts';
-import { effectiveLimits } from './effective-limits.ts';
+import { directiveLimits, type LimitSources } from './effective-limits.ts';
 import { type CompiledHook, compileHooks } from './hook.ts';
 import type { EffectiveLimits } from './limit.ts';
 import { declaredRights } from './thread-token.ts';
@@ -37,7 +37,7 @@ export interface Prepared {
   limits: EffectiveLimits;
 }
 
-export type LimitsLeft = NonNullable<Parameters<typeof effectiveLimits>[0]['left']>;
+export type LimitsLeft = NonNullable<LimitSources['left']>;
 
 function findDirective(
   world: World,
@@ -205,10 +205,7 @@ export async function prepareThread(
   if (!signed.ok) return signed;
   const hooks = readyHooks(world, item, directive);
   if (!hooks.ok) return hooks;
-  const limits = effectiveLimits({
-    declared: directive.limits,
-    layers: world.library.config('limits').layers,
-    policy: world.policies().policy.limits,
+  const limits = directiveLimits(world.library, world.policies().policy.limits, directive, {
     ...(request.limits ? { caller: request.limits } : {}),
     ...(left ? { left } : {}),
   });
