@@ -1,5 +1,5 @@
 // What a transcript shows of a value by default: which one it was, and how it begins.
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { canonicalJson, type Json } from '../base/index.ts';
 import type { Redactor } from './redact.ts';
 
@@ -12,13 +12,16 @@ export interface Preview {
 
 export function previewOf(value: Json, redactor: Redactor, max = 200): Preview {
   const text = typeof value === 'string' ? value : canonicalJson(value);
-  const stream = redactor.stream();
-  // Not ended: what is cut off in the middle of a secret is held back and never shown.
   const isWhole = text.length <= max;
-  const shown = stream.push(text.slice(0, max)) + (isWhole ? stream.end() : '');
   return {
-    hash: `sha256:${createHash('sha256').update(text).digest('hex')}`,
+    hash: `sha256:${hash('sha256', text)}`,
     characters: text.length,
-    preview: isWhole ? shown : `${shown}…`,
+    preview: isWhole ? redactor.text(text) : `${beginningOf(text, redactor, max)}…`,
   };
+}
+
+function beginningOf(text: string, redactor: Redactor, max: number): string {
+  const start = text.slice(0, max);
+  // A secret can end behind the cut: then its beginning is held back and never shown.
+  return redactor.isClean(text) ? start : redactor.stream().push(start);
 }

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import type { Json } from '../base/index.ts';
 import { createRedactor } from './redact.ts';
 
 const SECRET = 'sk-live/Zürich+"42"\\x';
@@ -122,4 +123,30 @@ test('what is replaced can be put back', () => {
   const text = `a ${SECRET} b ${Buffer.from(SECRET).toString('hex')} c`;
   const hidden = redactor.replace(text, (part) => `<${found.push(part) - 1}>`);
   expect(hidden.replace(/<(\d+)>/g, (_, index: string) => found[Number(index)] ?? '')).toBe(text);
+});
+
+test('a value is clean exactly when hiding changes nothing in it, and then it is not copied', () => {
+  const secret = 's3cret-value';
+  const redactor = createRedactor([secret, '123456']);
+  const leaf = fc.oneof(
+    fc.string(),
+    fc.integer(),
+    fc.constantFrom(secret, `a ${secret} b`, Buffer.from(secret).toString('base64'), 123456, null),
+  );
+  const { tree } = fc.letrec<{ tree: Json }>((tie) => ({
+    tree: fc.oneof(
+      { maxDepth: 4 },
+      leaf,
+      fc.array(tie('tree'), { maxLength: 4 }),
+      fc.dictionary(fc.constantFrom('a', 'b', secret, 'c'), tie('tree'), { maxKeys: 3 }),
+    ),
+  }));
+  fc.assert(
+    fc.property(tree, (value) => {
+      const hidden = redactor.json(value);
+      expect(redactor.isClean(value)).toBe(JSON.stringify(hidden) === JSON.stringify(value));
+      if (redactor.isClean(value)) expect(hidden).toBe(value);
+      expect(redactor.isClean(hidden)).toBe(true);
+    }),
+  );
 });

@@ -18,6 +18,8 @@ export interface Redactor {
   /** Every text in a value, keys and numbers included. */
   json(value: Json): Json;
   stream(): RedactionStream;
+  /** Is there surely nothing to hide in it, keys and numbers included? */
+  isClean(value: Json): boolean;
   /** As `text`, with something else in each place; `found` is what stood there. */
   replace(text: string, put: (found: string) => string): string;
 }
@@ -109,8 +111,23 @@ export function createRedactor(secrets: Iterable<string>): Redactor {
     );
   const hide = () => mask;
 
+  const isIn = (text: string): boolean => {
+    for (const table of tables) if (table.isIn(text)) return true;
+    return false;
+  };
+  const isClean = (value: Json): boolean => {
+    if (isIdle) return true;
+    if (typeof value === 'string') return !isIn(value);
+    if (typeof value === 'number') return !isIn(String(value));
+    if (typeof value !== 'object' || value === null) return true;
+    if (Array.isArray(value)) return value.every(isClean);
+    for (const key of Object.keys(value)) {
+      if (isIn(key) || !isClean(value[key] as Json)) return false;
+    }
+    return true;
+  };
   const replace = (text: string, put: (found: string) => string): string => {
-    if (!tables.some((table) => table.isIn(text))) return text;
+    if (!isIn(text)) return text;
     const replacement = start(put);
     return replacement.push(text) + replacement.end();
   };
@@ -130,7 +147,9 @@ export function createRedactor(secrets: Iterable<string>): Redactor {
   return {
     isIdle,
     text,
-    json: (value) => (isIdle ? value : json(value)),
+    // Mostly there is nothing: then nothing is copied.
+    json: (value) => (isClean(value) ? value : json(value)),
+    isClean,
     stream: () => (isIdle ? { push: (chunk) => chunk, end: () => '' } : start(hide)),
     replace,
   };
