@@ -22,11 +22,15 @@ const contextOf = (event: CheckpointEvent): JsonObject =>
     event,
     directive: { name: 'deploy_staging', version: '1.0.0' },
     inputs: { target: 'staging' },
-    cost: createCostMeter(() => 0).view(),
-    limits: limitsView(limitsOf({ turns: 10, input_tokens: 5, output_tokens: 5, context: 5 })),
-    permissions: { granted: ['fs.read', 'tool.bash'], required: ['fs.read', 'fs.write'] },
+    cost: () => createCostMeter(() => 0).view(),
+    limits: () =>
+      limitsView(limitsOf({ turns: 10, input_tokens: 5, output_tokens: 5, context: 5 })),
+    permissions: () => ({
+      granted: ['fs.read', 'tool.bash'],
+      required: ['fs.read', 'fs.write'],
+    }),
     thread: { id: 't1', depth: 0, attempt: 1 },
-    labels: ['untrusted'],
+    labels: () => ['untrusted'],
   });
 
 test('the events have the shape conditions are written against', () => {
@@ -125,4 +129,27 @@ test('the conditions of the first designs hold in it', () => {
       { ok: true, output: true },
     ]);
   }
+});
+
+test('a part is made when it is read, once, and stays as it was then', () => {
+  const meter = createCostMeter(() => 0);
+  let reads = 0;
+  const context = buildContext({
+    event: onError(error),
+    directive: { name: 'a', version: '1.0.0' },
+    inputs: {},
+    cost() {
+      reads += 1;
+      return meter.view();
+    },
+    limits: () => ({}),
+    permissions: () => ({ granted: [], required: [] }),
+    thread: { id: 't1', depth: 0, attempt: 1 },
+    labels: () => [],
+  });
+  expect(reads).toBe(0);
+  const before = context.cost as JsonObject;
+  meter.countTurn();
+  expect(context.cost).toBe(before);
+  expect([reads, before.turns]).toEqual([1, 0]);
 });

@@ -114,6 +114,7 @@ export const UNITS = {
   spawn: (depth: number): LimitAmounts => ({ spawns: 1n, depth: BigInt(depth), duration: 1n }),
 } as const;
 
+/** Rising: whoever has not reached one has reached none after it. */
 const MARKS = [80, 95] as const;
 
 /** `turns:80`: what `crossedMarks` is told has been said already. */
@@ -126,14 +127,18 @@ export function crossedMarks(
   limits: EffectiveLimits,
   alreadyWarned: ReadonlySet<string>,
 ): WarningEvent[] {
-  return LIMIT_NAMES.flatMap((limit) => {
+  const events: WarningEvent[] = [];
+  for (const limit of LIMIT_NAMES) {
     const [max, current] = [limits[limit]?.value ?? 0n, used[limit] ?? 0n];
-    if (PER_UNIT.has(limit) || max === 0n) return [];
-    return MARKS.filter(
-      (percent) =>
-        current * 100n >= max * BigInt(percent) && !alreadyWarned.has(markKey({ limit, percent })),
-    ).map((percent) => warningEvent(limit, percent, current, max));
-  });
+    if (PER_UNIT.has(limit) || max === 0n) continue;
+    const reached = current * 100n;
+    for (const percent of MARKS) {
+      if (reached < max * BigInt(percent)) break;
+      if (alreadyWarned.has(markKey({ limit, percent }))) continue;
+      events.push(warningEvent(limit, percent, current, max));
+    }
+  }
+  return events;
 }
 
 const warningEvent = (

@@ -73,21 +73,22 @@ function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
 }
 
 function contextOf(thread: ThreadContext, event: CheckpointEvent): JsonObject {
-  const { directive, inputs, meter, rights, id, parent, depth, attempt, conversation } = thread;
-  const detail = event.name === 'error' ? event.detail : undefined;
-  const missing = detail?.required ?? detail?.missing_all;
+  const { directive, inputs, meter, id, parent, depth, attempt, conversation } = thread;
+  const { limits } = thread;
   return buildContext({
     event,
     directive,
     inputs,
-    cost: meter.view(),
-    limits: limitsView(thread.limits),
-    permissions: {
-      granted: rights.granted,
-      required: Array.isArray(missing) ? missing.map(plainText) : [],
+    cost: () => meter.view(),
+    limits: () => limitsView(limits),
+    permissions() {
+      const detail = event.name === 'error' ? event.detail : undefined;
+      const missing = detail?.required ?? detail?.missing_all;
+      const required = Array.isArray(missing) ? missing.map(plainText) : [];
+      return { granted: thread.rights.granted, required };
     },
     thread: { id, depth, attempt, ...(parent === undefined ? {} : { parent }) },
-    labels: conversation.marks().labels,
+    labels: () => conversation.marks().labels,
   });
 }
 
@@ -222,6 +223,8 @@ function situationOf(
     event.name === 'limit' && flowEvent && 'fault' in flowEvent
       ? flowEvent.fault.detail
       : undefined;
+  // Only there can limits be raised; asking how far costs a look at every ancestor.
+  const isAtLimit = event.name === 'limit' || event.name === 'warning';
   // When it is an ancestor's budget that is used up, raising the own limit would not help.
   const isOwn = detail?.thread === undefined || detail.thread === thread.id;
   const needed = BigInt(plainText(detail?.needed) || '0');
@@ -231,7 +234,9 @@ function situationOf(
     bounds: thread.bounds,
     loops: thread.loops,
     isFatal: step.startsWith('turn '),
-    ...(isOwn ? { raise: { limits: thread.limits, needed, room: thread.room() } } : {}),
+    ...(isOwn && isAtLimit
+      ? { raise: { limits: thread.limits, needed, room: thread.room() } }
+      : {}),
   };
 }
 

@@ -45,8 +45,12 @@ export function takeOff(thread: ThreadContext, stops: ReadonlySet<string>): Flig
     controller.abort();
   };
   const timer = setTimeout(() => callOff('duration'), Math.min(timeLeft(thread), LONGEST_TIMER));
+  // By hand: a combined signal costs weak references on both sides, for every step.
+  const stop = (): void => controller.abort(thread.signal.reason);
+  if (thread.signal.aborted) stop();
+  else thread.signal.addEventListener('abort', stop, { once: true });
   const flight: Flight = {
-    signal: AbortSignal.any([thread.signal, controller.signal]),
+    signal: controller.signal,
     cause: () => cause,
     look() {
       const { held, called } = thread.log.pulse(thread.lastSignal);
@@ -55,6 +59,7 @@ export function takeOff(thread: ThreadContext, stops: ReadonlySet<string>): Flig
     },
     land() {
       clearTimeout(timer);
+      thread.signal.removeEventListener('abort', stop);
       thread.flights.delete(flight);
     },
   };

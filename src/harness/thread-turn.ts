@@ -23,6 +23,10 @@ async function ask(thread: ThreadContext, account: TurnAccount): Promise<Outcome
   const { world, conversation } = thread;
   const flight = takeOff(thread, STOPS_STREAM);
   try {
+    // INVARIANT: just before an effect; whoever takes off has looked at the lease.
+    if (flight.cause() === 'lost') {
+      return fail('stale_epoch', 'this process no longer holds the thread', { sent: false });
+    }
     const answer = await world.model(
       {
         model: thread.model,
@@ -66,9 +70,6 @@ function refusal(reply: ModelReply): Failure | undefined {
 async function body(thread: ThreadContext, account: TurnAccount): Promise<Outcome<Value>> {
   account.reply = undefined;
   account.calledOff = undefined;
-  if (!thread.log.isHeld()) {
-    return fail('stale_epoch', 'this process no longer holds the thread', { sent: false });
-  }
   const answer = await ask(thread, account);
   if (!answer.ok) return answer;
   account.reply = answer.output;

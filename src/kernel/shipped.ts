@@ -39,11 +39,18 @@ export function shippedPrimitives(ports: ShippedPorts): Primitive[] {
 export function shippedSinks(
   ports: Pick<ShippedPorts, 'clock' | 'isHostAllowed'>,
 ): Readonly<Record<string, SinkFactory>> {
+  type Factories = ReturnType<typeof import('./sink-factories.ts').createSinkFactories>;
+  let made: Promise<Factories> | Factories | undefined;
+  const make = async (): Promise<Factories> => {
+    const { createSinkFactories } = await import('./sink-factories.ts');
+    made = createSinkFactories(ports);
+    return made;
+  };
   const lazy =
     (name: 'return' | 'file_sink' | 'null_sink' | 'websocket_sink'): SinkFactory =>
     async (destination, context) => {
-      const { createSinkFactories } = await import('./sink-factories.ts');
-      return await createSinkFactories(ports)[name](destination, context);
+      made ??= make();
+      return await (await made)[name](destination, context);
     };
   return {
     return: lazy('return'),
