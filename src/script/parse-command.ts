@@ -84,16 +84,7 @@ function parseFolder(r: Reader): TemplateExpression | undefined {
 /** `(@a, @b)` between the language and its body. */
 function parseNames(r: Reader): ReferenceExpression[] {
   r.pos += 1;
-  return r.within({ isOpen: true }, () => {
-    const names: ReferenceExpression[] = [];
-    for (;;) {
-      r.space();
-      if (r.take(')')) return names;
-      names.push(parseReference(r));
-      r.space();
-      if (r.peek() !== ')') r.expect(',', 'between names');
-    }
-  });
+  return r.list(')', 'names', () => parseReference(r));
 }
 
 /** `using @v as NAME` */

@@ -110,6 +110,12 @@ function finishAugment(r: Reader, at: number, name: string): AugmentStatement {
   return { kind: 'augment', name, value, at, end: r.pos };
 }
 
+/** A name that may be written with `@`. */
+export function takeName(r: Reader, what: string): string {
+  r.take('@');
+  return r.name(what);
+}
+
 /** Stands behind `exe`. */
 export function parseExe(r: Reader, at: number): ExeStatement | HelpersStatement {
   r.blanks();
@@ -146,40 +152,17 @@ function split(made: Expression): { body: Expression; options: Options | undefin
 /** `(a, @b, c: string)`, standing at the parenthesis. */
 export function parseParameters(r: Reader): Parameter[] {
   r.pos += 1;
-  return r.within({ isOpen: true }, () => {
-    const parameters: Parameter[] = [];
-    for (;;) {
-      r.space();
-      if (r.take(')')) return parameters;
-      r.take('@');
-      const name = r.name('of a parameter');
-      r.space();
-      const type = r
-        .match(/:[ \t]*[\w.<>[\]| ]*[\w>\]]/y)
-        ?.slice(1)
-        .trim();
-      r.space();
-      parameters.push({ name, type });
-      if (r.peek() !== ')') r.expect(',', 'between parameters');
-    }
+  return r.list(')', 'parameters', () => {
+    const name = takeName(r, 'of a parameter');
+    r.space();
+    const type = r.match(/:[ \t]*[\w.<>[\]| ]*[\w>\]]/y);
+    return { name, type: type?.slice(1).trim() };
   });
 }
 
 /** `js = { up, clean }` */
 function parseHelpers(r: Reader, at: number): HelpersStatement {
-  const head = r.match(HELPERS) ?? '';
-  const names: string[] = [];
-  return r.within({ isOpen: true }, () => {
-    for (;;) {
-      r.space();
-      if (r.take('}')) {
-        const language = head.includes('node') ? 'node' : 'js';
-        return { kind: 'helpers', language, names, at, end: r.pos };
-      }
-      r.take('@');
-      names.push(r.name('of a helper'));
-      r.space();
-      if (r.peek() !== '}') r.expect(',', 'between helpers');
-    }
-  });
+  const language = r.match(HELPERS)?.includes('node') ? 'node' : 'js';
+  const names = r.list('}', 'helpers', () => takeName(r, 'of a helper'));
+  return { kind: 'helpers', language, names, at, end: r.pos };
 }

@@ -36,14 +36,14 @@ function shown(r: Reader, effect: string, isInline: boolean): Expression | undef
 
 /** `show` executes nothing, and prints no literals of data. */
 function refuseExecution(r: Reader): void {
+  if (r.sees(/\{\s*(?:["'}]|\.\.\.|\w+\s*\??:)/y) || (r.peek() === '[' && !r.starts('[['))) {
+    r.fail('`show` takes no array or object literal', {
+      hint: 'put it in a variable: `var @x = …`',
+    });
+  }
   if (r.peek() === '{' || isCodeStart(r) || r.sees(/run(?![\w-])/y)) {
     r.fail('`show` executes nothing', {
       hint: 'write `run { … }`, or show a variable that holds the result',
-    });
-  }
-  if (r.peek() === '[' && !r.starts('[[')) {
-    r.fail('`show` takes no array or object literal', {
-      hint: 'put it in a variable: `var @x = [ … ]`',
     });
   }
 }

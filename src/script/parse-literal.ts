@@ -52,7 +52,7 @@ function parseList(r: Reader): Expression {
     if (r.sees(MAY_OPEN_BLOCK)) return parseUnsure(r, at, inside);
   }
   r.pos = inside;
-  return finishArray(r, at, []);
+  return finishArray(r, at);
 }
 
 function finishBlock(r: Reader, at: number, first: readonly Action[]): Block {
@@ -65,13 +65,13 @@ function parseUnsure(r: Reader, at: number, inside: number): Expression {
   const hasComment = /(?:^|\s)(?:>>|<<)/.test(r.slice(inside));
   const isAction = r.scope.blocks === 'action';
   const value = r.within({ isOpen: false, inBody: true }, () => r.rules.value(r));
-  const here = r.pos;
   r.gap();
   const isOnly = r.peek() === ']';
   if (r.peek() === ',' || (isOnly && !(isAction && value.kind !== 'reference'))) {
-    if (hasComment) refuseComment(r, inside);
-    r.pos = here;
-    return finishArray(r, at, [toItem(value)]);
+    if (hasComment) r.fail('a comment cannot stand between elements', { at: inside });
+    const rest = r.take(',') ? r.list(']', 'elements', () => parseItem(r)) : [];
+    if (isOnly) r.pos += 1;
+    return { kind: 'array', items: [toItem(value), ...rest], at, end: r.pos };
   }
   return finishBlock(r, at, [asLine(value)]);
 }
@@ -93,37 +93,10 @@ export function asLine(value: Expression): Action {
   }
 }
 
-const refuseComment = (r: Reader, at: number = r.pos): never =>
-  r.fail('a comment cannot stand inside an array or object', {
-    at,
-    hint: 'put it on a line before the statement',
-  });
-
-function finishArray(r: Reader, at: number, first: readonly ArrayItem[]): Expression {
-  const items = [...first];
-  return r.within({ isOpen: true, blocks: 'none' }, () => {
-    for (;;) {
-      r.space();
-      if (items.length > 0 && r.peek() !== ']') {
-        if (r.starts('>>') || r.starts('<<')) refuseComment(r);
-        expectBetween(r, at, ']', 'elements');
-        r.space();
-      }
-      if (r.take(']')) return { kind: 'array', items, at, end: r.pos };
-      if (r.starts('>>') || r.starts('<<')) refuseComment(r);
-      if (r.isAtEnd) unclosed(r, at);
-      items.push(parseItem(r));
-    }
-  });
+function finishArray(r: Reader, at: number): Expression {
+  const items = r.list(']', 'elements', () => parseItem(r));
+  return { kind: 'array', items, at, end: r.pos };
 }
-
-function expectBetween(r: Reader, at: number, close: string, what: string): void {
-  if (r.isAtEnd) unclosed(r, at);
-  if (!r.take(',')) r.fail(`expected \`,\` or \`${close}\` between ${what}, found ${r.shown()}`);
-}
-
-const unclosed = (r: Reader, at: number): never =>
-  r.fail(`\`${r.slice(at, at + 1)}\` is never closed`, { at, end: at + 1, code: 'unclosed' });
 
 function parseItem(r: Reader): ArrayItem {
   if (r.take('...')) return { value: r.rules.value(r), isOptional: false, isSpread: true };
@@ -149,22 +122,14 @@ export function parseWordObject(r: Reader): ObjectExpression {
 function readObject(r: Reader, pair: (key: string) => ObjectEntry): ObjectExpression {
   const at = r.pos;
   r.expect('{', 'before an object');
-  const entries: ObjectEntry[] = [];
-  return r.within({ isOpen: true, blocks: 'none' }, () => {
-    for (;;) {
-      r.space();
-      if (entries.length > 0 && r.peek() !== '}') {
-        if (r.starts('>>') || r.starts('<<')) refuseComment(r);
-        expectBetween(r, at, '}', 'entries');
-        r.space();
-      }
-      if (r.take('}')) return { kind: 'object', entries, at, end: r.pos };
-      if (r.starts('>>') || r.starts('<<')) refuseComment(r);
-      if (r.isAtEnd) unclosed(r, at);
-      if (r.take('...')) entries.push({ kind: 'spread', value: r.rules.value(r) });
-      else entries.push(pair(parseKey(r, at, entries.length === 0)));
-    }
+  let isFirst = true;
+  const entries = r.list('}', 'entries', (): ObjectEntry => {
+    const leads = isFirst;
+    isFirst = false;
+    if (r.take('...')) return { kind: 'spread', value: r.rules.value(r) };
+    return pair(parseKey(r, at, leads));
   });
+  return { kind: 'object', entries, at, end: r.pos };
 }
 
 function parseKey(r: Reader, brace: number, isFirst: boolean): string {
@@ -219,14 +184,8 @@ function parseWordValue(r: Reader): Expression {
   if (r.peek() === '{') return parseWordObject(r);
   if (r.peek() !== '[') return bareWord(r) ?? r.rules.value(r);
   r.pos += 1;
-  const items: ArrayItem[] = [];
-  for (;;) {
-    r.space();
-    if (r.take(']')) return { kind: 'array', items, at, end: r.pos };
-    items.push(toItem(r.deeper(() => parseWordValue(r))));
-    r.space();
-    if (r.peek() !== ']') r.expect(',', 'between words');
-  }
+  const items = r.list(']', 'words', () => toItem(r.deeper(() => parseWordValue(r))));
+  return { kind: 'array', items, at, end: r.pos };
 }
 
 function bareWord(r: Reader): Expression | undefined {

@@ -1,6 +1,6 @@
 // `import` and `export` in all their forms.
-import type { ExportStatement, ImportName, ImportStatement } from './ast.ts';
-import { parseParameters } from './parse-define.ts';
+import type { ExportStatement, ImportStatement } from './ast.ts';
+import { parseParameters, takeName } from './parse-define.ts';
 import { parseBarePath } from './parse-effect.ts';
 import { parseFile } from './parse-file.ts';
 import { parseOptions } from './parse-pipeline.ts';
@@ -61,37 +61,27 @@ function parseAlias(r: Reader): string | undefined {
     return undefined;
   }
   r.blanks();
-  r.take('@');
-  return r.name('after `as`');
+  return takeName(r, 'after `as`');
 }
 
 /** `{ @a, b as @c }`, `{ * as @lib }` */
 function parseNames(r: Reader): Form {
-  const at = r.pos;
   r.pos += 1;
-  return r.within({ isOpen: true }, () => {
-    const names: ImportName[] = [];
-    for (;;) {
-      r.space();
-      if (r.take('}')) return { kind: 'names', names };
-      if (r.isAtEnd) r.fail('the brace is never closed', { at, end: at + 1, code: 'unclosed' });
-      if (r.peek() === '*') return parseEverything(r);
-      r.take('@');
-      const name = r.name('to import');
-      r.space();
-      const alias = parseAlias(r) ?? name;
-      names.push({ name, alias });
-      r.space();
-      if (r.peek() !== '}') r.expect(',', 'between names');
-    }
+  if (r.sees(/\s*\*/y)) return parseEverything(r);
+  const names = r.list('}', 'names', () => {
+    const name = takeName(r, 'to import');
+    r.space();
+    return { name, alias: parseAlias(r) ?? name };
   });
+  return { kind: 'names', names };
 }
 
 function parseEverything(r: Reader): Form {
+  r.match(/\s*/y);
   const at = r.pos;
   r.pos += 1;
   const alias = parseAlias(r);
-  r.space();
+  r.match(/\s*/y);
   if (alias === undefined) {
     r.fail('`import { * }` is not allowed', {
       at,
@@ -125,18 +115,7 @@ function parseSource(r: Reader): Source {
 export function parseExport(r: Reader, at: number): ExportStatement {
   r.blanks();
   r.expect('{', 'after `export`');
-  return r.within({ isOpen: true }, () => {
-    const names: string[] = [];
-    r.space();
-    if (r.match(/\*\s*\}/y) !== undefined)
-      return { kind: 'export', names: undefined, at, end: r.pos };
-    for (;;) {
-      r.space();
-      if (r.take('}')) return { kind: 'export', names, at, end: r.pos };
-      r.take('@');
-      names.push(r.name('to export'));
-      r.space();
-      if (r.peek() !== '}') r.expect(',', 'between names');
-    }
-  });
+  const isAll = r.match(/\s*\*\s*\}/y) !== undefined;
+  const names = isAll ? undefined : r.list('}', 'names', () => takeName(r, 'to export'));
+  return { kind: 'export', names, at, end: r.pos };
 }

@@ -149,23 +149,15 @@ export function parseOptions(r: Reader): Options | undefined {
 }
 
 function readOptions(r: Reader, at: number): Options {
-  const brace = r.pos;
   r.pos += 1;
   const entries = new Map<string, Expression>();
   let pipeline: Stage[] | undefined;
-  return r.within({ isOpen: true, blocks: 'none' }, () => {
-    for (;;) {
-      r.space();
-      if (r.take('}')) return { kind: 'options', entries, pipeline, at, end: r.pos };
-      if (r.isAtEnd)
-        r.fail('the brace after `with` is never closed', { at: brace, code: 'unclosed' });
-      const key = parseKey(r);
-      if (key === 'pipeline') pipeline = parseStageList(r);
-      else entries.set(key, r.rules.value(r));
-      r.space();
-      if (r.peek() !== '}') r.expect(',', 'between the options of `with`');
-    }
+  r.list('}', 'the options of `with`', () => {
+    const key = parseKey(r);
+    if (key === 'pipeline') pipeline = parseStageList(r);
+    else entries.set(key, r.rules.value(r));
   });
+  return { kind: 'options', entries, pipeline, at, end: r.pos };
 }
 
 function parseKey(r: Reader): string {
@@ -189,16 +181,10 @@ function parseKey(r: Reader): string {
 /** `[@a, [@b, @c], show, @d(1)]` */
 function parseStageList(r: Reader): Stage[] {
   r.expect('[', 'before the stages');
-  const stages: Stage[] = [];
-  for (;;) {
-    r.space();
-    if (r.take(']')) return stages;
+  return r.list(']', 'stages', () => {
+    if (r.peek() !== '[') return parseStage(r);
     const at = r.pos;
-    if (r.peek() === '[') {
-      const members = r.deeper(() => parseStageList(r));
-      stages.push({ kind: 'group-stage', members, cap: undefined, pauseMs: 0, at, end: r.pos });
-    } else stages.push(parseStage(r));
-    r.space();
-    if (r.peek() !== ']') r.expect(',', 'between stages');
-  }
+    const members = r.deeper(() => parseStageList(r));
+    return { kind: 'group-stage', members, cap: undefined, pauseMs: 0, at, end: r.pos };
+  });
 }

@@ -103,18 +103,6 @@ function parseIndex(r: Reader): Step {
 
 /** Stands at `(`. */
 export function parseArguments(r: Reader): Expression[] {
-  const at = r.pos;
   r.pos += 1;
-  return r.within({ isOpen: true, blocks: 'none' }, () => {
-    const values: Expression[] = [];
-    for (;;) {
-      r.space();
-      if (r.take(')')) return values;
-      if (r.isAtEnd)
-        r.fail('the parenthesis is never closed', { at, end: at + 1, code: 'unclosed' });
-      values.push(r.rules.value(r));
-      r.space();
-      if (r.peek() !== ')') r.expect(',', 'between arguments');
-    }
-  });
+  return r.list(')', 'arguments', () => r.rules.value(r));
 }

@@ -56,6 +56,8 @@ function parseHead(r: Reader, word: string): Head {
 const isName = (r: Reader, timing: string | undefined): boolean =>
   r.peek() === '@' && (timing === undefined || !r.sees(/@[\w.-]+[ \t]*=/y));
 
+const DECIDES = new Set(['verdict', 'block', 'when', 'if']);
+
 /** Stands behind `guard`. */
 export function parseGuard(r: Reader, at: number): GuardStatement {
   r.blanks();
@@ -65,6 +67,15 @@ export function parseGuard(r: Reader, at: number): GuardStatement {
     r.fail(`expected \`when [ … ]\` after the guard's filter, found ${r.shown()}`);
   }
   const rules = r.within({ inGuard: true, inBody: true, inLoop: false }, () => parseWhen(r));
+  for (const item of rules.items) {
+    if (item.kind === 'arm' && !DECIDES.has(item.action.kind)) {
+      r.fail('an arm of a guard decides', {
+        at: item.action.at,
+        hint: 'write `=> allow`, `=> deny "reason"`, `=> retry "hint"` or `=> ask "question"`',
+        code: 'misplaced',
+      });
+    }
+  }
   return { kind: 'guard', privileged, ...head, rules, at, end: r.pos };
 }
 

@@ -84,6 +84,15 @@ function refuseText(r: Reader, word: string): never {
       code: 'misplaced',
     });
   }
+  if (word === 'foreach') {
+    r.fail('`foreach` is a value', {
+      end: at + 7,
+      hint: 'write `show foreach …` or `var @x = foreach …`',
+    });
+  }
+  if (/^(?:done|continue|skip|retry)$/.test(word)) {
+    r.fail(`\`${word}\` has nothing to leave here`, { end: at + word.length, code: 'misplaced' });
+  }
   return r.fail(`expected a statement, found ${r.shown()}`, {
     end: r.lineEnd(),
     hint: 'text stands in markdown files (.md); here write `show "…"`',
@@ -114,10 +123,9 @@ function endStatement(r: Reader, statement: Statement): void {
   r.blanks();
   if (r.starts('>>') || r.starts('<<')) r.pos = r.lineEnd();
   if (r.isAtEnd || r.take('\n')) return;
-  if (statement.kind === 'effect' && (statement.effect === 'show' || statement.effect === 'log')) {
-    const text = r.slice(statement.at, statement.end);
-    r.fail(`\`${statement.effect}\` takes one value, found ${r.shown()} behind it`, {
-      hint: text.length < 60 ? 'put both into one text: ``show `@a @b` ``' : undefined,
+  if (statement.kind === 'effect' && statement.target === undefined && r.peek() !== '|') {
+    r.fail(`\`${statement.effect}\` takes one argument, found ${r.shown()} behind it`, {
+      hint: `one text for both: ${statement.effect} \`@a @b\``,
     });
   }
   r.fail(`unexpected ${r.shown()} behind the statement`, { hint: trailingHint(r, statement) });

@@ -115,7 +115,8 @@ function parseEnclosed(r: Reader, quote: '`' | '::', form: TextForm): TemplateEx
 function unclosed(r: Reader, at: number, length: number): never {
   const quote = r.slice(at, at + length);
   r.far = Math.max(r.far, r.pos);
-  return r.fail(`the text that begins with \`${quote}\` is never closed`, {
+  const shown = quote === '`' ? 'a backtick' : `\`${quote}\``;
+  return r.fail(`the text that begins with ${shown} is never closed`, {
     at,
     end: at + length,
     code: 'unclosed',

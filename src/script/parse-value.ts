@@ -178,6 +178,13 @@ function parseWord(r: Reader): Expression {
     case 'prose':
     case 'llm':
       return parseModel(r, word);
+    case 'allow':
+    case 'deny':
+    case 'ask':
+      return r.fail(`\`${word}\` decides in the arms of a guard only`, {
+        end: at + word.length,
+        code: 'misplaced',
+      });
     case 'none':
       return r.fail('`none` cannot be used with operators or as a value', {
         end: at + word.length,

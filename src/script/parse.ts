@@ -45,9 +45,18 @@ export function parseScript(text: string, { mode }: { mode: Mode; file: string }
   if (text.startsWith('\uFEFF')) r.pos = 1;
   const frontMatter = takeFrontMatter(r);
   const body = mode === 'markdown' ? readMarkdown(r, problems) : readStrict(r, problems);
+  if (r.fuel <= 0 && problems.length === 0) problems.push(tooGarbled(r));
   const partial: Script = { mode, text, frontMatter, body };
   return { script: problems.length === 0 ? partial : undefined, partial, problems };
 }
+
+/** Nothing is tried any more once the fuel is used up, so what was read may not be what was meant. */
+const tooGarbled = (r: Reader): Problem => ({
+  at: Math.min(r.pos, r.end),
+  end: r.end,
+  message: 'the script holds too much that could not be read',
+  code: 'too_deep',
+});
 
 function takeFrontMatter(r: Reader): string | undefined {
   const found = FRONT_MATTER.exec(r.text.slice(r.pos));
@@ -69,10 +78,13 @@ function readStrict(r: Reader, problems: Problem[]): Statement[] {
   return body;
 }
 
+// More than anybody reads; what follows them is most likely no script at all.
+const MOST_PROBLEMS = 1000;
+
 // INVARIANT: what failed statements read in vain is paid out of the reader's fuel; a file that is
 // garbage all over ends after its first problems instead of being read again from every line.
 const isSpent = (r: Reader, problems: readonly Problem[]): boolean =>
-  r.isAtEnd || (r.fuel <= 0 && problems.length > 0);
+  r.isAtEnd || problems.length >= MOST_PROBLEMS || (r.fuel <= 0 && problems.length > 0);
 
 function tryStatement(r: Reader, problems: Problem[]): Statement | undefined {
   r.far = r.pos;
@@ -90,7 +102,6 @@ function tryStatement(r: Reader, problems: Problem[]): Statement | undefined {
 /** Moves to the next line that looks like the start of a statement. */
 function recover(r: Reader, at: number): void {
   const reached = r.far;
-  r.pos = Math.max(r.pos, 0);
   r.scope = OUTERMOST;
   r.isOpen = false;
   r.pos = at;

@@ -26,7 +26,11 @@ export class Slip extends Error {
   readonly problem: Problem;
 
   constructor(problem: Problem) {
+    // Thrown in large numbers while trying, read by nobody: recording where would cost most of the time.
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 0;
     super(problem.message);
+    Error.stackTraceLimit = stackTraceLimit;
     this.problem = problem;
   }
 }

@@ -9,7 +9,7 @@ import type { Action, Expression, FileExpression, Mode, Statement } from './ast.
 import { type ProblemCode, Slip } from './problem.ts';
 
 const DEEPEST = 200;
-const PRICE_OF_A_TRY = 64;
+const PRICE_OF_A_TRY = 100;
 
 /** Rules that lower ones need from higher ones; the door brings them, so that no file imports up. */
 export interface Rules {
@@ -71,7 +71,7 @@ export class Reader {
     this.mode = mode;
     this.rules = rules;
     this.end = text.length;
-    this.fuel = 2 * text.length + 100_000;
+    this.fuel = 4 * text.length + 1_000_000;
   }
 
   peek(ahead = 0): string {
@@ -134,6 +134,38 @@ export class Reader {
       if (char !== ' ' && char !== '\t' && !(char === '\r' && this.peek(1) === '\n')) return;
       this.pos += 1;
     }
+  }
+
+  /** Things separated by commas up to `close`; a last comma is fine. Stands behind what opened them. */
+  list<T>(close: string, what: string, item: () => T): T[] {
+    const opened = this.pos - 1;
+    const items: T[] = [];
+    return this.within({ isOpen: true, blocks: 'none' }, () => {
+      for (;;) {
+        this.space();
+        if (this.take(close)) return items;
+        if (this.isAtEnd) this.failUnclosed(opened);
+        if (items.length > 0) {
+          if (!this.take(',')) {
+            this.fail(`expected \`,\` or \`${close}\` between ${what}, found ${this.shown()}`);
+          }
+          this.space();
+          if (this.take(close)) return items;
+        }
+        if (this.starts('>>') || this.starts('<<')) {
+          this.fail(`a comment cannot stand between ${what}`, {
+            hint: 'put it on a line before the statement',
+          });
+        }
+        items.push(item());
+      }
+    });
+  }
+
+  failUnclosed(at: number): never {
+    this.far = this.end;
+    const mark = this.slice(at, at + 1);
+    return this.fail(`\`${mark}\` is never closed`, { at, end: at + 1, code: 'unclosed' });
   }
 
   /** Blanks, and line breaks where something is open. */
