@@ -1,5 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import type { Json } from '../base/index.ts';
 import { createRedactor } from './http-redact.ts';
 
 const secret = fc.oneof(
@@ -28,6 +29,40 @@ test('what is not found is not changed, and what is changed was found', () => {
       for (const text of [other, ...values.flatMap((v) => [v.slice(0, cut), v.slice(cut)])]) {
         expect(redact.finds(text)).toBe(redact(text) !== text);
       }
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test('every text of a value is masked, the value given stays, and one without a secret is not copied', () => {
+  const hidden = 'sk-abcQdefghijk';
+  const redact = createRedactor([hidden]);
+  const text = fc.oneof(
+    fc.constantFrom('__proto__', hidden, `a ${hidden}`, `${hidden}${hidden}`),
+    fc.string({ maxLength: 5 }),
+  );
+  const { value } = fc.letrec<{ value: Json }>((tie) => ({
+    value: fc.oneof(
+      { maxDepth: 4 },
+      text,
+      fc.integer(),
+      fc.constant(null),
+      fc.array(tie('value'), { maxLength: 4 }),
+      fc
+        .array(fc.tuple(text, tie('value')), { maxLength: 4 })
+        .map((list) => Object.fromEntries(list)),
+    ),
+  }));
+  fc.assert(
+    fc.property(value, (given) => {
+      const before = JSON.stringify(given);
+      const shown = redact(given);
+      expect(JSON.stringify(given)).toBe(before);
+      if (before.includes(hidden)) expect(JSON.stringify(shown)).not.toContain(hidden);
+      else expect(shown).toBe(given);
+      // Masking the text of the whole is the same, where no two keys become one.
+      const masked = before.replaceAll(hidden, '[secret]');
+      expect(shown).toEqual(JSON.parse(masked));
     }),
     { numRuns: 500 },
   );

@@ -77,18 +77,43 @@ export function createRedactor(secrets: readonly string[]): Redactor {
   };
 
   const mask = (text: string): string => {
+    if (!finds(text)) return text;
     let result = text;
     for (const form of list) if (result.includes(form)) result = result.replaceAll(form, MASK);
     return result;
   };
+  // Most values hold no secret: they are handed back as they are, and nothing is copied.
   const walk = (value: Json): Json => {
     if (typeof value === 'string') return mask(value);
     if (typeof value !== 'object' || value === null) return value;
-    if (Array.isArray(value)) return value.map(walk);
-    const result: JsonObject = {};
-    for (const [key, child] of Object.entries(value)) setOwn(result, mask(key), walk(child));
-    return result;
+    return Array.isArray(value) ? walkList(value) : walkObject(value);
   };
+  function walkList(list: Json[]): Json[] {
+    let copy: Json[] | undefined;
+    for (let at = 0; at < list.length; at++) {
+      const item = list[at] as Json;
+      const shown = walk(item);
+      if (shown !== item) copy ??= list.slice();
+      if (copy) copy[at] = shown;
+    }
+    return copy ?? list;
+  }
+  function walkObject(object: JsonObject): JsonObject {
+    const keys = Object.keys(object);
+    let copy: JsonObject | undefined;
+    for (let at = 0; at < keys.length; at++) {
+      const key = keys[at] as string;
+      const child = object[key] as Json;
+      const name = mask(key);
+      const shown = walk(child);
+      if (!copy && (name !== key || shown !== child)) {
+        copy = {};
+        for (const before of keys.slice(0, at)) setOwn(copy, before, object[before] as Json);
+      }
+      if (copy) setOwn(copy, name, shown);
+    }
+    return copy ?? object;
+  }
   const redact = <T extends Json>(value: T): T => (list.length === 0 ? value : (walk(value) as T));
   return Object.assign(redact, { finds, isIdle: list.length === 0 });
 }
