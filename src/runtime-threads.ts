@@ -186,6 +186,7 @@ export async function createThreads(
     tokenKey: () => ground.keys.tokenKey(),
     verifyToken: createVerify(ground, library),
     model: createModelPort(kernel),
+    audit: ground.audit,
     frame,
     bareFrame: () => createFrame(),
     instructions: () => ({
@@ -215,7 +216,8 @@ export async function createThreads(
     await watch.settled();
     return watch.shown(result);
   };
-  const onItsWord = { ...world, verifyToken: createVerify(ground, library, () => undefined) };
+  const { audit: _, ...unheard } = world;
+  const onItsWord = { ...unheard, verifyToken: createVerify(ground, library, () => undefined) };
   const threads: Threads = {
     store,
     history: watch.history,

@@ -20,6 +20,7 @@ import { fitRequest } from './request-fit.ts';
 import type { ThreadContext } from './thread-context.ts';
 import type { CalledOff } from './thread-flight.ts';
 import { replayEvent } from './thread-replay.ts';
+import { requestRow } from './turn-audit.ts';
 import { type NextMove, nextMove } from './turn-retry.ts';
 
 const MAX_ANSWER = 8192;
@@ -147,6 +148,7 @@ export function createTurnAccount(thread: ThreadContext, tries: number): TurnAcc
   const { world, log, meter, conversation } = thread;
   let [key, unit]: [string, LimitAmounts] = ['', {}];
   let change: Change = {};
+  let charged: Amounts = {};
 
   function charge(usage: Usage, spend: bigint): Amounts {
     meter.countRequest(usage, spend);
@@ -162,7 +164,7 @@ export function createTurnAccount(thread: ThreadContext, tries: number): TurnAcc
       : !outcome.ok && wasFree(outcome)
         ? {}
         : charge(usageOf(worst), worst.spend ?? 0n);
-    change = { settle: [{ key, actual }] };
+    [change, charged] = [{ settle: [{ key, actual }] }, actual];
     account.next = outcome.ok ? undefined : nextMove(thread, outcome, account.calledOff, tries);
     // The same turn is tried again: it counts once, whatever its requests cost.
     if (account.next) meter.giveBackTurn();
@@ -220,6 +222,8 @@ export function createTurnAccount(thread: ThreadContext, tries: number): TurnAcc
           : [{ type: 'turn_end', data: { withheld: true } }];
       const written = log.append(events, { cost: packCost(meter.read()), ...change });
       change = {};
+      world.audit?.write(requestRow(thread, { outcome, reply, charged }));
+      charged = {};
       if (!written.ok) throw new Error(written.error.detail.message);
       for (const event of events) replayEvent(thread, event);
     },

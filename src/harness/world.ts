@@ -3,7 +3,7 @@
 import type { Clock, Json, JsonObject, Outcome, RandomBytes } from '../base/index.ts';
 import type { Frame, PolicyState } from '../flow/index.ts';
 import type { Library } from '../items/index.ts';
-import type { Kernel } from '../kernel/index.ts';
+import type { Audit, Kernel } from '../kernel/index.ts';
 import type { Prices } from '../llm/index.ts';
 import type { NewEvent, Store } from '../store/index.ts';
 import type { KeyPair, VerifiedToken } from '../trust/index.ts';
@@ -28,6 +28,8 @@ export interface World {
   /** What a thread's token is worth now, under the policies in force. */
   verifyToken(auth: string, thread: string): Outcome<VerifiedToken>;
   model: ModelPort;
+  /** Where model requests leave a row; calls leave theirs through the kernel. */
+  audit?: Pick<Audit, 'write'>;
   /** A frame with the policies in force, without ports. */
   frame(): Frame;
   /** Without policies and guards: for what only counts and records around a call that has them. */
