@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { freezeJson, jsonText } from './frozen-json.ts';
+import { freezeJson, growJson, jsonText } from './frozen-json.ts';
 import { isDeeperThan } from './json.ts';
 import type { Json, JsonObject } from './outcome.ts';
 
@@ -68,4 +68,19 @@ test('what is no JSON is left out as JSON.stringify leaves it out', () => {
   expect(jsonText(odd)).toBe(JSON.stringify(odd));
   const proto = JSON.parse('{"__proto__":{"x":1},"y":2}') as JsonObject;
   expect(jsonText(proto)).toBe('{"__proto__":{"x":1},"y":2}');
+});
+
+test('a list that grows is the list it would be, with its text and its depth', () => {
+  fc.assert(
+    fc.property(fc.array(fc.array(json)), fc.integer({ min: 0, max: 8 }), (parts, limit) => {
+      let grown: Json[] = growJson([], []);
+      for (const part of parts) grown = growJson(grown, part);
+      const plain = structuredClone(parts.flat());
+      expect(grown).toEqual(plain);
+      expect(isFrozenBelow(grown)).toBe(true);
+      expect(jsonText(grown)).toBe(JSON.stringify(plain));
+      expect(jsonText({ grown })).toBe(JSON.stringify({ grown: plain }));
+      expect(isDeeperThan({ grown }, limit)).toBe(isDeeperThan({ grown: plain }, limit));
+    }),
+  );
 });

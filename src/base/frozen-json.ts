@@ -7,6 +7,8 @@ interface Facts {
   /** Levels of lists and objects below this one. */
   readonly depth: number;
   text?: string;
+  /** Of a list: the text between its brackets. */
+  inner?: string;
 }
 
 const known = new WeakMap<object, Facts>();
@@ -43,14 +45,30 @@ export function freezeJson<T extends Json>(value: T): T {
 /** How deep a remembered value is nested; undefined when it has to be looked at. */
 export const knownDepth = (value: object): number | undefined => known.get(value)?.depth;
 
+const innerOf = (list: readonly Json[], facts: Facts): string =>
+  (facts.inner ??= list.map((item) => jsonText(item)).join(','));
+
+/** The list with more at its end, remembered like the list itself: only what is new is looked at. */
+export function growJson(list: Json[], more: readonly Json[]): Json[] {
+  const [first, second] = [freezeJson(list), freezeJson([...more])];
+  const [before, added] = [known.get(first) as Facts, known.get(second) as Facts];
+  const grown = Object.freeze([...first, ...second]) as Json[];
+  const texts = [innerOf(first, before), innerOf(second, added)].filter((text) => text !== '');
+  known.set(grown, { depth: Math.max(before.depth, added.depth), inner: texts.join(',') });
+  return grown;
+}
+
 /** Where remembered values are looked for: the messages of a request's body. */
 const LEVELS = 3;
+
+const textOf = (value: Json, { inner }: Facts): string =>
+  inner === undefined ? JSON.stringify(value) : `[${inner}]`;
 
 /** The text that `JSON.stringify` gives; the text of a remembered value is made once. */
 export function jsonText(value: Json, levels = LEVELS): string {
   if (!isContainer(value)) return JSON.stringify(value);
   const facts = known.get(value);
-  if (facts !== undefined) return (facts.text ??= JSON.stringify(value));
+  if (facts !== undefined) return (facts.text ??= textOf(value, facts));
   if (levels === 0) return JSON.stringify(value);
   if (Array.isArray(value)) {
     return `[${value.map((item) => jsonText(item, levels - 1) ?? 'null').join(',')}]`;

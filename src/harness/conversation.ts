@@ -2,7 +2,13 @@
 // other words, so everything it says carries the merge of all it has read.
 import type { Json, JsonObject } from '../base/index.ts';
 import { type Descriptor, describe, EMPTY, mergeDescriptors } from '../flow/index.ts';
-import type { Block, Message, ToolCallBlock, WrittenMessages } from '../llm/index.ts';
+import {
+  type Block,
+  createWrittenMessages,
+  type Message,
+  type ToolCallBlock,
+  type WrittenMessages,
+} from '../llm/index.ts';
 
 /** Put on everything a model writes, besides what it has read. */
 const FROM_MODEL = describe({ taint: ['src:llm'] });
@@ -51,7 +57,7 @@ export function createConversation(): Conversation {
   }
 
   return {
-    written: new WeakMap(),
+    written: createWrittenMessages(),
     messages: () => messages,
     marks: () => marks,
     ownMarks: () => mergeDescriptors(marks, FROM_MODEL),

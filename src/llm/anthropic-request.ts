@@ -1,7 +1,15 @@
 // The Anthropic Messages API, as far as our parameters go into its body.
-import { freezeJson, isObject, type Json, type JsonObject, plainText } from '../base/index.ts';
+import {
+  freezeJson,
+  growJson,
+  isObject,
+  type Json,
+  type JsonObject,
+  plainText,
+} from '../base/index.ts';
 import type { Block, Message } from './message.ts';
 import type { ModelRequest, ToolDefinition } from './request.ts';
+import type { MessageList } from './written-messages.ts';
 
 /** Undefined for what the API would refuse: empty text, thoughts without their signature. */
 function writeBlock(block: Block): JsonObject | undefined {
@@ -57,20 +65,28 @@ const markMessage = (message: JsonObject): JsonObject => ({
   content: markLast(message.content as JsonObject[]),
 });
 
+/** Marks the last messages of the user; answers how many marks are left. */
+function markUsers(messages: JsonObject[], marks: number): number {
+  let left = marks;
+  for (let at = messages.length - 1; at >= 0 && left > 0; at--) {
+    const message = messages[at] as JsonObject;
+    if (message.role !== 'user') continue;
+    messages[at] = markOnce(message, markMessage);
+    left--;
+  }
+  return left;
+}
+
 /**
  * Of at most four marks, two are on system text and tools, which never change, and two on the last
  * two messages of the user: one that this request writes, one that the request before it wrote.
  */
-function markMessages(messages: readonly JsonObject[]): JsonObject[] {
-  const list = [...messages];
-  let left = 2;
-  for (let at = list.length - 1; at >= 0 && left > 0; at--) {
-    const message = list[at] as JsonObject;
-    if (message.role !== 'user') continue;
-    list[at] = markOnce(message, markMessage);
-    left--;
-  }
-  return list;
+function markMessages({ settled, last }: MessageList): Json[] {
+  const list = [...last];
+  if (markUsers(list, 2) === 0) return growJson(settled, list);
+  const all = [...(settled as JsonObject[]), ...last];
+  markUsers(all, 2);
+  return all;
 }
 
 export function writeAnthropicTool(tool: ToolDefinition): JsonObject {
@@ -81,7 +97,7 @@ export function writeAnthropicTool(tool: ToolDefinition): JsonObject {
 
 export function anthropicParameters(
   request: ModelRequest,
-  messages: readonly JsonObject[],
+  messages: MessageList,
   tools: readonly JsonObject[],
 ): JsonObject {
   const { model, system, max_tokens, stream, temperature, cache = true } = request;
@@ -89,7 +105,7 @@ export function anthropicParameters(
     model,
     max_tokens,
     stream,
-    messages: cache ? markMessages(messages) : [...messages],
+    messages: cache ? markMessages(messages) : growJson(messages.settled, messages.last),
     ...(system !== '' && {
       system_prompt: cache ? [markBlock({ type: 'text', text: system })] : system,
     }),

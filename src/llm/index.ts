@@ -23,7 +23,6 @@ export {
   type ModelRequest,
   requestParameters,
   type ToolDefinition,
-  type WrittenMessages,
 } from './request.ts';
 export {
   type Script,
@@ -35,3 +34,4 @@ export type { ScriptedRequest } from './scripted-request.ts';
 export { parseScript, type ScriptedReply } from './scripted-script.ts';
 export { replyOf, type TurnOptions } from './turn-reply.ts';
 export { estimateTokens, tokenRatio, type Usage } from './usage.ts';
+export { createWrittenMessages, type WrittenMessages } from './written-messages.ts';

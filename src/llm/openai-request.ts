@@ -1,7 +1,8 @@
 // OpenAI's Chat Completions, as far as our parameters go into its body.
-import { isObject, type Json, type JsonObject, plainText } from '../base/index.ts';
+import { growJson, isObject, type Json, type JsonObject, plainText } from '../base/index.ts';
 import type { Block, Message } from './message.ts';
 import type { ModelRequest, ToolDefinition } from './request.ts';
+import type { MessageList } from './written-messages.ts';
 
 const textOf = (content: readonly Block[]): string =>
   content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n\n');
@@ -47,17 +48,18 @@ export function writeOpenAiTool({ name, description, input_schema }: ToolDefinit
 
 export function openAiParameters(
   request: ModelRequest,
-  messages: readonly JsonObject[],
+  { settled, last }: MessageList,
   tools: readonly JsonObject[],
 ): JsonObject {
   const { model, system, max_tokens, stream, temperature } = request;
+  const messages = growJson(settled, last);
   const cap = request.max_tokens_parameter ?? 'max_completion_tokens';
   return {
     model,
     [cap]: max_tokens,
     stream,
     ...(stream && { stream_options: { include_usage: true } }),
-    messages: [...(system === '' ? [] : [{ role: 'system', content: system }]), ...messages],
+    messages: system === '' ? messages : growJson([{ role: 'system', content: system }], messages),
     ...(tools.length > 0 && { tools: [...tools] }),
     ...(temperature !== undefined && { temperature }),
   };

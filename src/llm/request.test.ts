@@ -1,9 +1,11 @@
+import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { getOwn, type Json, type JsonObject } from '../base/index.ts';
+import { getOwn, type Json, type JsonObject, jsonText } from '../base/index.ts';
 import { assistantMessage } from './assistant-message.ts';
 import type { Message } from './message.ts';
 import { type ModelRequest, requestParameters } from './request.ts';
 import { usageOf } from './usage.ts';
+import { createWrittenMessages } from './written-messages.ts';
 
 const messages: Message[] = [
   { role: 'user', content: [{ type: 'text', text: 'run directive hello' }] },
@@ -135,7 +137,7 @@ test('what a provider would refuse as empty is left out', () => {
 });
 
 test.each(['anthropic', 'openai'] as const)('%s messages are written once', (protocol) => {
-  const written = new WeakMap();
+  const written = createWrittenMessages();
   const plain = { ...request, cache: false };
   const first = requestParameters(protocol, plain, written).messages as JsonObject[];
   const again = requestParameters(protocol, plain, written).messages as JsonObject[];
@@ -162,7 +164,7 @@ test('a call that could not be read stays in the conversation, so that it can be
 });
 
 test('what was written for one request is the same object in the next, and cannot change', () => {
-  const written = new WeakMap();
+  const written = createWrittenMessages();
   const first = requestParameters('anthropic', { ...request, cache: false }, written);
   const more: Message[] = [
     ...messages,
@@ -181,10 +183,44 @@ test('what was written for one request is the same object in the next, and canno
 });
 
 test('a conversation that goes on in another protocol is written anew', () => {
-  const written = new WeakMap();
+  const written = createWrittenMessages();
   for (const protocol of ['anthropic', 'openai', 'anthropic'] as const) {
     expect(requestParameters(protocol, request, written)).toEqual(
       requestParameters(protocol, request),
     );
   }
+});
+
+const block = fc.oneof(
+  fc.record({ type: fc.constant('text' as const), text: fc.constantFrom('', ' ', 'hello', 'ü') }),
+  fc.record({
+    type: fc.constant('tool_result' as const),
+    id: fc.constantFrom('a', 'b'),
+    content: fc.constantFrom('x', 'y'),
+  }),
+);
+const said: fc.Arbitrary<Message> = fc.record({
+  role: fc.constantFrom('user', 'assistant'),
+  content: fc.array(block, { minLength: 1, maxLength: 2 }),
+});
+
+test('a request is the same with and without what was written before, however a conversation goes', () => {
+  const step = fc.record({ keep: fc.nat(12), more: fc.array(said, { maxLength: 4 }) });
+  const kinds = fc.record({
+    protocol: fc.constantFrom('anthropic' as const, 'openai' as const),
+    cache: fc.boolean(),
+  });
+  fc.assert(
+    fc.property(fc.array(fc.tuple(step, kinds), { maxLength: 8 }), (steps) => {
+      const written = createWrittenMessages();
+      let talk: Message[] = [];
+      for (const [{ keep, more }, { protocol, cache }] of steps) {
+        talk = [...talk.slice(0, keep), ...more];
+        const asked = { ...request, cache, messages: talk };
+        const parameters = requestParameters(protocol, asked, written);
+        expect(parameters).toEqual(requestParameters(protocol, asked));
+        expect(jsonText(parameters)).toBe(JSON.stringify(structuredClone(parameters)));
+      }
+    }),
+  );
 });

@@ -1,7 +1,5 @@
-// A conversation as the parameters of a provider's tool. Messages do not change, so what was written
-// for one is kept for the next request, frozen: it is looked at and made into text once. The cost of a
-// turn is its new messages and the sending.
-import { freezeJson, type Json, type JsonObject } from '../base/index.ts';
+// A conversation as the parameters of a provider's tool.
+import type { Json, JsonObject } from '../base/index.ts';
 import {
   anthropicParameters,
   writeAnthropicMessage,
@@ -9,6 +7,7 @@ import {
 } from './anthropic-request.ts';
 import type { Message, Protocol } from './message.ts';
 import { openAiParameters, writeOpenAiMessage, writeOpenAiTool } from './openai-request.ts';
+import { createWrittenMessages, type WrittenMessages } from './written-messages.ts';
 
 export interface ToolDefinition {
   name: string;
@@ -31,41 +30,19 @@ export interface ModelRequest {
   cache?: boolean;
 }
 
-type Written = readonly JsonObject[];
-
-/** Messages (and lists of tools) as they were written, for one conversation. */
-export type WrittenMessages = WeakMap<object, Partial<Record<Protocol, Written>>>;
-
 const PROTOCOLS = {
   anthropic: { message: writeAnthropicMessage, tool: writeAnthropicTool, all: anthropicParameters },
   openai: { message: writeOpenAiMessage, tool: writeOpenAiTool, all: openAiParameters },
 } as const;
 
-/** What was written before, or what `write` makes now; a conversation may change its protocol. */
-function writeOnce<Thing extends object>(
-  thing: Thing,
-  protocol: Protocol,
-  written: WrittenMessages,
-  write: (thing: Thing) => Written,
-): Written {
-  const before = written.get(thing);
-  const known = before?.[protocol];
-  if (known) return known;
-  const made = write(thing).map(freezeJson);
-  written.set(thing, { ...before, [protocol]: made });
-  return made;
-}
-
 /** Parameters for `llm/anthropic_messages` or `llm/openai_chat` and the chains above them. */
 export function requestParameters(
   protocol: Protocol,
   request: ModelRequest,
-  written: WrittenMessages = new WeakMap(),
+  written: WrittenMessages = createWrittenMessages(),
 ): JsonObject {
-  const { message: write, tool, all } = PROTOCOLS[protocol];
-  const messages = request.messages.flatMap((message) =>
-    writeOnce(message, protocol, written, write),
-  );
-  const tools = writeOnce(request.tools, protocol, written, (list) => list.map(tool));
+  const { message, tool, all } = PROTOCOLS[protocol];
+  const messages = written.messages(protocol, request.messages, message);
+  const tools = written.once(protocol, request.tools, (list) => list.map(tool));
   return all(request, messages, tools);
 }
