@@ -1,6 +1,6 @@
 // Many judges, one decision: deny > ask > retry > allow VALUE > allow. All reasons and hints are
 // kept, whoever wins.
-import { type Failure, fail, type Json } from '../base/index.ts';
+import { type Failure, type Fault, fail, type Json } from '../base/index.ts';
 import type { Phase, TraceEntry } from './guard.ts';
 import type { Argument, Operation } from './operation.ts';
 import { redactor } from './redact.ts';
@@ -39,11 +39,19 @@ export function decisionOf(findings: readonly Finding[]): Objection | 'allow' {
 
 const MAX_SOURCES = 20;
 
+// The whole judgement, for whoever may look at the data it is about; no JSON ever shows it.
+const JUDGEMENT = Symbol('judgement');
+
+export const judgementOf = (fault: Fault): Judgement | undefined =>
+  (fault.detail as { [JUDGEMENT]?: Judgement })[JUDGEMENT];
+
 export const operationName = (op: Operation): string =>
   op.name === '' || op.name === op.type ? op.type : `${op.type} ${op.name}`;
 
 const textsOf = (findings: readonly Finding[], kind: Objection): string[] =>
   findings.filter((finding) => finding.kind === kind).map(({ text }) => text);
+
+const textOf = (data: Json): string => (typeof data === 'string' ? data : JSON.stringify(data));
 
 const traceJson = (trace: readonly TraceEntry[]): Json => trace.map((entry) => ({ ...entry }));
 
@@ -61,7 +69,7 @@ export function denial(
   const clean = (texts: readonly string[]) => texts.map(redact);
   const [first = ''] = clean(reasons);
   const message = `${operationName(op)} was denied by ${deciding.guard} (${deciding.filter}): ${first}`;
-  return fail(why?.code ?? 'permission_denied', redact(message), {
+  const failure = fail(why?.code ?? 'permission_denied', redact(message), {
     guard: deciding.guard,
     filter: deciding.filter,
     phase,
@@ -76,10 +84,13 @@ export function denial(
       judgement.trace.map((entry) => ({
         ...entry,
         reason: entry.reason === null ? null : redact(entry.reason),
+        replacement: entry.replacement === null ? null : redact(textOf(entry.replacement)),
       })),
     ),
     ...(why?.answer ? { answer: why.answer } : {}),
   });
+  Object.assign(failure.error.detail, { [JUDGEMENT]: judgement });
+  return failure;
 }
 
 /** May a `denied` arm catch it? Refusals of capabilities and limits never are. */

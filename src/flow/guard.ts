@@ -57,7 +57,8 @@ export interface TraceEntry {
   readonly guardName: string;
   readonly decision: string;
   readonly reason: string | null;
-  readonly replacement: boolean;
+  /** What the value was replaced by; null when it was not. */
+  readonly replacement: Json;
 }
 
 /** A filter as a person wrote it: `op:…` an operation key, `@f` a function, anything else a label. */

@@ -154,7 +154,7 @@ test('deny wins over ask, ask over retry, and every reason is kept', () => {
   );
   expect(all.error.detail).toMatchObject({ reasons: ['d', 'no'], questions: ['q'], hints: ['h'] });
   expect(all.error.detail.trace).toMatchObject([
-    { decision: 'allow', replacement: true },
+    { decision: 'allow', replacement: expect.anything() },
     { decision: 'retry' },
     { decision: 'ask' },
     { decision: 'deny' },

@@ -1,5 +1,5 @@
 export { contextOf } from './context.ts';
-export { isCatchableDenial } from './decision.ts';
+export { isCatchableDenial, judgementOf } from './decision.ts';
 export {
   addLabels,
   carries,

@@ -66,7 +66,7 @@ function guardFacts(
     hints: () =>
       findings
         .filter(({ kind }) => kind === 'retry')
-        .map(({ guard: guardName, text }) => ({ guardName, hint: text })),
+        .map(({ guard, text }) => ({ guardName: guard.replace(/^@/, ''), hint: text })),
     hintHistory: () => [...(budget?.hints ?? [])],
     decision: () => null,
     trace: () => trace.map((entry) => ({ ...entry })),
@@ -90,6 +90,8 @@ function applyTo(hearing: Hearing, subject: Subject, change: Change, positions: 
     );
   }
 }
+
+const dataOf = (value: Value | Json): Json => (isValue(value) ? value.data : value);
 
 /** True when a value was replaced. */
 function replace(hearing: Hearing, subject: Subject, guard: Guard, verdict: Verdict): boolean {
@@ -125,8 +127,8 @@ function find(
 }
 
 function settle(hearing: Hearing, subject: Subject, guard: Guard, answer: Outcome<Verdict>): void {
-  const note = (decision: string, reason: string | null, replacement = false) =>
-    hearing.trace.push({ guardName: guard.name, decision, reason, replacement });
+  const note = (decision: string, reason: string | null, replacement: Json = null) =>
+    hearing.trace.push({ guardName: guard.name.replace(/^@/, ''), decision, reason, replacement });
   if (!answer.ok) {
     const text = `the guard could not be evaluated: ${answer.error.detail.message}`;
     find(hearing, subject, guard, 'deny', text);
@@ -148,7 +150,7 @@ function settle(hearing: Hearing, subject: Subject, guard: Guard, answer: Outcom
   }
   const replacement = replace(hearing, subject, guard, verdict);
   applyTo(hearing, subject, (value) => relabelled(value, labels, guard), hearing.inputs.length);
-  note('allow', null, replacement);
+  note('allow', null, replacement && verdict.kind === 'allow_value' ? dataOf(verdict.value) : null);
 }
 
 /** Asks one guard, with guards off for whatever it does. */
@@ -248,7 +250,7 @@ export function judgeBefore(
     for (const finding of frame.policy.judge(op, frame.held, hearing.inputs, frame.influence)) {
       hearing.findings.push(finding);
       const { kind, guard, text } = finding;
-      hearing.trace.push({ guardName: guard, decision: kind, reason: text, replacement: false });
+      hearing.trace.push({ guardName: guard, decision: kind, reason: text, replacement: null });
     }
   };
   if (frame.isJudging || frame.guards.list.length === 0) {
