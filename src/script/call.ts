@@ -1,6 +1,7 @@
 // How a function is called, whatever its body: arguments by position, and from where.
 import type { MaybePromise, Value } from '../flow/index.ts';
 import type { Env, Eval } from './env.ts';
+import type { ScriptFault } from './fault.ts';
 
 /** Evaluated inside the call's operation, once per attempt. */
 export interface Argument {
@@ -17,5 +18,12 @@ export interface CallSite {
 
 /** Throws `ScriptFault`; a function gives `absent()` when it returns nothing. */
 export type Call = (values: readonly Argument[], site: CallSite) => MaybePromise<Value>;
+
+/** What a function answers when a guard refused its call: the values it would have got. */
+export type Refused = (
+  values: readonly Value[],
+  site: CallSite,
+  fault: ScriptFault,
+) => MaybePromise<Value>;
 
 export const given = (value: Value): Argument => ({ evaluate: () => value });

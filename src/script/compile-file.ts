@@ -3,6 +3,7 @@
 import { basename, dirname, extname, relative } from 'node:path';
 import { type Json, type JsonObject, parseJson } from '../base/index.ts';
 import {
+  addLabels,
   addMarks,
   type Descriptor,
   type MaybePromise,
@@ -13,7 +14,9 @@ import {
 } from '../flow/index.ts';
 import type { FileExpression, SectionName, Step, TemplatePart } from './ast.ts';
 import { walkStepsOf } from './compile-reference.ts';
+
 const selectDefinitions = (value: Value, _words: readonly string[]): Value => value;
+
 import type { Compiler, Env, Eval, Reading } from './env.ts';
 import { raise } from './fault.ts';
 import { unwrap } from './operate.ts';
@@ -44,8 +47,16 @@ export function fileFacts(path: string, text: string, root: string): JsonObject 
 }
 
 /** JSON becomes data that keeps its text; everything else is text. */
-export function contentOf(loaded: LoadedText, root: string): Value {
-  const { path, text, descriptor } = loaded;
+export function contentOf(
+  loaded: LoadedText,
+  root: string,
+  unlabelled: readonly string[] = [],
+): Value {
+  const { path, text } = loaded;
+  const descriptor =
+    loaded.descriptor.labels.length === 0
+      ? addLabels(loaded.descriptor, unlabelled)
+      : loaded.descriptor;
   const origin = fileFacts(path, text, root);
   const data = dataIn(path, text);
   return makeValue(data ?? text, { descriptor, text, origin });
@@ -136,7 +147,7 @@ function compileDefinitions(node: FileExpression): (value: Value) => Value {
 
 function load(path: string, env: Env): MaybePromise<Value> {
   return then(env.run.world.readFile(path, env.frame), (outcome) =>
-    contentOf(unwrap(outcome), env.run.world.root),
+    contentOf(unwrap(outcome), env.run.world.root, env.frame.policy.unlabelled),
   );
 }
 
@@ -187,7 +198,8 @@ function loadOne(
   shape: Shape,
 ): MaybePromise<Value> {
   return then(env.run.world.readFile(place, env.frame), (outcome) => {
-    if (outcome.ok) return shape(contentOf(outcome.output, env.run.world.root), env);
+    if (outcome.ok)
+      return shape(contentOf(outcome.output, env.run.world.root, env.frame.policy.unlabelled), env);
     if (outcome.error.code !== 'not_found') return unwrap(outcome);
     if (node.isOptional) return makeValue(null);
     return raise('not_found', `there is no file \`${written}\``, {

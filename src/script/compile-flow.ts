@@ -156,7 +156,14 @@ function chooseArm(
 }
 
 const armOf = (c: Compiler, { action }: Arm): Eval =>
-  action.kind === 'block' ? compileBlock(c, action, 'arm') : c.action(action);
+  action.kind === 'block' ? compileArmBlock(c, action) : c.action(action);
+
+/** Without `=>` the block of an arm has no value. */
+export function compileArmBlock(c: Compiler, node: Block): Eval {
+  const block = compileBlock(c, node, 'arm');
+  return (env) =>
+    then(block(env), (value) => (leaveOf(value) ? value : absent(value.meta.descriptor)));
+}
 
 export function compileIf(c: Compiler, node: IfExpression): Eval {
   const condition = c.expression(node.condition, 'condition');

@@ -19,7 +19,7 @@ import {
   type Word,
   withValues,
 } from './command-text.ts';
-import type { Compiler, Env, Eval } from './env.ts';
+import type { Compiler, Env, Eval, Named } from './env.ts';
 import { raise } from './fault.ts';
 import { operate, unwrap } from './operate.ts';
 import { resolvePath } from './paths.ts';
@@ -28,12 +28,6 @@ import { stageText } from './text-of.ts';
 import { parseJsonText } from './value-data.ts';
 import { mapInTurn, then } from './wait.ts';
 import type { ProcessRequest, ProcessResult } from './world.ts';
-
-/** A parameter of the function, or a name listed before the braces. */
-export interface Named {
-  readonly name: string;
-  readonly value: Value;
-}
 
 /** `isPart`: the whole body of a function. `named`: its parameters. */
 export type Execute = (
@@ -305,4 +299,4 @@ function runForeign(
 export const compileExecution =
   (execute: Execute): Eval =>
   (env) =>
-    execute(env, [], false, false);
+    execute(env, env.named, false, false);

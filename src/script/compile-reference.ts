@@ -10,15 +10,17 @@ import {
 import { absent, isAbsent } from './absent.ts';
 import type { Expression, ReferenceExpression, Step } from './ast.ts';
 import type { Argument } from './call.ts';
+import { entriesOf } from './elements.ts';
 import type { Compiler, Env, Eval, Reading } from './env.ts';
-import { executableOf } from './executable.ts';
-import { raise } from './fault.ts';
+import { executableOf, makeExecutable } from './executable.ts';
+import { raise, toFault } from './fault.ts';
+import { guardInputMember, type Quantified, quantified, quantifiedOf } from './guard-input.ts';
 import { callMethod, hasMethod } from './methods.ts';
 import { contextMember, findName, isContextName, isPipeView } from './names.ts';
 import { located } from './operate.ts';
 import { type AccessMode, fieldOf, indexOf, sliceOf } from './value-access.ts';
 import { withOrigin } from './value-kinds.ts';
-import { isPromise, mapInTurn, then } from './wait.ts';
+import { attempt, isPromise, mapInTurn, then } from './wait.ts';
 
 type Walk = (value: Value, env: Env) => MaybePromise<Value>;
 
@@ -33,9 +35,10 @@ const modeOf = (reading: Reading): AccessMode => (reading === 'condition' ? 'len
 function field(name: string, reading: Reading, variable: string): Walk {
   const mode = modeOf(reading);
   return (value) => {
-    const executable = executableOf(value);
-    const member = executable?.signature.members?.get(name);
-    if (member) return makeValue(member as never);
+    const special = guardInputMember(value, name, () => entriesOf(value).map(([, item]) => item));
+    if (special) return special;
+    const member = executableOf(value)?.signature.members?.get(name);
+    if (member) return makeExecutable(member);
     if (KEEP.has(name) && !hasOwnField(value, name)) return withOrigin(value, { keep: true });
     const found = fieldOf(value, name, mode, { name: variable });
     return isPipeView(value) && found.data === null ? absent() : found;
@@ -56,6 +59,8 @@ function method(
   const values = compileArguments(c, nodes);
   const plain = field(name, 'condition', '');
   return (value, env) => {
+    const measured = guardInputMember(value, name, () => entriesOf(value).map(([, item]) => item));
+    if (measured) return measured;
     const direct = isCallableField(value, name) ? plain(value, env) : undefined;
     if (direct !== undefined)
       return then(direct, (target) => invoke(target, name, values, env, at));
@@ -105,6 +110,22 @@ export function invoke(
   return then(result, (value) => addMarks(value, target.meta.descriptor));
 }
 
+const ASKS_FOR_FILES = new Set(['exists', 'fileExists', 'EXISTS', 'fileexists']);
+
+/** `@exists(<a.md>)` is never an error: a file that is missing is null there. */
+function toleratingMissing(argument: Argument): Argument {
+  return {
+    evaluate: (env) =>
+      attempt(
+        () => argument.evaluate(env),
+        (error) => {
+          if (toFault(error).fault.code === 'not_found') return makeValue(null);
+          throw error;
+        },
+      ),
+  };
+}
+
 function compileStep(c: Compiler, step: Step, reading: Reading, variable: string): Walk {
   switch (step.kind) {
     case 'field':
@@ -116,7 +137,8 @@ function compileStep(c: Compiler, step: Step, reading: Reading, variable: string
     case 'each':
       return (value) => value;
     case 'call': {
-      const values = compileArguments(c, step.arguments);
+      const plain = compileArguments(c, step.arguments);
+      const values = ASKS_FOR_FILES.has(variable) ? plain.map(toleratingMissing) : plain;
       return (value, env) => invoke(value, variable, values, env, step.at);
     }
   }
@@ -177,11 +199,29 @@ function walkSteps(
   for (let at = from; at < walks.length; at++) {
     const { walk, isEach } = walks[at] as (typeof walks)[number];
     if (isEach) return overEach(walks, value, env, at + 1);
+    const many = quantifiedOf(value);
+    if (many) return overInputs(walks, many, env, at);
     const next = walk(value, env);
     if (isPromise(next)) return next.then((given) => walkSteps(walks, given, env, at + 1));
     value = next;
   }
   return value;
+}
+
+/** `@input.any.mx…`: the rest of the steps for each input, then one answer. */
+function overInputs(
+  walks: Parameters<typeof walkSteps>[0],
+  many: Quantified,
+  env: Env,
+  from: number,
+): MaybePromise<Value> {
+  return then(
+    mapInTurn(many.values, (item) => walkSteps(walks, item, env, from)),
+    (answers) =>
+      answers.every(({ data }) => typeof data === 'boolean')
+        ? many.decide(answers)
+        : quantified(many.quantifier, answers),
+  );
 }
 
 /** `[*].name`: the rest of the steps for each element. */

@@ -105,6 +105,14 @@ function compileGuard(c: Compiler, node: GuardStatement): Eval {
         decide,
       }),
     );
+    // Its name can be exported and imported; importing a module activates all its guards anyway.
+    if (node.name)
+      c.unit.scope.define(
+        node.name,
+        'var',
+        makeValue({ guard: guard.name, filter: guard.on }),
+        shownPlace(c.unit, node.at),
+      );
     env.run.ground = childFrame(env.run.ground, { guards: createGuardSet([guard]) });
     return absent();
   };

@@ -27,6 +27,7 @@ import { compileArguments, invoke } from './compile-reference.ts';
 import { type Compiler, type Env, type Eval, newPath, type PipeOptions } from './env.ts';
 import { executableOf } from './executable.ts';
 import { raise, toFault } from './fault.ts';
+import { orDenied } from './function.ts';
 import { leaveOf } from './leave.ts';
 import { operate } from './operate.ts';
 import { runInParallel } from './parallel.ts';
@@ -65,8 +66,18 @@ function callRun(target: Eval, name: string, extra: readonly Argument[], at: num
             { name: 'input', value: stageInput(input) },
             ...values.map((value, index) => ({ name: `argument${index + 1}`, value })),
           ];
-          return operate(env, stageOperation(env, name, at), inputs, (passed, inner) =>
-            call(passed.map(given), { ...inner, pipe: withInput(inner, passed[0]) }),
+          const perform = () =>
+            operate(env, stageOperation(env, name, at), inputs, (passed, inner) =>
+              call(passed.map(given), { ...inner, pipe: withInput(inner, passed[0]) }),
+            );
+          const { refused } = executable;
+          if (!refused) return perform();
+          return orDenied(perform, (fault) =>
+            refused(
+              inputs.map(({ value }) => value),
+              { env, at, isStage: true },
+              fault,
+            ),
           );
         },
       );
@@ -103,7 +114,8 @@ function codeRun(c: Compiler, { code, at }: CodeStage): { run: Run; name: string
       [{ name: 'input', value: stageInput(input) }],
       ([passed], inner) => {
         const stage = { ...inner, pipe: withInput(inner, passed) };
-        const named = code.kind === 'command' ? [] : [{ name: 'input', value: passed as Value }];
+        const named =
+          code.kind === 'command' ? [] : [{ name: 'input', value: passed as Value }, ...env.named];
         return then(execute(stage, named, true, true), (value) =>
           addMarks(value, describe({ taint: [`src:${name === 'bash' ? 'sh' : name}`] })),
         );

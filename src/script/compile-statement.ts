@@ -15,11 +15,13 @@ import type {
   VarStatement,
 } from './ast.ts';
 import { compileEffect } from './compile-effect.ts';
-import { compileBlock, compileIf, compileWhen } from './compile-flow.ts';
+import { compileArmBlock, compileBlock, compileIf, compileWhen } from './compile-flow.ts';
 import { compileFor, compileLoop } from './compile-loop.ts';
 import { compileModuleStatement } from './compile-module.ts';
+import { invoke } from './compile-reference.ts';
 import { compileRule } from './compile-rule.ts';
-import type { Compiler, Env, Eval } from './env.ts';
+import { withGuards } from './compile-with.ts';
+import { type Compiler, type Env, type Eval, onPath } from './env.ts';
 import { executableOf, makeExecutable } from './executable.ts';
 import { raise } from './fault.ts';
 import { compileFunction } from './function.ts';
@@ -157,14 +159,24 @@ export function print(env: Env, value: Value, at: number, text = runText(value))
   else ports.effects?.(effect);
 }
 
-function compileRun(c: Compiler, action: Expression, at: number): Eval {
+/** `run @f` and `run @f()` are the same. */
+export function compileRunnable(c: Compiler, action: Expression): Eval {
   const evaluate = c.expression(action, 'value');
+  const name = action.kind === 'reference' ? action.name : '';
+  return (env) =>
+    then(evaluate(env), (value) =>
+      executableOf(value) ? invoke(value, name, [], env, action.at) : value,
+    );
+}
+
+function compileRun(c: Compiler, action: Expression, at: number): Eval {
+  const evaluate = compileRunnable(c, action);
   return (env) => {
     if (env.isDefining) return absent();
     return then(evaluate(env), (result) => {
       const value = refuseLeave(result);
       return then(resolveOpen(value, env), (ready) => {
-        if (!c.isFunction) print(env, ready, at);
+        print(env, ready, at);
         return ready;
       });
     });
@@ -176,10 +188,12 @@ const isCall = (node: Action): boolean =>
 const isText = (node: Action): boolean =>
   node.kind === 'template' || (node.kind === 'literal' && typeof node.value === 'string');
 
+const PRINTED = new Set<Action['kind']>(['pipeline', 'run-value']);
+
 /** The action of a `for … =>` or `when … =>` statement: results of calls are printed, of `when` also texts. */
 function compilePrinted(c: Compiler, node: Action, isWhen: boolean): Eval {
-  const act = node.kind === 'block' ? compileBlock(c, node, 'arm') : c.action(node);
-  const isPrinted = isCall(node) || node.kind === 'pipeline' || (isWhen && isText(node));
+  const act = node.kind === 'block' ? compileArmBlock(c, node) : c.action(node);
+  const isPrinted = isCall(node) || PRINTED.has(node.kind) || (isWhen && isText(node));
   if (c.isFunction || !isPrinted) return act;
   return (env) =>
     then(act(env), (value) => {
@@ -190,7 +204,7 @@ function compilePrinted(c: Compiler, node: Action, isWhen: boolean): Eval {
 
 /** In a function a matching arm that is a value returns it; an effect does not. */
 function compileReturningArm(c: Compiler, { action }: Arm): Eval {
-  if (action.kind === 'block') return compileBlock(c, action, 'arm');
+  if (action.kind === 'block') return compileArmBlock(c, action);
   const act = c.action(action);
   return isValueAction(action)
     ? (env) => then(act(env), (value) => (leaveOf(value) ? value : leave('return', value)))
@@ -270,8 +284,20 @@ function compileBail(c: Compiler, node: Extract<Statement, { kind: 'bail' }>): E
   };
 }
 
+/** `show @x with { guards: … }`: the selection holds for the whole statement. */
+function guardOption(node: Statement): Expression | undefined {
+  const value =
+    node.kind === 'run'
+      ? node.action
+      : 'value' in node
+        ? (node.value as Expression | undefined)
+        : undefined;
+  return value?.kind === 'with' ? value.options.entries.get('guards') : undefined;
+}
+
 export function compileStatement(c: Compiler, node: Statement): Eval {
-  const run = dispatch(c, node);
+  const guards = guardOption(node);
+  const run = guards ? withGuards(c, guards, dispatch(c, node)) : dispatch(c, node);
   return (env) => located(env, node.at, () => run(env));
 }
 
@@ -318,7 +344,7 @@ function dispatch(c: Compiler, node: Statement): Eval {
 /** The top of a file: guards and policies of earlier statements hold for later ones. */
 export function compileTop(c: Compiler, node: Statement): Eval {
   const run = compileStatement(c, node);
-  return (env) => run({ ...env, frame: env.run.ground });
+  return (env) => run(onPath({ ...env, frame: env.run.ground }));
 }
 
 /** A top-level `=> v` prints as `show` does. */

@@ -11,6 +11,7 @@ import type {
 import { entriesOf } from './elements.ts';
 import { type Compiler, type Eval, type Reading, under } from './env.ts';
 import { raise } from './fault.ts';
+import { quantifiedOf } from './guard-input.ts';
 import { calculate, compare, isEqual, minus, negate } from './operators.ts';
 import { isTruthy, typeName } from './value-kinds.ts';
 import { eachInTurn, then } from './wait.ts';
@@ -107,7 +108,14 @@ function pair(
   const inner = reading === 'condition' ? reading : 'operand';
   const left = c.expression(node.left, inner);
   const right = c.expression(node.right, inner);
-  return (env) => then(left(env), (first) => then(right(env), (second) => apply(first, second)));
+  return (env) =>
+    then(left(env), (first) => then(right(env), (second) => overAll(first, second, apply)));
+}
+
+/** `@input.any.mx.tokens > 100`: asked of every input. */
+function overAll(left: Value, right: Value, apply: (left: Value, right: Value) => Value): Value {
+  const many = quantifiedOf(left);
+  return many ? many.decide(many.values.map((value) => apply(value, right))) : apply(left, right);
 }
 
 export function compileBinary(c: Compiler, node: BinaryExpression, reading: Reading): Eval {

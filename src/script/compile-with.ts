@@ -103,7 +103,7 @@ export function compileWith(c: Compiler, node: WithExpression): Eval {
 }
 
 /** INVARIANT: privileged guards and policies run all the same; leaving others out is said aloud. */
-function withGuards(c: Compiler, node: Expression, inner: Eval): Eval {
+export function withGuards(c: Compiler, node: Expression, inner: Eval): Eval {
   const evaluate = c.expression(node, 'value');
   return (env) =>
     then(evaluate(env), (value) => {

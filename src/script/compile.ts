@@ -16,7 +16,7 @@ import { compileModel, compileTemplateFile } from './compile-model.ts';
 import { compileCode, compileCommand, compileExecution } from './compile-process.ts';
 import { compileReference } from './compile-reference.ts';
 import { compilePiped, compilePipeline } from './compile-stage.ts';
-import { compileStatement, refuseLeave } from './compile-statement.ts';
+import { compileRunnable, compileStatement, refuseLeave } from './compile-statement.ts';
 import { compileTemplate, compileText } from './compile-text.ts';
 import {
   compileArray,
@@ -137,7 +137,7 @@ function compileWorking(
 }
 
 function compileRunValue(c: Compiler, action: Expression): Eval {
-  const evaluate = c.expression(action, 'value');
+  const evaluate = compileRunnable(c, action);
   return (env) => then(evaluate(env), refuseLeave);
 }
 

@@ -117,8 +117,16 @@ export interface Env {
   readonly note: ((pipe: Json) => void) | undefined;
   /** The top level of a module: definitions run, effects and commands do not. */
   readonly isDefining: boolean;
+  /** Parameters of the function we are in: code blocks inside it see them as variables. */
+  readonly named: readonly Named[];
   /** `with { stdin, timeout, stream }` for the process about to be started. */
   readonly process: ProcessOptions | undefined;
+}
+
+/** A parameter of a function, or a name listed before the braces of code. */
+export interface Named {
+  readonly name: string;
+  readonly value: Value;
 }
 
 export interface ProcessOptions {

@@ -3,7 +3,7 @@
 // whoever prints it as JSON sees `<function(a, b)>`.
 import type { Json } from '../base/index.ts';
 import { makeValue, type Value } from '../flow/index.ts';
-import type { Call } from './call.ts';
+import type { Call, Refused } from './call.ts';
 
 export interface Signature {
   readonly name: string;
@@ -22,10 +22,12 @@ export interface Signature {
 export class Executable {
   readonly #signature: Signature;
   readonly #call: Call;
+  readonly #refused: Refused | undefined;
 
-  constructor(signature: Signature, call: Call) {
+  constructor(signature: Signature, call: Call, refused?: Refused) {
     this.#signature = signature;
     this.#call = call;
+    this.#refused = refused;
     Object.freeze(this);
   }
 
@@ -35,6 +37,11 @@ export class Executable {
 
   get call(): Call {
     return this.#call;
+  }
+
+  /** Its `denied =>` arm. */
+  get refused(): Refused | undefined {
+    return this.#refused;
   }
 
   toJSON(): string {

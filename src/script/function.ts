@@ -1,16 +1,21 @@
 // Functions. A call is one operation: arguments are its inputs, the body sees the file's names and the
 // parameters and nothing of the caller's.
+
+import type { JsonObject } from '../base/index.ts';
 import {
+  descriptorOfFault,
   type Input,
   isCatchableDenial,
+  judgementOf,
   type MaybePromise,
   makeValue,
   type Operation,
   type Value,
 } from '../flow/index.ts';
 import { absent } from './absent.ts';
-import type { Arm, ExeStatement, Expression, WhenExpression } from './ast.ts';
+import type { Action, Arm, ExeStatement, Expression, WhenExpression } from './ast.ts';
 import type { Argument, CallSite } from './call.ts';
+import { compileArmBlock } from './compile-flow.ts';
 import { compileCode, compileCommand, type Execute } from './compile-process.ts';
 import { type CallChain, type Compiler, type Env, type Eval, newPath } from './env.ts';
 import { Executable } from './executable.ts';
@@ -21,6 +26,7 @@ import { resolveOpen } from './open-text.ts';
 import { lazyInput, operate } from './operate.ts';
 import { placeOf } from './places.ts';
 import { Scope } from './scope.ts';
+import { withText } from './value-kinds.ts';
 import { attempt, then } from './wait.ts';
 
 const MAX_DEPTH = 64;
@@ -191,84 +197,172 @@ const returned = (value: Value): Value => {
   return left?.word === 'return' ? left.value : value;
 };
 
-export function compileFunction(c: Compiler, node: ExeStatement): (env: Env) => Executable {
+/** What a function returns is data: it prints compactly, whatever its text was. */
+const asData = (value: Value): Value => {
+  const isData = value.hasOwnText && typeof value.data === 'object' && value.data !== null;
+  return isData && value.meta.origin['files'] !== true ? withText(value, undefined) : value;
+};
+
+/** An effect in a `denied` arm yields nothing. */
+const deniedValue = (action: Action, value: Value): Value =>
+  action.kind === 'effect' ? absent(value.meta.descriptor) : returned(value);
+
+interface Plan {
+  readonly c: Compiler;
+  readonly node: ExeStatement;
+  readonly body: Body;
+  readonly denied: { readonly action: Action; readonly run: Eval } | undefined;
+  readonly ops: { readonly call: Operation; readonly stage: Operation };
+}
+
+function planOf(c: Compiler, node: ExeStatement): Plan {
   const body = compileBody(c, node.body);
-  const denied = deniedArm(node.body);
-  const caught = denied && c.action(denied.action);
-  const ops = {
-    call: operationOf(node, c, body.kind, false),
-    stage: operationOf(node, c, body.kind, true),
+  const arm = deniedArm(node.body);
+  const block =
+    arm && (arm.action.kind === 'block' ? compileArmBlock(c, arm.action) : c.action(arm.action));
+  return {
+    c,
+    node,
+    body,
+    denied: arm && block && { action: arm.action, run: block },
+    ops: {
+      call: operationOf(node, c, body.kind, false),
+      stage: operationOf(node, c, body.kind, true),
+    },
   };
-  const parameters = node.parameters.map(({ name }) => name);
-  const isTemplate = body.kind === 'template';
+}
+
+/** The body's surroundings: its file's names, its parameters, the caller's dynamic state. */
+function bodyEnv(
+  plan: Plan,
+  defined: Env,
+  site: CallSite,
+  frame: Env['frame'],
+  chain: CallChain,
+  values: readonly Value[],
+): Env {
+  const scope = new Scope('function', defined.scope);
+  const named = bindParameters(
+    scope,
+    plan.node,
+    values,
+    site.isStage,
+    plan.body.kind === 'template',
+  );
+  return {
+    ...site.env,
+    scope,
+    frame,
+    chain,
+    unit: plan.c.unit,
+    path: newPath(),
+    note: undefined,
+    isDefining: false,
+    named,
+  };
+}
+
+export function compileFunction(c: Compiler, node: ExeStatement): (env: Env) => Executable {
+  const plan = planOf(c, node);
+  const { body, ops, denied } = plan;
+  const signature = {
+    name: node.name,
+    parameters: node.parameters.map(({ name }) => name),
+    labels: node.labels,
+    bodyKind: body.kind,
+    description: undefined,
+    source: body.source,
+  };
   return (defined) => {
-    const signature = {
-      name: node.name,
-      parameters,
-      labels: node.labels,
-      bodyKind: body.kind,
-      description: undefined,
-      source: body.source,
-    };
-    const executable: Executable = new Executable(signature, (values, site) => {
-      const { env, isStage } = site;
-      const chain = enter(env.chain, executable, node);
-      const inside = (frame: Env['frame'], scope: Scope): Env => ({
-        ...env,
-        scope,
-        frame,
-        chain,
-        unit: c.unit,
-        path: newPath(),
-        note: undefined,
-        isDefining: false,
-      });
-      const scoped = () => new Scope('function', defined.scope);
-      const seen: Value[] = [];
-      const call = () =>
-        operate(
-          env,
-          isStage ? ops.stage : ops.call,
-          inputsOf(node, values, site, seen),
-          (passed, inner) => {
-            env.run.calls.push(node.name);
-            const scope = scoped();
-            const named = bindParameters(scope, node, passed, isStage, isTemplate);
-            return then(body.run(inside(inner.frame, scope), named, isStage), returned);
-          },
+    const refused =
+      denied &&
+      ((values: readonly Value[], site: CallSite, fault: ScriptFault) => {
+        const env = bodyEnv(
+          plan,
+          defined,
+          site,
+          site.env.frame,
+          enter(site.env.chain, executable, node),
+          values,
         );
-      if (!caught) return call();
-      return attempt(call, (error) => {
-        if (
-          !(error instanceof ScriptFault) ||
-          !isCatchableDenial({ ok: false, error: error.fault })
-        )
-          throw error;
-        const scope = scoped();
-        bindParameters(scope, node, seen, isStage, isTemplate);
-        return then(caught(deniedEnv(inside(env.frame, scope), error)), returned);
+        return then(denied.run(deniedEnv(env, fault)), (value) =>
+          deniedValue(denied.action, value),
+        );
       });
-    });
+    const executable: Executable = new Executable(
+      signature,
+      (values, site) => {
+        const { env, isStage } = site;
+        const chain = enter(env.chain, executable, node);
+        const seen: Value[] = [];
+        const call = () =>
+          operate(
+            env,
+            isStage ? ops.stage : ops.call,
+            inputsOf(node, values, site, seen),
+            (passed, inner) => {
+              env.run.calls.push(node.name);
+              const inside = bodyEnv(plan, defined, site, inner.frame, chain, passed);
+              return then(body.run(inside, inside.named, isStage), (value) =>
+                asData(returned(value)),
+              );
+            },
+          );
+        return refused ? orDenied(call, (fault) => refused(seen, site, fault)) : call();
+      },
+      refused,
+    );
     return executable;
   };
 }
 
+/** Guards' denials can be caught; refusals of capabilities and limits cannot. */
+export function orDenied(
+  call: () => MaybePromise<Value>,
+  caught: (fault: ScriptFault) => MaybePromise<Value>,
+): MaybePromise<Value> {
+  return attempt(call, (error) => {
+    if (error instanceof ScriptFault && isCatchableDenial({ ok: false, error: error.fault }))
+      return caught(error);
+    throw error;
+  });
+}
+
 function deniedEnv(env: Env, { fault }: ScriptFault): Env {
   const { detail } = fault;
-  const reasons = Array.isArray(detail.reasons) ? detail.reasons : [detail.message];
+  const judged = judgementOf(fault);
+  const reasons = judged
+    ? textsOf(judged, 'deny')
+    : Array.isArray(detail.reasons)
+      ? detail.reasons
+      : [];
   return withFacts(env, {
     denied: true,
+    descriptor: descriptorOfFault(fault),
     guard: {
       name: detail.guard ?? null,
       filter: detail.filter ?? null,
       timing: detail.phase ?? null,
-      reason: reasons[0] ?? null,
+      reason: reasons[0] ?? detail.message,
       reasons,
-      hints: detail.hints ?? [],
-      trace: detail.trace ?? [],
+      hints: judged ? hintsOf(judged) : [],
+      trace: judged ? judged.trace.map((entry) => ({ ...entry })) : [],
       decision: 'deny',
       try: 1,
+      tries: [],
       max: 3,
+      input: judged?.inputs[0]?.value.data ?? null,
+      output: judged?.output?.data ?? null,
     },
   });
 }
+
+type Judgement = NonNullable<ReturnType<typeof judgementOf>>;
+
+const textsOf = ({ findings }: Judgement, kind: string): string[] =>
+  findings.filter((finding) => finding.kind === kind).map(({ text }) => text);
+
+const hintsOf = ({ findings }: Judgement): JsonObject[] =>
+  findings
+    .filter(({ kind }) => kind === 'retry')
+    .map(({ guard, text }) => ({ guardName: guard.replace(/^@/, ''), hint: text }));

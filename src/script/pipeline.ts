@@ -3,11 +3,13 @@
 import type { Json } from '../base/index.ts';
 import {
   childFrame,
+  type Frame,
   type MaybePromise,
   makeContainer,
   makeValue,
   type RetryBudget,
   retryHint,
+  type TraceEntry,
   type Value,
 } from '../flow/index.ts';
 import { isAbsent } from './absent.ts';
@@ -96,8 +98,32 @@ function stageEnv(
     max: MAX_ATTEMPTS,
     hints: context.tries.flatMap((one) => (one.hint ? [one.hint.text] : [])),
   };
-  const frame = childFrame(state.env.frame, { ctx: { pipe: pipeFacts(pipe) }, retry: budget });
-  return { env: { ...state.env, frame, pipe, note: undefined, process: undefined }, budget };
+  const frame = childFrame(state.env.frame, {
+    ctx: { pipe: pipeFacts(pipe) },
+    retry: budget,
+    ...(state.env.frame.guards.list.length > 0 ? { ports: { record: recorder(state) } } : {}),
+  });
+  const process = stage === 0 ? state.env.process : undefined;
+  return { env: { ...state.env, frame, pipe, note: undefined, process }, budget };
+}
+
+/** `@p.guards`: one record per check of this pipeline. */
+function recorder({ env, guards }: State): NonNullable<Frame['ports']['record']> {
+  const outer = env.frame.ports.record;
+  return (entry) => {
+    if (entry.trace.length > 0) guards.push(checkOf(entry.trace));
+    return outer?.(entry);
+  };
+}
+
+function checkOf(trace: readonly TraceEntry[]): Json {
+  const hints = trace.filter(({ decision }) => decision === 'retry');
+  const decisions = new Set(trace.map(({ decision }) => decision));
+  return {
+    trace: trace.map((entry) => ({ ...entry })),
+    hints: hints.map(({ guardName, reason }) => ({ guardName, hint: reason })),
+    decision: ['deny', 'ask', 'retry'].find((one) => decisions.has(one)) ?? 'allow',
+  };
 }
 
 /** A stage's answer: a value, or the wish that what it got be made again. */

@@ -117,6 +117,7 @@ function runBody(script: Script, unit: Unit, run: Run): MaybePromise<Value | und
     path: newPath(),
     note: undefined,
     isDefining: unit.isModule,
+    named: [],
     process: undefined,
   };
   let returned: Value | undefined;
