@@ -170,7 +170,7 @@ function readLines(r: Reader, isString: boolean): TemplatePart[][] {
     if (quote === '' && char === '\n') {
       if (joinsLines(r)) parts.text(' ');
       else finish();
-      r.pos += 1;
+      r.match(/\n[ \t]*/y);
     } else if ((char === '"' || char === "'") && (quote === '' || quote === char)) {
       quote = quote === '' ? char : '';
       parts.text(char);

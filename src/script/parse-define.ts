@@ -95,7 +95,7 @@ export function parseLet(r: Reader, at: number): LetStatement | AugmentStatement
 
 /** `@x += value`, when it stands here. */
 export function parseAugment(r: Reader): AugmentStatement | undefined {
-  if (!r.sees(/@[\p{L}_][\p{L}\p{N}_-]*[ \t]*\+=/uy)) return undefined;
+  if (!r.sees(/@[\w\u0080-\uffff-]+[ \t]*\+=/y)) return undefined;
   const at = r.pos;
   const name = parseTarget(r, '+=');
   r.blanks();
@@ -136,15 +136,20 @@ export function parseExe(r: Reader, at: number): ExeStatement | HelpersStatement
 
 /** `with { description }` says something about the function, everything else about its body. */
 function split(made: Expression): { body: Expression; options: Options | undefined } {
-  if (made.kind !== 'with' || !made.options.entries.has('description')) {
-    return { body: made, options: undefined };
+  if (made.kind === 'run-value') {
+    const { body: action, options } = split(made.action);
+    return { body: { ...made, action }, options };
   }
-  const rest = new Map([...made.options.entries].filter(([key]) => key !== 'description'));
-  const isEmpty = rest.size === 0 && made.options.pipeline === undefined;
-  const inner: Expression = { ...made, options: { ...made.options, entries: rest } };
-  const own = new Map([...made.options.entries].filter(([key]) => key === 'description'));
+  const description = made.kind === 'with' ? made.options.entries.get('description') : undefined;
+  if (made.kind !== 'with' || description === undefined) return { body: made, options: undefined };
+  const { entries, pipeline } = made.options;
+  const rest = new Map([...entries].filter(([key]) => key !== 'description'));
+  const own = new Map([['description', description]]);
   return {
-    body: isEmpty ? made.value : inner,
+    body:
+      rest.size === 0 && pipeline === undefined
+        ? made.value
+        : { ...made, options: { ...made.options, entries: rest } },
     options: { ...made.options, entries: own, pipeline: undefined },
   };
 }

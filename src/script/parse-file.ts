@@ -134,7 +134,7 @@ function withPlaceholders(
       continue;
     }
     let from = 0;
-    for (const found of part.matchAll(/<>((?:\.[\p{L}_][\p{L}\p{N}_]*)*)/gu)) {
+    for (const found of part.matchAll(/<>((?:\.[A-Za-z_]\w*)*)/g)) {
       made.text(part.slice(from, found.index));
       const fields = (found[1] ?? '').split('.').filter((name) => name !== '');
       const steps = fields.map((name) => ({ kind: 'field', name, at }) as const);

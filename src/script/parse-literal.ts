@@ -13,10 +13,10 @@ import type {
 import type { Reader } from './scan.ts';
 
 const OPENS_BLOCK =
-  /=>|(?:let|var|show|log|output|append|done|continue|skip|retry|bail|return|if|import|export|exe|guard)(?![\w-])|@[\p{L}_][\p{L}\p{N}_-]*[ \t]*\+=/uy;
+  /=>|(?:let|var|show|log|output|append|done|continue|skip|retry|bail|return|if|import|export|exe|guard)(?![\w-])|@[\w\u0080-\uffff-]+[ \t]*\+=/y;
 const MAY_OPEN_BLOCK = /@|(?:run|when|for|foreach|loop)(?![\w-])/y;
 const BLOCK_IN_ARGUMENT = /=>|let(?![\w-])/y;
-const KEY = /"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[\p{L}_$][\p{L}\p{N}_$-]*|\d+/uy;
+const KEY = /"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[\w$\u0080-\uffff-]+/y;
 
 /** Stands at `[`. */
 export function parseBracket(r: Reader): Expression {
@@ -62,13 +62,13 @@ function finishBlock(r: Reader, at: number, first: readonly Action[]): Block {
 
 /** The first thing could be an element or a line: what follows it decides. */
 function parseUnsure(r: Reader, at: number, inside: number): Expression {
-  const hasComment = /(?:^|\s)(?:>>|<<)/.test(r.slice(inside));
   const isAction = r.scope.blocks === 'action';
   const value = r.within({ isOpen: false, inBody: true }, () => r.rules.value(r));
   r.gap();
   const isOnly = r.peek() === ']';
   if (r.peek() === ',' || (isOnly && !(isAction && value.kind !== 'reference'))) {
-    if (hasComment) r.fail('a comment cannot stand between elements', { at: inside });
+    const between = r.slice(inside, value.at) + r.slice(value.end);
+    if (/>>|<</.test(between)) r.fail('a comment cannot stand between elements', { at: inside });
     const rest = r.take(',') ? r.list(']', 'elements', () => parseItem(r)) : [];
     if (isOnly) r.pos += 1;
     return { kind: 'array', items: [toItem(value), ...rest], at, end: r.pos };

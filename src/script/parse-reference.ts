@@ -1,7 +1,7 @@
 // `@name` and what hangs on it: fields, indexes, slices, calls. In a value every step must be well
 // formed; in text a step that is not simply ends the reference.
 import type { Expression, ReferenceExpression, Step } from './ast.ts';
-import { NAME, type Reader } from './scan.ts';
+import type { Reader } from './scan.ts';
 
 const DIGITS = /\d+/y;
 const NEXT_LINE_METHOD = /[ \t\r]*\n[ \t]*(?=\.[A-Za-z_]\w*\()/y;
@@ -72,7 +72,7 @@ function textStep(r: Reader, mayCall: boolean): Step | undefined {
 function fieldStep(r: Reader): Step | undefined {
   const at = r.pos;
   r.pos += 1;
-  const name = r.match(NAME) ?? r.match(DIGITS);
+  const name = r.takeName() ?? r.match(DIGITS);
   if (name !== undefined) return { kind: 'field', name, at };
   r.pos = at;
   return undefined;

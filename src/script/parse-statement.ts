@@ -102,7 +102,7 @@ function refuseText(r: Reader, word: string): never {
 /** `@f(…)` on a line of its own. */
 function parseCall(r: Reader): Statement {
   const at = r.pos;
-  if (r.sees(/@[\p{L}_][\p{L}\p{N}_-]*[ \t]*(?:\+=|=(?![=>]))/uy)) {
+  if (r.sees(/@[\w\u0080-\uffff-]+[ \t]*(?:\+=|=(?![=>]))/y)) {
     r.fail('a name is bound with `var`', { hint: 'write `var @x = …`; `+=` stands in blocks' });
   }
   const value = parseValue(r);

@@ -13,7 +13,7 @@ import type {
   TextStyle,
 } from './ast.ts';
 import { parseReference, parseTextSteps } from './parse-reference.ts';
-import { NAME, type Reader } from './scan.ts';
+import type { Reader } from './scan.ts';
 
 type Quote = 'none' | 'single' | 'double';
 
@@ -232,7 +232,7 @@ function literalFence(r: Reader): string | undefined {
 export function parseInsert(r: Reader, form: TextForm): InsertPart | undefined {
   const at = r.pos;
   r.pos += 1;
-  const name = r.match(NAME);
+  const name = r.takeName();
   if (name === undefined) {
     r.pos = at;
     return undefined;
@@ -289,7 +289,7 @@ function isFragment(r: Reader, quote: string): boolean {
 
 function parseTextStages(r: Reader): Stage[] {
   const stages: Stage[] = [];
-  while (r.sees(/\|@[\p{L}_]/uy)) {
+  while (r.sees(/\|@[A-Za-z_\u0080-\uffff]/y)) {
     const at = r.pos + 1;
     r.pos = at + 1;
     const name = r.name('of a stage');
@@ -397,7 +397,7 @@ export function parseMustacheParts(r: Reader, escapes = 'nt\\'): TemplatePart[] 
 function parseSlot(r: Reader): InsertPart | undefined {
   const at = r.pos;
   r.match(/\{\{[ \t]*@?/y);
-  const name = r.match(NAME);
+  const name = r.takeName();
   const steps = name === undefined ? [] : parseTextSteps(r, false);
   const end = r.pos;
   if (name === undefined || r.match(/[ \t]*\}\}/y) === undefined) {

@@ -27,7 +27,7 @@ const RULES: Rules = {
 };
 
 const FRONT_MATTER = /^---[ \t]*\r?\n(?:([\s\S]*?)\r?\n)??---[ \t]*(?:\r?\n|$)/;
-const SLASHED = /[ \t]*\/(?:([a-z]+)(?=[\s[({]|$)|(?=@[\p{L}_])|(?==>))/uy;
+const SLASHED = /[ \t]*\/(?:([a-z]+)(?=[\s[({]|$)|(?=@[A-Za-z_\u0080-\uffff])|(?==>))/y;
 const FENCE = /[ \t]*(`{3,}|~{3,})[ \t]*([^`\n]*)/y;
 
 export interface Parsed {

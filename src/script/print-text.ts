@@ -11,7 +11,7 @@ export const printSingle = (text: string): string => `'${escaped(text, /['\\]/g)
 
 /** A `"key"` of an object. */
 export const printKey = (key: string): string =>
-  /^(?:[\p{L}_$][\p{L}\p{N}_$-]*|\d+)$/u.test(key) ? key : `"${escaped(key, /["\\\n\t]/g)}"`;
+  /^[\w$\u0080-\uffff-]+$/.test(key) ? key : `"${escaped(key, /["\\\n\t]/g)}"`;
 
 /** `repeat` prints the head of a `/for` in text. */
 export function printTemplate({ style, parts }: TemplateExpression, repeat: Show): string {

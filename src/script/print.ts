@@ -4,6 +4,7 @@ import type {
   Action,
   EffectStatement,
   ExeStatement,
+  Expression,
   ImportStatement,
   Parameter,
   Script,
@@ -114,13 +115,21 @@ function rule(s: Rule): string {
 
 function exe({ labels, name, parameters: all, body, options }: ExeStatement): string {
   const head = words('exe', labels.join(','), `@${name}${parameters(all)}`);
-  if (options !== undefined && body.kind === 'with') {
-    const entries = new Map([...body.options.entries, ...options.entries]);
-    return `${head} = ${value({ ...body, options: { ...body.options, entries } })}`;
-  }
-  const needsParentheses =
-    options !== undefined && /^(?:foreach|model|for|when|run-value)$/.test(body.kind);
-  return `${head} = ${needsParentheses ? printer.operand(body) : value(body)}${tail(options)}`;
+  const about = options === undefined ? '' : options.entries;
+  if (about === '') return `${head} = ${value(body)}`;
+  const described = (e: Expression): Expression =>
+    e.kind === 'with'
+      ? { ...e, options: { ...e.options, entries: new Map([...e.options.entries, ...about]) } }
+      : {
+          kind: 'with',
+          value: e,
+          options: { kind: 'options', entries: about, pipeline: undefined, at: 0, end: 0 },
+          at: 0,
+          end: 0,
+        };
+  const made =
+    body.kind === 'run-value' ? { ...body, action: described(body.action) } : described(body);
+  return `${head} = ${value(made)}`;
 }
 
 function effect({ effect: word, value: shown, target, format }: EffectStatement): string {

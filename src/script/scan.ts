@@ -9,7 +9,7 @@ import type { Action, Expression, FileExpression, Mode, Statement } from './ast.
 import { type ProblemCode, Slip } from './problem.ts';
 
 const DEEPEST = 200;
-const PRICE_OF_A_TRY = 100;
+const PRICE_OF_A_TRY = 400;
 
 /** Rules that lower ones need from higher ones; the door brings them, so that no file imports up. */
 export interface Rules {
@@ -37,9 +37,15 @@ export interface Scope {
 
 export const OUTERMOST: Scope = { inGuard: false, inLoop: false, inBody: false, blocks: 'value' };
 
-// INVARIANT: sticky, so a match is only tried where the reader stands.
-export const NAME = /[\p{L}_][\p{L}\p{N}_]*(?:-[\p{L}\p{N}_]+)*/uy;
 const BARE_WORD = /[A-Za-z_][\w-]*/y;
+
+const DASH = 45;
+const isDigit = (code: number): boolean => code >= 48 && code <= 57;
+// Beyond ASCII the tables decide; asking them first would cost every name.
+const isLetter = (code: number): boolean => {
+  if (code < 128) return (code >= 97 && code <= 122) || (code >= 65 && code <= 90) || code === 95;
+  return /[\p{L}\p{N}\p{M}\p{Cs}]/u.test(String.fromCharCode(code));
+};
 
 interface Where {
   readonly at?: number;
@@ -71,7 +77,7 @@ export class Reader {
     this.mode = mode;
     this.rules = rules;
     this.end = text.length;
-    this.fuel = 4 * text.length + 1_000_000;
+    this.fuel = 4 * text.length + 2_000_000;
   }
 
   peek(ahead = 0): string {
@@ -234,8 +240,23 @@ export class Reader {
     if (!this.take(text)) this.fail(`expected \`${text}\` ${after}, found ${this.shown()}`);
   }
 
+  /** Letters, digits, `_`, and `-` between them; no digit in front. */
+  takeName(): string | undefined {
+    const from = this.pos;
+    if (!isLetter(this.text.charCodeAt(from)) || this.isAtEnd) return undefined;
+    let at = from + 1;
+    for (; at < this.end; at += 1) {
+      const code = this.text.charCodeAt(at);
+      if (isLetter(code) || isDigit(code)) continue;
+      const next = at + 1 < this.end ? this.text.charCodeAt(at + 1) : 0;
+      if (code !== DASH || !(isLetter(next) || isDigit(next))) break;
+    }
+    this.pos = at;
+    return this.slice(from);
+  }
+
   name(what: string): string {
-    return this.match(NAME) ?? this.fail(`expected a name ${what}, found ${this.shown()}`);
+    return this.takeName() ?? this.fail(`expected a name ${what}, found ${this.shown()}`);
   }
 
   /** Every rule that may contain itself goes through here. */
