@@ -21,8 +21,8 @@ requires: [net.http, fs.write]
 config:
   stream:
     destinations:
-      - { type: return, max_size: ${DELTAS} }
       - { type: file_sink, path: streams/all.jsonl }
+      - { type: file_sink, path: streams/all.txt, format: raw }
       - { type: null_sink }
 `;
 const FILES = {

@@ -1,7 +1,7 @@
 // One request to a model, through the kernel's tool chain like any other HTTP call. The events of
 // the stream go straight into the reader; the text is handed on as it comes.
 import { type Outcome, ok } from '../base/index.ts';
-import type { Caller, Kernel, Sink } from '../kernel/index.ts';
+import type { Caller, Kernel, Sink, StreamEvent } from '../kernel/index.ts';
 import {
   createReader,
   type Message,
@@ -34,12 +34,16 @@ export type ModelPort = (request: ModelRequest, caller: Caller) => Promise<Outco
 function readerSink(reader: StreamReader): Sink {
   let delivered = 0;
   let isOpen = true;
+  const write = (event: StreamEvent): void => {
+    if (!isOpen) return;
+    delivered++;
+    isOpen = reader.push(event).ok;
+  };
   return {
     type: 'model',
-    write(event) {
-      if (!isOpen) return;
-      delivered++;
-      isOpen = reader.push(event).ok;
+    write,
+    writeAll(events) {
+      for (const event of events) write(event);
     },
     close: async () => ({ type: 'model', delivered, dropped: 0 }),
   };

@@ -17,7 +17,7 @@ export interface Caller extends AuthFields {
   idempotencyKey?: string;
   /**
    * For whoever embeds the kernel: where a stream goes besides the destinations of the tool's
-   * config. Made anew for every attempt.
+   * config, of which `return` then only counts. Made anew for every attempt.
    */
   sinks?: () => readonly Sink[];
 }

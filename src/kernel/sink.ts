@@ -37,6 +37,8 @@ export interface SinkContext {
   threadId: string | undefined;
   verify: (need: { capability: string; scope?: { path?: string; host?: string } }) => Outcome<null>;
   signal: AbortSignal;
+  /** The caller has a sink of its own: what `return` would collect nobody looks at. */
+  isReadByCaller?: boolean;
   /**
    * To be called before the first byte goes into a file: from then on its content is known to be of
    * this stream, also when the stream breaks or the process dies.

@@ -136,6 +136,7 @@ async function attempt(
     ? await createSinks(call.config, ports.sinks, {
         projectRoot: ports.projectRoot,
         threadId: to.threadId,
+        isReadByCaller: to.sinks !== undefined,
         verify: call.verify,
         signal: call.signal,
         willWrite: (absolute) => call.willWrite?.(absolute, STREAM) ?? ok(null),

@@ -68,6 +68,22 @@ function narrowed(context: SinkContext, plan: Plan, policy: SignaturePolicy): Si
   };
 }
 
+function onlyCounting(made: Outcome<Sink>, { isReadByCaller }: SinkContext): Outcome<Sink> {
+  if (!made.ok || isReadByCaller !== true) return made;
+  const { type } = made.output;
+  let delivered = 0;
+  return ok({
+    type,
+    write() {
+      delivered++;
+    },
+    writeAll(events) {
+      delivered += events.length;
+    },
+    close: async () => ({ type, delivered, dropped: 0 }),
+  });
+}
+
 async function makeSink(
   destination: Json,
   ports: SinkPorts,
@@ -78,7 +94,8 @@ async function makeSink(
     return fail('config_invalid', 'every destination of a stream needs a `type`');
   }
   const direct = type === 'return' ? own(ports.factories, type) : undefined;
-  if (direct) return await direct(destination, context);
+  // The same checks; but whoever reads the stream himself is handed no second copy of it.
+  if (direct) return onlyCounting(await direct(destination, context), context);
   const plan = sinkPlan(type, ports);
   if (!plan.ok) return plan;
   const factory = factoryOf(plan.output, ports);
@@ -96,13 +113,19 @@ export interface SinkSet {
 }
 
 /** Counts what goes through, so that a retry knows whether anything was delivered. */
-function counting(sink: Sink, count: () => void): Sink {
+function counting(sink: Sink, count: (events: number) => void): Sink {
   return {
     type: sink.type,
     write(event: StreamEvent) {
-      count();
+      count(1);
       return sink.write(event);
     },
+    ...(sink.writeAll && {
+      writeAll(events: readonly StreamEvent[], areLines: boolean) {
+        count(events.length);
+        sink.writeAll?.(events, areLines);
+      },
+    }),
     close: () => sink.close(),
   };
 }
@@ -127,7 +150,11 @@ export async function createSinks(
       made.error.detail.config_path = `config.stream.destinations.${index}`;
       return made;
     }
-    sinks.push(counting(made.output, () => delivered++));
+    sinks.push(
+      counting(made.output, (events) => {
+        delivered += events;
+      }),
+    );
   }
   return ok({ sinks, delivered: () => delivered });
 }
