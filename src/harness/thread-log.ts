@@ -59,7 +59,16 @@ export function createThreadLog(
     append(events, change) {
       if (lost) return lost;
       const stamped = events.map((event) => ({ turn: log.turn, ...event }));
-      const done = store.append(thread, seq, start.epoch, stamped, change);
+      let refused: Failure | undefined;
+      const first = (): Outcome<null> => {
+        const answer = change?.first?.() ?? ok(null);
+        if (!answer.ok) refused = answer;
+        return answer;
+      };
+      const all = change?.first ? { ...change, first } : change;
+      const done = store.append(thread, seq, start.epoch, stamped, all);
+      // What had to come first was refused: nothing was written, and nobody is lost.
+      if (refused) return refused;
       if (!done.ok && !arrived(done, stamped.length)) {
         lost = done;
         return done;

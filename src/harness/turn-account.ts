@@ -192,15 +192,15 @@ export function createTurnAccount(thread: ThreadContext, tries: number): TurnAcc
       if ('event' in fit) return refusedBy(fit.event, fit.needed);
       // A settled reservation is history: every request has its own.
       key = `${thread.id}:turn:${log.turn}:${log.seq()}`;
-      const held = thread.reserve(amountsOf(fit.unit), key);
-      if (!held.ok) return held;
-      [account.maxTokens, unit] = [fit.maxTokens, fit.unit];
       const { model, provider } = thread.model;
       // Whoever resumes the thread sees by `n` whether a recorded cost holds this turn already.
       const n = meter.read().turns + 1;
       const about = { max_tokens: fit.maxTokens, model, provider, key, n };
-      const started = log.note('turn_start', about);
+      // One commit: a turn that is begun has its worst case set aside, and the other way round.
+      const first = () => thread.reserve(amountsOf(fit.unit), key);
+      const started = log.note('turn_start', about, { first });
       if (!started.ok) return started;
+      [account.maxTokens, unit] = [fit.maxTokens, fit.unit];
       meter.countTurn();
       return ok({
         settle,

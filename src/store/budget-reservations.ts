@@ -16,8 +16,14 @@ export interface Reservation {
   drawnFrom?: string;
 }
 
+export type OpenedReservation = Pick<Reservation, 'chain' | 'amounts' | 'drawnFrom'>;
+
 export interface Reservations {
   find(key: string): Reservation | undefined;
+  /** Writes a new one; false when there is one of that key. */
+  add(reservation: Reservation): boolean;
+  /** Closes an open one and tells what it held; undefined when there is no open one. */
+  close(key: string, state: Reservation['state']): OpenedReservation | undefined;
   /** Writes a new one, or one that was cancelled anew. */
   write(reservation: Reservation): void;
   update(key: string, state: Reservation['state'], amounts: Amounts): void;
@@ -26,35 +32,45 @@ export interface Reservations {
 
 const drawn = (row: Row) => row['drawn_from'] as string | null;
 
+const COLUMNS = '(key, thread, state, drawn_from, requested, amounts, chain, created)';
+const ADD = `INSERT INTO reservations ${COLUMNS} VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`;
+const WRITE = `INSERT OR REPLACE INTO reservations ${COLUMNS} VALUES (?, ?, ?, ?, ?, ?, ?, ?)`;
+const CLOSE = `UPDATE reservations SET state = ? WHERE key = ? AND state = 'open'
+  RETURNING chain, amounts, drawn_from`;
+
+function toOpened(row: Row): OpenedReservation {
+  const from = drawn(row);
+  return {
+    chain: JSON.parse(row['chain'] as string) as string[],
+    amounts: amountsFromText(row['amounts'] as string),
+    ...(from === null ? {} : { drawnFrom: from }),
+  };
+}
+
 export function createReservations(database: Database, clock: Clock): Reservations {
+  function put(sql: string, reservation: Reservation): boolean {
+    const { key, state, chain, requested, amounts, drawnFrom } = reservation;
+    const asked = amountsToText(requested);
+    const held = amounts === requested ? asked : amountsToText(amounts);
+    const owner = chain[0] ?? '';
+    const list = JSON.stringify(chain);
+    const values = [key, owner, state, drawnFrom ?? null, asked, held, list, clock.now()];
+    return database.run(sql, ...values) === 1;
+  }
+
   return {
     find(key) {
       const row = database.get('SELECT * FROM reservations WHERE key = ?', key);
       if (!row) return undefined;
-      const from = drawn(row);
-      return {
-        key,
-        state: row['state'] as Reservation['state'],
-        chain: JSON.parse(row['chain'] as string) as string[],
-        requested: amountsFromText(row['requested'] as string),
-        amounts: amountsFromText(row['amounts'] as string),
-        ...(from === null ? {} : { drawnFrom: from }),
-      };
+      const state = row['state'] as Reservation['state'];
+      const requested = amountsFromText(row['requested'] as string);
+      return { key, state, requested, ...toOpened(row) };
     },
-    write({ key, state, chain, requested, amounts, drawnFrom }) {
-      database.run(
-        `INSERT OR REPLACE INTO reservations
-         (key, thread, state, drawn_from, requested, amounts, chain, created)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-        key,
-        chain[0] ?? '',
-        state,
-        drawnFrom ?? null,
-        amountsToText(requested),
-        amountsToText(amounts),
-        JSON.stringify(chain),
-        clock.now(),
-      );
+    add: (reservation) => put(ADD, reservation),
+    write: (reservation) => void put(WRITE, reservation),
+    close(key, state) {
+      const row = database.get(CLOSE, state, key);
+      return row && toOpened(row);
     },
     update(key, state, amounts) {
       const sql = 'UPDATE reservations SET state = ?, amounts = ? WHERE key = ?';

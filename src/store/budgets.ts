@@ -17,7 +17,11 @@ import {
   without,
 } from './amounts.ts';
 import { type Account, createAccounts } from './budget-accounts.ts';
-import { createReservations, type Reservation } from './budget-reservations.ts';
+import {
+  createReservations,
+  type OpenedReservation,
+  type Reservation,
+} from './budget-reservations.ts';
 import type { Database } from './database.ts';
 import { noThread } from './thread-id.ts';
 
@@ -36,6 +40,8 @@ export interface OpenReservation {
 export interface Budgets {
   /** Part of creating a thread. */
   open(thread: string, limits: BudgetLimits): Outcome<null>;
+  /** Part of an append, which is undone as a whole: as `settle`. */
+  charge(key: string, actual: Amounts): Outcome<null>;
   /**
    * `chain`: the thread first, its root last. Refused with `<kind>_exceeded` `{limit, current, max,
    * requested, thread}`, where `thread` is the nearest one that has not enough left; amounts are
@@ -158,8 +164,21 @@ export function createBudgets(database: Database, clock: Clock): Budgets {
     key: string,
     from: string | undefined,
   ): Outcome<null> {
-    const before = reservations.find(key);
-    if (before && before.state !== 'cancelled') return repeated(before, chain, amounts, from);
+    const drawnFrom = from === undefined ? {} : { drawnFrom: from };
+    const made: Reservation = {
+      key,
+      chain,
+      requested: amounts,
+      amounts,
+      state: 'open',
+      ...drawnFrom,
+    };
+    // Written before anything is known about it: whoever is refused is undone.
+    if (!reservations.add(made)) {
+      const before = reservations.find(key);
+      if (before && before.state !== 'cancelled') return repeated(before, chain, amounts, from);
+      reservations.write(made);
+    }
     const found = readChain(chain, amounts);
     if (!found.ok) return found;
     const covered = from === undefined ? ok([]) : draw(from, chain, amounts);
@@ -172,13 +191,11 @@ export function createBudgets(database: Database, clock: Clock): Budgets {
       if (!room.ok) return room;
     }
     for (const thread of chain.filter(isFresh)) accounts.change(thread, { reserve: amounts });
-    const drawnFrom = from === undefined ? {} : { drawnFrom: from };
-    reservations.write({ key, chain, requested: amounts, amounts, state: 'open', ...drawnFrom });
     return ok(null);
   }
 
   /** What is left goes back to where it was drawn from, if that is still open. */
-  function giveBack(reservation: Reservation, actual: Amounts): void {
+  function giveBack(reservation: OpenedReservation, actual: Amounts): void {
     const source = reservation.drawnFrom ? reservations.find(reservation.drawnFrom) : undefined;
     if (source?.state !== 'open') return;
     const left = without(reservation.amounts, actual);
@@ -187,16 +204,24 @@ export function createBudgets(database: Database, clock: Clock): Budgets {
   }
 
   function close(key: string, actual: Amounts, state: 'settled' | 'cancelled'): Outcome<null> {
+    const open = reservations.close(key, state);
+    if (open) {
+      for (const thread of open.chain) accounts.change(thread, { free: open.amounts, use: actual });
+      giveBack(open, actual);
+      return ok(null);
+    }
     const reservation = reservations.find(key);
     if (!reservation) return fail('not_found', `there is no reservation \`${key}\``, { key });
-    const isOpen = reservation.state === 'open';
-    if (reservation.state === 'settled' || (!isOpen && state === 'cancelled')) return ok(null);
-    for (const thread of reservation.chain) {
-      accounts.change(thread, { free: isOpen ? reservation.amounts : {}, use: actual });
-    }
-    if (isOpen) giveBack(reservation, actual);
+    // Cancelled and yet used: spent is spent.
+    if (reservation.state !== 'cancelled' || state === 'cancelled') return ok(null);
+    for (const thread of reservation.chain) accounts.change(thread, { use: actual });
     reservations.update(key, state, reservation.amounts);
     return ok(null);
+  }
+
+  function charge(key: string, actual: Amounts): Outcome<null> {
+    const valid = checkAmounts(actual);
+    return valid.ok ? close(key, actual, 'settled') : valid;
   }
 
   return {
@@ -209,10 +234,8 @@ export function createBudgets(database: Database, clock: Clock): Budgets {
       const valid = checkAmounts(amounts);
       return valid.ok ? database.write(() => reserve(chain, amounts, key, options.from)) : valid;
     },
-    settle(key, actual) {
-      const valid = checkAmounts(actual);
-      return valid.ok ? database.write(() => close(key, actual, 'settled')) : valid;
-    },
+    charge,
+    settle: (key, actual) => database.write(() => charge(key, actual)),
     cancel: (key) => database.write(() => close(key, {}, 'cancelled')),
     openReservations: (thread) => database.read(() => ok(reservations.openOf(thread))),
     budget: (thread) =>

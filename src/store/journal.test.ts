@@ -138,3 +138,20 @@ test('any JSON comes back as it was', () => {
     { numRuns: 200 },
   );
 });
+
+test('what is done first is in the same commit, and when it is refused nothing is written', () => {
+  const { store } = place;
+  must(store.createThread({ ...aThread('money'), budget: { tokens: 100n } }));
+  must(store.claim('money', 'p1', 1000));
+  const event = { type: 'turn_start', data: {} };
+  const take = (tokens: bigint, key: string) => () => store.reserve(['money'], { tokens }, key);
+  const reserved = () => must(store.budget('money')).reserved.tokens;
+  expect(codeOf(store.append('money', 0, 1, [event], { first: take(101n, 'a') }))).toBe(
+    'tokens_exceeded',
+  );
+  expect([must(store.thread('money')).seq, reserved()]).toEqual([0, 0n]);
+  expect(codeOf(store.append('money', 5, 1, [event], { first: take(10n, 'b') }))).toBe('conflict');
+  expect([must(store.thread('money')).seq, reserved()]).toEqual([0, 0n]);
+  must(store.append('money', 0, 1, [event], { first: take(10n, 'c') }));
+  expect([must(store.thread('money')).seq, reserved()]).toEqual([1, 10n]);
+});

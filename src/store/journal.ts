@@ -25,6 +25,8 @@ export interface Change {
   result?: Json;
   attempt?: number;
   settle?: readonly { key: string; actual: Amounts }[];
+  /** Done first, in the same commit; when it is refused, that is the answer and nothing is written. */
+  first?: () => Outcome<null>;
 }
 
 export interface Journal {
@@ -70,7 +72,7 @@ export function createJournal(
   database: Database,
   clock: Clock,
   log: EventLog,
-  budgets: Budgets,
+  budgets: Pick<Budgets, 'charge'>,
 ): Journal {
   function whyNot(thread: string, expectedSeq: number, epoch: number): Outcome<never> {
     const row = database.get(
@@ -107,7 +109,7 @@ export function createJournal(
 
   function settleAll(list: NonNullable<Change['settle']>): Outcome<null> {
     for (const { key, actual } of list) {
-      const settled = budgets.settle(key, actual);
+      const settled = budgets.charge(key, actual);
       if (!settled.ok) return settled;
     }
     return ok(null);
@@ -117,6 +119,8 @@ export function createJournal(
     append(thread, expectedSeq, epoch, events, change = {}) {
       const seq = expectedSeq + events.length;
       return database.write(() => {
+        const first = change.first?.();
+        if (first && !first.ok) return first;
         if (!step(thread, expectedSeq, seq, epoch, change)) {
           return whyNot(thread, expectedSeq, epoch);
         }

@@ -29,7 +29,7 @@ export interface Store
     Journal,
     Omit<Leases, 'born'>,
     Signals,
-    Omit<Budgets, 'open'>,
+    Omit<Budgets, 'open' | 'charge'>,
     Watch,
     Prune,
     Standings,
@@ -79,15 +79,15 @@ export function openStore(options: StoreOptions): Outcome<Store> {
   const sent = { count: 0 };
   const { listening, ...standings } = createStandings(database, clock, sent);
   const log = listening(createEventLog(database, clock));
-  const { open, ...budgets } = createBudgets(database, clock);
+  const { open, charge, ...budgets } = createBudgets(database, clock);
   const { born, ...leases } = createLeases(database, clock, log, options.isGone ?? isOwnerGone);
   const signals = createSignals(database, clock, sent);
   const feed = createFeed(database, { intervalMs: watchIntervalMs, sent });
   const group = createGroup(database);
   return ok({
-    ...createThreads(database, clock, log, { open, ...budgets }, { born }),
+    ...createThreads(database, clock, log, { open }, { born }),
     ...createQuery(database),
-    ...createJournal(database, clock, log, { open, ...budgets }),
+    ...createJournal(database, clock, log, { charge }),
     ...leases,
     ...signals,
     ...budgets,

@@ -104,7 +104,7 @@ export function createThreads(
   database: Database,
   clock: Clock,
   log: EventLog,
-  budgets: Budgets,
+  budgets: Pick<Budgets, 'open'>,
   leases: Pick<Leases, 'born'>,
 ): Threads {
   const find = (id: string): Outcome<ThreadRow> => {
