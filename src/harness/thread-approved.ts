@@ -112,20 +112,17 @@ export function createApproved(self: () => ThreadContext): ApprovedRights {
     const { world, log } = self();
     const asked = world.store.approvals.get(id);
     if (!asked.ok) return asked;
-    return world.store.together(() => {
-      const spent = world.store.approvals.use(id, asked.output.binding);
-      if (!spent.ok) return spent;
-      const { capability = null, scope = {} } = asked.output.binding;
-      const left = spent.output.uses;
-      return log.note('approval', {
-        approval: id,
-        kind: 'capability',
-        state: 'used',
-        call_id: call,
-        capability,
-        scope,
-        uses_left: left,
-      });
+    const spent = world.store.approvals.use(id, asked.output.binding);
+    if (!spent.ok) return spent;
+    const { capability = null, scope = {} } = asked.output.binding;
+    return log.note('approval', {
+      approval: id,
+      kind: 'capability',
+      state: 'used',
+      call_id: call,
+      capability,
+      scope,
+      uses_left: spent.output.uses,
     });
   }
 

@@ -6,10 +6,14 @@ import type { Database } from './database.ts';
 export interface Artifacts {
   /** Answers with the hash, `sha256:…`. Kept as long as the thread is. */
   put(thread: string, bytes: Uint8Array): Outcome<string>;
-  get(hash: string): Outcome<Uint8Array>;
+  /** Only what this thread put there itself. */
+  get(thread: string, hash: string): Outcome<Uint8Array>;
 }
 
 const MAX_BYTES = 64 * 1024 * 1024;
+
+const FIND =
+  'SELECT bytes FROM artifacts JOIN artifact_uses USING (hash) WHERE thread = ? AND hash = ?';
 
 export function createArtifacts(database: Database, clock: Clock): Artifacts {
   return {
@@ -29,9 +33,9 @@ export function createArtifacts(database: Database, clock: Clock): Artifacts {
         return ok(hash);
       });
     },
-    get: (hash) =>
+    get: (thread, hash) =>
       database.read(() => {
-        const row = database.get('SELECT bytes FROM artifacts WHERE hash = ?', hash);
+        const row = database.get(FIND, thread, hash);
         if (!row) return fail('not_found', `there is no artifact \`${hash}\``, { hash });
         return ok(row['bytes'] as Uint8Array);
       }),

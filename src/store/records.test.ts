@@ -14,9 +14,10 @@ test('bytes are kept once by their hash and come back as they were', () => {
   const hash = must(store.artifacts.put('a', bytes));
   expect(hash).toMatch(/^sha256:[0-9a-f]{64}$/);
   expect(must(store.artifacts.put('b', bytes))).toBe(hash);
-  expect(Buffer.from(must(store.artifacts.get(hash))).equals(Buffer.from(bytes))).toBe(true);
+  expect(Buffer.from(must(store.artifacts.get('b', hash))).equals(Buffer.from(bytes))).toBe(true);
   expect(must(store.artifacts.put('a', new Uint8Array()))).not.toBe(hash);
-  expect(codeOf(store.artifacts.get('sha256:none'))).toBe('not_found');
+  expect(codeOf(store.artifacts.get('a', 'sha256:none'))).toBe('not_found');
+  expect(codeOf(store.artifacts.get('c', hash))).toBe('not_found');
   expect(codeOf(store.artifacts.put('a', new Uint8Array(65 * 1024 * 1024)))).toBe('invalid_input');
 });
 
@@ -63,7 +64,7 @@ test('old trees go whole; what lives, is young or failed stays, and so do budget
   ]);
   expect(codeOf(store.thread('old'))).toBe('not_found');
   expect(must(store.read('old'))).toEqual([]);
-  expect(codeOf(store.artifacts.get(hash))).toBe('not_found');
+  expect(codeOf(store.artifacts.get('old', hash))).toBe('not_found');
   expect(must(store.budget('old')).used.tokens).toBe(5n);
   expect(codeOf(store.createThread(aThread('old')))).toBe('thread_exists');
   expect(must(store.query({ limit: 100 })).rows).toHaveLength(5);
