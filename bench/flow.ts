@@ -68,7 +68,7 @@ function repeat(work: () => unknown): () => void {
   };
 }
 
-const scope = { frame: createFrame(), capture() {}, emit() {} };
+const scope = { frame: createFrame(), capture() {}, emit() {}, trace: [] };
 const given = [value];
 const through = (frame: Frame, op: () => Operation) =>
   repeat(() => perform(op(), inputs, body, frame));

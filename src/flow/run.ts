@@ -17,6 +17,8 @@ export interface Scope {
   /** A value that was used without being an input: its marks go on the result. */
   capture(value: Value | Descriptor): void;
   emit(effect: Effect): void;
+  /** What the guards before had to say. */
+  readonly trace: readonly TraceEntry[];
 }
 
 export type Body = (inputs: readonly Value[], scope: Scope) => MaybePromise<Outcome<Value>>;
@@ -143,6 +145,7 @@ export function runBody(run: Run): MaybePromise<Outcome<Value> | undefined> {
       run.captured = mergeDescriptors(run.captured, marks);
     },
     emit: (effect) => emitTo(inner, effect),
+    trace: run.trace,
   };
   run.isStarted = true;
   const take = (outcome: Outcome<Value>): Outcome<Value> | undefined => {

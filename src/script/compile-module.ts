@@ -119,7 +119,11 @@ function bindFrom(
     env.unit.scope.define(name, 'import', value, `${place} (from ${exports.path})`);
   switch (form.kind) {
     case 'names':
-      for (const { name, alias } of form.names) bind(alias, memberOf(exports, name, isLoose));
+      for (const { name, alias } of form.names) {
+        // Guards are active already; their names stand for no value.
+        if (exports.guards?.has(name) && !exports.names.has(name)) continue;
+        bind(alias, memberOf(exports, name, isLoose));
+      }
       break;
     case 'namespace':
       bind(form.alias ?? namespaceName(exports.path), namespaceOf(exports));

@@ -105,14 +105,7 @@ function compileGuard(c: Compiler, node: GuardStatement): Eval {
         decide,
       }),
     );
-    // Its name can be exported and imported; importing a module activates all its guards anyway.
-    if (node.name)
-      c.unit.scope.define(
-        node.name,
-        'var',
-        makeValue({ guard: guard.name, filter: guard.on }),
-        shownPlace(c.unit, node.at),
-      );
+    if (node.name) c.unit.guards.add(node.name);
     env.run.ground = childFrame(env.run.ground, { guards: createGuardSet([guard]) });
     return absent();
   };

@@ -31,7 +31,7 @@ import { orDenied } from './function.ts';
 import { leaveOf } from './leave.ts';
 import { operate } from './operate.ts';
 import { runInParallel } from './parallel.ts';
-import { runPipeline, type SourcePlan, type StagePlan } from './pipeline.ts';
+import { checkOf, runPipeline, type SourcePlan, type StagePlan } from './pipeline.ts';
 import { placeOf } from './places.ts';
 import { textOf } from './text-of.ts';
 import { parseJsonText, stageInput } from './value-data.ts';
@@ -67,9 +67,10 @@ function callRun(target: Eval, name: string, extra: readonly Argument[], at: num
             ...values.map((value, index) => ({ name: `argument${index + 1}`, value })),
           ];
           const perform = () =>
-            operate(env, stageOperation(env, name, at), inputs, (passed, inner) =>
-              call(passed.map(given), { ...inner, pipe: withInput(inner, passed[0]) }),
-            );
+            operate(env, stageOperation(env, name, at), inputs, (passed, inner, { trace }) => {
+              if (trace.length > 0) env.pipe?.guards.push(checkOf(trace));
+              return call(passed.map(given), { ...inner, pipe: withInput(inner, passed[0]) });
+            });
           const { refused } = executable;
           if (!refused) return perform();
           return orDenied(perform, (fault) =>

@@ -32,6 +32,8 @@ export interface Unit {
   readonly scope: Scope;
   /** Set by `export { … }`; undefined names: everything. */
   readonly exports: { names: Map<string, string> | undefined };
+  /** Names of its guards: they can be exported and imported, and stand for no value. */
+  readonly guards: Set<string>;
 }
 
 /** One run of a script, with everything it imports. */
@@ -83,6 +85,7 @@ export interface Exports {
   readonly path: string;
   /** Data that is a namespace by itself: a JSON file, a folder. */
   readonly whole?: Value | undefined;
+  readonly guards?: ReadonlySet<string>;
 }
 
 /** What has been learnt on the way through a function or file, for everything after it. */

@@ -81,6 +81,7 @@ function exportsOf(unit: Unit, returned: Value | undefined): Exports {
   const names = new Map<string, Value>();
   for (const [one, place] of wanted) {
     const cell = scope.own(one);
+    if (!cell && unit.guards.has(one)) continue;
     if (!cell)
       return raise('not_found', `\`${name}\` exports \`${one}\`, which it does not define`, {
         name: one,
@@ -89,7 +90,7 @@ function exportsOf(unit: Unit, returned: Value | undefined): Exports {
     if (exports.names || cell.kind !== 'import') names.set(one, cell.value);
   }
   if (returned) names.set('default', returned);
-  return { names, frontMatter, path: name };
+  return { names, frontMatter, path: name, guards: unit.guards };
 }
 
 const SKIPPED = /^[._]/;

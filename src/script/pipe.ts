@@ -14,7 +14,8 @@ export interface Pipe {
   readonly outputs: readonly Value[];
   readonly tries: readonly Try[];
   readonly history: readonly (readonly Value[])[];
-  readonly guards: readonly Json[];
+  /** Grows while the pipeline runs. */
+  readonly guards: Json[];
 }
 
 /** One attempt of the retry context we are in. */

@@ -76,7 +76,7 @@ function pipeOf(
     outputs: state.outputs.slice(0, Math.max(stage, 1)),
     tries: [...context.tries],
     history: state.history.map((outputs) => [...outputs]),
-    guards: [...state.guards],
+    guards: state.guards,
   };
 }
 
@@ -111,12 +111,14 @@ function stageEnv(
 function recorder({ env, guards }: State): NonNullable<Frame['ports']['record']> {
   const outer = env.frame.ports.record;
   return (entry) => {
-    if (entry.trace.length > 0) guards.push(checkOf(entry.trace));
+    // A stage that went through has told its checks before its body ran.
+    const isTold = entry.op.type === 'pipeline-stage' && entry.outcome.ok;
+    if (entry.trace.length > 0 && !isTold) guards.push(checkOf(entry.trace));
     return outer?.(entry);
   };
 }
 
-function checkOf(trace: readonly TraceEntry[]): Json {
+export function checkOf(trace: readonly TraceEntry[]): Json {
   const hints = trace.filter(({ decision }) => decision === 'retry');
   const decisions = new Set(trace.map(({ decision }) => decision));
   return {

@@ -83,6 +83,7 @@ function unitOf(script: Script, file: string, name: string, isModule: boolean): 
     isModule,
     scope: new Scope('file', undefined),
     exports: { names: undefined },
+    guards: new Set(),
   };
 }
 
