@@ -226,5 +226,7 @@ export async function createThreads(
     replay: (id, options) =>
       inEmptyRegistry((empty) => harness.replayThread(onItsWord, id, store, empty, options)),
   };
+  // Another project's threads are in the registry of the one they were started from.
+  if (!ground.within) harness.finishEnded(world);
   return { threads, world };
 }

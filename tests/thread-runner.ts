@@ -11,20 +11,18 @@ import { isEnded } from '../src/store/index.ts';
 const [root = '', directive = ''] = process.argv.slice(2);
 const say = (text: string): void => void writeSync(1, `${text}\n`);
 
-let current = '';
-
-/** Leaves a line for every time it ran, in the middle of its work. */
+/** Leaves a line for every time it ran, in the middle of its work: for what, and under which key. */
 const tool = (name: string, effect: 'read' | 'idempotent' | 'write') =>
   defineTool({
     id: `probe/${name}`,
     description: `A tool with effect ${effect}`,
     effect,
-    parameters: { n: 'integer' },
-    async run({ n }: JsonObject) {
+    parameters: { at: 'string' },
+    async run({ at = '' }: JsonObject, { idempotencyKey = '' }) {
       await sleep(1);
-      appendFileSync(join(root, `${name}.log`), `${current}:${plainText(n)}\n`);
+      appendFileSync(join(root, `${name}.log`), `${plainText(at)} ${idempotencyKey}\n`);
       await sleep(2);
-      return { done: n ?? null };
+      return { done: at };
     },
   });
 
@@ -34,16 +32,17 @@ const runtime = await createRuntime({
 });
 if (!runtime.ok) throw new Error(runtime.error.detail.message);
 const threads = await runtime.output.threads({
-  onEvent(thread, { type }) {
-    current = thread;
-    say(`event ${type}`);
-  },
+  onEvent: (thread, { type }) => say(`event ${thread} ${type}`),
 });
 if (!threads.ok) throw new Error(threads.error.detail.message);
 const { store, run, resume } = threads.output;
-const rows = store.query({ limit: 100 });
-const open = rows.ok ? rows.output.rows.find(({ status }) => !isEnded(status)) : undefined;
+store.interruptExpired();
+const page = store.query({ directive, limit: 500 });
+const rows = page.ok ? page.output.rows : [];
+const open = rows.find(({ status }) => !isEnded(status));
 say('up');
-const done = open ? await resume(open.id) : await run({ directive });
+const done = open
+  ? await resume(open.id)
+  : await run({ directive, inputs: { tag: `r${rows.length}` } });
 say(`done ${JSON.stringify(done)}`);
 await runtime.output.close();

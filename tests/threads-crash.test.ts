@@ -1,187 +1,174 @@
-// Processes that are killed or frozen at any moment: nothing acknowledged is lost, no side effect is
-// repeated, budgets add up, and the thread goes on.
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { existsSync, readFileSync } from 'node:fs';
+// Processes that are killed at any moment: nothing acknowledged is lost, no side effect is repeated,
+// every child is there once and known to its parent, budgets add up, and the whole tree goes on.
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, test } from 'vitest';
-import { type Clock, systemClock } from '../src/base/index.ts';
-import { formatMoney, type ScriptedReply } from '../src/llm/index.ts';
-import { openStore, type Store, type ThreadRow } from '../src/store/index.ts';
-import { directive, execute, type Stage, stage } from './thread-fixture.ts';
+import { type JsonObject, plainText } from '../src/base/index.ts';
+import { formatMoney, parseMoney } from '../src/llm/index.ts';
+import {
+  isTranscriptType,
+  readTranscript,
+  type Store,
+  type StoredEvent,
+  type ThreadRow,
+} from '../src/store/index.ts';
+import { endLives, kill, live, openRegistry, rowsOf } from './crash-driver.ts';
+import { type CrashStage, crashStage, EXPECTED, linesOf } from './crash-stage.ts';
 
-const RUNNER = new URL('./thread-runner.ts', import.meta.url).pathname;
 const KILLS = Number(process.env.KERNMANTLE_KILLS ?? 30);
-const TURNS = 30;
+/** Each life needs a second or two to be up, more on a busy machine. */
+const TIMEOUT_MS = 60_000 + KILLS * 10_000;
 
-const children: ChildProcess[] = [];
+let made: CrashStage | undefined;
 afterEach(async () => {
-  for (const child of children.splice(0)) {
-    if (child.exitCode !== null || child.signalCode !== null) continue;
-    child.kill('SIGKILL');
-    await once(child, 'exit');
-  }
+  await endLives();
+  await made?.provider.close();
+  made?.fixture.remove();
 });
 
-const PERMISSIONS = ['look', 'put', 'write']
-  .map((name) => `<execute resource="tool" id="probe/${name}"/>`)
-  .join('');
-const LIMITS =
-  '<turns>1000</turns><tool_calls>3000</tool_calls><tokens>100000000</tokens><spend currency="USD">100</spend>';
+const eventCount = (rows: readonly ThreadRow[]): number =>
+  rows.reduce((sum, { seq }) => sum + seq, 0);
+const chance = (below: number): number => Math.floor(Math.random() * below);
 
-/** What is asked for depends on what was said: a request that is sent again gets the same answer. */
-const script = (): ScriptedReply[] =>
-  Array.from({ length: TURNS + 1 }, (_, n) => ({
-    match: { assistant_messages: n + 1 },
-    repeat: true,
-    ...(n === TURNS
-      ? { text: 'all done' }
-      : {
-          tool_calls: ['look', 'put', 'write'].map((name) => ({
-            ...execute(`probe/${name}`, { n }),
-            id: `${name}_${n}`,
-          })),
-        }),
-  }));
-
-interface Life {
-  child: ChildProcess;
-  lines: string[];
-  up: Promise<void>;
-  exit: Promise<unknown>;
+/** Lives until a random moment: a number of events, and then a little longer. */
+async function liveAndDie(stage: CrashStage, store: Store): Promise<void> {
+  const before = eventCount(rowsOf(store));
+  const life = live(stage);
+  await life.said('up');
+  await life.said('event', chance(40));
+  await sleep(chance(12));
+  await kill(life);
+  const acknowledged = life.lines.filter((line) => line.startsWith('event ')).length;
+  expect(eventCount(rowsOf(store))).toBeGreaterThanOrEqual(before + acknowledged);
 }
 
-function live({ fixture }: Stage, name = 'work'): Life {
-  const child = spawn(process.execPath, ['--no-warnings', RUNNER, fixture.root, name], {
-    env: { ...fixture.env },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  children.push(child);
-  const lines: string[] = [];
-  const reader = createInterface({ input: child.stdout as NodeJS.ReadableStream });
-  const exit = once(child, 'exit');
-  const up = new Promise<void>((resolve) => {
-    reader.on('line', (line) => {
-      lines.push(line);
-      if (line === 'up') resolve();
-    });
-    reader.on('close', () => resolve());
-  });
-  return { child, lines, up, exit: Promise.all([exit, once(reader, 'close')]) };
-}
-
-/** The registry as a process sees it after every lease has run out. */
-function laterStore({ fixture }: Stage): Store {
-  const clock: Clock = { ...systemClock, now: () => systemClock.now() + 31_000 };
-  const file = join(fixture.root, '.ai', 'threads', 'registry.db');
-  const opened = openStore({ file, clock });
-  if (!opened.ok) throw new Error(opened.error.detail.message);
-  return opened.output;
-}
-
-/** What thirty seconds do: nobody holds what the dead process held. */
-function leasesRunOut(store: Store): void {
-  store.interruptExpired();
-  // It may have died between its claim and its first word.
-  for (const { id, owner } of rowsOf(store)) {
-    const lease = owner === undefined ? undefined : store.claim(id, 'nobody', 1);
-    if (lease?.ok) store.release(id, lease.output.epoch);
-  }
-}
-
-const linesOf = ({ fixture }: Stage, name: string): string[] => {
-  const file = join(fixture.root, `${name}.log`);
-  return existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n') : [];
-};
-
-const rowsOf = (store: Store): ThreadRow[] => {
-  const page = store.query({ limit: 100 });
-  if (!page.ok) throw new Error(page.error.detail.message);
-  return page.output.rows.map(({ id }) => {
-    const row = store.thread(id);
-    if (!row.ok) throw new Error(row.error.detail.message);
-    return row.output;
-  });
-};
-
-const unknownIn = (store: Store, id: string): number => {
+function journalOf(store: Store, id: string): StoredEvent[] {
   const events = store.read(id);
-  const results = (events.ok ? events.output : []).filter(({ type }) => type === 'tool_result');
-  return results.filter(({ data }) => JSON.stringify(data).includes('outcome_unknown')).length;
+  if (!events.ok) throw new Error(events.error.detail.message);
+  return events.output;
+}
+
+interface Books {
+  tokens: bigint;
+  spend: bigint;
+}
+const costOf = ({ tokens, spend }: JsonObject): Books => {
+  const money = parseMoney(spend as string);
+  return { tokens: BigInt(tokens as number), spend: money.ok ? money.output : -1n };
 };
+const sum = (list: readonly Books[]): Books => ({
+  tokens: list.reduce((all, one) => all + one.tokens, 0n),
+  spend: list.reduce((all, one) => all + one.spend, 0n),
+});
 
-/** Events in the registry, of all threads. */
-const eventCount = (store: Store): number => rowsOf(store).reduce((sum, { seq }) => sum + seq, 0);
+/** What a thread itself used is its cost without its children's; with everything below it, the books. */
+function checkBooks(store: Store, rows: readonly ThreadRow[], row: ThreadRow): Books {
+  const below = rows.filter(({ parent }) => parent === row.id);
+  const children = below.filter(({ kind }) => kind === 'thread');
+  const hooks = below.filter(({ kind }) => kind === 'hook');
+  const [own, theirs] = [costOf(row.cost), sum(children.map(({ cost }) => costOf(cost)))];
+  const all = sum([
+    { tokens: own.tokens - theirs.tokens, spend: own.spend - theirs.spend },
+    ...below.map((one) => checkBooks(store, rows, one)),
+  ]);
+  const budget = store.budget(row.id);
+  if (!budget.ok) throw new Error(budget.error.detail.message);
+  const { used, reserved } = budget.output;
+  expect(reserved, row.id).toMatchObject({ tokens: 0n, spend: 0n, spawns: 0n });
+  expect({ tokens: used.tokens, spend: used.spend }, row.id).toEqual(all);
+  expect(used.spawns, row.id).toBe(BigInt(row.cost.spawns as number));
+  const ofHooks = sum(hooks.map(({ cost }) => costOf(cost)));
+  expect(row.cost.hooks, row.id).toMatchObject({
+    tokens: Number(ofHooks.tokens),
+    spend: formatMoney(ofHooks.spend),
+  });
+  return all;
+}
 
-test('killed at any moment, a thread loses nothing, repeats no write and goes on', async () => {
-  const made = await stage(
-    { '.ai/directives/work.md': directive('work', { permissions: PERMISSIONS, limits: LIMITS }) },
-    script(),
+/** Every event that people may see, once and in order. */
+function checkTranscript({ fixture }: CrashStage, store: Store, id: string): void {
+  const read = readTranscript(join(fixture.root, '.ai', 'threads'), id);
+  if (!read.ok) throw new Error(read.error.detail.message);
+  expect(read.output.problems).toEqual([]);
+  const shown = journalOf(store, id).filter(({ type }) => isTranscriptType(type));
+  expect(
+    read.output.lines.map(({ seq, type }) => `${seq} ${type}`),
+    id,
+  ).toEqual(shown.map(({ seq, type }) => `${seq} ${type}`));
+}
+
+/** Ids of calls that were said to be unknown. */
+const unknownIn = (store: Store, rows: readonly ThreadRow[]): Set<string> =>
+  new Set(
+    rows.flatMap(({ id }) =>
+      journalOf(store, id).flatMap(({ type, data }) =>
+        type === 'tool_result' && JSON.stringify(data.content).includes('outcome_unknown')
+          ? [plainText(data.call_id)]
+          : [],
+      ),
+    ),
   );
-  await made.runtime.close();
-  const store = laterStore(made);
-  for (let kill = 0; kill < KILLS; kill++) {
-    const before = eventCount(store);
-    const life = live(made);
-    await life.up;
-    await new Promise((resolve) => setTimeout(resolve, (kill * 37) % 160));
-    life.child.kill('SIGKILL');
-    await life.exit;
-    const acknowledged = life.lines.filter((line) => line.startsWith('event ')).length;
-    expect(eventCount(store)).toBeGreaterThanOrEqual(before + acknowledged);
-    leasesRunOut(store);
-  }
-  const last = live(made);
-  await last.exit;
-  expect(last.lines.at(-1)).toContain('"completed"');
-  const rows = rowsOf(store);
-  for (const row of rows) {
-    expect(row).toMatchObject({ status: 'completed' });
-    const budget = store.budget(row.id);
-    if (!budget.ok) throw new Error(budget.error.detail.message);
-    expect(budget.output.reserved).toMatchObject({ tokens: 0n, spend: 0n });
-    expect(budget.output.used.tokens).toBe(BigInt(row.cost.tokens as number));
-    expect(formatMoney(budget.output.used.spend)).toBe(row.cost.spend);
-    expect(row.cost).toMatchObject({ turns: TURNS + 1 });
-  }
-  const written = linesOf(made, 'write');
-  expect(new Set(written).size).toBe(written.length);
-  // What is not written was said to be unknown, and never more than that.
-  const unknown = rows.reduce((sum, { id }) => sum + unknownIn(store, id), 0);
-  expect(rows.length * TURNS - written.length).toBeLessThanOrEqual(unknown);
-  expect(new Set(linesOf(made, 'put')).size).toBe(rows.length * TURNS);
-  expect(linesOf(made, 'look').length).toBeGreaterThanOrEqual(rows.length * TURNS);
-  store.close();
-}, 240_000);
 
-test('a process frozen past its lease neither appends nor performs when it goes on', async () => {
-  const made = await stage(
-    { '.ai/directives/work.md': directive('work', { permissions: PERMISSIONS, limits: LIMITS }) },
-    script(),
-  );
-  await made.runtime.close();
-  const life = live(made);
-  await life.up;
-  while (linesOf(made, 'write').length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
-  life.child.kill('SIGSTOP');
-  await new Promise((resolve) => setTimeout(resolve, 50));
-  const store = laterStore(made);
-  store.interruptExpired();
-  const before = rowsOf(store)[0];
-  expect(before).toMatchObject({ status: 'interrupted' });
-  const effects = () => ['look', 'put', 'write'].flatMap((name) => linesOf(made, name)).length;
-  const done = effects();
-  life.child.kill('SIGCONT');
-  await life.exit;
-  expect(life.lines.at(-1)).toContain('"interrupted"');
-  expect(rowsOf(store)[0]).toMatchObject({ seq: before?.seq, status: 'interrupted' });
-  // A tool that was at work when it was frozen may finish; nothing is begun.
-  expect(effects() - done).toBeLessThanOrEqual(1);
-  const last = live(made);
-  await last.exit;
-  expect(last.lines.at(-1)).toContain('"completed"');
-  const written = linesOf(made, 'write');
+function checkEffects(stage: CrashStage, store: Store, rows: readonly ThreadRow[]): void {
+  const runs = rows.filter(({ directive }) => directive === 'lead').length;
+  const places = Array.from({ length: runs }, (_, run) => EXPECTED.places(`r${run}`)).flat();
+  const atOf = (line: string): string => line.split(' ')[0] ?? '';
+  for (const name of ['look', 'put']) {
+    expect(new Set(linesOf(stage, name).map(atOf)), name).toEqual(new Set(places));
+  }
+  // Made again under the same key, and no key for two calls.
+  const put = new Set(linesOf(stage, 'put'));
+  expect(put.size).toBe(places.length);
+  expect(new Set([...put].map((line) => line.split(' ')[1])).size).toBe(places.length);
+  const written = linesOf(stage, 'write').map(atOf);
   expect(new Set(written).size).toBe(written.length);
-  store.close();
-}, 60_000);
+  const unknown = unknownIn(store, rows);
+  const missing = places.filter((place) => !written.includes(place));
+  expect(missing.filter((place) => !unknown.has(`write_${place}`))).toEqual([]);
+  // Only a write is ever unknown: a spawn finds its child.
+  expect([...unknown].filter((call) => !call.startsWith('write_'))).toEqual([]);
+}
+
+function checkTree(store: Store, rows: readonly ThreadRow[], lead: ThreadRow): void {
+  expect(lead.result).toMatchObject({ status: 'completed', text: 'all done' });
+  expect(lead.cost).toMatchObject({ ...EXPECTED.lead, spawns: EXPECTED.children });
+  const children = rows.filter(({ parent, kind }) => parent === lead.id && kind === 'thread');
+  const journal = journalOf(store, lead.id);
+  const named = (type: string) => journal.filter((event) => event.type === type);
+  const ids = new Set(children.map(({ id }) => id));
+  for (const type of ['spawn', 'child_end']) {
+    const told = named(type).map(({ data }) => plainText(data.thread_id));
+    expect(told, type).toHaveLength(ids.size);
+    expect(new Set(told), type).toEqual(ids);
+  }
+  const tags = new Set(children.map(({ inputs }) => plainText((inputs as JsonObject).tag)));
+  expect(tags.size).toBe(EXPECTED.children);
+  expect(children).toHaveLength(EXPECTED.children);
+  for (const child of children) expect(child.cost).toMatchObject(EXPECTED.part);
+}
+
+test(
+  `killed ${KILLS} times, a tree loses nothing, repeats no write and goes on`,
+  async () => {
+    made = await crashStage();
+    const store = openRegistry(made);
+    for (let count = 0; count < KILLS; count++) await liveAndDie(made, store);
+    // Whoever comes last finds one thread to go on with, or begins one that nobody disturbs.
+    const last = live(made);
+    await last.over;
+    expect(last.lines.at(-1)).toContain('"completed"');
+    const rows = rowsOf(store);
+    const stuck = rows.filter(({ status, kind }) =>
+      kind === 'hook' ? !['completed', 'terminated'].includes(status) : status !== 'completed',
+    );
+    expect(stuck.map(({ id, status }) => `${id} ${status}`)).toEqual([]);
+    for (const lead of rows.filter(({ parent }) => parent === undefined)) {
+      checkTree(store, rows, lead);
+      checkBooks(store, rows, lead);
+    }
+    checkEffects(made, store, rows);
+    for (const { id } of rows) checkTranscript(made, store, id);
+    store.close();
+  },
+  TIMEOUT_MS,
+);

@@ -117,6 +117,7 @@ export { createLiveThreads, type LiveThread, type LiveThreads } from './spawn-li
 export { createThreadPrimitive, THREAD_FUNCTIONS, type ThreadPorts } from './spawn-primitive.ts';
 export type { Runner, RunnerTask } from './spawn-runner.ts';
 export { THREAD_ACTIONS, type ThreadAction, threadKind } from './thread-kind.ts';
+export { finishEnded } from './thread-left.ts';
 export { ACTIONS, type Action, type HookVerdict, parseVerdict } from './verdict.ts';
 export { auditCalls } from './watch-audit.ts';
 export { type ThreadWatch, type WatchPorts, watchThreads } from './watch-threads.ts';

@@ -48,7 +48,8 @@ function unreadCalls(events: readonly StoredEvent[], at: number): Map<string, St
   return unread;
 }
 
-function replyAt(events: readonly StoredEvent[], at: number): ModelReply {
+/** The reply that was recorded at this place of a journal. */
+export function replyAt(events: readonly StoredEvent[], at: number): ModelReply {
   const { data } = events[at] as StoredEvent;
   const unread = unreadCalls(events, at);
   const after = events[at + 1 + unread.size];

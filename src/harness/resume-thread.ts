@@ -5,6 +5,7 @@ import { restoreBegun } from './begun-call.ts';
 import { createContext } from './create-thread.ts';
 import { unpackLimits } from './effective-limits.ts';
 import { reserveForHooks } from './hook-reserve.ts';
+import { lastWord } from './last-word.ts';
 import { type Prepared, prepareThread } from './prepare-thread.ts';
 import { runHook, setOff } from './run-thread.ts';
 import { adoptChildren, catchUp } from './spawn-resume.ts';
@@ -89,6 +90,7 @@ export async function resumeThread(
   chargeOpen(thread, history);
   catchUp(thread, history);
   await settleBegun(thread, history);
+  thread.ending ??= lastWord(thread, history);
   const done = setOff(thread, epoch);
   adoptChildren(thread);
   return ok(await done);

@@ -155,8 +155,10 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
     open(thread) {
       let state: 'new' | 'open' | 'broken' = 'new';
       return (events, firstSeq) => {
-        if (state === 'broken' || events.length === 0) return;
+        if (state === 'broken') return;
+        // Nothing to write is a question too: is everything there that was recorded before?
         if (state === 'new') restore(thread, firstSeq);
+        if (events.length === 0) return;
         const writer = writerOf(thread);
         const written = writer.ok
           ? writer.output.append(linesOf(thread, events, firstSeq))

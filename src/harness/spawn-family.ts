@@ -94,6 +94,7 @@ export async function endFamily(
     const instead = await wait(thread);
     if (!instead) return ending;
     final = { ...instead, ...(ending.text === undefined ? {} : { text: ending.text }) };
+    if (GOES_ON.has(final.status)) return final;
   }
   await stopChildren(thread, final);
   if (final.status === 'aborted') thread.log.note('snapshot', { reason: final.reason });

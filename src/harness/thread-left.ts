@@ -17,11 +17,12 @@ import type { ThreadContext } from './thread-context.ts';
 import { replayEvent } from './thread-replay.ts';
 import { unknownOutcome } from './thread-step.ts';
 import { usageOf } from './turn-account.ts';
+import type { World } from './world.ts';
 
 /** What a turn begins and ends with. */
-const TURN: ReadonlySet<string> = new Set([
-  ...['turn_start', 'turn_end', 'assistant_message', 'stream_error', 'error', 'retry'],
-]);
+const TURN: ReadonlySet<string> = new Set(
+  'turn_start turn_end assistant_message stream_error error retry'.split(' '),
+);
 
 const sum = (list: readonly Amounts[], kind: keyof Amounts): bigint =>
   list.reduce((total, amounts) => total + (amounts[kind] ?? 0n), 0n);
@@ -116,12 +117,20 @@ function endHook({ world }: ThreadContext, hook: ThreadSummary): void {
   const { epoch, seq } = lease.output;
   const { settle, cost } = leftBooks(world, hook);
   const end = { status: 'terminated', reason: 'the thread it served was resumed' };
-  world.store.append(hook.id, seq, epoch, [{ type: 'thread_end', data: end }], {
-    status: 'terminated',
-    cost: packCost(cost),
-    settle,
-  });
+  const events = [{ type: 'thread_end', data: end }];
+  const change = { status: 'terminated', cost: packCost(cost), settle } as const;
+  const written = world.store.append(hook.id, seq, epoch, events, change);
+  if (written.ok) world.transcript(hook.id)(events, seq + 1);
   world.store.release(hook.id, epoch);
+}
+
+/** Threads that ended in the last moment of a process: what people read of them is made whole. */
+export function finishEnded({ store, transcript }: World): void {
+  const left = store.unreleased();
+  for (const { thread, epoch, seq } of left.ok ? left.output : []) {
+    transcript(thread)([], seq + 1);
+    store.release(thread, epoch);
+  }
 }
 
 /** A hook may have ended, and its thread not have heard of it: what they all used is what counts. */

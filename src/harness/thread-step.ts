@@ -66,7 +66,11 @@ function callerOf(thread: ThreadContext, signal: AbortSignal, key: string | unde
 }
 
 /** The directive's own outputs, handed back: the run is over. */
-function returned(thread: ThreadContext, known: KnownCall, output: Json): Ending | undefined {
+export function returned(
+  thread: ThreadContext,
+  known: Pick<KnownCall, 'verb' | 'request'>,
+  output: Json,
+): Ending | undefined {
   if (known.verb !== 'execute' || getOwn(known.request, 'action') !== 'return') return undefined;
   if (getOwn(output, 'directive') !== thread.directive.name) return undefined;
   return { status: 'completed', reason: '', outputs: getOwn(output, 'outputs') ?? {} };

@@ -154,3 +154,16 @@ test('one look tells whether a thread is held and whether something was said to 
   expect(store.pulse('a', 1, last).held).toBe(false);
   expect(store.pulse('none', 1, 0)).toEqual({ held: false, called: true });
 });
+
+test('a thread that ended and was not given free is named once its holder is lost', () => {
+  const { store, clock } = place;
+  must(store.claim('a', 'p1', 1000));
+  must(store.append('a', 0, 1, [], { status: 'completed' }));
+  expect(must(store.unreleased())).toEqual([]);
+  const other = place.another({ isGone: (owner) => owner === 'p1' });
+  expect(must(other.unreleased())).toEqual([{ thread: 'a', epoch: 1, seq: 0 }]);
+  clock.pass(1000);
+  expect(must(store.unreleased())).toHaveLength(1);
+  must(store.release('a', 1));
+  expect(must(store.unreleased())).toEqual([]);
+});

@@ -1,9 +1,9 @@
 // Who may act for a thread. A lease has a deadline and an epoch; every claim raises the epoch, so
 // what an earlier holder still tries is refused.
 import { type Clock, fail, type Outcome, ok } from '../base/index.ts';
-import type { Database } from './database.ts';
+import type { Database, Row } from './database.ts';
 import type { EventLog } from './event-log.ts';
-import { AT_WORK, isEnded, type ThreadStatus } from './status.ts';
+import { AT_WORK, isEnded, THREAD_STATUSES, type ThreadStatus } from './status.ts';
 import { noThread } from './thread-id.ts';
 
 export interface Lease {
@@ -44,6 +44,8 @@ export interface Leases {
   pulse(thread: string, epoch: number, lastSignal: number): Pulse;
   /** Threads at work whose lease ended or whose holder is gone become `interrupted`. */
   interruptExpired(): Outcome<string[]>;
+  /** Threads that ended, whose holder was lost before it gave them free: what it left to do is open. */
+  unreleased(): Outcome<Pick<Lease, 'thread' | 'epoch' | 'seq'>[]>;
 }
 
 /** The longest lease. A deadline further away was set before the clock was put back: it holds nothing. */
@@ -54,6 +56,11 @@ const UNCLAIMED_MS = 60_000;
 const LOOK = `SELECT epoch, lease_until,
   (SELECT max(id) FROM signals WHERE thread = threads.id) AS said FROM threads WHERE id = ?`;
 
+const ENDED = THREAD_STATUSES.filter(isEnded)
+  .map((status) => `'${status}'`)
+  .join(', ');
+const UNRELEASED = `SELECT id, epoch, seq, owner, lease_until FROM threads
+  WHERE owner IS NOT NULL AND status IN (${ENDED})`;
 const PLACES = AT_WORK.map(() => '?').join(', ');
 const OWNERS = `SELECT DISTINCT owner FROM threads WHERE status IN (${PLACES}) AND owner IS NOT NULL`;
 const EXPIRED = `SELECT id, seq FROM threads WHERE status IN (${PLACES}) AND
@@ -149,6 +156,19 @@ export function createLeases(
     },
     isHeld: (thread, epoch) => pulse(thread, epoch, 0).held,
     pulse,
+    unreleased: () =>
+      database.read(() => {
+        const isLost = ({ owner, lease_until }: Row): boolean =>
+          Number(lease_until ?? 0) <= clock.now() || isGone(owner as string);
+        const lost = database.all(UNRELEASED).filter(isLost);
+        return ok(
+          lost.map(({ id, epoch, seq }) => ({
+            thread: id as string,
+            epoch: epoch as number,
+            seq: seq as number,
+          })),
+        );
+      }),
     interruptExpired() {
       const now = clock.now();
       const times = [now, now + MAX_LEASE_MS, now - UNCLAIMED_MS];
@@ -156,7 +176,7 @@ export function createLeases(
         const gone = database
           .all(OWNERS, ...AT_WORK)
           .map(({ owner }) => owner as string)
-          .filter(isGone);
+          .filter((owner) => isGone(owner));
         const isAny = database.get(EXPIRED, ...AT_WORK, ...times, JSON.stringify(gone));
         return ok({ gone, isAny: isAny !== undefined });
       });
