@@ -43,8 +43,8 @@ export interface Stage {
   close(): Promise<void>;
 }
 
-async function startProvider(): Promise<{ url: string; stop(): Promise<void> }> {
-  const script = fileURLToPath(new URL('./provider.ts', import.meta.url));
+async function startProvider(file: string): Promise<{ url: string; stop(): Promise<void> }> {
+  const script = fileURLToPath(new URL(file, import.meta.url));
   const child = spawn(process.execPath, [script], { stdio: ['pipe', 'pipe', 'inherit'] });
   const [url] = (await once(createInterface({ input: child.stdout }), 'line')) as [string];
   return {
@@ -67,18 +67,25 @@ function writeProject(base: string, files: Readonly<Record<string, string>>): vo
   for (const [file, text] of Object.entries(files)) write(file, text);
 }
 
-/** `names` are those of the directives, `files` come beside them. */
+interface StageOptions {
+  /** Beside the directives. */
+  files?: Readonly<Record<string, string>>;
+  live?: Live;
+  /** The script that plays the provider. */
+  provider?: string;
+}
+
+/** `names` are those of the directives. */
 export async function openStage(
   names: readonly string[],
-  files: Readonly<Record<string, string>> = {},
-  live: Live = {},
+  { files = {}, live = {}, provider: script = './provider.ts' }: StageOptions = {},
 ): Promise<Stage> {
   const base = realpathSync(mkdtempSync(join(tmpdir(), 'km-bench-')));
   const root = join(base, 'project');
   const directives = names.map((name) => [`project/.ai/directives/${name}.md`, directive(name)]);
   writeProject(base, { ...Object.fromEntries(directives), ...files });
   mkdirSync(join(base, 'home'), { recursive: true });
-  const provider = await startProvider();
+  const provider = await startProvider(script);
   const env = {
     ...process.env,
     KERNMANTLE_HOME: join(base, 'home'),

@@ -1,0 +1,31 @@
+// A provider that writes every event as soon as it has it: a text in so many pieces, each a chunk of
+// its own on the wire. The scripted provider sends what it has at once.
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { anthropicFrames } from '../src/llm/scripted-anthropic.ts';
+
+const PIECE = 'ten bytes.';
+const usage = { input_tokens: 500, output_tokens: 20, cache_read_tokens: 0, cache_write_tokens: 0 };
+
+async function answerTo(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const count = Number(/deltas_(\d+)/.exec(await text(request))?.[1]);
+  const answer = { id: 'x', model: 'm', text: PIECE.repeat(count), thinking: '', calls: [] };
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  for (const frame of anthropicFrames({ ...answer, stop: 'end', usage, piece: PIECE.length })) {
+    response.write(frame);
+  }
+  response.end();
+}
+
+const server = createServer((request, response) => {
+  answerTo(request, response).catch(() => response.destroy());
+});
+server.listen(0, '127.0.0.1', () => {
+  process.stdout.write(`http://127.0.0.1:${(server.address() as AddressInfo).port}\n`);
+});
+process.stdin.on('end', () => {
+  server.closeAllConnections();
+  server.close();
+});
+process.stdin.resume();
