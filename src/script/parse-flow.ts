@@ -207,8 +207,8 @@ function parseIf(r: Reader): IfExpression {
 }
 
 function parseElse(r: Reader): Block | IfExpression | undefined {
-  if (r.match(/\s*else(?![\w-])[ \t]*/y) === undefined) return undefined;
-  r.breakAfter();
+  // The word alone may be text below the statement.
+  if (r.match(/\s*else(?=\s*\[|[ \t]+if\s)\s*/y) === undefined) return undefined;
   return r.sees(/if(?![\w-])/y) ? r.deeper(() => parseIf(r)) : parseBlock(r, '`else`');
 }
 

@@ -191,6 +191,6 @@ function parseWordValue(r: Reader): Expression {
 function bareWord(r: Reader): Expression | undefined {
   const at = r.pos;
   if (r.sees(/(?:true|false|null|\d+)(?![\w:*/.-])/y)) return undefined;
-  const value = r.match(/[\w*][\w:*/.-]*/y);
+  const value = r.match(/[\w*][^\s,\]}]*/y);
   return value === undefined ? undefined : { kind: 'literal', value, at, end: r.pos };
 }

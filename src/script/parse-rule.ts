@@ -98,7 +98,7 @@ export function parsePolicy(r: Reader, at: number): PolicyStatement {
   if (r.sees(/union[ \t]*\(/y)) {
     r.match(/union[ \t]*/y);
     members = parseArguments(r);
-  } else members = [parseValue(r)];
+  } else members = [r.attempt(() => parseValue(r)) ?? parseWordObject(r)];
   return { kind: 'policy', name, members, at, end: r.pos };
 }
 

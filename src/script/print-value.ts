@@ -2,6 +2,7 @@
 // leaving them out could change how a value is read.
 import type {
   Action,
+  ArrayExpression,
   BinaryOperator,
   Block,
   CodeExpression,
@@ -47,7 +48,7 @@ export function createValuePrinter(action: PrintAction) {
       case 'template':
         return template(e);
       case 'array':
-        return `[${e.items.map((item) => (item.isSpread ? '...' : '') + value(item.value)).join(', ')}]`;
+        return array(e);
       case 'object':
         return `{ ${e.entries.map(entry).join(', ')} }`;
       case 'reference':
@@ -65,6 +66,15 @@ export function createValuePrinter(action: PrintAction) {
       default:
         return made(e);
     }
+  }
+
+  /** Alone in brackets, some values would be the line of a block; a comma says they are not. */
+  function array({ items }: ArrayExpression): string {
+    const printed = items
+      .map((item) => (item.isSpread ? '...' : '') + value(item.value))
+      .join(', ');
+    const isAlone = items.length === 1 && items[0]?.value.kind !== 'reference';
+    return isAlone && /^(?:@|run|when|for|loop)/.test(printed) ? `[${printed}, ]` : `[${printed}]`;
   }
 
   function made(e: Expression): string {
