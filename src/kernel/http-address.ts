@@ -92,13 +92,25 @@ function embeddedIPv4(address: string): string | undefined {
   return [24, 16, 8, 0].map((shift) => (value >>> shift) & 255).join('.');
 }
 
+/** The last addresses that were looked at: what kind they are does not change. */
+const MAX_LOOKED = 256;
+const looked = new Map<string, string | undefined>();
+
 /** Why an address is not public; undefined when it is. What is no address at all is `invalid`. */
 export function addressKind(address: string): string | undefined {
+  if (looked.has(address)) return looked.get(address);
+  const kind = lookAt(address);
+  if (looked.size >= MAX_LOOKED) looked.clear();
+  looked.set(address, kind);
+  return kind;
+}
+
+function lookAt(address: string): string | undefined {
   if (isIP(address) === 0 || address.includes('%')) return 'invalid';
   const { v4, v6, embedded, global } = rules();
   if (isIPv4(address)) return v4.find(([, list]) => list.check(address, 'ipv4'))?.[0];
   if (embedded.some((list) => list.check(address, 'ipv6'))) {
-    return addressKind(embeddedIPv4(address) ?? 'invalid');
+    return lookAt(embeddedIPv4(address) ?? 'invalid');
   }
   const known = v6.find(([, list]) => list.check(address, 'ipv6'))?.[0];
   return known ?? (global.check(address, 'ipv6') ? undefined : 'reserved');

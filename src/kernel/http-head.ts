@@ -4,7 +4,8 @@ import type { Framing } from './http-framing.ts';
 import type { WireRequest } from './http-request.ts';
 
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5][0-9]{2})(?: ([\t\x20-\x7e\x80-\xff]*))?$/;
-const FIELD = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*?)[ \t]*$/;
+const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+const CONTROL = /[^\t\x20-\x7e\x80-\xff]/;
 
 export interface Head {
   status: number;
@@ -15,6 +16,16 @@ export interface Head {
   minor: number;
 }
 
+const isBlank = (code: number): boolean => code === 32 || code === 9;
+
+/** From `start` on, without blanks around it. Others than these two belong to the value. */
+function trimBlanks(line: string, start: number): string {
+  let [from, to] = [start, line.length];
+  while (from < to && isBlank(line.charCodeAt(from))) from++;
+  while (to > from && isBlank(line.charCodeAt(to - 1))) to--;
+  return line.slice(from, to);
+}
+
 /** The head of an answer; a text says what is wrong with it. */
 export function parseHead(text: string): Head | string {
   const [first = '', ...lines] = text.split('\r\n');
@@ -22,9 +33,10 @@ export function parseHead(text: string): Head | string {
   if (status === null) return 'the status line is not valid';
   const headers: Record<string, string> = Object.create(null) as Record<string, string>;
   for (const line of lines) {
-    const [, name = '', value = ''] = FIELD.exec(line) ?? [];
-    if (name === '') return 'a header is not valid';
-    const key = name.toLowerCase();
+    const colon = line.indexOf(':');
+    const name = line.slice(0, Math.max(colon, 0));
+    if (!NAME.test(name) || CONTROL.test(line)) return 'a header is not valid';
+    const [key, value] = [name.toLowerCase(), trimBlanks(line, colon + 1)];
     const before = headers[key];
     if (before !== undefined && key === 'content-length' && before !== value) {
       return 'two lengths are given';

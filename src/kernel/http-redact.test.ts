@@ -67,3 +67,14 @@ test('every text of a value is masked, the value given stays, and one without a 
     { numRuns: 500 },
   );
 });
+
+test('every list of secrets has its own redactor, however many there are', () => {
+  for (let round = 0; round < 2; round++) {
+    for (let count = 0; count < 40; count++) {
+      const [own, other] = [`secret-${count}!`, `secret-${(count + 1) % 40}!`];
+      expect(createRedactor([own])(`${own} ${other}`)).toBe(`[secret] ${other}`);
+    }
+  }
+  expect(createRedactor(['long-a', 'long-b'])('long-a","long-b')).toBe('[secret]","[secret]');
+  expect(createRedactor(['long-a","long-b'])('long-a')).toBe('long-a');
+});

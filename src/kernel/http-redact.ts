@@ -64,7 +64,26 @@ function probeOf(form: string): string {
   return form.slice(start);
 }
 
+/** How many lists of secrets are remembered: a process calls few tools that have some, often. */
+const MAX_REMEMBERED = 16;
+const remembered = new Map<string, Redactor>();
+
+/** A redactor for these secrets. Making one costs more than most answers take to look through. */
 export function createRedactor(secrets: readonly string[]): Redactor {
+  // As JSON: two different lists never have the same text.
+  const key = JSON.stringify(secrets);
+  const before = remembered.get(key);
+  if (before) return before;
+  const made = makeRedactor(secrets);
+  for (const oldest of remembered.keys()) {
+    if (remembered.size < MAX_REMEMBERED) break;
+    remembered.delete(oldest);
+  }
+  remembered.set(key, made);
+  return made;
+}
+
+function makeRedactor(secrets: readonly string[]): Redactor {
   const forms = secrets.filter((secret) => secret.length >= MIN_LENGTH).flatMap(formsOf);
   // Longest first: one secret may begin with another.
   const list = [...new Set(forms)].sort((a, b) => b.length - a.length);
