@@ -85,3 +85,12 @@ export const CONTEXT_VIEW: ViewTable<Frame> = {
 
 /** Made when asked for; members are computed when read. */
 export const contextOf = (frame: Frame): JsonObject => viewOf(CONTEXT_VIEW, frame);
+
+/** One member of `ctx`, or of `ctx.op`, without making the others; undefined when there is none. */
+export function contextMember(frame: Frame, name: string, inner?: string): Json | undefined {
+  const isOperation = name === 'op' || name === 'operation';
+  if (isOperation && inner !== undefined && inner !== 'sources' && frame.op) {
+    return Object.hasOwn(OPERATION_VIEW, inner) ? OPERATION_VIEW[inner]?.(frame.op) : undefined;
+  }
+  return Object.hasOwn(CONTEXT_VIEW, name) ? CONTEXT_VIEW[name]?.(frame) : undefined;
+}

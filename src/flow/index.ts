@@ -1,4 +1,4 @@
-export { contextOf } from './context.ts';
+export { contextMember, contextOf } from './context.ts';
 export { isCatchableDenial, judgementOf } from './decision.ts';
 export {
   addLabels,

@@ -16,11 +16,11 @@ import { executableOf, makeExecutable } from './executable.ts';
 import { raise, toFault } from './fault.ts';
 import { guardInputMember, type Quantified, quantified, quantifiedOf } from './guard-input.ts';
 import { callMethod, hasMethod } from './methods.ts';
-import { contextMember, findName, isContextName, isPipeView } from './names.ts';
+import { contextValue, findName, isContextName, isPipeView } from './names.ts';
 import { located } from './operate.ts';
 import { type AccessMode, fieldOf, indexOf, sliceOf } from './value-access.ts';
 import { withOrigin } from './value-kinds.ts';
-import { attempt, isPromise, mapInTurn, then } from './wait.ts';
+import { attempt, isPromise, mapInTurn, andThen as then } from './wait.ts';
 
 type Walk = (value: Value, env: Env) => MaybePromise<Value>;
 
@@ -276,10 +276,17 @@ function contextReference(
   const [first] = node.steps;
   if (!isContextName(node.name) || first?.kind !== 'field' || node.steps[1]?.kind === 'call')
     return undefined;
-  const rest = { ...node, steps: node.steps.slice(1) };
+  const second = node.steps[1];
+  const isOperation = first.name === 'op' || first.name === 'operation';
+  const inner =
+    isOperation && second?.kind === 'field' && node.steps[2]?.kind !== 'call'
+      ? second.name
+      : undefined;
+  const rest = { ...node, steps: node.steps.slice(inner === undefined ? 1 : 2) };
   const walks = compileSteps(c, rest, reading === 'value' ? 'condition' : reading);
+  if (walks.length === 0) return (env) => contextValue(env, first.name, inner);
   return (env) =>
-    located(env, node.at, () => walkSteps(walks, contextMember(env, first.name), env));
+    located(env, node.at, () => walkSteps(walks, contextValue(env, first.name, inner), env));
 }
 
 export function compileReference(c: Compiler, node: ReferenceExpression, asked: Reading): Eval {

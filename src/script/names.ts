@@ -1,8 +1,9 @@
 // Finding what a name stands for: the scopes first, then what the language itself provides.
 
-import { getOwn, type Json } from '../base/index.ts';
+import { type Json } from '../base/index.ts';
 import {
   childFrame,
+  contextMember,
   contextOf,
   type Descriptor,
   EMPTY,
@@ -50,9 +51,9 @@ function ambient(env: Env, name: string): Value | undefined {
 
 export const isContextName = (name: string): boolean => name === 'mx' || name === 'ctx';
 
-/** One member of `@mx`; the others are not even made. */
-export function contextMember(env: Env, name: string): Value {
-  const found = getOwn(contextOf(env.frame), name);
+/** One member of `@mx`, or of `@mx.op`; the others are not even made. */
+export function contextValue(env: Env, name: string, inner?: string): Value {
+  const found = contextMember(env.frame, name, inner);
   if (found === undefined) return makeValue(null);
   return makeValue(structuredCopy(found), { descriptor: marksOfContext(env, name) });
 }

@@ -25,8 +25,9 @@ import { leaveOf } from './leave.ts';
 import { createImports } from './modules.ts';
 import { parseScript } from './parse.ts';
 import { lineOf, placeOf } from './places.ts';
+import type { Problem } from './problem.ts';
 import { Scope } from './scope.ts';
-import { eachInTurn, then } from './wait.ts';
+import { eachInTurn, andThen as then } from './wait.ts';
 import type { ScriptWorld } from './world.ts';
 
 /** One entry of the list of effects: everything a run printed or wrote, in order. */
@@ -87,11 +88,13 @@ function unitOf(script: Script, file: string, name: string, isModule: boolean): 
   };
 }
 
-export function diagnose(text: string, file: string, mode: Mode): Diagnostic[] {
+/** Problems as everybody shows them: line, column, the line itself. */
+function diagnosticsOf(problems: readonly Problem[], text: string, file: string): Diagnostic[] {
+  if (problems.length === 0) return [];
   const unit = { name: file, text };
-  return parseScript(text, { mode, file }).problems.map(({ at, message, hint, code }) => {
+  const lines = text.split('\n');
+  return problems.map(({ at, message, hint, code }) => {
     const { line, column } = placeOf(unit, at);
-    const shown = text.split('\n')[line - 1] ?? '';
     return {
       file,
       line,
@@ -100,10 +103,13 @@ export function diagnose(text: string, file: string, mode: Mode): Diagnostic[] {
       severity: 'error',
       message,
       ...(hint ? { hint } : {}),
-      text: shown,
+      text: lines[line - 1] ?? '',
     };
   });
 }
+
+export const diagnose = (text: string, file: string, mode: Mode): Diagnostic[] =>
+  diagnosticsOf(parseScript(text, { mode, file }).problems, text, file);
 
 /** Statements in order; `=> v` at the top ends the file. */
 function runBody(script: Script, unit: Unit, run: Run): MaybePromise<Value | undefined> {
@@ -157,15 +163,16 @@ const lineOfEffect = ({ kind, text = '' }: Effect): string | undefined => {
   return kind === 'show' || kind === 'run' ? `${text}\n` : undefined;
 };
 
+function syntaxFault(problem: Problem | undefined, text: string, name: string): ScriptFault {
+  const { at = 0, message = 'the script does not parse', hint } = problem ?? {};
+  const detail = { message, ...(hint ? { hint } : {}), kind: 'syntax' };
+  return new ScriptFault({ code: 'invalid_item', detail }).locate({ file: name, text, at });
+}
+
 function parseUnit(text: string, file: string, name: string, mode: Mode): Script {
-  const parsed = parseScript(text, { mode, file });
-  const [problem] = parsed.problems;
-  if (parsed.script) return parsed.script;
-  const { at = 0, message = 'does not parse', hint } = problem ?? {};
-  throw new ScriptFault({
-    code: 'invalid_item',
-    detail: { message, ...(hint ? { hint } : {}), kind: 'syntax' },
-  }).locate({ file: name, text, at });
+  const { script, problems } = parseScript(text, { mode, file });
+  if (script) return script;
+  throw syntaxFault(problems[0], text, name);
 }
 
 function inputValue(options: ScriptOptions): Value {
@@ -251,15 +258,19 @@ function startRun(options: ScriptOptions): Started {
 export async function runScript(text: string, options: ScriptOptions): Promise<ScriptResult> {
   const { file, mode, inputs } = options;
   const name = options.name ?? file;
-  const diagnostics = diagnose(text, name, mode);
-  const { run, printed, pending } = startRun(options);
-  if (diagnostics.length > 0) {
-    const fault = attemptParse(text, file, name, mode);
-    return { fault, outputs: undefined, text: '', diagnostics };
+  const { script, problems } = parseScript(text, { mode, file });
+  if (!script) {
+    const fault = syntaxFault(problems[0], text, name);
+    return {
+      fault,
+      outputs: undefined,
+      text: '',
+      diagnostics: diagnosticsOf(problems, text, name),
+    };
   }
+  const { run, printed, pending } = startRun(options);
   let fault: ScriptFault | undefined;
   try {
-    const script = parseUnit(text, file, name, mode);
     const unit = unitOf(script, file, name, false);
     for (const [input, value] of inputs ?? []) unit.scope.bind(input, 'ambient', value);
     await runBody(script, unit, run);
@@ -270,14 +281,5 @@ export async function runScript(text: string, options: ScriptOptions): Promise<S
     options.world.js.close();
   }
   const outputs = run.outputs && !isAbsent(run.outputs) ? run.outputs : undefined;
-  return { fault, outputs, text: printed.join(''), diagnostics };
-}
-
-function attemptParse(text: string, file: string, name: string, mode: Mode): ScriptFault {
-  try {
-    parseUnit(text, file, name, mode);
-  } catch (error) {
-    return toFault(error);
-  }
-  return toFault(new Error('the script does not parse'));
+  return { fault, outputs, text: printed.join(''), diagnostics: [] };
 }
