@@ -11,7 +11,7 @@ import { resolvePath } from './paths.ts';
 import { placeOf } from './places.ts';
 import { textOf } from './text-of.ts';
 import { TRANSFORMERS, type Transformer } from './transform.ts';
-import { mapInTurn, then } from './wait.ts';
+import { mapInTurn, andThen as then } from './wait.ts';
 
 const builtIn = (
   name: string,

@@ -10,7 +10,7 @@ import { raise } from './fault.ts';
 import { textOf } from './text-of.ts';
 import { mxOf } from './value-access.ts';
 import { stageInput } from './value-data.ts';
-import { then } from './wait.ts';
+import { andThen as then } from './wait.ts';
 import type { JsArgument, JsHelper } from './world.ts';
 
 export function jsArgument(value: Value, isStage: boolean): JsArgument {

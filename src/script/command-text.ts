@@ -9,7 +9,7 @@ import type { Compiler, Env } from './env.ts';
 import { toFault } from './fault.ts';
 import { resolveOpen } from './open-text.ts';
 import { compactJson, textOf } from './text-of.ts';
-import { attempt, mapInTurn, then } from './wait.ts';
+import { attempt, mapInTurn, andThen as then } from './wait.ts';
 
 type Quote = 'none' | 'single' | 'double';
 

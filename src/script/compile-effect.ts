@@ -18,7 +18,7 @@ import { lazyInput, operate, unwrap } from './operate.ts';
 import { resolvePath } from './paths.ts';
 import { lineOf, placeOf } from './places.ts';
 import { textOf } from './text-of.ts';
-import { then } from './wait.ts';
+import { andThen as then } from './wait.ts';
 
 type Shown = 'reference' | 'call' | 'other';
 

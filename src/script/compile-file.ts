@@ -25,7 +25,7 @@ import { Scope } from './scope.ts';
 import { frontMatterOf, renameSection, selectSections } from './sections.ts';
 import { textOf } from './text-of.ts';
 import { withOrigin } from './value-kinds.ts';
-import { mapInTurn, then } from './wait.ts';
+import { mapInTurn, andThen as then } from './wait.ts';
 import type { LoadedText } from './world.ts';
 
 /** Facts about a file, as `.mx` shows them. */

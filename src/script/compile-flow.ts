@@ -16,7 +16,7 @@ import { leaveOf } from './leave.ts';
 import { compare, isEqual } from './operators.ts';
 import { Scope, type ScopeKind } from './scope.ts';
 import { isTruthy } from './value-kinds.ts';
-import { eachInTurn, isPromise, then } from './wait.ts';
+import { eachInTurn, isPromise, andThen as then } from './wait.ts';
 
 /** Lines in a scope of their own; the value is a `Leave`, or what the last line gave. */
 export function compileBlock(c: Compiler, node: Block, kind: ScopeKind = 'block'): Eval {

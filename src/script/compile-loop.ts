@@ -25,7 +25,7 @@ import { textOf } from './text-of.ts';
 import { fieldOf } from './value-access.ts';
 import { itemsOf } from './value-data.ts';
 import { isTruthy } from './value-kinds.ts';
-import { attempt, eachInTurn, then } from './wait.ts';
+import { attempt, eachInTurn, andThen as then } from './wait.ts';
 
 interface Item {
   readonly key: string;

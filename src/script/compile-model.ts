@@ -7,7 +7,7 @@ import type { Compiler, Eval } from './env.ts';
 import { unwrap } from './operate.ts';
 import { parseTemplateFile } from './parse.ts';
 import { resolvePath } from './paths.ts';
-import { then } from './wait.ts';
+import { andThen as then } from './wait.ts';
 
 /** The text of an `.att` or `.mtt` file as a template of the given compiler. */
 export function templateOf(c: Compiler, text: string, path: string): Eval {

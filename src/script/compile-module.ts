@@ -19,7 +19,7 @@ import { applyPolicy } from './script-policy.ts';
 import { templatesIn } from './template-folder.ts';
 import { textOf } from './text-of.ts';
 import { withOrigin } from './value-kinds.ts';
-import { then } from './wait.ts';
+import { andThen as then } from './wait.ts';
 
 export function compileModuleStatement(c: Compiler, node: ImportStatement | ExportStatement): Eval {
   return node.kind === 'import' ? compileImport(c, node) : compileExport(c, node);

@@ -26,7 +26,7 @@ import { resolvePath } from './paths.ts';
 import { placeOf } from './places.ts';
 import { stageText } from './text-of.ts';
 import { parseJsonText } from './value-data.ts';
-import { mapInTurn, then } from './wait.ts';
+import { mapInTurn, andThen as then } from './wait.ts';
 import type { ProcessRequest, ProcessResult } from './world.ts';
 
 /** `isPart`: the whole body of a function. `named`: its parameters. */

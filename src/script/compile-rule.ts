@@ -32,7 +32,7 @@ import { verdictOf } from './ruling.ts';
 import { Scope } from './scope.ts';
 import { addHook, type HookBody } from './script-hooks.ts';
 import { applyPolicy, missingNeeds, profileOf } from './script-policy.ts';
-import { attempt, then } from './wait.ts';
+import { attempt, andThen as then } from './wait.ts';
 
 type Rule = GuardStatement | HookStatement | PolicyStatement | ProfilesStatement | NeedsStatement;
 

@@ -35,7 +35,7 @@ import { checkOf, runPipeline, type SourcePlan, type StagePlan } from './pipelin
 import { placeOf } from './places.ts';
 import { textOf } from './text-of.ts';
 import { parseJsonText, stageInput } from './value-data.ts';
-import { attempt, eachInTurn, mapInTurn, then } from './wait.ts';
+import { attempt, eachInTurn, mapInTurn, andThen as then } from './wait.ts';
 
 type Run = StagePlan['run'];
 

@@ -32,7 +32,7 @@ import { lazyInput, located, operate } from './operate.ts';
 import { augment } from './operators.ts';
 import { lineOf, placeOf, shownPlace } from './places.ts';
 import { textOf } from './text-of.ts';
-import { then } from './wait.ts';
+import { andThen as then } from './wait.ts';
 
 const RESERVED = new Set(['root', 'base', 'now', 'mx', 'ctx', 'fm', 'p', 'pipeline']);
 

@@ -17,7 +17,7 @@ import { Scope } from './scope.ts';
 import { textOf } from './text-of.ts';
 import { itemsOf } from './value-data.ts';
 import { isTruthy } from './value-kinds.ts';
-import { attempt, isPromise, mapInTurn, then } from './wait.ts';
+import { attempt, isPromise, mapInTurn, andThen as then } from './wait.ts';
 
 type MakePiece = (env: Env) => MaybePromise<Piece>;
 

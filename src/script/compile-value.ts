@@ -14,7 +14,7 @@ import { raise } from './fault.ts';
 import { quantifiedOf } from './guard-input.ts';
 import { calculate, compare, isEqual, minus, negate } from './operators.ts';
 import { isTruthy, typeName } from './value-kinds.ts';
-import { eachInTurn, then } from './wait.ts';
+import { eachInTurn, andThen as then } from './wait.ts';
 
 export function compileArray(c: Compiler, node: ArrayExpression): Eval {
   const items = node.items.map(({ value, isOptional, isSpread }) => ({

@@ -4,7 +4,7 @@ import type { LabelEdit, VerdictExpression } from './ast.ts';
 import type { Compiler, Eval } from './env.ts';
 import { ruling } from './ruling.ts';
 import { textOf } from './text-of.ts';
-import { then } from './wait.ts';
+import { andThen as then } from './wait.ts';
 
 const DEFAULT_TEXT = { deny: 'denied', retry: 'try again', ask: 'may this be done?' } as const;
 

@@ -4,7 +4,7 @@ import type { Expression, Options, WithExpression } from './ast.ts';
 import type { Compiler, Env, Eval, ProcessOptions } from './env.ts';
 import { raise } from './fault.ts';
 import { isTruthy } from './value-kinds.ts';
-import { then } from './wait.ts';
+import { andThen as then } from './wait.ts';
 
 const KNOWN = new Set([
   'stdin',

@@ -30,7 +30,7 @@ import { compileWith } from './compile-with.ts';
 import type { Compiler, Eval, Reading, Unit } from './env.ts';
 import { leaveOf } from './leave.ts';
 import { located } from './operate.ts';
-import { then } from './wait.ts';
+import { andThen as then } from './wait.ts';
 
 export function createCompiler(unit: Unit, isFunction = false): Compiler {
   const c: Compiler = {

@@ -27,7 +27,7 @@ import { lazyInput, operate } from './operate.ts';
 import { placeOf } from './places.ts';
 import { Scope } from './scope.ts';
 import { withText } from './value-kinds.ts';
-import { attempt, then } from './wait.ts';
+import { attempt, andThen as then } from './wait.ts';
 
 const MAX_DEPTH = 64;
 

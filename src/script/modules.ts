@@ -7,7 +7,7 @@ import type { Env, Exports, ImportPort, Unit } from './env.ts';
 import { raise } from './fault.ts';
 import { unwrap } from './operate.ts';
 import { withOrigin } from './value-kinds.ts';
-import { mapInTurn, then } from './wait.ts';
+import { mapInTurn, andThen as then } from './wait.ts';
 
 /** Runs a file as a module and gives what it left behind. */
 export type RunModule = (

@@ -11,7 +11,7 @@ import {
 } from '../flow/index.ts';
 import type { Env, Eval } from './env.ts';
 import { raiseFailure, toFault } from './fault.ts';
-import { attempt, then } from './wait.ts';
+import { attempt, andThen as then } from './wait.ts';
 
 export function settled(work: () => MaybePromise<Value>): MaybePromise<Outcome<Value>> {
   return attempt<Outcome<Value>>(

@@ -17,7 +17,7 @@ import type { Env } from './env.ts';
 import { raise, toFault } from './fault.ts';
 import { leaveOf } from './leave.ts';
 import { type Pipe, pipeFacts, type Try } from './pipe.ts';
-import { attempt, eachInTurn, then } from './wait.ts';
+import { attempt, eachInTurn, andThen as then } from './wait.ts';
 
 const MAX_ATTEMPTS = 10;
 const MAX_RUNS = 20;

@@ -16,7 +16,7 @@ import {
 import type { Run } from './env.ts';
 import { toFault } from './fault.ts';
 import { unwrap } from './operate.ts';
-import { attempt, eachInTurn, then } from './wait.ts';
+import { attempt, eachInTurn, andThen as then } from './wait.ts';
 
 export interface HookCall {
   readonly inputs: readonly Argument[];

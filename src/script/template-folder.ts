@@ -7,7 +7,7 @@ import { makeExecutable } from './executable.ts';
 import { raise } from './fault.ts';
 import { compileFunction } from './function.ts';
 import { unwrap } from './operate.ts';
-import { mapInTurn, then } from './wait.ts';
+import { mapInTurn, andThen as then } from './wait.ts';
 
 const MAX_DEPTH = 10;
 

@@ -8,7 +8,8 @@ export const isPromise = <T>(value: MaybePromise<T>): value is Promise<T> =>
   value !== null &&
   typeof (value as { then?: unknown }).then === 'function';
 
-export const then = <T, U>(
+/** Not named `then`: a module that exports that is a promise to whoever imports it dynamically. */
+export const andThen = <T, U>(
   value: MaybePromise<T>,
   next: (value: T) => MaybePromise<U>,
 ): MaybePromise<U> => (isPromise(value) ? Promise.resolve(value).then(next) : next(value));
@@ -45,12 +46,12 @@ export function mapInTurn<T, U>(
 ): MaybePromise<U[]> {
   const made: U[] = [];
   const done = eachInTurn(items, (item, index) =>
-    then(make(item, index), (result) => {
+    andThen(make(item, index), (result) => {
       made.push(result);
       return false;
     }),
   );
-  return then(done, () => made);
+  return andThen(done, () => made);
 }
 
 /** Runs `work`; what it throws or rejects with goes to `caught`. */
