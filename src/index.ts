@@ -27,6 +27,8 @@ export async function runDirective(
   request: RunRequest,
   signal?: AbortSignal,
 ): Promise<Outcome<ThreadResult>> {
+  const may = await runtime.mayRun(request);
+  if (!may.ok) return may;
   const threads = await runtime.threads();
   return threads.ok ? await threads.output.run(request, signal) : threads;
 }

@@ -5,6 +5,7 @@ import { join, resolve } from 'node:path';
 import { fail, type Outcome, ok, systemClock, systemRandom } from './base/index.ts';
 import { createFrame } from './flow/index.ts';
 import type {
+  PrepareWorld,
   ReplayOptions,
   ReplayReport,
   RunRequest,
@@ -33,12 +34,47 @@ export interface Threads {
 }
 
 /** A registry that was not made with this user's key came with a stranger's project: refused. */
-export async function openRegistry({ project, clock, keys }: Ground): Promise<Outcome<Store>> {
+export async function openRegistry(ground: Ground): Promise<Outcome<Store>> {
+  const { clock, keys } = ground;
   const { deriveVaultKey, openStore } = await import('./store/index.ts');
   const key = keys.tokenKey();
   if (!key.ok) return key;
   const identity = deriveVaultKey(key.output.exportPrivate());
-  return openStore({ file: join(project, '.ai', 'threads', 'registry.db'), clock, identity });
+  return openStore({ file: registryFile(ground), clock, identity });
+}
+
+const registryFile = ({ project }: Ground): string =>
+  join(project, '.ai', 'threads', 'registry.db');
+
+/** What is looked at before there is a thread. */
+function preparing(
+  ground: Ground,
+  library: Library,
+  { createPrices }: typeof import('./llm/index.ts'),
+): PrepareWorld {
+  return {
+    project: ground.project,
+    library,
+    policies: () => ground.policies.current(),
+    prices: () => createPrices(library.config('pricing').value, { clock: ground.clock }),
+    models: () => library.config('models').value,
+    env: ground.env,
+  };
+}
+
+/** Where nothing ever ran, what is refused leaves nothing: it is looked at before a registry is made. */
+export async function checkRun(
+  ground: Ground,
+  library: Library,
+  request: RunRequest,
+): Promise<Outcome<null>> {
+  if (ground.within || existsSync(registryFile(ground))) return ok(null);
+  const [{ prepareThread }, llm] = await Promise.all([
+    import('./harness/index.ts'),
+    import('./llm/index.ts'),
+  ]);
+  const prepared = await prepareThread(preparing(ground, library, llm), request);
+  return prepared.ok ? ok(null) : prepared;
 }
 
 export const THREAD_ACTIONS: readonly ThreadAction[] = [
@@ -126,7 +162,7 @@ export async function createThreads(
   store: Store,
   live: Live,
 ): Promise<{ threads: Threads; world: World }> {
-  const [harness, { createPrices }, { nameOwner }] = await Promise.all([
+  const [harness, llm, { nameOwner }] = await Promise.all([
     import('./harness/index.ts'),
     import('./llm/index.ts'),
     import('./store/index.ts'),
@@ -173,16 +209,12 @@ export async function createThreads(
   const takeUp = (there: World, id: string, signal?: AbortSignal) =>
     there.live.resumed(id, () => resumeThread(there, id, signal));
   const world: World = {
-    project: ground.project,
+    ...preparing(ground, library, llm),
     kernel: auditCalls(kernel, ground.audit),
-    library,
     store: watch.store,
     clock: ground.clock,
     random: systemRandom,
     owner: nameOwner(),
-    policies: () => ground.policies.current(),
-    prices: () => createPrices(library.config('pricing').value, { clock: ground.clock }),
-    models: () => library.config('models').value,
     tokenKey: () => ground.keys.tokenKey(),
     verifyToken: createVerify(ground, library),
     model: createModelPort(kernel),
@@ -193,7 +225,6 @@ export async function createThreads(
       agents: textOf('AGENTS'),
       universal: textOf('system/universal_prompt'),
     }),
-    env: ground.env,
     live: ground.live,
     ...(ground.runners ? { runners: ground.runners } : {}),
     elsewhere: (path, allow) => openElsewhere(ground, world, path, allow),

@@ -2,7 +2,7 @@
 // runtime runs nothing: no code of the project, no probe, no connection.
 import { type Json, type JsonObject, type Outcome, ok, systemRandom } from './base/index.ts';
 import type { PolicyState } from './flow/index.ts';
-import type { World } from './harness/index.ts';
+import type { RunRequest, World } from './harness/index.ts';
 import { type Catalogs, createLibrary, itemRoots, type Library } from './items/index.ts';
 import {
   type Audit,
@@ -14,6 +14,7 @@ import {
 import { BUNDLE, openGround, type RuntimeOptions, type Within } from './runtime-ground.ts';
 import { type CallOptions, callerOf, createVerbs, mountPrimitives } from './runtime-kernel.ts';
 import {
+  checkRun,
   createThreads,
   type Live,
   openRegistry,
@@ -49,6 +50,8 @@ export interface Runtime {
   call(verb: Verb, request: JsonObject, options?: CallOptions): Promise<Outcome<Json>>;
   /** The short universal text that tells a model how to use the four tools. */
   instructions(): string;
+  /** Would this run be refused before there is a thread? Where nothing ever ran, nothing is made. */
+  mayRun(request: RunRequest): Promise<Outcome<null>>;
   /** Threads of this project; the registry is opened when first asked for. */
   threads(live?: Live): Promise<Outcome<Threads>>;
   /** Ends watches; nothing of the runtime stays behind. */
@@ -128,6 +131,7 @@ async function openProject(options: RuntimeOptions, within?: Within): Promise<Ou
       const found = library.find('knowledge', 'system/universal_prompt', 'bundle');
       return found.ok ? found.output.text.trim() : '';
     },
+    mayRun: (request) => checkRun(ground, library, request),
     async threads(live = {}) {
       const made = await openThreads(live);
       return made.ok ? ok(made.output.threads) : made;

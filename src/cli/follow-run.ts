@@ -1,7 +1,8 @@
 // One run in this process, seen live: a new thread or one that goes on. Ctrl-C asks it to stop, a
 // second one kills it, a third leaves at once.
-import { type Outcome, ok } from '../base/index.ts';
+import { type Failure, type Outcome, ok } from '../base/index.ts';
 import { endUnattended, type ThreadResult } from '../harness/index.ts';
+import type { Runtime } from '../runtime.ts';
 import type { Store } from '../store/index.ts';
 import { type CommandCall, EXIT, exitCodeOf } from './command.ts';
 import { createRunView, type RunView } from './run-view.ts';
@@ -64,18 +65,21 @@ function finishJson(done: Outcome<ThreadResult>, terminal: Terminal): void {
   terminal.out(JSON.stringify({ type: 'result', ...done }));
 }
 
+function refuse(refused: Failure, terminal: Terminal, usageCodes: ReadonlySet<string>): number {
+  if (terminal.json) finishJson(refused, terminal);
+  else terminal.finish(refused, () => {});
+  return usageCodes.has(refused.error.code) ? EXIT.usage : exitCodeOf(refused.error);
+}
+
 function finish(
   done: Outcome<ThreadResult>,
   store: Store,
   terminal: Terminal,
   usageCodes: ReadonlySet<string>,
 ): number {
+  if (!done.ok) return refuse(done, terminal, usageCodes);
   if (terminal.json) finishJson(done, terminal);
-  if (!done.ok) {
-    if (!terminal.json) terminal.finish(done, () => {});
-    return usageCodes.has(done.error.code) ? EXIT.usage : exitCodeOf(done.error);
-  }
-  if (!terminal.json) {
+  else {
     const row = store.thread(done.output.thread_id);
     showResult(done.output, terminal);
     tellEnding(done.output, row.ok ? row.output.limits : {}, terminal);
@@ -85,6 +89,8 @@ function finish(
 }
 
 export interface Follow {
+  /** Asked before anything is made. */
+  mayStart?(runtime: Runtime): Promise<Outcome<null>>;
   /** The thread that goes on; a new one when absent. */
   thread?(store: Store): Outcome<string>;
   start(access: ThreadWork, signal: AbortSignal, thread: string): Promise<Outcome<ThreadResult>>;
@@ -113,6 +119,10 @@ export async function followRun(call: CommandCall, follow: Follow): Promise<numb
         return interrupts.count() > 0 && code !== EXIT.done ? EXIT.interrupted : code;
       },
       view.live,
+      async (runtime) => {
+        const may = (await follow.mayStart?.(runtime)) ?? ok(null);
+        return may.ok ? undefined : refuse(may, terminal, codes);
+      },
     );
   } finally {
     view.end();

@@ -13,13 +13,19 @@ export interface ThreadWork {
   store: Store;
 }
 
-/** Opens the registry, also one that is not there yet: for commands that make threads. */
+/**
+ * Opens the registry, also one that is not there yet: for commands that make threads. `before` may
+ * end the command with an exit code while nothing is made.
+ */
 export function withThreads(
   call: CommandCall,
   work: (access: ThreadWork) => Promise<number>,
   live: Live = {},
+  before: (runtime: Runtime) => Promise<number | undefined> = async () => undefined,
 ): Promise<number> {
   return withRuntime(call, async (runtime) => {
+    const refused = await before(runtime);
+    if (refused !== undefined) return refused;
     const opened = await runtime.threads(live);
     if (!opened.ok) return call.terminal.finish(opened, () => {});
     const { store } = opened.output;

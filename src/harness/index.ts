@@ -85,6 +85,7 @@ export {
 export { createModelPort, type ModelPort } from './model-port.ts';
 export { finalOutputs, missingOutputs, resultText } from './outputs.ts';
 export type { RunRequest } from './prepare-thread.ts';
+export { type PrepareWorld, prepareThread } from './prepare-thread.ts';
 export {
   badArgumentsResult,
   countedResult,

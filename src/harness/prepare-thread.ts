@@ -37,10 +37,16 @@ export interface Prepared {
   limits: EffectiveLimits;
 }
 
+/** What is looked at before a thread exists: no registry, no key of our own. */
+export type PrepareWorld = Pick<
+  World,
+  'project' | 'library' | 'policies' | 'prices' | 'models' | 'env'
+>;
+
 export type LimitsLeft = NonNullable<LimitSources['left']>;
 
 function findDirective(
-  world: World,
+  world: PrepareWorld,
   name: string,
 ): Outcome<{ item: DirectiveItem; directive: Directive }> {
   const found = world.library.find('directive', name);
@@ -66,7 +72,11 @@ function findDirective(
 }
 
 /** An unsigned directive runs with read rights only; asking for more is refused before it starts. */
-function checkSigned(world: World, item: DirectiveItem, directive: Directive): Outcome<null> {
+function checkSigned(
+  world: PrepareWorld,
+  item: DirectiveItem,
+  directive: Directive,
+): Outcome<null> {
   const isSigned = item.signature.state !== 'unsigned';
   if (isSigned || world.policies().policy.allowsUnsigned) return ok(null);
   const rights = declaredRights(directive, world.library, world.project);
@@ -85,7 +95,11 @@ function checkSigned(world: World, item: DirectiveItem, directive: Directive): O
 }
 
 /** The price of a model; an unknown one is refused when somebody declared a spend limit. */
-export function priceFor(world: World, model: string, limits: EffectiveLimits): Outcome<Price> {
+export function priceFor(
+  world: PrepareWorld,
+  model: string,
+  limits: EffectiveLimits,
+): Outcome<Price> {
   const found = world.prices().find(model);
   if (found.ok) return found;
   const fallback = world.prices().default();
@@ -100,7 +114,7 @@ export function priceFor(world: World, model: string, limits: EffectiveLimits): 
 }
 
 /** A tier, or else the id of a model. */
-export function modelFor(world: World, wanted: string): Outcome<ResolvedModel> {
+export function modelFor(world: PrepareWorld, wanted: string): Outcome<ResolvedModel> {
   const tiers = getOwn(world.models(), 'tiers');
   const isTier = getOwn(tiers, wanted) !== undefined;
   return withKey(
@@ -109,7 +123,7 @@ export function modelFor(world: World, wanted: string): Outcome<ResolvedModel> {
   );
 }
 
-function withKey(world: World, model: Outcome<ResolvedModel>): Outcome<ResolvedModel> {
+function withKey(world: PrepareWorld, model: Outcome<ResolvedModel>): Outcome<ResolvedModel> {
   if (!model.ok) return model;
   const name = model.output.key_variable;
   if (name === undefined || world.env[name]) return model;
@@ -149,7 +163,7 @@ const NO_MODEL: { model: ResolvedModel; price: Price } = {
 };
 
 function chooseModel(
-  world: World,
+  world: PrepareWorld,
   directive: Directive,
   asked: string | undefined,
   limits: EffectiveLimits,
@@ -171,7 +185,7 @@ function chooseModel(
 
 /** A hook that could not run when it is needed is found before anything is begun. */
 function readyHooks(
-  world: World,
+  world: PrepareWorld,
   item: DirectiveItem,
   { hooks }: Directive,
 ): Outcome<readonly CompiledHook[]> {
@@ -189,7 +203,7 @@ function readyHooks(
 }
 
 export async function prepareThread(
-  world: World,
+  world: PrepareWorld,
   request: RunRequest,
   left?: LimitsLeft,
 ): Promise<Outcome<Prepared>> {

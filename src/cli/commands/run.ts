@@ -53,6 +53,7 @@ export const run: CommandRun = async (call) => {
   const request = requestOf(call.args, call.options);
   if (!request.ok) return call.terminal.finish(request, () => {});
   return await followRun(call, {
+    mayStart: (runtime) => runtime.mayRun(request.output),
     start: ({ threads }, signal) => threads.run(request.output, signal),
     usageCodes: ['invalid_input'],
   });
