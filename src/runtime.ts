@@ -13,6 +13,7 @@ import {
 } from './kernel/index.ts';
 import { BUNDLE, openGround, type RuntimeOptions, type Within } from './runtime-ground.ts';
 import { type CallOptions, callerOf, createVerbs, mountPrimitives } from './runtime-kernel.ts';
+import { openScripts, type ScriptStage, type ScriptUse } from './runtime-scripts.ts';
 import {
   checkRun,
   createThreads,
@@ -27,6 +28,7 @@ import type { KeyFolder, TrustStore } from './trust/index.ts';
 
 export { BUNDLE, findProject, homeOf, type RuntimeOptions } from './runtime-ground.ts';
 export type { CallOptions } from './runtime-kernel.ts';
+export { findScriptProject, type ScriptStage, type ScriptUse } from './runtime-scripts.ts';
 export type { Live, Threads } from './runtime-threads.ts';
 
 export type Verb = 'search' | 'load' | 'execute' | 'help';
@@ -54,6 +56,8 @@ export interface Runtime {
   mayRun(request: RunRequest): Promise<Outcome<null>>;
   /** Threads of this project; the registry is opened when first asked for. */
   threads(live?: Live): Promise<Outcome<Threads>>;
+  /** World and frame for one run of a script; its code is loaded when first asked for. */
+  scripts(use?: ScriptUse): Promise<ScriptStage>;
   /** Ends watches; nothing of the runtime stays behind. */
   close(): Promise<void>;
 }
@@ -136,6 +140,7 @@ async function openProject(options: RuntimeOptions, within?: Within): Promise<Ou
       const made = await openThreads(live);
       return made.ok ? ok(made.output.threads) : made;
     },
+    scripts: (use = {}) => openScripts(ground, library, kernel, use),
     async close() {
       // What threads share belongs to the project they were started from.
       if (!within) await stopThreads(ground);

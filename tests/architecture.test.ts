@@ -12,7 +12,7 @@ const FLOORS = [
   ['harness', 'script', 'mcp'],
   ['runtime-ground.ts'],
   ['runtime-kernel.ts'],
-  ['runtime-threads.ts'],
+  ['runtime-threads.ts', 'runtime-scripts.ts'],
   ['runtime.ts'],
   ['web'],
   ['cli', 'index.ts'],

@@ -33,6 +33,7 @@ export {
   type ProgramTools,
   withProgramTools,
 } from './program-tools.ts';
+export { writeProjectFile } from './project-write.ts';
 export type { SandboxReport } from './sandbox-probe.ts';
 export { moduleSink, probeSandboxNow, shippedPrimitives, shippedSinks } from './shipped.ts';
 export type { Sink, SinkFactory, StreamEvent } from './sink.ts';

@@ -1,3 +1,4 @@
+export { createScriptWorld, type WorldPorts } from './create-world.ts';
 export { parseScript } from './parse.ts';
 export type { Problem } from './problem.ts';
 export {

@@ -86,8 +86,12 @@ const mayAwaitUnseen = (tokens: readonly JsToken[]): boolean =>
   );
 
 /** A block ready to be compiled with these parameter names. */
-export function readJsBody(source: string, names: readonly string[]): Outcome<JsBody> {
-  if (DYNAMIC_IMPORT.test(source)) {
+export function readJsBody(
+  source: string,
+  names: readonly string[],
+  mayImport = false,
+): Outcome<JsBody> {
+  if (!mayImport && DYNAMIC_IMPORT.test(source)) {
     return fail('invalid_input', '`import(…)` is not available in js blocks; use `node { … }`');
   }
   const tokens = scanJs(source) ?? [];

@@ -22,7 +22,7 @@ const RESERVED = new Set(
 );
 
 /** Script names may hold `-` or be words of JavaScript. */
-function identifier(name: string): string {
+export function identifier(name: string): string {
   const plain = name.replace(/[^\p{ID_Continue}$]/gu, '_').replace(/^(?=\d)/, '_');
   return RESERVED.has(plain) ? `${plain}_` : plain;
 }
