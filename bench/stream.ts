@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type JsonObject, ok, systemClock } from '../src/base/index.ts';
 import { createHttpPrimitive } from '../src/kernel/http-client.ts';
-import type { PrimitiveCall } from '../src/kernel/primitive.ts';
+import type { Primitive, PrimitiveCall } from '../src/kernel/primitive.ts';
 import { sinkFactories } from '../src/kernel/sink-factories.ts';
 import { type BenchRow, race } from './row.ts';
 
@@ -57,7 +57,7 @@ async function bareLoop(url: string): Promise<number> {
   return found.length;
 }
 
-async function throughSinks(url: string, projectRoot: string): Promise<number> {
+async function throughSinks(url: string, projectRoot: string, http: Primitive): Promise<number> {
   const verify = () => ok(null);
   const { signal } = new AbortController();
   const context = { projectRoot, threadId: undefined, verify, signal };
@@ -83,9 +83,7 @@ async function throughSinks(url: string, projectRoot: string): Promise<number> {
     timeoutMs: 60_000,
     secrets: ['sk-not-in-the-stream'],
   };
-  const result = await createHttpPrimitive({ clock: systemClock, isHostAllowed: () => true }).run(
-    call,
-  );
+  const result = await http.run(call);
   rmSync(join(projectRoot, 'events.jsonl'));
   if (!result.ok) throw new Error(result.error.detail.message);
   const output = result.output.output as JsonObject;
@@ -100,9 +98,14 @@ const mustCount = async (work: Promise<number>): Promise<void> => {
 
 const SHAPES = { events: 'one chunk each', blocks: `blocks of ${BLOCK / 1024} KB` };
 
-async function rowFor(url: string, shape: string, folder: string): Promise<BenchRow> {
+async function rowFor(
+  url: string,
+  shape: string,
+  folder: string,
+  http: Primitive,
+): Promise<BenchRow> {
   const subjects = {
-    ours: () => mustCount(throughSinks(url, folder)),
+    ours: () => mustCount(throughSinks(url, folder, http)),
     base: () => mustCount(bareLoop(url)),
   };
   const { ours = 0, base = 0 } = await race(subjects, ROUNDS);
@@ -120,14 +123,17 @@ async function rowFor(url: string, shape: string, folder: string): Promise<Bench
 export async function bench(): Promise<BenchRow[]> {
   const server = fork(fileURLToPath(import.meta.url), ['serve']);
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'km-bench-stream-')));
+  // Both sides keep their connections, as they do between the requests of a thread.
+  const http = createHttpPrimitive({ clock: systemClock, isHostAllowed: () => true });
   try {
     const port = await new Promise((resolve) => server.once('message', resolve));
     const rows: BenchRow[] = [];
     for (const [path, shape] of Object.entries(SHAPES)) {
-      rows.push(await rowFor(`http://127.0.0.1:${String(port)}/${path}`, shape, folder));
+      rows.push(await rowFor(`http://127.0.0.1:${String(port)}/${path}`, shape, folder, http));
     }
     return rows;
   } finally {
+    http.close?.();
     server.disconnect();
     rmSync(folder, { recursive: true, force: true });
   }
