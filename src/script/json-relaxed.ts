@@ -70,6 +70,7 @@ function closing(text: string, from: number): { end: number; seen: number } {
 }
 
 function structure(text: string): Json | undefined {
+  if (!/^[[{]/.test(text)) return undefined;
   const parsed = parseJson(text);
   const read = parsed.ok ? parsed : parseRelaxed(text);
   return read.ok && typeof read.output === 'object' ? (read.output ?? undefined) : undefined;

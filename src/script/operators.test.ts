@@ -85,6 +85,10 @@ test('only numbers and texts that are numbers have an order', () => {
   }
 });
 
+test('a million digits and a letter are no number, and that is seen at once', () => {
+  expect(compare('>', of(`${'1'.repeat(1_000_000)}x`), of(1)).data).toBe(false);
+});
+
 test.each([
   [1, '1.0', true],
   ['1', '1.0', false],

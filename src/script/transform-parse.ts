@@ -35,7 +35,8 @@ const reasonOf = (text: string, outcome: Outcome<Json>): string => {
 /** Strict first, so that everything that is JSON is read as JSON and the reason is the plain one. */
 function eitherWay(text: string): Outcome<Json> {
   const strict = parseJson(text);
-  if (strict.ok || text.startsWith('```')) return strict;
+  // Prose and fences are no relaxed JSON either.
+  if (strict.ok || !/^[[{"'/]/.test(text)) return strict;
   const relaxed = parseRelaxed(text);
   return relaxed.ok ? relaxed : strict;
 }

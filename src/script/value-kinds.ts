@@ -63,7 +63,7 @@ export function isTruthy({ data }: Value): boolean {
 export const isStructure = (data: Json): data is Json[] | { [key: string]: Json } =>
   typeof data === 'object' && data !== null && !isExecutable(data);
 
-const NUMBER = /^\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\s*$/i;
+const NUMBER = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?\s*$/i;
 
 /** The number of a number or of text that is one; undefined otherwise. */
 export function numericOf(data: Json): number | undefined {
