@@ -108,7 +108,7 @@ function parseUsing(r: Reader): Using | undefined {
 export function parseCommand(
   r: Reader,
   at: number,
-  folder: TemplateExpression | undefined = undefined,
+  folder?: TemplateExpression,
 ): CommandExpression {
   const { from, to } = takeRaw(r, 'shell', 'a command');
   return finishCommand(r, { at, from, to, folder, isString: false });

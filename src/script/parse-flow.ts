@@ -203,6 +203,7 @@ function parseIf(r: Reader): IfExpression {
     r.fail('`if` takes a block', { end: r.pos + 2, hint: 'write `if @c [ … ]` or `when @c => …`' });
   }
   const then = parseBlock(r, '`if`');
+  // oxlint-disable-next-line unicorn/no-thenable -- a branch, never awaited
   return { kind: 'if', condition, then, else: parseElse(r), at, end: r.pos };
 }
 

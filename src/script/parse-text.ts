@@ -258,7 +258,7 @@ function parseInsertMode(r: Reader, form: TextForm): InsertPart['mode'] {
   if (r.sees(/\?\?["'`]/y)) {
     const value = r.attempt((): Expression => {
       r.pos += 2;
-      return parseText(r);
+      return r.deeper(() => parseText(r));
     });
     if (value !== undefined) return { kind: 'default', value };
   }
@@ -269,7 +269,8 @@ function parseInsertMode(r: Reader, form: TextForm): InsertPart['mode'] {
   if (quote === form.stop && !isFragment(r, quote)) return { kind: 'optional' };
   const parts = r.attempt(() => {
     r.pos += 1;
-    const inner = parseParts(r, { ...form, stop: quote, takesRepeats: false });
+    const fragment = { ...form, stop: quote, takesRepeats: false };
+    const inner = r.deeper(() => parseParts(r, fragment));
     r.expect(quote, 'after a fragment');
     return inner;
   });

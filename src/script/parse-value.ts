@@ -74,6 +74,7 @@ export function parseTernary(r: Reader): Expression {
     r.expect(':', 'between the branches of `? :`');
     r.breakAfter();
     const otherwise = parseTernary(r);
+    // oxlint-disable-next-line unicorn/no-thenable -- a branch, never awaited
     return { kind: 'ternary', condition, then, else: otherwise, at: condition.at, end: r.pos };
   });
 }

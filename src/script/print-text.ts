@@ -28,7 +28,7 @@ export function printTemplate({ style, parts }: TemplateExpression, repeat: Show
     case 'mustache':
       return enclosed(':::', inner, parts);
     case 'single':
-      return printSingle(parts.join(''));
+      return printSingle(parts.filter((part) => typeof part === 'string').join(''));
     case 'bracket':
       return `[[${inner}]]`;
     default:

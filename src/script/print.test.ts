@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Action, Expression, Mode, Script, Statement } from './ast.ts';
+import type { Action, Expression, Mode, ReferenceExpression, Script, Statement } from './ast.ts';
 import { parseScript, parseTemplateFile } from './parse.ts';
 import { printScript } from './print.ts';
 
@@ -62,9 +62,14 @@ const { expression, reference } = fc.letrec<{ expression: Expression; reference:
         })
         .map((ends) => ({ kind: 'slice', ...ends, ...place }) as const),
     );
-    const plain = fc
-      .record({ name, steps: fc.array(step, { maxLength: 2 }) })
-      .map((made): Expression => ({ kind: 'reference', ...made, isOptional: false, ...place }));
+    const plain = fc.record({ name, steps: fc.array(step, { maxLength: 2 }) }).map(
+      (made): ReferenceExpression => ({
+        kind: 'reference',
+        ...made,
+        isOptional: false,
+        ...place,
+      }),
+    );
     const insert = name.map(
       (made) =>
         ({
@@ -81,13 +86,14 @@ const { expression, reference } = fc.letrec<{ expression: Expression; reference:
       .record({ style, before: text, insert: fc.option(insert), after: text })
       .map((made): Expression => {
         // A letter right behind a reference would be part of it, so something else stands between.
-        const parts = [made.before, made.insert ?? '', made.insert ? `. ${made.after}` : ''].filter(
-          (part) => part !== '',
-        );
+        const parts =
+          made.insert === null
+            ? [made.before + made.after]
+            : [made.before, made.insert, `. ${made.after}`];
         return {
           kind: 'template',
           style: made.style,
-          parts: made.insert ? parts : [parts.join('')].filter((part) => part !== ''),
+          parts: parts.filter((part) => part !== ''),
           ...place,
         };
       });
@@ -144,16 +150,17 @@ const { expression, reference } = fc.letrec<{ expression: Expression; reference:
         ),
         fc
           .record({ operator, left: inner, right: inner })
-          .map((made) => ({ kind: 'binary', ...made, ...place }) as Expression),
+          .map((made): Expression => ({ kind: 'binary', ...made, ...place })),
         fc
-          .record({ operator: fc.constantFrom('!', '-'), value: inner })
-          .map((made) => ({ kind: 'unary', ...made, ...place }) as Expression),
+          .record({ operator: fc.constantFrom('!' as const, '-' as const), value: inner })
+          .map((made): Expression => ({ kind: 'unary', ...made, ...place })),
         fc
+          // oxlint-disable-next-line unicorn/no-thenable -- a branch, never awaited
           .record({ condition: inner, then: inner, else: inner })
           .map((made): Expression => ({ kind: 'ternary', ...made, ...place })),
         fc
           .record({ source: inner, stages: fc.array(stage, { minLength: 1, maxLength: 3 }) })
-          .map((made) => ({ kind: 'pipeline', ...made, ...place }) as Expression),
+          .map((made): Expression => ({ kind: 'pipeline', ...made, ...place })),
         fc.record({ value: inner, option: inner }).map(
           ({ value, option }): Expression => ({
             kind: 'with',
@@ -228,6 +235,7 @@ const statement: fc.Arbitrary<Statement> = fc.oneof(
       value: {
         kind: 'if',
         condition: made.condition,
+        // oxlint-disable-next-line unicorn/no-thenable -- a branch, never awaited
         then: { kind: 'block', body: made.body, ...place },
         else: undefined,
         ...place,
@@ -335,6 +343,15 @@ describe('scripts', () => {
       }),
       { numRuns: 500 },
     );
+  });
+
+  test('texts nested in texts have a bound as well', () => {
+    for (const unit of ['@x?"a', '@x?`a', '@x??"', '@f(`', '<@']) {
+      for (const quote of ['"', '`', '::']) {
+        const { problems } = read(`/show ${quote}${unit.repeat(3000)}`, 'markdown');
+        expect(problems.length).toBeGreaterThan(0);
+      }
+    }
   });
 
   test('a large text of openings that never close comes to an end', () => {
