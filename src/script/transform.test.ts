@@ -175,7 +175,10 @@ test('exists asks for paths and counts files', async () => {
   const exists = async (value: Value) => (await call?.([value], port))?.data;
   expect(await exists(of('there.md'))).toBe(true);
   expect(await exists(of('missing.md'))).toBe(false);
-  expect(await exists(makeValue('text', { origin: { filename: 'a.md' } }))).toBe(true);
+  const origin = { filename: 'a.json' };
+  expect(await exists(makeValue('text', { origin, text: 'text' }))).toBe(true);
+  const config = makeValue({ path: 'missing.md' }, { origin, text: '{}' });
+  expect(await exists(elementOf(config, 'path'))).toBe(false);
   expect(await exists(withOrigin(of([]), { files: true }))).toBe(false);
   expect(await exists(of(0))).toBe(true);
   expect(await exists(absent())).toBe(false);

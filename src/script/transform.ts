@@ -76,7 +76,8 @@ function sort(value: Value): Value {
 function exists(value: Value, port: TransformPort): MaybePromise<Value> {
   const answer = (isThere: boolean) => computed(isThere, [value]);
   if (isFileList(value)) return answer((value.data as readonly Json[]).length > 0);
-  const isLoaded = value.meta.origin['filename'] !== undefined;
+  // A field of a loaded file has the facts of the file, but not its text.
+  const isLoaded = value.hasOwnText && value.meta.origin['filename'] !== undefined;
   if (isLoaded || typeof value.data !== 'string') return answer(value.data !== null);
   const found = port.exists(value.data);
   return typeof found === 'boolean' ? answer(found) : found.then(answer, () => answer(false));
