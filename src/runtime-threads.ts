@@ -85,7 +85,7 @@ export const THREAD_ACTIONS: readonly ThreadAction[] = [
 export function reachThreads(
   ground: Ground,
   world: () => Promise<Outcome<World>>,
-): { primitive: Primitive; kind: Kind } {
+): { primitive: Primitive; kinds: Kind[] } {
   const load = async () => {
     const harness = await import('./harness/index.ts');
     ground.live ??= harness.createLiveThreads();
@@ -100,14 +100,24 @@ export function reachThreads(
       },
       plan: (call) => ({ thread: call.config.function ?? call.tool.id }),
     },
-    kind: {
-      name: 'thread',
-      actions: THREAD_ACTIONS,
-      async execute(...request) {
-        const { threadKind, ports } = await load();
-        return await threadKind(ports).execute(...request);
+    kinds: [
+      {
+        name: 'thread',
+        actions: THREAD_ACTIONS,
+        async execute(...request) {
+          const { threadKind, ports } = await load();
+          return await threadKind(ports).execute(...request);
+        },
       },
-    },
+      {
+        name: 'artifact',
+        actions: ['read'],
+        async execute(...request) {
+          const { artifactKind, ports } = await load();
+          return await artifactKind(ports).execute(...request);
+        },
+      },
+    ],
   };
 }
 

@@ -99,7 +99,7 @@ async function openProject(options: RuntimeOptions, within?: Within): Promise<Ou
   const reached = reachThreads(ground, world);
   ground.primitives.set(reached.primitive.name, reached.primitive);
   await library.refresh();
-  const kernel = createVerbs(ground, library, [reached.kind]);
+  const kernel = createVerbs(ground, library, reached.kinds);
   const { project, home, keys, trustStore, catalogs, audit } = ground;
   let opening: Promise<Outcome<Store>> | undefined = within && Promise.resolve(ok(within.store));
   const openThreads = async (live: Live) => {

@@ -12,6 +12,7 @@ export {
   stepDone,
   withoutHook,
 } from './action.ts';
+export { artifactKind } from './artifact-kind.ts';
 export type { CallPrint, ObservedCall } from './call-print.ts';
 export {
   afterStep,

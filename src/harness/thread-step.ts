@@ -32,6 +32,7 @@ import { firstExceeded, UNITS } from './limit.ts';
 import type { Ending } from './loop.ts';
 import { loopFault } from './loop-detector.ts';
 import { withoutTime } from './prompt.ts';
+import { keepResult, type Result } from './result-artifact.ts';
 import { asLimit, stepKind } from './spawn-step.ts';
 import { raise, raiseError } from './thread-checkpoint.ts';
 import type { ThreadContext } from './thread-context.ts';
@@ -76,13 +77,7 @@ export function returned(
   return { status: 'completed', reason: '', outputs: getOwn(output, 'outputs') ?? {} };
 }
 
-interface Done {
-  content: Json;
-  marks: Descriptor;
-  isError: boolean;
-}
-
-const asResult = (outcome: Outcome<Value>, marks: Descriptor): Done =>
+const asResult = (outcome: Outcome<Value>, marks: Descriptor): Result =>
   outcome.ok
     ? { content: outcome.output.data, marks: outcome.output.meta.descriptor, isError: false }
     : {
@@ -91,14 +86,15 @@ const asResult = (outcome: Outcome<Value>, marks: Descriptor): Done =>
         isError: true,
       };
 
-/** Notes a result and hands it to the model. */
+/** Notes a result and hands it to the model; a large one is kept apart, and both get how it begins. */
 function conclude(
   thread: ThreadContext,
   call: ToolCallBlock,
-  done: Done,
+  result: Result,
   tool?: string,
 ): Outcome<null> {
   const { log, meter, conversation } = thread;
+  const done = keepResult(thread, result);
   const noted = log.note(
     'tool_result',
     {

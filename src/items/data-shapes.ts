@@ -124,6 +124,7 @@ const limits = open({
   hook_reserve: share,
   raise_factor: amount,
   min_output_tokens: count,
+  max_result: count,
 });
 
 /** Entries are judged by the catalogue of capabilities; here only the shape around them is. */

@@ -62,7 +62,7 @@ export const FOUR_TOOLS: readonly VerbDefinition[] = [
     readOnly: false,
     input: input(
       {
-        item_type: kinds('directive', 'tool', 'knowledge', 'thread'),
+        item_type: kinds('directive', 'tool', 'knowledge', 'thread', 'artifact'),
         item_id: text,
         action: text,
         parameters: { type: 'object' },
