@@ -11,9 +11,10 @@ import type {
   Using,
 } from './ast.ts';
 import { parseReference } from './parse-reference.ts';
-import { createParts, parseBare, parseFilePart, parseInsert, parseText } from './parse-text.ts';
+import { parseBare, parseFilePart, parseInsert, parseText } from './parse-text.ts';
 import type { Reader } from './scan.ts';
 import { type RawKind, takeRaw } from './scan-raw.ts';
+import { createParts } from './template-parts.ts';
 
 const LANGUAGES = new Map<string, { language: Language; kind: RawKind }>([
   ['sh', { language: 'sh', kind: 'shell' }],

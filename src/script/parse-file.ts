@@ -2,8 +2,9 @@
 // code files, `as "…"`, `?`.
 import type { FileExpression, SectionName, Sections, TemplateExpression } from './ast.ts';
 import { parseSteps, parseTextSteps } from './parse-reference.ts';
-import { createParts, parseBare, parseText } from './parse-text.ts';
+import { parseBare, parseText } from './parse-text.ts';
 import type { Reader } from './scan.ts';
+import { createParts } from './template-parts.ts';
 
 const PATH = /(?:[^<>#{\n]|#(?<! #)|\{(?<! \{))+/y;
 const LISTING = /(#{0,6})\?\?\s*(?=>)/y;

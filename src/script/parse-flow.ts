@@ -18,8 +18,7 @@ import type {
 import { parseAction, parseBlock } from './parse-action.ts';
 import { parseAugment, parseLet } from './parse-define.ts';
 import { atPipe, parseLimits, parseOptions, parsePipes, parseStages } from './parse-pipeline.ts';
-import { parseReference } from './parse-reference.ts';
-import { parseBinding } from './parse-text.ts';
+import { parseBinding, parseReference } from './parse-reference.ts';
 import { parsePrimary, parseTernary, STATEMENT_WORDS } from './parse-value.ts';
 import type { Reader } from './scan.ts';
 

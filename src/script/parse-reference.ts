@@ -1,6 +1,6 @@
 // `@name` and what hangs on it: fields, indexes, slices, calls. In a value every step must be well
 // formed; in text a step that is not simply ends the reference.
-import type { Expression, ReferenceExpression, Step } from './ast.ts';
+import type { Binding, Expression, ReferenceExpression, Step } from './ast.ts';
 import type { Reader } from './scan.ts';
 
 const DIGITS = /\d+/y;
@@ -105,4 +105,22 @@ function parseIndex(r: Reader): Step {
 export function parseArguments(r: Reader): Expression[] {
   r.pos += 1;
   return r.list(')', 'arguments', () => r.rules.value(r));
+}
+
+/** `@k, @v in`, `@item.path in`, `@x in`; afterwards behind `in`. */
+export function parseBinding(r: Reader): Binding {
+  const first = parseReference(r);
+  r.blanks();
+  const isPair = r.take(',');
+  r.blanks();
+  const item = isPair ? parseReference(r) : first;
+  const path = item.steps.map((step) =>
+    step.kind === 'field'
+      ? step.name
+      : r.fail('a loop variable is a name, with fields at most', { at: step.at }),
+  );
+  r.space();
+  if (!r.takeWord('in')) r.fail(`expected \`in\` after the loop variable, found ${r.shown()}`);
+  r.space();
+  return { key: isPair ? first.name : undefined, name: item.name, path };
 }

@@ -1,7 +1,6 @@
 // The text forms: what is put in, what is escaped, what is trimmed. One loop reads them all; a table
 // says how they differ. `:::…:::` and `'…'` put in nothing written with `@` and have loops of their own.
 import type {
-  Binding,
   Expression,
   FilePart,
   InsertPart,
@@ -12,8 +11,10 @@ import type {
   TemplatePart,
   TextStyle,
 } from './ast.ts';
-import { parseReference, parseTextSteps } from './parse-reference.ts';
+import { parseMustacheText } from './parse-mustache.ts';
+import { parseBinding, parseTextSteps } from './parse-reference.ts';
 import type { Reader } from './scan.ts';
+import { CONTROL, createParts, unclosedText, withoutLastBreak } from './template-parts.ts';
 
 type Quote = 'none' | 'single' | 'double';
 
@@ -44,7 +45,6 @@ const FORMS = {
   bare: { style: 'bare', stop: '', escapes: '@', takesFiles: false, takesRepeats: false },
 } as const satisfies Record<string, TextForm>;
 
-const CONTROL: Readonly<Record<string, string>> = { n: '\n', t: '\t' };
 const REPEAT = /[ \t]*\/for[ \t]+@/y;
 const REPEAT_END = /[ \t]*\/end[ \t]*\r?(?:\n|$)/y;
 const WHOLE_FILE = /<[^\s/<>"'=][^<>"'=\n]*>(?:\.[\w.[\]]+)?(?:\|@[^"\n]*)?"/y;
@@ -81,7 +81,7 @@ export function parseBare(
 function parseSingle(r: Reader): LiteralExpression {
   const at = r.pos;
   const found = r.match(/'(?:[^'\\\n]|\\[^\n])*'/y);
-  if (found === undefined) return unclosed(r, at, 1);
+  if (found === undefined) return unclosedText(r, at, 1);
   const value = found.slice(1, -1).replace(/\\(['\\])/g, '$1');
   return { kind: 'literal', value, at, end: r.pos };
 }
@@ -92,7 +92,7 @@ function parseDouble(r: Reader): TemplateExpression {
   const isFile = r.sees(WHOLE_FILE);
   const form: TextForm = isFile ? { ...FORMS.double, takesFiles: true } : FORMS.double;
   const parts = r.within({ end: r.lineEnd() }, () => parseParts(r, form));
-  if (!r.take('"')) unclosed(r, at, 1);
+  if (!r.take('"')) unclosedText(r, at, 1);
   return { kind: 'template', style: 'double', parts, at, end: r.pos };
 }
 
@@ -102,60 +102,13 @@ function parseEnclosed(r: Reader, quote: '`' | '::', form: TextForm): TemplateEx
   const isTrimmed = quote === '::';
   if (isTrimmed) r.match(/\r?\n/y);
   const parts = parseParts(r, form);
-  if (!r.take(quote)) unclosed(r, at, quote.length);
+  if (!r.take(quote)) unclosedText(r, at, quote.length);
   return {
     kind: 'template',
     style: form.style,
     parts: isTrimmed ? withoutLastBreak(parts) : parts,
     at,
     end: r.pos,
-  };
-}
-
-function unclosed(r: Reader, at: number, length: number): never {
-  const quote = r.slice(at, at + length);
-  r.far = Math.max(r.far, r.pos);
-  const shown = quote === '`' ? 'a backtick' : `\`${quote}\``;
-  return r.fail(`the text that begins with ${shown} is never closed`, {
-    at,
-    end: at + length,
-    code: 'unclosed',
-  });
-}
-
-/** Drops the line break before the closing mark; lines that are repeated lose their last one as well. */
-export function withoutLastBreak(parts: readonly TemplatePart[]): TemplatePart[] {
-  const last = parts.at(-1);
-  if (typeof last === 'string') {
-    const text = last.replace(/\r?\n$/, '');
-    return text === '' ? parts.slice(0, -1) : [...parts.slice(0, -1), text];
-  }
-  if (typeof last === 'object' && last.kind === 'repeat') {
-    return [...parts.slice(0, -1), { ...last, trimsEnd: true }];
-  }
-  return [...parts];
-}
-
-/** Gathers runs of characters into parts. */
-export function createParts() {
-  const parts: TemplatePart[] = [];
-  let pieces: string[] = [];
-  const flush = (): void => {
-    if (pieces.length > 0) parts.push(pieces.join(''));
-    pieces = [];
-  };
-  return {
-    text(piece: string): void {
-      if (piece !== '') pieces.push(piece);
-    },
-    part(part: Exclude<TemplatePart, string>): void {
-      flush();
-      parts.push(part);
-    },
-    done(): TemplatePart[] {
-      flush();
-      return parts;
-    },
   };
 }
 
@@ -335,77 +288,4 @@ function parseRepeat(r: Reader, form: TextForm): RepeatPart | undefined {
       return { kind: 'repeat', bind, collection, parts, at, end: r.pos };
     }),
   );
-}
-
-/** `@k, @v in`, `@item.path in`, `@x in`; afterwards behind `in`. */
-export function parseBinding(r: Reader): Binding {
-  const first = parseReference(r);
-  r.blanks();
-  const isPair = r.take(',');
-  r.blanks();
-  const item = isPair ? parseReference(r) : first;
-  const path = item.steps.map((step) =>
-    step.kind === 'field'
-      ? step.name
-      : r.fail('a loop variable is a name, with fields at most', { at: step.at }),
-  );
-  r.space();
-  if (!r.takeWord('in')) r.fail(`expected \`in\` after the loop variable, found ${r.shown()}`);
-  r.space();
-  return { key: isPair ? first.name : undefined, name: item.name, path };
-}
-
-function parseMustacheText(r: Reader): TemplateExpression {
-  const at = r.pos;
-  r.pos += 3;
-  r.match(/\r?\n/y);
-  const close = r.find(':::');
-  if (close < 0) {
-    r.far = r.end;
-    unclosed(r, at, 3);
-  }
-  const parts = r.within({ end: close }, () => parseMustacheParts(r));
-  r.pos = close + 3;
-  return { kind: 'template', style: 'mustache', parts: withoutLastBreak(parts), at, end: r.pos };
-}
-
-/** `{{name.field[0]}}` up to the end of what the reader sees. */
-export function parseMustacheParts(r: Reader, escapes = 'nt\\'): TemplatePart[] {
-  const parts = createParts();
-  let from = r.pos;
-  while (!r.isAtEnd) {
-    const at = r.pos;
-    const next = r.peek(1);
-    let special: TemplatePart | undefined;
-    if (r.peek() === '{' && next === '{') special = parseSlot(r);
-    else if (r.peek() === '\\' && next !== '' && escapes.includes(next)) {
-      special = CONTROL[next] ?? next;
-      r.pos += 2;
-    }
-    if (special === undefined) {
-      r.pos = at + 1;
-      continue;
-    }
-    parts.text(r.slice(from, at));
-    if (typeof special === 'string') parts.text(special);
-    else parts.part(special);
-    from = r.pos;
-  }
-  parts.text(r.slice(from));
-  return parts.done();
-}
-
-function parseSlot(r: Reader): InsertPart | undefined {
-  const at = r.pos;
-  r.match(/\{\{[ \t]*@?/y);
-  const name = r.takeName();
-  const steps = name === undefined ? [] : parseTextSteps(r, false);
-  const end = r.pos;
-  if (name === undefined || r.match(/[ \t]*\}\}/y) === undefined) {
-    r.pos = at;
-    return undefined;
-  }
-  const value = { kind: 'reference', name, steps, isOptional: false, at, end } as const;
-  const raw = r.slice(at);
-  return { kind: 'insert', value, stages: [], raw, mode: { kind: 'plain' }, at, end: r.pos };
 }
