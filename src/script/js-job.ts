@@ -33,6 +33,9 @@ export function thrownFault(json: string): Failure {
   return fail('tool_failed', line, name ? { error: name } : {});
 }
 
+export const slowFault = ({ timeoutMs }: Pick<Job, 'timeoutMs'>): Failure =>
+  fail('timeout', `the js block ran longer than ${timeoutMs / 1000} s; set \`timeout\` if it may`);
+
 export function createJob(id: number, call: JsCall): Job {
   const timeoutMs = Math.max(1, call.timeoutMs ?? DEFAULT_TIMEOUT_MS);
   const deadline = performance.now() + timeoutMs;

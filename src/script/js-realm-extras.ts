@@ -4,10 +4,9 @@ import type { AskHost } from './js-realm-globals.ts';
 
 type Bag = Record<PropertyKey, unknown>;
 
-export function createUrl(
-  ask: AskHost,
-  Params: new (text: string, tell: (text: string) => void) => unknown,
-) {
+type ParamsClass = new (given?: unknown, tell?: (text: string) => void) => unknown;
+
+export function createUrl(ask: AskHost, Params: ParamsClass): unknown {
   const { parse, stringify } = JSON;
   const TypeError_ = TypeError;
   const textOf: (value: unknown) => string = String;
@@ -32,7 +31,7 @@ export function createUrl(
       return URL.canParse(address, base) ? new URL(address, base) : null;
     }
     get searchParams(): unknown {
-      this.#params ??= new Params(this.read('search') as string, (text) => {
+      this.#params ??= new Params(this.read('search'), (text) => {
         this.write('search', text, true);
       });
       return this.#params;
@@ -75,7 +74,7 @@ export function createUrl(
   return URL;
 }
 
-export function createParams() {
+export function createParams(): ParamsClass {
   const textOf: (value: unknown) => string = String;
   const decode = (text: string): string => {
     const spaced = text.replaceAll('+', ' ');
@@ -165,7 +164,7 @@ export function createParams() {
   };
 }
 
-export function createEncodings(ask: AskHost) {
+export function createEncodings(ask: AskHost): Bag {
   const { fromCharCode } = String;
   const bytesOf = (given: unknown): Uint8Array => {
     if (given === undefined) return new Uint8Array(0);
