@@ -53,6 +53,19 @@ export const COMMANDS: readonly CommandSpec[] = [
     load: () => import('./commands/eval.ts'),
   },
   {
+    name: 'script',
+    summary: 'run a script',
+    args: [['[file]', 'a `.md` (markdown) or `.mld` (strict) file']],
+    options: [
+      ['-e, --eval <text>', 'run this text instead of a file'],
+      ['--payload <name=value...>', 'values for `@payload`'],
+      ['--worker', 'one job {id, work, file} a line on stdin, one answer a line on stdout'],
+      PROJECT,
+    ],
+    examples: ['km script report.md --payload day=monday', "km script -e 'show 1 + 2'"],
+    load: () => import('./commands/script.ts'),
+  },
+  {
     name: 'search',
     summary: 'find directives, tools and knowledge',
     args: [['<words...>', 'what to look for']],

@@ -1,5 +1,5 @@
 // Statements and actions: what they do, and what they print.
-import { addMarks, describe, type MaybePromise, type Value } from '../flow/index.ts';
+import { addMarks, describe, EMPTY, type MaybePromise, type Value } from '../flow/index.ts';
 import { absent, isAbsent } from './absent.ts';
 import type {
   Action,
@@ -55,7 +55,7 @@ export function refuseLeave(value: Value): Value {
 
 function compileVar(c: Compiler, node: VarStatement): Eval {
   const evaluate = c.expression(node.value, 'value');
-  const marks = describe({ labels: node.labels });
+  const marks = node.labels.length > 0 ? describe({ labels: node.labels }) : EMPTY;
   return (env) => {
     refuseReserved(node.name);
     const op = {
@@ -111,7 +111,7 @@ function compileHelpers(node: HelpersStatement): Eval {
 
 function compileLet(c: Compiler, node: LetStatement): Eval {
   const evaluate = c.expression(node.value, 'value');
-  const marks = describe({ labels: node.labels });
+  const marks = node.labels.length > 0 ? describe({ labels: node.labels }) : EMPTY;
   return (env) => {
     refuseReserved(node.name);
     return then(evaluate(env), (value) => {
@@ -136,7 +136,7 @@ function compileAugment(c: Compiler, node: AugmentStatement): Eval {
 /** `=> v` and `return { … }`. */
 function compileReturn(c: Compiler, node: ReturnStatement): Eval {
   const evaluate = node.value && c.expression(node.value, 'value');
-  const add = describe({ labels: node.labels?.add ?? [] });
+  const add = node.labels ? describe({ labels: node.labels.add }) : EMPTY;
   if (node.labels && (node.labels.remove.length > 0 || node.labels.clear)) {
     return () => raise('permission_denied', 'only a privileged guard may remove labels');
   }

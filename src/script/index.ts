@@ -3,6 +3,7 @@ export { parseScript } from './parse.ts';
 export type { Problem } from './problem.ts';
 export {
   diagnose,
+  diagnosticOf,
   runScript,
   type ScriptEffect,
   type ScriptOptions,

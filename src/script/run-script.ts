@@ -50,12 +50,32 @@ export interface ScriptOptions {
   /** Guards, policies and ports in force; a fresh root otherwise. */
   readonly frame?: Frame;
   readonly payload?: JsonObject;
-  /** What was on stdin; JSON is data. */
-  readonly stdin?: string;
+  /** What was on stdin, read when `@input` is first used; JSON is data. */
+  readonly stdin?: () => string;
   /** Variables, and the fields of `@input`: a directive's inputs, a tool's parameters. */
   readonly inputs?: ReadonlyMap<string, Value>;
   readonly mayBePrivileged?: boolean;
   onEffect?(effect: ScriptEffect): void;
+}
+
+/** A fault with its place, as everybody shows problems. */
+export function diagnosticOf(fault: ScriptFault, file: string): Diagnostic {
+  const { place } = fault;
+  const { code, detail } = fault.fault;
+  const { line, column } = place
+    ? placeOf({ name: place.file, text: place.text }, place.at)
+    : { line: 1, column: 1 };
+  const hint = typeof detail['hint'] === 'string' ? detail['hint'] : undefined;
+  return {
+    file: place?.file ?? file,
+    line,
+    column,
+    code,
+    severity: 'error',
+    message: detail.message,
+    ...(hint === undefined ? {} : { hint }),
+    ...(place ? { text: place.text.split('\n')[line - 1] ?? '' } : {}),
+  };
 }
 
 export interface ScriptResult {
@@ -182,8 +202,8 @@ function inputValue(options: ScriptOptions): Value {
     return makeValue(Object.fromEntries([...inputs].map(([name, value]) => [name, value.data])), {
       descriptor,
     });
-  if (stdin === undefined || stdin === '') return absent();
-  return makeValue(jsonOr(stdin), { descriptor, text: stdin });
+  const text = stdin?.() ?? '';
+  return text === '' ? absent() : makeValue(jsonOr(text), { descriptor, text });
 }
 
 function jsonOr(text: string): Json {
@@ -223,10 +243,14 @@ function startRun(options: ScriptOptions): Started {
     ports: { effects: deliver },
     ctx: { tools: () => ({ calls: [...calls] }) },
   });
+  let input: Value | undefined;
   const run: Run = {
     world: options.world,
     ground,
-    input: inputValue(options),
+    get input() {
+      input ??= inputValue(options);
+      return input;
+    },
     payload: makeValue(options.payload ?? {}, { descriptor: describe({ taint: ['src:user'] }) }),
     environment: new Map(),
     helpers: { js: new Map(), node: new Map() },
