@@ -1,13 +1,12 @@
 // `.mx` of a value: what is known about it. The members are computed when read, and the view
 // remembers whose it is, so that `.mx.data.b` has exactly the marks of `.b`.
-import { getOwn, type Json, type JsonObject } from '../base/index.ts';
+import { getOwn, type Json, type JsonObject, setOwn } from '../base/index.ts';
 import {
   elementOf,
   estimateTokens,
   makeContainer,
   makeValue,
   type Value,
-  valueContext,
   withOrigin,
   withText,
 } from '../flow/index.ts';
@@ -22,7 +21,7 @@ export interface MxFacts {
 }
 
 /** Origin facts that steer this room and say nothing to a script. */
-const INTERNAL = ['absent', 'bare', 'each', 'files', 'keep', 'namespace', 'open', 'parts'];
+const INTERNAL = new Set(['absent', 'bare', 'each', 'files', 'keep', 'namespace', 'open']);
 
 const subjects = new WeakMap<object, Value>();
 
@@ -72,27 +71,69 @@ export function mxMember(value: Value, name: string): Value | undefined {
   return subject && Object.hasOwn(EXACT, name) ? EXACT[name]?.(subject) : undefined;
 }
 
-export function mxOf(value: Value, facts: MxFacts = {}): Value {
-  const members = Object.getOwnPropertyDescriptors(valueContext(value));
-  for (const name of INTERNAL) delete members[name];
-  const define = (name: string, get: () => Json) => {
-    members[name] = { get, enumerable: true };
-  };
-  const { origin } = value.meta;
-  define('tools', () => getOwn(origin, 'tools') ?? []);
-  define('type', () => typeName(value));
-  define('tokens', () => countOf(value, tokensOf));
-  define('tokest', () => countOf(value, tokestOf));
-  for (const [name, fact] of Object.entries(facts)) {
-    if (fact !== undefined) define(name, () => fact as Json);
-  }
-  for (const [name, read] of Object.entries(EXACT)) {
-    if (isView(name, value)) define(name, () => read(value)?.data ?? null);
-  }
-  const view = Object.freeze(Object.defineProperties({}, members)) as JsonObject;
-  subjects.set(view, value);
-  return makeValue(view, { descriptor: value.meta.descriptor });
+function lengthOf(value: Value): number {
+  const { data } = value;
+  if (Array.isArray(data)) return data.length;
+  return isStructure(data) ? Object.keys(data).length : textOf(value).length;
 }
 
-const isView = (name: string, value: Value): boolean =>
-  name === 'data' || name === 'text' || typeName(value) === 'object';
+/** One literal with getters: guards read `.mx` on every call, and defining members costs more. */
+function factsOf(value: Value, facts: MxFacts): JsonObject {
+  const { descriptor, origin } = value.meta;
+  return {
+    get labels() {
+      return descriptor.labels as Json;
+    },
+    get taint() {
+      return descriptor.taint as Json;
+    },
+    get sources() {
+      return descriptor.sources as Json;
+    },
+    get tools() {
+      return getOwn(origin, 'tools') ?? [];
+    },
+    get name() {
+      return facts.name ?? getOwn(origin, 'name') ?? null;
+    },
+    get type() {
+      return typeName(value);
+    },
+    get length() {
+      return lengthOf(value);
+    },
+    get tokens() {
+      return countOf(value, tokensOf);
+    },
+    get tokest() {
+      return countOf(value, tokestOf);
+    },
+    get definedAt() {
+      return facts.definedAt ?? getOwn(origin, 'definedAt') ?? null;
+    },
+    get exported() {
+      return facts.exported ?? getOwn(origin, 'exported') ?? false;
+    },
+    get text() {
+      return textOf(value);
+    },
+    get data() {
+      return value.data;
+    },
+  };
+}
+
+export function mxOf(value: Value, facts: MxFacts = {}): Value {
+  const view = factsOf(value, facts);
+  for (const [name, fact] of Object.entries(value.meta.origin)) {
+    if (!INTERNAL.has(name) && !Object.hasOwn(view, name)) setOwn(view, name, fact);
+  }
+  if (typeName(value) === 'object') {
+    for (const name of ['keys', 'values', 'entries']) {
+      const get = () => EXACT[name]?.(value)?.data ?? null;
+      Object.defineProperty(view, name, { get, enumerable: true });
+    }
+  }
+  subjects.set(Object.freeze(view), value);
+  return makeValue(view, { descriptor: value.meta.descriptor });
+}
