@@ -8,6 +8,7 @@ import type {
   PrepareWorld,
   ReplayOptions,
   ReplayReport,
+  ResumeOptions,
   RunRequest,
   ThreadAction,
   ThreadResult,
@@ -28,7 +29,7 @@ export interface Threads {
   /** A journal with its secrets in place: for replay. */
   history(id: string): Outcome<StoredEvent[]>;
   run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
-  resume(id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
+  resume(id: string, signal?: AbortSignal, options?: ResumeOptions): Promise<Outcome<ThreadResult>>;
   /** An ended thread again, from its journal, without a model and without tools. */
   replay(id: string, options?: ReplayOptions): Promise<Outcome<ReplayReport>>;
 }
@@ -216,8 +217,10 @@ export async function createThreads(
     const found = library.find('knowledge', id);
     return found.ok ? found.output.text : '';
   };
-  const takeUp = (there: World, id: string, signal?: AbortSignal) =>
-    there.live.resumed(id, () => resumeThread(there, id, signal));
+  const takeUp = (there: World, id: string, signal?: AbortSignal, options: ResumeOptions = {}) =>
+    options.from !== undefined && there.live.get(id)
+      ? Promise.resolve(fail('conflict', `thread \`${id}\` is running; pause it first`))
+      : there.live.resumed(id, () => resumeThread(there, id, signal, options));
   const world: World = {
     ...preparing(ground, library, llm),
     kernel: auditCalls(kernel, ground.audit),
@@ -263,7 +266,7 @@ export async function createThreads(
     store,
     history: watch.history,
     run: (request, signal) => told(() => runDirective(world, request, signal)),
-    resume: (id, signal) => told(() => takeUp(world, id, signal)),
+    resume: (id, signal, options) => told(() => takeUp(world, id, signal, options)),
     replay: (id, options) =>
       inEmptyRegistry((empty) => harness.replayThread(onItsWord, id, store, empty, options)),
   };

@@ -66,7 +66,11 @@ export const THREADS: readonly CommandSpec[] = [
     name: 'resume',
     summary: 'go on with a paused or interrupted thread, in this process',
     args: [ONE_THREAD],
-    options: [['-m, --message <text>', 'what it is told first'], PROJECT],
+    options: [
+      ['-m, --message <text>', 'what it is told first'],
+      ['--from <snapshot>', 'go back to this snapshot first: its number, or `last`'],
+      PROJECT,
+    ],
     load: () => import('./commands/threads-resume.ts'),
   },
   {

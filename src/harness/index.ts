@@ -112,7 +112,7 @@ export {
   type RequestPlan,
   requestUnit,
 } from './request-fit.ts';
-export { resumeThread } from './resume-thread.ts';
+export { type ResumeOptions, resumeThread } from './resume-thread.ts';
 export { runDirective, type Started, startPrepared } from './run-thread.ts';
 export { type SpawnRequest, spawnThread } from './spawn.ts';
 export { createLiveThreads, type LiveThread, type LiveThreads } from './spawn-live.ts';

@@ -1,12 +1,20 @@
 // A thread that was paused, or that a process left behind, goes on from its journal.
 import { getOwn, type JsonObject, type Outcome, ok, plainText } from '../base/index.ts';
-import type { StoredEvent, ThreadRow } from '../store/index.ts';
+import type { NewEvent, StoredEvent, ThreadRow } from '../store/index.ts';
 import { restoreBegun } from './begun-call.ts';
 import { createContext } from './create-thread.ts';
 import { unpackLimits } from './effective-limits.ts';
 import { reserveForHooks } from './hook-reserve.ts';
 import { lastWord } from './last-word.ts';
 import { type Prepared, prepareThread } from './prepare-thread.ts';
+import {
+  findSnapshot,
+  mayRewind,
+  type RewindWords,
+  rewindEvents,
+  type SnapshotName,
+  standing,
+} from './rewind.ts';
 import { runHook, setOff } from './run-thread.ts';
 import { adoptChildren, catchUp } from './spawn-resume.ts';
 import type { ThreadContext } from './thread-context.ts';
@@ -66,13 +74,44 @@ async function makeAgain(
   return thread.ok ? ok({ thread: thread.output, history: history.output }) : thread;
 }
 
+export interface ResumeOptions {
+  /** Goes back to this snapshot first; then also a root that has ended. */
+  from?: SnapshotName;
+  /** What it is told when it goes back. */
+  words?: RewindWords;
+}
+
+/** Where it goes back to; looked up before anything is changed. */
+function goesBackTo(world: World, id: string, from: SnapshotName): Outcome<number> {
+  const row = world.store.thread(id);
+  if (!row.ok) return row;
+  const may = mayRewind(row.output);
+  if (!may.ok) return may;
+  const history = wholeHistory(world, id);
+  return history.ok ? findSnapshot(id, history.output, from) : history;
+}
+
+/** Says that it goes on, or back; answers with the journal as it is then. */
+function beginAgain(
+  { world, id, log }: ThreadContext,
+  history: readonly StoredEvent[],
+  events: readonly NewEvent[],
+): readonly StoredEvent[] {
+  log.append(events, { status: 'running' });
+  const whole = wholeHistory(world, id);
+  return whole.ok ? whole.output : history;
+}
+
 /** Goes on with a thread that was interrupted, paused or waiting. */
 export async function resumeThread(
   world: World,
   id: string,
   signal: AbortSignal = new AbortController().signal,
+  { from, words }: ResumeOptions = {},
 ): Promise<Outcome<ThreadResult>> {
-  const lease = world.store.claim(id, world.owner, LEASE_MS);
+  const back = from === undefined ? undefined : goesBackTo(world, id, from);
+  if (back && !back.ok) return back;
+  const lease = world.store.claim(id, world.owner, LEASE_MS, { reopen: back !== undefined });
   if (!lease.ok) return lease;
   const { epoch } = lease.output;
   const made = await makeAgain(world, id, epoch, signal);
@@ -80,15 +119,22 @@ export async function resumeThread(
     world.store.release(id, epoch);
     return made;
   }
-  const { thread, history } = made.output;
-  rebuild(thread, history);
-  thread.log.note('signal', { kind: 'resume', by: world.owner }, { status: 'running' });
+  const { thread } = made.output;
+  const whole = beginAgain(
+    thread,
+    made.output.history,
+    back
+      ? rewindEvents(thread, made.output.history, back.output, words)
+      : [{ type: 'signal', data: { kind: 'resume', by: world.owner } }],
+  );
+  rebuild(thread, whole);
+  const history = standing(whole);
   reserveForHooks(thread);
   endLeftHooks(thread);
-  giveBackTurn(thread, history);
+  giveBackTurn(thread, whole);
   restoreBegun(thread, history);
-  chargeOpen(thread, history);
-  catchUp(thread, history);
+  chargeOpen(thread, whole);
+  catchUp(thread, whole);
   await settleBegun(thread, history);
   thread.ending ??= lastWord(thread, history);
   const done = setOff(thread, epoch);

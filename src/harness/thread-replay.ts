@@ -2,12 +2,13 @@
 // and after a restart; everything else a thread remembers is read back here.
 import { getOwn, isObject, type Json, type JsonObject, plainText } from '../base/index.ts';
 import { type Block, tokenRatio, type Usage } from '../llm/index.ts';
-import type { NewEvent } from '../store/index.ts';
+import type { NewEvent, StoredEvent } from '../store/index.ts';
 import { type Bounds, stepDone } from './action.ts';
 import { unpackMarks } from './conversation.ts';
 import { unpackLimits } from './effective-limits.ts';
 import { LIMIT_NAMES, markKey, type WarningEvent } from './limit.ts';
 import { withoutTime } from './prompt.ts';
+import { standing } from './rewind.ts';
 import type { ThreadContext } from './thread-context.ts';
 
 /** Puts one event of the journal into the conversation. */
@@ -121,13 +122,20 @@ const openingOf = (history: readonly NewEvent[]): readonly NewEvent[] => {
   return history.slice(1, start < 0 ? undefined : start);
 };
 
+/** What stays as it is when the thread goes back to a snapshot. */
+const STAYS: ReadonlySet<string> = new Set(
+  'signal hook hook_state model_fallback warning approval'.split(' '),
+);
+
 /** Everything a thread knew when its last event was written. */
-export function rebuild(thread: ThreadContext, history: readonly NewEvent[]): void {
+export function rebuild(thread: ThreadContext, history: readonly StoredEvent[]): void {
   thread.opening.push(...openingOf(history));
   const watch = watchLoops(thread);
+  const kept = new Set(standing(history));
   for (const event of history) {
-    replayEvent(thread, event);
+    if (kept.has(event)) replayEvent(thread, event);
+    else if (!STAYS.has(event.type)) continue;
     RESTORE[event.type]?.(thread, event.data);
-    watch(event);
+    if (kept.has(event)) watch(event);
   }
 }

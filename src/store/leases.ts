@@ -26,13 +26,14 @@ export interface Leases {
   born(thread: string, ttlMs: number): void;
   /**
    * `lease_held` while another owner's lease runs, unless that owner is certainly gone or `force`
-   * (to kill what does not answer); `thread_ended` when there is nothing left to do.
+   * (to kill what does not answer); `thread_ended` when there is nothing left to do, unless
+   * `reopen` (to go back to a snapshot of it).
    */
   claim(
     thread: string,
     owner: string,
     ttlMs: number,
-    options?: { force?: boolean },
+    options?: { force?: boolean; reopen?: boolean },
   ): Outcome<Lease>;
   /** Also after the deadline, as long as nobody else has claimed: `stale_epoch` else. */
   renew(thread: string, epoch: number, ttlMs: number): Outcome<Lease>;
@@ -95,7 +96,7 @@ export function createLeases(
 
   return {
     born: (thread, ttlMs) => keep(thread, 1, ttlMs),
-    claim(thread, owner, ttlMs, { force = false } = {}) {
+    claim(thread, owner, ttlMs, { force = false, reopen = false } = {}) {
       const claimed = database.write((): Outcome<Lease> => {
         const row = database.get(
           'SELECT status, seq, epoch, owner, lease_until FROM threads WHERE id = ?',
@@ -104,7 +105,7 @@ export function createLeases(
         if (!row) return noThread(thread);
         const now = clock.now();
         const [held, until] = [row['owner'] as string | null, Number(row['lease_until'] ?? 0)];
-        if (isEnded(row['status'] as ThreadStatus)) {
+        if (!reopen && isEnded(row['status'] as ThreadStatus)) {
           const message = `thread \`${thread}\` has ended: ${row['status'] as string}`;
           return fail('thread_ended', message, { thread, status: row['status'] as string });
         }
