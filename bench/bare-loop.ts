@@ -22,12 +22,23 @@ function take(value: Record<string, unknown>, content: Block[], partial: { json:
   }
 }
 
-async function ask(url: string, messages: readonly Json[]): Promise<Block[]> {
-  const response = await fetch(`${url}/v1/messages`, {
+/** Once more when the connection it was to go out on had just been closed for being idle. */
+async function send(url: string, body: string): Promise<Response> {
+  const request = {
     method: 'POST',
     headers: { 'content-type': 'application/json', 'x-api-key': 'key' },
-    body: JSON.stringify({ model: 'm', max_tokens: 100, stream: true, messages }),
-  });
+    body,
+  };
+  try {
+    return await fetch(`${url}/v1/messages`, request);
+  } catch {
+    return await fetch(`${url}/v1/messages`, request);
+  }
+}
+
+async function ask(url: string, messages: readonly Json[]): Promise<Block[]> {
+  const body = JSON.stringify({ model: 'm', max_tokens: 100, stream: true, messages });
+  const response = await send(url, body);
   const [content, partial] = [[] as Block[], { json: '' }];
   const decoder = new TextDecoder();
   let rest = '';
