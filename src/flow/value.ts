@@ -2,7 +2,7 @@
 // looks. A container whose elements carry marks of their own keeps them apart, so that taking one
 // element out gives exactly that element's marks, while the container counts with the union.
 import { getOwn, type Json } from '../base/index.ts';
-import { type Descriptor, EMPTY, mergeAll, mergeDescriptors } from './descriptor.ts';
+import { type Descriptor, EMPTY, mergeDescriptors } from './descriptor.ts';
 
 /** Facts about where a value was made: file, command, tool, thread, turn, name. */
 export type Origin = Readonly<Record<string, Json>>;
@@ -82,18 +82,25 @@ export function makeContainer(
   parts: readonly Value[] | ReadonlyMap<string, Value>,
   own: Descriptor = EMPTY,
 ): Value {
-  const entries: [string, Value][] = Array.isArray(parts)
-    ? (parts as readonly Value[]).map((value, index) => [String(index), value])
-    : [...(parts as ReadonlyMap<string, Value>)];
+  const kept = new Map<string, Value>();
+  let union = own;
+  const add = (key: string | number, value: Value): Json => {
+    if (isMoreThanData(value)) {
+      kept.set(String(key), value);
+      union = mergeDescriptors(union, value.meta.descriptor);
+    }
+    return value.data;
+  };
   const data: Json = Array.isArray(parts)
-    ? entries.map(([, value]) => value.data)
-    : Object.fromEntries(entries.map(([key, value]) => [key, value.data]));
-  freezeDeep(data);
-  const kept = entries.filter(([, value]) => isMoreThanData(value));
-  const union = mergeAll([own, ...kept.map(([, value]) => value.meta.descriptor)]);
-  const elements = { own, parts: new Map(kept) };
-  const meta = { descriptor: union, origin: NO_ORIGIN, elements: Object.freeze(elements) };
-  return new LabelledValue(data, Object.freeze(meta), undefined);
+    ? (parts as readonly Value[]).map((value, index) => add(index, value))
+    : Object.fromEntries(
+        Array.from(parts as ReadonlyMap<string, Value>, ([key, value]) => [key, add(key, value)]),
+      );
+  // What is inside has been frozen when its value was made.
+  Object.freeze(data);
+  const elements = Object.freeze({ own, parts: kept });
+  const meta = Object.freeze({ descriptor: union, origin: NO_ORIGIN, elements });
+  return new LabelledValue(data, meta, undefined);
 }
 
 /** Would it lose something if only its data went into a container? */
