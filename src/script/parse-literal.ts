@@ -69,7 +69,7 @@ function parseUnsure(r: Reader, at: number, inside: number): Expression {
   if (r.peek() === ',' || (isOnly && !(isAction && value.kind !== 'reference'))) {
     const between = r.slice(inside, value.at) + r.slice(value.end);
     if (/>>|<</.test(between)) r.fail('a comment cannot stand between elements', { at: inside });
-    const rest = r.take(',') ? r.list(']', 'elements', () => parseItem(r)) : [];
+    const rest = r.take(',') ? r.list(']', 'elements', () => parseItem(r), at) : [];
     if (isOnly) r.pos += 1;
     return { kind: 'array', items: [toItem(value), ...rest], at, end: r.pos };
   }

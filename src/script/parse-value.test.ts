@@ -111,8 +111,9 @@ describe('arrays, objects and blocks', () => {
 
   test('comments inside literals are problems', () => {
     expect(value('[1, >> one\n2]')).toBe('! a comment cannot stand between elements');
-    expect(value('[@a >> one\n, 2]')).toContain('!');
-    expect(value('{ a: 1 >> one\n}')).toContain('!');
+    expect(value('[@a >> one\n, 2]')).toBe('! a comment cannot stand between elements');
+    expect(value('{ a: 1 >> one\n}')).toBe('! a comment cannot stand between entries');
+    expect(value('[@a, 2')).toBe('! `[` is never closed');
   });
 
   test('a brace without a key is a command that lacks its word', () => {

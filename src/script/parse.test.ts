@@ -135,6 +135,15 @@ describe('problems', () => {
     expect(problems.length).toBeGreaterThan(1);
   });
 
+  test('code that holds a slip is skipped as a whole', () => {
+    const text = 'exe @f(x) = js {\nif (@x) {\nreturn 1\n}\n}\nshow @y @z';
+    const { problems } = parseScript(text, { mode: 'strict', file: 'x' });
+    expect(problems.map(({ message }) => message)).toEqual([
+      '`@x` is no name in js code',
+      '`show` takes one argument, found `@z` behind it',
+    ]);
+  });
+
   test('nesting is bounded', () => {
     for (const open of ['[', '(', '{a:', '!', 'for @x in @y => ', 'when @a => ', '`@f(']) {
       const { problems } = parseScript(`var @x = ${open.repeat(5000)}`, {

@@ -95,7 +95,9 @@ function tryStatement(r: Reader, problems: Problem[]): Statement | undefined {
   } catch (slip) {
     if (!(slip instanceof Slip)) throw slip;
     problems.push(slip.problem);
-    recover(r, slip.problem.at);
+    // What was never closed says nothing about where the statement ends; anything else was read so far.
+    const { at, code } = slip.problem;
+    recover(r, code === 'unclosed' ? at : Math.max(at, r.pos));
     return undefined;
   }
 }

@@ -143,27 +143,24 @@ export class Reader {
   }
 
   /** Things separated by commas up to `close`; a last comma is fine. Stands behind what opened them. */
-  list<T>(close: string, what: string, item: () => T): T[] {
-    const opened = this.pos - 1;
+  list<T>(close: string, what: string, item: () => T, opened = this.pos - 1): T[] {
     const items: T[] = [];
+    let needsComma = false;
     return this.within({ isOpen: true, blocks: 'none' }, () => {
       for (;;) {
         this.space();
-        if (this.take(close)) return items;
-        if (this.isAtEnd) this.failUnclosed(opened);
-        if (items.length > 0) {
-          if (!this.take(',')) {
-            this.fail(`expected \`,\` or \`${close}\` between ${what}, found ${this.shown()}`);
-          }
-          this.space();
-          if (this.take(close)) return items;
-        }
         if (this.starts('>>') || this.starts('<<')) {
           this.fail(`a comment cannot stand between ${what}`, {
             hint: 'put it on a line before the statement',
           });
         }
-        items.push(item());
+        if (this.take(close)) return items;
+        if (this.isAtEnd) this.failUnclosed(opened);
+        if (!needsComma) items.push(item());
+        else if (!this.take(',')) {
+          this.fail(`expected \`,\` or \`${close}\` between ${what}, found ${this.shown()}`);
+        }
+        needsComma = !needsComma;
       }
     });
   }
