@@ -233,7 +233,8 @@ function runJs(node: CodeExpression): RunCode {
       timeoutMs: env.process?.timeoutMs,
     });
     return then(outcome, (result) => {
-      const { value, logs } = unwrap(result);
+      const { value, logs, warnings } = unwrap(result);
+      if (warnings.length > 0) env.run.stderr(`${warnings.join('\n')}\n`, env);
       if (value === undefined || value === null) {
         if (logs.length > 0) return makeValue(logs.join('\n'));
         return value === null ? makeValue(null, { origin: { empty: true } }) : absent();
@@ -288,7 +289,11 @@ function runForeign(
   return outcome.then((result) => {
     const { value, stdout, stderr } = unwrap(result);
     if (stderr.trim() !== '') env.run.stderr(stderr, env);
-    if (value !== undefined && value !== null) return makeValue(value);
+    if (value !== undefined && value !== null) {
+      // With a value, what was printed is not the result.
+      if (stdout !== '') env.run.stderr(stdout, env);
+      return makeValue(value);
+    }
     const text = stdout.trimEnd();
     if (text === '') return value === null ? makeValue(null) : absent();
     return kind === 'py' ? parseJsonText(makeValue(text, { text })) : makeValue(text);
