@@ -42,6 +42,9 @@ export function freezeJson<T extends Json>(value: T): T {
   return value;
 }
 
+/** Is this value frozen with everything in it, for certain? */
+export const isFrozenJson = (value: object): boolean => known.has(value);
+
 /** How deep a remembered value is nested; undefined when it has to be looked at. */
 export const knownDepth = (value: object): number | undefined => known.get(value)?.depth;
 

@@ -1,5 +1,5 @@
 export { type Diagnostic, formatDiagnostic, hasErrors, type Severity } from './diagnostic.ts';
-export { freezeJson, growJson, jsonText } from './frozen-json.ts';
+export { freezeJson, growJson, isFrozenJson, jsonText } from './frozen-json.ts';
 export { globProblem, literalPrefix, matchGlob } from './glob.ts';
 export {
   canonicalJson,

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Json } from '../base/index.ts';
+import { freezeJson, type Json, type JsonObject } from '../base/index.ts';
 import { expandEnv, fillBody, fillConfig } from './index.ts';
 
 const NONE: ReadonlySet<string> = new Set();
@@ -134,4 +134,29 @@ test('an environment cannot make a config grow beyond bounds', () => {
   const text = '${BIG}'.repeat(40);
   const filled = expandEnv(text, { BIG: 'x'.repeat(1 << 19) }, new Set(['BIG']));
   expect(filled).toMatchObject({ ok: false, error: { code: 'config_invalid' } });
+});
+
+test('a config that is frozen is filled as any other, with what is given each time', () => {
+  const piece = fc.constantFrom('{a}', '{b}', '${KEY}', '${GONE:-d}', 'x', ' ', '{', '$');
+  const text = fc.array(piece, { maxLength: 4 }).map((pieces) => pieces.join(''));
+  const tree = fc.letrec<{ tree: Json }>((tie) => ({
+    tree: fc.oneof(
+      { maxDepth: 3 },
+      text,
+      fc.integer(),
+      fc.array(tie('tree'), { maxLength: 3 }),
+      fc.dictionary(fc.constantFrom('k', '__proto__', '{a}'), tie('tree')),
+    ),
+  })).tree;
+  const given = fc.dictionary(fc.constantFrom('a', 'b'), fc.jsonValue({ maxDepth: 1 }));
+  const declared = new Set(['KEY', 'GONE']);
+  fc.assert(
+    fc.property(tree, fc.array(given, { minLength: 2, maxLength: 3 }), (config, all) => {
+      const frozen = freezeJson(structuredClone({ config }));
+      for (const parameters of all as JsonObject[]) {
+        const sources = { env: { KEY: 'k' }, declared, parameters, required: new Set(['b']) };
+        expect(fillConfig(frozen, sources)).toEqual(fillConfig({ config }, sources));
+      }
+    }),
+  );
 });

@@ -4,11 +4,13 @@
 import {
   type ErrorCode,
   fail,
+  isFrozenJson,
   type Json,
   type JsonObject,
   MAX_DEPTH,
   type Outcome,
   ok,
+  setOwn,
 } from '../base/index.ts';
 import {
   createVariableSource,
@@ -21,7 +23,6 @@ import { createParameterSource, type ParameterSource, readParameter } from './pa
 import {
   findPlaceholders,
   MAX_TEXT,
-  mapTexts,
   type Placeholder,
   placeholderText,
   replaceEach,
@@ -85,29 +86,20 @@ function fill(
   parameters: ParameterSource | undefined,
 ): Outcome<Json> {
   let room = MAX_TEXT;
-
-  function fillText(text: string): Json | undefined {
-    const places = placesIn(text, variables !== undefined, parameters !== undefined);
-    const values = places.map(({ content }) => lookUp(content));
-    if (values.includes(undefined)) return undefined;
-    if (isExactly(text, places)) return values[0];
-    return replaceEach(text, places, (_, index) => textOf(values[index] as Json));
-  }
-
-  function lookUp(content: Variable | string): Json | undefined {
-    return typeof content === 'string' ? parameters?.lookUp(content) : variables?.lookUp(content);
-  }
-
-  function textOf(value: Json): string {
-    const text = placeholderText(value);
-    if (text === undefined) return tooDeep();
-    room -= text.length;
-    if (room < 0) throw new ConfigFault(`longer than ${MAX_TEXT} characters`);
-    return text;
-  }
-
+  const source: Source = {
+    lookUp: (content) =>
+      typeof content === 'string' ? parameters?.lookUp(content) : variables?.lookUp(content),
+    textOf(value) {
+      const text = placeholderText(value);
+      if (text === undefined) return tooDeep();
+      room -= text.length;
+      if (room < 0) throw new ConfigFault(`longer than ${MAX_TEXT} characters`);
+      return text;
+    },
+  };
   try {
-    const filled = mapTexts(config, fillText, tooDeep);
+    const blank = blankOf(config, { variables: !!variables, parameters: !!parameters });
+    const filled = blank(source);
     return variables?.problem() ?? parameters?.problem() ?? ok(filled ?? null);
   } catch (error) {
     if (!(error instanceof ConfigFault)) throw error;
@@ -117,6 +109,72 @@ function fill(
 
 function tooDeep(): never {
   throw new ConfigFault(`nested deeper than ${MAX_DEPTH} levels`);
+}
+
+/** What is put in, for one filling. */
+interface Source {
+  lookUp(content: Variable | string): Json | undefined;
+  textOf(value: Json): string;
+}
+
+interface Kinds {
+  variables: boolean;
+  parameters: boolean;
+}
+
+/** A config whose placeholders were found. Undefined stands for "leave it out". */
+type Blank = (source: Source) => Json | undefined;
+
+/** What is frozen for good is looked through once: the same tool is called again and again. */
+const known = new WeakMap<object, Blank>();
+
+function blankOf(config: Json, kinds: Kinds): Blank {
+  const isKept =
+    typeof config === 'object' &&
+    config !== null &&
+    isFrozenJson(config) &&
+    kinds.variables &&
+    kinds.parameters;
+  if (!isKept) return readValue(config, kinds, 0);
+  const before = known.get(config);
+  if (before) return before;
+  const made = readValue(config, kinds, 0);
+  known.set(config, made);
+  return made;
+}
+
+/** Strings of lists and objects at any depth, never keys. */
+function readValue(value: Json, kinds: Kinds, depth: number): Blank {
+  if (typeof value === 'string') return readText(value, kinds);
+  if (typeof value !== 'object' || value === null) return () => value;
+  if (depth > MAX_DEPTH) return tooDeep();
+  if (Array.isArray(value)) {
+    const items = value.map((item) => readValue(item, kinds, depth + 1));
+    return (source) => items.map((item) => item(source)).filter((item) => item !== undefined);
+  }
+  const fields = Object.keys(value).map(
+    (key) => [key, readValue(value[key] as Json, kinds, depth + 1)] as const,
+  );
+  return (source) => {
+    const filled: JsonObject = {};
+    for (const [key, field] of fields) {
+      const item = field(source);
+      if (item !== undefined) setOwn(filled, key, item);
+    }
+    return filled;
+  };
+}
+
+function readText(text: string, kinds: Kinds): Blank {
+  const places = placesIn(text, kinds.variables, kinds.parameters);
+  const [first] = places;
+  if (first === undefined) return () => text;
+  if (isExactly(text, places)) return (source) => source.lookUp(first.content);
+  return (source) => {
+    const values = places.map(({ content }) => source.lookUp(content));
+    if (values.includes(undefined)) return undefined;
+    return replaceEach(text, places, (_, index) => source.textOf(values[index] as Json));
+  };
 }
 
 type Place = Placeholder<Variable | string>;

@@ -2,6 +2,7 @@
 // replaced), parameters inherited, requirements of every link collected. Resolving runs nothing.
 import {
   fail,
+  freezeJson,
   getOwn,
   type JsonObject,
   mergeDeep,
@@ -113,7 +114,9 @@ function planOf(
     links,
     primitive,
     chain: [...links.map((link) => link.id), primitive],
-    config: tools.reduceRight<JsonObject>((merged, link) => mergeDeep(merged, link.config), {}),
+    config: freezeJson(
+      tools.reduceRight<JsonObject>((merged, link) => mergeDeep(merged, link.config), {}),
+    ),
     parameters: inherited,
     schema: tool.input_schema ?? schemaOf(inherited),
     requires: [...new Set([...own, ...below].map(normalizeCapability))],

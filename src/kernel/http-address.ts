@@ -117,7 +117,11 @@ function lookAt(address: string): string | undefined {
 }
 
 /** Host of a URL as capabilities and lookups name it: no brackets, no final dot. */
-export const hostOf = (url: URL): string => url.hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '');
+export function hostOf(url: URL): string {
+  const { hostname } = url;
+  if (hostname.startsWith('[')) return hostname.slice(1, -1);
+  return hostname.endsWith('.') ? hostname.slice(0, -1) : hostname;
+}
 
 export const portOf = (url: URL): number =>
   url.port === '' ? (/^(https|wss):$/.test(url.protocol) ? 443 : 80) : Number(url.port);

@@ -69,8 +69,8 @@ function readHeaders(config: JsonObject): Outcome<Record<string, string>> {
 export function readUrl(config: JsonObject, schemes: readonly string[]): Outcome<URL> {
   const text = getOwn(config, 'url');
   if (typeof text !== 'string') return fail('config_invalid', '`url` is missing');
-  if (!URL.canParse(text)) return fail('invalid_input', '`url` is not a valid URL');
-  const url = new URL(text);
+  const url = URL.parse(text);
+  if (url === null) return fail('invalid_input', '`url` is not a valid URL');
   const problem = urlProblem(url, schemes);
   return problem === undefined ? ok(url) : fail('invalid_input', problem);
 }
