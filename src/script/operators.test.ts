@@ -160,6 +160,13 @@ test.each([
   expect(() => augment(of(left), of(right))).toThrow('`+=`');
 });
 
+test('what is collected keeps its text and its facts', () => {
+  const file = makeValue('x', { text: 'x', origin: { filename: 'a.md' } });
+  const list = augment(augment(of([1]), file), of(2));
+  expect(elementOf(list, 1)).toMatchObject({ text: 'x', meta: { origin: { filename: 'a.md' } } });
+  expect(elementOf(augment(of([]), absent()), 0).meta.origin).toEqual({ absent: true });
+});
+
 test('adding keeps the marks of single elements', () => {
   const list = makeContainer([makeValue(1), makeValue(2, { descriptor: secret })]);
   const longer = augment(list, makeValue(3, { descriptor: pii }));

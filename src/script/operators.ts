@@ -1,6 +1,13 @@
 // The operators. Numbers where both sides can be numbers, no joining of texts, equality by value.
 import type { Json } from '../base/index.ts';
-import { elementOf, makeContainer, mergeDescriptors, type Value } from '../flow/index.ts';
+import {
+  EMPTY,
+  elementOf,
+  makeContainer,
+  makeValue,
+  mergeDescriptors,
+  type Value,
+} from '../flow/index.ts';
 import { raise } from './fault.ts';
 import { textOf } from './text-of.ts';
 import {
@@ -109,17 +116,32 @@ export const minus = (value: Value): Value => computed(-numberOf(value), [value]
 const emptySides = (...sides: readonly Value[]): Value[] =>
   sides.filter(({ data }) => isStructure(data) && Object.keys(data).length === 0);
 
+// Facts about a variable or a round of a loop, which an element of a list has no use for.
+const PASSING = new Set(['name', 'definedAt', 'exported', 'key', 'index']);
+
+/** Nothing but data: no marks, no text, no facts, also not inside. */
+const isBare = ({ meta, hasOwnText }: Value): boolean =>
+  meta.descriptor === EMPTY &&
+  !hasOwnText &&
+  (meta.elements?.parts.size ?? 0) === 0 &&
+  Object.keys(meta.origin).every((fact) => PASSING.has(fact));
+
+function append(left: Value, right: Value): Value {
+  const { data } = right;
+  const isList = Array.isArray(data);
+  // Loops collect one by one, and a value per element and round would cost more than the rounds.
+  if (isBare(left) && isBare(right)) {
+    return makeValue([...(left.data as Json[]), ...(isList ? data : [data])]);
+  }
+  const more = isList ? elementsOf(right) : [right];
+  return listFrom(left, [...elementsOf(left), ...more], isList ? emptySides(right) : []);
+}
+
 /** `+=`: what the left side is decides, and what was marked as a whole stays so. */
 export function augment(left: Value, right: Value): Value {
   switch (typeName(left)) {
-    case 'array': {
-      const more = Array.isArray(right.data) ? elementsOf(right) : [right];
-      return listFrom(
-        left,
-        [...elementsOf(left), ...more],
-        Array.isArray(right.data) ? emptySides(right) : [],
-      );
-    }
+    case 'array':
+      return append(left, right);
     case 'string':
       return computed(`${left.data as string}${textOf(right)}`, [left, right]);
     case 'number':
