@@ -249,6 +249,7 @@ export async function createThreads(
       return there.ok ? await takeUp(there.output, id) : there;
     },
     transcript: watch.transcript,
+    ...(watch.rawStream ? { rawStream: watch.rawStream } : {}),
     ...(watch.onEvent ? { onEvent: watch.onEvent } : {}),
     ...(watch.onText ? { onText: watch.onText } : {}),
   };

@@ -133,6 +133,7 @@ export const COMMANDS: readonly CommandSpec[] = [
       ['--tool-calls <count>', 'at most so many tool calls'],
       ['--spawns <count>', 'at most so many threads below it'],
       ['--depth <count>', 'at most so deep'],
+      ['--stream', 'keep what the provider sends in stream.jsonl of the thread'],
       PROJECT,
     ],
     examples: ['km run hello', 'km run hello file=docs/intro.md --turns 3 --json'],

@@ -134,6 +134,7 @@ export function createContext(world: World, given: Start): Outcome<ThreadContext
     inputs,
     hooks,
     system: systemPrompt(agents, universal),
+    isStreamKept: prepared.stream === true,
     log: openLog(world, start),
     ...stateOf(world, start, cost.output),
     signal: AbortSignal.any([signal, stopping.signal]),

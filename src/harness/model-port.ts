@@ -14,6 +14,7 @@ import {
   type ToolDefinition,
   type WrittenMessages,
 } from '../llm/index.ts';
+import type { RawStream } from './raw-stream.ts';
 
 export interface ModelRequest {
   model: ResolvedModel;
@@ -25,6 +26,8 @@ export interface ModelRequest {
   written: WrittenMessages;
   /** For the estimate when the provider reports no usage, and the text as it comes. */
   reading: ReaderOptions;
+  /** Gets every event as it came. */
+  raw?: RawStream;
 }
 
 /** `caller` speaks for the harness, not for the thread: no thread may reach a provider itself. */
@@ -49,12 +52,21 @@ function readerSink(reader: StreamReader): Sink {
   };
 }
 
+const rawSink = (raw: RawStream): Sink => ({
+  type: 'raw',
+  write: (event) => raw.write(event),
+  async close() {
+    raw.end();
+    return { type: 'raw', delivered: 0, dropped: 0 };
+  },
+});
+
 export function createModelPort(kernel: Kernel): ModelPort {
-  return async ({ model, reading, written, maxTokens, ...request }, caller) => {
+  return async ({ model, reading, written, maxTokens, raw, ...request }, caller) => {
     let reader: StreamReader | undefined;
     const sinks = (): Sink[] => {
       reader = createReader(model.protocol, reading);
-      return [readerSink(reader)];
+      return raw ? [readerSink(reader), rawSink(raw)] : [readerSink(reader)];
     };
     const { max_tokens_parameter } = model;
     const parameters = requestParameters(

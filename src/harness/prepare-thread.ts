@@ -25,6 +25,8 @@ export interface RunRequest {
   model?: string;
   /** Narrows the directive's limits. */
   limits?: DirectiveLimits;
+  /** Keeps what the provider sends, event by event, in `stream.jsonl` of the thread. */
+  stream?: boolean;
 }
 
 export interface Prepared {
@@ -35,6 +37,7 @@ export interface Prepared {
   model: ResolvedModel;
   price: Price;
   limits: EffectiveLimits;
+  stream?: boolean;
 }
 
 /** What is looked at before a thread exists: no registry, no key of our own. */
@@ -233,5 +236,6 @@ export async function prepareThread(
     hooks: hooks.output,
     ...chosen.output,
     limits: limits.output,
+    ...(request.stream === true ? { stream: true } : {}),
   });
 }

@@ -41,7 +41,11 @@ async function prepareAgain(
   history: readonly StoredEvent[],
 ): Promise<Outcome<Prepared>> {
   const begun = history.find(({ type }) => type === 'thread_start')?.data;
-  const request = { directive: row.directive, inputs: row.inputs as JsonObject };
+  const request = {
+    directive: row.directive,
+    inputs: row.inputs as JsonObject,
+    ...(getOwn(begun, 'stream') === true ? { stream: true } : {}),
+  };
   const model = plainText(getOwn(begun, 'model'));
   const own = await prepareThread(world, request);
   const isOther = model !== '' && model !== 'none' && (!own.ok || own.output.model.model !== model);

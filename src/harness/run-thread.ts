@@ -82,6 +82,7 @@ export async function startPrepared(
       model: model.model,
       message,
       limits: packLimits(limits),
+      ...(prepared.stream === true && { stream: true }),
     },
   };
   const row = await createRow(world, prepared, place, [first, ...opening.output]);

@@ -41,6 +41,8 @@ export interface ThreadContext {
   /** What people approved beyond that. */
   readonly approved: ApprovedRights;
   readonly system: string;
+  /** Does it leave what the provider sends in `stream.jsonl`? */
+  readonly isStreamKept: boolean;
   readonly hooks: readonly CompiledHook[];
   readonly hookState: HookState;
   /** A reservation made up front that its requests draw from. */

@@ -40,6 +40,9 @@ async function ask(thread: ThreadContext, account: TurnAccount): Promise<Outcome
           ...(thread.ratio === undefined ? {} : { ratio: thread.ratio }),
           onText: (piece) => world.onText?.(thread.id, piece),
         },
+        ...(thread.isStreamKept && world.rawStream
+          ? { raw: world.rawStream(thread.id, thread.log.turn) }
+          : {}),
       },
       {
         surface: 'harness',

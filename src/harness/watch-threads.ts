@@ -14,6 +14,7 @@ import {
 import type { KeyPair } from '../trust/index.ts';
 import { createNotifier } from './notify.ts';
 import { postNotice, runNotice } from './notify-send.ts';
+import { createRawStreams } from './raw-stream.ts';
 import { createKnownSecrets, environmentSecrets } from './secrets.ts';
 import { sealStore } from './secrets-store.ts';
 import { createTranscripts } from './secrets-transcript.ts';
@@ -41,7 +42,8 @@ export interface WatchPorts {
 /** Where a registered SDK announces itself; the API package is not even loaded without one. */
 const SDK = Symbol.for('opentelemetry.js.api.1');
 
-export interface ThreadWatch extends Pick<World, 'store' | 'transcript' | 'onEvent' | 'onText'> {
+export interface ThreadWatch
+  extends Pick<World, 'store' | 'transcript' | 'rawStream' | 'onEvent' | 'onText'> {
   /** To be awaited before a run: an SDK may have come in the meantime. */
   ready(): Promise<void>;
   /** A journal with its secrets in place: for replay. */
@@ -133,6 +135,7 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
       telemetry ??= createTelemetry({ now, thread });
     },
     history: sealed.history,
+    rawStream: createRawStreams({ dir, clock, trouble, redactor: known.redactor }),
     transcript(id) {
       const write = transcripts.open(id);
       return (events, firstSeq) => {

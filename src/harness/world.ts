@@ -8,6 +8,7 @@ import type { Prices } from '../llm/index.ts';
 import type { NewEvent, Store } from '../store/index.ts';
 import type { KeyPair, VerifiedToken } from '../trust/index.ts';
 import type { ModelPort } from './model-port.ts';
+import type { RawStream } from './raw-stream.ts';
 import type { LiveThreads } from './spawn-live.ts';
 import type { Runner } from './spawn-runner.ts';
 
@@ -46,6 +47,8 @@ export interface World {
   resume(id: string): Promise<Outcome<ThreadResult>>;
   /** Is the key for this provider there? Says how to set it when it is not. */
   env: Readonly<Record<string, string | undefined>>;
+  /** Where a thread that was asked to keeps what a provider sends. */
+  rawStream?(thread: string, turn: number): RawStream;
   transcript(thread: string): (events: readonly NewEvent[], firstSeq: number) => void;
   /** For a live view: everything that is recorded, and text as it comes. */
   onEvent?(thread: string, event: { type: string; data: JsonObject; turn: number }): void;

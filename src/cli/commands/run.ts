@@ -46,6 +46,7 @@ function requestOf(
     ...(message === undefined ? {} : { message }),
     ...(model === undefined ? {} : { model }),
     ...(limits.output === undefined ? {} : { limits: limits.output }),
+    ...(options.stream === true ? { stream: true } : {}),
   });
 }
 
