@@ -354,6 +354,12 @@ describe('scripts', () => {
     }
   });
 
+  test('repetitions that never end are read as the text they are', () => {
+    const { parts } = parseTemplateFile('/for @x in @y\n'.repeat(20_000), 'att');
+    expect(parts[0]).toBe('/for ');
+    expect(parts.every((part) => typeof part === 'string' || part.kind === 'insert')).toBe(true);
+  });
+
   test('a large text of openings that never close comes to an end', () => {
     for (const unit of [
       '/show [\n',

@@ -70,6 +70,7 @@ export class Reader {
   /** A value that turned out to be the condition of the next arm. */
   overrun: Expression | undefined;
   #depth = 0;
+  #tries = 0;
   readonly #found = new Map<string, { from: number; at: number }>();
 
   constructor(text: string, mode: Mode, rules: Rules) {
@@ -285,20 +286,29 @@ export class Reader {
     }
   }
 
-  /** Undefined, and nothing taken, when the rule does not fit here. */
+  /**
+   * Undefined, and nothing taken, when the rule does not fit here. Without fuel nothing is tried, and
+   * what is being tried already is given up as a whole, not level by level.
+   */
   attempt<T>(rule: () => T): T | undefined {
-    if (this.fuel <= 0) return undefined;
+    if (this.fuel <= 0) {
+      if (this.#tries > 0) this.fail('too much could not be read', { code: 'too_deep' });
+      return undefined;
+    }
     const at = this.pos;
     const before = this.far;
     this.far = at;
+    this.#tries += 1;
     try {
       return rule();
     } catch (slip) {
       if (!(slip instanceof Slip)) throw slip;
       this.fuel -= PRICE_OF_A_TRY + Math.max(0, this.far - at);
+      if (this.fuel <= 0 && this.#tries > 1) throw slip;
       this.pos = at;
       return undefined;
     } finally {
+      this.#tries -= 1;
       this.far = Math.max(this.far, before);
     }
   }
