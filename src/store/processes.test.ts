@@ -160,21 +160,24 @@ async function checkFull(writer: Writer, codes: readonly string[]): Promise<void
 }
 
 const hasUlimit = process.platform !== 'win32';
-test.runIf(hasUlimit)('where files may not grow, an append is refused whole', async () => {
-  must(store.createThread(aThread('a')));
-  store.close();
-  // The signal for a file that is too large is ignored, so that the write reports an error.
-  const script = 'trap "" XFSZ; ulimit -f 600; exec "$0" "$@"';
-  const args = ['-c', script, process.execPath, '--no-warnings', WRITER, 'fill', place.file, 'a'];
-  const writer = follow(spawn('sh', args, { stdio: ['pipe', 'pipe', 'inherit'] }));
-  await checkFull(writer, ['store_failed', 'disk_full']);
-  await writer.done();
-  store = must(openStore({ file: place.file, clock: systemClock }));
-  const events = must(store.read('a'));
-  expect(events).toHaveLength(must(store.thread('a')).seq);
-  expect(events.length % 2).toBe(0);
-  expect(store.append('a', events.length, 0, [{ type: 'note', data: {} }]).ok).toBe(true);
-});
+test.runIf(hasUlimit)(
+  'where files may not grow, an append is refused whole (needs ulimit)',
+  async () => {
+    must(store.createThread(aThread('a')));
+    store.close();
+    // The signal for a file that is too large is ignored, so that the write reports an error.
+    const script = 'trap "" XFSZ; ulimit -f 600; exec "$0" "$@"';
+    const args = ['-c', script, process.execPath, '--no-warnings', WRITER, 'fill', place.file, 'a'];
+    const writer = follow(spawn('sh', args, { stdio: ['pipe', 'pipe', 'inherit'] }));
+    await checkFull(writer, ['store_failed', 'disk_full']);
+    await writer.done();
+    store = must(openStore({ file: place.file, clock: systemClock }));
+    const events = must(store.read('a'));
+    expect(events).toHaveLength(must(store.thread('a')).seq);
+    expect(events.length % 2).toBe(0);
+    expect(store.append('a', events.length, 0, [{ type: 'note', data: {} }]).ok).toBe(true);
+  },
+);
 
 const inNamespace = (script: string) => ['-Urm', 'sh', '-c', script];
 const mount = 'mount -t tmpfs -o size=3m none "$0" 2>/dev/null';
@@ -182,7 +185,7 @@ const canMount =
   process.platform === 'linux' &&
   spawnSync('unshare', [...inNamespace(mount), '/mnt'], { stdio: 'ignore' }).status === 0;
 test.runIf(canMount)(
-  'on a full disk an append is refused whole, and goes on when there is room',
+  'on a full disk an append is refused whole, and goes on when there is room (needs unshare and mount)',
   async () => {
     const script = `${mount} && exec "$1" --no-warnings "$2" fill "$0/registry.db" a 1000000`;
     const args = [...inNamespace(script), place.dir, process.execPath, WRITER];
