@@ -78,6 +78,15 @@ export function createDatabase(
     }
   }
 
+  const begin = (): void => {
+    try {
+      prepare('BEGIN IMMEDIATE').run();
+    } catch (error) {
+      if (!isBusy(error)) throw error;
+      patiently(() => prepare('BEGIN IMMEDIATE').run());
+    }
+  };
+
   function undo(): void {
     // After a full disk SQLite has rolled back already.
     if (connection.isTransaction) prepare('ROLLBACK').run();
@@ -97,21 +106,30 @@ export function createDatabase(
     }
   }
 
-  function outside<T>(work: () => Outcome<T>): Outcome<T> {
+  /** Ends a transaction that something broke; what cannot be undone was never written. */
+  function broken(error: unknown): Outcome<never> {
+    depth = 0;
     try {
-      patiently(() => prepare('BEGIN IMMEDIATE').run());
-      depth = 1;
-      const outcome = work();
-      prepare(outcome.ok ? 'COMMIT' : 'ROLLBACK').run();
-      depth = 0;
-      if (outcome.ok) for (const listener of listeners) listener();
-      return outcome;
-    } catch (error) {
-      return faultOf(error, file);
-    } finally {
-      depth = 0;
       if (connection.isOpen) undo();
+    } catch {
+      // Whoever opens the file next does it.
     }
+    return faultOf(error, file);
+  }
+
+  function outside<T>(work: () => Outcome<T>): Outcome<T> {
+    let outcome: Outcome<T>;
+    try {
+      begin();
+      depth = 1;
+      outcome = work();
+      prepare(outcome.ok ? 'COMMIT' : 'ROLLBACK').run();
+    } catch (error) {
+      return broken(error);
+    }
+    depth = 0;
+    if (outcome.ok) for (const listener of listeners) listener();
+    return outcome;
   }
 
   return {

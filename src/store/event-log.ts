@@ -38,20 +38,23 @@ export function createEventLog(database: Database, clock: Clock): EventLog {
     }
   }
 
+  function tooLarge(thread: string, type: string, length: number): Outcome<never> {
+    const message = `a \`${type}\` event of ${length} characters is too large; store it as an artifact`;
+    return fail('invalid_input', message, { thread, max: MAX_EVENT });
+  }
+
   return {
     events(thread, after, events) {
       const values: (string | number)[] = [];
       const now = clock.now();
-      for (const [index, { type, data, turn = 0, ts = now }] of events.entries()) {
+      let seq = after;
+      for (const { type, data, turn = 0, ts = now } of events) {
         const text = JSON.stringify(data);
-        if (text.length > MAX_EVENT) {
-          return fail(
-            'invalid_input',
-            `a \`${type}\` event of ${text.length} characters is too large; store it as an artifact`,
-            { thread, max: MAX_EVENT },
-          );
-        }
-        values.push(thread, after + index + 1, ts, turn, type, text);
+        if (text.length > MAX_EVENT) return tooLarge(thread, type, text.length);
+        seq += 1;
+        // Most appends are one event: nothing is collected for it.
+        if (events.length === 1) database.run(INSERT_ONE, thread, seq, ts, turn, type, text);
+        else values.push(thread, seq, ts, turn, type, text);
       }
       insertAll(values);
       return ok(null);
