@@ -29,6 +29,8 @@ export type Detail = 'preview' | 'full';
 const RESULT = 2000;
 /** So many files are held open at once. */
 const MAX_OPEN = 256;
+/** So many events of one thread wait for each other at most. */
+const MAX_WAITING = 100;
 
 // Secrets go first: written as JSON once more they would be escaped deeper than anybody looks, and a
 // hash of them would tell whoever guesses that he is right.
@@ -81,13 +83,29 @@ export interface Transcripts {
   done(thread: string): void;
 }
 
+/** The writer of one thread, from one `open` to the next. */
+interface Writing {
+  state: 'new' | 'open' | 'broken';
+}
+
+type Noted = Omit<TranscriptEvent, 'type'> & { type: string };
+
+interface Waiting {
+  writing: Writing;
+  events: Noted[];
+}
+
 export function createTranscripts(ports: TranscriptPorts): Transcripts {
   const { dir, clock, known, store, detail, trouble } = ports;
   const writers = new Map<string, Transcript>();
   /** For each thread that this process writes: the number of its next event. */
   const next = new Map<string, number>();
+  // What is recorded in the same round of the event loop is one write. A process that is killed
+  // before it loses lines the registry has: whoever resumes the thread writes them again.
+  const waiting = new Map<string, Waiting>();
+  let soon: NodeJS.Immediate | undefined;
 
-  function show(thread: string, event: Omit<TranscriptEvent, 'type'> & { type: string }) {
+  function show(thread: string, event: Noted) {
     const data =
       detail() === 'full' ? event.data : shownData(event.type, event.data, known.redactor(thread));
     return { ...event, data };
@@ -116,6 +134,7 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
   /** Before the first line of this process: is everything there that was recorded before? */
   function restore(thread: string, firstSeq: number): void {
     if (firstSeq === 1 || next.get(thread) === firstSeq) return;
+    flush(thread);
     closeWriter(thread);
     const before = journal(thread).filter(({ seq }) => seq < firstSeq);
     if (!isBehind(thread, before)) return;
@@ -128,6 +147,7 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
     writers.delete(thread);
   }
   function done(thread: string): void {
+    flush(thread);
     closeWriter(thread);
     next.delete(thread);
   }
@@ -142,35 +162,48 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
     if (writers.size > MAX_OPEN && oldest !== undefined) closeWriter(oldest);
     return opened;
   }
-  function linesOf(thread: string, events: readonly NewEvent[], firstSeq: number) {
-    const ts = clock.now();
-    return events.flatMap(({ type, data, turn = 0 }, index): TranscriptEvent[] =>
-      isTranscriptType(type)
-        ? [{ ...show(thread, { ts, seq: firstSeq + index, turn, type, data }), type }]
-        : [],
-    );
+  function flush(thread: string): void {
+    const group = waiting.get(thread);
+    if (!group) return;
+    waiting.delete(thread);
+    const lines = group.events.flatMap((event): TranscriptEvent[] => {
+      const { type } = event;
+      return isTranscriptType(type) ? [{ ...show(thread, event), type }] : [];
+    });
+    const writer = writerOf(thread);
+    const written = writer.ok ? writer.output.append(lines) : writer;
+    if (written.ok) return;
+    group.writing.state = 'broken';
+    trouble(written.error.detail.message);
+    done(thread);
+  }
+  function flushAll(): void {
+    soon = undefined;
+    for (const thread of [...waiting.keys()]) flush(thread);
+  }
+  function note(thread: string, writing: Writing, events: readonly NewEvent[], firstSeq: number) {
+    const group = waiting.get(thread) ?? { writing, events: [] };
+    const now = clock.now();
+    for (const [index, { type, data, turn = 0 }] of events.entries()) {
+      group.events.push({ ts: now, seq: firstSeq + index, turn, type, data });
+    }
+    waiting.set(thread, group);
+    next.set(thread, firstSeq + events.length);
+    if (group.events.length >= MAX_WAITING) flush(thread);
+    else soon ??= setImmediate(flushAll);
   }
 
   return {
     open(thread) {
-      let state: 'new' | 'open' | 'broken' = 'new';
+      flush(thread);
+      const writing: Writing = { state: 'new' };
       return (events, firstSeq) => {
-        if (state === 'broken') return;
+        if (writing.state === 'broken') return;
         // Nothing to write is a question too: is everything there that was recorded before?
-        if (state === 'new') restore(thread, firstSeq);
+        if (writing.state === 'new') restore(thread, firstSeq);
         if (events.length === 0) return;
-        const writer = writerOf(thread);
-        const written = writer.ok
-          ? writer.output.append(linesOf(thread, events, firstSeq))
-          : writer;
-        if (written.ok) {
-          state = 'open';
-          next.set(thread, firstSeq + events.length);
-        } else {
-          state = 'broken';
-          trouble(written.error.detail.message);
-          done(thread);
-        }
+        writing.state = 'open';
+        note(thread, writing, events, firstSeq);
       };
     },
     done,

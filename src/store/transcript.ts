@@ -124,6 +124,7 @@ export function createTranscript(options: TranscriptOptions): Outcome<Transcript
   return ok({
     file,
     append(events) {
+      if (events.length === 0) return ok(null);
       if (handle === undefined) return problem(file, new Error('it was closed'));
       try {
         writeAll(handle, events.map((event) => toLine(event, redact)).join(''));
