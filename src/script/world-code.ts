@@ -6,11 +6,11 @@ import { readJsBody } from './js-body.ts';
 import { dataText, readData } from './js-data.ts';
 import { createDecoder, createEncoder, createTextual } from './js-realm-values.ts';
 import { identifier } from './js-units.ts';
-import type { CodeRequest, CodeResult, JsArgument } from './world.ts';
-import type { Finished, Processes } from './world-process.ts';
+import type { CodeRequest, CodeResult, JsArgument, ProcessResult } from './world.ts';
+import type { Processes } from './world-process.ts';
 
 /** Runs in the child: text in, text out, nothing of ours is there. */
-const NODE_RUNNER = `
+const nodeRunner = (): string => `
 const fs = require('node:fs'), path = require('node:path');
 const job = JSON.parse(fs.readFileSync(0, 'utf8'));
 const encode = (${createEncoder.toString()})(), decode = (${createDecoder.toString()})(), textual = (${createTextual.toString()})();
@@ -93,7 +93,7 @@ function nodeUnit(
 const lastLine = (text: string): string => text.trimEnd().split('\n').at(-1) ?? '';
 
 /** A non-zero exit or a signal, as a fault that shows stderr. */
-function failure(kind: string, { code, signal, stderr }: Finished): Failure | undefined {
+function failure(kind: string, { code, signal, stderr }: ProcessResult): Failure | undefined {
   if (code === 0 && signal === undefined) return undefined;
   const how = signal === undefined ? `ended with exit code ${code}` : `was ended by ${signal}`;
   return fail('tool_failed', lastLine(stderr) || `the ${kind} block ${how}`, {
@@ -132,7 +132,7 @@ export function createCode(processes: Processes, random: () => string) {
       stdin: request.stdin ?? null,
     };
     const ended = await processes.start({
-      config: { command: process.execPath, args: ['-e', NODE_RUNNER] },
+      config: { command: process.execPath, args: ['-e', nodeRunner()] },
       request: { ...request, stdin: JSON.stringify(job) },
       operation: 'run:node',
     });
@@ -166,7 +166,7 @@ export function createCode(processes: Processes, random: () => string) {
 }
 
 /** Everything before the mark was printed; what follows is what the block returned or threw. */
-function nodeResult({ stdout, stderr }: Finished, mark: string): Outcome<CodeResult> {
+function nodeResult({ stdout, stderr }: ProcessResult, mark: string): Outcome<CodeResult> {
   const at = stdout.lastIndexOf(`\n${mark}`);
   if (at < 0) return ok({ value: undefined, stdout, stderr });
   const printed = stdout.slice(0, at);

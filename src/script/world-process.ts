@@ -38,10 +38,6 @@ export interface Start {
   readonly operation: string;
 }
 
-export interface Finished extends ProcessResult {
-  readonly stdout: string;
-}
-
 /** Values that were handed over as variables do not come back in a message. */
 function redact(fault: Fault, env: Readonly<Record<string, string>>): Failure {
   const secrets = Object.values(env).filter((value) => value.length >= MIN_SECRET);
@@ -80,7 +76,7 @@ function tooLong({ config, request }: Start): Failure | undefined {
 }
 
 /** The primitive's answer: also that of a failed command is a result here. */
-function finished(facts: JsonObject): Outcome<Finished> {
+function finished(facts: JsonObject): Outcome<ProcessResult> {
   const { stdout, stderr, exit_code, signal, truncated } = facts;
   if (truncated !== false && truncated !== undefined) {
     return fail(
@@ -123,7 +119,7 @@ export function createProcesses(ports: ProcessWorldPorts) {
     };
   }
 
-  async function start(what: Start): Promise<Outcome<Finished>> {
+  async function start(what: Start): Promise<Outcome<ProcessResult>> {
     const long = tooLong(what);
     if (long) return long;
     const verify = ports.verifier();
