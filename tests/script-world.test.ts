@@ -250,6 +250,9 @@ describe('commands', () => {
     expect(await run(script, more)).toMatchObject({
       output: { stdout: `in\nx  "y"\n${project}/sub\nnone\n` },
     });
+    expect(await run('echo "$a_b"', { env: { 'a-b': 'dash' } })).toMatchObject({
+      output: { stdout: 'dash\n' },
+    });
     denied(await run('pwd', { folder: base }));
   });
 

@@ -53,6 +53,15 @@ function redact(fault: Fault, env: Readonly<Record<string, string>>): Failure {
   );
 }
 
+/** Names of a script may hold `-`, those of variables may not. */
+const variables = (env: Readonly<Record<string, string>>): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(env).map(([name, value]) => [
+      name.replace(/\W/g, '_').replace(/^(?=\d)/, '_'),
+      value,
+    ]),
+  );
+
 const textAt = (config: JsonObject, key: string): string => {
   const value = config[key];
   return typeof value === 'string' ? value : '';
@@ -108,7 +117,13 @@ export function createProcesses(ports: ProcessWorldPorts) {
         sandbox: 'workspace',
         env: [],
       },
-      config: { ...config, cwd: folder, env, stdin: stdin ?? '', max_output: MAX_OUTPUT },
+      config: {
+        ...config,
+        cwd: folder,
+        env: variables(env),
+        stdin: stdin ?? '',
+        max_output: MAX_OUTPUT,
+      },
       parameters: {},
       sinks: [],
       verify,
