@@ -10,6 +10,8 @@ import { type ProblemCode, Slip } from './problem.ts';
 
 const DEEPEST = 200;
 const PRICE_OF_A_TRY = 400;
+// Two hundred levels are costly to enter and no script has them.
+const PRICE_OF_DEPTH = 20_000;
 
 /** Rules that lower ones need from higher ones; the door brings them, so that no file imports up. */
 export interface Rules {
@@ -303,7 +305,8 @@ export class Reader {
       return rule();
     } catch (slip) {
       if (!(slip instanceof Slip)) throw slip;
-      this.fuel -= PRICE_OF_A_TRY + Math.max(0, this.far - at);
+      const price = slip.problem.code === 'too_deep' ? PRICE_OF_DEPTH : PRICE_OF_A_TRY;
+      this.fuel -= price + Math.max(0, this.far - at);
       if (this.fuel <= 0 && this.#tries > 1) throw slip;
       this.pos = at;
       return undefined;
