@@ -117,7 +117,8 @@ function compileRepeat(c: Compiler, part: RepeatPart, isMustache: boolean): Make
       });
       return then(rounds, (pieces) => {
         const joined = joinPieces(pieces);
-        return { text: joined.text, marks: mergeDescriptors(joined.marks, list.meta.descriptor) };
+        const text = part.trimsEnd ? joined.text.replace(/\r?\n$/, '') : joined.text;
+        return { text, marks: mergeDescriptors(joined.marks, list.meta.descriptor) };
       });
     });
 }
