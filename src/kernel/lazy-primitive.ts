@@ -7,17 +7,29 @@ export const freshPrimitive = (name: string, make: () => Promise<Primitive>): Pr
   plan: async (call) => (await make()).plan?.(call) ?? { primitive: name },
 });
 
-/** A primitive whose making costs something (code, a probe): made when it is first needed, once. */
+/**
+ * A primitive whose making costs something (code, a probe): made when it is first needed, once. A making
+ * that fails (too many files are open, say) is that call's failure; the next call tries again.
+ */
 export function lazyPrimitive(name: string, make: () => Promise<Primitive>): Primitive {
   let made: Promise<Primitive> | undefined;
-  const primitive = (): Promise<Primitive> => {
-    made ??= make();
-    return made;
+  const primitive = async (): Promise<Primitive> => {
+    const making = (made ??= make());
+    try {
+      return await making;
+    } catch (error) {
+      if (made === making) made = undefined;
+      throw error;
+    }
   };
   return {
     name,
     run: async (call) => (await primitive()).run(call),
     plan: async (call) => (await primitive()).plan?.(call) ?? { primitive: name },
-    close: () => void made?.then((there) => there.close?.()),
+    close: () =>
+      void made?.then(
+        (there) => there.close?.(),
+        () => {},
+      ),
   };
 }

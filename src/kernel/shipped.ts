@@ -42,9 +42,15 @@ export function shippedSinks(
   type Factories = ReturnType<typeof import('./sink-factories.ts').createSinkFactories>;
   let made: Promise<Factories> | Factories | undefined;
   const make = async (): Promise<Factories> => {
-    const { createSinkFactories } = await import('./sink-factories.ts');
-    made = createSinkFactories(ports);
-    return made;
+    try {
+      const { createSinkFactories } = await import('./sink-factories.ts');
+      made = createSinkFactories(ports);
+      return made;
+    } catch (error) {
+      // Whoever comes next tries again.
+      made = undefined;
+      throw error;
+    }
   };
   const lazy =
     (name: 'return' | 'file_sink' | 'null_sink' | 'websocket_sink'): SinkFactory =>
