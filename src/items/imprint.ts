@@ -1,6 +1,7 @@
 // What a few names looked like, so that the next question whether anything changed costs one look at
 // each of them: no listing, no reading. A folder's stamp changes when a name in it comes or goes.
 import { lstatSync, type Stats } from 'node:fs';
+import { dirname } from 'node:path';
 
 export interface Imprint {
   /** Does every name still look as it did? False in doubt. */
@@ -33,6 +34,14 @@ const isSettled = (stats: Stats | undefined, now: number): boolean => {
   return !stats.isSymbolicLink() && now - changed >= tick(changed);
 };
 
+/** Would a folder that is looked at anyway change its stamp when this name came to be? */
+function isTold(path: string, looks: ReadonlyMap<string, Stats | undefined>): boolean {
+  for (let folder = dirname(path); ; folder = dirname(folder)) {
+    if (looks.get(folder)?.isDirectory()) return true;
+    if (lookAt(folder) !== undefined || folder === dirname(folder)) return false;
+  }
+}
+
 /** Undefined when one of them cannot be relied on. A name that is not there may be among them. */
 export function takeImprint(paths: Iterable<string>, now: number): Imprint | undefined {
   const looks = new Map<string, Stats | undefined>();
@@ -45,10 +54,11 @@ export function takeImprint(paths: Iterable<string>, now: number): Imprint | und
   } catch {
     return undefined;
   }
+  const watched = [...looks].filter(([path, stats]) => stats !== undefined || !isTold(path, looks));
   return {
     isCurrent() {
       try {
-        for (const [path, before] of looks) if (!isSame(before, lookAt(path))) return false;
+        for (const [path, before] of watched) if (!isSame(before, lookAt(path))) return false;
         return true;
       } catch {
         return false;

@@ -132,6 +132,30 @@ type Shown = ReturnType<ReturnType<typeof createLineWindow>['end']> & {
   sha256: string;
 };
 
+/** Text out of bytes that come in pieces; what is no UTF-8 is replaced, and remembered. */
+function createDecoding() {
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  const strict = new TextDecoder('utf-8', { fatal: true });
+  let lossy = false;
+  const check = (chunk?: Uint8Array) => {
+    try {
+      if (!lossy) strict.decode(chunk, { stream: chunk !== undefined });
+    } catch {
+      lossy = true;
+    }
+  };
+  return {
+    push(chunk: Uint8Array): string {
+      check(chunk);
+      return decoder.decode(chunk, { stream: true });
+    },
+    end(): { rest: string; lossy: boolean } {
+      check();
+      return { rest: decoder.decode(), lossy };
+    },
+  };
+}
+
 async function showLines(
   file: OpenFile,
   place: ProjectPath,
@@ -141,16 +165,8 @@ async function showLines(
   const count = countOf(call.parameters, 'limit', { fallback: 2000, min: 1, max: MAX_SHOWN_LINES });
   const lines = createLineWindow(first, count);
   const content = createHash('sha256');
-  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
-  const strict = new TextDecoder('utf-8', { fatal: true });
-  let [bytes, lossy] = [0, false];
-  const check = (chunk?: Uint8Array) => {
-    try {
-      if (!lossy) strict.decode(chunk, { stream: chunk !== undefined });
-    } catch {
-      lossy = true;
-    }
-  };
+  const decoding = createDecoding();
+  let bytes = 0;
   const ended = await eachChunk(file, (chunk) => {
     if (call.signal.aborted) return cancelled();
     if (bytes === 0 && looksBinary(chunk)) {
@@ -159,13 +175,12 @@ async function showLines(
     }
     bytes += chunk.length;
     content.update(chunk);
-    check(chunk);
-    lines.push(decoder.decode(chunk, { stream: true }));
+    lines.push(decoding.push(chunk));
     return undefined;
   });
   if (ended) return ended;
-  check();
-  lines.push(decoder.decode());
+  const { rest, lossy } = decoding.end();
+  lines.push(rest);
   const shown = lines.end();
   if (first > Math.max(1, shown.total)) {
     const message = `offset ${first} is past the end: \`${place.relative}\` has ${shown.total} lines`;
