@@ -53,6 +53,19 @@ export function mergeDeep(base: JsonObject, over: JsonObject): JsonObject {
   return merged;
 }
 
+/** Most keys are words, and quoting a word needs no look at its characters. */
+const quotedKey = (key: string): string =>
+  /^[a-z_]+$/.test(key) ? `"${key}":` : `${JSON.stringify(key)}:`;
+
+function canonicalObject(value: JsonObject, depth: number): string {
+  let text = '';
+  for (const key of Object.keys(value).sort()) {
+    if (text !== '') text += ',';
+    text += quotedKey(key) + canonicalJson(value[key] as Json, depth);
+  }
+  return `{${text}}`;
+}
+
 /** Keys sorted by code unit, no blanks: the text that is hashed and signed. Throws on non-JSON. */
 export function canonicalJson(value: Json, depth = 0): string {
   if (depth > MAX_DEPTH) throw new RangeError(`value is nested deeper than ${MAX_DEPTH} levels`);
@@ -63,15 +76,13 @@ export function canonicalJson(value: Json, depth = 0): string {
     if (!Number.isFinite(value)) throw new TypeError(`${value} is not a JSON number`);
     return JSON.stringify(value);
   }
-  if (Array.isArray(value)) {
-    return `[${value.map((item) => canonicalJson(item, depth + 1)).join(',')}]`;
-  }
   if (typeof value !== 'object') throw new TypeError(`a ${typeof value} is not a JSON value`);
-  const keys = Object.keys(value).sort();
-  const parts = keys.map(
-    (key) => `${JSON.stringify(key)}:${canonicalJson(value[key] as Json, depth + 1)}`,
-  );
-  return `{${parts.join(',')}}`;
+  if (!Array.isArray(value)) return canonicalObject(value, depth + 1);
+  let text = '';
+  for (let at = 0; at < value.length; at++) {
+    text += (at === 0 ? '' : ',') + canonicalJson(value[at] as Json, depth + 1);
+  }
+  return `[${text}]`;
 }
 
 /** How deep lists and objects are nested, counted no further than `limit` (walks without recursion). */

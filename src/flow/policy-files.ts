@@ -1,7 +1,7 @@
 // The policy files of all levels, as they are now. Looked at in every call: a rule that was tightened
 // holds for the next call of every running process. A file that cannot be read, or has a mistake in
 // it, closes everything: half a policy might be the half that allows.
-import { readFileSync, statSync } from 'node:fs';
+import { readFileSync, type Stats, statSync } from 'node:fs';
 import { type Diagnostic, hasErrors } from '../base/index.ts';
 import { closedPolicy, type Policy, type PolicyLevel } from './policy.ts';
 import { type ComposedPolicy, composePolicies } from './policy-compose.ts';
@@ -29,15 +29,26 @@ interface Read {
 const isMissing = (error: unknown): boolean =>
   ['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '');
 
-/** Identity of the file's content as far as the file system tells; empty when there is no file. */
-function stampOf(file: string): string {
+/** Identity of the file's content as far as the file system tells; undefined when there is no file. */
+type Stamp = Pick<Stats, 'ino' | 'size' | 'mtimeMs' | 'ctimeMs'> | string | undefined;
+
+function stampOf(file: string): Stamp {
   try {
     // Most levels have no file: saying so without an exception is much cheaper.
-    const stats = statSync(file, { bigint: true, throwIfNoEntry: false });
-    return stats ? `${stats.ino}:${stats.size}:${stats.mtimeNs}:${stats.ctimeNs}` : '';
+    return statSync(file, { throwIfNoEntry: false });
   } catch (error) {
-    return isMissing(error) ? '' : `unreadable:${(error as NodeJS.ErrnoException).code}`;
+    return isMissing(error) ? undefined : `unreadable:${(error as NodeJS.ErrnoException).code}`;
   }
+}
+
+function isSameStamp(before: Stamp, now: Stamp): boolean {
+  if (typeof before !== 'object' || typeof now !== 'object') return before === now;
+  return (
+    before.ino === now.ino &&
+    before.size === now.size &&
+    before.mtimeMs === now.mtimeMs &&
+    before.ctimeMs === now.ctimeMs
+  );
 }
 
 const broken = ({ level, file }: PolicyPlace, message: string): Read => ({
@@ -70,7 +81,7 @@ export function createPolicyFiles(
   places: readonly PolicyPlace[],
   isSigned: (text: string, file: string) => boolean,
 ): PolicyFiles {
-  let known: { stamp: string; state: PolicyState } | undefined;
+  let known: { stamps: Stamp[]; state: PolicyState } | undefined;
   /** One call asks many times; within one turn of the event loop it gets one answer. */
   let isFresh = false;
   return {
@@ -81,14 +92,15 @@ export function createPolicyFiles(
       setImmediate(() => {
         isFresh = false;
       });
-      const stamp = places.map(({ file }) => stampOf(file)).join('|');
-      if (known?.stamp === stamp) return known.state;
+      const stamps = places.map(({ file }) => stampOf(file));
+      const isSame = known?.stamps.every((stamp, at) => isSameStamp(stamp, stamps[at]));
+      if (known && isSame) return known.state;
       const read = places.flatMap((place) => readPlace(place, isSigned) ?? []);
       const state = {
         policy: composePolicies(read.map(({ policy }) => policy)),
         diagnostics: read.flatMap(({ diagnostics }) => diagnostics),
       };
-      known = { stamp, state };
+      known = { stamps, state };
       return state;
     },
   };

@@ -65,7 +65,7 @@ export function fillDefaults(
   const filled = { ...parameters };
   for (const { name, default: value } of declared) {
     if (value !== undefined && !Object.hasOwn(filled, name)) {
-      setOwn(filled, name, structuredClone(value));
+      setOwn(filled, name, typeof value === 'object' ? structuredClone(value) : value);
     }
   }
   return filled;
