@@ -104,7 +104,8 @@ export {
   withheldResult,
 } from './prompt.ts';
 export { ceilingOf, type RaiseRoom, raisedLimits } from './raise-limits.ts';
-export { type ReplayOptions, type ReplayReport, replayThread } from './replay-thread.ts';
+export type { ReplayReport } from './replay-compare.ts';
+export { type ReplayOptions, replayThread } from './replay-thread.ts';
 export {
   fitRequest,
   neededFor,

@@ -1,7 +1,6 @@
 // What came from outside while a thread ran, read from its journal: replies of the model, results of
 // tools, words of people. A replay is given these again, in the places where they were.
 import {
-  canonicalJson,
   type Failure,
   fail,
   getOwn,
@@ -18,13 +17,18 @@ import type { Signal, StoredEvent } from '../store/index.ts';
 import { unpackMarks } from './conversation.ts';
 
 export interface ReplayRecord {
-  /** The answer to the next request of the model. */
-  nextReply(): Outcome<ModelReply>;
-  /** What this request came to; the next time when it was made again. */
-  resultOf(request: JsonObject): Outcome<Value>;
+  readonly events: readonly StoredEvent[];
+  /** The answer to the request that was begun last when the journal had `seq` events; once. */
+  replyAt(seq: number): Outcome<ModelReply>;
+  /** What this call came to that was begun when the journal had at most `seq` events. */
+  resultOf(call: string, seq: number): Outcome<Value>;
   /** What was said to the thread when its journal had `seq` events. */
   signalsAt(thread: string, seq: number): Signal[];
 }
+
+/** A process took the thread up here; what is said to a running thread has a number. */
+export const isResume = ({ type, data }: StoredEvent): boolean =>
+  type === 'signal' && data.kind === 'resume' && data.id === undefined;
 
 const notRecorded = (what: string): Outcome<never> =>
   fail('not_recorded', `${what} is not in the journal`, { sent: false });
@@ -76,20 +80,15 @@ export function replyAt(events: readonly StoredEvent[], at: number): ModelReply 
   };
 }
 
-/** Each request that was begun, with what it came to. */
-function repliesOf(events: readonly StoredEvent[]): Outcome<ModelReply>[] {
-  const replies: Outcome<ModelReply>[] = [];
-  let isAsked = false;
-  for (const [at, { type, data }] of events.entries()) {
-    if (type === 'turn_start') isAsked = true;
-    if (!isAsked) continue;
-    if (type === 'assistant_message') replies.push(ok(replyAt(events, at)));
-    else if (type === 'error' || type === 'stream_error') replies.push(faultOf(data));
-    else if (type === 'turn_end') replies.push(CALLED_OFF);
-    else continue;
-    isAsked = false;
+/** What the request came to that was begun at this place. */
+function answerAfter(events: readonly StoredEvent[], asked: number): Outcome<ModelReply> {
+  for (let at = asked + 1; at < events.length; at++) {
+    const { type, data } = events[at] as StoredEvent;
+    if (type === 'assistant_message') return ok(replyAt(events, at));
+    if (type === 'error' || type === 'stream_error') return faultOf(data);
+    if (type === 'turn_end' || type === 'turn_start') break;
   }
-  return replies;
+  return CALLED_OFF;
 }
 
 const resultIn = ({ content = null, is_error, marks }: JsonObject): Outcome<Value> => {
@@ -99,18 +98,14 @@ const resultIn = ({ content = null, is_error, marks }: JsonObject): Outcome<Valu
     : ok(makeValue(content, { descriptor: unpackMarks(marks) }));
 };
 
-/** What each request came to, in order. Calls may overlap, so a request is known by what it says. */
-function resultsOf(events: readonly StoredEvent[]): Map<string, Outcome<Value>[]> {
-  const requests = new Map<string, string>();
-  const results = new Map<string, Outcome<Value>[]>();
-  for (const { type, data } of events) {
-    const call = plainText(data.call_id);
-    if (type === 'tool_call') requests.set(call, canonicalJson(data.arguments ?? null));
-    const request = type === 'tool_result' ? requests.get(call) : undefined;
-    if (request === undefined) continue;
-    results.set(request, [...(results.get(request) ?? []), resultIn(data)]);
-  }
-  return results;
+/** The result of the call that was begun at this place; none when its process was lost. */
+function resultAfter(events: readonly StoredEvent[], begun: number): StoredEvent | undefined {
+  const id = events[begun]?.data.call_id;
+  const after = events.slice(begun + 1);
+  const lost = after.findIndex(isResume);
+  return after
+    .slice(0, lost < 0 ? undefined : lost)
+    .find(({ type, data }) => type === 'tool_result' && data.call_id === id);
 }
 
 /** A signal with what it carried: its words are the next event. */
@@ -125,15 +120,24 @@ function signalOf(thread: string, event: StoredEvent, next: StoredEvent | undefi
 }
 
 export function createReplayRecord(events: readonly StoredEvent[]): ReplayRecord {
-  const replies = repliesOf(events);
-  const results = resultsOf(events);
+  const answered = new Set<number>();
+  const lastBefore = (seq: number, is: (event: StoredEvent) => boolean): number =>
+    events.findLastIndex((event, at) => at < seq && is(event));
   return {
-    nextReply: () => replies.shift() ?? notRecorded('another reply of the model'),
-    resultOf(request) {
-      const list = results.get(canonicalJson(request)) ?? [];
-      // The last one stands for all that come after it.
-      const next = list.length > 1 ? list.shift() : list[0];
-      return next ?? notRecorded('what this call came to');
+    events,
+    replyAt(seq) {
+      const asked = lastBefore(seq, ({ type }) => type === 'turn_start');
+      if (asked < 0 || answered.has(asked)) return notRecorded('another reply of the model');
+      answered.add(asked);
+      return answerAfter(events, asked);
+    },
+    resultOf(call, seq) {
+      const begun = lastBefore(
+        seq,
+        ({ type, data }) => type === 'tool_call' && data.call_id === call,
+      );
+      const result = begun < 0 ? undefined : resultAfter(events, begun);
+      return result ? resultIn(result.data) : notRecorded('what this call came to');
     },
     signalsAt(thread, seq) {
       const found: Signal[] = [];

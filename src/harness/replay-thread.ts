@@ -1,201 +1,27 @@
 // A thread again, from its journal: the same harness, with today's directive, hooks, limits and
 // policies, but everything that came from outside is taken from the journal. No model is asked, no
-// tool is run. Where the new journal is not the old one, somebody has changed something.
-import {
-  canonicalJson,
-  fail,
-  getOwn,
-  isObject,
-  type Json,
-  type JsonObject,
-  type Outcome,
-  ok,
-  plainText,
-} from '../base/index.ts';
-import type { Value } from '../flow/index.ts';
-import type { Caller, Kernel } from '../kernel/index.ts';
+// tool is run. A thread that was resumed is left where its process left it and resumed again. Where
+// the new journal is not the old one, somebody has changed something.
+import { fail, type JsonObject, type Outcome, ok, plainText } from '../base/index.ts';
 import { isEnded, type Store, type StoredEvent, type ThreadRow } from '../store/index.ts';
+import { unpackMarks } from './conversation.ts';
+import { apartKey, createContext } from './create-thread.ts';
 import { unpackLimits } from './effective-limits.ts';
 import { type Prepared, prepareThread } from './prepare-thread.ts';
-import { createReplayRecord, type ReplayRecord } from './replay-record.ts';
-import { runPrepared } from './run-thread.ts';
-import { createLiveThreads } from './spawn-live.ts';
-import type { World } from './world.ts';
-
-export interface ReplayedEvent {
-  type: string;
-  turn: number;
-  data: JsonObject;
-}
-
-export interface ReplayReport {
-  thread_id: string;
-  /** How many events were compared and found to be the same. */
-  same: number;
-  /** How many the journal has, up to the one that was asked for. */
-  recorded: number;
-  isSame: boolean;
-  /** The first event that is another one; a side is absent when its journal has ended. */
-  difference?: { seq: number; recorded?: ReplayedEvent; replayed?: ReplayedEvent };
-  /** How the replay ended; absent when it was stopped at `until`. */
-  status?: string;
-}
+import { compareJournals, type ReplayReport } from './replay-compare.ts';
+import { createReplayRecord, isResume } from './replay-record.ts';
+import { createReplayStage, type ReplayStage } from './replay-world.ts';
+import { type ResumeOptions, resumeThread } from './resume-thread.ts';
+import { runHook, runPrepared } from './run-thread.ts';
+import { hasShippedRunner } from './spawn-runner.ts';
+import type { ThreadContext } from './thread-context.ts';
+import type { Place } from './thread-hook.ts';
+import { rebuild } from './thread-replay.ts';
+import type { ThreadResult, World } from './world.ts';
 
 export interface ReplayOptions {
   /** The last event to go to; the end when absent. */
   until?: number;
-}
-
-/** Put in by other threads and other processes: a replay is alone. */
-const FROM_OTHERS: ReadonlySet<string> = new Set(['spawn', 'child_end', 'approval', 'snapshot']);
-/** Names, times and sizes of one run. */
-const OF_ONE_RUN: ReadonlySet<string> = new Set([
-  'key',
-  'by',
-  'bytes',
-  'duration_seconds',
-  'duration_ms',
-]);
-
-function plain(value: Json): Json {
-  if (Array.isArray(value)) return value.map(plain);
-  if (!isObject(value)) return value;
-  return Object.fromEntries(
-    Object.entries(value)
-      .filter(([name]) => !OF_ONE_RUN.has(name))
-      .map(([name, inner]) => [name, plain(inner)]),
-  );
-}
-
-const comparable = (events: readonly StoredEvent[]): readonly StoredEvent[] =>
-  events.filter(({ type }) => !FROM_OTHERS.has(type));
-
-const shown = (event: StoredEvent | undefined): ReplayedEvent | undefined =>
-  event && { type: event.type, turn: event.turn, data: event.data };
-
-function textOf(event: StoredEvent | undefined, own: string, id: string): string {
-  if (!event) return '';
-  const text = canonicalJson([event.type, event.turn, plain(event.data)]);
-  return text.replaceAll(own, id);
-}
-
-/** Results of calls from the journal; the directive itself is read as it is today. */
-function recordedKernel(real: Kernel, recordOf: (thread: string) => ReplayRecord): Kernel {
-  const answer = async (request: object, caller: Caller): Promise<Outcome<Value>> => {
-    const { values: _values, ...said } = request as { values?: unknown } & JsonObject;
-    return recordOf(caller.__thread_id ?? '').resultOf(said);
-  };
-  return {
-    ...real,
-    search: answer,
-    load: answer,
-    help: answer,
-    execute: async (request, caller) =>
-      caller.surface === 'harness' && request.item_type === 'directive'
-        ? await real.execute(request, caller)
-        : await answer(request, caller),
-  };
-}
-
-/** No provider is asked, so no key is needed. */
-function envWithKeys(world: World): World['env'] {
-  const providers = getOwn(world.models(), 'providers');
-  const names = Object.values(isObject(providers) ? providers : {}).map((one) =>
-    plainText(getOwn(one, 'key')),
-  );
-  return { ...Object.fromEntries(names.map((name) => [name, 'replay'])), ...world.env };
-}
-
-/** The time passes as it did: with the journal. */
-function recordedTime(events: readonly StoredEvent[], at: () => number): () => number {
-  const start = events[0]?.ts ?? 0;
-  return () => (events[Math.min(at(), events.length - 1)]?.ts ?? start) - start;
-}
-
-/** The journals of a thread and of the hooks that asked a model for it, in the order they began. */
-interface Recorded {
-  events: readonly StoredEvent[];
-  hooks: readonly (readonly StoredEvent[])[];
-}
-
-/** Hooks run one after the other, so the next one that begins is the next one that was recorded. */
-function createRecords({ events, hooks }: Recorded): (thread: string) => ReplayRecord {
-  const left = [events, ...hooks];
-  const known = new Map<string, ReplayRecord>();
-  return (thread) => {
-    const record = known.get(thread) ?? createReplayRecord(left.shift() ?? []);
-    known.set(thread, record);
-    return record;
-  };
-}
-
-function replayWorld(world: World, store: Store, recorded: Recorded, until: number): World {
-  const recordOf = createRecords(recorded);
-  const live = createLiveThreads();
-  let root: string | undefined;
-  const seqOf = (thread: string | undefined): number => {
-    const row = thread === undefined ? undefined : store.thread(thread);
-    return row?.ok ? row.output.seq : 0;
-  };
-  const { onEvent: _event, onText: _text, ...rest } = world;
-  return {
-    ...rest,
-    live,
-    env: envWithKeys(world),
-    clock: {
-      now: () => world.clock.now(),
-      monotonic: recordedTime(recorded.events, () => seqOf(root)),
-    },
-    store: {
-      ...store,
-      // What was said is in the journal, not in this registry: it is looked for every time.
-      pulse: (thread, epoch) => ({ held: store.isHeld(thread, epoch), called: true }),
-      signals: (thread) => ok(recordOf(thread).signalsAt(thread, seqOf(thread))),
-    },
-    kernel: recordedKernel(world.kernel, recordOf),
-    model: async (_request, caller) => recordOf(caller.__thread_id ?? '').nextReply(),
-    transcript: () => () => {},
-    onEvent(thread) {
-      root ??= thread;
-      if (thread !== root || seqOf(root) < until) return;
-      const ending = { status: 'interrupted' as const, reason: `replayed to event ${until}` };
-      live.get(root)?.thread.stop(ending);
-    },
-  };
-}
-
-/** With the inputs, the model and the limits it had. */
-async function prepareReplay(
-  world: World,
-  row: ThreadRow,
-  start: JsonObject,
-): Promise<Outcome<Prepared>> {
-  const request = { directive: row.directive, inputs: row.inputs as JsonObject };
-  const model = plainText(start.model);
-  const own = await prepareThread(world, request);
-  const isOwn = own.ok && own.output.model.model === model;
-  const prepared =
-    isOwn || model === '' || model === 'none'
-      ? own
-      : await prepareThread(world, { ...request, model });
-  return prepared.ok ? ok({ ...prepared.output, limits: unpackLimits(row.limits) }) : prepared;
-}
-
-function compare(
-  recorded: readonly StoredEvent[],
-  replayed: readonly StoredEvent[],
-  ids: { own: string; id: string },
-): Pick<ReplayReport, 'same' | 'recorded' | 'isSame' | 'difference'> {
-  const [old, now] = [comparable(recorded), comparable(replayed)];
-  const length = Math.max(old.length, now.length);
-  for (let at = 0; at < length; at++) {
-    if (textOf(old[at], ids.own, ids.id) === textOf(now[at], ids.own, ids.id)) continue;
-    const [was, is] = [shown(old[at]), shown(now[at])];
-    const seq = old[at]?.seq ?? now[at]?.seq ?? 0;
-    const difference = { seq, ...(was && { recorded: was }), ...(is && { replayed: is }) };
-    return { same: at, recorded: old.length, isSame: false, difference };
-  }
-  return { same: length, recorded: old.length, isSame: true };
 }
 
 function wholeJournal(store: Store, id: string): Outcome<StoredEvent[]> {
@@ -208,29 +34,149 @@ function wholeJournal(store: Store, id: string): Outcome<StoredEvent[]> {
   }
 }
 
-function hookJournals(store: Store, root: string): Outcome<StoredEvent[][]> {
-  const page = store.query({ root, kind: 'hook', direction: 'asc', limit: 500 });
-  if (!page.ok) return page;
-  const journals: StoredEvent[][] = [];
-  for (const { id } of page.output.rows) {
-    const journal = wholeJournal(store, id);
-    if (!journal.ok) return journal;
-    journals.push(journal.output);
+function mayReplay({ id, status, runner, project }: ThreadRow, world: World): Outcome<null> {
+  if (!isEnded(status)) return fail('conflict', `thread \`${id}\` has not ended: it is ${status}`);
+  if (!hasShippedRunner(runner)) {
+    return fail('invalid_input', `thread \`${id}\` ran on \`${runner}\`, which leaves no journal`);
   }
-  return ok(journals);
+  if (project === world.project) return ok(null);
+  return fail('invalid_input', `thread \`${id}\` worked in \`${project}\`: replay needs its items`);
 }
 
-function mayReplay({ id, status, parent, root }: ThreadRow): Outcome<null> {
-  if (!isEnded(status)) return fail('conflict', `thread \`${id}\` has not ended: it is ${status}`);
-  if (parent === undefined) return ok(null);
-  const message = `thread \`${id}\` ran for \`${parent}\`; replay its root \`${root}\``;
-  return fail('invalid_input', message, { root });
+/** With the inputs, the model and the limits it had. */
+async function prepareReplay(
+  world: World,
+  row: ThreadRow,
+  model: string,
+): Promise<Outcome<Prepared>> {
+  const request = { directive: row.directive, inputs: row.inputs as JsonObject };
+  const own = await prepareThread(world, request);
+  const isOwn = own.ok && own.output.model.model === model;
+  const prepared =
+    isOwn || model === '' || model === 'none'
+      ? own
+      : await prepareThread(world, { ...request, model });
+  return prepared.ok ? ok({ ...prepared.output, limits: unpackLimits(row.limits) }) : prepared;
+}
+
+/** Those above it stand in the empty registry too, so that it has its place and its rights. */
+function placeAncestors(real: Store, empty: Store, id: string): Outcome<null> {
+  const chain = real.chain(id);
+  if (!chain.ok) return chain;
+  for (const above of chain.output.slice(1).reverse()) {
+    const row = real.thread(above);
+    if (!row.ok) return row;
+    const made = empty.createThread({ ...row.output, budget: {} });
+    if (!made.ok) return made;
+  }
+  return ok(null);
+}
+
+/** The parent as it was when it spawned this one: its rights, and what it had called last. */
+async function parentOf(
+  world: World,
+  real: Store,
+  row: ThreadRow,
+): Promise<Outcome<ThreadContext | undefined>> {
+  if (row.parent === undefined) return ok(undefined);
+  const [above, journal] = [world.store.thread(row.parent), wholeJournal(real, row.parent)];
+  if (!above.ok) return above;
+  if (!journal.ok) return journal;
+  const before = journal.output.filter(({ ts }) => ts <= row.created);
+  const prepared = await prepareReplay(world, above.output, plainText(before[0]?.data.model ?? ''));
+  if (!prepared.ok) return prepared;
+  const parent = createContext(world, {
+    prepared: prepared.output,
+    row: above.output,
+    epoch: above.output.epoch,
+    signal: new AbortController().signal,
+    history: before,
+    runHook,
+  });
+  if (parent.ok) rebuild(parent.output, before);
+  return parent;
+}
+
+/** A kind that nobody limits, and more than anybody uses: what a detached child draws from. */
+const PLENTY = 10n ** 15n;
+
+async function placeOf(
+  world: World,
+  real: Store,
+  empty: Store,
+  row: ThreadRow,
+  events: readonly StoredEvent[],
+): Promise<Outcome<Place>> {
+  const parent = await parentOf(world, real, row);
+  if (!parent.ok) return parent;
+  const { id, kind, runner, detached } = row;
+  // Of the first message, or else of the directive, which carries those of the inputs too.
+  const hasMessage = plainText(events[0]?.data.message ?? '') !== '';
+  const said = hasMessage ? 'user_message' : 'tool_result';
+  const marks = events.findLast(({ type, turn }) => turn === 0 && type === said)?.data.marks;
+  if (detached && parent.output) {
+    const amounts = { tokens: PLENTY, input_tokens: PLENTY, output_tokens: PLENTY, spend: PLENTY };
+    const apart = empty.reserve(parent.output.chain, amounts, apartKey(id));
+    if (!apart.ok) return apart;
+  }
+  return ok({
+    id,
+    kind,
+    runner,
+    detached,
+    marks: unpackMarks(marks),
+    ...(parent.output ? { parent: parent.output } : {}),
+  });
+}
+
+/** What a resume was asked for: on, or back to a snapshot. */
+function askedAt(events: readonly StoredEvent[], at: number): ResumeOptions {
+  const from = events[at]?.data.from;
+  if (typeof from !== 'number') return {};
+  const said = events
+    .slice(at + 1, at + 4)
+    .find(({ type, data }) => type === 'injected_message' && data.by !== 'harness');
+  if (!said) return { from };
+  return { from, words: { text: plainText(said.data.text), by: plainText(said.data.by) } };
+}
+
+/** From one process to the next: each ends where its journal ended. */
+async function runAgain(
+  { world, until }: ReplayStage,
+  prepared: Prepared,
+  place: Place,
+  events: readonly StoredEvent[],
+  end: number,
+  goesOn: boolean,
+): Promise<Outcome<ThreadResult>> {
+  const none = new AbortController().signal;
+  const resumes = events.flatMap((event, at) => (at < end && isResume(event) ? [at] : []));
+  const ends = [...resumes, goesOn ? Number.POSITIVE_INFINITY : end];
+  until(ends[0] as number);
+  const message = plainText(events[0]?.data.message ?? '');
+  let done = await runPrepared(world, prepared, place, none, message);
+  for (const [index, at] of resumes.entries()) {
+    until(ends[index + 1] as number);
+    if (!done.ok) return done;
+    done = await resumeThread(world, place.id ?? '', none, askedAt(events, at));
+  }
+  return done;
+}
+
+/** Its end may have been written for it, when nobody was at work on it: no thread repeats that. */
+function endOf(events: readonly StoredEvent[]): number {
+  const [said, last] = events.slice(-2);
+  const isOthers =
+    last?.type === 'thread_end' &&
+    said?.type === 'signal' &&
+    said.data.id === undefined &&
+    ['kill', 'terminate'].includes(plainText(said.data.kind));
+  return isOthers ? events.length - 2 : events.length;
 }
 
 /**
  * `store` has the journal, with known secrets as references; `empty` is a registry that the caller
- * removes. A thread that was resumed is replayed up to there: what a process that died did not write
- * down cannot be repeated.
+ * removes.
  */
 export async function replayThread(
   world: World,
@@ -241,30 +187,34 @@ export async function replayThread(
 ): Promise<Outcome<ReplayReport>> {
   const row = store.thread(id);
   if (!row.ok) return row;
-  const may = mayReplay(row.output);
+  const may = mayReplay(row.output, world);
   if (!may.ok) return may;
   const journal = wholeJournal(store, id);
   if (!journal.ok) return journal;
-  const events = journal.output;
-  const resumed = events.find(({ type, data }) => type === 'signal' && data.kind === 'resume');
-  const end = Math.min(until, resumed ? resumed.seq - 1 : events.length);
-  const start = events[0]?.data ?? {};
-  const hooks = hookJournals(store, id);
-  if (!hooks.ok) return hooks;
-  const again = replayWorld(world, empty, { events, hooks: hooks.output }, end);
-  const prepared = await prepareReplay(again, row.output, start);
+  const placed = placeAncestors(store, empty, id);
+  if (!placed.ok) return placed;
+  const events = journal.output.slice(0, endOf(journal.output));
+  const stage = createReplayStage(world, store, empty, id, createReplayRecord(events), (hook) => {
+    const read = wholeJournal(store, hook);
+    return read.ok ? read.output : [];
+  });
+  const model = plainText(events[0]?.data.model ?? '');
+  const prepared = await prepareReplay(stage.world, row.output, model);
   if (!prepared.ok) return prepared;
-  const none = new AbortController().signal;
-  const done = await runPrepared(again, prepared.output, {}, none, plainText(start.message));
+  const place = await placeOf(stage.world, store, empty, row.output, events);
+  if (!place.ok) return place;
+  const end = Math.min(until, events.length);
+  const isWhole = until >= events.length;
+  const isCut = events.length < journal.output.length;
+  const goesOn = isWhole && !isCut;
+  const done = await runAgain(stage, prepared.output, place.output, events, end, goesOn);
   if (!done.ok) return done;
-  const own = done.output.thread_id;
-  const replayed = wholeJournal(empty, own);
+  const replayed = wholeJournal(empty, id);
   if (!replayed.ok) return replayed;
-  const isWhole = end === events.length;
   const news = isWhole ? replayed.output : replayed.output.slice(0, end);
   return ok({
     thread_id: id,
-    ...compare(events.slice(0, end), news, { own, id }),
-    ...(isWhole ? { status: done.output.status } : {}),
+    ...compareJournals(events.slice(0, end), news),
+    ...(isWhole ? { status: isCut ? row.output.status : done.output.status } : {}),
   });
 }

@@ -32,6 +32,9 @@ const SHIPPED: readonly string[] = ['safety', 'plain'];
 /** Hooks are what the plain loop goes without. */
 export const hasHooks = (runner: string): boolean => runner !== 'plain';
 
+/** The loops that leave a journal of what they did. */
+export const hasShippedRunner = (runner: string): boolean => SHIPPED.includes(runner);
+
 const ownOf = ({ runners = {} }: Pick<World, 'runners'>, name: string): Runner | undefined =>
   Object.hasOwn(runners, name) && !SHIPPED.includes(name) ? runners[name] : undefined;
 
