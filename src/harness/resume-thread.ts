@@ -101,9 +101,12 @@ function beginAgain(
   history: readonly StoredEvent[],
   events: readonly NewEvent[],
 ): readonly StoredEvent[] {
-  log.append(events, { status: 'running' });
-  const whole = wholeHistory(world, id);
-  return whole.ok ? whole.output : history;
+  const [first, ts] = [log.seq() + 1, world.clock.now()];
+  if (!log.append(events, { status: 'running' }).ok) return history;
+  // Not read again: from the first append on a journal shows references in the place of secrets.
+  const { turn } = log;
+  const told = events.map((event, at) => ({ ...event, thread: id, seq: first + at, ts, turn }));
+  return [...history, ...told];
 }
 
 /** Goes on with a thread that was interrupted, paused or waiting. */
