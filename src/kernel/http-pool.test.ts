@@ -160,6 +160,37 @@ test('a request lost on an old connection is sent again once, on a new one', asy
   expect(seen).toEqual([0, 1, 0]);
 });
 
+test('a farewell to an idle connection is not taken for an answer', async () => {
+  const goodbye = 'HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n';
+  const side = await serve((socket, count) => {
+    if (count === 0) socket.write(CHUNKED);
+    else socket.end(goodbye);
+  });
+  const http = client();
+  expect(await http.run(callOf(side.url))).toMatchObject(GOOD);
+  expect(await http.run(callOf(side.url))).toMatchObject(GOOD);
+  expect(side.connections.length).toBe(2);
+  const fresh = await serve((socket) => socket.end(goodbye));
+  expect(await http.run(callOf(fresh.url))).toMatchObject({ error: { code: 'timeout' } });
+});
+
+test('a call that is cancelled when its old connection is lost sends nothing more', async () => {
+  const stop = new AbortController();
+  const side = await serve((socket, count) => {
+    if (count === 0) socket.write(CHUNKED);
+    else {
+      stop.abort();
+      socket.destroy();
+    }
+  });
+  const http = client();
+  await http.run(callOf(side.url));
+  expect(await http.run({ ...callOf(side.url), signal: stop.signal })).toMatchObject({
+    error: { code: 'cancelled' },
+  });
+  expect(side.connections.length).toBe(1);
+});
+
 test('a request that changes things never goes out on an old connection', async () => {
   const side = await serve((socket, count) => {
     if (count === 0) socket.write(CHUNKED);

@@ -63,11 +63,20 @@ function answerOf(
   return { answer: { status, statusText, headers, body }, user: body };
 }
 
+/** What some servers say before they close an idle connection: it is about no request at all. */
+const isGoodbye = ({ status, headers }: Head): boolean =>
+  status === 408 && headers['connection']?.toLowerCase() === 'close';
+
 /** `stale`: the line was laid aside before, and was closed without a word about this request. */
 function ask(line: Line, sending: Sending): Promise<Outcome<Answer> | 'stale'> {
   return new Promise((resolve) => {
     const { request, watch } = sending;
     const { url } = request;
+    const stopped = watch.failure();
+    if (stopped !== undefined) {
+      line.destroy();
+      return resolve(stopped);
+    }
     const readHead = createHeadReader();
     let [isSent, isHeard] = [false, false];
     let body: LineUser | undefined;
@@ -94,6 +103,10 @@ function ask(line: Line, sending: Sending): Promise<Outcome<Answer> | 'stale'> {
           const read = readHead(bytes);
           if (read === undefined) return;
           if (typeof read === 'string') return refuse(read);
+          if (line.isReused && isGoodbye(read.head)) {
+            line.destroy();
+            return settle('stale');
+          }
           line.pause();
           const answered = answerOf(read, line, sending);
           if (typeof answered === 'string') return refuse(answered);

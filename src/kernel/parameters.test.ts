@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { freezeJson, growJson, type Json } from '../base/index.ts';
 import type { ToolParameter } from '../items/index.ts';
 import { checkParameters, inheritParameters, schemaOf, validate } from './parameters.ts';
 
@@ -60,6 +61,26 @@ test('what is nested too deeply is refused before any recursion', () => {
   expect(validate(deep as never, {})).toEqual([
     { field: '(whole)', error: 'nested deeper than 100 levels' },
   ]);
+});
+
+test('what was looked at before is refused again when it is nested too deeply where it stands', () => {
+  let message: Json = 'x';
+  for (let level = 0; level < 100; level++) message = [message];
+  freezeJson(message);
+  for (let count = 0; count < 2; count++) {
+    expect(validate([message], {})).toEqual([]);
+    expect(validate({ messages: [message] }, {})).toEqual([
+      { field: '(whole)', error: 'nested deeper than 100 levels' },
+    ]);
+    expect(validate({ messages: growJson([], [message]) }, {})).toHaveLength(1);
+  }
+});
+
+test('a list that grew is checked against its schema like any other', () => {
+  const schema = { properties: { list: { type: 'array', items: { type: 'string' } } } };
+  const list = growJson(['a'], ['b']);
+  expect(validate({ list }, schema)).toEqual([]);
+  expect(validate({ list: growJson(list, [3]) }, schema)).not.toEqual([]);
 });
 
 test('a schema that cannot be used refuses instead of passing', () => {
