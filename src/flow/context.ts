@@ -35,8 +35,10 @@ const read = (fact: Json | (() => Json) | undefined): Json =>
 const marksOf = ({ facts, influence, inputs }: Frame): Descriptor =>
   facts.descriptor ?? mergeAll([influence, ...inputs.map(({ value }) => value.meta.descriptor)]);
 
-const pipeOf = ({ facts }: Frame): JsonObject =>
-  isObject(facts.pipe) ? { ...NO_PIPE, ...facts.pipe } : NO_PIPE;
+function pipeOf({ facts }: Frame): JsonObject {
+  const pipe = read(facts.pipe);
+  return isObject(pipe) ? { ...NO_PIPE, ...pipe } : NO_PIPE;
+}
 
 const argumentsOf = ({ inputs }: Frame): JsonObject =>
   Object.fromEntries(inputs.map(({ name, value }) => [name, value.data]));

@@ -160,8 +160,12 @@ export function withSources(descriptor: Descriptor, sources: readonly string[]):
   return sources.length === 0 ? descriptor : mergeDescriptors(descriptor, describe({ sources }));
 }
 
+const capable = createRecentPairs<Descriptor | string, Descriptor>(1024);
+
 export function withCapability(descriptor: Descriptor, capability: string): Descriptor {
-  return descriptor.capability === capability ? descriptor : intern({ ...descriptor, capability });
+  if (descriptor.capability === capability) return descriptor;
+  const known = capable.get(descriptor, capability);
+  return known ?? capable.set(descriptor, capability, intern({ ...descriptor, capability }));
 }
 
 // INVARIANT: where data came from is never taken away, by anyone.

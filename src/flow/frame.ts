@@ -18,7 +18,7 @@ export interface RetryBudget {
 
 /** Namespaces of `ctx` that others fill; a function is read when `ctx` is (live counters). */
 export interface ContextFacts {
-  readonly pipe?: Json;
+  readonly pipe?: Json | (() => Json);
   readonly guard?: Json | (() => Json);
   readonly denied?: boolean;
   readonly errors?: Json;

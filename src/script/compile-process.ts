@@ -19,7 +19,7 @@ import {
   type Word,
   withValues,
 } from './command-text.ts';
-import type { Compiler, Env, Eval, Named } from './env.ts';
+import type { Compiler, Env, Eval, Named, Unit } from './env.ts';
 import { raise } from './fault.ts';
 import { operate, unwrap } from './operate.ts';
 import { resolvePath } from './paths.ts';
@@ -44,14 +44,19 @@ const partFrame = (env: Env, isPart: boolean): Env =>
 const inputsOf = (named: readonly Named[]): Input[] =>
   named.map(({ name, value }) => ({ name, value }));
 
-function operationOf(env: Env, kind: string, at: number, more: Partial<Operation> = {}): Operation {
+function operationOf(
+  unit: Unit,
+  kind: string,
+  at: number,
+  more: Partial<Operation> = {},
+): Operation {
   return {
     type: 'run',
     subtype: kind,
     name: '',
     opLabels: [`op:${kind}`],
     source: `src:${kind}`,
-    location: placeOf(env.unit, at),
+    location: placeOf(unit, at),
     ...more,
   };
 }
@@ -149,7 +154,7 @@ function perform(
     ...(stdin ? [{ name: 'stdin', value: stdin }] : []),
   ];
   const keys = commandKeys(finished);
-  const op = operationOf(env, 'cmd', at, {
+  const op = operationOf(env.unit, 'cmd', at, {
     opLabels: ['op:cmd', ...keys],
     sources: keys.map((key) => `command:${key.slice('op:cmd:'.length).replaceAll(':', ' ')}`),
     metadata: { command: finished.join('\n'), ...(env.process?.isStream ? { stream: true } : {}) },
@@ -180,6 +185,7 @@ export function compileCode(c: Compiler, node: CodeExpression): Execute {
   const using = compileUsing(c, node.using);
   const folder = compileFolder(c, node.folder);
   const run = kind === 'js' ? runJs(node) : runCode(node, kind);
+  const op = operationOf(c.unit, kind, node.at);
   return (env, named, isPart, isStage) =>
     then(
       mapInTurn(names, ({ name, evaluate }) => then(evaluate(env), (value) => ({ name, value }))),
@@ -192,7 +198,6 @@ export function compileCode(c: Compiler, node: CodeExpression): Execute {
             ...inputsOf(extra),
             ...(stdin ? [{ name: 'stdin', value: stdin }] : []),
           ];
-          const op = operationOf(env, kind, node.at);
           return then(folder(env), (place) =>
             operate(partFrame(env, isPart), op, inputs, (passed, inner) => {
               const given = all.map(({ name }, index) => ({ name, value: passed[index] as Value }));

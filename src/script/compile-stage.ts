@@ -39,16 +39,23 @@ import { attempt, eachInTurn, mapInTurn, andThen as then } from './wait.ts';
 
 type Run = StagePlan['run'];
 
-const stageOperation = (env: Env, name: string, at: number): Operation => ({
+const stageOperation = ({ unit }: Compiler, name: string, at: number): Operation => ({
   type: 'pipeline-stage',
   subtype: name,
   name,
   opLabels: [],
-  location: placeOf(env.unit, at),
+  location: placeOf(unit, at),
 });
 
 /** The stage input comes first, explicit arguments follow; the call inside shares the stage's budget. */
-function callRun(target: Eval, name: string, extra: readonly Argument[], at: number): Run {
+function callRun(
+  c: Compiler,
+  target: Eval,
+  name: string,
+  extra: readonly Argument[],
+  at: number,
+): Run {
+  const op = stageOperation(c, name, at);
   return (input, env) =>
     then(target(env), (callee) => {
       const executable = executableOf(callee);
@@ -67,7 +74,7 @@ function callRun(target: Eval, name: string, extra: readonly Argument[], at: num
             ...values.map((value, index) => ({ name: `argument${index + 1}`, value })),
           ];
           const perform = () =>
-            operate(env, stageOperation(env, name, at), inputs, (passed, inner, { trace }) => {
+            operate(env, op, inputs, (passed, inner, { trace }) => {
               if (trace.length > 0) env.pipe?.guards.push(checkOf(trace));
               return call(passed.map(given), { ...inner, pipe: withInput(inner, passed[0]) });
             });
@@ -106,22 +113,18 @@ function targetOf(
 }
 
 function codeRun(c: Compiler, { code, at }: CodeStage): { run: Run; name: string } {
+  const op = stageOperation(c, code.kind === 'command' ? 'cmd' : code.language, at);
   const execute = code.kind === 'command' ? compileCommand(c, code) : compileCode(c, code);
   const name = code.kind === 'command' ? 'cmd' : code.language;
   const run: Run = (input, env) =>
-    operate(
-      env,
-      stageOperation(env, name, at),
-      [{ name: 'input', value: stageInput(input) }],
-      ([passed], inner) => {
-        const stage = { ...inner, pipe: withInput(inner, passed) };
-        const named =
-          code.kind === 'command' ? [] : [{ name: 'input', value: passed as Value }, ...env.named];
-        return then(execute(stage, named, true, true), (value) =>
-          addMarks(value, describe({ taint: [`src:${name === 'bash' ? 'sh' : name}`] })),
-        );
-      },
-    );
+    operate(env, op, [{ name: 'input', value: stageInput(input) }], ([passed], inner) => {
+      const stage = { ...inner, pipe: withInput(inner, passed) };
+      const named =
+        code.kind === 'command' ? [] : [{ name: 'input', value: passed as Value }, ...env.named];
+      return then(execute(stage, named, true, true), (value) =>
+        addMarks(value, describe({ taint: [`src:${name === 'bash' ? 'sh' : name}`] })),
+      );
+    });
   return { run, name };
 }
 
@@ -129,7 +132,7 @@ function codeRun(c: Compiler, { code, at }: CodeStage): { run: Run; name: string
 function whileRun(c: Compiler, stage: WhileStage): { run: Run; name: string } {
   const { evaluate, name, extra } = targetOf(c, stage);
   const limit = c.expression(stage.limit, 'value');
-  const once = callRun(evaluate, name, extra, stage.at);
+  const once = callRun(c, evaluate, name, extra, stage.at);
   const run: Run = (input, env) =>
     then(limit(env), (rounds) => {
       const count = Number(rounds.data);
@@ -215,7 +218,7 @@ function planOf(c: Compiler, stage: Exclude<Stage, EffectStage>): { run: Run; na
   switch (stage.kind) {
     case 'call-stage': {
       const { evaluate, name, extra } = targetOf(c, stage);
-      return { run: callRun(evaluate, name, extra, stage.at), name };
+      return { run: callRun(c, evaluate, name, extra, stage.at), name };
     }
     case 'code-stage':
       return codeRun(c, stage);

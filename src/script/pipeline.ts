@@ -59,6 +59,8 @@ interface State {
   readonly guards: Json[];
 }
 
+const NO_TRIES: readonly never[] = Object.freeze([]);
+
 const FIRST: Context = { attempt: 1, tries: [], outputs: [], hint: undefined };
 
 function pipeOf(
@@ -74,8 +76,8 @@ function pipeOf(
     hint,
     input,
     outputs: state.outputs.slice(0, Math.max(stage, 1)),
-    tries: [...context.tries],
-    history: state.history.map((outputs) => [...outputs]),
+    tries: context.tries.length === 0 ? NO_TRIES : [...context.tries],
+    history: state.history.length === 0 ? NO_TRIES : state.history.map((outputs) => [...outputs]),
     guards: state.guards,
   };
 }
@@ -99,7 +101,7 @@ function stageEnv(
     hints: context.tries.flatMap((one) => (one.hint ? [one.hint.text] : [])),
   };
   const frame = childFrame(state.env.frame, {
-    ctx: { pipe: pipeFacts(pipe) },
+    ctx: { pipe: () => pipeFacts(pipe) },
     retry: budget,
     ...(state.env.frame.guards.list.length > 0 ? { ports: { record: recorder(state) } } : {}),
   });
