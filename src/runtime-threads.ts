@@ -14,7 +14,7 @@ import type {
   ThreadResult,
   World,
 } from './harness/index.ts';
-import type { Library } from './items/index.ts';
+import { type Library, signItem } from './items/index.ts';
 import type { Kernel, Kind, Primitive } from './kernel/index.ts';
 import type { Ground } from './runtime-ground.ts';
 import { createVerify } from './runtime-kernel.ts';
@@ -165,6 +165,27 @@ export async function openElsewhere(
   return opened.ok ? await opened.output.world() : opened;
 }
 
+/** In the name of the user, who has looked at it or said that nobody needs to. */
+function changeDirective(
+  { keys, trustStore, clock }: Ground,
+  library: Library,
+  id: string,
+  text: string,
+): Outcome<null> {
+  const key = keys.signingKey();
+  if (!key.ok) return key;
+  const trusted = trustStore.list();
+  if (!trusted.ok) return trusted;
+  const own = { id: key.output.id, key: key.output.publicKey, name: 'me' };
+  const isKnown = trusted.output.some((entry) => entry.id === own.id);
+  const added = isKnown ? ok(null) : trustStore.add(own);
+  if (!added.ok) return added;
+  const written = library.write('directive', id, text, 'update');
+  if (!written.ok) return written;
+  const signed = signItem(written.output.file, key.output, clock, library.roots());
+  return signed.ok ? ok(null) : signed;
+}
+
 /** The harness over this project; its code is loaded when the first thread is. */
 export async function createThreads(
   ground: Ground,
@@ -232,6 +253,7 @@ export async function createThreads(
     verifyToken: createVerify(ground, library),
     model: createModelPort(kernel),
     audit: ground.audit,
+    changeDirective: (id, text) => changeDirective(ground, library, id, text),
     frame,
     bareFrame: () => createFrame(),
     instructions: () => ({

@@ -45,6 +45,8 @@ export type Deed =
   | { readonly do: 'count_as_done' }
   /** A question to a person; without a channel the thread ends `needs_input`. */
   | { readonly do: 'ask_person'; readonly fault: Fault }
+  /** A change was proposed: the thread waits until somebody has looked at it. */
+  | { readonly do: 'wait'; readonly fault: Fault }
   /** Ends with status `limit`. */
   | { readonly do: 'stop'; readonly fault: Fault }
   | { readonly do: 'fail'; readonly fault: Fault }

@@ -17,6 +17,7 @@ import {
 } from './rewind.ts';
 import { runHook, setOff } from './run-thread.ts';
 import { adoptChildren, catchUp } from './spawn-resume.ts';
+import { applyApproved, goOnAnnealed } from './thread-anneal.ts';
 import type { ThreadContext } from './thread-context.ts';
 import { LEASE_MS } from './thread-drive.ts';
 import { chargeOpen, endLeftHooks, giveBackTurn, settleBegun } from './thread-left.ts';
@@ -53,16 +54,24 @@ async function prepareAgain(
   return prepared.ok ? ok({ ...prepared.output, limits: unpackLimits(row.limits) }) : prepared;
 }
 
+interface MadeAgain {
+  thread: ThreadContext;
+  history: readonly StoredEvent[];
+  prepared: Prepared;
+}
+
 async function makeAgain(
   world: World,
   id: string,
   epoch: number,
   signal: AbortSignal,
-): Promise<Outcome<{ thread: ThreadContext; history: readonly StoredEvent[] }>> {
+): Promise<Outcome<MadeAgain>> {
   const row = world.store.thread(id);
   if (!row.ok) return row;
   const history = wholeHistory(world, id);
   if (!history.ok) return history;
+  const changed = applyApproved(world, history.output);
+  if (!changed.ok) return changed;
   const prepared = await prepareAgain(world, row.output, history.output);
   if (!prepared.ok) return prepared;
   const parent = row.output.parent === undefined ? undefined : world.live.get(row.output.parent);
@@ -75,7 +84,8 @@ async function makeAgain(
     parent: parent?.thread,
     runHook,
   });
-  return thread.ok ? ok({ thread: thread.output, history: history.output }) : thread;
+  if (!thread.ok) return thread;
+  return ok({ thread: thread.output, history: history.output, prepared: prepared.output });
 }
 
 export interface ResumeOptions {
@@ -142,6 +152,7 @@ export async function resumeThread(
   restoreBegun(thread, history);
   chargeOpen(thread, whole);
   catchUp(thread, whole);
+  await goOnAnnealed(thread, made.output.prepared, history);
   await settleBegun(thread, history);
   thread.ending ??= lastWord(thread, history);
   const done = setOff(thread, epoch);

@@ -2,6 +2,7 @@
 // the end.
 import { type Json, type Outcome, ok } from '../base/index.ts';
 import type { NewEvent, ThreadRow } from '../store/index.ts';
+import { MAX_RETRIES } from './action.ts';
 import { budgetOf, createContext } from './create-thread.ts';
 import { packLimits } from './effective-limits.ts';
 import { withFreshId } from './fresh-id.ts';
@@ -129,5 +130,16 @@ export async function runDirective(
 ): Promise<Outcome<ThreadResult>> {
   const prepared = await prepareThread(world, request);
   if (!prepared.ok) return prepared;
-  return await runPrepared(world, prepared.output, {}, signal, request.message ?? '');
+  let ran = await runPrepared(world, prepared.output, {}, signal, request.message ?? '');
+  for (let tries = 0; ran.ok && tries < MAX_RETRIES && isChanged(world, ran.output); tries++) {
+    ran = await world.resume(ran.output.thread_id);
+  }
+  return ran;
 }
+
+/** The directive was changed and nobody needs to look at it: the run goes on with the new one. */
+const isChanged = ({ store }: World, { thread_id, status }: ThreadResult): boolean => {
+  if (status !== 'waiting') return false;
+  const open = store.approvals.list({ thread: thread_id, state: 'pending' });
+  return open.ok && open.output.length === 0;
+};

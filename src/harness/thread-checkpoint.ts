@@ -45,6 +45,7 @@ import {
 } from './limit.ts';
 import type { Ending } from './loop.ts';
 import { countedResult, notesLine, skippedResult, warningLine, withheldResult } from './prompt.ts';
+import { withProposal } from './thread-anneal.ts';
 import type { ThreadContext } from './thread-context.ts';
 import { parseVerdict } from './verdict.ts';
 
@@ -112,7 +113,7 @@ async function consult(thread: ThreadContext, situation: Situation): Promise<Dec
   thread.meter.startClock();
   const parsed = answered.ok ? parseVerdict(answered.output) : answered;
   const decision = parsed.ok
-    ? decide(parsed.output, situation)
+    ? withProposal(thread, decide(parsed.output, situation))
     : decideFailure(name, parsed, situation);
   log.note(
     'hook',
@@ -190,6 +191,8 @@ function carryOut(
       return instead(countedResult(step));
     case 'ask_person':
       return end(thread, 'needs_input', deed.fault);
+    case 'wait':
+      return end(thread, 'waiting', deed.fault);
     case 'stop':
       return end(thread, 'limit', deed.fault);
     case 'fail':

@@ -60,7 +60,11 @@ function stepEnded(thread: ThreadContext, { tool, is_error }: JsonObject): void 
   if (typeof tool === 'string' && is_error !== true) thread.bounds = stepDone(thread.bounds, tool);
 }
 
-function newAttempt(thread: ThreadContext): void {
+function newAttempt(thread: ThreadContext, { opening }: JsonObject): void {
+  // With a changed directive it begins otherwise.
+  if (Array.isArray(opening)) {
+    thread.opening.splice(0, thread.opening.length, ...(opening as unknown as NewEvent[]));
+  }
   thread.conversation.clear();
   for (const event of thread.opening) replayEvent(thread, event);
 }

@@ -31,6 +31,8 @@ export interface World {
   model: ModelPort;
   /** Where model requests leave a row; calls leave theirs through the kernel. */
   audit?: Pick<Audit, 'write'>;
+  /** Writes a new version of a directive of this project and signs it with the user's key. */
+  changeDirective?(id: string, text: string): Outcome<null>;
   /** A frame with the policies in force, without ports. */
   frame(): Frame;
   /** Without policies and guards: for what only counts and records around a call that has them. */
