@@ -1,5 +1,6 @@
 // HTTP/1.1 for event streams: one exchange over a line of our own, which is kept for the next one
 // when everything went well. Other requests go through `node:http`.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, type Outcome, ok } from '../base/index.ts';
 import { hostOf } from './http-address.ts';
 import { type Answer, networkFault } from './http-connect.ts';
@@ -130,21 +131,43 @@ function ask(line: Line, sending: Sending): Promise<Outcome<Answer> | 'stale'> {
   });
 }
 
+/** Over a line that was laid aside when there is one, else over a new one. */
+async function askAnyhow(
+  sending: Sending,
+  addresses: readonly string[],
+  mayRepeat: boolean,
+): Promise<Outcome<Answer>> {
+  const { request, watch, pool } = sending;
+  const kept = mayRepeat ? pool.take(request.url, addresses) : undefined;
+  if (kept !== undefined) {
+    const answer = await ask(kept, sending);
+    if (answer !== 'stale') return answer;
+    watch.enter('connect');
+  }
+  const answer = await ask(openLine(request.url, addresses), sending);
+  // Only a line that was used before can be stale.
+  return answer === 'stale' ? fail('internal_error', 'a new connection was stale') : answer;
+}
+
+/** Nothing was sent, because the system lets this process open no more. */
+const isOutOfFiles = (answer: Outcome<Answer>): boolean =>
+  !answer.ok && ['EMFILE', 'ENFILE'].includes(answer.error.detail.reason as string);
+const FILES_RETRY_MS = 50;
+const pause = (): Promise<Outcome<null>> => sleep(FILES_RETRY_MS).then(() => ok(null));
+
 /**
  * Sends over a line that was laid aside, or a new one. Whether an old line is still good is known only
- * after something was sent: `mayRepeat` says that sending it a second time does no harm.
+ * after something was sent: `mayRepeat` says that sending it a second time does no harm. When there are
+ * as many connections as the system allows, it waits for one of the others to end.
  */
 export const wireSend =
   (pool: LinePool, mayRepeat: boolean): Send =>
   async (request, addresses, watch) => {
-    const sending = { request, watch, pool };
-    const kept = mayRepeat ? pool.take(request.url, addresses) : undefined;
-    if (kept !== undefined) {
-      const answer = await ask(kept, sending);
-      if (answer !== 'stale') return answer;
+    for (;;) {
+      const answer = await askAnyhow({ request, watch, pool }, addresses, mayRepeat);
+      if (!isOutOfFiles(answer)) return answer;
+      const waited = await watch.race(pause());
+      if (!waited.ok) return waited;
       watch.enter('connect');
     }
-    const answer = await ask(openLine(request.url, addresses), sending);
-    // Only a line that was used before can be stale.
-    return answer === 'stale' ? fail('internal_error', 'a new connection was stale') : answer;
   };
