@@ -15,24 +15,26 @@ import { createRecent } from './recent.ts';
 import { addMarks, relabel, type Value } from './value.ts';
 
 const declared = createRecent<string, Descriptor>(1024);
+const declaredBy = new WeakMap<Operation, Descriptor>();
 
 /** Labels, source label and provenance that the operation itself contributes. */
 function ownMarks(op: Operation): Descriptor {
   const { labels, source, sources } = op;
   if (!labels?.length && source === undefined && !sources?.length) return EMPTY;
+  const known = declaredBy.get(op);
+  if (known) return known;
   const key = JSON.stringify([labels, source, sources]);
-  return (
-    declared.get(key) ??
-    declared.set(
-      key,
-      describe({
-        ...(labels ? { labels } : {}),
-        ...(source === undefined ? {} : { taint: [source] }),
-        ...(sources ? { sources } : {}),
-      }),
-    )
-  );
+  const found = declared.get(key) ?? declared.set(key, describeOwn(op));
+  declaredBy.set(op, found);
+  return found;
 }
+
+const describeOwn = ({ labels, source, sources }: Operation): Descriptor =>
+  describe({
+    ...(labels ? { labels } : {}),
+    ...(source === undefined ? {} : { taint: [source] }),
+    ...(sources ? { sources } : {}),
+  });
 
 /** Where data enters from outside, a policy may label what carries no label. */
 const ENTRANCES = new Set(['src:file', 'src:network', 'src:user']);

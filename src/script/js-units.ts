@@ -28,7 +28,8 @@ export function identifier(name: string): string {
 }
 
 export function createUnits(context: Context, add: (unit: number, run: unknown) => void) {
-  const units = new Map<string, Outcome<Unit>>();
+  // By text, then by names: a block that runs again and again is found without building a long key.
+  const units = new Map<string, Map<string, Outcome<Unit>>>();
   let count = 0;
 
   function compile(
@@ -49,15 +50,16 @@ export function createUnits(context: Context, add: (unit: number, run: unknown) 
   return {
     /** `helpers`: names that the block may call. */
     get(source: string, parameters: readonly string[], helpers: readonly string[]): Outcome<Unit> {
+      const same = units.get(source) ?? new Map<string, Outcome<Unit>>();
+      const key = `${parameters.join(' ')}|${helpers.join(' ')}`;
+      const known = same.get(key);
+      if (known) return known;
       const names = parameters.map(identifier);
       const free = [...helpers, 'mx', 'ctx'].filter(
         (name) => source.includes(name) && !names.includes(name) && identifier(name) === name,
       );
-      const key = JSON.stringify([source, names, free]);
-      const known = units.get(key);
-      if (known) return known;
       const made = compile(source, names, free);
-      units.set(key, made);
+      units.set(source, same.set(key, made));
       return made;
     },
   };
