@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { parseScript } from './parse.ts';
-import { printStatement } from './print.ts';
+import { parseScript } from '../src/script/parse.ts';
+import { printStatement } from './script-print.ts';
 
 /** How the statement prints, or what is wrong with it. */
 function read(text: string): string {

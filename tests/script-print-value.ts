@@ -18,9 +18,9 @@ import type {
   Step,
   TemplateExpression,
   WhenExpression,
-} from './ast.ts';
-import { OPERATOR_LEVEL } from './parse-value.ts';
-import { printKey, printLines, printSingle, printTemplate } from './print-text.ts';
+} from '../src/script/ast.ts';
+import { OPERATOR_LEVEL } from '../src/script/parse-value.ts';
+import { printKey, printLines, printSingle, printTemplate } from './script-print-text.ts';
 
 /** Statements are printed by whoever knows them all. */
 export type PrintAction = (action: Action) => string;

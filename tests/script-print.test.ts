@@ -1,8 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Action, Expression, Mode, ReferenceExpression, Script, Statement } from './ast.ts';
-import { parseScript, parseTemplateFile } from './parse.ts';
-import { printScript } from './print.ts';
+import type {
+  Action,
+  Expression,
+  Mode,
+  ReferenceExpression,
+  Script,
+  Statement,
+} from '../src/script/ast.ts';
+import { parseScript, parseTemplateFile } from '../src/script/parse.ts';
+import { printScript } from './script-print.ts';
 
 const PLACES = new Set(['at', 'end', 'bodyAt']);
 

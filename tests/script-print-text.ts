@@ -1,5 +1,5 @@
 // Text forms as they are written: the way back from parts to quotes and escapes.
-import type { RepeatPart, TemplateExpression, TemplatePart } from './ast.ts';
+import type { RepeatPart, TemplateExpression, TemplatePart } from '../src/script/ast.ts';
 
 type Show = (part: RepeatPart) => string;
 

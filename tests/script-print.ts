@@ -10,8 +10,8 @@ import type {
   Script,
   Statement,
   Target,
-} from './ast.ts';
-import { createValuePrinter, edit } from './print-value.ts';
+} from '../src/script/ast.ts';
+import { createValuePrinter, edit } from './script-print-value.ts';
 
 const printer = createValuePrinter(printAction);
 

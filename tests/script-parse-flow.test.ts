@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { parseScript } from './parse.ts';
-import { printStatement } from './print.ts';
+import { parseScript } from '../src/script/parse.ts';
+import { printStatement } from './script-print.ts';
 
 function read(text: string): string {
   const { script, problems } = parseScript(text, { mode: 'strict', file: 'x' });

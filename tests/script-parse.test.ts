@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import type { Mode } from './ast.ts';
-import { parseMustache, parseScript, parseTemplateFile } from './parse.ts';
-import { printStatement } from './print.ts';
+import type { Mode } from '../src/script/ast.ts';
+import { parseMustache, parseScript, parseTemplateFile } from '../src/script/parse.ts';
+import { printStatement } from './script-print.ts';
 
 /** The lines of a script: texts as they are, statements as they print. */
 function lines(text: string, mode: Mode = 'markdown'): string[] {
