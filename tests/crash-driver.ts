@@ -26,9 +26,10 @@ export async function endLives(): Promise<void> {
   }
 }
 
-export function live({ fixture }: CrashStage, directive = 'lead'): Life {
-  const child = spawn(process.execPath, ['--no-warnings', RUNNER, fixture.root, directive], {
-    env: { ...fixture.env },
+/** `diesAt`: a moment at which it ends itself, `part signal 1` for example. */
+export function live({ fixture }: CrashStage, diesAt = ''): Life {
+  const child = spawn(process.execPath, ['--no-warnings', RUNNER, fixture.root, 'lead'], {
+    env: { ...fixture.env, DIES_AT: diesAt },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const lines: string[] = [];

@@ -31,8 +31,16 @@ const runtime = await createRuntime({
   tools: [tool('look', 'read'), tool('put', 'idempotent'), tool('write', 'write')],
 });
 if (!runtime.ok) throw new Error(runtime.error.detail.message);
+/** `part signal 1`: dies with the first `signal` of a thread whose name begins so. */
+const [who = '', what = '', which = ''] = (process.env.DIES_AT ?? '').split(' ');
+let seen = 0;
 const threads = await runtime.output.threads({
-  onEvent: (thread, { type }) => say(`event ${thread} ${type}`),
+  onEvent(thread, { type }) {
+    say(`event ${thread} ${type}`);
+    if (who === '' || !thread.startsWith(who) || type !== what) return;
+    seen += 1;
+    if (seen === Number(which)) process.kill(process.pid, 'SIGKILL');
+  },
 });
 if (!threads.ok) throw new Error(threads.error.detail.message);
 const { store, run, resume } = threads.output;
