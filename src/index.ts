@@ -3,13 +3,29 @@
  * types and these few functions; the rooms behind them are loaded by the first call.
  */
 import type { Outcome } from './base/index.ts';
-import type { RunRequest, ThreadResult } from './harness/index.ts';
+import type {
+  Ending,
+  LoopPorts,
+  PlainRequest,
+  PlainResult,
+  RunRequest,
+  ThreadResult,
+} from './harness/index.ts';
 import type { ProgramTool } from './kernel/index.ts';
 import type { startScriptedProvider } from './llm/index.ts';
 import type { Runtime, RuntimeOptions } from './runtime.ts';
 
 export type { Fault, Json, JsonObject, Outcome } from './base/index.ts';
-export type { RunRequest, ThreadResult } from './harness/index.ts';
+export type {
+  Ending,
+  LoopPorts,
+  PlainRequest,
+  PlainResult,
+  PlainTool,
+  RunRequest,
+  ThreadResult,
+  Turn,
+} from './harness/index.ts';
 export type { ProgramTool } from './kernel/index.ts';
 export type { ScriptedProvider, ScriptedReply } from './llm/index.ts';
 export type { CallOptions, Runtime, RuntimeOptions, Threads, Verb } from './runtime.ts';
@@ -32,6 +48,17 @@ export async function runDirective(
   const threads = await runtime.threads();
   return threads.ok ? await threads.output.run(request, signal) : threads;
 }
+
+/** The same loop without a directive: your own prompt and tools, and none of the safety. */
+export const runPlain = async (
+  runtime: Runtime,
+  request: PlainRequest,
+  signal?: AbortSignal,
+): Promise<Outcome<PlainResult>> => await runtime.plain(request, signal);
+
+/** The loop itself, over ports of your own. */
+export const runLoop = async (ports: LoopPorts): Promise<Ending> =>
+  await (await import('./harness/index.ts')).runLoop(ports);
 
 /** A provider on loopback that answers from a script, for tests without a key. */
 export const scriptedProvider = async (

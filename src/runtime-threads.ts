@@ -5,6 +5,8 @@ import { join, resolve } from 'node:path';
 import { fail, type Outcome, ok, systemClock, systemRandom } from './base/index.ts';
 import { createFrame } from './flow/index.ts';
 import type {
+  PlainRequest,
+  PlainResult,
   PrepareWorld,
   ReplayOptions,
   ReplayReport,
@@ -17,7 +19,7 @@ import type {
 import { type Library, signItem } from './items/index.ts';
 import type { Kernel, Kind, Primitive } from './kernel/index.ts';
 import type { Ground } from './runtime-ground.ts';
-import { createVerify } from './runtime-kernel.ts';
+import { callerOf, createVerify } from './runtime-kernel.ts';
 import type { Store, StoredEvent } from './store/index.ts';
 
 /** What a live view is told. */
@@ -76,6 +78,25 @@ export async function checkRun(
   ]);
   const prepared = await prepareThread(preparing(ground, library, llm), request);
   return prepared.ok ? ok(null) : prepared;
+}
+
+/** The loop without a directive: no registry, no thread, only the model and the program's tools. */
+export async function runPlain(
+  ground: Ground,
+  library: Library,
+  kernel: Kernel,
+  request: PlainRequest,
+  signal?: AbortSignal,
+): Promise<Outcome<PlainResult>> {
+  const [{ createModelPort, modelFor, runPlainLoop }, llm] = await Promise.all([
+    import('./harness/index.ts'),
+    import('./llm/index.ts'),
+  ]);
+  const resolved = modelFor(preparing(ground, library, llm), request.model);
+  if (!resolved.ok) return resolved;
+  const caller = callerOf(ground, { surface: 'harness', name: 'plain loop' });
+  const ports = { model: createModelPort(kernel), resolved: resolved.output, caller };
+  return ok(await runPlainLoop(ports, request, signal));
 }
 
 export const THREAD_ACTIONS: readonly ThreadAction[] = [

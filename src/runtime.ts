@@ -2,7 +2,7 @@
 // runtime runs nothing: no code of the project, no probe, no connection.
 import { type Json, type JsonObject, type Outcome, ok, systemRandom } from './base/index.ts';
 import type { PolicyState } from './flow/index.ts';
-import type { RunRequest, World } from './harness/index.ts';
+import type { PlainRequest, PlainResult, RunRequest, World } from './harness/index.ts';
 import { type Catalogs, createLibrary, itemRoots, type Library } from './items/index.ts';
 import {
   type Audit,
@@ -20,6 +20,7 @@ import {
   type Live,
   openRegistry,
   reachThreads,
+  runPlain,
   stopThreads,
   type Threads,
 } from './runtime-threads.ts';
@@ -54,6 +55,8 @@ export interface Runtime {
   instructions(): string;
   /** Would this run be refused before there is a thread? Where nothing ever ran, nothing is made. */
   mayRun(request: RunRequest): Promise<Outcome<null>>;
+  /** The loop without a directive, with the program's own prompt and tools. */
+  plain(request: PlainRequest, signal?: AbortSignal): Promise<Outcome<PlainResult>>;
   /** Threads of this project; the registry is opened when first asked for. */
   threads(live?: Live): Promise<Outcome<Threads>>;
   /** World and frame for one run of a script; its code is loaded when first asked for. */
@@ -136,6 +139,7 @@ async function openProject(options: RuntimeOptions, within?: Within): Promise<Ou
       return found.ok ? found.output.text.trim() : '';
     },
     mayRun: (request) => checkRun(ground, library, request),
+    plain: (request, signal) => runPlain(ground, library, kernel, request, signal),
     async threads(live = {}) {
       const made = await openThreads(live);
       return made.ok ? ok(made.output.threads) : made;

@@ -53,8 +53,11 @@ describe.skipIf(sandbox.kind !== 'bwrap')('with child processes (needs bubblewra
   });
 });
 
-test('the library', () => {
-  const [program, printed] = blocksOf(readPage('docs/library.md'));
+test.each([
+  ['the library', 0],
+  ['the loop without directives', 2],
+])('%s', (_, at) => {
+  const [program, printed] = blocksOf(readPage('docs/library.md')).slice(at);
   const fixture = makeFixture();
   try {
     const output = runModule(program?.text ?? '', fixture);

@@ -85,8 +85,19 @@ export {
 } from './loop-detector.ts';
 export { createModelPort, type ModelPort } from './model-port.ts';
 export { finalOutputs, missingOutputs, resultText } from './outputs.ts';
-export type { RunRequest } from './prepare-thread.ts';
-export { type PrepareWorld, prepareThread } from './prepare-thread.ts';
+export {
+  type PlainPorts,
+  type PlainRequest,
+  type PlainResult,
+  type PlainTool,
+  runPlainLoop,
+} from './plain-loop.ts';
+export {
+  modelFor,
+  type PrepareWorld,
+  prepareThread,
+  type RunRequest,
+} from './prepare-thread.ts';
 export {
   badArgumentsResult,
   countedResult,
