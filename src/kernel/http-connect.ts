@@ -96,7 +96,7 @@ export function trackRequest(
       watch.enter('first_byte');
     });
   });
-  watch.signal.addEventListener('abort', () => outgoing.destroy(), { once: true });
+  watch.onStop(() => outgoing.destroy());
   // The listener stays: after the answer the same loss shows up at the reader of the body.
   outgoing.on('error', (error) => fault(watch.failure() ?? networkFault(error, url, sent)));
 }

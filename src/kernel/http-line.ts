@@ -121,8 +121,8 @@ export function openLine(url: URL, addresses: readonly string[]): Line {
       onRestEnd = closed;
       socket.setTimeout(ms);
       socket.unref();
-      // It may have been paused; a word of the other side, or its end, is to be noticed.
-      socket.resume();
+      // A word of the other side, or its end, is to be noticed.
+      if (socket.isPaused()) socket.resume();
     },
     isDrained: () => socket.writableLength === 0,
   };

@@ -33,16 +33,29 @@ export function createLinePool({
 }: PoolLimits = {}): LinePool {
   /** In the order in which they were laid aside. */
   const idle = new Map<Line, string>();
+  const places = new Map<string, Line[]>();
   let isClosed = false;
+
+  const forget = (line: Line): void => {
+    const place = idle.get(line);
+    if (place === undefined) return;
+    idle.delete(line);
+    const others = (places.get(place) ?? []).filter((other) => other !== line);
+    if (others.length > 0) places.set(place, others);
+    else places.delete(place);
+  };
+  const drop = (line: Line): void => {
+    forget(line);
+    line.destroy();
+  };
 
   return {
     take(url, addresses) {
-      const place = placeOf(url);
+      const lines = places.get(placeOf(url)) ?? [];
       // The last one is the least likely to be closed at the other end.
-      const lines = [...idle].reverse();
-      for (const [line, at] of lines) {
-        if (at !== place || !addresses.includes(line.address())) continue;
-        idle.delete(line);
+      for (const line of lines.toReversed()) {
+        if (!addresses.includes(line.address())) continue;
+        forget(line);
         if (line.isOpen()) return line;
         line.destroy();
       }
@@ -52,18 +65,16 @@ export function createLinePool({
       const ms = Math.min(keptMs === undefined ? idleMs : keptMs - MARGIN_MS, maxIdleMs);
       if (isClosed || ms <= 0 || !line.isOpen()) return line.destroy();
       line.isReused = true;
-      line.rest(ms, () => idle.delete(line));
-      idle.set(line, placeOf(url));
-      if (idle.size <= maxLines) return;
+      line.rest(ms, () => forget(line));
+      const place = placeOf(url);
+      idle.set(line, place);
+      places.set(place, [...(places.get(place) ?? []), line]);
       const [oldest] = idle.keys();
-      if (oldest === undefined) return;
-      idle.delete(oldest);
-      oldest.destroy();
+      if (idle.size > maxLines && oldest !== undefined) drop(oldest);
     },
     close() {
       isClosed = true;
-      for (const line of idle.keys()) line.destroy();
-      idle.clear();
+      for (const line of idle.keys()) drop(line);
     },
   };
 }

@@ -31,12 +31,16 @@ test('each phase has its own limit', () => {
   for (const phase of ['connect', 'first_byte', 'idle'] as const) {
     const world = manual();
     const watch = createWatch(timeouts, never, world);
+    const heard: unknown[] = [];
+    watch.onStop((failure) => heard.push(failure));
+    const forget = watch.onStop((failure) => heard.push(failure));
+    forget();
     watch.enter(phase);
     world.advance(timeouts[phase] - 1);
     expect(watch.failure()).toBeUndefined();
     world.advance(1);
     expect(watch.failure()).toMatchObject({ error: { code: 'timeout', detail: { phase } } });
-    expect(watch.signal.aborted).toBe(true);
+    expect(heard).toEqual([watch.failure()]);
     expect(world.timers.size).toBe(0);
   }
 });

@@ -1,4 +1,4 @@
-// Everything that can stop a call from outside, as one signal: the caller's abort and the four time
+// Everything that can stop a call from outside, as one thing: the caller's abort and the four time
 // limits. `connect`, `first_byte` and `idle` follow one another; `total` runs all along.
 import type { Clock, Failure, JsonObject, Outcome } from '../base/index.ts';
 import { fail, getOwn, isObject, ok } from '../base/index.ts';
@@ -39,9 +39,7 @@ export function timeoutsOf(config: JsonObject, callMs: number): Outcome<Timeouts
 }
 
 export interface Watch {
-  /** Aborts when the call must stop; `failure` then says why. */
-  readonly signal: AbortSignal;
-  /** The same as a call, for one that has not stopped yet; the answer takes the wish back. */
+  /** Called when the call must stop, unless it has already; the answer takes the wish back. */
   onStop(listener: (failure: Failure) => void): () => void;
   failure(): Failure | undefined;
   /** The answer, or the reason to stop waiting for it. */
@@ -63,8 +61,6 @@ export interface WatchPorts {
 
 export function createWatch(timeouts: Timeouts, caller: AbortSignal, ports: WatchPorts): Watch {
   const { clock, timer } = ports;
-  // Made for those who ask: most listen with `onStop`, which costs a tenth.
-  let controller: AbortController | undefined;
   const listeners = new Set<(failure: Failure) => void>();
   let failure: Failure | undefined;
   let phase: Phase | undefined;
@@ -87,7 +83,6 @@ export function createWatch(timeouts: Timeouts, caller: AbortSignal, ports: Watc
     if (failure !== undefined) return;
     failure = reason;
     end();
-    controller?.abort();
     for (const listener of listeners) listener(reason);
     listeners.clear();
   };
@@ -114,13 +109,6 @@ export function createWatch(timeouts: Timeouts, caller: AbortSignal, ports: Watc
   else caller.addEventListener('abort', onAbort, { once: true });
 
   const watch: Watch = {
-    get signal() {
-      if (controller === undefined) {
-        controller = new AbortController();
-        if (failure !== undefined) controller.abort();
-      }
-      return controller.signal;
-    },
     onStop(listener) {
       listeners.add(listener);
       return () => listeners.delete(listener);

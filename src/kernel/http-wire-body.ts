@@ -11,7 +11,7 @@ export interface WireBody extends ByteSource, LineUser {}
 
 /**
  * `done` is called once, when the line is no longer needed: true when the body was read to its end and
- * nothing came after it. The line is to be paused.
+ * nothing came after it.
  */
 export function createWireBody(
   line: Line,
@@ -20,7 +20,7 @@ export function createWireBody(
 ): WireBody {
   const unframer = createUnframer(framing);
   let reader: ByteReader | undefined;
-  let isFlowing = false;
+  let [isFlowing, isStopped] = [false, false];
   let held: Buffer[] = [];
   let ended: { error?: Error } | undefined;
   let lost: { error?: Error } | undefined;
@@ -60,18 +60,29 @@ export function createWireBody(
       if (!isFlowing) return;
     }
     tellEnd();
-    if (ended === undefined) line.resume();
+    if (ended !== undefined || !isStopped) return;
+    isStopped = false;
+    line.resume();
+  };
+  const stop = (): void => {
+    if (ended !== undefined || isStopped) return;
+    isStopped = true;
+    line.pause();
   };
   if (unframer.isDone()) end(true);
 
   return {
     bytes(bytes) {
       if (ended !== undefined) return;
-      if (!isFlowing) held.push(Buffer.from(bytes));
-      else {
+      if (isFlowing) {
         hand(bytes);
         tellEnd();
+        return;
       }
+      // A copy: the bytes are not ours for long. Whoever is to read them begins in this very turn of
+      // the event loop, or is slow: then nothing more is asked for.
+      held.push(Buffer.from(bytes));
+      if (held.length > 1) stop();
     },
     over(error) {
       const isWhole = error === undefined && framing.kind === 'close';
@@ -85,7 +96,7 @@ export function createWireBody(
     },
     pause() {
       isFlowing = false;
-      if (ended === undefined) line.pause();
+      stop();
     },
     resume() {
       if (isFlowing) return;

@@ -108,7 +108,6 @@ function ask(line: Line, sending: Sending): Promise<Outcome<Answer> | 'stale'> {
             line.destroy();
             return settle('stale');
           }
-          line.pause();
           const answered = answerOf(read, line, sending);
           if (typeof answered === 'string') return refuse(answered);
           body = answered.user;

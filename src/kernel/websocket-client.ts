@@ -83,7 +83,7 @@ export function openWebSocket(
     outgoing.once('upgrade', (response, socket, head) => {
       watch.enter('idle');
       socket.on('error', () => {});
-      watch.signal.addEventListener('abort', () => socket.destroy(), { once: true });
+      watch.onStop(() => socket.destroy());
       const { headers } = response;
       const isOurs =
         headers['sec-websocket-accept'] === acceptOf(key) &&
