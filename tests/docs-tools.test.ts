@@ -45,6 +45,7 @@ test('the page begins with a complete example', () => {
   expect(examples.map(({ path }) => path)).toEqual([
     '.ai/tools/image/resize.yaml',
     '.ai/tools/shop/orders.yaml',
+    '.ai/tools/shop/pay.yaml',
   ]);
 });
 
