@@ -17,6 +17,7 @@ const SUITES = [
   'harness-stream',
   'harness-growth',
   'harness-concurrent',
+  'script',
   'import',
   'cli',
 ];

@@ -3,13 +3,23 @@ import { fileURLToPath } from 'node:url';
 
 const REPORT = fileURLToPath(new URL('./report-cpu.mjs', import.meta.url));
 
-/** CPU of a whole Node process, from its start to its end. */
-export function cpuMillis(args: readonly string[]): number {
+export interface Measured {
+  cpuMillis: number;
+  peakMegabytes: number;
+}
+
+/** What a whole Node process took, from its start to its end. */
+export function measureProcess(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Measured {
   const done = spawnSync(process.execPath, ['--import', REPORT, ...args], {
     encoding: 'utf8',
-    env: { ...process.env, NO_COLOR: '1' },
+    env: { ...process.env, NO_COLOR: '1', ...env },
   });
-  const micros = /cpu-micros (\d+)/.exec(done.stderr)?.[1];
+  const [, micros, kilobytes] = /cpu-micros (\d+) peak-kilobytes (\d+)/.exec(done.stderr) ?? [];
   if (done.status !== 0 || micros === undefined) throw new Error(done.stderr);
-  return Number(micros) / 1000;
+  return { cpuMillis: Number(micros) / 1000, peakMegabytes: Number(kilobytes) / 1024 };
 }
+
+export const cpuMillis = (args: readonly string[]): number => measureProcess(args).cpuMillis;

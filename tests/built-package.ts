@@ -1,6 +1,6 @@
 // The package as it is published, in a folder of its own; the checkout's `dist/` is left alone.
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from 'node:fs';
+import { copyFileSync, cpSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -19,6 +19,7 @@ export function buildPackage({ types = false } = {}): BuiltPackage {
   for (const name of ['bundle', 'node_modules'])
     symlinkSync(join(REPOSITORY, name), join(dir, name));
   copyFileSync(join(REPOSITORY, 'package.json'), join(dir, 'package.json'));
+  cpSync(join(REPOSITORY, 'bin'), join(dir, 'bin'), { recursive: true });
   const node = (...args: string[]): unknown =>
     execFileSync(process.execPath, args, {
       cwd: REPOSITORY,
