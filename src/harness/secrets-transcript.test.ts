@@ -68,7 +68,11 @@ test('a second writer of the same thread goes on where the first stopped', async
 
 test('lines that a killed process had not written are written by whoever goes on', async () => {
   recorded = [1, 2].map((seq) => ({
-    ...{ thread: 't1', seq, ts: 1, turn: 0, type: 'user_message' },
+    thread: 't1',
+    seq,
+    ts: 1,
+    turn: 0,
+    type: 'user_message',
     data: { text: `old ${seq}` },
   }));
   transcripts.open('t1')([event('new')], 3);

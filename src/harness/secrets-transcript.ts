@@ -179,7 +179,7 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
   }
   function flushAll(): void {
     soon = undefined;
-    for (const thread of [...waiting.keys()]) flush(thread);
+    for (const thread of waiting.keys()) flush(thread);
   }
   function note(thread: string, writing: Writing, events: readonly NewEvent[], firstSeq: number) {
     const group = waiting.get(thread) ?? { writing, events: [] };

@@ -97,3 +97,17 @@ test('own declarations win over those of the executor', () => {
     ],
   );
 });
+
+test('a schema that was handed out frozen still checks, and is not written into', () => {
+  const schema = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'] };
+  const text = JSON.stringify(schema);
+  const freeze = (value: object): void => {
+    Object.freeze(value);
+    for (const child of Object.values(value)) if (typeof child === 'object') freeze(child);
+  };
+  freeze(schema);
+  expect(validate({ a: 'x' }, schema)).toEqual([]);
+  expect(validate({ a: 1 }, schema)).not.toEqual([]);
+  expect(Reflect.ownKeys(schema)).toEqual(['type', 'properties', 'required']);
+  expect(JSON.stringify(schema)).toBe(text);
+});

@@ -88,9 +88,12 @@ function readErrors(
 const validators = new WeakMap<JsonObject, Validator>();
 
 function validatorOf(schema: JsonObject): Validator {
-  const known = validators.get(schema) ?? new Validator(schema, '2020-12', false);
-  validators.set(schema, known);
-  return known;
+  const known = validators.get(schema);
+  if (known) return known;
+  // A copy: the validator writes into its schema, and ours may be frozen, being part of an answer.
+  const made = new Validator(structuredClone(schema), '2020-12', false);
+  validators.set(schema, made);
+  return made;
 }
 
 /** Checks a value against a schema; a schema that cannot be used denies, it does not pass. */
