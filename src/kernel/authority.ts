@@ -11,8 +11,29 @@ import type { Authority } from './call.ts';
 
 const SEES_ALL: Authority['sees'] = () => true;
 
+/** By policy and surface: both, and the catalogue, are replaced as a whole when anything changes. */
+type BySurface = Map<string, { catalog: CapabilityCatalog; authority: Authority }>;
+const known = new WeakMap<ComposedPolicy, BySurface>();
+/** Programs name their own surfaces. */
+const MAX_SURFACES = 32;
+
 /** Outside a thread: the ceilings of every policy level for this surface, all of which must allow. */
 export function policyAuthority(
+  policy: ComposedPolicy,
+  surface: string,
+  catalog: CapabilityCatalog,
+): Authority {
+  const surfaces: BySurface = known.get(policy) ?? new Map();
+  known.set(policy, surfaces);
+  if (surfaces.size >= MAX_SURFACES) surfaces.clear();
+  const before = surfaces.get(surface);
+  if (before?.catalog === catalog) return before.authority;
+  const authority = makePolicyAuthority(policy, surface, catalog);
+  surfaces.set(surface, { catalog, authority });
+  return authority;
+}
+
+function makePolicyAuthority(
   policy: ComposedPolicy,
   surface: string,
   catalog: CapabilityCatalog,
