@@ -113,6 +113,8 @@ export interface Ground {
   elsewhere: Map<string, Promise<Outcome<Elsewhere>>>;
   /** Opens another project over this one's registry. */
   openOther: OpenOther;
+  /** Was it looked for threads that are too old? */
+  hasRetained?: boolean;
   /** What the registry knows of threads, from the first one on. */
   registry?: Registry;
   /** Takes what a thread knows to be secret out of a text. */

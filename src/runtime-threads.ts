@@ -20,7 +20,7 @@ import { type Library, signItem } from './items/index.ts';
 import type { Kernel, Kind, Primitive } from './kernel/index.ts';
 import type { Ground } from './runtime-ground.ts';
 import { callerOf, createVerify } from './runtime-kernel.ts';
-import type { Store, StoredEvent } from './store/index.ts';
+import type { PruneOptions, Store, StoredEvent } from './store/index.ts';
 
 /** What a live view is told. */
 export type Live = Pick<World, 'onEvent' | 'onText'>;
@@ -146,6 +146,32 @@ export function reachThreads(
 /** Nothing runs on in a closed runtime; what is not over can be resumed. */
 export async function stopThreads({ live }: Ground): Promise<void> {
   await live?.close({ status: 'interrupted', reason: 'the runtime was closed' });
+}
+
+/** Old trees go, with their transcripts; what they cost and the audit stay. */
+export function pruneThreads(
+  store: Pick<Store, 'prune'>,
+  project: string,
+  options: PruneOptions,
+): Outcome<{ removed: string[] }> {
+  const pruned = store.prune(options);
+  for (const id of pruned.ok ? pruned.output.removed : []) {
+    rmSync(join(project, '.ai', 'threads', id), { recursive: true, force: true });
+  }
+  return pruned;
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+/** So few that no run waits for it; the next one goes on. */
+const TREES_A_RUN = 20;
+
+/** Before the first run of a runtime: a little of what the policy does not want kept any longer. */
+function retain(ground: Ground, store: Store): void {
+  const { days, keep_failed = false } = ground.policies.current().policy.retention;
+  if (ground.hasRetained || ground.within || days === undefined) return;
+  ground.hasRetained = true;
+  const before = ground.clock.now() - days * DAY_MS;
+  pruneThreads(store, ground.project, { before, keepFailed: keep_failed, trees: TREES_A_RUN });
 }
 
 /** A registry for one use; nothing of it stays. */
@@ -309,7 +335,10 @@ export async function createThreads(
   const threads: Threads = {
     store,
     history: watch.history,
-    run: (request, signal) => told(() => runDirective(world, request, signal)),
+    run(request, signal) {
+      retain(ground, store);
+      return told(() => runDirective(world, request, signal));
+    },
     resume: (id, signal, options) => told(() => takeUp(world, id, signal, options)),
     replay: (id, options) =>
       inEmptyRegistry((empty) => harness.replayThread(onItsWord, id, store, empty, options)),

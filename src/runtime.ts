@@ -30,7 +30,7 @@ import type { KeyFolder, TrustStore } from './trust/index.ts';
 export { BUNDLE, findProject, homeOf, type RuntimeOptions } from './runtime-ground.ts';
 export type { CallOptions } from './runtime-kernel.ts';
 export { findScriptProject, type ScriptStage, type ScriptUse } from './runtime-scripts.ts';
-export type { Live, Threads } from './runtime-threads.ts';
+export { type Live, pruneThreads, type Threads } from './runtime-threads.ts';
 
 export type Verb = 'search' | 'load' | 'execute' | 'help';
 

@@ -9,6 +9,8 @@ export interface PruneOptions {
   before: number;
   /** Trees with a failed thread in them stay. */
   keepFailed?: boolean;
+  /** At most so many trees; all when left out. */
+  trees?: number;
 }
 
 export interface Prune {
@@ -24,7 +26,7 @@ const ENDED = THREAD_STATUSES.filter(isEnded)
 
 const FIND = `SELECT root FROM threads GROUP BY root
   HAVING max(status NOT IN (${ENDED})) = 0 AND max(ended) < ?
-    AND (? = 0 OR max(status = 'failed') = 0) LIMIT ${TREES_A_STEP}`;
+    AND (? = 0 OR max(status = 'failed') = 0) LIMIT ?`;
 
 // The newest row of the log stays: positions are given out from there, and none may come twice.
 const REMOVE: readonly string[] = [
@@ -40,11 +42,17 @@ const REMOVE: readonly string[] = [
 const LONELY =
   'DELETE FROM artifacts WHERE NOT EXISTS (SELECT 1 FROM artifact_uses u WHERE u.hash = artifacts.hash)';
 
+interface Step {
+  removed: string[];
+  trees: number;
+}
+
 export function createPrune(database: Database): Prune {
-  function step({ before, keepFailed = false }: PruneOptions): Outcome<string[]> {
+  function step({ before, keepFailed = false }: PruneOptions, trees: number): Outcome<Step> {
     return database.write(() => {
       const removed: string[] = [];
-      for (const { root } of database.all(FIND, before, keepFailed ? 1 : 0)) {
+      const roots = database.all(FIND, before, keepFailed ? 1 : 0, trees);
+      for (const { root } of roots) {
         for (const { id } of database.all(
           'SELECT id FROM threads WHERE root = ?',
           root as string,
@@ -54,18 +62,21 @@ export function createPrune(database: Database): Prune {
         }
       }
       if (removed.length > 0) database.run(LONELY);
-      return ok(removed);
+      return ok({ removed, trees: roots.length });
     });
   }
   return {
     prune(options) {
       const removed: string[] = [];
-      for (;;) {
-        const gone = step(options);
+      let left = options.trees ?? Number.POSITIVE_INFINITY;
+      while (left > 0) {
+        const gone = step(options, Math.min(left, TREES_A_STEP));
         if (!gone.ok) return gone;
-        if (gone.output.length === 0) return ok({ removed });
-        removed.push(...gone.output);
+        if (gone.output.trees === 0) break;
+        removed.push(...gone.output.removed);
+        left -= gone.output.trees;
       }
+      return ok({ removed });
     },
   };
 }

@@ -37,6 +37,18 @@ test('audit rows are read back, the latest, oldest first', () => {
   expect(must(store.audit.read(1))[0]?.reason).toHaveLength(501);
 });
 
+test('so many trees go as was asked for, the rest the next time', () => {
+  const { store, clock } = place;
+  for (const id of ['p1', 'p2', 'p3']) {
+    must(store.createThread(aThread(id)));
+    must(store.append(id, 0, 0, [], { status: 'completed' }));
+  }
+  clock.pass(1000);
+  expect(must(store.prune({ before: clock.wall, trees: 2 })).removed).toHaveLength(2);
+  expect(must(store.prune({ before: clock.wall, trees: 0 })).removed).toHaveLength(0);
+  expect(must(store.prune({ before: clock.wall, trees: 2 })).removed).toHaveLength(1);
+});
+
 test('old trees go whole; what lives, is young or failed stays, and so do budgets and audit', () => {
   const { store, clock } = place;
   const end = (id: string, status: 'completed' | 'failed' | 'running') =>

@@ -1,7 +1,6 @@
 // `threads prune`: old trees go, with their transcripts; what they cost and the audit stay.
-import { rmSync } from 'node:fs';
-import { join } from 'node:path';
 import { fail } from '../../base/index.ts';
+import { pruneThreads } from '../../runtime.ts';
 import { asText, type CommandRun } from '../command.ts';
 import { parseAge } from '../parse-age.ts';
 import { withRegistry } from '../thread-access.ts';
@@ -23,10 +22,8 @@ export const run: CommandRun = (call) =>
     const age = parseAge('older-than', text);
     if (!age.ok) return terminal.finish(age, () => {});
     const keepFailed = options.keepFailed === true || retention.keep_failed === true;
-    const pruned = store.prune({ before: Date.now() - age.output, keepFailed });
-    for (const id of pruned.ok ? pruned.output.removed : []) {
-      rmSync(join(runtime.project, '.ai', 'threads', id), { recursive: true, force: true });
-    }
+    const before = Date.now() - age.output;
+    const pruned = pruneThreads(store, runtime.project, { before, keepFailed });
     return terminal.finish(pruned, ({ removed }) =>
       terminal.out(`${removed.length} threads removed; their budgets and the audit stay`),
     );
