@@ -149,164 +149,175 @@ export function parsePattern(source: string, ignoreCase: boolean): Outcome<Patte
   }
 }
 
+/** A pattern, and how far it was read. */
+interface Reader {
+  readonly source: string;
+  readonly ignoreCase: boolean;
+  at: number;
+}
+
+const peek = ({ source, at }: Reader): string | undefined => source[at];
+const isAtEnd = ({ source, at }: Reader): boolean => at >= source.length;
+const next = (reader: Reader): string => reader.source[reader.at++] as string;
+const stop = (message: string, where: number): never => {
+  throw new SyntaxFault(message, where);
+};
+function eat(reader: Reader, text: string): boolean {
+  if (!reader.source.startsWith(text, reader.at)) return false;
+  reader.at += text.length;
+  return true;
+}
+const setNode = ({ ignoreCase }: Reader, set: CharacterSet): PatternNode => ({
+  kind: 'set',
+  set: ignoreCase ? fold(set) : set,
+});
+
 function readPattern(source: string, ignoreCase: boolean): PatternNode {
-  let at = 0;
-  const peek = () => source[at];
-  const stop = (message: string, where = at): never => {
-    throw new SyntaxFault(message, where);
-  };
-  const eat = (text: string): boolean => {
-    if (!source.startsWith(text, at)) return false;
-    at += text.length;
-    return true;
-  };
-  const setNode = (set: CharacterSet): PatternNode => ({
-    kind: 'set',
-    set: ignoreCase ? fold(set) : set,
-  });
-
-  function choice(depth: number): PatternNode {
-    if (depth > MAX_NESTING) stop(`groups are nested deeper than ${MAX_NESTING}`);
-    const items = [sequence(depth)];
-    while (eat('|')) items.push(sequence(depth));
-    return items.length === 1 ? (items[0] as PatternNode) : { kind: 'choice', items };
-  }
-
-  function sequence(depth: number): PatternNode {
-    const items: PatternNode[] = [];
-    while (at < source.length && peek() !== '|' && peek() !== ')') {
-      items.push(quantified(depth));
-    }
-    return { kind: 'sequence', items };
-  }
-
-  function quantified(depth: number): PatternNode {
-    const start = at;
-    const item = atom(depth);
-    const bounds = quantifier();
-    if (!bounds) return item;
-    if (item.kind === 'assert') stop('nothing to repeat', start);
-    eat('?');
-    const again = at;
-    if (quantifier()) stop('a repetition cannot be repeated', again);
-    return { kind: 'repeat', item, ...bounds };
-  }
-
-  function quantifier(): { min: number; max: number } | undefined {
-    if (eat('*')) return { min: 0, max: Number.POSITIVE_INFINITY };
-    if (eat('+')) return { min: 1, max: Number.POSITIVE_INFINITY };
-    if (eat('?')) return { min: 0, max: 1 };
-    const counted = /^\{(\d+)(,(\d*))?\}/.exec(source.slice(at, at + 20));
-    if (!counted) return undefined;
-    const start = at;
-    const min = Number(counted[1]);
-    const open = counted[2] !== undefined && counted[3] === '';
-    const max = open ? Number.POSITIVE_INFINITY : Number(counted[3] ?? counted[1]);
-    if (min > MAX_REPEAT || (!open && max > MAX_REPEAT)) {
-      stop(`a repetition may count to ${MAX_REPEAT} at most`, start);
-    }
-    if (max < min) stop('the bounds are in the wrong order', start);
-    at += counted[0].length;
-    return { min, max };
-  }
-
-  function atom(depth: number): PatternNode {
-    const char = source[at++] as string;
-    if (char === '^') return { kind: 'assert', assertion: 'start' };
-    if (char === '$') return { kind: 'assert', assertion: 'end' };
-    if (char === '.') return { kind: 'set', set: invert(LINE_END) };
-    if (char === '(') return group(depth);
-    if (char === '[') return setNode(characterClass());
-    if (char === '\\') return escape();
-    if (char === '*' || char === '+' || char === '?') stop('nothing to repeat', at - 1);
-    return setNode([unit(char), unit(char)]);
-  }
-
-  function group(depth: number): PatternNode {
-    const start = at - 1;
-    if (eat('?')) {
-      const named = /^<[A-Za-z_$][\w$]*>/.exec(source.slice(at));
-      if (named) at += named[0].length;
-      else if (!eat(':')) {
-        stop('look-ahead, look-behind and flags in groups are not supported', start);
-      }
-    }
-    const inner = choice(depth + 1);
-    if (!eat(')')) stop('this group is not closed', start);
-    return inner;
-  }
-
-  function escape(): PatternNode {
-    if (peek() === 'b' || peek() === 'B') {
-      return { kind: 'assert', assertion: source[at++] === 'b' ? 'boundary' : 'inside' };
-    }
-    return setNode(escapedSet());
-  }
-
-  function escapedSet(): CharacterSet {
-    const start = at - 1;
-    const char = source[at++] ?? stop('a lone `\\` at the end', start);
-    const known = Object.hasOwn(CLASSES, char) ? CLASSES[char] : undefined;
-    if (known) return known;
-    const single = (code: number): CharacterSet => [code, code];
-    if (char === 'x' || char === 'u') {
-      const length = char === 'x' ? 2 : 4;
-      const digits = source.slice(at, at + length);
-      if (digits.length !== length || !/^[\da-fA-F]+$/.test(digits)) {
-        stop(`\`\\${char}\` takes ${length} hexadecimal digits`, start);
-      }
-      at += length;
-      return single(Number.parseInt(digits, 16));
-    }
-    if (/[1-9k]/.test(char)) stop('back references are not supported', start);
-    if (char === '0' && /\d/.test(peek() ?? '')) stop('octal escapes are not supported', start);
-    if (Object.hasOwn(CONTROLS, char)) return single(CONTROLS[char] as number);
-    if (/[A-Za-z]/.test(char)) stop(`\`\\${char}\` is not a known escape`, start);
-    return single(unit(char));
-  }
-
-  function characterClass(): CharacterSet {
-    const start = at - 1;
-    const negated = eat('^');
-    const ranges: [number, number][] = [];
-    while (peek() !== ']') {
-      if (at >= source.length) stop('this `[` is not closed', start);
-      const low = classAtom();
-      const isRange = peek() === '-' && at + 1 < source.length && source[at + 1] !== ']';
-      if (!isRange) {
-        ranges.push(...pairsOf(low));
-        continue;
-      }
-      at++;
-      const high = classAtom();
-      const [from, to] = [low[0] as number, high[0] as number];
-      if (low.length !== 2 || low[1] !== from || high.length !== 2 || high[1] !== to) {
-        stop('a range needs a single character on each side', start);
-      }
-      if (to < from) stop('this range is in the wrong order', start);
-      ranges.push([from, to]);
-    }
-    at++;
-    const set = normalizeSet(ranges);
-    // Case first, then the negation: `[^a]` without case refuses `A` too.
-    return negated ? invert(ignoreCase ? fold(set) : set) : set;
-  }
-
-  function classAtom(): CharacterSet {
-    const char = source[at++] as string;
-    if (char !== '\\') return [unit(char), unit(char)];
-    if (peek() === 'b') {
-      at++;
-      return [8, 8];
-    }
-    if (peek() === '-') {
-      at++;
-      return [unit('-'), unit('-')];
-    }
-    return escapedSet();
-  }
-
-  const tree = choice(0);
-  if (at < source.length) stop('this `)` closes nothing');
+  const reader: Reader = { source, ignoreCase, at: 0 };
+  const tree = choice(reader, 0);
+  if (!isAtEnd(reader)) stop('this `)` closes nothing', reader.at);
   return tree;
+}
+
+function choice(reader: Reader, depth: number): PatternNode {
+  if (depth > MAX_NESTING) stop(`groups are nested deeper than ${MAX_NESTING}`, reader.at);
+  const items = [sequence(reader, depth)];
+  while (eat(reader, '|')) items.push(sequence(reader, depth));
+  return items.length === 1 ? (items[0] as PatternNode) : { kind: 'choice', items };
+}
+
+function sequence(reader: Reader, depth: number): PatternNode {
+  const items: PatternNode[] = [];
+  while (!isAtEnd(reader) && peek(reader) !== '|' && peek(reader) !== ')') {
+    items.push(quantified(reader, depth));
+  }
+  return { kind: 'sequence', items };
+}
+
+function quantified(reader: Reader, depth: number): PatternNode {
+  const start = reader.at;
+  const item = atom(reader, depth);
+  const bounds = quantifier(reader);
+  if (!bounds) return item;
+  if (item.kind === 'assert') stop('nothing to repeat', start);
+  eat(reader, '?');
+  const again = reader.at;
+  if (quantifier(reader)) stop('a repetition cannot be repeated', again);
+  return { kind: 'repeat', item, ...bounds };
+}
+
+function quantifier(reader: Reader): { min: number; max: number } | undefined {
+  if (eat(reader, '*')) return { min: 0, max: Number.POSITIVE_INFINITY };
+  if (eat(reader, '+')) return { min: 1, max: Number.POSITIVE_INFINITY };
+  if (eat(reader, '?')) return { min: 0, max: 1 };
+  const { source, at: start } = reader;
+  const counted = /^\{(\d+)(,(\d*))?\}/.exec(source.slice(start, start + 20));
+  if (!counted) return undefined;
+  const min = Number(counted[1]);
+  const open = counted[2] !== undefined && counted[3] === '';
+  const max = open ? Number.POSITIVE_INFINITY : Number(counted[3] ?? counted[1]);
+  if (min > MAX_REPEAT || (!open && max > MAX_REPEAT)) {
+    stop(`a repetition may count to ${MAX_REPEAT} at most`, start);
+  }
+  if (max < min) stop('the bounds are in the wrong order', start);
+  reader.at += counted[0].length;
+  return { min, max };
+}
+
+function atom(reader: Reader, depth: number): PatternNode {
+  const char = next(reader);
+  if (char === '^') return { kind: 'assert', assertion: 'start' };
+  if (char === '$') return { kind: 'assert', assertion: 'end' };
+  if (char === '.') return { kind: 'set', set: invert(LINE_END) };
+  if (char === '(') return group(reader, depth);
+  if (char === '[') return setNode(reader, characterClass(reader));
+  if (char === '\\') return escape(reader);
+  if (char === '*' || char === '+' || char === '?') stop('nothing to repeat', reader.at - 1);
+  return setNode(reader, [unit(char), unit(char)]);
+}
+
+function group(reader: Reader, depth: number): PatternNode {
+  const start = reader.at - 1;
+  if (eat(reader, '?')) {
+    const named = /^<[A-Za-z_$][\w$]*>/.exec(reader.source.slice(reader.at));
+    if (named) reader.at += named[0].length;
+    else if (!eat(reader, ':')) {
+      stop('look-ahead, look-behind and flags in groups are not supported', start);
+    }
+  }
+  const inner = choice(reader, depth + 1);
+  if (!eat(reader, ')')) stop('this group is not closed', start);
+  return inner;
+}
+
+function escape(reader: Reader): PatternNode {
+  const char = peek(reader);
+  if (char !== 'b' && char !== 'B') return setNode(reader, escapedSet(reader));
+  reader.at++;
+  return { kind: 'assert', assertion: char === 'b' ? 'boundary' : 'inside' };
+}
+
+const single = (code: number): CharacterSet => [code, code];
+
+function escapedSet(reader: Reader): CharacterSet {
+  const start = reader.at - 1;
+  const char = peek(reader) ?? stop('a lone `\\` at the end', start);
+  reader.at++;
+  const known = Object.hasOwn(CLASSES, char) ? CLASSES[char] : undefined;
+  if (known) return known;
+  if (char === 'x' || char === 'u') return codeOf(reader, char, start);
+  if (/[1-9k]/.test(char)) stop('back references are not supported', start);
+  if (char === '0' && /\d/.test(peek(reader) ?? '')) {
+    stop('octal escapes are not supported', start);
+  }
+  if (Object.hasOwn(CONTROLS, char)) return single(CONTROLS[char] as number);
+  if (/[A-Za-z]/.test(char)) stop(`\`\\${char}\` is not a known escape`, start);
+  return single(unit(char));
+}
+
+/** `\x61` and `\u0061`. */
+function codeOf(reader: Reader, char: 'x' | 'u', start: number): CharacterSet {
+  const length = char === 'x' ? 2 : 4;
+  const digits = reader.source.slice(reader.at, reader.at + length);
+  if (digits.length !== length || !/^[\da-fA-F]+$/.test(digits)) {
+    stop(`\`\\${char}\` takes ${length} hexadecimal digits`, start);
+  }
+  reader.at += length;
+  return single(Number.parseInt(digits, 16));
+}
+
+function characterClass(reader: Reader): CharacterSet {
+  const start = reader.at - 1;
+  const negated = eat(reader, '^');
+  const ranges: [number, number][] = [];
+  while (peek(reader) !== ']') {
+    if (isAtEnd(reader)) stop('this `[` is not closed', start);
+    ranges.push(...classRange(reader, start));
+  }
+  reader.at++;
+  const set = normalizeSet(ranges);
+  // Case first, then the negation: `[^a]` without case refuses `A` too.
+  return negated ? invert(reader.ignoreCase ? fold(set) : set) : set;
+}
+
+/** One member of a class, or all between two. */
+function classRange(reader: Reader, start: number): [number, number][] {
+  const low = classAtom(reader);
+  const after = reader.source[reader.at + 1];
+  if (peek(reader) !== '-' || after === undefined || after === ']') return pairsOf(low);
+  reader.at++;
+  const high = classAtom(reader);
+  const [from, to] = [low[0] as number, high[0] as number];
+  if (low.length !== 2 || low[1] !== from || high.length !== 2 || high[1] !== to) {
+    stop('a range needs a single character on each side', start);
+  }
+  if (to < from) stop('this range is in the wrong order', start);
+  return [[from, to]];
+}
+
+function classAtom(reader: Reader): CharacterSet {
+  const char = next(reader);
+  if (char !== '\\') return single(unit(char));
+  if (eat(reader, 'b')) return single(8);
+  return eat(reader, '-') ? single(unit('-')) : escapedSet(reader);
 }
