@@ -22,6 +22,8 @@ export interface ContextFacts {
   readonly guard?: Json | (() => Json);
   readonly denied?: boolean;
   readonly errors?: Json;
+  /** Of the values the errors are about. */
+  readonly errorMarks?: Descriptor;
   readonly for?: Json;
   readonly loop?: Json;
   readonly args?: Json | (() => Json);

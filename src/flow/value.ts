@@ -22,9 +22,13 @@ export interface Meta {
   readonly elements?: Elements;
 }
 
-/** Marks below a container: its own (on everything inside) and those of single elements. */
+/**
+ * Marks below a container: its own (on everything inside), those of its shape (which keys it has; on
+ * the whole, and on what is missing) and those of single elements.
+ */
 export interface Elements {
   readonly own: Descriptor;
+  readonly shape: Descriptor;
   readonly parts: ReadonlyMap<string, Value>;
 }
 
@@ -81,9 +85,10 @@ export function makeValue(
 export function makeContainer(
   parts: readonly Value[] | ReadonlyMap<string, Value>,
   own: Descriptor = EMPTY,
+  shape: Descriptor = EMPTY,
 ): Value {
   const kept = new Map<string, Value>();
-  let union = own;
+  let union = mergeDescriptors(own, shape);
   const add = (key: string | number, value: Value): Json => {
     if (isMoreThanData(value)) {
       kept.set(String(key), value);
@@ -98,7 +103,7 @@ export function makeContainer(
       );
   // What is inside has been frozen when its value was made.
   Object.freeze(data);
-  const elements = Object.freeze({ own, parts: kept });
+  const elements = Object.freeze({ own, shape, parts: kept });
   const meta = Object.freeze({ descriptor: union, origin: NO_ORIGIN, elements });
   return new LabelledValue(data, meta, undefined);
 }
@@ -132,7 +137,9 @@ export function elementOf(value: Value, key: string | number): Value {
   if (part) return addMarks(part, elements?.own ?? EMPTY);
   const { data } = value;
   const child = Array.isArray(data) ? data[Number(key)] : getOwn(data, String(key));
-  const marks = elements?.own ?? descriptor;
+  const marks = elements
+    ? mergeDescriptors(elements.own, child === undefined ? elements.shape : EMPTY)
+    : descriptor;
   if (typeof child === 'object' && child !== null) freezeDeep(child);
   const meta = Object.freeze({ descriptor: marks, origin: originInside(origin) });
   return new LabelledValue(child ?? null, meta, undefined);
@@ -146,7 +153,7 @@ export function addMarks(value: Value, marks: Descriptor): Value {
   if (merged === descriptor && own === elements?.own) return value;
   const meta: Meta =
     elements && own
-      ? { descriptor: merged, origin, elements: Object.freeze({ own, parts: elements.parts }) }
+      ? { descriptor: merged, origin, elements: Object.freeze({ ...elements, own }) }
       : { descriptor: merged, origin };
   return new LabelledValue(value.data, Object.freeze(meta), ownText(value));
 }

@@ -1,7 +1,13 @@
 // Command lines. INVARIANT: a value put into a command is exactly one word (a list of plain values:
 // one word each) whatever it contains; the shell never splits, expands or runs any of it.
 import { type Json } from '../base/index.ts';
-import { EMPTY, type MaybePromise, mergeDescriptors, type Value } from '../flow/index.ts';
+import {
+  EMPTY,
+  type MaybePromise,
+  makeValue,
+  mergeDescriptors,
+  type Value,
+} from '../flow/index.ts';
 import { isAbsent } from './absent.ts';
 import type { CommandExpression, FilePart, InsertPart, TemplatePart } from './ast.ts';
 import { compileModes } from './compile-text.ts';
@@ -11,7 +17,8 @@ import { resolveOpen } from './open-text.ts';
 import { compactJson, textOf } from './text-of.ts';
 import { attempt, mapInTurn, andThen as then } from './wait.ts';
 
-type Quote = 'none' | 'single' | 'double';
+/** `mark`: no text at all, only the marks of what decided about the text beside it. */
+type Quote = 'none' | 'single' | 'double' | 'mark';
 
 /** Either text of the command, or a value with the quotes it stands in. */
 export type Word = string | { readonly value: Value; readonly quote: Quote };
@@ -31,6 +38,7 @@ function textOfValue(value: Value): string {
 }
 
 function wordOf({ value, quote }: { value: Value; quote: Quote }): string {
+  if (quote === 'mark') return '';
   const { data } = value;
   const list = Array.isArray(data) && data.every(isPlain) ? data : undefined;
   if (quote === 'none') {
@@ -53,6 +61,10 @@ function compileInsertWord(c: Compiler, part: InsertPart): MakeWords {
   return compileModes<readonly Word[]>(c, part, {
     value: (value, env) => then(resolveOpen(value, env), (ready) => [{ value: ready, quote }]),
     text: (text) => [text],
+    under: (words, descriptor) =>
+      descriptor === EMPTY
+        ? words
+        : [...words, { value: makeValue('', { descriptor }), quote: 'mark' }],
     parts: (parts) => compileWords(c, parts),
   });
 }

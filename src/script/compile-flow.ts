@@ -2,6 +2,7 @@
 // because of it, and for the rest of the way where it could have led out.
 import {
   addMarks,
+  type Descriptor,
   EMPTY,
   type MaybePromise,
   makeValue,
@@ -71,29 +72,24 @@ function compareWith(operator: string, left: Value, right: Value): Value {
 }
 
 /** The cells a branch could have changed know about the condition, whichever way it went. */
-function markAugmented(env: Env, names: readonly string[], value: Value): void {
-  const { descriptor } = value.meta;
-  if (descriptor === EMPTY) return;
-  for (const name of names) {
-    const cell = env.scope.find(name);
-    if (cell) cell.value = addMarks(cell.value, descriptor);
-  }
-}
-
-interface Branches {
+export interface Branches {
   readonly names: readonly string[];
   readonly mayLeave: boolean;
 }
 
-const branchesOf = (actions: readonly (Action | undefined)[]): Branches => {
+/** What could happen in them, so that a condition can be noted where it matters. */
+export const branchesOf = (actions: readonly (Action | undefined)[]): Branches => {
   const present = actions.filter((action): action is Action => action !== undefined);
   return { names: present.flatMap(augmentedNames), mayLeave: present.some(mayLeave) };
 };
 
-function decided(env: Env, value: Value, branches: Branches): void {
-  if (value.meta.descriptor === EMPTY) return;
-  if (branches.mayLeave) learn(env.path, value.meta.descriptor);
-  markAugmented(env, branches.names, value);
+export function decided(env: Env, marks: Descriptor, branches: Branches): void {
+  if (marks === EMPTY) return;
+  if (branches.mayLeave) learn(env.path, marks);
+  for (const name of branches.names) {
+    const cell = env.scope.find(name);
+    if (cell) cell.value = addMarks(cell.value, marks);
+  }
 }
 
 type Item = { readonly test: Test; readonly action: Eval } | { readonly line: Eval };
@@ -123,8 +119,8 @@ export function compileWhen(
     const env = hasLines ? { ...outer, scope: new Scope('arm', outer.scope) } : outer;
     const chosen = then(subject?.(env), (value) => chooseArm(env, items, value));
     return then(chosen, ({ action, asked }) => {
-      decided(outer, asked, branches);
       const { descriptor } = asked.meta;
+      decided(outer, descriptor, branches);
       if (!action) return addMarks(NO_MATCH, descriptor);
       return then(action(under(env, descriptor)), (value) => addMarks(value, descriptor));
     });
@@ -173,9 +169,9 @@ export function compileIf(c: Compiler, node: IfExpression): Eval {
   const branches = branchesOf([node.then, other]);
   return (env) =>
     then(condition(env), (chosen) => {
-      decided(env, chosen, branches);
       const branch = isTruthy(chosen) ? first : second;
       const { descriptor } = chosen.meta;
+      decided(env, descriptor, branches);
       if (!branch) return absent(descriptor);
       return then(branch(under(env, descriptor)), (value) => addMarks(value, descriptor));
     });

@@ -3,15 +3,18 @@ import type { Json } from '../base/index.ts';
 import {
   addMarks,
   type Descriptor,
+  descriptorOfFault,
   EMPTY,
   type MaybePromise,
   makeContainer,
   makeValue,
+  mergeDescriptors,
   type Value,
 } from '../flow/index.ts';
-import { isAbsent } from './absent.ts';
+import { absent, isAbsent } from './absent.ts';
 import type { Binding, ForExpression, ForeachExpression, LoopExpression, Step } from './ast.ts';
 import { given } from './call.ts';
+import { type Branches, branchesOf, decided } from './compile-flow.ts';
 import { compileArguments, invoke } from './compile-reference.ts';
 import { type Compiler, type Env, type Eval, newPath, onPath, under } from './env.ts';
 import { raise, toFault } from './fault.ts';
@@ -24,7 +27,7 @@ import { Scope } from './scope.ts';
 import { textOf } from './text-of.ts';
 import { fieldOf } from './value-access.ts';
 import { itemsOf } from './value-data.ts';
-import { isTruthy } from './value-kinds.ts';
+import { isTruthy, shapeMarks } from './value-kinds.ts';
 import { attempt, eachInTurn, andThen as then } from './wait.ts';
 
 interface Item {
@@ -48,6 +51,13 @@ function bindItem(scope: Scope, bind: Binding, item: Item): void {
 
 /** What one round gave: an item of the result, nothing, or the end of the loop. */
 type Round = { readonly item: Value | undefined } | { readonly end: Value };
+
+/** What all rounds gave; `marks` are those of everything that decided which rounds there were. */
+interface Rounds {
+  readonly found: Value[];
+  readonly end: Value | undefined;
+  readonly marks: Descriptor;
+}
 
 function roundOf(result: Value): Round {
   const left = leaveOf(result);
@@ -76,6 +86,7 @@ interface Plan {
   readonly filter: Eval | undefined;
   readonly body: Eval;
   readonly isCollecting: boolean;
+  readonly branches: Branches;
 }
 
 function roundEnv(
@@ -95,35 +106,40 @@ function roundEnv(
   return kind === 'branch' ? { ...inner, path: newPath(env.path) } : inner;
 }
 
-function runRound(env: Env, plan: Plan): MaybePromise<Value | undefined> {
+/** A round the filter leaves out is one that was skipped, because of what the filter read. */
+function runRound(env: Env, plan: Plan): MaybePromise<Value> {
   const go = (inner: Env): MaybePromise<Value> =>
     then(plan.body(inner), (value) => (plan.isCollecting ? itemReturn(value) : value));
   if (!plan.filter) return go(env);
-  return then(plan.filter(env), (answer) =>
-    isTruthy(answer) ? go(under(env, answer.meta.descriptor)) : undefined,
-  );
+  return then(plan.filter(env), (answer) => {
+    const { descriptor } = answer.meta;
+    decided(env, descriptor, plan.branches);
+    if (!isTruthy(answer)) return leave('skip', absent(descriptor));
+    return then(go(under(env, descriptor)), (value) => addMarks(value, descriptor));
+  });
 }
 
-function inOrder(
-  env: Env,
-  plan: Plan,
-  items: readonly Item[],
-): MaybePromise<{ found: Value[]; end: Value | undefined }> {
+/** Items know about what decided over them; what is left out leaves its marks on the whole. */
+const dropped = (marks: Descriptor, result: Value, round: Round): Descriptor =>
+  'item' in round && round.item ? marks : mergeDescriptors(marks, result.meta.descriptor);
+
+function inOrder(env: Env, plan: Plan, items: readonly Item[]): MaybePromise<Rounds> {
   const found: Value[] = [];
   let end: Value | undefined;
+  let marks = EMPTY;
   const done = eachInTurn(items, (item, index) =>
     then(
       runRound(roundEnv(onPath(env), plan, item, index, items.length, 'block'), plan),
       (result) => {
-        if (result === undefined) return false;
         const round = roundOf(result);
+        marks = dropped(marks, result, round);
         if ('end' in round) end = round.end;
         else if (round.item) found.push(round.item);
         return end !== undefined;
       },
     ),
   );
-  return then(done, () => ({ found, end }));
+  return then(done, () => ({ found, end, marks }));
 }
 
 const SKIPPED = Symbol('skipped');
@@ -133,30 +149,40 @@ async function inParallel(
   plan: Plan,
   items: readonly Item[],
   cap: number,
-): Promise<{ found: Value[]; end: undefined }> {
+): Promise<Rounds> {
   const errors: Json[] = [];
+  let marks = EMPTY;
+  let failed = EMPTY;
   const results = await runInParallel(items, cap, plan.node.parallel?.pauseMs ?? 0, (item, index) =>
     attempt<Value | typeof SKIPPED>(
       () =>
         then(runRound(roundEnv(env, plan, item, index, items.length, 'branch'), plan), (result) => {
-          const round = result && roundOf(result);
-          return round && 'item' in round ? (round.item ?? SKIPPED) : SKIPPED;
+          const round = roundOf(result);
+          marks = dropped(marks, result, round);
+          return 'item' in round ? (round.item ?? SKIPPED) : SKIPPED;
         }),
       (error) => {
-        const record = errorRecord(toFault(error).message, item, index);
+        const fault = toFault(error);
+        const record = errorRecord(fault.message, item, index);
         errors.push(record);
-        return makeValue(record, { descriptor: item.value.meta.descriptor });
+        const descriptor = mergeDescriptors(
+          item.value.meta.descriptor,
+          descriptorOfFault(fault.fault),
+        );
+        failed = mergeDescriptors(failed, descriptor);
+        return makeValue(record, { descriptor });
       },
     ),
   );
-  env.path.errors = errors;
+  env.path.errors = { list: errors, marks: mergeDescriptors(marks, failed) };
   if (errors.length > 0 && errors.length === items.length) {
     const [first] = errors as { message: string }[];
     raise('tool_failed', `every item of the loop failed; the first: ${first?.message ?? ''}`, {
       errors,
     });
   }
-  return { found: results.filter((result): result is Value => result !== SKIPPED), end: undefined };
+  const found = results.filter((result): result is Value => result !== SKIPPED);
+  return { found, end: undefined, marks };
 }
 
 export const errorRecord = (message: string, item: Item, index: number): Json => ({
@@ -187,7 +213,8 @@ export function compileFor(
 ): Eval {
   const collection = c.expression(node.collection, 'value');
   const filter = node.filter && c.expression(node.filter, 'condition');
-  const plan: Plan = { node, filter, body, isCollecting };
+  const branches = branchesOf([node.body]);
+  const plan: Plan = { node, filter, body, isCollecting, branches };
   const cap = compileCap(c, node);
   const batch = node.batch && c.piped(node.batch);
   const op = (env: Env) => ({
@@ -200,12 +227,16 @@ export function compileFor(
     operate(env, op(env), [lazyInput(env, 'collection', collection)], ([list], inner) => {
       const source = list as Value;
       const items = itemsOf(source);
+      // How often the body runs is decided by how many elements there are.
+      const shape = shapeMarks(source);
+      decided(inner, shape, branches);
+      const round = under(inner, shape);
       const rounds = node.parallel
-        ? then(cap(inner), (count) => inParallel(inner, plan, items, count))
-        : inOrder(inner, plan, items);
-      return then(rounds, ({ found, end }) => {
+        ? then(cap(round), (count) => inParallel(round, plan, items, count))
+        : inOrder(round, plan, items);
+      return then(rounds, ({ found, end, marks }) => {
         if (end && leaveOf(end)) return end;
-        const result = makeContainer(found);
+        const result = makeContainer(found, mergeDescriptors(shape, marks));
         return batch ? batch(result, inner) : result;
       });
     });
@@ -263,6 +294,7 @@ const MAX_ROUNDS = 100_000;
 export function compileLoop(c: Compiler, node: LoopExpression, body: Eval): Eval {
   const limit = node.limit && c.expression(node.limit, 'value');
   const until = node.until && c.expression(node.until, 'condition');
+  const branches = branchesOf([node.body]);
   return (env) =>
     then(limit?.(env), (given) => {
       const rounds = given ? Number(given.data) : MAX_ROUNDS;
@@ -278,6 +310,7 @@ export function compileLoop(c: Compiler, node: LoopExpression, body: Eval): Eval
         body,
         pauseMs: node.pauseMs,
         marks: given?.meta.descriptor ?? EMPTY,
+        branches,
       });
     });
 }
@@ -288,6 +321,7 @@ interface LoopPlan {
   readonly body: Eval;
   readonly pauseMs: number;
   readonly marks: Descriptor;
+  readonly branches: Branches;
 }
 
 function runLoop(env: Env, plan: LoopPlan): MaybePromise<Value> {
@@ -300,9 +334,10 @@ function runLoop(env: Env, plan: LoopPlan): MaybePromise<Value> {
     const facts = { loop: { iteration: index + 1, limit: plan.rounds, active: true } };
     const inner = under(withFacts({ ...onPath(env), scope }, facts), marks);
     return then(plan.until?.(inner), (stop) => {
-      if (stop)
-        marks = addMarks(makeValue(null, { descriptor: marks }), stop.meta.descriptor).meta
-          .descriptor;
+      if (stop) {
+        marks = mergeDescriptors(marks, stop.meta.descriptor);
+        decided(env, stop.meta.descriptor, plan.branches);
+      }
       if (stop && isTruthy(stop)) {
         result = input;
         return true;

@@ -2,9 +2,12 @@
 import {
   addMarks,
   describe,
+  descriptorOfFault,
+  EMPTY,
   type MaybePromise,
   makeContainer,
   makeValue,
+  mergeDescriptors,
   type Operation,
   type Value,
 } from '../flow/index.ts';
@@ -180,6 +183,7 @@ async function runGroup(
   pauseMs: number,
 ): Promise<Value> {
   const errors: ReturnType<typeof errorRecord>[] = [];
+  let marks = EMPTY;
   const values = await runInParallel(members, Math.max(1, cap), pauseMs, (member, index) =>
     attempt<Value>(
       () =>
@@ -197,11 +201,13 @@ async function runGroup(
           throw fault;
         const record = errorRecord(fault.message, { key: String(index), value: input }, index);
         errors.push(record);
-        return makeValue(record, { descriptor: input.meta.descriptor });
+        const descriptor = mergeDescriptors(input.meta.descriptor, descriptorOfFault(fault.fault));
+        marks = mergeDescriptors(marks, descriptor);
+        return makeValue(record, { descriptor });
       },
     ),
   );
-  env.path.errors = errors;
+  env.path.errors = { list: errors, marks };
   return makeContainer(values);
 }
 

@@ -1,6 +1,8 @@
 // Texts with something put in. The result carries the marks of everything that was put in; what an
 // unknown name would stand for stays as written.
 import {
+  addMarks,
+  type Descriptor,
   EMPTY,
   type MaybePromise,
   makeValue,
@@ -10,7 +12,7 @@ import {
 import { isAbsent } from './absent.ts';
 import type { FilePart, InsertPart, RepeatPart, TemplateExpression, TemplatePart } from './ast.ts';
 import { compileKnownReference } from './compile-reference.ts';
-import type { Compiler, Env, Eval } from './env.ts';
+import { type Compiler, type Env, type Eval, under } from './env.ts';
 import { toFault } from './fault.ts';
 import { openSlots, type Piece, resolveOpen } from './open-text.ts';
 import { Scope } from './scope.ts';
@@ -51,6 +53,8 @@ export function compileModes<T>(
   make: {
     value(value: Value, env: Env): MaybePromise<T>;
     text(text: string): T;
+    /** What was chosen because of a value with these marks. */
+    under(made: T, marks: Descriptor): T;
     parts(parts: readonly TemplatePart[]): (env: Env) => MaybePromise<T>;
   },
 ): (env: Env) => MaybePromise<T> {
@@ -66,14 +70,19 @@ export function compileModes<T>(
     }
     return then(found, (value) => {
       if (mode.kind === 'plain') return make.value(value, env);
+      const { descriptor } = value.meta;
       if (fallback) {
         const isNothing = isAbsent(value) || value.data === null;
         return isNothing
-          ? then(fallback(env), (other) => make.value(other, env))
+          ? then(fallback(under(env, descriptor)), (other) =>
+              make.value(addMarks(other, descriptor), env),
+            )
           : make.value(value, env);
       }
-      if (!isTruthy(value)) return make.text('');
-      return fragment ? fragment(env) : make.value(value, env);
+      if (!isTruthy(value)) return make.under(make.text(''), descriptor);
+      return fragment
+        ? then(fragment(under(env, descriptor)), (text) => make.under(text, descriptor))
+        : make.value(value, env);
     });
   };
 }
@@ -82,6 +91,7 @@ function compileInsert(c: Compiler, part: InsertPart, isMustache: boolean): Make
   const make = compileModes<Piece>(c, part, {
     value: pieceOf,
     text: (text) => (isMustache && text !== '' ? { ...plain(text), slot: part.raw } : plain(text)),
+    under: (piece, marks) => ({ ...piece, marks: mergeDescriptors(piece.marks, marks) }),
     parts: (parts) => compilePieces(c, parts, isMustache),
   });
   return make;

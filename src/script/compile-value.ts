@@ -1,5 +1,12 @@
 // Values and operators: literals, lists, objects, arithmetic, choice.
-import { addMarks, makeContainer, makeValue, type Value } from '../flow/index.ts';
+import {
+  addMarks,
+  EMPTY,
+  makeContainer,
+  makeValue,
+  mergeDescriptors,
+  type Value,
+} from '../flow/index.ts';
 import { isAbsent } from './absent.ts';
 import type {
   ArrayExpression,
@@ -13,7 +20,7 @@ import { type Compiler, type Eval, type Reading, under } from './env.ts';
 import { raise } from './fault.ts';
 import { quantifiedOf } from './guard-input.ts';
 import { calculate, compare, isEqual, minus, negate } from './operators.ts';
-import { isTruthy, typeName } from './value-kinds.ts';
+import { isTruthy, shapeMarks, typeName } from './value-kinds.ts';
 import { eachInTurn, andThen as then } from './wait.ts';
 
 export function compileArray(c: Compiler, node: ArrayExpression): Eval {
@@ -24,14 +31,18 @@ export function compileArray(c: Compiler, node: ArrayExpression): Eval {
   }));
   return (env) => {
     const found: Value[] = [];
+    let own = EMPTY;
     const done = eachInTurn(items, ({ evaluate, isOptional, isSpread }) =>
       then(evaluate(env), (value) => {
-        if (isSpread) found.push(...spreadList(value));
-        else if (!isOptional || isTruthy(value)) found.push(value);
+        if (isOptional) own = mergeDescriptors(own, value.meta.descriptor);
+        if (isSpread) {
+          own = mergeDescriptors(own, shapeMarks(value));
+          found.push(...spreadList(value));
+        } else if (!isOptional || isTruthy(value)) found.push(value);
         return false;
       }),
     );
-    return then(done, () => makeContainer(found));
+    return then(done, () => makeContainer(found, own));
   };
 }
 
@@ -62,15 +73,18 @@ export function compileObject(c: Compiler, node: ObjectExpression): Eval {
   );
   return (env) => {
     const found = new Map<string, Value>();
+    let shape = EMPTY;
     const done = eachInTurn(entries, ({ key, isOptional, evaluate }) =>
       then(evaluate(env), (value) => {
-        if (key === undefined)
+        if (isOptional) shape = mergeDescriptors(shape, value.meta.descriptor);
+        if (key === undefined) {
+          shape = mergeDescriptors(shape, shapeMarks(value));
           for (const [name, item] of spreadObject(value)) found.set(name, item);
-        else if (!isOptional || isTruthy(value)) found.set(key, value);
+        } else if (!isOptional || isTruthy(value)) found.set(key, value);
         return false;
       }),
     );
-    return then(done, () => makeContainer(found));
+    return then(done, () => makeContainer(found, EMPTY, shape));
   };
 }
 

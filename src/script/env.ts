@@ -93,7 +93,7 @@ export interface Path {
   /** Marks of conditions that could have led away. */
   marks: Descriptor;
   /** Of the last parallel loop or group, for `@mx.errors`. */
-  errors: Json | undefined;
+  errors: { readonly list: Json; readonly marks: Descriptor } | undefined;
 }
 
 export const newPath = (from?: Path): Path => ({
@@ -183,6 +183,7 @@ export function learn(path: Path, marks: Descriptor): void {
 export function onPath(env: Env): Env {
   const { marks, errors } = env.path;
   if (marks === EMPTY && errors === undefined) return env;
-  const ctx = errors === undefined ? {} : { ctx: { errors } };
+  const ctx =
+    errors === undefined ? {} : { ctx: { errors: errors.list, errorMarks: errors.marks } };
   return { ...env, frame: childFrame(env.frame, { influence: marks, ...ctx }) };
 }

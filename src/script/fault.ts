@@ -1,6 +1,7 @@
 // How a script fails inside the room: thrown, because a failure leaves many nested closures at once.
 // At the door it becomes an `Outcome` again; nothing outside ever sees this class.
 import type { ErrorCode, Failure, Fault, Json } from '../base/index.ts';
+import { type Descriptor, EMPTY, markFailure } from '../flow/index.ts';
 
 /** Where something stands: the file and an offset into its text. */
 export interface Place {
@@ -25,6 +26,13 @@ export class ScriptFault extends Error {
 
   get place(): Place | undefined {
     return placeOfFault(this.fault);
+  }
+
+  /** An error is known to have happened because of the conditions it happened under. */
+  under(marks: Descriptor): ScriptFault {
+    if (marks === EMPTY) return this;
+    const { error } = markFailure({ ok: false, error: this.fault }, marks);
+    return error === this.fault ? this : new ScriptFault(error);
   }
 
   /** The innermost place that is known wins. */

@@ -3,6 +3,7 @@
 
 import type { JsonObject } from '../base/index.ts';
 import {
+  addMarks,
   descriptorOfFault,
   type Input,
   isCatchableDenial,
@@ -286,7 +287,7 @@ export function compileFunction(c: Compiler, node: ExeStatement): (env: Env) => 
           values,
         );
         return then(denied.run(deniedEnv(env, fault)), (value) =>
-          deniedValue(denied.action, value),
+          addMarks(deniedValue(denied.action, value), descriptorOfFault(fault.fault)),
         );
       });
     const executable: Executable = new Executable(

@@ -2,7 +2,7 @@
 // data of a value, so that it keeps its marks and passes through operations like any result; whoever
 // owns the place (function, loop, stage) takes the value out again.
 import type { Json } from '../base/index.ts';
-import { type Descriptor, EMPTY, makeValue, type Value } from '../flow/index.ts';
+import { addMarks, type Descriptor, EMPTY, makeValue, type Value } from '../flow/index.ts';
 import { absent } from './absent.ts';
 
 export type LeaveWord = 'return' | 'done' | 'continue' | 'skip' | 'retry';
@@ -29,7 +29,11 @@ export class Leave {
 export const leave = (word: LeaveWord, value: Value = absent()): Value =>
   makeValue(new Leave(word, value) as unknown as Json, { descriptor: value.meta.descriptor });
 
-export const leaveOf = ({ data }: Value): Leave | undefined =>
-  data instanceof Leave ? data : undefined;
+/** What it leaves with has been marked on the way by everything that decided about leaving. */
+export function leaveOf({ data, meta }: Value): Leave | undefined {
+  if (!(data instanceof Leave)) return undefined;
+  const value = addMarks(data.value, meta.descriptor);
+  return value === data.value ? data : new Leave(data.word, value);
+}
 
 export const marksOf = (value: Value | undefined): Descriptor => value?.meta.descriptor ?? EMPTY;

@@ -47,17 +47,17 @@ function join(list: Value, args: Arguments, values: readonly Value[]): Value {
   return computed(texts.join(args.optionalText(0) ?? ','), [list, ...values]);
 }
 
-/** Each list's elements bring their marks along; an empty list has only itself to bring them. */
+/** Elements bring their marks along; how many each list has decides where those of the next stand. */
 function concat(lists: readonly Value[]): Value {
   const parts = lists.flatMap((each) => (Array.isArray(each.data) ? elementsOf(each) : [each]));
-  const empty = lists.filter(({ data }) => Array.isArray(data) && data.length === 0);
-  const list = makeContainer(parts, mergeAll(empty.map(({ meta }) => meta.descriptor)));
+  const own = lists.filter(({ data }) => Array.isArray(data)).map(ownMarks);
+  const list = makeContainer(parts, mergeAll(own));
   return lists.every(isFileList) ? withOrigin(list, { files: true }) : list;
 }
 
 const byCodeUnit = (a: string, b: string): number => (a < b ? -1 : Number(a > b));
 
-/** By text, code unit by code unit; null last. */
+/** By text, code unit by code unit; null last. Every element has a say in where the others stand. */
 export function sortList(list: Value): Value {
   const keyed = elementsOf(list).map((item) => ({ item, text: textOf(item) }));
   const sorted = keyed.toSorted(
@@ -67,7 +67,7 @@ export function sortList(list: Value): Value {
   return listFrom(
     list,
     sorted.map(({ item }) => item),
-    [],
+    [list],
   );
 }
 
@@ -76,9 +76,7 @@ function flat(list: Value, depth: number, values: readonly Value[]): Value {
   const own = [ownMarks(list), ...values.map(({ meta }) => meta.descriptor)];
   for (let level = 0; level < depth; level++) {
     if (!parts.some(({ data }) => Array.isArray(data))) break;
-    for (const { data, meta } of parts) {
-      if (Array.isArray(data) && data.length === 0) own.push(meta.descriptor);
-    }
+    own.push(...parts.filter(({ data }) => Array.isArray(data)).map(ownMarks));
     parts = parts.flatMap((part) => (Array.isArray(part.data) ? elementsOf(part) : [part]));
   }
   return makeContainer(parts, mergeAll(own));

@@ -63,13 +63,14 @@ const structuredCopy = (data: Json): Json =>
   typeof data === 'object' && data !== null ? (JSON.parse(JSON.stringify(data)) as Json) : data;
 
 const OF_PIPE = new Set(['pipe', 'input', 'lastOutput', 'hint', 'tries']);
-const OF_DATA = new Set(['guard', 'args', 'errors', 'hooks']);
+const OF_DATA = new Set(['guard', 'args', 'hooks']);
 
 function marksOfContext(env: Env, name: string): Descriptor {
   const { frame, pipe } = env;
   if (OF_PIPE.has(name) && pipe) {
     return mergeAll([marksOf(pipe.hint), ...pipe.outputs.map(marksOf), marksOf(pipe.input)]);
   }
+  if (name === 'errors') return frame.facts.errorMarks ?? EMPTY;
   if (!OF_DATA.has(name)) return EMPTY;
   return frame.facts.descriptor ?? mergeAll(frame.inputs.map(({ value }) => marksOf(value)));
 }

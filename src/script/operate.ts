@@ -48,6 +48,8 @@ export function operate(
 /** Adds the place to a fault on its way out. */
 export function located<T>(env: Env, at: number, work: () => MaybePromise<T>): MaybePromise<T> {
   return attempt(work, (error) => {
-    throw toFault(error).locate({ file: env.unit.name, text: env.unit.text, at });
+    throw toFault(error)
+      .under(env.frame.influence)
+      .locate({ file: env.unit.name, text: env.unit.text, at });
   });
 }

@@ -17,9 +17,9 @@ import {
   isTruthy,
   kindName,
   listFrom,
-  marksOf,
   numericOf,
   ownMarks,
+  shapeMarks,
   typeName,
 } from './value-kinds.ts';
 
@@ -112,10 +112,6 @@ export const negate = (value: Value): Value => computed(!isTruthy(value), [value
 
 export const minus = (value: Value): Value => computed(-numberOf(value), [value]);
 
-/** A side that is empty leaves no element to carry its marks. */
-const emptySides = (...sides: readonly Value[]): Value[] =>
-  sides.filter(({ data }) => isStructure(data) && Object.keys(data).length === 0);
-
 // Facts about a variable or a round of a loop, which an element of a list has no use for.
 const PASSING = new Set(['name', 'definedAt', 'exported', 'key', 'index']);
 
@@ -134,7 +130,9 @@ function append(left: Value, right: Value): Value {
     return makeValue([...(left.data as Json[]), ...(isList ? data : [data])]);
   }
   const more = isList ? elementsOf(right) : [right];
-  return listFrom(left, [...elementsOf(left), ...more], isList ? emptySides(right) : []);
+  // How many come in decides where the next one will stand.
+  const count = isList ? [makeValue(null, { descriptor: ownMarks(right) })] : [];
+  return listFrom(left, [...elementsOf(left), ...more], count);
 }
 
 /** `+=`: what the left side is decides, and what was marked as a whole stays so. */
@@ -164,5 +162,6 @@ function mergeObjects(left: Value, right: Value): Value {
   for (const side of [left, right]) {
     for (const key of Object.keys(side.data as object)) parts.set(key, elementOf(side, key));
   }
-  return makeContainer(parts, mergeDescriptors(ownMarks(left), marksOf(emptySides(right))));
+  const shape = mergeDescriptors(shapeMarks(left), shapeMarks(right));
+  return makeContainer(parts, EMPTY, shape);
 }

@@ -26,7 +26,8 @@ export function parseJsonText(value: Value): Value {
 
 /** Text that is a JSON list or object is data for a stage. */
 export function stageInput(value: Value): Value {
-  const data = typeof value.data === 'string' ? structureIn(value.data) : undefined;
+  const isText = typeof value.data === 'string' && value.meta.origin['format'] !== 'text';
+  const data = isText ? structureIn(value.data as string) : undefined;
   return data === undefined ? value : withData(value, data);
 }
 

@@ -9,6 +9,7 @@ import {
   makeContainer,
   makeValue,
   mergeAll,
+  mergeDescriptors,
   type Value,
   withOrigin,
   withText,
@@ -90,6 +91,10 @@ export const marksOf = (values: Iterable<Value>): Descriptor => {
 
 /** The marks that hold for all of a container, whatever is taken out of it. */
 export const ownMarks = ({ meta }: Value): Descriptor => meta.elements?.own ?? meta.descriptor;
+
+/** The marks of everything that decided which elements it has. */
+export const shapeMarks = ({ meta: { elements, descriptor } }: Value): Descriptor =>
+  elements ? mergeDescriptors(elements.own, elements.shape) : descriptor;
 
 /** Plain data computed from some values. */
 export const computed = (data: Json, from: Iterable<Value>): Value =>
