@@ -1,5 +1,14 @@
 export { createScriptWorld, type WorldPorts } from './create-world.ts';
-export { parseScript } from './parse.ts';
+export {
+  type Bound,
+  bodyKindOf,
+  keysOf,
+  literalAt,
+  namesIn,
+  staticText,
+  typeOf,
+} from './outline.ts';
+export { type Parsed, parseScript } from './parse.ts';
 export type { Problem } from './problem.ts';
 export {
   diagnose,
