@@ -31,8 +31,10 @@ export interface ScriptUse {
   /** A name for the audit. */
   name?: string;
   signal?: AbortSignal;
-  /** Of the thread that runs the script; without it the operator's policy for `script` holds. */
-  auth?: Pick<Caller, '__auth' | '__thread_id' | '__directive_id'>;
+  /** Of whoever runs the script, asked at every act; without it the operator's policy holds. */
+  auth?: () => Pick<Caller, '__auth' | '__thread_id' | '__directive_id'>;
+  /** Asked before every operation: may the script go on? */
+  gate?: () => Outcome<null>;
   /** Inside a thread: its own frame, and its own way to a model. */
   frame?: Frame;
   model?: ScriptWorld['model'];
@@ -82,11 +84,15 @@ function recordsOf(project: string, home: string): LabelRecords {
 const fresh = (): string => Buffer.from(systemRandom(12)).toString('hex');
 
 /** Asked at every act, decided anew when the last answer has aged. */
-function steady(ground: Ground, authorize: Authorize, caller: Caller): () => Outcome<Authority> {
+function steady(
+  ground: Ground,
+  authorize: Authorize,
+  caller: () => Caller,
+): () => Outcome<Authority> {
   let known: { at: number; authority: Outcome<Authority> } | undefined;
   return () => {
     const now = ground.clock.monotonic();
-    if (!known || now - known.at > FRESH_MS) known = { at: now, authority: authorize(caller) };
+    if (!known || now - known.at > FRESH_MS) known = { at: now, authority: authorize(caller()) };
     return known.authority;
   };
 }
@@ -139,7 +145,7 @@ export async function openScripts(
 ): Promise<ScriptStage> {
   const { createScriptWorld } = await import('./script/index.ts');
   const { project, home, clock, env, audit } = ground;
-  const { name = '', auth = {}, signal } = use;
+  const { name = '', auth, gate, signal } = use;
   const { policy } = ground.policies.current();
   const who = { surface: SURFACE, caller: name };
   const write = (entry: RecordEntry): void => {
@@ -153,9 +159,15 @@ export async function openScripts(
   const record = (entry: RecordEntry): void => {
     if (!entry.outcome.ok && entry.outcome.error.code === 'permission_denied') write(entry);
   };
-  const ports = { record, ...(use.ask ? { ask: use.ask } : {}) };
+  const ports = { record, ...(use.ask ? { ask: use.ask } : {}), ...(gate ? { gate } : {}) };
   const frame = use.frame ?? createFrame({ policy, ports });
-  const speaker: Caller = { surface: SURFACE, name, frame, ...auth, ...(signal ? { signal } : {}) };
+  const speaker = (): Caller => ({
+    surface: SURFACE,
+    name,
+    frame,
+    ...auth?.(),
+    ...(signal ? { signal } : {}),
+  });
   const authorityNow = steady(ground, createAuthorize(ground, library), speaker);
   const world = createScriptWorld({
     root: project,
@@ -163,13 +175,13 @@ export async function openScripts(
     env,
     signal: signal ?? new AbortController().signal,
     closed: [home],
-    readsAnywhere: auth.__auth === undefined,
+    readsAnywhere: auth === undefined,
     labels: recordsOf(project, home),
     authority: authorityNow,
     subprocess: () => ground.primitives.get('subprocess') as Primitive,
     kernel,
     caller: (inner) => ({
-      ...speaker,
+      ...speaker(),
       idempotencyKey: fresh(),
       // The script's guards have judged this call already; policies and privileged ones do again.
       frame: childFrame(inner, { selection: { only: [] }, ports: { record: write } }),

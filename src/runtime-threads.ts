@@ -20,6 +20,7 @@ import { type Library, signItem } from './items/index.ts';
 import type { Kernel, Kind, Primitive } from './kernel/index.ts';
 import type { Ground } from './runtime-ground.ts';
 import { callerOf, createVerify } from './runtime-kernel.ts';
+import { createScriptPort } from './runtime-script-items.ts';
 import type { PruneOptions, Store, StoredEvent } from './store/index.ts';
 
 /** What a live view is told. */
@@ -299,6 +300,7 @@ export async function createThreads(
     tokenKey: () => ground.keys.tokenKey(),
     verifyToken: createVerify(ground, library),
     model: createModelPort(kernel),
+    script: createScriptPort(ground, library, kernel),
     audit: ground.audit,
     changeDirective: (id, text) => changeDirective(ground, library, id, text),
     frame,

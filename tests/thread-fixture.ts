@@ -91,7 +91,7 @@ export const hook = (when: string, name: string) =>
 export const answer = (name: string, verdict: Json) => `
 <directive name="${name}" version="1.0.0">
   <metadata><description>x</description><category>hooks</category><limits/><permissions/></metadata>
-  <outputs><action type="string">continue|retry|skip|fail|abort</action><context type="object"/></outputs>
+  <outputs><action type="string">continue|retry|retry_with_fallback|skip|fail|abort</action><context type="object"/></outputs>
   <process><script>/return ${JSON.stringify(verdict)}</script></process>
 </directive>
 `;

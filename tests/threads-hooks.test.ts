@@ -286,7 +286,7 @@ const NOTE = `
     <input name="held" type="any">x</input><input name="nothing" type="any">x</input>
   </inputs>
   <outputs><action type="string">continue</action><context type="object"/></outputs>
-  <process><script>/return {"action": "continue", "context": {"who": "@who", "what": "@what", "held": "@held", "nothing": "@nothing"}}</script></process>
+  <process><script>/return {"action": "continue", "context": {"who": @who, "what": @what, "held": @held, "nothing": @nothing}}</script></process>
 </directive>
 `;
 

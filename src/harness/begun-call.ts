@@ -21,6 +21,9 @@ export interface BegunCall {
   isLeft: boolean;
 }
 
+/** What of a call says whether it spawns a thread. */
+type Callee = Pick<KnownCall, 'tool' | 'parameters'> & { verb: string };
+
 /** Nothing of the thread can be read from it: it goes to other people's servers. */
 const keyOf = ({ id, log }: ThreadContext, call: ToolCallBlock): string =>
   createHash('sha256')
@@ -34,7 +37,7 @@ function nameOf(library: Library, wanted: string): string {
   return name ?? (wanted.replace(/[^A-Za-z0-9_-]+/g, '_') || 'thread');
 }
 
-function childOf({ world }: ThreadContext, { verb, tool, parameters }: KnownCall) {
+function childOf({ world }: ThreadContext, { verb, tool, parameters }: Callee) {
   const spawn = verb === 'execute' ? spawnsBy(world.library, tool) : undefined;
   if (!spawn) return undefined;
   const given = plainText(getOwn(parameters, 'thread_id') ?? '');
@@ -53,7 +56,7 @@ function freeId(name: string, world: World): string {
 }
 
 /** Names a call that is about to be made; one that was left behind keeps its names, once. */
-export function beginCall(thread: ThreadContext, call: ToolCallBlock, known: KnownCall): BegunCall {
+export function beginCall(thread: ThreadContext, call: ToolCallBlock, known: Callee): BegunCall {
   const before = thread.begun.get(call.id);
   const child = before?.isLeft ? before.child : childOf(thread, known);
   const begun: BegunCall = {

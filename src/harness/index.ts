@@ -126,6 +126,12 @@ export {
 } from './request-fit.ts';
 export { type ResumeOptions, resumeThread } from './resume-thread.ts';
 export { runDirective, type Started, startPrepared } from './run-thread.ts';
+export type {
+  ScriptAnswer,
+  ScriptDeeds,
+  ScriptPort,
+  ScriptRequest,
+} from './script-port.ts';
 export { type SpawnRequest, spawnThread } from './spawn.ts';
 export { createLiveThreads, type LiveThread, type LiveThreads } from './spawn-live.ts';
 export { createThreadPrimitive, THREAD_FUNCTIONS, type ThreadPorts } from './spawn-primitive.ts';

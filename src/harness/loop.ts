@@ -2,6 +2,7 @@
 // "plain" differ only in the functions that are passed in. What a port cannot do it says as an
 // `Ending`, and that is the result.
 import type { Json } from '../base/index.ts';
+import type { Descriptor } from '../flow/index.ts';
 import type { ModelReply, ToolCallBlock } from '../llm/index.ts';
 
 export interface Ending {
@@ -20,6 +21,8 @@ export interface Ending {
   reason: string;
   outputs?: Json;
   text?: string;
+  /** What all this carries, when it is known better than from the conversation. */
+  marks?: Descriptor;
   /** The fault behind it, for whoever asks. */
   code?: string;
 }

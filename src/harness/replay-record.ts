@@ -91,7 +91,8 @@ function answerAfter(events: readonly StoredEvent[], asked: number): Outcome<Mod
   return CALLED_OFF;
 }
 
-const resultIn = ({ content = null, is_error, marks }: JsonObject): Outcome<Value> => {
+/** A result as it stands in a journal, as it was handed back. */
+export const resultIn = ({ content = null, is_error, marks }: JsonObject): Outcome<Value> => {
   const error = is_error === true ? getOwn(content, 'error') : undefined;
   return error
     ? markFailure(faultOf(error), unpackMarks(marks))

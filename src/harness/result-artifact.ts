@@ -48,6 +48,15 @@ export function keepResult({ world, id }: ThreadContext, result: Result): Result
   return { ...result, content: shown };
 }
 
+/** A recorded result as it was before it was kept apart. */
+export function wholeResult({ store }: World, thread: string, content: Json): Json {
+  const hash = getOwn(content, 'artifact');
+  if (typeof hash !== 'string' || getOwn(content, 'preview') === undefined) return content;
+  const bytes = store.artifacts.get(thread, hash);
+  if (!bytes.ok) return content;
+  return getOwn(JSON.parse(Buffer.from(bytes.output).toString()) as Json, 'content') ?? null;
+}
+
 /** `/items/3/text`: the part that this points to, as RFC 6901 has it. */
 function partOf(value: Json, pointer: string): Outcome<Json> {
   let part: Json | undefined = value;

@@ -15,11 +15,11 @@ import {
   type SnapshotName,
   standing,
 } from './rewind.ts';
-import { runHook, setOff } from './run-thread.ts';
+import { runHook } from './run-thread.ts';
 import { adoptChildren, catchUp } from './spawn-resume.ts';
 import { applyApproved, goOnAnnealed } from './thread-anneal.ts';
 import type { ThreadContext } from './thread-context.ts';
-import { LEASE_MS } from './thread-drive.ts';
+import { drive, LEASE_MS } from './thread-drive.ts';
 import { chargeOpen, endLeftHooks, giveBackTurn, settleBegun } from './thread-left.ts';
 import { rebuild } from './thread-replay.ts';
 import type { ThreadResult, World } from './world.ts';
@@ -149,13 +149,18 @@ export async function resumeThread(
   reserveForHooks(thread);
   endLeftHooks(thread);
   giveBackTurn(thread, whole);
-  restoreBegun(thread, history);
+  const isScript = thread.directive.process.script !== undefined;
+  // A script's steps stand in no conversation: what its models said does not end them.
+  restoreBegun(
+    thread,
+    isScript ? history.filter(({ type }) => type !== 'assistant_message') : history,
+  );
   chargeOpen(thread, whole);
   catchUp(thread, whole);
   await goOnAnnealed(thread, made.output.prepared, history);
   await settleBegun(thread, history);
-  thread.ending ??= lastWord(thread, history);
-  const done = setOff(thread, epoch);
+  if (!isScript) thread.ending ??= lastWord(thread, history);
+  const done = drive(thread, epoch, history);
   adoptChildren(thread);
   return ok(await done);
 }

@@ -1,19 +1,14 @@
 // From a prepared directive to its result: the row and its lease, the injected beginning, the loop,
 // the end.
-import { type Json, type Outcome, ok } from '../base/index.ts';
+import { type Outcome, ok } from '../base/index.ts';
 import type { NewEvent, ThreadRow } from '../store/index.ts';
 import { MAX_RETRIES } from './action.ts';
 import { budgetOf, createContext } from './create-thread.ts';
 import { packLimits } from './effective-limits.ts';
 import { withFreshId } from './fresh-id.ts';
 import { reserveForHooks } from './hook-reserve.ts';
-import type { Ending } from './loop.ts';
 import { type Prepared, prepareThread, type RunRequest } from './prepare-thread.ts';
-import { returnScript } from './return-script.ts';
-import { tellParent } from './spawn-family.ts';
-import type { ThreadContext } from './thread-context.ts';
 import { drive, LEASE_MS } from './thread-drive.ts';
-import { finish } from './thread-end.ts';
 import { createHookRunner, type Place, type RunPrepared } from './thread-hook.ts';
 import { openingEvents } from './thread-opening.ts';
 import { replayEvent } from './thread-replay.ts';
@@ -52,15 +47,6 @@ async function createRow(
   return place.id === undefined
     ? await withFreshId(directive.name, world, create)
     : create(place.id);
-}
-
-/** To its end: a script at once, everything else through its loop. Never rejects. */
-export async function setOff(thread: ThreadContext, epoch: number): Promise<ThreadResult> {
-  const { script } = thread.directive.process;
-  if (!script) return await drive(thread, epoch);
-  const result = finish(thread, scriptEnding(returnScript(script.text, thread.inputs)), epoch);
-  tellParent(thread, result);
-  return result;
 }
 
 /** Makes the row and lets the thread run; whoever wants its result awaits `done`. */
@@ -107,7 +93,7 @@ export async function startPrepared(
   thread.log.note('signal', { kind: 'start', by: world.owner }, { status: 'running' });
   const { id, created, epoch } = row.output;
   const born = { id, created };
-  return ok({ ...born, done: setOff(thread, epoch) });
+  return ok({ ...born, done: drive(thread, epoch) });
 }
 
 export const runPrepared: RunPrepared = async (...run) => {
@@ -116,11 +102,6 @@ export const runPrepared: RunPrepared = async (...run) => {
 };
 
 export const runHook = createHookRunner(runPrepared);
-
-const scriptEnding = (returned: Outcome<Json>): Ending =>
-  returned.ok
-    ? { status: 'completed', reason: '', outputs: returned.output }
-    : { status: 'failed', reason: returned.error.detail.message, code: returned.error.code };
 
 /** Runs a directive as a thread, to its end or until it pauses. */
 export async function runDirective(

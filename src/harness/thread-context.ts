@@ -2,7 +2,7 @@
 // harness (turns, steps, checkpoints) share this and nothing else.
 import type { Json, JsonObject, Outcome } from '../base/index.ts';
 import type { Directive, DirectiveItem } from '../items/index.ts';
-import type { Price, ResolvedModel } from '../llm/index.ts';
+import type { Price, ResolvedModel, ToolDefinition } from '../llm/index.ts';
 import type { Amounts, NewEvent } from '../store/index.ts';
 import type { Bounds } from './action.ts';
 import type { BegunCall } from './begun-call.ts';
@@ -41,6 +41,8 @@ export interface ThreadContext {
   /** What people approved beyond that. */
   readonly approved: ApprovedRights;
   readonly system: string;
+  /** What its model may call; the four tools when absent. */
+  readonly tools?: readonly ToolDefinition[];
   /** Does it leave what the provider sends in `stream.jsonl`? */
   readonly isStreamKept: boolean;
   readonly hooks: readonly CompiledHook[];

@@ -1,6 +1,8 @@
 // Drives a thread through the loop while its lease is renewed.
 import type { ModelReply, ToolCallBlock } from '../llm/index.ts';
+import type { StoredEvent } from '../store/index.ts';
 import { type Ending, runLoop } from './loop.ts';
+import { runScriptThread } from './script-thread.ts';
 import { endFamily, tellParent } from './spawn-family.ts';
 import { ownLoop } from './spawn-runner.ts';
 import { waitForChildren } from './spawn-wait.ts';
@@ -52,11 +54,25 @@ const listen = ({ world, id, flights }: ThreadContext): (() => void) =>
     if (thread === id) for (const flight of flights) flight.look();
   });
 
+/** A runner of the program, the directive's script, or turns of a model. */
+async function loopOf(thread: ThreadContext, history: readonly StoredEvent[]): Promise<Ending> {
+  const own = ownLoop(thread);
+  if (own) return await own();
+  const ports = portsOf(thread);
+  const { script } = thread.directive.process;
+  return script
+    ? await runScriptThread(thread, script, history, ports.between)
+    : await runLoop(ports);
+}
+
 /** What a bug leaves behind is a failed thread, not a lost one. */
-async function runToEnding(thread: ThreadContext): Promise<Ending> {
+async function runToEnding(
+  thread: ThreadContext,
+  history: readonly StoredEvent[],
+): Promise<Ending> {
   try {
     const denied = thread.log.turn === 0 ? await checkStart(thread) : undefined;
-    const ending = denied ?? (await (ownLoop(thread)?.() ?? runLoop(portsOf(thread))));
+    const ending = denied ?? (await loopOf(thread, history));
     return await endFamily(
       thread,
       thread.stopped ? (thread.ending ?? ending) : ending,
@@ -69,8 +85,15 @@ async function runToEnding(thread: ThreadContext): Promise<Ending> {
   }
 }
 
-/** Never rejects. While it runs, the thread can be found, awaited and stopped in `world.live`. */
-export async function drive(thread: ThreadContext, epoch: number): Promise<ThreadResult> {
+/**
+ * Never rejects. While it runs, the thread can be found, awaited and stopped in `world.live`. A script
+ * is handed back what it did before, as `history` has it.
+ */
+export async function drive(
+  thread: ThreadContext,
+  epoch: number,
+  history: readonly StoredEvent[] = [],
+): Promise<ThreadResult> {
   const { world, id, signal } = thread;
   const ends = [keepLease(thread), listen(thread)];
   let resolve: (result: ThreadResult) => void = () => {};
@@ -84,7 +107,7 @@ export async function drive(thread: ThreadContext, epoch: number): Promise<Threa
   if (signal.aborted) whenStopped();
   signal.addEventListener('abort', whenStopped);
   world.live.add({ thread, done });
-  const result = finish(thread, await runToEnding(thread), epoch);
+  const result = finish(thread, await runToEnding(thread, history), epoch);
   signal.removeEventListener('abort', whenStopped);
   world.live.remove(id);
   for (const end of ends) end();

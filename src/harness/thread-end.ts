@@ -52,7 +52,7 @@ export function finish(thread: ThreadContext, ending: Ending, epoch: number): Th
     reason: ending.reason,
     cost,
     ...(ending.code ? { code: ending.code } : {}),
-    marks: packMarks(conversation.ownMarks()),
+    marks: packMarks(ending.marks ?? conversation.ownMarks()),
   };
   const status = ending.status as ThreadStatus;
   if (isEnded(status)) {

@@ -1,11 +1,12 @@
 // A hook runs a directive of its own, in a thread of its own.
-import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import { fail, isObject, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import type { Descriptor } from '../flow/index.ts';
 import { MAX_HOOK_NESTING } from './action.ts';
 import { unpackCost } from './cost.ts';
 import { hookLimitsLeft } from './hook-reserve.ts';
 import { type Prepared, prepareThread } from './prepare-thread.ts';
-import { returnScript } from './return-script.ts';
+import { scriptOutputs } from './script-outputs.ts';
+import { scriptRequest } from './script-thread.ts';
 import type { ThreadContext } from './thread-context.ts';
 import type { ThreadResult, World } from './world.ts';
 
@@ -32,6 +33,30 @@ export type RunPrepared = (
   message: string,
 ) => Promise<Outcome<ThreadResult>>;
 
+/** Verdicts have fields that a directive need not declare. */
+const withExtra = (outputs: JsonObject): JsonObject => {
+  const { extra, ...declared } = outputs;
+  return isObject(extra) ? { ...extra, ...declared } : outputs;
+};
+
+/**
+ * A script that only computes needs no thread: it has no effect, costs nothing and leaves no row.
+ * Undefined: it is none, or it wants more than that and has done nothing yet.
+ */
+async function compute(
+  thread: ThreadContext,
+  prepared: Prepared,
+): Promise<Outcome<Json> | undefined> {
+  const { world, conversation, signal } = thread;
+  const { script } = prepared.directive.process;
+  if (!script) return undefined;
+  const request = scriptRequest(world, prepared, script, conversation.marks());
+  const answer = await world.script({ ...request, signal });
+  if (answer.needsThread) return undefined;
+  const outputs = scriptOutputs(prepared.directive, answer);
+  return outputs.ok ? ok(withExtra(outputs.output)) : outputs;
+}
+
 /** Own limits, narrowed rights, nesting bounded. */
 export const createHookRunner =
   (run: RunPrepared) =>
@@ -43,8 +68,8 @@ export const createHookRunner =
       hookLimitsLeft(thread),
     );
     if (!prepared.ok) return prepared;
-    const script = prepared.output.directive.process.script;
-    if (script) return returnScript(script.text, prepared.output.inputs);
+    const computed = await compute(thread, prepared.output);
+    if (computed) return computed;
     if (thread.nesting >= MAX_HOOK_NESTING) {
       return fail('hook_failed', `hooks are nested deeper than ${MAX_HOOK_NESTING}`);
     }

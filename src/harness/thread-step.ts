@@ -6,7 +6,6 @@ import {
   fail,
   getOwn,
   type Json,
-  type JsonObject,
   type Outcome,
   ok,
 } from '../base/index.ts';
@@ -16,6 +15,7 @@ import {
   type Descriptor,
   descriptorOfFault,
   EMPTY,
+  type Frame,
   makeValue,
   mergeDescriptors,
   type Ports,
@@ -39,25 +39,27 @@ import type { ThreadContext } from './thread-context.ts';
 import { deadlineFault, STOPS_TOOL, takeOff } from './thread-flight.ts';
 import { refusedBy } from './turn-account.ts';
 
+/** What a step is about: a call of a kernel verb, or something a script does by itself. */
+export type StepFacts = Pick<KnownCall, 'tool' | 'effect' | 'volatile' | 'parameters'> & {
+  verb: string;
+};
+
 /** Everything the model wrote carries what it has read. */
-function labelled(
-  known: KnownCall,
-  marks: Descriptor,
-): JsonObject & { values: Record<string, Value> } {
+function labelled(known: KnownCall, marks: Descriptor): Record<string, Value> {
   const values: Record<string, Value> = {};
   for (const [name, data] of Object.entries(known.parameters)) {
     values[name] = makeValue(data, { descriptor: marks });
   }
   const { content } = known.request;
   if (content !== undefined) values.content = makeValue(content, { descriptor: marks });
-  return { ...known.request, values } as JsonObject & { values: Record<string, Value> };
+  return values;
 }
 
-function callerOf(thread: ThreadContext, signal: AbortSignal, key: string | undefined): Caller {
+function callerOf(thread: ThreadContext, signal: AbortSignal, { key, frame }: KernelCall): Caller {
   return {
     surface: 'thread',
     name: thread.id,
-    frame: thread.world.frame(),
+    frame: frame ?? thread.world.frame(),
     signal,
     __auth: thread.approved.auth(thread.currentCall),
     __thread_id: thread.id,
@@ -77,7 +79,7 @@ export function returned(
   return { status: 'completed', reason: '', outputs: getOwn(output, 'outputs') ?? {} };
 }
 
-const asResult = (outcome: Outcome<Value>, marks: Descriptor): Result =>
+export const asResult = (outcome: Outcome<Value>, marks: Descriptor): Result =>
   outcome.ok
     ? { content: outcome.output.data, marks: outcome.output.meta.descriptor, isError: false }
     : {
@@ -86,14 +88,14 @@ const asResult = (outcome: Outcome<Value>, marks: Descriptor): Result =>
         isError: true,
       };
 
-/** Notes a result and hands it to the model; a large one is kept apart, and both get how it begins. */
-function conclude(
+/** Notes a result; a large one is kept apart, and what is noted is how it begins. */
+export function noteResult(
   thread: ThreadContext,
   call: ToolCallBlock,
   result: Result,
   tool?: string,
-): Outcome<null> {
-  const { log, meter, conversation } = thread;
+): Outcome<Result> {
+  const { log, meter } = thread;
   const done = keepResult(thread, result);
   const noted = log.note(
     'tool_result',
@@ -107,16 +109,36 @@ function conclude(
     { cost: packCost(meter.read()) },
   );
   endCall(thread, call);
-  if (noted.ok) conversation.result(call.id, done.content, done.marks, done.isError);
-  return noted;
+  return noted.ok ? ok(done) : noted;
+}
+
+/** Notes a result and hands it to the model as it was noted. */
+function conclude(
+  thread: ThreadContext,
+  call: ToolCallBlock,
+  result: Result,
+  tool?: string,
+): Outcome<null> {
+  const noted = noteResult(thread, call, result, tool);
+  if (!noted.ok) return noted;
+  const { content, marks, isError } = noted.output;
+  thread.conversation.result(call.id, content, marks, isError);
+  return ok(null);
+}
+
+export interface KernelCall {
+  key: string | undefined;
+  /** Parameters with their marks. */
+  values: Record<string, Value>;
+  /** With the policies in force when absent. */
+  frame?: Frame;
 }
 
 /** The effect itself. It is stopped at the deadline, and when the thread is killed. */
-async function callKernel(
+export async function callKernel(
   thread: ThreadContext,
   known: KnownCall,
-  marks: Descriptor,
-  key: string | undefined,
+  call: KernelCall,
 ): Promise<Outcome<Value>> {
   const flight = takeOff(thread, STOPS_TOOL);
   try {
@@ -124,8 +146,8 @@ async function callKernel(
     if (flight.cause() === 'lost') {
       return fail('stale_epoch', 'this process no longer holds the thread');
     }
-    const request = labelled(known, marks);
-    const caller = callerOf(thread, flight.signal, key);
+    const request = { ...known.request, values: call.values };
+    const caller = callerOf(thread, flight.signal, call);
     const done = await thread.world.kernel[known.verb](request as never, caller);
     if (done.ok) return done;
     const cause = flight.cause();
@@ -141,7 +163,7 @@ const calledOff = ({ tool }: KnownCall, { error }: Failure): Failure =>
 
 // INVARIANT: a write that was stopped in the middle may have had its effect. It is not done again,
 // whatever a hook says; the model is told and may look.
-const mayRepeat = ({ effect }: KnownCall, event: CheckpointEvent): boolean =>
+const mayRepeat = ({ effect }: StepFacts, event: CheckpointEvent): boolean =>
   effect !== 'write' || event.name !== 'error' || !isStopped(event.fault);
 
 const isStopped = ({ code }: Fault): boolean =>
@@ -152,8 +174,28 @@ export async function performCall(
   call: ToolCallBlock,
   known: KnownCall,
 ): Promise<Outcome<Value>> {
-  const { world, log, meter, conversation } = thread;
-  const marks = conversation.ownMarks();
+  const marks = thread.conversation.ownMarks();
+  return await performStep(thread, call, known, {
+    marks,
+    body: (key) => callKernel(thread, known, { key, values: labelled(known, marks) }),
+  });
+}
+
+export interface StepWork {
+  /** Of its arguments. */
+  marks: Descriptor;
+  /** The key is the same when this very step is done again. */
+  body(key: string | undefined): Promise<Outcome<Value>>;
+}
+
+/** One step through the pipeline: limits, intent, checkpoints, the effect itself. */
+export async function performStep(
+  thread: ThreadContext,
+  call: ToolCallBlock,
+  known: StepFacts,
+  { marks, body }: StepWork,
+): Promise<Outcome<Value>> {
+  const { world, log, meter } = thread;
   let begun: BegunCall | undefined;
   thread.currentCall = call.id;
   const step = {
@@ -195,12 +237,12 @@ export async function performCall(
         value: makeValue(call.arguments, { descriptor: marks }),
       },
     ],
-    () => callKernel(thread, known, marks, begun?.key),
+    () => body(begun?.key),
     childFrame(world.bareFrame(), { ports }),
   );
 }
 
-const isAtRest = ({ ending }: ThreadContext): boolean =>
+export const isAtRest = ({ ending }: ThreadContext): boolean =>
   ending?.status === 'waiting' || ending?.status === 'needs_input';
 
 /** Before a call is made: what it is, and whether it goes round in circles. */

@@ -32,7 +32,7 @@ async function ask(thread: ThreadContext, account: TurnAccount): Promise<Outcome
         model: thread.model,
         system: thread.system,
         messages: conversation.messages(),
-        tools: MODEL_TOOLS,
+        tools: thread.tools ?? MODEL_TOOLS,
         maxTokens: account.maxTokens,
         written: conversation.written,
         reading: {

@@ -177,7 +177,8 @@ export function createTurnAccount(thread: ThreadContext, tries: number): TurnAcc
     calledOff: undefined,
     next: undefined,
     reserve() {
-      account.bytes = conversation.bytes() + thread.system.length + MODEL_TOOLS_BYTES;
+      const tools = thread.tools?.length === 0 ? 0 : MODEL_TOOLS_BYTES;
+      account.bytes = conversation.bytes() + thread.system.length + tools;
       account.next = undefined;
       const fit = fitRequest({
         input: estimateTokens(account.bytes, thread.ratio ?? 0),

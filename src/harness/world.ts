@@ -1,7 +1,7 @@
 // What a thread needs from outside. Made once by the runtime; the harness imports no clock, disk or
 // network of its own.
 import type { Clock, Json, JsonObject, Outcome, RandomBytes } from '../base/index.ts';
-import type { Frame, PolicyState } from '../flow/index.ts';
+import type { Frame, PolicyState, Value } from '../flow/index.ts';
 import type { Library } from '../items/index.ts';
 import type { Audit, Kernel } from '../kernel/index.ts';
 import type { Prices } from '../llm/index.ts';
@@ -9,6 +9,7 @@ import type { NewEvent, Store } from '../store/index.ts';
 import type { KeyPair, VerifiedToken } from '../trust/index.ts';
 import type { ModelPort } from './model-port.ts';
 import type { RawStream } from './raw-stream.ts';
+import type { ScriptPort } from './script-port.ts';
 import type { LiveThreads } from './spawn-live.ts';
 import type { Runner } from './spawn-runner.ts';
 
@@ -29,6 +30,10 @@ export interface World {
   /** What a thread's token is worth now, under the policies in force. */
   verifyToken(auth: string, thread: string): Outcome<VerifiedToken>;
   model: ModelPort;
+  /** The language, for directives whose process is a script. */
+  script: ScriptPort;
+  /** In a replay: what a step of a script came to, so that it is not done again. */
+  recorded?(thread: string, call: string): Outcome<Value>;
   /** Where model requests leave a row; calls leave theirs through the kernel. */
   audit?: Pick<Audit, 'write'>;
   /** Writes a new version of a directive of this project and signs it with the user's key. */

@@ -10,6 +10,7 @@ import {
   type Effect,
   type Frame,
   type MaybePromise,
+  makeContainer,
   makeValue,
   type Value,
 } from '../flow/index.ts';
@@ -45,6 +46,8 @@ export interface ScriptOptions {
   readonly file: string;
   /** As shown in errors; the file itself when absent. */
   readonly name?: string;
+  /** Where relative paths start; the folder of the file when absent. */
+  readonly folder?: string;
   readonly mode: Mode;
   readonly world: ScriptWorld;
   /** Guards, policies and ports in force; a fresh root otherwise. */
@@ -91,10 +94,15 @@ export interface ScriptResult {
 
 const modeOf = (path: string): Mode => (path.endsWith('.mld') ? 'strict' : 'markdown');
 
-function unitOf(script: Script, file: string, name: string, isModule: boolean): Unit {
+const folderOf = (file: string): string => (file.startsWith('<') ? process.cwd() : dirname(file));
+
+function unitOf(
+  script: Script,
+  { file, name = file, folder = folderOf(file) }: Pick<ScriptOptions, 'file' | 'name' | 'folder'>,
+  isModule: boolean,
+): Unit {
   const { value } =
     script.frontMatter === undefined ? { value: null } : parseYaml(script.frontMatter);
-  const folder = file.startsWith('<') ? process.cwd() : dirname(file);
   return {
     file,
     name,
@@ -197,11 +205,8 @@ function parseUnit(text: string, file: string, name: string, mode: Mode): Script
 
 function inputValue(options: ScriptOptions): Value {
   const { inputs, stdin } = options;
+  if (inputs) return makeContainer(inputs);
   const descriptor = describe({ taint: ['src:user'] });
-  if (inputs)
-    return makeValue(Object.fromEntries([...inputs].map(([name, value]) => [name, value.data])), {
-      descriptor,
-    });
   const text = stdin?.() ?? '';
   return text === '' ? absent() : makeValue(jsonOr(text), { descriptor, text });
 }
@@ -272,7 +277,7 @@ function startRun(options: ScriptOptions): Started {
     mayBePrivileged: () => options.mayBePrivileged ?? false,
     import: createImports((text, path, env) => {
       const script = parseUnit(text, path, path, modeOf(path));
-      const unit = unitOf(script, path, path, true);
+      const unit = unitOf(script, { file: path }, true);
       return then(runBody(script, unit, env.run), (returned) => ({ unit, returned }));
     }),
   };
@@ -295,7 +300,7 @@ export async function runScript(text: string, options: ScriptOptions): Promise<S
   const { run, printed, pending } = startRun(options);
   let fault: ScriptFault | undefined;
   try {
-    const unit = unitOf(script, file, name, false);
+    const unit = unitOf(script, options, false);
     for (const [input, value] of inputs ?? []) unit.scope.bind(input, 'ambient', value);
     await runBody(script, unit, run);
     await Promise.all(pending);

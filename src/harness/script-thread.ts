@@ -1,0 +1,107 @@
+// A directive whose process is a script: run by the language instead of a model, with the same token,
+// limits, hooks and records.
+import type { Fault } from '../base/index.ts';
+import {
+  type Descriptor,
+  descriptorOfFault,
+  EMPTY,
+  makeValue,
+  mergeDescriptors,
+  type Value,
+} from '../flow/index.ts';
+import type { Directive } from '../items/index.ts';
+import type { StoredEvent } from '../store/index.ts';
+import { unpackMarks } from './conversation.ts';
+import type { Ending } from './loop.ts';
+import type { Prepared } from './prepare-thread.ts';
+import { wholeResult } from './result-artifact.ts';
+import { scriptFile, scriptOutputs } from './script-outputs.ts';
+import type { ScriptAnswer, ScriptRequest } from './script-port.ts';
+import { createScriptRecord, differs, type ScriptRecord } from './script-record.ts';
+import { createScriptSteps } from './script-steps.ts';
+import type { ThreadContext } from './thread-context.ts';
+import type { World } from './world.ts';
+
+type DirectiveScript = NonNullable<Directive['process']['script']>;
+
+/** Every declared input is there; one that was not given is null. */
+function inputValues(
+  { inputs: declared }: Directive,
+  given: Prepared['inputs'],
+  descriptor: Descriptor,
+): ReadonlyMap<string, Value> {
+  const names = new Set([...declared.map(({ name }) => name), ...Object.keys(given)]);
+  return new Map(
+    [...names].map((name) => [
+      name,
+      makeValue(Object.hasOwn(given, name) ? (given[name] ?? null) : null, { descriptor }),
+    ]),
+  );
+}
+
+/** What the language is handed, apart from what it may do. */
+export function scriptRequest(
+  world: Pick<World, 'library' | 'clock'>,
+  { item, directive, inputs }: Pick<Prepared, 'item' | 'directive' | 'inputs'>,
+  { text, line, column }: DirectiveScript,
+  marks: Descriptor,
+): Omit<ScriptRequest, 'signal'> {
+  return {
+    text,
+    file: scriptFile(world.library, item, directive),
+    line,
+    column,
+    inputs: inputValues(directive, inputs, marks),
+    isSigned: item.signature.state === 'signed' || item.signature.state === 'bundle',
+    now: world.clock.now(),
+  };
+}
+
+/** What the inputs carry, as the beginning of the journal has it. */
+const givenMarks = ({ opening }: ThreadContext): Descriptor =>
+  unpackMarks(opening.find(({ type }) => type === 'tool_result')?.data.marks);
+
+function endingOf(thread: ThreadContext, answer: ScriptAnswer, record: ScriptRecord): Ending {
+  const lost = thread.log.lost();
+  if (lost) return { status: 'interrupted', reason: lost.error.detail.message };
+  const { text } = answer;
+  if (thread.ending) return { text, ...thread.ending };
+  const left = answer.fault ? undefined : record.left();
+  const outputs = left ? differs('its end', left) : scriptOutputs(thread.directive, answer);
+  if (outputs.ok) {
+    return { status: 'completed', reason: '', text, outputs: outputs.output, marks: answer.marks };
+  }
+  const { code, detail } = outputs.error;
+  const marks = mergeDescriptors(answer.marks, marksOf(outputs.error));
+  return { status: 'failed', reason: detail.message, code, text, marks };
+}
+
+const marksOf = (fault: Fault): Descriptor => descriptorOfFault(fault) ?? EMPTY;
+
+export async function runScriptThread(
+  thread: ThreadContext,
+  script: DirectiveScript,
+  history: readonly StoredEvent[],
+  between: () => Promise<Ending | undefined>,
+): Promise<Ending> {
+  const { world, id, signal } = thread;
+  const record = createScriptRecord(history, (content) => wholeResult(world, id, content));
+  const stop = new AbortController();
+  const end = (): void => stop.abort();
+  if (signal.aborted) end();
+  signal.addEventListener('abort', end, { once: true });
+  const row = world.store.thread(id);
+  try {
+    const stopped = await between();
+    if (stopped) return stopped;
+    const answer = await world.script({
+      ...scriptRequest(world, thread, script, givenMarks(thread)),
+      now: row.ok ? row.output.created : world.clock.now(),
+      signal: stop.signal,
+      deeds: createScriptSteps(thread, { record, stop, between }),
+    });
+    return endingOf(thread, answer, record);
+  } finally {
+    signal.removeEventListener('abort', end);
+  }
+}

@@ -1,0 +1,193 @@
+// Directives whose process is a script, as whole threads: inputs and outputs, rights, limits, hooks,
+// labels, what people decide.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { answer, hook, READ, run, type Stage, stage, types } from './thread-fixture.ts';
+
+interface Parts {
+  limits?: string;
+  permissions?: string;
+  hooks?: string;
+  inputs?: string;
+  outputs?: string;
+  model?: string;
+}
+
+const scripted = (name: string, script: string, parts: Parts = {}) => `
+<directive name="${name}" version="1.0.0">
+  <metadata>
+    <description>A test</description>
+    <category>test</category>
+    ${parts.model ?? ''}
+    <limits>${parts.limits ?? ''}</limits>
+    <permissions>${parts.permissions ?? ''}</permissions>
+    ${parts.hooks ? `<hooks>${parts.hooks}</hooks>` : ''}
+  </metadata>
+  ${parts.inputs ? `<inputs>${parts.inputs}</inputs>` : ''}
+  <process>
+    <script>
+${script}
+    </script>
+  </process>
+  ${parts.outputs ? `<outputs>${parts.outputs}</outputs>` : ''}
+</directive>
+`;
+
+const alone = (script: string, parts: Parts = {}) =>
+  stage({ '.ai/directives/job.md': scripted('job', script, parts) }, []);
+
+const eventsOf = ({ threads }: Stage, id: string) => {
+  const events = threads.store.read(id);
+  return events.ok ? events.output : [];
+};
+
+const SUM = '<sum type="number" required="true">x</sum>';
+const NUMBERS = '<input name="a" type="number">x</input><input name="b" type="number">x</input>';
+const TEXT = '<text type="string">x</text>';
+
+describe('inputs and outputs', () => {
+  test('inputs are variables and fields of @input; what is returned is the outputs', async () => {
+    const made = await alone('var @more = @a + 1\nreturn { sum: @more + @input.b }', {
+      inputs: NUMBERS,
+      outputs: SUM,
+    });
+    const result = await run(made, 'job', { inputs: { a: 1, b: 2 } });
+    expect(result).toMatchObject({ status: 'completed', outputs: { sum: 4 } });
+    expect(types(made, result.thread_id)).not.toContain('turn_start');
+  });
+
+  test('the slash may stand there, and what is printed is the text of the run', async () => {
+    const made = await alone('/show `hello @name`\n/return { text: @name }', {
+      inputs: '<input name="name" type="string">x</input>',
+      outputs: TEXT,
+    });
+    expect(await run(made, 'job', { inputs: { name: 'Ann' } })).toMatchObject({
+      text: 'hello Ann\n',
+      outputs: { text: 'Ann' },
+    });
+  });
+
+  test('an input that was not given is null', async () => {
+    const made = await alone(
+      'when @a == null => return { text: "none" }\nreturn { text: "some" }',
+      {
+        inputs: NUMBERS,
+        outputs: TEXT,
+      },
+    );
+    expect(await run(made, 'job')).toMatchObject({ outputs: { text: 'none' } });
+  });
+
+  test('outputs of another type are refused', async () => {
+    const made = await alone('return { sum: "four" }', { outputs: SUM });
+    expect(await run(made, 'job')).toMatchObject({ status: 'failed', code: 'invalid_input' });
+  });
+
+  test('a directive that declares outputs and ends without return fails', async () => {
+    const made = await alone('show "nothing more"', { outputs: SUM });
+    const result = await run(made, 'job');
+    expect(result).toMatchObject({ status: 'failed', text: 'nothing more\n' });
+    expect(result.reason).toContain('without `/return`');
+  });
+
+  test('an error points at its line and column in the file of the directive', async () => {
+    const made = await alone('      var @x = 1\n      var @y = @nobody');
+    const result = await run(made, 'job');
+    const file = readFileSync(join(made.fixture.root, '.ai/directives/job.md'), 'utf8');
+    const line = file.split('\n').findIndex((text) => text.includes('@nobody')) + 1;
+    expect(result.status).toBe('failed');
+    expect(result.reason).toContain(`.ai/directives/job.md:${line}:16:`);
+  });
+
+  test('a script that does not parse runs nothing', async () => {
+    const made = await alone('show "before"\nvar @x = [1, ');
+    const result = await run(made, 'job');
+    expect(result).toMatchObject({ status: 'failed', code: 'invalid_item', text: '' });
+    expect(result.reason).toContain('.ai/directives/job.md:');
+  });
+});
+
+describe('steps', () => {
+  const script =
+    'var @file = @tool("fs/read_file", { path: "notes/a.txt" })\nreturn { text: @file.content }';
+
+  test('a tool is called with the token of the thread, counted and noted', async () => {
+    const made = await alone(script, { permissions: READ, outputs: TEXT });
+    const result = await run(made, 'job');
+    expect(result).toMatchObject({
+      status: 'completed',
+      outputs: { text: 'hello\n' },
+      cost: { tool_calls: 1, turns: 0 },
+    });
+    const calls = eventsOf(made, result.thread_id).filter(({ type }) => type.startsWith('tool_'));
+    expect(calls.slice(1).map(({ type, data }) => [type, data.tool])).toEqual([
+      ['tool_call', 'fs/read_file'],
+      ['tool_result', 'fs/read_file'],
+    ]);
+  });
+
+  test('what the token does not allow is refused, and says so', async () => {
+    const made = await alone(script.replace('notes/a.txt', 'other.txt'), {
+      permissions: READ,
+      outputs: TEXT,
+    });
+    const result = await run(made, 'job');
+    expect(result).toMatchObject({ status: 'failed', code: 'permission_denied' });
+    expect(types(made, result.thread_id)).toContain('permission_denied');
+  });
+
+  test('files and commands need the right too', async () => {
+    for (const line of [
+      'output "x" to "out.txt"',
+      'show <notes/a.txt>',
+      'run cmd {echo hi}',
+      'run sh {echo hi}',
+    ]) {
+      const made = await alone(line);
+      expect(await run(made, 'job'), line).toMatchObject({
+        status: 'failed',
+        code: 'permission_denied',
+      });
+    }
+  });
+
+  test('what a script writes is a step', async () => {
+    const made = await alone('output "x" to "notes/out.txt"', {
+      permissions: '<write resource="filesystem" path="notes/**"/>',
+    });
+    const result = await run(made, 'job');
+    expect(result).toMatchObject({ status: 'completed', cost: { tool_calls: 1 } });
+    expect(readFileSync(join(made.fixture.root, 'notes/out.txt'), 'utf8')).toBe('x');
+    const call = eventsOf(made, result.thread_id).find(({ data }) => data.tool === 'script:write');
+    expect(call).toMatchObject({ type: 'tool_call', data: { effect: 'write' } });
+  });
+
+  test('a limit of calls stops the script', async () => {
+    const made = await alone(
+      'for @n in [1, 2, 3] => @tool("fs/read_file", { path: "notes/a.txt", limit: @n })',
+      { permissions: READ, limits: '<tool_calls>2</tool_calls>' },
+    );
+    const result = await run(made, 'job');
+    expect(result).toMatchObject({
+      status: 'limit',
+      code: 'tool_calls_exceeded',
+      cost: { tool_calls: 2 },
+    });
+  });
+
+  test('hooks stand around its steps', async () => {
+    const made = await stage(
+      {
+        '.ai/directives/job.md': scripted('job', script, {
+          permissions: READ,
+          outputs: TEXT,
+          hooks: hook('event.name == "before_step" and event.tool == "fs/read_file"', 'stop_it'),
+        }),
+        '.ai/directives/stop_it.md': answer('stop_it', { action: 'fail', error: 'not today' }),
+      },
+      [],
+    );
+    expect(await run(made, 'job')).toMatchObject({ status: 'failed', reason: 'not today' });
+  });
+});
