@@ -1,6 +1,6 @@
 // What a script of a directive does, as steps of its thread: counted, noted before and after, with hooks
 // around them and the thread's token in hand. What it did before it was interrupted is handed back.
-import { type Failure, fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import { type Failure, fail, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import {
   childFrame,
   type Descriptor,
