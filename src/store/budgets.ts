@@ -114,114 +114,140 @@ function repeated(
   return fail('conflict', `reservation \`${key}\` ${why}; use another key`, { key, state });
 }
 
+/** What every step of a budget works on. */
+interface Books {
+  accounts: ReturnType<typeof createAccounts>;
+  reservations: ReturnType<typeof createReservations>;
+}
+
+/** The accounts of a chain that really leads from a thread to its root. */
+function readChain(
+  { accounts }: Books,
+  chain: readonly string[],
+  amounts: Amounts,
+): Outcome<Account[]> {
+  const found: Account[] = [];
+  const kinds = BUDGET_KINDS.filter((kind) => amounts[kind] !== undefined);
+  for (const [index, thread] of chain.entries()) {
+    const account = accounts.read(thread, kinds);
+    if (!account) return noThread(thread);
+    if (account.parent !== (chain[index + 1] ?? null)) {
+      const message = `the chain after thread \`${thread}\` does not lead to its root`;
+      return fail('invalid_input', message, { thread });
+    }
+    found.push(account);
+  }
+  if (found.length > 0) return ok(found);
+  return fail('invalid_input', 'a chain holds at least one thread');
+}
+
+/** Takes `amounts` out of an open reservation; answers with the threads it was made along. */
+function draw(
+  { reservations }: Books,
+  key: string,
+  chain: readonly string[],
+  amounts: Amounts,
+): Outcome<readonly string[]> {
+  const source = reservations.find(key);
+  if (!source || source.state !== 'open') {
+    return fail('not_found', `there is no open reservation \`${key}\` to draw from`, { key });
+  }
+  if (!source.chain.every((thread) => chain.includes(thread))) {
+    return fail('invalid_input', `reservation \`${key}\` belongs to other threads`, { key });
+  }
+  for (const kind of BUDGET_KINDS) {
+    const [requested, left] = [amounts[kind] ?? 0n, source.amounts[kind] ?? 0n];
+    if (requested > left) {
+      return exceeded(kind, source.chain[0] ?? '', { current: 0n, max: left, requested });
+    }
+  }
+  reservations.update(key, 'open', without(source.amounts, amounts));
+  return ok(source.chain);
+}
+
+function reserve(
+  books: Books,
+  chain: readonly string[],
+  amounts: Amounts,
+  key: string,
+  from: string | undefined,
+): Outcome<null> {
+  const { accounts, reservations } = books;
+  const drawnFrom = from === undefined ? {} : { drawnFrom: from };
+  const made: Reservation = {
+    key,
+    chain,
+    requested: amounts,
+    amounts,
+    state: 'open',
+    ...drawnFrom,
+  };
+  // Written before anything is known about it: whoever is refused is undone.
+  if (!reservations.add(made)) {
+    const before = reservations.find(key);
+    if (before && before.state !== 'cancelled') return repeated(before, chain, amounts, from);
+    reservations.write(made);
+  }
+  const found = readChain(books, chain, amounts);
+  if (!found.ok) return found;
+  const covered = from === undefined ? ok([]) : draw(books, from, chain, amounts);
+  if (!covered.ok) return covered;
+  // What was drawn from is reserved along its chain already: there it only changes its name.
+  const isFresh = (thread: string): boolean => !covered.output.includes(thread);
+  for (const [index, account] of found.output.entries()) {
+    const thread = chain[index] ?? '';
+    const room = isFresh(thread) ? checkRoom(thread, account, amounts) : ok(null);
+    if (!room.ok) return room;
+  }
+  for (const thread of chain.filter(isFresh)) accounts.change(thread, { reserve: amounts });
+  return ok(null);
+}
+
+/** What is left goes back to where it was drawn from, if that is still open. */
+function giveBack(
+  { accounts, reservations }: Books,
+  reservation: OpenedReservation,
+  actual: Amounts,
+): void {
+  const source = reservation.drawnFrom ? reservations.find(reservation.drawnFrom) : undefined;
+  if (source?.state !== 'open') return;
+  const left = without(reservation.amounts, actual);
+  reservations.update(source.key, 'open', plus(source.amounts, left));
+  for (const thread of source.chain) accounts.change(thread, { reserve: left });
+}
+
+function close(
+  books: Books,
+  key: string,
+  actual: Amounts,
+  state: 'settled' | 'cancelled',
+): Outcome<null> {
+  const { accounts, reservations } = books;
+  const open = reservations.close(key, state);
+  if (open) {
+    for (const thread of open.chain) accounts.change(thread, { free: open.amounts, use: actual });
+    giveBack(books, open, actual);
+    return ok(null);
+  }
+  const reservation = reservations.find(key);
+  if (!reservation) return fail('not_found', `there is no reservation \`${key}\``, { key });
+  // Cancelled and yet used: spent is spent.
+  if (reservation.state !== 'cancelled' || state === 'cancelled') return ok(null);
+  for (const thread of reservation.chain) accounts.change(thread, { use: actual });
+  reservations.update(key, state, reservation.amounts);
+  return ok(null);
+}
+
 export function createBudgets(database: Database, clock: Clock): Budgets {
-  const accounts = createAccounts(database);
-  const reservations = createReservations(database, clock);
-
-  /** The accounts of a chain that really leads from a thread to its root. */
-  function readChain(chain: readonly string[], amounts: Amounts): Outcome<Account[]> {
-    const found: Account[] = [];
-    const kinds = BUDGET_KINDS.filter((kind) => amounts[kind] !== undefined);
-    for (const [index, thread] of chain.entries()) {
-      const account = accounts.read(thread, kinds);
-      if (!account) return noThread(thread);
-      if (account.parent !== (chain[index + 1] ?? null)) {
-        const message = `the chain after thread \`${thread}\` does not lead to its root`;
-        return fail('invalid_input', message, { thread });
-      }
-      found.push(account);
-    }
-    if (found.length > 0) return ok(found);
-    return fail('invalid_input', 'a chain holds at least one thread');
-  }
-
-  /** Takes `amounts` out of an open reservation; answers with the threads it was made along. */
-  function draw(
-    key: string,
-    chain: readonly string[],
-    amounts: Amounts,
-  ): Outcome<readonly string[]> {
-    const source = reservations.find(key);
-    if (!source || source.state !== 'open') {
-      return fail('not_found', `there is no open reservation \`${key}\` to draw from`, { key });
-    }
-    if (!source.chain.every((thread) => chain.includes(thread))) {
-      return fail('invalid_input', `reservation \`${key}\` belongs to other threads`, { key });
-    }
-    for (const kind of BUDGET_KINDS) {
-      const [requested, left] = [amounts[kind] ?? 0n, source.amounts[kind] ?? 0n];
-      if (requested > left) {
-        return exceeded(kind, source.chain[0] ?? '', { current: 0n, max: left, requested });
-      }
-    }
-    reservations.update(key, 'open', without(source.amounts, amounts));
-    return ok(source.chain);
-  }
-
-  function reserve(
-    chain: readonly string[],
-    amounts: Amounts,
-    key: string,
-    from: string | undefined,
-  ): Outcome<null> {
-    const drawnFrom = from === undefined ? {} : { drawnFrom: from };
-    const made: Reservation = {
-      key,
-      chain,
-      requested: amounts,
-      amounts,
-      state: 'open',
-      ...drawnFrom,
-    };
-    // Written before anything is known about it: whoever is refused is undone.
-    if (!reservations.add(made)) {
-      const before = reservations.find(key);
-      if (before && before.state !== 'cancelled') return repeated(before, chain, amounts, from);
-      reservations.write(made);
-    }
-    const found = readChain(chain, amounts);
-    if (!found.ok) return found;
-    const covered = from === undefined ? ok([]) : draw(from, chain, amounts);
-    if (!covered.ok) return covered;
-    // What was drawn from is reserved along its chain already: there it only changes its name.
-    const isFresh = (thread: string): boolean => !covered.output.includes(thread);
-    for (const [index, account] of found.output.entries()) {
-      const thread = chain[index] ?? '';
-      const room = isFresh(thread) ? checkRoom(thread, account, amounts) : ok(null);
-      if (!room.ok) return room;
-    }
-    for (const thread of chain.filter(isFresh)) accounts.change(thread, { reserve: amounts });
-    return ok(null);
-  }
-
-  /** What is left goes back to where it was drawn from, if that is still open. */
-  function giveBack(reservation: OpenedReservation, actual: Amounts): void {
-    const source = reservation.drawnFrom ? reservations.find(reservation.drawnFrom) : undefined;
-    if (source?.state !== 'open') return;
-    const left = without(reservation.amounts, actual);
-    reservations.update(source.key, 'open', plus(source.amounts, left));
-    for (const thread of source.chain) accounts.change(thread, { reserve: left });
-  }
-
-  function close(key: string, actual: Amounts, state: 'settled' | 'cancelled'): Outcome<null> {
-    const open = reservations.close(key, state);
-    if (open) {
-      for (const thread of open.chain) accounts.change(thread, { free: open.amounts, use: actual });
-      giveBack(open, actual);
-      return ok(null);
-    }
-    const reservation = reservations.find(key);
-    if (!reservation) return fail('not_found', `there is no reservation \`${key}\``, { key });
-    // Cancelled and yet used: spent is spent.
-    if (reservation.state !== 'cancelled' || state === 'cancelled') return ok(null);
-    for (const thread of reservation.chain) accounts.change(thread, { use: actual });
-    reservations.update(key, state, reservation.amounts);
-    return ok(null);
-  }
+  const books: Books = {
+    accounts: createAccounts(database),
+    reservations: createReservations(database, clock),
+  };
+  const { accounts, reservations } = books;
 
   function charge(key: string, actual: Amounts): Outcome<null> {
     const valid = checkAmounts(actual);
-    return valid.ok ? close(key, actual, 'settled') : valid;
+    return valid.ok ? close(books, key, actual, 'settled') : valid;
   }
 
   return {
@@ -232,11 +258,13 @@ export function createBudgets(database: Database, clock: Clock): Budgets {
     },
     reserve(chain, amounts, key, options = {}) {
       const valid = checkAmounts(amounts);
-      return valid.ok ? database.write(() => reserve(chain, amounts, key, options.from)) : valid;
+      return valid.ok
+        ? database.write(() => reserve(books, chain, amounts, key, options.from))
+        : valid;
     },
     charge,
     settle: (key, actual) => database.write(() => charge(key, actual)),
-    cancel: (key) => database.write(() => close(key, {}, 'cancelled')),
+    cancel: (key) => database.write(() => close(books, key, {}, 'cancelled')),
     openReservations: (thread) => database.read(() => ok(reservations.openOf(thread))),
     budget: (thread) =>
       database.read(() => {
