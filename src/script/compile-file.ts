@@ -12,7 +12,7 @@ import {
   mergeDescriptors,
   type Value,
 } from '../flow/index.ts';
-import type { FileExpression, SectionName, Step, TemplatePart } from './ast.ts';
+import type { FileExpression, SectionName } from './ast.ts';
 import { walkStepsOf } from './compile-reference.ts';
 
 const selectDefinitions = (value: Value, _words: readonly string[]): Value => value;
@@ -126,7 +126,7 @@ function compileSections(c: Compiler, node: FileExpression): Shape {
 function compileAs(c: Compiler, node: FileExpression): Shape {
   const { as, sections } = node;
   if (!as || sections) return (value) => value;
-  const evaluate = c.text(as.parts as readonly TemplatePart[]);
+  const evaluate = c.text(as.parts);
   return (value, env) => {
     const scope = new Scope('block', env.scope);
     scope.bind('<>', 'ambient', value);
@@ -171,7 +171,7 @@ export function compileFile(c: Compiler, node: FileExpression, reading: Reading)
   ];
   const shape: Shape = (value, env) =>
     then(sections(value, env), (part) => then(as(definitions(part), env), (made) => made));
-  const walk = walkStepsOf(c, node.steps as readonly Step[], reading);
+  const walk = walkStepsOf(c, node.steps, reading);
   return (env) =>
     then(path(env), (value) => {
       const written = textOf(value);

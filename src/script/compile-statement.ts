@@ -286,12 +286,7 @@ function compileBail(c: Compiler, node: Extract<Statement, { kind: 'bail' }>): E
 
 /** `show @x with { guards: … }`: the selection holds for the whole statement. */
 function guardOption(node: Statement): Expression | undefined {
-  const value =
-    node.kind === 'run'
-      ? node.action
-      : 'value' in node
-        ? (node.value as Expression | undefined)
-        : undefined;
+  const value = node.kind === 'run' ? node.action : 'value' in node ? node.value : undefined;
   return value?.kind === 'with' ? value.options.entries.get('guards') : undefined;
 }
 

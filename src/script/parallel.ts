@@ -6,7 +6,7 @@ export async function runInParallel<T, U>(
   pauseMs: number,
   work: (item: T, index: number) => U | Promise<U>,
 ): Promise<U[]> {
-  const results = new Array<U>(items.length);
+  const results: U[] = [];
   let next = 0;
   let gate: Promise<void> = Promise.resolve();
   const turn = (index: number): Promise<void> => {

@@ -16,7 +16,7 @@ import {
 } from '../flow/index.ts';
 import { absent, isAbsent } from './absent.ts';
 import { ambientName } from './ambient.ts';
-import type { Mode, Script, Statement, TextLine } from './ast.ts';
+import type { Mode, Script, TextLine } from './ast.ts';
 import { createCompiler } from './compile.ts';
 import { writeReleased } from './compile-effect.ts';
 import { compileTop, printReturn } from './compile-statement.ts';
@@ -158,7 +158,7 @@ function runBody(script: Script, unit: Unit, run: Run): MaybePromise<Value | und
   let returned: Value | undefined;
   const done = eachInTurn(script.body, (node) => {
     if (node.kind === 'text') return emitText(node, unit, run);
-    return then(compileTop(c, node as Statement)(env), (value) => {
+    return then(compileTop(c, node)(env), (value) => {
       const left = leaveOf(value);
       if (!left) return false;
       returned = left.word === 'return' ? left.value : undefined;

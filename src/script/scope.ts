@@ -27,7 +27,9 @@ export class Scope {
   }
 
   find(name: string): Cell | undefined {
-    for (let scope: Scope | undefined = this; scope; scope = scope.parent) {
+    const own = this.#cells.get(name);
+    if (own) return own;
+    for (let scope = this.parent; scope; scope = scope.parent) {
       const cell = scope.#cells.get(name);
       if (cell) return cell;
     }
@@ -77,24 +79,22 @@ export class Scope {
 
   /** The cell `+=` rebinds; leaving a parallel branch for it is an error. */
   rebindable(name: string): Cell {
-    let isBeyondBranch = false;
-    for (let scope: Scope | undefined = this; scope; scope = scope.parent) {
+    const own = this.#cells.get(name);
+    if (own) return own;
+    let isBeyondBranch = this.kind === 'branch';
+    for (let scope = this.parent; scope; scope = scope.parent) {
       const cell = scope.#cells.get(name);
-      if (cell && isBeyondBranch) {
-        raise(
-          'invalid_input',
-          `\`@${name}\` is shared by parallel branches and cannot be changed here`,
-          {
-            name,
-            hint: 'let the branch return its part and combine the results',
-          },
-        );
-      }
-      if (cell) return cell;
-      if (scope.kind === 'branch') isBeyondBranch = true;
+      if (cell) return isBeyondBranch ? refuseShared(name) : cell;
+      isBeyondBranch ||= scope.kind === 'branch';
     }
     return raise('not_found', `\`@${name}\` is not defined, so nothing can be added to it`, {
       name,
     });
   }
 }
+
+const refuseShared = (name: string): never =>
+  raise('invalid_input', `\`@${name}\` is shared by parallel branches and cannot be changed here`, {
+    name,
+    hint: 'let the branch return its part and combine the results',
+  });

@@ -27,7 +27,7 @@ export function parseJsonText(value: Value): Value {
 /** Text that is a JSON list or object is data for a stage. */
 export function stageInput(value: Value): Value {
   const isText = typeof value.data === 'string' && value.meta.origin['format'] !== 'text';
-  const data = isText ? structureIn(value.data as string) : undefined;
+  const data = isText ? structureIn(value.data) : undefined;
   return data === undefined ? value : withData(value, data);
 }
 
