@@ -128,6 +128,7 @@ export async function resumeThread(
 ): Promise<Outcome<ThreadResult>> {
   const back = from === undefined ? undefined : goesBackTo(world, id, from);
   if (back && !back.ok) return back;
+  const since = world.live.leases.now();
   const lease = world.store.claim(id, world.owner, LEASE_MS, { reopen: back !== undefined });
   if (!lease.ok) return lease;
   const { epoch } = lease.output;
@@ -160,7 +161,7 @@ export async function resumeThread(
   await goOnAnnealed(thread, made.output.prepared, history);
   await settleBegun(thread, history);
   if (!isScript) thread.ending ??= lastWord(thread, history);
-  const done = drive(thread, epoch, history);
+  const done = drive(thread, { epoch, since }, history);
   adoptChildren(thread);
   return ok(await done);
 }

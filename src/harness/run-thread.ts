@@ -72,6 +72,7 @@ export async function startPrepared(
       ...(prepared.stream === true && { stream: true }),
     },
   };
+  const since = world.live.leases.now();
   const row = await createRow(world, prepared, place, [first, ...opening.output]);
   if (!row.ok) return row;
   world.transcript(row.output.id)([first, ...opening.output], 1);
@@ -93,7 +94,7 @@ export async function startPrepared(
   thread.log.note('signal', { kind: 'start', by: world.owner }, { status: 'running' });
   const { id, created, epoch } = row.output;
   const born = { id, created };
-  return ok({ ...born, done: drive(thread, epoch) });
+  return ok({ ...born, done: drive(thread, { epoch, since }) });
 }
 
 export const runPrepared: RunPrepared = async (...run) => {

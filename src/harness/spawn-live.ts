@@ -1,6 +1,7 @@
 // The threads that this process is running. A registry row says that a thread exists; only here can
 // it be awaited or broken off at once. Whoever is not here is reached by signals.
-import { type Outcome, ok } from '../base/index.ts';
+import { type Outcome, ok, systemClock } from '../base/index.ts';
+import { createLeaseKeeper, type LeaseKeeper } from './lease-keeper.ts';
 import type { Ending } from './loop.ts';
 import type { ThreadContext } from './thread-context.ts';
 import type { ThreadResult } from './world.ts';
@@ -17,6 +18,8 @@ export interface LiveThreads {
   get(id: string): LiveThread | undefined;
   childrenOf(id: string): LiveThread[];
   all(): LiveThread[];
+  /** Of all of them. */
+  readonly leases: LeaseKeeper;
   /** Resolves when a thread of this id runs here. */
   entered(id: string): Promise<void>;
   /** Goes on with a thread; whoever asks while that is under way is given the same answer. */
@@ -24,6 +27,9 @@ export interface LiveThreads {
   /** Stops all of them, also those that are only about to run; resolves when nothing runs. */
   close(ending: Ending): Promise<void>;
 }
+
+/** How often a lease is renewed. */
+const RENEW_MS = 10_000;
 
 export function createLiveThreads(): LiveThreads {
   const live = new Map<string, LiveThread>();
@@ -42,6 +48,7 @@ export function createLiveThreads(): LiveThreads {
     get: (id) => live.get(id),
     childrenOf: (id) => [...live.values()].filter(({ thread }) => thread.parent === id),
     all: () => [...live.values()],
+    leases: createLeaseKeeper(() => systemClock.monotonic(), RENEW_MS),
     entered: (id) =>
       new Promise((resolve) => {
         if (live.has(id)) resolve();

@@ -16,11 +16,11 @@ import { runTurn } from './thread-turn.ts';
 import type { ThreadResult } from './world.ts';
 
 export const LEASE_MS = 30_000;
-const RENEW_MS = 10_000;
 
 function portsOf(thread: ThreadContext) {
   const between = async (): Promise<Ending | undefined> => {
     if (thread.ending) return thread.ending;
+    thread.world.live.leases.beat();
     const { held, called } = thread.log.pulse(thread.lastSignal);
     if (!held) return { status: 'interrupted', reason: 'this process no longer holds the thread' };
     const told = called ? obeySignals(thread) : undefined;
@@ -38,14 +38,14 @@ function portsOf(thread: ThreadContext) {
 }
 
 /** The lease is renewed while the loop runs; whoever lost it is stopped where it is. */
-function keepLease({ log, flights }: ThreadContext): () => void {
-  const renew = (): void => {
+function keepLease({ log, flights, world }: ThreadContext, since: number): () => void {
+  const { leases } = world.live;
+  // Many may be set off at once, and those before this one wait meanwhile.
+  leases.beat();
+  return leases.keep(() => {
     if (log.renew(LEASE_MS)) return;
     for (const flight of flights) flight.look();
-  };
-  const timer = setInterval(renew, RENEW_MS);
-  timer.unref();
-  return () => clearInterval(timer);
+  }, since);
 }
 
 /** Signals come from any process; what is in flight looks at them as soon as they are there. */
@@ -85,17 +85,23 @@ async function runToEnding(
   }
 }
 
+/** The lease that a thread is run with, and when it began by the clock of `live.leases`. */
+export interface HeldLease {
+  epoch: number;
+  since: number;
+}
+
 /**
  * Never rejects. While it runs, the thread can be found, awaited and stopped in `world.live`. A script
  * is handed back what it did before, as `history` has it.
  */
 export async function drive(
   thread: ThreadContext,
-  epoch: number,
+  { epoch, since }: HeldLease,
   history: readonly StoredEvent[] = [],
 ): Promise<ThreadResult> {
   const { world, id, signal } = thread;
-  const ends = [keepLease(thread), listen(thread)];
+  const ends = [keepLease(thread, since), listen(thread)];
   let resolve: (result: ThreadResult) => void = () => {};
   const done = new Promise<ThreadResult>((settle) => {
     resolve = settle;
