@@ -102,98 +102,105 @@ function isRecorded(): boolean {
 
 const FAILED = new Set(['failed', 'limit', 'denied', 'aborted', 'terminated', 'killed']);
 
-export function createTelemetry({ now, thread: describe }: TelemetryPorts): Telemetry {
-  const tracer = trace.getTracer(NAME);
-  const open = new Map<string, Open>();
-  let measured: { provider: unknown; by: ReturnType<typeof instruments> } | undefined;
+type StartChild = (
+  name: string,
+  at: Context,
+  kind: SpanKind,
+  attributes: Attributes,
+  start?: number,
+) => Span;
 
+const startChild: StartChild = (name, at, kind, attributes, start) =>
+  trace
+    .getTracer(NAME)
+    .startSpan(name, { kind, attributes, ...(start && { startTime: start }) }, at);
+const inTurn = (own: Open): Context =>
+  own.turn ? trace.setSpan(own.within, own.turn) : own.within;
+
+function startTurn(own: Open, { data, turn = 0 }: TelemetryEvent): void {
+  endWith(own.turn);
+  [own.model, own.provider] = [plainText(data.model), plainText(data.provider)];
+  const about = { 'kernmantle.turn': turn };
+  own.turn = startChild(`turn ${turn}`, own.within, SpanKind.INTERNAL, about);
+  own.request = startChild(`chat ${own.model}`, inTurn(own), SpanKind.CLIENT, {
+    'gen_ai.operation.name': 'chat',
+    'gen_ai.provider.name': own.provider,
+    'gen_ai.request.model': own.model,
+    'gen_ai.request.max_tokens': count(data.max_tokens),
+  });
+}
+
+function endRequest(own: Open, data: JsonObject): void {
+  own.request?.setAttributes(usageAttributes(data));
+  endWith(own.request);
+  delete own.request;
+}
+
+function failRequest(own: Open, data: JsonObject): void {
+  if (!own.request) return;
+  endWith(own.request, plainText(data.code));
+  delete own.request;
+}
+
+function startCall(own: Open, data: JsonObject): void {
+  const [tool, id] = [plainText(data.tool), plainText(data.call_id)];
+  const call = startChild(`execute_tool ${tool}`, inTurn(own), SpanKind.INTERNAL, {
+    'gen_ai.operation.name': 'execute_tool',
+    'gen_ai.tool.name': tool,
+    'gen_ai.tool.call.id': id,
+    'gen_ai.tool.type': 'function',
+  });
+  own.calls.set(id, call);
+}
+
+function endCall(own: Open, data: JsonObject): void {
+  const id = plainText(data.call_id);
+  const code = getOwn(getOwn(data.content, 'error'), 'code');
+  endWith(own.calls.get(id), data.is_error === true ? plainText(code) || 'error' : undefined);
+  own.calls.delete(id);
+}
+
+/** Told when it is over: it began as long ago as it took. */
+function hook(own: Open, data: JsonObject, ended: number): void {
+  const name = plainText(data.directive);
+  const attributes = {
+    'kernmantle.hook.directive': name,
+    'kernmantle.hook.event': plainText(data.event),
+    'kernmantle.hook.deed': plainText(data.deed),
+  };
+  const began = ended - count(data.duration_ms);
+  startChild(`hook ${name}`, inTurn(own), SpanKind.INTERNAL, attributes, began).end(ended);
+}
+
+function endThread(own: Open, data: JsonObject): void {
+  const status = plainText(data.status);
+  for (const call of own.calls.values()) endWith(call, 'cancelled');
+  endWith(own.request, own.request && 'cancelled');
+  endWith(own.turn);
+  own.thread.setAttribute('kernmantle.thread.status', status);
+  endWith(own.thread, FAILED.has(status) ? plainText(data.code) || status : undefined);
+}
+
+/** The spans of the threads that are at work here. */
+function createSpans({ now, thread: describe }: TelemetryPorts): Telemetry['event'] {
+  const open = new Map<string, Open>();
   function begin(id: string): Open | undefined {
     if (!isRecorded()) return undefined;
     const about = describe(id);
     const parent = about?.parent === undefined ? undefined : open.get(about.parent);
-    const made = tracer.startSpan(
-      `invoke_agent ${about?.directive ?? ''}`.trim(),
-      {
-        kind: SpanKind.INTERNAL,
-        attributes: {
-          'gen_ai.operation.name': 'invoke_agent',
-          'gen_ai.agent.name': about?.directive ?? '',
-          'gen_ai.conversation.id': id,
-          'kernmantle.thread.kind': about?.kind ?? 'thread',
-        },
-      },
-      parent?.within ?? context.active(),
-    );
+    const name = `invoke_agent ${about?.directive ?? ''}`.trim();
+    const made = startChild(name, parent?.within ?? context.active(), SpanKind.INTERNAL, {
+      'gen_ai.operation.name': 'invoke_agent',
+      'gen_ai.agent.name': about?.directive ?? '',
+      'gen_ai.conversation.id': id,
+      'kernmantle.thread.kind': about?.kind ?? 'thread',
+    });
     const within = trace.setSpan(context.active(), made);
     const own: Open = { thread: made, within, model: '', provider: '', calls: new Map() };
     open.set(id, own);
     return own;
   }
-  const child = (
-    name: string,
-    at: Context,
-    kind: SpanKind,
-    attributes: Attributes,
-    start?: number,
-  ) => tracer.startSpan(name, { kind, attributes, ...(start && { startTime: start }) }, at);
-  const inTurn = (own: Open): Context =>
-    own.turn ? trace.setSpan(own.within, own.turn) : own.within;
-
-  function startTurn(own: Open, { data, turn = 0 }: TelemetryEvent): void {
-    endWith(own.turn);
-    [own.model, own.provider] = [plainText(data.model), plainText(data.provider)];
-    own.turn = child(`turn ${turn}`, own.within, SpanKind.INTERNAL, { 'kernmantle.turn': turn });
-    own.request = child(`chat ${own.model}`, inTurn(own), SpanKind.CLIENT, {
-      'gen_ai.operation.name': 'chat',
-      'gen_ai.provider.name': own.provider,
-      'gen_ai.request.model': own.model,
-      'gen_ai.request.max_tokens': count(data.max_tokens),
-    });
-  }
-  function endRequest(own: Open, data: JsonObject): void {
-    own.request?.setAttributes(usageAttributes(data));
-    endWith(own.request);
-    delete own.request;
-  }
-  function startCall(own: Open, data: JsonObject): void {
-    const [tool, id] = [plainText(data.tool), plainText(data.call_id)];
-    own.calls.set(
-      id,
-      child(`execute_tool ${tool}`, inTurn(own), SpanKind.INTERNAL, {
-        'gen_ai.operation.name': 'execute_tool',
-        'gen_ai.tool.name': tool,
-        'gen_ai.tool.call.id': id,
-        'gen_ai.tool.type': 'function',
-      }),
-    );
-  }
-  function endCall(own: Open, data: JsonObject): void {
-    const id = plainText(data.call_id);
-    const code = getOwn(getOwn(data.content, 'error'), 'code');
-    endWith(own.calls.get(id), data.is_error === true ? plainText(code) || 'error' : undefined);
-    own.calls.delete(id);
-  }
-  function hook(own: Open, data: JsonObject): void {
-    const name = plainText(data.directive);
-    const ended = now();
-    const attributes = {
-      'kernmantle.hook.directive': name,
-      'kernmantle.hook.event': plainText(data.event),
-      'kernmantle.hook.deed': plainText(data.deed),
-    };
-    const began = ended - count(data.duration_ms);
-    child(`hook ${name}`, inTurn(own), SpanKind.INTERNAL, attributes, began).end(ended);
-  }
-  function end(id: string, own: Open, data: JsonObject): void {
-    const status = plainText(data.status);
-    for (const call of own.calls.values()) endWith(call, 'cancelled');
-    endWith(own.request, own.request && 'cancelled');
-    endWith(own.turn);
-    own.thread.setAttribute('kernmantle.thread.status', status);
-    endWith(own.thread, FAILED.has(status) ? plainText(data.code) || status : undefined);
-    open.delete(id);
-  }
-  function span(id: string, event: TelemetryEvent): void {
+  return (id, event) => {
     const own = open.get(id) ?? begin(id);
     if (!own) return;
     const { type, data } = event;
@@ -201,37 +208,53 @@ export function createTelemetry({ now, thread: describe }: TelemetryPorts): Tele
     else if (type === 'assistant_message' && data.injected !== true) endRequest(own, data);
     else if (type === 'tool_call') startCall(own, data);
     else if (type === 'tool_result') endCall(own, data);
-    else if (type === 'hook') hook(own, data);
-    else if (type === 'error' && own.request) {
-      endWith(own.request, plainText(data.code));
-      delete own.request;
-    } else if (type === 'thread_end') end(id, own, data);
+    else if (type === 'hook') hook(own, data, now());
+    else if (type === 'error') failRequest(own, data);
+    else if (type === 'thread_end') {
+      endThread(own, data);
+      open.delete(id);
+    }
+  };
+}
+
+type Instruments = ReturnType<typeof instruments>;
+
+function countDenial({ denials }: Instruments, data: JsonObject): void {
+  const missing = plainText(getOwn(data.detail, 'missing')) || 'policy';
+  denials.add(1, { 'kernmantle.capability': missing });
+}
+
+function countUsage({ tokens, spend }: Instruments, data: JsonObject): void {
+  if (data.usage === undefined) return;
+  const attributes = {
+    'gen_ai.operation.name': 'chat',
+    'gen_ai.response.model': plainText(data.model),
+  };
+  const kinds = [
+    ['input', inputTokens(data.usage)],
+    ['output', count(getOwn(data.usage, 'output_tokens'))],
+  ] as const;
+  for (const [kind, amount] of kinds) {
+    tokens.record(amount, { ...attributes, 'gen_ai.token.type': kind });
   }
-  function measure({ type, data }: TelemetryEvent): void {
+  const spent = Number(plainText(data.spend));
+  if (spent > 0) spend.add(spent, attributes);
+}
+
+/** The instruments are made anew when another SDK has come. */
+function createMeasures(): (event: TelemetryEvent) => void {
+  let measured: { provider: unknown; by: Instruments } | undefined;
+  return ({ type, data }) => {
     if (type !== 'assistant_message' && type !== 'permission_denied') return;
     const provider = metrics.getMeterProvider();
     if (measured?.provider !== provider) measured = { provider, by: instruments() };
-    const { by: counters } = measured;
-    if (type === 'permission_denied') {
-      const missing = plainText(getOwn(data.detail, 'missing')) || 'policy';
-      counters.denials.add(1, { 'kernmantle.capability': missing });
-      return;
-    }
-    if (data.usage === undefined) return;
-    const attributes = {
-      'gen_ai.operation.name': 'chat',
-      'gen_ai.response.model': plainText(data.model),
-    };
-    const kinds = [
-      ['input', inputTokens(data.usage)],
-      ['output', count(getOwn(data.usage, 'output_tokens'))],
-    ] as const;
-    for (const [kind, amount] of kinds) {
-      counters.tokens.record(amount, { ...attributes, 'gen_ai.token.type': kind });
-    }
-    const spend = Number(plainText(data.spend));
-    if (spend > 0) counters.spend.add(spend, attributes);
-  }
+    if (type === 'permission_denied') countDenial(measured.by, data);
+    else countUsage(measured.by, data);
+  };
+}
+
+export function createTelemetry(ports: TelemetryPorts): Telemetry {
+  const [span, measure] = [createSpans(ports), createMeasures()];
   return {
     event(thread, event) {
       span(thread, event);
