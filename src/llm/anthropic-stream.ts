@@ -11,7 +11,7 @@ import {
   ok,
 } from '../base/index.ts';
 import { createDrafts, type Draft, type DraftKind } from './draft.ts';
-import { textAt } from './fields.ts';
+import { parseText, textAt } from './fields.ts';
 import type { Stop } from './message.ts';
 import { errorFault } from './provider-fault.ts';
 import type { StreamState } from './stream-state.ts';
@@ -49,6 +49,18 @@ const DELTAS: Readonly<
   signature_delta: { kind: 'thinking', from: 'signature', to: 'signature' },
 };
 
+/** A delta as it is usually written, around its piece of text. */
+const beforePiece = (index: number, type: string, field: string): string =>
+  `{"type":"content_block_delta","index":${index},"delta":{"type":"${type}","${field}":"`;
+const AFTER_PIECE = '"}}';
+
+/** What the last delta added to, and how one more like it begins. */
+interface Usual {
+  draft: Draft;
+  to: 'text' | 'signature';
+  before: string;
+}
+
 const disorder = (what: string): Failure =>
   fail('stream_incomplete', `the stream is out of order: ${what}`, { reason: 'garbage' });
 
@@ -64,6 +76,7 @@ export function createAnthropicStream(
   let isDone = false;
   let stop: Stop | undefined;
   let model = '';
+  let usual: Usual | undefined;
 
   function append(draft: Draft, to: 'text' | 'signature' | 'redacted', piece: string) {
     if (piece === '') return ok(null);
@@ -87,6 +100,7 @@ export function createAnthropicStream(
     });
     if (!begun.ok) return begun;
     open.set(index, begun.output);
+    usual = undefined;
     const redacted = append(begun.output, 'redacted', textAt(block, 'data'));
     if (!redacted.ok) return redacted;
     const signed = append(begun.output, 'signature', textAt(block, 'signature'));
@@ -102,10 +116,23 @@ export function createAnthropicStream(
     const rule = Object.hasOwn(DELTAS, type) ? DELTAS[type] : undefined;
     if (!rule || draft.kind === 'other') return ok(null);
     if (rule.kind !== draft.kind) return disorder(`a \`${type}\` for a ${draft.kind} block`);
+    const before = beforePiece(event.index as number, type, rule.from);
+    usual = { draft, to: rule.to, before };
     return append(draft, rule.to, textAt(delta, rule.from));
   }
 
+  // What stands between the known beginning and end is one JSON string or this is another event:
+  // then the whole is the object that those say, and nothing else can be in it.
+  function takeAlike(data: string): Outcome<null> | undefined {
+    if (usual === undefined || !data.startsWith(usual.before)) return undefined;
+    const [from, to] = [usual.before.length - 1, data.length - AFTER_PIECE.length + 1];
+    if (to <= from + 1 || !data.endsWith(AFTER_PIECE)) return undefined;
+    const piece = parseText(data.slice(from, to));
+    return piece === undefined ? undefined : append(usual.draft, usual.to, piece);
+  }
+
   function close(event: JsonObject): Outcome<null> {
+    usual = undefined;
     const index = getOwn(event, 'index');
     const draft = typeof index === 'number' ? open.get(index) : undefined;
     if (!draft) return disorder('the end of a block that is not open');
@@ -146,6 +173,7 @@ export function createAnthropicStream(
 
   return {
     drafts,
+    takeAlike,
     take(event, name) {
       const type = textAt(event, 'type') || (name ?? '');
       // `ping`, and whatever is invented later.

@@ -28,3 +28,13 @@ export function parseObject(text: string): JsonObject | undefined {
     return undefined;
   }
 }
+
+/** The text of a JSON string, if that is all there is. A copy: a part would keep the whole alive. */
+export function parseText(literal: string): string | undefined {
+  try {
+    const value = JSON.parse(literal) as Json;
+    return typeof value === 'string' ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -66,6 +66,8 @@ export function createReader(protocol: Protocol, options: ReaderOptions = {}): S
   }, maxCharacters);
 
   function take(data: string, name: string | undefined): Outcome<null> {
+    const alike = state.takeAlike?.(data);
+    if (alike !== undefined) return alike;
     if (state.isEndText(data)) return ok(null);
     const event = parseObject(data);
     return event ? state.take(event, name) : garbage(data);
