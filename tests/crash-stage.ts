@@ -3,7 +3,8 @@
 // asks for follows from what was said, so a request that is sent again gets the same answer.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Json, JsonObject } from '../src/base/index.ts';
+import { type Json, type JsonObject, plainText } from '../src/base/index.ts';
+import type { ProgramTool } from '../src/kernel/index.ts';
 import {
   type ScriptedProvider,
   type ScriptedReply,
@@ -16,6 +17,24 @@ export interface CrashStage {
   fixture: Fixture;
   provider: ScriptedProvider;
 }
+
+/** One tool of each effect; `run` is told its name, for what it is called, and the key of the call. */
+export const probeTools = (
+  run: (name: string, at: string, key: string) => Json | Promise<Json>,
+): ProgramTool[] =>
+  (
+    [
+      ['look', 'read'],
+      ['put', 'idempotent'],
+      ['write', 'write'],
+    ] as const
+  ).map(([name, effect]) => ({
+    id: `probe/${name}`,
+    description: `A tool with effect ${effect}`,
+    effect,
+    parameters: { at: 'string' },
+    run: ({ at = '' }, { idempotencyKey = '' }) => run(name, plainText(at), idempotencyKey),
+  }));
 
 const TOOLS = ['look', 'put', 'write'] as const;
 const PROBES = TOOLS.map((name) => `<execute resource="tool" id="probe/${name}"/>`).join('');

@@ -3,33 +3,22 @@
 import { appendFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type JsonObject, plainText } from '../src/base/index.ts';
-import { defineTool } from '../src/index.ts';
 import { createRuntime } from '../src/runtime.ts';
 import { isEnded } from '../src/store/index.ts';
+import { probeTools } from './crash-stage.ts';
 
 const [root = '', directive = ''] = process.argv.slice(2);
 const say = (text: string): void => void writeSync(1, `${text}\n`);
 
 /** Leaves a line for every time it ran, in the middle of its work: for what, and under which key. */
-const tool = (name: string, effect: 'read' | 'idempotent' | 'write') =>
-  defineTool({
-    id: `probe/${name}`,
-    description: `A tool with effect ${effect}`,
-    effect,
-    parameters: { at: 'string' },
-    async run({ at = '' }: JsonObject, { idempotencyKey = '' }) {
-      await sleep(1);
-      appendFileSync(join(root, `${name}.log`), `${plainText(at)} ${idempotencyKey}\n`);
-      await sleep(2);
-      return { done: at };
-    },
-  });
-
-const runtime = await createRuntime({
-  project: root,
-  tools: [tool('look', 'read'), tool('put', 'idempotent'), tool('write', 'write')],
+const tools = probeTools(async (name, at, key) => {
+  await sleep(1);
+  appendFileSync(join(root, `${name}.log`), `${at} ${key}\n`);
+  await sleep(2);
+  return { done: at };
 });
+
+const runtime = await createRuntime({ project: root, tools });
 if (!runtime.ok) throw new Error(runtime.error.detail.message);
 /** `part signal 1`: dies with the first `signal` of a thread whose name begins so. */
 const [who = '', what = '', which = ''] = (process.env.DIES_AT ?? '').split(' ');

@@ -13,7 +13,7 @@ import {
   type ThreadRow,
 } from '../src/store/index.ts';
 import { endLives, kill, live, openRegistry, rowsOf } from './crash-driver.ts';
-import { type CrashStage, crashStage, EXPECTED, linesOf } from './crash-stage.ts';
+import { type CrashStage, crashStage, EXPECTED, linesOf, probeTools } from './crash-stage.ts';
 
 const KILLS = Number(process.env.KERNMANTLE_KILLS ?? 30);
 /** Each life needs a second or two to be up, more on a busy machine. */
@@ -28,6 +28,8 @@ afterEach(async () => {
 
 const eventCount = (rows: readonly ThreadRow[]): number =>
   rows.reduce((sum, { seq }) => sum + seq, 0);
+/** Each is replayed from its beginning: enough of them to find what is not the same. */
+const REPLAYS = 40;
 const chance = (below: number): number => Math.floor(Math.random() * below);
 
 /** Lives until a random moment: a number of events, and then a little longer. */
@@ -147,6 +149,19 @@ function checkTree(store: Store, rows: readonly ThreadRow[], lead: ThreadRow): v
   for (const child of children) expect(child.cost).toMatchObject(EXPECTED.part);
 }
 
+/** However often it was left and taken up: its journal is what the harness does with what it was told. */
+async function checkReplays({ fixture }: CrashStage, rows: readonly ThreadRow[]): Promise<void> {
+  const runtime = await fixture.open({ tools: probeTools(() => 'never run') });
+  const threads = await runtime.threads();
+  if (!threads.ok) throw new Error(threads.error.detail.message);
+  for (const { id } of rows) {
+    const report = await threads.output.replay(id);
+    const why = `${id}: ${JSON.stringify(report.ok ? report.output.difference : report)}`;
+    expect(report, why).toMatchObject({ output: { isSame: true } });
+  }
+  await runtime.close();
+}
+
 test(
   `killed ${KILLS} times, a tree loses nothing, repeats no write and goes on`,
   async () => {
@@ -168,6 +183,7 @@ test(
     }
     checkEffects(made, store, rows);
     for (const { id } of rows) checkTranscript(made, store, id);
+    await checkReplays(made, rows.filter(({ kind }) => kind === 'thread').slice(0, REPLAYS));
     store.close();
   },
   TIMEOUT_MS,

@@ -114,6 +114,14 @@ export function createReplayStage(
     if (running) playOthers(running, recordOf(thread), thread === id ? end : Infinity);
   };
 
+  /** Also those that were lost with their process: nobody runs them again, but they were paid for. */
+  function hooksBefore(filter: ThreadFilter): ReturnType<Store['query']> {
+    const page = real.query(filter);
+    const now = record.events[seqOf(id) - 1]?.ts ?? 0;
+    if (!page.ok) return page;
+    return ok({ ...page.output, rows: page.output.rows.filter(({ created }) => created <= now) });
+  }
+
   const answer = async (_: object, caller: Caller): Promise<Outcome<Value>> => {
     const thread = caller.__thread_id ?? '';
     play(thread);
@@ -148,6 +156,7 @@ export function createReplayStage(
       return ok(recordOf(thread).signalsAt(thread, seqOf(thread)));
     },
     query(filter = {}) {
+      if (filter.parent === id && filter.kind === 'hook') return hooksBefore(filter);
       if (filter.parent !== id || filter.kind !== 'thread') return empty.query(filter);
       // Nobody is waited for: the end of each child is in the journal.
       if (filter.status !== undefined) return ok({ rows: [] });
