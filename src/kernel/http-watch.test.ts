@@ -1,6 +1,8 @@
+import { setImmediate as nextRound } from 'node:timers/promises';
+import { MessageChannel } from 'node:worker_threads';
 import { expect, test } from 'vitest';
 import { fail, ok } from '../base/index.ts';
-import { createWatch, timeoutsOf } from './http-watch.ts';
+import { createWatch, systemTimer, timeoutsOf } from './http-watch.ts';
 
 /** A clock and a timer that move only when told to. */
 function manual() {
@@ -96,4 +98,33 @@ test('limits are given in seconds, and the call itself bounds the total', () => 
   expect(timeoutsOf({ timeouts: { total: 2 } }, 5000)).toMatchObject({ output: { total: 2000 } });
   expect(timeoutsOf({}, 0)).toMatchObject({ output: { total: 600_000 } });
   expect(timeoutsOf({ timeouts: 5 }, 0)).toMatchObject({ error: { code: 'config_invalid' } });
+});
+
+test('a time limit is not served before what arrived in time', async () => {
+  const { port1, port2 } = new MessageChannel();
+  // From here on timers come next, and then what arrived.
+  await nextRound();
+  let isLate = false;
+  const cancel = systemTimer(1, () => {
+    isLate = true;
+  });
+  const arrived = new Promise<void>((resolve) => {
+    port1.once('message', () => {
+      cancel();
+      resolve();
+    });
+  });
+  port2.postMessage('here');
+  // Busy for so long that the limit is over.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20);
+  await arrived;
+  await nextRound();
+  expect(isLate).toBe(false);
+  port1.close();
+});
+
+test('a time limit that nothing arrived within is served', async () => {
+  await new Promise<void>((resolve) => {
+    systemTimer(1, resolve);
+  });
 });

@@ -6,9 +6,19 @@ import { fail, getOwn, isObject, ok } from '../base/index.ts';
 /** Calls back once after `ms`; the answer cancels. */
 export type Timer = (ms: number, callback: () => void) => () => void;
 
+/**
+ * Not before what has arrived meanwhile was looked at: in a busy process the timer may be served before
+ * the very event it waited for, which is there already.
+ */
 export const systemTimer: Timer = (ms, callback) => {
-  const handle = setTimeout(callback, ms);
-  return () => clearTimeout(handle);
+  let last: NodeJS.Immediate | undefined;
+  const handle = setTimeout(() => {
+    last = setImmediate(callback);
+  }, ms);
+  return () => {
+    clearTimeout(handle);
+    clearImmediate(last);
+  };
 };
 
 export type Phase = 'connect' | 'first_byte' | 'idle';
