@@ -1,4 +1,4 @@
-// Runs every benchmark and prints one row each: `npm run bench`, `-- --json` for machines,
+// Runs every benchmark and prints one row each, progress beside it on stderr: `npm run bench`, `-- --json` for machines,
 // `-- trust flow` for some of them.
 import type { BenchRow } from './row.ts';
 
@@ -27,7 +27,7 @@ const figure = (value: number): string => (value >= 100 ? value.toFixed(0) : val
 
 const rows: BenchRow[] = [];
 for (const name of names) {
-  if (!json) process.stderr.write(`${name} …\n`);
+  process.stderr.write(`${name} …\n`);
   const { bench } = (await import(`./${name}.ts`)) as {
     bench(): Promise<BenchRow[]>;
   };
