@@ -55,13 +55,17 @@ function labelled(known: KnownCall, marks: Descriptor): Record<string, Value> {
   return values;
 }
 
-function callerOf(thread: ThreadContext, signal: AbortSignal, { key, frame }: KernelCall): Caller {
+function callerOf(
+  thread: ThreadContext,
+  signal: AbortSignal,
+  { id = thread.currentCall, key, frame }: KernelCall,
+): Caller {
   return {
     surface: 'thread',
     name: thread.id,
     frame: frame ?? thread.world.frame(),
     signal,
-    __auth: thread.approved.auth(thread.currentCall),
+    __auth: thread.approved.auth(id),
     __thread_id: thread.id,
     __directive_id: thread.directive.name,
     ...(key === undefined ? {} : { idempotencyKey: key }),
@@ -127,6 +131,8 @@ function conclude(
 }
 
 export interface KernelCall {
+  /** Of the call; the one at work when absent. */
+  id?: string;
   key: string | undefined;
   /** Parameters with their marks. */
   values: Record<string, Value>;
@@ -177,7 +183,7 @@ export async function performCall(
   const marks = thread.conversation.ownMarks();
   return await performStep(thread, call, known, {
     marks,
-    body: (key) => callKernel(thread, known, { key, values: labelled(known, marks) }),
+    body: (key) => callKernel(thread, known, { id: call.id, key, values: labelled(known, marks) }),
   });
 }
 

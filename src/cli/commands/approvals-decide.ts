@@ -8,7 +8,12 @@ import { countOption, speaker, withRegistry } from '../thread-access.ts';
 type Given = Omit<Decision, 'who' | 'channel'>;
 
 /** Nobody is at work on such a thread: the answer is read when it goes on. */
-const STANDS_STILL: ReadonlySet<ThreadStatus> = new Set(['needs_input', 'paused', 'interrupted']);
+const STANDS_STILL: ReadonlySet<ThreadStatus> = new Set([
+  'needs_input',
+  'waiting',
+  'paused',
+  'interrupted',
+]);
 
 function command(
   decide: (call: CommandCall) => Outcome<Given>,
