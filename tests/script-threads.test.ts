@@ -3,48 +3,11 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { answer, hook, READ, run, type Stage, stage, types } from './thread-fixture.ts';
-
-interface Parts {
-  limits?: string;
-  permissions?: string;
-  hooks?: string;
-  inputs?: string;
-  outputs?: string;
-  model?: string;
-}
-
-const scripted = (name: string, script: string, parts: Parts = {}) => `
-<directive name="${name}" version="1.0.0">
-  <metadata>
-    <description>A test</description>
-    <category>test</category>
-    ${parts.model ?? ''}
-    <limits>${parts.limits ?? ''}</limits>
-    <permissions>${parts.permissions ?? ''}</permissions>
-    ${parts.hooks ? `<hooks>${parts.hooks}</hooks>` : ''}
-  </metadata>
-  ${parts.inputs ? `<inputs>${parts.inputs}</inputs>` : ''}
-  <process>
-    <script>
-${script}
-    </script>
-  </process>
-  ${parts.outputs ? `<outputs>${parts.outputs}</outputs>` : ''}
-</directive>
-`;
-
-const alone = (script: string, parts: Parts = {}) =>
-  stage({ '.ai/directives/job.md': scripted('job', script, parts) }, []);
-
-const eventsOf = ({ threads }: Stage, id: string) => {
-  const events = threads.store.read(id);
-  return events.ok ? events.output : [];
-};
+import { alone, eventsOf, scripted, TEXT } from './script-fixture.ts';
+import { answer, hook, READ, run, stage, types } from './thread-fixture.ts';
 
 const SUM = '<sum type="number" required="true">x</sum>';
 const NUMBERS = '<input name="a" type="number">x</input><input name="b" type="number">x</input>';
-const TEXT = '<text type="string">x</text>';
 
 describe('inputs and outputs', () => {
   test('inputs are variables and fields of @input; what is returned is the outputs', async () => {
