@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest';
+import { ok } from '../base/index.ts';
 import { createLiveThreads, type LiveThread } from './spawn-live.ts';
+import type { ThreadResult } from './world.ts';
 
 const one = (id: string, parent?: string): LiveThread => ({
   thread: { id, parent } as LiveThread['thread'],
@@ -23,4 +25,60 @@ test('whoever expects a thread is told when it enters, also when it is there alr
   live.add(one('a'));
   await both;
   await live.entered('a');
+});
+
+const result = (id: string): ThreadResult => ({
+  thread_id: id,
+  status: 'completed',
+  outputs: {},
+  text: '',
+  reason: '',
+  cost: {},
+});
+
+test('a thread is taken up once, however many want it to go on', async () => {
+  const live = createLiveThreads();
+  let begun = 0;
+  const resume = async () => {
+    begun += 1;
+    await Promise.resolve();
+    return ok(result('a'));
+  };
+  const both = await Promise.all([live.resumed('a', resume), live.resumed('a', resume)]);
+  expect(both).toEqual([ok(result('a')), ok(result('a'))]);
+  expect(begun).toBe(1);
+  await live.resumed('a', resume);
+  expect(begun).toBe(2);
+  live.add({ ...one('b'), done: Promise.resolve(result('b')) });
+  expect(await live.resumed('b', resume)).toEqual(ok(result('b')));
+  expect(begun).toBe(2);
+});
+
+test('closing stops those that run and those that are only about to', async () => {
+  const live = createLiveThreads();
+  const stopped: string[] = [];
+  const running = (id: string): LiveThread => {
+    let end: (ended: ThreadResult) => void = () => {};
+    const done = new Promise<ThreadResult>((resolve) => (end = resolve));
+    const stop = (): void => {
+      stopped.push(id);
+      end(result(id));
+    };
+    return { thread: { id, stop } as unknown as LiveThread['thread'], done };
+  };
+  live.add(running('a'));
+  let enter: () => void = () => {};
+  const late = new Promise<void>((resolve) => (enter = resolve));
+  const resuming = live.resumed('b', async () => {
+    await late;
+    const entered = running('b');
+    live.add(entered);
+    return ok(await entered.done);
+  });
+  const closed = live.close({ status: 'interrupted', reason: 'closed' });
+  expect(stopped).toEqual(['a']);
+  enter();
+  await closed;
+  expect(stopped).toEqual(['a', 'b']);
+  expect(await resuming).toEqual(ok(result('b')));
 });

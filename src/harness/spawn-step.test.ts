@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { fail, ok } from '../base/index.ts';
 import type { Library } from '../items/index.ts';
-import { asLimit, stepKind } from './spawn-step.ts';
+import { asLimit, spawnsBy, stepKind } from './spawn-step.ts';
 
 const library = (chains: Record<string, string[]>): Pick<Library, 'chain'> => ({
   chain(id) {
@@ -34,4 +34,18 @@ test('only a refusal for spawns or depth becomes a limit', () => {
   expect(raised('depth_exceeded')).toBe('limit');
   expect(raised('permission_denied')).toBe('error');
   expect(asLimit({ name: 'before_step', arguments: [] }).name).toBe('before_step');
+});
+
+test('what a chain does in the end decides whether it spawns, and who makes the id', () => {
+  const links = (...configs: object[]): Pick<Library, 'chain'> => ({
+    chain: () =>
+      ok({ links: configs.map((config) => ({ tool: { config } })), primitive: 'thread' } as never),
+  });
+  expect(spawnsBy(links({ function: 'spawn' }), 'x')).toEqual({ makesId: false });
+  expect(spawnsBy(links({}, { make_id: true }, { function: 'spawn' }), 'x')).toEqual({
+    makesId: true,
+  });
+  // A tool that stands on the bundle's and does something else with it.
+  expect(spawnsBy(links({ function: 'inject' }, { function: 'spawn' }), 'x')).toBeUndefined();
+  expect(spawnsBy(library({ x: ['x'] }), 'unknown')).toBeUndefined();
 });
