@@ -16,7 +16,7 @@ import { compileModel, compileTemplateFile } from './compile-model.ts';
 import { compileCode, compileCommand, compileExecution } from './compile-process.ts';
 import { compileReference } from './compile-reference.ts';
 import { compilePiped, compilePipeline } from './compile-stage.ts';
-import { compileRunnable, compileStatement, refuseLeave } from './compile-statement.ts';
+import { compileRunnable, compileStatement } from './compile-statement.ts';
 import { compileTemplate, compileText } from './compile-text.ts';
 import {
   compileArray,
@@ -28,7 +28,7 @@ import {
 import { compileVerdict } from './compile-verdict.ts';
 import { compileWith } from './compile-with.ts';
 import type { Compiler, Eval, Reading, Unit } from './env.ts';
-import { leaveOf } from './leave.ts';
+import { leaveOf, refuseLeave } from './leave.ts';
 import { located } from './operate.ts';
 import { andThen as then } from './wait.ts';
 
@@ -107,7 +107,7 @@ function compileWorking(
     case 'code':
       return compileExecution(compileCode(c, node));
     case 'file':
-      return compileFile(c, node, reading);
+      return placed(node.at, compileFile(c, node, reading));
     case 'run-value':
       return compileRunValue(c, node.action);
     case 'when':
@@ -135,6 +135,11 @@ function compileWorking(
       return compileBlockValue(c, node);
   }
 }
+
+const placed =
+  (at: number, evaluate: Eval): Eval =>
+  (env) =>
+    located(env, at, () => evaluate(env));
 
 function compileRunValue(c: Compiler, action: Expression): Eval {
   const evaluate = compileRunnable(c, action);
