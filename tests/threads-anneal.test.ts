@@ -18,8 +18,12 @@ const WIDER = `--- look.md
 -    <limits></limits>
 +    <limits><turns>90</turns></limits>
 `;
+/** In a script `@@` stands for one `@`. */
 const propose = (proposal: string) =>
-  answer('judge', { action: 'fail', context: { proposal, why: 'it names no file' } });
+  answer('judge', { action: 'fail', context: { proposal, why: 'it names no file' } }).replaceAll(
+    '@',
+    '@@',
+  );
 const LOOK = directive('look', {
   permissions: READ,
   hooks: hook('event.code == "not_found"', 'judge'),
