@@ -58,8 +58,12 @@ export const OPERATION_VIEW: ViewTable<Operation> = {
   metadata: ({ metadata }) => metadata ?? {},
 };
 
-const operationOf = (frame: Frame): Json =>
-  frame.op ? { ...viewOf(OPERATION_VIEW, frame.op), sources: [...marksOf(frame).sources] } : null;
+const currentOf = (frame: Frame): Operation | undefined => frame.facts.op ?? frame.op;
+
+function operationOf(frame: Frame): Json {
+  const op = currentOf(frame);
+  return op ? { ...viewOf(OPERATION_VIEW, op), sources: [...marksOf(frame).sources] } : null;
+}
 
 export const CONTEXT_VIEW: ViewTable<Frame> = {
   op: operationOf,
@@ -91,8 +95,10 @@ export const contextOf = (frame: Frame): JsonObject => viewOf(CONTEXT_VIEW, fram
 /** One member of `ctx`, or of `ctx.op`, without making the others; undefined when there is none. */
 export function contextMember(frame: Frame, name: string, inner?: string): Json | undefined {
   const isOperation = name === 'op' || name === 'operation';
-  if (isOperation && inner !== undefined && inner !== 'sources' && frame.op) {
-    return Object.hasOwn(OPERATION_VIEW, inner) ? OPERATION_VIEW[inner]?.(frame.op) : undefined;
+  const op =
+    isOperation && inner !== undefined && inner !== 'sources' ? currentOf(frame) : undefined;
+  if (op && inner !== undefined) {
+    return Object.hasOwn(OPERATION_VIEW, inner) ? OPERATION_VIEW[inner]?.(op) : undefined;
   }
   return Object.hasOwn(CONTEXT_VIEW, name) ? CONTEXT_VIEW[name]?.(frame) : undefined;
 }

@@ -1,6 +1,7 @@
 // Many judges, one decision: deny > ask > retry > allow VALUE > allow. All reasons and hints are
 // kept, whoever wins.
 import { type Failure, type Fault, fail, type Json } from '../base/index.ts';
+import type { Frame } from './frame.ts';
 import type { Phase, TraceEntry } from './guard.ts';
 import type { Argument, Operation } from './operation.ts';
 import { redactor } from './redact.ts';
@@ -27,6 +28,8 @@ export interface Judgement {
   readonly output: Value | undefined;
   readonly findings: readonly Finding[];
   readonly trace: readonly TraceEntry[];
+  /** In which it was judged: attempts and hints so far. */
+  readonly frame: Frame;
 }
 
 const STRICTEST_FIRST: readonly Objection[] = ['deny', 'ask', 'retry'];

@@ -14,6 +14,8 @@ export interface RetryBudget {
   readonly max: number;
   /** Hints of the attempts so far, oldest first. */
   readonly hints: readonly string[];
+  /** Running out of attempts is a limit reached, not a refusal: pipelines. */
+  readonly isLimit?: boolean;
 }
 
 /** Namespaces of `ctx` that others fill; a function is read when `ctx` is (live counters). */
@@ -33,6 +35,8 @@ export interface ContextFacts {
   readonly thread?: Json | (() => Json);
   readonly cost?: Json | (() => Json);
   readonly limits?: Json | (() => Json);
+  /** The operation a script hook was called for: `ctx.op` in everything the hook says. */
+  readonly op?: Operation | undefined;
   /** What `ctx.labels`, `ctx.taint` and `ctx.sources` show: the judged value's marks. */
   readonly descriptor?: Descriptor;
 }
@@ -154,6 +158,7 @@ export function pushOperation(
     selection: frame.selection,
     retry,
     emit: frame.emit,
-    facts: frame.facts,
+    // Inside a function that a hook calls, the call is what is being done.
+    facts: frame.facts.op && op.type === 'exe' ? { ...frame.facts, op: undefined } : frame.facts,
   };
 }

@@ -13,6 +13,8 @@ export interface GuardSelection {
 export interface GuardSet {
   /** In source order. */
   readonly list: readonly Guard[];
+  /** Those of policies: in force also while a guard is being evaluated. */
+  readonly locked: GuardSet;
   /** Guards whose label these marks hold, in source order. */
   forMarks(descriptor: Descriptor, phase: Phase): readonly Guard[];
   /** Guards on the operation or its function, in source order. */
@@ -74,16 +76,23 @@ function createIndex(list: readonly Guard[]) {
 }
 
 export function createGuardSet(list: readonly Guard[]): GuardSet {
+  const locked = list.filter((guard) => guard.locked);
+  let ofPolicies: GuardSet | undefined;
   const of = (phase: Phase) =>
     createIndex(list.filter(({ timing }) => timing === phase || timing === 'always'));
   const index = { before: of('before'), after: of('after') };
-  return {
+  const set: GuardSet = {
     list,
+    get locked() {
+      ofPolicies ??= locked.length === list.length ? set : createGuardSet(locked);
+      return ofPolicies;
+    },
     forMarks: (descriptor, phase) => index[phase].forMarks(descriptor),
     forOperation: (op, held, phase) => index[phase].forOperation(op, held),
     mayObjectAfter: (op, held) =>
       index.after.hasLabels || index.after.forOperation(op, held).length > 0,
   };
+  return set;
 }
 
 export const NO_GUARDS: GuardSet = createGuardSet([]);

@@ -13,6 +13,8 @@ export interface LabelChange {
   readonly add?: readonly string[];
   /** Privileged guards only; never `src:…` or `dir:…`. */
   readonly remove?: readonly string[];
+  /** Removes every label there is. */
+  readonly clear?: boolean;
 }
 
 export type Verdict =

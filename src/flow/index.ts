@@ -83,6 +83,7 @@ export {
 } from './policy-files.ts';
 export { type KnownNames, type KnownTool, lintPolicy } from './policy-lint.ts';
 export { type ParsedPolicy, parsePolicy } from './policy-parse.ts';
+export { RULE_NAMES } from './policy-rules.ts';
 export type {
   Answer,
   CheckpointEvent,
@@ -105,6 +106,7 @@ export {
   makeValue,
   type Origin,
   type Value,
+  withLabels,
   withOrigin,
   withText,
 } from './value.ts';

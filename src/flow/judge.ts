@@ -9,6 +9,7 @@ import { isSelected } from './guard-set.ts';
 import { eachInTurn, type MaybePromise, shielded, whenDone } from './maybe.ts';
 import type { Argument, Operation } from './operation.ts';
 import { relabelled, replaced, wasReplaced } from './replacement.ts';
+import { MAX_ATTEMPTS } from './retry-request.ts';
 import { isValue, makeValue, relabel, type Value } from './value.ts';
 import { lazyObject } from './value-view.ts';
 
@@ -52,7 +53,7 @@ function guardFacts(
     timing: () => phase,
     try: () => budget?.attempt ?? 1,
     tries: () => (budget?.hints ?? []).map((hint, at) => ({ attempt: at + 1, hint })),
-    max: () => budget?.max ?? 1,
+    max: () => budget?.max ?? MAX_ATTEMPTS,
     input: () =>
       subject.kind === 'input'
         ? (inputs[subject.index]?.value.data ?? null)
@@ -142,7 +143,7 @@ function settle(hearing: Hearing, subject: Subject, guard: Guard, answer: Outcom
     return;
   }
   const { labels } = verdict;
-  if (labels?.remove?.length && !guard.privileged) {
+  if ((labels?.clear || labels?.remove?.length) && !guard.privileged) {
     const text = 'only a privileged guard may remove labels';
     find(hearing, subject, guard, 'deny', text);
     note('deny', text);
@@ -159,6 +160,7 @@ function ask(hearing: Hearing, subject: Subject, guard: Guard): MaybePromise<und
   const marks = marksOf(hearing, subject);
   const facts = {
     ...frame.facts,
+    op: undefined,
     guard: () => guardFacts(hearing, guard, subject, marks),
     descriptor: marks,
   };
@@ -168,7 +170,8 @@ function ask(hearing: Hearing, subject: Subject, guard: Guard): MaybePromise<und
     input: subject.kind === 'input' ? inputs[subject.index] : undefined,
     inputs,
     output,
-    frame: { ...frame, parent: frame, inputs, isJudging: true, facts },
+    // INVARIANT: guards are off for what a guard does, policies never are.
+    frame: { ...frame, parent: frame, inputs, guards: frame.guards.locked, isJudging: true, facts },
   };
   return whenDone(
     shielded(`guard ${guard.name}`, () => guard.decide(view)),
@@ -221,7 +224,7 @@ const hear = (phase: Phase, op: Operation, frame: Frame, inputs: readonly Argume
 /** No guard and no policy could object: the common case, decided by look-ups alone. */
 export function isUncontested(op: Operation, inputs: readonly Argument[], frame: Frame): boolean {
   const { guards, influence, held, policy } = frame;
-  if (!frame.isJudging && guards.list.length > 0) {
+  if (guards.list.length > 0) {
     if (guards.forOperation(op, held, 'before').length > 0) return false;
     if (guards.forMarks(influence, 'before').length > 0) return false;
     for (const { value } of inputs) {
@@ -233,7 +236,7 @@ export function isUncontested(op: Operation, inputs: readonly Argument[], frame:
 
 export function isUncontestedAfter(op: Operation, result: Value, frame: Frame): boolean {
   const { guards, held } = frame;
-  if (frame.isJudging || guards.list.length === 0) return true;
+  if (guards.list.length === 0) return true;
   return (
     guards.forMarks(result.meta.descriptor, 'after').length === 0 &&
     guards.forOperation(op, held, 'after').length === 0
@@ -253,7 +256,7 @@ export function judgeBefore(
       hearing.trace.push({ guardName: guard, decision: kind, reason: text, replacement: null });
     }
   };
-  if (frame.isJudging || frame.guards.list.length === 0) {
+  if (frame.guards.list.length === 0) {
     policy();
     return hearing;
   }
@@ -272,7 +275,7 @@ export function judgeAfter(
 ): MaybePromise<Judgement> {
   const hearing = hear('after', op, frame, inputs);
   hearing.output = output;
-  if (frame.isJudging || frame.guards.list.length === 0) return hearing;
+  if (frame.guards.list.length === 0) return hearing;
   const guards = frame.guards.forMarks(output.meta.descriptor, 'after');
   const asked = whenDone(askAll(hearing, { kind: 'output' }, guards), () => perOperation(hearing));
   return whenDone(asked, () => hearing);

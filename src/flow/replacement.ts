@@ -30,8 +30,9 @@ export const wasReplaced = (value: Value, guard: Guard, phase: Phase): boolean =
   value.meta.descriptor.replaced.includes(entryOf(guard, guard.filter.label, phase));
 
 export function relabelled(value: Value, change: LabelChange | undefined, guard: Guard): Value {
-  if (!change?.add?.length && !change?.remove?.length) return value;
-  const removed = removeLabels(value.meta.descriptor, change.remove ?? []);
+  if (!change?.add?.length && !change?.remove?.length && !change?.clear) return value;
+  const { descriptor } = value.meta;
+  const removed = removeLabels(descriptor, change.clear ? descriptor.taint : (change.remove ?? []));
   const added = addLabels(removed, change.add ?? []);
   return relabel(value, withSources(added, [`guard:${guard.name}`]));
 }

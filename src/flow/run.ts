@@ -135,7 +135,7 @@ export function evaluateInputs(run: Run): MaybePromise<Failure | undefined> {
 export function runBody(run: Run): MaybePromise<Outcome<Value> | undefined> {
   const { call, frame } = run;
   const { op, outer, body } = call;
-  const isHeld = !frame.isJudging && frame.guards.mayObjectAfter(op, frame.held);
+  const isHeld = frame.guards.mayObjectAfter(op, frame.held);
   if (isHeld) run.effects = createEffectBuffer(outer);
   const inner = isHeld ? { ...frame, emit: run.effects.emit } : frame;
   const scope: Scope = {

@@ -60,7 +60,12 @@ const withMarksOf = (old: Value, given: Value | Json | undefined): Value =>
 const hooksOf = ({ frame }: Run) =>
   frame.isHooking || frame.isJudging ? undefined : frame.ports.scriptHooks;
 
-const hookFrame = (run: Run) => ({ ...run.frame, parent: run.frame, isHooking: true });
+const hookFrame = ({ frame, call }: Run) => ({
+  ...frame,
+  parent: frame,
+  isHooking: true,
+  facts: { ...frame.facts, op: call.op },
+});
 
 const hooksBefore: Stage = (run) => {
   const hooks = hooksOf(run);
@@ -92,8 +97,7 @@ const judgeInputs: Stage = (run) => {
 /** A stream would be out before an after-guard could object. */
 const refuseStream: Stage = ({ call, frame }) =>
   call.op.metadata?.stream === true &&
-  !frame.isJudging &&
-  frame.guards.mayObjectAfter(call.op, frame.held)
+  (frame.emit !== undefined || frame.guards.mayObjectAfter(call.op, frame.held))
     ? fail(
         'invalid_input',
         `${operationName(call.op)} cannot stream while a guard judges its result`,

@@ -2,7 +2,7 @@
 // looks. A container whose elements carry marks of their own keeps them apart, so that taking one
 // element out gives exactly that element's marks, while the container counts with the union.
 import { getOwn, type Json } from '../base/index.ts';
-import { type Descriptor, EMPTY, mergeDescriptors } from './descriptor.ts';
+import { addLabels, type Descriptor, describe, EMPTY, mergeDescriptors } from './descriptor.ts';
 
 /** Facts about where a value was made: file, command, tool, thread, turn, name. */
 export type Origin = Readonly<Record<string, Json>>;
@@ -156,6 +156,15 @@ export function addMarks(value: Value, marks: Descriptor): Value {
       ? { descriptor: merged, origin, elements: Object.freeze({ ...elements, own }) }
       : { descriptor: merged, origin };
   return new LabelledValue(value.data, Object.freeze(meta), ownText(value));
+}
+
+/** The same data with declared labels; `untrusted` ends the trust in what is inside, too. */
+export function withLabels(value: Value, labels: readonly string[]): Value {
+  if (labels.length === 0) return value;
+  const marked = addMarks(value, describe({ labels }));
+  const { descriptor } = marked.meta;
+  const isDemoted = labels.includes('untrusted') && descriptor.labels.includes('trusted');
+  return isDemoted ? relabel(marked, addLabels(descriptor, ['untrusted'])) : marked;
 }
 
 /** The same data with other marks; for the pipeline, never for a body. */

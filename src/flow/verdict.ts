@@ -19,7 +19,8 @@ function retry(op: Operation, judgement: Judgement, frame: Frame): Failure {
   }
   if (budget.attempt >= budget.max) {
     const reason = `not satisfied after ${budget.attempt} attempts: ${finding.text}`;
-    return denial(op, judgement, finding, { reason });
+    const code = budget.isLimit ? 'quota_exceeded' : 'permission_denied';
+    return denial(op, judgement, finding, { reason, code });
   }
   const hints = judgement.findings.filter(({ kind }) => kind === 'retry');
   return requestRetry(budget, finding.guard, hints.map(({ text }) => text).join('; '));

@@ -112,6 +112,10 @@ export function compileLines(
 export const valuesIn = (lines: readonly (readonly Word[])[]): Value[] =>
   lines.flat().flatMap((word) => (typeof word === 'string' ? [] : [word.value]));
 
+/** A line without the values put into it: where something came from is no place for data. */
+export const writtenIn = (words: readonly Word[]): string =>
+  words.map((word) => (typeof word === 'string' ? word : ' ')).join('');
+
 /** The same lines with other values in the same places. */
 export function withValues(
   lines: readonly (readonly Word[])[],

@@ -2,8 +2,10 @@
 // into the one list of effects.
 import { extname } from 'node:path';
 import {
+  describe,
   type MaybePromise,
   makeValue,
+  mergeDescriptors,
   type Operation,
   type Scope,
   type Value,
@@ -121,7 +123,9 @@ function carryOut(
       : writeTo(where.path, value, node, env, emit);
   const text = fileText(value, node.format);
   if (where.kind === 'env') {
-    env.run.environment.set(where.name, text);
+    const marks = mergeDescriptors(value.meta.descriptor, env.frame.influence);
+    const descriptor = mergeDescriptors(marks, describe({ taint: [`src:env:${where.name}`] }));
+    env.run.environment.set(where.name, makeValue(text, { descriptor }));
     return emit('env', text, where.name);
   }
   return emit(where.kind === 'stderr' ? 'log' : 'show', text);

@@ -1,15 +1,17 @@
 // `<path # Section>`: loading files. What is loaded carries the file's marks and facts; sections,
 // definitions and templates over the content keep them.
 import { basename, dirname, extname, relative } from 'node:path';
-import { type Json, type JsonObject, parseJson } from '../base/index.ts';
+import { type Json, type JsonObject, type Outcome, parseJson } from '../base/index.ts';
 import {
   addLabels,
   addMarks,
+  childFrame,
   type Descriptor,
   type MaybePromise,
   makeContainer,
   makeValue,
   mergeDescriptors,
+  type Operation,
   type Value,
 } from '../flow/index.ts';
 import type { FileExpression, SectionName } from './ast.ts';
@@ -19,7 +21,7 @@ const selectDefinitions = (value: Value, _words: readonly string[]): Value => va
 
 import type { Compiler, Env, Eval, Reading } from './env.ts';
 import { raise } from './fault.ts';
-import { unwrap } from './operate.ts';
+import { operate, unwrap } from './operate.ts';
 import { resolvePath } from './paths.ts';
 import { Scope } from './scope.ts';
 import { frontMatterOf, renameSection, selectSections } from './sections.ts';
@@ -145,8 +147,19 @@ function compileDefinitions(node: FileExpression): (value: Value) => Value {
   return (value) => selectDefinitions(value, definitions);
 }
 
+const LOAD: Operation = { type: 'file', name: '', opLabels: [], retryOwner: false };
+
+/** Loading is no operation of the language; a policy that speaks of files is asked all the same. */
+function readText(path: string, env: Env): MaybePromise<Outcome<LoadedText>> {
+  const read = () => env.run.world.readFile(path, env.frame);
+  if (env.run.policies.length === 0) return read();
+  const frame = childFrame(env.frame, { selection: { only: [] } });
+  const asked = operate({ ...env, frame }, { ...LOAD, target: path }, [], () => makeValue(null));
+  return then(asked, read);
+}
+
 function load(path: string, env: Env): MaybePromise<Value> {
-  return then(env.run.world.readFile(path, env.frame), (outcome) =>
+  return then(readText(path, env), (outcome) =>
     contentOf(unwrap(outcome), env.run.world.root, env.frame.policy.unlabelled),
   );
 }
@@ -197,7 +210,7 @@ function loadOne(
   env: Env,
   shape: Shape,
 ): MaybePromise<Value> {
-  return then(env.run.world.readFile(place, env.frame), (outcome) => {
+  return then(readText(place, env), (outcome) => {
     if (outcome.ok)
       return shape(contentOf(outcome.output, env.run.world.root, env.frame.policy.unlabelled), env);
     if (outcome.error.code !== 'not_found') return unwrap(outcome);

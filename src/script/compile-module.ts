@@ -38,6 +38,7 @@ function compileExport(c: Compiler, node: ExportStatement): Eval {
 const operationOf = (c: Compiler, node: ImportStatement, name: string): Operation => ({
   type: 'import',
   name,
+  target: name,
   opLabels: [],
   retryOwner: false,
   location: placeOf(c.unit, node.at),

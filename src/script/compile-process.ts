@@ -2,6 +2,7 @@
 // it is part of the call, and only policy and capabilities look at the finished command again.
 import {
   childFrame,
+  type Frame,
   type Input,
   type MaybePromise,
   makeValue,
@@ -18,6 +19,7 @@ import {
   valuesIn,
   type Word,
   withValues,
+  writtenIn,
 } from './command-text.ts';
 import type { Compiler, Env, Eval, Named, Unit } from './env.ts';
 import { raise } from './fault.ts';
@@ -43,6 +45,10 @@ const partFrame = (env: Env, isPart: boolean): Env =>
 
 const inputsOf = (named: readonly Named[]): Input[] =>
   named.map(({ name, value }) => ({ name, value }));
+
+/** What `output … to env:NAME` left for every process after it. */
+const environmentOf = ({ run }: Env): Named[] =>
+  [...run.environment].map(([name, value]) => ({ name, value }));
 
 function operationOf(
   unit: Unit,
@@ -94,7 +100,6 @@ function start(
   const given = process?.stdin ?? stdin;
   const full: ProcessRequest = {
     ...request,
-    env: { ...Object.fromEntries(run.environment), ...request.env },
     stdin: given && stageText(given),
     timeoutMs: process?.timeoutMs,
     onOutput: undefined,
@@ -129,10 +134,11 @@ export function compileCommand(c: Compiler, node: CommandExpression): Execute {
   const folder = compileFolder(c, node.folder);
   return (env, _named, isPart, isStage) =>
     then(lines(env), (words) =>
-      then(using(env), (extra) =>
-        then(folder(env), (place) =>
-          perform(partFrame(env, isPart), node.at, words, extra, place, isStage),
-        ),
+      then(using(env), (given) =>
+        then(folder(env), (place) => {
+          const extra = [...environmentOf(env), ...given];
+          return perform(partFrame(env, isPart), node.at, words, extra, place, isStage);
+        }),
       ),
     );
 }
@@ -156,7 +162,9 @@ function perform(
   const keys = commandKeys(finished);
   const op = operationOf(env.unit, 'cmd', at, {
     opLabels: ['op:cmd', ...keys],
-    sources: keys.map((key) => `command:${key.slice('op:cmd:'.length).replaceAll(':', ' ')}`),
+    sources: commandKeys(lines.map(writtenIn)).map(
+      (key) => `command:${key.slice('op:cmd:'.length).replaceAll(':', ' ')}`,
+    ),
     metadata: { command: finished.join('\n'), ...(env.process?.isStream ? { stream: true } : {}) },
   });
   return operate(env, op, inputs, (passed, inner) => {
@@ -190,7 +198,8 @@ export function compileCode(c: Compiler, node: CodeExpression): Execute {
     then(
       mapInTurn(names, ({ name, evaluate }) => then(evaluate(env), (value) => ({ name, value }))),
       (listed) =>
-        then(using(env), (extra) => {
+        then(using(env), (given) => {
+          const extra = kind === 'js' ? given : [...environmentOf(env), ...given];
           const all = [...named, ...listed];
           const stdin = kind !== 'js' ? env.process?.stdin : undefined;
           const inputs = [
@@ -200,12 +209,17 @@ export function compileCode(c: Compiler, node: CodeExpression): Execute {
           ];
           return then(folder(env), (place) =>
             operate(partFrame(env, isPart), op, inputs, (passed, inner) => {
-              const given = all.map(({ name }, index) => ({ name, value: passed[index] as Value }));
+              const values = all.map(({ name }, index) => ({
+                name,
+                value: passed[index] as Value,
+              }));
               const extras = extra.map(({ name }, index) => ({
                 name,
                 value: passed[all.length + index] as Value,
               }));
-              return run(inner, given, variables(extras), place, isStage);
+              // The whole body of a function is part of the call, so `mx` is the call's.
+              const context = isPart ? env.frame : inner.frame;
+              return run(inner, values, variables(extras), place, isStage, context);
             }),
           );
         }),
@@ -223,17 +237,18 @@ type RunCode = (
   variables: Record<string, string>,
   folder: string,
   isStage: boolean,
+  context: Frame,
 ) => MaybePromise<Value>;
 
 function runJs(node: CodeExpression): RunCode {
-  return (env, named, _variables, _folder, isStage) => {
+  return (env, named, _variables, _folder, isStage, context) => {
     const outcome = env.run.world.js.run({
       source: node.body,
       parameters: named.map(({ name, value }, index) => ({
         name,
         value: jsArgument(value, isStage && index === 0),
       })),
-      mx: () => env.run.contextJson(env),
+      mx: () => env.run.contextJson(context),
       helpers: jsHelpers(env.run.helpers.js, env),
       timeoutMs: env.process?.timeoutMs,
     });
@@ -252,7 +267,7 @@ function runJs(node: CodeExpression): RunCode {
 
 /** Values are handed over as JSON by the world; shells get them as variables. */
 function runCode(node: CodeExpression, kind: 'sh' | 'node' | 'py'): RunCode {
-  return (env, named, extra, folder, isStage) => {
+  return (env, named, extra, folder, isStage, context) => {
     if (kind === 'sh') {
       const stdin = isStage ? named[0]?.value : undefined;
       return start(
@@ -261,7 +276,7 @@ function runCode(node: CodeExpression, kind: 'sh' | 'node' | 'py'): RunCode {
         stdin,
       );
     }
-    return runForeign(node, kind, env, named, extra, folder, isStage);
+    return runForeign(node, kind, env, named, extra, folder, isStage, context);
   };
 }
 
@@ -273,6 +288,7 @@ function runForeign(
   extra: Record<string, string>,
   folder: string,
   isStage: boolean,
+  context: Frame,
 ): MaybePromise<Value> {
   const outcome = env.run.world.code(
     {
@@ -282,9 +298,9 @@ function runForeign(
         name,
         value: jsArgument(value, isStage && index === 0),
       })),
-      mx: env.run.contextJson(env),
+      mx: env.run.contextJson(context),
       helpers: kind === 'node' ? jsHelpers(env.run.helpers.node, env) : [],
-      env: { ...Object.fromEntries(env.run.environment), ...extra },
+      env: extra,
       folder,
       timeoutMs: env.process?.timeoutMs,
       stdin: env.process?.stdin && stageText(env.process.stdin),

@@ -18,7 +18,7 @@ import { guardInputMember, type Quantified, quantified, quantifiedOf } from './g
 import { callMethod, hasMethod } from './methods.ts';
 import { contextValue, findName, isContextName, isPipeView } from './names.ts';
 import { located } from './operate.ts';
-import { type AccessMode, fieldOf, indexOf, sliceOf } from './value-access.ts';
+import { type AccessMode, fieldOf, indexOf, type MxFacts, sliceOf } from './value-access.ts';
 import { withOrigin } from './value-kinds.ts';
 import { attempt, isPromise, mapInTurn, andThen as then } from './wait.ts';
 
@@ -34,15 +34,22 @@ const modeOf = (reading: Reading): AccessMode => (reading === 'condition' ? 'len
 
 function field(name: string, reading: Reading, variable: string): Walk {
   const mode = modeOf(reading);
-  return (value) => {
+  return (value, env) => {
     const special = guardInputMember(value, name, () => entriesOf(value).map(([, item]) => item));
     if (special) return special;
     const member = executableOf(value)?.signature.members?.get(name);
     if (member) return makeExecutable(member);
     if (KEEP.has(name) && !hasOwnField(value, name)) return withOrigin(value, { keep: true });
-    const found = fieldOf(value, name, mode, { name: variable });
+    const found = fieldOf(value, name, mode, isContextName(name) ? factsOf(variable, env) : {});
     return isPipeView(value) && found.data === null ? absent() : found;
   };
+}
+
+/** What a variable knows about itself. */
+function factsOf(name: string, { scope, unit }: Env): MxFacts {
+  const place = scope.find(name)?.place;
+  const exported = unit.exports.names?.has(name) ?? false;
+  return { name, exported, ...(place ? { definedAt: place } : {}) };
 }
 
 const hasOwnField = ({ data }: Value, name: string): boolean =>

@@ -1,5 +1,5 @@
 // Statements and actions: what they do, and what they print.
-import { addMarks, describe, EMPTY, type MaybePromise, type Value } from '../flow/index.ts';
+import { addMarks, type MaybePromise, type Value, withLabels } from '../flow/index.ts';
 import { absent, isAbsent } from './absent.ts';
 import type {
   Action,
@@ -26,7 +26,7 @@ import { executableOf, makeExecutable } from './executable.ts';
 import { raise } from './fault.ts';
 import { compileFunction } from './function.ts';
 import { runText, showText } from './layout.ts';
-import { leave, leaveOf } from './leave.ts';
+import { leave, leaveOf, refuseLeave } from './leave.ts';
 import { resolveOpen } from './open-text.ts';
 import { lazyInput, located, operate } from './operate.ts';
 import { augment } from './operators.ts';
@@ -41,21 +41,8 @@ function refuseReserved(name: string): void {
     raise('invalid_input', `\`@${name}\` is a name of the language and cannot be bound`, { name });
 }
 
-/** Leaving has a meaning only where somebody takes it. */
-export function refuseLeave(value: Value): Value {
-  const left = leaveOf(value);
-  if (!left) return value;
-  if (left.word === 'return') return left.value;
-  const hint =
-    left.word === 'retry'
-      ? 'only a pipeline stage can ask for another attempt'
-      : 'only a loop has rounds';
-  return raise('invalid_input', `\`${left.word}\` has no meaning here`, { hint });
-}
-
 function compileVar(c: Compiler, node: VarStatement): Eval {
   const evaluate = c.expression(node.value, 'value');
-  const marks = node.labels.length > 0 ? describe({ labels: node.labels }) : EMPTY;
   return (env) => {
     refuseReserved(node.name);
     const op = {
@@ -67,7 +54,7 @@ function compileVar(c: Compiler, node: VarStatement): Eval {
       location: placeOf(c.unit, node.at),
     };
     const input = lazyInput(env, node.name, (inner) =>
-      then(evaluate(inner), (value) => addMarks(refuseLeave(value), marks)),
+      then(evaluate(inner), (value) => withLabels(refuseLeave(value), node.labels)),
     );
     return then(
       operate(env, op, [input], ([value]) => value as Value),
@@ -111,11 +98,10 @@ function compileHelpers(node: HelpersStatement): Eval {
 
 function compileLet(c: Compiler, node: LetStatement): Eval {
   const evaluate = c.expression(node.value, 'value');
-  const marks = node.labels.length > 0 ? describe({ labels: node.labels }) : EMPTY;
   return (env) => {
     refuseReserved(node.name);
     return then(evaluate(env), (value) => {
-      const bound = addMarks(addMarks(refuseLeave(value), marks), env.frame.influence);
+      const bound = addMarks(withLabels(refuseLeave(value), node.labels), env.frame.influence);
       env.scope.let(node.name, bound, shownPlace(c.unit, node.at));
       return absent();
     });
@@ -136,15 +122,14 @@ function compileAugment(c: Compiler, node: AugmentStatement): Eval {
 /** `=> v` and `return { … }`. */
 function compileReturn(c: Compiler, node: ReturnStatement): Eval {
   const evaluate = node.value && c.expression(node.value, 'value');
-  const add = node.labels ? describe({ labels: node.labels.add }) : EMPTY;
   if (node.labels && (node.labels.remove.length > 0 || node.labels.clear)) {
     return () => raise('permission_denied', 'only a privileged guard may remove labels');
   }
   return (env) =>
     then(evaluate?.(env) ?? absent(), (value) => {
       const left = leaveOf(value);
-      if (left) return left.word === 'return' ? value : value;
-      const marked = addMarks(value, add);
+      if (left) return value;
+      const marked = withLabels(value, node.labels?.add ?? []);
       if (node.isOutputs) env.run.outputs = marked;
       return leave('return', marked);
     });
@@ -292,7 +277,7 @@ function guardOption(node: Statement): Expression | undefined {
 
 export function compileStatement(c: Compiler, node: Statement): Eval {
   const guards = guardOption(node);
-  const run = guards ? withGuards(c, guards, dispatch(c, node)) : dispatch(c, node);
+  const run = guards ? withGuards(c, guards, dispatch(c, node), true) : dispatch(c, node);
   return (env) => located(env, node.at, () => run(env));
 }
 

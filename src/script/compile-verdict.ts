@@ -1,4 +1,5 @@
 // `allow`, `allow VALUE`, `deny "…"`, `retry "…"`, `ask "…"` in the arms of a guard.
+import { plainText } from '../base/index.ts';
 import type { LabelChange, Value, Verdict } from '../flow/index.ts';
 import type { LabelEdit, VerdictExpression } from './ast.ts';
 import type { Compiler, Eval } from './env.ts';
@@ -8,30 +9,15 @@ import { andThen as then } from './wait.ts';
 
 const DEFAULT_TEXT = { deny: 'denied', retry: 'try again', ask: 'may this be done?' } as const;
 
-/** `clear!` takes every label the judged value carries; the judge keeps `src:` and `dir:`. */
-export interface LabelWish extends LabelChange {
-  readonly clear?: boolean;
-}
-
-export function labelChange(edit: LabelEdit | undefined): LabelWish | undefined {
-  if (!edit) return undefined;
-  const { add, remove, clear } = edit;
-  return {
-    ...(add.length > 0 ? { add } : {}),
-    ...(remove.length > 0 ? { remove } : {}),
-    ...(clear ? { clear } : {}),
-  };
-}
-
 const list = (value: Value | undefined): readonly string[] => {
   if (!value) return [];
-  return Array.isArray(value.data) ? value.data.map(String) : [String(value.data)];
+  return Array.isArray(value.data) ? value.data.map(plainText) : [plainText(value.data)];
 };
 
 export function compileVerdict(c: Compiler, node: VerdictExpression): Eval {
   const evaluate = node.value && c.expression(node.value, 'value');
   const { decision, options } = node;
-  const edit = labelChange(node.labels);
+  const edit = node.labels;
   const [add, remove] = ['addLabels', 'removeLabels'].map((name) => {
     const entry = options?.entries.get(name);
     return entry && c.expression(entry, 'value');
@@ -49,19 +35,19 @@ export function compileVerdict(c: Compiler, node: VerdictExpression): Eval {
 }
 
 function merged(
-  edit: LabelWish | undefined,
+  edit: LabelEdit | undefined,
   add: readonly string[],
   remove: readonly string[],
-): LabelWish | undefined {
+): LabelChange | undefined {
   if (!edit && add.length === 0 && remove.length === 0) return undefined;
   return {
-    ...edit,
+    clear: edit?.clear ?? false,
     add: [...(edit?.add ?? []), ...add],
     remove: [...(edit?.remove ?? []), ...remove],
   };
 }
 
-const allowed = (value: Value | undefined, labels: LabelWish | undefined): Verdict => ({
+const allowed = (value: Value | undefined, labels: LabelChange | undefined): Verdict => ({
   ...(value ? { kind: 'allow_value' as const, value } : { kind: 'allow' as const }),
   ...(labels ? { labels } : {}),
 });

@@ -103,13 +103,13 @@ export function compileWith(c: Compiler, node: WithExpression): Eval {
 }
 
 /** INVARIANT: privileged guards and policies run all the same; leaving others out is said aloud. */
-export function withGuards(c: Compiler, node: Expression, inner: Eval): Eval {
+export function withGuards(c: Compiler, node: Expression, inner: Eval, isStatement = false): Eval {
   const evaluate = c.expression(node, 'value');
   return (env) =>
     then(evaluate(env), (value) => {
       const selection = selectionOf(value);
       if (!selection) return inner(env);
-      env.run.warn('guards are left out for this statement', env.unit, node.at);
+      if (isStatement) env.run.warn('guards are left out for this statement', env.unit, node.at);
       return inner({ ...env, frame: childFrame(env.frame, { selection }) });
     });
 }

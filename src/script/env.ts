@@ -44,7 +44,7 @@ export interface Run {
   readonly input: Value;
   readonly payload: Value;
   /** Set by `output … to env:NAME`, for later commands. */
-  readonly environment: Map<string, string>;
+  readonly environment: Map<string, Value>;
   /** `exe js = { … }` and `exe node = { … }`. */
   readonly helpers: {
     readonly js: Map<string, Executable>;
@@ -58,7 +58,7 @@ export interface Run {
   /** What a successful command or block wrote to stderr. */
   stderr(text: string, env: Env): void;
   /** `mx` and `ctx` of code blocks. */
-  contextJson(env: Env): Json;
+  contextJson(frame: Frame): Json;
   /** Effects held back and let go later may still have to be written; awaited at the end. */
   later(work: Promise<unknown>): void;
   readonly import: ImportPort;

@@ -14,14 +14,14 @@ import {
   type Value,
 } from '../flow/index.ts';
 import { absent } from './absent.ts';
-import type { Action, Arm, ExeStatement, Expression, WhenExpression } from './ast.ts';
+import type { Action, Arm, ExeStatement, Expression } from './ast.ts';
 import type { Argument, CallSite } from './call.ts';
 import { compileArmBlock } from './compile-flow.ts';
 import { compileCode, compileCommand, type Execute } from './compile-process.ts';
 import { type CallChain, type Compiler, type Env, type Eval, newPath } from './env.ts';
 import { Executable } from './executable.ts';
 import { raise, ScriptFault } from './fault.ts';
-import { leaveOf } from './leave.ts';
+import { leaveOf, refuseLeave } from './leave.ts';
 import { withFacts } from './names.ts';
 import { resolveOpen } from './open-text.ts';
 import { lazyInput, operate } from './operate.ts';
@@ -95,7 +95,7 @@ function compileBody(c: Compiler, node: Expression): Body {
 /** The `denied =>` arm of a function whose body is a `when`. */
 function deniedArm(node: Expression): Arm | undefined {
   if (node.kind !== 'when') return undefined;
-  return (node as WhenExpression).items.find(
+  return node.items.find(
     (item): item is Arm => item.kind === 'arm' && item.condition.kind === 'denied',
   );
 }
@@ -193,8 +193,9 @@ const bareData = (value: Value): Value =>
     : value;
 
 /** `=> v` ends here; `retry`, `done` and `continue` are for whoever called. */
-const returned = (value: Value): Value => {
+const returned = (value: Value, { pipe }: Env): Value => {
   const left = leaveOf(value);
+  if (left?.word === 'retry' && !pipe) refuseLeave(value);
   return left?.word === 'return' ? left.value : value;
 };
 
@@ -205,8 +206,8 @@ const asData = (value: Value): Value => {
 };
 
 /** An effect in a `denied` arm yields nothing. */
-const deniedValue = (action: Action, value: Value): Value =>
-  action.kind === 'effect' ? absent(value.meta.descriptor) : returned(value);
+const deniedValue = (action: Action, value: Value, env: Env): Value =>
+  action.kind === 'effect' ? absent(value.meta.descriptor) : returned(value, env);
 
 interface Plan {
   readonly c: Compiler;
@@ -287,7 +288,7 @@ export function compileFunction(c: Compiler, node: ExeStatement): (env: Env) => 
           values,
         );
         return then(denied.run(deniedEnv(env, fault)), (value) =>
-          addMarks(deniedValue(denied.action, value), descriptorOfFault(fault.fault)),
+          addMarks(deniedValue(denied.action, value, site.env), descriptorOfFault(fault.fault)),
         );
       });
     const executable: Executable = new Executable(
@@ -305,7 +306,7 @@ export function compileFunction(c: Compiler, node: ExeStatement): (env: Env) => 
               env.run.calls.push(node.name);
               const inside = bodyEnv(plan, defined, site, inner.frame, chain, passed);
               return then(body.run(inside, inside.named, isStage), (value) =>
-                asData(returned(value)),
+                asData(returned(value, env)),
               );
             },
           );
@@ -332,14 +333,13 @@ export function orDenied(
 function deniedEnv(env: Env, { fault }: ScriptFault): Env {
   const { detail } = fault;
   const judged = judgementOf(fault);
-  const reasons = judged
-    ? textsOf(judged, 'deny')
-    : Array.isArray(detail.reasons)
-      ? detail.reasons
-      : [];
+  const marks = descriptorOfFault(fault);
+  const given = Array.isArray(detail.reasons) ? detail.reasons : [];
+  const reasons = judged ? textsOf(judged, 'deny') : given;
+  const { attempt: tried, max, hints } = judged?.frame.retry ?? FIRST_ATTEMPT;
   return withFacts(env, {
     denied: true,
-    descriptor: descriptorOfFault(fault),
+    descriptor: marks,
     guard: {
       name: detail.guard ?? null,
       filter: detail.filter ?? null,
@@ -349,14 +349,20 @@ function deniedEnv(env: Env, { fault }: ScriptFault): Env {
       hints: judged ? hintsOf(judged) : [],
       trace: judged ? judged.trace.map((entry) => ({ ...entry })) : [],
       decision: 'deny',
-      try: 1,
-      tries: [],
-      max: 3,
+      try: tried,
+      tries: hints.map((hint, at) => ({ attempt: at + 1, hint })),
+      hintHistory: [...hints],
+      max,
       input: judged?.inputs[0]?.value.data ?? null,
       output: judged?.output?.data ?? null,
+      labels: [...marks.labels],
+      taint: [...marks.taint],
+      sources: [...marks.sources],
     },
   });
 }
+
+const FIRST_ATTEMPT = { attempt: 1, max: 3, hints: [] as readonly string[] };
 
 type Judgement = NonNullable<ReturnType<typeof judgementOf>>;
 

@@ -4,6 +4,7 @@
 import type { Json } from '../base/index.ts';
 import { addMarks, type Descriptor, EMPTY, makeValue, type Value } from '../flow/index.ts';
 import { absent } from './absent.ts';
+import { raise } from './fault.ts';
 
 export type LeaveWord = 'return' | 'done' | 'continue' | 'skip' | 'retry';
 
@@ -37,3 +38,15 @@ export function leaveOf({ data, meta }: Value): Leave | undefined {
 }
 
 export const marksOf = (value: Value | undefined): Descriptor => value?.meta.descriptor ?? EMPTY;
+
+/** Leaving has a meaning only where somebody takes it. */
+export function refuseLeave(value: Value): Value {
+  const left = leaveOf(value);
+  if (!left) return value;
+  if (left.word === 'return') return left.value;
+  const hint =
+    left.word === 'retry'
+      ? 'only a pipeline stage can ask for another attempt'
+      : 'only a loop has rounds';
+  return raise('invalid_input', `\`${left.word}\` has no meaning here`, { hint });
+}

@@ -11,6 +11,7 @@ import {
   makeValue,
   mergeAll,
   type Value,
+  withLabels,
 } from '../flow/index.ts';
 import { absent } from './absent.ts';
 import type { Env } from './env.ts';
@@ -41,12 +42,18 @@ function ambient(env: Env, name: string): Value | undefined {
     case 'pipeline':
       return env.pipe ? pipeView(env.pipe) : undefined;
     case 'input':
-      return env.pipe ? env.pipe.input : env.run.input;
+      return env.pipe ? env.pipe.input : inputOf(env);
     case 'fm':
       return env.unit.frontMatter;
     default:
       return env.run.ambient(name, env);
   }
+}
+
+/** What came in on stdin; a policy may label what carries no label. */
+function inputOf({ run, frame }: Env): Value {
+  const isLabelled = run.input.meta.descriptor.labels.length > 0;
+  return isLabelled ? run.input : withLabels(run.input, frame.policy.unlabelled);
 }
 
 export const isContextName = (name: string): boolean => name === 'mx' || name === 'ctx';

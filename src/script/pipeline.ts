@@ -98,6 +98,7 @@ function stageEnv(
   const budget = {
     attempt: context.attempt,
     max: MAX_ATTEMPTS,
+    isLimit: true,
     hints: context.tries.flatMap((one) => (one.hint ? [one.hint.text] : [])),
   };
   const frame = childFrame(state.env.frame, {
@@ -179,10 +180,11 @@ function askedByGuard(error: unknown, budget: RetryBudget, stage: number, plan: 
   const hint = retryHint(fault.fault, budget);
   if (hint !== undefined) return { hint: makeValue(hint) };
   const { detail } = fault.fault;
-  Object.assign(detail, {
-    stage: detail['stage'] ?? stage,
-    stage_name: detail['stage_name'] ?? plan.name,
-  });
+  if (detail['stage'] === undefined) {
+    const message = `stage ${stage} (\`${plan.name}\`): ${detail.message}`;
+    Object.assign(detail, { stage, stage_name: plan.name, message });
+    fault.message = message;
+  }
   throw fault;
 }
 

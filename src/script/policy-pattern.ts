@@ -1,5 +1,6 @@
 // Patterns of a script's policy: `cmd:git:push`, `cmd:git:*`, `sh`, `js`, `network`, `fs:w:GLOB`, `op:…`.
 // A deny pattern covers everything that begins like it; an allow pattern must cover all of it.
+import { relative } from 'node:path';
 import { matchGlob } from '../base/index.ts';
 import type { Operation } from '../flow/index.ts';
 
@@ -7,22 +8,11 @@ export interface Patterns {
   /** Undefined: nothing is closed. */
   readonly allow: readonly string[] | undefined;
   readonly deny: readonly string[];
+  /** Globs of files are read from here. */
+  readonly root: string;
 }
 
-const KINDS = new Set([
-  'cmd',
-  'sh',
-  'bash',
-  'js',
-  'node',
-  'py',
-  'python',
-  'network',
-  'net',
-  'fs',
-  'op',
-  'tool',
-]);
+const KINDS = new Set(['cmd', 'sh', 'bash', 'js', 'node', 'py', 'python', 'network', 'fs', 'op']);
 const SHELLS = new Set(['sh', 'bash', 'zsh', 'dash', 'fish', 'ksh']);
 
 export function patternProblem(pattern: string): string | undefined {
@@ -43,10 +33,16 @@ export function needOf(op: Operation): readonly string[] {
   }
   if ((op.type === 'output' || op.type === 'append') && op.target?.includes('/'))
     needs.add(`fs:w:${op.target}`);
-  if (op.type === 'file' && op.target) needs.add(`fs:r:${op.target}`);
-  if (op.type === 'tool') needs.add(`tool:${op.name}`);
+  if ((op.type === 'file' || op.type === 'import') && op.target) needs.add(`fs:r:${op.target}`);
+  if (op.type === 'tool' && op.name.startsWith('http/')) needs.add('network');
   return [...needs];
 }
+
+/** Programs that run another one. */
+const CARRIERS = /^(?:env|command|exec|nohup|nice|time|timeout|xargs|sudo|doas|setsid|stdbuf)$/;
+const NETWORK = /^(?:curl|wget|ssh|scp|sftp|rsync|ftp|telnet|nc|ncat)$/;
+/** The shell would run what stands inside. */
+const SUBSTITUTION = /\$\(|`|<\(/;
 
 /** Every command of every pipe; a shell as a program counts as `sh`. */
 function commandNeeds(op: Operation): string[] {
@@ -55,13 +51,23 @@ function commandNeeds(op: Operation): string[] {
   const commands = text
     .split('\n')
     .flatMap((line) => line.match(/(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^|'"\\])+/g) ?? []);
-  return commands.map((command) => {
+  const needs = commands.flatMap((command) => {
     const words = command.match(/(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+/g) ?? [];
-    const plain = words.map((word) => word.replace(/['"\\]/g, ''));
-    while (plain.length > 0 && /^\w+=/.test(plain[0] ?? '')) plain.shift();
-    const program = (plain[0] ?? '').split('/').at(-1) ?? '';
-    return SHELLS.has(program) ? 'sh' : ['cmd', program, ...plain.slice(1)].join(':');
+    return programNeeds(words.map((word) => word.replace(/['"\\]/g, '')));
   });
+  const isShell = SUBSTITUTION.test(text.replace(/'[^']*'|\\./g, ''));
+  return isShell ? ['sh', ...needs] : needs;
+}
+
+function programNeeds(given: readonly string[]): string[] {
+  const words = given.slice(given.findIndex((word) => !/^\w+=/.test(word)));
+  const program = (words[0] ?? '').split('/').at(-1) ?? '';
+  if (SHELLS.has(program)) return ['sh'];
+  const needs = [['cmd', program, ...words.slice(1)].join(':')];
+  if (NETWORK.test(program)) needs.push('network');
+  if (!CARRIERS.test(program)) return needs;
+  const inner = words.slice(1).findIndex((word) => !/^-|^\d|^\w+=/.test(word));
+  return inner < 0 ? needs : [...needs, ...programNeeds(words.slice(inner + 1))];
 }
 
 const parts = (pattern: string): string[] => pattern.split(':');
@@ -72,28 +78,28 @@ function isPrefix(pattern: string, need: string): boolean {
   return wanted.every((part, at) => part === given[at]);
 }
 
-function coversFile(pattern: string, need: string): boolean {
+/** Relative globs begin at the project; a denied one bites wherever such a path ends. */
+function coversFile(pattern: string, need: string, root: string, isDeny: boolean): boolean {
   const [, mode = '', ...globs] = parts(pattern);
   const [, wanted = '', ...path] = parts(need);
-  if (!mode.includes(wanted)) return false;
-  const glob = globs.join(':');
+  if (!need.startsWith('fs:') || !mode.includes(wanted)) return false;
+  const [glob, place] = [globs.join(':').replace(/^\.\//, ''), path.join(':')];
+  if (glob === '' || matchGlob(glob, place)) return true;
   return (
-    glob === '' ||
-    matchGlob(glob, path.join(':')) ||
-    matchGlob(`**/${glob.replace(/^\.?\//, '')}`, path.join(':').replace(/^\//, ''))
+    matchGlob(glob, relative(root, place)) || (isDeny && matchGlob(`**/${glob}`, place.slice(1)))
   );
 }
 
-function denies(pattern: string, need: string): boolean {
-  if (pattern.startsWith('fs:')) return need.startsWith('fs:') && coversFile(pattern, need);
+function denies(pattern: string, need: string, root: string): boolean {
+  if (pattern.startsWith('fs:')) return coversFile(pattern, need, root, true);
   return isPrefix(aliasOf(pattern), need);
 }
 
 const aliasOf = (pattern: string): string =>
   pattern.replace(/^bash\b/, 'sh').replace(/^python\b/, 'py');
 
-function allows(pattern: string, need: string): boolean {
-  if (pattern.startsWith('fs:')) return need.startsWith('fs:') && coversFile(pattern, need);
+function allows(pattern: string, need: string, root: string): boolean {
+  if (pattern.startsWith('fs:')) return coversFile(pattern, need, root, false);
   const [wanted, given] = [parts(aliasOf(pattern)), parts(need)];
   if (wanted.at(-1) === '*') return wanted.slice(0, -1).every((part, at) => part === given[at]);
   return wanted.length === 1 ? wanted[0] === given[0] : wanted.join(':') === given.join(':');
@@ -111,13 +117,14 @@ function isClosed(patterns: readonly string[], need: string): boolean {
 
 /** Why a policy does not let this happen; undefined: it does. Deny wins. */
 export function refusal(
-  { allow, deny }: Patterns,
+  { allow, deny, root }: Patterns,
   needs: string | readonly string[],
 ): string | undefined {
+  // `op:…` is asked of the operation itself, by guards of its own.
   for (const need of typeof needs === 'string' ? [needs] : needs) {
-    const against = deny.find((pattern) => denies(pattern, need));
+    const against = deny.find((pattern) => denies(pattern, need, root));
     if (against) return `\`${need}\` is denied by \`${against}\``;
-    if (allow && isClosed(allow, need) && !allow.some((pattern) => allows(pattern, need))) {
+    if (allow && isClosed(allow, need) && !allow.some((pattern) => allows(pattern, need, root))) {
       return `\`${need}\` is not among what the policy allows`;
     }
   }

@@ -271,7 +271,7 @@ function startRun(options: ScriptOptions): Started {
         line: lineOf(unit, at),
       }),
     stderr: (text) => deliver({ kind: 'stderr', value: makeValue(text), text }),
-    contextJson: (env) => JSON.parse(JSON.stringify(contextOf(env.frame))) as Json,
+    contextJson: (frame) => JSON.parse(JSON.stringify(contextOf(frame))) as Json,
     later: (work) => pending.push(work),
     ambient: ambientName,
     mayBePrivileged: () => options.mayBePrivileged ?? false,

@@ -9,10 +9,10 @@ import {
   type Frame,
   type GuardSet,
   type MaybePromise,
-  type Operation,
   type ScriptHooks,
   type Value,
 } from '../flow/index.ts';
+import { entriesOf } from './elements.ts';
 import type { Run } from './env.ts';
 import { toFault } from './fault.ts';
 import { unwrap } from './operate.ts';
@@ -72,16 +72,6 @@ export function addHook(run: Run, hook: ScriptHook): void {
   });
 }
 
-const concerns = (
-  { set }: Filed,
-  phase: 'before' | 'after',
-  op: Operation,
-  values: readonly Value[],
-  frame: Frame,
-): boolean =>
-  set.forOperation(op, frame.held, phase).length > 0 ||
-  values.some(({ meta }) => set.forMarks(meta.descriptor, phase).length > 0);
-
 function portOf(state: HookState): ScriptHooks {
   const ask = ({ hook }: Filed, call: HookCall): MaybePromise<Value | undefined> =>
     attempt<Value | undefined>(
@@ -94,13 +84,30 @@ function portOf(state: HookState): ScriptHooks {
   return {
     before(op, inputs, frame) {
       let current = inputs;
+      const replace = (at: number, value: Value) => {
+        current = current.map((input, place) => (place === at ? { ...input, value } : input));
+      };
       const run = eachInTurn(state.hooks, (filed) => {
-        const values = current.map(({ value }) => value);
-        if (filed.hook.timing !== 'before' || !concerns(filed, 'before', op, values, frame))
-          return false;
+        const { hook, set } = filed;
+        if (hook.timing !== 'before') return false;
+        // A label: once for each input that carries it. Otherwise once, for all of them.
+        const marked = current.flatMap(({ value }, at) =>
+          set.forMarks(value.meta.descriptor, 'before').length > 0 ? [at] : [],
+        );
+        const done = eachInTurn(marked, (at) =>
+          then(
+            ask(filed, { inputs: [current[at] as Argument], output: undefined, frame }),
+            (given) => {
+              if (given) replace(at, given);
+              return false;
+            },
+          ),
+        );
+        if (set.forOperation(op, frame.held, 'before').length === 0) return then(done, () => false);
         return then(ask(filed, { inputs: current, output: undefined, frame }), (given) => {
-          if (given)
-            current = current.map((input, at) => (at === 0 ? { ...input, value: given } : input));
+          const isList = given && current.length > 1 && Array.isArray(given.data);
+          const values = isList ? entriesOf(given).map(([, value]) => value) : given ? [given] : [];
+          values.forEach((value, at) => replace(at, value));
           return false;
         });
       });
@@ -109,8 +116,11 @@ function portOf(state: HookState): ScriptHooks {
     after(op, result, inputs, frame) {
       let current = result;
       const run = eachInTurn(state.hooks, (filed) => {
-        if (filed.hook.timing !== 'after' || !concerns(filed, 'after', op, [current], frame))
-          return false;
+        const { hook, set } = filed;
+        const isConcerned =
+          set.forOperation(op, frame.held, 'after').length > 0 ||
+          set.forMarks(current.meta.descriptor, 'after').length > 0;
+        if (hook.timing !== 'after' || !isConcerned) return false;
         return then(ask(filed, { inputs, output: current, frame }), (given) => {
           if (given) current = given;
           return false;

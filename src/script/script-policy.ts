@@ -6,10 +6,13 @@ import {
   childFrame,
   createGuardSet,
   defineGuard,
+  type Guard,
+  type GuardSet,
   type GuardView,
   type MaybePromise,
   narrowPolicy,
   type Policy,
+  RULE_NAMES,
   type RuleState,
   type Value,
 } from '../flow/index.ts';
@@ -30,12 +33,14 @@ const KEYS = new Set([
   'description',
 ]);
 
+const textual = (data: Json): string => (typeof data === 'string' ? data : JSON.stringify(data));
+
 const words = (data: Json | undefined): string[] => {
   if (data === undefined || data === null) return [];
-  if (Array.isArray(data)) return data.map(String);
+  if (Array.isArray(data)) return data.map(textual);
   if (typeof data === 'string') return [data];
   if (!isObject(data)) return [];
-  return Object.entries(data).flatMap(([key, value]) => listed(key, value as Json));
+  return Object.entries(data).flatMap(([key, value]) => listed(key, value));
 };
 
 /** `{ sh: true, cmd: ["git:*"], fs: { r: ["**"] } }` as patterns. */
@@ -45,12 +50,13 @@ function listed(key: string, value: Json): string[] {
   return words(value).map((rest) => (rest === '*' ? key : `${key}:${rest}`));
 }
 
-function patternsOf(data: JsonObject): Patterns {
+function patternsOf(data: JsonObject, root: string): Patterns {
   const inner = isObject(data['capabilities']) ? data['capabilities'] : {};
   const allowed = data['allow'] ?? inner['allow'];
   const patterns: Patterns = {
     allow: allowed === undefined ? undefined : words(allowed),
     deny: [...words(data['deny']), ...words(inner['deny'])],
+    root,
   };
   for (const pattern of [...(patterns.allow ?? []), ...patterns.deny]) {
     const problem = patternProblem(pattern);
@@ -61,7 +67,7 @@ function patternsOf(data: JsonObject): Patterns {
 
 function rulesOf(data: Json | undefined): Record<string, RuleState> {
   if (Array.isArray(data))
-    return Object.fromEntries(data.map((name) => [String(name), 'deny' as const]));
+    return Object.fromEntries(data.map((name) => [textual(name), 'deny' as const]));
   return {};
 }
 
@@ -70,6 +76,7 @@ function levelOf(data: JsonObject): Policy {
   const defaults = isObject(data['defaults']) ? data['defaults'] : {};
   const unlabelled = words(defaults['unlabeled'] ?? defaults['unlabelled']);
   const rules = { ...rulesOf(data['rules']), ...rulesOf(defaults['rules']) };
+  refuseUnknownRules(Object.keys(rules));
   return {
     level: 'project',
     ...(isObject(data['labels'])
@@ -81,21 +88,58 @@ function levelOf(data: JsonObject): Policy {
   };
 }
 
+function refuseUnknownRules(names: readonly string[]): void {
+  const unknown = names.find((name) => !RULE_NAMES.includes(name));
+  if (unknown !== undefined)
+    raise('config_invalid', `\`${unknown}\` is no rule`, { hint: RULE_NAMES.join(', ') });
+}
+
 const operationsOf = (data: JsonObject): Record<string, string[]> =>
-  Object.fromEntries(
-    Object.entries(data).map(([label, patterns]) => [label, words(patterns as Json)]),
+  Object.fromEntries(Object.entries(data).map(([label, patterns]) => [label, words(patterns)]));
+
+const OPERATION = /^op:/;
+
+const locked = (on: string, decide: (view: GuardView) => string | undefined): Guard =>
+  unwrap(
+    defineGuard({
+      name: 'policy',
+      on,
+      timing: 'before',
+      locked: true,
+      decide(view) {
+        const text = decide(view);
+        return ok(text === undefined ? { kind: 'allow' } : { kind: 'deny', text });
+      },
+    }),
   );
 
-function guardOf(patterns: Patterns) {
-  const decide = ({ op }: GuardView) => {
-    const problem = refusal(patterns, needOf(op));
-    return ok(problem ? { kind: 'deny' as const, text: problem } : { kind: 'allow' as const });
-  };
-  return createGuardSet(
-    ['op:run', 'op:output', 'op:append', 'op:file', 'op:tool', 'op:exe'].map((on) =>
-      unwrap(defineGuard({ name: 'policy', on, timing: 'before', locked: true, decide })),
+/** `op:…` patterns are filters of guards; an allowed one closes the others of its first word. */
+function operationGuards({ allow = [], deny }: Patterns): Guard[] {
+  const denied = deny.filter((pattern) => OPERATION.test(pattern));
+  const allowed = allow.filter((pattern) => OPERATION.test(pattern));
+  const open = createGuardSet(allowed.map((pattern) => locked(pattern, () => undefined)));
+  const closed = new Set(allowed.map((pattern) => pattern.split(':', 2).join(':')));
+  return [
+    ...denied.map((pattern) => locked(pattern, () => `is denied by \`${pattern}\``)),
+    ...[...closed].map((word) =>
+      locked(word, ({ op, frame }) =>
+        open.forOperation(op, frame.held, 'before').length > 0
+          ? undefined
+          : `is not among what the policy allows of \`${word}\``,
+      ),
     ),
-  );
+  ];
+}
+
+function guardOf(patterns: Patterns): GuardSet {
+  const decide = ({ op }: GuardView) => refusal(patterns, needOf(op));
+  // A list of what is allowed is no list of the script's own modules.
+  const unlisted = { ...patterns, allow: undefined };
+  return createGuardSet([
+    ...['op:run', 'op:output', 'op:append', 'op:file', 'op:tool'].map((on) => locked(on, decide)),
+    locked('op:import', ({ op }) => refusal(unlisted, needOf(op))),
+    ...operationGuards(patterns),
+  ]);
 }
 
 export function applyPolicy(run: Run, { data }: Value): void {
@@ -106,7 +150,7 @@ export function applyPolicy(run: Run, { data }: Value): void {
         hint: [...KEYS].join(', '),
       });
   }
-  const patterns = patternsOf(data);
+  const patterns = patternsOf(data, run.world.root);
   const policy = narrowPolicy(run.ground.policy, levelOf(data));
   const isOpen = patterns.allow === undefined && patterns.deny.length === 0;
   run.policies.push(patterns);
@@ -124,7 +168,7 @@ const isGranted = (run: Run, pattern: string): boolean =>
 export function profileOf(run: Run, profiles: JsonObject): Json {
   const entries = Object.entries(profiles);
   const fits = entries.find(([, profile]) => {
-    const requires = isObject(profile as Json) ? (profile as JsonObject)['requires'] : undefined;
+    const requires = isObject(profile) ? profile['requires'] : undefined;
     return requirements(requires).every((pattern) => isGranted(run, pattern));
   });
   return (fits ?? entries.at(-1))?.[0] ?? null;

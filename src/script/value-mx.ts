@@ -2,6 +2,7 @@
 // remembers whose it is, so that `.mx.data.b` has exactly the marks of `.b`.
 import { getOwn, type Json, type JsonObject, setOwn } from '../base/index.ts';
 import {
+  type Descriptor,
   elementOf,
   estimateTokens,
   makeContainer,
@@ -77,6 +78,13 @@ function lengthOf(value: Value): number {
   return isStructure(data) ? Object.keys(data).length : textOf(value).length;
 }
 
+/** Functions and tools that made it, in order. */
+const toolsOf = ({ sources }: Descriptor): Json =>
+  sources.flatMap((source) => {
+    const name = /^(?:function|tool):(.+)$/.exec(source)?.[1];
+    return name === undefined ? [] : [{ name }];
+  });
+
 /** One literal with getters: guards read `.mx` on every call, and defining members costs more. */
 function factsOf(value: Value, facts: MxFacts): JsonObject {
   const { descriptor, origin } = value.meta;
@@ -91,7 +99,7 @@ function factsOf(value: Value, facts: MxFacts): JsonObject {
       return descriptor.sources as Json;
     },
     get tools() {
-      return getOwn(origin, 'tools') ?? [];
+      return getOwn(origin, 'tools') ?? toolsOf(descriptor);
     },
     get name() {
       return facts.name ?? getOwn(origin, 'name') ?? null;
