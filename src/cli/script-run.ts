@@ -23,6 +23,8 @@ export interface ScriptJob {
   readonly payload: JsonObject;
   stdin(): string;
   onEffect(effect: ScriptEffect): void;
+  /** Absent: nobody is there to answer now, so a question stays open. */
+  ask?(question: string): Promise<boolean>;
   readonly signal?: AbortSignal;
   readonly project?: string;
 }
@@ -75,6 +77,8 @@ export async function runScriptJob(job: ScriptJob): Promise<ScriptEnd> {
     const { runScript, diagnosticOf } = await import('../script/index.ts');
     const stage = await opened.output.scripts({
       name: shownName(path, job),
+      ask: async ({ questions }) =>
+        ok(job.ask ? ((await job.ask(questions.join('; '))) ? 'approved' : 'denied') : 'pending'),
       ...(job.signal ? { signal: job.signal } : {}),
     });
     const { fault, diagnostics, outputs } = await runScript(text, {

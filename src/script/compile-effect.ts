@@ -3,6 +3,7 @@
 import { extname } from 'node:path';
 import {
   describe,
+  type Effect,
   type MaybePromise,
   makeValue,
   mergeDescriptors,
@@ -104,8 +105,10 @@ function carryOut(
   scope: Scope,
 ): MaybePromise<Value> {
   const line = lineOf(env.unit, node.at);
-  const emit = (kind: string, text: string, target?: string): Value => {
-    scope.emit({ kind, value, text, line, ...(target === undefined ? {} : { target }) });
+  const emit: Emit = (kind, text, target, isPending = false) => {
+    const effect = { kind, value, text, line, ...(target === undefined ? {} : { target }) };
+    if (isPending) pending.add(effect);
+    scope.emit(effect);
     return makeValue(text);
   };
   if (node.effect === 'show' || node.effect === 'log') {
@@ -131,7 +134,10 @@ function carryOut(
   return emit(where.kind === 'stderr' ? 'log' : 'show', text);
 }
 
-type Emit = (kind: string, text: string, target?: string) => Value;
+type Emit = (kind: string, text: string, target?: string, isPending?: boolean) => Value;
+
+/** Held back, and not written yet. */
+const pending = new WeakSet<Effect>();
 
 function write(
   path: string,
@@ -156,8 +162,8 @@ function deliver(
   emit: Emit,
 ): MaybePromise<Value> {
   const kind = append ? 'append' : 'output';
-  if (env.frame.emit) return emit(kind, text, path);
-  return then(write(path, text, append, value, env), () => emit(`${kind}ed`, text, path));
+  if (env.frame.emit) return emit(kind, text, path, true);
+  return then(write(path, text, append, value, env), () => emit(kind, text, path));
 }
 
 function writeTo(
@@ -183,11 +189,8 @@ function appendTo(path: string, value: Value, env: Env, emit: Emit): MaybePromis
 }
 
 /** Effects of held bodies that were let go: the file is written now. */
-export function writeReleased(
-  effect: { kind: string; target?: string; text?: string; value: Value },
-  env: Env,
-): void {
-  if (effect.target === undefined || (effect.kind !== 'output' && effect.kind !== 'append')) return;
+export function writeReleased(effect: Effect, env: Env): void {
+  if (effect.target === undefined || !pending.delete(effect)) return;
   const done = write(effect.target, effect.text ?? '', effect.kind === 'append', effect.value, env);
   if (done instanceof Promise) env.run.later(done);
 }

@@ -151,7 +151,7 @@ const LOAD: Operation = { type: 'file', name: '', opLabels: [], retryOwner: fals
 
 /** Loading is no operation of the language; a policy that speaks of files is asked all the same. */
 function readText(path: string, env: Env): MaybePromise<Outcome<LoadedText>> {
-  const read = () => env.run.world.readFile(path, env.frame);
+  const read = () => then(env.run.written(), () => env.run.world.readFile(path, env.frame));
   if (env.run.policies.length === 0) return read();
   const frame = childFrame(env.frame, { selection: { only: [] } });
   const asked = operate({ ...env, frame }, { ...LOAD, target: path }, [], () => makeValue(null));

@@ -104,9 +104,9 @@ function start(
     timeoutMs: process?.timeoutMs,
     onOutput: undefined,
   };
-  return run.world
-    .process(full, frame)
-    .then((outcome) => resultOf(env, unwrap(outcome), request.kind));
+  return then(run.written(), () =>
+    run.world.process(full, frame).then((outcome) => resultOf(env, unwrap(outcome), request.kind)),
+  );
 }
 
 function resultOf(env: Env, result: ProcessResult, kind: string): Value {

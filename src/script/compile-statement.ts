@@ -324,7 +324,10 @@ function dispatch(c: Compiler, node: Statement): Eval {
 /** The top of a file: guards and policies of earlier statements hold for later ones. */
 export function compileTop(c: Compiler, node: Statement): Eval {
   const run = compileStatement(c, node);
-  return (env) => run(onPath({ ...env, frame: env.run.ground }));
+  return (env) =>
+    then(run(onPath({ ...env, frame: env.run.ground })), (value) =>
+      then(env.run.written(), () => value),
+    );
 }
 
 /** A top-level `=> v` prints as `show` does. */

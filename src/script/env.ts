@@ -59,8 +59,10 @@ export interface Run {
   stderr(text: string, env: Env): void;
   /** `mx` and `ctx` of code blocks. */
   contextJson(frame: Frame): Json;
-  /** Effects held back and let go later may still have to be written; awaited at the end. */
+  /** Effects held back and let go may still have to be written. */
   later(work: Promise<unknown>): void;
+  /** When they are: before the next statement of a file, and before anything is read or started. */
+  written(): MaybePromise<void>;
   readonly import: ImportPort;
   /** Names the language itself provides. */
   ambient(name: string, env: Env): Value | undefined;

@@ -222,7 +222,6 @@ function jsonOr(text: string): Json {
 interface Started {
   readonly run: Run;
   readonly printed: string[];
-  readonly pending: Promise<unknown>[];
 }
 
 function startRun(options: ScriptOptions): Started {
@@ -272,7 +271,15 @@ function startRun(options: ScriptOptions): Started {
       }),
     stderr: (text) => deliver({ kind: 'stderr', value: makeValue(text), text }),
     contextJson: (frame) => JSON.parse(JSON.stringify(contextOf(frame))) as Json,
-    later: (work) => pending.push(work),
+    later(work) {
+      pending.push(work);
+      // Whoever waits for it hears of a failure; until then it is nobody's.
+      work.catch(() => undefined);
+    },
+    written() {
+      if (pending.length === 0) return undefined;
+      return Promise.all(pending.splice(0)).then(() => undefined);
+    },
     ambient: ambientName,
     mayBePrivileged: () => options.mayBePrivileged ?? false,
     import: createImports((text, path, env) => {
@@ -281,7 +288,7 @@ function startRun(options: ScriptOptions): Started {
       return then(runBody(script, unit, env.run), (returned) => ({ unit, returned }));
     }),
   };
-  return { run, printed, pending };
+  return { run, printed };
 }
 
 export async function runScript(text: string, options: ScriptOptions): Promise<ScriptResult> {
@@ -297,13 +304,13 @@ export async function runScript(text: string, options: ScriptOptions): Promise<S
       diagnostics: diagnosticsOf(problems, text, name),
     };
   }
-  const { run, printed, pending } = startRun(options);
+  const { run, printed } = startRun(options);
   let fault: ScriptFault | undefined;
   try {
     const unit = unitOf(script, options, false);
     for (const [input, value] of inputs ?? []) unit.scope.bind(input, 'ambient', value);
     await runBody(script, unit, run);
-    await Promise.all(pending);
+    await run.written();
   } catch (error) {
     fault = toFault(error);
   } finally {

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { fail } from '../../base/index.ts';
 import type { ScriptEffect } from '../../script/index.ts';
+import { confirm } from '../ask.ts';
 import { asList, asText, type CommandCall, type CommandRun, EXIT } from '../command.ts';
 import { printed, runScriptJob, type ScriptJob } from '../script-run.ts';
 import { runWorker } from '../script-worker.ts';
@@ -26,6 +27,7 @@ function jobOf({ args, options, terminal }: CommandCall, payload: ScriptJob['pay
     payload,
     stdin: readStdin,
     onEffect: () => {},
+    ...(terminal.isInteractive ? { ask: (question) => confirm(terminal, question) } : {}),
     ...(project === undefined ? {} : { project }),
   };
 }
