@@ -54,10 +54,16 @@ async function ask(url: string, messages: readonly Json[]): Promise<Block[]> {
 }
 
 /** Until the model asks for nothing more; `name` tells the provider what to do, as a directive's would. */
-export async function bareLoop(url: string, root: string, name: string): Promise<Json> {
+export async function bareLoop(
+  url: string,
+  root: string,
+  name: string,
+  onTurn: () => void = () => {},
+): Promise<Json> {
   const messages: Json[] = [{ role: 'user', content: name }];
   for (;;) {
     const content = await ask(url, messages);
+    onTurn();
     messages.push({ role: 'assistant', content });
     const call = content.find((block) => block['type'] === 'tool_use');
     if (!call) return content;

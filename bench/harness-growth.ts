@@ -1,31 +1,57 @@
-// What a turn costs more for every turn that lies behind it: the slope of the CPU per turn between
-// short and long conversations, against that of a bare loop. Both send the whole conversation again
-// every time, so both have one; what is measured is what the harness adds to it.
+// What a turn costs more for every turn that lies behind it, against a bare loop. Both send the whole
+// conversation again every time, so both have a slope; what is measured is what the harness adds to it.
+// Each turn is measured by itself: what a run costs once does not count.
 import { bareLoop } from './bare-loop.ts';
-import { type BenchRow, race } from './row.ts';
+import type { BenchRow } from './row.ts';
 import { openStage } from './thread-stage.ts';
 
-const [SHORT, LONG] = [20, 200];
-const nameOf = (turns: number): string => `turns_${turns}`;
+const [FIRST, TURNS, ROUNDS] = [20, 200, 6];
+const NAME = `turns_${TURNS}`;
 
-/** The mean turn of a conversation of N turns has N / 2 turns behind it. */
-const slope = (short: number, long: number): number =>
-  (long / LONG - short / SHORT) / ((LONG - SHORT) / 2);
+/** CPU of each turn, the best of all rounds: noise only ever adds. */
+function createTurnMeter() {
+  const best: number[] = [];
+  let [at, before] = [0, process.cpuUsage()];
+  return {
+    begin(): void {
+      [at, before] = [0, process.cpuUsage()];
+    },
+    turn(): void {
+      const { user, system } = process.cpuUsage(before);
+      best[at] = Math.min(best[at] ?? Number.POSITIVE_INFINITY, user + system);
+      at += 1;
+      before = process.cpuUsage();
+    },
+    /** Of the line through all turns from `FIRST` on, by least squares. */
+    slope(): number {
+      const points = best.slice(FIRST, TURNS);
+      const [middle, mean] = [
+        (points.length - 1) / 2,
+        points.reduce((a, b) => a + b, 0) / points.length,
+      ];
+      const above = points.reduce((sum, y, x) => sum + (x - middle) * (y - mean), 0);
+      return above / points.reduce((sum, _, x) => sum + (x - middle) ** 2, 0);
+    },
+  };
+}
 
 export async function bench(): Promise<BenchRow[]> {
-  const stage = await openStage([nameOf(SHORT), nameOf(LONG)]);
-  const bare = (turns: number) => () => bareLoop(stage.url, stage.root, nameOf(turns));
-  const own = (turns: number) => () => stage.run(nameOf(turns));
+  const [own, bare] = [createTurnMeter(), createTurnMeter()];
+  const onEvent = (_thread: string, { type }: { type: string }): void => {
+    if (type === 'assistant_message') own.turn();
+  };
+  const stage = await openStage([NAME], { live: { onEvent } });
   try {
-    const best = await race(
-      { short: own(SHORT), bareShort: bare(SHORT), long: own(LONG), bareLong: bare(LONG) },
-      5,
-    );
-    const ours = slope(best['short'] ?? 0, best['long'] ?? 0);
-    const base = slope(best['bareShort'] ?? 0, best['bareLong'] ?? 0);
+    for (let round = 0; round <= ROUNDS; round++) {
+      own.begin();
+      await stage.run(NAME);
+      bare.begin();
+      await bareLoop(stage.url, stage.root, NAME, bare.turn);
+    }
+    const [ours, base] = [own.slope(), bare.slope()];
     return [
       {
-        name: `a turn for each turn of history, ${SHORT} to ${LONG} turns`,
+        name: `a turn for each turn of history, ${FIRST} to ${TURNS} turns`,
         ours,
         base,
         ratio: ours / base,
