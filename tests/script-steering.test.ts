@@ -173,7 +173,7 @@ describe('models', () => {
 
   test('a limit of turns counts for them', async () => {
     const made = await alone(
-      `${ASKS.replace('return', 'var @more = @ask("again")\nreturn')}`,
+      ASKS.replace('return', 'var @more = @ask("again")\nreturn'),
       { outputs: TEXT, model: MODEL, limits: '<turns>1</turns>' },
       [{ text: 'hi' }, { text: 'again' }],
     );

@@ -83,7 +83,9 @@ export const intentOf = ({ key, child }: BegunCall, n: number): JsonObject => ({
 
 /** Intents since the model last spoke that have no result: what a process left behind. */
 export function leftCalls(history: readonly StoredEvent[]): Map<string, StoredEvent[]> {
-  const said = history.findLastIndex(({ type }) => type === 'assistant_message');
+  const said = history.findLastIndex(
+    ({ type, data }) => type === 'assistant_message' && data.apart !== true,
+  );
   const left = new Map<string, StoredEvent[]>();
   for (const event of history.slice(said + 1)) {
     const id = plainText(event.data.call_id);

@@ -126,6 +126,7 @@ export {
 } from './request-fit.ts';
 export { type ResumeOptions, resumeThread } from './resume-thread.ts';
 export { runDirective, type Started, startPrepared } from './run-thread.ts';
+export { askModel, type ModelQuestion } from './script-model.ts';
 export type {
   ScriptAnswer,
   ScriptDeeds,

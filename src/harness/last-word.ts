@@ -45,7 +45,9 @@ export function lastWord(
   history: readonly StoredEvent[],
 ): Ending | undefined {
   if (isSpokenTo(thread)) return undefined;
-  const at = history.findLastIndex(({ type }) => type === 'assistant_message');
+  const at = history.findLastIndex(
+    ({ type, data }) => type === 'assistant_message' && data.apart !== true,
+  );
   const spoken = history[at];
   if (!spoken || spoken.data.injected === true || plainText(spoken.data.stop ?? '') === '') {
     return undefined;

@@ -150,17 +150,12 @@ export async function resumeThread(
   reserveForHooks(thread);
   endLeftHooks(thread);
   giveBackTurn(thread, whole);
-  const isScript = thread.directive.process.script !== undefined;
-  // A script's steps stand in no conversation: what its models said does not end them.
-  restoreBegun(
-    thread,
-    isScript ? history.filter(({ type }) => type !== 'assistant_message') : history,
-  );
+  restoreBegun(thread, history);
   chargeOpen(thread, whole);
   catchUp(thread, whole);
   await goOnAnnealed(thread, made.output.prepared, history);
   await settleBegun(thread, history);
-  if (!isScript) thread.ending ??= lastWord(thread, history);
+  thread.ending ??= lastWord(thread, history);
   const done = drive(thread, { epoch, since }, history);
   adoptChildren(thread);
   return ok(await done);

@@ -38,7 +38,10 @@ export interface ModelQuestion {
   tier: string | undefined;
 }
 
-/** `between` is asked when the request was called off: whoever steers the thread is heard first. */
+/**
+ * `between` is asked when the request was called off: whoever steers the thread is heard first. What it
+ * answers ends the question.
+ */
 export async function askModel(
   thread: ThreadContext,
   { prompt, tier }: ModelQuestion,
@@ -74,10 +77,7 @@ export async function askModel(
     }
     if ('ending' in turn) return failed(turn.ending);
     const stopped = await between();
-    if (stopped) {
-      thread.ending ??= stopped;
-      return failed(stopped);
-    }
+    if (stopped) return failed(stopped);
   }
 }
 

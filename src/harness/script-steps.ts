@@ -2,6 +2,7 @@
 // around them and the thread's token in hand. What it did before it was interrupted is handed back.
 import { type Failure, fail, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import {
+  addMarks,
   childFrame,
   type Descriptor,
   EMPTY,
@@ -66,6 +67,9 @@ const blockOf = (id: string, { facts, arguments: given }: Work): ToolCallBlock =
 /** The script's own guards have judged this call; policies and privileged ones do again. */
 const judged = (frame: Frame): Frame => childFrame(frame, { selection: { only: [] } });
 
+/** What is asked under a condition carries the condition too. */
+const under = (value: Value, { influence }: Frame): Value => addMarks(value, influence);
+
 /** Asked before every operation: a stop is seen even by a script that never does a step. */
 function createGate(thread: ThreadContext): () => Outcome<null> {
   const { clock } = thread.world;
@@ -105,11 +109,10 @@ export function createScriptSteps(thread: ThreadContext, ports: ScriptPorts): Sc
   const { record, stop, between } = ports;
   const inOrder = createOrder();
 
-  async function halted(): Promise<Failure | undefined> {
+  async function heard(): Promise<Ending | undefined> {
     const stopped = await between();
-    if (!stopped) return undefined;
-    thread.ending ??= stopped;
-    return STOPPED;
+    if (stopped) thread.ending ??= stopped;
+    return stopped;
   }
 
   /** What was done before, or undefined; another step than before ends the thread. */
@@ -123,8 +126,7 @@ export function createScriptSteps(thread: ThreadContext, ports: ScriptPorts): Sc
   }
 
   async function perform(work: Work, past: PastStep | undefined): Promise<Outcome<Value>> {
-    const stopped = await halted();
-    if (stopped) return stopped;
+    if (await heard()) return STOPPED;
     const call = blockOf(past?.call ?? record.nextCall(), work);
     const isSpawn = thread.begun.get(call.id)?.child !== undefined;
     const outcome =
@@ -255,7 +257,7 @@ export function createScriptSteps(thread: ThreadContext, ports: ScriptPorts): Sc
         },
         arguments: { prompt: question.prompt.text, tier: question.tier ?? '' },
         marks: mergeDescriptors(frame.influence, question.prompt.meta.descriptor),
-        body: () => askModel(thread, question, between),
+        body: () => askModel(thread, { ...question, prompt: under(question.prompt, frame) }, heard),
       }),
     async act({ name, effect, arguments: given }: ScriptAct, work) {
       const tool = `script:${name}`;

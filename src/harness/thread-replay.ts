@@ -14,6 +14,7 @@ import type { ThreadContext } from './thread-context.ts';
 /** Puts one event of the journal into the conversation. */
 export function replayEvent(thread: ThreadContext, { type, data }: NewEvent): void {
   const { conversation } = thread;
+  if (data.apart === true) return;
   const marks = unpackMarks(data.marks);
   if (type === 'user_message' || type === 'injected_message')
     conversation.user(plainText(data.text), marks);

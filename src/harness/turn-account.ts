@@ -101,6 +101,8 @@ function wasFree(failure: Failure): boolean {
   return detail.sent === false || detail.charged === false || NEVER_SENT.has(code);
 }
 
+const isApart = ({ tools }: ThreadContext): boolean => tools?.length === 0;
+
 /** What the model said as it enters the conversation: calls that cannot be read are answered. */
 export function replyEvents(thread: ThreadContext, reply: ModelReply, bytes: number): NewEvent[] {
   const { broken, bad_arguments: bad = [] } = reply;
@@ -116,6 +118,8 @@ export function replyEvents(thread: ThreadContext, reply: ModelReply, bytes: num
         price_row: thread.price.row,
         spend: formatMoney(costOf(reply.usage, thread.price)),
         bytes,
+        // Asked by a script, in a conversation of its own.
+        ...(isApart(thread) && { apart: true }),
       },
     },
   ];
@@ -125,7 +129,7 @@ export function replyEvents(thread: ThreadContext, reply: ModelReply, bytes: num
     events.push({ type: 'tool_result', data: { call_id: id, content, is_error: true, marks } });
   }
   if (broken) events.push({ type: 'stream_error', data: { ...broken } });
-  if (broken && broken.discarded_partial.length > 0) {
+  if (broken && broken.discarded_partial.length > 0 && !isApart(thread)) {
     const text = discardedLine(broken.discarded_partial.map(({ name = 'a call' }) => name));
     events.push({ type: 'injected_message', data: { text, by: 'harness', marks } });
   }
@@ -177,7 +181,7 @@ export function createTurnAccount(thread: ThreadContext, tries: number): TurnAcc
     calledOff: undefined,
     next: undefined,
     reserve() {
-      const tools = thread.tools?.length === 0 ? 0 : MODEL_TOOLS_BYTES;
+      const tools = isApart(thread) ? 0 : MODEL_TOOLS_BYTES;
       account.bytes = conversation.bytes() + thread.system.length + tools;
       account.next = undefined;
       const fit = fitRequest({
