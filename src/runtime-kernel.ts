@@ -19,6 +19,7 @@ import {
   createModifier,
   createToolRunner,
   directiveKind,
+  heldTo,
   type Kernel,
   type Kind,
   keepOut,
@@ -134,7 +135,7 @@ export function createVerify(
 /** Who speaks for a caller: its token, or the operator's policy for the surface. */
 export function createAuthorize(ground: Ground, library: Library): Authorize {
   const verify = createVerify(ground, library);
-  return (caller) => {
+  const speaksFor: Authorize = (caller) => {
     // What could not be recorded is not begun.
     const ready = ground.audit.ready();
     if (!ready.ok) return ready;
@@ -145,6 +146,10 @@ export function createAuthorize(ground: Ground, library: Library): Authorize {
     }
     const token = verify(caller.__auth, caller.__thread_id);
     return token.ok ? ok(keepOut(tokenAuthority(token.output), ground)) : token;
+  };
+  return (caller) => {
+    const authority = speaksFor(caller);
+    return authority.ok ? ok(heldTo(authority.output, caller.only)) : authority;
   };
 }
 

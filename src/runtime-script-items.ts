@@ -145,18 +145,26 @@ function nowhere(world: ScriptWorld): { world: ScriptWorld; asked: () => boolean
 
 const PRINTED: ReadonlySet<string> = new Set(['text', 'show', 'run']);
 
-/** Of everything that comes out of it. */
-const marksOf = (outputs: ScriptResult['outputs'], printed: readonly Descriptor[]): Descriptor =>
-  mergeAll([...(outputs ? [outputs.meta.descriptor] : []), ...printed]);
+/** Follows what a script prints: all that comes out of it is marked with that, too. */
+export function createPrinter() {
+  const printed: Descriptor[] = [];
+  return {
+    effect({ kind, labels, taint }: ScriptEffect): void {
+      if (PRINTED.has(kind)) printed.push(describe({ labels: [...labels], taint: [...taint] }));
+    },
+    marks: (outputs: ScriptResult['outputs']): Descriptor =>
+      mergeAll([...(outputs ? [outputs.meta.descriptor] : []), ...printed]),
+  };
+}
 
 /** As a person would look for it: from the project. */
-function shownFile(project: string, file: string): string {
+export function shownFile(project: string, file: string): string {
   const short = relative(project, file);
   return short.startsWith('..') || isAbsolute(short) ? file : short;
 }
 
 /** The same fault, with its place in the file that the script is part of. */
-function placed(
+export function placed(
   fault: Fault,
   at: { file: string; line: number; column: number },
   { line, column }: Pick<ScriptRequest, 'line' | 'column'>,
@@ -183,7 +191,7 @@ export function createScriptPort(ground: Ground, library: Library, kernel: Kerne
       ...(deeds ? { auth: () => deeds.auth(), gate: () => deeds.gate() } : {}),
     });
     const reach = deeds ? { world: throughThread(bare, deeds), asked: () => false } : nowhere(bare);
-    const printed: Descriptor[] = [];
+    const printer = createPrinter();
     const done = await runScript(text, {
       file,
       name,
@@ -193,14 +201,12 @@ export function createScriptPort(ground: Ground, library: Library, kernel: Kerne
       frame,
       inputs,
       mayBePrivileged: isSigned,
-      onEffect({ kind, labels, taint }: ScriptEffect) {
-        if (PRINTED.has(kind)) printed.push(describe({ labels: [...labels], taint: [...taint] }));
-      },
+      onEffect: (effect) => printer.effect(effect),
     });
     const { fault, outputs } = done;
     return {
       text: done.text,
-      marks: marksOf(outputs, printed),
+      marks: printer.marks(outputs),
       ...(outputs ? { outputs } : {}),
       ...(fault ? { fault: placed(fault.fault, diagnosticOf(fault, name), request, name) } : {}),
       ...(reach.asked() ? { needsThread: true } : {}),

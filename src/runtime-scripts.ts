@@ -1,5 +1,6 @@
 // Scripts over one project: their world, with the right of whoever runs them. The language and all
 // that belongs to it are loaded when the first script is.
+import { hash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { type Failure, fail, getOwn, type Outcome, ok, systemRandom } from './base/index.ts';
@@ -33,6 +34,12 @@ export interface ScriptUse {
   signal?: AbortSignal;
   /** Of whoever runs the script, asked at every act; without it the operator's policy holds. */
   auth?: () => Pick<Caller, '__auth' | '__thread_id' | '__directive_id'>;
+  /** Where the call came in; `script` when absent. */
+  surface?: string;
+  /** Names of rights that it is held to, besides what its caller holds. */
+  only?: readonly string[];
+  /** Of the call it is part of: what it calls gets keys of its own, the same when it is made again. */
+  key?: string;
   /** Asked before every operation: may the script go on? */
   gate?: () => Outcome<null>;
   /** Inside a thread: its own frame, and its own way to a model. */
@@ -145,9 +152,9 @@ export async function openScripts(
 ): Promise<ScriptStage> {
   const { createScriptWorld } = await import('./script/index.ts');
   const { project, home, clock, env, audit } = ground;
-  const { name = '', auth, gate, signal } = use;
+  const { name = '', auth, gate, only, signal, surface = SURFACE } = use;
   const { policy } = ground.policies.current();
-  const who = { surface: SURFACE, caller: name };
+  const who = { surface, caller: name };
   const write = (entry: RecordEntry): void => {
     const authority = authorityNow();
     const subject = authority.ok ? authority.output.subject : 'none';
@@ -162,27 +169,33 @@ export async function openScripts(
   const ports = { record, ...(use.ask ? { ask: use.ask } : {}), ...(gate ? { gate } : {}) };
   const frame = use.frame ?? createFrame({ policy, ports });
   const speaker = (): Caller => ({
-    surface: SURFACE,
+    surface,
     name,
     frame,
     ...auth?.(),
+    ...(only ? { only } : {}),
     ...(signal ? { signal } : {}),
   });
   const authorityNow = steady(ground, createAuthorize(ground, library), speaker);
+  let calls = 0;
+  const nextKey = (): string => {
+    calls += 1;
+    return use.key === undefined ? fresh() : hash('sha256', `${use.key}:${calls}`).slice(0, 32);
+  };
   const world = createScriptWorld({
     root: project,
     clock,
     env,
     signal: signal ?? new AbortController().signal,
     closed: [home],
-    readsAnywhere: auth === undefined,
+    readsAnywhere: auth === undefined && only === undefined,
     labels: recordsOf(project, home),
     authority: authorityNow,
     subprocess: () => ground.primitives.get('subprocess') as Primitive,
     kernel,
     caller: (inner) => ({
       ...speaker(),
-      idempotencyKey: fresh(),
+      idempotencyKey: nextKey(),
       // The script's guards have judged this call already; policies and privileged ones do again.
       frame: childFrame(inner, { selection: { only: [] }, ports: { record: write } }),
     }),

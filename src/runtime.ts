@@ -13,6 +13,7 @@ import {
 } from './kernel/index.ts';
 import { BUNDLE, openGround, type RuntimeOptions, type Within } from './runtime-ground.ts';
 import { type CallOptions, callerOf, createVerbs, mountPrimitives } from './runtime-kernel.ts';
+import { createScriptPrimitive } from './runtime-script-tools.ts';
 import { openScripts, type ScriptStage, type ScriptUse } from './runtime-scripts.ts';
 import {
   checkRun,
@@ -101,6 +102,8 @@ async function openProject(options: RuntimeOptions, within?: Within): Promise<Ou
   };
   const reached = reachThreads(ground, world);
   ground.primitives.set(reached.primitive.name, reached.primitive);
+  const scripts = createScriptPrimitive(ground, library, () => kernel);
+  ground.primitives.set(scripts.name, scripts);
   await library.refresh();
   const kernel = createVerbs(ground, library, reached.kinds);
   const { project, home, keys, trustStore, catalogs, audit } = ground;

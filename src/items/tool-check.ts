@@ -105,7 +105,8 @@ function checkPlaceholders(tool: Tool, chain: Chain, place: Place): void {
     ...tools.flatMap((one) => Object.keys((one.input_schema?.properties as JsonObject) ?? {})),
   ]);
   for (const [name, path] of placeholders(tool.config, ['config'])) {
-    if (declared.has(name)) continue;
+    // The text of a script is no template: nothing is filled in.
+    if (declared.has(name) || (chain.primitive === 'script' && path[1] === 'script')) continue;
     const at = path.reduce<Place>((parent, step) => parent.child(step), place);
     at.report({
       code: 'undeclared_placeholder',

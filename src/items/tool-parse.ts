@@ -7,6 +7,7 @@ import {
   hasErrors,
   isObject,
   type Json,
+  type JsonObject,
   parseYaml,
 } from '../base/index.ts';
 import { compact } from './compact.ts';
@@ -206,10 +207,16 @@ function checkVariables(config: Json, declared: readonly string[], place: Place)
   }
 }
 
+/** The text of a script is no template: nothing in it is expanded. */
+const filledConfig = ({ config = {}, executor_id }: Partial<Tool>): JsonObject => {
+  const { script: _, ...rest } = config;
+  return executor_id === 'script' ? rest : config;
+};
+
 function checkConfig(tool: Partial<Tool>, place: Place): void {
   const { config, env = [] } = tool;
   if (!config) return;
-  checkVariables(config, env, place);
+  checkVariables(filledConfig(tool), env, place);
   const { module, background } = config;
   if (
     typeof module === 'string' &&

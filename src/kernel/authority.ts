@@ -77,6 +77,24 @@ export function tokenAuthority(token: VerifiedToken): Authority {
   };
 }
 
+/** Held to these names, and to calling tools at all, which are then judged themselves. */
+export function heldTo(authority: Authority, only: readonly string[] | undefined): Authority {
+  if (only === undefined) return authority;
+  const refusal = (capability: string): Outcome<null> | undefined =>
+    capability === 'tool.execute' || only.includes(capability)
+      ? undefined
+      : fail(
+          'permission_denied',
+          `the tool that does this does not require \`${capability}\`; add it to its \`requires\``,
+          { missing: capability },
+        );
+  return {
+    ...authority,
+    check: (need) => refusal(need.capability) ?? authority.check(need),
+    holds: (capability) => refusal(capability) ?? authority.holds(capability),
+  };
+}
+
 /** A caller nobody speaks for: every answer is no, with the reason. */
 export function noAuthority(reason: string): Authority {
   const refuse = (): Outcome<null> => fail('permission_denied', reason);

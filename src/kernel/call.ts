@@ -13,6 +13,8 @@ export interface Caller extends AuthFields {
   name?: string;
   frame: Frame;
   signal?: AbortSignal;
+  /** Names of rights that it is held to, besides what its caller holds: of a tool made of others. */
+  only?: readonly string[];
   /** The same when this very call is made again, after a crash or a failure; never for another. */
   idempotencyKey?: string;
   /**

@@ -95,7 +95,8 @@ function inChain(failure: Failure, plan: Plan): Failure {
 async function dryRun(ports: ToolPorts, allowed: AllowedCall): Promise<Outcome<Value>> {
   const { plan, parameters, authority } = allowed;
   const masked = Object.fromEntries([...plan.env].map((name) => [name, `<${name}>`]));
-  const filled = completeConfig(plan, parameters, masked);
+  const { verbatim } = ports.primitives.get(plan.primitive) ?? {};
+  const filled = completeConfig(plan, parameters, masked, { verbatim });
   if (!filled.ok) return inChain(filled, plan);
   const decision = gateTool(plan, authority);
   const { signal } = new AbortController();

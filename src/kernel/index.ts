@@ -1,5 +1,5 @@
 export { type Audit, type AuditRow, auditRow, createAudit } from './audit.ts';
-export { noAuthority, policyAuthority, tokenAuthority } from './authority.ts';
+export { heldTo, noAuthority, policyAuthority, tokenAuthority } from './authority.ts';
 export type { BuiltinFunction } from './builtin.ts';
 export type {
   Authority,
@@ -34,6 +34,7 @@ export {
   withProgramTools,
 } from './program-tools.ts';
 export { writeProjectFile } from './project-write.ts';
+export { resolveModule } from './runtime-module.ts';
 export type { SandboxReport } from './sandbox-probe.ts';
 export { moduleSink, probeSandboxNow, shippedPrimitives, shippedSinks } from './shipped.ts';
 export type { Sink, SinkFactory, StreamEvent } from './sink.ts';

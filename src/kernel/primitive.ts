@@ -84,6 +84,8 @@ export interface TouchedFile {
 
 export interface Primitive {
   name: string;
+  /** Fields of a config that are handed over as they were written: nothing is filled in. */
+  verbatim?: readonly string[];
   run(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>>;
   /** For a dry run: what would happen, in one JSON value, without doing it. */
   plan?(call: PrimitiveCall): Json | Promise<Json>;

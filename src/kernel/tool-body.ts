@@ -67,12 +67,28 @@ const isStreaming = (config: JsonObject, parameters: JsonObject): boolean =>
     getOwn(parameters, 'stream') === true ||
     getOwn(config.body ?? null, 'stream') === true);
 
+/** What is filled in, and what is left as it was written. */
+function splitConfig(
+  config: JsonObject,
+  kept: readonly string[],
+): { open: JsonObject; closed: JsonObject } {
+  if (kept.length === 0) return { open: config, closed: {} };
+  const parts = Object.entries(config);
+  return {
+    open: Object.fromEntries(parts.filter(([name]) => !kept.includes(name))),
+    closed: Object.fromEntries(parts.filter(([name]) => kept.includes(name))),
+  };
+}
+
 /** The merged config with environment and parameters in place. Secrets come back beside it. */
 export function completeConfig(
   plan: Plan,
   parameters: JsonObject,
   env: BodyPorts['env'],
-  key?: string,
+  {
+    key,
+    verbatim = [],
+  }: { key?: string | undefined; verbatim?: readonly string[] | undefined } = {},
 ): Outcome<FilledConfig> {
   const required = new Set(
     plan.parameters.filter((parameter) => parameter.required).map((parameter) => parameter.name),
@@ -80,9 +96,12 @@ export function completeConfig(
   // In one pass over the authored text: neither a secret nor a parameter is read as a placeholder.
   // No parameter can have this name: those that begin so are the runtime's.
   const given = key === undefined ? parameters : { ...parameters, __idempotency_key: key };
-  const filled = fillConfig(plan.config, { env, declared: plan.env, parameters: given, required });
+  const kept = verbatim.filter((name) => Object.hasOwn(plan.config, name));
+  const { open, closed } = splitConfig(plan.config, kept);
+  const filled = fillConfig(open, { env, declared: plan.env, parameters: given, required });
   if (!filled.ok) return filled;
-  const complete = { config: filled.output.value as JsonObject, secrets: filled.output.secrets };
+  const config = { ...(filled.output.value as JsonObject), ...closed };
+  const complete = { config, secrets: filled.output.secrets };
   return chosenByCaller(plan, complete) ?? ok(complete);
 }
 
@@ -223,7 +242,8 @@ export async function runBody(
   const kept = refuseSecrets(plan, policy);
   if (!kept.ok) return kept;
   const { idempotencyKey } = caller;
-  const filled = completeConfig(plan, parameters, ports.env, idempotencyKey);
+  const { verbatim } = primitive;
+  const filled = completeConfig(plan, parameters, ports.env, { key: idempotencyKey, verbatim });
   if (!filled.ok) return filled;
   // Declared variables are in a child's environment too, expanded or not.
   const declared = [...plan.env].flatMap((name) => ports.env[name] ?? []);
