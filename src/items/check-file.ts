@@ -20,7 +20,7 @@ import { checkTool } from './tool-check.ts';
 type FileKind = 'directive' | 'tool' | 'knowledge' | 'policy';
 
 /** By its place, or else by what it holds; undefined for a file that claims to be no item. */
-function kindOf(file: string, text: string): FileKind | undefined {
+export function itemKindOf(file: string, text: string): FileKind | undefined {
   const place = placeOfFile(file);
   if (place) return place.kind;
   if (/\.ya?ml$/.test(file)) {
@@ -48,12 +48,22 @@ function checkText(kind: FileKind, text: string, file: string, library?: Library
   return [...item.diagnostics, ...checkTool(item, text, { chainOf, catalog })];
 }
 
+/** What is wrong with a text that is to be this file; undefined when it claims to be no item. */
+export function checkItemText(
+  text: string,
+  file: string,
+  library?: Library,
+): Diagnostic[] | undefined {
+  const kind = itemKindOf(resolve(file), text);
+  return kind && checkText(kind, text, resolve(file), library);
+}
+
 /** What is wrong with one file; with a library also among its items. */
 export function checkFile(file: string, library?: Library): Diagnostic[] {
   const path = resolve(file);
   const read = readItemFile(path);
   if ('problem' in read) return [aboutFile(path, read.problem.code, read.problem.message)];
-  const kind = kindOf(path, read.text);
+  const kind = itemKindOf(path, read.text);
   if (kind) return checkText(kind, read.text, path, library);
   const message = 'this file is no directive, tool, knowledge or policy';
   return [aboutFile(path, 'not_an_item', message, { hint: 'items lie under `.ai/`' })];
@@ -91,7 +101,7 @@ function checkFolder(folder: string, library: Library): Diagnostic[] {
   const loose = looseFiles(folder).filter((file) => !roots.some((root) => isInside(file, root)));
   const checked = loose.flatMap((file) => {
     const read = readItemFile(file);
-    const kind = 'text' in read ? kindOf(file, read.text) : undefined;
+    const kind = 'text' in read ? itemKindOf(file, read.text) : undefined;
     return kind && 'text' in read ? checkText(kind, read.text, file, library) : [];
   });
   return [...held, ...checked.filter(({ file }) => basename(file) !== 'AGENTS.md')];

@@ -10,7 +10,7 @@ export {
   type ListedCatalog,
 } from './catalogs.ts';
 export { type Chain, unalias } from './chain.ts';
-export { checkFile, checkPath, projectOf } from './check-file.ts';
+export { checkFile, checkItemText, checkPath, itemKindOf, projectOf } from './check-file.ts';
 export { contentCategory } from './content-category.ts';
 export type { DataFile, DataLayer } from './data-files.ts';
 export { DATA_NAMES, type DataName } from './data-shapes.ts';
@@ -19,6 +19,7 @@ export { HOOK_CONTEXT } from './directive-context.ts';
 export { resolveExtends } from './directive-extend.ts';
 export { formatDirective } from './directive-format.ts';
 export { parseDirective } from './directive-parse.ts';
+export { childShape, DIRECTIVE, type Shape } from './directive-shape.ts';
 export { canSpawn } from './directive-spawn.ts';
 export { fillDirectiveText } from './directive-text.ts';
 export type {
