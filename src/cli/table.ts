@@ -66,6 +66,11 @@ export const COMMANDS: readonly CommandSpec[] = [
     load: () => import('./commands/script.ts'),
   },
   {
+    name: 'lsp',
+    summary: 'help an editor with scripts and directives, as a language server over stdio',
+    load: () => import('./commands/lsp.ts'),
+  },
+  {
     name: 'search',
     summary: 'find directives, tools and knowledge',
     args: [['<words...>', 'what to look for']],

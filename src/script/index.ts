@@ -1,3 +1,4 @@
+export type { Expression } from './ast.ts';
 export { createScriptWorld, type WorldPorts } from './create-world.ts';
 export {
   type Bound,

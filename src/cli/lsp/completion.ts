@@ -1,0 +1,284 @@
+// What could be typed at a place of a script. Which list it is depends on the line up to that place;
+// what is in it depends on the tree of the whole text, read as if the name being typed were there.
+import { isObject, parseYaml } from '../../base/index.ts';
+import { keysOf, literalAt } from '../../script/index.ts';
+import type { Modules } from './modules.ts';
+import { type Meaning, resolve, typeOfMeaning } from './resolve.ts';
+import { fieldOf } from './spot.ts';
+import { offerTags } from './tags.ts';
+import { isProse, readScript, type ScriptView, type View } from './view.ts';
+import * as words from './words.ts';
+
+export type ItemKind = 'word' | 'variable' | 'function' | 'field' | 'method' | 'module' | 'tag';
+
+export interface Item {
+  readonly label: string;
+  readonly kind: ItemKind;
+  readonly detail?: string;
+}
+
+export interface Completion {
+  readonly items: readonly Item[];
+  /** Where what is being typed begins. */
+  readonly at: number;
+}
+
+export function completeAt(view: View, offset: number, modules: Modules): Completion | undefined {
+  const { script } = view;
+  if (script && script.from <= offset && offset <= script.to) {
+    return completeScript({ ...view, script }, offset, modules);
+  }
+  const offer = view.kind === 'directive' ? offerTags(view.text, offset) : undefined;
+  if (!offer) return undefined;
+  const items = offer.names.map((label) => item('tag', label, words.TAGS[label]));
+  return { items, at: offer.at };
+}
+
+const item = (kind: ItemKind, label: string, detail?: string): Item => ({
+  label,
+  kind,
+  ...(detail === undefined ? {} : { detail }),
+});
+
+const listed = (kind: ItemKind, table: words.Words): Item[] =>
+  Object.entries(table).map(([label, detail]) => item(kind, label, detail));
+
+const NAME = '[A-Za-z_\\u0080-\\uffff][\\w\\u0080-\\uffff-]*';
+const STEP = `\\.(?:${NAME}|\\d+)|\\[\\d+\\]|\\["[^"\\n]*"\\]|\\([^()\\n]*\\)`;
+const MEMBER = new RegExp(`(?:@|\\{\\{\\s*)(${NAME})((?:${STEP})*)\\.([\\w-]*)$`);
+const TYPED_NAME = /(?:(?<![@\w])@|\{\{\s*)([\w\u0080-\uffff-]*)$/;
+
+type Looked = View & { script: ScriptView };
+
+interface Asked {
+  readonly view: Looked;
+  readonly offset: number;
+  /** The line up to the place. */
+  readonly line: string;
+  readonly modules: Modules;
+}
+
+function completeScript(view: Looked, offset: number, modules: Modules): Completion | undefined {
+  const { text } = view.script;
+  const line = text.slice(text.lastIndexOf('\n', offset - 1) + 1, offset);
+  const asked: Asked = { view, offset, line, modules };
+  const begun = beginning(asked);
+  if (begun) return begun;
+  const repaired = repair(asked);
+  if (isProse(repaired.view.script, Math.max(0, offset - 1))) return undefined;
+  return (
+    ruleHead(repaired) ??
+    imported(repaired) ??
+    member(repaired) ??
+    named(repaired) ??
+    word(repaired)
+  );
+}
+
+/** A statement that ends in `@` or `.` does not parse; with a name there it may. */
+function repair(asked: Asked): Asked {
+  const { view, offset, line } = asked;
+  if (!/[@.]$/.test(line)) return asked;
+  const { text, mode, from, to, inputs } = view.script;
+  const made = `${text.slice(0, offset)}x${text.slice(offset)}`;
+  const script = readScript(made, mode, view.file, { from, to: to + 1 }, inputs);
+  return { ...asked, view: { ...view, script } };
+}
+
+/** Statement words at the beginning of a line. */
+function beginning({ view, offset, line }: Asked): Completion | undefined {
+  const found = /^[ \t]*(\/?)([a-z]*)$/.exec(line);
+  if (!found) return undefined;
+  const [, slash = '', typed = ''] = found;
+  const at = offset - typed.length;
+  if (slash === '/' || view.script.mode === 'strict') {
+    const block = slash === '' ? listed('word', words.BLOCK_WORDS) : [];
+    return { items: [...listed('word', words.STATEMENTS), ...block], at };
+  }
+  if (!isInside(view.script, offset)) return undefined;
+  return { items: [...listed('word', words.STATEMENTS), ...listed('word', words.BLOCK_WORDS)], at };
+}
+
+const isInside = ({ parsed }: ScriptView, offset: number): boolean =>
+  parsed.partial.body.some(({ kind, at, end }) => kind !== 'text' && at < offset && offset < end);
+
+/** Timings and filters of `guard` and `hook`. */
+function ruleHead({ view, offset, line }: Asked): Completion | undefined {
+  const [, rule, head = ''] = /^[ \t]*\/?(guard|hook)[ \t]+([^=]*)$/.exec(line) ?? [];
+  if (rule === undefined) return undefined;
+  const [typed = ''] = /[\w:@.-]*$/.exec(head) ?? [];
+  const at = offset - typed.length;
+  const before = head.slice(0, head.length - typed.length);
+  if (/\b(?:before|after|always|for)[ \t]/.test(before)) return { items: filters(view.script), at };
+  const timings = listed('word', words.TIMINGS).filter(
+    ({ label }) => rule === 'guard' || label === 'before' || label === 'after',
+  );
+  const privileged = item('word', 'privileged', 'may remove labels, cannot be switched off');
+  return { items: rule === 'guard' ? [...timings, privileged] : timings, at };
+}
+
+function filters({ names }: ScriptView): Item[] {
+  const labels = new Set(names.flatMap((bound) => bound.labels));
+  const functions = names.filter(({ kind }) => kind === 'function');
+  return [
+    ...[...labels].map((label) => item('word', label, 'label of this file')),
+    ...listed('word', words.OPERATION_FILTERS),
+    ...functions.map(({ name }) => item('function', `@${name}`)),
+  ];
+}
+
+/** `import { … } from "./m.mld"`: what that file offers. */
+function imported({ view, offset, line, modules }: Asked): Completion | undefined {
+  const [, typed] = /^[ \t]*\/?import[ \t]*\{[^}]*?@?([\w-]*)$/.exec(line) ?? [];
+  if (typed === undefined) return undefined;
+  const { text } = view.script;
+  const end = text.indexOf('\n', offset);
+  const rest = text.slice(offset, end === -1 ? text.length : end);
+  const [, path] = /\}[ \t]*from[ \t]*["'<]?([^"'>\s]+)/.exec(rest) ?? [];
+  const probe = readScript(`import "${path ?? ''}" as @m`, 'strict', view.file);
+  const [bound] = probe.names;
+  const module = bound && modules.of(bound, view.file);
+  const names = module ? modules.exports(module) : [];
+  return { items: names.map((name) => item('variable', name)), at: offset - typed.length };
+}
+
+/** Names after `@`. */
+function named({ view, offset, line }: Asked): Completion | undefined {
+  const [, typed] = TYPED_NAME.exec(line) ?? [];
+  if (typed === undefined) return undefined;
+  const { names, inputs, text, parsed } = view.script;
+  const at = offset - typed.length;
+  const seen = names.filter(
+    (bound) =>
+      !/^(?:guard|hook)$/.test(bound.kind) &&
+      // Not the name that is just being given.
+      bound.place.at !== at &&
+      bound.seen.at <= offset &&
+      offset <= bound.seen.end,
+  );
+  const items = [
+    ...seen.map(({ name, kind, labels }) =>
+      item(kind === 'function' ? 'function' : 'variable', name, [kind, ...labels].join(' ')),
+    ),
+    ...inputs.map(({ name, description }) => item('variable', name, description)),
+    ...(parsed.script ? [] : looseNames(text, at)),
+    ...listed('variable', words.AMBIENT),
+    ...listed('function', words.TRANSFORMERS),
+  ];
+  return { items: unique(items), at };
+}
+
+const BINDING =
+  /(?:^|[^\w-])(?:var|let|exe|for)[ \t]+(?:[\w:,.-]+[ \t]+)?@([\w-]+)(?:\(([^()\n]*)\))?/g;
+
+/** Names that stand where names are bound; a statement that does not parse binds none in the tree. */
+function looseNames(text: string, typedAt: number): Item[] {
+  return Array.from(text.matchAll(BINDING)).flatMap(
+    ({ index, 0: whole, 1: name = '', 2: list = '' }) => {
+      const isTyped = index <= typedAt && typedAt <= index + whole.length;
+      const parameters = list.split(',').map((one) => one.replace(/^\s*@?|\s*(?::.*)?$/g, ''));
+      return [...(isTyped ? [] : [name]), ...parameters]
+        .filter((one) => one !== '')
+        .map((one) => item('variable', one));
+    },
+  );
+}
+
+function unique(items: readonly Item[]): Item[] {
+  const first = new Map<string, Item>();
+  for (const one of items) if (!first.has(one.label)) first.set(one.label, one);
+  return [...first.values()];
+}
+
+/** Fields and methods after `.`. */
+function member({ view, offset, line, modules }: Asked): Completion | undefined {
+  const [, name, steps = '', typed = ''] = MEMBER.exec(line) ?? [];
+  if (name === undefined) {
+    const [, after] = /[)\]>"'`]\.([\w-]*)$/.exec(line) ?? [];
+    return after === undefined
+      ? undefined
+      : { items: methodsOf(undefined), at: offset - after.length };
+  }
+  const parts = [...steps.matchAll(new RegExp(STEP, 'g'))].map(([step]) => fieldOf(step));
+  const isCalled = parts.includes(undefined);
+  const fields = parts.filter((part) => part !== undefined);
+  const meaning = resolve({ name, fields }, offset, view, modules);
+  const items = isCalled ? methodsOf(undefined) : membersOf(meaning, view, modules);
+  return { items: unique(items), at: offset - typed.length };
+}
+
+/** Methods of a type; of all when it is not known. */
+function methodsOf(type: string | undefined): Item[] {
+  const common = [...listed('method', words.QUESTIONS), ...listed('field', words.VALUE_MEMBERS)];
+  const text = type === undefined || type === 'string' ? listed('method', words.TEXT_METHODS) : [];
+  const list = type === undefined || type === 'array' ? listed('method', words.LIST_METHODS) : [];
+  return unique([...text, ...list, ...common]);
+}
+
+const fieldsNamed = (names: readonly string[]): Item[] => names.map((name) => item('field', name));
+
+function membersOf(meaning: Meaning, view: Looked, modules: Modules): Item[] {
+  if (meaning.kind === 'module') {
+    return modules.exports(meaning.module).map((name) => item('module', name));
+  }
+  const { fields } = meaning;
+  if (/^(?:mx|ctx)$/.test(fields.at(-1) ?? '')) return listed('field', words.VALUE_MX);
+  if (meaning.kind === 'ambient') return membersOfAmbient(meaning.name, fields, view);
+  const type = typeOfMeaning(meaning);
+  const value = meaning.kind === 'bound' ? literalAt(meaning.home.bound.value, fields) : undefined;
+  return [...fieldsNamed(keysOf(value)), ...methodsOf(type)];
+}
+
+function membersOfAmbient(name: string, fields: readonly string[], view: Looked): Item[] {
+  const [first] = fields;
+  const { parsed, inputs } = view.script;
+  switch (name) {
+    case 'mx':
+    case 'ctx':
+      if (first === undefined) return listed('field', words.CONTEXT);
+      return first === 'op' || first === 'operation' ? listed('field', words.OPERATION) : [];
+    case 'p':
+    case 'pipeline':
+      return first === undefined ? listed('field', words.PIPE) : methodsOf(undefined);
+    case 'fm':
+      return fieldsNamed(frontMatterKeys(parsed.partial.frontMatter, fields));
+    case 'input':
+      return [
+        ...inputs.map((one) => item('field', one.name, one.description)),
+        ...methodsOf(undefined),
+      ];
+    default:
+      return /^(?:parse|json)$/i.test(name)
+        ? listed('method', words.PARSE_VARIANTS)
+        : methodsOf(undefined);
+  }
+}
+
+function frontMatterKeys(text: string | undefined, fields: readonly string[]): string[] {
+  let value: unknown = text === undefined ? undefined : parseYaml(text).value;
+  for (const field of fields) {
+    value = isObject(value) && Object.hasOwn(value, field) ? value[field] : undefined;
+  }
+  return isObject(value) ? Object.keys(value) : [];
+}
+
+/** Bare words inside a statement: verdicts, effects as stages, blocks. */
+function word({ view, offset, line }: Asked): Completion | undefined {
+  const [, sign, typed] = /(=>|\|)[ \t]*([a-z]*)$/.exec(line) ?? [];
+  if (typed === undefined) return undefined;
+  const at = offset - typed.length;
+  if (sign === '|') return { items: listed('word', words.EFFECT_STAGES), at };
+  const isGuard = headBefore(view.script.text, offset) === 'guard';
+  const table = isGuard ? words.VERDICTS : { ...words.BLOCK_WORDS, ...words.EFFECT_STAGES };
+  return { items: listed('word', table), at };
+}
+
+/** The word of the last statement that begins at or before a place. */
+function headBefore(text: string, offset: number): string | undefined {
+  const before = text.slice(0, offset).split('\n');
+  for (let index = before.length - 1; index >= 0; index -= 1) {
+    const [, found] = /^[ \t]*\/?([a-z]+)\b/.exec(before[index] ?? '') ?? [];
+    if (found !== undefined && Object.hasOwn(words.STATEMENTS, found)) return found;
+  }
+  return undefined;
+}

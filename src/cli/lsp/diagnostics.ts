@@ -1,0 +1,63 @@
+// What is wrong with an open text: the form of its script, and what the check of items says about the
+// rest. The same findings as `check`, with ranges.
+import type { Diagnostic } from '../../base/index.ts';
+import { checkItemText, type Library } from '../../items/index.ts';
+import type { Document, Span } from './document.ts';
+import type { View } from './view.ts';
+
+export interface Finding {
+  readonly range: Span;
+  readonly severity: 1 | 2 | 3;
+  readonly code: string;
+  readonly source: 'kernmantle';
+  readonly message: string;
+}
+
+const SEVERITY = { error: 1, warning: 2, note: 3 } as const;
+/** More than anybody reads at once. */
+const MOST = 200;
+
+const worded = (message: string, hint: string | undefined): string =>
+  hint === undefined ? message : `${message}\nhint: ${hint}`;
+
+export function findingsOf(view: View, document: Document, library?: Library): Finding[] {
+  const script = scriptFindings(view, document);
+  const items =
+    view.kind === 'directive' || view.kind === 'item' ? itemFindings(view, document, library) : [];
+  const seen = new Set<string>();
+  return [...script, ...items]
+    .filter(({ range, message }) => {
+      const key = `${range.start.line}:${range.start.character}:${message}`;
+      return !seen.has(key) && seen.add(key);
+    })
+    .slice(0, MOST);
+}
+
+const scriptFindings = ({ script }: View, document: Document): Finding[] =>
+  (script?.parsed.problems ?? []).map(({ at, end, message, hint, code }) => ({
+    range: document.spanOf(at, Math.max(end, at + 1)),
+    severity: 1,
+    code: `script_${code}`,
+    source: 'kernmantle',
+    message: worded(message, hint),
+  }));
+
+const itemFindings = ({ text, file }: View, document: Document, library?: Library): Finding[] =>
+  (checkItemText(text, file, library) ?? [])
+    .filter((diagnostic) => diagnostic.file === file)
+    .map((diagnostic) => ({
+      range: rangeOf(diagnostic, document),
+      severity: SEVERITY[diagnostic.severity],
+      code: diagnostic.code,
+      source: 'kernmantle',
+      message: worded(diagnostic.message, diagnostic.hint),
+    }));
+
+/** Findings about items know where they begin; they are shown up to the end of the word there. */
+function rangeOf({ line, column }: Diagnostic, document: Document): Span {
+  const at = document.offsetAt({ line: line - 1, character: column - 1 });
+  const word = /[\w./:@-]+|[^\s\w]/y;
+  word.lastIndex = at;
+  const [found = ' '] = word.exec(document.text) ?? [];
+  return document.spanOf(at, at + found.length);
+}

@@ -1,0 +1,79 @@
+// A text that an editor has open: kept whole, changed as the editor says, with places in both
+// directions. Lines and characters count from 0, characters in UTF-16 units.
+
+export interface Place {
+  readonly line: number;
+  readonly character: number;
+}
+
+export interface Span {
+  readonly start: Place;
+  readonly end: Place;
+}
+
+export interface Change {
+  readonly range?: Span;
+  readonly text: string;
+}
+
+export interface Document {
+  readonly uri: string;
+  readonly version: number;
+  readonly text: string;
+  /** Never outside the text, whatever was asked. */
+  offsetAt(place: Place): number;
+  placeAt(offset: number): Place;
+  spanOf(at: number, end: number): Span;
+  changed(changes: readonly Change[], version: number): Document;
+}
+
+function startsOf(text: string): number[] {
+  const starts = [0];
+  for (const { index, 0: found } of text.matchAll(/\r\n?|\n/g)) starts.push(index + found.length);
+  return starts;
+}
+
+export function createDocument(uri: string, text: string, version: number): Document {
+  let known: number[] | undefined;
+  const starts = (): number[] => {
+    known ??= startsOf(text);
+    return known;
+  };
+  const document: Document = {
+    uri,
+    version,
+    text,
+    offsetAt({ line, character }) {
+      const list = starts();
+      if (line >= list.length) return text.length;
+      const start = list[Math.max(0, line)] ?? 0;
+      const end = list[line + 1] ?? text.length;
+      const length = text.slice(start, end).replace(/[\r\n]+$/, '').length;
+      return start + Math.min(Math.max(0, character), length);
+    },
+    placeAt(offset) {
+      const list = starts();
+      const at = Math.min(Math.max(0, offset), text.length);
+      let [low, high] = [0, list.length - 1];
+      while (low < high) {
+        const middle = (low + high + 1) >> 1;
+        if ((list[middle] ?? 0) <= at) low = middle;
+        else high = middle - 1;
+      }
+      return { line: low, character: at - (list[low] ?? 0) };
+    },
+    spanOf: (at, end) => ({ start: document.placeAt(at), end: document.placeAt(end) }),
+    changed(changes, next) {
+      let current: Document = document;
+      for (const { range, text: put } of changes) {
+        const [from, to] = range
+          ? [current.offsetAt(range.start), current.offsetAt(range.end)]
+          : [0, current.text.length];
+        const made = current.text.slice(0, from) + put + current.text.slice(Math.max(from, to));
+        current = createDocument(uri, made, next);
+      }
+      return current === document ? createDocument(uri, text, next) : current;
+    },
+  };
+  return document;
+}

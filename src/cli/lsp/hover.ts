@@ -1,0 +1,154 @@
+// What a name or a word is, in a few lines of markdown.
+import { bodyKindOf, type Expression, staticText } from '../../script/index.ts';
+import type { Modules } from './modules.ts';
+import { type Meaning, resolve, typeOfMeaning } from './resolve.ts';
+import { type NameSpot, spotAt } from './spot.ts';
+import { tagAt } from './tags.ts';
+import { isProse, type ScriptView, type View } from './view.ts';
+import * as words from './words.ts';
+
+export interface Hover {
+  readonly text: string;
+  readonly at: number;
+  readonly end: number;
+}
+
+export function hoverAt(view: View, offset: number, modules: Modules): Hover | undefined {
+  const { script } = view;
+  if (script && script.from <= offset && offset <= script.to) {
+    return hoverInScript({ ...view, script }, offset, modules);
+  }
+  return view.kind === 'directive' ? hoverOfTag(view.text, offset) : undefined;
+}
+
+function hoverOfTag(text: string, offset: number): Hover | undefined {
+  const tag = tagAt(text, offset);
+  const line = tag && about(words.TAGS, tag.name);
+  return tag && line !== undefined
+    ? { text: `${code(`<${tag.name}>`)}\n${line}`, at: tag.at, end: tag.end }
+    : undefined;
+}
+
+const about = (table: words.Words, name: string): string | undefined =>
+  Object.hasOwn(table, name) ? table[name] : undefined;
+
+const code = (text: string): string => `\`\`\`mlld\n${text}\n\`\`\``;
+
+function hoverInScript(
+  view: View & { script: ScriptView },
+  offset: number,
+  modules: Modules,
+): Hover | undefined {
+  const { script } = view;
+  // Where a name is bound it may stand without `@`.
+  const here = script.names.find(({ place }) => place.at <= offset && offset <= place.end);
+  if (here) {
+    const { at, end } = here.place;
+    const meaning = resolve({ name: here.name, fields: [] }, at, view, modules);
+    return { text: describe(meaning, { name: here.name, fields: [] }), at, end };
+  }
+  if (isProse(script, offset)) return undefined;
+  const spot = spotAt(script.text, offset);
+  if (!spot) return undefined;
+  const { at, end } = spot;
+  if (spot.kind === 'word') {
+    const line = about(words.STATEMENTS, spot.word) ?? about(words.BLOCK_WORDS, spot.word);
+    return line === undefined ? undefined : { text: line, at, end };
+  }
+  const text = describe(resolve(spot, offset, view, modules), spot);
+  return text === '' ? undefined : { text, at, end };
+}
+
+/** Empty when nothing is known. */
+function describe(meaning: Meaning, spot: Pick<NameSpot, 'name' | 'fields'>): string {
+  const written = `@${[spot.name, ...spot.fields].join('.')}`;
+  switch (meaning.kind) {
+    case 'ambient':
+      return aboutAmbient(meaning.name, meaning.fields);
+    case 'module':
+      return lines(code(`import "${meaning.module.file}" as ${written}`), 'namespace');
+    case 'input': {
+      const { type, description, required } = meaning.input;
+      if (meaning.fields.length > 0) return aboutMember(meaning, written);
+      const kind = `input, ${type}${required ? ', required' : ''}`;
+      return lines(code(written), kind, description);
+    }
+    case 'bound':
+      return meaning.fields.length > 0 ? aboutMember(meaning, written) : aboutBound(meaning);
+  }
+}
+
+const lines = (...parts: (string | undefined)[]): string =>
+  parts.filter((part) => part !== undefined && part !== '').join('\n');
+
+const labelled = (labels: readonly string[]): string =>
+  labels.length === 0 ? '' : `, labels ${labels.map((label) => `\`${label}\``).join(' ')}`;
+
+function aboutBound(meaning: Meaning & { kind: 'bound' }): string {
+  const { bound } = meaning.home;
+  const { name, kind, labels, exe } = bound;
+  if (exe) {
+    const parameters = exe.parameters.map((one) =>
+      one.type === undefined ? one.name : `${one.name}: ${one.type}`,
+    );
+    const shown = ['exe', labels.join(','), `@${name}(${parameters.join(', ')})`];
+    const text = exe.options?.entries.get('description');
+    return lines(
+      code(shown.filter((part) => part !== '').join(' ')),
+      `function, body ${bodyKindOf(exe.body)}${labelled(labels)}`,
+      text && writtenText(text),
+    );
+  }
+  const type = typeOfMeaning(meaning);
+  const shown = [kind === 'variable' ? 'var' : '', labels.join(','), `@${name}`];
+  return lines(
+    code(shown.filter((part) => part !== '').join(' ')),
+    `${kind}${type === undefined ? '' : `, ${type}`}${labelled(labels)}`,
+  );
+}
+
+function writtenText(value: Expression): string | undefined {
+  if (value.kind === 'template') return staticText(value);
+  return value.kind === 'literal' && typeof value.value === 'string' ? value.value : undefined;
+}
+
+/** A field or a method of something. */
+function aboutMember(meaning: Meaning & { fields: readonly string[] }, written: string): string {
+  const { fields } = meaning;
+  const last = fields.at(-1) ?? '';
+  const type = typeOfMeaning(meaning);
+  if (type !== undefined) return lines(code(written), `field, ${type}`);
+  const facts = /^(?:mx|ctx)$/.test(fields.at(-2) ?? '') ? about(words.VALUE_MX, last) : undefined;
+  return facts ?? aboutMethod(last) ?? '';
+}
+
+const aboutMethod = (name: string): string | undefined => {
+  const line =
+    about(words.VALUE_MEMBERS, name === 'ctx' ? 'mx' : name) ??
+    about(words.TEXT_METHODS, name) ??
+    about(words.LIST_METHODS, name) ??
+    about(words.QUESTIONS, name);
+  return line === undefined ? undefined : lines(code(`.${name}`), line);
+};
+
+function aboutAmbient(name: string, fields: readonly string[]): string {
+  const [first, second] = fields;
+  const isContext = name === 'mx' || name === 'ctx';
+  const line =
+    first === undefined
+      ? (about(words.AMBIENT, name) ?? about(words.TRANSFORMERS, name.toLowerCase()))
+      : isContext
+        ? aboutContext(first, second)
+        : undefined;
+  if (line !== undefined) return lines(code(`@${[name, ...fields].join('.')}`), line);
+  if (first === undefined) return '';
+  const member = name === 'p' || name === 'pipeline' ? about(words.PIPE, first) : undefined;
+  const variant = /^(?:parse|json)$/i.test(name) ? about(words.PARSE_VARIANTS, first) : undefined;
+  return member ?? variant ?? aboutMethod(fields.at(-1) ?? '') ?? '';
+}
+
+const aboutContext = (first: string, second: string | undefined): string | undefined => {
+  if (second === undefined) return about(words.CONTEXT, first);
+  if (first === 'op' || first === 'operation') return about(words.OPERATION, second);
+  return first === 'pipe' ? about(words.CONTEXT, second) : undefined;
+};

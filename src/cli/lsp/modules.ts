@@ -1,0 +1,131 @@
+// Files that scripts import, read for their names only. Open documents come first, so that what is
+// being typed in one is seen in the others.
+import { readFileSync, statSync } from 'node:fs';
+import { dirname, extname, isAbsolute, join, resolve } from 'node:path';
+import { isObject, type Json, parseJson } from '../../base/index.ts';
+import { findScriptProject } from '../../runtime.ts';
+import { type Bound, staticText } from '../../script/index.ts';
+import { readScript, type ScriptView } from './view.ts';
+
+const MAX_FILE = 1024 * 1024;
+const MAX_KEPT = 200;
+const MAX_HOPS = 8;
+
+export interface Module {
+  readonly file: string;
+  readonly script: ScriptView | undefined;
+  /** Of a JSON file. */
+  readonly data: Json | undefined;
+}
+
+/** A name and where it is bound. */
+export interface Home {
+  readonly file: string;
+  readonly script: ScriptView;
+  readonly bound: Bound;
+}
+
+export interface Modules {
+  /** The file an import names. */
+  of(bound: Bound, from: string): Module | undefined;
+  /** Goes from an imported name to where it is bound; a name that is not imported is at home. */
+  home(home: Home): Home;
+  /** What other files can import from it. */
+  exports(module: Module): readonly string[];
+}
+
+export interface ModulePorts {
+  readonly home: string;
+  /** The text of a file that is open. */
+  opened(file: string): string | undefined;
+}
+
+export function createModules({ home: userFolder, opened }: ModulePorts): Modules {
+  const kept = new Map<string, { stamp: string; module: Module }>();
+
+  function stampOf(file: string): string | undefined {
+    try {
+      const stat = statSync(file);
+      return stat.isFile() && stat.size <= MAX_FILE ? `${stat.mtimeMs}:${stat.size}` : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  function read(file: string): Module | undefined {
+    const open = opened(file);
+    if (open !== undefined) return moduleOf(file, open);
+    const stamp = stampOf(file);
+    if (stamp === undefined) return undefined;
+    const known = kept.get(file);
+    if (known?.stamp === stamp) return known.module;
+    try {
+      const module = moduleOf(file, readFileSync(file, 'utf8'));
+      if (kept.size >= MAX_KEPT) kept.clear();
+      kept.set(file, { stamp, module });
+      return module;
+    } catch {
+      return undefined;
+    }
+  }
+
+  function locate(written: string, from: string): string {
+    const folder = dirname(from);
+    if (written.startsWith('@root')) {
+      return join(findScriptProject(folder, userFolder), written.slice('@root'.length));
+    }
+    return isAbsolute(written) ? resolve(written) : join(folder, written);
+  }
+
+  const modules: Modules = {
+    of({ source }, from) {
+      const written = source && staticText(source.path);
+      if (written === undefined) return undefined;
+      const path = locate(written, from);
+      return read(path) ?? (extname(path) === '' ? read(`${path}.mld`) : undefined);
+    },
+    home(start) {
+      let here = start;
+      for (let hop = 0; hop < MAX_HOPS && here.bound.kind === 'import'; hop += 1) {
+        const module = modules.of(here.bound, here.file);
+        const name = here.bound.source?.name;
+        const bound = module?.script && ownName(module.script, name);
+        if (!bound || !module.script) return here;
+        here = { file: module.file, script: module.script, bound };
+      }
+      return here;
+    },
+    exports({ script, data }) {
+      if (!script) return isObject(data) ? Object.keys(data) : [];
+      const limits = script.parsed.partial.body.flatMap((node) =>
+        node.kind === 'export' && node.names ? node.names : [],
+      );
+      const own = script.names.filter(
+        ({ kind, seen, place }) =>
+          kind !== 'import' &&
+          kind !== 'guard' &&
+          kind !== 'hook' &&
+          seen.at === 0 &&
+          place.end > 0,
+      );
+      return limits.length > 0 ? limits : [...new Set(own.map(({ name }) => name))];
+    },
+  };
+  return modules;
+}
+
+/** Seen in the whole file. */
+const isOwn = ({ seen }: Bound, { text }: ScriptView): boolean =>
+  seen.at === 0 && seen.end === text.length;
+
+export const ownName = (script: ScriptView, name: string | undefined): Bound | undefined =>
+  script.names.find((bound) => bound.name === name && isOwn(bound, script));
+
+function moduleOf(file: string, text: string): Module {
+  if (/\.jsonl?$/.test(file)) {
+    const parsed = parseJson(text);
+    return { file, script: undefined, data: parsed.ok ? parsed.output : undefined };
+  }
+  const mode = file.endsWith('.mld') ? 'strict' : 'markdown';
+  return { file, script: readScript(text, mode, file), data: undefined };
+}

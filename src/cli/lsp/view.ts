@@ -1,0 +1,109 @@
+// What an open text is (a script, a directive, another item, or nothing of ours) and what can be said
+// about the script in it. Runs nothing.
+import { createLines } from '../../base/index.ts';
+import {
+  type Directive,
+  type DirectiveInput,
+  itemKindOf,
+  parseDirective,
+} from '../../items/index.ts';
+import { type Bound, namesIn, type Parsed, parseScript } from '../../script/index.ts';
+
+export interface ScriptView {
+  /** As long as the file; what is no script is blank, so that places are those of the file. */
+  readonly text: string;
+  readonly mode: 'strict' | 'markdown';
+  readonly from: number;
+  readonly to: number;
+  readonly parsed: Parsed;
+  readonly names: readonly Bound[];
+  /** Of the directive it stands in: variables of the script. */
+  readonly inputs: readonly DirectiveInput[];
+}
+
+export interface View {
+  readonly kind: 'script' | 'directive' | 'item' | 'other';
+  readonly file: string;
+  readonly text: string;
+  readonly script: ScriptView | undefined;
+}
+
+export function viewOf(text: string, file: string): View {
+  const plain = (kind: View['kind'], script?: ScriptView): View => ({ kind, file, text, script });
+  if (file.endsWith('.mld')) return plain('script', readScript(text, 'strict', file));
+  const kind = itemKindOf(file, text);
+  if (kind === 'directive') return plain('directive', scriptInside(text, file));
+  if (kind) return plain('item');
+  return file.endsWith('.md')
+    ? plain('script', readScript(text, 'markdown', file))
+    : plain('other');
+}
+
+export function readScript(
+  text: string,
+  mode: ScriptView['mode'],
+  file: string,
+  range: { from: number; to: number } = { from: 0, to: text.length },
+  inputs: readonly DirectiveInput[] = [],
+): ScriptView {
+  const parsed = parseScript(text, { mode, file });
+  return { text, mode, ...range, parsed, names: namesIn(parsed.partial), inputs };
+}
+
+const blank = (text: string): string => text.replace(/[^\r\n]/g, ' ');
+
+function scriptInside(text: string, file: string): ScriptView | undefined {
+  const { directive, draft } = parseDirective(text, file);
+  const known = directive ?? draft;
+  const range = known && rangeOf(known, text);
+  if (!known || !range) return undefined;
+  const { from, to } = range;
+  const alone = `${blank(text.slice(0, from))}${text.slice(from, to)}${blank(text.slice(to))}`;
+  return readScript(alone, 'strict', file, range, known.inputs);
+}
+
+/** Where the script stands in the file: from its first character to the end of its last line. */
+function rangeOf({ process }: Directive, text: string): { from: number; to: number } | undefined {
+  const { script } = process;
+  if (!script) return undefined;
+  const lines = script.text.split('\n');
+  const whole = createLines(text);
+  const last = (lines.at(-1) ?? '').trim();
+  const number = script.line + lines.length - 1;
+  const column = lines.length === 1 ? script.column - 1 : whole.line(number).indexOf(last);
+  const starts = offsetsOf(text);
+  const from = (starts[script.line - 1] ?? 0) + script.column - 1;
+  return { from, to: (starts[number - 1] ?? 0) + Math.max(0, column) + last.length };
+}
+
+function offsetsOf(text: string): number[] {
+  const starts = [0];
+  for (let at = text.indexOf('\n'); at !== -1; at = text.indexOf('\n', at + 1)) starts.push(at + 1);
+  return starts;
+}
+
+/** The innermost name of that spelling that can be seen from here. */
+export function findBound(
+  names: readonly Bound[],
+  name: string,
+  offset: number,
+): Bound | undefined {
+  const size = ({ seen }: Bound): number => seen.end - seen.at;
+  let found: Bound | undefined;
+  for (const bound of names) {
+    const isSeen = bound.seen.at <= offset && offset <= bound.seen.end;
+    if (bound.name !== name || !isSeen) continue;
+    if (!found || size(bound) < size(found)) found = bound;
+  }
+  return found;
+}
+
+/** Text that passes through, or a comment: nothing in it means anything. */
+export function isProse({ parsed, text, mode }: ScriptView, offset: number): boolean {
+  const start = text.lastIndexOf('\n', offset - 1) + 1;
+  if (/^[ \t]*>>/.test(text.slice(start, offset + 2))) return true;
+  if (mode === 'strict') return false;
+  return parsed.partial.body.some(
+    ({ kind, at, end }) => kind === 'text' && at <= offset && offset < end,
+  );
+}
