@@ -3,6 +3,7 @@ import { relative, resolve } from 'node:path';
 import { type Diagnostic, fail, hasErrors } from '../../base/index.ts';
 import { checkPath, projectOf } from '../../items/index.ts';
 import type { Runtime } from '../../runtime.ts';
+import { scriptProblems } from '../check-scripts.ts';
 import { asList, asText, type CommandRun, EXIT } from '../command.ts';
 import { withRuntime } from '../project.ts';
 
@@ -33,7 +34,10 @@ export const run: CommandRun = (call) => {
       paths.length === 0
         ? runtime.library.check({ sources: ['project', 'user'] })
         : paths.flatMap((path) => checkPath(path, runtime.library));
-    const list = found.map((diagnostic) => shorten(diagnostic, terminal.cwd)).sort(order);
+    const inScripts = await scriptProblems(runtime.library, paths);
+    const list = [...found, ...inScripts]
+      .map((diagnostic) => shorten(diagnostic, terminal.cwd))
+      .sort(order);
     if (terminal.json) terminal.out(JSON.stringify(list));
     else {
       terminal.diagnostics(list);

@@ -1,0 +1,107 @@
+// What is wrong with the form of scripts inside items, at their place in the file of the item. Items
+// cannot know: the language stands above them.
+import { readFileSync } from 'node:fs';
+import { resolve, sep } from 'node:path';
+import { type Diagnostic, parseYaml } from '../base/index.ts';
+import { type Library, parseDirective, type ToolItem } from '../items/index.ts';
+
+interface Origin {
+  file: string;
+  /** Of the first character of the script. */
+  line: number;
+  column: number;
+  /** Is the text in the file as it is, line by line? */
+  isVerbatim: boolean;
+}
+
+/** The same problem, seen from the file around the script. */
+function moved(found: Diagnostic, { file, line, column, isVerbatim }: Origin): Diagnostic {
+  if (!isVerbatim) return { ...found, file, line, column };
+  const text = found.text === undefined ? {} : { text: ' '.repeat(column - 1) + found.text };
+  const at = { line: found.line + line - 1, column: found.column + column - 1 };
+  return { ...found, file, ...at, ...text };
+}
+
+const textOf = (file: string): string | undefined => {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return undefined;
+  }
+};
+
+/** Where the text of `config.script` begins: a literal block has it line by line. */
+function originInYaml(file: string, text: string): Origin {
+  const at = parseYaml(text).locate(['config', 'script'], 'value');
+  const lines = text.split('\n');
+  const isLiteral = /\|[-+\d]*\s*(#.*)?$/.test((lines[at.line - 1] ?? '').slice(at.column - 1));
+  if (!isLiteral) return { file, ...at, isVerbatim: false };
+  const first = lines.slice(at.line).find((line) => line.trim() !== '') ?? '';
+  const column = first.length - first.trimStart().length + 1;
+  return { file, line: at.line + 1, column, isVerbatim: true };
+}
+
+/** A script and where it stands. */
+interface Held {
+  text: string;
+  mode: 'strict' | 'markdown';
+  origin: Origin;
+}
+
+type Directive = ReturnType<typeof parseDirective>['directive'];
+
+function inDirective(directive: Directive, file: string): Held[] {
+  const script = directive?.process.script;
+  if (!script || script.text === '') return [];
+  const { text, line, column } = script;
+  return [{ text, mode: 'strict', origin: { file, line, column, isVerbatim: true } }];
+}
+
+function inTool(item: ToolItem, library: Library): Held[] {
+  const { tool, file } = item;
+  const chain = tool && library.chainOf(item);
+  if (!tool || !chain?.ok || chain.output.primitive !== 'script') return [];
+  const { script, module } = tool.config;
+  if (typeof script === 'string') {
+    return [{ text: script, mode: 'strict', origin: originInYaml(file, textOf(file) ?? '') }];
+  }
+  const beside = typeof module === 'string' ? resolve(file, '..', module) : '';
+  const text = beside === '' ? undefined : textOf(beside);
+  if (text === undefined) return [];
+  const mode = beside.endsWith('.md') ? 'markdown' : 'strict';
+  return [{ text, mode, origin: { file: beside, line: 1, column: 1, isVerbatim: true } }];
+}
+
+const isBelow = (file: string, path: string): boolean =>
+  file === path || file.startsWith(`${path}${sep}`);
+
+/** Items of the project and the user, or those at these paths; and a directive that lies elsewhere. */
+export async function scriptProblems(
+  library: Library,
+  paths: readonly string[],
+): Promise<Diagnostic[]> {
+  const items = library
+    .all()
+    .filter(({ file, source }) =>
+      paths.length === 0
+        ? source === 'project' || source === 'user'
+        : paths.some((path) => isBelow(resolve(file), path)),
+    );
+  const loose = paths.filter(
+    (path) => path.endsWith('.md') && !items.some(({ file }) => resolve(file) === path),
+  );
+  const held = [
+    ...items.flatMap((item) => {
+      if (item.kind === 'directive') return inDirective(item.directive, item.file);
+      return item.kind === 'tool' ? inTool(item, library) : [];
+    }),
+    ...loose.flatMap((file) =>
+      inDirective(parseDirective(textOf(file) ?? '', file).directive, file),
+    ),
+  ];
+  if (held.length === 0) return [];
+  const { diagnose } = await import('../script/index.ts');
+  return held.flatMap(({ text, mode, origin }) =>
+    diagnose(text, origin.file, mode).map((found) => moved(found, origin)),
+  );
+}
