@@ -1,11 +1,11 @@
 // The only file that knows the YAML library. Text from a stranger: bounded size, bounded nesting,
 // no tags that make objects, few aliases, own properties only, and a position for every path.
 import { createRequire } from 'node:module';
-import type * as Yaml from 'yaml';
 import type { Node } from 'yaml';
 import { setOwn } from './json.ts';
 import type { Json, JsonObject } from './outcome.ts';
 import type { Position } from './text.ts';
+import type * as Yaml from './yaml-library.ts';
 
 const MAX_YAML_DEPTH = 64;
 const MAX_NODES = 200_000;
@@ -28,7 +28,9 @@ class TooMuch extends Error {}
 
 // Loaded on first use: most commands never read YAML, and start-up is part of the product.
 let loaded: typeof Yaml | undefined;
-const library = (): typeof Yaml => (loaded ??= createRequire(import.meta.url)('yaml'));
+const LIBRARY = import.meta.url.endsWith('.ts') ? './yaml-library.ts' : '../yaml-library.js';
+const library = (): typeof Yaml =>
+  (loaded ??= createRequire(import.meta.url)(LIBRARY) as typeof Yaml);
 
 /** Indentation or brackets deeper than any honest file: the library's recursion never sees them. */
 function isTooDeep(text: string): boolean {
