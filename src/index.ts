@@ -14,6 +14,7 @@ import type {
 import type { ProgramTool } from './kernel/index.ts';
 import type { startScriptedProvider } from './llm/index.ts';
 import type { Runtime, RuntimeOptions } from './runtime.ts';
+import type { ScriptRun, ScriptRunResult } from './runtime-script-run.ts';
 
 export type { Fault, Json, JsonObject, Outcome } from './base/index.ts';
 export type {
@@ -29,6 +30,8 @@ export type {
 export type { ProgramTool } from './kernel/index.ts';
 export type { ScriptedProvider, ScriptedReply } from './llm/index.ts';
 export type { CallOptions, Runtime, RuntimeOptions, Threads, Verb } from './runtime.ts';
+export type { ScriptRun, ScriptRunResult } from './runtime-script-run.ts';
+export type { ScriptEffect } from './script/index.ts';
 
 /** Gives a tool its type; it does nothing until a runtime is given it. */
 export const defineTool = (tool: ProgramTool): ProgramTool => tool;
@@ -48,6 +51,14 @@ export async function runDirective(
   const threads = await runtime.threads();
   return threads.ok ? await threads.output.run(request, signal) : threads;
 }
+
+/** Runs a script, from a file or a text, under the policy for scripts. */
+export const runScript = async (
+  runtime: Runtime,
+  request: ScriptRun,
+  signal?: AbortSignal,
+): Promise<Outcome<ScriptRunResult>> =>
+  await (await import('./runtime-script-run.ts')).runScriptIn(runtime, request, signal);
 
 /** The same loop without a directive: your own prompt and tools, and none of the safety. */
 export const runPlain = async (

@@ -14,7 +14,7 @@ const FLOORS = [
   ['runtime-kernel.ts'],
   ['runtime-scripts.ts'],
   ['runtime-script-items.ts'],
-  ['runtime-script-tools.ts'],
+  ['runtime-script-tools.ts', 'runtime-script-run.ts'],
   ['runtime-threads.ts'],
   ['runtime.ts'],
   ['web'],

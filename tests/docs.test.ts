@@ -56,6 +56,7 @@ describe.skipIf(sandbox.kind !== 'bwrap')('with child processes (needs bubblewra
 test.each([
   ['the library', 0],
   ['the loop without directives', 2],
+  ['scripts', 4],
 ])('%s', (_, at) => {
   const [program, printed] = blocksOf(readPage('docs/library.md')).slice(at);
   const fixture = makeFixture();
