@@ -1,7 +1,8 @@
 // Puts the modules of `src/` together into few files: hundreds of small ones cost more to find and
 // link than to run. What is loaded on demand stays apart, and so do the dependencies, except the one
 // that nearly every command needs.
-import { fileURLToPath } from 'node:url';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { build } from 'vite';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -31,3 +32,15 @@ await build({
     },
   },
 });
+
+// Every command reads the shipped policy, many the other settings: they are read here, once.
+const { parseYaml } = await import(pathToFileURL(`${root}/src/base/yaml.ts`).href);
+const shipped = [
+  'policy.yaml',
+  ...readdirSync(`${root}/bundle/config`).map((name) => `config/${name}`),
+];
+const known = shipped.map((name) => {
+  const text = readFileSync(`${root}/bundle/${name}`, 'utf8');
+  return [text, parseYaml(text).value];
+});
+writeFileSync(`${outDir}/known-yaml.json`, JSON.stringify(known));
