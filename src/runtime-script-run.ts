@@ -52,7 +52,7 @@ function sourceOf({ project }: Place, { file, text, mode }: ScriptRun): Outcome<
     return ok({
       file: path,
       text: read,
-      mode: mode ?? (/\.mld$/.test(path) ? 'strict' : 'markdown'),
+      mode: mode ?? (path.endsWith('.mld') ? 'strict' : 'markdown'),
     });
   } catch (error) {
     return fail('not_found', `\`${file ?? ''}\` cannot be read: ${(error as Error).message}`);

@@ -112,8 +112,10 @@ async function placeOf(
   const { id, kind, runner, detached } = row;
   // Of the first message, or else of the directive, which carries those of the inputs too.
   const hasMessage = plainText(events[0]?.data.message ?? '') !== '';
-  const said = hasMessage ? 'user_message' : 'tool_result';
-  const marks = events.findLast(({ type, turn }) => turn === 0 && type === said)?.data.marks;
+  const said = hasMessage
+    ? events.findLast(({ type, turn }) => turn === 0 && type === 'user_message')
+    : events.find(({ type }) => type === 'tool_result');
+  const marks = said?.data.marks;
   if (detached && parent.output) {
     const amounts = { tokens: PLENTY, input_tokens: PLENTY, output_tokens: PLENTY, spend: PLENTY };
     const apart = empty.reserve(parent.output.chain, amounts, apartKey(id));

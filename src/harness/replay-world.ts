@@ -188,6 +188,8 @@ export function createReplayStage(
       play(thread);
       return recordOf(thread).replyAt(seqOf(thread));
     },
+    // What a script only looked at is noted when it is done: its event is the next one.
+    recorded: (thread, call) => recordOf(thread).resultOf(call, seqOf(thread) + 1),
     transcript: () => () => {},
     runners: {},
     resume: async (thread) => fail('not_found', `thread \`${thread}\` is not replayed here`),
