@@ -2,6 +2,7 @@
 // into the one list of effects.
 import { extname } from 'node:path';
 import {
+  addMarks,
   describe,
   type Effect,
   type MaybePromise,
@@ -98,13 +99,15 @@ function compileTarget(
 
 function carryOut(
   node: EffectStatement,
-  value: Value,
+  given: Value,
   where: Where | undefined,
   shown: Shown,
   env: Env,
   scope: Scope,
 ): MaybePromise<Value> {
   const line = lineOf(env.unit, node.at);
+  // That it leaves at all was decided by the conditions it stands under.
+  const value = addMarks(given, env.frame.influence);
   const emit: Emit = (kind, text, target, isPending = false) => {
     const effect = { kind, value, text, line, ...(target === undefined ? {} : { target }) };
     if (isPending) pending.add(effect);
@@ -126,8 +129,8 @@ function carryOut(
       : writeTo(where.path, value, node, env, emit);
   const text = fileText(value, node.format);
   if (where.kind === 'env') {
-    const marks = mergeDescriptors(value.meta.descriptor, env.frame.influence);
-    const descriptor = mergeDescriptors(marks, describe({ taint: [`src:env:${where.name}`] }));
+    const marks = describe({ taint: [`src:env:${where.name}`] });
+    const descriptor = mergeDescriptors(value.meta.descriptor, marks);
     env.run.environment.set(where.name, makeValue(text, { descriptor }));
     return emit('env', text, where.name);
   }

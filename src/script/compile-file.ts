@@ -20,14 +20,14 @@ import { walkStepsOf } from './compile-reference.ts';
 const selectDefinitions = (value: Value, _words: readonly string[]): Value => value;
 
 import type { Compiler, Env, Eval, Reading } from './env.ts';
-import { raise } from './fault.ts';
+import { raise, toFault } from './fault.ts';
 import { operate, unwrap } from './operate.ts';
 import { resolvePath } from './paths.ts';
 import { Scope } from './scope.ts';
 import { frontMatterOf, renameSection, selectSections } from './sections.ts';
 import { textOf } from './text-of.ts';
 import { withOrigin } from './value-kinds.ts';
-import { mapInTurn, andThen as then } from './wait.ts';
+import { attempt, mapInTurn, andThen as then } from './wait.ts';
 import type { LoadedText } from './world.ts';
 
 /** Facts about a file, as `.mx` shows them. */
@@ -196,7 +196,13 @@ export function compileFile(c: Compiler, node: FileExpression, reading: Reading)
       const marks: Descriptor = value.meta.descriptor;
       const found = isGlob(written)
         ? loadAll(place, env, shape)
-        : loadOne(place, written, node, env, shape);
+        : // Which file is missing says what the path was made of.
+          attempt(
+            () => loadOne(place, written, node, env, shape),
+            (error) => {
+              throw toFault(error).under(marks);
+            },
+          );
       return then(found, (loaded) =>
         walk(addMarks(loaded, mergeDescriptors(marks, loaded.meta.elements?.own ?? marks)), env),
       );

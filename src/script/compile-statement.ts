@@ -136,10 +136,11 @@ function compileReturn(c: Compiler, node: ReturnStatement): Eval {
 }
 
 /** Prints like `run`: results as text, nothing for nothing. */
-export function print(env: Env, value: Value, at: number, text = runText(value)): void {
+export function print(env: Env, given: Value, at: number, text = runText(given)): void {
   if (text === undefined) return;
+  const { emit, ports, influence } = env.frame;
+  const value = addMarks(given, influence);
   const effect = { kind: 'run', value, text, line: lineOf(env.unit, at) };
-  const { emit, ports } = env.frame;
   if (emit) emit(effect);
   else ports.effects?.(effect);
 }

@@ -3,6 +3,7 @@
 import {
   addMarks,
   type Descriptor,
+  descriptorOfFault,
   EMPTY,
   type MaybePromise,
   makeValue,
@@ -108,7 +109,7 @@ function compileFilePart(c: Compiler, part: FilePart): MakePiece {
         const fault = toFault(error);
         if (fault.fault.code !== 'not_found') throw fault;
         env.run.warn(fault.message, env.unit, part.at);
-        return plain('');
+        return { text: '', marks: descriptorOfFault(fault.fault) };
       },
     );
 }

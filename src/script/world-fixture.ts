@@ -12,7 +12,7 @@ import {
 } from '../flow/index.ts';
 import { createJsEngine } from './js-engine.ts';
 import { runScript, type ScriptEffect, type ScriptOptions } from './run-script.ts';
-import type { ProcessRequest, ScriptWorld } from './world.ts';
+import type { JsEngine, ProcessRequest, ScriptWorld } from './world.ts';
 
 export const ROOT = '/project';
 
@@ -41,7 +41,11 @@ function answerOf({ stdin, env }: ProcessRequest, line: string): string {
   return `${said.replace(/^(['"])(.*)\1$/s, '$2').replace(/\$(\w+)/g, (_, name: string) => env[name] ?? '')}\n`;
 }
 
-export function createWorldFixture(files: Readonly<Record<string, string>> = {}): WorldFixture {
+/** Without `js` the real engine runs blocks. */
+export function createWorldFixture(
+  files: Readonly<Record<string, string>> = {},
+  js?: JsEngine,
+): WorldFixture {
   const stored = new Map<string, Stored>();
   const put = (path: string, text: string, marks?: Descriptor): void => {
     const descriptor = marks ? mergeDescriptors(marks, fileMarks(path)) : fileMarks(path);
@@ -80,7 +84,7 @@ export function createWorldFixture(files: Readonly<Record<string, string>> = {})
       return Promise.resolve(ok({ stdout, stderr: '', code: 0, signal: undefined }));
     },
     code: () => Promise.resolve(missing('other language here')),
-    js: createJsEngine(),
+    js: js ?? createJsEngine(),
     tool: (id, parameters) =>
       ok(makeValue({ id, ...Object.fromEntries([...parameters].map(([k, v]) => [k, v.data])) })),
     help: () => missing('person here'),
