@@ -1,5 +1,5 @@
 // Puts the modules of `src/` together into few files: hundreds of small ones cost more to find and
-// link than to run. What is loaded on demand stays apart, and so do the dependencies, except the one
+// link than to run. What is loaded on demand stays apart, and so do the dependencies, except those
 // that nearly every command needs.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -12,7 +12,7 @@ await build({
   root,
   configFile: false,
   logLevel: 'warn',
-  ssr: { external: true, noExternal: ['yaml'] },
+  ssr: { external: true, noExternal: ['yaml', 'commander', '@cfworker/json-schema'] },
   build: {
     ssr: true,
     outDir,
