@@ -7,7 +7,7 @@ import type { ScriptAnswer, ScriptDeeds, ScriptPort, ScriptRequest } from './har
 import type { Library } from './items/index.ts';
 import type { Kernel } from './kernel/index.ts';
 import type { Ground } from './runtime-ground.ts';
-import { openScripts } from './runtime-scripts.ts';
+import { openScripts, type ScriptUse } from './runtime-scripts.ts';
 import type {
   CodeResult,
   LoadedText,
@@ -180,15 +180,20 @@ export function placed(
   };
 }
 
+/** In the audit it is the thread that acts. */
+function asThread(deeds: ScriptDeeds): ScriptUse {
+  const { __thread_id: name = '' } = deeds.auth();
+  return { surface: 'thread', name, auth: () => deeds.auth(), gate: () => deeds.gate() };
+}
+
 export function createScriptPort(ground: Ground, library: Library, kernel: Kernel): ScriptPort {
   return async (request): Promise<ScriptAnswer> => {
     const { text, file, inputs, isSigned, deeds, signal } = request;
     const { runScript, diagnosticOf } = await import('./script/index.ts');
     const name = shownFile(ground.project, file);
     const { world: bare, frame } = await openScripts(ground, library, kernel, {
-      name,
       signal,
-      ...(deeds ? { auth: () => deeds.auth(), gate: () => deeds.gate() } : {}),
+      ...(deeds ? asThread(deeds) : { name }),
     });
     const reach = deeds ? { world: throughThread(bare, deeds), asked: () => false } : nowhere(bare);
     const printer = createPrinter();
