@@ -3,8 +3,12 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { defineTool } from '../src/index.ts';
+import { probeSandboxNow } from '../src/kernel/index.ts';
 import { alone, eventsOf, scripted, TEXT } from './script-fixture.ts';
-import { answer, hook, READ, run, stage, types } from './thread-fixture.ts';
+import { answer, directive, execute, hook, READ, run, stage, types } from './thread-fixture.ts';
+
+const sandbox = await probeSandboxNow();
 
 const SUM = '<sum type="number" required="true">x</sum>';
 const NUMBERS = '<input name="a" type="number">x</input><input name="b" type="number">x</input>';
@@ -152,5 +156,131 @@ describe('steps', () => {
       [],
     );
     expect(await run(made, 'job')).toMatchObject({ status: 'failed', reason: 'not today' });
+  });
+});
+
+describe('other threads', () => {
+  const PART = scripted('part', 'return { text: `part @n` }', {
+    inputs: '<input name="n" type="number">x</input>',
+    outputs: TEXT,
+  });
+
+  test('a script spawns them, waits for all and puts their outputs together', async () => {
+    const made = await stage(
+      {
+        '.ai/directives/part.md': PART,
+        '.ai/directives/job.md': scripted(
+          'job',
+          [
+            'var @parts = for @n in [1, 2, 3] => @tool("threads/thread_directive", { directive_name: "part", inputs: { n: @n } })',
+            'var @ids = for @part in @parts => @part.thread_id',
+            'var @all = @tool("threads/wait_all", { thread_ids: @ids, timeout_ms: 60000 })',
+            'var @texts = for @one in @all.results => @one.outputs.text',
+            'return { text: @texts.join(", ") }',
+          ].join('\n'),
+          { permissions: '<orchestration enabled="true"/>', outputs: TEXT },
+        ),
+      },
+      [],
+    );
+    const done = await run(made, 'job');
+    expect(done).toMatchObject({
+      status: 'completed',
+      outputs: { text: 'part 1, part 2, part 3' },
+      cost: { spawns: 3, tool_calls: 4 },
+    });
+  });
+
+  test('a model spawns a script', async () => {
+    const made = await stage(
+      {
+        '.ai/directives/part.md': PART,
+        '.ai/directives/lead.md': directive('lead', {
+          permissions: '<orchestration enabled="true"/>',
+        }),
+      },
+      [
+        {
+          tool_calls: [
+            execute('threads/thread_directive', {
+              directive_name: 'part',
+              inputs: { n: 7 },
+              wait_ms: 60_000,
+            }),
+          ],
+        },
+        { text: 'done' },
+      ],
+    );
+    const done = await run(made, 'lead');
+    expect(done.status).toBe('completed');
+    expect(JSON.stringify(made.provider.requests.at(-1)?.body)).toContain('part 7');
+  });
+});
+
+describe('branches', () => {
+  test('tools that only read are called at the same time', async () => {
+    let [now, most] = [0, 0];
+    const slow = defineTool({
+      id: 'probe/slow',
+      description: 'x',
+      effect: 'read',
+      parameters: { n: 'number' },
+      async run({ n = 0 }) {
+        now += 1;
+        most = Math.max(most, now);
+        for (let turn = 0; turn < 50; turn++) await new Promise(setImmediate);
+        now -= 1;
+        return { n };
+      },
+    });
+    const script = [
+      'var @all = for parallel(3) @n in [1, 2, 3] => @tool("probe/slow", { n: @n })',
+      'var @numbers = for @one in @all => @one.n',
+      'return { text: @numbers.join(" ") }',
+    ].join('\n');
+    const made = await stage(
+      {
+        '.ai/directives/job.md': scripted('job', script, {
+          permissions: '<execute resource="tool" id="probe/slow"/>',
+          outputs: TEXT,
+        }),
+      },
+      [],
+      { tools: [slow] },
+    );
+    expect(await run(made, 'job')).toMatchObject({ outputs: { text: '1 2 3' } });
+    expect(most).toBe(3);
+  });
+});
+
+// Without a sandbox the policy refuses processes.
+describe.skipIf(sandbox.kind === 'none')('commands (need a sandbox)', () => {
+  const SPAWN = '<execute resource="process" action="spawn"/>';
+
+  test('run with the right of the thread, and are steps', async () => {
+    const made = await alone('var @out = cmd {echo hi}\nreturn { text: @out }', {
+      permissions: SPAWN,
+      outputs: TEXT,
+    });
+    const done = await run(made, 'job');
+    expect(done).toMatchObject({
+      status: 'completed',
+      outputs: { text: 'hi' },
+      cost: { tool_calls: 1 },
+    });
+    const rows = made.runtime.audit.read(50);
+    expect(rows.ok && rows.output.map(({ surface, caller }) => [surface, caller])).toContainEqual([
+      'thread',
+      done.thread_id,
+    ]);
+  });
+
+  test('the time limit ends one that takes too long', async () => {
+    const made = await alone('run sh {sleep 30}', {
+      permissions: SPAWN,
+      limits: '<duration>1</duration>',
+    });
+    expect(await run(made, 'job')).toMatchObject({ status: 'limit', code: 'duration_exceeded' });
   });
 });

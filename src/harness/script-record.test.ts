@@ -7,7 +7,7 @@ import { createScriptRecord } from './script-record.ts';
 let seq = 0;
 const event = (type: string, data: JsonObject): StoredEvent => {
   seq += 1;
-  return { thread: 't', seq, type, data, turn: 0, ts: seq } as StoredEvent;
+  return { thread: 't', seq, type, data, turn: 0, ts: seq };
 };
 const begun = (call: string, given: JsonObject) =>
   event('tool_call', { call_id: call, tool: 'x', verb: 'execute', arguments: given });
