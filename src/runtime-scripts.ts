@@ -45,6 +45,8 @@ export interface ScriptUse {
   /** Inside a thread: its own frame, and its own way to a model. */
   frame?: Frame;
   model?: ScriptWorld['model'];
+  /** Keeps track of how values came to be. */
+  trail?: NonNullable<Ports['trail']>;
   /** Who answers a guard that asks. */
   ask?: NonNullable<Ports['ask']>;
 }
@@ -166,7 +168,13 @@ export async function openScripts(
   const record = (entry: RecordEntry): void => {
     if (!entry.outcome.ok && entry.outcome.error.code === 'permission_denied') write(entry);
   };
-  const ports = { record, ...(use.ask ? { ask: use.ask } : {}), ...(gate ? { gate } : {}) };
+  const { ask, trail } = use;
+  const ports = {
+    record,
+    ...(ask ? { ask } : {}),
+    ...(gate ? { gate } : {}),
+    ...(trail ? { trail } : {}),
+  };
   const frame = use.frame ?? createFrame({ policy, ports });
   const speaker = (): Caller => ({
     surface,

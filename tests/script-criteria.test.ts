@@ -184,7 +184,7 @@ test('descriptors are frozen, and equal ones are the same', async () => {
     expect(Object.isFrozen(value) && Object.isFrozen(descriptor)).toBe(true);
     expect(Object.isFrozen(descriptor.labels) && Object.isFrozen(descriptor.taint)).toBe(true);
   }
-  expect(() => (a?.data as string[]).push('y')).toThrow(TypeError);
+  expect(Object.isFrozen(a?.data)).toBe(true);
 });
 
 test('a guard judges a list and an object also after their way through JSON', async () => {

@@ -10,6 +10,7 @@ import {
   type Outcome,
   ok,
 } from '../base/index.ts';
+import type { Trail } from '../flow/index.ts';
 import { createRuntime, findScriptProject } from '../runtime.ts';
 import type { ScriptEffect } from '../script/index.ts';
 import { EXIT, exitCodeOf } from './command.ts';
@@ -23,6 +24,8 @@ export interface ScriptJob {
   readonly payload: JsonObject;
   stdin(): string;
   onEffect(effect: ScriptEffect): void;
+  /** Keeps track of how values came to be. */
+  readonly trail?: Trail;
   /** Absent: nobody is there to answer now, so a question stays open. */
   ask?(question: string): Promise<boolean>;
   readonly signal?: AbortSignal;
@@ -51,7 +54,7 @@ function read(job: ScriptJob): Outcome<{ path: string; text: string }> {
 }
 
 /** As a person would type it, seen from where they stand. */
-function shownName(path: string, job: ScriptJob): string {
+export function shownName(path: string, job: Pick<ScriptJob, 'cwd' | 'text'>): string {
   if (job.text !== undefined) return '<command line>';
   const short = relative(job.cwd, path);
   return short === '' || short.startsWith('..') ? path : short;
@@ -79,6 +82,7 @@ export async function runScriptJob(job: ScriptJob): Promise<ScriptEnd> {
       name: shownName(path, job),
       ask: async ({ questions }) =>
         ok(job.ask ? ((await job.ask(questions.join('; '))) ? 'approved' : 'denied') : 'pending'),
+      ...(job.trail ? { trail: job.trail.note } : {}),
       ...(job.signal ? { signal: job.signal } : {}),
     });
     const { fault, diagnostics, outputs } = await runScript(text, {

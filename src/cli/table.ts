@@ -18,10 +18,14 @@ export const COMMANDS: readonly CommandSpec[] = [
   },
   {
     name: 'check',
-    summary: 'find what is wrong in directives, tools, knowledge and policies',
+    summary: 'find what is wrong in directives, tools, knowledge, policies and scripts',
     args: [['[paths...]', 'files or folders (default: the project)']],
     options: [PROJECT],
-    examples: ['km check', 'km check .ai/directives/deploy.md --json'],
+    examples: [
+      'km check',
+      'km check .ai/directives/deploy.md --json',
+      'km check report.md scripts',
+    ],
     load: () => import('./commands/check.ts'),
   },
   {
@@ -64,6 +68,17 @@ export const COMMANDS: readonly CommandSpec[] = [
     ],
     examples: ['km script report.md --payload day=monday', "km script -e 'show 1 + 2'"],
     load: () => import('./commands/script.ts'),
+  },
+  {
+    name: 'provenance',
+    summary: 'run a script and show how a value came to be, or why something was refused',
+    args: [['<file>', 'a script']],
+    options: [
+      ['--line <number>', 'what was made there; without it the refusal, or what left last'],
+      ['--payload <name=value...>', 'values for `@payload`'],
+    ],
+    examples: ['km provenance report.mld', 'km provenance report.mld --line 12 --json'],
+    load: () => import('./commands/provenance.ts'),
   },
   {
     name: 'lsp',

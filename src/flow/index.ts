@@ -95,6 +95,7 @@ export type {
   Reservation,
   ScriptHooks,
 } from './ports.ts';
+export { createTrail, type Provenance, type ProvenanceNode, type Trail } from './provenance.ts';
 export { createRecordFile, openRecords, type RecordFile } from './record-file.ts';
 export { RETRY_CODE, retryHint } from './retry-request.ts';
 export type { Body, Scope } from './run.ts';

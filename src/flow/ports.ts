@@ -1,6 +1,7 @@
 // What the pipeline asks of those above it. Each port has one fixed place among the ten stages; a
 // frame passes its ports on to everything done inside it.
 import type { Fault, Json, Outcome } from '../base/index.ts';
+import type { Descriptor } from './descriptor.ts';
 import type { Frame } from './frame.ts';
 import type { TraceEntry } from './guard.ts';
 import type { MaybePromise } from './maybe.ts';
@@ -97,6 +98,8 @@ export interface Ports {
   scriptHooks?: ScriptHooks;
   /** Stage 6, as soon as no after-guard can object any more. */
   effects?(effect: Effect): void;
+  /** Stage 7: a mark for what an operation made of what it used, where somebody keeps a trail. */
+  trail?(op: Operation, used: Descriptor): Descriptor;
   /** Stage 9. What cannot be recorded counts as failed. */
   record?(entry: RecordEntry): MaybePromise<void>;
   checkpoint?(

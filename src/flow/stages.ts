@@ -2,6 +2,7 @@
 // only place that knows it. A stage answers undefined to go on, or the outcome that ends the attempt.
 import { fail, type Json, type Outcome, ok } from '../base/index.ts';
 import { operationName } from './decision.ts';
+import { mergeDescriptors } from './descriptor.ts';
 import { isUncontested, isUncontestedAfter, judgeAfter, judgeBefore } from './judge.ts';
 import { isPromise, type MaybePromise, whenDone } from './maybe.ts';
 import type { CheckpointEvent, CheckpointVerdict } from './ports.ts';
@@ -113,6 +114,11 @@ const taint: Stage = (run) => {
   }
   if (!run.result) return resultOf(run);
   run.result = taintResult(madeIn(run), run.result);
+  const { trail } = run.frame.ports;
+  if (trail) {
+    const used = mergeDescriptors(marksOfInputs(madeIn(run)), run.result.meta.descriptor);
+    run.result = addMarks(run.result, trail(run.call.op, used));
+  }
   return undefined;
 };
 

@@ -14,8 +14,19 @@ interface Scope {
 }
 
 const FUNCTIONS = [
-  ...['same', 'tell', 'pick', 'count', 'early', 'sorted', 'pairs', 'side', 'rounds', 'read'],
-  ...['made', 'every', 'match'],
+  'same',
+  'tell',
+  'pick',
+  'count',
+  'early',
+  'sorted',
+  'pairs',
+  'side',
+  'rounds',
+  'read',
+  'made',
+  'every',
+  'match',
 ];
 
 /** Fixed functions: a template, a choice, a loop with a sum, a way out, and one that captures. */
