@@ -16,9 +16,6 @@ import {
 } from '../flow/index.ts';
 import type { FileExpression, SectionName } from './ast.ts';
 import { walkStepsOf } from './compile-reference.ts';
-
-const selectDefinitions = (value: Value, _words: readonly string[]): Value => value;
-
 import type { Compiler, Env, Eval, Reading } from './env.ts';
 import { raise, toFault } from './fault.ts';
 import { operate, unwrap } from './operate.ts';
@@ -141,10 +138,10 @@ function compileAs(c: Compiler, node: FileExpression): Shape {
   };
 }
 
-function compileDefinitions(node: FileExpression): (value: Value) => Value {
-  const { definitions } = node;
+/** An extra that few scripts need, so it is loaded when one does. */
+function compileDefinitions({ definitions }: FileExpression): Shape {
   if (!definitions) return (value) => value;
-  return (value) => selectDefinitions(value, definitions);
+  return async (value) => (await import('./definitions.ts')).selectDefinitions(value, definitions);
 }
 
 const LOAD: Operation = { type: 'file', name: '', opLabels: [], retryOwner: false };
@@ -183,7 +180,9 @@ export function compileFile(c: Compiler, node: FileExpression, reading: Reading)
     compileDefinitions(node),
   ];
   const shape: Shape = (value, env) =>
-    then(sections(value, env), (part) => then(as(definitions(part), env), (made) => made));
+    then(sections(value, env), (part) =>
+      then(definitions(part, env), (defined) => as(defined, env)),
+    );
   const walk = walkStepsOf(c, node.steps, reading);
   return (env) =>
     then(path(env), (value) => {

@@ -1,24 +1,18 @@
 // `import` and `export`. What is imported keeps its labels; functions keep their scope.
 import { basename, extname } from 'node:path';
-import {
-  type MaybePromise,
-  makeContainer,
-  makeValue,
-  type Operation,
-  type Value,
-} from '../flow/index.ts';
+import { type MaybePromise, makeValue, type Operation, type Value } from '../flow/index.ts';
 import { absent, isAbsent } from './absent.ts';
 import type { ExportStatement, ImportStatement } from './ast.ts';
 import { entriesOf } from './elements.ts';
 import type { Compiler, Env, Eval, Exports } from './env.ts';
 import { raise } from './fault.ts';
+import { namespaceOf } from './modules.ts';
 import { operate } from './operate.ts';
 import { resolvePath } from './paths.ts';
 import { placeOf, shownPlace } from './places.ts';
 import { applyPolicy } from './script-policy.ts';
 import { templatesIn } from './template-folder.ts';
 import { textOf } from './text-of.ts';
-import { withOrigin } from './value-kinds.ts';
 import { andThen as then } from './wait.ts';
 
 export function compileModuleStatement(c: Compiler, node: ImportStatement | ExportStatement): Eval {
@@ -150,10 +144,6 @@ function memberOf(exports: Exports, name: string, isLoose: boolean): Value {
     hint: names.length > 0 ? `it exports ${names.join(', ')}` : 'it exports nothing',
   });
 }
-
-/** Its members; a name it does not have is an error where it is read. */
-export const namespaceOf = (exports: Exports): Value =>
-  exports.whole ?? withOrigin(makeContainer(exports.names), { namespace: exports.path });
 
 const namespaceName = (path: string): string =>
   basename(path, extname(path)).replace(/[^\w]/g, '_');

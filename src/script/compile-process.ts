@@ -257,7 +257,7 @@ function runJs(node: CodeExpression): RunCode {
       if (warnings.length > 0) env.run.stderr(`${warnings.join('\n')}\n`, env);
       if (value === undefined || value === null) {
         if (logs.length > 0) return makeValue(logs.join('\n'));
-        return value === null ? makeValue(null, { origin: { empty: true } }) : absent();
+        return absent();
       }
       if (logs.length > 0) env.run.stderr(`${logs.join('\n')}\n`, env);
       return makeValue(value);

@@ -74,7 +74,7 @@ function method(
     if (KEEP.has(name)) return withOrigin(value, { keep: true });
     if (reading === 'condition' && isAbsent(value) && name !== 'isDefined')
       return absent(value.meta.descriptor);
-    if (!hasMethod(value, name)) return refuseMethod(value, name);
+    if (!hasMethod(value, name)) return callMethod(value, name, []);
     return then(evaluateAll(values, env), (list) => callMethod(value, name, list));
   };
 }
@@ -83,19 +83,6 @@ function isCallableField(value: Value, name: string): boolean {
   const executable = executableOf(value);
   if (executable) return executable.signature.members?.has(name) ?? false;
   return hasOwnField(value, name) && executableOf(fieldOf(value, name, 'lenient')) !== undefined;
-}
-
-function refuseMethod(value: Value, name: string): never {
-  const kind = isAbsent(value)
-    ? 'nothing'
-    : Array.isArray(value.data)
-      ? 'a list'
-      : typeof value.data;
-  return raise(
-    'invalid_input',
-    `there is no method \`${name}\` on ${kind === 'object' ? 'an object' : kind}`,
-    { name },
-  );
 }
 
 export const evaluateAll = (values: readonly Argument[], env: Env): MaybePromise<Value[]> =>
@@ -327,11 +314,14 @@ export function compileKnownReference(
   reading: Reading,
 ): (env: Env) => MaybePromise<Value> | undefined {
   const evaluate = compileReference(c, node, reading);
-  const { name } = node;
+  const { name, steps } = node;
+  const isCalled = steps.some(({ kind }) => kind === 'call');
   return (env) => {
     if (isContextName(name)) return evaluate(env);
     const cell = env.scope.find(name);
     if (cell) return cell.isMissing ? undefined : evaluate(env);
-    return findName(env, name) ? evaluate(env) : undefined;
+    const found = findName(env, name);
+    // `bob@json.org` is no function of the language unless it is called.
+    return found && (isCalled || !executableOf(found.value)) ? evaluate(env) : undefined;
   };
 }

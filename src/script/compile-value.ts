@@ -11,6 +11,7 @@ import { isAbsent } from './absent.ts';
 import type {
   ArrayExpression,
   BinaryExpression,
+  Expression,
   ObjectExpression,
   TernaryExpression,
   UnaryExpression,
@@ -19,13 +20,16 @@ import { entriesOf } from './elements.ts';
 import { type Compiler, type Eval, type Reading, under } from './env.ts';
 import { raise } from './fault.ts';
 import { quantifiedOf } from './guard-input.ts';
+import { located } from './operate.ts';
 import { calculate, compare, isEqual, minus, negate } from './operators.ts';
-import { isTruthy, shapeMarks, typeName } from './value-kinds.ts';
+import { isTruthy, kindName, shapeMarks, typeName } from './value-kinds.ts';
 import { eachInTurn, andThen as then } from './wait.ts';
 
 export function compileArray(c: Compiler, node: ArrayExpression): Eval {
   const items = node.items.map(({ value, isOptional, isSpread }) => ({
-    evaluate: c.expression(value, isOptional ? 'condition' : 'value'),
+    evaluate: isSpread
+      ? compileSpread(c, value, 'array')
+      : c.expression(value, isOptional ? 'condition' : 'value'),
     isOptional,
     isSpread,
   }));
@@ -37,7 +41,7 @@ export function compileArray(c: Compiler, node: ArrayExpression): Eval {
         if (isOptional) own = mergeDescriptors(own, value.meta.descriptor);
         if (isSpread) {
           own = mergeDescriptors(own, shapeMarks(value));
-          found.push(...spreadList(value));
+          found.push(...entriesOf(value).map(([, item]) => item));
         } else if (!isOptional || isTruthy(value)) found.push(value);
         return false;
       }),
@@ -46,25 +50,23 @@ export function compileArray(c: Compiler, node: ArrayExpression): Eval {
   };
 }
 
-function spreadList(value: Value): readonly Value[] {
-  if (Array.isArray(value.data)) return entriesOf(value).map(([, item]) => item);
-  return raise('invalid_input', `\`...\` in a list needs a list, not ${typeName(value)}`);
-}
-
-function spreadObject(value: Value): readonly (readonly [string, Value])[] {
-  if (typeName(value) === 'object') return entriesOf(value);
-  const hint = Array.isArray(value.data) ? 'a list cannot be spread into an object' : undefined;
-  return raise(
-    'invalid_input',
-    `\`...\` in an object needs an object, not ${typeName(value)}`,
-    hint ? { hint } : {},
-  );
+/** What `...` takes apart: a list in a list, an object in an object. */
+function compileSpread(c: Compiler, node: Expression, wanted: 'array' | 'object'): Eval {
+  const evaluate = c.expression(node, 'value');
+  return (env) =>
+    located(env, node.at, () =>
+      then(evaluate(env), (value) => {
+        if (typeName(value) === wanted) return value;
+        const where = wanted === 'array' ? 'a list needs a list' : 'an object needs an object';
+        return raise('invalid_input', `\`...\` in ${where}, not ${kindName(value)}`);
+      }),
+    );
 }
 
 export function compileObject(c: Compiler, node: ObjectExpression): Eval {
   const entries = node.entries.map((entry) =>
     entry.kind === 'spread'
-      ? { key: undefined, isOptional: false, evaluate: c.expression(entry.value, 'value') }
+      ? { key: undefined, isOptional: false, evaluate: compileSpread(c, entry.value, 'object') }
       : {
           key: entry.key,
           isOptional: entry.isOptional,
@@ -79,7 +81,7 @@ export function compileObject(c: Compiler, node: ObjectExpression): Eval {
         if (isOptional) shape = mergeDescriptors(shape, value.meta.descriptor);
         if (key === undefined) {
           shape = mergeDescriptors(shape, shapeMarks(value));
-          for (const [name, item] of spreadObject(value)) found.set(name, item);
+          for (const [name, item] of entriesOf(value)) found.set(name, item);
         } else if (!isOptional || isTruthy(value)) found.set(key, value);
         return false;
       }),
@@ -150,6 +152,10 @@ export function compileBinary(c: Compiler, node: BinaryExpression, reading: Read
     case '<=':
     case '>=':
       return pair(c, node, reading, (left, right) => compare(operator, left, right));
+    case '+': {
+      const sum = pair(c, node, reading, (left, right) => calculate('+', left, right));
+      return (env) => located(env, node.at, () => sum(env));
+    }
     default:
       return pair(c, node, reading, (left, right) => calculate(operator, left, right));
   }

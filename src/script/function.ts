@@ -181,7 +181,7 @@ function bindParameters(
       : isStage
         ? makeValue('')
         : absent();
-    scope.bind(name, 'parameter', value, `parameter of @${node.name}`, isMissing);
+    scope.bind(name, 'parameter', value, `the parameters of @${node.name}`, isMissing);
     return { name, value };
   });
 }

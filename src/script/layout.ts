@@ -39,12 +39,20 @@ function laidOutText(text: string): string {
   return data === undefined || losesDigits(text) ? text : laidOut(data);
 }
 
+/** A module shows what stands at its top beside what it exports. */
+function namespaceIn({ data, meta }: Value): Json | undefined {
+  const { namespace, fm = null } = meta.origin;
+  if (namespace === undefined) return undefined;
+  return fm === null ? { exports: data } : { frontmatter: fm, exports: data };
+}
+
 /** What `show` prints; undefined: nothing, not even a line. */
 export function showText(value: Value, origin: 'reference' | 'call' | 'other'): string | undefined {
   if (isAbsent(value)) return origin === 'reference' ? 'undefined' : undefined;
   if (value.data === null && !value.hasOwnText) return origin === 'call' ? 'null' : '';
-  if (isStructure(value.data) && !value.hasOwnText && !isFileList(value))
-    return laidOut(value.data);
+  const { data } = value;
+  if (isStructure(data) && !value.hasOwnText && (!isFileList(value) || data.length === 0))
+    return laidOut(namespaceIn(value) ?? data);
   return laidOutText(textOf(value));
 }
 

@@ -115,7 +115,7 @@ function folderExports(
         isThere
           ? then(load(index, env), (exports) => [
               name.replace(/^\./, '_').replaceAll('-', '_'),
-              namespaceValue(exports),
+              namespaceOf(exports),
             ])
           : undefined,
       );
@@ -129,5 +129,6 @@ function folderExports(
   });
 }
 
-const namespaceValue = (exports: Exports): Value =>
-  exports.whole ?? withOrigin(makeContainer(exports.names), { namespace: exports.path });
+/** Its members; a name it does not have is an error where it is read. */
+export const namespaceOf = ({ whole, names, path, frontMatter }: Exports): Value =>
+  whole ?? withOrigin(makeContainer(names), { namespace: path, fm: frontMatter.data });

@@ -112,7 +112,7 @@ export function parseCommand(
   folder?: TemplateExpression,
 ): CommandExpression {
   const { from, to } = takeRaw(r, 'shell', 'a command');
-  return finishCommand(r, { at, from, to, folder, isString: false });
+  return finishCommand(r, { at, from, to, folder, isString: false, isLiteral: false });
 }
 
 /** `run "echo hi"`, standing at the quote: the text is a command. */
@@ -131,6 +131,7 @@ export function parseCommandString(r: Reader): CommandExpression {
     to: r.pos - 1,
     folder: undefined,
     isString: quote === '"',
+    isLiteral: quote === "'",
   });
 }
 
@@ -141,22 +142,24 @@ interface CommandText {
   readonly folder: TemplateExpression | undefined;
   /** `\"` inside it is a quote of the command. */
   readonly isString: boolean;
+  /** Nothing is put in: `run 'echo @x'`. */
+  readonly isLiteral: boolean;
 }
 
 function finishCommand(
   r: Reader,
-  { at, from, to, folder, isString }: CommandText,
+  { at, from, to, folder, isString, isLiteral }: CommandText,
 ): CommandExpression {
   const behind = r.pos;
   r.pos = from;
-  const lines = r.within({ end: to }, () => readLines(r, isString));
+  const lines = r.within({ end: to }, () => readLines(r, isString, isLiteral));
   r.pos = behind;
   if (lines.length === 0) r.fail('the command is empty', { at, end: behind });
   const raw = isString ? r.slice(from, to).replaceAll('\\"', '"') : r.slice(from, to);
   return { kind: 'command', lines, raw, folder, using: parseUsing(r), at, end: r.pos };
 }
 
-function readLines(r: Reader, isString: boolean): TemplatePart[][] {
+function readLines(r: Reader, isString: boolean, isLiteral: boolean): TemplatePart[][] {
   const lines: TemplatePart[][] = [];
   let parts = createParts();
   let quote: '' | '"' | "'" = '';
@@ -177,11 +180,13 @@ function readLines(r: Reader, isString: boolean): TemplatePart[][] {
       parts.text(char);
       r.pos += 1;
     } else {
+      const at = r.pos;
       const piece = quote === "'" ? undefined : parsePiece(r, quote);
       if (piece === undefined) {
         parts.text(r.peek());
         r.pos += 1;
-      } else if (typeof piece === 'string') parts.text(piece);
+      } else if (isLiteral) parts.text(r.slice(at));
+      else if (typeof piece === 'string') parts.text(piece);
       else parts.part(piece);
     }
   }

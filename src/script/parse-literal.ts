@@ -140,7 +140,7 @@ function parseKey(r: Reader, brace: number, isFirst: boolean): string {
   r.pos = at;
   return r.fail(`expected \`key: value\`, found ${r.shown()}`, {
     at: isFirst ? brace : at,
-    hint: 'a command is written `cmd { … }`',
+    hint: 'use `cmd { … }` for a command',
   });
 }
 
