@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { fail } from '../src/base/index.ts';
 import { createLibrary, type Library, parseTool } from '../src/items/index.ts';
+import { makeFixture } from './project-fixture.ts';
 
 const PAGE = readFileSync(new URL('../docs/tools.md', import.meta.url), 'utf8');
 const BUNDLE = fileURLToPath(new URL('../bundle', import.meta.url));
@@ -29,7 +30,7 @@ beforeAll(async () => {
       { source: 'bundle', dir: BUNDLE },
     ],
     projectRoot: base,
-    primitives: () => ['subprocess', 'http_client', 'function'],
+    primitives: () => ['subprocess', 'http_client', 'function', 'script'],
     trustStore: { judge: () => fail('not_found', 'no keys') },
     clock: { now: () => Date.now() },
   });
@@ -46,6 +47,7 @@ test('the page begins with a complete example', () => {
     '.ai/tools/image/resize.yaml',
     '.ai/tools/shop/orders.yaml',
     '.ai/tools/shop/pay.yaml',
+    '.ai/tools/text/count_lines.yaml',
   ]);
 });
 
@@ -69,4 +71,19 @@ test('every field the page names is one, and every field is named', () => {
   const fields = hint.replace('one of: ', '').split(', ');
   expect(fields.length).toBeGreaterThan(20);
   for (const field of fields) expect(PAGE).toContain(`\`${field}\``);
+});
+
+test('the script answers as the page says', async () => {
+  const fixture = makeFixture({
+    'notes/a.txt': 'one\ntwo\n',
+    ...Object.fromEntries(examples.slice(3).map(({ path, text }) => [path, text])),
+  });
+  const request = {
+    item_type: 'tool',
+    item_id: 'text/count_lines',
+    parameters: { path: 'notes/a.txt' },
+  };
+  const done = await fixture.call('execute', request, 'cli');
+  fixture.remove();
+  expect(done).toMatchObject({ ok: true, output: { path: 'notes/a.txt', lines: 2 } });
 });

@@ -62,7 +62,7 @@ describe('people', () => {
     const asked = await run(made, 'job');
     decide(made);
     const done = await resume(made, asked.thread_id);
-    expect(done).toMatchObject({ status: 'failed', code: 'script_differs' });
+    expect(done).toMatchObject({ status: 'failed', code: 'steps_differ' });
   });
 
   test('what it read before, it reads again, even if the file is another one', async () => {

@@ -54,7 +54,7 @@ test('a step that was begun and never ended keeps its name', async () => {
 
 test('another step than was recorded is told', async () => {
   const record = createScriptRecord([begun('step_1', { n: 1 }), ended('step_1', {})]);
-  expect(await dataOf(record, { n: 2 })).toBe('script_differs');
+  expect(await dataOf(record, { n: 2 })).toBe('steps_differ');
   expect(record.left()).toMatchObject({ call: 'step_1' });
 });
 

@@ -59,7 +59,7 @@ function stepsIn(
 
 export const differs = (step: string, recorded: PastStep): Outcome<never> =>
   fail(
-    'script_differs',
+    'steps_differ',
     `the script did not come by \`${plainText(recorded.intent.tool)}\` again, which it had done before it was interrupted, but by ${step}; it reads something that has changed, or time or chance decide in it`,
     { recorded: plainText(recorded.intent.tool), call_id: recorded.call },
   );
