@@ -18,6 +18,9 @@ const NO_PIPE: JsonObject = Object.freeze({
   isPipeline: false,
 });
 
+const NO_CALLS: JsonObject = Object.freeze({ calls: [] });
+const NO_ERRORS: JsonObject = Object.freeze({ errors: [] });
+
 const PIPE_ALIASES = [
   'try',
   'tries',
@@ -75,9 +78,9 @@ export const CONTEXT_VIEW: ViewTable<Frame> = {
   for: ({ facts }) => facts.for ?? null,
   loop: ({ facts }) => facts.loop ?? null,
   args: (frame) => (frame.facts.args === undefined ? argumentsOf(frame) : read(frame.facts.args)),
-  tools: ({ facts }) => read(facts.tools),
+  tools: ({ facts }) => read(facts.tools ?? NO_CALLS),
   profile: ({ facts }) => facts.profile ?? null,
-  hooks: ({ facts }) => read(facts.hooks),
+  hooks: ({ facts }) => read(facts.hooks ?? NO_ERRORS),
   thread: ({ facts }) => read(facts.thread),
   cost: ({ facts }) => read(facts.cost),
   limits: ({ facts }) => read(facts.limits),

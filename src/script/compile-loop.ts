@@ -12,7 +12,7 @@ import {
   type Value,
 } from '../flow/index.ts';
 import { absent, isAbsent } from './absent.ts';
-import type { Binding, ForExpression, ForeachExpression, LoopExpression, Step } from './ast.ts';
+import type { Binding, ForExpression, ForeachExpression, LoopExpression } from './ast.ts';
 import { given } from './call.ts';
 import { type Branches, branchesOf, decided } from './compile-flow.ts';
 import { compileArguments, invoke } from './compile-reference.ts';
@@ -249,7 +249,7 @@ export function compileForeach(c: Compiler, node: ForeachExpression): Eval {
   const values = last?.kind === 'call' ? compileArguments(c, last.arguments) : [];
   const target =
     last?.kind === 'call'
-      ? c.expression({ ...call, steps: call.steps.slice(0, -1) as Step[] }, 'value')
+      ? c.expression({ ...call, steps: call.steps.slice(0, -1) }, 'value')
       : c.expression(call, 'value');
   return (env) =>
     then(target(env), (executable) =>
@@ -295,8 +295,9 @@ export function compileLoop(c: Compiler, node: LoopExpression, body: Eval): Eval
   const limit = node.limit && c.expression(node.limit, 'value');
   const until = node.until && c.expression(node.until, 'condition');
   const branches = branchesOf([node.body]);
-  return (env) =>
-    then(limit?.(env), (given) => {
+  const op = { type: 'loop', name: '', opLabels: [], location: placeOf(c.unit, node.at) };
+  return (outer) =>
+    operate(outer, op, limit ? [lazyInput(outer, 'limit', limit)] : [], ([given], env) => {
       const rounds = given ? Number(given.data) : MAX_ROUNDS;
       if (!Number.isInteger(rounds) || rounds < 0 || typeof given?.data === 'boolean') {
         return raise(

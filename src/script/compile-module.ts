@@ -19,6 +19,7 @@ export function compileModuleStatement(c: Compiler, node: ImportStatement | Expo
   return node.kind === 'import' ? compileImport(c, node) : compileExport(c, node);
 }
 
+/** May come first: what is exported is judged when the file has come to its end. */
 function compileExport(c: Compiler, node: ExportStatement): Eval {
   return () => {
     if (node.names) {
@@ -27,6 +28,17 @@ function compileExport(c: Compiler, node: ExportStatement): Eval {
     }
     return absent();
   };
+}
+
+export function judgeExports(env: Env): MaybePromise<unknown> {
+  const { exports, scope } = env.unit;
+  const inputs = [...(exports.names?.keys() ?? [])].flatMap((name) => {
+    const value = scope.own(name)?.value;
+    return value ? [{ name, value }] : [];
+  });
+  if (inputs.length === 0) return undefined;
+  const op = { type: 'export', name: '', opLabels: [], retryOwner: false };
+  return operate({ ...env, frame: env.run.ground }, op, inputs, () => absent());
 }
 
 const operationOf = (c: Compiler, node: ImportStatement, name: string): Operation => ({

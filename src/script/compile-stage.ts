@@ -124,7 +124,7 @@ function codeRun(c: Compiler, { code, at }: CodeStage): { run: Run; name: string
       const stage = { ...inner, pipe: withInput(inner, passed) };
       const named =
         code.kind === 'command' ? [] : [{ name: 'input', value: passed as Value }, ...env.named];
-      return then(execute(stage, named, true, true), (value) =>
+      return then(execute(stage, named, false, true), (value) =>
         addMarks(value, describe({ taint: [`src:${name === 'bash' ? 'sh' : name}`] })),
       );
     });

@@ -1,5 +1,11 @@
 // Statements and actions: what they do, and what they print.
-import { addMarks, type MaybePromise, type Value, withLabels } from '../flow/index.ts';
+import {
+  addMarks,
+  type MaybePromise,
+  type Operation,
+  type Value,
+  withLabels,
+} from '../flow/index.ts';
 import { absent, isAbsent } from './absent.ts';
 import type {
   Action,
@@ -155,8 +161,18 @@ export function compileRunnable(c: Compiler, action: Expression): Eval {
     );
 }
 
-function compileRun(c: Compiler, action: Expression, at: number): Eval {
+/** `run @f(…)` contains the call; commands and code are operations of their own. */
+function compileRunning(c: Compiler, action: Expression, at: number): Eval {
   const evaluate = compileRunnable(c, action);
+  if (action.kind !== 'reference') return evaluate;
+  const { name } = action;
+  const location = placeOf(c.unit, at);
+  const op: Operation = { type: 'run', name, opLabels: [], retryOwner: true, location };
+  return (env) => operate(env, op, [], (_inputs, inner) => evaluate(inner));
+}
+
+function compileRun(c: Compiler, action: Expression, at: number): Eval {
+  const evaluate = compileRunning(c, action, at);
   return (env) => {
     if (env.isDefining) return absent();
     return then(evaluate(env), (result) => {

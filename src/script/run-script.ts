@@ -1,6 +1,6 @@
 // The door of the language: parse everything, then run it. Whatever happens, the answer is an outcome,
 // and everything emitted before has been delivered.
-import { dirname } from 'node:path';
+import { dirname, relative } from 'node:path';
 import { type Diagnostic, type Json, type JsonObject, parseYaml } from '../base/index.ts';
 import {
   childFrame,
@@ -19,6 +19,7 @@ import { ambientName } from './ambient.ts';
 import type { Mode, Script, TextLine } from './ast.ts';
 import { createCompiler } from './compile.ts';
 import { writeReleased } from './compile-effect.ts';
+import { judgeExports } from './compile-module.ts';
 import { compileTop, printReturn } from './compile-statement.ts';
 import { type Env, newPath, type Run, type Unit } from './env.ts';
 import { ScriptFault, toFault } from './fault.ts';
@@ -170,7 +171,7 @@ function runBody(script: Script, unit: Unit, run: Run): MaybePromise<Value | und
       );
     });
   });
-  return then(done, () => returned);
+  return then(done, () => then(judgeExports(env), () => returned));
 }
 
 function emitText(node: TextLine, unit: Unit, run: Run): boolean {
@@ -281,7 +282,9 @@ function startRun(options: ScriptOptions): Started {
       return Promise.all(pending.splice(0)).then(() => undefined);
     },
     ambient: ambientName,
-    mayBePrivileged: () => options.mayBePrivileged ?? false,
+    mayBePrivileged: ({ file, isModule }) =>
+      options.mayBePrivileged === true &&
+      (!isModule || !relative(options.world.root, file).startsWith('..')),
     import: createImports((text, path, env) => {
       const script = parseUnit(text, path, path, modeOf(path));
       const unit = unitOf(script, { file: path }, true);
