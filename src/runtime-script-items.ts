@@ -183,7 +183,7 @@ export function placed(
 /** In the audit it is the thread that acts. */
 function asThread(deeds: ScriptDeeds): ScriptUse {
   const { __thread_id: name = '' } = deeds.auth();
-  return { surface: 'thread', name, auth: () => deeds.auth(), gate: () => deeds.gate() };
+  return { surface: 'thread', name, auth: () => deeds.auth() };
 }
 
 export function createScriptPort(ground: Ground, library: Library, kernel: Kernel): ScriptPort {
@@ -193,6 +193,7 @@ export function createScriptPort(ground: Ground, library: Library, kernel: Kerne
     const name = shownFile(ground.project, file);
     const { world: bare, frame } = await openScripts(ground, library, kernel, {
       signal,
+      gate: () => request.gate(),
       ...(deeds ? asThread(deeds) : { name }),
     });
     const reach = deeds ? { world: throughThread(bare, deeds), asked: () => false } : nowhere(bare);

@@ -325,4 +325,31 @@ describe('hooks', () => {
     const rows = made.threads.store.query({ kind: 'hook' });
     expect(rows.ok && rows.output.rows).toEqual([]);
   });
+
+  test('a script that computes for ever is ended by its time limit', async () => {
+    const judge = scripted(
+      'judge',
+      'exe @f(x) = `v@x`\nloop(90000) [\n  loop(90000) [\n    let @y = @f(1)\n  ]\n]\nreturn { action: "continue" }',
+      {
+        limits: '<duration>1</duration>',
+        outputs: '<action type="string" required="true">continue</action>',
+      },
+    );
+    const made = await stage(
+      {
+        '.ai/directives/judge.md': judge,
+        '.ai/directives/job.md': scripted(
+          'job',
+          'var @x = @tool("fs/read_file", { path: "notes/a.txt" })',
+          {
+            permissions: READ,
+            hooks:
+              '<hook><when>event.name == "after_step"</when><directive>judge</directive></hook>',
+          },
+        ),
+      },
+      [],
+    );
+    expect(await run(made, 'job')).toMatchObject({ status: 'failed', code: 'hook_failed' });
+  });
 });

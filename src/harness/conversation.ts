@@ -27,6 +27,8 @@ export interface Conversation {
   user(text: string, marks: Descriptor): void;
   assistant(content: readonly Block[]): void;
   result(id: string, content: Json, marks: Descriptor, isError: boolean): void;
+  /** Something was read that is no part of what is said: by a script. */
+  learn(marks: Descriptor): void;
   /** Size of what the next request will send, for the estimate. */
   bytes(): number;
   /** A fresh start (a new attempt); what was read stays read. */
@@ -76,6 +78,9 @@ export function createConversation(): Conversation {
       add('user', [{ type: 'tool_result', id, content, ...(isError ? { is_error: true } : {}) }]);
       if (open.size > 0) return;
       for (const { text, marks: said } of late.splice(0)) say(text, said);
+    },
+    learn(own) {
+      marks = mergeDescriptors(marks, own);
     },
     bytes: () => bytes,
     clear() {

@@ -18,8 +18,6 @@ export interface ScriptAct {
 export interface ScriptDeeds {
   /** The right it works with now. */
   auth(): Pick<Caller, '__auth' | '__thread_id' | '__directive_id'>;
-  /** Asked before every operation: may the script go on? */
-  gate(): Outcome<null>;
   tool(id: string, parameters: ReadonlyMap<string, Value>, frame: Frame): Promise<Outcome<Value>>;
   help(action: string, message: Value, frame: Frame): Promise<Outcome<Value>>;
   model(
@@ -42,6 +40,8 @@ export interface ScriptRequest {
   /** What `@now` is: the same when it runs again. */
   now: number;
   signal: AbortSignal;
+  /** Asked before every operation: may the script go on? */
+  gate(): Outcome<null>;
   /** Absent: it may only compute; whatever else it tries ends it. */
   deeds?: ScriptDeeds;
 }

@@ -71,7 +71,7 @@ const judged = (frame: Frame): Frame => childFrame(frame, { selection: { only: [
 const under = (value: Value, { influence }: Frame): Value => addMarks(value, influence);
 
 /** Asked before every operation: a stop is seen even by a script that never does a step. */
-function createGate(thread: ThreadContext): () => Outcome<null> {
+export function createGate(thread: ThreadContext): () => Outcome<null> {
   const { clock } = thread.world;
   let looked = clock.monotonic();
   const look = (): Ending | undefined => {
@@ -140,6 +140,7 @@ export function createScriptSteps(thread: ThreadContext, ports: ScriptPorts): Sc
     if (isAtRest(thread)) return STOPPED;
     const noted = noteResult(thread, call, asResult(outcome, work.marks), work.facts.tool);
     if (!noted.ok) return noted;
+    thread.conversation.learn(noted.output.marks);
     return thread.ending ? STOPPED : outcome;
   }
 
@@ -173,6 +174,7 @@ export function createScriptSteps(thread: ThreadContext, ports: ScriptPorts): Sc
       ],
       { cost: packCost(meter.read()) },
     );
+    thread.conversation.learn(marks);
     return noted.ok ? outcome : noted;
   }
 
@@ -213,8 +215,9 @@ export function createScriptSteps(thread: ThreadContext, ports: ScriptPorts): Sc
       facts: known.output,
       arguments: call.arguments,
       marks,
-      body: (_, key) =>
+      body: ({ id }, key) =>
         callKernel(thread, known.output, {
+          id,
           key,
           values: Object.fromEntries(values),
           frame: judged(frame),
@@ -223,7 +226,6 @@ export function createScriptSteps(thread: ThreadContext, ports: ScriptPorts): Sc
   }
 
   return {
-    gate: createGate(thread),
     auth: () => ({
       __auth: thread.approved.auth(thread.currentCall),
       __thread_id: thread.id,

@@ -18,7 +18,7 @@ import { wholeResult } from './result-artifact.ts';
 import { scriptFile, scriptOutputs } from './script-outputs.ts';
 import type { ScriptAnswer, ScriptRequest } from './script-port.ts';
 import { createScriptRecord, differs, type ScriptRecord } from './script-record.ts';
-import { createScriptSteps } from './script-steps.ts';
+import { createGate, createScriptSteps } from './script-steps.ts';
 import type { ThreadContext } from './thread-context.ts';
 import type { World } from './world.ts';
 
@@ -45,7 +45,7 @@ export function scriptRequest(
   { item, directive, inputs }: Pick<Prepared, 'item' | 'directive' | 'inputs'>,
   { text, line, column }: DirectiveScript,
   marks: Descriptor,
-): Omit<ScriptRequest, 'signal'> {
+): Omit<ScriptRequest, 'signal' | 'gate'> {
   return {
     text,
     file: scriptFile(world.library, item, directive),
@@ -65,7 +65,10 @@ function endingOf(thread: ThreadContext, answer: ScriptAnswer, record: ScriptRec
   const lost = thread.log.lost();
   if (lost) return { status: 'interrupted', reason: lost.error.detail.message };
   const { text } = answer;
-  if (thread.ending) return { text, ...thread.ending };
+  if (thread.ending) {
+    const marks = mergeDescriptors(answer.marks, thread.conversation.marks());
+    return { text, marks, ...thread.ending };
+  }
   const left = answer.fault ? undefined : record.left();
   const outputs = left ? differs('its end', left) : scriptOutputs(thread.directive, answer);
   if (outputs.ok) {
@@ -98,6 +101,7 @@ export async function runScriptThread(
       ...scriptRequest(world, thread, script, givenMarks(thread)),
       now: row.ok ? row.output.created : world.clock.now(),
       signal: stop.signal,
+      gate: createGate(thread),
       deeds: createScriptSteps(thread, { record, stop, between }),
     });
     return endingOf(thread, answer, record);

@@ -39,6 +39,15 @@ const withExtra = (outputs: JsonObject): JsonObject => {
   return isObject(extra) ? { ...extra, ...declared } : outputs;
 };
 
+/** What only computes has its time limit all the same. */
+function withinTime({ clock }: World, { limits, item }: Prepared): () => Outcome<null> {
+  const ends = clock.monotonic() + Number(limits.duration?.value ?? 0n);
+  return () =>
+    limits.duration === undefined || clock.monotonic() < ends
+      ? ok(null)
+      : fail('duration_exceeded', `the script of \`${item.id}\` took longer than its limit`);
+}
+
 /**
  * A script that only computes needs no thread: it has no effect, costs nothing and leaves no row.
  * Undefined: it is none, or it wants more than that and has done nothing yet.
@@ -51,7 +60,7 @@ async function compute(
   const { script } = prepared.directive.process;
   if (!script) return undefined;
   const request = scriptRequest(world, prepared, script, conversation.marks());
-  const answer = await world.script({ ...request, signal });
+  const answer = await world.script({ ...request, signal, gate: withinTime(world, prepared) });
   if (answer.needsThread) return undefined;
   const outputs = scriptOutputs(prepared.directive, answer);
   return outputs.ok ? ok(withExtra(outputs.output)) : outputs;
