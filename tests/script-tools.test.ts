@@ -125,6 +125,41 @@ describe('called by a person', () => {
   });
 });
 
+describe('without a signature', () => {
+  const strange = async (script: string, more: string) => {
+    const { '../home/policy.yaml': _, ...rest } = files({ odd: tool('odd', script, more) });
+    const fixture = makeFixture(rest);
+    const request = { item_type: 'tool', item_id: 'own/odd', parameters: {} };
+    try {
+      return await fixture.call('execute', request, 'cli');
+    } finally {
+      fixture.remove();
+    }
+  };
+  const refused = { ok: false, error: { code: 'permission_denied' } };
+
+  test('it may read, if it says so', async () => {
+    const script = 'var @file = <notes/a.txt>\nreturn { said: @file }';
+    expect(await strange(script, READS)).toMatchObject({ ok: true });
+    expect(await strange(script, '')).toMatchObject(refused);
+  });
+
+  test('it changes, starts and sends nothing, by itself or through tools that are signed', async () => {
+    const write = 'var @x = @tool("fs/write_file", { path: "notes/b.txt", content: "x" })';
+    for (const script of [
+      write,
+      'output "x" to "notes/b.txt"',
+      'run cmd {echo hi}',
+      'var @x = @tool("shell/bash", { command: "echo hi" })',
+      'var @x = @tool("http/get", { url: "http://127.0.0.1:9/" })',
+    ]) {
+      expect(await strange(script, READS), script).toMatchObject(refused);
+      const all = 'requires: [fs.read, fs.write, process.spawn, net.http]';
+      expect(await strange(script, all), script).toMatchObject(refused);
+    }
+  });
+});
+
 const GRANTS =
   '<read resource="filesystem" path="notes/**"/><execute resource="tool" id="own/length"/>';
 
