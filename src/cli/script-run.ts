@@ -85,6 +85,8 @@ export async function runScriptJob(job: ScriptJob): Promise<ScriptEnd> {
       ...(job.trail ? { trail: job.trail.note } : {}),
       ...(job.signal ? { signal: job.signal } : {}),
     });
+    // Commands hear of it by themselves; a block that waits for something does not.
+    job.signal?.addEventListener('abort', () => stage.world.js.close(), { once: true });
     const { fault, diagnostics, outputs } = await runScript(text, {
       ...stage,
       file: path,

@@ -115,7 +115,7 @@ export function createJsEngine(): JsEngine {
     run(call) {
       if (isClosed) return fail('cancelled', 'the script has ended');
       // What loops without end may sit in the queue of promises: it goes with its realm.
-      inside ??= openInside(answer, (job) => leave(slowFault(job)));
+      inside ??= openInside(answer, leave);
       const names = call.parameters.map(({ name }) => name);
       const helpers = call.helpers.map(({ name }) => name);
       const unit = inside.units.get(call.source, names, helpers);

@@ -2,7 +2,7 @@
 // limit unless one is running already or none is needed.
 import { types } from 'node:util';
 import { constants, createContext, Script } from 'node:vm';
-import { fail, type Outcome, ok } from '../base/index.ts';
+import { type Failure, fail, type Outcome, ok } from '../base/index.ts';
 import { type Job, slowFault } from './js-job.ts';
 import { type Realm, realmText } from './js-realm.ts';
 import { extrasText } from './js-realm-extras.ts';
@@ -13,10 +13,21 @@ import { createUnits, type Units } from './js-units.ts';
 /** Known to blocks, and of no use to them: with nothing prepared it does nothing. */
 const ENTRY = '__enter';
 
-/** Everything a block throws stays inside; this comes from V8. Looked at without running any code. */
-const isTimeout = (thrown: unknown): boolean =>
-  types.isNativeError(thrown) &&
-  Object.getOwnPropertyDescriptor(thrown, 'code')?.value === 'ERR_SCRIPT_EXECUTION_TIMEOUT';
+/**
+ * Why an entry was broken off from outside; undefined: it was not. Everything a block throws stays
+ * inside; this comes from V8. Looked at without running any code.
+ */
+function brokenOff(thrown: unknown, job: Job): Failure | undefined {
+  if (!types.isNativeError(thrown)) return undefined;
+  switch (Object.getOwnPropertyDescriptor(thrown, 'code')?.value) {
+    case 'ERR_SCRIPT_EXECUTION_TIMEOUT':
+      return slowFault(job);
+    case 'ERR_SCRIPT_EXECUTION_INTERRUPTED':
+      return fail('cancelled', 'the js block was interrupted');
+    default:
+      return undefined;
+  }
+}
 
 export interface Inside {
   readonly realm: Realm;
@@ -32,7 +43,7 @@ export interface Inside {
 }
 
 /** `onStuck`: the realm holds something endless and is of no use any more. */
-export function openInside(answer: AskHost, onStuck: (job: Job) => void): Inside {
+export function openInside(answer: AskHost, onStuck: (why: Failure) => void): Inside {
   const context = createContext(constants.DONT_CONTEXTIFY, {
     codeGeneration: { strings: false, wasm: false },
     // Promises of blocks go on inside of entries only, so every step has its time limit.
@@ -54,14 +65,16 @@ export function openInside(answer: AskHost, onStuck: (job: Job) => void): Inside
     try {
       if (before > 0 || isFree) return ok(realm.enter());
       isChanged = true;
-      const limits = { timeout: limitMs, displayErrors: false };
+      // While a block computes, nothing else would hear that a person wants it to end.
+      const limits = { timeout: limitMs, breakOnSigint: true, displayErrors: false };
       return ok(script.runInContext(context, limits) as string);
     } catch (thrown) {
-      if (!isTimeout(thrown)) {
+      const why = brokenOff(thrown, job);
+      if (!why) {
         return fail('internal_error', 'a js block could not be run: no stack or memory is left');
       }
-      if (before === 0) onStuck(job);
-      return slowFault(job);
+      if (before === 0) onStuck(why);
+      return why;
     } finally {
       current = outer;
       depth = before;
