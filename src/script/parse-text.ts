@@ -112,6 +112,9 @@ function parseEnclosed(r: Reader, quote: '`' | '::', form: TextForm): TemplateEx
   };
 }
 
+/** Characters that mean nothing in any form: most of a text is passed at once. */
+const PLAIN = /[\p{L}\p{N} ,.;!?_=+-]+/uy;
+
 /** Up to the closing mark, which is left standing, or the end. */
 export function parseParts(r: Reader, form: TextForm, isRepeat = false): TemplatePart[] {
   const parts = createParts();
@@ -135,6 +138,7 @@ export function parseParts(r: Reader, form: TextForm, isRepeat = false): Templat
     const special = parseSpecial(r, form);
     if (special === undefined) {
       r.pos = at + 1;
+      if (r.text[at] !== '\n') r.skip(PLAIN);
       continue;
     }
     parts.text(r.slice(from, at));

@@ -118,6 +118,12 @@ export class Reader {
     return taken;
   }
 
+  /** Moves past what a sticky pattern matches. */
+  skip(pattern: RegExp): void {
+    pattern.lastIndex = this.pos;
+    if (pattern.test(this.text)) this.pos = Math.min(pattern.lastIndex, this.end);
+  }
+
   slice(from: number, to: number = this.pos): string {
     return this.text.slice(from, to);
   }
