@@ -3,7 +3,13 @@
 import { isAbsolute, relative } from 'node:path';
 import { type Fault, fail, isObject, type Json, type Outcome, ok } from './base/index.ts';
 import { type Descriptor, describe, mergeAll } from './flow/index.ts';
-import type { ScriptAnswer, ScriptDeeds, ScriptPort, ScriptRequest } from './harness/index.ts';
+import type {
+  ScriptAct,
+  ScriptAnswer,
+  ScriptDeeds,
+  ScriptPort,
+  ScriptRequest,
+} from './harness/index.ts';
 import type { Library } from './items/index.ts';
 import type { Kernel } from './kernel/index.ts';
 import type { Ground } from './runtime-ground.ts';
@@ -91,8 +97,13 @@ function throughThread(world: ScriptWorld, deeds: ScriptDeeds): ScriptWorld {
     help: (...given) => deeds.help(...given),
     model: (...given) => deeds.model(...given),
     async writeFile({ path, text, append, descriptor }, frame) {
-      const name = append ? 'append' : 'write';
-      const done = await deeds.act({ name, effect: 'write', arguments: { path, text } }, () =>
+      // A whole file may be written twice; what is added may not.
+      const act: ScriptAct = {
+        name: append ? 'append' : 'write',
+        effect: append ? 'write' : 'idempotent',
+        arguments: { path, text },
+      };
+      const done = await deeds.act(act, () =>
         world.writeFile({ path, text, append, descriptor }, frame),
       );
       return mapped(done, () => null);

@@ -111,3 +111,10 @@ test('a read that was at work is done again, under the same number', async () =>
   const calls = events.ok ? events.output.filter(({ data }) => data.tool === 'probe/look') : [];
   expect(new Set(calls.map(({ data }) => data.call_id)).size).toBe(1);
 });
+
+test('a file that was being written is written again', async () => {
+  const stage = await open();
+  const life = await killedAt(stage, 'lead tool_call 5');
+  expect(resultOf(life)).toMatchObject({ output: { status: 'completed' } });
+  expect(readFileSync(join(stage.fixture.root, 'notes/out.txt'), 'utf8')).toBe('an answer r0');
+});

@@ -127,7 +127,7 @@ describe('steps', () => {
     expect(result).toMatchObject({ status: 'completed', cost: { tool_calls: 1 } });
     expect(readFileSync(join(made.fixture.root, 'notes/out.txt'), 'utf8')).toBe('x');
     const call = eventsOf(made, result.thread_id).find(({ data }) => data.tool === 'script:write');
-    expect(call).toMatchObject({ type: 'tool_call', data: { effect: 'write' } });
+    expect(call).toMatchObject({ type: 'tool_call', data: { effect: 'idempotent' } });
   });
 
   test('a limit of calls stops the script', async () => {

@@ -128,6 +128,7 @@ export { type ResumeOptions, resumeThread } from './resume-thread.ts';
 export { runDirective, type Started, startPrepared } from './run-thread.ts';
 export { askModel, type ModelQuestion } from './script-model.ts';
 export type {
+  ScriptAct,
   ScriptAnswer,
   ScriptDeeds,
   ScriptPort,
