@@ -52,7 +52,8 @@ const executed = (kind: string, execute: Execute, source?: string): Body => ({
 const evaluated = (kind: string, evaluate: Eval): Body => ({
   kind,
   source: undefined,
-  run: (env) => evaluate(env),
+  // A prompt with open slots is filled in where it is given back.
+  run: (env) => then(evaluate(env), (value) => resolveOpen(value, env)),
 });
 
 const KINDS: Readonly<Record<string, string>> = {
