@@ -6,6 +6,7 @@ import type { Runtime } from '../../runtime.ts';
 import { scriptProblems } from '../check-scripts.ts';
 import { asList, asText, type CommandRun, EXIT } from '../command.ts';
 import { withRuntime } from '../project.ts';
+import { checkScriptFiles, divide } from '../script-files.ts';
 
 /** Paths as a person would type them, seen from where they stand. */
 const shorten = (diagnostic: Diagnostic, cwd: string): Diagnostic => {
@@ -15,6 +16,13 @@ const shorten = (diagnostic: Diagnostic, cwd: string): Diagnostic => {
 
 const order = (a: Diagnostic, b: Diagnostic): number =>
   a.file < b.file ? -1 : a.file > b.file ? 1 : a.line - b.line || a.column - b.column;
+
+/** A script may be checked as a file and as part of the tool that names it. */
+function once(list: readonly Diagnostic[]): Diagnostic[] {
+  const keyOf = ({ file, line, column, code, message }: Diagnostic): string =>
+    JSON.stringify([file, line, column, code, message]);
+  return [...new Map(list.map((one) => [keyOf(one), one])).values()];
+}
 
 export const run: CommandRun = (call) => {
   const { terminal } = call;
@@ -30,12 +38,19 @@ export const run: CommandRun = (call) => {
   const project = asText(call.options.project) ?? projectOf(first);
   const more = project === undefined ? {} : { project };
   const work = async (runtime: Runtime): Promise<number> => {
+    const { library } = runtime;
+    const isItem = (path: string): boolean =>
+      library.all().some(({ file }) => resolve(file) === path);
+    const { scripts, others } = divide(paths, isItem);
     const found =
       paths.length === 0
-        ? runtime.library.check({ sources: ['project', 'user'] })
-        : paths.flatMap((path) => checkPath(path, runtime.library));
-    const inScripts = await scriptProblems(runtime.library, paths);
-    const list = [...found, ...inScripts]
+        ? library.check({ sources: ['project', 'user'] })
+        : others.flatMap((path) => checkPath(path, library));
+    const inScripts = [
+      ...(paths.length === 0 || others.length > 0 ? await scriptProblems(library, others) : []),
+      ...(await checkScriptFiles(scripts)),
+    ];
+    const list = once([...found, ...inScripts])
       .map((diagnostic) => shorten(diagnostic, terminal.cwd))
       .sort(order);
     if (terminal.json) terminal.out(JSON.stringify(list));
