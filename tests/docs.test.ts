@@ -11,7 +11,8 @@ import { describe, expect, test } from 'vitest';
 import { COMMANDS } from '../src/cli/table.ts';
 import { parsePolicy } from '../src/flow/index.ts';
 import { probeSandbox } from '../src/kernel/sandbox-probe.ts';
-import { splitWords } from './command-runner.ts';
+import { parseScript } from '../src/script/index.ts';
+import { runCommand, splitWords } from './command-runner.ts';
 import { blocksOf, followPage, matches, readPage, runModule, stepsOf } from './docs-page.ts';
 import { makeFixture } from './project-fixture.ts';
 
@@ -46,6 +47,8 @@ async function freePort(): Promise<number> {
 
 describe.skipIf(sandbox.kind !== 'bwrap')('with child processes (needs bubblewrap)', () => {
   test('the sandbox', () => follow('docs/sandbox.md'));
+  test('scripts', () => follow('docs/scripts.md'));
+  test('differences of the script language', () => follow('docs/script-differences.md'));
 
   test('streams and sinks', async () => {
     const port = String(await freePort());
@@ -131,7 +134,7 @@ describe('README', () => {
 
   test('directives and tools are sound, and a dry run masks the secret', async () => {
     const files = blocks.flatMap(({ file, text }) => (file ? [[file, text] as const] : []));
-    expect(files.map(([file]) => file.split('.').at(-1))).toEqual(['md', 'md', 'yaml']);
+    expect(files.map(([file]) => file.split('.').at(-1))).toEqual(['md', 'md', 'yaml', 'mld']);
     const fixture = makeFixture(Object.fromEntries(files));
     const runtime = await fixture.open({ env: { ...fixture.env, WEATHER_KEY: 'rain-and-wind' } });
     try {
@@ -142,6 +145,18 @@ describe('README', () => {
       expect(JSON.stringify(plan)).not.toContain('rain-and-wind');
     } finally {
       await runtime.close();
+      fixture.remove();
+    }
+  });
+
+  test('the script prints, and is refused what its guard forbids', async () => {
+    const text = blocks.find(({ kind }) => kind === 'mlld')?.text ?? '';
+    const fixture = makeFixture({ 'careful.mld': text });
+    try {
+      const ran = await runCommand(['script', 'careful.mld'], fixture.root, fixture.env);
+      expect(ran.code).toBe(4);
+      expect(ran.output).toMatch(/^HELLO ANN\ncareful.mld:8:1: error: .*secrets are not shown/);
+    } finally {
       fixture.remove();
     }
   });
@@ -180,6 +195,18 @@ describe('errors', () => {
     const missing = new Set(used.filter((code) => !page.includes(`\`${code}\``)));
     expect([...missing]).toEqual([]);
   });
+});
+
+test('every script on the pages can be read', () => {
+  const pages = readdirSync(join(ROOT, 'docs')).map((page) => `docs/${page}`);
+  const scripts = [...pages, 'README.md'].flatMap((page) =>
+    blocksOf(readPage(page)).filter(({ kind, file }) => kind === 'mlld' && file !== 'slip.mld'),
+  );
+  expect(scripts.length).toBeGreaterThan(5);
+  for (const { text, file = 'a.mld' } of scripts) {
+    const mode = file.endsWith('.mld') ? 'strict' : 'markdown';
+    expect(parseScript(text, { mode, file }).problems).toEqual([]);
+  }
 });
 
 test('every command is on its page', () => {
