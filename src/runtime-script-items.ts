@@ -2,7 +2,7 @@
 // they reach outside goes through the thread, which counts and records it.
 import { isAbsolute, relative } from 'node:path';
 import { type Fault, fail, isObject, type Json, type Outcome, ok } from './base/index.ts';
-import { type Descriptor, describe, mergeAll } from './flow/index.ts';
+import { type Descriptor, describe, makeValue, mergeAll } from './flow/index.ts';
 import type {
   ScriptAct,
   ScriptAnswer,
@@ -191,10 +191,19 @@ export function placed(
   };
 }
 
-/** In the audit it is the thread that acts. */
+/** In the audit it is the thread that acts, and a guard that asks does so through it. */
 function asThread(deeds: ScriptDeeds): ScriptUse {
   const { __thread_id: name = '' } = deeds.auth();
-  return { surface: 'thread', name, auth: () => deeds.auth() };
+  return {
+    surface: 'thread',
+    name,
+    auth: () => deeds.auth(),
+    async ask({ questions }, frame) {
+      const asked = await deeds.help('escalate', makeValue(questions.join('; ')), frame);
+      if (!asked.ok) return asked;
+      return ok(textIn(asked.output.data, 'decision') === 'approved' ? 'approved' : 'denied');
+    },
+  };
 }
 
 export function createScriptPort(ground: Ground, library: Library, kernel: Kernel): ScriptPort {

@@ -1,5 +1,5 @@
 // Scripts of directives that ask people and models, that are told things, and that go on later.
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { getOwn } from '../src/base/index.ts';
@@ -75,6 +75,24 @@ describe('people', () => {
     decide(made);
     expect((await resume(made, asked.thread_id)).status).toBe('completed');
     expect(readFileSync(join(made.fixture.root, 'notes/out.txt'), 'utf8')).toContain('hello');
+  });
+
+  test('a guard that asks, asks a person', async () => {
+    const script = [
+      'guard before op:output = when [ * => ask "may it be written?" ]',
+      'output "x" to "notes/out.txt"',
+      'return { text: "written" }',
+    ].join('\n');
+    const made = await alone(script, { permissions: WRITE, outputs: TEXT });
+    const asked = await run(made, 'job');
+    expect(asked).toMatchObject({ status: 'waiting', reason: 'may it be written?' });
+    expect(existsSync(join(made.fixture.root, 'notes/out.txt'))).toBe(false);
+    decide(made);
+    expect(await resume(made, asked.thread_id)).toMatchObject({
+      status: 'completed',
+      outputs: { text: 'written' },
+    });
+    expect(existsSync(join(made.fixture.root, 'notes/out.txt'))).toBe(true);
   });
 
   test('a snapshot can be gone back to', async () => {

@@ -64,8 +64,14 @@ const blockOf = (id: string, { facts, arguments: given }: Work): ToolCallBlock =
   arguments: given,
 });
 
-/** The script's own guards have judged this call; policies and privileged ones do again. */
-const judged = (frame: Frame): Frame => childFrame(frame, { selection: { only: [] } });
+/**
+ * The script's own guards have judged this call; policies and privileged ones do again. They cannot ask:
+ * a question is a step, and this is inside of one.
+ */
+function judged(frame: Frame): Frame {
+  const { ask: _, ...ports } = frame.ports;
+  return { ...childFrame(frame, { selection: { only: [] } }), ports };
+}
 
 /** What is asked under a condition carries the condition too. */
 const under = (value: Value, { influence }: Frame): Value => addMarks(value, influence);
