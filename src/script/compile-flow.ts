@@ -25,16 +25,17 @@ export function compileBlock(c: Compiler, node: Block, kind: ScopeKind = 'block'
   return (env) => lines({ ...env, scope: new Scope(kind, env.scope) });
 }
 
-/** One line after the other; each sees what the lines before it have taught. */
+/** One line after the other; each sees what the lines before it have taught, and so does its value. */
 export function runLines(lines: readonly Eval[]): Eval {
   return (env) => {
     let last = absent();
-    const done = eachInTurn(lines, (line) =>
-      then(line(onPath(env)), (value) => {
-        last = value;
+    const done = eachInTurn(lines, (line) => {
+      const here = onPath(env);
+      return then(line(here), (value) => {
+        last = addMarks(value, here.frame.influence);
         return leaveOf(value) !== undefined;
-      }),
-    );
+      });
+    });
     return isPromise(done) ? done.then(() => last) : last;
   };
 }

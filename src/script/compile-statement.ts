@@ -341,10 +341,12 @@ function dispatch(c: Compiler, node: Statement): Eval {
 /** The top of a file: guards and policies of earlier statements hold for later ones. */
 export function compileTop(c: Compiler, node: Statement): Eval {
   const run = compileStatement(c, node);
-  return (env) =>
-    then(run(onPath({ ...env, frame: env.run.ground })), (value) =>
-      then(env.run.written(), () => value),
+  return (env) => {
+    const here = onPath({ ...env, frame: env.run.ground });
+    return then(run(here), (value) =>
+      then(env.run.written(), () => addMarks(value, here.frame.influence)),
     );
+  };
 }
 
 /** A top-level `=> v` prints as `show` does. */
