@@ -57,10 +57,14 @@ function callRun(
   name: string,
   extra: readonly Argument[],
   at: number,
+  isFirst = false,
 ): Run {
   const op = stageOperation(c, name, at);
+  // Nothing comes in where a group begins: `|| @a(1) || @b(2)` are plain calls.
+  const takesInput = !isFirst || extra.length === 0;
   return (input, env) =>
     then(target(env), (callee) => {
+      const first = takesInput ? [stageInput(input)] : [];
       const executable = executableOf(callee);
       if (!executable)
         return raise('invalid_input', `\`@${name}\` is no function, so it cannot be a stage`);
@@ -68,18 +72,21 @@ function callRun(
         invoke(callee, name, values, inner, at, true);
       // Transformers are no operations.
       if (executable.signature.bodyKind === 'transformer')
-        return call([given(stageInput(input)), ...extra], env);
+        return call([...first.map(given), ...extra], env);
       return then(
         mapInTurn(extra, ({ evaluate }) => evaluate(env)),
         (values) => {
           const inputs = [
-            { name: 'input', value: stageInput(input) },
+            ...first.map((value) => ({ name: 'input', value })),
             ...values.map((value, index) => ({ name: `argument${index + 1}`, value })),
           ];
           const perform = () =>
             operate(env, op, inputs, (passed, inner, { trace }) => {
               if (trace.length > 0) env.pipe?.guards.push(checkOf(trace));
-              return call(passed.map(given), { ...inner, pipe: withInput(inner, passed[0]) });
+              return call(passed.map(given), {
+                ...inner,
+                pipe: takesInput ? withInput(inner, passed[0]) : inner.pipe,
+              });
             });
           const { refused } = executable;
           if (!refused) return perform();
@@ -165,8 +172,8 @@ function whileRun(c: Compiler, stage: WhileStage): { run: Run; name: string } {
   return { run, name: `while @${name}` };
 }
 
-function groupRun(c: Compiler, stage: GroupStage): { run: Run; name: string } {
-  const members = plansOf(c, stage.members, []).stages;
+function groupRun(c: Compiler, stage: GroupStage, isFirst: boolean): { run: Run; name: string } {
+  const members = plansOf(c, stage.members, [], isFirst ? stage.members.length : 0).stages;
   const cap = stage.cap && c.expression(stage.cap, 'value');
   const run: Run = (input, env) =>
     then(cap?.(env), (limit) =>
@@ -220,18 +227,22 @@ function effectRun(
     run({ ...env, pipe: env.pipe ? { ...env.pipe, input: value } : undefined }, value);
 }
 
-function planOf(c: Compiler, stage: Exclude<Stage, EffectStage>): { run: Run; name: string } {
+function planOf(
+  c: Compiler,
+  stage: Exclude<Stage, EffectStage>,
+  isFirst: boolean,
+): { run: Run; name: string } {
   switch (stage.kind) {
     case 'call-stage': {
       const { evaluate, name, extra } = targetOf(c, stage);
-      return { run: callRun(c, evaluate, name, extra, stage.at), name };
+      return { run: callRun(c, evaluate, name, extra, stage.at, isFirst), name };
     }
     case 'code-stage':
       return codeRun(c, stage);
     case 'while-stage':
       return whileRun(c, stage);
     case 'group-stage':
-      return groupRun(c, stage);
+      return groupRun(c, stage, isFirst);
   }
 }
 
@@ -242,12 +253,14 @@ function plansOf(
   c: Compiler,
   stages: readonly Stage[],
   ofSource: Effects,
+  /** So many of them have nothing before them. */
+  leading = 0,
 ): { stages: StagePlan[] } {
   const plans: { run: Run; name: string; effects: Effects }[] = [];
   for (const stage of stages) {
     if (stage.kind === 'effect-stage')
       (plans.at(-1)?.effects ?? ofSource).push(effectRun(c, stage));
-    else plans.push({ ...planOf(c, stage), effects: [] });
+    else plans.push({ ...planOf(c, stage, plans.length < leading), effects: [] });
   }
   return { stages: plans };
 }
@@ -280,7 +293,7 @@ export function compilePipeline(
   options: PipeOptions = {},
 ): Eval {
   const effects: Effects = [];
-  const { stages: plans } = plansOf(c, stages, effects);
+  const { stages: plans } = plansOf(c, stages, effects, source ? 0 : 1);
   const evaluate = source && c.expression(source, 'value');
   const { format } = options;
   const formatted: Eval | undefined =
