@@ -246,7 +246,7 @@ describe('replay', () => {
         'exe @ask(q) = llm { @q }',
         'var @file = @tool("fs/read_file", { path: "notes/a.txt" })',
         'var @text = <notes/a.txt>',
-        'output `@text @ask("hm")` to "notes/out.txt"',
+        'output `@text @ask("hm") @now` to "notes/out.txt"',
         'return { text: @file.content }',
       ].join('\n'),
       {
