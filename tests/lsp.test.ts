@@ -1,5 +1,7 @@
 // The language server as an editor uses it: a real process, a real client library.
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Editor, openEditor, startServer } from './lsp-client.ts';
 import { type Fixture, makeFixture } from './project-fixture.ts';
@@ -112,6 +114,16 @@ describe('diagnostics', () => {
     ]);
     expect(await editor.edit('.ai/directives/count.md', '/retrun', '/return')).toEqual([]);
   });
+});
+
+test('nothing of what is opened is run', async () => {
+  const lines = ['run {touch made}', 'output "x" to "made"', 'run js { globalThis.made = 1 }'];
+  expect(await editor.open('acts.mld', `${lines.join('\n')}\nimport "./lib.mld" as @lib`)).toEqual(
+    [],
+  );
+  await editor.complete('acts.mld', '@li');
+  expect(existsSync(join(fixture.root, 'made'))).toBe(false);
+  expect(existsSync(join(fixture.root, '.ai/audit.jsonl'))).toBe(false);
 });
 
 describe('hover', () => {
@@ -272,6 +284,7 @@ describe('definition', () => {
     expect(await definition('import { po')).toBe('lib.mld:3:12+4');
     expect(await definition('show @lib.lim')).toBe('lib.mld:2:6+6');
     expect(await definition('show @li')).toBe('lib.mld:1:1+0');
+    expect(await definition('from "./li')).toBe('lib.mld:1:1+0');
   });
 
   test('what the language provides has none', async () => {

@@ -2,7 +2,7 @@
 import type { Modules } from './modules.ts';
 import { resolve } from './resolve.ts';
 import { spotAt } from './spot.ts';
-import { isProse, type View } from './view.ts';
+import { isProse, type ScriptView, type View } from './view.ts';
 
 export interface Target {
   readonly file: string;
@@ -15,6 +15,8 @@ export interface Target {
 export function definitionAt(view: View, offset: number, modules: Modules): Target | undefined {
   const { script } = view;
   if (!script || offset < script.from || offset > script.to) return undefined;
+  const path = pathAt({ ...view, script }, offset, modules);
+  if (path) return path;
   const here = script.names.find(({ place }) => place.at <= offset && offset <= place.end);
   const spot = here ? undefined : spotAt(script.text, offset);
   if (!here && (spot?.kind !== 'name' || isProse(script, offset))) return undefined;
@@ -32,6 +34,19 @@ export function definitionAt(view: View, offset: number, modules: Modules): Targ
     case 'ambient':
       return undefined;
   }
+}
+
+/** The file whose path is written here, behind `import`. */
+function pathAt(
+  { script, file }: View & { script: ScriptView },
+  offset: number,
+  modules: Modules,
+): Target | undefined {
+  const bound = script.names.find(
+    ({ source }) => source && source.path.at < offset && offset < source.path.end,
+  );
+  const module = bound && modules.of(bound, file);
+  return module && { file: module.file, text: module.script?.text ?? '', at: 0, end: 0 };
 }
 
 /** `<input name="x"`, `<x type=…` below `<inputs>`, or a key of that name. */
