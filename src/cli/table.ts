@@ -72,10 +72,12 @@ export const COMMANDS: readonly CommandSpec[] = [
   {
     name: 'provenance',
     summary: 'run a script and show how a value came to be, or why something was refused',
-    args: [['<file>', 'a script']],
+    args: [['[file]', 'a script']],
     options: [
       ['--line <number>', 'what was made there; without it the refusal, or what left last'],
+      ['--thread <id>', 'instead of a script: the last refusal in a thread (`last`: the newest)'],
       ['--payload <name=value...>', 'values for `@payload`'],
+      PROJECT,
     ],
     examples: ['km provenance report.mld', 'km provenance report.mld --line 12 --json'],
     load: () => import('./commands/provenance.ts'),

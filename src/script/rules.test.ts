@@ -5,7 +5,8 @@ import { play } from './world-fixture.ts';
 type Row = readonly [rule: string, script: string, shown: string, fault?: string];
 
 const check = (rows: readonly Row[]): void => {
-  test.each(rows)('%s', async (_rule, script, shown, fault = '') => {
+  const named = rows.map(([rule, script, shown, fault = '']) => ({ rule, script, shown, fault }));
+  test.each(named)('$rule', async ({ script, shown, fault }) => {
     const played = await play(script, {
       files: {
         'a.txt': 'A',

@@ -1,18 +1,15 @@
 // How a value of a script came to be, or why something was refused. The script is run for it, as
 // `script` runs it, and a trail is kept.
 import { resolve } from 'node:path';
-import { type Fault, fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import { type Fault, fail, type Outcome, ok } from '../../base/index.ts';
 import { createTrail, type Provenance, type ProvenanceNode } from '../../flow/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
+import { readEvents } from '../read-events.ts';
 import { runScriptJob, type ScriptJob, shownName } from '../script-run.ts';
 import { type Terminal, visible } from '../terminal.ts';
+import { findThread, withRegistry } from '../thread-access.ts';
+import { type Explained, explainThread } from '../thread-provenance.ts';
 import { parseParameters } from './exec.ts';
-
-interface Explained extends Provenance {
-  /** What is explained, in one line. */
-  readonly subject: string;
-  readonly refusal: Json;
-}
 
 const placeText = ({ file, line }: ProvenanceNode['place']): string =>
   file === null || line === null ? '' : `${file}:${line}`;
@@ -81,8 +78,23 @@ function jobOf({ args, terminal }: CommandCall, payload: ScriptJob['payload']): 
   };
 }
 
+const explainRefusal = (call: CommandCall, word: string): Promise<number> =>
+  withRegistry(call, async ({ store }) => {
+    const { terminal } = call;
+    const row = findThread(store, word);
+    if (!row.ok) return terminal.finish(row, () => {});
+    const events = readEvents(store, row.output.id);
+    const explained = events.ok ? explainThread(row.output.id, events.output) : events;
+    return terminal.finish(explained, (found) => drawTree(found, terminal));
+  });
+
 export const run: CommandRun = async (call) => {
-  const { options, terminal } = call;
+  const { args, options, terminal } = call;
+  const thread = asText(options.thread);
+  if (thread !== undefined) return await explainRefusal(call, thread);
+  if (asText(args[0]) === undefined) {
+    return terminal.finish(fail('usage', 'give a script, or a thread with `--thread`'), () => {});
+  }
   const payload = parseParameters(asList(options.payload));
   if (!payload.ok) return terminal.finish(payload, () => {});
   const asked = asText(options.line);
