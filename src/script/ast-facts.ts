@@ -11,7 +11,9 @@ const isNode = (thing: unknown): thing is Tree =>
 /** Visits a node and everything inside it; functions are not entered. */
 export function visit(node: unknown, see: (node: Tree) => void): void {
   const open: unknown[] = [node];
-  for (let item = open.pop(); item !== undefined; item = open.pop()) {
+  // What is absent in a node is on the list too: only an empty list is the end.
+  while (open.length > 0) {
+    const item = open.pop();
     if (Array.isArray(item)) open.push(...(item as unknown[]));
     else if (item instanceof Map) open.push(...item.values());
     else if (typeof item === 'object' && item !== null) {
