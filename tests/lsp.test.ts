@@ -145,6 +145,20 @@ describe('hover', () => {
     );
   });
 
+  test('labels are followed through templates, functions, loops and imports', async () => {
+    const text = `import { post } from "./lib.mld"
+var secret @key = "k"
+var @line = \`the @key\`
+exe @wrap(x) = \`@x @line\`
+for @each in [@wrap(1), @post("u", "b")] => show @each
+var @plain = "x"
+`;
+    await editor.open('labels.mld', text);
+    expect(await editor.hover('labels.mld', 'var @li')).toContain('may carry `secret`');
+    expect(await editor.hover('labels.mld', 'show @ea')).toContain('may carry `secret` `net:w`');
+    expect(await editor.hover('labels.mld', 'var @pla')).not.toContain('carry');
+  });
+
   test('parameters, loop variables, namespaces and their members are known', async () => {
     expect(await hover('@hello(who, tim')).toContain('parameter, number');
     expect(await hover('for @it')).toContain('loop variable');

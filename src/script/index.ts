@@ -6,6 +6,7 @@ export {
   keysOf,
   literalAt,
   namesIn,
+  namesReadBy,
   staticText,
   typeOf,
 } from './outline.ts';

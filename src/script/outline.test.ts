@@ -1,6 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import type { Mode, Statement } from './ast.ts';
-import { bodyKindOf, keysOf, literalAt, namesIn, staticText, typeOf } from './outline.ts';
+import {
+  bodyKindOf,
+  keysOf,
+  literalAt,
+  namesIn,
+  namesReadBy,
+  staticText,
+  typeOf,
+} from './outline.ts';
 import { parseScript } from './parse.ts';
 
 const read = (text: string, mode: Mode = 'strict') =>
@@ -106,6 +114,24 @@ describe('what the form of a value says', () => {
     expect(keysOf(value)).toEqual(['a', 'd']);
     expect(keysOf(literalAt(value, ['a', '0', 'b']))).toEqual(['c']);
     expect(literalAt(value, ['none', 'at', 'all'])).toBeUndefined();
+  });
+});
+
+test('what is read is found in templates, pipelines, calls and bodies', () => {
+  const text =
+    'var @x = `a @b.c` | @f(@d)\nexe @g(p) = [ let @l = @p\n => @l ]\nfor @i in @list => show @i';
+  const reads = namesIn(read(text)).map(({ name, ...bound }) => [
+    name,
+    namesReadBy({ name, ...bound })
+      .map((one) => one.name)
+      .toSorted(),
+  ]);
+  expect(Object.fromEntries(reads)).toMatchObject({
+    x: ['b', 'd', 'f'],
+    g: ['l', 'p'],
+    l: ['p'],
+    i: ['list'],
+    p: [],
   });
 });
 

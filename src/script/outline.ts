@@ -12,6 +12,7 @@ import type {
   Statement,
   TemplateExpression,
 } from './ast.ts';
+import { visit } from './ast-facts.ts';
 
 export interface Range {
   readonly at: number;
@@ -38,6 +39,8 @@ export interface Bound {
   /** Right-hand side of a variable. */
   readonly value?: Expression;
   readonly exe?: ExeStatement;
+  /** What a loop variable is taken from. */
+  readonly collection?: Expression;
   /** As written after the `:` of a parameter. */
   readonly type?: string;
   /** Of `import`: the file, and the name it has there. */
@@ -108,7 +111,7 @@ function boundBy(
     case 'for':
     case 'repeat':
       return loopNames(node.bind).map(([name, written]) => ({
-        ...named('loop variable', written, around),
+        ...named('loop variable', written, around, { collection: node.collection }),
         name,
       }));
     case 'policy':
@@ -195,6 +198,15 @@ export function staticText({ parts }: TemplateExpression): string | undefined {
     return isRoot && part.value.steps.length === 0 ? '@root' : undefined;
   });
   return texts.includes(undefined) ? undefined : texts.join('');
+}
+
+/** The names that what is bound was made from, and where each is read. */
+export function namesReadBy(bound: Bound): { name: string; at: number }[] {
+  const found: { name: string; at: number }[] = [];
+  visit(bound.value ?? bound.exe?.body ?? bound.collection, (node) => {
+    if (node.kind === 'reference') found.push({ name: node.name, at: node.at });
+  });
+  return found;
 }
 
 const COMPARES = new Set(['==', '!=', '<', '>', '<=', '>=']);

@@ -1,7 +1,7 @@
 // What a name or a word is, in a few lines of markdown.
 import { bodyKindOf, type Expression, staticText } from '../../script/index.ts';
-import type { Modules } from './modules.ts';
-import { type Meaning, resolve, typeOfMeaning } from './resolve.ts';
+import type { Home, Modules } from './modules.ts';
+import { carriedLabels, type Meaning, resolve, typeOfMeaning } from './resolve.ts';
 import { type NameSpot, spotAt } from './spot.ts';
 import { tagAt } from './tags.ts';
 import { isProse, type ScriptView, type View } from './view.ts';
@@ -45,7 +45,7 @@ function hoverInScript(
   if (here) {
     const { at, end } = here.place;
     const meaning = resolve({ name: here.name, fields: [] }, at, view, modules);
-    return { text: describe(meaning, { name: here.name, fields: [] }), at, end };
+    return { text: describe(meaning, { name: here.name, fields: [] }, modules), at, end };
   }
   if (isProse(script, offset)) return undefined;
   const spot = spotAt(script.text, offset);
@@ -55,12 +55,16 @@ function hoverInScript(
     const line = about(words.STATEMENTS, spot.word) ?? about(words.BLOCK_WORDS, spot.word);
     return line === undefined ? undefined : { text: line, at, end };
   }
-  const text = describe(resolve(spot, offset, view, modules), spot);
+  const text = describe(resolve(spot, offset, view, modules), spot, modules);
   return text === '' ? undefined : { text, at, end };
 }
 
 /** Empty when nothing is known. */
-function describe(meaning: Meaning, spot: Pick<NameSpot, 'name' | 'fields'>): string {
+function describe(
+  meaning: Meaning,
+  spot: Pick<NameSpot, 'name' | 'fields'>,
+  modules: Modules,
+): string {
   const written = `@${[spot.name, ...spot.fields].join('.')}`;
   switch (meaning.kind) {
     case 'ambient':
@@ -74,7 +78,9 @@ function describe(meaning: Meaning, spot: Pick<NameSpot, 'name' | 'fields'>): st
       return lines(code(written), kind, description);
     }
     case 'bound':
-      return meaning.fields.length > 0 ? aboutMember(meaning, written) : aboutBound(meaning);
+      return meaning.fields.length > 0
+        ? aboutMember(meaning, written)
+        : aboutBound(meaning, modules);
   }
 }
 
@@ -84,7 +90,13 @@ const lines = (...parts: (string | undefined)[]): string =>
 const labelled = (labels: readonly string[]): string =>
   labels.length === 0 ? '' : `, labels ${labels.map((label) => `\`${label}\``).join(' ')}`;
 
-function aboutBound(meaning: Meaning & { kind: 'bound' }): string {
+/** Labels that come along with the names something is made from. */
+const carriedLine = (home: Home, modules: Modules): string => {
+  const carried = carriedLabels(home, modules).filter((one) => !home.bound.labels.includes(one));
+  return carried.length === 0 ? '' : `may carry${labelled(carried).replace(', labels', '')}`;
+};
+
+function aboutBound(meaning: Meaning & { kind: 'bound' }, modules: Modules): string {
   const { bound } = meaning.home;
   const { name, kind, labels, exe } = bound;
   if (exe) {
@@ -96,6 +108,7 @@ function aboutBound(meaning: Meaning & { kind: 'bound' }): string {
     return lines(
       code(shown.filter((part) => part !== '').join(' ')),
       `function, body ${bodyKindOf(exe.body)}${labelled(labels)}`,
+      carriedLine(meaning.home, modules),
       text && writtenText(text),
     );
   }
@@ -104,6 +117,7 @@ function aboutBound(meaning: Meaning & { kind: 'bound' }): string {
   return lines(
     code(shown.filter((part) => part !== '').join(' ')),
     `${kind}${type === undefined ? '' : `, ${type}`}${labelled(labels)}`,
+    carriedLine(meaning.home, modules),
   );
 }
 

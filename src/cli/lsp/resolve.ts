@@ -1,7 +1,7 @@
 // From a name as written to what it stands for: through scopes, namespaces and imports, as far as
 // literals say.
 import type { DirectiveInput } from '../../items/index.ts';
-import { type Bound, literalAt, typeOf } from '../../script/index.ts';
+import { type Bound, literalAt, namesReadBy, typeOf } from '../../script/index.ts';
 import { type Home, type Module, type Modules, ownName } from './modules.ts';
 import type { NameSpot } from './spot.ts';
 import { findBound, type ScriptView, type View } from './view.ts';
@@ -53,4 +53,27 @@ export function typeOfMeaning(meaning: Meaning): string | undefined {
   const { bound } = meaning.home;
   if (meaning.fields.length > 0) return typeOf(literalAt(bound.value, meaning.fields));
   return bound.kind === 'function' ? 'executable' : (bound.type ?? typeOf(bound.value));
+}
+
+const MOST_NAMES = 500;
+
+/**
+ * Labels a value may have from what it is made of: a guess without running, never too few for names
+ * that are written, and too many where only an unlabelled part is used.
+ */
+export function carriedLabels(home: Home, modules: Modules): string[] {
+  const labels = new Set<string>();
+  const seen = new Set<Bound>();
+  const open: Home[] = [home];
+  for (let next = open.pop(); next && seen.size < MOST_NAMES; next = open.pop()) {
+    const { file, script, bound } = next;
+    if (seen.has(bound)) continue;
+    seen.add(bound);
+    for (const label of bound.labels) labels.add(label);
+    for (const { name, at } of namesReadBy(bound)) {
+      const inner = findBound(script.names, name, at);
+      if (inner) open.push(modules.home({ file, script, bound: inner }));
+    }
+  }
+  return [...labels];
 }
