@@ -1,35 +1,19 @@
-// What a script of a directive does, as steps of its thread: counted, noted before and after, with hooks
-// around them and the thread's token in hand. What it did before it was interrupted is handed back.
-import { type Failure, fail, type JsonObject, type Outcome, ok } from '../base/index.ts';
-import {
-  addMarks,
-  childFrame,
-  type Descriptor,
-  EMPTY,
-  type Frame,
-  makeValue,
-  mergeAll,
-  mergeDescriptors,
-  type Value,
-} from '../flow/index.ts';
-import type { ItemKind } from '../items/index.ts';
+// Steps of a script, through the pipeline of its thread: what was done before it was interrupted is
+// handed back, everything else is counted, noted before and after, and has hooks around it.
+import type { JsonObject, Outcome } from '../base/index.ts';
+import type { Descriptor, Value } from '../flow/index.ts';
 import type { ToolCallBlock } from '../llm/index.ts';
 import { packMarks } from './conversation.ts';
 import { packCost } from './cost.ts';
-import { identify } from './known-call.ts';
 import type { Ending } from './loop.ts';
 import { keepResult } from './result-artifact.ts';
-import { askModel } from './script-model.ts';
+import { STOPPED } from './script-gate.ts';
 import { createOrder } from './script-order.ts';
-import type { ScriptAct, ScriptDeeds } from './script-port.ts';
 import type { PastStep, ScriptRecord } from './script-record.ts';
 import { raiseError } from './thread-checkpoint.ts';
 import type { ThreadContext } from './thread-context.ts';
-import { deadlineFault, STOPS_TOOL, takeOff, timeLeft } from './thread-flight.ts';
-import { obeySignals } from './thread-signals.ts';
 import {
   asResult,
-  callKernel,
   isAtRest,
   noteResult,
   performStep,
@@ -37,66 +21,29 @@ import {
   unknownOutcome,
 } from './thread-step.ts';
 
-export interface ScriptPorts {
-  record: ScriptRecord;
-  /** Aborted when what the script itself has started must end. */
-  stop: AbortController;
-  between(): Promise<Ending | undefined>;
-}
-
-const KINDS: readonly ItemKind[] = ['tool', 'directive', 'knowledge'];
-/** How often a script that only computes looks whether somebody has said something. */
-const LOOK_MS = 50;
-
-const STOPPED: Failure = fail('cancelled', 'the thread was stopped');
-
-interface Work {
+export interface ScriptWork {
   facts: StepFacts;
+  /** As the journal keeps them: the same work has the same. */
   arguments: JsonObject;
   marks: Descriptor;
   body(call: ToolCallBlock, key: string | undefined): Promise<Outcome<Value>>;
 }
 
-const blockOf = (id: string, { facts, arguments: given }: Work): ToolCallBlock => ({
+export interface ScriptSteps {
+  /** Counted, with intent, result and hooks. */
+  step(work: ScriptWork): Promise<Outcome<Value>>;
+  /** What only looks, and what is counted elsewhere: noted when it is done. */
+  look(work: ScriptWork): Promise<Outcome<Value>>;
+  /** Whoever steers the thread is heard; an answer ends it. */
+  heard(): Promise<Ending | undefined>;
+}
+
+const blockOf = (id: string, { facts, arguments: given }: ScriptWork): ToolCallBlock => ({
   type: 'tool_call',
   id,
   name: facts.verb,
   arguments: given,
 });
-
-/**
- * The script's own guards have judged this call; policies and privileged ones do again. They cannot ask:
- * a question is a step, and this is inside of one.
- */
-function judged(frame: Frame): Frame {
-  const { ask: _, ...ports } = frame.ports;
-  return { ...childFrame(frame, { selection: { only: [] } }), ports };
-}
-
-/** What is asked under a condition carries the condition too. */
-const under = (value: Value, { influence }: Frame): Value => addMarks(value, influence);
-
-/** Asked before every operation: a stop is seen even by a script that never does a step. */
-export function createGate(thread: ThreadContext): () => Outcome<null> {
-  const { clock } = thread.world;
-  let looked = clock.monotonic();
-  const look = (): Ending | undefined => {
-    const { held, called } = thread.log.pulse(thread.lastSignal);
-    if (!held) return { status: 'interrupted', reason: 'this process no longer holds the thread' };
-    const told = called ? obeySignals(thread) : undefined;
-    if (told || timeLeft(thread) > 0) return told;
-    const { error } = deadlineFault(thread, STOPPED);
-    return { status: 'limit', reason: error.detail.message, code: error.code };
-  };
-  return () => {
-    const now = clock.monotonic();
-    if (!thread.ending && now - looked > LOOK_MS) {
-      looked = now;
-      thread.ending = look();
-    }
-    return thread.ending ? STOPPED : ok(null);
-  };
-}
 
 /** A step that was begun before a crash and may have had its effect is not done again. */
 async function leaveUnknown(
@@ -110,9 +57,12 @@ async function leaveUnknown(
   return verdict?.action === 'end' && verdict.outcome.ok ? verdict.outcome : unknown;
 }
 
-export function createScriptSteps(thread: ThreadContext, ports: ScriptPorts): ScriptDeeds {
-  const { world, log, meter } = thread;
-  const { record, stop, between } = ports;
+export function createScriptSteps(
+  thread: ThreadContext,
+  record: ScriptRecord,
+  between: () => Promise<Ending | undefined>,
+): ScriptSteps {
+  const { log, meter } = thread;
   const inOrder = createOrder();
 
   async function heard(): Promise<Ending | undefined> {
@@ -122,7 +72,10 @@ export function createScriptSteps(thread: ThreadContext, ports: ScriptPorts): Sc
   }
 
   /** What was done before, or undefined; another step than before ends the thread. */
-  async function before({ facts, arguments: given }: Work): Promise<Outcome<PastStep | undefined>> {
+  async function before({
+    facts,
+    arguments: given,
+  }: ScriptWork): Promise<Outcome<PastStep | undefined>> {
     if (thread.ending) return STOPPED;
     const past = await record.take(facts.verb, given);
     if (past.ok) return past;
@@ -131,7 +84,7 @@ export function createScriptSteps(thread: ThreadContext, ports: ScriptPorts): Sc
     return past;
   }
 
-  async function perform(work: Work, past: PastStep | undefined): Promise<Outcome<Value>> {
+  async function perform(work: ScriptWork, past: PastStep | undefined): Promise<Outcome<Value>> {
     if (await heard()) return STOPPED;
     const call = blockOf(past?.call ?? record.nextCall(), work);
     const isSpawn = thread.begun.get(call.id)?.child !== undefined;
@@ -150,7 +103,7 @@ export function createScriptSteps(thread: ThreadContext, ports: ScriptPorts): Sc
     return thread.ending ? STOPPED : outcome;
   }
 
-  async function step(work: Work): Promise<Outcome<Value>> {
+  async function step(work: ScriptWork): Promise<Outcome<Value>> {
     const past = await before(work);
     if (!past.ok) return past;
     if (past.output?.result) return past.output.result;
@@ -159,8 +112,7 @@ export function createScriptSteps(thread: ThreadContext, ports: ScriptPorts): Sc
     return await record.busy(() => inOrder(isShared, () => perform(work, past.output)));
   }
 
-  /** What only looks, and what is counted elsewhere: noted when it is done. */
-  async function look(work: Work): Promise<Outcome<Value>> {
+  async function look(work: ScriptWork): Promise<Outcome<Value>> {
     const past = await before(work);
     if (!past.ok) return past;
     if (past.output?.result) return past.output.result;
@@ -184,98 +136,5 @@ export function createScriptSteps(thread: ThreadContext, ports: ScriptPorts): Sc
     return noted.ok ? outcome : noted;
   }
 
-  /** What the script itself does; at the deadline, or when the thread is killed, it is ended. */
-  async function ownWork(
-    call: ToolCallBlock,
-    work: Parameters<ScriptDeeds['act']>[1],
-  ): Promise<Outcome<Value>> {
-    const recorded = world.recorded?.(thread.id, call.id);
-    if (recorded) return recorded;
-    const flight = takeOff(thread, STOPS_TOOL);
-    const end = (): void => stop.abort();
-    flight.signal.addEventListener('abort', end, { once: true });
-    try {
-      if (flight.cause() === 'lost') {
-        return fail('stale_epoch', 'this process no longer holds the thread');
-      }
-      const done = await work();
-      if (!done.ok) return flight.cause() === 'duration' ? deadlineFault(thread, done) : done;
-      return ok(makeValue(done.output));
-    } finally {
-      flight.land();
-    }
-  }
-
-  function kernelWork(
-    call: Omit<ToolCallBlock, 'id'>,
-    values: ReadonlyMap<string, Value>,
-    frame: Frame,
-  ): Outcome<Work> {
-    const known = identify(world, { ...call, id: '' });
-    if (!known.ok) return known;
-    const marks = mergeDescriptors(
-      frame.influence,
-      mergeAll([...values.values()].map(({ meta: { descriptor } }) => descriptor)),
-    );
-    return ok({
-      facts: known.output,
-      arguments: call.arguments,
-      marks,
-      body: ({ id }, key) =>
-        callKernel(thread, known.output, {
-          id,
-          key,
-          values: Object.fromEntries(values),
-          frame: judged(frame),
-        }),
-    });
-  }
-
-  return {
-    auth: () => ({
-      __auth: thread.approved.auth(thread.currentCall),
-      __thread_id: thread.id,
-      __directive_id: thread.directive.name,
-    }),
-    async tool(id, values, frame) {
-      const item_type = KINDS.find((kind) => world.library.find(kind, id).ok) ?? 'tool';
-      const parameters = Object.fromEntries([...values].map(([name, { data }]) => [name, data]));
-      const given = { item_type, item_id: id, parameters };
-      const work = kernelWork(
-        { type: 'tool_call', name: 'execute', arguments: given },
-        values,
-        frame,
-      );
-      return work.ok ? await step(work.output) : work;
-    },
-    async help(action, message, frame) {
-      const given = { action, reason: message.text };
-      const values = new Map([['reason', message]]);
-      const work = kernelWork({ type: 'tool_call', name: 'help', arguments: given }, values, frame);
-      return work.ok ? await step(work.output) : work;
-    },
-    model: (question, frame) =>
-      look({
-        facts: {
-          verb: 'model',
-          tool: 'script:model',
-          effect: 'read',
-          volatile: [],
-          parameters: {},
-        },
-        arguments: { prompt: question.prompt.text, tier: question.tier ?? '' },
-        marks: mergeDescriptors(frame.influence, question.prompt.meta.descriptor),
-        body: () => askModel(thread, { ...question, prompt: under(question.prompt, frame) }, heard),
-      }),
-    async act({ name, effect, arguments: given }: ScriptAct, work) {
-      const tool = `script:${name}`;
-      const done = await (effect === 'read' ? look : step)({
-        facts: { verb: 'script', tool, effect, volatile: [], parameters: {} },
-        arguments: { act: name, ...given },
-        marks: EMPTY,
-        body: (call) => ownWork(call, work),
-      });
-      return done.ok ? ok(done.output.data) : done;
-    },
-  };
+  return { step, look, heard };
 }

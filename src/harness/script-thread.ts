@@ -15,10 +15,12 @@ import { unpackMarks } from './conversation.ts';
 import type { Ending } from './loop.ts';
 import type { Prepared } from './prepare-thread.ts';
 import { wholeResult } from './result-artifact.ts';
+import { createScriptDeeds } from './script-deeds.ts';
+import { createGate } from './script-gate.ts';
 import { scriptFile, scriptOutputs } from './script-outputs.ts';
 import type { ScriptAnswer, ScriptRequest } from './script-port.ts';
 import { createScriptRecord, differs, type ScriptRecord } from './script-record.ts';
-import { createGate, createScriptSteps } from './script-steps.ts';
+import { createScriptSteps } from './script-steps.ts';
 import type { ThreadContext } from './thread-context.ts';
 import type { World } from './world.ts';
 
@@ -102,7 +104,7 @@ export async function runScriptThread(
       now: row.ok ? row.output.created : world.clock.now(),
       signal: stop.signal,
       gate: createGate(thread),
-      deeds: createScriptSteps(thread, { record, stop, between }),
+      deeds: createScriptDeeds(thread, createScriptSteps(thread, record, between), stop),
     });
     return endingOf(thread, answer, record);
   } finally {
