@@ -221,10 +221,15 @@ const lines = (
 /** `exe @made(x)`: lines with early ways out, and sums that conditions change. */
 function madeFunction(inputs: readonly string[]): fc.Arbitrary<string> {
   const scope: Scope = { names: [...inputs, 'x', 'n', 'l'], depth: 1, cells: [] };
-  const one = expression(scope);
+  // Often an input alone: what stands under it is then decided by nothing else.
+  const one = fc.oneof(
+    pick(inputs).map((name) => `@${name}`),
+    expression(scope),
+  );
   const line = fc.oneof(
     fc.tuple(one, one).map(([c, v]) => `if (${c}) [ => ${v} ]`),
     one.map((c) => `if (${c}) [ @n += 1 ]`),
+    pick(inputs).map((name) => `for @i in [@${name}?] [ @n += 1 ]`),
     fc.tuple(one, one).map(([c, v]) => `when (${c}) => [ @l += [${v}] ]`),
     fc
       .tuple(one, one)
@@ -254,6 +259,8 @@ export const program = (inputs: readonly string[], effect = 'show'): fc.Arbitrar
         .chain((count) => lines({ names: inputs, cells: [], depth: 2 }, effect, count)),
     )
     .map(([made, body]) => {
-      const ends = inputs.map((name) => `${effect} \`end @${name}.isDefined()\``);
+      const bound = body.flatMap((line) => /^var @(\w+)/.exec(line)?.[1] ?? []);
+      const parts = bound.flatMap((name) => [`@${name}`, `(@${name}.length ?? 0)`]);
+      const ends = ['@made(1)', ...parts].map((part) => `${effect} \`end @same(${part})\``);
       return { lines: [...PRELUDE, made, ...body, ...ends] };
     });
