@@ -47,6 +47,7 @@ function openLog(world: World, { row, epoch, history }: Start): ThreadLog {
     { seq: row.seq, epoch, turn: history.findLast(({ turn }) => turn > 0)?.turn ?? 0 },
     {
       store: world.store,
+      ...(world.writesAtOnce && { atOnce: true }),
       transcribe(events, firstSeq) {
         write(events, firstSeq);
         for (const { type, data, turn = 0 } of events)

@@ -183,6 +183,8 @@ export function createReplayStage(
         (record.events[Math.min(seqOf(id), record.events.length - 1)]?.ts ?? start) - start,
     },
     store,
+    // A process is lost between any two events, and what happens is looked up by their number.
+    writesAtOnce: true,
     kernel,
     async model(_request, caller) {
       const thread = caller.__thread_id ?? '';

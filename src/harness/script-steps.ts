@@ -97,7 +97,8 @@ export function createScriptSteps(
           });
     // A person was asked: the step stays open, its result is the answer.
     if (isAtRest(thread)) return STOPPED;
-    const noted = noteResult(thread, call, asResult(outcome, work.marks), work.facts.tool);
+    const { tool } = work.facts;
+    const noted = noteResult(thread, call, asResult(outcome, work.marks), { tool });
     if (!noted.ok) return noted;
     thread.conversation.learn(noted.output.marks);
     return thread.ending ? STOPPED : outcome;

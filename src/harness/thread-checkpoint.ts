@@ -108,6 +108,7 @@ async function consult(thread: ThreadContext, situation: Situation): Promise<Dec
   if (!hook) return withoutHook(situation);
   const name = hook.hook.directive;
   const began = thread.world.clock.monotonic();
+  log.flush();
   thread.meter.stopClock();
   const answered = await thread.runHook(name, fillInputs(hook, context));
   thread.meter.startClock();

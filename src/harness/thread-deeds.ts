@@ -80,6 +80,8 @@ function ancestorsLeave({ world, chain, meter }: ThreadContext): LimitAmounts {
 
 function room(thread: ThreadContext): RaiseRoom {
   const { world, parent, price, initialLimits } = thread;
+  // What was used counts.
+  thread.log.flush();
   const isRoot = parent === undefined;
   return {
     isRoot,

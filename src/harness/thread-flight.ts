@@ -64,6 +64,7 @@ export function takeOff(thread: ThreadContext, stops: ReadonlySet<string>): Flig
     },
   };
   thread.flights.add(flight);
+  thread.log.flush();
   // What was said just before is not told again.
   flight.look();
   return flight;

@@ -97,21 +97,20 @@ export function noteResult(
   thread: ThreadContext,
   call: ToolCallBlock,
   result: Result,
-  tool?: string,
+  { tool, effect = 'write' }: Partial<Pick<StepFacts, 'tool' | 'effect'>> = {},
 ): Outcome<Result> {
   const { log, meter } = thread;
   const done = keepResult(thread, result);
-  const noted = log.note(
-    'tool_result',
-    {
-      call_id: call.id,
-      ...(tool !== undefined && { tool }),
-      content: done.content,
-      is_error: done.isError,
-      marks: packMarks(done.marks),
-    },
-    { cost: packCost(meter.read()) },
-  );
+  const data = {
+    call_id: call.id,
+    ...(tool !== undefined && { tool }),
+    content: done.content,
+    is_error: done.isError,
+    marks: packMarks(done.marks),
+  };
+  // What was only read can be read again.
+  const write = effect === 'read' ? log.appendSoon : log.append;
+  const noted = write([{ type: 'tool_result', data }], { cost: packCost(meter.read()) });
   endCall(thread, call);
   return noted.ok ? ok(done) : noted;
 }
@@ -121,9 +120,9 @@ function conclude(
   thread: ThreadContext,
   call: ToolCallBlock,
   result: Result,
-  tool?: string,
+  facts?: Pick<StepFacts, 'tool' | 'effect'>,
 ): Outcome<null> {
-  const noted = noteResult(thread, call, result, tool);
+  const noted = noteResult(thread, call, result, facts);
   if (!noted.ok) return noted;
   const { content, marks, isError } = noted.output;
   thread.conversation.result(call.id, content, marks, isError);
@@ -287,7 +286,7 @@ export function endStep(
   if (isAtRest(thread)) return thread.ending;
   const done = asResult(outcome, thread.conversation.ownMarks());
   thread.detector.learned(call.id, withoutTime(done.content), done.isError);
-  const ended = stop(thread, conclude(thread, call, done, known.tool));
+  const ended = stop(thread, conclude(thread, call, done, known));
   if (ended) return ended;
   return outcome.ok ? returned(thread, known, outcome.output.data) : undefined;
 }

@@ -225,7 +225,8 @@ export function createTurnAccount(thread: ThreadContext, tries: number): TurnAcc
         : isSaid && reply
           ? replyEvents(thread, reply, account.bytes)
           : [{ type: 'turn_end', data: { withheld: true } }];
-      const written = log.append(events, { cost: packCost(meter.read()), ...change });
+      // An answer that is lost with this process is asked for again, and was charged its worst case.
+      const written = log.appendSoon(events, { cost: packCost(meter.read()), ...change });
       change = {};
       world.audit?.write(requestRow(thread, { outcome, reply, charged }));
       charged = {};

@@ -34,6 +34,8 @@ export interface World {
   script: ScriptPort;
   /** In a replay: what a step of a script came to, so that it is not done again. */
   recorded?(thread: string, call: string): Outcome<Value>;
+  /** In a replay: no event waits to share the commit of the next. */
+  writesAtOnce?: true;
   /** Where model requests leave a row; calls leave theirs through the kernel. */
   audit?: Pick<Audit, 'write'>;
   /** Writes a new version of a directive of this project and signs it with the user's key. */
