@@ -40,17 +40,9 @@ import { lineOf, placeOf, shownPlace } from './places.ts';
 import { textOf } from './text-of.ts';
 import { andThen as then } from './wait.ts';
 
-const RESERVED = new Set(['root', 'base', 'now', 'mx', 'ctx', 'fm', 'p', 'pipeline']);
-
-function refuseReserved(name: string): void {
-  if (RESERVED.has(name))
-    raise('invalid_input', `\`@${name}\` is a name of the language and cannot be bound`, { name });
-}
-
 function compileVar(c: Compiler, node: VarStatement): Eval {
   const evaluate = c.expression(node.value, 'value');
   return (env) => {
-    refuseReserved(node.name);
     const op = {
       type: 'var',
       name: node.name,
@@ -78,7 +70,6 @@ const fileScope = (env: Env) => env.unit.scope;
 function compileExe(c: Compiler, node: ExeStatement): Eval {
   const make = compileFunction(c.forFunction(), node);
   return (env) => {
-    refuseReserved(node.name);
     fileScope(env).define(
       node.name,
       'exe',
@@ -105,7 +96,6 @@ function compileHelpers(node: HelpersStatement): Eval {
 function compileLet(c: Compiler, node: LetStatement): Eval {
   const evaluate = c.expression(node.value, 'value');
   return (env) => {
-    refuseReserved(node.name);
     return then(evaluate(env), (value) => {
       const bound = addMarks(withLabels(refuseLeave(value), node.labels), env.frame.influence);
       env.scope.let(node.name, bound, shownPlace(c.unit, node.at));
@@ -151,13 +141,14 @@ export function print(env: Env, given: Value, at: number, text = runText(given))
   else ports.effects?.(effect);
 }
 
-/** `run @f` and `run @f()` are the same. */
+/** `run @f` and `run @f()` are the same; what is no function cannot be run. */
 export function compileRunnable(c: Compiler, action: Expression): Eval {
   const evaluate = c.expression(action, 'value');
-  const name = action.kind === 'reference' ? action.name : '';
+  if (action.kind !== 'reference') return evaluate;
+  const isCalled = isCall(action);
   return (env) =>
     then(evaluate(env), (value) =>
-      executableOf(value) ? invoke(value, name, [], env, action.at) : value,
+      isCalled && !executableOf(value) ? value : invoke(value, action.name, [], env, action.at),
     );
 }
 

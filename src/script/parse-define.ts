@@ -38,9 +38,12 @@ export function parseTarget(r: Reader, word: string): string {
     });
   }
   // A policy is in force without being asked by its name, so `@p` may be one.
-  if (FIXED.has(name) && word !== 'policy')
-    r.fail(`\`@${name}\` cannot be assigned`, { at, code: 'reserved_name' });
+  if (word !== 'policy') refuseFixed(r, name, at);
   return name;
+}
+
+export function refuseFixed(r: Reader, name: string, at: number): void {
+  if (FIXED.has(name)) r.fail(`\`@${name}\` cannot be assigned`, { at, code: 'reserved_name' });
 }
 
 /** Stands behind `var`. */
@@ -157,8 +160,12 @@ function split(made: Expression): { body: Expression; options: Options | undefin
 /** `(a, @b, c: string)`, standing at the parenthesis. */
 export function parseParameters(r: Reader): Parameter[] {
   r.pos += 1;
+  const seen = new Set<string>();
   return r.list(')', 'parameters', () => {
+    const at = r.pos;
     const name = takeName(r, 'of a parameter');
+    if (seen.has(name)) r.fail(`there are two parameters \`${name}\``, { at });
+    seen.add(name);
     r.space();
     const type = r.match(/:[ \t]*[\w.<>[\]| ]*[\w>\]]/y);
     return { name, type: type?.slice(1).trim() };

@@ -1,6 +1,6 @@
 // `import` and `export` in all their forms.
 import type { ExportStatement, ImportStatement } from './ast.ts';
-import { parseParameters, takeName } from './parse-define.ts';
+import { parseParameters, refuseFixed, takeName } from './parse-define.ts';
 import { parseBarePath } from './parse-effect.ts';
 import { parseFile } from './parse-file.ts';
 import { parseOptions } from './parse-pipeline.ts';
@@ -69,9 +69,12 @@ function parseNames(r: Reader): Form {
   r.pos += 1;
   if (r.sees(/\s*\*/y)) return parseEverything(r);
   const names = r.list('}', 'names', () => {
+    const at = r.pos;
     const name = takeName(r, 'to import');
     r.space();
-    return { name, alias: parseAlias(r) ?? name };
+    const alias = parseAlias(r) ?? name;
+    refuseFixed(r, alias, at);
+    return { name, alias };
   });
   return { kind: 'names', names };
 }
