@@ -10,6 +10,7 @@ import {
   type MaybePromise,
   makeContainer,
   makeValue,
+  mergeAll,
   mergeDescriptors,
   type Operation,
   type Value,
@@ -165,12 +166,29 @@ function load(path: string, env: Env): MaybePromise<Value> {
 function loadAll(pattern: string, env: Env, shape: Shape): MaybePromise<Value> {
   return then(env.run.world.glob(pattern, env.frame), (outcome) =>
     then(
-      mapInTurn(unwrap(outcome), (path) => then(load(path, env), (value) => shape(value, env))),
-      (values) =>
-        withOrigin(makeContainer(values.filter(({ data }) => data !== null)), { files: true }),
+      mapInTurn(unwrap(outcome), (path) =>
+        then(load(path, env), (value) => orNothing(value, env, shape)),
+      ),
+      (values) => {
+        const missing = values.filter(({ data }) => data === null);
+        const found = values.filter(({ data }) => data !== null);
+        const own = mergeAll(missing.map(({ meta }) => meta.descriptor));
+        return withOrigin(makeContainer(found, own), { files: true });
+      },
     ),
   );
 }
+
+/** Null where the file has no such section. */
+const orNothing = (value: Value, env: Env, shape: Shape): MaybePromise<Value> =>
+  attempt(
+    () => shape(value, env),
+    (error) => {
+      const fault = toFault(error);
+      if (fault.fault.code !== 'not_found') throw fault;
+      return makeValue(null, { descriptor: value.meta.descriptor });
+    },
+  );
 
 export function compileFile(c: Compiler, node: FileExpression, reading: Reading): Eval {
   const path = c.text(node.path.parts);
@@ -216,8 +234,11 @@ function loadOne(
   shape: Shape,
 ): MaybePromise<Value> {
   return then(readText(place, env), (outcome) => {
-    if (outcome.ok)
-      return shape(contentOf(outcome.output, env.run.world.root, env.frame.policy.unlabelled), env);
+    if (outcome.ok) {
+      const { root } = env.run.world;
+      const content = contentOf(outcome.output, root, env.frame.policy.unlabelled);
+      return node.isOptional ? orNothing(content, env, shape) : shape(content, env);
+    }
     if (outcome.error.code !== 'not_found') return unwrap(outcome);
     if (node.isOptional) return makeValue(null);
     return raise('not_found', `there is no file \`${written}\``, {

@@ -15,7 +15,7 @@ import type { Compiler, Env, Eval, Reading } from './env.ts';
 import { executableOf, makeExecutable } from './executable.ts';
 import { raise, toFault } from './fault.ts';
 import { guardInputMember, type Quantified, quantified, quantifiedOf } from './guard-input.ts';
-import { callMethod, hasMethod } from './methods.ts';
+import { callMethod, hasMethod, isListMethod } from './methods.ts';
 import { contextValue, findName, isContextName, isPipeView } from './names.ts';
 import { located } from './operate.ts';
 import { type AccessMode, fieldOf, indexOf, type MxFacts, sliceOf } from './value-access.ts';
@@ -154,13 +154,17 @@ function slice(c: Compiler, from: Expression | undefined, to: Expression | undef
     then(start?.(env), (low) => then(end?.(env), (high) => sliceOf(value, low, high)));
 }
 
+interface Walked {
+  readonly walk: Walk;
+  /** `[*]`: the steps behind it are taken for each element … */
+  readonly isEach: boolean;
+  /** … up to a method of lists, which is asked of them all. */
+  readonly isOfList: boolean;
+}
+
 /** A field and the call after it are one step: a method, or a function in a field. */
-function compileSteps(
-  c: Compiler,
-  node: ReferenceExpression,
-  reading: Reading,
-): { walk: Walk; at: number; isEach: boolean }[] {
-  const walks: { walk: Walk; at: number; isEach: boolean }[] = [];
+function compileSteps(c: Compiler, node: ReferenceExpression, reading: Reading): Walked[] {
+  const walks: Walked[] = [];
   const { steps, name } = node;
   for (let at = 0; at < steps.length; at++) {
     const step = steps[at] as Step;
@@ -168,15 +172,15 @@ function compileSteps(
     if (step.kind === 'field' && next?.kind === 'call') {
       walks.push({
         walk: method(c, step.name, next.arguments, step.at, reading),
-        at: step.at,
         isEach: false,
+        isOfList: isListMethod(step.name),
       });
       at++;
     } else {
       walks.push({
         walk: compileStep(c, step, reading, name),
-        at: step.at,
         isEach: step.kind === 'each',
+        isOfList: false,
       });
     }
   }
@@ -184,14 +188,14 @@ function compileSteps(
 }
 
 function walkSteps(
-  walks: readonly { walk: Walk; at: number; isEach: boolean }[],
+  walks: readonly Walked[],
   start: Value,
   env: Env,
   from = 0,
 ): MaybePromise<Value> {
   let value = start;
   for (let at = from; at < walks.length; at++) {
-    const { walk, isEach } = walks[at] as (typeof walks)[number];
+    const { walk, isEach } = walks[at] as Walked;
     if (isEach) return overEach(walks, value, env, at + 1);
     const many = quantifiedOf(value);
     if (many) return overInputs(walks, many, env, at);
@@ -204,7 +208,7 @@ function walkSteps(
 
 /** `@input.any.mx…`: the rest of the steps for each input, then one answer. */
 function overInputs(
-  walks: Parameters<typeof walkSteps>[0],
+  walks: readonly Walked[],
   many: Quantified,
   env: Env,
   from: number,
@@ -220,7 +224,7 @@ function overInputs(
 
 /** `[*].name`: the rest of the steps for each element. */
 function overEach(
-  walks: Parameters<typeof walkSteps>[0],
+  walks: readonly Walked[],
   list: Value,
   env: Env,
   from: number,
@@ -228,9 +232,14 @@ function overEach(
   const { data } = list;
   if (!Array.isArray(data)) return raise('invalid_input', '`[*]` needs a list');
   const items = data.map((_, at) => indexOf(list, makeValue(at), 'lenient'));
+  const end = walks.findIndex(({ isOfList }, at) => at >= from && isOfList);
+  const each = end < 0 ? walks : walks.slice(0, end);
   return then(
-    mapInTurn(items, (item) => walkSteps(walks, item, env, from)),
-    (found) => makeContainer(found, list.meta.elements ? undefined : list.meta.descriptor),
+    mapInTurn(items, (item) => walkSteps(each, item, env, from)),
+    (found) => {
+      const all = makeContainer(found, list.meta.elements ? undefined : list.meta.descriptor);
+      return end < 0 ? all : walkSteps(walks, all, env, end);
+    },
   );
 }
 

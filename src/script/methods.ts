@@ -30,6 +30,8 @@ export function hasMethod(value: Value, name: string): boolean {
   return TEXT_METHODS.has(name) && textUnder(value) !== undefined;
 }
 
+export const isListMethod = (name: string): boolean => LIST_METHODS.has(name);
+
 function argumentsOf(method: string, values: readonly Value[]): Arguments {
   const given = (position: number): Value | undefined => {
     const value = values[position];
