@@ -71,6 +71,22 @@ export function keyPairFromSeed(seed: Uint8Array): KeyPair {
   return pairOf(createPrivateKey({ key, format: 'der', type: 'pkcs8' }));
 }
 
+const MAX_KNOWN = 1000;
+/** By a digest of the seed: nothing in here is a secret. */
+const known = new Map<string, string>();
+
+/** Who mints a token makes this key, and who verifies it soon after makes it again. */
+export function publicKeyFromSeed(seed: Uint8Array): string {
+  const name = sha256('kernmantle/seed/v1\0', seed).toString('base64url');
+  const before = known.get(name);
+  if (before !== undefined) return before;
+  const { publicKey } = keyPairFromSeed(seed);
+  known.set(name, publicKey);
+  const [oldest] = known.keys();
+  if (known.size > MAX_KNOWN && oldest !== undefined) known.delete(oldest);
+  return publicKey;
+}
+
 export const generateKeyPair = (random: RandomBytes = systemRandom): KeyPair =>
   keyPairFromSeed(random(KEY_BYTES));
 

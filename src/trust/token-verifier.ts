@@ -9,8 +9,8 @@ import { grantProblem, grantsAllow } from './grant.ts';
 import {
   KEY_BYTES,
   keyIdOf,
-  keyPairFromSeed,
   type PublicKeyRecord,
+  publicKeyFromSeed,
   readPublicKey,
   verifySignature,
 } from './key.ts';
@@ -62,7 +62,7 @@ function verifyEnd({ links, proof }: CapabilityToken): boolean {
   const last = links.at(-1);
   if (!last) return false;
   if (proof.kind === 'key') {
-    return keyPairFromSeed(proof.seed).publicKey === toBase64Url(last.next);
+    return publicKeyFromSeed(proof.seed) === toBase64Url(last.next);
   }
   const key = readPublicKey(last.next);
   return (

@@ -3,7 +3,13 @@
 // can take one away, because that key belongs to the end of the chain and to no other place in it.
 import { fail, type Outcome, ok, type RandomBytes, systemRandom } from '../base/index.ts';
 import { frame, fromBase64Url, toBase64Url } from './bytes.ts';
-import { KEY_BYTES, type KeyPair, keyPairFromSeed, SIGNATURE_BYTES } from './key.ts';
+import {
+  KEY_BYTES,
+  type KeyPair,
+  keyPairFromSeed,
+  publicKeyFromSeed,
+  SIGNATURE_BYTES,
+} from './key.ts';
 import { type TokenBlock, writeBlock } from './token-block.ts';
 
 /** A body as signed, the public key for the next block, and the signature over both. */
@@ -81,7 +87,7 @@ function appendLink(
   const body = writeBlock(block, index);
   if (!body.ok) return body;
   const seed = random(KEY_BYTES);
-  const next = Buffer.from(keyPairFromSeed(seed).publicKey, 'base64url');
+  const next = Buffer.from(publicKeyFromSeed(seed), 'base64url');
   const signature = signer.sign(signedBytes(index, previous, body.output, next));
   const link: TokenLink = { body: body.output, next, signature };
   return ok(makeToken(root, [...links, link], { kind: 'key', seed }));
