@@ -85,7 +85,11 @@ function union(a: readonly string[], b: readonly string[]): readonly string[] {
   return set.size === before && before === a.length ? a : [...set];
 }
 
-const unique = (list: readonly string[]): readonly string[] => [...new Set(list)];
+/** Always a list of its own, which is frozen later; most hold one item or none. */
+function unique(list: readonly string[]): readonly string[] {
+  if (list.length > 1) return [...new Set(list)];
+  return list.length === 0 ? NONE : [...list];
+}
 
 export function describe(parts: Partial<Descriptor>): Descriptor {
   const labels = unique(parts.labels ?? NONE);

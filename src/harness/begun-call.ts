@@ -1,7 +1,7 @@
 // What a call is called before it is made: the key its tool may pass on, and the id of the thread it
 // is going to spawn. Both stand in the intent. A call that a process left behind is made again under
 // the same names, so a server that knows the key, or a child that is there already, is not done twice.
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { getOwn, type JsonObject, plainText } from '../base/index.ts';
 import type { Library } from '../items/index.ts';
 import type { ToolCallBlock } from '../llm/index.ts';
@@ -26,10 +26,7 @@ type Callee = Pick<KnownCall, 'tool' | 'parameters'> & { verb: string };
 
 /** Nothing of the thread can be read from it: it goes to other people's servers. */
 const keyOf = ({ id, log }: ThreadContext, call: ToolCallBlock): string =>
-  createHash('sha256')
-    .update(JSON.stringify([id, log.turn, call.id]))
-    .digest('base64url')
-    .slice(0, 32);
+  hash('sha256', JSON.stringify([id, log.turn, call.id]), 'base64url').slice(0, 32);
 
 function nameOf(library: Library, wanted: string): string {
   const found = library.find('directive', wanted);
