@@ -232,9 +232,14 @@ test('what ran is listed, shown, drawn as a tree and tailed', async () => {
 });
 
 test('looking where nothing ever ran makes nothing', async () => {
-  const done = await km('threads', 'ls');
-  expect(done).toMatchObject({ code: 1, out: '' });
-  expect(done.err).toContain('km run');
+  for (const command of [['threads', 'ls'], ['cost'], ['approvals', 'ls']]) {
+    const done = await km(...command);
+    expect(done).toMatchObject({ code: 0, out: '' });
+    expect(done.err).toContain('no thread has run');
+  }
+  const shown = await km('threads', 'show', 'last');
+  expect(shown).toMatchObject({ code: 1, out: '' });
+  expect(shown.err).toContain('km run');
   expect(existsSync(join(fixture.root, '.ai/threads'))).toBe(false);
 });
 

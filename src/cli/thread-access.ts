@@ -1,11 +1,12 @@
 // Threads for a command: the runtime and the registry, opened for it and closed after it.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { fail, type Outcome, ok, systemRandom } from '../base/index.ts';
+import { fail, type Json, type Outcome, ok, systemRandom } from '../base/index.ts';
 import type { Live, Runtime, Threads } from '../runtime.ts';
 import type { Store, ThreadRow } from '../store/index.ts';
 import { asText, type CommandCall } from './command.ts';
 import { withRuntime } from './project.ts';
+import { visible } from './terminal.ts';
 
 export interface ThreadWork {
   runtime: Runtime;
@@ -38,14 +39,22 @@ export function withThreads(
 export const registryFile = ({ project }: Runtime): string =>
   join(project, '.ai', 'threads', 'registry.db');
 
-/** For commands that only look or steer: where nothing ever ran, nothing is made. */
+/**
+ * For commands that only look or steer: where nothing ever ran, nothing is made. A list of nothing is
+ * an answer (`nothing`); a thread that does not exist is an error.
+ */
 export function withRegistry(
   call: CommandCall,
   work: (access: ThreadWork) => Promise<number>,
-  live: Live = {},
+  { live = {}, nothing }: { live?: Live; nothing?: (runtime: Runtime) => Json } = {},
 ): Promise<number> {
   return withRuntime(call, async (runtime) => {
     if (!existsSync(registryFile(runtime))) {
+      if (nothing) {
+        return call.terminal.finish(ok(nothing(runtime)), () =>
+          call.terminal.note(`no thread has run in \`${visible(runtime.project)}\` yet`),
+        );
+      }
       const missing = fail('not_found', `no thread has run in \`${runtime.project}\` yet`, {
         hint: 'start one with `km run DIRECTIVE`, or name the project with `-C DIR`',
       });

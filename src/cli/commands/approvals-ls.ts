@@ -32,16 +32,20 @@ function show(approval: Approval, now: number, terminal: Terminal): void {
 }
 
 export const run: CommandRun = (call) =>
-  withRegistry(call, async ({ store }) => {
-    const { options, terminal } = call;
-    const thread = asText(options.thread);
-    const list = store.approvals.list({
-      ...(options.all === true ? {} : { state: 'pending' }),
-      ...(thread === undefined ? {} : { thread }),
-    });
-    return terminal.finish(list, (approvals) => {
-      for (const approval of approvals) show(approval, Date.now(), terminal);
-      if (approvals.length === 0) terminal.note('nothing waits for an answer');
-      else terminal.note('answer with `km approvals approve|deny|answer ID`');
-    });
-  });
+  withRegistry(
+    call,
+    async ({ store }) => {
+      const { options, terminal } = call;
+      const thread = asText(options.thread);
+      const list = store.approvals.list({
+        ...(options.all === true ? {} : { state: 'pending' }),
+        ...(thread === undefined ? {} : { thread }),
+      });
+      return terminal.finish(list, (approvals) => {
+        for (const approval of approvals) show(approval, Date.now(), terminal);
+        if (approvals.length === 0) terminal.note('nothing waits for an answer');
+        else terminal.note('answer with `km approvals approve|deny|answer ID`');
+      });
+    },
+    { nothing: () => [] },
+  );

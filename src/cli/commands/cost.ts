@@ -3,6 +3,7 @@
 // so every charge is counted once, also one of a request whose answer never came.
 import { type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
 import { formatMoney } from '../../llm/index.ts';
+import type { Runtime } from '../../runtime.ts';
 import type { Store, ThreadSummary } from '../../store/index.ts';
 import { asText, type CommandRun } from '../command.ts';
 import { parseAge } from '../parse-age.ts';
@@ -97,6 +98,14 @@ interface Report {
   by_day: JsonObject[];
 }
 
+const reportOf = (list: readonly Charge[], { library }: Runtime): Report => ({
+  currency: plainText(library.config('pricing').value.currency) || 'USD',
+  by_directive: groupsOf(list, 'directive'),
+  by_model: groupsOf(list, 'model'),
+  by_day: groupsOf(list, 'day'),
+  total: sumOf(list),
+});
+
 function show({ currency, total, ...groups }: Report, terminal: Terminal): void {
   const line = (name: string, { threads, tokens, spend }: JsonObject): string =>
     `${plainText(spend).padStart(14)} ${currency} ${count(tokens).padStart(12)} tokens ${count(threads).padStart(6)} threads  ${visible(name)}`;
@@ -112,18 +121,16 @@ export const run: CommandRun = async (call) => {
   const { options, terminal } = call;
   const age = parseAge('since', asText(options.since) ?? '30d');
   if (!age.ok) return terminal.finish(age, () => {});
-  return await withRegistry(call, async ({ store, runtime }) => {
-    const rows = threadsSince(store, Date.now() - age.output);
-    const charges = rows.ok ? chargesOf(store, rows.output) : rows;
-    if (!charges.ok) return terminal.finish(charges, () => {});
-    const list = charges.output;
-    const report: Report = {
-      currency: plainText(runtime.library.config('pricing').value.currency) || 'USD',
-      by_directive: groupsOf(list, 'directive'),
-      by_model: groupsOf(list, 'model'),
-      by_day: groupsOf(list, 'day'),
-      total: sumOf(list),
-    };
-    return terminal.finish(ok(report), (shown) => show(shown, terminal));
-  });
+  return await withRegistry(
+    call,
+    async ({ store, runtime }) => {
+      const rows = threadsSince(store, Date.now() - age.output);
+      const charges = rows.ok ? chargesOf(store, rows.output) : rows;
+      if (!charges.ok) return terminal.finish(charges, () => {});
+      return terminal.finish(ok(reportOf(charges.output, runtime)), (shown) =>
+        show(shown, terminal),
+      );
+    },
+    { nothing: (runtime) => ({ ...reportOf([], runtime) }) },
+  );
 };

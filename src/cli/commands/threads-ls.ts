@@ -51,22 +51,26 @@ export const run: CommandRun = async (call) => {
   const { terminal } = call;
   const filter = filterOf(call);
   if (!filter.ok) return terminal.finish(filter, () => {});
-  return await withRegistry(call, async ({ store, runtime }) => {
-    const { directive } = filter.output;
-    const found =
-      directive === undefined ? undefined : runtime.library.find('directive', directive);
-    const page = store.query({
-      ...filter.output,
-      // The registry knows the whole id; people may type the name.
-      ...(found?.ok ? { directive: found.output.id } : {}),
-    });
-    return terminal.finish(page, ({ rows, next_cursor }) => {
-      if (rows.length === 0) terminal.note('no threads');
-      else terminal.out(threadHead(terminal));
-      for (const row of rows) terminal.out(threadLine(row, Date.now(), terminal));
-      if (next_cursor !== undefined) {
-        terminal.note(`more with --cursor ${plainText(next_cursor)}`);
-      }
-    });
-  });
+  return await withRegistry(
+    call,
+    async ({ store, runtime }) => {
+      const { directive } = filter.output;
+      const found =
+        directive === undefined ? undefined : runtime.library.find('directive', directive);
+      const page = store.query({
+        ...filter.output,
+        // The registry knows the whole id; people may type the name.
+        ...(found?.ok ? { directive: found.output.id } : {}),
+      });
+      return terminal.finish(page, ({ rows, next_cursor }) => {
+        if (rows.length === 0) terminal.note('no threads');
+        else terminal.out(threadHead(terminal));
+        for (const row of rows) terminal.out(threadLine(row, Date.now(), terminal));
+        if (next_cursor !== undefined) {
+          terminal.note(`more with --cursor ${plainText(next_cursor)}`);
+        }
+      });
+    },
+    { nothing: () => ({ rows: [] }) },
+  );
 };
