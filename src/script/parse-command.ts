@@ -163,6 +163,7 @@ function readLines(r: Reader, isString: boolean, isLiteral: boolean): TemplatePa
   const lines: TemplatePart[][] = [];
   let parts = createParts();
   let quote: '' | '"' | "'" = '';
+  let opened = r.pos;
   const finish = (): void => {
     const line = trimmed(parts.done());
     if (line.length > 0) lines.push(line);
@@ -177,6 +178,7 @@ function readLines(r: Reader, isString: boolean, isLiteral: boolean): TemplatePa
       r.match(/\n[ \t]*/y);
     } else if ((char === '"' || char === "'") && (quote === '' || quote === char)) {
       quote = quote === '' ? char : '';
+      opened = r.pos;
       parts.text(char);
       r.pos += 1;
     } else {
@@ -189,6 +191,13 @@ function readLines(r: Reader, isString: boolean, isLiteral: boolean): TemplatePa
       else if (typeof piece === 'string') parts.text(piece);
       else parts.part(piece);
     }
+  }
+  if (quote !== '') {
+    r.fail(`the quote \`${quote}\` in the command is never closed`, {
+      at: opened,
+      end: opened + 1,
+      code: 'unclosed',
+    });
   }
   finish();
   return lines;

@@ -140,7 +140,7 @@ function parseKey(r: Reader, brace: number, isFirst: boolean): string {
   r.pos = at;
   return r.fail(`expected \`key: value\`, found ${r.shown()}`, {
     at: isFirst ? brace : at,
-    hint: 'use `cmd { … }` for a command',
+    hint: isFirst ? 'use `cmd { … }` for a command' : undefined,
   });
 }
 

@@ -232,7 +232,7 @@ function parseRunSource(r: Reader): Expression {
   const line = r.slice(at, Math.min(r.lineEnd(), at + 60)).trim();
   return r.fail(`expected a command in braces after \`run\`, found ${r.shown()}`, {
     end: Math.min(r.lineEnd(), at + 60),
-    hint: `write \`run {${line}}\``,
+    hint: `write \`run {${line || 'command'}}\``,
   });
 }
 

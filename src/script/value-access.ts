@@ -98,10 +98,14 @@ function textField(value: Value, name: string, mode: AccessMode): Value {
 
 function noField(value: Value, name: string, mode: AccessMode): Value {
   if (mode === 'lenient') return absent(value.meta.descriptor);
+  const ends = `; write \`\\.${name}\` to end the reference before it`;
+  const type = typeName(value);
   const hint =
-    typeName(value) === 'string'
-      ? `; write \`\\.${name}\` to end the reference before it, or read JSON with \`@parse\` first`
-      : '';
+    type === 'string'
+      ? `${ends}, or read JSON with \`@parse\` first`
+      : type === 'number'
+        ? ends
+        : '';
   return raise('expression_error', `${kindName(value)} has no field \`${name}\`${hint}`);
 }
 
