@@ -1,3 +1,5 @@
+import { Validator } from '@cfworker/json-schema';
+import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { freezeJson, growJson, type Json } from '../base/index.ts';
 import type { ToolParameter } from '../items/index.ts';
@@ -110,4 +112,37 @@ test('a schema that was handed out frozen still checks, and is not written into'
   expect(validate({ a: 1 }, schema)).not.toEqual([]);
   expect(Reflect.ownKeys(schema)).toEqual(['type', 'properties', 'required']);
   expect(JSON.stringify(schema)).toBe(text);
+});
+
+test('what is passed without the validator is what the validator would pass', () => {
+  const types = ['string', 'number', 'integer', 'boolean', 'object', 'array', 'null', 'any'];
+  const names = fc.constantFrom('a', 'b', 'c', 'constructor', '__proto__');
+  const declared = fc.uniqueArray(
+    fc.record(
+      {
+        name: names,
+        type: fc.constantFrom(...types),
+        required: fc.boolean(),
+        enum: fc.array(fc.jsonValue() as fc.Arbitrary<Json>, { minLength: 1, maxLength: 2 }),
+      },
+      { requiredKeys: ['name', 'type', 'required'] },
+    ),
+    { selector: ({ name }) => name },
+  );
+  const value = fc.oneof(fc.integer(), fc.double(), fc.string(), fc.boolean(), fc.jsonValue());
+  const given = fc.dictionary(names, value).map((one) => JSON.parse(JSON.stringify(one)) as Json);
+  fc.assert(
+    fc.property(declared, fc.oneof(given, fc.jsonValue() as fc.Arbitrary<Json>), (list, data) => {
+      const schema = schemaOf(list as unknown as ToolParameter[]);
+      const judge = new Validator(structuredClone(schema), '2020-12', false);
+      let isValid = false;
+      try {
+        isValid = judge.validate(data).valid;
+      } catch {
+        // A schema that cannot be used passes nothing.
+      }
+      expect(validate(data, schema).length === 0).toBe(isValid);
+    }),
+    { numRuns: 500 },
+  );
 });

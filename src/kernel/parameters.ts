@@ -96,11 +96,53 @@ function validatorOf(schema: JsonObject): Validator {
   return made;
 }
 
+type Test = (value: Json) => boolean;
+
+const TYPES: ReadonlyMap<Json | undefined, Test> = new Map<Json | undefined, Test>([
+  ['string', (value) => typeof value === 'string'],
+  ['number', (value) => typeof value === 'number'],
+  ['integer', (value) => Number.isSafeInteger(value)],
+  ['boolean', (value) => typeof value === 'boolean'],
+  ['object', isObject],
+  ['array', Array.isArray],
+]);
+const SAYS_NOTHING: ReadonlySet<string> = new Set(['type', 'description', 'default']);
+
+/** By name the test of its one type; undefined when a schema says more than that. */
+function plainTypes(schema: JsonObject): ReadonlyMap<string, Test> | undefined {
+  const { type, properties, required, additionalProperties, ...more } = schema;
+  if (type !== 'object' || !isObject(properties) || additionalProperties !== false)
+    return undefined;
+  if (!Array.isArray(required) || Object.keys(more).length > 0) return undefined;
+  const tests = new Map<string, Test>();
+  for (const [name, property] of Object.entries(properties)) {
+    if (!isObject(property) || !Object.keys(property).every((key) => SAYS_NOTHING.has(key)))
+      return undefined;
+    const test = TYPES.get(property.type);
+    if (!test) return undefined;
+    tests.set(name, test);
+  }
+  return tests;
+}
+
+/** Schemas are never changed. */
+const plain = new WeakMap<JsonObject, ReturnType<typeof plainTypes>>();
+
+/** Most tools only name types. What surely fits needs no validator; what may not is its to judge. */
+function surelyFits(value: Json, schema: JsonObject): boolean {
+  if (!plain.has(schema)) plain.set(schema, plainTypes(schema));
+  const tests = plain.get(schema);
+  if (!tests || !isObject(value)) return false;
+  for (const name of Object.keys(value)) if (!tests.get(name)?.(value[name] as Json)) return false;
+  return (schema.required as Json[]).every((name) => Object.hasOwn(value, name as string));
+}
+
 /** Checks a value against a schema; a schema that cannot be used denies, it does not pass. */
 export function validate(value: Json, schema: JsonObject): ValidationError[] {
   if (isDeeperThan(value, MAX_PARAMETER_DEPTH)) {
     return [{ field: '(whole)', error: `nested deeper than ${MAX_PARAMETER_DEPTH} levels` }];
   }
+  if (surelyFits(value, schema)) return [];
   try {
     const result = validatorOf(schema).validate(value);
     return result.valid ? [] : readErrors(result.errors);
