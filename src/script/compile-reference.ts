@@ -259,10 +259,12 @@ export function unknownName(env: Env, name: string): never {
   for (let scope: typeof env.scope | undefined = env.scope; scope; scope = scope.parent)
     names.push(...scope.names());
   const close = nearest(name, names);
-  return raise('not_found', `\`@${name}\` is not defined`, {
-    name,
-    ...(close ? { hint: `did you mean \`@${close}\`?` } : {}),
-  });
+  const dash = name.lastIndexOf('-');
+  const isDifference = names.includes(name.slice(0, Math.max(0, dash)));
+  const hint = isDifference
+    ? `a name may hold \`-\`; for a difference write \`@${name.slice(0, dash)} - ${name.slice(dash + 1)}\``
+    : close && `did you mean \`@${close}\`?`;
+  return raise('not_found', `\`@${name}\` is not defined`, { name, ...(hint ? { hint } : {}) });
 }
 
 const asksDefined = (steps: readonly Step[]): boolean => {
