@@ -159,17 +159,48 @@ function finishCommand(
   return { kind: 'command', lines, raw, folder, using: parseUsing(r), at, end: r.pos };
 }
 
+type Open = '' | '"' | "'";
+
+// INVARIANT: every value knows the quotes it stands in, also in a fragment, and no text that is put in
+// under a condition holds an operator or ends the quotes around it.
+function readFragment(r: Reader, quote: '' | '"'): TemplatePart[] {
+  const parts = createParts();
+  readText(r, { isString: false, isLiteral: false, stop: '`', quote }, parts, () =>
+    r.fail('a fragment of a command is one line'),
+  );
+  return parts.done();
+}
+
 function readLines(r: Reader, isString: boolean, isLiteral: boolean): TemplatePart[][] {
   const lines: TemplatePart[][] = [];
-  let parts = createParts();
-  let quote: '' | '"' | "'" = '';
-  let opened = r.pos;
+  const parts = createParts();
   const finish = (): void => {
     const line = trimmed(parts.done());
     if (line.length > 0) lines.push(line);
-    parts = createParts();
   };
-  while (!r.isAtEnd) {
+  readText(r, { isString, isLiteral, stop: '', quote: '' }, parts, finish);
+  finish();
+  return lines;
+}
+
+interface Rules {
+  readonly isString: boolean;
+  readonly isLiteral: boolean;
+  /** Closes it; empty: the end of what the reader sees. */
+  readonly stop: '' | '`';
+  /** That stands open around it. */
+  readonly quote: Open;
+}
+
+function readText(
+  r: Reader,
+  { isString, isLiteral, stop, quote: outer }: Rules,
+  parts: ReturnType<typeof createParts>,
+  finish: () => void,
+): void {
+  let quote = outer;
+  let opened = r.pos;
+  while (!r.isAtEnd && !(stop !== '' && quote === outer && r.starts(stop))) {
     if (isString && r.starts('\\"')) r.pos += 1;
     const char = r.peek();
     if (quote === '' && char === '\n') {
@@ -192,15 +223,13 @@ function readLines(r: Reader, isString: boolean, isLiteral: boolean): TemplatePa
       else parts.part(piece);
     }
   }
-  if (quote !== '') {
-    r.fail(`the quote \`${quote}\` in the command is never closed`, {
+  if (quote !== outer) {
+    r.fail(`the quote \`${quote || outer}\` in the command is never closed`, {
       at: opened,
       end: opened + 1,
       code: 'unclosed',
     });
   }
-  finish();
-  return lines;
 }
 
 /** Anything that is more than the character it is; taken when given. */
@@ -212,7 +241,11 @@ function parsePiece(r: Reader, quote: '' | '"'): TemplatePart | undefined {
       return takeEscape(r, quote, next);
     case '@':
       if (r.take('@@')) return '@';
-      return parseInsert(r, { ...INSERTED, quote: kind });
+      return parseInsert(r, {
+        ...INSERTED,
+        quote: kind,
+        fragment: (inner) => readFragment(inner, quote),
+      });
     case '<':
       return parseFilePart(r, kind) ?? (quote === '' ? refuse(r, '<') : undefined);
     case '#':

@@ -28,6 +28,8 @@ interface TextForm {
   readonly takesRepeats: boolean;
   /** Around what is put into a command. */
   readonly quote?: Quote;
+  /** Reads a fragment by other rules, up to its closing backtick: in a command quotes matter there too. */
+  fragment?(reader: Reader): TemplatePart[];
 }
 
 const ESCAPES = 'nt"\'\\@${.';
@@ -224,6 +226,12 @@ function parseInsertMode(r: Reader, form: TextForm): InsertPart['mode'] {
   const quote = r.peek();
   if (quote !== '`' && !(quote === '"' && form.style === 'double')) return { kind: 'optional' };
   if (quote === form.stop && !isFragment(r, quote)) return { kind: 'optional' };
+  if (form.fragment) {
+    r.pos += 1;
+    const parts = r.deeper(() => form.fragment?.(r) ?? []);
+    r.expect(quote, 'after a fragment');
+    return { kind: 'fragment', parts };
+  }
   const parts = r.attempt(() => {
     r.pos += 1;
     const fragment = { ...form, stop: quote, takesRepeats: false };

@@ -46,9 +46,10 @@ export function createParts() {
       flush();
       parts.push(part);
     },
+    /** All of them; it is empty afterwards. */
     done(): TemplatePart[] {
       flush();
-      return parts;
+      return parts.splice(0);
     },
   };
 }
