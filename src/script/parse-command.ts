@@ -200,29 +200,51 @@ function readText(
 ): void {
   let quote = outer;
   let opened = r.pos;
-  while (!r.isAtEnd && !(stop !== '' && quote === outer && r.starts(stop))) {
+  let isInTicks = false;
+  // The quotes around each `$(` that is open: inside it they count for nothing.
+  const around: Open[] = [];
+  const isClosed = (): boolean =>
+    stop !== '' && quote === outer && around.length === 0 && r.starts(stop);
+  const take = (text: string): void => {
+    parts.text(text);
+    r.pos += text.length;
+  };
+  while (!r.isAtEnd && !isClosed()) {
     if (isString && r.starts('\\"')) r.pos += 1;
     const char = r.peek();
     if (quote === '' && char === '\n') {
+      if (around.length > 0)
+        r.fail('`$( … )` in a command is one line', { hint: 'use `sh { … }`' });
       if (joinsLines(r)) parts.text(' ');
       else finish();
       r.match(/\n[ \t]*/y);
     } else if ((char === '"' || char === "'") && (quote === '' || quote === char)) {
       quote = quote === '' ? char : '';
       opened = r.pos;
-      parts.text(char);
-      r.pos += 1;
+      take(char);
+    } else if (quote !== "'" && r.starts('$(')) {
+      around.push(quote);
+      quote = '';
+      take('$(');
+    } else if (quote === '' && around.length > 0 && (char === '(' || char === ')')) {
+      if (char === '(') around.push('');
+      else quote = around.pop() ?? '';
+      take(char);
+    } else if (quote !== "'" && char === '`') {
+      isInTicks = !isInTicks;
+      take(char);
     } else {
       const at = r.pos;
       const piece = quote === "'" ? undefined : parsePiece(r, quote);
-      if (piece === undefined) {
-        parts.text(r.peek());
-        r.pos += 1;
-      } else if (isLiteral) parts.text(r.slice(at));
+      if (piece === undefined) take(char);
+      else if (isLiteral) parts.text(r.slice(at));
       else if (typeof piece === 'string') parts.text(piece);
+      else if (isInTicks)
+        r.fail('a value cannot stand in backticks', { at, hint: 'write `$( … )`' });
       else parts.part(piece);
     }
   }
+  if (around.length > 0) r.fail('`$(` in the command is never closed', { code: 'unclosed' });
   if (quote !== outer) {
     r.fail(`the quote \`${quote || outer}\` in the command is never closed`, {
       at: opened,
