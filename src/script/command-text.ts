@@ -133,12 +133,20 @@ export function withValues(
 export function commandKeys(lines: readonly string[]): string[] {
   const keys = new Set<string>();
   for (const line of lines) {
-    for (const command of splitPipes(line)) {
+    for (const command of [line, ...substituted(line)].flatMap(splitPipes)) {
       const words = leadingWords(command);
       if (words.length > 0) keys.add(`op:cmd:${words.join(':')}`);
     }
   }
   return [...keys];
+}
+
+/** What stands in `$( … )` and backticks is run as well; single quotes and backslashes keep it from that. */
+export function substituted(line: string): string[] {
+  const read = line.replaceAll(/\\.|'[^']*'/gs, (part) => ' '.repeat(part.length));
+  const opened = [...read.matchAll(/\$\((?!\()/g)].map(({ index }) => line.slice(index + 2));
+  const ticks = read.split('`').filter((_, at) => at % 2 === 1);
+  return [...opened, ...ticks].map((text) => text.replace(/[)"].*$/s, ''));
 }
 
 const splitPipes = (line: string): string[] =>

@@ -3,6 +3,7 @@
 import { relative } from 'node:path';
 import { matchGlob } from '../base/index.ts';
 import type { Operation } from '../flow/index.ts';
+import { substituted } from './command-text.ts';
 
 export interface Patterns {
   /** Undefined: nothing is closed. */
@@ -48,7 +49,8 @@ const SUBSTITUTION = /\$\(|`|<\(/;
 function commandNeeds(op: Operation): string[] {
   const text = op.metadata?.['command'];
   if (typeof text !== 'string') return ['cmd'];
-  const commands = text
+  const commands = [text, ...substituted(text)]
+    .join('\n')
     .split('\n')
     .flatMap((line) => line.match(/(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^|'"\\])+/g) ?? []);
   const needs = commands.flatMap((command) => {
