@@ -12,7 +12,7 @@ import { type Fixture, makeFixture } from './project-fixture.ts';
 
 const CASES = fileURLToPath(new URL('cases/scripts', import.meta.url));
 const STARTS_A_PROCESS =
-  /\b(?:cmd|sh|bash|node|py|python)(?::\S+)?\s*(?:\([^)]*\)\s*)?\{|\brun\s*["'`{]|\| *\{/;
+  /\b(?:cmd|sh|bash|node|py|python)(?::\S+)?\s*(?:\([^)]*\)\s*)?\{|\brun\s*["'`{]|\| *\{|\bneeds\s*\{/;
 const sandbox = await probeSandbox();
 
 let fixture: Fixture;

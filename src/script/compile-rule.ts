@@ -185,7 +185,7 @@ function compileNeeds(c: Compiler, node: NeedsStatement): Eval {
   const evaluate = c.expression(node.value, 'value');
   return (env) =>
     then(evaluate(env), (value) =>
-      then(missingNeeds(env.run, objectOf(value)), (missing) =>
+      then(missingNeeds(env, objectOf(value)), (missing) =>
         missing.length === 0
           ? absent()
           : raise(

@@ -16,10 +16,12 @@ import {
   type RuleState,
   type Value,
 } from '../flow/index.ts';
-import type { Run } from './env.ts';
+import { quoteWord } from './command-text.ts';
+import type { Env, Run } from './env.ts';
 import { raise } from './fault.ts';
 import { unwrap } from './operate.ts';
 import { needOf, type Patterns, patternProblem, refusal } from './policy-pattern.ts';
+import { andThen as then } from './wait.ts';
 
 const KEYS = new Set([
   'allow',
@@ -174,7 +176,43 @@ export function profileOf(run: Run, profiles: JsonObject): Json {
   return (fits ?? entries.at(-1))?.[0] ?? null;
 }
 
-/** What a script says it cannot do without, and does not have. */
-export function missingNeeds(run: Run, needs: JsonObject): MaybePromise<string[]> {
-  return requirements(needs).filter((pattern) => !isGranted(run, pattern));
+/** What a script says it cannot do without, and does not have: refused, or not installed. */
+export function missingNeeds(env: Env, needs: JsonObject): MaybePromise<string[]> {
+  const wanted = requirements(needs);
+  const refused = wanted.filter((pattern) => !isGranted(env.run, pattern));
+  const programs = [...new Set(wanted.flatMap((pattern) => programOf(pattern)))];
+  if (refused.length > 0 || programs.length === 0) return refused;
+  return then(absentPrograms(programs, env), (absent) => absent.map((name) => `cmd:${name}`));
+}
+
+const INTERPRETERS: Readonly<Record<string, string>> = { node: 'node', py: 'python3' };
+
+function programOf(pattern: string): string[] {
+  const [kind = '', name] = pattern.split(':');
+  const program = kind === 'cmd' ? name : INTERPRETERS[kind];
+  return program === undefined || program === '*' ? [] : [program];
+}
+
+/** Asked of the shell that would run them, all at once. */
+function absentPrograms(
+  programs: readonly string[],
+  { run, unit, frame }: Env,
+): MaybePromise<string[]> {
+  const tests = programs.map(
+    (name) => `command -v ${quoteWord(name)} >/dev/null || echo ${quoteWord(name)}`,
+  );
+  const request = {
+    kind: 'sh' as const,
+    source: tests.join('\n'),
+    env: {},
+    stdin: undefined,
+    folder: unit.folder,
+    timeoutMs: undefined,
+    onOutput: undefined,
+  };
+  return then(run.world.process(request, frame), (outcome) =>
+    unwrap(outcome)
+      .stdout.split('\n')
+      .filter((name) => name !== ''),
+  );
 }
