@@ -4,7 +4,6 @@ import type { ScriptEffect } from '../../script/index.ts';
 import { confirm } from '../ask.ts';
 import { asList, asText, type CommandCall, type CommandRun, EXIT } from '../command.ts';
 import { printed, runScriptJob, type ScriptJob } from '../script-run.ts';
-import { runWorker } from '../script-worker.ts';
 import { parseParameters } from './exec.ts';
 
 /** Read when the script first asks for `@input`; a person at the terminal is not waited for. */
@@ -56,7 +55,10 @@ async function runForPeople(call: CommandCall, job: ScriptJob): Promise<number> 
 
 export const run: CommandRun = async (call) => {
   const { options, terminal } = call;
-  if (options.worker === true) return await runWorker(terminal.env);
+  if (options.worker === true) {
+    const { runWorker } = await import('../script-worker.ts');
+    return await runWorker(terminal.env);
+  }
   const payload = parseParameters(asList(options.payload));
   if (!payload.ok) return terminal.finish(payload, () => {});
   const job = jobOf(call, payload.output);
