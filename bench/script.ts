@@ -102,10 +102,8 @@ function measure(): BenchRow[] {
     const empty = bare('');
     const trivial = script('show "hi"\n');
     const withJs = script(`${items(1)}var @r = @xs()\n`);
-    const { peakMegabytes } = measureProcess(
-      [launcher, 'script', write('t.mld', 'show "hi"\n')],
-      env,
-    );
+    const file = write('t.mld', 'show "hi"\n');
+    const peakMegabytes = best(() => measureProcess([launcher, 'script', file], env).peakMegabytes);
     const rows: BenchRow[] = [
       row('a trivial script', trivial, empty, 'ms CPU', 'under 150 ms', trivial < 150),
       row('memory of a trivial script', peakMegabytes, 0, 'MB', 'under 60 MB', peakMegabytes < 60),
