@@ -49,7 +49,7 @@ export {
   NO_GUARDS,
 } from './guard-set.ts';
 export { createLabelRecords, fileLabels, type LabelRecords } from './label-records.ts';
-export type { MaybePromise } from './maybe.ts';
+export { isPromise, type MaybePromise, whenDone } from './maybe.ts';
 export type {
   Argument,
   Input,

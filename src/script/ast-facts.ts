@@ -1,5 +1,5 @@
 // Questions about a tree that do not need it to run.
-import type { Action, Block, Stage } from './ast.ts';
+import type { Action, Stage } from './ast.ts';
 
 type Tree = Action | Stage;
 
@@ -52,5 +52,3 @@ export function mayLeave(node: Action): boolean {
   leaves.set(node, found);
   return found;
 }
-
-export const isBlock = (node: Action): node is Block => node.kind === 'block';

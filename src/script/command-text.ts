@@ -1,13 +1,7 @@
 // Command lines. INVARIANT: a value put into a command is exactly one word (a list of plain values:
 // one word each) whatever it contains; the shell never splits, expands or runs any of it.
 import { type Json } from '../base/index.ts';
-import {
-  EMPTY,
-  type MaybePromise,
-  makeValue,
-  mergeDescriptors,
-  type Value,
-} from '../flow/index.ts';
+import { EMPTY, type MaybePromise, makeValue, type Value } from '../flow/index.ts';
 import { isAbsent } from './absent.ts';
 import type { CommandExpression, FilePart, InsertPart, TemplatePart } from './ast.ts';
 import { compileModes } from './compile-text.ts';
@@ -165,6 +159,3 @@ function leadingWords(command: string): string[] {
   }
   return words;
 }
-
-export const marksIn = (values: readonly Value[]) =>
-  values.reduce((marks, value) => mergeDescriptors(marks, value.meta.descriptor), EMPTY);

@@ -113,8 +113,3 @@ export function withGuards(c: Compiler, node: Expression, inner: Eval, isStateme
       return inner({ ...env, frame: childFrame(env.frame, { selection }) });
     });
 }
-
-/** For statements that carry their own `with`: `exe … with { … }`, imports. */
-export const checkOptions = (options: Options | undefined): void => {
-  if (options) refuseUnknown(options);
-};

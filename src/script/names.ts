@@ -13,7 +13,6 @@ import {
   type Value,
   withLabels,
 } from '../flow/index.ts';
-import { absent } from './absent.ts';
 import type { Env } from './env.ts';
 import { marksOf } from './leave.ts';
 import type { Pipe } from './pipe.ts';
@@ -108,5 +107,3 @@ export const withFacts = (env: Env, ctx: Parameters<typeof childFrame>[1]['ctx']
   ...env,
   frame: childFrame(env.frame, ctx ? { ctx } : {}),
 });
-
-export const nothing = absent;

@@ -5,7 +5,6 @@ import {
   childFrame,
   type Frame,
   type MaybePromise,
-  makeContainer,
   makeValue,
   type RetryBudget,
   retryHint,
@@ -346,9 +345,5 @@ export function runPipeline(
 
 /** The counters a guard sees while the result is judged: those of the pass that made it. */
 const lastContext = (state: State): Context => {
-  const attempts = Math.max(1, ...state.runs.slice(-1).map((runs) => runs ?? 1));
-  return { ...FIRST, attempt: attempts };
+  return { ...FIRST, attempt: Math.max(1, state.runs.at(-1) ?? 1) };
 };
-
-/** Members side by side on the same input. */
-export const groupValue = (values: readonly Value[]): Value => makeContainer(values);

@@ -1,18 +1,8 @@
 // Waiting only when something waits: most of a script runs in one tick, and a promise per node would
 // cost more than the node.
-import type { MaybePromise } from '../flow/index.ts';
+import { whenDone as andThen, isPromise, type MaybePromise } from '../flow/index.ts';
 
-/** Also true for promises of another realm. */
-export const isPromise = <T>(value: MaybePromise<T>): value is Promise<T> =>
-  typeof value === 'object' &&
-  value !== null &&
-  typeof (value as { then?: unknown }).then === 'function';
-
-/** Not named `then`: a module that exports that is a promise to whoever imports it dynamically. */
-export const andThen = <T, U>(
-  value: MaybePromise<T>,
-  next: (value: T) => MaybePromise<U>,
-): MaybePromise<U> => (isPromise(value) ? Promise.resolve(value).then(next) : next(value));
+export { andThen, isPromise };
 
 /** One after the other, in order, without growing the stack; stops when `visit` answers true. */
 export function eachInTurn<T>(
