@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { type Json, type JsonObject, plainText } from '../src/base/index.ts';
 import { formatMoney, parseMoney } from '../src/llm/index.ts';
-import { directive, hook, READ, read, run, stage } from './thread-fixture.ts';
+import { directive, execute, hook, READ, read, run, stage } from './thread-fixture.ts';
 
 const VERDICT = '<action type="string" required="true"/><context type="object"/>';
 const judge = (parts: { hooks?: string } = {}) =>
@@ -93,4 +93,47 @@ test('hooks of hooks end: nesting is bounded', async () => {
     ['failed', 0],
     ['failed', 0],
   ]);
+});
+
+test('a thread that ended and is opened again has something set aside for its hooks', async () => {
+  const held: bigint[] = [];
+  const made = await stage(
+    {
+      ...HALF,
+      '.ai/directives/look.md': directive('look', {
+        permissions: `${READ}<execute resource="tool" id="probe/books"/>`,
+        limits: '<tokens>30000</tokens>',
+        hooks: hook('event.code == "tokens_exceeded"', 'judge'),
+      }),
+      '.ai/directives/judge.md': judge(),
+    },
+    [
+      { tool_calls: [{ name: 'help', arguments: { action: 'checkpoint', reason: 'here' } }] },
+      { tool_calls: [execute('probe/books', {})] },
+      { text: 'one end' },
+      { tool_calls: [execute('probe/books', {})] },
+      { text: 'another end' },
+    ],
+    {
+      tools: [
+        {
+          id: 'probe/books',
+          description: 'What is set aside while the thread runs',
+          effect: 'read',
+          run() {
+            const { store } = made.threads;
+            const page = store.query({ status: 'running' });
+            const open = store.openReservations(page.ok ? (page.output.rows[0]?.id ?? '') : '');
+            const amounts = open.ok ? open.output.map((one) => one.amounts.tokens ?? 0n) : [];
+            held.push(amounts.reduce((total, tokens) => total + tokens, 0n));
+            return null;
+          },
+        },
+      ],
+    },
+  );
+  const first = await run(made, 'look');
+  const again = await made.threads.resume(first.thread_id, undefined, { from: 'last' });
+  expect(again).toMatchObject({ ok: true, output: { status: 'completed', text: 'another end' } });
+  expect(held).toEqual([15_000n, 15_000n]);
 });

@@ -10,8 +10,8 @@ import type { ThreadContext } from './thread-context.ts';
 import { amountsOf } from './turn-account.ts';
 import type { World } from './world.ts';
 
-/** The reservation that a thread's hooks draw from. */
-export const reserveKey = (id: string): string => `${id}:hooks`;
+/** Reservations that a thread's hooks draw from begin so. */
+const reservePrefix = (id: string): string => `${id}:hooks`;
 
 /** A hook that is a script asks no model and needs no budget. */
 function asksModel({ library }: World, { hook }: CompiledHook): boolean {
@@ -30,14 +30,25 @@ export function splitLimits(
   return setAside(limits, isNeeded && typeof share === 'number' ? share : 0);
 }
 
-/** Sets it aside along the whole chain; the same again after a restart. */
-export function reserveForHooks(thread: ThreadContext): void {
+/** What a lost process had set aside; a settled reservation is history and is not found here. */
+function openReserve({ world, id }: ThreadContext): string | undefined {
+  const open = world.store.openReservations(id);
+  return (open.ok ? open.output : []).find(({ key }) => key.startsWith(reservePrefix(id)))?.key;
+}
+
+/**
+ * Sets it aside along the whole chain; the same again after a restart. A thread that ended and was
+ * opened again has given its reserve back, so the new one is named by the epoch.
+ */
+export function reserveForHooks(thread: ThreadContext, epoch: number): void {
   const { tokens = 0n } = thread.hookLimits;
   if (tokens === 0n) return;
   // A kind that nobody limits is set aside too, because requests draw all kinds from here.
   const amounts = amountsOf({ input_tokens: tokens, output_tokens: tokens, ...thread.hookLimits });
-  const held = thread.reserve(amounts, reserveKey(thread.id));
-  if (held.ok) thread.hookReserve = reserveKey(thread.id);
+  thread.hookReserve = openReserve(thread);
+  if (thread.hookReserve !== undefined) return;
+  const key = `${reservePrefix(thread.id)}:${epoch}`;
+  if (thread.reserve(amounts, key).ok) thread.hookReserve = key;
 }
 
 const DRAWN = ['tokens', 'input_tokens', 'output_tokens', 'spend'] as const;

@@ -147,7 +147,7 @@ export async function resumeThread(
   );
   rebuild(thread, whole);
   const history = standing(whole);
-  reserveForHooks(thread);
+  reserveForHooks(thread, epoch);
   endLeftHooks(thread);
   giveBackTurn(thread, whole);
   restoreBegun(thread, history);

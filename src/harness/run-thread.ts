@@ -88,7 +88,7 @@ export async function startPrepared(
   });
   if (!made.ok) return made;
   const thread = made.output;
-  reserveForHooks(thread);
+  reserveForHooks(thread, row.output.epoch);
   thread.opening.push(...opening.output);
   for (const event of opening.output) replayEvent(thread, event);
   thread.log.note('signal', { kind: 'start', by: world.owner }, { status: 'running' });

@@ -4,7 +4,6 @@ import type { ModelReply } from '../llm/index.ts';
 import { isEnded, type ThreadStatus } from '../store/index.ts';
 import { packMarks } from './conversation.ts';
 import { packCost } from './cost.ts';
-import { reserveKey } from './hook-reserve.ts';
 import type { Ending } from './loop.ts';
 import { finalOutputs, missingOutputs, resultText } from './outputs.ts';
 import type { ThreadContext } from './thread-context.ts';
@@ -34,8 +33,8 @@ export function finalEnding(thread: ThreadContext, reply: ModelReply): Ending | 
 }
 
 /** What was set aside for it: free with its end, in the same commit. */
-const setApart = ({ id, hookReserve, detached, drawFrom }: ThreadContext): string[] => [
-  ...(hookReserve === undefined ? [] : [reserveKey(id)]),
+const setApart = ({ hookReserve, detached, drawFrom }: ThreadContext): string[] => [
+  ...(hookReserve === undefined ? [] : [hookReserve]),
   ...(detached && drawFrom !== undefined ? [drawFrom] : []),
 ];
 
