@@ -14,6 +14,7 @@ import { createReplayStage, type ReplayStage } from './replay-world.ts';
 import { type ResumeOptions, resumeThread } from './resume-thread.ts';
 import { runHook, runPrepared } from './run-thread.ts';
 import { hasShippedRunner } from './spawn-runner.ts';
+import { readJournal } from './thread/read-journal.ts';
 import type { ThreadContext } from './thread-context.ts';
 import type { Place } from './thread-hook.ts';
 import { rebuild } from './thread-replay.ts';
@@ -22,16 +23,6 @@ import type { ThreadResult, World } from './world.ts';
 export interface ReplayOptions {
   /** The last event to go to; the end when absent. */
   until?: number;
-}
-
-function wholeJournal(store: Store, id: string): Outcome<StoredEvent[]> {
-  const events: StoredEvent[] = [];
-  for (;;) {
-    const page = store.read(id, events.at(-1)?.seq ?? 0);
-    if (!page.ok) return page;
-    if (page.output.length === 0) return ok(events);
-    events.push(...page.output);
-  }
 }
 
 function mayReplay({ id, status, runner, project }: ThreadRow, world: World): Outcome<null> {
@@ -79,7 +70,7 @@ async function parentOf(
   row: ThreadRow,
 ): Promise<Outcome<ThreadContext | undefined>> {
   if (row.parent === undefined) return ok(undefined);
-  const [above, journal] = [world.store.thread(row.parent), wholeJournal(real, row.parent)];
+  const [above, journal] = [world.store.thread(row.parent), readJournal(real, row.parent)];
   if (!above.ok) return above;
   if (!journal.ok) return journal;
   const before = journal.output.filter(({ ts }) => ts <= row.created);
@@ -191,13 +182,13 @@ export async function replayThread(
   if (!row.ok) return row;
   const may = mayReplay(row.output, world);
   if (!may.ok) return may;
-  const journal = wholeJournal(store, id);
+  const journal = readJournal(store, id);
   if (!journal.ok) return journal;
   const placed = placeAncestors(store, empty, id);
   if (!placed.ok) return placed;
   const events = journal.output.slice(0, endOf(journal.output));
   const stage = createReplayStage(world, store, empty, id, createReplayRecord(events), (hook) => {
-    const read = wholeJournal(store, hook);
+    const read = readJournal(store, hook);
     return read.ok ? read.output : [];
   });
   const model = plainText(events[0]?.data.model ?? '');
@@ -211,7 +202,7 @@ export async function replayThread(
   const goesOn = isWhole && !isCut;
   const done = await runAgain(stage, prepared.output, place.output, events, end, goesOn);
   if (!done.ok) return done;
-  const replayed = wholeJournal(empty, id);
+  const replayed = readJournal(empty, id);
   if (!replayed.ok) return replayed;
   const news = isWhole ? replayed.output : replayed.output.slice(0, end);
   return ok({

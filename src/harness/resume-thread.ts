@@ -17,23 +17,13 @@ import {
 } from './rewind.ts';
 import { runHook } from './run-thread.ts';
 import { adoptChildren, catchUp } from './spawn-resume.ts';
+import { readJournal } from './thread/read-journal.ts';
 import { applyApproved, goOnAnnealed } from './thread-anneal.ts';
 import type { ThreadContext } from './thread-context.ts';
 import { drive, LEASE_MS } from './thread-drive.ts';
 import { chargeOpen, endLeftHooks, giveBackTurn, settleBegun } from './thread-left.ts';
 import { rebuild } from './thread-replay.ts';
 import type { ThreadResult, World } from './world.ts';
-
-/** A page at a time: the journal may be longer than one read. */
-function wholeHistory({ store }: World, id: string): Outcome<StoredEvent[]> {
-  const events: StoredEvent[] = [];
-  for (;;) {
-    const page = store.read(id, events.at(-1)?.seq ?? 0);
-    if (!page.ok) return page;
-    if (page.output.length === 0) return ok(events);
-    events.push(...page.output);
-  }
-}
 
 /** As it was when the thread began: its model and its limits, whatever the files say by now. */
 async function prepareAgain(
@@ -68,7 +58,7 @@ async function makeAgain(
 ): Promise<Outcome<MadeAgain>> {
   const row = world.store.thread(id);
   if (!row.ok) return row;
-  const history = wholeHistory(world, id);
+  const history = readJournal(world.store, id);
   if (!history.ok) return history;
   const changed = applyApproved(world, history.output);
   if (!changed.ok) return changed;
@@ -101,7 +91,7 @@ function goesBackTo(world: World, id: string, from: SnapshotName): Outcome<numbe
   if (!row.ok) return row;
   const may = mayRewind(row.output);
   if (!may.ok) return may;
-  const history = wholeHistory(world, id);
+  const history = readJournal(world.store, id);
   return history.ok ? findSnapshot(id, history.output, from) : history;
 }
 

@@ -5,6 +5,7 @@ import { type JsonObject, type Outcome, ok, parseJson } from '../base/index.ts';
 import type { Approvals, Artifacts, Change, Store, StoredEvent } from '../store/index.ts';
 import { eventSecrets, inputSecrets, type KnownSecrets } from './secrets.ts';
 import { createSeal, type Seal, type SealPorts } from './secrets-seal.ts';
+import { readJournal } from './thread/read-journal.ts';
 
 export type { SealPorts } from './secrets-seal.ts';
 
@@ -128,16 +129,6 @@ function sealReading(store: Store, known: KnownSecrets, seal: Seal, { append }: 
   };
 }
 
-function readAll(store: Store, thread: string): Outcome<StoredEvent[]> {
-  const all: StoredEvent[] = [];
-  for (;;) {
-    const page = store.read(thread, all.at(-1)?.seq ?? 0);
-    if (!page.ok) return page;
-    if (page.output.length === 0) return ok(all);
-    all.push(...page.output);
-  }
-}
-
 export function sealStore(ports: SealPorts): SealedStore {
   const { store, known } = ports;
   const seal = createSeal(ports);
@@ -151,7 +142,7 @@ export function sealStore(ports: SealPorts): SealedStore {
       artifacts: sealArtifacts(store, known, seal),
     },
     history(thread) {
-      const events = readAll(store, thread);
+      const events = readJournal(store, thread);
       return events.ok ? seal.revealEvents(thread, events.output) : events;
     },
   };

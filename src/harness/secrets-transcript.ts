@@ -22,6 +22,7 @@ import {
   type TranscriptEvent,
 } from '../store/index.ts';
 import type { KnownSecrets } from './secrets.ts';
+import { readJournal } from './thread/read-journal.ts';
 
 export type Detail = 'preview' | 'full';
 
@@ -116,14 +117,8 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
     redact: (value: Json) => known.redactor(thread).json(value),
   });
   function journal(thread: string): StoredEvent[] {
-    const all: StoredEvent[] = [];
-    for (let after = 0; ; ) {
-      const page = store.read(thread, after);
-      const last = page.ok ? page.output.at(-1) : undefined;
-      if (!page.ok || !last) return all;
-      all.push(...page.output.filter(({ type }) => isTranscriptType(type)));
-      after = last.seq;
-    }
+    const all = readJournal(store, thread);
+    return all.ok ? all.output.filter(({ type }) => isTranscriptType(type)) : [];
   }
   /** What the registry has and the file has not; then the file is written anew. */
   function isBehind(thread: string, events: readonly StoredEvent[]): boolean {

@@ -19,6 +19,7 @@ import {
 import { unpackMarks } from './conversation.ts';
 import { type Asker, reach, refuseCircle } from './spawn-asker.ts';
 import { awaitEnd, shownResult } from './spawn-wait.ts';
+import { readJournal } from './thread/read-journal.ts';
 import type { ThreadResult } from './world.ts';
 
 export interface Answer {
@@ -98,7 +99,7 @@ function shownEvent({ seq, ts, turn, type, data }: StoredEvent): JsonObject {
 function marksUpTo(asker: Asker, id: string): Outcome<Descriptor> {
   const live = asker.world.live.get(id);
   if (live) return ok(live.thread.conversation.ownMarks());
-  const history = asker.world.store.read(id);
+  const history = readJournal(asker.world.store, id);
   if (!history.ok) return history;
   return ok(mergeAll(history.output.map(({ data }) => unpackMarks(data.marks))));
 }
