@@ -20,7 +20,9 @@ export interface ReplayStage {
 }
 
 /** Written by other threads, by people, or for them: a replay takes them from the journal. */
-const FROM_OTHERS: ReadonlySet<string> = new Set(['spawn', 'child_end', 'approval', 'snapshot']);
+const FROM_OTHERS: ReadonlySet<string> = new Set(
+  'spawn child_end approval snapshot logged'.split(' '),
+);
 const LOST = fail('lease_expired', 'the process was lost here');
 
 /** Puts the next events of others into the journal, if they are next. */

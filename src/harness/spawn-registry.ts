@@ -1,12 +1,12 @@
 // Writing to the registry by hand: for signed core items alone, which hold `registry.write`.
-import { fail, type JsonObject, type Outcome, ok, plainText } from '../base/index.ts';
+import { fail, isObject, type JsonObject, type Outcome, ok, plainText } from '../base/index.ts';
 import { EMPTY } from '../flow/index.ts';
-import { isTranscriptType } from '../store/index.ts';
 import type { Asker } from './spawn-asker.ts';
 import type { Answer } from './spawn-read.ts';
 import { steer, type Wish } from './spawn-steer.ts';
 
-const mayWrite = ({ verify }: Asker): Outcome<null> => verify({ capability: 'registry.write' });
+const mayWrite = ({ verify }: Pick<Asker, 'verify'>): Outcome<null> =>
+  verify({ capability: 'registry.write' });
 
 /** A status is not set, it is asked for: whoever runs the thread gets there in order. */
 const WISHES: Readonly<Record<string, Wish>> = {
@@ -53,25 +53,42 @@ export function register(asker: Asker, parameters: JsonObject): Outcome<Answer> 
 
 const LEASE_MS = 10_000;
 
-export function logEvent(asker: Asker, parameters: JsonObject): Outcome<Answer> {
+/** What somebody else wants to have noted, under a name of his own. */
+const EVENT_NAME = /^[a-z][a-z0-9_]{0,59}$/;
+
+type LogAsker = Pick<Asker, 'by' | 'verify'> & {
+  readonly world: Pick<Asker['world'], 'store' | 'live' | 'owner'>;
+};
+
+// INVARIANT: whatever is given, one `logged` event is written. Nothing is restored from those, so a
+// hand-made event cannot pass for something that happened.
+export function logEvent(asker: LogAsker, parameters: JsonObject): Outcome<Answer> {
   const allowed = mayWrite(asker);
   if (!allowed.ok) return allowed;
-  const { world } = asker;
-  const [id, type] = [plainText(parameters.thread_id), plainText(parameters.event_type)];
-  if (!isTranscriptType(type)) {
-    return fail('invalid_input', `\`${type}\` is no type of event; see the transcript's types`);
+  const { world, by } = asker;
+  const [id, event_type] = [plainText(parameters.thread_id), plainText(parameters.event_type)];
+  if (!EVENT_NAME.test(event_type)) {
+    return fail(
+      'invalid_input',
+      `\`${event_type}\` is no name of an event; it may hold small letters, digits and _`,
+    );
   }
-  const data = { ...(parameters.data as JsonObject | undefined), by: asker.by };
+  const given = parameters.data;
+  const event = { event_type, data: isObject(given) ? given : {}, by };
   const live = world.live.get(id);
-  const noted = live ? live.thread.log.note(type, data) : noteIdle(asker, id, type, data);
-  return noted.ok ? ok({ output: { thread_id: id, logged: type }, marks: EMPTY }) : noted;
+  const noted = live ? live.thread.log.note('logged', event) : noteIdle(world, id, event);
+  return noted.ok ? ok({ output: { thread_id: id, logged: event_type }, marks: EMPTY }) : noted;
 }
 
-function noteIdle({ world }: Asker, id: string, type: string, data: JsonObject): Outcome<null> {
-  const lease = world.store.claim(id, world.owner, LEASE_MS);
+function noteIdle(
+  { store, owner }: LogAsker['world'],
+  id: string,
+  data: JsonObject,
+): Outcome<null> {
+  const lease = store.claim(id, owner, LEASE_MS);
   if (!lease.ok) return lease;
   const { epoch, seq } = lease.output;
-  const written = world.store.append(id, seq, epoch, [{ type, data }]);
-  world.store.release(id, epoch);
+  const written = store.append(id, seq, epoch, [{ type: 'logged', data }]);
+  store.release(id, epoch);
   return written.ok ? ok(null) : written;
 }

@@ -23,6 +23,7 @@ export const TRANSCRIPT_TYPES = [
   'snapshot',
   'error',
   'stream_error',
+  'logged',
   'thread_end',
 ] as const;
 export type TranscriptType = (typeof TRANSCRIPT_TYPES)[number];
