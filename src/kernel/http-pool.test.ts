@@ -117,6 +117,41 @@ test.each([
   expect(side.connections.length).toBe(2);
 });
 
+// Bytes behind an answer without a body: the next request would read them as its own answer.
+const SMUGGLED = LENGTH.replace(EVENT, 'data: 9\n\n');
+const EMPTY = LENGTH.slice(0, -EVENT.length).replace(`${EVENT.length}`, '0');
+test.each([
+  ['of length 0', EMPTY, {}],
+  ['204', EMPTY.replace('200 OK', '204 No Content'), {}],
+  ['304', EMPTY.replace('200 OK', '304 Not Modified'), {}],
+  ['to HEAD', LENGTH.slice(0, -EVENT.length), { method: 'HEAD' }],
+])('bytes behind an empty answer %s are not the next answer', async (_, head, config) => {
+  for (const [first, second] of [
+    [`${head}X`, SMUGGLED],
+    [`${head}HTT`, SMUGGLED.slice(3)],
+    [`${head}${SMUGGLED}`, ''],
+  ] as const) {
+    const later: (() => void)[] = [];
+    const side = await serve((socket, _count, text) => {
+      if (!text.includes(' /bad ')) return socket.write(LENGTH);
+      later.push(() => socket.write(second));
+      socket.write(first);
+    });
+    const http = client();
+    const heard: unknown[] = [];
+    const sink = {
+      type: 's',
+      write: ({ data }: { data?: unknown }) => void heard.push(data),
+      close: async () => ({ type: 's', delivered: 0, dropped: 0 }),
+    };
+    await http.run(callOf(`${side.url}/bad`, 'read', config));
+    for (const write of later) write();
+    expect(await http.run({ ...callOf(`${side.url}/ok`), sinks: [sink] })).toMatchObject(GOOD);
+    expect(heard).toEqual(['1']);
+    expect(side.connections.length).toBe(2);
+  }
+});
+
 test('a connection whose stream was cancelled, or stopped for its size, is closed', async () => {
   const side = await serve((socket) => socket.write(CHUNKED.replace(BODY, `5\r\n${EVENT}`)));
   const http = client();

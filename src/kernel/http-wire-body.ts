@@ -10,12 +10,13 @@ const closedEarly = (): Error => Object.assign(new Error('closed early'), { code
 export interface WireBody extends ByteSource, LineUser {}
 
 /**
- * `done` is called once, when the line is no longer needed: true when the body was read to its end and
+ * `rest` is what came behind the head in the same read. `done` is called once, when the line is no longer needed: true when the body was read to its end and
  * nothing came after it.
  */
 export function createWireBody(
   line: Line,
   framing: Framing,
+  rest: Buffer,
   done: (isClean: boolean) => void,
 ): WireBody {
   const unframer = createUnframer(framing);
@@ -69,7 +70,10 @@ export function createWireBody(
     isStopped = true;
     line.pause();
   };
-  if (unframer.isDone()) end(true);
+  // An empty body with bytes behind it: nobody knows what the connection says next.
+  if (unframer.isDone()) end(rest.length === 0);
+  // A copy: the bytes are not ours for long.
+  else if (rest.length > 0) held.push(Buffer.from(rest));
 
   return {
     bytes(bytes) {

@@ -54,13 +54,12 @@ function answerOf(
   if (typeof framing === 'string') return framing;
   const forget = watch.onStop(() => line.destroy());
   const { status, statusText, headers } = head;
-  const body = createWireBody(line, framing, (isClean) => {
+  const body = createWireBody(line, framing, rest, (isClean) => {
     forget();
     const isKept = isClean && isPersistent(head, framing) && line.isDrained();
     if (isKept) pool.give(request.url, line, keptFor(head));
     else line.destroy();
   });
-  if (rest.length > 0) body.bytes(rest);
   return { answer: { status, statusText, headers, body }, user: body };
 }
 
