@@ -1,6 +1,6 @@
 // The host's side of the border of js blocks: JSON data as text and back, in the letters of
 // `js-realm-values.ts`.
-import type { Json } from '../base/index.ts';
+import { isObject, type Json, parseJson, plainText } from '../base/index.ts';
 
 type Path = readonly string[];
 
@@ -25,20 +25,39 @@ export function dataText(data: Json | undefined): string {
   return `o${JSON.stringify({ copy: data, odd })}`;
 }
 
-const NUMBERS: Readonly<Record<string, number>> = { NaN, Infinity, '-Infinity': -Infinity };
+const NUMBERS = new Map([NaN, Infinity, -Infinity].map((number) => [String(number), number]));
 
-/** Text of our own encoder; blocks can influence what it says, but not that it is JSON. */
+/** A list of keys as JSON text, or nothing. */
+function readPath(text: Json | undefined): readonly Json[] | undefined {
+  const path = typeof text === 'string' ? parseJson(text) : undefined;
+  return path?.ok && Array.isArray(path.output) ? path.output : undefined;
+}
+
+/** Puts a number where it stood; steps only on what the data itself has, never on prototypes. */
+function place(holder: Json, path: readonly Json[], number: number): void {
+  let into = holder;
+  for (const [step, part] of path.entries()) {
+    const key = plainText(part);
+    if (typeof into !== 'object' || into === null || !Object.hasOwn(into, key)) return;
+    const fields = into as Record<string, Json>;
+    if (step === path.length - 1) fields[key] = number;
+    else into = fields[key] ?? null;
+  }
+}
+
+/** Text of our own encoder. Blocks can influence what it says, so nothing in it is believed. */
 export function readData(text: string): Json | undefined {
   if (text[0] === 'u') return undefined;
   const data = JSON.parse(text.slice(1)) as Json;
   if (text[0] !== 'o') return data;
-  const holder = data as { copy: Json; odd: [string, string][] };
-  for (const [path, number] of holder.odd) {
-    const keys = ['copy', ...(JSON.parse(path) as string[])];
-    const last = keys.pop() as string;
-    let into = holder as unknown as Record<string, Json>;
-    for (const key of keys) into = into[key] as Record<string, Json>;
-    into[last] = NUMBERS[number] ?? null;
+  if (!isObject(data)) return null;
+  const { copy = null, odd } = data;
+  const holder = { copy };
+  for (const pair of Array.isArray(odd) ? odd : []) {
+    const [where, word] = Array.isArray(pair) ? pair : [];
+    const path = readPath(where);
+    const number = typeof word === 'string' ? NUMBERS.get(word) : undefined;
+    if (path && number !== undefined) place(holder, ['copy', ...path], number);
   }
   return holder.copy;
 }

@@ -4,7 +4,7 @@ import { createContext, runInContext } from 'node:vm';
 import { afterAll, describe, expect, test } from 'vitest';
 import { raise } from './fault.ts';
 import { createJsEngine } from './js-engine.ts';
-import type { JsArgument, JsHelper } from './world.ts';
+import type { JsArgument, JsCall, JsHelper } from './world.ts';
 
 const DETECTOR = `
 const found = [];
@@ -214,20 +214,58 @@ const given: Readonly<Record<string, JsArgument>> = {
   kept: { kind: 'kept', text: 'x', data: [1], mx: { labels: [] } },
 };
 
+const callOf = (source: string, parameters: JsCall['parameters'] = []): JsCall => ({
+  source,
+  parameters,
+  mx: () => ({}),
+  helpers,
+  timeoutMs: 20_000,
+});
+
 describe('nothing of the host is reachable from a js block', () => {
   const engine = createJsEngine();
   afterAll(() => engine.close());
 
   test.each(TRICKS)('%s', async (_name, trick) => {
     // One realm for all: what an earlier trick replaced must not help a later one.
-    const outcome = await engine.run({
-      source: `${DETECTOR}try {\n${trick}\n} catch (e) { check(e, 'escaped error') }\nreturn found;`,
-      parameters: Object.entries(given).map(([name, value]) => ({ name, value })),
-      mx: () => ({}),
-      helpers,
-      timeoutMs: 20_000,
-    });
+    const source = `${DETECTOR}try {\n${trick}\n} catch (e) { check(e, 'escaped error') }\nreturn found;`;
+    const parameters = Object.entries(given).map(([name, value]) => ({ name, value }));
+    const outcome = await engine.run(callOf(source, parameters));
     expect(outcome).toMatchObject({ ok: true, output: { value: [] } });
+  });
+
+  test.each([
+    ['["__proto__","polluted"]', 'Infinity'],
+    ['["list","constructor","prototype","polluted"]', 'NaN'],
+    ['["list","__proto__","polluted"]', '-Infinity'],
+    ['["list","polluted","deeper"]', 'NaN'],
+    ['"polluted"', 'NaN'],
+    ['{', 'NaN'],
+  ])('a forged place of a number, %s, is written nowhere', (path, number) => {
+    const odd = [[path, number]];
+    const forgeries = { Object: { copy: { list: [] }, odd }, Array: odd };
+    for (const [name, forged] of Object.entries(forgeries)) {
+      const source =
+        `${name}.prototype.toJSON = function () { delete ${name}.prototype.toJSON; ` +
+        `return ${JSON.stringify(forged)} }; return NaN`;
+      const outcome = engine.run(callOf(source));
+      const undo = engine.run(callOf(`delete ${name}.prototype.toJSON`));
+      expect(Reflect.get({}, 'polluted')).toBeUndefined();
+      expect(Reflect.get([], 'polluted')).toBeUndefined();
+      expect([outcome, undo]).toMatchObject([{ ok: true, output: { value: NaN } }, { ok: true }]);
+    }
+  });
+
+  test('setters of a list see nothing of data that leaves', () => {
+    const keys = '["0", "1", "toJSON"]';
+    const source =
+      `globalThis.seen = 0; for (const k of ${keys}) Object.defineProperty(Array.prototype, k, ` +
+      '{ __proto__: null, configurable: true, set() { seen++ }, get() { return undefined } }); return list';
+    const list: JsArgument = { kind: 'data', data: [NaN, 1] };
+    const outcome = engine.run(callOf(source, [{ name: 'list', value: list }]));
+    const seen = engine.run(callOf(`for (const k of ${keys}) delete Array.prototype[k]; seen`));
+    expect(outcome).toMatchObject({ ok: true, output: { value: [NaN, 1] } });
+    expect(seen).toMatchObject({ ok: true, output: { value: 0 } });
   });
 
   test('no spelling of a dynamic import is compiled', () => {
@@ -238,8 +276,10 @@ describe('nothing of the host is reachable from a js block', () => {
       'import.source("fs")',
     ];
     for (const source of [...spellings, '`${import\n("fs")}`', 'x = /[`/]/; import("fs") /`/']) {
-      const call = { source, parameters: [], mx: () => ({}), helpers: [], timeoutMs: undefined };
-      expect(engine.run(call)).toMatchObject({ ok: false, error: { code: 'invalid_input' } });
+      expect(engine.run(callOf(source))).toMatchObject({
+        ok: false,
+        error: { code: 'invalid_input' },
+      });
     }
   });
 

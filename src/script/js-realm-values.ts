@@ -13,12 +13,13 @@ export interface RealmCodec {
 /** Values out. Runs a block's own code: getters, `toJSON`. */
 export function createEncoder(): RealmCodec['encode'] {
   type Above = { value: unknown; up: Above | undefined };
-  const { apply, ownKeys, getOwnPropertyDescriptor } = Reflect;
+  const { apply, ownKeys, getOwnPropertyDescriptor, setPrototypeOf } = Reflect;
   const { stringify } = JSON;
   const { isArray } = Array;
   const { isFinite } = Number;
   const { toISOString, getTime } = Date.prototype;
   const { toString: digits } = BigInt.prototype;
+  const { slice } = String.prototype;
   const [TypeError_, String_, Number_, Boolean_, Date_] = [
     TypeError,
     String,
@@ -28,6 +29,11 @@ export function createEncoder(): RealmCodec['encode'] {
   ];
   let odd: [string, string][] = [];
 
+  /** A list that no block has a say in: setters and `toJSON` live on prototypes. */
+  const bare = <T extends unknown[]>(made: T): T => {
+    setPrototypeOf(made, null);
+    return made;
+  };
   const object = (value: Bag, path: string, here: Above): unknown => {
     const copy = { __proto__: null } as unknown as Bag;
     const keys = ownKeys(value);
@@ -41,7 +47,7 @@ export function createEncoder(): RealmCodec['encode'] {
     return copy;
   };
   const list = (value: unknown[], path: string, here: Above): unknown => {
-    const copy: unknown[] = [];
+    const copy: unknown[] = bare([]);
     for (let at = 0; at < value.length; at++) {
       const part = value[at];
       const isData = typeof part !== 'function' && typeof part !== 'symbol' && part !== undefined;
@@ -51,7 +57,7 @@ export function createEncoder(): RealmCodec['encode'] {
   };
   const plain = (value: unknown, path: string, up: Above | undefined): unknown => {
     if (typeof value === 'number') {
-      if (!isFinite(value)) odd[odd.length] = [`[${path}]`, String_(value)];
+      if (!isFinite(value)) odd[odd.length] = bare([`[${path}]`, String_(value)]);
       return value;
     }
     if (typeof value === 'bigint') return apply(digits, value, []);
@@ -75,7 +81,7 @@ export function createEncoder(): RealmCodec['encode'] {
   const trimmed = (): [string, string][] => {
     for (let at = 0; at < odd.length; at++) {
       const pair = odd[at] as [string, string];
-      if (pair[0][1] === ',') pair[0] = `[${pair[0].slice(2)}`;
+      if (pair[0][1] === ',') pair[0] = `[${apply(slice, pair[0], [2])}`;
     }
     return odd;
   };
@@ -85,11 +91,11 @@ export function createEncoder(): RealmCodec['encode'] {
     if (typeof value === 'function' || typeof value === 'symbol') {
       throw new TypeError_(`a js block cannot return a ${typeof value}; return data`);
     }
-    odd = [];
+    odd = bare([]);
     const copy = plain(value, '', undefined);
     if (copy === undefined) return 'u';
     if (odd.length === 0) return `v${stringify(copy)}`;
-    return `o${stringify({ copy, odd: trimmed() })}`;
+    return `o${stringify({ __proto__: null, copy, odd: trimmed() })}`;
   };
 }
 
