@@ -139,13 +139,15 @@ describe.each(kinds)('%s', (_, report) => {
     expect(await run('git/push', { branch: 'main' }, 'git.write')).toMatchObject({
       error: { code: 'permission_denied' },
     });
-    const result = await run('git/push', { branch: 'main' }, 'git.push', 'fs.write **');
+    // The remote lies in the project, and no repository there opens without `git.write`.
+    const grants = ['git.push', 'git.write', 'fs.write **'];
+    const result = await run('git/push', { branch: 'main' }, ...grants);
     expect(result).toMatchObject({
       ok: true,
       output: { labels: ['src:cmd', 'src:network', 'untrusted'] },
     });
     expect(git('ls-remote', 'origin')).toContain('refs/heads/main');
-    const forced = await run('git/push', { branch: '+main' }, 'git.push', 'fs.write **');
+    const forced = await run('git/push', { branch: '+main' }, ...grants);
     expect(forced.ok).toBe(false);
   });
 

@@ -26,7 +26,7 @@ import {
   verifyStart,
 } from './sandbox-decide.ts';
 import { seatbeltProfile } from './sandbox-macos.ts';
-import { isCovered, type ProjectView, projectView } from './sandbox-project.ts';
+import { isCovered, type OpenView, projectView } from './sandbox-project.ts';
 import { toolchainFolders } from './sandbox-visible.ts';
 
 export interface ProcessPorts extends SandboxPolicy {
@@ -75,7 +75,7 @@ interface Confinement {
   unguessable: string;
 }
 
-function viewOf(call: LaunchCall, ports: ProcessPorts, plan: Confinement): Outcome<ProjectView> {
+function viewOf(call: LaunchCall, ports: ProcessPorts, plan: Confinement): Outcome<OpenView> {
   return projectView(
     call.projectRoot,
     {
@@ -150,8 +150,12 @@ function inBwrap(
     env: environmentOf(call, config, ports, plan.path, SANDBOX_HOME, SANDBOX_TEMP),
     command: [found.file, ...found.args],
   });
-  if (!made.ok) return made;
-  return ok({ ...made.output, cwd: '/', env: {}, isSandboxed: true });
+  if (!made.ok) {
+    view.output.close();
+    return made;
+  }
+  const cleanUp = () => view.output.close();
+  return ok({ ...made.output, cwd: '/', env: {}, isSandboxed: true, cleanUp });
 }
 
 /** Without bubblewrap a private folder stands in for home and temporary files. */
@@ -175,7 +179,10 @@ function inFolder(
     env: environmentOf(call, config, ports, plan.path, home, home),
     fds: [],
     isSandboxed: false,
-    cleanUp: () => rmSync(home, { recursive: true, force: true }),
+    cleanUp() {
+      rmSync(home, { recursive: true, force: true });
+      return view?.ok ? view.output.close() : [];
+    },
   };
   if (!view?.ok) return ok(direct);
   const profile = seatbeltProfile({

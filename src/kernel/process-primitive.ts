@@ -48,6 +48,7 @@ function factsOf(ended: Ended, prepared: PreparedLaunch): JsonObject {
     duration_ms: ended.durationMs,
     sandbox: prepared.mode,
     network: prepared.network,
+    ...(ended.setAside.length > 0 ? { set_aside: ended.setAside } : {}),
   };
 }
 

@@ -21,8 +21,8 @@ export interface Launch {
   fds: readonly number[];
   /** Inside bubblewrap: a signal shows as an exit code, and asking politely goes to the inside. */
   isSandboxed: boolean;
-  /** Undoes what was made for this child, e.g. its private home. */
-  cleanUp?: () => void;
+  /** Undoes what was made for this child, and answers with what it made and may not keep. */
+  cleanUp?: () => string[];
 }
 
 export interface RunOptions {
@@ -47,6 +47,8 @@ export interface Ended {
   stdout: Captured;
   stderr: Captured;
   channel: Captured;
+  /** From the project's root: what it made and what lost its name, because others act upon it. */
+  setAside: string[];
 }
 
 export interface Started {
@@ -146,7 +148,7 @@ export async function runProcess(launch: Launch, options: RunOptions): Promise<E
   watch.done();
   if (child.pid !== undefined) killTree(child.pid);
   const [stdout, stderr, fromChannel] = await drained(child, reading);
-  launch.cleanUp?.();
+  const setAside = launch.cleanUp?.() ?? [];
   const inner = launch.isSandboxed ? signalOf(ended.exitCode) : null;
   const signal = ended.signal ?? inner;
   const plain = ended.errno !== undefined ? 'not_started' : signal === null ? 'exit' : 'signal';
@@ -158,5 +160,6 @@ export async function runProcess(launch: Launch, options: RunOptions): Promise<E
     stdout,
     stderr,
     channel: fromChannel,
+    setAside,
   };
 }

@@ -88,12 +88,13 @@ function createSink(type: string, launch: Launch, config: JsonObject, signal: Ab
       for (const stream of child.stdio) if (stream !== channel) stream?.destroy();
       await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, 1000).unref())]);
       channel.destroy();
-      launch.cleanUp?.();
+      const setAside = launch.cleanUp?.() ?? [];
       const delivered = counts.handled;
       const dropped = written - delivered + refused;
       const said = (await log).text.trim().slice(-MAX_SAID);
       const why = forced ? 'did not end in time' : code === 0 ? '' : `ended with code ${code}`;
-      const problem = why || (dropped > 0 ? 'lost events' : '');
+      const kept = setAside.length > 0 ? `made \`${setAside[0]}\`, which lost its name` : '';
+      const problem = why || (dropped > 0 ? 'lost events' : kept);
       return {
         type,
         delivered,

@@ -1,10 +1,25 @@
 // How the project looks from inside the sandbox. `.ai/` is read-only whatever was granted, its
 // transcripts and registry are not there at all, and git's own folder opens only to `git.write`.
-import { lstatSync, mkdirSync, realpathSync } from 'node:fs';
+import {
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  realpathSync,
+  rmdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { fail, type Outcome, ok } from '../base/index.ts';
 import { isInside } from './process-env.ts';
-import { type Place, writablePlaces } from './sandbox-writable.ts';
+import {
+  closedIn,
+  findTraps,
+  isRepositoryFolder,
+  setTrapsAside,
+  type Traps,
+} from './sandbox-traps.ts';
+import { type Place, type WritablePlaces, writablePlaces } from './sandbox-writable.ts';
 
 export interface ProjectView {
   root: 'read' | 'write';
@@ -12,6 +27,11 @@ export interface ProjectView {
   places: Place[];
   /** Absolute real paths that show as empty. */
   hidden: string[];
+}
+
+export interface OpenView extends ProjectView {
+  /** To be called when the child has ended. Answers with what it made and must not keep its name. */
+  close(): string[];
 }
 
 export interface ProjectRights {
@@ -24,8 +44,7 @@ export interface ProjectRights {
 const HIDDEN = ['threads', 'keys', 'trust', 'state', 'audit.jsonl', 'labels.jsonl'].map((name) =>
   join('.ai', name),
 );
-/** Code that git runs by itself, later and outside: never for a sandboxed child to change. */
-const GIT_GUARDED = ['.git/hooks', '.git/config'];
+const MAX_TRAPS = 500;
 
 const kindOf = (path: string): 'folder' | 'file' | 'link' | 'none' => {
   const found = lstatSync(path, { throwIfNoEntry: false });
@@ -56,39 +75,118 @@ function swappable(projectRoot: string): Outcome<null> {
       );
 }
 
-function gitPlaces(projectRoot: string, root: Place['access'], mayWrite: boolean): Place[] {
-  const kind = kindOf(join(projectRoot, '.git'));
-  if (kind === 'none' || kind === 'link') return [];
-  if (kind === 'file' || !mayWrite)
-    return root === 'write' ? [{ path: '.git', access: 'read' }] : [];
-  mkdirSync(join(projectRoot, '.git/hooks'), { recursive: true });
-  const guarded = GIT_GUARDED.filter((path) => kindOf(join(projectRoot, path)) !== 'none');
-  return [
-    { path: '.git', access: 'write' },
-    ...guarded.map((path): Place => ({ path, access: 'read' })),
-  ];
+const HOLDER = 'sandbox-';
+const HOLD_TRIES = 20;
+
+/** Made by us: a folder `.git` with nothing in it but the marks of those who count on it. */
+function isHeldGit(path: string): boolean {
+  const names = kindOf(path) === 'folder' ? readdirSync(path) : [];
+  return names.length > 0 && names.every((name) => name.startsWith(HOLDER));
 }
 
-// INVARIANT: `.ai/` is never writable from inside. Where it does not exist yet it is made, because
-// a folder that is not there cannot be mounted read-only and could be created by the child.
+/**
+ * A `.git` that is not there could be made from inside; one without a `HEAD` is no repository to
+ * git. Whoever counts on it leaves a mark in it, so that only the last one can take it away.
+ */
+function holdEmptyGit(path: string, unguessable: string): () => void {
+  if (kindOf(path) !== 'none' && !isHeldGit(path)) return () => undefined;
+  const mark = join(path, `${HOLDER}${unguessable}`);
+  for (let tries = 1; ; tries++) {
+    try {
+      mkdirSync(path, { recursive: true });
+      writeFileSync(mark, '');
+      break;
+    } catch (error) {
+      // The last of the others took it away between the two steps.
+      if (tries === HOLD_TRIES) throw error;
+    }
+  }
+  return () => {
+    rmSync(mark, { force: true });
+    try {
+      rmdirSync(path);
+    } catch {
+      // somebody else counts on it, or made a repository of it
+    }
+  };
+}
+
+interface Closed {
+  places: Place[];
+  traps: Traps;
+}
+
+/** What exists and must stay as it is, as mounts; repositories open to `git.write`, in part. */
+function closeTraps(
+  projectRoot: string,
+  found: WritablePlaces,
+  mayWriteGit: () => boolean,
+): Outcome<Closed> {
+  const traps = findTraps(projectRoot, found);
+  if (traps.some(({ path }) => path === '')) {
+    return fail(
+      'permission_denied',
+      'the project is itself a repository without a working tree, so nothing in it can be opened for writing; set `sandbox: strict` on the tool',
+    );
+  }
+  const repositories = traps.filter((trap) => isRepositoryFolder(projectRoot, trap));
+  const opened = new Set(repositories.length > 0 && mayWriteGit() ? repositories : []);
+  for (const { path } of opened) mkdirSync(join(projectRoot, path, 'hooks'), { recursive: true });
+  const inside = [...opened].flatMap((repository) => closedIn(projectRoot, repository));
+  const closed = [...traps.filter((trap) => !opened.has(trap)), ...inside].filter(
+    ({ type, path }) =>
+      type !== 'link' && path !== '.ai' && (found.root === 'write' || path !== '.git'),
+  );
+  if (closed.length > MAX_TRAPS) {
+    return fail(
+      'permission_denied',
+      `more than ${MAX_TRAPS} repositories lie where \`fs.write\` is held, too many to mount read-only; grant narrower folders`,
+      { missing: 'fs.write' },
+    );
+  }
+  const isOpenGit = found.root === 'read' && [...opened].some(({ path }) => path === '.git');
+  const places = closed.map(({ path }): Place => ({ path, access: 'read' }));
+  return ok({
+    places: isOpenGit ? [{ path: '.git', access: 'write' }, ...places] : places,
+    traps: {
+      known: new Set([...traps, ...inside].map(({ id }) => id)),
+      opened: new Set([...opened].map(({ id }) => id)),
+    },
+  });
+}
+
+// INVARIANT: no `.ai` and no configuration of git is ever writable from inside. Where they do not
+// exist they are made, because what is not there cannot be mounted read-only and could be created.
 export function projectView(
   projectRoot: string,
   rights: ProjectRights,
   alsoHidden: readonly string[],
-): Outcome<ProjectView> {
+): Outcome<OpenView> {
   const hidden = () => hiddenPaths(projectRoot, alsoHidden);
-  if (rights.mode === 'strict') return ok({ root: 'read', places: [], hidden: hidden() });
+  if (rights.mode === 'strict') {
+    return ok({ root: 'read', places: [], hidden: hidden(), close: () => [] });
+  }
   const found = writablePlaces(projectRoot, (path) => rights.mayWrite(path), rights.unguessable);
   if (!found.ok) return found;
   const { root, places } = found.output;
+  let letGo = (): void => undefined;
   if (root === 'write') {
     const safe = swappable(projectRoot);
     if (!safe.ok) return safe;
     mkdirSync(join(projectRoot, '.ai'), { recursive: true });
+    letGo = holdEmptyGit(join(projectRoot, '.git'), rights.unguessable);
     places.push({ path: '.ai', access: 'read' });
   }
-  places.push(...gitPlaces(projectRoot, root, rights.mayWriteGit()));
-  return ok({ root, places, hidden: hidden() });
+  const closed = closeTraps(projectRoot, found.output, () => rights.mayWriteGit());
+  if (!closed.ok) {
+    letGo();
+    return closed;
+  }
+  const close = (): string[] => {
+    letGo();
+    return setTrapsAside(projectRoot, found.output, closed.output.traps);
+  };
+  return ok({ root, places: [...places, ...closed.output.places], hidden: hidden(), close });
 }
 
 /** Does any of these folders contain the path? */
