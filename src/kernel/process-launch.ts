@@ -205,8 +205,13 @@ export function prepareLaunch(
   options: { isSink?: boolean } = {},
 ): Outcome<PreparedLaunch> {
   const { tool, projectRoot } = call;
+  const unguessable = Buffer.from((ports.random ?? systemRandom)(12)).toString('hex');
   const decided = decideSandbox(tool, config.program, ports);
-  if (!decided.ok) return decided;
+  if (!decided.ok) {
+    // A right that is missing is missing on every machine: it is the better answer.
+    const needed = verifyStart(call, tool.sandbox, undefined, unguessable);
+    return needed.ok ? decided : needed;
+  }
   const mode = decided.output;
   const path = searchPath(ports.env, projectRoot);
   const found = findProgram(call, config, {
@@ -215,7 +220,6 @@ export function prepareLaunch(
     isSink: options.isSink ?? false,
   });
   if (!found.ok) return found;
-  const unguessable = Buffer.from((ports.random ?? systemRandom)(12)).toString('hex');
   const rights = verifyStart(call, mode, found.output.inProject, unguessable);
   if (!rights.ok) return rights;
   const cwd = resolveProjectPath(projectRoot, config.cwd);

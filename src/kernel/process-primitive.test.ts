@@ -280,6 +280,15 @@ describe('when there is no sandbox', () => {
     expect(existsSync(join(project.root, 'ran'))).toBe(false);
   });
 
+  test('a right that is missing everywhere is said before what is missing here', async () => {
+    const ports = portsOf(project, NONE, { policySandbox: 'required', allowUnsandboxed: false });
+    const call = callOf(project, shell('true'), { verify: verifierOf('fs.read') });
+    expect(faultOf(await refusing(ports).run(call))).toMatchObject({
+      code: 'permission_denied',
+      detail: { missing: 'process.spawn' },
+    });
+  });
+
   test('a policy that may not say so changes nothing', async () => {
     const ports = portsOf(project, NONE, { policySandbox: 'none', allowUnsandboxed: false });
     const fault = faultOf(await refusing(ports).run(callOf(project, shell('true'))));
