@@ -5,7 +5,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync } from 'node:fs';
 import { constants } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
-import type { Clock } from '../base/index.ts';
+import { type Clock, fail, type Outcome, ok } from '../base/index.ts';
 import { type Captured, type CaptureOptions, capture } from './process-output.ts';
 import { killTree, terminate } from './process-tree.ts';
 import { ARGUMENTS_FD, CHANNEL_FD } from './sandbox-bwrap.ts';
@@ -64,15 +64,30 @@ const MAX_TIMER = 2 ** 31 - 1;
 const signalOf = (code: number | null): string | null =>
   Object.entries(constants.signals).find(([, number]) => code === 128 + number)?.[0] ?? null;
 
+function spawnIt(launch: Launch): Outcome<ChildProcess> {
+  try {
+    const child = spawn(launch.file, launch.args, {
+      cwd: launch.cwd,
+      env: launch.isSandboxed ? { PATH: '/usr/bin:/bin' } : { ...launch.env },
+      stdio: ['pipe', 'pipe', 'pipe', 'pipe', 'pipe', ...launch.fds],
+      detached: true,
+      windowsHide: true,
+    });
+    return ok(child);
+  } catch (error) {
+    // Some refusals of the system arrive as an event, others, like a command that is too long, here.
+    launch.cleanUp?.();
+    return fail('config_invalid', (error as NodeJS.ErrnoException).code ?? String(error));
+  } finally {
+    for (const fd of launch.fds) closeSync(fd);
+  }
+}
+
 /** Starts a child in a group of its own. Errors of pipes are expected: a child may close early. */
-export function start(launch: Launch): Started {
-  const child = spawn(launch.file, launch.args, {
-    cwd: launch.cwd,
-    env: launch.isSandboxed ? { PATH: '/usr/bin:/bin' } : { ...launch.env },
-    stdio: ['pipe', 'pipe', 'pipe', 'pipe', 'pipe', ...launch.fds],
-    detached: true,
-    windowsHide: true,
-  });
+export function start(launch: Launch): Outcome<Started> {
+  const spawned = spawnIt(launch);
+  if (!spawned.ok) return spawned;
+  const child = spawned.output;
   const exit = new Promise<Pick<Ended, 'exitCode' | 'signal' | 'errno'>>((resolve) => {
     child.once('exit', (exitCode, signal) => resolve({ exitCode, signal }));
     child.once('error', (error: NodeJS.ErrnoException) => {
@@ -82,10 +97,9 @@ export function start(launch: Launch): Started {
     });
   });
   for (const stream of child.stdio) stream?.on('error', () => undefined);
-  for (const fd of launch.fds) closeSync(fd);
   const options = child.stdio[ARGUMENTS_FD] as Writable;
   options.end(launch.options ?? '');
-  return { child, channel: child.stdio[CHANNEL_FD] as Readable, exit };
+  return ok({ child, channel: child.stdio[CHANNEL_FD] as Readable, exit });
 }
 
 /** TERM, then KILL when the grace is over. The returned function calls the second step off. */
@@ -133,10 +147,26 @@ async function drained<T>(child: ChildProcess, reading: Promise<T>): Promise<T> 
   }
 }
 
+const NOTHING: Captured = { text: '', bytes: 0, truncated: false, lost: 0 };
+
+const notStarted = (errno: string): Ended => ({
+  reason: 'not_started',
+  exitCode: null,
+  signal: null,
+  errno,
+  durationMs: 0,
+  stdout: NOTHING,
+  stderr: NOTHING,
+  channel: NOTHING,
+  setAside: [],
+});
+
 /** Runs a child to its end. Never throws, never leaves one behind. */
 export async function runProcess(launch: Launch, options: RunOptions): Promise<Ended> {
   const startedAt = options.clock.monotonic();
-  const { child, channel, exit } = start(launch);
+  const started = start(launch);
+  if (!started.ok) return notStarted(started.error.detail.message);
+  const { child, channel, exit } = started.output;
   const watch = supervise(child, launch, options);
   const reading = Promise.all([
     capture(child.stdout as Readable, options.stdout),

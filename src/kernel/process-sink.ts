@@ -51,8 +51,13 @@ async function finish(
   return { code: exitCode, forced };
 }
 
-function createSink(type: string, launch: Launch, config: JsonObject, signal: AbortSignal): Sink {
-  const started = start(launch);
+function createSink(
+  type: string,
+  started: Started,
+  launch: Launch,
+  config: JsonObject,
+  signal: AbortSignal,
+): Sink {
   const { child, channel, exit } = started;
   const counts = countAnswers(channel);
   const closed = once(channel, 'close');
@@ -122,6 +127,12 @@ export function createProcessSink(ports: ProcessPorts, tool: PrimitiveCall['tool
       isSink: true,
     });
     if (!prepared.ok) return prepared;
-    return ok(createSink(tool.id, prepared.output.launch, destination, context.signal));
+    const { launch } = prepared.output;
+    const started = start(launch);
+    if (!started.ok) {
+      const { message } = started.error.detail;
+      return fail('config_invalid', `sink \`${tool.id}\` cannot be started: ${message}`);
+    }
+    return ok(createSink(tool.id, started.output, launch, destination, context.signal));
   };
 }
