@@ -6,7 +6,7 @@ import { dirname, join, resolve } from 'node:path';
 import { type Clock, fail, type Outcome, ok, packagePath, systemClock } from './base/index.ts';
 import { createPolicyFiles, type PolicyFiles, type PolicyPlace } from './flow/index.ts';
 import type { LiveThreads, Runner, World } from './harness/index.ts';
-import { type Catalogs, createCatalogs, verifyItem } from './items/index.ts';
+import { type Catalogs, createCatalogs, examinePolicy } from './items/index.ts';
 import {
   type Audit,
   createAudit,
@@ -155,10 +155,7 @@ export function openGround(
     clock,
     policies: createPolicyFiles(
       [...policyOf(within), ...policyPlaces(project, home, env)],
-      (_text, file) => {
-        const verified = verifyItem(file, trustStore);
-        return verified.ok && verified.output.state === 'signed';
-      },
+      (text, file) => examinePolicy(text, file, trustStore),
     ),
     trustStore,
     keys: createKeyFolder(join(home, 'keys')),

@@ -16,7 +16,7 @@ const open = (isSigned = false) =>
       { level: 'user', file: join(dir, 'user.yaml') },
       { level: 'project', file: join(dir, 'project.yaml') },
     ],
-    () => isSigned,
+    (text) => ({ covered: text, signed: isSigned }),
   );
 
 test('without files the built-in rules hold', () => {
@@ -64,7 +64,7 @@ test('what the bundle says of a surface is a default that a user may replace, a 
         { level: user ? 'user' : 'project', file: join(dir, 'own.yaml') },
         { level: 'bundle', file: join(dir, 'bundle.yaml') },
       ],
-      () => false,
+      (text) => ({ covered: text, signed: false }),
     );
   writeFileSync(join(dir, 'bundle.yaml'), 'surfaces: {mcp: {capabilities: {deny: [net.http]}}}\n');
   writeFileSync(join(dir, 'own.yaml'), 'surfaces: {mcp: {capabilities: {deny: [git.push]}}}\n');

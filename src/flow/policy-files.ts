@@ -21,6 +21,9 @@ export interface PolicyFiles {
   current(): PolicyState;
 }
 
+/** Of a file's text: what a signature would cover, which is all that is read, and whether one holds. */
+export type ExaminePolicy = (text: string, file: string) => { covered: string; signed: boolean };
+
 interface Read {
   policy: Policy;
   diagnostics: readonly Diagnostic[];
@@ -58,10 +61,7 @@ const broken = ({ level, file }: PolicyPlace, message: string): Read => ({
   ],
 });
 
-function readPlace(
-  place: PolicyPlace,
-  isSigned: (text: string, file: string) => boolean,
-): Read | undefined {
+function readPlace(place: PolicyPlace, examine: ExaminePolicy): Read | undefined {
   const { level, file } = place;
   let text: string;
   try {
@@ -71,15 +71,16 @@ function readPlace(
       ? undefined
       : broken(place, `cannot be read: ${(error as Error).message}`);
   }
-  const { policy, diagnostics } = parsePolicy(text, file, level);
+  const { covered, signed } = examine(text, file);
+  const { policy, diagnostics } = parsePolicy(covered, file, level);
   if (!policy || hasErrors(diagnostics)) return { policy: closedPolicy(level, file), diagnostics };
-  return { policy: { ...policy, signed: isSigned(text, file) }, diagnostics };
+  return { policy: { ...policy, signed }, diagnostics };
 }
 
-/** `isSigned` is asked anew whenever a file changed. */
+/** `examine` is asked anew whenever a file changed. */
 export function createPolicyFiles(
   places: readonly PolicyPlace[],
-  isSigned: (text: string, file: string) => boolean,
+  examine: ExaminePolicy,
 ): PolicyFiles {
   let known: { stamps: Stamp[]; state: PolicyState } | undefined;
   /** One call asks many times; within one turn of the event loop it gets one answer. */
@@ -95,7 +96,7 @@ export function createPolicyFiles(
       const stamps = places.map(({ file }) => stampOf(file));
       const isSame = known?.stamps.every((stamp, at) => isSameStamp(stamp, stamps[at]));
       if (known && isSame) return known.state;
-      const read = places.flatMap((place) => readPlace(place, isSigned) ?? []);
+      const read = places.flatMap((place) => readPlace(place, examine) ?? []);
       const state = {
         policy: composePolicies(read.map(({ policy }) => policy)),
         diagnostics: read.flatMap(({ diagnostics }) => diagnostics),

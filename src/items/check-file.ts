@@ -15,6 +15,7 @@ import type { Library } from './library.ts';
 import { directiveWorld } from './library-check.ts';
 import { looseTool } from './loose-tool.ts';
 import { placeOfFile } from './sign.ts';
+import { blankSignatureLine } from './signature-line.ts';
 import { checkTool } from './tool-check.ts';
 
 type FileKind = 'directive' | 'tool' | 'knowledge' | 'policy';
@@ -34,7 +35,7 @@ export function itemKindOf(file: string, text: string): FileKind | undefined {
 }
 
 function checkText(kind: FileKind, text: string, file: string, library?: Library): Diagnostic[] {
-  if (kind === 'policy') return parsePolicy(text, file, 'project').diagnostics;
+  if (kind === 'policy') return parsePolicy(blankSignatureLine(text), file, 'project').diagnostics;
   if (kind === 'knowledge') return checkKnowledge(text, file);
   if (kind === 'directive') {
     const parsed = parseDirective(text, file);

@@ -327,3 +327,11 @@ test('numbers, flags and texts of every type are values of that type', () => {
   expect(directive?.limits).toEqual({ spend: '7.5' });
   expect(directive?.inputs.map((input) => input.default)).toEqual([false, { k: 1 }]);
 });
+
+test('a file with two directives is none: which one was meant nobody can tell', () => {
+  const two = '<directive name="x" version="1.0.0"/>\n<directive name="y" version="1.0.0"/>';
+  expect(parseDirective(two, 'x.md')).toMatchObject({
+    diagnostics: [{ code: 'directive_extra', severity: 'error', line: 2 }],
+  });
+  expect(parseDirective(two, 'x.md').directive).toBeUndefined();
+});

@@ -32,6 +32,7 @@ import { survey } from './directive-survey.ts';
 import type { Directive, DirectivePlaces, ParsedDirective } from './directive-value.ts';
 import { type Form, WORDS } from './directive-words.ts';
 import { readYaml } from './directive-yaml.ts';
+import { blankSignatureLine } from './signature-line.ts';
 
 const MAX_LENGTH = 8 * 1024 * 1024;
 
@@ -44,10 +45,10 @@ interface Source {
 function reportAnother(text: string, from: number, findings: Findings): void {
   const at = findAnother(text, from);
   if (at === undefined) return;
-  findings.warning(
+  findings.error(
     'directive_extra',
     at,
-    'a file holds one directive; this second one is read as text',
+    'a file holds one directive; this is a second one',
     'move it into a file of its own',
   );
 }
@@ -163,12 +164,13 @@ function filledTexts(root: Element): { text: string; place: (index: number) => n
 }
 
 /** Never throws. Every mistake is collected; `directive` is there when none of them is an error. */
-export function parseDirective(text: string, file: string): ParsedDirective {
-  if (text.length > MAX_LENGTH) {
+export function parseDirective(content: string, file: string): ParsedDirective {
+  if (content.length > MAX_LENGTH) {
     const findings = createFindings('', file);
     findings.error('too_large', 0, `a directive may be at most ${MAX_LENGTH} characters long`);
     return { diagnostics: findings.list() };
   }
+  const text = blankSignatureLine(content);
   const findings = createFindings(text, file);
   const nul = text.indexOf('\0');
   if (nul !== -1) findings.error('nul_byte', nul, 'the file holds a NUL byte; is it really text');

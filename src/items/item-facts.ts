@@ -3,6 +3,7 @@ import { getOwn, parseYaml } from '../base/index.ts';
 import { NO_VERSION, VERSION } from './item-kinds.ts';
 import { lastSegment } from './item-place.ts';
 import type { ItemFacts } from './knowledge.ts';
+import { blankSignatureLine } from './signature-line.ts';
 import { readYamlHeader } from './yaml-header.ts';
 
 const NAMES: ReadonlySet<string> = new Set(
@@ -10,7 +11,8 @@ const NAMES: ReadonlySet<string> = new Set(
 );
 
 /** Never throws; a file that cannot be read at all still has its name. */
-export function toolFacts(source: string, id: string): ItemFacts {
+export function toolFacts(content: string, id: string): ItemFacts {
+  const source = blankSignatureLine(content);
   const header = readYamlHeader(source, NAMES);
   const value = header ? null : parseYaml(source).value;
   const field = (name: string): string => {

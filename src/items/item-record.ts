@@ -69,7 +69,7 @@ export function createRecord(
     const read = content();
     return 'text' in read ? read.text : '';
   };
-  const signed = once(() => readSignatureLine(text()));
+  const signed = once(() => readSignatureLine(text(), file));
   const problems = (): Diagnostic[] => {
     const read = content();
     if ('text' in read) return [];

@@ -14,6 +14,7 @@ import {
   text,
   textLike,
 } from './shape.ts';
+import { blankSignatureLine } from './signature-line.ts';
 import { type Header, readYamlHeader } from './yaml-header.ts';
 
 /** What is shown and searched of any item. */
@@ -75,7 +76,7 @@ function fieldsOf(yaml: string): (name: string) => unknown {
 
 /** What a knowledge file says about itself; the id gives what it does not say. Never throws. */
 export function knowledgeFacts(source: string, id: string): ItemFacts {
-  const { yaml, rest } = splitFrontMatter(source);
+  const { yaml, rest } = splitFrontMatter(blankSignatureLine(source));
   const field = fieldsOf(yaml);
   const named = asText(field('title')) || headingOf(rest) || asText(field('name'));
   const version = asText(field('version'));
@@ -92,7 +93,8 @@ export function knowledgeFacts(source: string, id: string): ItemFacts {
 export const knowledgeText = (source: string): string => splitFrontMatter(source).rest;
 
 /** Mistakes in a knowledge file. Fields of others are a warning: the text is still knowledge. */
-export function checkKnowledge(source: string, file: string): Diagnostic[] {
+export function checkKnowledge(content: string, file: string): Diagnostic[] {
+  const source = blankSignatureLine(content);
   const { yaml, offset, isOpen } = splitFrontMatter(source);
   const lines = createLines(source);
   const diagnostics: Diagnostic[] = [];

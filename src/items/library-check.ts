@@ -16,6 +16,7 @@ import type { FileRecord } from './item-record.ts';
 import { checkKnowledge } from './knowledge.ts';
 import type { Library } from './library.ts';
 import { looseTool } from './loose-tool.ts';
+import { blankSignatureLine } from './signature-line.ts';
 import { type ConfigCheck, checkTool, type ToolWorld } from './tool-check.ts';
 
 export type { ConfigCheck } from './tool-check.ts';
@@ -106,7 +107,7 @@ function checkPolicies(library: Library, sources: readonly Source[]): Diagnostic
     const file = `${root.dir}/policy.yaml`;
     const read = readInside(real, 'policy.yaml');
     if (read === undefined) return [];
-    if ('text' in read) return parsePolicy(read.text, file, level).diagnostics;
+    if ('text' in read) return parsePolicy(blankSignatureLine(read.text), file, level).diagnostics;
     return [aboutFile(file, read.problem.code, read.problem.message)];
   });
 }

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { fail, type Outcome, ok } from '../base/index.ts';
 import { generateKeyPair, type KeyPair } from '../trust/index.ts';
 import { createFixture, type Fixture, toolText } from './library-fixture.ts';
-import { signItem, verifyItem } from './sign.ts';
+import { examinePolicy, signItem, verifyItem } from './sign.ts';
 import { hasSignatureLine, readSignatureLine, stripSignatureLine } from './signature-line.ts';
 
 const clock = { now: () => 1_800_000_000_000 };
@@ -190,7 +190,7 @@ test('files with errors, outside any root, and behind links are not signed', () 
 test('only the line at the top is a signature, but any such line is seen in new content', () => {
   sign('project/.ai/knowledge/note.md');
   const signed = readFileSync(fixture.path('project/.ai/knowledge/note.md'), 'utf8');
-  expect(readSignatureLine(`\n${signed}`).line).toBeUndefined();
+  expect(readSignatureLine(`\n${signed}`, 'note.md').line).toBeUndefined();
   expect(hasSignatureLine(`text\n${signed}`)).toBe(true);
   expect(hasSignatureLine('about kernmantle:signature lines\n')).toBe(false);
   writeFileSync(
@@ -198,4 +198,90 @@ test('only the line at the top is a signature, but any such line is seen in new 
     `${signed.split('\n')[0]}\n${signed}`,
   );
   expect(stateOf('project/.ai/knowledge/two.md')?.state).toBe('changed');
+});
+
+const HIDDEN_DIRECTIVE =
+  '<directive name="go" version="1.2.3"><metadata><description>x</description><category>x</category>' +
+  '<permissions><read resource="filesystem" path="src/**"/></permissions></metadata>' +
+  '<process><step name="a">EVIL</step></process></directive>';
+
+test('a directive in its own signature line is not read', async () => {
+  const path = 'project/.ai/directives/go.md';
+  sign(path);
+  const line = readFileSync(fixture.path(path), 'utf8').split('\n')[0] ?? '';
+  const open = line.replace(' -->', '');
+  for (const changed of [
+    `${open.padEnd(4096)}-->${HIDDEN_DIRECTIVE}`,
+    `${open.padEnd(4096)}${HIDDEN_DIRECTIVE}`,
+    `${line}${HIDDEN_DIRECTIVE}`,
+    `${line}\r${HIDDEN_DIRECTIVE}`,
+    `${line}\u2028${HIDDEN_DIRECTIVE}`,
+    `${open}\u00a0-->${HIDDEN_DIRECTIVE}`,
+  ]) {
+    const text = readFileSync(fixture.path(path), 'utf8');
+    fixture.put(
+      path,
+      text.replace(/^.*\n/, () => `${changed}\n`),
+    );
+    expect(stateOf(path)?.state).toBe('changed');
+    await fixture.library.refresh();
+    const found = fixture.library.find('directive', 'go');
+    expect(found.ok && found.output.signature.state).toBe('changed');
+    expect(JSON.stringify(found.ok && found.output.directive)).not.toContain('EVIL');
+    fixture.put(path, text);
+  }
+});
+
+test.each(FILES)('nothing can be added to the signature line of %s', (path) => {
+  sign(path);
+  const text = readFileSync(fixture.path(path), 'utf8');
+  const line = text.split('\n').find((each) => each.includes('kernmantle:signature')) ?? '';
+  const whole = line.replace(/\r$/, '');
+  const end = line.slice(whole.length);
+  for (const changed of [
+    `${whole}${' '.repeat(4096)}ANYTHING`,
+    `${whole} `,
+    ` ${whole}`,
+    `${whole}\u00a0`,
+    `${whole}\r`,
+    whole.replace(' v1', '\u00a0v1'),
+    whole.replace(' -->', '').replace(/^# /, '#'),
+    whole.replace(/sig=(.)/, (_, first: string) => `sig=%${first.charCodeAt(0).toString(16)}`),
+    whole.replace('v1 ', 'v1 extra=1 '),
+    whole.replace(/(kind=\S+) (id=\S+)/, '$2 $1'),
+    whole.startsWith('#') ? `<!-- ${whole.slice(2)} -->` : `# ${whole.slice(5, -4)}`,
+  ]) {
+    fixture.put(
+      path,
+      text.replace(line, () => changed + end),
+    );
+    expect([changed, stateOf(path)?.state]).toEqual([changed, 'changed']);
+  }
+  fixture.put(path, text);
+  expect(stateOf(path)?.state).toBe('signed');
+});
+
+test('places in a signed file are those of the file', async () => {
+  const path = 'project/.ai/tools/image/resize.yaml';
+  sign(path);
+  const text = readFileSync(fixture.path(path), 'utf8');
+  fixture.put(path, `${text}no_such_field: 1\n`);
+  await fixture.library.refresh();
+  const found = fixture.library.find('tool', 'image/resize');
+  const line = text.split('\n').length;
+  expect(found.ok && found.output.diagnostics).toMatchObject([{ line, column: 1 }]);
+});
+
+test('a policy is read without its signature line, and is signed as the text that was read', () => {
+  const path = 'project/.ai/policy.yaml';
+  sign(path);
+  const file = fixture.path(path);
+  const trust = { judge: (id: string) => trusted.get(id) ?? fail('not_found', 'unknown key') };
+  const text = readFileSync(file, 'utf8');
+  const { covered, signed } = examinePolicy(text, file, trust);
+  expect(signed).toBe(true);
+  expect(covered).toMatch(/^ +\nunsigned: allow\n$/);
+  const added = text.replace('\n', ' \rsandbox: none\n');
+  expect(examinePolicy(added, file, trust)).toMatchObject({ signed: false });
+  expect(examinePolicy(added, file, trust).covered).not.toContain('sandbox');
 });

@@ -23,6 +23,7 @@ import {
   toolRights,
 } from './signature.ts';
 import {
+  blankSignatureLine,
   readSignatureLine,
   sha256Hex,
   stripSignatureLine,
@@ -83,7 +84,9 @@ function subjectOf(place: FilePlace, text: string, file: string): Outcome<Subjec
     return ok({ kind, id, version: directive.version, rights: directiveRights(directive) });
   }
   const diagnostics =
-    kind === 'policy' ? parsePolicy(text, file, 'project').diagnostics : checkKnowledge(text, file);
+    kind === 'policy'
+      ? parsePolicy(blankSignatureLine(text), file, 'project').diagnostics
+      : checkKnowledge(text, file);
   if (hasErrors(diagnostics)) return refuse(diagnostics);
   const version = kind === 'policy' ? NO_VERSION : knowledgeFacts(text, id).version;
   return ok({ kind, id, version, rights: NO_RIGHTS });
@@ -150,10 +153,26 @@ export function verifyItem(
   const opened = open(path, roots);
   if (!opened.ok) return opened;
   const { place, text } = opened.output;
+  return ok({ ...place, ...judgeText(place, text, path, trust) });
+}
+
+function judgeText(place: FilePlace, text: string, path: string, trust: TrustPort): SignatureState {
   const subject = (): Subject => {
     const found = subjectOf(place, text, path);
     // No rights can be read out of it any more, so the signed ones cannot be the same.
     return found.ok ? found.output : { ...place, version: NO_VERSION, rights: '' };
   };
-  return ok({ ...place, ...judgeSignature(readSignatureLine(text), subject, trust) });
+  return judgeSignature(readSignatureLine(text, path), subject, trust);
+}
+
+/** Both answers are about this very text: the file may be another one by now. */
+export function examinePolicy(
+  text: string,
+  file: string,
+  trust: TrustPort,
+): { covered: string; signed: boolean } {
+  const path = resolve(file);
+  const place = placeOfFile(path);
+  const signed = place?.kind === 'policy' && judgeText(place, text, path, trust).state === 'signed';
+  return { covered: blankSignatureLine(text), signed };
 }

@@ -12,7 +12,7 @@ export interface SignatureLine {
 }
 
 export interface SignedText {
-  /** The line's content; 'broken' when it is there but cannot be read; undefined when there is none. */
+  /** The line's content; 'broken' when it is not what signing writes; undefined when there is none. */
   line: SignatureLine | 'broken' | undefined;
   /** The text without that line: what is hashed. */
   body: string;
@@ -36,13 +36,14 @@ export const sha256Hex = (text: string | Uint8Array): string =>
 /** Where the line stands, or would stand: after a byte order mark and a shebang. */
 const topOf = (text: string): number => /^\uFEFF?(?:#![^\n]*\n)?/.exec(text)?.[0].length ?? 0;
 
-function lineAt(text: string, at: number): { content: string; end: number } {
-  const found = text.indexOf('\n', at);
-  const end = found === -1 ? text.length : found + 1;
-  return { content: text.slice(at, Math.min(end, at + MAX_LINE)).trim(), end };
+/** The top line with its end, when it claims to be a signature, whatever blanks it is padded with. */
+function signatureSpan(text: string): { from: number; to: number } | undefined {
+  const from = topOf(text);
+  const newline = text.indexOf('\n', from);
+  const to = newline === -1 ? text.length : newline + 1;
+  const isSignature = /^\s*(?:#|<!--)\s*kernmantle:signature\b/.test(text.slice(from, to));
+  return isSignature ? { from, to } : undefined;
 }
-
-const isSignature = (line: string): boolean => /^(?:#|<!--)\s*kernmantle:signature\b/.test(line);
 
 function decode(line: string): SignatureLine | 'broken' {
   const words = line
@@ -68,19 +69,41 @@ function decode(line: string): SignatureLine | 'broken' {
     : 'broken';
 }
 
-/** Splits a file into its signature line and the rest. Never throws. */
-export function readSignatureLine(text: string): SignedText {
-  const top = topOf(text);
-  const { content, end } = lineAt(text, top);
-  if (!isSignature(content)) return { line: undefined, body: text };
-  return { line: decode(content), body: text.slice(0, top) + text.slice(end) };
+/**
+ * Splits a file into its signature line and the rest. Never throws. INVARIANT: a line that is read is
+ * byte for byte what signing writes, so that it holds nothing that no signature covers.
+ */
+export function readSignatureLine(text: string, file: string): SignedText {
+  const span = signatureSpan(text);
+  if (!span) return { line: undefined, body: text };
+  const body = stripSignatureLine(text);
+  if (span.to - span.from > MAX_LINE) return { line: 'broken', body };
+  const line = decode(text.slice(span.from, span.to).trim());
+  if (line === 'broken') return { line, body };
+  const written = writeSignatureLine(body, line, file);
+  return { line: written.ok && written.output === text ? line : 'broken', body };
 }
 
-export const stripSignatureLine = (text: string): string => readSignatureLine(text).body;
+/** The text without its signature line. */
+export function stripSignatureLine(text: string): string {
+  const span = signatureSpan(text);
+  return span ? text.slice(0, span.from) + text.slice(span.to) : text;
+}
+
+/**
+ * What a parser is given: every place in the text stays where it was, and nothing is read that the
+ * signature does not cover.
+ */
+export function blankSignatureLine(text: string): string {
+  const span = signatureSpan(text);
+  if (!span) return text;
+  const line = text.slice(span.from, span.to).replace(/[^\r\n]|\r(?!\n)/g, ' ');
+  return text.slice(0, span.from) + line + text.slice(span.to);
+}
 
 /** Does any line of a text claim to be a signature? Content from a model must not. */
 export const hasSignatureLine = (text: string): boolean =>
-  /^[ \t\uFEFF]*(?:#|<!--|\/\/)[ \t]*kernmantle:signature\b/m.test(text);
+  /^[^\S\r\n\u2028\u2029]*(?:#|<!--|\/\/)\s*kernmantle:signature\b/m.test(text);
 
 /** The text with this signature instead of the one it had. */
 export function writeSignatureLine(
@@ -94,6 +117,7 @@ export function writeSignatureLine(
   const body = stripSignatureLine(text);
   const pairs = FIELDS.map((field) => `${field}=${encodeURIComponent(statement[field])}`);
   const line = `${style[0]}${MARK} v1 ${pairs.join(' ')} sig=${signature}${style[1]}`;
+  if (line.length + 2 > MAX_LINE) return fail('invalid_input', 'the name is too long to be signed');
   const top = topOf(body);
   const newline = /\r\n/.test(body.slice(0, 1000)) ? '\r\n' : '\n';
   return ok(body.slice(0, top) + line + newline + body.slice(top));

@@ -29,6 +29,7 @@ import {
   wholeBetween,
   wrongType,
 } from './shape.ts';
+import { blankSignatureLine } from './signature-line.ts';
 import type { Retry, Tool, ToolAction } from './tool.ts';
 import { parameters } from './tool-parameter.ts';
 
@@ -289,7 +290,8 @@ function fillDefaults(read: NonNullable<ReturnType<typeof fields>>): Tool {
 }
 
 /** Reads a tool file. Never throws; `file` names the place in diagnostics and gives the id. */
-export function parseTool(source: string, file: string): ParsedTool {
+export function parseTool(content: string, file: string): ParsedTool {
+  const source = blankSignatureLine(content);
   const document = parseYaml(source);
   const lines = createLines(source);
   const diagnostics: Diagnostic[] = document.problems.map(({ line, column, message }) => ({
