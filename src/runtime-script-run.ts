@@ -1,7 +1,13 @@
 // One run of a script for a program: text or file in, outputs and what was printed out.
-import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { fail, type Json, type JsonObject, type Outcome, ok } from './base/index.ts';
+import {
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  readRegularFile,
+} from './base/index.ts';
 import { describe, makeValue, type Value } from './flow/index.ts';
 import { createPrinter, placed, shownFile } from './runtime-script-items.ts';
 import type { ScriptStage, ScriptUse } from './runtime-scripts.ts';
@@ -36,6 +42,8 @@ interface Place {
   scripts(use?: ScriptUse): Promise<ScriptStage>;
 }
 
+const MAX_FILE = 8 * 1024 * 1024;
+
 interface Source {
   file: string;
   text: string;
@@ -47,16 +55,15 @@ function sourceOf({ project }: Place, { file, text, mode }: ScriptRun): Outcome<
     return ok({ file: resolve(project, '<text>'), text, mode: mode ?? 'strict' });
   }
   const path = resolve(project, file ?? '');
-  try {
-    const read = readFileSync(path, 'utf8');
-    return ok({
-      file: path,
-      text: read,
-      mode: mode ?? (path.endsWith('.mld') ? 'strict' : 'markdown'),
-    });
-  } catch (error) {
-    return fail('not_found', `\`${file ?? ''}\` cannot be read: ${(error as Error).message}`);
+  const read = readRegularFile(path, { max: MAX_FILE, followsLinks: true });
+  if ('problem' in read) {
+    return fail('not_found', `\`${file ?? ''}\` cannot be read: ${read.problem.message}`);
   }
+  return ok({
+    file: path,
+    text: read.bytes.toString('utf8'),
+    mode: mode ?? (path.endsWith('.mld') ? 'strict' : 'markdown'),
+  });
 }
 
 const FROM_USER = describe({ taint: ['src:user'] });

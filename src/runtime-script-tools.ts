@@ -1,7 +1,14 @@
 // The primitive `script`: a tool that is a script. Its text stands in the config (`script`) or in a file
 // beside the YAML (`module`); it runs with what its caller holds of what the tool requires.
-import { readFileSync } from 'node:fs';
-import { fail, isObject, type Json, type JsonObject, type Outcome, ok } from './base/index.ts';
+import {
+  fail,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  readRegularFile,
+} from './base/index.ts';
 import { addMarks, makeValue, type Value } from './flow/index.ts';
 import type { Library } from './items/index.ts';
 import {
@@ -17,6 +24,8 @@ import { openScripts, type ScriptUse } from './runtime-scripts.ts';
 
 /** Script tools that call one another are given up at this depth. */
 const MAX_AT_WORK = 64;
+
+const MAX_FILE = 8 * 1024 * 1024;
 
 interface Source {
   text: string;
@@ -36,13 +45,13 @@ function sourceOf({ tool, config, projectRoot }: PrimitiveCall): Outcome<Source>
   }
   const file = resolveModule(tool, module, projectRoot);
   if (!file.ok) return file;
-  try {
-    const text = readFileSync(file.output, 'utf8');
-    const mode = file.output.endsWith('.md') ? 'markdown' : 'strict';
-    return ok({ text, file: shownFile(projectRoot, file.output), mode });
-  } catch (error) {
-    return fail('config_invalid', `\`${module}\` cannot be read: ${(error as Error).message}`);
+  const read = readRegularFile(file.output, { max: MAX_FILE, followsLinks: true });
+  if ('problem' in read) {
+    return fail('config_invalid', `\`${module}\` cannot be read: ${read.problem.message}`);
   }
+  const mode = file.output.endsWith('.md') ? 'markdown' : 'strict';
+  const text = read.bytes.toString('utf8');
+  return ok({ text, file: shownFile(projectRoot, file.output), mode });
 }
 
 /** Parameters are variables, each with the marks of all that went in. */

@@ -1,7 +1,7 @@
 // Scripts on the real command line, a process each.
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
@@ -216,4 +216,36 @@ test('a worker answers every line, whatever happened to the one before', async (
     { id: 6, code: 0, out: '# Title\n\nHello Ann\nDear @who\n' },
   ]);
   expect(await ended).toEqual([0, null]);
+});
+
+describe('what is no ordinary file', () => {
+  beforeAll(() => {
+    for (const name of ['pipe.mld', 'pipe.md']) {
+      spawnSync('mkfifo', [join(fixture.root, name)]);
+      symlinkSync(name, join(fixture.root, `to-${name}`));
+      symlinkSync('/dev/zero', join(fixture.root, `zero-${name}`));
+    }
+  });
+
+  test.each(['pipe.mld', 'to-pipe.mld', 'zero-pipe.mld', 'pipe.md', 'to-pipe.md', 'zero-pipe.md'])(
+    '`%s` is refused at once by check and script',
+    (name) => {
+      const checked = km(['check', name]);
+      expect(checked.code).not.toBe(0);
+      expect(checked.code).not.toBeNull();
+      expect(checked.out + checked.err).toMatch(/not an ordinary file|cannot be read/);
+      const ran = script(name);
+      expect(ran).toMatchObject({ code: 1, out: '' });
+      expect(ran.err).toContain('this is not an ordinary file');
+    },
+  );
+
+  test('inputs of other commands are refused as well', () => {
+    for (const words of [
+      ['exec', 'tool', 'fs/list_dir', '--content', 'pipe.mld'],
+      ['eval', 'a', '--ctx', 'pipe.mld'],
+    ]) {
+      expect(km(words).err).toContain('give `-` to read what is piped in');
+    }
+  });
 });

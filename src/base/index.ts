@@ -27,6 +27,7 @@ export {
 } from './outcome.ts';
 export { packagePath } from './package-path.ts';
 export { type Clock, type RandomBytes, systemClock, systemRandom } from './ports.ts';
+export { type FileBytes, type FileProblem, readRegularFile } from './regular-file.ts';
 export { nearest } from './suggest.ts';
 export { caret, createLines, type Position, type TextLines } from './text.ts';
 export { formatYaml, parseYaml, type YamlDocument, type YamlProblem } from './yaml.ts';

@@ -1,9 +1,9 @@
 // What is wrong with the form of scripts inside items, at their place in the file of the item. Items
 // cannot know: the language stands above them.
-import { readFileSync } from 'node:fs';
 import { resolve, sep } from 'node:path';
-import { type Diagnostic, parseYaml } from '../base/index.ts';
+import { type Diagnostic, parseYaml, readRegularFile } from '../base/index.ts';
 import { type Library, parseDirective, type ToolItem } from '../items/index.ts';
+import { MAX_SCRIPT_BYTES } from './script-files.ts';
 
 interface Origin {
   file: string;
@@ -23,11 +23,8 @@ function moved(found: Diagnostic, { file, line, column, isVerbatim }: Origin): D
 }
 
 const textOf = (file: string): string | undefined => {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch {
-    return undefined;
-  }
+  const read = readRegularFile(file, { max: MAX_SCRIPT_BYTES, followsLinks: true });
+  return 'bytes' in read ? read.bytes.toString('utf8') : undefined;
 };
 
 /** Where the text of `config.script` begins: a literal block has it line by line. */

@@ -1,11 +1,12 @@
 // Which of the paths given to `check` are scripts: `.mld` files, also those below a folder, and `.md`
 // files given by name that hold statements and are no items.
-import { type Dirent, readdirSync, readFileSync, statSync } from 'node:fs';
+import { type Dirent, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Diagnostic } from '../base/index.ts';
+import { type Diagnostic, readRegularFile } from '../base/index.ts';
 import { itemKindOf } from '../items/index.ts';
 
-const MAX_FILE = 8 * 1024 * 1024;
+/** Longer than any script that somebody wrote. */
+export const MAX_SCRIPT_BYTES = 8 * 1024 * 1024;
 const MAX_DEPTH = 16;
 const MAX_ENTRIES = 50_000;
 
@@ -41,14 +42,8 @@ function entriesOf(folder: string): Dirent[] {
   }
 }
 
-function textOf(file: string): string | undefined {
-  try {
-    const { size } = statSync(file);
-    return size <= MAX_FILE ? readFileSync(file, 'utf8') : undefined;
-  } catch {
-    return undefined;
-  }
-}
+const readScript = (file: string) =>
+  readRegularFile(file, { max: MAX_SCRIPT_BYTES, followsLinks: true });
 
 const isFolder = (path: string): boolean =>
   statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
@@ -71,8 +66,10 @@ export function divide(paths: readonly string[], isItem: (file: string) => boole
 }
 
 function isMarkdownScript(path: string): boolean {
-  const text = textOf(path);
-  return text !== undefined && itemKindOf(path, text) === undefined && hasStatement(text);
+  const read = readScript(path);
+  if ('problem' in read) return false;
+  const text = read.bytes.toString('utf8');
+  return itemKindOf(path, text) === undefined && hasStatement(text);
 }
 
 /** What is wrong with the form of these scripts. Runs nothing. */
@@ -80,11 +77,12 @@ export async function checkScriptFiles(files: readonly string[]): Promise<Diagno
   if (files.length === 0) return [];
   const { diagnose } = await import('../script/index.ts');
   return files.flatMap((file) => {
-    const text = textOf(file);
-    if (text !== undefined) {
-      return diagnose(text, file, file.endsWith('.mld') ? 'strict' : 'markdown');
+    const read = readScript(file);
+    if ('bytes' in read) {
+      const mode = file.endsWith('.mld') ? 'strict' : 'markdown';
+      return diagnose(read.bytes.toString('utf8'), file, mode);
     }
-    const message = `this file cannot be read, or is longer than ${MAX_FILE} bytes`;
+    const { message } = read.problem;
     return [{ file, line: 1, column: 1, code: 'file_unreadable', severity: 'error', message }];
   });
 }

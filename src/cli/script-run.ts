@@ -1,6 +1,5 @@
 // One run of a script on the command line: its project, the operator's policy for scripts, effects as
 // they happen, problems with their place.
-import { readFileSync } from 'node:fs';
 import { dirname, relative, resolve } from 'node:path';
 import {
   type Fault,
@@ -9,11 +8,13 @@ import {
   type JsonObject,
   type Outcome,
   ok,
+  readRegularFile,
 } from '../base/index.ts';
 import type { Trail } from '../flow/index.ts';
 import { createRuntime, findScriptProject } from '../runtime.ts';
 import type { ScriptEffect } from '../script/index.ts';
 import { EXIT, exitCodeOf } from './command.ts';
+import { MAX_SCRIPT_BYTES } from './script-files.ts';
 
 export interface ScriptJob {
   /** Path as given, or undefined for `text`. */
@@ -44,13 +45,11 @@ function read(job: ScriptJob): Outcome<{ path: string; text: string }> {
   if (job.text !== undefined)
     return ok({ path: resolve(job.cwd, '<command line>.mld'), text: job.text });
   const path = resolve(job.cwd, job.file ?? '');
-  try {
-    return ok({ path, text: readFileSync(path, 'utf8') });
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    const why = code === 'ENOENT' ? 'there is no such file' : message;
-    return fail('not_found', `\`${job.file ?? ''}\` cannot be read: ${why}`);
-  }
+  const read = readRegularFile(path, { max: MAX_SCRIPT_BYTES, followsLinks: true });
+  if ('bytes' in read) return ok({ path, text: read.bytes.toString('utf8') });
+  const { errno, message } = read.problem;
+  const why = errno === 'ENOENT' ? 'there is no such file' : message;
+  return fail('not_found', `\`${job.file ?? ''}\` cannot be read: ${why}`);
 }
 
 /** As a person would type it, seen from where they stand. */

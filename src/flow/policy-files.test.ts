@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -34,6 +35,13 @@ test('a file that was written, changed or removed counts from the next call on',
   rmSync(join(dir, 'project.yaml'));
   await nextTurn();
   expect(files.current().policy.ceilings()).toEqual([]);
+});
+
+test('a pipe in the place of a policy closes everything, and nobody waits for it', () => {
+  execFileSync('mkfifo', [join(dir, 'project.yaml')]);
+  const { policy, diagnostics } = open().current();
+  expect(diagnostics).toMatchObject([{ code: 'policy_unreadable' }]);
+  expect(policy.ceilings()).toContainEqual({ allow: [] });
 });
 
 test('a file with a mistake, or one that cannot be read, closes everything', async () => {

@@ -1,8 +1,8 @@
 // The policy files of all levels, as they are now. Looked at in every call: a rule that was tightened
 // holds for the next call of every running process. A file that cannot be read, or has a mistake in
 // it, closes everything: half a policy might be the half that allows.
-import { readFileSync, type Stats, statSync } from 'node:fs';
-import { type Diagnostic, hasErrors } from '../base/index.ts';
+import { type Stats, statSync } from 'node:fs';
+import { type Diagnostic, hasErrors, readRegularFile } from '../base/index.ts';
 import { closedPolicy, type Policy, type PolicyLevel } from './policy.ts';
 import { type ComposedPolicy, composePolicies } from './policy-compose.ts';
 import { parsePolicy } from './policy-parse.ts';
@@ -29,8 +29,8 @@ interface Read {
   diagnostics: readonly Diagnostic[];
 }
 
-const isMissing = (error: unknown): boolean =>
-  ['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '');
+const MAX_BYTES = 1024 * 1024;
+const MISSING: ReadonlySet<string> = new Set(['ENOENT', 'ENOTDIR']);
 
 /** Identity of the file's content as far as the file system tells; undefined when there is no file. */
 type Stamp = Pick<Stats, 'ino' | 'size' | 'mtimeMs' | 'ctimeMs'> | string | undefined;
@@ -40,7 +40,8 @@ function stampOf(file: string): Stamp {
     // Most levels have no file: saying so without an exception is much cheaper.
     return statSync(file, { throwIfNoEntry: false });
   } catch (error) {
-    return isMissing(error) ? undefined : `unreadable:${(error as NodeJS.ErrnoException).code}`;
+    const { code = '' } = error as NodeJS.ErrnoException;
+    return MISSING.has(code) ? undefined : `unreadable:${code}`;
   }
 }
 
@@ -63,14 +64,12 @@ const broken = ({ level, file }: PolicyPlace, message: string): Read => ({
 
 function readPlace(place: PolicyPlace, examine: ExaminePolicy): Read | undefined {
   const { level, file } = place;
-  let text: string;
-  try {
-    text = readFileSync(file, 'utf8');
-  } catch (error) {
-    return isMissing(error)
-      ? undefined
-      : broken(place, `cannot be read: ${(error as Error).message}`);
+  const read = readRegularFile(file, { max: MAX_BYTES, followsLinks: true });
+  if ('problem' in read) {
+    const { errno, message } = read.problem;
+    return errno !== undefined && MISSING.has(errno) ? undefined : broken(place, message);
   }
+  const text = read.bytes.toString('utf8');
   const { covered, signed } = examine(text, file);
   const { policy, diagnostics } = parsePolicy(covered, file, level);
   if (!policy || hasErrors(diagnostics)) return { policy: closedPolicy(level, file), diagnostics };

@@ -1,5 +1,5 @@
 // `eval`: try an expression or a template form by hand, or thousands of them from a file.
-import { createReadStream, readFileSync } from 'node:fs';
+import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import {
   fail,
@@ -21,19 +21,18 @@ import {
 } from '../../expr/index.ts';
 import { asText, type CommandRun, EXIT } from '../command.ts';
 import { visible } from '../terminal.ts';
+import { readInput } from './exec.ts';
 
 /** JSON given on the command line, or the name of a file that holds it. */
 function readJson(given: string | undefined, what: string): Outcome<Json> {
   if (given === undefined) return ok({});
   if (/^\s*[[{]/.test(given)) return parseJson(given);
-  try {
-    const parsed = parseJson(readFileSync(given === '-' ? 0 : given, 'utf8'));
-    return parsed.ok
-      ? parsed
-      : fail('invalid_input', `${what} \`${given}\`: ${parsed.error.detail.message}`);
-  } catch (error) {
-    return fail('not_found', `${what} \`${given}\` cannot be read: ${(error as Error).message}`);
-  }
+  const text = readInput(given);
+  if (!text.ok) return fail('not_found', `${what} ${text.error.detail.message}`);
+  const parsed = parseJson(text.output);
+  return parsed.ok
+    ? parsed
+    : fail('invalid_input', `${what} \`${given}\`: ${parsed.error.detail.message}`);
 }
 
 function evaluate(source: string, context: Json, schema?: ContextSchema): Outcome<Json> {

@@ -8,6 +8,7 @@ import {
   type Outcome,
   ok,
   parseJson,
+  readRegularFile,
   setOwn,
 } from '../../base/index.ts';
 import type { Runtime } from '../../runtime.ts';
@@ -35,12 +36,20 @@ export function parseParameters(words: readonly string[]): Outcome<JsonObject> {
   return ok(parameters);
 }
 
-function readContent(file: string | undefined): Outcome<string | undefined> {
-  if (file === undefined) return ok(undefined);
+const MAX_INPUT = 64 * 1024 * 1024;
+
+/** A file that was named on the command line; `-` stands for what is piped in. */
+export function readInput(file: string): Outcome<string> {
+  if (file !== '-') {
+    const read = readRegularFile(file, { max: MAX_INPUT, followsLinks: true });
+    if ('bytes' in read) return ok(read.bytes.toString('utf8'));
+    const hint = read.problem.code === 'not_a_file' ? '; give `-` to read what is piped in' : '';
+    return fail('not_found', `\`${file}\` cannot be read: ${read.problem.message}${hint}`);
+  }
   try {
-    return ok(readFileSync(file === '-' ? 0 : file, 'utf8'));
+    return ok(readFileSync(0, 'utf8'));
   } catch (error) {
-    return fail('not_found', `\`${file}\` cannot be read: ${(error as Error).message}`);
+    return fail('not_found', `\`-\` cannot be read: ${(error as Error).message}`);
   }
 }
 
@@ -89,7 +98,8 @@ export const run: CommandRun = async (call) => {
   const { args, options, terminal } = call;
   const parameters = parseParameters(asList(args[2]));
   if (!parameters.ok) return terminal.finish(parameters, () => {});
-  const content = readContent(asText(options.content));
+  const file = asText(options.content);
+  const content = file === undefined ? ok(undefined) : readInput(file);
   if (!content.ok) return terminal.finish(content, () => {});
   return await withRuntime(call, async (runtime) => {
     const action = asText(options.action);

@@ -1,8 +1,8 @@
 // Files that scripts import, read for their names only. Open documents come first, so that what is
 // being typed in one is seen in the others.
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { dirname, extname, isAbsolute, join, resolve } from 'node:path';
-import { isObject, type Json, parseJson } from '../../base/index.ts';
+import { isObject, type Json, parseJson, readRegularFile } from '../../base/index.ts';
 import { findScriptProject } from '../../runtime.ts';
 import { type Bound, staticText } from '../../script/index.ts';
 import { readScript, type ScriptView } from './view.ts';
@@ -59,14 +59,12 @@ export function createModules({ home: userFolder, opened }: ModulePorts): Module
     if (stamp === undefined) return undefined;
     const known = kept.get(file);
     if (known?.stamp === stamp) return known.module;
-    try {
-      const module = moduleOf(file, readFileSync(file, 'utf8'));
-      if (kept.size >= MAX_KEPT) kept.clear();
-      kept.set(file, { stamp, module });
-      return module;
-    } catch {
-      return undefined;
-    }
+    const content = readRegularFile(file, { max: MAX_FILE, followsLinks: true });
+    if ('problem' in content) return undefined;
+    const module = moduleOf(file, content.bytes.toString('utf8'));
+    if (kept.size >= MAX_KEPT) kept.clear();
+    kept.set(file, { stamp, module });
+    return module;
   }
 
   function locate(written: string, from: string): string {

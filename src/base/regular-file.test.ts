@@ -1,0 +1,53 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { readRegularFile } from './regular-file.ts';
+
+let dir = '';
+const server = createServer();
+beforeAll(async () => {
+  dir = mkdtempSync(join(tmpdir(), 'km-file-'));
+  writeFileSync(join(dir, 'file'), 'text');
+  mkdirSync(join(dir, 'folder'));
+  execFileSync('mkfifo', [join(dir, 'pipe')]);
+  symlinkSync('/dev/zero', join(dir, 'zero'));
+  symlinkSync('pipe', join(dir, 'to-pipe'));
+  symlinkSync('file', join(dir, 'to-file'));
+  await new Promise<void>((ready) => {
+    server.listen(join(dir, 'socket'), ready);
+  });
+});
+afterAll(() => {
+  server.close();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+const read = (name: string, max = 100, followsLinks = true) =>
+  readRegularFile(join(dir, name), { max, followsLinks });
+
+test.each([
+  ['folder', 'not_a_file'],
+  ['pipe', 'not_a_file'],
+  ['to-pipe', 'not_a_file'],
+  ['zero', 'not_a_file'],
+  ['socket', 'unreadable'],
+  ['none', 'unreadable'],
+  ['file/below', 'unreadable'],
+])('`%s` is answered at once', (name, code) => {
+  expect(read(name)).toMatchObject({ problem: { code } });
+});
+
+test('a file is read up to its bound, through a link only when that was asked for', () => {
+  expect(read('file', 4)).toEqual({ bytes: Buffer.from('text') });
+  expect(read('to-file', 4)).toEqual({ bytes: Buffer.from('text') });
+  expect(read('file', 3)).toMatchObject({ problem: { code: 'too_large' } });
+  expect(read('to-file', 4, false)).toMatchObject({ problem: { errno: 'ELOOP' } });
+});
+
+test('what grows while it is read, or says nothing of its size, is bounded too', () => {
+  const whole = readRegularFile('/proc/self/maps', { max: 10 });
+  expect(whole).toMatchObject({ problem: { code: 'too_large' } });
+});

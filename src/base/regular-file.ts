@@ -1,0 +1,62 @@
+// Reading a file whose path somebody else chose: never a pipe, a socket or a device, never more than
+// a bound, and always an answer at once.
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+
+export interface FileProblem {
+  code: 'unreadable' | 'not_a_file' | 'too_large';
+  message: string;
+  /** Of the operating system, e.g. `ENOENT`. */
+  errno?: string;
+}
+
+export type FileBytes = { bytes: Buffer } | { problem: FileProblem };
+
+export interface FileBounds {
+  /** Bytes. */
+  max: number;
+  /** Absent: a symlink is not read. It could be swapped in after the path was checked. */
+  followsLinks?: boolean;
+}
+
+const problem = (code: FileProblem['code'], message: string, errno?: string): FileBytes => ({
+  problem: { code, message, ...(errno === undefined ? {} : { errno }) },
+});
+
+function unreadable(error: unknown): FileBytes {
+  const errno = error instanceof Error && 'code' in error ? String(error.code) : 'unknown reason';
+  return problem('unreadable', `the file cannot be read (${errno})`, errno);
+}
+
+/** Undefined when there is more than `max`: a file may grow while it is read. */
+function readAll(descriptor: number, size: number, max: number): Buffer | undefined {
+  const buffer = Buffer.allocUnsafe(Math.min(max, size) + 1);
+  let length = 0;
+  for (;;) {
+    const read = readSync(descriptor, buffer, length, buffer.length - length, null);
+    if (read === 0) return buffer.subarray(0, length);
+    length += read;
+    if (length >= buffer.length) return undefined;
+  }
+}
+
+/** Never throws and never waits. */
+export function readRegularFile(path: string, { max, followsLinks }: FileBounds): FileBytes {
+  // Without O_NONBLOCK, opening a pipe waits for somebody to write into it.
+  const { O_RDONLY, O_NONBLOCK, O_NOFOLLOW } = constants;
+  let descriptor: number;
+  try {
+    descriptor = openSync(path, O_RDONLY | O_NONBLOCK | (followsLinks ? 0 : O_NOFOLLOW));
+  } catch (error) {
+    return unreadable(error);
+  }
+  try {
+    const stats = fstatSync(descriptor);
+    if (!stats.isFile()) return problem('not_a_file', 'this is not an ordinary file');
+    const bytes = stats.size > max ? undefined : readAll(descriptor, stats.size, max);
+    return bytes ? { bytes } : problem('too_large', `the file is larger than ${max / 1024} KiB`);
+  } catch (error) {
+    return unreadable(error);
+  } finally {
+    closeSync(descriptor);
+  }
+}
