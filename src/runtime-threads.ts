@@ -60,7 +60,11 @@ function preparing(
     project: ground.project,
     library,
     policies: () => ground.policies.current(),
-    prices: () => createPrices(library.config('pricing').value, { clock: ground.clock }),
+    prices: () =>
+      createPrices(library.config('pricing').layers, {
+        clock: ground.clock,
+        allowsLower: ground.policies.current().policy.allowsLowerPrices,
+      }),
     models: () => library.config('models').value,
     env: ground.env,
   };

@@ -383,7 +383,7 @@ test.each([
 
 test('the price of a turn is found through tier, model and row', async () => {
   const models = runtime.library.config('models').value;
-  const prices = createPrices(runtime.library.config('pricing').value);
+  const prices = createPrices(runtime.library.config('pricing').layers);
   const model = resolveModel(models, { tier: 'general' });
   if (!model.ok) throw new Error(model.error.detail.message);
   const price = prices.find(model.output.model);

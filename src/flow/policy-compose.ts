@@ -45,6 +45,8 @@ export interface ComposedPolicy extends PolicyJudge {
   readonly sandbox: 'none' | 'required';
   readonly install: 'allow' | 'ask' | 'deny';
   readonly anneal: 'ask' | 'auto';
+  /** May the project's price files say less than the user, the bundle and the price package do? */
+  readonly allowsLowerPrices: boolean;
   /** Private and loopback hosts; public ones are not asked about here. */
   isHostAllowed(host: string): boolean;
   readonly retention: { readonly days?: number; readonly keep_failed?: boolean };
@@ -146,6 +148,18 @@ function hostAllowed(levels: readonly Policy[], host: string): boolean {
   return base.length > 0 && [...base, ...narrowing].every(listed);
 }
 
+/** The money is the user's: they must say so themselves, of a project whose own word can be trusted. */
+function lowerPrices(levels: readonly Policy[]): boolean {
+  const projects = levels.filter(({ level }) => level === 'project');
+  const owners = levels.filter(({ level }) => level === 'operator' || level === 'user');
+  return (
+    projects.length > 0 &&
+    projects.every(({ signed }) => signed === true) &&
+    owners.some(({ prices }) => prices === 'project') &&
+    levels.every(({ prices }) => prices !== 'user')
+  );
+}
+
 /** Guards that cannot be compiled protect nobody, so they refuse everything. */
 function guardsOf(policy: Policy): GuardSet {
   const mayBePrivileged = hasAuthority(policy);
@@ -198,6 +212,7 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
     sandbox: strictest(levels, ['required', 'none'], 'required', ({ sandbox }) => sandbox),
     install: strictest(levels, ['deny', 'ask', 'allow'], 'ask', ({ install }) => install),
     anneal: strictest(levels, ['ask', 'auto'], 'ask', ({ anneal }) => anneal),
+    allowsLowerPrices: lowerPrices(levels),
     isHostAllowed: (host) => hostAllowed(levels, host),
     retention: first(levels, ({ retention }) => retention) ?? {},
     notify: first(trusted, ({ notify }) => notify),

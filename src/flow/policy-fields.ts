@@ -162,6 +162,7 @@ export const FIELDS: Readonly<Record<Setting, FieldReader>> = {
   surfaces,
   retention,
   anneal: oneOf(['ask', 'auto']),
+  prices: oneOf(['user', 'project']),
   notify,
   transcript: oneOf(['preview', 'full']),
 };

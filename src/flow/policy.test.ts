@@ -217,6 +217,16 @@ test('settings that open something need authority; anyone may close', () => {
   expect(compose(project({ install: 'allow' })).install).toBe('ask');
   expect(compose(project({ install: 'deny' }), user({ install: 'allow' })).install).toBe('deny');
   expect(compose(project({ anneal: 'auto' })).anneal).toBe('ask');
+  const asks = project({ prices: 'project', signed: true });
+  expect(compose(asks).allowsLowerPrices).toBe(false);
+  expect(compose(user({ prices: 'project' })).allowsLowerPrices).toBe(false);
+  expect(compose(user({ prices: 'project' }), project({})).allowsLowerPrices).toBe(false);
+  expect(compose(user({ prices: 'project' }), asks).allowsLowerPrices).toBe(true);
+  expect(compose(user({ prices: 'project' }), asks, project({})).allowsLowerPrices).toBe(false);
+  expect(
+    compose(user({ prices: 'project' }), asks, { level: 'operator', prices: 'user' })
+      .allowsLowerPrices,
+  ).toBe(false);
   expect(compose(project({ notify: { command: 'rm -rf /' } })).notify).toBeUndefined();
   expect(compose(project({ hosts: ['localhost'] })).isHostAllowed('localhost')).toBe(false);
   const hosts = compose(user({ hosts: ['localhost', '10.*'] }), project({ hosts: ['localhost'] }));

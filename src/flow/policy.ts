@@ -48,6 +48,8 @@ export interface Policy {
   surfaces?: Record<string, SurfacePolicy>;
   retention?: { days?: number; keep_failed?: boolean };
   anneal?: 'ask' | 'auto';
+  /** Whose word on the prices of models is the last. */
+  prices?: 'user' | 'project';
   notify?: JsonObject;
   /** How much of arguments and results a transcript shows. */
   transcript?: 'preview' | 'full';

@@ -109,7 +109,7 @@ export function priceFor(
   if (limits.spend?.declared || !fallback) {
     return fail(
       'model_unavailable',
-      `there is no price for model \`${model}\`, and a spend limit needs one; add it to \`.ai/config/pricing.yaml\` (\`free: true\` for a local model)`,
+      `there is no price for model \`${model}\`, and a spend limit needs one; add it to \`.ai/config/pricing.yaml\`, or a local model with \`free: true\` to your own \`config/pricing.yaml\``,
       { model },
     );
   }

@@ -34,6 +34,17 @@ test('the project stands over the user, the user over the bundle, key by key', a
   expect(layers.map(({ source }) => source)).toEqual(['bundle', 'user', 'project']);
 });
 
+test('a project says what money is worth only where nobody else does', async () => {
+  const library = await open({
+    'bundle/config/pricing.yaml': 'currency: USD\nrates: { EUR: "1.10" }\n',
+    'project/.ai/config/pricing.yaml': 'currency: IDR\nrates: { EUR: "99", CHF: "1.20" }\n',
+  });
+  expect(library.config('pricing').value).toEqual({
+    currency: 'USD',
+    rates: { EUR: '1.10', CHF: '1.20' },
+  });
+});
+
 test("the seeds' places are read, below the file in config, and are no tools", async () => {
   const library = await open({
     'project/.ai/tools/llm/pricing.yaml': `models:\n  gpt-4: ${price(30)}\n  x: ${price(1)}\ndefault: ${price(5)}\n`,

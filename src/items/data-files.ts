@@ -106,6 +106,20 @@ function dropUnpriced(value: JsonObject, layers: readonly DataLayer[], into: Dia
   if (value.models !== undefined) value.models = rows;
 }
 
+/** Of a project's prices: what money is worth is not for it to say where the user or the bundle did. */
+function inCurrency(own: JsonObject, others: JsonObject): JsonObject {
+  const { currency, rates, ...rest } = own;
+  const known = isObject(others.rates) ? others.rates : {};
+  const added = Object.entries(isObject(rates) ? rates : {}).filter(
+    ([name]) => !Object.hasOwn(known, name),
+  );
+  return {
+    ...rest,
+    ...(currency === undefined || others.currency !== undefined ? {} : { currency }),
+    ...(added.length === 0 ? {} : { rates: Object.fromEntries(added) }),
+  };
+}
+
 interface ReadLayer {
   layer: DataLayer;
   problems: readonly Diagnostic[];
@@ -163,7 +177,11 @@ export function createDataFiles(): DataFiles {
         }
       }
       const value = layers.reduce<JsonObject>(
-        (merged, layer) => mergeDeep(merged, layer.value),
+        (merged, { source, value: own }) =>
+          mergeDeep(
+            merged,
+            name === 'pricing' && source === 'project' ? inCurrency(own, merged) : own,
+          ),
         {},
       );
       if (name === 'pricing') dropUnpriced(value, layers, diagnostics);

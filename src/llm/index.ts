@@ -15,7 +15,13 @@ export type {
 export { type ResolvedModel, resolveModel } from './models.ts';
 export { formatMoney, parseMoney } from './money.ts';
 export { costOf, type Price, worstCost } from './price.ts';
-export { createPrices, type PricePorts, type Prices } from './prices.ts';
+export {
+  createPrices,
+  type PriceLayer,
+  type PricePorts,
+  type Prices,
+  uncountedPrices,
+} from './prices.ts';
 export { providerFault } from './provider-fault.ts';
 export { readReply } from './read-reply.ts';
 export { createReader, type ReaderOptions, type StreamReader } from './reader.ts';

@@ -1,19 +1,22 @@
 // Which price a model has: the row of that very id in the price files, then the longest alias that
 // somebody declared, then the price package. A name that is only similar has no price: a guess here
-// would be a wrong invoice.
+// would be a wrong invoice. The money is the user's: what a project says may add to it and raise it.
 import {
   type Clock,
+  type Diagnostic,
   fail,
   getOwn,
   isObject,
   type Json,
   type JsonObject,
   matchGlob,
+  mergeDeep,
   nearest,
   type Outcome,
   ok,
   systemClock,
 } from '../base/index.ts';
+import type { DataLayer } from '../items/index.ts';
 import { textsAt } from './fields.ts';
 import { rateOf } from './money.ts';
 import { type Price, presumedWrite } from './price.ts';
@@ -25,12 +28,20 @@ export interface Prices {
   default(): Price | undefined;
 }
 
+/** One price file, as the library reads it. */
+export type PriceLayer = Pick<DataLayer, 'source' | 'file' | 'value'>;
+
 export interface PricePorts {
+  /** Of the policy: may a project's files say less than the others do? */
+  allowsLower?: boolean;
   clock?: Clock;
   /** The last place to look; prices may depend on the time. */
   packaged?: (model: string, now: number) => Price | undefined;
 }
 
+const DEFAULT_CURRENCY = 'USD';
+const AUTHORITY =
+  'set it in your own price file, or sign the project’s policy and write `prices: project` in yours';
 const FREE = { input: 0n, output: 0n, cache_read: 0n, cache_write: 0n };
 
 /** A row as a price; undefined when it lacks one, because a cost from it would be too small. */
@@ -65,33 +76,25 @@ function longestAlias(rows: JsonObject, model: string): { id: string; alias: str
   return best;
 }
 
-export function createPrices(config: JsonObject, ports: PricePorts = {}): Prices {
-  const { clock = systemClock, packaged = packagedPrice } = ports;
+/** The rows of some price files, merged. */
+interface PriceTable {
+  readonly rows: JsonObject;
+  declared(model: string): Price | undefined;
+  default(): Price | undefined;
+}
+
+function createTable(config: JsonObject, currency: string): PriceTable {
   const models = getOwn(config, 'models');
   const rows = isObject(models) ? models : {};
-  const declared = getOwn(config, 'currency');
-  const currency = typeof declared === 'string' ? declared : 'USD';
-
-  function declaredPrice(model: string): Price | undefined {
-    const own = getOwn(rows, model);
-    if (own !== undefined) return priceOf(model, `pricing.yaml:${model}`, own, currency);
-    const found = longestAlias(rows, model);
-    if (!found) return undefined;
-    const row = `pricing.yaml:${found.id} (alias ${found.alias})`;
-    return priceOf(model, row, rows[found.id] as Json, currency);
-  }
-
   return {
-    find(model) {
-      const price = declaredPrice(model) ?? packaged(model, clock.now());
-      if (price) return ok(price);
-      const near = nearest(model, Object.keys(rows));
-      return fail('not_found', `model \`${model.slice(0, 200)}\` has no price`, {
-        model: model.slice(0, 200),
-        hint:
-          `${near === undefined ? '' : `did you mean \`${near}\`? Otherwise `}add a row for it under ` +
-          '`models` in `.ai/config/pricing.yaml`, with `free: true` when it costs nothing',
-      });
+    rows,
+    declared(model) {
+      const own = getOwn(rows, model);
+      if (own !== undefined) return priceOf(model, `pricing.yaml:${model}`, own, currency);
+      const found = longestAlias(rows, model);
+      if (!found) return undefined;
+      const row = `pricing.yaml:${found.id} (alias ${found.alias})`;
+      return priceOf(model, row, getOwn(rows, found.id) ?? null, currency);
     },
     default() {
       const value = getOwn(config, 'default');
@@ -100,4 +103,107 @@ export function createPrices(config: JsonObject, ports: PricePorts = {}): Prices
         : priceOf('default', 'pricing.yaml:default', value, currency);
     },
   };
+}
+
+const RATES = ['input', 'output', 'cache_read', 'cache_write'] as const;
+
+const costsNothing = (price: Price): boolean => RATES.every((rate) => price[rate] === 0n);
+
+/**
+ * The user's price, raised where the project asks for more. A window only shrinks: a price may hold
+ * up to a length and be higher beyond it.
+ * INVARIANT: no rate is lower than the user's, and nothing is free that the user did not call so.
+ */
+function raised(base: Price | undefined, wanted: Price | undefined): Price | undefined {
+  if (!wanted) return base;
+  if (!base) return costsNothing(wanted) ? undefined : wanted;
+  if (wanted.currency !== base.currency) return base;
+  const price = { ...base };
+  for (const rate of RATES) if (wanted[rate] > base[rate]) price[rate] = wanted[rate];
+  const context = Math.min(base.context ?? Infinity, wanted.context ?? Infinity);
+  if (Number.isFinite(context)) price.context = context;
+  const isRaised = RATES.some((rate) => price[rate] !== base[rate]);
+  return { ...price, free: base.free && !isRaised, row: isRaised ? wanted.row : base.row };
+}
+
+const merged = (layers: readonly PriceLayer[]): JsonObject =>
+  layers.reduce<JsonObject>((all, { value }) => mergeDeep(all, value), {});
+
+const currencyOf = (value: JsonObject): string | undefined => {
+  const currency = getOwn(value, 'currency');
+  return typeof currency === 'string' ? currency : undefined;
+};
+
+/** What the user, the bundle and the price package say, and what the project would like. */
+function openTables(layers: readonly PriceLayer[], ports: PricePorts) {
+  const { clock = systemClock, packaged = packagedPrice, allowsLower = false } = ports;
+  const owners = allowsLower ? layers : layers.filter(({ source }) => source !== 'project');
+  const currency = currencyOf(merged(owners)) ?? DEFAULT_CURRENCY;
+  const foreign = layers.filter(
+    (layer) => !owners.includes(layer) && (currencyOf(layer.value) ?? currency) !== currency,
+  );
+  const own = createTable(merged(owners), currency);
+  const all = createTable(merged(layers.filter((layer) => !foreign.includes(layer))), currency);
+  return {
+    all,
+    foreign,
+    currency,
+    baseOf: (model: string) => own.declared(model) ?? packaged(model, clock.now()),
+    baseDefault: () => own.default(),
+  };
+}
+
+/** `layers` are those of `pricing.yaml`, the strongest last. */
+export function createPrices(layers: readonly PriceLayer[], ports: PricePorts = {}): Prices {
+  const { all, baseOf, baseDefault } = openTables(layers, ports);
+  return {
+    find(model) {
+      const price = raised(baseOf(model), all.declared(model));
+      if (price) return ok(price);
+      const near = nearest(model, Object.keys(all.rows));
+      return fail('not_found', `model \`${model.slice(0, 200)}\` has no price`, {
+        model: model.slice(0, 200),
+        hint:
+          `${near === undefined ? '' : `did you mean \`${near}\`? Otherwise `}add a row for it under ` +
+          '`models` in `.ai/config/pricing.yaml`, or with `free: true` in your own when it costs nothing',
+      });
+    },
+    default: () => raised(baseDefault(), all.default()),
+  };
+}
+
+/** What a project's price files say that does not count, for `check`. */
+export function uncountedPrices(
+  layers: readonly PriceLayer[],
+  ports: PricePorts = {},
+): Diagnostic[] {
+  const { all, foreign, currency, baseOf, baseDefault } = openTables(layers, ports);
+  const found: Diagnostic[] = [];
+  const warn = (file: string, message: string) => {
+    const at = { file, line: 1, column: 1, severity: 'warning' } as const;
+    found.push({ ...at, code: 'price_not_counted', message, hint: AUTHORITY });
+  };
+  const judge = (file: string, name: string, base: Price | undefined, wanted?: Price) => {
+    const price = raised(base, wanted);
+    if (!wanted || (price && RATES.every((rate) => price[rate] <= wanted[rate]))) return;
+    const why = base ? `\`${base.row}\` says more` : 'a project cannot make a model free';
+    warn(file, `the price of ${name} does not count: ${why}`);
+  };
+  for (const { source, file, value } of layers) {
+    if (source !== 'project' || ports.allowsLower) continue;
+    if (foreign.some((layer) => layer.file === file)) {
+      warn(file, `its prices do not count: they are not in ${currency}`);
+      continue;
+    }
+    const models = getOwn(value, 'models');
+    for (const [id, row] of Object.entries(isObject(models) ? models : {})) {
+      for (const model of [id, ...textsAt(row, 'aliases')]) {
+        judge(file, `\`${model}\``, baseOf(model), all.declared(model));
+      }
+    }
+    if (getOwn(value, 'default') !== undefined) {
+      judge(file, 'a model without a row', baseDefault(), all.default());
+    }
+  }
+  return found;
 }

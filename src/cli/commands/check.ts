@@ -24,6 +24,17 @@ function once(list: readonly Diagnostic[]): Diagnostic[] {
   return [...new Map(list.map((one) => [keyOf(one), one])).values()];
 }
 
+/** Which prices of the project do not count. */
+async function priceProblems(runtime: Runtime, paths: readonly string[]): Promise<Diagnostic[]> {
+  const { layers } = runtime.library.config('pricing');
+  if (!layers.some(({ source }) => source === 'project')) return [];
+  const { uncountedPrices } = await import('../../llm/index.ts');
+  const allowsLower = runtime.policies().policy.allowsLowerPrices;
+  const isAsked = ({ file }: Diagnostic): boolean =>
+    paths.length === 0 || paths.some((path) => file === path || file.startsWith(`${path}/`));
+  return uncountedPrices(layers, { allowsLower }).filter(isAsked);
+}
+
 export const run: CommandRun = (call) => {
   const { terminal } = call;
   const paths = asList(call.args[0]).map((path) => resolve(terminal.cwd, path));
@@ -50,7 +61,7 @@ export const run: CommandRun = (call) => {
       ...(paths.length === 0 || others.length > 0 ? await scriptProblems(library, others) : []),
       ...(await checkScriptFiles(scripts)),
     ];
-    const list = once([...found, ...inScripts])
+    const list = once([...found, ...inScripts, ...(await priceProblems(runtime, paths))])
       .map((diagnostic) => shorten(diagnostic, terminal.cwd))
       .sort(order);
     if (terminal.json) terminal.out(JSON.stringify(list));

@@ -82,7 +82,7 @@ interface Played {
 
 /** Each request again, from its usage and the price row: the sum must be what the thread was charged. */
 function showCost({ result, events }: Played, { runtime, terminal }: Stage): boolean {
-  const prices = createPrices(runtime.library.config('pricing').value);
+  const prices = createPrices(runtime.library.config('pricing').layers);
   let [sum, requests, row] = [0n, 0, ''];
   const totals = { input_tokens: 0, cache_read_tokens: 0, output_tokens: 0 };
   for (const { type, data } of events) {
