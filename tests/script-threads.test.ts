@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { defineTool } from '../src/index.ts';
 import { probeSandboxNow } from '../src/kernel/index.ts';
 import { alone, eventsOf, scripted, TEXT } from './script-fixture.ts';
-import { answer, directive, execute, hook, READ, run, stage, types } from './thread-fixture.ts';
+import { answer, directiveText, execute, hook, READ, run, stage, types } from './thread-fixture.ts';
 
 const sandbox = await probeSandboxNow();
 
@@ -195,7 +195,7 @@ describe('other threads', () => {
     const made = await stage(
       {
         '.ai/directives/part.md': PART,
-        '.ai/directives/lead.md': directive('lead', {
+        '.ai/directives/lead.md': directiveText('lead', {
           permissions: '<orchestration enabled="true"/>',
         }),
       },

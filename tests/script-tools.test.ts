@@ -6,7 +6,7 @@ import { getOwn, type JsonObject } from '../src/base/index.ts';
 import { defineTool } from '../src/index.ts';
 import { makeFixture, TRUSTING } from './project-fixture.ts';
 import { eventsOf } from './script-fixture.ts';
-import { directive, execute, run, type Stage, stage } from './thread-fixture.ts';
+import { directiveText, execute, run, type Stage, stage } from './thread-fixture.ts';
 
 const tool = (name: string, script: string, more = '') => `
 tool_id: ${name}
@@ -174,7 +174,7 @@ describe('called by a model', () => {
     const made = await stage(
       {
         ...files({ length: tool('length', LENGTH, READS) }),
-        '.ai/directives/look.md': directive('look', {
+        '.ai/directives/look.md': directiveText('look', {
           permissions: `${GRANTS}<execute resource="tool" id="fs/read_file"/>`,
         }),
       },
@@ -189,7 +189,7 @@ describe('called by a model', () => {
     const made = await stage(
       {
         ...files({ length: tool('length', LENGTH, READS) }),
-        '.ai/directives/look.md': directive('look', { permissions: GRANTS }),
+        '.ai/directives/look.md': directiveText('look', { permissions: GRANTS }),
       },
       asks,
     );
@@ -213,7 +213,7 @@ describe('called by a model', () => {
     const made = await stage(
       {
         ...files({ length: tool('length', script) }),
-        '.ai/directives/look.md': directive('look', {
+        '.ai/directives/look.md': directiveText('look', {
           permissions: `${GRANTS}<execute resource="tool" id="probe/secret"/>`,
         }),
       },
@@ -233,7 +233,7 @@ describe('called by a model', () => {
     const made = await stage(
       {
         ...files({ length: tool('length', script) }),
-        '.ai/directives/look.md': directive('look', { permissions: GRANTS }),
+        '.ai/directives/look.md': directiveText('look', { permissions: GRANTS }),
       },
       [
         { ...asks[0], usage },

@@ -31,7 +31,7 @@ export interface Parts {
   outputs?: string;
 }
 
-export const directive = (name: string, parts: Parts = {}) => `
+export const directiveText = (name: string, parts: Parts = {}) => `
 <directive name="${name}" version="1.0.0">
   <metadata>
     <description>A test</description>

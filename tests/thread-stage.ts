@@ -3,7 +3,7 @@
 import type { Json, JsonObject } from '../src/base/index.ts';
 import type { ScriptedReply, ScriptedRequest } from '../src/llm/index.ts';
 import type { RuntimeOptions } from '../src/runtime.ts';
-import { directive as directiveText, type Parts, type Stage, stage } from './thread-fixture.ts';
+import { directiveText, type Parts, type Stage, stage } from './thread-fixture.ts';
 
 export { closeStages, run, type Stage } from './thread-fixture.ts';
 

@@ -4,7 +4,16 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { JsonObject } from '../src/base/index.ts';
 import type { ScriptedReply, ScriptedRequest } from '../src/llm/index.ts';
-import { answer, directive, hook, READ, read, run, type Stage, stage } from './thread-fixture.ts';
+import {
+  answer,
+  directiveText,
+  hook,
+  READ,
+  read,
+  run,
+  type Stage,
+  stage,
+} from './thread-fixture.ts';
 
 const DIFF = `--- look.md
 +++ look.md
@@ -24,7 +33,7 @@ const propose = (proposal: string) =>
     '@',
     '@@',
   );
-const LOOK = directive('look', {
+const LOOK = directiveText('look', {
   permissions: READ,
   hooks: hook('event.code == "not_found"', 'judge'),
 });

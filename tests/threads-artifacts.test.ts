@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { getOwn, type Json, type JsonObject, plainText } from '../src/base/index.ts';
 import { defineTool } from '../src/index.ts';
-import { directive, execute, READ, read, run, type Stage, stage } from './thread-fixture.ts';
+import { directiveText, execute, READ, read, run, type Stage, stage } from './thread-fixture.ts';
 
 const BIG = Array.from({ length: 20_000 }, (_, index) => `line ${index}`).join('\n');
 const ALLOWED = `${READ}<execute resource="tool" id="test/fetch"/>`;
-const FILES = { '.ai/directives/look.md': directive('look', { permissions: ALLOWED }) };
+const FILES = { '.ai/directives/look.md': directiveText('look', { permissions: ALLOWED }) };
 const fetching = (content: string) => ({
   tools: [
     defineTool({
@@ -107,7 +107,7 @@ test('nobody but the thread reads its artifact', async () => {
   const made = await stage(
     {
       ...FILES,
-      '.ai/directives/pry.md': directive('pry', { permissions: READ }),
+      '.ai/directives/pry.md': directiveText('pry', { permissions: READ }),
     },
     ({ body, assistant_messages: turn }) => {
       if (JSON.stringify(body).includes('run directive pry')) {
@@ -132,7 +132,7 @@ test('a secret in a large result is sealed like everything else', async () => {
   const made = await stage(
     {
       ...FILES,
-      '.ai/directives/look.md': directive('look', { permissions: ALLOWED }).replace(
+      '.ai/directives/look.md': directiveText('look', { permissions: ALLOWED }).replace(
         '<process>',
         '<inputs><input name="api_key" type="string" required="true">k</input></inputs><process>',
       ),

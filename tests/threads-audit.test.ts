@@ -1,8 +1,8 @@
 // Every model request leaves one row: who, which model, what it took, what became of it.
 import { expect, test } from 'vitest';
-import { directive, READ, read, run, type Stage, stage } from './thread-fixture.ts';
+import { directiveText, READ, read, run, type Stage, stage } from './thread-fixture.ts';
 
-const FILES = { '.ai/directives/look.md': directive('look', { permissions: READ }) };
+const FILES = { '.ai/directives/look.md': directiveText('look', { permissions: READ }) };
 const requests = ({ runtime }: Stage) => {
   const rows = runtime.audit.read(100);
   return rows.ok ? rows.output.filter(({ operation }) => operation.startsWith('model:')) : [];
@@ -43,7 +43,7 @@ test('a request that failed says why, by its code alone', async () => {
 test('a request that a limit refused is a row too, and a replay leaves none', async () => {
   const made = await stage(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: READ,
         limits: '<turns>1</turns>',
       }),

@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { directive, READ, read, run, stage } from './thread-fixture.ts';
+import { directiveText, READ, read, run, stage } from './thread-fixture.ts';
 
 let server: Server;
 let url = '';
@@ -30,7 +30,10 @@ afterEach(async () => {
 });
 
 const limited = {
-  '.ai/directives/look.md': directive('look', { permissions: READ, limits: '<turns>1</turns>' }),
+  '.ai/directives/look.md': directiveText('look', {
+    permissions: READ,
+    limits: '<turns>1</turns>',
+  }),
 };
 
 test('a limit is told to a webhook before the run answers', async () => {

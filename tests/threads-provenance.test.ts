@@ -1,14 +1,14 @@
 // `provenance --thread` over the journal of a real thread.
 import { afterEach, expect, test } from 'vitest';
 import { runCommand } from './command-runner.ts';
-import { closeStages, directive, execute, READ, run, stage } from './thread-fixture.ts';
+import { closeStages, directiveText, execute, READ, run, stage } from './thread-fixture.ts';
 
 afterEach(closeStages);
 
 test('a refusal in a thread leads back to what the model had read', async () => {
   const made = await stage(
     {
-      '.ai/directives/look.md': directive('look', { permissions: READ }),
+      '.ai/directives/look.md': directiveText('look', { permissions: READ }),
       'notes/a.txt': 'a note',
     },
     [
@@ -32,7 +32,7 @@ test('a refusal in a thread leads back to what the model had read', async () => 
 });
 
 test('a thread in which nothing was refused has nothing to explain', async () => {
-  const made = await stage({ '.ai/directives/look.md': directive('look') }, [{ text: 'done' }]);
+  const made = await stage({ '.ai/directives/look.md': directiveText('look') }, [{ text: 'done' }]);
   const { thread_id } = await run(made, 'look');
   const { code, output } = await runCommand(
     ['provenance', '--thread', thread_id],

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import type { ScriptedReply } from '../src/llm/index.ts';
 import {
   answer,
-  directive as directiveText,
+  directiveText as directiveText,
   execute,
   hook,
   stage as openStage,

@@ -2,11 +2,11 @@
 import { expect, test } from 'vitest';
 import { type Json, type JsonObject, plainText } from '../src/base/index.ts';
 import { formatMoney, parseMoney } from '../src/llm/index.ts';
-import { directive, execute, hook, READ, read, run, stage } from './thread-fixture.ts';
+import { directiveText, execute, hook, READ, read, run, stage } from './thread-fixture.ts';
 
 const VERDICT = '<action type="string" required="true"/><context type="object"/>';
 const judge = (parts: { hooks?: string } = {}) =>
-  directive('judge', { outputs: VERDICT, limits: '<turns>3</turns>', ...parts });
+  directiveText('judge', { outputs: VERDICT, limits: '<turns>3</turns>', ...parts });
 const verdict = (parameters: JsonObject) => ({
   tool_calls: [
     {
@@ -21,7 +21,7 @@ test('a hook still runs when its thread has used up its tokens, within the same 
   const made = await stage(
     {
       ...HALF,
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: READ,
         limits: '<tokens>30000</tokens>',
         hooks: hook('event.code == "tokens_exceeded"', 'judge'),
@@ -59,7 +59,7 @@ test('what a hook may use is what was set aside', async () => {
   const made = await stage(
     {
       '.ai/config/limits.yaml': 'hook_reserve: 0.02\n',
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         limits: '<tokens>30000</tokens>',
         hooks: hook('event.name == "before_step"', 'judge'),
       }),
@@ -77,7 +77,7 @@ test('hooks of hooks end: nesting is bounded', async () => {
   const made = await stage(
     {
       ...HALF,
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         hooks: hook('event.name == "before_step"', 'judge'),
       }),
       '.ai/directives/judge.md': judge({ hooks: hook('event.name == "before_step"', 'judge') }),
@@ -100,7 +100,7 @@ test('a thread that ended and is opened again has something set aside for its ho
   const made = await stage(
     {
       ...HALF,
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: `${READ}<execute resource="tool" id="probe/books"/>`,
         limits: '<tokens>30000</tokens>',
         hooks: hook('event.code == "tokens_exceeded"', 'judge'),

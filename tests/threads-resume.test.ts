@@ -4,7 +4,7 @@ import type { ProgramTool } from '../src/kernel/index.ts';
 import type { ScriptedReply } from '../src/llm/index.ts';
 import {
   answer,
-  directive,
+  directiveText,
   execute,
   hook,
   READ,
@@ -49,7 +49,7 @@ const count = (made: Stage, id: string, type: string) =>
 test('raised limits, warnings and hooks that fired are remembered', async () => {
   const { made, result } = await leftAndResumed(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: READ + LEAVE,
         limits: '<turns>2</turns>',
         hooks: hook('event.code == "turns_exceeded"', 'more') + hook('cost.turns &gt;= 2', 'note'),
@@ -81,7 +81,7 @@ test('raised limits, warnings and hooks that fired are remembered', async () => 
 
 test('the model after a fallback is the model after a restart', async () => {
   const gone = { fault: { status: 404, error: { type: 'not_found_error', message: 'gone' } } };
-  const text = directive('look', { permissions: LEAVE });
+  const text = directiveText('look', { permissions: LEAVE });
   const { made, result } = await leftAndResumed(
     {
       '.ai/directives/look.md': text.replace(
@@ -103,7 +103,7 @@ test('the model after a fallback is the model after a restart', async () => {
 test('a second attempt is resumed as the second attempt', async () => {
   const { made, result } = await leftAndResumed(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: READ + LEAVE,
         limits: '<turns>2</turns>',
         hooks: hook('event.code == "turns_exceeded"', 'again'),
@@ -123,7 +123,7 @@ test('a second attempt is resumed as the second attempt', async () => {
 
 test('loops are counted over a restart', async () => {
   const { result } = await leftAndResumed(
-    { '.ai/directives/look.md': directive('look', { permissions: READ + LEAVE }) },
+    { '.ai/directives/look.md': directiveText('look', { permissions: READ + LEAVE }) },
     [
       read('notes/a.txt'),
       read('notes/a.txt'),
@@ -140,7 +140,7 @@ test('a write that was at work is unknown: hooks hear of it, and nothing repeats
   let runs = 0;
   const made: Stage = await stage(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: '<execute resource="tool" id="probe/write"/>',
         hooks: hook('event.code == "outcome_unknown"', 'again'),
       }),
@@ -185,7 +185,7 @@ test('a write that was at work is unknown: hooks hear of it, and nothing repeats
 test('the window warns once per crossing and its text reaches the model', async () => {
   const made = await stage(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: READ,
         limits: '<context warn="0.5">20000</context>',
       }),

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { systemClock } from '../src/base/index.ts';
-import { directive, READ, run, stage } from './thread-fixture.ts';
+import { directiveText, READ, run, stage } from './thread-fixture.ts';
 
 const DAY = 24 * 60 * 60 * 1000;
 
@@ -12,8 +12,8 @@ test('before its first run a runtime removes what is too old, a failed one stays
   const clock = { ...systemClock, now: () => systemClock.now() + shift };
   const made = await stage(
     {
-      '.ai/directives/look.md': directive('look', { permissions: READ }),
-      '.ai/directives/fall.md': directive('fall', {
+      '.ai/directives/look.md': directiveText('look', { permissions: READ }),
+      '.ai/directives/fall.md': directiveText('fall', {
         outputs: '<x type="string" required="true"/>',
       }),
     },

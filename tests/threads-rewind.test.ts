@@ -3,13 +3,22 @@ import { expect, test } from 'vitest';
 import type { ProgramTool } from '../src/kernel/index.ts';
 import type { ScriptedReply, ScriptedRequest } from '../src/llm/index.ts';
 import { runCommand } from './command-runner.ts';
-import { directive, execute, READ, read, run, type Stage, stage, types } from './thread-fixture.ts';
+import {
+  directiveText,
+  execute,
+  READ,
+  read,
+  run,
+  type Stage,
+  stage,
+  types,
+} from './thread-fixture.ts';
 
 const checkpoint: ScriptedReply = {
   tool_calls: [{ name: 'help', arguments: { action: 'checkpoint', reason: 'half way' } }],
 };
 const LEAVE = '<execute resource="tool" id="probe/leave"/>';
-const LOOK = { '.ai/directives/look.md': directive('look', { permissions: READ + LEAVE }) };
+const LOOK = { '.ai/directives/look.md': directiveText('look', { permissions: READ + LEAVE }) };
 
 let leaving: AbortController;
 /** Ends the process in its own way. */

@@ -7,7 +7,7 @@ import type { JsonObject, Outcome } from '../src/base/index.ts';
 import type { ScriptedReply } from '../src/llm/index.ts';
 import { readTranscript } from '../src/store/index.ts';
 import { runCommand } from './command-runner.ts';
-import { directive, execute, READ, type Stage, stage } from './thread-fixture.ts';
+import { directiveText, execute, READ, type Stage, stage } from './thread-fixture.ts';
 
 const FROM_ENV = 'cnry-env/1f9c+"ü"&x=7';
 const FROM_INPUT = 'cnry-input 58aa/"q"';
@@ -56,7 +56,7 @@ function must<T>(outcome: Outcome<T>): T {
 const INPUTS =
   '<inputs><input name="api_key" type="string" required="true">x</input></inputs><process>';
 const files = {
-  '.ai/directives/look.md': directive('look', {
+  '.ai/directives/look.md': directiveText('look', {
     permissions: `${READ}<execute resource="tool" id="locker"/>`,
   }).replace('<process>', INPUTS),
   '.ai/tools/locker.yaml':
@@ -165,10 +165,10 @@ test('a thread that is taken up again knows what it knew', async () => {
 test('what is secret to a parent is secret to its child, whatever it is called there', async () => {
   const made = await stage(
     {
-      '.ai/directives/boss.md': directive('boss', {
+      '.ai/directives/boss.md': directiveText('boss', {
         permissions: '<orchestration enabled="true"/>',
       }).replace('<process>', INPUTS),
-      '.ai/directives/kid.md': directive('kid').replace(
+      '.ai/directives/kid.md': directiveText('kid').replace(
         '<process>',
         '<inputs><input name="note" type="string" required="true">x</input></inputs><process>',
       ),

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { Json } from '../src/base/index.ts';
 import {
   answer,
-  directive,
+  directiveText,
   hook,
   READ,
   read,
@@ -18,7 +18,7 @@ const CEILING = { '.ai/policy.yaml': 'capabilities:\n  deny: [fs.write]\n' };
 
 test('a directive that asks for more than the policy allows is denied before it costs anything', async () => {
   const made = await stage(
-    { ...CEILING, '.ai/directives/look.md': directive('look', { permissions: READ + WRITE }) },
+    { ...CEILING, '.ai/directives/look.md': directiveText('look', { permissions: READ + WRITE }) },
     [],
   );
   const result = await run(made, 'look');
@@ -31,7 +31,7 @@ test('a hook may let it run with what is granted', async () => {
   const made = await stage(
     {
       ...CEILING,
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: READ + WRITE,
         hooks: hook(
           'event.code == "permission_denied" and event.detail.missing == "fs.write"',
@@ -49,7 +49,7 @@ test('a hook that keeps asking for another start is bounded', async () => {
   const made = await stage(
     {
       ...CEILING,
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: READ + WRITE,
         hooks: hook('event.code == "permission_denied"', 'judge'),
       }),
@@ -63,7 +63,7 @@ test('a hook that keeps asking for another start is bounded', async () => {
 const help = (action: string, reason: string) => ({
   tool_calls: [{ name: 'help', arguments: { action, reason } as Json, id: `help_${action}` }],
 });
-const LOOK = { '.ai/directives/look.md': directive('look', { permissions: READ }) };
+const LOOK = { '.ai/directives/look.md': directiveText('look', { permissions: READ }) };
 
 function decide({ threads: { store } }: Stage, words: string): void {
   const open = store.approvals.list({ state: 'pending' });
@@ -104,7 +104,7 @@ test.each([
 test('a hook may answer a model that is stuck', async () => {
   const made = await stage(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         hooks: hook('event.code == "stuck"', 'judge'),
       }),
       '.ai/directives/judge.md': answer('judge', {

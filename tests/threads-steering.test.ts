@@ -4,7 +4,7 @@ import { type Json, plainText, systemClock } from '../src/base/index.ts';
 import { openStore } from '../src/store/index.ts';
 import {
   answer,
-  directive,
+  directiveText,
   execute,
   hook,
   READ,
@@ -15,7 +15,7 @@ import {
   types,
 } from './thread-fixture.ts';
 
-const LOOK = { '.ai/directives/look.md': directive('look', { permissions: READ }) };
+const LOOK = { '.ai/directives/look.md': directiveText('look', { permissions: READ }) };
 const SLOW = { text: 'x'.repeat(4000), piece: 10, pace_ms: 20 };
 
 /** Starts a run and waits until the provider has been asked `count` times. */
@@ -42,7 +42,7 @@ const row = ({ threads }: Stage, id: string) => {
 
 test('at the deadline the request in flight is ended, as a limit', async () => {
   const files = {
-    '.ai/directives/look.md': directive('look', { limits: '<duration>1</duration>' }),
+    '.ai/directives/look.md': directiveText('look', { limits: '<duration>1</duration>' }),
   };
   const made = await stage(files, [{ fault: { stall_at_byte: 400 }, text: 'x'.repeat(2000) }]);
   const result = await run(made, 'look');
@@ -54,7 +54,7 @@ test('at the deadline the request in flight is ended, as a limit', async () => {
 test('a hook may give more time, and the turn is done again', async () => {
   const made = await stage(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         limits: '<duration>1</duration>',
         hooks: hook('event.code == "duration_exceeded"', 'more'),
       }),
@@ -103,7 +103,7 @@ test('a message that comes while calls are open goes in after their results', as
   const calls = [execute('fs/read_file', { path: 'notes/a.txt' }), execute('wait/told', {})];
   const made: Stage = await stage(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: `${READ}<execute resource="tool" id="wait/told"/>`,
       }),
     },
@@ -161,7 +161,7 @@ test('a write that the deadline stopped is not done again, even when a hook give
   let runs = 0;
   const made = await stage(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: '<execute resource="tool" id="probe/slow"/>',
         limits: '<duration>1</duration>',
         hooks: hook('event.code == "duration_exceeded"', 'more'),
@@ -194,7 +194,7 @@ test('a write that the deadline stopped is not done again, even when a hook give
 test('a kill ends a tool at work', async () => {
   const made: Stage = await stage(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: '<execute resource="tool" id="probe/slow"/>',
       }),
     },
@@ -232,7 +232,7 @@ test('an interrupt between steps leaves out the calls that were still to come', 
   });
   const made: Stage = await stage(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions:
           '<execute resource="tool" id="probe/one"/><execute resource="tool" id="probe/two"/>',
       }),
@@ -260,7 +260,7 @@ test('calls that only read are made at once, and their results keep the order', 
   const waiting: (() => void)[] = [];
   const made = await stage(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: '<execute resource="tool" id="probe/meet"/>',
       }),
     },

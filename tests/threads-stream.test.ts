@@ -2,9 +2,9 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { directive, READ, read, run, type Stage, stage } from './thread-fixture.ts';
+import { directiveText, READ, read, run, type Stage, stage } from './thread-fixture.ts';
 
-const FILES = { '.ai/directives/look.md': directive('look', { permissions: READ }) };
+const FILES = { '.ai/directives/look.md': directiveText('look', { permissions: READ }) };
 const fileOf = ({ fixture }: Stage, id: string) =>
   join(fixture.root, '.ai/threads', id, 'stream.jsonl');
 const linesOf = (made: Stage, id: string) =>
@@ -40,7 +40,7 @@ test('no secret of the run is in it', async () => {
   const secret = 'k3y-9f8e7d6c5b4a3210';
   const made = await stage(
     {
-      '.ai/directives/look.md': directive('look', { permissions: READ }).replace(
+      '.ai/directives/look.md': directiveText('look', { permissions: READ }).replace(
         '<process>',
         '<inputs><input name="api_key" type="string" required="true">k</input></inputs><process>',
       ),

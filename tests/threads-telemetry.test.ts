@@ -1,7 +1,7 @@
 // A whole run as an OpenTelemetry SDK sees it.
 import { type Span, type Tracer, trace } from '@opentelemetry/api';
 import { afterEach, expect, test } from 'vitest';
-import { directive, execute, hook, READ, run, stage } from './thread-fixture.ts';
+import { directiveText, execute, hook, READ, run, stage } from './thread-fixture.ts';
 
 afterEach(() => trace.disable());
 
@@ -28,7 +28,7 @@ test('an SDK that is registered sees thread, turns, requests, calls and hooks', 
   trace.setGlobalTracerProvider({ getTracer: () => tracer });
   const made = await stage(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: READ,
         hooks: hook('event.code == "permission_denied"', 'handle_execution_failure'),
       }),

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { getOwn, type Json, type JsonObject } from '../src/base/index.ts';
 import {
   answer,
-  directive,
+  directiveText,
   execute,
   hook,
   READ,
@@ -14,10 +14,10 @@ import {
 } from './thread-fixture.ts';
 
 test('a directive runs: injected, one tool call, a final message', async () => {
-  const made = await stage({ '.ai/directives/look.md': directive('look', { permissions: READ }) }, [
-    read('notes/a.txt'),
-    { text: 'It says hello.' },
-  ]);
+  const made = await stage(
+    { '.ai/directives/look.md': directiveText('look', { permissions: READ }) },
+    [read('notes/a.txt'), { text: 'It says hello.' }],
+  );
   const result = await run(made, 'look', { message: 'please' });
   expect(result).toMatchObject({
     status: 'completed',
@@ -50,11 +50,14 @@ test('a directive runs: injected, one tool call, a final message', async () => {
 });
 
 test('what the directive does not grant is denied, and the model is told', async () => {
-  const made = await stage({ '.ai/directives/look.md': directive('look', { permissions: READ }) }, [
-    { tool_calls: [execute('fs/write_file', { path: 'notes/b.txt', content: 'x' })] },
-    { tool_calls: [execute('fs/read_file', { path: 'secret.txt' })] },
-    { text: 'done' },
-  ]);
+  const made = await stage(
+    { '.ai/directives/look.md': directiveText('look', { permissions: READ }) },
+    [
+      { tool_calls: [execute('fs/write_file', { path: 'notes/b.txt', content: 'x' })] },
+      { tool_calls: [execute('fs/read_file', { path: 'secret.txt' })] },
+      { text: 'done' },
+    ],
+  );
   const result = await run(made, 'look');
   expect(result.status).toBe('completed');
   const last = JSON.stringify(made.provider.requests.at(-1)?.body);
@@ -68,7 +71,7 @@ test('ten of ten turns can be used, the eleventh does not start', async () => {
   const limits = '<turns>3</turns>';
   const made = await stage(
     {
-      '.ai/directives/look.md': directive('look', { permissions: READ, limits }),
+      '.ai/directives/look.md': directiveText('look', { permissions: READ, limits }),
       'notes/b.txt': 'b',
       'notes/c.txt': 'c',
     },
@@ -82,7 +85,7 @@ test('ten of ten turns can be used, the eleventh does not start', async () => {
 test('zero tool calls means none', async () => {
   const limits = '<tool_calls>0</tool_calls>';
   const made = await stage(
-    { '.ai/directives/look.md': directive('look', { permissions: READ, limits }) },
+    { '.ai/directives/look.md': directiveText('look', { permissions: READ, limits }) },
     [read('notes/a.txt')],
   );
   expect(await run(made, 'look')).toMatchObject({ status: 'limit', code: 'tool_calls_exceeded' });
@@ -103,7 +106,7 @@ test('declared outputs are returned and checked', async () => {
       },
     ],
   });
-  const made = await stage({ '.ai/directives/look.md': directive('look', { outputs }) }, [
+  const made = await stage({ '.ai/directives/look.md': directiveText('look', { outputs }) }, [
     back({ count: 'many' }),
     back({ count: 2 }),
   ]);
@@ -113,7 +116,7 @@ test('declared outputs are returned and checked', async () => {
 test('a hook fires at a limit and may raise it within its ceiling', async () => {
   const made = await stage(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: READ,
         limits: '<turns>1</turns>',
         hooks: hook('event.code == "turns_exceeded"', 'more'),
@@ -138,7 +141,7 @@ test.each([
 ])('a hook that says %s before a step ends the run as %s', async (action, status) => {
   const made = await stage(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: READ,
         hooks: hook('event.name == "before_step" and event.kind == "tool"', 'judge'),
       }),
@@ -155,7 +158,7 @@ test.each([
 test('a skipped step is not done, and the model is told so', async () => {
   const made = await stage(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: READ,
         hooks: hook('event.name == "before_step" and event.tool == "fs/read_file"', 'judge'),
       }),
@@ -171,7 +174,7 @@ test('a skipped step is not done, and the model is told so', async () => {
 
 test('the same call again and again is stopped', async () => {
   const made = await stage(
-    { '.ai/directives/look.md': directive('look', { permissions: READ }) },
+    { '.ai/directives/look.md': directiveText('look', { permissions: READ }) },
     Array.from({ length: 12 }, () => read('notes/a.txt')),
   );
   const result = await run(made, 'look');
@@ -181,7 +184,7 @@ test('the same call again and again is stopped', async () => {
 test('a spend limit holds before the request that would pass it', async () => {
   const made = await stage(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         limits: '<spend currency="USD">0.000001</spend>',
       }),
     },
@@ -194,7 +197,7 @@ test('a spend limit holds before the request that would pass it', async () => {
 test('what the model read labels what it writes', async () => {
   const made = await stage(
     {
-      '.ai/directives/look.md': directive('look', {
+      '.ai/directives/look.md': directiveText('look', {
         permissions: `${READ}<write resource="filesystem" path="out/**"/><execute resource="tool" id="fs/write_file"/>`,
       }),
       '.ai/policy.yaml': 'labels:\n  "dir:notes":\n    deny: ["op:tool:fs/write_file"]\n',
@@ -216,8 +219,8 @@ test.each([
 ])('%s is refused and leaves nothing behind', async (_, name, inputs, code) => {
   const made = await stage(
     {
-      '.ai/directives/bare.md': directive('bare').replace(/<limits><\/limits>/, ''),
-      '.ai/directives/asks.md': directive('asks').replace(
+      '.ai/directives/bare.md': directiveText('bare').replace(/<limits><\/limits>/, ''),
+      '.ai/directives/asks.md': directiveText('asks').replace(
         '<process>',
         '<inputs><input name="x" type="string" required="true">x</input></inputs><process>',
       ),
@@ -231,7 +234,7 @@ test.each([
 });
 
 test('without a key for the provider nothing starts', async () => {
-  const made = await stage({ '.ai/directives/look.md': directive('look') }, []);
+  const made = await stage({ '.ai/directives/look.md': directiveText('look') }, []);
   delete made.fixture.env.ANTHROPIC_API_KEY;
   const done = await made.threads.run({ directive: 'look' });
   expect(done).toMatchObject({ ok: false, error: { code: 'model_unavailable' } });

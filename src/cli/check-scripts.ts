@@ -22,7 +22,7 @@ function moved(found: Diagnostic, { file, line, column, isVerbatim }: Origin): D
   return { ...found, file, ...at, ...text };
 }
 
-const textOf = (file: string): string | undefined => {
+const textIfReadable = (file: string): string | undefined => {
   const read = readRegularFile(file, { max: MAX_SCRIPT_BYTES, followsLinks: true });
   return 'bytes' in read ? read.bytes.toString('utf8') : undefined;
 };
@@ -60,10 +60,12 @@ function inTool(item: ToolItem, library: Library): Held[] {
   if (!tool || !chain?.ok || chain.output.primitive !== 'script') return [];
   const { script, module } = tool.config;
   if (typeof script === 'string') {
-    return [{ text: script, mode: 'strict', origin: originInYaml(file, textOf(file) ?? '') }];
+    return [
+      { text: script, mode: 'strict', origin: originInYaml(file, textIfReadable(file) ?? '') },
+    ];
   }
   const beside = typeof module === 'string' ? resolve(file, '..', module) : '';
-  const text = beside === '' ? undefined : textOf(beside);
+  const text = beside === '' ? undefined : textIfReadable(beside);
   if (text === undefined) return [];
   const mode = beside.endsWith('.md') ? 'markdown' : 'strict';
   return [{ text, mode, origin: { file: beside, line: 1, column: 1, isVerbatim: true } }];
@@ -93,7 +95,7 @@ export async function scriptProblems(
       return item.kind === 'tool' ? inTool(item, library) : [];
     }),
     ...loose.flatMap((file) =>
-      inDirective(parseDirective(textOf(file) ?? '', file).directive, file),
+      inDirective(parseDirective(textIfReadable(file) ?? '', file).directive, file),
     ),
   ];
   if (held.length === 0) return [];

@@ -11,7 +11,7 @@ export interface CommandSpec {
   examples?: readonly string[];
   /** Commands below this one (`catalog add`); a command has these or `load`. */
   commands?: readonly CommandSpec[];
-  load?: () => Promise<{ run: CommandRun }>;
+  load?: () => Promise<CommandRun>;
 }
 
 export interface CommandCall {

@@ -35,7 +35,7 @@ function addCommand(parent: Command, spec: CommandSpec, done: (code: number) => 
       cwd: process.cwd(),
       json: options.json === true,
     });
-    const { run } = await load();
+    const run = await load();
     done(await run({ args, options, terminal, commands: COMMANDS }));
   });
 }

@@ -4,9 +4,8 @@ import { PROJECT } from './project-option.ts';
 
 const THREAD = ['[thread]', 'its id, or `last` (default)'] as const;
 const ONE_THREAD = ['<thread>', 'its id, or `last`'] as const;
-const signalling = (name: 'pause' | 'inject' | 'interrupt' | 'stop' | 'kill') => async () => ({
-  run: (await import('./commands/threads-signal.ts'))[name],
-});
+const signalling = (name: 'pause' | 'inject' | 'interrupt' | 'stop' | 'kill') => async () =>
+  (await import('./commands/threads-signal.ts'))[name];
 
 export const THREADS: readonly CommandSpec[] = [
   {
@@ -22,21 +21,21 @@ export const THREADS: readonly CommandSpec[] = [
       ['--cursor <cursor>', 'go on where the last answer ended'],
       PROJECT,
     ],
-    load: () => import('./commands/threads-ls.ts'),
+    load: async () => (await import('./commands/threads-ls.ts')).listThreads,
   },
   {
     name: 'show',
     summary: 'what was said, done, refused and decided, and what it cost',
     args: [THREAD],
     options: [['--full', 'nothing shortened'], PROJECT],
-    load: () => import('./commands/threads-show.ts'),
+    load: async () => (await import('./commands/threads-show.ts')).run,
   },
   {
     name: 'tree',
     summary: 'the whole tree a thread belongs to, hooks included',
     args: [THREAD],
     options: [PROJECT],
-    load: () => import('./commands/threads-tree.ts'),
+    load: async () => (await import('./commands/threads-tree.ts')).showTree,
   },
   {
     name: 'tail',
@@ -47,13 +46,13 @@ export const THREADS: readonly CommandSpec[] = [
       ['-n, --limit <count>', 'how many at first (default 20)'],
       PROJECT,
     ],
-    load: () => import('./commands/threads-tail.ts'),
+    load: async () => (await import('./commands/threads-tail.ts')).tailThread,
   },
   {
     name: 'top',
     summary: 'who is at work now, live',
     options: [PROJECT],
-    load: () => import('./commands/threads-top.ts'),
+    load: async () => (await import('./commands/threads-top.ts')).watchAll,
   },
   {
     name: 'pause',
@@ -71,7 +70,7 @@ export const THREADS: readonly CommandSpec[] = [
       ['--from <snapshot>', 'go back to this snapshot first: its number, or `last`'],
       PROJECT,
     ],
-    load: () => import('./commands/threads-resume.ts'),
+    load: async () => (await import('./commands/threads-resume.ts')).run,
   },
   {
     name: 'inject',
@@ -106,7 +105,7 @@ export const THREADS: readonly CommandSpec[] = [
     summary: 'wait until threads have ended or need somebody',
     args: [['<threads...>', 'their ids']],
     options: [['--timeout <seconds>', 'at most so long'], PROJECT],
-    load: () => import('./commands/threads-wait.ts'),
+    load: async () => (await import('./commands/threads-wait.ts')).waitForThreads,
   },
   {
     name: 'prune',
@@ -116,15 +115,14 @@ export const THREADS: readonly CommandSpec[] = [
       ['--keep-failed', 'keep trees in which a thread failed'],
       PROJECT,
     ],
-    load: () => import('./commands/threads-prune.ts'),
+    load: async () => (await import('./commands/threads-prune.ts')).run,
   },
 ];
 
 const APPROVAL = ['<approval>', 'its id, as `km approvals ls` shows it'] as const;
 const WHY = ['--why <text>', 'for the record'] as const;
-const deciding = (name: 'approve' | 'deny' | 'answer') => async () => ({
-  run: (await import('./commands/approvals-decide.ts'))[name],
-});
+const deciding = (name: 'approve' | 'deny' | 'answer') => async () =>
+  (await import('./commands/approvals-decide.ts'))[name];
 
 export const APPROVALS: readonly CommandSpec[] = [
   {
@@ -135,7 +133,7 @@ export const APPROVALS: readonly CommandSpec[] = [
       ['--thread <thread>', 'only of this one'],
       PROJECT,
     ],
-    load: () => import('./commands/approvals-ls.ts'),
+    load: async () => (await import('./commands/approvals-ls.ts')).listApprovals,
   },
   {
     name: 'approve',

@@ -3,8 +3,8 @@ import { isObject, type Json, type JsonObject } from '../base/index.ts';
 import { type GuardSource, guardProblems } from './guard-expression.ts';
 import { type FieldContext, type FieldReader, onlyKeys, texts } from './policy-reading.ts';
 
-const VERDICTS = ['allow', 'deny', 'retry', 'ask'] as const;
-const KEYS = ['name', 'on', 'timing', 'when', 'privileged', ...VERDICTS];
+const GUARD_VERDICTS = ['allow', 'deny', 'retry', 'ask'] as const;
+const KEYS = ['name', 'on', 'timing', 'when', 'privileged', ...GUARD_VERDICTS];
 
 /** `allow: true`, or what to put in the value's place and how to change its labels. */
 function readAllow(
@@ -34,10 +34,12 @@ function readVerdict(
   context: FieldContext,
   at: number,
 ): GuardSource['verdict'] | undefined {
-  const given = VERDICTS.filter((kind) => Object.hasOwn(entry, kind));
+  const given = GUARD_VERDICTS.filter((kind) => Object.hasOwn(entry, kind));
   const [kind] = given;
   if (kind === undefined || given.length > 1) {
-    context.problem([at], { message: `a guard has exactly one verdict: ${VERDICTS.join(', ')}` });
+    context.problem([at], {
+      message: `a guard has exactly one verdict: ${GUARD_VERDICTS.join(', ')}`,
+    });
     return undefined;
   }
   const value = entry[kind] as Json;

@@ -6,7 +6,7 @@ import type { Kind } from '../kernel/index.ts';
 import { MAX_PIECE, type Piece, readPiece } from './result-artifact.ts';
 import type { LiveThreads } from './spawn-live.ts';
 
-const KNOWN = ['field', 'offset', 'length'];
+const ARTIFACT_PARAMETERS = ['field', 'offset', 'length'];
 
 const countIn = (parameters: JsonObject, name: string, fallback: number): Outcome<number> => {
   const value = getOwn(parameters, name) ?? fallback;
@@ -16,11 +16,11 @@ const countIn = (parameters: JsonObject, name: string, fallback: number): Outcom
 };
 
 function pieceOf(parameters: JsonObject): Outcome<Piece> {
-  const unknown = Object.keys(parameters).find((name) => !KNOWN.includes(name));
+  const unknown = Object.keys(parameters).find((name) => !ARTIFACT_PARAMETERS.includes(name));
   if (unknown !== undefined) {
     return fail(
       'invalid_input',
-      `an artifact takes no \`${unknown}\`; it takes: ${KNOWN.join(', ')}`,
+      `an artifact takes no \`${unknown}\`; it takes: ${ARTIFACT_PARAMETERS.join(', ')}`,
     );
   }
   const [offset, length] = [

@@ -17,7 +17,7 @@ const word = (parameters: JsonObject, ...names: string[]): string =>
     names.map((name) => getOwn(parameters, name)).find((value) => value !== undefined) ?? '',
   );
 
-const KNOWN = ['timeout_ms', 'reason', 'message', 'content', 'role'];
+const ACTION_PARAMETERS = ['timeout_ms', 'reason', 'message', 'content', 'role'];
 
 async function wait(asker: Asker, id: string, parameters: JsonObject): Promise<Outcome<Answer>> {
   const asked = getOwn(parameters, 'timeout_ms');
@@ -64,11 +64,11 @@ export function threadKind(ports: ThreadPorts): Kind {
     async execute(request, caller, authority): Promise<Outcome<Value>> {
       const { item_id: id, parameters = {} } = request;
       const action = request.action as ThreadAction;
-      const unknown = Object.keys(parameters).find((name) => !KNOWN.includes(name));
+      const unknown = Object.keys(parameters).find((name) => !ACTION_PARAMETERS.includes(name));
       if (unknown !== undefined) {
         return fail(
           'invalid_input',
-          `\`${action}\` of a thread takes no \`${unknown}\`; it takes: ${KNOWN.join(', ')}`,
+          `\`${action}\` of a thread takes no \`${unknown}\`; it takes: ${ACTION_PARAMETERS.join(', ')}`,
         );
       }
       const effect = action === 'status' || action === 'wait' ? 'read' : 'write';

@@ -2,12 +2,12 @@
 import { type Dirent, lstatSync, readdirSync } from 'node:fs';
 import { basename, dirname, extname, resolve } from 'node:path';
 import type { Diagnostic, Outcome } from '../base/index.ts';
+import { isInside } from '../base/inside.ts';
 import { parsePolicy } from '../flow/index.ts';
 import { aboutFile } from './about-file.ts';
 import type { Chain } from './chain.ts';
 import { checkDirective } from './directive-check.ts';
 import { parseDirective } from './directive-parse.ts';
-import { isInside } from './inside.ts';
 import type { ToolItem } from './item.ts';
 import { readItemFile } from './item-file.ts';
 import { checkKnowledge } from './knowledge.ts';

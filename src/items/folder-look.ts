@@ -2,8 +2,8 @@
 // changed. Nothing is opened; what is left out is reported.
 import { type Dirent, lstatSync, readdirSync, realpathSync, type Stats } from 'node:fs';
 import type { Diagnostic } from '../base/index.ts';
+import { isInside } from '../base/inside.ts';
 import { aboutFile } from './about-file.ts';
-import { isInside } from './inside.ts';
 import { type ItemPlace, itemPlace } from './item-place.ts';
 
 export interface FileStamp {

@@ -1,10 +1,8 @@
 // Paths that must stay inside a folder, whatever links stand on the way.
 import { lstatSync, realpathSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { isInside } from '../base/inside.ts';
 import { type FileText, readItemFile } from './item-file.ts';
-
-export const isInside = (path: string, folder: string): boolean =>
-  path === folder || path.startsWith(folder.endsWith('/') ? folder : `${folder}/`);
 
 /** The real path of a file or folder; undefined when there is none. */
 export function realOf(path: string): string | undefined {

@@ -2,7 +2,8 @@
 // the module it names. What is not signed, or not what was signed, is not copied.
 import { dirname, relative } from 'node:path';
 import { fail, type Outcome, ok } from '../base/index.ts';
-import { isInside, realAncestor, realOf } from './inside.ts';
+import { isInside } from '../base/inside.ts';
+import { realAncestor, realOf } from './inside.ts';
 import type { Item } from './item.ts';
 import { readItemFile } from './item-file.ts';
 import { idProblem, pathFor } from './item-place.ts';

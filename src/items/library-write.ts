@@ -15,7 +15,8 @@ import {
 } from 'node:fs';
 import { dirname } from 'node:path';
 import { type Diagnostic, fail, hasErrors, type Json, type Outcome, ok } from '../base/index.ts';
-import { isInside, realAncestor, realOf } from './inside.ts';
+import { isInside } from '../base/inside.ts';
+import { realAncestor, realOf } from './inside.ts';
 import { MAX_ITEM_BYTES } from './item-file.ts';
 import { type ItemKind, PLACES } from './item-kinds.ts';
 import { idProblem, itemPlace, pathFor } from './item-place.ts';

@@ -4,12 +4,13 @@
 import { lstatSync, readdirSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
 import type { Clock, Diagnostic } from '../base/index.ts';
+import { isInside } from '../base/inside.ts';
 import { aboutFile } from './about-file.ts';
 import type { FileStamp } from './folder-look.ts';
 import { createFolderTree, type FolderTree } from './folder-tree.ts';
 import { canWatch, createFolderWatch, drainEvents, type FolderWatch } from './folder-watch.ts';
 import { type Imprint, takeImprint } from './imprint.ts';
-import { isInside, realOf } from './inside.ts';
+import { realOf } from './inside.ts';
 import type { Source } from './item-kinds.ts';
 
 /** A folder laid out like `.ai/`. */

@@ -2,10 +2,11 @@
 // model can reach calls it.
 import { basename, dirname, resolve } from 'node:path';
 import { type Clock, fail, hasErrors, type Json, type Outcome, ok } from '../base/index.ts';
+import { isInside } from '../base/inside.ts';
 import { parsePolicy } from '../flow/index.ts';
 import { type ItemStatement, type KeyPair, signStatement } from '../trust/index.ts';
 import { parseDirective } from './directive-parse.ts';
-import { isInside, realOf } from './inside.ts';
+import { realOf } from './inside.ts';
 import type { SignatureState } from './item.ts';
 import { toolFacts } from './item-facts.ts';
 import { readItemFile } from './item-file.ts';

@@ -52,7 +52,7 @@ const parameterName = textLike(
   'names that begin with `__` are set by the runtime',
 );
 
-const FIELDS = {
+const PARAMETER_FIELDS = {
   name: parameterName,
   type,
   required: flag,
@@ -64,7 +64,7 @@ const FIELDS = {
   volatile: flag,
 };
 
-const fields = record(FIELDS, {
+const parameterFields = record(PARAMETER_FIELDS, {
   required: ['name'],
   moved: { optional: 'write `required: false`, or leave it out', choices: 'write `enum`' },
 });
@@ -98,7 +98,7 @@ function checkValues(parameter: ToolParameter, place: Place): void {
 }
 
 const parameter: Rule<ToolParameter> = (value, place) => {
-  const read = fields(value, place);
+  const read = parameterFields(value, place);
   if (read?.name === undefined) return undefined;
   const result = compact<ToolParameter>({
     ...read,

@@ -1,4 +1,3 @@
-export { assistantMessage } from './assistant-message.ts';
 export type {
   BadArguments,
   Block,

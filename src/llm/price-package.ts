@@ -1,13 +1,13 @@
 // The maintained price package, behind our own type: the only file that knows it. It carries its
 // data with it and never asks the network.
 import { createRequire } from 'node:module';
-import type * as Prices from '@pydantic/genai-prices';
+import type * as PriceLibrary from '@pydantic/genai-prices';
 import { rateOf } from './money.ts';
 import { type Price, presumedWrite } from './price.ts';
 
 // Two megabytes, loaded when a model is asked for that no price file knows.
-let loaded: typeof Prices | undefined;
-const library = (): typeof Prices =>
+let loaded: typeof PriceLibrary | undefined;
+const library = (): typeof PriceLibrary =>
   (loaded ??= createRequire(import.meta.url)('@pydantic/genai-prices'));
 
 interface Rate {
@@ -53,7 +53,7 @@ export function packagedPrice(model: string, now: number): Price | undefined {
   };
 }
 
-function lookUp(model: string, now: number): Prices.PriceCalculationResult {
+function lookUp(model: string, now: number): PriceLibrary.PriceCalculationResult {
   try {
     const usage = { input_tokens: 1, output_tokens: 1 };
     return library().calcPrice(usage, model, { timestamp: new Date(now) });

@@ -1,10 +1,8 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { getOwn, type Json, type JsonObject, jsonText } from '../base/index.ts';
-import { assistantMessage } from './assistant-message.ts';
+import { type Json, type JsonObject, jsonText } from '../base/index.ts';
 import type { Message } from './message.ts';
 import { type ModelRequest, requestParameters } from './request.ts';
-import { usageOf } from './usage.ts';
 import { createWrittenMessages } from './written-messages.ts';
 
 const messages: Message[] = [
@@ -145,22 +143,6 @@ test.each(['anthropic', 'openai'] as const)('%s messages are written once', (pro
   expect(requestParameters(protocol, request, written)).toEqual(
     requestParameters(protocol, request),
   );
-});
-
-test('a call that could not be read stays in the conversation, so that it can be answered', () => {
-  const none = { input_tokens: 0, output_tokens: 0, cache_read_tokens: 0, cache_write_tokens: 0 };
-  const message = assistantMessage({
-    content: [{ type: 'text', text: 'hi' }],
-    stop: 'tool_use',
-    model: 'm',
-    usage: usageOf(none),
-    bad_arguments: [{ id: 'b1', name: 'execute', text: '{"a":', message: 'not valid JSON' }],
-  });
-  const { messages: sent } = requestParameters('anthropic', { ...request, messages: [message] });
-  expect(getOwn((sent as JsonObject[])[0], 'content')).toEqual([
-    { type: 'text', text: 'hi' },
-    { type: 'tool_use', id: 'b1', name: 'execute', input: { unreadable_arguments: '{"a":' } },
-  ]);
 });
 
 test('what was written for one request is the same object in the next, and cannot change', () => {

@@ -4,7 +4,7 @@ import type { Stop } from './message.ts';
 import { type Answer, piecesOf } from './scripted-answer.ts';
 import type { Counts } from './usage.ts';
 
-const STOPS: Readonly<Record<Stop, string>> = {
+const ANTHROPIC_STOPS: Readonly<Record<Stop, string>> = {
   end: 'end_turn',
   tool_use: 'tool_use',
   max_tokens: 'max_tokens',
@@ -13,10 +13,10 @@ const STOPS: Readonly<Record<Stop, string>> = {
 };
 const SIGNATURE = 'c2NyaXB0ZWQ=';
 
-const frame = (value: JsonObject & { type: string }): string =>
+const anthropicFrame = (value: JsonObject & { type: string }): string =>
   `event: ${value.type}\ndata: ${JSON.stringify(value)}\n\n`;
 
-const usageFields = (usage: Counts, output_tokens: number): JsonObject => ({
+const anthropicUsage = (usage: Counts, output_tokens: number): JsonObject => ({
   input_tokens: usage.input_tokens,
   cache_creation_input_tokens: usage.cache_write_tokens,
   cache_read_input_tokens: usage.cache_read_tokens,
@@ -66,21 +66,21 @@ export function anthropicFrames(answer: Answer): string[] {
     content: [],
     stop_reason: null,
     stop_sequence: null,
-    ...(usage && { usage: usageFields(usage, 1) }),
+    ...(usage && { usage: anthropicUsage(usage, 1) }),
   };
   return [
-    frame({ type: 'message_start', message }),
+    anthropicFrame({ type: 'message_start', message }),
     ...partsOf(answer).flatMap(({ start, deltas }, index) => [
-      frame({ type: 'content_block_start', index, content_block: start }),
-      ...deltas.map((delta) => frame({ type: 'content_block_delta', index, delta })),
-      frame({ type: 'content_block_stop', index }),
+      anthropicFrame({ type: 'content_block_start', index, content_block: start }),
+      ...deltas.map((delta) => anthropicFrame({ type: 'content_block_delta', index, delta })),
+      anthropicFrame({ type: 'content_block_stop', index }),
     ]),
-    frame({
+    anthropicFrame({
       type: 'message_delta',
-      delta: { stop_reason: STOPS[answer.stop], stop_sequence: null },
+      delta: { stop_reason: ANTHROPIC_STOPS[answer.stop], stop_sequence: null },
       ...(usage && { usage: { output_tokens: usage.output_tokens } }),
     }),
-    frame({ type: 'message_stop' }),
+    anthropicFrame({ type: 'message_stop' }),
   ];
 }
 
@@ -104,9 +104,9 @@ export function anthropicBody({ id, model, thinking, text, calls, stop, usage }:
         input: inputOf(call.text),
       })),
     ],
-    stop_reason: STOPS[stop],
+    stop_reason: ANTHROPIC_STOPS[stop],
     stop_sequence: null,
-    ...(usage && { usage: usageFields(usage, usage.output_tokens) }),
+    ...(usage && { usage: anthropicUsage(usage, usage.output_tokens) }),
   };
 }
 
@@ -116,4 +116,4 @@ export const anthropicError = (type: string, message: string): JsonObject & { ty
 });
 
 export const anthropicErrorFrame = (type: string, message: string): string =>
-  frame(anthropicError(type, message));
+  anthropicFrame(anthropicError(type, message));

@@ -4,7 +4,7 @@ import type { Stop } from './message.ts';
 import { type Answer, piecesOf } from './scripted-answer.ts';
 import type { Counts } from './usage.ts';
 
-const STOPS: Readonly<Record<Stop, string>> = {
+const OPENAI_STOPS: Readonly<Record<Stop, string>> = {
   end: 'stop',
   tool_use: 'tool_calls',
   max_tokens: 'length',
@@ -12,9 +12,9 @@ const STOPS: Readonly<Record<Stop, string>> = {
   stop_sequence: 'stop',
 };
 
-const frame = (value: Json): string => `data: ${JSON.stringify(value)}\n\n`;
+const openaiFrame = (value: Json): string => `data: ${JSON.stringify(value)}\n\n`;
 
-function usageFields(usage: Counts): JsonObject {
+function openaiUsage(usage: Counts): JsonObject {
   const { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = usage;
   const prompt_tokens = input_tokens + cache_read_tokens + cache_write_tokens;
   return {
@@ -47,11 +47,13 @@ export function openAiFrames(answer: Answer, includeUsage: boolean): string[] {
   const { id, model, usage } = answer;
   const about = { id, object: 'chat.completion.chunk', created: 0, model };
   const chunk = (delta: Json, finish_reason: string | null): string =>
-    frame({ ...about, choices: [{ index: 0, delta, finish_reason }] });
+    openaiFrame({ ...about, choices: [{ index: 0, delta, finish_reason }] });
   return [
     ...deltasOf(answer).map((delta) => chunk(delta, null)),
-    chunk({}, STOPS[answer.stop]),
-    ...(usage && includeUsage ? [frame({ ...about, choices: [], usage: usageFields(usage) })] : []),
+    chunk({}, OPENAI_STOPS[answer.stop]),
+    ...(usage && includeUsage
+      ? [openaiFrame({ ...about, choices: [], usage: openaiUsage(usage) })]
+      : []),
     'data: [DONE]\n\n',
   ];
 }
@@ -73,8 +75,8 @@ export function openAiBody({ id, model, thinking, text, calls, stop, usage }: An
     object: 'chat.completion',
     created: 0,
     model,
-    choices: [{ index: 0, message, finish_reason: STOPS[stop] }],
-    ...(usage && { usage: usageFields(usage) }),
+    choices: [{ index: 0, message, finish_reason: OPENAI_STOPS[stop] }],
+    ...(usage && { usage: openaiUsage(usage) }),
   };
 }
 
@@ -83,4 +85,4 @@ export const openAiError = (type: string, message: string): JsonObject => ({
 });
 
 export const openAiErrorFrame = (type: string, message: string): string =>
-  frame(openAiError(type, message));
+  openaiFrame(openAiError(type, message));

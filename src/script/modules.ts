@@ -36,7 +36,7 @@ export function createImports(runModule: RunModule): ImportPort {
       loading.push(path);
       return then(runModule(content.text, path, env), ({ unit, returned }) => {
         loading.splice(loading.indexOf(path), 1);
-        return keep(path, exportsOf(unit, returned));
+        return keep(path, exportsOfUnit(unit, returned));
       });
     });
   };
@@ -73,7 +73,7 @@ const dataExports = (value: Value, path: string): Exports => ({
 });
 
 /** `export { … }` limits what can be had; names it lists must be there. */
-function exportsOf(unit: Unit, returned: Value | undefined): Exports {
+function exportsOfUnit(unit: Unit, returned: Value | undefined): Exports {
   const { scope, exports, frontMatter, name } = unit;
   const wanted = exports.names
     ? [...exports.names]

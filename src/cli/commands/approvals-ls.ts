@@ -31,7 +31,7 @@ function show(approval: Approval, now: number, terminal: Terminal): void {
   }
 }
 
-export const run: CommandRun = (call) =>
+export const listApprovals: CommandRun = (call) =>
   withRegistry(
     call,
     async ({ store }) => {

@@ -16,7 +16,7 @@ export function entryOf(place: string, name: string | undefined): CatalogEntry {
   return { name: named(last), type: isGit ? 'git' : 'folder', location: place };
 }
 
-export const run: CommandRun = (call) =>
+export const addCatalog: CommandRun = (call) =>
   withRuntime(call, async (runtime) => {
     const { args, options, terminal } = call;
     const entry = entryOf(asText(args[0]) ?? '', asText(options.name));

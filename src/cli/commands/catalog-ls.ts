@@ -3,7 +3,7 @@ import type { CommandRun } from '../command.ts';
 import { withRuntime } from '../project.ts';
 import { visible } from '../terminal.ts';
 
-export const run: CommandRun = (call) =>
+export const listCatalogs: CommandRun = (call) =>
   withRuntime(call, async (runtime) => {
     const { terminal } = call;
     const { catalogs, diagnostics } = runtime.catalogs.list();

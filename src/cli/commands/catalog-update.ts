@@ -1,7 +1,7 @@
 import type { CommandRun } from '../command.ts';
 import { withRuntime } from '../project.ts';
 
-export const run: CommandRun = (call) =>
+export const updateCatalogs: CommandRun = (call) =>
   withRuntime(call, async (runtime) => {
     const { terminal } = call;
     return terminal.finish(await runtime.catalogs.update(), (catalogs) => {

@@ -2,7 +2,7 @@ import { type CommandRun } from '../command.ts';
 import { withRuntime } from '../project.ts';
 
 /** The public half only: the private key never leaves its file. */
-export const run: CommandRun = (call) =>
+export const showKeys: CommandRun = (call) =>
   withRuntime(call, async (runtime) => {
     const { terminal } = call;
     const before = runtime.keys.list();

@@ -3,7 +3,7 @@ import { asList, asText, type CommandRun } from '../command.ts';
 import { withRuntime } from '../project.ts';
 import { visible } from '../terminal.ts';
 
-export const run: CommandRun = (call) =>
+export const searchItems: CommandRun = (call) =>
   withRuntime(call, async (runtime) => {
     const { options, terminal } = call;
     const limit = asText(options.limit);

@@ -38,7 +38,7 @@ function showItem(item: JsonObject, terminal: Terminal): void {
   }
 }
 
-export const run: CommandRun = (call) =>
+export const showOneItem: CommandRun = (call) =>
   withRuntime(call, async (runtime) => {
     const { args, options, terminal } = call;
     const request: JsonObject = {

@@ -4,7 +4,7 @@ import { asList, type CommandRun } from '../command.ts';
 import { signFiles } from '../own-key.ts';
 import { withRuntime } from '../project.ts';
 
-export const run: CommandRun = (call) =>
+export const signItems: CommandRun = (call) =>
   withRuntime(call, async (runtime) => {
     const { terminal } = call;
     const files = asList(call.args[0]).map((file) => resolve(terminal.cwd, file));

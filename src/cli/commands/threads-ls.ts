@@ -47,7 +47,7 @@ export const threadHead = (terminal: Terminal): string =>
     `${'status'.padEnd(11)} ${'age'.padStart(6)} turns calls    tokens    spend  thread`,
   );
 
-export const run: CommandRun = async (call) => {
+export const listThreads: CommandRun = async (call) => {
   const { terminal } = call;
   const filter = filterOf(call);
   if (!filter.ok) return terminal.finish(filter, () => {});

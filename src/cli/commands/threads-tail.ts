@@ -40,7 +40,7 @@ async function follow(
   }
 }
 
-export const run: CommandRun = async (call) => {
+export const tailThread: CommandRun = async (call) => {
   const { args, options, terminal } = call;
   const limit = countOption(options, 'limit');
   if (!limit.ok) return terminal.finish(limit, () => {});

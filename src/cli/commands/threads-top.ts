@@ -59,7 +59,7 @@ async function watch(store: Store, terminal: Terminal, signal: AbortSignal): Pro
   }
 }
 
-export const run: CommandRun = (call) =>
+export const watchAll: CommandRun = (call) =>
   withRegistry(call, async ({ store }) => {
     const { terminal } = call;
     if (terminal.isLive) {

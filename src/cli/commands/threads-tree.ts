@@ -39,7 +39,7 @@ function draw(rows: readonly ThreadSummary[], root: string, terminal: Terminal):
   walk(root, '');
 }
 
-export const run: CommandRun = (call) =>
+export const showTree: CommandRun = (call) =>
   withRegistry(call, async ({ store }) => {
     const { args, terminal } = call;
     const row = findThread(store, asText(args[0]));

@@ -22,7 +22,7 @@ function codeOf({ status, result }: ThreadRow): number {
   return exitCodeOfThread({ status, ...(code === '' ? {} : { code }) });
 }
 
-export const run: CommandRun = async (call) => {
+export const waitForThreads: CommandRun = async (call) => {
   const { args, options, terminal } = call;
   const timeout = countOption(options, 'timeout');
   if (!timeout.ok) return terminal.finish(timeout, () => {});

@@ -9,7 +9,7 @@ const listOf = (text: string | undefined): string[] | undefined =>
     .map((part) => part.trim())
     .filter(Boolean);
 
-export const run: CommandRun = (call) =>
+export const addTrust: CommandRun = (call) =>
   withRuntime(call, async (runtime) => {
     const { args, options, terminal } = call;
     const key = asText(args[0]) ?? '';

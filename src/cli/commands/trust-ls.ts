@@ -2,7 +2,7 @@ import type { CommandRun } from '../command.ts';
 import { withRuntime } from '../project.ts';
 import { visible } from '../terminal.ts';
 
-export const run: CommandRun = (call) =>
+export const listTrust: CommandRun = (call) =>
   withRuntime(call, async (runtime) => {
     const { terminal } = call;
     return terminal.finish(runtime.trustStore.list(), (keys) => {

@@ -2,7 +2,7 @@ import { ok } from '../../base/index.ts';
 import { asText, type CommandRun } from '../command.ts';
 import { withRuntime } from '../project.ts';
 
-export const run: CommandRun = (call) =>
+export const revokeTrust: CommandRun = (call) =>
   withRuntime(call, async (runtime) => {
     const { args, terminal } = call;
     const id = asText(args[0]) ?? '';

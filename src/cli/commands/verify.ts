@@ -13,7 +13,7 @@ const COLOURS: Readonly<Record<string, Colour>> = {
   changed: 'red',
 };
 
-export const run: CommandRun = (call) =>
+export const verifyItems: CommandRun = (call) =>
   withRuntime(call, async (runtime) => {
     const { terminal } = call;
     const given = asList(call.args[0]).map((file) => resolve(terminal.cwd, file));
