@@ -9,7 +9,7 @@ export default defineConfig({
     // Waiting for something to come true: as long as a test may take, for a busy machine.
     expect: { poll: { timeout: 25_000 } },
     hookTimeout: 30_000,
-    globalSetup: ['tests/leftovers.ts'],
+    globalSetup: ['tests/support/leftovers.ts'],
     pool: 'forks',
   },
 });

@@ -4,7 +4,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { buildPackage } from '../tests/built-package.ts';
+import { buildPackage } from '../tests/support/built-package.ts';
 import { measureProcess } from './process-cpu.ts';
 import type { BenchRow } from './row.ts';
 

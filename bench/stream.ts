@@ -12,7 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { type JsonObject, ok, systemClock } from '../src/base/index.ts';
 import { createHttpPrimitive } from '../src/kernel/http-client.ts';
 import type { Primitive, PrimitiveCall } from '../src/kernel/primitive.ts';
-import { sinkFactories } from '../src/kernel/sink-factories.ts';
+import { sinkFactories } from '../src/kernel/sinks/factories.ts';
 import { type BenchRow, race } from './row.ts';
 
 const EVENTS = 20_000;

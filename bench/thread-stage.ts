@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { createRuntime } from '../src/runtime.ts';
-import type { Live } from '../src/runtime-threads.ts';
+import { createRuntime } from '../src/runtime/index.ts';
+import type { Live } from '../src/runtime/threads.ts';
 
 const HOOKS = ['a', 'b', 'c', 'd', 'e']
   .map(

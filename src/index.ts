@@ -13,8 +13,7 @@ import type {
 } from './harness/index.ts';
 import type { ProgramTool } from './kernel/index.ts';
 import type { startScriptedProvider } from './llm/index.ts';
-import type { Runtime, RuntimeOptions } from './runtime.ts';
-import type { ScriptRun, ScriptRunResult } from './runtime-script-run.ts';
+import type { Runtime, RuntimeOptions, ScriptRun, ScriptRunResult } from './runtime/index.ts';
 
 export type { Fault, Json, JsonObject, Outcome } from './base/index.ts';
 export type {
@@ -29,8 +28,15 @@ export type {
 } from './harness/index.ts';
 export type { ProgramTool } from './kernel/index.ts';
 export type { ScriptedProvider, ScriptedReply } from './llm/index.ts';
-export type { CallOptions, Runtime, RuntimeOptions, Threads, Verb } from './runtime.ts';
-export type { ScriptRun, ScriptRunResult } from './runtime-script-run.ts';
+export type {
+  CallOptions,
+  Runtime,
+  RuntimeOptions,
+  ScriptRun,
+  ScriptRunResult,
+  Threads,
+  Verb,
+} from './runtime/index.ts';
 export type { ScriptEffect } from './script/index.ts';
 
 /** Gives a tool its type; it does nothing until a runtime is given it. */
@@ -38,7 +44,7 @@ export const defineTool = (tool: ProgramTool): ProgramTool => tool;
 
 /** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
 export const createRuntime = async (options?: RuntimeOptions): Promise<Outcome<Runtime>> =>
-  await (await import('./runtime.ts')).createRuntime(options);
+  await (await import('./runtime/index.ts')).createRuntime(options);
 
 /** Runs a directive as a thread, to its end or until it pauses. */
 export async function runDirective(
@@ -58,7 +64,7 @@ export const runScript = async (
   request: ScriptRun,
   signal?: AbortSignal,
 ): Promise<Outcome<ScriptRunResult>> =>
-  await (await import('./runtime-script-run.ts')).runScriptIn(runtime, request, signal);
+  await (await import('./runtime/index.ts')).runScriptIn(runtime, request, signal);
 
 /** The same loop without a directive: your own prompt and tools, and none of the safety. */
 export const runPlain = async (

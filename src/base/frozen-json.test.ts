@@ -1,7 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { freezeJson, growJson, jsonText } from './frozen-json.ts';
-import { isDeeperThan } from './json.ts';
+import { freezeJson, growJson, isDeeperThan, jsonText } from './json.ts';
 import type { Json, JsonObject } from './outcome.ts';
 
 const json = fc.jsonValue({ maxDepth: 6 }) as fc.Arbitrary<Json>;

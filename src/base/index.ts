@@ -1,12 +1,17 @@
 export { type Diagnostic, formatDiagnostic, hasErrors, type Severity } from './diagnostic.ts';
-export { freezeJson, growJson, isFrozenJson, jsonText } from './frozen-json.ts';
+export { splitFrontMatter } from './front-matter.ts';
 export { globProblem, literalPrefix, matchGlob } from './glob.ts';
+export { isInside } from './inside.ts';
 export {
   canonicalJson,
+  freezeJson,
   getOwn,
+  growJson,
   isDeeperThan,
+  isFrozenJson,
   isObject,
   jsonEqual,
+  jsonText,
   MAX_DEPTH,
   mergeDeep,
   parseJson,
@@ -25,9 +30,34 @@ export {
   ok,
   withDetail,
 } from './outcome.ts';
-export { packagePath } from './package-path.ts';
-export { type Clock, type RandomBytes, systemClock, systemRandom } from './ports.ts';
+export { type Clock, packagePath, type RandomBytes, systemClock, systemRandom } from './ports.ts';
+export {
+  anything,
+  compact,
+  createPlace,
+  didYouMean,
+  flag,
+  listAt,
+  listOf,
+  mapping,
+  numberBetween,
+  oneOf,
+  type Path,
+  type Place,
+  parseObject,
+  parseText,
+  type Rule,
+  record,
+  text,
+  textAt,
+  textLike,
+  textsAt,
+  uniqueBy,
+  wholeBetween,
+  wrongType,
+} from './read-shape.ts';
+export { createRecent, createRecentPairs } from './recent.ts';
+export { createRedactor, type RedactionStream, type Redactor } from './redact.ts';
 export { type FileBytes, type FileProblem, readRegularFile } from './regular-file.ts';
-export { nearest } from './suggest.ts';
-export { caret, createLines, type Position, type TextLines } from './text.ts';
+export { caret, createLines, nearest, type Position, type TextLines } from './text.ts';
 export { formatYaml, parseYaml, type YamlDocument, type YamlProblem } from './yaml.ts';

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import { formatDiagnostic } from './diagnostic.ts';
-import { nearest } from './suggest.ts';
-import { caret, createLines } from './text.ts';
+import { caret, createLines, nearest } from './text.ts';
 
 test('places count from one', () => {
   const lines = createLines('ab\r\ncd\n');

@@ -1,5 +1,5 @@
 import type { Fault } from '../base/index.ts';
-import type { Terminal } from './terminal.ts';
+import type { Terminal } from './terminal/terminal.ts';
 
 /** A command as data: the parser and the help are built from it, its code is loaded when it runs. */
 export interface CommandSpec {

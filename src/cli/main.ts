@@ -2,9 +2,9 @@
 // turns what it answers into an exit code. Nothing heavy is imported before a command is known.
 import { Command, CommanderError } from 'commander';
 import { type CommandSpec, EXIT } from './command.ts';
+import { version } from './project.ts';
 import { COMMANDS } from './table.ts';
-import { createTerminal } from './terminal.ts';
-import { version } from './version.ts';
+import { createTerminal } from './terminal/terminal.ts';
 
 /** Adds a row of the table, and the rows below it, to the parser. */
 function addCommand(parent: Command, spec: CommandSpec, done: (code: number) => void): void {

@@ -1,6 +1,42 @@
-import type { Outcome } from '../base/index.ts';
-import { createRuntime, type Runtime, type RuntimeOptions } from '../runtime.ts';
+import { readFileSync } from 'node:fs';
+import { type Outcome, ok, systemClock } from '../base/index.ts';
+import { type SignedFile, signItem } from '../items/index.ts';
+import { createRuntime, type Runtime, type RuntimeOptions } from '../runtime/index.ts';
+import type { KeyPair } from '../trust/index.ts';
 import { asText, type CommandCall } from './command.ts';
+
+/** The user's key, made when there is none, and trusted here unless it was revoked. */
+export function ownKey(runtime: Runtime): Outcome<KeyPair> {
+  const key = runtime.keys.signingKey();
+  if (!key.ok) return key;
+  const { id, publicKey } = key.output;
+  const known = runtime.trustStore.list();
+  if (!known.ok) return known;
+  if (!known.output.some((entry) => entry.id === id)) {
+    const added = runtime.trustStore.add({ id, key: publicKey, name: 'me' });
+    if (!added.ok) return added;
+  }
+  return key;
+}
+
+/** Signs file by file; the first that cannot be signed ends it, those before stay signed. */
+export function signFiles(runtime: Runtime, files: readonly string[]): Outcome<SignedFile[]> {
+  const key = ownKey(runtime);
+  if (!key.ok) return key;
+  const signed: SignedFile[] = [];
+  for (const file of files) {
+    const done = signItem(file, key.output, systemClock, runtime.library.roots());
+    if (!done.ok) return done;
+    signed.push(done.output);
+  }
+  return ok(signed);
+}
+
+/** Where a command works; the same words everywhere. */
+export const PROJECT = [
+  '-C, --project <dir>',
+  'use the project in this folder (default: the nearest `.ai` upwards)',
+] as const;
 
 /** The runtime for a command: its project, the user's home and environment. */
 export async function openRuntime(
@@ -29,4 +65,9 @@ export async function withRuntime(
   } finally {
     await opened.output.close();
   }
+}
+
+export function version(): string {
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+  return (JSON.parse(text) as { version: string }).version;
 }

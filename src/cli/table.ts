@@ -1,13 +1,176 @@
-// Every command, as data. Adding one means a row here and a file in `commands/`.
+// The commands below `threads` and `approvals`, as data.
 import type { CommandSpec } from './command.ts';
-import { PROJECT } from './project-option.ts';
-import { APPROVALS, THREADS } from './table-threads.ts';
+import { PROJECT } from './project.ts';
+
+const THREAD = ['[thread]', 'its id, or `last` (default)'] as const;
+const ONE_THREAD = ['<thread>', 'its id, or `last`'] as const;
+const signalling = (name: 'pause' | 'inject' | 'interrupt' | 'stop' | 'kill') => async () =>
+  (await import('./commands/threads/signal.ts'))[name];
+
+export const THREADS: readonly CommandSpec[] = [
+  {
+    name: 'ls',
+    summary: 'list threads, newest first',
+    options: [
+      ['--status <list>', 'only these, comma separated'],
+      ['--directive <id>', 'only of this directive'],
+      ['--within <thread>', 'only this one and those below it'],
+      ['--order <by>', '`created` (default) or `updated`'],
+      ['--hooks', 'also threads that ran for a hook'],
+      ['-n, --limit <count>', 'how many at most (default 20)'],
+      ['--cursor <cursor>', 'go on where the last answer ended'],
+      PROJECT,
+    ],
+    load: async () => (await import('./commands/threads/list.ts')).listThreads,
+  },
+  {
+    name: 'show',
+    summary: 'what was said, done, refused and decided, and what it cost',
+    args: [THREAD],
+    options: [['--full', 'nothing shortened'], PROJECT],
+    load: async () => (await import('./commands/threads/show.ts')).run,
+  },
+  {
+    name: 'tree',
+    summary: 'the whole tree a thread belongs to, hooks included',
+    args: [THREAD],
+    options: [PROJECT],
+    load: async () => (await import('./commands/threads/list.ts')).showTree,
+  },
+  {
+    name: 'tail',
+    summary: 'the latest events of a thread',
+    args: [THREAD],
+    options: [
+      ['-f, --follow', 'and those that come, until it ends'],
+      ['-n, --limit <count>', 'how many at first (default 20)'],
+      PROJECT,
+    ],
+    load: async () => (await import('./commands/threads/follow.ts')).tailThread,
+  },
+  {
+    name: 'top',
+    summary: 'who is at work now, live',
+    options: [PROJECT],
+    load: async () => (await import('./commands/threads/follow.ts')).watchAll,
+  },
+  {
+    name: 'pause',
+    summary: 'stop at the next step until it is resumed',
+    args: [ONE_THREAD],
+    options: [['--reason <text>', 'why, for the record'], PROJECT],
+    load: signalling('pause'),
+  },
+  {
+    name: 'resume',
+    summary: 'go on with a paused or interrupted thread, in this process',
+    args: [ONE_THREAD],
+    options: [
+      ['-m, --message <text>', 'what it is told first'],
+      ['--from <snapshot>', 'go back to this snapshot first: its number, or `last`'],
+      PROJECT,
+    ],
+    load: async () => (await import('./commands/threads/resume.ts')).run,
+  },
+  {
+    name: 'inject',
+    summary: 'say something to the model, before its next turn',
+    args: [ONE_THREAD, ['<words...>', 'what to say']],
+    options: [['--role <role>', '`user` (default) or `system`'], PROJECT],
+    load: signalling('inject'),
+  },
+  {
+    name: 'interrupt',
+    summary: 'break off the reply that is coming, and say something instead',
+    args: [ONE_THREAD, ['[words...]', 'what to say']],
+    options: [PROJECT],
+    load: signalling('interrupt'),
+  },
+  {
+    name: 'stop',
+    summary: 'end a thread and those below it, at their next step',
+    args: [ONE_THREAD],
+    options: [PROJECT],
+    load: signalling('stop'),
+  },
+  {
+    name: 'kill',
+    summary: 'end it even when it does not answer',
+    args: [ONE_THREAD],
+    options: [PROJECT],
+    load: signalling('kill'),
+  },
+  {
+    name: 'wait',
+    summary: 'wait until threads have ended or need somebody',
+    args: [['<threads...>', 'their ids']],
+    options: [['--timeout <seconds>', 'at most so long'], PROJECT],
+    load: async () => (await import('./commands/threads/follow.ts')).waitForThreads,
+  },
+  {
+    name: 'prune',
+    summary: 'remove old threads; budgets and audit stay',
+    options: [
+      ['--older-than <age>', 'such as 30d, 12h or 2w (default: the policy’s `retention`)'],
+      ['--keep-failed', 'keep trees in which a thread failed'],
+      PROJECT,
+    ],
+    load: async () => (await import('./commands/threads/prune.ts')).run,
+  },
+];
+
+const APPROVAL = ['<approval>', 'its id, as `km approvals ls` shows it'] as const;
+const WHY = ['--why <text>', 'for the record'] as const;
+const deciding = (name: 'approve' | 'deny' | 'answer') => async () =>
+  (await import('./commands/approvals.ts'))[name];
+
+export const APPROVALS: readonly CommandSpec[] = [
+  {
+    name: 'ls',
+    summary: 'list what waits for an answer',
+    options: [
+      ['--all', 'also what was decided'],
+      ['--thread <thread>', 'only of this one'],
+      PROJECT,
+    ],
+    load: async () => (await import('./commands/approvals.ts')).listApprovals,
+  },
+  {
+    name: 'approve',
+    summary: 'allow exactly what was asked for',
+    args: [APPROVAL],
+    options: [
+      ['--uses <count>', 'how often it may be used'],
+      ['--for <time>', 'how long it holds, such as 15m or 2h'],
+      ['--beyond', 'also what the directive does not declare'],
+      WHY,
+      PROJECT,
+    ],
+    load: deciding('approve'),
+  },
+  {
+    name: 'deny',
+    summary: 'refuse it',
+    args: [APPROVAL],
+    options: [WHY, PROJECT],
+    load: deciding('deny'),
+  },
+  {
+    name: 'answer',
+    summary: 'answer a question in words',
+    args: [APPROVAL, ['<words...>', 'the answer']],
+    options: [PROJECT],
+    load: deciding('answer'),
+  },
+];
+
+// Every command, as data. Adding one means a row here and a file in `commands/`.
 
 export const COMMANDS: readonly CommandSpec[] = [
   {
     name: 'demo',
     summary: 'see it work in a minute, without a key',
-    load: async () => (await import('./commands/demo.ts')).run,
+    load: async () => (await import('./demo/demo.ts')).run,
   },
   {
     name: 'init',
@@ -100,7 +263,7 @@ export const COMMANDS: readonly CommandSpec[] = [
       ['--detail <level>', 'name, summary or schema'],
       PROJECT,
     ],
-    load: async () => (await import('./commands/search.ts')).searchItems,
+    load: async () => (await import('./commands/items.ts')).searchItems,
   },
   {
     name: 'show',
@@ -115,7 +278,7 @@ export const COMMANDS: readonly CommandSpec[] = [
       ['--copy <level>', 'copy a signed item to `project` or `user`'],
       PROJECT,
     ],
-    load: async () => (await import('./commands/show.ts')).showOneItem,
+    load: async () => (await import('./commands/items.ts')).showOneItem,
   },
   {
     name: 'exec',
@@ -188,12 +351,12 @@ export const COMMANDS: readonly CommandSpec[] = [
     summary: 'say of each item who signed it and whether it still holds',
     args: [['[files...]', 'files (default: all of the project)']],
     options: [PROJECT],
-    load: async () => (await import('./commands/verify.ts')).verifyItems,
+    load: async () => (await import('./commands/sign.ts')).verifyItems,
   },
   {
     name: 'keys',
     summary: 'show your signing key; make one if there is none',
-    load: async () => (await import('./commands/keys.ts')).showKeys,
+    load: async () => (await import('./commands/sign.ts')).showKeys,
   },
   {
     name: 'trust',
@@ -202,7 +365,7 @@ export const COMMANDS: readonly CommandSpec[] = [
       {
         name: 'ls',
         summary: 'list trusted keys',
-        load: async () => (await import('./commands/trust-ls.ts')).listTrust,
+        load: async () => (await import('./commands/trust.ts')).listTrust,
       },
       {
         name: 'add',
@@ -214,13 +377,13 @@ export const COMMANDS: readonly CommandSpec[] = [
           ['--ids <globs>', 'only for these ids, comma separated'],
           ['--expires <date>', 'until then'],
         ],
-        load: async () => (await import('./commands/trust-add.ts')).addTrust,
+        load: async () => (await import('./commands/trust.ts')).addTrust,
       },
       {
         name: 'revoke',
         summary: 'no longer accept a key',
         args: [['<key-id>', 'as `km trust ls` shows it']],
-        load: async () => (await import('./commands/trust-revoke.ts')).revokeTrust,
+        load: async () => (await import('./commands/trust.ts')).revokeTrust,
       },
     ],
   },
@@ -237,19 +400,19 @@ export const COMMANDS: readonly CommandSpec[] = [
           ['--name <name>', 'what to call it'],
           PROJECT,
         ],
-        load: async () => (await import('./commands/catalog-add.ts')).addCatalog,
+        load: async () => (await import('./commands/catalog.ts')).addCatalog,
       },
       {
         name: 'update',
         summary: 'read the catalogs again',
         options: [PROJECT],
-        load: async () => (await import('./commands/catalog-update.ts')).updateCatalogs,
+        load: async () => (await import('./commands/catalog.ts')).updateCatalogs,
       },
       {
         name: 'ls',
         summary: 'list catalogs and what they hold',
         options: [PROJECT],
-        load: async () => (await import('./commands/catalog-ls.ts')).listCatalogs,
+        load: async () => (await import('./commands/catalog.ts')).listCatalogs,
       },
     ],
   },
@@ -271,7 +434,7 @@ export const COMMANDS: readonly CommandSpec[] = [
         name: 'serve',
         summary: 'offer the four tools to an MCP client over stdio',
         options: [PROJECT],
-        load: async () => (await import('./commands/mcp-serve.ts')).run,
+        load: async () => (await import('./commands/mcp.ts')).run,
       },
     ],
   },

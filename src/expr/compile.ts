@@ -13,7 +13,7 @@ import {
   type Ordering,
 } from './operators.ts';
 import { compilePath } from './path.ts';
-import { type Arithmetic, constantList, type Link, type Node } from './syntax.ts';
+import { type Arithmetic, constantList, type Link, type Node } from './syntax-tree.ts';
 
 export type Read = (context: Json) => Json;
 export type Test = (context: Json) => boolean;

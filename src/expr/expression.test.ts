@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from 'vitest';
 import type { Json } from '../base/index.ts';
-import { compileExpression, type Expression } from './index.ts';
+import { compileExpression, type Expression } from './expression.ts';
 
 function compiled(source: string, maxSteps?: number): Expression {
   const outcome = compileExpression(source, maxSteps === undefined ? {} : { maxSteps });

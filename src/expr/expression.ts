@@ -2,7 +2,7 @@ import { type Failure, fail, type Json, type Outcome, ok } from '../base/index.t
 import { compileTest, compileValue, type Read, type Test } from './compile.ts';
 import { EvaluationFault, type Meter } from './meter.ts';
 import { parseExpression } from './parse.ts';
-import { type PathRead, SyntaxFault, type Tree } from './syntax.ts';
+import { type PathRead, SyntaxFault, type Tree } from './syntax-tree.ts';
 
 /** A compiled expression. Neither method throws; neither changes the context. */
 export interface Expression {

@@ -1,10 +1,10 @@
+export { compileExpression, type Expression, type ExpressionOptions } from './expression.ts';
+export { type ContextSchema, type UnknownPath, unknownPaths } from './known-paths.ts';
+export { fillTemplate, templatePaths } from './template.ts';
 export {
   type ConfigSources,
   expandEnv,
   type FilledConfig,
   fillBody,
   fillConfig,
-} from './config.ts';
-export { compileExpression, type Expression, type ExpressionOptions } from './expression.ts';
-export { type ContextSchema, type UnknownPath, unknownPaths } from './known-paths.ts';
-export { fillTemplate, templatePaths } from './template.ts';
+} from './tool-config.ts';

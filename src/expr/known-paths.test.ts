@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { type ContextSchema, compileExpression, unknownPaths } from './index.ts';
+import { compileExpression } from './expression.ts';
+import { type ContextSchema, unknownPaths } from './known-paths.ts';
 
 const SCHEMA: ContextSchema = {
   event: { name: 'value', code: 'value', detail: 'open' },

@@ -1,7 +1,7 @@
 // Text to tokens, one at a time. The lexer keeps only the current token and where the previous one
 // ended; the parser never looks further ahead, so nothing is stored and nothing is read twice.
-import { explainCharacter, explainEscape, explainNumber } from './slips.ts';
-import { isDigit, isNamePart, isNameStart, nameEnd, SyntaxFault } from './syntax.ts';
+import { explainCharacter, explainEscape, explainNumber } from './common-mistakes.ts';
+import { isDigit, isNamePart, isNameStart, nameEnd, SyntaxFault } from './syntax-tree.ts';
 
 export type TokenKind =
   | 'number'

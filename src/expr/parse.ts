@@ -1,6 +1,6 @@
 // Recursive descent, one function per line of the grammar. Nesting is counted where the grammar
 // nests (brackets, `not`, unary `-`), so recursion is bounded before it happens.
-import { advance, createLexer, type Lexer, type TokenKind } from './lexer.ts';
+
 import {
   calledName,
   clipped,
@@ -8,7 +8,8 @@ import {
   explainIndex,
   meantConstant,
   meantOperator,
-} from './slips.ts';
+} from './common-mistakes.ts';
+import { advance, createLexer, type Lexer, type TokenKind } from './lexer.ts';
 import {
   type Arithmetic,
   type Comparison,
@@ -18,7 +19,7 @@ import {
   type PathRead,
   SyntaxFault,
   type Tree,
-} from './syntax.ts';
+} from './syntax-tree.ts';
 
 export const MAX_SOURCE_BYTES = 64 * 1024;
 export const MAX_NESTING = 100;

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Json } from '../base/index.ts';
-import { fillTemplate, templatePaths } from './index.ts';
+import { fillTemplate, templatePaths } from './template.ts';
 
 test('the paths of a text come with their offsets', () => {
   expect(templatePaths('run ${directive.name} for ${inputs.to}: ${ no } ${a')).toEqual([

@@ -1,27 +1,5 @@
-export { contextMember, contextOf } from './context.ts';
-export { isCatchableDenial, judgementOf } from './decision.ts';
-export {
-  addLabels,
-  carries,
-  type Descriptor,
-  describe,
-  EMPTY,
-  matchesLabel,
-  mergeAll,
-  mergeDescriptors,
-  withSources,
-} from './descriptor.ts';
-export { descriptorOfFault, markFailure } from './fault-marks.ts';
-export {
-  type ContextFacts,
-  childFrame,
-  createFrame,
-  type Frame,
-  type FrameAdditions,
-  type FrameOptions,
-  type RetryBudget,
-  withInfluence,
-} from './frame.ts';
+export { contextMember, contextOf } from './guards/context.ts';
+export { isCatchableDenial, judgementOf, RETRY_CODE, retryHint } from './guards/decision.ts';
 export {
   defineGuard,
   type Guard,
@@ -32,23 +10,22 @@ export {
   type Phase,
   type TraceEntry,
   type Verdict,
-} from './guard.ts';
+} from './guards/guard.ts';
+export { GUARD_CONTEXT } from './guards/guard-context.ts';
 export {
   compileGuards,
   type GuardOptions,
   type GuardProblem,
   type GuardSource,
   guardProblems,
-} from './guard-expression.ts';
-export { GUARD_CONTEXT } from './guard-schema.ts';
+} from './guards/guard-expression.ts';
 export {
   combineGuards,
   createGuardSet,
   type GuardSelection,
   type GuardSet,
   NO_GUARDS,
-} from './guard-set.ts';
-export { createLabelRecords, fileLabels, type LabelRecords } from './label-records.ts';
+} from './guards/guard-set.ts';
 export { isPromise, type MaybePromise, whenDone } from './maybe.ts';
 export type {
   Argument,
@@ -58,32 +35,6 @@ export type {
   Operation,
   OperationRisk,
 } from './operation.ts';
-export { perform } from './perform.ts';
-export {
-  closedPolicy,
-  type DirectiveAccess,
-  type LabelRule,
-  type Policy,
-  type PolicyLevel,
-  type RuleState,
-  type SurfacePolicy,
-  type ToolEffect,
-} from './policy.ts';
-export {
-  BUILT_IN_POLICY,
-  type ComposedPolicy,
-  composePolicies,
-  narrowPolicy,
-} from './policy-compose.ts';
-export {
-  createPolicyFiles,
-  type PolicyFiles,
-  type PolicyPlace,
-  type PolicyState,
-} from './policy-files.ts';
-export { type KnownNames, type KnownTool, lintPolicy } from './policy-lint.ts';
-export { type ParsedPolicy, parsePolicy } from './policy-parse.ts';
-export { RULE_NAMES } from './policy-rules.ts';
 export type {
   Answer,
   CheckpointEvent,
@@ -94,11 +45,65 @@ export type {
   RecordEntry,
   Reservation,
   ScriptHooks,
-} from './ports.ts';
-export { createTrail, type Provenance, type ProvenanceNode, type Trail } from './provenance.ts';
-export { createRecordFile, openRecords, type RecordFile } from './record-file.ts';
-export { RETRY_CODE, retryHint } from './retry-request.ts';
-export type { Body, Scope } from './run.ts';
+} from './pipeline/frame.ts';
+export {
+  type ContextFacts,
+  childFrame,
+  createFrame,
+  type Frame,
+  type FrameAdditions,
+  type FrameOptions,
+  type RetryBudget,
+  withInfluence,
+} from './pipeline/frame.ts';
+export { perform } from './pipeline/perform.ts';
+export {
+  createTrail,
+  type Provenance,
+  type ProvenanceNode,
+  type Trail,
+} from './pipeline/provenance.ts';
+export type { Body, Scope } from './pipeline/stages.ts';
+export {
+  BUILT_IN_POLICY,
+  type ComposedPolicy,
+  composePolicies,
+  narrowPolicy,
+} from './policies/compose.ts';
+export { type KnownNames, type KnownTool, lintPolicy } from './policies/lint.ts';
+export { RULE_NAMES } from './policies/named-rules.ts';
+export {
+  closedPolicy,
+  type DirectiveAccess,
+  type LabelRule,
+  type Policy,
+  type PolicyLevel,
+  type RuleState,
+  type SurfacePolicy,
+  type ToolEffect,
+} from './policies/policy.ts';
+export {
+  createPolicyFiles,
+  type PolicyFiles,
+  type PolicyPlace,
+  type PolicyState,
+} from './policies/policy-files.ts';
+export { type ParsedPolicy, parsePolicy } from './policies/read-policy.ts';
+export { createLabelRecords, fileLabels, type LabelRecords } from './values/label-records.ts';
+export {
+  addLabels,
+  carries,
+  type Descriptor,
+  describe,
+  descriptorOfFault,
+  EMPTY,
+  markFailure,
+  matchesLabel,
+  mergeAll,
+  mergeDescriptors,
+  withSources,
+} from './values/labels.ts';
+export { createRecordFile, openRecords, type RecordFile } from './values/record-file.ts';
 export {
   addMarks,
   elementOf,
@@ -110,5 +115,5 @@ export {
   withLabels,
   withOrigin,
   withText,
-} from './value.ts';
-export { estimateTokens, valueContext } from './value-view.ts';
+} from './values/value.ts';
+export { estimateTokens, valueContext } from './values/value-view.ts';

@@ -1,16 +1,17 @@
 // Everything that acts: what is about to be done, to what, and how its keys are matched. Keys are
 // hierarchical (`op:cmd:git:push`, `op:tool:fs/write_file`) and never enter a value's labels.
 import {
+  createRecent,
+  createRecentPairs,
   type Json,
   type JsonObject,
   literalPrefix,
   matchGlob,
   type Outcome,
 } from '../base/index.ts';
-import type { Frame } from './frame.ts';
 import type { MaybePromise } from './maybe.ts';
-import { createRecent, createRecentPairs } from './recent.ts';
-import type { Value } from './value.ts';
+import type { Frame } from './pipeline/frame.ts';
+import type { Value } from './values/value.ts';
 
 export type OperationRisk = 'exfil' | 'destructive' | 'privileged';
 export type InputRole = 'destination' | 'command' | 'path' | 'content';

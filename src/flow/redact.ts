@@ -1,8 +1,8 @@
 // Reasons are written by people and may quote what they judge; secrets are taken out again, in the
 // forms in which a text usually carries them.
 import type { Json } from '../base/index.ts';
-import { carries } from './descriptor.ts';
-import type { Value } from './value.ts';
+import { carries } from './values/labels.ts';
+import type { Value } from './values/value.ts';
 
 const MIN_LENGTH = 3;
 const MAX_PARTS = 1000;

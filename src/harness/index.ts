@@ -11,9 +11,7 @@ export {
   type Situation,
   stepDone,
   withoutHook,
-} from './action.ts';
-export { artifactKind } from './artifact-kind.ts';
-export type { CallPrint, ObservedCall } from './call-print.ts';
+} from './hooks/action.ts';
 export {
   afterStep,
   beforeStep,
@@ -25,7 +23,27 @@ export {
   type Step,
   type StepKind,
   stepName,
-} from './checkpoint.ts';
+} from './hooks/checkpoint.ts';
+export { ACTIONS, type Action, type HookVerdict, parseVerdict } from './hooks/hook-answer.ts';
+export {
+  buildContext,
+  type CompiledHook,
+  compileHooks,
+  createHookState,
+  fillInputs,
+  type HookError,
+  type HookFacts,
+  type HookState,
+  type Selection,
+  select,
+} from './hooks/select-hook.ts';
+export {
+  fitRequest,
+  neededFor,
+  type RequestFit,
+  type RequestPlan,
+  requestUnit,
+} from './limits/answer-length.ts';
 export {
   type ChildCost,
   type Cost,
@@ -37,7 +55,7 @@ export {
   packCost,
   unpackCost,
   usedAmounts,
-} from './cost.ts';
+} from './limits/cost.ts';
 export {
   directiveLimits,
   effectiveLimits,
@@ -45,19 +63,7 @@ export {
   packLimits,
   setAside,
   unpackLimits,
-} from './effective-limits.ts';
-export { endUnattended } from './end-unattended.ts';
-export {
-  type CompiledHook,
-  compileHooks,
-  createHookState,
-  fillInputs,
-  type HookError,
-  type HookState,
-  type Selection,
-  select,
-} from './hook.ts';
-export { buildContext, type HookFacts } from './hook-context.ts';
+} from './limits/effective-limits.ts';
 export {
   contextWarning,
   crossedMarks,
@@ -75,16 +81,15 @@ export {
   readLimit,
   UNITS,
   type WarningEvent,
-} from './limit.ts';
+} from './limits/limit.ts';
+export { ceilingOf, type RaiseRoom, raisedLimits } from './limits/raise-limits.ts';
 export { type Ending, type LoopPorts, runLoop, type Turn } from './loop.ts';
 export {
-  createLoopDetector,
-  type LoopDetector,
-  type LoopFound,
-  loopFault,
-} from './loop-detector.ts';
-export { createModelPort, type ModelPort } from './model-port.ts';
-export { finalOutputs, missingOutputs, resultText } from './outputs.ts';
+  auditCalls,
+  type ThreadWatch,
+  type WatchPorts,
+  watchThreads,
+} from './observe/watch-threads.ts';
 export {
   type PlainPorts,
   type PlainRequest,
@@ -92,12 +97,50 @@ export {
   type PlainTool,
   runPlainLoop,
 } from './plain-loop.ts';
+export type { ReplayReport } from './replay/replay.ts';
+export { type ReplayOptions, replayThread } from './replay/replay.ts';
+export { finalOutputs, missingOutputs, resultText } from './run/finish.ts';
 export {
   modelFor,
   type PrepareWorld,
   prepareThread,
   type RunRequest,
-} from './prepare-thread.ts';
+} from './run/prepare.ts';
+export { type ResumeOptions, resumeThread } from './run/resume.ts';
+export type { Runner, RunnerTask } from './run/runner.ts';
+export { runDirective, type Started, startPrepared } from './run/start.ts';
+export { finishEnded } from './run/unfinished-work.ts';
+export { askModel, type ModelQuestion } from './script/script-actions.ts';
+export { type SpawnRequest, spawnThread } from './spawn/spawn.ts';
+export { endUnattended } from './spawn/steer.ts';
+export {
+  artifactKind,
+  THREAD_ACTIONS,
+  type ThreadAction,
+  threadKind,
+} from './spawn/thread-kind.ts';
+export {
+  createThreadPrimitive,
+  THREAD_FUNCTIONS,
+  type ThreadPorts,
+} from './spawn/thread-primitive.ts';
+export type { CallPrint, ObservedCall } from './step/loop-detector.ts';
+export {
+  createLoopDetector,
+  type LoopDetector,
+  type LoopFound,
+  loopFault,
+} from './step/loop-detector.ts';
+export { createLiveThreads, type LiveThread, type LiveThreads } from './thread/live-threads.ts';
+export type {
+  ScriptAct,
+  ScriptAnswer,
+  ScriptDeeds,
+  ScriptPort,
+  ScriptRequest,
+  ThreadResult,
+  World,
+} from './thread/ports.ts';
 export {
   badArgumentsResult,
   countedResult,
@@ -113,34 +156,5 @@ export {
   systemPrompt,
   warningLine,
   withheldResult,
-} from './prompt.ts';
-export { ceilingOf, type RaiseRoom, raisedLimits } from './raise-limits.ts';
-export type { ReplayReport } from './replay-compare.ts';
-export { type ReplayOptions, replayThread } from './replay-thread.ts';
-export {
-  fitRequest,
-  neededFor,
-  type RequestFit,
-  type RequestPlan,
-  requestUnit,
-} from './request-fit.ts';
-export { type ResumeOptions, resumeThread } from './resume-thread.ts';
-export { runDirective, type Started, startPrepared } from './run-thread.ts';
-export { askModel, type ModelQuestion } from './script-model.ts';
-export type {
-  ScriptAct,
-  ScriptAnswer,
-  ScriptDeeds,
-  ScriptPort,
-  ScriptRequest,
-} from './script-port.ts';
-export { type SpawnRequest, spawnThread } from './spawn.ts';
-export { createLiveThreads, type LiveThread, type LiveThreads } from './spawn-live.ts';
-export { createThreadPrimitive, THREAD_FUNCTIONS, type ThreadPorts } from './spawn-primitive.ts';
-export type { Runner, RunnerTask } from './spawn-runner.ts';
-export { THREAD_ACTIONS, type ThreadAction, threadKind } from './thread-kind.ts';
-export { finishEnded } from './thread-left.ts';
-export { ACTIONS, type Action, type HookVerdict, parseVerdict } from './verdict.ts';
-export { auditCalls } from './watch-audit.ts';
-export { type ThreadWatch, type WatchPorts, watchThreads } from './watch-threads.ts';
-export type { ThreadResult, World } from './world.ts';
+} from './thread/prompt.ts';
+export { createModelPort, type ModelPort } from './turn/ask-model.ts';

@@ -5,10 +5,10 @@ import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/inde
 import { EMPTY } from '../flow/index.ts';
 import type { Caller } from '../kernel/index.ts';
 import type { ModelReply, ResolvedModel, ToolCallBlock, ToolDefinition } from '../llm/index.ts';
-import { createConversation } from './conversation.ts';
 import { type Ending, type LoopPorts, runLoop, type Turn } from './loop.ts';
-import type { ModelPort } from './model-port.ts';
-import { discardedLine } from './prompt.ts';
+import { createConversation } from './thread/conversation.ts';
+import { discardedLine } from './thread/prompt.ts';
+import type { ModelPort } from './turn/ask-model.ts';
 
 export interface PlainTool {
   name: string;

@@ -1,27 +1,19 @@
-export { type BundleDigests, readBundleDigests } from './bundle-digests.ts';
-export type { CatalogData } from './capability-data.ts';
-export type { CatalogItem } from './catalog-index.ts';
-export { CATALOG_TYPES, type CatalogEntry, type CatalogType } from './catalog-settings.ts';
+export { formatDirective } from '../../tests/support/print-directive.ts';
 export {
   type CatalogLevel,
   type CatalogOptions,
   type Catalogs,
+  copyItem,
   createCatalogs,
   type ListedCatalog,
-} from './catalogs.ts';
-export { type Chain, unalias } from './chain.ts';
-export { checkFile, checkItemText, checkPath, itemKindOf, projectOf } from './check-file.ts';
-export { contentCategory } from './content-category.ts';
-export type { DataFile, DataLayer } from './data-files.ts';
-export { DATA_NAMES, type DataName } from './data-shapes.ts';
-export { checkDirective, type DirectiveWorld } from './directive-check.ts';
-export { HOOK_CONTEXT } from './directive-context.ts';
-export { resolveExtends } from './directive-extend.ts';
-export { formatDirective } from './directive-format.ts';
-export { parseDirective } from './directive-parse.ts';
-export { childShape, DIRECTIVE, type Shape } from './directive-shape.ts';
-export { canSpawn } from './directive-spawn.ts';
-export { fillDirectiveText } from './directive-text.ts';
+} from './catalogs/catalogs.ts';
+export type { CatalogItem } from './catalogs/index-cache.ts';
+export { installedBundles, itemRoots } from './catalogs/installed-bundles.ts';
+export type { CatalogData } from './data/capability-data.ts';
+export { CATALOG_TYPES, type CatalogEntry, type CatalogType } from './data/catalog-settings.ts';
+export type { DataFile, DataLayer } from './data/data-files.ts';
+export { DATA_NAMES, type DataName } from './data/data-shapes.ts';
+export { checkDirective, type DirectiveWorld } from './directive/check.ts';
 export type {
   Directive,
   DirectiveInput,
@@ -30,8 +22,13 @@ export type {
   Hook,
   ParsedDirective,
   Step,
-} from './directive-value.ts';
-export { installedBundles, itemRoots } from './installed-bundles.ts';
+} from './directive/directive.ts';
+export { canSpawn, fillDirectiveText } from './directive/directive.ts';
+export { resolveExtends } from './directive/extends.ts';
+export { HOOK_CONTEXT } from './directive/hooks.ts';
+export { parseDirective } from './directive/parse.ts';
+export { childShape, DIRECTIVE, type Shape } from './directive/shape.ts';
+export type { Root } from './files/root.ts';
 export type {
   DirectiveItem,
   Item,
@@ -41,7 +38,6 @@ export type {
   SignatureState,
   ToolItem,
 } from './item.ts';
-export { copyItem } from './item-copy.ts';
 export {
   type Effect,
   type ItemKind,
@@ -52,12 +48,27 @@ export {
   SOURCES,
   type Source,
 } from './item-kinds.ts';
-export { createLibrary, type Library, type LibraryOptions } from './library.ts';
-export type { CheckOptions, ConfigCheck } from './library-check.ts';
-export type { SearchHit, SearchPage, SearchQuery } from './library-search.ts';
-export type { WriteMode, Written } from './library-write.ts';
-export type { Root } from './root-files.ts';
-export { examinePolicy, placeOfFile, type SignedFile, signItem, verifyItem } from './sign.ts';
+export type { CheckOptions, ConfigCheck } from './library/check.ts';
+export {
+  checkFile,
+  checkItemText,
+  checkPath,
+  itemKindOf,
+  projectOf,
+} from './library/check-file.ts';
+export { createLibrary, type Library, type LibraryOptions } from './library/library.ts';
+export type { SearchHit, SearchPage, SearchQuery } from './library/search.ts';
+export {
+  examinePolicy,
+  placeOfFile,
+  type SignedFile,
+  signItem,
+  verifyItem,
+} from './library/sign.ts';
+export { type Chain, unalias } from './library/tool-chain.ts';
+export type { WriteMode, Written } from './library/write.ts';
+export { contentCategory } from './library/write.ts';
 export type { TrustPort } from './signature.ts';
-export type { Retry, Tool, ToolAction, ToolParameter } from './tool.ts';
-export { type ParsedTool, parseTool } from './tool-parse.ts';
+export { type BundleDigests, readBundleDigests } from './signature.ts';
+export { type ParsedTool, parseTool } from './tool/parse.ts';
+export type { Retry, Tool, ToolAction, ToolParameter } from './tool/tool.ts';

@@ -1,7 +1,7 @@
 import type { Diagnostic } from '../base/index.ts';
-import type { Directive } from './directive-value.ts';
+import type { Directive } from './directive/directive.ts';
 import type { ItemKind, Source } from './item-kinds.ts';
-import type { Tool } from './tool.ts';
+import type { Tool } from './tool/tool.ts';
 
 /**
  * - `bundle`: shipped with the package and as it was built

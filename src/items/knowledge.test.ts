@@ -1,8 +1,8 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { parseYaml } from '../base/index.ts';
+import { readYamlHeader } from './files/item-file.ts';
 import { checkKnowledge, knowledgeFacts, knowledgeText } from './knowledge.ts';
-import { readYamlHeader } from './yaml-header.ts';
 
 const NOTE = `---
 title: "How we deploy"

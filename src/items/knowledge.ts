@@ -1,21 +1,25 @@
 // Knowledge: Markdown with `title`, `category` and `tags` in front matter. `SKILL.md` files of other
 // tools name themselves with `name`; their further fields are theirs.
-import { createLines, type Diagnostic, getOwn, type Json, parseYaml } from '../base/index.ts';
-import { splitFrontMatter } from './front-matter.ts';
-import { NO_VERSION, VERSION } from './item-kinds.ts';
-import { lastSegment } from './item-place.ts';
 import {
   anything,
+  createLines,
   createPlace,
+  type Diagnostic,
   didYouMean,
+  getOwn,
+  type Json,
   listOf,
+  parseYaml,
   type Rule,
   record,
+  splitFrontMatter,
   text,
   textLike,
-} from './shape.ts';
-import { blankSignatureLine } from './signature-line.ts';
-import { type Header, readYamlHeader } from './yaml-header.ts';
+} from '../base/index.ts';
+import { type Header, readYamlHeader } from './files/item-file.ts';
+import { lastSegment } from './files/item-place.ts';
+import { NO_VERSION, VERSION } from './item-kinds.ts';
+import { blankSignatureLine } from './signature.ts';
 
 /** What is shown and searched of any item. */
 export interface ItemFacts {

@@ -1,8 +1,7 @@
 // Matching in time linear in the line, whoever wrote the pattern. The tree becomes a small program of
 // alternatives; sets of its places become the states of an automaton that is built while it is used
 // and thrown away when it grows. A budget counts the building, the only part that can cost much.
-import type { Outcome } from '../base/index.ts';
-import { fail, ok } from '../base/index.ts';
+import { fail, type Outcome, ok } from '../base/index.ts';
 import {
   type Assertion,
   type CharacterSet,

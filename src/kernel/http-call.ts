@@ -5,8 +5,8 @@ import type { LinePool } from './http-pool.ts';
 import type { Redactor } from './http-redact.ts';
 import type { Watch, WatchPorts } from './http-watch.ts';
 import type { PrimitiveCall } from './primitive.ts';
-import { choiceField, countField } from './sink-config.ts';
-import type { Fan } from './sink-fan.ts';
+import type { Fan } from './sinks/fan-out.ts';
+import { choiceField, countField } from './sinks/null.ts';
 
 export interface HttpPorts extends AddressPorts, WatchPorts {}
 

@@ -1,7 +1,14 @@
 // The primitive `http_client`: one call from its merged config to one outcome. It closes every sink
 // it was handed, exactly once, on every outcome, also when no request was made.
-import type { Clock, Failure, Json, JsonObject, Outcome } from '../base/index.ts';
-import { fail, ok } from '../base/index.ts';
+import {
+  type Clock,
+  type Failure,
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../base/index.ts';
 import { hostOf, type Lookup } from './http-address.ts';
 import { bodyValue, decodedBody, isJsonType, readBounded } from './http-body.ts';
 import { type HttpCall, type HttpPorts, type Settings, settingsOf } from './http-call.ts';
@@ -17,7 +24,7 @@ import { readWebSocket } from './http-websocket.ts';
 import { wireSend } from './http-wire.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from './primitive.ts';
 import type { SinkReport } from './sink.ts';
-import { createFan } from './sink-fan.ts';
+import { createFan } from './sinks/fan-out.ts';
 
 export interface HttpClientPorts {
   clock: Clock;

@@ -1,11 +1,10 @@
 // From a transport to the sinks: hides secrets, waits when a sink needs time, and puts together what
 // the result says about the stream.
-import type { Failure, Json, JsonObject } from '../base/index.ts';
-import { withDetail } from '../base/index.ts';
+import { type Failure, type Json, type JsonObject, withDetail } from '../base/index.ts';
 import type { HttpCall } from './http-call.ts';
 import type { Redactor } from './http-redact.ts';
 import type { SinkReport, StreamEvent } from './sink.ts';
-import { publicReport } from './sink-fan.ts';
+import { publicReport } from './sinks/fan-out.ts';
 
 /** How a stream ended, before its sinks are closed. */
 export interface StreamEnd {

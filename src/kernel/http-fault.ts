@@ -1,8 +1,7 @@
 // What a status means. The code is what hooks and retries decide on; the detail holds what a person
 // needs to find out why, without credentials.
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Clock, Failure, JsonObject } from '../base/index.ts';
-import { fail } from '../base/index.ts';
+import { type Clock, type Failure, fail, type JsonObject } from '../base/index.ts';
 import { hostOf } from './http-address.ts';
 import { decodedBody, readBounded, textOf } from './http-body.ts';
 import type { Answer } from './http-connect.ts';

@@ -1,6 +1,5 @@
 import { mkdtempSync, readFileSync, realpathSync, rmSync } from 'node:fs';
-import type { AddressInfo } from 'node:net';
-import { createServer, type Server, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
@@ -9,8 +8,8 @@ import { type JsonObject, type Outcome, ok, systemClock } from '../base/index.ts
 import { createHttpPrimitive } from './http-client.ts';
 import type { PrimitiveCall, PrimitiveResult } from './primitive.ts';
 import type { Sink, StreamEvent } from './sink.ts';
-import { createFileSinkFactory } from './sink-file.ts';
-import { createReturnSink } from './sink-return.ts';
+import { createFileSinkFactory } from './sinks/file.ts';
+import { createReturnSink } from './sinks/return.ts';
 
 // A raw server: what goes over the wire, and where it stops, is exactly what a test says.
 const servers: Server[] = [];

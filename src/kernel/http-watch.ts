@@ -1,7 +1,15 @@
 // Everything that can stop a call from outside, as one thing: the caller's abort and the four time
 // limits. `connect`, `first_byte` and `idle` follow one another; `total` runs all along.
-import type { Clock, Failure, JsonObject, Outcome } from '../base/index.ts';
-import { fail, getOwn, isObject, ok } from '../base/index.ts';
+import {
+  type Clock,
+  type Failure,
+  fail,
+  getOwn,
+  isObject,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../base/index.ts';
 
 /** Calls back once after `ms`; the answer cancels. */
 export type Timer = (ms: number, callback: () => void) => () => void;

@@ -6,7 +6,7 @@ import { fail, type JsonObject, type Outcome, ok, systemClock } from '../base/in
 import { createHttpPrimitive } from './http-client.ts';
 import type { Need, PrimitiveCall, PrimitiveResult } from './primitive.ts';
 import type { Sink } from './sink.ts';
-import { createReturnSink } from './sink-return.ts';
+import { createReturnSink } from './sinks/return.ts';
 
 const textOf = (data: RawData): string => (data as Buffer).toString();
 

@@ -1,7 +1,6 @@
 // The body of an answer as it comes over a line. The line is let go as soon as the body is whole,
 // whatever its reader is still busy with.
-import type { Framing } from './http-framing.ts';
-import { createUnframer } from './http-framing.ts';
+import { createUnframer, type Framing } from './http-framing.ts';
 import type { Line, LineUser } from './http-line.ts';
 import type { ByteReader, ByteSource } from './http-source.ts';
 

@@ -1,42 +1,46 @@
-export { type Audit, type AuditRow, auditRow, createAudit } from './audit.ts';
-export { heldTo, noAuthority, policyAuthority, tokenAuthority } from './authority.ts';
-export type { BuiltinFunction } from './builtin.ts';
 export type {
   Authority,
   Authorize,
   Caller,
   ExecuteRequest,
   HelpRequest,
+  Kind,
   LoadRequest,
   SearchRequest,
 } from './call.ts';
-export { type Plan, resolvePlan } from './chain.ts';
-export { createToolRunner } from './execute-tool.ts';
+export type { BuiltinFunction } from './file-tools/content.ts';
+export { writeProjectFile } from './file-tools/project-write.ts';
 export { ANSWER, FOUR_TOOLS, type VerbDefinition } from './four-tools.ts';
-export type { SignalPort } from './help.ts';
-export { createItemMarks } from './item-marks.ts';
-export { keepOut } from './keep-out.ts';
-export type { Kind } from './kind.ts';
-export { checkInputs, checkOutputs, directiveKind } from './kind-directive.ts';
-export { knowledgeKind } from './kind-knowledge.ts';
-export { toolKind } from './kind-tool.ts';
-export type { CopyPort } from './load.ts';
-export { createModifier } from './modify.ts';
-export { schemaOf } from './parameters.ts';
-export { resolveProjectPath } from './path-gate.ts';
-export { prepareDependencies } from './prepare.ts';
+export { createKernel, type Kernel } from './kernel.ts';
 export type { Need, Primitive, PrimitiveCall, PrimitiveResult, Verifier } from './primitive.ts';
-export { isInside } from './process-env.ts';
-export type { ProcessPorts } from './process-launch.ts';
 export {
   type ProgramTool,
   type ProgramTools,
   withProgramTools,
-} from './program-tools.ts';
-export { writeProjectFile } from './project-write.ts';
-export { resolveModule } from './runtime-module.ts';
-export type { SandboxReport } from './sandbox-probe.ts';
-export { moduleSink, probeSandboxNow, shippedPrimitives, shippedSinks } from './shipped.ts';
+} from './primitives/program-tools.ts';
+export {
+  moduleSink,
+  probeSandboxNow,
+  shippedPrimitives,
+  shippedSinks,
+} from './primitives/shipped.ts';
+export { prepareDependencies } from './process/dependencies.ts';
+export { isInside } from './process/environment.ts';
+export type { ProcessPorts } from './process/launch.ts';
+export { resolveModule } from './process/module.ts';
+export { type Audit, type AuditRow, auditRow, createAudit } from './rights/audit.ts';
+export { heldTo, noAuthority, policyAuthority, tokenAuthority } from './rights/authority.ts';
+export { keepOut } from './rights/closed-places.ts';
+export { createItemMarks } from './rights/item-marks.ts';
+export { resolveProjectPath } from './rights/project-path.ts';
+export type { SandboxReport } from './sandbox/probe.ts';
 export type { Sink, SinkFactory, StreamEvent } from './sink.ts';
-export type { SignaturePolicy } from './tool-rights.ts';
-export { createKernel, type Kernel } from './verbs.ts';
+export { schemaOf } from './tool/parameters.ts';
+export { type Plan, resolvePlan } from './tool/plan.ts';
+export { createToolRunner } from './tool/run-tool.ts';
+export type { SignaturePolicy } from './tool/tool-rights.ts';
+export { checkInputs, checkOutputs, directiveKind } from './verbs/execute-directive.ts';
+export type { SignalPort } from './verbs/help.ts';
+export { knowledgeKind, toolKind } from './verbs/kinds.ts';
+export type { CopyPort } from './verbs/load.ts';
+export { createModifier } from './verbs/modify.ts';

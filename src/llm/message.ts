@@ -1,6 +1,7 @@
 // What a conversation with a model is made of, whatever protocol carries it.
-import type { Json, JsonObject } from '../base/index.ts';
-import type { Usage } from './usage.ts';
+import type { Json, JsonObject, Outcome } from '../base/index.ts';
+import type { Drafts } from './reply-draft.ts';
+import type { Reported, Usage } from './usage.ts';
 
 export type Protocol = 'anthropic' | 'openai';
 
@@ -71,3 +72,23 @@ export interface ModelReply {
   broken?: Broken;
   bad_arguments?: BadArguments[];
 }
+
+// What differs between the protocols' streams, as the reader sees it.
+
+export interface StreamState {
+  readonly drafts: Drafts;
+  take(event: JsonObject, name: string | undefined): Outcome<null>;
+  /**
+   * The short way for an event that differs from the one before in nothing but its piece of text.
+   * Undefined for every other; what it takes, `take` would have taken just so.
+   */
+  takeAlike?(data: string): Outcome<null> | undefined;
+  /** Is this the text, not JSON, that ends the stream? */
+  isEndText(data: string): boolean;
+  /** Did the end marker arrive? */
+  isDone(): boolean;
+  end(): { stop: Stop | undefined; model: string; reported: Reported; isFinal: boolean };
+}
+
+/** Every piece of text is shown as it comes. */
+export type CreateState = (onText: (piece: string) => void, maxCharacters?: number) => StreamState;

@@ -10,8 +10,9 @@ import {
   nearest,
   type Outcome,
   ok,
+  textAt,
+  textsAt,
 } from '../base/index.ts';
-import { textAt, textsAt } from './fields.ts';
 import type { Protocol } from './message.ts';
 
 export interface ResolvedModel {

@@ -8,10 +8,9 @@ import {
   type Json,
   type JsonObject,
   parseJson,
+  textAt,
   withDetail,
 } from '../base/index.ts';
-
-import { textAt } from './fields.ts';
 
 interface Meaning {
   code: string;

@@ -1,9 +1,15 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import {
+  CALLS,
+  RECORDED,
+  type Recorded,
+  TEXT,
+  THOUGHT,
+} from '../../tests/support/provider-streams.ts';
 import { fail, isObject, type Json, type JsonObject, type Outcome } from '../base/index.ts';
 import type { ModelReply, Protocol } from './message.ts';
 import { createReader, type ReaderOptions } from './reader.ts';
-import { CALLS, RECORDED, type Recorded, TEXT, THOUGHT } from './stream-fixture.ts';
 
 const PROTOCOLS = ['anthropic', 'openai'] as const;
 

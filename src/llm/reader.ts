@@ -1,12 +1,10 @@
 // Reads a provider's stream, event by event, into a reply. Pure: no clock, no network; the same
 // events give the same reply however they were chunked.
-import { type Failure, fail, type Outcome, ok } from '../base/index.ts';
-import { createAnthropicStream } from './anthropic-stream.ts';
-import { parseObject } from './fields.ts';
-import type { ModelReply, Protocol } from './message.ts';
-import { createOpenAiStream } from './openai-stream.ts';
+import { type Failure, fail, type Outcome, ok, parseObject } from '../base/index.ts';
+import { createAnthropicStream } from './anthropic.ts';
+import type { CreateState, ModelReply, Protocol } from './message.ts';
+import { createOpenAiStream } from './openai.ts';
 import { finishReply } from './reply.ts';
-import type { CreateState } from './stream-state.ts';
 import { completeUsage } from './usage.ts';
 
 export interface StreamReader {

@@ -13,8 +13,8 @@ import {
   parseJson,
   withDetail,
 } from '../base/index.ts';
-import type { Draft } from './draft.ts';
 import type { BadArguments, Broken, ModelReply, Stop } from './message.ts';
+import type { Draft } from './reply-draft.ts';
 import type { Usage } from './usage.ts';
 
 export interface Ending {

@@ -2,8 +2,7 @@ import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type Json, type JsonObject, jsonText } from '../base/index.ts';
 import type { Message } from './message.ts';
-import { type ModelRequest, requestParameters } from './request.ts';
-import { createWrittenMessages } from './written-messages.ts';
+import { createWrittenMessages, type ModelRequest, requestParameters } from './request.ts';
 
 const messages: Message[] = [
   { role: 'user', content: [{ type: 'text', text: 'run directive hello' }] },

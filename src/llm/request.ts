@@ -1,13 +1,86 @@
 // A conversation as the parameters of a provider's tool.
-import type { Json, JsonObject } from '../base/index.ts';
-import {
-  anthropicParameters,
-  writeAnthropicMessage,
-  writeAnthropicTool,
-} from './anthropic-request.ts';
+import { freezeJson, growJson, type Json, type JsonObject } from '../base/index.ts';
+import { anthropicParameters, writeAnthropicMessage, writeAnthropicTool } from './anthropic.ts';
 import type { Message, Protocol } from './message.ts';
-import { openAiParameters, writeOpenAiMessage, writeOpenAiTool } from './openai-request.ts';
-import { createWrittenMessages, type WrittenMessages } from './written-messages.ts';
+import { openAiParameters, writeOpenAiMessage, writeOpenAiTool } from './openai.ts';
+
+// What was written for earlier requests of one conversation. Messages do not change, and all but the
+// last few are sent again as they are: they form one list that grows, frozen, so that each of them is
+// looked at and made into text once. The cost of a turn is its new messages and the sending.
+
+/** A request's messages: those that will be sent again just so, and the last few. */
+export interface MessageList {
+  readonly settled: Json[];
+  readonly last: readonly JsonObject[];
+}
+
+type Write<Thing> = (thing: Thing) => readonly JsonObject[];
+
+export interface WrittenMessages {
+  messages(protocol: Protocol, messages: readonly Message[], write: Write<Message>): MessageList;
+  /** Anything else that is the same object in every request. */
+  once<Thing extends object>(
+    protocol: Protocol,
+    thing: Thing,
+    write: Write<Thing>,
+  ): readonly JsonObject[];
+}
+
+/** The last message may still grow, and the last two of the user are marked for the cache. */
+const OPEN = 4;
+
+interface Pages {
+  readonly sources: Message[];
+  readonly texts: (readonly JsonObject[])[];
+  settled: Json[];
+  /** How many of the sources are settled. */
+  count: number;
+}
+
+const newPages = (): Pages => ({ sources: [], texts: [], settled: [], count: 0 });
+
+function commonLength(a: readonly unknown[], b: readonly unknown[]): number {
+  const most = Math.min(a.length, b.length);
+  let length = 0;
+  while (length < most && a[length] === b[length]) length++;
+  return length;
+}
+
+/** For a conversation that goes on as it began; one that does not is written anew. */
+function turnPages(pages: Pages, messages: readonly Message[], write: Write<Message>): MessageList {
+  const { sources, texts } = pages;
+  sources.length = texts.length = commonLength(sources, messages);
+  if (sources.length < pages.count) [pages.settled, pages.count] = [[], 0];
+  for (const message of messages.slice(sources.length)) {
+    sources.push(message);
+    texts.push(write(message).map(freezeJson));
+  }
+  const settled = Math.max(pages.count, messages.length - OPEN);
+  if (settled > pages.count) {
+    pages.settled = growJson(pages.settled, texts.slice(pages.count, settled).flat());
+    pages.count = settled;
+  }
+  return { settled: pages.settled, last: texts.slice(settled).flat() };
+}
+
+export function createWrittenMessages(): WrittenMessages {
+  const pages: Partial<Record<Protocol, Pages>> = {};
+  const others = new WeakMap<object, Partial<Record<Protocol, readonly JsonObject[]>>>();
+  return {
+    messages(protocol, messages, write) {
+      const own = (pages[protocol] ??= newPages());
+      return turnPages(own, messages, write);
+    },
+    once(protocol, thing, write) {
+      const before = others.get(thing);
+      const known = before?.[protocol];
+      if (known) return known;
+      const made = write(thing).map(freezeJson);
+      others.set(thing, { ...before, [protocol]: made });
+      return made;
+    },
+  };
+}
 
 export interface ToolDefinition {
   name: string;

@@ -1,5 +1,12 @@
-export type { Expression } from './ast.ts';
-export { createScriptWorld, type WorldPorts } from './create-world.ts';
+export {
+  diagnose,
+  diagnosticOf,
+  runScript,
+  type ScriptEffect,
+  type ScriptOptions,
+  type ScriptResult,
+} from './run-script.ts';
+export type { Expression } from './syntax/ast.ts';
 export {
   type Bound,
   bodyKindOf,
@@ -9,17 +16,10 @@ export {
   namesReadBy,
   staticText,
   typeOf,
-} from './outline.ts';
-export { type Parsed, parseScript } from './parse.ts';
-export type { Problem } from './problem.ts';
-export {
-  diagnose,
-  diagnosticOf,
-  runScript,
-  type ScriptEffect,
-  type ScriptOptions,
-  type ScriptResult,
-} from './run-script.ts';
+} from './syntax/outline.ts';
+export { type Parsed, parseScript } from './syntax/parse.ts';
+export type { Problem } from './syntax/problem.ts';
+export { createScriptWorld, type WorldPorts } from './world/create-world.ts';
 export type {
   CodeRequest,
   CodeResult,

@@ -14,21 +14,19 @@ import {
   makeValue,
   type Value,
 } from '../flow/index.ts';
-import { absent, isAbsent } from './absent.ts';
-import { ambientName } from './ambient.ts';
-import type { Mode, Script, TextLine } from './ast.ts';
-import { createCompiler } from './compile.ts';
-import { writeReleased } from './compile-effect.ts';
-import { judgeExports } from './compile-module.ts';
-import { compileTop, printReturn } from './compile-statement.ts';
-import { type Env, newPath, type Run, type Unit } from './env.ts';
+import { createCompiler } from './compile/compiler.ts';
+import { writeReleased } from './compile/effect.ts';
+import { createImports, judgeExports } from './compile/module.ts';
+import { compileTop, printReturn } from './compile/statement.ts';
 import { ScriptFault, toFault } from './fault.ts';
-import { leaveOf } from './leave.ts';
-import { createImports } from './modules.ts';
-import { parseScript } from './parse.ts';
-import { lineOf, placeOf } from './places.ts';
-import type { Problem } from './problem.ts';
-import { Scope } from './scope.ts';
+import { ambientName } from './run/builtin-names.ts';
+import { leaveOf } from './run/control-values.ts';
+import { type Env, newPath, type Run, type Unit } from './run/environment.ts';
+import { Scope } from './run/scope.ts';
+import type { Mode, Script, TextLine } from './syntax/ast.ts';
+import { parseScript } from './syntax/parse.ts';
+import { lineOf, type Problem, placeOf } from './syntax/problem.ts';
+import { absent, isAbsent } from './values/absent.ts';
 import { eachInTurn, andThen as then } from './wait.ts';
 import type { ScriptWorld } from './world.ts';
 

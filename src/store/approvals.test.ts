@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { aThread, codeOf, makeStore, must, type TestStore } from '../../tests/support/registry.ts';
 import type { ApprovalRequest } from './approvals.ts';
-import { aThread, codeOf, makeStore, must, type TestStore } from './store-fixture.ts';
 
 let place: TestStore;
 beforeEach(() => {

@@ -11,10 +11,9 @@ import {
   ok,
   type RandomBytes,
 } from '../base/index.ts';
-import type { Database, Row } from './database.ts';
-import type { Signals } from './signals.ts';
-import { isEnded, type ThreadStatus } from './status.ts';
-import { noThread } from './thread-id.ts';
+import type { Database, Row } from './database/database.ts';
+import type { Signals } from './journal/signals.ts';
+import { isEnded, noThread, type ThreadStatus } from './thread-id.ts';
 
 export type ApprovalKind = 'call' | 'capability' | 'limit' | 'question';
 export type ApprovalState = 'pending' | 'approved' | 'denied' | 'expired' | 'used';

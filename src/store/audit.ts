@@ -1,7 +1,7 @@
 // The audit of what happens in threads: the same port and rows as the kernel's, in the registry.
 import { type Clock, ok } from '../base/index.ts';
 import type { Audit, AuditRow } from '../kernel/index.ts';
-import type { Database } from './database.ts';
+import type { Database } from './database/database.ts';
 
 const MAX_TEXT = 500;
 const MAX_READ = 10_000;

@@ -8,33 +8,34 @@ export type {
   Decision,
   HumanChannel,
 } from './approvals.ts';
-export type { Artifacts } from './artifacts.ts';
-export type { BudgetState, OpenReservation } from './budgets.ts';
-export type { NewEvent } from './event-log.ts';
-export type { Change, StoredEvent } from './journal.ts';
-export { nameOwner } from './lease-owner.ts';
-export type { Lease, Pulse } from './leases.ts';
-export type { Durability } from './open-file.ts';
-export { type Preview, previewOf } from './preview.ts';
-export type { PruneOptions } from './prune.ts';
-export type { ThreadFilter, ThreadPage } from './query.ts';
-export { createRedactor, type RedactionStream, type Redactor } from './redact.ts';
-export type { SealedSecret, SealedSecrets } from './sealed-secrets.ts';
-export type { Signal } from './signals.ts';
-export type { Standing } from './standing.ts';
-export { isEnded, THREAD_STATUSES, type ThreadStatus } from './status.ts';
+export type { BudgetState, OpenReservation } from './budgets/budgets.ts';
+export type { NewEvent } from './database/event-log.ts';
+export type { Durability } from './database/open-file.ts';
+export type { Artifacts } from './journal/artifacts.ts';
+export type { Change, StoredEvent } from './journal/journal.ts';
+export type { Signal } from './journal/signals.ts';
+export type { Standing } from './journal/standing.ts';
+export type { Cursor, Happening } from './journal/watch.ts';
+export { nameOwner } from './leases/lease-owner.ts';
+export type { Lease, Pulse } from './leases/leases.ts';
 export { openStore, type Store, type StoreOptions } from './store.ts';
-export { parseThreadId } from './thread-id.ts';
-export type { FirstSteps, NewThread, ThreadRow, ThreadSummary } from './threads.ts';
+export { isEnded, parseThreadId, THREAD_STATUSES, type ThreadStatus } from './thread-id.ts';
+export type { PruneOptions } from './threads/prune.ts';
+export type { ThreadFilter, ThreadPage } from './threads/query.ts';
+export type { FirstSteps, NewThread, ThreadRow, ThreadSummary } from './threads/threads.ts';
+export { readTranscript, type TranscriptLine, type TranscriptText } from './transcript/read.ts';
 export {
   createTranscript,
+  isTranscriptType,
+  type Preview,
+  previewOf,
   rebuildTranscript,
+  TRANSCRIPT_TYPES,
   type Transcript,
   type TranscriptEvent,
   type TranscriptOptions,
+  type TranscriptType,
   transcriptFile,
-} from './transcript.ts';
-export { readTranscript, type TranscriptLine, type TranscriptText } from './transcript-read.ts';
-export { isTranscriptType, TRANSCRIPT_TYPES, type TranscriptType } from './transcript-types.ts';
+} from './transcript/transcript.ts';
+export type { SealedSecret, SealedSecrets } from './vault.ts';
 export { createVault, deriveVaultKey, type Vault, type VaultOptions } from './vault.ts';
-export type { Cursor, Happening } from './watch.ts';

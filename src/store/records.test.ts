@@ -1,6 +1,6 @@
 // Artifacts, audit rows, and what is left after pruning.
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { aThread, codeOf, makeStore, must, type TestStore } from './store-fixture.ts';
+import { aThread, codeOf, makeStore, must, type TestStore } from '../../tests/support/registry.ts';
 
 let place: TestStore;
 beforeEach(() => {

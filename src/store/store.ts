@@ -3,24 +3,22 @@
 import { type Clock, type Outcome, ok, type RandomBytes, systemRandom } from '../base/index.ts';
 import type { Audit } from '../kernel/index.ts';
 import { type Approvals, createApprovals } from './approvals.ts';
-import { type Artifacts, createArtifacts } from './artifacts.ts';
 import { createStoreAudit } from './audit.ts';
-import { type Budgets, createBudgets } from './budgets.ts';
-import { createEventLog } from './event-log.ts';
-import { createFeed, type Feed } from './feed.ts';
-import { createGroup, type Group } from './group.ts';
-import { createJournal, type Journal } from './journal.ts';
-import { isOwnerGone } from './lease-owner.ts';
-import { createLeases, type Leases } from './leases.ts';
-import { type Durability, openDatabase } from './open-file.ts';
-import { checkOwner } from './origin.ts';
-import { createPrune, type Prune } from './prune.ts';
-import { createQuery, type Query } from './query.ts';
-import { createSealedSecrets, type SealedSecrets } from './sealed-secrets.ts';
-import { createSignals, type Signals } from './signals.ts';
-import { createStandings, type Standings } from './standing.ts';
-import { createThreads, type Threads } from './threads.ts';
-import { createWatch, type Watch } from './watch.ts';
+import { type Budgets, createBudgets } from './budgets/budgets.ts';
+import { createGroup, type Group } from './database/database.ts';
+import { createEventLog } from './database/event-log.ts';
+import { checkOwner, type Durability, openDatabase } from './database/open-file.ts';
+import { type Artifacts, createArtifacts } from './journal/artifacts.ts';
+import { createJournal, type Journal } from './journal/journal.ts';
+import { createSignals, type Signals } from './journal/signals.ts';
+import { createStandings, type Standings } from './journal/standing.ts';
+import { createFeed, createWatch, type Feed, type Watch } from './journal/watch.ts';
+import { isOwnerGone } from './leases/lease-owner.ts';
+import { createLeases, type Leases } from './leases/leases.ts';
+import { createPrune, type Prune } from './threads/prune.ts';
+import { createQuery, type Query } from './threads/query.ts';
+import { createThreads, type Threads } from './threads/threads.ts';
+import { createSealedSecrets, type SealedSecrets } from './vault.ts';
 
 /** Never throws; what fails says so in its outcome, and then has changed nothing. */
 export interface Store

@@ -1,5 +1,41 @@
-// Thread ids name folders and appear in commands, so they are plain by construction.
 import { type Failure, fail, type Outcome, ok } from '../base/index.ts';
+
+/** One list for the registry and for results. */
+export const THREAD_STATUSES = [
+  'spawning',
+  'running',
+  'paused',
+  'waiting',
+  'needs_input',
+  'interrupted',
+  'completed',
+  'failed',
+  'limit',
+  'denied',
+  'aborted',
+  'terminating',
+  'terminated',
+  'killed',
+] as const;
+export type ThreadStatus = (typeof THREAD_STATUSES)[number];
+
+const ENDED: ReadonlySet<ThreadStatus> = new Set<ThreadStatus>([
+  'completed',
+  'failed',
+  'limit',
+  'denied',
+  'aborted',
+  'terminated',
+  'killed',
+]);
+
+/** Nothing will be done any more. `needs_input` is not an end: a person can answer. */
+export const isEnded = (status: ThreadStatus): boolean => ENDED.has(status);
+
+/** Somebody must be at work on it: without a lease such a thread was interrupted. */
+export const AT_WORK: readonly ThreadStatus[] = ['spawning', 'running', 'terminating'];
+
+// Thread ids name folders and appear in commands, so they are plain by construction.
 
 const VALID = /^[A-Za-z0-9_-]{1,80}$/;
 

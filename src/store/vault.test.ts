@@ -1,9 +1,8 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { Json } from '../base/index.ts';
-import { createRedactor } from './redact.ts';
-import { aThread, codeOf, makeStore, must, type TestStore } from './store-fixture.ts';
+import { aThread, codeOf, makeStore, must, type TestStore } from '../../tests/support/registry.ts';
+import { createRedactor, type Json } from '../base/index.ts';
 import { createVault, deriveVaultKey } from './vault.ts';
 
 let place: TestStore;

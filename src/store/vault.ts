@@ -1,10 +1,5 @@
-// A journal must be able to say what was really sent, and must not show a secret to whoever opens the
-// file. So each known secret, in whatever form it stands there, goes into the registry encrypted, and
-// the journal holds a reference in its place; resume and replay put it back.
-//
-// The key is made from one in the user's folder, apart for each thread. References carry a mark made
-// from that key: a text from outside that imitates one is itself put away, so that putting back never
-// shows a secret to somebody who only wrote its reference.
+// Encrypted bytes of a thread, by number. What they mean is the vault's business.
+
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync } from 'node:crypto';
 import {
   fail,
@@ -13,11 +8,52 @@ import {
   type Outcome,
   ok,
   type RandomBytes,
+  type Redactor,
   setOwn,
   systemRandom,
 } from '../base/index.ts';
-import type { Redactor } from './redact.ts';
-import type { SealedSecrets } from './sealed-secrets.ts';
+import type { Database } from './database/database.ts';
+
+export interface SealedSecret {
+  number: number;
+  sealed: Uint8Array;
+}
+
+export interface SealedSecrets {
+  /** A number is given once: `conflict` else. */
+  keep(thread: string, secret: SealedSecret): Outcome<null>;
+  load(thread: string): Outcome<SealedSecret[]>;
+}
+
+export function createSealedSecrets(database: Database): SealedSecrets {
+  return {
+    keep(thread, { number, sealed }) {
+      // Undone with a transaction around it, a number would be known here and missing in the file.
+      if (database.isWriting()) {
+        return fail('internal_error', 'secrets are kept before a commit begins, not inside it');
+      }
+      return database.write(() => {
+        const sql = 'INSERT OR IGNORE INTO secrets (thread, number, sealed) VALUES (?, ?, ?)';
+        if (database.run(sql, thread, number, sealed) === 1) return ok(null);
+        const message = `secret ${number} of thread \`${thread}\` exists already: somebody else holds the thread`;
+        return fail('conflict', message, { thread });
+      });
+    },
+    load: (thread) =>
+      database.read(() => {
+        const sql = 'SELECT number, sealed FROM secrets WHERE thread = ? ORDER BY number';
+        return ok(database.all(sql, thread).map((row) => ({ ...row }) as unknown as SealedSecret));
+      }),
+  };
+}
+
+// A journal must be able to say what was really sent, and must not show a secret to whoever opens the
+// file. So each known secret, in whatever form it stands there, goes into the registry encrypted, and
+// the journal holds a reference in its place; resume and replay put it back.
+//
+// The key is made from one in the user's folder, apart for each thread. References carry a mark made
+// from that key: a text from outside that imitates one is itself put away, so that putting back never
+// shows a secret to somebody who only wrote its reference.
 
 export interface Vault {
   /**

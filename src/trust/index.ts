@@ -1,16 +1,15 @@
-export { normalizeCapability } from './capability-name.ts';
 export {
   type CapabilityCatalog,
   type CapabilityInfo,
   type CapabilityProblem,
   createCapabilityCatalog,
+  normalizeCapability,
   RISK_TIERS,
   type RiskTier,
   readCapabilities,
-} from './catalog.ts';
-export { type Ceiling, type CeilingVerifier, createCeilingVerifier } from './ceiling.ts';
-export type { Explanation } from './chain-rights.ts';
-export { describeNeed, formatPermission, permissionFor } from './denial.ts';
+} from './grants/capability-catalog.ts';
+export { type Ceiling, type CeilingVerifier, createCeilingVerifier } from './grants/ceiling.ts';
+export { describeNeed, formatPermission, permissionFor } from './grants/denial.ts';
 export {
   type Grant,
   grantAllows,
@@ -19,25 +18,27 @@ export {
   isSystemGrant,
   type Need,
   type Scope,
-} from './grant.ts';
-export { type CategoryFilter, filterAllows, type ItemFilters } from './item-filter.ts';
+} from './grants/grant.ts';
+export { type CategoryFilter, filterAllows, type ItemFilters } from './grants/item-filter.ts';
+export {
+  type GrantedRights,
+  grantsFromPermissions,
+  type PermissionProblem,
+  type Permissions,
+} from './grants/permission.ts';
+export type { Permission } from './grants/permission-map.ts';
+export { type ItemStatement, signStatement, verifyStatement } from './keys/item-statement.ts';
 export {
   generateKeyPair,
   importKeyPair,
   type KeyPair,
   keyIdOf,
   type PublicKeyRecord,
-} from './key.ts';
-export { createKeyFolder, type KeyFile, type KeyFolder } from './key-folder.ts';
-export {
-  type GrantedRights,
-  grantsFromPermissions,
-  type PermissionProblem,
-  type Permissions,
-} from './permission.ts';
-export type { Permission } from './permission-map.ts';
-export { missingAtStart, type StartCheck } from './start-check.ts';
-export { type ItemStatement, signStatement, verifyStatement } from './statement.ts';
+} from './keys/key.ts';
+export { createKeyFolder, type KeyFile, type KeyFolder } from './keys/key-folder.ts';
+export { createTrustStore, type TrustedKey, type TrustStore } from './keys/trust-store.ts';
+export type { Explanation } from './tokens/chain-rights.ts';
+export { missingAtStart, type StartCheck } from './tokens/chain-rights.ts';
 export {
   attenuateToken,
   type BlockContent,
@@ -47,13 +48,12 @@ export {
   type MintOptions,
   mintToken,
   sealToken,
-} from './token.ts';
-export type { ApprovedGrant, TokenBlock, TokenBudget } from './token-block.ts';
+} from './tokens/token.ts';
+export type { ApprovedGrant, TokenBlock, TokenBudget } from './tokens/token-block.ts';
 export {
   createTokenVerifier,
   type TokenVerifier,
   type TokenVerifierPorts,
-} from './token-verifier.ts';
-export { type ApprovedRight, widenToken } from './token-widen.ts';
-export { createTrustStore, type TrustedKey, type TrustStore } from './trust-store.ts';
-export type { VerifiedToken } from './verified-token.ts';
+} from './tokens/token-verifier.ts';
+export type { VerifiedToken } from './tokens/verified-token.ts';
+export { type ApprovedRight, widenToken } from './tokens/verified-token.ts';

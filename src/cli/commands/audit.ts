@@ -1,7 +1,7 @@
 import { fail } from '../../base/index.ts';
 import { asText, type CommandRun } from '../command.ts';
 import { withRuntime } from '../project.ts';
-import { visible } from '../terminal.ts';
+import { visible } from '../terminal/terminal.ts';
 
 const COLOURS = { allowed: 'green', denied: 'red', failed: 'yellow' } as const;
 

@@ -1,12 +1,204 @@
-import { existsSync } from 'node:fs';
-import { relative, resolve } from 'node:path';
-import { type Diagnostic, fail, hasErrors } from '../../base/index.ts';
-import { checkPath, projectOf } from '../../items/index.ts';
-import type { Runtime } from '../../runtime.ts';
-import { scriptProblems } from '../check-scripts.ts';
+// What is wrong with the form of scripts inside items, at their place in the file of the item. Items
+// cannot know: the language stands above them.
+import { type Dirent, existsSync, readdirSync, statSync } from 'node:fs';
+import { join, relative, resolve, sep } from 'node:path';
+import { type Diagnostic, fail, hasErrors, parseYaml, readRegularFile } from '../../base/index.ts';
+import {
+  checkPath,
+  itemKindOf,
+  type Library,
+  parseDirective,
+  projectOf,
+  type ToolItem,
+} from '../../items/index.ts';
+import type { Runtime } from '../../runtime/index.ts';
 import { asList, asText, type CommandRun, EXIT } from '../command.ts';
 import { withRuntime } from '../project.ts';
-import { checkScriptFiles, divide } from '../script-files.ts';
+
+// Which of the paths given to `check` are scripts: `.mld` files, also those below a folder, and `.md`
+// files given by name that hold statements and are no items.
+
+/** Longer than any script that somebody wrote. */
+export const MAX_SCRIPT_BYTES = 8 * 1024 * 1024;
+const MAX_DEPTH = 16;
+const MAX_ENTRIES = 50_000;
+
+export interface Divided {
+  readonly scripts: readonly string[];
+  /** For the check of items: everything that is no script, folders included. */
+  readonly others: readonly string[];
+}
+
+/** Hidden folders and dependencies are left out, as everywhere. */
+function below(folder: string): string[] {
+  const found: string[] = [];
+  const pending: [string, number][] = [[folder, 0]];
+  let seen = 0;
+  for (let next = pending.pop(); next && seen < MAX_ENTRIES; next = pending.pop()) {
+    const [at, depth] = next;
+    for (const entry of entriesOf(at)) {
+      seen += 1;
+      if (/^(\.|node_modules$)/.test(entry.name)) continue;
+      const path = join(at, entry.name);
+      if (entry.isDirectory() && depth < MAX_DEPTH) pending.push([path, depth + 1]);
+      else if (entry.isFile() && path.endsWith('.mld')) found.push(path);
+    }
+  }
+  return found.sort();
+}
+
+function entriesOf(folder: string): Dirent[] {
+  try {
+    return readdirSync(folder, { withFileTypes: true });
+  } catch {
+    return [];
+  }
+}
+
+const readScript = (file: string) =>
+  readRegularFile(file, { max: MAX_SCRIPT_BYTES, followsLinks: true });
+
+const isFolder = (path: string): boolean =>
+  statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+
+/** A line that could be a statement; whether it is one the parser says. */
+const hasStatement = (text: string): boolean => /^[ \t]*\/[a-z@=]/m.test(text);
+
+export function divide(paths: readonly string[], isItem: (file: string) => boolean): Divided {
+  const scripts = new Set<string>();
+  const others: string[] = [];
+  for (const path of paths) {
+    if (isFolder(path)) {
+      for (const file of below(path)) scripts.add(file);
+      others.push(path);
+    } else if (path.endsWith('.mld')) scripts.add(path);
+    else if (path.endsWith('.md') && !isItem(path) && isMarkdownScript(path)) scripts.add(path);
+    else others.push(path);
+  }
+  return { scripts: [...scripts], others };
+}
+
+function isMarkdownScript(path: string): boolean {
+  const read = readScript(path);
+  if ('problem' in read) return false;
+  const text = read.bytes.toString('utf8');
+  return itemKindOf(path, text) === undefined && hasStatement(text);
+}
+
+/** What is wrong with the form of these scripts. Runs nothing. */
+export async function checkScriptFiles(files: readonly string[]): Promise<Diagnostic[]> {
+  if (files.length === 0) return [];
+  const { diagnose } = await import('../../script/index.ts');
+  return files.flatMap((file) => {
+    const read = readScript(file);
+    if ('bytes' in read) {
+      const mode = file.endsWith('.mld') ? 'strict' : 'markdown';
+      return diagnose(read.bytes.toString('utf8'), file, mode);
+    }
+    const { message } = read.problem;
+    return [{ file, line: 1, column: 1, code: 'file_unreadable', severity: 'error', message }];
+  });
+}
+
+interface Origin {
+  file: string;
+  /** Of the first character of the script. */
+  line: number;
+  column: number;
+  /** Is the text in the file as it is, line by line? */
+  isVerbatim: boolean;
+}
+
+/** The same problem, seen from the file around the script. */
+function moved(found: Diagnostic, { file, line, column, isVerbatim }: Origin): Diagnostic {
+  if (!isVerbatim) return { ...found, file, line, column };
+  const text = found.text === undefined ? {} : { text: ' '.repeat(column - 1) + found.text };
+  const at = { line: found.line + line - 1, column: found.column + column - 1 };
+  return { ...found, file, ...at, ...text };
+}
+
+const textIfReadable = (file: string): string | undefined => {
+  const read = readRegularFile(file, { max: MAX_SCRIPT_BYTES, followsLinks: true });
+  return 'bytes' in read ? read.bytes.toString('utf8') : undefined;
+};
+
+/** Where the text of `config.script` begins: a literal block has it line by line. */
+function originInYaml(file: string, text: string): Origin {
+  const at = parseYaml(text).locate(['config', 'script'], 'value');
+  const lines = text.split('\n');
+  const isLiteral = /\|[-+\d]*\s*(#.*)?$/.test((lines[at.line - 1] ?? '').slice(at.column - 1));
+  if (!isLiteral) return { file, ...at, isVerbatim: false };
+  const first = lines.slice(at.line).find((line) => line.trim() !== '') ?? '';
+  const column = first.length - first.trimStart().length + 1;
+  return { file, line: at.line + 1, column, isVerbatim: true };
+}
+
+/** A script and where it stands. */
+interface Held {
+  text: string;
+  mode: 'strict' | 'markdown';
+  origin: Origin;
+}
+
+type Directive = ReturnType<typeof parseDirective>['directive'];
+
+function inDirective(directive: Directive, file: string): Held[] {
+  const script = directive?.process.script;
+  if (!script || script.text === '') return [];
+  const { text, line, column } = script;
+  return [{ text, mode: 'strict', origin: { file, line, column, isVerbatim: true } }];
+}
+
+function inTool(item: ToolItem, library: Library): Held[] {
+  const { tool, file } = item;
+  const chain = tool && library.chainOf(item);
+  if (!tool || !chain?.ok || chain.output.primitive !== 'script') return [];
+  const { script, module } = tool.config;
+  if (typeof script === 'string') {
+    return [
+      { text: script, mode: 'strict', origin: originInYaml(file, textIfReadable(file) ?? '') },
+    ];
+  }
+  const beside = typeof module === 'string' ? resolve(file, '..', module) : '';
+  const text = beside === '' ? undefined : textIfReadable(beside);
+  if (text === undefined) return [];
+  const mode = beside.endsWith('.md') ? 'markdown' : 'strict';
+  return [{ text, mode, origin: { file: beside, line: 1, column: 1, isVerbatim: true } }];
+}
+
+const isBelow = (file: string, path: string): boolean =>
+  file === path || file.startsWith(`${path}${sep}`);
+
+/** Items of the project and the user, or those at these paths; and a directive that lies elsewhere. */
+export async function scriptProblems(
+  library: Library,
+  paths: readonly string[],
+): Promise<Diagnostic[]> {
+  const items = library
+    .all()
+    .filter(({ file, source }) =>
+      paths.length === 0
+        ? source === 'project' || source === 'user'
+        : paths.some((path) => isBelow(resolve(file), path)),
+    );
+  const loose = paths.filter(
+    (path) => path.endsWith('.md') && !items.some(({ file }) => resolve(file) === path),
+  );
+  const held = [
+    ...items.flatMap((item) => {
+      if (item.kind === 'directive') return inDirective(item.directive, item.file);
+      return item.kind === 'tool' ? inTool(item, library) : [];
+    }),
+    ...loose.flatMap((file) =>
+      inDirective(parseDirective(textIfReadable(file) ?? '', file).directive, file),
+    ),
+  ];
+  if (held.length === 0) return [];
+  const { diagnose } = await import('../../script/index.ts');
+  return held.flatMap(({ text, mode, origin }) =>
+    diagnose(text, origin.file, mode).map((found) => moved(found, origin)),
+  );
+}
 
 /** Paths as a person would type them, seen from where they stand. */
 const shorten = (diagnostic: Diagnostic, cwd: string): Diagnostic => {

@@ -3,14 +3,13 @@
 // so every charge is counted once, also one of a request whose answer never came.
 import { type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
 import { formatMoney } from '../../llm/index.ts';
-import type { Runtime } from '../../runtime.ts';
+import type { Runtime } from '../../runtime/index.ts';
 import type { Store, ThreadSummary } from '../../store/index.ts';
 import { asText, type CommandRun } from '../command.ts';
-import { parseAge } from '../parse-age.ts';
-import { readEvents } from '../read-events.ts';
-import { type Terminal, visible } from '../terminal.ts';
-import { withRegistry } from '../thread-access.ts';
-import { count } from '../thread-words.ts';
+import { type Terminal, visible } from '../terminal/terminal.ts';
+import { readEvents, withRegistry } from '../threads/open-threads.ts';
+import { count } from '../threads/words.ts';
+import { parseAge } from './threads/prune.ts';
 
 interface Charge {
   thread: ThreadSummary;

@@ -20,7 +20,7 @@ import {
   unknownPaths,
 } from '../../expr/index.ts';
 import { asText, type CommandRun, EXIT } from '../command.ts';
-import { visible } from '../terminal.ts';
+import { visible } from '../terminal/terminal.ts';
 import { readInput } from './exec.ts';
 
 /** JSON given on the command line, or the name of a file that holds it. */

@@ -11,12 +11,10 @@ import {
   readRegularFile,
   setOwn,
 } from '../../base/index.ts';
-import type { Runtime } from '../../runtime.ts';
-import { confirm } from '../ask.ts';
+import type { Runtime } from '../../runtime/index.ts';
 import { asList, asText, type CommandRun } from '../command.ts';
-import { signFiles } from '../own-key.ts';
-import { withRuntime } from '../project.ts';
-import { type Terminal, visible } from '../terminal.ts';
+import { signFiles, withRuntime } from '../project.ts';
+import { confirm, type Terminal, visible } from '../terminal/terminal.ts';
 
 /** `name=value` pairs, values read as JSON when they are; or one JSON object. */
 export function parseParameters(words: readonly string[]): Outcome<JsonObject> {

@@ -3,9 +3,9 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fail, type Outcome, ok } from '../../base/index.ts';
-import { BUNDLE, createRuntime } from '../../runtime.ts';
+import { BUNDLE, createRuntime } from '../../runtime/index.ts';
 import { asText, type CommandRun } from '../command.ts';
-import { signFiles } from '../own-key.ts';
+import { signFiles } from '../project.ts';
 
 const TEMPLATE = join(BUNDLE, 'init');
 /** npm renames a packed `.gitignore`, so the template spells it without the dot. */

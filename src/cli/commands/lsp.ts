@@ -2,11 +2,11 @@ import { once } from 'node:events';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { projectOf } from '../../items/index.ts';
-import { createRuntime, type Runtime } from '../../runtime.ts';
+import { createRuntime, type Runtime } from '../../runtime/index.ts';
 import { type CommandCall, type CommandRun, EXIT } from '../command.ts';
-import { createFraming, frame } from '../lsp/framing.ts';
+import { createFraming, frame } from '../lsp/protocol.ts';
 import { createServer, type ServerPorts } from '../lsp/server.ts';
-import { version } from '../version.ts';
+import { version } from '../project.ts';
 
 const MAX_PROJECTS = 16;
 

@@ -2,9 +2,9 @@
 import { type JsonObject, ok } from '../../base/index.ts';
 import type { ReplayReport } from '../../harness/index.ts';
 import { asText, type CommandRun, EXIT } from '../command.ts';
-import { type Terminal, visible } from '../terminal.ts';
-import { countOption, findThread, withRegistry } from '../thread-access.ts';
-import { eventLine, shorten } from '../thread-words.ts';
+import { type Terminal, visible } from '../terminal/terminal.ts';
+import { countOption, findThread, withRegistry } from '../threads/open-threads.ts';
+import { eventLine, shorten } from '../threads/words.ts';
 
 function side(
   name: string,

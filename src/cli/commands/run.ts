@@ -1,9 +1,136 @@
 // `run`: a directive as a thread in this process, within its limits, seen live.
-import { fail, type Outcome, ok } from '../../base/index.ts';
-import type { RunRequest } from '../../harness/index.ts';
-import { asList, asText, type CommandRun } from '../command.ts';
-import { followRun } from '../follow-run.ts';
+import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import { endUnattended, type RunRequest, type ThreadResult } from '../../harness/index.ts';
+import type { Runtime } from '../../runtime/index.ts';
+import type { Store } from '../../store/index.ts';
+import { asList, asText, type CommandCall, type CommandRun, EXIT, exitCodeOf } from '../command.ts';
+import type { Terminal } from '../terminal/terminal.ts';
+import { exitCodeOfThread, showResult, tellEnding, tellNext } from '../threads/ending.ts';
+import { createRunView, type RunView } from '../threads/live-view.ts';
+import { signalKey, speaker, type ThreadWork, withThreads } from '../threads/open-threads.ts';
 import { parseParameters } from './exec.ts';
+
+// One run in this process, seen live: a new thread or one that goes on. Ctrl-C asks it to stop, a
+// second one kills it, a third leaves at once.
+
+/** How long a killed thread has to end by itself. */
+const KILL_PATIENCE_MS = 3000;
+
+interface Interrupts {
+  signal: AbortSignal;
+  /** How often the person asked. */
+  count(): number;
+  release(): void;
+}
+
+function listenForInterrupts(view: RunView, store: Store, by: string): Interrupts {
+  const controller = new AbortController();
+  let [presses, last]: [number, NodeJS.Timeout | undefined] = [0, undefined];
+
+  const ask = (kind: 'terminate' | 'kill'): boolean => {
+    const root = view.root();
+    return root !== undefined && store.signal(root, kind, {}, signalKey(), by).ok;
+  };
+  function kill(): void {
+    ask('kill');
+    controller.abort();
+    last = setTimeout(() => {
+      const root = view.root();
+      if (root !== undefined) endUnattended(store, root, 'killed', by, { force: true });
+      view.end();
+      process.exit(EXIT.interrupted);
+    }, KILL_PATIENCE_MS);
+  }
+  function press(): void {
+    presses += 1;
+    if (presses > 2) {
+      view.end();
+      process.exit(EXIT.interrupted);
+    } else if (presses === 2) kill();
+    else if (ask('terminate')) view.say('asked it to stop; Ctrl-C again kills it');
+    else controller.abort();
+  }
+  process.on('SIGINT', press);
+  process.on('SIGTERM', press);
+  return {
+    signal: controller.signal,
+    count: () => presses,
+    release() {
+      clearTimeout(last);
+      process.off('SIGINT', press);
+      process.off('SIGTERM', press);
+    },
+  };
+}
+
+/** Events came before, so this line says what it is. */
+function finishJson(done: Outcome<ThreadResult>, terminal: Terminal): void {
+  terminal.out(JSON.stringify({ type: 'result', ...done }));
+}
+
+function refuse(refused: Failure, terminal: Terminal, usageCodes: ReadonlySet<string>): number {
+  if (terminal.json) finishJson(refused, terminal);
+  else terminal.finish(refused, () => {});
+  return usageCodes.has(refused.error.code) ? EXIT.usage : exitCodeOf(refused.error);
+}
+
+function finish(
+  done: Outcome<ThreadResult>,
+  store: Store,
+  terminal: Terminal,
+  usageCodes: ReadonlySet<string>,
+): number {
+  if (!done.ok) return refuse(done, terminal, usageCodes);
+  if (terminal.json) finishJson(done, terminal);
+  else {
+    const row = store.thread(done.output.thread_id);
+    showResult(done.output, terminal);
+    tellEnding(done.output, row.ok ? row.output.limits : {}, terminal);
+    tellNext(done.output, terminal);
+  }
+  return exitCodeOfThread(done.output);
+}
+
+export interface Follow {
+  /** Asked before anything is made. */
+  mayStart?(runtime: Runtime): Promise<Outcome<null>>;
+  /** The thread that goes on; a new one when absent. */
+  thread?(store: Store): Outcome<string>;
+  start(access: ThreadWork, signal: AbortSignal, thread: string): Promise<Outcome<ThreadResult>>;
+  /** Codes that mean: the command line was wrong. */
+  usageCodes?: readonly string[];
+}
+
+/** Runs it to its end and says how it ended; the exit code comes back. */
+export async function followRun(call: CommandCall, follow: Follow): Promise<number> {
+  const { terminal } = call;
+  const view = createRunView(terminal);
+  const codes = new Set(follow.usageCodes ?? []);
+  try {
+    return await withThreads(
+      call,
+      async (access) => {
+        const { store } = access;
+        const known = follow.thread?.(store) ?? ok('');
+        if (!known.ok) return finish(known, store, terminal, codes);
+        view.begin(store, known.output === '' ? undefined : known.output);
+        const interrupts = listenForInterrupts(view, store, speaker(call));
+        const done = await follow.start(access, interrupts.signal, known.output);
+        interrupts.release();
+        view.end();
+        const code = finish(done, store, terminal, codes);
+        return interrupts.count() > 0 && code !== EXIT.done ? EXIT.interrupted : code;
+      },
+      view.live,
+      async (runtime) => {
+        const may = (await follow.mayStart?.(runtime)) ?? ok(null);
+        return may.ok ? undefined : refuse(may, terminal, codes);
+      },
+    );
+  } finally {
+    view.end();
+  }
+}
 
 /** Option, limit it narrows; all are counts except `spend`, which is money. */
 const LIMIT_OPTIONS = {

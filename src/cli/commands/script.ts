@@ -1,10 +1,139 @@
 import { readFileSync } from 'node:fs';
-import { fail } from '../../base/index.ts';
+import { dirname, relative, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import {
+  type Fault,
+  fail,
+  formatDiagnostic,
+  isObject,
+  type JsonObject,
+  type Outcome,
+  ok,
+  parseJson,
+  readRegularFile,
+} from '../../base/index.ts';
+import type { Trail } from '../../flow/index.ts';
+import { createRuntime, findScriptProject } from '../../runtime/index.ts';
 import type { ScriptEffect } from '../../script/index.ts';
-import { confirm } from '../ask.ts';
-import { asList, asText, type CommandCall, type CommandRun, EXIT } from '../command.ts';
-import { printed, runScriptJob, type ScriptJob } from '../script-run.ts';
+import { asList, asText, type CommandCall, type CommandRun, EXIT, exitCodeOf } from '../command.ts';
+import { confirm } from '../terminal/terminal.ts';
+import { MAX_SCRIPT_BYTES } from './check.ts';
 import { parseParameters } from './exec.ts';
+
+// One run of a script on the command line: its project, the operator's policy for scripts, effects as
+// they happen, problems with their place.
+
+export interface ScriptJob {
+  /** Path as given, or undefined for `text`. */
+  readonly file: string | undefined;
+  readonly text: string | undefined;
+  readonly cwd: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly payload: JsonObject;
+  stdin(): string;
+  onEffect(effect: ScriptEffect): void;
+  /** Keeps track of how values came to be. */
+  readonly trail?: Trail;
+  /** Absent: nobody is there to answer now, so a question stays open. */
+  ask?(question: string): Promise<boolean>;
+  readonly signal?: AbortSignal;
+  readonly project?: string;
+}
+
+export interface ScriptEnd {
+  readonly code: number;
+  /** Everything that is wrong, ready to be shown. */
+  readonly problems: readonly string[];
+  readonly fault: Fault | undefined;
+  readonly outputs: unknown;
+}
+
+function read(job: ScriptJob): Outcome<{ path: string; text: string }> {
+  if (job.text !== undefined)
+    return ok({ path: resolve(job.cwd, '<command line>.mld'), text: job.text });
+  const path = resolve(job.cwd, job.file ?? '');
+  const read = readRegularFile(path, { max: MAX_SCRIPT_BYTES, followsLinks: true });
+  if ('bytes' in read) return ok({ path, text: read.bytes.toString('utf8') });
+  const { errno, message } = read.problem;
+  const why = errno === 'ENOENT' ? 'there is no such file' : message;
+  return fail('not_found', `\`${job.file ?? ''}\` cannot be read: ${why}`);
+}
+
+/** As a person would type it, seen from where they stand. */
+export function shownName(path: string, job: Pick<ScriptJob, 'cwd' | 'text'>): string {
+  if (job.text !== undefined) return '<command line>';
+  const short = relative(job.cwd, path);
+  return short === '' || short.startsWith('..') ? path : short;
+}
+
+const refused = (fault: Fault): ScriptEnd => ({
+  code: exitCodeOf(fault),
+  problems: [`error: ${fault.detail.message}`],
+  fault,
+  outputs: null,
+});
+
+const exitOf = (fault: Fault): number => (fault.code === 'bail' ? EXIT.failed : exitCodeOf(fault));
+
+export async function runScriptJob(job: ScriptJob): Promise<ScriptEnd> {
+  const source = read(job);
+  if (!source.ok) return refused(source.error);
+  const { path, text } = source.output;
+  const project = job.project ?? findScriptProject(dirname(path), job.env['KERNMANTLE_HOME'] ?? '');
+  const opened = await createRuntime({ project, cwd: job.cwd, env: job.env });
+  if (!opened.ok) return refused(opened.error);
+  try {
+    const { runScript, diagnosticOf } = await import('../../script/index.ts');
+    const stage = await opened.output.scripts({
+      name: shownName(path, job),
+      ask: async ({ questions }) =>
+        ok(job.ask ? ((await job.ask(questions.join('; '))) ? 'approved' : 'denied') : 'pending'),
+      ...(job.trail ? { trail: job.trail.note } : {}),
+      ...(job.signal ? { signal: job.signal } : {}),
+    });
+    // Commands hear of it by themselves; a block that waits for something does not.
+    job.signal?.addEventListener('abort', () => stage.world.js.close(), { once: true });
+    const { fault, diagnostics, outputs } = await runScript(text, {
+      ...stage,
+      file: path,
+      name: shownName(path, job),
+      mode: path.endsWith('.mld') ? 'strict' : 'markdown',
+      payload: job.payload,
+      stdin: () => job.stdin(),
+      mayBePrivileged: true,
+      onEffect: (effect) => job.onEffect(effect),
+    });
+    const list = diagnostics.length > 0 ? diagnostics : fault ? [diagnosticOf(fault, path)] : [];
+    return {
+      code: fault ? exitOf(fault.fault) : EXIT.done,
+      problems: list.map(formatDiagnostic),
+      fault: fault?.fault,
+      outputs: outputs?.data ?? null,
+    };
+  } finally {
+    await opened.output.close();
+  }
+}
+
+/** Which stream an effect goes to, as text; undefined: it is seen elsewhere. */
+export function printed(effect: ScriptEffect): { stream: 'out' | 'err'; text: string } | undefined {
+  const { kind, text } = effect;
+  switch (kind) {
+    case 'text':
+      return { stream: 'out', text };
+    case 'show':
+    case 'run':
+      return { stream: 'out', text: `${text}\n` };
+    case 'log':
+      return { stream: 'err', text: `${text}\n` };
+    case 'stderr':
+      return { stream: 'err', text: text.endsWith('\n') ? text : `${text}\n` };
+    case 'warning':
+      return { stream: 'err', text: `warning: ${text}\n` };
+    default:
+      return undefined;
+  }
+}
 
 /** Read when the script first asks for `@input`; a person at the terminal is not waited for. */
 function readStdin(): string {
@@ -56,7 +185,6 @@ async function runForPeople(call: CommandCall, job: ScriptJob): Promise<number> 
 export const run: CommandRun = async (call) => {
   const { options, terminal } = call;
   if (options.worker === true) {
-    const { runWorker } = await import('../script-worker.ts');
     return await runWorker(terminal.env);
   }
   const payload = parseParameters(asList(options.payload));
@@ -76,3 +204,57 @@ export const run: CommandRun = async (call) => {
     process.off('SIGINT', stop);
   }
 };
+
+// `script --worker`: one job a line on stdin, one answer a line on stdout, until stdin ends. Each job
+// runs as if it were a process of its own.
+
+interface Job {
+  readonly id: unknown;
+  readonly work: string;
+  readonly file: string;
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+function readJob(line: string): Job | string {
+  const parsed = parseJson(line);
+  if (!parsed.ok || !isObject(parsed.output)) return 'a job is one JSON object a line';
+  const { id, work, file } = parsed.output;
+  if (typeof work !== 'string' || typeof file !== 'string') return 'a job needs `work` and `file`';
+  return { id, work, file };
+}
+
+async function answer({ work, file }: Job, env: Environment) {
+  const text = { out: '', err: '' };
+  const end = await runScriptJob({
+    file,
+    text: undefined,
+    cwd: work,
+    env,
+    payload: {},
+    stdin: () => '',
+    onEffect(effect) {
+      const line = printed(effect);
+      if (line) text[line.stream] += line.text;
+    },
+  });
+  return { code: end.code, out: text.out, err: [text.err, ...end.problems].join('') };
+}
+
+async function handle(line: string, env: Environment): Promise<string> {
+  const job = readJob(line);
+  if (typeof job === 'string')
+    return JSON.stringify({ id: null, code: EXIT.usage, out: '', err: job });
+  try {
+    return JSON.stringify({ id: job.id, ...(await answer(job, env)) });
+  } catch (error) {
+    return JSON.stringify({ id: job.id, code: EXIT.failed, out: '', err: String(error) });
+  }
+}
+
+export async function runWorker(env: Environment): Promise<number> {
+  for await (const line of createInterface({ input: process.stdin })) {
+    if (line.trim() !== '') process.stdout.write(`${await handle(line, env)}\n`);
+  }
+  return EXIT.done;
+}

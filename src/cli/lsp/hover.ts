@@ -1,9 +1,16 @@
 // What a name or a word is, in a few lines of markdown.
+
 import { bodyKindOf, type Expression, staticText } from '../../script/index.ts';
+import { tagAt } from './completion.ts';
+import {
+  carriedLabels,
+  type Meaning,
+  type NameSpot,
+  resolve,
+  spotAt,
+  typeOfMeaning,
+} from './definition.ts';
 import type { Home, Modules } from './modules.ts';
-import { carriedLabels, type Meaning, resolve, typeOfMeaning } from './resolve.ts';
-import { type NameSpot, spotAt } from './spot.ts';
-import { tagAt } from './tags.ts';
 import { isProse, type ScriptView, type View } from './view.ts';
 import * as words from './words.ts';
 

@@ -3,7 +3,7 @@
 import { statSync } from 'node:fs';
 import { dirname, extname, isAbsolute, join, resolve } from 'node:path';
 import { isObject, type Json, parseJson, readRegularFile } from '../../base/index.ts';
-import { findScriptProject } from '../../runtime.ts';
+import { findScriptProject } from '../../runtime/index.ts';
 import { type Bound, staticText } from '../../script/index.ts';
 import { readScript, type ScriptView } from './view.ts';
 

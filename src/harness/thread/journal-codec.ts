@@ -13,7 +13,7 @@ import {
   ok,
 } from '../../base/index.ts';
 import { type NewEvent, type StoredEvent, THREAD_STATUSES } from '../../store/index.ts';
-import { LIMIT_NAMES } from '../limit.ts';
+import { LIMIT_NAMES } from '../limits/limit.ts';
 import type { DataOf, EventType, JournalEvent, Opening, Recorded } from './journal-event.ts';
 
 /** Where a value is not what it should be: '' for the value itself. Undefined: it is a `T`. */

@@ -5,7 +5,7 @@ import type { Fault, Json, JsonObject } from '../../base/index.ts';
 import type { Effect } from '../../items/index.ts';
 import type { Block, Broken, Stop, Usage } from '../../llm/index.ts';
 import type { ThreadStatus } from '../../store/index.ts';
-import type { LimitEvent, WarningEvent } from '../limit.ts';
+import type { LimitEvent, WarningEvent } from '../limits/limit.ts';
 
 interface Entry<Type extends string, Data> {
   readonly type: Type;

@@ -4,9 +4,9 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { checkDirective } from '../../../src/items/directive-check.ts';
-import { testWorld } from '../../../src/items/directive-fixture.ts';
-import { parseDirective } from '../../../src/items/directive-parse.ts';
+import { checkDirective } from '../../../src/items/directive/check.ts';
+import { parseDirective } from '../../../src/items/directive/parse.ts';
+import { testWorld } from '../../support/directives.ts';
 
 const here = import.meta.dirname;
 const cases = readdirSync(here, { withFileTypes: true }).filter((entry) => entry.isDirectory());

@@ -1,0 +1,263 @@
+import type { Diagnostic, Severity } from './diagnostic.ts';
+import { getOwn, isObject } from './json.ts';
+import type { Json, JsonObject } from './outcome.ts';
+import { nearest } from './text.ts';
+import type { YamlDocument } from './yaml.ts';
+
+type Loose<T> = { [K in keyof T]: T[K] | undefined };
+
+/** The same object without the fields that are undefined: absent and undefined are one thing here. */
+export function compact<T extends object>(value: Loose<T>): T {
+  return Object.fromEntries(
+    Object.entries(value).filter(([, field]) => field !== undefined),
+  ) as unknown as T;
+}
+
+// Small typed rules that read a value out of a YAML document and report what is wrong where. Every
+// problem is reported, not only the first; a rule answers undefined when it reported an error.
+
+export type Path = readonly (string | number)[];
+
+export interface Problem {
+  code: string;
+  message: string;
+  hint?: string;
+  severity?: Severity;
+  /** Point at the key instead of its value. */
+  at?: 'key';
+}
+
+/** Where a rule stands in the document. */
+export interface Place {
+  readonly path: Path;
+  child(step: string | number): Place;
+  report(problem: Problem): undefined;
+}
+
+/** A hostile file can hold a mistake per byte; people read the first few. */
+const MAX_DIAGNOSTICS = 100;
+
+export type Rule<T> = (value: Json, place: Place) => T | undefined;
+
+/** `config.stream`, as messages name it. */
+export const pathText = (path: Path): string => path.join('.');
+
+export function createPlace(
+  document: YamlDocument,
+  source: { file: string; line(number: number): string },
+  diagnostics: Diagnostic[],
+  path: Path = [],
+): Place {
+  return {
+    path,
+    child: (step) => createPlace(document, source, diagnostics, [...path, step]),
+    report({ code, message, hint, severity = 'error', at }) {
+      if (diagnostics.length >= MAX_DIAGNOSTICS) return undefined;
+      const { line, column } = document.locate(path, at ?? 'value');
+      const text = source.line(line);
+      diagnostics.push({
+        file: source.file,
+        line,
+        column,
+        code,
+        severity,
+        message,
+        ...(hint === undefined ? {} : { hint }),
+        text,
+      });
+      return undefined;
+    },
+  };
+}
+
+function describe(value: Json): string {
+  if (value === null) return 'nothing';
+  if (Array.isArray(value)) return 'a list';
+  if (typeof value === 'object') return 'a mapping';
+  const shown = JSON.stringify(value);
+  return `\`${shown.length > 60 ? `${shown.slice(0, 60)}…` : shown}\``;
+}
+
+/** Reports that another kind of value stands here than `expected` says. */
+export function wrongType(place: Place, expected: string, value: Json, hint?: string): undefined {
+  const name = pathText(place.path) || 'the file';
+  return place.report({
+    code: 'invalid_field',
+    message: `\`${name}\` must be ${expected}, not ${describe(value)}`,
+    ...(hint === undefined ? {} : { hint }),
+  });
+}
+
+export const text: Rule<string> = (value, place) =>
+  typeof value === 'string' ? value : wrongType(place, 'text', value);
+
+/** Text of one form; `what` says it in words. */
+export const textLike =
+  (pattern: RegExp, what: string, hint?: string): Rule<string> =>
+  (value, place) =>
+    typeof value === 'string' && pattern.test(value) ? value : wrongType(place, what, value, hint);
+
+export const flag: Rule<boolean> = (value, place) =>
+  typeof value === 'boolean' ? value : wrongType(place, '`true` or `false`', value);
+
+export const anything: Rule<Json> = (value) => value;
+
+export const mapping: Rule<JsonObject> = (value, place) =>
+  isObject(value) ? value : wrongType(place, 'a mapping', value);
+
+export const numberBetween =
+  (min: number, max: number, what: string): Rule<number> =>
+  (value, place) =>
+    typeof value === 'number' && value >= min && value <= max
+      ? value
+      : wrongType(place, what, value);
+
+export const wholeBetween =
+  (min: number, max: number): Rule<number> =>
+  (value, place) =>
+    Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max
+      ? (value as number)
+      : wrongType(place, `a whole number from ${min} to ${max}`, value);
+
+/** A suggestion when one word is near, otherwise all there are. */
+export function didYouMean(word: string, candidates: readonly string[]): string {
+  const near = nearest(word, candidates);
+  return near === undefined ? `one of: ${candidates.join(', ')}` : `did you mean \`${near}\``;
+}
+
+export const oneOf =
+  <T extends string>(members: readonly T[]): Rule<T> =>
+  (value, place) => {
+    if (members.includes(value as T)) return value as T;
+    const hint = didYouMean(typeof value === 'string' ? value : '', members);
+    return wrongType(place, `one of ${members.join(', ')}`, value, hint);
+  };
+
+/** A list; elements that are wrong are reported and left out. */
+export const listOf =
+  <T>(rule: Rule<T>, max = 1000): Rule<T[]> =>
+  (value, place) => {
+    if (!Array.isArray(value)) {
+      return wrongType(place, 'a list', value, `write it as \`[${describe(value)}]\``);
+    }
+    if (value.length > max) return wrongType(place, `a list of at most ${max}`, value);
+    const read = value.map((element, index) => rule(element, place.child(index)));
+    return read.filter((element) => element !== undefined);
+  };
+
+/** Like `listOf`, and no name comes twice. */
+export const uniqueBy =
+  <T>(rule: Rule<T[]>, nameOf: (element: T) => string, what: string): Rule<T[]> =>
+  (value, place) => {
+    const read = rule(value, place);
+    if (read === undefined) return undefined;
+    const seen = new Set<string>();
+    for (const [index, element] of read.entries()) {
+      const name = nameOf(element);
+      if (seen.has(name)) {
+        place.child(index).report({
+          code: 'duplicate_name',
+          message: `${what} \`${name}\` is declared twice`,
+          hint: 'names must differ; remove one of them',
+        });
+      }
+      seen.add(name);
+    }
+    return read;
+  };
+
+/** A mapping from any name to values of one shape. */
+export const mapOf =
+  <T>(rule: Rule<T>): Rule<Map<string, T>> =>
+  (value, place) => {
+    if (!isObject(value)) return wrongType(place, 'a mapping', value);
+    const read = new Map<string, T>();
+    for (const [key, element] of Object.entries(value)) {
+      const result = rule(element, place.child(key));
+      if (result !== undefined) read.set(key, result);
+    }
+    return read;
+  };
+
+type Read<S> = { [K in keyof S]?: S[K] extends Rule<infer T> ? T : never };
+
+/** A mapping with known fields: others are errors with a suggestion; an empty value counts as absent. */
+export const record =
+  <S extends Record<string, Rule<unknown>>>(
+    rules: S,
+    options: { required?: readonly (keyof S & string)[]; moved?: Record<string, string> } = {},
+  ): Rule<Read<S>> =>
+  (value, place) => {
+    if (!isObject(value)) return wrongType(place, 'a mapping', value);
+    const read: Record<string, unknown> = {};
+    for (const [key, field] of Object.entries(value)) {
+      const rule = Object.hasOwn(rules, key) ? rules[key] : undefined;
+      if (!rule) reportUnknown(place.child(key), key, Object.keys(rules), options.moved);
+      else if (field !== null) read[key] = rule(field, place.child(key));
+    }
+    for (const key of options.required ?? []) {
+      if ((value[key] ?? null) !== null) continue;
+      const owner = pathText(place.path);
+      place.report({
+        code: 'missing_field',
+        message: owner === '' ? `\`${key}\` is missing` : `\`${owner}\` has no \`${key}\``,
+        hint: `add \`${key}: …\``,
+      });
+    }
+    return read as Read<S>;
+  };
+
+function reportUnknown(
+  place: Place,
+  key: string,
+  known: readonly string[],
+  moved: Record<string, string> = {},
+): void {
+  const hint = Object.hasOwn(moved, key) ? moved[key] : undefined;
+  place.report({
+    code: 'unknown_field',
+    message: `unknown field \`${key}\``,
+    hint: hint ?? didYouMean(key, known),
+    at: 'key',
+  });
+}
+
+// Reading JSON that somebody else wrote: a field is there with the right type, or it is not there.
+
+/** Empty when absent or not a text. */
+export function textAt(value: Json | undefined, key: string): string {
+  const text = getOwn(value, key);
+  return typeof text === 'string' ? text : '';
+}
+
+/** The texts of a list; empty when absent or not a list. */
+export function textsAt(value: Json | undefined, key: string): string[] {
+  const list = getOwn(value, key);
+  return Array.isArray(list) ? list.filter((item) => typeof item === 'string') : [];
+}
+
+/** The list, or none. */
+export function listAt(value: Json | undefined, key: string): Json[] {
+  const list = getOwn(value, key);
+  return Array.isArray(list) ? list : [];
+}
+
+/** The text as an object, if it is one. Its depth is not looked at: fields are read, not walked. */
+export function parseObject(text: string): JsonObject | undefined {
+  try {
+    const value = JSON.parse(text) as Json;
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The text of a JSON string, if that is all there is. A copy: a part would keep the whole alive. */
+export function parseText(literal: string): string | undefined {
+  try {
+    const value = JSON.parse(literal) as Json;
+    return typeof value === 'string' ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,125 @@
+// `approvals approve|deny|answer`: a person decides, once, on exactly what was asked for.
+import { fail, type Outcome, ok, plainText } from '../../base/index.ts';
+import type { Approval, Decision, ThreadStatus } from '../../store/index.ts';
+import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
+import { type Terminal, visible } from '../terminal/terminal.ts';
+import { countOption, speaker, withRegistry } from '../threads/open-threads.ts';
+import { age } from '../threads/words.ts';
+import { parseAge } from './threads/prune.ts';
+
+type Given = Omit<Decision, 'who' | 'channel'>;
+
+/** Nobody is at work on such a thread: the answer is read when it goes on. */
+const STANDS_STILL: ReadonlySet<ThreadStatus> = new Set([
+  'needs_input',
+  'waiting',
+  'paused',
+  'interrupted',
+]);
+
+function command(
+  decide: (call: CommandCall) => Outcome<Given>,
+  fits: (approval: Approval, call: CommandCall) => Outcome<null> = () => ok(null),
+): CommandRun {
+  return async (call) => {
+    const { args, terminal } = call;
+    const given = decide(call);
+    if (!given.ok) return terminal.finish(given, () => {});
+    return await withRegistry(call, async ({ store }) => {
+      const asked = store.approvals.get(asText(args[0]) ?? '');
+      const right = asked.ok ? fits(asked.output, call) : asked;
+      if (!right.ok) return terminal.finish(right, () => {});
+      const id = asText(args[0]) ?? '';
+      const who = { who: speaker(call), channel: 'cli' as const };
+      const done = store.approvals.decide(id, { ...given.output, ...who });
+      return terminal.finish(done, ({ state, thread }) => {
+        terminal.note(`${id} ${state}`);
+        const row = store.thread(thread);
+        if (row.ok && STANDS_STILL.has(row.output.status)) {
+          terminal.note(`go on with \`km threads resume ${thread}\``);
+        }
+      });
+    });
+  };
+}
+
+/** Whoever signed the directive did not mean this: that takes a word more than yes. */
+const isDeclared = ({ id, kind, shown }: Approval, { options }: CommandCall): Outcome<null> =>
+  kind !== 'capability' || shown.declared !== 'no' || options.beyond === true
+    ? ok(null)
+    : fail(
+        'usage',
+        `\`${id}\` asks for what directive \`${plainText(shown.directive)}\` does not declare: approve it with \`--beyond\`, or add \`${plainText(shown.line)}\` to its permissions`,
+      );
+
+export const approve = command(({ options }) => {
+  const uses = countOption(options, 'uses');
+  if (!uses.ok) return uses;
+  const time = asText(options.for);
+  const lasts = time === undefined ? ok(undefined) : parseAge('for', time);
+  if (!lasts.ok) return lasts;
+  return ok({
+    decision: 'approved',
+    why: asText(options.why) ?? '',
+    ...(uses.output === undefined ? {} : { uses: uses.output }),
+    ...(lasts.output === undefined ? {} : { expires: Date.now() + lasts.output }),
+    ...(options.beyond === true ? { answer: { beyond: true } } : {}),
+  });
+}, isDeclared);
+
+export const deny = command(({ options }) =>
+  ok({ decision: 'denied', why: asText(options.why) ?? '' }),
+);
+
+export const answer = command(
+  ({ args }) => ok({ decision: 'approved', why: '', answer: asList(args[1]).join(' ') }),
+  ({ id, kind }) =>
+    kind === 'question'
+      ? ok(null)
+      : fail('usage', `\`${id}\` asks for a ${kind}, not for words: approve it or deny it`),
+);
+
+const COLOURS = {
+  pending: 'yellow',
+  approved: 'green',
+  used: 'dim',
+  denied: 'red',
+  expired: 'dim',
+} as const;
+
+function show(approval: Approval, now: number, terminal: Terminal): void {
+  const { id, state, kind, thread, asked, shown, expires, who, why } = approval;
+  const left = expires === undefined ? '' : `, expires in ${age(expires - now)}`;
+  terminal.out(
+    `${terminal.paint('bold', id)} ${terminal.paint(COLOURS[state], state)} ${kind}, asked ${age(now - asked)} ago${left}`,
+  );
+  terminal.out(`  ${terminal.paint('dim', 'thread')} ${visible(thread)}`);
+  for (const [name, value] of Object.entries(shown)) {
+    const text = typeof value === 'string' ? value : JSON.stringify(value);
+    terminal.out(`  ${terminal.paint('dim', visible(name))} ${visible(text)}`);
+  }
+  if (who !== undefined) {
+    terminal.out(
+      `  ${terminal.paint('dim', 'by')} ${visible(who)}${why ? `: ${visible(plainText(why))}` : ''}`,
+    );
+  }
+}
+
+export const listApprovals: CommandRun = (call) =>
+  withRegistry(
+    call,
+    async ({ store }) => {
+      const { options, terminal } = call;
+      const thread = asText(options.thread);
+      const list = store.approvals.list({
+        ...(options.all === true ? {} : { state: 'pending' }),
+        ...(thread === undefined ? {} : { thread }),
+      });
+      return terminal.finish(list, (approvals) => {
+        for (const approval of approvals) show(approval, Date.now(), terminal);
+        if (approvals.length === 0) terminal.note('nothing waits for an answer');
+        else terminal.note('answer with `km approvals approve|deny|answer ID`');
+      });
+    },
+    { nothing: () => [] },
+  );

@@ -1,0 +1,102 @@
+import { fail, getOwn, isObject, type JsonObject, plainText } from '../../base/index.ts';
+import { asList, asText, type CommandRun } from '../command.ts';
+import { withRuntime } from '../project.ts';
+import { type Terminal, visible } from '../terminal/terminal.ts';
+
+export const searchItems: CommandRun = (call) =>
+  withRuntime(call, async (runtime) => {
+    const { options, terminal } = call;
+    const limit = asText(options.limit);
+    if (limit !== undefined && !/^\d+$/.test(limit)) {
+      return terminal.finish(fail('usage', `\`--limit ${limit}\` is not a number`), () => {});
+    }
+    const request: JsonObject = { query: asList(call.args[0]).join(' ') };
+    const fields = {
+      type: 'item_type',
+      source: 'source',
+      category: 'category',
+      cursor: 'cursor',
+      detail: 'detail',
+    };
+    for (const [option, field] of Object.entries(fields)) {
+      const value = asText(options[option]);
+      if (value !== undefined) request[field] = value;
+    }
+    if (limit !== undefined) request.limit = Number(limit);
+    const found = await runtime.call('search', request, { surface: 'cli' });
+    return terminal.finish(found, (output) => {
+      const items = (getOwn(output, 'items') ?? []) as JsonObject[];
+      for (const item of items) {
+        const state = item.unavailable
+          ? terminal.paint('red', ' (broken)')
+          : item.signed === false
+            ? terminal.paint('yellow', ' (unsigned)')
+            : '';
+        const kind = terminal.paint('dim', plainText(item.item_type).padEnd(9));
+        terminal.out(`${kind} ${terminal.paint('bold', plainText(item.item_id))}${state}`);
+        if (item.summary) terminal.out(`          ${visible(plainText(item.summary))}`);
+      }
+      const total = Number(getOwn(output, 'total') ?? 0);
+      const next = getOwn(output, 'next_cursor');
+      if (total === 0) terminal.note('nothing found; try fewer or other words');
+      else if (next)
+        terminal.note(`${items.length} of ${total}; more with --cursor ${plainText(next)}`);
+    });
+  });
+
+function showItem(item: JsonObject, terminal: Terminal): void {
+  const line = (name: string, value: unknown): void => {
+    if (value === undefined || value === '' || (Array.isArray(value) && value.length === 0)) return;
+    const text = typeof value === 'string' ? value : JSON.stringify(value);
+    terminal.out(`${terminal.paint('dim', name.padEnd(11))} ${visible(text)}`);
+  };
+  terminal.out(terminal.paint('bold', `${plainText(item.item_type)} ${plainText(item.item_id)}`));
+  line('title', item.title === item.item_id ? '' : item.title);
+  line('about', item.description);
+  line('version', item.version);
+  line('category', item.category);
+  line('tags', item.tags);
+  line('source', item.source);
+  const signature = isObject(item.signature) ? item.signature : {};
+  line(
+    'signature',
+    [signature.state, signature.key, signature.reason].map(plainText).join(' ').trim(),
+  );
+  line(
+    'shadows',
+    Array.isArray(item.shadows) ? item.shadows.map((below) => getOwn(below, 'file')) : '',
+  );
+  line('chain', Array.isArray(item.chain) ? item.chain.map(plainText).join(' -> ') : '');
+  line('requires', item.requires);
+  line('effect', item.effect);
+  line('broken', item.unavailable);
+  const properties = getOwn(getOwn(item, 'input_schema'), 'properties');
+  const required = getOwn(getOwn(item, 'input_schema'), 'required');
+  for (const [name, schema] of Object.entries(isObject(properties) ? properties : {})) {
+    const type = plainText(getOwn(schema, 'type') ?? 'any');
+    const must = Array.isArray(required) && required.includes(name) ? ' (required)' : '';
+    line(`  ${name}`, `${type}${must} ${plainText(getOwn(schema, 'description'))}`);
+  }
+}
+
+export const showOneItem: CommandRun = (call) =>
+  withRuntime(call, async (runtime) => {
+    const { args, options, terminal } = call;
+    const request: JsonObject = {
+      item_type: asText(args[0]) ?? '',
+      item_id: asText(args[1]) ?? '',
+    };
+    const [source, part, copy] = [options.source, options.part, options.copy].map(asText);
+    if (source !== undefined) request.source = source;
+    if (part !== undefined) request.part = part;
+    if (copy !== undefined) request.destination = copy;
+    const loaded = await runtime.call('load', request, { surface: 'cli' });
+    return terminal.finish(loaded, (output) => {
+      const [item, body] = [getOwn(output, 'item'), getOwn(output, 'body')];
+      if (part !== 'body' && isObject(item)) showItem(item, terminal);
+      if (typeof body === 'string')
+        terminal.out(`${part === 'body' ? '' : '\n'}${visible(body.trimEnd())}`);
+      const copied = getOwn(output, 'copied_to');
+      if (copied) terminal.note(`copied to ${plainText(copied)}`);
+    });
+  });

@@ -1,0 +1,17 @@
+import { type CommandRun, EXIT } from '../command.ts';
+import { version, withRuntime } from '../project.ts';
+
+export const run: CommandRun = (call) =>
+  withRuntime(call, async (runtime) => {
+    const { terminal } = call;
+    const { serveMcp } = await import('../../mcp/index.ts');
+    // Standard output belongs to the protocol; whatever is said to a person goes to standard error.
+    terminal.note(`kernmantle serves ${runtime.project} over stdio; it ends with its input`);
+    await serveMcp({
+      version: version(),
+      instructions: runtime.instructions(),
+      call: (verb, request, signal) => runtime.call(verb, request, { surface: 'mcp', signal }),
+      onError: (error) => terminal.note(`mcp: ${error.message}`),
+    });
+    return EXIT.done;
+  });

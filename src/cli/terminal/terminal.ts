@@ -1,0 +1,125 @@
+import {
+  type Diagnostic,
+  type Fault,
+  formatDiagnostic,
+  type Outcome,
+  plainText,
+} from '../../base/index.ts';
+import { EXIT, exitCodeOf } from '../command.ts';
+
+/** A yes-or-no question to a person. Nobody at the terminal, or no clear yes, is a no. */
+export async function confirm(terminal: Terminal, question: string): Promise<boolean> {
+  if (!terminal.isInteractive) return false;
+  const { createInterface } = await import('node:readline/promises');
+  const lines = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    return /^y(es)?$/i.test((await lines.question(`${question} [y/N] `)).trim());
+  } finally {
+    lines.close();
+  }
+}
+
+// What a person or a program sees: data on stdout, everything else on stderr, colour only for a
+// terminal, control characters of strangers made visible.
+
+export type Colour = 'red' | 'green' | 'yellow' | 'blue' | 'dim' | 'bold';
+const CODES: Readonly<Record<Colour, readonly [number, number]>> = {
+  red: [31, 39],
+  green: [32, 39],
+  yellow: [33, 39],
+  blue: [36, 39],
+  dim: [2, 22],
+  bold: [1, 22],
+};
+
+export interface Terminal {
+  json: boolean;
+  isInteractive: boolean;
+  /** Standard error is a terminal that can be drawn on. */
+  isLive: boolean;
+  cwd: string;
+  env: Readonly<Record<string, string | undefined>>;
+  /** A line of data. */
+  out(line: string): void;
+  /** A line for people, on stderr. */
+  note(line: string): void;
+  /** To stderr as it is, for what is drawn. */
+  write(text: string): void;
+  /** Width of what is drawn on. */
+  columns(): number;
+  rows(): number;
+  paint(colour: Colour, text: string): string;
+  /** Prints an outcome the way the caller asked for and gives the exit code. */
+  finish<T>(outcome: Outcome<T>, show: (output: T) => void): number;
+  exitCode(fault: Fault): number;
+  diagnostics(list: readonly Diagnostic[]): void;
+}
+
+/** Escape sequences and other control characters of a file or a tool do not reach the terminal. */
+export const visible = (text: string): string =>
+  text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, (char) => {
+    return char === '\r' ? '' : `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  });
+
+/** The fault for people: the message, then what helps, without repeating it. */
+function faultLines(fault: Fault, paint: Terminal['paint']): string[] {
+  const { code, detail } = fault;
+  const lines = [
+    `${paint('red', 'error')}: ${visible(detail.message)} ${paint('dim', `[${code}]`)}`,
+  ];
+  const hints = [detail.hint, detail.remediation].filter((hint) => typeof hint === 'string');
+  for (const hint of hints) lines.push(`  ${paint('blue', 'hint')}: ${visible(String(hint))}`);
+  if (Array.isArray(detail.chain))
+    lines.push(paint('dim', `  chain: ${detail.chain.map(plainText).join(' -> ')}`));
+  return lines;
+}
+
+export interface TerminalOptions {
+  stdout: NodeJS.WriteStream;
+  stderr: NodeJS.WriteStream;
+  env: Readonly<Record<string, string | undefined>>;
+  cwd: string;
+  json: boolean;
+}
+
+const wantsColour = ({ stdout, env }: TerminalOptions): boolean =>
+  stdout.isTTY && !env.NO_COLOR && env.TERM !== 'dumb';
+
+export function createTerminal(options: TerminalOptions): Terminal {
+  const { stdout, stderr, json } = options;
+  const coloured = wantsColour(options) && !json;
+  const paint = (colour: Colour, text: string): string => {
+    const [on, off] = CODES[colour];
+    return coloured ? `\u001b[${on}m${text}\u001b[${off}m` : text;
+  };
+  const out = (line: string): void => void stdout.write(`${line}\n`);
+  const note = (line: string): void => void stderr.write(`${line}\n`);
+  return {
+    json,
+    isInteractive: stdout.isTTY && process.stdin.isTTY && !json,
+    isLive: stderr.isTTY && options.env.TERM !== 'dumb' && !json,
+    cwd: options.cwd,
+    env: options.env,
+    out,
+    note,
+    write: (text) => void stderr.write(text),
+    columns: () => stderr.columns || 80,
+    rows: () => stderr.rows || 24,
+    paint,
+    finish(outcome, show) {
+      if (json) out(JSON.stringify(outcome));
+      else if (outcome.ok) show(outcome.output);
+      else for (const line of faultLines(outcome.error, paint)) note(line);
+      return outcome.ok ? EXIT.done : exitCodeOf(outcome.error);
+    },
+    exitCode: exitCodeOf,
+    diagnostics(list) {
+      const colours = { error: 'red', warning: 'yellow', note: 'blue' } as const;
+      for (const diagnostic of list) {
+        const [head = '', ...rest] = visible(formatDiagnostic(diagnostic)).split('\n');
+        const { severity } = diagnostic;
+        note([head.replace(severity, paint(colours[severity], severity)), ...rest].join('\n'));
+      }
+    },
+  };
+}

@@ -1,0 +1,62 @@
+import { expect, test } from 'vitest';
+import { bar, figureLines, type RunFigures } from './live-view.ts';
+
+const plain = (_colour: string, text: string): string => text;
+const figures: RunFigures = {
+  directive: 'look',
+  cost: { turns: 2, tokens: 1500, spend: '0.0123', tool_calls: 1, duration_seconds: 1 },
+  limits: {
+    turns: { value: 4, from: 'directive' },
+    tokens: { value: 20000, from: 'directive' },
+    spend: { value: '0.05', from: 'policy' },
+    duration: { value: 60, from: 'default (bundle)' },
+    spend_currency: 'USD',
+  },
+  elapsedMs: 3000,
+  doing: 'fs/read_file path=a.txt',
+  saying: 'and then\nit said',
+  children: 0,
+  frame: 0,
+};
+
+test('a bar is as long as the share, never longer than its place', () => {
+  expect(bar(0, 10)).toBe('');
+  expect(bar(0.5, 10)).toBe('█████');
+  expect(bar(0.55, 10)).toBe('█████▌');
+  expect(bar(7, 10)).toBe('██████████');
+  expect(bar(-1, 10)).toBe('');
+});
+
+test('the view says what is going on and how much of each limit is used', () => {
+  const lines = figureLines(figures, 80, plain);
+  expect(lines[0]).toContain('look · turn 2 · fs/read_file path=a.txt');
+  const text = lines.join('\n');
+  expect(text).toMatch(/turns +█{10}·{10} 2 of 4/);
+  expect(text).toContain('1,500 of 20,000');
+  expect(text).toContain('0.0123 of 0.05 USD');
+  expect(text).toContain('3.0 s of 1 m 00 s');
+  expect(text).toContain('‹ and then it said');
+});
+
+test('no line is wider than the terminal', () => {
+  const long = { ...figures, doing: 'x'.repeat(500), saying: 'y'.repeat(500), children: 12 };
+  for (const width of [40, 80, 200]) {
+    const [head = '', ...rest] = figureLines(long, width, plain);
+    expect(head.length).toBeLessThanOrEqual(width);
+    expect(rest.filter((line) => line.includes('y')).every((line) => line.length <= width)).toBe(
+      true,
+    );
+  }
+});
+
+test('nearly used up is yellow, then red', () => {
+  const marked = (turns: number): string =>
+    figureLines(
+      { ...figures, cost: { ...figures.cost, turns } },
+      80,
+      (colour, text) => `<${colour}>${text}`,
+    ).join('\n');
+  expect(marked(2)).toContain('<green>█');
+  expect(marked(3.5)).toContain('<yellow>█');
+  expect(marked(4)).toContain('<red>█');
+});

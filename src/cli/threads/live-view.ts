@@ -1,0 +1,259 @@
+// The live view as lines of text: what is going on and how much of each limit is used.
+import { type JsonObject, plainText } from '../../base/index.ts';
+import type { Live } from '../../runtime/index.ts';
+import type { Store } from '../../store/index.ts';
+import { createScreen } from '../terminal/screen.ts';
+import { type Colour, type Terminal, visible } from '../terminal/terminal.ts';
+import { amountsOf, type UsedOf } from './ending.ts';
+import { argumentsText, count, eventLine, shorten } from './words.ts';
+
+export interface RunFigures {
+  directive: string;
+  cost: JsonObject;
+  limits: JsonObject;
+  elapsedMs: number;
+  /** What the thread waits for: a tool with its arguments, or the model. */
+  doing: string;
+  /** The end of what the model is saying. */
+  saying: string;
+  /** Threads below this one that are at work. */
+  children: number;
+  /** Turns the wheel. */
+  frame: number;
+}
+
+const WHEEL = '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏';
+const EIGHTHS = ' ▏▎▍▌▋▊▉';
+const WIDTH = 20;
+const SHOWN = new Set(['turns', 'tokens', 'spend', 'tool_calls', 'duration']);
+
+/** `share` of `width` cells, in eighths of a cell; the rest is left to the caller. */
+export function bar(share: number, width: number): string {
+  const eighths = Math.round(Math.min(1, Math.max(0, share)) * width * 8);
+  const whole = Math.floor(eighths / 8);
+  const part = eighths % 8 === 0 ? '' : EIGHTHS.charAt(eighths % 8);
+  return `${'█'.repeat(whole)}${part}`;
+}
+
+const barColour = (share: number): Colour =>
+  share >= 0.95 ? 'red' : share >= 0.8 ? 'yellow' : 'green';
+
+function limitLine({ name, used, max, share }: UsedOf, paint: Terminal['paint']): string {
+  const full = bar(share, WIDTH);
+  const empty = '·'.repeat(WIDTH - full.length);
+  const label = paint('dim', name.replace('_', ' ').padEnd(11));
+  return `  ${label}${paint(barColour(share), full)}${paint('dim', empty)} ${used} of ${max}`;
+}
+
+/** Never wider than `width`; the last line of what is said is cut at its beginning. */
+export function figureLines(
+  figures: RunFigures,
+  width: number,
+  paint: Terminal['paint'],
+): string[] {
+  const { directive, frame, children, doing, saying, cost, limits } = figures;
+  // The registry knows the time of the last commit; meanwhile it goes on.
+  const duration_seconds = Math.max(Number(cost.duration_seconds ?? 0), figures.elapsedMs / 1000);
+  const timed = { ...cost, duration_seconds };
+  const wheel = WHEEL.charAt(frame % WHEEL.length);
+  const below = children === 0 ? '' : `, ${children} below it`;
+  const head = shorten(`${directive} · turn ${count(cost.turns)}${below} · ${doing}`, width - 4);
+  const said = saying.replace(/\s+/g, ' ').trim();
+  const room = Math.max(10, width - 6);
+  const tail = said.length > room ? `…${said.slice(1 - room)}` : said;
+  return [
+    `${paint('blue', wheel)} ${head}`,
+    ...amountsOf({ cost: timed, limits })
+      .filter(({ name }) => SHOWN.has(name))
+      .map((amount) => limitLine(amount, paint)),
+    ...(tail === '' ? [] : [`  ${paint('dim', '‹')} ${tail}`]),
+    `  ${paint('dim', 'Ctrl-C asks it to stop')}`,
+  ];
+}
+
+// What is seen while a thread runs: a live view on a terminal, a line for every event elsewhere,
+// JSON events for programs. All three hear the same things; none decides anything.
+
+export interface RunView {
+  live: Live;
+  /** The registry is there; the thread too when it is an old one that goes on. */
+  begin(store: Store, root?: string): void;
+  /** The first thread that was heard of. */
+  root(): string | undefined;
+  /** A line for the person meanwhile. */
+  say(line: string): void;
+  end(): void;
+}
+
+interface Heard {
+  type: string;
+  data: JsonObject;
+  turn: number;
+}
+
+/** What the views share: which thread is the one, and whose events these are. */
+function createEars(
+  hear: (thread: string, event: Heard) => void,
+  onText: (thread: string, piece: string) => void = () => {},
+) {
+  let root: string | undefined;
+  let store: Store | undefined;
+  return {
+    root: () => root,
+    store: () => store,
+    begin(opened: Store, known?: string): void {
+      [store, root] = [opened, known];
+    },
+    live: {
+      onEvent(thread: string, event: Heard): void {
+        root ??= thread;
+        hear(thread, event);
+      },
+      onText,
+    },
+  };
+}
+
+/** Every event as the registry has it, in order, once: read from there whenever something happened. */
+function createJsonView(terminal: Terminal): RunView {
+  const printed = new Map<string, number>();
+  const flush = (thread: string): void => {
+    const events = ears.store()?.read(thread, printed.get(thread) ?? 0);
+    for (const event of events?.ok ? events.output : []) {
+      printed.set(thread, event.seq);
+      terminal.out(JSON.stringify(event));
+    }
+  };
+  const ears = createEars((thread) => flush(thread));
+  return {
+    ...ears,
+    begin(store, root) {
+      ears.begin(store, root);
+      const row = root === undefined ? undefined : store.thread(root);
+      // What was before is in `threads show`.
+      if (row?.ok) printed.set(row.output.id, row.output.seq);
+    },
+    say: (line) => terminal.note(line),
+    end() {
+      const root = ears.root();
+      for (const thread of new Set([...printed.keys(), ...(root === undefined ? [] : [root])])) {
+        flush(thread);
+      }
+    },
+  };
+}
+
+/** Events that the view shows in another way, or that only open the conversation. */
+const UNSAID = new Set(['thread_start', 'user_message', 'thread_end']);
+
+function lineFor(
+  thread: string,
+  { type, data, turn }: Heard,
+  root: string | undefined,
+  terminal: Terminal,
+): string | undefined {
+  if (type === 'turn_start') {
+    return thread === root ? terminal.paint('dim', `turn ${turn}`) : undefined;
+  }
+  const told = UNSAID.has(type) ? undefined : eventLine(type, data);
+  if (!told) return undefined;
+  const from = thread === root ? '' : `${terminal.paint('dim', shorten(thread, 40))} `;
+  return `  ${from}${terminal.paint(told.colour, told.mark)} ${visible(shorten(told.text, 300))}`;
+}
+
+function headLine(store: Store | undefined, root: string | undefined, terminal: Terminal): string {
+  const row = root === undefined ? undefined : store?.thread(root);
+  const name = row?.ok ? `${row.output.directive} ${row.output.version}` : '';
+  return `${terminal.paint('bold', name)} ${terminal.paint('dim', root ?? '')}`;
+}
+
+/** Prints the lines that stay: the head once, then one for every event that says something. */
+function createTeller(terminal: Terminal, print: (line: string) => void) {
+  let isHeaded = false;
+  // The last words of a run are its result: they are printed as such, not here.
+  let held: string | undefined;
+  return (
+    thread: string,
+    event: Heard,
+    store: Store | undefined,
+    root: string | undefined,
+  ): void => {
+    if (!isHeaded) print(headLine(store, root, terminal));
+    isHeaded = true;
+    const line = lineFor(thread, event, root, terminal);
+    const isOwn = thread === root;
+    if (held !== undefined && !(isOwn && event.type === 'thread_end')) print(held);
+    held = isOwn && event.type === 'assistant_message' ? line : undefined;
+    if (held === undefined && line !== undefined) print(line);
+  };
+}
+
+function createPlainView(terminal: Terminal): RunView {
+  const tell = createTeller(terminal, terminal.note);
+  const ears = createEars((thread, event) => tell(thread, event, ears.store(), ears.root()));
+  return { ...ears, say: (line) => terminal.note(line), end: () => {} };
+}
+
+const REDRAW_MS = 100;
+/** As much of what the model says as fits on one line. */
+const SAYING_MAX = 400;
+
+function createLiveView(terminal: Terminal): RunView {
+  const screen = createScreen(terminal.write);
+  const startedAt = performance.now();
+  const children = new Set<string>();
+  const tell = createTeller(terminal, screen.print);
+  let [doing, saying, frame, turn] = ['waits for the model', '', 0, 0];
+
+  function draw(): void {
+    const [store, root] = [ears.store(), ears.root()];
+    const row = store && root !== undefined ? store.thread(root) : undefined;
+    if (!row?.ok) return;
+    const { directive, limits } = row.output;
+    // The registry counts a turn when it is over.
+    const cost = { ...row.output.cost, turns: Math.max(turn, Number(row.output.cost.turns ?? 0)) };
+    const elapsedMs = performance.now() - startedAt;
+    const figures = { directive, cost, limits, elapsedMs };
+    const rest = { doing, saying: visible(saying), children: children.size, frame: frame++ };
+    screen.draw(figureLines({ ...figures, ...rest }, terminal.columns(), terminal.paint));
+  }
+
+  function follow(thread: string, { type, data, turn: now }: Heard): void {
+    if (thread !== ears.root()) {
+      if (type === 'thread_end') children.delete(thread);
+      else children.add(thread);
+      return;
+    }
+    if (type === 'turn_start') [doing, saying, turn] = ['waits for the model', '', now];
+    if (type === 'retry') turn = 0;
+    if (type === 'tool_call') {
+      doing = visible(`${plainText(data.tool)} ${argumentsText(data.arguments, 60)}`).trim();
+    }
+  }
+
+  const ears = createEars(
+    (thread, event) => {
+      follow(thread, event);
+      if (event.type !== 'turn_start') tell(thread, event, ears.store(), ears.root());
+    },
+    (thread, piece) => {
+      if (thread !== ears.root()) return;
+      doing = 'the model is speaking';
+      saying = (saying + piece).slice(-SAYING_MAX);
+    },
+  );
+  const timer = setInterval(draw, REDRAW_MS);
+  return {
+    ...ears,
+    say: (line) => screen.print(line),
+    end() {
+      clearInterval(timer);
+      screen.close();
+    },
+  };
+}
+
+export function createRunView(terminal: Terminal): RunView {
+  if (terminal.json) return createJsonView(terminal);
+  return terminal.isLive ? createLiveView(terminal) : createPlainView(terminal);
+}

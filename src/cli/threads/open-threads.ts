@@ -1,0 +1,176 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { fail, type Json, type Outcome, ok, systemRandom } from '../../base/index.ts';
+import type { Live, Runtime, Threads } from '../../runtime/index.ts';
+import {
+  isEnded,
+  type Store,
+  type StoredEvent,
+  type ThreadRow,
+  type ThreadStatus,
+} from '../../store/index.ts';
+import { asText, type CommandCall, EXIT } from '../command.ts';
+import { withRuntime } from '../project.ts';
+import { visible } from '../terminal/terminal.ts';
+
+/** Threads below, deepest first, that have not ended. */
+export function livingBelow(store: Store, id: string): Outcome<string[]> {
+  const page = store.query({ within: id, limit: 500 });
+  if (!page.ok) return page;
+  return ok(
+    page.output.rows
+      .filter((row) => row.id !== id && !isEnded(row.status))
+      .sort((a, b) => b.depth - a.depth)
+      .map((row) => row.id),
+  );
+}
+
+const PAGE = 5000;
+
+/** Every event of a thread after `seq`, however many there are. */
+export function readEvents(store: Store, thread: string, after = 0): Outcome<StoredEvent[]> {
+  const events: StoredEvent[] = [];
+  for (let seq = after; ; ) {
+    const page = store.read(thread, seq, PAGE);
+    if (!page.ok) return page;
+    for (const event of page.output) events.push(event);
+    seq = page.output.at(-1)?.seq ?? seq;
+    if (page.output.length < PAGE) return ok(events);
+  }
+}
+
+// Threads for a command: the runtime and the registry, opened for it and closed after it.
+
+export interface ThreadWork {
+  runtime: Runtime;
+  threads: Threads;
+  store: Store;
+}
+
+/**
+ * Opens the registry, also one that is not there yet: for commands that make threads. `before` may
+ * end the command with an exit code while nothing is made.
+ */
+export function withThreads(
+  call: CommandCall,
+  work: (access: ThreadWork) => Promise<number>,
+  live: Live = {},
+  before: (runtime: Runtime) => Promise<number | undefined> = async () => undefined,
+): Promise<number> {
+  return withRuntime(call, async (runtime) => {
+    const refused = await before(runtime);
+    if (refused !== undefined) return refused;
+    const opened = await runtime.threads(live);
+    if (!opened.ok) return call.terminal.finish(opened, () => {});
+    const { store } = opened.output;
+    // Whose process is gone is shown as interrupted, not as running for ever.
+    store.interruptExpired();
+    return await work({ runtime, threads: opened.output, store });
+  });
+}
+
+export const registryFile = ({ project }: Runtime): string =>
+  join(project, '.ai', 'threads', 'registry.db');
+
+/**
+ * For commands that only look or steer: where nothing ever ran, nothing is made. A list of nothing is
+ * an answer (`nothing`); a thread that does not exist is an error.
+ */
+export function withRegistry(
+  call: CommandCall,
+  work: (access: ThreadWork) => Promise<number>,
+  { live = {}, nothing }: { live?: Live; nothing?: (runtime: Runtime) => Json } = {},
+): Promise<number> {
+  return withRuntime(call, async (runtime) => {
+    if (!existsSync(registryFile(runtime))) {
+      if (nothing) {
+        return call.terminal.finish(ok(nothing(runtime)), () =>
+          call.terminal.note(`no thread has run in \`${visible(runtime.project)}\` yet`),
+        );
+      }
+      const missing = fail('not_found', `no thread has run in \`${runtime.project}\` yet`, {
+        hint: 'start one with `km run DIRECTIVE`, or name the project with `-C DIR`',
+      });
+      return call.terminal.finish(missing, () => {});
+    }
+    return await withThreads(call, work, live);
+  });
+}
+
+/** The thread a word names: its id, or `last` for the newest one that is no hook. */
+export function findThread(store: Store, word: string | undefined): Outcome<ThreadRow> {
+  if (word !== undefined && word !== 'last') return store.thread(word);
+  const newest = store.query({ kind: 'thread', limit: 1 });
+  if (!newest.ok) return newest;
+  const [row] = newest.output.rows;
+  return row ? store.thread(row.id) : fail('not_found', 'there is no thread yet');
+}
+
+/** Who speaks: threads note it with everything they are told. */
+export const speaker = ({ terminal }: CommandCall): string =>
+  terminal.env.USER ? `${terminal.env.USER} (cli)` : 'cli';
+
+/** A signal of its own, however often the command is given. */
+export const signalKey = (): string => `cli:${Buffer.from(systemRandom(9)).toString('base64url')}`;
+
+/** A positive whole number given as an option; undefined when it was not given. */
+export function countOption(
+  options: CommandCall['options'],
+  name: string,
+): Outcome<number | undefined> {
+  const text = asText(options[name]);
+  if (text === undefined) return ok(undefined);
+  return /^\d{1,9}$/.test(text)
+    ? ok(Number(text))
+    : fail('usage', `\`--${name} ${text}\` is not a whole number`);
+}
+
+/** Looks on until it is over or the person has seen enough; leaving is no failure. */
+export async function untilInterrupted(
+  work: (signal: AbortSignal) => Promise<void>,
+): Promise<number> {
+  const controller = new AbortController();
+  const stop = (): void => controller.abort();
+  process.once('SIGINT', stop);
+  process.once('SIGTERM', stop);
+  try {
+    await work(controller.signal);
+    return EXIT.done;
+  } finally {
+    process.off('SIGINT', stop);
+    process.off('SIGTERM', stop);
+  }
+}
+
+// Waiting for a thread of any process, without asking again and again.
+
+/** It goes on only when a person does something. */
+const STANDS_STILL: ReadonlySet<ThreadStatus> = new Set(['paused', 'needs_input', 'interrupted']);
+const EXPIRY_CHECK_MS = 2000;
+
+const isOver = ({ status }: ThreadRow, untilEnd: boolean): boolean =>
+  isEnded(status) || (!untilEnd && STANDS_STILL.has(status));
+
+/** The row when it is over, or as it is when the signal aborts. */
+export async function waitForEnd(
+  store: Store,
+  id: string,
+  signal: AbortSignal,
+  { untilEnd = true }: { untilEnd?: boolean } = {},
+): Promise<Outcome<ThreadRow>> {
+  const row = store.thread(id);
+  if (!row.ok || isOver(row.output, untilEnd)) return row;
+  // A process that died says nothing; its lease does.
+  const timer = setInterval(() => store.interruptExpired(), EXPIRY_CHECK_MS);
+  try {
+    for await (const news of store.watch({ thread: id, seq: row.output.seq }, signal)) {
+      if (news.kind !== 'status') continue;
+      const now = store.thread(id);
+      if (!now.ok || isOver(now.output, untilEnd)) return now;
+    }
+  } finally {
+    clearInterval(timer);
+  }
+  const last = store.thread(id);
+  return last.ok ? ok(last.output) : last;
+}

@@ -1,0 +1,39 @@
+import { expect, test } from 'vitest';
+import { age, argumentsText, costText, count, eventLine, seconds, shorten } from './words.ts';
+
+test('amounts are written as people write them', () => {
+  expect([0, 999, 1000, 1234567].map(count)).toEqual(['0', '999', '1,000', '1,234,567']);
+  expect([0.4, 12, 65, 7260].map(seconds)).toEqual(['0.4 s', '12 s', '1 m 05 s', '2 h 01 m']);
+  expect([5000, 65_000, 7_200_000, 864_000_000].map(age)).toEqual(['5 s', '1 m', '2 h', '10 d']);
+});
+
+test('a cost says when part of it is an estimate', () => {
+  const cost = { turns: 1, tool_calls: 0, tokens: 10, spend: '0.01', duration_seconds: 2 };
+  expect(costText(cost)).toBe('1 turn, 0 tool calls, 10 tokens, 0.01 USD, 2.0 s');
+  expect(costText({ ...cost, estimated: true }, 'EUR')).toContain('about 0.01 EUR');
+});
+
+test('arguments are shown as they would be typed, and short', () => {
+  const given = { item_type: 'tool', parameters: { path: 'a b', limit: 3, list: ['x'] } };
+  expect(argumentsText(given)).toBe('path=a b limit=3 list=["x"]');
+  expect(argumentsText({ query: 'words' })).toBe('query=words');
+  expect(argumentsText({ parameters: { content: 'z'.repeat(1000) } }).length).toBeLessThan(100);
+  expect(argumentsText(undefined)).toBe('');
+  expect(shorten('one\n two', 6)).toBe('one t…');
+});
+
+test('a denial or a limit is said once', () => {
+  const fault = { code: 'permission_denied', detail: { message: 'no' } };
+  expect(eventLine('permission_denied', fault)?.text).toBe('denied: no');
+  expect(eventLine('error', fault)).toBeUndefined();
+  expect(eventLine('error', { code: 'turns_exceeded', detail: {} })).toBeUndefined();
+  expect(eventLine('tool_result', { is_error: true, content: { error: fault } })).toBeUndefined();
+  expect(eventLine('error', { code: 'timeout', detail: { message: 'late' } })?.text).toBe(
+    'timeout: late',
+  );
+});
+
+test('unknown events and names of Object are no lines', () => {
+  expect(eventLine('something_new', {})).toBeUndefined();
+  expect(eventLine('toString', {})).toBeUndefined();
+});

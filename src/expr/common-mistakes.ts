@@ -1,0 +1,198 @@
+// What people write out of habit, and the right form. Data first: a new slip is a new row.
+import { isDigit, isNamePart, nameEnd, SyntaxFault } from './syntax-tree.ts';
+
+const write = (form: string): string => `write \`${form}\``;
+
+const NO_BLANK = 'use a plain space';
+const QUOTES = 'strings stand in straight quotes: "text" or \'text\'';
+
+/** Longest first: the first row that the source continues with is the slip. */
+const SYMBOLS: readonly (readonly [string, string])[] = [
+  ['&amp;&amp;', write('and')],
+  ['&lt;=', write('<=')],
+  ['&gt;=', write('>=')],
+  ['&lt;', write('<')],
+  ['&gt;', write('>')],
+  ['&quot;', QUOTES],
+  ['&apos;', QUOTES],
+  ['&&', write('and')],
+  ['||', write('or')],
+  ['===', write('==')],
+  ['!==', write('!=')],
+  ['<==', write('<=')],
+  ['>==', write('>=')],
+  ['=>', write('>=')],
+  ['=<', write('<=')],
+  ['=~', 'there are no patterns; `"text" in name` looks for a part of a text'],
+  ['<>', write('!=')],
+  ['=', 'to compare, write `==`; an expression cannot assign'],
+  ['!', write('not')],
+  ['&', write('and')],
+  ['|', write('or')],
+  [';', 'one expression only: remove the `;`'],
+  ['??', 'a missing path is null; compare with `== null`, or combine with `or`'],
+  ['?.', 'write `.`: a missing step is null, never an error'],
+  ['?', 'there is no `a ? b : c`; combine conditions with `and` and `or`'],
+  ['%', 'arithmetic has `+ - * /` only'],
+  ['^', 'arithmetic has `+ - * /` only'],
+  ['~', 'arithmetic has `+ - * /` only'],
+  ['#', 'an expression has no comments'],
+  ['${', 'in an expression a path stands alone, without `${` and `}`'],
+  ['$', 'a path is written without `$`'],
+  ['@', 'a path is written without `@`'],
+  ['{', 'there are no object literals; compare the fields one by one'],
+  ['}', 'there are no object literals; compare the fields one by one'],
+  ['`', QUOTES],
+  ['“', QUOTES],
+  ['”', QUOTES],
+  ['„', QUOTES],
+  ['‘', QUOTES],
+  ['’', QUOTES],
+  ['«', QUOTES],
+  ['»', QUOTES],
+  ['≤', write('<=')],
+  ['≥', write('>=')],
+  ['≠', write('!=')],
+  ['−', write('-')],
+  ['–', write('-')],
+  ['×', write('*')],
+  ['÷', write('/')],
+  ['¬', write('not')],
+  ['∧', write('and')],
+  ['∨', write('or')],
+  ['∈', write('in')],
+  ['\u00a0', NO_BLANK],
+  ['\u2003', NO_BLANK],
+  ['\u200b', NO_BLANK],
+  ['\ufeff', NO_BLANK],
+];
+
+/** Words that stand where an operator should. */
+const WORDS: ReadonlyMap<string, string> = new Map([
+  ['is', 'write `==`, or `!=` for `is not`'],
+  ['equals', write('==')],
+  ['eq', write('==')],
+  ['ne', write('!=')],
+  ['lt', write('<')],
+  ['gt', write('>')],
+  ['le', write('<=')],
+  ['lte', write('<=')],
+  ['ge', write('>=')],
+  ['gte', write('>=')],
+  ['contains', 'turn it around: `"part" in whole`'],
+  ['includes', 'turn it around: `"part" in whole`'],
+  ['has', 'turn it around: `"part" in whole`'],
+  ['matches', 'there are no patterns; `"text" in name` looks for a part of a text'],
+  ['like', 'there are no patterns; `"text" in name` looks for a part of a text'],
+  ['mod', 'arithmetic has `+ - * /` only'],
+  ['div', write('/')],
+  ['xor', 'write `(a and not b) or (b and not a)`'],
+  ['if', 'there is no `if`; combine conditions with `and` and `or`'],
+  ['then', 'there is no `if`; combine conditions with `and` and `or`'],
+  ['else', 'there is no `if`; combine conditions with `and` and `or`'],
+  ['and', write('and')],
+  ['or', write('or')],
+  ['not', write('not')],
+  ['in', write('in')],
+]);
+
+/** Names that would read as a missing path, and silently be null, though a value was meant. */
+const VALUES: ReadonlyMap<string, string> = new Map([
+  ['True', 'true'],
+  ['TRUE', 'true'],
+  ['False', 'false'],
+  ['FALSE', 'false'],
+  ['None', 'null'],
+  ['NONE', 'null'],
+  ['Null', 'null'],
+  ['NULL', 'null'],
+]);
+
+/** The right spelling when `name` is a constant of another language. */
+export const meantConstant = (name: string): string | undefined =>
+  name.charCodeAt(0) < 97 ? VALUES.get(name) : undefined;
+
+/** What to write instead of a word where an operator is expected. */
+export const meantOperator = (word: string): string | undefined => WORDS.get(word.toLowerCase());
+
+/** A character as a message can show it: control characters and lone surrogates by number. */
+function shown(source: string, at: number): string {
+  const code = source.codePointAt(at) ?? 0;
+  const isInvisible = code < 33 || (code >= 127 && code < 161) || (code >= 0xd800 && code < 0xe000);
+  if (isInvisible || /\p{Z}|\p{C}/u.test(String.fromCodePoint(code))) {
+    return `U+${code.toString(16).toUpperCase().padStart(4, '0')}`;
+  }
+  return String.fromCodePoint(code);
+}
+
+export function explainCharacter(source: string, at: number): SyntaxFault {
+  for (const [slip, hint] of SYMBOLS) {
+    if (!source.startsWith(slip, at)) continue;
+    const text = hint === NO_BLANK ? shown(source, at) : slip;
+    return new SyntaxFault(`unexpected \`${text}\``, at + 1, hint);
+  }
+  return new SyntaxFault(`unexpected character \`${shown(source, at)}\``, at + 1);
+}
+
+/** Source text as a message can quote it: on one line, without anything that moves a cursor. */
+export function clipped(text: string): string {
+  const short = text.length > 40 ? `${text.slice(0, 40)}…` : text;
+  return short.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, ' ');
+}
+
+/** A number that is not one: the whole run of characters is shown, the hint fits its first fault. */
+export function explainNumber(source: string, start: number): SyntaxFault {
+  let end = start;
+  while (isNamePart(source.charCodeAt(end)) || source[end] === '.') end++;
+  const text = source.slice(start, end);
+  return new SyntaxFault(`\`${clipped(text)}\` is not a number`, start + 1, numberHint(text));
+}
+
+function numberHint(text: string): string {
+  if (/^0[xob]/i.test(text)) return 'numbers are decimal';
+  if (/^[\d.]+e\d*$/i.test(text)) return 'write the number out, without exponent';
+  if (text.includes('_')) return `write \`${clipped(text.replaceAll('_', ''))}\``;
+  if (/^\d+\.$/.test(text))
+    return `write \`${clipped(text.slice(0, -1))}\` or \`${clipped(text)}0\``;
+  if (/^0\d+(\.\d+)?$/.test(text)) {
+    return `write \`${clipped(text.replace(/^0+(?=\d)/, ''))}\`, without leading zero`;
+  }
+  if (/^\d+(\.\d+){2,}$/.test(text)) return 'a version is a text: put it in quotes';
+  return 'a number is digits with at most one decimal point, like `12` or `0.5`';
+}
+
+export function explainEscape(source: string, at: number): SyntaxFault {
+  const letter = source[at + 1];
+  if (letter === undefined) return new SyntaxFault('the string is never closed', at + 1);
+  const escape = `\\${shown(source, at + 1)}`;
+  if (letter === 'u') {
+    return new SyntaxFault(`\`${escape}\` needs four hexadecimal digits`, at + 1, 'like `\\u00e9`');
+  }
+  const hint =
+    letter === 'x'
+      ? 'write `\\u00` and the two digits'
+      : `for a backslash write \`\\\\\`; known are \\" \\' \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX`;
+  return new SyntaxFault(`unknown escape \`${escape}\``, at + 1, hint);
+}
+
+/** `a[0]`, `a["b"]`: the bracket stands behind an operand. */
+export function explainIndex(source: string, at: number): string {
+  const name = /^\[\s*(["'])([A-Za-z_][A-Za-z0-9_]*)\1\s*\]/.exec(source.slice(at, at + 200))?.[2];
+  if (name !== undefined) return `write \`.${clipped(name)}\``;
+  return 'list elements have no address; `x in list` asks whether one is there';
+}
+
+/** `.5`, `a.0`, `a.`: what stands behind a dot that is no name. */
+export function explainDot(source: string, at: number): string | undefined {
+  if (!isDigit(source.charCodeAt(at + 1))) return undefined;
+  let end = at + 1;
+  while (isDigit(source.charCodeAt(end))) end++;
+  return `write \`0${clipped(source.slice(at, end))}\``;
+}
+
+/** A call names its function: `len(` reads better in a message than `(`. */
+export function calledName(source: string, at: number): string {
+  let start = at;
+  while (start > 0 && isNamePart(source.charCodeAt(start - 1))) start--;
+  return nameEnd(source, start) === at && start < at ? clipped(source.slice(start, at)) : '';
+}

@@ -1,0 +1,107 @@
+// `ctx` (and `@mx`): the one view of a frame that scripts, code blocks, guards and hooks all see.
+import { getOwn, isObject, type Json, type JsonObject } from '../../base/index.ts';
+import type { Operation } from '../operation.ts';
+import type { Frame } from '../pipeline/frame.ts';
+import { type Descriptor, mergeAll } from '../values/labels.ts';
+import { type ViewTable, viewOf } from '../values/value-view.ts';
+
+/** Outside a pipeline the counters are those of a first and only pass. */
+const NO_PIPE: JsonObject = Object.freeze({
+  try: 1,
+  tries: [],
+  stage: 0,
+  length: 0,
+  input: null,
+  lastOutput: null,
+  hint: null,
+  guards: [],
+  isPipeline: false,
+});
+
+const NO_CALLS: JsonObject = Object.freeze({ calls: [] });
+const NO_ERRORS: JsonObject = Object.freeze({ errors: [] });
+
+const PIPE_ALIASES = [
+  'try',
+  'tries',
+  'stage',
+  'length',
+  'input',
+  'lastOutput',
+  'hint',
+  'isPipeline',
+];
+
+const read = (fact: Json | (() => Json) | undefined): Json =>
+  typeof fact === 'function' ? fact() : (fact ?? null);
+
+const marksOf = ({ facts, influence, inputs }: Frame): Descriptor =>
+  facts.descriptor ?? mergeAll([influence, ...inputs.map(({ value }) => value.meta.descriptor)]);
+
+function pipeOf({ facts }: Frame): JsonObject {
+  const pipe = read(facts.pipe);
+  return isObject(pipe) ? { ...NO_PIPE, ...pipe } : NO_PIPE;
+}
+
+const argumentsOf = ({ inputs }: Frame): JsonObject =>
+  Object.fromEntries(inputs.map(({ name, value }) => [name, value.data]));
+
+/** What is known about an operation. */
+export const OPERATION_VIEW: ViewTable<Operation> = {
+  type: ({ type }) => type,
+  subtype: ({ subtype }) => subtype ?? null,
+  name: ({ name }) => name,
+  labels: ({ labels }) => [...(labels ?? [])],
+  opLabels: ({ opLabels }) => [...opLabels],
+  sources: ({ sources }) => [...(sources ?? [])],
+  command: ({ metadata }) => metadata?.command ?? null,
+  target: ({ target }) => target ?? null,
+  location: ({ location }) => (location ? { ...location } : null),
+  risk: ({ risk }) => [...(risk ?? [])],
+  metadata: ({ metadata }) => metadata ?? {},
+};
+
+const currentOf = (frame: Frame): Operation | undefined => frame.facts.op ?? frame.op;
+
+function operationOf(frame: Frame): Json {
+  const op = currentOf(frame);
+  return op ? { ...viewOf(OPERATION_VIEW, op), sources: [...marksOf(frame).sources] } : null;
+}
+
+export const CONTEXT_VIEW: ViewTable<Frame> = {
+  op: operationOf,
+  operation: operationOf,
+  pipe: pipeOf,
+  guard: ({ facts }) => read(facts.guard),
+  denied: ({ facts }) => facts.denied ?? false,
+  errors: ({ facts }) => facts.errors ?? [],
+  for: ({ facts }) => facts.for ?? null,
+  loop: ({ facts }) => facts.loop ?? null,
+  args: (frame) => (frame.facts.args === undefined ? argumentsOf(frame) : read(frame.facts.args)),
+  tools: ({ facts }) => read(facts.tools ?? NO_CALLS),
+  profile: ({ facts }) => facts.profile ?? null,
+  hooks: ({ facts }) => read(facts.hooks ?? NO_ERRORS),
+  thread: ({ facts }) => read(facts.thread),
+  cost: ({ facts }) => read(facts.cost),
+  limits: ({ facts }) => read(facts.limits),
+  labels: (frame) => [...marksOf(frame).labels],
+  taint: (frame) => [...marksOf(frame).taint],
+  sources: (frame) => [...marksOf(frame).sources],
+  ...Object.fromEntries(
+    PIPE_ALIASES.map((name) => [name, (frame: Frame) => getOwn(pipeOf(frame), name) ?? null]),
+  ),
+};
+
+/** Made when asked for; members are computed when read. */
+export const contextOf = (frame: Frame): JsonObject => viewOf(CONTEXT_VIEW, frame);
+
+/** One member of `ctx`, or of `ctx.op`, without making the others; undefined when there is none. */
+export function contextMember(frame: Frame, name: string, inner?: string): Json | undefined {
+  const isOperation = name === 'op' || name === 'operation';
+  const op =
+    isOperation && inner !== undefined && inner !== 'sources' ? currentOf(frame) : undefined;
+  if (op && inner !== undefined) {
+    return Object.hasOwn(OPERATION_VIEW, inner) ? OPERATION_VIEW[inner]?.(op) : undefined;
+  }
+  return Object.hasOwn(CONTEXT_VIEW, name) ? CONTEXT_VIEW[name]?.(frame) : undefined;
+}

@@ -1,0 +1,203 @@
+// Many judges, one decision: deny > ask > retry > allow VALUE > allow. All reasons and hints are
+// kept, whoever wins.
+import { type Failure, type Fault, fail, type Json, type Outcome } from '../../base/index.ts';
+import { type MaybePromise, shielded, whenDone } from '../maybe.ts';
+import type { Argument, Operation } from '../operation.ts';
+import type { Answer, Frame, Question, RetryBudget } from '../pipeline/frame.ts';
+import { redactor } from '../redact.ts';
+import type { Value } from '../values/value.ts';
+import type { Phase, TraceEntry } from './guard.ts';
+
+export type Objection = 'deny' | 'ask' | 'retry';
+
+/** What one guard or rule had to say against an operation. */
+export interface Finding {
+  readonly kind: Objection;
+  /** The guard's or rule's name. */
+  readonly guard: string;
+  readonly filter: string;
+  readonly text: string;
+  /** The input it was about, when it was about one. */
+  readonly input: string | undefined;
+  readonly sources: readonly string[];
+}
+
+export interface Judgement {
+  readonly phase: Phase;
+  /** What the guards passed on. */
+  readonly inputs: readonly Argument[];
+  readonly output: Value | undefined;
+  readonly findings: readonly Finding[];
+  readonly trace: readonly TraceEntry[];
+  /** In which it was judged: attempts and hints so far. */
+  readonly frame: Frame;
+}
+
+const STRICTEST_FIRST: readonly Objection[] = ['deny', 'ask', 'retry'];
+
+export function decisionOf(findings: readonly Finding[]): Objection | 'allow' {
+  return (
+    STRICTEST_FIRST.find((kind) => findings.some((finding) => finding.kind === kind)) ?? 'allow'
+  );
+}
+
+const MAX_SOURCES = 20;
+
+// The whole judgement, for whoever may look at the data it is about; no JSON ever shows it.
+const JUDGEMENT = Symbol('judgement');
+
+export const judgementOf = (fault: Fault): Judgement | undefined =>
+  (fault.detail as { [JUDGEMENT]?: Judgement })[JUDGEMENT];
+
+export const operationName = (op: Operation): string =>
+  op.name === '' || op.name === op.type ? op.type : `${op.type} ${op.name}`;
+
+const textsOf = (findings: readonly Finding[], kind: Objection): string[] =>
+  findings.filter((finding) => finding.kind === kind).map(({ text }) => text);
+
+const textOf = (data: Json): string => (typeof data === 'string' ? data : JSON.stringify(data));
+
+const traceJson = (trace: readonly TraceEntry[]): Json => trace.map((entry) => ({ ...entry }));
+
+/** The fault of a refusal: guard, filter, operation, all reasons, where the data came from. */
+export function denial(
+  op: Operation,
+  judgement: Judgement,
+  deciding: Finding,
+  why?: { reason: string; code?: string; answer?: string },
+): Failure {
+  const { findings, phase, inputs, output } = judgement;
+  const redact = redactor([...inputs.map(({ value }) => value), ...(output ? [output] : [])]);
+  const reasons = [...(why ? [why.reason] : []), ...textsOf(findings, 'deny')];
+  if (reasons.length === 0) reasons.push(deciding.text);
+  const clean = (texts: readonly string[]) => texts.map(redact);
+  const [first = ''] = clean(reasons);
+  const message = `${operationName(op)} was denied by ${deciding.guard} (${deciding.filter}): ${first}`;
+  const failure = fail(why?.code ?? 'permission_denied', redact(message), {
+    guard: deciding.guard,
+    filter: deciding.filter,
+    phase,
+    operation: operationName(op),
+    op_type: op.type,
+    input: deciding.input ?? null,
+    reasons: clean(reasons),
+    questions: clean(textsOf(findings, 'ask')),
+    hints: clean(textsOf(findings, 'retry')),
+    sources: clean(deciding.sources.slice(0, MAX_SOURCES)),
+    trace: traceJson(
+      judgement.trace.map((entry) => ({
+        ...entry,
+        reason: entry.reason === null ? null : redact(entry.reason),
+        replacement: entry.replacement === null ? null : redact(textOf(entry.replacement)),
+      })),
+    ),
+    ...(why?.answer ? { answer: why.answer } : {}),
+  });
+  Object.assign(failure.error.detail, { [JUDGEMENT]: judgement });
+  return failure;
+}
+
+/** May a `denied` arm catch it? Refusals of capabilities and limits never are. */
+export const isCatchableDenial = (failure: Failure): boolean =>
+  failure.error.code === 'permission_denied' && typeof failure.error.detail.guard === 'string';
+
+// A guard's `retry` on its way to the nearest owner of a retry budget. It travels as a failure, so
+// that everything between guard and owner unwinds as it would for any fault.
+
+export const RETRY_CODE = 'retry_requested';
+
+/** Calls, assignments and tool calls; pipeline stages bring their own budgets. */
+export const MAX_ATTEMPTS = 3;
+
+const OWNER = Symbol('owner');
+
+export function requestRetry(owner: RetryBudget, guard: string, hint: string): Failure {
+  const failure = fail(RETRY_CODE, `guard ${guard} asks for another attempt: ${hint}`, {
+    guard,
+    hint,
+  });
+  Object.assign(failure.error.detail, { [OWNER]: owner });
+  return failure;
+}
+
+/** The hint, when this fault asks exactly this owner to try again. */
+export function retryHint(fault: Fault, owner: RetryBudget): string | undefined {
+  if (fault.code !== RETRY_CODE) return undefined;
+  const { detail } = fault;
+  const isOurs = (detail as { [OWNER]?: RetryBudget })[OWNER] === owner;
+  return isOurs && typeof detail.hint === 'string' ? detail.hint : undefined;
+}
+
+// From a judgement to what happens: go on, refuse, ask a person, or try again.
+
+const deciding = ({ findings }: Judgement, kind: Objection): Finding =>
+  findings.find((finding) => finding.kind === kind) as Finding;
+
+function retry(op: Operation, judgement: Judgement, frame: Frame): Failure {
+  const finding = deciding(judgement, 'retry');
+  const budget = frame.retry;
+  if (!budget) {
+    const reason = `asked for another attempt (${finding.text}), but nothing here can be retried`;
+    return denial(op, judgement, finding, { reason });
+  }
+  if (budget.attempt >= budget.max) {
+    const reason = `not satisfied after ${budget.attempt} attempts: ${finding.text}`;
+    const code = budget.isLimit ? 'quota_exceeded' : 'permission_denied';
+    return denial(op, judgement, finding, { reason, code });
+  }
+  const hints = judgement.findings.filter(({ kind }) => kind === 'retry');
+  return requestRetry(budget, finding.guard, hints.map(({ text }) => text).join('; '));
+}
+
+const REFUSALS: Readonly<Record<Exclude<Answer, 'approved'>, { code: string; reason: string }>> = {
+  denied: { code: 'permission_denied', reason: 'a person said no' },
+  expired: { code: 'permission_denied', reason: 'the question was not answered in time' },
+  pending: { code: 'needs_input', reason: 'waits for an answer' },
+};
+
+function ask(op: Operation, judgement: Judgement, frame: Frame): MaybePromise<Failure | undefined> {
+  const { findings, phase, inputs } = judgement;
+  const finding = deciding(judgement, 'ask');
+  const asking = findings.filter(({ kind }) => kind === 'ask');
+  const { ports } = frame;
+  if (!ports.ask) {
+    const reason = `nobody can be asked here: ${finding.text}`;
+    return denial(op, judgement, finding, { reason });
+  }
+  const question: Question = {
+    op,
+    phase,
+    guards: asking.map(({ guard }) => guard),
+    questions: asking.map(({ text }) => text),
+    reasons: findings.filter(({ kind }) => kind !== 'ask').map(({ text }) => text),
+    arguments: inputs,
+    sources: [...new Set(asking.flatMap(({ sources }) => sources))],
+  };
+  const settle = (outcome: Outcome<Answer>): Failure | undefined => {
+    if (!outcome.ok)
+      return denial(op, judgement, finding, { reason: outcome.error.detail.message });
+    if (outcome.output === 'approved') return undefined;
+    const { code, reason } = REFUSALS[outcome.output] ?? REFUSALS.denied;
+    const answer = outcome.output;
+    return denial(op, judgement, finding, { reason: `${reason}: ${finding.text}`, code, answer });
+  };
+  return whenDone(
+    shielded(
+      'asking a person',
+      () => ports.ask?.(question, frame) as MaybePromise<Outcome<Answer>>,
+    ),
+    settle,
+  );
+}
+
+/** Undefined: go on. */
+export function carryOut(
+  op: Operation,
+  judgement: Judgement,
+  frame: Frame,
+): MaybePromise<Failure | undefined> {
+  const decision = decisionOf(judgement.findings);
+  if (decision === 'allow') return undefined;
+  if (decision === 'deny') return denial(op, judgement, deciding(judgement, 'deny'));
+  return decision === 'ask' ? ask(op, judgement, frame) : retry(op, judgement, frame);
+}

@@ -1,0 +1,225 @@
+// What a guard's condition can read: `input`, `output`, `op`, `ctx`. The expression language has no
+// calls, so questions over several inputs are data: `"secret" in input.any.labels`. Only what the
+// condition reads is made.
+import type { Json, JsonObject } from '../../base/index.ts';
+import type { ContextSchema, Expression } from '../../expr/index.ts';
+import type { Argument } from '../operation.ts';
+import { type Descriptor, mergeAll, mergeDescriptors } from '../values/labels.ts';
+import type { Value } from '../values/value.ts';
+import {
+  tokensOf,
+  VALUE_FACTS,
+  type ViewTable,
+  valueContext,
+  viewOf,
+} from '../values/value-view.ts';
+import { CONTEXT_VIEW, OPERATION_VIEW } from './context.ts';
+import type { GuardView } from './guard.ts';
+
+interface One {
+  readonly value: Value;
+  readonly marks: Descriptor;
+  readonly argument: Argument | undefined;
+}
+
+const list = (items: readonly string[]): Json => items as Json;
+
+const ONE: ViewTable<One> = {
+  ...Object.fromEntries(
+    ['type', 'length', 'tokens', 'tokest'].map((name) => [
+      name,
+      ({ value }: One) => VALUE_FACTS[name]?.(value) ?? null,
+    ]),
+  ),
+  text: ({ value }) => value.text,
+  data: ({ value }) => value.data,
+  labels: ({ marks }) => list(marks.labels),
+  taint: ({ marks }) => list(marks.taint),
+  sources: ({ marks }) => list(marks.sources),
+  name: ({ argument }) => argument?.name ?? null,
+  role: ({ argument }) => argument?.role ?? null,
+  ctx: ({ value }) => valueContext(value),
+  mx: ({ value }) => valueContext(value),
+};
+
+const oneOf = (value: Value, influence: Descriptor, argument?: Argument): One => ({
+  value,
+  marks: mergeDescriptors(value.meta.descriptor, influence),
+  argument,
+});
+
+interface Group {
+  readonly inputs: readonly Argument[];
+  readonly influence: Descriptor;
+}
+
+type MarkKind = 'labels' | 'taint' | 'sources';
+const MARKS: readonly MarkKind[] = ['labels', 'taint', 'sources'];
+
+const eachOf = ({ inputs, influence }: Group): readonly Descriptor[] =>
+  inputs.map(({ value }) => mergeDescriptors(value.meta.descriptor, influence));
+const unionOf = (group: Group): Descriptor => mergeAll([group.influence, ...eachOf(group)]);
+const tokensIn = ({ inputs }: Group): number[] => inputs.map(({ value }) => tokensOf(value));
+const totalTokens = (group: Group): number =>
+  tokensIn(group).reduce((sum, count) => sum + count, 0);
+const joined = ({ inputs }: Group): string => inputs.map(({ value }) => value.text).join('\n');
+
+const everywhere = (lists: readonly (readonly string[])[]): Json =>
+  (lists[0] ?? []).filter((mark) => lists.every((other) => other.includes(mark)));
+
+/**
+ * All marks except these, as an object whose own keys are asked for one by one: the set of what no
+ * input carries has no end, so it cannot be listed.
+ */
+function allBut(marks: readonly string[]): Json {
+  return new Proxy(
+    {},
+    {
+      getOwnPropertyDescriptor: (_, key) =>
+        marks.includes(String(key))
+          ? undefined
+          : { value: true, enumerable: true, configurable: true, writable: false },
+      has: (_, key) => !marks.includes(String(key)),
+      get: (_, key) => (typeof key === 'string' && !marks.includes(key) ? true : undefined),
+    },
+  );
+}
+
+const byKind = (pick: (kind: MarkKind) => Json): JsonObject =>
+  Object.fromEntries(MARKS.map((kind) => [kind, pick(kind)]));
+
+/** Several inputs judged together. */
+const MANY: ViewTable<Group> = {
+  count: ({ inputs }) => inputs.length,
+  text: joined,
+  data: ({ inputs }) => inputs.map(({ value }) => value.data),
+  labels: (group) => list(unionOf(group).labels),
+  taint: (group) => list(unionOf(group).taint),
+  sources: (group) => list(unionOf(group).sources),
+  tokens: totalTokens,
+  totalTokens,
+  maxTokens: (group) => Math.max(0, ...tokensIn(group)),
+  minTokens: (group) => (group.inputs.length === 0 ? 0 : Math.min(...tokensIn(group))),
+  any: (group) => ({ ...byKind((kind) => list(unionOf(group)[kind])), text: joined(group) }),
+  all: (group) => byKind((kind) => everywhere(eachOf(group).map((one) => one[kind]))),
+  none: (group) => byKind((kind) => allBut(unionOf(group)[kind])),
+  args: ({ inputs, influence }) =>
+    Object.fromEntries(
+      inputs.map((input) => [input.name, viewOf(ONE, oneOf(input.value, influence, input))]),
+    ),
+  ctx: (group) => byKind((kind) => list(unionOf(group)[kind])),
+  mx: (group) => byKind((kind) => list(unionOf(group)[kind])),
+};
+
+type Names = readonly string[] | undefined;
+
+const ROOTS: Readonly<Record<string, (view: GuardView, names: Names) => Json>> = {
+  input({ input, inputs, frame }, names) {
+    const { influence } = frame;
+    return input
+      ? viewOf(ONE, oneOf(input.value, influence, input), names)
+      : viewOf(MANY, { inputs, influence }, names);
+  },
+  output: ({ output, frame }, names) =>
+    output ? viewOf(ONE, oneOf(output, frame.influence), names) : null,
+  op: ({ op }, names) => viewOf(OPERATION_VIEW, op, names),
+  ctx: ({ frame }, names) => viewOf(CONTEXT_VIEW, frame, names),
+};
+
+/** Looks at a condition once, and gives the function that makes its context each time. */
+export function contextMaker({ paths }: Expression): (view: GuardView) => JsonObject {
+  const wanted = new Map<string, Set<string> | undefined>();
+  for (const { path } of paths) {
+    const [root = '', member] = path;
+    const members = wanted.has(root) ? wanted.get(root) : new Set<string>();
+    wanted.set(root, member === undefined ? undefined : members?.add(member));
+  }
+  const plan = [...wanted]
+    .filter(([root]) => Object.hasOwn(ROOTS, root))
+    .map(([root, members]) => ({ root, names: members && [...members] }));
+  return (view) => {
+    const context: JsonObject = {};
+    for (const { root, names } of plan) context[root] = ROOTS[root]?.(view, names) ?? null;
+    return context;
+  };
+}
+
+// The names a guard's condition may use, for `check`. Data, facts of files and commands, and
+// counters are open.
+
+const MARK_NAMES: ContextSchema = { labels: 'value', taint: 'value', sources: 'value' };
+const OP_NAMES: ContextSchema = {
+  type: 'value',
+  subtype: 'value',
+  name: 'value',
+  labels: 'value',
+  opLabels: 'value',
+  sources: 'value',
+  command: 'value',
+  target: 'value',
+  location: { file: 'value', line: 'value', column: 'value' },
+  risk: 'value',
+  metadata: 'open',
+};
+
+export const GUARD_CONTEXT: ContextSchema = {
+  input: {
+    ...MARK_NAMES,
+    text: 'value',
+    data: 'open',
+    type: 'value',
+    length: 'value',
+    name: 'value',
+    role: 'value',
+    tokens: 'value',
+    tokest: 'value',
+    count: 'value',
+    totalTokens: 'value',
+    maxTokens: 'value',
+    minTokens: 'value',
+    any: { ...MARK_NAMES, text: 'value' },
+    all: MARK_NAMES,
+    none: MARK_NAMES,
+    args: 'open',
+    ctx: 'open',
+    mx: 'open',
+  },
+  output: {
+    ...MARK_NAMES,
+    text: 'value',
+    data: 'open',
+    type: 'value',
+    length: 'value',
+    tokens: 'value',
+    tokest: 'value',
+    ctx: 'open',
+    mx: 'open',
+  },
+  op: OP_NAMES,
+  ctx: {
+    ...MARK_NAMES,
+    op: OP_NAMES,
+    operation: OP_NAMES,
+    pipe: 'open',
+    guard: 'open',
+    denied: 'value',
+    errors: 'open',
+    for: 'open',
+    loop: 'open',
+    args: 'open',
+    tools: 'open',
+    profile: 'value',
+    hooks: 'open',
+    thread: 'open',
+    cost: 'open',
+    limits: 'open',
+    try: 'value',
+    tries: 'open',
+    stage: 'value',
+    length: 'value',
+    input: 'open',
+    lastOutput: 'open',
+    hint: 'open',
+    isPipeline: 'value',
+  },
+};

@@ -1,0 +1,179 @@
+// Guards of directives and policy files: a condition in the expression language and one verdict.
+import { type Failure, fail, type Json, nearest, type Outcome, ok } from '../../base/index.ts';
+import { compileExpression, unknownPaths } from '../../expr/index.ts';
+import {
+  ALLOW,
+  defineGuard,
+  type Guard,
+  type GuardTiming,
+  parseFilter,
+  type Verdict,
+} from './guard.ts';
+import { contextMaker, GUARD_CONTEXT } from './guard-context.ts';
+import { createGuardSet, type GuardSet } from './guard-set.ts';
+
+export interface GuardSource {
+  name?: string;
+  on: string;
+  timing: GuardTiming;
+  /** Absent: always. */
+  when?: string;
+  verdict: {
+    kind: 'allow' | 'allow_value' | 'deny' | 'retry' | 'ask';
+    value?: Json;
+    text?: string;
+    add_labels?: string[];
+    remove_labels?: string[];
+  };
+  privileged?: boolean;
+  file?: string;
+  line?: number;
+  column?: number;
+}
+
+export interface GuardProblem {
+  message: string;
+  /** Within the condition, where the problem is there. */
+  column?: number;
+  hint?: string;
+}
+
+const TIMINGS: readonly string[] = ['before', 'after', 'always'];
+const KINDS: readonly string[] = ['allow', 'allow_value', 'deny', 'retry', 'ask'];
+const MAX_TEXT = 2000;
+
+function conditionProblems(when: string): GuardProblem[] {
+  const compiled = compileExpression(when);
+  if (!compiled.ok) {
+    const { message, column, hint } = compiled.error.detail;
+    return [
+      {
+        message,
+        ...(typeof column === 'number' ? { column } : {}),
+        ...(typeof hint === 'string' ? { hint } : {}),
+      },
+    ];
+  }
+  return unknownPaths(compiled.output, GUARD_CONTEXT).map(({ path, column, suggestion }) => ({
+    message: `guards know nothing called \`${path}\``,
+    column,
+    ...(suggestion === undefined ? {} : { hint: `did you mean \`${suggestion}\`?` }),
+  }));
+}
+
+function verdictProblems({ verdict, privileged }: GuardSource): GuardProblem[] {
+  const problems: GuardProblem[] = [];
+  if (!KINDS.includes(verdict.kind)) {
+    const close = nearest(verdict.kind, KINDS);
+    problems.push({
+      message: `\`${verdict.kind}\` is no verdict`,
+      hint: close ? `did you mean \`${close}\`?` : `one of ${KINDS.join(', ')}`,
+    });
+  }
+  if (verdict.kind === 'allow_value' && verdict.value === undefined) {
+    problems.push({ message: 'a replacement needs a value' });
+  }
+  if ((verdict.text?.length ?? 0) > MAX_TEXT) {
+    problems.push({ message: `the reason is longer than ${MAX_TEXT} characters` });
+  }
+  const removed = verdict.remove_labels ?? [];
+  if (removed.length > 0 && !privileged) {
+    problems.push({ message: 'only a privileged guard may remove labels' });
+  }
+  const fixed = removed.find((label) => /^(src|dir):/.test(label));
+  if (fixed)
+    problems.push({ message: `\`${fixed}\` says where data came from and is never removed` });
+  return problems;
+}
+
+/** Everything that is wrong with a guard, for `check`. */
+export function guardProblems(source: GuardSource): GuardProblem[] {
+  const problems: GuardProblem[] = [];
+  const filter = parseFilter(source.on);
+  if (!filter.ok) problems.push({ message: filter.error.detail.message });
+  if (!TIMINGS.includes(source.timing)) {
+    problems.push({
+      message: `timing \`${source.timing}\` is unknown`,
+      hint: 'one of before, after, always',
+    });
+  }
+  if (source.when !== undefined) problems.push(...conditionProblems(source.when));
+  return [...problems, ...verdictProblems(source)];
+}
+
+function verdictOf({ verdict, on }: GuardSource): Verdict {
+  const { kind, value, text, add_labels, remove_labels } = verdict;
+  if (kind === 'deny' || kind === 'retry' || kind === 'ask') {
+    return { kind, text: text?.trim() || `no reason given (filter ${on})` };
+  }
+  const labels = {
+    ...(add_labels ? { add: add_labels } : {}),
+    ...(remove_labels ? { remove: remove_labels } : {}),
+  };
+  return kind === 'allow_value' ? { kind, value: value ?? null, labels } : { kind, labels };
+}
+
+const placeOf = ({ file, line, on }: GuardSource): string =>
+  file ? `guard at ${file}${line ? `:${line}` : ''}` : `guard on ${on}`;
+
+function compileGuard(source: GuardSource, locked: boolean): Outcome<Guard> {
+  const condition = source.when === undefined ? undefined : compileExpression(source.when);
+  if (condition && !condition.ok) return condition;
+  const contextFor = condition && contextMaker(condition.output);
+  const verdict = verdictOf(source);
+  return defineGuard({
+    ...(source.name === undefined ? {} : { name: source.name }),
+    on: source.on,
+    timing: source.timing,
+    privileged: source.privileged ?? false,
+    locked,
+    place: placeOf(source),
+    decide(view) {
+      if (!condition || !contextFor) return ok(verdict);
+      const matched = condition.output.test(contextFor(view));
+      if (!matched.ok) return matched;
+      return ok(matched.output ? verdict : ALLOW);
+    },
+  });
+}
+
+export interface GuardOptions {
+  /** Part of a policy: no statement can leave them out. */
+  locked?: boolean;
+  /** They come from a place that may remove labels: a policy with authority, a signed item. */
+  mayBePrivileged?: boolean;
+}
+
+/** A privileged guard from a place without that right refuses what it would have let through. */
+function withRights(source: GuardSource, options: GuardOptions): GuardSource {
+  if (!source.privileged || options.mayBePrivileged) return source;
+  const { privileged: _, ...plain } = source;
+  if (!source.verdict.remove_labels?.length) return plain;
+  const text = 'only signed items and policies with authority may remove labels';
+  return { ...plain, verdict: { kind: 'deny', text } };
+}
+
+/** Refuses the whole list when one guard is wrong: a guard that is left out protects nobody. */
+export function compileGuards(
+  sources: readonly GuardSource[],
+  options: GuardOptions = {},
+): Outcome<GuardSet> {
+  const guards: Guard[] = [];
+  for (const source of sources) {
+    const [problem] = guardProblems(source);
+    if (problem) return refusal(source, problem);
+    const guard = compileGuard(withRights(source, options), options.locked ?? false);
+    if (!guard.ok) return guard;
+    guards.push(guard.output);
+  }
+  return ok(createGuardSet(guards));
+}
+
+function refusal(source: GuardSource, problem: GuardProblem): Failure {
+  return fail('invalid_item', `${placeOf(source)}: ${problem.message}`, {
+    on: source.on,
+    ...(source.line === undefined ? {} : { line: source.line }),
+    ...(problem.column === undefined ? {} : { column: problem.column }),
+    ...(problem.hint === undefined ? {} : { hint: problem.hint }),
+  });
+}

@@ -1,0 +1,113 @@
+// The guards in force, indexed by label and by operation key: an operation that none of them could
+// concern pays two look-ups.
+
+import { createKeyIndex, eachKey, type Operation } from '../operation.ts';
+import { type Descriptor, filtersFor } from '../values/labels.ts';
+import type { Guard, Phase } from './guard.ts';
+
+/** `with { guards: … }` for one statement; names carry their `@`. */
+export interface GuardSelection {
+  readonly only?: readonly string[];
+  readonly except?: readonly string[];
+}
+
+export interface GuardSet {
+  /** In source order. */
+  readonly list: readonly Guard[];
+  /** Those of policies: in force also while a guard is being evaluated. */
+  readonly locked: GuardSet;
+  /** Guards whose label these marks hold, in source order. */
+  forMarks(descriptor: Descriptor, phase: Phase): readonly Guard[];
+  /** Guards on the operation or its function, in source order. */
+  forOperation(op: Operation, held: readonly string[], phase: Phase): readonly Guard[];
+  /** Could an after-guard object to this operation, whatever its result turns out to be? */
+  mayObjectAfter(op: Operation, held: readonly string[]): boolean;
+}
+
+const NOBODY: readonly Guard[] = Object.freeze([]);
+
+/** One phase's index. */
+function createIndex(list: readonly Guard[]) {
+  const byLabel = new Map<string, Guard[]>();
+  const byName = new Map<string, Guard[]>();
+  const keys: [string, Guard][] = [];
+  const put = (map: Map<string, Guard[]>, key: string, guard: Guard) =>
+    map.set(key, [...(map.get(key) ?? []), guard]);
+  for (const guard of list) {
+    const { filter } = guard;
+    if (filter.kind === 'label') put(byLabel, filter.label, guard);
+    else if (filter.kind === 'function') put(byName, filter.name, guard);
+    else keys.push([filter.pattern, guard]);
+  }
+  const byKey = createKeyIndex(keys);
+  const seen = new WeakMap<Descriptor, readonly Guard[]>();
+  const inOrder = (found: ReadonlySet<Guard>): readonly Guard[] =>
+    found.size === 0 ? NOBODY : list.filter((guard) => found.has(guard));
+
+  const forMarks = (descriptor: Descriptor): readonly Guard[] => {
+    if (byLabel.size === 0 || descriptor.taint.length === 0) return NOBODY;
+    const known = seen.get(descriptor);
+    if (known) return known;
+    const filters = descriptor.taint.flatMap(filtersFor);
+    const found = inOrder(new Set(filters.flatMap((filter) => byLabel.get(filter) ?? [])));
+    seen.set(descriptor, found);
+    return found;
+  };
+
+  const collect = (op: Operation, held: readonly string[]): readonly Guard[] => {
+    const named = op.type === 'exe' ? byName.get(op.name) : undefined;
+    let found: Set<Guard> | undefined = named && new Set(named);
+    const add = (key: string) => {
+      const matching = byKey.find(key);
+      if (matching.length > 0) found = new Set([...(found ?? []), ...matching]);
+    };
+    if (!byKey.isEmpty) eachKey(op, held, add);
+    return found ? inOrder(found) : NOBODY;
+  };
+
+  // One operation is looked up several times in a row, by stages that do not know each other.
+  let last: { op: Operation; held: readonly string[]; found: readonly Guard[] } | undefined;
+  const forOperation = (op: Operation, held: readonly string[]): readonly Guard[] => {
+    if (byKey.isEmpty && byName.size === 0) return NOBODY;
+    if (last?.op !== op || last.held !== held) last = { op, held, found: collect(op, held) };
+    return last.found;
+  };
+
+  return { forMarks, forOperation, hasLabels: byLabel.size > 0 };
+}
+
+export function createGuardSet(list: readonly Guard[]): GuardSet {
+  const locked = list.filter((guard) => guard.locked);
+  let ofPolicies: GuardSet | undefined;
+  const of = (phase: Phase) =>
+    createIndex(list.filter(({ timing }) => timing === phase || timing === 'always'));
+  const index = { before: of('before'), after: of('after') };
+  const set: GuardSet = {
+    list,
+    get locked() {
+      ofPolicies ??= locked.length === list.length ? set : createGuardSet(locked);
+      return ofPolicies;
+    },
+    forMarks: (descriptor, phase) => index[phase].forMarks(descriptor),
+    forOperation: (op, held, phase) => index[phase].forOperation(op, held),
+    mayObjectAfter: (op, held) =>
+      index.after.hasLabels || index.after.forOperation(op, held).length > 0,
+  };
+  return set;
+}
+
+export const NO_GUARDS: GuardSet = createGuardSet([]);
+
+/** Those of `first`, then those of `second`; a guard in both is asked once. */
+export function combineGuards(first: GuardSet, second: GuardSet): GuardSet {
+  if (second.list.length === 0) return first;
+  if (first.list.length === 0) return second;
+  return createGuardSet([...new Set([...first.list, ...second.list])]);
+}
+
+/** INVARIANT: privileged guards and those of a policy cannot be left out. */
+export function isSelected(guard: Guard, selection: GuardSelection | undefined): boolean {
+  if (!selection || guard.privileged || guard.locked) return true;
+  if (selection.only) return selection.only.includes(guard.name);
+  return !selection.except?.includes(guard.name);
+}

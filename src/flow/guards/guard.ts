@@ -1,0 +1,146 @@
+// A guard: a filter, a timing, and a decision. Scripts bring the decision as a closure, directives
+// and policy files as an expression (guard-expression.ts); the judge does not know the difference.
+import { fail, globProblem, type Json, type Outcome, ok } from '../../base/index.ts';
+import type { MaybePromise } from '../maybe.ts';
+import { type Argument, normalizePattern, type Operation } from '../operation.ts';
+import type { Frame } from '../pipeline/frame.ts';
+import {
+  addLabels,
+  markReplaced,
+  mergeDescriptors,
+  removeLabels,
+  withSources,
+} from '../values/labels.ts';
+import { isValue, makeValue, relabel, type Value } from '../values/value.ts';
+
+export type Phase = 'before' | 'after';
+export type GuardTiming = Phase | 'always';
+
+export interface LabelChange {
+  readonly add?: readonly string[];
+  /** Privileged guards only; never `src:…` or `dir:…`. */
+  readonly remove?: readonly string[];
+  /** Removes every label there is. */
+  readonly clear?: boolean;
+}
+
+export type Verdict =
+  | { readonly kind: 'allow'; readonly labels?: LabelChange }
+  | { readonly kind: 'allow_value'; readonly value: Value | Json; readonly labels?: LabelChange }
+  | { readonly kind: 'deny' | 'retry' | 'ask'; readonly text: string };
+
+export const ALLOW: Verdict = Object.freeze({ kind: 'allow' });
+
+/** What a guard may look at. Per-input guards have `input`, the others judge `inputs` together. */
+export interface GuardView {
+  readonly phase: Phase;
+  readonly op: Operation;
+  readonly input: Argument | undefined;
+  readonly inputs: readonly Argument[];
+  /** The result; undefined before. */
+  readonly output: Value | undefined;
+  /** Guards are off in it, and `ctx.guard` is filled. */
+  readonly frame: Frame;
+}
+
+export type GuardFilter =
+  | { readonly kind: 'label'; readonly label: string }
+  | { readonly kind: 'operation'; readonly pattern: string }
+  | { readonly kind: 'function'; readonly name: string };
+
+export interface Guard {
+  /** Unique in this process, so that two guards of one name never answer for each other. */
+  readonly id: string;
+  /** `@name`, or the place where an unnamed one stands. */
+  readonly name: string;
+  readonly on: string;
+  readonly filter: GuardFilter;
+  readonly timing: GuardTiming;
+  readonly privileged: boolean;
+  /** Part of a policy: no statement can leave it out. */
+  readonly locked: boolean;
+  decide(view: GuardView): MaybePromise<Outcome<Verdict>>;
+}
+
+export interface TraceEntry {
+  readonly guardName: string;
+  readonly decision: string;
+  readonly reason: string | null;
+  /** What the value was replaced by; null when it was not. */
+  readonly replacement: Json;
+}
+
+/** A filter as a person wrote it: `op:…` an operation key, `@f` a function, anything else a label. */
+export function parseFilter(on: string): Outcome<GuardFilter> {
+  const text = on.trim();
+  if (text === '')
+    return fail('invalid_input', 'a guard needs a filter: a label, `op:…` or `@function`');
+  if (text.startsWith('op:')) {
+    const problem = text === 'op:' ? 'names no operation' : globProblem(text);
+    if (problem) return fail('invalid_input', `filter \`${text}\` ${problem}`);
+    return ok({ kind: 'operation', pattern: normalizePattern(text) });
+  }
+  if (/^@[A-Za-z_][\w-]*$/.test(text)) return ok({ kind: 'function', name: text.slice(1) });
+  if (/^[\p{L}\p{N}_][^\s,"'`*?]*$/u.test(text)) return ok({ kind: 'label', label: text });
+  return fail('invalid_input', `filter \`${text}\` is neither a label, \`op:…\` nor \`@function\``);
+}
+
+export interface GuardDefinition {
+  name?: string;
+  on: string;
+  timing: GuardTiming;
+  privileged?: boolean;
+  locked?: boolean;
+  /** Where it stands, for guards without a name. */
+  place?: string;
+  decide: Guard['decide'];
+}
+
+let serial = 0;
+
+export function defineGuard(definition: GuardDefinition): Outcome<Guard> {
+  const filter = parseFilter(definition.on);
+  if (!filter.ok) return filter;
+  const { name, place } = definition;
+  const shown = name ? `@${name.replace(/^@/, '')}` : (place ?? `guard on ${definition.on}`);
+  serial += 1;
+  return ok({
+    id: `${serial}`,
+    name: shown,
+    on: definition.on.trim(),
+    filter: filter.output,
+    timing: definition.timing,
+    privileged: definition.privileged ?? false,
+    locked: definition.locked ?? false,
+    decide: definition.decide,
+  });
+}
+
+// What a guard may do to a value it lets pass. A label guard replaces the same data once per phase;
+// the note about it travels in the descriptor, so it holds for everything derived from that data.
+
+/** INVARIANT: a replacement keeps the labels of what it replaces; only privileged guards take any. */
+export function replaced(old: Value, value: Value | Json, guard: Guard, phase: Phase): Value {
+  const given = isValue(value) ? value : makeValue(value);
+  const kept = mergeDescriptors(old.meta.descriptor, given.meta.descriptor);
+  const named = withSources(kept, [`guard:${guard.name}`]);
+  const { filter } = guard;
+  const marked =
+    filter.kind === 'label' ? markReplaced(named, entryOf(guard, filter.label, phase)) : named;
+  return relabel(given, marked);
+}
+
+const entryOf = (guard: Guard, label: string, phase: Phase): string =>
+  `${phase} ${guard.id} ${label}`;
+
+export const wasReplaced = (value: Value, guard: Guard, phase: Phase): boolean =>
+  guard.filter.kind === 'label' &&
+  value.meta.descriptor.replaced.includes(entryOf(guard, guard.filter.label, phase));
+
+export function relabelled(value: Value, change: LabelChange | undefined, guard: Guard): Value {
+  if (!change?.add?.length && !change?.remove?.length && !change?.clear) return value;
+  const { descriptor } = value.meta;
+  const removed = removeLabels(descriptor, change.clear ? descriptor.taint : (change.remove ?? []));
+  const added = addLabels(removed, change.add ?? []);
+  return relabel(value, withSources(added, [`guard:${guard.name}`]));
+}

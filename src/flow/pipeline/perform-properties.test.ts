@@ -1,0 +1,283 @@
+import * as fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { fail, type Outcome, ok } from '../../base/index.ts';
+import { decisionOf, type Objection } from '../guards/decision.ts';
+import { defineGuard, type GuardTiming, type Verdict } from '../guards/guard.ts';
+import { createGuardSet, type GuardSet } from '../guards/guard-set.ts';
+import type { MaybePromise } from '../maybe.ts';
+import { composePolicies } from '../policies/compose.ts';
+import { NAMED_RULES } from '../policies/named-rules.ts';
+import type { LabelRule, Policy } from '../policies/policy.ts';
+import { type Descriptor, describe, descriptorOfFault, mergeAll } from '../values/labels.ts';
+import { makeValue, type Value } from '../values/value.ts';
+import { createFrame, type Frame, withInfluence } from './frame.ts';
+import { perform } from './perform.ts';
+
+const LABELS = ['secret', 'untrusted', 'pii', 'a:b', 'a'];
+const marks: fc.Arbitrary<Descriptor> = fc
+  .record({
+    labels: fc.subarray(LABELS),
+    taint: fc.subarray(['src:file', 'src:cmd', 'dir:/x']),
+    sources: fc.subarray(['file:1', 'tool:2', 'command:3']),
+  })
+  .map(describe);
+
+/** A tree of operations: each node performs its children as inputs, captures some, waits or not. */
+interface Node {
+  marks: Descriptor;
+  declared: string[];
+  influence: Descriptor;
+  children: Node[];
+  captures: Descriptor[];
+  waits: boolean;
+  fails: boolean;
+}
+
+const { tree } = fc.letrec<{ tree: Node }>((tie) => ({
+  tree: fc.record({
+    marks,
+    declared: fc.subarray(['x', 'y']),
+    influence: marks,
+    children: fc.oneof(
+      { depthSize: 'small', maxDepth: 3 },
+      fc.constant<Node[]>([]),
+      fc.array(tie('tree'), { maxLength: 3 }),
+    ),
+    captures: fc.array(marks, { maxLength: 2 }),
+    waits: fc.boolean(),
+    fails: fc.integer({ max: 20, min: 0 }).map((number) => number === 0),
+  }),
+}));
+
+const verdict: fc.Arbitrary<Verdict> = fc.oneof(
+  { weight: 4, arbitrary: fc.constant<Verdict>({ kind: 'allow' }) },
+  { weight: 4, arbitrary: fc.constant<Verdict>({ kind: 'allow_value', value: 'new' }) },
+  { weight: 1, arbitrary: fc.constant<Verdict>({ kind: 'deny', text: 'd' }) },
+  { weight: 1, arbitrary: fc.constant<Verdict>({ kind: 'retry', text: 'r' }) },
+  { weight: 1, arbitrary: fc.constant<Verdict>({ kind: 'ask', text: 'q' }) },
+);
+
+const guardSet: fc.Arbitrary<GuardSet> = fc
+  .array(
+    fc.record({
+      on: fc.constantFrom(...LABELS, 'src:exec', 'op:node', 'op:x', '@n'),
+      timing: fc.constantFrom<GuardTiming>('before', 'after', 'always'),
+      verdict,
+      waits: fc.boolean(),
+      throws: fc.integer({ min: 0, max: 20 }),
+    }),
+    { maxLength: 4 },
+  )
+  .map((list) =>
+    createGuardSet(
+      list.map(({ on, timing, verdict, waits, throws }) => {
+        const made = defineGuard({
+          on,
+          timing,
+          decide() {
+            if (throws === 0) throw new Error('broken guard');
+            return waits ? Promise.resolve(ok(verdict)) : ok(verdict);
+          },
+        });
+        if (!made.ok) throw new Error(made.error.detail.message);
+        return made.output;
+      }),
+    ),
+  );
+
+function act(node: Node, frame: Frame): MaybePromise<Outcome<Value>> {
+  const inside = withInfluence(frame, node.influence);
+  return perform(
+    { type: 'exe', name: 'n', labels: node.declared, opLabels: ['op:node'], retryOwner: true },
+    node.children.map((child, at) => ({ name: `${at}`, value: () => act(child, inside) })),
+    (_, scope) => {
+      for (const captured of node.captures) scope.capture(captured);
+      const result = node.fails
+        ? fail('tool_failed', 'no')
+        : ok(makeValue('leaf', { descriptor: node.marks }));
+      return node.waits ? Promise.resolve(result) : result;
+    },
+    inside,
+  );
+}
+
+/** Everything that must be found on the result of a tree that went through. */
+const expected = (node: Node): Descriptor =>
+  mergeAll([
+    node.marks,
+    node.influence,
+    describe({ labels: node.declared }),
+    ...node.captures,
+    ...node.children.map(expected),
+  ]);
+
+function includes(found: Descriptor, wanted: Descriptor): void {
+  for (const kind of ['labels', 'taint', 'sources'] as const) {
+    expect(found[kind]).toEqual(expect.arrayContaining([...wanted[kind]]));
+  }
+}
+
+test('what perform returns carries every mark that went in, whatever guards do', async () => {
+  let passed = 0;
+  await fc.assert(
+    fc.asyncProperty(tree, guardSet, async (root, guards) => {
+      const frame = createFrame({ guards, ports: { ask: () => ok('approved') } });
+      const outcome = await act(root, frame);
+      if (outcome.ok) {
+        passed += 1;
+        includes(outcome.output.meta.descriptor, expected(root));
+      } else includes(descriptorOfFault(outcome.error), root.influence);
+    }),
+    { numRuns: 1500 },
+  );
+  expect(passed).toBeGreaterThan(100);
+});
+
+test('an operation in which nothing waits answers in the same tick', () => {
+  fc.assert(
+    fc.property(tree, (root) => {
+      const still = (node: Node): Node => ({
+        ...node,
+        waits: false,
+        children: node.children.map(still),
+      });
+      expect(act(still(root), createFrame())).not.toBeInstanceOf(Promise);
+    }),
+  );
+});
+
+test('a fault carries the marks of everything its operation was given', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(marks, { maxLength: 4 }), fc.boolean(), async (list, waits) => {
+      const inputs = list.map((descriptor, at) => ({
+        name: `${at}`,
+        value: makeValue(at, { descriptor }),
+      }));
+      const failure = fail('tool_failed', 'no');
+      const body = () => (waits ? Promise.resolve(failure) : failure);
+      const outcome = await perform(
+        { type: 'exe', name: 'n', opLabels: [] },
+        inputs,
+        body,
+        createFrame(),
+      );
+      if (outcome.ok) throw new Error('should have failed');
+      includes(descriptorOfFault(outcome.error), mergeAll(list));
+    }),
+  );
+});
+
+test('the strictest verdict decides, in whatever order the guards stand', () => {
+  const kinds: Objection[] = ['deny', 'ask', 'retry'];
+  fc.assert(
+    fc.property(fc.array(fc.constantFrom(...kinds)), (list) => {
+      const findings = list.map((kind) => ({
+        kind,
+        guard: '',
+        filter: '',
+        text: '',
+        input: '',
+        sources: [],
+      }));
+      expect(decisionOf(findings)).toBe(kinds.find((kind) => list.includes(kind)) ?? 'allow');
+    }),
+  );
+});
+
+const patterns = fc.subarray([
+  'op:tool',
+  'op:tool:a',
+  'op:tool:a/b',
+  'op:tool:*/b',
+  'exfil',
+  'op:*',
+]);
+const rule: fc.Arbitrary<LabelRule> = fc.record(
+  { deny: patterns, ask: patterns, allow: patterns },
+  { requiredKeys: [] },
+);
+const policy: fc.Arbitrary<Policy> = fc.record(
+  {
+    level: fc.constantFrom('operator' as const, 'user' as const, 'project' as const),
+    labels: fc.dictionary(fc.constantFrom('secret', 'pii', '*'), rule),
+    rules: fc.dictionary(
+      fc.constantFrom(...NAMED_RULES.map(({ name }) => name)),
+      fc.constantFrom('deny' as const, 'ask' as const, 'off' as const),
+    ),
+    unsigned: fc.constantFrom('allow' as const, 'restrict' as const),
+    sandbox: fc.constantFrom('none' as const, 'required' as const),
+    install: fc.constantFrom('allow' as const, 'ask' as const, 'deny' as const),
+    hosts: fc.subarray(['localhost', '10.*', '*']),
+    limits: fc.dictionary(fc.constantFrom('turns', 'spend'), fc.integer({ min: 0, max: 9 })),
+    surfaces: fc.dictionary(
+      fc.constant('mcp'),
+      fc.record({
+        effects: fc.subarray(['read' as const, 'idempotent' as const, 'write' as const]),
+        directives: fc.constantFrom('none' as const, 'signed' as const, 'all' as const),
+      }),
+    ),
+  },
+  { requiredKeys: ['level'] },
+);
+
+/** How much a policy in force leaves open, as numbers that may only fall. */
+function openness(policies: readonly Policy[]): number[] {
+  const composed = composePolicies(policies);
+  const value = makeValue('x', {
+    descriptor: describe({ labels: ['secret', 'pii', 'untrusted'] }),
+  });
+  const ops = ['a/b', 'a/c', 'd/b'].flatMap((name) => [
+    { type: 'tool', name, opLabels: [`op:tool:${name}`] },
+    { type: 'tool', name, opLabels: [`op:tool:${name}`], risk: ['exfil', 'destructive'] as const },
+  ]);
+  const judged = ops.map((op) => {
+    const inputs = [{ name: 'a', role: undefined, value }];
+    const decision = decisionOf(composed.judge(op, [], inputs, describe({})));
+    return ['deny', 'ask', 'retry', 'allow'].indexOf(decision);
+  });
+  return [
+    ...judged,
+    Number(composed.allowsUnsigned),
+    Number(composed.sandbox === 'none'),
+    ['deny', 'ask', 'allow'].indexOf(composed.install),
+    ['none', 'signed', 'all'].indexOf(composed.directives('mcp')),
+    composed.effects('mcp').length,
+    ...['localhost', '10.0.0.1', 'db'].map((host) => Number(composed.isHostAllowed(host))),
+    ...['turns', 'spend'].map((name) => Number(composed.limits[name] ?? 1e9)),
+  ];
+}
+
+function neverWider(before: readonly number[], after: readonly number[]): void {
+  for (const [at, open] of after.entries()) expect(open).toBeLessThanOrEqual(before[at] as number);
+}
+
+test('a stranger project never widens what the others leave', () => {
+  fc.assert(
+    fc.property(fc.array(policy, { maxLength: 3 }), policy, (above, extra) => {
+      neverWider(openness(above), openness([...above, { ...extra, level: 'project' }]));
+    }),
+    { numRuns: 1000 },
+  );
+});
+
+test('where a level has spoken, no other level widens it', () => {
+  fc.assert(
+    fc.property(policy, policy, (one, other) => {
+      const mcp = { effects: ['read' as const], directives: 'signed' as const };
+      const full: Policy = {
+        unsigned: 'restrict',
+        sandbox: 'required',
+        install: 'ask',
+        hosts: [],
+        ...one,
+        level: 'operator',
+        surfaces: { mcp: one.surfaces?.mcp ?? mcp },
+        rules: Object.fromEntries(
+          NAMED_RULES.map(({ name }) => [name, one.rules?.[name] ?? 'deny']),
+        ),
+      };
+      neverWider(openness([full]), openness([full, other]));
+    }),
+    { numRuns: 1000 },
+  );
+});

@@ -1,0 +1,291 @@
+import { runInNewContext } from 'node:vm';
+import { expect, test } from 'vitest';
+import { type Failure, fail, type Outcome, ok, withDetail } from '../../base/index.ts';
+import { contextOf } from '../guards/context.ts';
+import { defineGuard } from '../guards/guard.ts';
+import { createGuardSet } from '../guards/guard-set.ts';
+import type { MaybePromise } from '../maybe.ts';
+import type { Operation } from '../operation.ts';
+import { describe, descriptorOfFault, EMPTY } from '../values/labels.ts';
+import { elementOf, makeContainer, makeValue, type Value } from '../values/value.ts';
+import {
+  type CheckpointVerdict,
+  childFrame,
+  createFrame,
+  type Ports,
+  type RecordEntry,
+  withInfluence,
+} from './frame.ts';
+import { perform } from './perform.ts';
+import type { Body } from './stages.ts';
+
+const op: Operation = { type: 'tool', name: 'x', opLabels: ['op:tool:x'] };
+const secret = makeValue('k', {
+  descriptor: describe({ labels: ['secret'], sources: ['file:key'] }),
+});
+
+/** For operations in which nothing waits. */
+function now<T>(given: MaybePromise<T>): T {
+  if (given instanceof Promise) throw new Error('nothing should have waited');
+  return given;
+}
+
+const failure = (outcome: Outcome<Value>): Failure => {
+  if (outcome.ok) throw new Error('should have failed');
+  return outcome;
+};
+
+test('the stages come in the fixed order, in one tick when nothing waits', () => {
+  const seen: string[] = [];
+  const note = <T>(name: string, answer: T): T => (seen.push(name), answer);
+  const ports: Ports = {
+    gate: () => note('gate', ok(null)),
+    limits: {
+      reserve: () =>
+        note('reserve', ok({ settle: () => note('settle', undefined), release: () => {} })),
+    },
+    scriptHooks: {
+      before: () => note('hook before', undefined),
+      after: () => note('hook after', undefined),
+    },
+    record: () => note('record', undefined),
+    checkpoint: ({ name }) => note(name, undefined),
+  };
+  const inputs = [{ name: 'a', value: () => note('input', ok(makeValue(1))) }];
+  const outcome = perform(op, inputs, () => note('body', ok(makeValue(2))), createFrame({ ports }));
+  expect(now(outcome).ok).toBe(true);
+  expect(seen).toEqual([
+    'input',
+    'before_step',
+    'gate',
+    'reserve',
+    'hook before',
+    'body',
+    'hook after',
+    'after_step',
+    'settle',
+    'record',
+  ]);
+});
+
+test('the result carries inputs, declared labels, captured values, the source label and its own', () => {
+  const source: Operation = { ...op, labels: ['paid'], source: 'src:cmd', sources: ['command:ls'] };
+  const outcome = perform(
+    source,
+    [{ name: 'a', value: secret }],
+    (_, scope) => {
+      scope.capture(makeValue(1, { descriptor: describe({ labels: ['captured'] }) }));
+      return ok(makeValue(2, { descriptor: describe({ labels: ['own'] }) }));
+    },
+    withInfluence(createFrame(), describe({ labels: ['condition'] })),
+  );
+  const { descriptor } = (now(outcome) as { output: Value }).output.meta;
+  expect(descriptor.labels.toSorted()).toEqual(['captured', 'condition', 'own', 'paid', 'secret']);
+  expect(descriptor.taint).toContain('src:cmd');
+  expect(descriptor.sources.toSorted()).toEqual(['command:ls', 'file:key']);
+  expect(descriptor.capability).toBe('tool');
+});
+
+test('an assignment keeps the exact marks of elements', () => {
+  const pair = makeContainer([secret, makeValue(1)]);
+  const outcome = perform(op, [{ name: 'v', value: pair }], ([v]) => ok(v as Value), createFrame());
+  const { output } = now(outcome) as { output: Value };
+  expect(elementOf(output, 1).meta.descriptor).toBe(EMPTY);
+  expect(output.meta.descriptor.labels).toEqual(['secret']);
+});
+
+test('nothing thrown anywhere gets out', async () => {
+  const boom = () => {
+    throw new Error('boom\nsecond line');
+  };
+  const reject = () => Promise.reject(new Error('boom'));
+  const body = () => ok(makeValue(1));
+  const ports: Ports[] = [
+    { gate: boom },
+    { gate: reject },
+    { limits: { reserve: boom } },
+    { record: boom },
+    { record: reject },
+    { checkpoint: boom },
+    { scriptHooks: { before: boom } },
+    { scriptHooks: { after: reject } },
+    { limits: { reserve: () => ok({ settle: boom, release: boom }) } },
+  ];
+  for (const port of ports) {
+    const outcome = await perform(op, [], body, createFrame({ ports: port }));
+    expect(failure(outcome).error.code).toBe('internal_error');
+  }
+  for (const broken of [boom, reject]) {
+    const outcome = await perform(op, [{ name: 'a', value: secret }], broken, createFrame());
+    const { error } = failure(outcome);
+    expect(error.detail.message).toBe('tool x failed: boom');
+    expect(descriptorOfFault(error).labels).toEqual(['secret']);
+  }
+  const input = await perform(op, [{ name: 'a', value: reject }], body, createFrame());
+  expect(failure(input).error.code).toBe('internal_error');
+});
+
+test('a promise of another realm is waited for', async () => {
+  const foreign = runInNewContext('(value) => Promise.resolve(value)') as (
+    value: Outcome<Value>,
+  ) => Promise<Outcome<Value>>;
+  const answer = foreign(ok(makeValue(3)));
+  expect(answer).not.toBeInstanceOf(Promise);
+  const outcome = await perform(op, [], () => answer, createFrame());
+  expect(outcome.ok && outcome.output.data).toBe(3);
+});
+
+test('a refused gate ends before anything is reserved, and cannot be caught', () => {
+  const ports: Ports = {
+    gate: () => fail('permission_denied', 'no', { missing: 'fs.write' }),
+    limits: { reserve: () => fail('internal_error', 'never asked') },
+  };
+  const { error } = failure(now(perform(op, [], () => ok(secret), createFrame({ ports }))));
+  expect(error.detail).toMatchObject({ missing: 'fs.write' });
+  expect(error.detail.guard).toBeUndefined();
+});
+
+test('a reservation is settled when the body ran and released when it did not', () => {
+  const calls: string[] = [];
+  const ports: Ports = {
+    limits: {
+      reserve: () =>
+        ok({
+          settle: (outcome) => void calls.push(`settle ${outcome.ok}`),
+          release: () => void calls.push('release'),
+        }),
+    },
+  };
+  const frame = createFrame({ ports });
+  now(perform(op, [], () => ok(makeValue(1)), frame));
+  now(perform(op, [], () => fail('tool_failed', 'x'), frame));
+  const exfil: Operation = { ...op, risk: ['exfil'] };
+  now(perform(exfil, [{ name: 'a', value: secret }], () => ok(makeValue(1)), frame));
+  expect(calls).toEqual(['settle true', 'settle false', 'release']);
+});
+
+test('checkpoints: error, limit, and what their verdicts do', () => {
+  const events: string[] = [];
+  let left = 0;
+  let bodies = 0;
+  const verdicts: Record<string, CheckpointVerdict | undefined> = {};
+  const ports: Ports = {
+    limits: {
+      reserve: () =>
+        left-- > 0
+          ? ok({ settle: () => {}, release: () => {} })
+          : fail('turns_exceeded', 'no turn is left'),
+    },
+    checkpoint(event) {
+      events.push(event.name);
+      if (event.name === 'limit') left = 1;
+      return verdicts[event.name];
+    },
+  };
+  const frame = createFrame({ ports });
+  const body = () => (bodies++ === 0 ? fail('tool_failed', 'once') : ok(makeValue('done')));
+  verdicts.limit = { action: 'retry' };
+  verdicts.error = { action: 'retry' };
+  const outcome = now(perform(op, [{ name: 'a', value: secret }], body, frame));
+  expect(outcome.ok && outcome.output.data).toBe('done');
+  expect(events).toEqual(['before_step', 'limit', 'error', 'before_step', 'limit', 'after_step']);
+  verdicts.before_step = { action: 'end', outcome: ok(makeValue('skipped')) };
+  const skipped = now(perform(op, [{ name: 'a', value: secret }], body, frame));
+  expect(skipped.ok && [skipped.output.data, skipped.output.meta.descriptor.labels]).toEqual([
+    'skipped',
+    ['secret'],
+  ]);
+});
+
+test('a checkpoint that always repeats is stopped, and every reservation is settled', () => {
+  let [open, recorded] = [0, 0];
+  const ports: Ports = {
+    checkpoint: () => ({ action: 'retry' }),
+    limits: { reserve: () => (open++, ok({ settle: () => void open--, release: () => {} })) },
+    record: () => void recorded++,
+  };
+  const frame = createFrame({ ports });
+  expect(now(perform(op, [], () => ok(makeValue(1)), frame)).ok).toBe(false);
+  expect([open, recorded]).toEqual([0, 21]);
+});
+
+test('a place for effects that throws, or an operation that is none, is a fault too', async () => {
+  const ports: Ports = {
+    effects() {
+      throw new Error('disk full');
+    },
+  };
+  const guard = defineGuard({
+    on: 'op:tool',
+    timing: 'after',
+    decide: () => ok({ kind: 'allow' }),
+  });
+  const guards = createGuardSet(guard.ok ? [guard.output] : []);
+  for (const frame of [createFrame({ ports }), createFrame({ ports, guards })]) {
+    for (const wait of [false, true]) {
+      const body: Body = (_, scope) => {
+        scope.emit({ kind: 'show', value: secret });
+        return wait ? Promise.resolve(ok(secret)) : ok(secret);
+      };
+      expect(failure(await perform(op, [], body, frame)).error.code).toBe('internal_error');
+    }
+  }
+  const none = perform({} as Operation, [], () => ok(secret), createFrame());
+  expect(failure(now(none)).error.code).toBe('internal_error');
+});
+
+test('marks of a fault survive added detail and never show in JSON', () => {
+  const body = () => fail('tool_failed', 'cannot read k');
+  const outcome = failure(now(perform(op, [{ name: 'a', value: secret }], body, createFrame())));
+  const above = withDetail(outcome, { chain: ['x'] });
+  expect(descriptorOfFault(above.error).labels).toEqual(['secret']);
+  expect(JSON.stringify(above)).not.toContain('file:key');
+});
+
+test('ctx shows the operation, its arguments and the state its pipeline ended in', () => {
+  const entries: RecordEntry[] = [];
+  const ports: Ports = { record: (entry) => void entries.push(entry) };
+  const inner: unknown[] = [];
+  const inputs = [
+    {
+      name: 'v',
+      value: (note: { pipe(state: never): void; frame: Parameters<typeof contextOf>[0] }) => {
+        inner.push(contextOf(note.frame).op);
+        note.pipe({ try: 3, stage: 2 } as never);
+        return ok(makeValue('x'));
+      },
+    },
+  ];
+  const frame = createFrame({ ports, ctx: { cost: () => ({ turns: 2 }) } });
+  now(perform({ ...op, type: 'var' }, inputs, ([v]) => ok(v as Value), frame));
+  const ctx = contextOf((entries[0] as RecordEntry).frame);
+  expect(ctx).toMatchObject({
+    op: { type: 'var', name: 'x' },
+    operation: { type: 'var' },
+    pipe: { try: 3, stage: 2, hint: null },
+    try: 3,
+    args: { v: 'x' },
+    cost: { turns: 2 },
+    denied: false,
+  });
+  expect(inner).toMatchObject([{ type: 'var' }]);
+  expect(contextOf(frame)).toMatchObject({ op: null, try: 1, tries: [], isPipeline: false });
+});
+
+test('parallel branches do not see each other', async () => {
+  const frame = createFrame();
+  const branch = (index: number) =>
+    perform(
+      op,
+      [],
+      async (_, scope) => {
+        await Promise.resolve();
+        const inner = childFrame(scope.frame, { ctx: { for: { index } } });
+        await Promise.resolve();
+        return ok(makeValue((contextOf(inner).for as { index: number }).index));
+      },
+      frame,
+    );
+  const outcomes = await Promise.all([0, 1, 2].map(async (index) => await branch(index)));
+  expect(outcomes.map((outcome) => outcome.ok && outcome.output.data)).toEqual([0, 1, 2]);
+});

@@ -1,0 +1,100 @@
+// Stage 7: what the result of an operation is known to be made of.
+// INVARIANT: the result carries every mark of every input, of everything the body captured, of the
+// conditions it stood under, of the operation itself, and its own. Bodies never touch labels.
+
+import { createRecent } from '../../base/index.ts';
+import type { Argument, Operation } from '../operation.ts';
+import {
+  addLabels,
+  type Descriptor,
+  describe,
+  EMPTY,
+  mergeDescriptors,
+  withCapability,
+} from '../values/labels.ts';
+import { addMarks, relabel, type Value } from '../values/value.ts';
+import type { Frame } from './frame.ts';
+
+const declared = createRecent<string, Descriptor>(1024);
+const declaredBy = new WeakMap<Operation, Descriptor>();
+
+/** Labels, source label and provenance that the operation itself contributes. */
+function ownMarks(op: Operation): Descriptor {
+  const { labels, source, sources } = op;
+  if (!labels?.length && source === undefined && !sources?.length) return EMPTY;
+  const known = declaredBy.get(op);
+  if (known) return known;
+  const key = JSON.stringify([labels, source, sources]);
+  const found = declared.get(key) ?? declared.set(key, describeOwn(op));
+  declaredBy.set(op, found);
+  return found;
+}
+
+const describeOwn = ({ labels, source, sources }: Operation): Descriptor =>
+  describe({
+    ...(labels ? { labels } : {}),
+    ...(source === undefined ? {} : { taint: [source] }),
+    ...(sources ? { sources } : {}),
+  });
+
+/** Where data enters from outside, a policy may label what carries no label. */
+const ENTRANCES = new Set(['src:file', 'src:network', 'src:user']);
+
+function entranceLabels(op: Operation, marks: Descriptor, frame: Frame): readonly string[] {
+  const isEntrance = op.source !== undefined && ENTRANCES.has(op.source);
+  return isEntrance && marks.labels.length === 0 ? frame.policy.unlabelled : [];
+}
+
+export interface Made {
+  readonly op: Operation;
+  readonly frame: Frame;
+  /** As the guards passed them on. */
+  readonly inputs: readonly Argument[];
+  readonly captured: Descriptor;
+}
+
+/** The marks of everything that went in, for results and for faults. */
+export function marksOfInputs({ op, frame, inputs, captured }: Made): Descriptor {
+  let marks = mergeDescriptors(frame.influence, captured);
+  for (const { value } of inputs) marks = mergeDescriptors(marks, value.meta.descriptor);
+  return mergeDescriptors(marks, ownMarks(op));
+}
+
+export function taintResult(made: Made, result: Value): Value {
+  const { op, frame, inputs } = made;
+  if (inputs.some(({ value }) => value === result)) return taintPassedOn(made, result);
+  const marks = mergeDescriptors(marksOfInputs(made), frame.policy.mark);
+  const added = frame.policy.resultLabels(op, frame.held, inputs, frame.influence);
+  const marked = addMarks(result, addLabels(marks, added));
+  const entering = entranceLabels(op, marked.meta.descriptor, frame);
+  const labelled =
+    entering.length === 0 ? marked : addMarks(marked, describe({ labels: entering }));
+  return op.source === undefined ? labelled : madeBy(labelled, op.type);
+}
+
+/** New data: the kind of operation that made it is this one. */
+function madeBy(value: Value, type: string): Value {
+  const descriptor = withCapability(value.meta.descriptor, type);
+  return descriptor === value.meta.descriptor || value.meta.elements
+    ? value
+    : relabel(value, descriptor);
+}
+
+/**
+ * The result is one of the inputs (an assignment): its marks, down to its elements, are already
+ * exact, and labels it already carries are no new data for a guard that has replaced it.
+ */
+function taintPassedOn({ op, frame, inputs, captured }: Made, result: Value): Value {
+  let marks = mergeDescriptors(mergeDescriptors(frame.influence, captured), frame.policy.mark);
+  for (const { value } of inputs) {
+    if (value !== result) marks = mergeDescriptors(marks, value.meta.descriptor);
+  }
+  const own = ownMarks(op);
+  if (own === EMPTY) return marks === EMPTY ? result : addMarks(result, marks);
+  const has = result.meta.descriptor;
+  const isKnown =
+    own.taint.every((mark) => has.taint.includes(mark)) &&
+    own.labels.every((mark) => has.labels.includes(mark));
+  const added = isKnown ? describe({ sources: own.sources }) : own;
+  return addMarks(result, mergeDescriptors(marks, added));
+}

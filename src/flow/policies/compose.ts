@@ -1,0 +1,227 @@
+// Several levels, one policy in force. INVARIANT: a level can only narrow what the others leave.
+//
+// Settings that open something (a rule off, a private host, unsigned items) need authority: they
+// count from an operator's or user's file, or from a project's file with a good signature. A stranger's
+// project can close doors; it cannot open one. The bundle's settings are defaults: they hold where
+// nobody with authority has said anything.
+import { type Json, type JsonObject, matchGlob } from '../../base/index.ts';
+import type { Ceiling } from '../../trust/index.ts';
+import { defineGuard } from '../guards/guard.ts';
+import { compileGuards } from '../guards/guard-expression.ts';
+import { combineGuards, createGuardSet, type GuardSet, NO_GUARDS } from '../guards/guard-set.ts';
+import { createLabeler, type Operation } from '../operation.ts';
+import { type Descriptor, describe } from '../values/labels.ts';
+import { createPolicyJudge, type PolicyJudge } from './judge.ts';
+import { NAMED_RULES } from './named-rules.ts';
+import {
+  type DirectiveAccess,
+  lowestLimits,
+  type Policy,
+  type PolicyLevel,
+  type RuleState,
+  type SurfacePolicy,
+  type ToolEffect,
+} from './policy.ts';
+
+export interface ComposedPolicy extends PolicyJudge {
+  /** Operator first, bundle last. */
+  readonly levels: readonly Policy[];
+  /** `policyContext` for every value made under it. */
+  readonly mark: Descriptor;
+  readonly guards: GuardSet;
+  readonly rules: ReadonlyMap<string, RuleState>;
+  /** Labels that `operations` gives an operation. */
+  operationLabels(op: Operation, held: readonly string[]): readonly string[];
+  /** Labels for data from outside that carries none. */
+  readonly unlabelled: readonly string[];
+  /** To be held all at once; for a caller without a token on this surface. */
+  ceilings(surface?: string): Ceiling[];
+  effects(surface: string): readonly ToolEffect[];
+  directives(surface: string): DirectiveAccess;
+  readonly approve: readonly string[];
+  readonly limits: Readonly<Record<string, number | string>>;
+  readonly allowsUnsigned: boolean;
+  readonly sandbox: 'none' | 'required';
+  readonly install: 'allow' | 'ask' | 'deny';
+  readonly anneal: 'ask' | 'auto';
+  /** May the project's price files say less than the user, the bundle and the price package do? */
+  readonly allowsLowerPrices: boolean;
+  /** Private and loopback hosts; public ones are not asked about here. */
+  isHostAllowed(host: string): boolean;
+  readonly retention: { readonly days?: number; readonly keep_failed?: boolean };
+  readonly notify: JsonObject | undefined;
+  readonly transcript: 'preview' | 'full';
+}
+
+const RANK: readonly PolicyLevel[] = ['operator', 'user', 'project', 'bundle'];
+
+const hasAuthority = ({ level, signed }: Policy): boolean =>
+  level === 'operator' || level === 'user' || (level === 'project' && signed === true);
+
+type Reader<T> = (policy: Policy) => T | undefined;
+
+/** Statements in force: those with authority (else the bundle's), and every other level's. */
+function statements<T>(levels: readonly Policy[], read: Reader<T>): { base: T[]; narrowing: T[] } {
+  const said = (list: readonly Policy[]) =>
+    list.map(read).filter((value): value is T & {} => value !== undefined && value !== null);
+  const strong = said(levels.filter(hasAuthority));
+  const bundle = said(levels.filter(({ level }) => level === 'bundle'));
+  const weak = said(levels.filter((policy) => policy.level === 'project' && !hasAuthority(policy)));
+  return { base: strong.length > 0 ? strong : bundle, narrowing: weak };
+}
+
+/** The strictest of what is said; `order` runs from strict to open. */
+function strictest<T>(
+  levels: readonly Policy[],
+  order: readonly T[],
+  fallback: T,
+  read: Reader<T>,
+): T {
+  const { base, narrowing } = statements(levels, read);
+  const said = [...(base.length > 0 ? base : [fallback]), ...narrowing];
+  return order.find((value) => said.includes(value)) ?? (order[0] as T);
+}
+
+const ruleStates = (levels: readonly Policy[]): Map<string, RuleState> =>
+  new Map(
+    NAMED_RULES.map(({ name, isBuiltIn }) => {
+      const read: Reader<RuleState> = ({ rules, packs }) =>
+        rules && Object.hasOwn(rules, name)
+          ? rules[name]
+          : packs?.includes(name)
+            ? 'deny'
+            : undefined;
+      return [name, strictest(levels, ['deny', 'ask', 'off'], isBuiltIn ? 'deny' : 'off', read)];
+    }),
+  );
+
+const EFFECTS: readonly ToolEffect[] = ['read', 'idempotent', 'write'];
+
+/** Nobody has said anything about a surface: a person may do all, a stranger's client may look. */
+const SURFACES: Readonly<Record<string, Required<Omit<SurfacePolicy, 'capabilities'>>>> = {
+  mcp: { effects: ['read'], directives: 'signed' },
+  web: { effects: ['read'], directives: 'signed' },
+};
+
+const surfaceOf =
+  (surface: string): Reader<SurfacePolicy> =>
+  ({ surfaces }) =>
+    surfaces && Object.hasOwn(surfaces, surface) ? surfaces[surface] : undefined;
+
+function effectsOn(levels: readonly Policy[], surface: string): readonly ToolEffect[] {
+  const read = surfaceOf(surface);
+  const { base, narrowing } = statements(levels, (policy) => read(policy)?.effects);
+  const fallback = SURFACES[surface]?.effects ?? EFFECTS;
+  const lists = [...(base.length > 0 ? base : [fallback]), ...narrowing];
+  return EFFECTS.filter((effect) => lists.every((list) => list.includes(effect)));
+}
+
+function directivesOn(levels: readonly Policy[], surface: string): DirectiveAccess {
+  const read = surfaceOf(surface);
+  const fallback = SURFACES[surface]?.directives ?? 'all';
+  return strictest(
+    levels,
+    ['none', 'signed', 'all'],
+    fallback,
+    (policy) => read(policy)?.directives,
+  );
+}
+
+function ceilingsOn(levels: readonly Policy[], surface: string | undefined): Ceiling[] {
+  const found = levels.flatMap((policy) => policy.capabilities ?? []);
+  if (surface === undefined) return found;
+  // The bundle's word on a surface is a default: a user who says otherwise replaces it.
+  const { base, narrowing } = statements(
+    levels,
+    (policy) => surfaceOf(surface)(policy)?.capabilities,
+  );
+  return [...found, ...base, ...narrowing];
+}
+
+/** A host is open when somebody with authority opened it and no level that lists hosts leaves it out. */
+function hostAllowed(levels: readonly Policy[], host: string): boolean {
+  const { base, narrowing } = statements(levels, ({ hosts }) => hosts);
+  const name = host.toLowerCase();
+  const listed = (hosts: readonly string[]) =>
+    hosts.some((glob) => matchGlob(glob.toLowerCase(), name));
+  return base.length > 0 && [...base, ...narrowing].every(listed);
+}
+
+/** The money is the user's: they must say so themselves, of a project whose own word can be trusted. */
+function lowerPrices(levels: readonly Policy[]): boolean {
+  const projects = levels.filter(({ level }) => level === 'project');
+  const owners = levels.filter(({ level }) => level === 'operator' || level === 'user');
+  return (
+    projects.length > 0 &&
+    projects.every(({ signed }) => signed === true) &&
+    owners.some(({ prices }) => prices === 'project') &&
+    levels.every(({ prices }) => prices !== 'user')
+  );
+}
+
+/** Guards that cannot be compiled protect nobody, so they refuse everything. */
+function guardsOf(policy: Policy): GuardSet {
+  const mayBePrivileged = hasAuthority(policy);
+  const compiled = compileGuards(policy.guards ?? [], { locked: true, mayBePrivileged });
+  if (compiled.ok) return compiled.output;
+  const broken = defineGuard({
+    on: 'op:*',
+    timing: 'before',
+    locked: true,
+    place: `policy:${policy.level}`,
+    decide: () => compiled,
+  });
+  return broken.ok ? createGuardSet([broken.output]) : NO_GUARDS;
+}
+
+const first = <T extends Json>(levels: readonly Policy[], read: Reader<T>): T | undefined =>
+  levels.map(read).find((value) => value !== undefined);
+
+const markOf = (levels: readonly Policy[], rules: ReadonlyMap<string, RuleState>): Descriptor =>
+  describe({
+    policyContext: [
+      ...levels.filter(({ level }) => level !== 'bundle').map(({ level }) => `policy:${level}`),
+      ...NAMED_RULES.filter(({ name, isBuiltIn }) => !isBuiltIn && rules.get(name) !== 'off').map(
+        ({ name }) => `pack:${name}`,
+      ),
+    ],
+  });
+
+/** `limits` as every level leaves them, and everything else a frame and the runtime ask about. */
+export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
+  const levels = RANK.flatMap((rank) => policies.filter(({ level }) => level === rank));
+  const trusted = levels.filter((policy) => hasAuthority(policy) || policy.level === 'bundle');
+  const rules = ruleStates(levels);
+  const approve = [...new Set(levels.flatMap((policy) => policy.approve ?? []))];
+  return {
+    ...createPolicyJudge(levels, rules, approve),
+    levels,
+    rules,
+    approve,
+    mark: markOf(levels, rules),
+    guards: levels.map(guardsOf).reduce(combineGuards, NO_GUARDS),
+    operationLabels: createLabeler(levels.map(({ operations }) => operations ?? {})),
+    unlabelled: [...new Set(levels.flatMap(({ defaults }) => defaults?.unlabelled ?? []))],
+    ceilings: (surface) => ceilingsOn(levels, surface),
+    effects: (surface) => effectsOn(levels, surface),
+    directives: (surface) => directivesOn(levels, surface),
+    limits: lowestLimits(levels.map(({ limits }) => limits ?? {})),
+    allowsUnsigned:
+      strictest(levels, ['restrict', 'allow'], 'restrict', ({ unsigned }) => unsigned) === 'allow',
+    sandbox: strictest(levels, ['required', 'none'], 'required', ({ sandbox }) => sandbox),
+    install: strictest(levels, ['deny', 'ask', 'allow'], 'ask', ({ install }) => install),
+    anneal: strictest(levels, ['ask', 'auto'], 'ask', ({ anneal }) => anneal),
+    allowsLowerPrices: lowerPrices(levels),
+    isHostAllowed: (host) => hostAllowed(levels, host),
+    retention: first(levels, ({ retention }) => retention) ?? {},
+    notify: first(trusted, ({ notify }) => notify),
+    transcript: first(trusted, ({ transcript }) => transcript) ?? 'preview',
+  };
+}
+
+/** What holds where no file says anything. */
+export const BUILT_IN_POLICY: ComposedPolicy = composePolicies([]);
+
+/** One more policy on top of those in force, e.g. a script's; it can only narrow. */
+export const narrowPolicy = (policy: ComposedPolicy, more: Policy): ComposedPolicy =>
+  composePolicies([...policy.levels, { ...more, level: 'project', signed: false }]);

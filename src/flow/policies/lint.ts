@@ -1,0 +1,198 @@
+// A policy against the project it is for: does everything it names exist, and is every tool that
+// can do harm covered by something?
+import { type Diagnostic, nearest, type Position } from '../../base/index.ts';
+import { coversKey, isGlob, isRisk, normalizePattern, type OperationRisk } from '../operation.ts';
+import { composePolicies } from './compose.ts';
+import type { Policy } from './policy.ts';
+
+export interface KnownTool {
+  readonly id: string;
+  readonly risk: readonly OperationRisk[];
+  /** Declared parameters and their roles. */
+  readonly parameters: readonly { readonly name: string; readonly role?: string }[];
+}
+
+export interface KnownNames {
+  readonly tools: readonly KnownTool[];
+  /** Labels that tools, directives and other policies declare. */
+  readonly labels: readonly string[];
+}
+
+type Path = readonly (string | number)[];
+
+interface Finding {
+  readonly path: Path;
+  readonly code: string;
+  readonly message: string;
+  readonly hint?: string | undefined;
+}
+
+/** Marks the product itself puts on values. */
+const OWN_LABELS = [
+  '*',
+  'secret',
+  'untrusted',
+  'trusted',
+  'sensitive',
+  'known',
+  'influenced',
+  'pii',
+];
+const isAutomatic = (label: string): boolean => /^(src|dir):/.test(label);
+
+const suggestion = (word: string, known: Iterable<string>): string | undefined => {
+  const close = nearest(word, known);
+  return close === undefined ? undefined : `did you mean \`${close}\`?`;
+};
+
+interface Pattern {
+  /** Normalized. */
+  readonly key: string;
+  readonly path: Path;
+}
+
+/** Every pattern of the policy with the setting it stands in. */
+function patternsIn(policy: Policy): Pattern[] {
+  const at = (path: Path) => (pattern: string, index: number) => ({
+    key: normalizePattern(pattern),
+    path: [...path, index],
+  });
+  const labels = Object.entries(policy.labels ?? {}).flatMap(([label, rule]) =>
+    (['deny', 'ask', 'allow'] as const).flatMap((verdict) =>
+      (rule[verdict] ?? []).map(at(['labels', label, verdict])),
+    ),
+  );
+  const operations = Object.entries(policy.operations ?? {}).flatMap(([label, patterns]) =>
+    patterns.map(at(['operations', label])),
+  );
+  const guards = (policy.guards ?? []).flatMap(({ on }, index) =>
+    on.startsWith('op:') ? [{ key: normalizePattern(on), path: ['guards', index, 'on'] }] : [],
+  );
+  return [...labels, ...operations, ...guards];
+}
+
+const toolKey = ({ id }: { id: string }): string => `op:tool:${id.toLowerCase()}`;
+
+/** `op:tool:…` must cover at least one tool there is. */
+function toolFindings(policy: Policy, { tools }: KnownNames): Finding[] {
+  return patternsIn(policy).flatMap(({ key, path }) => {
+    if (!key.startsWith('op:tool:') || tools.some((tool) => coversKey(key, toolKey(tool))))
+      return [];
+    const name = key.slice('op:tool:'.length);
+    const ids = tools.map(({ id }) => id);
+    const hint = isGlob(key) ? undefined : suggestion(name, ids);
+    return [{ path, code: 'unknown_tool', message: `no tool is called \`${name}\``, hint }];
+  });
+}
+
+function labelFindings(policy: Policy, known: KnownNames): Finding[] {
+  const all = [...OWN_LABELS, ...known.labels, ...(policy.defaults?.unlabelled ?? [])];
+  const rules = Object.keys(policy.labels ?? {}).map((label) => ({
+    label,
+    path: ['labels', label],
+  }));
+  const guards = (policy.guards ?? []).flatMap(({ on }, index) =>
+    /^(op:|@)/.test(on) ? [] : [{ label: on, path: ['guards', index, 'on'] }],
+  );
+  return [...rules, ...guards]
+    .filter(({ label }) => !isAutomatic(label) && !all.includes(label))
+    .map(({ label, path }) => ({
+      path,
+      code: 'unknown_label',
+      message: `nothing is ever labelled \`${label}\``,
+      hint: suggestion(label, all),
+    }));
+}
+
+/** `input.args.NAME` in a guard on tools must be a parameter of one of them. */
+function parameterFindings(policy: Policy, known: KnownNames): Finding[] {
+  return (policy.guards ?? []).flatMap(({ on, when = '' }, index) => {
+    if (!on.startsWith('op:tool:')) return [];
+    const key = normalizePattern(on);
+    const tools = known.tools.filter((tool) => coversKey(key, toolKey(tool)));
+    if (tools.length === 0) return [];
+    const names = new Set(tools.flatMap(({ parameters }) => parameters.map(({ name }) => name)));
+    return [...when.matchAll(/\b(?:input|ctx)\.args\.([A-Za-z_]\w*)/g)]
+      .map(([, name = '']) => name)
+      .filter((name) => !names.has(name))
+      .map((name) => ({
+        path: ['guards', index, 'when'],
+        code: 'unknown_parameter',
+        message: `\`${on}\` has no parameter \`${name}\``,
+        hint: suggestion(name, names),
+      }));
+  });
+}
+
+const RULE_FOR = { exfil: 'no-secret-exfil', destructive: 'no-untrusted-destructive' } as const;
+
+/** A tool with risk is covered by its rule, or by a rule or guard of this policy that names it. */
+function coverageFindings(policy: Policy, { tools }: KnownNames): Finding[] {
+  const { rules } = composePolicies([{ ...policy, guards: [] }]);
+  const restricting = patternsIn(policy).filter(({ path }) => !path.includes('allow'));
+  const isNamed = (tool: KnownTool) =>
+    restricting.some(({ key, path }) => path[0] !== 'operations' && coversKey(key, toolKey(tool)));
+  return (['exfil', 'destructive'] as const).flatMap((risk) => {
+    const rule = RULE_FOR[risk];
+    if (rules.get(rule) !== 'off') return [];
+    return tools
+      .filter((tool) => tool.risk.includes(risk) && !isNamed(tool))
+      .map((tool) => ({
+        path: ['rules', rule],
+        code: 'uncovered_tool',
+        message: `\`${tool.id}\` is ${risk}, and \`${rule}\` is off`,
+        hint: `turn the rule on, or add a guard on \`op:tool:${tool.id}\``,
+      }));
+  });
+}
+
+function destinationFindings({ tools }: KnownNames): Finding[] {
+  return tools
+    .filter(({ risk }) => risk.includes('exfil'))
+    .filter(({ parameters }) => !parameters.some(({ role }) => role === 'destination'))
+    .map(({ id }) => ({
+      path: [],
+      code: 'no_destination',
+      message: `\`${id}\` is exfil but names no destination`,
+      hint: 'give the parameter that says where data goes `role: destination`',
+    }));
+}
+
+/** Labels given to operations that nothing asks about. */
+function idleFindings(policy: Policy): Finding[] {
+  const asking = patternsIn(policy).filter(({ path }) => path[0] !== 'operations');
+  const isUsed = (label: string) =>
+    isRisk(label.split(':', 1)[0] ?? '') ||
+    asking.some(({ key }) => coversKey(key, `op:${label.toLowerCase()}`));
+  return Object.keys(policy.operations ?? {})
+    .filter((label) => !isUsed(label))
+    .map((label) => ({
+      path: ['operations', label],
+      code: 'unused_label',
+      message: `no rule and no guard mentions \`${label}\``,
+    }));
+}
+
+/** Warnings only: what is wrong in itself was reported when the file was read. */
+export function lintPolicy(
+  policy: Policy,
+  known: KnownNames,
+  locate: (path: Path) => Position = () => ({ line: 1, column: 1 }),
+): Diagnostic[] {
+  const findings = [
+    ...toolFindings(policy, known),
+    ...labelFindings(policy, known),
+    ...parameterFindings(policy, known),
+    ...coverageFindings(policy, known),
+    ...destinationFindings(known),
+    ...idleFindings(policy),
+  ];
+  return findings.map(({ path, code, message, hint }) => ({
+    file: policy.file ?? `policy (${policy.level})`,
+    ...locate(path),
+    code,
+    severity: 'warning',
+    message,
+    ...(hint === undefined ? {} : { hint }),
+  }));
+}

@@ -1,0 +1,430 @@
+import { expect, test } from 'vitest';
+import { fail, type Outcome, ok } from '../../base/index.ts';
+import type { Input, InputRole, Operation } from '../operation.ts';
+import { createFrame, withInfluence } from '../pipeline/frame.ts';
+import { perform } from '../pipeline/perform.ts';
+import { describe, EMPTY } from '../values/labels.ts';
+import { makeValue, type Value } from '../values/value.ts';
+import { composePolicies, narrowPolicy } from './compose.ts';
+import { lintPolicy } from './lint.ts';
+import { closedPolicy, type Policy } from './policy.ts';
+import { parsePolicy } from './read-policy.ts';
+
+const marked = (...labels: string[]) => makeValue('x', { descriptor: describe({ labels }) });
+const tool = (name: string, more: Partial<Operation> = {}): Operation => ({
+  type: 'tool',
+  name,
+  opLabels: [`op:tool:${name}`],
+  ...more,
+});
+const input = (value: Value, role?: InputRole, name = 'a'): Input => ({
+  name,
+  value,
+  ...(role ? { role } : {}),
+});
+
+/** The name of the guard or rule that refused, or `allowed`. */
+function judged(
+  policies: readonly Policy[],
+  op: Operation,
+  inputs: readonly Input[],
+  influence = EMPTY,
+): string {
+  const frame = withInfluence(createFrame({ policy: composePolicies(policies) }), influence);
+  const outcome = perform(op, inputs, () => ok(makeValue(1)), frame) as Outcome<Value>;
+  return outcome.ok ? 'allowed' : (outcome.error.detail.guard as string);
+}
+
+const project = (parts: Partial<Policy>): Policy => ({ level: 'project', ...parts });
+const user = (parts: Partial<Policy>): Policy => ({ level: 'user', ...parts });
+
+test('built-in rules hold where no policy says anything', () => {
+  const send = tool('send', { risk: ['exfil'] });
+  const remove = tool('rm', { risk: ['destructive'] });
+  const sudo = tool('sudo', { risk: ['privileged'] });
+  expect(judged([], send, [input(marked('secret'), 'content')])).toBe('policy:no-secret-exfil');
+  expect(judged([], remove, [input(marked('untrusted'), 'path')])).toBe(
+    'policy:no-untrusted-destructive',
+  );
+  expect(judged([], remove, [input(marked('untrusted'))])).toBe('policy:no-untrusted-destructive');
+  expect(judged([], remove, [input(marked('untrusted'), 'content')])).toBe('allowed');
+  expect(judged([], sudo, [input(marked('untrusted'), 'command')])).toBe(
+    'policy:no-untrusted-privileged',
+  );
+  expect(judged([], send, [input(marked('untrusted'), 'destination')])).toBe(
+    'policy:untrusted-destination',
+  );
+  expect(judged([], send, [input(marked('untrusted'), 'content')])).toBe('allowed');
+  expect(judged([], tool('read'), [input(marked('secret', 'untrusted'))])).toBe('allowed');
+});
+
+test('the conditions an operation stands under count as an input', () => {
+  const remove = tool('rm', { risk: ['destructive'] });
+  expect(judged([], remove, [], describe({ labels: ['untrusted'] }))).toBe(
+    'policy:no-untrusted-destructive',
+  );
+});
+
+test('what an exfil function runs is an exfil operation', () => {
+  const frame = createFrame();
+  const outcome = perform(
+    { type: 'exe', name: 'post', labels: ['exfil'], opLabels: ['op:exe'] },
+    [],
+    (_, scope) =>
+      perform(tool('x'), [input(marked('secret'))], () => ok(makeValue(1)), scope.frame),
+    frame,
+  ) as Outcome<Value>;
+  expect(outcome.ok).toBe(false);
+});
+
+test('among label rules the most specific pattern wins, the stricter one at equal length', () => {
+  const cmd = (words: string): Operation => ({
+    type: 'run',
+    name: '',
+    opLabels: [`op:cmd:${words}`],
+  });
+  const rules = [
+    project({
+      labels: {
+        secret: { deny: ['exfil', 'op:cmd'], allow: ['op:cmd:git'], ask: ['op:cmd:git:push'] },
+      },
+    }),
+  ];
+  const values = [input(marked('secret'))];
+  expect(judged(rules, cmd('ls'), values)).toBe('policy:project');
+  expect(judged(rules, cmd('git:log'), values)).toBe('allowed');
+  expect(judged(rules, cmd('git:push'), values)).toBe('policy:project');
+  expect(judged(rules, cmd('ls'), [input(marked('other'))])).toBe('allowed');
+  expect(judged(rules, tool('x', { labels: ['exfil'] }), values)).toMatch(/^policy:/);
+  const tie = [project({ labels: { secret: { deny: ['op:cmd:ls'], allow: ['op:cmd:ls'] } } })];
+  expect(judged(tie, cmd('ls'), values)).toBe('policy:project');
+});
+
+test('a kind of operation with exceptions is closed for everything else of that kind', () => {
+  const rules = [project({ labels: { secret: { allow: ['op:tool:vault/*'] } } })];
+  expect(judged(rules, tool('vault/put'), [input(marked('secret'))])).toBe('allowed');
+  expect(judged(rules, tool('http/get'), [input(marked('secret'))])).toBe('policy:project');
+  expect(judged(rules, { type: 'show', name: '', opLabels: [] }, [input(marked('secret'))])).toBe(
+    'allowed',
+  );
+});
+
+test('`*` rules hold for every operation, labelled or not', () => {
+  const rules = [user({ labels: { '*': { deny: ['op:tool:net'] } } })];
+  expect(judged(rules, tool('net/get'), [])).toBe('policy:user');
+  expect(
+    judged([closedPolicy('project', 'p.yaml')], { type: 'show', name: '', opLabels: [] }, []),
+  ).toBe('policy:project');
+});
+
+test('a policy gives operations risks, also for guards', () => {
+  const curl: Operation = { type: 'run', name: '', opLabels: ['op:cmd:curl'] };
+  const rules = [project({ operations: { exfil: ['op:cmd:curl'] } })];
+  expect(judged(rules, curl, [input(marked('secret'))])).toBe('policy:no-secret-exfil');
+  const guard = {
+    on: 'op:exfil',
+    timing: 'before',
+    verdict: { kind: 'deny', text: 'no' },
+  } as const;
+  expect(
+    judged([project({ operations: { exfil: ['op:cmd:curl'] }, guards: [guard] })], curl, []),
+  ).toBe('guard on op:exfil');
+});
+
+test('named packs are off until a policy names them', () => {
+  const send = tool('mail', { labels: ['exfil:send'] });
+  const to = input(marked('x'), undefined, 'to');
+  expect(judged([], send, [to])).toBe('allowed');
+  const pack = [
+    project({
+      packs: ['no-send-to-unknown', 'no-sensitive-exfil', 'untrusted-llms-get-influenced'],
+    }),
+  ];
+  expect(judged(pack, send, [to])).toBe('policy:no-send-to-unknown');
+  expect(
+    judged(pack, send, [
+      input(marked('known'), undefined, 'to'),
+      input(marked('y'), undefined, 'body'),
+    ]),
+  ).toBe('allowed');
+  expect(judged(pack, send, [input(marked('known', 'sensitive'), undefined, 'to')])).toBe(
+    'policy:no-sensitive-exfil',
+  );
+  const frame = createFrame({ policy: composePolicies(pack) });
+  const llm = tool('ask', { labels: ['llm'] });
+  const answer = perform(
+    llm,
+    [input(marked('untrusted'))],
+    () => ok(makeValue('hi')),
+    frame,
+  ) as Outcome<Value>;
+  expect(answer.ok && answer.output.meta.descriptor.labels).toContain('influenced');
+  expect(answer.ok && answer.output.meta.descriptor.policyContext).toContain(
+    'pack:no-send-to-unknown',
+  );
+});
+
+test('tiers that need approval are asked about', () => {
+  const asked: string[] = [];
+  const frame = createFrame({
+    policy: composePolicies([user({ approve: ['elevated'] })]),
+    ports: {
+      ask: ({ questions }) => (asked.push(...questions), fail('timeout', 'nobody is there')),
+    },
+  });
+  const op = tool('deploy', { tier: 'elevated' });
+  expect((perform(op, [], () => ok(makeValue(1)), frame) as Outcome<Value>).ok).toBe(false);
+  expect(asked).toEqual(['operations of tier `elevated` need approval']);
+});
+
+test('data from outside that carries no label gets the default ones', () => {
+  const policy = composePolicies([project({ defaults: { unlabelled: ['untrusted'] } })]);
+  const read = (label?: string) =>
+    perform(
+      tool('read', { source: 'src:file' }),
+      [],
+      () => ok(makeValue('x', label ? { descriptor: describe({ labels: [label] }) } : {})),
+      createFrame({ policy }),
+    ) as { output: Value };
+  expect(read().output.meta.descriptor.labels).toEqual(['untrusted']);
+  expect(read('public').output.meta.descriptor.labels).toEqual(['public']);
+});
+
+test('a rule is turned off by the user or a signed project, never by a stranger', () => {
+  const send = tool('send', { risk: ['exfil'] });
+  const off = { rules: { 'no-secret-exfil': 'off' } } as const;
+  const refused = (...policies: Policy[]) =>
+    judged(policies, send, [input(marked('secret'))]) !== 'allowed';
+  expect(refused(project(off))).toBe(true);
+  expect(refused(project({ ...off, signed: true }))).toBe(false);
+  expect(refused(user(off))).toBe(false);
+  expect(refused(user(off), { level: 'operator', rules: { 'no-secret-exfil': 'deny' } })).toBe(
+    true,
+  );
+  expect(refused(user(off), project({ rules: { 'no-secret-exfil': 'ask' } }))).toBe(true);
+});
+
+test('settings that open something need authority; anyone may close', () => {
+  const compose = (...policies: Policy[]) => composePolicies(policies);
+  expect(compose().allowsUnsigned).toBe(false);
+  expect(compose(project({ unsigned: 'allow' })).allowsUnsigned).toBe(false);
+  expect(compose(project({ unsigned: 'allow', signed: true })).allowsUnsigned).toBe(true);
+  expect(
+    compose(user({ unsigned: 'allow' }), project({ unsigned: 'restrict' })).allowsUnsigned,
+  ).toBe(false);
+  expect(compose(project({ sandbox: 'none' })).sandbox).toBe('required');
+  expect(compose(user({ sandbox: 'none' })).sandbox).toBe('none');
+  expect(compose(project({ install: 'allow' })).install).toBe('ask');
+  expect(compose(project({ install: 'deny' }), user({ install: 'allow' })).install).toBe('deny');
+  expect(compose(project({ anneal: 'auto' })).anneal).toBe('ask');
+  const asks = project({ prices: 'project', signed: true });
+  expect(compose(asks).allowsLowerPrices).toBe(false);
+  expect(compose(user({ prices: 'project' })).allowsLowerPrices).toBe(false);
+  expect(compose(user({ prices: 'project' }), project({})).allowsLowerPrices).toBe(false);
+  expect(compose(user({ prices: 'project' }), asks).allowsLowerPrices).toBe(true);
+  expect(compose(user({ prices: 'project' }), asks, project({})).allowsLowerPrices).toBe(false);
+  expect(
+    compose(user({ prices: 'project' }), asks, { level: 'operator', prices: 'user' })
+      .allowsLowerPrices,
+  ).toBe(false);
+  expect(compose(project({ notify: { command: 'rm -rf /' } })).notify).toBeUndefined();
+  expect(compose(project({ hosts: ['localhost'] })).isHostAllowed('localhost')).toBe(false);
+  const hosts = compose(user({ hosts: ['localhost', '10.*'] }), project({ hosts: ['localhost'] }));
+  expect([hosts.isHostAllowed('LOCALHOST'), hosts.isHostAllowed('10.0.0.1')]).toEqual([
+    true,
+    false,
+  ]);
+});
+
+test('surfaces: a client may look, a person may act, and a policy decides otherwise', () => {
+  const none = composePolicies([]);
+  expect([none.effects('mcp'), none.directives('mcp')]).toEqual([['read'], 'signed']);
+  expect([none.effects('cli'), none.directives('cli')]).toEqual([
+    ['read', 'idempotent', 'write'],
+    'all',
+  ]);
+  const wide = user({ surfaces: { mcp: { effects: ['read', 'write'], directives: 'all' } } });
+  expect(composePolicies([wide]).effects('mcp')).toEqual(['read', 'write']);
+  expect(
+    composePolicies([wide, project({ surfaces: { mcp: { effects: ['read'] } } })]).effects('mcp'),
+  ).toEqual(['read']);
+  expect(composePolicies([{ ...wide, level: 'project' }]).effects('mcp')).toEqual(['read']);
+});
+
+test('ceilings and limits of all levels hold at once', () => {
+  const policy = composePolicies([
+    project({
+      capabilities: { allow: [{ capability: 'fs.read' }] },
+      limits: { spend: '10.00', turns: 5 },
+    }),
+    user({
+      capabilities: { deny: [{ capability: 'net.http' }] },
+      limits: { spend: '9.999999999', turns: 50 },
+    }),
+    user({ surfaces: { mcp: { capabilities: { allow: [] } } } }),
+  ]);
+  expect(policy.ceilings()).toHaveLength(2);
+  expect(policy.ceilings('mcp')).toHaveLength(3);
+  expect(policy.limits).toEqual({ spend: '9.999999999', turns: 5 });
+});
+
+test('a script adds its policy on top and can only narrow', () => {
+  const base = composePolicies([user({})]);
+  const narrowed = narrowPolicy(base, {
+    level: 'operator',
+    rules: { 'no-secret-exfil': 'off' },
+    labels: { pii: { deny: ['op:show'] } },
+  });
+  expect(narrowed.rules.get('no-secret-exfil')).toBe('deny');
+  expect(narrowed.levels).toHaveLength(2);
+});
+
+test('guards of a policy that cannot be compiled refuse everything', () => {
+  const broken = project({ guards: [{ on: '', timing: 'before', verdict: { kind: 'allow' } }] });
+  expect(judged([broken], tool('x'), [])).toBe('policy:project');
+});
+
+const FULL = `
+labels:
+  secret: { deny: [exfil, "op:cmd"], allow: ["op:cmd:git"] }
+operations:
+  exfil: ["op:cmd:curl"]
+capabilities:
+  allow: [fs.read, { capability: fs.write, path: "out/**" }]
+  deny: [kiwi-mcp.load]
+approve: [elevated]
+limits: { spend: "5.00", turns: 40 }
+defaults: { unlabelled: untrusted }
+rules: { no-secret-exfil: true, untrusted-destination: ask }
+packs: [no-send-to-unknown]
+guards:
+  - { name: calm, on: op:tool:http/*, when: '"secret" in input.labels', deny: secrets do not leave }
+unsigned: restrict
+sandbox: required
+install: ask
+hosts: [localhost]
+surfaces: { mcp: { effects: [read], directives: signed, capabilities: { allow: [fs.read] } } }
+retention: { days: 30, keep_failed: true }
+anneal: ask
+notify: { webhook: "https://example.org/hook" }
+`;
+
+test('a policy file with every setting is read', () => {
+  const { policy, diagnostics } = parsePolicy(FULL, 'policy.yaml', 'user');
+  expect(diagnostics).toEqual([]);
+  expect(policy).toMatchObject({
+    level: 'user',
+    capabilities: {
+      allow: [{ capability: 'fs.read' }, { capability: 'fs.write', scope: { path: 'out/**' } }],
+      deny: [{ capability: 'kernel.load' }],
+    },
+    rules: { 'no-secret-exfil': 'deny', 'untrusted-destination': 'ask' },
+    guards: [{ name: 'calm', timing: 'before', line: 15, verdict: { kind: 'deny' } }],
+    defaults: { unlabelled: ['untrusted'] },
+  });
+});
+
+test('every mistake in a policy file is reported with its place, and no policy comes of it', () => {
+  const text = [
+    'lables: {}',
+    'labels: { secret: { dney: [exfil], deny: ["op:{a}"] } }',
+    'rules: { no-secret-exfill: true, no-secret-exfil: maybe }',
+    'approve: [high]',
+    'limits: { spend: lots }',
+    'sandbox: off',
+    'guards:',
+    '  - { on: secret, when: "a &&", deny: x }',
+    '  - { on: secret, deny: x, ask: y }',
+    '  - { on: secret, timing: later, deny: x }',
+    'capabilities: { allow: [{ path: x }], permit: [] }',
+    'surfaces: { mcp: { effects: [all] } }',
+  ].join('\n');
+  const { policy, diagnostics } = parsePolicy(text, 'p.yaml', 'project');
+  expect(policy).toBeUndefined();
+  const shown = diagnostics.map(({ line, message, hint }) => `${line} ${message} ${hint ?? ''}`);
+  for (const part of [
+    /^1 a policy has no setting `lables` did you mean `labels`/,
+    /^2 `dney` is unknown here did you mean `deny`/,
+    /^2 pattern `op:\{a\}`/,
+    /^3 `no-secret-exfill` is unknown here did you mean `no-secret-exfil`/,
+    /^3 expected true, false or ask/,
+    /^4 `high` is unknown/,
+    /^5 expected a number/,
+    /^6 .*one of none, required/,
+    /^8 /,
+    /^9 a guard has exactly one verdict/,
+    /^10 timing `later` is unknown/,
+    /^11 expected a capability/,
+    /^11 `permit` is unknown/,
+    /^12 `all` is unknown/,
+  ]) {
+    expect(shown).toContainEqual(expect.stringMatching(part));
+  }
+});
+
+test('garbage is refused without a crash', () => {
+  for (const text of [
+    '[',
+    '- a',
+    '42',
+    'a: *b',
+    '\u0000',
+    '__proto__: 1',
+    'labels: [1]',
+    'guards: [1, null, [2]]',
+    'labels: { __proto__: { deny: [x] } }',
+  ]) {
+    expect(() => parsePolicy(text, 'p.yaml', 'project')).not.toThrow();
+  }
+  expect(parsePolicy('', 'p.yaml', 'project').policy).toEqual({ level: 'project', file: 'p.yaml' });
+});
+
+test('lint names what does not exist and what is not covered', () => {
+  const known = {
+    tools: [
+      {
+        id: 'http/get',
+        risk: ['exfil'] as const,
+        parameters: [{ name: 'url', role: 'destination' }],
+      },
+      {
+        id: 'fs/delete',
+        risk: ['destructive'] as const,
+        parameters: [{ name: 'path', role: 'path' }],
+      },
+      { id: 'mail/send', risk: ['exfil'] as const, parameters: [{ name: 'to' }] },
+    ],
+    labels: ['customer'],
+  };
+  const policy: Policy = user({
+    labels: { customr: { deny: ['op:tool:http/gte'] }, customer: { deny: ['op:tool:fs/*'] } },
+    operations: { fancy: ['op:tool:http/get'] },
+    rules: { 'no-untrusted-destructive': 'off', 'no-secret-exfil': 'off' },
+    guards: [
+      {
+        on: 'op:tool:http/*',
+        timing: 'before',
+        when: '"x" in input.args.urll.labels',
+        verdict: { kind: 'deny', text: 'x' },
+      },
+    ],
+  });
+  const found = lintPolicy(policy, known).map(
+    ({ code, message, hint }) => `${code} ${message} ${hint ?? ''}`,
+  );
+  expect(found).toEqual([
+    'unknown_tool no tool is called `http/gte` did you mean `http/get`?',
+    'unknown_label nothing is ever labelled `customr` did you mean `customer`?',
+    'unknown_parameter `op:tool:http/*` has no parameter `urll` did you mean `url`?',
+    'uncovered_tool `mail/send` is exfil, and `no-secret-exfil` is off turn the rule on, or add a guard on `op:tool:mail/send`',
+    'no_destination `mail/send` is exfil but names no destination give the parameter that says where data goes `role: destination`',
+    'unused_label no rule and no guard mentions `fancy` ',
+  ]);
+});
+
+test('what lint finds stands where it was written', () => {
+  const text = 'rules: {}\nlabels:\n  secret:\n    deny: [exfil, "op:tool:nope"]\n';
+  const { policy, locate } = parsePolicy(text, 'p.yaml', 'user');
+  const found = lintPolicy(policy as Policy, { tools: [], labels: [] }, locate);
+  expect(found).toMatchObject([{ file: 'p.yaml', line: 4, column: 19, code: 'unknown_tool' }]);
+});

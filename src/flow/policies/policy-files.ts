@@ -1,0 +1,107 @@
+// The policy files of all levels, as they are now. Looked at in every call: a rule that was tightened
+// holds for the next call of every running process. A file that cannot be read, or has a mistake in
+// it, closes everything: half a policy might be the half that allows.
+import { type Stats, statSync } from 'node:fs';
+import { type Diagnostic, hasErrors, readRegularFile } from '../../base/index.ts';
+import { type ComposedPolicy, composePolicies } from './compose.ts';
+import { closedPolicy, type Policy, type PolicyLevel } from './policy.ts';
+import { parsePolicy } from './read-policy.ts';
+
+export interface PolicyPlace {
+  level: PolicyLevel;
+  file: string;
+}
+
+export interface PolicyState {
+  policy: ComposedPolicy;
+  diagnostics: readonly Diagnostic[];
+}
+
+export interface PolicyFiles {
+  current(): PolicyState;
+}
+
+/** Of a file's text: what a signature would cover, which is all that is read, and whether one holds. */
+export type ExaminePolicy = (text: string, file: string) => { covered: string; signed: boolean };
+
+interface Read {
+  policy: Policy;
+  diagnostics: readonly Diagnostic[];
+}
+
+const MAX_BYTES = 1024 * 1024;
+const MISSING: ReadonlySet<string> = new Set(['ENOENT', 'ENOTDIR']);
+
+/** Identity of the file's content as far as the file system tells; undefined when there is no file. */
+type Stamp = Pick<Stats, 'ino' | 'size' | 'mtimeMs' | 'ctimeMs'> | string | undefined;
+
+function stampOf(file: string): Stamp {
+  try {
+    // Most levels have no file: saying so without an exception is much cheaper.
+    return statSync(file, { throwIfNoEntry: false });
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException;
+    return MISSING.has(code) ? undefined : `unreadable:${code}`;
+  }
+}
+
+function isSameStamp(before: Stamp, now: Stamp): boolean {
+  if (typeof before !== 'object' || typeof now !== 'object') return before === now;
+  return (
+    before.ino === now.ino &&
+    before.size === now.size &&
+    before.mtimeMs === now.mtimeMs &&
+    before.ctimeMs === now.ctimeMs
+  );
+}
+
+const broken = ({ level, file }: PolicyPlace, message: string): Read => ({
+  policy: closedPolicy(level, file),
+  diagnostics: [
+    { file, line: 1, column: 1, code: 'policy_unreadable', severity: 'error', message },
+  ],
+});
+
+function readPlace(place: PolicyPlace, examine: ExaminePolicy): Read | undefined {
+  const { level, file } = place;
+  const read = readRegularFile(file, { max: MAX_BYTES, followsLinks: true });
+  if ('problem' in read) {
+    const { errno, message } = read.problem;
+    return errno !== undefined && MISSING.has(errno) ? undefined : broken(place, message);
+  }
+  const text = read.bytes.toString('utf8');
+  const { covered, signed } = examine(text, file);
+  const { policy, diagnostics } = parsePolicy(covered, file, level);
+  if (!policy || hasErrors(diagnostics)) return { policy: closedPolicy(level, file), diagnostics };
+  return { policy: { ...policy, signed }, diagnostics };
+}
+
+/** `examine` is asked anew whenever a file changed. */
+export function createPolicyFiles(
+  places: readonly PolicyPlace[],
+  examine: ExaminePolicy,
+): PolicyFiles {
+  let known: { stamps: Stamp[]; state: PolicyState } | undefined;
+  /** One call asks many times; within one turn of the event loop it gets one answer. */
+  let isFresh = false;
+  return {
+    current() {
+      if (known && isFresh) return known.state;
+      isFresh = true;
+      // Not unref'd: an idle loop would not run it before the next request is handled.
+      setImmediate(() => {
+        isFresh = false;
+      });
+      const stamps = places.map(({ file }) => stampOf(file));
+      const isSame = known?.stamps.every((stamp, at) => isSameStamp(stamp, stamps[at]));
+      if (known && isSame) return known.state;
+      const read = places.flatMap((place) => readPlace(place, examine) ?? []);
+      const state = {
+        policy: composePolicies(read.map(({ policy }) => policy)),
+        diagnostics: read.flatMap(({ diagnostics }) => diagnostics),
+      };
+      known = { stamps, state };
+      return state;
+    },
+  };
+}

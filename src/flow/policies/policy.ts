@@ -1,0 +1,95 @@
+import type { JsonObject } from '../../base/index.ts';
+import type { Ceiling, RiskTier } from '../../trust/index.ts';
+import type { GuardSource } from '../guards/guard-expression.ts';
+
+// Ceilings for limits: the lowest one counts. Money is a decimal text and is compared exactly.
+
+const DECIMAL = /^(\d{1,30})(?:\.(\d{1,18}))?$/;
+
+/** In units of 10^-18; undefined for what is no plain decimal. */
+function scaled(value: number | string): bigint | undefined {
+  const text = typeof value === 'number' ? value.toString() : value.trim();
+  const match = DECIMAL.exec(text);
+  return match ? BigInt(match[1] + (match[2] ?? '').padEnd(18, '0')) : undefined;
+}
+
+export const isLimit = (value: unknown): value is number | string =>
+  (typeof value === 'number' || typeof value === 'string') && scaled(value) !== undefined;
+
+/** Zero for what cannot be read: a ceiling nobody understands lets nothing through. */
+const amount = (value: number | string): bigint => scaled(value) ?? 0n;
+
+export function lowestLimits(
+  ceilings: readonly Readonly<Record<string, number | string>>[],
+): Record<string, number | string> {
+  const lowest = new Map<string, number | string>();
+  for (const ceiling of ceilings) {
+    for (const [name, value] of Object.entries(ceiling)) {
+      const before = lowest.get(name);
+      if (before === undefined || amount(value) < amount(before)) lowest.set(name, value);
+    }
+  }
+  return Object.fromEntries(lowest);
+}
+
+// What a policy file can say. One file per level; how levels act together is in policy-compose.ts.
+
+export type PolicyLevel = 'operator' | 'user' | 'project' | 'bundle';
+
+/** Over operation keys and labels of operations; the most specific pattern wins. */
+export interface LabelRule {
+  deny?: string[];
+  ask?: string[];
+  /** Exceptions. A kind of operation that is mentioned here is closed for everything else. */
+  allow?: string[];
+}
+
+export type RuleState = 'deny' | 'ask' | 'off';
+export type ToolEffect = 'read' | 'idempotent' | 'write';
+export type DirectiveAccess = 'none' | 'signed' | 'all';
+
+export interface SurfacePolicy {
+  capabilities?: Ceiling;
+  effects?: ToolEffect[];
+  directives?: DirectiveAccess;
+}
+
+export interface Policy {
+  level: PolicyLevel;
+  file?: string;
+  /** The file carries a good signature: it may say what otherwise only the user's own file may. */
+  signed?: boolean;
+  /** By label; `*` stands for every operation, whatever its inputs carry. */
+  labels?: Record<string, LabelRule>;
+  /** Gives operations a risk or label: `exfil: ["op:cmd:curl"]`. */
+  operations?: Record<string, string[]>;
+  capabilities?: Ceiling;
+  /** Risk tiers that need a person's approval. */
+  approve?: RiskTier[];
+  limits?: Record<string, number | string>;
+  defaults?: { unlabelled?: string[] };
+  rules?: Record<string, RuleState>;
+  packs?: string[];
+  guards?: GuardSource[];
+  unsigned?: 'allow' | 'restrict';
+  sandbox?: 'none' | 'required';
+  install?: 'allow' | 'ask' | 'deny';
+  /** Private and loopback hosts that tools may reach. */
+  hosts?: string[];
+  surfaces?: Record<string, SurfacePolicy>;
+  retention?: { days?: number; keep_failed?: boolean };
+  anneal?: 'ask' | 'auto';
+  /** Whose word on the prices of models is the last. */
+  prices?: 'user' | 'project';
+  notify?: JsonObject;
+  /** How much of arguments and results a transcript shows. */
+  transcript?: 'preview' | 'full';
+}
+
+/** For a file that cannot be read: nothing is allowed until somebody repairs it. */
+export const closedPolicy = (level: PolicyLevel, file: string): Policy => ({
+  level,
+  file,
+  labels: { '*': { deny: ['op:*'] } },
+  capabilities: { allow: [] },
+});

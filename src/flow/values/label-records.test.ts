@@ -1,0 +1,134 @@
+import { spawnSync } from 'node:child_process';
+import {
+  appendFileSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { createLabelRecords, fileLabels } from './label-records.ts';
+import { describe } from './labels.ts';
+
+let dir = '';
+let file = '';
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'km-labels-'));
+  file = join(dir, 'deep', 'labels.jsonl');
+});
+afterEach(() => rmSync(dir, { recursive: true, force: true }));
+
+const untrusted = describe({
+  labels: ['untrusted'],
+  taint: ['src:network'],
+  sources: ['tool:http'],
+});
+const plain = describe({ labels: ['customer'], sources: ['var:x'] });
+
+test('the same content at the same path gets its marks back, in any process', () => {
+  const first = createLabelRecords(file);
+  expect(first.recall('/p/a', 'h1')).toBeUndefined();
+  expect(first.remember('/p/a', 'h1', untrusted).ok).toBe(true);
+  expect(first.recall('/p/a', 'h1')).toBe(untrusted);
+  expect(createLabelRecords(file).recall('/p/a', 'h1')).toBe(untrusted);
+  expect(first.recall('/p/b', 'h1')).toBeUndefined();
+});
+
+test('several inputs are remembered as their merge', () => {
+  const records = createLabelRecords(file);
+  records.remember('/p/a', 'h1', [untrusted, plain]);
+  expect(records.recall('/p/a', 'h1')?.labels).toEqual(['untrusted', 'customer']);
+});
+
+test('other content at a path stays under suspicion when the record was untrusted', () => {
+  const records = createLabelRecords(file);
+  records.remember('/p/a', 'h1', untrusted);
+  records.remember('/p/b', 'h1', plain);
+  expect(records.recall('/p/a', 'h2')?.labels).toEqual(['untrusted']);
+  expect(records.recall('/p/b', 'h2')).toBeUndefined();
+  records.remember('/p/a', 'h3', plain);
+  expect(records.recall('/p/a', 'h1')).toBe(untrusted);
+  expect(records.recall('/p/a', 'h4')).toBeUndefined();
+});
+
+test('what another process appends is seen', () => {
+  const [one, two] = [createLabelRecords(file), createLabelRecords(file)];
+  one.remember('/p/a', 'h1', plain);
+  expect(two.recall('/p/a', 'h1')).toBe(plain);
+  two.remember('/p/a', 'h1', untrusted);
+  expect(one.recall('/p/a', 'h1')).toBe(untrusted);
+});
+
+test('a torn last line is closed, and what came before and after it is kept', () => {
+  createLabelRecords(file).remember('/p/a', 'h1', untrusted);
+  const whole = readFileSync(file, 'utf8');
+  for (let cut = 1; cut < whole.length; cut += 7) {
+    writeFileSync(file, whole + whole.replace('/p/a', '/p/torn').slice(0, cut));
+    const records = createLabelRecords(file);
+    expect(records.recall('/p/a', 'h1')).toBe(untrusted);
+    expect(records.remember('/p/b', 'h2', plain).ok).toBe(true);
+    expect(createLabelRecords(file).recall('/p/b', 'h2')).toBe(plain);
+  }
+});
+
+test('a damaged line whose path can be read counts as untrusted', () => {
+  createLabelRecords(file).remember('/p/a', 'h1', plain);
+  appendFileSync(file, '{"path":"/p/c","hash":"h9","lab\u0000\n[]\nnull\n');
+  expect(createLabelRecords(file).recall('/p/c', 'h9')?.labels).toEqual(['untrusted']);
+});
+
+test('a file that was cut or replaced is read anew', () => {
+  const records = createLabelRecords(file);
+  records.remember('/p/a', 'h1', plain);
+  expect(records.recall('/p/a', 'h1')).toBe(plain);
+  truncateSync(file, 0);
+  expect(records.recall('/p/a', 'h1')).toBeUndefined();
+});
+
+test('nothing is written twice, and only the owner can read it', () => {
+  const records = createLabelRecords(file);
+  records.remember('/p/a', 'h1', plain);
+  const before = statSync(file);
+  records.remember('/p/a', 'h1', plain);
+  expect(statSync(file).size).toBe(before.size);
+  expect(before.mode & 0o777).toBe(0o600);
+});
+
+test('records that cannot be read make nothing trusted, and cannot be written', () => {
+  const records = createLabelRecords(dir);
+  expect(records.recall('/p/a', 'h1')?.labels).toEqual(['untrusted']);
+  expect(records.remember('/p/a', 'h1', plain).ok).toBe(false);
+});
+
+test('several processes write at once and nothing is lost', () => {
+  const script = `
+    import { createLabelRecords } from ${JSON.stringify(join(import.meta.dirname, 'label-records.ts'))};
+    import { describe } from ${JSON.stringify(join(import.meta.dirname, 'labels.ts'))};
+    const records = createLabelRecords(process.argv[1]);
+    const id = process.argv[2];
+    for (let at = 0; at < 50; at++) {
+      records.remember('/p/' + id + '/' + at, 'h', describe({ labels: [id.repeat(300)] }));
+    }`;
+  const shell = ['a', 'b', 'c']
+    .map((id) => `"$NODE" --input-type=module -e "$SCRIPT" "$FILE" ${id} &`)
+    .join('\n');
+  const env = { ...process.env, NODE: process.execPath, SCRIPT: script, FILE: file };
+  const ran = spawnSync('sh', ['-c', `${shell}\nwait`], { env, encoding: 'utf8' });
+  expect(ran.stderr.replace(/^.*ExperimentalWarning.*\n.*\n/gm, '')).toBe('');
+  const records = createLabelRecords(file);
+  for (const id of ['a', 'b', 'c']) {
+    for (let at = 0; at < 50; at++) {
+      expect(records.recall(`/p/${id}/${at}`, 'h')?.labels).toEqual([id.repeat(300)]);
+    }
+  }
+});
+
+test('a file is labelled with each folder above it', () => {
+  expect(fileLabels('a/b/c.txt')).toEqual(['src:file', 'dir:a/b', 'dir:a']);
+  expect(fileLabels('/x/y/z.txt')).toEqual(['src:file', 'dir:/x/y', 'dir:/x']);
+  expect(fileLabels('c.txt')).toEqual(['src:file']);
+});

@@ -1,0 +1,213 @@
+// What is known about a value: its marks. Descriptors are frozen and interned, so equal ones are the
+// same object, a comparison is `===`, and merging two that have met before is a table look-up.
+//
+// `replaced` belongs to the guards: an entry says that all data here which carries the guard's label
+// has already been replaced by it in that phase. It is the one part that a merge can take away (new
+// labelled data ends it); everything else only grows.
+import { createRecentPairs, type Failure, type Fault } from '../../base/index.ts';
+
+export interface Descriptor {
+  /** Declared, or inherited from what the value was made of. */
+  readonly labels: readonly string[];
+  /** The labels first, then the automatic ones (`src:…`, `dir:…`), in order of appearance. */
+  readonly taint: readonly string[];
+  /** Where it came from: `file:…`, `command:…`, `tool:…@turn`, `guard:@name`. */
+  readonly sources: readonly string[];
+  /** Kind of operation that made it; several kinds are sorted and joined with `|`. */
+  readonly capability: string | null;
+  /** Which policies and rule packs were in force. */
+  readonly policyContext: readonly string[];
+  /** Guards that are done with this data, as `phase guard-id label`. */
+  readonly replaced: readonly string[];
+}
+
+const NONE: readonly string[] = Object.freeze([]);
+
+export const EMPTY: Descriptor = Object.freeze({
+  labels: NONE,
+  taint: NONE,
+  sources: NONE,
+  capability: null,
+  policyContext: NONE,
+  replaced: NONE,
+});
+
+const EXEC_SOURCES = new Set(['src:cmd', 'src:sh', 'src:js', 'src:node', 'src:py']);
+
+/** Does a filter name this mark? `src:env` covers `src:env:HOME`; `src:exec` covers all code. */
+export function matchesLabel(filter: string, mark: string): boolean {
+  if (filter === mark) return true;
+  if (filter === 'src:exec') return EXEC_SOURCES.has(mark);
+  return mark.length > filter.length && mark[filter.length] === ':' && mark.startsWith(filter);
+}
+
+export const carries = (descriptor: Descriptor, filter: string): boolean =>
+  descriptor.taint.some((mark) => matchesLabel(filter, mark));
+
+/** Every filter that could name this mark, for indexes. */
+export function filtersFor(mark: string): string[] {
+  const filters = [mark];
+  for (let at = mark.lastIndexOf(':'); at > 0; at = mark.lastIndexOf(':', at - 1)) {
+    filters.push(mark.slice(0, at));
+  }
+  if (EXEC_SOURCES.has(mark)) filters.push('src:exec');
+  return filters;
+}
+
+// Weak, so that identity holds for as long as anyone looks and nothing is kept for nobody.
+const known = new Map<string, WeakRef<Descriptor>>();
+const forgotten = new FinalizationRegistry<string>((key) => {
+  if (known.get(key)?.deref() === undefined) known.delete(key);
+});
+
+function intern(parts: Descriptor): Descriptor {
+  const { labels, taint, sources, capability, policyContext, replaced } = parts;
+  if (taint.length + sources.length + policyContext.length === 0 && capability === null) {
+    return EMPTY;
+  }
+  const key = JSON.stringify([labels, taint, sources, capability, policyContext, replaced]);
+  const found = known.get(key)?.deref();
+  if (found) return found;
+  for (const list of [labels, taint, sources, policyContext, replaced]) Object.freeze(list);
+  const made = Object.freeze({ labels, taint, sources, capability, policyContext, replaced });
+  known.set(key, new WeakRef(made));
+  forgotten.register(made, key);
+  return made;
+}
+
+/** Both lists without duplicates, in order of appearance; `a` itself when `b` adds nothing. */
+function union(a: readonly string[], b: readonly string[]): readonly string[] {
+  if (b.length === 0 || a === b) return a;
+  if (a.length === 0) return b;
+  const set = new Set(a);
+  const before = set.size;
+  for (const item of b) set.add(item);
+  return set.size === before && before === a.length ? a : [...set];
+}
+
+/** Always a list of its own, which is frozen later; most hold one item or none. */
+function unique(list: readonly string[]): readonly string[] {
+  if (list.length > 1) return [...new Set(list)];
+  return list.length === 0 ? NONE : [...list];
+}
+
+export function describe(parts: Partial<Descriptor>): Descriptor {
+  const labels = unique(parts.labels ?? NONE);
+  return intern({
+    labels,
+    taint: unique([...labels, ...(parts.taint ?? NONE)]),
+    sources: unique(parts.sources ?? NONE),
+    capability: parts.capability ?? null,
+    policyContext: unique(parts.policyContext ?? NONE),
+    replaced: unique(parts.replaced ?? NONE),
+  });
+}
+
+function mergeCapability(a: string | null, b: string | null): string | null {
+  if (a === b || b === null) return a;
+  if (a === null) return b;
+  return unique([...a.split('|'), ...b.split('|')])
+    .toSorted()
+    .join('|');
+}
+
+const labelOf = (entry: string): string =>
+  entry.slice(entry.indexOf(' ', entry.indexOf(' ') + 1) + 1);
+
+/** Kept while every side that carries the guard's label has been replaced by it. */
+function mergeReplaced(a: Descriptor, b: Descriptor): readonly string[] {
+  if (a.replaced.length + b.replaced.length === 0) return NONE;
+  const settled = (entry: string, side: Descriptor) =>
+    side.replaced.includes(entry) || !carries(side, labelOf(entry));
+  return [...union(a.replaced, b.replaced)]
+    .filter((entry) => settled(entry, a) && settled(entry, b))
+    .toSorted();
+}
+
+const merges = createRecentPairs<Descriptor, Descriptor>(4096);
+
+/** Associative, commutative up to order, idempotent; no mark is ever lost. */
+export function mergeDescriptors(a: Descriptor, b: Descriptor): Descriptor {
+  if (a === b || b === EMPTY) return a;
+  if (a === EMPTY) return b;
+  return merges.get(a, b) ?? merges.set(a, b, mergeAnew(a, b));
+}
+
+function mergeAnew(a: Descriptor, b: Descriptor): Descriptor {
+  const labels = union(a.labels, b.labels);
+  return intern({
+    labels,
+    taint: union(union(labels, a.taint), b.taint),
+    sources: union(a.sources, b.sources),
+    capability: mergeCapability(a.capability, b.capability),
+    policyContext: union(a.policyContext, b.policyContext),
+    replaced: mergeReplaced(a, b),
+  });
+}
+
+export function mergeAll(list: Iterable<Descriptor>): Descriptor {
+  let merged = EMPTY;
+  for (const item of list) merged = mergeDescriptors(merged, item);
+  return merged;
+}
+
+/** Adding `untrusted` removes `trusted`; adding `trusted` to untrusted data keeps both. */
+export function addLabels(descriptor: Descriptor, labels: readonly string[]): Descriptor {
+  if (labels.length === 0) return descriptor;
+  const merged = mergeDescriptors(descriptor, describe({ labels }));
+  return labels.includes('untrusted') && merged.labels.includes('trusted')
+    ? without(merged, (mark) => mark === 'trusted')
+    : merged;
+}
+
+export function withSources(descriptor: Descriptor, sources: readonly string[]): Descriptor {
+  return sources.length === 0 ? descriptor : mergeDescriptors(descriptor, describe({ sources }));
+}
+
+const capable = createRecentPairs<Descriptor | string, Descriptor>(1024);
+
+export function withCapability(descriptor: Descriptor, capability: string): Descriptor {
+  if (descriptor.capability === capability) return descriptor;
+  const known = capable.get(descriptor, capability);
+  return known ?? capable.set(descriptor, capability, intern({ ...descriptor, capability }));
+}
+
+// INVARIANT: where data came from is never taken away, by anyone.
+const isFixed = (mark: string): boolean => /^(src|dir):/.test(mark);
+
+function without(descriptor: Descriptor, gone: (mark: string) => boolean): Descriptor {
+  const kept = (mark: string) => isFixed(mark) || !gone(mark);
+  return describe({
+    ...descriptor,
+    labels: descriptor.labels.filter(kept),
+    taint: descriptor.taint.filter(kept),
+  });
+}
+
+/** For privileged guards only. `src:…` and `dir:…` stay whatever is asked. */
+export const removeLabels = (descriptor: Descriptor, labels: readonly string[]): Descriptor =>
+  without(descriptor, (mark) => labels.includes(mark));
+
+/** Notes that a label guard has replaced this data in this phase. */
+export const markReplaced = (descriptor: Descriptor, entry: string): Descriptor =>
+  descriptor.replaced.includes(entry)
+    ? descriptor
+    : intern({ ...descriptor, replaced: [...descriptor.replaced, entry].toSorted() });
+
+// Faults carry the descriptor of the values they mention: an error text can quote what was read.
+// It rides in `detail` under a symbol: it survives `withDetail`, and no JSON ever shows it.
+
+const MARKS = Symbol('descriptor');
+
+export function descriptorOfFault(fault: Fault): Descriptor {
+  return (fault.detail as { [MARKS]?: Descriptor })[MARKS] ?? EMPTY;
+}
+
+/** Adds marks to a failure; those it already carries stay. */
+export function markFailure(failure: Failure, descriptor: Descriptor): Failure {
+  const before = descriptorOfFault(failure.error);
+  const merged = mergeDescriptors(before, descriptor);
+  if (merged === before) return failure;
+  const { code, detail } = failure.error;
+  return { ok: false, error: { code, detail: Object.assign({ ...detail }, { [MARKS]: merged }) } };
+}

@@ -1,0 +1,84 @@
+// What scripts, guards and hooks read about a value (`.ctx`, `.mx`). Read-only and lazy: counting
+// tokens of a long text costs nothing until somebody asks.
+import { getOwn, type Json, type JsonObject } from '../../base/index.ts';
+import type { Value } from './value.ts';
+
+const CODE =
+  /\.(c|cc|cpp|cs|go|h|hpp|java|js|jsx|kt|lua|mjs|php|pl|py|r|rb|rs|scala|sh|sql|swift|ts|tsx)$/i;
+const MARKUP = /\.(json|jsonl|ya?ml|xml|html?)$/i;
+
+/** Characters per token by kind of file: code is dense, markup repeats itself. */
+export function estimateTokens(text: string, file = ''): number {
+  const perToken = CODE.test(file) ? 3 : MARKUP.test(file) ? 5 : 4;
+  return Math.ceil(text.length / perToken);
+}
+
+export function typeOf(data: Json): string {
+  if (data === null) return 'null';
+  return Array.isArray(data) ? 'array' : typeof data;
+}
+
+function lengthOf(value: Value): number {
+  const { data } = value;
+  if (Array.isArray(data)) return data.length;
+  return typeof data === 'object' && data !== null ? Object.keys(data).length : value.text.length;
+}
+
+const tokestOf = (value: Value): number => {
+  const file = getOwn(value.meta.origin, 'file');
+  return estimateTokens(value.text, typeof file === 'string' ? file : '');
+};
+
+/** The exact count where the maker knew it, else the estimate. */
+export function tokensOf(value: Value): number {
+  const exact = getOwn(value.meta.origin, 'tokens');
+  return typeof exact === 'number' ? exact : tokestOf(value);
+}
+
+export const VALUE_FACTS: ViewTable<Value> = {
+  labels: (value) => value.meta.descriptor.labels as Json,
+  taint: (value) => value.meta.descriptor.taint as Json,
+  sources: (value) => value.meta.descriptor.sources as Json,
+  name: (value) => getOwn(value.meta.origin, 'name') ?? null,
+  type: (value) => typeOf(value.data),
+  length: lengthOf,
+  tokens: tokensOf,
+  tokest: tokestOf,
+  definedAt: (value) => getOwn(value.meta.origin, 'definedAt') ?? null,
+  exported: (value) => getOwn(value.meta.origin, 'exported') ?? false,
+};
+
+/** How a view is made: one function per member. */
+export type ViewTable<T> = Readonly<Record<string, (subject: T) => Json>>;
+
+/** An object whose members are computed when read; JSON as far as anyone can see. */
+export function lazyObject(members: Readonly<Record<string, () => Json>>): JsonObject {
+  const view: JsonObject = {};
+  for (const [name, get] of Object.entries(members)) {
+    Object.defineProperty(view, name, { get, enumerable: true, configurable: false });
+  }
+  return view;
+}
+
+/** The members named, at once; all of them, lazily, when none is named. */
+export function viewOf<T>(table: ViewTable<T>, subject: T, names?: readonly string[]): JsonObject {
+  if (!names) {
+    return lazyObject(
+      Object.fromEntries(Object.entries(table).map(([name, read]) => [name, () => read(subject)])),
+    );
+  }
+  const view: JsonObject = {};
+  for (const name of names) {
+    const read = Object.hasOwn(table, name) ? table[name] : undefined;
+    if (read) view[name] = read(subject);
+  }
+  return view;
+}
+
+/** The metadata view of a value: marks, measures, and the facts of its origin. */
+export function valueContext(value: Value): JsonObject {
+  const members: Record<string, () => Json> = Object.create(null);
+  for (const [name, fact] of Object.entries(value.meta.origin)) members[name] = () => fact;
+  for (const [name, read] of Object.entries(VALUE_FACTS)) members[name] = () => read(value);
+  return Object.freeze(lazyObject(members));
+}

@@ -1,0 +1,103 @@
+// What happens to children when their parent ends: a normal end waits for them, every other end
+// stops them first. A detached child lives on unless the whole tree is ended.
+import { isEnded, type ThreadStatus } from '../../store/index.ts';
+import { packCost, unpackCost } from '../limits/cost.ts';
+import type { Ending } from '../loop.ts';
+import type { ThreadResult } from '../thread/ports.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+
+/** A person or a hook wants the tree gone: then nobody is spared. */
+const WHOLE_TREE: ReadonlySet<Ending['status']> = new Set(['aborted', 'terminated', 'killed']);
+/** The thread will go on later, and so may its children. */
+const GOES_ON: ReadonlySet<Ending['status']> = new Set(['paused', 'waiting', 'needs_input']);
+
+const stopsAs = ({ status }: Ending): Ending['status'] =>
+  status === 'aborted' || status === 'killed' || status === 'interrupted' ? status : 'terminated';
+
+async function stopChildren(thread: ThreadContext, ending: Ending): Promise<void> {
+  const isSpared = ({ detached }: ThreadContext): boolean =>
+    detached && !WHOLE_TREE.has(ending.status) && ending.status !== 'interrupted';
+  const children = thread.world.live
+    .childrenOf(thread.id)
+    .filter((child) => !isSpared(child.thread));
+  const status = stopsAs(ending);
+  const reason = `its parent \`${thread.id}\` ended ${ending.status}: ${ending.reason}`;
+  for (const child of children) child.thread.stop({ status, reason });
+  await Promise.all(children.map(({ done }) => done));
+  if (ending.status !== 'interrupted') signalOthers(thread, ending);
+}
+
+/** Children that another process runs, or none, hear of it through the registry. */
+function signalOthers({ world, id }: ThreadContext, ending: Ending): void {
+  const kind = ending.status === 'killed' ? 'kill' : 'terminate';
+  for (const child of unfinished({ world, id })) {
+    if (child.detached && !WHOLE_TREE.has(ending.status)) continue;
+    world.store.signal(child.id, kind, { reason: ending.reason }, `parent:${id}:${kind}`, id);
+  }
+}
+
+const OPEN: readonly ThreadStatus[] = [
+  ...(['spawning', 'running', 'paused', 'waiting', 'needs_input', 'interrupted'] as const),
+  'terminating',
+];
+
+/** Children in the registry that have not ended, hooks left out. */
+export function unfinished({ world, id }: Pick<ThreadContext, 'world' | 'id'>) {
+  const page = world.store.query({ parent: id, status: OPEN, kind: 'thread', limit: 500 });
+  return page.ok ? page.output.rows.filter(({ status }) => !isEnded(status)) : [];
+}
+
+/** An abort goes up as well: the whole tree ends, this branch first. */
+function abortTree({ world, id, chain }: ThreadContext, ending: Ending): void {
+  const root = chain.at(-1) ?? id;
+  if (root === id) return;
+  const reason = `thread \`${id}\` aborted the tree: ${ending.reason}`;
+  const live = world.live.get(root);
+  if (live)
+    live.thread.stop({ status: 'aborted', reason, ...(ending.code && { code: ending.code }) });
+  else world.store.signal(root, 'terminate', { reason }, `abort:${id}`, id);
+}
+
+/** The child's cost is its parent's too, and its end is in the parent's journal. */
+export function tellParent(thread: ThreadContext, result: ThreadResult): void {
+  const { world, parent, kind } = thread;
+  if (!isEnded(result.status as ThreadStatus)) return;
+  const above = parent === undefined ? undefined : world.live.get(parent)?.thread;
+  if (!above || kind === 'hook') return;
+  countChild(above, result);
+}
+
+export function countChild({ meter, log }: ThreadContext, result: ThreadResult): void {
+  const cost = unpackCost(result.cost);
+  if (cost.ok) meter.countChild(cost.output);
+  const { thread_id, status, reason } = result;
+  log.note(
+    'child_end',
+    { thread_id, status, reason, cost: result.cost },
+    { cost: packCost(meter.read()) },
+  );
+}
+
+/**
+ * Called once the loop is over and before the end is recorded; answers with the ending that counts.
+ * `wait` resolves when every child of a normally ended parent has ended, or with a new ending.
+ */
+export async function endFamily(
+  thread: ThreadContext,
+  ending: Ending,
+  wait: (thread: ThreadContext) => Promise<Ending | undefined>,
+): Promise<Ending> {
+  if (GOES_ON.has(ending.status)) return ending;
+  const isOwnAbort = ending.status === 'aborted' && thread.kind !== 'hook' && !thread.stopped;
+  let final = ending;
+  if (ending.status === 'completed') {
+    const instead = await wait(thread);
+    if (!instead) return ending;
+    final = { ...instead, ...(ending.text === undefined ? {} : { text: ending.text }) };
+    if (GOES_ON.has(final.status)) return final;
+  }
+  await stopChildren(thread, final);
+  if (final.status === 'aborted') thread.log.note('snapshot', { reason: final.reason });
+  if (isOwnAbort) abortTree(thread, final);
+  return final;
+}

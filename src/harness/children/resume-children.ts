@@ -1,0 +1,82 @@
+// What became of a thread's children while no process ran it: put into its books before it goes on.
+import { plainText } from '../../base/index.ts';
+import { isEnded, type StoredEvent, type ThreadSummary } from '../../store/index.ts';
+import { packCost } from '../limits/cost.ts';
+import { apartKey } from '../run/create.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+import { countChild } from './children.ts';
+import { resultOf } from './wait.ts';
+
+const namedIn = (history: readonly StoredEvent[], type: string): Set<string> =>
+  new Set(
+    history.flatMap((event) => (event.type === type ? [plainText(event.data.thread_id)] : [])),
+  );
+
+/**
+ * A spawn that was set aside and never came about costs nothing; one that did is a spawn. What was
+ * set apart for a detached child is free again when there is none, or when it has ended.
+ */
+function settleSpawns({ world, id }: ThreadContext): void {
+  const open = world.store.openReservations(id);
+  const prefix = `${id}:spawn:`;
+  for (const { key } of open.ok ? open.output : []) {
+    if (key.startsWith(prefix)) {
+      if (world.store.thread(key.slice(prefix.length)).ok) world.store.settle(key, { spawns: 1n });
+      else world.store.cancel(key);
+    } else if (key.endsWith(apartKey(''))) {
+      const child = world.store.thread(key.slice(0, -apartKey('').length));
+      if (!child.ok || isEnded(child.output.status)) world.store.cancel(key);
+    }
+  }
+}
+
+function childrenOf({ world, id }: ThreadContext): ThreadSummary[] {
+  const rows: ThreadSummary[] = [];
+  for (let cursor: string | undefined; ; ) {
+    const page = world.store.query({
+      parent: id,
+      kind: 'thread',
+      limit: 500,
+      ...(cursor === undefined ? {} : { cursor }),
+    });
+    if (!page.ok) return rows;
+    rows.push(...page.output.rows);
+    cursor = page.output.next_cursor;
+    if (cursor === undefined) return rows;
+  }
+}
+
+const LEFT: ReadonlySet<ThreadSummary['status']> = new Set<ThreadSummary['status']>([
+  'spawning',
+  'running',
+  'interrupted',
+  'terminating',
+]);
+
+/** Children that a lost process left in the middle go on beside their parent. */
+export function adoptChildren(thread: ThreadContext): void {
+  const { world } = thread;
+  world.store.interruptExpired();
+  for (const { id, status } of childrenOf(thread)) {
+    // One that another process holds refuses; its end is found in the registry.
+    if (LEFT.has(status) && !world.live.get(id)) void world.resume(id);
+  }
+}
+
+/** Each spawn and each end is noted once, however often the thread is resumed. */
+export function catchUp(thread: ThreadContext, history: readonly StoredEvent[]): void {
+  const { world, meter, log } = thread;
+  settleSpawns(thread);
+  const [spawned, ended] = [namedIn(history, 'spawn'), namedIn(history, 'child_end')];
+  for (const { id, directive, runner, detached, status } of childrenOf(thread)) {
+    if (!spawned.has(id)) {
+      meter.countSpawn();
+      const cost = packCost(meter.read());
+      log.note('spawn', { thread_id: id, directive, runner, detached }, { cost });
+    }
+    if (ended.has(id) || !isEnded(status)) continue;
+    const row = world.store.thread(id);
+    const result = row.ok ? resultOf(row.output) : undefined;
+    if (result) countChild(thread, result);
+  }
+}

@@ -1,0 +1,255 @@
+// A hook proposes a better version of the directive that failed. A person looks at the diff (or the
+// policy lets small ones through); then the new version is written and signed, and the run begins again
+// with it. INVARIANT: what was looked at is what is written: the approval names both texts by hash, and
+// a directive that changed in the meantime is not touched.
+
+import { hash } from 'node:crypto';
+import {
+  canonicalJson,
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import { mergeAll } from '../../flow/index.ts';
+import { type Directive, parseDirective } from '../../items/index.ts';
+import type { Approval, StoredEvent } from '../../store/index.ts';
+import { packCost } from '../limits/cost.ts';
+import type { Prepared } from '../run/prepare.ts';
+import { unpackMarks } from '../thread/conversation.ts';
+import { openingEvents } from '../thread/opening.ts';
+import type { World } from '../thread/ports.ts';
+import { replayEvent } from '../thread/restore.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+import { type Decision, MAX_RETRIES } from './action.ts';
+
+// Applies a unified diff that a model wrote. Its line numbers are often wrong, its lines must not be:
+// a hunk goes where its old lines stand, and only when they stand in one place.
+
+interface Hunk {
+  before: string[];
+  after: string[];
+  /** For messages. */
+  head: string;
+}
+
+const MAX_DIFF = 256 * 1024;
+
+function readHunks(diff: string): Outcome<Hunk[]> {
+  const hunks: Hunk[] = [];
+  for (const line of diff.replaceAll('\r\n', '\n').replace(/\n$/, '').split('\n')) {
+    const hunk = hunks.at(-1);
+    const [mark, rest] = [line.slice(0, 1), line.slice(1)];
+    if (line.startsWith('@@')) hunks.push({ before: [], after: [], head: line });
+    else if (!hunk || line.startsWith('\\')) continue;
+    else if (mark === '-') hunk.before.push(rest);
+    else if (mark === '+') hunk.after.push(rest);
+    else if (mark === ' ' || line === '') {
+      hunk.before.push(rest);
+      hunk.after.push(rest);
+    } else return fail('invalid_input', `\`${line.slice(0, 80)}\` is no line of a diff`);
+  }
+  return ok(hunks);
+}
+
+function placesOf(lines: readonly string[], wanted: readonly string[]): number[] {
+  const places: number[] = [];
+  for (let at = 0; at + wanted.length <= lines.length; at++) {
+    if (wanted.every((line, index) => lines[at + index] === line)) places.push(at);
+  }
+  return places;
+}
+
+/** The changed text. Nothing is guessed: a hunk that fits nowhere, or twice, refuses the whole. */
+export function applyDiff(text: string, diff: string): Outcome<string> {
+  if (diff.length > MAX_DIFF) return fail('invalid_input', 'the diff is longer than 256 KB');
+  const hunks = readHunks(diff);
+  if (!hunks.ok) return hunks;
+  let lines = text.split('\n');
+  for (const { before, after, head } of hunks.output) {
+    const places = placesOf(lines, before);
+    const [at] = places;
+    if (at === undefined || before.length === 0 || places.length > 1) {
+      const why = places.length > 1 ? 'fits in more than one place' : 'does not fit anywhere';
+      return fail('invalid_input', `the hunk \`${head.slice(0, 80)}\` ${why}`);
+    }
+    lines = [...lines.slice(0, at), ...after, ...lines.slice(at + before.length)];
+  }
+  return ok(lines.join('\n'));
+}
+
+const ANNEAL = 'anneal';
+/** What a change may not touch when nobody looks at it. */
+const GUARDED = ['permissions', 'limits', 'hooks', 'guards', 'model'] as const;
+
+const print = (text: string): string => hash('sha256', text);
+const same = (a: unknown, b: unknown): boolean =>
+  canonicalJson(JSON.parse(JSON.stringify(a ?? null)) as Json) ===
+  canonicalJson(JSON.parse(JSON.stringify(b ?? null)) as Json);
+
+interface Change {
+  text: string;
+  /** Which of the guarded parts are others now. */
+  touches: string[];
+}
+
+/** The version after this one, when the proposal left it as it was. */
+function nextVersion(text: string, { version }: Directive): string {
+  const next = version.replace(/\d+(?=\D*$)/, (last) => String(Number(last) + 1));
+  return text.replace(`version="${version}"`, `version="${next}"`);
+}
+
+function readChange({ world, item, directive }: ThreadContext, diff: string): Outcome<Change> {
+  if (item.source !== 'project' || !item.directive) {
+    return fail('invalid_item', `directive \`${item.id}\` is not of this project; copy it first`);
+  }
+  const patched = applyDiff(item.body, diff);
+  if (!patched.ok) return patched;
+  if (patched.output === item.body) return fail('invalid_input', 'the proposal changes nothing');
+  const read = parseDirective(patched.output, item.file).directive;
+  if (!read || read.name !== directive.name) {
+    return fail('invalid_item', 'the proposal is no directive of that name any more');
+  }
+  const before = item.directive;
+  const text =
+    read.version === before.version ? nextVersion(patched.output, before) : patched.output;
+  const checked = world.library.write('directive', item.id, text, 'update', { dryRun: true });
+  if (!checked.ok) return checked;
+  return ok({ text, touches: GUARDED.filter((part) => !same(before[part], read[part])) });
+}
+
+function ask(thread: ThreadContext, diff: string, why: Json, change: Change): Outcome<Approval> {
+  const { world, id, item } = thread;
+  return world.store.approvals.ask({
+    thread: id,
+    kind: 'call',
+    binding: {
+      action: ANNEAL,
+      directive: item.id,
+      before: print(item.body),
+      after: print(change.text),
+    },
+    shown: { action: ANNEAL, directive: item.id, why, touches: change.touches, diff },
+  });
+}
+
+/** Writes and signs the new version; nothing when the directive is not what was looked at. */
+function write(world: World, id: string, before: string, text: string): Outcome<null> {
+  const found = world.library.find('directive', id);
+  if (!found.ok) return found;
+  if (print(found.output.body) === print(text)) return ok(null);
+  if (print(found.output.body) !== before) {
+    return fail('conflict', `directive \`${id}\` was changed after the proposal was made`);
+  }
+  return (
+    world.changeDirective?.(id, text) ?? fail('config_invalid', 'nobody here can sign a directive')
+  );
+}
+
+/** Put off: the run waits until the proposal was looked at, and begins again or ends then. */
+function putOff(thread: ThreadContext, decision: Decision, about: JsonObject): Decision {
+  const { deed, bounds } = decision;
+  if (deed.do !== 'fail') return decision;
+  const { item, log } = thread;
+  const behind = { code: deed.fault.code, reason: deed.fault.detail.message };
+  log.note('approval', { kind: 'call', action: ANNEAL, directive: item.id, behind, ...about });
+  const message = `a change of directive \`${item.id}\` was proposed: ${deed.fault.detail.message}`;
+  return {
+    ...decision,
+    bounds: { ...bounds, retries: bounds.retries + 1 },
+    deed: { do: 'wait', fault: { code: deed.fault.code, detail: { message } } },
+  };
+}
+
+/** What becomes of a decision that ends the run and proposes a change. */
+export function withProposal(thread: ThreadContext, decision: Decision): Decision {
+  const { deed, notes, bounds } = decision;
+  const diff = plainText(notes.proposal);
+  if (deed.do !== 'fail' || diff.trim() === '' || bounds.retries >= MAX_RETRIES) return decision;
+  const change = readChange(thread, diff);
+  if (!change.ok) {
+    thread.log.note('error', { code: 'anneal_refused', detail: change.error.detail });
+    return decision;
+  }
+  const { text, touches } = change.output;
+  const { item, world } = thread;
+  if (world.policies().policy.anneal === 'auto' && touches.length === 0) {
+    const written = write(world, item.id, print(item.body), text);
+    if (written.ok) return putOff(thread, decision, { state: 'auto', text });
+  }
+  const asked = ask(thread, diff, notes.why ?? '', change.output);
+  if (!asked.ok) return decision;
+  const { id: approval, state, binding } = asked.output;
+  return putOff(thread, decision, { approval, state, text, before: binding.before ?? '' });
+}
+
+/** The proposal that a thread waits for; undefined when it was answered, or there was none. */
+function openProposal(history: readonly StoredEvent[]): JsonObject | undefined {
+  const asked = history.findLast(({ type, data }) => type === 'approval' && data.action === ANNEAL);
+  const isOver = history.some(({ type, seq, data }) => {
+    const isLater = seq > (asked?.seq ?? 0);
+    return isLater && ((type === 'retry' && data.annealed === true) || type === 'thread_end');
+  });
+  return isOver ? undefined : asked?.data;
+}
+
+const stateOf = (world: World, { approval, state }: JsonObject): Outcome<string> => {
+  if (state === 'auto') return ok('approved');
+  const asked = world.store.approvals.get(plainText(approval));
+  return asked.ok ? ok(asked.output.state) : asked;
+};
+
+/** Before a thread is made again: an approved change is written now, so that it runs with it. */
+export function applyApproved(world: World, history: readonly StoredEvent[]): Outcome<null> {
+  const open = openProposal(history);
+  if (!open || open.state === 'auto') return ok(null);
+  const state = stateOf(world, open);
+  if (!state.ok || state.output !== 'approved') return ok(null);
+  const { directive, before, text } = open;
+  return write(world, plainText(directive), plainText(before), plainText(text));
+}
+
+/** After it was made again: begins anew with the changed directive, ends, or waits on. */
+export async function goOnAnnealed(
+  thread: ThreadContext,
+  prepared: Prepared,
+  history: readonly StoredEvent[],
+): Promise<void> {
+  const open = openProposal(history);
+  if (!open) return;
+  const { world, item } = thread;
+  const state = stateOf(world, open);
+  const { code, reason } = open.behind as { code: string; reason: string };
+  if (state.ok && state.output === 'pending') {
+    thread.ending = { status: 'waiting', reason: `a change of \`${item.id}\` waits for an answer` };
+  } else if (!state.ok || state.output !== 'approved') {
+    thread.ending = { status: 'failed', reason, code };
+  } else await beginAnew(thread, prepared, history);
+}
+
+async function beginAnew(
+  thread: ThreadContext,
+  prepared: Prepared,
+  history: readonly StoredEvent[],
+): Promise<void> {
+  const { world, meter, conversation, log, directive } = thread;
+  const message = plainText(history[0]?.data.message);
+  const marks = mergeAll(thread.opening.map(({ data }) => unpackMarks(data.marks)));
+  const opening = await openingEvents(world, prepared, message, marks);
+  if (!opening.ok) {
+    const { code, detail } = opening.error;
+    thread.ending = { status: 'failed', reason: detail.message, code };
+    return;
+  }
+  thread.attempt += 1;
+  meter.newAttempt();
+  conversation.clear();
+  thread.opening.splice(0, thread.opening.length, ...opening.output);
+  const { attempt } = thread;
+  const about = { attempt, annealed: true, version: directive.version };
+  const kept = opening.output.map(({ type, data }) => ({ type, data }));
+  log.note('retry', { ...about, opening: kept }, { attempt, cost: packCost(meter.read()) });
+  for (const event of opening.output) replayEvent(thread, event);
+}

@@ -1,0 +1,303 @@
+// The four checkpoints of a running thread: which hook answers, what its answer means here, and how
+// that is carried out. The table of meanings is in action.ts; this file only does what it says.
+import {
+  type Failure,
+  type Fault,
+  type Json,
+  type JsonObject,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import {
+  type CheckpointVerdict,
+  type CheckpointEvent as FlowEvent,
+  makeValue,
+} from '../../flow/index.ts';
+import { packCost, usedAmounts } from '../limits/cost.ts';
+import { packLimits } from '../limits/effective-limits.ts';
+import {
+  contextWarning,
+  crossedMarks,
+  LIMIT_NAMES,
+  type LimitEvent,
+  type LimitName,
+  limitsView,
+  markKey,
+  type WarningEvent,
+} from '../limits/limit.ts';
+import type { Ending } from '../loop.ts';
+import {
+  countedResult,
+  notesLine,
+  skippedResult,
+  warningLine,
+  withheldResult,
+} from '../thread/prompt.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+import {
+  type Decision,
+  type Deed,
+  decide,
+  decideFailure,
+  type Situation,
+  withoutHook,
+} from './action.ts';
+import {
+  afterStep,
+  beforeStep,
+  type CheckpointEvent,
+  onError,
+  type Step,
+  stepName,
+} from './checkpoint.ts';
+import { parseVerdict } from './hook-answer.ts';
+import { withProposal } from './improve-directive.ts';
+import { buildContext, fillInputs, select } from './select-hook.ts';
+
+/** A refusal of stage 4, as hooks are told about it. */
+export function limitEventOf({ detail }: Fault): LimitEvent {
+  const limit = plainText(detail.limit) as LimitName;
+  const [current, max] = [Number(detail.current), Number(detail.max)];
+  return { name: 'limit', code: `${limit}_exceeded`, limit, current, max };
+}
+
+const isLimit = ({ code, detail }: Fault): boolean =>
+  LIMIT_NAMES.some((name) => detail.limit === name && code === `${name}_exceeded`);
+
+function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
+  switch (event.name) {
+    case 'before_step':
+      return beforeStep(step);
+    case 'after_step':
+      return afterStep(step, event.result.data);
+    case 'error':
+      // The deadline, or a budget further up, was reached while it was under way.
+      return isLimit(event.fault) ? limitEventOf(event.fault) : onError(event.fault);
+    case 'limit':
+      return limitEventOf(event.fault);
+  }
+}
+
+function contextOf(thread: ThreadContext, event: CheckpointEvent): JsonObject {
+  const { directive, inputs, meter, id, parent, depth, attempt, conversation } = thread;
+  const { limits } = thread;
+  return buildContext({
+    event,
+    directive,
+    inputs,
+    cost: () => meter.view(),
+    limits: () => limitsView(limits),
+    permissions() {
+      const detail = event.name === 'error' ? event.detail : undefined;
+      const missing = detail?.required ?? detail?.missing_all;
+      const required = Array.isArray(missing) ? missing.map(plainText) : [];
+      return { granted: thread.rights.granted, required };
+    },
+    thread: { id, depth, attempt, ...(parent === undefined ? {} : { parent }) },
+    labels: () => conversation.marks().labels,
+  });
+}
+
+/** The first hook that matches is run; without one the defaults hold. */
+async function consult(thread: ThreadContext, situation: Situation): Promise<Decision> {
+  const { hooks, hookState, log } = thread;
+  if (hooks.length === 0) return withoutHook(situation);
+  const context = contextOf(thread, situation.event);
+  const before = [...hookState.fired].join();
+  const { hook, errors } = select(hooks, context, hookState);
+  for (const { hook: broken, message } of errors) {
+    log.note('error', { code: 'expression_error', detail: { message, when: broken.when } });
+  }
+  if (!hook && before !== [...hookState.fired].join())
+    log.note('hook_state', { fired: [...hookState.fired] });
+  if (!hook) return withoutHook(situation);
+  const name = hook.hook.directive;
+  const began = thread.world.clock.monotonic();
+  log.flush();
+  thread.meter.stopClock();
+  const answered = await thread.runHook(name, fillInputs(hook, context));
+  thread.meter.startClock();
+  const parsed = answered.ok ? parseVerdict(answered.output) : answered;
+  const decision = parsed.ok
+    ? withProposal(thread, decide(parsed.output, situation))
+    : decideFailure(name, parsed, situation);
+  log.note(
+    'hook',
+    {
+      directive: name,
+      event: situation.event.name,
+      step: situation.step,
+      deed: decision.deed.do,
+      notes: decision.notes,
+      duration_ms: Math.round(thread.world.clock.monotonic() - began),
+      fired: [...hookState.fired],
+      bounds: { ...decision.bounds },
+      ...(decision.model !== undefined && { model: decision.model }),
+      ...(decision.deed.do === 'raise' && { limits: packLimits(decision.deed.limits) }),
+    },
+    { cost: packCost(thread.meter.read()) },
+  );
+  return { ...decision, hook: name };
+}
+
+/** What a decision changes for the rest of the run. */
+function take(thread: ThreadContext, { bounds, model, notes, hook = '' }: Decision): void {
+  thread.bounds = bounds;
+  if (model !== undefined) thread.switchModel(model);
+  const line = notesLine(hook, notes);
+  if (line !== undefined) thread.tell(line);
+}
+
+const ended = (status: Ending['status'], fault: Fault): Ending => ({
+  status,
+  reason: fault.detail.message,
+  code: fault.code,
+});
+
+const instead = (answer: Json): CheckpointVerdict => ({
+  action: 'end',
+  outcome: ok(makeValue(answer)),
+});
+
+/** Ends the run: the operation fails with the reason, the loop stops at its next boundary. */
+function end(thread: ThreadContext, status: Ending['status'], fault: Fault): CheckpointVerdict {
+  thread.ending = ended(status, fault);
+  return { action: 'end', outcome: { ok: false, error: fault } };
+}
+
+/** No `default`: a new deed must fail to compile here. */
+function carryOut(
+  thread: ThreadContext,
+  deed: Deed,
+  event: CheckpointEvent,
+  step: string,
+): CheckpointVerdict | undefined {
+  switch (deed.do) {
+    case 'proceed':
+    case 'tell_error':
+    case 'run_with_granted':
+      return undefined;
+    case 'tell_warning':
+      if (event.name === 'warning') thread.tell(warningLine([event]));
+      return undefined;
+    case 'raise':
+      thread.raiseLimits(deed.limits, deed.raised);
+      return { action: 'retry' };
+    case 'repeat_step':
+    case 'restart':
+      return { action: 'retry' };
+    case 'new_attempt':
+      thread.newAttempt();
+      return { action: 'retry' };
+    case 'skip_step':
+      return instead(skippedResult(step));
+    case 'withhold_result':
+      return instead(withheldResult(step));
+    case 'count_as_done':
+      return instead(countedResult(step));
+    case 'ask_person':
+      return end(thread, 'needs_input', deed.fault);
+    case 'wait':
+      return end(thread, 'waiting', deed.fault);
+    case 'stop':
+      return end(thread, 'limit', deed.fault);
+    case 'fail':
+      return end(thread, 'failed', deed.fault);
+    case 'abort':
+      return end(thread, 'aborted', deed.fault);
+  }
+}
+
+/** Called by the pipeline at its fixed places. */
+export async function raise(
+  thread: ThreadContext,
+  flowEvent: FlowEvent,
+  step: Step,
+): Promise<CheckpointVerdict | undefined> {
+  if (thread.ending) return undefined;
+  const event = eventOf(flowEvent, step);
+  noteRefusal(thread, event);
+  const decision = await consult(thread, situationOf(thread, event, stepName(step), flowEvent));
+  take(thread, decision);
+  return carryOut(thread, decision.deed, event, stepName(step));
+}
+
+function situationOf(
+  thread: ThreadContext,
+  event: CheckpointEvent,
+  step: string,
+  flowEvent?: FlowEvent,
+): Situation {
+  const detail =
+    event.name === 'limit' && flowEvent && 'fault' in flowEvent
+      ? flowEvent.fault.detail
+      : undefined;
+  // Only there can limits be raised; asking how far costs a look at every ancestor.
+  const isAtLimit = event.name === 'limit' || event.name === 'warning';
+  // When it is an ancestor's budget that is used up, raising the own limit would not help.
+  const isOwn = detail?.thread === undefined || detail.thread === thread.id;
+  const needed = BigInt(plainText(detail?.needed) || '0');
+  return {
+    event,
+    step,
+    bounds: thread.bounds,
+    loops: thread.loops,
+    isFatal: step.startsWith('turn '),
+    ...(isOwn && isAtLimit
+      ? { raise: { limits: thread.limits, needed, room: thread.room() } }
+      : {}),
+  };
+}
+
+/** Denials and limits have their own line in the transcript. */
+function noteRefusal(thread: ThreadContext, event: CheckpointEvent): void {
+  if (event.name === 'limit') thread.log.note('limit', { ...event });
+  else if (event.name === 'error' && event.code === 'permission_denied') {
+    thread.log.note('permission_denied', { code: event.code, detail: event.detail });
+  }
+}
+
+/** An error that no operation raised: a loop, a cry for help. `isTold`: the model gets it anyway. */
+export async function raiseError(
+  thread: ThreadContext,
+  { error }: Failure,
+  step: string,
+  { isTold = false, isStart = false } = {},
+): Promise<CheckpointVerdict | undefined> {
+  const event = onError(error);
+  const own = ['loop_detected', 'permission_denied'].find((type) => type === error.code);
+  thread.log.note(own ?? 'error', {
+    code: error.code,
+    detail: error.detail,
+  });
+  const situation = { ...situationOf(thread, event, step), isStart };
+  const decision = await consult(thread, situation);
+  take(thread, decision);
+  if (decision.deed.do !== 'tell_error') return carryOut(thread, decision.deed, event, step);
+  if (!isTold) thread.tell(`[harness] ${error.detail.message}`);
+  return undefined;
+}
+
+/** Once per crossing: again when a shorter request came in between. */
+function windowWarning(thread: ThreadContext, now: number): WarningEvent | undefined {
+  const { limits, price, windowSeen } = thread;
+  thread.windowSeen = now;
+  const max = limits.context?.value ?? BigInt(price.context ?? 0);
+  return contextWarning(windowSeen, now, max, limits.context_warn);
+}
+
+/** Marks of limits that were passed since the last look, each once. */
+export async function raiseWarnings(thread: ThreadContext): Promise<void> {
+  const cost = thread.meter.read();
+  const warnings: WarningEvent[] = crossedMarks(usedAmounts(cost), thread.limits, thread.warned);
+  const window = windowWarning(thread, cost.context_tokens);
+  if (window) warnings.push(window);
+  for (const event of warnings) {
+    if (event !== window) thread.warned.add(markKey(event));
+    thread.log.note('warning', { ...event });
+    const decision = await consult(thread, situationOf(thread, event, event.code));
+    take(thread, decision);
+    carryOut(thread, decision.deed, event, event.code);
+    if (thread.ending) return;
+  }
+}

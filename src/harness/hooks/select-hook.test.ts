@@ -1,0 +1,293 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { limitsOf } from '../../../tests/support/limits.ts';
+import { fail, type JsonObject } from '../../base/index.ts';
+import { type ContextSchema, compileExpression } from '../../expr/index.ts';
+import { HOOK_CONTEXT, type Hook } from '../../items/index.ts';
+import { createCostMeter } from '../limits/cost.ts';
+import { contextWarning, limitEvent, limitsView } from '../limits/limit.ts';
+import {
+  afterStep,
+  beforeStep,
+  type CheckpointEvent,
+  checkpointOf,
+  onError,
+} from './checkpoint.ts';
+import {
+  buildContext,
+  type CompiledHook,
+  compileHooks,
+  createHookState,
+  fillInputs,
+  select,
+} from './select-hook.ts';
+
+const { error } = fail('permission_denied', 'no', { missing: 'fs.write' });
+const write = { kind: 'tool', tool: 'fs/write_file', turn: 3, arguments: { path: 'a' } } as const;
+
+const contextOf = (event: CheckpointEvent): JsonObject =>
+  buildContext({
+    event,
+    directive: { name: 'deploy_staging', version: '1.0.0' },
+    inputs: { target: 'staging' },
+    cost: () => createCostMeter(() => 0).view(),
+    limits: () =>
+      limitsView(limitsOf({ turns: 10, input_tokens: 5, output_tokens: 5, context: 5 })),
+    permissions: () => ({
+      granted: ['fs.read', 'tool.bash'],
+      required: ['fs.read', 'fs.write'],
+    }),
+    thread: { id: 't1', depth: 0, attempt: 1 },
+    labels: () => ['untrusted'],
+  });
+
+test('the events have the shape conditions are written against', () => {
+  expect(beforeStep(write)).toEqual({
+    name: 'before_step',
+    kind: 'tool',
+    step: 'fs/write_file',
+    turn: 3,
+    tool: 'fs/write_file',
+    arguments: { path: 'a' },
+  });
+  expect(beforeStep({ kind: 'turn', turn: 4 })).toEqual({
+    name: 'before_step',
+    kind: 'turn',
+    step: 'turn 4',
+    turn: 4,
+  });
+  expect(afterStep(write, { ok: true })).toEqual({
+    name: 'after_step',
+    kind: 'tool',
+    step: 'fs/write_file',
+    turn: 3,
+    tool: 'fs/write_file',
+    result: { ok: true },
+  });
+  expect(onError(error)).toEqual({
+    name: 'error',
+    code: 'permission_denied',
+    detail: { message: 'no', missing: 'fs.write' },
+  });
+});
+
+test('every event belongs to one checkpoint', () => {
+  const warning = contextWarning(0, 9, 10n, 0.8) as CheckpointEvent;
+  const events = [
+    beforeStep(write),
+    afterStep(write, 1),
+    onError(error),
+    limitEvent('turns', 1n, 1n),
+    warning,
+  ];
+  expect(events.map(checkpointOf)).toEqual([
+    'before_step',
+    'after_step',
+    'on_error',
+    'on_limit',
+    'on_limit',
+  ]);
+});
+
+test('the context holds exactly the names that conditions are checked against', () => {
+  const names = (value: JsonObject, schema: ContextSchema): void => {
+    expect(Object.keys(value).sort()).toEqual(Object.keys(schema).sort());
+    for (const [name, below] of Object.entries(schema)) {
+      if (typeof below === 'object') names(value[name] as JsonObject, below);
+    }
+  };
+  const { event: _, ...schema } = HOOK_CONTEXT;
+  const { event: __, ...context } = contextOf(onError(error));
+  names(context, schema);
+});
+
+test('no event has a field that conditions do not know', () => {
+  const warning = contextWarning(0, 9, 10n, 0.8) as CheckpointEvent;
+  for (const event of [
+    beforeStep(write),
+    afterStep(write, 1),
+    limitEvent('turns', 1n, 1n),
+    warning,
+  ]) {
+    for (const field of Object.keys(contextOf(event).event as JsonObject)) {
+      expect(Object.keys(HOOK_CONTEXT.event as object)).toContain(field);
+    }
+  }
+});
+
+test('the conditions of the first designs hold in it', () => {
+  const context = contextOf(onError(error));
+  const conditions = [
+    'event.code == "permission_denied"',
+    '"fs.write" in permissions.required',
+    'event.detail.missing == "fs.write"',
+    'not (cost.turns > limits.turns * 0.9)',
+    'event.code in ["timeout", "permission_denied"]',
+    'event.name == "error" and (event.code == "permission_denied" or event.code == "quota_exceeded")',
+    '"fs.read" in token.capabilities',
+    'cost.duration == cost.duration_seconds',
+    'limits.spend_currency == "USD"',
+    'thread.parent == null and thread.attempt == 1',
+    '"untrusted" in labels',
+  ];
+  for (const source of conditions) {
+    const expression = compileExpression(source);
+    expect([source, expression.ok && expression.output.test(context)]).toEqual([
+      source,
+      { ok: true, output: true },
+    ]);
+  }
+});
+
+test('a part is made when it is read, once, and stays as it was then', () => {
+  const meter = createCostMeter(() => 0);
+  let reads = 0;
+  const context = buildContext({
+    event: onError(error),
+    directive: { name: 'a', version: '1.0.0' },
+    inputs: {},
+    cost() {
+      reads += 1;
+      return meter.view();
+    },
+    limits: () => ({}),
+    permissions: () => ({ granted: [], required: [] }),
+    thread: { id: 't1', depth: 0, attempt: 1 },
+    labels: () => [],
+  });
+  expect(reads).toBe(0);
+  const before = context.cost as JsonObject;
+  meter.countTurn();
+  expect(context.cost).toBe(before);
+  expect([reads, before.turns]).toEqual([1, 0]);
+});
+
+const hook = (when: string, directive = 'd', inputs: JsonObject = {}): Hook => ({
+  when,
+  directive,
+  inputs,
+  line: 7,
+  column: 3,
+});
+
+function compiled(...hooks: Hook[]): readonly CompiledHook[] {
+  const result = compileHooks(hooks);
+  if (!result.ok) throw new Error(result.error.detail.message);
+  return result.output;
+}
+
+const denied = {
+  event: { name: 'error', code: 'permission_denied', detail: { missing: 'fs.write' } },
+  directive: { name: 'deploy_staging', inputs: { target: 'x' } },
+  cost: { turns: 5 },
+  limits: { turns: 10 },
+};
+
+test('the first match in document order wins', () => {
+  const hooks = compiled(
+    hook('event.code == "timeout"', 'a'),
+    hook('event.code == "permission_denied"', 'b'),
+    hook('event.name == "error"', 'c'),
+  );
+  expect(select(hooks, denied, createHookState()).hook?.hook.directive).toBe('b');
+});
+
+test('nothing matches when no condition holds', () => {
+  const selection = select(compiled(hook('event.code == "x"')), denied, createHookState());
+  expect(selection).toEqual({ errors: [] });
+});
+
+test('a condition that cannot be evaluated did not match, and is reported', () => {
+  const hooks = compiled(hook('event.code > 3', 'bad'), hook('event.name == "error"', 'good'));
+  const { hook: chosen, errors } = select(hooks, denied, createHookState());
+  expect(chosen?.hook.directive).toBe('good');
+  expect(errors).toMatchObject([{ hook: { directive: 'bad' } }]);
+});
+
+test('a condition about the event fires for every event', () => {
+  const hooks = compiled(hook('event.name == "error"'));
+  const state = createHookState();
+  for (let times = 0; times < 3; times++) expect(select(hooks, denied, state).hook).toBeDefined();
+});
+
+test('a condition about figures fires when it becomes true, and again after it was false', () => {
+  const hooks = compiled(hook('cost.turns > limits.turns * 0.9'));
+  const state = createHookState();
+  const fires = [5, 10, 11, 12, 3, 10, 10].map(
+    (turns) => select(hooks, { cost: { turns }, limits: { turns: 10 } }, state).hook !== undefined,
+  );
+  expect(fires).toEqual([false, true, false, false, false, true, false]);
+});
+
+test('a hook that has fired for its edge is passed over and the next match is tried', () => {
+  const hooks = compiled(hook('cost.turns > 1', 'first'), hook('event.name == "error"', 'second'));
+  const state = createHookState();
+  const context = { ...denied, cost: { turns: 2 } };
+  expect(select(hooks, context, state).hook?.hook.directive).toBe('first');
+  expect(select(hooks, context, state).hook?.hook.directive).toBe('second');
+});
+
+test('a hook that another one kept from firing still fires at the next chance', () => {
+  const hooks = compiled(hook('event.name == "error"', 'first'), hook('cost.turns > 1', 'second'));
+  const state = createHookState();
+  const calm = { event: { name: 'before_step' }, cost: { turns: 2 } };
+  expect(select(hooks, { ...denied, cost: { turns: 2 } }, state).hook?.hook.directive).toBe(
+    'first',
+  );
+  expect(select(hooks, calm, state).hook?.hook.directive).toBe('second');
+});
+
+test('the end of an edge is seen behind a hook that matched first', () => {
+  const hooks = compiled(hook('event.name == "error"', 'first'), hook('cost.turns > 1', 'second'));
+  const state = createHookState();
+  const at = (turns: number, name: string) =>
+    select(hooks, { event: { name }, cost: { turns } }, state).hook?.hook.directive;
+  expect(at(2, 'before_step')).toBe('second');
+  expect(at(0, 'error')).toBe('first');
+  expect(at(2, 'before_step')).toBe('second');
+});
+
+test('what fired before a restart does not fire again after it', () => {
+  const hooks = compiled(hook('cost.turns > 1'));
+  const before = createHookState();
+  select(hooks, { cost: { turns: 2 } }, before);
+  const after = createHookState(JSON.parse(JSON.stringify([...before.fired])) as number[]);
+  expect(select(hooks, { cost: { turns: 2 } }, after).hook).toBeUndefined();
+});
+
+test('edges fire once per rise, for any course of the figures', () => {
+  const hooks = compiled(hook('cost.turns > 5'));
+  fc.assert(
+    fc.property(fc.array(fc.nat(10)), (course) => {
+      const state = createHookState();
+      const fired = course.filter((turns) => select(hooks, { cost: { turns } }, state).hook);
+      const rises = course.filter((turns, at) => turns > 5 && !((course[at - 1] ?? 0) > 5));
+      expect(fired).toEqual(rises);
+    }),
+  );
+});
+
+test('inputs are filled from the context; what is missing stays as it was written', () => {
+  const inputs = {
+    original_directive: '${directive.name}',
+    missing_cap: '${event.detail.missing}',
+    text: 'lost ${event.detail.nothing} of ${cost.turns}',
+    all: ['${directive.inputs}'],
+  };
+  const [only] = compiled(hook('true', 'd', inputs));
+  expect(only && fillInputs(only, denied)).toEqual({
+    original_directive: 'deploy_staging',
+    missing_cap: 'fs.write',
+    text: 'lost ${event.detail.nothing} of 5',
+    all: [{ target: 'x' }],
+  });
+});
+
+test('a condition that cannot be read names its hook and line', () => {
+  expect(compileHooks([hook('true'), hook('a &&')])).toMatchObject({
+    error: {
+      code: 'invalid_item',
+      detail: { line: 7, message: expect.stringContaining('hook 2') },
+    },
+  });
+});

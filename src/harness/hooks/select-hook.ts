@@ -1,0 +1,146 @@
+// What the condition and the inputs of a hook can read. The names are those that `items` checks
+// conditions against when a directive is loaded; a test keeps the two together. Most conditions look
+// at the event and at nothing else, at every checkpoint, so each part is made when it is read.
+import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { compileExpression, type Expression, fillTemplate } from '../../expr/index.ts';
+import type { Directive, Hook } from '../../items/index.ts';
+import { type CheckpointEvent, eventView } from './checkpoint.ts';
+
+export interface HookFacts {
+  readonly event: CheckpointEvent;
+  readonly directive: Pick<Directive, 'name' | 'version'>;
+  readonly inputs: JsonObject;
+  /** `CostMeter.view()` and `limitsView(…)`. */
+  readonly cost: () => JsonObject;
+  readonly limits: () => JsonObject;
+  readonly permissions: () => {
+    readonly granted: readonly string[];
+    /** What this step needs; at the start, what is declared. */
+    readonly required: readonly string[];
+  };
+  readonly thread: {
+    readonly id: string;
+    readonly parent?: string;
+    readonly depth: number;
+    readonly attempt: number;
+  };
+  readonly labels: () => readonly string[];
+}
+
+/** Made once, when it is first read: what a hook saw does not change while it is asked. */
+function once<T>(make: () => T): () => T {
+  let made: { value: T } | undefined;
+  return () => (made ??= { value: make() }).value;
+}
+
+export function buildContext(facts: HookFacts): JsonObject {
+  const { event, directive, inputs, thread } = facts;
+  const [cost, limits] = [once(facts.cost), once(facts.limits)];
+  const labels = once(() => [...facts.labels()]);
+  const permissions = once(() => {
+    const { granted, required } = facts.permissions();
+    return { granted: [...granted], required: [...required] };
+  });
+  return {
+    event: eventView(event),
+    directive: { name: directive.name, version: directive.version, inputs },
+    get cost() {
+      return cost();
+    },
+    get limits() {
+      return limits();
+    },
+    get permissions() {
+      return permissions();
+    },
+    // The name it has in older directives.
+    get token() {
+      return { capabilities: permissions().granted };
+    },
+    thread: {
+      id: thread.id,
+      parent: thread.parent ?? null,
+      depth: thread.depth,
+      attempt: thread.attempt,
+    },
+    get labels() {
+      return labels();
+    },
+  };
+}
+
+// Which hook answers at a checkpoint. A condition about `event` is asked anew for every event; one
+// that reads only running figures would match at every step once it is true, so it fires when it
+// becomes true and not again before it was false.
+
+export interface CompiledHook {
+  readonly hook: Hook;
+  /** Place in document order. */
+  readonly index: number;
+  readonly expression: Expression;
+  readonly readsEvent: boolean;
+}
+
+/** Conditions were checked when the directive was loaded; a failure here names the place all the same. */
+export function compileHooks(hooks: readonly Hook[]): Outcome<readonly CompiledHook[]> {
+  const compiled: CompiledHook[] = [];
+  for (const [index, hook] of hooks.entries()) {
+    const expression = compileExpression(hook.when);
+    if (!expression.ok) {
+      const { message } = expression.error.detail;
+      return fail('invalid_item', `the condition of hook ${index + 1} cannot be read: ${message}`, {
+        ...expression.error.detail,
+        line: hook.line,
+      });
+    }
+    const readsEvent = expression.output.paths.some(({ path }) => path[0] === 'event');
+    compiled.push({ hook, index, expression: expression.output, readsEvent });
+  }
+  return ok(compiled);
+}
+
+export interface HookState {
+  /** Hooks that fired and whose condition has been true ever since. */
+  readonly fired: Set<number>;
+}
+
+/** `fired` from the journal, so that a restart does not fire again. */
+export const createHookState = (fired: Iterable<number> = []): HookState => ({
+  fired: new Set(fired),
+});
+
+export interface HookError {
+  readonly hook: Hook;
+  readonly message: string;
+}
+
+export interface Selection {
+  readonly hook?: CompiledHook;
+  /** Conditions that could not be evaluated: they did not match, and somebody should know. */
+  readonly errors: readonly HookError[];
+}
+
+/** The first match in document order. Remembers in `state` what fired and what became false. */
+export function select(hooks: readonly CompiledHook[], context: Json, state: HookState): Selection {
+  const errors: HookError[] = [];
+  let chosen: CompiledHook | undefined;
+  for (const each of hooks) {
+    const isLatched = state.fired.has(each.index);
+    // After a match only falling edges are of interest: a hook that fired must see its condition end.
+    if (chosen && !isLatched) continue;
+    const holds = each.expression.test(context);
+    if (!holds.ok) errors.push({ hook: each.hook, message: holds.error.detail.message });
+    if (!holds.ok || !holds.output) {
+      state.fired.delete(each.index);
+    } else if (!chosen && !isLatched) {
+      chosen = each;
+      if (!each.readsEvent) state.fired.add(each.index);
+    }
+  }
+  return chosen ? { hook: chosen, errors } : { errors };
+}
+
+/** The hook's inputs with the context put in; what is missing stays as written. */
+export function fillInputs({ hook }: CompiledHook, context: Json): JsonObject {
+  return fillTemplate(hook.inputs, context) as JsonObject;
+}

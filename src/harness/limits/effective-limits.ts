@@ -1,0 +1,226 @@
+// Which limits hold for a thread, and who set each: the directive or a default, never more than the
+// caller, the policy and the ancestors leave.
+import { fail, getOwn, isObject, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import type { DataLayer, Directive, DirectiveLimits, Library } from '../../items/index.ts';
+import { formatMoney, parseMoney } from '../../llm/index.ts';
+import {
+  type EffectiveLimit,
+  type EffectiveLimits,
+  LIMIT_NAMES,
+  type LimitAmounts,
+  type LimitName,
+  limitNumber,
+  readLimit,
+} from './limit.ts';
+
+export interface LimitSources {
+  readonly declared: DirectiveLimits | undefined;
+  /** What whoever started the run asks for: it narrows the directive and replaces a default. */
+  readonly caller?: DirectiveLimits;
+  /** Of `limits.yaml`, the strongest last. */
+  readonly layers: readonly Pick<DataLayer, 'source' | 'value'>[];
+  /** Ceilings of the operator, in the price table's currency. */
+  readonly policy: Readonly<Record<string, number | string>>;
+  /** What the ancestors have left, and whether any of them asked for that limit. */
+  readonly left?: { readonly [name in LimitName]?: { value: bigint; declared: boolean } };
+  /** The price table's currency, and what one unit of another is worth in it. */
+  readonly money?: { currency: string; rates?: Readonly<Record<string, number | string>> };
+}
+
+/** Without a value of these a thread could run for ever. */
+const FINITE: ReadonlySet<LimitName> = new Set<LimitName>([
+  'turns',
+  'tokens',
+  'spawns',
+  'duration',
+  'spend',
+  'depth',
+  'tool_calls',
+]);
+const DEFAULT_CURRENCY = 'USD';
+const DEFAULT_WARN = 0.8;
+
+const defaultsOf = ({ value }: Pick<DataLayer, 'value'>): JsonObject => {
+  const defaults = getOwn(value, 'defaults');
+  return isObject(defaults) ? defaults : {};
+};
+
+interface Candidate extends EffectiveLimit {
+  /** Of a spend limit; the price table's when absent. */
+  readonly currency?: string | undefined;
+}
+
+/** In the table's currency, rounded down: a converted limit is never the higher one. */
+function converted(value: bigint, from: string, sources: LimitSources): Outcome<bigint> {
+  const { currency, rates = {} } = sources.money ?? { currency: DEFAULT_CURRENCY };
+  if (from === currency) return ok(value);
+  const rate = Object.hasOwn(rates, from) ? rates[from] : undefined;
+  const parsed = rate === undefined ? undefined : parseMoney(String(rate));
+  if (!parsed?.ok) {
+    const message = `the spend limit is in \`${from}\`, for which the price table has no rate`;
+    return fail('config_invalid', message, {
+      hint: `write it in ${currency}, or add a rate to .ai/config/pricing.yaml`,
+    });
+  }
+  return ok((value * parsed.output) / 1_000_000_000n);
+}
+
+function declaredLimit(
+  name: LimitName,
+  limits: DirectiveLimits | undefined,
+  from: string,
+): Outcome<Candidate | undefined> {
+  const given = limits?.[name];
+  if (given === undefined) return ok(undefined);
+  const value = readLimit(name, given);
+  if (value === undefined) {
+    return fail('invalid_input', `limit \`${name}\` is \`${String(given)}\`, which is no amount`, {
+      hint: 'give a number, 0 or more; 0 means none',
+    });
+  }
+  return ok({ value, from, declared: true, currency: limits?.spend_currency });
+}
+
+/** The strongest layer with a readable value; a mistake in one layer does not lift the limit. */
+function defaultLimit(name: LimitName, layers: LimitSources['layers']): Candidate | undefined {
+  for (const layer of layers.toReversed()) {
+    const value = readLimit(name, getOwn(defaultsOf(layer), name));
+    if (value === undefined) continue;
+    const currency = layers
+      .map((each) => getOwn(defaultsOf(each), 'spend_currency'))
+      .findLast((each) => typeof each === 'string');
+    return { value, from: `default (${layer.source})`, declared: false, currency };
+  }
+  return undefined;
+}
+
+function candidatesFor(name: LimitName, sources: LimitSources): Outcome<Candidate[]> {
+  const directive = declaredLimit(name, sources.declared, 'directive');
+  if (!directive.ok) return directive;
+  const caller = declaredLimit(name, sources.caller, 'caller');
+  if (!caller.ok) return caller;
+  const found: Candidate[] = [];
+  for (const each of [directive.output, caller.output]) if (each) found.push(each);
+  if (found.length === 0) {
+    const fallback = defaultLimit(name, sources.layers);
+    if (fallback) found.push(fallback);
+    else if (FINITE.has(name)) {
+      return fail('config_invalid', `there is no default for the limit \`${name}\``, {
+        hint: 'the bundle’s config/limits.yaml has one for every kind; reinstall, or add it',
+      });
+    }
+  }
+  if (Object.hasOwn(sources.policy, name)) {
+    // A ceiling nobody understands lets nothing through.
+    const value = readLimit(name, sources.policy[name]) ?? 0n;
+    found.push({ value, from: 'policy', declared: true });
+  }
+  const left = sources.left?.[name];
+  if (left) found.push({ ...left, value: left.value > 0n ? left.value : 0n, from: 'parent' });
+  return ok(found);
+}
+
+// INVARIANT: no source can lift what another one set; of all that apply the smallest counts.
+function smallest(name: LimitName, sources: LimitSources): Outcome<EffectiveLimit | undefined> {
+  const candidates = candidatesFor(name, sources);
+  if (!candidates.ok) return candidates;
+  let least: EffectiveLimit | undefined;
+  for (const { value, from, declared, currency } of candidates.output) {
+    const common =
+      name === 'spend' && currency !== undefined ? converted(value, currency, sources) : ok(value);
+    if (!common.ok) return common;
+    const asked: boolean = declared || (least?.declared ?? false);
+    least =
+      least === undefined || common.output < least.value
+        ? { value: common.output, from, declared: asked }
+        : { ...least, declared: asked };
+  }
+  return ok(least);
+}
+
+export function effectiveLimits(sources: LimitSources): Outcome<EffectiveLimits> {
+  const limits: { [name in LimitName]?: EffectiveLimit | undefined } = {};
+  for (const name of LIMIT_NAMES) {
+    const limit = smallest(name, sources);
+    if (!limit.ok) return limit;
+    limits[name] = limit.output;
+  }
+  const warn = sources.layers
+    .map((layer) => getOwn(defaultsOf(layer), 'context_warn'))
+    .findLast((share) => typeof share === 'number');
+  return ok({
+    ...(limits as Record<LimitName, EffectiveLimit | undefined>),
+    spend_currency: sources.money?.currency ?? DEFAULT_CURRENCY,
+    context_warn: sources.declared?.context_warn ?? warn ?? DEFAULT_WARN,
+  });
+}
+
+/** The limits of one directive as it stands in a project: for whoever runs it or looks at it. */
+export const directiveLimits = (
+  library: Pick<Library, 'config'>,
+  policy: LimitSources['policy'],
+  { limits }: Pick<Directive, 'limits'>,
+  more: Pick<LimitSources, 'caller' | 'left'> = {},
+): Outcome<EffectiveLimits> =>
+  effectiveLimits({ declared: limits, layers: library.config('limits').layers, policy, ...more });
+
+const SET_ASIDE = ['tokens', 'input_tokens', 'output_tokens', 'spend', 'duration'] as const;
+
+/**
+ * What the thread itself may use and what its hooks may, so that they can run when a limit is reached.
+ * INVARIANT: the two add up to the limit; nothing is lent out on top of it.
+ */
+export function setAside(
+  limits: EffectiveLimits,
+  share: number,
+): { own: EffectiveLimits; hooks: LimitAmounts } {
+  const million = BigInt(Math.round(Math.min(1, Math.max(0, share || 0)) * 1_000_000));
+  const hooks: { [name in LimitName]?: bigint } = {};
+  const own: { [name in LimitName]?: EffectiveLimit } = {};
+  for (const name of SET_ASIDE) {
+    const limit = limits[name];
+    if (!limit) continue;
+    const reserve = (limit.value * million) / 1_000_000n;
+    hooks[name] = reserve;
+    own[name] = { ...limit, value: limit.value - reserve };
+  }
+  return { own: { ...limits, ...own }, hooks };
+}
+
+/** For the registry and `explain`, in the units people use; money as text. */
+export function packLimits(limits: EffectiveLimits): JsonObject {
+  const packed: JsonObject = {};
+  for (const name of LIMIT_NAMES) {
+    const limit = limits[name];
+    if (!limit) continue;
+    const { value, from, declared } = limit;
+    const shown = name === 'spend' ? formatMoney(value) : limitNumber(name, value);
+    packed[name] = { value: shown, from, declared };
+  }
+  return {
+    ...packed,
+    spend_currency: limits.spend_currency,
+    context_warn: limits.context_warn,
+  };
+}
+
+/** What `packLimits` wrote. An entry that cannot be read allows nothing. */
+export function unpackLimits(packed: JsonObject): EffectiveLimits {
+  const limits: { [name in LimitName]?: EffectiveLimit | undefined } = {};
+  for (const name of LIMIT_NAMES) {
+    const entry = getOwn(packed, name);
+    if (entry === undefined && !FINITE.has(name)) continue;
+    const from = getOwn(entry, 'from');
+    limits[name] = {
+      value: readLimit(name, getOwn(entry, 'value')) ?? 0n,
+      from: typeof from === 'string' ? from : 'unreadable',
+      declared: getOwn(entry, 'declared') !== false,
+    };
+  }
+  const [currency, warn] = [getOwn(packed, 'spend_currency'), getOwn(packed, 'context_warn')];
+  return {
+    ...(limits as Record<LimitName, EffectiveLimit | undefined>),
+    spend_currency: typeof currency === 'string' ? currency : DEFAULT_CURRENCY,
+    context_warn: typeof warn === 'number' ? warn : DEFAULT_WARN,
+  };
+}

@@ -1,0 +1,214 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { limitsOf } from '../../../tests/support/limits.ts';
+import {
+  contextWarning,
+  crossedMarks,
+  firstExceeded,
+  LIMIT_NAMES,
+  type LimitAmounts,
+  limitNumber,
+  limitsView,
+  markKey,
+  readLimit,
+  UNITS,
+} from './limit.ts';
+
+const none: LimitAmounts = {};
+
+test('ten of ten turns can be used, the eleventh is refused', () => {
+  const limits = limitsOf({ turns: 10 });
+  expect(firstExceeded({ turns: 9n }, none, UNITS.turn, limits)).toBeUndefined();
+  expect(firstExceeded({ turns: 10n }, none, UNITS.turn, limits)).toEqual({
+    name: 'limit',
+    code: 'turns_exceeded',
+    limit: 'turns',
+    current: 10,
+    max: 10,
+  });
+});
+
+test('every limit admits exactly as many units as it says, and zero admits none', () => {
+  const counted = ['turns', 'tokens', 'input_tokens', 'output_tokens', 'spawns', 'tool_calls'];
+  fc.assert(
+    fc.property(
+      fc.constantFrom(...(counted as 'turns'[])),
+      fc.integer({ min: 0, max: 50 }),
+      fc.integer({ min: 0, max: 50 }),
+      (name, max, open) => {
+        const limits = limitsOf({ [name]: max });
+        let used = 0n;
+        while (!firstExceeded({ [name]: used }, { [name]: BigInt(open) }, { [name]: 1n }, limits)) {
+          used += 1n;
+        }
+        expect(used).toBe(BigInt(Math.max(0, max - open)));
+      },
+    ),
+  );
+});
+
+test('open reservations count as used', () => {
+  const limits = limitsOf({ tokens: 100 });
+  const event = firstExceeded({ tokens: 40n }, { tokens: 40n }, { tokens: 21n }, limits);
+  expect(event).toMatchObject({ code: 'tokens_exceeded', current: 80, max: 100 });
+});
+
+test('a reported overrun stops the next unit, whatever kind it is', () => {
+  const limits = limitsOf({ tokens: 100 });
+  expect(firstExceeded({ tokens: 101n }, none, UNITS.tool, limits)?.limit).toBe('tokens');
+  expect(firstExceeded({ tokens: 100n }, none, UNITS.tool, limits)).toBeUndefined();
+});
+
+test('the last turn of a thread can still use its tools', () => {
+  const limits = limitsOf({ turns: 1, tool_calls: 2 });
+  expect(firstExceeded({ turns: 1n, tool_calls: 1n }, none, UNITS.tool, limits)).toBeUndefined();
+});
+
+test('nothing starts at the deadline, and a duration of zero starts nothing', () => {
+  expect(firstExceeded({ duration: 999n }, none, UNITS.tool, limitsOf({ duration: 1 }))).toBe(
+    undefined,
+  );
+  expect(firstExceeded({ duration: 1000n }, none, UNITS.turn, limitsOf({ duration: 1 }))).toEqual({
+    name: 'limit',
+    code: 'duration_exceeded',
+    limit: 'duration',
+    current: 1,
+    max: 1,
+  });
+  expect(firstExceeded(none, none, UNITS.turn, limitsOf({ duration: 0 }))?.limit).toBe('duration');
+});
+
+test('depth is the distance of the child, not a sum', () => {
+  const limits = limitsOf({ depth: 2 });
+  expect(firstExceeded({ spawns: 1n }, none, UNITS.spawn(2), limits)).toBeUndefined();
+  expect(firstExceeded(none, none, UNITS.spawn(3), limits)).toMatchObject({
+    code: 'depth_exceeded',
+    current: 3,
+    max: 2,
+  });
+  // A child deeper than its own limit may still work; it may not spawn.
+  expect(firstExceeded(none, none, UNITS.tool, limitsOf({ depth: 0 }))).toBeUndefined();
+});
+
+test('context is judged per request', () => {
+  const limits = limitsOf({ context: 100 });
+  expect(firstExceeded({ context: 90n }, none, { context: 100n }, limits)).toBeUndefined();
+  expect(firstExceeded(none, none, { context: 101n }, limits)).toMatchObject({
+    code: 'context_exceeded',
+    current: 101,
+    max: 100,
+  });
+});
+
+test('of two limits reached at once the first of the list is reported', () => {
+  const limits = limitsOf({ turns: 0, tokens: 0, tool_calls: 0 });
+  const unit = { turns: 1n, tokens: 1n, tool_calls: 1n };
+  expect(firstExceeded(none, none, unit, limits)?.limit).toBe('turns');
+});
+
+test('money in events and conditions is a number, exact as far as numbers are', () => {
+  const limits = limitsOf({ spend: '0.1' });
+  const event = firstExceeded({ spend: 100_000_000n }, none, { spend: 1n }, limits);
+  expect(event).toMatchObject({ code: 'spend_exceeded', current: 0.1, max: 0.1 });
+});
+
+test('each mark is reported once per limit', () => {
+  const limits = limitsOf({ turns: 10 });
+  const warned = new Set<string>();
+  const seen: string[] = [];
+  for (let turns = 0n; turns <= 10n; turns += 1n) {
+    for (const event of crossedMarks({ turns }, limits, warned)) {
+      seen.push(`${turns} ${event.code} ${event.percent}`);
+      warned.add(markKey(event));
+    }
+  }
+  expect(seen).toEqual(['8 turns_warning 80', '10 turns_warning 95']);
+});
+
+test('marks fire once however the use grows', () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.bigInt({ min: 0n, max: 40n }), { maxLength: 20 }),
+      fc.integer({ min: 0, max: 200 }),
+      (steps, tokens) => {
+        const limits = limitsOf({ tokens });
+        const warned = new Set<string>();
+        let used = 0n;
+        let fired = 0;
+        for (const step of steps) {
+          used += step;
+          for (const event of crossedMarks({ tokens: used }, limits, warned)) {
+            expect(warned.has(markKey(event))).toBe(false);
+            warned.add(markKey(event));
+            fired += 1;
+          }
+        }
+        const reached = [80n, 95n].filter((mark) => used * 100n >= BigInt(tokens) * mark);
+        expect(fired).toBe(tokens === 0 ? 0 : reached.length);
+      },
+    ),
+  );
+});
+
+test('a window that fills warns once per crossing', () => {
+  expect(contextWarning(0, 79, 100n, 0.8)).toBeUndefined();
+  expect(contextWarning(79, 80, 100n, 0.8)).toEqual({
+    name: 'warning',
+    code: 'context_warning',
+    limit: 'context',
+    percent: 80,
+    current: 80,
+    max: 100,
+  });
+  expect(contextWarning(80, 95, 100n, 0.8)).toBeUndefined();
+  expect(contextWarning(95, 20, 100n, 0.8)).toBeUndefined();
+  expect(contextWarning(20, 85, 100n, 0.8)).toBeDefined();
+});
+
+test('conditions see every limit under its name', () => {
+  expect(limitsView(limitsOf({ turns: 10, spend: '10', duration: 300 }))).toEqual({
+    turns: 10,
+    tokens: 200_000,
+    input_tokens: null,
+    output_tokens: null,
+    spawns: 10,
+    duration: 300,
+    spend: 10,
+    context: null,
+    depth: 3,
+    tool_calls: 200,
+    spend_currency: 'USD',
+    context_warn: 0.8,
+  });
+});
+
+test('a limit survives being written down and read', () => {
+  fc.assert(
+    fc.property(
+      fc.constantFrom(...LIMIT_NAMES),
+      fc.bigInt({ min: 0n, max: 10n ** 12n }),
+      (name, value) => {
+        expect(readLimit(name, limitNumber(name, value))).toBe(value);
+      },
+    ),
+  );
+});
+
+test('what is no amount is no limit', () => {
+  for (const bad of [
+    -1,
+    Number.NaN,
+    Number.POSITIVE_INFINITY,
+    1e30,
+    '',
+    'ten',
+    '1e3',
+    null,
+    true,
+  ]) {
+    expect(readLimit('turns', bad)).toBeUndefined();
+  }
+  expect(readLimit('turns', 2.9)).toBe(2n);
+  expect(readLimit('duration', '0.0015')).toBe(1n);
+  expect(readLimit('spend', '0.0000000019')).toBe(1n);
+});

@@ -1,0 +1,182 @@
+// Limits as whole numbers: counts as they are, time in milliseconds, money in nano-units. Before a
+// unit of work starts, what was used, what is set aside and the unit's worst case must fit together.
+import type { JsonObject } from '../../base/index.ts';
+import { formatMoney, parseMoney } from '../../llm/index.ts';
+
+// Order matters: when two limits are reached at once, the first listed is reported.
+export const LIMIT_NAMES = [
+  ...(['turns', 'tokens', 'input_tokens', 'output_tokens', 'spawns', 'duration'] as const),
+  ...(['spend', 'context', 'depth', 'tool_calls'] as const),
+];
+export type LimitName = (typeof LIMIT_NAMES)[number];
+
+/** Amounts by limit; one that is absent counts as nothing. */
+export type LimitAmounts = { readonly [name in LimitName]?: bigint };
+
+export interface EffectiveLimit {
+  readonly value: bigint;
+  /** `directive`, `caller`, `policy`, `parent`, `hook` or `default (bundle)` and so on. */
+  readonly from: string;
+  /** Did anybody ask for it, here or above? A default is nobody's wish. */
+  readonly declared: boolean;
+}
+
+/** `context` may be absent: then it is the model's window. So may the two kinds of tokens. */
+export type EffectiveLimits = { readonly [name in LimitName]: EffectiveLimit | undefined } & {
+  /** Of `spend`, and of the price table: what is spent is compared without converting. */
+  readonly spend_currency: string;
+  /** The share of `context` from which the model is warned. */
+  readonly context_warn: number;
+};
+
+export interface LimitEvent {
+  readonly name: 'limit';
+  readonly code: `${LimitName}_exceeded`;
+  readonly limit: LimitName;
+  /** As people count: seconds, units of the currency. */
+  readonly current: number;
+  readonly max: number;
+}
+
+export interface WarningEvent {
+  readonly name: 'warning';
+  readonly code: `${LimitName}_warning`;
+  readonly limit: LimitName;
+  readonly percent: number;
+  readonly current: number;
+  readonly max: number;
+}
+
+/** A unit has a size of its own here; earlier units do not add up with it. */
+const PER_UNIT: ReadonlySet<LimitName> = new Set(['context', 'depth']);
+
+const NANO = 1_000_000_000n;
+/** Nano-units of the unit people write down, per unit that is counted. */
+const GRAIN: Readonly<Record<LimitName, bigint>> = {
+  turns: NANO,
+  tokens: NANO,
+  input_tokens: NANO,
+  output_tokens: NANO,
+  spawns: NANO,
+  duration: 1_000_000n,
+  spend: 1n,
+  context: NANO,
+  depth: NANO,
+  tool_calls: NANO,
+};
+
+/** A limit as people write it; what is finer than can be counted is dropped. Undefined: no amount. */
+export function readLimit(name: LimitName, value: unknown): bigint | undefined {
+  if (typeof value !== 'number' && typeof value !== 'string') return undefined;
+  // Small numbers print with an exponent otherwise.
+  const text = typeof value === 'number' && value < 1 ? value.toFixed(12) : String(value).trim();
+  const parsed = parseMoney(text.replace(/(\.\d{9})\d+$/, '$1'));
+  return parsed.ok ? parsed.output / GRAIN[name] : undefined;
+}
+
+/** As conditions and people see it: seconds, units of the currency. */
+export const limitNumber = (name: LimitName, value: bigint): number =>
+  Number(formatMoney(value * GRAIN[name]));
+
+/**
+ * The first limit that the unit about to start would pass. `current` is what counts against the limit
+ * already; for `context` and `depth`, which are per unit, the size of the unit.
+ */
+export function firstExceeded(
+  used: LimitAmounts,
+  reserved: LimitAmounts,
+  unit: LimitAmounts,
+  limits: EffectiveLimits,
+): LimitEvent | undefined {
+  for (const name of LIMIT_NAMES) {
+    const max = limits[name]?.value;
+    if (max === undefined) continue;
+    const own = unit[name] ?? 0n;
+    const before = PER_UNIT.has(name) ? 0n : (used[name] ?? 0n) + (reserved[name] ?? 0n);
+    if (before + own > max) return limitEvent(name, PER_UNIT.has(name) ? own : before, max);
+  }
+  return undefined;
+}
+
+export const limitEvent = (limit: LimitName, current: bigint, max: bigint): LimitEvent => ({
+  name: 'limit',
+  code: `${limit}_exceeded`,
+  limit,
+  current: limitNumber(limit, current),
+  max: limitNumber(limit, max),
+});
+
+/** What each kind of unit takes besides its tokens. A turn at the deadline is already too late. */
+export const UNITS = {
+  turn: { turns: 1n, duration: 1n },
+  tool: { tool_calls: 1n, duration: 1n },
+  /** `depth` is the child's distance from the root. */
+  spawn: (depth: number): LimitAmounts => ({ spawns: 1n, depth: BigInt(depth), duration: 1n }),
+} as const;
+
+/** Rising: whoever has not reached one has reached none after it. */
+const MARKS = [80, 95] as const;
+
+/** `turns:80`: what `crossedMarks` is told has been said already. */
+export const markKey = ({ limit, percent }: Pick<WarningEvent, 'limit' | 'percent'>): string =>
+  `${limit}:${percent}`;
+
+/** Marks that are reached and were not reported yet. A limit of zero has none. */
+export function crossedMarks(
+  used: LimitAmounts,
+  limits: EffectiveLimits,
+  alreadyWarned: ReadonlySet<string>,
+): WarningEvent[] {
+  const events: WarningEvent[] = [];
+  for (const limit of LIMIT_NAMES) {
+    const [max, current] = [limits[limit]?.value ?? 0n, used[limit] ?? 0n];
+    if (PER_UNIT.has(limit) || max === 0n) continue;
+    const reached = current * 100n;
+    for (const percent of MARKS) {
+      if (reached < max * BigInt(percent)) break;
+      if (alreadyWarned.has(markKey({ limit, percent }))) continue;
+      events.push(warningEvent(limit, percent, current, max));
+    }
+  }
+  return events;
+}
+
+const warningEvent = (
+  limit: LimitName,
+  percent: number,
+  current: bigint,
+  max: bigint,
+): WarningEvent => ({
+  name: 'warning',
+  code: `${limit}_warning`,
+  limit,
+  percent,
+  current: limitNumber(limit, current),
+  max: limitNumber(limit, max),
+});
+
+/** Once per crossing: again when a shorter request came in between. `max` is the limit or window. */
+export function contextWarning(
+  before: number,
+  after: number,
+  max: bigint,
+  warn: number,
+): WarningEvent | undefined {
+  const threshold = Number(max) * warn;
+  if (max === 0n || before >= threshold || after < threshold) return undefined;
+  return warningEvent('context', Math.round(warn * 100), BigInt(after), max);
+}
+
+/** For `<when>`: numbers; a limit that does not exist is null. */
+export function limitsView(limits: EffectiveLimits): JsonObject {
+  const view: JsonObject = {};
+  for (const name of LIMIT_NAMES) {
+    const limit = limits[name];
+    view[name] = limit ? limitNumber(name, limit.value) : null;
+  }
+  return {
+    ...view,
+    spend_currency: limits.spend_currency,
+    context_warn: limits.context_warn,
+  };
+}

@@ -1,0 +1,121 @@
+import { expect, test } from 'vitest';
+import { fail, type JsonObject, ok } from '../../base/index.ts';
+import { createNotifier, type NotifyPorts } from './notify.ts';
+
+const row: { directive: string; kind: string; parent?: string } = {
+  directive: 'look',
+  kind: 'thread',
+};
+
+function make(settings: JsonObject | undefined, more: Partial<NotifyPorts> = {}) {
+  const sent: unknown[] = [];
+  const troubles: string[] = [];
+  const notifier = createNotifier({
+    settings: () => settings,
+    now: () => 0,
+    thread: () => row,
+    post: async (url, notice) => {
+      sent.push([url, notice]);
+      return ok(null);
+    },
+    run: async (command, notice) => {
+      sent.push([command, notice]);
+      return ok(null);
+    },
+    trouble: (message) => void troubles.push(message),
+    ...more,
+  });
+  return { notifier, sent, troubles };
+}
+const ended = (status: string, more: JsonObject = {}) => ({
+  type: 'thread_end',
+  data: { status, reason: 'the canary is out', code: 'loop_detected', ...more },
+});
+
+const asked = (state: string, action: string) => ({
+  type: 'approval',
+  data: { approval: 'ap_1', state, action, question: 'canary' },
+});
+
+test('a failed run is told, without a word of what was said in it', async () => {
+  const { notifier, sent } = make({ webhook: 'https://example.org/hook' });
+  notifier.event('a', ended('failed', { outputs: { key: 'canary' } }));
+  await notifier.settled();
+  expect(sent).toEqual([
+    [
+      'https://example.org/hook',
+      {
+        event: 'failed',
+        thread_id: 'a',
+        directive: 'look',
+        status: 'failed',
+        code: 'loop_detected',
+        at: '1970-01-01T00:00:00.000Z',
+      },
+    ],
+  ]);
+});
+
+test.each([
+  ['limit', ended('limit'), 'limit'],
+  ['denied', ended('denied'), 'failed'],
+  ['stuck', asked('pending', 'stuck'), 'stuck'],
+  ['an approval', asked('pending', 'escalate'), 'approval'],
+])('%s is told', async (_, event, kind) => {
+  const { notifier, sent } = make({ command: ['tell', 'me'] });
+  notifier.event('a', event);
+  await notifier.settled();
+  expect(sent).toMatchObject([[['tell', 'me'], { event: kind }]]);
+  expect(JSON.stringify(sent)).not.toContain('canary');
+});
+
+const QUIET: [string, { type: string; data: JsonObject }, typeof row | undefined][] = [
+  ['a normal end', ended('completed'), undefined],
+  ['an error on the way', { type: 'error', data: { code: 'stuck' } }, undefined],
+  ['an answered approval', asked('approved', 'escalate'), undefined],
+  ['the end of a child', ended('failed'), { ...row, parent: 'b' }],
+  ['the end of a hook', ended('failed'), { ...row, kind: 'hook', parent: 'b' }],
+];
+test.each(QUIET)('%s is not told', async (_, event, about = row) => {
+  const { notifier, sent } = make({ webhook: 'https://x.org' }, { thread: () => about });
+  notifier.event('a', event);
+  await notifier.settled();
+  expect(sent).toEqual([]);
+});
+
+test('`on` chooses, a text is a line of shell, both ways are used', async () => {
+  const { notifier, sent } = make({ webhook: 'https://x.org', command: 'tell', on: ['limit'] });
+  notifier.event('a', ended('failed'));
+  notifier.event('a', ended('limit'));
+  await notifier.settled();
+  expect(sent).toMatchObject([
+    ['https://x.org', {}],
+    [['/bin/sh', '-c', 'tell'], {}],
+  ]);
+});
+
+test('a code that is no code is left out, and without settings nothing happens', async () => {
+  const { notifier, sent } = make({ webhook: 'https://x.org' });
+  notifier.event('a', ended('failed', { code: 'my canary: 1' }));
+  await notifier.settled();
+  expect(sent).toMatchObject([['https://x.org', { code: '' }]]);
+  const silent = make(undefined);
+  silent.notifier.event('a', ended('failed'));
+  expect(silent.sent).toEqual([]);
+});
+
+test('nobody could be told: that is recorded, and the run goes on', async () => {
+  const refusing = make(
+    { webhook: 'x', command: 'y' },
+    {
+      post: async () => fail('network_error', 'the canary is unreachable'),
+      run: () => Promise.reject(new Error('canary')),
+    },
+  );
+  refusing.notifier.event('a', ended('failed'));
+  await refusing.notifier.settled();
+  expect(refusing.troubles).toEqual([
+    'nobody could be notified: network_error',
+    'nobody could be notified: internal_error',
+  ]);
+});

@@ -1,0 +1,163 @@
+// How a notice leaves: over HTTP through the kernel's chain, or as a line on a command's standard input.
+// The command is the operator's own: only a policy with authority can name it.
+import { spawn } from 'node:child_process';
+import {
+  fail,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import type { Frame } from '../../flow/index.ts';
+import type { Kernel } from '../../kernel/index.ts';
+
+const TIMEOUT_MS = 10_000;
+
+export const postNotice =
+  (kernel: Pick<Kernel, 'execute'>, frame: () => Frame) =>
+  async (url: string, notice: JsonObject): Promise<Outcome<unknown>> =>
+    await kernel.execute(
+      {
+        item_type: 'tool',
+        item_id: 'http/request',
+        parameters: { method: 'POST', url, body: notice },
+      },
+      {
+        surface: 'harness',
+        name: 'notify',
+        frame: frame(),
+        signal: AbortSignal.timeout(TIMEOUT_MS),
+      },
+    );
+
+export const runNotice =
+  (cwd: string, env: Readonly<Record<string, string | undefined>>) =>
+  ([file = '', ...args]: readonly string[], notice: JsonObject): Promise<Outcome<unknown>> =>
+    new Promise((resolve) => {
+      const child = spawn(file, args, {
+        cwd,
+        env: { ...env },
+        stdio: ['pipe', 'ignore', 'ignore'],
+        timeout: TIMEOUT_MS,
+        killSignal: 'SIGKILL',
+      });
+      child.on('error', () => resolve(fail('tool_failed', 'the command cannot be started')));
+      child.on('close', (code) =>
+        resolve(code === 0 ? ok(null) : fail('tool_failed', `the command ended with ${code}`)),
+      );
+      // A command that does not read its input is told all the same.
+      child.stdin.on('error', () => {});
+      child.stdin.end(`${JSON.stringify(notice)}\n`);
+    });
+
+// Tells people that something waits for them or went wrong: a webhook or a command of the settings.
+// INVARIANT: the payload holds names and codes, never what was said, given or returned.
+
+export const NOTICES = ['approval', 'stuck', 'failed', 'limit'] as const;
+export type NoticeKind = (typeof NOTICES)[number];
+
+export interface Notice {
+  event: NoticeKind;
+  thread_id: string;
+  directive: string;
+  status: string;
+  code: string;
+  /** ISO 8601. */
+  at: string;
+  /** Which question it is, for `km approvals`. */
+  approval_id?: string;
+}
+
+export interface NotifyPorts {
+  /** `notify` of the policy in force. */
+  settings(): JsonObject | undefined;
+  now(): number;
+  thread(id: string): { directive: string; parent?: string; kind: string } | undefined;
+  post(url: string, notice: JsonObject): Promise<Outcome<unknown>>;
+  run(command: readonly string[], notice: JsonObject): Promise<Outcome<unknown>>;
+  /** Nobody could be told. */
+  trouble(message: string): void;
+}
+
+export interface Notifier {
+  event(thread: string, event: { type: string; data: JsonObject }): void;
+  /** Until everything under way was told or given up. */
+  settled(): Promise<void>;
+}
+
+const CODE = /^[a-z_]{1,60}$/;
+const ENDINGS: Readonly<Record<string, NoticeKind>> = {
+  failed: 'failed',
+  denied: 'failed',
+  limit: 'limit',
+};
+
+/** What an event is to people; most are nothing. */
+function kindOf(type: string, data: JsonObject, isRoot: boolean): NoticeKind | undefined {
+  if (type === 'approval') {
+    if (data.state !== 'pending') return undefined;
+    return data.action === 'stuck' ? 'stuck' : 'approval';
+  }
+  const kind = ENDINGS[plainText(data.status)];
+  // What becomes of a child is its parent's business; a question is everybody's.
+  return isRoot ? kind : undefined;
+}
+
+const isWanted = (settings: JsonObject, kind: NoticeKind): boolean =>
+  !Array.isArray(settings.on) || settings.on.includes(kind);
+
+/** A text is run by the shell, a list as it is. */
+function commandOf(command: Json | undefined): readonly string[] | undefined {
+  if (typeof command === 'string' && command !== '') return ['/bin/sh', '-c', command];
+  if (!Array.isArray(command) || command.length === 0) return undefined;
+  return command.map(plainText);
+}
+
+export function createNotifier(ports: NotifyPorts): Notifier {
+  const underWay = new Set<Promise<void>>();
+
+  function keep(work: Promise<Outcome<unknown>>): void {
+    const done = work.then(
+      (told) => {
+        if (!told.ok) ports.trouble(`nobody could be notified: ${told.error.code}`);
+      },
+      () => ports.trouble('nobody could be notified: internal_error'),
+    );
+    const kept: Promise<void> = done.finally(() => underWay.delete(kept));
+    underWay.add(kept);
+  }
+  function noticeOf(thread: string, kind: NoticeKind, data: JsonObject, directive: string): Notice {
+    const code = plainText(data.code);
+    const approval = plainText(data.approval);
+    return {
+      event: kind,
+      thread_id: thread,
+      directive,
+      status: plainText(data.status) || 'waiting',
+      code: CODE.test(code) ? code : '',
+      at: new Date(ports.now()).toISOString(),
+      ...(approval !== '' && { approval_id: approval }),
+    };
+  }
+  return {
+    event(thread, { type, data }) {
+      if (type !== 'thread_end' && type !== 'approval') return;
+      const settings = ports.settings();
+      if (!isObject(settings)) return;
+      const about = ports.thread(thread);
+      if (!about || about.kind === 'hook') return;
+      const kind = kindOf(type, data, about.parent === undefined);
+      if (!kind || !isWanted(settings, kind)) return;
+      const notice = { ...noticeOf(thread, kind, data, about.directive) } as JsonObject;
+      const { webhook } = settings;
+      if (typeof webhook === 'string' && webhook !== '') keep(ports.post(webhook, notice));
+      const command = commandOf(settings.command);
+      if (command) keep(ports.run(command, notice));
+    },
+    async settled() {
+      while (underWay.size > 0) await Promise.all(underWay);
+    },
+  };
+}

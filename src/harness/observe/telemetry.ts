@@ -1,0 +1,264 @@
+// Spans and metrics, made from what is recorded anyway; the loop knows nothing of them. Which SDK takes
+// them is the user's choice: as long as none is registered, nothing is done.
+// INVARIANT: names and numbers only, never what was said, given or returned.
+import {
+  type Attributes,
+  type Context,
+  context,
+  metrics,
+  ProxyTracerProvider,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+} from '@opentelemetry/api';
+import { getOwn, type Json, type JsonObject, plainText } from '../../base/index.ts';
+
+export interface TelemetryEvent {
+  type: string;
+  data: JsonObject;
+  turn?: number;
+}
+
+export interface Telemetry {
+  event(thread: string, event: TelemetryEvent): void;
+}
+
+export interface TelemetryPorts {
+  /** Milliseconds since 1970. */
+  now(): number;
+  /** Of a thread that was started here or taken up again. */
+  thread(id: string): { directive: string; parent?: string; kind: string } | undefined;
+}
+
+interface Open {
+  thread: Span;
+  within: Context;
+  turn?: Span;
+  request?: Span;
+  model: string;
+  provider: string;
+  calls: Map<string, Span>;
+}
+
+const NAME = 'kernmantle';
+
+const count = (value: Json | undefined): number => (typeof value === 'number' ? value : 0);
+
+function instruments() {
+  const meter = metrics.getMeter(NAME);
+  return {
+    tokens: meter.createHistogram('gen_ai.client.token.usage', {
+      unit: '{token}',
+      description: 'tokens of a model request',
+    }),
+    spend: meter.createCounter('kernmantle.spend', {
+      unit: '{currency}',
+      description: 'money of model requests, by the price row that was used',
+    }),
+    denials: meter.createCounter('kernmantle.denials', {
+      unit: '{denial}',
+      description: 'steps that a right, a policy or a guard refused',
+    }),
+  };
+}
+
+/** All input counts as input, cached or not; the cached parts are told apart besides. */
+const inputTokens = (usage: Json | undefined): number =>
+  count(getOwn(usage, 'input_tokens')) +
+  count(getOwn(usage, 'cache_read_tokens')) +
+  count(getOwn(usage, 'cache_write_tokens'));
+
+function usageAttributes(data: JsonObject): Attributes {
+  const { usage } = data;
+  return {
+    'gen_ai.response.model': plainText(data.model),
+    'gen_ai.response.finish_reasons': [plainText(data.stop)],
+    'gen_ai.usage.input_tokens': inputTokens(usage),
+    'gen_ai.usage.output_tokens': count(getOwn(usage, 'output_tokens')),
+    'gen_ai.usage.cache_read.input_tokens': count(getOwn(usage, 'cache_read_tokens')),
+    'gen_ai.usage.cache_creation.input_tokens': count(getOwn(usage, 'cache_write_tokens')),
+    'kernmantle.price_row': plainText(data.price_row),
+  };
+}
+
+/** Codes are a closed vocabulary; messages may hold values and stay here. */
+function endWith(span: Span | undefined, error?: string): void {
+  if (!span) return;
+  if (error) {
+    span.setAttribute('error.type', error);
+    span.setStatus({ code: SpanStatusCode.ERROR });
+  }
+  span.end();
+}
+
+/** Is there an SDK behind the API? */
+function isRecorded(): boolean {
+  const provider = trace.getTracerProvider();
+  return (
+    !(provider instanceof ProxyTracerProvider) || provider.getDelegateTracer(NAME) !== undefined
+  );
+}
+
+const FAILED = new Set(['failed', 'limit', 'denied', 'aborted', 'terminated', 'killed']);
+
+type StartChild = (
+  name: string,
+  at: Context,
+  kind: SpanKind,
+  attributes: Attributes,
+  start?: number,
+) => Span;
+
+const startChild: StartChild = (name, at, kind, attributes, start) =>
+  trace
+    .getTracer(NAME)
+    .startSpan(name, { kind, attributes, ...(start && { startTime: start }) }, at);
+const inTurn = (own: Open): Context =>
+  own.turn ? trace.setSpan(own.within, own.turn) : own.within;
+
+function startTurn(own: Open, { data, turn = 0 }: TelemetryEvent): void {
+  endWith(own.turn);
+  [own.model, own.provider] = [plainText(data.model), plainText(data.provider)];
+  const about = { 'kernmantle.turn': turn };
+  own.turn = startChild(`turn ${turn}`, own.within, SpanKind.INTERNAL, about);
+  own.request = startChild(`chat ${own.model}`, inTurn(own), SpanKind.CLIENT, {
+    'gen_ai.operation.name': 'chat',
+    'gen_ai.provider.name': own.provider,
+    'gen_ai.request.model': own.model,
+    'gen_ai.request.max_tokens': count(data.max_tokens),
+  });
+}
+
+function endRequest(own: Open, data: JsonObject): void {
+  own.request?.setAttributes(usageAttributes(data));
+  endWith(own.request);
+  delete own.request;
+}
+
+function failRequest(own: Open, data: JsonObject): void {
+  if (!own.request) return;
+  endWith(own.request, plainText(data.code));
+  delete own.request;
+}
+
+function startCall(own: Open, data: JsonObject): void {
+  const [tool, id] = [plainText(data.tool), plainText(data.call_id)];
+  const call = startChild(`execute_tool ${tool}`, inTurn(own), SpanKind.INTERNAL, {
+    'gen_ai.operation.name': 'execute_tool',
+    'gen_ai.tool.name': tool,
+    'gen_ai.tool.call.id': id,
+    'gen_ai.tool.type': 'function',
+  });
+  own.calls.set(id, call);
+}
+
+function endCall(own: Open, data: JsonObject): void {
+  const id = plainText(data.call_id);
+  const code = getOwn(getOwn(data.content, 'error'), 'code');
+  endWith(own.calls.get(id), data.is_error === true ? plainText(code) || 'error' : undefined);
+  own.calls.delete(id);
+}
+
+/** Told when it is over: it began as long ago as it took. */
+function hook(own: Open, data: JsonObject, ended: number): void {
+  const name = plainText(data.directive);
+  const attributes = {
+    'kernmantle.hook.directive': name,
+    'kernmantle.hook.event': plainText(data.event),
+    'kernmantle.hook.deed': plainText(data.deed),
+  };
+  const began = ended - count(data.duration_ms);
+  startChild(`hook ${name}`, inTurn(own), SpanKind.INTERNAL, attributes, began).end(ended);
+}
+
+function endThread(own: Open, data: JsonObject): void {
+  const status = plainText(data.status);
+  for (const call of own.calls.values()) endWith(call, 'cancelled');
+  endWith(own.request, own.request && 'cancelled');
+  endWith(own.turn);
+  own.thread.setAttribute('kernmantle.thread.status', status);
+  endWith(own.thread, FAILED.has(status) ? plainText(data.code) || status : undefined);
+}
+
+/** The spans of the threads that are at work here. */
+function createSpans({ now, thread: describe }: TelemetryPorts): Telemetry['event'] {
+  const open = new Map<string, Open>();
+  function begin(id: string): Open | undefined {
+    if (!isRecorded()) return undefined;
+    const about = describe(id);
+    const parent = about?.parent === undefined ? undefined : open.get(about.parent);
+    const name = `invoke_agent ${about?.directive ?? ''}`.trim();
+    const made = startChild(name, parent?.within ?? context.active(), SpanKind.INTERNAL, {
+      'gen_ai.operation.name': 'invoke_agent',
+      'gen_ai.agent.name': about?.directive ?? '',
+      'gen_ai.conversation.id': id,
+      'kernmantle.thread.kind': about?.kind ?? 'thread',
+    });
+    const within = trace.setSpan(context.active(), made);
+    const own: Open = { thread: made, within, model: '', provider: '', calls: new Map() };
+    open.set(id, own);
+    return own;
+  }
+  return (id, event) => {
+    const own = open.get(id) ?? begin(id);
+    if (!own) return;
+    const { type, data } = event;
+    if (type === 'turn_start') startTurn(own, event);
+    else if (type === 'assistant_message' && data.injected !== true) endRequest(own, data);
+    else if (type === 'tool_call') startCall(own, data);
+    else if (type === 'tool_result') endCall(own, data);
+    else if (type === 'hook') hook(own, data, now());
+    else if (type === 'error') failRequest(own, data);
+    else if (type === 'thread_end') {
+      endThread(own, data);
+      open.delete(id);
+    }
+  };
+}
+
+type Instruments = ReturnType<typeof instruments>;
+
+function countDenial({ denials }: Instruments, data: JsonObject): void {
+  const missing = plainText(getOwn(data.detail, 'missing')) || 'policy';
+  denials.add(1, { 'kernmantle.capability': missing });
+}
+
+function countUsage({ tokens, spend }: Instruments, data: JsonObject): void {
+  if (data.usage === undefined) return;
+  const attributes = {
+    'gen_ai.operation.name': 'chat',
+    'gen_ai.response.model': plainText(data.model),
+  };
+  const kinds = [
+    ['input', inputTokens(data.usage)],
+    ['output', count(getOwn(data.usage, 'output_tokens'))],
+  ] as const;
+  for (const [kind, amount] of kinds) {
+    tokens.record(amount, { ...attributes, 'gen_ai.token.type': kind });
+  }
+  const spent = Number(plainText(data.spend));
+  if (spent > 0) spend.add(spent, attributes);
+}
+
+/** The instruments are made anew when another SDK has come. */
+function createMeasures(): (event: TelemetryEvent) => void {
+  let measured: { provider: unknown; by: Instruments } | undefined;
+  return ({ type, data }) => {
+    if (type !== 'assistant_message' && type !== 'permission_denied') return;
+    const provider = metrics.getMeterProvider();
+    if (measured?.provider !== provider) measured = { provider, by: instruments() };
+    if (type === 'permission_denied') countDenial(measured.by, data);
+    else countUsage(measured.by, data);
+  };
+}
+
+export function createTelemetry(ports: TelemetryPorts): Telemetry {
+  const [span, measure] = [createSpans(ports), createMeasures()];
+  return {
+    event(thread, event) {
+      span(thread, event);
+      measure(event);
+    },
+  };
+}

@@ -1,0 +1,97 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { ok, systemClock } from '../../base/index.ts';
+import { type NewEvent, type StoredEvent, transcriptFile } from '../../store/index.ts';
+import { createKnownSecrets } from '../secrets/known-secrets.ts';
+import { createTranscripts, type Transcripts } from './transcripts.ts';
+
+let dir: string;
+let recorded: StoredEvent[];
+let troubles: string[];
+let transcripts: Transcripts;
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'km-transcripts-'));
+  [recorded, troubles] = [[], []];
+  transcripts = createTranscripts({
+    dir,
+    clock: systemClock,
+    known: createKnownSecrets(() => ['s3cret-value']),
+    store: { read: (_, after = 0) => ok(recorded.filter(({ seq }) => seq > after)) },
+    detail: () => 'preview',
+    trouble: (message) => void troubles.push(message),
+  });
+});
+afterEach(() => {
+  transcripts.done('t1');
+  rmSync(dir, { recursive: true, force: true });
+});
+
+const event = (text: string): NewEvent => ({ type: 'user_message', data: { text } });
+
+function texts(thread = 't1'): string[] {
+  const file = transcriptFile(dir, thread);
+  if (!existsSync(file)) return [];
+  const lines = readFileSync(file, 'utf8').split('\n').filter(Boolean);
+  return lines.map((line) => (JSON.parse(line) as { data: { text: string } }).data.text);
+}
+
+const nextRound = () => new Promise((resolve) => setImmediate(resolve));
+
+test('what is recorded in one round of the event loop is there after it, in order', async () => {
+  const write = transcripts.open('t1');
+  for (const [index, text] of ['one', 'two', 'three'].entries()) write([event(text)], index + 1);
+  await nextRound();
+  expect(texts()).toEqual(['one', 'two', 'three']);
+});
+
+test('whoever is done with a thread has written everything', () => {
+  transcripts.open('t1')([event('one'), event('two')], 1);
+  transcripts.done('t1');
+  expect(texts()).toEqual(['one', 'two']);
+});
+
+test('many events do not wait for the round to end', () => {
+  const write = transcripts.open('t1');
+  for (let seq = 1; seq <= 150; seq++) write([event(String(seq))], seq);
+  expect(texts().length).toBe(100);
+});
+
+test('a second writer of the same thread goes on where the first stopped', async () => {
+  transcripts.open('t1')([event('one')], 1);
+  transcripts.open('t1')([event('two')], 2);
+  await nextRound();
+  expect(texts()).toEqual(['one', 'two']);
+});
+
+test('lines that a killed process had not written are written by whoever goes on', async () => {
+  recorded = [1, 2].map((seq) => ({
+    thread: 't1',
+    seq,
+    ts: 1,
+    turn: 0,
+    type: 'user_message',
+    data: { text: `old ${seq}` },
+  }));
+  transcripts.open('t1')([event('new')], 3);
+  await nextRound();
+  expect(texts()).toEqual(['old 1', 'old 2', 'new']);
+});
+
+test('secrets that become known before the line is written are not in it', async () => {
+  transcripts.open('t1')([event('a s3cret-value b')], 1);
+  await nextRound();
+  expect(texts().join()).not.toContain('s3cret-value');
+});
+
+test('a transcript that cannot be written is reported once and stops nothing', async () => {
+  writeFileSync(join(dir, 't1'), 'in the way');
+  const write = transcripts.open('t1');
+  write([event('one')], 1);
+  await nextRound();
+  write([event('two')], 2);
+  await nextRound();
+  expect(troubles.length).toBe(1);
+});

@@ -1,0 +1,190 @@
+// Every call of a thread is one row of the audit, as calls from outside are. What the harness does by
+// itself stands in the thread's journal; of that only what was refused or failed is told here.
+import { hash } from 'node:crypto';
+import type {
+  Clock,
+  Failure,
+  Json,
+  JsonObject,
+  Outcome,
+  RedactionStream,
+} from '../../base/index.ts';
+import { type ComposedPolicy, childFrame, type Frame, type RecordEntry } from '../../flow/index.ts';
+import type { Library } from '../../items/index.ts';
+import { type Audit, auditRow, type Caller, type Kernel } from '../../kernel/index.ts';
+import { deriveVaultKey, type NewEvent, type Store, type StoredEvent } from '../../store/index.ts';
+import type { KeyPair } from '../../trust/index.ts';
+import { createKnownSecrets, environmentSecrets } from '../secrets/known-secrets.ts';
+import { sealStore } from '../secrets/sealed-store.ts';
+import type { ThreadResult, World } from '../thread/ports.ts';
+import { createNotifier, postNotice, runNotice } from './notify.ts';
+import { createRawStreams } from './raw-stream.ts';
+import type { Telemetry } from './telemetry.ts';
+import { createTranscripts } from './transcripts.ts';
+
+/** Which right it was: a hash, so that rows of one token can be found and nobody can use it. */
+const subjectOf = ({ __auth, surface }: Caller): string =>
+  __auth === undefined ? `policy:${surface}` : `token:${hash('sha256', __auth).slice(0, 16)}`;
+
+export function auditCalls(kernel: Kernel, audit: Pick<Audit, 'write'>): Kernel {
+  const audited = (caller: Caller): Caller => {
+    const { surface, name = '', frame } = caller;
+    const record = (entry: RecordEntry): void => {
+      if (surface !== 'thread' && entry.outcome.ok) return;
+      const row = auditRow(entry, { surface, caller: name, subject: subjectOf(caller) });
+      const written = audit.write(row);
+      // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
+      if (!written.ok) throw new Error(written.error.detail.message);
+    };
+    return { ...caller, frame: childFrame(frame, { ports: { record } }) };
+  };
+  return {
+    search: (request, caller) => kernel.search(request, audited(caller)),
+    load: (request, caller) => kernel.load(request, audited(caller)),
+    execute: (request, caller) => kernel.execute(request, audited(caller)),
+    help: (request, caller) => kernel.help(request, audited(caller)),
+  };
+}
+
+// Everything that looks on while threads run: transcripts, live views, telemetry, notices. All of it is
+// fed by what the threads record, and none of it sees a secret that the run knows.
+
+export interface WatchPorts {
+  store: Store;
+  /** Where the transcripts are: `.ai/threads`. */
+  dir: string;
+  project: string;
+  clock: Clock;
+  env: World['env'];
+  library: Library;
+  kernel: Pick<Kernel, 'execute'>;
+  frame(): Frame;
+  policy(): ComposedPolicy;
+  /** The user's own key, from which those of the vaults are made. */
+  key(): Outcome<KeyPair>;
+  live: Pick<World, 'onEvent' | 'onText'>;
+  /** What could not be written or sent; a run goes on without. */
+  trouble(message: string): void;
+}
+
+/** Where a registered SDK announces itself; the API package is not even loaded without one. */
+const SDK = Symbol.for('opentelemetry.js.api.1');
+
+export interface ThreadWatch
+  extends Pick<World, 'store' | 'transcript' | 'rawStream' | 'onEvent' | 'onText'> {
+  /** To be awaited before a run: an SDK may have come in the meantime. */
+  ready(): Promise<void>;
+  /** A journal with its secrets in place: for replay. */
+  history(thread: string): Outcome<StoredEvent[]>;
+  /** Without what the thread knows to be secret. */
+  mask(thread: string, text: string): string;
+  /** A result as it may be shown. */
+  shown(result: Outcome<ThreadResult>): Outcome<ThreadResult>;
+  /** Until the notices under way are told. */
+  settled(): Promise<void>;
+}
+
+/** Pieces of text are shown as soon as no secret can begin in them. */
+function maskText(ports: Pick<WatchPorts, 'live'>, open: (thread: string) => RedactionStream) {
+  const streams = new Map<string, RedactionStream>();
+  const tell = (thread: string, piece: string): void => {
+    if (piece !== '') ports.live.onText?.(thread, piece);
+  };
+  return {
+    text(thread: string, piece: string): void {
+      const stream = streams.get(thread) ?? open(thread);
+      streams.set(thread, stream);
+      tell(thread, stream.push(piece));
+    },
+    flush(thread: string): void {
+      tell(thread, streams.get(thread)?.end() ?? '');
+      streams.delete(thread);
+    },
+  };
+}
+
+export function watchThreads(ports: WatchPorts): ThreadWatch {
+  const { store, dir, clock, env, library, kernel, policy, live, trouble } = ports;
+  const now = () => clock.now();
+  const known = createKnownSecrets(() => environmentSecrets(env, library));
+  let derived: Uint8Array | undefined;
+  const sealed = sealStore({
+    store,
+    known,
+    key() {
+      if (derived) return { ok: true, output: derived };
+      const own = ports.key();
+      if (!own.ok) return own;
+      derived = deriveVaultKey(own.output.exportPrivate());
+      return { ok: true, output: derived };
+    },
+  });
+  const transcripts = createTranscripts({
+    dir,
+    clock,
+    known,
+    store,
+    trouble,
+    detail: () => policy().transcript,
+  });
+  const thread = (id: string) => {
+    const row = store.thread(id);
+    return row.ok ? row.output : undefined;
+  };
+  let telemetry: Telemetry | undefined;
+  const notifier = createNotifier({
+    settings: () => policy().notify,
+    now,
+    thread,
+    post: postNotice(kernel, ports.frame),
+    run: runNotice(ports.project, env),
+    trouble,
+  });
+  const redact = <T extends Json>(id: string, value: T): T => known.redactor(id).json(value) as T;
+  const streams = maskText(ports, (id) => known.redactor(id).stream());
+
+  function lookOn(id: string, events: readonly NewEvent[]): void {
+    for (const event of events) {
+      telemetry?.event(id, event);
+      notifier.event(id, event);
+    }
+  }
+  return {
+    store: {
+      ...sealed.store,
+      release(id, epoch) {
+        transcripts.done(id);
+        return sealed.store.release(id, epoch);
+      },
+    },
+    async ready() {
+      if (telemetry || !Object.hasOwn(globalThis, SDK)) return;
+      const { createTelemetry } = await import('./telemetry.ts');
+      telemetry ??= createTelemetry({ now, thread });
+    },
+    history: sealed.history,
+    rawStream: createRawStreams({ dir, clock, trouble, redactor: known.redactor }),
+    transcript(id) {
+      const write = transcripts.open(id);
+      return (events, firstSeq) => {
+        write(events, firstSeq);
+        lookOn(id, events);
+      };
+    },
+    onEvent(id, { type, data, turn }) {
+      streams.flush(id);
+      live.onEvent?.(id, { type, turn, data: redact(id, data) });
+    },
+    onText(id, piece) {
+      if (live.onText) streams.text(id, piece);
+    },
+    mask: (id, text) => known.redactor(id).text(text),
+    shown(result) {
+      if (!result.ok) return redact('', result as unknown as Json) as unknown as Failure;
+      const { thread_id, outputs, text, reason } = result.output;
+      const shown = redact<JsonObject>(thread_id, { outputs, text, reason });
+      return { ok: true, output: { ...result.output, ...shown } };
+    },
+    settled: () => notifier.settled(),
+  };
+}

@@ -1,0 +1,278 @@
+// Two journals side by side: where is the first event that is another one?
+import {
+  canonicalJson,
+  fail,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import { isEnded, type Store, type StoredEvent, type ThreadRow } from '../../store/index.ts';
+import { unpackLimits } from '../limits/effective-limits.ts';
+import { apartKey, createContext } from '../run/create.ts';
+import { type Prepared, prepareThread } from '../run/prepare.ts';
+import { type ResumeOptions, resumeThread } from '../run/resume.ts';
+import type { Place } from '../run/run-hook.ts';
+import { hasShippedRunner } from '../run/runner.ts';
+import { runHook, runPrepared } from '../run/start.ts';
+import { unpackMarks } from '../thread/conversation.ts';
+import type { ThreadResult, World } from '../thread/ports.ts';
+import { readJournal } from '../thread/read-journal.ts';
+import { createReplayRecord, isResume } from '../thread/recorded-events.ts';
+import { rebuild } from '../thread/restore.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+import { createReplayStage, type ReplayStage } from './replay-ports.ts';
+
+export interface ReplayedEvent {
+  type: string;
+  turn: number;
+  data: JsonObject;
+}
+
+export interface ReplayReport {
+  thread_id: string;
+  /** How many events were compared and found to be the same. */
+  same: number;
+  /** How many the journal has, up to the one that was asked for. */
+  recorded: number;
+  isSame: boolean;
+  /** The first event that is another one; a side is absent when its journal has ended. */
+  difference?: { seq: number; recorded?: ReplayedEvent; replayed?: ReplayedEvent };
+  /** How the replay ended; absent when it was stopped at `until`. */
+  status?: string;
+}
+
+/** Names, times, sizes and places in the books of one run. */
+const OF_ONE_RUN: ReadonlySet<string> = new Set(
+  'key n child by bytes duration_seconds duration_ms'.split(' '),
+);
+
+function plain(value: Json): Json {
+  if (Array.isArray(value)) return value.map(plain);
+  if (!isObject(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .filter(([name]) => !OF_ONE_RUN.has(name))
+      .map(([name, inner]) => [name, plain(inner)]),
+  );
+}
+
+const shown = (event: StoredEvent | undefined): ReplayedEvent | undefined =>
+  event && { type: event.type, turn: event.turn, data: event.data };
+
+const textOf = (event: StoredEvent | undefined): string =>
+  event ? canonicalJson([event.type, event.turn, plain(event.data)]) : '';
+
+export function compareJournals(
+  recorded: readonly StoredEvent[],
+  replayed: readonly StoredEvent[],
+): Pick<ReplayReport, 'same' | 'recorded' | 'isSame' | 'difference'> {
+  const length = Math.max(recorded.length, replayed.length);
+  for (let at = 0; at < length; at++) {
+    if (textOf(recorded[at]) === textOf(replayed[at])) continue;
+    const [was, is] = [shown(recorded[at]), shown(replayed[at])];
+    const seq = recorded[at]?.seq ?? replayed[at]?.seq ?? 0;
+    const difference = { seq, ...(was && { recorded: was }), ...(is && { replayed: is }) };
+    return { same: at, recorded: recorded.length, isSame: false, difference };
+  }
+  return { same: length, recorded: recorded.length, isSame: true };
+}
+
+// A thread again, from its journal: the same harness, with today's directive, hooks, limits and
+// policies, but everything that came from outside is taken from the journal. No model is asked, no
+// tool is run. A thread that was resumed is left where its process left it and resumed again. Where
+// the new journal is not the old one, somebody has changed something.
+
+export interface ReplayOptions {
+  /** The last event to go to; the end when absent. */
+  until?: number;
+}
+
+function mayReplay({ id, status, runner, project }: ThreadRow, world: World): Outcome<null> {
+  if (!isEnded(status)) return fail('conflict', `thread \`${id}\` has not ended: it is ${status}`);
+  if (!hasShippedRunner(runner)) {
+    return fail('invalid_input', `thread \`${id}\` ran on \`${runner}\`, which leaves no journal`);
+  }
+  if (project === world.project) return ok(null);
+  return fail('invalid_input', `thread \`${id}\` worked in \`${project}\`: replay needs its items`);
+}
+
+/** With the inputs, the model and the limits it had. */
+async function prepareReplay(
+  world: World,
+  row: ThreadRow,
+  model: string,
+): Promise<Outcome<Prepared>> {
+  const request = { directive: row.directive, inputs: row.inputs as JsonObject };
+  const own = await prepareThread(world, request);
+  const isOwn = own.ok && own.output.model.model === model;
+  const prepared =
+    isOwn || model === '' || model === 'none'
+      ? own
+      : await prepareThread(world, { ...request, model });
+  return prepared.ok ? ok({ ...prepared.output, limits: unpackLimits(row.limits) }) : prepared;
+}
+
+/** Those above it stand in the empty registry too, so that it has its place and its rights. */
+function placeAncestors(real: Store, empty: Store, id: string): Outcome<null> {
+  const chain = real.chain(id);
+  if (!chain.ok) return chain;
+  for (const above of chain.output.slice(1).reverse()) {
+    const row = real.thread(above);
+    if (!row.ok) return row;
+    const made = empty.createThread({ ...row.output, budget: {} });
+    if (!made.ok) return made;
+  }
+  return ok(null);
+}
+
+/** The parent as it was when it spawned this one: its rights, and what it had called last. */
+async function parentOf(
+  world: World,
+  real: Store,
+  row: ThreadRow,
+): Promise<Outcome<ThreadContext | undefined>> {
+  if (row.parent === undefined) return ok(undefined);
+  const [above, journal] = [world.store.thread(row.parent), readJournal(real, row.parent)];
+  if (!above.ok) return above;
+  if (!journal.ok) return journal;
+  const before = journal.output.filter(({ ts }) => ts <= row.created);
+  const prepared = await prepareReplay(world, above.output, plainText(before[0]?.data.model ?? ''));
+  if (!prepared.ok) return prepared;
+  const parent = createContext(world, {
+    prepared: prepared.output,
+    row: above.output,
+    epoch: above.output.epoch,
+    signal: new AbortController().signal,
+    history: before,
+    runHook,
+  });
+  if (parent.ok) rebuild(parent.output, before);
+  return parent;
+}
+
+/** A kind that nobody limits, and more than anybody uses: what a detached child draws from. */
+const PLENTY = 10n ** 15n;
+
+async function placeOf(
+  world: World,
+  real: Store,
+  empty: Store,
+  row: ThreadRow,
+  events: readonly StoredEvent[],
+): Promise<Outcome<Place>> {
+  const parent = await parentOf(world, real, row);
+  if (!parent.ok) return parent;
+  const { id, kind, runner, detached } = row;
+  // Of the first message, or else of the directive, which carries those of the inputs too.
+  const hasMessage = plainText(events[0]?.data.message ?? '') !== '';
+  const said = hasMessage
+    ? events.findLast(({ type, turn }) => turn === 0 && type === 'user_message')
+    : events.find(({ type }) => type === 'tool_result');
+  const marks = said?.data.marks;
+  if (detached && parent.output) {
+    const amounts = { tokens: PLENTY, input_tokens: PLENTY, output_tokens: PLENTY, spend: PLENTY };
+    const apart = empty.reserve(parent.output.chain, amounts, apartKey(id));
+    if (!apart.ok) return apart;
+  }
+  return ok({
+    id,
+    kind,
+    runner,
+    detached,
+    marks: unpackMarks(marks),
+    ...(parent.output ? { parent: parent.output } : {}),
+  });
+}
+
+/** What a resume was asked for: on, or back to a snapshot. */
+function askedAt(events: readonly StoredEvent[], at: number): ResumeOptions {
+  const from = events[at]?.data.from;
+  if (typeof from !== 'number') return {};
+  const said = events
+    .slice(at + 1, at + 4)
+    .find(({ type, data }) => type === 'injected_message' && data.by !== 'harness');
+  if (!said) return { from };
+  return { from, words: { text: plainText(said.data.text), by: plainText(said.data.by) } };
+}
+
+/** From one process to the next: each ends where its journal ended. */
+async function runAgain(
+  { world, until }: ReplayStage,
+  prepared: Prepared,
+  place: Place,
+  events: readonly StoredEvent[],
+  end: number,
+  goesOn: boolean,
+): Promise<Outcome<ThreadResult>> {
+  const none = new AbortController().signal;
+  const resumes = events.flatMap((event, at) => (at < end && isResume(event) ? [at] : []));
+  const ends = [...resumes, goesOn ? Number.POSITIVE_INFINITY : end];
+  until(ends[0] as number);
+  const message = plainText(events[0]?.data.message ?? '');
+  let done = await runPrepared(world, prepared, place, none, message);
+  for (const [index, at] of resumes.entries()) {
+    until(ends[index + 1] as number);
+    if (!done.ok) return done;
+    done = await resumeThread(world, place.id ?? '', none, askedAt(events, at));
+  }
+  return done;
+}
+
+/** Its end may have been written for it, when nobody was at work on it: no thread repeats that. */
+function endOf(events: readonly StoredEvent[]): number {
+  const [said, last] = events.slice(-2);
+  const isOthers =
+    last?.type === 'thread_end' &&
+    said?.type === 'signal' &&
+    said.data.id === undefined &&
+    ['kill', 'terminate'].includes(plainText(said.data.kind));
+  return isOthers ? events.length - 2 : events.length;
+}
+
+/**
+ * `store` has the journal, with known secrets as references; `empty` is a registry that the caller
+ * removes.
+ */
+export async function replayThread(
+  world: World,
+  id: string,
+  store: Store,
+  empty: Store,
+  { until = Number.POSITIVE_INFINITY }: ReplayOptions = {},
+): Promise<Outcome<ReplayReport>> {
+  const row = store.thread(id);
+  if (!row.ok) return row;
+  const may = mayReplay(row.output, world);
+  if (!may.ok) return may;
+  const journal = readJournal(store, id);
+  if (!journal.ok) return journal;
+  const placed = placeAncestors(store, empty, id);
+  if (!placed.ok) return placed;
+  const events = journal.output.slice(0, endOf(journal.output));
+  const stage = createReplayStage(world, store, empty, id, createReplayRecord(events), (hook) => {
+    const read = readJournal(store, hook);
+    return read.ok ? read.output : [];
+  });
+  const model = plainText(events[0]?.data.model ?? '');
+  const prepared = await prepareReplay(stage.world, row.output, model);
+  if (!prepared.ok) return prepared;
+  const place = await placeOf(stage.world, store, empty, row.output, events);
+  if (!place.ok) return place;
+  const end = Math.min(until, events.length);
+  const isWhole = until >= events.length;
+  const isCut = events.length < journal.output.length;
+  const goesOn = isWhole && !isCut;
+  const done = await runAgain(stage, prepared.output, place.output, events, end, goesOn);
+  if (!done.ok) return done;
+  const replayed = readJournal(empty, id);
+  if (!replayed.ok) return replayed;
+  const news = isWhole ? replayed.output : replayed.output.slice(0, end);
+  return ok({
+    thread_id: id,
+    ...compareJournals(events.slice(0, end), news),
+    ...(isWhole ? { status: isCut ? row.output.status : done.output.status } : {}),
+  });
+}

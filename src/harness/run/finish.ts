@@ -1,0 +1,138 @@
+// A run may end with a message whose JSON is the declared outputs, instead of a `return` call.
+import { isObject, type Json, type JsonObject, type Outcome, parseJson } from '../../base/index.ts';
+import type { Directive } from '../../items/index.ts';
+import { checkOutputs } from '../../kernel/index.ts';
+import type { ModelReply } from '../../llm/index.ts';
+import { isEnded, type ThreadStatus } from '../../store/index.ts';
+import { packCost } from '../limits/cost.ts';
+import type { Ending } from '../loop.ts';
+import { packMarks } from '../thread/conversation.ts';
+import type { ThreadResult } from '../thread/ports.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+
+/** Longer texts are prose or a file; looking for outputs in them is not worth it. */
+const MAX_TEXT = 1024 * 1024;
+
+const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)$/;
+
+/** The contents of all fenced blocks; one that is not closed runs to the end. Linear. */
+function fencedBlocks(text: string): string[] {
+  const blocks: string[] = [];
+  let open: { mark: string; lines: string[] } | undefined;
+  for (const line of text.split(/\r?\n/)) {
+    const [, mark = '', info = ''] = FENCE.exec(line) ?? [];
+    if (!open) {
+      if (mark !== '') open = { mark, lines: [] };
+    } else if (mark.startsWith(open.mark) && info.trim() === '') {
+      blocks.push(open.lines.join('\n'));
+      open = undefined;
+    } else open.lines.push(line);
+  }
+  if (open) blocks.push(open.lines.join('\n'));
+  return blocks;
+}
+
+function objectIn(text: string): JsonObject | undefined {
+  if (!text.trimStart().startsWith('{')) return undefined;
+  const parsed = parseJson(text);
+  return parsed.ok && isObject(parsed.output) ? parsed.output : undefined;
+}
+
+/** The one object that a message is or holds; two would leave a choice, so there is none then. */
+function onlyObject(text: string): JsonObject | undefined {
+  if (text.length > MAX_TEXT) return undefined;
+  const bare = objectIn(text);
+  if (bare) return bare;
+  const found = fencedBlocks(text)
+    .map(objectIn)
+    .filter((object) => object !== undefined);
+  return found.length === 1 ? found[0] : undefined;
+}
+
+/**
+ * The outputs in a final message. Undefined when it holds none: no JSON object, or one without any
+ * declared field. A failure when it was meant as the outputs and does not fit them.
+ */
+export function finalOutputs(directive: Directive, text: string): Outcome<JsonObject> | undefined {
+  if (directive.outputs.length === 0) return undefined;
+  const found = onlyObject(text);
+  if (!found || !directive.outputs.some(({ name }) => Object.hasOwn(found, name))) return undefined;
+  return checkOutputs(directive, found);
+}
+
+/** Declared outputs that a run must give and did not. */
+export function missingOutputs(directive: Directive, outputs: Json | undefined): string[] {
+  return directive.outputs
+    .filter(
+      ({ name, required }) => required && !(isObject(outputs) && Object.hasOwn(outputs, name)),
+    )
+    .map(({ name }) => name);
+}
+
+/** The result's text: what the run said, or what the directive says for it. */
+export function resultText(
+  directive: Pick<Directive, 'success' | 'failure'>,
+  hasSucceeded: boolean,
+  text: string | undefined,
+): string {
+  if (text !== undefined && text.trim() !== '') return text;
+  return (hasSucceeded ? directive.success : directive.failure) ?? '';
+}
+
+// How a run ends: what the model's last words are worth, and what is recorded.
+
+const MAX_REMINDERS = 2;
+
+/** A reply without calls ends the run; when it owes outputs, the model is asked for them first. */
+export function finalEnding(thread: ThreadContext, reply: ModelReply): Ending | undefined {
+  const text = reply.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
+  // It meant to call something and has been told why that failed: that was not its last word.
+  const unread = reply.broken?.discarded_partial ?? [];
+  if (unread.length + (reply.bad_arguments ?? []).length > 0) return undefined;
+  const outputs = finalOutputs(thread.directive, text);
+  if (outputs?.ok) return { status: 'completed', reason: '', text, outputs: outputs.output };
+  const owed = missingOutputs(thread.directive, undefined);
+  if (owed.length === 0) return { status: 'completed', reason: '', text };
+  const why = outputs ? outputs.error.detail.message : `the outputs ${owed.join(', ')} are missing`;
+  if (thread.reminders >= MAX_REMINDERS)
+    return { status: 'failed', reason: why, text, code: 'invalid_input' };
+  thread.reminders += 1;
+  thread.tell(
+    `[harness] ${why}; return them with execute {"item_type":"directive","item_id":"${thread.directive.name}","action":"return","parameters":{…}}`,
+    { reminder: true },
+  );
+  return undefined;
+}
+
+/** What was set aside for it: free with its end, in the same commit. */
+const setApart = ({ hookReserve, detached, drawFrom }: ThreadContext): string[] => [
+  ...(hookReserve === undefined ? [] : [hookReserve]),
+  ...(detached && drawFrom !== undefined ? [drawFrom] : []),
+];
+
+/** What is not an end leaves nothing of the thread in this process: its row and journal are all. */
+export function finish(thread: ThreadContext, ending: Ending, epoch: number): ThreadResult {
+  const { world, id, log, meter, directive, conversation } = thread;
+  const cost = packCost(meter.read());
+  const text = resultText(directive, ending.status === 'completed', ending.text);
+  const result: ThreadResult = {
+    thread_id: id,
+    status: ending.status,
+    outputs: ending.outputs ?? {},
+    text,
+    reason: ending.reason,
+    cost,
+    ...(ending.code ? { code: ending.code } : {}),
+    marks: packMarks(ending.marks ?? conversation.ownMarks()),
+  };
+  const status = ending.status as ThreadStatus;
+  if (isEnded(status)) {
+    const end = { status, reason: ending.reason, cost };
+    const settle = setApart(thread).map((key) => ({ key, actual: {} }));
+    log.note('thread_end', end, { status, cost, settle, result: result as unknown as Json });
+  } else log.append([], { status, cost });
+  const lost = log.lost();
+  world.store.release(id, epoch);
+  // INVARIANT: an end that is not in the registry is none; whoever resumes the thread finds it.
+  return lost ? { ...result, status: 'interrupted', reason: lost.error.detail.message } : result;
+}

@@ -1,0 +1,216 @@
+// A thread that had said its last word when its process was lost has nothing more to ask: it was only
+// waiting for its children. Whoever resumes it takes the word as it stands in the journal.
+import {
+  getOwn,
+  isObject,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import type { Block } from '../../llm/index.ts';
+import type { NewEvent, StoredEvent, ThreadRow } from '../../store/index.ts';
+import { adoptChildren, catchUp } from '../children/resume-children.ts';
+import { applyApproved, goOnAnnealed } from '../hooks/improve-directive.ts';
+import { unpackLimits } from '../limits/effective-limits.ts';
+import type { Ending } from '../loop.ts';
+import { restoreBegun } from '../step/call-intent.ts';
+import { returned } from '../step/step.ts';
+import type { ThreadResult, World } from '../thread/ports.ts';
+import { readJournal } from '../thread/read-journal.ts';
+import { replyAt } from '../thread/recorded-events.ts';
+import {
+  findSnapshot,
+  mayRewind,
+  type RewindWords,
+  rebuild,
+  rewindEvents,
+  type SnapshotName,
+  standing,
+} from '../thread/restore.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+import { createContext } from './create.ts';
+import { drive, LEASE_MS } from './drive.ts';
+import { finalEnding } from './finish.ts';
+import { type Prepared, prepareThread } from './prepare.ts';
+import { reserveForHooks } from './run-hook.ts';
+import { runHook } from './start.ts';
+import { chargeOpen, endLeftHooks, giveBackTurn, settleBegun } from './unfinished-work.ts';
+
+/** What is said in a conversation. */
+const SAID: ReadonlySet<string> = new Set(
+  'user_message assistant_message tool_result injected_message retry'.split(' '),
+);
+
+/** Somebody has something to say to it first: that may change what it does. */
+function isSpokenTo({ world, id, lastSignal }: ThreadContext): boolean {
+  const waiting = world.store.signals(id, lastSignal);
+  return (waiting.ok ? waiting.output : []).some(
+    ({ payload }) => isObject(payload) && (payload.content ?? payload.message) !== undefined,
+  );
+}
+
+/** The outputs were handed back with one of these results. */
+function handedBack(
+  thread: ThreadContext,
+  content: readonly Block[],
+  results: readonly StoredEvent[],
+): Ending | undefined {
+  for (const { type, data } of results) {
+    if (type !== 'tool_result' || data.is_error === true) continue;
+    const call = content.find((block) => block.type === 'tool_call' && block.id === data.call_id);
+    if (call?.type !== 'tool_call' || call.name !== 'execute') continue;
+    const request: JsonObject = call.arguments;
+    const ending = returned(thread, { verb: 'execute', request }, data.content ?? null);
+    if (ending) return ending;
+  }
+  return undefined;
+}
+
+/** How the thread was going to end; undefined when there is more to do. */
+export function lastWord(
+  thread: ThreadContext,
+  history: readonly StoredEvent[],
+): Ending | undefined {
+  if (isSpokenTo(thread)) return undefined;
+  const at = history.findLastIndex(
+    ({ type, data }) => type === 'assistant_message' && data.apart !== true,
+  );
+  const spoken = history[at];
+  if (!spoken || spoken.data.injected === true || plainText(spoken.data.stop ?? '') === '') {
+    return undefined;
+  }
+  const after = history.slice(at + 1).filter(({ type }) => SAID.has(type));
+  const content = spoken.data.content as unknown as Block[];
+  if (after.length > 0) return handedBack(thread, content, after);
+  if (content.some(({ type }) => type === 'tool_call')) return undefined;
+  return finalEnding(thread, replyAt(history, at));
+}
+
+// A thread that was paused, or that a process left behind, goes on from its journal.
+
+/** As it was when the thread began: its model and its limits, whatever the files say by now. */
+async function prepareAgain(
+  world: World,
+  row: ThreadRow,
+  history: readonly StoredEvent[],
+): Promise<Outcome<Prepared>> {
+  const begun = history.find(({ type }) => type === 'thread_start')?.data;
+  const request = {
+    directive: row.directive,
+    inputs: row.inputs as JsonObject,
+    ...(getOwn(begun, 'stream') === true ? { stream: true } : {}),
+  };
+  const model = plainText(getOwn(begun, 'model'));
+  const own = await prepareThread(world, request);
+  const isOther = model !== '' && model !== 'none' && (!own.ok || own.output.model.model !== model);
+  const prepared = isOther ? await prepareThread(world, { ...request, model }) : own;
+  return prepared.ok ? ok({ ...prepared.output, limits: unpackLimits(row.limits) }) : prepared;
+}
+
+interface MadeAgain {
+  thread: ThreadContext;
+  history: readonly StoredEvent[];
+  prepared: Prepared;
+}
+
+async function makeAgain(
+  world: World,
+  id: string,
+  epoch: number,
+  signal: AbortSignal,
+): Promise<Outcome<MadeAgain>> {
+  const row = world.store.thread(id);
+  if (!row.ok) return row;
+  const history = readJournal(world.store, id);
+  if (!history.ok) return history;
+  const changed = applyApproved(world, history.output);
+  if (!changed.ok) return changed;
+  const prepared = await prepareAgain(world, row.output, history.output);
+  if (!prepared.ok) return prepared;
+  const parent = row.output.parent === undefined ? undefined : world.live.get(row.output.parent);
+  const thread = createContext(world, {
+    prepared: prepared.output,
+    row: row.output,
+    epoch,
+    signal,
+    history: history.output,
+    parent: parent?.thread,
+    runHook,
+  });
+  if (!thread.ok) return thread;
+  return ok({ thread: thread.output, history: history.output, prepared: prepared.output });
+}
+
+export interface ResumeOptions {
+  /** Goes back to this snapshot first; then also a root that has ended. */
+  from?: SnapshotName;
+  /** What it is told when it goes back. */
+  words?: RewindWords;
+}
+
+/** Where it goes back to; looked up before anything is changed. */
+function goesBackTo(world: World, id: string, from: SnapshotName): Outcome<number> {
+  const row = world.store.thread(id);
+  if (!row.ok) return row;
+  const may = mayRewind(row.output);
+  if (!may.ok) return may;
+  const history = readJournal(world.store, id);
+  return history.ok ? findSnapshot(id, history.output, from) : history;
+}
+
+/** Says that it goes on, or back; answers with the journal as it is then. */
+function beginAgain(
+  { world, id, log }: ThreadContext,
+  history: readonly StoredEvent[],
+  events: readonly NewEvent[],
+): readonly StoredEvent[] {
+  const [first, ts] = [log.seq() + 1, world.clock.now()];
+  if (!log.append(events, { status: 'running' }).ok) return history;
+  // Not read again: from the first append on a journal shows references in the place of secrets.
+  const { turn } = log;
+  const told = events.map((event, at) => ({ ...event, thread: id, seq: first + at, ts, turn }));
+  return [...history, ...told];
+}
+
+/** Goes on with a thread that was interrupted, paused or waiting. */
+export async function resumeThread(
+  world: World,
+  id: string,
+  signal: AbortSignal = new AbortController().signal,
+  { from, words }: ResumeOptions = {},
+): Promise<Outcome<ThreadResult>> {
+  const back = from === undefined ? undefined : goesBackTo(world, id, from);
+  if (back && !back.ok) return back;
+  const since = world.live.leases.now();
+  const lease = world.store.claim(id, world.owner, LEASE_MS, { reopen: back !== undefined });
+  if (!lease.ok) return lease;
+  const { epoch } = lease.output;
+  const made = await makeAgain(world, id, epoch, signal);
+  if (!made.ok) {
+    world.store.release(id, epoch);
+    return made;
+  }
+  const { thread } = made.output;
+  const whole = beginAgain(
+    thread,
+    made.output.history,
+    back
+      ? rewindEvents(thread, made.output.history, back.output, words)
+      : [{ type: 'signal', data: { kind: 'resume', by: world.owner } }],
+  );
+  rebuild(thread, whole);
+  const history = standing(whole);
+  reserveForHooks(thread, epoch);
+  endLeftHooks(thread);
+  giveBackTurn(thread, whole);
+  restoreBegun(thread, history);
+  chargeOpen(thread, whole);
+  catchUp(thread, whole);
+  await goOnAnnealed(thread, made.output.prepared, history);
+  await settleBegun(thread, history);
+  thread.ending ??= lastWord(thread, history);
+  const done = drive(thread, { epoch, since }, history);
+  adoptChildren(thread);
+  return ok(await done);
+}

@@ -1,0 +1,176 @@
+// What hooks live on: a share of the thread's budget, set aside when it starts, so that they can run
+// when a limit is reached. Taken out of the thread's own limits; nothing is lent out on top.
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
+import type { Descriptor } from '../../flow/index.ts';
+import type { Amounts } from '../../store/index.ts';
+import { MAX_HOOK_NESTING } from '../hooks/action.ts';
+import type { CompiledHook } from '../hooks/select-hook.ts';
+import { unpackCost } from '../limits/cost.ts';
+import { setAside } from '../limits/effective-limits.ts';
+import type { EffectiveLimit, EffectiveLimits, LimitAmounts, LimitName } from '../limits/limit.ts';
+import { scriptOutputs, scriptRequest } from '../script/run-script-thread.ts';
+import type { ThreadResult, World } from '../thread/ports.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+import { amountsOf } from '../turn/turn-account.ts';
+import { type LimitsLeft, type Prepared, prepareThread } from './prepare.ts';
+
+/** Reservations that a thread's hooks draw from begin so. */
+const reservePrefix = (id: string): string => `${id}:hooks`;
+
+/** A hook that is a script asks no model and needs no budget. */
+function asksModel({ library }: World, { hook }: CompiledHook): boolean {
+  const found = library.find('directive', hook.directive);
+  return found.ok && found.output.directive?.process.script === undefined;
+}
+
+/** What the thread itself may use, and what is kept for its hooks. */
+export function splitLimits(
+  world: World,
+  limits: EffectiveLimits,
+  hooks: readonly CompiledHook[],
+): { own: EffectiveLimits; hooks: LimitAmounts } {
+  const share = getOwn(world.library.config('limits').value, 'hook_reserve');
+  const isNeeded = hooks.some((hook) => asksModel(world, hook));
+  return setAside(limits, isNeeded && typeof share === 'number' ? share : 0);
+}
+
+/** What a lost process had set aside; a settled reservation is history and is not found here. */
+function openReserve({ world, id }: ThreadContext): string | undefined {
+  const open = world.store.openReservations(id);
+  return (open.ok ? open.output : []).find(({ key }) => key.startsWith(reservePrefix(id)))?.key;
+}
+
+/**
+ * Sets it aside along the whole chain; the same again after a restart. A thread that ended and was
+ * opened again has given its reserve back, so the new one is named by the epoch.
+ */
+export function reserveForHooks(thread: ThreadContext, epoch: number): void {
+  const { tokens = 0n } = thread.hookLimits;
+  if (tokens === 0n) return;
+  // A kind that nobody limits is set aside too, because requests draw all kinds from here.
+  const amounts = amountsOf({ input_tokens: tokens, output_tokens: tokens, ...thread.hookLimits });
+  thread.hookReserve = openReserve(thread);
+  if (thread.hookReserve !== undefined) return;
+  const key = `${reservePrefix(thread.id)}:${epoch}`;
+  if (thread.reserve(amounts, key).ok) thread.hookReserve = key;
+}
+
+const DRAWN = ['tokens', 'input_tokens', 'output_tokens', 'spend'] as const;
+
+/** What a hook's own limits may not pass: what is left in the reserve, and of its time. */
+export function hookLimitsLeft(thread: ThreadContext): LimitsLeft {
+  const { world, id, hookReserve, hookLimits, limits, meter } = thread;
+  const open = world.store.openReservations(id);
+  const reserve = (open.ok ? open.output : []).find(({ key }) => key === hookReserve);
+  const left: { [name in LimitName]?: Pick<EffectiveLimit, 'value' | 'declared'> } = {};
+  const put = (name: LimitName, value: bigint): void => {
+    left[name] = { value, declared: limits[name]?.declared ?? false };
+  };
+  if (!reserve) return left;
+  const amounts: Amounts = reserve.amounts;
+  for (const name of DRAWN) if (limits[name]) put(name, amounts[name] ?? 0n);
+  const used = BigInt(Math.ceil(meter.read().hooks.duration_ms));
+  if (hookLimits.duration !== undefined) put('duration', hookLimits.duration - used);
+  return left;
+}
+
+// A hook runs a directive of its own, in a thread of its own.
+
+/** Where a new thread stands. */
+export interface Place {
+  parent?: ThreadContext;
+  kind?: 'thread' | 'hook';
+  /** Made from the directive's name and the time when absent. */
+  id?: string;
+  runner?: string;
+  detached?: boolean;
+  /** What its inputs and its first message carry; a person's words when absent. */
+  marks?: Descriptor;
+  /** A reservation made up front for it. */
+  drawFrom?: string;
+}
+
+/** How a prepared directive becomes a thread and runs to its end. */
+export type RunPrepared = (
+  world: World,
+  prepared: Prepared,
+  place: Place,
+  signal: AbortSignal,
+  message: string,
+) => Promise<Outcome<ThreadResult>>;
+
+/** Verdicts have fields that a directive need not declare. */
+const withExtra = (outputs: JsonObject): JsonObject => {
+  const { extra, ...declared } = outputs;
+  return isObject(extra) ? { ...extra, ...declared } : outputs;
+};
+
+/** What only computes has its time limit all the same. */
+function withinTime({ clock }: World, { limits, item }: Prepared): () => Outcome<null> {
+  const ends = clock.monotonic() + Number(limits.duration?.value ?? 0n);
+  return () =>
+    limits.duration === undefined || clock.monotonic() < ends
+      ? ok(null)
+      : fail('duration_exceeded', `the script of \`${item.id}\` took longer than its limit`);
+}
+
+/**
+ * A script that only computes needs no thread: it has no effect, costs nothing and leaves no row.
+ * Undefined: it is none, or it wants more than that and has done nothing yet.
+ */
+async function compute(
+  thread: ThreadContext,
+  prepared: Prepared,
+): Promise<Outcome<Json> | undefined> {
+  const { world, conversation, signal } = thread;
+  const { script } = prepared.directive.process;
+  if (!script) return undefined;
+  const request = scriptRequest(world, prepared, script, conversation.marks());
+  const answer = await world.script({ ...request, signal, gate: withinTime(world, prepared) });
+  if (answer.needsThread) return undefined;
+  const outputs = scriptOutputs(prepared.directive, answer);
+  return outputs.ok ? ok(withExtra(outputs.output)) : outputs;
+}
+
+/** Own limits, narrowed rights, nesting bounded. */
+export const createHookRunner =
+  (run: RunPrepared) =>
+  async (thread: ThreadContext, name: string, inputs: JsonObject): Promise<Outcome<Json>> => {
+    const { world } = thread;
+    const prepared = await prepareThread(
+      world,
+      { directive: name, inputs },
+      hookLimitsLeft(thread),
+    );
+    if (!prepared.ok) return prepared;
+    const computed = await compute(thread, prepared.output);
+    if (computed) return computed;
+    if (thread.nesting >= MAX_HOOK_NESTING) {
+      return fail('hook_failed', `hooks are nested deeper than ${MAX_HOOK_NESTING}`);
+    }
+    const place: Place = { parent: thread, kind: 'hook' };
+    if (thread.hookReserve !== undefined) place.drawFrom = thread.hookReserve;
+    const ran = await run(world, prepared.output, place, thread.signal, '');
+    if (!ran.ok) return ran;
+    const { status, reason, outputs, cost } = ran.output;
+    countHook(thread, cost);
+    return status === 'completed'
+      ? ok(outputs)
+      : fail('hook_failed', `hook thread ended ${status}: ${reason}`);
+  };
+
+/** Counted apart, with what its own hooks used. */
+function countHook({ meter }: ThreadContext, packed: JsonObject): void {
+  const cost = unpackCost(packed);
+  if (!cost.ok) return;
+  meter.countHook(cost.output);
+  meter.countHook(cost.output.hooks);
+}

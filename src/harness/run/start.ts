@@ -1,0 +1,125 @@
+// From a prepared directive to its result: the row and its lease, the injected beginning, the loop,
+// the end.
+import { type Outcome, ok } from '../../base/index.ts';
+import type { NewEvent, ThreadRow } from '../../store/index.ts';
+import { MAX_RETRIES } from '../hooks/action.ts';
+import { packLimits } from '../limits/effective-limits.ts';
+import { openingEvents, withFreshId } from '../thread/opening.ts';
+import type { ThreadResult, World } from '../thread/ports.ts';
+import { replayEvent } from '../thread/restore.ts';
+import { budgetOf, createContext } from './create.ts';
+import { drive, LEASE_MS } from './drive.ts';
+import { type Prepared, prepareThread, type RunRequest } from './prepare.ts';
+import { createHookRunner, type Place, type RunPrepared, reserveForHooks } from './run-hook.ts';
+
+/** A thread that exists; `done` never rejects. */
+export interface Started {
+  id: string;
+  created: number;
+  done: Promise<ThreadResult>;
+}
+
+async function createRow(
+  world: World,
+  { item, directive, limits, inputs }: Prepared,
+  place: Place,
+  events: readonly NewEvent[],
+): Promise<Outcome<ThreadRow>> {
+  const create = (id: string): Outcome<ThreadRow> =>
+    world.store.createThread(
+      {
+        id,
+        directive: item.id,
+        version: directive.version,
+        runner: place.runner ?? 'safety',
+        project: world.project,
+        limits: packLimits(limits),
+        budget: budgetOf(limits),
+        inputs,
+        ...(place.parent ? { parent: place.parent.id } : {}),
+        ...(place.kind ? { kind: place.kind } : {}),
+        ...(place.detached ? { detached: true } : {}),
+      },
+      { events, lease: { owner: world.owner, ttlMs: LEASE_MS } },
+    );
+  return place.id === undefined
+    ? await withFreshId(directive.name, world, create)
+    : create(place.id);
+}
+
+/** Makes the row and lets the thread run; whoever wants its result awaits `done`. */
+export async function startPrepared(
+  world: World,
+  prepared: Prepared,
+  place: Place,
+  signal: AbortSignal,
+  message: string,
+): Promise<Outcome<Started>> {
+  const { directive, limits, inputs, model } = prepared;
+  const opening = await openingEvents(world, prepared, message, place.marks);
+  if (!opening.ok) return opening;
+  const first: NewEvent = {
+    type: 'thread_start',
+    data: {
+      directive: directive.name,
+      version: directive.version,
+      inputs,
+      model: model.model,
+      message,
+      limits: packLimits(limits),
+      ...(prepared.stream === true && { stream: true }),
+    },
+  };
+  const since = world.live.leases.now();
+  const row = await createRow(world, prepared, place, [first, ...opening.output]);
+  if (!row.ok) return row;
+  world.transcript(row.output.id)([first, ...opening.output], 1);
+  const made = createContext(world, {
+    prepared,
+    row: row.output,
+    epoch: row.output.epoch,
+    signal,
+    history: [],
+    parent: place.parent,
+    drawFrom: place.drawFrom,
+    runHook,
+  });
+  if (!made.ok) return made;
+  const thread = made.output;
+  reserveForHooks(thread, row.output.epoch);
+  thread.opening.push(...opening.output);
+  for (const event of opening.output) replayEvent(thread, event);
+  thread.log.note('signal', { kind: 'start', by: world.owner }, { status: 'running' });
+  const { id, created, epoch } = row.output;
+  const born = { id, created };
+  return ok({ ...born, done: drive(thread, { epoch, since }) });
+}
+
+export const runPrepared: RunPrepared = async (...run) => {
+  const started = await startPrepared(...run);
+  return started.ok ? ok(await started.output.done) : started;
+};
+
+export const runHook = createHookRunner(runPrepared);
+
+/** Runs a directive as a thread, to its end or until it pauses. */
+export async function runDirective(
+  world: World,
+  request: RunRequest,
+  signal: AbortSignal = new AbortController().signal,
+): Promise<Outcome<ThreadResult>> {
+  const prepared = await prepareThread(world, request);
+  if (!prepared.ok) return prepared;
+  let ran = await runPrepared(world, prepared.output, {}, signal, request.message ?? '');
+  for (let tries = 0; ran.ok && tries < MAX_RETRIES && isChanged(world, ran.output); tries++) {
+    ran = await world.resume(ran.output.thread_id);
+  }
+  return ran;
+}
+
+/** The directive was changed and nobody needs to look at it: the run goes on with the new one. */
+const isChanged = ({ store }: World, { thread_id, status }: ThreadResult): boolean => {
+  if (status !== 'waiting') return false;
+  const open = store.approvals.list({ thread: thread_id, state: 'pending' });
+  return open.ok && open.output.length === 0;
+};

@@ -1,0 +1,153 @@
+// What a process left open when it ended: calls that were begun, requests whose answer nobody read,
+// hooks nobody waits for. Each is brought to an end before the thread goes on.
+import { type Json, plainText } from '../../base/index.ts';
+import {
+  type Amounts,
+  isEnded,
+  type NewEvent,
+  type StoredEvent,
+  type ThreadSummary,
+} from '../../store/index.ts';
+import { raiseError } from '../hooks/raise-checkpoint.ts';
+import { createCostMeter, packCost, unpackCost } from '../limits/cost.ts';
+import { endCall, leftCalls } from '../step/call-intent.ts';
+import { unknownOutcome } from '../step/step.ts';
+import { packMarks } from '../thread/conversation.ts';
+import type { World } from '../thread/ports.ts';
+import { replayEvent } from '../thread/restore.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+import { leftBooks, usageOf } from '../turn/turn-account.ts';
+
+/** What a turn begins and ends with. */
+const TURN: ReadonlySet<string> = new Set(
+  'turn_start turn_end assistant_message stream_error error retry'.split(' '),
+);
+
+const sum = (list: readonly Amounts[], kind: keyof Amounts): bigint =>
+  list.reduce((total, amounts) => total + (amounts[kind] ?? 0n), 0n);
+
+/**
+ * A request that went out and whose answer never came may be on the invoice: its reservation is
+ * charged, in full and once. One that was reserved and never sent costs nothing.
+ */
+export function chargeOpen(thread: ThreadContext, history: readonly StoredEvent[]): void {
+  const { world, id, meter, log } = thread;
+  const sent = new Set(
+    history.flatMap(({ type, data }) => (type === 'turn_start' ? [plainText(data.key)] : [])),
+  );
+  const open = world.store.openReservations(id);
+  const own = (open.ok ? open.output : []).filter(({ key }) => key.startsWith(`${id}:turn:`));
+  for (const { key } of own) if (!sent.has(key)) world.store.cancel(key);
+  const charged = own.filter(({ key }) => sent.has(key));
+  if (charged.length === 0) return;
+  for (const { amounts } of charged) meter.countRequest(usageOf(amounts), amounts.spend ?? 0n);
+  const amounts = charged.map((one) => one.amounts);
+  log.note(
+    'cost_update',
+    { charged_unread: charged.length, tokens: Number(sum(amounts, 'tokens')) },
+    {
+      cost: packCost(meter.read()),
+      settle: charged.map(({ key, amounts: actual }) => ({ key, actual })),
+    },
+  );
+}
+
+/** A turn that was asked for and not answered is asked for again, and counts once. */
+export function giveBackTurn({ meter }: ThreadContext, history: readonly StoredEvent[]): void {
+  const asked = history.findLast(({ type }) => TURN.has(type));
+  if (asked?.type !== 'turn_start' || typeof asked.data.n !== 'number') return;
+  if (meter.read().turns >= asked.data.n) meter.giveBackTurn();
+}
+
+/** Calls that were begun and never ended: a write is not repeated, everything else is. */
+export async function settleBegun(
+  thread: ThreadContext,
+  history: readonly StoredEvent[],
+): Promise<void> {
+  const begun = leftCalls(history);
+  for (const call of thread.conversation.pending()) {
+    const intent = begun.get(call.id)?.at(-1)?.data;
+    // A spawn names its child first: whoever makes it again finds that one.
+    const isSpawn = thread.begun.get(call.id)?.child !== undefined;
+    if (!intent || intent.effect !== 'write' || isSpawn) continue;
+    const tool = plainText(intent.tool);
+    const unknown = unknownOutcome(call, tool);
+    const verdict = await raiseError(thread, unknown, tool, { isTold: true });
+    const instead = verdict?.action === 'end' && verdict.outcome.ok ? verdict.outcome : undefined;
+    thread.meter.countToolCall();
+    const event: NewEvent = {
+      type: 'tool_result',
+      data: {
+        call_id: call.id,
+        tool,
+        content: instead?.output.data ?? ({ ok: false, error: unknown.error } as unknown as Json),
+        is_error: !instead,
+        marks: packMarks(thread.conversation.ownMarks()),
+      },
+    };
+    endCall(thread, call);
+    if (!thread.log.append([event], { cost: packCost(thread.meter.read()) }).ok) return;
+    replayEvent(thread, event);
+    if (thread.ending) return;
+  }
+}
+
+/** A hook's thread is part of one step; that step is done again, with a new one. */
+export function endLeftHooks(thread: ThreadContext): void {
+  for (const hook of hooksOf(thread)) if (!isEnded(hook.status)) endHook(thread, hook);
+  countHooks(thread);
+}
+
+function hooksOf({ world, id }: ThreadContext): ThreadSummary[] {
+  const rows: ThreadSummary[] = [];
+  for (let cursor: string | undefined; ; ) {
+    const more = cursor === undefined ? {} : { cursor };
+    const page = world.store.query({ parent: id, kind: 'hook', limit: 500, ...more });
+    if (!page.ok) return rows;
+    rows.push(...page.output.rows);
+    cursor = page.output.next_cursor;
+    if (cursor === undefined) return rows;
+  }
+}
+
+function endHook({ world }: ThreadContext, hook: ThreadSummary): void {
+  const lease = world.store.claim(hook.id, world.owner, 60_000, { force: true });
+  if (!lease.ok) return;
+  const { epoch, seq } = lease.output;
+  const { settle, cost } = leftBooks(world, hook);
+  const end = { status: 'terminated', reason: 'the thread it served was resumed' };
+  const events = [{ type: 'thread_end', data: end }];
+  const change = { status: 'terminated', cost: packCost(cost), settle } as const;
+  const written = world.store.append(hook.id, seq, epoch, events, change);
+  if (written.ok) world.transcript(hook.id)(events, seq + 1);
+  world.store.release(hook.id, epoch);
+}
+
+/** Threads that ended in the last moment of a process: what people read of them is made whole. */
+export function finishEnded({ store, transcript }: World): void {
+  const left = store.unreleased();
+  for (const { thread, epoch, seq } of left.ok ? left.output : []) {
+    transcript(thread)([], seq + 1);
+    store.release(thread, epoch);
+  }
+}
+
+/** A hook may have ended, and its thread not have heard of it: what they all used is what counts. */
+function countHooks(thread: ThreadContext): void {
+  const all = createCostMeter(() => 0);
+  for (const { cost } of hooksOf(thread)) {
+    const used = unpackCost(cost);
+    if (!used.ok) continue;
+    all.countHook(used.output);
+    all.countHook(used.output.hooks);
+  }
+  const [now, known] = [all.read().hooks, thread.meter.read().hooks];
+  // What is known already counts as nothing: a count never shrinks.
+  thread.meter.countHook({
+    turns: now.turns - known.turns,
+    tool_calls: now.tool_calls - known.tool_calls,
+    tokens: now.tokens - known.tokens,
+    duration_ms: now.duration_ms - known.duration_ms,
+    spend: now.spend - known.spend,
+  });
+}

@@ -1,0 +1,34 @@
+// Asked before every operation of a script: a stop is seen even by one that never does a step.
+import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import type { Ending } from '../loop.ts';
+import { deadlineFault, timeLeft } from '../thread/interruption.ts';
+import { obeySignals } from '../thread/signals.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+
+/** How often a script that only computes looks whether somebody has said something. */
+const LOOK_MS = 50;
+
+/** What a script gets once its thread is to end; nothing in it can catch that. */
+export const STOPPED: Failure = fail('cancelled', 'the thread was stopped');
+
+function look(thread: ThreadContext): Ending | undefined {
+  const { held, called } = thread.log.pulse(thread.lastSignal);
+  if (!held) return { status: 'interrupted', reason: 'this process no longer holds the thread' };
+  const told = called ? obeySignals(thread) : undefined;
+  if (told || timeLeft(thread) > 0) return told;
+  const { error } = deadlineFault(thread, STOPPED);
+  return { status: 'limit', reason: error.detail.message, code: error.code };
+}
+
+export function createGate(thread: ThreadContext): () => Outcome<null> {
+  const { clock } = thread.world;
+  let looked = clock.monotonic();
+  return () => {
+    const now = clock.monotonic();
+    if (!thread.ending && now - looked > LOOK_MS) {
+      looked = now;
+      thread.ending = look(thread);
+    }
+    return thread.ending ? STOPPED : ok(null);
+  };
+}

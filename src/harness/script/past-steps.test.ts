@@ -1,0 +1,72 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { JsonObject } from '../../base/index.ts';
+import type { StoredEvent } from '../../store/index.ts';
+import { createScriptRecord } from './past-steps.ts';
+
+let seq = 0;
+const event = (type: string, data: JsonObject): StoredEvent => {
+  seq += 1;
+  return { thread: 't', seq, type, data, turn: 0, ts: seq };
+};
+const begun = (call: string, given: JsonObject) =>
+  event('tool_call', { call_id: call, tool: 'x', verb: 'execute', arguments: given });
+const ended = (call: string, content: JsonObject) =>
+  event('tool_result', { call_id: call, content, is_error: false });
+
+const dataOf = async (record: ReturnType<typeof createScriptRecord>, given: JsonObject) => {
+  const step = await record.take('execute', given);
+  if (!step.ok) return step.error.code;
+  const result = step.output?.result;
+  return result?.ok ? result.output.data : step.output?.call;
+};
+
+test('every step gets what it came to before, in whatever order they come by', async () => {
+  const steps = fc.array(fc.integer({ min: 0, max: 3 }), { maxLength: 8 });
+  await fc.assert(
+    fc.asyncProperty(steps, fc.infiniteStream(fc.nat()), async (given, order) => {
+      const history = given.flatMap((n, at) => [
+        begun(`step_${at + 1}`, { n }),
+        ended(`step_${at + 1}`, { n, at }),
+      ]);
+      const record = createScriptRecord(history);
+      const mixed = given
+        .map((n) => ({ n, key: order.next().value ?? 0 }))
+        .sort((a, b) => a.key - b.key);
+      const seen: { n: number; at: number }[] = [];
+      for (const { n } of mixed) seen.push((await dataOf(record, { n })) as (typeof seen)[0]);
+      expect(seen.map(({ n }) => n)).toEqual(mixed.map(({ n }) => n));
+      for (const n of [0, 1, 2, 3]) {
+        const places = seen.filter((one) => one.n === n).map(({ at }) => at);
+        expect(places).toEqual([...places].sort((a, b) => a - b));
+      }
+      expect(record.left()).toBeUndefined();
+      expect(record.nextCall()).toBe(`step_${given.length + 1}`);
+    }),
+  );
+});
+
+test('a step that was begun and never ended keeps its name', async () => {
+  const record = createScriptRecord([begun('step_1', { n: 1 })]);
+  expect(await dataOf(record, { n: 1 })).toBe('step_1');
+  expect(await dataOf(record, { n: 1 })).toBeUndefined();
+});
+
+test('another step than was recorded is told', async () => {
+  const record = createScriptRecord([begun('step_1', { n: 1 }), ended('step_1', {})]);
+  expect(await dataOf(record, { n: 2 })).toBe('steps_differ');
+  expect(record.left()).toMatchObject({ call: 'step_1' });
+});
+
+test('a new step of one branch waits for what another branch did before', async () => {
+  const record = createScriptRecord([begun('step_1', { n: 1 }), ended('step_1', { n: 1 })]);
+  const fresh = dataOf(record, { n: 2 });
+  const known = record.busy(async () => await dataOf(record, { n: 1 }));
+  expect(await known).toEqual({ n: 1 });
+  expect(await fresh).toBeUndefined();
+});
+
+test('steps of a model are none of a script', () => {
+  const record = createScriptRecord([begun('toolu_1', { n: 1 }), ended('toolu_1', {})]);
+  expect(record.left()).toBeUndefined();
+});

@@ -1,0 +1,117 @@
+// What a script has done before, read from its thread's journal. A script that goes on runs again from
+// its beginning; what it already did is not done again: it gets what that came to.
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  canonicalJson,
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import type { Value } from '../../flow/index.ts';
+import type { StoredEvent } from '../../store/index.ts';
+import { resultIn } from '../thread/recorded-events.ts';
+
+/** A step as the journal has it. */
+export interface PastStep {
+  call: string;
+  /** The data of its last intent. */
+  intent: JsonObject;
+  /** Absent: its process ended before it did. */
+  result?: Outcome<Value>;
+}
+
+export interface ScriptRecord {
+  /** Undefined: it is a step that was never begun. A failure: another one was done in its place. */
+  take(verb: string, given: Json): Promise<Outcome<PastStep | undefined>>;
+  /** A name for a step that is begun now. */
+  nextCall(): string;
+  /** Recorded, and not asked for; undefined when there is none. */
+  left(): PastStep | undefined;
+  /** A step is at work: branches that wait for one another are given time. */
+  busy<T>(work: () => Promise<T>): Promise<T>;
+}
+
+/** How long nothing may happen before a step counts as another one than was recorded. */
+const PATIENCE = 50;
+
+const PREFIX = 'step_';
+
+const nameOf = (verb: string, given: Json): string => canonicalJson([verb, given]);
+
+/** All steps of a script, in the order they were begun. */
+function stepsIn(
+  history: readonly StoredEvent[],
+  whole: (content: Json) => Json,
+): Map<string, PastStep> {
+  const steps = new Map<string, PastStep>();
+  for (const { type, data } of history) {
+    const call = plainText(data.call_id);
+    if (!call.startsWith(PREFIX)) continue;
+    if (type === 'tool_call') steps.set(call, { call, intent: data });
+    const step = type === 'tool_result' ? steps.get(call) : undefined;
+    if (step) step.result = resultIn({ ...data, content: whole(data.content ?? null) });
+  }
+  return steps;
+}
+
+export const differs = (step: string, recorded: PastStep): Outcome<never> =>
+  fail(
+    'steps_differ',
+    `the script did not come by \`${plainText(recorded.intent.tool)}\` again, which it had done before it was interrupted, but by ${step}; it reads something that has changed, or time or chance decide in it`,
+    { recorded: plainText(recorded.intent.tool), call_id: recorded.call },
+  );
+
+export function createScriptRecord(
+  history: readonly StoredEvent[],
+  whole: (content: Json) => Json = (content) => content,
+): ScriptRecord {
+  const steps = stepsIn(history, whole);
+  const open = new Map<string, PastStep[]>();
+  for (const step of steps.values()) {
+    const name = nameOf(plainText(step.intent.verb), step.intent.arguments ?? null);
+    open.set(name, [...(open.get(name) ?? []), step]);
+  }
+  let left = steps.size;
+  let number = steps.size;
+  let atWork = 0;
+  const next = (name: string): PastStep | undefined => {
+    const step = open.get(name)?.shift();
+    if (step) left -= 1;
+    return step;
+  };
+  const first = (): PastStep | undefined => [...open.values()].flat()[0];
+  return {
+    async take(verb, given) {
+      const name = nameOf(verb, given);
+      // Branches that run at the same time may come by in another order.
+      for (let idle = 0; ; ) {
+        if (left === 0) return ok(undefined);
+        const step = next(name);
+        if (step) return ok(step);
+        const before = left;
+        if (idle > PATIENCE) {
+          const missing = first();
+          if (missing) return differs(`\`${verb}\` with other arguments`, missing);
+        }
+        await sleep(1);
+        idle = left < before || atWork > 0 ? 0 : idle + 1;
+      }
+    },
+    nextCall() {
+      number += 1;
+      return `${PREFIX}${number}`;
+    },
+    left: () => (left > 0 ? first() : undefined),
+    async busy(work) {
+      atWork += 1;
+      try {
+        return await work();
+      } finally {
+        atWork -= 1;
+      }
+    },
+  };
+}

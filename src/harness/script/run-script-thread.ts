@@ -1,0 +1,141 @@
+// What a directive's script came to: its declared outputs, checked, or why there are none.
+import { type Fault, fail, isObject, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import {
+  type Descriptor,
+  descriptorOfFault,
+  EMPTY,
+  makeValue,
+  mergeDescriptors,
+  type Value,
+} from '../../flow/index.ts';
+import type { Directive, DirectiveItem, Library } from '../../items/index.ts';
+import { checkOutputs } from '../../kernel/index.ts';
+import type { StoredEvent } from '../../store/index.ts';
+import type { Ending } from '../loop.ts';
+import type { Prepared } from '../run/prepare.ts';
+import { wholeResult } from '../step/large-result.ts';
+import { unpackMarks } from '../thread/conversation.ts';
+import type { ScriptAnswer, ScriptRequest, World } from '../thread/ports.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+import { createGate } from './gate.ts';
+import { createScriptRecord, differs, type ScriptRecord } from './past-steps.ts';
+import { createScriptDeeds } from './script-actions.ts';
+import { createScriptSteps } from './script-steps.ts';
+
+export function scriptOutputs(
+  directive: Directive,
+  { outputs, fault }: Pick<ScriptAnswer, 'outputs' | 'fault'>,
+): Outcome<JsonObject> {
+  if (fault) return { ok: false, error: fault };
+  if (outputs !== undefined) {
+    return isObject(outputs.data)
+      ? checkOutputs(directive, outputs.data)
+      : fail('invalid_input', `\`/return\` of \`${directive.name}\` gives no object`);
+  }
+  if (directive.outputs.length === 0) return ok({});
+  const names = directive.outputs.map(({ name }) => name).join(', ');
+  return fail(
+    'invalid_input',
+    `the script of \`${directive.name}\` ended without \`/return\`; it declares the outputs ${names}`,
+  );
+}
+
+/** The file that the script stands in: the directive's own, or one that it extends. */
+export function scriptFile(library: Library, item: DirectiveItem, { process }: Directive): string {
+  if (item.directive?.process === process) return item.file;
+  const owner = library
+    .all()
+    .find((one) => one.kind === 'directive' && one.directive?.process === process);
+  return owner?.file ?? item.file;
+}
+
+// A directive whose process is a script: run by the language instead of a model, with the same token,
+// limits, hooks and records.
+
+type DirectiveScript = NonNullable<Directive['process']['script']>;
+
+/** Every declared input is there; one that was not given is null. */
+function inputValues(
+  { inputs: declared }: Directive,
+  given: Prepared['inputs'],
+  descriptor: Descriptor,
+): ReadonlyMap<string, Value> {
+  const names = new Set([...declared.map(({ name }) => name), ...Object.keys(given)]);
+  return new Map(
+    [...names].map((name) => [
+      name,
+      makeValue(Object.hasOwn(given, name) ? (given[name] ?? null) : null, { descriptor }),
+    ]),
+  );
+}
+
+/** What the language is handed, apart from what it may do. */
+export function scriptRequest(
+  world: Pick<World, 'library' | 'clock'>,
+  { item, directive, inputs }: Pick<Prepared, 'item' | 'directive' | 'inputs'>,
+  { text, line, column }: DirectiveScript,
+  marks: Descriptor,
+): Omit<ScriptRequest, 'signal' | 'gate'> {
+  return {
+    text,
+    file: scriptFile(world.library, item, directive),
+    line,
+    column,
+    inputs: inputValues(directive, inputs, marks),
+    isSigned: item.signature.state === 'signed' || item.signature.state === 'bundle',
+    now: world.clock.now(),
+  };
+}
+
+/** What the inputs carry, as the beginning of the journal has it. */
+const givenMarks = ({ opening }: ThreadContext): Descriptor =>
+  unpackMarks(opening.find(({ type }) => type === 'tool_result')?.data.marks);
+
+function endingOf(thread: ThreadContext, answer: ScriptAnswer, record: ScriptRecord): Ending {
+  const lost = thread.log.lost();
+  if (lost) return { status: 'interrupted', reason: lost.error.detail.message };
+  const { text } = answer;
+  if (thread.ending) {
+    const marks = mergeDescriptors(answer.marks, thread.conversation.marks());
+    return { text, marks, ...thread.ending };
+  }
+  const left = answer.fault ? undefined : record.left();
+  const outputs = left ? differs('its end', left) : scriptOutputs(thread.directive, answer);
+  if (outputs.ok) {
+    return { status: 'completed', reason: '', text, outputs: outputs.output, marks: answer.marks };
+  }
+  const { code, detail } = outputs.error;
+  const marks = mergeDescriptors(answer.marks, marksOf(outputs.error));
+  return { status: 'failed', reason: detail.message, code, text, marks };
+}
+
+const marksOf = (fault: Fault): Descriptor => descriptorOfFault(fault) ?? EMPTY;
+
+export async function runScriptThread(
+  thread: ThreadContext,
+  script: DirectiveScript,
+  history: readonly StoredEvent[],
+  between: () => Promise<Ending | undefined>,
+): Promise<Ending> {
+  const { world, id, signal } = thread;
+  const record = createScriptRecord(history, (content) => wholeResult(world, id, content));
+  const stop = new AbortController();
+  const end = (): void => stop.abort();
+  if (signal.aborted) end();
+  signal.addEventListener('abort', end, { once: true });
+  const row = world.store.thread(id);
+  try {
+    const stopped = await between();
+    if (stopped) return stopped;
+    const answer = await world.script({
+      ...scriptRequest(world, thread, script, givenMarks(thread)),
+      now: row.ok ? row.output.created : world.clock.now(),
+      signal: stop.signal,
+      gate: createGate(thread),
+      deeds: createScriptDeeds(thread, createScriptSteps(thread, record, between), stop),
+    });
+    return endingOf(thread, answer, record);
+  } finally {
+    signal.removeEventListener('abort', end);
+  }
+}

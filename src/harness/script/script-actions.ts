@@ -1,0 +1,229 @@
+// What a script of a directive may do, as its thread does it: tools and questions through the kernel
+// with the thread's token, models in turns, and what the script does itself.
+import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import {
+  addMarks,
+  childFrame,
+  EMPTY,
+  type Frame,
+  makeValue,
+  mergeAll,
+  mergeDescriptors,
+  type Value,
+} from '../../flow/index.ts';
+import type { ItemKind } from '../../items/index.ts';
+import type { ToolCallBlock } from '../../llm/index.ts';
+import type { Ending } from '../loop.ts';
+import { modelFor, priceFor } from '../run/prepare.ts';
+import { callKernel } from '../step/step.ts';
+import { identify } from '../step/tool-call.ts';
+import { createConversation } from '../thread/conversation.ts';
+import { deadlineFault, STOPS_TOOL, takeOff } from '../thread/interruption.ts';
+import type { ScriptAct, ScriptDeeds } from '../thread/ports.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+import { runTurn } from '../turn/turn.ts';
+import type { ScriptSteps, ScriptWork } from './script-steps.ts';
+
+// A model asked by a script: a turn of the thread like any other, reserved, charged and recorded, with a
+// conversation of its own and no tools.
+
+type Own = Pick<
+  ThreadContext,
+  'conversation' | 'system' | 'model' | 'price' | 'ratio' | 'triedModels' | 'tools' | 'switchModel'
+>;
+
+/** The same thread in another conversation: what is set besides that is set on the thread itself. */
+function faceOf(thread: ThreadContext, own: Own): ThreadContext {
+  return new Proxy(thread, {
+    get: (target, name) => Reflect.get(Object.hasOwn(own, name) ? own : target, name) as unknown,
+    set: (target, name, value) => Reflect.set(Object.hasOwn(own, name) ? own : target, name, value),
+  });
+}
+
+/** The tier that was asked for, or the directive's, or the general one. */
+function choose(
+  { world, directive, limits }: ThreadContext,
+  wanted: string | undefined,
+): Outcome<Pick<Own, 'model' | 'price'>> {
+  const { model_id, tier } = directive.model ?? {};
+  const model = modelFor(world, wanted ?? model_id ?? tier ?? 'general');
+  if (!model.ok) return model;
+  const price = priceFor(world, model.output.model, limits);
+  return price.ok ? ok({ model: model.output, price: price.output }) : price;
+}
+
+export interface ModelQuestion {
+  prompt: Value;
+  tier: string | undefined;
+}
+
+/**
+ * `between` is asked when the request was called off: whoever steers the thread is heard first. What it
+ * answers ends the question.
+ */
+export async function askModel(
+  thread: ThreadContext,
+  { prompt, tier }: ModelQuestion,
+  between: () => Promise<Ending | undefined>,
+): Promise<Outcome<Value>> {
+  const chosen = choose(thread, tier);
+  if (!chosen.ok) return chosen;
+  const conversation = createConversation();
+  conversation.user(prompt.text, prompt.meta.descriptor);
+  const own: Own = {
+    ...chosen.output,
+    conversation,
+    system: '',
+    ratio: undefined,
+    triedModels: new Set(),
+    tools: [],
+    switchModel(wanted) {
+      const name = wanted === 'fallback' ? own.model.fallback : wanted;
+      if (name === undefined) return fail('model_unavailable', 'there is no fallback model');
+      const other = choose(thread, name);
+      if (other.ok) Object.assign(own, other.output);
+      return other.ok ? ok(null) : other;
+    },
+  };
+  const face = faceOf(thread, own);
+  for (;;) {
+    const turn = await runTurn(face);
+    if ('reply' in turn) {
+      const { content } = turn.reply;
+      const text = content.map((block) => (block.type === 'text' ? block.text : '')).join('');
+      const descriptor = mergeDescriptors(conversation.ownMarks(), prompt.meta.descriptor);
+      return ok(makeValue(text, { descriptor }));
+    }
+    if ('ending' in turn) return failed(turn.ending);
+    const stopped = await between();
+    if (stopped) return failed(stopped);
+  }
+}
+
+const failed = ({ code = 'cancelled', reason }: Ending): Failure => fail(code, reason);
+
+const KINDS: readonly ItemKind[] = ['tool', 'directive', 'knowledge'];
+
+/**
+ * The script's own guards have judged this call; policies and privileged ones do again. They cannot ask:
+ * a question is a step, and this is inside of one.
+ */
+function judged(frame: Frame): Frame {
+  const { ask: _, ...ports } = frame.ports;
+  return { ...childFrame(frame, { selection: { only: [] } }), ports };
+}
+
+/** What is asked under a condition carries the condition too. */
+const under = (value: Value, { influence }: Frame): Value => addMarks(value, influence);
+
+/** What the script itself does; at the deadline, or when the thread is killed, it is ended. */
+async function ownWork(
+  thread: ThreadContext,
+  stop: AbortController,
+  call: ToolCallBlock,
+  work: Parameters<ScriptDeeds['act']>[1],
+): Promise<Outcome<Value>> {
+  const recorded = thread.world.recorded?.(thread.id, call.id);
+  if (recorded) return recorded;
+  const flight = takeOff(thread, STOPS_TOOL);
+  const end = (): void => stop.abort();
+  flight.signal.addEventListener('abort', end, { once: true });
+  try {
+    if (flight.cause() === 'lost') {
+      return fail('stale_epoch', 'this process no longer holds the thread');
+    }
+    const done = await work();
+    if (!done.ok) return flight.cause() === 'duration' ? deadlineFault(thread, done) : done;
+    return ok(makeValue(done.output));
+  } finally {
+    flight.land();
+  }
+}
+
+function kernelWork(
+  thread: ThreadContext,
+  call: Omit<ToolCallBlock, 'id'>,
+  values: ReadonlyMap<string, Value>,
+  frame: Frame,
+): Outcome<ScriptWork> {
+  const known = identify(thread.world, { ...call, id: '' });
+  if (!known.ok) return known;
+  const marks = mergeDescriptors(
+    frame.influence,
+    mergeAll([...values.values()].map(({ meta: { descriptor } }) => descriptor)),
+  );
+  return ok({
+    facts: known.output,
+    arguments: call.arguments,
+    marks,
+    body: ({ id }, key) =>
+      callKernel(thread, known.output, {
+        id,
+        key,
+        values: Object.fromEntries(values),
+        frame: judged(frame),
+      }),
+  });
+}
+
+/** `stop` is aborted when what the script itself has started must end. */
+export function createScriptDeeds(
+  thread: ThreadContext,
+  { step, look, heard }: ScriptSteps,
+  stop: AbortController,
+): ScriptDeeds {
+  const { world } = thread;
+  return {
+    auth: () => ({
+      __auth: thread.approved.auth(thread.currentCall),
+      __thread_id: thread.id,
+      __directive_id: thread.directive.name,
+    }),
+    async tool(id, values, frame) {
+      const item_type = KINDS.find((kind) => world.library.find(kind, id).ok) ?? 'tool';
+      const parameters = Object.fromEntries([...values].map(([name, { data }]) => [name, data]));
+      const given = { item_type, item_id: id, parameters };
+      const work = kernelWork(
+        thread,
+        { type: 'tool_call', name: 'execute', arguments: given },
+        values,
+        frame,
+      );
+      return work.ok ? await step(work.output) : work;
+    },
+    async help(action, message, frame) {
+      const given = { action, reason: message.text };
+      const values = new Map([['reason', message]]);
+      const work = kernelWork(
+        thread,
+        { type: 'tool_call', name: 'help', arguments: given },
+        values,
+        frame,
+      );
+      return work.ok ? await step(work.output) : work;
+    },
+    model: (question, frame) =>
+      look({
+        facts: {
+          verb: 'model',
+          tool: 'script:model',
+          effect: 'read',
+          volatile: [],
+          parameters: {},
+        },
+        arguments: { prompt: question.prompt.text, tier: question.tier ?? '' },
+        marks: mergeDescriptors(frame.influence, question.prompt.meta.descriptor),
+        body: () => askModel(thread, { ...question, prompt: under(question.prompt, frame) }, heard),
+      }),
+    async act({ name, effect, arguments: given }: ScriptAct, work) {
+      const tool = `script:${name}`;
+      const done = await (effect === 'read' ? look : step)({
+        facts: { verb: 'script', tool, effect, volatile: [], parameters: {} },
+        arguments: { act: name, ...given },
+        marks: EMPTY,
+        body: (call) => ownWork(thread, stop, call, work),
+      });
+      return done.ok ? ok(done.output.data) : done;
+    },
+  };
+}

@@ -1,0 +1,127 @@
+// Which texts are secrets to a run: keys in the environment, what tools declare to need from it, inputs
+// that are named like secrets, results that are labelled as such. Whatever is written down or shown of
+// a thread goes through its redactor first.
+import {
+  createRedactor,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Redactor,
+} from '../../base/index.ts';
+import type { Library } from '../../items/index.ts';
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+const NAMED_SECRET =
+  /(^|_)(api_?keys?|access_?keys?|private_?keys?|secret_?keys?|tokens?|secrets?|passwords?|passwd|passphrases?|credentials?)$/i;
+/** Declared by tools and known to everybody: hiding them would hide half of every text. */
+const NO_SECRET = /^(PATH|HOME|USER|LOGNAME|LANG|LC_.*|TERM|TMPDIR|PWD|SHELL|TZ)$|_BASE_URL$/;
+/** Shorter inputs are words of the language. */
+const MIN_INPUT = 8;
+const KEPT = 50;
+
+/** The values of the environment that nobody may read in a record. */
+export function environmentSecrets(env: Env, library: Pick<Library, 'all' | 'config'>): string[] {
+  const names = new Set(Object.keys(env).filter((name) => NAMED_SECRET.test(name)));
+  for (const item of library.all('tool')) {
+    // Most tools declare nothing, and reading a whole tool costs more than looking for the word.
+    if (item.kind !== 'tool' || !item.body.includes('env')) continue;
+    for (const name of item.tool?.env ?? []) if (!NO_SECRET.test(name)) names.add(name);
+  }
+  const providers = getOwn(library.config('models').value, 'providers');
+  for (const provider of isObject(providers) ? Object.values(providers) : []) {
+    const name = getOwn(provider, 'key');
+    if (typeof name === 'string') names.add(name);
+  }
+  const values = [...names].map((name) => env[name] ?? '').filter((value) => value !== '');
+  return [...new Set(values)].toSorted();
+}
+
+/** What a result says about itself: which tools, which place. */
+const ABOUT: ReadonlySet<string> = new Set(['chain', 'path', 'file', 'url', 'type', 'encoding']);
+
+function* textsIn(value: Json): Generator<string> {
+  if (typeof value === 'string') yield value;
+  else if (Array.isArray(value)) for (const item of value) yield* textsIn(item);
+  else if (isObject(value)) {
+    for (const [name, item] of Object.entries(value)) if (!ABOUT.has(name)) yield* textsIn(item);
+  }
+}
+
+/** Inputs whose name says that they are secret, at any depth. */
+export function inputSecrets(inputs: Json): string[] {
+  if (Array.isArray(inputs)) return inputs.flatMap(inputSecrets);
+  if (!isObject(inputs)) return [];
+  return Object.entries(inputs).flatMap(([name, value]) =>
+    NAMED_SECRET.test(name)
+      ? [...textsIn(value)].filter((text) => text.length >= MIN_INPUT)
+      : inputSecrets(value),
+  );
+}
+
+const isSecret = (data: JsonObject): boolean => {
+  const labels = getOwn(data.marks, 'labels');
+  return Array.isArray(labels) && labels.includes('secret');
+};
+
+/** What an event makes known as secret: the content of anything labelled `secret`. */
+export function eventSecrets(type: string, data: JsonObject): string[] {
+  if (type === 'thread_start') return inputSecrets(data.inputs ?? {});
+  if (data.is_error === true || !isSecret(data)) return [];
+  const shown: Json = [data.content ?? null, data.text ?? null];
+  return [...textsIn(shown)].filter((text) => text.length >= MIN_INPUT);
+}
+
+export interface KnownSecrets {
+  redactor(thread: string): Redactor;
+  learn(thread: string, secrets: readonly string[]): void;
+  /** What is secret to a parent is secret to its child. */
+  inherit(thread: string, parent: string): void;
+  /** The thread is no longer run here. Its end may still be told, so the last few are kept. */
+  forget(thread: string): void;
+}
+
+/** `environment` is asked anew for every thread: tools come and go. */
+export function createKnownSecrets(environment: () => readonly string[]): KnownSecrets {
+  const own = new Map<string, { secrets: Set<string>; redactor: Redactor }>();
+  const ended = new Set<string>();
+  let shared: { key: string; redactor: Redactor } | undefined;
+
+  function sharedRedactor(values: readonly string[]): Redactor {
+    const key = JSON.stringify(values);
+    if (shared?.key !== key) shared = { key, redactor: createRedactor(values) };
+    return shared.redactor;
+  }
+  function of(thread: string) {
+    let known = own.get(thread);
+    if (!known) {
+      ended.delete(thread);
+      const values = environment();
+      known = { secrets: new Set(values), redactor: sharedRedactor(values) };
+      own.set(thread, known);
+    }
+    return known;
+  }
+  function learn(thread: string, secrets: Iterable<string>): void {
+    const known = of(thread);
+    const before = known.secrets.size;
+    for (const secret of secrets) known.secrets.add(secret);
+    if (known.secrets.size > before) known.redactor = createRedactor(known.secrets);
+  }
+  return {
+    redactor: (thread) => of(thread).redactor,
+    learn(thread, secrets) {
+      if (secrets.length > 0) learn(thread, secrets);
+    },
+    inherit: (thread, parent) => learn(thread, own.get(parent)?.secrets ?? []),
+    forget(thread) {
+      ended.delete(thread);
+      ended.add(thread);
+      const [oldest] = ended;
+      if (ended.size <= KEPT || oldest === undefined) return;
+      ended.delete(oldest);
+      own.delete(oldest);
+    },
+  };
+}

@@ -1,0 +1,53 @@
+// Who asks about a thread or wants something of it, and whether that is within its reach: a thread
+// sees and steers itself and those below it; a person or program outside of threads sees the
+// registry of the project, as far as the policy for the surface allows.
+import { fail, type Outcome, ok } from '../../base/index.ts';
+import type { Descriptor } from '../../flow/index.ts';
+import type { Verifier } from '../../kernel/index.ts';
+import type { ThreadRow } from '../../store/index.ts';
+import type { BegunCall } from '../step/call-intent.ts';
+import type { World } from '../thread/ports.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+
+export interface Asker {
+  readonly world: World;
+  /** The thread that asks; undefined for a person or a program. */
+  readonly thread: ThreadContext | undefined;
+  readonly surface: string;
+  /** For the records. */
+  readonly by: string;
+  readonly verify: Verifier;
+  /** What its words carry. */
+  readonly given: Descriptor;
+  readonly signal: AbortSignal;
+  /** The call it asks with, when it is a thread. */
+  readonly begun?: BegunCall;
+}
+
+/** Finds a thread that the asker may read or control. */
+export function reach(
+  { world, thread, verify }: Asker,
+  id: string,
+  capability: 'thread.read' | 'thread.control' | 'registry.read',
+): Outcome<ThreadRow> {
+  const chain = world.store.chain(id);
+  const isBelow = !thread || (chain.ok && chain.output.includes(thread.id));
+  const held =
+    capability === 'registry.read'
+      ? verify({ capability })
+      : verify({ capability, scope: { subtree: 'own' } });
+  if (!held.ok) return held;
+  // Before it is told whether there is such a thread: ids of others are none of its business.
+  if (!isBelow) {
+    const wider = capability === 'registry.read' ? 'thread.read' : capability;
+    const any = verify({ capability: wider, scope: { subtree: 'any' } });
+    if (!any.ok && chain.ok) return any;
+  }
+  return chain.ok ? world.store.thread(id) : chain;
+}
+
+/** Itself and those above wait for it: it would wait for ever. */
+export const refuseCircle = ({ thread }: Asker, id: string): Outcome<null> =>
+  thread?.chain.includes(id)
+    ? fail('invalid_input', `thread \`${thread.id}\` cannot wait for \`${id}\`, which waits for it`)
+    : ok(null);

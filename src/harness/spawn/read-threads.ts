@@ -1,0 +1,180 @@
+// Looking at threads: their state, their events, their results. What comes back carries the marks
+// that were recorded with it.
+import {
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+  setOwn,
+} from '../../base/index.ts';
+import { type Descriptor, EMPTY, mergeAll } from '../../flow/index.ts';
+import {
+  isEnded,
+  type StoredEvent,
+  type ThreadStatus,
+  type ThreadSummary,
+} from '../../store/index.ts';
+import { awaitEnd, shownResult } from '../children/wait.ts';
+import { unpackMarks } from '../thread/conversation.ts';
+import type { ThreadResult } from '../thread/ports.ts';
+import { readJournal } from '../thread/read-journal.ts';
+import { type Asker, reach, refuseCircle } from './access.ts';
+
+export interface Answer {
+  output: Json;
+  marks: Descriptor;
+}
+
+const plain = (output: Json): Outcome<Answer> => ok({ output, marks: EMPTY });
+const when = (ms: number): string => new Date(ms).toISOString();
+
+/** As a list shows it. */
+export function summary(row: ThreadSummary): JsonObject {
+  const { id, directive, version, runner, status, depth, parent, kind, attempt, seq, cost } = row;
+  return {
+    thread_id: id,
+    status,
+    directive,
+    version,
+    runner,
+    kind,
+    depth,
+    attempt,
+    seq,
+    ...(parent === undefined ? {} : { parent }),
+    created_at: when(row.created),
+    updated_at: when(row.updated),
+    ...(row.ended === undefined ? {} : { ended_at: when(row.ended) }),
+    cost,
+  };
+}
+
+export function threadStatus(
+  asker: Asker,
+  id: string,
+  capability: 'thread.read' | 'registry.read' = 'thread.read',
+): Outcome<Answer> {
+  const row = reach(asker, id, capability);
+  if (!row.ok) return row;
+  return plain({ ...summary(row.output), limits: row.output.limits });
+}
+
+export function queryThreads(asker: Asker, filter: JsonObject): Outcome<Answer> {
+  const held = asker.verify({ capability: 'registry.read' });
+  if (!held.ok) return held;
+  const { directive_name, status, limit, cursor } = filter;
+  const order = plainText(filter.order_by ?? 'created_at DESC').toLowerCase();
+  const [column = '', direction = 'desc'] = order.split(/\s+/);
+  if (!['created', 'created_at', 'updated', 'updated_at'].includes(column)) {
+    const message = `threads cannot be ordered by \`${order}\`; use \`created_at\` or \`updated_at\`, with \`asc\` or \`desc\``;
+    return fail('invalid_input', message);
+  }
+  const page = asker.world.store.query({
+    order_by: column.startsWith('updated') ? 'updated' : 'created',
+    direction: direction === 'asc' ? 'asc' : 'desc',
+    ...(asker.thread ? { within: asker.thread.id } : {}),
+    ...(directive_name === undefined ? {} : { directive: plainText(directive_name) }),
+    ...(status === undefined ? {} : { status: plainText(status) as ThreadStatus }),
+    ...(typeof limit === 'number' ? { limit } : {}),
+    ...(cursor === undefined ? {} : { cursor: plainText(cursor) }),
+  });
+  if (!page.ok) return page;
+  const { rows, next_cursor } = page.output;
+  return plain({ threads: rows.map(summary), ...(next_cursor ? { next_cursor } : {}) });
+}
+
+/** An event without what is only for the machine. */
+function shownEvent({ seq, ts, turn, type, data }: StoredEvent): JsonObject {
+  const shown: JsonObject = { seq, ts: when(ts), turn, type };
+  for (const [name, value] of Object.entries(data)) {
+    if (name !== 'marks') setOwn(shown, name, value);
+  }
+  return shown;
+}
+
+// INVARIANT: an event's words may repeat what any earlier event said, so all of them carry the marks
+// of the whole journal up to there.
+function marksUpTo(asker: Asker, id: string): Outcome<Descriptor> {
+  const live = asker.world.live.get(id);
+  if (live) return ok(live.thread.conversation.ownMarks());
+  const history = readJournal(asker.world.store, id);
+  if (!history.ok) return history;
+  return ok(mergeAll(history.output.map(({ data }) => unpackMarks(data.marks))));
+}
+
+export function threadEvents(
+  asker: Asker,
+  id: string,
+  count: number,
+  capability: 'thread.read' | 'registry.read',
+): Outcome<Answer> {
+  const row = reach(asker, id, capability);
+  if (!row.ok) return row;
+  const events = asker.world.store.readLast(id, Math.max(1, Math.min(count, 1000)));
+  if (!events.ok) return events;
+  const marks = marksUpTo(asker, id);
+  if (!marks.ok) return marks;
+  const output = {
+    thread_id: id,
+    status: row.output.status,
+    events: events.output.map(shownEvent),
+  };
+  return ok({ output, marks: marks.output });
+}
+
+const MAX_WAIT_MS = 24 * 3600 * 1000;
+
+/** The result, or how far it is when the time is up. */
+async function waitOne(asker: Asker, id: string, signal: AbortSignal): Promise<Outcome<Answer>> {
+  const circle = refuseCircle(asker, id);
+  if (!circle.ok) return circle;
+  const row = reach(asker, id, 'thread.read');
+  if (!row.ok) return row;
+  const ended = await awaitEnd(asker.world, id, signal);
+  if (!ended.ok) return ended;
+  return ended.output && isEnded(ended.output.status as ThreadStatus)
+    ? ok(resultAnswer(ended.output))
+    : stillRunning(asker, id);
+}
+
+export const resultAnswer = (result: ThreadResult): Answer => ({
+  output: shownResult(result),
+  marks: unpackMarks(result.marks),
+});
+
+function stillRunning({ world }: Asker, id: string): Outcome<Answer> {
+  const row = world.store.thread(id);
+  if (!row.ok) return row;
+  const { status, seq, cost } = row.output;
+  return plain({ thread_id: id, status: status === 'spawning' ? 'running' : status, seq, cost });
+}
+
+export async function waitThreads(
+  asker: Asker,
+  ids: readonly string[],
+  timeoutMs: number,
+): Promise<Outcome<Answer[]>> {
+  const over = new AbortController();
+  const timer = setTimeout(() => over.abort(), Math.max(0, Math.min(timeoutMs, MAX_WAIT_MS)));
+  const signal = AbortSignal.any([over.signal, asker.signal]);
+  // Whoever waits can be spoken to: it answers with how far things are, and listens.
+  const deaf = asker.thread
+    ? asker.world.store.onSignal((id) => {
+        if (id === asker.thread?.id) over.abort();
+      })
+    : () => {};
+  try {
+    const answers = await Promise.all(ids.map((id) => waitOne(asker, id, signal)));
+    const failed = answers.find((answer) => !answer.ok);
+    if (failed && !failed.ok) return failed;
+    return asker.signal.aborted
+      ? fail('cancelled', 'the wait was cancelled')
+      : ok(answers.flatMap((answer) => (answer.ok ? [answer.output] : [])));
+  } finally {
+    clearTimeout(timer);
+    deaf();
+    over.abort();
+  }
+}

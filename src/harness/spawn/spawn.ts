@@ -1,0 +1,253 @@
+// What a parent can give: the least that it and its ancestors have left, and no more time than the
+// parent itself. Being told once is not enough: every unit is still reserved along the whole chain.
+import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import type { Descriptor } from '../../flow/index.ts';
+import { type BudgetState, parseThreadId } from '../../store/index.ts';
+import { grantName } from '../../trust/index.ts';
+import { packCost, usedAmounts } from '../limits/cost.ts';
+import { type EffectiveLimit, firstExceeded, type LimitName, UNITS } from '../limits/limit.ts';
+import { declaredRights } from '../rights/thread-token.ts';
+import { apartKey, budgetOf } from '../run/create.ts';
+import { type LimitsLeft, type Prepared, prepareThread, type RunRequest } from '../run/prepare.ts';
+import { knownRunner } from '../run/runner.ts';
+import { type Started, startPrepared } from '../run/start.ts';
+import { withFreshId } from '../thread/opening.ts';
+import type { World } from '../thread/ports.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+
+const BUDGETED = ['tokens', 'input_tokens', 'output_tokens', 'spend', 'spawns'] as const;
+type Budgeted = (typeof BUDGETED)[number];
+
+function leftOf({ limits, used, reserved }: BudgetState, name: Budgeted): bigint | undefined {
+  const max = limits[name];
+  return max === undefined ? undefined : max - used[name] - reserved[name];
+}
+
+const least = (a: bigint | undefined, b: bigint | undefined): bigint | undefined =>
+  a === undefined ? b : b === undefined || a < b ? a : b;
+
+/** What a child's own limits may not pass. */
+export function limitsLeft(parent: ThreadContext): Outcome<LimitsLeft> {
+  const left: { [name in LimitName]?: Pick<EffectiveLimit, 'value' | 'declared'> } = {};
+  const put = (name: LimitName, value: bigint | undefined): void => {
+    if (value === undefined) return;
+    left[name] = { value, declared: parent.limits[name]?.declared ?? false };
+  };
+  const states: BudgetState[] = [];
+  for (const thread of parent.chain) {
+    const state = parent.world.store.budget(thread);
+    if (!state.ok) return state;
+    states.push(state.output);
+  }
+  for (const name of BUDGETED) {
+    put(
+      name,
+      states.map((state) => leftOf(state, name)).reduce<bigint | undefined>(least, undefined),
+    );
+  }
+  const { duration, depth } = parent.limits;
+  const passed = BigInt(Math.ceil(parent.meter.read().duration_ms));
+  put('duration', duration && duration.value - passed);
+  put('depth', depth?.value);
+  return ok(left);
+}
+
+/** The same with half of every budget that is not asked for: what is set apart is gone for others. */
+export function shared(left: LimitsLeft, isAsked: (name: LimitName) => boolean): LimitsLeft {
+  const half: { [name in LimitName]?: { value: bigint; declared: boolean } } = { ...left };
+  for (const name of BUDGETED) {
+    const limit = left[name];
+    if (limit && !isAsked(name)) half[name] = { ...limit, value: limit.value / 2n };
+  }
+  return half;
+}
+
+// A child thread: checked against its parent's lists, rights and limits before anything of it exists,
+// counted along the whole chain, and then left to run. The caller has its id at once.
+
+export interface SpawnRequest extends RunRequest {
+  /** Made from the directive's name and the time when absent. */
+  id?: string;
+  runner: string;
+  detached: boolean;
+  /** What the inputs and the message carry. */
+  marks: Descriptor;
+  /** A process that is gone may have made the child of this id for this very call. */
+  isLeft?: boolean;
+}
+
+/** A child that exists, be it new or found. */
+export interface Spawned {
+  id: string;
+  created: number;
+  directive: string;
+  runner: string;
+}
+
+/** May the parent start this directive at all? */
+function checkLists(world: World, parent: ThreadContext, name: string): Outcome<null> {
+  const found = world.library.find('directive', name);
+  if (!found.ok) return found;
+  const token = parent.world.verifyToken(parent.rights.auth, parent.id);
+  return token.ok ? token.output.maySpawn(found.output.category, found.output.id) : token;
+}
+
+/** What the directive wants and the parent does not hold, before it runs into it call by call. */
+function checkRights(world: World, parent: ThreadContext, prepared: Prepared): Outcome<null> {
+  // Its own hooks are asked when it starts: they may say that it runs with what there is.
+  if (prepared.hooks.length > 0) return ok(null);
+  const wanted = declaredRights(prepared.directive, world.library, world.project);
+  if (!wanted.ok) return wanted;
+  const token = parent.world.verifyToken(parent.approved.auth(), parent.id);
+  if (!token.ok) return token;
+  const names = token.output.missingAtStart(wanted.output.grants).missing.map(grantName);
+  const missing = [...new Set(names)];
+  const [first] = missing;
+  if (first === undefined) return ok(null);
+  return fail(
+    'permission_denied',
+    `directive \`${prepared.item.id}\` asks for ${missing.join(', ')}, which thread \`${parent.id}\` does not hold; a child never holds more than its parent: add it to the permissions of \`${parent.directive.name}\``,
+    {
+      missing: first,
+      missing_all: missing,
+      attempted: prepared.item.id,
+      granted: token.output.granted(),
+    },
+  );
+}
+
+/** One more child: in the parent's own books, and along its chain in the registry. */
+function reserveSpawn(parent: ThreadContext, child: string): Outcome<string> {
+  const { meter, limits, depth, world, chain, id } = parent;
+  const event = firstExceeded(usedAmounts(meter.read()), {}, UNITS.spawn(depth + 1), limits);
+  if (event) {
+    const { code, limit, current, max } = event;
+    return fail(code, `limit \`${limit}\` reached: ${current} of ${max}; no thread was spawned`, {
+      limit,
+      current,
+      max,
+    });
+  }
+  const key = `${id}:spawn:${child}`;
+  const held = world.store.reserve(chain, { spawns: 1n }, key);
+  return held.ok ? ok(key) : held;
+}
+
+/** A detached child takes away what it may use: at most half of it, where its directive says nothing. */
+function leftFor(
+  world: World,
+  parent: ThreadContext,
+  { directive, detached }: SpawnRequest,
+): Outcome<LimitsLeft> {
+  const left = limitsLeft(parent);
+  if (!left.ok || !detached) return left;
+  const found = world.library.find('directive', directive);
+  const declared = found.ok ? (found.output.directive?.limits ?? {}) : {};
+  return ok(shared(left.output, (name) => Object.hasOwn(declared, name)));
+}
+
+/** A detached child takes all it may need with it, so that its parent's end does not starve it. */
+function setApart(parent: ThreadContext, child: string, prepared: Prepared): Outcome<string> {
+  const { spawns: _, tokens = 0n, ...rest } = budgetOf(prepared.limits);
+  // A kind that nobody limits is set aside too, because requests draw all kinds from here.
+  const amounts = { input_tokens: tokens, output_tokens: tokens, ...rest, tokens };
+  const key = apartKey(child);
+  const held = parent.world.store.reserve(parent.chain, amounts, key);
+  return held.ok ? ok(key) : held;
+}
+
+async function begin(
+  world: World,
+  parent: ThreadContext,
+  prepared: Prepared,
+  request: SpawnRequest & { id: string },
+): Promise<Outcome<Started>> {
+  const { id, runner, detached, marks, message = '' } = request;
+  const spawn = reserveSpawn(parent, id);
+  if (!spawn.ok) return spawn;
+  const giveBack = (failure: Failure): Failure => {
+    world.store.cancel(spawn.output);
+    return failure;
+  };
+  const apart = detached ? setApart(parent, id, prepared) : undefined;
+  if (apart && !apart.ok) return giveBack(apart);
+  const place = { parent, id, runner, detached, marks };
+  // INVARIANT: a child is stopped through its parent's end, never by the signal of one call.
+  const started = await startPrepared(world, prepared, place, NEVER, message);
+  if (!started.ok) {
+    if (apart) world.store.cancel(apart.output);
+    return giveBack(started);
+  }
+  world.store.settle(spawn.output, { spawns: 1n });
+  parent.meter.countSpawn();
+  const spawned = { thread_id: id, directive: prepared.item.id, runner, detached };
+  parent.log.note('spawn', spawned, { cost: packCost(parent.meter.read()) });
+  return started;
+}
+
+const NEVER = new AbortController().signal;
+
+/** The id is free, or its thread is what this call made before its process was lost. */
+function findChild(
+  world: World,
+  parent: ThreadContext | undefined,
+  { id, isLeft = false }: SpawnRequest,
+): Outcome<Spawned | undefined> {
+  const row = id === undefined ? undefined : world.store.thread(id);
+  if (!row?.ok) return ok(undefined);
+  const { id: thread, created, directive, runner, parent: above } = row.output;
+  if (isLeft && parent && above === parent.id)
+    return ok({ id: thread, created, directive, runner });
+  return fail('thread_exists', `thread \`${thread}\` exists already`, { thread });
+}
+
+/** Starts a child of `parent`; nothing is left behind when it is refused. */
+export async function spawnThread(
+  world: World,
+  parent: ThreadContext | undefined,
+  request: SpawnRequest,
+): Promise<Outcome<Spawned>> {
+  const runner = knownRunner(world, request.runner);
+  if (!runner.ok) return runner;
+  const named = request.id === undefined ? ok(undefined) : parseThreadId(request.id);
+  if (!named.ok) return named;
+  const found = findChild(world, parent, request);
+  if (!found.ok) return found;
+  if (found.output) return ok(found.output);
+  const listed = parent ? checkLists(world, parent, request.directive) : ok(null);
+  if (!listed.ok) return listed;
+  const left = parent ? leftFor(world, parent, request) : ok({});
+  if (!left.ok) return left;
+  const prepared = await prepareThread(world, request, left.output);
+  if (!prepared.ok) return prepared;
+  const rights = parent ? checkRights(world, parent, prepared.output) : ok(null);
+  if (!rights.ok) return rights;
+  const { runner: name, detached, marks, message = '' } = request;
+  const start = async (id: string): Promise<Outcome<Started>> =>
+    parent
+      ? await begin(world, parent, prepared.output, { ...request, id })
+      : await startPrepared(
+          world,
+          prepared.output,
+          { id, runner: name, detached, marks },
+          NEVER,
+          message,
+        );
+  const started =
+    named.output === undefined
+      ? await withFreshId(prepared.output.directive.name, world, start)
+      : await start(named.output);
+  if (!started.ok) return started;
+  const { id, created } = started.output;
+  return ok({ id, created, directive: prepared.output.item.id, runner: name });
+}
+
+/** What every layer answers with. */
+export const spawnAnswer = ({ id, created, directive, runner }: Spawned): JsonObject => ({
+  thread_id: id,
+  status: 'spawned',
+  directive,
+  runner,
+  transcript_path: `.ai/threads/${id}/transcript.jsonl`,
+  started_at: new Date(created).toISOString(),
+});

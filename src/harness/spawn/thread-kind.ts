@@ -1,0 +1,168 @@
+// `execute item_type:"artifact"`: what was too large to be said in full, piece by piece. A thread reads
+// its own; that takes no right, because it has been given all of it already.
+import { fail, getOwn, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
+import { childFrame, makeValue, mergeAll, perform, type Value } from '../../flow/index.ts';
+import type { Kind } from '../../kernel/index.ts';
+import { MAX_PIECE, type Piece, readPiece } from '../step/large-result.ts';
+import type { LiveThreads } from '../thread/live-threads.ts';
+import type { Asker } from './access.ts';
+import { type Answer, threadStatus, waitThreads } from './read-threads.ts';
+import { resume, steer } from './steer.ts';
+import { askerOf, type ThreadPorts } from './thread-primitive.ts';
+
+const ARTIFACT_PARAMETERS = ['field', 'offset', 'length'];
+
+const countIn = (parameters: JsonObject, name: string, fallback: number): Outcome<number> => {
+  const value = getOwn(parameters, name) ?? fallback;
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
+    ? ok(value)
+    : fail('invalid_input', `\`${name}\` must be a whole number, 0 or more`);
+};
+
+function pieceOf(parameters: JsonObject): Outcome<Piece> {
+  const unknown = Object.keys(parameters).find((name) => !ARTIFACT_PARAMETERS.includes(name));
+  if (unknown !== undefined) {
+    return fail(
+      'invalid_input',
+      `an artifact takes no \`${unknown}\`; it takes: ${ARTIFACT_PARAMETERS.join(', ')}`,
+    );
+  }
+  const [offset, length] = [
+    countIn(parameters, 'offset', 0),
+    countIn(parameters, 'length', MAX_PIECE),
+  ];
+  if (!offset.ok) return offset;
+  if (!length.ok) return length;
+  const field = plainText(getOwn(parameters, 'field') ?? '');
+  return ok({ field, offset: offset.output, length: length.output });
+}
+
+export function artifactKind(ports: { live: LiveThreads }): Kind {
+  return {
+    name: 'artifact',
+    actions: ['read'],
+    async execute({ item_id: id, parameters = {} }, caller): Promise<Outcome<Value>> {
+      const { __auth, __thread_id: thread = '' } = caller;
+      // INVARIANT: who speaks as a thread has shown its token; the id alone is a claim.
+      const running = __auth === undefined ? undefined : ports.live.get(thread);
+      if (!running) {
+        return fail('permission_denied', 'an artifact is read by the thread that it belongs to');
+      }
+      const piece = pieceOf(parameters);
+      if (!piece.ok) return piece;
+      return await perform(
+        { type: 'artifact', name: 'read', target: id, opLabels: ['op:artifact'] },
+        [],
+        async () => {
+          const found = readPiece(running.thread.world, thread, id, piece.output);
+          if (!found.ok) return found;
+          return ok(makeValue(found.output.output, { descriptor: found.output.marks }));
+        },
+        childFrame(caller.frame, { ports: { gate: () => ok(null) } }),
+      );
+    },
+  };
+}
+
+// `execute item_type:"thread"`: the same things that the tools of `threads/*` do, by the handle that a
+// spawn gave back.
+
+export const THREAD_ACTIONS = ['status', 'wait', 'pause', 'resume', 'inject', 'cancel'] as const;
+export type ThreadAction = (typeof THREAD_ACTIONS)[number];
+const DEFAULT_WAIT_MS = 60_000;
+
+const word = (parameters: JsonObject, ...names: string[]): string =>
+  plainText(
+    names.map((name) => getOwn(parameters, name)).find((value) => value !== undefined) ?? '',
+  );
+
+const ACTION_PARAMETERS = ['timeout_ms', 'reason', 'message', 'content', 'role'];
+
+async function wait(asker: Asker, id: string, parameters: JsonObject): Promise<Outcome<Answer>> {
+  const asked = getOwn(parameters, 'timeout_ms');
+  const waited = await waitThreads(
+    asker,
+    [id],
+    typeof asked === 'number' ? asked : DEFAULT_WAIT_MS,
+  );
+  if (!waited.ok) return waited;
+  return ok(waited.output[0] ?? { output: null, marks: mergeAll([]) });
+}
+
+/** No `default`: a new action must fail to compile here. */
+async function act(
+  action: ThreadAction,
+  asker: Asker,
+  id: string,
+  parameters: JsonObject,
+): Promise<Outcome<Answer>> {
+  const reason = word(parameters, 'reason');
+  const said = word(parameters, 'message', 'content');
+  switch (action) {
+    case 'status':
+      return threadStatus(asker, id);
+    case 'wait':
+      return await wait(asker, id, parameters);
+    case 'pause':
+      return steer(asker, id, 'pause', { ...(reason && { reason }) });
+    case 'resume':
+      return await resume(asker, id, said);
+    case 'inject':
+      return said === ''
+        ? fail('invalid_input', '`inject` needs a `message`')
+        : steer(asker, id, 'message', { content: said });
+    case 'cancel':
+      return steer(asker, id, 'terminate', { ...(reason && { reason }) });
+  }
+}
+
+export function threadKind(ports: ThreadPorts): Kind {
+  return {
+    name: 'thread',
+    actions: THREAD_ACTIONS,
+    async execute(request, caller, authority): Promise<Outcome<Value>> {
+      const { item_id: id, parameters = {} } = request;
+      const action = request.action as ThreadAction;
+      const unknown = Object.keys(parameters).find((name) => !ACTION_PARAMETERS.includes(name));
+      if (unknown !== undefined) {
+        return fail(
+          'invalid_input',
+          `\`${action}\` of a thread takes no \`${unknown}\`; it takes: ${ACTION_PARAMETERS.join(', ')}`,
+        );
+      }
+      const effect = action === 'status' || action === 'wait' ? 'read' : 'write';
+      const inputs = Object.entries(parameters).map(([name, data]) => ({
+        name,
+        value: request.values?.[name] ?? makeValue(data),
+      }));
+      return await perform(
+        {
+          type: 'thread',
+          name: action,
+          target: id,
+          opLabels: ['op:thread', `op:thread:${action}`],
+          sources: [`thread:${id}`],
+        },
+        inputs,
+        async (values) => {
+          const asker = await askerOf(ports, {
+            from: caller,
+            verify: (need) => authority.check(need),
+            signal: caller.signal ?? new AbortController().signal,
+            given: mergeAll(values.map(({ meta }) => meta.descriptor)),
+          });
+          if (!asker.ok) return asker;
+          // As the guards left them.
+          const passed = Object.fromEntries(
+            inputs.map(({ name }, at) => [name, values[at]?.data ?? null]),
+          );
+          const done = await act(action, asker.output, id, passed);
+          return done.ok
+            ? ok(makeValue(done.output.output, { descriptor: done.output.marks }))
+            : done;
+        },
+        childFrame(caller.frame, { ports: { gate: () => authority.allowsEffect(effect) } }),
+      );
+    },
+  };
+}

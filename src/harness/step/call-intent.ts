@@ -1,0 +1,113 @@
+// What a call is called before it is made: the key its tool may pass on, and the id of the thread it
+// is going to spawn. Both stand in the intent. A call that a process left behind is made again under
+// the same names, so a server that knows the key, or a child that is there already, is not done twice.
+import { hash } from 'node:crypto';
+import { getOwn, type JsonObject, plainText } from '../../base/index.ts';
+import type { Library } from '../../items/index.ts';
+import type { ToolCallBlock } from '../../llm/index.ts';
+import { parseThreadId, type StoredEvent } from '../../store/index.ts';
+import { makeThreadId } from '../thread/opening.ts';
+import type { World } from '../thread/ports.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+import { type KnownCall, spawnsBy } from './tool-call.ts';
+
+export interface BegunCall {
+  /** The same when this very call is made again, never for another. */
+  key: string;
+  /** The thread that it spawns; nobody else may have been given this id. */
+  child?: string;
+  /** A process that is gone began it: its child may be there already. */
+  isLeft: boolean;
+}
+
+/** What of a call says whether it spawns a thread. */
+type Callee = Pick<KnownCall, 'tool' | 'parameters'> & { verb: string };
+
+/** Nothing of the thread can be read from it: it goes to other people's servers. */
+const keyOf = ({ id, log }: ThreadContext, call: ToolCallBlock): string =>
+  hash('sha256', JSON.stringify([id, log.turn, call.id]), 'base64url').slice(0, 32);
+
+function nameOf(library: Library, wanted: string): string {
+  const found = library.find('directive', wanted);
+  const name = found.ok ? found.output.directive?.name : undefined;
+  return name ?? (wanted.replace(/[^A-Za-z0-9_-]+/g, '_') || 'thread');
+}
+
+function childOf({ world }: ThreadContext, { verb, tool, parameters }: Callee) {
+  const spawn = verb === 'execute' ? spawnsBy(world.library, tool) : undefined;
+  if (!spawn) return undefined;
+  const given = plainText(getOwn(parameters, 'thread_id') ?? '');
+  if (!spawn.makesId) return parseThreadId(given).ok ? given : undefined;
+  const name = nameOf(world.library, plainText(getOwn(parameters, 'directive_name') ?? ''));
+  return freeId(name, world);
+}
+
+/** Many are named in one second: one that is taken is not promised to a child. */
+function freeId(name: string, world: World): string {
+  let id = makeThreadId(name, world);
+  for (let tries = 0; tries < 10 && world.store.thread(id).ok; tries++) {
+    id = makeThreadId(name, world);
+  }
+  return id;
+}
+
+/** Names a call that is about to be made; one that was left behind keeps its names, once. */
+export function beginCall(thread: ThreadContext, call: ToolCallBlock, known: Callee): BegunCall {
+  const before = thread.begun.get(call.id);
+  const child = before?.isLeft ? before.child : childOf(thread, known);
+  const begun: BegunCall = {
+    key: before?.key ?? keyOf(thread, call),
+    ...(child === undefined ? {} : { child }),
+    isLeft: before?.isLeft ?? false,
+  };
+  thread.begun.set(call.id, { ...begun, isLeft: false });
+  thread.atWork.set(begun.key, begun);
+  return begun;
+}
+
+export function endCall({ begun, atWork }: ThreadContext, { id }: ToolCallBlock): void {
+  atWork.delete(begun.get(id)?.key ?? '');
+  begun.delete(id);
+}
+
+/** As it stands in the journal; `n` tells whether a recorded cost holds it already. */
+export const intentOf = ({ key, child }: BegunCall, n: number): JsonObject => ({
+  key,
+  n,
+  ...(child === undefined ? {} : { child }),
+});
+
+/** Intents since the model last spoke that have no result: what a process left behind. */
+export function leftCalls(history: readonly StoredEvent[]): Map<string, StoredEvent[]> {
+  const said = history.findLastIndex(
+    ({ type, data }) => type === 'assistant_message' && data.apart !== true,
+  );
+  const left = new Map<string, StoredEvent[]>();
+  for (const event of history.slice(said + 1)) {
+    const id = plainText(event.data.call_id);
+    if (event.type === 'tool_call') left.set(id, [...(left.get(id) ?? []), event]);
+    else if (event.type === 'tool_result') left.delete(id);
+  }
+  return left;
+}
+
+/** A child that was noted before its id was named again belongs to another call. */
+const isOther = (history: readonly StoredEvent[], child: string, before: number): boolean =>
+  history.some(
+    ({ type, seq, data }) => type === 'spawn' && seq < before && data.thread_id === child,
+  );
+
+/** What was begun is remembered, and what its cost already holds is given back: it counts once. */
+export function restoreBegun(thread: ThreadContext, history: readonly StoredEvent[]): void {
+  const counted = thread.meter.read().tool_calls;
+  for (const [id, intents] of leftCalls(history)) {
+    const [first, last] = [intents[0], intents.at(-1)];
+    if (!first || !last) continue;
+    const [key, child] = [plainText(last.data.key ?? ''), plainText(last.data.child ?? '')];
+    const isOwn = child !== '' && !isOther(history, child, first.seq);
+    if (key !== '') {
+      thread.begun.set(id, { key, isLeft: isOwn, ...(isOwn ? { child } : {}) });
+    }
+    if (Number(last.data.n ?? Number.POSITIVE_INFINITY) <= counted) thread.meter.giveBackToolCall();
+  }
+}

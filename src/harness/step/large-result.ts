@@ -1,0 +1,204 @@
+// Results over a size: kept whole as an artifact of the thread, by hash, with the labels they carry.
+// The journal, the transcript and the model get how they begin and where the rest is.
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  setOwn,
+} from '../../base/index.ts';
+import type { Descriptor } from '../../flow/index.ts';
+import { packMarks, unpackMarks } from '../thread/conversation.ts';
+import type { World } from '../thread/ports.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+
+// A value too large to be said in full: its shape and how its parts begin, within a bound.
+
+/** About how many characters it has as JSON; counting stops when it is more than `max`. */
+export function sizeUpTo(value: Json, max: number): number {
+  if (typeof value === 'string') return value.length + 2;
+  if (typeof value !== 'object' || value === null) return 5;
+  let size = 2;
+  if (Array.isArray(value)) {
+    for (const item of value) {
+      size += sizeUpTo(item, max - size) + 1;
+      if (size > max) break;
+    }
+    return size;
+  }
+  for (const key of Object.keys(value)) {
+    size += key.length + 4 + sizeUpTo(value[key] as Json, max - size);
+    if (size > max) break;
+  }
+  return size;
+}
+
+const cutText = (text: string, room: number): string => {
+  const shown = text.slice(0, Math.max(0, room));
+  // Half a character is none.
+  const whole = /[\ud800-\udbff]$/.test(shown) ? shown.slice(0, -1) : shown;
+  return `${whole}… (${text.length} characters in all)`;
+};
+
+function cutList(list: readonly Json[], room: number): Json[] {
+  const shown: Json[] = [];
+  let left = room;
+  for (const item of list) {
+    if (left <= 0) break;
+    const part = shorten(item, left);
+    shown.push(part);
+    left -= sizeUpTo(part, left) + 1;
+  }
+  if (shown.length < list.length) shown.push(`… (${list.length} items in all)`);
+  return shown;
+}
+
+/** Less of a part than this says nothing. */
+const LEAST = 16;
+
+/**
+ * Small parts are shown whole; what is left of the room is shared by the large ones. Parts for which
+ * nothing is left are not in the answer.
+ */
+function sharesOf(value: JsonObject, room: number): Map<string, number> {
+  const sizes = Object.keys(value).map((key) => ({
+    key,
+    size: sizeUpTo(value[key] as Json, room) + key.length + 4,
+  }));
+  const shares = new Map<string, number>();
+  let [left, count] = [room, sizes.length];
+  for (const { key, size } of sizes.toSorted((a, b) => a.size - b.size)) {
+    const share = Math.min(size, Math.floor(left / count));
+    if (share === size || share >= LEAST) shares.set(key, share);
+    left -= share;
+    count -= 1;
+  }
+  return shares;
+}
+
+function cutObject(value: JsonObject, room: number): JsonObject {
+  const shown: JsonObject = {};
+  const shares = sharesOf(value, room);
+  const keys = Object.keys(value);
+  for (const key of keys) {
+    const share = shares.get(key);
+    if (share === undefined) continue;
+    setOwn(shown, key, shorten(value[key] as Json, share - key.length - 4));
+  }
+  if (shares.size < keys.length) setOwn(shown, '…', `${keys.length} fields in all`);
+  return shown;
+}
+
+/** The value when it fits in about `room` characters, otherwise as much of it as does. */
+export function shorten(value: Json, room: number): Json {
+  if (sizeUpTo(value, room) <= room) return value;
+  if (typeof value === 'string') return cutText(value, room);
+  if (Array.isArray(value)) return cutList(value, room);
+  return isObject(value) ? cutObject(value, room) : value;
+}
+
+/** In characters; more than this is kept apart. Data: `max_result` of `limits.yaml`. */
+const MAX_RESULT = 64_000;
+const PREVIEW = 16_000;
+/** The most that one look at an artifact shows. */
+export const MAX_PIECE = 32_000;
+
+export interface Result {
+  content: Json;
+  marks: Descriptor;
+  isError: boolean;
+}
+
+function bounds({ library }: World): { max: number; preview: number } {
+  const given = getOwn(library.config('limits').value, 'max_result');
+  const max = typeof given === 'number' && given >= 0 ? given : MAX_RESULT;
+  const least = Math.max(max, 1000);
+  return { max: least, preview: Math.min(PREVIEW, least / 2) };
+}
+
+const read = (artifact: string, offset: number): string =>
+  `shortened; read on with execute {"item_type":"artifact","item_id":"${artifact}","parameters":{"field":"/…","offset":${offset}}}`;
+
+/** As it enters the journal and the conversation. A result that is not large is left as it is. */
+export function keepResult({ world, id }: ThreadContext, result: Result): Result {
+  const { content, marks, isError } = result;
+  const { max, preview } = bounds(world);
+  if (sizeUpTo(content, max) <= max) return result;
+  const whole = { content, marks: packMarks(marks), is_error: isError };
+  const bytes = Buffer.from(JSON.stringify(whole));
+  const kept = world.store.artifacts.put(id, bytes);
+  const begins = shorten(content, preview);
+  const shown = kept.ok
+    ? { artifact: kept.output, bytes: bytes.length, preview: begins, message: read(kept.output, 0) }
+    : {
+        bytes: bytes.length,
+        preview: begins,
+        message: `the rest is lost: ${kept.error.detail.message}`,
+      };
+  return { ...result, content: shown };
+}
+
+/** A recorded result as it was before it was kept apart. */
+export function wholeResult({ store }: World, thread: string, content: Json): Json {
+  const hash = getOwn(content, 'artifact');
+  if (typeof hash !== 'string' || getOwn(content, 'preview') === undefined) return content;
+  const bytes = store.artifacts.get(thread, hash);
+  if (!bytes.ok) return content;
+  return getOwn(JSON.parse(Buffer.from(bytes.output).toString()) as Json, 'content') ?? null;
+}
+
+/** `/items/3/text`: the part that this points to, as RFC 6901 has it. */
+function partOf(value: Json, pointer: string): Outcome<Json> {
+  let part: Json | undefined = value;
+  for (const name of pointer === '' ? [] : pointer.slice(1).split('/')) {
+    const key = name.replaceAll('~1', '/').replaceAll('~0', '~');
+    part = Array.isArray(part) ? part[Number(key)] : getOwn(part, key);
+    if (part === undefined) {
+      const names = isObject(value) ? Object.keys(value).slice(0, 20).join(', ') : '';
+      return fail('not_found', `there is no \`${pointer}\` in it; it has: ${names}`);
+    }
+  }
+  return ok(part ?? null);
+}
+
+export interface Piece {
+  /** Which part of it: a JSON pointer, all of it when empty. */
+  field: string;
+  offset: number;
+  length: number;
+}
+
+/** A piece of an artifact of this thread, with the labels of the whole. */
+export function readPiece(
+  world: World,
+  thread: string,
+  hash: string,
+  { field, offset, length }: Piece,
+): Outcome<{ output: Json; marks: Descriptor }> {
+  if (field !== '' && !field.startsWith('/')) {
+    return fail('invalid_input', `\`field\` is \`${field}\`; it starts with /, such as /content`);
+  }
+  const bytes = world.store.artifacts.get(thread, hash);
+  if (!bytes.ok) return bytes;
+  const whole = JSON.parse(Buffer.from(bytes.output).toString()) as Json;
+  const part = partOf(getOwn(whole, 'content') ?? null, field);
+  if (!part.ok) return part;
+  const text = typeof part.output === 'string' ? part.output : JSON.stringify(part.output);
+  // What was read in pieces is not kept apart again.
+  const room = Math.min(length, MAX_PIECE, bounds(world).max / 2);
+  const end = Math.min(text.length, offset + room);
+  return ok({
+    output: {
+      artifact: hash,
+      field,
+      offset,
+      characters: text.length,
+      text: text.slice(offset, end),
+      ...(end < text.length && { next_offset: end }),
+    },
+    marks: unpackMarks(getOwn(whole, 'marks')),
+  });
+}

@@ -1,0 +1,237 @@
+// The print of a call: what of its arguments counts when two calls are compared. Times, and ids beside
+// other arguments, differ between calls that are the same to everybody but a computer.
+import { hash } from 'node:crypto';
+import {
+  canonicalJson,
+  type Fault,
+  fail,
+  isDeeperThan,
+  isObject,
+  type Json,
+} from '../../base/index.ts';
+
+export interface ObservedCall {
+  /** So that `learned` finds it again. */
+  readonly id?: string;
+  readonly tool: string;
+  readonly arguments: Json;
+  /** Parameters that the tool declares `volatile`. */
+  readonly volatile?: readonly string[];
+  /** Calls of one turn were all made before any of their results was seen. */
+  readonly turn?: number;
+}
+
+/** JSON, so that it can be kept over a restart and handed to a child. Holds no argument in the clear. */
+export interface CallPrint {
+  readonly tool: string;
+  readonly key: string;
+  /** By argument that counts: a digest of its value. */
+  readonly fields: Readonly<Record<string, string>>;
+  readonly turn?: number;
+}
+
+const TIMES = [
+  /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?$/,
+  /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d? [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d (?:GMT|UTC)$/,
+  // Seconds or milliseconds since 1970, from 2001 to about 2096.
+  /^[1-3]\d{9}(?:\d{3})?$/,
+];
+
+// Hashes of 40 and 64 digits are not here: they name a content, and another one is another thing.
+const IDS = [
+  /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i,
+  /^(?=.*\d)[0-9A-HJKMNP-TV-Z]{26}$/,
+  /^(?:[0-9a-f]{16}|[0-9a-f]{24}|[0-9a-f]{32})$/i,
+  /^[a-z]{2,12}_(?=[A-Za-z]*\d)[A-Za-z0-9]{16,64}$/,
+];
+
+const LONGEST = 100;
+
+const textOf = (value: Json): string | undefined => {
+  const text = typeof value === 'number' ? String(value) : value;
+  return typeof text === 'string' && text.length <= LONGEST ? text : undefined;
+};
+const fits = (value: Json, formats: readonly RegExp[]): boolean => {
+  const text = textOf(value);
+  return text !== undefined && formats.some((format) => format.test(text));
+};
+
+/** Times and ids further in are all alike; those on top are left out altogether. */
+function plain(value: Json): Json {
+  if (Array.isArray(value)) return value.map(plain);
+  if (isObject(value)) {
+    const entries = Object.entries(value).map(([key, item]) => [key, plain(item)] as const);
+    return Object.fromEntries(entries);
+  }
+  if (fits(value, TIMES)) return '<time>';
+  return typeof value === 'string' && fits(value, IDS) ? '<id>' : value;
+}
+
+const MAX_DEPTH = 100;
+
+export const digest = (value: Json): string =>
+  hash('sha256', isDeeperThan(value, MAX_DEPTH) ? JSON.stringify(value) : canonicalJson(value));
+
+const digestPlain = (value: Json): string =>
+  digest(isDeeperThan(value, MAX_DEPTH) ? value : plain(value));
+
+/** An id that is all there is to a call says what the call is about: then it counts. */
+function countedFields(call: ObservedCall): Record<string, string> {
+  const { arguments: given, volatile = [] } = call;
+  if (!isObject(given)) return { '': digestPlain(given) };
+  const entries = Object.entries(given).filter(
+    ([name, value]) => !volatile.includes(name) && !fits(value, TIMES),
+  );
+  const others = entries.filter(([, value]) => typeof value !== 'string' || !fits(value, IDS));
+  const counted =
+    others.length > 0
+      ? others.map(([name, value]) => [name, digestPlain(value)])
+      : entries.map(([name, value]) => [name, digest(value)]);
+  return Object.fromEntries(counted) as Record<string, string>;
+}
+
+export function printOf(call: ObservedCall): CallPrint {
+  const fields = countedFields(call);
+  return {
+    tool: call.tool,
+    key: digest([call.tool, fields]),
+    fields,
+    ...(call.turn !== undefined && { turn: call.turn }),
+  };
+}
+
+/** One tool, the same arguments, at most one of which differs while another does not. */
+export function isSimilar(a: CallPrint, b: CallPrint): boolean {
+  if (a.tool !== b.tool) return false;
+  if (a.key === b.key) return true;
+  const names = Object.keys(a.fields);
+  if (names.length < 2 || names.length !== Object.keys(b.fields).length) return false;
+  if (!names.every((name) => Object.hasOwn(b.fields, name))) return false;
+  return names.filter((name) => a.fields[name] !== b.fields[name]).length <= 1;
+}
+
+// Notices a model that goes round in circles, from its last five calls. What each call brought back
+// does not change what is found, but whether it is held against the thread: running the same tests
+// after every change looks like a loop and is none.
+
+export interface LoopFound {
+  readonly pattern: 'repeated' | 'alternating' | 'similar';
+  readonly tool: string;
+  readonly count: number;
+  /** Every earlier call of the pattern is known to have brought back something else. */
+  readonly progress: boolean;
+  readonly message: string;
+}
+
+export interface LoopDetector {
+  /** Before a call is made. */
+  observe(call: ObservedCall): LoopFound | undefined;
+  /** What the call with this id brought back. Without it every call counts as fruitless. */
+  learned(id: string, result: Json, isError: boolean): void;
+  /** For a child: the last three calls. */
+  tail(): readonly CallPrint[];
+  /** For a restart. */
+  history(): readonly CallPrint[];
+}
+
+const WINDOW = 5;
+const REPEATS = 3;
+const SIMILAR = 4;
+const TAIL = 3;
+
+interface Entry extends CallPrint {
+  readonly id?: string | undefined;
+  news?: { text: string; isError: boolean };
+}
+
+/** Did each of these bring back something else? Of an error only another call's own words are new. */
+function hasProgress(entries: readonly Entry[], countErrors: boolean): boolean {
+  const news = entries.map((entry) => entry.news);
+  if (news.some((each) => each === undefined || (each.isError && !countErrors))) return false;
+  return new Set(news.map((each) => each?.text)).size === news.length;
+}
+
+function findRepeated(recent: readonly Entry[], newest: Entry): LoopFound | undefined {
+  const same = recent.filter(({ key }) => key === newest.key);
+  if (same.length < REPEATS) return undefined;
+  return {
+    pattern: 'repeated',
+    tool: newest.tool,
+    count: same.length,
+    progress: hasProgress(same.slice(0, -1), true),
+    message: `\`${newest.tool}\` was called ${same.length} times with the same arguments within ${WINDOW} calls`,
+  };
+}
+
+function findAlternating(recent: readonly Entry[], newest: Entry): LoopFound | undefined {
+  const [a, b, c, d] = recent.slice(-4);
+  if (!a || !b || !c || !d || a.key !== c.key || b.key !== d.key || a.key === b.key)
+    return undefined;
+  return {
+    pattern: 'alternating',
+    tool: newest.tool,
+    count: 2,
+    progress: hasProgress([a, c], true),
+    message: `the same two calls, \`${a.tool}\` and \`${b.tool}\`, take turns`,
+  };
+}
+
+/** Calls made at once, before any answer was seen, are one attempt and not several. */
+const attempts = (entries: readonly Entry[]): number =>
+  entries.filter(
+    ({ turn }, at) => turn === undefined || entries.findIndex((each) => each.turn === turn) === at,
+  ).length;
+
+function findSimilar(recent: readonly Entry[], newest: Entry): LoopFound | undefined {
+  const alike = recent.filter((entry) => isSimilar(entry, newest));
+  const count = attempts(alike);
+  if (count < SIMILAR) return undefined;
+  return {
+    pattern: 'similar',
+    tool: newest.tool,
+    count,
+    progress: hasProgress(alike.slice(0, -1), false),
+    message: `\`${newest.tool}\` was called ${count} times with nearly the same arguments within ${WINDOW} calls`,
+  };
+}
+
+const printed = ({ tool, key, fields, turn }: Entry): CallPrint => ({
+  tool,
+  key,
+  fields,
+  ...(turn !== undefined && { turn }),
+});
+
+/** `parentTail`: what the parent did last. A child that begins by doing the same counts on. */
+export function createLoopDetector(
+  options: { parentTail?: readonly CallPrint[]; history?: readonly CallPrint[] } = {},
+): LoopDetector {
+  let recent: Entry[] = [...(options.history ?? [])];
+  let inherited = options.history ? [] : (options.parentTail ?? []).slice(-TAIL);
+
+  return {
+    observe(call) {
+      const newest: Entry = { ...printOf(call), id: call.id };
+      if (recent.length === 0 && inherited.every(({ key }) => key === newest.key)) {
+        recent = inherited.map(({ tool, key, fields }) => ({ tool, key, fields }));
+      }
+      inherited = [];
+      recent = [...recent, newest].slice(-WINDOW);
+      return (
+        findRepeated(recent, newest) ??
+        findAlternating(recent, newest) ??
+        findSimilar(recent, newest)
+      );
+    },
+    learned(id, result, isError) {
+      const entry = recent.findLast((each) => each.id === id);
+      if (entry) entry.news = { text: digest(result), isError };
+    },
+    tail: () => recent.slice(-TAIL).map(printed),
+    history: () => recent.map(printed),
+  };
+}
+
+/** As hooks see it. */
+export const loopFault = ({ message, ...detail }: LoopFound): Fault =>
+  fail('loop_detected', message, detail).error;

@@ -1,0 +1,99 @@
+// What a call of the model is about, before anything is done: which item, with which effect.
+import {
+  fail,
+  getOwn,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import type { CheckpointEvent } from '../../flow/index.ts';
+import type { Effect, Library } from '../../items/index.ts';
+import type { ToolCallBlock } from '../../llm/index.ts';
+import type { World } from '../thread/ports.ts';
+
+const VERBS = ['search', 'load', 'execute', 'help'] as const;
+type Verb = (typeof VERBS)[number];
+
+export interface KnownCall {
+  verb: Verb;
+  /** What events call it: the executed item's id, or the verb. */
+  tool: string;
+  effect: Effect;
+  volatile: readonly string[];
+  request: JsonObject;
+  /** Which part of the arguments goes to the tool itself. */
+  parameters: JsonObject;
+}
+
+/** What one may do with a thread's handle that changes nothing. */
+const READS_THREAD: ReadonlySet<string> = new Set(['status', 'wait']);
+
+/** What is about to be called; an unknown verb or item is left for the kernel to refuse. */
+export function identify(
+  { library }: Pick<World, 'library'>,
+  call: ToolCallBlock,
+): Outcome<KnownCall> {
+  const verb = VERBS.find((name) => name === call.name);
+  if (!verb) {
+    return fail(
+      'invalid_input',
+      `there is no tool \`${call.name}\`; there are: ${VERBS.join(', ')}`,
+    );
+  }
+  const request = call.arguments;
+  const parameters = (getOwn(request, 'parameters') ?? {}) as JsonObject;
+  const base = { verb, request, parameters, effect: 'read' as Effect, volatile: [], tool: verb };
+  if (verb !== 'execute') return ok(base);
+  const [kind, id] = [getOwn(request, 'item_type'), getOwn(request, 'item_id')];
+  const action = getOwn(request, 'action') ?? 'run';
+  const isChange = ['create', 'update', 'delete'].includes(plainText(action));
+  const found = kind === 'tool' ? library.find('tool', plainText(id)) : undefined;
+  if (!found?.ok) {
+    const isWrite = isChange || (kind === 'thread' && !READS_THREAD.has(plainText(action)));
+    return ok({ ...base, tool: plainText(id ?? 'execute'), effect: isWrite ? 'write' : 'read' });
+  }
+  const { tool } = found.output;
+  const chosen = tool?.actions.find(({ name }) => name === getOwn(parameters, 'action'));
+  return ok({
+    ...base,
+    tool: found.output.id,
+    effect: isChange ? 'write' : (chosen?.effect ?? tool?.effect ?? 'write'),
+    volatile: tool?.parameters.filter((one) => one.volatile).map(({ name }) => name) ?? [],
+  });
+}
+
+// A tool call that spawns is a step of its own kind, and a spawn that is refused for its limits is a
+// limit, although it is found out inside the call.
+
+/** The primitive at the end of these chains, and its function that spawns. */
+const [PRIMITIVE, FUNCTION] = ['thread', 'spawn'];
+const BASE = 'threads/spawn_thread';
+const SPAWN_LIMITS: ReadonlySet<string> = new Set(['spawns_exceeded', 'depth_exceeded']);
+
+/** Also a project's own tool that stands on the bundle's. */
+export function stepKind(library: Pick<Library, 'chain'>, tool: string): 'spawn' | 'tool' {
+  const chain = library.chain(tool);
+  return chain.ok && chain.output.links.some(({ id }) => id === BASE) ? 'spawn' : 'tool';
+}
+
+/** A call of this tool spawns a thread; undefined when it does anything else. */
+export function spawnsBy(
+  library: Pick<Library, 'chain'>,
+  tool: string,
+): { makesId: boolean } | undefined {
+  const chain = library.chain(tool);
+  if (!chain.ok || chain.output.primitive !== PRIMITIVE) return undefined;
+  // As the kernel merges them: the link nearest to the caller has the word.
+  const word = (name: string): Json | undefined =>
+    chain.output.links
+      .map((link) => getOwn(link.tool?.config ?? {}, name))
+      .find((value) => value !== undefined);
+  return word('function') === FUNCTION ? { makesId: word('make_id') === true } : undefined;
+}
+
+export const asLimit = (event: CheckpointEvent): CheckpointEvent =>
+  event.name === 'error' && SPAWN_LIMITS.has(event.fault.code)
+    ? { ...event, name: 'limit' }
+    : event;

@@ -1,0 +1,124 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setImmediate as roundOver } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { fail, type Outcome, ok, systemClock } from '../../base/index.ts';
+import { openStore, type Store } from '../../store/index.ts';
+import { createThreadLog, type ThreadLog } from './journal-writer.ts';
+
+const ID = 'a_thread';
+let dir: string;
+let store: Store;
+let log: ThreadLog;
+let told: string[];
+
+function must<T>(outcome: Outcome<T>): T {
+  if (!outcome.ok) throw new Error(outcome.error.detail.message);
+  return outcome.output;
+}
+
+const open = (atOnce = false): ThreadLog =>
+  createThreadLog(
+    ID,
+    { seq: 0, epoch: 1, turn: 1 },
+    {
+      store,
+      atOnce,
+      transcribe: (events, first) =>
+        void told.push(...events.map(({ type }, index) => `${first + index} ${type}`)),
+    },
+  );
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'km-log-'));
+  store = must(openStore({ file: join(dir, 'registry.db'), clock: systemClock }));
+  must(
+    store.createThread(
+      {
+        id: ID,
+        directive: 'd',
+        version: '1.0.0',
+        runner: 'safety',
+        project: '/project',
+        limits: {},
+        budget: { tokens: 100n },
+        inputs: {},
+      },
+      { lease: { owner: 'me', ttlMs: 30_000 } },
+    ),
+  );
+  told = [];
+  log = open();
+});
+afterEach(() => {
+  store.close();
+  rmSync(dir, { recursive: true });
+});
+
+const soon = (type: string) => log.appendSoon([{ type, data: {} }], { cost: { of: type } });
+const written = (): string[] => must(store.read(ID)).map(({ type }) => type);
+const cost = () => must(store.thread(ID)).cost;
+
+test('what is to be written soon goes in with the next event, before it, and is told then', () => {
+  must(soon('assistant_message'));
+  expect([written(), told, log.seq()]).toEqual([[], [], 1]);
+  must(log.note('tool_call', {}));
+  expect(written()).toEqual(['assistant_message', 'tool_call']);
+  expect(told).toEqual(['1 assistant_message', '2 tool_call']);
+  expect(cost()).toEqual({ of: 'assistant_message' });
+  expect(log.seq()).toBe(2);
+});
+
+test('with nothing after it, it is written by the end of the round', async () => {
+  must(soon('tool_result'));
+  await roundOver();
+  expect(written()).toEqual(['tool_result']);
+});
+
+test('flush writes it now, and says whether this process may still act', () => {
+  must(soon('tool_result'));
+  expect(log.flush()).toBe(true);
+  expect(written()).toEqual(['tool_result']);
+  must(store.claim(ID, 'another', 30_000, { force: true }));
+  must(soon('tool_result'));
+  expect(log.flush()).toBe(false);
+  expect(log.lost()?.error.code).toBe('stale_epoch');
+  expect(written()).toEqual(['tool_result']);
+  expect(soon('tool_result').ok).toBe(false);
+});
+
+test('an event that is refused beforehand takes nothing with it that was waiting', () => {
+  must(soon('tool_result'));
+  const refused = log.note('turn_start', {}, { first: () => fail('spend_exceeded', 'no more') });
+  expect(refused).toMatchObject({ error: { code: 'spend_exceeded' } });
+  expect(written()).toEqual(['tool_result']);
+  expect(log.lost()).toBeUndefined();
+  must(log.note('limit', {}));
+  expect(written()).toEqual(['tool_result', 'limit']);
+});
+
+test('what was used is charged before more is set aside', () => {
+  must(store.reserve([ID], { tokens: 90n }, 'first'));
+  const settle = [{ key: 'first', actual: { tokens: 10n } }];
+  must(log.appendSoon([{ type: 'assistant_message', data: {} }], { settle }));
+  const first = () => store.reserve([ID], { tokens: 90n }, 'second');
+  expect(log.note('turn_start', {}, { first })).toEqual(ok(null));
+  expect(written()).toEqual(['assistant_message', 'turn_start']);
+});
+
+test('what is charged by two that wait is charged by both', () => {
+  for (const key of ['first', 'second']) {
+    must(store.reserve([ID], { tokens: 40n }, key));
+    const settle = [{ key, actual: { tokens: 5n } }];
+    must(log.appendSoon([{ type: 'assistant_message', data: {} }], { settle }));
+  }
+  log.flush();
+  expect(must(store.budget(ID))).toMatchObject({ used: { tokens: 10n }, reserved: { tokens: 0n } });
+});
+
+test('a log that writes at once lets nothing wait', () => {
+  log = open(true);
+  must(soon('tool_result'));
+  expect(written()).toEqual(['tool_result']);
+});

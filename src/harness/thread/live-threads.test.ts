@@ -1,0 +1,148 @@
+import { expect, test } from 'vitest';
+import { ok } from '../../base/index.ts';
+import { createLeaseKeeper, createLiveThreads, type LiveThread } from './live-threads.ts';
+import type { ThreadResult } from './ports.ts';
+
+function keeper() {
+  let now = 0;
+  const renewed: string[] = [];
+  const { keep, beat } = createLeaseKeeper(() => now, 10_000);
+  return {
+    renewed,
+    keep: (name: string) => keep(() => void renewed.push(name)),
+    at(time: number) {
+      now = time;
+      beat();
+      return renewed.splice(0);
+    },
+  };
+}
+
+test('whoever works renews what is due, each at its own time, and nothing else', () => {
+  const { keep, at } = keeper();
+  const ends = [keep('a')];
+  expect(at(4000)).toEqual([]);
+  ends.push(keep('b'));
+  expect(at(9999)).toEqual([]);
+  expect(at(10_000)).toEqual(['a']);
+  expect(at(10_001)).toEqual([]);
+  expect(at(14_000)).toEqual(['b']);
+  // Late as it is, each is renewed once.
+  expect(at(70_000)).toEqual(['a', 'b']);
+  expect(at(70_001)).toEqual([]);
+  for (const end of ends) end();
+  expect(at(200_000)).toEqual([]);
+});
+
+test('a lease that began earlier is due earlier', () => {
+  let now = 9000;
+  const renewed: string[] = [];
+  const { keep, beat } = createLeaseKeeper(() => now, 10_000);
+  const ends = [keep(() => void renewed.push('new')), keep(() => void renewed.push('old'), 1000)];
+  now = 11_000;
+  beat();
+  expect(renewed).toEqual(['old']);
+  now = 19_000;
+  beat();
+  expect(renewed).toEqual(['old', 'new']);
+  for (const end of ends) end();
+});
+
+test('one that ends while others are renewed is left alone', () => {
+  let now = 0;
+  const renewed: string[] = [];
+  const { keep, beat } = createLeaseKeeper(() => now, 10);
+  const ends: (() => void)[] = [];
+  ends.push(
+    keep(() => {
+      renewed.push('a');
+      ends[1]?.();
+    }),
+    keep(() => void renewed.push('b')),
+    keep(() => void renewed.push('c')),
+  );
+  now = 10;
+  beat();
+  expect(renewed).toEqual(['a', 'c']);
+  for (const end of ends) end();
+});
+
+const one = (id: string, parent?: string): LiveThread => ({
+  thread: { id, parent } as LiveThread['thread'],
+  done: new Promise(() => {}),
+});
+
+test('threads are found by id and by parent while they run', () => {
+  const live = createLiveThreads();
+  live.add(one('a'));
+  live.add(one('b', 'a'));
+  live.add(one('c', 'a'));
+  expect(live.childrenOf('a').map(({ thread }) => thread.id)).toEqual(['b', 'c']);
+  live.remove('b');
+  expect(live.get('b')).toBeUndefined();
+  expect(live.all().map(({ thread }) => thread.id)).toEqual(['a', 'c']);
+});
+
+test('whoever expects a thread is told when it enters, also when it is there already', async () => {
+  const live = createLiveThreads();
+  const both = Promise.all([live.entered('a'), live.entered('a')]);
+  live.add(one('a'));
+  await both;
+  await live.entered('a');
+});
+
+const result = (id: string): ThreadResult => ({
+  thread_id: id,
+  status: 'completed',
+  outputs: {},
+  text: '',
+  reason: '',
+  cost: {},
+});
+
+test('a thread is taken up once, however many want it to go on', async () => {
+  const live = createLiveThreads();
+  let begun = 0;
+  const resume = async () => {
+    begun += 1;
+    await Promise.resolve();
+    return ok(result('a'));
+  };
+  const both = await Promise.all([live.resumed('a', resume), live.resumed('a', resume)]);
+  expect(both).toEqual([ok(result('a')), ok(result('a'))]);
+  expect(begun).toBe(1);
+  await live.resumed('a', resume);
+  expect(begun).toBe(2);
+  live.add({ ...one('b'), done: Promise.resolve(result('b')) });
+  expect(await live.resumed('b', resume)).toEqual(ok(result('b')));
+  expect(begun).toBe(2);
+});
+
+test('closing stops those that run and those that are only about to', async () => {
+  const live = createLiveThreads();
+  const stopped: string[] = [];
+  const running = (id: string): LiveThread => {
+    let end: (ended: ThreadResult) => void = () => {};
+    const done = new Promise<ThreadResult>((resolve) => (end = resolve));
+    const stop = (): void => {
+      stopped.push(id);
+      end(result(id));
+    };
+    return { thread: { id, stop } as unknown as LiveThread['thread'], done };
+  };
+  live.add(running('a'));
+  let enter: () => void = () => {};
+  const late = new Promise<void>((resolve) => (enter = resolve));
+  const resuming = live.resumed('b', async () => {
+    await late;
+    const entered = running('b');
+    live.add(entered);
+    return ok(await entered.done);
+  });
+  const closed = live.close({ status: 'interrupted', reason: 'closed' });
+  expect(stopped).toEqual(['a']);
+  enter();
+  await closed;
+  expect(stopped).toEqual(['a', 'b']);
+  expect(await resuming).toEqual(ok(result('b')));
+});

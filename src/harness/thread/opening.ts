@@ -1,0 +1,77 @@
+// Ids of threads that nobody named: `deploy_staging_20300131_235959_x7k2`, in UTC. The suffix is short
+// enough to type, so of many threads begun in one second two can be alike.
+import { type Clock, type Json, type Outcome, ok, type RandomBytes } from '../../base/index.ts';
+import { type Descriptor, describe, mergeDescriptors } from '../../flow/index.ts';
+import type { NewEvent } from '../../store/index.ts';
+import type { Prepared } from '../run/prepare.ts';
+import { packMarks } from './conversation.ts';
+import type { World } from './ports.ts';
+import { injection } from './prompt.ts';
+
+interface Ports {
+  clock: Pick<Clock, 'now'>;
+  random: RandomBytes;
+}
+
+const SUFFIX = 4;
+/** With a thousand threads in one second, ten taken ids in a row do not happen. */
+const MAX_TRIES = 10;
+
+export function makeThreadId(name: string, { clock, random }: Ports): string {
+  const stamp = new Date(clock.now())
+    .toISOString()
+    .replace(/[-:]/g, '')
+    .replace('T', '_')
+    .slice(0, 15);
+  const suffix = [...random(SUFFIX)].map((byte) => (byte % 36).toString(36)).join('');
+  return `${name.slice(0, 59)}_${stamp}_${suffix}`;
+}
+
+/** Starts under a new id, and under another when that one is taken; `start` leaves nothing of a refusal. */
+export async function withFreshId<T>(
+  name: string,
+  ports: Ports,
+  start: (id: string) => Outcome<T> | Promise<Outcome<T>>,
+): Promise<Outcome<T>> {
+  for (let tries = 1; ; tries++) {
+    const started = await start(makeThreadId(name, ports));
+    const isTaken = !started.ok && started.error.code === 'thread_exists';
+    if (!isTaken || tries === MAX_TRIES) return started;
+  }
+}
+
+// What opens every conversation.
+
+const FROM_USER = describe({ taint: ['src:user'] });
+
+/** The harness itself executes the directive and shows the result. */
+export async function openingEvents(
+  world: World,
+  prepared: Prepared,
+  message: string,
+  given: Descriptor = FROM_USER,
+): Promise<Outcome<NewEvent[]>> {
+  const { directive, inputs } = prepared;
+  const { request, call } = injection(directive.name, inputs, 'call_directive');
+  const ready = await world.kernel.execute(
+    { item_type: 'directive', item_id: prepared.item.id, parameters: inputs },
+    { surface: 'harness', name: 'harness', frame: world.frame() },
+  );
+  if (!ready.ok) return ready;
+  const marks = packMarks(mergeDescriptors(ready.output.meta.descriptor, given));
+  const events: NewEvent[] = [
+    {
+      type: 'user_message',
+      data: { text: request, marks: packMarks(FROM_USER) },
+    },
+    { type: 'assistant_message', data: { content: [call] as unknown as Json, injected: true } },
+    {
+      type: 'tool_result',
+      data: { call_id: call.id, content: ready.output.data, is_error: false, marks },
+    },
+  ];
+  if (message !== '') {
+    events.push({ type: 'user_message', data: { text: message, marks: packMarks(given) } });
+  }
+  return ok(events);
+}

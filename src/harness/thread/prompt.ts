@@ -1,0 +1,133 @@
+// The words the harness itself puts into a conversation. Each is one line that starts with its sender
+// in brackets, so that a reader (and the model) can tell it from what a person or a tool said.
+import { type Fault, isObject, type Json, type JsonObject } from '../../base/index.ts';
+import type { ToolCallBlock } from '../../llm/index.ts';
+import type { WarningEvent } from '../limits/limit.ts';
+import type { LoopFound } from '../step/loop-detector.ts';
+
+/** The project's own instructions first, then what holds in every project. */
+export function systemPrompt(agentsMd: string | undefined, universal: string): string {
+  return [agentsMd ?? '', universal]
+    .map((part) => part.trim())
+    .filter((part) => part !== '')
+    .join('\n\n');
+}
+
+export interface Injection {
+  /** The user's line. */
+  readonly request: string;
+  /** Made by the harness in the model's name; its result is the kernel's own answer. */
+  readonly call: ToolCallBlock;
+}
+
+/** How every run begins: the model finds that it has already loaded its directive. */
+export function injection(directive: string, inputs: JsonObject, callId: string): Injection {
+  return {
+    request: `run directive ${directive}`,
+    call: {
+      type: 'tool_call',
+      id: callId,
+      name: 'execute',
+      arguments: {
+        item_type: 'directive',
+        item_id: directive,
+        action: 'run',
+        ...(Object.keys(inputs).length > 0 && { parameters: inputs }),
+      },
+    },
+  };
+}
+
+const MAX_LINE = 2000;
+
+/** One line, whatever is in it, and not a long one. */
+function oneLine(text: string): string {
+  const line = text.replace(/[\s\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, ' ').trim();
+  return line.length > MAX_LINE ? `${line.slice(0, MAX_LINE)}…` : line;
+}
+
+/** Of several marks of one limit only the highest is worth saying. */
+export function warningLine(events: readonly WarningEvent[]): string {
+  const highest = new Map<string, WarningEvent>();
+  for (const event of events) {
+    if ((highest.get(event.limit)?.percent ?? 0) <= event.percent) highest.set(event.limit, event);
+  }
+  const parts = [...highest.values()].map(
+    ({ limit, percent, current, max }) =>
+      `${percent} % of \`${limit}\` reached (${current} of ${max}${limit === 'duration' ? ' seconds' : ''})`,
+  );
+  return `[limits] ${parts.join('; ')}. Finish what matters most and return what you have.`;
+}
+
+/** What a hook had to say besides its action. Undefined when that was nothing. */
+export function notesLine(hook: string, notes: JsonObject): string | undefined {
+  if (Object.keys(notes).length === 0) return undefined;
+  return oneLine(`[hook ${hook}] ${JSON.stringify(notes)}`);
+}
+
+export const loopLine = ({ message }: LoopFound): string =>
+  oneLine(`[loop] ${message}. Try another way, or call help with action "stuck".`);
+
+/** For runs that are told to go on although a step failed, and for errors of the harness itself. */
+export const errorLine = ({ code, detail }: Fault): string =>
+  oneLine(`[error] ${code}: ${detail.message}`);
+
+export const raisedLine = (raised: readonly string[]): string =>
+  `[limits] raised: ${raised.join(', ')}`;
+
+const because = (reason: string | undefined): string =>
+  reason === undefined || reason === '' ? '' : `: ${oneLine(reason)}`;
+
+/** Instead of the result of a step that was not done. */
+export const skippedResult = (step: string, reason?: string): JsonObject => ({
+  status: 'skipped',
+  step,
+  message: `\`${step}\` was not done${because(reason)}; go on without it`,
+});
+
+/** Instead of the result of a step that was done. */
+export const withheldResult = (step: string, reason?: string): JsonObject => ({
+  status: 'withheld',
+  step,
+  message: `\`${step}\` was done, its result is not shown${because(reason)}`,
+});
+
+/** Instead of the error of a step that a hook counts as done. */
+export const countedResult = (step: string, reason?: string): JsonObject => ({
+  status: 'done',
+  step,
+  message: `\`${step}\` counts as done${because(reason)}`,
+});
+
+/** A failed step, as the model sees it: what every door answers. */
+export const errorResult = ({ code, detail }: Fault): Json => ({
+  ok: false,
+  error: { code, detail },
+});
+
+const SHOWN = 500;
+
+/** A call whose arguments are no JSON object: not run, so that the model can repair it. */
+export function badArgumentsResult(name: string, text: string, problem: string): Json {
+  const shown = text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text;
+  return errorResult({
+    code: 'invalid_input',
+    detail: {
+      received: shown,
+      message: `the arguments of \`${name}\` cannot be read: ${oneLine(problem)}; nothing was run, send the call again`,
+    },
+  });
+}
+
+/** After a stream that broke off: which calls were never run. */
+export const discardedLine = (names: readonly string[]): string =>
+  oneLine(
+    `[stream] the reply broke off; not run because incomplete: ${names.join(', ') || 'a call'}. Send it again if it is still needed.`,
+  );
+
+/** How long it took is no news: for comparing results. */
+export function withoutTime(content: Json): Json {
+  if (!isObject(content)) return content;
+  const { duration_ms: _, ...rest } = content;
+  return rest;
+}

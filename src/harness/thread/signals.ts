@@ -1,0 +1,62 @@
+// What people and parents say to a running thread: `message`, `interrupt`, `pause`, `terminate`,
+// `kill`. Obeyed between steps; during a stream it is called off first (thread-flight.ts). Every
+// signal is an event with who sent it; the last one that was read is remembered in the journal.
+import { isObject, type Json, plainText } from '../../base/index.ts';
+import { describe } from '../../flow/index.ts';
+import type { NewEvent, Signal } from '../../store/index.ts';
+import type { Ending } from '../loop.ts';
+import { packMarks } from './conversation.ts';
+import { skippedResult } from './prompt.ts';
+import { replayEvent } from './restore.ts';
+import type { ThreadContext } from './thread.ts';
+
+const FROM_PERSON = packMarks(describe({ taint: ['src:user'] }));
+
+const fieldOf = (payload: Json, ...names: string[]): string =>
+  isObject(payload) ? plainText(names.map((name) => payload[name]).find(Boolean) ?? '') : '';
+
+/** The person wants something else than the calls that are still to come: they are left out. */
+const leaveOut = (thread: ThreadContext, by: string): NewEvent[] =>
+  thread.conversation.pending().map((call) => ({
+    type: 'tool_result',
+    data: {
+      call_id: call.id,
+      content: skippedResult(call.name, `interrupted by ${by}`),
+      is_error: true,
+      marks: packMarks(thread.conversation.marks()),
+    },
+  }));
+
+function eventsOf(thread: ThreadContext, { id, kind, payload, by }: Signal): NewEvent[] {
+  const reason = fieldOf(payload, 'reason');
+  const text = fieldOf(payload, 'content', 'message');
+  // Another thread's words carry what it has read; a person's are a person's.
+  const marks = isObject(payload) && isObject(payload.marks) ? payload.marks : FROM_PERSON;
+  return [
+    { type: 'signal', data: { kind, by, id, ...(reason && { reason }) } },
+    ...(kind === 'interrupt' ? leaveOut(thread, by) : []),
+    ...(text ? [{ type: 'injected_message', data: { text, marks, by } }] : []),
+  ];
+}
+
+function endingOf({ kind, payload, by }: Signal): Ending | undefined {
+  const reason = fieldOf(payload, 'reason');
+  if (kind === 'pause') return { status: 'paused', reason: reason || `paused by ${by}` };
+  if (kind === 'terminate') return { status: 'terminated', reason: reason || `ended by ${by}` };
+  return kind === 'kill' ? { status: 'killed', reason: reason || `killed by ${by}` } : undefined;
+}
+
+/** Injected words go in; a pause, an end or a kill is the run's ending. */
+export function obeySignals(thread: ThreadContext): Ending | undefined {
+  const signals = thread.world.store.signals(thread.id, thread.lastSignal);
+  if (!signals.ok) return undefined;
+  for (const signal of signals.output) {
+    const events = eventsOf(thread, signal);
+    if (!thread.log.append(events).ok) return undefined;
+    thread.lastSignal = signal.id;
+    for (const event of events) replayEvent(thread, event);
+    const ending = endingOf(signal);
+    if (ending) return ending;
+  }
+  return undefined;
+}

@@ -1,0 +1,39 @@
+// One row of the audit for every model request: who asked which model, what it took and what became of
+// it. Nothing of what was said: the journal has that, sealed.
+import type { Outcome } from '../../base/index.ts';
+import type { AuditRow } from '../../kernel/index.ts';
+import { formatMoney, type ModelReply } from '../../llm/index.ts';
+import type { Amounts } from '../../store/index.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+
+export interface RequestFacts {
+  outcome: Outcome<unknown>;
+  reply: ModelReply | undefined;
+  /** What was charged for it; nothing when it was never sent. */
+  charged: Amounts;
+}
+
+function figures({ reply, charged }: RequestFacts, currency: string): string {
+  const { tokens = 0n, input_tokens = 0n, output_tokens = 0n, spend = 0n } = charged;
+  const cached = reply ? reply.usage.cache_read_tokens + reply.usage.cache_write_tokens : 0;
+  const parts = `input ${input_tokens}, output ${output_tokens}, cached ${cached}`;
+  return `${tokens} tokens (${parts}), ${formatMoney(spend)} ${currency}`;
+}
+
+export function requestRow(
+  { id, model, price, item }: ThreadContext,
+  facts: RequestFacts,
+): Omit<AuditRow, 'time'> {
+  const { outcome, reply } = facts;
+  const code = outcome.ok ? '' : outcome.error.code;
+  const end = outcome.ok ? (reply ? `, ended by ${reply.stop}` : ', not used') : '';
+  const broken = reply?.broken ? ', broke off' : '';
+  return {
+    surface: 'harness',
+    caller: id,
+    subject: `directive:${item.id}`,
+    operation: `model:${model.provider}/${model.model}`,
+    decision: outcome.ok ? 'allowed' : code === 'permission_denied' ? 'denied' : 'failed',
+    reason: `${code && `${code}; `}${figures(facts, price.currency)}${end}${broken}`,
+  };
+}

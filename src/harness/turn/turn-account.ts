@@ -1,0 +1,273 @@
+// The books of a thread that nobody will take up again: what went out and was never read may be on
+// the invoice and is charged in full, what was only set aside is free.
+import { type Failure, fail, getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
+import type { RecordEntry, Reservation } from '../../flow/index.ts';
+import {
+  costOf,
+  estimateTokens,
+  formatMoney,
+  type ModelReply,
+  tokenRatio,
+  type Usage,
+} from '../../llm/index.ts';
+import type { Amounts, Change, NewEvent, ThreadSummary } from '../../store/index.ts';
+import { fitRequest } from '../limits/answer-length.ts';
+import {
+  type Cost,
+  createCostMeter,
+  NO_COST,
+  packCost,
+  unpackCost,
+  usedAmounts,
+} from '../limits/cost.ts';
+import type { LimitAmounts, LimitEvent } from '../limits/limit.ts';
+import { packMarks } from '../thread/conversation.ts';
+import type { CalledOff } from '../thread/interruption.ts';
+import type { World } from '../thread/ports.ts';
+import { badArgumentsResult, discardedLine } from '../thread/prompt.ts';
+import { replayEvent } from '../thread/restore.ts';
+import type { ThreadContext } from '../thread/thread.ts';
+import { MODEL_TOOLS_BYTES } from './ask-model.ts';
+import { requestRow } from './audit.ts';
+import { type NextMove, nextMove } from './retry-turn.ts';
+
+// The books of one turn: the worst case is reserved along the whole chain before the request goes
+// out, and settled with what it really took in the same commit that records the reply.
+
+const MAX_ANSWER = 8192;
+const MIN_ANSWER = 256;
+
+/** Below this an answer is not worth asking for; data, 256 unless somebody changed it. */
+function leastAnswer({ library }: ThreadContext['world']): number {
+  const least = getOwn(library.config('limits').value, 'min_output_tokens');
+  return typeof least === 'number' ? least : MIN_ANSWER;
+}
+
+export interface TurnAccount {
+  /** Size of the request, for the estimate. */
+  bytes: number;
+  maxTokens: number;
+  reply: ModelReply | undefined;
+  calledOff: CalledOff | undefined;
+  /** What follows a request that failed; undefined: that is for the checkpoint to say. */
+  next: NextMove | undefined;
+  /** Stage 4: local limits, then the whole chain in one transaction. */
+  reserve(): Outcome<Reservation>;
+  /** Stage 9: reply or error, cost and charge in one commit. */
+  record(entry: RecordEntry): void;
+}
+
+export const amountsOf = (unit: LimitAmounts): Amounts => ({
+  tokens: unit.tokens ?? 0n,
+  spend: unit.spend ?? 0n,
+  input_tokens: unit.input_tokens ?? 0n,
+  output_tokens: unit.output_tokens ?? 0n,
+});
+
+const actualOf = (usage: Usage, spend: bigint): Amounts => ({
+  tokens: BigInt(usage.tokens),
+  spend,
+  input_tokens: BigInt(usage.input_tokens),
+  output_tokens: BigInt(usage.output_tokens),
+});
+
+/** Reserved amounts as a usage nobody reported. */
+export const usageOf = (amounts: Amounts): Usage => {
+  const [input, output] = [Number(amounts.input_tokens ?? 0n), Number(amounts.output_tokens ?? 0n)];
+  return {
+    input_tokens: input,
+    output_tokens: output,
+    cache_read_tokens: 0,
+    cache_write_tokens: 0,
+    tokens: Number(amounts.tokens ?? 0n),
+    context_tokens: input,
+    estimated: true,
+  };
+};
+
+export const refusedBy = (event: LimitEvent, needed: bigint): Failure =>
+  fail(event.code, `limit \`${event.limit}\` reached: ${event.current} of ${event.max}`, {
+    limit: event.limit,
+    current: event.current,
+    max: event.max,
+    needed: needed.toString(),
+  });
+
+/** The usage a failed request reported, if it did. */
+const usageIn = (failure: Failure): Usage | undefined =>
+  failure.error.detail.usage as unknown as Usage | undefined;
+
+/** Refused on this side of the wire. */
+const NEVER_SENT: ReadonlySet<string> = new Set([
+  'stale_epoch',
+  'permission_denied',
+  'config_invalid',
+  'invalid_input',
+  'invalid_item',
+]);
+
+/** Was it surely not answered? Then it costs nothing; in doubt it costs what was reserved. */
+function wasFree(failure: Failure): boolean {
+  const { code, detail } = failure.error;
+  return detail.sent === false || detail.charged === false || NEVER_SENT.has(code);
+}
+
+const isApart = ({ tools }: ThreadContext): boolean => tools?.length === 0;
+
+/** What the model said as it enters the conversation: calls that cannot be read are answered. */
+export function replyEvents(thread: ThreadContext, reply: ModelReply, bytes: number): NewEvent[] {
+  const { broken, bad_arguments: bad = [] } = reply;
+  const unread = bad.map(({ id, name }) => ({ type: 'tool_call', id, name, arguments: {} }));
+  const events: NewEvent[] = [
+    {
+      type: 'assistant_message',
+      data: {
+        content: [...reply.content, ...unread] as unknown as Json,
+        stop: reply.stop,
+        usage: { ...reply.usage },
+        model: reply.model || thread.model.model,
+        price_row: thread.price.row,
+        spend: formatMoney(costOf(reply.usage, thread.price)),
+        bytes,
+        // Asked by a script, in a conversation of its own.
+        ...(isApart(thread) && { apart: true }),
+      },
+    },
+  ];
+  const marks = packMarks(thread.conversation.ownMarks());
+  for (const { id, name, text, message } of bad) {
+    const content = badArgumentsResult(name, text, message);
+    events.push({ type: 'tool_result', data: { call_id: id, content, is_error: true, marks } });
+  }
+  if (broken) events.push({ type: 'stream_error', data: { ...broken } });
+  if (broken && broken.discarded_partial.length > 0 && !isApart(thread)) {
+    const text = discardedLine(broken.discarded_partial.map(({ name = 'a call' }) => name));
+    events.push({ type: 'injected_message', data: { text, by: 'harness', marks } });
+  }
+  return events;
+}
+
+function failureEvents(thread: ThreadContext, failure: Failure, account: TurnAccount): NewEvent[] {
+  const { code, detail } = failure.error;
+  const { next } = account;
+  if (next?.do === 'again') return [{ type: 'turn_end', data: { called_off: true } }];
+  const type = code === 'stream_incomplete' ? 'stream_error' : 'error';
+  const events: NewEvent[] = [{ type, data: { code, detail, ...(next && { next: next.do }) } }];
+  if (next?.do === 'fallback') {
+    events.push({ type: 'model_fallback', data: { to: thread.model.model, because: code } });
+  }
+  return events;
+}
+
+export function createTurnAccount(thread: ThreadContext, tries: number): TurnAccount {
+  const { world, log, meter, conversation } = thread;
+  let [key, unit]: [string, LimitAmounts] = ['', {}];
+  let change: Change = {};
+  let charged: Amounts = {};
+
+  function charge(usage: Usage, spend: bigint): Amounts {
+    meter.countRequest(usage, spend);
+    if (!usage.estimated) thread.ratio = tokenRatio(usage, account.bytes);
+    return actualOf(usage, spend);
+  }
+
+  function settle(outcome: Outcome<unknown>): void {
+    const usage = outcome.ok ? account.reply?.usage : usageIn(outcome);
+    const worst = amountsOf(unit);
+    const actual = usage
+      ? charge(usage, costOf(usage, thread.price))
+      : !outcome.ok && wasFree(outcome)
+        ? {}
+        : charge(usageOf(worst), worst.spend ?? 0n);
+    [change, charged] = [{ settle: [{ key, actual }] }, actual];
+    account.next = outcome.ok ? undefined : nextMove(thread, outcome, account.calledOff, tries);
+    // The same turn is tried again: it counts once, whatever its requests cost.
+    if (account.next) meter.giveBackTurn();
+  }
+
+  const account: TurnAccount = {
+    bytes: 0,
+    maxTokens: 0,
+    reply: undefined,
+    calledOff: undefined,
+    next: undefined,
+    reserve() {
+      const tools = isApart(thread) ? 0 : MODEL_TOOLS_BYTES;
+      account.bytes = conversation.bytes() + thread.system.length + tools;
+      account.next = undefined;
+      const fit = fitRequest({
+        input: estimateTokens(account.bytes, thread.ratio ?? 0),
+        maxTokens: Math.min(thread.model.max_output ?? MAX_ANSWER, MAX_ANSWER),
+        minTokens: leastAnswer(world),
+        used: usedAmounts(meter.read()),
+        reserved: {},
+        limits: thread.limits,
+        price: thread.price,
+        ...(thread.price.context === undefined ? {} : { window: thread.price.context }),
+      });
+      if ('event' in fit) return refusedBy(fit.event, fit.needed);
+      // A settled reservation is history: every request has its own.
+      key = `${thread.id}:turn:${log.turn}:${log.seq()}`;
+      const { model, provider } = thread.model;
+      // Whoever resumes the thread sees by `n` whether a recorded cost holds this turn already.
+      const n = meter.read().turns + 1;
+      const about = { max_tokens: fit.maxTokens, model, provider, key, n };
+      // One commit: a turn that is begun has its worst case set aside, and the other way round.
+      const first = () => thread.reserve(amountsOf(fit.unit), key);
+      const started = log.note('turn_start', about, { first });
+      if (!started.ok) return started;
+      [account.maxTokens, unit] = [fit.maxTokens, fit.unit];
+      meter.countTurn();
+      return ok({
+        settle,
+        release() {
+          meter.giveBackTurn();
+          world.store.cancel(key);
+        },
+      });
+    },
+    record({ outcome, retried }) {
+      const { reply } = account;
+      // A hook may have put something else in the place of the reply: then it was never said.
+      const isSaid = outcome.ok && !retried && outcome.output.data === (reply?.content as unknown);
+      if (!isSaid) account.reply = undefined;
+      const events = !outcome.ok
+        ? failureEvents(thread, outcome, account)
+        : isSaid && reply
+          ? replyEvents(thread, reply, account.bytes)
+          : [{ type: 'turn_end', data: { withheld: true } }];
+      // An answer that is lost with this process is asked for again, and was charged its worst case.
+      const written = log.appendSoon(events, { cost: packCost(meter.read()), ...change });
+      change = {};
+      world.audit?.write(requestRow(thread, { outcome, reply, charged }));
+      charged = {};
+      if (!written.ok) throw new Error(written.error.detail.message);
+      for (const event of events) replayEvent(thread, event);
+    },
+  };
+  return account;
+}
+
+export interface LeftBooks {
+  /** For the append that ends it: what is charged, and what is given back. */
+  settle: { key: string; actual: Amounts }[];
+  /** With what is charged now. */
+  cost: Cost;
+}
+
+export function leftBooks(
+  { store }: Pick<World, 'store'>,
+  { id, cost: packed }: Pick<ThreadSummary, 'id' | 'cost'>,
+): LeftBooks {
+  const open = store.openReservations(id);
+  const left = open.ok ? open.output : [];
+  const isRequest = (key: string): boolean => key.startsWith(`${id}:turn:`);
+  const requests = left.filter(({ key }) => isRequest(key));
+  const before = unpackCost(packed);
+  const meter = createCostMeter(() => 0, before.ok ? before.output : NO_COST);
+  for (const { amounts } of requests) meter.countRequest(usageOf(amounts), amounts.spend ?? 0n);
+  return {
+    settle: left.map(({ key, amounts }) => ({ key, actual: isRequest(key) ? amounts : {} })),
+    cost: meter.read(),
+  };
+}

@@ -1,0 +1,295 @@
+// Catalogs: places with more items. Searching reads a cached index; copying checks the signature
+// first and runs nothing; fetching happens only when a person asks for an update.
+import { dirname, relative } from 'node:path';
+import { type Clock, type Diagnostic, fail, isInside, type Outcome, ok } from '../../base/index.ts';
+import {
+  type CatalogEntry,
+  entryProblem,
+  readCatalogSettings,
+  writeCatalogSettings,
+} from '../data/catalog-settings.ts';
+import { readItemFile, realAncestor, realOf } from '../files/item-file.ts';
+import { idProblem, pathFor } from '../files/item-place.ts';
+import type { Item } from '../item.ts';
+import type { ItemKind } from '../item-kinds.ts';
+import { createLibrary } from '../library/library.ts';
+import { putFile } from '../library/write.ts';
+import { moduleFile, type TrustPort } from '../signature.ts';
+import { type FetchPorts, fetchCatalog, runCommand } from './fetch.ts';
+import {
+  type CatalogIndex,
+  type CatalogItem,
+  createCatalogIndexes,
+  searchCatalogItems,
+} from './index-cache.ts';
+
+// Copying an item to the project or the user's folder, as it is: with its signature line, and with
+// the module it names. What is not signed, or not what was signed, is not copied.
+
+const MAX_MODULE_BYTES = 8 * 1024 * 1024;
+
+function checkSigned({ kind, id, signature }: Item): Outcome<null> {
+  const { state, reason } = signature;
+  if (state === 'signed' || state === 'bundle') return ok(null);
+  const why = {
+    unsigned: 'is not signed',
+    changed: `is not what was signed${reason ? ` (${reason})` : ''}`,
+    untrusted: `is signed by a key that is not trusted${reason ? ` (${reason})` : ''}`,
+  }[state];
+  return fail('signature_invalid', `${kind} \`${id}\` ${why}, so it is not copied`, { state });
+}
+
+/** Where a file would be put below `root`; links that lead elsewhere are refused. */
+function target(root: string, path: string): Outcome<string> {
+  const file = `${root}/${path}`;
+  const [base, real] = [realAncestor(root), realAncestor(file)];
+  const isSafe = base !== undefined && real !== undefined && isInside(real, base);
+  return isSafe ? ok(file) : fail('permission_denied', `\`${path}\` leads out of \`${root}\``);
+}
+
+interface CopiedFile {
+  to: string;
+  text: string;
+}
+
+function moduleOf(item: Item, from: string, root: string, path: string): Outcome<CopiedFile[]> {
+  const module = item.kind === 'tool' ? moduleFile(item.tool?.config.module, from) : undefined;
+  if (module === undefined) return ok([]);
+  const real = realOf(module);
+  const folder = realOf(dirname(from));
+  if (real === undefined || folder === undefined || !isInside(real, folder)) {
+    return fail('invalid_item', `the module of tool \`${item.id}\` is not beside it`);
+  }
+  const read = readItemFile(real, MAX_MODULE_BYTES);
+  if ('problem' in read) return fail('invalid_item', `\`${module}\`: ${read.problem.message}`);
+  const to = target(root, `${dirname(path)}/${relative(dirname(from), module)}`);
+  return to.ok ? ok([{ to: to.output, text: read.text }]) : to;
+}
+
+/** `root` is a folder like `.ai/`. Nothing that exists is replaced; nothing is run. */
+export function copyItem(item: Item, root: string): Outcome<string> {
+  const signed = checkSigned(item);
+  if (!signed.ok) return signed;
+  const odd = idProblem(item.id);
+  if (odd !== undefined) return fail('invalid_input', `the id \`${item.id}\` ${odd}`);
+  const path = pathFor(item.kind, item.id);
+  const to = target(root, path);
+  if (!to.ok) return to;
+  const source = realOf(item.file);
+  const read = source === undefined ? undefined : readItemFile(source);
+  if (!read || 'problem' in read) return fail('not_found', `\`${item.file}\` cannot be read`);
+  const module = moduleOf(item, item.file, root, path);
+  if (!module.ok) return module;
+  // The module first: a tool that is there can be called.
+  for (const file of [...module.output, { to: to.output, text: read.text }]) {
+    const put = putFile(file.to, file.text, true);
+    if (!put.ok) return put;
+  }
+  return ok(to.output);
+}
+
+export type CatalogLevel = 'project' | 'user';
+
+export interface ListedCatalog extends CatalogEntry {
+  level: CatalogLevel;
+  /** Absent when it was never read. */
+  updated?: string;
+  items?: number;
+}
+
+export interface CatalogOptions {
+  /** Folder of the project; its `.ai` is where settings and copies go. */
+  project: string;
+  /** The user's folder. */
+  home: string;
+  trustStore: TrustPort;
+  clock: Pick<Clock, 'now'>;
+  env: Readonly<Record<string, string | undefined>>;
+  run?: FetchPorts['run'];
+}
+
+export interface Catalogs {
+  list(): { catalogs: ListedCatalog[]; diagnostics: Diagnostic[] };
+  /** Notes a catalog and reads it; one that cannot be read is not noted. */
+  add(
+    entry: CatalogEntry,
+    level?: CatalogLevel,
+    signal?: AbortSignal,
+  ): Promise<Outcome<ListedCatalog>>;
+  remove(name: string): Outcome<null>;
+  update(name?: string, signal?: AbortSignal): Promise<Outcome<ListedCatalog[]>>;
+  search(query: { text: string; kind?: ItemKind; limit?: number }): {
+    hits: (CatalogItem & { score: number })[];
+    total: number;
+  };
+  /** Copies `id` or `catalog:id` to the project or the user's folder. */
+  copy(
+    kind: ItemKind,
+    id: string,
+    destination?: CatalogLevel,
+  ): Promise<Outcome<CatalogItem & { copied_to: string }>>;
+}
+
+function describe(item: Item, catalog: string): CatalogItem {
+  const { kind, id, title, description, category, version, signature } = item;
+  const requires = item.kind === 'tool' ? (item.tool?.requires ?? []) : [];
+  return {
+    catalog,
+    kind,
+    id,
+    title,
+    description,
+    category,
+    version,
+    requires,
+    signature: signature.state,
+  };
+}
+
+interface Held {
+  name: string;
+  index: CatalogIndex;
+}
+
+/** `id` or `catalog:id`; an id that several catalogs hold must say which. */
+function findIn(
+  catalogs: readonly Held[],
+  kind: ItemKind,
+  id: string,
+): Outcome<{ item: CatalogItem; index: CatalogIndex }> {
+  const [, wanted, bare] = /^(?:([a-z0-9][a-z0-9_-]*):)?(.*)$/s.exec(id) ?? [];
+  const found = catalogs.flatMap(({ name, index }) => {
+    const item = index.items.find((one) => one.kind === kind && one.id === bare);
+    return item && (wanted === undefined || wanted === name) ? [{ name, item, index }] : [];
+  });
+  const [first] = found;
+  if (first === undefined) {
+    const hint = '`km catalog update` reads them again';
+    return fail('not_found', `no catalog holds a ${kind} \`${id}\`; ${hint}`);
+  }
+  if (found.length === 1) return ok(first);
+  const candidates = found.map(({ name }) => `${name}:${bare}`);
+  const message = `${kind} \`${id}\` is in several catalogs: ${candidates.join(', ')}`;
+  return fail('ambiguous', message, { candidates });
+}
+
+export function createCatalogs(options: CatalogOptions): Catalogs {
+  const { project, home, trustStore, clock, env, run = runCommand } = options;
+  const rootOf: Record<CatalogLevel, string> = { project: `${project}/.ai`, user: home };
+  const indexes = createCatalogIndexes(project, home);
+
+  function list(): { catalogs: ListedCatalog[]; diagnostics: Diagnostic[] } {
+    const catalogs = new Map<string, ListedCatalog>();
+    const diagnostics: Diagnostic[] = [];
+    for (const level of ['project', 'user'] as const) {
+      const settings = readCatalogSettings(rootOf[level]);
+      diagnostics.push(...settings.diagnostics);
+      for (const entry of settings.entries) {
+        if (!catalogs.has(entry.name)) catalogs.set(entry.name, withIndex(entry, level));
+      }
+    }
+    return { catalogs: [...catalogs.values()], diagnostics };
+  }
+
+  function withIndex(entry: CatalogEntry, level: CatalogLevel): ListedCatalog {
+    const index = indexes.read(entry);
+    return {
+      ...entry,
+      level,
+      ...(index ? { updated: index.updated, items: index.items.length } : {}),
+    };
+  }
+
+  function open(folders: readonly string[]) {
+    return createLibrary({
+      roots: folders.map((dir) => ({ source: 'installed' as const, dir })),
+      projectRoot: project,
+      primitives: () => [],
+      trustStore,
+      clock,
+      watchAbove: Number.POSITIVE_INFINITY,
+    });
+  }
+
+  async function read(entry: CatalogEntry, level: CatalogLevel, signal?: AbortSignal) {
+    const base = level === 'project' ? project : dirname(home);
+    const fetched = await fetchCatalog(entry, indexes.cacheOf(entry), base, { run, env, signal });
+    if (!fetched.ok) return fetched;
+    const library = open(fetched.output);
+    await library.refresh();
+    const items = library.all().map((item) => describe(item, entry.name));
+    library.close();
+    const updated = new Date(clock.now()).toISOString();
+    const put = indexes.write(entry, { updated, folders: fetched.output, items });
+    return put.ok ? ok(withIndex(entry, level)) : put;
+  }
+
+  const unknown = (name: string): Outcome<never> => {
+    const names = list().catalogs.map((one) => one.name);
+    return fail('not_found', `there is no catalog \`${name}\``, { catalogs: names });
+  };
+
+  return {
+    list,
+    async add(entry, level = 'user', signal) {
+      const problem = entryProblem(entry);
+      if (problem !== undefined) return fail('invalid_input', problem);
+      const settings = readCatalogSettings(rootOf[level]);
+      if (settings.diagnostics.length > 0) {
+        return fail(
+          'config_invalid',
+          `\`${settings.file}\` has errors: ${settings.diagnostics[0]?.message}`,
+        );
+      }
+      if (list().catalogs.some(({ name }) => name === entry.name)) {
+        return fail('invalid_input', `there is a catalog \`${entry.name}\` already`);
+      }
+      const done = await read(entry, level, signal);
+      if (!done.ok) return done;
+      const written = writeCatalogSettings(rootOf[level], [...settings.entries, entry]);
+      return written.ok ? done : written;
+    },
+    remove(name) {
+      const level = list().catalogs.find((one) => one.name === name)?.level;
+      if (level === undefined) return unknown(name);
+      const rest = readCatalogSettings(rootOf[level]).entries.filter((one) => one.name !== name);
+      return writeCatalogSettings(rootOf[level], rest);
+    },
+    async update(name, signal) {
+      const chosen = list().catalogs.filter((one) => name === undefined || one.name === name);
+      if (name !== undefined && chosen.length === 0) return unknown(name);
+      const updated: ListedCatalog[] = [];
+      for (const { level, updated: _, items: __, ...entry } of chosen) {
+        const done = await read(entry, level, signal);
+        if (!done.ok) return done;
+        updated.push(done.output);
+      }
+      return ok(updated);
+    },
+    search({ text, kind, limit = 10 }) {
+      const items = list().catalogs.flatMap((entry) => indexes.read(entry)?.items ?? []);
+      const chosen = items.filter((item) => kind === undefined || item.kind === kind);
+      const hits = searchCatalogItems(chosen, text);
+      return { hits: hits.slice(0, limit), total: hits.length };
+    },
+    async copy(kind, id, destination = 'project') {
+      const all = list().catalogs.flatMap(({ name, ...entry }) => {
+        const index = indexes.read({ name, ...entry });
+        return index ? [{ name, index }] : [];
+      });
+      const found = findIn(all, kind, id);
+      if (!found.ok) return found;
+      const { item, index } = found.output;
+      const library = open(index.folders);
+      try {
+        await library.refresh();
+        const fresh = library.find(kind, item.id);
+        if (!fresh.ok) return fresh;
+        const copied = copyItem(fresh.output, rootOf[destination]);
+        return copied.ok ? ok({ ...item, copied_to: copied.output }) : copied;
+      } finally {
+        library.close();
+      }
+    },
+  };
+}

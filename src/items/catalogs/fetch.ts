@@ -1,0 +1,210 @@
+// Bringing a catalog to a folder on this machine: a folder is used where it is, a git repository is
+// cloned, packages are unpacked by npm. Hooks, filters, submodules and install scripts stay off:
+// nothing of what is fetched runs.
+
+import { spawn } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { fail, getOwn, type Outcome, ok, parseJson } from '../../base/index.ts';
+import type { CatalogEntry } from '../data/catalog-settings.ts';
+import { BUNDLE_KEYWORD, bundleFolder } from './installed-bundles.ts';
+
+export interface FetchPorts {
+  run: RunCommand;
+  env: Readonly<Record<string, string | undefined>>;
+  signal?: AbortSignal | undefined;
+}
+
+const TIMEOUT_MS = 180_000;
+const MAX_PACKAGES = 20;
+
+const GIT_SAFE = [
+  'core.hooksPath=/dev/null',
+  'core.symlinks=false',
+  'core.fsmonitor=false',
+  'protocol.ext.allow=never',
+  'filter.lfs.smudge=',
+  'filter.lfs.required=false',
+  'submodule.recurse=false',
+].flatMap((setting) => ['-c', setting]);
+
+const CLONE = 'clone --quiet --depth 1 --no-tags --single-branch --no-recurse-submodules'.split(
+  ' ',
+);
+const INSTALL = (
+  'install --ignore-scripts --no-audit --no-fund --no-bin-links --no-package-lock ' +
+  '--omit=dev --omit=optional --omit=peer'
+).split(' ');
+
+/** The folder laid out like `.ai/` inside what was fetched. */
+export const itemsIn = (folder: string): string =>
+  [join(folder, '.ai'), join(folder, 'bundle')].find((path) => existsSync(path)) ?? folder;
+
+/** Puts a finished folder in the place of the old one, so that a half-fetched one is never seen. */
+function swap(fresh: string, into: string): void {
+  rmSync(into, { recursive: true, force: true });
+  renameSync(fresh, into);
+}
+
+async function fetchGit(entry: CatalogEntry, cache: string, base: string, ports: FetchPorts) {
+  const fresh = mkdtempSync(join(cache, 'clone-'));
+  const from = /^\.{0,2}\//.test(entry.location) ? resolve(base, entry.location) : entry.location;
+  const branch = entry.ref === undefined ? [] : ['--branch', entry.ref];
+  const args = [...GIT_SAFE, ...CLONE, ...branch, '--', from, fresh];
+  const env = {
+    ...ports.env,
+    GIT_TERMINAL_PROMPT: '0',
+    GIT_ALLOW_PROTOCOL: 'https:ssh:file',
+    GIT_LFS_SKIP_SMUDGE: '1',
+  };
+  const { signal } = ports;
+  try {
+    const done = await ports.run('git', args, { cwd: cache, env, timeoutMs: TIMEOUT_MS, signal });
+    if (!done.ok) return done;
+    swap(fresh, join(cache, 'checkout'));
+    return ok([itemsIn(join(cache, 'checkout'))]);
+  } finally {
+    rmSync(fresh, { recursive: true, force: true });
+  }
+}
+
+/** The packages a catalog means: the named one, or those that carry the keyword. */
+async function packagesOf(
+  entry: CatalogEntry,
+  cache: string,
+  ports: FetchPorts,
+): Promise<Outcome<string[]>> {
+  if (entry.location !== '') return ok([entry.location]);
+  const args = ['search', '--json', `--searchlimit=${MAX_PACKAGES}`, `keywords:${BUNDLE_KEYWORD}`];
+  const { env, signal } = ports;
+  const found = await ports.run('npm', args, { cwd: cache, env, timeoutMs: TIMEOUT_MS, signal });
+  if (!found.ok) return found;
+  const parsed = parseJson(found.output);
+  const list = parsed.ok && Array.isArray(parsed.output) ? parsed.output : [];
+  const names = list.flatMap((one) => {
+    const [name, version] = [getOwn(one, 'name'), getOwn(one, 'version')];
+    return typeof name === 'string' && typeof version === 'string' ? [`${name}@${version}`] : [];
+  });
+  return ok(names.slice(0, MAX_PACKAGES));
+}
+
+async function fetchNpm(entry: CatalogEntry, cache: string, ports: FetchPorts) {
+  const packages = await packagesOf(entry, cache, ports);
+  if (!packages.ok || packages.output.length === 0) return packages;
+  const fresh = mkdtempSync(join(cache, 'packages-'));
+  const { env, signal } = ports;
+  try {
+    // A manifest of its own keeps npm from looking for one further up.
+    writeFileSync(join(fresh, 'package.json'), '{"private":true}\n');
+    const args = [...INSTALL, '--', ...packages.output];
+    const done = await ports.run('npm', args, { cwd: fresh, env, timeoutMs: TIMEOUT_MS, signal });
+    if (!done.ok) return done;
+    swap(fresh, join(cache, 'packages'));
+  } finally {
+    rmSync(fresh, { recursive: true, force: true });
+  }
+  const names = packages.output.map((one) => one.replace(/(?!^)@.*$/, ''));
+  const folders = names.flatMap((name) => {
+    return bundleFolder(join(cache, 'packages/node_modules', name)) ?? [];
+  });
+  return folders.length > 0
+    ? ok(folders)
+    : fail('invalid_item', `no package of it carries the keyword \`${BUNDLE_KEYWORD}\` and items`);
+}
+
+/** Folders laid out like `.ai/`. `cache` is the catalog's own; `base` is what relative paths mean. */
+export async function fetchCatalog(
+  entry: CatalogEntry,
+  cache: string,
+  base: string,
+  ports: FetchPorts,
+): Promise<Outcome<string[]>> {
+  if (entry.type === 'folder') {
+    const folder = resolve(base, entry.location);
+    return existsSync(folder)
+      ? ok([itemsIn(folder)])
+      : fail('not_found', `catalog \`${entry.name}\`: there is no folder \`${folder}\``);
+  }
+  try {
+    mkdirSync(cache, { recursive: true });
+    return entry.type === 'git'
+      ? await fetchGit(entry, cache, base, ports)
+      : await fetchNpm(entry, cache, ports);
+  } catch (error) {
+    return fail('tool_failed', `catalog \`${entry.name}\`: ${(error as Error).message}`);
+  }
+}
+
+// Starting `git` and `npm`, the two programs that catalogs need: an argument list, never a shell;
+// bounded output; the whole process group ends with the call.
+
+export interface CommandOptions {
+  cwd: string;
+  env: Readonly<Record<string, string | undefined>>;
+  timeoutMs: number;
+  signal?: AbortSignal | undefined;
+}
+
+/** Answers with what the program printed. */
+export type RunCommand = (
+  command: string,
+  args: readonly string[],
+  options: CommandOptions,
+) => Promise<Outcome<string>>;
+
+const MAX_OUTPUT = 8 * 1024 * 1024;
+
+/** Secrets in addresses (`https://user:token@host`) do not belong into messages. */
+const withoutSecrets = (text: string): string =>
+  text.replaceAll(/:\/\/[^/@\s]{1,500}@/g, '://***@');
+
+export const runCommand: RunCommand = (command, args, { cwd, env, timeoutMs, signal }) =>
+  new Promise((resolve) => {
+    const child = spawn(command, args, {
+      cwd,
+      env: { ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      detached: true,
+    });
+    let [output, errors] = ['', ''];
+    let stopped: Outcome<never> | undefined;
+    const end = (code: string, why: string) => {
+      stopped ??= fail(code, `\`${command}\` was stopped: ${why}`);
+      try {
+        if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL');
+      } catch {
+        // It has ended already.
+      }
+    };
+    const onAbort = () => end('cancelled', 'it was cancelled');
+    const timer = setTimeout(
+      () => end('timeout', `it took longer than ${timeoutMs / 1000} seconds`),
+      timeoutMs,
+    );
+    signal?.addEventListener('abort', onAbort);
+    if (signal?.aborted) onAbort();
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      output += text;
+      if (output.length > MAX_OUTPUT) end('tool_failed', 'it printed too much');
+    });
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      errors = (errors + text).slice(-2000);
+    });
+    const finish = (result: Outcome<string>) => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', onAbort);
+      resolve(result);
+    };
+    child.on('error', (error: NodeJS.ErrnoException) => {
+      const why = error.code === 'ENOENT' ? 'it is not installed' : error.message;
+      finish(fail('dependency_missing', `cannot run \`${command}\`: ${why}`));
+    });
+    child.on('close', (code) => {
+      if (stopped) finish(stopped);
+      else if (code === 0) finish(ok(output));
+      else {
+        const said = withoutSecrets(errors.trim().split('\n').at(-1) ?? '');
+        finish(fail('tool_failed', `\`${command}\` ended with ${code}: ${said}`));
+      }
+    });
+  });

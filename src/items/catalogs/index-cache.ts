@@ -1,0 +1,81 @@
+// What a catalog held when it was last read: one JSON file per catalog in the user's folder.
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { isObject, type Outcome, ok, parseJson } from '../../base/index.ts';
+import type { CatalogEntry } from '../data/catalog-settings.ts';
+import { readInside, realOf } from '../files/item-file.ts';
+import type { ItemKind } from '../item-kinds.ts';
+import { createSearchIndex, wordsOf } from '../library/search-index.ts';
+import { putFile } from '../library/write.ts';
+import { sha256Hex } from '../signature.ts';
+
+export interface CatalogItem {
+  catalog: string;
+  kind: ItemKind;
+  id: string;
+  title: string;
+  description: string;
+  category: string;
+  version: string;
+  requires: string[];
+  /** As it was when the catalog was read; checked again before anything is copied. */
+  signature: string;
+}
+
+export interface CatalogIndex {
+  updated: string;
+  /** Folders laid out like `.ai/`. */
+  folders: string[];
+  items: CatalogItem[];
+}
+
+export interface CatalogIndexes {
+  /** The folder a catalog may keep things in. */
+  cacheOf(entry: CatalogEntry): string;
+  read(entry: CatalogEntry): CatalogIndex | undefined;
+  write(entry: CatalogEntry, index: CatalogIndex): Outcome<null>;
+}
+
+const MAX_INDEX_BYTES = 32 * 1024 * 1024;
+
+export function createCatalogIndexes(project: string, home: string): CatalogIndexes {
+  /** Named after what it holds, so that a catalog that moved does not show its old items. */
+  function cacheOf({ name, type, location, ref = '' }: CatalogEntry): string {
+    const key = sha256Hex(JSON.stringify([type, location, ref, project])).slice(0, 12);
+    return join(home, 'cache', 'catalogs', `${name}-${key}`);
+  }
+  return {
+    cacheOf,
+    read(entry) {
+      const real = realOf(cacheOf(entry));
+      const read = real === undefined ? undefined : readInside(real, 'index.json', MAX_INDEX_BYTES);
+      const parsed = read && 'text' in read ? parseJson(read.text) : undefined;
+      const isIndex = parsed?.ok && isObject(parsed.output) && Array.isArray(parsed.output.items);
+      return isIndex ? (parsed.output as unknown as CatalogIndex) : undefined;
+    },
+    write(entry, index) {
+      mkdirSync(cacheOf(entry), { recursive: true });
+      const put = putFile(join(cacheOf(entry), 'index.json'), JSON.stringify(index), false);
+      return put.ok ? ok(null) : put;
+    },
+  };
+}
+
+/** Ranked like items of the library, by name, description and category. */
+export function searchCatalogItems(
+  items: readonly CatalogItem[],
+  text: string,
+): (CatalogItem & { score: number })[] {
+  const index = createSearchIndex();
+  for (const { id, title, description, category } of items) {
+    index.add({ name: `${id} ${title}`, description, tags: category, body: '' });
+  }
+  const words = [...new Set(wordsOf(text.slice(0, 1000)))];
+  const { documents, score } =
+    words.length > 0
+      ? index.match(words)
+      : { documents: [...items.keys()], score: new Float64Array(items.length) };
+  return documents
+    .map((at) => ({ ...(items[at] as CatalogItem), score: score[at] as number }))
+    .sort((a, b) => b.score - a.score || (a.id < b.id ? -1 : 1));
+}

@@ -1,0 +1,64 @@
+// Bundles installed with npm: dependencies of the project (or of the user's folder) that say so with
+// a keyword. Only what `package.json` names is looked at, never what came along with it: a dependency
+// of a dependency does not get to bring tools. Reads two small files per dependency and runs nothing.
+import { lstatSync } from 'node:fs';
+import { getOwn, isObject, type Json, parseJson } from '../../base/index.ts';
+import { readItemFile, realOf } from '../files/item-file.ts';
+import type { Root } from '../files/root.ts';
+
+export const BUNDLE_KEYWORD = 'kernmantle-bundle';
+const PACKAGE_NAME = /^(?:@[a-z0-9~-][a-z0-9._~-]*\/)?[a-z0-9~-][a-z0-9._~-]*$/i;
+const MAX_PACKAGES = 2000;
+const MAX_MANIFEST_BYTES = 1024 * 1024;
+
+function readManifest(folder: string): Json {
+  const real = realOf(`${folder}/package.json`);
+  const read = real === undefined ? undefined : readItemFile(real, MAX_MANIFEST_BYTES);
+  const parsed = read && 'text' in read ? parseJson(read.text) : undefined;
+  return parsed?.ok ? parsed.output : null;
+}
+
+const isFolder = (path: string): boolean => {
+  try {
+    return lstatSync(path).isDirectory();
+  } catch {
+    return false;
+  }
+};
+
+/** The folder of items in a package that is a bundle; undefined when it is none. */
+export function bundleFolder(packageFolder: string): string | undefined {
+  const keywords = getOwn(readManifest(packageFolder), 'keywords');
+  if (!Array.isArray(keywords) || !keywords.includes(BUNDLE_KEYWORD)) return undefined;
+  return [`${packageFolder}/bundle`, `${packageFolder}/.ai`].find(isFolder);
+}
+
+function dependenciesOf(folder: string): string[] {
+  const manifest = readManifest(folder);
+  const names = ['dependencies', 'devDependencies', 'optionalDependencies'].flatMap((field) => {
+    const listed = getOwn(manifest, field);
+    return isObject(listed) ? Object.keys(listed) : [];
+  });
+  const unique = new Set(names.filter((name) => PACKAGE_NAME.test(name)));
+  return [...unique].sort().slice(0, MAX_PACKAGES);
+}
+
+/** Installed bundles of these folders, nearest first, by name. */
+export function installedBundles(folders: readonly string[]): Root[] {
+  const roots = new Map<string, Root>();
+  for (const folder of folders) {
+    for (const name of dependenciesOf(folder)) {
+      const dir = roots.has(name) ? undefined : bundleFolder(`${folder}/node_modules/${name}`);
+      if (dir !== undefined) roots.set(name, { source: 'installed', dir, name });
+    }
+  }
+  return [...roots.values()];
+}
+
+/** Every root in the order of look-up: project, user, installed bundles, the built-in bundle. */
+export const itemRoots = (project: string, home: string, bundle: string): Root[] => [
+  { source: 'project', dir: `${project}/.ai` },
+  { source: 'user', dir: home },
+  ...installedBundles([project, home]),
+  { source: 'bundle', dir: bundle },
+];

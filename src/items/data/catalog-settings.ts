@@ -1,0 +1,137 @@
+// `.ai/config/catalogs.yaml`: where more items can be found. A project may list catalogs; nothing is
+// fetched from one until a person asks for it.
+import {
+  compact,
+  createLines,
+  createPlace,
+  type Diagnostic,
+  formatYaml,
+  isObject,
+  type Json,
+  jsonEqual,
+  listOf,
+  type Outcome,
+  oneOf,
+  parseYaml,
+  type Rule,
+  record,
+  text,
+  textLike,
+  uniqueBy,
+} from '../../base/index.ts';
+import { aboutFile, readInside, realOf } from '../files/item-file.ts';
+import { putFile } from '../library/write.ts';
+
+export type CatalogType = 'folder' | 'git' | 'npm';
+export const CATALOG_TYPES: readonly CatalogType[] = ['folder', 'git', 'npm'];
+
+export interface CatalogEntry {
+  name: string;
+  type: CatalogType;
+  /** A path, an address, a package name; empty for npm: every package with the keyword. */
+  location: string;
+  /** Branch or tag of a git repository. */
+  ref?: string;
+}
+
+const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
+/** Options (`-x`) and helpers that run commands (`ext::sh`) are no places. */
+const LOCATIONS: Readonly<Record<CatalogType, RegExp>> = {
+  folder: /^[^-\0][^\0]{0,1000}$/,
+  git: /^(?:https:\/\/|ssh:\/\/|file:\/\/\/|git@[A-Za-z0-9.-]+:|\/|\.{1,2}\/)[^\0\s]{1,1000}$/,
+  npm: /^(?:(?:@[a-z0-9~-][a-z0-9._~-]*\/)?[a-z0-9~][a-z0-9._~-]*(?:@[A-Za-z0-9][A-Za-z0-9.^~-]*)?)?$/,
+};
+const WANTED: Readonly<Record<CatalogType, string>> = {
+  folder: 'the path of a folder',
+  git: 'an https, ssh or file address, or a path',
+  npm: 'the name of a package',
+};
+
+const fields = record(
+  {
+    name: textLike(NAME, 'a name of small letters, digits, `_` and `-`'),
+    type: oneOf(CATALOG_TYPES),
+    location: text,
+    ref: textLike(/^[A-Za-z0-9][A-Za-z0-9._/-]{0,200}$/, 'a branch or tag'),
+  },
+  { required: ['name', 'type'] },
+);
+
+const entry: Rule<CatalogEntry> = (value, place) => {
+  const read = fields(value, place);
+  if (read?.name === undefined || read.type === undefined) return undefined;
+  const { name, type, location = '', ref } = read;
+  if (!LOCATIONS[type].test(location) || (type !== 'npm' && location === '')) {
+    return place.child('location').report({
+      code: 'invalid_field',
+      message: `the \`location\` of a ${type} catalog must be ${WANTED[type]}`,
+    });
+  }
+  return compact<CatalogEntry>({ name, type, location, ref });
+};
+
+const file = record({ catalogs: uniqueBy(listOf(entry, 100), ({ name }) => name, 'catalog') });
+
+const PATH = 'config/catalogs.yaml';
+
+export interface CatalogSettings {
+  entries: CatalogEntry[];
+  diagnostics: Diagnostic[];
+  file: string;
+}
+
+/** What a root (`.ai` or the user's folder) lists. Never throws. */
+export function readCatalogSettings(root: string): CatalogSettings {
+  const shown = `${root}/${PATH}`;
+  const real = realOf(root);
+  const read = real === undefined ? undefined : readInside(real, PATH);
+  if (read === undefined) return { entries: [], diagnostics: [], file: shown };
+  if ('problem' in read) {
+    const { code, message } = read.problem;
+    return { entries: [], diagnostics: [aboutFile(shown, code, message)], file: shown };
+  }
+  return { ...parseCatalogSettings(read.text, shown), file: shown };
+}
+
+export function parseCatalogSettings(
+  content: string,
+  shown: string,
+): Omit<CatalogSettings, 'file'> {
+  const document = parseYaml(content);
+  const lines = createLines(content);
+  const diagnostics: Diagnostic[] = document.problems.map(({ line, column, message }) => ({
+    ...aboutFile(shown, 'yaml_syntax', message.replace(/\.$/, '')),
+    line,
+    column,
+    text: lines.line(line),
+  }));
+  if (document.value === null || diagnostics.length > 0) return { entries: [], diagnostics };
+  const place = createPlace(document, { file: shown, line: (n) => lines.line(n) }, diagnostics);
+  return { entries: file(document.value, place)?.catalogs ?? [], diagnostics };
+}
+
+/** What is wrong with an entry that a person typed; undefined when it is fine. */
+export function entryProblem(given: CatalogEntry): string | undefined {
+  const content = formatYaml({ catalogs: [{ ...given }] as unknown as Json });
+  return parseCatalogSettings(content, '').diagnostics[0]?.message;
+}
+
+const block = (given: CatalogEntry): string => formatYaml([{ ...given }]).replace(/^(?=.)/gm, '  ');
+
+/** The settings with other entries; comments stay when an entry only has to be added at the end. */
+export function writeCatalogSettings(
+  root: string,
+  entries: readonly CatalogEntry[],
+): Outcome<null> {
+  const shown = `${root}/${PATH}`;
+  const real = realOf(root);
+  const read = real === undefined ? undefined : readInside(real, PATH);
+  const before = read && 'text' in read ? read.text : '';
+  const wanted = { catalogs: entries.map((one) => ({ ...one })) } as unknown as Json;
+  const last = entries.at(-1);
+  const appended = last ? `${before.trimEnd()}\n${block(last)}` : '';
+  const parsed = parseYaml(appended);
+  const isFit =
+    parsed.problems.length === 0 && isObject(parsed.value) && jsonEqual(parsed.value, wanted);
+  return putFile(shown, isFit ? appended : formatYaml(wanted), false);
+}

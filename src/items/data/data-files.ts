@@ -1,0 +1,189 @@
+// Data files: `.ai/config/{pricing,models,capabilities,limits}.yaml` of the bundle, the user and the
+// project, merged in that order. A file with mistakes keeps what is right and says what is not.
+import { readdirSync } from 'node:fs';
+import {
+  createLines,
+  createPlace,
+  type Diagnostic,
+  getOwn,
+  isObject,
+  type JsonObject,
+  mergeDeep,
+  parseYaml,
+} from '../../base/index.ts';
+import { aboutFile, type FileText, readInside } from '../files/item-file.ts';
+import type { Root } from '../files/root.ts';
+import type { Source } from '../item-kinds.ts';
+import { DATA_SHAPES, type DataName, unpricedModels } from './data-shapes.ts';
+
+export interface DataLayer {
+  source: Source;
+  file: string;
+  value: JsonObject;
+  /** Capabilities given as a list of names, as the seeds do; built-in ones among them are nothing new. */
+  isNameList: boolean;
+}
+
+export interface DataFile {
+  value: JsonObject;
+  /** What was merged, the strongest last. */
+  layers: readonly DataLayer[];
+  diagnostics: readonly Diagnostic[];
+}
+
+/** A price list of every model there is still fits. */
+const MAX_DATA_BYTES = 2 * 1024 * 1024;
+/** Installed bundles bring items, never prices or capabilities. */
+const LEVELS: readonly Source[] = ['bundle', 'user', 'project'];
+
+interface Parsed {
+  value: JsonObject;
+  isNameList: boolean;
+  diagnostics: Diagnostic[];
+}
+
+/** The seeds list names under `capabilities`, with one description for all of them. */
+function nameCapabilities(value: JsonObject): JsonObject {
+  const listed = getOwn(value, 'capabilities');
+  if (!Array.isArray(listed)) return isObject(listed) ? { capabilities: listed } : {};
+  const meaning = getOwn(value, 'description') ?? 'declared without a description';
+  const entries = listed.map((name) => [
+    name as string,
+    { meaning, scope: [], tier: 'write', implies: [] },
+  ]);
+  return { capabilities: Object.fromEntries(entries) as JsonObject };
+}
+
+function parse(name: DataName, content: FileText, file: string): Parsed {
+  const diagnostics: Diagnostic[] = [];
+  if ('problem' in content) {
+    const { code, message } = content.problem;
+    return { value: {}, isNameList: false, diagnostics: [aboutFile(file, code, message)] };
+  }
+  const document = parseYaml(content.text);
+  const lines = createLines(content.text);
+  for (const { line, column, message } of document.problems) {
+    const found = aboutFile(file, 'yaml_syntax', message.replace(/\.$/, ''));
+    diagnostics.push({ ...found, line, column, text: lines.line(line) });
+  }
+  if (diagnostics.length > 0 || document.value === null)
+    return { value: {}, isNameList: false, diagnostics };
+  const place = createPlace(document, { file, line: (number) => lines.line(number) }, diagnostics);
+  const value = DATA_SHAPES[name](document.value, place) ?? {};
+  if (name !== 'capabilities') return { value, isNameList: false, diagnostics };
+  const isNameList = Array.isArray(value.capabilities);
+  return { value: nameCapabilities(value), isNameList, diagnostics };
+}
+
+/** Paths under a root where a data file may be, the strongest last. */
+function placesOf(name: DataName, real: string): string[] {
+  const config = [`config/${name}.yml`, `config/${name}.yaml`];
+  if (name === 'pricing') return ['tools/llm/pricing.yml', 'tools/llm/pricing.yaml', ...config];
+  return name === 'capabilities' ? [...capabilityFiles(real), ...config] : config;
+}
+
+function capabilityFiles(real: string): string[] {
+  try {
+    const names = readdirSync(`${real}/tools/capabilities`).filter((name) => /\.ya?ml$/.test(name));
+    return names.sort().map((name) => `tools/capabilities/${name}`);
+  } catch {
+    return [];
+  }
+}
+
+/** INVARIANT: every row that is handed out can price a request. */
+function dropUnpriced(value: JsonObject, layers: readonly DataLayer[], into: Diagnostic[]): void {
+  const rows = { ...(value.models as JsonObject | undefined) };
+  for (const model of unpricedModels(value)) {
+    const file = layers.findLast((layer) => getOwn(layer.value.models, model) !== undefined)?.file;
+    const message = `the price of \`${model}\` needs \`input_per_million\` and \`output_per_million\``;
+    const hint = 'or write `free: true`';
+    into.push(aboutFile(file ?? '', 'price_incomplete', message, { hint }));
+    delete rows[model];
+  }
+  if (value.models !== undefined) value.models = rows;
+}
+
+/** Of a project's prices: what money is worth is not for it to say where the user or the bundle did. */
+function inCurrency(own: JsonObject, others: JsonObject): JsonObject {
+  const { currency, rates, ...rest } = own;
+  const known = isObject(others.rates) ? others.rates : {};
+  const added = Object.entries(isObject(rates) ? rates : {}).filter(
+    ([name]) => !Object.hasOwn(known, name),
+  );
+  return {
+    ...rest,
+    ...(currency === undefined || others.currency !== undefined ? {} : { currency }),
+    ...(added.length === 0 ? {} : { rates: Object.fromEntries(added) }),
+  };
+}
+
+interface ReadLayer {
+  layer: DataLayer;
+  problems: readonly Diagnostic[];
+}
+
+export interface DataFiles {
+  /** Reads what is there now; the same text is parsed once. */
+  read(name: DataName, roots: readonly { root: Root; real: string | undefined }[]): DataFile;
+}
+
+export function createDataFiles(): DataFiles {
+  const parsed = new Map<string, { text: string; result: Parsed }>();
+
+  function parseOnce(name: DataName, content: FileText, file: string): Parsed {
+    const text = 'text' in content ? content.text : `\0${content.problem.code}`;
+    const known = parsed.get(file);
+    if (known?.text === text) return known.result;
+    const result = parse(name, content, file);
+    parsed.set(file, { text, result });
+    return result;
+  }
+
+  function readLevel(name: DataName, root: Root, real: string): ReadLayer[] {
+    return placesOf(name, real).flatMap((path) => {
+      const content = readInside(real, path, MAX_DATA_BYTES);
+      if (content === undefined) return [];
+      const file = `${root.dir}/${path}`;
+      const { value, isNameList, diagnostics } = parseOnce(name, content, file);
+      return [{ layer: { source: root.source, file, value, isNameList }, problems: diagnostics }];
+    });
+  }
+
+  /** What is shipped does not change under a running process. */
+  const shipped = new Map<string, ReadLayer[]>();
+  function shippedOf(name: DataName, root: Root, real: string): ReadLayer[] {
+    const key = `${name}:${real}`;
+    const known = shipped.get(key) ?? readLevel(name, root, real);
+    shipped.set(key, known);
+    return known;
+  }
+
+  return {
+    read(name, roots) {
+      const layers: DataLayer[] = [];
+      const diagnostics: Diagnostic[] = [];
+      for (const level of LEVELS) {
+        for (const { root, real } of roots) {
+          if (root.source !== level || real === undefined) continue;
+          const found =
+            level === 'bundle' ? shippedOf(name, root, real) : readLevel(name, root, real);
+          for (const { layer, problems } of found) {
+            layers.push(layer);
+            diagnostics.push(...problems);
+          }
+        }
+      }
+      const value = layers.reduce<JsonObject>(
+        (merged, { source, value: own }) =>
+          mergeDeep(
+            merged,
+            name === 'pricing' && source === 'project' ? inCurrency(own, merged) : own,
+          ),
+        {},
+      );
+      if (name === 'pricing') dropUnpriced(value, layers, diagnostics);
+      return { value, layers, diagnostics };
+    },
+  };
+}

@@ -1,0 +1,161 @@
+// What the data files may hold. Other rooms read more out of them than is checked here, so a field
+// nobody knows is a warning; a value of the wrong kind is an error and is left out.
+import {
+  didYouMean,
+  flag,
+  isObject,
+  type Json,
+  type JsonObject,
+  listOf,
+  mapping,
+  type Place,
+  type Rule,
+  setOwn,
+  text,
+  textLike,
+  wholeBetween,
+  wrongType,
+} from '../../base/index.ts';
+
+export type DataName = 'pricing' | 'models' | 'capabilities' | 'limits';
+export const DATA_NAMES: readonly DataName[] = ['pricing', 'models', 'capabilities', 'limits'];
+
+type Fields = Readonly<Record<string, Rule<Json>>>;
+
+/** Known fields are checked and kept when they are right; unknown ones are kept with a warning. */
+const open =
+  (fields: Fields): Rule<JsonObject> =>
+  (value, place) => {
+    if (!isObject(value)) return wrongType(place, 'a mapping', value);
+    const kept: JsonObject = {};
+    for (const [key, field] of Object.entries(value)) {
+      const rule = Object.hasOwn(fields, key) ? fields[key] : undefined;
+      if (!rule) warnUnknown(place.child(key), key, Object.keys(fields));
+      const read = rule && field !== null ? rule(field, place.child(key)) : field;
+      if (read !== undefined) setOwn(kept, key, read);
+    }
+    return kept;
+  };
+
+function warnUnknown(place: Place, key: string, known: readonly string[]): void {
+  place.report({
+    code: 'unknown_field',
+    severity: 'warning',
+    message: `unknown field \`${key}\``,
+    hint: didYouMean(key, known),
+    at: 'key',
+  });
+}
+
+/** Any names, values of one shape; what is wrong is left out, the rest is kept. */
+const table =
+  (rule: Rule<Json>): Rule<JsonObject> =>
+  (value, place) => {
+    if (!isObject(value)) return wrongType(place, 'a mapping', value);
+    const kept: JsonObject = {};
+    for (const [key, entry] of Object.entries(value)) {
+      const read = rule(entry, place.child(key));
+      if (read !== undefined) setOwn(kept, key, read);
+    }
+    return kept;
+  };
+
+/** Money and rates: a number or a decimal text, never below zero. */
+const amount: Rule<Json> = (value, place) => {
+  const isDecimal = typeof value === 'string' && /^\d{1,12}(\.\d{1,12})?$/.test(value);
+  const isNumber = typeof value === 'number' && value >= 0 && value < 1e12;
+  return isDecimal || isNumber ? value : wrongType(place, 'an amount such as 2.50', value);
+};
+const currency = textLike(/^[A-Z]{3}$/, 'a currency such as USD');
+const count = wholeBetween(0, Number.MAX_SAFE_INTEGER);
+const texts = listOf(text) as Rule<Json>;
+
+const price = open({
+  input_per_million: amount,
+  output_per_million: amount,
+  cache_read_per_million: amount,
+  cache_write_per_million: amount,
+  context: count,
+  aliases: texts,
+  free: flag,
+});
+
+const pricing = open({
+  currency,
+  models: table(price),
+  default: price,
+  rates: table(amount),
+});
+
+const models = open({
+  providers: table(
+    open({
+      protocol: text,
+      tool: text,
+      thread_tool: text,
+      base_url: text,
+      key: text,
+      models: texts,
+      headers: mapping,
+      max_tokens_parameter: text,
+    }),
+  ),
+  tiers: table(open({ provider: text, model: text, fallback: text })),
+  models: table(open({ provider: text, max_output: count, context: count, aliases: texts })),
+});
+
+const share: Rule<Json> = (value, place) =>
+  typeof value === 'number' && value >= 0 && value <= 1
+    ? value
+    : wrongType(place, 'a share from 0 to 1', value);
+
+const limits = open({
+  defaults: open({
+    turns: count,
+    tokens: count,
+    spawns: count,
+    duration: count,
+    spend: amount,
+    spend_currency: currency,
+    input_tokens: count,
+    output_tokens: count,
+    context: count,
+    context_warn: share,
+    depth: count,
+    tool_calls: count,
+  }),
+  hook_reserve: share,
+  raise_factor: amount,
+  min_output_tokens: count,
+  max_result: count,
+});
+
+/** Entries are judged by the catalogue of capabilities; here only the shape around them is. */
+const capabilities: Rule<JsonObject> = open({
+  capabilities: (value, place) =>
+    Array.isArray(value) ? texts(value, place) : mapping(value, place),
+  description: text,
+  tool_id: text,
+  tool_type: text,
+  version: text,
+  category: text,
+});
+
+export const DATA_SHAPES: Readonly<Record<DataName, Rule<JsonObject>>> = {
+  pricing,
+  models,
+  capabilities,
+  limits,
+};
+
+/** Models whose row, over all files, lacks a price: a cost from it would be too small. */
+export function unpricedModels(pricing: JsonObject): string[] {
+  const rows = isObject(pricing.models) ? pricing.models : {};
+  return Object.entries(rows).flatMap(([model, row]) => {
+    const isPriced =
+      isObject(row) &&
+      (row.free === true ||
+        (Object.hasOwn(row, 'input_per_million') && Object.hasOwn(row, 'output_per_million')));
+    return isPriced ? [] : [model];
+  });
+}

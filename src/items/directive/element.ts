@@ -1,0 +1,170 @@
+// Attributes that are more than text: yes or no, one of a few words.
+import { type Json, type JsonObject, nearest, setOwn } from '../../base/index.ts';
+import { offsetIn, type Piece } from './entities.ts';
+import { type Findings, offsetOf, type Place, quoted } from './findings.ts';
+import type { Shape } from './shape.ts';
+
+// One element of a directive: what both forms are read into before their meaning is looked at.
+
+export interface Attribute {
+  readonly name: string;
+  readonly value: string;
+  readonly at: Place;
+}
+
+export interface Element {
+  readonly kind: 'element';
+  readonly name: string;
+  readonly at: Place;
+  readonly attributes: Attribute[];
+  readonly children: (Element | Piece)[];
+  /** Undefined: no such tag is known here. */
+  readonly shape: Shape | undefined;
+  /** The text came from YAML: its first line is indented like the others. */
+  readonly yaml?: boolean;
+  /** The value of free content in YAML, which has lists and objects of its own. */
+  readonly data?: Json;
+  unclosed?: boolean;
+  /** Its tag was reported already; that it is also never closed is the same mistake. */
+  readonly isReported?: boolean;
+}
+
+export const elementsOf = (parent: Element, name?: string): Element[] =>
+  parent.children.filter(
+    (child): child is Element =>
+      child.kind === 'element' && (name === undefined || child.name === name),
+  );
+
+export const childOf = (parent: Element | undefined, name: string): Element | undefined =>
+  parent?.children.find(
+    (child): child is Element => child.kind === 'element' && child.name === name,
+  );
+
+export const attributeOf = (element: Element | undefined, name: string): Attribute | undefined =>
+  element?.attributes.find((attribute) => attribute.name === name);
+
+/** Something in it has an unknown name, which explains why another name is missing. */
+export const hasTypo = ({ attributes, children, shape }: Element): boolean =>
+  attributes.some(
+    ({ name }) => !shape?.attributes.includes(name) && !shape?.retired.includes(name),
+  ) || children.some((child) => child.kind === 'element' && child.shape === undefined);
+
+const piecesOf = (element: Element): Piece[] =>
+  element.children.filter((child): child is Piece => child.kind === 'text');
+
+/** Lines without their common indentation and without blank lines around them. */
+export function dedent(text: string, isFirstLineIndented: boolean): string {
+  if (!text.includes('\n')) return text.trim();
+  const lines = text.replaceAll('\r\n', '\n').split('\n');
+  const isBlank = (line: string) => /^[ \t]*$/.test(line);
+  const measured = lines.slice(isFirstLineIndented ? 0 : 1).filter((line) => !isBlank(line));
+  const indent = measured.reduce(
+    (least, line) => Math.min(least, (/^[ \t]*/.exec(line)?.[0] ?? '').length),
+    Number.POSITIVE_INFINITY,
+  );
+  const shifted = lines.map((line, index) => {
+    if (isBlank(line)) return '';
+    return index === 0 && !isFirstLineIndented ? line : line.slice(indent);
+  });
+  return shifted.join('\n').trim();
+}
+
+/** The element's own text, tidied: how it was indented in the file is no part of the value. */
+export function proseOf(element: Element | undefined): string {
+  if (!element) return '';
+  const text = piecesOf(element)
+    .map((piece) => piece.text)
+    .join('');
+  return dedent(text, element.yaml === true);
+}
+
+/** Text with the place of each of its characters in the file. */
+export interface SourceText {
+  readonly text: string;
+  readonly offset: (index: number) => number;
+}
+
+/** The same as text with the file offset of every character; only the ends are trimmed. */
+export function sourceOf(element: Element): SourceText {
+  const pieces = piecesOf(element);
+  const whole = pieces.map((piece) => piece.text).join('');
+  const lead = whole.length - whole.trimStart().length;
+  return {
+    text: whole.trim(),
+    offset(index) {
+      let rest = index + lead;
+      for (const piece of pieces) {
+        if (rest < piece.text.length) return offsetIn(piece, rest);
+        rest -= piece.text.length;
+      }
+      const last = pieces.at(-1);
+      return last ? offsetIn(last, last.text.length) : offsetOf(element.at);
+    },
+  };
+}
+
+/**
+ * Free content as data: nested elements become objects, repeated ones lists, attributes fields, and
+ * text beside them the field `text`. Elements are nested no deeper than the reader allows.
+ */
+export function dataOf(element: Element): Json {
+  if (element.data !== undefined) return element.data;
+  const elements = elementsOf(element);
+  const text = proseOf(element);
+  if (elements.length === 0 && element.attributes.length === 0) return text;
+  const groups = new Map<string, Json[]>();
+  for (const { name, value } of element.attributes) groups.set(name, [value]);
+  for (const child of elements) {
+    const group = groups.get(child.name);
+    if (group) group.push(dataOf(child));
+    else groups.set(child.name, [dataOf(child)]);
+  }
+  const result: JsonObject = {};
+  if (text !== '') setOwn(result, 'text', text);
+  for (const [name, values] of groups) {
+    setOwn(result, name, values.length === 1 ? (values[0] as Json) : values);
+  }
+  return result;
+}
+
+/** Free content that must be an object: plain text becomes its field `text`. */
+export function objectOf(element: Element | undefined): JsonObject {
+  if (!element) return {};
+  const data = dataOf(element);
+  if (typeof data === 'object' && data !== null && !Array.isArray(data)) return data;
+  return data === '' || data === null ? {} : { text: data };
+}
+
+export function readFlag(element: Element, name: string, findings: Findings): boolean | undefined {
+  const given = attributeOf(element, name);
+  if (!given) return undefined;
+  if (given.value === 'true' || given.value === 'false') return given.value === 'true';
+  findings.error(
+    'value_invalid',
+    given.at,
+    `\`${name}\` is ${quoted(given.value)}, but must be \`true\` or \`false\``,
+  );
+  return undefined;
+}
+
+/** One of a closed set; `undefined` when absent or, after a report, when it is none of them. */
+export function readChoice<T extends string>(
+  element: Element,
+  name: string,
+  choices: readonly T[],
+  findings: Findings,
+  code = 'value_invalid',
+): T | undefined {
+  const given = attributeOf(element, name);
+  if (!given) return undefined;
+  const found = choices.find((choice) => choice === given.value);
+  if (found !== undefined) return found;
+  const near = nearest(given.value, choices);
+  findings.error(
+    code,
+    given.at,
+    `\`${name}\` is ${quoted(given.value)}, but must be one of ${choices.map((choice) => `\`${choice}\``).join(', ')}`,
+    near === undefined ? undefined : `did you mean \`${near}\``,
+  );
+  return undefined;
+}

@@ -1,0 +1,180 @@
+// Inputs and outputs: named fields with a type. A default is text in the file and becomes a value of
+// the declared type here, once.
+import { compact, type Json, nearest, parseJson } from '../../base/index.ts';
+import type { DirectiveInput, DirectiveOutput, OutputType } from './directive.ts';
+import {
+  attributeOf,
+  childOf,
+  type Element,
+  elementsOf,
+  hasTypo,
+  proseOf,
+  readChoice,
+  readFlag,
+} from './element.ts';
+import { type Findings, quoted, type Words } from './findings.ts';
+
+const OUTPUT_TYPES: readonly OutputType[] = ['string', 'number', 'boolean', 'object', 'array'];
+const INPUT_TYPES = [...OUTPUT_TYPES, 'integer', 'any'] as const;
+/** Paths in templates are made of such names. */
+const FIELD_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,79}$/;
+/** What a hook directive may answer. */
+export const HOOK_ACTIONS: readonly string[] = [
+  'continue',
+  'retry',
+  'skip',
+  'fail',
+  'abort',
+  'retry_with_fallback',
+];
+
+/** The name of a field, from the attribute of the long form or the tag of the short one. */
+function fieldName(
+  field: Element,
+  tag: string,
+  findings: Findings,
+  words: Words,
+): string | undefined {
+  const given = field.name === tag ? attributeOf(field, 'name') : undefined;
+  const name = field.name === tag ? given?.value : field.name;
+  if (name === undefined || name === '') {
+    if (hasTypo(field)) return undefined;
+    findings.error(
+      `${tag}_name_missing`,
+      field.at,
+      `this ${tag} has no name`,
+      `add ${words.attribute('name', `my_${tag}`)}`,
+    );
+    return undefined;
+  }
+  if (FIELD_NAME.test(name)) return name;
+  findings.error(
+    `${tag}_name_invalid`,
+    given?.at ?? field.at,
+    `${tag} name ${quoted(name)} may hold only letters, digits and \`_\`, and must not start with a digit`,
+  );
+  return undefined;
+}
+
+function readDefault(field: Element, type: string, findings: Findings): Json | undefined {
+  const given = attributeOf(field, 'default');
+  if (!given) return undefined;
+  if (type === 'string' || type === 'any') return given.value;
+  const parsed = parseJson(given.value);
+  const value = parsed.ok ? parsed.output : undefined;
+  const isFitting =
+    type === 'array'
+      ? Array.isArray(value)
+      : type === 'integer'
+        ? Number.isSafeInteger(value)
+        : type === 'object'
+          ? typeof value === 'object' && value !== null && !Array.isArray(value)
+          : typeof value === type;
+  if (isFitting) return value;
+  const [article, form] = [/^[aio]/.test(type) ? 'an' : 'a', type === 'object' ? ' in JSON' : ''];
+  findings.error(
+    'input_default_invalid',
+    given.at,
+    `default ${quoted(given.value)} is not ${article} ${type}${form}`,
+    'change the default or the `type`',
+  );
+  return undefined;
+}
+
+function readFields<T extends { name: string }>(
+  parent: Element | undefined,
+  tag: 'input' | 'output',
+  findings: Findings,
+  words: Words,
+  read: (field: Element, name: string) => T,
+): T[] {
+  const fields = new Map<string, T>();
+  const own = parent ? elementsOf(parent) : [];
+  for (const field of own) {
+    if (!field.shape || (tag === 'output' && /^(success|failure)$/.test(field.name))) continue;
+    const name = fieldName(field, tag, findings, words);
+    if (name === undefined) continue;
+    const value = read(field, name);
+    if (fields.has(name)) {
+      findings.error(
+        `${tag}_duplicate`,
+        field.at,
+        `${tag} ${quoted(name)} is declared twice`,
+        'remove or rename one of the two',
+      );
+    } else fields.set(name, value);
+  }
+  return [...fields.values()];
+}
+
+export function readInputs(
+  element: Element | undefined,
+  findings: Findings,
+  words: Words,
+): DirectiveInput[] {
+  return readFields(element, 'input', findings, words, (field, name) => {
+    const type = readChoice(field, 'type', INPUT_TYPES, findings, 'type_unknown') ?? 'string';
+    return compact<DirectiveInput>({
+      name,
+      type,
+      required: readFlag(field, 'required', findings) ?? false,
+      default: readDefault(field, type, findings),
+      description: proseOf(field),
+    });
+  });
+}
+
+/** `retry|fail` lists what is allowed; any other text describes. */
+function readEnum(field: Element, type: OutputType): { enum?: string[]; description: string } {
+  const [text, given] = [proseOf(field), attributeOf(field, 'enum')?.value];
+  const split = (words: string) => words.split('|').map((word) => word.trim());
+  if (given !== undefined) return { enum: split(given), description: text };
+  const isList = type === 'string' && /^[\w.-]+(?:\s*\|\s*[\w.-]+)+$/.test(text);
+  return isList ? { enum: split(text), description: '' } : { description: text };
+}
+
+export function readOutputs(
+  element: Element | undefined,
+  findings: Findings,
+  words: Words,
+): DirectiveOutput[] {
+  return readFields(element, 'output', findings, words, (field, name) => {
+    // A hook directive's `context` holds fields; text would be of no use to the harness.
+    const usual: OutputType = name === 'context' ? 'object' : 'string';
+    const type = readChoice(field, 'type', OUTPUT_TYPES, findings, 'type_unknown') ?? usual;
+    const { enum: allowed, description } = readEnum(field, type);
+    const isVerdict = name === 'action' && allowed?.every((word) => HOOK_ACTIONS.includes(word));
+    return compact<DirectiveOutput>({
+      name,
+      type,
+      required: isVerdict === true || (readFlag(field, 'required', findings) ?? false),
+      enum: allowed,
+      description,
+    });
+  });
+}
+
+/** `success` and `failure`: the result's text when the run gave none. */
+export const outcomeText = (outputs: Element | undefined, name: string): string | undefined =>
+  childOf(outputs, name) ? proseOf(childOf(outputs, name)) : undefined;
+
+/** Templates that read an input nobody declared stay as they are written, which is rarely meant. */
+export function reportUnknownInputs(
+  texts: readonly { text: string; place: (index: number) => number }[],
+  names: readonly string[],
+  findings: Findings,
+): void {
+  for (const { text, place } of texts) {
+    for (const match of text.matchAll(/\$\{inputs\.([A-Za-z_]\w{0,79})/g)) {
+      const name = match[1] as string;
+      if (names.includes(name)) continue;
+      const near = nearest(name, names);
+      findings.warning(
+        'input_unknown',
+        place(match.index),
+        `${quoted(`\${inputs.${name}}`)} names no declared input and stays as it is`,
+        near === undefined ? 'declare it in `inputs`' : `did you mean \`\${inputs.${near}}\``,
+      );
+    }
+  }
+}

@@ -1,0 +1,216 @@
+// `<cost>` is gone. Both of its old forms are read far enough to print what to write instead.
+import { compact, isObject, type Json } from '../../base/index.ts';
+import type { DirectiveLimits } from './directive.ts';
+import { attributeOf, childOf, dataOf, type Element, proseOf } from './element.ts';
+import { type Findings, type Form, quoted, type Words } from './findings.ts';
+
+interface Replacement {
+  limits: { name: string; attribute?: [string, string]; text: string }[];
+  hook?: { when: string; directive: string };
+}
+
+const HOOKS: Readonly<Record<string, { when: string; directive: string }>> = {
+  warn: { when: 'event.name == "warning"', directive: 'warn_approaching_limit' },
+  escalate: { when: 'event.name == "limit"', directive: 'request_more_budget' },
+};
+
+function lookup(value: Json, ...path: string[]): string | undefined {
+  let found: Json | undefined = value;
+  for (const step of path) {
+    found = isObject(found) && Object.hasOwn(found, step) ? found[step] : undefined;
+  }
+  if (isObject(found)) found = Object.hasOwn(found, 'text') ? found.text : undefined;
+  return typeof found === 'string' && found !== '' ? found : undefined;
+}
+
+/** The equivalent of a `<cost>` element, whichever of its two forms it has. */
+function translate(cost: Json): Replacement {
+  const turns = lookup(cost, 'max_turns') ?? lookup(cost, 'context', 'turns');
+  const spend = lookup(cost, 'max_cost_usd') ?? lookup(cost, 'spend');
+  const currency = lookup(cost, 'spend', 'currency') ?? (lookup(cost, 'max_cost_usd') && 'USD');
+  const context = lookup(cost, 'max_context_tokens');
+  const warn = lookup(cost, 'context_warning_threshold');
+  const rows: [name: string, text: string | undefined, attribute?: [string, string] | undefined][] =
+    [
+      ['turns', turns],
+      ['tokens', lookup(cost, 'max_total_tokens') ?? lookup(cost, 'context')],
+      ['spawns', lookup(cost, 'context', 'spawn_threshold') ?? lookup(cost, 'spawn_threshold')],
+      ['duration', lookup(cost, 'duration')],
+      ['spend', spend, currency === undefined ? undefined : ['currency', currency]],
+      ['input_tokens', lookup(cost, 'max_input_tokens')],
+      ['output_tokens', lookup(cost, 'max_output_tokens')],
+      ['context', context ?? (warn && ''), warn === undefined ? undefined : ['warn', warn]],
+    ];
+  const limits: Replacement['limits'] = [];
+  for (const [name, text, attribute] of rows) {
+    if (text !== undefined) limits.push({ name, text, ...(attribute ? { attribute } : {}) });
+  }
+  const hook = HOOKS[lookup(cost, 'on_exceeded')?.trim() ?? ''];
+  return { limits, ...(hook ? { hook } : {}) };
+}
+
+function printXml({ limits, hook }: Replacement): string {
+  const rows = limits.map(({ name, text, attribute }) => {
+    const opener = attribute ? `${name} ${attribute[0]}="${attribute[1]}"` : name;
+    return text === '' ? `  <${opener} />` : `  <${opener}>${text}</${name}>`;
+  });
+  const block = ['<limits>', ...rows, '</limits>'];
+  if (!hook) return block.join('\n');
+  const lines = [
+    ...block,
+    '<hooks>',
+    '  <hook>',
+    `    <when>${hook.when}</when>`,
+    `    <directive>${hook.directive}</directive>`,
+    '  </hook>',
+    '</hooks>',
+  ];
+  return lines.join('\n');
+}
+
+function printYaml({ limits, hook }: Replacement): string {
+  const rows = limits.flatMap(({ name, text, attribute }) => [
+    ...(text === '' ? [] : [`  ${name}: ${text}`]),
+    ...(attribute ? [`  ${name}_${attribute[0]}: ${attribute[1]}`] : []),
+  ]);
+  const block = rows.length === 0 ? ['limits: {}'] : ['limits:', ...rows];
+  if (!hook) return block.join('\n');
+  return [...block, 'hooks:', `  - when: ${hook.when}`, `    directive: ${hook.directive}`].join(
+    '\n',
+  );
+}
+
+const print = (replacement: Replacement, form: Form): string =>
+  form === 'xml' ? printXml(replacement) : printYaml(replacement);
+
+export function reportCost(cost: Element, findings: Findings, words: Words): void {
+  const replacement = translate(dataOf(cost));
+  const also = replacement.hook ? ` and ${words.tag('hooks')}` : '';
+  findings.error(
+    'cost_removed',
+    cost.at,
+    `${words.tag('cost')} is no longer read; write ${words.tag('limits')}${also} instead`,
+    `replace it with\n${print(replacement, words.form)}`,
+  );
+}
+
+/** What became of two attributes of `<model>`. */
+export function reportRetired(model: Element, findings: Findings, words: Words): void {
+  const fallback = attributeOf(model, 'fallback');
+  if (fallback) {
+    findings.error(
+      'fallback_renamed',
+      fallback.at,
+      `\`fallback\` is now called \`fallback_id\``,
+      `write ${words.attribute('fallback_id', fallback.value)}`,
+    );
+  }
+  const parallel = attributeOf(model, 'parallel');
+  if (parallel) {
+    findings.note(
+      'parallel_ignored',
+      parallel.at,
+      '`parallel` has no effect: calls of tools that only read run concurrently anyway',
+      'it can be removed',
+    );
+  }
+}
+
+// `<limits>`: whole numbers, money as a decimal. Zero is a limit like any other: none allowed.
+
+/** In the order in which they are printed. */
+export const COUNTED = [
+  ...(['turns', 'tokens', 'spawns', 'duration', 'input_tokens', 'output_tokens'] as const),
+  ...(['context', 'depth', 'tool_calls'] as const),
+];
+
+/** Money is counted in nano-units, so finer decimals could not be kept. */
+const DECIMAL = /^(\d{1,12})(?:\.(\d{1,9}))?$/;
+const CURRENCY = /^[A-Z]{3}$/;
+
+/** The decimal without trailing zeros: `10.00` and `10` are one value. Undefined: not a decimal. */
+export function normalizeDecimal(text: string): string | undefined {
+  const [match, whole = '', fraction = ''] = DECIMAL.exec(text) ?? [];
+  if (match === undefined) return undefined;
+  const [int, rest] = [whole.replace(/^0+(?=\d)/, ''), fraction.replace(/0+$/, '')];
+  return rest === '' ? int : `${int}.${rest}`;
+}
+
+export function readLimits(
+  element: Element | undefined,
+  findings: Findings,
+  words: Words,
+): DirectiveLimits | undefined {
+  if (!element) return undefined;
+
+  function invalid(child: Element, rule: string): undefined {
+    const text = proseOf(child);
+    const given = text === '' ? 'is empty' : `is ${quoted(text)}`;
+    const hint = text.startsWith('-')
+      ? '0 means none allowed; leave the limit out for the default'
+      : /^\d[\d_, ]*\d$/.test(text)
+        ? `write ${quoted(text.replace(/[_, ]/g, ''))}`
+        : 'leave the limit out for the default';
+    findings.error(
+      'limit_invalid',
+      child.at,
+      `limit ${words.tag(child.name)} ${given}, but must be ${rule}`,
+      hint,
+    );
+    return undefined;
+  }
+
+  function count(name: string): number | undefined {
+    const child = childOf(element, name);
+    if (!child) return undefined;
+    const text = proseOf(child);
+    if (text === '' && name === 'context' && attributeOf(child, 'warn')) return undefined;
+    const value = /^\d{1,15}$/.test(text) ? Number(text) : undefined;
+    return value ?? invalid(child, 'a whole number, 0 or more');
+  }
+
+  function spend(): string | undefined {
+    const child = childOf(element, 'spend');
+    if (!child) return undefined;
+    return (
+      normalizeDecimal(proseOf(child)) ??
+      invalid(child, 'a decimal number such as `5.00`, 0 or more')
+    );
+  }
+
+  function currency(): string | undefined {
+    const given = attributeOf(childOf(element, 'spend'), 'currency');
+    if (!given || CURRENCY.test(given.value)) return given?.value;
+    findings.error(
+      'currency_invalid',
+      given.at,
+      `currency ${quoted(given.value)} must be a code of three capital letters`,
+      `e.g. ${words.attribute('currency', 'USD')}`,
+    );
+    return undefined;
+  }
+
+  function warn(): number | undefined {
+    const given = attributeOf(childOf(element, 'context'), 'warn');
+    if (!given) return undefined;
+    const share = /^\d{0,3}(?:\.\d{1,9})?$/.test(given.value)
+      ? Number(given.value || 'x')
+      : Number.NaN;
+    if (share > 0 && share <= 1) return share;
+    findings.error(
+      'limit_invalid',
+      given.at,
+      `\`warn\` is ${quoted(given.value)}, but must be a share of the context above 0 and up to 1`,
+      'leave it out for 0.8',
+    );
+    return undefined;
+  }
+
+  const counted = Object.fromEntries(COUNTED.map((name) => [name, count(name)]));
+  return compact<DirectiveLimits>({
+    ...(counted as Record<(typeof COUNTED)[number], number | undefined>),
+    spend: spend(),
+    spend_currency: currency(),
+    context_warn: warn(),
+  });
+}

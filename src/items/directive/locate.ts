@@ -1,0 +1,120 @@
+// Finds the directive in its file: YAML front matter, the first `xml` fence that holds a directive, or
+// the file itself. What stands around it is kept for search.
+import { createFinder, type Finder } from './markup.ts';
+
+export type Located =
+  /** `start` is the offset of `<directive`, `lead` that of the fence it stands in. */
+  | { form: 'xml'; lead: number; start: number }
+  /** The YAML text between the two `---` lines, `lead` and `after` around those. */
+  | { form: 'yaml'; lead: number; start: number; end: number; after: number }
+  | { form: 'none'; problem: 'missing' | 'front_matter_unclosed'; at: number };
+
+const OPENER = /<directive(?=[\s>/])/y;
+const FENCE = /^[ \t]*(`{3,}|~{3,})([^`\r\n]*)/;
+/** How much of a line is looked at to see whether it opens a fence. */
+const MAX_FENCE_LINE = 300;
+
+/** Over what may stand before front matter or an element: a signature line, comments, blanks. */
+function skipLead(text: string, from: number, find: Finder): number {
+  let at = from;
+  for (;;) {
+    const blanks = /[\s\uFEFF]*/y;
+    blanks.lastIndex = at;
+    blanks.test(text);
+    at = blanks.lastIndex;
+    const isShebang = text.startsWith('#!', at) && text.slice(0, at).trim() === '';
+    const pair = isShebang ? '\n' : text.startsWith('<!--', at) ? '-->' : '?>';
+    if (pair === '?>' && !text.startsWith('<?', at)) return at;
+    const end = find(pair, at);
+    if (end === -1) return at;
+    at = end + pair.length;
+  }
+}
+
+function opensAt(text: string, at: number): boolean {
+  OPENER.lastIndex = at;
+  return OPENER.test(text);
+}
+
+/** Walks over the lines; code fences and comments that hold no directive are passed over whole. */
+function findElement(
+  text: string,
+  from: number,
+  find: Finder,
+): { lead: number; start: number } | undefined {
+  let fence: string | undefined;
+  for (let at = from; at < text.length; ) {
+    const newline = text.indexOf('\n', at);
+    const end = newline === -1 ? text.length : newline + 1;
+    const line = text.slice(at, Math.min(end, at + MAX_FENCE_LINE));
+    const start = at + (/^[ \t\uFEFF]*/.exec(line)?.[0].length ?? 0);
+    const [, ticks = '', info = ''] = FENCE.exec(line) ?? [];
+    if (fence !== undefined) {
+      if (ticks.startsWith(fence) && info.trim() === '') fence = undefined;
+    } else if (ticks !== '') {
+      const inside = skipLead(text, end, find);
+      if (/^\s*xml\b/i.test(info) && opensAt(text, inside)) return { lead: at, start: inside };
+      fence = ticks;
+    } else if (opensAt(text, start)) return { lead: start, start };
+    else if (text.startsWith('<!--', start)) {
+      const close = find('-->', start);
+      if (close === -1) return undefined;
+      at = close + 3;
+      continue;
+    }
+    at = end;
+  }
+  return undefined;
+}
+
+/** Anywhere at all, for files whose fences are out of step. */
+function findAnywhere(text: string, from: number): { lead: number; start: number } | undefined {
+  const at = text.slice(from).search(/<directive(?=[\s>/])/);
+  return at === -1 ? undefined : { lead: from + at, start: from + at };
+}
+
+type FrontMatter = { lead: number; start: number; end: number; after: number };
+
+function frontMatter(text: string, lead: number): FrontMatter | 'open' | undefined {
+  const open = /---[ \t]*\r?\n/y;
+  open.lastIndex = lead;
+  if (!open.test(text)) return undefined;
+  const close = /^(?:---|\.\.\.)[ \t]*\r?$/gm;
+  close.lastIndex = open.lastIndex;
+  const found = close.exec(text);
+  if (!found) return 'open';
+  const after = found.index + found[0].length;
+  return { lead, start: open.lastIndex, end: found.index, after };
+}
+
+/** Front matter that names and versions something is the directive; other front matter is text. */
+const declares = (yaml: string): boolean =>
+  /^directive[ \t]*:/m.test(yaml) || (/^name[ \t]*:/m.test(yaml) && /^version[ \t]*:/m.test(yaml));
+
+export function locateDirective(text: string): Located {
+  const find = createFinder(text);
+  const lead = skipLead(text, 0, find);
+  const front = frontMatter(text, lead);
+  const matter = front === 'open' ? undefined : front;
+  if (matter && declares(text.slice(matter.start, matter.end))) return { form: 'yaml', ...matter };
+  const from = matter?.after ?? 0;
+  const element = findElement(text, from, find) ?? findAnywhere(text, from);
+  if (element) return { form: 'xml', ...element };
+  if (matter) return { form: 'yaml', ...matter };
+  if (front === 'open') return { form: 'none', problem: 'front_matter_unclosed', at: lead };
+  return { form: 'none', problem: 'missing', at: 0 };
+}
+
+/** A second directive in the file, which would be taken for text. */
+export function findAnother(text: string, from: number): number | undefined {
+  const another = /^[ \t]*<directive\s+(?:name|version)\s*=/gm;
+  another.lastIndex = from;
+  const found = another.exec(text);
+  return found ? found.index + found[0].indexOf('<') : undefined;
+}
+
+/** The text around the directive, without the rest of the fence that held it. */
+export function textAround(text: string, lead: number, end: number): string {
+  const after = text.slice(end).replace(/^\s*(?:`{3,}|~{3,})[ \t]*(?=\r?\n|$)/, '');
+  return `${text.slice(0, lead).trim()}\n${after.trim()}`.trim();
+}

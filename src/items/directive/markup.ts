@@ -1,0 +1,334 @@
+import { nearest } from '../../base/index.ts';
+import type { Element } from './element.ts';
+import { decodeEntities, type Piece } from './entities.ts';
+import { type Findings, quoted } from './findings.ts';
+import { childShape, DIRECTIVE, type Shape } from './shape.ts';
+import { nameAt, readTag, type Tag } from './tag.ts';
+
+// Searching forward again and again for something far away, or absent, is how readers become
+// quadratic. This remembers the last answer for each needle.
+
+export type Finder = (needle: string, from: number) => number;
+
+/** `indexOf` over one text: linear in total for positions that only grow. */
+export function createFinder(text: string): Finder {
+  const last = new Map<string, { from: number; at: number }>();
+  return (needle, from) => {
+    const known = last.get(needle);
+    if (known && from >= known.from && (known.at === -1 || known.at >= from)) return known.at;
+    const at = text.indexOf(needle, from);
+    last.set(needle, { from, at });
+    return at;
+  };
+}
+
+// Where raw elements end. `<when>` may hold `a < b`, a script `<file.md>`, a template anything at all,
+// so their text is not markup: it runs to the closing tag.
+
+const MARKS =
+  /<(\/(?:when|script|template|example|raw|hook|guard|hooks|guards|process|directive)|when)\s*>/g;
+// A `<when>` whose end is missing must not swallow the hooks after it.
+const WHEN_BARRIERS = ['/hook', '/guard', '/hooks', '/guards', '/directive', 'when'];
+
+export interface RawText {
+  readonly piece: Piece;
+  /** Just before the closing tag, or where reading goes on when there is none. */
+  readonly end: number;
+}
+
+export interface RawReader {
+  /** The text of the raw element that was opened just before `from`. */
+  read(name: string, from: number, decode: boolean): RawText;
+}
+
+export function createRawReader(text: string, start: number, find: Finder): RawReader {
+  // INVARIANT: one pass over the file, however many raw elements it holds.
+  const marks = new Map<string, number[]>();
+  MARKS.lastIndex = start;
+  for (let match = MARKS.exec(text); match !== null; match = MARKS.exec(text)) {
+    const [name, list] = [match[1] as string, marks.get(match[1] as string)];
+    if (list) list.push(match.index);
+    else marks.set(name, [match.index]);
+  }
+
+  /** The first mark of that name at or after `from`. */
+  function next(name: string, from: number): number | undefined {
+    const list = marks.get(name) ?? [];
+    let [low, high] = [0, list.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((list[middle] as number) < from) low = middle + 1;
+      else high = middle;
+    }
+    return list[low];
+  }
+
+  function closer(name: string, from: number): number | undefined {
+    const end = next(`/${name}`, from);
+    if (end === undefined || name !== 'when') return end;
+    return WHEN_BARRIERS.some((barrier) => (next(barrier, from) ?? text.length) < end)
+      ? undefined
+      : end;
+  }
+
+  /** Where a raw element that is never closed is taken to end: a condition with its line. */
+  function giveUp(name: string, from: number): number {
+    const [tag, line] = [find('</', from), name === 'when' ? find('\n', from) : -1];
+    return Math.min(tag === -1 ? text.length : tag, line === -1 ? text.length : line);
+  }
+
+  const verbatim = (from: number, end: number): Piece => ({
+    kind: 'text',
+    text: text.slice(from, end),
+    at: from,
+  });
+
+  return {
+    read(name, from, decode) {
+      const cdata = /\s*<!\[CDATA\[/y;
+      cdata.lastIndex = from;
+      if (cdata.test(text)) {
+        const close = find(']]>', cdata.lastIndex);
+        const end = close === -1 ? undefined : closer(name, close);
+        if (end !== undefined) return { piece: verbatim(cdata.lastIndex, close), end };
+      }
+      const end = closer(name, from);
+      const stop = end ?? giveUp(name, from);
+      const piece = decode ? decodeEntities(text.slice(from, stop), from) : verbatim(from, stop);
+      return { piece, end: stop };
+    },
+  };
+}
+
+// The tokenizer for the XML-like form. It is not XML: people write `a < b` in prose, forget closing
+// tags and put code fences inside, and every such slip should cost one clear diagnostic, not the file.
+//
+// INVARIANT: linear in the text. No recursion on nesting, no position is read more than a fixed number
+// of times, and the tree that comes out is bounded in depth and size, so later passes may recurse.
+
+export const MAX_NESTING = 64;
+const MAX_ELEMENTS = 50_000;
+
+export interface Markup {
+  readonly root: Element;
+  /** Just after `</directive>`. */
+  readonly end: number;
+}
+
+/** Where reading stands. */
+interface Cursor {
+  readonly text: string;
+  readonly findings: Findings;
+  readonly find: Finder;
+  readonly raw: RawReader;
+  /** The open elements, outermost first. */
+  readonly stack: Element[];
+  /** How many of them have a name: whether one is open must not cost a walk over the stack. */
+  readonly open: Map<string, number>;
+  root: Element | undefined;
+  elements: number;
+  isTooDeep: boolean;
+  at: number;
+}
+
+const tagText = (name: string): string => `<${quoted(name).slice(1, -1)}>`;
+const closerText = (name: string): string => `</${tagText(name).slice(1)}`;
+
+function push({ stack, open }: Cursor, element: Element): void {
+  stack.push(element);
+  open.set(element.name, (open.get(element.name) ?? 0) + 1);
+}
+
+function pop({ stack, open }: Cursor, isClosed: boolean): void {
+  const element = stack.pop() as Element;
+  open.set(element.name, (open.get(element.name) ?? 1) - 1);
+  if (!isClosed && !element.isReported) element.unclosed = true;
+}
+
+/** Takes the text from the cursor to `end`. */
+function takeText(cursor: Cursor, end: number, isDecoded: boolean): void {
+  const { text, at, stack, findings } = cursor;
+  cursor.at = end;
+  if (end <= at) return;
+  const source = text.slice(at, end);
+  const unknown = (entity: string, place: number): void => {
+    const message = `unknown entity ${quoted(entity)} is kept as text`;
+    findings.warning('entity_unknown', place, message, 'write `&amp;` for a plain `&`');
+  };
+  stack
+    .at(-1)
+    ?.children.push(
+      isDecoded ? decodeEntities(source, at, unknown) : { kind: 'text', text: source, at },
+    );
+}
+
+/** A comment, CDATA section or instruction, or a report that it never ends. */
+function takeSection(cursor: Cursor, opener: string, close: string, what: string): void {
+  const { at, find, findings } = cursor;
+  const end = find(close, at + opener.length);
+  if (end === -1) {
+    findings.error('tag_unclosed', at, `this ${what} is never closed with \`${close}\``);
+    takeText(cursor, at + opener.length, false);
+    return;
+  }
+  cursor.at += opener.length;
+  if (what === 'CDATA section') takeText(cursor, end, false);
+  cursor.at = end + close.length;
+}
+
+function takeStray(cursor: Cursor, end: number): void {
+  cursor.findings.warning(
+    'stray_lt',
+    cursor.at,
+    'this `<` starts no tag and is read as text',
+    'write `&lt;` to say that it is text',
+  );
+  takeText(cursor, end, false);
+}
+
+/** Does the closing tag of an open element come, and before that of its parent? */
+function isClosedLater({ text, at, find }: Cursor, current: Element, parent: Element): boolean {
+  const closer = `</${current.name}`;
+  // INVARIANT: only names of the table are searched for in the whole file; there are few of them.
+  if (!Object.hasOwn(parent.shape?.children ?? {}, current.name)) {
+    return text.slice(at, at + 2000).includes(closer);
+  }
+  // `</directive>` says nothing: hooks have one too.
+  const outer = parent.name === 'directive' ? -1 : find(`</${parent.name}`, at);
+  const own = find(closer, at);
+  return own !== -1 && (outer === -1 || own < outer);
+}
+
+/** A tag that was left open shows when its parent's next child begins. */
+function closeForgotten(cursor: Cursor, name: string): void {
+  const [parent, current] = [cursor.stack.at(-2), cursor.stack.at(-1)];
+  if (!current?.shape || !parent?.shape || parent.shape.free) return;
+  if (childShape(current.shape, name) || !childShape(parent.shape, name)) return;
+  const takesNothing = !current.shape.text && Object.keys(current.shape.children).length === 0;
+  if (takesNothing || current.name === name || !isClosedLater(cursor, current, parent)) {
+    pop(cursor, false);
+  }
+}
+
+function attach(cursor: Cursor, element: Element): void {
+  const { stack, findings } = cursor;
+  cursor.elements++;
+  if (cursor.root === undefined) cursor.root = element;
+  else if (stack.length < MAX_NESTING) stack.at(-1)?.children.push(element);
+  else if (!cursor.isTooDeep) {
+    cursor.isTooDeep = true;
+    const message = `tags are nested deeper than ${MAX_NESTING}; what lies deeper is not read`;
+    findings.error('too_deep', element.at, message);
+  }
+}
+
+/** Prose such as `x <y and z > 3`: no tag that we know, and no proper tag either. */
+const isProse = (tag: Tag, shape: Shape | undefined): boolean =>
+  shape === undefined && (!tag.finished || tag.problems.length > 0);
+
+function reportTag({ findings, at }: Cursor, tag: Tag): void {
+  if (!tag.finished) {
+    findings.error('tag_unclosed', at, `tag \`${tagText(tag.name)}\` has no \`>\``);
+    return;
+  }
+  for (const { code, at: place, message, hint } of tag.problems) {
+    findings.error(code, place, message, hint);
+  }
+}
+
+function takeOpener(cursor: Cursor): void {
+  const { text, at, raw } = cursor;
+  const tag = readTag(text, at);
+  const { name, attributes } = tag;
+  if (cursor.root !== undefined) closeForgotten(cursor, name);
+  const isRoot = cursor.root === undefined;
+  const shape = isRoot ? DIRECTIVE : childShape(cursor.stack.at(-1)?.shape, name);
+  if (isProse(tag, shape)) {
+    takeStray(cursor, tag.end);
+    return;
+  }
+  reportTag(cursor, tag);
+  const isReported = !tag.finished;
+  const element: Element = {
+    kind: 'element',
+    name,
+    at,
+    attributes,
+    children: [],
+    shape,
+    isReported,
+  };
+  attach(cursor, element);
+  cursor.at = tag.end;
+  if (tag.selfClosing) return;
+  push(cursor, element);
+  if (!shape?.raw) return;
+  const { piece, end } = raw.read(name, cursor.at, shape.raw === 'decoded');
+  element.children.push(piece);
+  cursor.at = end;
+  if (!text.startsWith('</', end)) pop(cursor, false);
+}
+
+function takeCloser(cursor: Cursor): void {
+  const { text, at, open, stack, findings } = cursor;
+  const name = nameAt(text, at + 2) as string;
+  const bracket = /\s*>/y;
+  bracket.lastIndex = at + 2 + name.length;
+  cursor.at = bracket.test(text) ? bracket.lastIndex : at + 2 + name.length;
+  if ((open.get(name) ?? 0) > 0) {
+    while (stack.at(-1)?.name !== name) pop(cursor, false);
+    pop(cursor, true);
+    return;
+  }
+  const current = stack.at(-1) as Element;
+  // `</turn>` was meant for `<turns>`, but a second `</hook>` was not meant for `<hooks>`.
+  const isTypo = !childShape(current.shape, name) && nearest(name, [current.name]) !== undefined;
+  findings.error(
+    'tag_mismatch',
+    at,
+    `\`${closerText(name)}\` closes nothing that is open`,
+    isTypo
+      ? `did you mean \`${closerText(current.name)}\``
+      : `the innermost open tag here is \`${tagText(current.name)}\``,
+  );
+  if (isTypo) pop(cursor, true);
+}
+
+function takeNext(cursor: Cursor): void {
+  const { text } = cursor;
+  const bracket = text.indexOf('<', cursor.at);
+  takeText(cursor, bracket === -1 ? text.length : bracket, true);
+  if (bracket === -1) return;
+  const { at } = cursor;
+  if (text.startsWith('<!--', at)) takeSection(cursor, '<!--', '-->', 'comment');
+  else if (text.startsWith('<![CDATA[', at))
+    takeSection(cursor, '<![CDATA[', ']]>', 'CDATA section');
+  else if (text.startsWith('<?', at)) takeSection(cursor, '<?', '?>', 'instruction');
+  else if (nameAt(text, at + 1) !== undefined) takeOpener(cursor);
+  else if (text[at + 1] === '/' && nameAt(text, at + 2) !== undefined) takeCloser(cursor);
+  else takeStray(cursor, at + 1);
+}
+
+/** Reads the element whose `<` stands at `start`. */
+export function readMarkup(text: string, start: number, findings: Findings): Markup {
+  const find = createFinder(text);
+  const cursor: Cursor = {
+    text,
+    findings,
+    find,
+    raw: createRawReader(text, start, find),
+    stack: [],
+    open: new Map(),
+    root: undefined,
+    elements: 0,
+    isTooDeep: false,
+    at: start,
+  };
+  do takeNext(cursor);
+  while (cursor.stack.length > 0 && cursor.at < text.length && cursor.elements < MAX_ELEMENTS);
+  if (cursor.elements >= MAX_ELEMENTS) {
+    findings.error('too_large', cursor.at, `a directive may hold at most ${MAX_ELEMENTS} tags`);
+  }
+  while (cursor.stack.length > 0) pop(cursor, false);
+  return { root: cursor.root as unknown as Element, end: cursor.at };
+}

@@ -1,0 +1,170 @@
+// The small parts of a directive: its name, version, model, relations, what it is exposed as.
+import { compact, type JsonObject, nearest } from '../../base/index.ts';
+import { VERSION } from '../item-kinds.ts';
+import type { DeviationRules, DirectiveModel, Relationships } from './directive.ts';
+import {
+  attributeOf,
+  type Element,
+  elementsOf,
+  hasTypo,
+  objectOf,
+  proseOf,
+  readFlag,
+} from './element.ts';
+import { type Findings, type Place, quoted, type Words } from './findings.ts';
+import { reportRetired } from './limits.ts';
+import { splitList } from './permissions.ts';
+
+const NAME = /^[a-z][a-z0-9_]*$/;
+const MAX_NAME = 59;
+const EXPOSED = ['tool', 'prompt', 'resource'];
+
+/** The file's name without `.md`; undefined when the text comes from elsewhere. */
+const fileStem = (file: string): string | undefined => /([^/\\]+)\.md$/.exec(file)?.[1];
+
+/** Why a name cannot be used, and what to do about it. */
+function nameProblem(
+  name: string,
+  file: string,
+): [code: string, message: string, hint?: string] | undefined {
+  if (!NAME.test(name)) {
+    const rule =
+      'must start with a lower-case letter and hold only lower-case letters, digits and `_`';
+    const better = name
+      .toLowerCase()
+      .replace(/[^a-z0-9_]+/g, '_')
+      .replace(/^[^a-z]+/, '');
+    const message = `directive name ${quoted(name)} ${rule}`;
+    return NAME.test(better)
+      ? ['name_invalid', message, `e.g. ${quoted(better)}`]
+      : ['name_invalid', message];
+  }
+  if (name.length > MAX_NAME) {
+    return ['name_invalid', `directive name ${quoted(name)} is longer than ${MAX_NAME} characters`];
+  }
+  const stem = fileStem(file);
+  if (stem === undefined || stem === name) return undefined;
+  return [
+    'name_mismatch',
+    `the directive is called ${quoted(name)}, but its file ${quoted(`${stem}.md`)}`,
+    `rename the file to ${quoted(`${name}.md`)} or the directive to ${quoted(stem)}`,
+  ];
+}
+
+export function readName(root: Element, findings: Findings, words: Words): string {
+  const given = attributeOf(root, 'name');
+  if (!given) {
+    const stem = fileStem(findings.file) ?? 'my_directive';
+    if (!hasTypo(root))
+      findings.error(
+        'name_missing',
+        root.at,
+        'the directive has no `name`',
+        `add ${words.attribute('name', stem)}`,
+      );
+    return stem;
+  }
+  const problem = nameProblem(given.value, findings.file);
+  if (problem) findings.error(problem[0], given.at, problem[1], problem[2]);
+  return given.value;
+}
+
+export function readVersion(root: Element, findings: Findings, words: Words): string {
+  const given = attributeOf(root, 'version');
+  if (!given) {
+    if (!hasTypo(root))
+      findings.error(
+        'version_missing',
+        root.at,
+        'the directive has no `version`',
+        `add ${words.attribute('version', '1.0.0')}`,
+      );
+    return '0.0.0';
+  }
+  if (!VERSION.test(given.value)) {
+    findings.error(
+      'version_invalid',
+      given.at,
+      `version ${quoted(given.value)} must have the form \`x.y.z\``,
+      'e.g. `1.0.0`',
+    );
+  }
+  return given.value;
+}
+
+export function readModel(
+  element: Element | undefined,
+  findings: Findings,
+  words: Words,
+): DirectiveModel | undefined {
+  if (!element) return undefined;
+  reportRetired(element, findings, words);
+  const value = (name: string) => attributeOf(element, name)?.value || undefined;
+  const model = compact<DirectiveModel>({
+    tier: value('tier'),
+    model_id: value('model_id'),
+    fallback_id: value('fallback_id'),
+    context: proseOf(element),
+  });
+  if (model.tier === undefined && model.model_id === undefined && !hasTypo(element)) {
+    findings.error(
+      'model_missing',
+      element.at,
+      `${words.tag('model')} names neither a \`tier\` nor a \`model_id\``,
+      `e.g. ${words.attribute('tier', 'balanced')}`,
+    );
+  }
+  return model;
+}
+
+export function readDeviation(
+  element: Element | undefined,
+  findings: Findings,
+): DeviationRules | undefined {
+  if (!element) return undefined;
+  return compact<DeviationRules>({
+    auto_fix: readFlag(element, 'auto_fix', findings),
+    ask_first: readFlag(element, 'ask_first', findings),
+    escalate: readFlag(element, 'escalate', findings),
+    text: proseOf(element),
+  });
+}
+
+export function readExpose(
+  element: Element | undefined,
+  findings: Findings,
+): JsonObject | undefined {
+  if (!element) return undefined;
+  const expose = objectOf(element);
+  for (const [name, value] of Object.entries(expose)) {
+    const kind = typeof value === 'string' ? value : JSON.stringify(value);
+    if (name !== 'mcp') {
+      const message = `${quoted(name)} is no surface to expose a directive on`;
+      findings.error('expose_invalid', element.at, message, 'the one there is: `mcp`');
+    } else if (!EXPOSED.includes(kind)) {
+      const near = nearest(kind, EXPOSED) ?? 'prompt';
+      const message = `\`mcp\` is ${quoted(kind)}, but must be one of ${EXPOSED.join(', ')}`;
+      findings.error('expose_invalid', element.at, message, `did you mean \`${near}\``);
+    }
+  }
+  return expose;
+}
+
+const RELATIONS = ['requires', 'suggests', 'extends', 'related'] as const;
+
+export function readRelationships(element: Element | undefined, remember: Remember): Relationships {
+  const names = (relation: (typeof RELATIONS)[number]): string[] => {
+    const list = element ? splitList(elementsOf(element, relation)) : [];
+    list.forEach(({ at }, index) => remember(`${relation}.${index}`, at.at));
+    return list.map(({ text }) => text);
+  };
+  return {
+    requires: names('requires'),
+    suggests: names('suggests'),
+    extends: names('extends'),
+    related: names('related'),
+  };
+}
+
+/** Keeps the place of a part for checks across items. */
+export type Remember = (key: string, place: Place | undefined) => void;

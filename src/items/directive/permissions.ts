@@ -1,0 +1,172 @@
+// How a permission is written, in both forms: for hints that can be pasted and for printing.
+
+import { compact, globProblem } from '../../base/index.ts';
+import {
+  type CategoryFilter,
+  formatPermission,
+  type Permission,
+  type Permissions,
+  permissionFor,
+} from '../../trust/index.ts';
+import {
+  attributeOf,
+  childOf,
+  type Element,
+  elementsOf,
+  hasTypo,
+  proseOf,
+  readFlag,
+} from './element.ts';
+import { type Findings, type Form, quoted, type Words } from './findings.ts';
+
+const ATTRIBUTES = ['resource', 'path', 'id', 'action', 'host', 'method'] as const;
+
+/** A scalar that YAML reads back as this text. */
+export const yamlText = (text: string): string =>
+  /^[A-Za-z_][\w/.-]*$/.test(text) && !/^(?:true|false|null|yes|no|on|off)$/i.test(text)
+    ? text
+    : JSON.stringify(text);
+
+export function permissionText(permission: Permission, form: Form): string {
+  if (form === 'xml') return formatPermission(permission);
+  const fields = ATTRIBUTES.flatMap((name) => {
+    const value = permission[name];
+    return value === undefined ? [] : [`${name}: ${yamlText(value)}`];
+  });
+  return `- ${permission.verb}: { ${fields.join(', ')} }`;
+}
+
+/** The line to add to `<permissions>` so that a directive holds this capability; none if no line can. */
+export function grantLine(capability: string, form: Form): string | undefined {
+  if (capability === 'spawn.thread') {
+    return form === 'xml'
+      ? '<orchestration enabled="true"/>'
+      : '- orchestration: { enabled: true }';
+  }
+  const permission = permissionFor({ capability, scope: { path: '**' } });
+  return permission && permissionText(permission, form);
+}
+
+// `<permissions>` as it is written. What the entries amount to is `trust`'s business; here is checked
+// what can be said without knowing any other item.
+
+const LISTS = [
+  'allow_categories',
+  'deny_categories',
+  'allow_directives',
+  'deny_directives',
+] as const;
+const GLOBS = ['path', 'id'] as const;
+
+/** `a,b` and `a, b` and repeated tags are the same list. */
+export const splitList = (elements: readonly Element[]): { text: string; at: Element }[] =>
+  elements.flatMap((element) =>
+    proseOf(element)
+      .split(/[,\s]+/)
+      .filter((text) => text !== '')
+      .map((text) => ({ text, at: element })),
+  );
+
+function shapeProblem(
+  permission: Permission,
+): { message: string; example: Permission } | undefined {
+  const { verb, resource, path, id } = permission;
+  if (resource === '') {
+    const example: Permission = { verb, resource: 'filesystem', path: 'src/**' };
+    return { message: 'names no `resource`', example };
+  }
+  if (resource === 'filesystem' && path === undefined) {
+    return {
+      message: 'for the filesystem names no `path`',
+      example: { ...permission, path: 'src/**' },
+    };
+  }
+  if (resource === 'tool' && id === undefined && permission.action === undefined) {
+    return { message: 'for a tool names no `id`', example: { ...permission, id: 'shell/bash' } };
+  }
+  return undefined;
+}
+
+function readEntry(element: Element, findings: Findings, words: Words): Permission {
+  const value = (name: string): string | undefined =>
+    attributeOf(element, name)?.value.trim() || undefined;
+  const permission = compact<Permission>({
+    verb: element.name as Permission['verb'],
+    resource: value('resource') ?? '',
+    path: value('path'),
+    id: value('id'),
+    action: value('action'),
+    host: value('host'),
+    method: value('method'),
+    ...findings.position(element.at),
+  });
+  const problem = hasTypo(element) ? undefined : shapeProblem(permission);
+  if (problem) {
+    findings.error(
+      'permission_invalid',
+      element.at,
+      `this ${quoted(element.name)} permission ${problem.message}`,
+      `e.g. \`${permissionText(problem.example, words.form)}\``,
+    );
+    return permission;
+  }
+  for (const name of GLOBS) {
+    const glob = permission[name];
+    // Paths out of the project are judged where it is known who may have them.
+    const isOutside = name === 'path' && permission.resource === 'project';
+    const wrong = glob === undefined || isOutside ? undefined : globProblem(glob);
+    if (wrong === undefined) continue;
+    const place = attributeOf(element, name)?.at ?? element.at;
+    findings.error('glob_invalid', place, `\`${name}\` ${quoted(glob as string)} ${wrong}`);
+    return permission;
+  }
+  return permission;
+}
+
+function readFilter(element: Element, findings: Findings): CategoryFilter {
+  const filter: CategoryFilter = {};
+  for (const name of LISTS) {
+    const elements = elementsOf(element, name);
+    if (elements.length === 0) continue;
+    const entries = splitList(elements);
+    for (const { text, at } of entries) {
+      const wrong = globProblem(text);
+      if (wrong !== undefined) findings.error('glob_invalid', at.at, `${quoted(text)} ${wrong}`);
+    }
+    filter[name] = entries.map(({ text }) => text);
+  }
+  return filter;
+}
+
+export function readPermissions(
+  element: Element | undefined,
+  findings: Findings,
+  words: Words,
+): Permissions | undefined {
+  if (!element) return undefined;
+  const entries = elementsOf(element)
+    .filter(({ name }) => name === 'read' || name === 'write' || name === 'execute')
+    .map((entry) => readEntry(entry, findings, words));
+  const orchestration = childOf(element, 'orchestration');
+  if (orchestration && !attributeOf(orchestration, 'enabled') && !hasTypo(orchestration)) {
+    findings.error(
+      'permission_invalid',
+      orchestration.at,
+      `${words.tag('orchestration')} does not say whether spawning is allowed`,
+      `add ${words.attribute('enabled', 'true')} or ${words.attribute('enabled', 'false')}`,
+    );
+  }
+  const filterOf = (name: string): CategoryFilter | undefined => {
+    const child = childOf(element, name);
+    return child ? readFilter(child, findings) : undefined;
+  };
+  return compact<Permissions>({
+    entries,
+    orchestration: orchestration && {
+      enabled: readFlag(orchestration, 'enabled', findings) ?? false,
+      ...readFilter(orchestration, findings),
+    },
+    knowledge: filterOf('knowledge'),
+    directives: filterOf('directives'),
+  });
+}

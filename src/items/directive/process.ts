@@ -1,0 +1,93 @@
+// `<process>`: steps for a model, or one script for the interpreter.
+import { compact } from '../../base/index.ts';
+import type { DirectiveProcess, DirectiveScript, Step } from './directive.ts';
+import {
+  attributeOf,
+  childOf,
+  dedent,
+  type Element,
+  elementsOf,
+  hasTypo,
+  proseOf,
+  readChoice,
+  sourceOf,
+} from './element.ts';
+import { type Findings, quoted, type Words } from './findings.ts';
+
+const MODES = ['free', 'plan'] as const;
+const OPAQUE = ['template', 'example', 'raw'];
+
+const textOf = (element: Element | undefined): string | undefined => proseOf(element) || undefined;
+
+/** What stands in an opaque element, as it is written. */
+const verbatim = ({ children, yaml }: Element): string => {
+  const text = children.map((child) => (child.kind === 'text' ? child.text : '')).join('');
+  return yaml ? `\n${text}\n` : text;
+};
+
+/** A step's own text, with the opaque parts that stand in it. */
+function stepText(step: Element): string | undefined {
+  const parts = step.children.flatMap((child) => {
+    if (child.kind === 'text') return [child.text];
+    return OPAQUE.includes(child.name) ? [verbatim(child)] : [];
+  });
+  return dedent(parts.join(''), step.yaml === true) || undefined;
+}
+
+function readStep(step: Element, findings: Findings, words: Words): Step {
+  const name = attributeOf(step, 'name')?.value.trim() ?? '';
+  if (name === '' && !hasTypo(step)) {
+    findings.error(
+      'step_name_missing',
+      step.at,
+      'this step has no name',
+      `add ${words.attribute('name', 'verify')}`,
+    );
+  }
+  return compact<Step>({
+    name,
+    description: textOf(childOf(step, 'description')),
+    action: textOf(childOf(step, 'action')),
+    condition: textOf(childOf(step, 'condition')),
+    text: stepText(step),
+  });
+}
+
+function readScript(script: Element, findings: Findings): DirectiveScript {
+  const { offset } = sourceOf(script);
+  const text = proseOf(script);
+  if (text === '') findings.error('script_empty', script.at, 'the script is empty');
+  return { text, ...findings.position(offset(0)) };
+}
+
+export function readProcess(
+  element: Element | undefined,
+  findings: Findings,
+  words: Words,
+): DirectiveProcess {
+  if (!element) return { mode: 'free', steps: [] };
+  const steps = elementsOf(element, 'step');
+  const script = childOf(element, 'script');
+  if (script && steps[0]) {
+    findings.error(
+      'process_mixed',
+      script.at,
+      'a process is either steps or one script, not both',
+      'move the steps into the script, or the script into a directive of its own',
+    );
+  }
+  const names = new Set<string>();
+  const read = steps.map((step) => {
+    const value = readStep(step, findings, words);
+    if (value.name !== '' && names.has(value.name)) {
+      findings.warning('step_duplicate', step.at, `two steps are called ${quoted(value.name)}`);
+    }
+    names.add(value.name);
+    return value;
+  });
+  return compact<DirectiveProcess>({
+    mode: readChoice(element, 'mode', MODES, findings) ?? 'free',
+    steps: read,
+    script: script && readScript(script, findings),
+  });
+}

@@ -1,0 +1,103 @@
+// Walks over the elements and reports what the table of shapes does not know: tags, attributes, text
+// where none belongs, and tags that were never closed.
+import { nearest } from '../../base/index.ts';
+import { type Element, elementsOf } from './element.ts';
+import { offsetIn } from './entities.ts';
+import { type Findings, quoted, type Words } from './findings.ts';
+import { homeOf, type Shape } from './shape.ts';
+
+function attributeHint(name: string, shape: Shape): string | undefined {
+  const near = nearest(name, shape.attributes);
+  if (near !== undefined) return `did you mean \`${near}\``;
+  if (Object.hasOwn(shape.children, name)) return `write it as a tag: \`<${name}>…</${name}>\``;
+  const known = shape.attributes.map((attribute) => `\`${attribute}\``).join(', ');
+  return known === '' ? 'this tag takes no attributes' : `known here: ${known}`;
+}
+
+function tagHint(element: Element, parent: Element, words: Words): string {
+  const { attributes, children, text } = parent.shape as Shape;
+  const names =
+    words.form === 'yaml' ? [...attributes, ...Object.keys(children)] : Object.keys(children);
+  const known = names.filter((name) => name !== 'cost');
+  const near = nearest(element.name, known);
+  if (near !== undefined) return `did you mean ${words.tag(near)}`;
+  const home = homeOf(element.name);
+  if (home !== undefined) return `${words.tag(element.name)} belongs inside ${words.tag(home)}`;
+  if (attributes.includes(element.name)) {
+    return `write it as an attribute: \`<${parent.name} ${element.name}="…">\``;
+  }
+  if (text && words.form === 'xml') return 'write `&lt;` if it is meant as text';
+  return known.length === 0
+    ? `${words.tag(parent.name)} takes no other ${words.tagKind}s`
+    : `known here: ${known.map((name) => `\`${name}\``).join(', ')}`;
+}
+
+export function survey(root: Element, findings: Findings, words: Words): void {
+  function unclosed({ name, at, shape }: Element): void {
+    const isEmpty = shape && !shape.text && Object.keys(shape.children).length === 0;
+    const hint = isEmpty ? `end it with \`/>\`: \`<${name} … />\`` : `add \`</${name}>\``;
+    findings.error('tag_unclosed', at, `tag ${words.tag(name)} is never closed`, hint);
+  }
+
+  function attributes({ name, attributes: given, shape }: Element): void {
+    if (!shape || shape.free || shape.gone) return;
+    for (const attribute of given) {
+      if (shape.attributes.includes(attribute.name) || shape.retired.includes(attribute.name))
+        continue;
+      findings.error(
+        'attribute_unknown',
+        attribute.at,
+        `unknown attribute ${quoted(attribute.name)} on ${words.tag(name)}`,
+        attributeHint(attribute.name, shape),
+      );
+    }
+  }
+
+  function text({ name, children, shape, unclosed: isOpen }: Element): void {
+    if (!shape || shape.text || shape.gone || isOpen) return;
+    for (const child of children) {
+      if (child.kind !== 'text' || child.text.trim() === '') continue;
+      findings.error(
+        'text_unexpected',
+        offsetIn(child, child.text.length - child.text.trimStart().length),
+        `text ${quoted(child.text.trim())} stands directly inside ${words.tag(name)}, which holds only tags`,
+        name === 'process' ? 'put it into `<step name="…">…</step>`' : undefined,
+      );
+      return;
+    }
+  }
+
+  function unknown(element: Element, parent: Element): void {
+    findings.error(
+      'tag_unknown',
+      element.at,
+      `unknown ${words.tagKind} ${words.tag(element.name)} inside ${words.tag(parent.name)}`,
+      tagHint(element, parent, words),
+    );
+  }
+
+  // Recursion is safe: the reader bounds the depth of the tree.
+  function visit(element: Element): void {
+    if (element.unclosed) unclosed(element);
+    attributes(element);
+    text(element);
+    const seen = new Set<string>();
+    for (const child of elementsOf(element)) {
+      if (!child.shape) {
+        unknown(child, element);
+        continue;
+      }
+      if (seen.has(child.name) && !child.shape.repeat) {
+        findings.error(
+          'tag_duplicate',
+          child.at,
+          `${words.tag(child.name)} stands more than once inside ${words.tag(element.name)}`,
+          'keep one of them',
+        );
+      }
+      seen.add(child.name);
+      visit(child);
+    }
+  }
+  visit(root);
+}

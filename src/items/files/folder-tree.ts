@@ -1,0 +1,292 @@
+// One look at one name in a root: what it is, where its content really lies, and when it last
+// changed. Nothing is opened; what is left out is reported.
+import { type Dirent, lstatSync, readdirSync, realpathSync, type Stats } from 'node:fs';
+import { type Diagnostic, isInside } from '../../base/index.ts';
+import { aboutFile } from './item-file.ts';
+import { ITEM_FOLDERS, type ItemPlace, itemPlace } from './item-place.ts';
+
+export interface FileStamp {
+  /** Where the content is read from: the path itself, or what a link inside the root points to. */
+  real: string;
+  place: ItemPlace;
+  size: number;
+  modified: number;
+  changed: number;
+  inode: number;
+  /** Not reported by a watch on its folder: a link, or a file with a second name elsewhere. */
+  isElsewhere: boolean;
+}
+
+export const isSameStamp = (a: FileStamp, b: FileStamp): boolean =>
+  a.modified === b.modified &&
+  a.changed === b.changed &&
+  a.size === b.size &&
+  a.inode === b.inode &&
+  a.real === b.real;
+
+function stampOf(stats: Stats, real: string, place: ItemPlace, isLink: boolean): FileStamp {
+  return {
+    real,
+    place,
+    size: stats.size,
+    modified: stats.mtimeMs,
+    changed: stats.ctimeMs,
+    inode: stats.ino,
+    isElsewhere: isLink || stats.nlink > 1,
+  };
+}
+
+const reasonOf = (error: unknown): string =>
+  (error as NodeJS.ErrnoException).code ?? 'unknown reason';
+
+const statsOf = (path: string): Stats | undefined => {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false });
+  } catch {
+    return undefined;
+  }
+};
+
+/** Tells a folder from another one of the same name; undefined when there is none, or only a link. */
+export function folderIdentity(path: string): string | undefined {
+  const stats = statsOf(path);
+  return stats?.isDirectory() ? `${stats.ino}:${stats.birthtimeMs}` : undefined;
+}
+
+export const isLink = (path: string): boolean => statsOf(path)?.isSymbolicLink() === true;
+
+export interface FolderLook {
+  note(list: Diagnostic[], path: string, code: string, message: string, hint?: string): void;
+  /** The stamp of an item's file, following a link only to a file inside `within`. */
+  file(
+    path: string,
+    list: Diagnostic[],
+    at?: { path: string; within: string },
+  ): FileStamp | undefined;
+  entries(folder: string, list: Diagnostic[]): Dirent[];
+  /** Says why a link to a folder is not walked; other links are nobody's business. */
+  linkedFolder(path: string, list: Diagnostic[]): void;
+}
+
+const OUTSIDE = 'this link leads out of its root, so it is not followed';
+
+/** `root` is a real path; paths are relative to it. */
+export function createFolderLook(root: string): FolderLook {
+  const note: FolderLook['note'] = (list, path, code, message, hint) => {
+    const severity = code === 'symlink_folder' ? 'note' : 'warning';
+    list.push(aboutFile(`${root}/${path}`, code, message, { severity, hint }));
+  };
+  return {
+    note,
+    file(path, list, at = { path: `${root}/${path}`, within: root }) {
+      const place = itemPlace(path);
+      if (!place) return undefined;
+      try {
+        const stats = lstatSync(at.path, { throwIfNoEntry: false });
+        if (!stats?.isSymbolicLink()) {
+          return stats?.isFile() ? stampOf(stats, at.path, place, false) : undefined;
+        }
+        const real = realpathSync(at.path);
+        if (!isInside(real, at.within)) {
+          note(list, path, 'symlink_outside', OUTSIDE, 'copy the file instead');
+          return undefined;
+        }
+        const target = lstatSync(real);
+        return target.isFile() ? stampOf(target, real, place, true) : undefined;
+      } catch (error) {
+        note(list, path, 'unreadable', `this cannot be looked at (${reasonOf(error)})`);
+        return undefined;
+      }
+    },
+    entries(folder, list) {
+      try {
+        return readdirSync(`${root}/${folder}`, { withFileTypes: true });
+      } catch (error) {
+        const reason = reasonOf(error);
+        if (reason !== 'ENOENT' && reason !== 'ENOTDIR') {
+          note(list, folder, 'unreadable', `the folder cannot be listed (${reason})`);
+        }
+        return [];
+      }
+    },
+    linkedFolder(path, list) {
+      try {
+        const real = realpathSync(`${root}/${path}`);
+        if (!lstatSync(real).isDirectory()) return;
+        if (isInside(real, root)) {
+          note(list, path, 'symlink_folder', 'this folder is read where it really is, not here');
+        } else note(list, path, 'symlink_outside', OUTSIDE, 'copy the folder instead');
+      } catch {
+        note(list, path, 'unreadable', 'this link leads nowhere');
+      }
+    },
+  };
+}
+
+// The files of one root, kept up to date folder by folder. Looks at names and stamps only; nothing
+// is opened. Whatever the tree holds (links out of it, loops, pipes, folders without end), the walk
+// ends and says what it left out.
+
+export interface FolderTree {
+  /** By path relative to the root, with `/`. */
+  readonly files: ReadonlyMap<string, FileStamp>;
+  /** Folders relative to the root; each was listed. */
+  readonly folders: ReadonlyMap<string, { readonly identity: string }>;
+  diagnostics(): Diagnostic[];
+  /** Lists everything again. */
+  sweep(): void;
+  /** Lists one folder again, and folders below it that are new. */
+  list(folder: string): void;
+  /** Looks again at what a watch on the listed folders would not report. */
+  restat(): void;
+}
+
+const MAX_DEPTH = 32;
+const MAX_FILES = 50_000;
+const SKIPPED = /^(\.|node_modules$)/;
+
+interface Folder {
+  /** Another folder may come to stand under the same name. */
+  identity: string;
+  files: Set<string>;
+  folders: Set<string>;
+  diagnostics: Diagnostic[];
+}
+
+type Found = { file: FileStamp } | 'folder' | undefined;
+
+/** What an entry of a folder is to the library. */
+function judge(entry: Dirent, path: string, look: FolderLook, list: Diagnostic[]): Found {
+  if (SKIPPED.test(entry.name)) return undefined;
+  if (/[\u0000-\u001f\u007f\\]/.test(entry.name)) {
+    const message = `\`${JSON.stringify(entry.name)}\` is no name for an item`;
+    look.note(list, path.slice(0, path.lastIndexOf('/')), 'odd_name', message);
+    return undefined;
+  }
+  if (entry.isDirectory()) {
+    if (path.split('/').length <= MAX_DEPTH) return 'folder';
+    look.note(list, path, 'too_deep', `folders deeper than ${MAX_DEPTH} are not read`);
+    return undefined;
+  }
+  if (entry.isSymbolicLink() && !itemPlace(path)) look.linkedFolder(path, list);
+  const file = look.file(path, list);
+  return file && { file };
+}
+
+/** Files by path; says so when one is new, gone or has another stamp. */
+function createFileMap(onChange: (path: string, stamp: FileStamp | undefined) => void) {
+  const files = new Map<string, FileStamp>();
+  const set = (path: string, stamp: FileStamp | undefined): void => {
+    const before = files.get(path);
+    if (stamp === undefined) {
+      if (files.delete(path)) onChange(path, undefined);
+    } else if (!before || !isSameStamp(before, stamp)) {
+      files.set(path, stamp);
+      onChange(path, stamp);
+    }
+  };
+  return { files, set };
+}
+
+/**
+ * `root` is a real path. `onChange` hears of every file that is new, gone or has another stamp.
+ * `extra` are single files outside the item folders: path under the root's name -> absolute path.
+ */
+export function createFolderTree(
+  root: string,
+  extra: Readonly<Record<string, { path: string; within: string }>>,
+  onChange: (path: string, stamp: FileStamp | undefined) => void,
+): FolderTree {
+  const look = createFolderLook(root);
+  const { files, set } = createFileMap(onChange);
+  const folders = new Map<string, Folder>();
+  let topDiagnostics: Diagnostic[] = [];
+  const identityOf = (folder: string) => folderIdentity(`${root}/${folder}`);
+
+  function forget(folder: string): void {
+    const known = folders.get(folder);
+    if (!known) return;
+    folders.delete(folder);
+    for (const path of known.files) set(path, undefined);
+    for (const below of known.folders) forget(below);
+  }
+
+  function read(folder: string): Folder {
+    const identity = identityOf(folder) ?? '';
+    const now: Folder = { identity, files: new Set(), folders: new Set(), diagnostics: [] };
+    for (const entry of look.entries(folder, now.diagnostics)) {
+      const path = `${folder}/${entry.name}`;
+      const found = judge(entry, path, look, now.diagnostics);
+      if (found === undefined) continue;
+      if (found === 'folder') now.folders.add(path);
+      else if (files.size < MAX_FILES || files.has(path)) {
+        now.files.add(path);
+        set(path, found.file);
+      } else {
+        const message = `more than ${MAX_FILES} files; the rest is not read`;
+        look.note(now.diagnostics, path, 'too_many', message);
+        break;
+      }
+    }
+    return now;
+  }
+
+  /** Lists these folders, and below them those that are new (or all). */
+  function walk(from: Iterable<string>, isAll: boolean): void {
+    const pending = [...from];
+    for (let folder = pending.pop(); folder !== undefined; folder = pending.pop()) {
+      const before = folders.get(folder);
+      const now = read(folder);
+      folders.set(folder, now);
+      for (const path of before?.files ?? []) if (!now.files.has(path)) set(path, undefined);
+      for (const below of before?.folders ?? []) if (!now.folders.has(below)) forget(below);
+      for (const below of now.folders) {
+        const isKnown = folders.get(below)?.identity === identityOf(below);
+        if (isAll || !isKnown) pending.push(below);
+      }
+    }
+  }
+
+  /** What no watch inside the item folders would report: single files, and the folders themselves. */
+  function lookAtTop(): void {
+    topDiagnostics = [];
+    for (const [path, at] of Object.entries(extra)) set(path, look.file(path, topDiagnostics, at));
+    for (const folder of ITEM_FOLDERS) {
+      if (identityOf(folder) !== undefined) continue;
+      forget(folder);
+      // A link is no folder, also when it stands for an item folder: it would lead elsewhere.
+      if (isLink(`${root}/${folder}`)) look.linkedFolder(folder, topDiagnostics);
+    }
+  }
+
+  return {
+    files,
+    folders,
+    diagnostics: () => [
+      ...topDiagnostics,
+      ...[...folders.values()].flatMap((folder) => folder.diagnostics),
+    ],
+    sweep() {
+      lookAtTop();
+      walk(
+        ITEM_FOLDERS.filter((folder) => identityOf(folder) !== undefined),
+        true,
+      );
+    },
+    list(folder) {
+      if (folders.has(folder)) walk([folder], false);
+    },
+    restat() {
+      lookAtTop();
+      const isNew = (folder: string) => {
+        const identity = identityOf(folder);
+        return identity !== undefined && folders.get(folder)?.identity !== identity;
+      };
+      walk(ITEM_FOLDERS.filter(isNew), true);
+      const ignored: Diagnostic[] = [];
+      for (const [path, stamp] of files) {
+        if (stamp.isElsewhere && !Object.hasOwn(extra, path)) set(path, look.file(path, ignored));
+      }
+    },
+  };
+}

@@ -1,0 +1,122 @@
+import { lstatSync, realpathSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { type Diagnostic, isInside, readRegularFile, type Severity } from '../../base/index.ts';
+
+/** A finding about a file as a whole. */
+export const aboutFile = (
+  file: string,
+  code: string,
+  message: string,
+  { severity = 'error', hint }: { severity?: Severity; hint?: string | undefined } = {},
+): Diagnostic => ({
+  file,
+  line: 1,
+  column: 1,
+  code,
+  severity,
+  message,
+  ...(hint === undefined ? {} : { hint }),
+});
+
+// Reading one file of a stranger's project, as text or as a reason why not.
+
+/** Larger than any honest item; beyond it a file is reported, not read. */
+export const MAX_ITEM_BYTES = 256 * 1024;
+
+export type FileText = { text: string } | { problem: { code: string; message: string } };
+
+const problem = (code: string, message: string): FileText => ({ problem: { code, message } });
+
+function decode(bytes: Buffer): FileText {
+  if (bytes.includes(0)) {
+    return problem('nul_byte', 'the file holds a NUL byte, so it is not text');
+  }
+  try {
+    return { text: new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes) };
+  } catch {
+    return problem('not_utf8', 'the file is not valid UTF-8');
+  }
+}
+
+/** Never throws. `path` must not be a symlink: resolve it first. */
+export function readItemFile(path: string, max = MAX_ITEM_BYTES): FileText {
+  const read = readRegularFile(path, { max });
+  return 'bytes' in read ? decode(read.bytes) : problem(read.problem.code, read.problem.message);
+}
+
+// Paths that must stay inside a folder, whatever links stand on the way.
+
+/** The real path of a file or folder; undefined when there is none. */
+export function realOf(path: string): string | undefined {
+  try {
+    // Most paths that are asked for do not exist: saying so without an exception is much cheaper.
+    return statSync(path, { throwIfNoEntry: false }) && realpathSync.native(path);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The real path of the longest part that exists: where a new file would really be made. */
+export function realAncestor(path: string): string | undefined {
+  for (let at = path; ; at = dirname(at)) {
+    try {
+      lstatSync(at);
+      // Something is there, if only a link that leads nowhere: then nothing may be made through it.
+      return realOf(at);
+    } catch {
+      if (at === dirname(at)) return undefined;
+    }
+  }
+}
+
+/** Text of a file below `root` (a real path); undefined when there is none there. */
+export function readInside(root: string, path: string, max?: number): FileText | undefined {
+  const real = realOf(`${root}/${path}`);
+  if (real === undefined) return undefined;
+  if (isInside(real, root)) return readItemFile(real, max);
+  const message = 'this link leads out of its root, so it is not followed';
+  return { problem: { code: 'symlink_outside', message } };
+}
+
+// A look at the top-level fields of a YAML text without parsing it. Ten thousand files are searched
+// by their names and descriptions; building a document tree for each would take seconds. Only plain
+// one-line forms are read here; for anything else the answer is undefined and the caller parses.
+
+export type Header = ReadonlyMap<string, string | readonly string[]>;
+
+const FIELD = /^([A-Za-z_]+):(?:[ \t]+([^]*))?\r?$/;
+const QUOTED = /^(?:"([^"\\]*)"|'((?:[^']|'')*)')(?:[ \t]+#.*)?$/;
+/** Words that YAML reads as something other than text, and marks that begin other forms. */
+const SPECIAL = /^(?:true|false|null|~|[-+.]?\d.*|[-?:][ \t].*|[-?:]|[[\]{}|>&*!%@`"'#,].*)$/i;
+
+function scalar(text: string): string | undefined {
+  const quoted = QUOTED.exec(text);
+  if (quoted) return quoted[1] ?? (quoted[2] ?? '').replaceAll("''", "'");
+  const plain = text.replace(/[ \t]#.*$/, '').trimEnd();
+  return SPECIAL.test(plain) || plain === '' || /:(?:[ \t]|$)/.test(plain) ? undefined : plain;
+}
+
+function flowList(text: string): readonly string[] | undefined {
+  const inner = /^\[([^[\]{}"'#:]*)\](?:[ \t]+#.*)?$/.exec(text)?.[1];
+  if (inner === undefined) return undefined;
+  const words = inner.split(',').map((word) => scalar(word.trim()));
+  return words.every((word) => word !== undefined) ? words : undefined;
+}
+
+/** The named fields, or undefined when one of them is written in a form that needs a parser. */
+export function readYamlHeader(text: string, names: ReadonlySet<string>): Header | undefined {
+  const fields = new Map<string, string | readonly string[]>();
+  const lines = text.split('\n');
+  for (const [index, line] of lines.entries()) {
+    // Quoted keys, documents and tabs: rare at the top level, and not worth a second parser.
+    if (/^(?:["'?%\t{[]|---|\.\.\.)/.test(line)) return undefined;
+    const [, name, value] = FIELD.exec(line) ?? [];
+    if (name === undefined || !names.has(name)) continue;
+    const continued = /^[ \t]+[^ \t\r#]/.test(lines[index + 1] ?? '');
+    const given = (value ?? '').trim();
+    const read = scalar(given) ?? flowList(given);
+    if (read === undefined || continued || fields.has(name)) return undefined;
+    fields.set(name, read);
+  }
+  return fields;
+}

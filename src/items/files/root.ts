@@ -1,0 +1,266 @@
+// What a few names looked like, so that the next question whether anything changed costs one look at
+// each of them: no listing, no reading. A folder's stamp changes when a name in it comes or goes.
+import { lstatSync, readdirSync, type Stats } from 'node:fs';
+import { basename, dirname, resolve } from 'node:path';
+import { type Clock, type Diagnostic, isInside } from '../../base/index.ts';
+import type { Source } from '../item-kinds.ts';
+import { createFolderTree, type FileStamp, type FolderTree } from './folder-tree.ts';
+import { canWatch, createFolderWatch, drainEvents, type FolderWatch } from './folder-watch.ts';
+import { aboutFile, realOf } from './item-file.ts';
+
+export interface Imprint {
+  /** Does every name still look as it did? False in doubt. */
+  isCurrent(): boolean;
+  has(path: string): boolean;
+}
+
+/** How long a second change can keep the stamp of the first: file systems count seconds or ticks. */
+export const tick = (changed: number): number => (changed % 1000 === 0 ? 2000 : 50);
+
+const lookAt = (path: string): Stats | undefined => lstatSync(path, { throwIfNoEntry: false });
+
+function isSame(before: Stats | undefined, now: Stats | undefined): boolean {
+  if (before === undefined || now === undefined) return before === now;
+  return (
+    before.mtimeMs === now.mtimeMs &&
+    before.ctimeMs === now.ctimeMs &&
+    before.size === now.size &&
+    before.ino === now.ino &&
+    before.dev === now.dev &&
+    before.mode === now.mode
+  );
+}
+
+// INVARIANT: a stamp is trusted only when it was old at the time it was taken; something that changes
+// a second time within the same tick would keep it. A link says nothing about what it leads to.
+const isSettled = (stats: Stats | undefined, now: number): boolean => {
+  if (stats === undefined) return true;
+  const changed = Math.max(stats.ctimeMs, stats.mtimeMs);
+  return !stats.isSymbolicLink() && now - changed >= tick(changed);
+};
+
+/** Would a folder that is looked at anyway change its stamp when this name came to be? */
+function isTold(path: string, looks: ReadonlyMap<string, Stats | undefined>): boolean {
+  for (let folder = dirname(path); ; folder = dirname(folder)) {
+    if (looks.get(folder)?.isDirectory()) return true;
+    if (lookAt(folder) !== undefined || folder === dirname(folder)) return false;
+  }
+}
+
+/** Undefined when one of them cannot be relied on. A name that is not there may be among them. */
+export function takeImprint(paths: Iterable<string>, now: number): Imprint | undefined {
+  const looks = new Map<string, Stats | undefined>();
+  try {
+    for (const path of paths) {
+      const stats = lookAt(path);
+      if (!isSettled(stats, now)) return undefined;
+      looks.set(path, stats);
+    }
+  } catch {
+    return undefined;
+  }
+  const watched = [...looks].filter(([path, stats]) => stats !== undefined || !isTold(path, looks));
+  return {
+    isCurrent() {
+      try {
+        for (const [path, before] of watched) if (!isSame(before, lookAt(path))) return false;
+        return true;
+      } catch {
+        return false;
+      }
+    },
+    has: (path) => looks.has(path),
+  };
+}
+
+// One root as the library sees it: the files there are now. Small roots are looked through at every
+// call; large ones are watched (see folder-watch.ts). Once nothing has changed for a while, one look at
+// every known name tells that it still has not.
+
+/** A folder laid out like `.ai/`. */
+export interface Root {
+  source: Source;
+  dir: string;
+  /** The package an installed bundle came from. */
+  name?: string;
+}
+
+export interface RootFiles {
+  readonly root: Root;
+  /** The real path of the root; undefined when there is none or it may not be followed. */
+  real(): string | undefined;
+  /** True when nothing under the root has changed since the last call, its data files included. */
+  refresh(): Promise<boolean>;
+  diagnostics(): Diagnostic[];
+  close(): void;
+}
+
+/** Above this many files a look at each costs more than a search may. */
+const WATCH_ABOVE = 1000;
+const MAX_ATTEMPTS = 5;
+/** Folders of a root in which data files are, besides items. */
+const DATA_FOLDERS = ['config', 'tools/capabilities', 'tools/llm'];
+const MAX_DATA_FILES = 100;
+
+/** The names in a folder; none when it is not there. */
+function namesIn(folder: string): string[] {
+  if (!lstatSync(folder, { throwIfNoEntry: false })?.isDirectory()) return [];
+  return readdirSync(folder).map((name) => `${folder}/${name}`);
+}
+
+interface Opened {
+  real: string;
+  inode: number;
+  tree: FolderTree;
+  watch?: FolderWatch | undefined;
+  /** How often watching could be tried again after it failed: a folder may just have gone. */
+  attempts: number;
+  /** How everything looked when nothing had changed. */
+  imprint?: Imprint | undefined;
+}
+
+export function createRootFiles(
+  root: Root,
+  tell: (path: string, stamp: FileStamp | undefined) => void,
+  options: { watchAbove?: number; platform?: string; clock?: Pick<Clock, 'now'> } = {},
+): RootFiles {
+  const { watchAbove = WATCH_ABOVE, platform, clock } = options;
+  let changes = 0;
+  const onChange: typeof tell = (path, stamp) => {
+    changes += 1;
+    tell(path, stamp);
+  };
+  const home = resolve(root.dir, '..');
+  let opened: Opened | undefined;
+  let outside: Diagnostic | undefined;
+
+  function close(): void {
+    opened?.watch?.close();
+    for (const path of opened?.tree.files.keys() ?? []) onChange(path, undefined);
+    opened = undefined;
+  }
+
+  /** A project's `.ai` may not be a link to elsewhere; a person's own `~/.ai` may. */
+  function mayFollow(real: string): boolean {
+    const base = realOf(home);
+    outside = undefined;
+    if (root.source !== 'project' || (base !== undefined && isInside(real, base))) return true;
+    const message = 'this folder is a link that leads out of the project, so it is not followed';
+    outside = aboutFile(root.dir, 'symlink_outside', message, { severity: 'warning' });
+    return false;
+  }
+
+  /** `AGENTS.md` stands beside a project's `.ai`, and may stand inside any root. */
+  function extraFiles(real: string) {
+    const folder = root.source === 'project' ? (realOf(home) ?? dirname(real)) : real;
+    return { 'AGENTS.md': { path: `${folder}/AGENTS.md`, within: folder } };
+  }
+
+  /** A project without `.ai` still has its `AGENTS.md`. */
+  function emptyRoot(): string | undefined {
+    const base = root.source === 'project' ? realOf(home) : undefined;
+    return base === undefined ? undefined : `${base}/${basename(root.dir)}`;
+  }
+
+  function open(): Opened | undefined {
+    const real = realOf(root.dir) ?? emptyRoot();
+    if (real === undefined || !mayFollow(real)) return undefined;
+    const inode = lstatSync(real, { throwIfNoEntry: false })?.ino ?? 0;
+    if (opened?.real === real && opened.inode === inode) return opened;
+    close();
+    return {
+      real,
+      inode,
+      attempts: MAX_ATTEMPTS,
+      tree: createFolderTree(real, extraFiles(real), onChange),
+    };
+  }
+
+  /** Starts watching a large root; folders that are new since then are followed too. */
+  function follow(at: Opened): void {
+    if (!at.watch) {
+      const isLarge = at.tree.files.size > watchAbove;
+      if (!isLarge || at.attempts === 0 || !canWatch(at.real, platform)) return;
+      at.attempts--;
+      at.watch = createFolderWatch(at.real);
+    }
+    // Watches that are new have their folder listed once more, which may find further folders.
+    while (at.watch.follow(at.tree.folders)) {
+      const { folders } = at.watch.take();
+      if (folders.size === 0) return;
+      for (const folder of folders) at.tree.list(folder);
+    }
+    at.watch = undefined;
+  }
+
+  function look(at: Opened): void {
+    const events = at.watch?.isOn() ? at.watch.take() : undefined;
+    if (!events || events.all) at.tree.sweep();
+    else {
+      for (const folder of events.folders) at.tree.list(folder);
+      at.tree.restat();
+    }
+    follow(at);
+  }
+
+  /** Every name whose change would matter; undefined when one look at each would not be enough. */
+  function namesOf({ real, tree }: Opened): string[] | undefined {
+    const files = [...tree.files].filter(([path]) => path !== 'AGENTS.md');
+    if (real !== root.dir || files.length > watchAbove) return undefined;
+    if (files.some(([, { isElsewhere }]) => isElsewhere)) return undefined;
+    const data = DATA_FOLDERS.flatMap((folder) => namesIn(`${real}/${folder}`));
+    if (data.length > MAX_DATA_FILES) return undefined;
+    return [
+      real,
+      ...Object.values(extraFiles(real)).map(({ path }) => path),
+      ...DATA_FOLDERS.map((folder) => `${real}/${folder}`),
+      ...[...tree.folders.keys()].map((folder) => `${real}/${folder}`),
+      ...files.map(([, stamp]) => stamp.real),
+      ...data,
+    ];
+  }
+
+  /** Taken before a look; it counts when that look then finds nothing new. */
+  function imprintOf(at: Opened): Imprint | undefined {
+    if (!clock || !canWatch(existing(at.real), platform)) return undefined;
+    try {
+      const names = namesOf(at);
+      return names && takeImprint(names, clock.now());
+    } catch {
+      return undefined;
+    }
+  }
+  const existing = (real: string): string => realOf(real) ?? dirname(real);
+
+  function lookAgain(at: Opened): void {
+    at.imprint = undefined;
+    const before = imprintOf(at);
+    const count = changes;
+    look(at);
+    const isKnown = [...at.tree.folders.keys()].every((path) => before?.has(`${at.real}/${path}`));
+    if (changes === count && isKnown) at.imprint = before;
+  }
+
+  return {
+    root,
+    real: () => opened?.real,
+    async refresh() {
+      // What is shipped does not change under a running process.
+      if (root.source === 'bundle' && opened) return true;
+      if (opened?.imprint?.isCurrent()) return true;
+      const now = open();
+      if (now === undefined) {
+        const wasClosed = opened === undefined;
+        close();
+        return wasClosed;
+      }
+      opened = now;
+      if (now.watch?.isOn()) await drainEvents();
+      // Another refresh may have closed it while this one waited.
+      if (opened === now) lookAgain(now);
+      return false;
+    },
+    diagnostics: () => [...(outside ? [outside] : []), ...(opened?.tree.diagnostics() ?? [])],
+    close,
+  };
+}

@@ -1,0 +1,131 @@
+// `check FILE` and `check FOLDER`: also for files that lie in no place for items yet.
+import { type Dirent, lstatSync, readdirSync } from 'node:fs';
+import { basename, dirname, extname, resolve } from 'node:path';
+import { type Diagnostic, isInside, type Outcome } from '../../base/index.ts';
+import { parsePolicy } from '../../flow/index.ts';
+import { checkDirective } from '../directive/check.ts';
+import { parseDirective } from '../directive/parse.ts';
+import { aboutFile, readItemFile } from '../files/item-file.ts';
+import type { ToolItem } from '../item.ts';
+import { checkKnowledge } from '../knowledge.ts';
+import { blankSignatureLine } from '../signature.ts';
+import { directiveWorld } from './check.ts';
+import { checkTool, looseTool } from './check-tool.ts';
+import type { Library } from './library.ts';
+import { placeOfFile } from './sign.ts';
+import type { Chain } from './tool-chain.ts';
+
+type FileKind = 'directive' | 'tool' | 'knowledge' | 'policy';
+
+/** By its place, or else by what it holds; undefined for a file that claims to be no item. */
+export function itemKindOf(file: string, text: string): FileKind | undefined {
+  const place = placeOfFile(file);
+  if (place) return place.kind;
+  if (/\.ya?ml$/.test(file)) {
+    if (basename(file) === 'policy.yaml') return 'policy';
+    return /^tool_id\s*:/m.test(text) ? 'tool' : undefined;
+  }
+  if (extname(file) !== '.md') return undefined;
+  return /^[ \t>]*<directive[\s>/]/m.test(text) || /^directive\s*:/m.test(text.slice(0, 4000))
+    ? 'directive'
+    : undefined;
+}
+
+function checkText(kind: FileKind, text: string, file: string, library?: Library): Diagnostic[] {
+  if (kind === 'policy') return parsePolicy(blankSignatureLine(text), file, 'project').diagnostics;
+  if (kind === 'knowledge') return checkKnowledge(text, file);
+  if (kind === 'directive') {
+    const parsed = parseDirective(text, file);
+    const among = library ? checkDirective(parsed, directiveWorld(library, 'project')) : [];
+    return [...parsed.diagnostics, ...among];
+  }
+  const item = looseTool(text, file);
+  if (!library) return [...item.diagnostics];
+  const chainOf = (tool: ToolItem): Outcome<Chain> => library.chainOf(tool);
+  const { catalog } = library.capabilities();
+  return [...item.diagnostics, ...checkTool(item, text, { chainOf, catalog })];
+}
+
+/** What is wrong with a text that is to be this file; undefined when it claims to be no item. */
+export function checkItemText(
+  text: string,
+  file: string,
+  library?: Library,
+): Diagnostic[] | undefined {
+  const kind = itemKindOf(resolve(file), text);
+  return kind && checkText(kind, text, resolve(file), library);
+}
+
+/** What is wrong with one file; with a library also among its items. */
+export function checkFile(file: string, library?: Library): Diagnostic[] {
+  const path = resolve(file);
+  const read = readItemFile(path);
+  if ('problem' in read) return [aboutFile(path, read.problem.code, read.problem.message)];
+  const kind = itemKindOf(path, read.text);
+  if (kind) return checkText(kind, read.text, path, library);
+  const message = 'this file is no directive, tool, knowledge or policy';
+  return [aboutFile(path, 'not_an_item', message, { hint: 'items lie under `.ai/`' })];
+}
+
+const MAX_DEPTH = 16;
+const MAX_LOOSE = 5000;
+
+/** Markdown and YAML files below a folder, hidden folders and dependencies left out. */
+function looseFiles(folder: string): string[] {
+  const found: string[] = [];
+  const pending: [string, number][] = [[folder, 0]];
+  for (let next = pending.pop(); next && found.length < MAX_LOOSE; next = pending.pop()) {
+    const [at, depth] = next;
+    let entries: Dirent[] = [];
+    try {
+      entries = readdirSync(at, { withFileTypes: true });
+    } catch {
+      continue;
+    }
+    for (const entry of entries) {
+      if (/^(\.|node_modules$)/.test(entry.name)) continue;
+      const path = `${at}/${entry.name}`;
+      if (entry.isDirectory() && depth < MAX_DEPTH) pending.push([path, depth + 1]);
+      else if (entry.isFile() && /\.(md|ya?ml)$/.test(entry.name)) found.push(path);
+    }
+  }
+  return found.sort();
+}
+
+/** Items below the folder, and files there that look like items but lie outside every root. */
+function checkFolder(folder: string, library: Library): Diagnostic[] {
+  const roots = library.roots().map(({ dir }) => resolve(dir));
+  const held = library.check().filter(({ file }) => isInside(resolve(file), folder));
+  const loose = looseFiles(folder).filter((file) => !roots.some((root) => isInside(file, root)));
+  const checked = loose.flatMap((file) => {
+    const read = readItemFile(file);
+    const kind = 'text' in read ? itemKindOf(file, read.text) : undefined;
+    return kind && 'text' in read ? checkText(kind, read.text, file, library) : [];
+  });
+  return [...held, ...checked.filter(({ file }) => basename(file) !== 'AGENTS.md')];
+}
+
+/** A file or a folder. Never throws; runs nothing. */
+export function checkPath(path: string, library: Library): Diagnostic[] {
+  const full = resolve(path);
+  try {
+    if (lstatSync(full).isDirectory()) return checkFolder(full, library);
+  } catch {
+    return [aboutFile(full, 'not_found', `there is no \`${path}\``)];
+  }
+  const held = library.check().filter(({ file }) => resolve(file) === full);
+  const isHeld = library.all().some(({ file }) => resolve(file) === full);
+  return isHeld || held.length > 0 ? held : checkFile(full, library);
+}
+
+/** The nearest folder above a path that holds `.ai`; undefined when there is none. */
+export function projectOf(path: string): string | undefined {
+  for (let at = resolve(path); ; at = dirname(at)) {
+    try {
+      if (lstatSync(`${at}/.ai`).isDirectory()) return at;
+    } catch {
+      // Look further up.
+    }
+    if (at === dirname(at)) return undefined;
+  }
+}

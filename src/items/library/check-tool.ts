@@ -1,0 +1,178 @@
+import { lstatSync } from 'node:fs';
+import { basename } from 'node:path';
+import {
+  createLines,
+  createPlace,
+  type Diagnostic,
+  isObject,
+  type Json,
+  type JsonObject,
+  mergeDeep,
+  type Outcome,
+  type Path,
+  type Place,
+  parseYaml,
+} from '../../base/index.ts';
+import { type CapabilityCatalog, normalizeCapability } from '../../trust/index.ts';
+import { lastSegment } from '../files/item-place.ts';
+import type { ToolItem } from '../item.ts';
+import { moduleFile } from '../signature.ts';
+import { parseTool } from '../tool/parse.ts';
+import type { Tool } from '../tool/tool.ts';
+import { placeOfFile } from './sign.ts';
+import type { Chain } from './tool-chain.ts';
+
+const withoutExtension = (file: string): string => basename(file).replace(/\.[^.]+$/, '');
+
+/** A tool that no library holds, seen as if one did. */
+export function looseTool(text: string, file: string): ToolItem {
+  const { tool, diagnostics } = parseTool(text, file);
+  const id = placeOfFile(file)?.id ?? withoutExtension(file);
+  const facts = { title: lastSegment(id), description: '', category: '', tags: [] };
+  const rest = { version: '', source: 'project', signature: { state: 'unsigned' } } as const;
+  return { kind: 'tool', id, file, tool, diagnostics, shadows: [], body: text, ...facts, ...rest };
+}
+
+// What is wrong with a tool among the others: a chain that ends nowhere, capabilities nobody knows,
+// a module that is not there, placeholders that nothing fills.
+
+/** What a primitive finds wrong in a merged config; `path` starts below `config`. */
+export type ConfigCheck = (
+  primitive: string,
+  config: JsonObject,
+  tool: Tool,
+) => readonly { path: Path; message: string; hint?: string }[];
+
+export interface ToolWorld {
+  chainOf: (item: ToolItem) => Outcome<Chain>;
+  catalog: CapabilityCatalog;
+  checkConfig?: ConfigCheck;
+}
+
+/** These answer when they are done; a handle needs someone who goes on working. */
+const FOREGROUND: readonly string[] = ['subprocess', 'http_client', 'function'];
+/** Filled in from the call, not from a parameter. */
+const GIVEN: readonly string[] = ['thread_id', 'project_path', '__idempotency_key'];
+
+function checkRequires(tool: Tool, world: ToolWorld, place: Place): void {
+  const lists: [readonly string[], Path][] = [
+    [tool.requires, ['requires']],
+    ...tool.actions.map((action, index): [readonly string[], Path] => [
+      action.requires ?? [],
+      ['actions', index, 'requires'],
+    ]),
+  ];
+  for (const [names, path] of lists) {
+    const at = path.reduce<Place>((parent, step) => parent.child(step), place);
+    for (const [index, name] of names.entries()) {
+      const full = normalizeCapability(name);
+      if (full.includes('*') || world.catalog.get(full)) continue;
+      const near = world.catalog.suggest(full);
+      at.child(index).report({
+        code: 'unknown_capability',
+        message: `no capability is called \`${name}\``,
+        hint: near
+          ? `did you mean \`${near}\``
+          : 'declare it in `.ai/config/capabilities.yaml` if it is your own',
+      });
+    }
+  }
+}
+
+function checkModule(tool: Tool, file: string, place: Place): void {
+  const path = moduleFile(tool.config.module, file);
+  if (path === undefined) return;
+  try {
+    if (lstatSync(path).isFile() || lstatSync(path).isSymbolicLink()) return;
+  } catch {
+    // Reported below: whatever the reason, it cannot be run.
+  }
+  place
+    .child('config')
+    .child('module')
+    .report({
+      code: 'module_missing',
+      message: `there is no module \`${basename(path)}\` where the tool names it`,
+    });
+}
+
+function* placeholders(value: Json, path: Path): Generator<[string, Path]> {
+  if (typeof value === 'string') {
+    for (const [, name = ''] of value.matchAll(
+      /(?<!\$)\{\s{0,20}([A-Za-z_]\w{0,127})\s{0,20}\}/g,
+    )) {
+      yield [name, path];
+    }
+  } else if (Array.isArray(value)) {
+    for (const [index, item] of value.entries()) yield* placeholders(item, [...path, index]);
+  } else if (isObject(value)) {
+    for (const [key, item] of Object.entries(value)) yield* placeholders(item, [...path, key]);
+  }
+}
+
+/** An undeclared placeholder is never filled: its key is dropped from every call. */
+function checkPlaceholders(tool: Tool, chain: Chain, place: Place): void {
+  const tools = chain.links.map((link) => link.tool as Tool);
+  const declared = new Set([
+    ...GIVEN,
+    ...tools.flatMap((one) => one.parameters.map(({ name }) => name)),
+    ...tools.flatMap((one) =>
+      one.actions.flatMap((action) => action.parameters.map((p) => p.name)),
+    ),
+    ...tools.flatMap((one) => Object.keys((one.input_schema?.properties as JsonObject) ?? {})),
+  ]);
+  for (const [name, path] of placeholders(tool.config, ['config'])) {
+    // The text of a script is no template: nothing is filled in.
+    if (declared.has(name) || (chain.primitive === 'script' && path[1] === 'script')) continue;
+    const at = path.reduce<Place>((parent, step) => parent.child(step), place);
+    at.report({
+      code: 'undeclared_placeholder',
+      severity: 'warning',
+      message: `\`{${name}}\` is no parameter of this tool, so this is left out of every call`,
+      hint: 'declare it under `parameters`',
+    });
+  }
+}
+
+function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: Place): void {
+  const resolved = world.chainOf(item);
+  if (!resolved.ok) {
+    place.child('executor_id').report({
+      code: 'chain_broken',
+      message: resolved.error.detail.message,
+    });
+    return;
+  }
+  const chain = resolved.output;
+  if (tool.background && FOREGROUND.includes(chain.primitive)) {
+    place.child('background').report({
+      code: 'background_unsupported',
+      message: `\`background\` works only on primitives that the runtime mounts, not on \`${chain.primitive}\``,
+    });
+  }
+  checkPlaceholders(tool, chain, place);
+  if (!world.checkConfig) return;
+  const config = chain.links.reduceRight<JsonObject>(
+    (merged, link) => mergeDeep(merged, (link.tool as Tool).config),
+    {},
+  );
+  for (const { path, message, hint } of world.checkConfig(chain.primitive, config, tool)) {
+    const at = path.reduce<Place>((parent, step) => parent.child(step), place.child('config'));
+    at.report({ code: 'config_invalid', message, ...(hint ? { hint } : {}) });
+  }
+}
+
+/** Checks across items; a tool with errors of its own has nothing more to say. In file order. */
+export function checkTool(item: ToolItem, text: string, world: ToolWorld): Diagnostic[] {
+  const { tool, file } = item;
+  if (!tool) return [];
+  const diagnostics: Diagnostic[] = [];
+  // Parsed a second time, for places only: whoever checks can wait, whoever loads need not.
+  const document = parseYaml(text);
+  const lines = createLines(text);
+  const place = createPlace(document, { file, line: (number) => lines.line(number) }, diagnostics);
+  checkRequires(tool, world, place);
+  checkModule(tool, file, place);
+  checkChain(item, tool, world, place);
+  return diagnostics.sort((a, b) => a.line - b.line || a.column - b.column);
+}

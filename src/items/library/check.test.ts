@@ -1,0 +1,163 @@
+import { afterEach, expect, test } from 'vitest';
+import { createFixture, type Fixture, toolText } from '../../../tests/support/library.ts';
+import { checkFile, checkPath, projectOf } from './check-file.ts';
+
+let fixture: Fixture;
+afterEach(() => fixture.end());
+
+const CAPABILITIES = `capabilities:
+  fs.read: { meaning: read, tier: read, scope: [path] }
+  tool.execute: { meaning: call, tier: read, scope: [id] }
+  process.spawn: { meaning: start, tier: elevated }
+  registry.write: { meaning: registry, tier: system }
+`;
+
+async function open(files: Record<string, string>) {
+  fixture = createFixture({ 'bundle/config/capabilities.yaml': CAPABILITIES, ...files });
+  await fixture.library.refresh();
+  return fixture.library;
+}
+
+const directive = (name: string, metadata: string, rest = '') => `
+\`\`\`xml
+<directive name="${name}" version="1.0.0">
+  <metadata><description>d</description><category>c</category>${metadata}</metadata>
+  <process><step name="a">Do.</step></process>${rest}
+</directive>
+\`\`\`
+`;
+
+const found = (list: readonly { code: string; file: string }[]) =>
+  list.map(({ code, file }) => `${file.replace(`${fixture.base}/`, '')} ${code}`);
+
+test('a project without mistakes has nothing to say', async () => {
+  const library = await open({
+    'project/.ai/tools/run.yaml': toolText('run', 'executor_id: subprocess\nrequires: [fs.read]\n'),
+    'project/.ai/knowledge/a.md': '# A\n',
+    'project/.ai/policy.yaml': 'unsigned: restrict\n',
+  });
+  expect(library.check()).toEqual([]);
+});
+
+test('tools are checked among the others, each mistake at its place', async () => {
+  const library = await open({
+    'project/.ai/tools/broken.yaml': toolText('broken', 'executor_id: htpt_client\n'),
+    'project/.ai/tools/needs.yaml': toolText(
+      'needs',
+      'executor_id: subprocess\nrequires: [fs.red]\n',
+    ),
+    'project/.ai/tools/late.yaml': toolText('late', 'executor_id: subprocess\nbackground: true\n'),
+    'project/.ai/tools/module.yaml': toolText(
+      'module',
+      'executor_id: subprocess\nconfig: { module: ./none.ts }\n',
+    ),
+    'project/.ai/tools/hole.yaml': toolText(
+      'hole',
+      'executor_id: http_client\nconfig:\n  body: { a: "{a}", b: "{b}" }\nparameters: [{ name: a }]\n',
+    ),
+    'project/.ai/tools/twice.yaml': toolText('twice'),
+    'project/.ai/tools/twice.yml': toolText('twice'),
+  });
+  expect(found(library.check())).toEqual([
+    'project/.ai/tools/broken.yaml chain_broken',
+    'project/.ai/tools/hole.yaml undeclared_placeholder',
+    'project/.ai/tools/late.yaml background_unsupported',
+    'project/.ai/tools/module.yaml module_missing',
+    'project/.ai/tools/needs.yaml unknown_capability',
+    'project/.ai/tools/twice.yml duplicate_id',
+  ]);
+  expect(library.check()[0]).toMatchObject({
+    line: 4,
+    column: 14,
+    text: 'executor_id: htpt_client',
+  });
+  expect(library.check()[4]).toMatchObject({ line: 5, column: 12, hint: 'did you mean `fs.read`' });
+});
+
+test('directives are checked among the others', async () => {
+  const library = await open({
+    'project/.ai/tools/run.yaml': toolText(
+      'run',
+      'executor_id: subprocess\nrequires: [process.spawn]\n',
+    ),
+    'project/.ai/directives/a.md': directive(
+      'a',
+      '<permissions><execute resource="tool" id="run"/></permissions>',
+    ),
+    'project/.ai/directives/b.md': directive(
+      'b',
+      '<permissions><execute resource="registry" action="write"/></permissions>',
+    ),
+    'project/.ai/directives/c.md': directive(
+      'c',
+      '<hooks><hook><when>true</when><directive>nobody</directive></hook></hooks>',
+    ),
+  });
+  const list = found(library.check());
+  expect(list).toContain('project/.ai/directives/a.md tool_requires_missing');
+  expect(list).toContain('project/.ai/directives/b.md system_only');
+  expect(list).toContain('project/.ai/directives/c.md hook_directive_unknown');
+});
+
+test('data files, policies and what was left out are part of the answer, by source', async () => {
+  const library = await open({
+    'project/.ai/config/limits.yaml': 'defaults: { turns: -1 }\n',
+    'project/.ai/policy.yaml': 'unsinged: allow\n',
+    'user/.ai/config/limits.yaml': 'defaults: { turns: no }\n',
+    'project/.ai/tools/a\u0007b.yaml': 'x',
+  });
+  const files = (list: readonly { file: string }[]) =>
+    new Set(list.map(({ file }) => file.replace(`${fixture.base}/`, '')));
+  expect(files(library.check({ sources: ['project'] }))).toEqual(
+    new Set(['project/.ai/tools', 'project/.ai/config/limits.yaml', 'project/.ai/policy.yaml']),
+  );
+  expect(files(library.check({ sources: ['user'] }))).toEqual(
+    new Set(['user/.ai/config/limits.yaml']),
+  );
+});
+
+test('a primitive may have a say in the configs that end in it', async () => {
+  fixture = createFixture(
+    {
+      'project/.ai/tools/get.yaml': toolText(
+        'get',
+        'executor_id: http_client\nconfig:\n  mode: fast\n',
+      ),
+    },
+    {
+      checkConfig: (primitive, config) =>
+        primitive === 'http_client' && config.mode === 'fast'
+          ? [{ path: ['mode'], message: 'no such mode' }]
+          : [],
+    },
+  );
+  await fixture.library.refresh();
+  expect(fixture.library.check()).toMatchObject([{ code: 'config_invalid', line: 6, column: 9 }]);
+});
+
+test('one file or folder can be checked, also outside the places for items', async () => {
+  const library = await open({
+    'project/.ai/tools/run.yaml': toolText('run', 'executor_id: nowhere\n'),
+    'project/drafts/new.yaml': toolText('new', 'executor_id: nowhere\n'),
+    'project/drafts/go.md': directive('stop', ''),
+    'project/drafts/readme.md': '# Nothing\n',
+    'project/drafts/data.yaml': 'a: 1\n',
+  });
+  const { path } = fixture;
+  expect(found(checkPath(path('project/.ai/tools/run.yaml'), library))).toEqual([
+    'project/.ai/tools/run.yaml chain_broken',
+  ]);
+  expect(found(checkPath(path('project/drafts/new.yaml'), library))).toEqual([
+    'project/drafts/new.yaml chain_broken',
+  ]);
+  expect(checkFile(path('project/drafts/new.yaml'))).toEqual([]);
+  const folder = found(checkPath(path('project/drafts'), library));
+  expect(folder).toContain('project/drafts/new.yaml chain_broken');
+  expect(folder.some((line) => line.startsWith('project/drafts/go.md'))).toBe(true);
+  expect(folder.some((line) => /readme|data/.test(line))).toBe(false);
+  expect(found(checkPath(path('project/none'), library))).toEqual(['project/none not_found']);
+  expect(found(checkFile(path('project/drafts/data.yaml')))).toEqual([
+    'project/drafts/data.yaml not_an_item',
+  ]);
+  expect(projectOf(path('project/drafts'))).toBe(path('project'));
+});

@@ -1,0 +1,189 @@
+// Everything that can be said about a library without running anything: each file on its own, items
+// among the others, data files, policies.
+import { type Diagnostic, getOwn, isObject, type Outcome } from '../../base/index.ts';
+import { parsePolicy } from '../../flow/index.ts';
+import { readCatalogSettings } from '../data/catalog-settings.ts';
+import { DATA_NAMES } from '../data/data-shapes.ts';
+import { checkDirective, type DirectiveWorld } from '../directive/check.ts';
+import type { Directive } from '../directive/directive.ts';
+import { parseDirective } from '../directive/parse.ts';
+import { aboutFile, readInside, realOf } from '../files/item-file.ts';
+import type { DirectiveItem, ToolItem } from '../item.ts';
+import { type ItemKind, SOURCES, type Source } from '../item-kinds.ts';
+import { checkKnowledge } from '../knowledge.ts';
+import { blankSignatureLine } from '../signature.ts';
+import { type ConfigCheck, checkTool, looseTool, type ToolWorld } from './check-tool.ts';
+import type { Library } from './library.ts';
+import type { FileRecord } from './record.ts';
+import type { Chain } from './tool-chain.ts';
+
+export type { ConfigCheck } from './check-tool.ts';
+
+export interface CheckOptions {
+  /** Only items and files of these; absent: of all. */
+  sources?: readonly Source[];
+}
+
+export interface CheckContext {
+  library: Library;
+  records: Iterable<FileRecord>;
+  behind: (record: FileRecord) => readonly FileRecord[];
+  chainOf: (item: ToolItem) => Outcome<Chain>;
+  rootProblems: readonly { source: Source; diagnostics: readonly Diagnostic[] }[];
+  checkConfig?: ConfigCheck;
+}
+
+const TIERS = ['fast', 'balanced', 'general', 'reasoning', 'expert', 'orchestrator'];
+/** `operator` is no folder of items; the other levels are called like their source. */
+const POLICY_LEVELS = ['project', 'user', 'bundle'] as const;
+
+const keysOf = (value: unknown): string[] => (isObject(value) ? Object.keys(value) : []);
+
+/** A directive with mistakes is still there: other items are told about theirs, not about its. */
+function readable(item: DirectiveItem): Directive | undefined {
+  return item.directive ?? parseDirective(item.body, item.file).draft;
+}
+
+export function directiveWorld(library: Library, source: Source): DirectiveWorld {
+  const pricing = library.config('pricing').value;
+  const currency = getOwn(pricing, 'currency');
+  const tiers = keysOf(getOwn(library.config('models').value, 'tiers'));
+  return {
+    directive(name) {
+      const found = library.find('directive', name);
+      return found.ok ? readable(found.output) : undefined;
+    },
+    tool(id) {
+      const found = library.find('tool', id);
+      if (!found.ok) return found;
+      const { id: full, tool } = found.output;
+      return { ok: true, output: { id: full, requires: tool?.requires ?? [] } };
+    },
+    directiveNames: () => library.all('directive').map(({ id }) => id.split('/').at(-1) ?? id),
+    toolIds: () => library.all('tool').map(({ id }) => id),
+    catalog: library.capabilities().catalog,
+    source,
+    signedCore: source === 'bundle',
+    currencies: [
+      typeof currency === 'string' ? currency : 'USD',
+      ...keysOf(getOwn(pricing, 'rates')),
+    ],
+    tiers: tiers.length > 0 ? tiers : TIERS,
+  };
+}
+
+function signatureProblem({ item, file }: FileRecord): Diagnostic[] {
+  const { state, reason = '' } = item.signature;
+  if (state !== 'changed' && state !== 'untrusted') return [];
+  const isChanged = state === 'changed';
+  const message = isChanged
+    ? `not what was signed: ${reason}`
+    : `signed, but not trusted: ${reason}`;
+  return [
+    aboutFile(file, `signature_${state}`, message, {
+      severity: isChanged ? 'error' : 'warning',
+      hint: isChanged ? 'review it and sign it again' : 'trust the key, or sign it yourself',
+    }),
+  ];
+}
+
+/** Two files of one root with the same id: which one is used should not be a matter of luck. */
+function duplicates(record: FileRecord, behind: readonly FileRecord[]): Diagnostic[] {
+  return behind
+    .filter(({ root }) => root === record.root)
+    .map(({ file }) => {
+      const message = `\`${record.id}\` is also \`${record.path}\`, which is used instead of this file`;
+      return aboutFile(file, 'duplicate_id', message, { severity: 'warning' });
+    });
+}
+
+function checkPolicies(library: Library, sources: readonly Source[]): Diagnostic[] {
+  return library.roots().flatMap((root) => {
+    const level = POLICY_LEVELS.find((name) => name === root.source);
+    const real = realOf(root.dir);
+    if (!level || real === undefined || !sources.includes(root.source)) return [];
+    const file = `${root.dir}/policy.yaml`;
+    const read = readInside(real, 'policy.yaml');
+    if (read === undefined) return [];
+    if ('text' in read) return parsePolicy(blankSignatureLine(read.text), file, level).diagnostics;
+    return [aboutFile(file, read.problem.code, read.problem.message)];
+  });
+}
+
+function checkData(library: Library, sources: readonly Source[]): Diagnostic[] {
+  const files = DATA_NAMES.map((name) => library.config(name));
+  const layers = files.flatMap((file) => file.layers);
+  const chosen = new Set(
+    layers.filter(({ source }) => sources.includes(source)).map(({ file }) => file),
+  );
+  return [
+    ...files.flatMap((file) => file.diagnostics),
+    ...library.capabilities().diagnostics,
+  ].filter(({ file }) => chosen.has(file));
+}
+
+export function checkLibrary(context: CheckContext, options: CheckOptions): Diagnostic[] {
+  const { library } = context;
+  const sources = options.sources ?? SOURCES;
+  const worlds = new Map<Source, DirectiveWorld>();
+  const worldOf = (source: Source): DirectiveWorld => {
+    const world = worlds.get(source) ?? directiveWorld(library, source);
+    worlds.set(source, world);
+    return world;
+  };
+  const { chainOf, checkConfig } = context;
+  const toolWorld: ToolWorld = {
+    chainOf,
+    catalog: library.capabilities().catalog,
+    ...(checkConfig ? { checkConfig } : {}),
+  };
+
+  function checkRecord(record: FileRecord): Diagnostic[] {
+    const { item } = record;
+    const own = [...item.diagnostics, ...signatureProblem(record)];
+    if (item.kind === 'tool') own.push(...checkTool(item, record.text(), toolWorld));
+    if (item.kind === 'directive') own.push(...checkAmong(item, worldOf(item.source)));
+    own.push(...duplicates(record, context.behind(record)));
+    return own.sort((a, b) => a.line - b.line || a.column - b.column);
+  }
+
+  const chosen = [...context.records].filter(({ root }) => sources.includes(root.source));
+  chosen.sort((a, b) => (a.file < b.file ? -1 : 1));
+  return [
+    ...context.rootProblems
+      .filter(({ source }) => sources.includes(source))
+      .flatMap(({ diagnostics }) => diagnostics),
+    ...chosen.flatMap(checkRecord),
+    ...checkData(library, sources),
+    ...checkPolicies(library, sources),
+    ...library
+      .roots()
+      .filter(({ source }) => sources.includes(source) && source !== 'installed')
+      .flatMap(({ dir }) => readCatalogSettings(dir).diagnostics),
+  ];
+}
+
+/** Content that is not yet a file: what would be wrong with it at that place. */
+export function checkContent(
+  kind: ItemKind,
+  content: string,
+  file: string,
+  library: Library,
+): readonly Diagnostic[] {
+  if (kind === 'knowledge') return checkKnowledge(content, file);
+  if (kind === 'tool') {
+    const item = looseTool(content, file);
+    const { catalog } = library.capabilities();
+    const among = checkTool(item, content, { chainOf: (tool) => library.chainOf(tool), catalog });
+    // A module is put beside its tool by hand: the tool may be there first.
+    return [...item.diagnostics, ...among.filter(({ code }) => code !== 'module_missing')];
+  }
+  const parsed = parseDirective(content, file);
+  return [...parsed.diagnostics, ...checkDirective(parsed, directiveWorld(library, 'project'))];
+}
+
+function checkAmong(item: DirectiveItem, world: DirectiveWorld): Diagnostic[] {
+  const draft = readable(item);
+  const { diagnostics } = item;
+  return draft ? checkDirective({ draft, diagnostics: [...diagnostics] }, world) : [];
+}

@@ -1,0 +1,115 @@
+// The files behind a library: roots come and go, files change, and shelves and search hear of it.
+import type { Clock } from '../../base/index.ts';
+import type { FileStamp } from '../files/folder-tree.ts';
+import { createRootFiles, type Root, type RootFiles } from '../files/root.ts';
+import type { SignatureState } from '../item.ts';
+import { createRecord, type FileRecord, type RecordPorts } from './record.ts';
+import { createLibrarySearch, type LibrarySearch } from './search.ts';
+import { createShelves, type Shelves } from './shelves.ts';
+
+export interface LibraryFiles {
+  readonly shelves: Shelves;
+  readonly searching: LibrarySearch;
+  /** Sees files changed, added or removed since the last call; true when there was surely nothing. */
+  refresh(): Promise<boolean>;
+  /** As they were at the last refresh. */
+  opened(): readonly RootFiles[];
+  close(): void;
+}
+
+export interface LibraryFilesOptions {
+  roots: () => readonly Root[];
+  clock: Pick<Clock, 'now'>;
+  signatureOf: (record: FileRecord) => SignatureState;
+  watchAbove?: number | undefined;
+}
+
+interface OpenedRoot {
+  files: RootFiles;
+  records: Map<string, FileRecord>;
+}
+
+const isSameRoot = (a: Root | undefined, b: Root): boolean =>
+  a?.dir === b.dir && a.source === b.source && a.name === b.name;
+
+export function createLibraryFiles(options: LibraryFilesOptions): LibraryFiles {
+  const { clock, signatureOf, watchAbove } = options;
+  let opened: OpenedRoot[] = [];
+  let hasty = new Set<FileRecord>();
+  const openedOf = (root: Root) => opened.findIndex(({ files }) => files.root === root);
+  const shelves = createShelves(({ root }) => openedOf(root));
+  const searching = createLibrarySearch();
+  const ports: RecordPorts = {
+    clock,
+    signatureOf,
+    onHastyRead: (record) => void hasty.add(record),
+    shadowsOf: (record) =>
+      shelves.behind(record).map(({ root, file }) => ({ source: root.source, file })),
+  };
+
+  function take(records: OpenedRoot['records'], path: string, record: FileRecord | undefined) {
+    const before = records.get(path);
+    if (before) {
+      shelves.remove(before);
+      searching.remove(before);
+      records.delete(path);
+    }
+    if (record) {
+      records.set(path, record);
+      shelves.add(record);
+      searching.add(record);
+    }
+  }
+
+  function open(root: Root): OpenedRoot {
+    const records = new Map<string, FileRecord>();
+    const onChange = (path: string, stamp: FileStamp | undefined) =>
+      take(records, path, stamp && createRecord(root, path, stamp, ports));
+    const files = createRootFiles(root, onChange, {
+      clock,
+      ...(watchAbove === undefined ? {} : { watchAbove }),
+    });
+    return { files, records };
+  }
+
+  /** Opens roots that are new and closes those that are gone; the others keep what they know. */
+  function openRoots(): boolean {
+    const roots = options.roots();
+    const known = opened;
+    const isSame = roots.every((root, at) => isSameRoot(known[at]?.files.root, root));
+    if (isSame && known.length === roots.length) return true;
+    opened = roots.map(
+      (root) => known.find(({ files }) => isSameRoot(files.root, root)) ?? open(root),
+    );
+    for (const one of known) if (!opened.includes(one)) one.files.close();
+    return false;
+  }
+
+  function reread(): void {
+    if (hasty.size === 0) return;
+    const again = hasty;
+    hasty = new Set();
+    for (const record of again) {
+      const records = opened[openedOf(record.root)]?.records;
+      if (records?.get(record.path) !== record) continue;
+      const fresh = record.recheck();
+      if (fresh) take(records, record.path, fresh);
+    }
+  }
+
+  return {
+    shelves,
+    searching,
+    async refresh() {
+      const isSame = openRoots();
+      const unchanged = await Promise.all(opened.map(({ files }) => files.refresh()));
+      reread();
+      return isSame && unchanged.every(Boolean);
+    },
+    opened: () => opened.map(({ files }) => files),
+    close() {
+      for (const { files } of opened) files.close();
+      opened = [];
+    },
+  };
+}

@@ -1,0 +1,165 @@
+import { rmSync, writeFileSync } from 'node:fs';
+import { afterEach, expect, test } from 'vitest';
+import { createFixture, type Fixture, toolText } from '../../../tests/support/library.ts';
+
+let fixture: Fixture;
+afterEach(() => fixture.end());
+
+async function open(files: Record<string, string>): Promise<Fixture> {
+  fixture = createFixture(files);
+  await fixture.library.refresh();
+  return fixture;
+}
+
+const ids = () => fixture.library.all().map(({ kind, id }) => `${kind} ${id}`);
+
+test('items of every root are found by id, the nearest first, and say what they shadow', async () => {
+  const { library, path } = await open({
+    'project/.ai/tools/shell/bash.yaml': toolText('bash', 'category: mine\n'),
+    'project/AGENTS.md': '# House rules\n',
+    'user/.ai/tools/shell/bash.yaml': toolText('bash'),
+    'user/.ai/skills/pdf/SKILL.md': '---\nname: pdf\ndescription: Forms\n---\nText',
+    'installed/knowledge/extra.md': '# Extra\n',
+    'bundle/tools/shell/bash.yaml': toolText('bash'),
+    'bundle/tools/llm/pricing.yaml': 'models: {}\n',
+    'bundle/tools/capabilities/fs.yaml': 'capabilities: {}\n',
+  });
+  expect(ids()).toEqual([
+    'tool shell/bash',
+    'knowledge AGENTS',
+    'knowledge extra',
+    'knowledge skills/pdf',
+  ]);
+  const found = library.find('tool', 'shell/bash');
+  expect(found).toMatchObject({
+    ok: true,
+    output: {
+      source: 'project',
+      category: 'mine',
+      version: '1.0.0',
+      signature: { state: 'unsigned' },
+      shadows: [
+        { source: 'user', file: path('user/.ai/tools/shell/bash.yaml') },
+        { source: 'bundle', file: path('bundle/tools/shell/bash.yaml') },
+      ],
+    },
+  });
+  expect(library.find('tool', 'shell/bash', 'bundle')).toMatchObject({
+    ok: true,
+    output: { source: 'bundle', category: '', shadows: [] },
+  });
+  expect(library.find('knowledge', 'extra')).toMatchObject({ output: { package: 'some-bundle' } });
+});
+
+test('a bare name works when it is unique; otherwise the candidates are listed', async () => {
+  const { library } = await open({
+    'project/.ai/tools/a/run.yaml': toolText('run'),
+    'project/.ai/tools/b/run.yaml': toolText('run'),
+    'project/.ai/tools/b/stop.yaml': toolText('stop'),
+    'bundle/tools/runtime/python.yaml': toolText('python'),
+    'project/.ai/tools/other/python.yaml': toolText('python'),
+  });
+  expect(library.find('tool', 'stop')).toMatchObject({ ok: true, output: { id: 'b/stop' } });
+  expect(library.find('tool', 'run')).toMatchObject({
+    error: { code: 'ambiguous', detail: { candidates: ['a/run', 'b/run'] } },
+  });
+  expect(library.find('tool', 'stpo')).toMatchObject({
+    error: { code: 'not_found', detail: { suggestion: 'b/stop' } },
+  });
+  expect(library.find('tool', 'a/stop')).toMatchObject({
+    error: {
+      code: 'not_found',
+      detail: { message: 'there is no tool `a/stop`; did you mean `b/stop`' },
+    },
+  });
+  expect(library.find('tool', 'python')).toMatchObject({ output: { id: 'runtime/python' } });
+  expect(library.find('directive', 'stop').ok).toBe(false);
+});
+
+test('prototype names are no items', async () => {
+  const { library } = await open({});
+  for (const name of ['constructor', '__proto__', 'toString', '']) {
+    expect(library.find('tool', name).ok).toBe(false);
+  }
+});
+
+test('a changed, added or removed file is seen by the next call', async () => {
+  const { library, put, path } = await open({ 'project/.ai/tools/one.yaml': toolText('one') });
+  expect(library.search({ text: 'one' }).total).toBe(1);
+  put('project/.ai/tools/one.yaml', toolText('one').replace('The one', 'Another'));
+  put('project/.ai/knowledge/note.md', '# Zebra\n');
+  await library.refresh();
+  expect(library.find('tool', 'one')).toMatchObject({ output: { description: 'Another tool' } });
+  expect(library.search({ text: 'zebra' }).hits[0]?.item.id).toBe('note');
+  expect(library.search({ text: 'another' }).total).toBe(1);
+  rmSync(path('project/.ai/tools/one.yaml'));
+  await library.refresh();
+  expect(library.find('tool', 'one').ok).toBe(false);
+  expect(library.search({ text: 'another' }).total).toBe(0);
+});
+
+test('changes within one tick of the file system are seen too', async () => {
+  const { library, path } = await open({ 'project/.ai/knowledge/note.md': '# A0000\n' });
+  for (let round = 1; round < 300; round++) {
+    const text = `# A${String(round).padStart(4, '0')}\n`;
+    writeFileSync(path('project/.ai/knowledge/note.md'), text);
+    await library.refresh();
+    expect(library.find('knowledge', 'note')).toMatchObject({ output: { body: text } });
+  }
+});
+
+test('two libraries over one folder see the same', async () => {
+  const { library, put } = await open({ 'project/.ai/tools/one.yaml': toolText('one') });
+  const other = createFixture({}, { roots: library.roots(), watchAbove: 0 });
+  await other.library.refresh();
+  expect(other.library.find('tool', 'one').ok).toBe(true);
+  put('project/.ai/tools/two.yaml', toolText('two'));
+  await Promise.all([library.refresh(), other.library.refresh(), other.library.refresh()]);
+  expect(library.find('tool', 'two').ok).toBe(true);
+  expect(other.library.find('tool', 'two').ok).toBe(true);
+  other.end();
+});
+
+test('roots may come and go', async () => {
+  const here = createFixture({ 'installed/tools/extra.yaml': toolText('extra') });
+  let isInstalled = false;
+  fixture = createFixture(
+    {},
+    {
+      roots: () =>
+        isInstalled ? [{ source: 'installed', dir: here.path('installed'), name: 'x' }] : [],
+    },
+  );
+  await fixture.library.refresh();
+  expect(fixture.library.find('tool', 'extra').ok).toBe(false);
+  isInstalled = true;
+  await fixture.library.refresh();
+  expect(fixture.library.find('tool', 'extra')).toMatchObject({
+    ok: true,
+    output: { package: 'x' },
+  });
+  isInstalled = false;
+  await fixture.library.refresh();
+  expect(fixture.library.find('tool', 'extra').ok).toBe(false);
+  here.end();
+});
+
+test('an item that cannot be read or parsed is listed with the reason', async () => {
+  const { library } = await open({
+    'project/.ai/tools/bad.yaml': 'tool_id: bad\nexecuter_id: x\ndescription: Still found\n',
+    'project/.ai/tools/nul.yaml': 'tool_id: nul\0\n',
+    'project/.ai/tools/huge.yaml': `# ${'x'.repeat(300_000)}\n`,
+    'project/.ai/directives/none.md': 'no directive in here\n',
+  });
+  const codes = (kind: 'tool' | 'directive', id: string) => {
+    const found = library.find(kind, id);
+    return found.ok ? found.output.diagnostics.map(({ code }) => code) : found.error.code;
+  };
+  expect(codes('tool', 'bad')).toContain('unknown_field');
+  expect(library.find('tool', 'bad')).toMatchObject({ output: { description: 'Still found' } });
+  expect(codes('tool', 'nul')).toEqual(['nul_byte']);
+  expect(codes('tool', 'huge')).toEqual(['too_large']);
+  expect(codes('directive', 'none')).toEqual(['directive_missing']);
+  const found = library.find('tool', 'nul');
+  expect(found.ok && found.output.tool).toBeUndefined();
+});

@@ -1,0 +1,151 @@
+// The library: every item of every root, found by name, searched by words, checked and written.
+// Reading never runs or expands anything. A file that changed is seen after the next `refresh`.
+import { type Clock, type Diagnostic, type Outcome, ok } from '../../base/index.ts';
+import { type CatalogData, createCatalogReader } from '../data/capability-data.ts';
+import { createDataFiles, type DataFile } from '../data/data-files.ts';
+import type { DataName } from '../data/data-shapes.ts';
+import { realOf } from '../files/item-file.ts';
+import type { Root } from '../files/root.ts';
+import type { Item, ItemOf, SignatureState, ToolItem } from '../item.ts';
+import type { ItemKind, Source } from '../item-kinds.ts';
+import {
+  type BundleDigests,
+  judgeBundled,
+  judgeSignature,
+  readBundleDigests,
+  type TrustPort,
+} from '../signature.ts';
+import { type CheckOptions, type ConfigCheck, checkContent, checkLibrary } from './check.ts';
+import { createLibraryFiles } from './library-files.ts';
+import type { FileRecord } from './record.ts';
+import type { SearchPage, SearchQuery } from './search.ts';
+import { type Chain, resolveChain, unalias } from './tool-chain.ts';
+import { removeItem, type WriteMode, type Written, writeItem } from './write.ts';
+
+export interface LibraryOptions {
+  /** Ordered by how they are looked up; a function when bundles may be installed meanwhile. */
+  roots: readonly Root[] | (() => readonly Root[]);
+  projectRoot: string;
+  /** Names of the primitives there are; read at every use, since the runtime mounts more. */
+  primitives: () => readonly string[];
+  trustStore: TrustPort;
+  /** Absent: the list that lies in the bundle. */
+  bundleDigests?: BundleDigests;
+  clock: Pick<Clock, 'now'>;
+  /** What a primitive says about a merged config before anything runs. */
+  checkConfig?: ConfigCheck;
+  /** Roots with more files than this are watched instead of looked through. */
+  watchAbove?: number;
+}
+
+export interface Library {
+  readonly projectRoot: string;
+  /** Sees files changed, added or removed since the last call. Runs nothing. */
+  refresh(): Promise<void>;
+  /** Full ids and, when they are unique, bare names. `not_found` suggests, `ambiguous` lists. */
+  find<K extends ItemKind>(kind: K, id: string, source?: Source): Outcome<ItemOf<K>>;
+  /** Effective items, ordered by kind and id. */
+  all<K extends ItemKind>(kind: K): readonly ItemOf<K>[];
+  all(): readonly Item[];
+  search(query: SearchQuery): SearchPage;
+  config(name: DataName): DataFile;
+  capabilities(): CatalogData;
+  chain(toolId: string): Outcome<Chain>;
+  /** The chain of a tool that is at hand, be it in the library or not. */
+  chainOf(item: ToolItem): Outcome<Chain>;
+  /** Everything that is wrong, across items. */
+  check(options?: CheckOptions): Diagnostic[];
+  /** Puts an item into the project, whole or not at all; with errors in it nothing is written. */
+  write(
+    kind: ItemKind,
+    id: string,
+    content: string,
+    mode?: WriteMode,
+    options?: { dryRun?: boolean },
+  ): Outcome<Written>;
+  remove(kind: ItemKind, id: string): Outcome<{ file: string }>;
+  roots(): readonly Root[];
+  close(): void;
+}
+
+export function createLibrary(options: LibraryOptions): Library {
+  const { trustStore, clock, primitives, projectRoot, watchAbove } = options;
+  let digests: BundleDigests | undefined = options.bundleDigests;
+  const shipped = new WeakMap<FileRecord, SignatureState>();
+  const catalogOf = createCatalogReader();
+  const data = createDataFiles();
+  const roots = (): readonly Root[] =>
+    typeof options.roots === 'function' ? options.roots() : options.roots;
+
+  function signatureOf(record: FileRecord): SignatureState {
+    if (record.root.source !== 'bundle') {
+      return judgeSignature(record.signed(), record.subject, trustStore);
+    }
+    // A record's text never changes, and neither does what was built: one look is enough.
+    const known = shipped.get(record);
+    if (known) return known;
+    digests ??= readBundleDigests(realOf(record.root.dir) ?? '');
+    const state = judgeBundled(digests, record.path, record.text());
+    shipped.set(record, state);
+    return state;
+  }
+
+  const files = createLibraryFiles({ roots, clock, signatureOf, watchAbove });
+  const { shelves, searching } = files;
+  const rootsNow = () => files.opened().map((one) => ({ root: one.root, real: one.real() }));
+  /** Read once until something changes: one call asks for the same file many times. */
+  const config = new Map<DataName, DataFile>();
+  function configOf(name: DataName): DataFile {
+    const known = config.get(name) ?? data.read(name, rootsNow());
+    config.set(name, known);
+    return known;
+  }
+  const projectFolder = () => roots().find(({ source }) => source === 'project')?.dir;
+  const chainOf = (leaf: ToolItem): Outcome<Chain> =>
+    resolveChain(leaf, (id) => library.find('tool', id), primitives());
+
+  const library: Library = {
+    projectRoot,
+    async refresh() {
+      if (!(await files.refresh())) config.clear();
+    },
+    find<K extends ItemKind>(kind: K, id: string, source?: Source) {
+      const found = shelves.find(kind, kind === 'tool' ? unalias(id) : id, source);
+      return (found.ok ? ok(found.output.item) : found) as Outcome<ItemOf<K>>;
+    },
+    all<K extends ItemKind>(kind?: K) {
+      return shelves.fronts(kind).map(({ item }) => item) as ItemOf<K>[];
+    },
+    search: (query) => searching.search(query, shelves.isFront),
+    config: (name) => configOf(name),
+    capabilities: () => catalogOf(configOf('capabilities')),
+    chain(toolId) {
+      const leaf = library.find('tool', toolId);
+      return leaf.ok ? chainOf(leaf.output) : leaf;
+    },
+    chainOf: (item) => chainOf(item),
+    check: (checked = {}) =>
+      checkLibrary(
+        {
+          library,
+          records: shelves.everything(),
+          behind: shelves.behind,
+          chainOf,
+          rootProblems: files.opened().map((one) => ({
+            source: one.root.source,
+            diagnostics: one.diagnostics(),
+          })),
+          ...(options.checkConfig ? { checkConfig: options.checkConfig } : {}),
+        },
+        checked,
+      ),
+    write: (kind, id, content, mode = 'replace', { dryRun = false } = {}) =>
+      writeItem(projectFolder(), { kind, id, content, mode, dryRun }, (file) =>
+        checkContent(kind, content, file, library),
+      ),
+    remove: (kind, id) => removeItem(projectFolder(), kind, id),
+    roots: () => files.opened().map(({ root }) => root),
+    close: () => files.close(),
+  };
+  return library;
+}

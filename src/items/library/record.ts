@@ -1,0 +1,255 @@
+// What is shown and searched of a tool without parsing its whole file.
+import { type Clock, type Diagnostic, getOwn, parseYaml } from '../../base/index.ts';
+import type { ParsedDirective } from '../directive/directive.ts';
+import { parseDirective } from '../directive/parse.ts';
+import type { FileStamp } from '../files/folder-tree.ts';
+import { aboutFile, type FileText, readItemFile, readYamlHeader } from '../files/item-file.ts';
+import { lastSegment } from '../files/item-place.ts';
+import { type Root, tick } from '../files/root.ts';
+import type { Item, ItemBase, SignatureState } from '../item.ts';
+import { type ItemKind, NO_VERSION, VERSION } from '../item-kinds.ts';
+import { checkKnowledge, type ItemFacts, knowledgeFacts, knowledgeText } from '../knowledge.ts';
+import {
+  blankSignatureLine,
+  directiveRights,
+  NO_RIGHTS,
+  readSignatureLine,
+  type SignedText,
+  type Subject,
+  toolRights,
+} from '../signature.ts';
+import { type ParsedTool, parseTool } from '../tool/parse.ts';
+
+const NAMES: ReadonlySet<string> = new Set(
+  'tool_id tool_type description category version'.split(' '),
+);
+
+/** Never throws; a file that cannot be read at all still has its name. */
+export function toolFacts(content: string, id: string): ItemFacts {
+  const source = blankSignatureLine(content);
+  const header = readYamlHeader(source, NAMES);
+  const value = header ? null : parseYaml(source).value;
+  const field = (name: string): string => {
+    const found = header ? header.get(name) : getOwn(value, name);
+    return typeof found === 'string' ? found.trim() : '';
+  };
+  const version = field('version');
+  return {
+    title: lastSegment(id),
+    description: field('description'),
+    category: field('category'),
+    tags: field('tool_type') === '' ? [] : [field('tool_type')],
+    version: VERSION.test(version) ? version : NO_VERSION,
+  };
+}
+
+// One file of the library and the item made of it. Everything costly waits until it is asked for:
+// ten thousand files are listed, a handful is ever parsed. Nothing here runs or expands anything.
+
+export interface RecordPorts {
+  clock: Pick<Clock, 'now'>;
+  signatureOf(record: FileRecord): SignatureState;
+  shadowsOf(record: FileRecord): ItemBase['shadows'];
+  /** A file was read in the tick of its last change: `recheck` it at the next look. */
+  onHastyRead(record: FileRecord): void;
+}
+
+export interface FileRecord {
+  readonly kind: ItemKind;
+  readonly id: string;
+  readonly root: Root;
+  /** Relative to the root. */
+  readonly path: string;
+  /** Absolute, as a person would write it. */
+  readonly file: string;
+  readonly item: Item;
+  readonly facts: () => ItemFacts;
+  /** The file's text, empty when it cannot be read. */
+  text(): string;
+  signed(): SignedText;
+  readonly subject: () => Subject;
+  /**
+   * A file that was read in the tick of its last change may have been changed again and kept its
+   * stamp: reads it once more, and answers with a new record when it did.
+   */
+  recheck(): FileRecord | undefined;
+}
+
+function once<T>(compute: () => T): () => T {
+  let value: { done: T } | undefined;
+  return () => (value ??= { done: compute() }).done;
+}
+
+export function createRecord(
+  root: Root,
+  path: string,
+  stamp: FileStamp,
+  ports: RecordPorts,
+): FileRecord {
+  const { kind, id } = stamp.place;
+  const file = path === 'AGENTS.md' ? stamp.real : `${root.dir}/${path}`;
+  const isHasty = (): boolean => ports.clock.now() - stamp.changed < tick(stamp.changed);
+
+  const content = once((): FileText => {
+    if (isHasty()) ports.onHastyRead(record);
+    return readItemFile(stamp.real);
+  });
+  const text = (): string => {
+    const read = content();
+    return 'text' in read ? read.text : '';
+  };
+  const signed = once(() => readSignatureLine(text(), file));
+  const problems = (): Diagnostic[] => {
+    const read = content();
+    if ('text' in read) return [];
+    return [aboutFile(file, read.problem.code, read.problem.message)];
+  };
+  const parts = createParts(kind, id, file, text, problems);
+
+  const base = {
+    id,
+    source: root.source,
+    ...(root.name === undefined ? {} : { package: root.name }),
+    file,
+    get title() {
+      return parts.facts().title;
+    },
+    get description() {
+      return parts.facts().description;
+    },
+    get category() {
+      return parts.facts().category;
+    },
+    get tags() {
+      return parts.facts().tags;
+    },
+    get version() {
+      return parts.facts().version;
+    },
+    get signature() {
+      return ports.signatureOf(record);
+    },
+    get diagnostics() {
+      return parts.diagnostics();
+    },
+    get shadows() {
+      return ports.shadowsOf(record);
+    },
+    get body() {
+      return signed().body;
+    },
+  };
+
+  const record: FileRecord = {
+    kind,
+    id,
+    root,
+    path,
+    file,
+    item: parts.complete(base),
+    facts: parts.facts,
+    text,
+    signed,
+    subject: () => ({ kind, id, version: parts.facts().version, rights: parts.rights() }),
+    recheck() {
+      if (isHasty()) ports.onHastyRead(record);
+      const isSame = JSON.stringify(content()) === JSON.stringify(readItemFile(stamp.real));
+      return isSame ? undefined : createRecord(root, path, stamp, ports);
+    },
+  };
+  return record;
+}
+
+interface Parts {
+  readonly facts: () => ItemFacts;
+  diagnostics(): readonly Diagnostic[];
+  rights(): string;
+  /** Adds what only this kind has, without reading any getter. */
+  complete(base: ItemBase): Item;
+}
+
+type MakeParts = (
+  id: string,
+  file: string,
+  text: () => string,
+  problems: () => Diagnostic[],
+) => Parts;
+
+const extend = <T extends object>(base: ItemBase, own: T): ItemBase & T =>
+  Object.defineProperties(own, Object.getOwnPropertyDescriptors(base)) as ItemBase & T;
+
+const directiveParts: MakeParts = (id, file, text, problems) => {
+  const parsed = once((): ParsedDirective => {
+    const unreadable = problems();
+    return unreadable.length > 0 ? { diagnostics: unreadable } : parseDirective(text(), file);
+  });
+  const facts = once((): ItemFacts => {
+    const { directive = parsed().draft } = parsed();
+    return {
+      title: directive?.name ?? lastSegment(id),
+      description: directive?.description ?? '',
+      category: directive?.category ?? '',
+      tags: [],
+      version: directive?.version ?? NO_VERSION,
+    };
+  });
+  return {
+    facts,
+    diagnostics: () => parsed().diagnostics,
+    rights: () => {
+      const { directive } = parsed();
+      return directive ? directiveRights(directive) : NO_RIGHTS;
+    },
+    complete: (base) =>
+      extend(base, {
+        kind: 'directive' as const,
+        get directive() {
+          return parsed().directive;
+        },
+      }),
+  };
+};
+
+const toolParts: MakeParts = (id, file, text, problems) => {
+  const parsed = once((): ParsedTool => {
+    const unreadable = problems();
+    return unreadable.length > 0 ? { diagnostics: unreadable } : parseTool(text(), file);
+  });
+  return {
+    facts: once(() => toolFacts(text(), id)),
+    diagnostics: () => parsed().diagnostics,
+    // Not kept: the module it names may change while the tool's file does not.
+    rights: () => {
+      const { tool } = parsed();
+      return tool ? toolRights(tool, file) : NO_RIGHTS;
+    },
+    complete: (base) =>
+      extend(base, {
+        kind: 'tool' as const,
+        get tool() {
+          return parsed().tool;
+        },
+      }),
+  };
+};
+
+const knowledgeParts: MakeParts = (id, file, text, problems) => ({
+  facts: once(() => knowledgeFacts(text(), id)),
+  diagnostics: once(() => [...problems(), ...checkKnowledge(text(), file)]),
+  rights: () => NO_RIGHTS,
+  complete: (base) =>
+    extend(base, {
+      kind: 'knowledge' as const,
+      get text() {
+        return knowledgeText(base.body);
+      },
+    }),
+});
+
+const PARTS: Readonly<Record<ItemKind, MakeParts>> = {
+  directive: directiveParts,
+  tool: toolParts,
+  knowledge: knowledgeParts,
+};
+
+const createParts = (kind: ItemKind, ...rest: Parameters<MakeParts>): Parts => PARTS[kind](...rest);

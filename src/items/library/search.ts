@@ -1,0 +1,187 @@
+// From a query to a page of items: matched by words, filtered, ranked, in an order that does not
+// depend on when a file was read.
+
+import { lastSegment } from '../files/item-place.ts';
+import type { Item } from '../item.ts';
+import { type ItemKind, KINDS, SOURCES, type Source } from '../item-kinds.ts';
+import { sha256Hex } from '../signature.ts';
+import type { FileRecord } from './record.ts';
+import { createSearchIndex, type Scores, wordsOf } from './search-index.ts';
+
+export interface SearchQuery {
+  text: string;
+  kind?: ItemKind;
+  category?: string;
+  /** With sources named, items that are shadowed are found too. */
+  source?: Source | readonly Source[];
+  limit?: number;
+  cursor?: string;
+  /** What the caller may see. */
+  categories?: (kind: ItemKind, category: string, id: string) => boolean;
+}
+
+export interface SearchHit {
+  item: Item;
+  score: number;
+  /** The item that stands in front of it, when it is not the one a name leads to. */
+  isShadowed: boolean;
+}
+
+export interface SearchPage {
+  hits: SearchHit[];
+  total: number;
+  next_cursor?: string;
+  /** Why there are no hits, when the query itself was wrong. */
+  problem?: string;
+}
+
+const DEFAULT_LIMIT = 10;
+const MAX_LIMIT = 1000;
+const MAX_TEXT = 1000;
+/** As many of the best are looked into for the phrase; a phrase further down stays there. */
+const PHRASE_DEPTH = 300;
+const PHRASE_FACTOR = { whole: 2, head: 1.5, body: 1.25 } as const;
+
+interface Candidate {
+  record: FileRecord;
+  score: number;
+}
+
+const order = (a: Candidate, b: Candidate): number =>
+  b.score - a.score ||
+  KINDS.indexOf(a.record.kind) - KINDS.indexOf(b.record.kind) ||
+  (a.record.id < b.record.id ? -1 : a.record.id > b.record.id ? 1 : 0) ||
+  SOURCES.indexOf(a.record.root.source) - SOURCES.indexOf(b.record.root.source) ||
+  (a.record.file < b.record.file ? -1 : 1);
+
+/** The least score among the best `count`: sorting ten thousand to show ten would be most of the work. */
+function leastOfBest(documents: readonly number[], score: Float64Array, count: number): number {
+  if (documents.length <= count) return Number.NEGATIVE_INFINITY;
+  const scores = new Float64Array(documents.length);
+  for (let at = 0; at < documents.length; at++)
+    scores[at] = score[documents[at] as number] as number;
+  scores.sort();
+  return scores[scores.length - count] as number;
+}
+
+/** The cursor belongs to one query: with another it would skip what nobody saw. */
+const cursorKey = ({ text, kind, category, source }: SearchQuery): string =>
+  sha256Hex(JSON.stringify([text, kind, category, source])).slice(0, 12);
+
+function readCursor(query: SearchQuery): number | undefined {
+  if (query.cursor === undefined) return 0;
+  const [, offset, key] = /^(\d{1,9})-([0-9a-f]{12})$/.exec(query.cursor) ?? [];
+  return key === cursorKey(query) ? Number(offset) : undefined;
+}
+
+/** How much more a document says that holds the very words in their order. */
+function phraseFactor(record: FileRecord, words: readonly string[], phrase: RegExp): number {
+  const { title, description, category, tags } = record.facts();
+  const whole = words.join(' ');
+  const names = [record.id, lastSegment(record.id), title];
+  if (names.some((name) => wordsOf(name).join(' ') === whole)) return PHRASE_FACTOR.whole;
+  if (words.length < 2) return 1;
+  const head = [record.id, title, description, category, ...tags].join('\n');
+  if (phrase.test(head)) return PHRASE_FACTOR.head;
+  return phrase.test(record.text()) ? PHRASE_FACTOR.body : 1;
+}
+
+export interface LibrarySearch {
+  /** Takes a file in; its words are read when the next search needs them. */
+  add(record: FileRecord): void;
+  remove(record: FileRecord): void;
+  search(query: SearchQuery, isEffective: (record: FileRecord) => boolean): SearchPage;
+}
+
+export function createLibrarySearch(): LibrarySearch {
+  const index = createSearchIndex();
+  const waiting = new Set<FileRecord>();
+  const documents = new Map<FileRecord, number>();
+  const records: (FileRecord | undefined)[] = [];
+
+  function readWaiting(): void {
+    for (const record of waiting) {
+      const { title, description, category, tags } = record.facts();
+      const document = index.add({
+        name: `${record.id} ${title}`,
+        description,
+        tags: `${category} ${tags.join(' ')}`,
+        body: record.text(),
+      });
+      documents.set(record, document);
+      records[document] = record;
+    }
+    waiting.clear();
+  }
+
+  /** Everything that matches the words; without words everything there is. */
+  const match = (words: readonly string[]): Scores =>
+    words.length === 0
+      ? { documents: [...documents.values()], score: new Float64Array(records.length) }
+      : index.match(words);
+
+  /** The best `count`, ranked. */
+  function best(found: readonly number[], score: Float64Array, count: number): Candidate[] {
+    const least = leastOfBest(found, score, count);
+    const ranked: Candidate[] = [];
+    for (const document of found) {
+      const value = score[document] as number;
+      if (value >= least) ranked.push({ record: records[document] as FileRecord, score: value });
+    }
+    return ranked.sort(order).slice(0, count);
+  }
+
+  function accepts(query: SearchQuery, isEffective: (record: FileRecord) => boolean) {
+    const sources = query.source === undefined ? undefined : [query.source].flat();
+    return (record: FileRecord): boolean => {
+      if (query.kind !== undefined && record.kind !== query.kind) return false;
+      if (sources ? !sources.includes(record.root.source) : !isEffective(record)) return false;
+      const { category } = record.facts();
+      if (query.category !== undefined && category !== query.category) return false;
+      return query.categories?.(record.kind, category, record.id) ?? true;
+    };
+  }
+
+  return {
+    add(record) {
+      waiting.add(record);
+    },
+    remove(record) {
+      waiting.delete(record);
+      const document = documents.get(record);
+      if (document === undefined) return;
+      documents.delete(record);
+      records[document] = undefined;
+      index.remove(document);
+    },
+    search(query, isEffective) {
+      const offset = readCursor(query);
+      if (offset === undefined) {
+        return { hits: [], total: 0, problem: 'the cursor does not belong to this query' };
+      }
+      readWaiting();
+      const words = [...new Set(wordsOf(query.text.slice(0, MAX_TEXT)))];
+      const isAccepted = accepts(query, isEffective);
+      const { documents: matched, score } = match(words);
+      const found = matched.filter((document) => isAccepted(records[document] as FileRecord));
+      const limit = Math.max(1, Math.min(MAX_LIMIT, query.limit ?? DEFAULT_LIMIT));
+      const end = offset + limit;
+      const phrase = new RegExp(wordsOf(query.text).join('[^\\p{L}\\p{N}]+'), 'iu');
+      const ranked = best(found, score, Math.max(end, PHRASE_DEPTH)).map((one, at) =>
+        at < PHRASE_DEPTH && words.length > 0
+          ? { ...one, score: one.score * phraseFactor(one.record, words, phrase) }
+          : one,
+      );
+      const page = ranked.sort(order).slice(offset, end);
+      return {
+        hits: page.map(({ record, score }) => ({
+          item: record.item,
+          score,
+          isShadowed: !isEffective(record),
+        })),
+        total: found.length,
+        ...(end < found.length ? { next_cursor: `${end}-${cursorKey(query)}` } : {}),
+      };
+    },
+  };
+}

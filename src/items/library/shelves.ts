@@ -1,0 +1,118 @@
+// Which file an id means. Files of one kind and id stand behind each other in the order of their
+// roots; the first is the item, the others are shadowed.
+import { fail, nearest, type Outcome, ok } from '../../base/index.ts';
+import { lastSegment } from '../files/item-place.ts';
+import { type ItemKind, KINDS, type Source } from '../item-kinds.ts';
+import type { FileRecord } from './record.ts';
+
+export interface Shelves {
+  add(record: FileRecord): void;
+  remove(record: FileRecord): void;
+  find(kind: ItemKind, id: string, source?: Source): Outcome<FileRecord>;
+  /** The files behind this one. */
+  readonly behind: (record: FileRecord) => readonly FileRecord[];
+  readonly isFront: (record: FileRecord) => boolean;
+  /** The first file of every id, ordered by kind and id. */
+  fronts(kind?: ItemKind): readonly FileRecord[];
+  everything(): Iterable<FileRecord>;
+}
+
+type Stack = FileRecord[];
+
+const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
+
+export function createShelves(rankOf: (record: FileRecord) => number): Shelves {
+  const stacks: Record<ItemKind, Map<string, Stack>> = {
+    directive: new Map(),
+    tool: new Map(),
+    knowledge: new Map(),
+  };
+  /** Last segment -> ids, made when a bare name is asked for after a change. */
+  let names: Partial<Record<ItemKind, Map<string, string[]>>> = {};
+  let ordered: FileRecord[] | undefined;
+
+  function changed(): void {
+    names = {};
+    ordered = undefined;
+  }
+
+  function bareNames(kind: ItemKind): Map<string, string[]> {
+    const known = names[kind];
+    if (known) return known;
+    const made = new Map<string, string[]>();
+    for (const id of stacks[kind].keys()) {
+      const name = lastSegment(id);
+      const ids = made.get(name);
+      if (ids) ids.push(id);
+      else made.set(name, [id]);
+    }
+    names[kind] = made;
+    return made;
+  }
+
+  function frontOf(stack: Stack | undefined, source: Source | undefined): FileRecord | undefined {
+    return source === undefined ? stack?.[0] : stack?.find(({ root }) => root.source === source);
+  }
+
+  function notFound(kind: ItemKind, id: string, source: Source | undefined): Outcome<never> {
+    const where = source === undefined ? '' : ` in the ${source}`;
+    const ids = [...stacks[kind].keys()];
+    const near =
+      nearest(id, ids) ??
+      ids.find((other) => lastSegment(other) === lastSegment(id)) ??
+      bareNames(kind).get(nearest(lastSegment(id), bareNames(kind).keys()) ?? '')?.[0];
+    const hint = near === undefined || near === id ? '' : `; did you mean \`${near}\``;
+    const detail = near === undefined ? {} : { suggestion: near };
+    return fail('not_found', `there is no ${kind} \`${id}\`${where}${hint}`, detail);
+  }
+
+  return {
+    add(record) {
+      const shelf = stacks[record.kind];
+      const stack = shelf.get(record.id) ?? [];
+      stack.push(record);
+      stack.sort((a, b) => rankOf(a) - rankOf(b) || compare(a.path, b.path));
+      shelf.set(record.id, stack);
+      changed();
+    },
+    remove(record) {
+      const shelf = stacks[record.kind];
+      const rest = (shelf.get(record.id) ?? []).filter((other) => other !== record);
+      if (rest.length > 0) shelf.set(record.id, rest);
+      else shelf.delete(record.id);
+      changed();
+    },
+    find(kind, id, source) {
+      const exact = frontOf(stacks[kind].get(id), source);
+      if (exact) return ok(exact);
+      if (id.includes('/')) return notFound(kind, id, source);
+      const ids = (bareNames(kind).get(id) ?? []).filter((full) =>
+        frontOf(stacks[kind].get(full), source),
+      );
+      const [first] = ids;
+      if (first === undefined) return notFound(kind, id, source);
+      if (ids.length > 1) {
+        const list = ids.sort(compare);
+        const message = `\`${id}\` is the name of ${list.length} ${kind} items: ${list.slice(0, 10).join(', ')}`;
+        return fail('ambiguous', message, { candidates: list });
+      }
+      return ok(frontOf(stacks[kind].get(first), source) as FileRecord);
+    },
+    behind(record) {
+      const stack = stacks[record.kind].get(record.id) ?? [];
+      return stack.slice(stack.indexOf(record) + 1);
+    },
+    isFront: (record) => stacks[record.kind].get(record.id)?.[0] === record,
+    fronts(kind) {
+      ordered ??= KINDS.flatMap((each) =>
+        [...stacks[each].values()]
+          .map((stack) => stack[0] as FileRecord)
+          .sort((a, b) => compare(a.id, b.id)),
+      );
+      return kind === undefined ? ordered : ordered.filter((record) => record.kind === kind);
+    },
+    *everything() {
+      for (const kind of KINDS) for (const stack of stacks[kind].values()) yield* stack;
+    },
+  };
+}

@@ -1,0 +1,183 @@
+// Signing a file, and asking whether a file's signature holds. Signing is for people: nothing that a
+// model can reach calls it.
+import { basename, dirname, resolve } from 'node:path';
+import {
+  type Clock,
+  fail,
+  hasErrors,
+  isInside,
+  type Json,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
+import { parsePolicy } from '../../flow/index.ts';
+import { type ItemStatement, type KeyPair, signStatement } from '../../trust/index.ts';
+import { parseDirective } from '../directive/parse.ts';
+import { readItemFile, realOf } from '../files/item-file.ts';
+import { itemPlace } from '../files/item-place.ts';
+import type { Root } from '../files/root.ts';
+import type { SignatureState } from '../item.ts';
+import { NO_VERSION } from '../item-kinds.ts';
+import { checkKnowledge, knowledgeFacts } from '../knowledge.ts';
+import {
+  blankSignatureLine,
+  directiveRights,
+  judgeSignature,
+  NO_RIGHTS,
+  readSignatureLine,
+  type Subject,
+  sha256Hex,
+  stripSignatureLine,
+  type TrustPort,
+  toolRights,
+  writeSignatureLine,
+} from '../signature.ts';
+import { parseTool } from '../tool/parse.ts';
+import { toolFacts } from './record.ts';
+import { putFile } from './write.ts';
+
+export interface SignedFile {
+  file: string;
+  statement: ItemStatement;
+}
+
+interface FilePlace {
+  kind: Subject['kind'];
+  id: string;
+}
+
+/** The folder that a file's id is counted from: a known root, or the nearest `.ai` above it. */
+function rootOf(file: string, roots: readonly Pick<Root, 'dir'>[]): string | undefined {
+  const known = roots.map(({ dir }) => resolve(dir)).find((dir) => isInside(file, dir));
+  if (known !== undefined) return known;
+  for (let at = dirname(file); at !== dirname(at); at = dirname(at)) {
+    if (basename(at) === '.ai') return at;
+  }
+  return undefined;
+}
+
+/** Which item a file is; undefined when it lies in no place for items. */
+export function placeOfFile(
+  file: string,
+  roots: readonly Pick<Root, 'dir'>[] = [],
+): FilePlace | undefined {
+  const path = resolve(file);
+  const root = rootOf(path, roots);
+  if (root === undefined) {
+    return basename(path) === 'AGENTS.md' ? { kind: 'knowledge', id: 'AGENTS' } : undefined;
+  }
+  const inside = path.slice(root.length + 1).replaceAll('\\', '/');
+  if (inside === 'policy.yaml') return { kind: 'policy', id: 'policy' };
+  return itemPlace(inside);
+}
+
+/** What is signed; a file with errors has no meaning that could be signed. */
+function subjectOf(place: FilePlace, text: string, file: string): Outcome<Subject> {
+  const { kind, id } = place;
+  const refuse = (diagnostics: readonly unknown[]) =>
+    fail('invalid_item', `\`${file}\` has errors; see \`km check\``, {
+      diagnostics: diagnostics as Json[],
+    });
+  if (kind === 'tool') {
+    const { tool, diagnostics } = parseTool(text, file);
+    if (!tool) return refuse(diagnostics);
+    return ok({ kind, id, version: toolFacts(text, id).version, rights: toolRights(tool, file) });
+  }
+  if (kind === 'directive') {
+    const { directive, diagnostics } = parseDirective(text, file);
+    if (!directive) return refuse(diagnostics);
+    return ok({ kind, id, version: directive.version, rights: directiveRights(directive) });
+  }
+  const diagnostics =
+    kind === 'policy'
+      ? parsePolicy(blankSignatureLine(text), file, 'project').diagnostics
+      : checkKnowledge(text, file);
+  if (hasErrors(diagnostics)) return refuse(diagnostics);
+  const version = kind === 'policy' ? NO_VERSION : knowledgeFacts(text, id).version;
+  return ok({ kind, id, version, rights: NO_RIGHTS });
+}
+
+interface Readable {
+  place: FilePlace;
+  text: string;
+}
+
+function open(file: string, roots: readonly Pick<Root, 'dir'>[]): Outcome<Readable> {
+  const place = placeOfFile(file, roots);
+  if (!place) {
+    return fail('invalid_input', `\`${file}\` is no item: it lies in no folder for items`);
+  }
+  if (realOf(dirname(file)) === undefined) return fail('not_found', `there is no \`${file}\``);
+  const read = readItemFile(file);
+  return 'text' in read
+    ? ok({ place, text: read.text })
+    : fail('invalid_input', `\`${file}\`: ${read.problem.message}`);
+}
+
+/** Puts a signature on a file, in place of one it had. The text below it stays byte for byte. */
+export function signItem(
+  file: string,
+  key: KeyPair,
+  clock: Pick<Clock, 'now'>,
+  roots: readonly Pick<Root, 'dir'>[] = [],
+): Outcome<SignedFile> {
+  const path = resolve(file);
+  const opened = open(path, roots);
+  if (!opened.ok) return opened;
+  const { place, text } = opened.output;
+  const subject = subjectOf(place, text, path);
+  if (!subject.ok) return subject;
+  const statement: ItemStatement = {
+    ...subject.output,
+    sha256: sha256Hex(stripSignatureLine(text)),
+    created: new Date(clock.now()).toISOString(),
+    key: key.id,
+  };
+  const signed = writeSignatureLine(
+    text,
+    { statement, signature: signStatement(statement, key) },
+    path,
+  );
+  if (!signed.ok) return signed;
+  // What a person saw is what is signed: an edit in between must not be covered or lost.
+  const again = readItemFile(path);
+  if (!('text' in again) || again.text !== text) {
+    return fail('invalid_input', `\`${file}\` was changed while it was being signed`);
+  }
+  const put = putFile(path, signed.output, false);
+  return put.ok ? ok({ file: path, statement }) : put;
+}
+
+/** The state of a file's signature. Never throws. */
+export function verifyItem(
+  file: string,
+  trust: TrustPort,
+  roots: readonly Pick<Root, 'dir'>[] = [],
+): Outcome<SignatureState & { kind: Subject['kind']; id: string }> {
+  const path = resolve(file);
+  const opened = open(path, roots);
+  if (!opened.ok) return opened;
+  const { place, text } = opened.output;
+  return ok({ ...place, ...judgeText(place, text, path, trust) });
+}
+
+function judgeText(place: FilePlace, text: string, path: string, trust: TrustPort): SignatureState {
+  const subject = (): Subject => {
+    const found = subjectOf(place, text, path);
+    // No rights can be read out of it any more, so the signed ones cannot be the same.
+    return found.ok ? found.output : { ...place, version: NO_VERSION, rights: '' };
+  };
+  return judgeSignature(readSignatureLine(text, path), subject, trust);
+}
+
+/** Both answers are about this very text: the file may be another one by now. */
+export function examinePolicy(
+  text: string,
+  file: string,
+  trust: TrustPort,
+): { covered: string; signed: boolean } {
+  const path = resolve(file);
+  const place = placeOfFile(path);
+  const signed = place?.kind === 'policy' && judgeText(place, text, path, trust).state === 'signed';
+  return { covered: blankSignatureLine(text), signed };
+}

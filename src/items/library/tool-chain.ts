@@ -1,0 +1,101 @@
+// executor_id -> … -> a primitive. Resolved and checked without running anything; a cycle or a
+// missing link names the tools.
+import { fail, nearest, type Outcome, ok, withDetail } from '../../base/index.ts';
+import type { ToolItem } from '../item.ts';
+
+/** Short names that always mean these tools, whatever else a project holds. */
+const ALIASES: Readonly<Record<string, string>> = {
+  node: 'runtime/node',
+  python: 'runtime/python',
+  python_runtime: 'runtime/python',
+  file: 'sinks/file_sink',
+};
+
+export const unalias = (id: string): string =>
+  Object.hasOwn(ALIASES, id) ? (ALIASES[id] as string) : id;
+
+export interface Chain {
+  /** Leaf first, down to the tool above the primitive. */
+  links: ToolItem[];
+  primitive: string;
+}
+
+const MAX_LINKS = 16;
+
+/**
+ * Follows the chain of one tool. A name of a primitive means the primitive, also where a tool of
+ * that name exists: a project cannot put itself between a tool and what it runs on.
+ */
+export function resolveChain(
+  leaf: ToolItem,
+  find: (id: string) => Outcome<ToolItem>,
+  primitives: readonly string[],
+): Outcome<Chain> {
+  const links: ToolItem[] = [];
+  for (let link = leaf; ; ) {
+    if (links.includes(link)) {
+      const names = [...links.slice(links.indexOf(link)), link].map(({ id }) => id);
+      return fail(
+        'config_invalid',
+        `the chain of \`${leaf.id}\` is a circle: ${names.join(' -> ')}`,
+        {
+          chain: names,
+        },
+      );
+    }
+    links.push(link);
+    const chain = links.map(({ id }) => id);
+    if (links.length > MAX_LINKS) {
+      return fail(
+        'config_invalid',
+        `the chain of \`${leaf.id}\` has more than ${MAX_LINKS} links`,
+        {
+          chain,
+        },
+      );
+    }
+    if (!link.tool) return unavailable(link, chain);
+    const next = link.tool.executor_id ?? link.tool.tool_id;
+    if (primitives.includes(next)) return ok({ links, primitive: next });
+    if (link.tool.executor_id === undefined) {
+      return fail(
+        'config_invalid',
+        `tool \`${link.id}\` names no \`executor_id\` and is no primitive`,
+        {
+          chain,
+          failed_at: { tool_id: link.id, config_path: 'executor_id' },
+        },
+      );
+    }
+    const found = find(next);
+    if (!found.ok) return missing(leaf, link, found, chain, primitives);
+    link = found.output;
+  }
+}
+
+function unavailable(link: ToolItem, chain: string[]): Outcome<never> {
+  const first = link.diagnostics.find(({ severity }) => severity === 'error');
+  const why = first ? `: ${first.file}:${first.line}:${first.column}: ${first.message}` : '';
+  return fail('config_invalid', `tool \`${link.id}\` cannot be used${why}`, {
+    chain,
+    failed_at: { tool_id: link.id },
+  });
+}
+
+function missing(
+  leaf: ToolItem,
+  link: ToolItem,
+  found: Extract<Outcome<ToolItem>, { ok: false }>,
+  chain: string[],
+  primitives: readonly string[],
+): Outcome<never> {
+  const name = link.tool?.executor_id ?? '';
+  const near = found.error.code === 'not_found' ? nearest(name, primitives) : undefined;
+  const through = link === leaf ? '' : ` (in the chain of \`${leaf.id}\`)`;
+  const why = near ? `; did you mean the primitive \`${near}\`` : '';
+  const message = `tool \`${link.id}\` runs on \`${name}\`${through}: ${found.error.detail.message}${why}`;
+  return withDetail(fail('config_invalid', message, { cause: found.error.code }), {
+    chain,
+    failed_at: { tool_id: link.id, config_path: 'executor_id' },
+  });
+}

@@ -1,0 +1,180 @@
+// The category that a text would have as an item, before it is one.
+
+import { randomUUID } from 'node:crypto';
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs';
+import { dirname } from 'node:path';
+import {
+  type Diagnostic,
+  fail,
+  hasErrors,
+  isInside,
+  type Json,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
+import { parseDirective } from '../directive/parse.ts';
+import { MAX_ITEM_BYTES, realAncestor, realOf } from '../files/item-file.ts';
+import { idProblem, itemPlace, pathFor } from '../files/item-place.ts';
+import { type ItemKind, PLACES } from '../item-kinds.ts';
+import { knowledgeFacts } from '../knowledge.ts';
+import { hasSignatureLine } from '../signature.ts';
+import { toolFacts } from './record.ts';
+
+/** Never throws; a text that cannot be read has the category that an item without one has. */
+export function contentCategory(kind: ItemKind, id: string, text: string): string {
+  if (kind === 'tool') return toolFacts(text, id).category;
+  if (kind === 'knowledge') return knowledgeFacts(text, id).category;
+  const { directive, draft } = parseDirective(text, id);
+  return (directive ?? draft)?.category ?? '';
+}
+
+// Items change only through here: checked first, then put in place whole, and only inside the
+// project's folder. What is written this way is unsigned; a signature needs a person.
+
+export type WriteMode = 'create' | 'update' | 'replace';
+
+export interface Written {
+  file: string;
+  /** Warnings and notes: with an error nothing is written. */
+  diagnostics: readonly Diagnostic[];
+}
+
+export interface WriteRequest {
+  kind: ItemKind;
+  id: string;
+  content: string;
+  mode: WriteMode;
+  /** Everything is checked, nothing is written. */
+  dryRun?: boolean;
+}
+
+const errorCode = (error: unknown): string =>
+  (error as NodeJS.ErrnoException).code ?? 'unknown reason';
+
+/** The file that holds this id now, or undefined. */
+function existing(folder: string, kind: ItemKind, id: string): string | undefined {
+  const { folder: place, extensions } = PLACES[kind];
+  const paths = extensions.map((extension) => `${place}/${id}${extension}`);
+  if (kind === 'knowledge') paths.push(`knowledge/${id}/SKILL.md`, `${id}/SKILL.md`);
+  const found = paths.find((path) => {
+    const item = itemPlace(path);
+    return item?.kind === kind && item.id === id && existsSync(`${folder}/${path}`);
+  });
+  return found && `${folder}/${found}`;
+}
+
+/** The place of an item inside the project; refuses names and links that would lead elsewhere. */
+function locate(
+  folder: string | undefined,
+  kind: ItemKind,
+  id: string,
+): Outcome<{ file: string; isNew: boolean }> {
+  if (folder === undefined) return fail('not_found', 'there is no project to write to');
+  const odd = idProblem(id);
+  if (odd !== undefined) return fail('invalid_input', `the id \`${id}\` ${odd}`);
+  const found = existing(folder, kind, id);
+  const file = found ?? `${folder}/${pathFor(kind, id)}`;
+  const place = itemPlace(file.slice(folder.length + 1));
+  if (place?.kind !== kind || place.id !== id || id === 'AGENTS') {
+    return fail('invalid_input', `\`${id}\` is no name for a new ${kind}`);
+  }
+  const [root, real] = [realOf(folder) ?? realAncestor(folder), realAncestor(file)];
+  const base = realOf(dirname(folder));
+  const isSafe = root !== undefined && real !== undefined && base !== undefined;
+  if (!isSafe || !isInside(root, base) || !isInside(real, root)) {
+    return fail('permission_denied', `\`${id}\` leads out of the project through a link`);
+  }
+  return ok({ file, isNew: found === undefined });
+}
+
+/** Whole and on disk, or not at all. With `isNew` an existing file is never replaced. */
+export function putFile(file: string, content: string, isNew: boolean): Outcome<null> {
+  const draft = `${dirname(file)}/.${randomUUID()}.tmp`;
+  try {
+    mkdirSync(dirname(file), { recursive: true });
+    const descriptor = openSync(draft, 'wx', 0o644);
+    try {
+      const bytes = Buffer.from(content);
+      let done = 0;
+      while (done < bytes.length) done += writeSync(descriptor, bytes, done);
+      fsyncSync(descriptor);
+    } finally {
+      closeSync(descriptor);
+    }
+    if (isNew) linkSync(draft, file);
+    else renameSync(draft, file);
+    return ok(null);
+  } catch (error) {
+    const code = errorCode(error);
+    if (code === 'EEXIST') return fail('invalid_input', `\`${file}\` exists already`);
+    return fail('tool_failed', `cannot write \`${file}\` (${code})`);
+  } finally {
+    rmSync(draft, { force: true });
+  }
+}
+
+function refuseContent(content: string): Outcome<null> {
+  if (content.includes('\0')) return fail('invalid_input', 'the content holds a NUL byte');
+  if (Buffer.byteLength(content) > MAX_ITEM_BYTES) {
+    return fail('invalid_input', `the content is larger than ${MAX_ITEM_BYTES / 1024} KiB`);
+  }
+  if (Buffer.from(content).toString() !== content)
+    return fail('invalid_input', 'the content is not valid Unicode');
+  return hasSignatureLine(content)
+    ? fail('invalid_input', 'the content holds a signature line; only a person signs items')
+    : ok(null);
+}
+
+export function writeItem(
+  folder: string | undefined,
+  { kind, id, content, mode, dryRun = false }: WriteRequest,
+  check: (file: string) => readonly Diagnostic[],
+): Outcome<Written> {
+  const located = locate(folder, kind, id);
+  if (!located.ok) return located;
+  const { file, isNew } = located.output;
+  if (mode === 'create' && !isNew) {
+    return fail('invalid_input', `${kind} \`${id}\` exists already; use \`update\``, { file });
+  }
+  if (mode === 'update' && isNew) {
+    return fail('not_found', `there is no ${kind} \`${id}\` in the project; use \`create\``);
+  }
+  const refused = refuseContent(content);
+  if (!refused.ok) return refused;
+  const diagnostics = check(file);
+  if (hasErrors(diagnostics)) {
+    const first = diagnostics.find(({ severity }) => severity === 'error');
+    return fail('invalid_item', `${kind} \`${id}\` was not written: ${first?.message ?? ''}`, {
+      diagnostics: diagnostics as unknown as Json,
+    });
+  }
+  const put = dryRun ? ok(null) : putFile(file, content, isNew);
+  return put.ok ? ok({ file, diagnostics }) : put;
+}
+
+export function removeItem(
+  folder: string | undefined,
+  kind: ItemKind,
+  id: string,
+): Outcome<{ file: string }> {
+  const located = locate(folder, kind, id);
+  if (!located.ok) return located;
+  const { file, isNew } = located.output;
+  if (isNew) return fail('not_found', `there is no ${kind} \`${id}\` in the project`);
+  try {
+    rmSync(file);
+    return ok({ file });
+  } catch (error) {
+    return fail('tool_failed', `cannot remove \`${file}\` (${errorCode(error)})`);
+  }
+}

@@ -1,0 +1,437 @@
+// The codes a tool's `retryable_errors` may name. Faults are open, so an unknown name is worth a
+// warning, not an error: a tool may report codes of its own.
+import {
+  anything,
+  compact,
+  createLines,
+  createPlace,
+  type Diagnostic,
+  flag,
+  getOwn,
+  hasErrors,
+  isObject,
+  type Json,
+  type JsonObject,
+  jsonEqual,
+  listOf,
+  mapping,
+  nearest,
+  numberBetween,
+  oneOf,
+  type Place,
+  parseYaml,
+  type Rule,
+  record,
+  text,
+  textLike,
+  uniqueBy,
+  wholeBetween,
+  wrongType,
+} from '../../base/index.ts';
+import { EFFECTS, NO_VERSION, RISKS, ROLES, SANDBOXES, VERSION } from '../item-kinds.ts';
+import { blankSignatureLine } from '../signature.ts';
+import type { Retry, Tool, ToolAction, ToolParameter } from './tool.ts';
+
+const CODES: ReadonlySet<string> = new Set(
+  (
+    'invalid_input invalid_item not_found ambiguous permission_denied signature_invalid timeout ' +
+    'cancelled rate_limit network_error quota_exceeded model_unavailable provider_error ' +
+    'stream_incomplete outcome_unknown loop_detected stuck tool_failed tool_chain_failed ' +
+    'config_invalid dependency_missing sandbox_missing thread_exists spawn_failed ' +
+    'mcp_connection_failed hook_failed expression_error http_error internal_error ' +
+    // Common names of other systems for what is `network_error` or `rate_limit` here.
+    'connection_reset connection_refused connection_error network rate_limited'
+  ).split(' '),
+);
+
+/** Matched without case; a leading three-digit number is an HTTP status. */
+export function isKnownCode(entry: string): boolean {
+  return /^[1-5]\d\d(?!\d)/.test(entry) || CODES.has(entry.toLowerCase());
+}
+
+export const suggestCode = (entry: string): string | undefined =>
+  nearest(entry.toLowerCase(), CODES);
+
+// How one parameter of a tool or of an action is declared.
+
+const TYPES = ['string', 'integer', 'number', 'boolean', 'object', 'array', 'any'] as const;
+type ParameterType = (typeof TYPES)[number];
+
+/** Names from other languages; the hint is worth more than a list of seven words. */
+const TYPE_SLIPS: Readonly<Record<string, ParameterType>> = {
+  str: 'string',
+  text: 'string',
+  int: 'integer',
+  float: 'number',
+  bool: 'boolean',
+  dict: 'object',
+  map: 'object',
+  list: 'array',
+};
+
+const plainType = oneOf(TYPES);
+const type: Rule<ParameterType> = (value, place) => {
+  const meant = typeof value === 'string' && Object.hasOwn(TYPE_SLIPS, value) && TYPE_SLIPS[value];
+  if (!meant) return plainType(value, place);
+  return wrongType(place, `one of ${TYPES.join(', ')}`, value, `write \`${meant}\``);
+};
+
+const items: Rule<JsonObject> = (value, place) => {
+  if (typeof value !== 'string') return mapping(value, place);
+  const named = type(value, place);
+  return named === undefined ? undefined : named === 'any' ? {} : { type: named };
+};
+
+const parameterName = textLike(
+  /^(?!__)[A-Za-z_][A-Za-z0-9_.-]{0,127}$/,
+  'a name of letters, digits, `_`, `.` and `-`',
+  'names that begin with `__` are set by the runtime',
+);
+
+const PARAMETER_FIELDS = {
+  name: parameterName,
+  type,
+  required: flag,
+  default: anything,
+  description: text,
+  enum: listOf(anything),
+  items,
+  role: oneOf(ROLES),
+  volatile: flag,
+};
+
+const parameterFields = record(PARAMETER_FIELDS, {
+  required: ['name'],
+  moved: { optional: 'write `required: false`, or leave it out', choices: 'write `enum`' },
+});
+
+function fitsType(value: Json, name: ParameterType | undefined): boolean {
+  if (name === undefined || name === 'any') return true;
+  if (name === 'array') return Array.isArray(value);
+  if (name === 'object') return isObject(value);
+  if (name === 'integer') return Number.isInteger(value);
+  return typeof value === name;
+}
+
+/** A default that its own declaration refuses would fail at every call. */
+function checkValues(parameter: ToolParameter, place: Place): void {
+  const { default: fallback, enum: members, type: name } = parameter;
+  const typed = name as ParameterType | undefined;
+  if (fallback !== undefined && !fitsType(fallback, typed)) {
+    wrongType(place.child('default'), `of type \`${typed}\``, fallback);
+  }
+  for (const [index, member] of (members ?? []).entries()) {
+    if (!fitsType(member, typed)) {
+      wrongType(place.child('enum').child(index), `of type \`${typed}\``, member);
+    }
+  }
+  if (fallback !== undefined && members && !members.some((one) => jsonEqual(one, fallback))) {
+    place.child('default').report({
+      code: 'invalid_field',
+      message: `the default of \`${parameter.name}\` is not among its \`enum\``,
+    });
+  }
+}
+
+const parameter: Rule<ToolParameter> = (value, place) => {
+  const read = parameterFields(value, place);
+  if (read?.name === undefined) return undefined;
+  const result = compact<ToolParameter>({
+    ...read,
+    name: read.name,
+    required: read.required ?? false,
+    description: read.description ?? '',
+  });
+  checkValues(result, place);
+  return result;
+};
+
+export const parameters: Rule<ToolParameter[]> = uniqueBy(
+  listOf(parameter),
+  ({ name }) => name,
+  'parameter',
+);
+
+// A tool's YAML file -> its value. The file is data from a stranger: nothing in it is run, expanded
+// or filled in here. All mistakes are reported, each at its place.
+
+export interface ParsedTool {
+  /** Absent when there is an error: a tool that is half understood must not run. */
+  tool?: Tool;
+  diagnostics: Diagnostic[];
+}
+
+const toolId = textLike(
+  /^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$/,
+  'a name of letters, digits, `_` and `-`',
+  'folders are not part of it: `.ai/tools/shell/bash.yaml` holds `tool_id: bash`',
+);
+const executorId = textLike(
+  /^[A-Za-z0-9_@][A-Za-z0-9_@.-]*(\/[A-Za-z0-9_@][A-Za-z0-9_@.-]*)*$/,
+  'the id of a tool or primitive',
+);
+const version = textLike(VERSION, 'a version such as "1.0.0"', 'put it in quotes: "1.0.0"');
+const capability = textLike(
+  /^([A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_*-]+)+|approve)$/,
+  'the name of a capability, such as `fs.read`',
+);
+const capabilities = listOf(capability);
+const variable = textLike(/^[A-Za-z_][A-Za-z0-9_]*$/, 'the name of an environment variable');
+// Names and versions only: a URL or an option here would decide what is fetched, and how.
+const dependency = textLike(
+  /^@?[A-Za-z0-9][A-Za-z0-9._/-]*(\[[A-Za-z0-9,_-]+\])?(@|[=<>~!^]=?)?[A-Za-z0-9.*+,<>=~^-]*$/,
+  'a package name, with a version if you like',
+);
+const label = textLike(
+  /^(?!src:|dir:)[A-Za-z][A-Za-z0-9:_-]*$/,
+  'a label',
+  '`src:` and `dir:` labels are put on by the runtime',
+);
+
+/** `429` is a number to YAML and a status to everyone else. */
+const errorCode: Rule<string> = (value, place) =>
+  text(typeof value === 'number' ? String(value) : value, place);
+
+const retryFields = record(
+  {
+    max_attempts: wholeBetween(1, 20),
+    backoff_ms: listOf(wholeBetween(0, 600_000), 20),
+    retryable_errors: listOf(errorCode, 50),
+  },
+  { required: ['max_attempts'] },
+);
+
+const retry: Rule<Retry> = (value, place) => {
+  const read = retryFields(value, place);
+  if (read === undefined) return undefined;
+  for (const [index, entry] of (read.retryable_errors ?? []).entries()) {
+    reportRetryCode(entry, place.child('retryable_errors').child(index));
+  }
+  return {
+    max_attempts: read.max_attempts ?? 1,
+    backoff_ms: read.backoff_ms ?? [],
+    retryable_errors: read.retryable_errors ?? [],
+  };
+};
+
+function reportRetryCode(entry: string, place: Place): void {
+  if (entry.toLowerCase() === 'stream_incomplete') {
+    place.report({
+      code: 'retry_ineffective',
+      severity: 'note',
+      message: `\`${entry}\` is never retried inside a chain: whoever runs the thread decides`,
+    });
+  } else if (!isKnownCode(entry)) {
+    const near = suggestCode(entry);
+    place.report({
+      code: 'unknown_error_code',
+      severity: 'warning',
+      message: `no error of the runtime is called \`${entry}\``,
+      hint: near ? `did you mean \`${near}\`` : 'it matches only if a tool reports this code',
+    });
+  }
+}
+
+const actionFields = record(
+  {
+    name: textLike(/^[A-Za-z_][A-Za-z0-9_-]*$/, 'a name of letters, digits, `_` and `-`'),
+    description: text,
+    parameters,
+    requires: capabilities,
+    effect: oneOf(EFFECTS),
+  },
+  { required: ['name'] },
+);
+
+const action: Rule<ToolAction> = (value, place) => {
+  const read = actionFields(value, place);
+  if (read?.name === undefined) return undefined;
+  return compact<ToolAction>({
+    name: read.name,
+    description: read.description ?? '',
+    parameters: read.parameters ?? [],
+    requires: read.requires,
+    effect: read.effect,
+  });
+};
+
+/** A schema says what an object of parameters looks like; anything else could never be called. */
+const objectSchema: Rule<{ [key: string]: Json }> = (value, place) => {
+  const schema = mapping(value, place);
+  if (schema && schema.type !== undefined && schema.type !== 'object') {
+    return wrongType(place.child('type'), '`object`', schema.type);
+  }
+  return schema;
+};
+
+const FIELDS = {
+  tool_id: toolId,
+  tool_type: text,
+  version,
+  description: text,
+  category: text,
+  executor_id: executorId,
+  config: mapping,
+  parameters,
+  input_schema: objectSchema,
+  output_schema: mapping,
+  requires: capabilities,
+  retry,
+  timeout: numberBetween(0.001, 604_800, 'a number of seconds above 0'),
+  env: listOf(variable),
+  dependencies: listOf(dependency, 100),
+  actions: uniqueBy(listOf(action, 200), ({ name }) => name, 'action'),
+  background: flag,
+  effect: oneOf(EFFECTS),
+  risk: listOf(oneOf(RISKS)),
+  labels: listOf(label),
+  result: record({ free_text: listOf(text) }),
+  sandbox: oneOf(SANDBOXES),
+  expose: record({ mcp: oneOf(['tool', 'prompt', 'resource'] as const) }),
+};
+
+const fields = record(FIELDS, {
+  required: ['tool_id'],
+  moved: {
+    name: 'write `tool_id`',
+    id: 'write `tool_id`',
+    executor: 'write `executor_id`',
+    module: 'write it inside `config`',
+    function: 'write it inside `config`',
+    url: 'write it inside `config`',
+    command: 'write it inside `config`',
+    permissions: 'a tool says what it needs in `requires`',
+  },
+});
+
+const VARIABLE = /\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]{0,512})?\}/g;
+
+/** Every text in a config with its place, keys not included. */
+function* texts(value: Json, place: Place): Generator<[string, Place]> {
+  if (typeof value === 'string') yield [value, place];
+  else if (Array.isArray(value)) {
+    for (const [index, item] of value.entries()) yield* texts(item, place.child(index));
+  } else if (isObject(value)) {
+    for (const [key, item] of Object.entries(value)) yield* texts(item, place.child(key));
+  }
+}
+
+/** Only declared variables are ever expanded, so an undeclared one can only be a mistake. */
+function checkVariables(config: Json, declared: readonly string[], place: Place): void {
+  for (const [content, at] of texts(config, place)) {
+    for (const [, name = ''] of content.matchAll(VARIABLE)) {
+      if (declared.includes(name)) continue;
+      at.report({
+        code: 'env_undeclared',
+        message: `the config uses \`\${${name}}\`, which \`env\` does not declare`,
+        hint: `add \`env: [${[...declared, name].join(', ')}]\``,
+      });
+    }
+  }
+}
+
+/** The text of a script is no template: nothing in it is expanded. */
+const filledConfig = ({ config = {}, executor_id }: Partial<Tool>): JsonObject => {
+  const { script: _, ...rest } = config;
+  return executor_id === 'script' ? rest : config;
+};
+
+function checkConfig(tool: Partial<Tool>, place: Place): void {
+  const { config, env = [] } = tool;
+  if (!config) return;
+  checkVariables(filledConfig(tool), env, place);
+  const { module, background } = config;
+  if (
+    typeof module === 'string' &&
+    (/^([/\\~]|[A-Za-z]:)/.test(module) || /(^|[\\/])\.\.([\\/]|$)/.test(module))
+  ) {
+    place.child('module').report({
+      code: 'module_outside',
+      message: `the module \`${module}\` must lie beside the tool or below it`,
+      hint: 'write a path such as `./resize.ts`',
+    });
+  }
+  if (background !== undefined && typeof background === 'boolean') {
+    place.child('background').report({
+      code: 'field_misplaced',
+      severity: 'warning',
+      message: '`config.background` has no effect',
+      hint: 'write `background: true` at the top level of the file',
+      at: 'key',
+    });
+  }
+}
+
+/** The last segment of a path without its extension. */
+const fileName = (file: string): string =>
+  (file.split(/[\\/]/).at(-1) ?? '').replace(/\.ya?ml$/, '');
+
+function checkIdentity(given: Json, tool: Tool, file: string, place: Place): void {
+  const expected = fileName(file);
+  if (tool.tool_id !== '' && tool.tool_id !== expected) {
+    place.child('tool_id').report({
+      code: 'tool_id_mismatch',
+      message: `\`tool_id\` is \`${tool.tool_id}\` but the file is called \`${expected}\``,
+      hint: `write \`tool_id: ${expected}\`, or rename the file to \`${tool.tool_id}.yaml\``,
+    });
+  }
+  for (const field of ['version', 'description'] as const) {
+    if ((getOwn(given, field) ?? null) !== null) continue;
+    place.report({
+      code: `${field}_missing`,
+      severity: 'warning',
+      message: `the tool has no \`${field}\``,
+      hint: field === 'version' ? 'add `version: "1.0.0"`' : 'say in a sentence what it does',
+    });
+  }
+}
+
+function fillDefaults(read: NonNullable<ReturnType<typeof fields>>): Tool {
+  const { expose, result } = read;
+  return compact<Tool>({
+    ...read,
+    tool_id: read.tool_id ?? '',
+    tool_type: read.tool_type ?? '',
+    version: read.version ?? NO_VERSION,
+    description: read.description ?? '',
+    category: read.category ?? '',
+    config: read.config ?? {},
+    parameters: read.parameters ?? [],
+    requires: read.requires ?? [],
+    env: read.env ?? [],
+    dependencies: read.dependencies ?? [],
+    actions: read.actions ?? [],
+    background: read.background ?? false,
+    effect: read.effect ?? 'write',
+    risk: read.risk ?? [],
+    labels: read.labels ?? [],
+    sandbox: read.sandbox ?? 'workspace',
+    result: result && { free_text: result.free_text ?? [] },
+    expose: expose?.mcp === undefined ? undefined : { mcp: expose.mcp },
+  });
+}
+
+/** Reads a tool file. Never throws; `file` names the place in diagnostics and gives the id. */
+export function parseTool(content: string, file: string): ParsedTool {
+  const source = blankSignatureLine(content);
+  const document = parseYaml(source);
+  const lines = createLines(source);
+  const diagnostics: Diagnostic[] = document.problems.map(({ line, column, message }) => ({
+    file,
+    line,
+    column,
+    code: 'yaml_syntax',
+    severity: 'error',
+    message: message.replace(/\.$/, ''),
+    text: lines.line(line),
+  }));
+  const place = createPlace(document, { file, line: (number) => lines.line(number) }, diagnostics);
+  if (document.value === null && diagnostics.length > 0) return { diagnostics };
+  const read = fields(document.value, place);
+  if (read === undefined) return { diagnostics };
+  const tool = fillDefaults(read);
+  checkIdentity(document.value, tool, file, place);
+  checkConfig(tool, place.child('config'));
+  diagnostics.sort((a, b) => a.line - b.line || a.column - b.column);
+  return hasErrors(diagnostics) ? { diagnostics } : { tool, diagnostics };
+}

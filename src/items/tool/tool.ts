@@ -1,0 +1,65 @@
+import type { Json, JsonObject } from '../../base/index.ts';
+import type { Effect, Risk, Role, Sandbox } from '../item-kinds.ts';
+
+/** What a tool's YAML file declares, defaults filled in. */
+export interface Tool {
+  tool_id: string;
+  tool_type: string;
+  version: string;
+  description: string;
+  category: string;
+  /** The next link of the chain; absent when the file describes a primitive. */
+  executor_id?: string;
+  /** As written: `${ENV}` and `{param}` are not filled in. */
+  config: JsonObject;
+  parameters: ToolParameter[];
+  input_schema?: JsonObject;
+  output_schema?: JsonObject;
+  requires: string[];
+  retry?: Retry;
+  /** Seconds. */
+  timeout?: number;
+  /** Environment variables that `config` may use and the child process may see. */
+  env: string[];
+  dependencies: string[];
+  actions: ToolAction[];
+  background: boolean;
+  effect: Effect;
+  risk: Risk[];
+  /** Put on every result. */
+  labels: string[];
+  result?: { free_text: string[] };
+  sandbox: Sandbox;
+  expose?: JsonObject;
+}
+
+export interface ToolParameter {
+  name: string;
+  /** A JSON Schema type, or `any`. */
+  type?: string;
+  required: boolean;
+  default?: Json;
+  description: string;
+  enum?: Json[];
+  /** Schema of a list's elements. */
+  items?: JsonObject;
+  role?: Role;
+  /** Ignored by loop detection: a request id, a timestamp. */
+  volatile?: boolean;
+}
+
+export interface Retry {
+  max_attempts: number;
+  /** Pause before each further attempt; the last one repeats. */
+  backoff_ms: number[];
+  retryable_errors: string[];
+}
+
+/** Chosen by the parameter `action`; `requires` replace the tool's. */
+export interface ToolAction {
+  name: string;
+  description: string;
+  parameters: ToolParameter[];
+  requires?: string[];
+  effect?: Effect;
+}

@@ -1,0 +1,240 @@
+// The content of a file, at a place that was judged before. What a model reads is small: opening and
+// reading it here costs less than handing each step to another thread, so only what is large waits.
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  openSync,
+  read,
+  readlinkSync,
+  readSync,
+  realpathSync,
+  statSync,
+} from 'node:fs';
+import { type FileHandle, mkdir, open, readlink, realpath, stat } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { type Failure, fail, getOwn, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
+
+// Opening a place without losing it on the way. Between asking where a path leads and opening it, a
+// folder on the way can be swapped for a link. So the folder is opened first, what was opened is
+// compared with what was asked about, and everything else happens relative to that open folder:
+// on Linux `/proc/self/fd/N/name` is what `openat` is in C. Elsewhere the full path is used and the
+// comparison is the protection.
+
+const { O_CREAT, O_EXCL, O_WRONLY } = constants;
+
+/** An open folder; `at(name)` is a path that stays inside it whatever happens to its name. */
+export interface Folder {
+  at(name: string): string;
+  close(): Promise<void>;
+}
+
+const errnoOf = (error: unknown): string =>
+  (error as NodeJS.ErrnoException).code ?? (error as Error).message;
+
+export const moved = (path: string): Failure =>
+  fail('permission_denied', `\`${path}\` was replaced by another place while it was opened`);
+
+/** What went wrong on disk, in words; `path` is shown as the caller knows it. */
+export function diskFault(error: unknown, path: string): Failure {
+  const code = errnoOf(error);
+  if (code === 'ENOENT') return fail('not_found', `\`${path}\` does not exist`, { path });
+  if (code === 'EISDIR') return fail('invalid_input', `\`${path}\` is a folder`, { path });
+  if (code === 'ENOTDIR') return fail('invalid_input', `\`${path}\` is not a folder`, { path });
+  if (code === 'EEXIST') return fail('invalid_input', `\`${path}\` exists already`, { path });
+  if (code === 'ELOOP') return moved(path);
+  const why: Record<string, string> = {
+    ENOSPC: 'the disk is full',
+    EDQUOT: 'the disk quota is used up',
+    EROFS: 'the file system is read-only',
+    EACCES: 'the operating system denies access',
+    EPERM: 'the operating system denies access',
+    EMFILE: 'too many files are open',
+    ENAMETOOLONG: 'the name is too long',
+  };
+  return fail('tool_failed', `\`${path}\`: ${why[code] ?? code}`, { path, errno: code });
+}
+
+/** The real path behind an open handle: asked of the kernel, or compared by identity. */
+async function isAt(handle: FileHandle, absolute: string): Promise<boolean> {
+  try {
+    return (await readlink(`/proc/self/fd/${handle.fd}`)) === absolute;
+  } catch {
+    const [held, there] = [await handle.stat(), await stat(absolute)];
+    const same = held.dev === there.dev && held.ino === there.ino;
+    return same && (await realpath(absolute)) === absolute;
+  }
+}
+
+async function toFolder(handle: FileHandle, absolute: string): Promise<Folder> {
+  const viaHandle = `/proc/self/fd/${handle.fd}`;
+  const anchored = await readlink(viaHandle).then(
+    () => true,
+    () => false,
+  );
+  return {
+    at: (name) => join(anchored ? viaHandle : absolute, name),
+    close: () => handle.close(),
+  };
+}
+
+/** Opens the folder at a real path; `shown` is the path for messages. The caller closes it. */
+export async function openFolder(absolute: string, shown: string): Promise<Outcome<Folder>> {
+  let handle: FileHandle;
+  try {
+    handle = await open(absolute, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  } catch (error) {
+    return diskFault(error, shown);
+  }
+  try {
+    if (await isAt(handle, absolute)) return ok(await toFolder(handle, absolute));
+    await handle.close();
+    return moved(shown);
+  } catch (error) {
+    await handle.close();
+    return diskFault(error, shown);
+  }
+}
+
+/** Opens the folder a file is to be written to, making what is missing, one level after the other. */
+export async function makeFolder(absolute: string, shown: string): Promise<Outcome<Folder>> {
+  const existing = await openFolder(absolute, shown);
+  if (existing.ok || existing.error.code !== 'not_found') return existing;
+  const parent = await makeFolder(dirname(absolute), shown);
+  if (!parent.ok) return parent;
+  try {
+    const path = parent.output.at(basename(absolute));
+    await mkdir(path).catch((error: unknown) => {
+      if (errnoOf(error) !== 'EEXIST') throw error; // somebody else made it: fine if it is a folder
+    });
+    return ok(await toFolder(await open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW), absolute));
+  } catch (error) {
+    return diskFault(error, shown);
+  } finally {
+    await parent.output.close();
+  }
+}
+
+/** Creates a file that did not exist, for writing only. Throws what the system says. */
+export const createFile = (path: string, mode: number): Promise<FileHandle> =>
+  open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+
+const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
+
+const CHUNK = 64 * 1024;
+/** What is read before anything else gets a turn. */
+const AT_ONCE = 256 * 1024;
+/** Beyond this a file is for `grep` or a program, not for a model. */
+export const MAX_FILE_BYTES = 256 * 1024 * 1024;
+
+/** An open regular file; whoever opened it closes it. */
+export interface OpenFile {
+  descriptor: number;
+  size: number;
+  mode: number;
+  mtimeMs: number;
+}
+
+/** Where to look for the names of an open folder; undefined when it is not the one that was meant. */
+function anchorOf(folder: number, absolute: string): string | undefined {
+  const via = `/proc/self/fd/${folder}`;
+  try {
+    return readlinkSync(via) === absolute ? via : undefined;
+  } catch {
+    // No such place on this system: the same folder by identity, at a path without links.
+    const [held, there] = [fstatSync(folder), statSync(absolute)];
+    const same = held.dev === there.dev && held.ino === there.ino;
+    return same && realpathSync.native(absolute) === absolute ? absolute : undefined;
+  }
+}
+
+function openIn(folder: string, name: string, shown: string): Outcome<OpenFile> {
+  const descriptor = openSync(join(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  const stats = fstatSync(descriptor);
+  const { size, mode, mtimeMs } = stats;
+  if (stats.isFile()) return ok({ descriptor, size, mode, mtimeMs });
+  closeSync(descriptor);
+  const what = stats.isDirectory() ? 'a folder' : 'not a regular file';
+  return fail('invalid_input', `\`${shown}\` is ${what}`, { path: shown });
+}
+
+/** Opens a regular file for reading. A pipe or device neither blocks nor gets read. */
+export function openFile(absolute: string, shown: string): Outcome<OpenFile> {
+  let folder: number | undefined;
+  try {
+    folder = openSync(dirname(absolute), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    const anchor = anchorOf(folder, dirname(absolute));
+    return anchor === undefined ? moved(shown) : openIn(anchor, basename(absolute), shown);
+  } catch (error) {
+    return diskFault(error, shown);
+  } finally {
+    if (folder !== undefined) closeSync(folder);
+  }
+}
+
+const readLater = promisify(read);
+
+/**
+ * Hands the content on in pieces, which are gone afterwards; ends early with what `take` answers.
+ * Stops at the bound even when the file grows while it is read. Throws what the system says.
+ */
+export async function eachChunk(
+  { descriptor, size }: OpenFile,
+  take: (chunk: Uint8Array) => Failure | undefined,
+): Promise<Failure | undefined> {
+  const buffer = Buffer.allocUnsafe(Math.min(CHUNK, size + 1));
+  for (let position = 0; position < MAX_FILE_BYTES; ) {
+    const count =
+      position < AT_ONCE
+        ? readSync(descriptor, buffer, 0, buffer.length, position)
+        : (await readLater(descriptor, buffer, 0, buffer.length, position)).bytesRead;
+    if (count === 0) return undefined;
+    position += count;
+    const ended = take(buffer.subarray(0, count));
+    if (ended) return ended;
+  }
+  return undefined;
+}
+
+// Functions that run in this process at the end of a bundle tool's chain (`executor_id: function`).
+// Each does one thing, asks the verifier about the real place it touches, and says what it touched.
+
+export type BuiltinFunction = (call: PrimitiveCall) => Promise<Outcome<PrimitiveResult>>;
+
+/** Parameters were checked against the tool's schema; these only give them their types back. */
+export function textOf(parameters: JsonObject, name: string, fallback = ''): string {
+  const value = getOwn(parameters, name);
+  return typeof value === 'string' ? value : fallback;
+}
+
+export const isSet = (parameters: JsonObject, name: string): boolean =>
+  getOwn(parameters, name) === true;
+
+/** A whole number, held between bounds that protect the process. */
+export function countOf(
+  parameters: JsonObject,
+  name: string,
+  { fallback, min = 0, max }: { fallback: number; min?: number; max: number },
+): number {
+  const value = getOwn(parameters, name);
+  if (typeof value !== 'number' || !Number.isFinite(value)) return fallback;
+  return Math.min(max, Math.max(min, Math.trunc(value)));
+}
+
+export const cancelled = (): Failure => fail('cancelled', 'the call was cancelled');
+
+/** Where a result came from, in the words that labels and provenance use. */
+export function fileMarks(paths: Iterable<string>): { labels: string[]; sources: string[] } {
+  const labels = new Set(['src:file']);
+  const sources = new Set<string>();
+  for (const path of paths) {
+    sources.add(`file:${path}`);
+    const parts = path.split('/');
+    for (let depth = 1; depth < parts.length; depth++) {
+      labels.add(`dir:${parts.slice(0, depth).join('/')}`);
+    }
+  }
+  return { labels: [...labels], sources: [...sources] };
+}

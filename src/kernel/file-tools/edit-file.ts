@@ -1,0 +1,145 @@
+// `edit_file`: one exact replacement. A text that is missing or stands in several places is refused
+// with the places, so that the next attempt can be right; nothing is ever replaced by resemblance.
+import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import type { PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
+import { cancelled, isSet, textOf } from './content.ts';
+import { looksBinary, placeFor, readWhole, suggestSibling } from './read-file.ts';
+import { MAX_WRITTEN_BYTES, protectedPlace, tooLarge, writeWhole } from './write-file.ts';
+
+const SHOWN_PLACES = 20;
+
+/** How often it occurs, and where the first few are: a file may hold millions of them. */
+function findAll(text: string, part: string): { count: number; first: number[] } {
+  const first: number[] = [];
+  let count = 0;
+  for (let at = text.indexOf(part); at !== -1; at = text.indexOf(part, at + part.length)) {
+    if (count++ < SHOWN_PLACES) first.push(at);
+  }
+  return { count, first };
+}
+
+/** Line numbers of ascending offsets, in one pass. */
+function linesAt(text: string, offsets: readonly number[]): number[] {
+  let [line, from] = [1, 0];
+  return offsets.map((offset) => {
+    for (
+      let at = text.indexOf('\n', from);
+      at !== -1 && at < offset;
+      at = text.indexOf('\n', from)
+    ) {
+      line++;
+      from = at + 1;
+    }
+    return line;
+  });
+}
+
+const squeeze = (line: string) => line.replace(/\s+/g, ' ').trim();
+
+/** Where the text would stand if blanks did not count: the usual slip. */
+function nearMiss(text: string, part: string): number | undefined {
+  const wanted = part.split('\n').map(squeeze);
+  while (wanted.length > 1 && wanted[0] === '') wanted.shift();
+  while (wanted.length > 1 && wanted.at(-1) === '') wanted.pop();
+  if (wanted.length > 200 || wanted.join('') === '') return undefined;
+  const lines = text.split('\n').map(squeeze);
+  const at = lines.findIndex((_, start) =>
+    wanted.every((line, index) => lines[start + index] === line),
+  );
+  return at === -1 ? undefined : at + 1;
+}
+
+function notFound(path: string, text: string, part: string): Failure {
+  const near = nearMiss(text, part);
+  const hint =
+    near === undefined
+      ? 'read the file again and copy the text exactly'
+      : `line ${near} differs only in blanks or indentation`;
+  const detail = { path, reason: 'no_match', ...(near === undefined ? {} : { near_line: near }) };
+  return fail('invalid_input', `\`old_string\` does not occur in \`${path}\`; ${hint}`, detail);
+}
+
+function notUnique(path: string, count: number, lines: number[]): Failure {
+  const shown = lines.join(', ') + (count > lines.length ? ', …' : '');
+  const message = `\`old_string\` occurs ${count} times in \`${path}\` (lines ${shown}); add surrounding lines to make it unique, or set \`replace_all\``;
+  return fail('invalid_input', message, { path, reason: 'not_unique', lines, matches: count });
+}
+
+export interface Replacement {
+  text: string;
+  count: number;
+  /** Where the first of them stood. */
+  lines: number[];
+}
+
+/** The edited text, or why there is none. Pure. */
+export function replaceExactly(
+  path: string,
+  text: string,
+  { from, to, all }: { from: string; to: string; all: boolean },
+): Outcome<Replacement> {
+  if (from === '') return fail('invalid_input', '`old_string` is empty; use `fs/write_file`');
+  if (from === to) return fail('invalid_input', '`old_string` and `new_string` are the same');
+  const { count, first } = findAll(text, from);
+  if (count === 0) {
+    // Models write `\n`; a file with Windows line ends keeps them.
+    const windows = (part: string) => part.replace(/\r?\n/g, '\r\n');
+    const retry = text.includes('\r\n') && from.includes('\n') && windows(from) !== from;
+    if (!retry) return notFound(path, text, from);
+    return replaceExactly(path, text, { from: windows(from), to: windows(to), all });
+  }
+  const lines = linesAt(text, first);
+  if (count > 1 && !all) return notUnique(path, count, lines);
+  const size = text.length + count * (to.length - from.length);
+  if (size > MAX_WRITTEN_BYTES) return tooLarge(path, size);
+  // Not `replace`: a `$` in the new text is a dollar sign.
+  return ok({ text: text.split(from).join(to), count, lines });
+}
+
+export async function editFile(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>> {
+  const place = placeFor(call, textOf(call.parameters, 'path'), 'fs.write');
+  if (!place.ok) return place;
+  const { absolute, relative } = place.output;
+  // Errors quote the file's content by line: whoever edits must also be allowed to read.
+  const readable = call.verify({ capability: 'fs.read', scope: { path: relative } });
+  if (!readable.ok) return readable;
+  const refused = protectedPlace(relative);
+  if (refused) return refused;
+  const before = await readWhole(place.output, MAX_WRITTEN_BYTES);
+  if (!before.ok) return suggestSibling(call, place.output, before);
+  const text = decode(relative, before.output.bytes);
+  if (!text.ok) return text;
+  const edited = replaceExactly(relative, text.output, {
+    from: textOf(call.parameters, 'old_string'),
+    to: textOf(call.parameters, 'new_string'),
+    all: isSet(call.parameters, 'replace_all'),
+  });
+  if (!edited.ok) return edited;
+  const bytes = Buffer.from(edited.output.text, 'utf8');
+  if (bytes.length > MAX_WRITTEN_BYTES) return tooLarge(relative, bytes.length);
+  if (call.signal.aborted) return cancelled();
+  const { mtimeMs } = before.output;
+  const replaces = { mtimeMs, size: before.output.bytes.length };
+  const read: TouchedFile = { access: 'read', absolute, relative, sha256: before.output.sha256 };
+  const written = await writeWhole(place.output, bytes, {
+    replaces,
+    willWrite: (sha256) => call.willWrite?.(absolute, sha256, [read]) ?? ok(null),
+  });
+  if (!written.ok) return written;
+  const { count, lines } = edited.output;
+  return ok({
+    output: { path: relative, replacements: count, lines, bytes: bytes.length },
+    files: [read, { access: 'written', absolute, relative, sha256: written.output.sha256 }],
+  });
+}
+
+function decode(path: string, bytes: Uint8Array): Outcome<string> {
+  if (!looksBinary(bytes)) {
+    try {
+      return ok(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes));
+    } catch {
+      // Falls through: replacing characters we cannot read would damage the file.
+    }
+  }
+  return fail('invalid_input', `\`${path}\` is not UTF-8 text and cannot be edited`, { path });
+}

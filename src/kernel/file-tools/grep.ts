@@ -1,0 +1,167 @@
+// `grep`: lines that match, in files the caller may read. The pattern comes from a stranger, so it is
+// a literal or a restricted expression matched in linear time (builtin-pattern.ts); files, lines and
+// results are bounded, and every bound that was reached is named in the answer.
+import { lstat } from 'node:fs/promises';
+import { type JsonObject, matchGlob, type Outcome, ok } from '../../base/index.ts';
+import { createMatcher, type Matcher } from '../builtin-pattern.ts';
+import type { PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
+import { type ProjectPath, resolveProjectPath } from '../rights/project-path.ts';
+import { cancelled, countOf, fileMarks, isSet, textOf } from './content.ts';
+import { emptyFor, mayRead, pathBelow, searchStart, walkFiles } from './list.ts';
+import { looksBinary, readWhole, type WholeFile } from './read-file.ts';
+
+const MAX_FILE_BYTES = 16 * 1024 * 1024;
+const MAX_TOTAL_BYTES = 512 * 1024 * 1024;
+const MAX_LINE = 500;
+const MAX_CONTEXT = 10;
+
+interface Search {
+  matcher: Matcher;
+  context: number;
+  limit: number;
+  matches: JsonObject[];
+  files: TouchedFile[];
+  searched: number;
+  bytes: number;
+  skipped: { binary: number; large: number; unreadable: number };
+  /** Why the search ended early. */
+  stopped: string | undefined;
+}
+
+const cut = (line: string): string => {
+  const text = line.endsWith('\r') ? line.slice(0, -1) : line;
+  return text.length > MAX_LINE ? `${text.slice(0, MAX_LINE)}…` : text;
+};
+
+function searchLines(search: Search, file: WholeFile): void {
+  const text = Buffer.from(file.bytes.buffer, file.bytes.byteOffset, file.bytes.length);
+  const lines = text.toString('utf8').split('\n');
+  if (lines.at(-1) === '') lines.pop();
+  const { context, matcher, matches } = search;
+  const before = matches.length;
+  for (const [index, line] of lines.entries()) {
+    const found = matcher.matches(line.endsWith('\r') ? line.slice(0, -1) : line);
+    if (found === undefined) search.stopped = 'pattern_too_costly';
+    else if (found && matches.length >= search.limit) search.stopped = 'limit';
+    if (search.stopped !== undefined) break;
+    if (!found) continue;
+    const around = (from: number, to: number) => lines.slice(Math.max(0, from), to).map(cut);
+    matches.push({
+      path: file.relative,
+      line: index + 1,
+      text: cut(line),
+      ...(context > 0
+        ? { before: around(index - context, index), after: around(index + 1, index + 1 + context) }
+        : {}),
+    });
+  }
+  if (matches.length === before) return;
+  const { absolute, relative, sha256 } = file;
+  search.files.push({ access: 'read', absolute, relative, sha256 });
+}
+
+async function searchFile(search: Search, place: ProjectPath): Promise<void> {
+  const info = await lstat(place.absolute).catch(() => undefined);
+  if (info && info.size > MAX_FILE_BYTES) {
+    search.skipped.large++;
+    return;
+  }
+  const file = await readWhole(place, MAX_FILE_BYTES);
+  if (!file.ok) search.skipped.unreadable++;
+  else if (looksBinary(file.output.bytes)) search.skipped.binary++;
+  else {
+    search.searched++;
+    search.bytes += file.output.bytes.length;
+    searchLines(search, file.output);
+    if (search.bytes > MAX_TOTAL_BYTES) search.stopped ??= 'too_many_bytes';
+  }
+}
+
+/** The files to look into: the one that `path` names, or those below it that match `glob`. */
+async function* candidates(
+  call: PrimitiveCall,
+  start: ProjectPath,
+  rest: string,
+  onTruncated: () => void,
+): AsyncGenerator<ProjectPath> {
+  const pattern = textOf(call.parameters, 'glob', '**');
+  const walk = walkFiles(start, {
+    includeIgnored: isSet(call.parameters, 'include_ignored'),
+    named: pattern.split('/'),
+    signal: call.signal,
+  });
+  for await (const entry of walk.files()) {
+    const inside = pathBelow(start.relative, entry.relative);
+    // As people expect it: `*.ts` means the name, in whatever folder.
+    const subject = pattern.includes('/') || pattern === '**' ? inside : entry.name;
+    if (matchGlob(rest, subject)) yield entry;
+  }
+  if (walk.truncated()) onTruncated();
+}
+
+function report(search: Search): PrimitiveResult {
+  const { matches, files, searched, skipped, stopped } = search;
+  const missed = Object.entries(skipped).filter(([, count]) => count > 0);
+  const output: JsonObject = {
+    matches,
+    files_searched: searched,
+    files_matched: files.length,
+    truncated: stopped !== undefined,
+    ...(stopped === undefined ? {} : { stopped_by: stopped }),
+    ...(missed.length === 0 ? {} : { skipped: Object.fromEntries(missed) }),
+  };
+  return { output, ...fileMarks(files.map((file) => file.relative)), files };
+}
+
+export async function grep(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>> {
+  const { parameters } = call;
+  const matcher = createMatcher(textOf(parameters, 'pattern'), {
+    regex: isSet(parameters, 'regex'),
+    ignoreCase: isSet(parameters, 'ignore_case'),
+  });
+  if (!matcher.ok) return matcher;
+  const base = resolveProjectPath(call.projectRoot, textOf(parameters, 'path', '.'));
+  if (!base.ok) return base;
+  const search: Search = {
+    matcher: matcher.output,
+    context: countOf(parameters, 'context', { fallback: 0, max: MAX_CONTEXT }),
+    limit: countOf(parameters, 'limit', { fallback: 200, min: 1, max: 2000 }),
+    matches: [],
+    files: [],
+    searched: 0,
+    bytes: 0,
+    skipped: { binary: 0, large: 0, unreadable: 0 },
+    stopped: undefined,
+  };
+  const visible = await searchPlace(call, base.output, search);
+  if (!visible.ok) return visible;
+  if (call.signal.aborted) return cancelled();
+  return ok(report(search));
+}
+
+async function searchPlace(
+  call: PrimitiveCall,
+  base: ProjectPath,
+  search: Search,
+): Promise<Outcome<null>> {
+  const info = await lstat(base.absolute).catch(() => undefined);
+  if (info?.isFile()) {
+    const allowed = mayRead(call, base.relative);
+    if (allowed.ok) await searchFile(search, base);
+    return allowed;
+  }
+  const from = searchStart(call, textOf(call.parameters, 'glob', '**'));
+  if (!from.ok) return from;
+  const { start, rest } = from.output;
+  const onTruncated = () => {
+    search.stopped ??= 'too_many_files';
+  };
+  let seen = 0;
+  for await (const place of candidates(call, start, rest, onTruncated)) {
+    if (search.stopped !== undefined || call.signal.aborted) break;
+    if (!mayRead(call, place.relative).ok) continue;
+    seen++;
+    await searchFile(search, place);
+  }
+  return seen === 0 ? await emptyFor(call, start) : ok(null);
+}

@@ -1,0 +1,235 @@
+// `read_file`, and how every built-in file function gets at content. The whole file is always
+// hashed, also when a part is shown: label records are kept per content, so a part read without the
+// hash would come back without its labels.
+import { createHash, hash } from 'node:crypto';
+import { closeSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
+import { type Failure, fail, nearest, type Outcome, ok } from '../../base/index.ts';
+import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
+import { type ProjectPath, resolveProjectPath } from '../rights/project-path.ts';
+import {
+  cancelled,
+  countOf,
+  diskFault,
+  eachChunk,
+  fileMarks,
+  MAX_FILE_BYTES,
+  type OpenFile,
+  openFile,
+  textOf,
+} from './content.ts';
+import { entriesOf } from './list.ts';
+
+const MAX_SHOWN_CHARACTERS = 256 * 1024;
+const MAX_SHOWN_LINES = 50_000;
+const SNIFFED_BYTES = 8192;
+const MAX_SIBLINGS = 2000;
+
+/** Where the path really is, if the caller may do this there. Says no before it says "not found". */
+export function placeFor(
+  call: PrimitiveCall,
+  path: string,
+  capability: 'fs.read' | 'fs.write',
+): Outcome<ProjectPath> {
+  const place = resolveProjectPath(call.projectRoot, path);
+  if (!place.ok) return place;
+  const allowed = call.verify({ capability, scope: { path: place.output.relative } });
+  return allowed.ok ? place : allowed;
+}
+
+/** Adds the name that was probably meant, out of those the caller may read. */
+export async function suggestSibling(
+  call: PrimitiveCall,
+  place: ProjectPath,
+  failure: Failure,
+): Promise<Failure> {
+  if (failure.error.code !== 'not_found') return failure;
+  const prefix = place.relative.slice(0, -basename(place.relative).length);
+  const folder = { absolute: dirname(place.absolute), relative: prefix.slice(0, -1) || '.' };
+  const listed = await entriesOf(folder, MAX_SIBLINGS);
+  if (!listed.ok) return failure;
+  const readable = listed.output.entries.filter(
+    ({ relative }) => call.verify({ capability: 'fs.read', scope: { path: relative } }).ok,
+  );
+  const names = readable.map(({ name }) => name);
+  const near = nearest(basename(place.relative), names);
+  if (near === undefined) return failure;
+  return fail('not_found', `${failure.error.detail.message}; did you mean \`${prefix}${near}\`?`, {
+    path: place.relative,
+    suggestion: prefix + near,
+  });
+}
+
+export const looksBinary = (start: Uint8Array): boolean =>
+  start.subarray(0, SNIFFED_BYTES).includes(0);
+
+export interface WholeFile extends ProjectPath {
+  bytes: Uint8Array;
+  sha256: string;
+  mode: number;
+  mtimeMs: number;
+}
+
+/** A whole file in memory, at most `maxBytes` of it: larger ones are refused, never cut. */
+export async function readWhole(place: ProjectPath, maxBytes: number): Promise<Outcome<WholeFile>> {
+  const opened = openFile(place.absolute, place.relative);
+  if (!opened.ok) return opened;
+  const { descriptor, mode, mtimeMs } = opened.output;
+  try {
+    const parts: Uint8Array[] = [];
+    let size = 0;
+    const tooLarge = await eachChunk(opened.output, (chunk) => {
+      size += chunk.length;
+      parts.push(Uint8Array.from(chunk));
+      if (size <= maxBytes) return undefined;
+      const message = `\`${place.relative}\` is larger than ${maxBytes} bytes`;
+      return fail('invalid_input', message, { path: place.relative, max_bytes: maxBytes });
+    });
+    if (tooLarge) return tooLarge;
+    const bytes = Buffer.concat(parts);
+    return ok({ ...place, bytes, sha256: hash('sha256', bytes), mode, mtimeMs });
+  } catch (error) {
+    return diskFault(error, place.relative);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Keeps the lines of a window out of a text that arrives in pieces; counts all of them. */
+function createLineWindow(first: number, count: number) {
+  const kept: string[] = [];
+  let [line, size, current, cut, full, atLineStart] = [1, 0, '', false, false, true];
+  const finishLine = () => {
+    if (line >= first && line < first + count && !full) {
+      const fits = size + current.length <= MAX_SHOWN_CHARACTERS;
+      if (fits) kept.push(current);
+      else if (kept.length === 0) {
+        kept.push(current.slice(0, MAX_SHOWN_CHARACTERS));
+        cut = true;
+      }
+      size += current.length;
+      full = !fits;
+    }
+    current = '';
+    line++;
+  };
+  return {
+    push(text: string): void {
+      for (let at = 0; at < text.length; ) {
+        const newline = text.indexOf('\n', at);
+        const end = newline === -1 ? text.length : newline + 1;
+        const wanted = line >= first && line < first + count && !full;
+        if (wanted && current.length <= MAX_SHOWN_CHARACTERS) current += text.slice(at, end);
+        atLineStart = newline !== -1;
+        if (newline !== -1) finishLine();
+        at = end;
+      }
+    },
+    end() {
+      if (!atLineStart) finishLine();
+      const total = line - 1;
+      const last = first + kept.length - 1;
+      return { content: kept.join(''), total, last, cut, truncated: cut || last < total };
+    },
+  };
+}
+
+type Shown = ReturnType<ReturnType<typeof createLineWindow>['end']> & {
+  bytes: number;
+  lossy: boolean;
+  sha256: string;
+};
+
+/** Text out of bytes that come in pieces; what is no UTF-8 is replaced, and remembered. */
+function createDecoding() {
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  const strict = new TextDecoder('utf-8', { fatal: true });
+  let lossy = false;
+  const check = (chunk?: Uint8Array) => {
+    try {
+      if (!lossy) strict.decode(chunk, { stream: chunk !== undefined });
+    } catch {
+      lossy = true;
+    }
+  };
+  return {
+    push(chunk: Uint8Array): string {
+      check(chunk);
+      return decoder.decode(chunk, { stream: true });
+    },
+    end(): { rest: string; lossy: boolean } {
+      check();
+      return { rest: decoder.decode(), lossy };
+    },
+  };
+}
+
+async function showLines(
+  file: OpenFile,
+  place: ProjectPath,
+  call: PrimitiveCall,
+): Promise<Outcome<Shown>> {
+  const first = countOf(call.parameters, 'offset', { fallback: 1, min: 1, max: 2 ** 40 });
+  const count = countOf(call.parameters, 'limit', { fallback: 2000, min: 1, max: MAX_SHOWN_LINES });
+  const lines = createLineWindow(first, count);
+  const content = createHash('sha256');
+  const decoding = createDecoding();
+  let bytes = 0;
+  const ended = await eachChunk(file, (chunk) => {
+    if (call.signal.aborted) return cancelled();
+    if (bytes === 0 && looksBinary(chunk)) {
+      const message = `\`${place.relative}\` is a binary file; only text can be read`;
+      return fail('invalid_input', message, { path: place.relative, binary: true });
+    }
+    bytes += chunk.length;
+    content.update(chunk);
+    lines.push(decoding.push(chunk));
+    return undefined;
+  });
+  if (ended) return ended;
+  const { rest, lossy } = decoding.end();
+  lines.push(rest);
+  const shown = lines.end();
+  if (first > Math.max(1, shown.total)) {
+    const message = `offset ${first} is past the end: \`${place.relative}\` has ${shown.total} lines`;
+    return fail('invalid_input', message, { path: place.relative, total_lines: shown.total });
+  }
+  return ok({ ...shown, bytes, lossy, sha256: content.digest('hex') });
+}
+
+export async function readFile(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>> {
+  const place = placeFor(call, textOf(call.parameters, 'path'), 'fs.read');
+  if (!place.ok) return place;
+  const { absolute, relative } = place.output;
+  const opened = openFile(absolute, relative);
+  if (!opened.ok) return suggestSibling(call, place.output, opened);
+  const { descriptor, size } = opened.output;
+  try {
+    if (size > MAX_FILE_BYTES) {
+      const message = `\`${relative}\` has ${size} bytes, more than ${MAX_FILE_BYTES}; use \`fs/grep\``;
+      return fail('invalid_input', message, { path: relative, bytes: size });
+    }
+    const shown = await showLines(opened.output, place.output, call);
+    if (!shown.ok) return shown;
+    const { content, total, last, cut, truncated, bytes, lossy, sha256 } = shown.output;
+    const first = countOf(call.parameters, 'offset', { fallback: 1, min: 1, max: 2 ** 40 });
+    const output = {
+      path: relative,
+      content,
+      start_line: total === 0 ? 0 : first,
+      end_line: last,
+      total_lines: total,
+      bytes,
+      truncated,
+      ...(truncated && last < total ? { next_offset: last + 1 } : {}),
+      ...(cut ? { cut_line: true } : {}),
+      ...(lossy ? { invalid_utf8: true } : {}),
+    };
+    const files = [{ access: 'read' as const, absolute, relative, sha256 }];
+    return ok({ output, ...fileMarks([relative]), files });
+  } catch (error) {
+    return diskFault(error, relative);
+  } finally {
+    closeSync(descriptor);
+  }
+}

@@ -1,0 +1,242 @@
+// Forwards a stream to a WebSocket, live. While there is no connection, events wait in a bounded
+// buffer and go out in order once there is one again; what does not fit is counted. An event counts
+// as delivered when it was handed to the connection; that the other side read it is known only when
+// it answers the close at the end, and the report says when it did not.
+import {
+  type Clock,
+  getOwn,
+  type JsonObject,
+  type Outcome,
+  ok,
+  type RandomBytes,
+  systemClock,
+  systemRandom,
+} from '../../base/index.ts';
+import { type AddressPorts, hostOf } from '../http-address.ts';
+import { allowTarget } from '../http-connect.ts';
+import { buildRequest, type WireRequest } from '../http-request.ts';
+import { createWatch, systemTimer, type Timer } from '../http-watch.ts';
+import type { Sink, SinkContext, SinkFactory, SinkReport, StreamEvent } from '../sink.ts';
+import { choiceField, countField } from '../sinks/null.ts';
+import { openWebSocket, type WebSocketLine } from '../websocket-client.ts';
+import { createFrameReader } from '../websocket-frames.ts';
+
+export interface WebSocketSinkPorts extends AddressPorts {
+  clock?: Clock;
+  timer?: Timer;
+  random?: RandomBytes;
+}
+
+interface Settings {
+  attempts: number;
+  backoffMs: number;
+  bufferMax: number;
+  text: (event: StreamEvent) => string;
+}
+
+const TYPE = 'websocket_sink';
+const HOUR = 3_600_000;
+const TIMEOUTS = { connect: 10_000, first_byte: 10_000, idle: HOUR, total: 500 * HOUR };
+const MAX_BACKOFF_MS = 30_000;
+/** How long the end may take: writing out what waits, and the other side's answer to the close. */
+const CLOSE_MS = 3000;
+/** What the other side sends is not ours to keep. */
+const MAX_INCOMING = 64 * 1024;
+
+function settingsOf(destination: JsonObject): Outcome<Settings> {
+  const attempts = countField(destination, 'reconnect_attempts', 3, 0);
+  if (!attempts.ok) return attempts;
+  const backoff = countField(destination, 'backoff_ms', 500, 0);
+  if (!backoff.ok) return backoff;
+  const buffer = countField(destination, 'buffer_max_size', 1000, 0);
+  if (!buffer.ok) return buffer;
+  const format = choiceField(destination, 'format', ['raw', 'jsonl']);
+  if (!format.ok) return format;
+  const keeps = getOwn(destination, 'buffer_on_disconnect') !== false;
+  return ok({
+    attempts: attempts.output,
+    backoffMs: backoff.output,
+    bufferMax: keeps ? buffer.output : 0,
+    text: format.output === 'raw' ? ({ data }) => data : (event) => JSON.stringify(event),
+  });
+}
+
+/** Reads only to answer pings and to notice the end; what it says is not for us. */
+function listen(line: WebSocketLine, onClose: (isAnswered: boolean) => void): void {
+  const reader = createFrameReader(MAX_INCOMING);
+  let isAnswered = false;
+  line.socket.on('data', (bytes: Buffer) => {
+    const { messages, failure } = reader.push(bytes);
+    for (const message of messages) {
+      if (message.kind === 'ping') line.pong(message.payload);
+      if (message.kind !== 'close') continue;
+      isAnswered = true;
+      line.close(1000);
+      line.socket.end();
+    }
+    if (failure) line.socket.destroy();
+  });
+  line.socket.once('close', () => onClose(isAnswered));
+}
+
+type Connected = { line: WebSocketLine } | { reason: string };
+
+/** One attempt. The target is judged every time: the name may lead elsewhere by now. */
+async function connectOnce(
+  request: WireRequest,
+  context: SinkContext,
+  stop: AbortSignal,
+  ports: Required<Omit<WebSocketSinkPorts, 'lookup'>> & AddressPorts,
+): Promise<Connected> {
+  const watch = createWatch(TIMEOUTS, stop, ports);
+  try {
+    watch.enter('connect');
+    const target = { url: request.url };
+    const addresses = await watch.race(allowTarget(target, 'net.websocket', context.verify, ports));
+    if (!addresses.ok) return { reason: addresses.error.detail.message };
+    const opened = await openWebSocket(request, addresses.output, watch, ports.random);
+    if (!opened.ok) return { reason: opened.error.detail.message };
+    if (opened.output.kind === 'line') return { line: opened.output.line };
+    opened.output.answer.body.destroy();
+    return { reason: `the server answered ${opened.output.answer.status}` };
+  } finally {
+    watch.end();
+  }
+}
+
+function createSink(
+  request: WireRequest,
+  settings: Settings,
+  context: SinkContext,
+  given: WebSocketSinkPorts,
+): Sink {
+  const ports = { clock: systemClock, timer: systemTimer, random: systemRandom, ...given };
+  const stop = new AbortController();
+  const onAbort = (): void => stop.abort();
+  context.signal.addEventListener('abort', onAbort, { once: true });
+  if (context.signal.aborted) onAbort();
+  const waiting: string[] = [];
+  let line: WebSocketLine | undefined;
+  let connecting: Promise<void> | undefined;
+  let onLost: (isAnswered: boolean) => void = () => {};
+  let [delivered, dropped, connections] = [0, 0, 0];
+  let error: string | undefined;
+
+  const pause = (ms: number): Promise<void> =>
+    new Promise((resolve) => {
+      if (stop.signal.aborted) return resolve();
+      const done = (): void => {
+        cancel();
+        stop.signal.removeEventListener('abort', done);
+        resolve();
+      };
+      const cancel = ports.timer(ms, done);
+      stop.signal.addEventListener('abort', done, { once: true });
+    });
+
+  function take(made: WebSocketLine): void {
+    line = made;
+    connections++;
+    const destroy = (): void => void made.socket.destroy();
+    stop.signal.addEventListener('abort', destroy, { once: true });
+    listen(made, (isAnswered) => {
+      stop.signal.removeEventListener('abort', destroy);
+      if (line === made) line = undefined;
+      onLost(isAnswered);
+      connect();
+    });
+  }
+
+  /** Sends what waits, in order; what was not sent when the connection broke waits on. */
+  async function flush(): Promise<void> {
+    for (let text = waiting[0]; text !== undefined; text = waiting[0]) {
+      const sent = line?.send(text) ?? false;
+      if (sent === false) return;
+      waiting.shift();
+      delivered++;
+      if (sent !== true) await sent;
+    }
+  }
+
+  async function connectAndFlush(): Promise<void> {
+    for (let attempt = 0; attempt <= settings.attempts; attempt++) {
+      const wait = Math.min(settings.backoffMs * 2 ** (attempt - 1), MAX_BACKOFF_MS);
+      if (attempt > 0) await pause(wait);
+      if (stop.signal.aborted) return;
+      const made = await connectOnce(request, context, stop.signal, ports);
+      if ('line' in made) {
+        take(made.line);
+        return await flush();
+      }
+      error = made.reason;
+    }
+    stop.abort();
+  }
+
+  /** Only while something waits: a server that hangs up on us is not called for nothing. */
+  function connect(): void {
+    if (line !== undefined || waiting.length === 0 || stop.signal.aborted) return;
+    connecting ??= connectAndFlush().finally(() => {
+      connecting = undefined;
+      connect();
+    });
+  }
+
+  function keep(text: string): void {
+    if (waiting.length < settings.bufferMax || (connections === 0 && waiting.length === 0)) {
+      waiting.push(text);
+    } else dropped++;
+    connect();
+  }
+
+  /** Everything sent, and the other side's word that it got it. */
+  async function finish(): Promise<void> {
+    await connecting;
+    // Lost and called again while we waited.
+    if (connecting !== undefined) return await finish();
+    if (line === undefined) return;
+    const answered = new Promise<boolean>((resolve) => {
+      onLost = resolve;
+    });
+    line.close(1000);
+    if (!(await answered)) error ??= 'the other side did not confirm the end';
+  }
+
+  return {
+    type: TYPE,
+    write(event) {
+      if (stop.signal.aborted) {
+        dropped++;
+        return;
+      }
+      const text = settings.text(event);
+      const sent = connecting === undefined && line !== undefined && line.send(text);
+      if (sent === false) return keep(text);
+      delivered++;
+      if (sent !== true) return sent.then(() => {});
+    },
+    async close(): Promise<SinkReport> {
+      await Promise.race([finish(), pause(CLOSE_MS)]);
+      if (line !== undefined || waiting.length > 0) error ??= 'not everything was sent in time';
+      dropped += waiting.splice(0).length;
+      stop.abort();
+      context.signal.removeEventListener('abort', onAbort);
+      const url = `${request.url.origin}${request.url.pathname}`;
+      const report = { type: TYPE, delivered, dropped, connections, url };
+      return error === undefined ? report : { ...report, error };
+    },
+  };
+}
+
+export const createWebSocketSinkFactory =
+  (ports: WebSocketSinkPorts): SinkFactory =>
+  (destination, context) => {
+    const { url = null, headers = null, auth = null } = destination;
+    const request = buildRequest({ url, headers: headers ?? {}, auth }, {}, ['ws:', 'wss:']);
+    if (!request.ok) return request;
+    const settings = settingsOf(destination);
+    if (!settings.ok) return settings;
+    const scope = { host: hostOf(request.output.url) };
+    const held = context.verify({ capability: 'net.websocket', scope });
+    return held.ok ? ok(createSink(request.output, settings.output, context, ports)) : held;
+  };

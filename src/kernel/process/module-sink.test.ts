@@ -1,0 +1,129 @@
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import {
+  callOf,
+  holdsEverything,
+  makeProject,
+  portsOf,
+  type TestProject,
+} from '../../../tests/support/processes.ts';
+import type { JsonObject } from '../../base/index.ts';
+import { probeSandbox, type SandboxReport } from '../sandbox/probe.ts';
+import { createProcessSink } from './module-sink.ts';
+
+const hasPython = spawnSync('python3', ['--version']).status === 0;
+const probed = await probeSandbox();
+const kinds: [string, SandboxReport][] = [
+  ['without a sandbox', { kind: 'none' }],
+  ...(probed.kind === 'none' ? [] : [[`inside ${probed.kind}`, probed] as [string, SandboxReport]]),
+];
+
+const MODULES = {
+  '.ai/tools/sinks/keep.ts': `
+    import { appendFileSync } from 'node:fs';
+    export async function write(event: { event?: string; data: string }, config: { path: string }) {
+      if (event.data === 'bad') throw new Error('cannot take it');
+      appendFileSync(config.path, event.data + '\\n');
+    }
+    export function close() { console.error('closed well'); }`,
+  '.ai/tools/sinks/dies.ts': `
+    let n = 0;
+    export function write() { if (++n === 3) process.exit(4); }`,
+  '.ai/tools/sinks/broken.ts': 'export const nothing = 1;',
+  '.ai/tools/sinks/deaf.ts':
+    "import { once } from 'node:events'; export const write = () => new Promise(() => {}); setInterval(() => {}, 1000);",
+  '.ai/tools/sinks/keep.py': `
+def write(event, config):
+    with open(config["path"], "a") as file:
+        file.write(event["data"] + "\\n")
+`,
+};
+
+let project: TestProject;
+beforeAll(() => {
+  project = makeProject(MODULES);
+});
+afterAll(() => project.remove());
+
+describe.each(kinds)('%s', (_, report) => {
+  async function sinkOf(
+    module: string,
+    more: JsonObject = {},
+    signal = new AbortController().signal,
+  ) {
+    const { tool } = callOf(
+      project,
+      {},
+      { tool: { id: 'sinks/mine', dir: join(project.root, '.ai/tools/sinks') } },
+    );
+    const factory = createProcessSink(portsOf(project, report), tool);
+    const made = await factory(
+      { type: 'mine', runtime: module.endsWith('.py') ? 'python' : 'node', module, ...more },
+      { projectRoot: project.root, threadId: undefined, verify: holdsEverything, signal },
+    );
+    if (!made.ok) throw new Error(made.error.detail.message);
+    return made.output;
+  }
+
+  const modules = ['keep.ts', ...(hasPython ? ['keep.py'] : [])];
+  test.each(modules)('%s gets every event in order', async (module) => {
+    const path = join(project.root, `${module}-${report.kind}.txt`);
+    const sink = await sinkOf(module, { path });
+    const lines = Array.from({ length: 2000 }, (_unused, index) => `${index} ${'é'.repeat(50)}`);
+    for (const data of lines) await sink.write({ data });
+    expect(await sink.close()).toMatchObject({ type: 'sinks/mine', delivered: 2000, dropped: 0 });
+    expect(readFileSync(path, 'utf8')).toBe(`${lines.join('\n')}\n`);
+  });
+
+  test('an event that it cannot take counts as dropped, the next one arrives', async () => {
+    const path = join(project.root, `partly-${report.kind}.txt`);
+    const sink = await sinkOf('keep.ts', { path });
+    for (const data of ['a', 'bad', 'b']) await sink.write({ data });
+    const closed = await sink.close();
+    expect(closed).toMatchObject({ delivered: 2, dropped: 1, error: 'the sink lost events' });
+    expect(closed.log).toContain('closed well');
+    expect(readFileSync(path, 'utf8')).toBe('a\nb\n');
+  });
+
+  test('a sink that dies never stops the stream; what it missed is counted', async () => {
+    const sink = await sinkOf('dies.ts');
+    for (let index = 0; index < 5000; index++) await sink.write({ data: 'x'.repeat(200) });
+    expect(await sink.close()).toMatchObject({
+      delivered: 2,
+      dropped: 4998,
+      error: 'the sink ended with code 4',
+    });
+  });
+
+  test('a module without a function for events says so', async () => {
+    const sink = await sinkOf('broken.ts');
+    await sink.write({ data: 'x' });
+    const closed = await sink.close();
+    expect(closed).toMatchObject({ delivered: 0, dropped: 1 });
+    expect(closed.log).toContain('exports no function `write`');
+  });
+
+  test('stopping the stream stops the sink', async () => {
+    const stopper = new AbortController();
+    const sink = await sinkOf('deaf.ts', {}, stopper.signal);
+    await sink.write({ data: 'x' });
+    stopper.abort();
+    expect(await sink.close()).toMatchObject({ delivered: 0, dropped: 1 });
+  });
+});
+
+test('a sink without a module is refused', async () => {
+  const { tool } = callOf(project, {});
+  const made = await createProcessSink(portsOf(project, { kind: 'none' }), tool)(
+    { type: 'mine', command: 'cat' },
+    {
+      projectRoot: project.root,
+      threadId: undefined,
+      verify: holdsEverything,
+      signal: new AbortController().signal,
+    },
+  );
+  expect(made).toMatchObject({ ok: false, error: { code: 'config_invalid' } });
+});

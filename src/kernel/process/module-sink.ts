@@ -1,0 +1,137 @@
+// A project's own sink: a module in a sandboxed child that gets events as JSON lines on stdin and
+// confirms each. A full pipe makes the stream wait; a child that is gone makes events count as
+// dropped; nothing here ever breaks the stream for the other sinks.
+import { once } from 'node:events';
+import type { Readable, Writable } from 'node:stream';
+import { fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import type { PrimitiveCall } from '../primitive.ts';
+import type { Sink, SinkContext, SinkFactory, SinkReport, StreamEvent } from '../sink.ts';
+import { readProcessConfig } from './config.ts';
+import { type ProcessPorts, prepareLaunch } from './launch.ts';
+import { capture } from './output.ts';
+import { killTree, type Launch, type Started, start, stop } from './run.ts';
+
+const CLOSE_MS = 10_000;
+const MAX_LOG = 16 * 1024;
+const MAX_SAID = 2000;
+
+interface Counts {
+  handled: number;
+  failed: number;
+}
+
+/** One `+` for each handled event, one `-` for each that failed. */
+function countAnswers(channel: Readable): Counts {
+  const counts: Counts = { handled: 0, failed: 0 };
+  channel.on('data', (chunk: Buffer) => {
+    for (const byte of chunk) {
+      if (byte === 0x2b) counts.handled++;
+      if (byte === 0x2d) counts.failed++;
+    }
+  });
+  return counts;
+}
+
+/** Ends the input and waits; a child that does not end by itself is ended. */
+async function finish(
+  { child, exit }: Started,
+  launch: Launch,
+): Promise<{ code: number | null; forced: boolean }> {
+  let [forced, callOff] = [false, () => undefined as void];
+  const timer = setTimeout(() => {
+    forced = true;
+    callOff = stop(child, launch.isSandboxed, 1000);
+  }, CLOSE_MS);
+  child.stdin?.end();
+  const { exitCode } = await exit;
+  clearTimeout(timer);
+  callOff();
+  if (child.pid !== undefined) killTree(child.pid);
+  return { code: exitCode, forced };
+}
+
+function createSink(
+  type: string,
+  started: Started,
+  launch: Launch,
+  config: JsonObject,
+  signal: AbortSignal,
+): Sink {
+  const { child, channel, exit } = started;
+  const counts = countAnswers(channel);
+  const closed = once(channel, 'close');
+  const log = capture(child.stderr as Readable, { maxBytes: MAX_LOG, secrets: [] });
+  child.stdout?.resume();
+  let [written, refused, isGone] = [0, 0, false];
+  const gone = exit.then(() => {
+    isGone = true;
+  });
+  const onAbort = () => {
+    stop(child, launch.isSandboxed, 1000);
+  };
+  signal.addEventListener('abort', onAbort, { once: true });
+  const stdin = child.stdin as Writable;
+  stdin.write(`${JSON.stringify({ config })}\n`);
+
+  return {
+    type,
+    async write(event: StreamEvent) {
+      if (isGone || !stdin.writable) {
+        refused++;
+        return;
+      }
+      written++;
+      // The child may go while its pipe is full: then nobody would ever say `drain`.
+      if (!stdin.write(`${JSON.stringify(event)}\n`)) {
+        await Promise.race([once(stdin, 'drain').catch(() => undefined), gone]);
+      }
+    },
+    async close(): Promise<SinkReport> {
+      const { code, forced } = await finish(started, launch);
+      signal.removeEventListener('abort', onAbort);
+      for (const stream of child.stdio) if (stream !== channel) stream?.destroy();
+      await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, 1000).unref())]);
+      channel.destroy();
+      const setAside = launch.cleanUp?.() ?? [];
+      const delivered = counts.handled;
+      const dropped = written - delivered + refused;
+      const said = (await log).text.trim().slice(-MAX_SAID);
+      const why = forced ? 'did not end in time' : code === 0 ? '' : `ended with code ${code}`;
+      const kept = setAside.length > 0 ? `made \`${setAside[0]}\`, which lost its name` : '';
+      const problem = why || (dropped > 0 ? 'lost events' : kept);
+      return {
+        type,
+        delivered,
+        dropped,
+        ...(problem === '' ? {} : { error: `the sink ${problem}` }),
+        ...(said === '' ? {} : { log: said }),
+      };
+    },
+  };
+}
+
+/** Makes sinks from a module named by a tool. `tool` is the sink's own, not that of the stream. */
+export function createProcessSink(ports: ProcessPorts, tool: PrimitiveCall['tool']): SinkFactory {
+  return (destination: JsonObject, context: SinkContext): Outcome<Sink> => {
+    const config = readProcessConfig(destination, {});
+    if (!config.ok) return config;
+    if (config.output.program.kind !== 'module') {
+      return fail(
+        'config_invalid',
+        `sink \`${tool.id}\` must name a \`module\` and end in \`runtime/node\` or \`runtime/python\``,
+      );
+    }
+    const { projectRoot, verify } = context;
+    const prepared = prepareLaunch({ tool, verify, projectRoot }, config.output, ports, {
+      isSink: true,
+    });
+    if (!prepared.ok) return prepared;
+    const { launch } = prepared.output;
+    const started = start(launch);
+    if (!started.ok) {
+      const { message } = started.error.detail;
+      return fail('config_invalid', `sink \`${tool.id}\` cannot be started: ${message}`);
+    }
+    return ok(createSink(tool.id, started.output, launch, destination, context.signal));
+  };
+}

@@ -1,0 +1,163 @@
+// A tool's module as a command line: the runtime's interpreter, our runner script, the module. The
+// runner reads `{parameters, config}` as JSON on stdin and answers on descriptor 4, so that whatever
+// the module prints cannot be taken for its result.
+import { existsSync, realpathSync } from 'node:fs';
+import { dirname, extname, join, resolve, sep } from 'node:path';
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  packagePath,
+  parseJson,
+} from '../../base/index.ts';
+import type { PrimitiveCall } from '../primitive.ts';
+import { CHANNEL_FD } from '../sandbox/bwrap.ts';
+import type { Runtime } from './config.ts';
+import { isInside } from './environment.ts';
+import type { Ended } from './run.ts';
+
+export interface ModuleCommand {
+  /** A bare name is looked up on the path. */
+  interpreter: string;
+  args: string[];
+  /** Files and folders the sandbox must show. */
+  shown: string[];
+}
+
+export interface ModuleProgram {
+  runtime: Runtime;
+  module: string;
+  function: string;
+}
+
+const EXTENSIONS: Readonly<Record<Runtime, readonly string[]>> = {
+  node: ['.ts', '.mts', '.js', '.mjs', '.cjs', '.cts'],
+  python: ['.py'],
+};
+
+/** The package's own runner scripts. */
+export const runnerFolder = (): string => packagePath('bundle/runtime');
+
+const realOf = (path: string): string | undefined => {
+  try {
+    return realpathSync.native(path);
+  } catch {
+    return undefined;
+  }
+};
+
+/** Folders a tool's module may lie in: its own, and for a project's tool all of `.ai/`. */
+function modulePlaces(tool: PrimitiveCall['tool'], projectRoot: string): string[] {
+  const own = realOf(tool.dir);
+  const shared = tool.source === 'project' ? realOf(join(projectRoot, '.ai')) : undefined;
+  return [own, shared].filter((folder) => folder !== undefined);
+}
+
+/**
+ * Real path of `config.module`. It must lie beside its tool: a file elsewhere in the project could
+ * be changed by anyone who may write there, and would then run with the tool's rights.
+ */
+export function resolveModule(
+  tool: PrimitiveCall['tool'],
+  module: string,
+  projectRoot: string,
+): Outcome<string> {
+  const refuse = (message: string) =>
+    fail('config_invalid', `module \`${module}\` of tool \`${tool.id}\` ${message}`, {
+      config_path: 'config.module',
+    });
+  if (/[\u0000-\u001f]/.test(module)) return refuse('holds a control character');
+  const real = realOf(resolve(tool.dir, module));
+  if (real === undefined) return refuse('does not exist; it is looked up beside the YAML file');
+  if (!modulePlaces(tool, projectRoot).some((folder) => isInside(folder, real))) {
+    return refuse('lies outside the folder of its tool');
+  }
+  return ok(real);
+}
+
+/** For an installed package the whole of it, so that its modules find one another. */
+function packageOf(dir: string): string {
+  for (let folder = dir; folder !== dirname(folder); folder = dirname(folder)) {
+    if (existsSync(join(folder, 'package.json'))) return folder;
+  }
+  return dir;
+}
+
+/** `environment` is the folder of installed dependencies, when the tool has any. */
+export function moduleCommand(
+  tool: PrimitiveCall['tool'],
+  program: ModuleProgram,
+  projectRoot: string,
+  options: { node: string; runners: string; environment?: string; isSink?: boolean },
+): Outcome<ModuleCommand> {
+  const { runtime } = program;
+  const file = resolveModule(tool, program.module, projectRoot);
+  if (!file.ok) return file;
+  const known = EXTENSIONS[runtime];
+  if (!known.includes(extname(file.output))) {
+    return fail(
+      'config_invalid',
+      `module \`${program.module}\` must end in ${known.join(', ')} to run in \`runtime/${runtime}\``,
+      {
+        config_path: 'config.module',
+      },
+    );
+  }
+  if (/\.[cm]?ts$/.test(file.output) && file.output.includes(`${sep}node_modules${sep}`)) {
+    return fail(
+      'config_invalid',
+      `module \`${program.module}\` is TypeScript inside \`node_modules\`, which Node does not run; ship it as JavaScript`,
+      {
+        config_path: 'config.module',
+      },
+    );
+  }
+  const { environment = '', runners } = options;
+  const mode = options.isSink ? 'sink' : 'call';
+  const common = [file.output, program.function, mode, String(CHANNEL_FD), environment];
+  const shown = [tool.source === 'installed' ? packageOf(tool.dir) : tool.dir, runners];
+  if (runtime === 'node') {
+    const flags = ['--disable-warning=ExperimentalWarning', join(runners, 'node.mjs')];
+    return ok({ interpreter: options.node, args: [...flags, ...common], shown });
+  }
+  const interpreter = environment === '' ? 'python3' : join(environment, 'bin', 'python');
+  return ok({ interpreter, args: ['-u', '-B', join(runners, 'python.py'), ...common], shown });
+}
+
+// What a module answered on its own channel, judged like any text from outside.
+
+/** How the process ended counts more than what it said: a timeout with an answer is a timeout. */
+const OVERRULES = new Set(['timeout', 'cancelled', 'not_started']);
+
+const logsOf = (facts: JsonObject): JsonObject => ({
+  stdout: facts.stdout ?? '',
+  stderr: facts.stderr ?? '',
+  truncated: facts.truncated ?? false,
+});
+
+export function readOutcome(
+  ended: Ended,
+  facts: JsonObject,
+  failure: Outcome<never> | undefined,
+): Outcome<Json> {
+  if (failure && (OVERRULES.has(ended.reason) || ended.channel.bytes === 0)) return failure;
+  const bad = (why: string) => fail('tool_failed', `the module ${why}`, facts);
+  if (ended.channel.truncated)
+    return bad(`answered with ${ended.channel.bytes} bytes, which is too much`);
+  if (ended.channel.bytes === 0) return bad('ended without an answer');
+  const parsed = parseJson(ended.channel.text);
+  if (!parsed.ok) return bad('did not answer with JSON');
+  const answer = parsed.output;
+  if (getOwn(answer, 'ok') === true) return ok(getOwn(answer, 'output') ?? null);
+  const error = getOwn(answer, 'error');
+  const code = getOwn(error, 'code');
+  const detail = getOwn(error, 'detail');
+  if (typeof code !== 'string' || code === '') return bad('did not answer with an outcome');
+  const message = getOwn(detail, 'message');
+  const said = typeof message === 'string' ? message : 'the module reported a failure';
+  return fail(code, said, { ...logsOf(facts), ...(isObject(detail) ? detail : {}) });
+}

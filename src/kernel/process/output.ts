@@ -1,0 +1,108 @@
+// What a child writes, bounded: the beginning is kept in memory, and as soon as there is more than
+// that the whole of it goes to a file, so that nothing is lost and nothing is pretended.
+import { mkdirSync } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import type { Readable } from 'node:stream';
+import type { JsonObject } from '../../base/index.ts';
+import { createMask } from './mask.ts';
+
+export interface Captured {
+  text: string;
+  /** All that the child wrote, kept or not. */
+  bytes: number;
+  truncated: boolean;
+  /** Holds everything from the first byte, when `text` does not. */
+  file?: string;
+  /** Bytes that neither `text` nor the file holds. */
+  lost: number;
+}
+
+export interface CaptureOptions {
+  maxBytes: number;
+  secrets: readonly string[];
+  /** Where to put what does not fit; without it the rest is lost, and counted. */
+  file?: () => string;
+  maxFileBytes?: number;
+}
+
+const MAX_FILE_BYTES = 256 * 1024 * 1024;
+
+/** Text of the first bytes without half a character at the cut. */
+export function textOf(bytes: Uint8Array, cut: boolean): string {
+  if (!cut) return new TextDecoder().decode(bytes);
+  return new TextDecoder().decode(bytes, { stream: true });
+}
+
+async function openFile(path: string | undefined): Promise<FileHandle | undefined> {
+  if (path === undefined) return undefined;
+  try {
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    return await open(path, 'wx', 0o600);
+  } catch {
+    return undefined; // what does not fit is then counted as lost
+  }
+}
+
+function createStore(options: CaptureOptions) {
+  const { maxBytes, maxFileBytes = MAX_FILE_BYTES } = options;
+  let path: string | undefined;
+  const kept: Uint8Array[] = [];
+  let [size, bytes, written] = [0, 0, 0];
+  let file: FileHandle | undefined;
+  let overflowed = false;
+
+  async function toFile(chunk: Uint8Array): Promise<void> {
+    if (!file || written + chunk.length > maxFileBytes) return;
+    try {
+      await file.appendFile(chunk);
+      written += chunk.length;
+    } catch {
+      await file.close().catch(() => undefined); // disk full: the rest is lost, and said to be
+      file = undefined;
+    }
+  }
+
+  return {
+    async add(chunk: Uint8Array): Promise<void> {
+      bytes += chunk.length;
+      if (!overflowed && bytes > maxBytes) {
+        overflowed = true;
+        path = options.file?.();
+        file = await openFile(path);
+        await toFile(Buffer.concat(kept));
+      }
+      if (overflowed) await toFile(chunk);
+      const fits = chunk.subarray(0, maxBytes - size);
+      if (fits.length > 0) kept.push(fits);
+      size += fits.length;
+    },
+    async end(): Promise<Captured> {
+      await file?.close().catch(() => undefined);
+      const text = textOf(Buffer.concat(kept), overflowed);
+      const lost = overflowed ? bytes - Math.max(written, size) : 0;
+      const where = written > 0 && path !== undefined ? { file: path } : {};
+      return { text, bytes, truncated: overflowed, lost, ...where };
+    },
+  };
+}
+
+/** Reads a stream to its end with back-pressure. A stream that breaks ends there; never throws. */
+export async function capture(stream: Readable, options: CaptureOptions): Promise<Captured> {
+  const mask = createMask(options.secrets);
+  const store = createStore(options);
+  try {
+    for await (const chunk of stream) await store.add(mask.push(chunk as Uint8Array));
+  } catch {
+    // destroyed by us, or cut off: what arrived until then counts
+  }
+  await store.add(mask.end());
+  return await store.end();
+}
+
+/** The honest mark: absent when nothing was cut. */
+export function truncationMark(name: string, captured: Captured): JsonObject {
+  if (!captured.truncated) return {};
+  const { bytes, file, lost } = captured;
+  return { [name]: { bytes, ...(file ? { file } : {}), ...(lost > 0 ? { lost } : {}) } };
+}

@@ -1,0 +1,100 @@
+// Which file a config means, and which arguments it gets. Looking up starts nothing.
+import { accessSync, constants, realpathSync, statSync } from 'node:fs';
+import { isAbsolute, join, relative, sep } from 'node:path';
+import { fail, type Outcome, ok } from '../../base/index.ts';
+import type { PrimitiveCall } from '../primitive.ts';
+import { resolveProjectPath } from '../rights/project-path.ts';
+import type { ProcessConfig } from './config.ts';
+import { environmentFolder } from './dependencies.ts';
+import { isInside } from './environment.ts';
+import { type ModuleProgram, moduleCommand, runnerFolder } from './module.ts';
+
+export interface Found {
+  file: string;
+  args: readonly string[];
+  /** From the project's root, when the program is a file of the project. */
+  inProject: string | undefined;
+  shown: readonly string[];
+}
+
+const isExecutable = (path: string): boolean => {
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+};
+
+/** A bare name is looked up on the path, a relative path in the project; nothing else is guessed. */
+function findFile(command: string, path: readonly string[], projectRoot: string): Outcome<string> {
+  const missing = (where: string) =>
+    fail('dependency_missing', `program \`${command}\` was not found ${where}`, { command });
+  if (!command.includes('/')) {
+    const found = path.map((folder) => join(folder, command)).find(isExecutable);
+    return found === undefined
+      ? missing('on the PATH; install it, or name its full path')
+      : ok(found);
+  }
+  if (isAbsolute(command) && !isInside(projectRoot, command)) {
+    return isExecutable(command) ? ok(command) : missing('there, or may not be executed');
+  }
+  const inside = resolveProjectPath(projectRoot, command);
+  if (!inside.ok) return inside;
+  return isExecutable(inside.output.absolute)
+    ? ok(inside.output.absolute)
+    : missing('in the project, or is not executable');
+}
+
+const SHELL_FLAGS: Readonly<Record<string, readonly string[]>> = {
+  bash: ['--noprofile', '--norc'],
+  zsh: ['-f'],
+};
+
+export interface Lookup {
+  /** Folders for bare names, best first. */
+  path: readonly string[];
+  node: string;
+  isSink: boolean;
+}
+
+type Owner = Pick<PrimitiveCall, 'tool' | 'projectRoot'>;
+
+function findModule(
+  { tool, projectRoot }: Owner,
+  program: ModuleProgram,
+  dependencies: readonly string[],
+  { path, node, isSink }: Lookup,
+): Outcome<Found> {
+  const environment = environmentFolder(projectRoot, program.runtime, dependencies);
+  const command = moduleCommand(tool, program, projectRoot, {
+    node,
+    runners: runnerFolder(),
+    isSink,
+    ...(environment === undefined ? {} : { environment }),
+  });
+  if (!command.ok) return command;
+  const { interpreter, args, shown } = command.output;
+  // The interpreter is ours or of the project's own environment, not a file that a caller names.
+  const file = isAbsolute(interpreter) ? ok(interpreter) : findFile(interpreter, path, projectRoot);
+  return file.ok ? ok({ file: file.output, args, inProject: undefined, shown }) : file;
+}
+
+export function findProgram(owner: Owner, config: ProcessConfig, lookup: Lookup): Outcome<Found> {
+  const { program } = config;
+  const { projectRoot } = owner;
+  if (program.kind === 'module') return findModule(owner, program, config.dependencies, lookup);
+  const name = program.kind === 'shell' ? program.shell : program.command;
+  const file = findFile(name, lookup.path, projectRoot);
+  if (!file.ok) return file;
+  // Where it really lies counts: a link elsewhere may lead into the project.
+  const real = realpathSync.native(file.output);
+  const inProject = isInside(projectRoot, real)
+    ? relative(projectRoot, real).split(sep).join('/')
+    : undefined;
+  const args =
+    program.kind === 'shell'
+      ? [...(SHELL_FLAGS[program.shell] ?? []), '-c', program.script, program.shell]
+      : [];
+  return ok({ file: file.output, args: [...args, ...program.args], inProject, shown: [] });
+}

@@ -1,0 +1,243 @@
+// One child process from start to end. It ends in exactly one of five ways: it could not start, it
+// exited, a signal ended it, its time ran out, or its caller stopped it; in each nothing of it is
+// left running when the promise settles.
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { closeSync, readFileSync } from 'node:fs';
+import { constants } from 'node:os';
+import type { Readable, Writable } from 'node:stream';
+import { type Clock, fail, type Outcome, ok } from '../../base/index.ts';
+import { ARGUMENTS_FD, CHANNEL_FD } from '../sandbox/bwrap.ts';
+import { type Captured, type CaptureOptions, capture } from './output.ts';
+
+// Ending a process with everything it started. A child runs in a group of its own; what left the
+// group is found by its parents. Inside bubblewrap the pid namespace takes everything with it.
+
+const childrenOf = (pid: number): number[] => {
+  try {
+    const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8');
+    return text.split(' ').filter(Boolean).map(Number);
+  } catch {
+    return []; // gone already, or a system without /proc
+  }
+};
+
+/** Every living descendant, parents before children. */
+export function descendants(pid: number): number[] {
+  const found: number[] = [];
+  for (let level = [pid]; level.length > 0; ) {
+    level = level.flatMap(childrenOf);
+    found.push(...level);
+  }
+  return found;
+}
+
+/** False when there is nothing to signal any more. */
+function send(pid: number, signal: NodeJS.Signals): boolean {
+  try {
+    return process.kill(pid, signal);
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Asks politely. Under bubblewrap only what runs inside is asked: a signal to bubblewrap itself
+ * would take the namespace down at once and leave no time to clean up.
+ */
+export function terminate(pid: number, isSandboxed: boolean): void {
+  const inside = isSandboxed ? childrenOf(pid).flatMap(descendants) : descendants(pid);
+  const asked = inside.map((child) => send(child, 'SIGTERM'));
+  if (!isSandboxed || !asked.includes(true)) send(-pid, 'SIGTERM');
+}
+
+/** Ends the group and every descendant, also those that started a group of their own. */
+export function killTree(pid: number): void {
+  const all = descendants(pid);
+  send(-pid, 'SIGKILL');
+  for (const child of all) send(child, 'SIGKILL');
+}
+
+export interface Launch {
+  file: string;
+  args: readonly string[];
+  cwd: string;
+  env: Readonly<Record<string, string>>;
+  /** Written to descriptor 3; only bubblewrap reads there. */
+  options?: string;
+  /** Handed to the child from descriptor 5 on, and closed here once it runs. */
+  fds: readonly number[];
+  /** Inside bubblewrap: a signal shows as an exit code, and asking politely goes to the inside. */
+  isSandboxed: boolean;
+  /** Undoes what was made for this child, and answers with what it made and may not keep. */
+  cleanUp?: () => string[];
+}
+
+export interface RunOptions {
+  stdin: string | undefined;
+  timeoutMs: number;
+  graceMs: number;
+  signal: AbortSignal;
+  clock: Clock;
+  stdout: CaptureOptions;
+  stderr: CaptureOptions;
+  /** What comes back on descriptor 4. */
+  channel: CaptureOptions;
+}
+
+export interface Ended {
+  reason: 'exit' | 'signal' | 'timeout' | 'cancelled' | 'not_started';
+  exitCode: number | null;
+  signal: string | null;
+  /** Of `not_started`: the system's code. */
+  errno?: string;
+  durationMs: number;
+  stdout: Captured;
+  stderr: Captured;
+  channel: Captured;
+  /** From the project's root: what it made and what lost its name, because others act upon it. */
+  setAside: string[];
+}
+
+export interface Started {
+  child: ChildProcess;
+  channel: Readable;
+  exit: Promise<Pick<Ended, 'exitCode' | 'signal' | 'errno'>>;
+}
+
+const DRAIN_MS = 2000;
+const MAX_TIMER = 2 ** 31 - 1;
+
+/** Bubblewrap answers 128 + n when a signal ended what ran inside. */
+const signalOf = (code: number | null): string | null =>
+  Object.entries(constants.signals).find(([, number]) => code === 128 + number)?.[0] ?? null;
+
+function spawnIt(launch: Launch): Outcome<ChildProcess> {
+  try {
+    const child = spawn(launch.file, launch.args, {
+      cwd: launch.cwd,
+      env: launch.isSandboxed ? { PATH: '/usr/bin:/bin' } : { ...launch.env },
+      stdio: ['pipe', 'pipe', 'pipe', 'pipe', 'pipe', ...launch.fds],
+      detached: true,
+      windowsHide: true,
+    });
+    return ok(child);
+  } catch (error) {
+    // Some refusals of the system arrive as an event, others, like a command that is too long, here.
+    launch.cleanUp?.();
+    return fail('config_invalid', (error as NodeJS.ErrnoException).code ?? String(error));
+  } finally {
+    for (const fd of launch.fds) closeSync(fd);
+  }
+}
+
+/** Starts a child in a group of its own. Errors of pipes are expected: a child may close early. */
+export function start(launch: Launch): Outcome<Started> {
+  const spawned = spawnIt(launch);
+  if (!spawned.ok) return spawned;
+  const child = spawned.output;
+  const exit = new Promise<Pick<Ended, 'exitCode' | 'signal' | 'errno'>>((resolve) => {
+    child.once('exit', (exitCode, signal) => resolve({ exitCode, signal }));
+    child.once('error', (error: NodeJS.ErrnoException) => {
+      if (child.pid === undefined) {
+        resolve({ exitCode: null, signal: null, errno: error.code ?? error.message });
+      }
+    });
+  });
+  for (const stream of child.stdio) stream?.on('error', () => undefined);
+  const options = child.stdio[ARGUMENTS_FD] as Writable;
+  options.end(launch.options ?? '');
+  return ok({ child, channel: child.stdio[CHANNEL_FD] as Readable, exit });
+}
+
+/** TERM, then KILL when the grace is over. The returned function calls the second step off. */
+export function stop(child: ChildProcess, isSandboxed: boolean, graceMs: number): () => void {
+  const { pid } = child;
+  if (pid === undefined) return () => undefined;
+  terminate(pid, isSandboxed);
+  const timer = setTimeout(() => killTree(pid), graceMs);
+  return () => clearTimeout(timer);
+}
+
+/** Watches the clock and the caller; tells why it stopped the child, if it did. */
+function supervise(child: ChildProcess, launch: Launch, options: RunOptions) {
+  let reason: 'timeout' | 'cancelled' | undefined;
+  let callOff = (): void => undefined;
+  const end = (why: 'timeout' | 'cancelled') => {
+    if (reason) return;
+    reason = why;
+    callOff = stop(child, launch.isSandboxed, options.graceMs);
+  };
+  const onAbort = () => end('cancelled');
+  const timer = setTimeout(() => end('timeout'), Math.min(options.timeoutMs, MAX_TIMER));
+  options.signal.addEventListener('abort', onAbort, { once: true });
+  if (options.signal.aborted) onAbort();
+  return {
+    reason: () => reason,
+    done() {
+      clearTimeout(timer);
+      callOff();
+      options.signal.removeEventListener('abort', onAbort);
+    },
+  };
+}
+
+/** What was left behind must not keep our pipes open for ever. */
+async function drained<T>(child: ChildProcess, reading: Promise<T>): Promise<T> {
+  const timer = setTimeout(() => {
+    for (const stream of child.stdio) stream?.destroy();
+  }, DRAIN_MS);
+  try {
+    return await reading;
+  } finally {
+    clearTimeout(timer);
+    for (const stream of child.stdio) stream?.destroy();
+  }
+}
+
+const NOTHING: Captured = { text: '', bytes: 0, truncated: false, lost: 0 };
+
+const notStarted = (errno: string): Ended => ({
+  reason: 'not_started',
+  exitCode: null,
+  signal: null,
+  errno,
+  durationMs: 0,
+  stdout: NOTHING,
+  stderr: NOTHING,
+  channel: NOTHING,
+  setAside: [],
+});
+
+/** Runs a child to its end. Never throws, never leaves one behind. */
+export async function runProcess(launch: Launch, options: RunOptions): Promise<Ended> {
+  const startedAt = options.clock.monotonic();
+  const started = start(launch);
+  if (!started.ok) return notStarted(started.error.detail.message);
+  const { child, channel, exit } = started.output;
+  const watch = supervise(child, launch, options);
+  const reading = Promise.all([
+    capture(child.stdout as Readable, options.stdout),
+    capture(child.stderr as Readable, options.stderr),
+    capture(channel, options.channel),
+  ]);
+  child.stdin?.end(options.stdin ?? '');
+  const ended = await exit;
+  watch.done();
+  if (child.pid !== undefined) killTree(child.pid);
+  const [stdout, stderr, fromChannel] = await drained(child, reading);
+  const setAside = launch.cleanUp?.() ?? [];
+  const inner = launch.isSandboxed ? signalOf(ended.exitCode) : null;
+  const signal = ended.signal ?? inner;
+  const plain = ended.errno !== undefined ? 'not_started' : signal === null ? 'exit' : 'signal';
+  return {
+    ...ended,
+    signal,
+    reason: watch.reason() ?? plain,
+    durationMs: Math.round(options.clock.monotonic() - startedAt),
+    stdout,
+    stderr,
+    channel: fromChannel,
+    setAside,
+  };
+}

@@ -1,0 +1,230 @@
+// `subprocess`: the end of every chain that starts a program.
+import { join } from 'node:path';
+import {
+  type Failure,
+  fail,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  parseJson,
+  systemRandom,
+} from '../../base/index.ts';
+import type { Primitive, PrimitiveCall, PrimitiveResult } from '../primitive.ts';
+import { decideSandbox, needsNetwork } from '../sandbox/decide.ts';
+import { type ProcessConfig, readProcessConfig } from './config.ts';
+import { dependencyProblem } from './dependencies.ts';
+import { type PreparedLaunch, type ProcessPorts, prepareLaunch } from './launch.ts';
+import { readOutcome } from './module.ts';
+import { truncationMark } from './output.ts';
+import { type Ended, runProcess } from './run.ts';
+
+const MAX_OUTCOME = 16 * 1024 * 1024;
+
+const SOURCE_LABELS = {
+  command: 'src:cmd',
+  shell: 'src:sh',
+  node: 'src:node',
+  python: 'src:py',
+} as const;
+
+function labelOf(program: ProcessConfig['program']): string {
+  return SOURCE_LABELS[program.kind === 'module' ? program.runtime : program.kind];
+}
+
+/** What the caller learns about how it ended, whatever that was. */
+function factsOf(ended: Ended, prepared: PreparedLaunch): JsonObject {
+  const truncated = {
+    ...truncationMark('stdout', ended.stdout),
+    ...truncationMark('stderr', ended.stderr),
+  };
+  return {
+    exit_code: ended.reason === 'signal' ? null : ended.exitCode,
+    signal: ended.signal,
+    stdout: ended.stdout.text,
+    stderr: ended.stderr.text,
+    truncated: Object.keys(truncated).length > 0 ? truncated : false,
+    duration_ms: ended.durationMs,
+    sandbox: prepared.mode,
+    network: prepared.network,
+    ...(ended.setAside.length > 0 ? { set_aside: ended.setAside } : {}),
+  };
+}
+
+const lastLine = (text: string): string => text.trim().split('\n').at(-1)?.slice(0, 300) ?? '';
+
+/** Why bubblewrap itself gave up, when it did. */
+function setupFailure(ended: Ended, prepared: PreparedLaunch): Outcome<never> | undefined {
+  const said = /^bwrap: (.*)/.exec(ended.stderr.text)?.[1];
+  if (!prepared.launch.isSandboxed || said === undefined || ended.exitCode !== 1) return undefined;
+  return said.startsWith('execvp')
+    ? fail(
+        'dependency_missing',
+        `program \`${prepared.argv[0]}\` cannot be started inside the sandbox: ${said}`,
+      )
+    : fail('sandbox_missing', `the sandbox could not be set up: ${said}`);
+}
+
+/** Everything but a good exit, as one fault each. */
+function failureOf(
+  ended: Ended,
+  call: PrimitiveCall,
+  prepared: PreparedLaunch,
+  config: ProcessConfig,
+): Outcome<never> | undefined {
+  const facts = factsOf(ended, prepared);
+  const program = prepared.argv[0] ?? '';
+  switch (ended.reason) {
+    case 'timeout':
+      return fail('timeout', `\`${program}\` was stopped after ${call.timeoutMs} ms`, {
+        ...facts,
+        timeout_ms: call.timeoutMs,
+      });
+    case 'cancelled':
+      return fail('cancelled', `\`${program}\` was stopped by its caller`, facts);
+    case 'not_started':
+      return ended.errno === 'ENOENT' || ended.errno === 'EACCES'
+        ? fail('dependency_missing', `program \`${program}\` cannot be started: ${ended.errno}`)
+        : fail(
+            'config_invalid',
+            `\`${program}\` cannot be started: ${ended.errno ?? 'unknown error'}`,
+          );
+    case 'signal':
+      if (config.okExitCodes.has(ended.exitCode ?? Number.NaN)) return undefined;
+      return fail('tool_failed', `\`${program}\` was ended by ${ended.signal}`, facts);
+    case 'exit': {
+      if (config.okExitCodes.has(ended.exitCode ?? Number.NaN)) return undefined;
+      const last = lastLine(ended.stderr.text);
+      const said = last === '' ? '' : `: ${last}`;
+      return (
+        setupFailure(ended, prepared) ??
+        fail('tool_failed', `\`${program}\` exited with code ${ended.exitCode}${said}`, facts)
+      );
+    }
+  }
+}
+
+function outputOf(ended: Ended, prepared: PreparedLaunch, config: ProcessConfig): Outcome<Json> {
+  const facts = factsOf(ended, prepared);
+  if (config.output === 'text') return ok(facts);
+  if (ended.stdout.truncated) {
+    return fail(
+      'tool_failed',
+      `the program wrote more than ${config.maxOutput} bytes where one JSON value was expected`,
+      facts,
+    );
+  }
+  const parsed = parseJson(ended.stdout.text);
+  return parsed.ok
+    ? parsed
+    : fail(
+        'tool_failed',
+        `the program did not write one JSON value: ${parsed.error.detail.message}`,
+        facts,
+      );
+}
+
+/** The sinks of a process get its lines once it is done; they are closed whatever happened. */
+async function deliver(call: PrimitiveCall, text: string): Promise<JsonObject> {
+  if (call.sinks.length === 0) return {};
+  const lines = text === '' ? [] : text.replace(/\n$/, '').split('\n');
+  for (const data of lines) {
+    for (const sink of call.sinks) await sink.write({ event: 'stdout', data });
+  }
+  const reports = await Promise.all(call.sinks.map((sink) => sink.close()));
+  return {
+    stream_events_count: lines.length,
+    stream_destinations: JSON.parse(JSON.stringify(reports)) as Json,
+  };
+}
+
+interface Run {
+  prepared: PreparedLaunch;
+  ended: Ended;
+}
+
+const moduleInput = (call: PrimitiveCall): string =>
+  JSON.stringify({ parameters: call.parameters, config: call.config });
+
+export function createProcessPrimitive(ports: ProcessPorts): Primitive {
+  const secretsOf = (call: PrimitiveCall): string[] => [
+    ...call.secrets,
+    ...call.tool.env.flatMap((name) => ports.env[name] ?? []),
+  ];
+
+  async function runCall(call: PrimitiveCall, config: ProcessConfig): Promise<Outcome<Run>> {
+    const { program, dependencies } = config;
+    if (program.kind === 'module') {
+      const tool = { id: call.tool.id, runtime: program.runtime, dependencies };
+      const problem = dependencyProblem(tool, call.projectRoot);
+      if (!problem.ok) return problem;
+    }
+    if (call.signal.aborted) {
+      return fail('cancelled', `tool \`${call.tool.id}\` was stopped before it started`);
+    }
+    const prepared = prepareLaunch(call, config, ports);
+    if (!prepared.ok) return prepared;
+    const secrets = secretsOf(call);
+    const name = Buffer.from((ports.random ?? systemRandom)(8)).toString('hex');
+    const keep = (stream: string) => ({
+      maxBytes: config.maxOutput,
+      secrets,
+      file: () => join(ports.outputDir(), `${name}.${stream}.txt`),
+    });
+    const ended = await runProcess(prepared.output.launch, {
+      stdin: program.kind === 'module' ? moduleInput(call) : config.stdin,
+      timeoutMs: call.timeoutMs,
+      graceMs: config.graceMs,
+      signal: call.signal,
+      clock: ports.clock,
+      stdout: keep('stdout'),
+      stderr: keep('stderr'),
+      channel: { maxBytes: MAX_OUTCOME, secrets },
+    });
+    return ok({ prepared: prepared.output, ended });
+  }
+
+  /** From how it ended to what it answered. */
+  function judge(call: PrimitiveCall, config: ProcessConfig, { ended, prepared }: Run) {
+    const failure = failureOf(ended, call, prepared, config);
+    if (config.program.kind === 'module') {
+      return readOutcome(ended, factsOf(ended, prepared), failure);
+    }
+    return failure ?? outputOf(ended, prepared, config);
+  }
+
+  return {
+    name: 'subprocess',
+    async run(call): Promise<Outcome<PrimitiveResult>> {
+      const config = readProcessConfig(call.config, call.parameters);
+      const done = config.ok ? await runCall(call, config.output) : config;
+      const streamed = await deliver(call, done.ok ? done.output.ended.stdout.text : '');
+      if (!config.ok || !done.ok) return done as Failure;
+      const { program } = config.output;
+      const judged = judge(call, config.output, done.output);
+      if (!judged.ok) return judged;
+      const { mode, argv } = done.output.prepared;
+      const output = isObject(judged.output) ? { ...judged.output, ...streamed } : judged.output;
+      const fromNetwork = needsNetwork(call.tool, mode) ? ['src:network', 'untrusted'] : [];
+      return ok({
+        output,
+        labels: [labelOf(program), ...fromNetwork],
+        sources: [`command:${argv[0] ?? ''}`],
+      });
+    },
+    plan(call): Json {
+      const config = readProcessConfig(call.config, call.parameters);
+      if (!config.ok) return { problem: config.error.detail.message };
+      const { program, cwd } = config.output;
+      const mode = decideSandbox(call.tool, program, ports);
+      return {
+        primitive: 'subprocess',
+        program: JSON.parse(JSON.stringify(program)) as Json,
+        cwd,
+        sandbox: mode.ok ? mode.output : `refused: ${mode.error.detail.message}`,
+        network: mode.ok && needsNetwork(call.tool, mode.output),
+      };
+    },
+  };
+}

@@ -1,0 +1,109 @@
+// What a caller may do, made from what speaks for it: a capability token inside a thread, or the
+// operator's policy for the surface the call came in on. Both answer the same questions.
+import { fail, type Outcome, ok } from '../../base/index.ts';
+import type { ComposedPolicy } from '../../flow/index.ts';
+import {
+  type CapabilityCatalog,
+  createCeilingVerifier,
+  type VerifiedToken,
+} from '../../trust/index.ts';
+import type { Authority } from '../call.ts';
+
+const SEES_ALL: Authority['sees'] = () => true;
+
+/** By policy and surface: both, and the catalogue, are replaced as a whole when anything changes. */
+type BySurface = Map<string, { catalog: CapabilityCatalog; authority: Authority }>;
+const known = new WeakMap<ComposedPolicy, BySurface>();
+/** Programs name their own surfaces. */
+const MAX_SURFACES = 32;
+
+/** Outside a thread: the ceilings of every policy level for this surface, all of which must allow. */
+export function policyAuthority(
+  policy: ComposedPolicy,
+  surface: string,
+  catalog: CapabilityCatalog,
+): Authority {
+  const surfaces: BySurface = known.get(policy) ?? new Map();
+  known.set(policy, surfaces);
+  if (surfaces.size >= MAX_SURFACES) surfaces.clear();
+  const before = surfaces.get(surface);
+  if (before?.catalog === catalog) return before.authority;
+  const authority = makePolicyAuthority(policy, surface, catalog);
+  surfaces.set(surface, { catalog, authority });
+  return authority;
+}
+
+function makePolicyAuthority(
+  policy: ComposedPolicy,
+  surface: string,
+  catalog: CapabilityCatalog,
+): Authority {
+  const verifier = createCeilingVerifier(policy.ceilings(surface), catalog);
+  const effects = policy.effects(surface);
+  return {
+    subject: `policy:${surface}`,
+    check: (need) => verifier(need),
+    holds: (capability) => verifier.holds(capability),
+    sees: SEES_ALL,
+    allowsDirective(signed) {
+      const access = policy.directives(surface);
+      if (access === 'all' || (access === 'signed' && signed)) return ok(null);
+      return fail(
+        'permission_denied',
+        `on the surface \`${surface}\` ${access === 'none' ? 'no directives' : 'only signed directives'} may be started; sign it (\`km sign\`) or see \`surfaces\` in the policy`,
+        { missing: `directives.${access === 'none' ? 'any' : 'unsigned'}`, surface },
+      );
+    },
+    allowsEffect: (effect) =>
+      effects.includes(effect)
+        ? ok(null)
+        : fail(
+            'permission_denied',
+            `on the surface \`${surface}\` only tools with effect ${effects.join(', ') || 'none'} may be called, this one is \`${effect}\`; see \`surfaces\` in the policy`,
+            { missing: `effect.${effect}`, surface },
+          ),
+  };
+}
+
+/** Inside a thread: the token decides, its expiry and revocation included. */
+export function tokenAuthority(token: VerifiedToken): Authority {
+  return {
+    subject: `token:${token.hash}`,
+    check: (need) => token.check(need),
+    holds: (capability) => token.holds(capability),
+    sees: (kind, category, id) => token.sees(kind, category, id),
+    allowsEffect: () => token.current(),
+    allowsDirective: () => token.current(),
+  };
+}
+
+/** Held to these names, and to calling tools at all, which are then judged themselves. */
+export function heldTo(authority: Authority, only: readonly string[] | undefined): Authority {
+  if (only === undefined) return authority;
+  const refusal = (capability: string): Outcome<null> | undefined =>
+    capability === 'tool.execute' || only.includes(capability)
+      ? undefined
+      : fail(
+          'permission_denied',
+          `the tool that does this does not require \`${capability}\`; add it to its \`requires\``,
+          { missing: capability },
+        );
+  return {
+    ...authority,
+    check: (need) => refusal(need.capability) ?? authority.check(need),
+    holds: (capability) => refusal(capability) ?? authority.holds(capability),
+  };
+}
+
+/** A caller nobody speaks for: every answer is no, with the reason. */
+export function noAuthority(reason: string): Authority {
+  const refuse = (): Outcome<null> => fail('permission_denied', reason);
+  return {
+    subject: 'none',
+    check: refuse,
+    holds: refuse,
+    sees: () => false,
+    allowsEffect: refuse,
+    allowsDirective: refuse,
+  };
+}

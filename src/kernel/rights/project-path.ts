@@ -1,0 +1,57 @@
+// The one place that turns a path from a model, a tool or a stranger into a place inside the project.
+// Everything that touches files asks here first and uses the answer, never the text it was given.
+import { lstatSync, realpathSync } from 'node:fs';
+import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
+import { fail, type Outcome, ok } from '../../base/index.ts';
+
+export interface ProjectPath {
+  /** Real path: every symbolic link on the way is resolved. */
+  absolute: string;
+  /** From the project's root, with `/`, `.` for the root itself: what capability scopes match. */
+  relative: string;
+}
+
+const MAX_PATH = 4096;
+
+/** Real path of the longest existing ancestor, plus what does not exist yet. */
+function realOf(path: string): Outcome<string> {
+  const missing: string[] = [];
+  for (let current = path; ; current = dirname(current)) {
+    try {
+      return ok(join(realpathSync.native(current), ...missing));
+    } catch (error) {
+      const { code = 'unknown error' } = error as NodeJS.ErrnoException;
+      if (code === 'ENOTDIR') {
+        return fail('invalid_input', `path \`${path}\` goes through a file as if it were a folder`);
+      }
+      if (code !== 'ENOENT') {
+        return fail('permission_denied', `path \`${path}\` cannot be resolved: ${code}`);
+      }
+    }
+    // A link to nothing exists as a link: writing through it would create its target.
+    if (lstatSync(current, { throwIfNoEntry: false })?.isSymbolicLink()) {
+      return fail('permission_denied', `path \`${path}\` goes through a dangling symbolic link`);
+    }
+    missing.unshift(basename(current));
+  }
+}
+
+/** Where `path` really is; refused when that is outside the project. `projectRoot` is a real path. */
+export function resolveProjectPath(projectRoot: string, path: string): Outcome<ProjectPath> {
+  if (path === '' || path.length > MAX_PATH) {
+    return fail('invalid_input', `a path must have 1 to ${MAX_PATH} characters`);
+  }
+  if (/[\u0000-\u001f\u007f]/.test(path)) {
+    return fail('invalid_input', `path ${JSON.stringify(path)} holds a control character`);
+  }
+  const real = realOf(isAbsolute(path) ? path : resolve(projectRoot, path));
+  if (!real.ok) return real;
+  const inside = relative(projectRoot, real.output);
+  if (inside === '..' || inside.startsWith(`..${sep}`) || isAbsolute(inside)) {
+    return fail('permission_denied', `path \`${path}\` leads out of the project`, {
+      missing: 'fs.absolute',
+      attempted: path,
+    });
+  }
+  return ok({ absolute: real.output, relative: inside === '' ? '.' : inside.split(sep).join('/') });
+}

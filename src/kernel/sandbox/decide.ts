@@ -1,0 +1,89 @@
+// Whether and how a child is confined, and which rights its start needs. Without a working sandbox
+// the answer is no, unless a policy that may say so says otherwise.
+import { fail, type Outcome, ok } from '../../base/index.ts';
+import type { PrimitiveCall, Verifier } from '../primitive.ts';
+import type { ProcessConfig } from '../process/config.ts';
+import { type SandboxReport, sandboxHint } from './probe.ts';
+
+export interface SandboxPolicy {
+  sandbox: SandboxReport;
+  policySandbox: 'none' | 'required';
+  /** Is the policy that says `sandbox: none` signed or at user level, so that it counts? */
+  allowUnsandboxed: boolean;
+}
+
+export type SandboxMode = 'strict' | 'workspace' | 'none';
+type Tool = PrimitiveCall['tool'];
+
+/** Bundle tools that take code from their caller require `process.spawn`; the others are fixed. */
+const isOwnProgram = (tool: Tool, program: ProcessConfig['program']): boolean =>
+  tool.source === 'bundle' && program.kind !== 'module' && !tool.requires.includes('process.spawn');
+
+export function decideSandbox(
+  tool: Tool,
+  program: ProcessConfig['program'],
+  policy: SandboxPolicy,
+): Outcome<SandboxMode> {
+  const mayGoWithout = policy.policySandbox === 'none' && policy.allowUnsandboxed;
+  if (tool.sandbox === 'none' && !mayGoWithout) {
+    return fail(
+      'permission_denied',
+      `tool \`${tool.id}\` wants to run without a sandbox; set \`sandbox: none\` in the user-level policy, or \`sandbox: workspace\` on the tool`,
+      { missing: 'sandbox: none', attempted: tool.id },
+    );
+  }
+  if (policy.sandbox.kind !== 'none') return ok(tool.sandbox);
+  if (mayGoWithout || isOwnProgram(tool, program)) return ok('none');
+  const reason = policy.sandbox.reason ?? 'no sandbox was found';
+  return fail(
+    'sandbox_missing',
+    `tool \`${tool.id}\` starts a process and there is no sandbox to start it in: ${reason}; ${sandboxHint()}, or set \`sandbox: none\` in the user-level policy`,
+    { attempted: tool.id, reason },
+  );
+}
+
+const NETWORK = /^(net\.|git\.push$)/;
+
+/** Network is all or nothing in here: on only for a tool that says it needs it. */
+export const needsNetwork = (tool: Tool, mode: SandboxMode): boolean =>
+  mode !== 'strict' && tool.requires.some((capability) => NETWORK.test(capability));
+
+/** A process that reaches the network reaches all of it, so a right to one host is not enough. */
+function verifyNetwork(capability: string, verify: Verifier, unguessable: string): Outcome<null> {
+  const held = verify({ capability, scope: { host: `${unguessable}.invalid`, method: 'ANY' } });
+  if (held.ok) return held;
+  return fail(
+    'permission_denied',
+    `a process cannot be held to single hosts, so this needs \`${capability}\` for every host and method; use \`http/request\` for a narrower right`,
+    { ...held.error.detail, missing: capability, scope: { host: '**' } },
+  );
+}
+
+/** What is known only place by place: the mounts answer for these. */
+const BY_MOUNT = new Set(['fs.read', 'fs.write', 'fs.exec']);
+
+/** Every right that the start itself needs. `startsFile` is the program, when it is the project's. */
+export function verifyStart(
+  call: Pick<PrimitiveCall, 'tool' | 'verify'>,
+  mode: SandboxMode,
+  startsFile: string | undefined,
+  unguessable: string,
+): Outcome<null> {
+  const { tool, verify } = call;
+  const needed = new Set(tool.requires);
+  // Unconfined it can do anything a process can, whatever the tool declared.
+  if (mode === 'none' && tool.source !== 'bundle') needed.add('process.spawn');
+  for (const capability of needed) {
+    if (BY_MOUNT.has(capability)) continue;
+    const held = capability.startsWith('net.')
+      ? verifyNetwork(capability, verify, unguessable)
+      : verify({
+          capability,
+          ...(capability === 'tool.execute' ? { scope: { id: tool.id } } : {}),
+        });
+    if (!held.ok) return held;
+  }
+  return startsFile === undefined
+    ? ok(null)
+    : verify({ capability: 'fs.exec', scope: { path: startsFile } });
+}

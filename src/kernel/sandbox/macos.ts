@@ -1,0 +1,39 @@
+// The macOS sandbox: a profile for `sandbox-exec`. Later rules win over earlier ones.
+import type { ProjectView } from './project.ts';
+
+export interface SeatbeltPlan {
+  projectRoot: string;
+  view: ProjectView;
+  /** Folders outside the system that may be read. */
+  readable: readonly string[];
+  /** The person's home folder: closed but for what is listed. */
+  home: string;
+  /** Private folder for temporary files and as `HOME`. */
+  temp: string;
+  network: boolean;
+}
+
+const quoted = (path: string): string => `"${path.replace(/[\\"]/g, '\\$&')}"`;
+const subpath = (path: string): string => `(subpath ${quoted(path)})`;
+
+export function seatbeltProfile(plan: SeatbeltPlan): string {
+  const { projectRoot, view } = plan;
+  const place = (access: 'read' | 'write', path: string): string =>
+    `(${access === 'write' ? 'allow' : 'deny'} file-write* ${subpath(path)})`;
+  const lines = [
+    '(version 1)',
+    '(allow default)',
+    ...(plan.network ? [] : ['(deny network*)']),
+    '(deny file-write*)',
+    '(allow file-write* (literal "/dev/null") (literal "/dev/tty") (regex #"^/dev/fd/"))',
+    `(deny file-read* ${subpath(plan.home)})`,
+    `(allow file-read* ${[projectRoot, plan.temp, ...plan.readable].map(subpath).join(' ')})`,
+    `(allow file-read-metadata ${subpath(plan.home)})`,
+    `(allow file-write* ${subpath(plan.temp)})`,
+    place(view.root, projectRoot),
+    ...view.places.map(({ path, access }) => place(access, `${projectRoot}/${path}`)),
+    `(deny file-write* ${subpath(`${projectRoot}/.ai`)})`,
+    ...view.hidden.map((path) => `(deny file-read* file-write* ${subpath(path)})`),
+  ];
+  return lines.join('\n');
+}

@@ -1,0 +1,205 @@
+// Names that programs outside act upon: a `.git` chooses commands that the person's next `git status`
+// runs, and `.ai` holds what we run ourselves. Traps that exist are mounted read-only. Nobody can
+// forbid a process to make new ones where it may write, so they lose their name when it has ended.
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  existsSync,
+  lstatSync,
+  openSync,
+  readdirSync,
+  readlinkSync,
+  renameSync,
+} from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import type { WritablePlaces } from './project.ts';
+
+export interface Trap {
+  /** From the project's root. */
+  path: string;
+  /**
+   * `name`: it acts by its name. `repository`: a folder that git takes for a repository by what lies
+   * in it. `closed`: a folder we cannot look into.
+   */
+  kind: 'name' | 'repository' | 'closed';
+  type: 'folder' | 'file' | 'link';
+  /** The same for the same file under another path, never for a new one. */
+  id: string;
+}
+
+export interface Traps {
+  /** The ids of those that stay. */
+  known: ReadonlySet<string>;
+  /** The ids of repositories that are open to `git.write`. */
+  opened: ReadonlySet<string>;
+}
+
+/** What in a repository chooses code or another configuration; the rest opens to `git.write`. */
+const IN_GIT = ['hooks', 'config', 'config.worktree', 'commondir', 'modules', 'worktrees'];
+const BY_NAME = /^\.(git|ai)$/i;
+const SUFFIX = '-from-sandbox';
+
+interface Folder {
+  inode: number;
+  changed: number;
+  folders: string[];
+  names: string[];
+  isRepository: boolean;
+  isClosed: boolean;
+}
+
+/** A time stamp this young may stand for two states of a folder. */
+const SETTLED_MS = 50;
+const MAX_REMEMBERED = 50_000;
+/** Reading a folder costs ten times what asking for its time stamp does. */
+const remembered = new Map<string, Folder>();
+
+/** As git decides it, whatever the type of the entries. */
+const isRepository = (names: ReadonlySet<string>): boolean =>
+  names.has('HEAD') && ((names.has('objects') && names.has('refs')) || names.has('commondir'));
+
+function read(path: string): Omit<Folder, 'inode' | 'changed'> {
+  try {
+    const entries = readdirSync(path, { withFileTypes: true });
+    const names = entries.map(({ name }) => name);
+    return {
+      folders: entries
+        .filter((entry) => entry.isDirectory() && !BY_NAME.test(entry.name))
+        .map(({ name }) => name),
+      names: names.filter((name) => BY_NAME.test(name)),
+      isRepository: isRepository(new Set(names)),
+      isClosed: false,
+    };
+  } catch {
+    return { folders: [], names: [], isRepository: false, isClosed: true };
+  }
+}
+
+const statOf = (path: string) => {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false });
+  } catch {
+    return undefined; // the folder above is closed, and counts as such
+  }
+};
+
+function lookInto(path: string): Folder | undefined {
+  const found = statOf(path);
+  if (!found?.isDirectory()) return undefined;
+  const before = remembered.get(path);
+  if (before?.inode === found.ino && before.changed === found.ctimeMs) return before;
+  const isSettled = Date.now() - found.ctimeMs > SETTLED_MS;
+  const folder = { ...read(path), inode: found.ino, changed: found.ctimeMs };
+  remembered.delete(path);
+  if (remembered.size >= MAX_REMEMBERED) remembered.clear();
+  if (isSettled && !folder.isClosed) remembered.set(path, folder);
+  return folder;
+}
+
+function trapAt(projectRoot: string, path: string, kind: Trap['kind']): Trap[] {
+  const found = lstatSync(join(projectRoot, path), { bigint: true, throwIfNoEntry: false });
+  if (!found) return [];
+  const id = [kind, found.dev, found.ino, found.birthtimeNs].join(':');
+  const type = found.isSymbolicLink() ? 'link' : found.isDirectory() ? 'folder' : 'file';
+  return [{ path, kind, type, id }];
+}
+
+const below = (folder: string, name: string): string =>
+  folder === '' ? name : `${folder}/${name}`;
+
+/** Can `git.write` open it? */
+export const isRepositoryFolder = (projectRoot: string, { path, kind, type }: Trap): boolean =>
+  kind !== 'closed' &&
+  type === 'folder' &&
+  !/(^|\/)\.ai$/i.test(path) &&
+  existsSync(join(projectRoot, path, 'HEAD'));
+
+/** What stays closed in an open repository. */
+export const closedIn = (projectRoot: string, repository: Trap): Trap[] =>
+  IN_GIT.flatMap((name) => trapAt(projectRoot, below(repository.path, name), 'name'));
+
+function trapsOf(projectRoot: string, path: string, folder: Folder): Trap[] {
+  if (folder.isClosed) return trapAt(projectRoot, path, 'closed');
+  const named = folder.names.flatMap((name) => trapAt(projectRoot, below(path, name), 'name'));
+  return folder.isRepository ? [...trapAt(projectRoot, path, 'repository'), ...named] : named;
+}
+
+/** Every trap in what may be written, outer before inner. */
+export function findTraps(projectRoot: string, { root, places }: WritablePlaces): Trap[] {
+  const listed = new Set(places.map(({ path }) => path));
+  const open = places.filter(({ access }) => access === 'write').map(({ path }) => path);
+  const others = open.filter((path) => path !== '.git');
+  const queue = root === 'write' ? ['', ...others] : others;
+  const traps = root === 'read' ? trapAt(projectRoot, '.git', 'name') : [];
+  for (const path of queue) {
+    const folder = lookInto(join(projectRoot, path));
+    if (!folder) continue;
+    traps.push(...trapsOf(projectRoot, path, folder));
+    const inside = folder.folders.map((name) => below(path, name));
+    queue.push(...inside.filter((one) => !listed.has(one)));
+  }
+  return traps;
+}
+
+/** For opening what may not be read; Node has no name for it. */
+const O_PATH = 0o10_000_000;
+
+/** Acts on the folder itself; not at all when a link was put in its place or above it. */
+function inFolder(path: string, act: (folder: string) => void): void {
+  if (process.platform !== 'linux') return act(path);
+  const fd = openSync(path, O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  try {
+    const held = `/proc/self/fd/${fd}`;
+    if (readlinkSync(held) === path) act(held);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+function freeName(folder: string, name: string): string {
+  for (let count = 1; ; count++) {
+    const free = count === 1 ? `${name}${SUFFIX}` : `${name}${SUFFIX}-${count}`;
+    if (!existsSync(join(folder, free))) return free;
+  }
+}
+
+/** Renames one entry of a folder, if it is there. */
+function rename(folder: string, name: string): void {
+  inFolder(folder, (held) => {
+    if (statOf(join(held, name))) renameSync(join(held, name), join(held, freeName(held, name)));
+  });
+}
+
+function disarm(projectRoot: string, { path, kind, type }: Trap): void {
+  const place = join(projectRoot, path);
+  if (kind === 'closed') return inFolder(place, (folder) => chmodSync(folder, 0));
+  // Without its `HEAD` git takes a folder for a folder, whatever it is called.
+  if (type === 'folder') rename(place, 'HEAD');
+  if (kind === 'name') rename(dirname(place), basename(place));
+}
+
+/**
+ * Takes the name away from what was not there before: nothing is lost, and nothing acts upon it.
+ * Answers with what it found, whether or not that could be renamed.
+ */
+export function setTrapsAside(
+  projectRoot: string,
+  writable: WritablePlaces,
+  { known, opened }: Traps,
+): string[] {
+  const found = findTraps(projectRoot, writable);
+  const inside = found
+    .filter(({ id }) => opened.has(id))
+    .flatMap((repository) => closedIn(projectRoot, repository));
+  const made = [...found, ...inside].filter(({ id }) => !known.has(id));
+  // Inner first: the name of an outer one is part of the path of the inner.
+  for (const trap of made.toReversed()) {
+    try {
+      disarm(projectRoot, trap);
+    } catch {
+      // gone, or not ours to rename: it is named in the answer
+    }
+  }
+  return made.map(({ path }) => path);
+}

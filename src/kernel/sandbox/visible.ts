@@ -1,0 +1,90 @@
+// What of the system a sandboxed child can see: a list of what is needed to run programs, nothing
+// else. The home folder, other projects, sockets and other people's files do not exist in there.
+import { existsSync, realpathSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { isInside } from '../process/environment.ts';
+
+const SYSTEM = [
+  '/usr',
+  '/bin',
+  '/sbin',
+  '/lib',
+  '/lib32',
+  '/lib64',
+  '/libx32',
+  '/nix/store',
+  '/run/current-system',
+];
+
+/** Of `/etc` what names, certificates, time and the linker need; no passwords, keys or host setup. */
+const ETC = [
+  'alternatives',
+  'ca-certificates',
+  'group',
+  'hosts',
+  'ld.so.cache',
+  'ld.so.conf',
+  'ld.so.conf.d',
+  'localtime',
+  'mime.types',
+  'nsswitch.conf',
+  'passwd',
+  'pki/tls',
+  'pki/ca-trust',
+  'protocols',
+  'resolv.conf',
+  'services',
+  'ssl/certs',
+  'ssl/cert.pem',
+  'ssl/openssl.cnf',
+  'static',
+  'timezone',
+].map((name) => join('/etc', name));
+
+export function systemMounts(): string[] {
+  return [...SYSTEM, ...ETC].filter(existsSync).flatMap((path) => ['--ro-bind-try', path, path]);
+}
+
+/** Parts of a toolchain's folder that running it needs; its credentials and settings are not. */
+const TOOLCHAIN = [
+  'bin',
+  'sbin',
+  'lib',
+  'lib64',
+  'libexec',
+  'shims',
+  'versions',
+  'version',
+  'plugins',
+];
+
+const realOf = (path: string): string | undefined => {
+  try {
+    return realpathSync.native(path);
+  } catch {
+    return undefined;
+  }
+};
+
+/** `…/bin` and what stands beside it. Next to a person's own `~/bin` that would be their home. */
+function toolchain(folder: string, home: string): string[] {
+  const prefix = dirname(folder);
+  if (!/^(s?bin|shims)$/.test(basename(folder)) || isInside(prefix, home)) return [folder];
+  return [folder, ...TOOLCHAIN.map((part) => join(prefix, part)).filter(existsSync)];
+}
+
+/**
+ * Folders outside the system that hold programs on the path, read-only. Never the home folder
+ * itself or anything above it.
+ */
+export function toolchainFolders(folders: readonly string[], home: string): string[] {
+  const realHome = realOf(home) ?? home;
+  const found = folders.flatMap((folder) => {
+    const real = realOf(folder);
+    if (real === undefined || SYSTEM.some((system) => isInside(system, real))) return [];
+    return [...toolchain(folder, realHome), ...toolchain(real, realHome)];
+  });
+  return [...new Set(found)].filter(
+    (path) => path !== '/' && !isInside(path, realHome) && !isInside(path, home),
+  );
+}

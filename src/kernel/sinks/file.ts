@@ -1,0 +1,247 @@
+// Appends a stream to a file. Writes are synchronous and batched, so an event costs no promise;
+// everything is written and the file closed on every outcome of the call. After `flush_every` events
+// the batch is written as soon as the events that arrived with them have been taken in: a burst costs
+// one write, and no event waits for another to arrive.
+import { createHash, type Hash } from 'node:crypto';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  ftruncateSync,
+  mkdirSync,
+  openSync,
+  readSync,
+  writeSync,
+} from 'node:fs';
+import { dirname } from 'node:path';
+import { fail, getOwn, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { resolveProjectPath } from '../rights/project-path.ts';
+import type { Sink, SinkContext, SinkFactory, StreamEvent } from '../sink.ts';
+import { choiceField, countField } from './null.ts';
+
+/** Writes some of the bytes and says how many: a full disk may take a part without an error. */
+export type WriteSome = (fd: number, bytes: Uint8Array, offset: number) => number;
+
+const TYPE = 'file_sink';
+const THREAD_ID = /^[A-Za-z0-9_-]{1,80}$/;
+const { O_APPEND, O_CREAT, O_NOFOLLOW, O_RDWR } = constants;
+/** Waiting text is written at this size even before `flush_every` events. */
+const MAX_WAITING = 1024 * 1024;
+/** A burst is encoded into the same bytes again while it surely fits: three for a character. */
+const SCRATCH = 256 * 1024;
+
+/** Where to write: the thread's id filled in, inside the project, and allowed. */
+function placeOf(
+  destination: JsonObject,
+  { projectRoot, threadId, verify }: SinkContext,
+): Outcome<{ absolute: string; relative: string }> {
+  const path = getOwn(destination, 'path');
+  if (typeof path !== 'string') return fail('config_invalid', 'a file sink needs a `path`');
+  if (path.includes('{thread_id}') && (threadId === undefined || !THREAD_ID.test(threadId))) {
+    return fail('invalid_input', `path \`${path}\` needs a thread id, and there is none`);
+  }
+  const place = resolveProjectPath(projectRoot, path.replaceAll('{thread_id}', threadId ?? ''));
+  if (!place.ok) return place;
+  const isOwn =
+    threadId !== undefined &&
+    THREAD_ID.test(threadId) &&
+    place.output.relative.startsWith(`.ai/threads/${threadId}/`);
+  if (isOwn) return place;
+  const allowed = verify({ capability: 'fs.write', scope: { path: place.output.relative } });
+  return allowed.ok ? place : allowed;
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * One line per event: the data itself when it is JSON, else the data as a JSON string. What has the
+ * look of an object on one line is written as it came: parsing every event only to be sure would be
+ * most of the cost of a stream, and a reader of such a file meets what its server sent.
+ */
+function jsonLine({ data }: StreamEvent, isKnownLine: boolean): string {
+  const isOneLine = isKnownLine || !data.includes('\n');
+  const last = data.length - 1;
+  if (isOneLine && data.charCodeAt(0) === 123 && data.charCodeAt(last) === 125) return data;
+  if (!isJson(data)) return JSON.stringify(data);
+  // A line break inside JSON can only be white space, but it would end the line.
+  return isOneLine ? data : JSON.stringify(JSON.parse(data));
+}
+
+const rawLine = ({ data }: StreamEvent): string => data;
+
+/** Opens for appending; after a line that was cut off by a crash, a new line begins. */
+function openForAppend(path: string): { fd: number; lead: string } {
+  mkdirSync(dirname(path), { recursive: true });
+  const fd = openSync(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600);
+  const stat = fstatSync(fd);
+  if (!stat.isFile()) {
+    closeSync(fd);
+    throw new Error('not a regular file');
+  }
+  if (stat.size === 0) return { fd, lead: '' };
+  const last = Buffer.alloc(1);
+  readSync(fd, last, 0, 1, stat.size - 1);
+  return { fd, lead: last[0] === 10 ? '' : '\n' };
+}
+
+/** Bytes written; fewer than there are when the disk takes no more. */
+function writeAll(
+  fd: number,
+  bytes: Uint8Array,
+  write: WriteSome,
+): { done: number; cause?: unknown } {
+  let done = 0;
+  try {
+    while (done < bytes.length) {
+      const wrote = write(fd, bytes, done);
+      if (wrote <= 0) throw new Error(`only ${done} of ${bytes.length} bytes were written`);
+      done += wrote;
+    }
+  } catch (cause) {
+    return { done, cause };
+  }
+  return { done };
+}
+
+/** How many of the lines, and how many bytes, are whole within the first `done` bytes. */
+function wholeLines(waiting: Waiting, start: number, done: number) {
+  let [count, size, at] = [0, Math.min(start, done), 0];
+  for (const end of waiting.ends.slice(0, waiting.count)) {
+    const next = size + Buffer.byteLength(waiting.text.slice(at, end));
+    if (next > done) break;
+    [count, size, at] = [count + 1, next, end];
+  }
+  return { count, size };
+}
+
+/** Lines, each with its line break, and where in the text each of them ends. */
+interface Waiting {
+  text: string;
+  count: number;
+  /** The first `count` count; the list does not shrink, so that it seldom has to grow. */
+  readonly ends: number[];
+}
+
+interface FileOptions {
+  flushEvery: number;
+  line: (event: StreamEvent, isKnownLine: boolean) => string;
+  write: WriteSome;
+}
+
+function createSink(place: { absolute: string; relative: string }, options: FileOptions): Sink {
+  const { flushEvery, line, write } = options;
+  let [delivered, dropped] = [0, 0];
+  const waiting: Waiting = { text: '', count: 0, ends: [] };
+  let scratch: Buffer | undefined;
+  let lead = '';
+  let fd: number | undefined;
+  let hash: Hash | undefined;
+  let error: string | undefined;
+
+  function giveUp(cause: unknown): void {
+    const { code, message } = cause as NodeJS.ErrnoException;
+    error ??= `cannot write \`${place.relative}\`: ${code ?? message}`;
+    dropped += waiting.count;
+    [waiting.text, waiting.count] = ['', 0];
+  }
+
+  /** Valid until it is called again. */
+  function encode(text: string): Uint8Array {
+    if (text.length * 3 > SCRATCH) return Buffer.from(text);
+    scratch ??= Buffer.allocUnsafeSlow(SCRATCH);
+    return scratch.subarray(0, scratch.write(text));
+  }
+
+  function writeOut(file: number): void {
+    const bytes = encode(lead + waiting.text);
+    const { done, cause } = writeAll(file, bytes, write);
+    const whole =
+      cause === undefined
+        ? { count: waiting.count, size: bytes.length }
+        : wholeLines(waiting, lead.length, done);
+    hash?.update(bytes.subarray(0, whole.size));
+    delivered += whole.count;
+    if (cause === undefined) return;
+    waiting.count -= whole.count;
+    giveUp(cause);
+    // A torn line would be glued to what comes next. If this fails too, the next open begins a line.
+    if (done > whole.size) ftruncateSync(file, fstatSync(file).size - (done - whole.size));
+  }
+
+  function flush(): void {
+    if (waiting.count === 0 || error !== undefined) return;
+    try {
+      if (fd === undefined) {
+        ({ fd, lead } = openForAppend(place.absolute));
+        hash = createHash('sha256');
+      }
+      writeOut(fd);
+      [waiting.text, waiting.count, lead] = ['', 0, ''];
+    } catch (cause) {
+      giveUp(cause);
+    }
+  }
+
+  function close(): void {
+    flush();
+    if (fd === undefined) return;
+    try {
+      closeSync(fd);
+    } catch (cause) {
+      giveUp(cause);
+    }
+    fd = undefined;
+  }
+
+  function take(event: StreamEvent, isLine: boolean): void {
+    if (error !== undefined) {
+      dropped++;
+      return;
+    }
+    waiting.text += line(event, isLine);
+    waiting.text += '\n';
+    waiting.ends[waiting.count++] = waiting.text.length;
+    if (waiting.text.length >= MAX_WAITING) flush();
+    else if (waiting.count === flushEvery) queueMicrotask(flush);
+  }
+
+  return {
+    type: TYPE,
+    write: (event) => take(event, false),
+    writeAll(events, areLines) {
+      for (const event of events) take(event, areLines);
+    },
+    async close() {
+      close();
+      const report = { type: TYPE, delivered, dropped, path: place.relative };
+      // The hash of what this sink wrote: the whole content unless the file existed before.
+      const file = hash && { ...place, sha256: hash.digest('hex') };
+      return { ...report, ...(file && { file }), ...(error !== undefined && { error }) };
+    },
+  };
+}
+
+const writeSome: WriteSome = (fd, bytes, offset) => writeSync(fd, bytes, offset);
+
+/** `write` is the disk; tests hand in one that is full. */
+export const createFileSinkFactory =
+  (write: WriteSome = writeSome): SinkFactory =>
+  (destination, context) => {
+    const format = choiceField(destination, 'format', ['jsonl', 'raw']);
+    if (!format.ok) return format;
+    const flushEvery = countField(destination, 'flush_every', 10);
+    if (!flushEvery.ok) return flushEvery;
+    const place = placeOf(destination, context);
+    if (!place.ok) return place;
+    const told = context.willWrite?.(place.output.absolute) ?? ok(null);
+    if (!told.ok) return told;
+    const line = format.output === 'jsonl' ? jsonLine : rawLine;
+    return ok(createSink(place.output, { flushEvery: flushEvery.output, line, write }));
+  };

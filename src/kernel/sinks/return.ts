@@ -1,0 +1,45 @@
+// The built-in sink: what a stream's caller gets back. Bounded by number and by size; what does not
+// fit is counted, never silently missing.
+import { type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import type { Sink, SinkFactory, SinkReport, StreamEvent } from '../sink.ts';
+import { choiceField, countField } from './null.ts';
+
+const MAX_EVENTS = 10_000;
+const MAX_CHARACTERS = 10 * 1024 * 1024;
+
+export const createReturnSink: SinkFactory = (destination: JsonObject): Outcome<Sink> => {
+  const maxEvents = countField(destination, 'max_size', MAX_EVENTS);
+  if (!maxEvents.ok) return maxEvents;
+  const maxCharacters = countField(destination, 'max_bytes', MAX_CHARACTERS);
+  if (!maxCharacters.ok) return maxCharacters;
+  const format = choiceField(destination, 'format', ['events', 'raw']);
+  if (!format.ok) return format;
+
+  const events: (StreamEvent | string)[] = [];
+  const isRaw = format.output === 'raw';
+  let [characters, dropped] = [0, 0];
+  const write = (event: StreamEvent): void => {
+    const size = event.data.length + (event.event?.length ?? 0) + (event.id?.length ?? 0);
+    // Once one event is dropped the rest is too: a list with holes would be read as whole.
+    if (
+      dropped > 0 ||
+      events.length >= maxEvents.output ||
+      characters + size > maxCharacters.output
+    ) {
+      dropped++;
+      return;
+    }
+    characters += size;
+    events.push(isRaw ? event.data : event);
+  };
+  return ok({
+    type: 'return',
+    write,
+    writeAll(batch) {
+      for (const event of batch) write(event);
+    },
+    async close(): Promise<SinkReport> {
+      return { type: 'return', delivered: events.length, dropped, events };
+    },
+  });
+};

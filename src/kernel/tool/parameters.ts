@@ -1,0 +1,207 @@
+// Parameters are checked before anything runs: defaults filled in, types by JSON Schema. The
+// validator interprets schemas (it compiles no code), so a schema from a stranger stays data.
+import { Validator } from '@cfworker/json-schema';
+import {
+  fail,
+  getOwn,
+  isDeeperThan,
+  isObject,
+  type Json,
+  type JsonObject,
+  nearest,
+  type Outcome,
+  ok,
+  setOwn,
+} from '../../base/index.ts';
+import type { ToolParameter } from '../../items/index.ts';
+
+export interface ValidationError {
+  field: string;
+  error: string;
+}
+
+const MAX_PARAMETER_DEPTH = 100;
+const MAX_NAME = 1000;
+
+/** The schema of one declared parameter. */
+function propertySchema(parameter: ToolParameter): JsonObject {
+  const schema: JsonObject = {};
+  if (parameter.type && parameter.type !== 'any') schema.type = parameter.type;
+  if (parameter.description) schema.description = parameter.description;
+  if (parameter.enum) schema.enum = parameter.enum;
+  if (parameter.items) schema.items = parameter.items;
+  if (parameter.default !== undefined) schema.default = parameter.default;
+  return schema;
+}
+
+/** What `load` shows and `execute` checks: an object that takes the declared names and no others. */
+export function schemaOf(parameters: readonly ToolParameter[]): JsonObject {
+  const properties: JsonObject = {};
+  for (const parameter of parameters) {
+    setOwn(properties, parameter.name, propertySchema(parameter));
+  }
+  const required = parameters
+    .filter((parameter) => parameter.required && parameter.default === undefined)
+    .map((parameter) => parameter.name);
+  return { type: 'object', properties, required, additionalProperties: false };
+}
+
+/** Own declarations win by name over those of the executor. */
+export function inheritParameters(
+  chain: readonly (readonly ToolParameter[])[],
+): readonly ToolParameter[] {
+  const byName = new Map<string, ToolParameter>();
+  for (const parameters of chain.toReversed()) {
+    for (const parameter of parameters) byName.set(parameter.name, parameter);
+  }
+  return [...byName.values()];
+}
+
+/** Missing parameters with a default get it; the given object is not changed. */
+export function fillDefaults(
+  parameters: JsonObject,
+  declared: readonly ToolParameter[],
+): JsonObject {
+  const filled = { ...parameters };
+  for (const { name, default: value } of declared) {
+    if (value !== undefined && !Object.hasOwn(filled, name)) {
+      setOwn(filled, name, typeof value === 'object' ? structuredClone(value) : value);
+    }
+  }
+  return filled;
+}
+
+/** One line per wrong field; a message about the whole would hide which. */
+function readErrors(
+  errors: readonly { keyword: string; instanceLocation: string; error: string }[],
+): ValidationError[] {
+  const leaves = errors.filter(
+    (error) => !['properties', 'items', '$ref', 'allOf'].includes(error.keyword),
+  );
+  return leaves.slice(0, 20).map(({ instanceLocation, error }) => ({
+    field: instanceLocation.replace(/^#\/?/, '').replaceAll('/', '.') || '(whole)',
+    error: error.replace(/\.$/, ''),
+  }));
+}
+
+/** Resolving the references of a schema costs more than most checks; schemas are never changed. */
+const validators = new WeakMap<JsonObject, Validator>();
+
+function validatorOf(schema: JsonObject): Validator {
+  const known = validators.get(schema);
+  if (known) return known;
+  // A copy: the validator writes into its schema, and ours may be frozen, being part of an answer.
+  const made = new Validator(structuredClone(schema), '2020-12', false);
+  validators.set(schema, made);
+  return made;
+}
+
+type Test = (value: Json) => boolean;
+
+const TYPES: ReadonlyMap<Json | undefined, Test> = new Map<Json | undefined, Test>([
+  ['string', (value) => typeof value === 'string'],
+  ['number', (value) => typeof value === 'number'],
+  ['integer', (value) => Number.isSafeInteger(value)],
+  ['boolean', (value) => typeof value === 'boolean'],
+  ['object', isObject],
+  ['array', Array.isArray],
+]);
+const SAYS_NOTHING: ReadonlySet<string> = new Set(['type', 'description', 'default']);
+
+/** By name the test of its one type; undefined when a schema says more than that. */
+function plainTypes(schema: JsonObject): ReadonlyMap<string, Test> | undefined {
+  const { type, properties, required, additionalProperties, ...more } = schema;
+  if (type !== 'object' || !isObject(properties) || additionalProperties !== false)
+    return undefined;
+  if (!Array.isArray(required) || Object.keys(more).length > 0) return undefined;
+  const tests = new Map<string, Test>();
+  for (const [name, property] of Object.entries(properties)) {
+    if (!isObject(property) || !Object.keys(property).every((key) => SAYS_NOTHING.has(key)))
+      return undefined;
+    const test = TYPES.get(property.type);
+    if (!test) return undefined;
+    tests.set(name, test);
+  }
+  return tests;
+}
+
+/** Schemas are never changed. */
+const plain = new WeakMap<JsonObject, ReturnType<typeof plainTypes>>();
+
+/** Most tools only name types. What surely fits needs no validator; what may not is its to judge. */
+function surelyFits(value: Json, schema: JsonObject): boolean {
+  if (!plain.has(schema)) plain.set(schema, plainTypes(schema));
+  const tests = plain.get(schema);
+  if (!tests || !isObject(value)) return false;
+  for (const name of Object.keys(value)) if (!tests.get(name)?.(value[name] as Json)) return false;
+  return (schema.required as Json[]).every((name) => Object.hasOwn(value, name as string));
+}
+
+/** Checks a value against a schema; a schema that cannot be used denies, it does not pass. */
+export function validate(value: Json, schema: JsonObject): ValidationError[] {
+  if (isDeeperThan(value, MAX_PARAMETER_DEPTH)) {
+    return [{ field: '(whole)', error: `nested deeper than ${MAX_PARAMETER_DEPTH} levels` }];
+  }
+  if (surelyFits(value, schema)) return [];
+  try {
+    const result = validatorOf(schema).validate(value);
+    return result.valid ? [] : readErrors(result.errors);
+  } catch (error) {
+    return [{ field: '(schema)', error: `the schema cannot be used: ${(error as Error).message}` }];
+  }
+}
+
+/** The names that are declared; undefined for a schema that says it takes others too. */
+function knownNames(schema: JsonObject, declared: readonly ToolParameter[]): string[] | undefined {
+  const named = Object.keys((getOwn(schema, 'properties') as JsonObject | undefined) ?? {});
+  const others = getOwn(schema, 'additionalProperties');
+  if (others === false) return named;
+  // JSON Schema takes unknown names unless told otherwise; here somebody must have said so.
+  const isOpen = others !== undefined || getOwn(schema, 'patternProperties') !== undefined;
+  return isOpen ? undefined : [...named, ...declared.map(({ name }) => name)];
+}
+
+/** Does a schema hold regular expressions? One from a stranger can keep the process busy forever. */
+export function hasPatterns(schema: Json): boolean {
+  if (Array.isArray(schema)) return schema.some(hasPatterns);
+  if (!isObject(schema)) return false;
+  return Object.entries(schema).some(
+    ([key, value]) =>
+      (key === 'pattern' && typeof value === 'string') ||
+      key === 'patternProperties' ||
+      hasPatterns(value),
+  );
+}
+
+/** Fills defaults, refuses unknown names with a suggestion, checks types. */
+export function checkParameters(
+  toolId: string,
+  given: JsonObject,
+  declared: readonly ToolParameter[],
+  schema: JsonObject,
+): Outcome<JsonObject> {
+  const filled = fillDefaults(given, declared);
+  const errors: ValidationError[] = [];
+  const known = knownNames(schema, declared);
+  for (const name of Object.keys(filled)) {
+    if (name.length > MAX_NAME) {
+      return fail(
+        'invalid_input',
+        `a parameter of \`${toolId}\` has a name of ${name.length} characters`,
+      );
+    }
+    if (known === undefined || known.includes(name)) continue;
+    const near = nearest(name, known);
+    const hint = near ? `did you mean \`${near}\`` : `it takes: ${known.join(', ') || 'none'}`;
+    errors.push({ field: name, error: `unknown parameter; ${hint}` });
+  }
+  for (const name of (getOwn(schema, 'required') as string[] | undefined) ?? []) {
+    if (!Object.hasOwn(filled, name)) errors.push({ field: name, error: 'required, but missing' });
+  }
+  if (errors.length === 0) errors.push(...validate(filled, schema));
+  if (errors.length === 0) return ok(filled);
+  const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');
+  return fail('invalid_input', `parameters of \`${toolId}\` do not fit: ${list}`, {
+    validation_errors: errors as unknown as Json,
+  });
+}

@@ -1,0 +1,56 @@
+import { expect, test } from 'vitest';
+import { ok } from '../../base/index.ts';
+import { type Library, parseTool } from '../../items/index.ts';
+import { resolvePlan, type ToolItem } from './plan.ts';
+
+function toolItem(id: string, yaml: string): ToolItem {
+  const { tool } = parseTool(`tool_id: ${id}\nversion: 1.0.0\n${yaml}`, `${id}.yaml`);
+  return { kind: 'tool', id, tool, diagnostics: [] } as unknown as ToolItem;
+}
+
+const libraryOf = (links: readonly ToolItem[], primitive = 'function'): Library =>
+  ({ chain: () => ok({ links, primitive }) }) as unknown as Library;
+
+function planOf(library: Library, item: ToolItem, parameters = {}) {
+  const plan = resolvePlan(library, item, parameters);
+  if (!plan.ok) throw new Error(plan.error.detail.message);
+  return plan.output;
+}
+
+const leaf = toolItem('leaf', 'executor_id: base\nconfig: {a: 1}');
+const base = toolItem('base', 'executor_id: function\nconfig: {b: 2}\nrequires: [fs.read]');
+
+test('the same links give the same plan', () => {
+  const library = libraryOf([leaf, base]);
+  expect(planOf(library, leaf)).toBe(planOf(library, leaf));
+  expect(planOf(library, leaf).config).toEqual({ a: 1, b: 2 });
+});
+
+test('another link below the same leaf gives another plan, and the first is not found again', () => {
+  const changed = toolItem('base', 'executor_id: function\nconfig: {b: 3}\nrequires: [fs.write]');
+  const first = planOf(libraryOf([leaf, base]), leaf);
+  const second = planOf(libraryOf([leaf, changed]), leaf);
+  expect(second.config).toEqual({ a: 1, b: 3 });
+  expect(second.requires).toEqual(['fs.write']);
+  expect(planOf(libraryOf([leaf, base]), leaf)).toEqual(first);
+});
+
+test('another primitive below the same links gives another plan', () => {
+  expect(planOf(libraryOf([leaf, base]), leaf).primitive).toBe('function');
+  expect(planOf(libraryOf([leaf, base], 'subprocess'), leaf).primitive).toBe('subprocess');
+});
+
+test('every action has its own plan', () => {
+  const many = toolItem(
+    'many',
+    `executor_id: function
+actions:
+  - {name: look, description: x, effect: read, requires: [fs.read]}
+  - {name: change, description: x, effect: write, requires: [fs.write]}`,
+  );
+  const library = libraryOf([many]);
+  const [look, change] = ['look', 'change'].map((action) => planOf(library, many, { action }));
+  expect([look?.action, look?.requires]).toEqual(['look', ['fs.read']]);
+  expect([change?.action, change?.requires]).toEqual(['change', ['fs.write']]);
+  expect(planOf(library, many, { action: 'look' })).toBe(look);
+});

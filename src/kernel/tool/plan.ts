@@ -1,0 +1,160 @@
+// From a tool's id to one plan: configs merged from the primitive up (the leaf wins, lists are
+// replaced), parameters inherited, requirements of every link collected. Resolving runs nothing.
+import {
+  fail,
+  freezeJson,
+  getOwn,
+  type JsonObject,
+  mergeDeep,
+  nearest,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import type { Effect, Item, Library, Retry, Tool, ToolParameter } from '../../items/index.ts';
+import { normalizeCapability } from '../../trust/index.ts';
+import { inheritParameters, schemaOf } from './parameters.ts';
+
+export type ToolItem = Extract<Item, { kind: 'tool' }>;
+
+type Chain = Extract<ReturnType<Library['chain']>, { ok: true }>['output'];
+
+export interface Plan {
+  leaf: ToolItem;
+  tool: Tool;
+  /** Leaf first, down to the tool above the primitive. */
+  links: readonly ToolItem[];
+  primitive: string;
+  /** Full ids, leaf first, the primitive last: what results and errors show as `chain`. */
+  chain: readonly string[];
+  config: JsonObject;
+  parameters: readonly ToolParameter[];
+  schema: JsonObject;
+  requires: readonly string[];
+  effect: Effect;
+  env: ReadonlySet<string>;
+  retries: readonly { toolId: string; retry: Retry }[];
+  timeoutMs: number;
+  action?: string;
+}
+
+const DEFAULT_TIMEOUT_MS = 120_000;
+
+interface ChosenAction {
+  name: string;
+  parameters: readonly ToolParameter[];
+  requires: readonly string[] | undefined;
+  effect: Effect | undefined;
+}
+
+/** The action that the parameter `action` names; a tool without actions has none. */
+function chooseAction(
+  leaf: ToolItem,
+  tool: Tool,
+  parameters: JsonObject,
+): Outcome<ChosenAction | undefined> {
+  if (tool.actions.length === 0) return ok(undefined);
+  const names = tool.actions.map((action) => action.name);
+  const asked = getOwn(parameters, 'action');
+  const action = tool.actions.find(({ name }) => name === asked);
+  if (!action) {
+    const near = typeof asked === 'string' ? nearest(asked, names) : undefined;
+    const said = asked === undefined ? 'no `action`' : `unknown action \`${plainText(asked)}\``;
+    const hint = near ? `did you mean \`${near}\`` : `there are: ${names.join(', ')}`;
+    return fail('invalid_input', `tool \`${leaf.id}\` was given ${said}; ${hint}`, {
+      actions: names,
+    });
+  }
+  return ok({ requires: undefined, effect: undefined, ...action });
+}
+
+const actionParameter = (names: readonly string[]): ToolParameter => ({
+  name: 'action',
+  type: 'string',
+  required: true,
+  description: 'what to do',
+  enum: [...names],
+});
+
+/** Every link must be readable and its signature in order; the reason names the link. */
+function brokenLink(links: readonly ToolItem[]): Outcome<null> {
+  for (const link of links) {
+    if (!link.tool) {
+      const first = link.diagnostics.find(({ severity }) => severity === 'error');
+      const place = first ? `${first.file}:${first.line}:${first.column}: ${first.message}` : '';
+      return fail('config_invalid', `tool \`${link.id}\` is unavailable: ${place}`, {
+        failed_at: { tool_id: link.id },
+      });
+    }
+  }
+  return ok(null);
+}
+
+/** Everything that follows from the links and the chosen action alone. */
+function planOf(
+  leaf: ToolItem,
+  { links, primitive }: Chain,
+  action: ChosenAction | undefined,
+): Plan {
+  const tools = links.map((link) => link.tool as Tool);
+  const tool = tools[0] as Tool;
+  const inherited = inheritParameters([
+    ...(action
+      ? [[actionParameter(tool.actions.map(({ name }) => name)), ...action.parameters]]
+      : []),
+    ...tools.map((link) => link.parameters),
+  ]);
+  const own = action?.requires ?? tool.requires;
+  const below = tools.slice(1).flatMap((link) => link.requires);
+  const timeout = tools.find((link) => link.timeout !== undefined)?.timeout;
+  return Object.freeze({
+    leaf,
+    tool,
+    links,
+    primitive,
+    chain: [...links.map((link) => link.id), primitive],
+    config: freezeJson(
+      tools.reduceRight<JsonObject>((merged, link) => mergeDeep(merged, link.config), {}),
+    ),
+    parameters: inherited,
+    schema: tool.input_schema ?? schemaOf(inherited),
+    requires: [...new Set([...own, ...below].map(normalizeCapability))],
+    effect: action?.effect ?? tool.effect,
+    env: new Set(tools.flatMap((link) => link.env)),
+    retries: links.flatMap((link) =>
+      link.tool?.retry ? [{ toolId: link.id, retry: link.tool.retry }] : [],
+    ),
+    timeoutMs: timeout === undefined ? DEFAULT_TIMEOUT_MS : timeout * 1000,
+    ...(action ? { action: action.name } : {}),
+  });
+}
+
+/** Plans of a leaf, one for each action. An item never changes: a changed file is another item. */
+const known = new WeakMap<ToolItem, Plan[]>();
+
+const isSameChain = (plan: Plan, { links, primitive }: Chain): boolean =>
+  plan.primitive === primitive &&
+  plan.links.length === links.length &&
+  links.every((link, at) => plan.links[at] === link);
+
+/** Resolves a tool and, when it has actions, the one its parameters choose. */
+export function resolvePlan(
+  library: Library,
+  item: ToolItem,
+  parameters: JsonObject,
+): Outcome<Plan> {
+  // The chain is followed anew every time: any link of it may be another one by now.
+  const resolved = library.chain(item.id);
+  if (!resolved.ok) return resolved;
+  const chain = resolved.output;
+  const broken = brokenLink(chain.links);
+  if (!broken.ok) return broken;
+  const chosen = chooseAction(item, chain.links[0]?.tool as Tool, parameters);
+  if (!chosen.ok) return chosen;
+  const plans = (known.get(item) ?? []).filter((plan) => isSameChain(plan, chain));
+  const before = plans.find(({ action }) => action === chosen.output?.name);
+  if (before) return ok(before);
+  const plan = planOf(item, chain, chosen.output);
+  known.set(item, [...plans, plan]);
+  return ok(plan);
+}

@@ -1,0 +1,89 @@
+// When a failed attempt may be made again. A repeated side effect is worse than an error, so a tool
+// with `effect: write` is repeated only when nothing can have happened yet, or when its author
+// listed the code.
+import type { Failure, Outcome } from '../../base/index.ts';
+import type { Effect, Retry } from '../../items/index.ts';
+
+export interface RetryPorts {
+  sleep(ms: number, signal: AbortSignal): Promise<void>;
+}
+
+/** Names the seeds' tools use for what is one code here. */
+const CODE_ALIASES: Readonly<Record<string, string>> = {
+  connection_reset: 'network_error',
+  connection_refused: 'network_error',
+  connection_error: 'network_error',
+  network: 'network_error',
+  rate_limited: 'rate_limit',
+};
+const MAX_WAIT_MS = 60_000;
+
+const lower = (code: string): string => {
+  const name = code.toLowerCase();
+  return CODE_ALIASES[name] ?? name;
+};
+
+/** Does an entry such as `TIMEOUT` or `503_SERVICE_UNAVAILABLE` name this failure? */
+export function matchesDeclared(failure: Failure, declared: readonly string[]): boolean {
+  const { code, detail } = failure.error;
+  return declared.some((entry) => {
+    const status = /^(\d{3})(?!\d)/.exec(entry)?.[1];
+    return status === undefined ? lower(entry) === lower(code) : Number(status) === detail.status;
+  });
+}
+
+/** Failures that say of themselves that trying again may help. */
+function isTransient(failure: Failure): boolean {
+  const { code, detail } = failure.error;
+  const status = typeof detail.status === 'number' ? detail.status : 0;
+  return code === 'network_error' || code === 'rate_limit' || (status >= 500 && status < 600);
+}
+
+/** Can the attempt have had an effect? Refused before it was sent, or turned away by the other side. */
+function isHarmless(failure: Failure): boolean {
+  const { code, detail } = failure.error;
+  return code === 'rate_limit' || detail.sent === false || detail.status === 503;
+}
+
+export function mayRetry(
+  failure: Failure,
+  retry: Retry,
+  effect: Effect,
+  delivered: number,
+): boolean {
+  const { code } = failure.error;
+  if (code === 'stream_incomplete' || code === 'cancelled') return false;
+  if (delivered > 0 && effect === 'write') return false;
+  if (matchesDeclared(failure, retry.retryable_errors)) return true;
+  return isTransient(failure) && (effect !== 'write' || isHarmless(failure));
+}
+
+/** The declared pause, or what the other side asked for when that is longer. */
+export function pauseBefore(failure: Failure, retry: Retry, attempt: number): number {
+  const steps = retry.backoff_ms;
+  const declared = steps[Math.min(attempt - 1, steps.length - 1)] ?? 0;
+  const asked = failure.error.detail.retry_after_ms;
+  return Math.min(MAX_WAIT_MS, Math.max(declared, typeof asked === 'number' ? asked : 0));
+}
+
+/** Runs `attempt` until it succeeds, fails for good, or the attempts are used up. */
+export async function withRetry<T>(
+  retry: Retry,
+  effect: Effect,
+  delivered: () => number,
+  attempt: () => Promise<Outcome<T>>,
+  signal: AbortSignal,
+  ports: RetryPorts,
+): Promise<Outcome<T>> {
+  for (let count = 1; ; count++) {
+    const result = await attempt();
+    if (result.ok) return result;
+    const last = count >= retry.max_attempts || signal.aborted;
+    if (last || !mayRetry(result, retry, effect, delivered())) {
+      if (count > 1) result.error.detail.attempts = count;
+      return result;
+    }
+    await ports.sleep(pauseBefore(result, retry, count), signal);
+    if (signal.aborted) return result;
+  }
+}

@@ -1,0 +1,341 @@
+// What the author of a tool decides and its caller must not: which code runs, and who is sent the
+// author's secrets. Both are compared after parameters were filled in.
+import {
+  type Clock,
+  type Failure,
+  type Fault,
+  fail,
+  getOwn,
+  isObject,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
+import { fillConfig } from '../../expr/index.ts';
+import {
+  type Descriptor,
+  describe,
+  EMPTY,
+  type LabelRecords,
+  makeValue,
+  mergeAll,
+  type Value,
+} from '../../flow/index.ts';
+import type { Authority, Caller } from '../call.ts';
+import { createRedactor } from '../http-redact.ts';
+import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
+import type { Plan } from './plan.ts';
+import { type RetryPorts, withRetry } from './retry.ts';
+import { createSinks, type SinkPorts, type SinkSet } from './stream-sinks.ts';
+import { refuseSecrets, type SignaturePolicy, toolFacts, unsignedLink } from './tool-rights.ts';
+
+/** Up to the first `/`, `?` or `#` after the scheme: everything that decides where it goes. */
+const AUTHORITY = /^[^/?#]*(?:\/\/[^/?#]*)?/;
+const PLACEHOLDER = /(?<!\$)\{\s*([A-Za-z_]\w*)\s*\}/g;
+
+/** Parameters that can decide about the host of a URL. */
+function namesInHost(url: string): string[] {
+  const deciding = AUTHORITY.exec(url)?.[0] ?? '';
+  return [...deciding.matchAll(PLACEHOLDER)].map(([, name = '']) => name);
+}
+
+/** Out of a list the author wrote, or declared as a destination: then rules over origins hold. */
+function isDeclaredChoice(plan: Plan, name: string): boolean {
+  const parameter = plan.parameters.find((each) => each.name === name);
+  return parameter?.enum !== undefined || parameter?.role === 'destination';
+}
+
+/** Why a call is refused whose parameters decide too much; undefined when they do not. */
+export function chosenByCaller(
+  plan: Plan,
+  filled: { config: JsonObject; secrets: readonly string[] },
+): Failure | undefined {
+  const { id } = plan.leaf;
+  for (const field of ['module', 'runtime', 'shell']) {
+    if (getOwn(plan.config, field) === getOwn(filled.config, field)) continue;
+    return fail(
+      'config_invalid',
+      `tool \`${id}\` lets a parameter choose \`config.${field}\`, which no signature could cover; write it out`,
+      { config_path: `config.${field}` },
+    );
+  }
+  const url = getOwn(plan.config, 'url');
+  if (filled.secrets.length === 0 || typeof url !== 'string') return undefined;
+  const name = namesInHost(url).find((each) => !isDeclaredChoice(plan, each));
+  if (name === undefined) return undefined;
+  return fail(
+    'config_invalid',
+    `tool \`${id}\` would send a secret to a host that its parameter \`${name}\` chooses; end the host with \`/\`, or give the parameter an \`enum\` or \`role: destination\``,
+    { config_path: 'config.url' },
+  );
+}
+
+/** A fault without the call's secrets, in whatever form it quotes them. */
+export function redactFailure(failure: Failure, secrets: readonly string[]): Failure {
+  const redact = createRedactor(secrets);
+  if (redact.isIdle) return failure;
+  const detail = redact(failure.error.detail as JsonObject) as Fault['detail'];
+  return { ...failure, error: { ...failure.error, detail } };
+}
+
+export function redactResult(result: PrimitiveResult, secrets: readonly string[]): PrimitiveResult {
+  const redact = createRedactor(secrets);
+  if (redact.isIdle) return result;
+  const { output, sources } = result;
+  return {
+    ...result,
+    output: redact(output),
+    ...(sources ? { sources: redact([...sources]) } : {}),
+  };
+}
+
+// The body of a tool call, after it was allowed: the authored config filled in, sinks made, the
+// primitive called inside the retries its chain declares, and what came back labelled.
+
+export interface BodyPorts {
+  primitives: ReadonlyMap<string, Primitive>;
+  sinks: SinkPorts;
+  retry: RetryPorts;
+  labels: LabelRecords;
+  clock: Clock;
+  env: Readonly<Record<string, string | undefined>>;
+  projectRoot: string;
+  /** Asked at every call: a policy may have changed meanwhile. */
+  signatures: () => SignaturePolicy;
+  /** Prepares a tool's declared dependencies, or says what is missing. */
+  prepare?: (plan: Plan, signal: AbortSignal) => Promise<Outcome<null>>;
+}
+
+/** A call that may be made: its parameters are checked, its rights narrowed. */
+export interface AllowedCall {
+  plan: Plan;
+  parameters: JsonObject;
+  authority: Authority;
+}
+
+interface FilledConfig {
+  config: JsonObject;
+  secrets: string[];
+}
+
+/** Stands for the content of a stream that is not over yet. */
+const STREAM = 'stream';
+/** What comes in over the network is a stranger's, until somebody says otherwise. */
+const NETWORK = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:network'] });
+
+const NO_SINKS: SinkSet = { sinks: [], delivered: () => 0 };
+
+const isStreaming = (config: JsonObject, parameters: JsonObject): boolean =>
+  isObject(getOwn(config, 'stream')) &&
+  (config.mode === 'stream' ||
+    getOwn(parameters, 'stream') === true ||
+    getOwn(config.body ?? null, 'stream') === true);
+
+/** What is filled in, and what is left as it was written. */
+function splitConfig(
+  config: JsonObject,
+  kept: readonly string[],
+): { open: JsonObject; closed: JsonObject } {
+  if (kept.length === 0) return { open: config, closed: {} };
+  const parts = Object.entries(config);
+  return {
+    open: Object.fromEntries(parts.filter(([name]) => !kept.includes(name))),
+    closed: Object.fromEntries(parts.filter(([name]) => kept.includes(name))),
+  };
+}
+
+/** The merged config with environment and parameters in place. Secrets come back beside it. */
+export function completeConfig(
+  plan: Plan,
+  parameters: JsonObject,
+  env: BodyPorts['env'],
+  {
+    key,
+    verbatim = [],
+  }: { key?: string | undefined; verbatim?: readonly string[] | undefined } = {},
+): Outcome<FilledConfig> {
+  const required = new Set(
+    plan.parameters.filter((parameter) => parameter.required).map((parameter) => parameter.name),
+  );
+  // In one pass over the authored text: neither a secret nor a parameter is read as a placeholder.
+  // No parameter can have this name: those that begin so are the runtime's.
+  const given = key === undefined ? parameters : { ...parameters, __idempotency_key: key };
+  const kept = verbatim.filter((name) => Object.hasOwn(plan.config, name));
+  const { open, closed } = splitConfig(plan.config, kept);
+  const filled = fillConfig(open, { env, declared: plan.env, parameters: given, required });
+  if (!filled.ok) return filled;
+  const config = { ...(filled.output.value as JsonObject), ...closed };
+  const complete = { config, secrets: filled.output.secrets };
+  return chosenByCaller(plan, complete) ?? ok(complete);
+}
+
+/** A runtime looks for the packages that any link of the chain declares. */
+function withDependencies(config: JsonObject, plan: Plan): JsonObject {
+  const dependencies = plan.links.flatMap((link) => link.tool?.dependencies ?? []);
+  return dependencies.length === 0 ? config : { ...config, dependencies };
+}
+
+/** What the primitive is handed, apart from its sinks. */
+export function primitiveCall(
+  { plan, parameters, authority }: AllowedCall,
+  filled: FilledConfig,
+  policy: SignaturePolicy,
+  { projectRoot, signal }: { projectRoot: string; signal: AbortSignal },
+): PrimitiveCall {
+  return {
+    tool: toolFacts(plan, policy),
+    config: withDependencies(filled.config, plan),
+    parameters,
+    sinks: [],
+    verify: (need) => authority.check(need),
+    signal,
+    projectRoot,
+    timeoutMs: plan.timeoutMs,
+    secrets: filled.secrets,
+  };
+}
+
+/** What a primitive is told about its caller: the same three fields, and where the call came in. */
+const originOf = (caller: Caller): NonNullable<PrimitiveCall['from']> => {
+  const { surface, name, __auth, __thread_id, __directive_id } = caller;
+  return {
+    surface,
+    ...(name === undefined ? {} : { name }),
+    ...(__auth === undefined ? {} : { __auth }),
+    ...(__thread_id === undefined ? {} : { __thread_id }),
+    ...(__directive_id === undefined ? {} : { __directive_id }),
+  };
+};
+
+/** One try: sinks are made for it, and count what reached them. */
+async function attempt(
+  ports: BodyPorts,
+  primitive: Primitive,
+  call: PrimitiveCall,
+  to: { threadId: string | undefined; sinks: Caller['sinks'] },
+  seen: { delivered: number },
+): Promise<Outcome<PrimitiveResult>> {
+  const made = isStreaming(call.config, call.parameters)
+    ? await createSinks(call.config, ports.sinks, {
+        projectRoot: ports.projectRoot,
+        threadId: to.threadId,
+        isReadByCaller: to.sinks !== undefined,
+        verify: call.verify,
+        signal: call.signal,
+        willWrite: (absolute) => call.willWrite?.(absolute, STREAM) ?? ok(null),
+      })
+    : ok(NO_SINKS);
+  if (!made.ok) return made;
+  try {
+    const sinks = [...made.output.sinks, ...(to.sinks?.() ?? [])];
+    return await primitive.run({ ...call, sinks });
+  } catch (error) {
+    const { message } = error as Error;
+    return fail('internal_error', `primitive \`${primitive.name}\` failed: ${message}`);
+  } finally {
+    seen.delivered += made.output.delivered();
+  }
+}
+
+/** The primitive, inside one retry loop for each link that declares one. */
+function withRetries(
+  ports: BodyPorts,
+  plan: Plan,
+  primitive: Primitive,
+  call: PrimitiveCall,
+  to: { threadId: string | undefined; sinks: Caller['sinks'] },
+): Promise<Outcome<PrimitiveResult>> {
+  const seen = { delivered: 0 };
+  let run = () => attempt(ports, primitive, call, to, seen);
+  for (const { retry } of plan.retries.toReversed()) {
+    const inner = run;
+    run = () =>
+      withRetry(retry, plan.effect, () => seen.delivered, inner, call.signal, ports.retry);
+  }
+  return run();
+}
+
+/** What is remembered about files that a call read. */
+const recalled = (labels: LabelRecords, files: readonly TouchedFile[] = []): Descriptor[] =>
+  files.flatMap((file) =>
+    file.access === 'read' ? (labels.recall(file.absolute, file.sha256) ?? []) : [],
+  );
+
+/** Marks of what came back: the primitive's own, and those remembered for the files it read. */
+function marksOf(result: PrimitiveResult, records: LabelRecords): Descriptor {
+  const marks = result.labels ?? [];
+  const labels = marks.filter((label) => !/^(src|dir):/.test(label));
+  const own = describe({ labels, taint: [...marks], sources: [...(result.sources ?? [])] });
+  return mergeAll([own, result.marks ?? EMPTY, ...recalled(records, result.files)]);
+}
+
+/** The result as a value; files that were written keep its marks before anybody sees it. */
+function labelled(
+  ports: BodyPorts,
+  plan: Plan,
+  result: PrimitiveResult,
+  given: readonly Descriptor[],
+  durationMs: number,
+): Outcome<Value> {
+  const descriptor = marksOf(result, ports.labels);
+  for (const file of result.files ?? []) {
+    if (file.access !== 'written') continue;
+    // Streams know their content only now; what was in the answer is in the file too.
+    const kept = ports.labels.remember(file.absolute, file.sha256, [...given, descriptor]);
+    if (!kept.ok) return kept;
+  }
+  const facts = { duration_ms: Math.round(durationMs), chain: [...plan.chain] };
+  const { output } = result;
+  const shown = isObject(output) ? { ...facts, ...output } : { result: output, ...facts };
+  return ok(makeValue(shown, { descriptor }));
+}
+
+/** Runs an allowed call with the inputs that the guards passed on. */
+export async function runBody(
+  ports: BodyPorts,
+  allowed: AllowedCall,
+  inputs: readonly Value[],
+  caller: Caller,
+): Promise<Outcome<Value>> {
+  const { plan, parameters } = allowed;
+  const primitive = ports.primitives.get(plan.primitive);
+  if (!primitive) {
+    return fail('config_invalid', `primitive \`${plan.primitive}\` is not mounted here`);
+  }
+  const policy = ports.signatures();
+  const kept = refuseSecrets(plan, policy);
+  if (!kept.ok) return kept;
+  const { idempotencyKey } = caller;
+  const { verbatim } = primitive;
+  const filled = completeConfig(plan, parameters, ports.env, { key: idempotencyKey, verbatim });
+  if (!filled.ok) return filled;
+  // Declared variables are in a child's environment too, expanded or not.
+  const declared = [...plan.env].flatMap((name) => ports.env[name] ?? []);
+  const secrets = [...filled.output.secrets, ...declared];
+  const signal = caller.signal ?? new AbortController().signal;
+  const prepared = (await ports.prepare?.(plan, signal)) ?? ok(null);
+  if (!prepared.ok) return prepared;
+  const given = inputs.map((input) => input.meta.descriptor);
+  const { projectRoot } = ports;
+  const call: PrimitiveCall = {
+    ...primitiveCall(allowed, filled.output, policy, { projectRoot, signal }),
+    from: originOf(caller),
+    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+    given: mergeAll(given),
+    willWrite: (absolute, sha256, from) =>
+      ports.labels.remember(absolute, sha256, [
+        ...given,
+        ...recalled(ports.labels, from),
+        ...(sha256 === STREAM && plan.primitive === 'http_client' ? [NETWORK] : []),
+      ]),
+  };
+  // The folder of a thread opens to streams without a right of their own: not to a stranger's.
+  const threadId = unsignedLink(plan, policy) ? undefined : caller.__thread_id;
+  const started = ports.clock.monotonic();
+  const ran = await withRetries(ports, plan, primitive, call, { threadId, sinks: caller.sinks });
+  // INVARIANT: a value that came out of the environment does not come back out of a call,
+  // whichever primitive it went into.
+  if (!ran.ok) return redactFailure(ran, secrets);
+  const durationMs = ports.clock.monotonic() - started;
+  return labelled(ports, plan, redactResult(ran.output, secrets), given, durationMs);
+}

@@ -1,0 +1,199 @@
+// One tool call, from its id to its labelled result: plan, parameters, the operation pipeline with
+// the capability gate. What happens once it is allowed is in tool-body.ts.
+import {
+  type Failure,
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  withDetail,
+} from '../../base/index.ts';
+import {
+  childFrame,
+  type Input,
+  makeValue,
+  type Operation,
+  perform,
+  type Value,
+} from '../../flow/index.ts';
+import type { Library } from '../../items/index.ts';
+import { type Authority, type Caller, type ExecuteRequest, givenValue } from '../call.ts';
+import { checkParameters } from './parameters.ts';
+import { type Plan, resolvePlan, type ToolItem } from './plan.ts';
+import {
+  type AllowedCall,
+  type BodyPorts,
+  completeConfig,
+  primitiveCall,
+  runBody,
+} from './run-primitive.ts';
+import { gateTool, refusePatterns, restrictUnsigned } from './tool-rights.ts';
+
+export interface ToolPorts extends BodyPorts {
+  library: Library;
+}
+
+/** `op:tool:fs/write_file` and everything above it, most general first. */
+export function toolKeys(id: string): string[] {
+  const parts = id.split('/');
+  return ['op:tool', ...parts.map((_, index) => `op:tool:${parts.slice(0, index + 1).join('/')}`)];
+}
+
+function operationOf(plan: Plan): Operation {
+  const { leaf, tool } = plan;
+  return {
+    type: 'tool',
+    subtype: plan.primitive,
+    name: leaf.id,
+    labels: tool.labels,
+    opLabels: [...toolKeys(leaf.id), ...(plan.action ? [`op:tool:${leaf.id}:${plan.action}`] : [])],
+    sources: [`tool:${leaf.id}`],
+    risk: tool.risk,
+    retryOwner: true,
+    metadata: { effect: plan.effect, requires: [...plan.requires] },
+  };
+}
+
+/** The same plan is the same operation, call after call. */
+const operations = new WeakMap<Plan, Operation>();
+
+function operationFor(plan: Plan): Operation {
+  const known = operations.get(plan) ?? operationOf(plan);
+  operations.set(plan, known);
+  return known;
+}
+
+/** Each parameter is an input of the operation, with the role its declaration gives it. */
+function inputsOf(plan: Plan, parameters: JsonObject, request: ExecuteRequest): Input[] {
+  return Object.entries(parameters).map(([name, data]) => {
+    const role = plan.parameters.find((parameter) => parameter.name === name)?.role;
+    const given = givenValue(request, name);
+    return { name, value: given ?? makeValue(data), ...(role ? { role } : {}) };
+  });
+}
+
+/** Adds the chain and the failing link; the code stays the link's own. */
+function inChain(failure: Failure, plan: Plan): Failure {
+  const { code, detail } = failure.error;
+  const { validation_errors, config_path } = detail;
+  const failedAt: JsonObject = {
+    tool_id: plan.leaf.id,
+    config_path: config_path ?? null,
+    ...(validation_errors === undefined ? {} : { validation_errors }),
+  };
+  const named =
+    code === '' ? { ...failure, error: { ...failure.error, code: 'tool_chain_failed' } } : failure;
+  return withDetail(named, {
+    chain: [...plan.chain],
+    failed_at: failedAt,
+    cause: { code: code || 'tool_chain_failed', message: detail.message },
+  });
+}
+
+/** What would run, with secrets masked; nothing is sent, started or written. */
+async function dryRun(ports: ToolPorts, allowed: AllowedCall): Promise<Outcome<Value>> {
+  const { plan, parameters, authority } = allowed;
+  const masked = Object.fromEntries([...plan.env].map((name) => [name, `<${name}>`]));
+  const { verbatim } = ports.primitives.get(plan.primitive) ?? {};
+  const filled = completeConfig(plan, parameters, masked, { verbatim });
+  if (!filled.ok) return inChain(filled, plan);
+  const decision = gateTool(plan, authority);
+  const { signal } = new AbortController();
+  const { projectRoot } = ports;
+  const policy = ports.signatures();
+  const call = primitiveCall(allowed, filled.output, policy, { projectRoot, signal });
+  return ok(
+    makeValue({
+      dry_run: true,
+      chain: [...plan.chain],
+      config: filled.output.config,
+      parameters,
+      requires: ['tool.execute', ...plan.requires],
+      effect: plan.effect,
+      sandbox: call.tool.sandbox,
+      allowed: decision.ok,
+      ...(decision.ok ? {} : { reason: decision.error.detail.message }),
+      would_run: (await ports.primitives.get(plan.primitive)?.plan?.(call)) ?? {
+        primitive: plan.primitive,
+      },
+    }),
+  );
+}
+
+/** A dry run acts on nothing, but it shows a config: it is judged and recorded like the rest. */
+async function performDryRun(
+  ports: ToolPorts,
+  allowed: AllowedCall,
+  caller: Caller,
+): Promise<Outcome<Value>> {
+  const { id, category } = allowed.plan.leaf;
+  const gate = (): Outcome<null> =>
+    allowed.authority.sees('tool', category, id)
+      ? ok(null)
+      : fail('permission_denied', `tool \`${id}\` is not among the items this thread may use`);
+  return await perform(
+    { type: 'dry_run', name: id, opLabels: ['op:dry_run', `op:dry_run:${id}`] },
+    [],
+    () => dryRun(ports, allowed),
+    childFrame(caller.frame, { ports: { gate } }),
+  );
+}
+
+/** What the guards passed on; checked again when it is not what was checked before. */
+function passedOn(
+  { plan, parameters }: AllowedCall,
+  inputs: readonly Input[],
+  values: readonly Value[],
+): Outcome<JsonObject> {
+  const isSame = inputs.every(({ name }, at) => values[at]?.data === parameters[name]);
+  if (isSame && inputs.length === Object.keys(parameters).length) return ok(parameters);
+  const passed = Object.fromEntries(inputs.map(({ name }, at) => [name, values[at]?.data as Json]));
+  return checkParameters(plan.leaf.id, passed, plan.parameters, plan.schema);
+}
+
+async function performCall(
+  ports: ToolPorts,
+  allowed: AllowedCall,
+  request: ExecuteRequest,
+  caller: Caller,
+): Promise<Outcome<Value>> {
+  const { plan, authority } = allowed;
+  const inputs = inputsOf(plan, allowed.parameters, request);
+  return await perform(
+    operationFor(plan),
+    inputs,
+    async (values) => {
+      const again = passedOn(allowed, inputs, values);
+      if (!again.ok) return again;
+      return await runBody(ports, { ...allowed, parameters: again.output }, values, caller);
+    },
+    childFrame(caller.frame, { ports: { gate: () => gateTool(plan, authority) } }),
+  );
+}
+
+export function createToolRunner(ports: ToolPorts) {
+  return {
+    async run(
+      item: ToolItem,
+      request: ExecuteRequest,
+      caller: Caller,
+      granted: Authority,
+    ): Promise<Outcome<Value>> {
+      const given = request.parameters ?? {};
+      const resolved = resolvePlan(ports.library, item, given);
+      if (!resolved.ok) return resolved;
+      const plan = resolved.output;
+      const policy = ports.signatures();
+      const harmless = refusePatterns(plan, policy);
+      if (!harmless.ok) return inChain(harmless, plan);
+      const checked = checkParameters(item.id, given, plan.parameters, plan.schema);
+      if (!checked.ok) return inChain(checked, plan);
+      const authority = restrictUnsigned(granted, plan, policy);
+      const allowed = { plan, parameters: checked.output, authority };
+      if (request.dry_run) return await performDryRun(ports, allowed, caller);
+      const result = await performCall(ports, allowed, request, caller);
+      return result.ok ? result : inChain(result, plan);
+    },
+  };
+}

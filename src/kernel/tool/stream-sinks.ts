@@ -1,0 +1,165 @@
+// Sinks are made when a chain is about to run and handed to the primitive. Other than `return` they
+// are tools: the bundle's end in a function of ours, a project's in a module run as a child process.
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  mergeDeep,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
+import type { Library } from '../../items/index.ts';
+import type { PrimitiveCall } from '../primitive.ts';
+import type { Sink, SinkContext, SinkFactory, StreamEvent } from '../sink.ts';
+import { type Plan, resolvePlan } from './plan.ts';
+import {
+  checkSignature,
+  refuseSecrets,
+  type SignaturePolicy,
+  toolFacts,
+  unsignedRefusal,
+} from './tool-rights.ts';
+
+export interface SinkPorts {
+  library: Library;
+  signatures: () => SignaturePolicy;
+  factories: Readonly<Record<string, SinkFactory>>;
+  /** Makes a sink from a project's module. */
+  moduleSink: (tool: PrimitiveCall['tool']) => SinkFactory;
+}
+
+const ALIASES: Readonly<Record<string, string>> = {
+  file: 'file_sink',
+  websocket: 'websocket_sink',
+  null: 'null_sink',
+};
+const MAX_SINKS = 16;
+
+const own = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined =>
+  Object.hasOwn(table, name) ? table[name] : undefined;
+
+/** A sink is a chain too: every link's signature counts, and an unsigned one is handed no secret. */
+function sinkPlan(type: string, ports: SinkPorts): Outcome<Plan> {
+  const found = ports.library.find('tool', own(ALIASES, type) ?? type);
+  if (!found.ok) return found;
+  const plan = resolvePlan(ports.library, found.output, {});
+  if (!plan.ok) return plan;
+  for (const link of plan.output.links) {
+    const signature = checkSignature(link);
+    if (!signature.ok) return signature;
+  }
+  const kept = refuseSecrets(plan.output, ports.signatures());
+  return kept.ok ? plan : kept;
+}
+
+function factoryOf(plan: Plan, ports: SinkPorts): Outcome<SinkFactory> {
+  const { config, primitive, leaf } = plan;
+  if (primitive !== 'function') return ok(ports.moduleSink(toolFacts(plan, ports.signatures())));
+  const name = getOwn(config, 'function');
+  const builtin = typeof name === 'string' ? own(ports.factories, name) : undefined;
+  return builtin ? ok(builtin) : fail('config_invalid', `tool \`${leaf.id}\` is not a sink`);
+}
+
+/** An unsigned sink has less than the tool that streams into it: no right to change or to send. */
+function narrowed(context: SinkContext, plan: Plan, policy: SignaturePolicy): SinkContext {
+  const refuse = unsignedRefusal(plan, policy);
+  if (!refuse) return context;
+  return {
+    ...context,
+    threadId: undefined,
+    verify: (need) => refuse(need.capability) ?? context.verify(need),
+  };
+}
+
+function onlyCounting(made: Outcome<Sink>, { isReadByCaller }: SinkContext): Outcome<Sink> {
+  if (!made.ok || isReadByCaller !== true) return made;
+  const { type } = made.output;
+  let delivered = 0;
+  return ok({
+    type,
+    write() {
+      delivered++;
+    },
+    writeAll(events) {
+      delivered += events.length;
+    },
+    close: async () => ({ type, delivered, dropped: 0 }),
+  });
+}
+
+async function makeSink(
+  destination: Json,
+  ports: SinkPorts,
+  context: SinkContext,
+): Promise<Outcome<Sink>> {
+  const type = isObject(destination) ? getOwn(destination, 'type') : undefined;
+  if (!isObject(destination) || typeof type !== 'string') {
+    return fail('config_invalid', 'every destination of a stream needs a `type`');
+  }
+  const direct = type === 'return' ? own(ports.factories, type) : undefined;
+  // The same checks; but whoever reads the stream himself is handed no second copy of it.
+  if (direct) return onlyCounting(await direct(destination, context), context);
+  const plan = sinkPlan(type, ports);
+  if (!plan.ok) return plan;
+  const factory = factoryOf(plan.output, ports);
+  if (!factory.ok) return factory;
+  return await factory.output(
+    mergeDeep(plan.output.config, destination),
+    narrowed(context, plan.output, ports.signatures()),
+  );
+}
+
+export interface SinkSet {
+  sinks: readonly Sink[];
+  /** How many events reached any sink: after the first, a write must not be repeated. */
+  delivered(): number;
+}
+
+/** Counts what goes through, so that a retry knows whether anything was delivered. */
+function counting(sink: Sink, count: (events: number) => void): Sink {
+  return {
+    type: sink.type,
+    write(event: StreamEvent) {
+      count(1);
+      return sink.write(event);
+    },
+    ...(sink.writeAll && {
+      writeAll(events: readonly StreamEvent[], areLines: boolean) {
+        count(events.length);
+        sink.writeAll?.(events, areLines);
+      },
+    }),
+    close: () => sink.close(),
+  };
+}
+
+/** All sinks of a config, or the first problem; those already made are closed again. */
+export async function createSinks(
+  config: JsonObject,
+  ports: SinkPorts,
+  context: SinkContext,
+): Promise<Outcome<SinkSet>> {
+  const stream = getOwn(config, 'stream');
+  const listed = getOwn(stream, 'destinations') ?? (isObject(stream) ? [{ type: 'return' }] : []);
+  if (!Array.isArray(listed) || listed.length > MAX_SINKS) {
+    return fail('config_invalid', `\`stream.destinations\` must be a list of at most ${MAX_SINKS}`);
+  }
+  const sinks: Sink[] = [];
+  let delivered = 0;
+  for (const [index, destination] of listed.entries()) {
+    const made = await makeSink(destination, ports, context);
+    if (!made.ok) {
+      await Promise.all(sinks.map((sink) => sink.close()));
+      made.error.detail.config_path = `config.stream.destinations.${index}`;
+      return made;
+    }
+    sinks.push(
+      counting(made.output, (events) => {
+        delivered += events;
+      }),
+    );
+  }
+  return ok({ sinks, delivered: () => delivered });
+}

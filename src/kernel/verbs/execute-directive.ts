@@ -1,0 +1,290 @@
+// Executing a directive hands its content to whoever asked: the kernel starts no thread and calls no
+// model. What came in as inputs is checked, filled into the texts, and the answer says whether a
+// harness could run it as a thread.
+import {
+  fail,
+  getOwn,
+  type Json,
+  type JsonObject,
+  nearest,
+  type Outcome,
+  ok,
+  setOwn,
+} from '../../base/index.ts';
+import {
+  childFrame,
+  type Input,
+  makeValue,
+  mergeAll,
+  perform,
+  type Value,
+} from '../../flow/index.ts';
+import {
+  canSpawn,
+  type Directive,
+  fillDirectiveText,
+  type Item,
+  type Library,
+  resolveExtends,
+} from '../../items/index.ts';
+import {
+  type Authority,
+  type Caller,
+  type ExecuteRequest,
+  givenValue,
+  type Kind,
+} from '../call.ts';
+import { type ItemMarks, isSigned } from '../rights/item-marks.ts';
+import { type ValidationError, validate } from '../tool/parameters.ts';
+import { checkSignature } from '../tool/tool-rights.ts';
+import { MODIFY_ACTIONS, type Modifier } from './modify.ts';
+
+type DirectiveItem = Extract<Item, { kind: 'directive' }>;
+
+/** Inputs given as text on a command line or by a model become what the declaration says. */
+function coerce(value: Json, type: string): Json {
+  if (typeof value !== 'string') return value;
+  if ((type === 'integer' || type === 'number') && /^-?\d+(\.\d+)?$/.test(value))
+    return Number(value);
+  if (type === 'boolean' && (value === 'true' || value === 'false')) return value === 'true';
+  return value;
+}
+
+/** Declared inputs with defaults; every problem is listed, not only the first. */
+export function checkInputs(directive: Directive, given: JsonObject): Outcome<JsonObject> {
+  const inputs: JsonObject = {};
+  const errors: ValidationError[] = [];
+  const names = directive.inputs.map(({ name }) => name);
+  for (const name of Object.keys(given)) {
+    if (names.includes(name)) continue;
+    const near = nearest(name, names);
+    errors.push({
+      field: name,
+      error: near
+        ? `unknown input; did you mean \`${near}\``
+        : `unknown input; declared: ${names.join(', ') || 'none'}`,
+    });
+  }
+  for (const input of directive.inputs) {
+    const value = getOwn(given, input.name) ?? input.default;
+    if (value === undefined) {
+      if (input.required) {
+        errors.push({
+          field: input.name,
+          error: `required, but missing: ${input.description || input.type}`,
+        });
+      }
+      continue;
+    }
+    const typed = coerce(value, input.type);
+    const wrong = input.type === 'any' ? [] : validate(typed, { type: input.type });
+    for (const { error } of wrong) errors.push({ field: input.name, error });
+    setOwn(inputs, input.name, typed);
+  }
+  if (errors.length === 0) return ok(inputs);
+  const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');
+  return fail('invalid_input', `inputs of directive \`${directive.name}\` do not fit: ${list}`, {
+    validation_errors: errors as unknown as Json,
+    missing_inputs: errors
+      .filter(({ error }) => error.startsWith('required'))
+      .map(({ field }) => field),
+  });
+}
+
+/** Every string of a part, with the inputs put in. */
+function fillAll(part: Json, inputs: JsonObject): Json {
+  if (typeof part === 'string') return fillDirectiveText(part, inputs);
+  if (Array.isArray(part)) return part.map((item) => fillAll(item, inputs));
+  if (part === null || typeof part !== 'object') return part;
+  const filled: JsonObject = {};
+  for (const [key, value] of Object.entries(part)) setOwn(filled, key, fillAll(value, inputs));
+  return filled;
+}
+
+const PLACES = new Set(['line', 'column', 'places']);
+
+/** The directive as the model reads it: what to do and within what, no positions, no file paths. */
+function readyForm(directive: Directive, inputs: JsonObject): JsonObject {
+  const shown = {
+    name: directive.name,
+    version: directive.version,
+    description: directive.description,
+    inputs,
+    process: directive.process,
+    context: directive.context,
+    outputs: directive.outputs,
+    success_criteria: directive.success_criteria,
+    deviation_rules: directive.deviation_rules ?? null,
+    permissions: directive.permissions ?? null,
+    limits: directive.limits ?? null,
+    model: directive.model ?? null,
+  };
+  // Through JSON so that no undefined and no shared object leaves the library; places in the file are
+  // of no use to a model.
+  const plain = JSON.parse(
+    JSON.stringify(shown, (key, value: Json) => (PLACES.has(key) ? undefined : value)),
+  ) as JsonObject;
+  for (const part of ['description', 'process', 'context', 'success_criteria', 'deviation_rules']) {
+    plain[part] = fillAll(plain[part] ?? null, inputs);
+  }
+  return plain;
+}
+
+function readyAnswer(directive: Directive, inputs: JsonObject): JsonObject {
+  const { can_spawn_thread, missing } = canSpawn(directive);
+  return {
+    status: 'ready',
+    directive: readyForm(directive, inputs),
+    can_spawn_thread,
+    ...(can_spawn_thread
+      ? {
+          spawn_instructions: `to run it as its own thread: execute tool threads/thread_directive with {"directive_name": "${directive.name}"}`,
+        }
+      : { missing_for_thread: [...missing] }),
+    message: can_spawn_thread
+      ? 'follow the process here, or spawn it as a thread with its own limits and permissions'
+      : `follow the process here; it cannot run as a thread: it has no ${missing.join(', ')}`,
+  };
+}
+
+/** Declared outputs checked; what was not declared is kept under `extra`. */
+export function checkOutputs(directive: Directive, given: JsonObject): Outcome<JsonObject> {
+  const outputs: JsonObject = {};
+  const extra: JsonObject = {};
+  const errors: ValidationError[] = [];
+  for (const [name, value] of Object.entries(given)) {
+    const declared = directive.outputs.find((output) => output.name === name);
+    if (!declared) {
+      setOwn(extra, name, value);
+      continue;
+    }
+    const schema: JsonObject = { type: declared.type };
+    if (declared.enum) schema.enum = [...declared.enum];
+    for (const { error } of validate(value, schema)) errors.push({ field: name, error });
+    setOwn(outputs, name, value);
+  }
+  for (const { name, required } of directive.outputs) {
+    if (required && !Object.hasOwn(given, name)) {
+      errors.push({ field: name, error: 'required, but missing' });
+    }
+  }
+  if (errors.length > 0) {
+    const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');
+    return fail('invalid_input', `outputs of \`${directive.name}\` do not fit: ${list}`, {
+      validation_errors: errors as unknown as Json,
+    });
+  }
+  return ok({ ...outputs, ...(Object.keys(extra).length > 0 ? { extra } : {}) });
+}
+
+/** A directive, and every item whose words are in it: its own and those it extends. */
+interface Loaded {
+  item: DirectiveItem;
+  directive: Directive;
+  items: readonly DirectiveItem[];
+}
+
+const inputsOf = (request: ExecuteRequest, data: JsonObject): Input[] =>
+  Object.entries(data).map(([name, value]) => ({
+    name,
+    value: givenValue(request, name) ?? makeValue(value),
+  }));
+
+/** What the guards passed on, under the names it came in with. */
+function passedOn(inputs: readonly Input[], values: readonly Value[]): JsonObject {
+  const passed: JsonObject = {};
+  for (const [at, { name }] of inputs.entries()) setOwn(passed, name, values[at]?.data ?? null);
+  return passed;
+}
+
+export function directiveKind(library: Library, modify: Modifier, marks: ItemMarks): Kind {
+  function load(id: string): Outcome<Loaded> {
+    const found = library.find('directive', id);
+    if (!found.ok) return found;
+    const item = found.output;
+    if (!item.directive) {
+      const signature = checkSignature(item);
+      if (!signature.ok) return signature;
+      return fail('invalid_item', `directive \`${item.id}\` has errors; see \`km check\``, {
+        diagnostics: item.diagnostics as unknown as Json,
+      });
+    }
+    const items = [item];
+    const below = (name: string): Directive | undefined => {
+      const other = library.find('directive', name);
+      if (!other.ok) return undefined;
+      items.push(other.output);
+      return other.output.directive;
+    };
+    const directive = resolveExtends(item.directive, below);
+    for (const each of items) {
+      const signature = checkSignature(each);
+      if (!signature.ok) return signature;
+    }
+    return ok({ item, directive, items });
+  }
+
+  function gate({ item, items }: Loaded, authority: Authority): Outcome<null> {
+    if (!authority.sees('directive', item.category, item.id)) {
+      return fail(
+        'permission_denied',
+        `directive \`${item.id}\` is not among those this thread may use`,
+      );
+    }
+    const handed = authority.allowsDirective(items.every((each) => isSigned(each.signature)));
+    return handed.ok ? authority.check({ capability: 'kernel.execute' }) : handed;
+  }
+
+  async function run(
+    request: ExecuteRequest,
+    caller: Caller,
+    authority: Authority,
+  ): Promise<Outcome<Value>> {
+    const loaded = load(request.item_id);
+    if (!loaded.ok) return loaded;
+    const { item, directive, items } = loaded.output;
+    const checked = checkInputs(directive, request.parameters ?? {});
+    if (!checked.ok) return checked;
+    const inputs = inputsOf(request, checked.output);
+    return await perform(
+      { type: 'directive', name: item.id, opLabels: ['op:directive', `op:directive:${item.id}`] },
+      inputs,
+      (values) => {
+        const again = checkInputs(directive, passedOn(inputs, values));
+        if (!again.ok) return again;
+        const descriptor = mergeAll(items.map((each) => marks.of(each)));
+        return ok(makeValue(readyAnswer(directive, again.output), { descriptor }));
+      },
+      childFrame(caller.frame, { ports: { gate: () => gate(loaded.output, authority) } }),
+    );
+  }
+
+  async function giveBack(request: ExecuteRequest, caller: Caller): Promise<Outcome<Value>> {
+    const loaded = load(request.item_id);
+    if (!loaded.ok) return loaded;
+    const { directive } = loaded.output;
+    const inputs = inputsOf(request, request.parameters ?? {});
+    return await perform(
+      { type: 'return', name: directive.name, opLabels: ['op:return'] },
+      inputs,
+      (values) => {
+        const outputs = checkOutputs(directive, passedOn(inputs, values));
+        if (!outputs.ok) return outputs;
+        return ok(
+          makeValue({ status: 'returned', directive: directive.name, outputs: outputs.output }),
+        );
+      },
+      caller.frame,
+    );
+  }
+
+  return {
+    name: 'directive',
+    actions: ['run', 'return', ...MODIFY_ACTIONS],
+    async execute(request, caller, authority) {
+      if (request.action === 'run') return await run(request, caller, authority);
+      if (request.action === 'return') return await giveBack(request, caller);
+      return await modify(request, caller, authority);
+    },
+  };
+}

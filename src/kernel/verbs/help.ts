@@ -1,0 +1,84 @@
+// Guidance is knowledge in the bundle (category `help`), found by full text; signals go to whoever
+// runs the thread. The kernel knows no thread: it hands the signal to a port, or says there is none.
+import {
+  fail,
+  isObject,
+  type Json,
+  type JsonObject,
+  nearest,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
+import type { Library } from '../../items/index.ts';
+import type { Caller, HelpRequest } from '../call.ts';
+import type { UsesItem } from '../rights/item-marks.ts';
+
+const ACTIONS = ['guidance', 'stuck', 'escalate', 'checkpoint'];
+
+/** Receives `stuck`, `escalate` and `checkpoint` of a running thread. */
+export type SignalPort = (
+  signal: { action: string; reason: string; capability?: string; scope?: JsonObject },
+  caller: Caller,
+) => Promise<Outcome<Json>>;
+
+function guidance(library: Library, topic: string, uses: UsesItem): Outcome<Json> {
+  const topics = library
+    .all('knowledge')
+    .filter((item) => item.category === 'help')
+    .map((item) => ({ name: item.id.split('/').at(-1) ?? item.id, item }));
+  const names = topics.map(({ name }) => name).sort();
+  const exact = topics.find(({ name }) => name === topic);
+  if (exact) uses(exact.item);
+  if (exact) return ok({ topic, text: exact.item.text.trim(), topics: names });
+  const found = library.search({ text: topic, kind: 'knowledge', limit: 3 });
+  const best = found.hits[0]?.item;
+  if (!best) {
+    const near = nearest(topic, names);
+    return fail(
+      'not_found',
+      `no guidance on \`${topic}\`${near ? `; did you mean \`${near}\`` : ''}`,
+      {
+        topics: names,
+      },
+    );
+  }
+  uses(best);
+  return ok({
+    topic: best.id,
+    text: (best.kind === 'knowledge' ? best.text : best.body).trim(),
+    see_also: found.hits.slice(1).map(({ item }) => item.id),
+    topics: names,
+  });
+}
+
+export async function giveHelp(
+  library: Library,
+  request: HelpRequest,
+  caller: Caller,
+  signal: SignalPort | undefined,
+  uses: UsesItem,
+): Promise<Outcome<Json>> {
+  const { action = 'guidance', topic = 'overview', reason = '', capability, scope } = request;
+  if ([action, topic, reason, capability ?? ''].some((text) => typeof text !== 'string')) {
+    return fail('invalid_input', '`action`, `topic`, `reason` and `capability` must be texts');
+  }
+  if (scope !== undefined && !isObject(scope)) {
+    return fail('invalid_input', '`scope` must be an object, such as {"path": "out/report.md"}');
+  }
+  if (!ACTIONS.includes(action)) {
+    const near = nearest(action, ACTIONS);
+    const hint = near ? `did you mean \`${near}\`` : `there are: ${ACTIONS.join(', ')}`;
+    return fail('invalid_input', `unknown help action \`${action}\`; ${hint}`);
+  }
+  if (action === 'guidance') return guidance(library, topic, uses);
+  if (signal) {
+    const wish = { ...(capability !== undefined && { capability }), ...(scope && { scope }) };
+    return await signal({ action, reason, ...wish }, caller);
+  }
+  return ok({
+    action,
+    delivered: false,
+    message:
+      'no thread is running this call, so there is nobody to signal; ask the person directly',
+  });
+}

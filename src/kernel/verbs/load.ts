@@ -1,0 +1,122 @@
+import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import type { Catalogs, Item, ItemKind, Library } from '../../items/index.ts';
+import type { Authority, LoadRequest } from '../call.ts';
+import type { UsesItem } from '../rights/item-marks.ts';
+import { resolvePlan } from '../tool/plan.ts';
+import { summarise } from './search.ts';
+
+const PARTS = ['all', 'body', 'metadata', 'schema', 'diagnostics'];
+const MAX_BODY = 256 * 1024;
+
+type CatalogCopy = Awaited<ReturnType<Catalogs['copy']>>;
+export type CopyLevel = 'project' | 'user';
+
+/** Copying between levels and from catalogs; both check signatures and run nothing. */
+export interface CopyPort {
+  copy(item: Item, level: CopyLevel): Outcome<string>;
+  fromCatalog(kind: ItemKind, id: string, level?: CopyLevel): Promise<CatalogCopy>;
+}
+
+/** What an item is, without running or expanding anything in it. */
+function metadata(item: Item, library: Library): JsonObject {
+  const plan = item.kind === 'tool' ? resolvePlan(library, item, {}) : undefined;
+  return {
+    ...summarise(item, library, 'schema'),
+    category: item.category,
+    tags: [...item.tags],
+    description: item.description,
+    signature: { ...item.signature },
+    shadows: item.shadows as unknown as Json,
+    diagnostics: item.diagnostics as unknown as Json,
+    ...(plan?.ok ? { chain: [...plan.output.chain] } : {}),
+    ...(plan && !plan.ok && item.diagnostics.length === 0
+      ? { unavailable: plan.error.detail.message }
+      : {}),
+  };
+}
+
+/** Copying changes what there is: the same right as creating an item by hand. */
+function mayWrite(kind: ItemKind, id: string, authority: Authority): Outcome<null> {
+  const effect = authority.allowsEffect('write');
+  return effect.ok ? authority.check({ capability: `${kind}.modify`, scope: { id } }) : effect;
+}
+
+async function copyFromCatalog(
+  kind: ItemKind,
+  id: string,
+  level: CopyLevel | undefined,
+  authority: Authority,
+  copies: CopyPort,
+): Promise<Outcome<Json>> {
+  if (level === undefined) {
+    return fail(
+      'invalid_input',
+      `to get ${kind} \`${id}\` from a catalog, say where to: \`destination\` project or user`,
+    );
+  }
+  const right = mayWrite(kind, id.slice(id.indexOf(':') + 1), authority);
+  if (!right.ok) return right;
+  const copied = await copies.fromCatalog(kind, id, level);
+  if (!copied.ok) return copied;
+  const { copied_to, ...item } = copied.output;
+  return ok({
+    item: { item_type: kind, item_id: item.id, ...item },
+    copied_to,
+  });
+}
+
+export async function loadItem(
+  library: Library,
+  request: LoadRequest,
+  authority: Authority,
+  copies: CopyPort,
+  uses: UsesItem,
+): Promise<Outcome<Json>> {
+  const kind = request.item_type as ItemKind;
+  const { part = 'all', destination } = request;
+  if (!PARTS.includes(part)) {
+    return fail('invalid_input', `unknown part \`${part}\`; there are: ${PARTS.join(', ')}`);
+  }
+  if (destination !== undefined && destination !== 'project' && destination !== 'user') {
+    return fail(
+      'invalid_input',
+      `unknown destination \`${destination}\`; there are: project, user`,
+    );
+  }
+  const need = kind === 'knowledge' ? 'knowledge.read' : 'kernel.load';
+  const allowed = authority.check({ capability: need });
+  if (!allowed.ok) return allowed;
+  if (request.source === 'catalog') {
+    return await copyFromCatalog(kind, request.item_id, destination, authority, copies);
+  }
+  const found = library.find(kind, request.item_id, sourceOf(request.source));
+  if (!found.ok) return found;
+  const item = found.output;
+  if (!authority.sees(kind, item.category, item.id)) {
+    return fail(
+      'permission_denied',
+      `${kind} \`${item.id}\` is not among those this thread may load`,
+    );
+  }
+  const answer: JsonObject = {
+    item: part === 'body' ? summarise(item, library, 'name') : metadata(item, library),
+  };
+  if (part === 'all' || part === 'body') {
+    uses(item);
+    answer.body = item.body.slice(0, MAX_BODY);
+    if (item.body.length > MAX_BODY) answer.truncated = true;
+  }
+  if (destination !== undefined) {
+    const right = mayWrite(kind, item.id, authority);
+    if (!right.ok) return right;
+    const copied = copies.copy(item, destination);
+    if (!copied.ok) return copied;
+    answer.copied_to = copied.output;
+  }
+  return ok(answer);
+}
+
+const sourceOf = (source: string | undefined) =>
+  source === undefined || source === 'all' || source === 'local'
+    ? undefined
+    : (source as Item['source']);

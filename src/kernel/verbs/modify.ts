@@ -1,0 +1,126 @@
+// `create`, `update` and `delete` of items. The content is checked before anything is written, the
+// file appears whole or not at all, and it stays unsigned until a person signs it.
+import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { childFrame, makeValue, perform, type Value } from '../../flow/index.ts';
+import { contentCategory, type ItemKind, type Library } from '../../items/index.ts';
+import { type Authority, type Caller, type ExecuteRequest, givenValue } from '../call.ts';
+import type { ItemMarks } from '../rights/item-marks.ts';
+
+export const MODIFY_ACTIONS = ['create', 'update', 'delete'] as const;
+type ModifyAction = (typeof MODIFY_ACTIONS)[number];
+
+export type Modifier = (
+  request: ExecuteRequest,
+  caller: Caller,
+  authority: Authority,
+) => Promise<Outcome<Value>>;
+
+const MAX_CONTENT = 1024 * 1024;
+
+function checkContent(request: ExecuteRequest): Outcome<string> {
+  const { content } = request;
+  if (typeof content !== 'string' || content === '') {
+    return fail(
+      'invalid_input',
+      `\`${request.action}\` needs \`content\`: the whole text of the file`,
+    );
+  }
+  return content.length > MAX_CONTENT
+    ? fail('invalid_input', `\`content\` is longer than ${MAX_CONTENT} characters`)
+    : ok(content);
+}
+
+const unchanged = (request: ExecuteRequest, file?: string, diagnostics?: Json): JsonObject => ({
+  dry_run: true,
+  would: request.action ?? '',
+  item_type: request.item_type,
+  item_id: request.item_id,
+  ...(file === undefined ? {} : { file }),
+  ...(diagnostics === undefined ? {} : { diagnostics }),
+});
+
+export function createModifier(library: Library, marks: ItemMarks): Modifier {
+  /** The category of what is there now; the rules for names that exist already, or must not. */
+  function target(action: ModifyAction, kind: ItemKind, id: string): Outcome<string | undefined> {
+    const existing = library.find(kind, id, 'project');
+    if (action === 'create') {
+      return existing.ok
+        ? fail('invalid_input', `${kind} \`${id}\` exists already; use \`update\``)
+        : ok(undefined);
+    }
+    return existing.ok ? ok(existing.output.category) : existing;
+  }
+
+  function remove(request: ExecuteRequest, kind: ItemKind): Outcome<Json> {
+    const id = request.item_id;
+    if (request.dry_run) return ok(unchanged(request));
+    const removed = library.remove(kind, id);
+    return removed.ok ? ok({ status: 'deleted', item_type: kind, item_id: id }) : removed;
+  }
+
+  function write(request: ExecuteRequest, kind: ItemKind, content: Value): Outcome<Json> {
+    const { item_id: id, action } = request;
+    const mode = action === 'create' ? 'create' : 'update';
+    // Checked first, so that the marks are there before the text is.
+    const checked = library.write(kind, id, content.text, mode, { dryRun: true });
+    if (!checked.ok) return checked;
+    const { file } = checked.output;
+    const diagnostics = checked.output.diagnostics as unknown as Json;
+    if (request.dry_run) return ok(unchanged(request, file, diagnostics));
+    const kept = marks.willWrite(file, content.text, [content.meta.descriptor]);
+    if (!kept.ok) return kept;
+    const written = library.write(kind, id, content.text, mode);
+    if (!written.ok) return written;
+    const status = mode === 'create' ? 'created' : 'updated';
+    return ok({ status, item_type: kind, item_id: id, file, signed: false, diagnostics });
+  }
+
+  return async (request, caller, authority) => {
+    const action = request.action as ModifyAction;
+    const kind = request.item_type as ItemKind;
+    const id = request.item_id;
+    const content = action === 'delete' ? ok('') : checkContent(request);
+    if (!content.ok) return content;
+    const present = target(action, kind, id);
+    if (!present.ok) return present;
+    const sees = (category: string | undefined): Outcome<null> =>
+      category === undefined || authority.sees(kind, category, id)
+        ? ok(null)
+        : fail('permission_denied', `${kind} \`${id}\` is on a deny list of this thread`);
+    const seesContent = (text: string): Outcome<null> =>
+      action === 'delete' ? ok(null) : sees(contentCategory(kind, id, text));
+    const gate = (): Outcome<null> => {
+      for (const category of [sees(present.output), seesContent(content.output)]) {
+        if (!category.ok) return category;
+      }
+      const effect = authority.allowsEffect('write');
+      return effect.ok ? authority.check({ capability: `${kind}.modify`, scope: { id } }) : effect;
+    };
+    return await perform(
+      {
+        type: 'modify',
+        subtype: action,
+        name: id,
+        opLabels: ['op:modify', `op:modify:${kind}`, `op:modify:${kind}:${id}`],
+        risk: action === 'delete' ? ['destructive'] : [],
+      },
+      [
+        {
+          name: 'content',
+          role: 'content',
+          value: givenValue(request, 'content') ?? makeValue(content.output),
+        },
+      ],
+      ([passed]) => {
+        if (!passed || action === 'delete') return asValue(remove(request, kind));
+        // A guard may have replaced the text: its category counts, not that of the first one.
+        const visible = seesContent(passed.text);
+        return visible.ok ? asValue(write(request, kind, passed)) : visible;
+      },
+      childFrame(caller.frame, { ports: { gate } }),
+    );
+  };
+}
+
+const asValue = (done: Outcome<Json>): Outcome<Value> =>
+  done.ok ? ok(makeValue(done.output)) : done;

@@ -1,0 +1,91 @@
+import { fail, type Json, type JsonObject, nearest, type Outcome, ok } from '../../base/index.ts';
+import type { Item, ItemKind, Library, Source } from '../../items/index.ts';
+import type { Authority, SearchRequest } from '../call.ts';
+import { resolvePlan, type ToolItem } from '../tool/plan.ts';
+
+const KINDS = ['directive', 'tool', 'knowledge'];
+const SOURCES = ['project', 'user', 'installed', 'bundle', 'catalog', 'local', 'all'];
+const MAX_LIMIT = 100;
+const MAX_QUERY = 1000;
+
+export const firstLine = (text: string, length = 160): string => {
+  const line = text.trim().split('\n', 1)[0] ?? '';
+  return line.length > length ? `${line.slice(0, length - 1)}…` : line;
+};
+
+/** One hit, as small as the caller asked for. */
+export function summarise(
+  item: Item,
+  library: Library,
+  detail: SearchRequest['detail'],
+): JsonObject {
+  const short: JsonObject = { item_type: item.kind, item_id: item.id };
+  if (detail === 'name') return short;
+  const tool = item.kind === 'tool' ? item.tool : undefined;
+  const plan = tool && detail === 'schema' ? resolvePlan(library, item as ToolItem, {}) : undefined;
+  const broken = item.diagnostics.find(({ severity }) => severity === 'error');
+  return {
+    ...short,
+    title: item.title,
+    summary: firstLine(item.description),
+    version: item.version,
+    source: item.source,
+    signed: item.signature.state === 'signed' || item.signature.state === 'bundle',
+    requires: tool?.requires ?? [],
+    ...(item.shadows.length > 0 ? { shadowed: item.shadows.map(({ source }) => source) } : {}),
+    ...(broken ? { unavailable: broken.message } : {}),
+    ...(plan?.ok ? { input_schema: plan.output.schema, effect: plan.output.effect } : {}),
+  };
+}
+
+/** Arguments of a search, checked; a wrong word says which words there are. */
+function checkSearch(request: SearchRequest): Outcome<null> {
+  const { query, item_type, source, limit, detail } = request;
+  const oneOf = (name: string, value: string | undefined, allowed: readonly string[]) => {
+    if (value === undefined || allowed.includes(value)) return undefined;
+    const near = nearest(value, allowed);
+    const hint = near ? `did you mean \`${near}\`` : `there are: ${allowed.join(', ')}`;
+    return fail('invalid_input', `unknown ${name} \`${value}\`; ${hint}`);
+  };
+  if (typeof query !== 'string' || query.length > MAX_QUERY) {
+    return fail('invalid_input', `\`query\` must be text of at most ${MAX_QUERY} characters`);
+  }
+  if (limit !== undefined && (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT)) {
+    return fail('invalid_input', `\`limit\` must be a whole number from 1 to ${MAX_LIMIT}`);
+  }
+  return (
+    oneOf('item_type', item_type, KINDS) ??
+    oneOf('source', source, SOURCES) ??
+    oneOf('detail', detail, ['name', 'summary', 'schema']) ??
+    ok(null)
+  );
+}
+
+/** Ranked full text over everything the caller may see. */
+export function searchLibrary(
+  library: Library,
+  request: SearchRequest,
+  authority: Authority,
+): Outcome<Json> {
+  const checked = checkSearch(request);
+  if (!checked.ok) return checked;
+  const { query, item_type, source, limit = 10, cursor, category, detail = 'summary' } = request;
+  const everywhere = source === undefined || source === 'all' || source === 'local';
+  const found = library.search({
+    text: query,
+    limit,
+    ...(item_type ? { kind: item_type as ItemKind } : {}),
+    ...(everywhere ? {} : { source: source as Source }),
+    ...(cursor ? { cursor } : {}),
+    ...(category ? { category } : {}),
+    categories: (kind, itsCategory, id) => authority.sees(kind, itsCategory, id),
+  });
+  return ok({
+    items: found.hits.map(({ item, score }) => ({
+      ...summarise(item, library, detail),
+      score: Math.round(score * 1000) / 1000,
+    })),
+    total: found.total,
+    ...(found.next_cursor ? { next_cursor: found.next_cursor } : {}),
+  });
+}

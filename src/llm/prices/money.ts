@@ -1,0 +1,54 @@
+// Money is whole nano-units of a currency, in and out as decimal text. Nothing here is ever a float.
+import { fail, type Outcome, ok } from '../../base/index.ts';
+
+const DIGITS = 9;
+export const NANO = 10n ** BigInt(DIGITS);
+const DECIMAL = /^(\d{1,15})(?:\.(\d{1,30}))?$/;
+
+/** An amount such as `1.50`: not negative, at most nine decimals. */
+export function parseMoney(text: string): Outcome<bigint> {
+  const [, whole, decimals = ''] = DECIMAL.exec(text.trim()) ?? [];
+  if (whole === undefined) {
+    return fail('invalid_input', `\`${text.slice(0, 60)}\` is not an amount such as 1.50`);
+  }
+  const kept = decimals.replace(/0+$/, '');
+  if (kept.length > DIGITS) {
+    return fail(
+      'invalid_input',
+      `amount \`${text.slice(0, 60)}\` has more than ${DIGITS} decimals`,
+    );
+  }
+  return ok(BigInt(whole) * NANO + BigInt(kept.padEnd(DIGITS, '0')));
+}
+
+/** At least two decimals, and as many as it takes to be exact. */
+export function formatMoney(nano: bigint): string {
+  const sign = nano < 0n ? '-' : '';
+  const digits = String(nano < 0n ? -nano : nano).padStart(DIGITS + 1, '0');
+  const decimals = digits.slice(-DIGITS).replace(/0+$/, '').padEnd(2, '0');
+  return `${sign}${digits.slice(0, -DIGITS)}.${decimals}`;
+}
+
+/** `1.5e-7`, as a number prints itself, without the exponent. */
+function plainDecimal(value: number): string {
+  const [mantissa = '', exponent = '0'] = String(value).split('e');
+  const [whole = '', decimals = ''] = mantissa.split('.');
+  const shift = Number(exponent);
+  if (shift >= 0) {
+    const moved = decimals.padEnd(shift, '0');
+    return `${whole}${moved.slice(0, shift)}.${moved.slice(shift)}0`;
+  }
+  return `0.${'0'.repeat(-shift - whole.length)}${whole}${decimals}`;
+}
+
+/**
+ * A rate from a data file, number or text, as nano-units; what is finer is rounded up, so that a cost
+ * is never below the invoice. Undefined when it is no amount.
+ */
+export function rateOf(value: unknown): bigint | undefined {
+  const text = typeof value === 'number' && value >= 0 ? plainDecimal(value) : value;
+  const [, whole, decimals = ''] = (typeof text === 'string' && DECIMAL.exec(text)) || [];
+  if (whole === undefined) return undefined;
+  const nano = BigInt(whole) * NANO + BigInt(decimals.slice(0, DIGITS).padEnd(DIGITS, '0'));
+  return /[1-9]/.test(decimals.slice(DIGITS)) ? nano + 1n : nano;
+}

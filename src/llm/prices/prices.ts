@@ -1,0 +1,319 @@
+// The maintained price package, behind our own type: the only file that knows it. It carries its
+// data with it and never asks the network.
+
+import { createRequire } from 'node:module';
+import type * as PriceLibrary from '@pydantic/genai-prices';
+import {
+  type Clock,
+  type Diagnostic,
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  matchGlob,
+  mergeDeep,
+  nearest,
+  type Outcome,
+  ok,
+  systemClock,
+  textsAt,
+} from '../../base/index.ts';
+import type { DataLayer } from '../../items/index.ts';
+import type { Usage } from '../usage.ts';
+import { rateOf } from './money.ts';
+
+// What a token costs, and what a request cost. A price names the row it came from, so that every
+// figure can be traced to a line of a table.
+
+/** Nano-units per million tokens. */
+export interface Price {
+  model: string;
+  /** Table and row that matched, e.g. `pricing.yaml:claude-opus-5`. */
+  row: string;
+  input: bigint;
+  output: bigint;
+  cache_read: bigint;
+  cache_write: bigint;
+  free: boolean;
+  currency: string;
+  /** The window within which this price holds. */
+  context?: number;
+}
+
+const MILLION = 1_000_000n;
+
+/** Rounded up once, at the end: a fraction of a nano-unit is charged as a whole one per request. */
+const perMillion = (amount: bigint): bigint => (amount + MILLION - 1n) / MILLION;
+
+/**
+ * Where a row is silent, reading a cache costs what input costs, and writing a quarter more: nobody
+ * charges more than that, and who charges nothing reports no writes.
+ */
+export const presumedWrite = (input: bigint): bigint => (input * 5n + 3n) / 4n;
+
+export function costOf(usage: Usage, price: Price): bigint {
+  return perMillion(
+    BigInt(usage.input_tokens) * price.input +
+      BigInt(usage.output_tokens) * price.output +
+      BigInt(usage.cache_read_tokens) * price.cache_read +
+      BigInt(usage.cache_write_tokens) * price.cache_write,
+  );
+}
+
+/**
+ * The most a request can cost: all input at the dearest rate input can have (writing to a cache may
+ * cost more than not caching), all of the allowed output.
+ */
+export function worstCost(inputTokens: number, outputTokens: number, price: Price): bigint {
+  const { input, cache_read, cache_write, output } = price;
+  const dearest = [input, cache_read, cache_write].reduce((a, b) => (a > b ? a : b));
+  return perMillion(BigInt(inputTokens) * dearest + BigInt(outputTokens) * output);
+}
+
+// Two megabytes, loaded when a model is asked for that no price file knows.
+let loaded: typeof PriceLibrary | undefined;
+const library = (): typeof PriceLibrary =>
+  (loaded ??= createRequire(import.meta.url)('@pydantic/genai-prices'));
+
+interface Rate {
+  rate: bigint;
+  /** Input length from which another rate holds. */
+  until: number;
+}
+
+function readRate(value: unknown): Rate | undefined {
+  const tiered = value as { base?: unknown; tiers?: { start: number }[] } | null | undefined;
+  const isTiered = typeof tiered === 'object' && tiered !== null;
+  const rate = rateOf(isTiered ? tiered.base : value);
+  if (rate === undefined) return undefined;
+  const starts = isTiered ? (tiered.tiers ?? []).map(({ start }) => start) : [];
+  return { rate, until: Math.min(Number.POSITIVE_INFINITY, ...starts) };
+}
+
+/** A fee per request cannot be told from tokens, so such a price is none for us. */
+const FLAT_FEE = /^requests?_/;
+
+/** Undefined when the package does not know the model, or only in part. Never throws. */
+export function packagedPrice(model: string, now: number): Price | undefined {
+  const found = lookUp(model, now);
+  if (!found) return undefined;
+  const rows = found.model_price;
+  if (Object.keys(rows).some((key) => FLAT_FEE.test(key))) return undefined;
+  const [input, output] = [readRate(rows.input_mtok), readRate(rows.output_mtok)];
+  if (!input || !output) return undefined;
+  const read = readRate(rows.cache_read_mtok) ?? input;
+  const write = readRate(rows.cache_write_mtok) ?? { ...input, rate: presumedWrite(input.rate) };
+  const window = found.model.context_window ?? Number.POSITIVE_INFINITY;
+  const context = Math.min(window, ...[input, output, read, write].map(({ until }) => until));
+  return {
+    model,
+    row: `genai-prices:${found.provider.id}/${found.model.id}`,
+    input: input.rate,
+    output: output.rate,
+    cache_read: read.rate,
+    cache_write: write.rate,
+    free: false,
+    currency: 'USD',
+    ...(Number.isFinite(context) && { context }),
+  };
+}
+
+function lookUp(model: string, now: number): PriceLibrary.PriceCalculationResult {
+  try {
+    const usage = { input_tokens: 1, output_tokens: 1 };
+    return library().calcPrice(usage, model, { timestamp: new Date(now) });
+  } catch {
+    return null;
+  }
+}
+
+// Which price a model has: the row of that very id in the price files, then the longest alias that
+// somebody declared, then the price package. A name that is only similar has no price: a guess here
+// would be a wrong invoice. The money is the user's: what a project says may add to it and raise it.
+
+export interface Prices {
+  find(model: string): Outcome<Price>;
+  /** For a model without a price where no spend limit was declared; marked by its row. */
+  default(): Price | undefined;
+}
+
+/** One price file, as the library reads it. */
+export type PriceLayer = Pick<DataLayer, 'source' | 'file' | 'value'>;
+
+export interface PricePorts {
+  /** Of the policy: may a project's files say less than the others do? */
+  allowsLower?: boolean;
+  clock?: Clock;
+  /** The last place to look; prices may depend on the time. */
+  packaged?: (model: string, now: number) => Price | undefined;
+}
+
+const DEFAULT_CURRENCY = 'USD';
+const AUTHORITY =
+  'set it in your own price file, or sign the project’s policy and write `prices: project` in yours';
+const FREE = { input: 0n, output: 0n, cache_read: 0n, cache_write: 0n };
+
+/** A row as a price; undefined when it lacks one, because a cost from it would be too small. */
+function priceOf(model: string, row: string, value: Json, currency: string): Price | undefined {
+  const context = getOwn(value, 'context');
+  const about = { model, row, currency, ...(typeof context === 'number' && { context }) };
+  if (getOwn(value, 'free') === true) return { ...about, ...FREE, free: true };
+  const input = rateOf(getOwn(value, 'input_per_million'));
+  const output = rateOf(getOwn(value, 'output_per_million'));
+  if (input === undefined || output === undefined) return undefined;
+  return {
+    ...about,
+    input,
+    output,
+    cache_read: rateOf(getOwn(value, 'cache_read_per_million')) ?? input,
+    cache_write: rateOf(getOwn(value, 'cache_write_per_million')) ?? presumedWrite(input),
+    free: false,
+  };
+}
+
+/** An alias names one id, or many when its author wrote a `*`. */
+const fits = (alias: string, model: string): boolean =>
+  alias === model || (alias.includes('*') && matchGlob(alias, model));
+
+function longestAlias(rows: JsonObject, model: string): { id: string; alias: string } | undefined {
+  let best: { id: string; alias: string } | undefined;
+  for (const [id, row] of Object.entries(rows)) {
+    for (const alias of textsAt(row, 'aliases')) {
+      if (fits(alias, model) && alias.length > (best?.alias.length ?? 0)) best = { id, alias };
+    }
+  }
+  return best;
+}
+
+/** The rows of some price files, merged. */
+interface PriceTable {
+  readonly rows: JsonObject;
+  declared(model: string): Price | undefined;
+  default(): Price | undefined;
+}
+
+function createTable(config: JsonObject, currency: string): PriceTable {
+  const models = getOwn(config, 'models');
+  const rows = isObject(models) ? models : {};
+  return {
+    rows,
+    declared(model) {
+      const own = getOwn(rows, model);
+      if (own !== undefined) return priceOf(model, `pricing.yaml:${model}`, own, currency);
+      const found = longestAlias(rows, model);
+      if (!found) return undefined;
+      const row = `pricing.yaml:${found.id} (alias ${found.alias})`;
+      return priceOf(model, row, getOwn(rows, found.id) ?? null, currency);
+    },
+    default() {
+      const value = getOwn(config, 'default');
+      return value === undefined
+        ? undefined
+        : priceOf('default', 'pricing.yaml:default', value, currency);
+    },
+  };
+}
+
+const RATES = ['input', 'output', 'cache_read', 'cache_write'] as const;
+
+const costsNothing = (price: Price): boolean => RATES.every((rate) => price[rate] === 0n);
+
+/**
+ * The user's price, raised where the project asks for more. A window only shrinks: a price may hold
+ * up to a length and be higher beyond it.
+ * INVARIANT: no rate is lower than the user's, and nothing is free that the user did not call so.
+ */
+function raised(base: Price | undefined, wanted: Price | undefined): Price | undefined {
+  if (!wanted) return base;
+  if (!base) return costsNothing(wanted) ? undefined : wanted;
+  if (wanted.currency !== base.currency) return base;
+  const price = { ...base };
+  for (const rate of RATES) if (wanted[rate] > base[rate]) price[rate] = wanted[rate];
+  const context = Math.min(base.context ?? Infinity, wanted.context ?? Infinity);
+  if (Number.isFinite(context)) price.context = context;
+  const isRaised = RATES.some((rate) => price[rate] !== base[rate]);
+  return { ...price, free: base.free && !isRaised, row: isRaised ? wanted.row : base.row };
+}
+
+const merged = (layers: readonly PriceLayer[]): JsonObject =>
+  layers.reduce<JsonObject>((all, { value }) => mergeDeep(all, value), {});
+
+const currencyOf = (value: JsonObject): string | undefined => {
+  const currency = getOwn(value, 'currency');
+  return typeof currency === 'string' ? currency : undefined;
+};
+
+/** What the user, the bundle and the price package say, and what the project would like. */
+function openTables(layers: readonly PriceLayer[], ports: PricePorts) {
+  const { clock = systemClock, packaged = packagedPrice, allowsLower = false } = ports;
+  const owners = allowsLower ? layers : layers.filter(({ source }) => source !== 'project');
+  const currency = currencyOf(merged(owners)) ?? DEFAULT_CURRENCY;
+  const foreign = layers.filter(
+    (layer) => !owners.includes(layer) && (currencyOf(layer.value) ?? currency) !== currency,
+  );
+  const own = createTable(merged(owners), currency);
+  const all = createTable(merged(layers.filter((layer) => !foreign.includes(layer))), currency);
+  return {
+    all,
+    foreign,
+    currency,
+    baseOf: (model: string) => own.declared(model) ?? packaged(model, clock.now()),
+    baseDefault: () => own.default(),
+  };
+}
+
+/** `layers` are those of `pricing.yaml`, the strongest last. */
+export function createPrices(layers: readonly PriceLayer[], ports: PricePorts = {}): Prices {
+  const { all, baseOf, baseDefault } = openTables(layers, ports);
+  return {
+    find(model) {
+      const price = raised(baseOf(model), all.declared(model));
+      if (price) return ok(price);
+      const near = nearest(model, Object.keys(all.rows));
+      return fail('not_found', `model \`${model.slice(0, 200)}\` has no price`, {
+        model: model.slice(0, 200),
+        hint:
+          `${near === undefined ? '' : `did you mean \`${near}\`? Otherwise `}add a row for it under ` +
+          '`models` in `.ai/config/pricing.yaml`, or with `free: true` in your own when it costs nothing',
+      });
+    },
+    default: () => raised(baseDefault(), all.default()),
+  };
+}
+
+/** What a project's price files say that does not count, for `check`. */
+export function uncountedPrices(
+  layers: readonly PriceLayer[],
+  ports: PricePorts = {},
+): Diagnostic[] {
+  const { all, foreign, currency, baseOf, baseDefault } = openTables(layers, ports);
+  const found: Diagnostic[] = [];
+  const warn = (file: string, message: string) => {
+    const at = { file, line: 1, column: 1, severity: 'warning' } as const;
+    found.push({ ...at, code: 'price_not_counted', message, hint: AUTHORITY });
+  };
+  const judge = (file: string, name: string, base: Price | undefined, wanted?: Price) => {
+    const price = raised(base, wanted);
+    if (!wanted || (price && RATES.every((rate) => price[rate] <= wanted[rate]))) return;
+    const why = base ? `\`${base.row}\` says more` : 'a project cannot make a model free';
+    warn(file, `the price of ${name} does not count: ${why}`);
+  };
+  for (const { source, file, value } of layers) {
+    if (source !== 'project' || ports.allowsLower) continue;
+    if (foreign.some((layer) => layer.file === file)) {
+      warn(file, `its prices do not count: they are not in ${currency}`);
+      continue;
+    }
+    const models = getOwn(value, 'models');
+    for (const [id, row] of Object.entries(isObject(models) ? models : {})) {
+      for (const model of [id, ...textsAt(row, 'aliases')]) {
+        judge(file, `\`${model}\``, baseOf(model), all.declared(model));
+      }
+    }
+    if (getOwn(value, 'default') !== undefined) {
+      judge(file, 'a model without a row', baseDefault(), all.default());
+    }
+  }
+  return found;
+}

@@ -1,0 +1,209 @@
+// A model that says what a script tells it to, behind real HTTP on loopback: tests, the demo and
+// users' own tests go through the same code as a provider's answers do, without a key.
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fail, isObject, type Json, type Outcome, ok, parseJson } from '../../base/index.ts';
+import type { Protocol } from '../message.ts';
+import { answerOf } from './answer.ts';
+import { describeRequest, matches, type ScriptedRequest } from './request.ts';
+import { checkScript, parseScript, type ScriptedReply } from './script.ts';
+import { errorWire, type Wire, wireOf } from './wire.ts';
+
+/** YAML text, a list of replies, or a program that answers every request. */
+export type Script =
+  | string
+  | readonly ScriptedReply[]
+  | ((request: ScriptedRequest) => ScriptedReply | undefined | Promise<ScriptedReply | undefined>);
+
+export interface ScriptedProviderOptions {
+  /** Any free one when absent. */
+  port?: number;
+  /** Requests with another key are refused. */
+  key?: string;
+  /** How many requests are remembered. */
+  keep?: number;
+}
+
+export interface ScriptedProvider {
+  /** For `ANTHROPIC_BASE_URL` and `OPENAI_BASE_URL` alike. */
+  readonly url: string;
+  /** What was asked, oldest first; the last ones when there were many. */
+  readonly requests: readonly ScriptedRequest[];
+  /** How many requests there were. */
+  count(): number;
+  /** Replies of the list that were never given. */
+  unused(): number;
+  /** Breaks off what is still being sent. */
+  close(): Promise<void>;
+}
+
+const MAX_BODY = 64 * 1024 * 1024;
+const PATHS: Readonly<Record<string, Protocol>> = {
+  '/v1/messages': 'anthropic',
+  '/messages': 'anthropic',
+  '/v1/chat/completions': 'openai',
+  '/chat/completions': 'openai',
+};
+
+type Choose = Exclude<Script, string | readonly ScriptedReply[]>;
+
+/** The first reply that has uses left and fits the request. */
+function fromList(replies: readonly ScriptedReply[]): { choose: Choose; unused: () => number } {
+  const left = replies.map(({ repeat = 1 }) =>
+    repeat === true ? Number.POSITIVE_INFINITY : Number(repeat),
+  );
+  const isUsed = replies.map(() => false);
+  return {
+    choose(request) {
+      const at = replies.findIndex(
+        ({ match }, index) => (left[index] ?? 0) > 0 && matches(request, match),
+      );
+      if (at === -1) return undefined;
+      left[at] = (left[at] ?? 0) - 1;
+      isUsed[at] = true;
+      return replies[at];
+    },
+    unused: () => isUsed.filter((used) => !used).length,
+  };
+}
+
+function readScript(script: Script): Outcome<{ choose: Choose; unused: () => number }> {
+  if (typeof script === 'function') return ok({ choose: script, unused: () => 0 });
+  const replies =
+    typeof script === 'string' ? parseScript(script) : checkScript(script as unknown as Json);
+  return replies.ok ? ok(fromList(replies.output)) : replies;
+}
+
+/** Undefined when it is too long, or broke off. */
+async function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
+  const parts: Buffer[] = [];
+  let size = 0;
+  try {
+    for await (const part of request as AsyncIterable<Buffer>) {
+      size += part.length;
+      if (size > MAX_BODY) return undefined;
+      parts.push(part);
+    }
+  } catch {
+    return undefined;
+  }
+  return Buffer.concat(parts);
+}
+
+function plainHeaders({ headers }: IncomingMessage): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name, [value].flat().join(', ')]),
+  );
+}
+
+const isKeyRight = ({ headers }: IncomingMessage, key: string | undefined): boolean =>
+  key === undefined || headers['x-api-key'] === key || headers.authorization === `Bearer ${key}`;
+
+const out = (response: ServerResponse, bytes: Buffer): Promise<void> =>
+  new Promise((resolve) => response.write(bytes, () => resolve()));
+
+/** Sends the pieces, together or one by one, and then ends, breaks or stalls. */
+async function send(
+  response: ServerResponse,
+  { status, headers, pieces, end }: Wire,
+  paceMs: number,
+  signal: AbortSignal,
+): Promise<void> {
+  response.writeHead(status, headers);
+  // Also when nothing follows, the answer has begun.
+  response.flushHeaders();
+  for (const bytes of paceMs > 0 ? pieces : [Buffer.concat(pieces)]) {
+    if (bytes.length > 0) await out(response, bytes);
+    if (paceMs > 0) await sleep(paceMs, undefined, { signal });
+  }
+  if (end === 'end') response.end();
+  if (end === 'cut') response.destroy();
+}
+
+/** A server on loopback; fails when the script is wrong or the port is taken. */
+export async function startScriptedProvider(
+  script: Script,
+  options: ScriptedProviderOptions = {},
+): Promise<Outcome<ScriptedProvider>> {
+  const read = readScript(script);
+  if (!read.ok) return read;
+  const { choose, unused } = read.output;
+  const { port = 0, key, keep = 1000 } = options;
+  const requests: ScriptedRequest[] = [];
+  const closing = new AbortController();
+  let count = 0;
+
+  function remember(protocol: Protocol, incoming: IncomingMessage, bytes: Buffer) {
+    const body = parseJson(bytes.toString());
+    if (!body.ok || !isObject(body.output)) return undefined;
+    const headers = plainHeaders(incoming);
+    const request = describeRequest(++count, protocol, headers, body.output, bytes.length);
+    requests.push(request);
+    if (requests.length > keep) requests.shift();
+    return request;
+  }
+
+  async function reply(
+    request: ScriptedRequest,
+    response: ServerResponse,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const chosen = await choose(request);
+    if (!chosen) {
+      const message = `the script has no reply for request ${request.number}`;
+      return await send(
+        response,
+        errorWire(request.protocol, 400, { error: { message } }),
+        0,
+        signal,
+      );
+    }
+    if (chosen.delay_ms) await sleep(chosen.delay_ms, undefined, { signal });
+    if (chosen.fault?.reset === true) return void response.destroy();
+    const wire = wireOf(answerOf(chosen, request), request, chosen.fault);
+    await send(response, wire, chosen.pace_ms ?? 0, signal);
+  }
+
+  async function serve(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
+    const gone = new AbortController();
+    response.once('close', () => gone.abort());
+    const signal = AbortSignal.any([gone.signal, closing.signal]);
+    const path = (incoming.url ?? '').split('?')[0] ?? '';
+    const protocol = Object.hasOwn(PATHS, path) ? PATHS[path] : undefined;
+    const bytes = await readBody(incoming);
+    const refuse = (status: number, message: string) =>
+      send(response, errorWire(protocol ?? 'anthropic', status, { error: { message } }), 0, signal);
+    if (!protocol || incoming.method !== 'POST') return await refuse(404, 'no such path');
+    if (bytes === undefined) return await refuse(413, 'the request is too large');
+    if (!isKeyRight(incoming, key)) return await refuse(401, 'this key is not known here');
+    const request = remember(protocol, incoming, bytes);
+    if (!request) return await refuse(400, 'the request is no JSON object');
+    await reply(request, response, signal);
+  }
+
+  // Loaded here: who only imports the library needs no server.
+  const { createServer } = await import('node:http');
+  const server = createServer((incoming, response) => {
+    // Whoever asked has gone, or we are closing, or the script's own program failed.
+    serve(incoming, response).catch(() => response.destroy());
+  });
+  const failed = await new Promise<Error | undefined>((resolve) => {
+    server.once('error', resolve);
+    server.listen(port, '127.0.0.1', () => resolve(undefined));
+  });
+  if (failed) {
+    return fail('invalid_input', `cannot listen on port ${port}: ${failed.message}`, { port });
+  }
+  return ok({
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    requests,
+    count: () => count,
+    unused,
+    async close() {
+      closing.abort();
+      server.closeAllConnections();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+    },
+  });
+}

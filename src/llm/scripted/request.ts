@@ -1,0 +1,84 @@
+// A request to a scripted provider, as its script sees it: the same for both protocols.
+import { getOwn, type Json, type JsonObject, listAt, parseJson, textAt } from '../../base/index.ts';
+import type { Protocol } from '../message.ts';
+import type { ScriptedMatch } from './script.ts';
+
+export interface ScriptedRequest {
+  /** Counted from 1. */
+  number: number;
+  protocol: Protocol;
+  headers: Readonly<Record<string, string>>;
+  body: JsonObject;
+  bytes: number;
+  model: string;
+  stream: boolean;
+  assistant_messages: number;
+  /** Results of the calls that this request answers; parsed where they are JSON. */
+  results: Json[];
+}
+
+/** All texts in a value, one after the other. */
+function textsIn(value: Json | undefined, into: string[] = []): string[] {
+  if (typeof value === 'string') into.push(value);
+  else if (typeof value === 'object' && value !== null) {
+    for (const child of Object.values(value)) textsIn(child, into);
+  }
+  return into;
+}
+
+const holds = (value: Json | undefined, text: string): boolean =>
+  textsIn(value).some((found) => found.includes(text));
+
+const parsed = (content: Json | undefined): Json => {
+  const text = typeof content === 'string' ? content : textsIn(content).join('');
+  const value = parseJson(text);
+  return value.ok ? value.output : text;
+};
+
+/** The results at the end of the conversation. */
+function resultsOf(protocol: Protocol, messages: readonly Json[]): Json[] {
+  if (protocol === 'anthropic') {
+    return listAt(messages.at(-1), 'content')
+      .filter((block) => textAt(block, 'type') === 'tool_result')
+      .map((block) => parsed(getOwn(block, 'content')));
+  }
+  const lastTurn = messages.findLastIndex((message) => textAt(message, 'role') === 'assistant');
+  return messages
+    .slice(lastTurn + 1)
+    .filter((message) => textAt(message, 'role') === 'tool')
+    .map((message) => parsed(getOwn(message, 'content')));
+}
+
+export function describeRequest(
+  number: number,
+  protocol: Protocol,
+  headers: ScriptedRequest['headers'],
+  body: JsonObject,
+  bytes: number,
+): ScriptedRequest {
+  const messages = listAt(body, 'messages');
+  return {
+    number,
+    protocol,
+    headers,
+    body,
+    bytes,
+    model: textAt(body, 'model'),
+    stream: getOwn(body, 'stream') === true,
+    assistant_messages: messages.filter((message) => textAt(message, 'role') === 'assistant')
+      .length,
+    results: resultsOf(protocol, messages),
+  };
+}
+
+export function matches(request: ScriptedRequest, match: ScriptedMatch = {}): boolean {
+  const { body, model, protocol, assistant_messages } = request;
+  const messages = listAt(body, 'messages');
+  return (
+    (match.model === undefined || match.model === model) &&
+    (match.protocol === undefined || match.protocol === protocol) &&
+    (match.assistant_messages === undefined || match.assistant_messages === assistant_messages) &&
+    (match.last === undefined || holds(messages.at(-1), match.last)) &&
+    (match.text === undefined || holds([getOwn(body, 'system') ?? null, ...messages], match.text))
+  );
+}

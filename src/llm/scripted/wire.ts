@@ -1,0 +1,121 @@
+// From an answer to the bytes that go out, and what goes wrong with them.
+import { getOwn, type Json } from '../../base/index.ts';
+import type { Protocol } from '../message.ts';
+import type { Answer } from './answer.ts';
+import {
+  anthropicBody,
+  anthropicError,
+  anthropicErrorFrame,
+  anthropicFrames,
+  openAiBody,
+  openAiError,
+  openAiErrorFrame,
+  openAiFrames,
+} from './protocols.ts';
+import type { ScriptedRequest } from './request.ts';
+import type { ScriptedFault } from './script.ts';
+
+export interface Wire {
+  status: number;
+  headers: Record<string, string>;
+  pieces: Buffer[];
+  /** What happens when all pieces are out. */
+  end: 'end' | 'cut' | 'stall';
+}
+
+const ERROR_TYPES: Readonly<Record<number, string>> = {
+  400: 'invalid_request_error',
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  413: 'request_too_large',
+  429: 'rate_limit_error',
+  500: 'api_error',
+  503: 'overloaded_error',
+  529: 'overloaded_error',
+};
+
+export function errorWire(
+  protocol: Protocol,
+  status: number,
+  { error, retry_after }: ScriptedFault = {},
+): Wire {
+  const type = error?.type ?? ERROR_TYPES[status] ?? 'api_error';
+  const message = error?.message ?? `scripted ${status}`;
+  const body =
+    protocol === 'anthropic' ? anthropicError(type, message) : openAiError(type, message);
+  return {
+    status,
+    headers: {
+      'content-type': 'application/json',
+      ...(retry_after !== undefined && { 'retry-after': String(retry_after) }),
+    },
+    pieces: [Buffer.from(JSON.stringify(body))],
+    end: 'end',
+  };
+}
+
+/** The first `count` bytes; the piece they end in is cut. */
+function firstBytes(pieces: readonly Buffer[], count: number): Buffer[] {
+  const kept: Buffer[] = [];
+  for (const piece of pieces) {
+    if (count <= 0) break;
+    kept.push(piece.subarray(0, count));
+    count -= piece.length;
+  }
+  return kept;
+}
+
+const GARBAGE = Buffer.from('\u0000\u0007data: {"type": garb\n\ndata: }age{\n\n');
+
+function withGarbage(pieces: readonly Buffer[], at: number): Buffer[] {
+  const bytes = Buffer.concat(pieces);
+  return [bytes.subarray(0, at), GARBAGE, bytes.subarray(at)];
+}
+
+/** Bytes-level faults, the first that is given. */
+function spoil(pieces: Buffer[], fault: ScriptedFault): Pick<Wire, 'pieces' | 'end'> {
+  const { cut_at_byte, stall_at_byte, garbage_at_byte } = fault;
+  if (cut_at_byte !== undefined) return { pieces: firstBytes(pieces, cut_at_byte), end: 'cut' };
+  if (stall_at_byte !== undefined)
+    return { pieces: firstBytes(pieces, stall_at_byte), end: 'stall' };
+  if (garbage_at_byte !== undefined)
+    return { pieces: withGarbage(pieces, garbage_at_byte), end: 'end' };
+  return { pieces, end: 'end' };
+}
+
+function framesOf(
+  answer: Answer,
+  { protocol, body }: ScriptedRequest,
+  fault: ScriptedFault,
+): string[] {
+  const includeUsage = getOwn(getOwn(body, 'stream_options'), 'include_usage') === true;
+  const frames =
+    protocol === 'anthropic' ? anthropicFrames(answer) : openAiFrames(answer, includeUsage);
+  if (fault.error !== undefined) {
+    const { type = 'api_error', message = 'scripted error' } = fault.error;
+    const error =
+      protocol === 'anthropic'
+        ? anthropicErrorFrame(type, message)
+        : openAiErrorFrame(type, message);
+    return [...frames.slice(0, fault.after_events ?? 1), error];
+  }
+  return fault.no_end_marker === true ? frames.slice(0, -1) : frames;
+}
+
+const bodyOf = (answer: Answer, protocol: Protocol): Json =>
+  protocol === 'anthropic' ? anthropicBody(answer) : openAiBody(answer);
+
+export function wireOf(answer: Answer, request: ScriptedRequest, fault: ScriptedFault = {}): Wire {
+  if (fault.status !== undefined) return errorWire(request.protocol, fault.status, fault);
+  const { stream, protocol } = request;
+  const type = stream ? 'text/event-stream' : 'application/json';
+  const pieces = stream
+    ? framesOf(answer, request, fault).map((frame) => Buffer.from(frame))
+    : [Buffer.from(JSON.stringify(bodyOf(answer, protocol)))];
+  return {
+    status: 200,
+    headers: { 'content-type': fault.content_type ?? type, 'cache-control': 'no-cache' },
+    ...spoil(pieces, fault),
+  };
+}

@@ -1,0 +1,168 @@
+// Wires the rooms together, with the three files beside it; nobody else knows them all. Opening a
+// runtime runs nothing: no code of the project, no probe, no connection.
+import { type Json, type JsonObject, type Outcome, ok, systemRandom } from '../base/index.ts';
+import type { PolicyState } from '../flow/index.ts';
+import type { PlainRequest, PlainResult, RunRequest, World } from '../harness/index.ts';
+import { type Catalogs, createLibrary, itemRoots, type Library } from '../items/index.ts';
+import {
+  type Audit,
+  type Caller,
+  type Kernel,
+  type SandboxReport,
+  withProgramTools,
+} from '../kernel/index.ts';
+import type { Store } from '../store/index.ts';
+import type { KeyFolder, TrustStore } from '../trust/index.ts';
+import { type CallOptions, callerOf, createVerbs, mountPrimitives } from './kernel.ts';
+import { BUNDLE, openGround, type RuntimeOptions, type Within } from './project.ts';
+import { createScriptPrimitive } from './script-tools.ts';
+import { openScripts, type ScriptStage, type ScriptUse } from './scripts.ts';
+import {
+  checkRun,
+  createThreads,
+  type Live,
+  openRegistry,
+  reachThreads,
+  runPlain,
+  stopThreads,
+  type Threads,
+} from './threads.ts';
+
+export type { CallOptions } from './kernel.ts';
+export { BUNDLE, findProject, homeOf, type RuntimeOptions } from './project.ts';
+export { findScriptProject, type ScriptStage, type ScriptUse } from './scripts.ts';
+export { type Live, pruneThreads, type Threads } from './threads.ts';
+
+export type Verb = 'search' | 'load' | 'execute' | 'help';
+
+export interface Runtime {
+  readonly project: string;
+  /** The user's folder: keys, trust store, own items and policy. */
+  readonly home: string;
+  readonly library: Library;
+  readonly kernel: Kernel;
+  /** The policies in force now, and what is wrong with their files; one with errors allows nothing. */
+  policies(): PolicyState;
+  readonly keys: KeyFolder;
+  readonly trustStore: TrustStore;
+  readonly catalogs: Catalogs;
+  readonly audit: Audit;
+  /** Probed once, when first asked. */
+  sandbox(): Promise<SandboxReport>;
+  caller(options?: CallOptions): Caller;
+  /** One verb, plain JSON in and out: what the command line, MCP and programs use. */
+  call(verb: Verb, request: JsonObject, options?: CallOptions): Promise<Outcome<Json>>;
+  /** The short universal text that tells a model how to use the four tools. */
+  instructions(): string;
+  /** Would this run be refused before there is a thread? Where nothing ever ran, nothing is made. */
+  mayRun(request: RunRequest): Promise<Outcome<null>>;
+  /** The loop without a directive, with the program's own prompt and tools. */
+  plain(request: PlainRequest, signal?: AbortSignal): Promise<Outcome<PlainResult>>;
+  /** Threads of this project; the registry is opened when first asked for. */
+  threads(live?: Live): Promise<Outcome<Threads>>;
+  /** World and frame for one run of a script; its code is loaded when first asked for. */
+  scripts(use?: ScriptUse): Promise<ScriptStage>;
+  /** Ends watches; nothing of the runtime stays behind. */
+  close(): Promise<void>;
+}
+
+/** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
+export async function createRuntime(options: RuntimeOptions = {}): Promise<Outcome<Runtime>> {
+  const opened = await openProject(options);
+  return opened.ok ? ok(opened.output.runtime) : opened;
+}
+
+interface Project {
+  runtime: Runtime;
+  /** For callers outside of threads. */
+  world(): Promise<Outcome<World>>;
+}
+
+async function openProject(options: RuntimeOptions, within?: Within): Promise<Outcome<Project>> {
+  const opened = openGround(options, openProject, within);
+  if (!opened.ok) return opened;
+  const ground = opened.output;
+  const files = createLibrary({
+    roots: () => itemRoots(ground.project, ground.home, BUNDLE),
+    projectRoot: ground.project,
+    primitives: () => [...ground.primitives.keys()],
+    trustStore: ground.trustStore,
+    clock: ground.clock,
+  });
+  const programs = withProgramTools(files, options.tools ?? []);
+  if (!programs.ok) return programs;
+  const { library, functions } = programs.output;
+  mountPrimitives(ground, functions);
+  let plain: World | undefined;
+  const world = async (): Promise<Outcome<World>> => {
+    const made = plain ? ok({ world: plain }) : await openThreads({});
+    if (!made.ok) return made;
+    plain = made.output.world;
+    return ok(plain);
+  };
+  const reached = reachThreads(ground, world);
+  ground.primitives.set(reached.primitive.name, reached.primitive);
+  const scripts = createScriptPrimitive(ground, library, () => kernel);
+  ground.primitives.set(scripts.name, scripts);
+  await library.refresh();
+  const kernel = createVerbs(ground, library, reached.kinds);
+  const { project, home, keys, trustStore, catalogs, audit } = ground;
+  let opening: Promise<Outcome<Store>> | undefined = within && Promise.resolve(ok(within.store));
+  const openThreads = async (live: Live) => {
+    opening ??= openRegistry(ground);
+    const store = await opening;
+    if (!store.ok) {
+      opening = undefined;
+      return store;
+    }
+    return ok(await createThreads(ground, library, kernel, store.output, live));
+  };
+  const runtime: Runtime = {
+    project,
+    home,
+    library,
+    kernel,
+    policies: () => ground.policies.current(),
+    keys,
+    trustStore,
+    catalogs,
+    audit,
+    sandbox: () => ground.sandbox(),
+    caller: (call = {}) => callerOf(ground, call),
+    async call(verb, request, call = {}) {
+      // Labelled values are for those who hold some; JSON cannot claim labels of its own.
+      const { values: _values, ...plain } = request;
+      const idempotencyKey = Buffer.from(systemRandom(18)).toString('base64url');
+      const caller = { ...callerOf(ground, call), idempotencyKey };
+      const answer = await kernel[verb](plain as never, caller);
+      return answer.ok ? ok(answer.output.data) : answer;
+    },
+    instructions() {
+      const found = library.find('knowledge', 'system/universal_prompt', 'bundle');
+      return found.ok ? found.output.text.trim() : '';
+    },
+    mayRun: (request) => checkRun(ground, library, request),
+    plain: (request, signal) => runPlain(ground, library, kernel, request, signal),
+    async threads(live = {}) {
+      const made = await openThreads(live);
+      return made.ok ? ok(made.output.threads) : made;
+    },
+    scripts: (use = {}) => openScripts(ground, library, kernel, use),
+    async close() {
+      // What threads share belongs to the project they were started from.
+      if (!within) await stopThreads(ground);
+      library.close();
+      for (const other of ground.elsewhere.values()) {
+        const there = await other;
+        if (there.ok) await there.output.runtime.close();
+      }
+      const store = await opening;
+      if (store?.ok && !within) store.output.close();
+      for (const primitive of ground.primitives.values()) primitive.close?.();
+      ground.audit.close?.();
+    },
+  };
+  return ok({ runtime, world });
+}
+
+export { runScriptIn, type ScriptRun, type ScriptRunResult } from './run-script.ts';

@@ -1,0 +1,210 @@
+// The kernel over one project: primitives mounted, rights decided, verbs made.
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fail, ok } from '../base/index.ts';
+import {
+  type ComposedPolicy,
+  createFrame,
+  createLabelRecords,
+  type LabelRecords,
+  type RecordEntry,
+} from '../flow/index.ts';
+import { copyItem, type ItemKind, type Library } from '../items/index.ts';
+import {
+  type Authorize,
+  auditRow,
+  type Caller,
+  createItemMarks,
+  createKernel,
+  createModifier,
+  createToolRunner,
+  directiveKind,
+  heldTo,
+  type Kernel,
+  type Kind,
+  keepOut,
+  knowledgeKind,
+  moduleSink,
+  type ProgramTools,
+  policyAuthority,
+  prepareDependencies,
+  type SignaturePolicy,
+  shippedPrimitives,
+  shippedSinks,
+  tokenAuthority,
+  toolKind,
+} from '../kernel/index.ts';
+import { type CapabilityCatalog, createTokenVerifier, type TokenVerifier } from '../trust/index.ts';
+import { type Ground, hostGate, processPorts, type Registry, recordsFolder } from './project.ts';
+
+const NOBODY_COUNTS = fail('permission_denied', 'no thread here counts the uses of an approval');
+
+export interface CallOptions {
+  /** Default: `library`. */
+  surface?: string;
+  /** A name for the audit. */
+  name?: string;
+  signal?: AbortSignal;
+}
+
+export function mountPrimitives(ground: Ground, program: ProgramTools['functions']): void {
+  const ports = {
+    clock: ground.clock,
+    isHostAllowed: hostGate(ground),
+    process: () => processPorts(ground),
+    program,
+  };
+  for (const primitive of shippedPrimitives(ports))
+    ground.primitives.set(primitive.name, primitive);
+}
+
+export function createRunner(ground: Ground, library: Library, labels: LabelRecords) {
+  const { project, clock, env, policies, primitives } = ground;
+  const signatures = (): SignaturePolicy => {
+    const { catalog } = library.capabilities();
+    return {
+      allowsUnsigned: policies.current().policy.allowsUnsigned,
+      isRead: (capability) => catalog.get(capability)?.tier === 'read',
+    };
+  };
+  return createToolRunner({
+    library,
+    primitives,
+    sinks: {
+      library,
+      signatures,
+      factories: shippedSinks({ isHostAllowed: hostGate(ground), clock }),
+      moduleSink: moduleSink(() => processPorts(ground)),
+    },
+    retry: {
+      sleep: (ms, signal) => sleep(ms, undefined, { signal }).catch(() => undefined),
+    },
+    labels,
+    clock,
+    env,
+    projectRoot: project,
+    signatures,
+    prepare: (plan, signal) =>
+      prepareDependencies(plan, project, policies.current().policy.install, { clock, env, signal }),
+  });
+}
+
+/**
+ * What a token is worth under the policies and capabilities in force now. Without a registry, as in a
+ * replay, threads are taken at their word.
+ */
+export function createVerify(
+  ground: Ground,
+  library: Library,
+  registry: () => Registry | undefined = () => ground.registry,
+): TokenVerifier['verify'] {
+  const { project, clock, policies, keys } = ground;
+  let made:
+    | { catalog: CapabilityCatalog; policy: ComposedPolicy; verifier: TokenVerifier }
+    | undefined;
+  return (auth, thread) => {
+    const { catalog } = library.capabilities();
+    const { policy } = policies.current();
+    // Verified tokens are cached inside; new ceilings or capabilities start a new cache.
+    if (made?.catalog !== catalog || made.policy !== policy) {
+      const root = keys.tokenKey();
+      if (!root.ok) return root;
+      const verifier = createTokenVerifier({
+        roots: [{ id: root.output.id, key: root.output.publicKey }],
+        audience: 'kernmantle',
+        project,
+        clock,
+        catalog,
+        ceilings: policy.ceilings(),
+        isRevoked: (thread) => registry()?.standing(thread) === 'revoked',
+        isKnownThread: (thread) => (registry()?.standing(thread) ?? 'good') === 'good',
+        useApproval: (use) => registry()?.useApproval(use) ?? NOBODY_COUNTS,
+      });
+      made = { catalog, policy, verifier };
+    }
+    return made.verifier.verify(auth, thread);
+  };
+}
+
+/** Who speaks for a caller: its token, or the operator's policy for the surface. */
+export function createAuthorize(ground: Ground, library: Library): Authorize {
+  const verify = createVerify(ground, library);
+  const speaksFor: Authorize = (caller) => {
+    // What could not be recorded is not begun.
+    const ready = ground.audit.ready();
+    if (!ready.ok) return ready;
+    if (caller.__auth === undefined) {
+      const { policy } = ground.policies.current();
+      const { catalog } = library.capabilities();
+      return ok(keepOut(policyAuthority(policy, caller.surface, catalog), ground));
+    }
+    const token = verify(caller.__auth, caller.__thread_id);
+    return token.ok ? ok(keepOut(tokenAuthority(token.output), ground)) : token;
+  };
+  return (caller) => {
+    const authority = speaksFor(caller);
+    return authority.ok ? ok(heldTo(authority.output, caller.only)) : authority;
+  };
+}
+
+/** A caller without a thread: its frame carries the policy and writes the audit. */
+export function callerOf(
+  ground: Ground,
+  { surface = 'library', name = '', signal }: CallOptions,
+): Caller {
+  const record = (entry: RecordEntry): void => {
+    const row = auditRow(entry, { surface, caller: name, subject: `policy:${surface}` });
+    const written = ground.audit.write(row);
+    // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
+    if (!written.ok) throw new Error(written.error.detail.message);
+  };
+  const frame = createFrame({ policy: ground.policies.current().policy, ports: { record } });
+  return { surface, name, frame, ...(signal ? { signal } : {}) };
+}
+
+export function createVerbs(ground: Ground, library: Library, more: readonly Kind[]): Kernel {
+  const labels = createLabelRecords(
+    join(recordsFolder(ground.project, ground.home), 'labels.jsonl'),
+  );
+  const marks = createItemMarks(labels);
+  const runner = createRunner(ground, library, labels);
+  const modify = createModifier(library, marks);
+  return createKernel({
+    library,
+    authorize: createAuthorize(ground, library),
+    kinds: [
+      toolKind(library, runner, modify),
+      directiveKind(library, modify, marks),
+      knowledgeKind(library, modify, marks),
+      ...more,
+    ],
+    marks,
+    signal: async (signal, caller) => {
+      const running = ground.live?.get(caller.__thread_id ?? '');
+      if (running) return await running.thread.help(signal);
+      const message = 'no thread is running this call, so there is nobody to signal';
+      return ok({ action: signal.action, delivered: false, message });
+    },
+    copies: {
+      copy: (item, level) =>
+        copyItem(item, level === 'user' ? ground.home : join(ground.project, '.ai')),
+      fromCatalog: async (kind, id, level) => await ground.catalogs.copy(kind, id, level),
+    },
+    searchCatalog: ({ query, item_type, limit }) =>
+      ground.catalogs.search({
+        text: query,
+        ...(item_type === undefined ? {} : { kind: item_type as ItemKind }),
+        ...(limit === undefined ? {} : { limit }),
+      }),
+    refused: (verb, target, { surface, name = '' }, { error }) => {
+      ground.audit.write({
+        surface,
+        caller: name,
+        subject: '',
+        operation: `${verb}:${target}`,
+        decision: error.code === 'permission_denied' ? 'denied' : 'failed',
+        reason: `${error.code}: ${error.detail.message}`,
+      });
+    },
+  });
+}

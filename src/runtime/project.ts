@@ -1,0 +1,203 @@
+// What a runtime stands on: folders, policies, keys, records, and who may reach where. Made once from
+// its options; opening it reads files and runs nothing.
+import { existsSync, realpathSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { type Clock, fail, type Outcome, ok, packagePath, systemClock } from '../base/index.ts';
+import { createPolicyFiles, type PolicyFiles, type PolicyPlace } from '../flow/index.ts';
+import type { LiveThreads, Runner, World } from '../harness/index.ts';
+import { type Catalogs, createCatalogs, examinePolicy } from '../items/index.ts';
+import {
+  type Audit,
+  createAudit,
+  isInside,
+  type Primitive,
+  type ProcessPorts,
+  type ProgramTool,
+  probeSandboxNow,
+  type SandboxReport,
+} from '../kernel/index.ts';
+import type { Store } from '../store/index.ts';
+import {
+  createKeyFolder,
+  createTrustStore,
+  type KeyFolder,
+  type TokenVerifierPorts,
+  type TrustStore,
+} from '../trust/index.ts';
+
+export interface RuntimeOptions {
+  /** Folder of the project; default: the nearest folder upwards from `cwd` that has `.ai`. */
+  project?: string;
+  cwd?: string;
+  env?: Readonly<Record<string, string | undefined>>;
+  clock?: Clock;
+  /** Tools of the embedding program. */
+  tools?: readonly ProgramTool[];
+  /** Loops of the embedding program, by the name that `spawn_thread` is given as `runner`. */
+  runners?: Readonly<Record<string, Runner>>;
+}
+
+export const BUNDLE = packagePath('bundle');
+
+export type Env = NonNullable<RuntimeOptions['env']>;
+
+export const homeOf = (env: Env): string =>
+  resolve(env.KERNMANTLE_HOME ?? join(env.HOME ?? homedir(), '.ai'));
+
+/** The nearest folder upwards that has `.ai`; the start when there is none. The home is no project. */
+export function findProject(start: string, home: string): string {
+  for (let dir = resolve(start); ; dir = dirname(dir)) {
+    if (existsSync(join(dir, '.ai')) && join(dir, '.ai') !== home) return dir;
+    if (dirname(dir) === dir) return resolve(start);
+  }
+}
+
+/** Weakest last: a lower level can only narrow what those above leave. */
+export const policyPlaces = (project: string, home: string, env: Env): PolicyPlace[] => [
+  { level: 'operator', file: env.KERNMANTLE_POLICY ?? '/etc/kernmantle/policy.yaml' },
+  { level: 'user', file: join(home, 'policy.yaml') },
+  { level: 'project', file: join(project, '.ai', 'policy.yaml') },
+  { level: 'bundle', file: join(BUNDLE, 'policy.yaml') },
+];
+
+/**
+ * Where audit and label records live: beside the project's items, or in the user's folder. A `.ai`
+ * that is a link out of the project could be anybody's folder.
+ */
+export function recordsFolder(project: string, home: string): string {
+  const items = join(project, '.ai');
+  return existsSync(items) && isInside(project, realpathSync(items)) ? items : home;
+}
+
+/** Hosts that a provider's base URL names are reachable although they may be private. */
+export function providerHosts(env: Env): ReadonlySet<string> {
+  const urls = Object.entries(env).filter(([name]) => /^[A-Z]+_BASE_URL$/.test(name));
+  return new Set(urls.flatMap(([, url]) => (url && URL.canParse(url) ? [hostAndPort(url)] : [])));
+}
+
+/** With its port, also where the scheme says it: one service of a machine is not the machine. */
+export function hostAndPort(text: string): string {
+  const url = new URL(text);
+  const port = url.port || (url.protocol === 'https:' ? '443' : '80');
+  return `${url.hostname.replace(/^\[|\]$/g, '')}:${port}`;
+}
+
+/** Another project that threads of this one work in. */
+export interface Elsewhere {
+  runtime: { close(): Promise<void> };
+  world(): Promise<Outcome<World>>;
+}
+
+export type OpenOther = (options: RuntimeOptions, within: Within) => Promise<Outcome<Elsewhere>>;
+
+/** Everything a runtime stands on, made once from its options. */
+export interface Ground {
+  project: string;
+  home: string;
+  env: Env;
+  clock: Clock;
+  policies: PolicyFiles;
+  trustStore: TrustStore;
+  keys: KeyFolder;
+  catalogs: Catalogs;
+  audit: Audit;
+  /** Filled after the library exists: the library asks for names, the primitives for the library. */
+  primitives: Map<string, Primitive>;
+  sandbox(): Promise<SandboxReport>;
+  /** The threads this process runs, from the first one on. */
+  live?: LiveThreads;
+  runners?: RuntimeOptions['runners'];
+  within?: Within;
+  /** Other projects that threads were started in. */
+  elsewhere: Map<string, Promise<Outcome<Elsewhere>>>;
+  /** Opens another project over this one's registry. */
+  openOther: OpenOther;
+  /** Was it looked for threads that are too old? */
+  hasRetained?: boolean;
+  /** What the registry knows of threads, from the first one on. */
+  registry?: Registry;
+  /** Takes what a thread knows to be secret out of a text. */
+  mask?: (thread: string, text: string) => string;
+}
+
+/** Asked at every use of a capability token. */
+export type Registry = Pick<Store, 'standing'> & Required<Pick<TokenVerifierPorts, 'useApproval'>>;
+
+/** A project whose threads were started from another one: they live in that one's registry. */
+export interface Within {
+  project: string;
+  store: Store;
+  live: LiveThreads;
+}
+
+/** Both policies apply: each can only narrow. */
+export const policyOf = (within: Within | undefined): PolicyPlace[] =>
+  within ? [{ level: 'project', file: join(within.project, '.ai', 'policy.yaml') }] : [];
+
+export function openGround(
+  options: RuntimeOptions,
+  openOther: OpenOther,
+  within?: Within,
+): Outcome<Ground> {
+  const { cwd = process.cwd(), env = process.env, clock = systemClock } = options;
+  const home = homeOf(env);
+  const wanted = resolve(cwd, options.project ?? findProject(cwd, home));
+  if (!existsSync(wanted)) return fail('not_found', `there is no project folder \`${wanted}\``);
+  const project = realpathSync(wanted);
+  const trustStore = createTrustStore(join(home, 'trust.jsonl'), clock);
+  const audit = createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock);
+  let probed: Promise<SandboxReport> | undefined;
+  const ground: Ground = {
+    project,
+    home,
+    env,
+    clock,
+    policies: createPolicyFiles(
+      [...policyOf(within), ...policyPlaces(project, home, env)],
+      (text, file) => examinePolicy(text, file, trustStore),
+    ),
+    trustStore,
+    keys: createKeyFolder(join(home, 'keys')),
+    catalogs: createCatalogs({ project, home, trustStore, clock, env }),
+    audit: {
+      ...audit,
+      write(row) {
+        const mask = (text: string) => ground.mask?.(row.caller, text) ?? text;
+        return audit.write({ ...row, operation: mask(row.operation), reason: mask(row.reason) });
+      },
+    },
+    primitives: new Map(),
+    elsewhere: new Map(),
+    openOther,
+    ...(options.runners ? { runners: options.runners } : {}),
+    ...(within ? { within, live: within.live } : {}),
+    sandbox() {
+      probed ??= probeSandboxNow();
+      return probed;
+    },
+  };
+  return ok(ground);
+}
+
+export async function processPorts(ground: Ground): Promise<ProcessPorts> {
+  const { clock, env, project, home } = ground;
+  const { policy } = ground.policies.current();
+  return {
+    clock,
+    env,
+    sandbox: await ground.sandbox(),
+    policySandbox: policy.sandbox,
+    // The composed policy already ignores `sandbox: none` from a file without authority.
+    allowUnsandboxed: policy.sandbox === 'none',
+    outputDir: () => join(recordsFolder(project, home), 'outputs'),
+    hidden: [home],
+  };
+}
+
+/** Private and loopback targets: granted by policy, or named as a provider's base URL. */
+export function hostGate({ env, policies }: Ground) {
+  const granted = providerHosts(env);
+  return (host: string, _address: string, port: number): boolean =>
+    policies.current().policy.isHostAllowed(host) || granted.has(`${host}:${port}`);
+}

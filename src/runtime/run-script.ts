@@ -1,0 +1,113 @@
+// One run of a script for a program: text or file in, outputs and what was printed out.
+import { resolve } from 'node:path';
+import {
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  readRegularFile,
+} from '../base/index.ts';
+import { describe, makeValue, type Value } from '../flow/index.ts';
+import type { ScriptEffect } from '../script/index.ts';
+import { createPrinter, placed, shownFile } from './script-directives.ts';
+import type { ScriptStage, ScriptUse } from './scripts.ts';
+
+export interface ScriptRun {
+  /** From the project; `.mld` is strict, everything else markdown with statements in it. */
+  file?: string;
+  /** Instead of a file; strict, unless the mode says otherwise. */
+  text?: string;
+  mode?: 'strict' | 'markdown';
+  /** Variables of that name, and fields of `@input`. */
+  inputs?: JsonObject;
+  payload?: JsonObject;
+  /** Called with everything printed or written, as it happens. */
+  onEffect?: (effect: ScriptEffect) => void;
+}
+
+export interface ScriptRunResult {
+  /** Of `/return { … }`; null when there was none. */
+  outputs: Json;
+  /** Everything that was printed. */
+  text: string;
+  /** What the outputs and the text carry. */
+  labels: readonly string[];
+  taint: readonly string[];
+}
+
+/** Where scripts run: a runtime. */
+interface Place {
+  readonly project: string;
+  scripts(use?: ScriptUse): Promise<ScriptStage>;
+}
+
+const MAX_FILE = 8 * 1024 * 1024;
+
+interface Source {
+  file: string;
+  text: string;
+  mode: 'strict' | 'markdown';
+}
+
+function sourceOf({ project }: Place, { file, text, mode }: ScriptRun): Outcome<Source> {
+  if (text !== undefined) {
+    return ok({ file: resolve(project, '<text>'), text, mode: mode ?? 'strict' });
+  }
+  const path = resolve(project, file ?? '');
+  const read = readRegularFile(path, { max: MAX_FILE, followsLinks: true });
+  if ('problem' in read) {
+    return fail('not_found', `\`${file ?? ''}\` cannot be read: ${read.problem.message}`);
+  }
+  return ok({
+    file: path,
+    text: read.bytes.toString('utf8'),
+    mode: mode ?? (path.endsWith('.mld') ? 'strict' : 'markdown'),
+  });
+}
+
+const FROM_USER = describe({ taint: ['src:user'] });
+
+const valuesOf = (inputs: JsonObject): ReadonlyMap<string, Value> =>
+  new Map(
+    Object.entries(inputs).map(([name, data]) => [
+      name,
+      // A copy: what becomes a value is frozen.
+      makeValue(structuredClone(data), { descriptor: FROM_USER }),
+    ]),
+  );
+
+/** Under the policy for scripts. What it cannot do, it answers; it never throws. */
+export async function runScriptIn(
+  place: Place,
+  request: ScriptRun,
+  signal?: AbortSignal,
+): Promise<Outcome<ScriptRunResult>> {
+  const source = sourceOf(place, request);
+  if (!source.ok) return source;
+  const { runScript, diagnosticOf } = await import('../script/index.ts');
+  const name = shownFile(place.project, source.output.file);
+  const gate = (): Outcome<null> =>
+    signal?.aborted ? fail('cancelled', 'the script was stopped') : ok(null);
+  const stage = await place.scripts({ name, gate, ...(signal ? { signal } : {}) });
+  const printer = createPrinter();
+  const { inputs, payload } = request;
+  const done = await runScript(source.output.text, {
+    ...stage,
+    ...source.output,
+    name,
+    mayBePrivileged: true,
+    ...(inputs ? { inputs: valuesOf(inputs) } : {}),
+    ...(payload ? { payload } : {}),
+    onEffect(effect) {
+      printer.effect(effect);
+      request.onEffect?.(effect);
+    },
+  });
+  if (done.fault) {
+    const at = diagnosticOf(done.fault, name);
+    return { ok: false, error: placed(done.fault.fault, at, { line: 1, column: 1 }, name) };
+  }
+  const { labels, taint } = printer.marks(done.outputs);
+  return ok({ outputs: done.outputs?.data ?? null, text: done.text, labels, taint });
+}

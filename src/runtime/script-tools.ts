@@ -1,0 +1,163 @@
+// The primitive `script`: a tool that is a script. Its text stands in the config (`script`) or in a file
+// beside the YAML (`module`); it runs with what its caller holds of what the tool requires.
+import {
+  fail,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  readRegularFile,
+} from '../base/index.ts';
+import { addMarks, makeValue, type Value } from '../flow/index.ts';
+import type { Library } from '../items/index.ts';
+import {
+  type Kernel,
+  type Primitive,
+  type PrimitiveCall,
+  type PrimitiveResult,
+  resolveModule,
+} from '../kernel/index.ts';
+import type { Ground } from './project.ts';
+import { createPrinter, placed, shownFile } from './script-directives.ts';
+import { openScripts, type ScriptUse } from './scripts.ts';
+
+/** Script tools that call one another are given up at this depth. */
+const MAX_AT_WORK = 64;
+
+const MAX_FILE = 8 * 1024 * 1024;
+
+interface Source {
+  text: string;
+  /** As errors name it. */
+  file: string;
+  mode: 'strict' | 'markdown';
+}
+
+function sourceOf({ tool, config, projectRoot }: PrimitiveCall): Outcome<Source> {
+  const { script, module } = config;
+  if (typeof script === 'string') return ok({ text: script, file: tool.id, mode: 'strict' });
+  if (typeof module !== 'string') {
+    return fail('config_invalid', `tool \`${tool.id}\` has no script`, {
+      config_path: 'config.script',
+      hint: 'write its text under `config.script`, or name a file beside it in `config.module`',
+    });
+  }
+  const file = resolveModule(tool, module, projectRoot);
+  if (!file.ok) return file;
+  const read = readRegularFile(file.output, { max: MAX_FILE, followsLinks: true });
+  if ('problem' in read) {
+    return fail('config_invalid', `\`${module}\` cannot be read: ${read.problem.message}`);
+  }
+  const mode = file.output.endsWith('.md') ? 'markdown' : 'strict';
+  const text = read.bytes.toString('utf8');
+  return ok({ text, file: shownFile(projectRoot, file.output), mode });
+}
+
+/** Parameters are variables, each with the marks of all that went in. */
+const inputsOf = ({ parameters, given }: PrimitiveCall): ReadonlyMap<string, Value> =>
+  new Map(
+    Object.entries(parameters).map(([name, data]) => [
+      name,
+      makeValue(data, given ? { descriptor: given } : {}),
+    ]),
+  );
+
+function outputOf(returned: Json | undefined, text: string): JsonObject {
+  const fields: JsonObject =
+    returned === undefined ? {} : isObject(returned) ? returned : { result: returned };
+  return text === '' || Object.hasOwn(fields, 'text') ? fields : { ...fields, text };
+}
+
+/** Inside a thread a model is asked by the thread: it has the budget, and it keeps the books. */
+function modelOf(ground: Ground, thread: string | undefined): Pick<ScriptUse, 'model'> {
+  if (thread === undefined) return {};
+  return {
+    async model(question, frame) {
+      const running = ground.live?.get(thread);
+      if (!running) return fail('model_unavailable', `thread \`${thread}\` does not run here`);
+      const { askModel } = await import('../harness/index.ts');
+      const prompt = addMarks(question.prompt, frame.influence);
+      return await askModel(running.thread, { prompt, tier: question.tier }, async () => ({
+        status: 'interrupted',
+        reason: 'somebody spoke to the thread',
+      }));
+    },
+  };
+}
+
+function useOf(ground: Ground, call: PrimitiveCall, signal: AbortSignal): ScriptUse {
+  const { tool, from, idempotencyKey } = call;
+  const { surface, name = '', ...auth } = from ?? { surface: 'script' };
+  const gate = (): Outcome<null> =>
+    signal.aborted
+      ? fail(call.signal.aborted ? 'cancelled' : 'timeout', `\`${tool.id}\` was stopped`)
+      : ok(null);
+  return {
+    surface,
+    name,
+    signal,
+    gate,
+    only: tool.requires,
+    auth: () => auth,
+    ...(idempotencyKey === undefined ? {} : { key: idempotencyKey }),
+    ...modelOf(ground, from?.__thread_id),
+  };
+}
+
+async function runTool(
+  ground: Ground,
+  library: Library,
+  kernel: Kernel,
+  call: PrimitiveCall,
+): Promise<Outcome<PrimitiveResult>> {
+  const source = sourceOf(call);
+  if (!source.ok) return source;
+  const { text, file, mode } = source.output;
+  const signal = AbortSignal.any([call.signal, AbortSignal.timeout(call.timeoutMs)]);
+  const { runScript, diagnosticOf } = await import('../script/index.ts');
+  const stage = await openScripts(ground, library, kernel, useOf(ground, call, signal));
+  const printer = createPrinter();
+  const done = await runScript(text, {
+    ...stage,
+    file: `${ground.project}/${file}`,
+    name: file,
+    folder: ground.project,
+    mode,
+    inputs: inputsOf(call),
+    onEffect: (effect) => printer.effect(effect),
+  });
+  if (done.fault) {
+    const at = diagnosticOf(done.fault, file);
+    return { ok: false, error: placed(done.fault.fault, at, { line: 1, column: 1 }, file) };
+  }
+  const marks = printer.marks(done.outputs);
+  return ok({ output: outputOf(done.outputs?.data, done.text), marks });
+}
+
+export function createScriptPrimitive(
+  ground: Ground,
+  library: Library,
+  kernel: () => Kernel,
+): Primitive {
+  let atWork = 0;
+  return {
+    name: 'script',
+    verbatim: ['script'],
+    async run(call) {
+      if (atWork >= MAX_AT_WORK) {
+        return fail('quota_exceeded', `more than ${MAX_AT_WORK} script tools are at work at once`);
+      }
+      atWork += 1;
+      try {
+        return await runTool(ground, library, kernel(), call);
+      } finally {
+        atWork -= 1;
+      }
+    },
+    plan(call) {
+      const source = sourceOf(call);
+      return source.ok ? { script: source.output.text } : { problem: source.error.detail.message };
+    },
+  };
+}

@@ -1,0 +1,229 @@
+// Scripts over one project: their world, with the right of whoever runs them. The language and all
+// that belongs to it are loaded when the first script is.
+import { hash } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { type Failure, fail, getOwn, type Outcome, ok, systemRandom } from '../base/index.ts';
+import {
+  childFrame,
+  createFrame,
+  createLabelRecords,
+  describe,
+  type Frame,
+  type LabelRecords,
+  makeValue,
+  type Ports,
+  type RecordEntry,
+} from '../flow/index.ts';
+import type { ItemKind, Library } from '../items/index.ts';
+import {
+  type Authority,
+  type Authorize,
+  auditRow,
+  type Caller,
+  type Kernel,
+  type Primitive,
+} from '../kernel/index.ts';
+import type { ScriptWorld } from '../script/index.ts';
+import { createAuthorize } from './kernel.ts';
+import { type Ground, recordsFolder } from './project.ts';
+
+export interface ScriptUse {
+  /** A name for the audit. */
+  name?: string;
+  signal?: AbortSignal;
+  /** Of whoever runs the script, asked at every act; without it the operator's policy holds. */
+  auth?: () => Pick<Caller, '__auth' | '__thread_id' | '__directive_id'>;
+  /** Where the call came in; `script` when absent. */
+  surface?: string;
+  /** Names of rights that it is held to, besides what its caller holds. */
+  only?: readonly string[];
+  /** Of the call it is part of: what it calls gets keys of its own, the same when it is made again. */
+  key?: string;
+  /** Asked before every operation: may the script go on? */
+  gate?: () => Outcome<null>;
+  /** Inside a thread: its own frame, and its own way to a model. */
+  frame?: Frame;
+  model?: ScriptWorld['model'];
+  /** Keeps track of how values came to be. */
+  trail?: NonNullable<Ports['trail']>;
+  /** Who answers a guard that asks. */
+  ask?: NonNullable<Ports['ask']>;
+}
+
+/** What `runScript` needs, together with the script itself. */
+export interface ScriptStage {
+  world: ScriptWorld;
+  frame: Frame;
+}
+
+const SURFACE = 'script';
+/** How long a decision about policies and tokens is reused; each right is checked anew. */
+const FRESH_MS = 50;
+const PROJECT_SIGNS = ['.ai', 'mlld-config.json', 'package.json', '.git'];
+const KINDS: readonly ItemKind[] = ['tool', 'directive', 'knowledge'];
+const MAX_ANSWER = 4096;
+
+/** The nearest folder upwards that says it is a project; otherwise the script's own. */
+export function findScriptProject(folder: string, home: string): string {
+  for (let dir = resolve(folder); ; dir = dirname(dir)) {
+    const isProject = PROJECT_SIGNS.some(
+      (name) => join(dir, name) !== home && existsSync(join(dir, name)),
+    );
+    if (isProject) return dir;
+    if (dirname(dir) === dir) return resolve(folder);
+  }
+}
+
+/**
+ * A project gets its `.ai` folder when a first command runs in it; what was remembered before that
+ * is in the user's folder and still holds.
+ */
+function recordsOf(project: string, home: string): LabelRecords {
+  const folder = recordsFolder(project, home);
+  const records = createLabelRecords(join(folder, 'labels.jsonl'));
+  if (folder === home) return records;
+  const older = createLabelRecords(join(home, 'labels.jsonl'));
+  return {
+    ...records,
+    recall: (path, hash) => records.recall(path, hash) ?? older.recall(path, hash),
+  };
+}
+
+const fresh = (): string => Buffer.from(systemRandom(12)).toString('hex');
+
+/** Asked at every act, decided anew when the last answer has aged. */
+function steady(
+  ground: Ground,
+  authorize: Authorize,
+  caller: () => Caller,
+): () => Outcome<Authority> {
+  let known: { at: number; authority: Outcome<Authority> } | undefined;
+  return () => {
+    const now = ground.clock.monotonic();
+    if (!known || now - known.at > FRESH_MS) known = { at: now, authority: authorize(caller()) };
+    return known.authority;
+  };
+}
+
+/** A model without tools, for a script that no thread runs. */
+function modelFor(ground: Ground, library: Library, kernel: Kernel, use: ScriptUse) {
+  const model: ScriptWorld['model'] = async ({ prompt, tier = 'general' }, frame) => {
+    const [{ createModelPort }, llm] = await Promise.all([
+      import('../harness/index.ts'),
+      import('../llm/index.ts'),
+    ]);
+    const models = library.config('models').value;
+    const isTier = getOwn(getOwn(models, 'tiers'), tier) !== undefined;
+    const found = llm.resolveModel(models, isTier ? { tier } : { model_id: tier });
+    if (!found.ok) return found;
+    const { key_variable, provider, max_output = MAX_ANSWER } = found.output;
+    if (key_variable !== undefined && !ground.env[key_variable]) {
+      return fail(
+        'model_unavailable',
+        `provider \`${provider}\` needs a key: set \`${key_variable}\``,
+      );
+    }
+    const { name = '', signal } = use;
+    const answer = await createModelPort(kernel)(
+      {
+        model: found.output,
+        system: '',
+        messages: [{ role: 'user', content: [{ type: 'text', text: prompt.text }] }],
+        tools: [],
+        maxTokens: Math.min(max_output, MAX_ANSWER),
+        written: llm.createWrittenMessages(),
+        reading: { requestBytes: Buffer.byteLength(prompt.text) },
+      },
+      { surface: SURFACE, name, frame, ...(signal ? { signal } : {}) },
+    );
+    if (!answer.ok) return answer;
+    const { content, broken } = answer.output;
+    if (broken) return fail('stream_incomplete', 'the answer of the model broke off');
+    const text = content.map((block) => (block.type === 'text' ? block.text : '')).join('');
+    return ok(makeValue(text, { descriptor: describe({ taint: ['src:llm'] }) }));
+  };
+  return model;
+}
+
+export async function openScripts(
+  ground: Ground,
+  library: Library,
+  kernel: Kernel,
+  use: ScriptUse,
+): Promise<ScriptStage> {
+  const { createScriptWorld } = await import('../script/index.ts');
+  const { project, home, clock, env, audit } = ground;
+  const { name = '', auth, gate, only, signal, surface = SURFACE } = use;
+  const { policy } = ground.policies.current();
+  const who = { surface, caller: name };
+  const write = (entry: RecordEntry): void => {
+    const authority = authorityNow();
+    const subject = authority.ok ? authority.output.subject : 'none';
+    const written = audit.write(auditRow(entry, { ...who, subject }));
+    // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
+    if (!written.ok) throw new Error(written.error.detail.message);
+  };
+  /** Statements that stay inside the script leave no row, refusals always do. */
+  const record = (entry: RecordEntry): void => {
+    if (!entry.outcome.ok && entry.outcome.error.code === 'permission_denied') write(entry);
+  };
+  const { ask, trail } = use;
+  const ports = {
+    record,
+    ...(ask ? { ask } : {}),
+    ...(gate ? { gate } : {}),
+    ...(trail ? { trail } : {}),
+  };
+  const frame = use.frame ?? createFrame({ policy, ports });
+  const speaker = (): Caller => ({
+    surface,
+    name,
+    frame,
+    ...auth?.(),
+    ...(only ? { only } : {}),
+    ...(signal ? { signal } : {}),
+  });
+  const authorityNow = steady(ground, createAuthorize(ground, library), speaker);
+  let calls = 0;
+  const nextKey = (): string => {
+    calls += 1;
+    return use.key === undefined ? fresh() : hash('sha256', `${use.key}:${calls}`).slice(0, 32);
+  };
+  const world = createScriptWorld({
+    root: project,
+    clock,
+    env,
+    signal: signal ?? new AbortController().signal,
+    closed: [home],
+    readsAnywhere: auth === undefined && only === undefined,
+    labels: recordsOf(project, home),
+    authority: authorityNow,
+    subprocess: () => ground.primitives.get('subprocess') as Primitive,
+    kernel,
+    caller: (inner) => ({
+      ...speaker(),
+      idempotencyKey: nextKey(),
+      // The script's guards have judged this call already; policies and privileged ones do again.
+      frame: childFrame(inner, { selection: { only: [] }, ports: { record: write } }),
+    }),
+    kindOf: (id) => KINDS.find((kind) => library.find(kind, id).ok),
+    model: use.model ?? modelFor(ground, library, kernel, use),
+    unguessable: fresh,
+    audit(operation, failure: Failure | undefined) {
+      const authority = authorityNow();
+      return audit.write({
+        ...who,
+        subject: authority.ok ? authority.output.subject : 'none',
+        operation,
+        decision: failure
+          ? failure.error.code === 'permission_denied'
+            ? 'denied'
+            : 'failed'
+          : 'allowed',
+        reason: failure ? `${failure.error.code}: ${failure.error.detail.message}` : '',
+      });
+    },
+  });
+  return { world, frame };
+}

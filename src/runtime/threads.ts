@@ -1,0 +1,355 @@
+// Threads over one project: the registry and the harness, loaded when the first thread is.
+import { existsSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { fail, type Outcome, ok, systemClock, systemRandom } from '../base/index.ts';
+import { createFrame } from '../flow/index.ts';
+import type {
+  PlainRequest,
+  PlainResult,
+  PrepareWorld,
+  ReplayOptions,
+  ReplayReport,
+  ResumeOptions,
+  RunRequest,
+  ThreadAction,
+  ThreadResult,
+  World,
+} from '../harness/index.ts';
+import { type Library, signItem } from '../items/index.ts';
+import type { Kernel, Kind, Primitive } from '../kernel/index.ts';
+import type { PruneOptions, Store, StoredEvent } from '../store/index.ts';
+import { callerOf, createVerify } from './kernel.ts';
+import type { Ground } from './project.ts';
+import { createScriptPort } from './script-directives.ts';
+
+/** What a live view is told. */
+export type Live = Pick<World, 'onEvent' | 'onText'>;
+
+export interface Threads {
+  /** As the file has it: known secrets are references. */
+  readonly store: Store;
+  /** A journal with its secrets in place: for replay. */
+  history(id: string): Outcome<StoredEvent[]>;
+  run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
+  resume(id: string, signal?: AbortSignal, options?: ResumeOptions): Promise<Outcome<ThreadResult>>;
+  /** An ended thread again, from its journal, without a model and without tools. */
+  replay(id: string, options?: ReplayOptions): Promise<Outcome<ReplayReport>>;
+}
+
+/** A registry that was not made with this user's key came with a stranger's project: refused. */
+export async function openRegistry(ground: Ground): Promise<Outcome<Store>> {
+  const { clock, keys } = ground;
+  const { deriveVaultKey, openStore } = await import('../store/index.ts');
+  const key = keys.tokenKey();
+  if (!key.ok) return key;
+  const identity = deriveVaultKey(key.output.exportPrivate());
+  return openStore({ file: registryFile(ground), clock, identity });
+}
+
+const registryFile = ({ project }: Ground): string =>
+  join(project, '.ai', 'threads', 'registry.db');
+
+/** What is looked at before there is a thread. */
+function preparing(
+  ground: Ground,
+  library: Library,
+  { createPrices }: typeof import('../llm/index.ts'),
+): PrepareWorld {
+  return {
+    project: ground.project,
+    library,
+    policies: () => ground.policies.current(),
+    prices: () =>
+      createPrices(library.config('pricing').layers, {
+        clock: ground.clock,
+        allowsLower: ground.policies.current().policy.allowsLowerPrices,
+      }),
+    models: () => library.config('models').value,
+    env: ground.env,
+  };
+}
+
+/** Where nothing ever ran, what is refused leaves nothing: it is looked at before a registry is made. */
+export async function checkRun(
+  ground: Ground,
+  library: Library,
+  request: RunRequest,
+): Promise<Outcome<null>> {
+  if (ground.within || existsSync(registryFile(ground))) return ok(null);
+  const [{ prepareThread }, llm] = await Promise.all([
+    import('../harness/index.ts'),
+    import('../llm/index.ts'),
+  ]);
+  const prepared = await prepareThread(preparing(ground, library, llm), request);
+  return prepared.ok ? ok(null) : prepared;
+}
+
+/** The loop without a directive: no registry, no thread, only the model and the program's tools. */
+export async function runPlain(
+  ground: Ground,
+  library: Library,
+  kernel: Kernel,
+  request: PlainRequest,
+  signal?: AbortSignal,
+): Promise<Outcome<PlainResult>> {
+  const [{ createModelPort, modelFor, runPlainLoop }, llm] = await Promise.all([
+    import('../harness/index.ts'),
+    import('../llm/index.ts'),
+  ]);
+  const resolved = modelFor(preparing(ground, library, llm), request.model);
+  if (!resolved.ok) return resolved;
+  const caller = callerOf(ground, { surface: 'harness', name: 'plain loop' });
+  const ports = { model: createModelPort(kernel), resolved: resolved.output, caller };
+  return ok(await runPlainLoop(ports, request, signal));
+}
+
+export const THREAD_ACTIONS: readonly ThreadAction[] = [
+  ...(['status', 'wait', 'pause', 'resume', 'inject', 'cancel'] as const),
+];
+
+/** How chains and `execute` reach threads; the harness is loaded when the first call does. */
+export function reachThreads(
+  ground: Ground,
+  world: () => Promise<Outcome<World>>,
+): { primitive: Primitive; kinds: Kind[] } {
+  const load = async () => {
+    const harness = await import('../harness/index.ts');
+    ground.live ??= harness.createLiveThreads();
+    return { ...harness, ports: { live: ground.live, world } };
+  };
+  return {
+    primitive: {
+      name: 'thread',
+      async run(call) {
+        const { createThreadPrimitive, ports } = await load();
+        return await createThreadPrimitive(ports).run(call);
+      },
+      plan: (call) => ({ thread: call.config.function ?? call.tool.id }),
+    },
+    kinds: [
+      {
+        name: 'thread',
+        actions: THREAD_ACTIONS,
+        async execute(...request) {
+          const { threadKind, ports } = await load();
+          return await threadKind(ports).execute(...request);
+        },
+      },
+      {
+        name: 'artifact',
+        actions: ['read'],
+        async execute(...request) {
+          const { artifactKind, ports } = await load();
+          return await artifactKind(ports).execute(...request);
+        },
+      },
+    ],
+  };
+}
+
+/** Nothing runs on in a closed runtime; what is not over can be resumed. */
+export async function stopThreads({ live }: Ground): Promise<void> {
+  await live?.close({ status: 'interrupted', reason: 'the runtime was closed' });
+}
+
+/** Old trees go, with their transcripts; what they cost and the audit stay. */
+export function pruneThreads(
+  store: Pick<Store, 'prune'>,
+  project: string,
+  options: PruneOptions,
+): Outcome<{ removed: string[] }> {
+  const pruned = store.prune(options);
+  for (const id of pruned.ok ? pruned.output.removed : []) {
+    rmSync(join(project, '.ai', 'threads', id), { recursive: true, force: true });
+  }
+  return pruned;
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+/** So few that no run waits for it; the next one goes on. */
+const TREES_A_RUN = 20;
+
+/** Before the first run of a runtime: a little of what the policy does not want kept any longer. */
+function retain(ground: Ground, store: Store): void {
+  const { days, keep_failed = false } = ground.policies.current().policy.retention;
+  if (ground.hasRetained || ground.within || days === undefined) return;
+  ground.hasRetained = true;
+  const before = ground.clock.now() - days * DAY_MS;
+  pruneThreads(store, ground.project, { before, keepFailed: keep_failed, trees: TREES_A_RUN });
+}
+
+/** A registry for one use; nothing of it stays. */
+export async function inEmptyRegistry<T>(
+  work: (store: Store) => Promise<Outcome<T>>,
+): Promise<Outcome<T>> {
+  const { openStore } = await import('../store/index.ts');
+  const dir = mkdtempSync(join(tmpdir(), 'kernmantle-replay-'));
+  const opened = openStore({ file: join(dir, 'registry.db'), clock: systemClock });
+  try {
+    return opened.ok ? await work(opened.output) : opened;
+  } finally {
+    if (opened.ok) opened.output.close();
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+/** Another project's items, policy and instructions, over the registry of this one. */
+export async function openElsewhere(
+  ground: Ground,
+  world: World,
+  path: string,
+  allow: (real: string) => Outcome<null>,
+): Promise<Outcome<World>> {
+  const wanted = resolve(ground.project, path);
+  if (!existsSync(wanted)) return fail('not_found', `there is no project folder \`${wanted}\``);
+  const project = realpathSync(wanted);
+  if (project === ground.project) return ok(world);
+  const allowed = allow(project);
+  if (!allowed.ok) return allowed;
+  const { store, live } = world;
+  const { env, clock } = ground;
+  const opening =
+    ground.elsewhere.get(project) ??
+    ground.openOther({ project, env, clock }, { project: ground.project, store, live });
+  ground.elsewhere.set(project, opening);
+  const opened = await opening;
+  return opened.ok ? await opened.output.world() : opened;
+}
+
+/** In the name of the user, who has looked at it or said that nobody needs to. */
+function changeDirective(
+  { keys, trustStore, clock }: Ground,
+  library: Library,
+  id: string,
+  text: string,
+): Outcome<null> {
+  const key = keys.signingKey();
+  if (!key.ok) return key;
+  const trusted = trustStore.list();
+  if (!trusted.ok) return trusted;
+  const own = { id: key.output.id, key: key.output.publicKey, name: 'me' };
+  const isKnown = trusted.output.some((entry) => entry.id === own.id);
+  const added = isKnown ? ok(null) : trustStore.add(own);
+  if (!added.ok) return added;
+  const written = library.write('directive', id, text, 'update');
+  if (!written.ok) return written;
+  const signed = signItem(written.output.file, key.output, clock, library.roots());
+  return signed.ok ? ok(null) : signed;
+}
+
+/** The harness over this project; its code is loaded when the first thread is. */
+export async function createThreads(
+  ground: Ground,
+  library: Library,
+  kernel: Kernel,
+  store: Store,
+  live: Live,
+): Promise<{ threads: Threads; world: World }> {
+  const [harness, llm, { nameOwner }] = await Promise.all([
+    import('../harness/index.ts'),
+    import('../llm/index.ts'),
+    import('../store/index.ts'),
+  ]);
+  const { createLiveThreads, createModelPort, resumeThread, runDirective, watchThreads } = harness;
+  const { auditCalls } = harness;
+  const frame = () => createFrame({ policy: ground.policies.current().policy });
+  const watch = watchThreads({
+    ...ground,
+    dir: join(ground.within?.project ?? ground.project, '.ai', 'threads'),
+    store,
+    library,
+    kernel,
+    frame,
+    policy: () => ground.policies.current().policy,
+    key: () => ground.keys.tokenKey(),
+    live,
+    trouble: (message) => {
+      ground.audit.write({
+        surface: 'harness',
+        caller: 'watch',
+        subject: '',
+        operation: 'record:thread',
+        decision: 'failed',
+        reason: message,
+      });
+    },
+  });
+  ground.live ??= createLiveThreads();
+  ground.mask = watch.mask;
+  ground.registry = {
+    standing: store.standing,
+    useApproval({ approval, thread, token }) {
+      const running = ground.live?.get(thread);
+      return running
+        ? running.thread.approved.use(approval, token)
+        : fail('permission_denied', `thread \`${thread}\` does not run here`);
+    },
+  };
+  const textOf = (id: string): string => {
+    const found = library.find('knowledge', id);
+    return found.ok ? found.output.text : '';
+  };
+  const takeUp = (there: World, id: string, signal?: AbortSignal, options: ResumeOptions = {}) =>
+    options.from !== undefined && there.live.get(id)
+      ? Promise.resolve(fail('conflict', `thread \`${id}\` is running; pause it first`))
+      : there.live.resumed(id, () => resumeThread(there, id, signal, options));
+  const world: World = {
+    ...preparing(ground, library, llm),
+    kernel: auditCalls(kernel, ground.audit),
+    store: watch.store,
+    clock: ground.clock,
+    random: systemRandom,
+    owner: nameOwner(),
+    tokenKey: () => ground.keys.tokenKey(),
+    verifyToken: createVerify(ground, library),
+    model: createModelPort(kernel),
+    script: createScriptPort(ground, library, kernel),
+    audit: ground.audit,
+    changeDirective: (id, text) => changeDirective(ground, library, id, text),
+    frame,
+    bareFrame: () => createFrame(),
+    instructions: () => ({
+      agents: textOf('AGENTS'),
+      universal: textOf('system/universal_prompt'),
+    }),
+    live: ground.live,
+    ...(ground.runners ? { runners: ground.runners } : {}),
+    elsewhere: (path, allow) => openElsewhere(ground, world, path, allow),
+    async resume(id) {
+      const row = store.thread(id);
+      if (!row.ok) return row;
+      // The right to be there was given when the thread was started.
+      const there = await openElsewhere(ground, world, row.output.project, () => ok(null));
+      return there.ok ? await takeUp(there.output, id) : there;
+    },
+    transcript: watch.transcript,
+    ...(watch.rawStream ? { rawStream: watch.rawStream } : {}),
+    ...(watch.onEvent ? { onEvent: watch.onEvent } : {}),
+    ...(watch.onText ? { onText: watch.onText } : {}),
+  };
+  const told = async (
+    run: () => Promise<Outcome<ThreadResult>>,
+  ): Promise<Outcome<ThreadResult>> => {
+    await watch.ready();
+    const result = await run();
+    await watch.settled();
+    return watch.shown(result);
+  };
+  const { audit: _, ...unheard } = world;
+  const onItsWord = { ...unheard, verifyToken: createVerify(ground, library, () => undefined) };
+  const threads: Threads = {
+    store,
+    history: watch.history,
+    run(request, signal) {
+      retain(ground, store);
+      return told(() => runDirective(world, request, signal));
+    },
+    resume: (id, signal, options) => told(() => takeUp(world, id, signal, options)),
+    replay: (id, options) =>
+      inEmptyRegistry((empty) => harness.replayThread(onItsWord, id, store, empty, options)),
+  };
+  // Another project's threads are in the registry of the one they were started from.
+  if (!ground.within) harness.finishEnded(world);
+  return { threads, world };
+}

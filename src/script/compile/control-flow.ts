@@ -1,0 +1,198 @@
+// Choice: `when` and `if`, and blocks of lines. What a condition read holds for everything that is done
+// because of it, and for the rest of the way where it could have led out.
+import {
+  addMarks,
+  type Descriptor,
+  EMPTY,
+  type MaybePromise,
+  makeValue,
+  mergeDescriptors,
+  type Value,
+} from '../../flow/index.ts';
+import { leaveOf } from '../run/control-values.ts';
+import { type Compiler, type Env, type Eval, learn, onPath, under } from '../run/environment.ts';
+import { Scope, type ScopeKind } from '../run/scope.ts';
+import {
+  type Action,
+  type Arm,
+  augmentedNames,
+  type Block,
+  type Condition,
+  type IfExpression,
+  mayLeave,
+  type WhenExpression,
+} from '../syntax/ast.ts';
+import { absent, isAbsent } from '../values/absent.ts';
+import { isTruthy } from '../values/kinds.ts';
+import { compare, isEqual } from '../values/operators.ts';
+import { eachInTurn, isPromise, andThen as then } from '../wait.ts';
+
+/** Lines in a scope of their own; the value is a `Leave`, or what the last line gave. */
+export function compileBlock(c: Compiler, node: Block, kind: ScopeKind = 'block'): Eval {
+  const lines = c.lines(node.body);
+  return (env) => lines({ ...env, scope: new Scope(kind, env.scope) });
+}
+
+/** One line after the other; each sees what the lines before it have taught, and so does its value. */
+export function runLines(lines: readonly Eval[]): Eval {
+  return (env) => {
+    let last = absent();
+    const done = eachInTurn(lines, (line) => {
+      const here = onPath(env);
+      return then(line(here), (value) => {
+        last = addMarks(value, here.frame.influence);
+        return leaveOf(value) !== undefined;
+      });
+    });
+    return isPromise(done) ? done.then(() => last) : last;
+  };
+}
+
+type Test = (env: Env, subject: Value | undefined) => MaybePromise<Value>;
+
+const TRUE = makeValue(true);
+const FALSE = makeValue(false);
+
+function compileCondition(c: Compiler, condition: Condition): Test {
+  if (!('value' in condition)) return () => (condition.kind === 'denied' ? FALSE : TRUE);
+  const evaluate = c.expression(condition.value, 'condition');
+  if (condition.kind === 'compare') {
+    const { operator } = condition;
+    return (env, subject) =>
+      then(evaluate(env), (value) => compareWith(operator, subject ?? absent(), value));
+  }
+  const isWildcard = condition.value.kind === 'literal' && condition.value.isWildcard === true;
+  return (env, subject) =>
+    then(evaluate(env), (value) => {
+      if (!subject || isWildcard) return value;
+      const answer = makeValue(isEqual(subject, value), { descriptor: subject.meta.descriptor });
+      return addMarks(answer, value.meta.descriptor);
+    });
+}
+
+function compareWith(operator: string, left: Value, right: Value): Value {
+  if (operator === '<' || operator === '>' || operator === '<=' || operator === '>=')
+    return compare(operator, left, right);
+  const isSame = isEqual(left, right);
+  const answer = makeValue(operator === '!=' ? !isSame : isSame, {
+    descriptor: left.meta.descriptor,
+  });
+  return addMarks(answer, right.meta.descriptor);
+}
+
+/** The cells a branch could have changed know about the condition, whichever way it went. */
+export interface Branches {
+  readonly names: readonly string[];
+  readonly mayLeave: boolean;
+}
+
+/** What could happen in them, so that a condition can be noted where it matters. */
+export const branchesOf = (actions: readonly (Action | undefined)[]): Branches => {
+  const present = actions.filter((action): action is Action => action !== undefined);
+  return { names: present.flatMap(augmentedNames), mayLeave: present.some(mayLeave) };
+};
+
+export function decided(env: Env, marks: Descriptor, branches: Branches): void {
+  if (marks === EMPTY) return;
+  if (branches.mayLeave) learn(env.path, marks);
+  for (const name of branches.names) {
+    const cell = env.scope.find(name);
+    if (cell) cell.value = addMarks(cell.value, marks);
+  }
+}
+
+type Item = { readonly test: Test; readonly action: Eval } | { readonly line: Eval };
+
+/** No arm matched: null, which is also a choice. */
+export const NO_MATCH = makeValue(null, { origin: { unmatched: true } });
+
+export function compileWhen(
+  c: Compiler,
+  node: WhenExpression,
+  compileArm: (arm: Arm) => Eval = (arm) => armOf(c, arm),
+): Eval {
+  const subject = node.subject && c.expression(node.subject, 'condition');
+  const items = node.items
+    .filter((item) => item.kind !== 'arm' || item.condition.kind !== 'denied')
+    .map(
+      (item): Item =>
+        item.kind === 'arm'
+          ? { test: compileCondition(c, item.condition), action: compileArm(item) }
+          : { line: c.action(item) },
+    );
+  const branches = branchesOf(
+    node.items.map((item) => (item.kind === 'arm' ? item.action : undefined)),
+  );
+  const hasLines = items.some((item) => 'line' in item);
+  return (outer) => {
+    const env = hasLines ? { ...outer, scope: new Scope('arm', outer.scope) } : outer;
+    const chosen = then(subject?.(env), (value) => chooseArm(env, items, value));
+    return then(chosen, ({ action, asked }) => {
+      const { descriptor } = asked.meta;
+      decided(outer, descriptor, branches);
+      if (!action) return addMarks(NO_MATCH, descriptor);
+      return then(action(under(env, descriptor)), (value) => addMarks(value, descriptor));
+    });
+  };
+}
+
+interface Choice {
+  readonly action: Eval | undefined;
+  /** Carries the marks of every condition that was asked. */
+  readonly asked: Value;
+}
+
+function chooseArm(
+  env: Env,
+  items: readonly Item[],
+  subject: Value | undefined,
+): MaybePromise<Choice> {
+  let marks = subject?.meta.descriptor ?? EMPTY;
+  let action: Eval | undefined;
+  const done = eachInTurn(items, (item) => {
+    if ('line' in item) return then(item.line(env), () => false);
+    return then(item.test(env, subject), (answer) => {
+      marks = mergeDescriptors(marks, answer.meta.descriptor);
+      if (isTruthy(answer)) action = item.action;
+      return action !== undefined;
+    });
+  });
+  return then(done, () => ({ action, asked: makeValue(null, { descriptor: marks }) }));
+}
+
+const armOf = (c: Compiler, { action }: Arm): Eval =>
+  action.kind === 'block' ? compileArmBlock(c, action) : c.action(action);
+
+/** Without `=>` the block of an arm has no value. */
+export function compileArmBlock(c: Compiler, node: Block): Eval {
+  const block = compileBlock(c, node, 'arm');
+  return (env) =>
+    then(block(env), (value) => (leaveOf(value) ? value : absent(value.meta.descriptor)));
+}
+
+export function compileIf(c: Compiler, node: IfExpression): Eval {
+  const condition = c.expression(node.condition, 'condition');
+  const first = compileBlock(c, node.then);
+  const other = node.else;
+  const second = other && (other.kind === 'if' ? compileIf(c, other) : compileBlock(c, other));
+  const branches = branchesOf([node.then, other]);
+  return (env) =>
+    then(condition(env), (chosen) => {
+      const branch = isTruthy(chosen) ? first : second;
+      const { descriptor } = chosen.meta;
+      decided(env, descriptor, branches);
+      if (!branch) return absent(descriptor);
+      return then(branch(under(env, descriptor)), (value) => addMarks(value, descriptor));
+    });
+}
+
+/** A block as a right-hand side: the value of its `=>`. */
+export function compileBlockValue(c: Compiler, node: Block): Eval {
+  const block = compileBlock(c, node);
+  return (env) =>
+    then(block(env), (value) => {
+      const left = leaveOf(value);
+      if (!left || left.word !== 'return') return left ? value : absent(value.meta.descriptor);
+      return isAbsent(left.value) ? left.value : addMarks(left.value, value.meta.descriptor);
+    });
+}

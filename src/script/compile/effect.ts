@@ -1,0 +1,234 @@
+// Effects: what leaves a script. Each is an operation; its text is made once, after the guards, and goes
+// into the one list of effects.
+import { extname } from 'node:path';
+import {
+  addMarks,
+  describe,
+  type Effect,
+  type MaybePromise,
+  makeValue,
+  mergeDescriptors,
+  type Operation,
+  type Scope,
+  type Value,
+} from '../../flow/index.ts';
+import { raise } from '../fault.ts';
+import { type Compiler, type Env, type Eval, resolvePath } from '../run/environment.ts';
+import { lazyInput, operate, unwrap } from '../run/operate.ts';
+import type { EffectStatement, Expression, ForeachExpression, Target } from '../syntax/ast.ts';
+import { lineOf, placeOf } from '../syntax/problem.ts';
+import { absent } from '../values/absent.ts';
+import { fileText, jsonLine, showText, textOf } from '../values/text.ts';
+import { andThen as then } from '../wait.ts';
+import { resolveOpen } from './text.ts';
+
+type Shown = 'reference' | 'call' | 'other';
+
+/** null shows differently for a variable and for a call. */
+export function shownAs(node: Expression | undefined): Shown {
+  if (node?.kind === 'with') return shownAs(node.value);
+  if (node?.kind !== 'reference') return 'other';
+  return node.steps.at(-1)?.kind === 'call' ? 'call' : 'reference';
+}
+
+/** `inline` effects get the value that passes; statements have their own. */
+export function compileEffect(
+  c: Compiler,
+  node: EffectStatement,
+  isInline: boolean,
+): (env: Env, passing?: Value) => MaybePromise<Value> {
+  const evaluate = node.value && compileShown(c, node.value);
+  const target = compileTarget(c, node.target);
+  const shown = shownAs(node.value);
+  return (env, passing) => {
+    if (env.isDefining) return absent();
+    return then(target(env), (where) => {
+      const input = evaluate
+        ? lazyInput(env, 'value', (inner) =>
+            then(evaluate(inner), (value) => resolveOpen(value, inner)),
+          )
+        : { name: 'value', value: passing ?? documentOf(env) };
+      return operate(
+        env,
+        operationOf(node, env, where, isInline),
+        [input],
+        ([value], inner, scope) => carryOut(node, value as Value, where, shown, inner, scope),
+      );
+    });
+  };
+}
+
+/** `output to "f"`: everything printed so far. */
+const documentOf = (env: Env): Value => makeValue(env.run.document());
+
+function operationOf(
+  node: EffectStatement,
+  env: Env,
+  where: Where | undefined,
+  isInline: boolean,
+): Operation {
+  const path = where?.kind === 'file' ? where.path : where?.kind;
+  return {
+    type: node.effect,
+    name: node.effect,
+    ...(isInline ? { subtype: 'effect' } : {}),
+    opLabels: [],
+    retryOwner: false,
+    location: placeOf(env.unit, node.at),
+    ...(path === undefined ? {} : { target: path }),
+  };
+}
+
+type Where =
+  | { readonly kind: 'file'; readonly path: string }
+  | { readonly kind: 'stdout' | 'stderr' }
+  | { readonly kind: 'env'; readonly name: string };
+
+function compileTarget(
+  c: Compiler,
+  target: Target | undefined,
+): (env: Env) => MaybePromise<Where | undefined> {
+  if (!target) return () => undefined;
+  if (target.kind !== 'file') return () => target;
+  const path = c.expression(target.path, 'value');
+  return (env) =>
+    then(path(env), (value) => ({ kind: 'file', path: resolvePath(env, textOf(value)) }));
+}
+
+function carryOut(
+  node: EffectStatement,
+  given: Value,
+  where: Where | undefined,
+  shown: Shown,
+  env: Env,
+  scope: Scope,
+): MaybePromise<Value> {
+  const line = lineOf(env.unit, node.at);
+  // That it leaves at all was decided by the conditions it stands under.
+  const value = addMarks(given, env.frame.influence);
+  const emit: Emit = (kind, text, target, isPending = false) => {
+    const effect = { kind, value, text, line, ...(target === undefined ? {} : { target }) };
+    if (isPending) pending.add(effect);
+    scope.emit(effect);
+    return makeValue(text);
+  };
+  if (node.effect === 'show' || node.effect === 'log') {
+    const text = showText(value, shown);
+    return text === undefined ? absent() : emit(node.effect, text);
+  }
+  const isAppend = node.effect === 'append';
+  if (!where)
+    return raise('invalid_input', `\`${node.effect}\` needs a target`, {
+      hint: `${node.effect} VALUE to "file"`,
+    });
+  if (where.kind === 'file')
+    return isAppend
+      ? appendTo(where.path, value, env, emit)
+      : writeTo(where.path, value, node, env, emit);
+  const text = fileText(value, node.format);
+  if (where.kind === 'env') {
+    const marks = describe({ taint: [`src:env:${where.name}`] });
+    const descriptor = mergeDescriptors(value.meta.descriptor, marks);
+    env.run.environment.set(where.name, makeValue(text, { descriptor }));
+    return emit('env', text, where.name);
+  }
+  return emit(where.kind === 'stderr' ? 'log' : 'show', text);
+}
+
+type Emit = (kind: string, text: string, target?: string, isPending?: boolean) => Value;
+
+/** Held back, and not written yet. */
+const pending = new WeakSet<Effect>();
+
+function write(
+  path: string,
+  text: string,
+  append: boolean,
+  value: Value,
+  env: Env,
+): MaybePromise<void> {
+  const { descriptor } = value.meta;
+  return then(env.run.world.writeFile({ path, text, append, descriptor }, env.frame), (outcome) => {
+    unwrap(outcome);
+  });
+}
+
+/** Held back under an after-guard like any effect; the write itself happens when it is let go. */
+function deliver(
+  path: string,
+  text: string,
+  append: boolean,
+  value: Value,
+  env: Env,
+  emit: Emit,
+): MaybePromise<Value> {
+  const kind = append ? 'append' : 'output';
+  if (env.frame.emit) return emit(kind, text, path, true);
+  return then(write(path, text, append, value, env), () => emit(kind, text, path));
+}
+
+function writeTo(
+  path: string,
+  value: Value,
+  node: EffectStatement,
+  env: Env,
+  emit: Emit,
+): MaybePromise<Value> {
+  const text = fileText(value, node.format);
+  return deliver(path, text, false, value, env, emit);
+}
+
+function appendTo(path: string, value: Value, env: Env, emit: Emit): MaybePromise<Value> {
+  const kind = extname(path).toLowerCase();
+  if (kind === '.json') {
+    return raise('invalid_input', 'a line appended to a `.json` file would break it', {
+      hint: 'use `.jsonl`, or write the whole file with `output`',
+    });
+  }
+  const text = kind === '.jsonl' ? jsonLine(value) : fileText(value, undefined);
+  return deliver(path, text.endsWith('\n') ? text : `${text}\n`, true, value, env, emit);
+}
+
+/** Effects of held bodies that were let go: the file is written now. */
+export function writeReleased(effect: Effect, env: Env): void {
+  if (effect.target === undefined || !pending.delete(effect)) return;
+  const done = write(effect.target, effect.text ?? '', effect.kind === 'append', effect.value, env);
+  if (done instanceof Promise) env.run.later(done);
+}
+
+/** `show foreach … with { separator, template }` joins what it collected. */
+function compileShown(c: Compiler, node: Expression): Eval {
+  const evaluate = c.expression(node, 'value');
+  if (node.kind !== 'foreach') return evaluate;
+  return joined(c, node, evaluate);
+}
+
+function joined(c: Compiler, node: ForeachExpression, evaluate: Eval): Eval {
+  const entries = node.options?.entries;
+  const separator = entries?.get('separator');
+  const template = entries?.get('template');
+  const [between, shape] = [
+    separator && c.expression(separator, 'value'),
+    template && c.expression(template, 'value'),
+  ];
+  return (env) =>
+    then(evaluate(env), (list) =>
+      then(between?.(env), (gap) =>
+        then(shape?.(env), (form) => {
+          const items = Array.isArray(list.data) ? list.data : [];
+          const texts = items.map((item, index) => {
+            const text = textOf(makeValue(item));
+            const result = form
+              ? textOf(form)
+                  .replaceAll('{{result}}', () => text)
+                  .replaceAll('{{index}}', String(index))
+              : text;
+            return result;
+          });
+          return makeValue(texts.join(gap ? textOf(gap) : '\n'), {
+            descriptor: list.meta.descriptor,
+          });
+        }),
+      ),
+    );
+}

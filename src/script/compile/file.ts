@@ -1,0 +1,255 @@
+// `<path # Section>`: loading files. What is loaded carries the file's marks and facts; sections,
+// definitions and templates over the content keep them.
+import { basename, dirname, extname, relative } from 'node:path';
+import { type Json, type JsonObject, type Outcome, parseJson } from '../../base/index.ts';
+import {
+  addLabels,
+  addMarks,
+  childFrame,
+  type Descriptor,
+  type MaybePromise,
+  makeContainer,
+  makeValue,
+  mergeAll,
+  mergeDescriptors,
+  type Operation,
+  type Value,
+} from '../../flow/index.ts';
+import { raise, toFault } from '../fault.ts';
+import { frontMatterOf, renameSection, selectSections } from '../files/sections.ts';
+import {
+  type Compiler,
+  type Env,
+  type Eval,
+  type Reading,
+  resolvePath,
+} from '../run/environment.ts';
+import { operate, unwrap } from '../run/operate.ts';
+import { Scope } from '../run/scope.ts';
+import type { FileExpression, SectionName } from '../syntax/ast.ts';
+import { withOrigin } from '../values/kinds.ts';
+import { textOf } from '../values/text.ts';
+import { attempt, mapInTurn, andThen as then } from '../wait.ts';
+import type { LoadedText } from '../world.ts';
+import { walkStepsOf } from './reference.ts';
+
+/** Facts about a file, as `.mx` shows them. */
+export function fileFacts(path: string, text: string, root: string): JsonObject {
+  const shown = relative(root, path);
+  const folder = relative(root, dirname(path));
+  const { fm } = /\.(?:md|mld)$/.test(path) ? frontMatterOf(text) : { fm: null };
+  return {
+    file: path,
+    filename: basename(path),
+    relative: `./${shown}`,
+    absolute: path,
+    dirname: basename(dirname(path)),
+    relativeDir: folder === '' ? '.' : `./${folder}`,
+    absoluteDir: dirname(path),
+    ext: extname(path).slice(1),
+    fm,
+  };
+}
+
+/** JSON becomes data that keeps its text; everything else is text. */
+export function contentOf(
+  loaded: LoadedText,
+  root: string,
+  unlabelled: readonly string[] = [],
+): Value {
+  const { path, text } = loaded;
+  const descriptor =
+    loaded.descriptor.labels.length === 0
+      ? addLabels(loaded.descriptor, unlabelled)
+      : loaded.descriptor;
+  const origin = fileFacts(path, text, root);
+  const data = dataIn(path, text);
+  return makeValue(data ?? text, { descriptor, text, origin });
+}
+
+function dataIn(path: string, text: string): Json | undefined {
+  const kind = extname(path).toLowerCase();
+  if (kind === '.json') return readJson(text, path);
+  if (kind !== '.jsonl') return undefined;
+  return text
+    .split('\n')
+    .filter((line) => line.trim() !== '')
+    .map((line) => readJson(line, path));
+}
+
+function readJson(text: string, path: string): Json {
+  const parsed = parseJson(text);
+  return parsed.ok
+    ? parsed.output
+    : raise(
+        'invalid_input',
+        `\`${basename(path)}\` is no valid JSON: ${parsed.error.detail.message}`,
+        { file: path },
+      );
+}
+
+const isGlob = (path: string): boolean => /[*?[{]/.test(path);
+
+type Names = (env: Env) => MaybePromise<{ name: string; isOptional: boolean }[]>;
+
+const compileNames = (c: Compiler, list: readonly SectionName[]): Names => {
+  const names = list.map(({ name, isOptional }) => ({ evaluate: c.text(name.parts), isOptional }));
+  return (env) =>
+    mapInTurn(names, ({ evaluate, isOptional }) =>
+      then(evaluate(env), (value) => ({ name: textOf(value), isOptional })),
+    );
+};
+
+type Shape = (value: Value, env: Env) => MaybePromise<Value>;
+
+function compileSections(c: Compiler, node: FileExpression): Shape {
+  const { sections } = node;
+  if (!sections) return (value) => value;
+  const [include, exclude] = [compileNames(c, sections.include), compileNames(c, sections.exclude)];
+  const heading = node.as && c.text(node.as.parts);
+  return (value, env) =>
+    then(include(env), (wanted) =>
+      then(exclude(env), (unwanted) => {
+        const found = selectSections(value.text, {
+          include: wanted,
+          exclude: unwanted,
+          list: sections.list,
+        });
+        const { descriptor, origin } = value.meta;
+        if (typeof found !== 'string') return makeValue([...found], { descriptor });
+        const section = makeValue(found, { descriptor, text: found, origin });
+        if (!heading) return section;
+        return then(heading(env), (title) => {
+          const text = renameSection(found, textOf(title));
+          return addMarks(makeValue(text, { descriptor, text, origin }), title.meta.descriptor);
+        });
+      }),
+    );
+}
+
+/** `as "…<>…"`: `<>` is the file. */
+function compileAs(c: Compiler, node: FileExpression): Shape {
+  const { as, sections } = node;
+  if (!as || sections) return (value) => value;
+  const evaluate = c.text(as.parts);
+  return (value, env) => {
+    const scope = new Scope('block', env.scope);
+    scope.bind('<>', 'ambient', value);
+    return then(evaluate({ ...env, scope }), (made) =>
+      addMarks(
+        makeValue(made.text, { descriptor: made.meta.descriptor, text: made.text }),
+        value.meta.descriptor,
+      ),
+    );
+  };
+}
+
+/** An extra that few scripts need, so it is loaded when one does. */
+function compileDefinitions({ definitions }: FileExpression): Shape {
+  if (!definitions) return (value) => value;
+  return async (value) =>
+    (await import('../files/definitions.ts')).selectDefinitions(value, definitions);
+}
+
+const LOAD: Operation = { type: 'file', name: '', opLabels: [], retryOwner: false };
+
+/** Loading is no operation of the language; a policy that speaks of files is asked all the same. */
+function readText(path: string, env: Env): MaybePromise<Outcome<LoadedText>> {
+  const read = () => then(env.run.written(), () => env.run.world.readFile(path, env.frame));
+  if (env.run.policies.length === 0) return read();
+  const frame = childFrame(env.frame, { selection: { only: [] } });
+  const asked = operate({ ...env, frame }, { ...LOAD, target: path }, [], () => makeValue(null));
+  return then(asked, read);
+}
+
+function load(path: string, env: Env): MaybePromise<Value> {
+  return then(readText(path, env), (outcome) =>
+    contentOf(unwrap(outcome), env.run.world.root, env.frame.policy.unlabelled),
+  );
+}
+
+/** Every match, sorted by path; their texts are joined where a text is wanted. */
+function loadAll(pattern: string, env: Env, shape: Shape): MaybePromise<Value> {
+  return then(env.run.world.glob(pattern, env.frame), (outcome) =>
+    then(
+      mapInTurn(unwrap(outcome), (path) =>
+        then(load(path, env), (value) => orNothing(value, env, shape)),
+      ),
+      (values) => {
+        const missing = values.filter(({ data }) => data === null);
+        const found = values.filter(({ data }) => data !== null);
+        const own = mergeAll(missing.map(({ meta }) => meta.descriptor));
+        return withOrigin(makeContainer(found, own), { files: true });
+      },
+    ),
+  );
+}
+
+/** Null where the file has no such section. */
+const orNothing = (value: Value, env: Env, shape: Shape): MaybePromise<Value> =>
+  attempt(
+    () => shape(value, env),
+    (error) => {
+      const fault = toFault(error);
+      if (fault.fault.code !== 'not_found') throw fault;
+      return makeValue(null, { descriptor: value.meta.descriptor });
+    },
+  );
+
+export function compileFile(c: Compiler, node: FileExpression, reading: Reading): Eval {
+  const path = c.text(node.path.parts);
+  const [sections, as, definitions] = [
+    compileSections(c, node),
+    compileAs(c, node),
+    compileDefinitions(node),
+  ];
+  const shape: Shape = (value, env) =>
+    then(sections(value, env), (part) =>
+      then(definitions(part, env), (defined) => as(defined, env)),
+    );
+  const walk = walkStepsOf(c, node.steps, reading);
+  return (env) =>
+    then(path(env), (value) => {
+      const written = textOf(value);
+      if (/^[a-z]+:\/\//i.test(written))
+        raise('invalid_input', `\`<${written}>\`: addresses cannot be loaded here`, {
+          hint: 'use `@tool("http/…")`',
+        });
+      const place = resolvePath(env, written);
+      const marks: Descriptor = value.meta.descriptor;
+      const found = isGlob(written)
+        ? loadAll(place, env, shape)
+        : // Which file is missing says what the path was made of.
+          attempt(
+            () => loadOne(place, written, node, env, shape),
+            (error) => {
+              throw toFault(error).under(marks);
+            },
+          );
+      return then(found, (loaded) =>
+        walk(addMarks(loaded, mergeDescriptors(marks, loaded.meta.elements?.own ?? marks)), env),
+      );
+    });
+}
+
+function loadOne(
+  place: string,
+  written: string,
+  node: FileExpression,
+  env: Env,
+  shape: Shape,
+): MaybePromise<Value> {
+  return then(readText(place, env), (outcome) => {
+    if (outcome.ok) {
+      const { root } = env.run.world;
+      const content = contentOf(outcome.output, root, env.frame.policy.unlabelled);
+      return node.isOptional ? orNothing(content, env, shape) : shape(content, env);
+    }
+    if (outcome.error.code !== 'not_found') return unwrap(outcome);
+    if (node.isOptional) return makeValue(null);
+    return raise('not_found', `there is no file \`${written}\``, {
+      file: place,
+      hint: `write \`<${written}>?\` if it may be missing`,
+    });
+  });
+}

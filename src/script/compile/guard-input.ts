@@ -1,0 +1,75 @@
+// `@input` of a guard on an operation: the list of its inputs, and questions about all of them at once.
+// `@input.any.mx.taint.includes("x")` asks the rest of the path of every input and counts the answers.
+import type { Json } from '../../base/index.ts';
+import { type Argument, makeContainer, makeValue, mergeAll, type Value } from '../../flow/index.ts';
+import { isTruthy, withOrigin } from '../values/kinds.ts';
+import { mxOf } from '../values/metadata.ts';
+
+/** A list that also answers to `.any`, `.all`, `.none`, `.totalTokens()` and `.maxTokens()`. */
+export const guardInputs = (inputs: readonly Argument[]): Value =>
+  withOrigin(makeContainer(inputs.map(({ value }) => value)), { inputs: true });
+
+const isGuardInputs = ({ meta }: Value): boolean => meta.origin['inputs'] === true;
+
+export type Quantifier = 'any' | 'all' | 'none';
+
+/** The answers of every input so far. */
+export class Quantified {
+  readonly quantifier: Quantifier;
+  readonly #values: readonly Value[];
+
+  constructor(quantifier: Quantifier, values: readonly Value[]) {
+    this.quantifier = quantifier;
+    this.#values = values;
+    Object.freeze(this);
+  }
+
+  get values(): readonly Value[] {
+    return this.#values;
+  }
+
+  /** One truth from many answers. */
+  decide(answers: readonly Value[]): Value {
+    const yes = answers.filter(isTruthy).length;
+    const truth = { any: yes > 0, all: yes === answers.length, none: yes === 0 }[this.quantifier];
+    return makeValue(truth, { descriptor: mergeAll(answers.map(({ meta }) => meta.descriptor)) });
+  }
+
+  toJSON(): Json {
+    return this.#values.map(({ data }) => data);
+  }
+}
+
+export const quantifiedOf = ({ data }: Value): Quantified | undefined =>
+  data instanceof Quantified ? data : undefined;
+
+export const quantified = (quantifier: Quantifier, values: readonly Value[]): Value =>
+  makeValue(new Quantified(quantifier, values) as unknown as Json);
+
+const isQuantifier = (name: string): name is Quantifier =>
+  name === 'any' || name === 'all' || name === 'none';
+
+const tokensOf = (value: Value): number => {
+  const { data } = mxOf(value);
+  const tokens = typeof data === 'object' && data !== null && 'tokens' in data ? data['tokens'] : 0;
+  return typeof tokens === 'number' ? tokens : 0;
+};
+
+const MEASURES: Readonly<Record<string, (counts: readonly number[]) => number>> = {
+  totalTokens: (counts) => counts.reduce((sum, count) => sum + count, 0),
+  maxTokens: (counts) => Math.max(0, ...counts),
+};
+
+/** What the list of inputs knows besides its elements; undefined: nothing special. */
+export function guardInputMember(
+  value: Value,
+  name: string,
+  elements: () => readonly Value[],
+): Value | undefined {
+  if (!isGuardInputs(value)) return undefined;
+  if (isQuantifier(name)) return quantified(name, elements());
+  const measure = MEASURES[name];
+  return (
+    measure && makeValue(measure(elements().map(tokensOf)), { descriptor: value.meta.descriptor })
+  );
+}

@@ -1,0 +1,255 @@
+// Guards, hooks, policies and profiles: statements that change how later ones are judged.
+import {
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import {
+  type Argument,
+  childFrame,
+  createGuardSet,
+  defineGuard,
+  type GuardView,
+  type LabelChange,
+  type MaybePromise,
+  makeContainer,
+  makeValue,
+  type Value,
+  type Verdict,
+} from '../../flow/index.ts';
+import { raise, toFault } from '../fault.ts';
+import { leaveOf, ruling, verdictOf } from '../run/control-values.ts';
+import { type Compiler, type Env, type Eval, newPath } from '../run/environment.ts';
+import { unwrap } from '../run/operate.ts';
+import { Scope } from '../run/scope.ts';
+import type {
+  GuardStatement,
+  HookStatement,
+  LabelEdit,
+  NeedsStatement,
+  PolicyStatement,
+  ProfilesStatement,
+  Statement,
+  VerdictExpression,
+} from '../syntax/ast.ts';
+import { lineOf, shownPlace } from '../syntax/problem.ts';
+import { absent, isAbsent } from '../values/absent.ts';
+import { textOf } from '../values/text.ts';
+import { attempt, andThen as then } from '../wait.ts';
+import { compileBlock, compileWhen } from './control-flow.ts';
+import { guardInputs } from './guard-input.ts';
+import { addHook, type HookBody } from './hooks.ts';
+import { applyPolicy, missingNeeds, profileOf } from './policy.ts';
+
+type Rule = GuardStatement | HookStatement | PolicyStatement | ProfilesStatement | NeedsStatement;
+
+export function compileRule(
+  c: Compiler,
+  node: Exclude<Statement, { kind: Exclude<Statement['kind'], Rule['kind']> }>,
+): Eval {
+  switch (node.kind) {
+    case 'guard':
+      return compileGuard(c, node);
+    case 'hook':
+      return compileHook(c, node);
+    case 'policy':
+      return compilePolicy(c, node);
+    case 'profiles':
+      return compileProfiles(c, node);
+    case 'needs':
+      return compileNeeds(c, node);
+  }
+}
+
+/** What a guard or hook sees besides its file's names. */
+function ruleEnv(env: Env, frame: Env['frame'], names: ReadonlyMap<string, Value>): Env {
+  const scope = new Scope('function', env.unit.scope);
+  for (const [name, value] of names) scope.bind(name, 'parameter', value);
+  return {
+    ...env,
+    scope,
+    frame,
+    path: newPath(),
+    note: undefined,
+    isDefining: false,
+    pipe: undefined,
+  };
+}
+
+const inputOf = (input: Argument | undefined, inputs: readonly Argument[]): Value =>
+  input ? input.value : guardInputs(inputs);
+
+function compileGuard(c: Compiler, node: GuardStatement): Eval {
+  const inner = c.forFunction();
+  const rules = compileWhen(inner, node.rules);
+  return (env) => {
+    if (node.privileged && !env.run.mayBePrivileged(c.unit)) {
+      return raise(
+        'permission_denied',
+        'a privileged guard is accepted only in the script you start, its project modules, signed items and policy files',
+      );
+    }
+    const decide = (view: GuardView): MaybePromise<Outcome<Verdict>> =>
+      attempt<Outcome<Verdict>>(
+        () => {
+          const names = new Map([
+            ['input', inputOf(view.input, view.inputs)],
+            ['output', view.output ?? makeValue(null)],
+          ]);
+          return then(rules({ ...ruleEnv(env, view.frame, names), chain: undefined }), (value) =>
+            ok(verdict(value)),
+          );
+        },
+        (error) => ({ ok: false, error: toFault(error).fault }),
+      );
+    const guard = unwrap(
+      defineGuard({
+        ...(node.name ? { name: node.name } : {}),
+        on: node.filter,
+        timing: node.timing,
+        privileged: node.privileged,
+        place: `guard at ${shownPlace(c.unit, node.at)}`,
+        decide,
+      }),
+    );
+    if (node.name) c.unit.guards.add(node.name);
+    env.run.ground = childFrame(env.run.ground, { guards: createGuardSet([guard]) });
+    return absent();
+  };
+}
+
+/** No arm matched: allow. */
+function verdict(value: Value): Verdict {
+  const left = leaveOf(value);
+  const given = verdictOf(left ? left.value : value);
+  if (given) return given;
+  if (left?.word === 'retry')
+    return { kind: 'retry', text: isAbsent(left.value) ? 'try again' : left.value.text };
+  if (left || value.data === null) return { kind: 'allow' };
+  return raise('invalid_input', 'an arm of a guard must allow, deny, retry or ask');
+}
+
+function compileHook(c: Compiler, node: HookStatement): Eval {
+  const block = compileBlock(c.forFunction(), node.body);
+  return (env) => {
+    const run: HookBody = ({ inputs, output, frame }) => {
+      const names = new Map([
+        [
+          'input',
+          inputs.length === 1
+            ? (inputs[0] as Argument).value
+            : makeContainer(inputs.map(({ value }) => value)),
+        ],
+        ['output', output ?? makeValue(null)],
+      ]);
+      return then(block(ruleEnv(env, frame, names)), (value) => {
+        const left = leaveOf(value);
+        return left?.word === 'return' && !isAbsent(left.value) ? left.value : undefined;
+      });
+    };
+    addHook(env.run, {
+      name: node.name ?? `hook at line ${lineOf(c.unit, node.at)}`,
+      timing: node.timing,
+      filter: node.filter,
+      run,
+    });
+    return absent();
+  };
+}
+
+function compilePolicy(c: Compiler, node: PolicyStatement): Eval {
+  const members = node.members.map((member) => c.expression(member, 'value'));
+  return (env) => {
+    const values = members.reduce<MaybePromise<Value[]>>(
+      (list, evaluate) => then(list, (found) => then(evaluate(env), (value) => [...found, value])),
+      [],
+    );
+    return then(values, (found) => {
+      for (const value of found) applyPolicy(env.run, value);
+      const all =
+        found.length === 1
+          ? (found[0] as Value)
+          : makeValue(Object.assign({}, ...found.map(({ data }) => data)) as Json);
+      c.unit.scope.define(node.name, 'var', all, shownPlace(c.unit, node.at));
+      return absent();
+    });
+  };
+}
+
+const objectOf = (value: Value): JsonObject => (isObject(value.data) ? value.data : {});
+
+function compileProfiles(c: Compiler, node: ProfilesStatement): Eval {
+  const evaluate = c.expression(node.value, 'value');
+  return (env) =>
+    then(evaluate(env), (value) => {
+      const profile = profileOf(env.run, objectOf(value));
+      env.run.ground = childFrame(env.run.ground, { ctx: { profile } });
+      return absent();
+    });
+}
+
+function compileNeeds(c: Compiler, node: NeedsStatement): Eval {
+  const evaluate = c.expression(node.value, 'value');
+  return (env) =>
+    then(evaluate(env), (value) =>
+      then(missingNeeds(env, objectOf(value)), (missing) =>
+        missing.length === 0
+          ? absent()
+          : raise(
+              'dependency_missing',
+              `this script needs ${missing.map((name) => `\`${name}\``).join(', ')}`,
+              { missing },
+            ),
+      ),
+    );
+}
+
+// `allow`, `allow VALUE`, `deny "…"`, `retry "…"`, `ask "…"` in the arms of a guard.
+
+const DEFAULT_TEXT = { deny: 'denied', retry: 'try again', ask: 'may this be done?' } as const;
+
+const list = (value: Value | undefined): readonly string[] => {
+  if (!value) return [];
+  return Array.isArray(value.data) ? value.data.map(plainText) : [plainText(value.data)];
+};
+
+export function compileVerdict(c: Compiler, node: VerdictExpression): Eval {
+  const evaluate = node.value && c.expression(node.value, 'value');
+  const { decision, options } = node;
+  const edit = node.labels;
+  const [add, remove] = ['addLabels', 'removeLabels'].map((name) => {
+    const entry = options?.entries.get(name);
+    return entry && c.expression(entry, 'value');
+  });
+  return (env) =>
+    then(evaluate?.(env), (value) => {
+      if (decision !== 'allow')
+        return ruling({ kind: decision, text: value ? textOf(value) : DEFAULT_TEXT[decision] });
+      return then(add?.(env), (added) =>
+        then(remove?.(env), (removed) =>
+          ruling(allowed(value, merged(edit, list(added), list(removed)))),
+        ),
+      );
+    });
+}
+
+function merged(
+  edit: LabelEdit | undefined,
+  add: readonly string[],
+  remove: readonly string[],
+): LabelChange | undefined {
+  if (!edit && add.length === 0 && remove.length === 0) return undefined;
+  return {
+    clear: edit?.clear ?? false,
+    add: [...(edit?.add ?? []), ...add],
+    remove: [...(edit?.remove ?? []), ...remove],
+  };
+}
+
+const allowed = (value: Value | undefined, labels: LabelChange | undefined): Verdict => ({
+  ...(value ? { kind: 'allow_value' as const, value } : { kind: 'allow' as const }),
+  ...(labels ? { labels } : {}),
+});

@@ -1,0 +1,397 @@
+// Loops: `for` in order and in parallel, `foreach`, `loop`.
+import type { Json } from '../../base/index.ts';
+import {
+  addMarks,
+  type Descriptor,
+  descriptorOfFault,
+  EMPTY,
+  type MaybePromise,
+  makeContainer,
+  makeValue,
+  mergeDescriptors,
+  type Value,
+} from '../../flow/index.ts';
+import { raise, toFault } from '../fault.ts';
+import { leave, leaveOf } from '../run/control-values.ts';
+import { type Compiler, type Env, type Eval, newPath, onPath, under } from '../run/environment.ts';
+import { lazyInput, operate } from '../run/operate.ts';
+import { Scope, withFacts } from '../run/scope.ts';
+import type { Binding, ForExpression, ForeachExpression, LoopExpression } from '../syntax/ast.ts';
+import { placeOf } from '../syntax/problem.ts';
+import { absent, isAbsent } from '../values/absent.ts';
+import { fieldOf } from '../values/access.ts';
+import { itemsOf } from '../values/data.ts';
+import { given } from '../values/executable.ts';
+import { isTruthy, shapeMarks } from '../values/kinds.ts';
+import { textOf } from '../values/text.ts';
+import { attempt, eachInTurn, andThen as then } from '../wait.ts';
+import { type Branches, branchesOf, decided } from './control-flow.ts';
+import { compileArguments, invoke } from './reference.ts';
+
+// Side by side, at most so many at once, with a pause between starts; results in the order given.
+
+export async function runInParallel<T, U>(
+  items: readonly T[],
+  cap: number,
+  pauseMs: number,
+  work: (item: T, index: number) => U | Promise<U>,
+): Promise<U[]> {
+  const results: U[] = [];
+  let next = 0;
+  let gate: Promise<void> = Promise.resolve();
+  const turn = (index: number): Promise<void> => {
+    if (pauseMs <= 0 || index === 0) return Promise.resolve();
+    gate = gate.then(() => wait(pauseMs));
+    return gate;
+  };
+  const worker = async (): Promise<void> => {
+    while (next < items.length) {
+      const index = next++;
+      await turn(index);
+      results[index] = await work(items[index] as T, index);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(cap, items.length) }, worker));
+  return results;
+}
+
+const wait = (ms: number): Promise<void> =>
+  new Promise((resolve) => {
+    setTimeout(resolve, ms);
+  });
+
+interface Item {
+  readonly key: string;
+  readonly value: Value;
+}
+
+export const DEFAULT_CAP = 4;
+
+function bindItem(scope: Scope, bind: Binding, item: Item): void {
+  scope.bind(bind.name, 'loop', item.value);
+  if (bind.key === undefined) scope.bind(`${bind.name}_key`, 'loop', makeValue(item.key));
+  else scope.bind(bind.key, 'loop', makeValue(item.key));
+  let value = item.value;
+  for (const name of bind.path) {
+    value = fieldOf(value, name, 'strict');
+    if (value.data === null)
+      raise('not_found', `an item has no field \`${bind.path.join('.')}\``, { key: item.key });
+  }
+}
+
+/** What one round gave: an item of the result, nothing, or the end of the loop. */
+type Round = { readonly item: Value | undefined } | { readonly end: Value };
+
+/** What all rounds gave; `marks` are those of everything that decided which rounds there were. */
+interface Rounds {
+  readonly found: Value[];
+  readonly end: Value | undefined;
+  readonly marks: Descriptor;
+}
+
+function roundOf(result: Value): Round {
+  const left = leaveOf(result);
+  if (!left) return { item: result };
+  switch (left.word) {
+    case 'return':
+    case 'retry':
+      return { end: result };
+    case 'skip':
+      return { item: undefined };
+    case 'continue':
+      return { item: isAbsent(left.value) ? undefined : left.value };
+    case 'done':
+      return { end: left.value };
+  }
+}
+
+/** `return` inside the block of a collecting loop is the item's value. */
+const itemReturn = (result: Value): Value => {
+  const left = leaveOf(result);
+  return left?.word === 'return' ? left.value : result;
+};
+
+interface Plan {
+  readonly node: ForExpression;
+  readonly filter: Eval | undefined;
+  readonly body: Eval;
+  readonly isCollecting: boolean;
+  readonly branches: Branches;
+}
+
+function roundEnv(
+  env: Env,
+  plan: Plan,
+  item: Item,
+  index: number,
+  total: number,
+  kind: 'block' | 'branch',
+): Env {
+  const scope = new Scope(kind, env.scope);
+  bindItem(scope, plan.node.bind, item);
+  const facts = {
+    for: { index, total, key: item.key, parallel: plan.node.parallel !== undefined },
+  };
+  const inner = withFacts({ ...env, scope }, facts);
+  return kind === 'branch' ? { ...inner, path: newPath(env.path) } : inner;
+}
+
+/** A round the filter leaves out is one that was skipped, because of what the filter read. */
+function runRound(env: Env, plan: Plan): MaybePromise<Value> {
+  const go = (inner: Env): MaybePromise<Value> =>
+    then(plan.body(inner), (value) => (plan.isCollecting ? itemReturn(value) : value));
+  if (!plan.filter) return go(env);
+  return then(plan.filter(env), (answer) => {
+    const { descriptor } = answer.meta;
+    decided(env, descriptor, plan.branches);
+    if (!isTruthy(answer)) return leave('skip', absent(descriptor));
+    return then(go(under(env, descriptor)), (value) => addMarks(value, descriptor));
+  });
+}
+
+/** Items know about what decided over them; what is left out leaves its marks on the whole. */
+const dropped = (marks: Descriptor, result: Value, round: Round): Descriptor =>
+  'item' in round && round.item ? marks : mergeDescriptors(marks, result.meta.descriptor);
+
+function inOrder(env: Env, plan: Plan, items: readonly Item[]): MaybePromise<Rounds> {
+  const found: Value[] = [];
+  let end: Value | undefined;
+  let marks = EMPTY;
+  const done = eachInTurn(items, (item, index) =>
+    then(
+      runRound(roundEnv(onPath(env), plan, item, index, items.length, 'block'), plan),
+      (result) => {
+        const round = roundOf(result);
+        marks = dropped(marks, result, round);
+        if ('end' in round) end = round.end;
+        else if (round.item) found.push(round.item);
+        return end !== undefined;
+      },
+    ),
+  );
+  return then(done, () => ({ found, end, marks }));
+}
+
+const SKIPPED = Symbol('skipped');
+
+async function inParallel(
+  env: Env,
+  plan: Plan,
+  items: readonly Item[],
+  cap: number,
+): Promise<Rounds> {
+  const errors: Json[] = [];
+  let marks = EMPTY;
+  let failed = EMPTY;
+  const results = await runInParallel(items, cap, plan.node.parallel?.pauseMs ?? 0, (item, index) =>
+    attempt<Value | typeof SKIPPED>(
+      () =>
+        then(runRound(roundEnv(env, plan, item, index, items.length, 'branch'), plan), (result) => {
+          const round = roundOf(result);
+          marks = dropped(marks, result, round);
+          return 'item' in round ? (round.item ?? SKIPPED) : SKIPPED;
+        }),
+      (error) => {
+        const fault = toFault(error);
+        const record = errorRecord(fault.message, item, index);
+        errors.push(record);
+        const descriptor = mergeDescriptors(
+          item.value.meta.descriptor,
+          descriptorOfFault(fault.fault),
+        );
+        failed = mergeDescriptors(failed, descriptor);
+        return makeValue(record, { descriptor });
+      },
+    ),
+  );
+  env.path.errors = { list: errors, marks: mergeDescriptors(marks, failed) };
+  if (errors.length > 0 && errors.length === items.length) {
+    const [first] = errors as { message: string }[];
+    raise('tool_failed', `every item of the loop failed; the first: ${first?.message ?? ''}`, {
+      errors,
+    });
+  }
+  const found = results.filter((result): result is Value => result !== SKIPPED);
+  return { found, end: undefined, marks };
+}
+
+export const errorRecord = (message: string, item: Item, index: number): Json => ({
+  index,
+  key: /^\d+$/.test(item.key) ? Number(item.key) : item.key,
+  message,
+  error: message,
+  value: item.value.data,
+});
+
+function compileCap(c: Compiler, node: ForExpression): (env: Env) => MaybePromise<number> {
+  const cap = node.parallel?.cap && c.expression(node.parallel.cap, 'value');
+  return (env) =>
+    then(cap?.(env), (value) => {
+      if (!value) return DEFAULT_CAP;
+      const count = Number(value.data);
+      return Number.isInteger(count) && count > 0
+        ? count
+        : raise('invalid_input', `\`${textOf(value)}\` is no number of parallel branches`);
+    });
+}
+
+export function compileFor(
+  c: Compiler,
+  node: ForExpression,
+  body: Eval,
+  isCollecting: boolean,
+): Eval {
+  const collection = c.expression(node.collection, 'value');
+  const filter = node.filter && c.expression(node.filter, 'condition');
+  const branches = branchesOf([node.body]);
+  const plan: Plan = { node, filter, body, isCollecting, branches };
+  const cap = compileCap(c, node);
+  const batch = node.batch && c.piped(node.batch);
+  const op = (env: Env) => ({
+    type: 'for',
+    name: '',
+    opLabels: [],
+    location: placeOf(env.unit, node.at),
+  });
+  return (env) =>
+    operate(env, op(env), [lazyInput(env, 'collection', collection)], ([list], inner) => {
+      const source = list as Value;
+      const items = itemsOf(source);
+      // How often the body runs is decided by how many elements there are.
+      const shape = shapeMarks(source);
+      decided(inner, shape, branches);
+      const round = under(inner, shape);
+      const rounds = node.parallel
+        ? then(cap(round), (count) => inParallel(round, plan, items, count))
+        : inOrder(round, plan, items);
+      return then(rounds, ({ found, end, marks }) => {
+        if (end && leaveOf(end)) return end;
+        const result = makeContainer(found, mergeDescriptors(shape, marks));
+        return batch ? batch(result, inner) : result;
+      });
+    });
+}
+
+/** `foreach @f(@xs, @ys)`: every combination, the last list fastest. */
+export function compileForeach(c: Compiler, node: ForeachExpression): Eval {
+  const { call } = node;
+  const last = call.steps.at(-1);
+  const values = last?.kind === 'call' ? compileArguments(c, last.arguments) : [];
+  const target =
+    last?.kind === 'call'
+      ? c.expression({ ...call, steps: call.steps.slice(0, -1) }, 'value')
+      : c.expression(call, 'value');
+  return (env) =>
+    then(target(env), (executable) =>
+      then(allOf(values, env), (lists) => {
+        const items = lists.map((list) => listItems(list));
+        const found: Value[] = [];
+        const done = eachInTurn(combinations(items), (combination) =>
+          then(invoke(executable, call.name, combination.map(given), env, node.at), (value) => {
+            found.push(value);
+            return false;
+          }),
+        );
+        return then(done, () => makeContainer(found));
+      }),
+    );
+}
+
+const allOf = (values: readonly { evaluate: Eval }[], env: Env): MaybePromise<Value[]> =>
+  values.reduce<MaybePromise<Value[]>>(
+    (list, { evaluate }) =>
+      then(list, (found) => then(evaluate(env), (value) => [...found, value])),
+    [],
+  );
+
+function listItems(list: Value): readonly Value[] {
+  const ready = typeof list.data === 'string' ? itemsOf(list).map(({ value }) => value) : undefined;
+  if (ready) return ready;
+  if (!Array.isArray(list.data))
+    return raise('invalid_input', '`foreach` needs a list for every argument');
+  return itemsOf(list).map(({ value }) => value);
+}
+
+function combinations(lists: readonly (readonly Value[])[]): readonly (readonly Value[])[] {
+  return lists.reduce<readonly (readonly Value[])[]>(
+    (rows, list) => rows.flatMap((row) => list.map((item) => [...row, item])),
+    [[]],
+  );
+}
+
+const MAX_ROUNDS = 100_000;
+
+export function compileLoop(c: Compiler, node: LoopExpression, body: Eval): Eval {
+  const limit = node.limit && c.expression(node.limit, 'value');
+  const until = node.until && c.expression(node.until, 'condition');
+  const branches = branchesOf([node.body]);
+  const op = { type: 'loop', name: '', opLabels: [], location: placeOf(c.unit, node.at) };
+  return (outer) =>
+    operate(outer, op, limit ? [lazyInput(outer, 'limit', limit)] : [], ([given], env) => {
+      const rounds = given ? Number(given.data) : MAX_ROUNDS;
+      if (!Number.isInteger(rounds) || rounds < 0 || typeof given?.data === 'boolean') {
+        return raise(
+          'invalid_input',
+          `\`loop(${given ? textOf(given) : ''})\` needs a whole number of rounds`,
+        );
+      }
+      return runLoop(env, {
+        rounds,
+        until,
+        body,
+        pauseMs: node.pauseMs,
+        marks: given?.meta.descriptor ?? EMPTY,
+        branches,
+      });
+    });
+}
+
+interface LoopPlan {
+  readonly rounds: number;
+  readonly until: Eval | undefined;
+  readonly body: Eval;
+  readonly pauseMs: number;
+  readonly marks: Descriptor;
+  readonly branches: Branches;
+}
+
+function runLoop(env: Env, plan: LoopPlan): MaybePromise<Value> {
+  let input = makeValue(null);
+  let marks = plan.marks;
+  let result: Value | undefined;
+  const round = (index: number): MaybePromise<boolean> => {
+    const scope = new Scope('block', env.scope);
+    scope.bind('input', 'loop', input);
+    const facts = { loop: { iteration: index + 1, limit: plan.rounds, active: true } };
+    const inner = under(withFacts({ ...onPath(env), scope }, facts), marks);
+    return then(plan.until?.(inner), (stop) => {
+      if (stop) {
+        marks = mergeDescriptors(marks, stop.meta.descriptor);
+        decided(env, stop.meta.descriptor, plan.branches);
+      }
+      if (stop && isTruthy(stop)) {
+        result = input;
+        return true;
+      }
+      return then(plan.body(under(inner, marks)), (value) => {
+        const left = leaveOf(value);
+        if (left?.word === 'retry')
+          raise('invalid_input', '`retry` has no meaning in a loop', { hint: 'use `continue`' });
+        if (left?.word === 'done') result = left.value;
+        if (left?.word === 'return') result = leave('return', left.value);
+        if (left?.word === 'continue') input = left.value;
+        return left?.word === 'done' || left?.word === 'return';
+      });
+    });
+  };
+  const all = Array.from({ length: Math.min(plan.rounds, MAX_ROUNDS) }, (_, index) => index);
+  const done = eachInTurn(all, (index) =>
+    index > 0 && plan.pauseMs > 0 ? then(pause(plan.pauseMs), () => round(index)) : round(index),
+  );
+  return then(done, () => addMarks(result ?? makeValue(null), marks));
+}
+
+const pause = (ms: number): Promise<void> =>
+  new Promise((resolve) => {
+    setTimeout(resolve, ms);
+  });

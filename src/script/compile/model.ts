@@ -1,0 +1,50 @@
+// Bodies that need something from outside: template files and models.
+import { extname } from 'node:path';
+import { makeValue } from '../../flow/index.ts';
+import { type Compiler, type Eval, resolvePath } from '../run/environment.ts';
+import { unwrap } from '../run/operate.ts';
+import type { ModelExpression, TemplateFileExpression } from '../syntax/ast.ts';
+import { parseTemplateFile } from '../syntax/parse.ts';
+import { andThen as then } from '../wait.ts';
+import { compileText } from './text.ts';
+
+/** The text of an `.att` or `.mtt` file as a template of the given compiler. */
+export function templateOf(c: Compiler, text: string, path: string): Eval {
+  const kind = extname(path) === '.mtt' ? 'mtt' : 'att';
+  return compileText(c, parseTemplateFile(text, kind).parts, kind === 'mtt');
+}
+
+/** Read once per definition, when the function is first called. */
+export function compileTemplateFile(c: Compiler, node: TemplateFileExpression): Eval {
+  const path = c.text(node.path.parts);
+  const known = new Map<string, Eval>();
+  return (env) =>
+    then(path(env), (value) => {
+      const place = resolvePath(env, value.text);
+      const ready = known.get(place);
+      if (ready) return ready(env);
+      return then(env.run.world.readFile(place, env.frame), (outcome) => {
+        const made = templateOf(c, unwrap(outcome).text, place);
+        known.set(place, made);
+        return made(env);
+      });
+    });
+}
+
+export function compileModel(c: Compiler, node: ModelExpression): Eval {
+  const prompt = c.text(node.prompt.parts);
+  const tier = node.options?.entries.get('tier') ?? node.options?.entries.get('model');
+  const wanted = tier && c.expression(tier, 'value');
+  return (env) =>
+    then(prompt(env), (text) =>
+      then(wanted?.(env), (name) =>
+        then(
+          env.run.world.model({ prompt: text, tier: name?.text, options: {} }, env.frame),
+          (outcome) => {
+            const value = unwrap(outcome);
+            return makeValue(value.data, { descriptor: value.meta.descriptor, text: value.text });
+          },
+        ),
+      ),
+    );
+}

@@ -1,0 +1,311 @@
+// `import` and `export`. What is imported keeps its labels; functions keep their scope.
+import { basename, extname, join } from 'node:path';
+import {
+  type MaybePromise,
+  makeContainer,
+  makeValue,
+  type Operation,
+  type Value,
+} from '../../flow/index.ts';
+import { raise } from '../fault.ts';
+import {
+  type Compiler,
+  type Env,
+  type Eval,
+  type Exports,
+  type ImportPort,
+  resolvePath,
+  type Unit,
+} from '../run/environment.ts';
+import { operate, unwrap } from '../run/operate.ts';
+import type { ExportStatement, ImportStatement } from '../syntax/ast.ts';
+import { placeOf, shownPlace } from '../syntax/problem.ts';
+import { absent, isAbsent } from '../values/absent.ts';
+import { entriesOf, withOrigin } from '../values/kinds.ts';
+import { textOf } from '../values/text.ts';
+import { mapInTurn, andThen as then } from '../wait.ts';
+import { contentOf } from './file.ts';
+import { applyPolicy } from './policy.ts';
+import { templatesIn } from './template-folder.ts';
+
+// Loading modules: each file once per run, its definitions run, its effects do not.
+
+/** Runs a file as a module and gives what it left behind. */
+export type RunModule = (
+  text: string,
+  path: string,
+  env: Env,
+) => MaybePromise<{ unit: Unit; returned: Value | undefined }>;
+
+export function createImports(runModule: RunModule): ImportPort {
+  const loaded = new Map<string, Exports>();
+  const loading: string[] = [];
+
+  const file = (path: string, env: Env): MaybePromise<Exports> => {
+    const known = loaded.get(path);
+    if (known) return known;
+    if (loading.includes(path)) {
+      const circle = [...loading.slice(loading.indexOf(path)), path].map((one) => basename(one));
+      return raise('invalid_input', `the imports go in a circle: ${circle.join(' -> ')}`, {
+        files: circle,
+      });
+    }
+    return then(env.run.world.readFile(path, env.frame), (outcome) => {
+      const content = unwrap(outcome);
+      if (/\.jsonl?$/.test(path))
+        return keep(path, dataExports(contentOf(content, env.run.world.root), path));
+      loading.push(path);
+      return then(runModule(content.text, path, env), ({ unit, returned }) => {
+        loading.splice(loading.indexOf(path), 1);
+        return keep(path, exportsOfUnit(unit, returned));
+      });
+    });
+  };
+
+  const keep = (path: string, exports: Exports): Exports => {
+    loaded.set(path, exports);
+    return exports;
+  };
+
+  return (written, skipDirs, env) =>
+    then(locate(written, env), ({ path, isFolder }) =>
+      isFolder ? folderExports(path, skipDirs, env, file) : file(path, env),
+    );
+}
+
+/** The file as written, with an extension added, or a folder. */
+function locate(written: string, env: Env): MaybePromise<{ path: string; isFolder: boolean }> {
+  const { world } = env.run;
+  if (extname(written) !== '') return { path: written, isFolder: false };
+  return then(world.list(written, env.frame), (outcome) => {
+    if (outcome.ok) return { path: written, isFolder: true };
+    return then(world.exists(`${written}.mld`), (isThere) => ({
+      path: isThere ? `${written}.mld` : written,
+      isFolder: false,
+    }));
+  });
+}
+
+const dataExports = (value: Value, path: string): Exports => ({
+  names: new Map(entriesOf(value)),
+  frontMatter: makeValue(null),
+  path,
+  whole: value,
+});
+
+/** `export { … }` limits what can be had; names it lists must be there. */
+function exportsOfUnit(unit: Unit, returned: Value | undefined): Exports {
+  const { scope, exports, frontMatter, name } = unit;
+  const wanted = exports.names
+    ? [...exports.names]
+    : scope.names().map((one) => [one, ''] as const);
+  const names = new Map<string, Value>();
+  for (const [one, place] of wanted) {
+    const cell = scope.own(one);
+    if (!cell && unit.guards.has(one)) continue;
+    if (!cell)
+      return raise('not_found', `\`${name}\` exports \`${one}\`, which it does not define`, {
+        name: one,
+        place,
+      });
+    if (exports.names || cell.kind !== 'import') names.set(one, cell.value);
+  }
+  if (returned) names.set('default', returned);
+  return { names, frontMatter, path: name, guards: unit.guards };
+}
+
+const SKIPPED = /^[._]/;
+
+/** One member per subfolder with an `index.mld`. */
+function folderExports(
+  folder: string,
+  skipDirs: readonly string[] | undefined,
+  env: Env,
+  load: (path: string, env: Env) => MaybePromise<Exports>,
+): MaybePromise<Exports> {
+  const { world } = env.run;
+  return then(world.list(folder, env.frame), (outcome) => {
+    const folders = unwrap(outcome).filter(
+      ({ name, isFolder }) =>
+        isFolder &&
+        !(skipDirs ? skipDirs.some((skip) => name.startsWith(skip)) : SKIPPED.test(name)),
+    );
+    const found = mapInTurn(folders, ({ name }): MaybePromise<[string, Value] | undefined> => {
+      const index = join(folder, name, 'index.mld');
+      return then(world.exists(index), (isThere) =>
+        isThere
+          ? then(load(index, env), (exports) => [
+              name.replace(/^\./, '_').replaceAll('-', '_'),
+              namespaceOf(exports),
+            ])
+          : undefined,
+      );
+    });
+    return then(found, (list) => {
+      const names = new Map(list.filter((entry) => entry !== undefined));
+      if (names.size === 0)
+        return raise('not_found', `no folder in \`${folder}\` has an \`index.mld\``);
+      return { names, frontMatter: makeValue(null), path: folder };
+    });
+  });
+}
+
+/** Its members; a name it does not have is an error where it is read. */
+export const namespaceOf = ({ whole, names, path, frontMatter }: Exports): Value =>
+  whole ?? withOrigin(makeContainer(names), { namespace: path, fm: frontMatter.data });
+
+export function compileModuleStatement(c: Compiler, node: ImportStatement | ExportStatement): Eval {
+  return node.kind === 'import' ? compileImport(c, node) : compileExport(c, node);
+}
+
+/** May come first: what is exported is judged when the file has come to its end. */
+function compileExport(c: Compiler, node: ExportStatement): Eval {
+  return () => {
+    if (node.names) {
+      c.unit.exports.names ??= new Map();
+      for (const name of node.names) c.unit.exports.names.set(name, shownPlace(c.unit, node.at));
+    }
+    return absent();
+  };
+}
+
+export function judgeExports(env: Env): MaybePromise<unknown> {
+  const { exports, scope } = env.unit;
+  const inputs = [...(exports.names?.keys() ?? [])].flatMap((name) => {
+    const value = scope.own(name)?.value;
+    return value ? [{ name, value }] : [];
+  });
+  if (inputs.length === 0) return undefined;
+  const op = { type: 'export', name: '', opLabels: [], retryOwner: false };
+  return operate({ ...env, frame: env.run.ground }, op, inputs, () => absent());
+}
+
+const operationOf = (c: Compiler, node: ImportStatement, name: string): Operation => ({
+  type: 'import',
+  name,
+  target: name,
+  opLabels: [],
+  retryOwner: false,
+  location: placeOf(c.unit, node.at),
+});
+
+function compileImport(c: Compiler, node: ImportStatement): Eval {
+  const { source } = node;
+  const skip = node.options?.entries.get('skipDirs');
+  const skipped = skip && c.expression(skip, 'value');
+  if (node.mode === 'module' && source.kind === 'path') {
+    return () =>
+      raise('invalid_input', '`import module` needs a registry reference, not a path', {
+        hint: 'leave `module` out',
+      });
+  }
+  if (source.kind !== 'path') {
+    return (env) =>
+      bindFrom(
+        c,
+        node,
+        env,
+        exportsOf(source.kind === 'input' ? env.run.input : env.run.payload, `@${source.kind}`),
+        true,
+      );
+  }
+  const path = c.text(source.path.parts);
+  return (env) =>
+    then(path(env), (value) =>
+      then(skipped?.(env), (folders) => {
+        const place = resolvePath(env, textOf(value));
+        let found: Exports | undefined;
+        const done = operate(
+          env,
+          operationOf(c, node, place),
+          [{ name: 'source', value }],
+          (_values, inner) =>
+            then(load(c, node, place, folders, inner), (exports) => {
+              found = exports;
+              return makeValue(null);
+            }),
+        );
+        return then(done, () => bindFrom(c, node, env, found as Exports, false));
+      }),
+    );
+}
+
+function load(
+  c: Compiler,
+  node: ImportStatement,
+  place: string,
+  folders: Value | undefined,
+  env: Env,
+): MaybePromise<Exports> {
+  if (node.form.kind === 'templates') return templatesIn(c, place, node.form.parameters, env);
+  const skipDirs = folders && Array.isArray(folders.data) ? folders.data.map(String) : undefined;
+  return env.run.import(place, skipDirs, env);
+}
+
+/** The members of data as exports. */
+function exportsOf(value: Value, path: string): Exports {
+  return {
+    names: new Map(entriesOf(value)),
+    frontMatter: makeValue(null),
+    path,
+    whole: isAbsent(value) ? undefined : value,
+  };
+}
+
+function bindFrom(
+  c: Compiler,
+  node: ImportStatement,
+  env: Env,
+  exports: Exports,
+  isLoose: boolean,
+): Value {
+  const { form } = node;
+  const place = shownPlace(c.unit, node.at);
+  const bind = (name: string, value: Value) =>
+    env.unit.scope.define(name, 'import', value, `${place} (from ${exports.path})`);
+  switch (form.kind) {
+    case 'names':
+      for (const { name, alias } of form.names) {
+        // Guards are active already; their names stand for no value.
+        if (exports.guards?.has(name) && !exports.names.has(name)) continue;
+        bind(alias, memberOf(exports, name, isLoose));
+      }
+      break;
+    case 'namespace':
+      bind(form.alias ?? namespaceName(exports.path), namespaceOf(exports));
+      break;
+    case 'templates':
+      bind(form.alias, namespaceOf(exports));
+      break;
+    case 'policy':
+      bindPolicy(env, exports, form.alias, bind);
+      break;
+  }
+  return absent();
+}
+
+function memberOf(exports: Exports, name: string, isLoose: boolean): Value {
+  const found = exports.names.get(name);
+  if (found) return found;
+  if (isLoose) return makeValue(null);
+  const names = [...exports.names.keys()];
+  return raise('not_found', `\`${exports.path}\` exports no \`${name}\``, {
+    name,
+    exports: names,
+    hint: names.length > 0 ? `it exports ${names.join(', ')}` : 'it exports nothing',
+  });
+}
+
+const namespaceName = (path: string): string =>
+  basename(path, extname(path)).replace(/[^\w]/g, '_');
+
+function bindPolicy(
+  env: Env,
+  exports: Exports,
+  alias: string,
+  bind: (name: string, value: Value) => void,
+): void {
+  const policy = exports.names.get('policy') ?? exports.names.get('config');
+  if (policy) applyPolicy(env.run, policy);
+  bind(alias, policy ?? namespaceOf(exports));
+}

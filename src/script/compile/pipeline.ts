@@ -1,0 +1,348 @@
+// Pipelines. A stage may ask for the stage before it to run again; how often is bounded per asking
+// stage and per stage, and guards share those bounds.
+import type { Json } from '../../base/index.ts';
+import {
+  childFrame,
+  type Frame,
+  type MaybePromise,
+  makeValue,
+  type RetryBudget,
+  retryHint,
+  type TraceEntry,
+  type Value,
+} from '../../flow/index.ts';
+import { raise, toFault } from '../fault.ts';
+import { leaveOf } from '../run/control-values.ts';
+import { type Env, type Pipe, pipeFacts, type Try } from '../run/environment.ts';
+import { isAbsent } from '../values/absent.ts';
+import { attempt, eachInTurn, andThen as then } from '../wait.ts';
+
+const MAX_ATTEMPTS = 10;
+const MAX_RUNS = 20;
+
+/** One stage: a function, code, a group; effects written behind it belong to it. */
+export interface StagePlan {
+  readonly name: string;
+  run(input: Value, env: Env): MaybePromise<Value>;
+  readonly effects: readonly ((value: Value, env: Env) => MaybePromise<unknown>)[];
+}
+
+export interface SourcePlan {
+  /** Undefined: the value is given. */
+  readonly evaluate: ((env: Env) => MaybePromise<Value>) | undefined;
+  /** A call, command or code can be asked again. */
+  readonly isRepeatable: boolean;
+  readonly effects: StagePlan['effects'];
+}
+
+/** The attempts one asking stage has caused. */
+interface Context {
+  attempt: number;
+  readonly tries: Try[];
+  readonly outputs: Value[];
+  hint: Value | undefined;
+}
+
+/** What is known while a pipeline runs. */
+interface State {
+  readonly env: Env;
+  readonly source: SourcePlan;
+  readonly stages: readonly StagePlan[];
+  /** `outputs[0]` is the source's. */
+  readonly outputs: Value[];
+  readonly inputs: Value[];
+  readonly runs: number[];
+  readonly contexts: Map<number, Context>;
+  readonly history: Value[][];
+  readonly guards: Json[];
+}
+
+const NO_TRIES: readonly never[] = Object.freeze([]);
+
+const FIRST: Context = { attempt: 1, tries: [], outputs: [], hint: undefined };
+
+function pipeOf(
+  state: State,
+  stage: number,
+  input: Value,
+  context: Context,
+  hint: Value | undefined,
+): Pipe {
+  return {
+    stage,
+    attempt: context.attempt,
+    hint,
+    input,
+    outputs: state.outputs.slice(0, Math.max(stage, 1)),
+    tries: context.tries.length === 0 ? NO_TRIES : [...context.tries],
+    history: state.history.length === 0 ? NO_TRIES : state.history.map((outputs) => [...outputs]),
+    guards: state.guards,
+  };
+}
+
+interface StageEnv {
+  readonly env: Env;
+  readonly budget: RetryBudget;
+}
+
+function stageEnv(
+  state: State,
+  stage: number,
+  input: Value,
+  context: Context,
+  hint: Value | undefined,
+): StageEnv {
+  const pipe = pipeOf(state, stage, input, context, hint);
+  const budget = {
+    attempt: context.attempt,
+    max: MAX_ATTEMPTS,
+    isLimit: true,
+    hints: context.tries.flatMap((one) => (one.hint ? [one.hint.text] : [])),
+  };
+  const frame = childFrame(state.env.frame, {
+    ctx: { pipe: () => pipeFacts(pipe) },
+    retry: budget,
+    ...(state.env.frame.guards.list.length > 0 ? { ports: { record: recorder(state) } } : {}),
+  });
+  const process = stage === 0 ? state.env.process : undefined;
+  return { env: { ...state.env, frame, pipe, note: undefined, process }, budget };
+}
+
+/** `@p.guards`: one record per check of this pipeline. */
+function recorder({ env, guards }: State): NonNullable<Frame['ports']['record']> {
+  const outer = env.frame.ports.record;
+  return (entry) => {
+    // A stage that went through has told its checks before its body ran.
+    const isTold = entry.op.type === 'pipeline-stage' && entry.outcome.ok;
+    if (entry.trace.length > 0 && !isTold) guards.push(checkOf(entry.trace));
+    return outer?.(entry);
+  };
+}
+
+export function checkOf(trace: readonly TraceEntry[]): Json {
+  const hints = trace.filter(({ decision }) => decision === 'retry');
+  const decisions = new Set(trace.map(({ decision }) => decision));
+  return {
+    trace: trace.map((entry) => ({ ...entry })),
+    hints: hints.map(({ guardName, reason }) => ({ guardName, hint: reason })),
+    decision: ['deny', 'ask', 'retry'].find((one) => decisions.has(one)) ?? 'allow',
+  };
+}
+
+/** A stage's answer: a value, or the wish that what it got be made again. */
+type Answer = { readonly value: Value } | { readonly hint: Value | undefined };
+
+function answerOf(value: Value): Answer {
+  const left = leaveOf(value);
+  if (left?.word === 'retry') return { hint: isAbsent(left.value) ? undefined : left.value };
+  if (left) return { value: left.value };
+  const { data } = value;
+  if (data === 'retry') return { hint: undefined };
+  if (
+    typeof data === 'object' &&
+    data !== null &&
+    !Array.isArray(data) &&
+    data['value'] === 'retry'
+  ) {
+    return { hint: makeValue(data['hint'] ?? null, { descriptor: value.meta.descriptor }) };
+  }
+  return { value };
+}
+
+function runStage(
+  state: State,
+  stage: number,
+  context: Context,
+  hint: Value | undefined,
+): MaybePromise<Answer> {
+  const plan = state.stages[stage - 1] as StagePlan;
+  const input = state.outputs[stage - 1] as Value;
+  state.inputs[stage] = input;
+  const { env, budget } = stageEnv(state, stage, input, context, hint);
+  countRun(state, stage, plan.name);
+  return attempt<Answer>(
+    () =>
+      then(plan.run(input, env), (value) => {
+        const answer = answerOf(value);
+        return 'value' in answer
+          ? then(runEffects(plan.effects, answer.value, env), () => answer)
+          : answer;
+      }),
+    (error) => askedByGuard(error, budget, stage, plan),
+  );
+}
+
+/** A guard of this stage said retry: the same wish, on the same budget. */
+function askedByGuard(error: unknown, budget: RetryBudget, stage: number, plan: StagePlan): Answer {
+  const fault = toFault(error);
+  const hint = retryHint(fault.fault, budget);
+  if (hint !== undefined) return { hint: makeValue(hint) };
+  const { detail } = fault.fault;
+  if (detail['stage'] === undefined) {
+    const message = `stage ${stage} (\`${plan.name}\`): ${detail.message}`;
+    Object.assign(detail, { stage, stage_name: plan.name, message });
+    fault.message = message;
+  }
+  throw fault;
+}
+
+function runEffects(effects: StagePlan['effects'], value: Value, env: Env): MaybePromise<void> {
+  return eachInTurn(effects, (effect) => then(effect(value, env), () => false));
+}
+
+function countRun(state: State, stage: number, name: string): void {
+  const runs = (state.runs[stage] ?? 0) + 1;
+  state.runs[stage] = runs;
+  if (runs > MAX_RUNS) tooOften(`\`${name}\` ran ${MAX_RUNS} times in one pipeline`);
+}
+
+const tooOften = (message: string): never =>
+  raise('quota_exceeded', message, {
+    limit: 'attempts',
+    hint: 'let the stage that asks for `retry` give up after some attempts',
+  });
+
+/** The source, asked again by the first stage. */
+function runSource(state: State, context: Context, hint: Value | undefined): MaybePromise<void> {
+  const { source } = state;
+  const held = state.outputs[0] ?? makeValue(null);
+  const { env } = stageEnv(state, 0, held, context, hint);
+  countRun(state, 0, 'the source');
+  return then(source.evaluate?.(env) ?? held, (value) => {
+    const ready = takeSource(value);
+    state.outputs[0] = ready;
+    return runEffects(source.effects, ready, env);
+  });
+}
+
+function takeSource(value: Value): Value {
+  const left = leaveOf(value);
+  if (left?.word === 'retry')
+    raise('invalid_input', '`retry` in the source of a pipeline has nothing to run again');
+  return left ? left.value : value;
+}
+
+/** From `stage` to the end; each answer decides where it goes on. */
+function runFrom(state: State, first: number): MaybePromise<Value> {
+  let stage = first;
+  const step = (): MaybePromise<boolean> => {
+    if (stage > state.stages.length) return true;
+    const context = state.contexts.get(stage) ?? state.contexts.get(stage + 1) ?? FIRST;
+    const hint = state.contexts.get(stage)?.attempt
+      ? undefined
+      : state.contexts.get(stage + 1)?.hint;
+    return then(runStage(state, stage, context, hint), (answer) => {
+      if ('value' in answer) {
+        finish(state, stage, answer.value);
+        stage = endsHere(answer.value) ? state.stages.length + 1 : stage + 1;
+        return false;
+      }
+      return then(again(state, stage, answer.hint), (next) => {
+        stage = next;
+        return false;
+      });
+    });
+  };
+  return then(repeat(step), () => state.outputs.at(-1) as Value);
+}
+
+async function repeatLater(
+  step: () => MaybePromise<boolean>,
+  pending: Promise<boolean>,
+): Promise<void> {
+  if (await pending) return;
+  while (!(await step())) {
+    /* the step does the work */
+  }
+}
+
+function repeat(step: () => MaybePromise<boolean>): MaybePromise<void> {
+  for (;;) {
+    const done = step();
+    if (done instanceof Promise) return repeatLater(step, done);
+    if (done) return;
+  }
+}
+
+/** An empty result ends the pipeline. */
+const endsHere = (value: Value): boolean => value.data === '' || value.data === null;
+
+function finish(state: State, stage: number, value: Value): void {
+  state.outputs.length = stage;
+  state.outputs.push(
+    endsHere(value) ? makeValue('', { descriptor: value.meta.descriptor }) : value,
+  );
+  const asked = state.contexts.get(stage);
+  if (asked) {
+    state.contexts.delete(stage);
+    if (asked.outputs.length > 0) state.history.push(asked.outputs);
+  }
+  const serving = state.contexts.get(stage + 1);
+  if (serving) serving.outputs.push(state.outputs[stage] as Value);
+}
+
+/** `stage` asks: what made its input runs again. Answers with the stage to go on with. */
+function again(state: State, stage: number, hint: Value | undefined): MaybePromise<number> {
+  const context = state.contexts.get(stage) ?? {
+    attempt: 1,
+    tries: [],
+    outputs: [],
+    hint: undefined,
+  };
+  state.contexts.set(stage, context);
+  const input = state.outputs[stage - 1] as Value;
+  context.tries.push({ attempt: context.attempt, result: 'retry', hint, output: input });
+  context.attempt += 1;
+  context.hint = hint;
+  if (context.attempt > MAX_ATTEMPTS) {
+    const { name } = state.stages[stage - 1] as StagePlan;
+    tooOften(`\`${name}\` asked for another attempt ${MAX_ATTEMPTS} times`);
+  }
+  if (stage > 1) {
+    state.outputs.length = stage - 1;
+    return stage - 1;
+  }
+  if (!state.source.isRepeatable) {
+    context.outputs.push(input);
+    return stage;
+  }
+  return then(runSource(state, context, hint), () => {
+    context.outputs.push(state.outputs[0] as Value);
+    return stage;
+  });
+}
+
+/** Runs a pipeline; `given` is its first input when the source is no expression of its own. */
+export function runPipeline(
+  env: Env,
+  source: SourcePlan,
+  stages: readonly StagePlan[],
+  given?: Value,
+): MaybePromise<Value> {
+  const state: State = {
+    env,
+    source,
+    stages,
+    outputs: given ? [given] : [],
+    inputs: [],
+    runs: [],
+    contexts: new Map(),
+    history: [],
+    guards: [],
+  };
+  const begun = given
+    ? runEffects(source.effects, given, stageEnv(state, 0, given, FIRST, undefined).env)
+    : runSource(state, FIRST, undefined);
+  const result = then(begun, () => runFrom(state, 1));
+  return then(result, (value) => {
+    const stage = state.stages.length;
+    const input = state.inputs[stage] ?? value;
+    env.note?.(pipeFacts(pipeOf(state, stage, input, lastContext(state), undefined)));
+    return value;
+  });
+}
+
+/** The counters a guard sees while the result is judged: those of the pass that made it. */
+const lastContext = (state: State): Context => {
+  return { ...FIRST, attempt: Math.max(1, state.runs.at(-1) ?? 1) };
+};

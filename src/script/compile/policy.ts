@@ -1,0 +1,350 @@
+// Patterns of a script's policy: `cmd:git:push`, `cmd:git:*`, `sh`, `js`, `network`, `fs:w:GLOB`, `op:…`.
+// A deny pattern covers everything that begins like it; an allow pattern must cover all of it.
+import { relative } from 'node:path';
+import { isObject, type Json, type JsonObject, matchGlob, ok } from '../../base/index.ts';
+import {
+  childFrame,
+  createGuardSet,
+  defineGuard,
+  type Guard,
+  type GuardSet,
+  type GuardView,
+  type MaybePromise,
+  narrowPolicy,
+  type Operation,
+  type Policy,
+  RULE_NAMES,
+  type RuleState,
+  type Value,
+} from '../../flow/index.ts';
+import { raise } from '../fault.ts';
+import type { Env, Run } from '../run/environment.ts';
+import { unwrap } from '../run/operate.ts';
+import { andThen as then } from '../wait.ts';
+import { quoteWord, substituted } from './command-line.ts';
+
+export interface Patterns {
+  /** Undefined: nothing is closed. */
+  readonly allow: readonly string[] | undefined;
+  readonly deny: readonly string[];
+  /** Globs of files are read from here. */
+  readonly root: string;
+}
+
+const KINDS = new Set(['cmd', 'sh', 'bash', 'js', 'node', 'py', 'python', 'network', 'fs', 'op']);
+const SHELLS = new Set(['sh', 'bash', 'zsh', 'dash', 'fish', 'ksh']);
+
+export function patternProblem(pattern: string): string | undefined {
+  const [kind = ''] = pattern.split(':', 1);
+  if (!KINDS.has(kind))
+    return `begins with \`${kind}\`, which is no kind (${[...KINDS].join(', ')})`;
+  return kind === 'fs' && !/^fs:(r|w|rw)(:|$)/.test(pattern)
+    ? 'must say `fs:r:…` or `fs:w:…`'
+    : undefined;
+}
+
+/** What an operation needs, in the words of patterns; undefined when policies have no word for it. */
+export function needOf(op: Operation): readonly string[] {
+  const needs = new Set<string>();
+  if (op.type === 'run') {
+    if (op.subtype === 'cmd') for (const need of commandNeeds(op)) needs.add(need);
+    else if (op.subtype) needs.add(op.subtype);
+  }
+  if ((op.type === 'output' || op.type === 'append') && op.target?.includes('/'))
+    needs.add(`fs:w:${op.target}`);
+  if ((op.type === 'file' || op.type === 'import') && op.target) needs.add(`fs:r:${op.target}`);
+  if (op.type === 'tool' && op.name.startsWith('http/')) needs.add('network');
+  return [...needs];
+}
+
+/** Programs that run another one. */
+const CARRIERS = /^(?:env|command|exec|nohup|nice|time|timeout|xargs|sudo|doas|setsid|stdbuf)$/;
+const NETWORK = /^(?:curl|wget|ssh|scp|sftp|rsync|ftp|telnet|nc|ncat)$/;
+/** The shell would run what stands inside. */
+const SUBSTITUTION = /\$\(|`|<\(/;
+
+/** Every command of every pipe; a shell as a program counts as `sh`. */
+function commandNeeds(op: Operation): string[] {
+  const text = op.metadata?.['command'];
+  if (typeof text !== 'string') return ['cmd'];
+  const commands = [text, ...substituted(text)]
+    .join('\n')
+    .split('\n')
+    .flatMap((line) => line.match(/(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^|'"\\])+/g) ?? []);
+  const needs = commands.flatMap((command) => {
+    const words = command.match(/(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+/g) ?? [];
+    return programNeeds(words.map((word) => word.replace(/['"\\]/g, '')));
+  });
+  const isShell = SUBSTITUTION.test(text.replace(/'[^']*'|\\./g, ''));
+  return isShell ? ['sh', ...needs] : needs;
+}
+
+function programNeeds(given: readonly string[]): string[] {
+  const words = given.slice(given.findIndex((word) => !/^\w+=/.test(word)));
+  const program = (words[0] ?? '').split('/').at(-1) ?? '';
+  if (SHELLS.has(program)) return ['sh'];
+  const needs = [['cmd', program, ...words.slice(1)].join(':')];
+  if (NETWORK.test(program)) needs.push('network');
+  if (!CARRIERS.test(program)) return needs;
+  const inner = words.slice(1).findIndex((word) => !/^-|^\d|^\w+=/.test(word));
+  return inner < 0 ? needs : [...needs, ...programNeeds(words.slice(inner + 1))];
+}
+
+const parts = (pattern: string): string[] => pattern.split(':');
+
+/** `cmd:git:push` begins `cmd:git:push:origin`. */
+function isPrefix(pattern: string, need: string): boolean {
+  const [wanted, given] = [parts(pattern).filter((part) => part !== '*'), parts(need)];
+  return wanted.every((part, at) => part === given[at]);
+}
+
+/** Relative globs begin at the project; a denied one bites wherever such a path ends. */
+function coversFile(pattern: string, need: string, root: string, isDeny: boolean): boolean {
+  const [, mode = '', ...globs] = parts(pattern);
+  const [, wanted = '', ...path] = parts(need);
+  if (!need.startsWith('fs:') || !mode.includes(wanted)) return false;
+  const [glob, place] = [globs.join(':').replace(/^\.\//, ''), path.join(':')];
+  if (glob === '' || matchGlob(glob, place)) return true;
+  return (
+    matchGlob(glob, relative(root, place)) || (isDeny && matchGlob(`**/${glob}`, place.slice(1)))
+  );
+}
+
+function denies(pattern: string, need: string, root: string): boolean {
+  if (pattern.startsWith('fs:')) return coversFile(pattern, need, root, true);
+  return isPrefix(aliasOf(pattern), need);
+}
+
+const aliasOf = (pattern: string): string =>
+  pattern.replace(/^bash\b/, 'sh').replace(/^python\b/, 'py');
+
+function allows(pattern: string, need: string, root: string): boolean {
+  if (pattern.startsWith('fs:')) return coversFile(pattern, need, root, false);
+  const [wanted, given] = [parts(aliasOf(pattern)), parts(need)];
+  if (wanted.at(-1) === '*') return wanted.slice(0, -1).every((part, at) => part === given[at]);
+  return wanted.length === 1 ? wanted[0] === given[0] : wanted.join(':') === given.join(':');
+}
+
+/** With an `allow` list, `cmd` and `fs` are closed, and every other kind it mentions. */
+function isClosed(patterns: readonly string[], need: string): boolean {
+  const [kind = ''] = need.split(':', 1);
+  return (
+    kind === 'cmd' ||
+    kind === 'fs' ||
+    patterns.some((pattern) => parts(aliasOf(pattern))[0] === kind)
+  );
+}
+
+/** Why a policy does not let this happen; undefined: it does. Deny wins. */
+export function refusal(
+  { allow, deny, root }: Patterns,
+  needs: string | readonly string[],
+): string | undefined {
+  // `op:…` is asked of the operation itself, by guards of its own.
+  for (const need of typeof needs === 'string' ? [needs] : needs) {
+    const against = deny.find((pattern) => denies(pattern, need, root));
+    if (against) return `\`${need}\` is denied by \`${against}\``;
+    if (allow && isClosed(allow, need) && !allow.some((pattern) => allows(pattern, need, root))) {
+      return `\`${need}\` is not among what the policy allows`;
+    }
+  }
+  return undefined;
+}
+
+// `/policy`, `/profiles` and `/needs` of a script, in the words of flow's policies. A script's policy
+// only narrows: its `allow` and `deny` patterns become a guard nobody can leave out, everything else a
+// level of its own below those in force.
+
+const KEYS = new Set([
+  'allow',
+  'deny',
+  'capabilities',
+  'labels',
+  'operations',
+  'defaults',
+  'rules',
+  'name',
+  'description',
+]);
+
+const textual = (data: Json): string => (typeof data === 'string' ? data : JSON.stringify(data));
+
+const words = (data: Json | undefined): string[] => {
+  if (data === undefined || data === null) return [];
+  if (Array.isArray(data)) return data.map(textual);
+  if (typeof data === 'string') return [data];
+  if (!isObject(data)) return [];
+  return Object.entries(data).flatMap(([key, value]) => listed(key, value));
+};
+
+/** `{ sh: true, cmd: ["git:*"], fs: { r: ["**"] } }` as patterns. */
+function listed(key: string, value: Json): string[] {
+  if (value === true) return [key];
+  if (value === false || value === null) return [];
+  return words(value).map((rest) => (rest === '*' ? key : `${key}:${rest}`));
+}
+
+function patternsOf(data: JsonObject, root: string): Patterns {
+  const inner = isObject(data['capabilities']) ? data['capabilities'] : {};
+  const allowed = data['allow'] ?? inner['allow'];
+  const patterns: Patterns = {
+    allow: allowed === undefined ? undefined : words(allowed),
+    deny: [...words(data['deny']), ...words(inner['deny'])],
+    root,
+  };
+  for (const pattern of [...(patterns.allow ?? []), ...patterns.deny]) {
+    const problem = patternProblem(pattern);
+    if (problem) raise('config_invalid', `policy pattern \`${pattern}\` ${problem}`);
+  }
+  return patterns;
+}
+
+function rulesOf(data: Json | undefined): Record<string, RuleState> {
+  if (Array.isArray(data))
+    return Object.fromEntries(data.map((name) => [textual(name), 'deny' as const]));
+  return {};
+}
+
+/** What flow's policies can say already. */
+function levelOf(data: JsonObject): Policy {
+  const defaults = isObject(data['defaults']) ? data['defaults'] : {};
+  const unlabelled = words(defaults['unlabeled'] ?? defaults['unlabelled']);
+  const rules = { ...rulesOf(data['rules']), ...rulesOf(defaults['rules']) };
+  refuseUnknownRules(Object.keys(rules));
+  return {
+    level: 'project',
+    ...(isObject(data['labels'])
+      ? { labels: data['labels'] as NonNullable<Policy['labels']> }
+      : {}),
+    ...(isObject(data['operations']) ? { operations: operationsOf(data['operations']) } : {}),
+    ...(unlabelled.length > 0 ? { defaults: { unlabelled } } : {}),
+    ...(Object.keys(rules).length > 0 ? { rules, packs: Object.keys(rules) } : {}),
+  };
+}
+
+function refuseUnknownRules(names: readonly string[]): void {
+  const unknown = names.find((name) => !RULE_NAMES.includes(name));
+  if (unknown !== undefined)
+    raise('config_invalid', `\`${unknown}\` is no rule`, { hint: RULE_NAMES.join(', ') });
+}
+
+const operationsOf = (data: JsonObject): Record<string, string[]> =>
+  Object.fromEntries(Object.entries(data).map(([label, patterns]) => [label, words(patterns)]));
+
+const OPERATION = /^op:/;
+
+const locked = (on: string, decide: (view: GuardView) => string | undefined): Guard =>
+  unwrap(
+    defineGuard({
+      name: 'policy',
+      on,
+      timing: 'before',
+      locked: true,
+      decide(view) {
+        const text = decide(view);
+        return ok(text === undefined ? { kind: 'allow' } : { kind: 'deny', text });
+      },
+    }),
+  );
+
+/** `op:…` patterns are filters of guards; an allowed one closes the others of its first word. */
+function operationGuards({ allow = [], deny }: Patterns): Guard[] {
+  const denied = deny.filter((pattern) => OPERATION.test(pattern));
+  const allowed = allow.filter((pattern) => OPERATION.test(pattern));
+  const open = createGuardSet(allowed.map((pattern) => locked(pattern, () => undefined)));
+  const closed = new Set(allowed.map((pattern) => pattern.split(':', 2).join(':')));
+  return [
+    ...denied.map((pattern) => locked(pattern, () => `is denied by \`${pattern}\``)),
+    ...[...closed].map((word) =>
+      locked(word, ({ op, frame }) =>
+        open.forOperation(op, frame.held, 'before').length > 0
+          ? undefined
+          : `is not among what the policy allows of \`${word}\``,
+      ),
+    ),
+  ];
+}
+
+function guardOf(patterns: Patterns): GuardSet {
+  const decide = ({ op }: GuardView) => refusal(patterns, needOf(op));
+  // A list of what is allowed is no list of the script's own modules.
+  const unlisted = { ...patterns, allow: undefined };
+  return createGuardSet([
+    ...['op:run', 'op:output', 'op:append', 'op:file', 'op:tool'].map((on) => locked(on, decide)),
+    locked('op:import', ({ op }) => refusal(unlisted, needOf(op))),
+    ...operationGuards(patterns),
+  ]);
+}
+
+export function applyPolicy(run: Run, { data }: Value): void {
+  if (!isObject(data)) return raise('config_invalid', 'a policy is an object');
+  for (const key of Object.keys(data)) {
+    if (!KEYS.has(key))
+      raise('config_invalid', `\`${key}\` is nothing a script's policy can say`, {
+        hint: [...KEYS].join(', '),
+      });
+  }
+  const patterns = patternsOf(data, run.world.root);
+  const policy = narrowPolicy(run.ground.policy, levelOf(data));
+  const isOpen = patterns.allow === undefined && patterns.deny.length === 0;
+  run.policies.push(patterns);
+  run.ground = childFrame(run.ground, { policy, ...(isOpen ? {} : { guards: guardOf(patterns) }) });
+}
+
+/** `requires: { cmd: [git], sh, network }` as patterns. */
+const requirements = (data: Json | undefined): string[] =>
+  words(data).map((word) => word.replace(/^cmd:([^:]+)$/, 'cmd:$1:*'));
+
+const isGranted = (run: Run, pattern: string): boolean =>
+  run.policies.every((patterns) => refusal(patterns, pattern.replace(/:\*$/, '')) === undefined);
+
+/** The first profile whose requirements no policy denies, else the last. It grants nothing. */
+export function profileOf(run: Run, profiles: JsonObject): Json {
+  const entries = Object.entries(profiles);
+  const fits = entries.find(([, profile]) => {
+    const requires = isObject(profile) ? profile['requires'] : undefined;
+    return requirements(requires).every((pattern) => isGranted(run, pattern));
+  });
+  return (fits ?? entries.at(-1))?.[0] ?? null;
+}
+
+/** What a script says it cannot do without, and does not have: refused, or not installed. */
+export function missingNeeds(env: Env, needs: JsonObject): MaybePromise<string[]> {
+  const wanted = requirements(needs);
+  const refused = wanted.filter((pattern) => !isGranted(env.run, pattern));
+  const programs = [...new Set(wanted.flatMap((pattern) => programOf(pattern)))];
+  if (refused.length > 0 || programs.length === 0) return refused;
+  return then(absentPrograms(programs, env), (absent) => absent.map((name) => `cmd:${name}`));
+}
+
+const INTERPRETERS: Readonly<Record<string, string>> = { node: 'node', py: 'python3' };
+
+function programOf(pattern: string): string[] {
+  const [kind = '', name] = pattern.split(':');
+  const program = kind === 'cmd' ? name : INTERPRETERS[kind];
+  return program === undefined || program === '*' ? [] : [program];
+}
+
+/** Asked of the shell that would run them, all at once. */
+function absentPrograms(
+  programs: readonly string[],
+  { run, unit, frame }: Env,
+): MaybePromise<string[]> {
+  const tests = programs.map(
+    (name) => `command -v ${quoteWord(name)} >/dev/null || echo ${quoteWord(name)}`,
+  );
+  const request = {
+    kind: 'sh' as const,
+    source: tests.join('\n'),
+    env: {},
+    stdin: undefined,
+    folder: unit.folder,
+    timeoutMs: undefined,
+    onOutput: undefined,
+  };
+  return then(run.world.process(request, frame), (outcome) =>
+    unwrap(outcome)
+      .stdout.split('\n')
+      .filter((name) => name !== ''),
+  );
+}

@@ -1,0 +1,336 @@
+// `@name.field[0].method(…)`: a name and steps, taken one after the other.
+import { nearest } from '../../base/index.ts';
+import {
+  addMarks,
+  type MaybePromise,
+  makeContainer,
+  makeValue,
+  type Value,
+} from '../../flow/index.ts';
+import { raise, toFault } from '../fault.ts';
+import type { Compiler, Env, Eval, Reading } from '../run/environment.ts';
+import { located } from '../run/operate.ts';
+import { contextValue, findName, isContextName, isPipeView } from '../run/scope.ts';
+import type { Expression, ReferenceExpression, Step } from '../syntax/ast.ts';
+import { absent, isAbsent } from '../values/absent.ts';
+import { type AccessMode, fieldOf, indexOf, type MxFacts, sliceOf } from '../values/access.ts';
+import { type Argument, executableOf, makeExecutable } from '../values/executable.ts';
+import { entriesOf, withOrigin } from '../values/kinds.ts';
+import { callMethod, hasMethod, isListMethod } from '../values/methods.ts';
+import { attempt, isPromise, mapInTurn, andThen as then } from '../wait.ts';
+import { guardInputMember, type Quantified, quantified, quantifiedOf } from './guard-input.ts';
+
+type Walk = (value: Value, env: Env) => MaybePromise<Value>;
+
+/** Arguments are strict: an unknown name there is an error. */
+export const compileArguments = (c: Compiler, nodes: readonly Expression[]): Argument[] =>
+  nodes.map((node) => ({ evaluate: c.expression(node, 'value') }));
+
+const KEEP = new Set(['keep', 'keepStructured']);
+
+const modeOf = (reading: Reading): AccessMode => (reading === 'condition' ? 'lenient' : 'strict');
+
+function field(name: string, reading: Reading, variable: string): Walk {
+  const mode = modeOf(reading);
+  return (value, env) => {
+    const special = guardInputMember(value, name, () => entriesOf(value).map(([, item]) => item));
+    if (special) return special;
+    const member = executableOf(value)?.signature.members?.get(name);
+    if (member) return makeExecutable(member);
+    if (KEEP.has(name) && !hasOwnField(value, name)) return withOrigin(value, { keep: true });
+    const found = fieldOf(value, name, mode, isContextName(name) ? factsOf(variable, env) : {});
+    return isPipeView(value) && found.data === null ? absent() : found;
+  };
+}
+
+/** What a variable knows about itself. */
+function factsOf(name: string, { scope, unit }: Env): MxFacts {
+  const place = scope.find(name)?.place;
+  const exported = unit.exports.names?.has(name) ?? false;
+  return { name, exported, ...(place ? { definedAt: place } : {}) };
+}
+
+const hasOwnField = ({ data }: Value, name: string): boolean =>
+  typeof data === 'object' && data !== null && Object.hasOwn(data, name);
+
+/** Everything a guard's `@input.any.mx.taint.includes(…)` needs answers through ordinary fields. */
+function method(
+  c: Compiler,
+  name: string,
+  nodes: readonly Expression[],
+  at: number,
+  reading: Reading,
+): Walk {
+  const values = compileArguments(c, nodes);
+  const plain = field(name, 'condition', '');
+  return (value, env) => {
+    const measured = guardInputMember(value, name, () => entriesOf(value).map(([, item]) => item));
+    if (measured) return measured;
+    const direct = isCallableField(value, name) ? plain(value, env) : undefined;
+    if (direct !== undefined)
+      return then(direct, (target) => invoke(target, name, values, env, at));
+    if (KEEP.has(name)) return withOrigin(value, { keep: true });
+    if (reading === 'condition' && isAbsent(value) && name !== 'isDefined')
+      return absent(value.meta.descriptor);
+    if (!hasMethod(value, name)) return callMethod(value, name, []);
+    return then(evaluateAll(values, env), (list) => callMethod(value, name, list));
+  };
+}
+
+function isCallableField(value: Value, name: string): boolean {
+  const executable = executableOf(value);
+  if (executable) return executable.signature.members?.has(name) ?? false;
+  return hasOwnField(value, name) && executableOf(fieldOf(value, name, 'lenient')) !== undefined;
+}
+
+export const evaluateAll = (values: readonly Argument[], env: Env): MaybePromise<Value[]> =>
+  mapInTurn(values, ({ evaluate }) => evaluate(env));
+
+export function invoke(
+  target: Value,
+  name: string,
+  values: readonly Argument[],
+  env: Env,
+  at: number,
+  isStage = false,
+): MaybePromise<Value> {
+  const executable = executableOf(target);
+  if (!executable) return raise('invalid_input', `\`@${name}\` is no function`, { name });
+  const site = { env, at, isStage };
+  const result = located(env, at, () => executable.call(values, site));
+  // Which function was called may itself be a secret.
+  return then(result, (value) => addMarks(value, target.meta.descriptor));
+}
+
+const ASKS_FOR_FILES = new Set(['exists', 'fileExists', 'EXISTS', 'fileexists']);
+
+/** `@exists(<a.md>)` is never an error: a file that is missing is null there. */
+function toleratingMissing(argument: Argument): Argument {
+  return {
+    evaluate: (env) =>
+      attempt(
+        () => argument.evaluate(env),
+        (error) => {
+          if (toFault(error).fault.code === 'not_found') return makeValue(null);
+          throw error;
+        },
+      ),
+  };
+}
+
+function compileStep(c: Compiler, step: Step, reading: Reading, variable: string): Walk {
+  switch (step.kind) {
+    case 'field':
+      return field(step.name, reading, variable);
+    case 'index':
+      return index(c, step.index, reading);
+    case 'slice':
+      return slice(c, step.from, step.to);
+    case 'each':
+      return (value) => value;
+    case 'call': {
+      const plain = compileArguments(c, step.arguments);
+      const values = ASKS_FOR_FILES.has(variable) ? plain.map(toleratingMissing) : plain;
+      return (value, env) => invoke(value, variable, values, env, step.at);
+    }
+  }
+}
+
+function index(c: Compiler, node: Expression, reading: Reading): Walk {
+  const evaluate = c.expression(node, 'operand');
+  const mode = modeOf(reading);
+  return (value, env) =>
+    then(evaluate(env), (key) => {
+      const found = addMarks(indexOf(value, key, mode), key.meta.descriptor);
+      return isPipeView(value) && found.data === null ? absent() : found;
+    });
+}
+
+function slice(c: Compiler, from: Expression | undefined, to: Expression | undefined): Walk {
+  const [start, end] = [from && c.expression(from, 'operand'), to && c.expression(to, 'operand')];
+  return (value, env) =>
+    then(start?.(env), (low) => then(end?.(env), (high) => sliceOf(value, low, high)));
+}
+
+interface Walked {
+  readonly walk: Walk;
+  /** `[*]`: the steps behind it are taken for each element … */
+  readonly isEach: boolean;
+  /** … up to a method of lists, which is asked of them all. */
+  readonly isOfList: boolean;
+}
+
+/** A field and the call after it are one step: a method, or a function in a field. */
+function compileSteps(c: Compiler, node: ReferenceExpression, reading: Reading): Walked[] {
+  const walks: Walked[] = [];
+  const { steps, name } = node;
+  for (let at = 0; at < steps.length; at++) {
+    const step = steps[at] as Step;
+    const next = steps[at + 1];
+    if (step.kind === 'field' && next?.kind === 'call') {
+      walks.push({
+        walk: method(c, step.name, next.arguments, step.at, reading),
+        isEach: false,
+        isOfList: isListMethod(step.name),
+      });
+      at++;
+    } else {
+      walks.push({
+        walk: compileStep(c, step, reading, name),
+        isEach: step.kind === 'each',
+        isOfList: false,
+      });
+    }
+  }
+  return walks;
+}
+
+function walkSteps(
+  walks: readonly Walked[],
+  start: Value,
+  env: Env,
+  from = 0,
+): MaybePromise<Value> {
+  let value = start;
+  for (let at = from; at < walks.length; at++) {
+    const { walk, isEach } = walks[at] as Walked;
+    if (isEach) return overEach(walks, value, env, at + 1);
+    const many = quantifiedOf(value);
+    if (many) return overInputs(walks, many, env, at);
+    const next = walk(value, env);
+    if (isPromise(next)) return next.then((given) => walkSteps(walks, given, env, at + 1));
+    value = next;
+  }
+  return value;
+}
+
+/** `@input.any.mx…`: the rest of the steps for each input, then one answer. */
+function overInputs(
+  walks: readonly Walked[],
+  many: Quantified,
+  env: Env,
+  from: number,
+): MaybePromise<Value> {
+  return then(
+    mapInTurn(many.values, (item) => walkSteps(walks, item, env, from)),
+    (answers) =>
+      answers.every(({ data }) => typeof data === 'boolean')
+        ? many.decide(answers)
+        : quantified(many.quantifier, answers),
+  );
+}
+
+/** `[*].name`: the rest of the steps for each element. */
+function overEach(
+  walks: readonly Walked[],
+  list: Value,
+  env: Env,
+  from: number,
+): MaybePromise<Value> {
+  const { data } = list;
+  if (!Array.isArray(data)) return raise('invalid_input', '`[*]` needs a list');
+  const items = data.map((_, at) => indexOf(list, makeValue(at), 'lenient'));
+  const end = walks.findIndex(({ isOfList }, at) => at >= from && isOfList);
+  const each = end < 0 ? walks : walks.slice(0, end);
+  return then(
+    mapInTurn(items, (item) => walkSteps(each, item, env, from)),
+    (found) => {
+      const all = makeContainer(found, list.meta.elements ? undefined : list.meta.descriptor);
+      return end < 0 ? all : walkSteps(walks, all, env, end);
+    },
+  );
+}
+
+/** Steps behind something that is no name: `<a.json>.k[0]`. */
+export function walkStepsOf(c: Compiler, steps: readonly Step[], reading: Reading): Walk {
+  if (steps.length === 0) return (value) => value;
+  const walks = compileSteps(
+    c,
+    { kind: 'reference', name: '', steps, isOptional: false, at: 0, end: 0 },
+    reading,
+  );
+  return (value, env) => walkSteps(walks, value, env);
+}
+
+export function unknownName(env: Env, name: string): never {
+  const names: string[] = [];
+  for (let scope: typeof env.scope | undefined = env.scope; scope; scope = scope.parent)
+    names.push(...scope.names());
+  const close = nearest(name, names);
+  const dash = name.lastIndexOf('-');
+  const isDifference = names.includes(name.slice(0, Math.max(0, dash)));
+  const hint = isDifference
+    ? `a name may hold \`-\`; for a difference write \`@${name.slice(0, dash)} - ${name.slice(dash + 1)}\``
+    : close && `did you mean \`@${close}\`?`;
+  return raise('not_found', `\`@${name}\` is not defined`, { name, ...(hint ? { hint } : {}) });
+}
+
+const asksDefined = (steps: readonly Step[]): boolean => {
+  const [first] = steps;
+  return first?.kind === 'field' && first.name === 'isDefined';
+};
+
+/** `@mx.name…` makes only that member. */
+function contextReference(
+  c: Compiler,
+  node: ReferenceExpression,
+  reading: Reading,
+): Eval | undefined {
+  const [first] = node.steps;
+  if (!isContextName(node.name) || first?.kind !== 'field' || node.steps[1]?.kind === 'call')
+    return undefined;
+  const second = node.steps[1];
+  const isOperation = first.name === 'op' || first.name === 'operation';
+  const inner =
+    isOperation && second?.kind === 'field' && node.steps[2]?.kind !== 'call'
+      ? second.name
+      : undefined;
+  const rest = { ...node, steps: node.steps.slice(inner === undefined ? 1 : 2) };
+  const walks = compileSteps(c, rest, reading === 'value' ? 'condition' : reading);
+  if (walks.length === 0) return (env) => contextValue(env, first.name, inner);
+  return (env) =>
+    located(env, node.at, () => walkSteps(walks, contextValue(env, first.name, inner), env));
+}
+
+export function compileReference(c: Compiler, node: ReferenceExpression, asked: Reading): Eval {
+  const reading = node.isOptional ? 'condition' : asked;
+  const context = contextReference(c, node, reading);
+  const walks = compileSteps(c, node, reading);
+  const isLenient = reading !== 'value' || asksDefined(node.steps);
+  const { name, at } = node;
+  const find = (env: Env): MaybePromise<Value> => {
+    const found = findName(env, name);
+    if (found && walks.length === 0) return found.value;
+    if (found) return walkSteps(walks, found.value, env);
+    if (!isLenient) return unknownName(env, name);
+    return walks.length === 0 ? absent() : walkSteps(walks, absent(), env);
+  };
+  if (walks.length === 0) {
+    return (env) => {
+      const cell = env.scope.find(name);
+      return cell ? cell.value : located(env, at, () => find(env));
+    };
+  }
+  const plain: Eval = (env) => located(env, at, () => find(env));
+  if (!context) return plain;
+  return (env) => (env.scope.find(name) ? plain(env) : context(env));
+}
+
+/** For texts: undefined when the name is unknown, so that it stays as written. */
+export function compileKnownReference(
+  c: Compiler,
+  node: ReferenceExpression,
+  reading: Reading,
+): (env: Env) => MaybePromise<Value> | undefined {
+  const evaluate = compileReference(c, node, reading);
+  const { name, steps } = node;
+  const isCalled = steps.some(({ kind }) => kind === 'call');
+  return (env) => {
+    if (isContextName(name)) return evaluate(env);
+    const cell = env.scope.find(name);
+    if (cell) return cell.isMissing ? undefined : evaluate(env);
+    const found = findName(env, name);
+    // `bob@json.org` is no function of the language unless it is called.
+    return found && (isCalled || !executableOf(found.value)) ? evaluate(env) : undefined;
+  };
+}

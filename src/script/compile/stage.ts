@@ -1,0 +1,323 @@
+// Stages as written: functions, transformers, code, commands, effects, `while`, groups.
+import {
+  addMarks,
+  describe,
+  descriptorOfFault,
+  EMPTY,
+  type MaybePromise,
+  makeContainer,
+  makeValue,
+  mergeDescriptors,
+  type Operation,
+  type Value,
+} from '../../flow/index.ts';
+import { raise, toFault } from '../fault.ts';
+import { leaveOf } from '../run/control-values.ts';
+import {
+  type Compiler,
+  type Env,
+  type Eval,
+  newPath,
+  type PipeOptions,
+} from '../run/environment.ts';
+import { operate } from '../run/operate.ts';
+import type {
+  CallStage,
+  CodeStage,
+  EffectStage,
+  Expression,
+  GroupStage,
+  Stage,
+  Step,
+  WhileStage,
+} from '../syntax/ast.ts';
+import { placeOf } from '../syntax/problem.ts';
+import { absent } from '../values/absent.ts';
+import { parseJsonText, stageInput } from '../values/data.ts';
+import { type Argument, executableOf, given } from '../values/executable.ts';
+import { textOf } from '../values/text.ts';
+import { attempt, eachInTurn, mapInTurn, andThen as then } from '../wait.ts';
+import { compileCode, compileCommand } from './command.ts';
+import { compileEffect } from './effect.ts';
+import { orDenied } from './function.ts';
+import { DEFAULT_CAP, errorRecord, runInParallel } from './loop.ts';
+import { checkOf, runPipeline, type SourcePlan, type StagePlan } from './pipeline.ts';
+import { compileArguments, invoke } from './reference.ts';
+
+type Run = StagePlan['run'];
+
+const stageOperation = ({ unit }: Compiler, name: string, at: number): Operation => ({
+  type: 'pipeline-stage',
+  subtype: name,
+  name,
+  opLabels: [],
+  location: placeOf(unit, at),
+});
+
+/** The stage input comes first, explicit arguments follow; the call inside shares the stage's budget. */
+function callRun(
+  c: Compiler,
+  target: Eval,
+  name: string,
+  extra: readonly Argument[],
+  at: number,
+  isFirst = false,
+): Run {
+  const op = stageOperation(c, name, at);
+  // Nothing comes in where a group begins: `|| @a(1) || @b(2)` are plain calls.
+  const takesInput = !isFirst || extra.length === 0;
+  return (input, env) =>
+    then(target(env), (callee) => {
+      const first = takesInput ? [stageInput(input)] : [];
+      const executable = executableOf(callee);
+      if (!executable)
+        return raise('invalid_input', `\`@${name}\` is no function, so it cannot be a stage`);
+      const call = (values: readonly Argument[], inner: Env) =>
+        invoke(callee, name, values, inner, at, true);
+      // Transformers are no operations.
+      if (executable.signature.bodyKind === 'transformer')
+        return call([...first.map(given), ...extra], env);
+      return then(
+        mapInTurn(extra, ({ evaluate }) => evaluate(env)),
+        (values) => {
+          const inputs = [
+            ...first.map((value) => ({ name: 'input', value })),
+            ...values.map((value, index) => ({ name: `argument${index + 1}`, value })),
+          ];
+          const perform = () =>
+            operate(env, op, inputs, (passed, inner, { trace }) => {
+              if (trace.length > 0) env.pipe?.guards.push(checkOf(trace));
+              return call(passed.map(given), {
+                ...inner,
+                pipe: takesInput ? withInput(inner, passed[0]) : inner.pipe,
+              });
+            });
+          const { refused } = executable;
+          if (!refused) return perform();
+          return orDenied(perform, (fault) =>
+            refused(
+              inputs.map(({ value }) => value),
+              { env, at, isStage: true },
+              fault,
+            ),
+          );
+        },
+      );
+    });
+}
+
+/** What a guard made of the input is what `@input` is. */
+const withInput = ({ pipe }: Env, input: Value | undefined): Env['pipe'] =>
+  pipe && input ? { ...pipe, input } : pipe;
+
+function targetOf(
+  c: Compiler,
+  { target }: CallStage | WhileStage,
+): { evaluate: Eval; name: string; extra: Argument[] } {
+  const last = target.steps.at(-1);
+  const isCall = last?.kind === 'call';
+  const steps: readonly Step[] = isCall ? target.steps.slice(0, -1) : target.steps;
+  const evaluate = c.expression({ ...target, steps }, 'value');
+  const fields = steps.flatMap((step) => (step.kind === 'field' ? [step.name] : []));
+  return {
+    evaluate,
+    name: [target.name, ...fields].join('.'),
+    extra: isCall ? compileArguments(c, last.arguments) : [],
+  };
+}
+
+function codeRun(c: Compiler, { code, at }: CodeStage): { run: Run; name: string } {
+  const op = stageOperation(c, code.kind === 'command' ? 'cmd' : code.language, at);
+  const execute = code.kind === 'command' ? compileCommand(c, code) : compileCode(c, code);
+  const name = code.kind === 'command' ? 'cmd' : code.language;
+  const run: Run = (input, env) =>
+    operate(env, op, [{ name: 'input', value: stageInput(input) }], ([passed], inner) => {
+      const stage = { ...inner, pipe: withInput(inner, passed) };
+      const named =
+        code.kind === 'command' ? [] : [{ name: 'input', value: passed as Value }, ...env.named];
+      return then(execute(stage, named, false, true), (value) =>
+        addMarks(value, describe({ taint: [`src:${name === 'bash' ? 'sh' : name}`] })),
+      );
+    });
+  return { run, name };
+}
+
+/** `while(n) @f`: f answers `done v` or `continue v`. */
+function whileRun(c: Compiler, stage: WhileStage): { run: Run; name: string } {
+  const { evaluate, name, extra } = targetOf(c, stage);
+  const limit = c.expression(stage.limit, 'value');
+  const once = callRun(c, evaluate, name, extra, stage.at);
+  const run: Run = (input, env) =>
+    then(limit(env), (rounds) => {
+      const count = Number(rounds.data);
+      if (!Number.isInteger(count) || count < 1)
+        return raise('invalid_input', `\`while(${textOf(rounds)})\` needs a number of rounds`);
+      let value = input;
+      let result: Value | undefined;
+      const done = eachInTurn(Array.from({ length: count }), () =>
+        then(once(value, env), (answer) => {
+          const left = leaveOf(answer);
+          if (left?.word === 'continue') value = left.value;
+          else result = left ? left.value : answer;
+          return result !== undefined;
+        }),
+      );
+      return then(
+        done,
+        () =>
+          result ??
+          raise(
+            'quota_exceeded',
+            `\`while(${count}) @${name}\` did not finish in ${count} rounds`,
+            { limit: 'rounds' },
+          ),
+      );
+    });
+  return { run, name: `while @${name}` };
+}
+
+function groupRun(c: Compiler, stage: GroupStage, isFirst: boolean): { run: Run; name: string } {
+  const members = plansOf(c, stage.members, [], isFirst ? stage.members.length : 0).stages;
+  const cap = stage.cap && c.expression(stage.cap, 'value');
+  const run: Run = (input, env) =>
+    then(cap?.(env), (limit) =>
+      runGroup(members, input, env, limit ? Number(limit.data) : DEFAULT_CAP, stage.pauseMs),
+    );
+  return { run, name: members.map(({ name }) => name).join(' || ') };
+}
+
+async function runGroup(
+  members: readonly StagePlan[],
+  input: Value,
+  env: Env,
+  cap: number,
+  pauseMs: number,
+): Promise<Value> {
+  const errors: ReturnType<typeof errorRecord>[] = [];
+  let marks = EMPTY;
+  const values = await runInParallel(members, Math.max(1, cap), pauseMs, (member, index) =>
+    attempt<Value>(
+      () =>
+        then(member.run(input, { ...env, path: newPath(env.path) }), (value) => {
+          if (leaveOf(value)?.word === 'retry')
+            raise('invalid_input', '`retry` has no meaning inside a parallel group');
+          return then(
+            eachInTurn(member.effects, (effect) => then(effect(value, env), () => false)),
+            () => value,
+          );
+        }),
+      (error) => {
+        const fault = toFault(error);
+        if (/retry/.test(fault.fault.detail.message) && fault.fault.code === 'invalid_input')
+          throw fault;
+        const record = errorRecord(fault.message, { key: String(index), value: input }, index);
+        errors.push(record);
+        const descriptor = mergeDescriptors(input.meta.descriptor, descriptorOfFault(fault.fault));
+        marks = mergeDescriptors(marks, descriptor);
+        return makeValue(record, { descriptor });
+      },
+    ),
+  );
+  env.path.errors = { list: errors, marks };
+  return makeContainer(values);
+}
+
+function effectRun(
+  c: Compiler,
+  { effect }: EffectStage,
+): (value: Value, env: Env) => MaybePromise<unknown> {
+  const run = compileEffect(c, effect, true);
+  return (value, env) =>
+    run({ ...env, pipe: env.pipe ? { ...env.pipe, input: value } : undefined }, value);
+}
+
+function planOf(
+  c: Compiler,
+  stage: Exclude<Stage, EffectStage>,
+  isFirst: boolean,
+): { run: Run; name: string } {
+  switch (stage.kind) {
+    case 'call-stage': {
+      const { evaluate, name, extra } = targetOf(c, stage);
+      return { run: callRun(c, evaluate, name, extra, stage.at, isFirst), name };
+    }
+    case 'code-stage':
+      return codeRun(c, stage);
+    case 'while-stage':
+      return whileRun(c, stage);
+    case 'group-stage':
+      return groupRun(c, stage, isFirst);
+  }
+}
+
+type Effects = StagePlan['effects'][number][];
+
+/** Effects belong to the stage before them; those before the first stage to the source. */
+function plansOf(
+  c: Compiler,
+  stages: readonly Stage[],
+  ofSource: Effects,
+  /** So many of them have nothing before them. */
+  leading = 0,
+): { stages: StagePlan[] } {
+  const plans: { run: Run; name: string; effects: Effects }[] = [];
+  for (const stage of stages) {
+    if (stage.kind === 'effect-stage')
+      (plans.at(-1)?.effects ?? ofSource).push(effectRun(c, stage));
+    else plans.push({ ...planOf(c, stage, plans.length < leading), effects: [] });
+  }
+  return { stages: plans };
+}
+
+/** Calls, commands and code can be asked again. */
+function isRepeatable(node: Expression | undefined): boolean {
+  if (!node) return false;
+  if (node.kind === 'reference') return node.steps.some(({ kind }) => kind === 'call');
+  if (node.kind === 'with') return isRepeatable(node.value);
+  return (
+    node.kind === 'run-value' ||
+    node.kind === 'command' ||
+    node.kind === 'code' ||
+    node.kind === 'model'
+  );
+}
+
+/** `format`: "json" parses the source before the first stage, "text" keeps it from being parsed. */
+function formatSource(value: Value, format: string): Value {
+  if (format === 'text')
+    return makeValue(textOf(value), { descriptor: value.meta.descriptor, origin: { format } });
+  if (format === 'json') return parseJsonText(value);
+  return raise('invalid_input', `\`${format}\` is no format; use "json" or "text"`);
+}
+
+export function compilePipeline(
+  c: Compiler,
+  source: Expression | undefined,
+  stages: readonly Stage[],
+  options: PipeOptions = {},
+): Eval {
+  const effects: Effects = [];
+  const { stages: plans } = plansOf(c, stages, effects, source ? 0 : 1);
+  const evaluate = source && c.expression(source, 'value');
+  const { format } = options;
+  const formatted: Eval | undefined =
+    evaluate && format
+      ? (env) =>
+          then(evaluate(env), (value) =>
+            then(format(env), (kind) => formatSource(value, kind.text)),
+          )
+      : evaluate;
+  const plan: SourcePlan = { evaluate: formatted, isRepeatable: isRepeatable(source), effects };
+  if (!source) return (env) => runPipeline(env, plan, plans, env.pipe?.input ?? absent());
+  return (env) => runPipeline(env, plan, plans);
+}
+
+export function compilePiped(
+  c: Compiler,
+  stages: readonly Stage[],
+): (value: Value, env: Env) => MaybePromise<Value> {
+  const effects: Effects = [];
+  const { stages: plans } = plansOf(c, stages, effects);
+  const plan: SourcePlan = { evaluate: undefined, isRepeatable: false, effects };
+  return (value, env) => runPipeline(env, plan, plans, value);
+}

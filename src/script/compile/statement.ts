@@ -1,0 +1,347 @@
+// Statements and actions: what they do, and what they print.
+import {
+  addMarks,
+  type MaybePromise,
+  type Operation,
+  type Value,
+  withLabels,
+} from '../../flow/index.ts';
+import { raise } from '../fault.ts';
+import { leave, leaveOf, refuseLeave } from '../run/control-values.ts';
+import { type Compiler, type Env, type Eval, onPath } from '../run/environment.ts';
+import { lazyInput, located, operate } from '../run/operate.ts';
+import type {
+  Action,
+  Arm,
+  AugmentStatement,
+  ExeStatement,
+  Expression,
+  FlowStatement,
+  HelpersStatement,
+  LetStatement,
+  ReturnStatement,
+  Statement,
+  VarStatement,
+} from '../syntax/ast.ts';
+import { lineOf, placeOf, shownPlace } from '../syntax/problem.ts';
+import { absent, isAbsent } from '../values/absent.ts';
+import { executableOf, makeExecutable } from '../values/executable.ts';
+import { augment } from '../values/operators.ts';
+import { runText, showText, textOf } from '../values/text.ts';
+import { andThen as then } from '../wait.ts';
+import { compileArmBlock, compileBlock, compileIf, compileWhen } from './control-flow.ts';
+import { compileEffect } from './effect.ts';
+import { compileFunction } from './function.ts';
+import { compileRule } from './guard.ts';
+import { compileFor, compileLoop } from './loop.ts';
+import { compileModuleStatement } from './module.ts';
+import { invoke } from './reference.ts';
+import { resolveOpen } from './text.ts';
+import { withGuards } from './with-options.ts';
+
+function compileVar(c: Compiler, node: VarStatement): Eval {
+  const evaluate = c.expression(node.value, 'value');
+  return (env) => {
+    const op = {
+      type: 'var',
+      name: node.name,
+      labels: node.labels,
+      opLabels: [],
+      retryOwner: true,
+      location: placeOf(c.unit, node.at),
+    };
+    const input = lazyInput(env, node.name, (inner) =>
+      then(evaluate(inner), (value) => withLabels(refuseLeave(value), node.labels)),
+    );
+    return then(
+      operate(env, op, [input], ([value]) => value as Value),
+      (value) => {
+        fileScope(env).define(node.name, 'var', value, shownPlace(c.unit, node.at));
+        return absent();
+      },
+    );
+  };
+}
+
+/** `var` and `exe` bind at file level. */
+const fileScope = (env: Env) => env.unit.scope;
+
+function compileExe(c: Compiler, node: ExeStatement): Eval {
+  const make = compileFunction(c.forFunction(), node);
+  return (env) => {
+    fileScope(env).define(
+      node.name,
+      'exe',
+      makeExecutable(make({ ...env, scope: fileScope(env) })),
+      shownPlace(c.unit, node.at),
+    );
+    return absent();
+  };
+}
+
+function compileHelpers(node: HelpersStatement): Eval {
+  return (env) => {
+    for (const name of node.names) {
+      const found = env.scope.find(name);
+      const executable = found && executableOf(found.value);
+      if (!executable)
+        return raise('not_found', `\`${name}\` is no function, so it cannot be a helper`, { name });
+      env.run.helpers[node.language].set(name, executable);
+    }
+    return absent();
+  };
+}
+
+function compileLet(c: Compiler, node: LetStatement): Eval {
+  const evaluate = c.expression(node.value, 'value');
+  return (env) => {
+    return then(evaluate(env), (value) => {
+      const bound = addMarks(withLabels(refuseLeave(value), node.labels), env.frame.influence);
+      env.scope.let(node.name, bound, shownPlace(c.unit, node.at));
+      return absent();
+    });
+  };
+}
+
+function compileAugment(c: Compiler, node: AugmentStatement): Eval {
+  const evaluate = c.expression(node.value, 'value');
+  return (env) => {
+    const cell = env.scope.rebindable(node.name);
+    return then(evaluate(env), (value) => {
+      cell.value = addMarks(augment(cell.value, refuseLeave(value)), env.frame.influence);
+      return absent();
+    });
+  };
+}
+
+/** `=> v` and `return { … }`. */
+function compileReturn(c: Compiler, node: ReturnStatement): Eval {
+  const evaluate = node.value && c.expression(node.value, 'value');
+  if (node.labels && (node.labels.remove.length > 0 || node.labels.clear)) {
+    return () => raise('permission_denied', 'only a privileged guard may remove labels');
+  }
+  return (env) =>
+    then(evaluate?.(env) ?? absent(), (value) => {
+      const left = leaveOf(value);
+      if (left) return value;
+      const marked = withLabels(value, node.labels?.add ?? []);
+      if (node.isOutputs) env.run.outputs = marked;
+      return leave('return', marked);
+    });
+}
+
+/** Prints like `run`: results as text, nothing for nothing. */
+export function print(env: Env, given: Value, at: number, text = runText(given)): void {
+  if (text === undefined) return;
+  const { emit, ports, influence } = env.frame;
+  const value = addMarks(given, influence);
+  const effect = { kind: 'run', value, text, line: lineOf(env.unit, at) };
+  if (emit) emit(effect);
+  else ports.effects?.(effect);
+}
+
+/** `run @f` and `run @f()` are the same; what is no function cannot be run. */
+export function compileRunnable(c: Compiler, action: Expression): Eval {
+  const evaluate = c.expression(action, 'value');
+  if (action.kind !== 'reference') return evaluate;
+  const isCalled = isCall(action);
+  return (env) =>
+    then(evaluate(env), (value) =>
+      isCalled && !executableOf(value) ? value : invoke(value, action.name, [], env, action.at),
+    );
+}
+
+/** `run @f(…)` contains the call; commands and code are operations of their own. */
+function compileRunning(c: Compiler, action: Expression, at: number): Eval {
+  const evaluate = compileRunnable(c, action);
+  if (action.kind !== 'reference') return evaluate;
+  const { name } = action;
+  const location = placeOf(c.unit, at);
+  const op: Operation = { type: 'run', name, opLabels: [], retryOwner: true, location };
+  return (env) => operate(env, op, [], (_inputs, inner) => evaluate(inner));
+}
+
+function compileRun(c: Compiler, action: Expression, at: number): Eval {
+  const evaluate = compileRunning(c, action, at);
+  return (env) => {
+    if (env.isDefining) return absent();
+    return then(evaluate(env), (result) => {
+      const value = refuseLeave(result);
+      return then(resolveOpen(value, env), (ready) => {
+        print(env, ready, at);
+        return ready;
+      });
+    });
+  };
+}
+
+const isCall = (node: Action): boolean =>
+  node.kind === 'reference' && node.steps.at(-1)?.kind === 'call';
+const isText = (node: Action): boolean =>
+  node.kind === 'template' || (node.kind === 'literal' && typeof node.value === 'string');
+
+const PRINTED = new Set<Action['kind']>(['pipeline', 'run-value']);
+
+/** The action of a `for … =>` or `when … =>` statement: results of calls are printed, of `when` also texts. */
+function compilePrinted(c: Compiler, node: Action, isWhen: boolean): Eval {
+  const act = node.kind === 'block' ? compileArmBlock(c, node) : c.action(node);
+  const isPrinted = isCall(node) || PRINTED.has(node.kind) || (isWhen && isText(node));
+  if (c.isFunction || !isPrinted) return act;
+  return (env) =>
+    then(act(env), (value) => {
+      if (!leaveOf(value)) print(env, value, node.at);
+      return value;
+    });
+}
+
+/** In a function a matching arm that is a value returns it; an effect does not. */
+function compileReturningArm(c: Compiler, { action }: Arm): Eval {
+  if (action.kind === 'block') return compileArmBlock(c, action);
+  const act = c.action(action);
+  return isValueAction(action)
+    ? (env) => then(act(env), (value) => (leaveOf(value) ? value : leave('return', value)))
+    : act;
+}
+
+const STATEMENTS = new Set([
+  'effect',
+  'run',
+  'call',
+  'var',
+  'let',
+  'augment',
+  'leave',
+  'return',
+  'bail',
+  'flow',
+  'import',
+  'exe',
+]);
+
+const isValueAction = (node: Action): boolean => !STATEMENTS.has(node.kind);
+
+function compileFlowStatement(c: Compiler, { value }: FlowStatement): Eval {
+  switch (value.kind) {
+    case 'when':
+      return compileWhen(c, value, (arm) =>
+        c.isFunction ? compileReturningArm(c, arm) : compilePrinted(c, arm.action, true),
+      );
+    case 'if':
+      return compileIf(c, value);
+    case 'for': {
+      const body =
+        value.body.kind === 'block'
+          ? compileBlock(c, value.body)
+          : compilePrinted(c, value.body, false);
+      const run = compileFor(c, value, body, false);
+      return (env) =>
+        then(run(env), (result) =>
+          leaveOf(result) ? result : value.batch ? printed(c, env, result, value.at) : result,
+        );
+    }
+    case 'loop': {
+      const run = compileLoop(c, value, compileBlock(c, value.body));
+      return run;
+    }
+    case 'foreach': {
+      const run = c.expression(value);
+      return (env) => then(run(env), (result) => printed(c, env, result, value.at));
+    }
+  }
+}
+
+function printed(c: Compiler, env: Env, value: Value, at: number): Value {
+  if (!c.isFunction && !env.isDefining) print(env, value, at);
+  return value;
+}
+
+function compileCall(c: Compiler, node: Extract<Statement, { kind: 'call' }>): Eval {
+  const evaluate = c.expression(node.value, 'value');
+  return (env) => {
+    if (env.isDefining) return absent();
+    return then(evaluate(env), (result) => {
+      const value = refuseLeave(result);
+      return printed(c, env, value, node.at);
+    });
+  };
+}
+
+function compileBail(c: Compiler, node: Extract<Statement, { kind: 'bail' }>): Eval {
+  const evaluate = node.value && c.expression(node.value, 'value');
+  return (env) => {
+    if (env.isDefining) return absent();
+    return then(evaluate?.(env), (value) =>
+      raise('bail', value ? textOf(value) : 'the script gave up', { is_bail: true }),
+    );
+  };
+}
+
+/** `show @x with { guards: … }`: the selection holds for the whole statement. */
+function guardOption(node: Statement): Expression | undefined {
+  const value = node.kind === 'run' ? node.action : 'value' in node ? node.value : undefined;
+  return value?.kind === 'with' ? value.options.entries.get('guards') : undefined;
+}
+
+export function compileStatement(c: Compiler, node: Statement): Eval {
+  const guards = guardOption(node);
+  const run = guards ? withGuards(c, guards, dispatch(c, node), true) : dispatch(c, node);
+  return (env) => located(env, node.at, () => run(env));
+}
+
+function dispatch(c: Compiler, node: Statement): Eval {
+  switch (node.kind) {
+    case 'var':
+      return compileVar(c, node);
+    case 'exe':
+      return compileExe(c, node);
+    case 'helpers':
+      return compileHelpers(node);
+    case 'effect': {
+      const effect = compileEffect(c, node, false);
+      return (env) => effect(env);
+    }
+    case 'run':
+      return compileRun(c, node.action, node.at);
+    case 'call':
+      return compileCall(c, node);
+    case 'flow':
+      return compileFlowStatement(c, node);
+    case 'let':
+      return compileLet(c, node);
+    case 'augment':
+      return compileAugment(c, node);
+    case 'return':
+      return compileReturn(c, node);
+    case 'leave': {
+      const evaluate = node.value && c.expression(node.value, 'value');
+      return (env) => then(evaluate?.(env) ?? absent(), (value) => leave(node.word, value));
+    }
+    case 'bail':
+      return compileBail(c, node);
+    case 'fence':
+      return c.lines(node.body);
+    case 'import':
+    case 'export':
+      return compileModuleStatement(c, node);
+    default:
+      return compileRule(c, node);
+  }
+}
+
+/** The top of a file: guards and policies of earlier statements hold for later ones. */
+export function compileTop(c: Compiler, node: Statement): Eval {
+  const run = compileStatement(c, node);
+  return (env) => {
+    const here = onPath({ ...env, frame: env.run.ground });
+    return then(run(here), (value) =>
+      then(env.run.written(), () => addMarks(value, here.frame.influence)),
+    );
+  };
+}
+
+/** A top-level `=> v` prints as `show` does. */
+export function printReturn(env: Env, value: Value, at: number): MaybePromise<void> {
+  return then(resolveOpen(value, env), (ready) => {
+    if (!isAbsent(ready)) print(env, ready, at, showText(ready, 'other'));
+  });
+}

@@ -1,0 +1,272 @@
+// Texts with something put in. The result carries the marks of everything that was put in; what an
+// unknown name would stand for stays as written.
+import type { Json } from '../../base/index.ts';
+import {
+  addMarks,
+  type Descriptor,
+  descriptorOfFault,
+  EMPTY,
+  type MaybePromise,
+  makeValue,
+  mergeDescriptors,
+  type Value,
+} from '../../flow/index.ts';
+import { toFault } from '../fault.ts';
+import { type Compiler, type Env, type Eval, under } from '../run/environment.ts';
+import { findName, Scope } from '../run/scope.ts';
+import type {
+  FilePart,
+  InsertPart,
+  RepeatPart,
+  TemplateExpression,
+  TemplatePart,
+} from '../syntax/ast.ts';
+import { isAbsent } from '../values/absent.ts';
+import { fieldOf, indexOf } from '../values/access.ts';
+import { itemsOf } from '../values/data.ts';
+import { isTruthy } from '../values/kinds.ts';
+import { textOf } from '../values/text.ts';
+import { attempt, isPromise, mapInTurn, andThen as then } from '../wait.ts';
+import { compileKnownReference } from './reference.ts';
+
+// A `:::` template with names nobody knew: it stays open, and is resolved again in the scope where it
+// is used. The slots are kept apart from the text, so text that came from data is never read again.
+
+/** A piece of a text; a slot is a name that was unknown in a `:::` template. */
+export interface Piece {
+  readonly text: string;
+  readonly marks: Descriptor;
+  readonly slot?: string;
+}
+
+type Part = string | { slot: string };
+
+/** Undefined when every name was known. */
+export function openSlots(pieces: readonly Piece[]): Json | undefined {
+  if (!pieces.some(({ slot }) => slot !== undefined)) return undefined;
+  return pieces.map(({ text, slot }): Json => (slot === undefined ? text : { slot }));
+}
+
+/** `{{ user.name[0] }}` as a name and keys. */
+function readSlot(slot: string): { name: string; keys: string[] } | undefined {
+  const inner = slot.replace(/^\{\{\s*|\s*\}\}$/g, '');
+  const name = /^[A-Za-z_][\w-]*/.exec(inner)?.[0];
+  if (name === undefined) return undefined;
+  const keys = [...inner.slice(name.length).matchAll(/\.([\w-]+)|\[(?:"([^"]*)"|(-?\d+))\]/g)];
+  return { name, keys: keys.map(([, field, quoted, index]) => field ?? quoted ?? index ?? '') };
+}
+
+function valueOfSlot(slot: string, env: Env): Value | undefined {
+  const read = readSlot(slot);
+  const found = read && findName(env, read.name);
+  if (!read || !found || found.isMissing) return undefined;
+  return read.keys.reduce(
+    (value, key) =>
+      /^-?\d+$/.test(key)
+        ? indexOf(value, makeValue(Number(key)), 'lenient')
+        : fieldOf(value, key, 'lenient'),
+    found.value,
+  );
+}
+
+/** The value itself unless it is an open text. */
+export function resolveOpen(value: Value, env: Env): MaybePromise<Value> {
+  const { open } = value.meta.origin;
+  if (!Array.isArray(open)) return value;
+  let marks = EMPTY;
+  const pieces = (open as Part[]).map((part): Piece => {
+    if (typeof part === 'string') return { text: part, marks: EMPTY };
+    const found = valueOfSlot(part.slot, env);
+    if (!found) return { text: part.slot, marks: EMPTY, slot: part.slot };
+    marks = mergeDescriptors(marks, found.meta.descriptor);
+    return { text: textOf(found), marks: found.meta.descriptor };
+  });
+  const still = openSlots(pieces);
+  return makeValue(pieces.map(({ text }) => text).join(''), {
+    descriptor: mergeDescriptors(value.meta.descriptor, marks),
+    ...(still ? { origin: { open: still } } : {}),
+  });
+}
+
+type MakePiece = (env: Env) => MaybePromise<Piece>;
+
+const plain = (text: string): Piece => ({ text, marks: EMPTY });
+
+export const pieceOf = (value: Value, env: Env): MaybePromise<Piece> =>
+  then(resolveOpen(value, env), (ready) => ({
+    text: isAbsent(ready) ? '' : textOf(ready),
+    marks: ready.meta.descriptor,
+  }));
+
+/** The value of an insertion after its stages; undefined when the name is unknown. */
+export function compileInsertion(
+  c: Compiler,
+  part: InsertPart,
+): (env: Env) => MaybePromise<Value> | undefined {
+  const isLenient = part.mode.kind !== 'plain';
+  const find = compileKnownReference(c, part.value, isLenient ? 'condition' : 'operand');
+  if (part.stages.length === 0) return find;
+  const piped = c.piped(part.stages);
+  return (env) => {
+    const found = find(env);
+    return found === undefined ? undefined : then(found, (value) => piped(value, env));
+  };
+}
+
+/** `` @x?`…` `` and friends, over whatever makes a piece of text from a value. */
+export function compileModes<T>(
+  c: Compiler,
+  part: InsertPart,
+  make: {
+    value(value: Value, env: Env): MaybePromise<T>;
+    text(text: string): T;
+    /** What was chosen because of a value with these marks. */
+    under(made: T, marks: Descriptor): T;
+    parts(parts: readonly TemplatePart[]): (env: Env) => MaybePromise<T>;
+  },
+): (env: Env) => MaybePromise<T> {
+  const find = compileInsertion(c, part);
+  const { mode, raw } = part;
+  const fragment = mode.kind === 'fragment' ? make.parts(mode.parts) : undefined;
+  const fallback = mode.kind === 'default' ? c.expression(mode.value, 'value') : undefined;
+  return (env) => {
+    const found = find(env);
+    if (found === undefined) {
+      if (fallback) return then(fallback(env), (value) => make.value(value, env));
+      return make.text(mode.kind === 'plain' ? raw : '');
+    }
+    return then(found, (value) => {
+      if (mode.kind === 'plain') return make.value(value, env);
+      const { descriptor } = value.meta;
+      if (fallback) {
+        const isNothing = isAbsent(value) || value.data === null;
+        return isNothing
+          ? then(fallback(under(env, descriptor)), (other) =>
+              make.value(addMarks(other, descriptor), env),
+            )
+          : make.value(value, env);
+      }
+      if (!isTruthy(value)) return make.under(make.text(''), descriptor);
+      return fragment
+        ? then(fragment(under(env, descriptor)), (text) => make.under(text, descriptor))
+        : make.value(value, env);
+    });
+  };
+}
+
+function compileInsert(c: Compiler, part: InsertPart, isMustache: boolean): MakePiece {
+  const make = compileModes<Piece>(c, part, {
+    value: pieceOf,
+    text: (text) => (isMustache && text !== '' ? { ...plain(text), slot: part.raw } : plain(text)),
+    under: (piece, marks) => ({ ...piece, marks: mergeDescriptors(piece.marks, marks) }),
+    parts: (parts) => compilePieces(c, parts, isMustache),
+  });
+  return make;
+}
+
+/** A missing file in a text is nothing, and a warning. */
+function compileFilePart(c: Compiler, part: FilePart): MakePiece {
+  const load =
+    part.stages.length === 0 ? c.expression(part.file, 'value') : c.stages(part.file, part.stages);
+  return (env) =>
+    attempt<Piece>(
+      () => then(load(env), (value) => pieceOf(value, env)),
+      (error) => {
+        const fault = toFault(error);
+        if (fault.fault.code !== 'not_found') throw fault;
+        env.run.warn(fault.message, env.unit, part.at);
+        return { text: '', marks: descriptorOfFault(fault.fault) };
+      },
+    );
+}
+
+function compileRepeat(c: Compiler, part: RepeatPart, isMustache: boolean): MakePiece {
+  const collection = c.expression(part.collection, 'value');
+  const body = compilePieces(c, part.parts, isMustache);
+  const { key, name } = part.bind;
+  return (env) =>
+    then(collection(env), (list) => {
+      const rounds = mapInTurn(itemsOf(list), (item) => {
+        const scope = new Scope('block', env.scope);
+        scope.bind(name, 'loop', item.value);
+        if (key) scope.bind(key, 'loop', makeValue(item.key));
+        return body({ ...env, scope });
+      });
+      return then(rounds, (pieces) => {
+        const joined = joinPieces(pieces);
+        const text = part.trimsEnd ? joined.text.replace(/\r?\n$/, '') : joined.text;
+        return { text, marks: mergeDescriptors(joined.marks, list.meta.descriptor) };
+      });
+    });
+}
+
+function joinPieces(pieces: readonly Piece[]): Piece {
+  let text = '';
+  let marks = EMPTY;
+  for (const piece of pieces) {
+    text += piece.text;
+    marks = mergeDescriptors(marks, piece.marks);
+  }
+  return { text, marks };
+}
+
+function compilePart(c: Compiler, part: TemplatePart, isMustache: boolean): MakePiece {
+  if (typeof part === 'string') {
+    const piece = plain(part);
+    return () => piece;
+  }
+  if (part.kind === 'insert') return compileInsert(c, part, isMustache);
+  return part.kind === 'file-part' ? compileFilePart(c, part) : compileRepeat(c, part, isMustache);
+}
+
+function compilePieces(
+  c: Compiler,
+  parts: readonly TemplatePart[],
+  isMustache: boolean,
+): MakePiece {
+  const makers = parts.map((part) => compilePart(c, part, isMustache));
+  return (env) => then(collect(makers, env), joinPieces);
+}
+
+function collect(makers: readonly MakePiece[], env: Env): MaybePromise<Piece[]> {
+  const pieces: Piece[] = [];
+  for (let at = 0; at < makers.length; at++) {
+    const piece = (makers[at] as MakePiece)(env);
+    if (isPromise(piece)) return rest(makers, env, pieces, piece, at);
+    pieces.push(piece);
+  }
+  return pieces;
+}
+
+async function rest(
+  makers: readonly MakePiece[],
+  env: Env,
+  pieces: Piece[],
+  first: Promise<Piece>,
+  index: number,
+): Promise<Piece[]> {
+  pieces.push(await first);
+  for (let at = index + 1; at < makers.length; at++)
+    pieces.push(await (makers[at] as MakePiece)(env));
+  return pieces;
+}
+
+/** The text of any interpolating form. */
+export function compileText(c: Compiler, parts: readonly TemplatePart[], isMustache = false): Eval {
+  const only = parts.length === 1 && typeof parts[0] === 'string' ? makeValue(parts[0]) : undefined;
+  if (only) return () => only;
+  if (parts.length === 0) {
+    const empty = makeValue('');
+    return () => empty;
+  }
+  const makers = parts.map((part) => compilePart(c, part, isMustache));
+  return (env) =>
+    then(collect(makers, env), (pieces) => {
+      const { text, marks } = joinPieces(pieces);
+      const open = isMustache ? openSlots(pieces) : undefined;
+      return makeValue(text, { descriptor: marks, ...(open ? { origin: { open } } : {}) });
+    });
+}
+
+export const compileTemplate = (c: Compiler, node: TemplateExpression): Eval =>
+  compileText(c, node.parts, node.style === 'mustache');

@@ -1,0 +1,175 @@
+// Values and operators: literals, lists, objects, arithmetic, choice.
+import {
+  addMarks,
+  EMPTY,
+  makeContainer,
+  makeValue,
+  mergeDescriptors,
+  type Value,
+} from '../../flow/index.ts';
+import { raise } from '../fault.ts';
+import { type Compiler, type Eval, type Reading, under } from '../run/environment.ts';
+import { located } from '../run/operate.ts';
+import type {
+  ArrayExpression,
+  BinaryExpression,
+  Expression,
+  ObjectExpression,
+  TernaryExpression,
+  UnaryExpression,
+} from '../syntax/ast.ts';
+import { isAbsent } from '../values/absent.ts';
+import { entriesOf, isTruthy, kindName, shapeMarks, typeName } from '../values/kinds.ts';
+import { calculate, compare, isEqual, minus, negate } from '../values/operators.ts';
+import { eachInTurn, andThen as then } from '../wait.ts';
+import { quantifiedOf } from './guard-input.ts';
+
+export function compileArray(c: Compiler, node: ArrayExpression): Eval {
+  const items = node.items.map(({ value, isOptional, isSpread }) => ({
+    evaluate: isSpread
+      ? compileSpread(c, value, 'array')
+      : c.expression(value, isOptional ? 'condition' : 'value'),
+    isOptional,
+    isSpread,
+  }));
+  return (env) => {
+    const found: Value[] = [];
+    let own = EMPTY;
+    const done = eachInTurn(items, ({ evaluate, isOptional, isSpread }) =>
+      then(evaluate(env), (value) => {
+        if (isOptional) own = mergeDescriptors(own, value.meta.descriptor);
+        if (isSpread) {
+          own = mergeDescriptors(own, shapeMarks(value));
+          found.push(...entriesOf(value).map(([, item]) => item));
+        } else if (!isOptional || isTruthy(value)) found.push(value);
+        return false;
+      }),
+    );
+    return then(done, () => makeContainer(found, own));
+  };
+}
+
+/** What `...` takes apart: a list in a list, an object in an object. */
+function compileSpread(c: Compiler, node: Expression, wanted: 'array' | 'object'): Eval {
+  const evaluate = c.expression(node, 'value');
+  return (env) =>
+    located(env, node.at, () =>
+      then(evaluate(env), (value) => {
+        if (typeName(value) === wanted) return value;
+        const where = wanted === 'array' ? 'a list needs a list' : 'an object needs an object';
+        return raise('invalid_input', `\`...\` in ${where}, not ${kindName(value)}`);
+      }),
+    );
+}
+
+export function compileObject(c: Compiler, node: ObjectExpression): Eval {
+  const entries = node.entries.map((entry) =>
+    entry.kind === 'spread'
+      ? { key: undefined, isOptional: false, evaluate: compileSpread(c, entry.value, 'object') }
+      : {
+          key: entry.key,
+          isOptional: entry.isOptional,
+          evaluate: c.expression(entry.value, entry.isOptional ? 'condition' : 'value'),
+        },
+  );
+  return (env) => {
+    const found = new Map<string, Value>();
+    let shape = EMPTY;
+    const done = eachInTurn(entries, ({ key, isOptional, evaluate }) =>
+      then(evaluate(env), (value) => {
+        if (isOptional) shape = mergeDescriptors(shape, value.meta.descriptor);
+        if (key === undefined) {
+          shape = mergeDescriptors(shape, shapeMarks(value));
+          for (const [name, item] of entriesOf(value)) found.set(name, item);
+        } else if (!isOptional || isTruthy(value)) found.set(key, value);
+        return false;
+      }),
+    );
+    return then(done, () => makeContainer(found, EMPTY, shape));
+  };
+}
+
+export function compileUnary(c: Compiler, node: UnaryExpression): Eval {
+  const evaluate = c.expression(node.value, node.operator === '!' ? 'condition' : 'operand');
+  const apply = node.operator === '!' ? negate : minus;
+  return (env) => then(evaluate(env), apply);
+}
+
+type Decide = (left: Value) => boolean;
+
+/** `&&`, `||`, `??`: the deciding operand is the value, and both sides' marks stay on it. */
+function shortCircuit(c: Compiler, node: BinaryExpression, keepsLeft: Decide): Eval {
+  const left = c.expression(node.left, 'condition');
+  const right = c.expression(node.right, 'condition');
+  return (env) =>
+    then(left(env), (first) => {
+      if (keepsLeft(first)) return first;
+      const { descriptor } = first.meta;
+      return then(right(under(env, descriptor)), (second) => addMarks(second, descriptor));
+    });
+}
+
+const isNothing: Decide = (value) => isAbsent(value) || value.data === null;
+
+const truth = (answer: boolean, left: Value, right: Value): Value =>
+  addMarks(makeValue(answer, { descriptor: left.meta.descriptor }), right.meta.descriptor);
+
+function pair(
+  c: Compiler,
+  node: BinaryExpression,
+  reading: Reading,
+  apply: (left: Value, right: Value) => Value,
+): Eval {
+  const inner = reading === 'condition' ? reading : 'operand';
+  const left = c.expression(node.left, inner);
+  const right = c.expression(node.right, inner);
+  return (env) =>
+    then(left(env), (first) => then(right(env), (second) => overAll(first, second, apply)));
+}
+
+/** `@input.any.mx.tokens > 100`: asked of every input. */
+function overAll(left: Value, right: Value, apply: (left: Value, right: Value) => Value): Value {
+  const many = quantifiedOf(left);
+  return many ? many.decide(many.values.map((value) => apply(value, right))) : apply(left, right);
+}
+
+export function compileBinary(c: Compiler, node: BinaryExpression, reading: Reading): Eval {
+  const { operator } = node;
+  switch (operator) {
+    case '&&':
+      return shortCircuit(c, node, (left) => !isTruthy(left));
+    case '||':
+      return shortCircuit(c, node, isTruthy);
+    case '??':
+      return shortCircuit(c, node, (left) => !isNothing(left));
+    case '==':
+      return pair(c, node, reading, (left, right) => truth(isEqual(left, right), left, right));
+    case '!=':
+      return pair(c, node, reading, (left, right) => truth(!isEqual(left, right), left, right));
+    case '<':
+    case '>':
+    case '<=':
+    case '>=':
+      return pair(c, node, reading, (left, right) => compare(operator, left, right));
+    case '+': {
+      const sum = pair(c, node, reading, (left, right) => calculate('+', left, right));
+      return (env) => located(env, node.at, () => sum(env));
+    }
+    default:
+      return pair(c, node, reading, (left, right) => calculate(operator, left, right));
+  }
+}
+
+export function compileTernary(c: Compiler, node: TernaryExpression): Eval {
+  const condition = c.expression(node.condition, 'condition');
+  const [first, second] = [
+    c.expression(node.then, 'condition'),
+    c.expression(node.else, 'condition'),
+  ];
+  return (env) =>
+    then(condition(env), (chosen) => {
+      const { descriptor } = chosen.meta;
+      const value = (isTruthy(chosen) ? first : second)(under(env, descriptor));
+      return then(value, (result) => addMarks(result, descriptor));
+    });
+}

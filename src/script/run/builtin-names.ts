@@ -1,0 +1,132 @@
+// Names the language provides: folders, time, transformers, tools.
+import { isObject } from '../../base/index.ts';
+import { type MaybePromise, makeValue, type Value } from '../../flow/index.ts';
+import { raise } from '../fault.ts';
+import { placeOf } from '../syntax/problem.ts';
+import {
+  type Argument,
+  type Call,
+  type CallSite,
+  Executable,
+  makeExecutable,
+  type Signature,
+} from '../values/executable.ts';
+import { entriesOf } from '../values/kinds.ts';
+import { textOf } from '../values/text.ts';
+import { TRANSFORMERS, type Transformer } from '../values/transforms.ts';
+import { mapInTurn, andThen as then } from '../wait.ts';
+import { type Env, resolvePath } from './environment.ts';
+import { operate, unwrap } from './operate.ts';
+
+const builtIn = (
+  name: string,
+  parameters: readonly string[],
+  bodyKind: string,
+  members?: ReadonlyMap<string, Executable>,
+): Signature => ({
+  name,
+  parameters,
+  labels: [],
+  bodyKind,
+  description: undefined,
+  source: undefined,
+  ...(members ? { members } : {}),
+});
+
+const evaluated = (values: readonly Argument[], { env }: CallSite): MaybePromise<Value[]> =>
+  mapInTurn(values, ({ evaluate }) => evaluate(env));
+
+/** Transformers are no operations: marks pass through, guards do not see them. */
+function transformerOf(transformer: Transformer): Executable {
+  const members =
+    transformer.variants &&
+    new Map([...transformer.variants].map(([name, variant]) => [name, transformerOf(variant)]));
+  const call: Call = (values, site) =>
+    then(evaluated(values, site), (list) =>
+      transformer.call(list, {
+        exists: (path) => site.env.run.world.exists(resolvePath(site.env, path)),
+      }),
+    );
+  return new Executable(
+    builtIn(transformer.name, transformer.parameters, 'transformer', members),
+    call,
+  );
+}
+
+const transformers = new Map<string, Value>();
+
+function findTransformer(name: string): Value | undefined {
+  const known = transformers.get(name);
+  if (known) return known;
+  const transformer = TRANSFORMERS.get(name);
+  if (!transformer) return undefined;
+  const made = makeExecutable(transformerOf(transformer));
+  transformers.set(name, made);
+  return made;
+}
+
+/** `@tool("fs/read_file", { path: @p })`: each parameter is an input of the operation. */
+const callTool: Call = (values, site) => {
+  const { env, at } = site;
+  const [id, parameters] = values;
+  if (!id)
+    return raise('invalid_input', '`@tool` needs the id of a tool', {
+      hint: '@tool("fs/read_file", { path: @p })',
+    });
+  return then(id.evaluate(env), (name) =>
+    then(parameters?.evaluate(env), (given) => {
+      if (given && !isObject(given.data))
+        return raise('invalid_input', 'the parameters of `@tool` are an object');
+      const entries = given ? entriesOf(given) : [];
+      const tool = textOf(name);
+      const op = {
+        type: 'tool',
+        name: tool,
+        opLabels: [`op:tool:${tool}`],
+        sources: [`tool:${tool}`],
+        retryOwner: true,
+        location: placeOf(env.unit, at),
+      };
+      const inputs = entries.map(([key, value]) => ({ name: key, value }));
+      return operate(env, op, inputs, (passed, inner) => {
+        const named = new Map(entries.map(([key], index) => [key, passed[index] as Value]));
+        return then(env.run.world.tool(tool, named, inner.frame), unwrap);
+      });
+    }),
+  );
+};
+
+const callHelp: Call = (values, site) => {
+  const { env } = site;
+  return then(evaluated(values, site), ([action, message]) => {
+    if (!action)
+      return raise('invalid_input', '`@help` needs an action', { hint: '@help("escalate", "…")' });
+    return then(env.run.world.help(textOf(action), message ?? makeValue(''), env.frame), unwrap);
+  });
+};
+
+const TOOL = makeExecutable(
+  new Executable(builtIn('tool', ['id', 'parameters'], 'tool'), callTool),
+);
+const HELP = makeExecutable(
+  new Executable(builtIn('help', ['action', 'message'], 'help'), callHelp),
+);
+
+export function ambientName(name: string, env: Env): Value | undefined {
+  const { world, payload } = env.run;
+  switch (name) {
+    case 'root':
+    case 'base':
+      return makeValue(world.root);
+    case 'now':
+      return makeValue(world.now().toISOString());
+    case 'payload':
+      return payload;
+    case 'tool':
+      return TOOL;
+    case 'help':
+      return HELP;
+    default:
+      return findTransformer(name);
+  }
+}

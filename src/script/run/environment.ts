@@ -1,0 +1,249 @@
+// Where evaluation stands. Lexical: scope and unit. Dynamic: the flow frame (guards, `ctx`), the chain
+// of calls, the pipeline we are a stage of. All immutable; only `Path` and `Run` change, and each says
+// what for.
+
+import { isAbsolute, join, resolve } from 'node:path';
+import type { Json, JsonObject } from '../../base/index.ts';
+import {
+  childFrame,
+  type Descriptor,
+  EMPTY,
+  type Frame,
+  type MaybePromise,
+  mergeDescriptors,
+  type Value,
+} from '../../flow/index.ts';
+import type { Patterns } from '../compile/policy.ts';
+import type { Action, Expression, Stage, TemplatePart } from '../syntax/ast.ts';
+import type { Executable } from '../values/executable.ts';
+import type { ScriptWorld } from '../world.ts';
+import type { Scope } from './scope.ts';
+
+/** One file of a script. */
+export interface Unit {
+  /** Absolute; `-e` and stdin have a name in angle brackets. */
+  readonly file: string;
+  /** As shown to people. */
+  readonly name: string;
+  readonly folder: string;
+  readonly text: string;
+  readonly frontMatter: Value;
+  /** Imported: effects and commands at its top level do not run. */
+  readonly isModule: boolean;
+  readonly scope: Scope;
+  /** Set by `export { … }`; undefined names: everything. */
+  readonly exports: { names: Map<string, string> | undefined };
+  /** Names of its guards: they can be exported and imported, and stand for no value. */
+  readonly guards: Set<string>;
+}
+
+/** One run of a script, with everything it imports. */
+export interface Run {
+  readonly world: ScriptWorld;
+  /** What statements at the top of a file start from: guards, hooks and policies add to it. */
+  ground: Frame;
+  readonly input: Value;
+  readonly payload: Value;
+  /** Set by `output … to env:NAME`, for later commands. */
+  readonly environment: Map<string, Value>;
+  /** `exe js = { … }` and `exe node = { … }`. */
+  readonly helpers: {
+    readonly js: Map<string, Executable>;
+    readonly node: Map<string, Executable>;
+  };
+  /** Names of the functions called so far. */
+  readonly calls: string[];
+  /** What was printed so far. */
+  document(): string;
+  warn(message: string, unit: Unit, at: number): void;
+  /** What a successful command or block wrote to stderr. */
+  stderr(text: string, env: Env): void;
+  /** `mx` and `ctx` of code blocks. */
+  contextJson(frame: Frame): Json;
+  /** Effects held back and let go may still have to be written. */
+  later(work: Promise<unknown>): void;
+  /** When they are: before the next statement of a file, and before anything is read or started. */
+  written(): MaybePromise<void>;
+  readonly import: ImportPort;
+  /** Names the language itself provides. */
+  ambient(name: string, env: Env): Value | undefined;
+  /** Statements that may name privileged guards: the script a person started, and project modules. */
+  mayBePrivileged(unit: Unit): boolean;
+  /** The `allow` and `deny` patterns in force, for profiles. */
+  readonly policies: Patterns[];
+  /** `return { … }` of a directive or tool. */
+  outputs: Value | undefined;
+}
+
+/** Loads a module and gives its exports; kept apart so that no file needs the whole compiler. */
+export type ImportPort = (
+  path: string,
+  skipDirs: readonly string[] | undefined,
+  env: Env,
+) => MaybePromise<Exports>;
+
+export interface Exports {
+  readonly names: ReadonlyMap<string, Value>;
+  readonly frontMatter: Value;
+  readonly path: string;
+  /** Data that is a namespace by itself: a JSON file, a folder. */
+  readonly whole?: Value | undefined;
+  readonly guards?: ReadonlySet<string>;
+}
+
+/** What has been learnt on the way through a function or file, for everything after it. */
+export interface Path {
+  /** Marks of conditions that could have led away. */
+  marks: Descriptor;
+  /** Of the last parallel loop or group, for `@mx.errors`. */
+  errors: { readonly list: Json; readonly marks: Descriptor } | undefined;
+}
+
+export const newPath = (from?: Path): Path => ({
+  marks: from?.marks ?? EMPTY,
+  errors: from?.errors,
+});
+
+export interface CallChain {
+  readonly executable: object;
+  readonly name: string;
+  readonly depth: number;
+  readonly parent: CallChain | undefined;
+}
+
+export interface Env {
+  readonly scope: Scope;
+  readonly unit: Unit;
+  readonly run: Run;
+  readonly frame: Frame;
+  readonly chain: CallChain | undefined;
+  readonly pipe: Pipe | undefined;
+  readonly path: Path;
+  /** For an assignment: the state in which the pipeline of its right-hand side ended. */
+  readonly note: ((pipe: Json) => void) | undefined;
+  /** The top level of a module: definitions run, effects and commands do not. */
+  readonly isDefining: boolean;
+  /** Parameters of the function we are in: code blocks inside it see them as variables. */
+  readonly named: readonly Named[];
+  /** `with { stdin, timeout, stream }` for the process about to be started. */
+  readonly process: ProcessOptions | undefined;
+}
+
+/** A parameter of a function, or a name listed before the braces of code. */
+export interface Named {
+  readonly name: string;
+  readonly value: Value;
+}
+
+export interface ProcessOptions {
+  readonly stdin: Value | undefined;
+  readonly timeoutMs: number | undefined;
+  readonly isStream: boolean;
+}
+
+export type Eval = (env: Env) => MaybePromise<Value>;
+
+/**
+ * `value`: an unknown name is an error. `operand`: it is undefined. `condition`: fields of plain
+ * values are undefined too.
+ */
+export type Reading = 'value' | 'operand' | 'condition';
+
+/** The pieces of the compiler see one another through this only. */
+export interface Compiler {
+  readonly unit: Unit;
+  /** Inside a function: lines print nothing by themselves, and values of `when` arms return. */
+  readonly isFunction: boolean;
+  /** The same for a function's body. */
+  forFunction(): Compiler;
+  expression(node: Expression, reading?: Reading): Eval;
+  action(node: Action): Eval;
+  /** A list of lines; answers with a `Leave` when one of them leaves. */
+  lines(nodes: readonly Action[]): Eval;
+  text(parts: readonly TemplatePart[]): Eval;
+  stages(source: Expression | undefined, stages: readonly Stage[], options?: PipeOptions): Eval;
+  /** Stages over a value that is already there. */
+  piped(stages: readonly Stage[]): (value: Value, env: Env) => MaybePromise<Value>;
+}
+
+export interface PipeOptions {
+  /** `format: "json" | "text"` */
+  readonly format?: Eval;
+  readonly cap?: Eval;
+  readonly pauseMs?: number;
+}
+
+/** The same place under a condition. */
+export function under(env: Env, marks: Descriptor): Env {
+  return marks === EMPTY ? env : { ...env, frame: childFrame(env.frame, { influence: marks }) };
+}
+
+export function learn(path: Path, marks: Descriptor): void {
+  path.marks = mergeDescriptors(path.marks, marks);
+}
+
+/** The frame for the next line: everything learnt on the way holds for it. */
+export function onPath(env: Env): Env {
+  const { marks, errors } = env.path;
+  if (marks === EMPTY && errors === undefined) return env;
+  const ctx =
+    errors === undefined ? {} : { ctx: { errors: errors.list, errorMarks: errors.marks } };
+  return { ...env, frame: childFrame(env.frame, { influence: marks, ...ctx }) };
+}
+
+// Paths in a script are relative to the file they are written in; `@root/…` to the project.
+
+export function resolvePath(env: Env, written: string): string {
+  const path = written.trim();
+  const rooted = /^@(?:root|base)(?:\/|$)/.exec(path);
+  if (rooted) return resolve(env.run.world.root, path.slice(rooted[0].length));
+  return isAbsolute(path) ? resolve(path) : join(env.unit.folder, path);
+}
+
+// What a stage can know about its pipeline: `@p`, `@mx.pipe`. One object per pipeline run; each stage
+// sees a frozen picture of it.
+
+/** One pass through one stage. */
+export interface Pipe {
+  /** From 1; the source is 0. */
+  readonly stage: number;
+  readonly attempt: number;
+  readonly hint: Value | undefined;
+  readonly input: Value;
+  /** `outputs[0]` is the source. */
+  readonly outputs: readonly Value[];
+  readonly tries: readonly Try[];
+  readonly history: readonly (readonly Value[])[];
+  /** Grows while the pipeline runs. */
+  readonly guards: Json[];
+}
+
+/** One attempt of the retry context we are in. */
+export interface Try {
+  readonly attempt: number;
+  readonly result: 'retry' | 'done';
+  readonly hint: Value | undefined;
+  readonly output: Value;
+}
+
+const data = (value: Value | undefined): Json => value?.data ?? null;
+
+const tryJson = ({ attempt, result, hint, output }: Try): JsonObject => ({
+  attempt,
+  result,
+  hint: data(hint),
+  output: data(output),
+});
+
+/** For `@mx.pipe` and its aliases. */
+export const pipeFacts = (pipe: Pipe): JsonObject => ({
+  try: pipe.attempt,
+  tries: pipe.tries.map(tryJson),
+  stage: pipe.stage,
+  length: pipe.outputs.length - 1,
+  input: data(pipe.input),
+  lastOutput: pipe.outputs.length > 1 ? data(pipe.outputs.at(-1)) : null,
+  hint: data(pipe.hint),
+  guards: [...pipe.guards],
+  isPipeline: true,
+});

@@ -1,0 +1,268 @@
+// What may follow `=>`, and the lines of a block. An action is a value or something that acts; a block
+// is a list of actions that may bind names of its own and give back a value.
+import type {
+  Action,
+  Block,
+  Expression,
+  LabelEdit,
+  LeaveStatement,
+  ReturnStatement,
+  Statement,
+  VerdictExpression,
+} from './ast.ts';
+import type { Reader } from './cursor.ts';
+import { parseAugment, parseExe, parseLet, parseVar } from './define.ts';
+import { parseEffect } from './effect.ts';
+import { asLine } from './literal.ts';
+import { parseOptions } from './pipeline.ts';
+import { isWildcardArm, parseValue, STATEMENT_WORDS } from './value.ts';
+
+const LABELLED = /(?:[A-Za-z_][\w:.-]*)(?:,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=[@"'`<[{(]|::)/y;
+const VALUE_WORDS = new Set(
+  `run when for foreach loop if template prose llm cmd sh bash js javascript node py python true false
+   null show log output append allow deny retry ask done continue skip let var bail`.split(/\s+/),
+);
+const NO_VALUE = /[\n\]);,}]|$|>>|<<|=>/my;
+
+/** Behind `=>`. `mayVar`: the single action of a `when` statement binds at file level. */
+export function parseAction(r: Reader, mayVar = false): Action {
+  return r.deeper(() => {
+    refuseSlash(r);
+    const word = r.word();
+    if (r.scope.inGuard) {
+      const verdict = parseVerdict(r, word);
+      if (verdict !== undefined) return verdict;
+    }
+    const acted = word === undefined ? parseAugment(r) : parseActing(r, word, mayVar);
+    return acted ?? r.within({ blocks: 'action' }, () => parseValue(r));
+  });
+}
+
+function refuseSlash(r: Reader): void {
+  const at = r.pos;
+  const word = r.match(/\/[a-z]+(?![\w/])/y)?.slice(1);
+  r.pos = at;
+  if (word !== undefined && (STATEMENT_WORDS.has(word) || word === 'let')) {
+    r.fail(`no slash here: \`/${word}\``, {
+      end: at + word.length + 1,
+      hint: `write \`${word} …\``,
+    });
+  }
+}
+
+function parseActing(r: Reader, word: string, mayVar: boolean): Statement | undefined {
+  const at = r.pos;
+  switch (word) {
+    case 'show':
+    case 'log':
+    case 'output':
+    case 'append':
+      return parseEffect(r, false);
+    case 'done':
+    case 'continue':
+    case 'skip':
+    case 'retry':
+      return parseLeave(r, word);
+    case 'let':
+      r.pos += word.length;
+      return parseLet(r, at);
+    case 'var':
+      if (!mayVar) refuseVar(r);
+      r.pos += word.length;
+      return parseVar(r, at);
+    case 'exe':
+      if (!mayVar) return undefined;
+      r.pos += word.length;
+      return parseExe(r, at);
+    case 'bail':
+      r.pos += word.length;
+      return { kind: 'bail', value: parseOptionalValue(r), at, end: r.pos };
+    case 'return':
+      r.pos += word.length;
+      return {
+        kind: 'return',
+        isOutputs: true,
+        value: parseOptionalValue(r),
+        labels: undefined,
+        at,
+        end: r.pos,
+      };
+    default:
+      return undefined;
+  }
+}
+
+const refuseVar = (r: Reader): never =>
+  r.fail('`var` cannot stand in a block', {
+    end: r.pos + 3,
+    hint: 'use `let @x = …`',
+    code: 'misplaced',
+  });
+
+/** A value that may be missing at the end of a line, a block or an arm. */
+export function parseOptionalValue(r: Reader): Expression | undefined {
+  const here = r.pos;
+  r.blanks();
+  if (r.isAtEnd || r.sees(NO_VALUE) || isWildcardArm(r)) {
+    r.pos = here;
+    return undefined;
+  }
+  return r.within({ blocks: 'none' }, () => parseValue(r));
+}
+
+/** `done v`, `continue v`, `skip`, `retry hint` */
+function parseLeave(r: Reader, word: LeaveStatement['word']): LeaveStatement {
+  const at = r.pos;
+  r.pos += word.length;
+  if (word === 'retry' && r.scope.inLoop) {
+    r.fail('`retry` cannot stand in a loop', { at, hint: 'use `continue`', code: 'misplaced' });
+  }
+  if (!r.scope.inBody) {
+    r.fail(`\`${word}\` has nothing to leave here`, {
+      at,
+      hint: 'it stands in a function, a loop or a stage',
+      code: 'misplaced',
+    });
+  }
+  const value = word === 'skip' ? undefined : parseArmValue(r);
+  return { kind: 'leave', word, value, at, end: r.pos };
+}
+
+/** The value of an arm, unless it turns out to be the condition of the next one on the line. */
+function parseArmValue(r: Reader): Expression | undefined {
+  const here = r.pos;
+  const value = parseOptionalValue(r);
+  if (value === undefined || !r.sees(/[ \t]*=>/y)) return value;
+  r.overrun = value;
+  r.far = Math.max(r.far, r.pos);
+  return here === r.pos ? value : undefined;
+}
+
+const VERDICTS = new Set(['allow', 'deny', 'retry', 'ask'] as const);
+type Decision = VerdictExpression['decision'];
+
+/** In a guard's arm: a decision, or `!label @v` and its like, which allow the changed value. */
+function parseVerdict(r: Reader, word: string | undefined): VerdictExpression | undefined {
+  const at = r.pos;
+  if (word !== undefined && VERDICTS.has(word as Decision)) {
+    r.pos += word.length;
+    const decision = word as Decision;
+    r.blanks();
+    const labels = decision === 'allow' ? parseLabelEdit(r) : undefined;
+    const value = parseVerdictValue(r);
+    const options = parseOptions(r);
+    return { kind: 'verdict', decision, value, labels, options, at, end: r.pos };
+  }
+  const labels = parseLabelEdit(r);
+  if (labels === undefined) return undefined;
+  const value = parseVerdictValue(r);
+  return {
+    kind: 'verdict',
+    decision: 'allow',
+    value,
+    labels,
+    options: parseOptions(r),
+    at,
+    end: r.pos,
+  };
+}
+
+/** Its `with` belongs to the decision. */
+function parseVerdictValue(r: Reader): Expression | undefined {
+  if (r.sees(/[ \t]*with[ \t]*\{/y)) return undefined;
+  const value = parseArmValue(r);
+  if (value?.kind !== 'with') return value;
+  r.pos = value.value.end;
+  return value.value;
+}
+
+/** `label`, `a,b`, `!label`, `trusted!`, `clear!` before a value. */
+function parseLabelEdit(r: Reader): LabelEdit | undefined {
+  const removed = r.match(/![A-Za-z_][\w:.-]*[ \t]+(?=[@"'`<[{(]|::)/y);
+  if (removed !== undefined) return { add: [], remove: [removed.slice(1).trim()], clear: false };
+  const forced = r.match(/[A-Za-z_][\w:.-]*![ \t]+(?=[@"'`<[{(]|::)/y);
+  if (forced !== undefined) {
+    const word = forced.trim().slice(0, -1);
+    if (word === 'clear') return { add: [], remove: [], clear: true };
+    return { add: [word], remove: word === 'trusted' ? ['untrusted'] : [], clear: false };
+  }
+  if (VALUE_WORDS.has(r.word() ?? '')) return undefined;
+  const added = r.match(LABELLED);
+  if (added === undefined) return undefined;
+  return { add: added.split(',').map((label) => label.trim()), remove: [], clear: false };
+}
+
+/** `=> value`, standing behind the arrow: gives back from a function, a block, the script. */
+export function parseReturn(r: Reader, at: number): Statement {
+  r.breakAfter();
+  const word = r.word();
+  if (word === 'done' || word === 'continue' || word === 'skip' || word === 'retry') {
+    if (!r.scope.inGuard) return parseLeave(r, word);
+  }
+  refuseSlash(r);
+  const verdict = r.scope.inGuard ? parseVerdict(r, word) : undefined;
+  const labels = verdict === undefined ? parseLabelEdit(r) : undefined;
+  const value = verdict ?? r.within({ blocks: 'value' }, () => parseValue(r));
+  return {
+    kind: 'return',
+    isOutputs: false,
+    value,
+    labels,
+    at,
+    end: r.pos,
+  } satisfies ReturnStatement;
+}
+
+/** Stands at `[`. */
+export function parseBlock(r: Reader, what: string): Block {
+  const at = r.pos;
+  r.expect('[', `before the block of ${what}`);
+  const body = r.deeper(() => r.within({ inBody: true }, () => parseBlockRest(r, [])));
+  return { kind: 'block', body, at, end: r.pos };
+}
+
+/** Lines up to and with `]`. */
+export function parseBlockRest(r: Reader, first: readonly Action[]): Action[] {
+  const lines = [...first];
+  return r.within({ isOpen: false, inBody: true }, () => {
+    for (;;) {
+      r.gap();
+      while (r.take(';')) r.gap();
+      if (r.take(']')) return lines;
+      if (r.isAtEnd) r.fail('the block is never closed', { code: 'unclosed' });
+      lines.push(parseLine(r));
+      r.overrun = undefined;
+    }
+  });
+}
+
+function parseLine(r: Reader): Action {
+  const at = r.pos;
+  if (r.take('=>')) return parseReturn(r, at);
+  refuseSlash(r);
+  const word = r.word();
+  if (word === undefined) {
+    if (r.peek() !== '@') r.fail(`expected a statement, found ${r.shown()}`);
+    return parseAugment(r) ?? parseValue(r);
+  }
+  const acted = parseActing(r, word, false);
+  if (acted !== undefined) return acted;
+  if (
+    word !== 'run' &&
+    word !== 'when' &&
+    word !== 'for' &&
+    word !== 'foreach' &&
+    word !== 'loop' &&
+    word !== 'if'
+  ) {
+    const known = STATEMENT_WORDS.has(word);
+    r.fail(
+      known ? `\`${word}\` cannot stand in a block` : `expected a statement, found ${r.shown()}`,
+      {
+        end: at + word.length,
+        code: known ? 'misplaced' : 'unexpected',
+      },
+    );
+  }
+  return asLine(parseValue(r));
+}

@@ -1,0 +1,328 @@
+// Commands and code. A command is read part by part, because what is put in must know the quotes that
+// stand around it, and because operators that would start a second command belong into `sh { }`. Code
+// stays as it is written.
+import type {
+  CodeExpression,
+  CommandExpression,
+  Language,
+  ReferenceExpression,
+  TemplateExpression,
+  TemplatePart,
+  Using,
+} from './ast.ts';
+import type { Reader } from './cursor.ts';
+import { type RawKind, takeRaw } from './raw-body.ts';
+import { parseReference } from './reference.ts';
+import { createParts, parseBare, parseFilePart, parseInsert, parseText } from './text.ts';
+
+const LANGUAGES = new Map<string, { language: Language; kind: RawKind }>([
+  ['sh', { language: 'sh', kind: 'shell' }],
+  ['bash', { language: 'bash', kind: 'shell' }],
+  ['js', { language: 'js', kind: 'js' }],
+  ['javascript', { language: 'js', kind: 'js' }],
+  ['node', { language: 'node', kind: 'js' }],
+  ['py', { language: 'py', kind: 'py' }],
+  ['python', { language: 'py', kind: 'py' }],
+]);
+
+const OPENS_CODE =
+  /(?:cmd|sh|bash|js|javascript|node|py|python)(?::[^\s{]+)?[ \t]*(?:\([^()\n]*\)[ \t\r\n]*)?\{/y;
+
+/** `cmd {`, `js (@a) {` …: a word followed by a body. */
+export const isCodeStart = (r: Reader): boolean => r.sees(OPENS_CODE);
+
+/** Stands at the word. */
+export function parseCode(r: Reader): CommandExpression | CodeExpression {
+  const at = r.pos;
+  const word = r.word() ?? '';
+  r.pos += word.length;
+  const folder = parseFolder(r);
+  const found = LANGUAGES.get(word);
+  if (found === undefined) {
+    r.blanks();
+    return parseCommand(r, at, folder);
+  }
+  r.blanks();
+  const names = r.peek() === '(' ? parseNames(r) : [];
+  r.breakAfter();
+  const { from, to, strayAt } = takeRaw(r, found.kind, `\`${word}\``);
+  if (strayAt !== undefined) {
+    const name = /@[\w.]+/.exec(r.slice(strayAt, to))?.[0] ?? '@';
+    r.fail(`\`${name}\` is no name in ${word} code`, {
+      at: strayAt,
+      end: strayAt + name.length,
+      hint: `write \`${name.slice(1)}\` and pass it as a parameter`,
+    });
+  }
+  return {
+    kind: 'code',
+    language: found.language,
+    names,
+    body: r.slice(from, to),
+    bodyAt: from,
+    folder,
+    using: parseUsing(r),
+    at,
+    end: r.pos,
+  };
+}
+
+/** `:DIR` behind `cmd`. */
+function parseFolder(r: Reader): TemplateExpression | undefined {
+  if (!r.take(':')) return undefined;
+  if (/["`]/.test(r.peek())) {
+    const text = parseText(r);
+    return text.kind === 'template' ? text : undefined;
+  }
+  const from = r.pos;
+  if (r.match(/[^\s{]+/y) === undefined) r.fail('expected a folder after `:`');
+  const to = r.pos;
+  r.pos = from;
+  return parseBare(r, to);
+}
+
+/** `(@a, @b)` between the language and its body. */
+function parseNames(r: Reader): ReferenceExpression[] {
+  r.pos += 1;
+  return r.list(')', 'names', () => parseReference(r));
+}
+
+/** `using @v as NAME` */
+function parseUsing(r: Reader): Using | undefined {
+  const at = r.pos;
+  r.space();
+  if (!r.sees(/using[ \t]+@/y)) {
+    r.pos = at;
+    return undefined;
+  }
+  r.match(/using[ \t]+/y);
+  const value = parseReference(r);
+  r.space();
+  if (!r.takeWord('as')) r.fail('expected `as NAME` after `using`');
+  r.space();
+  const name = r.match(/[A-Za-z_]\w*/y) ?? r.fail('expected the name of an environment variable');
+  return { value, name };
+}
+
+/** Stands at `{`. */
+export function parseCommand(
+  r: Reader,
+  at: number,
+  folder?: TemplateExpression,
+): CommandExpression {
+  const { from, to } = takeRaw(r, 'shell', 'a command');
+  return finishCommand(r, { at, from, to, folder, isString: false, isLiteral: false });
+}
+
+/** `run "echo hi"`, standing at the quote: the text is a command. */
+export function parseCommandString(r: Reader): CommandExpression {
+  const at = r.pos;
+  const quote = r.peek();
+  const found = r.match(
+    quote === '"' ? /"(?:[^"\\\n]|\\[^\n])*"/y : /'(?:[^'\\\n]|\\[^\n])*'|`[^`]*`/y,
+  );
+  if (found === undefined) {
+    r.fail('the text of the command is never closed', { at, end: at + 1, code: 'unclosed' });
+  }
+  return finishCommand(r, {
+    at,
+    from: at + 1,
+    to: r.pos - 1,
+    folder: undefined,
+    isString: quote === '"',
+    isLiteral: quote === "'",
+  });
+}
+
+interface CommandText {
+  readonly at: number;
+  readonly from: number;
+  readonly to: number;
+  readonly folder: TemplateExpression | undefined;
+  /** `\"` inside it is a quote of the command. */
+  readonly isString: boolean;
+  /** Nothing is put in: `run 'echo @x'`. */
+  readonly isLiteral: boolean;
+}
+
+function finishCommand(
+  r: Reader,
+  { at, from, to, folder, isString, isLiteral }: CommandText,
+): CommandExpression {
+  const behind = r.pos;
+  r.pos = from;
+  const lines = r.within({ end: to }, () => readLines(r, isString, isLiteral));
+  r.pos = behind;
+  if (lines.length === 0) r.fail('the command is empty', { at, end: behind });
+  const raw = isString ? r.slice(from, to).replaceAll('\\"', '"') : r.slice(from, to);
+  return { kind: 'command', lines, raw, folder, using: parseUsing(r), at, end: r.pos };
+}
+
+type Open = '' | '"' | "'";
+
+// INVARIANT: every value knows the quotes it stands in, also in a fragment, and no text that is put in
+// under a condition holds an operator or ends the quotes around it.
+function readFragment(r: Reader, quote: '' | '"'): TemplatePart[] {
+  const parts = createParts();
+  readText(r, { isString: false, isLiteral: false, stop: '`', quote }, parts, () =>
+    r.fail('a fragment of a command is one line'),
+  );
+  return parts.done();
+}
+
+function readLines(r: Reader, isString: boolean, isLiteral: boolean): TemplatePart[][] {
+  const lines: TemplatePart[][] = [];
+  const parts = createParts();
+  const finish = (): void => {
+    const line = trimmed(parts.done());
+    if (line.length > 0) lines.push(line);
+  };
+  readText(r, { isString, isLiteral, stop: '', quote: '' }, parts, finish);
+  finish();
+  return lines;
+}
+
+interface Rules {
+  readonly isString: boolean;
+  readonly isLiteral: boolean;
+  /** Closes it; empty: the end of what the reader sees. */
+  readonly stop: '' | '`';
+  /** That stands open around it. */
+  readonly quote: Open;
+}
+
+function readText(
+  r: Reader,
+  { isString, isLiteral, stop, quote: outer }: Rules,
+  parts: ReturnType<typeof createParts>,
+  finish: () => void,
+): void {
+  let quote = outer;
+  let opened = r.pos;
+  let isInTicks = false;
+  // The quotes around each `$(` that is open: inside it they count for nothing.
+  const around: Open[] = [];
+  const isClosed = (): boolean =>
+    stop !== '' && quote === outer && around.length === 0 && r.starts(stop);
+  const take = (text: string): void => {
+    parts.text(text);
+    r.pos += text.length;
+  };
+  while (!r.isAtEnd && !isClosed()) {
+    if (isString && r.starts('\\"')) r.pos += 1;
+    const char = r.peek();
+    if (quote === '' && char === '\n') {
+      if (around.length > 0)
+        r.fail('`$( … )` in a command is one line', { hint: 'use `sh { … }`' });
+      if (joinsLines(r)) parts.text(' ');
+      else finish();
+      r.match(/\n[ \t]*/y);
+    } else if ((char === '"' || char === "'") && (quote === '' || quote === char)) {
+      quote = quote === '' ? char : '';
+      opened = r.pos;
+      take(char);
+    } else if (quote !== "'" && r.starts('$(')) {
+      around.push(quote);
+      quote = '';
+      take('$(');
+    } else if (quote === '' && around.length > 0 && (char === '(' || char === ')')) {
+      if (char === '(') around.push('');
+      else quote = around.pop() ?? '';
+      take(char);
+    } else if (quote !== "'" && char === '`') {
+      isInTicks = !isInTicks;
+      take(char);
+    } else {
+      const at = r.pos;
+      const piece = quote === "'" ? undefined : parsePiece(r, quote);
+      if (piece === undefined) take(char);
+      else if (isLiteral) parts.text(r.slice(at));
+      else if (typeof piece === 'string') parts.text(piece);
+      else if (isInTicks)
+        r.fail('a value cannot stand in backticks', { at, hint: 'write `$( … )`' });
+      else parts.part(piece);
+    }
+  }
+  if (around.length > 0) r.fail('`$(` in the command is never closed', { code: 'unclosed' });
+  if (quote !== outer) {
+    r.fail(`the quote \`${quote || outer}\` in the command is never closed`, {
+      at: opened,
+      end: opened + 1,
+      code: 'unclosed',
+    });
+  }
+}
+
+/** Anything that is more than the character it is; taken when given. */
+function parsePiece(r: Reader, quote: '' | '"'): TemplatePart | undefined {
+  const kind = quote === '' ? 'none' : 'double';
+  const next = r.peek(1);
+  switch (r.peek()) {
+    case '\\':
+      return takeEscape(r, quote, next);
+    case '@':
+      if (r.take('@@')) return '@';
+      return parseInsert(r, {
+        ...INSERTED,
+        quote: kind,
+        fragment: (inner) => readFragment(inner, quote),
+      });
+    case '<':
+      return parseFilePart(r, kind) ?? (quote === '' ? refuse(r, '<') : undefined);
+    case '#':
+      if (quote !== '' || !/\s/.test(r.text[r.pos - 1] ?? ' ')) return undefined;
+      return r.match(/#[^\n]*/y);
+    case '|':
+      return quote === '' && next === '|' ? refuse(r, '||') : undefined;
+    case '&':
+      return quote === '' ? refuse(r, next === '&' ? '&&' : '&') : undefined;
+    case ';':
+    case '>':
+      return quote === '' ? refuse(r, r.peek()) : undefined;
+    default:
+      return undefined;
+  }
+}
+
+const INSERTED = {
+  style: 'bare',
+  stop: '',
+  escapes: '@',
+  takesFiles: true,
+  takesRepeats: false,
+} as const;
+
+function takeEscape(r: Reader, quote: '' | '"', next: string): string {
+  const isBreak = quote === '' && next === '\n';
+  r.pos += next === '' ? 1 : 2;
+  if (isBreak) return ' ';
+  if (next === '@') return '@';
+  return quote === '"' && next === 'n' ? '\n' : `\\${next}`;
+}
+
+function refuse(r: Reader, operator: string): never {
+  const isRedirect = operator === '<' || operator === '>';
+  return r.fail(`\`${operator}\` is not allowed in a command`, {
+    end: r.pos + operator.length,
+    hint: isRedirect
+      ? 'use `sh { … }`, or `output … to` for files'
+      : 'use `sh { … }` for more than one command',
+    code: 'shell_operator',
+  });
+}
+
+/** A pipe at the end of a line or the start of the next carries a command on. */
+function joinsLines(r: Reader): boolean {
+  let before = r.pos - 1;
+  while (/[ \t\r]/.test(r.text[before] ?? '')) before -= 1;
+  return r.text[before] === '|' || r.sees(/\s*\|/y);
+}
+
+function trimmed(parts: readonly TemplatePart[]): TemplatePart[] {
+  const line = [...parts];
+  const [first] = line;
+  if (typeof first === 'string') line[0] = first.trimStart();
+  const last = line.at(-1);
+  if (typeof last === 'string') line[line.length - 1] = last.trimEnd();
+  return line.filter((part) => part !== '');
+}

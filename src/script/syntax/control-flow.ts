@@ -1,0 +1,307 @@
+// `when`, `if`, `for`, `foreach`, `loop`. The same forms serve as statements, as values and as actions.
+
+import { parseAction, parseBlock } from './action.ts';
+import type {
+  Action,
+  Arm,
+  AugmentStatement,
+  BinaryOperator,
+  Block,
+  Condition,
+  Expression,
+  ForExpression,
+  IfExpression,
+  LetStatement,
+  LoopExpression,
+  Parallel,
+  Stage,
+  WhenExpression,
+} from './ast.ts';
+import type { Reader } from './cursor.ts';
+import { parseAugment, parseLet } from './define.ts';
+import { atPipe, parseLimits, parseOptions, parsePipes, parseStages } from './pipeline.ts';
+import { parseBinding, parseReference } from './reference.ts';
+import { parsePrimary, parseTernary, STATEMENT_WORDS } from './value.ts';
+
+type When = WhenExpression;
+type WhenItem = When['items'][number];
+
+/** Stands at the word. `mayVar`: as a statement of the script, whose action may bind at file level. */
+export function parseFlow(r: Reader, mayVar = false): Expression {
+  switch (r.word()) {
+    case 'when':
+      return parseWhen(r, mayVar);
+    case 'if':
+      return parseIf(r);
+    case 'for':
+      return parseFor(r);
+    case 'foreach':
+      return parseForeach(r);
+    default:
+      return parseLoop(r);
+  }
+}
+
+// ---- when
+
+export function parseWhen(r: Reader, mayVar = false): When {
+  const at = r.pos;
+  r.pos += 'when'.length;
+  r.blanks();
+  if (r.sees(/first[ \t]*\[/y)) r.match(/first[ \t]*/y);
+  if (r.peek() === ':') {
+    r.fail('`when:` needs a value before the colon', {
+      hint: 'write `when [ … ]` or `when @value: [ … ]`',
+    });
+  }
+  if (r.peek() === '[') return { ...listOf(r, undefined, mayVar), at, end: r.pos };
+  const subject = parseCondition(r, false);
+  r.space();
+  if (r.take('=>')) {
+    r.breakAfter();
+    const start = subject.at;
+    const action = parseAction(r, mayVar);
+    const arm: Arm = { kind: 'arm', condition: subject.condition, action, at: start, end: r.pos };
+    return { kind: 'when', subject: undefined, isSimple: true, items: [arm], at, end: r.pos };
+  }
+  const { condition } = subject;
+  if (condition.kind !== 'test')
+    return r.fail(`expected \`=>\` after the condition, found ${r.shown()}`);
+  r.take(':');
+  r.space();
+  if (r.peek() !== '[') {
+    r.fail(`expected \`=>\` or \`[\` after the condition, found ${r.shown()}`, {
+      hint: 'write `when @c => action` or `when @value [ … ]`',
+    });
+  }
+  return { ...listOf(r, condition.value, mayVar), at, end: r.pos };
+}
+
+function listOf(r: Reader, subject: Expression | undefined, mayVar: boolean): When {
+  const at = r.pos;
+  r.pos += 1;
+  const items = r.within({ isOpen: false, blocks: 'value' }, () =>
+    parseArms(r, at, subject !== undefined, mayVar),
+  );
+  checkOrder(r, items);
+  return { kind: 'when', subject, isSimple: false, items, at, end: r.pos };
+}
+
+function parseArms(r: Reader, opened: number, isMatch: boolean, mayVar: boolean): WhenItem[] {
+  const items: WhenItem[] = [];
+  for (;;) {
+    r.gap();
+    while (r.take(';')) r.gap();
+    if (r.overrun === undefined) {
+      if (r.take(']')) return items;
+      if (r.isAtEnd)
+        r.fail('the list of `when` is never closed', {
+          at: opened,
+          end: opened + 1,
+          code: 'unclosed',
+        });
+      if (r.peek() === ',') {
+        r.fail('no commas between the arms of `when`', {
+          hint: 'put each arm on its own line, or use `;`',
+        });
+      }
+    }
+    items.push(parseItem(r, isMatch, mayVar));
+  }
+}
+
+function parseItem(
+  r: Reader,
+  isMatch: boolean,
+  mayVar: boolean,
+): Arm | LetStatement | AugmentStatement {
+  const at = r.pos;
+  const word = r.word();
+  if (r.overrun === undefined) {
+    if (word === 'let') {
+      r.pos += word.length;
+      return parseLet(r, at);
+    }
+    const augment = parseAugment(r);
+    if (augment !== undefined) return augment;
+    refuseStatement(r, word);
+  }
+  const { condition, at: start } = parseCondition(r, isMatch);
+  r.blanks();
+  if (!r.starts('=>')) r.match(/\s+(?==>)/y);
+  if (!r.take('=>')) {
+    r.fail(`expected \`=>\` after the condition, found ${r.shown()}`, {
+      hint: 'an arm is written `condition => action`',
+    });
+  }
+  r.breakAfter();
+  const action = parseAction(r, mayVar);
+  return { kind: 'arm', condition, action, at: start, end: r.pos };
+}
+
+/** A list that holds statements instead of arms. */
+function refuseStatement(r: Reader, word: string | undefined): void {
+  if (r.starts('=>')) {
+    r.fail('an arm needs a condition before `=>`', {
+      end: r.pos + 2,
+      hint: 'use `* => …`, or `when @c => [ … ]`',
+    });
+  }
+  if (word === undefined || !(STATEMENT_WORDS.has(word) || word === 'done' || word === 'continue'))
+    return;
+  if (word === 'when' || word === 'run' || word === 'for') return;
+  r.fail(`\`${word}\` is no arm of \`when\``, {
+    end: r.pos + word.length,
+    hint: 'use `when @c => [ … ]` or `if @c [ … ]`',
+  });
+}
+
+function parseCondition(r: Reader, isMatch: boolean): { condition: Condition; at: number } {
+  const at = r.pos;
+  const waiting = r.overrun;
+  r.overrun = undefined;
+  if (waiting !== undefined) return { condition: { kind: 'test', value: waiting }, at: waiting.at };
+  const alone = r.match(/(?:\*|none(?![\w-])|denied(?![\w-]))(?=[ \t]*=>)/y);
+  if (alone !== undefined)
+    return { condition: { kind: alone === '*' ? 'any' : (alone as 'none') }, at };
+  const operator = isMatch ? r.match(/<=|>=|==|!=|>(?!>)|<(?=[\s\d=-])/y) : undefined;
+  if (operator !== undefined) {
+    r.blanks();
+    const value = parseTernary(r);
+    return { condition: { kind: 'compare', operator: operator as BinaryOperator, value }, at };
+  }
+  const value = r.within({ blocks: 'none' }, () => parsePipes(r, parseTernary(r)));
+  return { condition: { kind: 'test', value }, at };
+}
+
+/** `none` comes last and never behind `*`. */
+function checkOrder(r: Reader, items: readonly WhenItem[]): void {
+  let earlier: 'none' | 'any' | undefined;
+  for (const item of items) {
+    if (item.kind !== 'arm') continue;
+    const { kind } = item.condition;
+    const place = { at: item.at, end: item.at + 4, code: 'misplaced' } as const;
+    if (kind === 'none' && earlier === 'any') {
+      r.fail('`none` cannot stand behind `*`, which always matches', place);
+    }
+    if (kind !== 'none' && kind !== 'any' && earlier === 'none') {
+      r.fail('`none` must be the last condition of a `when`', { ...place, end: item.at + 1 });
+    }
+    if (kind === 'none' || kind === 'any') earlier = kind;
+  }
+}
+
+// ---- if, loop
+
+function parseIf(r: Reader): IfExpression {
+  const at = r.pos;
+  r.pos += 'if'.length;
+  r.blanks();
+  const condition = r.within({ blocks: 'none' }, () => parseTernary(r));
+  r.space();
+  if (r.starts('=>')) {
+    r.fail('`if` takes a block', { end: r.pos + 2, hint: 'write `if @c [ … ]` or `when @c => …`' });
+  }
+  const then = parseBlock(r, '`if`');
+  // oxlint-disable-next-line unicorn/no-thenable -- a branch, never awaited
+  return { kind: 'if', condition, then, else: parseElse(r), at, end: r.pos };
+}
+
+function parseElse(r: Reader): Block | IfExpression | undefined {
+  // The word alone may be text below the statement.
+  if (r.match(/\s*else(?=\s*\[|[ \t]+if\s)\s*/y) === undefined) return undefined;
+  return r.sees(/if(?![\w-])/y) ? r.deeper(() => parseIf(r)) : parseBlock(r, '`else`');
+}
+
+function parseLoop(r: Reader): LoopExpression {
+  const at = r.pos;
+  r.pos += 'loop'.length;
+  r.blanks();
+  const { cap: limit, pauseMs } = r.take('(') ? parseLimits(r) : { cap: undefined, pauseMs: 0 };
+  r.space();
+  const until = r.takeWord('until') ? parseUntil(r) : undefined;
+  r.space();
+  const body = r.within({ inLoop: true }, () => parseBlock(r, '`loop`'));
+  return { kind: 'loop', limit, pauseMs, until, body, at, end: r.pos };
+}
+
+function parseUntil(r: Reader): Expression {
+  r.blanks();
+  return r.within({ blocks: 'none' }, () => parseTernary(r));
+}
+
+// ---- for
+
+function parseFor(r: Reader): ForExpression {
+  const at = r.pos;
+  r.pos += 'for'.length;
+  r.blanks();
+  const parallel = parseParallel(r);
+  r.blanks();
+  const bind = parseBinding(r);
+  const collection = r.within({ blocks: 'none' }, () => parsePipes(r, parseTernary(r)));
+  r.space();
+  const filter = r.takeWord('when') ? parseUntil(r) : undefined;
+  r.space();
+  const { body, batch } = r.within({ inBody: true }, () => parseForBody(r));
+  return { kind: 'for', parallel, bind, collection, filter, body, batch, at, end: r.pos };
+}
+
+function parseForBody(r: Reader): { body: Action; batch: Stage[] | undefined } {
+  if (r.peek() === '[') return { body: parseBlock(r, '`for`'), batch: undefined };
+  if (!r.take('=>')) {
+    r.fail(`expected \`=>\` or a block after the collection, found ${r.shown()}`, {
+      hint: 'write `for @x in @xs => …` or `for @x in @xs [ … ]`',
+    });
+  }
+  r.breakAfter();
+  const body = parseAction(r);
+  const here = r.pos;
+  r.space();
+  if (r.match(/=>[ \t]*(?=\|)/y) === undefined || !atPipe(r)) {
+    r.pos = here;
+    return { body, batch: undefined };
+  }
+  return { body, batch: parseStages(r) };
+}
+
+/** `parallel`, `parallel(n, pause)`, `n parallel` */
+function parseParallel(r: Reader): Parallel | undefined {
+  const start = r.pos;
+  if (r.sees(/(?:\d+|@[\w.]+)[ \t]+parallel(?![\w-])/y)) {
+    const cap = parsePrimaryOrNumber(r);
+    r.match(/[ \t]+parallel/y);
+    return { cap, pauseMs: 0 };
+  }
+  if (!r.takeWord('parallel')) {
+    r.pos = start;
+    return undefined;
+  }
+  r.blanks();
+  return r.take('(') ? parseLimits(r) : { cap: undefined, pauseMs: 0 };
+}
+
+function parsePrimaryOrNumber(r: Reader): Expression {
+  const at = r.pos;
+  const digits = r.match(/\d+/y);
+  return digits === undefined
+    ? parsePrimary(r)
+    : { kind: 'literal', value: Number(digits), at, end: r.pos };
+}
+
+/** `foreach @f(@xs, @ys) with { … }` */
+function parseForeach(r: Reader): Expression {
+  const at = r.pos;
+  r.pos += 'foreach'.length;
+  r.blanks();
+  const call = parseReference(r);
+  if (call.steps.at(-1)?.kind !== 'call') {
+    r.fail('`foreach` needs a call', {
+      at: call.at,
+      end: call.end,
+      hint: 'write `foreach @f(@list)`',
+    });
+  }
+  const options = parseOptions(r);
+  return { kind: 'foreach', call, options, at, end: r.pos };
+}

@@ -1,0 +1,180 @@
+// What binds names: `var`, `exe`, `let`, `+=`.
+import type {
+  AugmentStatement,
+  ExeStatement,
+  Expression,
+  HelpersStatement,
+  LetStatement,
+  Options,
+  Parameter,
+  VarStatement,
+} from './ast.ts';
+import type { Reader } from './cursor.ts';
+import { parseValue } from './value.ts';
+
+const LABELS = /[A-Za-z_][\w:.-]*(?:[ \t]*,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=@)/y;
+const HELPERS = /@?(js|javascript|node)[ \t]*=[ \t]*\{/y;
+const FIXED = new Set(['root', 'base', 'now', 'mx', 'ctx', 'fm', 'p', 'pipeline']);
+
+/** Names before `@`; words may hold `:`. */
+export function parseLabels(r: Reader): string[] {
+  const found = r.match(LABELS);
+  return found === undefined ? [] : found.split(',').map((label) => label.trim());
+}
+
+/** `@name` that is to be bound. */
+export function parseTarget(r: Reader, word: string): string {
+  const at = r.pos;
+  if (!r.take('@')) {
+    r.fail(`expected \`@name\` after \`${word}\`, found ${r.shown()}`, {
+      hint: `write \`${word} @name = …\``,
+    });
+  }
+  const name = r.name('after `@`');
+  if (/[.[]/.test(r.peek())) {
+    r.fail(`\`${word}\` binds a name, not a field of it`, {
+      at,
+      hint: `build the object at once: \`var @${name} = { … }\``,
+    });
+  }
+  // A policy is in force without being asked by its name, so `@p` may be one.
+  if (word !== 'policy') refuseFixed(r, name, at);
+  return name;
+}
+
+export function refuseFixed(r: Reader, name: string, at: number): void {
+  if (FIXED.has(name)) r.fail(`\`@${name}\` cannot be assigned`, { at, code: 'reserved_name' });
+}
+
+/** Stands behind `var`. */
+export function parseVar(r: Reader, at: number): VarStatement {
+  r.blanks();
+  const labels = parseLabels(r);
+  const name = parseTarget(r, 'var');
+  const value = parseRight(r, `\`@${name}\``);
+  return { kind: 'var', labels, name, value, at, end: r.pos };
+}
+
+/** `= value` */
+function parseRight(r: Reader, what: string): Expression {
+  r.blanks();
+  r.expect('=', `after ${what}`);
+  r.breakAfter();
+  const value = parseValue(r);
+  refuseAugment(r);
+  if (value.kind === 'block') requireReturn(r, value.body.at(-1)?.kind, value.at);
+  return value;
+}
+
+function requireReturn(r: Reader, last: string | undefined, at: number): void {
+  if (last === 'return') return;
+  r.fail('a block that is a value must end in `=>`', {
+    at,
+    end: at + 1,
+    hint: 'end it with `=> @value`',
+  });
+}
+
+function refuseAugment(r: Reader): void {
+  if (r.sees(/[ \t]*\+=/y)) {
+    r.blanks();
+    r.fail('`+=` cannot stand in a value', {
+      end: r.pos + 2,
+      hint: 'write `@x += value` on a line of its own in a block',
+    });
+  }
+}
+
+/** Stands behind `let`. */
+export function parseLet(r: Reader, at: number): LetStatement | AugmentStatement {
+  r.blanks();
+  const labels = parseLabels(r);
+  const name = parseTarget(r, 'let');
+  r.blanks();
+  if (r.starts('+=')) return finishAugment(r, at, name);
+  const value = parseRight(r, `\`@${name}\``);
+  return { kind: 'let', labels, name, value, at, end: r.pos };
+}
+
+/** `@x += value`, when it stands here. */
+export function parseAugment(r: Reader): AugmentStatement | undefined {
+  if (!r.sees(/@[\w\u0080-\uffff-]+[ \t]*\+=/y)) return undefined;
+  const at = r.pos;
+  const name = parseTarget(r, '+=');
+  r.blanks();
+  return finishAugment(r, at, name);
+}
+
+function finishAugment(r: Reader, at: number, name: string): AugmentStatement {
+  r.pos += 2;
+  r.breakAfter();
+  const value = parseValue(r);
+  refuseAugment(r);
+  return { kind: 'augment', name, value, at, end: r.pos };
+}
+
+/** A name that may be written with `@`. */
+export function takeName(r: Reader, what: string): string {
+  r.take('@');
+  return r.name(what);
+}
+
+/** Stands behind `exe`. */
+export function parseExe(r: Reader, at: number): ExeStatement | HelpersStatement {
+  r.blanks();
+  if (r.sees(HELPERS)) return parseHelpers(r, at);
+  const labels = parseLabels(r);
+  const name = parseTarget(r, 'exe');
+  const parameters = r.peek() === '(' ? parseParameters(r) : [];
+  r.blanks();
+  r.expect('=', `after \`@${name}\``);
+  r.breakAfter();
+  const made = r.within({ inBody: true, inLoop: false, inGuard: false, blocks: 'action' }, () =>
+    parseValue(r),
+  );
+  refuseAugment(r);
+  const { body, options } = split(made);
+  return { kind: 'exe', labels, name, parameters, body, options, at, end: r.pos };
+}
+
+/** `with { description }` says something about the function, everything else about its body. */
+function split(made: Expression): { body: Expression; options: Options | undefined } {
+  if (made.kind === 'run-value') {
+    const { body: action, options } = split(made.action);
+    return { body: { ...made, action }, options };
+  }
+  const description = made.kind === 'with' ? made.options.entries.get('description') : undefined;
+  if (made.kind !== 'with' || description === undefined) return { body: made, options: undefined };
+  const { entries, pipeline } = made.options;
+  const rest = new Map([...entries].filter(([key]) => key !== 'description'));
+  const own = new Map([['description', description]]);
+  return {
+    body:
+      rest.size === 0 && pipeline === undefined
+        ? made.value
+        : { ...made, options: { ...made.options, entries: rest } },
+    options: { ...made.options, entries: own, pipeline: undefined },
+  };
+}
+
+/** `(a, @b, c: string)`, standing at the parenthesis. */
+export function parseParameters(r: Reader): Parameter[] {
+  r.pos += 1;
+  const seen = new Set<string>();
+  return r.list(')', 'parameters', () => {
+    const at = r.pos;
+    const name = takeName(r, 'of a parameter');
+    if (seen.has(name)) r.fail(`there are two parameters \`${name}\``, { at });
+    seen.add(name);
+    r.space();
+    const type = r.match(/:[ \t]*[\w.<>[\]| ]*[\w>\]]/y);
+    return { name, type: type?.slice(1).trim() };
+  });
+}
+
+/** `js = { up, clean }` */
+function parseHelpers(r: Reader, at: number): HelpersStatement {
+  const language = r.match(HELPERS)?.includes('node') ? 'node' : 'js';
+  const names = r.list('}', 'helpers', () => takeName(r, 'of a helper'));
+  return { kind: 'helpers', language, names, at, end: r.pos };
+}

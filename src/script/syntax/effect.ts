@@ -1,0 +1,120 @@
+// `show`, `log`, `output`, `append`: as statements, as actions, and inline between the stages of a
+// pipeline, where the value is optional because the passing value is meant.
+import type { EffectStatement, Expression, Target, TemplateExpression } from './ast.ts';
+import { isCodeStart } from './command.ts';
+import type { Reader } from './cursor.ts';
+import { isTextStart, parseBare } from './text.ts';
+import { isWildcardArm, parsePathText, parsePrimary, parseValue } from './value.ts';
+
+const FORMATS = new Set(['json', 'yaml', 'text'] as const);
+type Format = 'json' | 'yaml' | 'text';
+
+/** Stands at the word. */
+export function parseEffect(r: Reader, isInline: boolean): EffectStatement {
+  const at = r.pos;
+  const effect = r.word() as EffectStatement['effect'];
+  r.pos += effect.length;
+  r.blanks();
+  const parts =
+    effect === 'show' || effect === 'log'
+      ? { value: shown(r, effect, isInline) }
+      : written(r, effect, isInline);
+  return { kind: 'effect', effect, target: undefined, format: undefined, ...parts, at, end: r.pos };
+}
+
+type Parts = Partial<Pick<EffectStatement, 'target' | 'format'>> & Pick<EffectStatement, 'value'>;
+
+const isNothing = (r: Reader): boolean =>
+  r.isAtEnd || /[\n|,\])};]/.test(r.peek()) || r.starts('>>') || r.starts('=>') || isWildcardArm(r);
+
+function shown(r: Reader, effect: string, isInline: boolean): Expression | undefined {
+  if (isInline) return isNothing(r) || r.sees(/with\b/y) ? undefined : parsePrimary(r);
+  if (isNothing(r) && !r.starts('||')) r.fail(`\`${effect}\` needs a value`);
+  if (effect === 'show') refuseExecution(r);
+  return parseValue(r);
+}
+
+/** `show` executes nothing, and prints no literals of data. */
+function refuseExecution(r: Reader): void {
+  if (r.sees(/\{\s*(?:["'}]|\.\.\.|\w+\s*\??:)/y) || (r.peek() === '[' && !r.starts('[['))) {
+    r.fail('`show` takes no array or object literal', {
+      hint: 'put it in a variable: `var @x = …`',
+    });
+  }
+  if (r.peek() === '{' || isCodeStart(r) || r.sees(/run(?![\w-])/y)) {
+    r.fail('`show` executes nothing', {
+      hint: 'write `run { … }`, or show a variable that holds the result',
+    });
+  }
+}
+
+function written(r: Reader, effect: 'output' | 'append', isInline: boolean): Parts {
+  const at = r.pos;
+  let value = takesTo(r) ? undefined : parseWritten(r, isInline);
+  if (value === undefined) r.blanks();
+  else if (!takesTo(r) && !isTextStart(r)) {
+    // A lone text is no value but the target.
+    if (value.kind !== 'template' && value.kind !== 'literal') {
+      r.fail(`\`${effect}\` needs a target`, { hint: `write \`${effect} … to "file.txt"\`` });
+    }
+    r.pos = at;
+    value = undefined;
+  }
+  if (effect === 'append' && value === undefined && !isInline) {
+    r.fail('`append` needs a value', { at, hint: 'write `append @x to "log.jsonl"`' });
+  }
+  const target = parseTarget(r);
+  if (effect === 'append' && target.kind !== 'file')
+    r.fail('`append` writes to files only', { at });
+  return { value, target, format: parseFormat(r) };
+}
+
+function parseWritten(r: Reader, isInline: boolean): Expression {
+  return isInline ? parsePrimary(r) : parseValue(r);
+}
+
+function takesTo(r: Reader): boolean {
+  r.space();
+  if (!r.sees(/to(?![\w-])/y)) return false;
+  r.pos += 2;
+  r.blanks();
+  return true;
+}
+
+function parseTarget(r: Reader): Target {
+  const stream = r.match(/(?:stdout|stderr)(?![\w./-])/y);
+  if (stream !== undefined) return { kind: stream as 'stdout' | 'stderr' };
+  if (r.take('env:')) {
+    return {
+      kind: 'env',
+      name: r.match(/[A-Za-z_]\w*/y) ?? r.fail('expected a name after `env:`'),
+    };
+  }
+  const path = isTextStart(r) ? parsePathText(r, 'to write to') : parseBarePath(r, 'to write to');
+  return { kind: 'file', path };
+}
+
+/** `data.json`, `@root/out/x.txt`: up to a blank. */
+export function parseBarePath(r: Reader, why: string): TemplateExpression {
+  const from = r.pos;
+  if (r.match(/[^\s|,;\])}"'`>]+/y) === undefined)
+    r.fail(`expected a file ${why}, found ${r.shown()}`);
+  const to = r.pos;
+  r.pos = from;
+  return parseBare(r, to);
+}
+
+function parseFormat(r: Reader): Format | undefined {
+  const at = r.pos;
+  r.space();
+  if (!r.takeWord('as')) {
+    r.pos = at;
+    return undefined;
+  }
+  r.blanks();
+  const word = r.word() ?? '';
+  if (!FORMATS.has(word as Format))
+    r.fail(`expected json, yaml or text after \`as\`, found ${r.shown()}`);
+  r.pos += word.length;
+  return word as Format;
+}

@@ -1,0 +1,156 @@
+// `<path # Section>` and its relatives: sections with exclusions, lists of headings, definitions of
+// code files, `as "…"`, `?`.
+import type { FileExpression, SectionName, Sections, TemplateExpression } from './ast.ts';
+import type { Reader } from './cursor.ts';
+import { parseSteps, parseTextSteps } from './reference.ts';
+import { createParts, parseBare, parseText } from './text.ts';
+
+const PATH = /(?:[^<>#{\n]|#(?<! #)|\{(?<! \{))+/y;
+const LISTING = /(#{0,6})\?\?\s*(?=>)/y;
+
+/** Stands at `<`; in a value all of it, in text without `as`. */
+export function parseFile(r: Reader, isText = true): FileExpression {
+  const at = r.pos;
+  r.expect('<', 'before a file');
+  const path = parsePath(r, at);
+  const sections = r.take('#') ? parseSections(r) : undefined;
+  const definitions = sections === undefined && r.peek() === '{' ? parseDefinitions(r) : undefined;
+  r.blanks();
+  if (!r.take('>')) {
+    r.fail('`<` opens a file that is never closed with `>`', { at, end: at + 1, code: 'unclosed' });
+  }
+  const isOptional = takesMark(r, isText);
+  const steps = isText ? parseTextSteps(r, true) : parseSteps(r);
+  const as = isText ? undefined : parseAs(r);
+  return { kind: 'file', path, sections, definitions, as, isOptional, steps, at, end: r.pos };
+}
+
+const takesMark = (r: Reader, isText: boolean): boolean =>
+  (isText ? r.peek() === '?' : r.sees(/\?(?![?]|[ \t]*[\w"'`@<[{(])/y)) && r.take('?');
+
+function parsePath(r: Reader, at: number): TemplateExpression {
+  const start = r.pos;
+  const raw = r.match(PATH);
+  if (raw === undefined || raw.trim() === '') {
+    r.fail('expected a path after `<`', { at, end: at + 1 });
+  }
+  const stop = r.pos;
+  r.pos = start + (raw.length - raw.trimStart().length);
+  const path = parseBare(r, start + raw.trimEnd().length);
+  r.pos = stop;
+  return path;
+}
+
+function parseSections(r: Reader): Sections {
+  r.blanks();
+  const at = r.pos;
+  const listing = r.match(LISTING);
+  if (listing !== undefined) {
+    return { include: [], exclude: [], list: listing.indexOf('?') };
+  }
+  const include = parseSectionNames(r);
+  if (!r.take(';')) {
+    if (include.length === 0) r.fail('expected a section name after `#`', { at });
+    return { include, exclude: [], list: undefined };
+  }
+  r.blanks();
+  if (!r.take('!#')) {
+    r.fail('after `;` in a section selector only `!#` may follow', {
+      hint: 'exclude sections with `<file # A, B; !# C>`; quote a name that holds `;`',
+    });
+  }
+  return { include, exclude: parseSectionNames(r), list: undefined };
+}
+
+function parseSectionNames(r: Reader): SectionName[] {
+  const names: SectionName[] = [];
+  do {
+    r.blanks();
+    const name = r.peek() === '"' ? parseText(r) : parseBareSection(r);
+    if (name === undefined || name.kind !== 'template') break;
+    names.push({ name, isOptional: r.take('?') });
+    r.blanks();
+  } while (r.take(','));
+  return names;
+}
+
+function parseBareSection(r: Reader): TemplateExpression | undefined {
+  const start = r.pos;
+  const raw = r.match(/[^,;>\n]+/y);
+  if (raw === undefined) return undefined;
+  if (raw.includes('!#')) {
+    r.fail('`!#` needs a `;` before it', {
+      at: start + raw.indexOf('!#'),
+      hint: 'exclude sections with `<file # A; !# B>`',
+    });
+  }
+  const name = raw.trimEnd().replace(/\?$/, '');
+  r.pos = start;
+  return parseBare(r, start + name.length);
+}
+
+function parseDefinitions(r: Reader): string[] {
+  const at = r.pos;
+  r.pos += 1;
+  const close = r.find('}');
+  if (close < 0 || close > r.lineEnd()) {
+    r.fail('the brace is never closed', { at, end: at + 1, code: 'unclosed' });
+  }
+  const words = r
+    .slice(r.pos, close)
+    .split(',')
+    .map((word) => word.trim());
+  r.pos = close + 1;
+  const listings = words.filter((word) => word.endsWith('??'));
+  if (words.includes('')) r.fail('expected a name between the commas', { at });
+  if (listings.length > 0 && listings.length < words.length) {
+    r.fail('names and `??` cannot be mixed', { at, hint: 'list them or pick them, not both' });
+  }
+  return words;
+}
+
+/** ` as "…"`: `<>` in it stands for the file. */
+function parseAs(r: Reader): TemplateExpression | undefined {
+  const at = r.pos;
+  r.space();
+  if (!r.sees(/as[ \t]+["`]|as[ \t]+::/y)) {
+    r.pos = at;
+    return undefined;
+  }
+  r.match(/as[ \t]+/y);
+  const text = parseText(r);
+  return text.kind === 'template' ? { ...text, parts: withPlaceholders(r, text) } : undefined;
+}
+
+/** Cuts the strings of a template at `<>.field`, which becomes an insert named `<>`. */
+function withPlaceholders(
+  r: Reader,
+  { parts, at, end }: TemplateExpression,
+): TemplateExpression['parts'] {
+  const made = createParts();
+  for (const part of parts) {
+    if (typeof part !== 'string') {
+      made.part(part);
+      continue;
+    }
+    let from = 0;
+    for (const found of part.matchAll(/<>((?:\.[A-Za-z_]\w*)*)/g)) {
+      made.text(part.slice(from, found.index));
+      const fields = (found[1] ?? '').split('.').filter((name) => name !== '');
+      const steps = fields.map((name) => ({ kind: 'field', name, at }) as const);
+      const value = { kind: 'reference', name: '<>', steps, isOptional: false, at, end } as const;
+      made.part({
+        kind: 'insert',
+        value,
+        stages: [],
+        raw: found[0],
+        mode: { kind: 'plain' },
+        at,
+        end,
+      });
+      from = found.index + found[0].length;
+    }
+    made.text(part.slice(from));
+  }
+  return made.done();
+}

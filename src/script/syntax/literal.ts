@@ -1,0 +1,196 @@
+// What brackets and braces hold. `[` opens an array or, where the place allows it, a block; the first
+// thing inside tells which, and when it does not, what follows that thing does. Nothing is read twice.
+import type {
+  Action,
+  ArrayItem,
+  Block,
+  Expression,
+  ObjectEntry,
+  ObjectExpression,
+  Statement,
+  TemplateExpression,
+} from './ast.ts';
+import type { Reader } from './cursor.ts';
+
+const OPENS_BLOCK =
+  /=>|(?:let|var|show|log|output|append|done|continue|skip|retry|bail|return|if|import|export|exe|guard)(?![\w-])|@[\w\u0080-\uffff-]+[ \t]*\+=/y;
+const MAY_OPEN_BLOCK = /@|(?:run|when|for|foreach|loop)(?![\w-])/y;
+const BLOCK_IN_ARGUMENT = /=>|let(?![\w-])/y;
+const KEY = /"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[\w$\u0080-\uffff-]+/y;
+
+/** Stands at `[`. */
+export function parseBracket(r: Reader): Expression {
+  return r.deeper(() => {
+    if (r.starts('[[')) {
+      return r.attempt(() => parseList(r)) ?? parseBracketText(r) ?? parseList(r);
+    }
+    return parseList(r);
+  });
+}
+
+/** `[[ … ]]` that is no array: text without anything to put in. */
+function parseBracketText(r: Reader): TemplateExpression | undefined {
+  const at = r.pos;
+  const close = r.find(']]', at + 2);
+  if (close < 0) return undefined;
+  const text = r.slice(at + 2, close).replaceAll('\\\\', '\\');
+  r.pos = close + 2;
+  return { kind: 'template', style: 'bracket', parts: text === '' ? [] : [text], at, end: r.pos };
+}
+
+function parseList(r: Reader): Expression {
+  const at = r.pos;
+  r.pos += 1;
+  const inside = r.pos;
+  r.gap();
+  if (r.scope.blocks === 'none') {
+    if (r.sees(BLOCK_IN_ARGUMENT)) {
+      r.fail('a block cannot stand here', { at, hint: 'give it a name first: `let @x = [ … ]`' });
+    }
+  } else {
+    if (r.sees(OPENS_BLOCK)) return finishBlock(r, at, []);
+    if (r.sees(MAY_OPEN_BLOCK)) return parseUnsure(r, at, inside);
+  }
+  r.pos = inside;
+  return finishArray(r, at);
+}
+
+function finishBlock(r: Reader, at: number, first: readonly Action[]): Block {
+  const body = r.rules.blockRest(r, first);
+  return { kind: 'block', body, at, end: r.pos };
+}
+
+/** The first thing could be an element or a line: what follows it decides. */
+function parseUnsure(r: Reader, at: number, inside: number): Expression {
+  const isAction = r.scope.blocks === 'action';
+  const value = r.within({ isOpen: false, inBody: true }, () => r.rules.value(r));
+  r.gap();
+  const isOnly = r.peek() === ']';
+  if (r.peek() === ',' || (isOnly && !(isAction && value.kind !== 'reference'))) {
+    const between = r.slice(inside, value.at) + r.slice(value.end);
+    if (/>>|<</.test(between)) r.fail('a comment cannot stand between elements', { at: inside });
+    const rest = r.take(',') ? r.list(']', 'elements', () => parseItem(r), at) : [];
+    if (isOnly) r.pos += 1;
+    return { kind: 'array', items: [toItem(value), ...rest], at, end: r.pos };
+  }
+  return finishBlock(r, at, [asLine(value)]);
+}
+
+/** How a value stands as a line of a block. */
+export function asLine(value: Expression): Action {
+  const { at, end } = value;
+  switch (value.kind) {
+    case 'when':
+    case 'if':
+    case 'for':
+    case 'foreach':
+    case 'loop':
+      return { kind: 'flow', value, at, end } satisfies Statement;
+    case 'run-value':
+      return { kind: 'run', action: value.action, at, end };
+    default:
+      return value;
+  }
+}
+
+function finishArray(r: Reader, at: number): Expression {
+  const items = r.list(']', 'elements', () => parseItem(r));
+  return { kind: 'array', items, at, end: r.pos };
+}
+
+function parseItem(r: Reader): ArrayItem {
+  if (r.take('...')) return { value: r.rules.value(r), isOptional: false, isSpread: true };
+  return toItem(r.rules.value(r));
+}
+
+const toItem = (value: Expression): ArrayItem => ({
+  value,
+  isOptional: value.kind === 'reference' && value.isOptional,
+  isSpread: false,
+});
+
+/** Stands at `{`. */
+export function parseObject(r: Reader): ObjectExpression {
+  return r.deeper(() => readObject(r, (entry) => parsePair(r, entry)));
+}
+
+/** Of `profiles` and `needs`: a bare word counts as `word: true`, lists hold bare words. */
+export function parseWordObject(r: Reader): ObjectExpression {
+  return r.deeper(() => readObject(r, (key) => parseWordPair(r, key)));
+}
+
+function readObject(r: Reader, pair: (key: string) => ObjectEntry): ObjectExpression {
+  const at = r.pos;
+  r.expect('{', 'before an object');
+  let isFirst = true;
+  const entries = r.list('}', 'entries', (): ObjectEntry => {
+    const leads = isFirst;
+    isFirst = false;
+    if (r.take('...')) return { kind: 'spread', value: r.rules.value(r) };
+    return pair(parseKey(r, at, leads));
+  });
+  return { kind: 'object', entries, at, end: r.pos };
+}
+
+function parseKey(r: Reader, brace: number, isFirst: boolean): string {
+  const at = r.pos;
+  const found = r.match(KEY);
+  r.space();
+  if (found !== undefined && (!isFirst || /[:?,}]/.test(r.peek()))) return unquoted(found);
+  r.pos = at;
+  return r.fail(`expected \`key: value\`, found ${r.shown()}`, {
+    at: isFirst ? brace : at,
+    hint: isFirst ? 'use `cmd { … }` for a command' : undefined,
+  });
+}
+
+function unquoted(key: string): string {
+  if (key.startsWith('"')) {
+    return key
+      .slice(1, -1)
+      .replace(/\\(.)/g, (_, char: string) => ({ n: '\n', t: '\t' })[char] ?? char);
+  }
+  return key.startsWith("'") ? key.slice(1, -1).replace(/\\(['\\])/g, '$1') : key;
+}
+
+function parsePair(r: Reader, key: string): ObjectEntry {
+  const isOptional = r.take('?');
+  r.space();
+  if (!r.take(':')) {
+    r.fail(`expected \`:\` after the key \`${key}\`, found ${r.shown()}`, {
+      hint: 'an object is written `{ key: value }`, a command `cmd { … }`',
+    });
+  }
+  r.space();
+  return { kind: 'pair', key, value: r.rules.value(r), isOptional };
+}
+
+function parseWordPair(r: Reader, key: string): ObjectEntry {
+  const at = r.pos;
+  if (!r.take(':')) {
+    return {
+      kind: 'pair',
+      key,
+      value: { kind: 'literal', value: true, at, end: at },
+      isOptional: false,
+    };
+  }
+  r.space();
+  return { kind: 'pair', key, value: parseWordValue(r), isOptional: false };
+}
+
+function parseWordValue(r: Reader): Expression {
+  const at = r.pos;
+  if (r.peek() === '{') return parseWordObject(r);
+  if (r.peek() !== '[') return bareWord(r) ?? r.rules.value(r);
+  r.pos += 1;
+  const items = r.list(']', 'words', () => toItem(r.deeper(() => parseWordValue(r))));
+  return { kind: 'array', items, at, end: r.pos };
+}
+
+function bareWord(r: Reader): Expression | undefined {
+  const at = r.pos;
+  if (r.sees(/(?:true|false|null|\d+)(?![\w:*/.-])/y)) return undefined;
+  const value = r.match(/[\w*][^\s,\]}]*/y);
+  return value === undefined ? undefined : { kind: 'literal', value, at, end: r.pos };
+}

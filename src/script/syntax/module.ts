@@ -1,0 +1,124 @@
+// `import` and `export` in all their forms.
+import type { ExportStatement, ImportStatement } from './ast.ts';
+import type { Reader } from './cursor.ts';
+import { parseParameters, refuseFixed, takeName } from './define.ts';
+import { parseBarePath } from './effect.ts';
+import { parseFile } from './file.ts';
+import { parseOptions } from './pipeline.ts';
+import { isTextStart } from './text.ts';
+import { parsePathText } from './value.ts';
+
+const MODE = /(?:static|live|local|module|cached)(?:\([^()\n]*\))?[ \t]+(?=[{"'`<@./\w])/y;
+
+type Form = ImportStatement['form'];
+type Source = ImportStatement['source'];
+
+/** Stands behind `import`. */
+export function parseImport(r: Reader, at: number): ImportStatement {
+  r.blanks();
+  const mode = r.match(MODE)?.trim();
+  const { form, source } = parseForm(r);
+  if (mode === 'module' && source.kind === 'path' && !isRegistry(r, source.path.at)) {
+    r.fail('`import module` needs a registry reference, not a path', {
+      at,
+      hint: 'drop the word `module` to import a file',
+    });
+  }
+  const options = parseOptions(r);
+  return { kind: 'import', form, source, mode, options, at, end: r.pos };
+}
+
+const isRegistry = (r: Reader, at: number): boolean =>
+  r.text[at] === '@' && !r.text.startsWith('@root', at) && !r.text.startsWith('@base', at);
+
+function parseForm(r: Reader): { form: Form; source: Source } {
+  if (r.peek() === '{') {
+    const form = parseNames(r);
+    return { form, source: parseFrom(r) };
+  }
+  if (r.sees(/templates[ \t]+from(?![\w-])/y)) {
+    r.match(/templates[ \t]+/y);
+    const source = parseFrom(r);
+    const alias = parseAlias(r) ?? r.fail('`import templates` needs `as @name(…)`');
+    const parameters = r.peek() === '(' ? parseParameters(r) : [];
+    return { form: { kind: 'templates', alias, parameters }, source };
+  }
+  if (r.sees(/policy[ \t]+@/y)) {
+    r.match(/policy[ \t]+@/y);
+    const alias = r.name('after `@`');
+    return { form: { kind: 'policy', alias }, source: parseFrom(r) };
+  }
+  const source = parseSource(r);
+  return { form: { kind: 'namespace', alias: parseAlias(r) }, source };
+}
+
+/** ` as @x` */
+function parseAlias(r: Reader): string | undefined {
+  const at = r.pos;
+  r.blanks();
+  if (!r.takeWord('as')) {
+    r.pos = at;
+    return undefined;
+  }
+  r.blanks();
+  return takeName(r, 'after `as`');
+}
+
+/** `{ @a, b as @c }`, `{ * as @lib }` */
+function parseNames(r: Reader): Form {
+  r.pos += 1;
+  if (r.sees(/\s*\*/y)) return parseEverything(r);
+  const names = r.list('}', 'names', () => {
+    const at = r.pos;
+    const name = takeName(r, 'to import');
+    r.space();
+    const alias = parseAlias(r) ?? name;
+    refuseFixed(r, alias, at);
+    return { name, alias };
+  });
+  return { kind: 'names', names };
+}
+
+function parseEverything(r: Reader): Form {
+  r.match(/\s*/y);
+  const at = r.pos;
+  r.pos += 1;
+  const alias = parseAlias(r);
+  r.match(/\s*/y);
+  if (alias === undefined) {
+    r.fail('`import { * }` is not allowed', {
+      at,
+      hint: 'name what you import, or write `import "…" as @lib`',
+    });
+  }
+  r.expect('}', 'after `* as`');
+  return { kind: 'namespace', alias };
+}
+
+function parseFrom(r: Reader): Source {
+  r.blanks();
+  if (!r.takeWord('from')) r.fail(`expected \`from\`, found ${r.shown()}`);
+  r.blanks();
+  return parseSource(r);
+}
+
+function parseSource(r: Reader): Source {
+  if (r.sees(/["']?@(?:input|stdin|payload)(?![\w/.-])["']?/y)) {
+    const word = r.match(/["']?@(?:input|stdin|payload)["']?/y) ?? '';
+    return { kind: word.includes('payload') ? 'payload' : 'input' };
+  }
+  if (r.sees(/node[ \t]+@/y))
+    r.fail('node modules cannot be imported', { hint: 'use `node { … }`' });
+  if (isTextStart(r)) return { kind: 'path', path: parsePathText(r, 'to import') };
+  if (r.peek() === '<') return { kind: 'path', path: parseFile(r, false).path };
+  return { kind: 'path', path: parseBarePath(r, 'to import') };
+}
+
+/** Stands behind `export`. */
+export function parseExport(r: Reader, at: number): ExportStatement {
+  r.blanks();
+  r.expect('{', 'after `export`');
+  const isAll = r.match(/\s*\*\s*\}/y) !== undefined;
+  const names = isAll ? undefined : r.list('}', 'names', () => takeName(r, 'to export'));
+  return { kind: 'export', names, at, end: r.pos };
+}

@@ -1,0 +1,281 @@
+// Which names a script binds: where each is written, where it can be seen, what is known about it
+// without running anything. For editors, so it works on what could be read of a broken script too.
+import { basename, extname } from 'node:path';
+import {
+  type Binding,
+  type ExeStatement,
+  type Expression,
+  type ImportStatement,
+  type Parameter,
+  type RepeatPart,
+  type Script,
+  type Statement,
+  type TemplateExpression,
+  visit,
+} from './ast.ts';
+
+export interface Range {
+  readonly at: number;
+  readonly end: number;
+}
+
+export interface Bound {
+  readonly name: string;
+  readonly kind:
+    | 'variable'
+    | 'function'
+    | 'parameter'
+    | 'loop variable'
+    | 'import'
+    | 'namespace'
+    | 'templates'
+    | 'policy'
+    | 'guard'
+    | 'hook';
+  /** The name as written, without `@`. */
+  readonly place: Range;
+  readonly seen: Range;
+  readonly labels: readonly string[];
+  /** Right-hand side of a variable. */
+  readonly value?: Expression;
+  readonly exe?: ExeStatement;
+  /** What a loop variable is taken from. */
+  readonly collection?: Expression;
+  /** As written after the `:` of a parameter. */
+  readonly type?: string;
+  /** Of `import`: the file, and the name it has there. */
+  readonly source?: { readonly path: TemplateExpression; readonly name?: string };
+}
+
+type Part = Bound['kind'];
+
+const isNameChar = (char: string | undefined): boolean => /[\w\u0080-\uffff-]/.test(char ?? '');
+
+/** A name as a whole word; where the search began when it is nowhere. */
+function placeOfName(text: string, name: string, from: number, to: number): Range {
+  const bare = name.replace(/^@/, '');
+  for (let at = text.indexOf(name, from); at !== -1 && at < to; at = text.indexOf(name, at + 1)) {
+    const end = at + name.length;
+    const begin = end - bare.length;
+    if (!isNameChar(text[begin - 1]) && !isNameChar(text[end])) return { at: begin, end };
+  }
+  return { at: from, end: from };
+}
+
+/** Kinds whose names are seen inside them only. */
+const CLOSED = new Set(['block', 'when', 'exe', 'for', 'repeat']);
+
+export function namesIn({ text, body }: Script): Bound[] {
+  const whole: Range = { at: 0, end: text.length };
+  const found: Bound[] = [];
+  const open: [unknown, Range][] = [[body, whole]];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const [item, around] = next;
+    if (typeof item !== 'object' || item === null) continue;
+    if (Array.isArray(item) || item instanceof Map) {
+      for (const inner of item.values()) open.push([inner, around]);
+      continue;
+    }
+    const { kind } = item as { kind?: string };
+    const seen = CLOSED.has(kind ?? '') ? (item as Range) : around;
+    found.push(...boundBy(item as Statement | RepeatPart, text, whole, seen));
+    for (const inner of Object.values(item)) open.push([inner, seen]);
+  }
+  return found.sort((a, b) => a.place.at - b.place.at);
+}
+
+function boundBy(
+  node: Statement | RepeatPart | Extract<Expression, { kind: 'for' }>,
+  text: string,
+  whole: Range,
+  around: Range,
+): Bound[] {
+  const { at, end } = node;
+  const named = (kind: Part, name: string, seen: Range, more: Partial<Bound> = {}): Bound => ({
+    name,
+    kind,
+    place: placeOfName(text, `@${name}`, at, end),
+    seen,
+    labels: [],
+    ...more,
+  });
+  switch (node.kind) {
+    case 'var':
+      return [named('variable', node.name, whole, { labels: node.labels, value: node.value })];
+    case 'let':
+      return [named('variable', node.name, around, { labels: node.labels, value: node.value })];
+    case 'exe': {
+      const own = named('function', node.name, whole, { labels: node.labels, exe: node });
+      return [own, ...parametersOf(node.parameters, text, own.place.end, node.body.at, around)];
+    }
+    case 'for':
+    case 'repeat':
+      return loopNames(node.bind).map(([name, written]) => ({
+        ...named('loop variable', written, around, { collection: node.collection }),
+        name,
+      }));
+    case 'policy':
+      return [named('policy', node.name, whole)];
+    case 'guard':
+    case 'hook':
+      return node.name === undefined ? [] : [named(node.kind, node.name, whole)];
+    case 'import':
+      return importedBy(node, text, whole);
+    default:
+      return [];
+  }
+}
+
+/** Names of a loop, each with the one it is written as: `@x_key` comes with `@x`. */
+const loopNames = ({ key, name }: Binding): [name: string, written: string][] => [
+  key === undefined ? [`${name}_key`, name] : [key, key],
+  [name, name],
+];
+
+const parametersOf = (
+  parameters: readonly Parameter[],
+  text: string,
+  from: number,
+  to: number,
+  seen: Range,
+): Bound[] =>
+  parameters.map(({ name, type }) => ({
+    name,
+    kind: 'parameter',
+    place: placeOfName(text, name, from, to),
+    seen,
+    labels: [],
+    ...(type === undefined ? {} : { type }),
+  }));
+
+function importedBy(node: ImportStatement, text: string, seen: Range): Bound[] {
+  const { form, source } = node;
+  const path = source.kind === 'path' ? source.path : undefined;
+  const bound = (kind: Part, name: string, place: Range, inFile?: string): Bound => ({
+    name,
+    kind,
+    place,
+    seen,
+    labels: [],
+    ...(path ? { source: { path, ...(inFile === undefined ? {} : { name: inFile }) } } : {}),
+  });
+  if (form.kind === 'names') {
+    const from = text.indexOf('{', node.at);
+    return form.names.map(({ name, alias }) =>
+      bound('import', alias, placeOfAlias(text, alias, from, node.end), name),
+    );
+  }
+  if (form.alias === undefined) {
+    const name = path ? derivedName(staticText(path) ?? '') : '';
+    return path && name !== '' ? [bound('namespace', name, path)] : [];
+  }
+  const place = placeOfAlias(text, form.alias, node.at, node.end);
+  return [bound(form.kind, form.alias, place)];
+}
+
+/** `as @alias`, or the name itself between commas. */
+function placeOfAlias(text: string, alias: string, from: number, to: number): Range {
+  const written = alias.replace(/[^\w\u0080-\uffff-]/g, '');
+  const pattern = new RegExp(
+    `(?:\\bas\\s+@?|[{,]\\s*@?|policy\\s+@)(?=${written}(?![\\w-]|\\s+as\\b))`,
+    'g',
+  );
+  const found = pattern.exec(text.slice(from, to));
+  if (!found) return placeOfName(text, alias, from, to);
+  const at = from + found.index + found[0].length;
+  return { at, end: at + alias.length };
+}
+
+/** `./my-lib.mld` is `@my_lib` when nothing else is said. */
+const derivedName = (path: string): string =>
+  basename(path, extname(path)).replace(/[^A-Za-z0-9_]/g, '_');
+
+/** A path without anything put in but `@root`; undefined when it is known only at run time. */
+export function staticText({ parts }: TemplateExpression): string | undefined {
+  const texts = parts.map((part) => {
+    if (typeof part === 'string') return part;
+    const isRoot = part.kind === 'insert' && /^(?:root|base)$/.test(part.value.name);
+    return isRoot && part.value.steps.length === 0 ? '@root' : undefined;
+  });
+  return texts.includes(undefined) ? undefined : texts.join('');
+}
+
+/** The names that what is bound was made from, and where each is read. */
+export function namesReadBy(bound: Bound): { name: string; at: number }[] {
+  const found: { name: string; at: number }[] = [];
+  visit(bound.value ?? bound.exe?.body ?? bound.collection, (node) => {
+    if (node.kind === 'reference') found.push({ name: node.name, at: node.at });
+  });
+  return found;
+}
+
+const COMPARES = new Set(['==', '!=', '<', '>', '<=', '>=']);
+const COUNTS = new Set(['+', '-', '*', '/', '%']);
+
+/** The type of a value where its form says it. */
+export function typeOf(value: Expression | undefined): string | undefined {
+  switch (value?.kind) {
+    case 'literal':
+      return value.value === null ? 'null' : typeof value.value;
+    case 'template':
+      return 'string';
+    case 'array':
+    case 'for':
+    case 'foreach':
+      return 'array';
+    case 'object':
+      return 'object';
+    case 'unary':
+      return value.operator === '!' ? 'boolean' : 'number';
+    case 'binary':
+      if (COMPARES.has(value.operator)) return 'boolean';
+      return COUNTS.has(value.operator) ? 'number' : undefined;
+    case 'with':
+      return typeOf(value.value);
+    default:
+      return undefined;
+  }
+}
+
+/** Follows fields into literals: `{ a: { b: 1 } }` and `a`, `b`. */
+export function literalAt(
+  value: Expression | undefined,
+  path: readonly string[],
+): Expression | undefined {
+  let found = value;
+  for (const field of path) {
+    const list = found?.kind === 'array' ? found.items : undefined;
+    const entries = found?.kind === 'object' ? found.entries : [];
+    const pair = entries.find((entry) => entry.kind === 'pair' && entry.key === field);
+    found = list?.[Number(field)]?.value ?? pair?.value;
+  }
+  return found;
+}
+
+/** The keys of an object literal. */
+export const keysOf = (value: Expression | undefined): string[] =>
+  value?.kind === 'object'
+    ? value.entries.flatMap((entry) => (entry.kind === 'pair' ? [entry.key] : []))
+    : [];
+
+/** What a function's body is made of, in the words of `op:` filters. */
+export function bodyKindOf(body: Expression): string {
+  switch (body.kind) {
+    case 'command':
+      return 'cmd';
+    case 'code':
+      return body.language === 'bash' ? 'sh' : body.language;
+    case 'template':
+    case 'literal':
+    case 'template-file':
+      return 'template';
+    case 'model':
+      return 'llm';
+    case 'run-value':
+      return bodyKindOf(body.action);
+    case 'with':
+      return bodyKindOf(body.value);
+    default:
+      return 'exe';
+  }
+}

@@ -1,0 +1,213 @@
+// The door of the parser: a whole file becomes a tree, or a list of everything that is wrong with its
+// form. Statements that fail are skipped, so that an editor sees the problems of all of them.
+
+import { parseBlockRest } from './action.ts';
+import type {
+  FenceStatement,
+  Mode,
+  Script,
+  Statement,
+  TemplateExpression,
+  TextLine,
+} from './ast.ts';
+import { parseFlow } from './control-flow.ts';
+import { OUTERMOST, Reader, type Rules } from './cursor.ts';
+import { parseEffect } from './effect.ts';
+import { parseFile } from './file.ts';
+import { type Problem, Slip } from './problem.ts';
+import { parseStatement } from './statement.ts';
+import { parseBare, parseMustacheParts } from './text.ts';
+import { parseValue, STATEMENT_WORDS } from './value.ts';
+
+const RULES: Rules = {
+  value: parseValue,
+  file: (r) => parseFile(r),
+  flow: (r) => parseFlow(r),
+  effect: parseEffect,
+  blockRest: parseBlockRest,
+};
+
+const FRONT_MATTER = /^---[ \t]*\r?\n(?:([\s\S]*?)\r?\n)??---[ \t]*(?:\r?\n|$)/;
+const SLASHED = /[ \t]*\/(?:([a-z]+)(?=[\s[({]|$)|(?=@[A-Za-z_\u0080-\uffff])|(?==>))/y;
+const FENCE = /[ \t]*(`{3,}|~{3,})[ \t]*([^`\n]*)/y;
+
+export interface Parsed {
+  /** Undefined when there is any problem: nothing of such a file runs. */
+  readonly script: Script | undefined;
+  /** What could be read, for editors. */
+  readonly partial: Script;
+  readonly problems: readonly Problem[];
+}
+
+/** Never throws; `file` is for whoever reports the problems. */
+export function parseScript(text: string, { mode }: { mode: Mode; file: string }): Parsed {
+  const r = new Reader(text, mode, RULES);
+  const problems: Problem[] = [];
+  if (text.startsWith('\uFEFF')) r.pos = 1;
+  const frontMatter = takeFrontMatter(r);
+  const body = mode === 'markdown' ? readMarkdown(r, problems) : readStrict(r, problems);
+  if (r.fuel <= 0 && problems.length === 0) problems.push(tooGarbled(r));
+  const partial: Script = { mode, text, frontMatter, body };
+  return { script: problems.length === 0 ? partial : undefined, partial, problems };
+}
+
+/** Nothing is tried any more once the fuel is used up, so what was read may not be what was meant. */
+const tooGarbled = (r: Reader): Problem => ({
+  at: Math.min(r.pos, r.end),
+  end: r.end,
+  message: 'the script holds too much that could not be read',
+  code: 'too_deep',
+});
+
+function takeFrontMatter(r: Reader): string | undefined {
+  const found = FRONT_MATTER.exec(r.text.slice(r.pos));
+  if (found === null) return undefined;
+  r.pos += found[0].length;
+  return found[1] ?? '';
+}
+
+/** Statements up to the end of what the reader sees. */
+function readStrict(r: Reader, problems: Problem[]): Statement[] {
+  const body: Statement[] = [];
+  while (!isSpent(r, problems)) {
+    r.gap();
+    if (r.isAtEnd) break;
+    if (r.peek() === '/' && /[a-z@=]/.test(r.peek(1))) r.pos += 1;
+    const statement = tryStatement(r, problems);
+    if (statement !== undefined) body.push(statement);
+  }
+  return body;
+}
+
+// More than anybody reads; what follows them is most likely no script at all.
+const MOST_PROBLEMS = 1000;
+
+// INVARIANT: what failed statements read in vain is paid out of the reader's fuel; a file that is
+// garbage all over ends after its first problems instead of being read again from every line.
+const isSpent = (r: Reader, problems: readonly Problem[]): boolean =>
+  r.isAtEnd || problems.length >= MOST_PROBLEMS || (r.fuel <= 0 && problems.length > 0);
+
+function tryStatement(r: Reader, problems: Problem[]): Statement | undefined {
+  r.far = r.pos;
+  r.overrun = undefined;
+  try {
+    return parseStatement(r);
+  } catch (slip) {
+    if (!(slip instanceof Slip)) throw slip;
+    problems.push(slip.problem);
+    // What was never closed says nothing about where the statement ends; anything else was read so far.
+    const { at, code } = slip.problem;
+    recover(r, code === 'unclosed' ? at : Math.max(at, r.pos));
+    return undefined;
+  }
+}
+
+/** Moves to the next line that looks like the start of a statement. */
+function recover(r: Reader, at: number): void {
+  const reached = r.far;
+  r.scope = OUTERMOST;
+  r.isOpen = false;
+  r.pos = at;
+  do {
+    r.pos = Math.min(r.end, r.lineEnd() + 1);
+  } while (!r.isAtEnd && !looksLikeStatement(r));
+  r.fuel -= Math.max(0, reached - r.pos) + (r.pos - at);
+}
+
+function looksLikeStatement(r: Reader): boolean {
+  if (r.mode === 'markdown') return r.peek() === '/' && isSlashed(r);
+  if (r.peek() === '@' || r.peek() === '/') return true;
+  return STATEMENT_WORDS.has(r.word() ?? '');
+}
+
+function isSlashed(r: Reader): boolean {
+  const at = r.pos;
+  const found = r.sees(SLASHED) ? r.match(SLASHED)?.trim().slice(1) : undefined;
+  r.pos = at;
+  return found !== undefined && (found === '' || STATEMENT_WORDS.has(found));
+}
+
+/** Text and statements, line by line. */
+function readMarkdown(r: Reader, problems: Problem[]): (TextLine | Statement)[] {
+  const body: (TextLine | Statement)[] = [];
+  let from = r.pos;
+  const flush = (to: number): void => {
+    if (to > from) body.push({ kind: 'text', text: r.slice(from, to), at: from, end: to });
+  };
+  while (!isSpent(r, problems)) {
+    const line = r.pos;
+    const read = readLine(r, problems);
+    if (read === 'text') continue;
+    flush(line);
+    if (read !== undefined) body.push(read);
+    from = r.pos;
+  }
+  flush(r.pos);
+  return body;
+}
+
+/** The next line: text, a statement, or nothing (a comment, a failed statement). Always moves on. */
+function readLine(r: Reader, problems: Problem[]): Statement | 'text' | undefined {
+  if (r.sees(FENCE)) return readFence(r, problems);
+  if (r.sees(/[ \t]*>>/y)) {
+    r.pos = Math.min(r.end, r.lineEnd() + 1);
+    return undefined;
+  }
+  if (!isSlashed(r)) {
+    r.pos = Math.min(r.end, r.lineEnd() + 1);
+    return 'text';
+  }
+  r.match(/[ \t]*\//y);
+  return tryStatement(r, problems);
+}
+
+/** Fenced code is text, except `mlld-run`, whose content is a strict script. */
+function readFence(r: Reader, problems: Problem[]): FenceStatement | 'text' {
+  const at = r.pos;
+  const head = r.match(FENCE) ?? '';
+  const [, mark = '```', kind = ''] = /(`{3,}|~{3,})[ \t]*([^`\n]*)/.exec(head) ?? [];
+  const from = Math.min(r.end, r.lineEnd() + 1);
+  const closing = findClosing(r, from, mark);
+  const end = closing.end;
+  if (kind.trim() !== 'mlld-run') {
+    r.pos = end;
+    return 'text';
+  }
+  r.pos = from;
+  const inner = new Reader(r.text, 'strict', RULES);
+  inner.pos = from;
+  inner.end = closing.at;
+  inner.fuel = r.fuel;
+  const body = readStrict(inner, problems);
+  r.fuel = inner.fuel;
+  r.pos = end;
+  return { kind: 'fence', body, at, end };
+}
+
+/** The line that closes a fence; an open fence reaches to the end. */
+function findClosing(r: Reader, from: number, mark: string): { at: number; end: number } {
+  const close = new RegExp(`[ \\t]*\\${mark[0]}{${mark.length},}[ \\t]*\\r?(?:\\n|$)`, 'y');
+  r.pos = from;
+  while (!r.isAtEnd) {
+    const at = r.pos;
+    const found = r.match(close);
+    if (found !== undefined) return { at, end: r.pos };
+    r.pos = Math.min(r.end, r.lineEnd() + 1);
+  }
+  return { at: r.end, end: r.end };
+}
+
+/** A template file: `.att` reads like `::`, `.mtt` only `{{…}}`. One final line break is dropped. */
+export function parseTemplateFile(text: string, kind: 'att' | 'mtt'): TemplateExpression {
+  const r = new Reader(text.replace(/\r?\n$/, ''), 'markdown', RULES);
+  if (kind === 'att') return parseBare(r, r.end, 'file');
+  const parts = parseMustacheParts(r, '');
+  return { kind: 'template', style: 'mustache', parts, at: 0, end: text.length };
+}
+
+/** `{{name}}` in a text that is already there, such as the `template` option of `foreach`. */
+export function parseMustache(text: string): TemplateExpression {
+  const r = new Reader(text, 'strict', RULES);
+  const parts = parseMustacheParts(r, '');
+  return { kind: 'template', style: 'mustache', parts, at: 0, end: text.length };
+}

@@ -1,0 +1,190 @@
+// Stages, groups and `with { … }`: what happens to a value after it has been made.
+import type {
+  EffectStatement,
+  Expression,
+  GroupStage,
+  Options,
+  PipelineExpression,
+  Stage,
+} from './ast.ts';
+import { isCodeStart, parseCode, parseCommand } from './command.ts';
+import type { Reader } from './cursor.ts';
+import { parseReference } from './reference.ts';
+
+const KEYS = new Set(
+  `stdin pipeline format parallel delay stream guards timeout separator template skipDirs description
+   addLabels removeLabels`.split(/\s+/),
+);
+const EFFECT = /(?:show|log|output|append)(?![\w-])/y;
+const STAGE_ON_NEXT_LINE =
+  /[ \t\r]*\n[ \t]*(?=\|\|?[ \t]*(?:[@|{]|(?:show|log|output|append|while|cmd|sh|bash|js|javascript|node|py|python)\b))/y;
+const ANY_ON_NEXT_LINE = /[ \t\r]*\n[ \t]*(?=\|)/y;
+const CAP = /[ \t]*\([ \t]*(?=[\d@])/y;
+const UNITS: Readonly<Record<string, number>> = { '': 1, ms: 1, s: 1000, m: 60_000, h: 3_600_000 };
+
+/** Moves to a `|` that carries the value on, here or on the next line. */
+export function atPipe(r: Reader): boolean {
+  const at = r.pos;
+  r.space();
+  // A table right below a statement is text, so in markdown the bar must look like a stage.
+  if (!r.isOpen) r.match(r.mode === 'markdown' ? STAGE_ON_NEXT_LINE : ANY_ON_NEXT_LINE);
+  if (r.peek() === '|') return true;
+  r.pos = at;
+  return false;
+}
+
+/** `source | @a || @b | @c`, or the source alone. */
+export function parsePipes(r: Reader, source: Expression): Expression {
+  if (!atPipe(r)) return source;
+  return { kind: 'pipeline', source, stages: parseStages(r), at: source.at, end: r.pos };
+}
+
+/** `|| @a || @b (2, 5ms) | @c` where a value begins. */
+export function parseLeadingGroup(r: Reader): PipelineExpression {
+  const at = r.pos;
+  return { kind: 'pipeline', source: undefined, stages: parseStages(r), at, end: r.pos };
+}
+
+/** Stands at the first `|` or `||`. */
+export function parseStages(r: Reader): Stage[] {
+  const stages: Stage[] = [];
+  while (atPipe(r)) {
+    if (!r.starts('||')) r.pos += 1;
+    r.breakAfter();
+    stages.push(parseGroup(r));
+  }
+  return stages;
+}
+
+/** One stage, or several joined by `||`. */
+function parseGroup(r: Reader): Stage {
+  const at = r.pos;
+  const leads = r.take('||');
+  r.breakAfter();
+  const members = [parseStage(r)];
+  for (let here = r.pos; ; here = r.pos) {
+    if (!atPipe(r) || !r.take('||')) {
+      r.pos = here;
+      break;
+    }
+    r.breakAfter();
+    members.push(parseStage(r));
+  }
+  const [only] = members;
+  if (only !== undefined && members.length === 1 && !leads) return only;
+  return { kind: 'group-stage', members, ...parseCap(r), at, end: r.pos };
+}
+
+/** `(2, 5ms)` behind a group. */
+function parseCap(r: Reader): Pick<GroupStage, 'cap' | 'pauseMs'> {
+  if (r.match(CAP) === undefined) return { cap: undefined, pauseMs: 0 };
+  return parseLimits(r);
+}
+
+/** `n, pause)`, standing behind the parenthesis. */
+export function parseLimits(r: Reader): { cap: Expression; pauseMs: number } {
+  return r.within({ isOpen: true, blocks: 'none' }, () => {
+    r.space();
+    const cap = r.rules.value(r);
+    r.space();
+    const pauseMs = r.take(',') ? parsePause(r) : 0;
+    r.space();
+    r.expect(')', 'after the limit');
+    return { cap, pauseMs };
+  });
+}
+
+function parsePause(r: Reader): number {
+  r.space();
+  const found = r.match(/\d+(?:\.\d+)?(?:ms|s|m|h)?(?![\w.])/y);
+  if (found === undefined) r.fail('expected a pause such as `100ms` or `2s`');
+  const number = Number.parseFloat(found);
+  return number * (UNITS[found.replace(/[\d.]/g, '')] ?? 1);
+}
+
+function parseStage(r: Reader): Stage {
+  const at = r.pos;
+  if (r.peek() === '@') {
+    const target = parseReference(r);
+    return { kind: 'call-stage', target, at, end: r.pos };
+  }
+  if (r.peek() === '{') return { kind: 'code-stage', code: parseCommand(r, at), at, end: r.pos };
+  if (isCodeStart(r)) return { kind: 'code-stage', code: parseCode(r), at, end: r.pos };
+  if (r.sees(EFFECT)) {
+    const effect = r.rules.effect(r, true) as EffectStatement;
+    return { kind: 'effect-stage', effect, at, end: r.pos };
+  }
+  if (r.sees(/while[ \t]*\(/y)) {
+    r.match(/while[ \t]*\(/y);
+    const { cap: limit, pauseMs } = parseLimits(r);
+    r.space();
+    const target = parseReference(r);
+    return { kind: 'while-stage', limit, pauseMs, target, at, end: r.pos };
+  }
+  const word = r.word();
+  if (word === undefined) return r.fail(`expected a stage after \`|\`, found ${r.shown()}`);
+  return r.fail(`\`${word}\` is no stage`, {
+    end: at + word.length,
+    hint: `functions begin with @: \`| @${word}\``,
+  });
+}
+
+/** ` with { … }` behind a value. */
+export function parseWith(r: Reader, value: Expression): Expression {
+  const options = parseOptions(r);
+  if (options === undefined) return value;
+  return { kind: 'with', value, options, at: value.at, end: r.pos };
+}
+
+export function parseOptions(r: Reader): Options | undefined {
+  const at = r.pos;
+  r.space();
+  if (!r.sees(/with[ \t]*\{/y)) {
+    r.pos = at;
+    return undefined;
+  }
+  const start = r.pos;
+  r.match(/with[ \t]*/y);
+  return r.deeper(() => readOptions(r, start));
+}
+
+function readOptions(r: Reader, at: number): Options {
+  r.pos += 1;
+  const entries = new Map<string, Expression>();
+  let pipeline: Stage[] | undefined;
+  r.list('}', 'the options of `with`', () => {
+    const key = parseKey(r);
+    if (key === 'pipeline') pipeline = parseStageList(r);
+    else entries.set(key, r.rules.value(r));
+  });
+  return { kind: 'options', entries, pipeline, at, end: r.pos };
+}
+
+function parseKey(r: Reader): string {
+  const at = r.pos;
+  const found = r.match(/"[\w-]+"|'[\w-]+'|[\w-]+/y);
+  if (found === undefined) return r.fail(`expected an option of \`with\`, found ${r.shown()}`);
+  const key = found.replace(/["']/g, '');
+  if (!KEYS.has(key)) {
+    r.fail(`\`with\` has no option \`${key}\``, {
+      at,
+      hint: `it knows ${[...KEYS].join(', ')}`,
+      code: 'unknown_key',
+    });
+  }
+  r.space();
+  r.expect(':', `after \`${key}\``);
+  r.space();
+  return key;
+}
+
+/** `[@a, [@b, @c], show, @d(1)]` */
+function parseStageList(r: Reader): Stage[] {
+  r.expect('[', 'before the stages');
+  return r.list(']', 'stages', () => {
+    if (r.peek() !== '[') return parseStage(r);
+    const at = r.pos;
+    const members = r.deeper(() => parseStageList(r));
+    return { kind: 'group-stage', members, cap: undefined, pauseMs: 0, at, end: r.pos };
+  });
+}

@@ -1,0 +1,114 @@
+// Guards, script hooks, policies, profiles, needs.
+
+import { parseBlock } from './action.ts';
+import type {
+  Expression,
+  GuardStatement,
+  HookStatement,
+  NeedsStatement,
+  PolicyStatement,
+  ProfilesStatement,
+} from './ast.ts';
+import { parseWhen } from './control-flow.ts';
+import type { Reader } from './cursor.ts';
+import { parseTarget } from './define.ts';
+import { parseWordObject } from './literal.ts';
+import { parseArguments } from './reference.ts';
+import { parseValue } from './value.ts';
+
+interface Head {
+  readonly name: string | undefined;
+  readonly timing: 'before' | 'after' | 'always';
+  readonly filter: string;
+}
+
+/** `[@name] before|after|always|for FILTER =`, name and timing in either order. */
+function parseHead(r: Reader, word: string): Head {
+  let name: string | undefined;
+  let timing: Head['timing'] | undefined;
+  for (;;) {
+    r.blanks();
+    const found = r.match(/(?:before|after|always)(?![\w:-])/y);
+    if (found !== undefined && timing === undefined) timing = found as Head['timing'];
+    else if (name === undefined && isName(r, timing)) {
+      r.pos += 1;
+      name = r.name('after `@`');
+    } else break;
+  }
+  const hasFor = r.match(/for(?![\w:-])[ \t]*/y) !== undefined;
+  if (timing === undefined && !hasFor) {
+    r.fail(`\`${word}\` needs a timing and a filter`, {
+      hint: `write \`${word} @name before secret = …\``,
+    });
+  }
+  const filter = r.match(/@?[A-Za-z_*][\w:.*/@-]*|"[^"\n]+"/y);
+  if (filter === undefined) {
+    return r.fail(`\`${word}\` needs a filter, found ${r.shown()}`, {
+      hint: 'a label (`secret`), an operation (`op:show`) or a function (`@f`)',
+    });
+  }
+  r.blanks();
+  r.expect('=', 'after the filter');
+  r.breakAfter();
+  return { name, timing: timing ?? 'before', filter: filter.replaceAll('"', '') };
+}
+
+/** A name, not the filter `@f`: something other than `=` follows it. */
+const isName = (r: Reader, timing: string | undefined): boolean =>
+  r.peek() === '@' && (timing === undefined || !r.sees(/@[\w.-]+[ \t]*=/y));
+
+const DECIDES = new Set(['verdict', 'block', 'when', 'if']);
+
+/** Stands behind `guard`. */
+export function parseGuard(r: Reader, at: number): GuardStatement {
+  r.blanks();
+  const privileged = r.takeWord('privileged');
+  const head = parseHead(r, 'guard');
+  if (r.word() !== 'when') {
+    r.fail(`expected \`when [ … ]\` after the guard's filter, found ${r.shown()}`);
+  }
+  const rules = r.within({ inGuard: true, inBody: true, inLoop: false }, () => parseWhen(r));
+  for (const item of rules.items) {
+    if (item.kind === 'arm' && !DECIDES.has(item.action.kind)) {
+      r.fail('an arm of a guard decides', {
+        at: item.action.at,
+        hint: 'write `=> allow`, `=> deny "reason"`, `=> retry "hint"` or `=> ask "question"`',
+        code: 'misplaced',
+      });
+    }
+  }
+  return { kind: 'guard', privileged, ...head, rules, at, end: r.pos };
+}
+
+/** Stands behind `hook`. */
+export function parseHook(r: Reader, at: number): HookStatement {
+  const { timing, ...head } = parseHead(r, 'hook');
+  if (timing === 'always') r.fail('a hook runs before or after', { at });
+  const body = r.within({ inLoop: false }, () => parseBlock(r, 'the hook'));
+  return { kind: 'hook', timing, ...head, body, at, end: r.pos };
+}
+
+/** Stands behind `policy`. */
+export function parsePolicy(r: Reader, at: number): PolicyStatement {
+  r.blanks();
+  const name = parseTarget(r, 'policy');
+  r.blanks();
+  r.expect('=', `after \`@${name}\``);
+  r.breakAfter();
+  let members: readonly Expression[];
+  if (r.sees(/union[ \t]*\(/y)) {
+    r.match(/union[ \t]*/y);
+    members = parseArguments(r);
+  } else members = [r.attempt(() => parseValue(r)) ?? parseWordObject(r)];
+  return { kind: 'policy', name, members, at, end: r.pos };
+}
+
+/** Stands behind `profiles` or `needs`. */
+export function parseWords(
+  r: Reader,
+  at: number,
+  kind: 'profiles' | 'needs',
+): ProfilesStatement | NeedsStatement {
+  r.blanks();
+  return { kind, value: parseWordObject(r), at, end: r.pos };
+}

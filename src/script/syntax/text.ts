@@ -1,0 +1,413 @@
+// `:::…:::` and `.mtt`: only `{{name.field}}` is put in, everything else is text.
+import type {
+  Expression,
+  FilePart,
+  InsertPart,
+  LiteralExpression,
+  RepeatPart,
+  Stage,
+  TemplateExpression,
+  TemplatePart,
+  TextStyle,
+} from './ast.ts';
+import type { Reader } from './cursor.ts';
+import { parseBinding, parseTextSteps } from './reference.ts';
+
+// Building blocks of every text form: parts gathered from runs of characters, the trimming at the end,
+// the failure when a text is never closed.
+
+/** What a backslash and a letter stand for. */
+export const CONTROL: Readonly<Record<string, string>> = { n: '\n', t: '\t' };
+
+export function unclosedText(r: Reader, at: number, length: number): never {
+  const quote = r.slice(at, at + length);
+  r.far = Math.max(r.far, r.pos);
+  const shown = quote === '`' ? 'a backtick' : `\`${quote}\``;
+  return r.fail(`the text that begins with ${shown} is never closed`, {
+    at,
+    end: at + length,
+    code: 'unclosed',
+  });
+}
+
+/** Drops the line break before the closing mark; lines that are repeated lose their last one as well. */
+export function withoutLastBreak(parts: readonly TemplatePart[]): TemplatePart[] {
+  const last = parts.at(-1);
+  if (typeof last === 'string') {
+    const text = last.replace(/\r?\n$/, '');
+    return text === '' ? parts.slice(0, -1) : [...parts.slice(0, -1), text];
+  }
+  if (typeof last === 'object' && last.kind === 'repeat') {
+    return [...parts.slice(0, -1), { ...last, trimsEnd: true }];
+  }
+  return [...parts];
+}
+
+/** Gathers runs of characters into parts. */
+export function createParts() {
+  const parts: TemplatePart[] = [];
+  let pieces: string[] = [];
+  const flush = (): void => {
+    if (pieces.length > 0) parts.push(pieces.join(''));
+    pieces = [];
+  };
+  return {
+    text(piece: string): void {
+      if (piece !== '') pieces.push(piece);
+    },
+    part(part: Exclude<TemplatePart, string>): void {
+      flush();
+      parts.push(part);
+    },
+    /** All of them; it is empty afterwards. */
+    done(): TemplatePart[] {
+      flush();
+      return parts.splice(0);
+    },
+  };
+}
+
+/** Stands at `:::`. */
+export function parseMustacheText(r: Reader): TemplateExpression {
+  const at = r.pos;
+  r.pos += 3;
+  r.match(/\r?\n/y);
+  const close = r.find(':::');
+  if (close < 0) {
+    r.far = r.end;
+    unclosedText(r, at, 3);
+  }
+  const parts = r.within({ end: close }, () => parseMustacheParts(r));
+  r.pos = close + 3;
+  return { kind: 'template', style: 'mustache', parts: withoutLastBreak(parts), at, end: r.pos };
+}
+
+/** `{{name.field[0]}}` up to the end of what the reader sees. */
+export function parseMustacheParts(r: Reader, escapes = 'nt\\'): TemplatePart[] {
+  const parts = createParts();
+  let from = r.pos;
+  while (!r.isAtEnd) {
+    const at = r.pos;
+    const next = r.peek(1);
+    let special: TemplatePart | undefined;
+    if (r.peek() === '{' && next === '{') special = parseSlot(r);
+    else if (r.peek() === '\\' && next !== '' && escapes.includes(next)) {
+      special = CONTROL[next] ?? next;
+      r.pos += 2;
+    }
+    if (special === undefined) {
+      r.pos = at + 1;
+      continue;
+    }
+    parts.text(r.slice(from, at));
+    if (typeof special === 'string') parts.text(special);
+    else parts.part(special);
+    from = r.pos;
+  }
+  parts.text(r.slice(from));
+  return parts.done();
+}
+
+function parseSlot(r: Reader): InsertPart | undefined {
+  const at = r.pos;
+  r.match(/\{\{[ \t]*@?/y);
+  const name = r.takeName();
+  const steps = name === undefined ? [] : parseTextSteps(r, false);
+  const end = r.pos;
+  if (name === undefined || r.match(/[ \t]*\}\}/y) === undefined) {
+    r.pos = at;
+    return undefined;
+  }
+  const value = { kind: 'reference', name, steps, isOptional: false, at, end } as const;
+  const raw = r.slice(at);
+  return { kind: 'insert', value, stages: [], raw, mode: { kind: 'plain' }, at, end: r.pos };
+}
+
+// The text forms: what is put in, what is escaped, what is trimmed. One loop reads them all; a table
+// says how they differ. `:::…:::` and `'…'` put in nothing written with `@` and have loops of their own.
+
+type Quote = 'none' | 'single' | 'double';
+
+interface TextForm {
+  readonly style: TextStyle;
+  /** Closes it; empty: the end of what the reader sees. */
+  readonly stop: string;
+  /** Characters that a backslash makes plain. */
+  readonly escapes: string;
+  readonly takesFiles: boolean;
+  readonly takesRepeats: boolean;
+  /** Around what is put into a command. */
+  readonly quote?: Quote;
+  /** Reads a fragment by other rules, up to its closing backtick: in a command quotes matter there too. */
+  fragment?(reader: Reader): TemplatePart[];
+}
+
+const ESCAPES = 'nt"\'\\@${.';
+const FORMS = {
+  double: { style: 'double', stop: '"', escapes: ESCAPES, takesFiles: false, takesRepeats: false },
+  backtick: {
+    style: 'backtick',
+    stop: '`',
+    escapes: `${ESCAPES}\``,
+    takesFiles: true,
+    takesRepeats: true,
+  },
+  colon: { style: 'colon', stop: '::', escapes: '@', takesFiles: true, takesRepeats: true },
+  file: { style: 'file', stop: '', escapes: '@', takesFiles: true, takesRepeats: true },
+  bare: { style: 'bare', stop: '', escapes: '@', takesFiles: false, takesRepeats: false },
+} as const satisfies Record<string, TextForm>;
+
+const REPEAT = /[ \t]*\/for[ \t]+@/y;
+const REPEAT_END = /[ \t]*\/end[ \t]*\r?(?:\n|$)/y;
+const WHOLE_FILE = /<[^\s/<>"'=][^<>"'=\n]*>(?:\.[\w.[\]]+)?(?:\|@[^"\n]*)?"/y;
+const FILE_IN_TEXT = /<(?![\s/])(?=[^<>"'=\n]*[.*@])[^<>"'=\n]+>/y;
+const NOT_A_FRAGMENT = /^\s*(?:$|[,)\]};:|?]|=>|==|!=|&&|>>|<<|(?:with|to|as|in)\b)/;
+
+/** Whatever text form stands here: `"`, `'`, `` ` ``, `::`, `:::`. */
+export function parseText(r: Reader): TemplateExpression | LiteralExpression {
+  switch (r.peek()) {
+    case "'":
+      return parseSingle(r);
+    case '"':
+      return parseDouble(r);
+    case '`':
+      return parseEnclosed(r, '`', FORMS.backtick);
+    default:
+      return r.starts(':::') ? parseMustacheText(r) : parseEnclosed(r, '::', FORMS.colon);
+  }
+}
+
+export const isTextStart = (r: Reader): boolean => /["'`]/.test(r.peek()) || r.starts('::');
+
+/** Text between here and `to`, as in a path: only `@…` is put in. */
+export function parseBare(
+  r: Reader,
+  to: number,
+  style: 'bare' | 'file' = 'bare',
+): TemplateExpression {
+  const at = r.pos;
+  const parts = r.within({ end: to }, () => parseParts(r, FORMS[style]));
+  return { kind: 'template', style, parts, at, end: r.pos };
+}
+
+function parseSingle(r: Reader): LiteralExpression {
+  const at = r.pos;
+  const found = r.match(/'(?:[^'\\\n]|\\[^\n])*'/y);
+  if (found === undefined) return unclosedText(r, at, 1);
+  const value = found.slice(1, -1).replace(/\\(['\\])/g, '$1');
+  return { kind: 'literal', value, at, end: r.pos };
+}
+
+function parseDouble(r: Reader): TemplateExpression {
+  const at = r.pos;
+  r.pos += 1;
+  const isFile = r.sees(WHOLE_FILE);
+  const form: TextForm = isFile ? { ...FORMS.double, takesFiles: true } : FORMS.double;
+  const parts = r.within({ end: r.lineEnd() }, () => parseParts(r, form));
+  if (!r.take('"')) unclosedText(r, at, 1);
+  return { kind: 'template', style: 'double', parts, at, end: r.pos };
+}
+
+function parseEnclosed(r: Reader, quote: '`' | '::', form: TextForm): TemplateExpression {
+  const at = r.pos;
+  r.pos += quote.length;
+  const isTrimmed = quote === '::';
+  if (isTrimmed) r.match(/\r?\n/y);
+  const parts = parseParts(r, form);
+  if (!r.take(quote)) unclosedText(r, at, quote.length);
+  return {
+    kind: 'template',
+    style: form.style,
+    parts: isTrimmed ? withoutLastBreak(parts) : parts,
+    at,
+    end: r.pos,
+  };
+}
+
+/** Characters that mean nothing in any form: most of a text is passed at once. */
+const PLAIN = /[\p{L}\p{N} ,.;!?_=+-]+/uy;
+
+/** Up to the closing mark, which is left standing, or the end. */
+export function parseParts(r: Reader, form: TextForm, isRepeat = false): TemplatePart[] {
+  const parts = createParts();
+  const opened = r.pos;
+  let from = r.pos;
+  const flush = (): void => {
+    parts.text(r.slice(from));
+  };
+  while (!r.isAtEnd && !(form.stop !== '' && r.starts(form.stop))) {
+    if (form.takesRepeats && (r.pos === opened || r.text[r.pos - 1] === '\n')) {
+      if (isRepeat && r.sees(REPEAT_END)) break;
+      const repeat = parseRepeat(r, form);
+      if (repeat !== undefined) {
+        parts.text(r.slice(from, repeat.at));
+        parts.part(repeat);
+        from = r.pos;
+        continue;
+      }
+    }
+    const at = r.pos;
+    const special = parseSpecial(r, form);
+    if (special === undefined) {
+      r.pos = at + 1;
+      if (r.text[at] !== '\n') r.skip(PLAIN);
+      continue;
+    }
+    parts.text(r.slice(from, at));
+    if (typeof special === 'string') parts.text(special);
+    else parts.part(special);
+    if (typeof special !== 'string' && r.peek() === '\\' && /[.-]/.test(r.peek(1))) {
+      parts.text(r.peek(1));
+      r.pos += 2;
+    }
+    from = r.pos;
+  }
+  flush();
+  return parts.done();
+}
+
+function parseSpecial(r: Reader, form: TextForm): TemplatePart | undefined {
+  switch (r.peek()) {
+    case '\\': {
+      const next = r.peek(1);
+      if (next === '' || !form.escapes.includes(next)) return undefined;
+      r.pos += 2;
+      return CONTROL[next] ?? next;
+    }
+    case '@':
+      if (r.take('@@')) return '@';
+      return parseInsert(r, form);
+    case '<':
+      return form.takesFiles ? parseFilePart(r, form.quote) : undefined;
+    case '`':
+      return form.style === 'file' ? literalFence(r) : undefined;
+    default:
+      return undefined;
+  }
+}
+
+/** A fence of kind `mlld` in a template file is shown as it is. */
+function literalFence(r: Reader): string | undefined {
+  const before = r.text[r.pos - 1];
+  if (before !== undefined && before !== '\n') return undefined;
+  const at = r.pos;
+  if (r.match(/```+mlld[ \t]*\r?\n/y) === undefined) return undefined;
+  const close = r.find('\n```', at);
+  r.pos = close < 0 ? r.end : close + 4;
+  return r.slice(at);
+}
+
+/** Stands at `@`. Undefined when no name follows. */
+export function parseInsert(r: Reader, form: TextForm): InsertPart | undefined {
+  const at = r.pos;
+  r.pos += 1;
+  const name = r.takeName();
+  if (name === undefined) {
+    r.pos = at;
+    return undefined;
+  }
+  const steps = parseTextSteps(r, true);
+  const value = { kind: 'reference', name, steps, isOptional: false, at, end: r.pos } as const;
+  const mode = parseInsertMode(r, form);
+  const stages = parseTextStages(r);
+  return {
+    kind: 'insert',
+    value,
+    stages,
+    raw: r.slice(at),
+    mode,
+    ...(form.quote === undefined ? {} : { quote: form.quote }),
+    at,
+    end: r.pos,
+  };
+}
+
+function parseInsertMode(r: Reader, form: TextForm): InsertPart['mode'] {
+  if (r.peek() !== '?') return { kind: 'plain' };
+  if (r.sees(/\?\?["'`]/y)) {
+    const value = r.attempt((): Expression => {
+      r.pos += 2;
+      return r.deeper(() => parseText(r));
+    });
+    if (value !== undefined) return { kind: 'default', value };
+  }
+  if (r.peek(1) === '?') return { kind: 'plain' };
+  r.pos += 1;
+  const quote = r.peek();
+  if (quote !== '`' && !(quote === '"' && form.style === 'double')) return { kind: 'optional' };
+  if (quote === form.stop && !isFragment(r, quote)) return { kind: 'optional' };
+  if (form.fragment) {
+    r.pos += 1;
+    const parts = r.deeper(() => form.fragment?.(r) ?? []);
+    r.expect(quote, 'after a fragment');
+    return { kind: 'fragment', parts };
+  }
+  const parts = r.attempt(() => {
+    r.pos += 1;
+    const fragment = { ...form, stop: quote, takesRepeats: false };
+    const inner = r.deeper(() => parseParts(r, fragment));
+    r.expect(quote, 'after a fragment');
+    return inner;
+  });
+  return parts === undefined ? { kind: 'optional' } : { kind: 'fragment', parts };
+}
+
+// `"a @x?"` may close the text or open a fragment of it. It is a fragment when two more quotes follow
+// on the line and what stands between is not what follows a closed text.
+function isFragment(r: Reader, quote: string): boolean {
+  const line = r.lineEnd();
+  const second = r.find(quote, r.pos + 1);
+  if (second < 0 || second >= line) return false;
+  const third = r.find(quote, second + 1);
+  if (third < 0 || third >= line) return false;
+  return !NOT_A_FRAGMENT.test(r.slice(r.pos + 1, second));
+}
+
+function parseTextStages(r: Reader): Stage[] {
+  const stages: Stage[] = [];
+  while (r.sees(/\|@[A-Za-z_\u0080-\uffff]/y)) {
+    const at = r.pos + 1;
+    r.pos = at + 1;
+    const name = r.name('of a stage');
+    const steps = parseTextSteps(r, true);
+    const target = { kind: 'reference', name, steps, isOptional: false, at, end: r.pos } as const;
+    stages.push({ kind: 'call-stage', target, at, end: r.pos });
+  }
+  return stages;
+}
+
+/** Stands at `<`. Undefined when it is only a character. */
+export function parseFilePart(r: Reader, quote: Quote | undefined): FilePart | undefined {
+  const at = r.pos;
+  if (!r.sees(FILE_IN_TEXT)) return undefined;
+  const file = r.attempt(() => r.rules.file(r));
+  if (file === undefined) return undefined;
+  const stages = parseTextStages(r);
+  return {
+    kind: 'file-part',
+    file,
+    stages,
+    raw: r.slice(at),
+    ...(quote === undefined ? {} : { quote }),
+    at,
+    end: r.pos,
+  };
+}
+
+/** `/for @x in @xs` … `/end`, standing at the start of a line. */
+function parseRepeat(r: Reader, form: TextForm): RepeatPart | undefined {
+  if (!r.sees(REPEAT)) return undefined;
+  const at = r.pos;
+  return r.attempt(() =>
+    r.deeper(() => {
+      r.match(/[ \t]*\/for[ \t]+/y);
+      const bind = parseBinding(r);
+      const collection = r.within({ end: r.lineEnd() }, () => r.rules.value(r));
+      r.blanks();
+      if (!r.take('\n')) r.fail('expected the end of the line');
+      const parts = parseParts(r, form, true);
+      if (r.match(REPEAT_END) === undefined) r.fail('`/for` in a template needs `/end`');
+      return { kind: 'repeat', bind, collection, parts, at, end: r.pos };
+    }),
+  );
+}

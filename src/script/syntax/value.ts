@@ -1,0 +1,287 @@
+// One grammar for every value: right-hand sides, arguments, conditions, entries, arms. Operators bind
+// as the table says; `|` binds weaker than all of them, `with` belongs to the whole before it.
+import type { BinaryOperator, Expression, ModelExpression, TemplateExpression } from './ast.ts';
+import { isCodeStart, parseCode, parseCommand, parseCommandString } from './command.ts';
+import type { Reader } from './cursor.ts';
+import { parseFile } from './file.ts';
+import { parseBracket, parseObject } from './literal.ts';
+import { atPipe, parseLeadingGroup, parseOptions, parsePipes, parseWith } from './pipeline.ts';
+import { takeRaw } from './raw-body.ts';
+import { parseReference } from './reference.ts';
+import { isTextStart, parseBare, parseText } from './text.ts';
+
+const LONGEST_CHAIN = 1000;
+
+/** How tight operators bind; the printer sets its parentheses by it. */
+export const OPERATOR_LEVEL = {
+  '??': 1,
+  '||': 2,
+  '&&': 3,
+  '==': 4,
+  '!=': 4,
+  '<=': 5,
+  '>=': 5,
+  '<': 5,
+  '>': 5,
+  '+': 6,
+  '-': 6,
+  '*': 7,
+  '/': 7,
+  '%': 7,
+} as const satisfies Record<BinaryOperator, number>;
+
+const OPERATOR = /\?\?|\|\||&&|==|!=|<=|>=|<(?!<)|>(?!>)|\+(?!=)|-|\*(?![ \t]*=>)|\/|%/y;
+const NUMBER = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w])/y;
+const WILDCARD_ARM = /\*[ \t]*=>/y;
+export const STATEMENT_WORDS = new Set(
+  `var exe run show log output append import export for when if loop guard hook policy profiles needs
+   return bail`.split(/\s+/),
+);
+
+export function parseValue(r: Reader): Expression {
+  return r.deeper(() => {
+    const value = r.starts('||') ? parseLeadingGroup(r) : parsePipes(r, parseTernary(r));
+    return parseWith(r, value);
+  });
+}
+
+/** A value without pipes and `with`: a condition, a subject. */
+export function parseTernary(r: Reader): Expression {
+  const condition = parseBinary(r, 1);
+  const here = r.pos;
+  r.space();
+  if (r.peek() !== '?' || r.peek(1) === '?') {
+    r.pos = here;
+    return condition;
+  }
+  r.pos += 1;
+  return r.deeper(() => {
+    r.breakAfter();
+    const then = parseTernary(r);
+    if (atPipe(r)) {
+      r.fail('a pipe cannot stand in a branch of `? :`', {
+        hint: 'put the piped value in parentheses or in a variable',
+      });
+    }
+    r.space();
+    if (!r.isOpen) r.match(/\s*(?=:)/y);
+    r.expect(':', 'between the branches of `? :`');
+    r.breakAfter();
+    const otherwise = parseTernary(r);
+    // oxlint-disable-next-line unicorn/no-thenable -- a branch, never awaited
+    return { kind: 'ternary', condition, then, else: otherwise, at: condition.at, end: r.pos };
+  });
+}
+
+function parseBinary(r: Reader, floor: number): Expression {
+  let left = parseUnary(r);
+  for (let count = 0; ; count += 1) {
+    const here = r.pos;
+    r.space();
+    const operator = r.match(OPERATOR) as BinaryOperator | undefined;
+    if (operator === undefined || OPERATOR_LEVEL[operator] < floor) {
+      r.pos = here;
+      return left;
+    }
+    if (count >= LONGEST_CHAIN) r.fail('too many operators in one value', { code: 'too_deep' });
+    r.breakAfter();
+    const right = r.deeper(() => parseBinary(r, OPERATOR_LEVEL[operator] + 1));
+    left = { kind: 'binary', operator, left, right, at: left.at, end: r.pos };
+  }
+}
+
+function parseUnary(r: Reader): Expression {
+  const at = r.pos;
+  const number = r.match(NUMBER);
+  if (number !== undefined) return { kind: 'literal', value: Number(number), at, end: r.pos };
+  const operator = r.peek();
+  if (operator !== '!' && operator !== '-') return parsePrimary(r);
+  r.pos += 1;
+  r.blanks();
+  const value = r.deeper(() => parseUnary(r));
+  return { kind: 'unary', operator, value, at, end: r.pos };
+}
+
+/** A value that no operator and no pipe carries on. */
+export function parsePrimary(r: Reader): Expression {
+  const at = r.pos;
+  switch (r.peek()) {
+    case '@':
+      return parseReference(r);
+    case '[':
+      return parseBracket(r);
+    case '{':
+      return parseObject(r);
+    case '<':
+      return parseFile(r, false);
+    case '(':
+      return parseParentheses(r);
+    case '*':
+      r.pos += 1;
+      return { kind: 'literal', value: true, isWildcard: true, at, end: r.pos };
+    default:
+      if (isTextStart(r)) return parseText(r);
+      return isCodeStart(r) ? parseCode(r) : parseWord(r);
+  }
+}
+
+function parseParentheses(r: Reader): Expression {
+  const at = r.pos;
+  r.pos += 1;
+  return r.within({ isOpen: true, blocks: 'none' }, () => {
+    r.space();
+    const value = parseValue(r);
+    r.space();
+    if (!r.take(')')) {
+      const code = r.isAtEnd ? 'unclosed' : 'unexpected';
+      r.fail(
+        `expected \`)\`, found ${r.shown()}`,
+        r.isAtEnd ? { at, end: at + 1, code } : { code },
+      );
+    }
+    return value;
+  });
+}
+
+const CONSTANTS = new Map<string, null | boolean>([
+  ['true', true],
+  ['false', false],
+  ['null', null],
+]);
+
+function parseWord(r: Reader): Expression {
+  const at = r.pos;
+  const word = r.word();
+  if (word === undefined) return unexpected(r);
+  const constant = CONSTANTS.get(word);
+  if (constant !== undefined) {
+    r.pos += word.length;
+    return { kind: 'literal', value: constant, at, end: r.pos };
+  }
+  switch (word) {
+    case 'run':
+      r.pos += word.length;
+      return { kind: 'run-value', action: parseRunAction(r), at, end: r.pos };
+    case 'when':
+    case 'for':
+    case 'foreach':
+    case 'loop':
+    case 'if':
+      return r.deeper(() => r.rules.flow(r));
+    case 'template':
+      return parseTemplateFile(r);
+    case 'prose':
+    case 'llm':
+      return parseModel(r, word);
+    case 'allow':
+    case 'deny':
+    case 'ask':
+      return r.fail(`\`${word}\` decides in the arms of a guard only`, {
+        end: at + word.length,
+        code: 'misplaced',
+      });
+    case 'none':
+      return r.fail('`none` cannot be used with operators or as a value', {
+        end: at + word.length,
+        hint: 'it stands alone as the last condition of a `when`: `none => …`',
+        code: 'misplaced',
+      });
+    default:
+      return r.fail(`\`${word}\` is no value`, {
+        end: at + word.length,
+        hint: `a text is quoted, a variable begins with @: \`"${word}"\` or \`@${word}\``,
+      });
+  }
+}
+
+function unexpected(r: Reader): never {
+  const slash = /\/([a-z]+)(?![\w/])/y;
+  const at = r.pos;
+  const word = r.match(slash)?.slice(1);
+  r.pos = at;
+  if (word !== undefined && STATEMENT_WORDS.has(word)) {
+    r.fail(`no slash here: \`/${word}\``, {
+      end: at + word.length + 1,
+      hint: `write \`${word} …\``,
+    });
+  }
+  return r.fail(`expected a value, found ${r.shown()}`);
+}
+
+/** What `run` runs, with its pipes and options; stands behind the word. */
+export function parseRunAction(r: Reader): Expression {
+  r.blanks();
+  return r.deeper(() => {
+    if (r.starts('||')) return parseWith(r, parseLeadingGroup(r));
+    return parseWith(r, parsePipes(r, parseRunSource(r)));
+  });
+}
+
+function parseRunSource(r: Reader): Expression {
+  const at = r.pos;
+  if (r.peek() === '{') return parseCommand(r, at);
+  if (isCodeStart(r)) return parseCode(r);
+  if (/["'`]/.test(r.peek())) return parseRunText(r);
+  if (r.peek() === '@' || r.peek() === '(' || r.peek() === '<') return parsePrimary(r);
+  const line = r.slice(at, Math.min(r.lineEnd(), at + 60)).trim();
+  return r.fail(`expected a command in braces after \`run\`, found ${r.shown()}`, {
+    end: Math.min(r.lineEnd(), at + 60),
+    hint: `write \`run {${line || 'command'}}\``,
+  });
+}
+
+/** A quoted text is a command, unless it is piped somewhere: then it is the input. */
+function parseRunText(r: Reader): Expression {
+  const at = r.pos;
+  parseText(r);
+  const isInput = atPipe(r);
+  r.pos = at;
+  return isInput ? parseText(r) : parseCommandString(r);
+}
+
+/** `template "./page.att"` */
+function parseTemplateFile(r: Reader): Expression {
+  const at = r.pos;
+  r.pos += 'template'.length;
+  r.blanks();
+  const path = parsePathText(r, 'after `template`');
+  return { kind: 'template-file', path, at, end: r.pos };
+}
+
+/** A quoted path. */
+export function parsePathText(r: Reader, where: string): TemplateExpression {
+  if (!isTextStart(r)) r.fail(`expected a quoted path ${where}, found ${r.shown()}`);
+  const text = parseText(r);
+  if (text.kind === 'template') return text;
+  return {
+    kind: 'template',
+    style: 'single',
+    parts: [String(text.value)],
+    at: text.at,
+    end: text.end,
+  };
+}
+
+/** `prose { … }`, `llm "…"`, `llm:tier { … }` */
+function parseModel(r: Reader, word: 'prose' | 'llm'): ModelExpression {
+  const at = r.pos;
+  r.pos += word.length;
+  const tier = r.match(/:[\w.-]+/y)?.slice(1);
+  r.blanks();
+  const prompt = r.peek() === '{' ? parsePrompt(r, word) : parsePathText(r, `after \`${word}\``);
+  const options = parseOptions(r);
+  return { kind: 'model', word, tier, prompt, options, at, end: r.pos };
+}
+
+function parsePrompt(r: Reader, word: string): TemplateExpression {
+  const { from, to } = takeRaw(r, 'plain', `\`${word}\``);
+  const behind = r.pos;
+  const body = r.slice(from, to);
+  r.pos = from + (body.length - body.trimStart().length);
+  const prompt = parseBare(r, Math.max(r.pos, from + body.trimEnd().length), 'file');
+  r.pos = behind;
+  return prompt;
+}
+
+/** `*` that begins an arm: it never carries the value before it on. */
+export const isWildcardArm = (r: Reader): boolean => r.sees(WILDCARD_ARM);

@@ -1,0 +1,174 @@
+// Reading parts of values: fields, indexes, slices, `[*]`.
+import { getOwn, nearest } from '../../base/index.ts';
+import { addMarks, elementOf, makeValue, type Value } from '../../flow/index.ts';
+import { raise } from '../fault.ts';
+import { absent } from './absent.ts';
+import { executableOf } from './executable.ts';
+import {
+  computed,
+  elementsOf,
+  keepOf,
+  kindName,
+  listFrom,
+  marksOf,
+  numericOf,
+  typeName,
+  withOrigin,
+  withText,
+} from './kinds.ts';
+import { type MxFacts, mxMember, mxOf } from './metadata.ts';
+import { textOf } from './text.ts';
+
+export { type MxFacts, mxOf };
+
+/** Lenient in conditions, operands of `?: ?? && ||` and `?` forms: undefined instead of an error. */
+export type AccessMode = 'strict' | 'lenient';
+
+const INDEX = /^-?\d+$/;
+
+const nothing = (value: Value): Value => makeValue(null, { descriptor: value.meta.descriptor });
+
+export function fieldOf(value: Value, name: string, mode: AccessMode, facts?: MxFacts): Value {
+  const member = mxMember(value, name);
+  if (member) return member;
+  const { data, meta } = value;
+  if (name === 'mx' || name === 'ctx') {
+    const isUserKey = meta.origin['bare'] === true && getOwn(data, name) !== undefined;
+    return isUserKey ? elementOf(value, name) : mxOf(value, facts);
+  }
+  if (name === 'keep' && getOwn(data, name) === undefined) return keepOf(value);
+  switch (typeName(value)) {
+    case 'array':
+      return listField(value, name, mode);
+    case 'object':
+      return objectField(value, name, mode);
+    case 'executable':
+      return functionField(value, name, mode);
+    case 'string':
+      return textField(value, name, mode);
+    case 'null':
+      return nothing(value);
+    case 'undefined':
+      return absent(meta.descriptor);
+    default:
+      return noField(value, name, mode);
+  }
+}
+
+function listField(value: Value, name: string, mode: AccessMode): Value {
+  if (INDEX.test(name)) return element(value, Number(name));
+  if (name === 'length') return computed((value.data as readonly unknown[]).length, [value]);
+  if (value.meta.origin['each'] !== true) return nothing(value);
+  return eachOf(
+    listFrom(
+      value,
+      elementsOf(value).map((item) => fieldOf(item, name, mode)),
+      [],
+    ),
+  );
+}
+
+function objectField(value: Value, name: string, mode: AccessMode): Value {
+  if (getOwn(value.data, name) !== undefined) return elementOf(value, name);
+  const { namespace } = value.meta.origin;
+  if (namespace === undefined) return elementOf(value, name);
+  if (mode === 'lenient') return absent(value.meta.descriptor);
+  const meant = nearest(name, Object.keys(value.data as object));
+  const hint = meant === undefined ? '' : `; did you mean \`${meant}\`?`;
+  return raise('not_found', `\`${textOfPath(namespace)}\` exports no \`${name}\`${hint}`);
+}
+
+const textOfPath = (path: unknown): string => (typeof path === 'string' ? path : 'the module');
+
+function functionField(value: Value, name: string, mode: AccessMode): Value {
+  const signature = executableOf(value)?.signature;
+  if (name === 'type') return computed('executable', [value]);
+  if (name === 'name') return computed(signature?.name ?? null, [value]);
+  if (name === 'parameters') return computed([...(signature?.parameters ?? [])], [value]);
+  return noField(value, name, mode);
+}
+
+function textField(value: Value, name: string, mode: AccessMode): Value {
+  if (name === 'length') return computed((value.data as string).length, [value]);
+  if (name === 'data') return withText(value, undefined);
+  if (name !== 'text') return noField(value, name, mode);
+  const { descriptor, origin } = value.meta;
+  return value.hasOwnText ? makeValue(value.text, { descriptor, origin }) : value;
+}
+
+function noField(value: Value, name: string, mode: AccessMode): Value {
+  if (mode === 'lenient') return absent(value.meta.descriptor);
+  const ends = `; write \`\\.${name}\` to end the reference before it`;
+  const type = typeName(value);
+  const hint =
+    type === 'string'
+      ? `${ends}, or read JSON with \`@parse\` first`
+      : type === 'number'
+        ? ends
+        : '';
+  return raise('expression_error', `${kindName(value)} has no field \`${name}\`${hint}`);
+}
+
+/** Negative positions count from the end. */
+function element(value: Value, index: number): Value {
+  const { length } = value.data as readonly unknown[];
+  const at = index < 0 ? length + index : index;
+  const isThere = Number.isInteger(at) && at >= 0 && at < length;
+  return isThere ? elementOf(value, at) : nothing(value);
+}
+
+/** `[…]`: never the metadata view, so every key can be reached. */
+export function indexOf(value: Value, index: Value, mode: AccessMode): Value {
+  return addMarks(pick(value, index, mode), index.meta.descriptor);
+}
+
+function pick(value: Value, index: Value, mode: AccessMode): Value {
+  const name = textOf(index);
+  switch (typeName(value)) {
+    case 'array': {
+      const at = numericOf(index.data);
+      return at === undefined ? nothing(value) : element(value, at);
+    }
+    case 'object':
+      return mxMember(value, name) ?? objectField(value, name, mode);
+    case 'null':
+      return nothing(value);
+    case 'undefined':
+      return absent(value.meta.descriptor);
+    default:
+      if (mode === 'lenient') return absent(value.meta.descriptor);
+      return raise(
+        'expression_error',
+        `${kindName(value)} has no element \`${name}\`${typeof value.data === 'string' ? `; a character is \`.at(${name})\`` : ''}`,
+      );
+  }
+}
+
+function bound(value: Value | undefined): number | undefined {
+  if (value === undefined || value.data === null) return undefined;
+  const at = numericOf(value.data);
+  if (at !== undefined && Number.isInteger(at)) return at;
+  return raise('expression_error', `\`${textOf(value)}\` is no position for a slice`);
+}
+
+/** `[a:b]` of lists and texts; either end may be left out or count from the end. */
+export function sliceOf(value: Value, from: Value | undefined, to: Value | undefined): Value {
+  const ends = [from, to].filter((end) => end !== undefined);
+  const [start, end] = [bound(from), bound(to)];
+  if (value.data === null) return addMarks(value, marksOf(ends));
+  if (typeof value.data === 'string')
+    return computed(value.data.slice(start, end), [value, ...ends]);
+  if (Array.isArray(value.data)) return listFrom(value, elementsOf(value).slice(start, end), ends);
+  return raise('expression_error', `only lists and texts have slices, not ${kindName(value)}`);
+}
+
+/** `[*]`: the elements as a list whose later fields are those of each element. */
+export function eachOf(value: Value): Value {
+  if (value.data === null) return value;
+  if (Array.isArray(value.data)) return withOrigin(value, { each: true });
+  if (typeName(value) !== 'object') {
+    raise('expression_error', `\`[*]\` needs a list or an object, not ${kindName(value)}`);
+  }
+  const parts = Object.keys(value.data as object).map((key) => elementOf(value, key));
+  return withOrigin(listFrom(value, parts, []), { each: true });
+}

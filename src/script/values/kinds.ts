@@ -1,0 +1,128 @@
+// The elements of a list or object, each with exactly its own marks.
+
+import type { Json } from '../../base/index.ts';
+import {
+  type Descriptor,
+  elementOf,
+  makeContainer,
+  makeValue,
+  mergeAll,
+  mergeDescriptors,
+  type Value,
+  withOrigin,
+  withText,
+} from '../../flow/index.ts';
+import { isAbsent } from './absent.ts';
+import { isExecutable } from './executable.ts';
+
+/** Empty for everything that has no elements. */
+export function entriesOf(value: Value): readonly (readonly [string, Value])[] {
+  const { data } = value;
+  if (typeof data !== 'object' || data === null || isExecutable(data)) return [];
+  return Object.keys(data).map((key) => [key, elementOf(value, key)] as const);
+}
+
+// What a value is to the language: its type, whether it counts as true, which number it stands for.
+// Everything in the middle of the script room is a function from values to values, and
+// INVARIANT: a result carries the marks of everything it was computed from; the elements of a list or
+// an object keep exactly their own.
+
+export { withOrigin, withText };
+
+export type TypeName =
+  | 'string'
+  | 'number'
+  | 'boolean'
+  | 'null'
+  | 'array'
+  | 'object'
+  | 'executable'
+  | 'undefined';
+
+export function typeName(value: Value): TypeName {
+  const { data } = value;
+  if (data === null) return isAbsent(value) ? 'undefined' : 'null';
+  if (Array.isArray(data)) return 'array';
+  if (isExecutable(data)) return 'executable';
+  return typeof data as TypeName;
+}
+
+/** For messages: `text`, `a list` and so on. */
+export const kindName = (value: Value): string => KINDS[typeName(value)];
+
+const KINDS: Readonly<Record<TypeName, string>> = {
+  string: 'text',
+  number: 'a number',
+  boolean: 'a boolean',
+  null: 'null',
+  array: 'a list',
+  object: 'an object',
+  executable: 'a function',
+  undefined: 'undefined',
+};
+
+const FALSY_TEXTS = new Set(['', 'false', '0', 'NaN']);
+
+export function isTruthy({ data }: Value): boolean {
+  if (typeof data === 'string') return !FALSY_TEXTS.has(data);
+  if (typeof data !== 'object' || data === null) return Boolean(data);
+  if (Array.isArray(data)) return data.length > 0;
+  return isExecutable(data) || Object.keys(data).length > 0;
+}
+
+/** A list or an object of data; functions are neither. */
+export const isStructure = (data: Json): data is Json[] | { [key: string]: Json } =>
+  typeof data === 'object' && data !== null && !isExecutable(data);
+
+const NUMBER = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?\s*$/i;
+
+/** The number of a number or of text that is one; undefined otherwise. */
+export function numericOf(data: Json): number | undefined {
+  if (typeof data === 'number') return data;
+  return typeof data === 'string' && NUMBER.test(data) ? Number(data) : undefined;
+}
+
+export const withName = (value: Value, name: string): Value => withOrigin(value, { name });
+
+/** `.keep`: code that gets this value gets all of it. */
+export const keepOf = (value: Value): Value => withOrigin(value, { keep: true });
+
+export const isKept = (value: Value): boolean => value.meta.origin['keep'] === true;
+
+/** A list of loaded files prints their texts. */
+export const isFileList = ({ data, meta }: Value): boolean =>
+  Array.isArray(data) && meta.origin['files'] === true;
+
+export const marksOf = (values: Iterable<Value>): Descriptor => {
+  const all: Descriptor[] = [];
+  for (const value of values) all.push(value.meta.descriptor);
+  return mergeAll(all);
+};
+
+/** The marks that hold for all of a container, whatever is taken out of it. */
+export const ownMarks = ({ meta }: Value): Descriptor => meta.elements?.own ?? meta.descriptor;
+
+/** The marks of everything that decided which elements it has. */
+export const shapeMarks = ({ meta: { elements, descriptor } }: Value): Descriptor =>
+  elements ? mergeDescriptors(elements.own, elements.shape) : descriptor;
+
+/** Plain data computed from some values. */
+export const computed = (data: Json, from: Iterable<Value>): Value =>
+  makeValue(data, { descriptor: marksOf(from) });
+
+/** The elements of a list with exactly their marks. */
+export function elementsOf(value: Value): Value[] {
+  const { data } = value;
+  return Array.isArray(data) ? data.map((_, index) => elementOf(value, index)) : [];
+}
+
+/** A list of some elements of `source`; the other values chose them. */
+export function listFrom(
+  source: Value,
+  parts: readonly Value[],
+  chosenBy: readonly Value[],
+): Value {
+  const own = mergeAll([ownMarks(source), marksOf(chosenBy)]);
+  const list = makeContainer(parts, own);
+  return isFileList(source) ? withOrigin(list, { files: true }) : list;
+}

@@ -1,0 +1,147 @@
+// `.mx` of a value: what is known about it. The members are computed when read, and the view
+// remembers whose it is, so that `.mx.data.b` has exactly the marks of `.b`.
+import { getOwn, type Json, type JsonObject, setOwn } from '../../base/index.ts';
+import {
+  type Descriptor,
+  elementOf,
+  estimateTokens,
+  makeContainer,
+  makeValue,
+  type Value,
+  withOrigin,
+  withText,
+} from '../../flow/index.ts';
+import { computed, elementsOf, isStructure, ownMarks, typeName } from './kinds.ts';
+import { textOf } from './text.ts';
+
+/** What only the holder of a name knows. */
+export interface MxFacts {
+  readonly name?: string;
+  readonly definedAt?: Json;
+  readonly exported?: boolean;
+}
+
+/** Origin facts that steer this room and say nothing to a script. */
+const INTERNAL = new Set(['absent', 'bare', 'each', 'files', 'keep', 'namespace', 'open']);
+
+const subjects = new WeakMap<object, Value>();
+
+function tokestOf(value: Value): number {
+  const { origin } = value.meta;
+  const file = getOwn(origin, 'filename') ?? getOwn(origin, 'file');
+  return estimateTokens(textOf(value), typeof file === 'string' ? file : '');
+}
+
+function tokensOf(value: Value): number {
+  const exact = getOwn(value.meta.origin, 'tokens');
+  return typeof exact === 'number' ? exact : tokestOf(value);
+}
+
+/** On lists one number per element. */
+const countOf = (value: Value, count: (value: Value) => number): Json =>
+  Array.isArray(value.data) ? elementsOf(value).map((element) => count(element)) : count(value);
+
+/** The members whose marks are exact; everything else has the marks of the whole. */
+const EXACT: Readonly<Record<string, (value: Value) => Value | undefined>> = {
+  data: (value) => withOrigin(withText(value, undefined), { bare: true }),
+  text: (value) => computed(textOf(value), [value]),
+  keys: (value) => ifObject(value, (keys) => computed(keys, [value])),
+  values: (value) =>
+    ifObject(value, (keys) =>
+      makeContainer(
+        keys.map((key) => elementOf(value, key)),
+        ownMarks(value),
+      ),
+    ),
+  entries: (value) =>
+    ifObject(value, (keys) =>
+      makeContainer(
+        keys.map((key) => makeContainer([computed(key, []), elementOf(value, key)])),
+        ownMarks(value),
+      ),
+    ),
+};
+
+const ifObject = (value: Value, make: (keys: string[]) => Value): Value | undefined =>
+  isStructure(value.data) && !Array.isArray(value.data) ? make(Object.keys(value.data)) : undefined;
+
+/** One member of a view with its exact marks; undefined when `value` is no view or has no such member. */
+export function mxMember(value: Value, name: string): Value | undefined {
+  const { data } = value;
+  const subject = typeof data === 'object' && data !== null ? subjects.get(data) : undefined;
+  return subject && Object.hasOwn(EXACT, name) ? EXACT[name]?.(subject) : undefined;
+}
+
+function lengthOf(value: Value): number {
+  const { data } = value;
+  if (Array.isArray(data)) return data.length;
+  return isStructure(data) ? Object.keys(data).length : textOf(value).length;
+}
+
+/** Functions and tools that made it, in order. */
+const toolsOf = ({ sources }: Descriptor): Json =>
+  sources.flatMap((source) => {
+    const name = /^(?:function|tool):(.+)$/.exec(source)?.[1];
+    return name === undefined ? [] : [{ name }];
+  });
+
+/** One literal with getters: guards read `.mx` on every call, and defining members costs more. */
+function factsOf(value: Value, facts: MxFacts): JsonObject {
+  const { descriptor, origin } = value.meta;
+  return {
+    get labels() {
+      return descriptor.labels as Json;
+    },
+    get taint() {
+      return descriptor.taint as Json;
+    },
+    get sources() {
+      return descriptor.sources as Json;
+    },
+    get tools() {
+      return getOwn(origin, 'tools') ?? toolsOf(descriptor);
+    },
+    get name() {
+      return facts.name ?? getOwn(origin, 'name') ?? null;
+    },
+    get type() {
+      return typeName(value);
+    },
+    get length() {
+      return lengthOf(value);
+    },
+    get tokens() {
+      return countOf(value, tokensOf);
+    },
+    get tokest() {
+      return countOf(value, tokestOf);
+    },
+    get definedAt() {
+      return facts.definedAt ?? getOwn(origin, 'definedAt') ?? null;
+    },
+    get exported() {
+      return facts.exported ?? getOwn(origin, 'exported') ?? false;
+    },
+    get text() {
+      return textOf(value);
+    },
+    get data() {
+      return value.data;
+    },
+  };
+}
+
+export function mxOf(value: Value, facts: MxFacts = {}): Value {
+  const view = factsOf(value, facts);
+  for (const [name, fact] of Object.entries(value.meta.origin)) {
+    if (!INTERNAL.has(name) && !Object.hasOwn(view, name)) setOwn(view, name, fact);
+  }
+  if (typeName(value) === 'object') {
+    for (const name of ['keys', 'values', 'entries']) {
+      const get = () => EXACT[name]?.(value)?.data ?? null;
+      Object.defineProperty(view, name, { get, enumerable: true });
+    }
+  }
+  subjects.set(Object.freeze(view), value);
+  return makeValue(view, { descriptor: value.meta.descriptor });
+}

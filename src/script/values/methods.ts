@@ -1,0 +1,266 @@
+// The methods of lists. What they take out of a list keeps exactly its marks; none changes the list.
+
+import { type Context, createContext, Script } from 'node:vm';
+import { type Json, nearest } from '../../base/index.ts';
+import { addMarks, makeContainer, mergeAll, type Value, withOrigin } from '../../flow/index.ts';
+import { raise } from '../fault.ts';
+import { fieldOf } from './access.ts';
+import {
+  computed,
+  elementsOf,
+  isFileList,
+  kindName,
+  listFrom,
+  marksOf,
+  numericOf,
+  ownMarks,
+  typeName,
+} from './kinds.ts';
+import { isEqual } from './operators.ts';
+import { textOf } from './text.ts';
+
+type ListMethod = (list: Value, args: Arguments, values: readonly Value[]) => Value;
+
+export const LIST_METHODS: ReadonlyMap<string, ListMethod> = new Map<string, ListMethod>([
+  ['length', (list) => computed(elementsOf(list).length, [list])],
+  ['includes', (list, _args, values) => computed(positionIn(list, values) >= 0, [list, ...values])],
+  ['indexOf', (list, _args, values) => computed(positionIn(list, values), [list, ...values])],
+  ['join', join],
+  [
+    'slice',
+    (list, args, values) =>
+      listFrom(
+        list,
+        elementsOf(list).slice(args.optionalNumber(0), args.optionalNumber(1)),
+        values,
+      ),
+  ],
+  ['concat', (list, _args, values) => concat([list, ...values])],
+  ['reverse', (list) => listFrom(list, elementsOf(list).toReversed(), [])],
+  ['sort', sortList],
+  ['flat', (list, args, values) => flat(list, args.optionalNumber(0) ?? 1, values)],
+  [
+    'at',
+    (list, args, values) =>
+      addMarks(
+        fieldOf(list, String(Math.trunc(args.optionalNumber(0) ?? 0)), 'strict'),
+        marksOf(values),
+      ),
+  ],
+]);
+
+function positionIn(list: Value, values: readonly Value[]): number {
+  const [wanted] = values;
+  return wanted ? elementsOf(list).findIndex((element) => isEqual(element, wanted)) : -1;
+}
+
+/** Nothing for null, as everywhere in JavaScript. */
+function join(list: Value, args: Arguments, values: readonly Value[]): Value {
+  const texts = elementsOf(list).map((item) => (item.data === null ? '' : textOf(item)));
+  return computed(texts.join(args.optionalText(0) ?? ','), [list, ...values]);
+}
+
+/** Elements bring their marks along; how many each list has decides where those of the next stand. */
+function concat(lists: readonly Value[]): Value {
+  const parts = lists.flatMap((each) => (Array.isArray(each.data) ? elementsOf(each) : [each]));
+  const own = lists.filter(({ data }) => Array.isArray(data)).map(ownMarks);
+  const list = makeContainer(parts, mergeAll(own));
+  return lists.every(isFileList) ? withOrigin(list, { files: true }) : list;
+}
+
+const byCodeUnit = (a: string, b: string): number => (a < b ? -1 : Number(a > b));
+
+/** By text, code unit by code unit; null last. Every element has a say in where the others stand. */
+export function sortList(list: Value): Value {
+  const keyed = elementsOf(list).map((item) => ({ item, text: textOf(item) }));
+  const sorted = keyed.toSorted(
+    (a, b) =>
+      Number(a.item.data === null) - Number(b.item.data === null) || byCodeUnit(a.text, b.text),
+  );
+  return listFrom(
+    list,
+    sorted.map(({ item }) => item),
+    [list],
+  );
+}
+
+function flat(list: Value, depth: number, values: readonly Value[]): Value {
+  let parts = elementsOf(list);
+  const own = [ownMarks(list), ...values.map(({ meta }) => meta.descriptor)];
+  for (let level = 0; level < depth; level++) {
+    if (!parts.some(({ data }) => Array.isArray(data))) break;
+    own.push(...parts.filter(({ data }) => Array.isArray(data)).map(ownMarks));
+    parts = parts.flatMap((part) => (Array.isArray(part.data) ? elementsOf(part) : [part]));
+  }
+  return makeContainer(parts, mergeAll(own));
+}
+
+// Patterns run on data from anywhere. A pattern can need longer than anybody will wait, so it runs
+// where the engine can be stopped.
+
+const LIMIT_MS = 1000;
+const MATCH = new Script('text.match(pattern)');
+
+// An empty global object, made when first needed.
+let room: (Context & { text?: string; pattern?: RegExp | undefined }) | undefined;
+
+function compiled(pattern: string): RegExp {
+  try {
+    return new RegExp(pattern, 'g');
+  } catch (error) {
+    return raise('invalid_input', `\`${pattern}\` is no pattern: ${(error as Error).message}`);
+  }
+}
+
+/** All matches of a pattern, in order. */
+export function matchesOf(text: string, pattern: string): string[] {
+  room ??= createContext(Object.create(null) as object);
+  Object.assign(room, { text, pattern: compiled(pattern) });
+  try {
+    return [...((MATCH.runInContext(room, { timeout: LIMIT_MS }) as string[] | null) ?? [])];
+  } catch (error) {
+    if ((error as { code?: string }).code !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw error;
+    return raise('timeout', `the pattern \`${pattern}\` took longer than ${LIMIT_MS} ms`);
+  } finally {
+    Object.assign(room, { text: '', pattern: undefined });
+  }
+}
+
+// The methods of strings, as functions of a text and its arguments. They answer with plain data; the
+// marks are merged by the caller.
+
+export interface Arguments {
+  text(position: number): string;
+  optionalText(position: number): string | undefined;
+  number(position: number): number;
+  optionalNumber(position: number): number | undefined;
+}
+
+type TextMethod = (text: string, args: Arguments) => Json;
+
+/** More than any prompt holds; a mistaken count must not fill the memory. */
+const MAX_LENGTH = 16 * 1024 * 1024;
+
+function bounded(length: number): number {
+  if (length <= MAX_LENGTH) return length;
+  return raise('invalid_input', `the result would be longer than ${MAX_LENGTH} characters`);
+}
+
+// Replacements are literal: `$&` in a text from outside is no instruction.
+export const TEXT_METHODS: ReadonlyMap<string, TextMethod> = new Map<string, TextMethod>([
+  ['length', (text) => text.length],
+  ['includes', (text, args) => text.includes(args.text(0))],
+  ['indexOf', (text, args) => text.indexOf(args.text(0), args.optionalNumber(1))],
+  ['startsWith', (text, args) => text.startsWith(args.text(0), args.optionalNumber(1))],
+  ['endsWith', (text, args) => text.endsWith(args.text(0), args.optionalNumber(1))],
+  ['toLowerCase', (text) => text.toLowerCase()],
+  ['toUpperCase', (text) => text.toUpperCase()],
+  ['trim', (text) => text.trim()],
+  ['split', (text, args) => split(text, args.optionalText(0), args.optionalNumber(1))],
+  ['slice', (text, args) => text.slice(args.optionalNumber(0), args.optionalNumber(1))],
+  [
+    'substring',
+    (text, args) => text.substring(args.optionalNumber(0) ?? 0, args.optionalNumber(1)),
+  ],
+  ['replace', (text, args) => replace(text, args.text(0), args.text(1))],
+  ['replaceAll', (text, args) => replaceAll(text, args.text(0), args.text(1))],
+  ['match', (text, args) => matchesOf(text, args.text(0))],
+  ['padStart', (text, args) => text.padStart(bounded(args.number(0)), args.optionalText(1))],
+  ['padEnd', (text, args) => text.padEnd(bounded(args.number(0)), args.optionalText(1))],
+  ['repeat', (text, args) => repeated(text, args.number(0))],
+  ['at', (text, args) => text.at(args.optionalNumber(0) ?? 0) ?? null],
+]);
+
+const split = (text: string, by: string | undefined, limit: number | undefined): string[] =>
+  by === undefined ? [text] : text.split(by, limit);
+
+const replace = (text: string, from: string, to: string): string => text.replace(from, () => to);
+
+const replaceAll = (text: string, from: string, to: string): string =>
+  text.replaceAll(from, () => to);
+
+function repeated(text: string, count: number): string {
+  if (!Number.isInteger(count) || count < 0) {
+    raise('invalid_input', `\`repeat\` needs a whole number from 0 up, not \`${count}\``);
+  }
+  bounded(text.length * count);
+  return text.repeat(count);
+}
+
+// Built-in methods: `@text.trim()`, `@list.join(", ")`, `@x.isArray()`. Lists and parsed files with a
+// text of their own also answer to the methods of that text, where they have none of that name.
+
+const QUESTIONS: ReadonlyMap<string, (value: Value) => boolean> = new Map([
+  ['isArray', (value: Value) => typeName(value) === 'array'],
+  ['isObject', (value: Value) => typeName(value) === 'object'],
+  ['isString', (value: Value) => typeName(value) === 'string'],
+  ['isNumber', (value: Value) => typeName(value) === 'number'],
+  ['isBoolean', (value: Value) => typeName(value) === 'boolean'],
+  ['isNull', (value: Value) => value.data === null],
+  ['isDefined', (value: Value) => value.data !== null],
+]);
+
+/** The text whose methods a value has; undefined when it has none. */
+function textUnder(value: Value): string | undefined {
+  if (typeof value.data === 'string') return value.data;
+  return value.hasOwnText ? value.text : undefined;
+}
+
+export function hasMethod(value: Value, name: string): boolean {
+  if (QUESTIONS.has(name)) return true;
+  if (Array.isArray(value.data) && LIST_METHODS.has(name)) return true;
+  return TEXT_METHODS.has(name) && textUnder(value) !== undefined;
+}
+
+export const isListMethod = (name: string): boolean => LIST_METHODS.has(name);
+
+function argumentsOf(method: string, values: readonly Value[]): Arguments {
+  const given = (position: number): Value | undefined => {
+    const value = values[position];
+    return value === undefined || value.data === null ? undefined : value;
+  };
+  const optionalText = (position: number): string | undefined => {
+    const value = given(position);
+    return value && (typeof value.data === 'string' ? value.data : textOf(value));
+  };
+  const optionalNumber = (position: number): number | undefined => {
+    const value = given(position);
+    if (value === undefined) return undefined;
+    const number = numericOf(value.data);
+    if (number !== undefined && !Number.isNaN(number)) return number;
+    return raise('invalid_input', `\`${method}\` needs a number, not \`${textOf(value)}\``);
+  };
+  const missing = (position: number): never =>
+    raise('invalid_input', `\`${method}\` needs ${position === 0 ? 'an' : 'a second'} argument`);
+  return {
+    optionalText,
+    optionalNumber,
+    text: (position) => optionalText(position) ?? missing(position),
+    number: (position) => optionalNumber(position) ?? missing(position),
+  };
+}
+
+/** Never changes the receiver; an unknown method, or one the receiver does not have, is a fault. */
+export function callMethod(value: Value, name: string, values: readonly Value[]): Value {
+  const question = QUESTIONS.get(name);
+  if (question) return computed(question(value), [value, ...values]);
+  const args = argumentsOf(name, values);
+  try {
+    const list = Array.isArray(value.data) ? LIST_METHODS.get(name) : undefined;
+    if (list) return list(value, args, values);
+    const text = textUnder(value);
+    const method = text === undefined ? undefined : TEXT_METHODS.get(name);
+    if (method && text !== undefined) return computed(method(text, args), [value, ...values]);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    raise('invalid_input', `\`${name}\` makes a text that is too long`);
+  }
+  return unknownMethod(value, name);
+}
+
+function unknownMethod(value: Value, name: string): never {
+  const names = [...QUESTIONS.keys(), ...TEXT_METHODS.keys(), ...LIST_METHODS.keys()];
+  const meant = names.includes(name) ? undefined : nearest(name, names);
+  const hint = meant === undefined ? '' : `; did you mean \`${meant}\`?`;
+  return raise('expression_error', `${kindName(value)} has no method \`${name}\`${hint}`);
+}

@@ -1,0 +1,191 @@
+// `@parse` and `@json`: text as data. The result prints with two blanks per level.
+import { type Json, type Outcome, parseJson } from '../../base/index.ts';
+import {
+  elementOf,
+  type MaybePromise,
+  makeContainer,
+  makeValue,
+  type Value,
+  withText,
+} from '../../flow/index.ts';
+import { raise } from '../fault.ts';
+import { linesOf, trimBlankLines } from '../files/sections.ts';
+import { absent } from './absent.ts';
+import { csvOfData, csvOfTable, findJson, parseRelaxed, xmlOfData, xmlOfText } from './formats.ts';
+import { computed, isFileList, isStructure, keepOf, ownMarks, typeName } from './kinds.ts';
+import { sortList } from './methods.ts';
+import { losesDigits, prettyJson, structureIn, textOf } from './text.ts';
+
+const laidOut = (value: Value): Value =>
+  isStructure(value.data) ? withText(value, prettyJson(value.data)) : value;
+
+const parsed = (value: Value, data: Json): Value => {
+  const { descriptor, origin } = value.meta;
+  return laidOut(makeValue(data, { descriptor, origin }));
+};
+
+function read(value: Value, parse: (text: string) => Outcome<Json>): Value {
+  // Data passes: it has been read already.
+  if (typeof value.data !== 'string') return laidOut(value);
+  const text = value.data.trim();
+  const outcome = parse(text);
+  if (outcome.ok) return parsed(value, outcome.output);
+  if (text.startsWith('```')) {
+    raise('invalid_input', 'the text is fenced; `@parse.llm` reads the JSON inside');
+  }
+  return raise('invalid_input', `the text is no JSON: ${reasonOf(text, outcome)}`);
+}
+
+const reasonOf = (text: string, outcome: Outcome<Json>): string => {
+  if (text === '') return 'it is empty';
+  const reason = outcome.ok ? '' : outcome.error.detail.message;
+  return reason.replace(/^not valid JSON: /, '');
+};
+
+/** Strict first, so that everything that is JSON is read as JSON and the reason is the plain one. */
+function eitherWay(text: string): Outcome<Json> {
+  const strict = parseJson(text);
+  // Prose and fences are no relaxed JSON either.
+  if (strict.ok || !/^[[{"'/]/.test(text)) return strict;
+  const relaxed = parseRelaxed(text);
+  return relaxed.ok ? relaxed : strict;
+}
+
+export const parseValue = (value: Value): Value => read(value, eitherWay);
+
+export const PARSE_VARIANTS: Readonly<Record<string, (value: Value) => Value>> = {
+  strict: (value) => read(value, parseJson),
+  loose: (value) => read(value, eitherWay),
+  llm(value) {
+    if (typeof value.data !== 'string') return laidOut(value);
+    const whole = parseJson(value.data);
+    return parsed(value, whole.ok ? whole.output : (findJson(value.data) ?? null));
+  },
+  fromlist(value) {
+    if (Array.isArray(value.data)) return laidOut(value);
+    const lines = textOf(value).split('\n');
+    return parsed(
+      value,
+      lines.map((line) => line.trim()).filter((line) => line !== ''),
+    );
+  },
+};
+
+// The built-in transformers: ordinary functions over values, `@upper("a")` or `| @upper`. They are no
+// operations; marks pass through.
+
+export interface TransformPort {
+  /** Is there such a file? Paths are as written. */
+  exists(path: string): MaybePromise<boolean>;
+}
+
+export interface Transformer {
+  readonly name: string;
+  readonly parameters: readonly string[];
+  call(values: readonly Value[], port: TransformPort): MaybePromise<Value>;
+  /** `.strict`, `.loose` … of `@parse` and `@json`. */
+  readonly variants?: ReadonlyMap<string, Transformer>;
+}
+
+/** A text or data made from the first argument, with its marks. */
+const made = (make: (value: Value) => Json) => (value: Value) => computed(make(value), [value]);
+
+/** The list or object that a value is, or that its text is. */
+function structureOf(value: Value): Json[] | { [key: string]: Json } | undefined {
+  const data = typeof value.data === 'string' ? structureIn(value.data) : value.data;
+  return data !== undefined && isStructure(data) ? data : undefined;
+}
+
+function pretty(value: Value): string {
+  const data = structureOf(value);
+  const isText = typeof value.data === 'string';
+  const isLeft = data === undefined || (isText && losesDigits(textOf(value)));
+  return isLeft ? textOf(value) : prettyJson(data);
+}
+
+function markdown(value: Value): string {
+  const isData = isStructure(value.data) && !isFileList(value);
+  return isData ? prettyJson(value.data) : trimBlankLines(linesOf(textOf(value))).join('\n');
+}
+
+function xml(value: Value): string {
+  const data = isFileList(value) ? undefined : structureOf(value);
+  return data === undefined ? xmlOfText(textOf(value)) : xmlOfData(data);
+}
+
+function csv(value: Value): string {
+  const data = isFileList(value) ? undefined : structureOf(value);
+  if (data !== undefined) return csvOfData(data);
+  const text = textOf(value);
+  return csvOfTable(text) ?? text;
+}
+
+const byCodeUnit = (a: string, b: string): number => (a < b ? -1 : Number(a > b));
+
+/** Lists by text, objects by key, text by lines. */
+function sort(value: Value): Value {
+  if (Array.isArray(value.data)) return sortList(value);
+  if (typeName(value) === 'object') {
+    const keys = Object.keys(value.data as object).toSorted(byCodeUnit);
+    return makeContainer(new Map(keys.map((key) => [key, elementOf(value, key)])), ownMarks(value));
+  }
+  const lines = trimBlankLines(linesOf(textOf(value)));
+  return computed(lines.toSorted(byCodeUnit).join('\n'), [value]);
+}
+
+/** A path or a loaded file exists; of other values, whatever is not null. */
+function exists(value: Value, port: TransformPort): MaybePromise<Value> {
+  const answer = (isThere: boolean) => computed(isThere, [value]);
+  if (isFileList(value)) return answer((value.data as readonly Json[]).length > 0);
+  // A field of a loaded file has the facts of the file, but not its text.
+  const isLoaded = value.hasOwnText && value.meta.origin['filename'] !== undefined;
+  if (isLoaded || typeof value.data !== 'string') return answer(value.data !== null);
+  const found = port.exists(value.data);
+  return typeof found === 'boolean' ? answer(found) : found.then(answer, () => answer(false));
+}
+
+const FUNCTIONS: Readonly<Record<string, Work>> = {
+  pretty: made(pretty),
+  xml: made(xml),
+  csv: made(csv),
+  md: made(markdown),
+  upper: made((value) => textOf(value).toUpperCase()),
+  lower: made((value) => textOf(value).toLowerCase()),
+  trim: made((value) => textOf(value).trim()),
+  sort,
+  typeof: made(typeName),
+  exists,
+  fileExists: exists,
+  keep: keepOf,
+  keepStructured: keepOf,
+};
+
+type Work = (value: Value, port: TransformPort) => MaybePromise<Value>;
+
+function define(name: string, work: Work, variants?: Record<string, Work>): Transformer {
+  const call: Transformer['call'] = ([value = absent()], port) => {
+    try {
+      return work(value, port);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      return raise('invalid_input', `the value is nested too deeply or too long for \`@${name}\``);
+    }
+  };
+  const members = Object.entries(variants ?? {}).map(
+    ([variant, inner]) => [variant, define(`${name}.${variant}`, inner)] as const,
+  );
+  const base = { name, parameters: ['input'], call };
+  return members.length > 0 ? { ...base, variants: new Map(members) } : base;
+}
+
+/** By name; also under the name in capitals. */
+export const TRANSFORMERS: ReadonlyMap<string, Transformer> = new Map(
+  [
+    ...Object.entries(FUNCTIONS).map(([name, work]) => define(name, work)),
+    define('parse', parseValue, PARSE_VARIANTS),
+    define('json', parseValue, PARSE_VARIANTS),
+  ].flatMap((transformer) => [
+    [transformer.name, transformer] as const,
+    [transformer.name.toUpperCase(), transformer] as const,
+  ]),
+);

@@ -1,0 +1,186 @@
+// `node` and `py` blocks: processes of their own. The values go in as one JSON text on stdin, which
+// the runner takes away before the block starts; what a node block returns comes back at the end of
+// stdout, behind a mark nobody else can know.
+import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import { readJsBody } from '../js-body.ts';
+import { dataText, readData } from '../js-data.ts';
+import { createDecoder, createEncoder, createTextual } from '../js-realm-values.ts';
+import { identifier } from '../js-units.ts';
+import type { CodeRequest, CodeResult, JsArgument, ProcessResult } from '../world.ts';
+import type { Processes } from './process.ts';
+
+/** Runs in the child: text in, text out, nothing of ours is there. */
+const nodeRunner = (): string => `
+const fs = require('node:fs'), path = require('node:path');
+const job = JSON.parse(fs.readFileSync(0, 'utf8'));
+const encode = (${createEncoder.toString()})(), decode = (${createDecoder.toString()})(), textual = (${createTextual.toString()})();
+const given = ({ kind, text, own, mx }) => kind === 'kept' ? { text: own, data: decode(text), mx: decode(mx) } : kind === 'data' ? decode(text) : textual(decode(text), own, kind === 'stage');
+const from = process.cwd();
+const require_ = require('node:module').createRequire(path.join(from, 'block.js'));
+const { Readable } = require('node:stream');
+Object.defineProperty(process, 'stdin', { value: Readable.from(job.stdin === null ? [] : [job.stdin]), configurable: true });
+const mx = decode(job.mx), named = { require: require_, mx, ctx: mx };
+for (const { name, names, code, free } of job.helpers) {
+  const run = code === null ? () => { throw new Error('\`' + name + '\` cannot be called from a node block; only js and node functions can') } : new Function(...names, ...free, code);
+  named[name] = (...args) => run(...names.map((_, at) => args[at]), ...free.map((word) => named[word]));
+}
+const leave = (text) => fs.writeSync(1, '\\n' + job.mark + text);
+const failed = (error) => leave('e' + JSON.stringify({ name: String(error?.name ?? ''), message: String(error?.message ?? error) }));
+(async () => {
+  try {
+    const run = new Function(...job.names, ...job.free, job.code);
+    leave(encode(await run(...job.values.map(given), ...job.free.map((word) => named[word]))));
+  } catch (error) { failed(error) }
+})();
+`;
+
+const PYTHON_RUNNER = `
+import io, json, sys, textwrap
+job = json.load(sys.stdin)
+sys.stdin = io.StringIO(job["stdin"] or "")
+def decode(text):
+    if text[0] == "u": return None
+    data = json.loads(text[1:])
+    if text[0] != "o": return data
+    for path, number in data["odd"]:
+        keys, into = ["copy"] + json.loads(path), data
+        for key in keys[:-1]: into = into[int(key) if isinstance(into, list) else key]
+        into[int(keys[-1]) if isinstance(into, list) else keys[-1]] = float(number.replace("Infinity", "inf"))
+    return data["copy"]
+scope = {"__name__": "__main__"}
+mx = decode(job["mx"])
+scope["mx"], scope["ctx"] = mx, mx
+for name, value in job["values"]: scope[name] = decode(value)
+sys.path.insert(0, "")
+exec(compile(textwrap.dedent(job["source"]).strip("\\n"), "<py block>", "exec"), scope)
+`;
+
+interface Given {
+  kind: string;
+  text: string;
+  own: string;
+  mx: string;
+}
+
+function given(value: JsArgument): Given {
+  if (value.kind === 'undefined') return { kind: 'data', text: 'u', own: '', mx: '' };
+  const text = dataText(value.data);
+  if (value.kind === 'data') return { kind: 'data', text, own: '', mx: '' };
+  if (value.kind === 'kept') return { kind: 'kept', text, own: value.text, mx: dataText(value.mx) };
+  return { kind: value.isStage ? 'stage' : 'text', text, own: value.text, mx: '' };
+}
+
+const wordsIn = (source: string, names: readonly string[], own: readonly string[]): string[] =>
+  [...new Set(names)].filter((name) => source.includes(name) && !own.includes(name));
+
+interface NodeUnit {
+  names: string[];
+  free: string[];
+  code: string;
+}
+
+function nodeUnit(
+  source: string,
+  parameters: readonly string[],
+  known: readonly string[],
+): Outcome<NodeUnit> {
+  const names = parameters.map(identifier);
+  const free = wordsIn(source, known, names);
+  const body = readJsBody(source, [...names, ...free], true);
+  return body.ok ? ok({ names, free, code: body.output.code }) : body;
+}
+
+const lastLine = (text: string): string => text.trimEnd().split('\n').at(-1) ?? '';
+
+/** A non-zero exit or a signal, as a fault that shows stderr. */
+function failure(kind: string, { code, signal, stderr }: ProcessResult): Failure | undefined {
+  if (code === 0 && signal === undefined) return undefined;
+  const how = signal === undefined ? `ended with exit code ${code}` : `was ended by ${signal}`;
+  return fail('tool_failed', lastLine(stderr) || `the ${kind} block ${how}`, {
+    exit_code: code,
+    stderr,
+  });
+}
+
+export function createCode(processes: Processes, random: () => string) {
+  async function node(request: CodeRequest): Promise<Outcome<CodeResult>> {
+    const helpers = request.helpers.map(({ name }) => name);
+    const known = [...helpers, 'require', 'mx', 'ctx'];
+    const main = nodeUnit(
+      request.source,
+      request.parameters.map(({ name }) => name),
+      known,
+    );
+    if (!main.ok) return main;
+    const units: Json[] = [];
+    for (const { name, source, parameters } of request.helpers) {
+      if (source === undefined) units.push({ name, names: [], free: [], code: null });
+      else {
+        const unit = nodeUnit(source, parameters, known);
+        if (!unit.ok) return unit;
+        units.push({ name, ...unit.output });
+      }
+    }
+    const mark = `${random()}:`;
+    const values = request.parameters.map(({ value }) => ({ ...given(value) }));
+    const job = {
+      ...main.output,
+      mark,
+      values,
+      helpers: units,
+      mx: dataText(request.mx),
+      stdin: request.stdin ?? null,
+    };
+    const ended = await processes.start({
+      config: { command: process.execPath, args: ['-e', nodeRunner()] },
+      request: { ...request, stdin: JSON.stringify(job) },
+      operation: 'run:node',
+    });
+    if (!ended.ok) return ended;
+    return failure('node', ended.output) ?? nodeResult(ended.output, mark);
+  }
+
+  async function python(request: CodeRequest): Promise<Outcome<CodeResult>> {
+    const values = request.parameters.map(({ name, value }) => [
+      identifier(name),
+      given(value).text,
+    ]);
+    const job = {
+      source: request.source,
+      values,
+      mx: dataText(request.mx),
+      stdin: request.stdin ?? null,
+    };
+    const ended = await processes.start({
+      config: { command: 'python3', args: ['-c', PYTHON_RUNNER] },
+      request: { ...request, stdin: JSON.stringify(job) },
+      operation: 'run:py',
+    });
+    if (!ended.ok) return ended;
+    const { stdout, stderr } = ended.output;
+    return failure('py', ended.output) ?? ok({ value: undefined, stdout, stderr });
+  }
+
+  return (request: CodeRequest): Promise<Outcome<CodeResult>> =>
+    request.kind === 'node' ? node(request) : python(request);
+}
+
+/** Everything before the mark was printed; what follows is what the block returned or threw. */
+function nodeResult({ stdout, stderr }: ProcessResult, mark: string): Outcome<CodeResult> {
+  const at = stdout.lastIndexOf(`\n${mark}`);
+  if (at < 0) return ok({ value: undefined, stdout, stderr });
+  const printed = stdout.slice(0, at);
+  const [text, later] = splitOnce(stdout.slice(at + mark.length + 1));
+  if (text[0] === 'e') {
+    const { message, name } = JSON.parse(text.slice(1)) as { message: string; name: string };
+    const line = message.split('\n', 1)[0] || 'an error without a message';
+    return fail('tool_failed', line, { ...(name ? { error: name } : {}), stderr });
+  }
+  return ok({ value: readData(text), stdout: printed + later, stderr });
+}
+
+/** The result is one line of JSON; timers may have printed after it. */
+function splitOnce(text: string): [string, string] {
+  const end = text.indexOf('\n');
+  return end < 0 ? [text, ''] : [text.slice(0, end), text.slice(end)];
+}

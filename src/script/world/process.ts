@@ -1,0 +1,193 @@
+// Commands and shell blocks: one start of the kernel's process primitive for each, however many lines
+// it has. Rights, sandbox, caps and clean-up are the primitive's.
+import { accessSync, constants } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import {
+  type Failure,
+  type Fault,
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
+import type { Primitive, PrimitiveCall, Verifier } from '../../kernel/index.ts';
+import type { ProcessRequest, ProcessResult } from '../world.ts';
+
+export interface ProcessWorldPorts {
+  readonly root: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly signal: AbortSignal;
+  verifier(): Outcome<Verifier>;
+  subprocess(): Primitive;
+  /** One row for every start and every refusal. */
+  audit(operation: string, failure: Failure | undefined): Outcome<null>;
+}
+
+const DEFAULT_TIMEOUT_MS = 120_000;
+const MAX_OUTPUT = 16 * 1024 * 1024;
+/** What the system takes as one argument or variable, less what is put around it. */
+const MAX_WORD = 120_000;
+const MIN_SECRET = 6;
+
+/** What a process is told to do, in the words of the primitive's config. */
+export interface Start {
+  readonly config: JsonObject;
+  readonly request: Pick<ProcessRequest, 'env' | 'stdin' | 'folder' | 'timeoutMs'>;
+  /** For the audit. */
+  readonly operation: string;
+}
+
+/** Values that were handed over as variables do not come back in a message. */
+function redact(fault: Fault, env: Readonly<Record<string, string>>): Failure {
+  const secrets = Object.values(env).filter((value) => value.length >= MIN_SECRET);
+  const clean = (value: Json): Json =>
+    typeof value === 'string'
+      ? secrets.reduce((text, secret) => text.replaceAll(secret, '***'), value)
+      : value;
+  const detail = Object.entries(fault.detail).map(([key, value]) => [key, clean(value)]);
+  return fail(
+    fault.code,
+    clean(fault.detail.message) as string,
+    Object.fromEntries(detail) as JsonObject,
+  );
+}
+
+/** Names of a script may hold `-`, those of variables may not. */
+const variables = (env: Readonly<Record<string, string>>): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(env).map(([name, value]) => [
+      name.replace(/\W/g, '_').replace(/^(?=\d)/, '_'),
+      value,
+    ]),
+  );
+
+const textAt = (config: JsonObject, key: string): string => {
+  const value = config[key];
+  return typeof value === 'string' ? value : '';
+};
+
+function tooLong({ config, request }: Start): Failure | undefined {
+  const words: [string, string][] = [
+    ['the text of the command', textAt(config, 'script')],
+    ...Object.entries(request.env).map(([name, value]): [string, string] => [
+      `\`$${name}\``,
+      value,
+    ]),
+  ];
+  const [name] = words.find(([, text]) => Buffer.byteLength(text) > MAX_WORD) ?? [];
+  return name === undefined
+    ? undefined
+    : fail(
+        'invalid_input',
+        `${name} has more than ${MAX_WORD} bytes, which the system does not hand to a process; pass it with \`stdin\` or in a file`,
+      );
+}
+
+/** The primitive's answer: also that of a failed command is a result here. */
+function finished(facts: JsonObject): Outcome<ProcessResult> {
+  const { stdout, stderr, exit_code, signal, truncated } = facts;
+  if (truncated !== false && truncated !== undefined) {
+    return fail(
+      'response_too_large',
+      `the command wrote more than ${MAX_OUTPUT} bytes; let it write to a file`,
+      {
+        truncated,
+      },
+    );
+  }
+  return ok({
+    stdout: typeof stdout === 'string' ? stdout : '',
+    stderr: typeof stderr === 'string' ? stderr : '',
+    code: typeof exit_code === 'number' ? exit_code : 1,
+    signal: typeof signal === 'string' ? signal : undefined,
+  });
+}
+
+export function createProcesses(ports: ProcessWorldPorts) {
+  function callOf({ config, request }: Start, verify: Verifier): PrimitiveCall {
+    const { env, stdin, folder, timeoutMs = DEFAULT_TIMEOUT_MS } = request;
+    return {
+      tool: {
+        id: 'script',
+        dir: ports.root,
+        source: 'bundle',
+        requires: ['process.spawn'],
+        effect: 'write',
+        sandbox: 'workspace',
+        env: [],
+      },
+      config: {
+        ...config,
+        cwd: folder,
+        env: variables(env),
+        stdin: stdin ?? '',
+        max_output: MAX_OUTPUT,
+      },
+      parameters: {},
+      sinks: [],
+      verify,
+      signal: ports.signal,
+      projectRoot: ports.root,
+      timeoutMs,
+      secrets: [],
+    };
+  }
+
+  async function start(what: Start): Promise<Outcome<ProcessResult>> {
+    const long = tooLong(what);
+    if (long) return long;
+    const verify = ports.verifier();
+    if (!verify.ok) return verify;
+    const ran = await ports.subprocess().run(callOf(what, verify.output));
+    const isEnded = !ran.ok && ran.error.code === 'tool_failed' && 'exit_code' in ran.error.detail;
+    const failure = ran.ok || isEnded ? undefined : ran;
+    const kept = ports.audit(what.operation, failure);
+    if (failure) return redact(failure.error, what.request.env);
+    if (!kept.ok) return kept;
+    return finished((ran.ok ? ran.output.output : ran.error.detail) as JsonObject);
+  }
+
+  let shell: string | undefined;
+  /** The `echo` of some `sh` rewrites backslashes, so `bash` where there is one. */
+  function shellName(): string {
+    shell ??= (ports.env['PATH'] ?? '/usr/bin:/bin').split(delimiter).some(hasBash) ? 'bash' : 'sh';
+    return shell;
+  }
+
+  return {
+    start,
+    async process(request: ProcessRequest): Promise<Outcome<ProcessResult>> {
+      const { source } = request;
+      const script = typeof source === 'string' ? source : inTurn(source);
+      const ended = await start({
+        config: { shell: shellName(), script },
+        request,
+        operation: operationOf(request),
+      });
+      if (ended.ok) request.onOutput?.(ended.output.stdout);
+      return ended;
+    },
+  };
+}
+
+export type Processes = ReturnType<typeof createProcesses>;
+
+function hasBash(folder: string): boolean {
+  try {
+    accessSync(join(folder, 'bash'), constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Without the values in it: some may be secret. */
+function operationOf({ kind, source }: ProcessRequest): string {
+  const first = typeof source === 'string' ? '' : (source[0]?.trim().split(/\s/, 1)[0] ?? '');
+  return first === '' ? `run:${kind}` : `run:${kind}:${first}`;
+}
+
+/** The first line that fails ends it with its own status. */
+const inTurn = (lines: readonly string[]): string =>
+  lines.length === 1 ? (lines[0] as string) : `set -e\n${lines.join('\n')}`;

@@ -1,0 +1,247 @@
+// What a transcript shows of a value by default: which one it was, and how it begins.
+import { hash } from 'node:crypto';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  fsyncSync,
+  ftruncateSync,
+  mkdirSync,
+  openSync,
+  readSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import {
+  canonicalJson,
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  type Redactor,
+} from '../../base/index.ts';
+import { parseThreadId } from '../thread-id.ts';
+
+export interface Preview {
+  /** Of the canonical text: equal values have equal hashes. */
+  hash: string;
+  characters: number;
+  preview: string;
+}
+
+export function previewOf(value: Json, redactor: Redactor, max = 200): Preview {
+  const text = typeof value === 'string' ? value : canonicalJson(value);
+  const isWhole = text.length <= max;
+  return {
+    hash: `sha256:${hash('sha256', text)}`,
+    characters: text.length,
+    preview: isWhole ? redactor.text(text) : `${beginningOf(text, redactor, max)}…`,
+  };
+}
+
+function beginningOf(text: string, redactor: Redactor, max: number): string {
+  const start = text.slice(0, max);
+  // A secret can end behind the cut: then its beginning is held back and never shown.
+  return redactor.isClean(text) ? start : redactor.stream().push(start);
+}
+
+/** What a line of a transcript can be. */
+export const TRANSCRIPT_TYPES = [
+  'thread_start',
+  'turn_start',
+  'turn_end',
+  'user_message',
+  'assistant_message',
+  'tool_call',
+  'tool_result',
+  'cost_update',
+  'hook',
+  'permission_denied',
+  'limit',
+  'warning',
+  'loop_detected',
+  'retry',
+  'model_fallback',
+  'spawn',
+  'child_end',
+  'injected_message',
+  'signal',
+  'approval',
+  'snapshot',
+  'error',
+  'stream_error',
+  'logged',
+  'thread_end',
+] as const;
+export type TranscriptType = (typeof TRANSCRIPT_TYPES)[number];
+
+const KNOWN: ReadonlySet<string> = new Set(TRANSCRIPT_TYPES);
+
+export const isTranscriptType = (type: string): type is TranscriptType => KNOWN.has(type);
+
+// A thread's transcript: one typed event a line, append-only, for people and their tools. The registry
+// is the truth; a transcript can be lost and written again from it.
+
+export interface TranscriptEvent {
+  /** Milliseconds since 1970. */
+  ts: number;
+  seq: number;
+  turn: number;
+  type: TranscriptType;
+  data: JsonObject;
+}
+
+export interface Transcript {
+  readonly file: string;
+  /** All with one write. After a failure the file ends with a whole line again. */
+  append(events: readonly TranscriptEvent[]): Outcome<null>;
+  close(): void;
+}
+
+export interface TranscriptOptions {
+  /** `.ai/threads` */
+  dir: string;
+  thread: string;
+  /** Takes the secrets out of what is written. */
+  redact: (value: Json) => Json;
+}
+
+export const transcriptFile = (dir: string, thread: string): string =>
+  join(dir, thread, 'transcript.jsonl');
+
+const toLine = (event: TranscriptEvent, redact: (value: Json) => Json): string => {
+  const { ts, seq, turn, type, data } = event;
+  const time = new Date(ts).toISOString();
+  return `${JSON.stringify({ ts: time, seq, turn, type, data: redact(data) })}\n`;
+};
+
+const problem = (file: string, error: unknown): Outcome<never> => {
+  const { code, message } = error as NodeJS.ErrnoException;
+  const kind = code === 'ENOSPC' || code === 'EDQUOT' ? 'disk_full' : 'store_failed';
+  return fail(kind, `the transcript \`${file}\` cannot be written: ${message}`, { file });
+};
+
+/** The folder is there already, except for the first time. */
+function openInFolder(file: string, flags: number): number {
+  try {
+    return openSync(file, flags, 0o600);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+    return openSync(file, flags, 0o600);
+  }
+}
+
+// A link in its place could send our lines anywhere, a pipe could make us wait forever.
+function openFile(file: string, more = 0): number {
+  const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDWR } = constants;
+  const flags = O_RDWR | O_CREAT | O_APPEND | (O_NOFOLLOW ?? 0) | (O_NONBLOCK ?? 0) | more;
+  const handle = openInFolder(file, flags);
+  if (fstatSync(handle).isFile()) return handle;
+  closeSync(handle);
+  throw new Error('it is not a regular file');
+}
+
+function writeAll(handle: number, text: string): void {
+  const bytes = Buffer.from(text);
+  for (let at = 0; at < bytes.length; ) {
+    const count = writeSync(handle, bytes, at);
+    if (count === 0) throw Object.assign(new Error('nothing fits any more'), { code: 'ENOSPC' });
+    at += count;
+  }
+}
+
+/** Where the last whole line ends. */
+function endOfLines(handle: number, size: number): number {
+  const chunk = Buffer.allocUnsafe(Math.min(size, 1 << 16));
+  for (let end = size; end > 0; ) {
+    const from = Math.max(0, end - chunk.length);
+    const count = readSync(handle, chunk, 0, end - from, from);
+    const found = chunk.subarray(0, count).lastIndexOf(10);
+    if (found !== -1) return from + found + 1;
+    end = from;
+  }
+  return 0;
+}
+
+/** A line that was cut off is taken away: the registry still has what it said. */
+function repair(handle: number): void {
+  const { size } = fstatSync(handle);
+  const end = endOfLines(handle, size);
+  if (end < size) ftruncateSync(handle, end);
+}
+
+/** Opens for writing, by the holder of the thread's lease only; a torn last line is repaired. */
+export function createTranscript(options: TranscriptOptions): Outcome<Transcript> {
+  const { dir, thread, redact } = options;
+  const id = parseThreadId(thread);
+  if (!id.ok) return id;
+  const file = transcriptFile(dir, thread);
+  let handle: number | undefined;
+  try {
+    handle = openFile(file);
+    repair(handle);
+  } catch (error) {
+    if (handle !== undefined) closeSync(handle);
+    return problem(file, error);
+  }
+  return ok({
+    file,
+    append(events) {
+      if (events.length === 0) return ok(null);
+      if (handle === undefined) return problem(file, new Error('it was closed'));
+      try {
+        writeAll(handle, events.map((event) => toLine(event, redact)).join(''));
+        return ok(null);
+      } catch (error) {
+        try {
+          repair(handle);
+        } catch {
+          // Then whoever opens it next does.
+        }
+        return problem(file, error);
+      }
+    },
+    close() {
+      if (handle !== undefined) closeSync(handle);
+      handle = undefined;
+    },
+  });
+}
+
+/**
+ * Writes the transcript anew from the journal, whole or not at all. Events that are not for
+ * transcripts are left out.
+ */
+export function rebuildTranscript(
+  options: TranscriptOptions,
+  events: Iterable<Omit<TranscriptEvent, 'type'> & { type: string }>,
+): Outcome<{ file: string; lines: number }> {
+  const id = parseThreadId(options.thread);
+  if (!id.ok) return id;
+  const file = transcriptFile(options.dir, options.thread);
+  const draft = `${file}.draft`;
+  let [handle, lines]: [number | undefined, number] = [undefined, 0];
+  try {
+    rmSync(draft, { force: true });
+    handle = openFile(draft, constants.O_EXCL);
+    for (const event of events) {
+      const { type } = event;
+      if (!isTranscriptType(type)) continue;
+      writeAll(handle, toLine({ ...event, type }, options.redact));
+      lines += 1;
+    }
+    fsyncSync(handle);
+    closeSync(handle);
+    handle = undefined;
+    renameSync(draft, file);
+    return ok({ file, lines });
+  } catch (error) {
+    if (handle !== undefined) closeSync(handle);
+    rmSync(draft, { force: true });
+    return problem(file, error);
+  }
+}

@@ -1,0 +1,195 @@
+import { fail, getOwn, isObject, type Json, nearest, type Outcome, ok } from '../../base/index.ts';
+
+/** The names other documents use for ours: `kiwi-mcp.X`, `kernmantle.X`, `mcp.NAME`. */
+export function normalizeCapability(name: string): string {
+  const kernel = /^(?:kiwi-mcp|kernmantle)\.(.+)$/.exec(name);
+  if (kernel) return `kernel.${kernel[1]}`;
+  const server = /^mcp\.([^.]+)$/.exec(name);
+  return server && server[1] !== 'connect' && server[1] !== '*' ? `${name}.call` : name;
+}
+
+/** Does a name in a grant stand for many? */
+export const isNamePattern = (name: string): boolean => name.includes('*');
+
+/** Letters, digits, `_`, `-` and, in patterns, `*`, between dots. */
+export const isNameOrPattern = (name: string): boolean =>
+  name.length <= 200 && /^[A-Za-z0-9_*-]+(\.[A-Za-z0-9_*-]+)*$/.test(name);
+
+// The capabilities there are. The list is data, read elsewhere and handed in: the bundle's file is
+// the ground, a project's file may add names for its own tools and nothing else.
+
+export const RISK_TIERS = ['read', 'write', 'elevated', 'system'] as const;
+export type RiskTier = (typeof RISK_TIERS)[number];
+
+export const SCOPE_FIELDS = ['path', 'id', 'host', 'method', 'subtree'] as const;
+export type ScopeField = (typeof SCOPE_FIELDS)[number];
+
+export interface CapabilityInfo {
+  name: string;
+  meaning: string;
+  /** Fields a grant of this capability may be narrowed by. */
+  scope: readonly string[];
+  tier: RiskTier;
+  /** Held too, on the same scope. */
+  implies: readonly string[];
+}
+
+export interface CapabilityCatalog {
+  /** Undefined for a name nobody declared; `mcp.github.call` is answered by `mcp.<server>.call`. */
+  get(name: string): CapabilityInfo | undefined;
+  /** As declared, patterns such as `mcp.<server>.call` included. */
+  names(): readonly string[];
+  isSystem(name: string): boolean;
+  /** The capabilities whose holders hold this one too. */
+  impliedBy(name: string): readonly string[];
+  /** The name that was probably meant. */
+  suggest(name: string): string | undefined;
+}
+
+export interface CapabilityProblem {
+  /** The entry, or empty for the file as a whole. */
+  name: string;
+  message: string;
+}
+
+const NAME = /^[a-z][a-z0-9_-]*(\.([A-Za-z0-9_-]+|<[a-z]+>))*$/;
+const ENTRY_FIELDS = ['meaning', 'scope', 'tier', 'implies'];
+
+const textList = (value: Json | undefined): string[] | undefined =>
+  value === undefined || value === null
+    ? []
+    : Array.isArray(value) && value.every((item) => typeof item === 'string')
+      ? value
+      : undefined;
+
+function readEntry(name: string, entry: Json): CapabilityInfo | string {
+  if (!isObject(entry)) return 'must be a mapping with `meaning` and `tier`';
+  const unknown = Object.keys(entry).find((key) => !ENTRY_FIELDS.includes(key));
+  if (unknown !== undefined) {
+    const near = nearest(unknown, ENTRY_FIELDS);
+    return `has an unknown field \`${unknown}\`${near ? `; did you mean \`${near}\`?` : ''}`;
+  }
+  const [meaning, tier] = [getOwn(entry, 'meaning'), getOwn(entry, 'tier')];
+  const [scope, implies] = [textList(getOwn(entry, 'scope')), textList(getOwn(entry, 'implies'))];
+  if (typeof meaning !== 'string' || meaning === '') return 'needs a `meaning`';
+  if (!RISK_TIERS.includes(tier as RiskTier)) {
+    return `needs a \`tier\` out of ${RISK_TIERS.join(', ')}`;
+  }
+  if (!scope || !implies) return '`scope` and `implies` must be lists of names';
+  return { name, meaning, scope, tier: tier as RiskTier, implies };
+}
+
+/** The entries of a capabilities file, as parsed from YAML: `{capabilities: {NAME: {…}}}`. */
+export function readCapabilities(value: Json): {
+  infos: CapabilityInfo[];
+  problems: CapabilityProblem[];
+} {
+  const [infos, problems]: [CapabilityInfo[], CapabilityProblem[]] = [[], []];
+  const entries = getOwn(value, 'capabilities');
+  const stray = isObject(value)
+    ? Object.keys(value).find((key) => key !== 'capabilities')
+    : undefined;
+  if (value === null) return { infos, problems };
+  if (stray !== undefined) problems.push({ name: '', message: `unknown field \`${stray}\`` });
+  if (!isObject(entries)) {
+    problems.push({ name: '', message: '`capabilities` must be a mapping of names' });
+    return { infos, problems };
+  }
+  for (const [name, entry] of Object.entries(entries)) {
+    const read = readEntry(name, entry);
+    if (typeof read === 'string') problems.push({ name, message: read });
+    else infos.push(read);
+  }
+  return { infos, problems };
+}
+
+type Table = ReadonlyMap<string, CapabilityInfo>;
+
+const serverPattern = (name: string): string | undefined => {
+  const parts = /^mcp\.[A-Za-z0-9_-]+\.([a-z]+)$/.exec(name);
+  return parts ? `mcp.<server>.${parts[1]}` : undefined;
+};
+
+function find(table: Table, name: string): CapabilityInfo | undefined {
+  // A placeholder is a way to declare many names, not a name that can be held.
+  if (name.includes('<')) return undefined;
+  const exact = table.get(name);
+  if (exact) return exact;
+  const pattern = table.get(serverPattern(name) ?? '');
+  return pattern && { ...pattern, name };
+}
+
+function shapeProblem(info: CapabilityInfo, table: Table): string | undefined {
+  if (!NAME.test(info.name)) return 'is not a name like `area.action`';
+  const field = info.scope.find((name) => !SCOPE_FIELDS.includes(name as ScopeField));
+  if (field !== undefined) {
+    return `has an unknown scope \`${field}\` (there are ${SCOPE_FIELDS.join(', ')})`;
+  }
+  for (const implied of info.implies) {
+    const other = find(table, implied);
+    if (!other) return `implies \`${implied}\`, which does not exist`;
+    if (other.tier === 'system') return `may not imply the system-only \`${implied}\``;
+    // The implied right is held on the same scope, so it must be a scope it understands.
+    if (info.scope.join() !== other.scope.join()) {
+      return `implies \`${implied}\`, which has another scope`;
+    }
+  }
+  return undefined;
+}
+
+/** What a project may not declare: it could hand out rights under a name nobody would look at. */
+function projectProblem(
+  info: CapabilityInfo,
+  ground: Table,
+  own: ReadonlySet<string>,
+): string | undefined {
+  if (info.tier === 'system') return 'is system-only: a project may not declare it';
+  if (find(ground, info.name)) return 'is built in and cannot be declared again';
+  if (info.name.includes('<')) return 'may not hold a placeholder';
+  const foreign = info.implies.find((name) => !own.has(name));
+  return foreign === undefined
+    ? undefined
+    : `may imply only capabilities of the same file, not \`${foreign}\``;
+}
+
+/** The catalogue, or every problem at once under `detail.problems`. */
+export function createCapabilityCatalog(
+  bundle: readonly CapabilityInfo[],
+  project: readonly CapabilityInfo[] = [],
+): Outcome<CapabilityCatalog> {
+  const ground = new Map(bundle.map((info) => [info.name, info]));
+  const own = new Set(project.map((info) => info.name));
+  const table = new Map([...ground, ...project.map((info) => [info.name, info] as const)]);
+  const problems: CapabilityProblem[] = [];
+  const note = (name: string, message: string | undefined) => {
+    if (message !== undefined) problems.push({ name, message });
+  };
+  if (ground.size + own.size !== bundle.length + project.length) {
+    note('', 'a capability is declared twice');
+  }
+  for (const info of project) note(info.name, projectProblem(info, ground, own));
+  for (const info of [...bundle, ...project]) note(info.name, shapeProblem(info, table));
+  const [first] = problems;
+  if (first) {
+    const message = `capability \`${first.name}\` ${first.message}`;
+    return fail('config_invalid', message, { problems: problems.map((p) => ({ ...p })) });
+  }
+  return ok(catalogOver(table));
+}
+
+function catalogOver(table: Table): CapabilityCatalog {
+  const names = [...table.keys()];
+  const impliers = new Map<string, string[]>();
+  for (const info of table.values()) {
+    for (const implied of info.implies) {
+      impliers.set(implied, [...(impliers.get(implied) ?? []), info.name]);
+    }
+  }
+  return {
+    get: (name) => find(table, name),
+    names: () => names,
+    isSystem: (name) => find(table, name)?.tier === 'system',
+    impliedBy: (name) => impliers.get(name) ?? [],
+    suggest: (name) => nearest(name, names),
+  };
+}

@@ -1,0 +1,106 @@
+// The operator's policies as caps: a right is what every ceiling leaves of it. Ceilings never give
+// anything by themselves inside a thread; outside of threads they are all there is.
+import { type Outcome, ok } from '../../base/index.ts';
+import type { CapabilityCatalog } from './capability-catalog.ts';
+import { denied, describeNeed } from './denial.ts';
+import {
+  companionsOf,
+  type Grant,
+  grantDenies,
+  grantHolds,
+  grantName,
+  grantsAllow,
+  type Need,
+  needProblem,
+} from './grant.ts';
+
+export interface Ceiling {
+  /** Absent: everything that is not system-only. An entry without a scope stands for all of it. */
+  allow?: Grant[];
+  /** Wins over every `allow`. */
+  deny?: Grant[];
+}
+
+/** Why this ceiling refuses a need that has no problem of its own; undefined when it does not. */
+export function ceilingRefusal(
+  ceiling: Ceiling,
+  need: Need,
+  catalog: CapabilityCatalog,
+): string | undefined {
+  const { allow, deny = [] } = ceiling;
+  if (deny.some((entry) => grantDenies(entry, need, catalog))) {
+    return `the policy denies ${describeNeed(need)}; remove it from \`capabilities.deny\` to allow it`;
+  }
+  if (allow && !grantsAllow(allow, need, catalog, 'ceiling')) {
+    return `the policy does not allow ${describeNeed(need)}; add it to \`capabilities.allow\` to allow it`;
+  }
+  return undefined;
+}
+
+/** Does this ceiling leave anything of that name? */
+export function ceilingHolds(
+  ceiling: Ceiling,
+  capability: string,
+  catalog: CapabilityCatalog,
+): boolean {
+  const { allow, deny = [] } = ceiling;
+  const deniedWhole = deny.some(
+    (entry) =>
+      Object.keys(entry.scope ?? {}).length === 0 && grantHolds(entry, capability, catalog, 'deny'),
+  );
+  return (
+    !deniedWhole &&
+    (allow === undefined ||
+      allow.some((grant) => grantHolds(grant, capability, catalog, 'ceiling')))
+  );
+}
+
+export interface CeilingVerifier {
+  /** May this actual call be made? */
+  (need: Need): Outcome<null>;
+  /** Is anything of that name left, whatever its scope? Asked before the scope can be known. */
+  holds(capability: string): Outcome<null>;
+  granted(): string[];
+}
+
+/**
+ * Judges calls that come without a token. INVARIANT: system-only rights follow from who signed an
+ * item, so no policy ever gives one here, whatever it lists.
+ */
+export function createCeilingVerifier(
+  ceilings: readonly Ceiling[],
+  catalog: CapabilityCatalog,
+): CeilingVerifier {
+  const granted = () =>
+    [...new Set(ceilings.flatMap(({ allow }) => allow?.map(grantName) ?? []))].slice(0, 200);
+  const refuse = (need: Need, message: string) =>
+    denied({ missing: [need], granted: granted(), message });
+  const checkOne = (need: Need): Outcome<null> => {
+    const problem = needProblem(need, catalog);
+    if (problem !== undefined) return refuse(need, problem);
+    if (catalog.isSystem(need.capability)) {
+      return refuse(need, `${describeNeed(need)} is system-only: only signed core items hold it`);
+    }
+    for (const ceiling of ceilings) {
+      const refusal = ceilingRefusal(ceiling, need, catalog);
+      if (refusal !== undefined) return refuse(need, refusal);
+    }
+    return ok(null);
+  };
+  const check = (need: Need): Outcome<null> => {
+    for (const part of companionsOf(need)) {
+      const checked = checkOne(part);
+      if (!checked.ok) return checked;
+    }
+    return ok(null);
+  };
+  const holds = (capability: string): Outcome<null> => {
+    const need = { capability };
+    if (!catalog.get(capability)) return refuse(need, `\`${capability}\` is no capability`);
+    const held =
+      !catalog.isSystem(capability) &&
+      ceilings.every((ceiling) => ceilingHolds(ceiling, capability, catalog));
+    return held ? ok(null) : refuse(need, `the policy leaves nothing of \`${capability}\``);
+  };
+  return Object.assign(check, { holds, granted });
+}

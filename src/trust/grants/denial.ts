@@ -1,0 +1,104 @@
+// What a refusal says: what was needed, what is held, and the line that would grant it.
+import { type Failure, fail, type Json } from '../../base/index.ts';
+import { grantName, type Need, type Scope } from './grant.ts';
+import type { Permission } from './permission-map.ts';
+
+const shown = (text: string): string => {
+  const plain = text.replace(/[\u0000-\u001f\u007f-\u009f`]/g, '\ufffd');
+  return plain.length > 200 ? `${plain.slice(0, 200)}…` : plain;
+};
+
+/** As conditions see it: `tool.bash`, `fs.write`. */
+export const needName = (need: Need): string => shown(grantName(need));
+
+/** For messages: the name and what it was wanted for. */
+export function describeNeed(need: Need): string {
+  const { path, host, method, subtree, id } = need.scope ?? {};
+  const name = `\`${needName(need)}\``;
+  if (path !== undefined) return `${name} on \`${shown(path)}\``;
+  if (host !== undefined)
+    return `${name} to \`${shown(host)}\`${method ? ` (${shown(method)})` : ''}`;
+  if (need.capability === 'tool.execute' && id !== undefined) return `${name} (\`${shown(id)}\`)`;
+  return subtree === 'any' ? `${name} on threads outside its own subtree` : name;
+}
+
+// A character that is special in globs cannot be written; any one character in its place is the
+// narrowest glob there is.
+const asGlob = (path: string): string => path.replace(/[{}[\]!]/g, '?');
+
+/** The permission that would grant this and as little else as possible; none for system-only ones. */
+export function permissionFor(need: Need): Permission | undefined {
+  const { path = 'path/to/**', id = 'folder/tool', host, method } = need.scope ?? {};
+  const verbs = { 'fs.read': 'read', 'fs.write': 'write', 'fs.exec': 'execute' } as const;
+  const { capability } = need;
+  if (capability === 'fs.read' || capability === 'fs.write' || capability === 'fs.exec') {
+    return { verb: verbs[capability], resource: 'filesystem', path: asGlob(path) };
+  }
+  if (capability === 'tool.execute') return { verb: 'execute', resource: 'tool', id };
+  if (capability === 'process.spawn') return { verb: 'execute', resource: 'shell' };
+  const [, area, action] = /^(.+)\.([^.]+)$/.exec(capability) ?? [];
+  if (area === undefined || action === undefined) return undefined;
+  const resource = area === 'kernel' ? 'kernmantle' : area;
+  return {
+    verb: 'execute',
+    resource,
+    action,
+    ...(capability === 'project.use' && { path: asGlob(path) }),
+    ...(host !== undefined && { host }),
+    ...(host !== undefined && method !== undefined && { method: method.toUpperCase() }),
+  };
+}
+
+const escaped = (text: string): string =>
+  text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/"/g, '&quot;');
+
+/** As it stands in a directive's `<permissions>`. */
+export function formatPermission(permission: Permission): string {
+  const names = ['resource', 'path', 'id', 'action', 'host', 'method'] as const;
+  const attributes = names
+    .filter((name) => permission[name] !== undefined)
+    .map((name) => ` ${name}="${escaped(permission[name] ?? '')}"`);
+  return `<${permission.verb}${attributes.join('')}/>`;
+}
+
+/** The line to add to a directive so that it holds this; undefined for system-only capabilities. */
+export function permissionLine(need: Need, isSystem: boolean): string | undefined {
+  const permission = isSystem ? undefined : permissionFor(need);
+  return permission && formatPermission(permission);
+}
+
+export interface Denial {
+  /** What is missing, the first one first. */
+  missing: readonly Need[];
+  /** Names held. */
+  granted: readonly string[];
+  /** The tool or operation that was tried; the need itself when not given. */
+  attempted?: string;
+  /** One sentence without an end: why not, and what to do. */
+  message: string;
+}
+
+const scopeDetail = (scope: Scope | undefined): { scope?: Json } =>
+  scope === undefined ? {} : { scope: { ...scope } };
+
+/** `permission_denied` as hooks match it. */
+export function denied({ missing, granted, attempted, message }: Denial): Failure {
+  const [first] = missing;
+  return fail('permission_denied', message, {
+    missing: first ? needName(first) : '',
+    missing_all: [...new Set(missing.map(needName))],
+    attempted: attempted ?? (first ? describeNeed(first).replaceAll('`', '') : ''),
+    granted: [...granted],
+    ...scopeDetail(first?.scope),
+  });
+}
+
+/** A token that is worth nothing. `detail.token` says which rule failed; none of it is repeated. */
+export const tokenRefused = (reason: string, message: string): Failure =>
+  fail('permission_denied', `capability token refused: ${message}`, {
+    token: reason,
+    missing: '',
+    missing_all: [],
+    granted: [],
+    attempted: '',
+  });

@@ -1,0 +1,197 @@
+// One line of a directive's `<permissions>` and what it amounts to. A line that is not fully
+// understood grants nothing and is reported: an attribute that would be ignored could be the one its
+// author relied on.
+import type { Outcome } from '../../base/index.ts';
+import { type CapabilityCatalog, normalizeCapability } from './capability-catalog.ts';
+import { type Grant, grantProblem, type Scope } from './grant.ts';
+
+export interface Permission {
+  verb: 'read' | 'write' | 'execute';
+  resource: string;
+  path?: string;
+  id?: string;
+  action?: string;
+  host?: string;
+  method?: string;
+  line?: number;
+  column?: number;
+}
+
+type Attribute = 'path' | 'id' | 'action' | 'host' | 'method';
+const ATTRIBUTES: readonly Attribute[] = ['path', 'id', 'action', 'host', 'method'];
+
+/** What an entry amounts to: grants, the right to orchestrate, or a reason why it cannot be used. */
+export type Mapped = Grant[] | 'orchestration' | { code?: string; message: string; hint?: string };
+
+export interface PermissionWorld {
+  catalog: CapabilityCatalog;
+  resolveToolId: (bare: string) => Outcome<string>;
+  projectRoot: string | undefined;
+}
+
+type Mapper = (permission: Permission, world: PermissionWorld) => Mapped;
+
+/** The attributes this resource does not know: ignoring one would grant more than was meant. */
+function stray(permission: Permission, known: readonly Attribute[]): Mapped | undefined {
+  const extra = ATTRIBUTES.find((name) => permission[name] !== undefined && !known.includes(name));
+  if (extra === undefined) return undefined;
+  return { message: `a permission for \`${permission.resource}\` takes no \`${extra}\`` };
+}
+
+const cleanPath = (path: string): string => path.replace(/^(\.\/)+/, '');
+
+const filesystem: Mapper = (permission) => {
+  const { verb, path } = permission;
+  const capability = verb === 'execute' ? 'fs.exec' : `fs.${verb}`;
+  if (path === undefined || path === '') {
+    const hint = `<${verb} resource="filesystem" path="src/**"/>`;
+    return { message: 'a filesystem permission needs a `path`', hint };
+  }
+  if (path.endsWith('/')) {
+    return {
+      message: `path \`${path}\` ends in \`/\``,
+      hint: `path="${path}**" covers the folder`,
+    };
+  }
+  return stray(permission, ['path']) ?? [{ capability, scope: { path: cleanPath(path) } }];
+};
+
+const tool: Mapper = (permission, world) => {
+  const { verb, id, action } = permission;
+  if (id === undefined && action !== undefined && action !== 'execute') {
+    return capability(permission, world);
+  }
+  if (verb !== 'execute' || id === undefined || id === '') {
+    const hint = '<execute resource="tool" id="shell/bash"/>';
+    return { message: 'a tool permission needs `execute` and an `id`', hint };
+  }
+  const extra = stray(permission, action === 'execute' ? ['id', 'action'] : ['id']);
+  if (extra) return extra;
+  if (/[*?/]/.test(id)) return [{ capability: 'tool.execute', scope: { id } }];
+  // Resolved once, so that a tool added later under the same last name is not granted too.
+  const full = world.resolveToolId(id);
+  return full.ok
+    ? [{ capability: 'tool.execute', scope: { id: full.output } }]
+    : { code: full.error.code, message: full.error.detail.message };
+};
+
+const shell: Mapper = (permission) =>
+  permission.verb === 'execute'
+    ? (stray(permission, []) ?? [{ capability: 'process.spawn' }])
+    : { message: '`shell` can only be executed', hint: '<execute resource="shell"/>' };
+
+const spawn: Mapper = (permission) =>
+  permission.verb === 'execute' && permission.action === 'thread'
+    ? (stray(permission, ['action']) ?? 'orchestration')
+    : {
+        message: '`spawn` knows the action `thread` only',
+        hint: '<execute resource="spawn" action="thread"/>',
+      };
+
+const net: Mapper = (permission, world) => {
+  const { host, method, ...rest } = permission;
+  const grants = capability(rest, world);
+  if (!Array.isArray(grants)) return grants;
+  const methods = method === undefined ? [undefined] : method.split(/[\s,]+/).filter(Boolean);
+  if (methods.length === 0) return { message: '`method` is empty' };
+  return grants.flatMap((grant) =>
+    methods.map((name) => {
+      const scope: Scope = {
+        ...(host !== undefined && { host: host.toLowerCase() }),
+        ...(name !== undefined && { method: name.toUpperCase() }),
+      };
+      return Object.keys(scope).length === 0 ? grant : { ...grant, scope };
+    }),
+  );
+};
+
+const thread: Mapper = (permission, world) => {
+  const { id = 'own', ...rest } = permission;
+  const grants = capability(rest, world);
+  return Array.isArray(grants)
+    ? grants.map((grant) => ({ ...grant, scope: { subtree: id } }))
+    : grants;
+};
+
+/** `../other` is read from the project's root; the token holds the absolute path. */
+function otherProject(path: string, root: string | undefined): string | undefined {
+  if (path.startsWith('/')) return path;
+  const up = /^(\.\.\/)+/.exec(path)?.[0];
+  if (up === undefined || root === undefined || !root.startsWith('/') || /[*?]/.test(root)) {
+    return undefined;
+  }
+  const above = root.split('/').slice(0, -(up.length / 3));
+  return above.length === 0 ? undefined : [...above, path.slice(up.length)].join('/');
+}
+
+const project: Mapper = (permission, world) => {
+  const { path, ...rest } = permission;
+  const grants = capability(rest, world);
+  if (!Array.isArray(grants)) return grants;
+  const absolute = path === undefined ? undefined : otherProject(path, world.projectRoot);
+  if (absolute === undefined) {
+    const hint = '<execute resource="project" action="use" path="../other"/>';
+    return { message: 'a project permission needs a `path` that leads out of the project', hint };
+  }
+  return grants.map((grant) => ({ ...grant, scope: { path: absolute } }));
+};
+
+const mcp: Mapper = ({ id, ...rest }, world) =>
+  capability(id === undefined ? rest : { ...rest, resource: `mcp.${id}` }, world);
+
+/** Every other resource: `<resource>.<action>`; for `read` and `write` the verb is the action. */
+function capability(permission: Permission, world: PermissionWorld): Mapped {
+  const { verb, action } = permission;
+  const extra = stray(permission, verb === 'execute' ? ['action'] : []);
+  if (extra) return extra;
+  const area = ['kernmantle', 'kiwi-mcp'].includes(permission.resource)
+    ? 'kernel'
+    : permission.resource;
+  const wanted = verb === 'execute' ? action : verb;
+  if (wanted === undefined || wanted === '') {
+    return { message: `a permission for \`${permission.resource}\` needs an \`action\`` };
+  }
+  if (wanted === '*') return everyAction(area, world.catalog);
+  return [{ capability: normalizeCapability(`${area}.${wanted}`) }];
+}
+
+/** `action="*"`: what there is now and is not system-only, by name. */
+function everyAction(area: string, catalog: CapabilityCatalog): Mapped {
+  const server = /^mcp\.([^.]+)$/.exec(area)?.[1] ?? '*';
+  const names = catalog
+    .names()
+    .filter((name) => !catalog.isSystem(name))
+    .map((name) => name.replace(/<[^>]+>/, server))
+    .filter((name) => name.startsWith(`${area}.`));
+  return names.length > 0
+    ? names.map((name) => ({ capability: name }))
+    : { code: 'capability_unknown', message: `there is no capability of \`${area}\`` };
+}
+
+const RESOURCES: Readonly<Record<string, Mapper>> = {
+  filesystem,
+  tool,
+  shell,
+  spawn,
+  net,
+  thread,
+  project,
+  mcp,
+};
+
+/** What an entry grants; every grant of it is one that a token may hold. */
+export function mapPermission(permission: Permission, world: PermissionWorld): Mapped {
+  const mapper = Object.hasOwn(RESOURCES, permission.resource)
+    ? RESOURCES[permission.resource]
+    : undefined;
+  const mapped = (mapper ?? capability)(permission, world);
+  if (!Array.isArray(mapped)) return mapped;
+  for (const grant of mapped) {
+    const problem = grantProblem(grant, world.catalog);
+    const isUnknown = !grant.capability.includes('*') && !world.catalog.get(grant.capability);
+    if (problem !== undefined) {
+      return { code: isUnknown ? 'capability_unknown' : 'permission_invalid', message: problem };
+    }
+  }
+  return mapped;
+}

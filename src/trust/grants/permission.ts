@@ -1,0 +1,107 @@
+// From what a directive says (`<permissions>`) to what a token holds: grants, and lists over
+// categories and names.
+import { globProblem, type Outcome } from '../../base/index.ts';
+import type { CapabilityCatalog } from './capability-catalog.ts';
+import type { Grant } from './grant.ts';
+import { type CategoryFilter, FILTER_LISTS, type ItemFilters } from './item-filter.ts';
+import { mapPermission, type Permission, type PermissionWorld } from './permission-map.ts';
+
+export interface Permissions {
+  entries: Permission[];
+  orchestration?: CategoryFilter & { enabled: boolean };
+  knowledge?: CategoryFilter;
+  directives?: CategoryFilter;
+}
+
+export interface PermissionProblem {
+  permission: Permission;
+  code: string;
+  message: string;
+  hint?: string;
+}
+
+export interface GrantedRights {
+  grants: Grant[];
+  /** Lists over categories and names that go into the token beside the grants. */
+  filters: ItemFilters;
+  problems: PermissionProblem[];
+}
+
+const ORCHESTRATION_TOOLS = [
+  'thread_directive',
+  'wait_thread',
+  'wait_all',
+  'read_transcript',
+  'inject_message',
+  'pause_thread',
+  'resume_thread',
+  'terminate_thread',
+];
+
+const ORCHESTRATION: readonly Grant[] = [
+  { capability: 'spawn.thread' },
+  { capability: 'kernel.execute' },
+  { capability: 'thread.read', scope: { subtree: 'own' } },
+  { capability: 'thread.control', scope: { subtree: 'own' } },
+  ...ORCHESTRATION_TOOLS.map((name) => ({
+    capability: 'tool.execute',
+    scope: { id: `threads/${name}` },
+  })),
+];
+
+function filtersOf(permissions: Permissions): ItemFilters {
+  const { orchestration, knowledge, directives } = permissions;
+  const { enabled: _, ...spawnLists } = orchestration ?? { enabled: false };
+  return {
+    ...(Object.keys(spawnLists).length > 0 && { spawn: spawnLists }),
+    ...(knowledge && { knowledge }),
+    ...(directives && { directives }),
+  };
+}
+
+function filterProblems(filters: ItemFilters): PermissionProblem[] {
+  return Object.entries(filters).flatMap(([use, filter]: [string, CategoryFilter]) =>
+    FILTER_LISTS.flatMap((list) => filter[list] ?? []).flatMap((glob) => {
+      const problem = globProblem(glob);
+      if (problem === undefined) return [];
+      const resource = use === 'spawn' ? 'orchestration' : use;
+      const permission: Permission = { verb: 'read', resource };
+      const message = `\`${glob}\` in \`<${resource}>\` ${problem}`;
+      return [{ permission, code: 'permission_invalid', message }];
+    }),
+  );
+}
+
+/**
+ * What a directive's permissions grant. Problems are collected, never thrown; an entry with a
+ * problem grants nothing. `projectRoot` is where `../other` in a project permission starts.
+ */
+export function grantsFromPermissions(
+  permissions: Permissions,
+  catalog: CapabilityCatalog,
+  resolveToolId: (bare: string) => Outcome<string>,
+  projectRoot?: string,
+): GrantedRights {
+  const world: PermissionWorld = { catalog, resolveToolId, projectRoot };
+  // Held unless a list narrows it; the list travels as a filter.
+  const grants: Grant[] = [{ capability: 'knowledge.read' }];
+  const filters = filtersOf(permissions);
+  const problems = filterProblems(filters);
+  let orchestrates = permissions.orchestration?.enabled === true;
+  for (const permission of permissions.entries) {
+    const mapped = mapPermission(permission, world);
+    if (Array.isArray(mapped)) grants.push(...mapped);
+    else if (mapped !== 'orchestration') {
+      problems.push({ code: 'permission_invalid', ...mapped, permission });
+    } else if (permissions.orchestration?.enabled === false) {
+      const message = '`spawn` contradicts `<orchestration enabled="false">`, which wins';
+      problems.push({ permission, code: 'permission_invalid', message });
+    } else orchestrates = true;
+  }
+  if (orchestrates) grants.push(...ORCHESTRATION);
+  return { grants: unique(grants), filters, problems };
+}
+
+function unique(grants: readonly Grant[]): Grant[] {
+  return [...new Map(grants.map((grant) => [JSON.stringify(grant), grant])).values()];
+}

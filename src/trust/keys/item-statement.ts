@@ -1,0 +1,65 @@
+// What a signature on an item says: this kind, id and version, this body, these rights, then, by
+// this key. The domain tag keeps it from ever being taken for anything else that keys sign.
+import { canonicalJson } from '../../base/index.ts';
+import {
+  frame,
+  fromBase64Url,
+  KEY_BYTES,
+  type KeyPair,
+  keyIdOf,
+  readPublicKey,
+  SIGNATURE_BYTES,
+  toBase64Url,
+  verifySignature,
+} from './key.ts';
+
+export interface ItemStatement {
+  kind: string;
+  id: string;
+  version: string;
+  /** Hex, of the body without the signature line. */
+  sha256: string;
+  /** Digest of permissions and hooks. */
+  rights: string;
+  /** ISO time. */
+  created: string;
+  /** Id of the signing key. */
+  key: string;
+}
+
+const TAG = 'kernmantle/item-statement/v1';
+const FIELDS = ['kind', 'id', 'version', 'sha256', 'rights', 'created', 'key'] as const;
+
+/** Undefined unless it has exactly these fields, all texts. */
+function bytesOf(statement: ItemStatement): Buffer | undefined {
+  const isWhole =
+    Object.keys(statement).length === FIELDS.length &&
+    FIELDS.every((field) => typeof statement[field] === 'string');
+  return isWhole ? frame(TAG, Buffer.from(canonicalJson({ ...statement }))) : undefined;
+}
+
+/** Base64url. Throws when the statement names another key than the one that signs. */
+export function signStatement(statement: ItemStatement, key: KeyPair): string {
+  const bytes = bytesOf(statement);
+  if (!bytes || statement.key !== key.id) {
+    throw new TypeError('a statement has its seven fields and names the key that signs it');
+  }
+  return toBase64Url(key.sign(bytes));
+}
+
+/** Never throws: whatever is odd about statement, signature or key makes it false. */
+export function verifyStatement(
+  statement: ItemStatement,
+  signature: string,
+  publicKey: string,
+): boolean {
+  const bytes = bytesOf(statement);
+  const id = keyIdOf(publicKey);
+  if (!bytes || !id.ok || id.output !== statement.key) return false;
+  const [raw, signed] = [
+    fromBase64Url(publicKey, KEY_BYTES),
+    fromBase64Url(signature, SIGNATURE_BYTES),
+  ];
+  const key = raw && readPublicKey(raw);
+  return key !== undefined && signed !== undefined && verifySignature(key, bytes, signed);
+}

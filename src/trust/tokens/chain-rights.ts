@@ -1,0 +1,251 @@
+// What a chain of blocks allows, apart from time and policy.
+//
+// INVARIANT: a child never holds more than its parent. A right is the conjunction of all blocks, so
+// appending one can only take away; nothing ever computes an intersection of globs.
+import { literalPrefix, matchGlob } from '../../base/index.ts';
+import type { CapabilityCatalog } from '../grants/capability-catalog.ts';
+import { describeNeed, permissionLine } from '../grants/denial.ts';
+import {
+  companionsOf,
+  type Grant,
+  grantHolds,
+  grantName,
+  grantsAllow,
+  isSystemGrant,
+  type Need,
+  needProblem,
+  type Scope,
+} from '../grants/grant.ts';
+import { filterAllows, type ItemFilters } from '../grants/item-filter.ts';
+import type { TokenBlock } from './token-block.ts';
+
+// What a child asks for against what its parent holds, before either has run: an early answer for
+// people and hooks. Enforcement never relies on it; every call is judged on its own.
+
+export interface StartCheck {
+  /** Nothing of that name is held, or no scope that could overlap. */
+  missing: Grant[];
+  /** Held in part, or so that only the actual call can tell: worth a warning. */
+  partial: Grant[];
+}
+
+type Fit = 'none' | 'partial' | 'full';
+const RANK: Record<Fit, number> = { none: 0, partial: 1, full: 2 };
+
+/** `src/**` covers whatever stays below `src/`; everything else is left to the actual call. */
+function globFit(wanted: string, held: string): Fit {
+  if (wanted === held || held === '**') return 'full';
+  const isLiteral = !/[*?]/.test(wanted);
+  if (isLiteral && matchGlob(held, wanted)) return 'full';
+  const [want, have] = [literalPrefix(wanted), literalPrefix(held)];
+  if (held === `${have}**` && have.endsWith('/') && want.startsWith(have)) return 'full';
+  const overlaps = want.startsWith(have) || have.startsWith(want);
+  return overlaps ? 'partial' : 'none';
+}
+
+/** A glob without `/` over last segments and one over full ids may meet anywhere. */
+function idFit(wanted: string, held: string): Fit {
+  if (wanted === held) return 'full';
+  if (held.includes('/') === wanted.includes('/')) return globFit(wanted, held);
+  if (!/[*?]/.test(held)) return /[*?]/.test(wanted) ? 'partial' : 'none';
+  return held.includes('/')
+    ? globFit(wanted, held)
+    : globFit(wanted.slice(wanted.lastIndexOf('/') + 1), held) === 'none'
+      ? 'none'
+      : 'partial';
+}
+
+function fieldFit(field: keyof Scope, wanted: string | undefined, held: string | undefined): Fit {
+  if (held === undefined) return 'full';
+  if (wanted === undefined) return 'partial';
+  if (field === 'subtree') return held === 'any' || held === wanted ? 'full' : 'none';
+  if (field === 'id') return idFit(wanted, held);
+  return field === 'host'
+    ? globFit(wanted.toLowerCase(), held.toLowerCase())
+    : globFit(wanted, held);
+}
+
+function scopeFit(wanted: Scope = {}, held: Scope = {}): Fit {
+  const fields = ['path', 'id', 'host', 'method', 'subtree'] as const;
+  return fields
+    .map((field) => fieldFit(field, wanted[field], held[field]))
+    .reduce((worst, fit) => (RANK[fit] < RANK[worst] ? fit : worst), 'full');
+}
+
+/** Sorts what is wanted into missing and partly held; what is in neither is held in full. */
+export function missingAtStart(
+  wanted: readonly Grant[],
+  held: readonly Grant[],
+  catalog: CapabilityCatalog,
+): StartCheck {
+  const result: StartCheck = { missing: [], partial: [] };
+  for (const grant of wanted) {
+    const best = held
+      .filter((candidate) =>
+        candidate.capability === grant.capability
+          ? true
+          : grantHolds(candidate, grant.capability, catalog),
+      )
+      .map((candidate) => scopeFit(grant.scope, candidate.scope))
+      .reduce((high, fit) => (RANK[fit] > RANK[high] ? fit : high), 'none' as Fit);
+    if (best === 'none') result.missing.push(grant);
+    if (best === 'partial') result.partial.push(grant);
+  }
+  return result;
+}
+
+export type Chain = readonly TokenBlock[];
+
+/** One line per block of what `explain` says. */
+export interface Explanation {
+  block: number;
+  allowed: boolean;
+  reason: string;
+}
+
+/** System-only capabilities count in block 0 alone, and there only for a signed core item. */
+const mayHoldSystem = (block: TokenBlock, index: number): boolean =>
+  index === 0 && block.core === true;
+
+function blockAllows(block: TokenBlock, index: number, need: Need, catalog: CapabilityCatalog) {
+  if (catalog.isSystem(need.capability) && !mayHoldSystem(block, index)) return false;
+  // Threads outside the own subtree: for core items, or because a person approved it.
+  const everyThread = need.scope?.subtree === 'any';
+  if (everyThread && index === 0 && !block.core && block.approval === undefined) return false;
+  return grantsAllow(block.caps, need, catalog);
+}
+
+/** What a block holds by itself and by approvals; the use of one is counted when it is made. */
+const heldBy = ({ caps, approved }: TokenBlock): readonly Grant[] =>
+  approved ? [...caps, ...approved] : caps;
+
+const blockHolds = (block: TokenBlock, index: number, name: string, catalog: CapabilityCatalog) =>
+  (!catalog.isSystem(name) || mayHoldSystem(block, index)) &&
+  heldBy(block).some((grant) => grantHolds(grant, name, catalog));
+
+/**
+ * The approvals each of which would let this need through the blocks that refuse it by themselves.
+ * INVARIANT: no approval gives a system-only capability, and none counts in a block that does not
+ * name it.
+ */
+export function chainApprovals(chain: Chain, need: Need, catalog: CapabilityCatalog): string[] {
+  if (catalog.isSystem(need.capability) || needProblem(need, catalog) !== undefined) return [];
+  const refusing = chain.filter((block, index) => !blockAllows(block, index, need, catalog));
+  const lists = refusing.map(({ approved = [] }) =>
+    approved.filter((grant) => grantsAllow([grant], need, catalog)).map(({ approval }) => approval),
+  );
+  const [first = [], ...others] = lists;
+  return [...new Set(first)].filter((id) => others.every((ids) => ids.includes(id)));
+}
+
+function remedy(chain: Chain, index: number, need: Need, catalog: CapabilityCatalog): string {
+  const { thread, directive } = chain[index] as TokenBlock;
+  const line = permissionLine(need, catalog.isSystem(need.capability));
+  const whose = directive === undefined ? `thread \`${thread}\`` : `directive \`${directive}\``;
+  const add =
+    line === undefined
+      ? 'only signed core items hold it'
+      : `add \`${line}\` to the permissions of ${whose}`;
+  return index < chain.length - 1
+    ? `is not granted to \`${thread}\`, and a child never holds more than its parent: ${add}`
+    : `is not granted: ${add}`;
+}
+
+/** Why the chain refuses this one need, and what to do; undefined when it allows it. */
+export function chainRefusal(
+  chain: Chain,
+  need: Need,
+  catalog: CapabilityCatalog,
+): string | undefined {
+  const problem = needProblem(need, catalog);
+  if (problem !== undefined) return `${describeNeed(need)} is refused: ${problem}`;
+  if (chain.length === 0) return `${describeNeed(need)} is refused: there is no block`;
+  const failing = chain.findIndex((block, index) => !blockAllows(block, index, need, catalog));
+  return failing === -1
+    ? undefined
+    : `${describeNeed(need)} ${remedy(chain, failing, need, catalog)}`;
+}
+
+/** Why nothing of that name is held; undefined when something is. */
+export function chainLacks(
+  chain: Chain,
+  capability: string,
+  catalog: CapabilityCatalog,
+): string | undefined {
+  if (!catalog.get(capability)) return `\`${capability}\` is no capability`;
+  if (chain.length === 0) return 'there is no block';
+  const failing = chain.findIndex((block, i) => !blockHolds(block, i, capability, catalog));
+  return failing === -1
+    ? undefined
+    : `\`${capability}\` ${remedy(chain, failing, { capability }, catalog)}`;
+}
+
+/** Do the lists of every block let this item through? */
+export const chainPasses = (
+  chain: Chain,
+  use: keyof ItemFilters,
+  category: string,
+  id: string,
+): boolean =>
+  chain.every(({ filters }) => {
+    const filter = filters?.[use];
+    return filter === undefined || filterAllows(filter, category, id);
+  });
+
+/** What a child that wants this would miss: missing in one block is missing. */
+export function chainMisses(
+  chain: Chain,
+  wanted: readonly Grant[],
+  catalog: CapabilityCatalog,
+): StartCheck {
+  const checks = chain.map((block) => missingAtStart(wanted, heldBy(block), catalog));
+  const missing = wanted.filter((grant) => checks.some((check) => check.missing.includes(grant)));
+  const partial = wanted.filter(
+    (grant) => !missing.includes(grant) && checks.some((check) => check.partial.includes(grant)),
+  );
+  return { missing, partial };
+}
+
+/** More are never shown; comparing each with each stays small. */
+const MAX_NAMED = 300;
+
+/** Names of what every block holds at least in part, as conditions see them. */
+export function chainNames(chain: Chain, catalog: CapabilityCatalog): string[] {
+  const isHeld = (grant: Grant) =>
+    chain.every(
+      (block, index) =>
+        (!isSystemGrant(grant, catalog) || mayHoldSystem(block, index)) &&
+        missingAtStart([grant], heldBy(block), catalog).missing.length === 0,
+    );
+  const candidates = chain.flatMap((block) => heldBy(block).slice(0, MAX_NAMED));
+  return [...new Set(candidates.filter(isHeld).map(grantName))];
+}
+
+const shownScope = ({ scope }: Grant): string =>
+  Object.entries(scope ?? {})
+    .map(([field, glob]) => ` ${field}=${glob}`)
+    .join('');
+
+function whyNot(block: TokenBlock, index: number, need: Need, catalog: CapabilityCatalog): string {
+  if (catalog.isSystem(need.capability) && !mayHoldSystem(block, index)) {
+    const where = index > 0 ? 'in the first block' : 'for signed core items';
+    return `\`${need.capability}\` is system-only and counts ${where} alone`;
+  }
+  const held = block.caps.filter((grant) => grantHolds(grant, need.capability, catalog));
+  if (held.length === 0) return `holds no \`${need.capability}\``;
+  const shown = held.slice(0, 5).map((grant) => `\`${grant.capability}${shownScope(grant)}\``);
+  return `holds only ${shown.join(', ')}${held.length > 5 ? ' and more' : ''}`;
+}
+
+/** Block by block, for people. */
+export function explainChain(chain: Chain, need: Need, catalog: CapabilityCatalog): Explanation[] {
+  const problem = needProblem(need, catalog);
+  return chain.map((block, index) => {
+    if (problem !== undefined) return { block: index, allowed: false, reason: problem };
+    const refused = companionsOf(need).find((part) => !blockAllows(block, index, part, catalog));
+    const reason = refused
+      ? whyNot(block, index, refused, catalog)
+      : `allows ${describeNeed(need)}`;
+    return { block: index, allowed: !refused, reason: `thread \`${block.thread}\` ${reason}` };
+  });
+}

@@ -1,0 +1,177 @@
+// What a capability token is worth. Signatures and shapes are checked once per token and remembered
+// by hash; time, revocation and the match of grants are checked at every question.
+import type { KeyObject } from 'node:crypto';
+import { type Outcome, ok } from '../../base/index.ts';
+import type { CapabilityCatalog } from '../grants/capability-catalog.ts';
+import { tokenRefused } from '../grants/denial.ts';
+import { grantProblem, grantsAllow } from '../grants/grant.ts';
+import {
+  fromBase64Url,
+  KEY_BYTES,
+  keyIdOf,
+  type PublicKeyRecord,
+  publicKeyFromSeed,
+  readPublicKey,
+  sha256,
+  toBase64Url,
+  verifySignature,
+} from '../keys/key.ts';
+import {
+  type CapabilityToken,
+  decodeToken,
+  MAX_TOKEN,
+  sealedBytes,
+  signedBytes,
+  type TokenLink,
+} from './token.ts';
+import { readBlock, type TokenBlock } from './token-block.ts';
+import { createVerifiedToken, type TokenWorld, type VerifiedToken } from './verified-token.ts';
+
+export interface TokenVerifierPorts extends TokenWorld {
+  /** Whose block 0 counts. Several while root keys are being exchanged. */
+  roots: readonly PublicKeyRecord[];
+  audience: string;
+  /** Real path of the project's root. */
+  project: string;
+  /** Verified tokens to remember. */
+  cacheSize?: number;
+}
+
+export interface TokenVerifier {
+  /** `thread`: who presents it; a token of another thread is refused. Never throws. */
+  verify(text: string, thread?: string): Outcome<VerifiedToken>;
+}
+
+const CACHE_SIZE = 1000;
+
+function verifyLinks(links: readonly TokenLink[], rootKey: Uint8Array, root: KeyObject): boolean {
+  let [signer, previous]: [Uint8Array | undefined, Uint8Array] = [undefined, rootKey];
+  for (const [index, { body, next, signature }] of links.entries()) {
+    const key = signer ? readPublicKey(signer) : root;
+    if (!key || !verifySignature(key, signedBytes(index, previous, body, next), signature)) {
+      return false;
+    }
+    [signer, previous] = [next, signature];
+  }
+  return true;
+}
+
+/**
+ * INVARIANT: a chain is accepted only up to its true end. Without this, dropping the last block
+ * would give back what it took away.
+ */
+function verifyEnd({ links, proof }: CapabilityToken): boolean {
+  const last = links.at(-1);
+  if (!last) return false;
+  if (proof.kind === 'key') {
+    return publicKeyFromSeed(proof.seed) === toBase64Url(last.next);
+  }
+  const key = readPublicKey(last.next);
+  return (
+    key !== undefined && verifySignature(key, sealedBytes(links.length, last), proof.signature)
+  );
+}
+
+function readBlocks(links: readonly TokenLink[]): Outcome<TokenBlock[]> {
+  const blocks: TokenBlock[] = [];
+  for (const [index, link] of links.entries()) {
+    const block = readBlock(link.body, index);
+    if (!block.ok) return tokenRefused('malformed', block.error.detail.message);
+    blocks.push(block.output);
+  }
+  return ok(blocks);
+}
+
+/** May the chain up to here move into another project? Each block before must have said so. */
+function mayEnter(project: string, before: readonly TokenBlock[], catalog: CapabilityCatalog) {
+  const need = { capability: 'project.use', scope: { path: project } };
+  return before.every((block) => grantsAllow(block.caps, need, catalog));
+}
+
+function lineageProblem(
+  blocks: readonly TokenBlock[],
+  ports: TokenVerifierPorts,
+): [string, string] | undefined {
+  for (const [index, block] of blocks.entries()) {
+    const before = blocks[index - 1];
+    if (block.aud !== ports.audience) return ['audience', `block ${index} is for another audience`];
+    const held = block.approved ? [...block.caps, ...block.approved] : block.caps;
+    const bad = held.map((grant) => grantProblem(grant, ports.catalog)).find(Boolean);
+    if (bad !== undefined) return ['capability', `block ${index}: ${bad}`];
+    if (!before) continue;
+    if (block.thread !== before.thread && block.parent !== before.thread) {
+      return ['thread', `block ${index} is for a thread that is no child of \`${before.thread}\``];
+    }
+    if (
+      block.project !== before.project &&
+      !mayEnter(block.project, blocks.slice(0, index), ports.catalog)
+    ) {
+      return ['project', `block ${index} enters a project without \`project.use\``];
+    }
+  }
+  return blocks.at(-1)?.project === ports.project
+    ? undefined
+    : ['project', 'it is for another project'];
+}
+
+export function createTokenVerifier(ports: TokenVerifierPorts): TokenVerifier {
+  const { cacheSize = CACHE_SIZE } = ports;
+  const cache = new Map<string, VerifiedToken>();
+  /** The text that was presented last: a thread presents the same one at every call. */
+  let latest: { text: string; token: VerifiedToken } | undefined;
+  const roots = new Map<string, { raw: Uint8Array; key: KeyObject }>();
+  for (const { key: text } of ports.roots) {
+    const [id, raw] = [keyIdOf(text), fromBase64Url(text, KEY_BYTES)];
+    const key = raw && readPublicKey(raw);
+    // A record that is no key vouches for nothing.
+    if (id.ok && raw && key) roots.set(id.output, { raw, key });
+  }
+
+  function remember(token: VerifiedToken): VerifiedToken {
+    if (cacheSize <= 0) return token;
+    cache.delete(token.hash);
+    cache.set(token.hash, token);
+    // The oldest goes: a Map keeps the order of insertion.
+    const [oldest] = cache.keys();
+    if (cache.size > cacheSize && oldest !== undefined) cache.delete(oldest);
+    return token;
+  }
+
+  function verifyFresh(text: string, hash: string): Outcome<VerifiedToken> {
+    const token = decodeToken(text);
+    if (!token.ok) return tokenRefused('malformed', token.error.detail.message);
+    const root = roots.get(token.output.root);
+    if (!root) return tokenRefused('root', 'it is signed by an unknown root key');
+    const genuine = verifyLinks(token.output.links, root.raw, root.key) && verifyEnd(token.output);
+    if (!genuine) return tokenRefused('signature', 'a signature does not fit');
+    const blocks = readBlocks(token.output.links);
+    if (!blocks.ok) return blocks;
+    const problem = lineageProblem(blocks.output, ports);
+    if (problem) return tokenRefused(...problem);
+    return ok(createVerifiedToken(hash, blocks.output, ports));
+  }
+
+  function verifyText(text: string): Outcome<VerifiedToken> {
+    const hash = toBase64Url(sha256('kernmantle/token-hash/v1\0', text));
+    const cached = cache.get(hash);
+    const token = cached ? ok(cached) : verifyFresh(text, hash);
+    if (token.ok) remember(token.output);
+    return token;
+  }
+
+  return {
+    verify(text, thread) {
+      if (typeof text !== 'string' || text.length > MAX_TOKEN) {
+        return tokenRefused('malformed', 'it is no text or too long');
+      }
+      const token = latest?.text === text ? ok(latest.token) : verifyText(text);
+      if (!token.ok) return token;
+      if (cacheSize > 0) latest = { text, token: token.output };
+      if (thread !== undefined && token.output.thread !== thread) {
+        return tokenRefused('thread', `it belongs to another thread than \`${thread}\``);
+      }
+      const current = token.output.current();
+      return current.ok ? token : current;
+    },
+  };
+}

@@ -1,0 +1,204 @@
+// Capability tokens: a chain of blocks, each signed by the key that the block before it names, the
+// first by the harness's root key. Whoever holds the last private key can append a block; nobody
+// can take one away, because that key belongs to the end of the chain and to no other place in it.
+import { fail, type Outcome, ok, type RandomBytes, systemRandom } from '../../base/index.ts';
+import {
+  frame,
+  fromBase64Url,
+  KEY_BYTES,
+  type KeyPair,
+  keyPairFromSeed,
+  publicKeyFromSeed,
+  SIGNATURE_BYTES,
+  toBase64Url,
+} from '../keys/key.ts';
+import { type TokenBlock, writeBlock } from './token-block.ts';
+
+/** A body as signed, the public key for the next block, and the signature over both. */
+export interface TokenLink {
+  readonly body: string;
+  readonly next: Uint8Array;
+  readonly signature: Uint8Array;
+}
+
+/** The end of a chain: the private key for the next block, or the signature that closed it. */
+export type TokenProof =
+  | { readonly kind: 'key'; readonly seed: Uint8Array }
+  | { readonly kind: 'seal'; readonly signature: Uint8Array };
+
+/** A secret. The proof is not enumerable, so that printing or spreading a token does not show it. */
+export interface CapabilityToken {
+  /** Id of the root key. */
+  readonly root: string;
+  readonly links: readonly TokenLink[];
+  readonly sealed: boolean;
+  readonly proof: TokenProof;
+}
+
+/** What the caller says of a block; version, nonce and marks are added here. */
+export type BlockContent = Omit<TokenBlock, 'v' | 'nonce' | 'core' | 'approval'>;
+
+export interface MintOptions {
+  /** The item is signed and part of the core: its system-only capabilities count. */
+  core?: boolean;
+  /** Id of the approval by a person that this token is minted on. */
+  approval?: string;
+  random?: RandomBytes;
+}
+
+const PREFIX = 'kmt1';
+const BLOCK_TAG = 'kernmantle/capability-token/block/v1';
+const SEAL_TAG = 'kernmantle/capability-token/seal/v1';
+export const MAX_BLOCKS = 32;
+export const MAX_TOKEN = 1024 * 1024;
+
+const indexBytes = (index: number): Buffer => {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32BE(index);
+  return bytes;
+};
+
+/** What a block's signature covers. `previous` is the signature before it; for block 0 the root key. */
+export const signedBytes = (
+  index: number,
+  previous: Uint8Array,
+  body: string,
+  next: Uint8Array,
+): Buffer => frame(BLOCK_TAG, indexBytes(index), previous, Buffer.from(body), next);
+
+/** What a seal covers: the whole last link, and through its signature all before it. */
+export const sealedBytes = (count: number, { body, next, signature }: TokenLink): Buffer =>
+  frame(SEAL_TAG, indexBytes(count), Buffer.from(body), next, signature);
+
+function makeToken(root: string, links: readonly TokenLink[], proof: TokenProof): CapabilityToken {
+  const token = { root, links: Object.freeze([...links]), sealed: proof.kind === 'seal' };
+  Object.defineProperty(token, 'proof', { value: proof, enumerable: false });
+  return Object.freeze(token) as CapabilityToken;
+}
+
+function appendLink(
+  root: string,
+  links: readonly TokenLink[],
+  signer: KeyPair,
+  previous: Uint8Array,
+  block: TokenBlock,
+  random: RandomBytes,
+): Outcome<CapabilityToken> {
+  const index = links.length;
+  if (index >= MAX_BLOCKS) return fail('invalid_input', `a token has at most ${MAX_BLOCKS} blocks`);
+  const body = writeBlock(block, index);
+  if (!body.ok) return body;
+  const seed = random(KEY_BYTES);
+  const next = Buffer.from(publicKeyFromSeed(seed), 'base64url');
+  const signature = signer.sign(signedBytes(index, previous, body.output, next));
+  const link: TokenLink = { body: body.output, next, signature };
+  return ok(makeToken(root, [...links, link], { kind: 'key', seed }));
+}
+
+const nonceOf = (random: RandomBytes): string => toBase64Url(random(16));
+
+/** A new chain of one block, signed by the root key. Fails on a block that could not be verified. */
+export function mintToken(
+  root: KeyPair,
+  content: BlockContent,
+  options: MintOptions = {},
+): Outcome<CapabilityToken> {
+  const { core = false, approval, random = systemRandom } = options;
+  const block: TokenBlock = {
+    ...content,
+    v: 1,
+    nonce: nonceOf(random),
+    ...(core && { core: true }),
+    ...(approval !== undefined && { approval }),
+  };
+  const rootKey = Buffer.from(root.publicKey, 'base64url');
+  return appendLink(root.id, [], root, rootKey, block, random);
+}
+
+/**
+ * The chain with one more block. INVARIANT: this can only take rights away, whatever the block
+ * says: a call must be allowed by every block.
+ */
+export function attenuateToken(
+  token: CapabilityToken,
+  content: BlockContent,
+  random: RandomBytes = systemRandom,
+): Outcome<CapabilityToken> {
+  const last = token.links.at(-1);
+  if (token.proof.kind !== 'key' || !last) {
+    return fail('invalid_input', 'a sealed capability token cannot be narrowed further');
+  }
+  const signer = keyPairFromSeed(token.proof.seed);
+  const block: TokenBlock = { ...content, v: 1, nonce: nonceOf(random) };
+  return appendLink(token.root, token.links, signer, last.signature, block, random);
+}
+
+/** The same rights without the key to append: for whoever should only use them. */
+export function sealToken(token: CapabilityToken): CapabilityToken {
+  const last = token.links.at(-1);
+  if (token.proof.kind !== 'key' || !last) return token;
+  const signer = keyPairFromSeed(token.proof.seed);
+  const signature = signer.sign(sealedBytes(token.links.length, last));
+  return makeToken(token.root, token.links, { kind: 'seal', signature });
+}
+
+/** `kmt1.ROOT.BODY.KEY.SIGNATURE…` and at the end `k.SEED` or `s.SIGNATURE`, all base64url. */
+export function encodeToken(token: CapabilityToken): string {
+  const { proof } = token;
+  const links = token.links.flatMap(({ body, next, signature }) => [
+    toBase64Url(Buffer.from(body)),
+    toBase64Url(next),
+    toBase64Url(signature),
+  ]);
+  const end =
+    proof.kind === 'key' ? ['k', toBase64Url(proof.seed)] : ['s', toBase64Url(proof.signature)];
+  return [PREFIX, token.root, ...links, ...end].join('.');
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+function readLink(body: string, next: string, signature: string): TokenLink | undefined {
+  const [text, key, signed] = [
+    fromBase64Url(body),
+    fromBase64Url(next, KEY_BYTES),
+    fromBase64Url(signature, SIGNATURE_BYTES),
+  ];
+  if (!text || !key || !signed) return undefined;
+  try {
+    return { body: utf8.decode(text), next: key, signature: signed };
+  } catch {
+    return undefined;
+  }
+}
+
+function readProof(kind: string | undefined, text: string): TokenProof | undefined {
+  const bytes = fromBase64Url(text, kind === 'k' ? KEY_BYTES : SIGNATURE_BYTES);
+  if (!bytes) return undefined;
+  if (kind === 'k') return { kind: 'key', seed: bytes };
+  return kind === 's' ? { kind: 'seal', signature: bytes } : undefined;
+}
+
+/**
+ * Reads the one text that `encodeToken` writes for a token. Checks the form only; what the token is
+ * worth is for a verifier to say. Never throws.
+ */
+export function decodeToken(text: string): Outcome<CapabilityToken> {
+  const refuse = (why: string) => fail('invalid_input', `not a capability token: ${why}`);
+  if (typeof text !== 'string' || text.length > MAX_TOKEN) return refuse('it is too long');
+  const parts = text.split('.', 3 * MAX_BLOCKS + 5);
+  const count = (parts.length - 4) / 3;
+  if (parts[0] !== PREFIX) return refuse('its version is unknown');
+  if (!Number.isInteger(count) || count < 1 || count > MAX_BLOCKS)
+    return refuse('parts are missing');
+  const root = parts[1] ?? '';
+  if (!/^[0-9a-f]{32}$/.test(root)) return refuse('it names no root key');
+  const links: TokenLink[] = [];
+  for (let at = 2; links.length < count; at += 3) {
+    const [body = '', next = '', signature = ''] = parts.slice(at, at + 3);
+    const link = readLink(body, next, signature);
+    if (!link) return refuse(`block ${links.length} is damaged`);
+    links.push(link);
+  }
+  const proof = readProof(parts.at(-2), parts.at(-1) ?? '');
+  return proof ? ok(makeToken(root, links, proof)) : refuse('its end is damaged');
+}

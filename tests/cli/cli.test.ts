@@ -1,0 +1,254 @@
+// The real command line, as a person or a program would call it.
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Fixture, makeFixture } from '../support/project.ts';
+
+const launcher = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
+let fixture: Fixture;
+beforeAll(() => {
+  fixture = makeFixture({ 'notes.txt': 'one two three\n' });
+});
+afterAll(() => fixture.remove());
+
+interface Done {
+  code: number | null;
+  out: string;
+  err: string;
+}
+
+function km(...args: string[]): Done {
+  const done = spawnSync(process.execPath, [launcher, ...args], {
+    cwd: fixture.root,
+    env: { ...fixture.env, KERNMANTLE_SRC: '1' },
+    encoding: 'utf8',
+    timeout: 30_000,
+  });
+  return { code: done.status, out: done.stdout, err: done.stderr };
+}
+const json = ({ out }: Done) => JSON.parse(out) as Record<string, never>;
+
+test('eval prints true or false', () => {
+  const context = fixture.write('ctx.json', '{"cost":{"turns":10},"limits":{"turns":10}}');
+  const given = ['cost.turns > limits.turns * 0.9', '--ctx', context];
+  expect(km('eval', ...given)).toEqual({ code: 0, out: 'true\n', err: '' });
+  expect(json(km('eval', ...given, '--json'))).toEqual({ ok: true, value: true });
+});
+
+test('eval points at a syntax error and exits with 3', () => {
+  const { code, err } = km('eval', 'a && b');
+  expect(code).toBe(3);
+  expect(err).toContain('  a && b\n    ^ column 3');
+  expect(err).toContain('write `and`');
+  expect(json(km('eval', 'a && b', '--json'))).toMatchObject({
+    ok: false,
+    error: { code: 'expression_error', detail: { column: 3 } },
+  });
+});
+
+test('eval says what went wrong in evaluation and exits with 1', () => {
+  expect(km('eval', '"a" < 1')).toMatchObject({ code: 1, out: '' });
+});
+
+test('eval fills both template forms', () => {
+  const ctx = ['--ctx', '{"directive":{"name":"x"},"n":3}'];
+  expect(km('eval', '--template', '${directive.name}', ...ctx)).toMatchObject({
+    code: 0,
+    out: 'x\n',
+  });
+  expect(km('eval', '--body', '{"n":"{n}"}', ...ctx)).toMatchObject({ code: 0, out: '{"n":3}\n' });
+});
+
+test('eval answers a file of cases, one line each', () => {
+  const cases = [
+    { expr: '1 < 2', context: {} },
+    { expr: 'a +', context: {} },
+    { template: 'hi ${a.b}', context: { a: { b: 1 } } },
+    { body: { n: '{n}' }, context: { n: [1] } },
+    { body: { n: '{n}' }, context: {} },
+    { env_template: 'x ${A:-d} ${B}', context: { B: 'b' } },
+    { env_template: '${NONE}', context: {} },
+    { nothing: 1 },
+  ];
+  const file = fixture.write(
+    'cases.jsonl',
+    `${cases.map((one) => JSON.stringify(one)).join('\n')}\nnot json\n`,
+  );
+  const { code, out } = km('eval', '--file', file);
+  expect(code).toBe(0);
+  expect(
+    out
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line)),
+  ).toMatchObject([
+    { ok: true, value: true },
+    { ok: false, error: { code: 'expression_error', detail: { column: 4 } } },
+    { ok: true, value: 'hi 1' },
+    { ok: true, value: { n: [1] } },
+    { ok: false, error: { code: 'invalid_input' } },
+    { ok: true, value: 'x d b' },
+    { ok: false, error: { code: 'config_invalid' } },
+    { ok: false, error: { code: 'invalid_input' } },
+    { ok: false, error: { code: 'invalid_input' } },
+  ]);
+});
+
+test('a directive with six different mistakes yields six diagnostics', () => {
+  const file = fixture.write(
+    'six.md',
+    `<directive name="six" version="1.0">
+  <metadata>
+    <description>x</description><category>x</category>
+    <modle tier="fast"/>
+    <limits><turns>-1</turns></limits>
+    <permissions><read resource="filesystem"/></permissions>
+    <hooks><hook><when>a = 1</when><directive>none_such</directive></hook></hooks>
+  </metadata>
+</directive>
+`,
+  );
+  const { code, out } = km('check', file, '--json');
+  expect(code).toBe(3);
+  const found = JSON.parse(out) as {
+    line: number;
+    column: number;
+    code: string;
+    message: string;
+  }[];
+  expect(found.map(({ code: name, line }) => [name, line])).toEqual([
+    ['version_invalid', 1],
+    ['tag_unknown', 4],
+    ['limit_invalid', 5],
+    ['permission_invalid', 6],
+    ['expression_error', 7],
+    ['hook_directive_unknown', 7],
+  ]);
+});
+
+test('check of a clean project says so', () => {
+  expect(km('check')).toMatchObject({ code: 0, err: 'no problems\n' });
+});
+
+test('search, show and exec answer people and machines', () => {
+  expect(km('search', 'read', 'file').out).toContain('fs/read_file');
+  expect(json(km('search', 'read', '--json', '-n', '1'))).toMatchObject({ ok: true });
+  expect(km('show', 'tool', 'read_file').out).toContain('fs/read_file -> function');
+  expect(km('exec', 'tool', 'fs/read_file', 'path=notes.txt')).toMatchObject({
+    code: 0,
+    out: 'one two three\n',
+  });
+  expect(json(km('exec', 'tool', 'fs/read_file', '{"path":"notes.txt"}', '--json'))).toMatchObject({
+    ok: true,
+    output: { content: 'one two three\n' },
+  });
+});
+
+test('a refusal exits with 4, a missing item with 1, wrong usage with 2', () => {
+  const denied = km('exec', 'tool', 'fs/write_file', 'path=.ai/x', 'content=y');
+  expect(denied).toMatchObject({ code: 4, out: '' });
+  expect(denied.err).toContain('permission_denied');
+  expect(km('exec', 'tool', 'fs/read_flie', 'path=x').err).toContain('fs/read_file');
+  expect(km('exec', 'tool', 'nothing', 'path=x').code).toBe(1);
+  expect(km('exec', 'tool', 'fs/read_file', 'path').code).toBe(2);
+  expect(km('serch', 'x')).toMatchObject({ code: 2 });
+  expect(km('serch', 'x').err).toContain('search');
+  expect(json(km('audit', '--denied', '--json'))).toMatchObject({
+    ok: true,
+    output: [{ decision: 'denied', operation: 'tool:fs/write_file' }],
+  });
+});
+
+test('init makes a project that checks clean and whose tool runs after signing', () => {
+  const dir = join(fixture.root, 'sub');
+  expect(km('init', 'sub')).toMatchObject({ code: 0 });
+  const at = ['--project', dir];
+  expect(km('check', ...at)).toMatchObject({ code: 0 });
+  const states = json(km('verify', ...at, '--json')) as unknown as { output: { state: string }[] };
+  expect(states.output.map(({ state }) => state)).toEqual(['signed', 'signed', 'signed']);
+  const again = km('init', 'sub');
+  expect(again.out).toContain('kept');
+  const tool = join(dir, '.ai/tools/text/word_count.yaml');
+  fixture.write(tool, readFileSync(tool, 'utf8').replace('lines of a text', 'lines'));
+  expect(km('verify', tool)).toMatchObject({ code: 4 });
+  expect(km('exec', 'tool', 'word_count', 'text=a', ...at)).toMatchObject({ code: 4 });
+  expect(km('sign', tool, ...at)).toMatchObject({ code: 0 });
+  expect(km('verify', tool)).toMatchObject({ code: 0 });
+});
+
+test('keys, trust, explain and doctor tell what holds', () => {
+  const key = json(km('keys', '--json')) as unknown as { output: { id: string } };
+  expect(km('trust', 'ls').out).toContain(key.output.id);
+  expect(km('explain', 'tool', 'shell/bash').out).toContain('process.spawn');
+  expect(km('explain', 'directive', 'hello').out).toMatch(/spend +0\.05/);
+  const doctor = json(km('doctor', '--json')) as unknown as {
+    output: { findings: { about: string; state: string }[] };
+  };
+  const about = doctor.output.findings.map((finding) => finding.about);
+  expect(about).toEqual(
+    expect.arrayContaining(
+      'node keys trust sandbox policy bundle store'.split(' ').concat('provider anthropic'),
+    ),
+  );
+});
+
+test('completion scripts are valid and know the commands', () => {
+  const { out } = km('completion', 'bash');
+  expect(out).toContain('doctor');
+  expect(spawnSync('bash', ['-n'], { input: out }).status).toBe(0);
+  expect(km('completion', 'tcsh').code).toBe(2);
+});
+
+test('help and version need no project', () => {
+  expect(km('--version').out).toMatch(/^\d+\.\d+\.\d+\n$/);
+  const help = km('--help');
+  expect(help).toMatchObject({ code: 0, err: '' });
+  for (const name of ['init', 'check', 'eval', 'search', 'exec', 'sign', 'mcp', 'doctor']) {
+    expect(help.out).toContain(name);
+  }
+  expect(km().code).toBe(2);
+});
+
+test('the demo shows the kernel, then a thread that is held, and leaves nothing behind', () => {
+  const { code, out } = km('demo');
+  expect(code, out).toBe(0);
+  for (const part of [
+    '# check',
+    '# a chain',
+    '# denied',
+    '# labels',
+    '# a stream',
+    '# a thread',
+    'fs/read_file path=notes/release.md',
+    'denied: `tool.write_file`',
+    'hook warn_approaching_limit',
+    'limit turns reached: 10 of 10',
+    'it adds up',
+  ]) {
+    expect(out).toContain(part);
+  }
+});
+
+test('a catalog is added, searched, and its signed items are copied in, others are not', () => {
+  const shelf = join(fixture.root, '..', 'shelf');
+  expect(km('init', shelf)).toMatchObject({ code: 0 });
+  const unsigned = join(shelf, '.ai/tools/text/unsigned.yaml');
+  const tool = readFileSync(join(shelf, '.ai/tools/text/word_count.yaml'), 'utf8');
+  const body = tool.slice(tool.indexOf('tool_id:')).replace('word_count', 'unsigned');
+  fixture.write(unsigned, body);
+  expect(km('catalog', 'add', shelf, '--name', 'shelf')).toMatchObject({ code: 0 });
+  expect(km('catalog', 'ls').out).toContain('shelf');
+  expect(json(km('search', 'count', 'words', '-s', 'catalog', '--json'))).toMatchObject({
+    output: {
+      items: expect.arrayContaining([
+        expect.objectContaining({ item_id: 'text/word_count', signed: true }),
+      ]),
+    },
+  });
+  expect(km('show', 'tool', 'text/unsigned', '-s', 'catalog', '--copy', 'project').code).toBe(4);
+  expect(km('show', 'tool', 'text/word_count', '-s', 'catalog', '--copy', 'project').code).toBe(0);
+  expect(km('show', 'tool', 'text/word_count').out).toContain('signed');
+  expect(km('catalog', 'update').out).toContain('shelf');
+});

@@ -1,0 +1,196 @@
+// Processes that are killed at any moment: nothing acknowledged is lost, no side effect is repeated,
+// every child is there once and known to its parent, budgets add up, and the whole tree goes on.
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, expect, test } from 'vitest';
+import { type JsonObject, plainText } from '../../src/base/index.ts';
+import { formatMoney, parseMoney } from '../../src/llm/index.ts';
+import {
+  isTranscriptType,
+  readTranscript,
+  type Store,
+  type StoredEvent,
+  type ThreadRow,
+} from '../../src/store/index.ts';
+import { endLives, kill, live, openRegistry, rowsOf } from '../support/crash-driver.ts';
+import {
+  type CrashStage,
+  crashStage,
+  EXPECTED,
+  linesOf,
+  probeTools,
+} from '../support/crash-project.ts';
+
+const KILLS = Number(process.env.KERNMANTLE_KILLS ?? 30);
+/** Each life needs a second or two to be up, more on a busy machine. */
+const TIMEOUT_MS = 60_000 + KILLS * 10_000;
+
+let made: CrashStage | undefined;
+afterEach(async () => {
+  await endLives();
+  await made?.provider.close();
+  made?.fixture.remove();
+});
+
+const eventCount = (rows: readonly ThreadRow[]): number =>
+  rows.reduce((sum, { seq }) => sum + seq, 0);
+/** Each is replayed from its beginning: enough of them to find what is not the same. */
+const REPLAYS = 40;
+const chance = (below: number): number => Math.floor(Math.random() * below);
+
+/** Lives until a random moment: a number of events, and then a little longer. */
+async function liveAndDie(stage: CrashStage, store: Store): Promise<void> {
+  const before = eventCount(rowsOf(store));
+  const life = live(stage);
+  await life.said('up');
+  await life.said('event', chance(40));
+  await sleep(chance(12));
+  await kill(life);
+  const acknowledged = life.lines.filter((line) => line.startsWith('event ')).length;
+  expect(eventCount(rowsOf(store))).toBeGreaterThanOrEqual(before + acknowledged);
+}
+
+function journalOf(store: Store, id: string): StoredEvent[] {
+  const events = store.read(id);
+  if (!events.ok) throw new Error(events.error.detail.message);
+  return events.output;
+}
+
+interface Books {
+  tokens: bigint;
+  spend: bigint;
+}
+const costOf = ({ tokens, spend }: JsonObject): Books => {
+  const money = parseMoney(spend as string);
+  return { tokens: BigInt(tokens as number), spend: money.ok ? money.output : -1n };
+};
+const sum = (list: readonly Books[]): Books => ({
+  tokens: list.reduce((all, one) => all + one.tokens, 0n),
+  spend: list.reduce((all, one) => all + one.spend, 0n),
+});
+
+/** What a thread itself used is its cost without its children's; with everything below it, the books. */
+function checkBooks(store: Store, rows: readonly ThreadRow[], row: ThreadRow): Books {
+  const below = rows.filter(({ parent }) => parent === row.id);
+  const children = below.filter(({ kind }) => kind === 'thread');
+  const hooks = below.filter(({ kind }) => kind === 'hook');
+  const [own, theirs] = [costOf(row.cost), sum(children.map(({ cost }) => costOf(cost)))];
+  const all = sum([
+    { tokens: own.tokens - theirs.tokens, spend: own.spend - theirs.spend },
+    ...below.map((one) => checkBooks(store, rows, one)),
+  ]);
+  const budget = store.budget(row.id);
+  if (!budget.ok) throw new Error(budget.error.detail.message);
+  const { used, reserved } = budget.output;
+  expect(reserved, row.id).toMatchObject({ tokens: 0n, spend: 0n, spawns: 0n });
+  expect({ tokens: used.tokens, spend: used.spend }, row.id).toEqual(all);
+  expect(used.spawns, row.id).toBe(BigInt(row.cost.spawns as number));
+  const ofHooks = sum(hooks.map(({ cost }) => costOf(cost)));
+  expect(row.cost.hooks, row.id).toMatchObject({
+    tokens: Number(ofHooks.tokens),
+    spend: formatMoney(ofHooks.spend),
+  });
+  return all;
+}
+
+/** Every event that people may see, once and in order. */
+function checkTranscript({ fixture }: CrashStage, store: Store, id: string): void {
+  const read = readTranscript(join(fixture.root, '.ai', 'threads'), id);
+  if (!read.ok) throw new Error(read.error.detail.message);
+  expect(read.output.problems).toEqual([]);
+  const shown = journalOf(store, id).filter(({ type }) => isTranscriptType(type));
+  expect(
+    read.output.lines.map(({ seq, type }) => `${seq} ${type}`),
+    id,
+  ).toEqual(shown.map(({ seq, type }) => `${seq} ${type}`));
+}
+
+/** Ids of calls that were said to be unknown. */
+const unknownIn = (store: Store, rows: readonly ThreadRow[]): Set<string> =>
+  new Set(
+    rows.flatMap(({ id }) =>
+      journalOf(store, id).flatMap(({ type, data }) =>
+        type === 'tool_result' && JSON.stringify(data.content).includes('outcome_unknown')
+          ? [plainText(data.call_id)]
+          : [],
+      ),
+    ),
+  );
+
+function checkEffects(stage: CrashStage, store: Store, rows: readonly ThreadRow[]): void {
+  const runs = rows.filter(({ directive }) => directive === 'lead').length;
+  const places = Array.from({ length: runs }, (_, run) => EXPECTED.places(`r${run}`)).flat();
+  const atOf = (line: string): string => line.split(' ')[0] ?? '';
+  for (const name of ['look', 'put']) {
+    expect(new Set(linesOf(stage, name).map(atOf)), name).toEqual(new Set(places));
+  }
+  // Made again under the same key, and no key for two calls.
+  const put = new Set(linesOf(stage, 'put'));
+  expect(put.size).toBe(places.length);
+  expect(new Set([...put].map((line) => line.split(' ')[1])).size).toBe(places.length);
+  const written = linesOf(stage, 'write').map(atOf);
+  expect(new Set(written).size).toBe(written.length);
+  const unknown = unknownIn(store, rows);
+  const missing = places.filter((place) => !written.includes(place));
+  expect(missing.filter((place) => !unknown.has(`write_${place}`))).toEqual([]);
+  // Only a write is ever unknown: a spawn finds its child.
+  expect([...unknown].filter((call) => !call.startsWith('write_'))).toEqual([]);
+}
+
+function checkTree(store: Store, rows: readonly ThreadRow[], lead: ThreadRow): void {
+  expect(lead.result).toMatchObject({ status: 'completed', text: 'all done' });
+  expect(lead.cost).toMatchObject({ ...EXPECTED.lead, spawns: EXPECTED.children });
+  const children = rows.filter(({ parent, kind }) => parent === lead.id && kind === 'thread');
+  const journal = journalOf(store, lead.id);
+  const named = (type: string) => journal.filter((event) => event.type === type);
+  const ids = new Set(children.map(({ id }) => id));
+  for (const type of ['spawn', 'child_end']) {
+    const told = named(type).map(({ data }) => plainText(data.thread_id));
+    expect(told, type).toHaveLength(ids.size);
+    expect(new Set(told), type).toEqual(ids);
+  }
+  const tags = new Set(children.map(({ inputs }) => plainText((inputs as JsonObject).tag)));
+  expect(tags.size).toBe(EXPECTED.children);
+  expect(children).toHaveLength(EXPECTED.children);
+  for (const child of children) expect(child.cost).toMatchObject(EXPECTED.part);
+}
+
+/** However often it was left and taken up: its journal is what the harness does with what it was told. */
+async function checkReplays({ fixture }: CrashStage, rows: readonly ThreadRow[]): Promise<void> {
+  const runtime = await fixture.open({ tools: probeTools(() => 'never run') });
+  const threads = await runtime.threads();
+  if (!threads.ok) throw new Error(threads.error.detail.message);
+  for (const { id } of rows) {
+    const report = await threads.output.replay(id);
+    const why = `${id}: ${JSON.stringify(report.ok ? report.output.difference : report)}`;
+    expect(report, why).toMatchObject({ output: { isSame: true } });
+  }
+  await runtime.close();
+}
+
+test(
+  `killed ${KILLS} times, a tree loses nothing, repeats no write and goes on`,
+  async () => {
+    made = await crashStage();
+    const store = openRegistry(made);
+    for (let count = 0; count < KILLS; count++) await liveAndDie(made, store);
+    // Whoever comes last finds one thread to go on with, or begins one that nobody disturbs.
+    const last = live(made);
+    await last.over;
+    expect(last.lines.at(-1)).toContain('"completed"');
+    const rows = rowsOf(store);
+    const stuck = rows.filter(({ status, kind }) =>
+      kind === 'hook' ? !['completed', 'terminated'].includes(status) : status !== 'completed',
+    );
+    expect(stuck.map(({ id, status }) => `${id} ${status}`)).toEqual([]);
+    for (const lead of rows.filter(({ parent }) => parent === undefined)) {
+      checkTree(store, rows, lead);
+      checkBooks(store, rows, lead);
+    }
+    checkEffects(made, store, rows);
+    for (const { id } of rows) checkTranscript(made, store, id);
+    await checkReplays(made, rows.filter(({ kind }) => kind === 'thread').slice(0, REPLAYS));
+    store.close();
+  },
+  TIMEOUT_MS,
+);

@@ -1,0 +1,130 @@
+// Real MCP peers over real pipes: the official client, in both protocol revisions, and the official
+// Inspector's command line.
+import { spawnSync } from 'node:child_process';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Client } from '@modelcontextprotocol/client';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Fixture, makeFixture } from '../support/project.ts';
+
+const launcher = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
+let fixture: Fixture;
+beforeAll(() => {
+  fixture = makeFixture({ 'hello.txt': 'hello there\n' });
+});
+afterAll(() => fixture.remove());
+
+const command = () => ({
+  command: process.execPath,
+  args: [launcher, 'mcp', 'serve', '--project', fixture.root],
+  env: { ...(fixture.env as Record<string, string>), KERNMANTLE_SRC: '1' },
+});
+
+async function withClient<T>(work: (client: Client) => Promise<T>): Promise<T> {
+  const client = new Client({ name: 'test', version: '1.0.0' });
+  await client.connect(new StdioClientTransport({ ...command(), stderr: 'ignore' }));
+  try {
+    return await work(client);
+  } finally {
+    await client.close();
+  }
+}
+
+test('the four tools are listed in order, with output schemas, in under 2.5 KB', async () => {
+  const { tools } = await withClient((client) => client.listTools());
+  expect(tools.map(({ name }) => name)).toEqual(['search', 'load', 'execute', 'help']);
+  expect(tools.every(({ outputSchema }) => outputSchema?.type === 'object')).toBe(true);
+  const schemas = tools.map(({ inputSchema, outputSchema }) =>
+    JSON.stringify([inputSchema, outputSchema]),
+  );
+  expect(schemas.join('').length).toBeLessThan(2500);
+});
+
+test('a client searches, loads and executes; the text twin says the same', async () => {
+  await withClient(async (client) => {
+    const call = async (name: string, args: Record<string, unknown>) => {
+      const result = await client.callTool({ name, arguments: args });
+      const [text] = result.content as { type: string; text: string }[];
+      expect(JSON.parse(text?.text ?? '')).toEqual(result.structuredContent);
+      return result.structuredContent as Record<string, never>;
+    };
+    expect(await call('search', { query: 'read file' })).toMatchObject({ ok: true });
+    expect(await call('load', { item_type: 'tool', item_id: 'fs/read_file' })).toMatchObject({
+      output: { item: { item_id: 'fs/read_file' } },
+    });
+    expect(
+      await call('execute', {
+        item_type: 'tool',
+        item_id: 'fs/read_file',
+        parameters: { path: 'hello.txt' },
+      }),
+    ).toMatchObject({ ok: true, output: { content: 'hello there\n' } });
+    expect(await call('help', { topic: 'limits' })).toMatchObject({ ok: true });
+  });
+});
+
+test('a write is refused to an MCP client, as an error result with its reason', async () => {
+  const result = await withClient((client) =>
+    client.callTool({
+      name: 'execute',
+      arguments: {
+        item_type: 'tool',
+        item_id: 'fs/write_file',
+        parameters: { path: 'x.txt', content: 'x' },
+      },
+    }),
+  );
+  expect(result.isError).toBe(true);
+  expect(result.structuredContent).toMatchObject({
+    ok: false,
+    error: { code: 'permission_denied' },
+  });
+});
+
+test('a client cannot smuggle in authority or unknown arguments', async () => {
+  await withClient(async (client) => {
+    const smuggled = await client
+      .callTool({ name: 'search', arguments: { query: 'x', __auth: 'token' } })
+      .catch((error: Error) => ({ isError: true, error }));
+    expect(smuggled.isError).toBe(true);
+  });
+});
+
+test('the server ends with its input', async () => {
+  const { command: node, args, env } = command();
+  const done = spawnSync(node, args, { input: '', env, encoding: 'utf8', timeout: 20_000 });
+  expect(done.status).toBe(0);
+  expect(done.stdout).toBe('');
+});
+
+test('the official Inspector lists and calls the tools', async () => {
+  const require = createRequire(import.meta.url);
+  const home = dirname(require.resolve('@modelcontextprotocol/inspector/package.json'));
+  const { bin } = require('@modelcontextprotocol/inspector/package.json') as {
+    bin: Record<string, string>;
+  };
+  const entry = join(home, Object.values(bin)[0] ?? '');
+  const { command: node, args, env } = command();
+  const inspect = (...method: string[]) => {
+    const done = spawnSync(node, [entry, '--cli', node, ...args, ...method], {
+      env: { ...process.env, ...env },
+      encoding: 'utf8',
+      timeout: 60_000,
+    });
+    expect(done.status, done.stderr).toBe(0);
+    return JSON.parse(done.stdout) as Record<string, unknown>;
+  };
+  const listed = inspect('--method', 'tools/list') as { tools: { name: string }[] };
+  expect(listed.tools.map(({ name }) => name)).toEqual(['search', 'load', 'execute', 'help']);
+  const called = inspect(
+    '--method',
+    'tools/call',
+    '--tool-name',
+    'search',
+    '--tool-arg',
+    'query=read',
+  );
+  expect(called).toMatchObject({ structuredContent: { ok: true } });
+});

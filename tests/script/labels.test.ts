@@ -1,0 +1,107 @@
+// Labels of scripts through real files, real commands and the real command line.
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, expect, test } from 'vitest';
+import { probeSandboxNow } from '../../src/kernel/index.ts';
+import { type Ran, runCommand } from '../support/command-line.ts';
+import { type Fixture, makeFixture } from '../support/project.ts';
+
+const sandbox = await probeSandboxNow();
+const inSandbox = test.skipIf(sandbox.kind === 'none'); // without one the policy refuses processes
+
+const fixtures: Fixture[] = [];
+afterEach(() => {
+  for (const fixture of fixtures.splice(0)) fixture.remove();
+});
+
+function project(files: Readonly<Record<string, string>>) {
+  const fixture = makeFixture(files);
+  fixtures.push(fixture);
+  const script = (name: string): Promise<Ran> =>
+    runCommand(['script', name], fixture.root, fixture.env);
+  return { ...fixture, script };
+}
+
+test('what is written keeps its labels for another run that reads it', async () => {
+  const { script, write } = project({
+    'write.mld':
+      'var secret,pii @k = "k-1"\noutput @k to "out/k.txt"\nvar @row = { "k": @k }\nappend @row to "out/k.jsonl"',
+    'read.mld':
+      'var @k = <out/k.txt>\nvar @l = <out/k.jsonl>\nshow `@k.mx.labels @l.mx.labels`\nguard @g before secret = when [ @mx.op.type == "log" => deny "no"  * => allow ]\nlog @k',
+  });
+  expect(await script('write.mld')).toEqual({ code: 0, output: '' });
+  const read = await script('read.mld');
+  expect(read.output).toContain('["secret","pii"] ["secret","pii"]');
+  expect(read.output).toContain('log was denied by @g (secret)');
+  expect(read.code).toBe(4);
+  // Other content at that place is not what we wrote; it may still hold the secret.
+  write('out/k.txt', 'something else');
+  expect((await script('read.mld')).output).toContain('["secret"] ["secret","pii"]');
+});
+
+test('an imported function writes through `output` with its labels', async () => {
+  const { script } = project({
+    'lib.mld':
+      'var secret @key = "k"\nexe net:w @save(x) = [ output `@x @key` to "saved.txt"  => "done" ]',
+    'main.mld':
+      'import { @save } from "./lib.mld"\nvar pii @n = "Ann"\nvar @r = @save(@n)\nvar @s = <saved.txt>\nshow `@r @r.mx.labels @s.mx.labels`',
+  });
+  const { output, code } = await script('main.mld');
+  expect(output).toBe('done ["pii","net:w"] ["pii","secret"]\n');
+  expect(code).toBe(0);
+});
+
+test('a write under an after-guard happens only when the guard allows', async () => {
+  const body = 'exe @f() = [ output "data" to "o.txt"  => "r" ]\n';
+  const { script, root } = project({
+    'deny.mld': `${body}guard @g after @f = when [ * => deny "never" ]\nshow @f()`,
+    'allow.mld': `${body}guard @g after @f = when [ * => allow ]\nshow @f()\nshow <o.txt>`,
+  });
+  expect((await script('deny.mld')).code).toBe(4);
+  expect(existsSync(join(root, 'o.txt'))).toBe(false);
+  expect(await script('allow.mld')).toEqual({ code: 0, output: 'r\ndata\n' });
+  expect(readFileSync(join(root, 'o.txt'), 'utf8')).toBe('data');
+});
+
+inSandbox('labels go through child processes', async () => {
+  const { script } = project({
+    'run.mld': [
+      'var secret @k = "s"',
+      'var @word = run {echo @k}',
+      'var @piped = run @k | {cat}',
+      'exe @shell(x) = sh { echo "got $x" }',
+      'exe @given() = run cmd {printenv TOKEN} using @k as TOKEN',
+      'exe @node(x) = node { return x.length }',
+      'var @s = @shell(@k)',
+      'var @g = @given()',
+      'var @n = @node(@k)',
+      'show `@word.mx.labels @piped.mx.labels @s.mx.labels @g.mx.labels @n.mx.labels`',
+      'show `@word @piped @s @g @n`',
+    ].join('\n'),
+  });
+  const { output } = await script('run.mld');
+  expect(output).toBe(
+    `${Array.from({ length: 5 }, () => '["secret"]').join(' ')}\ns s got s s 1\n`,
+  );
+});
+
+test('a guard that asks ends with 7 where nobody can answer now', async () => {
+  const { script } = project({
+    'ask.mld': 'guard @g before op:show = when [ * => ask "may I show it?" ]\nshow "x"',
+  });
+  const { code, output } = await script('ask.mld');
+  expect(code).toBe(7);
+  expect(output).toContain('may I show it?');
+});
+
+test('a policy for reading holds on the command line', async () => {
+  const { script } = project({
+    'a.txt': 'A',
+    'keys/k.txt': 'K',
+    'p.mld': 'policy @p = { deny: ["fs:r:keys/**"] }\nshow <a.txt>\nshow <keys/k.txt>',
+  });
+  const { code, output } = await script('p.mld');
+  expect(code).toBe(4);
+  expect(output).toContain('A\n');
+  expect(output).not.toContain('K\n');
+});

@@ -1,0 +1,65 @@
+// The command line inside this process: the same `main`, its output caught, for the many examples of
+// the pages. Starting a process for each would cost most of the time of all tests.
+import { main } from '../../src/cli/main.ts';
+
+export interface Ran {
+  code: number;
+  /** Standard output and standard error, in the order they were written. */
+  output: string;
+}
+
+/** Words as a shell would split them: quotes and backslashes, no expansion. */
+export function splitWords(line: string): string[] {
+  const words: string[] = [];
+  const parts = /(\s+)|'([^']*)'|"((?:\\.|[^"\\])*)"|\\(.)|([^\s'"\\]+)/gy;
+  let isInside = false;
+  for (const [, space, single, double, escaped, plain] of line.matchAll(parts)) {
+    if (space !== undefined) isInside = false;
+    else {
+      if (!isInside) words.push('');
+      isInside = true;
+      const text = single ?? double?.replace(/\\(["\\$`])/g, '$1') ?? escaped ?? plain ?? '';
+      words[words.length - 1] += text;
+    }
+  }
+  return words;
+}
+
+type Write = typeof process.stdout.write;
+
+/** Runs `km` with these words; folder and environment are this process's own meanwhile. */
+export async function runCommand(
+  words: readonly string[],
+  cwd: string,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<Ran> {
+  const streams = [process.stdout, process.stderr];
+  const before = { cwd: process.cwd(), env: process.env, code: process.exitCode };
+  const writes = streams.map((stream) => stream.write);
+  let output = '';
+  const listeners = streams.map((stream) => stream.listeners('error'));
+  for (const stream of streams) {
+    stream.write = (text: string | Uint8Array) => {
+      output += typeof text === 'string' ? text : Buffer.from(text).toString();
+      return true;
+    };
+  }
+  process.chdir(cwd);
+  process.env = { ...env, NO_COLOR: '1' };
+  try {
+    await main(words);
+    return { code: Number(process.exitCode ?? 0), output };
+  } finally {
+    process.chdir(before.cwd);
+    process.env = before.env;
+    process.exitCode = before.code;
+    for (const [index, stream] of streams.entries()) {
+      stream.write = writes[index] as Write;
+      for (const listener of stream.listeners('error')) {
+        if (!listeners[index]?.includes(listener)) {
+          stream.off('error', listener as (error: Error) => void);
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,91 @@
+// Lives and deaths of processes: started on a project, killed or frozen, and what they said until then.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { systemClock } from '../../src/base/index.ts';
+import { openStore, type Store, type ThreadRow } from '../../src/store/index.ts';
+import type { CrashStage } from './crash-project.ts';
+
+const RUNNER = new URL('./thread-process.ts', import.meta.url).pathname;
+
+export interface Life {
+  child: ChildProcess;
+  lines: string[];
+  /** When it has said this many lines that begin so, or is over. */
+  said(start: string, count?: number): Promise<void>;
+  over: Promise<unknown>;
+}
+
+const lives: Life[] = [];
+
+export async function endLives(): Promise<void> {
+  for (const { child, over } of lives.splice(0)) {
+    child.kill('SIGKILL');
+    await over;
+  }
+}
+
+/** `diesAt`: a moment at which it ends itself, `part signal 1` for example. */
+export function live({ fixture }: CrashStage, diesAt = ''): Life {
+  const child = spawn(process.execPath, ['--no-warnings', RUNNER, fixture.root, 'lead'], {
+    env: { ...fixture.env, DIES_AT: diesAt },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const lines: string[] = [];
+  const waiting = new Set<() => void>();
+  const reader = createInterface({ input: child.stdout as NodeJS.ReadableStream });
+  const tell = (): void => {
+    for (const look of waiting) look();
+  };
+  reader.on('line', (line) => {
+    lines.push(line);
+    tell();
+  });
+  let isOver = false;
+  const over = Promise.all([once(child, 'exit'), once(reader, 'close')]).then(() => {
+    isOver = true;
+    tell();
+  });
+  const said = (start: string, count = 1): Promise<void> =>
+    new Promise((resolve) => {
+      const look = (): void => {
+        if (!isOver && lines.filter((line) => line.startsWith(start)).length < count) return;
+        waiting.delete(look);
+        resolve();
+      };
+      waiting.add(look);
+      look();
+    });
+  const life = { child, lines, said, over };
+  lives.push(life);
+  return life;
+}
+
+export async function kill(life: Life): Promise<void> {
+  life.child.kill('SIGKILL');
+  await life.over;
+  lives.splice(lives.indexOf(life), 1);
+}
+
+export function openRegistry({ fixture }: CrashStage): Store {
+  const file = join(fixture.root, '.ai', 'threads', 'registry.db');
+  const opened = openStore({ file, clock: systemClock });
+  if (!opened.ok) throw new Error(opened.error.detail.message);
+  return opened.output;
+}
+
+export const rowsOf = (store: Store): ThreadRow[] => {
+  const rows: ThreadRow[] = [];
+  for (let cursor: string | undefined; ; ) {
+    const page = store.query({ limit: 500, ...(cursor === undefined ? {} : { cursor }) });
+    if (!page.ok) throw new Error(page.error.detail.message);
+    for (const { id } of page.output.rows) {
+      const row = store.thread(id);
+      if (!row.ok) throw new Error(row.error.detail.message);
+      rows.push(row.output);
+    }
+    cursor = page.output.next_cursor;
+    if (cursor === undefined) return rows;
+  }
+};

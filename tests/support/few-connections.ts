@@ -1,0 +1,35 @@
+// For tests: a process that may open no more than a few connections, and wants many at once. Says how
+// many of its calls came back well, and why the first other one did not.
+import { closeSync, openSync } from 'node:fs';
+import { ok, systemClock } from '../../src/base/index.ts';
+import { createHttpPrimitive } from '../../src/kernel/http-client.ts';
+import type { PrimitiveCall } from '../../src/kernel/primitive.ts';
+
+const [url = '', calls = '', room = ''] = process.argv.slice(2);
+const http = createHttpPrimitive({ clock: systemClock, isHostAllowed: () => true });
+const tool = { id: 't', dir: '/', requires: [], env: [] };
+const call = (): PrimitiveCall => ({
+  tool: { ...tool, source: 'bundle', effect: 'read', sandbox: 'strict' },
+  config: { url, mode: 'stream' },
+  parameters: {},
+  sinks: [],
+  verify: () => ok(null),
+  signal: new AbortController().signal,
+  projectRoot: '/',
+  timeoutMs: 20_000,
+  secrets: [],
+});
+
+// Whatever is loaded on demand is there before there is no more room.
+await http.run(call());
+const files: number[] = [];
+try {
+  for (;;) files.push(openSync('/dev/null', 'r'));
+} catch {
+  for (const file of files.splice(0, Number(room))) closeSync(file);
+}
+const done = await Promise.all(Array.from({ length: Number(calls) }, () => http.run(call())));
+const failed = done.find((outcome) => !outcome.ok);
+const reason = failed && !failed.ok ? failed.error.detail.message : '';
+process.stdout.write(JSON.stringify({ well: done.filter((outcome) => outcome.ok).length, reason }));
+http.close?.();

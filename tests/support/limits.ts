@@ -1,0 +1,41 @@
+// Limits for tests, made the way a thread's are.
+import type { JsonObject } from '../../src/base/index.ts';
+import { effectiveLimits } from '../../src/harness/limits/effective-limits.ts';
+import type { EffectiveLimits } from '../../src/harness/limits/limit.ts';
+import type { DirectiveLimits } from '../../src/items/index.ts';
+import type { Price } from '../../src/llm/index.ts';
+
+export const SHIPPED: { source: 'bundle'; value: JsonObject } = {
+  source: 'bundle',
+  value: {
+    defaults: {
+      turns: 25,
+      tokens: 200_000,
+      spawns: 10,
+      duration: 1800,
+      spend: '1.00',
+      spend_currency: 'USD',
+      depth: 3,
+      tool_calls: 200,
+      context_warn: 0.8,
+    },
+  },
+};
+
+export function limitsOf(declared: DirectiveLimits = {}): EffectiveLimits {
+  const limits = effectiveLimits({ declared, layers: [SHIPPED], policy: {} });
+  if (!limits.ok) throw new Error(limits.error.detail.message);
+  return limits.output;
+}
+
+/** One unit of money per million tokens of input, four of output. */
+export const PRICE: Price = {
+  model: 'm',
+  row: 'test:m',
+  input: 1_000_000_000n,
+  output: 4_000_000_000n,
+  cache_read: 100_000_000n,
+  cache_write: 1_250_000_000n,
+  free: false,
+  currency: 'USD',
+};

@@ -1,0 +1,64 @@
+// A throw-away project with its own user folder, for tests that use the whole runtime.
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import type { Json, JsonObject, Outcome } from '../../src/base/index.ts';
+import {
+  createRuntime,
+  type Runtime,
+  type RuntimeOptions,
+  type Verb,
+} from '../../src/runtime/index.ts';
+
+export interface Fixture {
+  root: string;
+  home: string;
+  env: Record<string, string | undefined>;
+  write(file: string, text: string): string;
+  open(options?: Partial<RuntimeOptions>): Promise<Runtime>;
+  /** Opens, calls once, closes. */
+  call(verb: Verb, request: JsonObject, surface?: string): Promise<Outcome<Json>>;
+  remove(): void;
+}
+
+export function makeFixture(files: Readonly<Record<string, string>> = {}): Fixture {
+  const base = realpathSync(mkdtempSync(join(tmpdir(), 'km-project-')));
+  const [root, home] = [join(base, 'project'), join(base, 'home')];
+  mkdirSync(join(root, '.ai'), { recursive: true });
+  const env: Record<string, string | undefined> = {
+    PATH: process.env.PATH,
+    HOME: base,
+    KERNMANTLE_HOME: home,
+    KERNMANTLE_POLICY: join(base, 'no-operator-policy.yaml'),
+  };
+  const fixture: Fixture = {
+    root,
+    home,
+    env,
+    write(file, text) {
+      const path = file.startsWith('/') ? file : join(root, file);
+      mkdirSync(dirname(path), { recursive: true });
+      writeFileSync(path, text);
+      return path;
+    },
+    async open(options = {}) {
+      const runtime = await createRuntime({ project: root, env, ...options });
+      if (!runtime.ok) throw new Error(runtime.error.detail.message);
+      return runtime.output;
+    },
+    async call(verb, request, surface = 'cli') {
+      const runtime = await fixture.open();
+      try {
+        return await runtime.call(verb, request, { surface });
+      } finally {
+        await runtime.close();
+      }
+    },
+    remove: () => rmSync(base, { recursive: true, force: true }),
+  };
+  for (const [file, text] of Object.entries(files)) fixture.write(file, text);
+  return fixture;
+}
+
+/** The user's own policy says that unsigned items may do everything: for tests about other things. */
+export const TRUSTING = 'unsigned: allow\n';

@@ -1,0 +1,133 @@
+// A world in memory for tests of the language: files are a map that remembers marks, commands are
+// answered by a function, js blocks run in the real engine.
+import { dirname } from 'node:path';
+import { fail, matchGlob, type Outcome, ok } from '../../src/base/index.ts';
+import {
+  createFrame,
+  type Descriptor,
+  describe,
+  type Frame,
+  makeValue,
+  mergeDescriptors,
+} from '../../src/flow/index.ts';
+import { createJsEngine } from '../../src/script/js-engine.ts';
+import { runScript, type ScriptEffect, type ScriptOptions } from '../../src/script/run-script.ts';
+import type { JsEngine, ProcessRequest, ScriptWorld } from '../../src/script/world.ts';
+
+export const ROOT = '/project';
+
+export interface Stored {
+  readonly text: string;
+  readonly descriptor: Descriptor;
+}
+
+export interface WorldFixture extends ScriptWorld {
+  /** By absolute path. */
+  readonly files: Map<string, Stored>;
+  /** Every command line and shell body, in order. */
+  readonly commands: string[];
+}
+
+function fileMarks(path: string): Descriptor {
+  const folders: string[] = [];
+  for (let dir = dirname(path); dir !== '/'; dir = dirname(dir)) folders.push(`dir:${dir}`);
+  return describe({ taint: ['src:file', ...folders], sources: [`file:${path}`] });
+}
+
+/** `echo` and `cat`, without a process. */
+function answerOf({ stdin, env }: ProcessRequest, line: string): string {
+  const said = /^echo\s+(.*)$/s.exec(line.trim())?.[1];
+  if (said === undefined) return stdin ?? '';
+  return `${said.replace(/^(['"])(.*)\1$/s, '$2').replace(/\$(\w+)/g, (_, name: string) => env[name] ?? '')}\n`;
+}
+
+/** Without `js` the real engine runs blocks. */
+export function createWorldFixture(
+  files: Readonly<Record<string, string>> = {},
+  js?: JsEngine,
+): WorldFixture {
+  const stored = new Map<string, Stored>();
+  const put = (path: string, text: string, marks?: Descriptor): void => {
+    const descriptor = marks ? mergeDescriptors(marks, fileMarks(path)) : fileMarks(path);
+    stored.set(path, { text, descriptor });
+  };
+  for (const [name, text] of Object.entries(files)) put(`${ROOT}/${name}`, text);
+  const commands: string[] = [];
+  const missing = (what: string): Outcome<never> => fail('not_found', `there is no ${what}`);
+  return {
+    files: stored,
+    commands,
+    root: ROOT,
+    now: () => new Date(0),
+    readFile(path) {
+      const found = stored.get(path);
+      return found ? ok({ path, ...found }) : missing(`file \`${path}\``);
+    },
+    glob: (pattern) => ok([...stored.keys()].filter((path) => matchGlob(pattern, path)).toSorted()),
+    exists: (path) => stored.has(path),
+    list(path) {
+      const inside = [...stored.keys()].filter((one) => one.startsWith(`${path}/`));
+      const names = new Set(inside.map((one) => one.slice(path.length + 1).split('/')[0] ?? ''));
+      if (names.size === 0) return missing(`folder \`${path}\``);
+      return ok([...names].map((name) => ({ name, isFolder: !stored.has(`${path}/${name}`) })));
+    },
+    writeFile({ path, text, append, descriptor }) {
+      const before = append ? stored.get(path) : undefined;
+      const marks = before ? mergeDescriptors(before.descriptor, descriptor) : descriptor;
+      put(path, `${before?.text ?? ''}${text}`, marks);
+      return ok(null);
+    },
+    process(request) {
+      const lines = typeof request.source === 'string' ? [request.source] : request.source;
+      commands.push(...lines);
+      const stdout = lines.map((line) => answerOf(request, line)).join('');
+      return Promise.resolve(ok({ stdout, stderr: '', code: 0, signal: undefined }));
+    },
+    code: () => Promise.resolve(missing('other language here')),
+    js: js ?? createJsEngine(),
+    tool: (id, parameters) =>
+      ok(makeValue({ id, ...Object.fromEntries([...parameters].map(([k, v]) => [k, v.data])) })),
+    help: () => missing('person here'),
+    model: ({ prompt }) =>
+      ok(makeValue(`model: ${prompt.text}`, { descriptor: describe({ taint: ['src:llm'] }) })),
+  };
+}
+
+export interface Played {
+  readonly text: string;
+  readonly effects: readonly ScriptEffect[];
+  /** `code: message`; empty when it came to its end. */
+  readonly fault: string;
+  readonly detail: Readonly<Record<string, unknown>>;
+  readonly world: WorldFixture;
+}
+
+export interface PlayOptions extends Partial<Omit<ScriptOptions, 'world' | 'frame'>> {
+  files?: Readonly<Record<string, string>>;
+  world?: WorldFixture;
+  frame?: Frame;
+}
+
+/** Runs a script in strict mode in a world of its own, privileged guards accepted. */
+export async function play(text: string, options: PlayOptions = {}): Promise<Played> {
+  const { files, world = createWorldFixture(files), frame = createFrame(), ...rest } = options;
+  const effects: ScriptEffect[] = [];
+  const result = await runScript(text, {
+    file: `${ROOT}/script.mld`,
+    name: 'script.mld',
+    mode: 'strict',
+    mayBePrivileged: true,
+    ...rest,
+    world,
+    frame,
+    onEffect: (effect) => effects.push(effect),
+  });
+  const fault = result.fault?.fault;
+  return {
+    text: result.text,
+    effects,
+    fault: fault ? `${fault.code}: ${fault.detail.message}` : '',
+    detail: fault?.detail ?? {},
+    world,
+  };
+}

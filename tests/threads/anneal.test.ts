@@ -1,0 +1,153 @@
+// A failed run proposes a change of its directive: a person looks at it, and the run begins again.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import type { JsonObject } from '../../src/base/index.ts';
+import type { ScriptedReply, ScriptedRequest } from '../../src/llm/index.ts';
+import {
+  answer,
+  directiveText,
+  hook,
+  READ,
+  read,
+  run,
+  type Stage,
+  stage,
+} from '../support/thread-project.ts';
+
+const DIFF = `--- look.md
++++ look.md
+@@ -1,3 +1,3 @@
+-  <process><step name="go">Do it</step></process>
++  <process><step name="go">Do it with notes/a.txt</step></process>
+`;
+const WIDER = `--- look.md
++++ look.md
+@@ -1,3 +1,3 @@
+-    <limits></limits>
++    <limits><turns>90</turns></limits>
+`;
+/** In a script `@@` stands for one `@`. */
+const propose = (proposal: string) =>
+  answer('judge', { action: 'fail', context: { proposal, why: 'it names no file' } }).replaceAll(
+    '@',
+    '@@',
+  );
+const LOOK = directiveText('look', {
+  permissions: READ,
+  hooks: hook('event.code == "not_found"', 'judge'),
+});
+const files = (proposal: string) => ({
+  '.ai/directives/look.md': LOOK,
+  '.ai/directives/judge.md': propose(proposal),
+});
+/** Fails as long as the directive does not name the file. */
+const model = ({ body, assistant_messages: turn }: ScriptedRequest): ScriptedReply => {
+  if (!JSON.stringify(body).includes('with notes/a.txt')) return read('notes/none.txt');
+  return turn === 1 ? read('notes/a.txt') : { text: 'found it' };
+};
+const textOf = ({ fixture }: Stage): string =>
+  readFileSync(join(fixture.root, '.ai/directives/look.md'), 'utf8');
+const pending = ({ threads }: Stage) => {
+  const open = threads.store.approvals.list({ state: 'pending' });
+  return open.ok ? open.output : [];
+};
+function decide(made: Stage, decision: 'approved' | 'denied'): void {
+  const [first] = pending(made);
+  const said = { decision, who: 'ann', channel: 'cli' as const, why: '' };
+  const done = made.threads.store.approvals.decide(first?.id ?? '', said);
+  if (!done.ok) throw new Error(done.error.detail.message);
+}
+async function resume({ threads }: Stage, id: string) {
+  const done = await threads.resume(id);
+  if (!done.ok) throw new Error(done.error.detail.message);
+  return done.output;
+}
+const errors = ({ threads }: Stage, id: string): JsonObject[] => {
+  const events = threads.store.read(id);
+  return (events.ok ? events.output : []).filter(({ type }) => type === 'error').map((e) => e.data);
+};
+
+test('an approved change is written, signed, and the run begins again with it', async () => {
+  const made = await stage(files(DIFF), model);
+  const { thread_id, status } = await run(made, 'look');
+  expect(status).toBe('waiting');
+  expect(pending(made)).toMatchObject([
+    { kind: 'call', shown: { action: 'anneal', directive: 'look', diff: DIFF, touches: [] } },
+  ]);
+  expect(textOf(made)).toBe(LOOK);
+  expect((await resume(made, thread_id)).status).toBe('waiting');
+  decide(made, 'approved');
+  const done = await resume(made, thread_id);
+  expect(done).toMatchObject({ status: 'completed', text: 'found it' });
+  expect(textOf(made)).toContain('Do it with notes/a.txt');
+  expect(textOf(made)).toContain('version="1.0.1"');
+  await made.runtime.library.refresh();
+  const found = made.runtime.library.find('directive', 'look');
+  expect(found.ok && found.output.signature.state).toBe('signed');
+  const row = made.threads.store.thread(thread_id);
+  expect(row.ok && row.output.attempt).toBe(2);
+  // The last request knows nothing of the first attempt.
+  expect(JSON.stringify(made.provider.requests.at(-1)?.body)).not.toContain('none.txt');
+});
+
+test('a denied change changes nothing, and the run ends as it had failed', async () => {
+  const made = await stage(files(DIFF), model);
+  const { thread_id } = await run(made, 'look');
+  decide(made, 'denied');
+  expect(await resume(made, thread_id)).toMatchObject({ status: 'failed', code: 'not_found' });
+  expect(textOf(made)).toBe(LOOK);
+});
+
+test('a directive that was changed in the meantime is not touched', async () => {
+  const made = await stage(files(DIFF), model);
+  const { thread_id } = await run(made, 'look');
+  decide(made, 'approved');
+  const edited = LOOK.replace('A test', 'Another test');
+  made.fixture.write('.ai/directives/look.md', edited);
+  await made.runtime.library.refresh();
+  const done = await made.threads.resume(thread_id);
+  expect(done.ok || done.error.code).toBe('conflict');
+  expect(textOf(made)).toBe(edited);
+});
+
+test('the policy lets changes through that touch no right and no limit', async () => {
+  const policy = { '../home/policy.yaml': 'unsigned: allow\nanneal: auto\n' };
+  const made = await stage({ ...files(DIFF), ...policy }, model);
+  expect(await run(made, 'look')).toMatchObject({ status: 'completed', text: 'found it' });
+  expect(pending(made)).toEqual([]);
+  expect(textOf(made)).toContain('version="1.0.1"');
+  const wider = await stage({ ...files(WIDER), ...policy }, model);
+  expect((await run(wider, 'look')).status).toBe('waiting');
+  expect(pending(wider)).toMatchObject([{ shown: { touches: ['limits'] } }]);
+  expect(textOf(wider)).toBe(LOOK);
+});
+
+test('changes that do not help are bounded', async () => {
+  const policy = { '../home/policy.yaml': 'unsigned: allow\nanneal: auto\n' };
+  const grow = `@@ @@
+-  <process><step name="go">Do it</step></process>
++  <process><step name="go">Do it</step></process>
++  <success_criteria><criterion>It is done</criterion></success_criteria>
+`;
+  const made = await stage({ ...files(grow), ...policy }, model);
+  const done = await run(made, 'look');
+  expect(done.status).toBe('failed');
+  expect(made.provider.requests.length).toBeLessThanOrEqual(5);
+});
+
+test.each([
+  ['fits nowhere', '@@ -1 +1 @@\n-nothing like it\n+x\n', 'does not fit anywhere'],
+  ['makes it unreadable', '@@ @@\n-</directive>\n+</directiv>\n', 'no directive'],
+  [
+    'renames it',
+    '@@ @@\n-<directive name="look" version="1.0.0">\n+<directive name="other" version="1.0.0">\n',
+    'of that name',
+  ],
+])('a proposal that %s is not shown to anybody', async (_, proposal, why) => {
+  const made = await stage(files(proposal), model);
+  const { thread_id, status } = await run(made, 'look');
+  expect(status).toBe('failed');
+  expect(JSON.stringify(errors(made, thread_id))).toContain(why);
+  expect(pending(made)).toEqual([]);
+});

@@ -1,0 +1,37 @@
+// What is read of a thread carries everything that its journal has read.
+import { expect, test } from 'vitest';
+import { stage } from '../support/thread-project.ts';
+
+const OWNER = { owner: 'test', ttlMs: 30_000 };
+
+test('what is read of a long journal carries the labels of all of it', async () => {
+  const made = await stage({}, []);
+  const { store } = made.threads;
+  const said = (at: number, labels: string[] = []) => ({
+    type: 'user_message',
+    data: { text: `${at}`, marks: { labels, taint: [], sources: [] } },
+  });
+  const events = Array.from({ length: 10_400 }, (_, at) =>
+    said(at, at === 10_200 ? ['confidential'] : []),
+  );
+  const row = store.createThread(
+    {
+      id: 'long',
+      directive: 'look',
+      version: '1.0.0',
+      runner: 'safety',
+      project: made.runtime.project,
+      limits: {},
+      budget: {},
+      inputs: {},
+    },
+    { events, lease: OWNER },
+  );
+  if (!row.ok) throw new Error(row.error.detail.message);
+  store.release('long', row.output.epoch);
+  const read = await made.runtime.kernel.execute(
+    { item_type: 'tool', item_id: 'threads/read_transcript', parameters: { thread_id: 'long' } },
+    made.runtime.caller(),
+  );
+  expect(read.ok && read.output.meta.descriptor.labels).toContain('confidential');
+});

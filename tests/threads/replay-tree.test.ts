@@ -1,0 +1,148 @@
+// Replay of threads that did not run alone or in one piece: with children, as a child, paused, steered,
+// left behind and resumed, gone back to a snapshot, ended from outside.
+import { afterEach, expect, test } from 'vitest';
+import { defineTool } from '../../src/index.ts';
+import type { ScriptedReply } from '../../src/llm/index.ts';
+import {
+  call,
+  closeStages,
+  directive,
+  openStage,
+  type Play,
+  rows,
+  run,
+  type Stage,
+  spawn,
+} from '../support/thread-project.ts';
+
+afterEach(closeStages);
+
+const PROBES = ['look', 'write', 'leave']
+  .map((name) => `<execute resource="tool" id="probe/${name}"/>`)
+  .join('');
+const ran: string[] = [];
+let leaving: AbortController;
+const probe = (name: string, effect: 'read' | 'write') =>
+  defineTool({
+    id: `probe/${name}`,
+    description: 'A test',
+    effect,
+    parameters: { n: 'integer' },
+    run({ n = null }) {
+      ran.push(name);
+      if (name === 'leave') leaving.abort();
+      return { n };
+    },
+  });
+const TOOLS = [probe('look', 'read'), probe('write', 'write'), probe('leave', 'read')];
+const tool = (name: string, n = 0): ScriptedReply => ({
+  tool_calls: [call(`probe/${name}`, { n })],
+});
+
+const FILES = {
+  ...directive('lead', { permissions: `${PROBES}<orchestration enabled="true"/>` }),
+  ...directive('part', { permissions: PROBES }),
+};
+
+async function open(play: Play): Promise<Stage> {
+  ran.length = 0;
+  leaving = new AbortController();
+  return await openStage(FILES, play, { tools: TOOLS });
+}
+
+/** Replays, and finds that it is the same without a model, without tools and without new threads. */
+async function same(made: Stage, id: string, status = 'completed') {
+  const [asked, threads, tools] = [made.provider.count(), rows(made).length, ran.length];
+  const done = await made.threads.replay(id);
+  if (!done.ok) throw new Error(`${done.error.code}: ${done.error.detail.message}`);
+  expect(done.output, JSON.stringify(done.output.difference)).toMatchObject({
+    isSame: true,
+    status,
+  });
+  expect(done.output.same).toBe(done.output.recorded);
+  expect([made.provider.count(), rows(made).length, ran.length]).toEqual([asked, threads, tools]);
+}
+
+const usage = { input_tokens: 100, output_tokens: 10 };
+const PART: Play[string] = [
+  { ...tool('look', 1), usage },
+  { ...tool('write', 2), usage },
+  { text: 'part done', usage },
+];
+
+test('a thread with children, and each of its children', async () => {
+  const made = await open({
+    lead: [
+      { tool_calls: [spawn('part', { wait_ms: 20_000 })], usage },
+      { tool_calls: [spawn('part'), call('probe/look', { n: 3 })], usage },
+      { text: 'all done', usage },
+    ],
+    part: PART,
+  });
+  const { thread_id } = await run(made, 'lead');
+  await same(made, thread_id);
+  const children = rows(made).filter(({ parent }) => parent === thread_id);
+  expect(children).toHaveLength(2);
+  for (const { id } of children) await same(made, id);
+});
+
+test('a thread that was left in the middle of a call and resumed', async () => {
+  const made = await open({
+    lead: [tool('look', 1), tool('leave', 2), tool('write', 3), { text: 'all done' }],
+  });
+  const left = await made.threads.run({ directive: 'lead' }, leaving.signal);
+  const id = left.ok ? left.output.thread_id : '';
+  expect(left).toMatchObject({ output: { status: 'interrupted' } });
+  expect(await made.threads.resume(id)).toMatchObject({ output: { status: 'completed' } });
+  await same(made, id);
+});
+
+test('a thread that was paused, spoken to and resumed, twice', async () => {
+  const made = await open({
+    lead: [...[1, 2, 3, 4, 5, 6].map((n) => tool('look', n)), { text: 'all done' }],
+  });
+  const { store } = made.threads;
+  /** Pauses it after one more call; it may be a call further by then, or at its end. */
+  const pauseSoon = async (id: string, running: Promise<unknown>, key: string): Promise<void> => {
+    const seq = rows(made)[0]?.seq ?? 0;
+    for await (const one of store.watch({ thread: id, seq }, AbortSignal.timeout(20_000))) {
+      if (one.kind === 'event' && one.type === 'tool_call') break;
+    }
+    store.signal(id, 'pause', { reason: 'lunch' }, key, 'me');
+    await running;
+  };
+  const running = made.threads.run({ directive: 'lead' });
+  await expect.poll(() => rows(made).length).toBe(1);
+  const id = rows(made)[0]?.id ?? '';
+  await pauseSoon(id, running, 'first');
+  expect(rows(made)[0]?.status).toBe('paused');
+  store.signal(id, 'message', { role: 'user', content: 'mind the gap' }, 'words', 'me');
+  await pauseSoon(id, made.threads.resume(id), 'second');
+  if (rows(made)[0]?.status === 'paused') await made.threads.resume(id);
+  expect(rows(made)[0]?.status).toBe('completed');
+  await same(made, id);
+});
+
+test('a thread that went back to a snapshot', async () => {
+  const made = await open({
+    lead: [
+      { tool_calls: [{ name: 'help', arguments: { action: 'checkpoint', reason: 'here' } }] },
+      tool('look', 1),
+      { text: 'all done' },
+    ],
+  });
+  const { thread_id } = await run(made, 'lead');
+  const words = { text: 'another way', by: 'me' };
+  const done = await made.threads.resume(thread_id, undefined, { from: 'last', words });
+  expect(done).toMatchObject({ output: { status: 'completed' } });
+  await same(made, thread_id);
+});
+
+test('a thread that was ended while nobody was at work on it', async () => {
+  const made = await open({ lead: [tool('leave', 1), { text: 'never' }] });
+  const left = await made.threads.run({ directive: 'lead' }, leaving.signal);
+  const id = left.ok ? left.output.thread_id : '';
+  const { endUnattended } = await import('../../src/harness/index.ts');
+  expect(endUnattended(made.threads.store, id, 'killed', 'me')).toMatchObject({ ok: true });
+  await same(made, id, 'killed');
+});

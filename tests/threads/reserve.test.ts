@@ -1,0 +1,139 @@
+// Hooks have a budget of their own: set aside at the start, used when the thread has none left.
+import { expect, test } from 'vitest';
+import { type Json, type JsonObject, plainText } from '../../src/base/index.ts';
+import { formatMoney, parseMoney } from '../../src/llm/index.ts';
+import { directiveText, execute, hook, READ, read, run, stage } from '../support/thread-project.ts';
+
+const VERDICT = '<action type="string" required="true"/><context type="object"/>';
+const judge = (parts: { hooks?: string } = {}) =>
+  directiveText('judge', { outputs: VERDICT, limits: '<turns>3</turns>', ...parts });
+const verdict = (parameters: JsonObject) => ({
+  tool_calls: [
+    {
+      name: 'execute',
+      arguments: { item_type: 'directive', item_id: 'judge', action: 'return', parameters } as Json,
+    },
+  ],
+});
+const HALF = { '.ai/config/limits.yaml': 'hook_reserve: 0.5\n' };
+
+test('a hook still runs when its thread has used up its tokens, within the same ceiling', async () => {
+  const made = await stage(
+    {
+      ...HALF,
+      '.ai/directives/look.md': directiveText('look', {
+        permissions: READ,
+        limits: '<tokens>30000</tokens>',
+        hooks: hook('event.code == "tokens_exceeded"', 'judge'),
+      }),
+      '.ai/directives/judge.md': judge(),
+    },
+    [
+      { ...read('notes/a.txt'), usage: { input_tokens: 14_000, output_tokens: 900 } },
+      {
+        ...verdict({ action: 'fail', error: 'that is enough' }),
+        usage: { input_tokens: 900, output_tokens: 50 },
+      },
+    ],
+  );
+  const result = await run(made, 'look');
+  expect(result).toMatchObject({
+    status: 'failed',
+    reason: expect.stringContaining('enough'),
+    cost: { turns: 1, tokens: 14_900, hooks: { turns: 1, tokens: 950, tool_calls: 1 } },
+  });
+  const budget = made.threads.store.budget(result.thread_id);
+  if (!budget.ok) throw new Error(budget.error.detail.message);
+  const { used, reserved, limits } = budget.output;
+  expect(used.tokens).toBe(15_850n);
+  expect(reserved.tokens).toBe(0n);
+  expect(limits.tokens).toBe(30_000n);
+  const parts = [result.cost.spend, (result.cost.hooks as JsonObject).spend].map((text) =>
+    parseMoney(plainText(text)),
+  );
+  const sum = parts.reduce((total, part) => total + (part.ok ? part.output : 0n), 0n);
+  expect(formatMoney(used.spend)).toBe(formatMoney(sum));
+});
+
+test('what a hook may use is what was set aside', async () => {
+  const made = await stage(
+    {
+      '.ai/config/limits.yaml': 'hook_reserve: 0.02\n',
+      '.ai/directives/look.md': directiveText('look', {
+        limits: '<tokens>30000</tokens>',
+        hooks: hook('event.name == "before_step"', 'judge'),
+      }),
+      '.ai/directives/judge.md': judge(),
+    },
+    [],
+  );
+  const result = await run(made, 'look');
+  expect(result).toMatchObject({ status: 'failed', code: 'hook_failed' });
+  expect(result.reason).toContain('tokens');
+  expect(made.provider.count()).toBe(0);
+});
+
+test('hooks of hooks end: nesting is bounded', async () => {
+  const made = await stage(
+    {
+      ...HALF,
+      '.ai/directives/look.md': directiveText('look', {
+        hooks: hook('event.name == "before_step"', 'judge'),
+      }),
+      '.ai/directives/judge.md': judge({ hooks: hook('event.name == "before_step"', 'judge') }),
+    },
+    [],
+  );
+  const result = await run(made, 'look');
+  expect(result).toMatchObject({ status: 'failed', code: 'hook_failed' });
+  expect(result.reason).toContain('nested');
+  const rows = made.threads.store.query({ limit: 50 });
+  expect(rows.ok && rows.output.rows.map(({ status, depth }) => [status, depth])).toEqual([
+    ['failed', 0],
+    ['failed', 0],
+    ['failed', 0],
+  ]);
+});
+
+test('a thread that ended and is opened again has something set aside for its hooks', async () => {
+  const held: bigint[] = [];
+  const made = await stage(
+    {
+      ...HALF,
+      '.ai/directives/look.md': directiveText('look', {
+        permissions: `${READ}<execute resource="tool" id="probe/books"/>`,
+        limits: '<tokens>30000</tokens>',
+        hooks: hook('event.code == "tokens_exceeded"', 'judge'),
+      }),
+      '.ai/directives/judge.md': judge(),
+    },
+    [
+      { tool_calls: [{ name: 'help', arguments: { action: 'checkpoint', reason: 'here' } }] },
+      { tool_calls: [execute('probe/books', {})] },
+      { text: 'one end' },
+      { tool_calls: [execute('probe/books', {})] },
+      { text: 'another end' },
+    ],
+    {
+      tools: [
+        {
+          id: 'probe/books',
+          description: 'What is set aside while the thread runs',
+          effect: 'read',
+          run() {
+            const { store } = made.threads;
+            const page = store.query({ status: 'running' });
+            const open = store.openReservations(page.ok ? (page.output.rows[0]?.id ?? '') : '');
+            const amounts = open.ok ? open.output.map((one) => one.amounts.tokens ?? 0n) : [];
+            held.push(amounts.reduce((total, tokens) => total + tokens, 0n));
+            return null;
+          },
+        },
+      ],
+    },
+  );
+  const first = await run(made, 'look');
+  const again = await made.threads.resume(first.thread_id, undefined, { from: 'last' });
+  expect(again).toMatchObject({ ok: true, output: { status: 'completed', text: 'another end' } });
+  expect(held).toEqual([15_000n, 15_000n]);
+});

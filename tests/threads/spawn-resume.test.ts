@@ -1,0 +1,53 @@
+// A tree of threads that lost its process goes on in another one.
+import { afterEach, expect, test } from 'vitest';
+import { closeStages, directive, openStage, rows, spawn } from '../support/thread-project.ts';
+
+afterEach(closeStages);
+
+test('a parent that is resumed takes up its children and answers for what they used', async () => {
+  let isSecond = false;
+  const lateOr = (reply: object) => () => (isSecond ? reply : new Promise<never>(() => {}));
+  const usage = { input_tokens: 100, output_tokens: 10 };
+  const made = await openStage(
+    {
+      ...directive('lead', { permissions: '<orchestration enabled="true"/>' }),
+      ...directive('part'),
+      ...directive('quick'),
+    },
+    {
+      lead: [
+        { tool_calls: [spawn('part'), spawn('quick', { wait_ms: 30_000 })], usage },
+        lateOr({ text: 'both are back', usage }),
+      ],
+      part: [lateOr({ text: 'part is done', usage })],
+      quick: [{ text: 'quick is done', usage }],
+    },
+  );
+  const running = made.threads.run({ directive: 'lead' });
+  for await (const one of made.threads.store.watch({ position: 0 }, AbortSignal.timeout(20_000))) {
+    if (one.kind === 'event' && one.type === 'turn_start' && one.turn === 2) break;
+  }
+  await made.runtime.close();
+  const first = await running;
+  expect(first).toMatchObject({ ok: true, output: { status: 'interrupted' } });
+  isSecond = true;
+
+  const runtime = await made.fixture.open();
+  const threads = await runtime.threads();
+  if (!threads.ok) throw new Error(threads.error.detail.message);
+  made.runtime = runtime;
+  made.threads = threads.output;
+  const result = await threads.output.resume(first.ok ? first.output.thread_id : '');
+  expect(result).toMatchObject({
+    ok: true,
+    output: { status: 'completed', text: 'both are back', cost: { spawns: 2 } },
+  });
+  expect(rows(made).map(({ status }) => status)).toEqual(Array(3).fill('completed'));
+  const [lead] = rows(made);
+  const budget = threads.output.store.budget(lead?.id ?? '');
+  expect(budget.ok && budget.output.used.tokens).toBe(BigInt(Number(lead?.cost.tokens)));
+  expect(budget.ok && budget.output.used.spawns).toBe(2n);
+  const events = threads.output.store.read(lead?.id ?? '');
+  const ends = events.ok ? events.output.filter(({ type }) => type === 'child_end') : [];
+  expect(ends.map(({ data }) => data.status)).toEqual(['completed', 'completed']);
+});

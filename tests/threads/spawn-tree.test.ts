@@ -1,0 +1,286 @@
+// Trees of threads: what they may use together, and how they end together.
+import { afterEach, expect, test } from 'vitest';
+import { getOwn, plainText } from '../../src/base/index.ts';
+import {
+  call,
+  closeStages,
+  directive,
+  openStage,
+  rows,
+  run,
+  spawn,
+} from '../support/thread-project.ts';
+
+afterEach(closeStages);
+
+const ORCHESTRATES = '<orchestration enabled="true"/>';
+const PART = directive('part', {
+  inputs: '<input name="n" type="number" required="false">n</input>',
+});
+
+test('two of two spawns can be used, the third does not start', async () => {
+  const made = await openStage(
+    {
+      ...directive('lead', { permissions: ORCHESTRATES, limits: '<spawns>2</spawns>' }),
+      ...PART,
+    },
+    {
+      lead: [
+        { tool_calls: [1, 2, 3].map((n) => spawn('part', { inputs: { n } })) },
+        { text: 'never' },
+      ],
+      part: [{ text: 'done' }],
+    },
+  );
+  expect(await run(made, 'lead')).toMatchObject({
+    status: 'limit',
+    code: 'spawns_exceeded',
+    cost: { spawns: 2 },
+  });
+  expect(rows(made)).toHaveLength(3);
+});
+
+test('zero spawns means none', async () => {
+  const made = await openStage(
+    { ...directive('lead', { permissions: ORCHESTRATES, limits: '<spawns>0</spawns>' }), ...PART },
+    { lead: [{ tool_calls: [spawn('part')] }], part: [{ text: 'never' }] },
+  );
+  expect(await run(made, 'lead')).toMatchObject({ status: 'limit', code: 'spawns_exceeded' });
+  expect(rows(made)).toHaveLength(1);
+});
+
+test('spawns of a child count for its parent too', async () => {
+  const made = await openStage(
+    {
+      ...directive('lead', { permissions: ORCHESTRATES, limits: '<spawns>2</spawns>' }),
+      ...directive('middle', { permissions: ORCHESTRATES }),
+      ...PART,
+    },
+    {
+      lead: [{ tool_calls: [spawn('middle', { wait_ms: 30_000 })] }, { text: 'ok' }],
+      middle: [
+        { tool_calls: [1, 2].map((n) => spawn('part', { inputs: { n } })) },
+        { text: 'never' },
+      ],
+      part: [{ text: 'done' }],
+    },
+  );
+  const result = await run(made, 'lead');
+  expect(result).toMatchObject({ status: 'completed', cost: { spawns: 2 } });
+  expect(rows(made).find(({ directive: name }) => name === 'middle')?.status).toBe('limit');
+  expect(rows(made)).toHaveLength(3);
+});
+
+test('a thread below the depth limit does not start', async () => {
+  const again = {
+    tool_calls: [spawn('nest', { wait_ms: 30_000 })],
+  };
+  const made = await openStage(
+    directive('nest', { permissions: ORCHESTRATES, limits: '<depth>2</depth>' }),
+    { nest: [again, { text: 'back' }] },
+  );
+  const result = await run(made, 'nest');
+  expect(result.status).toBe('completed');
+  expect(rows(made).map(({ depth }) => depth)).toEqual([0, 1, 2]);
+  expect(rows(made).map(({ status }) => status)).toEqual(['completed', 'completed', 'limit']);
+});
+
+test('a child has no more than what its parent has left', async () => {
+  const made = await openStage(
+    {
+      ...directive('lead', {
+        permissions: ORCHESTRATES,
+        limits: '<tokens>50000</tokens><duration>60</duration><spend currency="USD">0.5</spend>',
+      }),
+      ...directive('part', { limits: '<tokens>900000</tokens><duration>900</duration>' }),
+    },
+    { lead: [{ tool_calls: [spawn('part')] }, { text: 'ok' }], part: [{ text: 'done' }] },
+  );
+  await run(made, 'lead');
+  const child = rows(made).find(({ directive: name }) => name === 'part');
+  const row = made.threads.store.thread(child?.id ?? '');
+  const limits = row.ok
+    ? (row.output.limits as Record<string, { value: number; from: string }>)
+    : {};
+  expect(limits.tokens?.from).toBe('parent');
+  expect(limits.tokens?.value).toBeLessThan(50_000);
+  expect(limits.duration?.from).toBe('parent');
+  expect(limits.duration?.value).toBeLessThanOrEqual(60);
+  expect(Number(limits.spend?.value)).toBeLessThan(0.5);
+});
+
+test('a parent that has said its last word waits for its children', async () => {
+  let finishPart = (): void => {};
+  const gate = new Promise<void>((resolve) => {
+    finishPart = resolve;
+  });
+  const made = await openStage(
+    { ...directive('lead', { permissions: ORCHESTRATES }), ...PART },
+    {
+      lead: [{ tool_calls: [spawn('part')] }, { text: 'my last word' }],
+      part: [
+        async () => {
+          await gate;
+          return { text: 'done' };
+        },
+      ],
+    },
+  );
+  const over = new AbortController();
+  const heard = (async () => {
+    for await (const one of made.threads.store.watch({ position: 0 }, over.signal)) {
+      if (one.kind === 'event' && JSON.stringify(one.data).includes('my last word')) break;
+    }
+    const [lead] = rows(made);
+    finishPart();
+    return lead?.status;
+  })();
+  const result = await run(made, 'lead');
+  over.abort();
+  expect(await heard).toBe('running');
+  expect(result).toMatchObject({ status: 'completed', text: 'my last word' });
+  expect(rows(made).map(({ status }) => status)).toEqual(['completed', 'completed']);
+});
+
+const forever = () => new Promise<never>(() => {});
+
+test.each([
+  ['a limit', { limits: '<turns>1</turns>' }, 'limit', 'terminated'],
+  [
+    'an abort',
+    {
+      hooks:
+        '<hook><when>event.name == "before_step" and event.step == "turn 2"</when><directive>stop_all</directive></hook>',
+    },
+    'aborted',
+    'aborted',
+  ],
+])('%s of the parent stops its children first', async (_, parts, status, childStatus) => {
+  const made = await openStage(
+    {
+      ...directive('lead', { permissions: ORCHESTRATES, ...parts }),
+      ...PART,
+      '.ai/directives/stop_all.md': `
+<directive name="stop_all" version="1.0.0">
+  <metadata><description>x</description><category>hooks</category><limits/><permissions/></metadata>
+  <outputs><action type="string">continue|retry|skip|fail|abort</action></outputs>
+  <process><script>/return {"action": "abort"}</script></process>
+</directive>`,
+    },
+    {
+      lead: [
+        { tool_calls: [1, 2].map((n) => spawn('part', { inputs: { n } })) },
+        { text: 'never' },
+      ],
+      part: [forever],
+    },
+  );
+  expect(await run(made, 'lead')).toMatchObject({ status });
+  const children = rows(made).filter(({ directive: name }) => name === 'part');
+  expect(children.map((child) => child.status)).toEqual([childStatus, childStatus]);
+  const [lead] = rows(made);
+  for (const { ended = 0 } of children) expect(ended).toBeLessThanOrEqual(lead?.ended ?? 0);
+});
+
+test('an abort in a child ends the whole tree', async () => {
+  const made = await openStage(
+    {
+      ...directive('lead', { permissions: ORCHESTRATES }),
+      ...directive('bad', {
+        hooks:
+          '<hook><when>event.name == "before_step"</when><directive>stop_all</directive></hook>',
+      }),
+      ...PART,
+      '.ai/directives/stop_all.md': `
+<directive name="stop_all" version="1.0.0">
+  <metadata><description>x</description><category>hooks</category><limits/><permissions/></metadata>
+  <outputs><action type="string">continue|retry|skip|fail|abort</action></outputs>
+  <process><script>/return {"action": "abort", "error": "enough"}</script></process>
+</directive>`,
+    },
+    {
+      lead: [{ tool_calls: [spawn('part'), spawn('bad')] }, forever],
+      part: [forever],
+      bad: [{ text: 'never' }],
+    },
+  );
+  const result = await run(made, 'lead');
+  expect(result).toMatchObject({ status: 'aborted', reason: expect.stringContaining('enough') });
+  expect(rows(made).map(({ status }) => status)).toEqual(['aborted', 'aborted', 'aborted']);
+});
+
+test('a parent does not wait for a paused child beyond its own deadline', async () => {
+  const made = await openStage(
+    {
+      ...directive('lead', { permissions: ORCHESTRATES, limits: '<duration>2</duration>' }),
+      ...PART,
+    },
+    {
+      lead: [
+        { tool_calls: [spawn('part')] },
+        ({ results }) => ({
+          tool_calls: [
+            call('threads/pause_thread', {
+              thread_id: plainText(getOwn(results[0] ?? null, 'thread_id')),
+            }),
+          ],
+        }),
+        { text: 'my last word' },
+      ],
+      part: [forever],
+    },
+  );
+  const result = await run(made, 'lead');
+  expect(result).toMatchObject({
+    status: 'limit',
+    code: 'duration_exceeded',
+    text: 'my last word',
+  });
+});
+
+test('hooks see a spawn as a step of its own kind', async () => {
+  const made = await openStage(
+    {
+      ...directive('lead', {
+        permissions: ORCHESTRATES,
+        hooks:
+          '<hook><when>event.name == "before_step" and event.kind == "spawn" and event.arguments.parameters.directive_name == "part"</when><directive>no_part</directive></hook>',
+      }),
+      ...PART,
+      '.ai/directives/no_part.md': `
+<directive name="no_part" version="1.0.0">
+  <metadata><description>x</description><category>hooks</category><limits/><permissions/></metadata>
+  <outputs><action type="string">continue|retry|skip|fail|abort</action></outputs>
+  <process><script>/return {"action": "skip"}</script></process>
+</directive>`,
+    },
+    { lead: [{ tool_calls: [spawn('part')] }, { text: 'ok' }], part: [{ text: 'never' }] },
+  );
+  expect(await run(made, 'lead')).toMatchObject({ status: 'completed', cost: { spawns: 0 } });
+  expect(rows(made)).toHaveLength(1);
+});
+
+test('a hook may raise the number of spawns', async () => {
+  const made = await openStage(
+    {
+      ...directive('lead', {
+        permissions: ORCHESTRATES,
+        limits: '<spawns>1</spawns>',
+        hooks:
+          '<hook><when>event.code == "spawns_exceeded"</when><directive>one_more</directive></hook>',
+      }),
+      ...PART,
+      '.ai/directives/one_more.md': `
+<directive name="one_more" version="1.0.0">
+  <metadata><description>x</description><category>hooks</category><limits/><permissions/></metadata>
+  <outputs><action type="string">continue|retry|skip|fail|abort</action><context type="object"/></outputs>
+  <process><script>/return {"action": "continue", "context": {"limits": {"spawns": 2}}}</script></process>
+</directive>`,
+    },
+    {
+      lead: [{ tool_calls: [1, 2].map((n) => spawn('part', { inputs: { n } })) }, { text: 'ok' }],
+      part: [{ text: 'done' }],
+    },
+  );
+  expect(await run(made, 'lead')).toMatchObject({ status: 'completed', cost: { spawns: 2 } });
+});

@@ -1,0 +1,290 @@
+// Threads that are stopped, paused, interrupted and told things, from here and from other processes.
+import { expect, test } from 'vitest';
+import { type Json, plainText, systemClock } from '../../src/base/index.ts';
+import { openStore } from '../../src/store/index.ts';
+import {
+  answer,
+  directiveText,
+  execute,
+  hook,
+  READ,
+  read,
+  run,
+  type Stage,
+  stage,
+  types,
+} from '../support/thread-project.ts';
+
+const LOOK = { '.ai/directives/look.md': directiveText('look', { permissions: READ }) };
+const SLOW = { text: 'x'.repeat(4000), piece: 10, pace_ms: 20 };
+
+/** Starts a run and waits until the provider has been asked `count` times. */
+async function running(made: Stage, count = 1) {
+  const done = run(made, 'look');
+  for (; made.provider.count() < count; ) await new Promise((resolve) => setTimeout(resolve, 5));
+  const rows = made.threads.store.query({});
+  const id = (rows.ok && rows.output.rows[0]?.id) || '';
+  return { id, done };
+}
+
+let keys = 0;
+const tell = (
+  { threads: { store } }: Pick<Stage, 'threads'>,
+  id: string,
+  kind: string,
+  payload: Json = {},
+) => store.signal(id, kind, payload, `k${++keys}`, 'ann');
+const row = ({ threads }: Stage, id: string) => {
+  const found = threads.store.thread(id);
+  if (!found.ok) throw new Error(found.error.detail.message);
+  return found.output;
+};
+
+test('at the deadline the request in flight is ended, as a limit', async () => {
+  const files = {
+    '.ai/directives/look.md': directiveText('look', { limits: '<duration>1</duration>' }),
+  };
+  const made = await stage(files, [{ fault: { stall_at_byte: 400 }, text: 'x'.repeat(2000) }]);
+  const result = await run(made, 'look');
+  expect(result).toMatchObject({ status: 'limit', code: 'duration_exceeded', cost: { turns: 1 } });
+  expect(Number(result.cost.spend)).toBeGreaterThan(0);
+  expect(types(made, result.thread_id)).toContain('limit');
+});
+
+test('a hook may give more time, and the turn is done again', async () => {
+  const made = await stage(
+    {
+      '.ai/directives/look.md': directiveText('look', {
+        limits: '<duration>1</duration>',
+        hooks: hook('event.code == "duration_exceeded"', 'more'),
+      }),
+      '.ai/directives/more.md': answer('more', {
+        action: 'continue',
+        context: { limits: { duration: 2 } },
+      }),
+    },
+    [{ fault: { stall_at_byte: 400 }, text: 'x'.repeat(2000) }, { text: 'in time' }],
+  );
+  expect(await run(made, 'look')).toMatchObject({ status: 'completed', text: 'in time' });
+});
+
+test('an interrupt ends the stream, gives the turn back and lets the person speak', async () => {
+  const made = await stage(LOOK, [SLOW, { text: 'as you like' }]);
+  const { id, done } = await running(made);
+  tell(made, id, 'interrupt', { message: 'rather do that' });
+  const result = await done;
+  expect(result).toMatchObject({ status: 'completed', text: 'as you like', cost: { turns: 1 } });
+  expect(JSON.stringify(made.provider.requests[1]?.body)).toContain('rather do that');
+  const spent = made.threads.store.budget(id);
+  expect(spent.ok && spent.output.used.tokens).toBe(BigInt(Number(result.cost.tokens)));
+  expect(spent.ok && spent.output.reserved.tokens).toBe(0n);
+});
+
+test.each([
+  ['pause', 'paused'],
+  ['terminate', 'terminated'],
+  ['kill', 'killed'],
+])(
+  '%s is obeyed during a stream, also when it comes from another connection',
+  async (kind, status) => {
+    const made = await stage(LOOK, [SLOW]);
+    const { id, done } = await running(made);
+    const file = `${made.fixture.root}/.ai/threads/registry.db`;
+    const other = openStore({ file, clock: systemClock });
+    if (!other.ok) throw new Error(other.error.detail.message);
+    tell({ threads: { store: other.output } } as Stage, id, kind, { reason: 'enough' });
+    expect(await done).toMatchObject({ status, reason: 'enough' });
+    other.output.close();
+    expect(row(made, id).status).toBe(status);
+  },
+);
+
+test('a message that comes while calls are open goes in after their results', async () => {
+  const calls = [execute('fs/read_file', { path: 'notes/a.txt' }), execute('wait/told', {})];
+  const made: Stage = await stage(
+    {
+      '.ai/directives/look.md': directiveText('look', {
+        permissions: `${READ}<execute resource="tool" id="wait/told"/>`,
+      }),
+    },
+    [{ tool_calls: [...calls].reverse() }, { text: 'done' }],
+    {
+      tools: [
+        {
+          id: 'wait/told',
+          description: 'Sends its own thread a message',
+          effect: 'read',
+          run() {
+            const rows = made.threads.store.query({});
+            tell(made, (rows.ok && rows.output.rows[0]?.id) || '', 'message', {
+              content: 'by the way',
+            });
+            return 'told';
+          },
+        },
+      ],
+    },
+  );
+  expect(await run(made, 'look')).toMatchObject({ status: 'completed' });
+  const body = made.provider.requests[1]?.body as { messages: { content: { type: string }[] }[] };
+  const last = body.messages.at(-1)?.content.map(({ type }) => type);
+  expect(last).toEqual(['tool_result', 'tool_result', 'text']);
+});
+
+test('a paused thread stays in no process and goes on after a restart', async () => {
+  const made = await stage(LOOK, [read('notes/a.txt'), SLOW, { text: 'at last' }]);
+  const { id, done } = await running(made, 2);
+  tell(made, id, 'pause', { reason: 'lunch' });
+  const paused = await done;
+  expect(paused.status).toBe('paused');
+  expect(row(made, id)).toMatchObject({ status: 'paused' });
+  expect(row(made, id).lease_until).toBeUndefined();
+  expect(types(made, id)).not.toContain('thread_end');
+  await made.runtime.close();
+  made.runtime = await made.fixture.open();
+  const again = await made.runtime.threads();
+  if (!again.ok) throw new Error(again.error.detail.message);
+  made.threads = again.output;
+  tell(made, id, 'message', { content: 'go on please' });
+  const result = await made.threads.resume(id);
+  expect(result.ok && result.output).toMatchObject({
+    status: 'completed',
+    text: 'at last',
+    cost: { turns: 2, tool_calls: 1 },
+  });
+  const sent = JSON.stringify(made.provider.requests.at(-1)?.body);
+  expect(sent).toContain('hello\\\\n');
+  expect(sent).toContain('go on please');
+});
+
+test('a write that the deadline stopped is not done again, even when a hook gives more time', async () => {
+  let runs = 0;
+  const made = await stage(
+    {
+      '.ai/directives/look.md': directiveText('look', {
+        permissions: '<execute resource="tool" id="probe/slow"/>',
+        limits: '<duration>1</duration>',
+        hooks: hook('event.code == "duration_exceeded"', 'more'),
+      }),
+      '.ai/directives/more.md': answer('more', {
+        action: 'continue',
+        context: { limits: { duration: 2 } },
+      }),
+    },
+    [{ tool_calls: [execute('probe/slow', {})] }, { text: 'stopped it was' }],
+    {
+      tools: [
+        {
+          id: 'probe/slow',
+          description: 'Takes its time',
+          effect: 'write',
+          run: (_, { signal }) =>
+            new Promise((_resolve, reject) => {
+              runs += 1;
+              signal.addEventListener('abort', () => reject(new Error('stopped')));
+            }),
+        },
+      ],
+    },
+  );
+  expect(await run(made, 'look')).toMatchObject({ status: 'completed', text: 'stopped it was' });
+  expect(runs).toBe(1);
+});
+
+test('a kill ends a tool at work', async () => {
+  const made: Stage = await stage(
+    {
+      '.ai/directives/look.md': directiveText('look', {
+        permissions: '<execute resource="tool" id="probe/slow"/>',
+      }),
+    },
+    [{ tool_calls: [execute('probe/slow', {})] }],
+    {
+      tools: [
+        {
+          id: 'probe/slow',
+          description: 'Takes its time',
+          effect: 'read',
+          run: (_, { signal }) =>
+            new Promise((_resolve, reject) => {
+              signal.addEventListener('abort', () => reject(new Error('stopped')));
+              const rows = made.threads.store.query({});
+              tell(made, (rows.ok && rows.output.rows[0]?.id) || '', 'kill');
+            }),
+        },
+      ],
+    },
+  );
+  expect(await run(made, 'look')).toMatchObject({ status: 'killed' });
+});
+
+test('an interrupt between steps leaves out the calls that were still to come', async () => {
+  const ran: string[] = [];
+  const probe = (name: string, then: () => void) => ({
+    id: `probe/${name}`,
+    description: name,
+    effect: 'write' as const,
+    run() {
+      ran.push(name);
+      then();
+      return name;
+    },
+  });
+  const made: Stage = await stage(
+    {
+      '.ai/directives/look.md': directiveText('look', {
+        permissions:
+          '<execute resource="tool" id="probe/one"/><execute resource="tool" id="probe/two"/>',
+      }),
+    },
+    [{ tool_calls: [execute('probe/one', {}), execute('probe/two', {})] }, { text: 'fine' }],
+    {
+      tools: [
+        probe('one', () => {
+          const rows = made.threads.store.query({});
+          const id = (rows.ok && rows.output.rows[0]?.id) || '';
+          tell(made, id, 'interrupt', { message: 'not the other one' });
+        }),
+        probe('two', () => {}),
+      ],
+    },
+  );
+  expect(await run(made, 'look')).toMatchObject({ status: 'completed', cost: { tool_calls: 1 } });
+  expect(ran).toEqual(['one']);
+  const body = JSON.stringify(made.provider.requests[1]?.body);
+  expect(body).toContain('skipped');
+  expect(body).toContain('not the other one');
+});
+
+test('calls that only read are made at once, and their results keep the order', async () => {
+  const waiting: (() => void)[] = [];
+  const made = await stage(
+    {
+      '.ai/directives/look.md': directiveText('look', {
+        permissions: '<execute resource="tool" id="probe/meet"/>',
+      }),
+    },
+    [
+      { tool_calls: ['a', 'b', 'c'].map((name) => execute('probe/meet', { name })) },
+      { text: 'met' },
+    ],
+    {
+      tools: [
+        {
+          id: 'probe/meet',
+          description: 'Answers when three have come, the last one first',
+          effect: 'read',
+          parameters: { name: 'string' },
+          run: ({ name }) =>
+            new Promise((resolve) => {
+              waiting.unshift(() => resolve(`met ${plainText(name)}`));
+              if (waiting.length === 3) for (const go of waiting) go();
+            }),
+        },
+      ],
+    },
+  );
+  expect(await run(made, 'look')).toMatchObject({ status: 'completed', cost: { tool_calls: 3 } });
+  const body = JSON.stringify(made.provider.requests[1]?.body);
+  expect(body.match(/met [abc]/g)).toEqual(['met a', 'met b', 'met c']);
+});
