@@ -1,9 +1,10 @@
 // The command line: builds the parser from the table, loads the one command that was asked for,
 // turns what it answers into an exit code. Nothing heavy is imported before a command is known.
 import { Command, CommanderError } from 'commander';
-import { type CommandSpec, EXIT } from './command.ts';
+import { type CommandSpec } from './command.ts';
 import { version } from './project.ts';
 import { COMMANDS } from './table.ts';
+import { EXIT } from './terminal/exit-code.ts';
 import { createTerminal } from './terminal/terminal.ts';
 
 /** Adds a row of the table, and the rows below it, to the parser. */

@@ -14,10 +14,17 @@ import {
   plainText,
   textAt,
 } from '../base/index.ts';
-import type { Block, Message, Stop, StreamState } from './message.ts';
+import type {
+  Block,
+  Message,
+  MessageList,
+  ModelRequest,
+  Stop,
+  StreamState,
+  ToolDefinition,
+} from './message.ts';
 import { errorFault } from './provider-fault.ts';
 import { createDrafts, type Draft, type DraftKind } from './reply-draft.ts';
-import type { MessageList, ModelRequest, ToolDefinition } from './request.ts';
 import { mergeReports, type Reported, readAnthropicUsage } from './usage.ts';
 
 /** Undefined for what the API would refuse: empty text, thoughts without their signature. */

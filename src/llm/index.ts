@@ -11,6 +11,7 @@ export type {
   ToolCallBlock,
   ToolResultBlock,
 } from './message.ts';
+export { type ModelRequest, type ToolDefinition } from './message.ts';
 export { type ResolvedModel, resolveModel } from './models.ts';
 export { formatMoney, parseMoney } from './prices/money.ts';
 export {
@@ -26,13 +27,7 @@ export {
 export { providerFault } from './provider-fault.ts';
 export { readReply, replyOf, type TurnOptions } from './read-reply.ts';
 export { createReader, type ReaderOptions, type StreamReader } from './reader.ts';
-export {
-  createWrittenMessages,
-  type ModelRequest,
-  requestParameters,
-  type ToolDefinition,
-  type WrittenMessages,
-} from './request.ts';
+export { createWrittenMessages, requestParameters, type WrittenMessages } from './request.ts';
 export {
   type Script,
   type ScriptedProvider,

@@ -73,6 +73,33 @@ export interface ModelReply {
   bad_arguments?: BadArguments[];
 }
 
+export interface ToolDefinition {
+  name: string;
+  description: string;
+  /** JSON schema of the arguments. */
+  input_schema: Json;
+}
+
+export interface ModelRequest {
+  model: string;
+  system: string;
+  messages: readonly Message[];
+  tools: readonly ToolDefinition[];
+  max_tokens: number;
+  stream: boolean;
+  temperature?: number;
+  /** OpenAI: the name of the parameter that caps the answer; `max_completion_tokens` when absent. */
+  max_tokens_parameter?: string;
+  /** Anthropic: mark what the next request will repeat; true when absent. */
+  cache?: boolean;
+}
+
+/** A request's messages: those that will be sent again just so, and the last few. */
+export interface MessageList {
+  readonly settled: Json[];
+  readonly last: readonly JsonObject[];
+}
+
 // What differs between the protocols' streams, as the reader sees it.
 
 export interface StreamState {

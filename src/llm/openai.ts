@@ -11,10 +11,17 @@ import {
   plainText,
   textAt,
 } from '../base/index.ts';
-import type { Block, Message, Stop, StreamState } from './message.ts';
+import type {
+  Block,
+  Message,
+  MessageList,
+  ModelRequest,
+  Stop,
+  StreamState,
+  ToolDefinition,
+} from './message.ts';
 import { errorFault } from './provider-fault.ts';
 import { createDrafts, type Draft } from './reply-draft.ts';
-import type { MessageList, ModelRequest, ToolDefinition } from './request.ts';
 import { type Reported, readOpenAiUsage } from './usage.ts';
 
 const textOf = (content: readonly Block[]): string =>

@@ -2,7 +2,8 @@ import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type Json, type JsonObject, jsonText } from '../base/index.ts';
 import type { Message } from './message.ts';
-import { createWrittenMessages, type ModelRequest, requestParameters } from './request.ts';
+import { type ModelRequest } from './message.ts';
+import { createWrittenMessages, requestParameters } from './request.ts';
 
 const messages: Message[] = [
   { role: 'user', content: [{ type: 'text', text: 'run directive hello' }] },

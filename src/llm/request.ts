@@ -1,18 +1,12 @@
 // A conversation as the parameters of a provider's tool.
 import { freezeJson, growJson, type Json, type JsonObject } from '../base/index.ts';
 import { anthropicParameters, writeAnthropicMessage, writeAnthropicTool } from './anthropic.ts';
-import type { Message, Protocol } from './message.ts';
+import type { Message, MessageList, ModelRequest, Protocol } from './message.ts';
 import { openAiParameters, writeOpenAiMessage, writeOpenAiTool } from './openai.ts';
 
 // What was written for earlier requests of one conversation. Messages do not change, and all but the
 // last few are sent again as they are: they form one list that grows, frozen, so that each of them is
 // looked at and made into text once. The cost of a turn is its new messages and the sending.
-
-/** A request's messages: those that will be sent again just so, and the last few. */
-export interface MessageList {
-  readonly settled: Json[];
-  readonly last: readonly JsonObject[];
-}
 
 type Write<Thing> = (thing: Thing) => readonly JsonObject[];
 
@@ -80,27 +74,6 @@ export function createWrittenMessages(): WrittenMessages {
       return made;
     },
   };
-}
-
-export interface ToolDefinition {
-  name: string;
-  description: string;
-  /** JSON schema of the arguments. */
-  input_schema: Json;
-}
-
-export interface ModelRequest {
-  model: string;
-  system: string;
-  messages: readonly Message[];
-  tools: readonly ToolDefinition[];
-  max_tokens: number;
-  stream: boolean;
-  temperature?: number;
-  /** OpenAI: the name of the parameter that caps the answer; `max_completion_tokens` when absent. */
-  max_tokens_parameter?: string;
-  /** Anthropic: mark what the next request will repeat; true when absent. */
-  cache?: boolean;
 }
 
 const PROTOCOLS = {

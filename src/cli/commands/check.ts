@@ -12,8 +12,9 @@ import {
   type ToolItem,
 } from '../../items/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
-import { asList, asText, type CommandRun, EXIT } from '../command.ts';
+import { asList, asText, type CommandRun } from '../command.ts';
 import { withRuntime } from '../project.ts';
+import { EXIT } from '../terminal/exit-code.ts';
 
 // Which of the paths given to `check` are scripts: `.mld` files, also those below a folder, and `.md`
 // files given by name that hold statements and are no items.

@@ -3,8 +3,9 @@
 import { existsSync } from 'node:fs';
 import { getOwn, isObject, ok, plainText } from '../../base/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
-import { type CommandRun, EXIT } from '../command.ts';
+import { type CommandRun } from '../command.ts';
 import { withRuntime } from '../project.ts';
+import { EXIT } from '../terminal/exit-code.ts';
 import { type Colour, visible } from '../terminal/terminal.ts';
 import { registryFile } from '../threads/open-threads.ts';
 

@@ -19,7 +19,8 @@ import {
   fillTemplate,
   unknownPaths,
 } from '../../expr/index.ts';
-import { asText, type CommandRun, EXIT } from '../command.ts';
+import { asText, type CommandRun } from '../command.ts';
+import { EXIT } from '../terminal/exit-code.ts';
 import { visible } from '../terminal/terminal.ts';
 import { readInput } from './exec.ts';
 

@@ -1,5 +1,6 @@
-import { type CommandRun, EXIT } from '../command.ts';
+import { type CommandRun } from '../command.ts';
 import { version, withRuntime } from '../project.ts';
+import { EXIT } from '../terminal/exit-code.ts';
 
 export const run: CommandRun = (call) =>
   withRuntime(call, async (runtime) => {

@@ -1,7 +1,8 @@
 // `replay`: an ended thread again, from its journal, and where it would go another way today.
 import { type JsonObject, ok } from '../../base/index.ts';
 import type { ReplayReport } from '../../harness/index.ts';
-import { asText, type CommandRun, EXIT } from '../command.ts';
+import { asText, type CommandRun } from '../command.ts';
+import { EXIT } from '../terminal/exit-code.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 import { countOption, findThread, withRegistry } from '../threads/open-threads.ts';
 import { eventLine, shorten } from '../threads/words.ts';

@@ -15,7 +15,8 @@ import {
 import type { Trail } from '../../flow/index.ts';
 import { createRuntime, findScriptProject } from '../../runtime/index.ts';
 import type { ScriptEffect } from '../../script/index.ts';
-import { asList, asText, type CommandCall, type CommandRun, EXIT, exitCodeOf } from '../command.ts';
+import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
+import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
 import { confirm } from '../terminal/terminal.ts';
 import { MAX_SCRIPT_BYTES } from './check.ts';
 import { parseParameters } from './exec.ts';

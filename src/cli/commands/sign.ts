@@ -1,8 +1,9 @@
 import { relative, resolve } from 'node:path';
 import { ok } from '../../base/index.ts';
 import { type SignatureState, verifyItem } from '../../items/index.ts';
-import { asList, type CommandRun, EXIT } from '../command.ts';
+import { asList, type CommandRun } from '../command.ts';
 import { signFiles, withRuntime } from '../project.ts';
+import { EXIT } from '../terminal/exit-code.ts';
 import { type Colour, visible } from '../terminal/terminal.ts';
 
 /** The public half only: the private key never leaves its file. */

@@ -5,7 +5,7 @@ import {
   type Outcome,
   plainText,
 } from '../../base/index.ts';
-import { EXIT, exitCodeOf } from '../command.ts';
+import { EXIT, exitCodeOf } from './exit-code.ts';
 
 /** A yes-or-no question to a person. Nobody at the terminal, or no clear yes, is a no. */
 export async function confirm(terminal: Terminal, question: string): Promise<boolean> {

@@ -1,7 +1,7 @@
 // What a thread has used of each of its limits.
 import { getOwn, type JsonObject, plainText } from '../../base/index.ts';
 import type { ThreadResult } from '../../harness/index.ts';
-import { EXIT, exitCodeOf } from '../command.ts';
+import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 import { costText, count, seconds, shorten, statusColour } from './words.ts';
 

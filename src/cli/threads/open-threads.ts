@@ -9,8 +9,9 @@ import {
   type ThreadRow,
   type ThreadStatus,
 } from '../../store/index.ts';
-import { asText, type CommandCall, EXIT } from '../command.ts';
+import { asText, type CommandCall } from '../command.ts';
 import { withRuntime } from '../project.ts';
+import { EXIT } from '../terminal/exit-code.ts';
 import { visible } from '../terminal/terminal.ts';
 
 /** Threads below, deepest first, that have not ended. */

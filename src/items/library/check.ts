@@ -2,18 +2,20 @@
 // among the others, data files, policies.
 import { type Diagnostic, getOwn, isObject, type Outcome } from '../../base/index.ts';
 import { parsePolicy } from '../../flow/index.ts';
+import type { CatalogData } from '../data/capability-data.ts';
 import { readCatalogSettings } from '../data/catalog-settings.ts';
-import { DATA_NAMES } from '../data/data-shapes.ts';
+import type { DataFile } from '../data/data-files.ts';
+import { DATA_NAMES, type DataName } from '../data/data-shapes.ts';
 import { checkDirective, type DirectiveWorld } from '../directive/check.ts';
 import type { Directive } from '../directive/directive.ts';
 import { parseDirective } from '../directive/parse.ts';
 import { aboutFile, readInside, realOf } from '../files/item-file.ts';
-import type { DirectiveItem, ToolItem } from '../item.ts';
+import type { Root } from '../files/root.ts';
+import type { DirectiveItem, ItemOf, ToolItem } from '../item.ts';
 import { type ItemKind, SOURCES, type Source } from '../item-kinds.ts';
 import { checkKnowledge } from '../knowledge.ts';
 import { blankSignatureLine } from '../signature.ts';
 import { type ConfigCheck, checkTool, looseTool, type ToolWorld } from './check-tool.ts';
-import type { Library } from './library.ts';
 import type { FileRecord } from './record.ts';
 import type { Chain } from './tool-chain.ts';
 
@@ -24,8 +26,18 @@ export interface CheckOptions {
   sources?: readonly Source[];
 }
 
+/** What checking asks of a library. */
+interface CheckedLibrary {
+  find<K extends ItemKind>(kind: K, id: string): Outcome<ItemOf<K>>;
+  all<K extends ItemKind>(kind: K): readonly ItemOf<K>[];
+  config(name: DataName): DataFile;
+  capabilities(): CatalogData;
+  chainOf(item: ToolItem): Outcome<Chain>;
+  roots(): readonly Root[];
+}
+
 export interface CheckContext {
-  library: Library;
+  library: CheckedLibrary;
   records: Iterable<FileRecord>;
   behind: (record: FileRecord) => readonly FileRecord[];
   chainOf: (item: ToolItem) => Outcome<Chain>;
@@ -44,7 +56,7 @@ function readable(item: DirectiveItem): Directive | undefined {
   return item.directive ?? parseDirective(item.body, item.file).draft;
 }
 
-export function directiveWorld(library: Library, source: Source): DirectiveWorld {
+export function directiveWorld(library: CheckedLibrary, source: Source): DirectiveWorld {
   const pricing = library.config('pricing').value;
   const currency = getOwn(pricing, 'currency');
   const tiers = keysOf(getOwn(library.config('models').value, 'tiers'));
@@ -97,7 +109,7 @@ function duplicates(record: FileRecord, behind: readonly FileRecord[]): Diagnost
     });
 }
 
-function checkPolicies(library: Library, sources: readonly Source[]): Diagnostic[] {
+function checkPolicies(library: CheckedLibrary, sources: readonly Source[]): Diagnostic[] {
   return library.roots().flatMap((root) => {
     const level = POLICY_LEVELS.find((name) => name === root.source);
     const real = realOf(root.dir);
@@ -110,7 +122,7 @@ function checkPolicies(library: Library, sources: readonly Source[]): Diagnostic
   });
 }
 
-function checkData(library: Library, sources: readonly Source[]): Diagnostic[] {
+function checkData(library: CheckedLibrary, sources: readonly Source[]): Diagnostic[] {
   const files = DATA_NAMES.map((name) => library.config(name));
   const layers = files.flatMap((file) => file.layers);
   const chosen = new Set(
@@ -168,7 +180,7 @@ export function checkContent(
   kind: ItemKind,
   content: string,
   file: string,
-  library: Library,
+  library: CheckedLibrary,
 ): readonly Diagnostic[] {
   if (kind === 'knowledge') return checkKnowledge(content, file);
   if (kind === 'tool') {

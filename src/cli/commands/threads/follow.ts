@@ -10,7 +10,8 @@ import {
   type ThreadRow,
   type ThreadSummary,
 } from '../../../store/index.ts';
-import { asList, asText, type CommandRun, EXIT } from '../../command.ts';
+import { asList, asText, type CommandRun } from '../../command.ts';
+import { EXIT } from '../../terminal/exit-code.ts';
 import { createScreen } from '../../terminal/screen.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
 import { exitCodeOfThread } from '../../threads/ending.ts';
