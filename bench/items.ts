@@ -2,7 +2,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fail } from '../src/base/index.ts';
+import { fail, systemClock } from '../src/base/index.ts';
 import { createLibrary, type Library } from '../src/items/index.ts';
 import { type BenchRow, race } from './row.ts';
 
@@ -67,7 +67,7 @@ const open = (root: string): Library =>
     projectRoot: root,
     primitives: () => ['http_client'],
     trustStore: { judge: () => fail('not_found', 'no keys here') },
-    clock: { now: () => Date.now() },
+    clock: systemClock,
   });
 
 const QUERIES = [

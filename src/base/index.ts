@@ -56,7 +56,7 @@ export {
   wholeBetween,
   wrongType,
 } from './read-shape.ts';
-export { createRecent, createRecentPairs } from './recent.ts';
+export { createLooks, createRecent, createRecentPairs } from './recent.ts';
 export { createRedactor, type RedactionStream, type Redactor } from './redact.ts';
 export { type FileBytes, type FileProblem, readRegularFile } from './regular-file.ts';
 export { caret, createLines, nearest, type Position, type TextLines } from './text.ts';

@@ -1,5 +1,6 @@
 // Bounded memories of what was computed lately: two generations, the older one forgotten when the
 // younger is full. No bookkeeping per read, which is what a look-up on every operation can afford.
+import type { Clock } from './ports.ts';
 
 export interface Recent<K, V> {
   get(key: K): V | undefined;
@@ -22,6 +23,32 @@ export function createRecent<K, V>(size: number): Recent<K, V> {
       return aged === undefined ? undefined : set(key, aged);
     },
     set,
+  };
+}
+
+/** For so long a look at a file counts: a change there is in force this much later at the latest. */
+const LOOK_MS = 20;
+
+export interface Looks {
+  /** Was the last look recent enough to count still? */
+  isRecent(): boolean;
+  /** Say so before looking, never after: what changes meanwhile must be seen by the next look. */
+  begin(): void;
+  /** After a write of our own: the next question looks. */
+  forget(): void;
+}
+
+/** For whoever is asked many times in a call what a file says, and would ask the disk each time. */
+export function createLooks(clock: Pick<Clock, 'monotonic'>): Looks {
+  let since = Number.NEGATIVE_INFINITY;
+  return {
+    isRecent: () => clock.monotonic() - since < LOOK_MS,
+    begin() {
+      since = clock.monotonic();
+    },
+    forget() {
+      since = Number.NEGATIVE_INFINITY;
+    },
   };
 }
 

@@ -26,6 +26,7 @@ export function signFiles(runtime: Runtime, files: readonly string[]): Outcome<S
   const signed: SignedFile[] = [];
   for (const file of files) {
     const done = signItem(file, key.output, systemClock, runtime.library.roots());
+    runtime.library.noteChange();
     if (!done.ok) return done;
     signed.push(done.output);
   }

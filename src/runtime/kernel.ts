@@ -186,9 +186,15 @@ export function createVerbs(ground: Ground, library: Library, more: readonly Kin
       return ok({ action: signal.action, delivered: false, message });
     },
     copies: {
-      copy: (item, level) =>
-        copyItem(item, level === 'user' ? ground.home : join(ground.project, '.ai')),
-      fromCatalog: async (kind, id, level) => await ground.catalogs.copy(kind, id, level),
+      copy(item, level) {
+        library.noteChange();
+        return copyItem(item, level === 'user' ? ground.home : join(ground.project, '.ai'));
+      },
+      async fromCatalog(kind, id, level) {
+        const copied = await ground.catalogs.copy(kind, id, level);
+        library.noteChange();
+        return copied;
+      },
     },
     searchCatalog: ({ query, item_type, limit }) =>
       ground.catalogs.search({

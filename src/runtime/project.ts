@@ -156,6 +156,7 @@ export function openGround(
     policies: createPolicyFiles(
       [...policyOf(within), ...policyPlaces(project, home, env)],
       (text, file) => examinePolicy(text, file, trustStore),
+      clock,
     ),
     trustStore,
     keys: createKeyFolder(join(home, 'keys')),

@@ -235,6 +235,7 @@ function changeDirective(
   const written = library.write('directive', id, text, 'update');
   if (!written.ok) return written;
   const signed = signItem(written.output.file, key.output, clock, library.roots());
+  library.noteChange();
   return signed.ok ? ok(null) : signed;
 }
 

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
-import { fail } from '../../src/base/index.ts';
+import { fail, systemClock } from '../../src/base/index.ts';
 import { createLibrary } from '../../src/items/index.ts';
 
 const CASES = fileURLToPath(new URL('./tools', import.meta.url));
@@ -25,7 +25,7 @@ async function read(folder: string): Promise<Omit<Expected, 'about'>> {
     projectRoot: folder,
     primitives: () => PRIMITIVES,
     trustStore: { judge: () => fail('not_found', 'no keys') },
-    clock: { now: () => Date.now() },
+    clock: systemClock,
   });
   await library.refresh();
   const own = library.all('tool').filter(({ source }) => source === 'user');

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { fail } from '../../src/base/index.ts';
+import { fail, systemClock } from '../../src/base/index.ts';
 import { createLibrary, type Library, parseTool } from '../../src/items/index.ts';
 import { makeFixture } from '../support/project.ts';
 
@@ -32,7 +32,7 @@ beforeAll(async () => {
     projectRoot: base,
     primitives: () => ['subprocess', 'http_client', 'function', 'script'],
     trustStore: { judge: () => fail('not_found', 'no keys') },
-    clock: { now: () => Date.now() },
+    clock: systemClock,
   });
   await library.refresh();
 });

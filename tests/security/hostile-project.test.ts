@@ -14,7 +14,7 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { fail } from '../../src/base/index.ts';
+import { fail, systemClock } from '../../src/base/index.ts';
 import { checkPath, createLibrary, type Item, type Library } from '../../src/items/index.ts';
 
 const SECRET = 'valuethatmuststayinside';
@@ -209,7 +209,7 @@ beforeAll(async () => {
     projectRoot: path('project'),
     primitives: () => ['http_client', 'subprocess'],
     trustStore: { judge: () => fail('not_found', 'no keys') },
-    clock: { now: () => Date.now() },
+    clock: systemClock,
   });
   await library.refresh();
 });

@@ -9,6 +9,7 @@ import {
   type Library,
   type LibraryOptions,
 } from '../../src/items/library/library.ts';
+import { lateClock } from './clock.ts';
 
 export interface Fixture {
   /** `project`, `user`, `bundle` below it are roots; `project/.ai`, `user/.ai`, `bundle`. */
@@ -45,7 +46,7 @@ export function createFixture(
     projectRoot: path('project'),
     primitives: () => PRIMITIVES,
     trustStore: { judge: (id) => fail('not_found', `key \`${id}\` is not known`) },
-    clock: { now: () => Date.now() },
+    clock: lateClock,
     ...options,
   });
   return {

@@ -2,11 +2,12 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createPolicyFiles } from './policy-files.ts';
 
 let dir = '';
+let time = 0;
+const clock = { monotonic: () => time };
 beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), 'km-policy-'));
 });
@@ -18,6 +19,7 @@ const open = (isSigned = false) =>
       { level: 'project', file: join(dir, 'project.yaml') },
     ],
     (text) => ({ covered: text, signed: isSigned }),
+    clock,
   );
 
 test('without files the built-in rules hold', () => {
@@ -26,14 +28,16 @@ test('without files the built-in rules hold', () => {
   expect(policy.sandbox).toBe('required');
 });
 
-test('a file that was written, changed or removed counts from the next call on', async () => {
+test('a file that was written, changed or removed counts after 20 ms', () => {
   const files = open();
   expect(files.current().policy.ceilings()).toEqual([]);
   writeFileSync(join(dir, 'project.yaml'), 'capabilities: {deny: [git.push]}\n');
-  await nextTurn();
+  time += 19;
+  expect(files.current().policy.ceilings()).toEqual([]);
+  time += 1;
   expect(files.current().policy.ceilings()).toEqual([{ deny: [{ capability: 'git.push' }] }]);
   rmSync(join(dir, 'project.yaml'));
-  await nextTurn();
+  time += 20;
   expect(files.current().policy.ceilings()).toEqual([]);
 });
 
@@ -52,7 +56,7 @@ test('a file with a mistake, or one that cannot be read, closes everything', asy
   expect(broken.policy.ceilings()).toContainEqual({ allow: [] });
   rmSync(join(dir, 'project.yaml'));
   mkdirSync(join(dir, 'project.yaml'));
-  await nextTurn();
+  time += 20;
   expect(files.current().policy.ceilings()).toContainEqual({ allow: [] });
 });
 
@@ -73,6 +77,7 @@ test('what the bundle says of a surface is a default that a user may replace, a 
         { level: 'bundle', file: join(dir, 'bundle.yaml') },
       ],
       (text) => ({ covered: text, signed: false }),
+      clock,
     );
   writeFileSync(join(dir, 'bundle.yaml'), 'surfaces: {mcp: {capabilities: {deny: [net.http]}}}\n');
   writeFileSync(join(dir, 'own.yaml'), 'surfaces: {mcp: {capabilities: {deny: [git.push]}}}\n');

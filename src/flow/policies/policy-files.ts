@@ -1,8 +1,14 @@
-// The policy files of all levels, as they are now. Looked at in every call: a rule that was tightened
-// holds for the next call of every running process. A file that cannot be read, or has a mistake in
+// The policy files of all levels, as they are now. Looked at again when the last look is 20 ms old: a
+// rule that was tightened holds from then on in every running process. A file that cannot be read, or has a mistake in
 // it, closes everything: half a policy might be the half that allows.
 import { type Stats, statSync } from 'node:fs';
-import { type Diagnostic, hasErrors, readRegularFile } from '../../base/index.ts';
+import {
+  type Clock,
+  createLooks,
+  type Diagnostic,
+  hasErrors,
+  readRegularFile,
+} from '../../base/index.ts';
 import { type ComposedPolicy, composePolicies } from './compose.ts';
 import { closedPolicy, type Policy, type PolicyLevel } from './policy.ts';
 import { parsePolicy } from './read-policy.ts';
@@ -80,18 +86,14 @@ function readPlace(place: PolicyPlace, examine: ExaminePolicy): Read | undefined
 export function createPolicyFiles(
   places: readonly PolicyPlace[],
   examine: ExaminePolicy,
+  clock: Pick<Clock, 'monotonic'>,
 ): PolicyFiles {
   let known: { stamps: Stamp[]; state: PolicyState } | undefined;
-  /** One call asks many times; within one turn of the event loop it gets one answer. */
-  let isFresh = false;
+  const looks = createLooks(clock);
   return {
     current() {
-      if (known && isFresh) return known.state;
-      isFresh = true;
-      // Not unref'd: an idle loop would not run it before the next request is handled.
-      setImmediate(() => {
-        isFresh = false;
-      });
+      if (known && looks.isRecent()) return known.state;
+      looks.begin();
       const stamps = places.map(({ file }) => stampOf(file));
       const isSame = known?.stamps.every((stamp, at) => isSameStamp(stamp, stamps[at]));
       if (known && isSame) return known.state;

@@ -9,6 +9,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { lateClock } from '../../../tests/support/clock.ts';
 import { createFixture, type Fixture, toolText } from '../../../tests/support/library.ts';
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import { generateKeyPair, type KeyPair } from '../../trust/index.ts';
@@ -35,7 +36,7 @@ const open = (options: Partial<CatalogOptions> = {}): Catalogs =>
     project: fixture.path('project'),
     home: fixture.path('home'),
     trustStore: { judge: (id) => trusted.get(id) ?? fail('not_found', 'unknown key') },
-    clock,
+    clock: { ...lateClock, ...clock },
     env: { PATH: process.env.PATH, HOME: fixture.path('home') },
     ...options,
   });

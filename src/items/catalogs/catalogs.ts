@@ -103,7 +103,7 @@ export interface CatalogOptions {
   /** The user's folder. */
   home: string;
   trustStore: TrustPort;
-  clock: Pick<Clock, 'now'>;
+  clock: Clock;
   env: Readonly<Record<string, string | undefined>>;
   run?: FetchPorts['run'];
 }

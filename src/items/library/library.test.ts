@@ -163,3 +163,25 @@ test('an item that cannot be read or parsed is listed with the reason', async ()
   const found = library.find('tool', 'nul');
   expect(found.ok && found.output.tool).toBeUndefined();
 });
+
+test('a change of others counts after 20 ms, one of our own at once', async () => {
+  let time = 0;
+  fixture = createFixture({}, { clock: { now: () => Date.now(), monotonic: () => time } });
+  const { library, put } = fixture;
+  const isThere = async (id: string) => {
+    await library.refresh();
+    return library.find('tool', id).ok;
+  };
+  expect(await isThere('late')).toBe(false);
+  put('project/.ai/tools/late.yaml', toolText('late'));
+  time = 19;
+  expect(await isThere('late')).toBe(false);
+  time = 20;
+  expect(await isThere('late')).toBe(true);
+  expect(library.write('tool', 'own', toolText('own'))).toMatchObject({ ok: true });
+  expect(await isThere('own')).toBe(true);
+  put('project/.ai/tools/copied.yaml', toolText('copied'));
+  expect(await isThere('copied')).toBe(false);
+  library.noteChange();
+  expect(await isThere('copied')).toBe(true);
+});

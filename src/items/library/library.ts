@@ -1,6 +1,6 @@
 // The library: every item of every root, found by name, searched by words, checked and written.
 // Reading never runs or expands anything. A file that changed is seen after the next `refresh`.
-import { type Clock, type Diagnostic, type Outcome, ok } from '../../base/index.ts';
+import { type Clock, createLooks, type Diagnostic, type Outcome, ok } from '../../base/index.ts';
 import { type CatalogData, createCatalogReader } from '../data/capability-data.ts';
 import { createDataFiles, type DataFile } from '../data/data-files.ts';
 import type { DataName } from '../data/data-shapes.ts';
@@ -31,7 +31,7 @@ export interface LibraryOptions {
   trustStore: TrustPort;
   /** Absent: the list that lies in the bundle. */
   bundleDigests?: BundleDigests;
-  clock: Pick<Clock, 'now'>;
+  clock: Clock;
   /** What a primitive says about a merged config before anything runs. */
   checkConfig?: ConfigCheck;
   /** Roots with more files than this are watched instead of looked through. */
@@ -40,8 +40,10 @@ export interface LibraryOptions {
 
 export interface Library {
   readonly projectRoot: string;
-  /** Sees files changed, added or removed since the last call. Runs nothing. */
+  /** Sees files changed, added or removed until 20 ms ago, our own writes at once. Runs nothing. */
   refresh(): Promise<void>;
+  /** Files of a root were written past `write`, by ourselves: the next refresh looks at once. */
+  noteChange(): void;
   /** Full ids and, when they are unique, bare names. `not_found` suggests, `ambiguous` lists. */
   find<K extends ItemKind>(kind: K, id: string, source?: Source): Outcome<ItemOf<K>>;
   /** Effective items, ordered by kind and id. */
@@ -104,11 +106,25 @@ export function createLibrary(options: LibraryOptions): Library {
   const chainOf = (leaf: ToolItem): Outcome<Chain> =>
     resolveChain(leaf, (id) => library.find('tool', id), primitives());
 
+  const looks = createLooks(clock);
+  let looking: Promise<void> | undefined;
+  async function look(): Promise<void> {
+    looks.begin();
+    try {
+      if (!(await files.refresh())) config.clear();
+    } finally {
+      looking = undefined;
+    }
+  }
+
   const library: Library = {
     projectRoot,
     async refresh() {
-      if (!(await files.refresh())) config.clear();
+      if (looking) await looking;
+      // Not recent after that: something of ours was written while others looked.
+      if (!looks.isRecent()) await (looking ??= look());
     },
+    noteChange: () => looks.forget(),
     find<K extends ItemKind>(kind: K, id: string, source?: Source) {
       const found = shelves.find(kind, kind === 'tool' ? unalias(id) : id, source);
       return (found.ok ? ok(found.output.item) : found) as Outcome<ItemOf<K>>;
@@ -139,11 +155,16 @@ export function createLibrary(options: LibraryOptions): Library {
         },
         checked,
       ),
-    write: (kind, id, content, mode = 'replace', { dryRun = false } = {}) =>
-      writeItem(projectFolder(), { kind, id, content, mode, dryRun }, (file) =>
+    write(kind, id, content, mode = 'replace', { dryRun = false } = {}) {
+      looks.forget();
+      return writeItem(projectFolder(), { kind, id, content, mode, dryRun }, (file) =>
         checkContent(kind, content, file, library),
-      ),
-    remove: (kind, id) => removeItem(projectFolder(), kind, id),
+      );
+    },
+    remove(kind, id) {
+      looks.forget();
+      return removeItem(projectFolder(), kind, id);
+    },
     roots: () => files.opened().map(({ root }) => root),
     close: () => files.close(),
   };

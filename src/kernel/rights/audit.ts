@@ -3,6 +3,7 @@
 import { closeSync, fstatSync, readSync } from 'node:fs';
 import {
   type Clock,
+  createLooks,
   fail,
   getOwn,
   isObject,
@@ -24,7 +25,7 @@ export interface AuditRow {
 }
 
 export interface Audit {
-  /** Could a row be written now? Asked before anything is done that would need one. */
+  /** Could a row be written, 20 ms ago at most? Asked before anything is done that would need one. */
   ready(): Outcome<null>;
   write(row: Omit<AuditRow, 'time'>): Outcome<null>;
   /** The latest rows, oldest first. */
@@ -75,6 +76,7 @@ function rowOf(line: string): AuditRow | undefined {
 
 export function createAudit(file: string, clock: Clock): Audit {
   const records = createRecordFile(file);
+  const looks = createLooks(clock);
   const refuse = (error: unknown) =>
     fail(
       'internal_error',
@@ -82,8 +84,10 @@ export function createAudit(file: string, clock: Clock): Audit {
     );
   return {
     ready() {
+      if (looks.isRecent()) return ok(null);
       try {
         records.touch();
+        looks.begin();
         return ok(null);
       } catch (error) {
         return refuse(error);
