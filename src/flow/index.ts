@@ -1,16 +1,34 @@
+export type {
+  Answer,
+  CheckpointEvent,
+  CheckpointVerdict,
+  ContextFacts,
+  Effect,
+  Frame,
+  Guard,
+  GuardSelection,
+  GuardSet,
+  GuardTiming,
+  GuardView,
+  Input,
+  InputNote,
+  LabelChange,
+  LabelRule,
+  Phase,
+  PolicyRules,
+  Ports,
+  Question,
+  RecordEntry,
+  Reservation,
+  RetryBudget,
+  RuleState,
+  ScriptHooks,
+  TraceEntry,
+  Verdict,
+} from './frame.ts';
 export { contextMember, contextOf } from './guards/context.ts';
 export { isCatchableDenial, judgementOf, RETRY_CODE, retryHint } from './guards/decision.ts';
-export {
-  defineGuard,
-  type Guard,
-  type GuardDefinition,
-  type GuardTiming,
-  type GuardView,
-  type LabelChange,
-  type Phase,
-  type TraceEntry,
-  type Verdict,
-} from './guards/guard.ts';
+export { defineGuard, type GuardDefinition } from './guards/guard.ts';
 export { GUARD_CONTEXT } from './guards/guard-context.ts';
 export {
   compileGuards,
@@ -19,43 +37,16 @@ export {
   type GuardSource,
   guardProblems,
 } from './guards/guard-expression.ts';
-export {
-  combineGuards,
-  createGuardSet,
-  type GuardSelection,
-  type GuardSet,
-  NO_GUARDS,
-} from './guards/guard-set.ts';
+export { combineGuards, createGuardSet, NO_GUARDS } from './guards/guard-set.ts';
 export { isPromise, type MaybePromise, whenDone } from './maybe.ts';
-export type {
-  Argument,
-  Input,
-  InputNote,
-  InputRole,
-  Operation,
-  OperationRisk,
-} from './operation.ts';
-export type {
-  Answer,
-  CheckpointEvent,
-  CheckpointVerdict,
-  Effect,
-  Ports,
-  Question,
-  RecordEntry,
-  Reservation,
-  ScriptHooks,
-} from './pipeline/frame.ts';
+export type { Argument, InputRole, Operation, OperationRisk } from './operation.ts';
 export {
-  type ContextFacts,
   childFrame,
   createFrame,
-  type Frame,
   type FrameAdditions,
   type FrameOptions,
-  type RetryBudget,
   withInfluence,
-} from './pipeline/frame.ts';
+} from './pipeline/create-frame.ts';
 export { perform } from './pipeline/perform.ts';
 export {
   createTrail,
@@ -68,17 +59,14 @@ export {
   BUILT_IN_POLICY,
   type ComposedPolicy,
   composePolicies,
-  narrowPolicy,
 } from './policies/compose.ts';
 export { type KnownNames, type KnownTool, lintPolicy } from './policies/lint.ts';
 export { RULE_NAMES } from './policies/named-rules.ts';
 export {
   closedPolicy,
   type DirectiveAccess,
-  type LabelRule,
   type Policy,
   type PolicyLevel,
-  type RuleState,
   type SurfacePolicy,
   type ToolEffect,
 } from './policies/policy.ts';

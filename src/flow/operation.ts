@@ -3,14 +3,10 @@
 import {
   createRecent,
   createRecentPairs,
-  type Json,
   type JsonObject,
   literalPrefix,
   matchGlob,
-  type Outcome,
 } from '../base/index.ts';
-import type { MaybePromise } from './maybe.ts';
-import type { Frame } from './pipeline/frame.ts';
 import type { Value } from './values/value.ts';
 
 export type OperationRisk = 'exfil' | 'destructive' | 'privileged';
@@ -38,19 +34,6 @@ export interface Operation {
    * imports). Absent: a retry goes to the nearest owner around it.
    */
   readonly retryOwner?: boolean;
-}
-
-export interface Input {
-  readonly name: string;
-  readonly role?: InputRole;
-  readonly value: Value | ((note: InputNote) => MaybePromise<Outcome<Value>>);
-}
-
-/** For inputs that are evaluated: the frame to do it in, and what to leave behind. */
-export interface InputNote {
-  readonly frame: Frame;
-  /** The state in which a pipeline ended: `ctx.pipe` while its value is judged. */
-  pipe(state: Json): void;
 }
 
 /** An input after its evaluation; what stage 2 leaves for all later ones. */

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { type Outcome, ok } from '../../src/base/index.ts';
 import { compileGuards, guardProblems } from '../../src/flow/guards/guard-expression.ts';
 import { type InputRole, isRisk } from '../../src/flow/operation.ts';
-import { createFrame } from '../../src/flow/pipeline/frame.ts';
+import { createFrame } from '../../src/flow/pipeline/create-frame.ts';
 import { perform } from '../../src/flow/pipeline/perform.ts';
 import { composePolicies } from '../../src/flow/policies/compose.ts';
 import { PACK_NAMES, RULE_NAMES } from '../../src/flow/policies/named-rules.ts';

@@ -1,22 +1,14 @@
 // Asking the guards, in the fixed order: per input, policy, per operation. Each sees what the one
 // before it made; every one is asked, whatever the others said.
 import type { Json, JsonObject, Outcome } from '../../base/index.ts';
+import type { Finding, Frame, Guard, Phase, TraceEntry, Verdict } from '../frame.ts';
 import { eachInTurn, type MaybePromise, shielded, whenDone } from '../maybe.ts';
 import type { Argument, Operation } from '../operation.ts';
-import type { Frame } from '../pipeline/frame.ts';
 import { carries, type Descriptor, EMPTY, mergeAll, mergeDescriptors } from '../values/labels.ts';
 import { isValue, makeValue, relabel, type Value } from '../values/value.ts';
 import { lazyObject } from '../values/value-view.ts';
-import { type Finding, type Judgement, MAX_ATTEMPTS } from './decision.ts';
-import {
-  type Guard,
-  type Phase,
-  relabelled,
-  replaced,
-  type TraceEntry,
-  type Verdict,
-  wasReplaced,
-} from './guard.ts';
+import { type Judgement, MAX_ATTEMPTS } from './decision.ts';
+import { relabelled, replaced, wasReplaced } from './guard.ts';
 import { isSelected } from './guard-set.ts';
 
 /** One phase of one attempt, while it is being judged. */

@@ -1,7 +1,7 @@
 // `ctx` (and `@mx`): the one view of a frame that scripts, code blocks, guards and hooks all see.
 import { getOwn, isObject, type Json, type JsonObject } from '../../base/index.ts';
+import type { Frame } from '../frame.ts';
 import type { Operation } from '../operation.ts';
-import type { Frame } from '../pipeline/frame.ts';
 import { type Descriptor, mergeAll } from '../values/labels.ts';
 import { type ViewTable, viewOf } from '../values/value-view.ts';
 

@@ -1,26 +1,20 @@
 // Many judges, one decision: deny > ask > retry > allow VALUE > allow. All reasons and hints are
 // kept, whoever wins.
 import { type Failure, type Fault, fail, type Json, type Outcome } from '../../base/index.ts';
+import type {
+  Answer,
+  Finding,
+  Frame,
+  Objection,
+  Phase,
+  Question,
+  RetryBudget,
+  TraceEntry,
+} from '../frame.ts';
 import { type MaybePromise, shielded, whenDone } from '../maybe.ts';
 import type { Argument, Operation } from '../operation.ts';
-import type { Answer, Frame, Question, RetryBudget } from '../pipeline/frame.ts';
 import { redactor } from '../redact.ts';
 import type { Value } from '../values/value.ts';
-import type { Phase, TraceEntry } from './guard.ts';
-
-export type Objection = 'deny' | 'ask' | 'retry';
-
-/** What one guard or rule had to say against an operation. */
-export interface Finding {
-  readonly kind: Objection;
-  /** The guard's or rule's name. */
-  readonly guard: string;
-  readonly filter: string;
-  readonly text: string;
-  /** The input it was about, when it was about one. */
-  readonly input: string | undefined;
-  readonly sources: readonly string[];
-}
 
 export interface Judgement {
   readonly phase: Phase;

@@ -3,6 +3,7 @@
 // condition reads is made.
 import type { Json, JsonObject } from '../../base/index.ts';
 import type { ContextSchema, Expression } from '../../expr/index.ts';
+import type { GuardView } from '../frame.ts';
 import type { Argument } from '../operation.ts';
 import { type Descriptor, mergeAll, mergeDescriptors } from '../values/labels.ts';
 import type { Value } from '../values/value.ts';
@@ -14,7 +15,6 @@ import {
   viewOf,
 } from '../values/value-view.ts';
 import { CONTEXT_VIEW, OPERATION_VIEW } from './context.ts';
-import type { GuardView } from './guard.ts';
 
 interface One {
   readonly value: Value;

@@ -1,16 +1,10 @@
 // Guards of directives and policy files: a condition in the expression language and one verdict.
 import { type Failure, fail, type Json, nearest, type Outcome, ok } from '../../base/index.ts';
 import { compileExpression, unknownPaths } from '../../expr/index.ts';
-import {
-  ALLOW,
-  defineGuard,
-  type Guard,
-  type GuardTiming,
-  parseFilter,
-  type Verdict,
-} from './guard.ts';
+import type { Guard, GuardSet, GuardTiming, Verdict } from '../frame.ts';
+import { ALLOW, defineGuard, parseFilter } from './guard.ts';
 import { contextMaker, GUARD_CONTEXT } from './guard-context.ts';
-import { createGuardSet, type GuardSet } from './guard-set.ts';
+import { createGuardSet } from './guard-set.ts';
 
 export interface GuardSource {
   name?: string;

@@ -1,28 +1,9 @@
 // The guards in force, indexed by label and by operation key: an operation that none of them could
 // concern pays two look-ups.
 
+import type { Guard, GuardSelection, GuardSet, Phase } from '../frame.ts';
 import { createKeyIndex, eachKey, type Operation } from '../operation.ts';
 import { type Descriptor, filtersFor } from '../values/labels.ts';
-import type { Guard, Phase } from './guard.ts';
-
-/** `with { guards: … }` for one statement; names carry their `@`. */
-export interface GuardSelection {
-  readonly only?: readonly string[];
-  readonly except?: readonly string[];
-}
-
-export interface GuardSet {
-  /** In source order. */
-  readonly list: readonly Guard[];
-  /** Those of policies: in force also while a guard is being evaluated. */
-  readonly locked: GuardSet;
-  /** Guards whose label these marks hold, in source order. */
-  forMarks(descriptor: Descriptor, phase: Phase): readonly Guard[];
-  /** Guards on the operation or its function, in source order. */
-  forOperation(op: Operation, held: readonly string[], phase: Phase): readonly Guard[];
-  /** Could an after-guard object to this operation, whatever its result turns out to be? */
-  mayObjectAfter(op: Operation, held: readonly string[]): boolean;
-}
 
 const NOBODY: readonly Guard[] = Object.freeze([]);
 

@@ -1,9 +1,8 @@
 // A guard: a filter, a timing, and a decision. Scripts bring the decision as a closure, directives
 // and policy files as an expression (guard-expression.ts); the judge does not know the difference.
 import { fail, globProblem, type Json, type Outcome, ok } from '../../base/index.ts';
-import type { MaybePromise } from '../maybe.ts';
-import { type Argument, normalizePattern, type Operation } from '../operation.ts';
-import type { Frame } from '../pipeline/frame.ts';
+import type { Guard, GuardFilter, GuardTiming, LabelChange, Phase, Verdict } from '../frame.ts';
+import { normalizePattern } from '../operation.ts';
 import {
   addLabels,
   markReplaced,
@@ -13,62 +12,7 @@ import {
 } from '../values/labels.ts';
 import { isValue, makeValue, relabel, type Value } from '../values/value.ts';
 
-export type Phase = 'before' | 'after';
-export type GuardTiming = Phase | 'always';
-
-export interface LabelChange {
-  readonly add?: readonly string[];
-  /** Privileged guards only; never `src:…` or `dir:…`. */
-  readonly remove?: readonly string[];
-  /** Removes every label there is. */
-  readonly clear?: boolean;
-}
-
-export type Verdict =
-  | { readonly kind: 'allow'; readonly labels?: LabelChange }
-  | { readonly kind: 'allow_value'; readonly value: Value | Json; readonly labels?: LabelChange }
-  | { readonly kind: 'deny' | 'retry' | 'ask'; readonly text: string };
-
 export const ALLOW: Verdict = Object.freeze({ kind: 'allow' });
-
-/** What a guard may look at. Per-input guards have `input`, the others judge `inputs` together. */
-export interface GuardView {
-  readonly phase: Phase;
-  readonly op: Operation;
-  readonly input: Argument | undefined;
-  readonly inputs: readonly Argument[];
-  /** The result; undefined before. */
-  readonly output: Value | undefined;
-  /** Guards are off in it, and `ctx.guard` is filled. */
-  readonly frame: Frame;
-}
-
-export type GuardFilter =
-  | { readonly kind: 'label'; readonly label: string }
-  | { readonly kind: 'operation'; readonly pattern: string }
-  | { readonly kind: 'function'; readonly name: string };
-
-export interface Guard {
-  /** Unique in this process, so that two guards of one name never answer for each other. */
-  readonly id: string;
-  /** `@name`, or the place where an unnamed one stands. */
-  readonly name: string;
-  readonly on: string;
-  readonly filter: GuardFilter;
-  readonly timing: GuardTiming;
-  readonly privileged: boolean;
-  /** Part of a policy: no statement can leave it out. */
-  readonly locked: boolean;
-  decide(view: GuardView): MaybePromise<Outcome<Verdict>>;
-}
-
-export interface TraceEntry {
-  readonly guardName: string;
-  readonly decision: string;
-  readonly reason: string | null;
-  /** What the value was replaced by; null when it was not. */
-  readonly replacement: Json;
-}
 
 /** A filter as a person wrote it: `op:…` an operation key, `@f` a function, anything else a label. */
 export function parseFilter(on: string): Outcome<GuardFilter> {

@@ -1,24 +1,17 @@
 import { expect, test } from 'vitest';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import type { Answer, Effect, Frame, GuardSet, Input, Question, Verdict } from '../frame.ts';
 import type { MaybePromise } from '../maybe.ts';
-import type { Input, Operation } from '../operation.ts';
-import {
-  type Answer,
-  childFrame,
-  createFrame,
-  type Effect,
-  type Frame,
-  type Question,
-  withInfluence,
-} from '../pipeline/frame.ts';
+import type { Operation } from '../operation.ts';
+import { childFrame, createFrame, withInfluence } from '../pipeline/create-frame.ts';
 import { perform } from '../pipeline/perform.ts';
 import type { Body } from '../pipeline/stages.ts';
 import { describe, descriptorOfFault } from '../values/labels.ts';
 import { makeValue, type Value } from '../values/value.ts';
 import { isCatchableDenial } from './decision.ts';
-import { defineGuard, type GuardDefinition, type Verdict } from './guard.ts';
+import { defineGuard, type GuardDefinition } from './guard.ts';
 import { compileGuards, type GuardSource } from './guard-expression.ts';
-import { createGuardSet, type GuardSet } from './guard-set.ts';
+import { createGuardSet } from './guard-set.ts';
 
 const show: Operation = { type: 'show', name: '', opLabels: ['op:show'], retryOwner: false };
 const call: Operation = { type: 'exe', name: 'f', opLabels: ['op:exe'], retryOwner: true };

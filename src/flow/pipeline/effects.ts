@@ -1,5 +1,5 @@
 // Effects of a body: straight through when nobody can object any more, held back otherwise.
-import type { Effect, Frame } from './frame.ts';
+import type { Effect, Frame } from '../frame.ts';
 
 const MAX_HELD = 100_000;
 

@@ -1,16 +1,17 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { fail, type Outcome, ok } from '../../base/index.ts';
-import { decisionOf, type Objection } from '../guards/decision.ts';
-import { defineGuard, type GuardTiming, type Verdict } from '../guards/guard.ts';
-import { createGuardSet, type GuardSet } from '../guards/guard-set.ts';
+import type { Frame, GuardSet, GuardTiming, LabelRule, Objection, Verdict } from '../frame.ts';
+import { decisionOf } from '../guards/decision.ts';
+import { defineGuard } from '../guards/guard.ts';
+import { createGuardSet } from '../guards/guard-set.ts';
 import type { MaybePromise } from '../maybe.ts';
 import { composePolicies } from '../policies/compose.ts';
 import { NAMED_RULES } from '../policies/named-rules.ts';
-import type { LabelRule, Policy } from '../policies/policy.ts';
+import type { Policy } from '../policies/policy.ts';
 import { type Descriptor, describe, descriptorOfFault, mergeAll } from '../values/labels.ts';
 import { makeValue, type Value } from '../values/value.ts';
-import { createFrame, type Frame, withInfluence } from './frame.ts';
+import { createFrame, withInfluence } from './create-frame.ts';
 import { perform } from './perform.ts';
 
 const LABELS = ['secret', 'untrusted', 'pii', 'a:b', 'a'];

@@ -1,6 +1,7 @@
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import { type Failure, fail, type Outcome, ok, withDetail } from '../../base/index.ts';
+import type { CheckpointVerdict, Ports, RecordEntry } from '../frame.ts';
 import { contextOf } from '../guards/context.ts';
 import { defineGuard } from '../guards/guard.ts';
 import { createGuardSet } from '../guards/guard-set.ts';
@@ -8,14 +9,7 @@ import type { MaybePromise } from '../maybe.ts';
 import type { Operation } from '../operation.ts';
 import { describe, descriptorOfFault, EMPTY } from '../values/labels.ts';
 import { elementOf, makeContainer, makeValue, type Value } from '../values/value.ts';
-import {
-  type CheckpointVerdict,
-  childFrame,
-  createFrame,
-  type Ports,
-  type RecordEntry,
-  withInfluence,
-} from './frame.ts';
+import { childFrame, createFrame, withInfluence } from './create-frame.ts';
 import { perform } from './perform.ts';
 import type { Body } from './stages.ts';
 

@@ -5,12 +5,12 @@
 //
 // Synchronous while nothing waits. Never throws: a bug in a body or a port is a fault like any other.
 import type { Failure, Outcome } from '../../base/index.ts';
+import type { Frame, Input } from '../frame.ts';
 import { operationName, RETRY_CODE, retryHint } from '../guards/decision.ts';
 import { crashed, isPromise, type MaybePromise, whenDone } from '../maybe.ts';
-import type { Input, Operation } from '../operation.ts';
+import type { Operation } from '../operation.ts';
 import { markFailure } from '../values/labels.ts';
 import type { Value } from '../values/value.ts';
-import type { Frame } from './frame.ts';
 import {
   AFTER_STEP,
   BEFORE_STEP,

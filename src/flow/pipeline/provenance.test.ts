@@ -5,7 +5,7 @@ import { createGuardSet } from '../guards/guard-set.ts';
 import type { Operation } from '../operation.ts';
 import { describe, EMPTY, mergeAll } from '../values/labels.ts';
 import { makeValue, type Value } from '../values/value.ts';
-import { createFrame } from './frame.ts';
+import { createFrame } from './create-frame.ts';
 import { perform } from './perform.ts';
 import { createTrail } from './provenance.ts';
 

@@ -1,5 +1,16 @@
 // One attempt at an operation, as the stages see it.
 import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import type {
+  CheckpointEvent,
+  CheckpointVerdict,
+  Effect,
+  Frame,
+  Input,
+  InputNote,
+  Reservation,
+  RetryBudget,
+  TraceEntry,
+} from '../frame.ts';
 import {
   isUncontested,
   isUncontestedAfter,
@@ -7,21 +18,12 @@ import {
   judgeBefore,
 } from '../guards/ask-guards.ts';
 import { carryOut, MAX_ATTEMPTS, operationName } from '../guards/decision.ts';
-import type { TraceEntry } from '../guards/guard.ts';
 import { isPromise, type MaybePromise, whenDone } from '../maybe.ts';
-import type { Argument, Input, InputNote, Operation } from '../operation.ts';
+import type { Argument, Operation } from '../operation.ts';
 import { type Descriptor, EMPTY, mergeDescriptors } from '../values/labels.ts';
 import { addMarks, isValue, makeValue, type Value } from '../values/value.ts';
+import { pushOperation } from './create-frame.ts';
 import { createEffectBuffer, type EffectBuffer, emitTo, NO_BUFFER } from './effects.ts';
-import {
-  type CheckpointEvent,
-  type CheckpointVerdict,
-  type Effect,
-  type Frame,
-  pushOperation,
-  type Reservation,
-  type RetryBudget,
-} from './frame.ts';
 import { type Made, marksOfInputs, taintResult } from './taint.ts';
 
 /** What a body gets besides its inputs. */

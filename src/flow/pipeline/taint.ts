@@ -3,6 +3,7 @@
 // conditions it stood under, of the operation itself, and its own. Bodies never touch labels.
 
 import { createRecent } from '../../base/index.ts';
+import type { Frame } from '../frame.ts';
 import type { Argument, Operation } from '../operation.ts';
 import {
   addLabels,
@@ -13,7 +14,6 @@ import {
   withCapability,
 } from '../values/labels.ts';
 import { addMarks, relabel, type Value } from '../values/value.ts';
-import type { Frame } from './frame.ts';
 
 const declared = createRecent<string, Descriptor>(1024);
 const declaredBy = new WeakMap<Operation, Descriptor>();

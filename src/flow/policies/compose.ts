@@ -6,34 +6,28 @@
 // nobody with authority has said anything.
 import { type Json, type JsonObject, matchGlob } from '../../base/index.ts';
 import type { Ceiling } from '../../trust/index.ts';
+import type { FramePolicy, GuardSet, PolicyRules, RuleState } from '../frame.ts';
 import { defineGuard } from '../guards/guard.ts';
 import { compileGuards } from '../guards/guard-expression.ts';
-import { combineGuards, createGuardSet, type GuardSet, NO_GUARDS } from '../guards/guard-set.ts';
-import { createLabeler, type Operation } from '../operation.ts';
+import { combineGuards, createGuardSet, NO_GUARDS } from '../guards/guard-set.ts';
+import { createLabeler } from '../operation.ts';
 import { type Descriptor, describe } from '../values/labels.ts';
-import { createPolicyJudge, type PolicyJudge } from './judge.ts';
+import { createPolicyJudge } from './judge.ts';
 import { NAMED_RULES } from './named-rules.ts';
 import {
   type DirectiveAccess,
   lowestLimits,
   type Policy,
   type PolicyLevel,
-  type RuleState,
   type SurfacePolicy,
   type ToolEffect,
 } from './policy.ts';
 
-export interface ComposedPolicy extends PolicyJudge {
+export interface ComposedPolicy extends FramePolicy {
   /** Operator first, bundle last. */
   readonly levels: readonly Policy[];
-  /** `policyContext` for every value made under it. */
-  readonly mark: Descriptor;
-  readonly guards: GuardSet;
+  narrowedBy(more: PolicyRules): ComposedPolicy;
   readonly rules: ReadonlyMap<string, RuleState>;
-  /** Labels that `operations` gives an operation. */
-  operationLabels(op: Operation, held: readonly string[]): readonly string[];
-  /** Labels for data from outside that carries none. */
-  readonly unlabelled: readonly string[];
   /** To be held all at once; for a caller without a token on this surface. */
   ceilings(surface?: string): Ceiling[];
   effects(surface: string): readonly ToolEffect[];
@@ -196,6 +190,8 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
   return {
     ...createPolicyJudge(levels, rules, approve),
     levels,
+    narrowedBy: (more) =>
+      composePolicies([...levels, { ...more, level: 'project', signed: false }]),
     rules,
     approve,
     mark: markOf(levels, rules),
@@ -221,7 +217,3 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
 
 /** What holds where no file says anything. */
 export const BUILT_IN_POLICY: ComposedPolicy = composePolicies([]);
-
-/** One more policy on top of those in force, e.g. a script's; it can only narrow. */
-export const narrowPolicy = (policy: ComposedPolicy, more: Policy): ComposedPolicy =>
-  composePolicies([...policy.levels, { ...more, level: 'project', signed: false }]);

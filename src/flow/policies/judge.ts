@@ -2,7 +2,7 @@
 // INVARIANT: levels are judged one by one and all their objections count, so adding a level can only
 // narrow. Nothing here ever answers "allow".
 
-import type { Finding } from '../guards/decision.ts';
+import type { Finding, FramePolicy, LabelRule, RuleState } from '../frame.ts';
 import {
   type Argument,
   coversKey,
@@ -15,7 +15,7 @@ import {
 } from '../operation.ts';
 import { type Descriptor, EMPTY, filtersFor } from '../values/labels.ts';
 import { type Judged, NAMED_RULES, type NamedRule, type RuleFacts } from './named-rules.ts';
-import type { LabelRule, Policy, RuleState } from './policy.ts';
+import type { Policy } from './policy.ts';
 
 // `labels` of one policy: which marks may meet which operations. Among the patterns of a rule that
 // cover a key of the operation the most specific one speaks; at equal length the stricter one.
@@ -90,28 +90,8 @@ export function createLabelTable(labels: Readonly<Record<string, LabelRule>>): L
   };
 }
 
-export interface PolicyJudge {
-  /** False when no label rule, no risk and no tier could be concerned: the common case. */
-  mayObject(
-    op: Operation,
-    held: readonly string[],
-    inputs: readonly Argument[],
-    influence: Descriptor,
-  ): boolean;
-  judge(
-    op: Operation,
-    held: readonly string[],
-    inputs: readonly Argument[],
-    influence: Descriptor,
-  ): readonly Finding[];
-  /** Labels that rules put on the result. */
-  resultLabels(
-    op: Operation,
-    held: readonly string[],
-    inputs: readonly Argument[],
-    influence: Descriptor,
-  ): readonly string[];
-}
+/** The part of a policy in force that judges. */
+type PolicyJudge = Pick<FramePolicy, 'mayObject' | 'judge' | 'resultLabels'>;
 
 const NO_FINDINGS: readonly Finding[] = Object.freeze([]);
 const NO_LABELS: readonly string[] = Object.freeze([]);

@@ -1,11 +1,12 @@
 import { expect, test } from 'vitest';
 import { fail, type Outcome, ok } from '../../base/index.ts';
-import type { Input, InputRole, Operation } from '../operation.ts';
-import { createFrame, withInfluence } from '../pipeline/frame.ts';
+import type { Input } from '../frame.ts';
+import type { InputRole, Operation } from '../operation.ts';
+import { createFrame, withInfluence } from '../pipeline/create-frame.ts';
 import { perform } from '../pipeline/perform.ts';
 import { describe, EMPTY } from '../values/labels.ts';
 import { makeValue, type Value } from '../values/value.ts';
-import { composePolicies, narrowPolicy } from './compose.ts';
+import { composePolicies } from './compose.ts';
 import { lintPolicy } from './lint.ts';
 import { closedPolicy, type Policy } from './policy.ts';
 import { parsePolicy } from './read-policy.ts';
@@ -270,8 +271,7 @@ test('ceilings and limits of all levels hold at once', () => {
 
 test('a script adds its policy on top and can only narrow', () => {
   const base = composePolicies([user({})]);
-  const narrowed = narrowPolicy(base, {
-    level: 'operator',
+  const narrowed = base.narrowedBy({
     rules: { 'no-secret-exfil': 'off' },
     labels: { pii: { deny: ['op:show'] } },
   });

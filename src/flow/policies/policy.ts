@@ -1,6 +1,9 @@
 import type { JsonObject } from '../../base/index.ts';
 import type { Ceiling, RiskTier } from '../../trust/index.ts';
+import type { LabelRule, PolicyRules, RuleState } from '../frame.ts';
 import type { GuardSource } from '../guards/guard-expression.ts';
+
+export type { LabelRule, RuleState };
 
 // Ceilings for limits: the lowest one counts. Money is a decimal text and is compared exactly.
 
@@ -36,15 +39,6 @@ export function lowestLimits(
 
 export type PolicyLevel = 'operator' | 'user' | 'project' | 'bundle';
 
-/** Over operation keys and labels of operations; the most specific pattern wins. */
-export interface LabelRule {
-  deny?: string[];
-  ask?: string[];
-  /** Exceptions. A kind of operation that is mentioned here is closed for everything else. */
-  allow?: string[];
-}
-
-export type RuleState = 'deny' | 'ask' | 'off';
 export type ToolEffect = 'read' | 'idempotent' | 'write';
 export type DirectiveAccess = 'none' | 'signed' | 'all';
 
@@ -54,22 +48,15 @@ export interface SurfacePolicy {
   directives?: DirectiveAccess;
 }
 
-export interface Policy {
+export interface Policy extends PolicyRules {
   level: PolicyLevel;
   file?: string;
   /** The file carries a good signature: it may say what otherwise only the user's own file may. */
   signed?: boolean;
-  /** By label; `*` stands for every operation, whatever its inputs carry. */
-  labels?: Record<string, LabelRule>;
-  /** Gives operations a risk or label: `exfil: ["op:cmd:curl"]`. */
-  operations?: Record<string, string[]>;
   capabilities?: Ceiling;
   /** Risk tiers that need a person's approval. */
   approve?: RiskTier[];
   limits?: Record<string, number | string>;
-  defaults?: { unlabelled?: string[] };
-  rules?: Record<string, RuleState>;
-  packs?: string[];
   guards?: GuardSource[];
   unsigned?: 'allow' | 'restrict';
   sandbox?: 'none' | 'required';

@@ -14,17 +14,11 @@ import {
   type YamlDocument,
 } from '../../base/index.ts';
 import { type Ceiling, type Grant, normalizeCapability, type Scope } from '../../trust/index.ts';
+import type { LabelRule, RuleState } from '../frame.ts';
 import { type GuardSource, guardProblems } from '../guards/guard-expression.ts';
 import { normalizePattern } from '../operation.ts';
 import { PACK_NAMES, RULE_NAMES } from './named-rules.ts';
-import {
-  isLimit,
-  type LabelRule,
-  type Policy,
-  type PolicyLevel,
-  type RuleState,
-  type SurfacePolicy,
-} from './policy.ts';
+import { isLimit, type Policy, type PolicyLevel, type SurfacePolicy } from './policy.ts';
 
 // How a setting of a policy file is read: the shapes that several settings share.
 

@@ -15,6 +15,8 @@ import {
   type Compiler,
   type Env,
   type Eval,
+  type Executable,
+  given,
   type Named,
   resolvePath,
   type Unit,
@@ -28,9 +30,9 @@ import type {
 } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { absent, isAbsent } from '../values/absent.ts';
-import { mxOf } from '../values/access.ts';
 import { parseJsonText, stageInput } from '../values/data.ts';
-import { type Executable, given, isExecutable } from '../values/executable.ts';
+import { isFunctionData } from '../values/function-data.ts';
+import { mxOf } from '../values/metadata.ts';
 import { stageText, textOf } from '../values/text.ts';
 import { mapInTurn, andThen as then } from '../wait.ts';
 import type { JsArgument, JsHelper, ProcessRequest, ProcessResult } from '../world.ts';
@@ -46,7 +48,7 @@ import {
 
 export function jsArgument(value: Value, isStage: boolean): JsArgument {
   if (isAbsent(value)) return { kind: 'undefined' };
-  if (isExecutable(value.data)) {
+  if (isFunctionData(value.data)) {
     return raise(
       'invalid_input',
       'a function cannot be handed to code; make it a helper with `exe js = { … }`',

@@ -14,13 +14,22 @@ import {
 } from '../../flow/index.ts';
 import { raise, ScriptFault } from '../fault.ts';
 import { leaveOf, refuseLeave } from '../run/control-values.ts';
-import { type CallChain, type Compiler, type Env, type Eval, newPath } from '../run/environment.ts';
+import {
+  type Argument,
+  type CallChain,
+  type CallSite,
+  type Compiler,
+  type Env,
+  type Eval,
+  Executable,
+  newPath,
+} from '../run/environment.ts';
+import { withFacts } from '../run/names.ts';
 import { lazyInput, operate } from '../run/operate.ts';
-import { Scope, withFacts } from '../run/scope.ts';
+import { Scope } from '../run/scope.ts';
 import type { Action, Arm, ExeStatement, Expression } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { absent } from '../values/absent.ts';
-import { type Argument, type CallSite, Executable } from '../values/executable.ts';
 import { withText } from '../values/kinds.ts';
 import { attempt, andThen as then } from '../wait.ts';
 import { compileCode, compileCommand, type Execute } from './command.ts';

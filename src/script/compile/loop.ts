@@ -13,15 +13,23 @@ import {
 } from '../../flow/index.ts';
 import { raise, toFault } from '../fault.ts';
 import { leave, leaveOf } from '../run/control-values.ts';
-import { type Compiler, type Env, type Eval, newPath, onPath, under } from '../run/environment.ts';
+import {
+  type Compiler,
+  type Env,
+  type Eval,
+  given,
+  newPath,
+  onPath,
+  under,
+} from '../run/environment.ts';
+import { withFacts } from '../run/names.ts';
 import { lazyInput, operate } from '../run/operate.ts';
-import { Scope, withFacts } from '../run/scope.ts';
+import { Scope } from '../run/scope.ts';
 import type { Binding, ForExpression, ForeachExpression, LoopExpression } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { absent, isAbsent } from '../values/absent.ts';
 import { fieldOf } from '../values/access.ts';
 import { itemsOf } from '../values/data.ts';
-import { given } from '../values/executable.ts';
 import { isTruthy, shapeMarks } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { attempt, eachInTurn, andThen as then } from '../wait.ts';

@@ -10,26 +10,17 @@ import {
   type GuardSet,
   type GuardView,
   type MaybePromise,
-  narrowPolicy,
   type Operation,
-  type Policy,
+  type PolicyRules,
   RULE_NAMES,
   type RuleState,
   type Value,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import type { Env, Run } from '../run/environment.ts';
+import type { Env, Patterns, Run } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
 import { andThen as then } from '../wait.ts';
 import { quoteWord, substituted } from './command-line.ts';
-
-export interface Patterns {
-  /** Undefined: nothing is closed. */
-  readonly allow: readonly string[] | undefined;
-  readonly deny: readonly string[];
-  /** Globs of files are read from here. */
-  readonly root: string;
-}
 
 const KINDS = new Set(['cmd', 'sh', 'bash', 'js', 'node', 'py', 'python', 'network', 'fs', 'op']);
 const SHELLS = new Set(['sh', 'bash', 'zsh', 'dash', 'fish', 'ksh']);
@@ -206,15 +197,14 @@ function rulesOf(data: Json | undefined): Record<string, RuleState> {
 }
 
 /** What flow's policies can say already. */
-function levelOf(data: JsonObject): Policy {
+function rulesIn(data: JsonObject): PolicyRules {
   const defaults = isObject(data['defaults']) ? data['defaults'] : {};
   const unlabelled = words(defaults['unlabeled'] ?? defaults['unlabelled']);
   const rules = { ...rulesOf(data['rules']), ...rulesOf(defaults['rules']) };
   refuseUnknownRules(Object.keys(rules));
   return {
-    level: 'project',
     ...(isObject(data['labels'])
-      ? { labels: data['labels'] as NonNullable<Policy['labels']> }
+      ? { labels: data['labels'] as NonNullable<PolicyRules['labels']> }
       : {}),
     ...(isObject(data['operations']) ? { operations: operationsOf(data['operations']) } : {}),
     ...(unlabelled.length > 0 ? { defaults: { unlabelled } } : {}),
@@ -285,7 +275,7 @@ export function applyPolicy(run: Run, { data }: Value): void {
       });
   }
   const patterns = patternsOf(data, run.world.root);
-  const policy = narrowPolicy(run.ground.policy, levelOf(data));
+  const policy = run.ground.policy.narrowedBy(rulesIn(data));
   const isOpen = patterns.allow === undefined && patterns.deny.length === 0;
   run.policies.push(patterns);
   run.ground = childFrame(run.ground, { policy, ...(isOpen ? {} : { guards: guardOf(patterns) }) });

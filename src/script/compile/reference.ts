@@ -9,13 +9,15 @@ import {
 } from '../../flow/index.ts';
 import { raise, toFault } from '../fault.ts';
 import type { Compiler, Env, Eval, Reading } from '../run/environment.ts';
+import { type Argument, executableOf } from '../run/environment.ts';
+import { contextValue, findName, isContextName, isPipeView } from '../run/names.ts';
 import { located } from '../run/operate.ts';
-import { contextValue, findName, isContextName, isPipeView } from '../run/scope.ts';
 import type { Expression, ReferenceExpression, Step } from '../syntax/ast.ts';
 import { absent, isAbsent } from '../values/absent.ts';
-import { type AccessMode, fieldOf, indexOf, type MxFacts, sliceOf } from '../values/access.ts';
-import { type Argument, executableOf, makeExecutable } from '../values/executable.ts';
+import { type AccessMode, fieldOf, indexOf, sliceOf } from '../values/access.ts';
+import { makeFunction } from '../values/function-data.ts';
 import { entriesOf, withOrigin } from '../values/kinds.ts';
+import type { MxFacts } from '../values/metadata.ts';
 import { callMethod, hasMethod, isListMethod } from '../values/methods.ts';
 import { attempt, isPromise, mapInTurn, andThen as then } from '../wait.ts';
 import { guardInputMember, type Quantified, quantified, quantifiedOf } from './guard-input.ts';
@@ -36,7 +38,7 @@ function field(name: string, reading: Reading, variable: string): Walk {
     const special = guardInputMember(value, name, () => entriesOf(value).map(([, item]) => item));
     if (special) return special;
     const member = executableOf(value)?.signature.members?.get(name);
-    if (member) return makeExecutable(member);
+    if (member) return makeFunction(member);
     if (KEEP.has(name) && !hasOwnField(value, name)) return withOrigin(value, { keep: true });
     const found = fieldOf(value, name, mode, isContextName(name) ? factsOf(variable, env) : {});
     return isPipeView(value) && found.data === null ? absent() : found;

@@ -14,9 +14,12 @@ import {
 import { raise, toFault } from '../fault.ts';
 import { leaveOf } from '../run/control-values.ts';
 import {
+  type Argument,
   type Compiler,
   type Env,
   type Eval,
+  executableOf,
+  given,
   newPath,
   type PipeOptions,
 } from '../run/environment.ts';
@@ -34,7 +37,6 @@ import type {
 import { placeOf } from '../syntax/problem.ts';
 import { absent } from '../values/absent.ts';
 import { parseJsonText, stageInput } from '../values/data.ts';
-import { type Argument, executableOf, given } from '../values/executable.ts';
 import { textOf } from '../values/text.ts';
 import { attempt, eachInTurn, mapInTurn, andThen as then } from '../wait.ts';
 import { compileCode, compileCommand } from './command.ts';

@@ -8,7 +8,7 @@ import {
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { leave, leaveOf, refuseLeave } from '../run/control-values.ts';
-import { type Compiler, type Env, type Eval, onPath } from '../run/environment.ts';
+import { type Compiler, type Env, type Eval, executableOf, onPath } from '../run/environment.ts';
 import { lazyInput, located, operate } from '../run/operate.ts';
 import type {
   Action,
@@ -25,7 +25,7 @@ import type {
 } from '../syntax/ast.ts';
 import { lineOf, placeOf, shownPlace } from '../syntax/problem.ts';
 import { absent, isAbsent } from '../values/absent.ts';
-import { executableOf, makeExecutable } from '../values/executable.ts';
+import { makeFunction } from '../values/function-data.ts';
 import { augment } from '../values/operators.ts';
 import { runText, showText, textOf } from '../values/text.ts';
 import { andThen as then } from '../wait.ts';
@@ -72,7 +72,7 @@ function compileExe(c: Compiler, node: ExeStatement): Eval {
     fileScope(env).define(
       node.name,
       'exe',
-      makeExecutable(make({ ...env, scope: fileScope(env) })),
+      makeFunction(make({ ...env, scope: fileScope(env) })),
       shownPlace(c.unit, node.at),
     );
     return absent();

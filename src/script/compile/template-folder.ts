@@ -5,7 +5,7 @@ import { raise } from '../fault.ts';
 import type { Compiler, Env, Exports } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
 import type { Parameter, TemplateFileExpression } from '../syntax/ast.ts';
-import { makeExecutable } from '../values/executable.ts';
+import { makeFunction } from '../values/function-data.ts';
 import { mapInTurn, andThen as then } from '../wait.ts';
 import { compileFunction } from './function.ts';
 
@@ -27,7 +27,7 @@ function functionOf(c: Compiler, path: string, parameters: readonly Parameter[],
     at: 0,
     end: 0,
   });
-  return makeExecutable(make(env));
+  return makeFunction(make(env));
 }
 
 function membersOf(

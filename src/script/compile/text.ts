@@ -13,7 +13,8 @@ import {
 } from '../../flow/index.ts';
 import { toFault } from '../fault.ts';
 import { type Compiler, type Env, type Eval, under } from '../run/environment.ts';
-import { findName, Scope } from '../run/scope.ts';
+import { findName } from '../run/names.ts';
+import { Scope } from '../run/scope.ts';
 import type {
   FilePart,
   InsertPart,

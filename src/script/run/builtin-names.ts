@@ -3,19 +3,19 @@ import { isObject } from '../../base/index.ts';
 import { type MaybePromise, makeValue, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { placeOf } from '../syntax/problem.ts';
-import {
-  type Argument,
-  type Call,
-  type CallSite,
-  Executable,
-  makeExecutable,
-  type Signature,
-} from '../values/executable.ts';
+import { makeFunction, type Signature } from '../values/function-data.ts';
 import { entriesOf } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { TRANSFORMERS, type Transformer } from '../values/transforms.ts';
 import { mapInTurn, andThen as then } from '../wait.ts';
-import { type Env, resolvePath } from './environment.ts';
+import {
+  type Argument,
+  type Call,
+  type CallSite,
+  type Env,
+  Executable,
+  resolvePath,
+} from './environment.ts';
 import { operate, unwrap } from './operate.ts';
 
 const builtIn = (
@@ -60,7 +60,7 @@ function findTransformer(name: string): Value | undefined {
   if (known) return known;
   const transformer = TRANSFORMERS.get(name);
   if (!transformer) return undefined;
-  const made = makeExecutable(transformerOf(transformer));
+  const made = makeFunction(transformerOf(transformer));
   transformers.set(name, made);
   return made;
 }
@@ -105,12 +105,8 @@ const callHelp: Call = (values, site) => {
   });
 };
 
-const TOOL = makeExecutable(
-  new Executable(builtIn('tool', ['id', 'parameters'], 'tool'), callTool),
-);
-const HELP = makeExecutable(
-  new Executable(builtIn('help', ['action', 'message'], 'help'), callHelp),
-);
+const TOOL = makeFunction(new Executable(builtIn('tool', ['id', 'parameters'], 'tool'), callTool));
+const HELP = makeFunction(new Executable(builtIn('help', ['action', 'message'], 'help'), callHelp));
 
 export function ambientName(name: string, env: Env): Value | undefined {
   const { world, payload } = env.run;

@@ -13,9 +13,9 @@ import {
   mergeDescriptors,
   type Value,
 } from '../../flow/index.ts';
-import type { Patterns } from '../compile/policy.ts';
+import type { ScriptFault } from '../fault.ts';
 import type { Action, Expression, Stage, TemplatePart } from '../syntax/ast.ts';
-import type { Executable } from '../values/executable.ts';
+import { FunctionData, type Signature } from '../values/function-data.ts';
 import type { ScriptWorld } from '../world.ts';
 import type { Scope } from './scope.ts';
 
@@ -73,6 +73,15 @@ export interface Run {
   readonly policies: Patterns[];
   /** `return { … }` of a directive or tool. */
   outputs: Value | undefined;
+}
+
+/** `allow` and `deny` of a script's policy. */
+export interface Patterns {
+  /** Undefined: nothing is closed. */
+  readonly allow: readonly string[] | undefined;
+  readonly deny: readonly string[];
+  /** Globs of files are read from here. */
+  readonly root: string;
 }
 
 /** Loads a module and gives its exports; kept apart so that no file needs the whole compiler. */
@@ -142,6 +151,57 @@ export interface ProcessOptions {
 }
 
 export type Eval = (env: Env) => MaybePromise<Value>;
+
+// How a function is called, whatever its body: arguments by position, and from where.
+
+/** Evaluated inside the call's operation, once per attempt. */
+export interface Argument {
+  readonly evaluate: Eval;
+}
+
+/** Where a call stands. */
+export interface CallSite {
+  readonly env: Env;
+  readonly at: number;
+  /** The call is a pipeline stage: its missing parameters are empty text, its input is data. */
+  readonly isStage: boolean;
+}
+
+/** Throws `ScriptFault`; a function gives `absent()` when it returns nothing. */
+export type Call = (values: readonly Argument[], site: CallSite) => MaybePromise<Value>;
+
+/** What a function answers when a guard refused its call: the values it would have got. */
+export type Refused = (
+  values: readonly Value[],
+  site: CallSite,
+  fault: ScriptFault,
+) => MaybePromise<Value>;
+
+export const given = (value: Value): Argument => ({ evaluate: () => value });
+
+export class Executable extends FunctionData {
+  readonly #call: Call;
+  readonly #refused: Refused | undefined;
+
+  constructor(signature: Signature, call: Call, refused?: Refused) {
+    super(signature);
+    this.#call = call;
+    this.#refused = refused;
+    Object.freeze(this);
+  }
+
+  get call(): Call {
+    return this.#call;
+  }
+
+  /** Its `denied =>` arm. */
+  get refused(): Refused | undefined {
+    return this.#refused;
+  }
+}
+
+export const executableOf = ({ data }: Value): Executable | undefined =>
+  (data as unknown) instanceof Executable ? (data as unknown as Executable) : undefined;
 
 /**
  * `value`: an unknown name is an error. `operand`: it is undefined. `condition`: fields of plain

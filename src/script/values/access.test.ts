@@ -8,10 +8,11 @@ import {
   type Value,
   withOrigin,
 } from '../../flow/index.ts';
-import { absent, isAbsent } from './absent.ts';
-import { eachOf, fieldOf, indexOf, mxOf, sliceOf } from './access.ts';
-import { Executable, makeExecutable } from './executable.ts';
+import { isAbsent } from './absent.ts';
+import { eachOf, fieldOf, indexOf, sliceOf } from './access.ts';
+import { FunctionData, makeFunction } from './function-data.ts';
 import { isKept } from './kinds.ts';
+import { mxOf } from './metadata.ts';
 import { textOf } from './text.ts';
 
 const secret = describe({ labels: ['secret'] });
@@ -73,7 +74,7 @@ test('functions say what they are', () => {
     description: undefined,
     source: undefined,
   };
-  const f = makeExecutable(new Executable(signature, () => absent()));
+  const f = makeFunction(new FunctionData(signature));
   expect([path(f, 'type').data, path(f, 'mx', 'type').data]).toEqual(['executable', 'executable']);
 });
 

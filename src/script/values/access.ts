@@ -3,7 +3,7 @@ import { getOwn, nearest } from '../../base/index.ts';
 import { addMarks, elementOf, makeValue, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { absent } from './absent.ts';
-import { executableOf } from './executable.ts';
+import { isFunctionData } from './function-data.ts';
 import {
   computed,
   elementsOf,
@@ -81,7 +81,7 @@ function objectField(value: Value, name: string, mode: AccessMode): Value {
 const textOfPath = (path: unknown): string => (typeof path === 'string' ? path : 'the module');
 
 function functionField(value: Value, name: string, mode: AccessMode): Value {
-  const signature = executableOf(value)?.signature;
+  const signature = isFunctionData(value.data) ? value.data.signature : undefined;
   if (name === 'type') return computed('executable', [value]);
   if (name === 'name') return computed(signature?.name ?? null, [value]);
   if (name === 'parameters') return computed([...(signature?.parameters ?? [])], [value]);

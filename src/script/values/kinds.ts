@@ -13,12 +13,12 @@ import {
   withText,
 } from '../../flow/index.ts';
 import { isAbsent } from './absent.ts';
-import { isExecutable } from './executable.ts';
+import { isFunctionData } from './function-data.ts';
 
 /** Empty for everything that has no elements. */
 export function entriesOf(value: Value): readonly (readonly [string, Value])[] {
   const { data } = value;
-  if (typeof data !== 'object' || data === null || isExecutable(data)) return [];
+  if (typeof data !== 'object' || data === null || isFunctionData(data)) return [];
   return Object.keys(data).map((key) => [key, elementOf(value, key)] as const);
 }
 
@@ -43,7 +43,7 @@ export function typeName(value: Value): TypeName {
   const { data } = value;
   if (data === null) return isAbsent(value) ? 'undefined' : 'null';
   if (Array.isArray(data)) return 'array';
-  if (isExecutable(data)) return 'executable';
+  if (isFunctionData(data)) return 'executable';
   return typeof data as TypeName;
 }
 
@@ -67,12 +67,12 @@ export function isTruthy({ data }: Value): boolean {
   if (typeof data === 'string') return !FALSY_TEXTS.has(data);
   if (typeof data !== 'object' || data === null) return Boolean(data);
   if (Array.isArray(data)) return data.length > 0;
-  return isExecutable(data) || Object.keys(data).length > 0;
+  return isFunctionData(data) || Object.keys(data).length > 0;
 }
 
 /** A list or an object of data; functions are neither. */
 export const isStructure = (data: Json): data is Json[] | { [key: string]: Json } =>
-  typeof data === 'object' && data !== null && !isExecutable(data);
+  typeof data === 'object' && data !== null && !isFunctionData(data);
 
 const NUMBER = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?\s*$/i;
 

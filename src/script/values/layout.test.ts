@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { Json } from '../../base/index.ts';
 import { makeContainer, makeValue, withOrigin } from '../../flow/index.ts';
 import { absent } from './absent.ts';
-import { Executable, makeExecutable } from './executable.ts';
+import { FunctionData, makeFunction } from './function-data.ts';
 import { fileText, jsonLine, runText, showText } from './text.ts';
 
 const of = (data: Json, text?: string) => makeValue(data, text === undefined ? {} : { text });
@@ -52,7 +52,7 @@ test('files in a list are shown one after the other, functions by their paramete
     description: undefined,
     source: undefined,
   };
-  const f = makeExecutable(new Executable(signature, () => absent()));
+  const f = makeFunction(new FunctionData(signature));
   expect(
     showText(
       makeContainer(

@@ -3,25 +3,22 @@ import { expect, test } from 'vitest';
 import type { Json } from '../../base/index.ts';
 import { describe, elementOf, makeContainer, makeValue } from '../../flow/index.ts';
 import { absent } from './absent.ts';
-import { Executable, makeExecutable } from './executable.ts';
+import { FunctionData, makeFunction } from './function-data.ts';
 import { isTruthy, typeName } from './kinds.ts';
 import { augment, calculate, compare, isEqual, minus, negate } from './operators.ts';
 
 const secret = describe({ labels: ['secret'] });
 const pii = describe({ labels: ['pii'] });
 const of = (data: Json) => makeValue(data);
-const greet = makeExecutable(
-  new Executable(
-    {
-      name: 'greet',
-      parameters: ['a'],
-      labels: [],
-      bodyKind: 'template',
-      description: undefined,
-      source: undefined,
-    },
-    () => absent(),
-  ),
+const greet = makeFunction(
+  new FunctionData({
+    name: 'greet',
+    parameters: ['a'],
+    labels: [],
+    bodyKind: 'template',
+    description: undefined,
+    source: undefined,
+  }),
 );
 
 test('exactly the listed values are falsy', () => {

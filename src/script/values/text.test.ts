@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { Json } from '../../base/index.ts';
 import { makeContainer, makeValue, withOrigin } from '../../flow/index.ts';
 import { absent } from './absent.ts';
-import { Executable, makeExecutable } from './executable.ts';
+import { FunctionData, makeFunction } from './function-data.ts';
 import { argumentText, compactJson, stageText, textOf } from './text.ts';
 
 const of = (data: Json, text?: string) => makeValue(data, text === undefined ? {} : { text });
@@ -14,9 +14,7 @@ const signature = {
   description: undefined,
   source: undefined,
 };
-const twice = makeExecutable(
-  new Executable({ ...signature, parameters: ['a', 'b'] }, () => absent()),
-);
+const twice = makeFunction(new FunctionData({ ...signature, parameters: ['a', 'b'] }));
 const files = withOrigin(
   makeContainer([of('one\n', 'one\n'), of({ a: 1 }, '{ "a": 1 }\n'), of('three\n', 'three\n')]),
   { files: true },

@@ -4,7 +4,7 @@ import { formatYaml, type Json, parseJson } from '../../base/index.ts';
 import { elementOf, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { isAbsent } from './absent.ts';
-import { isExecutable } from './executable.ts';
+import { isFunctionData } from './function-data.ts';
 import { isFileList, isStructure } from './kinds.ts';
 
 // Values as text: in templates, for processes, as arguments of template stages.
@@ -25,7 +25,7 @@ function stringify(data: Json, indent: number): string {
 /** Functions as `"<function(a, b)>"`; a number or a function alone as it prints alone. */
 export function compactJson(data: Json): string {
   if (typeof data === 'number') return String(data);
-  return isExecutable(data) ? data.toJSON() : stringify(data, 0);
+  return isFunctionData(data) ? data.toJSON() : stringify(data, 0);
 }
 
 /** Two blanks per level. */

@@ -1,0 +1,324 @@
+// Where we are while something acts: an immutable linked frame, and what it holds of guards, policies
+// and ports. Types only: each of those parts is made by a folder above and is handed the whole frame,
+// so what they know of one another is said here, once.
+import type { Fault, Json, Outcome } from '../base/index.ts';
+import type { MaybePromise } from './maybe.ts';
+import type { Argument, InputRole, Operation } from './operation.ts';
+import type { Descriptor } from './values/labels.ts';
+import type { Value } from './values/value.ts';
+
+/** Who performs again when a guard says retry, and how often it has. */
+export interface RetryBudget {
+  /** From 1. */
+  readonly attempt: number;
+  readonly max: number;
+  /** Hints of the attempts so far, oldest first. */
+  readonly hints: readonly string[];
+  /** Running out of attempts is a limit reached, not a refusal: pipelines. */
+  readonly isLimit?: boolean;
+}
+
+/** Namespaces of `ctx` that others fill; a function is read when `ctx` is (live counters). */
+export interface ContextFacts {
+  readonly pipe?: Json | (() => Json);
+  readonly guard?: Json | (() => Json);
+  readonly denied?: boolean;
+  readonly errors?: Json;
+  /** Of the values the errors are about. */
+  readonly errorMarks?: Descriptor;
+  readonly for?: Json;
+  readonly loop?: Json;
+  readonly args?: Json | (() => Json);
+  readonly tools?: Json | (() => Json);
+  readonly profile?: Json;
+  readonly hooks?: Json | (() => Json);
+  readonly thread?: Json | (() => Json);
+  readonly cost?: Json | (() => Json);
+  readonly limits?: Json | (() => Json);
+  /** The operation a script hook was called for: `ctx.op` in everything the hook says. */
+  readonly op?: Operation | undefined;
+  /** What `ctx.labels`, `ctx.taint` and `ctx.sources` show: the judged value's marks. */
+  readonly descriptor?: Descriptor;
+}
+
+export interface Frame {
+  readonly parent: Frame | undefined;
+  readonly ports: Ports;
+  readonly guards: GuardSet;
+  readonly policy: FramePolicy;
+  /** Marks of the conditions under which we act. */
+  readonly influence: Descriptor;
+  /** Labels of the functions we are inside of. */
+  readonly held: readonly string[];
+  readonly op: Operation | undefined;
+  readonly inputs: readonly Argument[];
+  /** A guard is being evaluated: guards and script hooks are off for what it does. */
+  readonly isJudging: boolean;
+  /** A script hook runs: script hooks are off for what it does, guards are not. */
+  readonly isHooking: boolean;
+  readonly selection: GuardSelection | undefined;
+  readonly retry: RetryBudget | undefined;
+  readonly emit: ((effect: Effect) => void) | undefined;
+  readonly facts: ContextFacts;
+}
+
+export interface Input {
+  readonly name: string;
+  readonly role?: InputRole;
+  readonly value: Value | ((note: InputNote) => MaybePromise<Outcome<Value>>);
+}
+
+/** For inputs that are evaluated: the frame to do it in, and what to leave behind. */
+export interface InputNote {
+  readonly frame: Frame;
+  /** The state in which a pipeline ended: `ctx.pipe` while its value is judged. */
+  pipe(state: Json): void;
+}
+
+export type Phase = 'before' | 'after';
+export type GuardTiming = Phase | 'always';
+
+export interface LabelChange {
+  readonly add?: readonly string[];
+  /** Privileged guards only; never `src:…` or `dir:…`. */
+  readonly remove?: readonly string[];
+  /** Removes every label there is. */
+  readonly clear?: boolean;
+}
+
+export type Verdict =
+  | { readonly kind: 'allow'; readonly labels?: LabelChange }
+  | { readonly kind: 'allow_value'; readonly value: Value | Json; readonly labels?: LabelChange }
+  | { readonly kind: 'deny' | 'retry' | 'ask'; readonly text: string };
+
+/** What a guard may look at. Per-input guards have `input`, the others judge `inputs` together. */
+export interface GuardView {
+  readonly phase: Phase;
+  readonly op: Operation;
+  readonly input: Argument | undefined;
+  readonly inputs: readonly Argument[];
+  /** The result; undefined before. */
+  readonly output: Value | undefined;
+  /** Guards are off in it, and `ctx.guard` is filled. */
+  readonly frame: Frame;
+}
+
+export type GuardFilter =
+  | { readonly kind: 'label'; readonly label: string }
+  | { readonly kind: 'operation'; readonly pattern: string }
+  | { readonly kind: 'function'; readonly name: string };
+
+export interface Guard {
+  /** Unique in this process, so that two guards of one name never answer for each other. */
+  readonly id: string;
+  /** `@name`, or the place where an unnamed one stands. */
+  readonly name: string;
+  readonly on: string;
+  readonly filter: GuardFilter;
+  readonly timing: GuardTiming;
+  readonly privileged: boolean;
+  /** Part of a policy: no statement can leave it out. */
+  readonly locked: boolean;
+  decide(view: GuardView): MaybePromise<Outcome<Verdict>>;
+}
+
+export interface TraceEntry {
+  readonly guardName: string;
+  readonly decision: string;
+  readonly reason: string | null;
+  /** What the value was replaced by; null when it was not. */
+  readonly replacement: Json;
+}
+
+/** `with { guards: … }` for one statement; names carry their `@`. */
+export interface GuardSelection {
+  readonly only?: readonly string[];
+  readonly except?: readonly string[];
+}
+
+export interface GuardSet {
+  /** In source order. */
+  readonly list: readonly Guard[];
+  /** Those of policies: in force also while a guard is being evaluated. */
+  readonly locked: GuardSet;
+  /** Guards whose label these marks hold, in source order. */
+  forMarks(descriptor: Descriptor, phase: Phase): readonly Guard[];
+  /** Guards on the operation or its function, in source order. */
+  forOperation(op: Operation, held: readonly string[], phase: Phase): readonly Guard[];
+  /** Could an after-guard object to this operation, whatever its result turns out to be? */
+  mayObjectAfter(op: Operation, held: readonly string[]): boolean;
+}
+
+// What policies say, as far as the pipeline asks.
+
+export type Objection = 'deny' | 'ask' | 'retry';
+
+/** What one guard or rule had to say against an operation. */
+export interface Finding {
+  readonly kind: Objection;
+  /** The guard's or rule's name. */
+  readonly guard: string;
+  readonly filter: string;
+  readonly text: string;
+  /** The input it was about, when it was about one. */
+  readonly input: string | undefined;
+  readonly sources: readonly string[];
+}
+
+/** What a script may add to the policy in force. */
+export interface PolicyRules {
+  /** By label; `*` stands for every operation, whatever its inputs carry. */
+  labels?: Record<string, LabelRule>;
+  /** Gives operations a risk or label: `exfil: ["op:cmd:curl"]`. */
+  operations?: Record<string, string[]>;
+  defaults?: { unlabelled?: string[] };
+  rules?: Record<string, RuleState>;
+  packs?: string[];
+}
+
+/** Over operation keys and labels of operations; the most specific pattern wins. */
+export interface LabelRule {
+  deny?: string[];
+  ask?: string[];
+  /** Exceptions. A kind of operation that is mentioned here is closed for everything else. */
+  allow?: string[];
+}
+
+export type RuleState = 'deny' | 'ask' | 'off';
+
+/** What the pipeline asks of the policy in force; all of it is a `ComposedPolicy`. */
+export interface FramePolicy {
+  /** `policyContext` for every value made under it. */
+  readonly mark: Descriptor;
+  readonly guards: GuardSet;
+  /** Labels for data from outside that carries none. */
+  readonly unlabelled: readonly string[];
+  /** Labels that `operations` gives an operation. */
+  operationLabels(op: Operation, held: readonly string[]): readonly string[];
+  /** One more level below those in force, e.g. a script's: it can only narrow. */
+  narrowedBy(more: PolicyRules): FramePolicy;
+  /** False when no label rule, no risk and no tier could be concerned: the common case. */
+  mayObject(
+    op: Operation,
+    held: readonly string[],
+    inputs: readonly Argument[],
+    influence: Descriptor,
+  ): boolean;
+  judge(
+    op: Operation,
+    held: readonly string[],
+    inputs: readonly Argument[],
+    influence: Descriptor,
+  ): readonly Finding[];
+  /** Labels that rules put on the result. */
+  resultLabels(
+    op: Operation,
+    held: readonly string[],
+    inputs: readonly Argument[],
+    influence: Descriptor,
+  ): readonly string[];
+}
+
+// What the pipeline asks of those above it. Each port has one fixed place among the ten stages; a
+// frame passes its ports on to everything done inside it.
+
+/** Something that leaves: a line shown, a file written. Held back while an after-guard may object. */
+export interface Effect {
+  readonly kind: string;
+  readonly value: Value;
+  readonly text?: string;
+  readonly target?: string;
+  readonly line?: number;
+}
+
+/** The worst case of one attempt, set aside. Exactly one of the two is called, exactly once. */
+export interface Reservation {
+  /** The body was started: charge what it really took. */
+  settle(outcome: Outcome<Value>): MaybePromise<void>;
+  /** The body was never started: give everything back. */
+  release(): MaybePromise<void>;
+}
+
+export interface Question {
+  readonly op: Operation;
+  readonly phase: 'before' | 'after';
+  /** Who asks (guards, rules) and what, in the same order. */
+  readonly guards: readonly string[];
+  readonly questions: readonly string[];
+  readonly reasons: readonly string[];
+  readonly arguments: readonly Argument[];
+  readonly sources: readonly string[];
+}
+
+export type Answer = 'approved' | 'denied' | 'pending' | 'expired';
+
+/** One attempt, for transcript, cost and audit. */
+export interface RecordEntry {
+  readonly op: Operation;
+  /** The frame in force while it was judged: guards, taint and record see the same counters. */
+  readonly frame: Frame;
+  readonly arguments: readonly Argument[];
+  readonly attempt: number;
+  /** True when this attempt was thrown away and the operation is performed again. */
+  readonly retried: boolean;
+  readonly outcome: Outcome<Value>;
+  readonly trace: readonly TraceEntry[];
+}
+
+export type CheckpointEvent =
+  | { readonly name: 'before_step'; readonly arguments: readonly Argument[] }
+  | { readonly name: 'after_step'; readonly arguments: readonly Argument[]; readonly result: Value }
+  | { readonly name: 'error'; readonly fault: Fault; readonly arguments: readonly Argument[] }
+  | { readonly name: 'limit'; readonly fault: Fault; readonly arguments: readonly Argument[] };
+
+/**
+ * `continue` goes on (an error or limit is returned as it is); `retry` performs the operation again
+ * (after a limit: asks for the reservation again); `end` returns the given outcome instead.
+ */
+export type CheckpointVerdict =
+  | { readonly action: 'continue' }
+  | { readonly action: 'retry' }
+  | { readonly action: 'end'; readonly outcome: Outcome<Value> };
+
+/** Script hooks may replace values, never decide. Undefined leaves the value as it is. */
+export interface ScriptHooks {
+  before?(
+    op: Operation,
+    inputs: readonly Argument[],
+    frame: Frame,
+  ): MaybePromise<readonly (Value | Json | undefined)[] | undefined>;
+  after?(
+    op: Operation,
+    result: Value,
+    inputs: readonly Argument[],
+    frame: Frame,
+  ): MaybePromise<Value | Json | undefined>;
+}
+
+export interface Ports {
+  /** Stage 3. A refusal here cannot be caught by a `denied` arm. */
+  gate?(op: Operation, inputs: readonly Value[], frame: Frame): MaybePromise<Outcome<null>>;
+  /** Stage 4. */
+  limits?: {
+    reserve(
+      op: Operation,
+      inputs: readonly Value[],
+      frame: Frame,
+    ): MaybePromise<Outcome<Reservation>>;
+  };
+  /** Stages 5 and 8, when the verdict is `ask`. Absent: nobody can be asked, so the answer is no. */
+  ask?(question: Question, frame: Frame): MaybePromise<Outcome<Answer>>;
+  /** Just before 5 and just before 8. */
+  scriptHooks?: ScriptHooks;
+  /** Stage 6, as soon as no after-guard can object any more. */
+  effects?(effect: Effect): void;
+  /** Stage 7: a mark for what an operation made of what it used, where somebody keeps a trail. */
+  trail?(op: Operation, used: Descriptor): Descriptor;
+  /** Stage 9. What cannot be recorded counts as failed. */
+  record?(entry: RecordEntry): MaybePromise<void>;
+  checkpoint?(
+    event: CheckpointEvent,
+    op: Operation,
+    frame: Frame,
+  ): MaybePromise<CheckpointVerdict | undefined>;
+}
