@@ -21,7 +21,7 @@ import { compileTop, printReturn } from './compile/statement.ts';
 import { ScriptFault, toFault } from './fault.ts';
 import { ambientName } from './run/builtin-names.ts';
 import { leaveOf } from './run/control-values.ts';
-import { type Env, newPath, type Run, type Unit } from './run/environment.ts';
+import { type Environment, newPath, type ScriptRun, type Unit } from './run/environment.ts';
 import { Scope } from './run/scope.ts';
 import type { Mode, Script, TextLine } from './syntax/ast.ts';
 import { parseScript } from './syntax/parse.ts';
@@ -139,9 +139,9 @@ export const diagnose = (text: string, file: string, mode: Mode): Diagnostic[] =
   diagnosticsOf(parseScript(text, { mode, file }).problems, text, file);
 
 /** Statements in order; `=> v` at the top ends the file. */
-function runBody(script: Script, unit: Unit, run: Run): MaybePromise<Value | undefined> {
+function runBody(script: Script, unit: Unit, run: ScriptRun): MaybePromise<Value | undefined> {
   const c = createCompiler(unit);
-  const env: Env = {
+  const env: Environment = {
     scope: unit.scope,
     unit,
     run,
@@ -172,7 +172,7 @@ function runBody(script: Script, unit: Unit, run: Run): MaybePromise<Value | und
   return then(done, () => then(judgeExports(env), () => returned));
 }
 
-function emitText(node: TextLine, unit: Unit, run: Run): boolean {
+function emitText(node: TextLine, unit: Unit, run: ScriptRun): boolean {
   if (!unit.isModule) {
     run.ground.ports.effects?.({
       kind: 'text',
@@ -219,7 +219,7 @@ function jsonOr(text: string): Json {
 }
 
 interface Started {
-  readonly run: Run;
+  readonly run: ScriptRun;
   readonly printed: string[];
 }
 
@@ -230,7 +230,7 @@ function startRun(options: ScriptOptions): Started {
   const deliver = (effect: Effect): void => {
     const line = lineOfEffect(effect);
     if (line !== undefined) printed.push(line);
-    writeReleased(effect, { run, frame: run.ground } as Env);
+    writeReleased(effect, { run, frame: run.ground } as Environment);
     const { labels, taint } = effect.value.meta.descriptor;
     const { kind, text = '', target } = effect;
     options.onEffect?.({
@@ -247,7 +247,7 @@ function startRun(options: ScriptOptions): Started {
     ctx: { tools: () => ({ calls: [...calls] }) },
   });
   let input: Value | undefined;
-  const run: Run = {
+  const run: ScriptRun = {
     world: options.world,
     ground,
     get input() {

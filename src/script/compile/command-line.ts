@@ -3,7 +3,7 @@
 import type { Json } from '../../base/index.ts';
 import { EMPTY, type MaybePromise, makeValue, type Value } from '../../flow/index.ts';
 import { toFault } from '../fault.ts';
-import type { Compiler, Env } from '../run/environment.ts';
+import type { Compiler, Environment } from '../run/environment.ts';
 import type { CommandExpression, FilePart, InsertPart, TemplatePart } from '../syntax/ast.ts';
 import { isAbsent } from '../values/absent.ts';
 import { compactJson, textOf } from '../values/text.ts';
@@ -47,7 +47,7 @@ function wordOf({ value, quote }: { value: Value; quote: Quote }): string {
 export const joinWords = (words: readonly Word[]): string =>
   words.map((word) => (typeof word === 'string' ? word : wordOf(word))).join('');
 
-type MakeWords = (env: Env) => MaybePromise<readonly Word[]>;
+type MakeWords = (env: Environment) => MaybePromise<readonly Word[]>;
 
 function compileInsertWord(c: Compiler, part: InsertPart): MakeWords {
   const quote = part.quote ?? 'none';
@@ -97,7 +97,7 @@ function compileWords(c: Compiler, parts: readonly TemplatePart[]): MakeWords {
 export function compileLines(
   c: Compiler,
   node: CommandExpression,
-): (env: Env) => MaybePromise<readonly (readonly Word[])[]> {
+): (env: Environment) => MaybePromise<readonly (readonly Word[])[]> {
   const lines = node.lines.map((parts) => compileWords(c, parts));
   return (env) => mapInTurn(lines, (make) => make(env));
 }

@@ -13,7 +13,7 @@ import {
 import { raise } from '../fault.ts';
 import {
   type Compiler,
-  type Env,
+  type Environment,
   type Eval,
   type Executable,
   given,
@@ -69,7 +69,7 @@ const plain = (data: Json): Json => JSON.parse(JSON.stringify(data)) as Json;
 
 export const jsHelpers = (
   helpers: ReadonlyMap<string, Executable>,
-  env: Env,
+  env: Environment,
 ): readonly JsHelper[] =>
   helpers.size === 0
     ? NONE
@@ -77,7 +77,7 @@ export const jsHelpers = (
 
 const NONE: readonly JsHelper[] = Object.freeze([]);
 
-function helperOf(name: string, executable: Executable, env: Env): JsHelper {
+function helperOf(name: string, executable: Executable, env: Environment): JsHelper {
   const { parameters, source } = executable.signature;
   return {
     name,
@@ -99,21 +99,21 @@ function helperOf(name: string, executable: Executable, env: Env): JsHelper {
 
 /** `isPart`: the whole body of a function. `named`: its parameters. */
 export type Execute = (
-  env: Env,
+  env: Environment,
   named: readonly Named[],
   isPart: boolean,
   isStage: boolean,
 ) => MaybePromise<Value>;
 
 /** Guards were asked for the call; policies and privileged guards still look at what is really run. */
-const partFrame = (env: Env, isPart: boolean): Env =>
+const partFrame = (env: Environment, isPart: boolean): Environment =>
   isPart ? { ...env, frame: childFrame(env.frame, { selection: { only: [] } }) } : env;
 
 const inputsOf = (named: readonly Named[]): Input[] =>
   named.map(({ name, value }) => ({ name, value }));
 
 /** What `output … to env:NAME` left for every process after it. */
-const environmentOf = ({ run }: Env): Named[] =>
+const environmentOf = ({ run }: Environment): Named[] =>
   [...run.environment].map(([name, value]) => ({ name, value }));
 
 function operationOf(
@@ -136,7 +136,7 @@ function operationOf(
 function compileUsing(
   c: Compiler,
   using: Using | undefined,
-): (env: Env) => MaybePromise<readonly Named[]> {
+): (env: Environment) => MaybePromise<readonly Named[]> {
   if (!using) return () => [];
   const evaluate = c.expression(using.value, 'value');
   return (env) => then(evaluate(env), (value) => [{ name: using.name, value }]);
@@ -145,7 +145,7 @@ function compileUsing(
 function compileFolder(
   c: Compiler,
   folder: TemplateExpression | undefined,
-): (env: Env) => MaybePromise<string> {
+): (env: Environment) => MaybePromise<string> {
   if (!folder) return (env) => env.unit.folder;
   const evaluate = c.text(folder.parts);
   return (env) => then(evaluate(env), (value) => resolvePath(env, value.text));
@@ -158,7 +158,7 @@ const variables = (named: readonly Named[]): Record<string, string> =>
 
 /** Starts it; what it printed is the value, trimmed at the end, data when it is JSON. */
 function start(
-  env: Env,
+  env: Environment,
   request: Pick<ProcessRequest, 'kind' | 'source' | 'env' | 'folder'>,
   stdin: Value | undefined,
 ): MaybePromise<Value> {
@@ -175,7 +175,7 @@ function start(
   );
 }
 
-function resultOf(env: Env, result: ProcessResult, kind: string): Value {
+function resultOf(env: Environment, result: ProcessResult, kind: string): Value {
   const { code, signal, stdout, stderr } = result;
   if (code !== 0 || signal) {
     const how = signal ? `was ended by ${signal}` : `failed with exit code ${code}`;
@@ -210,7 +210,7 @@ export function compileCommand(c: Compiler, node: CommandExpression): Execute {
 }
 
 function perform(
-  env: Env,
+  env: Environment,
   at: number,
   lines: readonly (readonly Word[])[],
   extra: readonly Named[],
@@ -298,7 +298,7 @@ const lastField = (steps: CodeExpression['names'][number]['steps']): string | un
 };
 
 type RunCode = (
-  env: Env,
+  env: Environment,
   named: readonly Named[],
   variables: Record<string, string>,
   folder: string,
@@ -349,7 +349,7 @@ function runCode(node: CodeExpression, kind: 'sh' | 'node' | 'py'): RunCode {
 function runForeign(
   node: CodeExpression,
   kind: 'node' | 'py',
-  env: Env,
+  env: Environment,
   named: readonly Named[],
   extra: Record<string, string>,
   folder: string,

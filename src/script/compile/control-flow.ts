@@ -10,7 +10,14 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { leaveOf } from '../run/control-values.ts';
-import { type Compiler, type Env, type Eval, learn, onPath, under } from '../run/environment.ts';
+import {
+  type Compiler,
+  type Environment,
+  type Eval,
+  learn,
+  onPath,
+  under,
+} from '../run/environment.ts';
 import { Scope, type ScopeKind } from '../run/scope.ts';
 import {
   type Action,
@@ -48,7 +55,7 @@ export function runLines(lines: readonly Eval[]): Eval {
   };
 }
 
-type Test = (env: Env, subject: Value | undefined) => MaybePromise<Value>;
+type Test = (env: Environment, subject: Value | undefined) => MaybePromise<Value>;
 
 const TRUE = makeValue(true);
 const FALSE = makeValue(false);
@@ -92,7 +99,7 @@ export const branchesOf = (actions: readonly (Action | undefined)[]): Branches =
   return { names: present.flatMap(augmentedNames), mayLeave: present.some(mayLeave) };
 };
 
-export function decided(env: Env, marks: Descriptor, branches: Branches): void {
+export function decided(env: Environment, marks: Descriptor, branches: Branches): void {
   if (marks === EMPTY) return;
   if (branches.mayLeave) learn(env.path, marks);
   for (const name of branches.names) {
@@ -143,7 +150,7 @@ interface Choice {
 }
 
 function chooseArm(
-  env: Env,
+  env: Environment,
   items: readonly Item[],
   subject: Value | undefined,
 ): MaybePromise<Choice> {

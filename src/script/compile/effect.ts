@@ -13,7 +13,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import { type Compiler, type Env, type Eval, resolvePath } from '../run/environment.ts';
+import { type Compiler, type Environment, type Eval, resolvePath } from '../run/environment.ts';
 import { lazyInput, operate, unwrap } from '../run/operate.ts';
 import type { EffectStatement, Expression, ForeachExpression, Target } from '../syntax/ast.ts';
 import { lineOf, placeOf } from '../syntax/problem.ts';
@@ -36,7 +36,7 @@ export function compileEffect(
   c: Compiler,
   node: EffectStatement,
   isInline: boolean,
-): (env: Env, passing?: Value) => MaybePromise<Value> {
+): (env: Environment, passing?: Value) => MaybePromise<Value> {
   const evaluate = node.value && compileShown(c, node.value);
   const target = compileTarget(c, node.target);
   const shown = shownAs(node.value);
@@ -59,11 +59,11 @@ export function compileEffect(
 }
 
 /** `output to "f"`: everything printed so far. */
-const documentOf = (env: Env): Value => makeValue(env.run.document());
+const documentOf = (env: Environment): Value => makeValue(env.run.document());
 
 function operationOf(
   node: EffectStatement,
-  env: Env,
+  env: Environment,
   where: Where | undefined,
   isInline: boolean,
 ): Operation {
@@ -87,7 +87,7 @@ type Where =
 function compileTarget(
   c: Compiler,
   target: Target | undefined,
-): (env: Env) => MaybePromise<Where | undefined> {
+): (env: Environment) => MaybePromise<Where | undefined> {
   if (!target) return () => undefined;
   if (target.kind !== 'file') return () => target;
   const path = c.expression(target.path, 'value');
@@ -100,7 +100,7 @@ function carryOut(
   given: Value,
   where: Where | undefined,
   shown: Shown,
-  env: Env,
+  env: Environment,
   scope: Scope,
 ): MaybePromise<Value> {
   const line = lineOf(env.unit, node.at);
@@ -145,7 +145,7 @@ function write(
   text: string,
   append: boolean,
   value: Value,
-  env: Env,
+  env: Environment,
 ): MaybePromise<void> {
   const { descriptor } = value.meta;
   return then(env.run.world.writeFile({ path, text, append, descriptor }, env.frame), (outcome) => {
@@ -159,7 +159,7 @@ function deliver(
   text: string,
   append: boolean,
   value: Value,
-  env: Env,
+  env: Environment,
   emit: Emit,
 ): MaybePromise<Value> {
   const kind = append ? 'append' : 'output';
@@ -171,14 +171,14 @@ function writeTo(
   path: string,
   value: Value,
   node: EffectStatement,
-  env: Env,
+  env: Environment,
   emit: Emit,
 ): MaybePromise<Value> {
   const text = fileText(value, node.format);
   return deliver(path, text, false, value, env, emit);
 }
 
-function appendTo(path: string, value: Value, env: Env, emit: Emit): MaybePromise<Value> {
+function appendTo(path: string, value: Value, env: Environment, emit: Emit): MaybePromise<Value> {
   const kind = extname(path).toLowerCase();
   if (kind === '.json') {
     return raise('invalid_input', 'a line appended to a `.json` file would break it', {
@@ -190,7 +190,7 @@ function appendTo(path: string, value: Value, env: Env, emit: Emit): MaybePromis
 }
 
 /** Effects of held bodies that were let go: the file is written now. */
-export function writeReleased(effect: Effect, env: Env): void {
+export function writeReleased(effect: Effect, env: Environment): void {
   if (effect.target === undefined || !pending.delete(effect)) return;
   const done = write(effect.target, effect.text ?? '', effect.kind === 'append', effect.value, env);
   if (done instanceof Promise) env.run.later(done);

@@ -19,7 +19,7 @@ import { raise, toFault } from '../fault.ts';
 import { frontMatterOf, renameSection, selectSections } from '../files/sections.ts';
 import {
   type Compiler,
-  type Env,
+  type Environment,
   type Eval,
   type Reading,
   resolvePath,
@@ -90,7 +90,7 @@ function readJson(text: string, path: string): Json {
 
 const isGlob = (path: string): boolean => /[*?[{]/.test(path);
 
-type Names = (env: Env) => MaybePromise<{ name: string; isOptional: boolean }[]>;
+type Names = (env: Environment) => MaybePromise<{ name: string; isOptional: boolean }[]>;
 
 const compileNames = (c: Compiler, list: readonly SectionName[]): Names => {
   const names = list.map(({ name, isOptional }) => ({ evaluate: c.text(name.parts), isOptional }));
@@ -100,7 +100,7 @@ const compileNames = (c: Compiler, list: readonly SectionName[]): Names => {
     );
 };
 
-type Shape = (value: Value, env: Env) => MaybePromise<Value>;
+type Shape = (value: Value, env: Environment) => MaybePromise<Value>;
 
 function compileSections(c: Compiler, node: FileExpression): Shape {
   const { sections } = node;
@@ -154,7 +154,7 @@ function compileDefinitions({ definitions }: FileExpression): Shape {
 const LOAD: Operation = { type: 'file', name: '', opLabels: [], retryOwner: false };
 
 /** Loading is no operation of the language; a policy that speaks of files is asked all the same. */
-function readText(path: string, env: Env): MaybePromise<Outcome<LoadedText>> {
+function readText(path: string, env: Environment): MaybePromise<Outcome<LoadedText>> {
   const read = () => then(env.run.written(), () => env.run.world.readFile(path, env.frame));
   if (env.run.policies.length === 0) return read();
   const frame = childFrame(env.frame, { selection: { only: [] } });
@@ -162,14 +162,14 @@ function readText(path: string, env: Env): MaybePromise<Outcome<LoadedText>> {
   return then(asked, read);
 }
 
-function load(path: string, env: Env): MaybePromise<Value> {
+function load(path: string, env: Environment): MaybePromise<Value> {
   return then(readText(path, env), (outcome) =>
     contentOf(unwrap(outcome), env.run.world.root, env.frame.policy.unlabelled),
   );
 }
 
 /** Every match, sorted by path; their texts are joined where a text is wanted. */
-function loadAll(pattern: string, env: Env, shape: Shape): MaybePromise<Value> {
+function loadAll(pattern: string, env: Environment, shape: Shape): MaybePromise<Value> {
   return then(env.run.world.glob(pattern, env.frame), (outcome) =>
     then(
       mapInTurn(unwrap(outcome), (path) =>
@@ -186,7 +186,7 @@ function loadAll(pattern: string, env: Env, shape: Shape): MaybePromise<Value> {
 }
 
 /** Null where the file has no such section. */
-const orNothing = (value: Value, env: Env, shape: Shape): MaybePromise<Value> =>
+const orNothing = (value: Value, env: Environment, shape: Shape): MaybePromise<Value> =>
   attempt(
     () => shape(value, env),
     (error) => {
@@ -236,7 +236,7 @@ function loadOne(
   place: string,
   written: string,
   node: FileExpression,
-  env: Env,
+  env: Environment,
   shape: Shape,
 ): MaybePromise<Value> {
   return then(readText(place, env), (outcome) => {

@@ -19,7 +19,7 @@ import {
   type CallChain,
   type CallSite,
   type Compiler,
-  type Env,
+  type Environment,
   type Eval,
   Executable,
   newPath,
@@ -43,7 +43,7 @@ interface Body {
   readonly kind: string;
   readonly source: string | undefined;
   run(
-    env: Env,
+    env: Environment,
     named: readonly { name: string; value: Value }[],
     isStage: boolean,
   ): MaybePromise<Value>;
@@ -200,7 +200,7 @@ const bareData = (value: Value): Value =>
     : value;
 
 /** `=> v` ends here; `retry`, `done` and `continue` are for whoever called. */
-const returned = (value: Value, { pipe }: Env): Value => {
+const returned = (value: Value, { pipe }: Environment): Value => {
   const left = leaveOf(value);
   if (left?.word === 'retry' && !pipe) refuseLeave(value);
   return left?.word === 'return' ? left.value : value;
@@ -213,7 +213,7 @@ const asData = (value: Value): Value => {
 };
 
 /** An effect in a `denied` arm yields nothing. */
-const deniedValue = (action: Action, value: Value, env: Env): Value =>
+const deniedValue = (action: Action, value: Value, env: Environment): Value =>
   action.kind === 'effect' ? absent(value.meta.descriptor) : returned(value, env);
 
 interface Plan {
@@ -244,12 +244,12 @@ function planOf(c: Compiler, node: ExeStatement): Plan {
 /** The body's surroundings: its file's names, its parameters, the caller's dynamic state. */
 function bodyEnv(
   plan: Plan,
-  defined: Env,
+  defined: Environment,
   site: CallSite,
-  frame: Env['frame'],
+  frame: Environment['frame'],
   chain: CallChain,
   values: readonly Value[],
-): Env {
+): Environment {
   const scope = new Scope('function', defined.scope);
   const named = bindParameters(
     scope,
@@ -271,7 +271,7 @@ function bodyEnv(
   };
 }
 
-export function compileFunction(c: Compiler, node: ExeStatement): (env: Env) => Executable {
+export function compileFunction(c: Compiler, node: ExeStatement): (env: Environment) => Executable {
   const plan = planOf(c, node);
   const { body, ops, denied } = plan;
   const signature = {
@@ -337,7 +337,7 @@ export function orDenied(
   });
 }
 
-function deniedEnv(env: Env, { fault }: ScriptFault): Env {
+function deniedEnv(env: Environment, { fault }: ScriptFault): Environment {
   const { detail } = fault;
   const judged = judgementOf(fault);
   const marks = descriptorOfFault(fault);

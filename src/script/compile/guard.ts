@@ -22,7 +22,7 @@ import {
 } from '../../flow/index.ts';
 import { raise, toFault } from '../fault.ts';
 import { leaveOf, ruling, verdictOf } from '../run/control-values.ts';
-import { type Compiler, type Env, type Eval, newPath } from '../run/environment.ts';
+import { type Compiler, type Environment, type Eval, newPath } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
 import { Scope } from '../run/scope.ts';
 import type {
@@ -65,7 +65,11 @@ export function compileRule(
 }
 
 /** What a guard or hook sees besides its file's names. */
-function ruleEnv(env: Env, frame: Env['frame'], names: ReadonlyMap<string, Value>): Env {
+function ruleEnv(
+  env: Environment,
+  frame: Environment['frame'],
+  names: ReadonlyMap<string, Value>,
+): Environment {
   const scope = new Scope('function', env.unit.scope);
   for (const [name, value] of names) scope.bind(name, 'parameter', value);
   return {

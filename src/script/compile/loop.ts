@@ -15,7 +15,7 @@ import { raise, toFault } from '../fault.ts';
 import { leave, leaveOf } from '../run/control-values.ts';
 import {
   type Compiler,
-  type Env,
+  type Environment,
   type Eval,
   given,
   newPath,
@@ -128,13 +128,13 @@ interface Plan {
 }
 
 function roundEnv(
-  env: Env,
+  env: Environment,
   plan: Plan,
   item: Item,
   index: number,
   total: number,
   kind: 'block' | 'branch',
-): Env {
+): Environment {
   const scope = new Scope(kind, env.scope);
   bindItem(scope, plan.node.bind, item);
   const facts = {
@@ -145,8 +145,8 @@ function roundEnv(
 }
 
 /** A round the filter leaves out is one that was skipped, because of what the filter read. */
-function runRound(env: Env, plan: Plan): MaybePromise<Value> {
-  const go = (inner: Env): MaybePromise<Value> =>
+function runRound(env: Environment, plan: Plan): MaybePromise<Value> {
+  const go = (inner: Environment): MaybePromise<Value> =>
     then(plan.body(inner), (value) => (plan.isCollecting ? itemReturn(value) : value));
   if (!plan.filter) return go(env);
   return then(plan.filter(env), (answer) => {
@@ -161,7 +161,7 @@ function runRound(env: Env, plan: Plan): MaybePromise<Value> {
 const dropped = (marks: Descriptor, result: Value, round: Round): Descriptor =>
   'item' in round && round.item ? marks : mergeDescriptors(marks, result.meta.descriptor);
 
-function inOrder(env: Env, plan: Plan, items: readonly Item[]): MaybePromise<Rounds> {
+function inOrder(env: Environment, plan: Plan, items: readonly Item[]): MaybePromise<Rounds> {
   const found: Value[] = [];
   let end: Value | undefined;
   let marks = EMPTY;
@@ -183,7 +183,7 @@ function inOrder(env: Env, plan: Plan, items: readonly Item[]): MaybePromise<Rou
 const SKIPPED = Symbol('skipped');
 
 async function inParallel(
-  env: Env,
+  env: Environment,
   plan: Plan,
   items: readonly Item[],
   cap: number,
@@ -231,7 +231,7 @@ export const errorRecord = (message: string, item: Item, index: number): Json =>
   value: item.value.data,
 });
 
-function compileCap(c: Compiler, node: ForExpression): (env: Env) => MaybePromise<number> {
+function compileCap(c: Compiler, node: ForExpression): (env: Environment) => MaybePromise<number> {
   const cap = node.parallel?.cap && c.expression(node.parallel.cap, 'value');
   return (env) =>
     then(cap?.(env), (value) => {
@@ -255,7 +255,7 @@ export function compileFor(
   const plan: Plan = { node, filter, body, isCollecting, branches };
   const cap = compileCap(c, node);
   const batch = node.batch && c.piped(node.batch);
-  const op = (env: Env) => ({
+  const op = (env: Environment) => ({
     type: 'for',
     name: '',
     opLabels: [],
@@ -305,7 +305,7 @@ export function compileForeach(c: Compiler, node: ForeachExpression): Eval {
     );
 }
 
-const allOf = (values: readonly { evaluate: Eval }[], env: Env): MaybePromise<Value[]> =>
+const allOf = (values: readonly { evaluate: Eval }[], env: Environment): MaybePromise<Value[]> =>
   values.reduce<MaybePromise<Value[]>>(
     (list, { evaluate }) =>
       then(list, (found) => then(evaluate(env), (value) => [...found, value])),
@@ -363,7 +363,7 @@ interface LoopPlan {
   readonly branches: Branches;
 }
 
-function runLoop(env: Env, plan: LoopPlan): MaybePromise<Value> {
+function runLoop(env: Environment, plan: LoopPlan): MaybePromise<Value> {
   let input = makeValue(null);
   let marks = plan.marks;
   let result: Value | undefined;

@@ -10,7 +10,7 @@ import {
 import { raise } from '../fault.ts';
 import {
   type Compiler,
-  type Env,
+  type Environment,
   type Eval,
   type Exports,
   type ImportPort,
@@ -34,14 +34,14 @@ import { templatesIn } from './template-folder.ts';
 export type RunModule = (
   text: string,
   path: string,
-  env: Env,
+  env: Environment,
 ) => MaybePromise<{ unit: Unit; returned: Value | undefined }>;
 
 export function createImports(runModule: RunModule): ImportPort {
   const loaded = new Map<string, Exports>();
   const loading: string[] = [];
 
-  const file = (path: string, env: Env): MaybePromise<Exports> => {
+  const file = (path: string, env: Environment): MaybePromise<Exports> => {
     const known = loaded.get(path);
     if (known) return known;
     if (loading.includes(path)) {
@@ -74,7 +74,10 @@ export function createImports(runModule: RunModule): ImportPort {
 }
 
 /** The file as written, with an extension added, or a folder. */
-function locate(written: string, env: Env): MaybePromise<{ path: string; isFolder: boolean }> {
+function locate(
+  written: string,
+  env: Environment,
+): MaybePromise<{ path: string; isFolder: boolean }> {
   const { world } = env.run;
   if (extname(written) !== '') return { path: written, isFolder: false };
   return then(world.list(written, env.frame), (outcome) => {
@@ -120,8 +123,8 @@ const SKIPPED = /^[._]/;
 function folderExports(
   folder: string,
   skipDirs: readonly string[] | undefined,
-  env: Env,
-  load: (path: string, env: Env) => MaybePromise<Exports>,
+  env: Environment,
+  load: (path: string, env: Environment) => MaybePromise<Exports>,
 ): MaybePromise<Exports> {
   const { world } = env.run;
   return then(world.list(folder, env.frame), (outcome) => {
@@ -169,7 +172,7 @@ function compileExport(c: Compiler, node: ExportStatement): Eval {
   };
 }
 
-export function judgeExports(env: Env): MaybePromise<unknown> {
+export function judgeExports(env: Environment): MaybePromise<unknown> {
   const { exports, scope } = env.unit;
   const inputs = [...(exports.names?.keys() ?? [])].flatMap((name) => {
     const value = scope.own(name)?.value;
@@ -235,7 +238,7 @@ function load(
   node: ImportStatement,
   place: string,
   folders: Value | undefined,
-  env: Env,
+  env: Environment,
 ): MaybePromise<Exports> {
   if (node.form.kind === 'templates') return templatesIn(c, place, node.form.parameters, env);
   const skipDirs = folders && Array.isArray(folders.data) ? folders.data.map(String) : undefined;
@@ -255,7 +258,7 @@ function exportsOf(value: Value, path: string): Exports {
 function bindFrom(
   c: Compiler,
   node: ImportStatement,
-  env: Env,
+  env: Environment,
   exports: Exports,
   isLoose: boolean,
 ): Value {
@@ -300,7 +303,7 @@ const namespaceName = (path: string): string =>
   basename(path, extname(path)).replace(/[^\w]/g, '_');
 
 function bindPolicy(
-  env: Env,
+  env: Environment,
   exports: Exports,
   alias: string,
   bind: (name: string, value: Value) => void,

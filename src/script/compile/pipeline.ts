@@ -13,7 +13,7 @@ import {
 } from '../../flow/index.ts';
 import { raise, toFault } from '../fault.ts';
 import { leaveOf } from '../run/control-values.ts';
-import { type Env, type Pipe, pipeFacts, type Try } from '../run/environment.ts';
+import { type Environment, type Pipe, pipeFacts, type Try } from '../run/environment.ts';
 import { isAbsent } from '../values/absent.ts';
 import { attempt, eachInTurn, andThen as then } from '../wait.ts';
 
@@ -23,13 +23,13 @@ const MAX_RUNS = 20;
 /** One stage: a function, code, a group; effects written behind it belong to it. */
 export interface StagePlan {
   readonly name: string;
-  run(input: Value, env: Env): MaybePromise<Value>;
-  readonly effects: readonly ((value: Value, env: Env) => MaybePromise<unknown>)[];
+  run(input: Value, env: Environment): MaybePromise<Value>;
+  readonly effects: readonly ((value: Value, env: Environment) => MaybePromise<unknown>)[];
 }
 
 export interface SourcePlan {
   /** Undefined: the value is given. */
-  readonly evaluate: ((env: Env) => MaybePromise<Value>) | undefined;
+  readonly evaluate: ((env: Environment) => MaybePromise<Value>) | undefined;
   /** A call, command or code can be asked again. */
   readonly isRepeatable: boolean;
   readonly effects: StagePlan['effects'];
@@ -45,7 +45,7 @@ interface Context {
 
 /** What is known while a pipeline runs. */
 interface State {
-  readonly env: Env;
+  readonly env: Environment;
   readonly source: SourcePlan;
   readonly stages: readonly StagePlan[];
   /** `outputs[0]` is the source's. */
@@ -81,7 +81,7 @@ function pipeOf(
 }
 
 interface StageEnv {
-  readonly env: Env;
+  readonly env: Environment;
   readonly budget: RetryBudget;
 }
 
@@ -186,7 +186,11 @@ function askedByGuard(error: unknown, budget: RetryBudget, stage: number, plan: 
   throw fault;
 }
 
-function runEffects(effects: StagePlan['effects'], value: Value, env: Env): MaybePromise<void> {
+function runEffects(
+  effects: StagePlan['effects'],
+  value: Value,
+  env: Environment,
+): MaybePromise<void> {
   return eachInTurn(effects, (effect) => then(effect(value, env), () => false));
 }
 
@@ -314,7 +318,7 @@ function again(state: State, stage: number, hint: Value | undefined): MaybePromi
 
 /** Runs a pipeline; `given` is its first input when the source is no expression of its own. */
 export function runPipeline(
-  env: Env,
+  env: Environment,
   source: SourcePlan,
   stages: readonly StagePlan[],
   given?: Value,

@@ -17,7 +17,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import type { Env, Patterns, Run } from '../run/environment.ts';
+import type { Environment, Patterns, ScriptRun } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
 import { andThen as then } from '../wait.ts';
 import { quoteWord, substituted } from './command-line.ts';
@@ -266,7 +266,7 @@ function guardOf(patterns: Patterns): GuardSet {
   ]);
 }
 
-export function applyPolicy(run: Run, { data }: Value): void {
+export function applyPolicy(run: ScriptRun, { data }: Value): void {
   if (!isObject(data)) return raise('config_invalid', 'a policy is an object');
   for (const key of Object.keys(data)) {
     if (!KEYS.has(key))
@@ -285,11 +285,11 @@ export function applyPolicy(run: Run, { data }: Value): void {
 const requirements = (data: Json | undefined): string[] =>
   words(data).map((word) => word.replace(/^cmd:([^:]+)$/, 'cmd:$1:*'));
 
-const isGranted = (run: Run, pattern: string): boolean =>
+const isGranted = (run: ScriptRun, pattern: string): boolean =>
   run.policies.every((patterns) => refusal(patterns, pattern.replace(/:\*$/, '')) === undefined);
 
 /** The first profile whose requirements no policy denies, else the last. It grants nothing. */
-export function profileOf(run: Run, profiles: JsonObject): Json {
+export function profileOf(run: ScriptRun, profiles: JsonObject): Json {
   const entries = Object.entries(profiles);
   const fits = entries.find(([, profile]) => {
     const requires = isObject(profile) ? profile['requires'] : undefined;
@@ -299,7 +299,7 @@ export function profileOf(run: Run, profiles: JsonObject): Json {
 }
 
 /** What a script says it cannot do without, and does not have: refused, or not installed. */
-export function missingNeeds(env: Env, needs: JsonObject): MaybePromise<string[]> {
+export function missingNeeds(env: Environment, needs: JsonObject): MaybePromise<string[]> {
   const wanted = requirements(needs);
   const refused = wanted.filter((pattern) => !isGranted(env.run, pattern));
   const programs = [...new Set(wanted.flatMap((pattern) => programOf(pattern)))];
@@ -318,7 +318,7 @@ function programOf(pattern: string): string[] {
 /** Asked of the shell that would run them, all at once. */
 function absentPrograms(
   programs: readonly string[],
-  { run, unit, frame }: Env,
+  { run, unit, frame }: Environment,
 ): MaybePromise<string[]> {
   const tests = programs.map(
     (name) => `command -v ${quoteWord(name)} >/dev/null || echo ${quoteWord(name)}`,

@@ -8,7 +8,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise, toFault } from '../fault.ts';
-import type { Compiler, Env, Eval, Reading } from '../run/environment.ts';
+import type { Compiler, Environment, Eval, Reading } from '../run/environment.ts';
 import { type Argument, executableOf } from '../run/environment.ts';
 import { contextValue, findName, isContextName, isPipeView } from '../run/names.ts';
 import { located } from '../run/operate.ts';
@@ -22,7 +22,7 @@ import { callMethod, hasMethod, isListMethod } from '../values/methods.ts';
 import { attempt, isPromise, mapInTurn, andThen as then } from '../wait.ts';
 import { guardInputMember, type Quantified, quantified, quantifiedOf } from './guard-input.ts';
 
-type Walk = (value: Value, env: Env) => MaybePromise<Value>;
+type Walk = (value: Value, env: Environment) => MaybePromise<Value>;
 
 /** Arguments are strict: an unknown name there is an error. */
 export const compileArguments = (c: Compiler, nodes: readonly Expression[]): Argument[] =>
@@ -46,7 +46,7 @@ function field(name: string, reading: Reading, variable: string): Walk {
 }
 
 /** What a variable knows about itself. */
-function factsOf(name: string, { scope, unit }: Env): MxFacts {
+function factsOf(name: string, { scope, unit }: Environment): MxFacts {
   const place = scope.find(name)?.place;
   const exported = unit.exports.names?.has(name) ?? false;
   return { name, exported, ...(place ? { definedAt: place } : {}) };
@@ -85,14 +85,14 @@ function isCallableField(value: Value, name: string): boolean {
   return hasOwnField(value, name) && executableOf(fieldOf(value, name, 'lenient')) !== undefined;
 }
 
-export const evaluateAll = (values: readonly Argument[], env: Env): MaybePromise<Value[]> =>
+export const evaluateAll = (values: readonly Argument[], env: Environment): MaybePromise<Value[]> =>
   mapInTurn(values, ({ evaluate }) => evaluate(env));
 
 export function invoke(
   target: Value,
   name: string,
   values: readonly Argument[],
-  env: Env,
+  env: Environment,
   at: number,
   isStage = false,
 ): MaybePromise<Value> {
@@ -190,7 +190,7 @@ function compileSteps(c: Compiler, node: ReferenceExpression, reading: Reading):
 function walkSteps(
   walks: readonly Walked[],
   start: Value,
-  env: Env,
+  env: Environment,
   from = 0,
 ): MaybePromise<Value> {
   let value = start;
@@ -210,7 +210,7 @@ function walkSteps(
 function overInputs(
   walks: readonly Walked[],
   many: Quantified,
-  env: Env,
+  env: Environment,
   from: number,
 ): MaybePromise<Value> {
   return then(
@@ -226,7 +226,7 @@ function overInputs(
 function overEach(
   walks: readonly Walked[],
   list: Value,
-  env: Env,
+  env: Environment,
   from: number,
 ): MaybePromise<Value> {
   const { data } = list;
@@ -254,7 +254,7 @@ export function walkStepsOf(c: Compiler, steps: readonly Step[], reading: Readin
   return (value, env) => walkSteps(walks, value, env);
 }
 
-export function unknownName(env: Env, name: string): never {
+export function unknownName(env: Environment, name: string): never {
   const names: string[] = [];
   for (let scope: typeof env.scope | undefined = env.scope; scope; scope = scope.parent)
     names.push(...scope.names());
@@ -300,7 +300,7 @@ export function compileReference(c: Compiler, node: ReferenceExpression, asked: 
   const walks = compileSteps(c, node, reading);
   const isLenient = reading !== 'value' || asksDefined(node.steps);
   const { name, at } = node;
-  const find = (env: Env): MaybePromise<Value> => {
+  const find = (env: Environment): MaybePromise<Value> => {
     const found = findName(env, name);
     if (found && walks.length === 0) return found.value;
     if (found) return walkSteps(walks, found.value, env);
@@ -323,7 +323,7 @@ export function compileKnownReference(
   c: Compiler,
   node: ReferenceExpression,
   reading: Reading,
-): (env: Env) => MaybePromise<Value> | undefined {
+): (env: Environment) => MaybePromise<Value> | undefined {
   const evaluate = compileReference(c, node, reading);
   const { name, steps } = node;
   const isCalled = steps.some(({ kind }) => kind === 'call');

@@ -16,7 +16,7 @@ import { leaveOf } from '../run/control-values.ts';
 import {
   type Argument,
   type Compiler,
-  type Env,
+  type Environment,
   type Eval,
   executableOf,
   given,
@@ -46,7 +46,7 @@ import { DEFAULT_CAP, errorRecord, runInParallel } from './loop.ts';
 import { checkOf, runPipeline, type SourcePlan, type StagePlan } from './pipeline.ts';
 import { compileArguments, invoke } from './reference.ts';
 
-type Run = StagePlan['run'];
+type ScriptRun = StagePlan['run'];
 
 const stageOperation = ({ unit }: Compiler, name: string, at: number): Operation => ({
   type: 'pipeline-stage',
@@ -64,7 +64,7 @@ function callRun(
   extra: readonly Argument[],
   at: number,
   isFirst = false,
-): Run {
+): ScriptRun {
   const op = stageOperation(c, name, at);
   // Nothing comes in where a group begins: `|| @a(1) || @b(2)` are plain calls.
   const takesInput = !isFirst || extra.length === 0;
@@ -74,7 +74,7 @@ function callRun(
       const executable = executableOf(callee);
       if (!executable)
         return raise('invalid_input', `\`@${name}\` is no function, so it cannot be a stage`);
-      const call = (values: readonly Argument[], inner: Env) =>
+      const call = (values: readonly Argument[], inner: Environment) =>
         invoke(callee, name, values, inner, at, true);
       // Transformers are no operations.
       if (executable.signature.bodyKind === 'transformer')
@@ -109,7 +109,7 @@ function callRun(
 }
 
 /** What a guard made of the input is what `@input` is. */
-const withInput = ({ pipe }: Env, input: Value | undefined): Env['pipe'] =>
+const withInput = ({ pipe }: Environment, input: Value | undefined): Environment['pipe'] =>
   pipe && input ? { ...pipe, input } : pipe;
 
 function targetOf(
@@ -128,11 +128,11 @@ function targetOf(
   };
 }
 
-function codeRun(c: Compiler, { code, at }: CodeStage): { run: Run; name: string } {
+function codeRun(c: Compiler, { code, at }: CodeStage): { run: ScriptRun; name: string } {
   const op = stageOperation(c, code.kind === 'command' ? 'cmd' : code.language, at);
   const execute = code.kind === 'command' ? compileCommand(c, code) : compileCode(c, code);
   const name = code.kind === 'command' ? 'cmd' : code.language;
-  const run: Run = (input, env) =>
+  const run: ScriptRun = (input, env) =>
     operate(env, op, [{ name: 'input', value: stageInput(input) }], ([passed], inner) => {
       const stage = { ...inner, pipe: withInput(inner, passed) };
       const named =
@@ -145,11 +145,11 @@ function codeRun(c: Compiler, { code, at }: CodeStage): { run: Run; name: string
 }
 
 /** `while(n) @f`: f answers `done v` or `continue v`. */
-function whileRun(c: Compiler, stage: WhileStage): { run: Run; name: string } {
+function whileRun(c: Compiler, stage: WhileStage): { run: ScriptRun; name: string } {
   const { evaluate, name, extra } = targetOf(c, stage);
   const limit = c.expression(stage.limit, 'value');
   const once = callRun(c, evaluate, name, extra, stage.at);
-  const run: Run = (input, env) =>
+  const run: ScriptRun = (input, env) =>
     then(limit(env), (rounds) => {
       const count = Number(rounds.data);
       if (!Number.isInteger(count) || count < 1)
@@ -178,10 +178,14 @@ function whileRun(c: Compiler, stage: WhileStage): { run: Run; name: string } {
   return { run, name: `while @${name}` };
 }
 
-function groupRun(c: Compiler, stage: GroupStage, isFirst: boolean): { run: Run; name: string } {
+function groupRun(
+  c: Compiler,
+  stage: GroupStage,
+  isFirst: boolean,
+): { run: ScriptRun; name: string } {
   const members = plansOf(c, stage.members, [], isFirst ? stage.members.length : 0).stages;
   const cap = stage.cap && c.expression(stage.cap, 'value');
-  const run: Run = (input, env) =>
+  const run: ScriptRun = (input, env) =>
     then(cap?.(env), (limit) =>
       runGroup(members, input, env, limit ? Number(limit.data) : DEFAULT_CAP, stage.pauseMs),
     );
@@ -191,7 +195,7 @@ function groupRun(c: Compiler, stage: GroupStage, isFirst: boolean): { run: Run;
 async function runGroup(
   members: readonly StagePlan[],
   input: Value,
-  env: Env,
+  env: Environment,
   cap: number,
   pauseMs: number,
 ): Promise<Value> {
@@ -227,7 +231,7 @@ async function runGroup(
 function effectRun(
   c: Compiler,
   { effect }: EffectStage,
-): (value: Value, env: Env) => MaybePromise<unknown> {
+): (value: Value, env: Environment) => MaybePromise<unknown> {
   const run = compileEffect(c, effect, true);
   return (value, env) =>
     run({ ...env, pipe: env.pipe ? { ...env.pipe, input: value } : undefined }, value);
@@ -237,7 +241,7 @@ function planOf(
   c: Compiler,
   stage: Exclude<Stage, EffectStage>,
   isFirst: boolean,
-): { run: Run; name: string } {
+): { run: ScriptRun; name: string } {
   switch (stage.kind) {
     case 'call-stage': {
       const { evaluate, name, extra } = targetOf(c, stage);
@@ -262,7 +266,7 @@ function plansOf(
   /** So many of them have nothing before them. */
   leading = 0,
 ): { stages: StagePlan[] } {
-  const plans: { run: Run; name: string; effects: Effects }[] = [];
+  const plans: { run: ScriptRun; name: string; effects: Effects }[] = [];
   for (const stage of stages) {
     if (stage.kind === 'effect-stage')
       (plans.at(-1)?.effects ?? ofSource).push(effectRun(c, stage));
@@ -317,7 +321,7 @@ export function compilePipeline(
 export function compilePiped(
   c: Compiler,
   stages: readonly Stage[],
-): (value: Value, env: Env) => MaybePromise<Value> {
+): (value: Value, env: Environment) => MaybePromise<Value> {
   const effects: Effects = [];
   const { stages: plans } = plansOf(c, stages, effects);
   const plan: SourcePlan = { evaluate: undefined, isRepeatable: false, effects };

@@ -8,7 +8,13 @@ import {
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { leave, leaveOf, refuseLeave } from '../run/control-values.ts';
-import { type Compiler, type Env, type Eval, executableOf, onPath } from '../run/environment.ts';
+import {
+  type Compiler,
+  type Environment,
+  type Eval,
+  executableOf,
+  onPath,
+} from '../run/environment.ts';
 import { lazyInput, located, operate } from '../run/operate.ts';
 import type {
   Action,
@@ -64,7 +70,7 @@ function compileVar(c: Compiler, node: VarStatement): Eval {
 }
 
 /** `var` and `exe` bind at file level. */
-const fileScope = (env: Env) => env.unit.scope;
+const fileScope = (env: Environment) => env.unit.scope;
 
 function compileExe(c: Compiler, node: ExeStatement): Eval {
   const make = compileFunction(c.forFunction(), node);
@@ -131,7 +137,7 @@ function compileReturn(c: Compiler, node: ReturnStatement): Eval {
 }
 
 /** Prints like `run`: results as text, nothing for nothing. */
-export function print(env: Env, given: Value, at: number, text = runText(given)): void {
+export function print(env: Environment, given: Value, at: number, text = runText(given)): void {
   if (text === undefined) return;
   const { emit, ports, influence } = env.frame;
   const value = addMarks(given, influence);
@@ -250,7 +256,7 @@ function compileFlowStatement(c: Compiler, { value }: FlowStatement): Eval {
   }
 }
 
-function printed(c: Compiler, env: Env, value: Value, at: number): Value {
+function printed(c: Compiler, env: Environment, value: Value, at: number): Value {
   if (!c.isFunction && !env.isDefining) print(env, value, at);
   return value;
 }
@@ -340,7 +346,7 @@ export function compileTop(c: Compiler, node: Statement): Eval {
 }
 
 /** A top-level `=> v` prints as `show` does. */
-export function printReturn(env: Env, value: Value, at: number): MaybePromise<void> {
+export function printReturn(env: Environment, value: Value, at: number): MaybePromise<void> {
   return then(resolveOpen(value, env), (ready) => {
     if (!isAbsent(ready)) print(env, ready, at, showText(ready, 'other'));
   });

@@ -2,7 +2,7 @@
 import { basename, extname, join } from 'node:path';
 import { type MaybePromise, makeContainer, makeValue, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import type { Compiler, Env, Exports } from '../run/environment.ts';
+import type { Compiler, Environment, Exports } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
 import type { Parameter, TemplateFileExpression } from '../syntax/ast.ts';
 import { makeFunction } from '../values/function-data.ts';
@@ -14,7 +14,12 @@ const MAX_DEPTH = 10;
 const bare = (path: string) =>
   ({ kind: 'template', style: 'bare', parts: [path], at: 0, end: 0 }) as const;
 
-function functionOf(c: Compiler, path: string, parameters: readonly Parameter[], env: Env): Value {
+function functionOf(
+  c: Compiler,
+  path: string,
+  parameters: readonly Parameter[],
+  env: Environment,
+): Value {
   const body: TemplateFileExpression = { kind: 'template-file', path: bare(path), at: 0, end: 0 };
   const name = basename(path, extname(path));
   const make = compileFunction(c.forFunction(), {
@@ -34,7 +39,7 @@ function membersOf(
   c: Compiler,
   folder: string,
   parameters: readonly Parameter[],
-  env: Env,
+  env: Environment,
   depth: number,
 ): MaybePromise<Map<string, Value>> {
   if (depth > MAX_DEPTH) return raise('quota_exceeded', `\`${folder}\` is nested too deeply`);
@@ -61,7 +66,7 @@ export function templatesIn(
   c: Compiler,
   folder: string,
   parameters: readonly Parameter[],
-  env: Env,
+  env: Environment,
 ): MaybePromise<Exports> {
   return then(membersOf(c, folder, parameters, env, 0), (names) => {
     if (names.size === 0)

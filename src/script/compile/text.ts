@@ -12,7 +12,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { toFault } from '../fault.ts';
-import { type Compiler, type Env, type Eval, under } from '../run/environment.ts';
+import { type Compiler, type Environment, type Eval, under } from '../run/environment.ts';
 import { findName } from '../run/names.ts';
 import { Scope } from '../run/scope.ts';
 import type {
@@ -57,7 +57,7 @@ function readSlot(slot: string): { name: string; keys: string[] } | undefined {
   return { name, keys: keys.map(([, field, quoted, index]) => field ?? quoted ?? index ?? '') };
 }
 
-function valueOfSlot(slot: string, env: Env): Value | undefined {
+function valueOfSlot(slot: string, env: Environment): Value | undefined {
   const read = readSlot(slot);
   const found = read && findName(env, read.name);
   if (!read || !found || found.isMissing) return undefined;
@@ -71,7 +71,7 @@ function valueOfSlot(slot: string, env: Env): Value | undefined {
 }
 
 /** The value itself unless it is an open text. */
-export function resolveOpen(value: Value, env: Env): MaybePromise<Value> {
+export function resolveOpen(value: Value, env: Environment): MaybePromise<Value> {
   const { open } = value.meta.origin;
   if (!Array.isArray(open)) return value;
   let marks = EMPTY;
@@ -89,11 +89,11 @@ export function resolveOpen(value: Value, env: Env): MaybePromise<Value> {
   });
 }
 
-type MakePiece = (env: Env) => MaybePromise<Piece>;
+type MakePiece = (env: Environment) => MaybePromise<Piece>;
 
 const plain = (text: string): Piece => ({ text, marks: EMPTY });
 
-export const pieceOf = (value: Value, env: Env): MaybePromise<Piece> =>
+export const pieceOf = (value: Value, env: Environment): MaybePromise<Piece> =>
   then(resolveOpen(value, env), (ready) => ({
     text: isAbsent(ready) ? '' : textOf(ready),
     marks: ready.meta.descriptor,
@@ -103,7 +103,7 @@ export const pieceOf = (value: Value, env: Env): MaybePromise<Piece> =>
 export function compileInsertion(
   c: Compiler,
   part: InsertPart,
-): (env: Env) => MaybePromise<Value> | undefined {
+): (env: Environment) => MaybePromise<Value> | undefined {
   const isLenient = part.mode.kind !== 'plain';
   const find = compileKnownReference(c, part.value, isLenient ? 'condition' : 'operand');
   if (part.stages.length === 0) return find;
@@ -119,13 +119,13 @@ export function compileModes<T>(
   c: Compiler,
   part: InsertPart,
   make: {
-    value(value: Value, env: Env): MaybePromise<T>;
+    value(value: Value, env: Environment): MaybePromise<T>;
     text(text: string): T;
     /** What was chosen because of a value with these marks. */
     under(made: T, marks: Descriptor): T;
-    parts(parts: readonly TemplatePart[]): (env: Env) => MaybePromise<T>;
+    parts(parts: readonly TemplatePart[]): (env: Environment) => MaybePromise<T>;
   },
-): (env: Env) => MaybePromise<T> {
+): (env: Environment) => MaybePromise<T> {
   const find = compileInsertion(c, part);
   const { mode, raw } = part;
   const fragment = mode.kind === 'fragment' ? make.parts(mode.parts) : undefined;
@@ -229,7 +229,7 @@ function compilePieces(
   return (env) => then(collect(makers, env), joinPieces);
 }
 
-function collect(makers: readonly MakePiece[], env: Env): MaybePromise<Piece[]> {
+function collect(makers: readonly MakePiece[], env: Environment): MaybePromise<Piece[]> {
   const pieces: Piece[] = [];
   for (let at = 0; at < makers.length; at++) {
     const piece = (makers[at] as MakePiece)(env);
@@ -241,7 +241,7 @@ function collect(makers: readonly MakePiece[], env: Env): MaybePromise<Piece[]> 
 
 async function rest(
   makers: readonly MakePiece[],
-  env: Env,
+  env: Environment,
   pieces: Piece[],
   first: Promise<Piece>,
   index: number,

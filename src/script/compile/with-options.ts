@@ -1,7 +1,7 @@
 // `value with { … }`: options for one statement or process.
 import { childFrame, type GuardSelection, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import type { Compiler, Env, Eval, ProcessOptions } from '../run/environment.ts';
+import type { Compiler, Environment, Eval, ProcessOptions } from '../run/environment.ts';
 import type { Expression, Options, WithExpression } from '../syntax/ast.ts';
 import { isTruthy } from '../values/kinds.ts';
 import { andThen as then } from '../wait.ts';
@@ -60,7 +60,7 @@ function selectionOf({ data }: Value): GuardSelection | undefined {
 function compileProcessOptions(
   c: Compiler,
   { entries }: Options,
-): ((env: Env) => ReturnType<typeof readProcess>) | undefined {
+): ((env: Environment) => ReturnType<typeof readProcess>) | undefined {
   const of = (name: string): Eval | undefined => {
     const node = entries.get(name);
     return node && c.expression(node, 'value');
@@ -69,7 +69,7 @@ function compileProcessOptions(
   return stdin || timeout || stream ? (env) => readProcess(env, stdin, timeout, stream) : undefined;
 }
 
-const readProcess = (env: Env, stdin?: Eval, timeout?: Eval, stream?: Eval) =>
+const readProcess = (env: Environment, stdin?: Eval, timeout?: Eval, stream?: Eval) =>
   then(stdin?.(env), (input) =>
     then(timeout?.(env), (limit) =>
       then(

@@ -12,7 +12,7 @@ import {
   type Argument,
   type Call,
   type CallSite,
-  type Env,
+  type Environment,
   Executable,
   resolvePath,
 } from './environment.ts';
@@ -108,7 +108,7 @@ const callHelp: Call = (values, site) => {
 const TOOL = makeFunction(new Executable(builtIn('tool', ['id', 'parameters'], 'tool'), callTool));
 const HELP = makeFunction(new Executable(builtIn('help', ['action', 'message'], 'help'), callHelp));
 
-export function ambientName(name: string, env: Env): Value | undefined {
+export function ambientName(name: string, env: Environment): Value | undefined {
   const { world, payload } = env.run;
   switch (name) {
     case 'root':

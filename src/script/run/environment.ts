@@ -38,7 +38,7 @@ export interface Unit {
 }
 
 /** One run of a script, with everything it imports. */
-export interface Run {
+export interface ScriptRun {
   readonly world: ScriptWorld;
   /** What statements at the top of a file start from: guards, hooks and policies add to it. */
   ground: Frame;
@@ -57,7 +57,7 @@ export interface Run {
   document(): string;
   warn(message: string, unit: Unit, at: number): void;
   /** What a successful command or block wrote to stderr. */
-  stderr(text: string, env: Env): void;
+  stderr(text: string, env: Environment): void;
   /** `mx` and `ctx` of code blocks. */
   contextJson(frame: Frame): Json;
   /** Effects held back and let go may still have to be written. */
@@ -66,7 +66,7 @@ export interface Run {
   written(): MaybePromise<void>;
   readonly import: ImportPort;
   /** Names the language itself provides. */
-  ambient(name: string, env: Env): Value | undefined;
+  ambient(name: string, env: Environment): Value | undefined;
   /** Statements that may name privileged guards: the script a person started, and project modules. */
   mayBePrivileged(unit: Unit): boolean;
   /** The `allow` and `deny` patterns in force, for profiles. */
@@ -88,7 +88,7 @@ export interface Patterns {
 export type ImportPort = (
   path: string,
   skipDirs: readonly string[] | undefined,
-  env: Env,
+  env: Environment,
 ) => MaybePromise<Exports>;
 
 export interface Exports {
@@ -120,10 +120,10 @@ export interface CallChain {
   readonly parent: CallChain | undefined;
 }
 
-export interface Env {
+export interface Environment {
   readonly scope: Scope;
   readonly unit: Unit;
-  readonly run: Run;
+  readonly run: ScriptRun;
   readonly frame: Frame;
   readonly chain: CallChain | undefined;
   readonly pipe: Pipe | undefined;
@@ -150,7 +150,7 @@ export interface ProcessOptions {
   readonly isStream: boolean;
 }
 
-export type Eval = (env: Env) => MaybePromise<Value>;
+export type Eval = (env: Environment) => MaybePromise<Value>;
 
 // How a function is called, whatever its body: arguments by position, and from where.
 
@@ -161,7 +161,7 @@ export interface Argument {
 
 /** Where a call stands. */
 export interface CallSite {
-  readonly env: Env;
+  readonly env: Environment;
   readonly at: number;
   /** The call is a pipeline stage: its missing parameters are empty text, its input is data. */
   readonly isStage: boolean;
@@ -223,7 +223,7 @@ export interface Compiler {
   text(parts: readonly TemplatePart[]): Eval;
   stages(source: Expression | undefined, stages: readonly Stage[], options?: PipeOptions): Eval;
   /** Stages over a value that is already there. */
-  piped(stages: readonly Stage[]): (value: Value, env: Env) => MaybePromise<Value>;
+  piped(stages: readonly Stage[]): (value: Value, env: Environment) => MaybePromise<Value>;
 }
 
 export interface PipeOptions {
@@ -234,7 +234,7 @@ export interface PipeOptions {
 }
 
 /** The same place under a condition. */
-export function under(env: Env, marks: Descriptor): Env {
+export function under(env: Environment, marks: Descriptor): Environment {
   return marks === EMPTY ? env : { ...env, frame: childFrame(env.frame, { influence: marks }) };
 }
 
@@ -243,7 +243,7 @@ export function learn(path: Path, marks: Descriptor): void {
 }
 
 /** The frame for the next line: everything learnt on the way holds for it. */
-export function onPath(env: Env): Env {
+export function onPath(env: Environment): Environment {
   const { marks, errors } = env.path;
   if (marks === EMPTY && errors === undefined) return env;
   const ctx =
@@ -253,7 +253,7 @@ export function onPath(env: Env): Env {
 
 // Paths in a script are relative to the file they are written in; `@root/…` to the project.
 
-export function resolvePath(env: Env, written: string): string {
+export function resolvePath(env: Environment, written: string): string {
   const path = written.trim();
   const rooted = /^@(?:root|base)(?:\/|$)/.exec(path);
   if (rooted) return resolve(env.run.world.root, path.slice(rooted[0].length));

@@ -14,21 +14,21 @@ import {
 } from '../../flow/index.ts';
 import { withOrigin } from '../values/kinds.ts';
 import { marksOf } from './control-values.ts';
-import type { Env, Pipe } from './environment.ts';
+import type { Environment, Pipe } from './environment.ts';
 
 export interface Found {
   readonly value: Value;
   readonly isMissing: boolean;
 }
 
-export function findName(env: Env, name: string): Found | undefined {
+export function findName(env: Environment, name: string): Found | undefined {
   const cell = env.scope.find(name);
   if (cell) return cell;
   const value = ambient(env, name);
   return value && { value, isMissing: false };
 }
 
-function ambient(env: Env, name: string): Value | undefined {
+function ambient(env: Environment, name: string): Value | undefined {
   switch (name) {
     case 'mx':
     case 'ctx':
@@ -48,7 +48,7 @@ function ambient(env: Env, name: string): Value | undefined {
 }
 
 /** What came in on stdin; a policy may label what carries no label. */
-function inputOf({ run, frame }: Env): Value {
+function inputOf({ run, frame }: Environment): Value {
   const isLabelled = run.input.meta.descriptor.labels.length > 0;
   return isLabelled ? run.input : withLabels(run.input, frame.policy.unlabelled);
 }
@@ -56,7 +56,7 @@ function inputOf({ run, frame }: Env): Value {
 export const isContextName = (name: string): boolean => name === 'mx' || name === 'ctx';
 
 /** One member of `@mx`, or of `@mx.op`; the others are not even made. */
-export function contextValue(env: Env, name: string, inner?: string): Value {
+export function contextValue(env: Environment, name: string, inner?: string): Value {
   const found = contextMember(env.frame, name, inner);
   if (found === undefined) return makeValue(null);
   return makeValue(structuredCopy(found), { descriptor: marksOfContext(env, name) });
@@ -69,7 +69,7 @@ const structuredCopy = (data: Json): Json =>
 const OF_PIPE = new Set(['pipe', 'input', 'lastOutput', 'hint', 'tries']);
 const OF_DATA = new Set(['guard', 'args', 'hooks']);
 
-function marksOfContext(env: Env, name: string): Descriptor {
+function marksOfContext(env: Environment, name: string): Descriptor {
   const { frame, pipe } = env;
   if (OF_PIPE.has(name) && pipe) {
     return mergeAll([marksOf(pipe.hint), ...pipe.outputs.map(marksOf), marksOf(pipe.input)]);
@@ -101,7 +101,10 @@ function pipeView(pipe: Pipe): Value {
 export const isPipeView = ({ meta }: Value): boolean => meta.origin['pipe'] === true;
 
 /** The same frame with facts for `@mx`. */
-export const withFacts = (env: Env, ctx: Parameters<typeof childFrame>[1]['ctx']): Env => ({
+export const withFacts = (
+  env: Environment,
+  ctx: Parameters<typeof childFrame>[1]['ctx'],
+): Environment => ({
   ...env,
   frame: childFrame(env.frame, ctx ? { ctx } : {}),
 });

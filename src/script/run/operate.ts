@@ -11,7 +11,7 @@ import {
 } from '../../flow/index.ts';
 import { raiseFailure, toFault } from '../fault.ts';
 import { attempt, andThen as then } from '../wait.ts';
-import type { Env, Eval } from './environment.ts';
+import type { Environment, Eval } from './environment.ts';
 
 export function settled(work: () => MaybePromise<Value>): MaybePromise<Outcome<Value>> {
   return attempt<Outcome<Value>>(
@@ -24,16 +24,16 @@ export const unwrap = <T>(outcome: Outcome<T>): T =>
   outcome.ok ? outcome.output : raiseFailure(outcome);
 
 /** An input that is evaluated inside the operation, once per attempt. */
-export const lazyInput = (env: Env, name: string, evaluate: Eval): Input => ({
+export const lazyInput = (env: Environment, name: string, evaluate: Eval): Input => ({
   name,
   value: ({ frame, pipe }) => settled(() => evaluate({ ...env, frame, note: pipe })),
 });
 
 export function operate(
-  env: Env,
+  env: Environment,
   op: Operation,
   inputs: readonly Input[],
-  body: (values: readonly Value[], env: Env, scope: Scope) => MaybePromise<Value>,
+  body: (values: readonly Value[], env: Environment, scope: Scope) => MaybePromise<Value>,
 ): MaybePromise<Value> {
   const outcome = perform(
     op,
@@ -46,7 +46,11 @@ export function operate(
 }
 
 /** Adds the place to a fault on its way out. */
-export function located<T>(env: Env, at: number, work: () => MaybePromise<T>): MaybePromise<T> {
+export function located<T>(
+  env: Environment,
+  at: number,
+  work: () => MaybePromise<T>,
+): MaybePromise<T> {
   return attempt(work, (error) => {
     throw toFault(error)
       .under(env.frame.influence)
