@@ -18,7 +18,15 @@ const TASKS = {
   format: [[...bin('@biomejs/biome', 'bin', 'biome'), 'check', '--write', '.']],
   lint: [
     [...bin('@biomejs/biome', 'bin', 'biome'), 'check', '.'],
-    [...bin('oxlint', 'bin', 'oxlint'), '--type-aware', '--deny-warnings', 'src', 'tests', 'bench'],
+    [
+      ...bin('oxlint', 'bin', 'oxlint'),
+      '--type-aware',
+      '--deny-warnings',
+      'src',
+      'tests',
+      'bench',
+      'scripts',
+    ],
   ],
   types: [[...bin('typescript', 'bin', 'tsc'), '-p', 'tsconfig.json']],
   build: [
@@ -26,6 +34,7 @@ const TASKS = {
     [...bin('typescript', 'bin', 'tsc'), '-p', 'tsconfig.build.json'],
     ['node', join(root, 'scripts', 'bundle.js')],
   ],
+  house: [['node', '--no-warnings', join(root, 'scripts', 'house.ts')]],
   digests: [['node', join(root, 'scripts', 'digests.js')]],
   bench: [['node', '--expose-gc', join(root, 'bench', 'main.ts')]],
 };

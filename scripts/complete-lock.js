@@ -15,7 +15,7 @@ for (const [path, entry] of Object.entries({ ...lock.packages })) {
     if (lock.packages[nested]?.version || lock.packages[flat]?.version) continue;
     const words = name.split(/[-/]/);
     const os = words.find((word) => OS.includes(word));
-    const cpu = words.find((word) => CPU.includes(word) || /^arm/.test(word));
+    const cpu = words.find((word) => CPU.includes(word) || word.startsWith('arm'));
     if (!os && !cpu) continue;
     lock.packages[flat] = {
       version: version.replace(/^[\^~]/, ''),
