@@ -105,7 +105,9 @@ export interface Tree {
   close(): void;
 }
 
-const sourcePath = (file: string): string => file.slice(file.lastIndexOf('/src/') + 5);
+const SOURCE = `${root}src/`;
+const isSource = (file: string): boolean => file.startsWith(SOURCE) && !file.endsWith('.d.ts');
+const sourcePath = (file: string): string => file.slice(SOURCE.length);
 
 /** A relative module as a path below `src`; otherwise the package without the path inside it. */
 function targetOf(path: string, specifier: string): { target: string; isLocal: boolean } {
@@ -310,11 +312,8 @@ export function readTree(): Tree {
   const project = api.updateSnapshot({ openProjects: [CONFIG] }).getProject(CONFIG);
   if (!project) throw new Error(`no project at \`${CONFIG}\``);
   const { program } = project;
-  const names = program
-    .getSourceFileNames()
-    .filter((name) => name.startsWith(`${root}src/`) && !name.endsWith('.d.ts'));
-  const syntaxOf = (path: string): Syntax | undefined =>
-    program.getSourceFile(`${root}src/${path}`);
+  const names = program.getSourceFileNames().filter(isSource);
+  const syntaxOf = (path: string): Syntax | undefined => program.getSourceFile(`${SOURCE}${path}`);
   const files = names.map(sourcePath).flatMap((path) => {
     const syntax = syntaxOf(path);
     return syntax ? [readFile(path, syntax)] : [];
@@ -362,11 +361,7 @@ function doesSomething(checker: Checker, type: Type, below: number): boolean {
   }
   // Lists, texts and numbers have methods too: only objects that are declared in `src` count.
   const isOurs = (member: Type): boolean =>
-    member
-      .getSymbol()
-      ?.declarations.some(
-        ({ path }) => path.includes('/src/') && !path.includes('/node_modules/'),
-      ) ?? false;
+    member.getSymbol()?.declarations.some(({ path }) => isSource(path)) ?? false;
   return (
     below > 0 && types.some((member) => isOurs(member) && doesSomething(checker, member, below - 1))
   );
@@ -382,7 +377,10 @@ function membersOf({ checker }: Project, declaration: Node): Member[] {
     const name = node.name as Node;
     const entries = checker.getReferencedSymbolsForNode(name, name.getStart());
     const readers = entries.flatMap(({ references }) => references.map(({ path }) => path));
-    found.push({ name: name.getText(), readers: [...new Set(readers.map(sourcePath))] });
+    found.push({
+      name: name.getText(),
+      readers: [...new Set(readers.filter(isSource).map(sourcePath))],
+    });
   });
   return found;
 }

@@ -9,7 +9,7 @@ import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isMainThread, parentPort, Worker } from 'node:worker_threads';
 import { type ScriptedReply, startScriptedProvider } from '../../src/llm/index.ts';
-import { createRuntime } from '../../src/runtime.ts';
+import { createRuntime } from '../../src/runtime/index.ts';
 
 export interface TurnCount {
   readonly files: readonly string[];
