@@ -1,4 +1,3 @@
-export { formatDirective } from '../../tests/support/print-directive.ts';
 export {
   type CatalogLevel,
   type CatalogOptions,
