@@ -1,15 +1,38 @@
 import { defineConfig } from 'vitest/config';
+import { isSoak } from './tests/support/soak.ts';
+
+const CASES = ['tests/cases/**/*.test.ts', 'tests/script/cases.test.ts'];
+const CRASH = ['tests/crash/**/*.test.ts'];
+const SUPPORT = ['tests/architecture.test.ts', 'tests/support/**/*.test.ts'];
 
 export default defineConfig({
   test: {
-    include: ['src/**/*.test.ts', 'tests/**/*.test.ts'],
     // End-to-end tests start the command line from `src/`, never from a stale `dist/`.
     env: { KERNMANTLE_SRC: '1', NO_COLOR: '1' },
-    testTimeout: 30_000,
+    testTimeout: isSoak ? 1_800_000 : 30_000,
     // Waiting for something to come true: as long as a test may take, for a busy machine.
     expect: { poll: { timeout: 25_000 } },
     hookTimeout: 30_000,
     globalSetup: ['tests/support/leftovers.ts'],
     pool: 'forks',
+    projects: [
+      {
+        test: {
+          name: 'unit',
+          include: ['src/**/*.test.ts', ...SUPPORT],
+          // They change nothing that another one sees, so one process runs many of them.
+          isolate: false,
+        },
+      },
+      { test: { name: 'cases', include: CASES, isolate: false } },
+      {
+        test: {
+          name: 'e2e',
+          include: ['tests/**/*.test.ts'],
+          exclude: [...CASES, ...CRASH, ...SUPPORT],
+        },
+      },
+      { test: { name: 'crash', include: CRASH } },
+    ],
   },
 });

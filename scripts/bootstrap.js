@@ -11,10 +11,24 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const modules = join(root, 'node_modules');
 const localNode = join(modules, 'node', 'bin', process.platform === 'win32' ? 'node.exe' : 'node');
 
+/** What a task sets for what it starts. */
+const SETTINGS = { soak: { KERNMANTLE_SOAK: '1' } };
+
 const bin = (name, ...path) => ['node', join(modules, name, ...path)];
+/** The projects of `vitest.config.ts`; all of them unless some are named. */
+const tests = (...projects) => [
+  ...bin('vitest', 'vitest.mjs'),
+  'run',
+  ...projects.flatMap((project) => ['--project', project]),
+];
 const TASKS = {
   demo: [['node', join(root, 'bin', 'km.js'), 'demo']],
-  test: [[...bin('vitest', 'vitest.mjs'), 'run']],
+  test: [tests()],
+  unit: [tests('unit')],
+  cases: [tests('cases')],
+  e2e: [tests('e2e')],
+  crash: [tests('crash')],
+  soak: [tests()],
   format: [[...bin('@biomejs/biome', 'bin', 'biome'), 'check', '--write', '.']],
   lint: [
     [...bin('@biomejs/biome', 'bin', 'biome'), 'check', '.'],
@@ -38,7 +52,7 @@ const TASKS = {
   digests: [['node', join(root, 'scripts', 'digests.js')]],
   bench: [['node', '--expose-gc', join(root, 'bench', 'main.ts')]],
 };
-TASKS.check = [...TASKS.lint, ...TASKS.types, ...TASKS.test];
+TASKS.check = [...TASKS.lint, ...TASKS.types, tests('unit', 'cases')];
 
 /** Node's major and minor as one number, so that 22.18 is smaller than 24.0. */
 function isCurrent(version) {
@@ -91,5 +105,5 @@ const path = [join(modules, 'node', 'bin'), join(modules, '.bin'), process.env.P
 );
 steps.forEach(([, ...args], index) => {
   const last = index === steps.length - 1;
-  run(node, last ? [...args, ...rest] : args, { ...process.env, PATH: path });
+  run(node, last ? [...args, ...rest] : args, { ...process.env, ...SETTINGS[task], PATH: path });
 });

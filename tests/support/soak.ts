@@ -1,0 +1,7 @@
+// `npm run soak` runs the same properties, kills and fuzzers for longer. Only this file knows how it
+// is asked for.
+
+export const isSoak = process.env.KERNMANTLE_SOAK === '1';
+
+/** How often a property, a kill or a fuzzer runs: `often` now, and `soaked` times under `npm run soak`. */
+export const runs = (often: number, soaked = often * 10): number => (isSoak ? soaked : often);
