@@ -130,14 +130,22 @@ const allAddresses: Lookup = async (host) =>
   (await systemLookup(host, { all: true, verbatim: true })).map(({ address }) => address);
 
 /**
- * The addresses a connection may use, each of them checked. One refused address refuses the host:
- * a name that answers with both a public and a private address is how rebinding begins.
+ * The addresses a connection may use, each of them checked; at once when there is nothing to look up.
+ * One refused address refuses the host: a name that answers with both a public and a private address
+ * is how rebinding begins.
  */
-export async function checkedAddresses(url: URL, ports: AddressPorts): Promise<Outcome<string[]>> {
-  const [host, port] = [hostOf(url), portOf(url)];
-  let addresses: string[];
+export function checkedAddresses(
+  url: URL,
+  ports: AddressPorts,
+): Outcome<string[]> | Promise<Outcome<string[]>> {
+  const host = hostOf(url);
+  return isIP(host) === 0 ? lookedUp(url, ports) : judged(url, [host], ports);
+}
+
+async function lookedUp(url: URL, ports: AddressPorts): Promise<Outcome<string[]>> {
+  const host = hostOf(url);
   try {
-    addresses = isIP(host) === 0 ? await (ports.lookup ?? allAddresses)(host) : [host];
+    return judged(url, await (ports.lookup ?? allAddresses)(host), ports);
   } catch (error) {
     const { code = 'unknown error' } = error as NodeJS.ErrnoException;
     return fail('network_error', `cannot resolve host \`${host}\`: ${code}`, {
@@ -146,6 +154,10 @@ export async function checkedAddresses(url: URL, ports: AddressPorts): Promise<O
       sent: false,
     });
   }
+}
+
+function judged(url: URL, addresses: string[], ports: AddressPorts): Outcome<string[]> {
+  const [host, port] = [hostOf(url), portOf(url)];
   if (addresses.length === 0) {
     return fail('network_error', `host \`${host}\` has no address`, { host, sent: false });
   }

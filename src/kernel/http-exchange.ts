@@ -1,10 +1,9 @@
 // One request to its final answer, over redirects. Every hop is a new request with everything
 // checked again; what belongs to the first origin does not travel to another.
 import { fail, type Outcome, ok } from '../base/index.ts';
-import type { AddressPorts } from './http-address.ts';
-import { type Answer, allowTarget, pinnedRequest, trackRequest } from './http-connect.ts';
+import type { HttpPorts } from './http/call.ts';
+import { type Answer, allowTarget } from './http-connect.ts';
 import { urlProblem, type WireRequest } from './http-request.ts';
-import { streamSource } from './http-source.ts';
 import type { Watch } from './http-watch.ts';
 import type { Verifier } from './primitive.ts';
 
@@ -15,15 +14,9 @@ export interface Exchange {
   redirects: number;
 }
 
-/** Sends one request to one of the checked addresses. */
-export type Send = (
-  request: WireRequest,
-  addresses: readonly string[],
-  watch: Watch,
-) => Promise<Outcome<Answer>>;
-
 export interface ExchangeOptions {
-  send: Send;
+  /** Does sending it a second time do no harm? */
+  mayRepeat: boolean;
   maxRedirects: number;
   verify: Verifier;
   watch: Watch;
@@ -32,19 +25,6 @@ export interface ExchangeOptions {
 }
 
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);
-
-/** Through `node:http`. */
-export const sendPlain: Send = (request, addresses, watch) =>
-  new Promise((resolve) => {
-    const outgoing = pinnedRequest(request, addresses);
-    trackRequest(outgoing, request.url, watch, resolve);
-    outgoing.once('response', (response) => {
-      watch.enter('idle');
-      const { statusCode: status = 0, statusMessage: statusText = '', headers } = response;
-      resolve(ok({ status, statusText, headers, body: streamSource(response) }));
-    });
-    outgoing.end(request.body);
-  });
 
 /** The same request without its body and what described it. */
 function withoutBody(request: WireRequest): WireRequest {
@@ -95,26 +75,26 @@ function redirected(
 /** The final answer, its body not yet read. The caller reads or destroys it. */
 export async function exchange(
   first: WireRequest,
-  ports: AddressPorts,
+  ports: HttpPorts,
   options: ExchangeOptions,
 ): Promise<Outcome<Exchange>> {
-  const { maxRedirects, verify, watch, isSecret, send } = options;
+  const { maxRedirects, mayRepeat, verify, watch, isSecret } = options;
   let request = first;
   for (let redirects = 0; ; redirects++) {
     watch.enter('connect');
-    const addresses = await watch.race(allowTarget(request, 'net.http', verify, ports));
+    const addresses = await allowTarget(request, 'net.http', verify, ports, watch);
     if (!addresses.ok) return addresses;
-    const sent = await send(request, addresses.output, watch);
+    const sent = await ports.connections.send(request, addresses.output, watch, mayRepeat);
     if (!sent.ok) return sent;
     const answer = sent.output;
     const { status, headers } = answer;
-    const isRedirect = REDIRECTS.has(status) && headers.location !== undefined;
+    const isRedirect = REDIRECTS.has(status) && headers['location'] !== undefined;
     if (!isRedirect || maxRedirects === 0) return ok({ answer, url: request.url, redirects });
     answer.body.destroy();
     if (redirects >= maxRedirects) {
       return fail('http_error', `more than ${maxRedirects} redirects`, { status });
     }
-    const next = redirected(request, status, headers.location ?? '', isSecret);
+    const next = redirected(request, status, headers['location'] ?? '', isSecret);
     if (!next.ok) return next;
     request = next.output;
   }

@@ -1,7 +1,7 @@
 // What a status means. The code is what hooks and retries decide on; the detail holds what a person
 // needs to find out why, without credentials.
-import type { IncomingHttpHeaders } from 'node:http';
-import { type Clock, type Failure, fail, type JsonObject } from '../base/index.ts';
+import type { Clock, Failure, JsonObject } from '../base/index.ts';
+import { fail, setOwn } from '../base/index.ts';
 import { hostOf } from './http-address.ts';
 import { decodedBody, readBounded, textOf } from './http-body.ts';
 import type { Answer } from './http-connect.ts';
@@ -15,7 +15,7 @@ const SHOWN =
 const MAX_WAIT_MS = 24 * 60 * 60 * 1000;
 
 /** `Retry-After` in seconds or as a date, or the millisecond form some services use. */
-export function retryAfterMs(headers: IncomingHttpHeaders, clock: Clock): number | undefined {
+export function retryAfterMs(headers: Answer['headers'], clock: Clock): number | undefined {
   const exact = Number(headers['retry-after-ms'] ?? Number.NaN);
   const text = headers['retry-after'] ?? '';
   const ms = Number.isFinite(exact)
@@ -26,12 +26,11 @@ export function retryAfterMs(headers: IncomingHttpHeaders, clock: Clock): number
   return Number.isFinite(ms) ? Math.round(Math.min(Math.max(ms, 0), MAX_WAIT_MS)) : undefined;
 }
 
-/** Headers as JSON, several values joined. */
-export function headersOf(headers: IncomingHttpHeaders, shown?: RegExp): JsonObject {
+/** Headers as JSON. */
+export function headersOf(headers: Answer['headers'], shown?: RegExp): JsonObject {
   const result: JsonObject = {};
   for (const [name, value] of Object.entries(headers)) {
-    if (value === undefined || (shown && !shown.test(name))) continue;
-    result[name] = Array.isArray(value) ? value.join(', ') : value;
+    if (shown === undefined || shown.test(name)) setOwn(result, name, value);
   }
   return result;
 }

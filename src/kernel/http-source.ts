@@ -19,17 +19,30 @@ export interface ByteSource {
   destroy(): void;
 }
 
-const closedEarly = (): Error => new Error('closed early');
+/** What brings the bytes. */
+interface Origin {
+  pause(): void;
+  resume(): void;
+  destroy(): void;
+}
+
+/** The side of a source where the bytes come in. They must stay as they are until they were read. */
+export interface Feed {
+  readonly source: ByteSource;
+  push(bytes: Buffer): void;
+  /** The first end counts. */
+  end(error?: Error): void;
+}
 
 /**
- * A stream of Node. What comes in one turn of the event loop is one batch, also when it was sent as a
- * thousand little chunks.
+ * A source that is fed. What comes in one turn of the event loop is one batch, also when it was sent as
+ * a thousand little chunks.
  */
-export function streamSource(stream: Readable): ByteSource {
+export function createFeed(origin: Origin): Feed {
   let waiting: Buffer[] = [];
   let reader: ByteReader | undefined;
   let ended: { error?: Error } | undefined;
-  let [isPaused, isScheduled] = [false, false];
+  let [isPaused, isScheduled, isOver] = [false, false, false];
 
   const flush = (): void => {
     isScheduled = false;
@@ -42,41 +55,72 @@ export function streamSource(stream: Readable): ByteSource {
     if (ended === undefined || isPaused || reader === undefined) return;
     const last = reader;
     reader = undefined;
+    isOver = true;
     last.end(ended.error);
   };
-  const end = (error?: Error): void => {
-    ended ??= error === undefined ? {} : { error };
-    flush();
+  const schedule = (): void => {
+    if (isScheduled) return;
+    isScheduled = true;
+    queueMicrotask(flush);
   };
-  // Without a listener an error before the first read would be thrown.
-  stream.on('error', end);
   return {
-    read(given) {
-      reader = given;
-      stream.on('data', (chunk: Buffer) => {
-        waiting.push(chunk);
-        if (isScheduled || isPaused) return;
-        isScheduled = true;
-        queueMicrotask(flush);
-      });
-      stream.once('end', () => end());
-      stream.once('close', () => end(closedEarly()));
-      if (ended !== undefined || stream.destroyed) end(closedEarly());
+    push(bytes) {
+      if (isOver) return;
+      // Whoever is to read begins in this very turn of the event loop, or is slow.
+      const isSlow = reader === undefined && waiting.length > 0 && !isScheduled;
+      waiting.push(bytes);
+      if (isSlow) origin.pause();
+      else schedule();
     },
-    pause() {
-      isPaused = true;
-      stream.pause();
+    end(error) {
+      ended ??= error === undefined ? {} : { error };
+      schedule();
     },
-    resume() {
-      isPaused = false;
-      stream.resume();
-      flush();
-    },
-    destroy() {
-      reader = undefined;
-      stream.destroy();
+    source: {
+      read(given) {
+        reader = given;
+        origin.resume();
+        flush();
+      },
+      pause() {
+        isPaused = true;
+        origin.pause();
+      },
+      resume() {
+        if (!isPaused) return;
+        isPaused = false;
+        origin.resume();
+        flush();
+      },
+      destroy() {
+        reader = undefined;
+        waiting = [];
+        if (isOver || ended !== undefined) return;
+        isOver = true;
+        origin.destroy();
+      },
     },
   };
+}
+
+/** A stream of Node. */
+export function streamSource(stream: Readable): ByteSource {
+  let isStarted = false;
+  const feed = createFeed({
+    pause: () => stream.pause(),
+    resume() {
+      if (isStarted) return void stream.resume();
+      isStarted = true;
+      stream.on('data', (chunk: Buffer) => feed.push(chunk));
+    },
+    destroy: () => stream.destroy(),
+  });
+  const closed = (): void => feed.end(new Error('closed early'));
+  stream.once('end', () => feed.end());
+  stream.once('close', closed);
+  stream.on('error', (error) => feed.end(error));
+  if (stream.destroyed) closed();
+  return feed.source;
 }
 
 /** A source as a stream of Node, for what only works on streams. */

@@ -77,23 +77,20 @@ export interface WatchPorts {
   timer: Timer;
 }
 
+/** Begins in `connect`. One timer waits for whatever is due next. */
 export function createWatch(timeouts: Timeouts, caller: AbortSignal, ports: WatchPorts): Watch {
   const { clock, timer } = ports;
   const listeners = new Set<(failure: Failure) => void>();
   let failure: Failure | undefined;
-  let phase: Phase | undefined;
-  let since = 0;
-  let cancelPhase = () => {};
-  /** When the phase's timer fires, if there is one. */
+  let phase: Phase | undefined = 'connect';
+  let since = clock.monotonic();
+  const totalDue = since + timeouts.total;
+  let cancelTimer = () => {};
+  /** When the timer fires, if there is one. */
   let armedFor = Number.POSITIVE_INFINITY;
 
-  const disarm = (): void => {
-    cancelPhase();
-    armedFor = Number.POSITIVE_INFINITY;
-  };
   const end = (): void => {
-    disarm();
-    cancelTotal();
+    cancelTimer();
     phase = undefined;
     caller.removeEventListener('abort', onAbort);
   };
@@ -105,24 +102,31 @@ export function createWatch(timeouts: Timeouts, caller: AbortSignal, ports: Watc
     listeners.clear();
   };
   const onAbort = (): void => stop(fail('cancelled', 'the call was cancelled'));
-  const expire = (name: Phase | 'total'): void => {
+  const expire = (name: Phase | 'total', sent: boolean): void => {
     const seconds = timeouts[name] / 1000;
-    const sent = phase !== 'connect';
     stop(fail('timeout', `no ${WORDS[name]} within ${seconds} s`, { phase: name, seconds, sent }));
   };
+  const phaseDue = (): number =>
+    phase === undefined ? Number.POSITIVE_INFINITY : since + timeouts[phase];
   // Touching only notes the time; the timer looks when it fires. A stream of many small chunks
   // would otherwise spend its time setting timers.
-  const arm = (ms: number): void => {
-    armedFor = clock.monotonic() + ms;
-    cancelPhase = timer(ms, () => {
-      armedFor = Number.POSITIVE_INFINITY;
-      if (phase === undefined) return;
-      const left = timeouts[phase] - (clock.monotonic() - since);
-      if (left > 1) arm(left);
-      else expire(phase);
-    });
+  const arm = (now: number): void => {
+    const due = Math.min(phaseDue(), totalDue);
+    // A timer that fires sooner looks again by itself.
+    if (due >= armedFor) return;
+    cancelTimer();
+    armedFor = due;
+    cancelTimer = timer(due - now, look);
   };
-  const cancelTotal = timer(timeouts.total, () => expire('total'));
+  const look = (): void => {
+    armedFor = Number.POSITIVE_INFINITY;
+    const now = clock.monotonic();
+    // A timer may be early by less than a millisecond.
+    if (totalDue - now < 1) expire('total', phase !== 'connect');
+    else if (phase !== undefined && phaseDue() - now < 1) expire(phase, phase !== 'connect');
+    else arm(now);
+  };
+  arm(since);
   if (caller.aborted) onAbort();
   else caller.addEventListener('abort', onAbort, { once: true });
 
@@ -147,16 +151,12 @@ export function createWatch(timeouts: Timeouts, caller: AbortSignal, ports: Watc
     enter(next) {
       if (failure !== undefined) return;
       [phase, since] = [next, clock.monotonic()];
-      // A timer that fires sooner looks again by itself.
-      if (since + timeouts[next] >= armedFor) return;
-      disarm();
-      arm(timeouts[next]);
+      arm(since);
     },
     touch() {
       since = clock.monotonic();
     },
     hold() {
-      disarm();
       phase = undefined;
     },
     end,

@@ -2,29 +2,20 @@
 // buffer and go out in order once there is one again; what does not fit is counted. An event counts
 // as delivered when it was handed to the connection; that the other side read it is known only when
 // it answers the close at the end, and the report says when it did not.
-import {
-  type Clock,
-  getOwn,
-  type JsonObject,
-  type Outcome,
-  ok,
-  type RandomBytes,
-  systemClock,
-  systemRandom,
-} from '../../base/index.ts';
-import { type AddressPorts, hostOf } from '../http-address.ts';
+import type { Clock, JsonObject, Outcome } from '../../base/index.ts';
+import { getOwn, ok, systemClock } from '../../base/index.ts';
+import type { WebSocketLine, WebSocketUser } from './websocket-line.ts';
+import type { AddressPorts } from '../http-address.ts';
+import { hostOf } from '../http-address.ts';
 import { allowTarget } from '../http-connect.ts';
 import { buildRequest, type WireRequest } from '../http-request.ts';
 import { createWatch, systemTimer, type Timer } from '../http-watch.ts';
 import type { Sink, SinkContext, SinkFactory, SinkReport, StreamEvent } from '../sink.ts';
 import { choiceField, countField } from '../sinks/null.ts';
-import { openWebSocket, type WebSocketLine } from '../websocket-client.ts';
-import { createFrameReader } from '../websocket-frames.ts';
 
 export interface WebSocketSinkPorts extends AddressPorts {
   clock?: Clock;
   timer?: Timer;
-  random?: RandomBytes;
 }
 
 interface Settings {
@@ -61,24 +52,6 @@ function settingsOf(destination: JsonObject): Outcome<Settings> {
   });
 }
 
-/** Reads only to answer pings and to notice the end; what it says is not for us. */
-function listen(line: WebSocketLine, onClose: (isAnswered: boolean) => void): void {
-  const reader = createFrameReader(MAX_INCOMING);
-  let isAnswered = false;
-  line.socket.on('data', (bytes: Buffer) => {
-    const { messages, failure } = reader.push(bytes);
-    for (const message of messages) {
-      if (message.kind === 'ping') line.pong(message.payload);
-      if (message.kind !== 'close') continue;
-      isAnswered = true;
-      line.close(1000);
-      line.socket.end();
-    }
-    if (failure) line.socket.destroy();
-  });
-  line.socket.once('close', () => onClose(isAnswered));
-}
-
 type Connected = { line: WebSocketLine } | { reason: string };
 
 /** One attempt. The target is judged every time: the name may lead elsewhere by now. */
@@ -87,14 +60,16 @@ async function connectOnce(
   context: SinkContext,
   stop: AbortSignal,
   ports: Required<Omit<WebSocketSinkPorts, 'lookup'>> & AddressPorts,
+  user: WebSocketUser,
 ): Promise<Connected> {
+  const { openWebSocket } = await import('./websocket-line.ts');
   const watch = createWatch(TIMEOUTS, stop, ports);
   try {
     watch.enter('connect');
     const target = { url: request.url };
-    const addresses = await watch.race(allowTarget(target, 'net.websocket', context.verify, ports));
+    const addresses = await allowTarget(target, 'net.websocket', context.verify, ports, watch);
     if (!addresses.ok) return { reason: addresses.error.detail.message };
-    const opened = await openWebSocket(request, addresses.output, watch, ports.random);
+    const opened = await openWebSocket(request, addresses.output, watch, MAX_INCOMING, user);
     if (!opened.ok) return { reason: opened.error.detail.message };
     if (opened.output.kind === 'line') return { line: opened.output.line };
     opened.output.answer.body.destroy();
@@ -110,13 +85,14 @@ function createSink(
   context: SinkContext,
   given: WebSocketSinkPorts,
 ): Sink {
-  const ports = { clock: systemClock, timer: systemTimer, random: systemRandom, ...given };
+  const ports = { clock: systemClock, timer: systemTimer, ...given };
   const stop = new AbortController();
   const onAbort = (): void => stop.abort();
   context.signal.addEventListener('abort', onAbort, { once: true });
   if (context.signal.aborted) onAbort();
   const waiting: string[] = [];
   let line: WebSocketLine | undefined;
+  let destroyLine = (): void => {};
   let connecting: Promise<void> | undefined;
   let onLost: (isAnswered: boolean) => void = () => {};
   let [delivered, dropped, connections] = [0, 0, 0];
@@ -137,15 +113,19 @@ function createSink(
   function take(made: WebSocketLine): void {
     line = made;
     connections++;
-    const destroy = (): void => void made.socket.destroy();
-    stop.signal.addEventListener('abort', destroy, { once: true });
-    listen(made, (isAnswered) => {
-      stop.signal.removeEventListener('abort', destroy);
-      if (line === made) line = undefined;
+    destroyLine = () => made.destroy();
+    stop.signal.addEventListener('abort', destroyLine, { once: true });
+  }
+  /** What the other side says is not for us: only that it is over. */
+  const user: WebSocketUser = {
+    text() {},
+    ended({ isAnswered }) {
+      stop.signal.removeEventListener('abort', destroyLine);
+      line = undefined;
       onLost(isAnswered);
       connect();
-    });
-  }
+    },
+  };
 
   /** Sends what waits, in order; what was not sent when the connection broke waits on. */
   async function flush(): Promise<void> {
@@ -163,7 +143,7 @@ function createSink(
       const wait = Math.min(settings.backoffMs * 2 ** (attempt - 1), MAX_BACKOFF_MS);
       if (attempt > 0) await pause(wait);
       if (stop.signal.aborted) return;
-      const made = await connectOnce(request, context, stop.signal, ports);
+      const made = await connectOnce(request, context, stop.signal, ports, user);
       if ('line' in made) {
         take(made.line);
         return await flush();
@@ -198,7 +178,7 @@ function createSink(
     const answered = new Promise<boolean>((resolve) => {
       onLost = resolve;
     });
-    line.close(1000);
+    line.close();
     if (!(await answered)) error ??= 'the other side did not confirm the end';
   }
 

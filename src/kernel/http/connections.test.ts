@@ -1,10 +1,10 @@
 import { createServer as createWebServer } from 'node:http';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
-import { type JsonObject, ok, systemClock } from '../base/index.ts';
-import { createHttpPrimitive, type HttpClientPorts } from './http-client.ts';
-import { createLinePool, type PoolLimits } from './http-pool.ts';
-import type { Primitive, PrimitiveCall } from './primitive.ts';
+import { type JsonObject, ok, systemClock } from '../../base/index.ts';
+import { createHttpPrimitive, type HttpClientPorts } from '../http-client.ts';
+import type { Primitive, PrimitiveCall } from '../primitive.ts';
+import { createConnections, type KeepLimits } from './connections.ts';
 
 // A raw server that counts its connections and keeps them open: what a test sees is ours.
 interface Side {
@@ -44,11 +44,11 @@ afterEach(async () => {
   for (const server of servers.splice(0)) await new Promise((resolve) => server.close(resolve));
 });
 
-function client(limits?: PoolLimits, ports: Partial<HttpClientPorts> = {}): Primitive {
+function client(limits?: KeepLimits, ports: Partial<HttpClientPorts> = {}): Primitive {
   const primitive = createHttpPrimitive({
     clock: systemClock,
     isHostAllowed: () => true,
-    pool: createLinePool(limits),
+    connections: createConnections(limits),
     ...ports,
   });
   primitives.push(primitive);
@@ -293,7 +293,7 @@ test('a connection serves the place it was made for: the same name and port', as
 
 test('exchanges at the same time have a connection each; so many are kept, the oldest go', async () => {
   const side = await serve((socket) => socket.write(CHUNKED));
-  const http = client({ maxLines: 2 });
+  const http = client({ maxKept: 2 });
   const all = Array.from({ length: 5 }, () => http.run(callOf(side.url)));
   for (const result of await Promise.all(all)) expect(result).toMatchObject(GOOD);
   expect(side.connections.length).toBe(5);

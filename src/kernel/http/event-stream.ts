@@ -1,10 +1,14 @@
-// Server-sent events from bytes. The framing is `eventsource-parser`'s, with a short way around it
-// for plain events that arrive whole; this file decodes UTF-8 across chunk borders and keeps what is
-// buffered bounded, whatever the other side sends.
+// The `sse` transport: reads an event stream to its end and hands over every event. The framing is
+// `eventsource-parser`'s; this file decodes UTF-8 across chunk borders, keeps what is buffered bounded,
+// whatever the other side sends, and hides secrets.
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
-import { fail, type Outcome, ok } from '../base/index.ts';
-import type { StreamEvent } from './sink.ts';
-import { createPlainReader } from './sse-plain.ts';
+import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { decodedBody, mediaType, type PumpEnd, pump } from '../http-body.ts';
+import { reasonOf } from '../http-connect.ts';
+import type { Exchange } from '../http-exchange.ts';
+import { excerptOf, headersOf } from '../http-fault.ts';
+import type { StreamEvent } from '../sink.ts';
+import { maskEvent, type Sending, type StreamEnd } from './call.ts';
 
 export interface EventOptions {
   /** Longest text of one event, in UTF-16 units. */
@@ -24,8 +28,6 @@ export interface EventParser {
   push(chunk: Uint8Array): Outcome<null>;
   /** Ends the stream: an event whose final blank line never came is not delivered, but counted. */
   end(): { unfinished: boolean };
-  /** Most characters that were ever held back. For tests and the result. */
-  readonly peak: number;
   /** Reconnection time the server asked for, in milliseconds. */
   readonly retryMs: number | undefined;
 }
@@ -40,7 +42,7 @@ const SLACK = 64;
  * always safe: a decoder that meets one is at the start of a character, also after garbage. */
 function openBytes(bytes: Buffer): number {
   for (let back = 1; back <= Math.min(3, bytes.length); back++) {
-    const byte = bytes[bytes.length - back] as number;
+    const byte = bytes[bytes.length - back] ?? 0;
     if (byte < 0x80) return 0;
     if (byte >= 0xc0) return (byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2) > back ? back : 0;
   }
@@ -53,15 +55,6 @@ function eventOf({ data, event, id }: EventSourceMessage): StreamEvent {
   return id === undefined ? { event, data } : { event, data, id };
 }
 
-/** Characters after the last blank line: what a parser must hold on to, comments aside. */
-function tailLength(text: string, hasReturns: boolean): number | undefined {
-  let end = text.lastIndexOf('\n\n');
-  if (hasReturns) {
-    end = Math.max(end, text.lastIndexOf('\r\r'), text.lastIndexOf('\n\r\n') + 1);
-  }
-  return end < 0 ? undefined : text.length - end - 2;
-}
-
 /** After such an end nothing is waiting in a parser, not even half a line break. */
 const endsEvent = (text: string): boolean => text.endsWith('\n\n') || text.endsWith('\n\r\n');
 
@@ -72,10 +65,9 @@ export function createEventParser(
   let carry: Buffer | undefined;
   let isOver = false;
   let lastByte = 10;
-  let held = 0;
-  let peak = 0;
-  // False at first: a byte order mark is the library's to find.
-  let isBetween = false;
+  /** The next event may have begun in an earlier text. */
+  let isOpen = false;
+  let isClear = false;
   let retryMs: number | undefined;
   let deliver = onEvent;
   const fits = (text: string | undefined) => text === undefined || text.length <= maxEvent;
@@ -84,9 +76,13 @@ export function createEventParser(
     maxBufferSize: maxEvent + SLACK,
     onEvent(message) {
       if (isOver) return;
-      if (fits(message.data) && fits(message.event) && fits(message.id))
-        deliver(eventOf(message), false);
-      else isOver = true;
+      const { data } = message;
+      if (!fits(data) || !fits(message.event) || !fits(message.id)) {
+        isOver = true;
+        return;
+      }
+      deliver(eventOf(message), isClear && !isOpen && !data.includes('\n'));
+      isOpen = false;
     },
     onRetry(ms) {
       if (Number.isSafeInteger(ms)) retryMs = ms;
@@ -97,34 +93,14 @@ export function createEventParser(
     },
   });
 
-  const readPlain = createPlainReader((event) => onEvent(event, true), maxEvent);
-
-  // INVARIANT: plain events are read only while the library holds nothing, so the order is kept and
-  // the state is in one place. What begins before a piece or goes on after it is the library's.
-  function parse(text: string, hasReturns: boolean): void {
-    let at = 0;
-    if (!hasReturns) {
-      if (!isBetween) {
-        const blank = text.indexOf('\n\n');
-        at = blank < 0 ? text.length : blank + 2;
-        parser.feed(text.slice(0, at));
-      }
-      if (!isOver && !isSuspect(text)) at = readPlain(text, at);
-    }
-    if (!isOver && at < text.length) parser.feed(text.slice(at));
-    isBetween = endsEvent(text);
-  }
-
   function feed(piece: Buffer): void {
     const bytes = carry === undefined ? piece : Buffer.concat([carry, piece]);
     const open = openBytes(bytes);
-    // A copy: the socket's buffer is reused.
     carry = open === 0 ? undefined : Buffer.from(bytes.subarray(bytes.length - open));
     const text = bytes.toString('utf8', 0, bytes.length - open);
-    const hasReturns = text.includes('\r');
-    parse(text, hasReturns);
-    held = isOver ? 0 : (tailLength(text, hasReturns) ?? held + text.length);
-    if (held > peak) peak = held;
+    isClear = !isSuspect(text);
+    parser.feed(text);
+    isOpen ||= !endsEvent(text);
   }
 
   return {
@@ -134,7 +110,7 @@ export function createEventParser(
         if (isOver) break;
         feed(bytes.length <= PIECE ? bytes : bytes.subarray(at, at + PIECE));
       }
-      if (bytes.length > 0) lastByte = bytes[bytes.length - 1] as number;
+      if (bytes.length > 0) lastByte = bytes[bytes.length - 1] ?? 0;
       if (!isOver) return ok(null);
       return fail('response_too_large', `an event is longer than ${maxEvent} characters`, {
         max_event: maxEvent,
@@ -151,11 +127,87 @@ export function createEventParser(
       const isBare = first?.data === '.' && first.event === undefined && first.id === undefined;
       return { unfinished: carry !== undefined || isLineOpen || !isBare };
     },
-    get peak() {
-      return peak;
-    },
     get retryMs() {
       return retryMs;
     },
   };
+}
+
+const EVENT_STREAM = 'text/event-stream';
+
+async function wrongType({ answer }: Exchange, { watch }: Sending): Promise<Failure> {
+  const { status, headers } = answer;
+  const type = headers['content-type'] ?? '';
+  const body_excerpt = await excerptOf(answer, watch);
+  const stopped = watch.failure();
+  if (stopped !== undefined) return stopped;
+  return fail(
+    'http_error',
+    `expected an event stream (\`${EVENT_STREAM}\`), the answer is \`${type || 'without type'}\``,
+    { status, content_type: type, body_excerpt, reason: 'wrong_content_type', sent: true },
+  );
+}
+
+/** Why a stream that was not stopped by us is not whole. */
+function cutFault(end: PumpEnd, count: number): Failure | undefined {
+  if (end.kind !== 'cut') return undefined;
+  const reason = reasonOf(end.error);
+  return fail('stream_incomplete', `the stream broke off after ${count} events: ${reason}`, {
+    reason,
+    sent: true,
+  });
+}
+
+/** Reads to the end. A failure before the first byte of the stream is an outcome without an end. */
+export async function readEventStream(
+  exchange: Exchange,
+  sending: Sending,
+): Promise<Outcome<StreamEnd>> {
+  const { answer } = exchange;
+  const { watch, settings, redact, onEvents } = sending;
+  if (mediaType(answer.headers['content-type']) !== EVENT_STREAM) {
+    return await wrongType(exchange, sending);
+  }
+  const source = await decodedBody(answer);
+  if (!source.ok) return source;
+
+  let batch: StreamEvent[] = [];
+  let areLines = true;
+  let [received, count] = [0, 0];
+  let failure: Failure | undefined;
+  const parser = createEventParser(
+    (event, isCleared) => {
+      batch.push(isCleared ? event : maskEvent(event, redact));
+      areLines &&= isCleared || !event.data.includes('\n');
+    },
+    { maxEvent: settings.maxEvent, isSuspect: redact.finds },
+  );
+  const goesOn = (): boolean => failure === undefined && watch.failure() === undefined;
+  const end = await pump(source.output, watch, (bytes) => {
+    received += bytes.length;
+    const parsed = parser.push(bytes);
+    if (!parsed.ok) failure = parsed;
+    else if (received > settings.maxBytes) {
+      failure = fail('response_too_large', `the stream is longer than ${settings.maxBytes} bytes`, {
+        max_bytes: settings.maxBytes,
+      });
+    }
+    const [events, wereLines] = [batch, areLines];
+    [batch, areLines] = [[], true];
+    count += events.length;
+    const wait = events.length > 0 ? onEvents(events, wereLines) : undefined;
+    return wait === undefined ? goesOn() : wait.then(goesOn);
+  });
+  if (end.kind !== 'end') answer.body.destroy();
+
+  failure = watch.failure() ?? failure ?? cutFault(end, count);
+  const { unfinished } = parser.end();
+  const facts: JsonObject = {
+    status: answer.status,
+    headers: headersOf(answer.headers),
+    bytes: received,
+    ...(parser.retryMs !== undefined && { retry_ms: parser.retryMs }),
+  };
+  const endedCleanly = failure === undefined && !unfinished;
+  return ok({ facts, count, endedCleanly, ...(failure && { failure }) });
 }

@@ -1,0 +1,271 @@
+// A WebSocket to a checked address. Handshake and frames are undici's; what its client does not tell,
+// it is asked for where the bytes go by: why it hung up, and to wait when we need time.
+import { createRequire } from 'node:module';
+import type { Duplex } from 'node:stream';
+import type { CloseEvent, Dispatcher, MessageEvent, WebSocket as UndiciWebSocket } from 'undici';
+import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import { hostOf } from '../http-address.ts';
+import { type Answer, networkFault } from '../http-connect.ts';
+import { createFeed, type Feed } from '../http-source.ts';
+import type { Watch } from '../http-watch.ts';
+import { createConnection, flatHeaders } from './connections.ts';
+
+// Only the part that is used: all of undici takes long to load.
+const { WebSocket } = createRequire(import.meta.url)('undici/lib/web/websocket/websocket.js') as {
+  WebSocket: typeof UndiciWebSocket;
+};
+
+/** A close frame without a code. */
+export const NO_CODE = 1005;
+const [OPEN, CLOSE_FRAME, TOO_LARGE] = [1, 0x88, 1009];
+
+/** How a WebSocket ended. */
+export interface WebSocketEnd {
+  /** 1006: the connection was lost. */
+  code: number;
+  reason: string;
+  /** Did both sides say that it is over? */
+  isAnswered: boolean;
+  /** What the other side did that is not allowed. */
+  failure?: Failure;
+}
+
+/** Who is told what happens. */
+export interface WebSocketUser {
+  text(text: string): void;
+  binary?(size: number): void;
+  /** So many bytes came in, whatever they are. */
+  received?(bytes: number): void;
+  /** Once, at the end. */
+  ended(end: WebSocketEnd): void;
+}
+
+export interface WebSocketLine {
+  /** A promise when the socket wants a pause; it never rejects. `false`: not sent, the line is dead. */
+  send(text: string): true | false | Promise<true>;
+  /** Says that it is over; the end comes with the other side's answer. */
+  close(): void;
+  /** Nothing is received, until `resume`. */
+  pause(): void;
+  resume(): void;
+  destroy(): void;
+}
+
+export type Opened =
+  | { kind: 'line'; line: WebSocketLine; headers: Answer['headers'] }
+  /** Not an upgrade: an ordinary answer, e.g. 401. */
+  | { kind: 'answer'; answer: Answer };
+
+/** Code and reason of a close frame of ours, which is masked; undefined for any other frame. */
+function closeOf(frame: unknown): { code: number; reason: string } | undefined {
+  if (!Buffer.isBuffer(frame) || frame[0] !== CLOSE_FRAME) return undefined;
+  const payload = Buffer.from(
+    frame.subarray(6).map((byte, at) => byte ^ (frame[2 + (at & 3)] ?? 0)),
+  );
+  if (payload.length < 2) return { code: NO_CODE, reason: '' };
+  return { code: payload.readUInt16BE(0), reason: payload.toString('utf8', 2) };
+}
+
+interface Tap {
+  pause(): void;
+  resume(): void;
+}
+
+/** Tells of close frames that are sent, and keeps undici from reading on while we pause. */
+function tap(socket: Duplex, onClose: (reason: string, code: number) => void): Tap {
+  const [write, resume] = [socket.write.bind(socket), socket.resume.bind(socket)];
+  let isPaused = false;
+  socket.write = (frame: unknown, ...rest: unknown[]): boolean => {
+    const close = closeOf(frame);
+    const isSmall = Reflect.apply(write, socket, [frame, ...rest]) as boolean;
+    if (close !== undefined) onClose(close.reason, close.code);
+    return isSmall;
+  };
+  socket.resume = () => (isPaused ? socket : resume());
+  return {
+    pause() {
+      isPaused = true;
+      socket.pause();
+    },
+    resume() {
+      isPaused = false;
+      resume();
+    },
+  };
+}
+
+/** undici gives a reason where it hangs up because of an offence, and none where it only answers. */
+function offence(reason: string, code: number): Failure {
+  return code === TOO_LARGE
+    ? fail('response_too_large', 'a message is too long', { sent: true })
+    : fail('network_error', `websocket: ${reason.replace(/\.$/, '')}`, { sent: true });
+}
+
+function createLine(
+  websocket: UndiciWebSocket,
+  socket: Duplex,
+  user: WebSocketUser,
+): WebSocketLine {
+  let isClosing = false;
+  let failure: Failure | undefined;
+  const { pause, resume } = tap(socket, (reason, code) => {
+    if (reason !== '') failure = offence(reason, code);
+    // Theirs was answered: that is all. What was written is sent before the socket goes.
+    else if (!isClosing) setImmediate(() => socket.end(() => socket.destroy()));
+  });
+  socket.on('data', (bytes: Buffer) => user.received?.(bytes.length));
+  websocket.addEventListener('message', ({ data }: MessageEvent<string | ArrayBuffer>) => {
+    if (typeof data === 'string') user.text(data);
+    else user.binary?.(data.byteLength);
+  });
+  websocket.addEventListener('close', ({ code, reason, wasClean }: CloseEvent) => {
+    const end = { code, reason, isAnswered: wasClean };
+    user.ended(failure === undefined ? end : { ...end, failure });
+  });
+  return {
+    send(text) {
+      if (websocket.readyState !== OPEN || !socket.writable) return false;
+      websocket.send(text);
+      if (!socket.writableNeedDrain) return true;
+      return new Promise((resolve) => {
+        const done = (): void => {
+          socket.off('drain', done);
+          socket.off('close', done);
+          resolve(true);
+        };
+        socket.once('drain', done);
+        socket.once('close', done);
+      });
+    },
+    close() {
+      isClosing = true;
+      websocket.close(1000);
+    },
+    pause,
+    resume,
+    destroy: () => void socket.destroy(),
+  };
+}
+
+/** What goes by between the handshake of undici and the wire. */
+interface Handshake {
+  /** The answer that agrees; the rest is for undici to judge. */
+  agreed(socket: Duplex, headers: Answer['headers']): void;
+  refused(answer: Answer): void;
+  failed(error: Error, isSent: boolean): void;
+}
+
+class HandshakeHandler implements Dispatcher.DispatchHandler {
+  readonly #inner: Dispatcher.DispatchHandler;
+  readonly #watch: Watch;
+  readonly #handshake: Handshake;
+  #isSent = false;
+  #feed: Feed | undefined;
+
+  constructor(inner: Dispatcher.DispatchHandler, watch: Watch, handshake: Handshake) {
+    this.#inner = inner;
+    this.#watch = watch;
+    this.#handshake = handshake;
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController, context: unknown): void {
+    this.#isSent = true;
+    this.#watch.enter('first_byte');
+    // When undici has given up, the answer may still be read.
+    const abort = (reason: Error): void => {
+      if (this.#feed === undefined) controller.abort(reason);
+    };
+    this.#inner.onRequestStart?.(Object.create(controller, { abort: { value: abort } }), context);
+  }
+
+  onRequestUpgrade(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    headers: Parameters<typeof flatHeaders>[0],
+    socket: Duplex,
+  ): void {
+    this.#watch.enter('idle');
+    this.#handshake.agreed(socket, flatHeaders(headers));
+    this.#inner.onRequestUpgrade?.(controller, status, headers, socket);
+  }
+
+  onResponseStart(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    headers: Parameters<typeof flatHeaders>[0],
+    statusText = '',
+  ): void {
+    if (status < 200) return;
+    this.#watch.enter('idle');
+    this.#feed = createFeed({
+      pause: () => controller.pause(),
+      resume: () => controller.resume(),
+      destroy: () => controller.abort(new Error('not wanted')),
+    });
+    const body = this.#feed.source;
+    this.#handshake.refused({ status, statusText, headers: flatHeaders(headers), body });
+    this.#inner.onResponseError?.(controller, new Error('not an upgrade'));
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, bytes: Buffer): void {
+    this.#feed?.push(bytes);
+  }
+
+  onResponseEnd(): void {
+    this.#feed?.end();
+  }
+
+  onResponseError(controller: Dispatcher.DispatchController, error: Error): void {
+    if (this.#feed !== undefined) return this.#feed.end(error);
+    this.#handshake.failed(error, this.#isSent);
+    this.#inner.onResponseError?.(controller, error);
+  }
+}
+
+/**
+ * Connects and shakes hands. The watch is in `connect`; afterwards it is in `idle`. A message longer
+ * than `maxMessage` bytes ends the line.
+ */
+export function openWebSocket(
+  { url, headers }: { url: URL; headers: Record<string, string> },
+  addresses: readonly string[],
+  watch: Watch,
+  maxMessage: number,
+  user: WebSocketUser,
+): Promise<Outcome<Opened>> {
+  const connection = createConnection(url, addresses, {}, maxMessage);
+  return new Promise((resolve) => {
+    let agreed: { socket: Duplex; headers: Answer['headers'] } | undefined;
+    const handshake: Handshake = {
+      agreed(socket, answered) {
+        agreed = { socket, headers: answered };
+        socket.on('error', () => {});
+      },
+      refused: (answer) => resolve(ok({ kind: 'answer', answer })),
+      failed: (error, isSent) => resolve(watch.failure() ?? networkFault(error, url, isSent)),
+    };
+    watch.onStop((failure) => {
+      connection.destroy();
+      resolve(failure);
+    });
+    const dispatcher = connection.client.compose(
+      (dispatch) => (options, inner) =>
+        dispatch(options, new HandshakeHandler(inner, watch, handshake)),
+    );
+    const websocket = new WebSocket(url, { dispatcher, headers });
+    websocket.binaryType = 'arraybuffer';
+    websocket.addEventListener('open', () => {
+      if (agreed === undefined) return;
+      const line = createLine(websocket, agreed.socket, user);
+      resolve(ok({ kind: 'line', line, headers: agreed.headers }));
+    });
+    // Before it was open: then whatever was not told yet is wrong with the handshake.
+    websocket.addEventListener('close', () => {
+      if (agreed === undefined) return;
+      connection.destroy();
+      const host = hostOf(url);
+      const words = `\`${host}\` does not speak WebSocket as agreed`;
+      resolve(fail('network_error', words, { host, reason: 'bad_handshake', sent: true }));
+    });
+  });
+}
