@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type JsonObject, ok, systemClock } from '../src/base/index.ts';
-import { createHttpPrimitive } from '../src/kernel/http-client.ts';
+import { createHttpPrimitive } from '../src/kernel/http/http-client.ts';
 import type { Primitive, PrimitiveCall } from '../src/kernel/primitive.ts';
 import { sinkFactories } from '../src/kernel/sinks/factories.ts';
 import { type BenchRow, race } from './row.ts';

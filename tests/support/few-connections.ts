@@ -2,7 +2,7 @@
 // many of its calls came back well, and why the first other one did not.
 import { closeSync, openSync } from 'node:fs';
 import { ok, systemClock } from '../../src/base/index.ts';
-import { createHttpPrimitive } from '../../src/kernel/http-client.ts';
+import { createHttpPrimitive } from '../../src/kernel/http/http-client.ts';
 import type { PrimitiveCall } from '../../src/kernel/primitive.ts';
 
 const [url = '', calls = '', room = ''] = process.argv.slice(2);

@@ -8,13 +8,13 @@ import {
   type Outcome,
   ok,
 } from '../../base/index.ts';
-import type { AddressPorts } from '../http-address.ts';
-import type { Redactor } from '../http-redact.ts';
-import type { Watch, WatchPorts } from '../http-watch.ts';
 import type { PrimitiveCall, Verifier } from '../primitive.ts';
 import type { StreamEvent } from '../sink.ts';
 import { choiceField, countField } from '../sinks/null.ts';
+import type { AddressPorts } from './address.ts';
 import type { Connections } from './connections.ts';
+import type { Redactor } from './redact.ts';
+import type { Watch, WatchPorts } from './time-limits.ts';
 
 export interface HttpPorts extends AddressPorts, WatchPorts {
   connections: Connections;

@@ -2,9 +2,9 @@ import { createServer as createWebServer } from 'node:http';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { type JsonObject, ok, systemClock } from '../../base/index.ts';
-import { createHttpPrimitive, type HttpClientPorts } from '../http-client.ts';
 import type { Primitive, PrimitiveCall } from '../primitive.ts';
 import { createConnections, type KeepLimits } from './connections.ts';
+import { createHttpPrimitive, type HttpClientPorts } from './http-client.ts';
 
 // A raw server that counts its connections and keeps them open: what a test sees is ours.
 interface Side {

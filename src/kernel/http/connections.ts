@@ -7,11 +7,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { connect as openTls } from 'node:tls';
 import type { buildConnector, Dispatcher, Client as UndiciClient } from 'undici';
 import { type Outcome, ok } from '../../base/index.ts';
-import { hostOf, portOf } from '../http-address.ts';
-import { type Answer, isSecure, lookupFrom, networkFault } from '../http-connect.ts';
-import type { WireRequest } from '../http-request.ts';
-import { createFeed, type Feed } from '../http-source.ts';
-import type { Watch } from '../http-watch.ts';
+import { hostOf, portOf } from './address.ts';
+import { type Answer, isSecure, lookupFrom, networkFault } from './connect.ts';
+import type { WireRequest } from './request.ts';
+import { createFeed, type Feed } from './source.ts';
+import type { Watch } from './time-limits.ts';
 
 // Only the part that is used: all of undici takes three times as long to load.
 const Client = createRequire(import.meta.url)(

@@ -3,12 +3,12 @@
 // whatever the other side sends, and hides secrets.
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
-import { decodedBody, mediaType, type PumpEnd, pump } from '../http-body.ts';
-import { reasonOf } from '../http-connect.ts';
-import type { Exchange } from '../http-exchange.ts';
-import { excerptOf, headersOf } from '../http-fault.ts';
 import type { StreamEvent } from '../sink.ts';
+import { decodedBody, mediaType, type PumpEnd, pump } from './body.ts';
 import { maskEvent, type Sending, type StreamEnd } from './call.ts';
+import { reasonOf } from './connect.ts';
+import { excerptOf, headersOf } from './fault.ts';
+import type { Exchange } from './redirects.ts';
 
 export interface EventOptions {
   /** Longest text of one event, in UTF-16 units. */

@@ -2,15 +2,9 @@
 // it is prepared: config read, URL and headers checked, time limits, redactor. Rights and addresses
 // are judged when it is sent, every time.
 import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
-import { hostOf } from '../http-address.ts';
-import { bodyValue, decodedBody, isJsonType, readBounded } from '../http-body.ts';
-import { reasonOf } from '../http-connect.ts';
-import { type Exchange, exchange } from '../http-exchange.ts';
-import { headersOf, statusFault } from '../http-fault.ts';
-import { createRedactor, type Redactor } from '../http-redact.ts';
-import { buildRequest, type WireRequest } from '../http-request.ts';
-import { createWatch, timeoutsOf } from '../http-watch.ts';
 import type { PrimitiveCall } from '../primitive.ts';
+import { hostOf } from './address.ts';
+import { bodyValue, decodedBody, isJsonType, readBounded } from './body.ts';
 import {
   type Configured,
   type HttpPorts,
@@ -20,7 +14,13 @@ import {
   type StreamEnd,
   settingsOf,
 } from './call.ts';
+import { reasonOf } from './connect.ts';
 import { readEventStream } from './event-stream.ts';
+import { headersOf, statusFault } from './fault.ts';
+import { createRedactor, type Redactor } from './redact.ts';
+import { type Exchange, exchange } from './redirects.ts';
+import { buildRequest, type WireRequest } from './request.ts';
+import { createWatch, timeoutsOf } from './time-limits.ts';
 
 /** What came back, without secrets: a whole answer, or how a stream ended. */
 export type Received = { kind: 'answer'; output: JsonObject } | { kind: 'stream'; end: StreamEnd };

@@ -4,11 +4,11 @@ import { createRequire } from 'node:module';
 import type { Duplex } from 'node:stream';
 import type { CloseEvent, Dispatcher, MessageEvent, WebSocket as UndiciWebSocket } from 'undici';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
-import { hostOf } from '../http-address.ts';
-import { type Answer, networkFault } from '../http-connect.ts';
-import { createFeed, type Feed } from '../http-source.ts';
-import type { Watch } from '../http-watch.ts';
+import { hostOf } from './address.ts';
+import { type Answer, networkFault } from './connect.ts';
 import { createConnection, flatHeaders } from './connections.ts';
+import { createFeed, type Feed } from './source.ts';
+import type { Watch } from './time-limits.ts';
 
 // Only the part that is used: all of undici takes long to load.
 const { WebSocket } = createRequire(import.meta.url)('undici/lib/web/websocket/websocket.js') as {

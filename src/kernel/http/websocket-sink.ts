@@ -4,14 +4,14 @@
 // it answers the close at the end, and the report says when it did not.
 import type { Clock, JsonObject, Outcome } from '../../base/index.ts';
 import { getOwn, ok, systemClock } from '../../base/index.ts';
-import type { WebSocketLine, WebSocketUser } from './websocket-line.ts';
-import type { AddressPorts } from '../http-address.ts';
-import { hostOf } from '../http-address.ts';
-import { allowTarget } from '../http-connect.ts';
-import { buildRequest, type WireRequest } from '../http-request.ts';
-import { createWatch, systemTimer, type Timer } from '../http-watch.ts';
 import type { Sink, SinkContext, SinkFactory, SinkReport, StreamEvent } from '../sink.ts';
 import { choiceField, countField } from '../sinks/null.ts';
+import type { AddressPorts } from './address.ts';
+import { hostOf } from './address.ts';
+import { allowTarget } from './connect.ts';
+import { buildRequest, type WireRequest } from './request.ts';
+import { createWatch, systemTimer, type Timer } from './time-limits.ts';
+import type { WebSocketLine, WebSocketUser } from './websocket-line.ts';
 
 export interface WebSocketSinkPorts extends AddressPorts {
   clock?: Clock;

@@ -1,10 +1,10 @@
 // The `websocket` transport: the body is the first message, each text message an event.
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
-import { allowTarget } from '../http-connect.ts';
-import { headersOf, statusFault } from '../http-fault.ts';
-import type { WireRequest } from '../http-request.ts';
 import type { StreamEvent } from '../sink.ts';
 import { maskEvent, type Sending, type StreamEnd } from './call.ts';
+import { allowTarget } from './connect.ts';
+import { headersOf, statusFault } from './fault.ts';
+import type { WireRequest } from './request.ts';
 import {
   NO_CODE,
   openWebSocket,

@@ -60,7 +60,7 @@ export function shippedPrimitives(ports: ShippedPorts): Primitive[] {
       return createFunctionPrimitive({ bundle: fileFunctions, program });
     }),
     lazyPrimitive('http_client', async () => {
-      const { createHttpPrimitive } = await import('../http-client.ts');
+      const { createHttpPrimitive } = await import('../http/http-client.ts');
       return createHttpPrimitive({ clock, isHostAllowed });
     }),
     freshPrimitive('subprocess', async () => {

@@ -22,7 +22,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import type { Authority, Caller } from '../call.ts';
-import { createRedactor } from '../http-redact.ts';
+import { createRedactor } from '../http/redact.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
 import type { Plan } from './plan.ts';
 import { type RetryPorts, withRetry } from './retry.ts';

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { addressKind, checkedAddresses, hostOf } from './http-address.ts';
+import { addressKind, checkedAddresses, hostOf } from './address.ts';
 
 const closed = { isHostAllowed: () => false };
 

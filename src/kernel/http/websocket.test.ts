@@ -2,11 +2,11 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { type RawData, type WebSocket, WebSocketServer } from 'ws';
-import { fail, type JsonObject, type Outcome, ok, systemClock } from '../base/index.ts';
+import { fail, type JsonObject, type Outcome, ok, systemClock } from '../../base/index.ts';
+import type { Need, PrimitiveCall, PrimitiveResult } from '../primitive.ts';
+import type { Sink } from '../sink.ts';
+import { createReturnSink } from '../sinks/return.ts';
 import { createHttpPrimitive } from './http-client.ts';
-import type { Need, PrimitiveCall, PrimitiveResult } from './primitive.ts';
-import type { Sink } from './sink.ts';
-import { createReturnSink } from './sinks/return.ts';
 
 const textOf = (data: RawData): string => (data as Buffer).toString();
 

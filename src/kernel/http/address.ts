@@ -2,7 +2,7 @@
 // else (this machine, the local network, cloud metadata) needs an explicit grant of the operator.
 import { lookup as systemLookup } from 'node:dns/promises';
 import { BlockList, isIP, isIPv4 } from 'node:net';
-import { fail, type Outcome, ok } from '../base/index.ts';
+import { fail, type Outcome, ok } from '../../base/index.ts';
 
 /** Addresses of a host name, in the order they should be tried. */
 export type Lookup = (host: string) => Promise<string[]>;

@@ -2,9 +2,9 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterEach, expect, test } from 'vitest';
-import { fail, type JsonObject, ok, systemClock } from '../base/index.ts';
+import { fail, type JsonObject, ok, systemClock } from '../../base/index.ts';
+import type { Need, PrimitiveCall } from '../primitive.ts';
 import { createHttpPrimitive, type HttpClientPorts } from './http-client.ts';
-import type { Need, PrimitiveCall } from './primitive.ts';
 
 type Handler = (request: IncomingMessage, response: ServerResponse, body: string) => void;
 const servers: Server[] = [];

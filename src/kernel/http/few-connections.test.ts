@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 
 const hasUlimit = process.platform !== 'win32';
-const CLIENT = fileURLToPath(new URL('../../tests/support/few-connections.ts', import.meta.url));
+const CLIENT = fileURLToPath(new URL('../../../tests/support/few-connections.ts', import.meta.url));
 const [CALLS, ROOM] = [20, 3];
 
 test.runIf(hasUlimit)(

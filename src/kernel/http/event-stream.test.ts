@@ -4,12 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterEach, expect, test } from 'vitest';
-import { type JsonObject, type Outcome, ok, systemClock } from '../base/index.ts';
+import { type JsonObject, type Outcome, ok, systemClock } from '../../base/index.ts';
+import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
+import type { Sink, StreamEvent } from '../sink.ts';
+import { createFileSinkFactory } from '../sinks/file.ts';
+import { createReturnSink } from '../sinks/return.ts';
 import { createHttpPrimitive } from './http-client.ts';
-import type { PrimitiveCall, PrimitiveResult } from './primitive.ts';
-import type { Sink, StreamEvent } from './sink.ts';
-import { createFileSinkFactory } from './sinks/file.ts';
-import { createReturnSink } from './sinks/return.ts';
 
 // A raw server: what goes over the wire, and where it stops, is exactly what a test says.
 const servers: Server[] = [];

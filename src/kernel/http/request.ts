@@ -9,7 +9,7 @@ import {
   jsonText,
   type Outcome,
   ok,
-} from '../base/index.ts';
+} from '../../base/index.ts';
 
 export interface WireRequest {
   method: string;

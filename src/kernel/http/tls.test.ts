@@ -3,9 +3,9 @@ import type { AddressInfo } from 'node:net';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { WebSocketServer } from 'ws';
-import { type JsonObject, ok, systemClock } from '../base/index.ts';
+import { type JsonObject, ok, systemClock } from '../../base/index.ts';
+import type { PrimitiveCall } from '../primitive.ts';
 import { createHttpPrimitive } from './http-client.ts';
-import type { PrimitiveCall } from './primitive.ts';
 
 // For `tls.test` alone and of no use anywhere else; valid for a hundred years.
 const key = `-----BEGIN PRIVATE KEY-----

@@ -1,5 +1,5 @@
 // Secrets of a call never come back out of it: not in a fault, not in an answer that echoes them.
-import { type Json, type JsonObject, setOwn } from '../base/index.ts';
+import { type Json, type JsonObject, setOwn } from '../../base/index.ts';
 
 export interface Redactor {
   /** Replaces every secret in every text of a value. */

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Json } from '../base/index.ts';
-import { createRedactor } from './http-redact.ts';
+import type { Json } from '../../base/index.ts';
+import { createRedactor } from './redact.ts';
 
 const secret = fc.oneof(
   fc.string({ minLength: 4, maxLength: 40 }),

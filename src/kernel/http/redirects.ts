@@ -1,11 +1,11 @@
 // One request to its final answer, over redirects. Every hop is a new request with everything
 // checked again; what belongs to the first origin does not travel to another.
-import { fail, type Outcome, ok } from '../base/index.ts';
-import type { HttpPorts } from './http/call.ts';
-import { type Answer, allowTarget } from './http-connect.ts';
-import { urlProblem, type WireRequest } from './http-request.ts';
-import type { Watch } from './http-watch.ts';
-import type { Verifier } from './primitive.ts';
+import { fail, type Outcome, ok } from '../../base/index.ts';
+import type { Verifier } from '../primitive.ts';
+import type { HttpPorts } from './call.ts';
+import { type Answer, allowTarget } from './connect.ts';
+import { urlProblem, type WireRequest } from './request.ts';
+import type { Watch } from './time-limits.ts';
 
 export interface Exchange {
   answer: Answer;

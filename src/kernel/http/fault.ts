@@ -1,11 +1,11 @@
 // What a status means. The code is what hooks and retries decide on; the detail holds what a person
 // needs to find out why, without credentials.
-import type { Clock, Failure, JsonObject } from '../base/index.ts';
-import { fail, setOwn } from '../base/index.ts';
-import { hostOf } from './http-address.ts';
-import { decodedBody, readBounded, textOf } from './http-body.ts';
-import type { Answer } from './http-connect.ts';
-import type { Watch } from './http-watch.ts';
+import type { Clock, Failure, JsonObject } from '../../base/index.ts';
+import { fail, setOwn } from '../../base/index.ts';
+import { hostOf } from './address.ts';
+import { decodedBody, readBounded, textOf } from './body.ts';
+import type { Answer } from './connect.ts';
+import type { Watch } from './time-limits.ts';
 
 const EXCERPT = 4000;
 const EXCERPT_BYTES = 64 * 1024;

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { createEventParser } from './http/event-stream.ts';
-import type { StreamEvent } from './sink.ts';
+import type { StreamEvent } from '../sink.ts';
+import { createEventParser } from './event-stream.ts';
 
 const bytesOf = (text: string) => new TextEncoder().encode(text);
 

@@ -1,10 +1,10 @@
 // Reading what came back: decompressed, bounded, and as text only when it is text.
 import { pipeline, type Readable, type Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw } from 'node:zlib';
-import { fail, type Json, type Outcome, ok, parseJson } from '../base/index.ts';
-import type { Answer } from './http-connect.ts';
-import { type ByteSource, sourceStream, streamSource } from './http-source.ts';
-import type { Watch } from './http-watch.ts';
+import { fail, type Json, type Outcome, ok, parseJson } from '../../base/index.ts';
+import type { Answer } from './connect.ts';
+import { type ByteSource, sourceStream, streamSource } from './source.ts';
+import type { Watch } from './time-limits.ts';
 
 export type PumpEnd = { kind: 'end' } | { kind: 'stopped' } | { kind: 'cut'; error: Error };
 

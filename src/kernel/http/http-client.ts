@@ -1,16 +1,16 @@
 // The primitive `http_client`: one call from its merged config to one outcome. It closes every sink
 // it was handed, exactly once, on every outcome, also when no request was made.
-import type { Clock, Failure, Json, JsonObject, Outcome } from '../base/index.ts';
-import { fail, ok, withDetail } from '../base/index.ts';
-import type { HttpPorts, StreamEnd } from './http/call.ts';
-import { type Connections, createConnections } from './http/connections.ts';
-import { describeRequest, prepareRequest, type Received } from './http/prepared-request.ts';
-import { hostOf, type Lookup } from './http-address.ts';
-import { createRedactor } from './http-redact.ts';
-import { systemTimer, type Timer } from './http-watch.ts';
-import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from './primitive.ts';
-import type { SinkReport } from './sink.ts';
-import { createFan, type Fan, publicReport } from './sinks/fan-out.ts';
+import type { Clock, Failure, Json, JsonObject, Outcome } from '../../base/index.ts';
+import { fail, ok, withDetail } from '../../base/index.ts';
+import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
+import type { SinkReport } from '../sink.ts';
+import { createFan, type Fan, publicReport } from '../sinks/fan-out.ts';
+import { hostOf, type Lookup } from './address.ts';
+import type { HttpPorts, StreamEnd } from './call.ts';
+import { type Connections, createConnections } from './connections.ts';
+import { describeRequest, prepareRequest, type Received } from './prepared-request.ts';
+import { createRedactor } from './redact.ts';
+import { systemTimer, type Timer } from './time-limits.ts';
 
 export interface HttpClientPorts {
   clock: Clock;

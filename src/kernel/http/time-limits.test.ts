@@ -1,8 +1,8 @@
 import { setImmediate as nextRound } from 'node:timers/promises';
 import { MessageChannel } from 'node:worker_threads';
 import { expect, test } from 'vitest';
-import { fail, ok } from '../base/index.ts';
-import { createWatch, systemTimer, timeoutsOf } from './http-watch.ts';
+import { fail, ok } from '../../base/index.ts';
+import { createWatch, systemTimer, timeoutsOf } from './time-limits.ts';
 
 /** A clock and a timer that move only when told to. */
 function manual() {

@@ -3,11 +3,11 @@
 // judged list instead of a resolver, on a socket that was opened to one of them: a name that changes
 // its answer in between (DNS rebinding) changes nothing.
 import { isIPv6, type LookupFunction } from 'node:net';
-import { type Failure, fail, type Outcome } from '../base/index.ts';
-import { type AddressPorts, checkedAddresses, hostOf } from './http-address.ts';
-import type { ByteSource } from './http-source.ts';
-import type { Watch } from './http-watch.ts';
-import type { Verifier } from './primitive.ts';
+import { type Failure, fail, type Outcome } from '../../base/index.ts';
+import type { Verifier } from '../primitive.ts';
+import { type AddressPorts, checkedAddresses, hostOf } from './address.ts';
+import type { ByteSource } from './source.ts';
+import type { Watch } from './time-limits.ts';
 
 export type NetCapability = 'net.http' | 'net.websocket';
 

@@ -9,7 +9,7 @@ import {
   type JsonObject,
   type Outcome,
   ok,
-} from '../base/index.ts';
+} from '../../base/index.ts';
 
 /** Calls back once after `ms`; the answer cancels. */
 export type Timer = (ms: number, callback: () => void) => () => void;
