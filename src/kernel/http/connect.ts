@@ -51,21 +51,41 @@ export function lookupFrom(addresses: readonly string[]): LookupFunction {
 
 export const isSecure = (url: URL): boolean => url.protocol === 'https:' || url.protocol === 'wss:';
 
-/** Why the connection failed, in the words of the system, whoever noticed it. */
-export function reasonOf({ code, message }: NodeJS.ErrnoException): string {
-  if (code === 'UND_ERR_HEADERS_OVERFLOW') return 'HPE_HEADER_OVERFLOW';
-  const isClosed = code === 'UND_ERR_SOCKET' && /^(?:other side )?closed$/.test(message);
-  if (isClosed || code === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH') return 'ECONNRESET';
-  return code === undefined || code.startsWith('UND_ERR_') ? message : code;
+/** What is wrong with the other side's HTTP; undefined when it is the connection that failed. */
+export function malformation({ name, code, message }: NodeJS.ErrnoException): string | undefined {
+  if (code === 'UND_ERR_HEADERS_OVERFLOW') return 'the head is too long';
+  if (code === 'ERR_ASSERTION' || (code === 'UND_ERR_SOCKET' && message.startsWith('bad '))) {
+    return 'an answer of this kind was not asked for';
+  }
+  if (name !== 'HTTPParserError') return undefined;
+  const words = /\((.*)\)$/.exec(message)?.[1] ?? message;
+  return words.charAt(0).toLowerCase() + words.slice(1);
 }
 
+/** Why an answer broke off. */
+export function reasonOf(error: NodeJS.ErrnoException): string {
+  const { code, message } = error;
+  // However undici noticed that the other side closed.
+  if (/^UND_ERR_(?:SOCKET|RES_CONTENT_LENGTH_MISMATCH)$/.test(code ?? '')) return 'ECONNRESET';
+  return malformation(error) ?? code ?? message;
+}
+
+/** There is no answer. `sent`: the other side may have seen the request. */
 export function networkFault(error: NodeJS.ErrnoException, url: URL, sent: boolean): Failure {
   const host = hostOf(url);
+  // Before there is a body its length can only be wrong in itself.
+  const isLength = error.code === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH';
+  const wrong = isLength ? 'the length is not valid' : malformation(error);
+  if (wrong !== undefined) return malformed(url, wrong);
   const reason = reasonOf(error);
-  const words = /^(?:HPE_|bad )/.test(reason)
-    ? `the answer of \`${host}\` is not valid HTTP: ${reason}`
-    : sent
-      ? `the connection to \`${host}\` was lost: ${reason}`
-      : `cannot connect to \`${host}\`: ${reason}`;
+  const words = sent
+    ? `the connection to \`${host}\` was lost: ${reason}`
+    : `cannot connect to \`${host}\`: ${reason}`;
   return fail('network_error', words, { host, reason, sent });
+}
+
+export function malformed(url: URL, reason: string): Failure {
+  const host = hostOf(url);
+  const words = `the answer of \`${host}\` is not valid HTTP: ${reason}`;
+  return fail('network_error', words, { host, reason, sent: true });
 }

@@ -8,7 +8,14 @@ import { connect as openTls } from 'node:tls';
 import type { buildConnector, Dispatcher, Client as UndiciClient } from 'undici';
 import { type Outcome, ok } from '../../base/index.ts';
 import { hostOf, portOf } from './address.ts';
-import { type Answer, isSecure, lookupFrom, networkFault } from './connect.ts';
+import {
+  type Answer,
+  isSecure,
+  lookupFrom,
+  malformation,
+  malformed,
+  networkFault,
+} from './connect.ts';
 import type { WireRequest } from './request.ts';
 import { createFeed, type Feed } from './source.ts';
 import type { Watch } from './time-limits.ts';
@@ -122,10 +129,6 @@ export const flatHeaders = (headers: Readonly<Record<string, string | string[] |
 const isGoodbye = (status: number, headers: Answer['headers']): boolean =>
   status === 408 && headers['connection']?.toLowerCase() === 'close';
 
-/** Is it the other side's HTTP that is wrong, and not the connection? */
-const isMalformed = (error: NodeJS.ErrnoException): boolean =>
-  error.code?.startsWith('HPE_') === true || error.code === 'UND_ERR_HEADERS_OVERFLOW';
-
 /** `stale`: the connection was kept from before, and was closed without a word about this request. */
 type Asked = Outcome<Answer> | 'stale';
 
@@ -188,6 +191,14 @@ class Asking implements Dispatcher.DispatchHandler {
       connection.destroy();
       return this.#answer('stale');
     }
+    // Where the body ends is known for this one only.
+    const encoding = headers['transfer-encoding'] ?? 'chunked';
+    if (encoding.toLowerCase() !== 'chunked') {
+      this.#forget();
+      connection.destroy();
+      const reason = `transfer encoding \`${encoding}\` is not supported`;
+      return this.#answer(malformed(this.#request.url, reason));
+    }
     this.#feed = createFeed({
       pause: () => controller.pause(),
       resume: () => controller.resume(),
@@ -216,7 +227,7 @@ class Asking implements Dispatcher.DispatchHandler {
     this.#forget();
     const connection = this.#connection;
     // Before anything was sent, whatever came is not about this request.
-    const isLost = !this.#isSent || (!this.#isHeard && !isMalformed(error));
+    const isLost = !this.#isSent || (!this.#isHeard && malformation(error) === undefined);
     const isStale = connection.isReused() && isLost;
     connection.destroy();
     if (this.#feed !== undefined) return this.#feed.end(error);
