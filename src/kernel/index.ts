@@ -33,7 +33,7 @@ export { heldTo, noAuthority, policyAuthority, tokenAuthority } from './rights/a
 export { keepOut } from './rights/closed-places.ts';
 export { createItemMarks } from './rights/item-marks.ts';
 export { resolveProjectPath } from './rights/project-path.ts';
-export type { SandboxReport } from './sandbox/probe.ts';
+export type { SandboxReport } from './sandbox/plan.ts';
 export type { Sink, SinkFactory, StreamEvent } from './sink.ts';
 export { schemaOf } from './tool/parameters.ts';
 export { type Plan, resolvePlan } from './tool/plan.ts';

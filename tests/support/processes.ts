@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { fail, type JsonObject, matchGlob, ok, systemClock } from '../../src/base/index.ts';
 import type { PrimitiveCall, Verifier } from '../../src/kernel/primitive.ts';
 import type { ProcessPorts } from '../../src/kernel/process/launch.ts';
-import type { SandboxReport } from '../../src/kernel/sandbox/probe.ts';
+import type { SandboxReport } from '../../src/kernel/sandbox/plan.ts';
 
 export interface TestProject {
   /** Real path of a folder that holds `project` and `home`. */

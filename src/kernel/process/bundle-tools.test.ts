@@ -10,15 +10,15 @@ import {
   type TestProject,
   verifierOf,
 } from '../../../tests/support/processes.ts';
+import { working } from '../../../tests/support/sandboxes.ts';
 import { type JsonObject, mergeDeep } from '../../base/index.ts';
 import { fillBody } from '../../expr/index.ts';
 import { parseTool } from '../../items/index.ts';
-import { probeSandbox, type SandboxReport } from '../sandbox/probe.ts';
+import type { SandboxReport } from '../sandbox/plan.ts';
 import { fillDefaults } from '../tool/parameters.ts';
 import { createProcessPrimitive } from './subprocess.ts';
 
 const NONE: SandboxReport = { kind: 'none', reason: 'switched off by the test' };
-const probed = await probeSandbox();
 const bundle = new URL('../../../bundle/tools/', import.meta.url);
 
 function toolOf(id: string) {
@@ -49,10 +49,7 @@ beforeEach(() => {
 });
 afterEach(() => project.remove());
 
-const kinds: [string, SandboxReport][] = [
-  ['without a sandbox', NONE],
-  ...(probed.kind === 'none' ? [] : [[`inside ${probed.kind}`, probed] as [string, SandboxReport]]),
-];
+const kinds: [string, SandboxReport][] = [['without a sandbox', NONE], ...working];
 
 describe.each(kinds)('%s', (_, report) => {
   async function run(id: string, parameters: JsonObject, ...grants: string[]) {

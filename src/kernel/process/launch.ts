@@ -13,7 +13,7 @@ import {
 } from '../../base/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
 import { resolveProjectPath } from '../rights/project-path.ts';
-import { bwrapLaunch, SANDBOX_HOME, SANDBOX_TEMP, type Shown } from '../sandbox/bwrap.ts';
+import { bwrapLaunch } from '../sandbox/bwrap.ts';
 import {
   decideSandbox,
   needsNetwork,
@@ -22,7 +22,9 @@ import {
   verifyStart,
 } from '../sandbox/decide.ts';
 import { seatbeltProfile } from '../sandbox/macos.ts';
+import { SANDBOX_HOME, SANDBOX_TEMP, type SandboxReport, type Shown } from '../sandbox/plan.ts';
 import { isCovered, type OpenView, projectView } from '../sandbox/project.ts';
+import { utilLinuxLaunch } from '../sandbox/util-linux.ts';
 import { toolchainFolders } from '../sandbox/visible.ts';
 import type { ProcessConfig } from './config.ts';
 import { childEnvironment, type Environment, isInside, searchPath } from './environment.ts';
@@ -122,7 +124,7 @@ function environmentOf(
   return childEnvironment({ env, declared: call.tool.env, config: config.env, path, home, temp });
 }
 
-function inBwrap(
+function inNamespaces(
   call: LaunchCall,
   config: ProcessConfig,
   ports: ProcessPorts,
@@ -135,7 +137,8 @@ function inBwrap(
   const socket = network && agent ? realOf(agent) : undefined;
   const isMissing = (path: string): boolean =>
     !isInside(call.projectRoot, path) || isCovered(view.output.hidden, path);
-  const made = bwrapLaunch({
+  const launch = ports.sandbox.kind === 'bwrap' ? bwrapLaunch : utilLinuxLaunch;
+  const made = launch({
     report: ports.sandbox,
     projectRoot: call.projectRoot,
     view: view.output,
@@ -158,7 +161,7 @@ function inBwrap(
   return ok({ ...made.output, cwd: '/', env: {}, isSandboxed: true, cleanUp });
 }
 
-/** Without bubblewrap a private folder stands in for home and temporary files. */
+/** Without namespaces a private folder stands in for home and temporary files. */
 function inFolder(
   call: LaunchCall,
   config: ProcessConfig,
@@ -197,6 +200,9 @@ function inFolder(
   return ok({ ...direct, file, args: ['-p', profile, found.file, ...found.args] });
 }
 
+const hasNamespaces = ({ kind }: SandboxReport): boolean =>
+  kind === 'bwrap' || kind === 'util-linux';
+
 /** Checks every right first; a refusal has started and made nothing. */
 export function prepareLaunch(
   call: LaunchCall,
@@ -229,7 +235,7 @@ export function prepareLaunch(
   }
   const network = needsNetwork(tool, mode);
   const plan = { mode, network, cwd: cwd.output.absolute, path, found: found.output, unguessable };
-  const place = mode !== 'none' && ports.sandbox.kind === 'bwrap' ? inBwrap : inFolder;
+  const place = mode !== 'none' && hasNamespaces(ports.sandbox) ? inNamespaces : inFolder;
   const launch = place(call, config, ports, plan);
   if (!launch.ok) return launch;
   const argv = [found.output.file, ...found.output.args];

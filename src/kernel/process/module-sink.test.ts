@@ -9,16 +9,13 @@ import {
   portsOf,
   type TestProject,
 } from '../../../tests/support/processes.ts';
+import { working } from '../../../tests/support/sandboxes.ts';
 import type { JsonObject } from '../../base/index.ts';
-import { probeSandbox, type SandboxReport } from '../sandbox/probe.ts';
+import type { SandboxReport } from '../sandbox/plan.ts';
 import { createProcessSink } from './module-sink.ts';
 
 const hasPython = spawnSync('python3', ['--version']).status === 0;
-const probed = await probeSandbox();
-const kinds: [string, SandboxReport][] = [
-  ['without a sandbox', { kind: 'none' }],
-  ...(probed.kind === 'none' ? [] : [[`inside ${probed.kind}`, probed] as [string, SandboxReport]]),
-];
+const kinds: [string, SandboxReport][] = [['without a sandbox', { kind: 'none' }], ...working];
 
 const MODULES = {
   '.ai/tools/sinks/keep.ts': `

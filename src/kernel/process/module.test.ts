@@ -9,18 +9,15 @@ import {
   type TestProject,
   verifierOf,
 } from '../../../tests/support/processes.ts';
+import { sandboxes, working } from '../../../tests/support/sandboxes.ts';
 import type { JsonObject } from '../../base/index.ts';
-import { probeSandbox, type SandboxReport } from '../sandbox/probe.ts';
+import type { SandboxReport } from '../sandbox/plan.ts';
 import { COMPLETE, environmentFolder } from './dependencies.ts';
 import { createProcessPrimitive } from './subprocess.ts';
 
 const hasPython = spawnSync('python3', ['--version']).status === 0;
 const NONE: SandboxReport = { kind: 'none' };
-const probed = await probeSandbox();
-const kinds: [string, SandboxReport][] = [
-  ['without a sandbox', NONE],
-  ...(probed.kind === 'none' ? [] : [[`inside ${probed.kind}`, probed] as [string, SandboxReport]]),
-];
+const kinds: [string, SandboxReport][] = [['without a sandbox', NONE], ...working];
 
 const MODULES = {
   '.ai/tools/text/echo.ts': `
@@ -227,27 +224,33 @@ describe.each(kinds)('%s', (_, report) => {
   });
 });
 
-describe.skipIf(probed.kind === 'none')('confined (needs bubblewrap)', () => {
-  test('a tool of the user runs from a folder that is otherwise hidden', async () => {
-    const folder = join(project.home, '.ai', 'tools', 'mine');
-    mkdirSync(folder, { recursive: true });
-    writeFileSync(join(project.home, '.ai', 'key'), 'private');
-    writeFileSync(
-      join(folder, 'm.mjs'),
-      "import { readdirSync } from 'node:fs'; export const run = ({ dir }) => readdirSync(dir);",
-    );
-    const call = callOf(
-      project,
-      { runtime: 'node', module: 'm.mjs' },
-      {
-        tool: { dir: folder, source: 'user', requires: [] },
-        parameters: { dir: join(project.home, '.ai') },
-      },
-    );
-    const primitive = createProcessPrimitive(portsOf(project, probed));
-    expect(await primitive.run(call)).toMatchObject({ ok: true, output: { output: ['tools'] } });
-    // The home folder itself as the project: its `.ai` is both.
-    const atHome = { ...call, projectRoot: project.home };
-    expect(await primitive.run(atHome)).toMatchObject({ ok: true, output: { output: ['tools'] } });
-  });
-});
+for (const { name, report } of sandboxes) {
+  test.skipIf(report.kind === 'none')(
+    `a tool of the user runs from a folder that is otherwise hidden, ${name}`,
+    async () => {
+      const folder = join(project.home, '.ai', 'tools', 'mine');
+      mkdirSync(folder, { recursive: true });
+      writeFileSync(join(project.home, '.ai', 'key'), 'private');
+      writeFileSync(
+        join(folder, 'm.mjs'),
+        "import { readdirSync } from 'node:fs'; export const run = ({ dir }) => readdirSync(dir);",
+      );
+      const call = callOf(
+        project,
+        { runtime: 'node', module: 'm.mjs' },
+        {
+          tool: { dir: folder, source: 'user', requires: [] },
+          parameters: { dir: join(project.home, '.ai') },
+        },
+      );
+      const primitive = createProcessPrimitive(portsOf(project, report));
+      expect(await primitive.run(call)).toMatchObject({ ok: true, output: { output: ['tools'] } });
+      // The home folder itself as the project: its `.ai` is both.
+      const atHome = { ...call, projectRoot: project.home };
+      expect(await primitive.run(atHome)).toMatchObject({
+        ok: true,
+        output: { output: ['tools'] },
+      });
+    },
+  );
+}

@@ -15,7 +15,7 @@ import {
   parseJson,
 } from '../../base/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
-import { CHANNEL_FD } from '../sandbox/bwrap.ts';
+import { CHANNEL_FD } from '../sandbox/plan.ts';
 import type { Runtime } from './config.ts';
 import { isInside } from './environment.ts';
 import type { Ended } from './run.ts';

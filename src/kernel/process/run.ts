@@ -7,11 +7,11 @@ import { closeSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
 import { type Clock, fail, type Outcome, ok } from '../../base/index.ts';
-import { ARGUMENTS_FD, CHANNEL_FD } from '../sandbox/bwrap.ts';
+import { ARGUMENTS_FD, CHANNEL_FD, SANDBOX_PATH } from '../sandbox/plan.ts';
 import { type Captured, type CaptureOptions, capture } from './output.ts';
 
 // Ending a process with everything it started. A child runs in a group of its own; what left the
-// group is found by its parents. Inside bubblewrap the pid namespace takes everything with it.
+// group is found by its parents. Inside a sandbox of Linux the pid namespace takes everything with it.
 
 const childrenOf = (pid: number): number[] => {
   try {
@@ -42,7 +42,7 @@ function send(pid: number, signal: NodeJS.Signals): boolean {
 }
 
 /**
- * Asks politely. Under bubblewrap only what runs inside is asked: a signal to bubblewrap itself
+ * Asks politely. In a sandbox only what runs inside is asked: a signal to what set it up
  * would take the namespace down at once and leave no time to clean up.
  */
 export function terminate(pid: number, isSandboxed: boolean): void {
@@ -63,11 +63,11 @@ export interface Launch {
   args: readonly string[];
   cwd: string;
   env: Readonly<Record<string, string>>;
-  /** Written to descriptor 3; only bubblewrap reads there. */
+  /** Written to descriptor 3; only a sandbox reads there. */
   options?: string;
   /** Handed to the child from descriptor 5 on, and closed here once it runs. */
   fds: readonly number[];
-  /** Inside bubblewrap: a signal shows as an exit code, and asking politely goes to the inside. */
+  /** In namespaces: a signal shows as an exit code, and asking politely goes to the inside. */
   isSandboxed: boolean;
   /** Undoes what was made for this child, and answers with what it made and may not keep. */
   cleanUp?: () => string[];
@@ -116,7 +116,7 @@ function spawnIt(launch: Launch): Outcome<ChildProcess> {
   try {
     const child = spawn(launch.file, launch.args, {
       cwd: launch.cwd,
-      env: launch.isSandboxed ? { PATH: '/usr/bin:/bin' } : { ...launch.env },
+      env: launch.isSandboxed ? { PATH: SANDBOX_PATH } : { ...launch.env },
       stdio: ['pipe', 'pipe', 'pipe', 'pipe', 'pipe', ...launch.fds],
       detached: true,
       windowsHide: true,

@@ -54,9 +54,9 @@ function factsOf(ended: Ended, prepared: PreparedLaunch): JsonObject {
 
 const lastLine = (text: string): string => text.trim().split('\n').at(-1)?.slice(0, 300) ?? '';
 
-/** Why bubblewrap itself gave up, when it did. */
+/** Why the sandbox itself gave up, when it did. */
 function setupFailure(ended: Ended, prepared: PreparedLaunch): Outcome<never> | undefined {
-  const said = /^bwrap: (.*)/.exec(ended.stderr.text)?.[1];
+  const said = /^(?:bwrap|sandbox): (.*)/.exec(ended.stderr.text)?.[1];
   if (!prepared.launch.isSandboxed || said === undefined || ended.exitCode !== 1) return undefined;
   return said.startsWith('execvp')
     ? fail(

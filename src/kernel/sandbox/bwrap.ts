@@ -1,66 +1,57 @@
 // The Linux sandbox: a bubblewrap command line for one child. Arguments travel through a pipe, so
 // that the values of environment variables do not show in the list of processes.
-import { closeSync, constants, openSync, readlinkSync, statSync } from 'node:fs';
+import { closeSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { fail, type Outcome, ok } from '../../base/index.ts';
-import { DEVICES, ISOLATION, type SandboxReport } from './probe.ts';
-import { isCovered, type Place, type ProjectView } from './project.ts';
-import { systemMounts } from './visible.ts';
+import { type Outcome, ok } from '../../base/index.ts';
+import {
+  ARGUMENTS_FD,
+  FIRST_MOUNT_FD,
+  moved,
+  openPlace,
+  SANDBOX_HOME,
+  SANDBOX_TEMP,
+  type SandboxLaunch,
+  type SandboxPlan,
+  type Shown,
+} from './plan.ts';
+import { isCovered } from './project.ts';
+import { systemPlaces } from './visible.ts';
 
-export const SANDBOX_HOME = '/tmp/.home';
-export const SANDBOX_TEMP = '/tmp';
-/** Which descriptor of the child carries what; mounts by descriptor come after these. */
-export const ARGUMENTS_FD = 3;
-export const CHANNEL_FD = 4;
-const FIRST_MOUNT_FD = 5;
+/** New namespaces for everything, no capabilities, and no life after the process that started it. */
+const ISOLATION: readonly string[] = [
+  '--unshare-user-try',
+  '--unshare-ipc',
+  '--unshare-pid',
+  '--unshare-uts',
+  '--unshare-cgroup-try',
+  '--die-with-parent',
+  '--cap-drop',
+  'ALL',
+  '--hostname',
+  'sandbox',
+];
 
-export interface Shown {
-  source: string;
-  target: string;
-}
+/**
+ * System folders as a child needs them. `/proc` is read-only: run by root, the files below
+ * `/proc/sys` belong to the child, and one of them names a program that the kernel starts.
+ */
+const DEVICES: readonly string[] = ['--proc', '/proc', '--remount-ro', '/proc', '--dev', '/dev'];
 
-export interface BwrapPlan {
-  report: SandboxReport;
-  projectRoot: string;
-  view: ProjectView;
-  /** Read-only, besides the system; sources outside what is hidden. */
-  shown: readonly Shown[];
-  /** Read-only, mounted last: the tool's own folder, which may lie in a hidden one. */
-  shownLast: readonly Shown[];
-  network: boolean;
-  cwd: string;
-  env: Readonly<Record<string, string>>;
-  command: readonly string[];
-}
+const systemMounts = (): string[] =>
+  systemPlaces().flatMap((path) => ['--ro-bind-try', path, path]);
 
-export interface BwrapLaunch {
-  file: string;
-  args: string[];
-  /** For descriptor 3: NUL-separated options. */
-  options: string;
-  /** Open descriptors for the child, from 5 on. The caller closes them after the start. */
-  fds: number[];
-}
-
-/** Opens the place itself; undefined when a link stands there by now. */
-function openPlace(path: string): number | undefined {
-  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-  let fd: number | undefined;
-  try {
-    fd = openSync(path, flags);
-    if (readlinkSync(`/proc/self/fd/${fd}`) === path) return fd;
-  } catch {
-    // gone or unreadable
-  }
-  if (fd !== undefined) closeSync(fd);
-  return undefined;
-}
-
-const moved = (place: Place): Outcome<never> =>
-  fail('permission_denied', `\`${place.path}\` was replaced while the sandbox was being set up`);
+/** What every command line begins with: a probe tries exactly what later runs. */
+export const bwrapWorld = (network: boolean): string[] => [
+  ...ISOLATION,
+  ...(network ? [] : ['--unshare-net']),
+  ...systemMounts(),
+  ...DEVICES,
+  '--tmpfs',
+  SANDBOX_TEMP,
+];
 
 /** Mounts of the project's places; by descriptor where bubblewrap can. */
-function placeMounts(plan: BwrapPlan, fds: number[]): Outcome<string[]> {
+function placeMounts(plan: SandboxPlan, fds: number[]): Outcome<string[]> {
   const options: string[] = [];
   for (const place of plan.view.places) {
     const path = join(plan.projectRoot, place.path);
@@ -90,7 +81,7 @@ function hiddenMounts(hidden: readonly string[]): { cover: string[]; close: stri
 const readOnly = ({ source, target }: Shown): string[] => ['--ro-bind', source, target];
 
 /** Everything about one child, ready to be started. On failure nothing stays open. */
-export function bwrapLaunch(plan: BwrapPlan): Outcome<BwrapLaunch> {
+export function bwrapLaunch(plan: SandboxPlan): Outcome<SandboxLaunch> {
   const { projectRoot, view } = plan;
   const fds: number[] = [];
   const places = placeMounts(plan, fds);
@@ -102,12 +93,7 @@ export function bwrapLaunch(plan: BwrapPlan): Outcome<BwrapLaunch> {
   const hidden = hiddenMounts(view.hidden.filter((path) => isCovered(visible, path)));
   const outerFirst = plan.shown.toSorted((a, b) => a.target.length - b.target.length);
   const options = [
-    ...ISOLATION,
-    ...(plan.network ? [] : ['--unshare-net']),
-    ...systemMounts(),
-    ...DEVICES,
-    '--tmpfs',
-    SANDBOX_TEMP,
+    ...bwrapWorld(plan.network),
     '--dir',
     SANDBOX_HOME,
     ...outerFirst.flatMap(readOnly),

@@ -3,7 +3,7 @@
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { PrimitiveCall, Verifier } from '../primitive.ts';
 import type { ProcessConfig } from '../process/config.ts';
-import { type SandboxReport, sandboxHint } from './probe.ts';
+import type { SandboxReport } from './plan.ts';
 
 export interface SandboxPolicy {
   sandbox: SandboxReport;
@@ -18,6 +18,16 @@ type Tool = PrimitiveCall['tool'];
 /** Bundle tools that take code from their caller require `process.spawn`; the others are fixed. */
 const isOwnProgram = (tool: Tool, program: ProcessConfig['program']): boolean =>
   tool.source === 'bundle' && program.kind !== 'module' && !tool.requires.includes('process.spawn');
+
+const INSTALL: Readonly<Record<string, string>> = {
+  linux:
+    'install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`, `pacman -S bubblewrap`) or util-linux; where user namespaces are restricted, allow them for it',
+  darwin: '`/usr/bin/sandbox-exec` is part of macOS; check that it was not removed',
+};
+
+/** How to get a sandbox on this system. */
+const sandboxHint = (platform: string = process.platform): string =>
+  INSTALL[platform] ?? 'there is none for this system: use Linux, macOS or WSL 2';
 
 export function decideSandbox(
   tool: Tool,

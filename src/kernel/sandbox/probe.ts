@@ -1,70 +1,16 @@
-import { execFile } from 'node:child_process';
-import { accessSync, constants } from 'node:fs';
-import { join } from 'node:path';
-import { systemMounts } from './visible.ts';
-
-// What every bubblewrap command line begins with: the probe tries exactly what later runs.
-
-/** New namespaces for everything, no capabilities, and no life after the process that started it. */
-export const ISOLATION: readonly string[] = [
-  '--unshare-user-try',
-  '--unshare-ipc',
-  '--unshare-pid',
-  '--unshare-uts',
-  '--unshare-cgroup-try',
-  '--die-with-parent',
-  '--cap-drop',
-  'ALL',
-  '--hostname',
-  'sandbox',
-];
-
-/**
- * System folders as a child needs them. `/proc` is read-only: run by root, the files below
- * `/proc/sys` belong to the child, and one of them names a program that the kernel starts.
- */
-export const DEVICES: readonly string[] = [
-  '--proc',
-  '/proc',
-  '--remount-ro',
-  '/proc',
-  '--dev',
-  '/dev',
-];
-
 // Is there a sandbox that works here? Asked once at start by really running something in it: a
 // binary on the path proves nothing where user namespaces are switched off.
-
-export interface SandboxReport {
-  kind: 'bwrap' | 'sandbox-exec' | 'none';
-  /** Absolute path of the program; absent for `none`. */
-  path?: string;
-  version?: string;
-  /** Can places be mounted by open file, so that a swapped link is never followed? */
-  bindsByFd?: boolean;
-  /** Why there is none. */
-  reason?: string;
-}
+import { execFile, spawn } from 'node:child_process';
+import { accessSync, constants } from 'node:fs';
+import { join } from 'node:path';
+import type { Writable } from 'node:stream';
+import { bwrapWorld } from './bwrap.ts';
+import { ARGUMENTS_FD, SANDBOX_PATH, type SandboxLaunch, type SandboxReport } from './plan.ts';
+import { PROGRAMS, utilLinuxLaunch } from './util-linux.ts';
 
 const PROBE_MS = 10_000;
 /** Where the system puts it: the person's path is not asked, a project could be on it. */
-const FOLDERS = [
-  '/usr/bin',
-  '/bin',
-  '/usr/local/bin',
-  '/run/current-system/sw/bin',
-  '/run/wrappers/bin',
-];
-
-const INSTALL: Readonly<Record<string, string>> = {
-  linux:
-    'install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`, `pacman -S bubblewrap`); where user namespaces are restricted, allow them for it',
-  darwin: '`/usr/bin/sandbox-exec` is part of macOS; check that it was not removed',
-};
-
-/** How to get a sandbox on this system, for messages and `doctor`. */
-export const sandboxHint = (platform: string = process.platform): string =>
-  INSTALL[platform] ?? 'there is none for this system: use Linux, macOS or WSL 2';
+const FOLDERS = [...SANDBOX_PATH.split(':'), '/usr/local/bin', '/run/wrappers/bin'];
 
 function findIn(folders: readonly string[], name: string): string | undefined {
   return folders
@@ -81,26 +27,40 @@ function findIn(folders: readonly string[], name: string): string | undefined {
 
 const run = (command: string, args: readonly string[]): Promise<{ ok: boolean; text: string }> =>
   new Promise((resolve) => {
-    const options = { timeout: PROBE_MS, env: { PATH: '/usr/bin:/bin' }, maxBuffer: 65_536 };
+    const options = { timeout: PROBE_MS, env: { PATH: SANDBOX_PATH }, maxBuffer: 65_536 };
     execFile(command, args, options, (error, stdout, stderr) => {
       resolve({ ok: !error, text: (error ? stderr.trim() || error.message : stdout).trim() });
     });
   });
 
+/** Like a real start: what it reads comes on a descriptor. */
+const runLaunch = ({
+  file,
+  args,
+  options,
+}: SandboxLaunch): Promise<{ ok: boolean; text: string }> =>
+  new Promise((resolve) => {
+    const child = spawn(file, args, {
+      stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
+      env: { PATH: SANDBOX_PATH },
+      timeout: PROBE_MS,
+      killSignal: 'SIGKILL',
+    });
+    let text = '';
+    child.stderr?.setEncoding('utf8').on('data', (chunk: string) => {
+      text = (text + chunk).slice(0, 2000);
+    });
+    child.on('error', (error) => resolve({ ok: false, text: error.message }));
+    child.on('close', (code) => resolve({ ok: code === 0, text: text.trim() || `code ${code}` }));
+    const input = child.stdio[ARGUMENTS_FD] as Writable;
+    input.on('error', () => undefined);
+    input.end(options);
+  });
+
 async function probeBwrap(folders: readonly string[]): Promise<SandboxReport> {
   const path = findIn(folders, 'bwrap');
   if (path === undefined) return { kind: 'none', reason: '`bwrap` is not installed' };
-  const mounts = [...DEVICES, '--tmpfs', '/tmp'];
-  const tried = await run(path, [
-    ...ISOLATION,
-    '--unshare-net',
-    ...systemMounts(),
-    ...mounts,
-    '--',
-    '/bin/sh',
-    '-c',
-    ':',
-  ]);
+  const tried = await run(path, [...bwrapWorld(false), '--', '/bin/sh', '-c', ':']);
   if (!tried.ok) return { kind: 'none', reason: `\`bwrap\` does not work here: ${tried.text}` };
   const version = await run(path, ['--version']);
   const help = await run(path, ['--help']);
@@ -112,6 +72,51 @@ async function probeBwrap(folders: readonly string[]): Promise<SandboxReport> {
   };
 }
 
+async function probeUtilLinux(folders: readonly string[]): Promise<SandboxReport> {
+  const none = (reason: string): SandboxReport => ({ kind: 'none', reason });
+  const missing = PROGRAMS.find((name) => findIn(folders, name) === undefined);
+  if (missing !== undefined) return none(`\`${missing}\` is not installed`);
+  const path = findIn(folders, 'setpriv') ?? 'setpriv';
+  const report: SandboxReport = { kind: 'util-linux', path };
+  const launch = utilLinuxLaunch({
+    report,
+    projectRoot: '/usr',
+    view: { root: 'read', places: [], hidden: [] },
+    shown: [],
+    shownLast: [],
+    network: false,
+    cwd: '/usr',
+    env: {},
+    command: ['/bin/sh', '-c', ':'],
+  });
+  if (!launch.ok) return none(launch.error.detail.message);
+  const tried = await runLaunch(launch.output);
+  if (!tried.ok) return none(`\`unshare\` does not work here: ${tried.text.split('\n')[0]}`);
+  const version = await run(path, ['--version']);
+  return { ...report, version: version.text.replace(/^.*\s/, '') };
+}
+
+type LinuxKind = 'bwrap' | 'util-linux';
+const LINUX: Readonly<Record<LinuxKind, typeof probeBwrap>> = {
+  bwrap: probeBwrap,
+  'util-linux': probeUtilLinux,
+};
+
+/** The first that works; with it, or without any, why the others do not. */
+async function probeLinux(
+  folders: readonly string[],
+  kinds: readonly LinuxKind[],
+): Promise<SandboxReport> {
+  const reasons: string[] = [];
+  for (const kind of kinds) {
+    const found = await LINUX[kind](folders);
+    const reason = reasons.length > 0 ? { reason: reasons.join('; ') } : {};
+    if (found.kind !== 'none') return { ...found, ...reason };
+    if (found.reason !== undefined) reasons.push(found.reason);
+  }
+  return { kind: 'none', reason: reasons.join('; ') };
+}
+
 async function probeSeatbelt(folders: readonly string[]): Promise<SandboxReport> {
   const path = findIn(folders, 'sandbox-exec');
   if (path === undefined) return { kind: 'none', reason: '`sandbox-exec` is missing' };
@@ -121,12 +126,20 @@ async function probeSeatbelt(folders: readonly string[]): Promise<SandboxReport>
     : { kind: 'none', reason: `\`sandbox-exec\` does not work here: ${tried.text}` };
 }
 
+export interface ProbeOptions {
+  platform?: string;
+  /** Where programs are looked for. */
+  folders?: readonly string[];
+  /** On Linux: which ones are tried, in this order. */
+  kinds?: readonly LinuxKind[];
+}
+
 /** Never throws. Costs a few process starts: ask once and keep the answer. */
-export async function probeSandbox(
-  platform: string = process.platform,
-  folders: readonly string[] = FOLDERS,
-): Promise<SandboxReport> {
-  if (platform === 'linux') return await probeBwrap(folders);
+export async function probeSandbox(options: ProbeOptions = {}): Promise<SandboxReport> {
+  const { platform = process.platform, folders = FOLDERS } = options;
+  if (platform === 'linux') {
+    return await probeLinux(folders, options.kinds ?? ['bwrap', 'util-linux']);
+  }
   if (platform === 'darwin') return await probeSeatbelt(folders);
   return { kind: 'none', reason: `no sandbox is known for \`${platform}\`` };
 }

@@ -21,13 +21,13 @@ import {
   type TestProject,
   verifierOf,
 } from '../../../tests/support/processes.ts';
+import { sandboxes } from '../../../tests/support/sandboxes.ts';
 import type { JsonObject } from '../../base/index.ts';
 import { createProcessPrimitive } from '../process/subprocess.ts';
-import { probeSandbox } from './probe.ts';
+import type { SandboxReport } from './plan.ts';
 import type { WritablePlaces } from './project.ts';
 import { findTraps, setTrapsAside, type Traps } from './traps.ts';
 
-const report = await probeSandbox();
 const NO_GIT = verifierOf('process.spawn', 'fs.write **');
 const WITH_GIT = verifierOf('process.spawn', 'fs.write **', 'git.write');
 const EVERYWHERE: WritablePlaces = { root: 'write', places: [] };
@@ -56,17 +56,21 @@ function isPwned(...folders: string[]): boolean {
   return existsSync(join(project.base, 'PWNED'));
 }
 
-async function run(script: string, verify = NO_GIT, root = project.root) {
-  const primitive = createProcessPrimitive(portsOf(project, report));
-  const evil = `evil='touch ${project.base}/PWNED; false'`;
-  const call = { ...callOf(project, shell(`${evil}; ${script}`), { verify }), projectRoot: root };
-  const result = await primitive.run(call);
-  return (result.ok ? result.output.output : result.error.detail) as JsonObject;
-}
-
 const PLANT = 'git init -q . && git config core.fsmonitor "$evil"';
 
-describe.skipIf(report.kind !== 'bwrap')('traps (need a sandbox)', () => {
+for (const { name, report } of sandboxes) {
+  describe.skipIf(report.kind === 'none')(name, () => attempts(report));
+}
+
+function attempts(report: SandboxReport): void {
+  async function run(script: string, verify = NO_GIT, root = project.root) {
+    const primitive = createProcessPrimitive(portsOf(project, report));
+    const evil = `evil='touch ${project.base}/PWNED; false'`;
+    const call = { ...callOf(project, shell(`${evil}; ${script}`), { verify }), projectRoot: root };
+    const result = await primitive.run(call);
+    return (result.ok ? result.output.output : result.error.detail) as JsonObject;
+  }
+
   test.each([
     ['without `git.write`', NO_GIT],
     ['with `git.write`', WITH_GIT],
@@ -278,7 +282,7 @@ describe.skipIf(report.kind !== 'bwrap')('traps (need a sandbox)', () => {
     expect(await run('true')).toMatchObject({ message: expect.stringContaining('working tree') });
     expect(existsSync(at('.git'))).toBe(false);
   });
-});
+}
 
 const before = (): Traps => ({
   known: new Set(findTraps(project.root, EVERYWHERE).map(({ id }) => id)),

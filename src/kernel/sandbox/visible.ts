@@ -41,9 +41,8 @@ const ETC = [
   'timezone',
 ].map((name) => join('/etc', name));
 
-export function systemMounts(): string[] {
-  return [...SYSTEM, ...ETC].filter(existsSync).flatMap((path) => ['--ro-bind-try', path, path]);
-}
+/** To be shown read-only. */
+export const systemPlaces = (): string[] => [...SYSTEM, ...ETC].filter(existsSync);
 
 /** Parts of a toolchain's folder that running it needs; its credentials and settings are not. */
 const TOOLCHAIN = [

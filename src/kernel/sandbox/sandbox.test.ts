@@ -13,44 +13,51 @@ import {
   type TestProject,
   verifierOf,
 } from '../../../tests/support/processes.ts';
+import { sandboxes } from '../../../tests/support/sandboxes.ts';
 import type { JsonObject } from '../../base/index.ts';
 import { createProcessPrimitive } from '../process/subprocess.ts';
+import type { SandboxReport } from './plan.ts';
 import { probeSandbox } from './probe.ts';
+import { PROGRAMS } from './util-linux.ts';
 
-const report = await probeSandbox();
 const SPAWN = 'process.spawn';
 const ALL = verifierOf(SPAWN, 'fs.write **');
 
 let project: TestProject;
-beforeAll(() => {
-  project = makeProject({
-    'src/a.txt': 'alpha',
-    'docs/b.txt': 'beta',
-    '.ai/tools/t.yaml': 'tool',
-    '.ai/threads/one/transcript.jsonl': 'transcript',
+
+for (const { name, report } of sandboxes) {
+  describe.skipIf(report.kind === 'none')(name, () => attempts(report));
+}
+
+function attempts(report: SandboxReport): void {
+  beforeAll(() => {
+    project = makeProject({
+      'src/a.txt': 'alpha',
+      'docs/b.txt': 'beta',
+      '.ai/tools/t.yaml': 'tool',
+      '.ai/threads/one/transcript.jsonl': 'transcript',
+    });
+    mkdirSync(join(project.home, '.ai', 'keys'), { recursive: true });
+    writeFileSync(join(project.home, '.ai', 'keys', 'private.pem'), 'private key');
+    mkdirSync(join(project.home, '.ssh'));
+    writeFileSync(join(project.home, '.ssh', 'id_ed25519'), 'ssh key');
+    writeFileSync(join(project.base, 'outside.txt'), 'outside');
   });
-  mkdirSync(join(project.home, '.ai', 'keys'), { recursive: true });
-  writeFileSync(join(project.home, '.ai', 'keys', 'private.pem'), 'private key');
-  mkdirSync(join(project.home, '.ssh'));
-  writeFileSync(join(project.home, '.ssh', 'id_ed25519'), 'ssh key');
-  writeFileSync(join(project.base, 'outside.txt'), 'outside');
-});
-afterAll(() => project.remove());
+  afterAll(() => project.remove());
 
-async function run(script: string, more: Parameters<typeof callOf>[2] = {}, args: string[] = []) {
-  const primitive = createProcessPrimitive(portsOf(project, report));
-  const config: JsonObject = { ...shell(script), args };
-  return await primitive.run(callOf(project, config, { verify: ALL, ...more }));
-}
+  async function run(script: string, more: Parameters<typeof callOf>[2] = {}, args: string[] = []) {
+    const primitive = createProcessPrimitive(portsOf(project, report));
+    const config: JsonObject = { ...shell(script), args };
+    return await primitive.run(callOf(project, config, { verify: ALL, ...more }));
+  }
 
-/** What the script printed, whether it ended well or not. */
-async function textOf(...given: Parameters<typeof run>): Promise<string> {
-  const result = await run(...given);
-  const facts = (result.ok ? result.output.output : result.error.detail) as JsonObject;
-  return (facts.stdout as string | undefined) ?? JSON.stringify(facts);
-}
+  /** What the script printed, whether it ended well or not. */
+  async function textOf(...given: Parameters<typeof run>): Promise<string> {
+    const result = await run(...given);
+    const facts = (result.ok ? result.output.output : result.error.detail) as JsonObject;
+    return (facts.stdout as string | undefined) ?? JSON.stringify(facts);
+  }
 
-describe.skipIf(report.kind !== 'bwrap')('in the sandbox (needs bubblewrap)', () => {
   test('the project can be written where `fs.write` says so, and nowhere else', async () => {
     const verify = verifierOf(SPAWN, 'fs.write src/**', 'fs.write docs/b.txt');
     await run('echo 1 > src/new; echo 2 > docs/new; echo 3 > new; echo 4 > docs/b.txt', { verify });
@@ -253,26 +260,39 @@ describe.skipIf(report.kind !== 'bwrap')('in the sandbox (needs bubblewrap)', ()
     expect(existsSync(join(swap.base, 'stolen'))).toBe(false);
     swap.remove();
   });
-});
+}
 
 test('a probe that finds nothing says why', async () => {
-  expect(await probeSandbox('linux', ['/nowhere'])).toEqual({
+  const nowhere = ['/nowhere'];
+  expect(await probeSandbox({ platform: 'linux', folders: nowhere })).toEqual({
     kind: 'none',
-    reason: '`bwrap` is not installed',
+    reason: '`bwrap` is not installed; `unshare` is not installed',
   });
-  expect(await probeSandbox('darwin', ['/nowhere'])).toMatchObject({ kind: 'none' });
-  expect(await probeSandbox('plan9')).toMatchObject({ kind: 'none' });
+  const darwin = await probeSandbox({ platform: 'darwin', folders: nowhere });
+  expect(darwin).toMatchObject({ kind: 'none' });
+  expect(await probeSandbox({ platform: 'plan9' })).toMatchObject({ kind: 'none' });
 });
 
-test('a sandbox that is installed but does not work counts as none', async () => {
-  const fake = makeProject({
-    'bin/bwrap': '#!/bin/sh\necho "bwrap: no namespaces here" >&2; exit 1',
-  });
-  execFileSync('chmod', ['+x', join(fake.root, 'bin/bwrap')]);
-  const found = await probeSandbox('linux', [join(fake.root, 'bin')]);
-  expect(found).toEqual({
+test('a sandbox that is installed but does not work counts as none, and the next is tried', async () => {
+  const broken = '#!/bin/sh\necho "no namespaces here" >&2; exit 1';
+  const programs = ['bwrap', ...PROGRAMS].map((name) => [`bin/${name}`, broken]);
+  const fake = makeProject(Object.fromEntries(programs));
+  execFileSync('chmod', ['-R', '+x', join(fake.root, 'bin')]);
+  expect(await probeSandbox({ platform: 'linux', folders: [join(fake.root, 'bin')] })).toEqual({
     kind: 'none',
-    reason: '`bwrap` does not work here: bwrap: no namespaces here',
+    reason:
+      '`bwrap` does not work here: no namespaces here; `unshare` does not work here: no namespaces here',
   });
+  fake.remove();
+});
+
+test('what is in use comes with the reason why it is not the one that is tried first', async () => {
+  const fake = makeProject({ 'bin/bwrap': '#!/bin/sh\nexit 1' });
+  execFileSync('chmod', ['+x', join(fake.root, 'bin/bwrap')]);
+  const folders = [join(fake.root, 'bin'), '/usr/bin', '/bin', '/usr/sbin', '/sbin'];
+  const found = await probeSandbox({ platform: 'linux', folders });
+  expect(found.reason).toMatch(/^`bwrap` does not work here/);
+  const alone = await probeSandbox({ platform: 'linux', kinds: ['util-linux'] });
+  expect(found.kind).toBe(alone.kind);
   fake.remove();
 });

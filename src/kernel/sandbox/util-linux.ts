@@ -1,0 +1,382 @@
+// The Linux sandbox where bubblewrap is not: the same world, made by `unshare`, `mount`, `pivot_root`
+// and `setpriv`. A shell that is root in a namespace of its own builds it and gives up every right; a
+// second one inside it sets the environment and stays, as the parent of everything that runs there.
+import { existsSync, lstatSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Outcome, ok } from '../../base/index.ts';
+import {
+  ARGUMENTS_FD,
+  identityOf,
+  moved,
+  SANDBOX_HOME,
+  SANDBOX_TEMP,
+  type SandboxLaunch,
+  type SandboxPlan,
+  type Shown,
+} from './plan.ts';
+import { isCovered } from './project.ts';
+import { systemPlaces } from './visible.ts';
+
+/** Called by name, on the path that a sandbox is started with. */
+export const PROGRAMS = [
+  'unshare',
+  'mount',
+  'umount',
+  'pivot_root',
+  'setpriv',
+  'sh',
+  'mkdir',
+  'cp',
+  'rm',
+  'cat',
+  'head',
+  'stat',
+  'env',
+] as const;
+
+const DEVICES = ['null', 'zero', 'full', 'random', 'urandom', 'tty'].map((name) => `/dev/${name}`);
+const DEVICE_LINKS = ['fd', 'stdin', 'stdout', 'stderr'].map((name) => `/dev/${name}`);
+/** Where the new root is built; nothing that is shown lies in there. */
+const BASES = ['/sys', '/mnt', '/media', '/srv'];
+const OLD_ROOT = '/.old';
+const WRITABLE_PROC = '/.proc';
+const HIDDEN = '/.hidden';
+
+interface Mount {
+  target: string;
+  /** On the host, or in the new root itself. */
+  from: { host: string } | { own: string };
+  access: 'read' | 'write';
+  isFolder: boolean;
+  isDevice?: boolean;
+}
+
+/** Text as one word of the shell, whatever is in it. */
+const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;
+
+/** As a field of a table of mounts; what separates fields and lines is written in octal. */
+const field = (path: string): string =>
+  path.replace(
+    /[ \t\n\r\v\f\\#]/g,
+    (sign) => `\\${sign.charCodeAt(0).toString(8).padStart(3, '0')}`,
+  );
+
+const isBelow = (folder: string, path: string): boolean => path.startsWith(`${folder}/`);
+
+interface MountPoint {
+  path: string;
+  flags: string[];
+}
+
+/** Flags that a namespace of less privilege may not take off again. */
+const KEPT = ['ro', 'nosuid', 'nodev', 'noexec'];
+
+function mountPoints(): MountPoint[] {
+  const lines = readFileSync('/proc/self/mountinfo', 'utf8').split('\n');
+  return lines.flatMap((line) => {
+    const [, , , , path, flags] = line.split(' ');
+    if (path === undefined || flags === undefined) return [];
+    const decoded = path.replace(/\\(\d{3})/g, (_, octal: string) =>
+      String.fromCharCode(Number.parseInt(octal, 8)),
+    );
+    return [{ path: decoded, flags: flags.split(',').filter((flag) => KEPT.includes(flag)) }];
+  });
+}
+
+/** Nothing when it is not there or not for us to see. */
+function host(source: string, target: string, access: Mount['access']): Mount[] {
+  try {
+    const real = realpathSync.native(source);
+    return [{ target, from: { host: real }, access, isFolder: statSync(real).isDirectory() }];
+  } catch {
+    return [];
+  }
+}
+
+/** The project and its places must not be missing: what fails to be mounted fails the sandbox. */
+const exactly = (path: string, access: Mount['access']): Mount => ({
+  target: path,
+  from: { host: path },
+  access,
+  isFolder: true,
+});
+
+const own = (target: string, storage: string, access: Mount['access'], isFolder = true): Mount => ({
+  target,
+  from: { own: storage },
+  access,
+  isFolder,
+});
+
+function hiddenMounts(plan: SandboxPlan): Mount[] {
+  const visible = [plan.projectRoot, ...plan.shown.map(({ source }) => source)];
+  return plan.view.hidden
+    .filter((path) => isCovered(visible, path))
+    .map((path, index) => {
+      const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
+      return own(path, `${HIDDEN}/${index}`, 'read', isFolder);
+    });
+}
+
+/** Everything that is mounted, outer before inner; of two in one place the later. */
+function mountsOf(plan: SandboxPlan): Mount[] {
+  const { projectRoot, view } = plan;
+  const readOnly = ({ source, target }: Shown) => host(source, target, 'read');
+  const outerFirst = plan.shown.toSorted((a, b) => a.target.length - b.target.length);
+  const all = [
+    ...systemPlaces().flatMap((path) => host(path, path, 'read')),
+    ...DEVICES.flatMap((path) => host(path, path, 'write')).map((mount) => ({
+      ...mount,
+      isDevice: true,
+    })),
+    own('/dev/shm', '/dev/shm', 'write'),
+    own(SANDBOX_TEMP, SANDBOX_TEMP, 'write'),
+    ...outerFirst.flatMap(readOnly),
+    exactly(projectRoot, view.root),
+    ...view.places.map(({ path, access }) => exactly(join(projectRoot, path), access)),
+    ...hiddenMounts(plan),
+    ...plan.shownLast.flatMap(readOnly),
+  ];
+  return [...new Map(all.map((mount, index) => [mount.target, index])).values()]
+    .sort((a, b) => a - b)
+    .flatMap((index) => all[index] ?? []);
+}
+
+/** Where the point of a mount has to be made in the new root, if it does not exist already. */
+function storageOf(mount: Mount, earlier: readonly Mount[]): string | undefined {
+  const over = earlier.findLast(({ target }) => isBelow(target, mount.target));
+  if (!over) return mount.target;
+  return 'own' in over.from
+    ? `${over.from.own}${mount.target.slice(over.target.length)}`
+    : undefined;
+}
+
+/** Folders and files that the new root must have before anything is mounted in it. */
+function foundations(mounts: readonly Mount[]): { folders: string[]; files: string[] } {
+  const folders = ['/dev/pts', '/proc', OLD_ROOT, WRITABLE_PROC, SANDBOX_HOME];
+  const files = ['/dev/ptmx'];
+  mounts.forEach((mount, index) => {
+    const points = [storageOf(mount, mounts.slice(0, index))];
+    if ('own' in mount.from) points.push(mount.from.own);
+    for (const point of points) {
+      if (point !== undefined) (mount.isFolder ? folders : files).push(point);
+    }
+  });
+  return { folders: [...folders, ...files.map((file) => join(file, '..'))], files };
+}
+
+function flagsOf(mount: Mount, points: readonly MountPoint[]): string[] {
+  const { from } = mount;
+  const wanted = [mount.access === 'read' ? 'ro' : 'rw', 'nosuid', mount.isDevice ? '' : 'nodev'];
+  if ('own' in from) return wanted;
+  const over = points
+    .filter(({ path }) => path === '/' || path === from.host || isBelow(path, from.host))
+    .reduce((a, b) => (b.path.length >= a.path.length ? b : a), { path: '', flags: [] });
+  return [...wanted, ...over.flags];
+}
+
+const optionsOf = (flags: readonly string[]): string => {
+  const set = new Set(flags.filter(Boolean));
+  if (set.has('ro')) set.delete('rw');
+  return [...set].join(',');
+};
+
+/** The table that one `mount` works through. */
+function tableOf(
+  base: string,
+  mounts: readonly Mount[],
+  points: readonly MountPoint[],
+  isRoot: boolean,
+): string {
+  const at = (path: string) => field(`${base}${path}`);
+  const proc = 'nosuid,nodev,noexec';
+  // Read-only, but for what says who somebody is in the namespace that is made last: it can be
+  // written once, and is, before anything else runs.
+  const ids = ['uid_map', 'gid_map', 'setgroups'].map((name) => `/1/${name}`);
+  const processes = isRoot
+    ? [`proc ${at('/proc')} proc ro,${proc} 0 0`]
+    : [
+        `proc ${at(WRITABLE_PROC)} proc ${proc} 0 0`,
+        `${at(WRITABLE_PROC)} ${at('/proc')} none bind,ro,${proc} 0 0`,
+        ...ids.map(
+          (id) => `${at(`${WRITABLE_PROC}${id}`)} ${at(`/proc${id}`)} none bind,${proc} 0 0`,
+        ),
+      ];
+  const lines = mounts.map((mount) => {
+    const source = 'own' in mount.from ? at(mount.from.own) : field(mount.from.host);
+    return `${source} ${at(mount.target)} none rbind,${optionsOf(flagsOf(mount, points))} 0 0`;
+  });
+  const terminals = [
+    `devpts ${at('/dev/pts')} devpts newinstance,ptmxmode=0666,mode=620,nosuid,noexec 0 0`,
+    `${at('/dev/pts/ptmx')} ${at('/dev/ptmx')} none bind,nosuid,noexec 0 0`,
+  ];
+  return [...processes, ...terminals, ...lines, ''].join('\n');
+}
+
+/** What is mounted further down comes along with its own flags, so it is closed one by one. */
+function closeBelow(
+  base: string,
+  mounts: readonly Mount[],
+  points: readonly MountPoint[],
+): string[] {
+  return mounts.flatMap((mount) => {
+    const { from, access, target } = mount;
+    if ('own' in from) return [];
+    // Itself, too: `mount` leaves a place alone that came along with the one above it.
+    const inner = points.filter(({ path }) => path === from.host || isBelow(from.host, path));
+    return inner.map(({ path, flags }) => {
+      const place = quoted(`${base}${target}${path.slice(from.host.length)}`);
+      const options = optionsOf(['nosuid', 'nodev', access === 'read' ? 'ro' : 'rw', ...flags]);
+      return `[ ! -e ${place} ] || did mount -n -o remount,bind,${options} ${place}`;
+    });
+  });
+}
+
+/** The places as they were when their rights were looked at; a link would lead elsewhere. */
+function checkPlaces(base: string, plan: SandboxPlan): Outcome<string[]> {
+  const { projectRoot, view } = plan;
+  const expected: [path: string, identity: string][] = [];
+  for (const place of view.places) {
+    const path = join(projectRoot, place.path);
+    const identity = identityOf(path);
+    if (identity === undefined) return moved(place);
+    if (!isCovered(view.hidden, path)) expected.push([quoted(`${base}${path}`), identity]);
+  }
+  if (expected.length === 0) return ok([]);
+  const paths = expected.map(([path]) => path).join(' ');
+  const identities = quoted(expected.map(([, identity]) => identity).join('\n'));
+  return ok([
+    `[ "$(stat -c %d:%i ${paths})" = ${identities} ] || fail 'a place was replaced while it was being mounted'`,
+  ]);
+}
+
+/** Runs inside, without any right, as the first process there. Its own messages are nobody's. */
+const INSIDE = `
+cd "$1" || exit 1
+shift
+[ -x "$1" ] || { echo "sandbox: execvp $1: No such file or directory" >&2; exit 1; }
+[ -z "\${BASH_VERSION-}" ] || set -- "$(command -v env)" -u _ "$@"
+export PWD
+unset OLDPWD SHLVL
+eval "$(cat <&${ARGUMENTS_FD})"
+exec ${ARGUMENTS_FD}<&- 9>&2 2>/dev/null
+"$@" 2>&9 9>&-
+exit $?`;
+
+const NO_RIGHTS =
+  'setpriv --no-new-privs --bounding-set=-all --inh-caps=-all --ambient-caps=-all --';
+
+function setUp(base: string, plan: SandboxPlan, user: User): Outcome<string> {
+  const mounts = mountsOf(plan);
+  const points = mountPoints();
+  const places = checkPlaces(base, plan);
+  if (!places.ok) return places;
+  const { folders, files } = foundations(mounts);
+  const inRoot = (paths: readonly string[]) => paths.map((path) => quoted(`.${path}`)).join(' ');
+  const isRoot = user.uid === 0;
+  const links = DEVICE_LINKS.filter((path) =>
+    lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink(),
+  );
+  const asUser = `unshare --user --map-user=${user.uid} --map-group=${user.gid} --keep-caps --`;
+  const script = [
+    'fail() { printf \'sandbox: %s\\n\' "$*" >&2; exit 1; }',
+    'did() { said=$("$@" 2>&1) || fail "$said"; }',
+    'shift; mask=$(umask); umask 022',
+    // The network of the sandbox has one device, which is off.
+    ...(plan.network
+      ? []
+      : [
+          `{ mount -n -t sysfs sysfs ${base} && echo 0x9 > ${base}/class/net/lo/flags || ip link set lo up; } 2>/dev/null`,
+        ]),
+    '{ echo sandbox > /proc/sys/kernel/hostname || hostname sandbox; } 2>/dev/null',
+    `did mount -n -t tmpfs -o mode=0755,nosuid,nodev tmpfs ${base}`,
+    `cd ${base} || fail 'no root'`,
+    `did mkdir -p ${inRoot(folders)}`,
+    ...files.map((file) => `: > ${inRoot([file])} || fail 'no root'`),
+    links.length > 0 ? `did cp -P ${links.join(' ')} ./dev/` : '',
+    `printf %s ${quoted(tableOf(base, mounts, points, isRoot))} > .${OLD_ROOT}/table`,
+    `did mount -n -a -T .${OLD_ROOT}/table`,
+    ...closeBelow(base, mounts, points),
+    ...places.output,
+    `did pivot_root . .${OLD_ROOT}`,
+    `did umount -l ${OLD_ROOT} ${isRoot ? '' : WRITABLE_PROC}`,
+    `did rm -r ${OLD_ROOT} ${WRITABLE_PROC}`,
+    'did mount -n -o remount,bind,ro,nosuid,nodev /',
+    'umask "$mask"',
+    `exec ${isRoot ? '' : asUser} ${NO_RIGHTS} sh -c ${quoted(INSIDE)} sh ${quoted(plan.cwd)} "$@"`,
+  ];
+  return ok(`${script.join('\n')}\n`);
+}
+
+/** Names that mean something to a shell, which would refuse them or change their value. */
+const TAKEN =
+  /^(_|PPID|UID|EUID|GROUPS|OPTIND|LINENO|RANDOM|SRANDOM|SECONDS|EPOCH\w+|DIRSTACK|FUNCNAME|HISTCMD|SHELLOPTS|POSIXLY_CORRECT|BASH\w*)$/;
+
+/** Set by the shell inside. A name it takes for its own goes through a program. */
+function environmentScript(env: SandboxPlan['env']): string {
+  const entries = Object.entries(env);
+  const isFree = (name: string) => /^[A-Za-z_]\w*$/.test(name) && !TAKEN.test(name);
+  const lines = entries
+    .filter(([name]) => isFree(name))
+    .map(([name, value]) => `export ${name}=${quoted(value)}`);
+  const taken = entries.filter(([name]) => !isFree(name));
+  const words = taken.map(([name, value]) => quoted(`${name}=${value}`)).join(' ');
+  const through = taken.length > 0 ? [`set -- "$(command -v env)" ${words} "$@"`] : [];
+  return `${[...through, ...lines].join('\n')}\n`;
+}
+
+export interface User {
+  uid: number;
+  gid: number;
+}
+
+const currentUser = (): User => ({ uid: process.geteuid?.() ?? 0, gid: process.getegid?.() ?? 0 });
+
+/** Namespaces for everything, and no life after the process that started it. */
+function namespaces(network: boolean, isRoot: boolean): string[] {
+  const identity = ['--user', '--map-root-user'];
+  // A network belongs to whoever is root when it is made, which an ordinary user is one step later.
+  const first = network || isRoot ? identity : [...identity, '--', 'unshare'];
+  return [
+    '--pdeathsig',
+    'KILL',
+    '--',
+    'unshare',
+    ...first,
+    '--mount',
+    '--propagation',
+    'private',
+    '--pid',
+    '--fork',
+    '--kill-child',
+    '--ipc',
+    '--uts',
+    ...(existsSync('/proc/self/ns/cgroup') ? ['--cgroup'] : []),
+    ...(network ? [] : ['--net']),
+    '--',
+  ];
+}
+
+/** Everything about one child, ready to be started. */
+export function utilLinuxLaunch(
+  plan: SandboxPlan,
+  user: User = currentUser(),
+): Outcome<SandboxLaunch> {
+  const base = BASES.find(
+    (path) => statSync(path, { throwIfNoEntry: false })?.isDirectory() && !isBelow(path, plan.cwd),
+  );
+  const script = setUp(base ?? '/mnt', plan, user);
+  if (!script.ok) return script;
+  const length = Buffer.byteLength(script.output);
+  const read = `eval "$(head -c "$1" <&${ARGUMENTS_FD})"`;
+  return ok({
+    file: plan.report.path ?? 'setpriv',
+    args: [
+      ...namespaces(plan.network, user.uid === 0),
+      ...['sh', '-c', read, 'sh', String(length)],
+      ...plan.command,
+    ],
+    options: `${script.output}${environmentScript(plan.env)}`,
+    fds: [],
+  });
+}

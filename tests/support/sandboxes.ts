@@ -1,0 +1,29 @@
+// For tests: every sandbox that this system could have, each tried on its own.
+import type { SandboxReport } from '../../src/kernel/sandbox/plan.ts';
+import { probeSandbox } from '../../src/kernel/sandbox/probe.ts';
+
+interface Candidate {
+  /** Says why its cases are skipped, where they are. */
+  name: string;
+  report: SandboxReport;
+}
+
+const candidate = (kind: string, report: SandboxReport): Candidate => ({
+  name: report.kind === 'none' ? `in ${kind} (skipped: ${report.reason})` : `in ${kind}`,
+  report,
+});
+
+const found = async (): Promise<Candidate[]> => {
+  if (process.platform !== 'linux') return [candidate('the sandbox', await probeSandbox())];
+  const kinds = ['bwrap', 'util-linux'] as const;
+  return await Promise.all(
+    kinds.map(async (kind) => candidate(kind, await probeSandbox({ kinds: [kind] }))),
+  );
+};
+
+export const sandboxes: readonly Candidate[] = await found();
+
+/** Those that work here, for `describe.each`. */
+export const working: readonly [string, SandboxReport][] = sandboxes
+  .filter(({ report }) => report.kind !== 'none')
+  .map(({ name, report }) => [name, report]);
