@@ -260,7 +260,7 @@ export PWD
 unset OLDPWD SHLVL
 eval "$(cat <&${ARGUMENTS_FD})"
 exec ${ARGUMENTS_FD}<&- 9>&2 2>/dev/null
-"$@" 2>&9 9>&-
+(exec 2>&9 9>&-; exec "$@")
 exit $?`;
 
 const NO_RIGHTS =
@@ -373,7 +373,11 @@ export function utilLinuxLaunch(
     file: plan.report.path ?? 'setpriv',
     args: [
       ...namespaces(plan.network, user.uid === 0),
-      ...['sh', '-c', read, 'sh', String(length)],
+      'sh',
+      '-c',
+      read,
+      'sh',
+      String(length),
       ...plan.command,
     ],
     options: `${script.output}${environmentScript(plan.env)}`,

@@ -1,0 +1,19 @@
+// For tests that need a process of their own around the sandbox: runs one script of bash in it.
+// Arguments: kind, project, script. Prints the outcome as one line of JSON.
+import { fail, ok } from '../../src/base/index.ts';
+import { createProcessPrimitive } from '../../src/kernel/process/subprocess.ts';
+import { probeSandbox } from '../../src/kernel/sandbox/probe.ts';
+import { callOf, makeProject, portsOf, shell } from './processes.ts';
+
+const [kind, root = '', script = ''] = process.argv.slice(2);
+const project = makeProject();
+const report = await probeSandbox({ kinds: [kind === 'bwrap' ? 'bwrap' : 'util-linux'] });
+const primitive = createProcessPrimitive(portsOf({ ...project, root }, report));
+const call = callOf({ ...project, root }, shell(script), {
+  verify: ({ capability, scope }) =>
+    capability === 'fs.write' && scope?.path?.startsWith('closed')
+      ? fail('permission_denied', 'closed')
+      : ok(null),
+});
+process.stdout.write(`${JSON.stringify(await primitive.run(call))}\n`);
+project.remove();
