@@ -89,6 +89,7 @@ export {
   matchesLabel,
   mergeAll,
   mergeDescriptors,
+  removeLabels,
   withSources,
 } from './values/labels.ts';
 export { createRecordFile, openRecords, type RecordFile } from './values/record-file.ts';

@@ -115,8 +115,8 @@ export interface JsHelper {
   readonly parameters: readonly string[];
   /** A js body: becomes a function of the same global object, plain values in and out. */
   readonly source: string | undefined;
-  /** Anything else is called back. */
-  call(values: readonly Json[]): MaybePromise<Json>;
+  /** Anything else is called back, with the marks that everything from the block has. */
+  call(values: readonly Json[], descriptor: Descriptor): MaybePromise<Value>;
 }
 
 export interface JsCall {
@@ -126,6 +126,8 @@ export interface JsCall {
   mx(): Json;
   readonly helpers: readonly JsHelper[];
   readonly timeoutMs: number | undefined;
+  /** The marks of all that goes in, and of what led here. */
+  readonly descriptor: Descriptor;
 }
 
 export interface JsResult {
@@ -134,6 +136,8 @@ export interface JsResult {
   readonly logs: readonly string[];
   /** What was written to stderr (`console.error`). */
   readonly warnings: readonly string[];
+  /** The marks of everything that went into the global object, by this block or before it. */
+  readonly descriptor: Descriptor;
 }
 
 /** One isolated global object per run of a script. */

@@ -304,9 +304,9 @@ describe('node blocks', () => {
   inSandbox('have values, helpers, require and the frame, and return data', async () => {
     const { code } = await open({ 'project/lib.js': 'module.exports = 7' });
     const helpers = [
-      { name: 'up', parameters: ['s'], source: 's.toUpperCase()', call: () => null },
-      { name: 'twice', parameters: ['s'], source: 'return up(s) + s', call: () => null },
-      { name: 'far', parameters: [], source: undefined, call: () => null },
+      { name: 'up', parameters: ['s'], source: 's.toUpperCase()', call: () => makeValue(null) },
+      { name: 'twice', parameters: ['s'], source: 'return up(s) + s', call: () => makeValue(null) },
+      { name: 'far', parameters: [], source: undefined, call: () => makeValue(null) },
     ];
     const source =
       'console.log("said")\nconst own = await import("node:path");\n' +

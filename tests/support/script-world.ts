@@ -10,7 +10,7 @@ import {
   makeValue,
   mergeDescriptors,
 } from '../../src/flow/index.ts';
-import { createJsEngine } from '../../src/script/js-engine.ts';
+import { createJsEngine } from '../../src/script/js/engine.ts';
 import { runScript, type ScriptEffect, type ScriptOptions } from '../../src/script/run-script.ts';
 import type { JsEngine, ProcessRequest, ScriptWorld } from '../../src/script/world.ts';
 

@@ -7,6 +7,7 @@ import {
   type Input,
   type MaybePromise,
   makeValue,
+  mergeAll,
   type Operation,
   type Value,
 } from '../../flow/index.ts';
@@ -83,13 +84,10 @@ function helperOf(name: string, executable: Executable, env: Environment): JsHel
     name,
     parameters,
     source,
-    call: (values) =>
-      then(
-        executable.call(
-          values.map((data) => given(makeValue(data))),
-          { env, at: 0, isStage: false },
-        ),
-        ({ data }) => data,
+    call: (values, descriptor) =>
+      executable.call(
+        values.map((data) => given(makeValue(data, { descriptor }))),
+        { env, at: 0, isStage: false },
       ),
   };
 }
@@ -317,16 +315,20 @@ function runJs(node: CodeExpression): RunCode {
       mx: () => env.run.contextJson(context),
       helpers: jsHelpers(env.run.helpers.js, env),
       timeoutMs: env.process?.timeoutMs,
+      descriptor: mergeAll([
+        env.frame.influence,
+        ...named.map(({ value }) => value.meta.descriptor),
+      ]),
     });
     return then(outcome, (result) => {
-      const { value, logs, warnings } = unwrap(result);
+      const { value, logs, warnings, descriptor } = unwrap(result);
       if (warnings.length > 0) env.run.stderr(`${warnings.join('\n')}\n`, env);
       if (value === undefined || value === null) {
-        if (logs.length > 0) return makeValue(logs.join('\n'));
+        if (logs.length > 0) return makeValue(logs.join('\n'), { descriptor });
         return absent();
       }
       if (logs.length > 0) env.run.stderr(`${logs.join('\n')}\n`, env);
-      return makeValue(value);
+      return makeValue(value, { descriptor });
     });
   };
 }

@@ -2,10 +2,8 @@
 // the runner takes away before the block starts; what a node block returns comes back at the end of
 // stdout, behind a mark nobody else can know.
 import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
-import { readJsBody } from '../js-body.ts';
-import { dataText, readData } from '../js-data.ts';
-import { createDecoder, createEncoder, createTextual } from '../js-realm-values.ts';
-import { identifier } from '../js-units.ts';
+import { identifier, readJsBody } from '../js/block-body.ts';
+import { createDecoder, createEncoder, createTextual, dataText, readData } from '../js/data.ts';
 import type { CodeRequest, CodeResult, JsArgument, ProcessResult } from '../world.ts';
 import type { Processes } from './process.ts';
 
@@ -87,7 +85,7 @@ function nodeUnit(
   const names = parameters.map(identifier);
   const free = wordsIn(source, known, names);
   const body = readJsBody(source, [...names, ...free], true);
-  return body.ok ? ok({ names, free, code: body.output.code }) : body;
+  return body.ok ? ok({ names, free, code: body.output }) : body;
 }
 
 const lastLine = (text: string): string => text.trimEnd().split('\n').at(-1) ?? '';

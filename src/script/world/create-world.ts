@@ -9,7 +9,7 @@ import {
   type Primitive,
   writeProjectFile,
 } from '../../kernel/index.ts';
-import { createJsEngine } from '../js-engine.ts';
+import { createJsEngine } from '../js/engine.ts';
 import type { JsEngine, ScriptWorld } from '../world.ts';
 import { createAccess } from './access.ts';
 import { createCode } from './code.ts';

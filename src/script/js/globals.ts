@@ -1,12 +1,132 @@
-// `URL`, `TextEncoder` and friends inside the realm of js blocks, compiled when one is first used.
-// Addresses and encodings are worked out by the host, on text.
-import type { AskHost } from './js-realm-globals.ts';
+// The globals of js blocks that the language itself has not: console, timers, addresses, encodings,
+// clones, and what depends on a locale. The text of these functions is compiled inside the context, so
+// they use nothing but what they find there, and `ask`. What the host works out for them is at the end:
+// text in, text out, nothing kept.
+import type { Codec } from './data.ts';
 
 type Bag = Record<PropertyKey, unknown>;
+/** A kind of question, a number and a text; the answer is text. */
+export type AskHost = (kind: string, id: number, text: string) => string;
+
+/** Adds them to the global object; the answer lets a timer fire. */
+export function addGlobals(ask: AskHost, encode: Codec['encode']): (timer: number) => void {
+  type Timer = { run: () => void; args: unknown[]; repeats: boolean };
+  const { apply, defineProperty } = Reflect;
+  // oxlint-disable-next-line no-eval -- of the context, for our own text
+  const evaluate = eval;
+  const [Error_, String_, TypeError_] = [Error, String, TypeError];
+  const { slice } = String.prototype;
+  const hidden = { writable: true, configurable: true, enumerable: false };
+  const put = (key: string, value: unknown): void => {
+    defineProperty(globalThis, key, { __proto__: null, ...hidden, value } as PropertyDescriptor);
+  };
+
+  const shown = (value: unknown): string => {
+    if (typeof value === 'function') return '[function]';
+    if (typeof value !== 'object' || value === null || value instanceof Error_) {
+      return String_(value);
+    }
+    try {
+      return apply(slice, encode(value), [1]);
+    } catch {
+      return String_(value);
+    }
+  };
+  const printer =
+    (kind: string) =>
+    (...values: unknown[]): void => {
+      let line = '';
+      for (let at = 0; at < values.length; at++) line += (at === 0 ? '' : ' ') + shown(values[at]);
+      ask(kind, 0, line);
+    };
+  const [log, warn] = [printer('log'), printer('warn')];
+  put('console', { log, info: log, debug: log, warn, error: warn, trace: warn });
+
+  const timers = { __proto__: null } as unknown as Record<number, Timer>;
+  let made = 0;
+  const start =
+    (repeats: boolean) =>
+    (run: unknown, ms: unknown, ...args: unknown[]): number => {
+      if (typeof run !== 'function') throw new TypeError_('a timer needs a function');
+      const id = ++made;
+      const refused = ask('timer', id, `${repeats ? 'r' : 'o'}${+(ms as number) || 0}`);
+      if (refused !== '') throw new Error_(refused);
+      timers[id] = { run: run as () => void, args, repeats };
+      return id;
+    };
+  const stop = (id: unknown): void => {
+    if (typeof id !== 'number' || !timers[id]) return;
+    delete timers[id];
+    ask('clear', id, '');
+  };
+  put('setTimeout', start(false));
+  put('setInterval', start(true));
+  put('clearTimeout', stop);
+  put('clearInterval', stop);
+  put('queueMicrotask', async (run: () => void) => {
+    await Promise.resolve();
+    run();
+  });
+  put('global', globalThis);
+  Reflect.deleteProperty(globalThis, 'SharedArrayBuffer');
+
+  // Most blocks never touch these.
+  let further: Bag | undefined;
+  for (const key of ['URL', 'URLSearchParams', 'TextEncoder', 'TextDecoder', 'structuredClone']) {
+    const get = (): unknown => {
+      further ??= (evaluate(ask('further', 0, '')) as (ask: AskHost) => Bag)(ask);
+      put(key, further[key]);
+      return further[key];
+    };
+    const set = (value: unknown): void => put(key, value);
+    defineProperty(globalThis, key, { configurable: true, enumerable: false, get, set });
+  }
+  return (id) => {
+    const timer = timers[id];
+    if (!timer) return;
+    if (!timer.repeats) delete timers[id];
+    apply(timer.run, undefined, timer.args);
+  };
+}
+
+/** What depends on a locale: the engine has no tables for it, the host has. */
+export function addLocales(ask: AskHost): void {
+  const { stringify } = JSON;
+  const [String_, Number_, RangeError_] = [String, Number, RangeError];
+  const { slice } = String.prototype;
+  const { apply, defineProperty } = Reflect;
+  const asked = (what: string, given: unknown, locales: unknown, options: unknown): string => {
+    const answer = ask(what, 0, stringify([given, locales, options]));
+    if (answer[0] === 'e') throw new RangeError_(apply(slice, answer, [1]));
+    return apply(slice, answer, [1]);
+  };
+  const put = (target: object, key: string, value: unknown): void => {
+    defineProperty(target, key, { value, writable: true, configurable: true, enumerable: false });
+  };
+  put(
+    String.prototype,
+    'localeCompare',
+    function (this: unknown, other: unknown, locales: unknown, options: unknown): number {
+      const pair = [String_(this), String_(other)];
+      return Number_(asked('localeCompare', pair, locales, options));
+    },
+  );
+  const methods = ['toLocaleString', 'toLocaleDateString', 'toLocaleTimeString'];
+  for (const key of methods) {
+    put(Date.prototype, key, function (this: unknown, locales: unknown, options: unknown): string {
+      return asked(key, Number_(this), locales, options);
+    });
+  }
+  put(Number.prototype, 'toLocaleString', function (this: unknown, l: unknown, o: unknown): string {
+    return asked('numberToLocale', String_(this), l, o);
+  });
+}
+
+// ---- compiled when one of them is first used
 
 type ParamsClass = new (given?: unknown, tell?: (text: string) => void) => unknown;
 
-export function createUrl(ask: AskHost, Params: ParamsClass): unknown {
+function createUrl(ask: AskHost, Params: ParamsClass): unknown {
   const { parse, stringify } = JSON;
   const TypeError_ = TypeError;
   const textOf: (value: unknown) => string = String;
@@ -74,7 +194,7 @@ export function createUrl(ask: AskHost, Params: ParamsClass): unknown {
   return URL;
 }
 
-export function createParams(): ParamsClass {
+function createParams(): ParamsClass {
   const textOf: (value: unknown) => string = String;
   const decode = (text: string): string => {
     const spaced = text.replaceAll('+', ' ');
@@ -164,7 +284,7 @@ export function createParams(): ParamsClass {
   };
 }
 
-export function createEncodings(ask: AskHost): Bag {
+function createEncodings(ask: AskHost): Bag {
   const { fromCharCode } = String;
   const bytesOf = (given: unknown): Uint8Array => {
     if (given === undefined) return new Uint8Array(0);
@@ -207,7 +327,7 @@ export function createEncodings(ask: AskHost): Bag {
   return { TextEncoder, TextDecoder };
 }
 
-export function createClone() {
+function createClone() {
   const Error_ = Error;
   const copyOf = (
     value: object,
@@ -253,23 +373,101 @@ export function createClone() {
   };
 }
 
-const PARTS = { createUrl, createParams, createEncodings, createClone };
+const FURTHER = { createUrl, createParams, createEncodings, createClone };
 
-function assemble(parts: typeof PARTS) {
+function assemble(parts: typeof FURTHER) {
   return (ask: AskHost): Bag => {
     const URLSearchParams = parts.createParams();
-    const structuredClone = parts.createClone();
     return {
       URLSearchParams,
-      structuredClone,
+      structuredClone: parts.createClone(),
       URL: parts.createUrl(ask, URLSearchParams),
       ...parts.createEncodings(ask),
     };
   };
 }
 
+// ---- the host
+
 /** A script whose value is a function that makes the further globals. */
-export function extrasText(): string {
-  const parts = Object.entries(PARTS).map(([name, part]) => `${name}: ${part.toString()}`);
+function furtherText(): string {
+  const parts = Object.entries(FURTHER).map(([name, part]) => `${name}: ${part.toString()}`);
   return `'use strict';(${assemble.toString()})({ ${parts.join(',\n')} })`;
 }
+
+const URL_PARTS = [
+  'href',
+  'protocol',
+  'username',
+  'password',
+  'host',
+  'hostname',
+  'port',
+  'pathname',
+  'search',
+  'hash',
+] as const;
+
+/** `[address]`, `[address, base]` or `[address, null, part, value]`; empty when it is no address. */
+function url(text: string): string {
+  const [address, base, part, value] = JSON.parse(text) as (string | null | undefined)[];
+  if (!URL.canParse(address ?? '', base ?? undefined)) return '';
+  const made = new URL(address ?? '', base ?? undefined);
+  const key = URL_PARTS.find((name) => name === part);
+  if (key === 'href' && !URL.canParse(value ?? '')) return '';
+  if (key) made[key] = value ?? '';
+  const parts = URL_PARTS.map((name) => [name, made[name]] as const);
+  return JSON.stringify({ ...Object.fromEntries(parts), origin: made.origin });
+}
+
+/** Name of the encoding, flags, and bytes as characters, on a line each. */
+function decode(text: string): string {
+  const [name = '', flags = ''] = text.split('\n', 2);
+  const bytes = Buffer.from(text.slice(name.length + flags.length + 2), 'latin1');
+  try {
+    const options = { fatal: flags.includes('f'), ignoreBOM: flags.includes('b') };
+    return `v${new TextDecoder(name, options).decode(bytes)}`;
+  } catch {
+    return `eThe bytes or the encoding \`${name}\` are not valid`;
+  }
+}
+
+type Options = Intl.NumberFormatOptions & Intl.DateTimeFormatOptions & Intl.CollatorOptions;
+type Locale = string | string[] | undefined;
+
+/** `[what it is about, locales, options]`; `v` and the answer, or `e` and why not. */
+const localized =
+  (work: (given: unknown, locale: Locale, options: Options) => string | number) =>
+  (text: string): string => {
+    const [given, locales, options] = JSON.parse(text) as [unknown, unknown, Options | null];
+    const isLocale = typeof locales === 'string' || Array.isArray(locales);
+    try {
+      return `v${work(given, isLocale ? (locales as Locale) : undefined, options ?? {})}`;
+    } catch (error) {
+      return `e${error instanceof Error ? error.message : ''}`;
+    }
+  };
+
+const dated = (
+  key: 'toLocaleString' | 'toLocaleDateString' | 'toLocaleTimeString',
+): ((text: string) => string) =>
+  localized((ms, locale, options) => new Date(Number(ms ?? NaN))[key](locale, options));
+
+/** By the kind of question. */
+export const ANSWERS: ReadonlyMap<string, (text: string) => string> = new Map([
+  ['url', url],
+  ['decode', decode],
+  ['utf8', (text) => Buffer.from(text, 'utf8').toString('latin1')],
+  ['further', furtherText],
+  ['toLocaleString', dated('toLocaleString')],
+  ['toLocaleDateString', dated('toLocaleDateString')],
+  ['toLocaleTimeString', dated('toLocaleTimeString')],
+  ['numberToLocale', localized((text, at, options) => Number(text).toLocaleString(at, options))],
+  [
+    'localeCompare',
+    localized((pair, locale, options) => {
+      const [one, other] = Array.isArray(pair) ? pair.map(String) : [];
+      return (one ?? '').localeCompare(other ?? '', locale, options);
+    }),
+  ],
+]);

@@ -1,21 +1,22 @@
-// Ways out of a `node:vm` context that have worked somewhere. Each block calls `check` with whatever
+// Ways out of a context that have worked somewhere. Each block calls `check` with whatever
 // it got hold of; the answer names everything that does not belong to the realm of the blocks.
 import { createContext, runInContext } from 'node:vm';
 import { afterAll, describe, expect, test } from 'vitest';
-import { raise } from './fault.ts';
-import { createJsEngine } from './js-engine.ts';
-import type { JsArgument, JsCall, JsHelper } from './world.ts';
+import { EMPTY, makeValue } from '../../flow/index.ts';
+import { raise } from '../fault.ts';
+import type { JsArgument, JsCall, JsHelper } from '../world.ts';
+import { createJsEngine } from './engine.ts';
 
 const DETECTOR = `
-const found = [];
+let found = '';
 const look = (x, name) => {
   if (x === null || (typeof x !== 'object' && typeof x !== 'function')) return;
   let top = x;
   for (let p = x; p !== null; p = Object.getPrototypeOf(p)) top = p;
-  if (top !== x && top !== Object.prototype) found.push(name + ' is of another realm');
+  if (top !== x && top !== Object.prototype) found += name + ' is of another realm; ';
   try {
     const made = x.constructor.constructor('return typeof process')();
-    if (made !== 'undefined') found.push(name + ' leads to process');
+    if (typeof made === 'string' && made !== 'undefined') found += name + ' leads to process; ';
   } catch {}
 };
 const check = (x, name = 'it') => { look(x, name); if (x !== null && x !== undefined) look(Object(x).constructor, name + '.constructor'); };
@@ -127,7 +128,7 @@ const TRICKS: readonly [string, string][] = [
   ],
   [
     'setters on prototypes',
-    'for (const p of [Object.prototype, Array.prototype]) for (const k of ["0", "length2", "value", "resolve", "run", "toJSON"]) Object.defineProperty(p, k, { configurable: true, set(v) { check(v); check(this) }, get() { check(this); return undefined } }); try { back([1]); console.log([1], {}) } catch (e) { check(e) } for (const p of [Object.prototype, Array.prototype]) for (const k of ["0", "length2", "value", "resolve", "run", "toJSON"]) delete p[k]',
+    'for (const p of [Object.prototype, Array.prototype]) for (const k of ["0", "length2", "value", "resolve", "run", "toJSON"]) Object.defineProperty(p, k, { __proto__: null, configurable: true, set(v) { check(v); check(this) }, get() { check(this); return undefined } }); try { back([1]); console.log([1], {}) } catch (e) { check(e) } for (const p of [Object.prototype, Array.prototype]) for (const k of ["0", "length2", "value", "resolve", "run", "toJSON"]) delete p[k]',
   ],
   [
     'replaced array iteration',
@@ -191,14 +192,24 @@ const TRICKS: readonly [string, string][] = [
     'await new Promise((r) => queueMicrotask(function (...a) { check(this); try { check(arguments.callee.caller) } catch (e) { check(e) } for (const x of a) check(x); r() }))',
   ],
   [
-    'disposal',
-    'try { using d = { [Symbol.dispose]() { throw new Error("x") } } } catch (e) { check(e) }',
+    'a module',
+    'const load = Function("name", "return imp" + "ort(name)"); for (const name of ["fs", "node:fs", "block.js", "inside.js"]) try { check(await load(name)); found += name + " was loaded; " } catch (e) { check(e) }',
   ],
 ];
 
 const helpers: readonly JsHelper[] = [
-  { name: 'back', parameters: ['x'], source: undefined, call: (values) => ({ list: [...values] }) },
-  { name: 'later', parameters: ['x'], source: undefined, call: async (values) => [...values] },
+  {
+    name: 'back',
+    parameters: ['x'],
+    source: undefined,
+    call: (values) => makeValue({ list: [...values] }),
+  },
+  {
+    name: 'later',
+    parameters: ['x'],
+    source: undefined,
+    call: async (values) => makeValue([...values]),
+  },
   { name: 'refuse', parameters: [], source: undefined, call: () => raise('not_found', 'no') },
   {
     name: 'rejects',
@@ -220,6 +231,7 @@ const callOf = (source: string, parameters: JsCall['parameters'] = []): JsCall =
   mx: () => ({}),
   helpers,
   timeoutMs: 20_000,
+  descriptor: EMPTY,
 });
 
 describe('nothing of the host is reachable from a js block', () => {
@@ -231,7 +243,7 @@ describe('nothing of the host is reachable from a js block', () => {
     const source = `${DETECTOR}try {\n${trick}\n} catch (e) { check(e, 'escaped error') }\nreturn found;`;
     const parameters = Object.entries(given).map(([name, value]) => ({ name, value }));
     const outcome = await engine.run(callOf(source, parameters));
-    expect(outcome).toMatchObject({ ok: true, output: { value: [] } });
+    expect(outcome).toMatchObject({ ok: true, output: { value: '' } });
   });
 
   test.each([
@@ -256,18 +268,6 @@ describe('nothing of the host is reachable from a js block', () => {
     }
   });
 
-  test('setters of a list see nothing of data that leaves', () => {
-    const keys = '["0", "1", "toJSON"]';
-    const source =
-      `globalThis.seen = 0; for (const k of ${keys}) Object.defineProperty(Array.prototype, k, ` +
-      '{ __proto__: null, configurable: true, set() { seen++ }, get() { return undefined } }); return list';
-    const list: JsArgument = { kind: 'data', data: [NaN, 1] };
-    const outcome = engine.run(callOf(source, [{ name: 'list', value: list }]));
-    const seen = engine.run(callOf(`for (const k of ${keys}) delete Array.prototype[k]; seen`));
-    expect(outcome).toMatchObject({ ok: true, output: { value: [NaN, 1] } });
-    expect(seen).toMatchObject({ ok: true, output: { value: 0 } });
-  });
-
   test('no spelling of a dynamic import is compiled', () => {
     const spellings = [
       'import("fs")',
@@ -286,7 +286,7 @@ describe('nothing of the host is reachable from a js block', () => {
   test('the detector finds an object, a function and an error of the host', () => {
     const context = createContext(Object.create(null) as object);
     const judge = runInContext(
-      `(function (x) { ${DETECTOR} check(x); return found.length > 0 })`,
+      `(function (x) { ${DETECTOR} check(x); return found !== '' })`,
       context,
     ) as (x: unknown) => boolean;
     expect([{}, () => 1, new RangeError('x'), [1]].map(judge)).toEqual([true, true, true, true]);

@@ -1,9 +1,77 @@
-// Data on its way in and out of the realm of js blocks, always as text.
+// Data on its way into code blocks and out of them, always as text:
 // `u` nothing · `v` JSON · `o` JSON of the data and of the numbers that JSON has no word for.
+// The functions that are named `create…` run on the other side: their text is compiled there, so they
+// use nothing but what they find there.
+import { isObject, type Json, parseJson, plainText } from '../../base/index.ts';
+
+type Path = readonly string[];
+
+/** Where numbers stand that JSON has no word for. */
+function oddNumbers(data: Json, path: Path, found: [string, string][]): [string, string][] {
+  if (typeof data === 'number') {
+    if (!Number.isFinite(data)) found.push([JSON.stringify(path), String(data)]);
+  } else if (typeof data === 'object' && data !== null) {
+    for (const [key, part] of Object.entries(data)) {
+      if (typeof part === 'number' || (typeof part === 'object' && part !== null)) {
+        oddNumbers(part, [...path, key], found);
+      }
+    }
+  }
+  return found;
+}
+
+export function dataText(data: Json | undefined): string {
+  if (data === undefined) return 'u';
+  const odd = oddNumbers(data, [], []);
+  if (odd.length === 0) return `v${JSON.stringify(data)}`;
+  return `o${JSON.stringify({ copy: data, odd })}`;
+}
+
+/** Crosses the border of the engine as it is: no NUL ends it there, no half character is lost. */
+export const isPlainText = (text: string): boolean => !text.includes('\0') && text.isWellFormed();
+
+const NUMBERS = new Map([NaN, Infinity, -Infinity].map((number) => [String(number), number]));
+
+/** A list of keys as JSON text, or nothing. */
+function readPath(text: Json | undefined): readonly Json[] | undefined {
+  const path = typeof text === 'string' ? parseJson(text) : undefined;
+  return path?.ok && Array.isArray(path.output) ? path.output : undefined;
+}
+
+/** Puts a number where it stood; steps only on what the data itself has, never on prototypes. */
+function place(holder: Json, path: readonly Json[], number: number): void {
+  let into = holder;
+  for (const [step, part] of path.entries()) {
+    const key = plainText(part);
+    if (typeof into !== 'object' || into === null || !Object.hasOwn(into, key)) return;
+    const fields = into as Record<string, Json>;
+    if (step === path.length - 1) fields[key] = number;
+    else into = fields[key] ?? null;
+  }
+}
+
+/** Text of our own encoder. Blocks can influence what it says, so nothing in it is believed. */
+export function readData(text: string): Json | undefined {
+  if (text[0] === 'u') return undefined;
+  const data = JSON.parse(text.slice(1)) as Json;
+  if (text[0] !== 'o') return data;
+  if (!isObject(data)) return null;
+  const { copy = null, odd } = data;
+  const holder = { copy };
+  for (const pair of Array.isArray(odd) ? odd : []) {
+    const [where, word] = Array.isArray(pair) ? pair : [];
+    const path = readPath(where);
+    const number = typeof word === 'string' ? NUMBERS.get(word) : undefined;
+    if (path && number !== undefined) place(holder, ['copy', ...path], number);
+  }
+  return holder.copy;
+}
+
+// ---- the other side
 
 type Bag = Record<PropertyKey, unknown>;
 
-export interface RealmCodec {
+export interface Codec {
   encode(value: unknown): string;
   decode(text: string): unknown;
   /** The same data, which converts to `text`; in stages with the string methods it has not. */
@@ -11,22 +79,18 @@ export interface RealmCodec {
 }
 
 /** Values out. Runs a block's own code: getters, `toJSON`. */
-export function createEncoder(): RealmCodec['encode'] {
-  type Above = { value: unknown; up: Above | undefined };
+export function createEncoder(): Codec['encode'] {
+  /** What stands around a value, and the key of each in the one above; none: it is the same place. */
+  type Key = string | number | undefined;
+  type Above = { value: unknown; key: Key; up: Above | undefined };
   const { apply, ownKeys, getOwnPropertyDescriptor, setPrototypeOf } = Reflect;
   const { stringify } = JSON;
   const { isArray } = Array;
   const { isFinite } = Number;
   const { toISOString, getTime } = Date.prototype;
   const { toString: digits } = BigInt.prototype;
-  const { slice } = String.prototype;
-  const [TypeError_, String_, Number_, Boolean_, Date_] = [
-    TypeError,
-    String,
-    Number,
-    Boolean,
-    Date,
-  ];
+  const [TypeError_, String_, Number_] = [TypeError, String, Number];
+  const [Boolean_, Date_] = [Boolean, Date];
   let odd: [string, string][] = [];
 
   /** A list that no block has a say in: setters and `toJSON` live on prototypes. */
@@ -34,7 +98,15 @@ export function createEncoder(): RealmCodec['encode'] {
     setPrototypeOf(made, null);
     return made;
   };
-  const object = (value: Bag, path: string, here: Above): unknown => {
+  const note = (number: number, key: Key, up: Above | undefined): void => {
+    let path = key === undefined ? '' : stringify(String_(key));
+    for (let above = up; above; above = above.up) {
+      if (above.key === undefined) continue;
+      path = stringify(String_(above.key)) + (path === '' ? '' : `,${path}`);
+    }
+    odd[odd.length] = bare([`[${path}]`, String_(number)]);
+  };
+  const object = (value: Bag, here: Above): unknown => {
     const copy = { __proto__: null } as unknown as Bag;
     const keys = ownKeys(value);
     for (let at = 0; at < keys.length; at++) {
@@ -42,22 +114,22 @@ export function createEncoder(): RealmCodec['encode'] {
       if (typeof key === 'symbol' || !getOwnPropertyDescriptor(value, key)?.enumerable) continue;
       const part = value[key];
       if (typeof part === 'function' || typeof part === 'symbol' || part === undefined) continue;
-      copy[key] = plain(part, `${path},${stringify(key)}`, here);
+      copy[key] = plain(part, key, here);
     }
     return copy;
   };
-  const list = (value: unknown[], path: string, here: Above): unknown => {
+  const list = (value: unknown[], here: Above): unknown => {
     const copy: unknown[] = bare([]);
     for (let at = 0; at < value.length; at++) {
       const part = value[at];
       const isData = typeof part !== 'function' && typeof part !== 'symbol' && part !== undefined;
-      copy[at] = isData ? plain(part, `${path},"${at}"`, here) : null;
+      copy[at] = isData ? plain(part, at, here) : null;
     }
     return copy;
   };
-  const plain = (value: unknown, path: string, up: Above | undefined): unknown => {
+  const plain = (value: unknown, key: Key, up: Above | undefined): unknown => {
     if (typeof value === 'number') {
-      if (!isFinite(value)) odd[odd.length] = bare([`[${path}]`, String_(value)]);
+      if (!isFinite(value)) note(value, key, up);
       return value;
     }
     if (typeof value === 'bigint') return apply(digits, value, []);
@@ -70,20 +142,12 @@ export function createEncoder(): RealmCodec['encode'] {
       return isFinite(apply(getTime, value, [])) ? apply(toISOString, value, []) : null;
     }
     if (value instanceof String_ || value instanceof Number_ || value instanceof Boolean_) {
-      return plain(value.valueOf(), path, up);
+      return plain(value.valueOf(), key, up);
     }
     const { toJSON } = value as Bag;
-    const here = { value, up };
-    if (typeof toJSON === 'function') return plain(apply(toJSON, value, ['']), path, here);
-    return isArray(value) ? list(value, path, here) : object(value as Bag, path, here);
-  };
-  /** Paths are lists of keys below the value itself, so the first comma goes. */
-  const trimmed = (): [string, string][] => {
-    for (let at = 0; at < odd.length; at++) {
-      const pair = odd[at] as [string, string];
-      if (pair[0][1] === ',') pair[0] = `[${apply(slice, pair[0], [2])}`;
-    }
-    return odd;
+    const here = { value, key, up };
+    if (typeof toJSON === 'function') return plain(apply(toJSON, value, ['']), undefined, here);
+    return isArray(value) ? list(value, here) : object(value as Bag, here);
   };
   return (value) => {
     if (value === undefined) return 'u';
@@ -92,15 +156,16 @@ export function createEncoder(): RealmCodec['encode'] {
       throw new TypeError_(`a js block cannot return a ${typeof value}; return data`);
     }
     odd = bare([]);
-    const copy = plain(value, '', undefined);
-    if (copy === undefined) return 'u';
-    if (odd.length === 0) return `v${stringify(copy)}`;
-    return `o${stringify({ __proto__: null, copy, odd: trimmed() })}`;
+    const copy = plain(value, undefined, undefined);
+    const text = stringify(copy) as string | undefined;
+    if (text === undefined) return 'u';
+    if (odd.length === 0) return `v${text}`;
+    return `o${stringify({ __proto__: null, copy, odd })}`;
   };
 }
 
 /** Values in. Runs nothing but itself. */
-export function createDecoder(): RealmCodec['decode'] {
+export function createDecoder(): Codec['decode'] {
   const { apply } = Reflect;
   const { parse } = JSON;
   const { slice } = String.prototype;
@@ -128,7 +193,7 @@ export function createDecoder(): RealmCodec['decode'] {
 }
 
 /** Data that speaks: what a string conversion gives is the text it came from. */
-export function createTextual(): RealmCodec['textual'] {
+export function createTextual(): Codec['textual'] {
   const { apply, defineProperty, ownKeys, setPrototypeOf } = Reflect;
   const { get, set } = WeakMap.prototype;
   const { isArray } = Array;

@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
-import type { Json, Outcome } from '../base/index.ts';
-import { raise, ScriptFault } from './fault.ts';
-import { createJsEngine } from './js-engine.ts';
-import type { JsArgument, JsCall, JsEngine, JsHelper, JsResult } from './world.ts';
+import type { Json, Outcome } from '../../base/index.ts';
+import { EMPTY, makeValue } from '../../flow/index.ts';
+import { raise, ScriptFault } from '../fault.ts';
+import type { JsArgument, JsCall, JsEngine, JsHelper, JsResult } from '../world.ts';
+import { createJsEngine } from './engine.ts';
 
 const engines: JsEngine[] = [];
 function open(): JsEngine {
@@ -26,19 +27,26 @@ const callOf = (
   mx: () => ({}),
   helpers: [],
   timeoutMs: undefined,
+  descriptor: EMPTY,
   ...more,
 });
 const valueOf = (outcome: Outcome<JsResult>): Json | undefined => {
   if (!outcome.ok) throw new Error(JSON.stringify(outcome.error));
   return outcome.output.value;
 };
+/** An engine that is loaded: what does not wait is there at once. */
+async function ready(): Promise<JsEngine> {
+  const engine = open();
+  valueOf(await engine.run(callOf('0')));
+  return engine;
+}
 /** The result of a block that does not wait. */
-function now(
+async function now(
   source: string,
   given?: Record<string, JsArgument>,
-  engine = open(),
-): Json | undefined {
-  const outcome = engine.run(callOf(source, given));
+  engine?: JsEngine,
+): Promise<Json | undefined> {
+  const outcome = (engine ?? (await ready())).run(callOf(source, given));
   if (outcome instanceof Promise) throw new Error('the block waits');
   return valueOf(outcome);
 }
@@ -46,7 +54,7 @@ const helper = (name: string, more: Partial<JsHelper>): JsHelper => ({
   name,
   parameters: ['x'],
   source: undefined,
-  call: () => null,
+  call: () => makeValue(null),
   ...more,
 });
 
@@ -68,8 +76,8 @@ describe('what a block yields', () => {
     ['function f() { return 4 } f()', 4],
     ['if (true) { return 7 }\n8', 7],
     ['const a = 1\nconst b = a\n+ 1\nreturn b', 2],
-  ])('%j yields %j', (source, expected) => {
-    expect(now(source)).toEqual(expected);
+  ])('%j yields %j', async (source, expected) => {
+    expect(await now(source)).toEqual(expected);
   });
 
   test.each([
@@ -80,50 +88,50 @@ describe('what a block yields', () => {
     'const x = 1\nif (x)\n  console.log(x)',
     '',
     '// nothing',
-  ])('%j yields nothing', (source) => {
-    expect(now(source)).toBeUndefined();
+  ])('%j yields nothing', async (source) => {
+    expect(await now(source)).toBeUndefined();
   });
 
-  test('printed lines are collected, those for stderr apart', () => {
-    const outcome = open().run(callOf('console.log("a", [1]); console.error("b")'));
+  test('printed lines are collected, those for stderr apart', async () => {
+    const outcome = (await ready()).run(callOf('console.log("a", [1]); console.error("b")'));
     expect(outcome).toEqual({
       ok: true,
-      output: { value: undefined, logs: ['a [1]'], warnings: ['b'] },
+      output: { value: undefined, logs: ['a [1]'], warnings: ['b'], descriptor: EMPTY },
     });
   });
 
-  test('a value that is waited for without need is there at once', () => {
-    expect(now('await Promise.resolve(4) + 1')).toBe(5);
-    expect(now('await (Promise.resolve(4))')).toBe(4);
-    expect(now('const f = async () => 3; return f()')).toBe(3);
-    expect(now('[{ then: (done) => done(9) }][0]')).toBe(9);
+  test('a value that is waited for without need is there at once', async () => {
+    expect(await now('await Promise.resolve(4) + 1')).toBe(5);
+    expect(await now('await (Promise.resolve(4))')).toBe(4);
+    expect(await now('const f = async () => 3; return f()')).toBe(3);
+    expect(await now('[{ then: (done) => done(9) }][0]')).toBe(9);
   });
 
   test('a block that waits for a timer is a promise', async () => {
-    const outcome = open().run(callOf('await new Promise((r) => setTimeout(r, 1, 5))'));
+    const outcome = (await ready()).run(callOf('await new Promise((r) => setTimeout(r, 1, 5))'));
     expect(outcome).toBeInstanceOf(Promise);
     expect(valueOf(await outcome)).toBe(5);
   });
 
-  test('numbers that JSON has no word for stay numbers, wherever they stand', () => {
-    expect(now('[0 / 0, { "a,b": [1, -1 / 0] }]')).toEqual([NaN, { 'a,b': [1, -Infinity] }]);
-    expect(now('0 / 0')).toBeNaN();
-    expect(now('[Number.isNaN(x[0].k), x[1]]', { x: data([{ k: NaN }, Infinity]) })).toEqual([
+  test('numbers that JSON has no word for stay numbers, wherever they stand', async () => {
+    expect(await now('[0 / 0, { "a,b": [1, -1 / 0] }]')).toEqual([NaN, { 'a,b': [1, -Infinity] }]);
+    expect(await now('0 / 0')).toBeNaN();
+    expect(await now('[Number.isNaN(x[0].k), x[1]]', { x: data([{ k: NaN }, Infinity]) })).toEqual([
       true,
       Infinity,
     ]);
   });
 
-  test('what is not data becomes text, is left out, or is refused', () => {
-    expect(now('[10n, new Date(0), undefined, () => 1]')).toEqual([
+  test('what is not data becomes text, is left out, or is refused', async () => {
+    expect(await now('[10n, new Date(0), undefined, () => 1]')).toEqual([
       '10',
       '1970-01-01T00:00:00.000Z',
       null,
       null,
     ]);
-    expect(now('({ f() {}, s: Symbol("x"), u: undefined, n: null })')).toEqual({ n: null });
+    expect(await now('({ f() {}, s: Symbol("x"), u: undefined, n: null })')).toEqual({ n: null });
     for (const source of ['() => 1', 'Symbol("x")', 'const a = []; a[0] = a; return a']) {
-      expect(open().run(callOf(source))).toMatchObject({
+      expect((await ready()).run(callOf(source))).toMatchObject({
         ok: false,
         error: {
           code: 'tool_failed',
@@ -133,50 +141,47 @@ describe('what a block yields', () => {
     }
   });
 
-  test('any JSON goes in and comes out unchanged', () => {
-    const engine = open();
-    fc.assert(
-      fc.property(fc.jsonValue(), (value) => {
+  test('any JSON goes in and comes out unchanged', async () => {
+    const engine = await ready();
+    await fc.assert(
+      fc.asyncProperty(fc.jsonValue({ stringUnit: 'binary' }), async (value) => {
         const given = JSON.parse(JSON.stringify(value)) as Json;
-        expect(now('return x', { x: data(given) }, engine)).toEqual(given);
+        expect(await now('return x', { x: data(given) }, engine)).toEqual(given);
       }),
     );
   });
 });
 
 describe('what a block is given', () => {
-  test('missing arguments are undefined, names with a dash become words', () => {
-    expect(now('typeof a', { a: { kind: 'undefined' } })).toBe('undefined');
-    expect(now('a_b + class_', { 'a-b': data(1), class: data(2) })).toBe(3);
+  test('missing arguments are undefined, names with a dash become words', async () => {
+    expect(await now('typeof a', { a: { kind: 'undefined' } })).toBe('undefined');
+    expect(await now('a_b + class_', { 'a-b': data(1), class: data(2) })).toBe(3);
   });
 
-  test('data with a text of its own converts to that text and stays data', () => {
+  test('data with a text of its own converts to that text and stays data', async () => {
     const x: JsArgument = { kind: 'textual', data: { a: 1 }, text: '{ "a": 1 }', isStage: false };
-    expect(now('[String(x), `${x}`, "" + x, JSON.parse(x).a, x.a]', { x })).toEqual([
+    expect(await now('[String(x), `${x}`, "" + x, JSON.parse(x).a, x.a]', { x })).toEqual([
       '{ "a": 1 }',
       '{ "a": 1 }',
       '{ "a": 1 }',
       1,
       1,
     ]);
-    expect(now('[JSON.stringify(x), typeof x.trim, Object.keys(x)]', { x })).toEqual([
+    expect(await now('[JSON.stringify(x), typeof x.trim, Object.keys(x)]', { x })).toEqual([
       '{"a":1}',
       'undefined',
       ['a'],
     ]);
-    expect(now('return x', { x })).toEqual({ a: 1 });
+    expect(await now('return x', { x })).toEqual({ a: 1 });
   });
 
-  test('in a stage it has the string methods that the data has not', () => {
+  test('in a stage it has the string methods that the data has not', async () => {
     const list: JsArgument = { kind: 'textual', data: [1, 2], text: ' [1, 2]\n', isStage: true };
-    expect(now('[x.trim(), x.map((n) => n * 2), x.length, x.includes(2)]', { x: list })).toEqual([
-      '[1, 2]',
-      [2, 4],
-      2,
-      true,
-    ]);
+    expect(
+      await now('[x.trim(), x.map((n) => n * 2), x.length, x.includes(2)]', { x: list }),
+    ).toEqual(['[1, 2]', [2, 4], 2, true]);
     const map: JsArgument = { kind: 'textual', data: { a: 1 }, text: '{"a":1}', isStage: true };
-    expect(now('[x.length, x.split(":")[0], x.a, JSON.stringify(x)]', { x: map })).toEqual([
+    expect(await now('[x.length, x.split(":")[0], x.a, JSON.stringify(x)]', { x: map })).toEqual([
       7,
       '{"a"',
       1,
@@ -184,15 +189,15 @@ describe('what a block is given', () => {
     ]);
   });
 
-  test('a kept value shows text, data and facts', () => {
+  test('a kept value shows text, data and facts', async () => {
     const x: JsArgument = { kind: 'kept', text: '[1]', data: [1], mx: { labels: ['pii'] } };
-    expect(now('[x.text, x.data[0], x.mx.labels]', { x })).toEqual(['[1]', 1, ['pii']]);
+    expect(await now('[x.text, x.data[0], x.mx.labels]', { x })).toEqual(['[1]', 1, ['pii']]);
   });
 
-  test('the frame is asked for only when the block reads it', () => {
+  test('the frame is asked for only when the block reads it', async () => {
     let asked = 0;
     const mx = () => ({ try: ++asked });
-    const engine = open();
+    const engine = await ready();
     void engine.run(callOf('1', {}, { mx }));
     expect(asked).toBe(0);
     expect(engine.run(callOf('mx.try', {}, { mx }))).toMatchObject({ output: { value: 1 } });
@@ -203,44 +208,44 @@ describe('what a block is given', () => {
     expect(asked).toBe(2);
   });
 
-  test('what a block changes in its arguments stays in the block', () => {
+  test('what a block changes in its arguments stays in the block', async () => {
     const given = Object.freeze([1, 2]) as unknown as Json;
-    expect(now('x.push(3); x.length', { x: data(given) })).toBe(3);
+    expect(await now('x.push(3); x.length', { x: data(given) })).toBe(3);
     expect(given).toEqual([1, 2]);
   });
 
-  test('one global object for all blocks of an engine, another for the next engine', () => {
-    const engine = open();
-    now('globalThis.n = 1', {}, engine);
-    expect(now('n + 1', {}, engine)).toBe(2);
-    expect(now('typeof n')).toBe('undefined');
+  test('one global object for all blocks of an engine, another for the next engine', async () => {
+    const engine = await ready();
+    await now('globalThis.n = 1', {}, engine);
+    expect(await now('n + 1', {}, engine)).toBe(2);
+    expect(await now('typeof n')).toBe('undefined');
   });
 
-  test('the globals of the language, console, timers, addresses, encodings, and nothing else', () => {
-    expect(now('new URL("?b=1#h", "http://a.b:80/c").href')).toBe('http://a.b/c?b=1#h');
+  test('the globals of the language, console, timers, addresses, encodings, and nothing else', async () => {
+    expect(await now('new URL("?b=1#h", "http://a.b:80/c").href')).toBe('http://a.b/c?b=1#h');
     expect(
-      now(
+      await now(
         'const u = new URL("http://a.b/?q=1"); u.searchParams.append("r", "x y&"); u.port = "8"; [u.search, u.host]',
       ),
     ).toEqual(['?q=1&r=x+y%26', 'a.b:8']);
-    expect(now('new TextDecoder().decode(new TextEncoder().encode("é😀"))')).toBe('é😀');
+    expect(await now('new TextDecoder().decode(new TextEncoder().encode("é😀"))')).toBe('é😀');
     expect(
-      now('const a = [1]; a.push(a); const b = structuredClone(a); b !== a && b[1] === b'),
+      await now('const a = [1]; a.push(a); const b = structuredClone(a); b !== a && b[1] === b'),
     ).toBe(true);
-    const names = ['process', 'require', 'module', 'fetch', 'Buffer', 'global', 'setImmediate'];
+    const names = ['process', 'require', 'module', 'fetch', 'Buffer', 'setImmediate'];
     for (const name of [...names, 'WebAssembly', 'SharedArrayBuffer', 'crypto', 'performance']) {
-      expect(now(`typeof ${name}`)).toBe('undefined');
+      expect(await now(`typeof ${name}`)).toBe('undefined');
     }
   });
 });
 
 describe('functions of the script', () => {
-  test('a js body is a plain function, also one that calls another', () => {
+  test('a js body is a plain function, also one that calls another', async () => {
     const helpers = [
       helper('up', { parameters: ['s'], source: 'return s.toUpperCase()' }),
       helper('both', { parameters: ['a', 'b'], source: 'up(a) + b' }),
     ];
-    expect(open().run(callOf('both("x", "y")', {}, { helpers }))).toMatchObject({
+    expect((await ready()).run(callOf('both("x", "y")', {}, { helpers }))).toMatchObject({
       output: { value: 'Xy' },
     });
   });
@@ -249,13 +254,13 @@ describe('functions of the script', () => {
     const seen: Json[] = [];
     const call = (values: readonly Json[]) => {
       seen.push([...values]);
-      return { sum: 3 };
+      return makeValue({ sum: 3 });
     };
     const helpers = [
       helper('now', { call }),
       helper('later', { call: async (values) => await Promise.resolve(call(values)) }),
     ];
-    const engine = open();
+    const engine = await ready();
     expect(engine.run(callOf('now(1, "b").sum', {}, { helpers }))).toMatchObject({
       output: { value: 3 },
     });
@@ -263,11 +268,11 @@ describe('functions of the script', () => {
     expect(seen).toEqual([[1, 'b'], [[2]]]);
   });
 
-  test('a block may run inside the function that another block calls', () => {
-    const engine = open();
+  test('a block may run inside the function that another block calls', async () => {
+    const engine = await ready();
     const call = (values: readonly Json[]) => {
       const inner = engine.run(callOf('x + 1', { x: data(values[0] ?? 0) })) as Outcome<JsResult>;
-      return valueOf(inner) ?? null;
+      return makeValue(valueOf(inner) ?? null);
     };
     expect(
       engine.run(callOf('f(1) + f(2)', {}, { helpers: [helper('f', { call })] })),
@@ -276,9 +281,9 @@ describe('functions of the script', () => {
     });
   });
 
-  test('a failure can be caught, keeps its code when it is not, and a refusal always stays one', () => {
-    const engine = open();
-    const run = (source: string, call: () => Json) =>
+  test('a failure can be caught, keeps its code when it is not, and a refusal always stays one', async () => {
+    const engine = await ready();
+    const run = (source: string, call: () => never) =>
       engine.run(callOf(source, {}, { helpers: [helper('f', { call })] }));
     const missing = () => raise('not_found', 'no such thing');
     expect(run('try { f() } catch (e) { return e.message }', missing)).toMatchObject({
@@ -299,9 +304,9 @@ describe('how a block fails', () => {
     ['throw new Error("bad\\nsecond")', 'tool_failed', 'bad'],
     ['throw "text"', 'tool_failed', 'text'],
     ['throw null', 'tool_failed', 'null'],
-    ['await null.x', 'tool_failed', "Cannot read properties of null (reading 'x')"],
-    ['nope()', 'tool_failed', 'nope is not defined'],
-    ['const f = () => f(); f()', 'tool_failed', 'Maximum call stack size exceeded'],
+    ['await null.x', 'tool_failed', "cannot read property 'x' of null"],
+    ['nope()', 'tool_failed', "'nope' is not defined"],
+    ['const f = () => f(); f()', 'tool_failed', 'stack overflow'],
     [
       'import("fs")',
       'invalid_input',
@@ -310,13 +315,13 @@ describe('how a block fails', () => {
     ['const a = ;', 'invalid_input', "the js block does not parse: Unexpected token ';'"],
     ['}) ; (() => {', 'invalid_input', "the js block does not parse: Unexpected token '}'"],
   ])('%j: %s', async (source, code, message) => {
-    expect(await open().run(callOf(source))).toMatchObject({
+    expect((await ready()).run(callOf(source))).toMatchObject({
       error: { code, detail: { message } },
     });
   });
 
-  test('a syntax error says in which line of the block', () => {
-    expect(open().run(callOf('const a = 1\nconst b = ;'))).toMatchObject({
+  test('a syntax error says in which line of the block', async () => {
+    expect((await ready()).run(callOf('const a = 1\nconst b = ;'))).toMatchObject({
       error: { detail: { line: 2 } },
     });
   });
@@ -332,21 +337,21 @@ describe('how a block fails', () => {
     'return { toJSON() { for (;;); } }',
     'setTimeout(() => { for (;;); }, 1); await new Promise(() => {})',
   ])('%j ends by its time limit, and the next block runs', async (source) => {
-    const engine = open();
+    const engine = await ready();
     const outcome = await engine.run(callOf(source, {}, { timeoutMs: 30 }));
     expect(outcome).toMatchObject({ ok: false, error: { code: 'timeout' } });
-    expect(now('1 + 1', {}, engine)).toBe(2);
+    expect(valueOf(await engine.run(callOf('1 + 1')))).toBe(2);
   });
 
-  test('a replaced method cannot make a block without loops endless', () => {
-    const engine = open();
-    now('Array.prototype.map = function () { for (;;); }; 1', {}, engine);
+  test('a replaced method cannot make a block without loops endless', async () => {
+    const engine = await ready();
+    await now('Array.prototype.map = function () { for (;;); }; 1', {}, engine);
     const outcome = engine.run(callOf('x.map((n) => n)', { x: data([1]) }, { timeoutMs: 30 }));
     expect(outcome).toMatchObject({ error: { code: 'timeout' } });
   });
 
   test('closing ends what waits and stops every timer', async () => {
-    const engine = open();
+    const engine = await ready();
     const waiting = engine.run(callOf('setInterval(() => {}, 1); await new Promise(() => {})'));
     engine.close();
     expect(await waiting).toMatchObject({ error: { code: 'cancelled' } });
@@ -354,9 +359,9 @@ describe('how a block fails', () => {
   });
 
   test('a promise that nobody waits for and a timer that throws do not end the process', async () => {
-    const engine = open();
-    now('Promise.reject(new Error("lost")); 1', {}, engine);
-    now(
+    const engine = await ready();
+    await now('Promise.reject(new Error("lost")); 1', {}, engine);
+    await now(
       'class P extends Promise {}; P.reject(1); Object.setPrototypeOf(P.reject(2), null); 1',
       {},
       engine,
@@ -367,8 +372,8 @@ describe('how a block fails', () => {
     expect(outcome).toMatchObject({ error: { detail: { message: 'late' } } });
   });
 
-  test('printing without end is cut off', () => {
-    const outcome = open().run(
+  test('printing without end is cut off', async () => {
+    const outcome = (await ready()).run(
       callOf('for (let i = 0; i < 200; i++) console.log("x".repeat(10000))'),
     );
     const { logs } = (outcome as { output: JsResult }).output;

@@ -1,0 +1,286 @@
+// What the text between the braces of a `js` or `node` block means: an expression, statements of which
+// the last may be one, or a function body with `return`. Whether a piece parses is V8's to say, which
+// compiles it and never runs it.
+import { compileFunction } from 'node:vm';
+import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+
+/**
+ * A token of a block, as far as one must see them to find where its last statement begins. They decide
+ * nothing about what is allowed: whoever hides something gets an odd answer, not more rights.
+ */
+interface JsToken {
+  readonly kind: 'word' | 'number' | 'string' | 'regex' | 'template' | 'mark';
+  readonly text: string;
+  readonly at: number;
+  /** Brackets open around it; a bracket itself counts as outside. */
+  readonly depth: number;
+  /** A line break stands before it. */
+  readonly isFirst: boolean;
+}
+
+/** After these words a `/` begins a regular expression, and a value may follow. */
+const BEFORE_VALUE = new Set(
+  'return typeof instanceof in of new delete void throw case do else await yield'.split(' '),
+);
+
+const BLANK = /(?:\s|\/\/.*|\/\*[\s\S]*?\*\/)+/y;
+const WORD = /[\p{ID_Start}$_#\\](?:[\p{ID_Continue}$\\]|\u200c|\u200d)*/uy;
+const NUMBER = /(?:0[xob][\da-f_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:e[+-]?\d+)?)n?/iy;
+const STRING = /"(?:[^"\\\n]|\\[\s\S])*"|'(?:[^'\\\n]|\\[\s\S])*'/y;
+const REGEX = /\/(?:[^/\\\n[]|\\.|\[(?:[^\]\\\n]|\\.)*\])+\/[a-z]*/y;
+const MARK = /=>|\?\.(?!\d)|\.\.\.|\+\+|--|[=!]==?|[\s\S]/y;
+/** The piece of a template up to its end or the next `${`. */
+const PIECE = /(?:[^`\\$]|\\[\s\S]|\$(?!\{))*(?:`|\$\{)/y;
+
+function isValueBefore(last: JsToken | undefined): boolean {
+  if (!last) return false;
+  if (last.kind === 'mark') return /^[)\]}]$/.test(last.text);
+  return !(last.kind === 'word' && BEFORE_VALUE.has(last.text));
+}
+
+/** Undefined when brackets, quotes or templates do not match. */
+function scanJs(source: string): JsToken[] | undefined {
+  const tokens: JsToken[] = [];
+  /** Open brackets; `${` stands for a template that goes on after its `}`. */
+  const open: string[] = [];
+  let at = 0;
+  let isFirst = true;
+
+  const take = (pattern: RegExp): string | undefined => {
+    pattern.lastIndex = at;
+    return pattern.exec(source)?.[0];
+  };
+  const push = (kind: JsToken['kind'], text: string, depth = open.length): void => {
+    tokens.push({ kind, text, at, depth, isFirst });
+    at += text.length;
+    isFirst = false;
+  };
+  /** From a backtick, or from the `}` that ends an insertion. */
+  const template = (): boolean => {
+    const start = at;
+    at += 1;
+    const piece = take(PIECE);
+    at = start;
+    if (piece === undefined) return false;
+    const text = source[start] + piece;
+    push('template', text);
+    if (piece.endsWith('${')) open.push('${');
+    return true;
+  };
+  const mark = (text: string): boolean => {
+    if ('([{'.includes(text)) {
+      push('mark', text);
+      open.push(text);
+      return true;
+    }
+    if (')]}'.includes(text)) {
+      const opener = open.pop();
+      if (opener === '${') return text === '}' && template();
+      if (opener !== ({ ')': '(', ']': '[', '}': '{' } as Record<string, string>)[text])
+        return false;
+    }
+    push('mark', text);
+    return true;
+  };
+
+  while (at < source.length) {
+    const blank = take(BLANK);
+    if (blank !== undefined) {
+      isFirst ||= /[\n\r\u2028\u2029]/.test(blank);
+      at += blank.length;
+      continue;
+    }
+    const word = take(WORD);
+    const number = word === undefined ? take(NUMBER) : undefined;
+    if (word !== undefined) push('word', word);
+    else if (number !== undefined) push('number', number);
+    else if (source[at] === '`') {
+      if (!template()) return undefined;
+    } else if (source[at] === '"' || source[at] === "'") {
+      const text = take(STRING);
+      if (text === undefined) return undefined;
+      push('string', text);
+    } else {
+      const regex = source[at] === '/' && !isValueBefore(tokens.at(-1)) ? take(REGEX) : undefined;
+      if (regex !== undefined) push('regex', regex);
+      else if (!mark(take(MARK) ?? '')) return undefined;
+    }
+  }
+  return open.length === 0 ? tokens : undefined;
+}
+
+/** No block can load a module; this is said before it runs. */
+const DYNAMIC_IMPORT = /import\s*(?:[(/<-]|\.\s*[a-z/<])/;
+
+const STATEMENT_WORDS = new Set(
+  (
+    'break class const continue debugger do export for function if import let return switch throw ' +
+    'try var while with'
+  ).split(' '),
+);
+/** What may go on with an expression of the line before; such a line begins no statement. */
+const CONTINUES = /^(?:[([`+\-*/,.?:=&|<>%^]|instanceof\b|in\b|\?\.)/;
+const MAX_TRIES = 60;
+
+const wrapSync = (code: string): string => code;
+const wrapAsync = (code: string): string => `return (async () => {${code}\n})()`;
+
+type Wrap = typeof wrapSync;
+
+function errorIn(code: string, names: readonly string[]): Error | undefined {
+  try {
+    compileFunction(code, names);
+    return undefined;
+  } catch (error) {
+    return error as Error;
+  }
+}
+
+/** Where statements of the block may begin, last first. */
+function* beginnings(tokens: readonly JsToken[]): Generator<JsToken> {
+  for (let index = tokens.length - 1; index > 0; index--) {
+    const [token, before] = [tokens[index] as JsToken, tokens[index - 1] as JsToken];
+    if (token.depth > 0 || /^[;)\]}]$/.test(token.text)) continue;
+    if (before.text === ';') yield token;
+    else if ((token.isFirst || before.text === '}') && !CONTINUES.test(token.text)) yield token;
+  }
+}
+
+/** The block with its last expression returned; undefined when it does not end in one. */
+function returning(
+  source: string,
+  tokens: readonly JsToken[],
+  parses: (code: string) => boolean,
+): string | undefined {
+  const end = tokens.findLast(({ text }) => text !== ';');
+  const first = tokens[0];
+  if (!end || !first) return undefined;
+  const until = end.at + end.text.length;
+  const valueFrom = (at: number): string => `return (${source.slice(at, until)}\n)`;
+  if (!STATEMENT_WORDS.has(first.text) && parses(valueFrom(first.at))) {
+    return source.slice(0, first.at) + valueFrom(first.at);
+  }
+  let tries = 0;
+  for (const { at, text } of beginnings(tokens)) {
+    if (at > until || ++tries > MAX_TRIES) continue;
+    if (!parses(source.slice(0, at))) continue;
+    if (STATEMENT_WORDS.has(text)) return undefined;
+    if (parses(valueFrom(at))) return source.slice(0, at) + valueFrom(at);
+  }
+  return undefined;
+}
+
+function syntaxFault(error: Error): Failure {
+  const line = Number(/^[^\n]*:(\d+)\n/.exec(error.stack ?? '')?.[1] ?? 0);
+  const where = line > 0 ? { line } : {};
+  return fail('invalid_input', `the js block does not parse: ${error.message}`, where);
+}
+
+/** `await (x)` parses as a call of something named await where nothing waits. */
+const mayAwaitUnseen = (tokens: readonly JsToken[]): boolean =>
+  tokens.some(
+    ({ kind, text }, index) =>
+      kind === 'word' && text === 'await' && /^[(['"`+\-/]/.test(tokens[index + 1]?.text ?? ''),
+  );
+
+/** The text of a function body that yields what the block means, with these parameter names. */
+export function readJsBody(
+  source: string,
+  names: readonly string[],
+  mayImport = false,
+): Outcome<string> {
+  if (!mayImport && DYNAMIC_IMPORT.test(source)) {
+    return fail('invalid_input', '`import(…)` is not available in js blocks; use `node { … }`');
+  }
+  const tokens = scanJs(source) ?? [];
+  const parsesAs = (wrap: Wrap) => (code: string) => errorIn(wrap(code), names) === undefined;
+  const waits = tokens.some(({ kind, text }) => kind === 'word' && text === 'await');
+  const isPlain = parsesAs(wrapSync)(source) || !waits;
+  const isAsync = waits && (!isPlain || mayAwaitUnseen(tokens));
+  const wrap = isAsync ? wrapAsync : wrapSync;
+  const body = returning(source, tokens, parsesAs(wrap)) ?? source;
+  const code = wrap(body);
+  const error = errorIn(code, names);
+  // An expression alone need not parse as statements (`{ a: 1, b: 2 }`), so this is asked last.
+  if (error) return syntaxFault(error);
+  return ok(code);
+}
+
+const RESERVED = new Set(
+  (
+    'break case catch class const continue debugger default delete do else enum export extends false ' +
+    'finally for function if import in instanceof new null return super switch this throw true try ' +
+    'typeof var void while with arguments eval let static yield await async'
+  ).split(' '),
+);
+
+/** Script names may hold `-` or be words of JavaScript. */
+export function identifier(name: string): string {
+  const plain = name.replace(/[^\p{ID_Continue}$]/gu, '_').replace(/^(?=\d)/, '_');
+  return RESERVED.has(plain) ? `${plain}_` : plain;
+}
+
+/** Compiled inside the context: once for each text and set of names, kept as long as the context. */
+export interface Unit<Entry> {
+  readonly id: number;
+  readonly entry: Entry;
+  /** Parameters of the block itself; after them come the values of `free`. */
+  readonly arity: number;
+  /** Helpers, `mx` and `ctx`, as far as the block mentions them. */
+  readonly free: readonly string[];
+  readonly mayLoop: boolean;
+}
+
+/** Only for what costs time to watch: whoever hides a loop from this waits for the time limit. */
+const LOOPS = /\b(?:for|while|do|function|async|await|eval)\b|=\s*(?:\([^()]*\)|[\w$]+)\s*=>/;
+
+/** A function to compile: its body, all its parameters, and which of them are `free`. */
+export interface BlockCode {
+  readonly id: number;
+  readonly code: string;
+  readonly names: readonly string[];
+  readonly free: readonly string[];
+}
+
+export function createUnits<Entry>(compile: (code: BlockCode) => Outcome<Entry>) {
+  // By text, then by names: a block that runs again and again is found without building a long key.
+  const units = new Map<string, Map<string, Outcome<Unit<Entry>>>>();
+  let count = 0;
+
+  function make(
+    source: string,
+    names: readonly string[],
+    free: readonly string[],
+  ): Outcome<Unit<Entry>> {
+    const code = readJsBody(source, [...names, ...free]);
+    if (!code.ok) return code;
+    const id = ++count;
+    const entry = compile({ id, code: code.output, names: [...names, ...free], free });
+    if (!entry.ok) return entry;
+    const mayLoop = free.length > 0 || LOOPS.test(source);
+    return ok({ id, entry: entry.output, arity: names.length, free, mayLoop });
+  }
+
+  return {
+    /** `helpers`: names that the block may call. */
+    get(
+      source: string,
+      parameters: readonly string[],
+      helpers: readonly string[],
+    ): Outcome<Unit<Entry>> {
+      const same = units.get(source) ?? new Map<string, Outcome<Unit<Entry>>>();
+      const key = `${parameters.join(' ')}|${helpers.join(' ')}`;
+      const known = same.get(key);
+      if (known) return known;
+      const names = parameters.map(identifier);
+      const free = [...helpers, 'mx', 'ctx'].filter(
+        (name) => source.includes(name) && !names.includes(name) && identifier(name) === name,
+      );
+      const made = make(source, names, free);
+      units.set(source, same.set(key, made));
+      return made;
+    },
+  };
+}
+
+export type Units<Entry> = ReturnType<typeof createUnits<Entry>>;
