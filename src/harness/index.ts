@@ -1,5 +1,4 @@
 export {
-  type Bounds,
   type Decision,
   type Deed,
   decide,
@@ -131,6 +130,15 @@ export {
   type LoopFound,
   loopFault,
 } from './step/loop-detector.ts';
+export { decode, decodeAll } from './thread/journal-codec.ts';
+export type {
+  DataOf,
+  EventType,
+  JournalEvent,
+  Noted,
+  Recorded,
+  RecordedOf,
+} from './thread/journal-event.ts';
 export { createLiveThreads, type LiveThread, type LiveThreads } from './thread/live-threads.ts';
 export type {
   ScriptAct,
@@ -157,4 +165,5 @@ export {
   warningLine,
   withheldResult,
 } from './thread/prompt.ts';
+export { readJournal } from './thread/read-journal.ts';
 export { createModelPort, type ModelPort } from './turn/ask-model.ts';

@@ -6,6 +6,7 @@ import {
   type Fault,
   fail,
   getOwn,
+  isObject,
   type Json,
   type JsonObject,
   type Outcome,
@@ -13,10 +14,10 @@ import {
   plainText,
 } from '../../base/index.ts';
 import { createTrail, type Provenance, type ProvenanceNode } from '../../flow/index.ts';
-import type { StoredEvent } from '../../store/index.ts';
+import { type Recorded, type RecordedOf, readJournal } from '../../harness/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
-import { findThread, readEvents, withRegistry } from '../threads/open-threads.ts';
+import { findThread, withRegistry } from '../threads/open-threads.ts';
 import { parseParameters } from './exec.ts';
 import { runScriptJob, type ScriptJob, shownName } from './script.ts';
 
@@ -30,57 +31,59 @@ export interface Explained extends Provenance {
 }
 
 const REFUSED = new Set(['permission_denied', 'needs_input']);
-const READ = new Set(['user_message', 'injected_message', 'tool_result']);
 
-const list = (marks: Json | undefined, name: string): string[] => {
-  const found = getOwn(marks ?? null, name);
-  return Array.isArray(found) ? found.map(String) : [];
+type Result = RecordedOf<'tool_result'>;
+/** What a model has read. */
+type Read = Result | RecordedOf<'user_message'> | RecordedOf<'injected_message'>;
+
+const isRead = (event: Recorded): event is Read =>
+  event.type === 'user_message' ||
+  event.type === 'injected_message' ||
+  (event.type === 'tool_result' && !event.data.is_error);
+
+const errorOf = ({ data }: Result): JsonObject => {
+  const error = data.is_error ? getOwn(data.content, 'error') : undefined;
+  return isObject(error) ? error : {};
 };
 
-const errorOf = ({ type, data }: StoredEvent): Json | undefined =>
-  type === 'tool_result' && data.is_error === true
-    ? getOwn(data.content ?? null, 'error')
-    : undefined;
-
-const isRefusal = (event: StoredEvent): boolean =>
-  REFUSED.has(plainText(getOwn(errorOf(event) ?? null, 'code')));
+const isRefusal = (event: Recorded): event is Result =>
+  event.type === 'tool_result' && REFUSED.has(plainText(errorOf(event).code));
 
 /** The tool of a result stands with its call when the result does not name it. */
-function nameOf(event: StoredEvent, events: readonly StoredEvent[]): string {
-  const { type, data } = event;
-  if (type !== 'tool_result') return type.replace('_', ' ');
-  const call = events.find(
-    (other) => other.type === 'tool_call' && other.data.call_id === data.call_id,
-  );
-  const args = call?.data.arguments ?? null;
-  const named = data.tool ?? getOwn(args, 'item_id') ?? call?.data.verb ?? null;
+function nameOf(event: Read, events: readonly Recorded[]): string {
+  if (event.type !== 'tool_result') return event.type.replace('_', ' ');
+  const { call_id, tool } = event.data;
+  const call = events.find((other) => other.type === 'tool_call' && other.data.call_id === call_id);
+  const made = call?.type === 'tool_call' ? call.data : undefined;
+  const named = tool ?? getOwn(made?.arguments, 'item_id') ?? made?.verb;
   // What the harness hands over at the start is the directive itself.
-  return named === null ? 'directive' : `tool ${plainText(named)}`;
+  return named === undefined ? 'directive' : `tool ${plainText(named)}`;
 }
 
-function nodesBefore(events: readonly StoredEvent[], refused: StoredEvent): ProvenanceNode[] {
-  const carried = new Set(list(refused.data.marks, 'taint'));
+function nodesBefore(events: readonly Recorded[], refused: Result): ProvenanceNode[] {
+  const carried = new Set(refused.data.marks.taint);
   return events
-    .filter(({ seq, type, data }) => seq < refused.seq && READ.has(type) && data.is_error !== true)
+    .filter(isRead)
+    .filter(({ seq }) => seq < refused.seq)
     .map((event, id) => ({
       id,
       operation: nameOf(event, events),
       place: { file: 'turn', line: event.turn },
-      labels: list(event.data.marks, 'labels'),
-      sources: list(event.data.marks, 'sources'),
+      labels: event.data.marks.labels,
+      sources: event.data.marks.sources,
       from: [],
-      taint: list(event.data.marks, 'taint'),
+      taint: event.data.marks.taint,
     }))
     .filter(({ taint }) => taint.every((mark) => carried.has(mark)))
     .map(({ taint: _taint, ...node }) => node);
 }
 
 /** The last refusal of a thread. */
-export function explainThread(thread: string, events: readonly StoredEvent[]): Outcome<Explained> {
+export function explainThread(thread: string, events: readonly Recorded[]): Outcome<Explained> {
   const refused = events.findLast(isRefusal);
   if (!refused) return fail('not_found', `nothing was refused in thread \`${thread}\``);
-  const error = (errorOf(refused) ?? {}) as JsonObject;
-  const detail = (getOwn(error, 'detail') ?? error) as JsonObject;
+  const error = errorOf(refused);
+  const detail = isObject(error.detail) ? error.detail : error;
   const nodes = nodesBefore(events, refused);
   const tool = nameOf(refused, events);
   const known = new Set(nodes.flatMap(({ sources }) => sources));
@@ -89,8 +92,8 @@ export function explainThread(thread: string, events: readonly StoredEvent[]): O
   return ok({
     subject: `${tool}: ${plainText(detail.message ?? error.message ?? '')}`,
     refusal: { code: error.code ?? null, guard, filter, reasons },
-    labels: list(refused.data.marks, 'labels'),
-    sources: list(refused.data.marks, 'sources').filter((source) => !known.has(source)),
+    labels: refused.data.marks.labels,
+    sources: refused.data.marks.sources.filter((source) => !known.has(source)),
     from: nodes.map(({ id }) => id),
     nodes,
   });
@@ -168,7 +171,7 @@ const explainRefusal = (call: CommandCall, word: string): Promise<number> =>
     const { terminal } = call;
     const row = findThread(store, word);
     if (!row.ok) return terminal.finish(row, () => {});
-    const events = readEvents(store, row.output.id);
+    const events = readJournal(store, row.output.id);
     const explained = events.ok ? explainThread(row.output.id, events.output) : events;
     return terminal.finish(explained, (found) => drawTree(found, terminal));
   });

@@ -1,19 +1,15 @@
 // `replay`: an ended thread again, from its journal, and where it would go another way today.
-import { type JsonObject, ok } from '../../base/index.ts';
-import type { ReplayReport } from '../../harness/index.ts';
+import { ok } from '../../base/index.ts';
+import type { Noted, ReplayReport } from '../../harness/index.ts';
 import { asText, type CommandRun } from '../command.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 import { countOption, findThread, withRegistry } from '../threads/open-threads.ts';
 import { eventLine, shorten } from '../threads/words.ts';
 
-function side(
-  name: string,
-  event: { type: string; turn: number; data: JsonObject } | undefined,
-  terminal: Terminal,
-): void {
+function side(name: string, event: Noted | undefined, terminal: Terminal): void {
   const text = event
-    ? `${event.type} in turn ${event.turn}: ${eventLine(event.type, event.data)?.text ?? JSON.stringify(event.data)}`
+    ? `${event.type} in turn ${event.turn}: ${eventLine(event)?.text ?? JSON.stringify(event.data)}`
     : 'nothing: it had ended';
   terminal.out(`  ${terminal.paint('dim', name.padEnd(9))} ${visible(shorten(text, 400))}`);
 }

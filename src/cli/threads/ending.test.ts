@@ -16,6 +16,6 @@ test.each([
   ['aborted', undefined, 1],
   ['terminated', undefined, 1],
   ['killed', undefined, 1],
-])('a thread that ended %s (%s) exits with %i', (status, code, exit) => {
+] as const)('a thread that ended %s (%s) exits with %i', (status, code, exit) => {
   expect(exitCodeOfThread({ status, ...(code === undefined ? {} : { code }) })).toBe(exit);
 });

@@ -1,5 +1,6 @@
 // The live view as lines of text: what is going on and how much of each limit is used.
-import { type JsonObject, plainText } from '../../base/index.ts';
+import type { JsonObject } from '../../base/index.ts';
+import type { EventType, Noted } from '../../harness/index.ts';
 import type { Live } from '../../runtime/index.ts';
 import type { Store } from '../../store/index.ts';
 import { createScreen } from '../terminal/screen.ts';
@@ -85,15 +86,9 @@ export interface RunView {
   end(): void;
 }
 
-interface Heard {
-  type: string;
-  data: JsonObject;
-  turn: number;
-}
-
 /** What the views share: which thread is the one, and whose events these are. */
 function createEars(
-  hear: (thread: string, event: Heard) => void,
+  hear: (thread: string, event: Noted) => void,
   onText: (thread: string, piece: string) => void = () => {},
 ) {
   let root: string | undefined;
@@ -105,7 +100,7 @@ function createEars(
       [store, root] = [opened, known];
     },
     live: {
-      onEvent(thread: string, event: Heard): void {
+      onEvent(thread: string, event: Noted): void {
         root ??= thread;
         hear(thread, event);
       },
@@ -144,18 +139,22 @@ function createJsonView(terminal: Terminal): RunView {
 }
 
 /** Events that the view shows in another way, or that only open the conversation. */
-const UNSAID = new Set(['thread_start', 'user_message', 'thread_end']);
+const UNSAID: ReadonlySet<EventType> = new Set<EventType>([
+  'thread_start',
+  'user_message',
+  'thread_end',
+]);
 
 function lineFor(
   thread: string,
-  { type, data, turn }: Heard,
+  event: Noted,
   root: string | undefined,
   terminal: Terminal,
 ): string | undefined {
-  if (type === 'turn_start') {
-    return thread === root ? terminal.paint('dim', `turn ${turn}`) : undefined;
+  if (event.type === 'turn_start') {
+    return thread === root ? terminal.paint('dim', `turn ${event.turn}`) : undefined;
   }
-  const told = UNSAID.has(type) ? undefined : eventLine(type, data);
+  const told = UNSAID.has(event.type) ? undefined : eventLine(event);
   if (!told) return undefined;
   const from = thread === root ? '' : `${terminal.paint('dim', shorten(thread, 40))} `;
   return `  ${from}${terminal.paint(told.colour, told.mark)} ${visible(shorten(told.text, 300))}`;
@@ -174,7 +173,7 @@ function createTeller(terminal: Terminal, print: (line: string) => void) {
   let held: string | undefined;
   return (
     thread: string,
-    event: Heard,
+    event: Noted,
     store: Store | undefined,
     root: string | undefined,
   ): void => {
@@ -218,7 +217,7 @@ function createLiveView(terminal: Terminal): RunView {
     screen.draw(figureLines({ ...figures, ...rest }, terminal.columns(), terminal.paint));
   }
 
-  function follow(thread: string, { type, data, turn: now }: Heard): void {
+  function follow(thread: string, { type, data, turn: now }: Noted): void {
     if (thread !== ears.root()) {
       if (type === 'thread_end') children.delete(thread);
       else children.add(thread);
@@ -227,7 +226,7 @@ function createLiveView(terminal: Terminal): RunView {
     if (type === 'turn_start') [doing, saying, turn] = ['waits for the model', '', now];
     if (type === 'retry') turn = 0;
     if (type === 'tool_call') {
-      doing = visible(`${plainText(data.tool)} ${argumentsText(data.arguments, 60)}`).trim();
+      doing = visible(`${data.tool} ${argumentsText(data.arguments, 60)}`).trim();
     }
   }
 

@@ -23,17 +23,15 @@ test('arguments are shown as they would be typed, and short', () => {
 });
 
 test('a denial or a limit is said once', () => {
-  const fault = { code: 'permission_denied', detail: { message: 'no' } };
-  expect(eventLine('permission_denied', fault)?.text).toBe('denied: no');
-  expect(eventLine('error', fault)).toBeUndefined();
-  expect(eventLine('error', { code: 'turns_exceeded', detail: {} })).toBeUndefined();
-  expect(eventLine('tool_result', { is_error: true, content: { error: fault } })).toBeUndefined();
-  expect(eventLine('error', { code: 'timeout', detail: { message: 'late' } })?.text).toBe(
-    'timeout: late',
-  );
-});
-
-test('unknown events and names of Object are no lines', () => {
-  expect(eventLine('something_new', {})).toBeUndefined();
-  expect(eventLine('toString', {})).toBeUndefined();
+  const fault = (code: string, message = 'no') => ({ code, detail: { message } });
+  const denied = fault('permission_denied');
+  const marks = { labels: [], taint: [], sources: [] };
+  expect(eventLine({ type: 'permission_denied', data: denied })?.text).toBe('denied: no');
+  expect(eventLine({ type: 'error', data: denied })).toBeUndefined();
+  expect(eventLine({ type: 'error', data: fault('turns_exceeded') })).toBeUndefined();
+  const content = { error: denied };
+  expect(
+    eventLine({ type: 'tool_result', data: { call_id: 'c', content, is_error: true, marks } }),
+  ).toBeUndefined();
+  expect(eventLine({ type: 'error', data: fault('timeout', 'late') })?.text).toBe('timeout: late');
 });

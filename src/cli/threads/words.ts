@@ -1,5 +1,13 @@
 // Events and amounts of threads in words: what `run`, `tail` and `show` say about them.
-import { getOwn, isObject, type Json, type JsonObject, plainText } from '../../base/index.ts';
+import {
+  type Failure,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  plainText,
+} from '../../base/index.ts';
+import type { DataOf, EventType } from '../../harness/index.ts';
 import type { ThreadStatus } from '../../store/index.ts';
 import type { Colour } from '../terminal/terminal.ts';
 
@@ -75,95 +83,83 @@ export function costText(cost: JsonObject, currency = 'USD'): string {
 }
 
 const line = (mark: string, colour: Colour, text: string): EventLine => ({ mark, colour, text });
-const messageOf = (data: JsonObject): string => plainText(getOwn(data.detail, 'message'));
 
 /** Texts of a reply, without its calls: those have events of their own. */
-export function replyText(content: Json | undefined): string {
-  if (!Array.isArray(content)) return '';
-  return content
-    .filter((block) => getOwn(block, 'type') === 'text')
-    .map((block) => plainText(getOwn(block, 'text')))
-    .join('');
-}
+const replyText = (content: DataOf<'assistant_message'>['content']): string =>
+  content.map((block) => (block.type === 'text' ? block.text : '')).join('');
 
 /** Denials and limits are events of their own; the error that carries them says it again. */
 const hasOwnLine = (code: string): boolean =>
   code === 'permission_denied' || code.endsWith('_exceeded');
 
-type Tell = (data: JsonObject) => EventLine | undefined;
-const LINES: Readonly<Record<string, Tell>> = {
-  thread_start: (data) =>
-    line(
-      '●',
-      'bold',
-      `${plainText(data.directive)} ${plainText(data.version)} with ${plainText(data.model)}`,
-    ),
-  user_message: (data) => line('›', 'dim', plainText(data.text)),
-  assistant_message: (data) => {
-    const text = data.injected === true ? '' : replyText(data.content);
+function resultLine({ content, is_error }: DataOf<'tool_result'>): EventLine | undefined {
+  const fault = getOwn(content, 'error');
+  const code = plainText(getOwn(fault, 'code')) || 'failed';
+  if (!is_error || hasOwnLine(code)) return undefined;
+  const message = getOwn(fault, 'message') ?? getOwn(getOwn(fault, 'detail'), 'message');
+  return line('✗', 'red', `${code}: ${plainText(message)}`);
+}
+
+type Tell<Type extends EventType> = (data: DataOf<Type>) => EventLine | undefined;
+const nothing = (): undefined => undefined;
+
+/** One for each type: a new event must fail to compile here. */
+const LINES: { readonly [type in EventType]: Tell<type> } = {
+  thread_start: ({ directive, version, model }) =>
+    line('●', 'bold', `${directive} ${version} with ${model}`),
+  status: nothing,
+  user_message: ({ text }) => line('›', 'dim', text),
+  assistant_message(data) {
+    const text = data.injected ? '' : replyText(data.content);
     return text === '' ? undefined : line('‹', 'bold', text);
   },
-  tool_call: (data) =>
-    line('→', 'blue', `${plainText(data.tool)} ${argumentsText(data.arguments)}`.trim()),
-  tool_result: (data) => {
-    const fault = getOwn(data.content, 'error');
-    const code = plainText(getOwn(fault, 'code')) || 'failed';
-    if (data.is_error !== true || hasOwnLine(code)) return undefined;
-    return line(
-      '✗',
-      'red',
-      `${code}: ${plainText(getOwn(fault, 'message') ?? getOwn(getOwn(fault, 'detail'), 'message'))}`,
-    );
-  },
-  permission_denied: (data) => line('✗', 'red', `denied: ${messageOf(data)}`),
-  limit: (data) =>
-    line(
-      '■',
-      'red',
-      `limit ${plainText(data.limit)} reached: ${plainText(data.current)} of ${plainText(data.max)}`,
-    ),
-  warning: (data) =>
+  tool_call: ({ tool, arguments: given }) =>
+    line('→', 'blue', `${tool} ${argumentsText(given)}`.trim()),
+  tool_result: resultLine,
+  turn_start: nothing,
+  turn_end: nothing,
+  cost_update: nothing,
+  hook_start: nothing,
+  hook: ({ directive, event, deed }) =>
+    line('◆', 'yellow', `hook ${directive} at ${event}: ${deed}`),
+  hook_state: nothing,
+  permission_denied: ({ detail }) => line('✗', 'red', `denied: ${detail.message}`),
+  limit: ({ limit, current, max }) =>
+    line('■', 'red', `limit ${limit} reached: ${current} of ${max}`),
+  warning: ({ percent, limit, current, max }) =>
+    line('!', 'yellow', `${percent} % of ${limit} used: ${current} of ${max}`),
+  loop_detected: ({ detail }) => line('!', 'yellow', detail.message),
+  retry: ({ attempt }) => line('↻', 'yellow', `attempt ${attempt}`),
+  model_fallback: ({ to, because }) => line('↻', 'yellow', `goes on with ${to} (${because})`),
+  spawn: ({ thread_id }) => line('⑂', 'blue', `started ${thread_id}`),
+  child_end: ({ thread_id, status }) => line('⑂', 'blue', `${thread_id} ended ${status}`),
+  injected_message: ({ by, text }) => line('›', 'yellow', `${by}: ${text}`),
+  signal: ({ kind, by }) =>
+    kind === 'start' || kind === 'resume' ? undefined : line('!', 'yellow', `${kind} by ${by}`),
+  approval: ({ approval = '' }) => line('?', 'yellow', `approval ${approval}`.trim()),
+  snapshot: nothing,
+  error: ({ code, detail }) =>
+    hasOwnLine(code) ? undefined : line('✗', 'red', `${code}: ${detail.message}`),
+  stream_error: (data) =>
     line(
       '!',
       'yellow',
-      `${plainText(data.percent)} % of ${plainText(data.limit)} used: ${plainText(data.current)} of ${plainText(data.max)}`,
+      `broken stream: ${data.code === undefined ? data.message : data.detail.message}`,
     ),
-  hook: (data) =>
-    line(
-      '◆',
-      'yellow',
-      `hook ${plainText(data.directive)} at ${plainText(data.event)}: ${plainText(data.deed)}`,
-    ),
-  loop_detected: (data) => line('!', 'yellow', messageOf(data)),
-  retry: (data) => line('↻', 'yellow', `attempt ${plainText(data.attempt)}`),
-  model_fallback: (data) =>
-    line('↻', 'yellow', `goes on with ${plainText(data.to)} (${plainText(data.because)})`),
-  injected_message: (data) => line('›', 'yellow', `${plainText(data.by)}: ${plainText(data.text)}`),
-  signal: (data) =>
-    ['start', 'resume'].includes(plainText(data.kind))
-      ? undefined
-      : line('!', 'yellow', `${plainText(data.kind)} by ${plainText(data.by)}`),
-  spawn: (data) =>
-    line('⑂', 'blue', `started ${plainText(data.thread_id ?? data.child ?? data.directive)}`),
-  child_end: (data) =>
-    line('⑂', 'blue', `${plainText(data.thread_id ?? data.child)} ended ${plainText(data.status)}`),
-  error: (data) =>
-    hasOwnLine(plainText(data.code))
-      ? undefined
-      : line('✗', 'red', `${plainText(data.code)}: ${messageOf(data)}`),
-  stream_error: (data) =>
-    line('!', 'yellow', `broken stream: ${messageOf(data) || plainText(data.code)}`),
-  approval: (data) => line('?', 'yellow', `approval ${plainText(data.approval ?? data.id)}`),
-  thread_end: (data) => {
-    const why = plainText(data.reason);
-    return line(
-      '●',
-      statusColour(plainText(data.status)),
-      `${plainText(data.status)}${why ? `: ${why}` : ''}`,
-    );
-  },
+  logged: ({ event_type, by }) => line('·', 'dim', `${event_type}, noted by ${by}`),
+  thread_end: ({ status, reason }) =>
+    line('●', statusColour(status), `${status}${reason ? `: ${reason}` : ''}`),
 };
 
 /** What a person is told about an event; undefined when it says nothing new. */
-export const eventLine = (type: string, data: JsonObject): EventLine | undefined =>
-  Object.hasOwn(LINES, type) ? LINES[type]?.(data) : undefined;
+export function eventLine<Type extends EventType>(event: {
+  readonly type: Type;
+  readonly data: DataOf<Type>;
+}): EventLine | undefined {
+  const tell: Tell<Type> = LINES[event.type];
+  return tell(event.data);
+}
+
+/** What nobody wrote is told as such: a registry that cannot be read whole is shown all the same. */
+export const unreadableLine = ({ error }: Failure): EventLine =>
+  line('✗', 'red', error.detail.message);

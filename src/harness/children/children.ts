@@ -61,19 +61,21 @@ function abortTree({ world, id, chain }: ThreadContext, ending: Ending): void {
 /** The child's cost is its parent's too, and its end is in the parent's journal. */
 export function tellParent(thread: ThreadContext, result: ThreadResult): void {
   const { world, parent, kind } = thread;
-  if (!isEnded(result.status as ThreadStatus)) return;
+  if (!isEnded(result.status)) return;
   const above = parent === undefined ? undefined : world.live.get(parent)?.thread;
   if (!above || kind === 'hook') return;
   countChild(above, result);
 }
 
-export function countChild({ meter, log }: ThreadContext, result: ThreadResult): void {
+export function countChild(
+  { meter, log }: ThreadContext,
+  result: Pick<ThreadResult, 'thread_id' | 'status' | 'reason' | 'cost'>,
+): void {
   const cost = unpackCost(result.cost);
   if (cost.ok) meter.countChild(cost.output);
   const { thread_id, status, reason } = result;
   log.note(
-    'child_end',
-    { thread_id, status, reason, cost: result.cost },
+    { type: 'child_end', data: { thread_id, status, reason, cost: result.cost } },
     { cost: packCost(meter.read()) },
   );
 }
@@ -97,7 +99,8 @@ export async function endFamily(
     if (GOES_ON.has(final.status)) return final;
   }
   await stopChildren(thread, final);
-  if (final.status === 'aborted') thread.log.note('snapshot', { reason: final.reason });
+  if (final.status === 'aborted')
+    thread.log.note({ type: 'snapshot', data: { reason: final.reason } });
   if (isOwnAbort) abortTree(thread, final);
   return final;
 }

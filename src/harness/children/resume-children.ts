@@ -1,15 +1,23 @@
 // What became of a thread's children while no process ran it: put into its books before it goes on.
-import { plainText } from '../../base/index.ts';
-import { isEnded, type StoredEvent, type ThreadSummary } from '../../store/index.ts';
+import { isEnded, type ThreadSummary } from '../../store/index.ts';
 import { packCost } from '../limits/cost.ts';
 import { apartKey } from '../run/create.ts';
+import type { Recorded } from '../thread/journal-event.ts';
 import type { ThreadContext } from '../thread/thread.ts';
 import { countChild } from './children.ts';
 import { resultOf } from './wait.ts';
 
-const namedIn = (history: readonly StoredEvent[], type: string): Set<string> =>
+/** Children that events of this type name. */
+export const namedIn = (
+  history: readonly Recorded[],
+  type: 'spawn' | 'child_end',
+): ReadonlySet<string> =>
   new Set(
-    history.flatMap((event) => (event.type === type ? [plainText(event.data.thread_id)] : [])),
+    history.flatMap((event) =>
+      (event.type === 'spawn' || event.type === 'child_end') && event.type === type
+        ? [event.data.thread_id]
+        : [],
+    ),
   );
 
 /**
@@ -64,7 +72,7 @@ export function adoptChildren(thread: ThreadContext): void {
 }
 
 /** Each spawn and each end is noted once, however often the thread is resumed. */
-export function catchUp(thread: ThreadContext, history: readonly StoredEvent[]): void {
+export function catchUp(thread: ThreadContext, history: readonly Recorded[]): void {
   const { world, meter, log } = thread;
   settleSpawns(thread);
   const [spawned, ended] = [namedIn(history, 'spawn'), namedIn(history, 'child_end')];
@@ -72,7 +80,7 @@ export function catchUp(thread: ThreadContext, history: readonly StoredEvent[]):
     if (!spawned.has(id)) {
       meter.countSpawn();
       const cost = packCost(meter.read());
-      log.note('spawn', { thread_id: id, directive, runner, detached }, { cost });
+      log.note({ type: 'spawn', data: { thread_id: id, directive, runner, detached } }, { cost });
     }
     if (ended.has(id) || !isEnded(status)) continue;
     const row = world.store.thread(id);

@@ -3,8 +3,8 @@ import { limitsOf } from '../../../tests/support/limits.ts';
 import { type Failure, fail } from '../../base/index.ts';
 import { contextWarning, limitEvent } from '../limits/limit.ts';
 import type { RaiseRoom } from '../limits/raise-limits.ts';
+import type { Bounds } from '../thread/journal-event.ts';
 import {
-  type Bounds,
   type Deed,
   decide,
   decideFailure,

@@ -3,6 +3,7 @@
 import { type Failure, type Fault, fail, type JsonObject } from '../../base/index.ts';
 import type { EffectiveLimits, LimitName } from '../limits/limit.ts';
 import { type RaiseRoom, raisedLimits } from '../limits/raise-limits.ts';
+import type { Bounds } from '../thread/journal-event.ts';
 import { type Checkpoint, type CheckpointEvent, checkpointOf, faultOf } from './checkpoint.ts';
 import type { Action, HookVerdict } from './hook-answer.ts';
 
@@ -10,12 +11,6 @@ export const MAX_RETRIES = 3;
 export const MAX_SKIPS = 3;
 /** A hook's directive may have hooks, and those too; further in none run. */
 export const MAX_HOOK_NESTING = 2;
-
-/** Retries of the whole run, and how often each step was skipped since it was last done. */
-export interface Bounds {
-  readonly retries: number;
-  readonly skips: Readonly<Record<string, number>>;
-}
 
 export const NO_BOUNDS: Bounds = { retries: 0, skips: {} };
 

@@ -4,21 +4,14 @@
 // a directive that changed in the meantime is not touched.
 
 import { hash } from 'node:crypto';
-import {
-  canonicalJson,
-  fail,
-  type Json,
-  type JsonObject,
-  type Outcome,
-  ok,
-  plainText,
-} from '../../base/index.ts';
-import { mergeAll } from '../../flow/index.ts';
+import { canonicalJson, fail, type Json, type Outcome, ok, plainText } from '../../base/index.ts';
+import { EMPTY, mergeAll } from '../../flow/index.ts';
 import { type Directive, parseDirective } from '../../items/index.ts';
-import type { Approval, StoredEvent } from '../../store/index.ts';
+import type { Approval } from '../../store/index.ts';
 import { packCost } from '../limits/cost.ts';
 import type { Prepared } from '../run/prepare.ts';
 import { unpackMarks } from '../thread/conversation.ts';
+import type { Proposal, Recorded } from '../thread/journal-event.ts';
 import { openingEvents } from '../thread/opening.ts';
 import type { World } from '../thread/ports.ts';
 import { replayEvent } from '../thread/restore.ts';
@@ -149,12 +142,17 @@ function write(world: World, id: string, before: string, text: string): Outcome<
 }
 
 /** Put off: the run waits until the proposal was looked at, and begins again or ends then. */
-function putOff(thread: ThreadContext, decision: Decision, about: JsonObject): Decision {
+function putOff(
+  thread: ThreadContext,
+  decision: Decision,
+  about: Pick<Proposal, 'state' | 'text' | 'approval' | 'before'>,
+): Decision {
   const { deed, bounds } = decision;
   if (deed.do !== 'fail') return decision;
   const { item, log } = thread;
   const behind = { code: deed.fault.code, reason: deed.fault.detail.message };
-  log.note('approval', { kind: 'call', action: ANNEAL, directive: item.id, behind, ...about });
+  const data: Proposal = { kind: 'call', action: ANNEAL, directive: item.id, behind, ...about };
+  log.note({ type: 'approval', data });
   const message = `a change of directive \`${item.id}\` was proposed: ${deed.fault.detail.message}`;
   return {
     ...decision,
@@ -170,7 +168,8 @@ export function withProposal(thread: ThreadContext, decision: Decision): Decisio
   if (deed.do !== 'fail' || diff.trim() === '' || bounds.retries >= MAX_RETRIES) return decision;
   const change = readChange(thread, diff);
   if (!change.ok) {
-    thread.log.note('error', { code: 'anneal_refused', detail: change.error.detail });
+    const { detail } = change.error;
+    thread.log.note({ type: 'error', data: { code: 'anneal_refused', detail } });
     return decision;
   }
   const { text, touches } = change.output;
@@ -181,47 +180,47 @@ export function withProposal(thread: ThreadContext, decision: Decision): Decisio
   }
   const asked = ask(thread, diff, notes.why ?? '', change.output);
   if (!asked.ok) return decision;
-  const { id: approval, state, binding } = asked.output;
-  return putOff(thread, decision, { approval, state, text, before: binding.before ?? '' });
+  const { id: approval, binding } = asked.output;
+  const before = plainText(binding.before);
+  return putOff(thread, decision, { approval, state: 'pending', text, before });
 }
 
 /** The proposal that a thread waits for; undefined when it was answered, or there was none. */
-function openProposal(history: readonly StoredEvent[]): JsonObject | undefined {
-  const asked = history.findLast(({ type, data }) => type === 'approval' && data.action === ANNEAL);
-  const isOver = history.some(({ type, seq, data }) => {
-    const isLater = seq > (asked?.seq ?? 0);
-    return isLater && ((type === 'retry' && data.annealed === true) || type === 'thread_end');
-  });
-  return isOver ? undefined : asked?.data;
+function openProposal(history: readonly Recorded[]): Proposal | undefined {
+  let open: Proposal | undefined;
+  for (const { type, data } of history) {
+    if (type === 'approval' && data.kind === 'call') open = data;
+    else if (type === 'thread_end' || (type === 'retry' && data.annealed)) open = undefined;
+  }
+  return open;
 }
 
-const stateOf = (world: World, { approval, state }: JsonObject): Outcome<string> => {
+const stateOf = (world: World, { approval, state }: Proposal): Outcome<string> => {
   if (state === 'auto') return ok('approved');
-  const asked = world.store.approvals.get(plainText(approval));
+  const asked = world.store.approvals.get(approval ?? '');
   return asked.ok ? ok(asked.output.state) : asked;
 };
 
 /** Before a thread is made again: an approved change is written now, so that it runs with it. */
-export function applyApproved(world: World, history: readonly StoredEvent[]): Outcome<null> {
+export function applyApproved(world: World, history: readonly Recorded[]): Outcome<null> {
   const open = openProposal(history);
   if (!open || open.state === 'auto') return ok(null);
   const state = stateOf(world, open);
   if (!state.ok || state.output !== 'approved') return ok(null);
-  const { directive, before, text } = open;
-  return write(world, plainText(directive), plainText(before), plainText(text));
+  return write(world, open.directive, open.before ?? '', open.text);
 }
 
 /** After it was made again: begins anew with the changed directive, ends, or waits on. */
 export async function goOnAnnealed(
   thread: ThreadContext,
   prepared: Prepared,
-  history: readonly StoredEvent[],
+  history: readonly Recorded[],
 ): Promise<void> {
   const open = openProposal(history);
   if (!open) return;
   const { world, item } = thread;
   const state = stateOf(world, open);
-  const { code, reason } = open.behind as { code: string; reason: string };
+  const { code, reason } = open.behind;
   if (state.ok && state.output === 'pending') {
     thread.ending = { status: 'waiting', reason: `a change of \`${item.id}\` waits for an answer` };
   } else if (!state.ok || state.output !== 'approved') {
@@ -232,11 +231,13 @@ export async function goOnAnnealed(
 async function beginAnew(
   thread: ThreadContext,
   prepared: Prepared,
-  history: readonly StoredEvent[],
+  history: readonly Recorded[],
 ): Promise<void> {
   const { world, meter, conversation, log, directive } = thread;
-  const message = plainText(history[0]?.data.message);
-  const marks = mergeAll(thread.opening.map(({ data }) => unpackMarks(data.marks)));
+  const message = history.find((event) => event.type === 'thread_start')?.data.message ?? '';
+  const marks = mergeAll(
+    thread.opening.map(({ data }) => ('marks' in data ? unpackMarks(data.marks) : EMPTY)),
+  );
   const opening = await openingEvents(world, prepared, message, marks);
   if (!opening.ok) {
     const { code, detail } = opening.error;
@@ -248,8 +249,11 @@ async function beginAnew(
   conversation.clear();
   thread.opening.splice(0, thread.opening.length, ...opening.output);
   const { attempt } = thread;
-  const about = { attempt, annealed: true, version: directive.version };
-  const kept = opening.output.map(({ type, data }) => ({ type, data }));
-  log.note('retry', { ...about, opening: kept }, { attempt, cost: packCost(meter.read()) });
+  const { version } = directive;
+  const cost = packCost(meter.read());
+  log.note(
+    { type: 'retry', data: { attempt, annealed: true, version, opening: opening.output } },
+    { attempt, cost },
+  );
   for (const event of opening.output) replayEvent(thread, event);
 }

@@ -26,6 +26,7 @@ import {
   type WarningEvent,
 } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
+import type { HookAnswered } from '../thread/journal-event.ts';
 import {
   countedResult,
   notesLine,
@@ -106,10 +107,11 @@ async function consult(thread: ThreadContext, situation: Situation): Promise<Dec
   const before = [...hookState.fired].join();
   const { hook, errors } = select(hooks, context, hookState);
   for (const { hook: broken, message } of errors) {
-    log.note('error', { code: 'expression_error', detail: { message, when: broken.when } });
+    const detail = { message, when: broken.when };
+    log.note({ type: 'error', data: { code: 'expression_error', detail } });
   }
   if (!hook && before !== [...hookState.fired].join())
-    log.note('hook_state', { fired: [...hookState.fired] });
+    log.note({ type: 'hook_state', data: { fired: [...hookState.fired] } });
   if (!hook) return withoutHook(situation);
   const name = hook.hook.directive;
   const began = thread.world.clock.monotonic();
@@ -121,22 +123,19 @@ async function consult(thread: ThreadContext, situation: Situation): Promise<Dec
   const decision = parsed.ok
     ? withProposal(thread, decide(parsed.output, situation))
     : decideFailure(name, parsed, situation);
-  log.note(
-    'hook',
-    {
-      directive: name,
-      event: situation.event.name,
-      step: situation.step,
-      deed: decision.deed.do,
-      notes: decision.notes,
-      duration_ms: Math.round(thread.world.clock.monotonic() - began),
-      fired: [...hookState.fired],
-      bounds: { ...decision.bounds },
-      ...(decision.model !== undefined && { model: decision.model }),
-      ...(decision.deed.do === 'raise' && { limits: packLimits(decision.deed.limits) }),
-    },
-    { cost: packCost(thread.meter.read()) },
-  );
+  const data: HookAnswered = {
+    directive: name,
+    event: situation.event.name,
+    step: situation.step,
+    deed: decision.deed.do,
+    notes: decision.notes,
+    duration_ms: Math.round(thread.world.clock.monotonic() - began),
+    fired: [...hookState.fired],
+    bounds: decision.bounds,
+    ...(decision.model !== undefined && { model: decision.model }),
+    ...(decision.deed.do === 'raise' && { limits: packLimits(decision.deed.limits) }),
+  };
+  log.note({ type: 'hook', data }, { cost: packCost(thread.meter.read()) });
   return { ...decision, hook: name };
 }
 
@@ -251,11 +250,16 @@ function situationOf(
 
 /** Denials and limits have their own line in the transcript. */
 function noteRefusal(thread: ThreadContext, event: CheckpointEvent): void {
-  if (event.name === 'limit') thread.log.note('limit', { ...event });
+  if (event.name === 'limit') thread.log.note({ type: 'limit', data: event });
   else if (event.name === 'error' && event.code === 'permission_denied') {
-    thread.log.note('permission_denied', { code: event.code, detail: event.detail });
+    const { code, detail } = event;
+    thread.log.note({ type: 'permission_denied', data: { code, detail } });
   }
 }
+
+/** Loops and denials are events of their own. */
+const typeOf = ({ code }: Fault): 'loop_detected' | 'permission_denied' | 'error' =>
+  (['loop_detected', 'permission_denied'] as const).find((type) => type === code) ?? 'error';
 
 /** An error that no operation raised: a loop, a cry for help. `isTold`: the model gets it anyway. */
 export async function raiseError(
@@ -265,11 +269,7 @@ export async function raiseError(
   { isTold = false, isStart = false } = {},
 ): Promise<CheckpointVerdict | undefined> {
   const event = onError(error);
-  const own = ['loop_detected', 'permission_denied'].find((type) => type === error.code);
-  thread.log.note(own ?? 'error', {
-    code: error.code,
-    detail: error.detail,
-  });
+  thread.log.note({ type: typeOf(error), data: { code: error.code, detail: error.detail } });
   const situation = { ...situationOf(thread, event, step), isStart };
   const decision = await consult(thread, situation);
   take(thread, decision);
@@ -294,7 +294,7 @@ export async function raiseWarnings(thread: ThreadContext): Promise<void> {
   if (window) warnings.push(window);
   for (const event of warnings) {
     if (event !== window) thread.warned.add(markKey(event));
-    thread.log.note('warning', { ...event });
+    thread.log.note({ type: 'warning', data: event });
     const decision = await consult(thread, situationOf(thread, event, event.code));
     take(thread, decision);
     carryOut(thread, decision.deed, event, event.code);

@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest';
 import { fail, type JsonObject, ok } from '../../base/index.ts';
+import type { ThreadStatus } from '../../store/index.ts';
+import type { JournalEvent } from '../thread/journal-event.ts';
 import { createNotifier, type NotifyPorts } from './notify.ts';
 
 const row: { directive: string; kind: string; parent?: string } = {
@@ -27,19 +29,19 @@ function make(settings: JsonObject | undefined, more: Partial<NotifyPorts> = {})
   });
   return { notifier, sent, troubles };
 }
-const ended = (status: string, more: JsonObject = {}) => ({
+const ended = (status: ThreadStatus, code = 'loop_detected'): JournalEvent => ({
   type: 'thread_end',
-  data: { status, reason: 'the canary is out', code: 'loop_detected', ...more },
+  data: { status, reason: 'the canary is out', code, cost: { canary: 1 } },
 });
 
-const asked = (state: string, action: string) => ({
+const asked = (action: string): JournalEvent => ({
   type: 'approval',
-  data: { approval: 'ap_1', state, action, question: 'canary' },
+  data: { kind: 'question', state: 'pending', approval: 'ap_1', action },
 });
 
 test('a failed run is told, without a word of what was said in it', async () => {
   const { notifier, sent } = make({ webhook: 'https://example.org/hook' });
-  notifier.event('a', ended('failed', { outputs: { key: 'canary' } }));
+  notifier.event('a', ended('failed'));
   await notifier.settled();
   expect(sent).toEqual([
     [
@@ -59,8 +61,8 @@ test('a failed run is told, without a word of what was said in it', async () => 
 test.each([
   ['limit', ended('limit'), 'limit'],
   ['denied', ended('denied'), 'failed'],
-  ['stuck', asked('pending', 'stuck'), 'stuck'],
-  ['an approval', asked('pending', 'escalate'), 'approval'],
+  ['stuck', asked('stuck'), 'stuck'],
+  ['an approval', asked('escalate'), 'approval'],
 ])('%s is told', async (_, event, kind) => {
   const { notifier, sent } = make({ command: ['tell', 'me'] });
   notifier.event('a', event);
@@ -69,10 +71,24 @@ test.each([
   expect(JSON.stringify(sent)).not.toContain('canary');
 });
 
-const QUIET: [string, { type: string; data: JsonObject }, typeof row | undefined][] = [
+const answered: JournalEvent = {
+  type: 'approval',
+  data: {
+    kind: 'capability',
+    state: 'approved',
+    approval: 'ap_1',
+    capability: 'fs.read',
+    by: 'me',
+  },
+};
+const QUIET: [string, JournalEvent, typeof row | undefined][] = [
   ['a normal end', ended('completed'), undefined],
-  ['an error on the way', { type: 'error', data: { code: 'stuck' } }, undefined],
-  ['an answered approval', asked('approved', 'escalate'), undefined],
+  [
+    'an error on the way',
+    { type: 'error', data: { code: 'stuck', detail: { message: '' } } },
+    undefined,
+  ],
+  ['an answered approval', answered, undefined],
   ['the end of a child', ended('failed'), { ...row, parent: 'b' }],
   ['the end of a hook', ended('failed'), { ...row, kind: 'hook', parent: 'b' }],
 ];
@@ -96,7 +112,7 @@ test('`on` chooses, a text is a line of shell, both ways are used', async () => 
 
 test('a code that is no code is left out, and without settings nothing happens', async () => {
   const { notifier, sent } = make({ webhook: 'https://x.org' });
-  notifier.event('a', ended('failed', { code: 'my canary: 1' }));
+  notifier.event('a', ended('failed', 'my canary: 1'));
   await notifier.settled();
   expect(sent).toMatchObject([['https://x.org', { code: '' }]]);
   const silent = make(undefined);

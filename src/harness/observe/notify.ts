@@ -12,6 +12,8 @@ import {
 } from '../../base/index.ts';
 import type { Frame } from '../../flow/index.ts';
 import type { Kernel } from '../../kernel/index.ts';
+import type { ThreadStatus } from '../../store/index.ts';
+import type { JournalEvent } from '../thread/journal-event.ts';
 
 const TIMEOUT_MS = 10_000;
 
@@ -58,7 +60,7 @@ export const runNotice =
 export const NOTICES = ['approval', 'stuck', 'failed', 'limit'] as const;
 export type NoticeKind = (typeof NOTICES)[number];
 
-export interface Notice {
+export type Notice = {
   event: NoticeKind;
   thread_id: string;
   directive: string;
@@ -68,41 +70,46 @@ export interface Notice {
   at: string;
   /** Which question it is, for `km approvals`. */
   approval_id?: string;
-}
+};
 
 export interface NotifyPorts {
   /** `notify` of the policy in force. */
   settings(): JsonObject | undefined;
   now(): number;
   thread(id: string): { directive: string; parent?: string; kind: string } | undefined;
-  post(url: string, notice: JsonObject): Promise<Outcome<unknown>>;
-  run(command: readonly string[], notice: JsonObject): Promise<Outcome<unknown>>;
+  post(url: string, notice: Notice): Promise<Outcome<unknown>>;
+  run(command: readonly string[], notice: Notice): Promise<Outcome<unknown>>;
   /** Nobody could be told. */
   trouble(message: string): void;
 }
 
 export interface Notifier {
-  event(thread: string, event: { type: string; data: JsonObject }): void;
+  event(thread: string, event: JournalEvent): void;
   /** Until everything under way was told or given up. */
   settled(): Promise<void>;
 }
 
 const CODE = /^[a-z_]{1,60}$/;
-const ENDINGS: Readonly<Record<string, NoticeKind>> = {
+const ENDINGS: { readonly [status in ThreadStatus]?: NoticeKind } = {
   failed: 'failed',
   denied: 'failed',
   limit: 'limit',
 };
 
+type Told = Pick<Notice, 'event' | 'status' | 'code' | 'approval_id'>;
+
 /** What an event is to people; most are nothing. */
-function kindOf(type: string, data: JsonObject, isRoot: boolean): NoticeKind | undefined {
-  if (type === 'approval') {
-    if (data.state !== 'pending') return undefined;
-    return data.action === 'stuck' ? 'stuck' : 'approval';
+function toldBy({ type, data }: JournalEvent, isRoot: boolean): Told | undefined {
+  if (type === 'approval' && data.state === 'pending') {
+    const event = data.action === 'stuck' ? 'stuck' : 'approval';
+    const asked = data.approval === undefined ? {} : { approval_id: data.approval };
+    return { event, status: 'waiting', code: '', ...asked };
   }
-  const kind = ENDINGS[plainText(data.status)];
   // What becomes of a child is its parent's business; a question is everybody's.
-  return isRoot ? kind : undefined;
+  const event = type === 'thread_end' && isRoot ? ENDINGS[data.status] : undefined;
+  if (type !== 'thread_end' || !event) return undefined;
+  const { status, code = '' } = data;
+  return { event, status, code: CODE.test(code) ? code : '' };
 }
 
 const isWanted = (settings: JsonObject, kind: NoticeKind): boolean =>
@@ -128,29 +135,17 @@ export function createNotifier(ports: NotifyPorts): Notifier {
     const kept: Promise<void> = done.finally(() => underWay.delete(kept));
     underWay.add(kept);
   }
-  function noticeOf(thread: string, kind: NoticeKind, data: JsonObject, directive: string): Notice {
-    const code = plainText(data.code);
-    const approval = plainText(data.approval);
-    return {
-      event: kind,
-      thread_id: thread,
-      directive,
-      status: plainText(data.status) || 'waiting',
-      code: CODE.test(code) ? code : '',
-      at: new Date(ports.now()).toISOString(),
-      ...(approval !== '' && { approval_id: approval }),
-    };
-  }
   return {
-    event(thread, { type, data }) {
-      if (type !== 'thread_end' && type !== 'approval') return;
+    event(thread, event) {
+      if (event.type !== 'thread_end' && event.type !== 'approval') return;
       const settings = ports.settings();
       if (!isObject(settings)) return;
       const about = ports.thread(thread);
       if (!about || about.kind === 'hook') return;
-      const kind = kindOf(type, data, about.parent === undefined);
-      if (!kind || !isWanted(settings, kind)) return;
-      const notice = { ...noticeOf(thread, kind, data, about.directive) } as JsonObject;
+      const told = toldBy(event, about.parent === undefined);
+      if (!told || !isWanted(settings, told.event)) return;
+      const at = new Date(ports.now()).toISOString();
+      const notice: Notice = { ...told, thread_id: thread, directive: about.directive, at };
       const { webhook } = settings;
       if (typeof webhook === 'string' && webhook !== '') keep(ports.post(webhook, notice));
       const command = commandOf(settings.command);

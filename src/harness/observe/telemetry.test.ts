@@ -9,7 +9,7 @@ import {
   trace,
 } from '@opentelemetry/api';
 import { afterEach, expect, test } from 'vitest';
-import type { JsonObject } from '../../base/index.ts';
+import type { JournalEvent } from '../thread/journal-event.ts';
 import { createTelemetry } from './telemetry.ts';
 
 afterEach(() => {
@@ -79,25 +79,82 @@ const usage = {
   output_tokens: 5,
   cache_read_tokens: 100,
   cache_write_tokens: 20,
+  tokens: 135,
+  context_tokens: 130,
+  estimated: false,
 };
-const RUN: [string, JsonObject][] = [
-  ['thread_start', { inputs: { q: 'canary' } }],
-  ['assistant_message', { injected: true, content: [] }],
-  ['turn_start', { model: 'm-1', provider: 'acme', max_tokens: 100 }],
-  [
-    'assistant_message',
-    { model: 'm-1', usage, stop: 'tool_use', spend: '0.25', content: 'canary' },
-  ],
-  ['tool_call', { call_id: 'c1', tool: 'fs/read_file', arguments: { path: 'canary' } }],
-  ['permission_denied', { code: 'permission_denied', detail: { missing: 'fs.read' } }],
-  ['hook', { directive: 'judge', event: 'error', deed: 'tell_error', duration_ms: 3 }],
-  [
-    'tool_result',
-    { call_id: 'c1', is_error: true, content: { error: { code: 'permission_denied' } } },
-  ],
-  ['turn_start', { model: 'm-1', provider: 'acme', max_tokens: 100 }],
-  ['error', { code: 'provider_error', detail: { message: 'canary' } }],
-  ['thread_end', { status: 'failed', reason: 'canary' }],
+const marks = { labels: [], taint: [], sources: ['canary'] };
+const START: JournalEvent = {
+  type: 'thread_start',
+  data: {
+    directive: 'look',
+    version: '1.0.0',
+    inputs: { q: 'canary' },
+    model: 'm-1',
+    message: 'canary',
+    limits: {},
+  },
+};
+const TURN: JournalEvent = {
+  type: 'turn_start',
+  data: { model: 'm-1', provider: 'acme', max_tokens: 100, key: 'k' },
+};
+const CALL: JournalEvent = {
+  type: 'tool_call',
+  data: {
+    call_id: 'c1',
+    tool: 'fs/read_file',
+    verb: 'execute',
+    effect: 'read',
+    arguments: { path: 'canary' },
+  },
+};
+const RUN: readonly JournalEvent[] = [
+  START,
+  { type: 'assistant_message', data: { injected: true, content: [] } },
+  TURN,
+  {
+    type: 'assistant_message',
+    data: {
+      model: 'm-1',
+      usage,
+      stop: 'tool_use',
+      spend: '0.25',
+      price_row: 'm-1',
+      bytes: 10,
+      content: [{ type: 'text', text: 'canary' }],
+    },
+  },
+  CALL,
+  {
+    type: 'permission_denied',
+    data: { code: 'permission_denied', detail: { message: 'canary', missing: 'fs.read' } },
+  },
+  {
+    type: 'hook',
+    data: {
+      directive: 'judge',
+      event: 'error',
+      step: 'canary',
+      deed: 'tell_error',
+      notes: {},
+      duration_ms: 3,
+      fired: [],
+      bounds: { retries: 0, skips: {} },
+    },
+  },
+  {
+    type: 'tool_result',
+    data: {
+      call_id: 'c1',
+      is_error: true,
+      content: { error: { code: 'permission_denied' } },
+      marks,
+    },
+  },
+  TURN,
+  { type: 'error', data: { code: 'provider_error', detail: { message: 'canary' } } },
+  { type: 'thread_end', data: { status: 'failed', reason: 'canary' } },
 ];
 
 test('a run is a tree of spans with names and numbers, and without a word of it', () => {
@@ -106,7 +163,7 @@ test('a run is a tree of spans with names and numbers, and without a word of it'
     now: () => 10,
     thread: () => ({ directive: 'look', kind: 'thread' }),
   });
-  for (const [type, data] of RUN) telemetry.event('a', { type, data, turn: 1 });
+  for (const event of RUN) telemetry.event('a', { ...event, turn: 1 });
   expect(spans.map(({ name, parent }) => [name, parent])).toEqual([
     ['invoke_agent look', undefined],
     ['turn 1', 'invoke_agent look'],
@@ -143,11 +200,9 @@ test('a child hangs below its parent, and what is open at the end is closed', ()
     now: () => 10,
     thread: (id) => ({ directive: id, kind: 'thread', ...(id === 'b' && { parent: 'a' }) }),
   });
-  telemetry.event('a', { type: 'thread_start', data: {} });
-  telemetry.event('b', { type: 'thread_start', data: {} });
-  telemetry.event('b', { type: 'turn_start', data: { model: 'm' }, turn: 1 });
-  telemetry.event('b', { type: 'tool_call', data: { call_id: 'c', tool: 't' } });
-  telemetry.event('b', { type: 'thread_end', data: { status: 'killed' } });
+  telemetry.event('a', { ...START, turn: 0 });
+  const end: JournalEvent = { type: 'thread_end', data: { status: 'killed', reason: '' } };
+  for (const event of [START, TURN, CALL, end]) telemetry.event('b', { ...event, turn: 1 });
   expect(spans.map(({ parent }) => parent)).toEqual([
     undefined,
     'invoke_agent a',
@@ -165,5 +220,5 @@ test('without an SDK nobody is asked for anything', () => {
       throw new Error('asked');
     },
   });
-  for (const [type, data] of RUN) telemetry.event('a', { type, data, turn: 1 });
+  for (const event of RUN) telemetry.event('a', { ...event, turn: 1 });
 });

@@ -12,16 +12,20 @@ import {
   SpanStatusCode,
   trace,
 } from '@opentelemetry/api';
-import { getOwn, type Json, type JsonObject, plainText } from '../../base/index.ts';
-
-export interface TelemetryEvent {
-  type: string;
-  data: JsonObject;
-  turn?: number;
-}
+import { type Fault, getOwn, plainText } from '../../base/index.ts';
+import type { Usage } from '../../llm/index.ts';
+import type {
+  DataOf,
+  HookAnswered,
+  JournalEvent,
+  Noted,
+  Reply,
+  ToolCall,
+  ToolResult,
+} from '../thread/journal-event.ts';
 
 export interface Telemetry {
-  event(thread: string, event: TelemetryEvent): void;
+  event(thread: string, event: Noted): void;
 }
 
 export interface TelemetryPorts {
@@ -43,8 +47,6 @@ interface Open {
 
 const NAME = 'kernmantle';
 
-const count = (value: Json | undefined): number => (typeof value === 'number' ? value : 0);
-
 function instruments() {
   const meter = metrics.getMeter(NAME);
   return {
@@ -64,23 +66,18 @@ function instruments() {
 }
 
 /** All input counts as input, cached or not; the cached parts are told apart besides. */
-const inputTokens = (usage: Json | undefined): number =>
-  count(getOwn(usage, 'input_tokens')) +
-  count(getOwn(usage, 'cache_read_tokens')) +
-  count(getOwn(usage, 'cache_write_tokens'));
+const inputTokens = ({ input_tokens, cache_read_tokens, cache_write_tokens }: Usage): number =>
+  input_tokens + cache_read_tokens + cache_write_tokens;
 
-function usageAttributes(data: JsonObject): Attributes {
-  const { usage } = data;
-  return {
-    'gen_ai.response.model': plainText(data.model),
-    'gen_ai.response.finish_reasons': [plainText(data.stop)],
-    'gen_ai.usage.input_tokens': inputTokens(usage),
-    'gen_ai.usage.output_tokens': count(getOwn(usage, 'output_tokens')),
-    'gen_ai.usage.cache_read.input_tokens': count(getOwn(usage, 'cache_read_tokens')),
-    'gen_ai.usage.cache_creation.input_tokens': count(getOwn(usage, 'cache_write_tokens')),
-    'kernmantle.price_row': plainText(data.price_row),
-  };
-}
+const usageAttributes = ({ usage, model, stop, price_row }: Reply): Attributes => ({
+  'gen_ai.response.model': model,
+  'gen_ai.response.finish_reasons': [stop],
+  'gen_ai.usage.input_tokens': inputTokens(usage),
+  'gen_ai.usage.output_tokens': usage.output_tokens,
+  'gen_ai.usage.cache_read.input_tokens': usage.cache_read_tokens,
+  'gen_ai.usage.cache_creation.input_tokens': usage.cache_write_tokens,
+  'kernmantle.price_row': price_row,
+});
 
 /** Codes are a closed vocabulary; messages may hold values and stay here. */
 function endWith(span: Span | undefined, error?: string): void {
@@ -117,33 +114,32 @@ const startChild: StartChild = (name, at, kind, attributes, start) =>
 const inTurn = (own: Open): Context =>
   own.turn ? trace.setSpan(own.within, own.turn) : own.within;
 
-function startTurn(own: Open, { data, turn = 0 }: TelemetryEvent): void {
+function startTurn(own: Open, data: DataOf<'turn_start'>, turn: number): void {
   endWith(own.turn);
-  [own.model, own.provider] = [plainText(data.model), plainText(data.provider)];
+  [own.model, own.provider] = [data.model, data.provider];
   const about = { 'kernmantle.turn': turn };
   own.turn = startChild(`turn ${turn}`, own.within, SpanKind.INTERNAL, about);
   own.request = startChild(`chat ${own.model}`, inTurn(own), SpanKind.CLIENT, {
     'gen_ai.operation.name': 'chat',
     'gen_ai.provider.name': own.provider,
     'gen_ai.request.model': own.model,
-    'gen_ai.request.max_tokens': count(data.max_tokens),
+    'gen_ai.request.max_tokens': data.max_tokens,
   });
 }
 
-function endRequest(own: Open, data: JsonObject): void {
-  own.request?.setAttributes(usageAttributes(data));
+function endRequest(own: Open, reply: Reply): void {
+  own.request?.setAttributes(usageAttributes(reply));
   endWith(own.request);
   delete own.request;
 }
 
-function failRequest(own: Open, data: JsonObject): void {
+function failRequest(own: Open, code: string): void {
   if (!own.request) return;
-  endWith(own.request, plainText(data.code));
+  endWith(own.request, code);
   delete own.request;
 }
 
-function startCall(own: Open, data: JsonObject): void {
-  const [tool, id] = [plainText(data.tool), plainText(data.call_id)];
+function startCall(own: Open, { tool, call_id: id }: ToolCall): void {
   const call = startChild(`execute_tool ${tool}`, inTurn(own), SpanKind.INTERNAL, {
     'gen_ai.operation.name': 'execute_tool',
     'gen_ai.tool.name': tool,
@@ -153,32 +149,30 @@ function startCall(own: Open, data: JsonObject): void {
   own.calls.set(id, call);
 }
 
-function endCall(own: Open, data: JsonObject): void {
-  const id = plainText(data.call_id);
-  const code = getOwn(getOwn(data.content, 'error'), 'code');
-  endWith(own.calls.get(id), data.is_error === true ? plainText(code) || 'error' : undefined);
+function endCall(own: Open, { call_id: id, content, is_error }: ToolResult): void {
+  const code = getOwn(getOwn(content, 'error'), 'code');
+  endWith(own.calls.get(id), is_error ? plainText(code) || 'error' : undefined);
   own.calls.delete(id);
 }
 
 /** Told when it is over: it began as long ago as it took. */
-function hook(own: Open, data: JsonObject, ended: number): void {
-  const name = plainText(data.directive);
+function hook(own: Open, data: HookAnswered, ended: number): void {
+  const name = data.directive;
   const attributes = {
     'kernmantle.hook.directive': name,
-    'kernmantle.hook.event': plainText(data.event),
-    'kernmantle.hook.deed': plainText(data.deed),
+    'kernmantle.hook.event': data.event,
+    'kernmantle.hook.deed': data.deed,
   };
-  const began = ended - count(data.duration_ms);
+  const began = ended - data.duration_ms;
   startChild(`hook ${name}`, inTurn(own), SpanKind.INTERNAL, attributes, began).end(ended);
 }
 
-function endThread(own: Open, data: JsonObject): void {
-  const status = plainText(data.status);
+function endThread(own: Open, { status, code }: DataOf<'thread_end'>): void {
   for (const call of own.calls.values()) endWith(call, 'cancelled');
   endWith(own.request, own.request && 'cancelled');
   endWith(own.turn);
   own.thread.setAttribute('kernmantle.thread.status', status);
-  endWith(own.thread, FAILED.has(status) ? plainText(data.code) || status : undefined);
+  endWith(own.thread, FAILED.has(status) ? (code ?? status) : undefined);
 }
 
 /** The spans of the threads that are at work here. */
@@ -204,12 +198,12 @@ function createSpans({ now, thread: describe }: TelemetryPorts): Telemetry['even
     const own = open.get(id) ?? begin(id);
     if (!own) return;
     const { type, data } = event;
-    if (type === 'turn_start') startTurn(own, event);
-    else if (type === 'assistant_message' && data.injected !== true) endRequest(own, data);
+    if (type === 'turn_start') startTurn(own, data, event.turn);
+    else if (type === 'assistant_message' && !data.injected) endRequest(own, data);
     else if (type === 'tool_call') startCall(own, data);
     else if (type === 'tool_result') endCall(own, data);
     else if (type === 'hook') hook(own, data, now());
-    else if (type === 'error') failRequest(own, data);
+    else if (type === 'error') failRequest(own, data.code);
     else if (type === 'thread_end') {
       endThread(own, data);
       open.delete(id);
@@ -219,37 +213,34 @@ function createSpans({ now, thread: describe }: TelemetryPorts): Telemetry['even
 
 type Instruments = ReturnType<typeof instruments>;
 
-function countDenial({ denials }: Instruments, data: JsonObject): void {
-  const missing = plainText(getOwn(data.detail, 'missing')) || 'policy';
-  denials.add(1, { 'kernmantle.capability': missing });
+function countDenial({ denials }: Instruments, { detail }: Fault): void {
+  denials.add(1, { 'kernmantle.capability': plainText(detail.missing) || 'policy' });
 }
 
-function countUsage({ tokens, spend }: Instruments, data: JsonObject): void {
-  if (data.usage === undefined) return;
-  const attributes = {
-    'gen_ai.operation.name': 'chat',
-    'gen_ai.response.model': plainText(data.model),
-  };
+function countUsage({ tokens, spend }: Instruments, reply: Reply): void {
+  const attributes = { 'gen_ai.operation.name': 'chat', 'gen_ai.response.model': reply.model };
   const kinds = [
-    ['input', inputTokens(data.usage)],
-    ['output', count(getOwn(data.usage, 'output_tokens'))],
+    ['input', inputTokens(reply.usage)],
+    ['output', reply.usage.output_tokens],
   ] as const;
   for (const [kind, amount] of kinds) {
     tokens.record(amount, { ...attributes, 'gen_ai.token.type': kind });
   }
-  const spent = Number(plainText(data.spend));
+  const spent = Number(reply.spend);
   if (spent > 0) spend.add(spent, attributes);
 }
 
 /** The instruments are made anew when another SDK has come. */
-function createMeasures(): (event: TelemetryEvent) => void {
+function createMeasures(): (event: JournalEvent) => void {
   let measured: { provider: unknown; by: Instruments } | undefined;
-  return ({ type, data }) => {
-    if (type !== 'assistant_message' && type !== 'permission_denied') return;
+  const instrumentsNow = (): Instruments => {
     const provider = metrics.getMeterProvider();
     if (measured?.provider !== provider) measured = { provider, by: instruments() };
-    if (type === 'permission_denied') countDenial(measured.by, data);
-    else countUsage(measured.by, data);
+    return measured.by;
+  };
+  return ({ type, data }) => {
+    if (type === 'permission_denied') countDenial(instrumentsNow(), data);
+    else if (type === 'assistant_message' && !data.injected) countUsage(instrumentsNow(), data);
   };
 }
 

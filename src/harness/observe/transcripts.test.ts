@@ -3,8 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ok, systemClock } from '../../base/index.ts';
-import { type NewEvent, type StoredEvent, transcriptFile } from '../../store/index.ts';
+import { type StoredEvent, transcriptFile } from '../../store/index.ts';
 import { createKnownSecrets } from '../secrets/known-secrets.ts';
+import type { Noted } from '../thread/journal-event.ts';
 import { createTranscripts, type Transcripts } from './transcripts.ts';
 
 let dir: string;
@@ -29,7 +30,8 @@ afterEach(() => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-const event = (text: string): NewEvent => ({ type: 'user_message', data: { text } });
+const marks = { labels: [], taint: [], sources: [] };
+const event = (text: string): Noted => ({ type: 'user_message', data: { text, marks }, turn: 0 });
 
 function texts(thread = 't1'): string[] {
   const file = transcriptFile(dir, thread);

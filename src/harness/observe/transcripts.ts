@@ -13,7 +13,6 @@ import {
 import {
   createTranscript,
   isTranscriptType,
-  type NewEvent,
   previewOf,
   readTranscript,
   rebuildTranscript,
@@ -23,7 +22,9 @@ import {
   type TranscriptEvent,
 } from '../../store/index.ts';
 import type { KnownSecrets } from '../secrets/known-secrets.ts';
-import { readJournal } from '../thread/read-journal.ts';
+import { encode } from '../thread/journal-codec.ts';
+import type { Noted } from '../thread/journal-event.ts';
+import { readStored } from '../thread/read-journal.ts';
 
 export type Detail = 'preview' | 'full';
 
@@ -80,7 +81,7 @@ export interface TranscriptPorts {
 }
 
 export interface Transcripts {
-  open(thread: string): (events: readonly NewEvent[], firstSeq: number) => void;
+  open(thread: string): (events: readonly Noted[], firstSeq: number) => void;
   /** This process is done with the thread; its next line opens the file again. */
   done(thread: string): void;
 }
@@ -90,11 +91,11 @@ interface Writing {
   state: 'new' | 'open' | 'broken';
 }
 
-type Noted = Omit<TranscriptEvent, 'type'> & { type: string };
+type Line = Omit<TranscriptEvent, 'type'> & { type: string };
 
 interface Waiting {
   writing: Writing;
-  events: Noted[];
+  events: Line[];
 }
 
 export function createTranscripts(ports: TranscriptPorts): Transcripts {
@@ -107,7 +108,7 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
   const waiting = new Map<string, Waiting>();
   let soon: NodeJS.Immediate | undefined;
 
-  function show(thread: string, event: Noted) {
+  function show(thread: string, event: Line) {
     const data =
       detail() === 'full' ? event.data : shownData(event.type, event.data, known.redactor(thread));
     return { ...event, data };
@@ -118,7 +119,7 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
     redact: (value: Json) => known.redactor(thread).json(value),
   });
   function journal(thread: string): StoredEvent[] {
-    const all = readJournal(store, thread);
+    const all = readStored(store, thread);
     return all.ok ? all.output.filter(({ type }) => isTranscriptType(type)) : [];
   }
   /** What the registry has and the file has not; then the file is written anew. */
@@ -177,11 +178,12 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
     soon = undefined;
     for (const thread of waiting.keys()) flush(thread);
   }
-  function note(thread: string, writing: Writing, events: readonly NewEvent[], firstSeq: number) {
+  function note(thread: string, writing: Writing, events: readonly Noted[], firstSeq: number) {
     const group = waiting.get(thread) ?? { writing, events: [] };
     const now = clock.now();
-    for (const [index, { type, data, turn = 0 }] of events.entries()) {
-      group.events.push({ ts: now, seq: firstSeq + index, turn, type, data });
+    for (const [index, event] of events.entries()) {
+      const { turn } = event;
+      group.events.push({ ts: now, seq: firstSeq + index, ...encode(event, turn), turn });
     }
     waiting.set(thread, group);
     next.set(thread, firstSeq + events.length);

@@ -12,10 +12,12 @@ import type {
 import { type ComposedPolicy, childFrame, type Frame, type RecordEntry } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
 import { type Audit, auditRow, type Caller, type Kernel } from '../../kernel/index.ts';
-import { deriveVaultKey, type NewEvent, type Store, type StoredEvent } from '../../store/index.ts';
+import { deriveVaultKey, type Store, type StoredEvent } from '../../store/index.ts';
 import type { KeyPair } from '../../trust/index.ts';
 import { createKnownSecrets, environmentSecrets } from '../secrets/known-secrets.ts';
 import { sealStore } from '../secrets/sealed-store.ts';
+import { withTexts } from '../thread/journal-codec.ts';
+import type { Noted } from '../thread/journal-event.ts';
 import type { ThreadResult, World } from '../thread/ports.ts';
 import { createNotifier, postNotice, runNotice } from './notify.ts';
 import { createRawStreams } from './raw-stream.ts';
@@ -143,7 +145,7 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
   const redact = <T extends Json>(id: string, value: T): T => known.redactor(id).json(value) as T;
   const streams = maskText(ports, (id) => known.redactor(id).stream());
 
-  function lookOn(id: string, events: readonly NewEvent[]): void {
+  function lookOn(id: string, events: readonly Noted[]): void {
     for (const event of events) {
       telemetry?.event(id, event);
       notifier.event(id, event);
@@ -171,9 +173,12 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
         lookOn(id, events);
       };
     },
-    onEvent(id, { type, data, turn }) {
+    onEvent(id, event) {
       streams.flush(id);
-      live.onEvent?.(id, { type, turn, data: redact(id, data) });
+      live.onEvent?.(
+        id,
+        withTexts(event, (data) => redact(id, data)),
+      );
     },
     onText(id, piece) {
       if (live.onText) streams.text(id, piece);

@@ -5,11 +5,13 @@
 import { fail, getOwn, isObject, type Outcome, ok, plainText } from '../../base/index.ts';
 import type { Value } from '../../flow/index.ts';
 import type { Caller, Kernel } from '../../kernel/index.ts';
-import type { Store, StoredEvent, ThreadFilter, ThreadSummary } from '../../store/index.ts';
+import type { Store, ThreadFilter, ThreadSummary } from '../../store/index.ts';
 import { countChild } from '../children/children.ts';
+import { namedIn } from '../children/resume-children.ts';
 import { packCost } from '../limits/cost.ts';
+import type { EventType, Noted, Recorded } from '../thread/journal-event.ts';
 import { createLiveThreads } from '../thread/live-threads.ts';
-import type { ThreadResult, World } from '../thread/ports.ts';
+import type { World } from '../thread/ports.ts';
 import { createReplayRecord, type ReplayRecord } from '../thread/recorded-events.ts';
 import type { ThreadContext } from '../thread/thread.ts';
 
@@ -20,10 +22,13 @@ export interface ReplayStage {
 }
 
 /** Written by other threads, by people, or for them: a replay takes them from the journal. */
-const FROM_OTHERS: ReadonlySet<string> = new Set(
-  'spawn child_end approval snapshot logged'.split(' '),
-);
+const FROM_OTHERS: ReadonlySet<EventType> = new Set<EventType>([
+  ...(['spawn', 'child_end', 'approval', 'snapshot', 'logged'] as const),
+]);
 const LOST = fail('lease_expired', 'the process was lost here');
+
+/** Without its place. */
+const again = ({ thread: _, seq: __, ts: ___, ...event }: Recorded): Noted => event;
 
 /** Puts the next events of others into the journal, if they are next. */
 function playOthers(thread: ThreadContext, { events }: ReplayRecord, end: number): void {
@@ -31,29 +36,19 @@ function playOthers(thread: ThreadContext, { events }: ReplayRecord, end: number
   while (log.seq() < end && !log.lost()) {
     const next = events[log.seq()];
     if (!next || !FROM_OTHERS.has(next.type)) return;
-    const { type, data, turn } = next;
-    if (type === 'child_end') countChild(thread, data as unknown as ThreadResult);
+    if (next.type === 'child_end') countChild(thread, next.data);
     else {
-      if (type === 'spawn') meter.countSpawn();
-      log.append([{ type, data, turn }], { cost: packCost(meter.read()) });
+      if (next.type === 'spawn') meter.countSpawn();
+      log.append([again(next)], { cost: packCost(meter.read()) });
     }
   }
 }
 
 /** Children as they were known: those that had been spawned, ended when that was heard of. */
-function childrenAt(
-  real: Store,
-  filter: ThreadFilter,
-  events: readonly StoredEvent[],
-  seq: number,
-) {
+function childrenAt(real: Store, filter: ThreadFilter, events: readonly Recorded[], seq: number) {
   const block = events.slice(seq).findIndex(({ type }) => !FROM_OTHERS.has(type));
   const known = events.slice(0, block < 0 ? undefined : seq + block);
-  const named = (wanted: string): Set<string> =>
-    new Set(
-      known.flatMap(({ type, data }) => (type === wanted ? [plainText(data.thread_id)] : [])),
-    );
-  const [spawned, ended] = [named('spawn'), named('child_end')];
+  const [spawned, ended] = [namedIn(known, 'spawn'), namedIn(known, 'child_end')];
   const page = real.query(filter);
   if (!page.ok) return page;
   const rows = page.output.rows
@@ -87,7 +82,7 @@ export function createReplayStage(
   empty: Store,
   id: string,
   record: ReplayRecord,
-  readJournal: (thread: string) => readonly StoredEvent[],
+  readJournal: (thread: string) => readonly Recorded[],
 ): ReplayStage {
   const live = createLiveThreads();
   let end = Number.POSITIVE_INFINITY;

@@ -7,9 +7,8 @@ import {
   type JsonObject,
   type Outcome,
   ok,
-  plainText,
 } from '../../base/index.ts';
-import { isEnded, type Store, type StoredEvent, type ThreadRow } from '../../store/index.ts';
+import { isEnded, type Store, type ThreadRow } from '../../store/index.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
 import { apartKey, createContext } from '../run/create.ts';
 import { type Prepared, prepareThread } from '../run/prepare.ts';
@@ -18,18 +17,14 @@ import type { Place } from '../run/run-hook.ts';
 import { hasShippedRunner } from '../run/runner.ts';
 import { runHook, runPrepared } from '../run/start.ts';
 import { unpackMarks } from '../thread/conversation.ts';
+import { encode } from '../thread/journal-codec.ts';
+import type { Noted, Recorded } from '../thread/journal-event.ts';
 import type { ThreadResult, World } from '../thread/ports.ts';
 import { readJournal } from '../thread/read-journal.ts';
 import { createReplayRecord, isResume } from '../thread/recorded-events.ts';
 import { rebuild } from '../thread/restore.ts';
 import type { ThreadContext } from '../thread/thread.ts';
 import { createReplayStage, type ReplayStage } from './replay-ports.ts';
-
-export interface ReplayedEvent {
-  type: string;
-  turn: number;
-  data: JsonObject;
-}
 
 export interface ReplayReport {
   thread_id: string;
@@ -39,7 +34,7 @@ export interface ReplayReport {
   recorded: number;
   isSame: boolean;
   /** The first event that is another one; a side is absent when its journal has ended. */
-  difference?: { seq: number; recorded?: ReplayedEvent; replayed?: ReplayedEvent };
+  difference?: { seq: number; recorded?: Noted; replayed?: Noted };
   /** How the replay ended; absent when it was stopped at `until`. */
   status?: string;
 }
@@ -59,15 +54,18 @@ function plain(value: Json): Json {
   );
 }
 
-const shown = (event: StoredEvent | undefined): ReplayedEvent | undefined =>
-  event && { type: event.type, turn: event.turn, data: event.data };
+const shown = (event: Recorded | undefined): Noted | undefined => {
+  if (!event) return undefined;
+  const { thread: _, seq: __, ts: ___, ...noted } = event;
+  return noted;
+};
 
-const textOf = (event: StoredEvent | undefined): string =>
-  event ? canonicalJson([event.type, event.turn, plain(event.data)]) : '';
+const textOf = (event: Recorded | undefined): string =>
+  event ? canonicalJson([event.type, event.turn, plain(encode(event, event.turn).data)]) : '';
 
 export function compareJournals(
-  recorded: readonly StoredEvent[],
-  replayed: readonly StoredEvent[],
+  recorded: readonly Recorded[],
+  replayed: readonly Recorded[],
 ): Pick<ReplayReport, 'same' | 'recorded' | 'isSame' | 'difference'> {
   const length = Math.max(recorded.length, replayed.length);
   for (let at = 0; at < length; at++) {
@@ -89,6 +87,9 @@ export interface ReplayOptions {
   /** The last event to go to; the end when absent. */
   until?: number;
 }
+
+const startOf = (events: readonly Recorded[]) =>
+  events.find((event) => event.type === 'thread_start')?.data;
 
 function mayReplay({ id, status, runner, project }: ThreadRow, world: World): Outcome<null> {
   if (!isEnded(status)) return fail('conflict', `thread \`${id}\` has not ended: it is ${status}`);
@@ -139,7 +140,7 @@ async function parentOf(
   if (!above.ok) return above;
   if (!journal.ok) return journal;
   const before = journal.output.filter(({ ts }) => ts <= row.created);
-  const prepared = await prepareReplay(world, above.output, plainText(before[0]?.data.model ?? ''));
+  const prepared = await prepareReplay(world, above.output, startOf(before)?.model ?? '');
   if (!prepared.ok) return prepared;
   const parent = createContext(world, {
     prepared: prepared.output,
@@ -161,17 +162,16 @@ async function placeOf(
   real: Store,
   empty: Store,
   row: ThreadRow,
-  events: readonly StoredEvent[],
+  events: readonly Recorded[],
 ): Promise<Outcome<Place>> {
   const parent = await parentOf(world, real, row);
   if (!parent.ok) return parent;
   const { id, kind, runner, detached } = row;
   // Of the first message, or else of the directive, which carries those of the inputs too.
-  const hasMessage = plainText(events[0]?.data.message ?? '') !== '';
+  const hasMessage = (startOf(events)?.message ?? '') !== '';
   const said = hasMessage
-    ? events.findLast(({ type, turn }) => turn === 0 && type === 'user_message')
-    : events.find(({ type }) => type === 'tool_result');
-  const marks = said?.data.marks;
+    ? events.filter((event) => event.type === 'user_message').findLast(({ turn }) => turn === 0)
+    : events.find((event) => event.type === 'tool_result');
   if (detached && parent.output) {
     const amounts = { tokens: PLENTY, input_tokens: PLENTY, output_tokens: PLENTY, spend: PLENTY };
     const apart = empty.reserve(parent.output.chain, amounts, apartKey(id));
@@ -182,20 +182,21 @@ async function placeOf(
     kind,
     runner,
     detached,
-    marks: unpackMarks(marks),
+    marks: unpackMarks(said?.data.marks),
     ...(parent.output ? { parent: parent.output } : {}),
   });
 }
 
 /** What a resume was asked for: on, or back to a snapshot. */
-function askedAt(events: readonly StoredEvent[], at: number): ResumeOptions {
-  const from = events[at]?.data.from;
-  if (typeof from !== 'number') return {};
+function askedAt(events: readonly Recorded[], at: number): ResumeOptions {
+  const asked = events[at];
+  const from = asked?.type === 'signal' ? asked.data.from : undefined;
+  if (from === undefined) return {};
   const said = events
     .slice(at + 1, at + 4)
-    .find(({ type, data }) => type === 'injected_message' && data.by !== 'harness');
-  if (!said) return { from };
-  return { from, words: { text: plainText(said.data.text), by: plainText(said.data.by) } };
+    .find((event) => event.type === 'injected_message' && event.data.by !== 'harness');
+  if (said?.type !== 'injected_message') return { from };
+  return { from, words: { text: said.data.text, by: said.data.by } };
 }
 
 /** From one process to the next: each ends where its journal ended. */
@@ -203,7 +204,7 @@ async function runAgain(
   { world, until }: ReplayStage,
   prepared: Prepared,
   place: Place,
-  events: readonly StoredEvent[],
+  events: readonly Recorded[],
   end: number,
   goesOn: boolean,
 ): Promise<Outcome<ThreadResult>> {
@@ -211,7 +212,7 @@ async function runAgain(
   const resumes = events.flatMap((event, at) => (at < end && isResume(event) ? [at] : []));
   const ends = [...resumes, goesOn ? Number.POSITIVE_INFINITY : end];
   until(ends[0] as number);
-  const message = plainText(events[0]?.data.message ?? '');
+  const message = startOf(events)?.message ?? '';
   let done = await runPrepared(world, prepared, place, none, message);
   for (const [index, at] of resumes.entries()) {
     until(ends[index + 1] as number);
@@ -222,13 +223,13 @@ async function runAgain(
 }
 
 /** Its end may have been written for it, when nobody was at work on it: no thread repeats that. */
-function endOf(events: readonly StoredEvent[]): number {
+function endOf(events: readonly Recorded[]): number {
   const [said, last] = events.slice(-2);
   const isOthers =
     last?.type === 'thread_end' &&
     said?.type === 'signal' &&
     said.data.id === undefined &&
-    ['kill', 'terminate'].includes(plainText(said.data.kind));
+    ['kill', 'terminate'].includes(said.data.kind);
   return isOthers ? events.length - 2 : events.length;
 }
 
@@ -256,7 +257,7 @@ export async function replayThread(
     const read = readJournal(store, hook);
     return read.ok ? read.output : [];
   });
-  const model = plainText(events[0]?.data.model ?? '');
+  const model = startOf(events)?.model ?? '';
   const prepared = await prepareReplay(stage.world, row.output, model);
   if (!prepared.ok) return prepared;
   const place = await placeOf(stage.world, store, empty, row.output, events);

@@ -7,13 +7,13 @@ import {
   getOwn,
   isObject,
   type Json,
-  type JsonObject,
   type Outcome,
   ok,
   plainText,
 } from '../../base/index.ts';
 import type { Approval } from '../../store/index.ts';
 import { type ApprovedRight, encodeToken, type Scope, widenToken } from '../../trust/index.ts';
+import type { ApprovalNote } from '../thread/journal-event.ts';
 import type { ThreadContext } from '../thread/thread.ts';
 
 export interface ApprovedRights {
@@ -22,7 +22,7 @@ export interface ApprovedRights {
   /** From now on; noted in the journal, so that a resumed thread has it. */
   add(approval: Approval): Outcome<null>;
   /** An event of the journal, read again. */
-  restore(data: JsonObject): void;
+  restore(note: ApprovalNote): void;
   /** What a call carries. Without a call: to look what could be done, nothing is used up. */
   auth(call?: string): string;
   /** Counts one use for the call that this token was minted for. */
@@ -31,6 +31,8 @@ export interface ApprovedRights {
 
 /** More calls than these are never at work at once. */
 const MAX_MINTED = 64;
+
+type GivenRight = Extract<ApprovalNote, { state: 'approved' }>;
 
 const scopeOf = (value: Json | undefined): { scope?: Scope } =>
   isObject(value) && Object.keys(value).length > 0 ? { scope: value } : {};
@@ -45,29 +47,23 @@ export function rightOf({ id, thread, kind, state, binding, expires, answer }: A
   return right;
 }
 
-const packed = ({ approval, grant, expires, beyond }: ApprovedRight): JsonObject => ({
-  approval,
+const packed = ({ approval, grant, expires, beyond }: ApprovedRight, by: string): GivenRight => ({
   kind: 'capability',
   state: 'approved',
+  approval,
   capability: grant.capability,
   ...(grant.scope && { scope: { ...grant.scope } }),
   ...(expires !== undefined && { expires }),
-  ...(beyond === true && { beyond }),
+  ...(beyond === true && { beyond: true }),
+  by,
 });
 
-function unpacked(data: JsonObject, thread: string): ApprovedRight {
-  const { approval, capability, scope, expires, beyond } = data;
-  return {
-    approval: plainText(approval),
-    thread,
-    grant: { capability: plainText(capability), ...scopeOf(scope) },
-    ...(typeof expires === 'number' && { expires }),
-    ...(beyond === true && { beyond }),
-  };
+function unpacked({ approval, capability, scope, expires, beyond }: GivenRight, thread: string) {
+  const right: ApprovedRight = { approval, thread, grant: { capability, ...scopeOf(scope) } };
+  if (expires !== undefined) right.expires = expires;
+  if (beyond) right.beyond = beyond;
+  return right;
 }
-
-const isGiven = ({ kind, state }: JsonObject): boolean =>
-  kind === 'capability' && state === 'approved';
 
 /** Of a thread that does not run here. */
 function fromRegistry({ world }: ThreadContext, id: string): ApprovedRight[] {
@@ -114,15 +110,18 @@ export function createApproved(self: () => ThreadContext): ApprovedRights {
     if (!asked.ok) return asked;
     const spent = world.store.approvals.use(id, asked.output.binding);
     if (!spent.ok) return spent;
-    const { capability = null, scope = {} } = asked.output.binding;
-    return log.note('approval', {
-      approval: id,
-      kind: 'capability',
-      state: 'used',
-      call_id: call,
-      capability,
-      scope,
-      uses_left: spent.output.uses,
+    const { capability, scope } = asked.output.binding;
+    return log.note({
+      type: 'approval',
+      data: {
+        kind: 'capability',
+        state: 'used',
+        approval: id,
+        call_id: call,
+        capability: plainText(capability),
+        scope: isObject(scope) ? scope : {},
+        uses_left: spent.output.uses,
+      },
     });
   }
 
@@ -133,12 +132,12 @@ export function createApproved(self: () => ThreadContext): ApprovedRights {
       if (!right) return fail('permission_denied', `approval \`${approval.id}\` gives no right`);
       if (held.has(right.approval)) return ok(null);
       const { who = '' } = approval;
-      const noted = self().log.note('approval', { ...packed(right), by: who });
+      const noted = self().log.note({ type: 'approval', data: packed(right, who) });
       if (noted.ok) held.set(right.approval, right);
       return noted;
     },
-    restore(data) {
-      if (isGiven(data)) held.set(plainText(data.approval), unpacked(data, self().id));
+    restore(note) {
+      if (note.state === 'approved') held.set(note.approval, unpacked(note, self().id));
     },
     auth(call) {
       const { rights, world, id } = self();

@@ -42,9 +42,10 @@ const questionOf = (thread: ThreadContext, signal: HelpSignal): Question => ({
 function ask(thread: ThreadContext, signal: HelpSignal, question: Question): Outcome<Json> {
   const asked = thread.world.store.approvals.ask({ thread: thread.id, ...question });
   if (!asked.ok) return asked;
-  const { id, state } = asked.output;
+  const { id } = asked.output;
   const { kind } = question;
-  thread.log.note('approval', { approval: id, kind, action: signal.action, state });
+  const data = { kind, state: 'pending', approval: id, action: signal.action } as const;
+  thread.log.note({ type: 'approval', data });
   const status = signal.action === 'stuck' ? 'needs_input' : 'waiting';
   thread.ending = { status, reason: signal.reason || `waits for approval ${id}` };
   return fail('approval_pending', `nobody has answered \`${id}\` yet`, { approval: id });
@@ -74,7 +75,7 @@ function askRight(thread: ThreadContext, signal: HelpSignal, capability: string)
 }
 
 function snapshot({ log }: ThreadContext, { reason }: HelpSignal): Outcome<Json> {
-  const noted = log.note('snapshot', { reason, at: log.seq() });
+  const noted = log.note({ type: 'snapshot', data: { reason, at: log.seq() } });
   return noted.ok ? ok({ action: 'checkpoint', snapshot: log.seq() }) : noted;
 }
 

@@ -1,6 +1,6 @@
 // The state of one running thread, made from its row and what was prepared for it.
 import { fail, getOwn, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
-import type { BudgetLimits, StoredEvent, ThreadRow } from '../../store/index.ts';
+import type { BudgetLimits, ThreadRow } from '../../store/index.ts';
 import { NO_BOUNDS } from '../hooks/action.ts';
 import { createHookState } from '../hooks/select-hook.ts';
 import {
@@ -18,6 +18,7 @@ import { helpSignal } from '../rights/ask-for-help.ts';
 import { createRights } from '../rights/thread-token.ts';
 import { createLoopDetector } from '../step/loop-detector.ts';
 import { createConversation, packMarks } from '../thread/conversation.ts';
+import type { Recorded } from '../thread/journal-event.ts';
 import { createThreadLog, type ThreadLog } from '../thread/journal-writer.ts';
 import type { World } from '../thread/ports.ts';
 import { systemPrompt } from '../thread/prompt.ts';
@@ -118,13 +119,18 @@ function newAttempt(thread: ThreadContext): void {
   meter.newAttempt();
   conversation.clear();
   const { attempt } = thread;
-  log.note('retry', { attempt }, { attempt, cost: packCost(meter.read()) });
+  log.note({ type: 'retry', data: { attempt } }, { attempt, cost: packCost(meter.read()) });
   for (const event of thread.opening) replayEvent(thread, event);
 }
 
-function tell({ log, conversation }: ThreadContext, text: string, about: JsonObject): void {
+function tell(
+  { log, conversation }: ThreadContext,
+  text: string,
+  about: { reminder: true } | undefined,
+): void {
   const marks = conversation.marks();
-  log.note('injected_message', { text, by: 'harness', marks: packMarks(marks), ...about });
+  const data = { text, by: 'harness', marks: packMarks(marks), ...about };
+  log.note({ type: 'injected_message', data });
   conversation.user(text, marks);
 }
 
@@ -135,7 +141,7 @@ export function createDeeds(
   stopping: AbortController,
 ): Deeds {
   return {
-    tell: (text, about = {}) => tell(self(), text, about),
+    tell: (text, about) => tell(self(), text, about),
     reserve(amounts, key) {
       const { world, chain, drawFrom } = self();
       return world.store.reserve(
@@ -173,7 +179,7 @@ export interface Start {
   row: ThreadRow;
   epoch: number;
   signal: AbortSignal;
-  history: readonly StoredEvent[];
+  history: readonly Recorded[];
   /** The running parent, when it is here. */
   parent?: ThreadContext | undefined;
   drawFrom?: string | undefined;
@@ -192,8 +198,7 @@ function openLog(world: World, { row, epoch, history }: Start): ThreadLog {
       ...(world.writesAtOnce && { atOnce: true }),
       transcribe(events, firstSeq) {
         write(events, firstSeq);
-        for (const { type, data, turn = 0 } of events)
-          world.onEvent?.(row.id, { type, data, turn });
+        for (const event of events) world.onEvent?.(row.id, event);
       },
     },
   );

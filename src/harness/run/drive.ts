@@ -1,12 +1,12 @@
 // Drives a thread through the loop while its lease is renewed.
 import type { ModelReply, ToolCallBlock } from '../../llm/index.ts';
-import type { StoredEvent } from '../../store/index.ts';
 import { endFamily, tellParent } from '../children/children.ts';
 import { waitForChildren } from '../children/wait.ts';
 import { raiseWarnings } from '../hooks/raise-checkpoint.ts';
 import { type Ending, runLoop } from '../loop.ts';
 import { runScriptThread } from '../script/run-script-thread.ts';
 import { runSteps } from '../step/steps.ts';
+import type { Recorded } from '../thread/journal-event.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { obeySignals } from '../thread/signals.ts';
 import type { ThreadContext } from '../thread/thread.ts';
@@ -55,7 +55,7 @@ const listen = ({ world, id, flights }: ThreadContext): (() => void) =>
   });
 
 /** A runner of the program, the directive's script, or turns of a model. */
-async function loopOf(thread: ThreadContext, history: readonly StoredEvent[]): Promise<Ending> {
+async function loopOf(thread: ThreadContext, history: readonly Recorded[]): Promise<Ending> {
   const own = ownLoop(thread);
   if (own) return await own();
   const ports = portsOf(thread);
@@ -66,10 +66,7 @@ async function loopOf(thread: ThreadContext, history: readonly StoredEvent[]): P
 }
 
 /** What a bug leaves behind is a failed thread, not a lost one. */
-async function runToEnding(
-  thread: ThreadContext,
-  history: readonly StoredEvent[],
-): Promise<Ending> {
+async function runToEnding(thread: ThreadContext, history: readonly Recorded[]): Promise<Ending> {
   try {
     const denied = thread.log.turn === 0 ? await checkStart(thread) : undefined;
     const ending = denied ?? (await loopOf(thread, history));
@@ -98,7 +95,7 @@ export interface HeldLease {
 export async function drive(
   thread: ThreadContext,
   { epoch, since }: HeldLease,
-  history: readonly StoredEvent[] = [],
+  history: readonly Recorded[] = [],
 ): Promise<ThreadResult> {
   const { world, id, signal } = thread;
   const ends = [keepLease(thread, since), listen(thread)];

@@ -3,7 +3,7 @@ import { isObject, type Json, type JsonObject, type Outcome, parseJson } from '.
 import type { Directive } from '../../items/index.ts';
 import { checkOutputs } from '../../kernel/index.ts';
 import type { ModelReply } from '../../llm/index.ts';
-import { isEnded, type ThreadStatus } from '../../store/index.ts';
+import { isEnded } from '../../store/index.ts';
 import { packCost } from '../limits/cost.ts';
 import type { Ending } from '../loop.ts';
 import { packMarks } from '../thread/conversation.ts';
@@ -125,11 +125,12 @@ export function finish(thread: ThreadContext, ending: Ending, epoch: number): Th
     ...(ending.code ? { code: ending.code } : {}),
     marks: packMarks(ending.marks ?? conversation.ownMarks()),
   };
-  const status = ending.status as ThreadStatus;
+  const { status } = ending;
   if (isEnded(status)) {
-    const end = { status, reason: ending.reason, cost };
+    const code = ending.code === undefined ? {} : { code: ending.code };
+    const end = { status, reason: ending.reason, ...code, cost };
     const settle = setApart(thread).map((key) => ({ key, actual: {} }));
-    log.note('thread_end', end, { status, cost, settle, result: result as unknown as Json });
+    log.note({ type: 'thread_end', data: end }, { status, cost, settle, result: { ...result } });
   } else log.append([], { status, cost });
   const lost = log.lost();
   world.store.release(id, epoch);

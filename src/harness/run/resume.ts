@@ -1,21 +1,15 @@
 // A thread that had said its last word when its process was lost has nothing more to ask: it was only
 // waiting for its children. Whoever resumes it takes the word as it stands in the journal.
-import {
-  getOwn,
-  isObject,
-  type JsonObject,
-  type Outcome,
-  ok,
-  plainText,
-} from '../../base/index.ts';
+import { isObject, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { Block } from '../../llm/index.ts';
-import type { NewEvent, StoredEvent, ThreadRow } from '../../store/index.ts';
+import type { ThreadRow } from '../../store/index.ts';
 import { adoptChildren, catchUp } from '../children/resume-children.ts';
 import { applyApproved, goOnAnnealed } from '../hooks/improve-directive.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
 import type { Ending } from '../loop.ts';
-import { restoreBegun } from '../step/call-intent.ts';
+import { lastSpoken, restoreBegun } from '../step/call-intent.ts';
 import { returned } from '../step/step.ts';
+import type { EventType, JournalEvent, Recorded } from '../thread/journal-event.ts';
 import type { ThreadResult, World } from '../thread/ports.ts';
 import { readJournal } from '../thread/read-journal.ts';
 import { replyAt } from '../thread/recorded-events.ts';
@@ -38,9 +32,13 @@ import { runHook } from './start.ts';
 import { chargeOpen, endLeftHooks, giveBackTurn, settleBegun } from './unfinished-work.ts';
 
 /** What is said in a conversation. */
-const SAID: ReadonlySet<string> = new Set(
-  'user_message assistant_message tool_result injected_message retry'.split(' '),
-);
+const SAID: ReadonlySet<EventType> = new Set<EventType>([
+  'user_message',
+  'assistant_message',
+  'tool_result',
+  'injected_message',
+  'retry',
+]);
 
 /** Somebody has something to say to it first: that may change what it does. */
 function isSpokenTo({ world, id, lastSignal }: ThreadContext): boolean {
@@ -54,37 +52,31 @@ function isSpokenTo({ world, id, lastSignal }: ThreadContext): boolean {
 function handedBack(
   thread: ThreadContext,
   content: readonly Block[],
-  results: readonly StoredEvent[],
+  results: readonly Recorded[],
 ): Ending | undefined {
-  for (const { type, data } of results) {
-    if (type !== 'tool_result' || data.is_error === true) continue;
-    const call = content.find((block) => block.type === 'tool_call' && block.id === data.call_id);
+  for (const event of results) {
+    if (event.type !== 'tool_result' || event.data.is_error) continue;
+    const { call_id, content: answer } = event.data;
+    const call = content.find((block) => block.type === 'tool_call' && block.id === call_id);
     if (call?.type !== 'tool_call' || call.name !== 'execute') continue;
-    const request: JsonObject = call.arguments;
-    const ending = returned(thread, { verb: 'execute', request }, data.content ?? null);
+    const ending = returned(thread, { verb: 'execute', request: call.arguments }, answer);
     if (ending) return ending;
   }
   return undefined;
 }
 
 /** How the thread was going to end; undefined when there is more to do. */
-export function lastWord(
-  thread: ThreadContext,
-  history: readonly StoredEvent[],
-): Ending | undefined {
+export function lastWord(thread: ThreadContext, history: readonly Recorded[]): Ending | undefined {
   if (isSpokenTo(thread)) return undefined;
-  const at = history.findLastIndex(
-    ({ type, data }) => type === 'assistant_message' && data.apart !== true,
-  );
+  const at = lastSpoken(history);
   const spoken = history[at];
-  if (!spoken || spoken.data.injected === true || plainText(spoken.data.stop ?? '') === '') {
-    return undefined;
-  }
+  if (spoken?.type !== 'assistant_message' || spoken.data.injected) return undefined;
   const after = history.slice(at + 1).filter(({ type }) => SAID.has(type));
-  const content = spoken.data.content as unknown as Block[];
+  const { content } = spoken.data;
   if (after.length > 0) return handedBack(thread, content, after);
   if (content.some(({ type }) => type === 'tool_call')) return undefined;
-  return finalEnding(thread, replyAt(history, at));
+  const reply = replyAt(history, at);
+  return reply && finalEnding(thread, reply);
 }
 
 // A thread that was paused, or that a process left behind, goes on from its journal.
@@ -93,15 +85,15 @@ export function lastWord(
 async function prepareAgain(
   world: World,
   row: ThreadRow,
-  history: readonly StoredEvent[],
+  history: readonly Recorded[],
 ): Promise<Outcome<Prepared>> {
-  const begun = history.find(({ type }) => type === 'thread_start')?.data;
+  const begun = history.find((event) => event.type === 'thread_start')?.data;
   const request = {
     directive: row.directive,
     inputs: row.inputs as JsonObject,
-    ...(getOwn(begun, 'stream') === true ? { stream: true } : {}),
+    ...(begun?.stream && { stream: true }),
   };
-  const model = plainText(getOwn(begun, 'model'));
+  const model = begun?.model ?? '';
   const own = await prepareThread(world, request);
   const isOther = model !== '' && model !== 'none' && (!own.ok || own.output.model.model !== model);
   const prepared = isOther ? await prepareThread(world, { ...request, model }) : own;
@@ -110,7 +102,7 @@ async function prepareAgain(
 
 interface MadeAgain {
   thread: ThreadContext;
-  history: readonly StoredEvent[];
+  history: readonly Recorded[];
   prepared: Prepared;
 }
 
@@ -162,9 +154,9 @@ function goesBackTo(world: World, id: string, from: SnapshotName): Outcome<numbe
 /** Says that it goes on, or back; answers with the journal as it is then. */
 function beginAgain(
   { world, id, log }: ThreadContext,
-  history: readonly StoredEvent[],
-  events: readonly NewEvent[],
-): readonly StoredEvent[] {
+  history: readonly Recorded[],
+  events: readonly JournalEvent[],
+): readonly Recorded[] {
   const [first, ts] = [log.seq() + 1, world.clock.now()];
   if (!log.append(events, { status: 'running' }).ok) return history;
   // Not read again: from the first append on a journal shows references in the place of secrets.

@@ -1,9 +1,11 @@
 // From a prepared directive to its result: the row and its lease, the injected beginning, the loop,
 // the end.
 import { type Outcome, ok } from '../../base/index.ts';
-import type { NewEvent, ThreadRow } from '../../store/index.ts';
+import type { ThreadRow } from '../../store/index.ts';
 import { MAX_RETRIES } from '../hooks/action.ts';
 import { packLimits } from '../limits/effective-limits.ts';
+import { encode } from '../thread/journal-codec.ts';
+import type { JournalEvent } from '../thread/journal-event.ts';
 import { openingEvents, withFreshId } from '../thread/opening.ts';
 import type { ThreadResult, World } from '../thread/ports.ts';
 import { replayEvent } from '../thread/restore.ts';
@@ -23,7 +25,7 @@ async function createRow(
   world: World,
   { item, directive, limits, inputs }: Prepared,
   place: Place,
-  events: readonly NewEvent[],
+  events: readonly JournalEvent[],
 ): Promise<Outcome<ThreadRow>> {
   const create = (id: string): Outcome<ThreadRow> =>
     world.store.createThread(
@@ -40,7 +42,10 @@ async function createRow(
         ...(place.kind ? { kind: place.kind } : {}),
         ...(place.detached ? { detached: true } : {}),
       },
-      { events, lease: { owner: world.owner, ttlMs: LEASE_MS } },
+      {
+        events: events.map((event) => encode(event, 0)),
+        lease: { owner: world.owner, ttlMs: LEASE_MS },
+      },
     );
   return place.id === undefined
     ? await withFreshId(directive.name, world, create)
@@ -58,7 +63,7 @@ export async function startPrepared(
   const { directive, limits, inputs, model } = prepared;
   const opening = await openingEvents(world, prepared, message, place.marks);
   if (!opening.ok) return opening;
-  const first: NewEvent = {
+  const first: JournalEvent = {
     type: 'thread_start',
     data: {
       directive: directive.name,
@@ -71,9 +76,13 @@ export async function startPrepared(
     },
   };
   const since = world.live.leases.now();
-  const row = await createRow(world, prepared, place, [first, ...opening.output]);
+  const events = [first, ...opening.output];
+  const row = await createRow(world, prepared, place, events);
   if (!row.ok) return row;
-  world.transcript(row.output.id)([first, ...opening.output], 1);
+  world.transcript(row.output.id)(
+    events.map((event) => ({ ...event, turn: 0 })),
+    1,
+  );
   const made = createContext(world, {
     prepared,
     row: row.output,
@@ -89,7 +98,8 @@ export async function startPrepared(
   reserveForHooks(thread, row.output.epoch);
   thread.opening.push(...opening.output);
   for (const event of opening.output) replayEvent(thread, event);
-  thread.log.note('signal', { kind: 'start', by: world.owner }, { status: 'running' });
+  const started: JournalEvent = { type: 'signal', data: { kind: 'start', by: world.owner } };
+  thread.log.note(started, { status: 'running' });
   const { id, created, epoch } = row.output;
   const born = { id, created };
   return ok({ ...born, done: drive(thread, { epoch, since }) });

@@ -1,27 +1,23 @@
 // What a process left open when it ended: calls that were begun, requests whose answer nobody read,
 // hooks nobody waits for. Each is brought to an end before the thread goes on.
-import { type Json, plainText } from '../../base/index.ts';
-import {
-  type Amounts,
-  isEnded,
-  type NewEvent,
-  type StoredEvent,
-  type ThreadSummary,
-} from '../../store/index.ts';
+import { type Amounts, isEnded, type ThreadSummary } from '../../store/index.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
 import { createCostMeter, packCost, unpackCost } from '../limits/cost.ts';
 import { endCall, leftCalls } from '../step/call-intent.ts';
-import { unknownOutcome } from '../step/step.ts';
+import { failureJson, unknownOutcome } from '../step/step.ts';
 import { packMarks } from '../thread/conversation.ts';
+import { encode } from '../thread/journal-codec.ts';
+import type { EventType, JournalEvent, Recorded } from '../thread/journal-event.ts';
 import type { World } from '../thread/ports.ts';
 import { replayEvent } from '../thread/restore.ts';
 import type { ThreadContext } from '../thread/thread.ts';
 import { leftBooks, usageOf } from '../turn/turn-account.ts';
 
 /** What a turn begins and ends with. */
-const TURN: ReadonlySet<string> = new Set(
-  'turn_start turn_end assistant_message stream_error error retry'.split(' '),
-);
+const TURN: ReadonlySet<EventType> = new Set<EventType>([
+  ...(['turn_start', 'turn_end', 'assistant_message'] as const),
+  ...(['stream_error', 'error', 'retry'] as const),
+]);
 
 const sum = (list: readonly Amounts[], kind: keyof Amounts): bigint =>
   list.reduce((total, amounts) => total + (amounts[kind] ?? 0n), 0n);
@@ -30,10 +26,10 @@ const sum = (list: readonly Amounts[], kind: keyof Amounts): bigint =>
  * A request that went out and whose answer never came may be on the invoice: its reservation is
  * charged, in full and once. One that was reserved and never sent costs nothing.
  */
-export function chargeOpen(thread: ThreadContext, history: readonly StoredEvent[]): void {
+export function chargeOpen(thread: ThreadContext, history: readonly Recorded[]): void {
   const { world, id, meter, log } = thread;
   const sent = new Set(
-    history.flatMap(({ type, data }) => (type === 'turn_start' ? [plainText(data.key)] : [])),
+    history.flatMap(({ type, data }) => (type === 'turn_start' ? [data.key] : [])),
   );
   const open = world.store.openReservations(id);
   const own = (open.ok ? open.output : []).filter(({ key }) => key.startsWith(`${id}:turn:`));
@@ -42,9 +38,9 @@ export function chargeOpen(thread: ThreadContext, history: readonly StoredEvent[
   if (charged.length === 0) return;
   for (const { amounts } of charged) meter.countRequest(usageOf(amounts), amounts.spend ?? 0n);
   const amounts = charged.map((one) => one.amounts);
+  const data = { charged_unread: charged.length, tokens: Number(sum(amounts, 'tokens')) };
   log.note(
-    'cost_update',
-    { charged_unread: charged.length, tokens: Number(sum(amounts, 'tokens')) },
+    { type: 'cost_update', data },
     {
       cost: packCost(meter.read()),
       settle: charged.map(({ key, amounts: actual }) => ({ key, actual })),
@@ -53,16 +49,16 @@ export function chargeOpen(thread: ThreadContext, history: readonly StoredEvent[
 }
 
 /** A turn that was asked for and not answered is asked for again, and counts once. */
-export function giveBackTurn({ meter }: ThreadContext, history: readonly StoredEvent[]): void {
+export function giveBackTurn({ meter }: ThreadContext, history: readonly Recorded[]): void {
   const asked = history.findLast(({ type }) => TURN.has(type));
-  if (asked?.type !== 'turn_start' || typeof asked.data.n !== 'number') return;
+  if (asked?.type !== 'turn_start' || asked.data.n === undefined) return;
   if (meter.read().turns >= asked.data.n) meter.giveBackTurn();
 }
 
 /** Calls that were begun and never ended: a write is not repeated, everything else is. */
 export async function settleBegun(
   thread: ThreadContext,
-  history: readonly StoredEvent[],
+  history: readonly Recorded[],
 ): Promise<void> {
   const begun = leftCalls(history);
   for (const call of thread.conversation.pending()) {
@@ -70,17 +66,17 @@ export async function settleBegun(
     // A spawn names its child first: whoever makes it again finds that one.
     const isSpawn = thread.begun.get(call.id)?.child !== undefined;
     if (!intent || intent.effect !== 'write' || isSpawn) continue;
-    const tool = plainText(intent.tool);
+    const { tool } = intent;
     const unknown = unknownOutcome(call, tool);
     const verdict = await raiseError(thread, unknown, tool, { isTold: true });
     const instead = verdict?.action === 'end' && verdict.outcome.ok ? verdict.outcome : undefined;
     thread.meter.countToolCall();
-    const event: NewEvent = {
+    const event: JournalEvent = {
       type: 'tool_result',
       data: {
         call_id: call.id,
         tool,
-        content: instead?.output.data ?? ({ ok: false, error: unknown.error } as unknown as Json),
+        content: instead?.output.data ?? failureJson(unknown),
         is_error: !instead,
         marks: packMarks(thread.conversation.ownMarks()),
       },
@@ -115,11 +111,11 @@ function endHook({ world }: ThreadContext, hook: ThreadSummary): void {
   if (!lease.ok) return;
   const { epoch, seq } = lease.output;
   const { settle, cost } = leftBooks(world, hook);
-  const end = { status: 'terminated', reason: 'the thread it served was resumed' };
-  const events = [{ type: 'thread_end', data: end }];
+  const reason = 'the thread it served was resumed';
+  const event: JournalEvent = { type: 'thread_end', data: { status: 'terminated', reason } };
   const change = { status: 'terminated', cost: packCost(cost), settle } as const;
-  const written = world.store.append(hook.id, seq, epoch, events, change);
-  if (written.ok) world.transcript(hook.id)(events, seq + 1);
+  const written = world.store.append(hook.id, seq, epoch, [encode(event, 0)], change);
+  if (written.ok) world.transcript(hook.id)([{ ...event, turn: 0 }], seq + 1);
   world.store.release(hook.id, epoch);
 }
 

@@ -1,18 +1,22 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { JsonObject } from '../../base/index.ts';
-import type { StoredEvent } from '../../store/index.ts';
+import type { JournalEvent, Recorded } from '../thread/journal-event.ts';
 import { createScriptRecord } from './past-steps.ts';
 
 let seq = 0;
-const event = (type: string, data: JsonObject): StoredEvent => {
+const event = (one: JournalEvent): Recorded => {
   seq += 1;
-  return { thread: 't', seq, type, data, turn: 0, ts: seq };
+  return { thread: 't', seq, ...one, turn: 0, ts: seq };
 };
+const marks = { labels: [], taint: [], sources: [] };
 const begun = (call: string, given: JsonObject) =>
-  event('tool_call', { call_id: call, tool: 'x', verb: 'execute', arguments: given });
+  event({
+    type: 'tool_call',
+    data: { call_id: call, tool: 'x', verb: 'execute', effect: 'read', arguments: given },
+  });
 const ended = (call: string, content: JsonObject) =>
-  event('tool_result', { call_id: call, content, is_error: false });
+  event({ type: 'tool_result', data: { call_id: call, content, is_error: false, marks } });
 
 const dataOf = async (record: ReturnType<typeof createScriptRecord>, given: JsonObject) => {
   const step = await record.take('execute', given);

@@ -1,24 +1,16 @@
 // What a script has done before, read from its thread's journal. A script that goes on runs again from
 // its beginning; what it already did is not done again: it gets what that came to.
 import { setTimeout as sleep } from 'node:timers/promises';
-import {
-  canonicalJson,
-  fail,
-  type Json,
-  type JsonObject,
-  type Outcome,
-  ok,
-  plainText,
-} from '../../base/index.ts';
+import { canonicalJson, fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import type { Value } from '../../flow/index.ts';
-import type { StoredEvent } from '../../store/index.ts';
+import type { Recorded, ToolCall } from '../thread/journal-event.ts';
 import { resultIn } from '../thread/recorded-events.ts';
 
 /** A step as the journal has it. */
 export interface PastStep {
   call: string;
-  /** The data of its last intent. */
-  intent: JsonObject;
+  /** Its last intent. */
+  intent: ToolCall;
   /** Absent: its process ended before it did. */
   result?: Outcome<Value>;
 }
@@ -43,16 +35,17 @@ const nameOf = (verb: string, given: Json): string => canonicalJson([verb, given
 
 /** All steps of a script, in the order they were begun. */
 function stepsIn(
-  history: readonly StoredEvent[],
+  history: readonly Recorded[],
   whole: (content: Json) => Json,
 ): Map<string, PastStep> {
   const steps = new Map<string, PastStep>();
   for (const { type, data } of history) {
-    const call = plainText(data.call_id);
+    if (type !== 'tool_call' && type !== 'tool_result') continue;
+    const call = data.call_id;
     if (!call.startsWith(PREFIX)) continue;
+    const step = steps.get(call);
     if (type === 'tool_call') steps.set(call, { call, intent: data });
-    const step = type === 'tool_result' ? steps.get(call) : undefined;
-    if (step) step.result = resultIn({ ...data, content: whole(data.content ?? null) });
+    else if (step) step.result = resultIn({ ...data, content: whole(data.content) });
   }
   return steps;
 }
@@ -60,18 +53,18 @@ function stepsIn(
 export const differs = (step: string, recorded: PastStep): Outcome<never> =>
   fail(
     'steps_differ',
-    `the script did not come by \`${plainText(recorded.intent.tool)}\` again, which it had done before it was interrupted, but by ${step}; it reads something that has changed, or time or chance decide in it`,
-    { recorded: plainText(recorded.intent.tool), call_id: recorded.call },
+    `the script did not come by \`${recorded.intent.tool}\` again, which it had done before it was interrupted, but by ${step}; it reads something that has changed, or time or chance decide in it`,
+    { recorded: recorded.intent.tool, call_id: recorded.call },
   );
 
 export function createScriptRecord(
-  history: readonly StoredEvent[],
+  history: readonly Recorded[],
   whole: (content: Json) => Json = (content) => content,
 ): ScriptRecord {
   const steps = stepsIn(history, whole);
   const open = new Map<string, PastStep[]>();
   for (const step of steps.values()) {
-    const name = nameOf(plainText(step.intent.verb), step.intent.arguments ?? null);
+    const name = nameOf(step.intent.verb, step.intent.arguments);
     open.set(name, [...(open.get(name) ?? []), step]);
   }
   let left = steps.size;

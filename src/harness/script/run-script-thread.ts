@@ -10,11 +10,11 @@ import {
 } from '../../flow/index.ts';
 import type { Directive, DirectiveItem, Library } from '../../items/index.ts';
 import { checkOutputs } from '../../kernel/index.ts';
-import type { StoredEvent } from '../../store/index.ts';
 import type { Ending } from '../loop.ts';
 import type { Prepared } from '../run/prepare.ts';
 import { wholeResult } from '../step/large-result.ts';
 import { unpackMarks } from '../thread/conversation.ts';
+import type { Recorded } from '../thread/journal-event.ts';
 import type { ScriptAnswer, ScriptRequest, World } from '../thread/ports.ts';
 import type { ThreadContext } from '../thread/thread.ts';
 import { createGate } from './gate.ts';
@@ -89,7 +89,7 @@ export function scriptRequest(
 
 /** What the inputs carry, as the beginning of the journal has it. */
 const givenMarks = ({ opening }: ThreadContext): Descriptor =>
-  unpackMarks(opening.find(({ type }) => type === 'tool_result')?.data.marks);
+  unpackMarks(opening.find((event) => event.type === 'tool_result')?.data.marks);
 
 function endingOf(thread: ThreadContext, answer: ScriptAnswer, record: ScriptRecord): Ending {
   const lost = thread.log.lost();
@@ -114,7 +114,7 @@ const marksOf = (fault: Fault): Descriptor => descriptorOfFault(fault) ?? EMPTY;
 export async function runScriptThread(
   thread: ThreadContext,
   script: DirectiveScript,
-  history: readonly StoredEvent[],
+  history: readonly Recorded[],
   between: () => Promise<Ending | undefined>,
 ): Promise<Ending> {
   const { world, id, signal } = thread;

@@ -11,7 +11,7 @@ import {
   type StoredEvent,
   type Vault,
 } from '../../store/index.ts';
-import { readJournal } from '../thread/read-journal.ts';
+import { readStored } from '../thread/read-journal.ts';
 import { eventSecrets, inputSecrets, type KnownSecrets } from './known-secrets.ts';
 
 export interface SealPorts {
@@ -232,7 +232,7 @@ export function sealStore(ports: SealPorts): SealedStore {
       artifacts: sealArtifacts(store, known, seal),
     },
     history(thread) {
-      const events = readJournal(store, thread);
+      const events = readStored(store, thread);
       return events.ok ? seal.revealEvents(thread, events.output) : events;
     },
   };

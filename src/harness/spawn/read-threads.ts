@@ -101,7 +101,11 @@ function marksUpTo(asker: Asker, id: string): Outcome<Descriptor> {
   if (live) return ok(live.thread.conversation.ownMarks());
   const history = readJournal(asker.world.store, id);
   if (!history.ok) return history;
-  return ok(mergeAll(history.output.map(({ data }) => unpackMarks(data.marks))));
+  return ok(
+    mergeAll(
+      history.output.flatMap(({ data }) => ('marks' in data ? [unpackMarks(data.marks)] : [])),
+    ),
+  );
 }
 
 export function threadEvents(

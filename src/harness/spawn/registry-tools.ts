@@ -1,6 +1,8 @@
 // Writing to the registry by hand: for signed core items alone, which hold `registry.write`.
 import { fail, isObject, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
 import { EMPTY } from '../../flow/index.ts';
+import { encode } from '../thread/journal-codec.ts';
+import type { JournalEvent } from '../thread/journal-event.ts';
 import type { Asker } from './access.ts';
 import type { Answer } from './read-threads.ts';
 import { steer, type Wish } from './steer.ts';
@@ -74,21 +76,22 @@ export function logEvent(asker: LogAsker, parameters: JsonObject): Outcome<Answe
     );
   }
   const given = parameters.data;
-  const event = { event_type, data: isObject(given) ? given : {}, by };
+  const data = { event_type, data: isObject(given) ? given : {}, by };
+  const event: JournalEvent = { type: 'logged', data };
   const live = world.live.get(id);
-  const noted = live ? live.thread.log.note('logged', event) : noteIdle(world, id, event);
+  const noted = live ? live.thread.log.note(event) : noteIdle(world, id, event);
   return noted.ok ? ok({ output: { thread_id: id, logged: event_type }, marks: EMPTY }) : noted;
 }
 
 function noteIdle(
   { store, owner }: LogAsker['world'],
   id: string,
-  data: JsonObject,
+  event: JournalEvent,
 ): Outcome<null> {
   const lease = store.claim(id, owner, LEASE_MS);
   if (!lease.ok) return lease;
   const { epoch, seq } = lease.output;
-  const written = store.append(id, seq, epoch, [{ type: 'logged', data }]);
+  const written = store.append(id, seq, epoch, [encode(event, 0)]);
   store.release(id, epoch);
   return written.ok ? ok(null) : written;
 }

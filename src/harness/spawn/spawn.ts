@@ -181,7 +181,8 @@ async function begin(
   world.store.settle(spawn.output, { spawns: 1n });
   parent.meter.countSpawn();
   const spawned = { thread_id: id, directive: prepared.item.id, runner, detached };
-  parent.log.note('spawn', spawned, { cost: packCost(parent.meter.read()) });
+  const cost = packCost(parent.meter.read());
+  parent.log.note({ type: 'spawn', data: spawned }, { cost });
   return started;
 }
 

@@ -8,6 +8,8 @@ import { resultOf } from '../children/wait.ts';
 import { packCost } from '../limits/cost.ts';
 import { apartKey } from '../run/create.ts';
 import { packMarks } from '../thread/conversation.ts';
+import { encode } from '../thread/journal-codec.ts';
+import type { JournalEvent } from '../thread/journal-event.ts';
 import type { World } from '../thread/ports.ts';
 import { leftBooks } from '../turn/turn-account.ts';
 import { type Asker, reach } from './access.ts';
@@ -35,11 +37,12 @@ export function endUnattended(
   const cost = packCost(used);
   const reason = `${status} by ${by}`;
   const result: JsonObject = { thread_id: id, status, outputs: {}, text: '', reason, cost };
-  const events = [
+  const events: JournalEvent[] = [
     { type: 'signal', data: { kind: status === 'killed' ? 'kill' : 'terminate', by } },
     { type: 'thread_end', data: { status, reason, cost } },
   ];
-  const written = store.append(id, seq, epoch, events, { status, cost, settle, result });
+  const encoded = events.map((event) => encode(event, 0));
+  const written = store.append(id, seq, epoch, encoded, { status, cost, settle, result });
   store.release(id, epoch);
   return written.ok ? ok(null) : written;
 }

@@ -2,10 +2,11 @@
 // is going to spawn. Both stand in the intent. A call that a process left behind is made again under
 // the same names, so a server that knows the key, or a child that is there already, is not done twice.
 import { hash } from 'node:crypto';
-import { getOwn, type JsonObject, plainText } from '../../base/index.ts';
+import { getOwn, plainText } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
-import { parseThreadId, type StoredEvent } from '../../store/index.ts';
+import { parseThreadId } from '../../store/index.ts';
+import type { Recorded, RecordedOf, ToolCall } from '../thread/journal-event.ts';
 import { makeThreadId } from '../thread/opening.ts';
 import type { World } from '../thread/ports.ts';
 import type { ThreadContext } from '../thread/thread.ts';
@@ -71,43 +72,53 @@ export function endCall({ begun, atWork }: ThreadContext, { id }: ToolCallBlock)
 }
 
 /** As it stands in the journal; `n` tells whether a recorded cost holds it already. */
-export const intentOf = ({ key, child }: BegunCall, n: number): JsonObject => ({
+export const intentOf = (
+  { key, child }: BegunCall,
+  n: number,
+): Pick<ToolCall, 'key' | 'n' | 'child'> => ({
   key,
   n,
   ...(child === undefined ? {} : { child }),
 });
 
-/** Intents since the model last spoke that have no result: what a process left behind. */
-export function leftCalls(history: readonly StoredEvent[]): Map<string, StoredEvent[]> {
-  const said = history.findLastIndex(
-    ({ type, data }) => type === 'assistant_message' && data.apart !== true,
+type Intent = RecordedOf<'tool_call'>;
+
+/** Where the model last spoke in the thread's own conversation. */
+export const lastSpoken = (history: readonly Recorded[]): number =>
+  history.findLastIndex(
+    (event) =>
+      event.type === 'assistant_message' && (event.data.injected || event.data.apart !== true),
   );
-  const left = new Map<string, StoredEvent[]>();
-  for (const event of history.slice(said + 1)) {
-    const id = plainText(event.data.call_id);
-    if (event.type === 'tool_call') left.set(id, [...(left.get(id) ?? []), event]);
-    else if (event.type === 'tool_result') left.delete(id);
+
+/** Intents since the model last spoke that have no result: what a process left behind. */
+export function leftCalls(history: readonly Recorded[]): Map<string, Intent[]> {
+  const left = new Map<string, Intent[]>();
+  for (const event of history.slice(lastSpoken(history) + 1)) {
+    if (event.type === 'tool_call') {
+      const id = event.data.call_id;
+      left.set(id, [...(left.get(id) ?? []), event]);
+    } else if (event.type === 'tool_result') left.delete(event.data.call_id);
   }
   return left;
 }
 
 /** A child that was noted before its id was named again belongs to another call. */
-const isOther = (history: readonly StoredEvent[], child: string, before: number): boolean =>
+const isOther = (history: readonly Recorded[], child: string, before: number): boolean =>
   history.some(
-    ({ type, seq, data }) => type === 'spawn' && seq < before && data.thread_id === child,
+    (event) => event.type === 'spawn' && event.seq < before && event.data.thread_id === child,
   );
 
 /** What was begun is remembered, and what its cost already holds is given back: it counts once. */
-export function restoreBegun(thread: ThreadContext, history: readonly StoredEvent[]): void {
+export function restoreBegun(thread: ThreadContext, history: readonly Recorded[]): void {
   const counted = thread.meter.read().tool_calls;
   for (const [id, intents] of leftCalls(history)) {
     const [first, last] = [intents[0], intents.at(-1)];
     if (!first || !last) continue;
-    const [key, child] = [plainText(last.data.key ?? ''), plainText(last.data.child ?? '')];
-    const isOwn = child !== '' && !isOther(history, child, first.seq);
-    if (key !== '') {
+    const { key, child, n = Number.POSITIVE_INFINITY } = last.data;
+    const isOwn = child !== undefined && !isOther(history, child, first.seq);
+    if (key !== undefined) {
       thread.begun.set(id, { key, isLeft: isOwn, ...(isOwn ? { child } : {}) });
     }
-    if (Number(last.data.n ?? Number.POSITIVE_INFINITY) <= counted) thread.meter.giveBackToolCall();
+    if (n <= counted) thread.meter.giveBackToolCall();
   }
 }

@@ -30,6 +30,7 @@ import { firstExceeded, UNITS } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { deadlineFault, STOPS_TOOL, takeOff } from '../thread/interruption.ts';
+import type { ToolCall } from '../thread/journal-event.ts';
 import { withoutTime } from '../thread/prompt.ts';
 import type { ThreadContext } from '../thread/thread.ts';
 import { refusedBy } from '../turn/turn-account.ts';
@@ -82,11 +83,17 @@ export function returned(
   return { status: 'completed', reason: '', outputs: getOwn(output, 'outputs') ?? {} };
 }
 
+/** As a model is told about it. */
+export const failureJson = ({ error: { code, detail } }: Failure): Json => ({
+  ok: false,
+  error: { code, detail },
+});
+
 export const asResult = (outcome: Outcome<Value>, marks: Descriptor): Result =>
   outcome.ok
     ? { content: outcome.output.data, marks: outcome.output.meta.descriptor, isError: false }
     : {
-        content: { ok: false, error: outcome.error } as unknown as Json,
+        content: failureJson(outcome),
         marks: mergeDescriptors(marks, descriptorOfFault(outcome.error) ?? EMPTY),
         isError: true,
       };
@@ -215,7 +222,7 @@ export async function performStep(
         if (event) return refusedBy(event, usedAmounts(meter.read()).tool_calls ?? 0n);
         meter.countToolCall();
         begun = beginCall(thread, call, known);
-        const noted = log.note('tool_call', {
+        const data: ToolCall = {
           call_id: call.id,
           tool: known.tool,
           verb: known.verb,
@@ -223,7 +230,8 @@ export async function performStep(
           arguments: call.arguments,
           ...(known.volatile.length > 0 && { volatile: [...known.volatile] }),
           ...intentOf(begun, meter.read().tool_calls),
-        });
+        };
+        const noted = log.note({ type: 'tool_call', data });
         return noted.ok ? ok({ settle: () => {}, release: () => {} }) : noted;
       },
     },

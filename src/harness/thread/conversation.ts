@@ -1,6 +1,6 @@
 // What was said, with the marks of every part. A model that has read something may say it again in
 // other words, so everything it says carries the merge of all it has read.
-import type { Json, JsonObject } from '../../base/index.ts';
+import { getOwn, type Json, plainText } from '../../base/index.ts';
 import { type Descriptor, describe, EMPTY, mergeDescriptors } from '../../flow/index.ts';
 import {
   type Block,
@@ -9,6 +9,7 @@ import {
   type ToolCallBlock,
   type WrittenMessages,
 } from '../../llm/index.ts';
+import type { Marks } from './journal-event.ts';
 
 /** Put on everything a model writes, besides what it has read. */
 const FROM_MODEL = describe({ taint: ['src:llm'] });
@@ -93,13 +94,16 @@ export function createConversation(): Conversation {
 }
 
 /** A descriptor as it is kept in the journal, and back. */
-export const packMarks = ({ labels, taint, sources }: Descriptor): JsonObject => ({
+export const packMarks = ({ labels, taint, sources }: Descriptor): Marks => ({
   labels: [...labels],
   taint: [...taint],
   sources: [...sources],
 });
 
 export function unpackMarks(packed: Json | undefined): Descriptor {
-  const { labels = [], taint = [], sources = [] } = (packed ?? {}) as Record<string, string[]>;
-  return describe({ labels, taint, sources });
+  const list = (name: string): string[] => {
+    const found = getOwn(packed, name);
+    return Array.isArray(found) ? found.map(plainText) : [];
+  };
+  return describe({ labels: list('labels'), taint: list('taint'), sources: list('sources') });
 }

@@ -258,17 +258,25 @@ const DATA: { readonly [type in EventType]: Check<DataOf<type>> } = {
     ),
   ),
   logged: fields({ event_type: text, data, by: text }),
-  thread_end: fields({ status, reason: text }, { cost: data }),
+  thread_end: fields({ status, reason: text }, { code: text, cost: data }),
 };
 
 const isEventType = (type: string): type is EventType => Object.hasOwn(DATA, type);
 
+// JSON by construction: the union holds nothing else.
+const dataOf = (event: JournalEvent): JsonObject => event.data as JsonObject;
+
 export const encode = (event: JournalEvent, turn: number): NewEvent => ({
   type: event.type,
-  // JSON by construction: the union holds nothing else.
-  data: event.data as JsonObject,
+  data: dataOf(event),
   turn,
 });
+
+/** With other texts in the same places, such as masks for secrets: `change` keeps the shape. */
+export const withTexts = <Event extends JournalEvent>(
+  event: Event,
+  change: (data: JsonObject) => JsonObject,
+): Event => ({ ...event, data: change(dataOf(event)) });
 
 /** `journal_unreadable` {thread, seq, type, field} for what no version of this harness wrote. */
 export function decode(event: StoredEvent): Outcome<Recorded> {

@@ -13,11 +13,7 @@ interface Entry<Type extends string, Data> {
 }
 
 /** As `packMarks` writes a descriptor. */
-export interface Marks {
-  readonly labels: readonly string[];
-  readonly taint: readonly string[];
-  readonly sources: readonly string[];
-}
+export type Marks = { labels: string[]; taint: string[]; sources: string[] };
 
 /** What `packCost` and `packLimits` write; `unpackCost` and `unpackLimits` read them, and refuse. */
 export type PackedCost = JsonObject;
@@ -243,9 +239,17 @@ export type JournalEvent =
   | Entry<'logged', { readonly event_type: string; readonly data: JsonObject; readonly by: string }>
   | Entry<
       'thread_end',
-      { readonly status: ThreadStatus; readonly reason: string; readonly cost?: PackedCost }
+      {
+        readonly status: ThreadStatus;
+        readonly reason: string;
+        /** Of the fault behind it. */
+        readonly code?: string;
+        readonly cost?: PackedCost;
+      }
     >;
 
+/** As it is written: it has its turn, and no number yet. */
+export type Noted = JournalEvent & { readonly turn: number };
 export type EventType = JournalEvent['type'];
 export type DataOf<Type extends EventType> = Extract<JournalEvent, { type: Type }>['data'];
 /** With its place in the journal. */

@@ -5,6 +5,7 @@ import { setImmediate as roundOver } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { fail, type Outcome, ok, systemClock } from '../../base/index.ts';
 import { openStore, type Store } from '../../store/index.ts';
+import type { JournalEvent } from './journal-event.ts';
 import { createThreadLog, type ThreadLog } from './journal-writer.ts';
 
 const ID = 'a_thread';
@@ -56,16 +57,30 @@ afterEach(() => {
   rmSync(dir, { recursive: true });
 });
 
-const soon = (type: string) => log.appendSoon([{ type, data: {} }], { cost: { of: type } });
+const marks = { labels: [], taint: [], sources: [] };
+const EVENTS = {
+  tool_result: {
+    type: 'tool_result',
+    data: { call_id: 'c', content: null, is_error: false, marks },
+  },
+  assistant_message: { type: 'assistant_message', data: { content: [], injected: true } },
+  turn_start: {
+    type: 'turn_start',
+    data: { max_tokens: 1, model: 'm', provider: 'p', key: 'k' },
+  },
+  snapshot: { type: 'snapshot', data: { reason: '' } },
+} satisfies Record<string, JournalEvent>;
+
+const soon = (type: keyof typeof EVENTS) => log.appendSoon([EVENTS[type]], { cost: { of: type } });
 const written = (): string[] => must(store.read(ID)).map(({ type }) => type);
 const cost = () => must(store.thread(ID)).cost;
 
 test('what is to be written soon goes in with the next event, before it, and is told then', () => {
   must(soon('assistant_message'));
   expect([written(), told, log.seq()]).toEqual([[], [], 1]);
-  must(log.note('tool_call', {}));
-  expect(written()).toEqual(['assistant_message', 'tool_call']);
-  expect(told).toEqual(['1 assistant_message', '2 tool_call']);
+  must(log.note(EVENTS.snapshot));
+  expect(written()).toEqual(['assistant_message', 'snapshot']);
+  expect(told).toEqual(['1 assistant_message', '2 snapshot']);
   expect(cost()).toEqual({ of: 'assistant_message' });
   expect(log.seq()).toBe(2);
 });
@@ -90,20 +105,20 @@ test('flush writes it now, and says whether this process may still act', () => {
 
 test('an event that is refused beforehand takes nothing with it that was waiting', () => {
   must(soon('tool_result'));
-  const refused = log.note('turn_start', {}, { first: () => fail('spend_exceeded', 'no more') });
+  const refused = log.note(EVENTS.turn_start, { first: () => fail('spend_exceeded', 'no more') });
   expect(refused).toMatchObject({ error: { code: 'spend_exceeded' } });
   expect(written()).toEqual(['tool_result']);
   expect(log.lost()).toBeUndefined();
-  must(log.note('limit', {}));
-  expect(written()).toEqual(['tool_result', 'limit']);
+  must(log.note(EVENTS.snapshot));
+  expect(written()).toEqual(['tool_result', 'snapshot']);
 });
 
 test('what was used is charged before more is set aside', () => {
   must(store.reserve([ID], { tokens: 90n }, 'first'));
   const settle = [{ key: 'first', actual: { tokens: 10n } }];
-  must(log.appendSoon([{ type: 'assistant_message', data: {} }], { settle }));
+  must(log.appendSoon([EVENTS.assistant_message], { settle }));
   const first = () => store.reserve([ID], { tokens: 90n }, 'second');
-  expect(log.note('turn_start', {}, { first })).toEqual(ok(null));
+  expect(log.note(EVENTS.turn_start, { first })).toEqual(ok(null));
   expect(written()).toEqual(['assistant_message', 'turn_start']);
 });
 
@@ -111,7 +126,7 @@ test('what is charged by two that wait is charged by both', () => {
   for (const key of ['first', 'second']) {
     must(store.reserve([ID], { tokens: 40n }, key));
     const settle = [{ key, actual: { tokens: 5n } }];
-    must(log.appendSoon([{ type: 'assistant_message', data: {} }], { settle }));
+    must(log.appendSoon([EVENTS.assistant_message], { settle }));
   }
   log.flush();
   expect(must(store.budget(ID))).toMatchObject({ used: { tokens: 10n }, reserved: { tokens: 0n } });

@@ -1,24 +1,26 @@
 // The one place that writes a thread's history. Everything is one append: events, status, cost and
 // what a reservation really took, all or nothing. INVARIANT: whoever could not append no longer acts;
 // the first failure is final, because nobody knows any more what the journal says.
-import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
-import type { Change, NewEvent, Pulse, Store } from '../../store/index.ts';
+import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import type { Change, Pulse, Store } from '../../store/index.ts';
+import { encode } from './journal-codec.ts';
+import type { JournalEvent, Noted } from './journal-event.ts';
 
 export interface ThreadLog {
   readonly thread: string;
   /** Counts on; also used to number calls and reservations. */
   turn: number;
-  append(events: readonly NewEvent[], change?: Change): Outcome<null>;
+  append(events: readonly JournalEvent[], change?: Change): Outcome<null>;
   /**
    * In the commit of the next append, and at the latest at the end of this round of the event loop.
    * INVARIANT: `flush` comes before every effect and every wait. For what a killed process may just
    * as well not have come to: what is read again, or asked again and charged all the same.
    */
-  appendSoon(events: readonly NewEvent[], change?: SoonChange): Outcome<null>;
+  appendSoon(events: readonly JournalEvent[], change?: SoonChange): Outcome<null>;
   /** Writes what is to be written soon. False: this process no longer acts. */
   flush(): boolean;
   /** One event of the current turn. */
-  note(type: string, data: JsonObject, change?: Change): Outcome<null>;
+  note(event: JournalEvent, change?: Change): Outcome<null>;
   /** Just before an effect: does this process still hold the thread? */
   isHeld(): boolean;
   /** The same, and whether anything was said to the thread after this signal: one question for both. */
@@ -37,7 +39,7 @@ export type SoonChange = Pick<Change, 'cost' | 'settle'>;
 export interface LogPorts {
   store: Pick<Store, 'append' | 'isHeld' | 'pulse' | 'renew' | 'thread'>;
   /** People read the transcript; the registry is the truth. A failure here is reported, not fatal. */
-  transcribe(events: readonly NewEvent[], firstSeq: number): void;
+  transcribe(events: readonly Noted[], firstSeq: number): void;
   /** Nothing waits for the next commit. */
   atOnce?: boolean;
 }
@@ -64,7 +66,7 @@ export function createThreadLog(
 ): ThreadLog {
   let { seq } = start;
   let lost: Failure | undefined;
-  let soon: NewEvent[] = [];
+  let soon: Noted[] = [];
   let soonChange: Change | undefined;
 
   /** Did it arrive all the same? Only the holder of the epoch can have moved the sequence. */
@@ -74,17 +76,19 @@ export function createThreadLog(
     return row.ok && row.output.seq === seq + count && row.output.epoch === start.epoch;
   }
 
-  const stamp = (events: readonly NewEvent[]): NewEvent[] =>
+  // What others put there in a replay has its turn already.
+  const stamp = (events: readonly (JournalEvent | Noted)[]): Noted[] =>
     events.map((event) => ({ turn: log.turn, ...event }));
 
   /** Everything that waits and this, in one commit. What was refused before it has lost nobody. */
   function write(
-    stamped: readonly NewEvent[],
+    stamped: readonly Noted[],
     change?: Change,
     isRefused = (): boolean => false,
   ): Outcome<null> {
     const events = soon.length === 0 ? stamped : [...soon, ...stamped];
-    const done = store.append(thread, seq, start.epoch, events, joined(soonChange, change));
+    const encoded = events.map((event) => encode(event, event.turn));
+    const done = store.append(thread, seq, start.epoch, encoded, joined(soonChange, change));
     if (!done.ok && isRefused()) return done;
     if (!done.ok && !arrived(done, events.length)) {
       lost = done;
@@ -99,7 +103,7 @@ export function createThreadLog(
   /** What has to come first may be refused: then nothing of this was written, and nobody is lost. */
   function writeAfter(
     first: () => Outcome<null>,
-    events: readonly NewEvent[],
+    events: readonly Noted[],
     change: Change,
   ): Outcome<null> {
     // What was used is charged before more is set aside.
@@ -135,7 +139,7 @@ export function createThreadLog(
       if (lost === undefined && soon.length > 0) write([]);
       return lost === undefined;
     },
-    note: (type, data, change) => log.append([{ type, data }], change),
+    note: (event, change) => log.append([event], change),
     isHeld: () => lost === undefined && store.isHeld(thread, start.epoch),
     pulse(lastSignal) {
       const { held, called } = store.pulse(thread, start.epoch, lastSignal);

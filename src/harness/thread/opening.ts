@@ -1,10 +1,10 @@
 // Ids of threads that nobody named: `deploy_staging_20300131_235959_x7k2`, in UTC. The suffix is short
 // enough to type, so of many threads begun in one second two can be alike.
-import { type Clock, type Json, type Outcome, ok, type RandomBytes } from '../../base/index.ts';
+import { type Clock, type Outcome, ok, type RandomBytes } from '../../base/index.ts';
 import { type Descriptor, describe, mergeDescriptors } from '../../flow/index.ts';
-import type { NewEvent } from '../../store/index.ts';
 import type { Prepared } from '../run/prepare.ts';
 import { packMarks } from './conversation.ts';
+import type { Opening } from './journal-event.ts';
 import type { World } from './ports.ts';
 import { injection } from './prompt.ts';
 
@@ -50,7 +50,7 @@ export async function openingEvents(
   prepared: Prepared,
   message: string,
   given: Descriptor = FROM_USER,
-): Promise<Outcome<NewEvent[]>> {
+): Promise<Outcome<Opening[]>> {
   const { directive, inputs } = prepared;
   const { request, call } = injection(directive.name, inputs, 'call_directive');
   const ready = await world.kernel.execute(
@@ -59,12 +59,12 @@ export async function openingEvents(
   );
   if (!ready.ok) return ready;
   const marks = packMarks(mergeDescriptors(ready.output.meta.descriptor, given));
-  const events: NewEvent[] = [
+  const events: Opening[] = [
     {
       type: 'user_message',
       data: { text: request, marks: packMarks(FROM_USER) },
     },
-    { type: 'assistant_message', data: { content: [call] as unknown as Json, injected: true } },
+    { type: 'assistant_message', data: { content: [call], injected: true } },
     {
       type: 'tool_result',
       data: { call_id: call.id, content: ready.output.data, is_error: false, marks },

@@ -5,11 +5,12 @@ import type { Descriptor, Frame, MaybePromise, PolicyState, Value } from '../../
 import type { Effect, Library } from '../../items/index.ts';
 import type { Audit, Caller, Kernel } from '../../kernel/index.ts';
 import type { Prices } from '../../llm/index.ts';
-import type { NewEvent, Store } from '../../store/index.ts';
+import type { Store, ThreadStatus } from '../../store/index.ts';
 import type { KeyPair, VerifiedToken } from '../../trust/index.ts';
 import type { RawStream } from '../observe/raw-stream.ts';
 import type { Runner } from '../run/runner.ts';
 import type { ModelPort } from '../turn/ask-model.ts';
+import type { Marks, Noted } from './journal-event.ts';
 import type { LiveThreads } from './live-threads.ts';
 
 /** Something a script does by itself: a command, a block of code, a file. */
@@ -117,20 +118,20 @@ export interface World {
   env: Readonly<Record<string, string | undefined>>;
   /** Where a thread that was asked to keeps what a provider sends. */
   rawStream?(thread: string, turn: number): RawStream;
-  transcript(thread: string): (events: readonly NewEvent[], firstSeq: number) => void;
+  transcript(thread: string): (events: readonly Noted[], firstSeq: number) => void;
   /** For a live view: everything that is recorded, and text as it comes. */
-  onEvent?(thread: string, event: { type: string; data: JsonObject; turn: number }): void;
+  onEvent?(thread: string, event: Noted): void;
   onText?(thread: string, piece: string): void;
 }
 
 export interface ThreadResult {
   thread_id: string;
-  status: string;
+  status: ThreadStatus;
   outputs: Json;
   text: string;
   reason: string;
   cost: JsonObject;
   code?: string;
   /** What its words and outputs carry. */
-  marks?: JsonObject;
+  marks?: Marks;
 }

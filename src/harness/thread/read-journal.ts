@@ -1,8 +1,10 @@
 import { type Outcome, ok } from '../../base/index.ts';
 import type { Store, StoredEvent } from '../../store/index.ts';
+import { decodeAll } from './journal-codec.ts';
+import type { Recorded } from './journal-event.ts';
 
-/** All of it, a page at a time: a journal may be longer than one read. */
-export function readJournal(store: Pick<Store, 'read'>, thread: string): Outcome<StoredEvent[]> {
+/** All of it as it is stored, a page at a time: a journal may be longer than one read. */
+export function readStored(store: Pick<Store, 'read'>, thread: string): Outcome<StoredEvent[]> {
   const events: StoredEvent[] = [];
   for (;;) {
     const page = store.read(thread, events.at(-1)?.seq ?? 0);
@@ -10,4 +12,10 @@ export function readJournal(store: Pick<Store, 'read'>, thread: string): Outcome
     if (page.output.length === 0) return ok(events);
     events.push(...page.output);
   }
+}
+
+/** All of it, checked; the first event that cannot be read is the answer. */
+export function readJournal(store: Pick<Store, 'read'>, thread: string): Outcome<Recorded[]> {
+  const stored = readStored(store, thread);
+  return stored.ok ? decodeAll(stored.output) : stored;
 }

@@ -2,6 +2,7 @@
 // tools, words of people. A replay is given these again, in the places where they were.
 import {
   type Failure,
+  type Fault,
   fail,
   getOwn,
   isObject,
@@ -13,11 +14,12 @@ import {
 } from '../../base/index.ts';
 import { makeValue, markFailure, type Value } from '../../flow/index.ts';
 import type { ModelReply } from '../../llm/index.ts';
-import type { Signal, StoredEvent } from '../../store/index.ts';
+import type { Signal } from '../../store/index.ts';
 import { unpackMarks } from './conversation.ts';
+import type { JournalEvent, Recorded, RecordedOf, ToolResult } from './journal-event.ts';
 
 export interface ReplayRecord {
-  readonly events: readonly StoredEvent[];
+  readonly events: readonly Recorded[];
   /** The answer to the request that was begun last when the journal had `seq` events; once. */
   replyAt(seq: number): Outcome<ModelReply>;
   /** What this call came to that was begun when the journal had at most `seq` events. */
@@ -27,7 +29,7 @@ export interface ReplayRecord {
 }
 
 /** A process took the thread up here; what is said to a running thread has a number. */
-export const isResume = ({ type, data }: StoredEvent): boolean =>
+export const isResume = ({ type, data }: JournalEvent): boolean =>
   type === 'signal' && data.kind === 'resume' && data.id === undefined;
 
 const notRecorded = (what: string): Outcome<never> =>
@@ -36,93 +38,106 @@ const notRecorded = (what: string): Outcome<never> =>
 /** What it cost is not in the journal; a request that nobody answered is charged its worst case. */
 const CALLED_OFF: Failure = fail('cancelled', 'the reply was called off');
 
-function faultOf(data: Json | undefined): Failure {
-  const detail = getOwn(data, 'detail');
+const failureOf = ({ code, detail }: Fault): Failure => fail(code, detail.message, detail);
+
+/** The fault in a result that tells about one. */
+function faultIn(content: Json): Failure | undefined {
+  const error = getOwn(content, 'error');
+  const detail = getOwn(error, 'detail');
+  if (!isObject(error)) return undefined;
   const fields = isObject(detail) ? detail : {};
-  return fail(plainText(getOwn(data, 'code')), plainText(fields.message), fields);
+  return fail(plainText(error.code), plainText(fields.message), fields);
 }
 
 /** Calls whose arguments could not be read were answered at once, without being made. */
-function unreadCalls(events: readonly StoredEvent[], at: number): Map<string, StoredEvent> {
-  const unread = new Map<string, StoredEvent>();
-  for (const event of events.slice(at + 1)) {
-    if (event.type !== 'tool_result') break;
-    unread.set(plainText(event.data.call_id), event);
+function unreadCalls(events: readonly Recorded[], at: number): Map<string, ToolResult> {
+  const unread = new Map<string, ToolResult>();
+  for (const { type, data } of events.slice(at + 1)) {
+    if (type !== 'tool_result') break;
+    unread.set(data.call_id, data);
   }
   return unread;
 }
 
-/** The reply that was recorded at this place of a journal. */
-export function replyAt(events: readonly StoredEvent[], at: number): ModelReply {
-  const { data } = events[at] as StoredEvent;
+/** The reply that was recorded at this place of a journal; undefined when there is none. */
+export function replyAt(events: readonly Recorded[], at: number): ModelReply | undefined {
+  const event = events[at];
+  if (event?.type !== 'assistant_message' || event.data.injected) return undefined;
+  const { stop, usage, model } = event.data;
   const unread = unreadCalls(events, at);
   const after = events[at + 1 + unread.size];
-  const content = data.content as unknown as ModelReply['content'];
-  const isUnread = (block: ModelReply['content'][number]): boolean =>
+  // A model says no results.
+  const content = event.data.content.filter((block) => block.type !== 'tool_result');
+  const isUnread = (block: (typeof content)[number]): boolean =>
     block.type === 'tool_call' && unread.has(block.id);
   const bad = content.flatMap((block) => {
-    if (block.type !== 'tool_call' || !unread.has(block.id)) return [];
-    const detail = getOwn(getOwn(unread.get(block.id)?.data.content, 'error'), 'detail');
+    const answer = block.type === 'tool_call' ? unread.get(block.id) : undefined;
+    if (block.type !== 'tool_call' || !answer) return [];
+    const detail = getOwn(getOwn(answer.content, 'error'), 'detail');
     const text = plainText(getOwn(detail, 'received'));
     const told = plainText(getOwn(detail, 'message'));
     // Around the problem stands what the model is told about it (badArgumentsResult).
     const message = /cannot be read: (.*); nothing was run/s.exec(told)?.[1] ?? told;
     return [{ id: block.id, name: block.name, text, message }];
   });
-  const isBroken = after?.type === 'stream_error' && after.data.code === undefined;
+  const broken =
+    after?.type === 'stream_error' && after.data.code === undefined ? after.data : undefined;
   return {
     content: content.filter((block) => !isUnread(block)),
-    stop: plainText(data.stop) as ModelReply['stop'],
-    usage: data.usage as unknown as ModelReply['usage'],
-    model: plainText(data.model),
+    stop,
+    usage,
+    model,
     ...(bad.length > 0 ? { bad_arguments: bad } : {}),
-    ...(isBroken ? { broken: after.data as unknown as NonNullable<ModelReply['broken']> } : {}),
+    ...(broken ? { broken } : {}),
   };
 }
 
 /** What the request came to that was begun at this place. */
-function answerAfter(events: readonly StoredEvent[], asked: number): Outcome<ModelReply> {
-  for (let at = asked + 1; at < events.length; at++) {
-    const { type, data } = events[at] as StoredEvent;
-    if (type === 'assistant_message') return ok(replyAt(events, at));
-    if (type === 'error' || type === 'stream_error') return faultOf(data);
-    if (type === 'turn_end' || type === 'turn_start') break;
+function answerAfter(events: readonly Recorded[], asked: number): Outcome<ModelReply> {
+  for (const [index, event] of events.slice(asked + 1).entries()) {
+    if (event.type === 'turn_end' || event.type === 'turn_start') break;
+    if (event.type === 'assistant_message') {
+      const reply = replyAt(events, asked + 1 + index);
+      return reply ? ok(reply) : CALLED_OFF;
+    }
+    if (event.type === 'error') return failureOf(event.data);
+    if (event.type === 'stream_error') {
+      return event.data.code === undefined ? CALLED_OFF : failureOf(event.data);
+    }
   }
   return CALLED_OFF;
 }
 
 /** A result as it stands in a journal, as it was handed back. */
-export const resultIn = ({ content = null, is_error, marks }: JsonObject): Outcome<Value> => {
-  const error = is_error === true ? getOwn(content, 'error') : undefined;
-  return error
-    ? markFailure(faultOf(error), unpackMarks(marks))
+export function resultIn({ content, is_error, marks }: ToolResult): Outcome<Value> {
+  const failure = is_error ? faultIn(content) : undefined;
+  return failure
+    ? markFailure(failure, unpackMarks(marks))
     : ok(makeValue(content, { descriptor: unpackMarks(marks) }));
-};
+}
 
 /** The result of the call that was begun at this place; none when its process was lost. */
-function resultAfter(events: readonly StoredEvent[], begun: number): StoredEvent | undefined {
-  const id = events[begun]?.data.call_id;
+function resultAfter(events: readonly Recorded[], begun: number, id: string) {
   const after = events.slice(begun + 1);
   const lost = after.findIndex(isResume);
   return after
     .slice(0, lost < 0 ? undefined : lost)
-    .find(({ type, data }) => type === 'tool_result' && data.call_id === id);
+    .find((event) => event.type === 'tool_result' && event.data.call_id === id);
 }
 
 /** A signal with what it carried: its words are the next event. */
-function signalOf(thread: string, event: StoredEvent, next: StoredEvent | undefined): Signal {
-  const { kind, by, id, reason } = event.data;
+function signalOf(event: RecordedOf<'signal'>, id: number, next: Recorded | undefined): Signal {
+  const { kind, by, reason } = event.data;
   const payload: JsonObject = {
     ...(reason === undefined ? {} : { reason }),
-    ...(next?.type === 'injected_message' ? { content: next.data.text ?? '' } : {}),
+    ...(next?.type === 'injected_message' ? { content: next.data.text } : {}),
   };
-  const who = plainText(by);
-  return { id: Number(id), thread, kind: plainText(kind), payload, key: '', by: who, ts: event.ts };
+  return { id, thread: event.thread, kind, payload, key: '', by, ts: event.ts };
 }
 
-export function createReplayRecord(events: readonly StoredEvent[]): ReplayRecord {
+export function createReplayRecord(events: readonly Recorded[]): ReplayRecord {
   const answered = new Set<number>();
-  const lastBefore = (seq: number, is: (event: StoredEvent) => boolean): number =>
+  const lastBefore = (seq: number, is: (event: Recorded) => boolean): number =>
     events.findLastIndex((event, at) => at < seq && is(event));
   return {
     events,
@@ -137,16 +152,19 @@ export function createReplayRecord(events: readonly StoredEvent[]): ReplayRecord
         seq,
         ({ type, data }) => type === 'tool_call' && data.call_id === call,
       );
-      const result = begun < 0 ? undefined : resultAfter(events, begun);
-      return result ? resultIn(result.data) : notRecorded('what this call came to');
+      const result = begun < 0 ? undefined : resultAfter(events, begun, call);
+      return result?.type === 'tool_result'
+        ? resultIn(result.data)
+        : notRecorded('what this call came to');
     },
     signalsAt(thread, seq) {
       const found: Signal[] = [];
       for (let at = seq; at < events.length; at++) {
-        const event = events[at] as StoredEvent;
+        const event = events[at];
+        if (!event) break;
         const isPart = ['injected_message', 'tool_result', 'turn_end'].includes(event.type);
         if (event.type === 'signal' && event.data.id !== undefined) {
-          found.push(signalOf(thread, event, events[at + 1]));
+          found.push({ ...signalOf(event, event.data.id, events[at + 1]), thread });
         } else if (event.type === 'turn_end' ? at > seq : !isPart || found.length === 0) break;
       }
       return found;

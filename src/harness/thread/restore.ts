@@ -1,23 +1,23 @@
 // Going back to a snapshot. A journal only grows: going back is one more event in it, and what came
 // after the snapshot no longer counts for the conversation. What it cost, which limits were raised and
 // which hooks have fired stays as it is, and nothing that was done is undone.
-import {
-  fail,
-  getOwn,
-  isObject,
-  type Json,
-  type JsonObject,
-  type Outcome,
-  ok,
-  plainText,
-} from '../../base/index.ts';
+import { fail, getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
 import { describe } from '../../flow/index.ts';
-import { type Block, tokenRatio, type Usage } from '../../llm/index.ts';
-import { isEnded, type NewEvent, type StoredEvent, type ThreadRow } from '../../store/index.ts';
-import { type Bounds, stepDone } from '../hooks/action.ts';
+import { tokenRatio } from '../../llm/index.ts';
+import { isEnded, type ThreadRow } from '../../store/index.ts';
+import { stepDone } from '../hooks/action.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
-import { LIMIT_NAMES, markKey, type WarningEvent } from '../limits/limit.ts';
+import { LIMIT_NAMES, markKey } from '../limits/limit.ts';
 import { packMarks, unpackMarks } from './conversation.ts';
+import type {
+  DataOf,
+  EventType,
+  JournalEvent,
+  Opening,
+  Recorded,
+  RecordedOf,
+  ToolCall,
+} from './journal-event.ts';
 import { withoutTime } from './prompt.ts';
 import type { ThreadContext } from './thread.ts';
 
@@ -25,14 +25,12 @@ import type { ThreadContext } from './thread.ts';
 export type SnapshotName = number | 'last';
 
 /** Where a resume went back to. */
-const rewoundTo = ({ type, data }: NewEvent): number | undefined =>
-  type === 'signal' && data.kind === 'resume' && typeof data.from === 'number'
-    ? data.from
-    : undefined;
+const rewoundTo = ({ type, data }: JournalEvent): number | undefined =>
+  type === 'signal' && data.kind === 'resume' ? data.from : undefined;
 
 /** The events that count for the conversation: without what was gone back over. */
-export function standing<T extends NewEvent & { seq: number }>(history: readonly T[]): T[] {
-  let kept: T[] = [];
+export function standing(history: readonly Recorded[]): Recorded[] {
+  let kept: Recorded[] = [];
   for (const event of history) {
     const from = rewoundTo(event);
     if (from !== undefined) kept = kept.filter(({ seq }) => seq <= from);
@@ -41,19 +39,19 @@ export function standing<T extends NewEvent & { seq: number }>(history: readonly
   return kept;
 }
 
-const snapshotsIn = (history: readonly StoredEvent[]): StoredEvent[] =>
-  standing(history).filter(({ type }) => type === 'snapshot');
+const snapshotsIn = (history: readonly Recorded[]): RecordedOf<'snapshot'>[] =>
+  standing(history).filter((event) => event.type === 'snapshot');
 
 /** The snapshot of this name; what there is instead when it is unknown. */
 export function findSnapshot(
   thread: string,
-  history: readonly StoredEvent[],
+  history: readonly Recorded[],
   wanted: SnapshotName,
 ): Outcome<number> {
   const known = snapshotsIn(history);
   const found = wanted === 'last' ? known.at(-1) : known.find(({ seq }) => seq === wanted);
   if (found) return ok(found.seq);
-  const list = known.map(({ seq, data }) => `${seq} (${plainText(data.reason ?? '')})`);
+  const list = known.map(({ seq, data }) => `${seq} (${data.reason})`);
   const there =
     list.length === 0
       ? 'it has none; a model makes one with `help` and the action `checkpoint`'
@@ -72,15 +70,16 @@ export function mayRewind({ id, status, parent, root }: ThreadRow): Outcome<null
 }
 
 /** The call that made the snapshot; at that point it had no result yet. */
-function snapshotCall(kept: readonly StoredEvent[], from: number): string | undefined {
+function snapshotCall(kept: readonly Recorded[], from: number): string | undefined {
   const before = kept.filter(({ seq }) => seq <= from);
-  const call = before.findLast(({ type }) => type === 'tool_call');
-  if (!call || call.data.verb !== 'help') return undefined;
-  const id = plainText(call.data.call_id);
+  const call = before.findLast((event) => event.type === 'tool_call');
+  if (call?.data.verb !== 'help') return undefined;
+  const { call_id } = call.data;
   const isDone = before.some(
-    ({ type, seq, data }) => type === 'tool_result' && seq > call.seq && data.call_id === id,
+    (event) =>
+      event.type === 'tool_result' && event.seq > call.seq && event.data.call_id === call_id,
   );
-  return isDone ? undefined : id;
+  return isDone ? undefined : call_id;
 }
 
 const line = (from: number): string =>
@@ -97,57 +96,60 @@ const FROM_PERSON = packMarks(describe({ taint: ['src:user'] }));
 /** What goes into the journal: where it goes back to, and what the model is told about it. */
 export function rewindEvents(
   { conversation, world }: ThreadContext,
-  history: readonly StoredEvent[],
+  history: readonly Recorded[],
   from: number,
   words?: RewindWords,
-): NewEvent[] {
+): JournalEvent[] {
   const marks = packMarks(conversation.marks());
   const call = snapshotCall(standing(history), from);
   const content: Json = { action: 'checkpoint', snapshot: from };
-  return [
+  const events: JournalEvent[] = [
     { type: 'signal', data: { kind: 'resume', by: world.owner, from } },
-    ...(call === undefined
-      ? []
-      : [{ type: 'tool_result', data: { call_id: call, content, is_error: false, marks } }]),
-    { type: 'injected_message', data: { text: line(from), by: 'harness', marks } },
-    ...(words ? [{ type: 'injected_message', data: { ...words, marks: FROM_PERSON } }] : []),
   ];
+  if (call !== undefined) {
+    events.push({ type: 'tool_result', data: { call_id: call, content, is_error: false, marks } });
+  }
+  events.push({ type: 'injected_message', data: { text: line(from), by: 'harness', marks } });
+  if (words) events.push({ type: 'injected_message', data: { ...words, marks: FROM_PERSON } });
+  return events;
 }
 
 // What happened before, put back in place. The conversation grows from events in one way only, live
 // and after a restart; everything else a thread remembers is read back here.
 
 /** Puts one event of the journal into the conversation. */
-export function replayEvent(thread: ThreadContext, { type, data }: NewEvent): void {
-  const { conversation } = thread;
-  if (data.apart === true) return;
-  const marks = unpackMarks(data.marks);
-  if (type === 'user_message' || type === 'injected_message')
-    conversation.user(plainText(data.text), marks);
-  else if (type === 'assistant_message') conversation.assistant(data.content as unknown as Block[]);
-  else if (type === 'tool_result') {
-    conversation.result(
-      plainText(data.call_id),
-      data.content ?? null,
-      marks,
-      data.is_error === true,
-    );
+export function replayEvent({ conversation }: ThreadContext, event: JournalEvent): void {
+  switch (event.type) {
+    case 'user_message':
+    case 'injected_message':
+      conversation.user(event.data.text, unpackMarks(event.data.marks));
+      return;
+    case 'assistant_message':
+      if (!isApart(event.data)) conversation.assistant(event.data.content);
+      return;
+    case 'tool_result': {
+      const { call_id, content, marks, is_error } = event.data;
+      conversation.result(call_id, content, unpackMarks(marks), is_error);
+      return;
+    }
+    default:
   }
 }
 
-type Restore = (thread: ThreadContext, data: JsonObject) => void;
+/** Asked by a script, in a conversation of its own. */
+const isApart = (said: DataOf<'assistant_message'>): boolean =>
+  !said.injected && said.apart === true;
 
-function firedAgain({ hookState }: ThreadContext, fired: Json | undefined): void {
-  if (!Array.isArray(fired)) return;
+function firedAgain({ hookState }: ThreadContext, fired: readonly number[]): void {
   hookState.fired.clear();
-  for (const index of fired) hookState.fired.add(Number(index));
+  for (const index of fired) hookState.fired.add(index);
 }
 
-function hookAnswered(thread: ThreadContext, data: JsonObject): void {
+function hookAnswered(thread: ThreadContext, data: DataOf<'hook'>): void {
   firedAgain(thread, data.fired);
-  if (isObject(data.bounds)) thread.bounds = data.bounds as unknown as Bounds;
-  if (typeof data.model === 'string') thread.switchModel(data.model);
-  if (isObject(data.limits)) {
+  thread.bounds = data.bounds;
+  if (data.model !== undefined) thread.switchModel(data.model);
+  if (data.limits) {
     const raised = unpackLimits(data.limits);
     thread.raiseLimits(
       raised,
@@ -156,97 +158,118 @@ function hookAnswered(thread: ThreadContext, data: JsonObject): void {
   }
 }
 
-function modelSaid(thread: ThreadContext, data: JsonObject): void {
-  const usage = data.usage as unknown as Usage | undefined;
-  const bytes = Number(data.bytes ?? 0);
-  if (usage && !usage.estimated && bytes > 0) thread.ratio = tokenRatio(usage, bytes);
-}
-
-/** A step that gave a result of its own: what was skipped before is not in a row any more. */
-function stepEnded(thread: ThreadContext, { tool, is_error }: JsonObject): void {
-  if (typeof tool === 'string' && is_error !== true) thread.bounds = stepDone(thread.bounds, tool);
-}
-
-function newAttempt(thread: ThreadContext, { opening }: JsonObject): void {
+function newAttempt(thread: ThreadContext, retry: DataOf<'retry'>): void {
   // With a changed directive it begins otherwise.
-  if (Array.isArray(opening)) {
-    thread.opening.splice(0, thread.opening.length, ...(opening as unknown as NewEvent[]));
-  }
+  if (retry.annealed) thread.opening.splice(0, thread.opening.length, ...retry.opening);
   thread.conversation.clear();
   for (const event of thread.opening) replayEvent(thread, event);
 }
 
-const RESTORE: Readonly<Record<string, Restore>> = {
-  signal(thread, { id }) {
-    thread.lastSignal = Math.max(thread.lastSignal, Number(id ?? 0));
-  },
-  hook: hookAnswered,
-  hook_state: (thread, { fired }) => firedAgain(thread, fired),
-  model_fallback(thread, { to }) {
-    thread.triedModels.add(plainText(to));
-    thread.switchModel(plainText(to));
-  },
-  warning: (thread, data) => void thread.warned.add(markKey(data as unknown as WarningEvent)),
-  loop_detected(thread, { detail }) {
-    if (getOwn(detail, 'progress') !== true) thread.loops += 1;
-  },
-  injected_message(thread, { reminder }) {
-    if (reminder === true) thread.reminders += 1;
-  },
-  approval: (thread, data) => thread.approved.restore(data),
-  assistant_message: modelSaid,
-  retry: newAttempt,
-  tool_result: stepEnded,
-};
+/** What a thread remembers besides the conversation. */
+function restore(thread: ThreadContext, event: JournalEvent): void {
+  switch (event.type) {
+    case 'signal':
+      thread.lastSignal = Math.max(thread.lastSignal, event.data.id ?? 0);
+      return;
+    case 'hook':
+      hookAnswered(thread, event.data);
+      return;
+    case 'hook_state':
+      firedAgain(thread, event.data.fired);
+      return;
+    case 'model_fallback':
+      thread.triedModels.add(event.data.to);
+      thread.switchModel(event.data.to);
+      return;
+    case 'warning':
+      thread.warned.add(markKey(event.data));
+      return;
+    case 'loop_detected':
+      if (event.data.detail.progress !== true) thread.loops += 1;
+      return;
+    case 'injected_message':
+      if (event.data.reminder) thread.reminders += 1;
+      return;
+    case 'approval':
+      thread.approved.restore(event.data);
+      return;
+    case 'assistant_message': {
+      if (event.data.injected) return;
+      const { usage, bytes } = event.data;
+      if (!usage.estimated && bytes > 0) thread.ratio = tokenRatio(usage, bytes);
+      return;
+    }
+    case 'retry':
+      newAttempt(thread, event.data);
+      return;
+    case 'tool_result': {
+      // A step that gave a result of its own: what was skipped before is not in a row any more.
+      const { tool, is_error } = event.data;
+      if (tool !== undefined && !is_error) thread.bounds = stepDone(thread.bounds, tool);
+      return;
+    }
+    default:
+  }
+}
 
 /** What the tool itself was given; for the other verbs, the request. */
-const argumentsOf = ({ verb, arguments: given = {} }: JsonObject): Json =>
+const argumentsOf = ({ verb, arguments: given }: ToolCall): Json =>
   verb === 'execute' ? (getOwn(given, 'parameters') ?? {}) : given;
 
 /** Loops are found over calls that came to an end; one that is done again is not seen twice. */
-function watchLoops(thread: ThreadContext): (event: NewEvent) => void {
-  const begun = new Map<string, NewEvent>();
+function watchLoops(thread: ThreadContext): (event: Recorded) => void {
+  const begun = new Map<string, RecordedOf<'tool_call'>>();
   return (event) => {
-    const id = plainText(event.data.call_id);
-    if (event.type === 'tool_call') begun.set(id, event);
-    const call = event.type === 'tool_result' ? begun.get(id) : undefined;
+    if (event.type === 'tool_call') begun.set(event.data.call_id, event);
+    if (event.type !== 'tool_result') return;
+    const { call_id: id, content, is_error } = event.data;
+    const call = begun.get(id);
     if (!call) return;
     begun.delete(id);
+    const { tool, volatile = [] } = call.data;
     thread.detector.observe({
       id,
-      turn: call.turn ?? 0,
-      tool: plainText(call.data.tool),
+      turn: call.turn,
+      tool,
       arguments: argumentsOf(call.data),
-      volatile: Array.isArray(call.data.volatile) ? call.data.volatile.map(plainText) : [],
+      volatile: [...volatile],
     });
-    thread.detector.learned(
-      id,
-      withoutTime(event.data.content ?? null),
-      event.data.is_error === true,
-    );
+    thread.detector.learned(id, withoutTime(content), is_error);
   };
 }
 
-/** What a new attempt begins with: everything before the thread was told to start. */
-const openingOf = (history: readonly NewEvent[]): readonly NewEvent[] => {
+function asOpening(event: JournalEvent): Opening[] {
+  const { type, data } = event;
+  if (type === 'user_message') return [{ type, data }];
+  if (type === 'tool_result') return [{ type, data }];
+  return type === 'assistant_message' && data.injected ? [{ type, data }] : [];
+}
+
+/** What a new attempt begins with: what was said before the thread was told to start. */
+const openingOf = (history: readonly Recorded[]): readonly Opening[] => {
   const start = history.findIndex(({ type }) => type === 'signal');
-  return history.slice(1, start < 0 ? undefined : start);
+  return history.slice(0, start < 0 ? undefined : start).flatMap(asOpening);
 };
 
 /** What stays as it is when the thread goes back to a snapshot. */
-const STAYS: ReadonlySet<string> = new Set(
-  'signal hook hook_state model_fallback warning approval'.split(' '),
-);
+const STAYS: ReadonlySet<EventType> = new Set<EventType>([
+  'signal',
+  'hook',
+  'hook_state',
+  'model_fallback',
+  'warning',
+  'approval',
+]);
 
 /** Everything a thread knew when its last event was written. */
-export function rebuild(thread: ThreadContext, history: readonly StoredEvent[]): void {
+export function rebuild(thread: ThreadContext, history: readonly Recorded[]): void {
   thread.opening.push(...openingOf(history));
   const watch = watchLoops(thread);
   const kept = new Set(standing(history));
   for (const event of history) {
     if (kept.has(event)) replayEvent(thread, event);
     else if (!STAYS.has(event.type)) continue;
-    RESTORE[event.type]?.(thread, event.data);
+    restore(thread, event);
     if (kept.has(event)) watch(event);
   }
 }

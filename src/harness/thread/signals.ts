@@ -1,11 +1,12 @@
 // What people and parents say to a running thread: `message`, `interrupt`, `pause`, `terminate`,
 // `kill`. Obeyed between steps; during a stream it is called off first (thread-flight.ts). Every
 // signal is an event with who sent it; the last one that was read is remembered in the journal.
-import { isObject, type Json, plainText } from '../../base/index.ts';
+import { getOwn, isObject, type Json, plainText } from '../../base/index.ts';
 import { describe } from '../../flow/index.ts';
-import type { NewEvent, Signal } from '../../store/index.ts';
+import type { Signal } from '../../store/index.ts';
 import type { Ending } from '../loop.ts';
-import { packMarks } from './conversation.ts';
+import { packMarks, unpackMarks } from './conversation.ts';
+import type { JournalEvent } from './journal-event.ts';
 import { skippedResult } from './prompt.ts';
 import { replayEvent } from './restore.ts';
 import type { ThreadContext } from './thread.ts';
@@ -16,7 +17,7 @@ const fieldOf = (payload: Json, ...names: string[]): string =>
   isObject(payload) ? plainText(names.map((name) => payload[name]).find(Boolean) ?? '') : '';
 
 /** The person wants something else than the calls that are still to come: they are left out. */
-const leaveOut = (thread: ThreadContext, by: string): NewEvent[] =>
+const leaveOut = (thread: ThreadContext, by: string): JournalEvent[] =>
   thread.conversation.pending().map((call) => ({
     type: 'tool_result',
     data: {
@@ -27,16 +28,18 @@ const leaveOut = (thread: ThreadContext, by: string): NewEvent[] =>
     },
   }));
 
-function eventsOf(thread: ThreadContext, { id, kind, payload, by }: Signal): NewEvent[] {
+function eventsOf(thread: ThreadContext, { id, kind, payload, by }: Signal): JournalEvent[] {
   const reason = fieldOf(payload, 'reason');
   const text = fieldOf(payload, 'content', 'message');
   // Another thread's words carry what it has read; a person's are a person's.
-  const marks = isObject(payload) && isObject(payload.marks) ? payload.marks : FROM_PERSON;
-  return [
+  const given = getOwn(payload, 'marks');
+  const marks = isObject(given) ? packMarks(unpackMarks(given)) : FROM_PERSON;
+  const events: JournalEvent[] = [
     { type: 'signal', data: { kind, by, id, ...(reason && { reason }) } },
-    ...(kind === 'interrupt' ? leaveOut(thread, by) : []),
-    ...(text ? [{ type: 'injected_message', data: { text, marks, by } }] : []),
   ];
+  if (kind === 'interrupt') events.push(...leaveOut(thread, by));
+  if (text) events.push({ type: 'injected_message', data: { text, marks, by } });
+  return events;
 }
 
 function endingOf({ kind, payload, by }: Signal): Ending | undefined {

@@ -3,8 +3,7 @@
 import type { Json, JsonObject, Outcome } from '../../base/index.ts';
 import type { Directive, DirectiveItem } from '../../items/index.ts';
 import type { Price, ResolvedModel, ToolDefinition } from '../../llm/index.ts';
-import type { Amounts, NewEvent } from '../../store/index.ts';
-import type { Bounds } from '../hooks/action.ts';
+import type { Amounts } from '../../store/index.ts';
 import type { CompiledHook, HookState } from '../hooks/select-hook.ts';
 import type { CostMeter } from '../limits/cost.ts';
 import type { EffectiveLimits, LimitAmounts, LimitName } from '../limits/limit.ts';
@@ -17,6 +16,7 @@ import type { BegunCall } from '../step/call-intent.ts';
 import type { LoopDetector } from '../step/loop-detector.ts';
 import type { Conversation } from './conversation.ts';
 import type { Flight } from './interruption.ts';
+import type { Bounds, Opening } from './journal-event.ts';
 import type { ThreadLog } from './journal-writer.ts';
 import type { World } from './ports.ts';
 
@@ -89,9 +89,9 @@ export interface ThreadContext {
   /** How often the model was asked for outputs it owes. */
   reminders: number;
   /** What a new attempt begins with. */
-  opening: NewEvent[];
+  opening: Opening[];
   /** A line of the harness for the model, before its next turn. */
-  tell(text: string, about?: JsonObject): void;
+  tell(text: string, about?: { reminder: true }): void;
   /** Sets aside along the chain; a hook's thread takes it out of what was set aside for it. */
   reserve(amounts: Amounts, key: string): Outcome<null>;
   /** `fallback`, a tier or a model id, for the rest of the run. */

@@ -1,6 +1,6 @@
 // The books of a thread that nobody will take up again: what went out and was never read may be on
 // the invoice and is charged in full, what was only set aside is free.
-import { type Failure, fail, getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
+import { type Failure, fail, getOwn, type Outcome, ok } from '../../base/index.ts';
 import type { RecordEntry, Reservation } from '../../flow/index.ts';
 import {
   costOf,
@@ -10,7 +10,7 @@ import {
   tokenRatio,
   type Usage,
 } from '../../llm/index.ts';
-import type { Amounts, Change, NewEvent, ThreadSummary } from '../../store/index.ts';
+import type { Amounts, Change, ThreadSummary } from '../../store/index.ts';
 import { fitRequest } from '../limits/answer-length.ts';
 import {
   type Cost,
@@ -23,6 +23,7 @@ import {
 import type { LimitAmounts, LimitEvent } from '../limits/limit.ts';
 import { packMarks } from '../thread/conversation.ts';
 import type { CalledOff } from '../thread/interruption.ts';
+import type { FailedRequest, JournalEvent } from '../thread/journal-event.ts';
 import type { World } from '../thread/ports.ts';
 import { badArgumentsResult, discardedLine } from '../thread/prompt.ts';
 import { replayEvent } from '../thread/restore.ts';
@@ -115,16 +116,25 @@ function wasFree(failure: Failure): boolean {
 const isApart = ({ tools }: ThreadContext): boolean => tools?.length === 0;
 
 /** What the model said as it enters the conversation: calls that cannot be read are answered. */
-export function replyEvents(thread: ThreadContext, reply: ModelReply, bytes: number): NewEvent[] {
+export function replyEvents(
+  thread: ThreadContext,
+  reply: ModelReply,
+  bytes: number,
+): JournalEvent[] {
   const { broken, bad_arguments: bad = [] } = reply;
-  const unread = bad.map(({ id, name }) => ({ type: 'tool_call', id, name, arguments: {} }));
-  const events: NewEvent[] = [
+  const unread = bad.map(({ id, name }) => ({
+    type: 'tool_call' as const,
+    id,
+    name,
+    arguments: {},
+  }));
+  const events: JournalEvent[] = [
     {
       type: 'assistant_message',
       data: {
-        content: [...reply.content, ...unread] as unknown as Json,
+        content: [...reply.content, ...unread],
         stop: reply.stop,
-        usage: { ...reply.usage },
+        usage: reply.usage,
         model: reply.model || thread.model.model,
         price_row: thread.price.row,
         spend: formatMoney(costOf(reply.usage, thread.price)),
@@ -139,7 +149,7 @@ export function replyEvents(thread: ThreadContext, reply: ModelReply, bytes: num
     const content = badArgumentsResult(name, text, message);
     events.push({ type: 'tool_result', data: { call_id: id, content, is_error: true, marks } });
   }
-  if (broken) events.push({ type: 'stream_error', data: { ...broken } });
+  if (broken) events.push({ type: 'stream_error', data: broken });
   if (broken && broken.discarded_partial.length > 0 && !isApart(thread)) {
     const text = discardedLine(broken.discarded_partial.map(({ name = 'a call' }) => name));
     events.push({ type: 'injected_message', data: { text, by: 'harness', marks } });
@@ -147,12 +157,17 @@ export function replyEvents(thread: ThreadContext, reply: ModelReply, bytes: num
   return events;
 }
 
-function failureEvents(thread: ThreadContext, failure: Failure, account: TurnAccount): NewEvent[] {
+function failureEvents(
+  thread: ThreadContext,
+  failure: Failure,
+  account: TurnAccount,
+): JournalEvent[] {
   const { code, detail } = failure.error;
   const { next } = account;
   if (next?.do === 'again') return [{ type: 'turn_end', data: { called_off: true } }];
   const type = code === 'stream_incomplete' ? 'stream_error' : 'error';
-  const events: NewEvent[] = [{ type, data: { code, detail, ...(next && { next: next.do }) } }];
+  const data: FailedRequest = { code, detail, ...(next && { next: next.do }) };
+  const events: JournalEvent[] = [{ type, data }];
   if (next?.do === 'fallback') {
     events.push({ type: 'model_fallback', data: { to: thread.model.model, because: code } });
   }
@@ -211,10 +226,10 @@ export function createTurnAccount(thread: ThreadContext, tries: number): TurnAcc
       const { model, provider } = thread.model;
       // Whoever resumes the thread sees by `n` whether a recorded cost holds this turn already.
       const n = meter.read().turns + 1;
-      const about = { max_tokens: fit.maxTokens, model, provider, key, n };
+      const data = { max_tokens: fit.maxTokens, model, provider, key, n };
       // One commit: a turn that is begun has its worst case set aside, and the other way round.
       const first = () => thread.reserve(amountsOf(fit.unit), key);
-      const started = log.note('turn_start', about, { first });
+      const started = log.note({ type: 'turn_start', data }, { first });
       if (!started.ok) return started;
       [account.maxTokens, unit] = [fit.maxTokens, fit.unit];
       meter.countTurn();
@@ -231,7 +246,7 @@ export function createTurnAccount(thread: ThreadContext, tries: number): TurnAcc
       // A hook may have put something else in the place of the reply: then it was never said.
       const isSaid = outcome.ok && !retried && outcome.output.data === (reply?.content as unknown);
       if (!isSaid) account.reply = undefined;
-      const events = !outcome.ok
+      const events: JournalEvent[] = !outcome.ok
         ? failureEvents(thread, outcome, account)
         : isSaid && reply
           ? replyEvents(thread, reply, account.bytes)

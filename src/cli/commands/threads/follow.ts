@@ -2,6 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { getOwn, type JsonObject, type Outcome, ok, plainText } from '../../../base/index.ts';
+import { decode } from '../../../harness/index.ts';
 import {
   isEnded,
   type Store,
@@ -22,7 +23,7 @@ import {
   waitForEnd,
   withRegistry,
 } from '../../threads/open-threads.ts';
-import { costText, eventLine, shorten, statusColour } from '../../threads/words.ts';
+import { costText, eventLine, shorten, statusColour, unreadableLine } from '../../threads/words.ts';
 import { threadHead, threadLine } from './list.ts';
 
 function print(event: StoredEvent, terminal: Terminal): void {
@@ -30,7 +31,8 @@ function print(event: StoredEvent, terminal: Terminal): void {
     terminal.out(JSON.stringify(event));
     return;
   }
-  const told = eventLine(event.type, event.data) ?? {
+  const read = decode(event);
+  const told = (read.ok ? eventLine(read.output) : unreadableLine(read)) ?? {
     mark: '·',
     colour: 'dim' as const,
     text: event.type,

@@ -1,11 +1,19 @@
 // `threads show`: one thread as it was: what was said, done, refused and decided, and what it cost.
 import { getOwn, isObject, type Json, ok, plainText } from '../../../base/index.ts';
+import { decode, type Recorded } from '../../../harness/index.ts';
 import type { StoredEvent, ThreadRow } from '../../../store/index.ts';
 import { asText, type CommandRun } from '../../command.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
 import { amountsOf } from '../../threads/ending.ts';
 import { findThread, readEvents, withRegistry } from '../../threads/open-threads.ts';
-import { costText, eventLine, shorten, statusColour } from '../../threads/words.ts';
+import {
+  costText,
+  type EventLine,
+  eventLine,
+  shorten,
+  statusColour,
+  unreadableLine,
+} from '../../threads/words.ts';
 
 const time = (ms: number): string => new Date(ms).toISOString().replace('T', ' ').slice(0, 19);
 
@@ -35,16 +43,23 @@ function resultText(content: Json | undefined): string {
   return typeof content === 'string' ? content : JSON.stringify(content ?? null);
 }
 
-function showEvent({ type, data, turn }: StoredEvent, max: number, terminal: Terminal): void {
-  if (type === 'turn_start') {
-    terminal.out(terminal.paint('dim', `\nturn ${turn}`));
+function lineOf(event: Recorded): EventLine | undefined {
+  return event.type === 'thread_end' ? undefined : eventLine(event);
+}
+
+function showEvent(stored: StoredEvent, max: number, terminal: Terminal): void {
+  const read = decode(stored);
+  const event = read.ok ? read.output : undefined;
+  if (event?.type === 'turn_start') {
+    terminal.out(terminal.paint('dim', `\nturn ${event.turn}`));
     return;
   }
-  if (type === 'tool_result' && data.is_error !== true) {
-    terminal.out(`    ${terminal.paint('dim', visible(shorten(resultText(data.content), max)))}`);
+  if (event?.type === 'tool_result' && !event.data.is_error) {
+    const text = visible(shorten(resultText(event.data.content), max));
+    terminal.out(`    ${terminal.paint('dim', text)}`);
     return;
   }
-  const told = type === 'thread_end' ? undefined : eventLine(type, data);
+  const told = read.ok ? lineOf(read.output) : unreadableLine(read);
   if (!told) return;
   const text = max === Number.POSITIVE_INFINITY ? told.text : shorten(told.text, max);
   const [first = '', ...rest] = visible(text).split('\n');
