@@ -24,11 +24,8 @@ export interface SinkReport {
 export interface Sink {
   type: string;
   write(event: StreamEvent): void | Promise<void>;
-  /**
-   * The same for several events at once, for sinks that always answer at once. `areLines`: it is known
-   * that no data holds a line break.
-   */
-  writeAll?(events: readonly StreamEvent[], areLines: boolean): void;
+  /** The same for several events at once, for sinks that always answer at once. */
+  writeAll?(events: readonly StreamEvent[]): void;
   close(): Promise<SinkReport>;
 }
 

@@ -22,12 +22,9 @@ export interface HttpPorts extends AddressPorts, WatchPorts {
 
 /**
  * Takes the events that came together. A promise means that it needs time: nothing more is read until
- * it settles, and it never rejects. `areLines`: no data has a line break.
+ * it settles, and it never rejects.
  */
-export type OnEvents = (
-  events: readonly StreamEvent[],
-  areLines: boolean,
-) => undefined | Promise<void>;
+export type OnEvents = (events: readonly StreamEvent[]) => undefined | Promise<void>;
 
 /** A request on its way. */
 export interface Sending {

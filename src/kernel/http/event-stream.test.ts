@@ -395,25 +395,6 @@ test('a secret of two lines is found in data of two lines', async () => {
   expect(result).toMatchObject({ output: { output: { body: [{ data: '[secret]' }] } } });
 });
 
-test.each([
-  ['data: {"a":1}\n\ndata: {"b":2}\n\n', true],
-  ['data: {"a":1}\n\nid: 1\ndata: {"b":2}\n\n', true],
-  ['data: {"a":1}\n\ndata: {\ndata: }\n\ndata: 1\n\n', false],
-])('for the batch %j sinks are told that it holds single lines: %s', async (text, told) => {
-  const base = await serve((socket) => socket.end(HEAD + chunk(text) + END));
-  const heard: boolean[] = [];
-  const sink: Sink = {
-    type: 's',
-    write() {},
-    writeAll(events, areLines) {
-      if (events.length > 0) heard.push(areLines);
-    },
-    close: async () => ({ type: 's', delivered: 0, dropped: 0 }),
-  };
-  await run(base, { sinks: [sink] });
-  expect(heard).toEqual([told]);
-});
-
 test('an abort in the middle ends the call with what was received', async () => {
   const controller = new AbortController();
   const base = await serve((socket) => socket.write(HEAD + chunk('data: 1\n\n')));

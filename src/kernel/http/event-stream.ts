@@ -15,11 +15,14 @@ export interface EventOptions {
   maxEvent?: number;
   /** Looks at a whole text at once. Events that came out of one that it suspects are not cleared. */
   isSuspect?(text: string): boolean;
+  /** May what it looks for hold a line break? */
+  spansLines?: boolean;
 }
 
 /**
- * INVARIANT: a cleared event's fields are parts of one text that is not suspect. An event that was
- * put together, of several texts or lines, is never cleared; so a cleared one's data is one line.
+ * INVARIANT: what `isSuspect` looks for is in no cleared event. Its fields are parts of one text that
+ * is not suspect; one that was put together of several texts is never cleared, and one of several
+ * lines only if that makes no difference.
  */
 export type OnEvent = (event: StreamEvent, isCleared: boolean) => void;
 
@@ -37,6 +40,8 @@ export const MAX_EVENT = 8 * 1024 * 1024;
 const PIECE = 64 * 1024;
 /** A field name, its colon and its blank are buffered too. */
 const SLACK = 64;
+const BLANK_LINE = '\n\n';
+const [LF, CR] = [10, 13];
 
 /** How many bytes at the end may be the beginning of a character. Cutting before a lead byte is
  * always safe: a decoder that meets one is at the start of a character, also after garbage. */
@@ -55,33 +60,29 @@ function eventOf({ data, event, id }: EventSourceMessage): StreamEvent {
   return id === undefined ? { event, data } : { event, data, id };
 }
 
-/** After such an end nothing is waiting in a parser, not even half a line break. */
-const endsEvent = (text: string): boolean => text.endsWith('\n\n') || text.endsWith('\n\r\n');
-
 export function createEventParser(
   onEvent: OnEvent,
-  { maxEvent = MAX_EVENT, isSuspect = () => false }: EventOptions = {},
+  { maxEvent = MAX_EVENT, isSuspect = () => false, spansLines = false }: EventOptions = {},
 ): EventParser {
+  /** What follows the last blank line, or the beginning of a character. */
   let carry: Buffer | undefined;
   let isOver = false;
-  let lastByte = 10;
+  let lastByte = LF;
   /** The next event may have begun in an earlier text. */
   let isOpen = false;
   let isClear = false;
   let retryMs: number | undefined;
   let deliver = onEvent;
-  const fits = (text: string | undefined) => text === undefined || text.length <= maxEvent;
 
   const parser = createParser({
     maxBufferSize: maxEvent + SLACK,
     onEvent(message) {
+      const { data, event, id } = message;
+      isOver ||= data.length > maxEvent;
+      isOver ||= (event?.length ?? 0) > maxEvent || (id?.length ?? 0) > maxEvent;
       if (isOver) return;
-      const { data } = message;
-      if (!fits(data) || !fits(message.event) || !fits(message.id)) {
-        isOver = true;
-        return;
-      }
-      deliver(eventOf(message), isClear && !isOpen && !data.includes('\n'));
+      const isCleared = isClear && !isOpen && !(spansLines && data.includes('\n'));
+      deliver(eventOf(message), isCleared);
       isOpen = false;
     },
     onRetry(ms) {
@@ -93,14 +94,39 @@ export function createEventParser(
     },
   });
 
-  function feed(piece: Buffer): void {
-    const bytes = carry === undefined ? piece : Buffer.concat([carry, piece]);
-    const open = openBytes(bytes);
-    carry = open === 0 ? undefined : Buffer.from(bytes.subarray(bytes.length - open));
-    const text = bytes.toString('utf8', 0, bytes.length - open);
+  /** `isWhole`: it ends with a blank line, so the parser holds nothing afterwards. */
+  function parse(bytes: Buffer, from: number, to: number, isWhole: boolean): void {
+    if (isOver || from === to) return;
+    const text = bytes.toString('utf8', from, to);
     isClear = !isSuspect(text);
     parser.feed(text);
-    isOpen ||= !endsEvent(text);
+    isOpen = !isWhole;
+  }
+  const held = (piece: Buffer): Buffer =>
+    carry === undefined ? piece : Buffer.concat([carry, piece]);
+  const carryOn = (bytes: Buffer, from: number): void => {
+    carry = from === bytes.length ? undefined : Buffer.from(bytes.subarray(from));
+  };
+
+  /** Whole events where possible; then nothing is put together but the one at the border. */
+  function feed(piece: Buffer): void {
+    const first = piece.indexOf(BLANK_LINE);
+    // Lines may end in CR too: then a blank line is not always found.
+    if (first < 0 || piece.includes(CR)) {
+      const bytes = held(piece);
+      const end = bytes.length - openBytes(bytes);
+      parse(bytes, 0, end, false);
+      return carryOn(bytes, end);
+    }
+    let from = 0;
+    if (carry !== undefined) {
+      from = first + BLANK_LINE.length;
+      const bytes = held(piece.subarray(0, from));
+      parse(bytes, 0, bytes.length, true);
+    }
+    const end = piece.lastIndexOf(BLANK_LINE) + BLANK_LINE.length;
+    parse(piece, from, end, true);
+    carryOn(piece, end);
   }
 
   return {
@@ -118,14 +144,14 @@ export function createEventParser(
     },
     end() {
       if (isOver) return { unfinished: true };
-      // A probe event: it comes out bare only when nothing was waiting for its blank line.
-      const isLineOpen = lastByte !== 10 && lastByte !== 13;
+      const isLineOpen = lastByte !== LF && lastByte !== CR;
       const rest: StreamEvent[] = [];
       deliver = (event) => rest.push(event);
-      parser.feed(`${isLineOpen ? '\n' : ''}data:.\n\n`);
+      // A probe event: it comes out bare only when nothing was waiting for its blank line.
+      parser.feed(`${carry?.toString() ?? ''}${isLineOpen ? '\n' : ''}data:.\n\n`);
       const [first] = rest;
       const isBare = first?.data === '.' && first.event === undefined && first.id === undefined;
-      return { unfinished: carry !== undefined || isLineOpen || !isBare };
+      return { unfinished: isLineOpen || !isBare };
     },
     get retryMs() {
       return retryMs;
@@ -172,15 +198,11 @@ export async function readEventStream(
   if (!source.ok) return source;
 
   let batch: StreamEvent[] = [];
-  let areLines = true;
   let [received, count] = [0, 0];
   let failure: Failure | undefined;
   const parser = createEventParser(
-    (event, isCleared) => {
-      batch.push(isCleared ? event : maskEvent(event, redact));
-      areLines &&= isCleared || !event.data.includes('\n');
-    },
-    { maxEvent: settings.maxEvent, isSuspect: redact.finds },
+    (event, isCleared) => batch.push(isCleared ? event : maskEvent(event, redact)),
+    { maxEvent: settings.maxEvent, isSuspect: redact.finds, spansLines: redact.spansLines },
   );
   const goesOn = (): boolean => failure === undefined && watch.failure() === undefined;
   const end = await pump(source.output, watch, (bytes) => {
@@ -192,10 +214,10 @@ export async function readEventStream(
         max_bytes: settings.maxBytes,
       });
     }
-    const [events, wereLines] = [batch, areLines];
-    [batch, areLines] = [[], true];
+    const events = batch;
+    batch = [];
     count += events.length;
-    const wait = events.length > 0 ? onEvents(events, wereLines) : undefined;
+    const wait = events.length > 0 ? onEvents(events) : undefined;
     return wait === undefined ? goesOn() : wait.then(goesOn);
   });
   if (end.kind !== 'end') answer.body.destroy();

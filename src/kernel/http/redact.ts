@@ -8,6 +8,8 @@ export interface Redactor {
   finds(text: string): boolean;
   /** True when there is nothing to hide. */
   readonly isIdle: boolean;
+  /** Does one of the secrets hold a line break? */
+  readonly spansLines: boolean;
 }
 
 const MASK = '[secret]';
@@ -133,5 +135,6 @@ function makeRedactor(secrets: readonly string[]): Redactor {
     return copy ?? object;
   }
   const redact = <T extends Json>(value: T): T => (list.length === 0 ? value : (walk(value) as T));
-  return Object.assign(redact, { finds, isIdle: list.length === 0 });
+  const spansLines = list.some((form) => form.includes('\n'));
+  return Object.assign(redact, { finds, isIdle: list.length === 0, spansLines });
 }

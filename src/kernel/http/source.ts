@@ -19,6 +19,8 @@ export interface ByteSource {
   destroy(): void;
 }
 
+const LARGE = 4096;
+
 /** What brings the bytes. */
 interface Origin {
   pause(): void;
@@ -44,13 +46,26 @@ export function createFeed(origin: Origin): Feed {
   let ended: { error?: Error } | undefined;
   let [isPaused, isScheduled, isOver] = [false, false, false];
 
+  /** Small chunks are joined, large ones are not worth the copy. */
+  const handOver = ({ take }: ByteReader): void => {
+    const batch = waiting;
+    waiting = [];
+    const [first] = batch;
+    if (first === undefined) return;
+    if (batch.length === 1) return take(first);
+    if (first.length < LARGE) return take(Buffer.concat(batch));
+    for (const [at, bytes] of batch.entries()) {
+      if (isPaused || reader === undefined) {
+        waiting = batch.slice(at);
+        return;
+      }
+      take(bytes);
+    }
+  };
   const flush = (): void => {
     isScheduled = false;
     if (isPaused || reader === undefined) return;
-    const batch = waiting;
-    waiting = [];
-    if (batch.length > 0)
-      reader.take(batch.length === 1 ? (batch[0] as Buffer) : Buffer.concat(batch));
+    handOver(reader);
     // Taking may have paused it.
     if (ended === undefined || isPaused || reader === undefined) return;
     const last = reader;

@@ -64,7 +64,7 @@ function createReading({ watch, settings, redact, onEvents }: Sending): Reading 
       const events = waiting;
       waiting = [];
       count += events.length;
-      const wait = onEvents(events, false);
+      const wait = onEvents(events);
       if (wait === undefined) continue;
       isBusy = true;
       isPaused = true;

@@ -65,8 +65,8 @@ test('a sink that takes batches gets them whole, and is left out when it throws'
   const batches: Sink = {
     type: 'batches',
     write() {},
-    writeAll(events, areLines) {
-      seen.push([events.length, areLines]);
+    writeAll(events) {
+      seen.push(events.length);
       if (seen.length === 2) throw new Error('two');
     },
     close: async () => ({ type: 'batches', delivered: 2, dropped: 0 }),
@@ -74,17 +74,9 @@ test('a sink that takes batches gets them whole, and is left out when it throws'
   const log: string[] = [];
   const fan = createFan([batches, collecting('ok', log)]);
   for (const list of [['1', '2'], ['3'], ['4']]) {
-    expect(
-      fan.write(
-        list.map((data) => ({ data })),
-        list.length > 1,
-      ),
-    ).toBeUndefined();
+    expect(fan.write(list.map((data) => ({ data })))).toBeUndefined();
   }
-  expect(seen).toEqual([
-    [2, true],
-    [1, false],
-  ]);
+  expect(seen).toEqual([2, 1]);
   expect(log).toEqual(['1', '2', '3', '4']);
   expect(await fan.close(never)).toMatchObject([{ dropped: 2, error: 'two' }, { dropped: 0 }]);
 });

@@ -6,7 +6,7 @@ import type { Sink, SinkReport, StreamEvent } from '../sink.ts';
 
 export interface Fan {
   /** A promise only when a sink needs time: the reader waits for it. Never rejects. */
-  write(events: readonly StreamEvent[], areLines?: boolean): undefined | Promise<void>;
+  write(events: readonly StreamEvent[]): undefined | Promise<void>;
   /** Closes every sink once, and waits no longer than `patience` allows. Never rejects. */
   close(patience: Promise<void>): Promise<SinkReport[]>;
   readonly count: number;
@@ -63,9 +63,9 @@ function feed(seat: Seat, events: readonly StreamEvent[], from: number): undefin
 }
 
 /** The same for sinks that take a batch at once. */
-function feedAll(seat: Seat, events: readonly StreamEvent[], areLines: boolean): undefined {
+function feedAll(seat: Seat, events: readonly StreamEvent[]): undefined {
   try {
-    seat.sink.writeAll?.(events, areLines);
+    seat.sink.writeAll?.(events);
   } catch (cause) {
     failSeat(seat, cause, events.length);
   }
@@ -78,7 +78,7 @@ export function createFan(sinks: readonly Sink[]): Fan {
     get count() {
       return count;
     },
-    write(events, areLines = false) {
+    write(events) {
       count += events.length;
       let waits: Promise<void>[] | undefined;
       for (const seat of seats) {
@@ -86,7 +86,7 @@ export function createFan(sinks: readonly Sink[]): Fan {
           seat.missed += events.length;
           continue;
         }
-        const wait = seat.sink.writeAll ? feedAll(seat, events, areLines) : feed(seat, events, 0);
+        const wait = seat.sink.writeAll ? feedAll(seat, events) : feed(seat, events, 0);
         if (wait !== undefined) (waits ??= []).push(wait);
       }
       return waits && Promise.all(waits).then(() => {});

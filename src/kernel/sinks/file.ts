@@ -65,8 +65,8 @@ function isJson(text: string): boolean {
  * look of an object on one line is written as it came: parsing every event only to be sure would be
  * most of the cost of a stream, and a reader of such a file meets what its server sent.
  */
-function jsonLine({ data }: StreamEvent, isKnownLine: boolean): string {
-  const isOneLine = isKnownLine || !data.includes('\n');
+function jsonLine({ data }: StreamEvent): string {
+  const isOneLine = !data.includes('\n');
   const last = data.length - 1;
   if (isOneLine && data.charCodeAt(0) === 123 && data.charCodeAt(last) === 125) return data;
   if (!isJson(data)) return JSON.stringify(data);
@@ -131,7 +131,7 @@ interface Waiting {
 
 interface FileOptions {
   flushEvery: number;
-  line: (event: StreamEvent, isKnownLine: boolean) => string;
+  line: (event: StreamEvent) => string;
   write: WriteSome;
 }
 
@@ -200,12 +200,12 @@ function createSink(place: { absolute: string; relative: string }, options: File
     fd = undefined;
   }
 
-  function take(event: StreamEvent, isLine: boolean): void {
+  function take(event: StreamEvent): void {
     if (error !== undefined) {
       dropped++;
       return;
     }
-    waiting.text += line(event, isLine);
+    waiting.text += line(event);
     waiting.text += '\n';
     waiting.ends[waiting.count++] = waiting.text.length;
     if (waiting.text.length >= MAX_WAITING) flush();
@@ -214,9 +214,9 @@ function createSink(place: { absolute: string; relative: string }, options: File
 
   return {
     type: TYPE,
-    write: (event) => take(event, false),
-    writeAll(events, areLines) {
-      for (const event of events) take(event, areLines);
+    write: take,
+    writeAll(events) {
+      for (const event of events) take(event);
     },
     async close() {
       close();

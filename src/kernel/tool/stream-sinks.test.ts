@@ -29,7 +29,7 @@ async function reportOf(more: Partial<SinkContext>) {
   if (!made.ok) throw new Error(made.error.detail.message);
   const [sink] = made.output.sinks;
   await sink?.write(events[0] ?? { data: '' });
-  sink?.writeAll?.(events.slice(1), true);
+  sink?.writeAll?.(events.slice(1));
   return { delivered: made.output.delivered(), report: await sink?.close() };
 }
 

@@ -126,9 +126,9 @@ function counting(sink: Sink, count: (events: number) => void): Sink {
       return sink.write(event);
     },
     ...(sink.writeAll && {
-      writeAll(events: readonly StreamEvent[], areLines: boolean) {
+      writeAll(events: readonly StreamEvent[]) {
         count(events.length);
-        sink.writeAll?.(events, areLines);
+        sink.writeAll?.(events);
       },
     }),
     close: () => sink.close(),
