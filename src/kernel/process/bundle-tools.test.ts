@@ -16,6 +16,7 @@ import { fillBody } from '../../expr/index.ts';
 import { parseTool } from '../../items/index.ts';
 import type { SandboxReport } from '../sandbox/plan.ts';
 import { fillDefaults } from '../tool/parameters.ts';
+import type { ProcessPorts } from './launch.ts';
 import { createProcessPrimitive } from './subprocess.ts';
 
 const NONE: SandboxReport = { kind: 'none', reason: 'switched off by the test' };
@@ -52,7 +53,15 @@ afterEach(() => project.remove());
 const kinds: [string, SandboxReport][] = [['without a sandbox', NONE], ...working];
 
 describe.each(kinds)('%s', (_, report) => {
-  async function run(id: string, parameters: JsonObject, ...grants: string[]) {
+  const run = (id: string, parameters: JsonObject, ...grants: string[]) =>
+    runWith({}, id, parameters, ...grants);
+
+  async function runWith(
+    policy: Partial<ProcessPorts>,
+    id: string,
+    parameters: JsonObject,
+    ...grants: string[]
+  ) {
     const tool = toolOf(id);
     const given = fillDefaults(parameters, tool.parameters);
     const required = tool.parameters.filter((parameter) => parameter.required);
@@ -63,7 +72,7 @@ describe.each(kinds)('%s', (_, report) => {
     );
     if (!config.ok) throw new Error(config.error.detail.message);
     const home = { HOME: project.home, PATH: process.env.PATH, GIT_CONFIG_GLOBAL: undefined };
-    const ports = portsOf(project, report, { env: home });
+    const ports = portsOf(project, report, { env: home, ...policy });
     const { requires, effect, sandbox, env } = tool;
     return await createProcessPrimitive(ports).run(
       callOf(project, config.output as JsonObject, {
@@ -93,6 +102,18 @@ describe.each(kinds)('%s', (_, report) => {
     expect(stdoutOf(await run('git/log', { max_count: 1, oneline: true }, 'git.read'))).toMatch(
       /^\w+ first\n$/,
     );
+  });
+
+  test('the filters of a hostile repository change nothing outside', async () => {
+    const outside = join(project.base, 'PWNED');
+    git('config', 'filter.x.clean', `touch ${outside}; cat`);
+    git('config', 'filter.x.process', `touch ${outside}`);
+    project.write('.gitattributes', '* filter=x\n');
+    project.write('a.txt', 'changed\n');
+    for (const id of ['git/diff', 'git/status', 'git/log']) {
+      await runWith({ policySandbox: 'required', allowUnsandboxed: false }, id, {}, 'git.read');
+    }
+    expect(existsSync(outside)).toBe(false);
   });
 
   test('reading needs `git.read`, and an option in place of a value is not one', async () => {

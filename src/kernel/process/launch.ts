@@ -212,7 +212,7 @@ export function prepareLaunch(
 ): Outcome<PreparedLaunch> {
   const { tool, projectRoot } = call;
   const unguessable = Buffer.from((ports.random ?? systemRandom)(12)).toString('hex');
-  const decided = decideSandbox(tool, config.program, ports);
+  const decided = decideSandbox(tool, ports);
   if (!decided.ok) {
     // A right that is missing is missing on every machine: it is the better answer.
     const needed = verifyStart(call, tool.sandbox, undefined, unguessable);

@@ -217,7 +217,7 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
       const config = readProcessConfig(call.config, call.parameters);
       if (!config.ok) return { problem: config.error.detail.message };
       const { program, cwd } = config.output;
-      const mode = decideSandbox(call.tool, program, ports);
+      const mode = decideSandbox(call.tool, ports);
       return {
         primitive: 'subprocess',
         program: JSON.parse(JSON.stringify(program)) as Json,

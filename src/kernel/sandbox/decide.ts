@@ -2,7 +2,6 @@
 // the answer is no, unless a policy that may say so says otherwise.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { PrimitiveCall, Verifier } from '../primitive.ts';
-import type { ProcessConfig } from '../process/config.ts';
 import type { SandboxReport } from './plan.ts';
 
 export interface SandboxPolicy {
@@ -15,10 +14,6 @@ export interface SandboxPolicy {
 export type SandboxMode = 'strict' | 'workspace' | 'none';
 type Tool = PrimitiveCall['tool'];
 
-/** Bundle tools that take code from their caller require `process.spawn`; the others are fixed. */
-const isOwnProgram = (tool: Tool, program: ProcessConfig['program']): boolean =>
-  tool.source === 'bundle' && program.kind !== 'module' && !tool.requires.includes('process.spawn');
-
 const INSTALL: Readonly<Record<string, string>> = {
   linux:
     'install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`, `pacman -S bubblewrap`) or util-linux; where user namespaces are restricted, allow them for it',
@@ -29,11 +24,8 @@ const INSTALL: Readonly<Record<string, string>> = {
 const sandboxHint = (platform: string = process.platform): string =>
   INSTALL[platform] ?? 'there is none for this system: use Linux, macOS or WSL 2';
 
-export function decideSandbox(
-  tool: Tool,
-  program: ProcessConfig['program'],
-  policy: SandboxPolicy,
-): Outcome<SandboxMode> {
+/** The same for every tool: a fixed command of the bundle, like git, runs what a project configures. */
+export function decideSandbox(tool: Tool, policy: SandboxPolicy): Outcome<SandboxMode> {
   const mayGoWithout = policy.policySandbox === 'none' && policy.allowUnsandboxed;
   if (tool.sandbox === 'none' && !mayGoWithout) {
     return fail(
@@ -43,7 +35,7 @@ export function decideSandbox(
     );
   }
   if (policy.sandbox.kind !== 'none') return ok(tool.sandbox);
-  if (mayGoWithout || isOwnProgram(tool, program)) return ok('none');
+  if (mayGoWithout) return ok('none');
   const reason = policy.sandbox.reason ?? 'no sandbox was found';
   return fail(
     'sandbox_missing',
