@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../tests/support/soak.ts';
 import { globProblem, literalPrefix, matchGlob } from './glob.ts';
 
 test.each([
@@ -47,7 +48,7 @@ test('it agrees with the definition', () => {
     fc.property(fc.array(part, { minLength: 1, maxLength: 6 }), texts, (pattern, text) => {
       expect(matchGlob(join(pattern), join(text))).toBe(slow(pattern, text));
     }),
-    { numRuns: 2000 },
+    { numRuns: runs(2000) },
   );
 });
 

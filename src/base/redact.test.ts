@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../tests/support/soak.ts';
 import type { Json } from './outcome.ts';
 import { createRedactor } from './redact.ts';
 
@@ -104,7 +105,7 @@ test('however a text is cut, the result is the same and holds no secret', () => 
         expect(hidden.text(whole)).toBe(whole);
       },
     ),
-    { numRuns: 500 },
+    { numRuns: runs(500) },
   );
 });
 

@@ -2,6 +2,7 @@
 // evaluated, and must agree with an evaluator that is slow, obvious and shares no code with ours.
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../tests/support/soak.ts';
 import type { Json, JsonObject } from '../base/index.ts';
 import { compileExpression } from './expression.ts';
 
@@ -243,7 +244,7 @@ test('compiled expressions agree with the naive evaluator', () => {
         expect(verdict).toStrictEqual({ ok: true, output: truth(expected) });
       }
     }),
-    { numRuns: 5000 },
+    { numRuns: runs(5000) },
   );
 });
 
@@ -255,7 +256,7 @@ test('evaluation never changes the context', () => {
       if (compiled.ok) compiled.output.value(given);
       expect(JSON.stringify(given)).toBe(before);
     }),
-    { numRuns: 500 },
+    { numRuns: runs(500) },
   );
 });
 
@@ -271,7 +272,7 @@ test('extra brackets and blanks change nothing', () => {
       if (a.ok) expect(b).toStrictEqual(a);
       else expect(b.ok).toBe(false);
     }),
-    { numRuns: 500 },
+    { numRuns: runs(500) },
   );
 });
 
@@ -300,7 +301,7 @@ test('no source crashes the compiler, and every fault has a place inside the sou
       expect(column).toBeLessThanOrEqual(source.length + 1);
       expect(message).toMatch(/^[^A-Z\n].*[^.]$/);
     }),
-    { numRuns: 5000 },
+    { numRuns: runs(5000) },
   );
 });
 
@@ -311,6 +312,6 @@ test('a cut expression is refused or means something, at every place', () => {
       const outcome = compileExpression(source.slice(0, at % (source.length + 1)));
       expect(typeof outcome.ok).toBe('boolean');
     }),
-    { numRuns: 2000 },
+    { numRuns: runs(2000) },
   );
 });

@@ -1,5 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../tests/support/soak.ts';
 import { containsText } from './operators.ts';
 
 const meter = () => ({ left: Number.MAX_SAFE_INTEGER });
@@ -15,7 +16,7 @@ test('a part is found wherever it stands, in short and in long texts', () => {
         expect(containsText(text, sought, meter())).toBe(text.includes(sought));
       }
     }),
-    { numRuns: 200 },
+    { numRuns: runs(200) },
   );
 });
 

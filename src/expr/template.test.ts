@@ -1,5 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../tests/support/soak.ts';
 import type { Json } from '../base/index.ts';
 import { fillTemplate, templatePaths } from './template.ts';
 
@@ -63,7 +64,7 @@ test('no text crashes the scan, and text without a placeholder comes back unchan
         expect(text.startsWith(`\${${path.join('.')}}`, offset)).toBe(true);
       }
     }),
-    { numRuns: 2000 },
+    { numRuns: runs(2000) },
   );
 });
 

@@ -1,5 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../tests/support/soak.ts';
 import { parseYaml } from '../base/index.ts';
 import { readYamlHeader } from './files/item-file.ts';
 import { checkKnowledge, knowledgeFacts, knowledgeText } from './knowledge.ts';
@@ -94,6 +95,6 @@ test('the quick look agrees with the parser or says that it cannot tell', () => 
         else expect(parsed).toBeUndefined();
       }
     }),
-    { numRuns: 3000 },
+    { numRuns: runs(3000) },
   );
 });

@@ -1,5 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../tests/support/soak.ts';
 import { createReader } from './reader.ts';
 
 // A blank before an event means nothing, but it is not how a delta usually begins: with it every
@@ -55,7 +56,7 @@ test('a delta is read the same the short way and the long way, whatever it says'
       const [short, long] = WAYS.map((blank) => read(events, blank));
       expect(short).toEqual(long);
     }),
-    { numRuns: 500 },
+    { numRuns: runs(500) },
   );
 });
 
@@ -79,7 +80,7 @@ test('blocks that are open at the same time, closed or begun again keep their ow
       const [short, long] = WAYS.map((blank) => read(all, blank));
       expect(short).toEqual(long);
     }),
-    { numRuns: 500 },
+    { numRuns: runs(500) },
   );
 });
 

@@ -7,6 +7,7 @@ import {
   TEXT,
   THOUGHT,
 } from '../../tests/support/provider-streams.ts';
+import { runs } from '../../tests/support/soak.ts';
 import { fail, isObject, type Json, type JsonObject, type Outcome } from '../base/index.ts';
 import type { ModelReply, Protocol } from './message.ts';
 import { createReader, type ReaderOptions } from './reader.ts';
@@ -473,7 +474,7 @@ test('no cut, anywhere, ever makes a call that was not written whole', () => {
         if (isAll) expect(found).toHaveLength(calls.length);
       },
     ),
-    { numRuns: 2000 },
+    { numRuns: runs(2000) },
   );
 });
 
@@ -531,6 +532,6 @@ test.each(PROTOCOLS)('no event, however odd, makes the %s reader throw', (protoc
       for (const found of calls)
         expect('arguments' in found && isObject(found.arguments)).toBe(true);
     }),
-    { numRuns: 1000 },
+    { numRuns: runs(1000) },
   );
 });

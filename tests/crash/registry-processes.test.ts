@@ -9,6 +9,7 @@ import { openStore, type Store } from '../../src/store/store.ts';
 import { readTranscript } from '../../src/store/transcript/read.ts';
 import { createTranscript } from '../../src/store/transcript/transcript.ts';
 import { aThread, makePlace, must, type TestPlace } from '../support/registry.ts';
+import { runs, timeoutMs } from '../support/soak.ts';
 
 const WRITER = new URL('../support/registry-writer.ts', import.meta.url).pathname;
 
@@ -104,32 +105,36 @@ test('three that take from one limit take exactly what there is', async () => {
   expect(used.tokens + reserved.tokens).toBe(250n);
 });
 
-test('a writer killed at any moment loses nothing that it had acknowledged', async () => {
-  must(store.createThread(aThread('a', { budget: { tokens: 10n ** 9n } })));
-  const kills = Number(process.env['KERNMANTLE_KILLS'] ?? 20);
-  for (let round = 0; round < kills; round++) {
-    const writer = start('work', 'a');
-    let acknowledged = 0;
-    for (let count = 0; count < 1 + ((round * 7) % 23); count++) {
-      acknowledged = Number(await writer.line());
+test(
+  'a writer killed at any moment loses nothing that it had acknowledged',
+  async () => {
+    must(store.createThread(aThread('a', { budget: { tokens: 10n ** 9n } })));
+    const kills = runs(20, 60);
+    for (let round = 0; round < kills; round++) {
+      const writer = start('work', 'a');
+      let acknowledged = 0;
+      for (let count = 0; count < 1 + ((round * 7) % 23); count++) {
+        acknowledged = Number(await writer.line());
+      }
+      writer.child.kill('SIGKILL');
+      await writer.done();
+      const { seq } = must(store.thread('a'));
+      expect(seq).toBeGreaterThanOrEqual(acknowledged);
+      expect(seq % 2).toBe(0);
+      const { used, reserved } = must(store.budget('a'));
+      expect(used.tokens).toBe(BigInt(seq));
+      expect(reserved.tokens === 0n || reserved.tokens === 5n).toBe(true);
     }
-    writer.child.kill('SIGKILL');
-    await writer.done();
-    const { seq } = must(store.thread('a'));
-    expect(seq).toBeGreaterThanOrEqual(acknowledged);
-    expect(seq % 2).toBe(0);
-    const { used, reserved } = must(store.budget('a'));
-    expect(used.tokens).toBe(BigInt(seq));
-    expect(reserved.tokens === 0n || reserved.tokens === 5n).toBe(true);
-  }
-  const events = must(store.read('a'));
-  expect(events.map((event) => event.seq)).toEqual(events.map((_, index) => index + 1));
-  const redact = (value: Json) => value;
-  must(createTranscript({ dir: `${place.dir}/threads`, thread: 'a', redact })).close();
-  const read = must(readTranscript(`${place.dir}/threads`, 'a'));
-  expect(read.problems).toEqual([]);
-  expect(read.lines.length).toBeGreaterThan(kills);
-}, 120_000);
+    const events = must(store.read('a'));
+    expect(events.map((event) => event.seq)).toEqual(events.map((_, index) => index + 1));
+    const redact = (value: Json) => value;
+    must(createTranscript({ dir: `${place.dir}/threads`, thread: 'a', redact })).close();
+    const read = must(readTranscript(`${place.dir}/threads`, 'a'));
+    expect(read.problems).toEqual([]);
+    expect(read.lines.length).toBeGreaterThan(kills);
+  },
+  timeoutMs(120_000),
+);
 
 test('a process frozen past its lease neither appends nor acts when it goes on', async () => {
   must(store.createThread(aThread('a')));

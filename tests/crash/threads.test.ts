@@ -20,8 +20,9 @@ import {
   linesOf,
   probeTools,
 } from '../support/crash-project.ts';
+import { runs } from '../support/soak.ts';
 
-const KILLS = Number(process.env.KERNMANTLE_KILLS ?? 30);
+const KILLS = runs(30, 200);
 /** Each life needs a second or two to be up, more on a busy machine. */
 const TIMEOUT_MS = 60_000 + KILLS * 10_000;
 

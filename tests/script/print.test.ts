@@ -10,6 +10,7 @@ import type {
 } from '../../src/script/syntax/ast.ts';
 import { parseScript, parseTemplateFile } from '../../src/script/syntax/parse.ts';
 import { printScript } from '../support/print-script.ts';
+import { runs } from '../support/soak.ts';
 
 const PLACES = new Set(['at', 'end', 'bodyAt']);
 
@@ -264,7 +265,7 @@ test('a printed tree reads back the same', () => {
       expect(again.problems).toEqual([]);
       expect(bare(again.script?.body)).toEqual(bare(body));
     }),
-    { numRuns: 300 },
+    { numRuns: runs(300) },
   );
 });
 
@@ -348,7 +349,7 @@ describe('scripts', () => {
         }
         parseTemplateFile(garbage, 'att');
       }),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     );
   });
 

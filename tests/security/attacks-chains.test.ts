@@ -18,6 +18,7 @@ import {
 } from '../../src/items/index.ts';
 import { type Authority, createToolRunner, type Primitive } from '../../src/kernel/index.ts';
 import { projectYard, SIGNATURE_STATES, signAsUser, tool, toolFile } from '../support/attacks.ts';
+import { runs } from '../support/soak.ts';
 
 const yard = projectYard();
 const { project } = yard;
@@ -166,7 +167,7 @@ test('no chain uses what its caller does not hold, nor an unsigned one what chan
         if (mayRun) expect(sources).toEqual([weakest(links)]);
       },
     ),
-    { numRuns: 2000 },
+    { numRuns: runs(2000) },
   );
 });
 

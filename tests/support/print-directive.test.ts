@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import type { Directive } from '../../src/items/directive/directive.ts';
 import { parseDirective } from '../../src/items/directive/parse.ts';
 import { formatDirective } from './print-directive.ts';
+import { runs } from './soak.ts';
 
 const word = fc
   .stringMatching(/^[a-z][a-z0-9_]{0,8}$/)
@@ -171,6 +172,6 @@ test('what is printed is read back, and both forms are one value', () => {
         expect(common(parsed.directive)).toEqual(common(given));
       }
     }),
-    { numRuns: 150 },
+    { numRuns: runs(150) },
   );
 });

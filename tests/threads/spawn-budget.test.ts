@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { afterEach, expect, test } from 'vitest';
 import { getOwn, type Json, plainText } from '../../src/base/index.ts';
 import type { ScriptedRequest } from '../../src/llm/index.ts';
+import { runs, timeoutMs } from '../support/soak.ts';
 import {
   call,
   closeStages,
@@ -67,43 +68,47 @@ function budgetOf({ threads }: Stage, id: string) {
   return budget.output;
 }
 
-test('in every tree each thread is charged what is used below it, within its limit', async () => {
-  const made = await openStage(
-    directive('node', {
-      permissions: '<orchestration enabled="true"/>',
-      limits: '<spawns>6</spawns><tokens>60000</tokens>',
-      inputs: '<input name="plan" type="string" required="true">the tree</input>',
-    }),
-    { node: [answer] },
-  );
-  const { store } = made.threads;
-  await fc.assert(
-    fc.asyncProperty(tree, fc.integer({ min: 3000, max: 60_000 }), async (plan, tokens) => {
-      const done = await made.threads.run({
-        directive: 'node',
-        inputs: { plan: pack(plan) },
-        limits: { tokens },
-      });
-      if (!done.ok) throw new Error(done.error.detail.message);
-      const page = store.query({ root: done.output.thread_id, limit: 500 });
-      const all = page.ok ? page.output.rows : [];
-      for (const { id, status, cost } of all) {
-        const { limits, used: charged, reserved } = budgetOf(made, id);
-        const children = all.filter(({ parent }) => parent === id);
-        const below = children.reduce((sum, row) => sum + budgetOf(made, row.id).used.tokens, 0n);
-        const own = charged.tokens - below;
-        // A request that was broken off may be on the invoice: it is charged what was set aside.
-        if (status !== 'terminated') expect(own).toBe(reported(made, id));
-        else expect(own >= reported(made, id)).toBe(true);
-        expect(BigInt(Number(cost.tokens))).toBe(charged.tokens);
-        expect(charged.tokens <= (limits.tokens ?? 0n)).toBe(true);
-        expect(charged.spawns <= (limits.spawns ?? 0n)).toBe(true);
-        expect([reserved.tokens, reserved.spend, reserved.spawns]).toEqual([0n, 0n, 0n]);
-        expect(['completed', 'limit', 'terminated']).toContain(status);
-      }
-      const spawned = budgetOf(made, done.output.thread_id).used.spawns;
-      expect(spawned).toBe(BigInt(all.length - 1));
-    }),
-    { numRuns: 15 },
-  );
-}, 60_000);
+test(
+  'in every tree each thread is charged what is used below it, within its limit',
+  async () => {
+    const made = await openStage(
+      directive('node', {
+        permissions: '<orchestration enabled="true"/>',
+        limits: '<spawns>6</spawns><tokens>60000</tokens>',
+        inputs: '<input name="plan" type="string" required="true">the tree</input>',
+      }),
+      { node: [answer] },
+    );
+    const { store } = made.threads;
+    await fc.assert(
+      fc.asyncProperty(tree, fc.integer({ min: 3000, max: 60_000 }), async (plan, tokens) => {
+        const done = await made.threads.run({
+          directive: 'node',
+          inputs: { plan: pack(plan) },
+          limits: { tokens },
+        });
+        if (!done.ok) throw new Error(done.error.detail.message);
+        const page = store.query({ root: done.output.thread_id, limit: 500 });
+        const all = page.ok ? page.output.rows : [];
+        for (const { id, status, cost } of all) {
+          const { limits, used: charged, reserved } = budgetOf(made, id);
+          const children = all.filter(({ parent }) => parent === id);
+          const below = children.reduce((sum, row) => sum + budgetOf(made, row.id).used.tokens, 0n);
+          const own = charged.tokens - below;
+          // A request that was broken off may be on the invoice: it is charged what was set aside.
+          if (status !== 'terminated') expect(own).toBe(reported(made, id));
+          else expect(own >= reported(made, id)).toBe(true);
+          expect(BigInt(Number(cost.tokens))).toBe(charged.tokens);
+          expect(charged.tokens <= (limits.tokens ?? 0n)).toBe(true);
+          expect(charged.spawns <= (limits.spawns ?? 0n)).toBe(true);
+          expect([reserved.tokens, reserved.spend, reserved.spawns]).toEqual([0n, 0n, 0n]);
+          expect(['completed', 'limit', 'terminated']).toContain(status);
+        }
+        const spawned = budgetOf(made, done.output.thread_id).used.spawns;
+        expect(spawned).toBe(BigInt(all.length - 1));
+      }),
+      { numRuns: runs(15) },
+    );
+  },
+  timeoutMs(60_000),
+);

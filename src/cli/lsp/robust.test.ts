@@ -1,6 +1,7 @@
 // Whatever is typed, at whatever place one asks: an answer, inside the text, or none.
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import { completeAt } from './completion.ts';
 import { definitionAt } from './definition.ts';
 import { findingsOf } from './diagnostics.ts';
@@ -44,6 +45,6 @@ test('any text can be asked about at any place', () => {
         expect(document.offsetAt(range.end)).toBeGreaterThanOrEqual(document.offsetAt(range.start));
       }
     }),
-    { numRuns: 1500 },
+    { numRuns: runs(1500) },
   );
 });

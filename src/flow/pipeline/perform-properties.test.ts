@@ -1,5 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { Frame, GuardSet, GuardTiming, LabelRule, Objection, Verdict } from '../frame.ts';
 import { decisionOf } from '../guards/decision.ts';
@@ -129,7 +130,7 @@ test('what perform returns carries every mark that went in, whatever guards do',
         includes(outcome.output.meta.descriptor, expected(root));
       } else includes(descriptorOfFault(outcome.error), root.influence);
     }),
-    { numRuns: 1500 },
+    { numRuns: runs(1500) },
   );
   expect(passed).toBeGreaterThan(100);
 });
@@ -257,7 +258,7 @@ test('a stranger project never widens what the others leave', () => {
     fc.property(fc.array(policy, { maxLength: 3 }), policy, (above, extra) => {
       neverWider(openness(above), openness([...above, { ...extra, level: 'project' }]));
     }),
-    { numRuns: 1000 },
+    { numRuns: runs(1000) },
   );
 });
 
@@ -279,6 +280,6 @@ test('where a level has spoken, no other level widens it', () => {
       };
       neverWider(openness([full]), openness([full, other]));
     }),
-    { numRuns: 1000 },
+    { numRuns: runs(1000) },
   );
 });

@@ -1,5 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import {
   addLabels,
   carries,
@@ -45,7 +46,7 @@ test('merge is associative, down to the order', () => {
       const left = mergeDescriptors(mergeDescriptors(a, b), c);
       expect(left).toBe(mergeDescriptors(a, mergeDescriptors(b, c)));
     }),
-    { numRuns: 3000 },
+    { numRuns: runs(3000) },
   );
 });
 
@@ -54,7 +55,7 @@ test('merge is commutative up to order', () => {
     fc.property(descriptor, descriptor, (a, b) => {
       expect(sets(mergeDescriptors(a, b))).toEqual(sets(mergeDescriptors(b, a)));
     }),
-    { numRuns: 3000 },
+    { numRuns: runs(3000) },
   );
 });
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import type { Json, JsonObject } from '../../base/index.ts';
 import { decode, decodeAll, encode } from './journal-codec.ts';
 import type { DataOf, EventType, JournalEvent } from './journal-event.ts';
@@ -225,7 +226,7 @@ test('what was written is what is read', () => {
       const { type, data } = read.ok ? read.output : { type: '', data: {} };
       expect(JSON.stringify({ type, data })).toBe(JSON.stringify(one));
     }),
-    { numRuns: 500 },
+    { numRuns: runs(500) },
   );
 });
 
@@ -235,12 +236,12 @@ test('whatever stands in a journal, reading it is an answer', () => {
       const read = decode({ ...stored(type, {}), data: data as JsonObject });
       expect(read.ok || read.error.code).toBe(read.ok ? true : 'journal_unreadable');
     }),
-    { numRuns: 500 },
+    { numRuns: runs(500) },
   );
 });
 
 test('one field that is another kind of thing makes an event unreadable, and is named', () => {
-  const samples = fc.sample(event, { numRuns: 200, seed: 4 });
+  const samples = fc.sample(event, { numRuns: runs(200), seed: 4 });
   for (const { type, data } of samples) {
     const fields = Object.keys(data).filter((name) => !['content', 'arguments'].includes(name));
     for (const name of fields) {

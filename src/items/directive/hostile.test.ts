@@ -1,6 +1,7 @@
 // Files from strangers: they may be wrong in every way, but reading them ends soon and never throws.
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import { hasErrors } from '../../base/index.ts';
 import { parseDirective } from './parse.ts';
 
@@ -142,6 +143,6 @@ test('no text makes it throw, and every diagnostic has a place in the file', () 
         expect(message).not.toMatch(/\n|\.$/);
       }
     }),
-    { numRuns: 5000 },
+    { numRuns: runs(5000) },
   );
 });

@@ -1,5 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import { childOf, dataOf, type Element, proseOf, sourceOf } from './element.ts';
 import { createFindings } from './findings.ts';
 import { readMarkup } from './markup.ts';
@@ -163,6 +164,6 @@ test('no text crashes the reader, and it never reads past the end', () => {
       const { end } = read(text);
       expect(end).toBeLessThanOrEqual(text.length);
     }),
-    { numRuns: 3000 },
+    { numRuns: runs(3000) },
   );
 });

@@ -1,6 +1,7 @@
 import * as fc from 'fast-check';
 import { afterEach, expect, test } from 'vitest';
 import { createFixture, type Fixture, toolText } from '../../../tests/support/library.ts';
+import { runs } from '../../../tests/support/soak.ts';
 import type { SearchQuery } from './search.ts';
 import { createSearchIndex, wordsOf } from './search-index.ts';
 
@@ -145,6 +146,6 @@ test('what the index finds is what a look through every text finds', () => {
       }
       expect(index.size()).toBe(texts.size);
     }),
-    { numRuns: 100 },
+    { numRuns: runs(100) },
   );
 });

@@ -15,6 +15,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import * as fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import { fail, type JsonObject, matchGlob, ok } from '../../base/index.ts';
 import type { PrimitiveResult, Verifier } from '../primitive.ts';
 import { replaceExactly } from './edit-file.ts';
@@ -130,7 +131,7 @@ test('windows one after the other give the whole file', async () => {
       }
       expect(read).toBe(parts.join(''));
     }),
-    { numRuns: 50 },
+    { numRuns: runs(50) },
   );
 });
 

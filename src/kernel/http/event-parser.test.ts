@@ -1,5 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import type { StreamEvent } from '../sink.ts';
 import { createEventParser } from './event-stream.ts';
 
@@ -68,7 +69,7 @@ test('any chunking of a stream gives the same events and the same end', () => {
       expect(parts.unfinished).toBe(whole.unfinished);
       expect(parts.retryMs).toBe(whole.retryMs);
     }),
-    { numRuns: 1000 },
+    { numRuns: runs(1000) },
   );
 });
 
@@ -91,7 +92,7 @@ test('any chunking of garbage gives the same events, as if it had been decoded w
       expect(parse(cut(bytes, at)).events).toEqual(expected);
       expect(parse([bytes]).events).toEqual(expected);
     }),
-    { numRuns: 1000 },
+    { numRuns: runs(1000) },
   );
 });
 

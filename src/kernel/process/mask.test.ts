@@ -1,5 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import { createMask } from './mask.ts';
 
 const masked = (chunks: readonly Uint8Array[], secrets: readonly string[]): string => {
@@ -44,6 +45,6 @@ test('the way the bytes are cut does not matter, and no secret survives', () => 
         for (const secret of secrets) expect(whole.includes(secret)).toBe(false);
       },
     ),
-    { numRuns: 2000 },
+    { numRuns: runs(2000) },
   );
 });

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import * as fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import { capture, truncationMark } from './output.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'km-output-'));
@@ -70,6 +71,6 @@ test('the file or the text holds everything, however it was cut into chunks', as
       expect(got.bytes).toBe(Buffer.byteLength(all));
       expect(got.file ? readFileSync(got.file, 'utf8') : got.text).toBe(all);
     }),
-    { numRuns: 100 },
+    { numRuns: runs(100) },
   );
 });

@@ -14,6 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import { fail, type JsonObject, ok } from '../../base/index.ts';
 import type { Sink, SinkContext } from '../sink.ts';
 import { createFileSinkFactory, type WriteSome } from './file.ts';
@@ -81,7 +82,7 @@ test('whatever the data, unless it only looks like an object, every line is JSON
       expect(lines.length).toBe(list.length);
       for (const line of lines) JSON.parse(line);
     }),
-    { numRuns: 50 },
+    { numRuns: runs(50) },
   );
 });
 

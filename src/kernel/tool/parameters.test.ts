@@ -1,6 +1,7 @@
 import { Validator } from '@cfworker/json-schema';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import { freezeJson, growJson, type Json } from '../../base/index.ts';
 import type { ToolParameter } from '../../items/index.ts';
 import { checkParameters, inheritParameters, schemaOf, validate } from './parameters.ts';
@@ -143,6 +144,6 @@ test('what is passed without the validator is what the validator would pass', ()
       }
       expect(validate(data, schema).length === 0).toBe(isValid);
     }),
-    { numRuns: 500 },
+    { numRuns: runs(500) },
   );
 });

@@ -4,8 +4,9 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type Program, program } from '../../../tests/support/random-programs.ts';
 import { createWorldFixture, play } from '../../../tests/support/script-world.ts';
+import { runs, timeoutMs } from '../../../tests/support/soak.ts';
 
-const RUNS = Number(process.env['KERNMANTLE_PROGRAMS'] ?? 500);
+const RUNS = runs(500, 10_000);
 
 /** Every input has a label of its own name. */
 const INPUTS = ['a', 'b', 'c'];
@@ -43,55 +44,65 @@ const value = fc.constantFrom(
   'true',
 );
 
-test('outputs without the label of an input are the same whatever that input is', async () => {
-  let ended = 0;
-  await fc.assert(
-    fc.asyncProperty(
-      program(INPUTS),
-      fc.tuple(value, value, value),
-      value,
-      fc.nat(INPUTS.length - 1),
-      async (made, values, other, changed) => {
-        fc.pre(values[changed] !== other);
-        const label = `in_${INPUTS[changed]}`;
-        const before = await effectsOf(withInputs(made, values));
-        const after = await effectsOf(withInputs(made, values.with(changed, other)));
-        // A program that fails in one of the runs ends there: termination is not tracked.
-        if (before.fault !== '' || after.fault !== '') return;
-        ended += 1;
-        const without = (effects: typeof before.effects) =>
-          effects
-            .filter(({ taint }) => !taint.includes(label))
-            .map(({ kind, line, text }) => [kind, line, text]);
-        expect(without(before.effects)).toEqual(without(after.effects));
-      },
-    ),
-    { numRuns: RUNS },
-  );
-  // Programs that all fail would show nothing.
-  expect(ended).toBeGreaterThan(RUNS / 4);
-}, 600_000);
+test(
+  'outputs without the label of an input are the same whatever that input is',
+  async () => {
+    let ended = 0;
+    await fc.assert(
+      fc.asyncProperty(
+        program(INPUTS),
+        fc.tuple(value, value, value),
+        value,
+        fc.nat(INPUTS.length - 1),
+        async (made, values, other, changed) => {
+          fc.pre(values[changed] !== other);
+          const label = `in_${INPUTS[changed]}`;
+          const before = await effectsOf(withInputs(made, values));
+          const after = await effectsOf(withInputs(made, values.with(changed, other)));
+          // A program that fails in one of the runs ends there: termination is not tracked.
+          if (before.fault !== '' || after.fault !== '') return;
+          ended += 1;
+          const without = (effects: typeof before.effects) =>
+            effects
+              .filter(({ taint }) => !taint.includes(label))
+              .map(({ kind, line, text }) => [kind, line, text]);
+          expect(without(before.effects)).toEqual(without(after.effects));
+        },
+      ),
+      { numRuns: RUNS },
+    );
+    // Programs that all fail would show nothing.
+    expect(ended).toBeGreaterThan(RUNS / 4);
+  },
+  timeoutMs(600_000),
+);
 
 /** Nothing that `a` had a part in reaches the log; what takes its place is the same in every run. */
 const GUARD =
   'guard @closed before in_a = when [ @mx.op.type == "log" => allow "[closed]"  * => allow ]';
 
-test('an untrusted input changes nothing that a guard let pass to a trusted place', async () => {
-  await fc.assert(
-    fc.asyncProperty(
-      program(INPUTS, 'log'),
-      fc.tuple(value, value, value),
-      value,
-      async (made, values, other) => {
-        const passed = async (given: readonly string[]) => {
-          const { effects, fault } = await effectsOf(withInputs(made, given, GUARD));
-          const logged = effects.filter(({ kind, text }) => kind === 'log' && text !== '[closed]');
-          return { logged: logged.map(({ text, line }) => [line, text]), fault };
-        };
-        const [one, two] = [await passed(values), await passed(values.with(0, other))];
-        if (one.fault === '' && two.fault === '') expect(one.logged).toEqual(two.logged);
-      },
-    ),
-    { numRuns: RUNS },
-  );
-}, 600_000);
+test(
+  'an untrusted input changes nothing that a guard let pass to a trusted place',
+  async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        program(INPUTS, 'log'),
+        fc.tuple(value, value, value),
+        value,
+        async (made, values, other) => {
+          const passed = async (given: readonly string[]) => {
+            const { effects, fault } = await effectsOf(withInputs(made, given, GUARD));
+            const logged = effects.filter(
+              ({ kind, text }) => kind === 'log' && text !== '[closed]',
+            );
+            return { logged: logged.map(({ text, line }) => [line, text]), fault };
+          };
+          const [one, two] = [await passed(values), await passed(values.with(0, other))];
+          if (one.fault === '' && two.fault === '') expect(one.logged).toEqual(two.logged);
+        },
+      ),
+      { numRuns: RUNS },
+    );
+  },
+  timeoutMs(600_000),
+);

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import { findJson, parseRelaxed } from './formats.ts';
 
 test.each([
@@ -54,7 +55,7 @@ test('no text crashes it', () => {
       const found = findJson(text);
       expect(found === undefined || typeof found === 'object').toBe(true);
     }),
-    { numRuns: 1000 },
+    { numRuns: runs(1000) },
   );
 });
 

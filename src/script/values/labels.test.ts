@@ -1,6 +1,7 @@
 // The promise of the whole middle of the language: no function loses a mark or changes its input.
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import type { Json } from '../../base/index.ts';
 import { describe, makeContainer, makeValue, type Value } from '../../flow/index.ts';
 import { ScriptFault } from '../fault.ts';
@@ -76,7 +77,7 @@ function expectMarks(work: () => Value, inputs: readonly Value[]): void {
   expect(inputs.flatMap(taintOf).filter((mark) => !kept.has(mark))).toEqual([]);
 }
 
-const settings = { numRuns: 300 };
+const settings = { numRuns: runs(300) };
 
 test('operators carry the marks of both sides', () => {
   fc.assert(
@@ -139,7 +140,7 @@ test('methods carry the marks of receiver and arguments, elements exactly their 
       const whole = isExact ? [makeValue(null, { descriptor: ownMarks(receiver) })] : [receiver];
       expectMarks(() => callMethod(receiver, name, args), [...whole, ...used]);
     }),
-    { numRuns: 3000 },
+    { numRuns: runs(3000) },
   );
 });
 

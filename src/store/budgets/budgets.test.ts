@@ -7,6 +7,7 @@ import {
   must,
   type TestStore,
 } from '../../../tests/support/registry.ts';
+import { runs } from '../../../tests/support/soak.ts';
 import { type Amounts, BUDGET_KINDS } from '../amounts.ts';
 
 let place: TestStore;
@@ -278,7 +279,7 @@ test('in random trees no limit is passed and every account is the sum of its par
       }
       checkTree(ids, made);
     }),
-    { numRuns: 200 },
+    { numRuns: runs(200) },
   );
 });
 

@@ -7,6 +7,7 @@ import {
   must,
   type TestStore,
 } from '../../../tests/support/registry.ts';
+import { runs } from '../../../tests/support/soak.ts';
 import type { JsonObject } from '../../base/index.ts';
 
 let place: TestStore;
@@ -141,7 +142,7 @@ test('any JSON comes back as it was', () => {
       seq = must(place.store.append('a', seq, 0, [{ type: 'note', data }])).seq;
       expect(must(place.store.readLast('a', 1))[0]?.data).toEqual(data);
     }),
-    { numRuns: 200 },
+    { numRuns: runs(200) },
   );
 });
 

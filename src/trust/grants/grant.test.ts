@@ -1,5 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import { bundleCatalog } from '../../../tests/support/trust.ts';
 import {
   type Grant,
@@ -201,7 +202,7 @@ test('what a list denies is never less than what the same entry would allow', ()
       };
       if (grantAllows(entry, exact, catalog)) expect(grantDenies(entry, exact, catalog)).toBe(true);
     }),
-    { numRuns: 10_000 },
+    { numRuns: runs(10_000) },
   );
 });
 
@@ -214,6 +215,6 @@ test('no glob allows a write below .ai, an unclean path or a bare wildcard on a 
       if (need.capability === 'fs.write') expect(parts).not.toContain('.ai');
       if (need.capability === 'registry.write') expect(held.capability).toBe('registry.write');
     }),
-    { numRuns: 10_000 },
+    { numRuns: runs(10_000) },
   );
 });

@@ -1,5 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import { bundleCatalog } from '../../../tests/support/trust.ts';
 import { fail, ok } from '../../base/index.ts';
 import { formatPermission, permissionFor } from './denial.ts';
@@ -262,7 +263,7 @@ test('the line that a refusal proposes grants what was missing', () => {
       const permission = permissionFor(need) as Permission;
       expect(grantsAllow(grantsOf(permission), need, catalog)).toBe(true);
     }),
-    { numRuns: 2000 },
+    { numRuns: runs(2000) },
   );
 });
 

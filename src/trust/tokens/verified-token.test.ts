@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import { bundleCatalog, NOW, seededRandom } from '../../../tests/support/trust.ts';
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import { type Grant, grantAllows, type Need } from '../grants/grant.ts';
@@ -196,7 +197,7 @@ test('right = declared AND (parent OR approval), for every chain of threads and 
       const token = must(widened(declared, rights));
       expect(token.check(need).ok).toBe(expected(declared, rights, declared.length - 1, need));
     }),
-    { numRuns: 150 },
+    { numRuns: runs(150) },
   );
 });
 
@@ -211,6 +212,6 @@ test('no approvals and spawns give a child what neither its parent held nor a pe
       const isApproved = own.some(({ grant }) => grantAllows(grant, need, catalog));
       expect(parent.check(need).ok || isApproved).toBe(true);
     }),
-    { numRuns: 150 },
+    { numRuns: runs(150) },
   );
 });
