@@ -151,3 +151,171 @@ test('a value is clean exactly when hiding changes nothing in it, and then it is
     }),
   );
 });
+
+const KEY = 'sk-canary-Q7f3a9ZxW0pLm';
+const key = createRedactor([KEY]);
+const everyChar = (text: string, write: (hex: string) => string) =>
+  text.replace(/[^]/g, (char) => write(char.charCodeAt(0).toString(16)));
+const wrapped = (text: string, width: number, end: string) =>
+  text.replace(new RegExp(`.{${width}}`, 'g'), (line) => line + end);
+const hexOf = (between: string) => Buffer.from(KEY).toString('hex').match(/../g)?.join(between);
+const base64 = Buffer.from(`user:${KEY}:x`).toString('base64');
+
+test.each([
+  ['every character a percent escape', everyChar(KEY, (hex) => `%${hex}`)],
+  ['in upper case', everyChar(KEY, (hex) => `%${hex.toUpperCase()}`)],
+  ['every character as in JSON', everyChar(KEY, (hex) => `\\u00${hex}`)],
+  ['as in JSON within JSON', everyChar(KEY, (hex) => `\\\\u00${hex}`)],
+  ['as in a program', everyChar(KEY, (hex) => `\\x${hex}`)],
+  ['as entities', everyChar(KEY, (hex) => `&#x${hex};`)],
+  ['some of it escaped', KEY.replace('-', '%2d').replace('Q', '\\u0051').replace('a', '&#97;')],
+  ['base64 in lines', wrapped(base64, 19, '\n')],
+  ['base64 in lines within JSON', JSON.stringify(wrapped(base64, 19, '\r\n'))],
+  ['base64 in a URL', encodeURIComponent(base64)],
+  ['hex with blanks', hexOf(' ')],
+  ['hex with colons', hexOf(':')],
+  ['hex as a list', `0x${hexOf(', 0x')}`],
+  ['hex in lines of pairs', hexOf('\n')],
+  ['two halves in two lines', `${KEY.slice(0, 9)}\n${KEY.slice(9)}`],
+  ['in many lines', wrapped(KEY, 3, '\r\n')],
+  ['in upper case letters', KEY.toUpperCase()],
+])('%s: nothing of it comes out, whole or in pieces', (_, text = '') => {
+  expect(key.text(`<< ${text} >>`)).toMatch(/^<< [^ ]*\[secret\][^ ]* >>$/);
+  expect(key.isClean(text)).toBe(false);
+  const stream = key.stream();
+  const pieces = (`<< ${text} >>`.match(/[^]{1,3}/g) ?? []).map((part) => stream.push(part));
+  expect(pieces.join('') + stream.end()).toBe(key.text(`<< ${text} >>`));
+});
+
+test('ordinary text is not held back, and nothing is hidden in it', () => {
+  const prose =
+    'The quick brown fox\n  "jumps" 100% over C:\\new\\x &amp; 0x20 0x21 2026-11-15 de ad be ef\n';
+  const stream = key.stream();
+  expect(stream.push(prose)).toBe(prose);
+  expect(key.text(prose)).toBe(prose);
+});
+
+const parts = fc.constantFrom(
+  ...'abc%\\"&;u0x6n1#:'.split(''),
+  '\n',
+  'é',
+  '😀',
+  '%61',
+  '\\u0062',
+  '&#99;',
+  '61 62',
+);
+const text = fc.array(parts, { maxLength: 24 }).map((list) => list.join(''));
+
+test('escapes may be cut anywhere, and a text is clean exactly when nothing is hidden in it', () => {
+  const secret = fc.array(parts, { minLength: 4, maxLength: 8 }).map((list) => list.join(''));
+  fc.assert(
+    fc.property(
+      secret,
+      text,
+      text,
+      fc.integer({ min: 1, max: 7 }),
+      (value, before, after, size) => {
+        const hidden = createRedactor([value]);
+        const whole = before + value + after;
+        expect(hidden.text(whole)).not.toContain(value);
+        const stream = hidden.stream();
+        let pieces = '';
+        for (let at = 0; at < whole.length; at += size)
+          pieces += stream.push(whole.slice(at, at + size));
+        expect(pieces + stream.end()).toBe(hidden.text(whole));
+        for (const each of [before, after]) {
+          expect(hidden.isClean(each)).toBe(hidden.text(each) === each);
+        }
+      },
+    ),
+    { numRuns: 1000 },
+  );
+});
+
+test('bytes that are no text come out as they went in', () => {
+  const bytes = createRedactor(['pässwörd', KEY], { areBytes: true });
+  const given = Buffer.concat([
+    Buffer.from('a pässwörd '),
+    Buffer.from([0xff, 0, 0xc3]),
+    Buffer.from(KEY),
+  ]);
+  const stream = bytes.stream();
+  let shown = '';
+  for (const byte of given.toString('latin1')) shown += stream.push(byte);
+  shown += stream.end();
+  expect(shown).toBe(`a [secret] ${String.fromCharCode(0xff, 0, 0xc3)}[secret]`);
+});
+
+test('of a secret that goes on over several texts only the beginning is seen', () => {
+  const follow = key.follow();
+  expect(follow('{"text":"no secret"}')).toBe('{"text":"no secret"}');
+  expect(follow(`a ${KEY} b ${KEY.slice(0, 8)}`)).toBe(`a [secret] b ${KEY.slice(0, 8)}`);
+  expect(follow(KEY.slice(8, 12))).toBe(KEY.slice(8, 12));
+  expect(follow(`${KEY.slice(12)} and more`)).toBe('[secret] and more');
+  expect(follow(KEY)).toBe('[secret]');
+});
+
+test('a long text is passed on in large pieces, whatever comes after it', () => {
+  const stream = key.stream();
+  const long = 'line of output\n'.repeat(20_000);
+  const first = stream.push(long + KEY.slice(0, 5));
+  expect(first).toBe(long);
+  expect(stream.push(`${KEY.slice(5)} end`) + stream.end()).toBe('[secret] end');
+});
+
+test('the way bytes are cut does not matter, and no secret survives', () => {
+  const letters = fc.string({ unit: fc.constantFrom('a', 'b', 'é'), minLength: 6, maxLength: 9 });
+  const piece = fc.oneof(fc.string({ unit: fc.constantFrom('a', 'b', 'é', ' ') }), letters);
+  fc.assert(
+    fc.property(
+      fc.array(letters, { minLength: 1, maxLength: 3 }),
+      fc.array(piece, { maxLength: 12 }),
+      fc.integer({ min: 1, max: 9 }),
+      (secrets, pieces, size) => {
+        const bytes = Buffer.from(pieces.join('')).toString('latin1');
+        const hidden = createRedactor(secrets, { areBytes: true });
+        const stream = hidden.stream();
+        let shown = '';
+        for (let at = 0; at < bytes.length; at += size) {
+          shown += stream.push(bytes.slice(at, at + size));
+        }
+        shown += stream.end();
+        expect(shown).toBe(hidden.text(bytes));
+        const text = Buffer.from(shown, 'latin1').toString();
+        for (const secret of secrets) expect(text).not.toContain(secret);
+      },
+    ),
+  );
+});
+
+test('every list of secrets has its own redactor, however many there are', () => {
+  for (let round = 0; round < 2; round++) {
+    for (let count = 0; count < 40; count++) {
+      const [own, other] = [`secret-${count}!`, `secret-${(count + 1) % 40}!`];
+      expect(createRedactor([own]).text(`${own} ${other}`)).toBe(`[secret] ${other}`);
+    }
+  }
+  expect(createRedactor(['long-a', 'long-b']).text('long-a","long-b')).toBe('[secret]","[secret]');
+  expect(createRedactor(['long-a","long-b']).text('long-a')).toBe('long-a');
+});
+
+test('any secret is found wherever it stands, and what is not one stays', () => {
+  const secret = fc.oneof(
+    fc.string({ minLength: 4, maxLength: 40 }),
+    fc.base64String({ minLength: 8, maxLength: 40 }),
+    fc.constantFrom('sk-abcQdefghijk', 'aaaaaaaaaaaaaaa', 'QZXJQZXJQZXJ', 'eeee'),
+  );
+  fc.assert(
+    fc.property(secret, fc.string(), fc.string(), fc.nat(20), (value, before, after, cut) => {
+      const hidden = createRedactor([value]);
+      expect(hidden.isClean(before + value + after)).toBe(false);
+      expect(hidden.text(before + value + after)).not.toContain(value);
+      // The beginning or the end of a secret alone is not one.
+      for (const part of [value.slice(0, cut), value.slice(cut)]) {
+        expect(hidden.isClean(part)).toBe(hidden.text(part) === part);
+      }
+    }),
+    { numRuns: 500 },
+  );
+});

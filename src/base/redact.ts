@@ -1,254 +1,15 @@
+// Takes known secrets out of texts before anybody can read them: whole texts, JSON, texts in chunks.
+//
+// A text is looked at in three views. As it stands: the secret itself, base64, hex. Folded: escapes
+// (`%5a`, `\u005a`, `\"`, `&#90;`) are what they stand for, and line ends are no part of it, so that
+// neither hides a secret. As digits: without what stands between the bytes of a hex dump. Each view is
+// one pass over a table of all patterns; the last two are made only where they could tell something new.
+//
+// INVARIANT: the result does not depend on how a text was cut into chunks, and none of these forms of
+// a secret is left in it.
 import { setOwn } from './json.ts';
 import type { Json, JsonObject } from './outcome.ts';
-
-// The forms in which a text may carry a secret. What is cut out of base64 is the part that depends on
-// the secret alone: at three alignments, because nobody knows how many bytes came before it.
-
-/** Shorter values are in every text and hide nothing. */
-const MIN_LENGTH = 4;
-/** Long values are looked for in pieces; each is recognisable by itself. */
-const PIECE = 256;
-/** A line of a longer value (a key in PEM form) counts on its own from this length on. */
-const MIN_LINE = 12;
-
-export interface Forms {
-  /** Found as they are. */
-  plain: Set<string>;
-  /** Base64 and hex: programs break them into lines, so line ends inside them are passed over. */
-  wrapped: Set<string>;
-}
-
-function base64Core(bytes: Buffer, before: number): string {
-  const padded = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64');
-  return padded.slice(Math.ceil((before * 8) / 6), Math.floor(((before + bytes.length) * 8) / 6));
-}
-
-const toUrl = (text: string): string => text.replaceAll('+', '-').replaceAll('/', '_');
-
-/** A lone surrogate has no place in a URL: it is written as what UTF-8 makes of it. */
-const percent = (text: string): string => encodeURIComponent(Buffer.from(text).toString());
-const percentAll = (bytes: Buffer): string => bytes.toString('hex').replace(/../g, '%$&');
-const lowerEscapes = (text: string): string =>
-  text.replace(/%[0-9A-F]{2}/g, (escape) => escape.toLowerCase());
-
-const inJson = (text: string): string => JSON.stringify(text).slice(1, -1);
-const inAscii = (text: string): string =>
-  inJson(text).replace(
-    /[^ -~]/g,
-    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
-const inHtml = (text: string): string =>
-  text
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;');
-
-function plainForms(text: string, bytes: Buffer): string[] {
-  const [url, all] = [percent(text), percentAll(bytes)];
-  const urls = [url, url.replaceAll('%20', '+'), encodeURI(Buffer.from(text).toString()), all];
-  const json = [inJson(text), inAscii(text), inJson(text).replaceAll('/', '\\/')];
-  return [
-    text,
-    ...urls,
-    ...urls.map(lowerEscapes),
-    all.toUpperCase(),
-    ...json,
-    ...json.map(inJson),
-    inHtml(text),
-    inHtml(text).replaceAll("'", '&#39;'),
-    inHtml(text).replaceAll("'", '&#x27;'),
-  ];
-}
-
-function wrappedForms(bytes: Buffer): string[] {
-  const cores = [0, 1, 2].map((before) => base64Core(bytes, before));
-  const hex = bytes.toString('hex');
-  return [...cores, ...cores.map(toUrl), hex, hex.toUpperCase()];
-}
-
-function* piecesOf(secret: string): Generator<string> {
-  const lines = secret.split(/\r?\n/);
-  if (lines.length > 1) {
-    for (const line of lines) if (line.trim().length >= MIN_LINE) yield* piecesOf(line.trim());
-  }
-  if (secret.length <= PIECE) {
-    yield secret;
-    return;
-  }
-  for (let at = 0; at < secret.length; at += PIECE) {
-    // The last piece is as long as the others, so that it is as recognisable.
-    yield secret.slice(Math.min(at, secret.length - PIECE), at + PIECE);
-  }
-}
-
-/** Every form of every secret that is long enough to be told from ordinary text. */
-export function formsOf(secrets: Iterable<string>): Forms {
-  const forms: Forms = { plain: new Set(), wrapped: new Set() };
-  for (const secret of secrets) {
-    for (const piece of new Set([...piecesOf(secret), ...piecesOf(secret.trim())])) {
-      if (piece.length < MIN_LENGTH) continue;
-      const bytes = Buffer.from(piece);
-      for (const form of plainForms(piece, bytes)) forms.plain.add(form);
-      for (const form of wrappedForms(bytes)) {
-        if (form.length >= MIN_LENGTH) forms.wrapped.add(form);
-      }
-    }
-  }
-  return forms;
-}
-
-// Finds any of many texts in one pass (Aho and Corasick): each character is one step in a table, so
-// the time is linear in the text however many patterns there are and however they overlap. The state
-// survives from one chunk to the next.
-
-export interface Finder {
-  /**
-   * Goes on with the next character, which stands at `offset`. When a pattern ends here: where the
-   * longest such pattern began.
-   */
-  step(code: number, offset: number): number | undefined;
-  /** Where the pattern that may be going on now began; undefined when there is none. */
-  openAt(): number | undefined;
-}
-
-/** A table that any number of finders walk. */
-export interface FinderTable {
-  /** Does the text hold any pattern? Much faster than finding out where. */
-  isIn(text: string): boolean;
-  start(): Finder;
-}
-
-export interface FinderOptions {
-  /** Patterns may be broken into lines. */
-  skipsLineEnds: boolean;
-}
-
-/** Characters that occur in no pattern are class 0 and lead back to the start. */
-function classesOf(patterns: readonly string[]): { classes: Uint16Array; count: number } {
-  const classes = new Uint16Array(65_536);
-  let count = 1;
-  for (const pattern of patterns) {
-    for (let index = 0; index < pattern.length; index++) {
-      const code = pattern.charCodeAt(index);
-      if (classes[code] === 0) classes[code] = count++;
-    }
-  }
-  return { classes, count };
-}
-
-interface Table {
-  next: Int32Array;
-  depth: Uint16Array;
-  /** Length of the longest pattern that ends in a state, 0 for none. */
-  match: Uint16Array;
-  classes: Uint16Array;
-  width: number;
-}
-
-function buildTable(patterns: readonly string[]): Table {
-  const { classes, count: width } = classesOf(patterns);
-  const states = patterns.reduce((sum, pattern) => sum + pattern.length, 1);
-  const [depth, match] = [new Uint16Array(states), new Uint16Array(states)];
-  let [next, used] = [new Int32Array(states * width), 1];
-  for (const pattern of patterns) {
-    let state = 0;
-    for (let index = 0; index < pattern.length; index++) {
-      const slot = state * width + (classes[pattern.charCodeAt(index)] ?? 0);
-      if (next[slot] === 0) {
-        depth[used] = index + 1;
-        next[slot] = used++;
-      }
-      state = next[slot] ?? 0;
-    }
-    match[state] = pattern.length;
-  }
-  next = next.slice(0, used * width);
-  linkBack(next, match, used, width);
-  return { next, depth, match, classes, width };
-}
-
-/** Fills in where to go on when a pattern does not: breadth first, so shorter suffixes are ready. */
-function linkBack(next: Int32Array, match: Uint16Array, used: number, width: number): void {
-  const fallback = new Int32Array(used);
-  const queue: number[] = [];
-  for (let kind = 0; kind < width; kind++) {
-    const state = next[kind] ?? 0;
-    if (state !== 0) queue.push(state);
-  }
-  for (const state of queue) {
-    const back = fallback[state] ?? 0;
-    if (match[state] === 0) match[state] = match[back] ?? 0;
-    for (let kind = 0; kind < width; kind++) {
-      const slot = state * width + kind;
-      const child = next[slot] ?? 0;
-      const other = next[back * width + kind] ?? 0;
-      if (child === 0) next[slot] = other;
-      else {
-        fallback[child] = other;
-        queue.push(child);
-      }
-    }
-  }
-}
-
-const [LINE_FEED, RETURN] = [10, 13];
-/** More line ends in a row are no broken line; without a bound a stream of them would be held back. */
-const MAX_SKIPPED = 4;
-
-/** The next power of two: where something stands in a ring is then found without dividing. */
-const ringSize = (least: number): number => 2 ** Math.ceil(Math.log2(least + 1));
-
-export function createFinderTable(
-  patterns: Iterable<string>,
-  { skipsLineEnds }: FinderOptions,
-): FinderTable {
-  const list = [...patterns].filter((pattern) => pattern.length > 0);
-  const { next, depth, match, classes, width } = buildTable(list);
-  const ring = ringSize(list.reduce((most, pattern) => Math.max(most, pattern.length), 1));
-
-  function isIn(text: string): boolean {
-    let [state, skipped] = [0, 0];
-    for (let index = 0; index < text.length; index++) {
-      const code = text.charCodeAt(index);
-      if (skipsLineEnds && (code === LINE_FEED || code === RETURN)) {
-        skipped += 1;
-        if (skipped <= MAX_SKIPPED) continue;
-      } else skipped = 0;
-      state = next[state * width + (classes[code] as number)] as number;
-      if (match[state] !== 0) return true;
-    }
-    return false;
-  }
-
-  function start(): Finder {
-    // Where the last characters stood; with line ends passed over, lengths alone do not say.
-    const offsets = new Float64Array(ring);
-    let [state, seen, skipped] = [0, 0, 0];
-    const began = (length: number): number | undefined => offsets[(seen - length) & (ring - 1)];
-    return {
-      step(code, offset) {
-        const isLineEnd = skipsLineEnds && (code === LINE_FEED || code === RETURN);
-        skipped = isLineEnd ? skipped + 1 : 0;
-        if (isLineEnd && skipped <= MAX_SKIPPED) return undefined;
-        offsets[seen & (ring - 1)] = offset;
-        seen += 1;
-        state = next[state * width + (classes[code] as number)] as number;
-        const length = match[state] as number;
-        return length === 0 ? undefined : began(length);
-      },
-      openAt() {
-        const open = depth[state] ?? 0;
-        return open === 0 ? undefined : began(open);
-      },
-    };
-  }
-  return { isIn, start };
-}
-
-// Takes known secrets out of texts before anybody can read them, in every usual form, also when a
-// secret is cut in two by a chunk boundary. INVARIANT: the result does not depend on how a text was
-// cut into chunks, and no form of a secret is left in it.
+import { createMatcher, type Matcher } from './text-matcher.ts';
 
 export interface RedactionStream {
   /** What is certain by now; what may be the beginning of a secret is held back. */
@@ -260,17 +21,264 @@ export interface Redactor {
   /** True when there is nothing to hide. */
   readonly isIdle: boolean;
   text(text: string): string;
-  /** Every text in a value, keys and numbers included. */
-  json(value: Json): Json;
+  /** Every text in a value, keys and numbers included; the value itself when there is nothing in it. */
+  json<T extends Json>(value: T): T;
   stream(): RedactionStream;
+  /**
+   * For texts that follow each other and cannot wait, such as events: of a secret that goes on over
+   * several of them, all but its beginning is hidden. `isClean`: this text alone holds none.
+   */
+  follow(): (text: string, isClean?: boolean) => string;
   /** Is there surely nothing to hide in it, keys and numbers included? */
   isClean(value: Json): boolean;
   /** As `text`, with something else in each place; `found` is what stood there. */
   replace(text: string, put: (found: string) => string): string;
 }
 
+export interface RedactorOptions {
+  /** Texts have one character per byte, as `latin1` makes them: for output that may be no text. */
+  areBytes?: boolean;
+}
+
+/** Least lengths: what is shorter is in every text and hides nothing. */
+const LEAST = { plain: 4, otherCase: 8, base64: 6, hex: 8, spacedHex: 16, line: 12 };
+/** Long values are looked for in pieces; each is recognisable by itself. */
+const PIECE = 256;
 /** The first whose ends occur in no form, so that no secret can come together around it. */
 const MASKS = ['[secret]', '<hidden>', '***', '\u2588\u2588\u2588', '\ue000'];
+
+const toBytes = (text: string): string => Buffer.from(text).toString('latin1');
+
+function* piecesOf(secret: string): Generator<string> {
+  const lines = secret.split(/\r?\n/);
+  if (lines.length > 1) {
+    for (const line of lines) if (line.trim().length >= LEAST.line) yield* piecesOf(line.trim());
+  }
+  if (secret.length <= PIECE) {
+    yield secret;
+    return;
+  }
+  for (let at = 0; at < secret.length; at += PIECE) {
+    // The last piece is as long as the others, so that it is as recognisable.
+    yield secret.slice(Math.min(at, secret.length - PIECE), at + PIECE);
+  }
+}
+
+/**
+ * The part of base64 that depends on the secret alone, at three alignments: nobody knows how many
+ * bytes came before it.
+ */
+function base64Forms(bytes: Buffer): string[] {
+  const cores = [0, 1, 2].map((before) => {
+    const padded = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64');
+    return padded.slice(Math.ceil((before * 8) / 6), Math.floor(((before + bytes.length) * 8) / 6));
+  });
+  return [...cores, ...cores.map((core) => core.replaceAll('+', '-').replaceAll('/', '_'))];
+}
+
+interface Forms {
+  plain: Set<string>;
+  folded: Set<string>;
+  digits: Set<string>;
+}
+
+/** Every form of every secret that is long enough to be told from ordinary text. */
+function formsOf(secrets: Iterable<string>, areBytes: boolean): Forms {
+  const forms: Forms = { plain: new Set(), folded: new Set(), digits: new Set() };
+  const add = (set: Set<string>, least: number, list: readonly string[]) => {
+    for (const form of list) if (form.length >= least) set.add(form);
+  };
+  for (const secret of secrets) {
+    for (const piece of new Set([...piecesOf(secret), ...piecesOf(secret.trim())])) {
+      if (piece.length < LEAST.plain) continue;
+      const bytes = Buffer.from(piece);
+      const own = areBytes ? [piece].map(toBytes) : [piece];
+      const cases = [piece.toLowerCase(), piece.toUpperCase()];
+      const hex = bytes.toString('hex');
+      add(forms.plain, LEAST.plain, own);
+      add(forms.plain, LEAST.otherCase, areBytes ? cases.map(toBytes) : cases);
+      add(forms.folded, LEAST.plain, foldedForms(piece));
+      for (const set of [forms.plain, forms.folded]) {
+        add(set, LEAST.base64, base64Forms(bytes));
+        add(set, LEAST.hex, [hex, hex.toUpperCase()]);
+      }
+      // A byte of a dump may be written `0x5a`: the `x` is passed over, the `0` is not.
+      if (isAscii(piece)) add(forms.digits, LEAST.spacedHex, [hex, hex.replace(/../g, '0$&')]);
+    }
+  }
+  return forms;
+}
+
+const isAscii = (text: string): boolean => !/[^\0-\x7f]/.test(text);
+const withoutBreaks = (bytes: string): string => bytes.replace(/[\r\n\\]/g, '');
+
+/** A `+` is a blank in forms; a secret may itself look like an escape. */
+function foldedForms(piece: string): string[] {
+  const units = Array.from({ length: piece.length }, (_, at) => unitBytes(piece.charCodeAt(at)));
+  const written = [toBytes(piece), units.join('')];
+  return [
+    ...written.map(withoutBreaks),
+    withoutBreaks(toBytes(piece.replaceAll(' ', '+'))),
+    withoutBreaks(fold(piece, false).text),
+  ];
+}
+
+/** UTF-8, where a surrogate is on its own, as `\ud83d\ude00` has them. */
+function unitBytes(unit: number): string {
+  if (unit < 0x80) return String.fromCharCode(unit);
+  const last = 0x80 | (unit & 0x3f);
+  if (unit < 0x800) return String.fromCharCode(0xc0 | (unit >> 6), last);
+  return String.fromCharCode(0xe0 | (unit >> 12), 0x80 | ((unit >> 6) & 0x3f), last);
+}
+
+/** A text as one of the views has it, with the place of each character in the text itself. */
+interface View {
+  text: string;
+  starts: number[];
+  ends: number[];
+  /** What stands for one character, or for none. */
+  tokens: Span[];
+}
+
+interface Span {
+  start: number;
+  end: number;
+}
+
+const TOKEN =
+  /(?:[\r\n]|\\+[nr])+|\\+(?:u[0-9a-f]{4}|x[0-9a-f]{2}|[ -$'-[\]-~])?|%[0-9a-f]{2}|&(?:#\d{1,7}|#x[0-9a-f]{1,6}|amp|lt|gt|quot|apos);/gi;
+const TOKEN_HERE = new RegExp(TOKEN.source, 'iy');
+/** Is a text anything but its own folded view? */
+const isFoldable = (text: string): boolean => /[\r\n%&\\]|[^\0-\x7f]/.test(text);
+/** Of what may follow a backslash: what makes it more than that character. */
+const ESCAPING: ReadonlySet<number> = new Set(Buffer.from('\\uxtbfUX'));
+const BREAKS = ['\n', '\r', '\\'];
+const isBreak = (code: number): boolean => code === 10 || code === 13;
+
+function breaksBefore(text: string, from: number): number {
+  let at = from;
+  while (at > 0 && isBreak(text.charCodeAt(at - 1))) at--;
+  return at;
+}
+
+/** Over line ends, also those written as `\n`. */
+function breaksAfter(text: string, from: number): number {
+  let at = from;
+  for (;;) {
+    let end = at;
+    while (text.charCodeAt(end) === 92) end++;
+    const code = text.charCodeAt(end);
+    const isEscaped = end > at && (code === 110 || code === 114 || code === 78 || code === 82);
+    if (!isEscaped && !(end === at && isBreak(code))) return at;
+    at = end + 1;
+  }
+}
+
+/** What may become an escape when more comes. */
+const UNFINISHED =
+  /(?:%[0-9a-f]?|\\+(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?|&(?:#x?[0-9a-f]{0,7}|[a-z]{0,4}))$/i;
+const ENTITIES: Readonly<Record<string, string>> = {
+  amp: '&',
+  lt: '<',
+  gt: '>',
+  quot: '"',
+  apos: "'",
+};
+
+const CONTROLS: Readonly<Record<string, string>> = { t: '\t', b: '\b', f: '\f' };
+
+/** The bytes that an escape stands for; none for line ends. */
+function decode(token: string): string {
+  const rest = token.replace(/^\\+/, '');
+  if (token.startsWith('%')) return unlessBreak(Number.parseInt(token.slice(1), 16));
+  if (token.startsWith('&')) return decodeEntity(token.slice(1, -1).toLowerCase());
+  if (rest.length === token.length || /^[nr]?$|[\r\n\\]/i.test(rest)) return '';
+  if (rest.length === 1) return CONTROLS[rest] ?? rest;
+  const code = Number.parseInt(rest.slice(1), 16);
+  return rest.length === 3 || code < 0x80 ? unlessBreak(code) : unitBytes(code);
+}
+
+function decodeEntity(name: string): string {
+  const named = ENTITIES[name];
+  if (named !== undefined) return named;
+  const isHex = name.startsWith('#x');
+  const code = Number.parseInt(name.slice(isHex ? 2 : 1), isHex ? 16 : 10);
+  return code < 0x80
+    ? unlessBreak(code)
+    : code <= 0x10ffff
+      ? toBytes(String.fromCodePoint(code))
+      : '\0';
+}
+
+/** Line ends and backslashes are no part of a folded form. */
+const unlessBreak = (code: number): string =>
+  code === 10 || code === 13 || code === 92 ? '' : String.fromCharCode(code);
+
+/** Escapes are what they stand for, line ends are gone, everything is bytes. */
+function fold(text: string, areBytes: boolean): View {
+  const view: View = { text: '', starts: [], ends: [], tokens: [] };
+  const add = (bytes: string, start: number, end: number) => {
+    view.text += bytes;
+    for (let at = 0; at < bytes.length; at++) {
+      view.starts.push(start);
+      view.ends.push(end);
+    }
+  };
+  const literal = (from: number, to: number) => {
+    for (let at = from; at < to; ) {
+      const code = areBytes ? text.charCodeAt(at) : (text.codePointAt(at) ?? 0);
+      const end = at + (code > 0xffff ? 2 : 1);
+      const char = text.slice(at, end);
+      add(code < 0x80 || areBytes ? char : toBytes(char), at, end);
+      at = end;
+    }
+  };
+  let done = 0;
+  for (const { 0: token, index } of text.matchAll(TOKEN)) {
+    const end = index + token.length;
+    literal(done, index);
+    add(decode(token), index, end);
+    view.tokens.push({ start: index, end });
+    done = end;
+  }
+  literal(done, text.length);
+  return view;
+}
+
+/** What stands between the bytes of a hex dump: `5a 5b`, `5a:5b`, `0x5a, 0x5b`, `\\x5a\\x5b`. */
+const BETWEEN = /[\s:,;._|\\x-]+/gi;
+/** Two bytes of a dump of ASCII text. Without this nothing needs to be looked at. */
+const DUMP = /[2-7][0-9a-f][\s:,;._|\\x-]+0?x?[2-7][0-9a-f]/i;
+
+function digitsOf(text: string): View {
+  const view: View = { text: '', starts: [], ends: [], tokens: [] };
+  let done = 0;
+  const literal = (to: number) => {
+    view.text += text.slice(done, to).toLowerCase();
+    for (; done < to; done++) {
+      view.starts.push(done);
+      view.ends.push(done + 1);
+    }
+  };
+  for (const { 0: token, index } of text.matchAll(BETWEEN)) {
+    literal(index);
+    done = index + token.length;
+  }
+  literal(text.length);
+  return view;
+}
+
+/** In the order of their beginnings, none over another. */
+function joined(spans: readonly Span[]): Span[] {
+  if (spans.length === 0) return [];
+  const list: Span[] = [];
+  for (const { start, end } of spans.toSorted((a, b) => a.start - b.start)) {
+    const last = list.at(-1);
+    if (last && start < last.end) last.end = Math.max(last.end, end);
+    else list.push({ start, end });
+  }
+  return list;
+}
 
 function maskFor(forms: readonly string[]): string {
   const isSafe = (mask: string): boolean =>
@@ -281,121 +289,299 @@ function maskFor(forms: readonly string[]): string {
   return MASKS.find(isSafe) ?? '\ue000';
 }
 
-interface Span {
-  start: number;
-  end: number;
-}
-
-/** Spans come in the order of their ends; one that reaches back swallows those before it. */
-function addSpan(spans: Span[], span: Span): void {
-  let { start } = span;
-  for (let last = spans.at(-1); last && last.end > start; last = spans.at(-1)) {
-    start = Math.min(start, last.start);
-    spans.pop();
-  }
-  spans.push({ start, end: span.end });
-}
-
-/** Replaces in a text that arrives in chunks. */
-function createReplacement(finders: readonly Finder[], put: (found: string) => string) {
-  const spans: Span[] = [];
-  /** What was not given out yet, and the offset at which it begins. */
-  let [held, base] = ['', 0];
-
-  function give(until: number): string {
-    let [result, at] = ['', base];
-    let count = 0;
-    for (const { start, end } of spans) {
-      if (end > until) break;
-      count += 1;
-      result += held.slice(at - base, start - base) + put(held.slice(start - base, end - base));
-      at = end;
+/** What stands beside what in the folded forms: most escapes and line ends are then seen not to matter. */
+function createNeighbours(forms: Iterable<string>) {
+  const [has, firsts, lasts] = [new Uint8Array(256), new Uint8Array(256), new Uint8Array(256)];
+  const pairs = new Uint8Array(65_536);
+  // A few bits of four characters: what is not there is in no form.
+  const fours = new Uint8Array(65_536);
+  const four = (a: number, b: number, c: number, d: number): number =>
+    (a * 8191 + b * 1021 + c * 131 + d) & 0xffff;
+  for (const form of forms) {
+    const code = (at: number): number => form.charCodeAt(at);
+    firsts[code(0)] = 1;
+    lasts[code(form.length - 1)] = 1;
+    for (let at = 0; at < form.length; at++) {
+      has[code(at)] = 1;
+      pairs[(code(at) << 8) | code(at + 1)] = 1;
+      fours[four(code(at), code(at + 1), code(at + 2), code(at + 3))] = 1;
     }
-    spans.splice(0, count);
-    // A span that is not over yet keeps its beginning back.
-    const stop = Math.max(at, Math.min(until, spans[0]?.start ?? until));
-    result += held.slice(at - base, stop - base);
-    held = held.slice(stop - base);
-    base = stop;
-    return result;
   }
-
+  /** A character that stands for itself. What is beyond the text is NaN, and may be anything. */
+  const isOrdinary = (code: number): boolean =>
+    code < 0x80 && code !== 10 && code !== 13 && code !== 37 && code !== 38 && code !== 92;
   return {
-    push(chunk: string): string {
-      const offset = base + held.length;
-      held += chunk;
-      for (let index = 0; index < chunk.length; index++) {
-        const code = chunk.charCodeAt(index);
-        for (const finder of finders) {
-          const start = finder.step(code, offset + index);
-          if (start !== undefined) addSpan(spans, { start, end: offset + index + 1 });
+    has: (code: number): boolean => has[code] === 1,
+    /** Can what stands in the text from `start` to `end`, and means `bytes`, be inside of a form? */
+    mayJoin(text: string, start: number, end: number, bytes: string): boolean {
+      const before = text.charCodeAt(start - 1);
+      const after = text.charCodeAt(end);
+      if (bytes !== '') {
+        const first = bytes.charCodeAt(0);
+        const last = bytes.charCodeAt(bytes.length - 1);
+        const begins = firsts[first] === 1 || pairs[(before << 8) | first] === 1;
+        const ends = lasts[last] === 1 || pairs[(last << 8) | after] === 1;
+        return (
+          (begins || (has[first] === 1 && !isOrdinary(before))) && (ends || !isOrdinary(after))
+        );
+      }
+      if (!isOrdinary(before) || !isOrdinary(after)) {
+        // Nothing stands before the first character or after the last: nothing is joined there.
+        const isEdge = start === 0 || end === text.length;
+        const isOut = (code: number): boolean => isOrdinary(code) && has[code] === 0;
+        return !isEdge && !isOut(before) && !isOut(after);
+      }
+      if (pairs[(before << 8) | after] !== 1) return false;
+      const first = text.charCodeAt(start - 2);
+      const last = text.charCodeAt(end + 1);
+      if (!isOrdinary(first) || !isOrdinary(last)) return true;
+      return (
+        fours[four(first, before, after, last)] === 1 || firsts[before] === 1 || lasts[after] === 1
+      );
+    },
+  };
+}
+
+/** What the finder knows about one text. */
+interface Look {
+  spans: Span[];
+  /** From here on more of the text could make a secret of it. */
+  open: number;
+}
+
+interface Finder {
+  isIn(text: string): boolean;
+  /** With `hasMore` the text goes on, and an escape at its end is not judged yet. */
+  look(text: string, hasMore: boolean): Look;
+  /** Can a secret be going on at the end of a text that is clean? In doubt it can. */
+  mayGoOn(text: string): boolean;
+}
+
+function createFinder(forms: Forms, areBytes: boolean): Finder {
+  const [plain, folded] = [createMatcher(forms.plain), createMatcher(forms.folded)];
+  const digits = createMatcher(forms.digits);
+  const dumpBegins = new RegExp(
+    `[${[...forms.digits].map((form) => form.charAt(0)).join('')}]`,
+    'i',
+  );
+  const neighbours = createNeighbours(forms.folded);
+  const byteText = (text: string): string => (areBytes || isAscii(text) ? text : toBytes(text));
+
+  const mayJoinAt = (text: string, at: number): boolean => {
+    TOKEN_HERE.lastIndex = at;
+    const token = TOKEN_HERE.exec(text)?.[0];
+    return token !== undefined && neighbours.mayJoin(text, at, at + token.length, decode(token));
+  };
+
+  /**
+   * Could an escape or a line end of this text be inside of a secret? Nearly always none can, which is
+   * seen from the characters beside it: this is asked of every text that goes through here.
+   */
+  function mayFold(text: string): boolean {
+    for (const mark of BREAKS) {
+      for (let at = text.indexOf(mark); at !== -1; at = text.indexOf(mark, at + 1)) {
+        const end = breaksAfter(text, at);
+        if (end > at) {
+          if (neighbours.mayJoin(text, breaksBefore(text, at), end, '')) return true;
+          at = end - 1;
+        } else {
+          const next = text.charCodeAt(at + 1);
+          const isLiteral = next < 0x80 && !ESCAPING.has(next);
+          if ((!isLiteral || neighbours.has(next)) && mayJoinAt(text, at)) return true;
         }
       }
-      const open = finders.map((finder) => finder.openAt() ?? Number.POSITIVE_INFINITY);
-      return give(Math.min(base + held.length, ...open));
+    }
+    for (const mark of ['%', '&']) {
+      for (let at = text.indexOf(mark); at !== -1; at = text.indexOf(mark, at + 1)) {
+        if (mayJoinAt(text, at)) return true;
+      }
+    }
+    return false;
+  }
+
+  function scan(matcher: Matcher, text: string, into: Look, view?: View): void {
+    const startOf = (at: number): number => view?.starts[at] ?? at;
+    const open = matcher.scan(text, (start, end) => {
+      into.spans.push({ start: startOf(start), end: view?.ends[end - 1] ?? end });
+    });
+    if (open > 0) into.open = Math.min(into.open, startOf(text.length - open));
+  }
+
+  return {
+    isIn: (text) =>
+      plain.isIn(text) ||
+      (mayFold(text) && folded.isIn(byteText(text).replace(TOKEN, decode))) ||
+      (DUMP.test(text) && digits.isIn(text.toLowerCase().replace(BETWEEN, ''))),
+    look(text, hasMore) {
+      const found: Look = { spans: [], open: text.length };
+      scan(plain, text, found);
+      if (dumpBegins.test(text)) {
+        const dump = digitsOf(text);
+        scan(digits, dump.text, found, dump);
+      }
+      if (!isFoldable(text)) {
+        scan(folded, text, found);
+        const spans = joined(found.spans);
+        return { spans, open: aligned(found.open, [spans]) };
+      }
+      // An escape that is not finished may be anything: the folded view ends before it.
+      const rest = hasMore ? (UNFINISHED.exec(text.slice(-MAX_ESCAPE))?.[0].length ?? 0) : 0;
+      found.open = Math.min(found.open, text.length - rest);
+      const view = fold(text.slice(0, text.length - rest), areBytes);
+      scan(folded, view.text, found, view);
+      const spans = joined(found.spans);
+      return { spans, open: aligned(found.open, [spans, view.tokens]) };
     },
-    end: (): string => give(base + held.length),
+    mayGoOn(text) {
+      const last = text.charCodeAt(text.length - 1);
+      return neighbours.has(last) || /[\s%&\\#;:,._|x0-9-]$/i.test(text) || last > 0x7f;
+    },
   };
 }
 
-/** `secrets` shorter than four characters are left alone: they are in every text. */
-export function createRedactor(secrets: Iterable<string>): Redactor {
-  const forms = formsOf(secrets);
-  const isIdle = forms.plain.size === 0;
-  const mask = isIdle ? '' : maskFor([...forms.plain, ...forms.wrapped]);
-  const tables = isIdle
-    ? []
-    : [
-        createFinderTable(forms.plain, { skipsLineEnds: false }),
-        createFinderTable(forms.wrapped, { skipsLineEnds: true }),
-      ];
-  const start = (put: (found: string) => string) =>
-    createReplacement(
-      tables.map((table) => table.start()),
-      put,
-    );
-  const hide = () => mask;
+/** Back to where nothing that belongs together is cut. */
+function aligned(place: number, lists: readonly (readonly Span[])[]): number {
+  let at = place;
+  for (let before = -1; before !== at; ) {
+    before = at;
+    for (const list of lists) {
+      at = list.findLast(({ start, end }) => start < before && before < end)?.start ?? at;
+    }
+  }
+  return at;
+}
 
-  const isIn = (text: string): boolean => {
-    for (const table of tables) if (table.isIn(text)) return true;
-    return false;
+/** Longer than any escape, with some backslashes. */
+const MAX_ESCAPE = 64;
+/** What is held back at most: nobody breaks a secret with more than that. */
+const MAX_HELD = 64 * 1024;
+
+function put(text: string, spans: readonly Span[], by: (found: string) => string): string {
+  let [result, at] = ['', 0];
+  for (const { start, end } of spans) {
+    result += text.slice(at, start) + by(text.slice(start, end));
+    at = end;
+  }
+  return result + text.slice(at);
+}
+
+function createStream(finder: Finder, mask: string, reach: number): RedactionStream {
+  let held = '';
+  const give = (until: number, spans: readonly Span[]): string => {
+    const shown = put(
+      held.slice(0, until),
+      spans.filter(({ end }) => end <= until),
+      () => mask,
+    );
+    held = held.slice(until);
+    return shown;
   };
+  return {
+    push(chunk) {
+      held += chunk;
+      const early = held.length > 4 * reach ? quietPlace(held, held.length - reach) : 0;
+      // Most of a long text is out of reach of what comes next: it is only asked whether it is clean.
+      const shown = early > 0 && !finder.isIn(held) ? give(early, []) : '';
+      const { spans, open } = finder.look(held, true);
+      return shown + give(held.length - open > MAX_HELD ? held.length : open, spans);
+    },
+    end: () => give(held.length, finder.look(held, false).spans),
+  };
+}
+
+/** The last place up to `from` that is surely not within an escape; 0 when there is none near. */
+function quietPlace(text: string, from: number): number {
+  for (let at = from; at > Math.max(MAX_ESCAPE, from - 1000); at--) {
+    if (!/[%&\\\ud800-\udbff]/.test(text.slice(at - MAX_ESCAPE, at))) return at;
+  }
+  return 0;
+}
+
+function createFollower(finder: Finder, mask: string): ReturnType<Redactor['follow']> {
+  let shown = '';
+  return (text, isClean = false) => {
+    if (shown === '' && !finder.mayGoOn(text) && (isClean || !finder.isIn(text))) return text;
+    const whole = shown + text;
+    const { spans, open } = finder.look(whole, true);
+    const from = shown.length;
+    shown = whole.slice(open).slice(-MAX_HELD);
+    const own = spans
+      .filter(({ end }) => end > from)
+      .map(({ start, end }) => ({ start: Math.max(start, from), end }));
+    return put(
+      text,
+      own.map(({ start, end }) => ({ start: start - from, end: end - from })),
+      () => mask,
+    );
+  };
+}
+
+/** How many lists of secrets are remembered: a process has few, and asks for them often. */
+const MAX_REMEMBERED = 16;
+const remembered = new Map<string, Redactor>();
+
+/** A redactor for these secrets. Those shorter than four characters are in every text: they are left. */
+export function createRedactor(
+  secrets: Iterable<string>,
+  { areBytes = false }: RedactorOptions = {},
+): Redactor {
+  // As JSON: two different lists never have the same text.
+  const list = [...secrets];
+  if (list.length === 0) return IDLE;
+  const key = JSON.stringify([areBytes, list]);
+  const known = remembered.get(key) ?? makeRedactor(formsOf(list, areBytes), areBytes);
+  remembered.delete(key);
+  remembered.set(key, known);
+  for (const oldest of remembered.keys()) {
+    if (remembered.size <= MAX_REMEMBERED) break;
+    remembered.delete(oldest);
+  }
+  return known;
+}
+
+const IDLE: Redactor = {
+  isIdle: true,
+  text: (text) => text,
+  json: (value) => value,
+  stream: () => ({ push: (chunk) => chunk, end: () => '' }),
+  follow: () => (text) => text,
+  isClean: () => true,
+  replace: (text) => text,
+};
+
+function makeRedactor(forms: Forms, areBytes: boolean): Redactor {
+  if (forms.plain.size === 0) return IDLE;
+  const all = [...forms.plain, ...forms.folded];
+  const mask = areBytes ? toBytes(maskFor(all)) : maskFor(all);
+  const reach = 12 * Math.max(...all.map((form) => form.length));
+  const finder = createFinder(forms, areBytes);
   const isClean = (value: Json): boolean => {
-    if (isIdle) return true;
-    if (typeof value === 'string') return !isIn(value);
-    if (typeof value === 'number') return !isIn(String(value));
+    if (typeof value === 'string') return !finder.isIn(value);
+    if (typeof value === 'number') return !finder.isIn(String(value));
     if (typeof value !== 'object' || value === null) return true;
     if (Array.isArray(value)) return value.every(isClean);
-    for (const key of Object.keys(value)) {
-      if (isIn(key) || !isClean(value[key] as Json)) return false;
-    }
-    return true;
+    return Object.entries(value).every(([key, child]) => !finder.isIn(key) && isClean(child));
   };
-  const replace = (text: string, put: (found: string) => string): string => {
-    if (!isIn(text)) return text;
-    const replacement = start(put);
-    return replacement.push(text) + replacement.end();
-  };
-  const text = (given: string): string => replace(given, hide);
-  const json = (value: Json): Json => {
+  const replace = (text: string, by: (found: string) => string): string =>
+    finder.isIn(text) ? put(text, finder.look(text, false).spans, by) : text;
+  const text = (given: string): string => replace(given, () => mask);
+  const walk = (value: Json): Json => {
     if (typeof value === 'string') return text(value);
-    if (typeof value === 'number') {
-      const shown = String(value);
-      return text(shown) === shown ? value : mask;
-    }
+    if (typeof value === 'number') return isClean(value) ? value : mask;
     if (typeof value !== 'object' || value === null) return value;
-    if (Array.isArray(value)) return value.map(json);
+    if (Array.isArray(value)) return value.map(walk);
     const result: JsonObject = {};
-    for (const [key, child] of Object.entries(value)) setOwn(result, text(key), json(child));
+    for (const [key, child] of Object.entries(value)) setOwn(result, text(key), walk(child));
     return result;
   };
   return {
-    isIdle,
+    isIdle: false,
     text,
-    // Mostly there is nothing: then nothing is copied.
-    json: (value) => (isClean(value) ? value : json(value)),
+    // Mostly there is nothing: then nothing is copied. A number may become a text.
+    json: <T extends Json>(value: T): T => (isClean(value) ? value : (walk(value) as T)),
     isClean,
-    stream: () => (isIdle ? { push: (chunk) => chunk, end: () => '' } : start(hide)),
+    stream: () => createStream(finder, mask, reach),
+    follow: () => createFollower(finder, mask),
     replace,
   };
 }

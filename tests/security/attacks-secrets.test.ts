@@ -13,6 +13,22 @@ const yard = projectYard();
 const { project } = yard;
 afterEach(() => yard.clear());
 
+const everyChar = (text: string, write: (hex: string) => string): string =>
+  text.replace(/[^]/g, (char) => write(char.charCodeAt(0).toString(16)));
+/** Encodings that no program uses unless it wants to hide something. */
+const unusual = (token: string): string[] => [
+  everyChar(token, (hex) => `%${hex}`),
+  everyChar(token, (hex) => `\\u00${hex}`),
+  everyChar(token, (hex) => `&#x${hex};`),
+  everyChar(token, (hex) => `${hex}:`),
+  everyChar(token, (hex) => `0x${hex}, `),
+  Buffer.from(token)
+    .toString('base64')
+    .replace(/.{7}/g, (line) => `${line}\n`),
+  token.replace(/.{5}/g, (line) => `${line}\n`),
+  token.toUpperCase(),
+];
+
 /** Answers with everything it was sent, in every encoding. */
 let server: Server;
 let origin = '';
@@ -29,7 +45,7 @@ beforeAll(async () => {
       'content-type': 'text/plain',
       'x-echo': encodeURIComponent(token),
     });
-    response.end([sent, encodeURIComponent(token), ...forms].join('\n'));
+    response.end([sent, encodeURIComponent(token), ...forms, ...unusual(token)].join('\n--\n'));
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -52,6 +68,7 @@ const FORMS = [
       .slice(4, 24),
   ]),
   Buffer.from(CANARY).toString('hex'),
+  ...unusual(CANARY).map((form) => JSON.stringify(form).slice(1, -1)),
 ];
 
 function expectSilent(fixture: Fixture, answer: unknown): void {

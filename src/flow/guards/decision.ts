@@ -1,6 +1,13 @@
 // Many judges, one decision: deny > ask > retry > allow VALUE > allow. All reasons and hints are
 // kept, whoever wins.
-import { type Failure, type Fault, fail, type Json, type Outcome } from '../../base/index.ts';
+import {
+  createRedactor,
+  type Failure,
+  type Fault,
+  fail,
+  type Json,
+  type Outcome,
+} from '../../base/index.ts';
 import type {
   Answer,
   Finding,
@@ -13,7 +20,7 @@ import type {
 } from '../frame.ts';
 import { type MaybePromise, shielded, whenDone } from '../maybe.ts';
 import type { Argument, Operation } from '../operation.ts';
-import { redactor } from '../redact.ts';
+import { carries } from '../values/labels.ts';
 import type { Value } from '../values/value.ts';
 
 export interface Judgement {
@@ -53,6 +60,21 @@ const textOf = (data: Json): string => (typeof data === 'string' ? data : JSON.s
 
 const traceJson = (trace: readonly TraceEntry[]): Json => trace.map((entry) => ({ ...entry }));
 
+const MAX_PARTS = 1000;
+
+/** Reasons are written by people and may quote what they judge: the whole, and every text in it. */
+function secretTexts({ text, data, meta }: Value): string[] {
+  if (!carries(meta.descriptor, 'secret')) return [];
+  const texts = [text];
+  const open: Json[] = [data];
+  for (let item = open.pop(); item !== undefined && texts.length < MAX_PARTS; item = open.pop()) {
+    if (typeof item === 'string') texts.push(item);
+    else if (typeof item === 'number') texts.push(String(item));
+    else if (typeof item === 'object' && item !== null) open.push(...Object.values(item));
+  }
+  return texts;
+}
+
 /** The fault of a refusal: guard, filter, operation, all reasons, where the data came from. */
 export function denial(
   op: Operation,
@@ -61,7 +83,8 @@ export function denial(
   why?: { reason: string; code?: string; answer?: string },
 ): Failure {
   const { findings, phase, inputs, output } = judgement;
-  const redact = redactor([...inputs.map(({ value }) => value), ...(output ? [output] : [])]);
+  const judged = [...inputs.map(({ value }) => value), ...(output ? [output] : [])];
+  const { text: redact } = createRedactor(judged.flatMap(secretTexts));
   const reasons = [...(why ? [why.reason] : []), ...textsOf(findings, 'deny')];
   if (reasons.length === 0) reasons.push(deciding.text);
   const clean = (texts: readonly string[]) => texts.map(redact);

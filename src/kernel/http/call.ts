@@ -7,13 +7,13 @@ import {
   type JsonObject,
   type Outcome,
   ok,
+  type Redactor,
 } from '../../base/index.ts';
 import type { PrimitiveCall, Verifier } from '../primitive.ts';
 import type { StreamEvent } from '../sink.ts';
 import { choiceField, countField } from '../sinks/null.ts';
 import type { AddressPorts } from './address.ts';
 import type { Connections } from './connections.ts';
-import type { Redactor } from './redact.ts';
 import type { Watch, WatchPorts } from './time-limits.ts';
 
 export interface HttpPorts extends AddressPorts, WatchPorts {
@@ -47,13 +47,18 @@ export interface StreamEnd {
   failure?: Failure;
 }
 
-/** The event without secrets. */
-export function maskEvent(event: StreamEvent, redact: Redactor): StreamEvent {
-  if (redact.isIdle) return event;
-  const masked: StreamEvent = { ...event, data: redact(event.data) };
-  if (event.event !== undefined) masked.event = redact(event.event);
-  if (event.id !== undefined) masked.id = redact(event.id);
-  return masked;
+/** Takes secrets out of the events of one stream. `isCleared`: this one alone is known to hold none. */
+export function createEventMask({ isIdle, text, follow }: Redactor) {
+  const next = follow();
+  return (event: StreamEvent, isCleared = false): StreamEvent => {
+    if (isIdle) return event;
+    const data = next(event.data, isCleared);
+    if (isCleared) return data === event.data ? event : { ...event, data };
+    const masked: StreamEvent = { ...event, data };
+    if (event.event !== undefined) masked.event = text(event.event);
+    if (event.id !== undefined) masked.id = text(event.id);
+    return masked;
+  };
 }
 
 /** What a request is made of. */

@@ -5,7 +5,7 @@ import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { StreamEvent } from '../sink.ts';
 import { decodedBody, mediaType, type PumpEnd, pump } from './body.ts';
-import { maskEvent, type Sending, type StreamEnd } from './call.ts';
+import { createEventMask, type Sending, type StreamEnd } from './call.ts';
 import { reasonOf } from './connect.ts';
 import { excerptOf, headersOf } from './fault.ts';
 import type { Exchange } from './redirects.ts';
@@ -200,9 +200,15 @@ export async function readEventStream(
   let batch: StreamEvent[] = [];
   let [received, count] = [0, 0];
   let failure: Failure | undefined;
+  const mask = createEventMask(redact);
   const parser = createEventParser(
-    (event, isCleared) => batch.push(isCleared ? event : maskEvent(event, redact)),
-    { maxEvent: settings.maxEvent, isSuspect: redact.finds, spansLines: redact.spansLines },
+    (event, isCleared) => batch.push(mask(event, isCleared)),
+    {
+      maxEvent: settings.maxEvent,
+      isSuspect: (text) => !redact.isClean(text),
+      // The redactor sees through line ends.
+      spansLines: !redact.isIdle,
+    },
   );
   const goesOn = (): boolean => failure === undefined && watch.failure() === undefined;
   const end = await pump(source.output, watch, (bytes) => {

@@ -1,7 +1,7 @@
 // The primitive `http_client`: one call from its merged config to one outcome. It closes every sink
 // it was handed, exactly once, on every outcome, also when no request was made.
 import type { Clock, Failure, Json, JsonObject, Outcome } from '../../base/index.ts';
-import { fail, ok, withDetail } from '../../base/index.ts';
+import { createRedactor, fail, ok, withDetail } from '../../base/index.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
 import type { SinkReport } from '../sink.ts';
 import { createFan, type Fan, publicReport } from '../sinks/fan-out.ts';
@@ -9,7 +9,6 @@ import { hostOf, type Lookup } from './address.ts';
 import type { HttpPorts, StreamEnd } from './call.ts';
 import { type Connections, createConnections } from './connections.ts';
 import { describeRequest, prepareRequest, type Received } from './prepared-request.ts';
-import { createRedactor } from './redact.ts';
 import { systemTimer, type Timer } from './time-limits.ts';
 
 export interface HttpClientPorts {
@@ -77,7 +76,7 @@ function resultOf(
   if (received.output.kind === 'answer') output = received.output.output;
   else {
     const { end } = received.output;
-    output = streamFields(end, reports, createRedactor(secrets));
+    output = streamFields(end, reports, createRedactor(secrets).json);
     if (end.failure) return streamFault(end.failure, output, files);
   }
   return ok({
@@ -117,7 +116,7 @@ export function createHttpPrimitive(clientPorts: HttpClientPorts): Primitive {
       const { request, settings, redact } = described.output;
       const { method, url, headers, body } = request;
       const capability = settings.transport === 'websocket' ? 'net.websocket' : 'net.http';
-      return redact<JsonObject>({
+      return redact.json<JsonObject>({
         request: `${method} ${url.href}`,
         headers,
         body_bytes: body?.length ?? 0,

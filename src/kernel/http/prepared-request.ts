@@ -1,7 +1,15 @@
 // The one way to send a request. Whatever does not change from one sending to the next is done when
 // it is prepared: config read, URL and headers checked, time limits, redactor. Rights and addresses
 // are judged when it is sent, every time.
-import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import {
+  createRedactor,
+  type Failure,
+  fail,
+  type JsonObject,
+  type Outcome,
+  ok,
+  type Redactor,
+} from '../../base/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
 import { hostOf } from './address.ts';
 import { bodyValue, decodedBody, isJsonType, readBounded } from './body.ts';
@@ -17,7 +25,6 @@ import {
 import { reasonOf } from './connect.ts';
 import { readEventStream } from './event-stream.ts';
 import { headersOf, statusFault } from './fault.ts';
-import { createRedactor, type Redactor } from './redact.ts';
 import { type Exchange, exchange } from './redirects.ts';
 import { buildRequest, type WireRequest } from './request.ts';
 import { createWatch, timeoutsOf } from './time-limits.ts';
@@ -117,7 +124,7 @@ async function receive(
     maxRedirects: settings.maxRedirects,
     verify,
     watch,
-    isSecret: redact.finds,
+    isSecret: (text) => !redact.isClean(text),
   });
   if (!sent.ok) return sent;
   const { answer, url } = sent.output;
@@ -129,7 +136,7 @@ async function receive(
 
 const redactFault = ({ error }: Failure, redact: Redactor): Failure => ({
   ok: false,
-  error: { code: error.code, detail: redact<Failure['error']['detail']>(error.detail) },
+  error: { code: error.code, detail: redact.json(error.detail) },
 });
 
 /** An answer may repeat what it was sent; events were seen to on their way. */
@@ -137,10 +144,10 @@ function withoutSecrets(received: Outcome<Received>, redact: Redactor): Outcome<
   if (redact.isIdle) return received;
   if (!received.ok) return redactFault(received, redact);
   if (received.output.kind === 'answer') {
-    return ok({ kind: 'answer', output: redact(received.output.output) });
+    return ok({ kind: 'answer', output: redact.json(received.output.output) });
   }
   const { failure, ...end } = received.output.end;
-  const facts = redact(end.facts);
+  const facts = redact.json(end.facts);
   return ok({
     kind: 'stream',
     end: { ...end, facts, ...(failure && { failure: redactFault(failure, redact) }) },

@@ -1,7 +1,7 @@
 // The `websocket` transport: the body is the first message, each text message an event.
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { StreamEvent } from '../sink.ts';
-import { maskEvent, type Sending, type StreamEnd } from './call.ts';
+import { createEventMask, type Sending, type StreamEnd } from './call.ts';
 import { allowTarget } from './connect.ts';
 import { headersOf, statusFault } from './fault.ts';
 import type { WireRequest } from './request.ts';
@@ -40,6 +40,7 @@ interface Reading extends WebSocketUser {
 
 /** Picks out the texts and hands them over, one after the other, at the pace of whoever takes them. */
 function createReading({ watch, settings, redact, onEvents }: Sending): Reading {
+  const mask = createEventMask(redact);
   let waiting: StreamEvent[] = [];
   let line: WebSocketLine | undefined;
   let [isBusy, isPaused] = [false, false];
@@ -85,7 +86,7 @@ function createReading({ watch, settings, redact, onEvents }: Sending): Reading 
   return {
     text(data) {
       if (failure !== undefined || watch.failure() !== undefined) return;
-      waiting.push(maskEvent({ data }, redact));
+      waiting.push(mask({ data }));
       grown(Buffer.byteLength(data));
       handOver();
     },

@@ -4,8 +4,7 @@ import { mkdirSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Readable } from 'node:stream';
-import type { JsonObject } from '../../base/index.ts';
-import { createMask } from './mask.ts';
+import { createRedactor, type JsonObject } from '../../base/index.ts';
 
 export interface Captured {
   text: string;
@@ -89,14 +88,18 @@ function createStore(options: CaptureOptions) {
 
 /** Reads a stream to its end with back-pressure. A stream that breaks ends there; never throws. */
 export async function capture(stream: Readable, options: CaptureOptions): Promise<Captured> {
-  const mask = createMask(options.secrets);
+  const shown = createRedactor(options.secrets, { areBytes: true }).stream();
   const store = createStore(options);
   try {
-    for await (const chunk of stream) await store.add(mask.push(chunk as Uint8Array));
+    for await (const chunk of stream) {
+      // One character per byte: nothing is decoded or lost on the way.
+      const text = Buffer.from(chunk).toString('latin1');
+      await store.add(Buffer.from(shown.push(text), 'latin1'));
+    }
   } catch {
     // destroyed by us, or cut off: what arrived until then counts
   }
-  await store.add(mask.end());
+  await store.add(Buffer.from(shown.end(), 'latin1'));
   return await store.end();
 }
 

@@ -111,7 +111,7 @@ describe.each(kinds)('%s', (_, report) => {
       tool: { env: ['CANARY'] },
       secrets: ['hunter2-key'],
     });
-    expect(outputOf(result).stdout).toBe('key=*** ***\n');
+    expect(outputOf(result).stdout).toBe('key=[secret] [secret]\n');
   });
 
   test('an exit code, a signal, a timeout and a cancellation are four different outcomes', async () => {

@@ -2,8 +2,8 @@
 // author's secrets. Both are compared after parameters were filled in.
 import {
   type Clock,
+  createRedactor,
   type Failure,
-  type Fault,
   fail,
   getOwn,
   isObject,
@@ -22,7 +22,6 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import type { Authority, Caller } from '../call.ts';
-import { createRedactor } from '../http/redact.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
 import type { Plan } from './plan.ts';
 import { type RetryPorts, withRetry } from './retry.ts';
@@ -72,21 +71,15 @@ export function chosenByCaller(
 
 /** A fault without the call's secrets, in whatever form it quotes them. */
 export function redactFailure(failure: Failure, secrets: readonly string[]): Failure {
-  const redact = createRedactor(secrets);
-  if (redact.isIdle) return failure;
-  const detail = redact(failure.error.detail as JsonObject) as Fault['detail'];
-  return { ...failure, error: { ...failure.error, detail } };
+  const { code, detail } = failure.error;
+  return { ok: false, error: { code, detail: createRedactor(secrets).json(detail) } };
 }
 
 export function redactResult(result: PrimitiveResult, secrets: readonly string[]): PrimitiveResult {
-  const redact = createRedactor(secrets);
-  if (redact.isIdle) return result;
+  const { json, isIdle } = createRedactor(secrets);
+  if (isIdle) return result;
   const { output, sources } = result;
-  return {
-    ...result,
-    output: redact(output),
-    ...(sources ? { sources: redact([...sources]) } : {}),
-  };
+  return { ...result, output: json(output), ...(sources && { sources: json([...sources]) }) };
 }
 
 // The body of a tool call, after it was allowed: the authored config filled in, sinks made, the
