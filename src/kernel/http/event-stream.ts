@@ -201,15 +201,12 @@ export async function readEventStream(
   let [received, count] = [0, 0];
   let failure: Failure | undefined;
   const mask = createEventMask(redact);
-  const parser = createEventParser(
-    (event, isCleared) => batch.push(mask(event, isCleared)),
-    {
-      maxEvent: settings.maxEvent,
-      isSuspect: (text) => !redact.isClean(text),
-      // The redactor sees through line ends.
-      spansLines: !redact.isIdle,
-    },
-  );
+  const parser = createEventParser((event, isCleared) => batch.push(mask(event, isCleared)), {
+    maxEvent: settings.maxEvent,
+    isSuspect: (text) => !redact.isClean(text),
+    // The redactor sees through line ends.
+    spansLines: !redact.isIdle,
+  });
   const goesOn = (): boolean => failure === undefined && watch.failure() === undefined;
   const end = await pump(source.output, watch, (bytes) => {
     received += bytes.length;
