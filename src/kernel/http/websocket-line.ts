@@ -56,14 +56,31 @@ export type Opened =
   /** Not an upgrade: an ordinary answer, e.g. 401. */
   | { kind: 'answer'; answer: Answer };
 
-/** Code and reason of a close frame of ours, which is masked; undefined for any other frame. */
-function closeOf(frame: unknown): { code: number; reason: string } | undefined {
-  if (!Buffer.isBuffer(frame) || frame[0] !== CLOSE_FRAME) return undefined;
-  const payload = Buffer.from(
-    frame.subarray(6).map((byte, at) => byte ^ (frame[2 + (at & 3)] ?? 0)),
-  );
-  if (payload.length < 2) return { code: NO_CODE, reason: '' };
-  return { code: payload.readUInt16BE(0), reason: payload.toString('utf8', 2) };
+/**
+ * Watches what undici writes: the head of a frame, then its payload, or both at once. INVARIANT: only a
+ * head is read as one; a masked payload can begin with any byte.
+ */
+function createSentFrames(onClose: (reason: string, code: number) => void) {
+  let rest = 0;
+  return (bytes: unknown): void => {
+    if (!Buffer.isBuffer(bytes)) return;
+    if (rest > 0) {
+      rest -= bytes.length;
+      return;
+    }
+    const [kind, short = 0] = [bytes[0], (bytes[1] ?? 0) & 0x7f];
+    const extra = short === 126 ? 2 : short === 127 ? 8 : 0;
+    const size = extra === 0 ? short : Number(BigInt(`0x${bytes.toString('hex', 2, 2 + extra)}`));
+    const start = 2 + extra + 4;
+    rest = start + size - bytes.length;
+    if (kind !== CLOSE_FRAME) return;
+    const mask = bytes.subarray(start - 4, start);
+    const payload = Buffer.from(
+      bytes.subarray(start).map((byte, at) => byte ^ (mask[at & 3] ?? 0)),
+    );
+    const isEmpty = payload.length < 2;
+    onClose(payload.toString('utf8', 2), isEmpty ? NO_CODE : payload.readUInt16BE(0));
+  };
 }
 
 interface Tap {
@@ -74,11 +91,11 @@ interface Tap {
 /** Tells of close frames that are sent, and keeps undici from reading on while we pause. */
 function tap(socket: Duplex, onClose: (reason: string, code: number) => void): Tap {
   const [write, resume] = [socket.write.bind(socket), socket.resume.bind(socket)];
+  const sent = createSentFrames(onClose);
   let isPaused = false;
   socket.write = (frame: unknown, ...rest: unknown[]): boolean => {
-    const close = closeOf(frame);
     const isSmall = Reflect.apply(write, socket, [frame, ...rest]) as boolean;
-    if (close !== undefined) onClose(close.reason, close.code);
+    sent(frame);
     return isSmall;
   };
   socket.resume = () => (isPaused ? socket : resume());
