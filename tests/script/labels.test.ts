@@ -105,3 +105,25 @@ test('a policy for reading holds on the command line', async () => {
   expect(output).toContain('A\n');
   expect(output).not.toContain('K\n');
 });
+
+test('a js block that another one left something for gives it back with its labels', async () => {
+  const { script } = project({
+    'stash.mld': [
+      'var secret @k = "k-1"',
+      'exe @put(x) = js { globalThis.stash = x; return 1 }',
+      'exe @get() = js { return globalThis.stash }',
+      'exe @none() = js { return globalThis.stash === "other" ? 1 : undefined }',
+      'var @before = @none()',
+      'var @a = @put(@k)',
+      'var @z = @get()',
+      'var @after = @none()',
+      'show `@before.mx.labels @z.mx.labels @after.mx.labels`',
+      'guard @g before secret = when [ @mx.op.type == "log" => deny "no"  * => allow ]',
+      'log @z',
+    ].join('\n'),
+  });
+  const { output, code } = await script('stash.mld');
+  expect(output).toContain('[] ["secret"] ["secret"]');
+  expect(output).toContain('log was denied by @g (secret)');
+  expect(code).toBe(4);
+});

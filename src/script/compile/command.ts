@@ -324,8 +324,7 @@ function runJs(node: CodeExpression): RunCode {
       const { value, logs, warnings, descriptor } = unwrap(result);
       if (warnings.length > 0) env.run.stderr(`${warnings.join('\n')}\n`, env);
       if (value === undefined || value === null) {
-        if (logs.length > 0) return makeValue(logs.join('\n'), { descriptor });
-        return absent();
+        return logs.length > 0 ? makeValue(logs.join('\n'), { descriptor }) : absent(descriptor);
       }
       if (logs.length > 0) env.run.stderr(`${logs.join('\n')}\n`, env);
       return makeValue(value, { descriptor });

@@ -228,11 +228,37 @@ export interface Unit<Entry> {
   readonly arity: number;
   /** Helpers, `mx` and `ctx`, as far as the block mentions them. */
   readonly free: readonly string[];
-  readonly mayLoop: boolean;
+  /** With plain values for all parameters it cannot take long. */
+  readonly isBrief: boolean;
 }
 
-/** Only for what costs time to watch: whoever hides a loop from this waits for the time limit. */
-const LOOPS = /\b(?:for|while|do|function|async|await|eval)\b|=\s*(?:\([^()]*\)|[\w$]+)\s*=>/;
+const OPERATORS = /^(?:[-+*/%<>=!?:;&|^~(),]|[=!]==?)$/;
+const PLAIN_WORDS = new Set('return const let typeof null true false undefined'.split(' '));
+
+/**
+ * Nothing but operators on its parameters and constants: when those are plain values, no other code
+ * can run, whatever was replaced before, so nothing can take long.
+ */
+function isArithmetic(source: string, names: readonly string[]): boolean {
+  const tokens = scanJs(source);
+  if (!tokens || source.length > 1000) return false;
+  const own = new Set(names);
+  return tokens.every(({ kind, text }, index) => {
+    const before = tokens[index - 1];
+    const isAfterValue =
+      before !== undefined &&
+      (before.kind === 'mark' ? before.text === ')' : !PLAIN_WORDS.has(before.text));
+    if (kind === 'word') {
+      if (before?.text === 'const' || before?.text === 'let') own.add(text);
+      return own.has(text) || PLAIN_WORDS.has(text);
+    }
+    if (kind === 'number') return !text.endsWith('n');
+    if (kind === 'string') return true;
+    if (kind === 'template') return text[0] === '}' || !isAfterValue;
+    // A bracket behind a value is a call.
+    return kind === 'mark' && OPERATORS.test(text) && !(text === '(' && isAfterValue);
+  });
+}
 
 /** A function to compile: its body, all its parameters, and which of them are `free`. */
 export interface BlockCode {
@@ -257,8 +283,8 @@ export function createUnits<Entry>(compile: (code: BlockCode) => Outcome<Entry>)
     const id = ++count;
     const entry = compile({ id, code: code.output, names: [...names, ...free], free });
     if (!entry.ok) return entry;
-    const mayLoop = free.length > 0 || LOOPS.test(source);
-    return ok({ id, entry: entry.output, arity: names.length, free, mayLoop });
+    const isBrief = free.length === 0 && isArithmetic(source, names);
+    return ok({ id, entry: entry.output, arity: names.length, free, isBrief });
   }
 
   return {

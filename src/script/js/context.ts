@@ -99,12 +99,13 @@ function createCalls(ask: AskHost, codec: Codec, fire: (timer: number) => void):
     const args = { __proto__: null, length: shape.length + free.length } as unknown as unknown[];
     let next = 0;
     for (let at = 0; at < shape.length; at++) {
-      const [kind, part] = [shape[at], parts[next++]];
+      const kind = shape[at];
+      const part = parts[next++];
       if (kind === 'p') args[at] = part;
       else if (kind === 'd') args[at] = decode(part as string);
       else if (kind === 'k') {
-        const [text, mx] = [parts[next++], decode(parts[next++] as string)];
-        args[at] = { text, data: decode(part as string), mx };
+        const text = parts[next++];
+        args[at] = { text, data: decode(part as string), mx: decode(parts[next++] as string) };
       } else args[at] = textual(decode(part as string), parts[next++] as string, kind === 's');
     }
     for (let at = 0; at < free.length; at++) args[shape.length + at] = named[free[at] as string];
@@ -223,8 +224,12 @@ async function newMachine() {
   return { runtime, memory: wasmMemory };
 }
 
-/** Runs `work` so that Ctrl-C ends it: while a block computes, nothing else would hear of that. */
-function createWatch(): (work: () => void) => void {
+/**
+ * Runs `work` so that V8 ends it, whatever it does, when the time is over or a person presses Ctrl-C:
+ * the engine looks at the clock only between steps of JavaScript, and one step may be a search in a very
+ * long text; with no memory left it may not come back at all. Costs a thread for each entry.
+ */
+function createWatch(): (work: () => void, timeout: number) => void {
   let current: (() => void) | undefined;
   const context = createContext(constants.DONT_CONTEXTIFY);
   const take = new Script('(run) => { globalThis.run = run }').runInContext(context) as (
@@ -232,11 +237,12 @@ function createWatch(): (work: () => void) => void {
   ) => void;
   take(() => current?.());
   const script = new Script('run()');
-  return (work) => {
+  return (work, timeout) => {
     const outer = current;
     current = work;
+    const breakOnSigint = process.listenerCount('SIGINT') > 0;
     try {
-      script.runInContext(context, { breakOnSigint: true, displayErrors: false });
+      script.runInContext(context, { timeout, breakOnSigint, displayErrors: false });
     } finally {
       current = outer;
     }
@@ -244,6 +250,8 @@ function createWatch(): (work: () => void) => void {
 }
 
 let watch: ReturnType<typeof createWatch> | undefined;
+/** The engine itself ends in better order, so it goes first. */
+const GRACE_MS = 200;
 
 /** Why nothing more can be done in a context. */
 export type Broken = 'time' | 'interrupt' | 'memory';
@@ -252,9 +260,11 @@ export type Entered = { readonly said: string } | { readonly broken: Broken };
 
 export interface JsContext {
   compile(code: BlockCode): Outcome<Entry>;
+  /** What is outermost sets the limits of all that is done inside of it. */
+  within(limits: Limits, work: () => string): Entered;
   /** Calls a compiled block: a job, the shape of its arguments, and what they are made of. */
-  enter(entry: Entry, parts: readonly Part[], limits: Limits): Entered;
-  call(name: Exclude<keyof Calls, 'add'>, parts: readonly Part[], limits: Limits): Entered;
+  enter(entry: Entry, parts: readonly Part[]): string;
+  call(name: Exclude<keyof Calls, 'add'>, parts: readonly Part[]): string;
   isEntered(): boolean;
   /** All the memory that there may be has been taken. */
   isFull(): boolean;
@@ -264,11 +274,11 @@ export type Part = string | number | boolean;
 
 export interface Limits {
   readonly ms: number;
-  /** Worth the cost of watching for Ctrl-C. */
-  readonly mayLoop: boolean;
+  /** False where nothing can take long. */
+  readonly isWatched: boolean;
 }
 
-const COMPILING: Limits = { ms: 5000, mayLoop: false };
+const COMPILING: Limits = { ms: 5000, isWatched: true };
 
 /** Something V8 could read and QuickJS cannot. */
 function syntaxFault(about: unknown): Failure {
@@ -277,8 +287,12 @@ function syntaxFault(about: unknown): Failure {
 }
 
 /** Not `instanceof`: the error belongs to the context of the watch. */
-const isInterruption = (error: unknown): boolean =>
-  isObject(error) && error['code'] === 'ERR_SCRIPT_EXECUTION_INTERRUPTED';
+function whyEnded(error: unknown): Broken {
+  const code = isObject(error) ? error['code'] : undefined;
+  if (code === 'ERR_SCRIPT_EXECUTION_TIMEOUT') return 'time';
+  // Everything else is a trap of WebAssembly, or no stack: the state inside is unknown.
+  return code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? 'interrupt' : 'memory';
+}
 
 export async function openContext(ask: AskHost): Promise<JsContext> {
   const { runtime, memory } = await newMachine();
@@ -332,30 +346,36 @@ export async function openContext(ask: AskHost): Promise<JsContext> {
       if (performance.now() > deadline) broken = 'time';
     }
   }
-  /** `work` with the clock running; what is outermost sets it. */
-  function timed({ ms, mayLoop }: Limits, work: () => string): Entered {
-    const isOutermost = depth === 0;
+  function outermost({ ms, isWatched }: Limits, work: () => string): Entered {
     let said = '';
     const step = (): void => {
       said = work();
-      if (isOutermost) settle();
+      settle();
     };
-    depth += 1;
-    if (isOutermost) deadline = performance.now() + ms;
+    deadline = performance.now() + ms;
+    depth = 1;
     try {
-      if (isOutermost && mayLoop && process.listenerCount('SIGINT') > 0) {
+      if (isWatched) {
         watch ??= createWatch();
-        watch(step);
+        watch(step, Math.ceil(ms) + GRACE_MS);
       } else step();
     } catch (error) {
-      // A trap of WebAssembly, or no stack: the state inside is unknown.
-      broken ??= isInterruption(error) ? 'interrupt' : 'memory';
+      broken ??= whyEnded(error);
     } finally {
-      depth -= 1;
-      if (isOutermost) deadline = Infinity;
+      depth = 0;
+      deadline = Infinity;
     }
     if (said === 'm') broken ??= 'memory';
     return broken ? { broken } : { said };
+  }
+  function within(limits: Limits, work: () => string): Entered {
+    if (depth === 0) return outermost(limits, work);
+    depth += 1;
+    try {
+      return { said: work() };
+    } finally {
+      depth -= 1;
+    }
   }
   /** Makes a function of the block; its parts have been parsed before, one by one. */
   function compile({ id, code, names, free }: BlockCode): Outcome<Entry> {
@@ -373,14 +393,15 @@ export async function openContext(ask: AskHost): Promise<JsContext> {
   return {
     compile(code) {
       let made: Outcome<Entry> = fail('internal_error', 'the js block could not be compiled');
-      timed(COMPILING, () => {
+      within(COMPILING, () => {
         made = compile(code);
         return 'u';
       });
       return made;
     },
-    enter: (entry, parts, limits) => timed(limits, () => invoke(entry, parts)),
-    call: (name, parts, limits) => timed(limits, () => invoke(functionOf(name), parts)),
+    within,
+    enter: invoke,
+    call: (name, parts) => invoke(functionOf(name), parts),
     isEntered: () => depth > 0,
     // It never shrinks, and may stop growing a little before.
     isFull: () => memory.buffer.byteLength > (PAGES.maximum - 64) * 65_536,

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { Json, Outcome } from '../../base/index.ts';
-import { EMPTY, makeValue } from '../../flow/index.ts';
+import { describe as describeMarks, EMPTY, makeValue } from '../../flow/index.ts';
 import { raise, ScriptFault } from '../fault.ts';
 import type { JsArgument, JsCall, JsEngine, JsHelper, JsResult } from '../world.ts';
 import { createJsEngine } from './engine.ts';
@@ -232,6 +232,15 @@ describe('what a block is given', () => {
     expect(
       await now('const a = [1]; a.push(a); const b = structuredClone(a); b !== a && b[1] === b'),
     ).toBe(true);
+    expect(await now('["b", "ä", "C", "a"].sort((x, y) => x.localeCompare(y)).join("")')).toBe(
+      'aäbC',
+    );
+    expect(
+      await now(
+        '[(1234.5).toLocaleString("en"), new Date(0).toLocaleDateString("en", { weekday: "long", timeZone: "UTC" })]',
+      ),
+    ).toEqual(['1,234.5', 'Thursday']);
+    expect(await now('global === globalThis')).toBe(true);
     const names = ['process', 'require', 'module', 'fetch', 'Buffer', 'setImmediate'];
     for (const name of [...names, 'WebAssembly', 'SharedArrayBuffer', 'crypto', 'performance']) {
       expect(await now(`typeof ${name}`)).toBe('undefined');
@@ -379,5 +388,100 @@ describe('how a block fails', () => {
     const { logs } = (outcome as { output: JsResult }).output;
     expect(logs.length).toBeLessThan(120);
     expect(logs.at(-1)).toBe('… truncated');
+  });
+
+  test.each(['', 'await Promise.resolve(); '])(
+    'what is thrown is asked once for its message (%j)',
+    async (before) => {
+      const source = `${before}let n = 0; throw { get message() { return n++ === 0 ? "x" : { a: 1 } } }`;
+      expect(await open().run(callOf(source))).toMatchObject({
+        error: { code: 'tool_failed', detail: { message: 'x' } },
+      });
+    },
+  );
+
+  test('what only node blocks have is said to be there', async () => {
+    expect(await open().run(callOf('new Intl.NumberFormat()'))).toMatchObject({
+      error: {
+        code: 'tool_failed',
+        detail: { message: expect.stringContaining('use `node { … }`') },
+      },
+    });
+  });
+});
+
+describe('memory', () => {
+  test.each([
+    'const all = []; for (;;) all.push({})',
+    'const s = "x".repeat(2 ** 20); const all = []; for (;;) all.push(s + all.length)',
+    'const all = []; for (;;) all.push(new Uint8Array(2 ** 20).fill(1))',
+    'let f = () => 1; for (;;) f = ((g) => () => g)(f)',
+    'new Uint8Array(2 ** 30)',
+    'await 1; const all = []; for (;;) all.push({})',
+  ])('%j ends with a fault, and the next block runs', async (source) => {
+    const engine = await ready();
+    expect(await engine.run(callOf(source))).toMatchObject({
+      error: { code: 'tool_failed', detail: { error: 'out_of_memory' } },
+    });
+    expect(valueOf(await engine.run(callOf('1 + 1')))).toBe(2);
+  });
+
+  test.each([
+    // No memory is left even for a failure to be told, and a search that one step of the engine is.
+    'await 1; const all = []; for (;;) all.push([all])',
+    '"a".repeat(4e6).indexOf("a".repeat(2e6) + "b")',
+  ])('%j ends by its time limit at the latest, and the next block runs', async (source) => {
+    const engine = await ready();
+    const outcome = await engine.run(callOf(source, {}, { timeoutMs: 1500 }));
+    expect(outcome).toMatchObject({ ok: false });
+    expect(valueOf(await engine.run(callOf('1 + 1')))).toBe(2);
+  });
+
+  test('data that is larger than the memory is a fault', async () => {
+    const x = data('é'.repeat(40 * 2 ** 20));
+    expect(await open().run(callOf('x.length', { x }))).toMatchObject({
+      error: { detail: { error: 'out_of_memory' } },
+    });
+  });
+});
+
+describe('marks of what went in', () => {
+  const secret = describeMarks({ labels: ['secret'], taint: ['src:file'] });
+  const marksOf = async (engine: JsEngine, source: string, more: Partial<JsCall> = {}) => {
+    const outcome = await engine.run(callOf(source, {}, more));
+    return outcome.ok ? [outcome.output.value, outcome.output.descriptor.taint] : outcome;
+  };
+
+  test.each([
+    ['globalThis.stash = "k"', 'stash'],
+    ['Array.prototype.stash = "k"', '[].stash'],
+    [
+      'setTimeout(() => { globalThis.stash = "k" }, 1); 1',
+      'await new Promise((r) => setTimeout(r, 20)); return stash',
+    ],
+    ['class P extends Promise {}; globalThis.p = P.resolve("k"); 1', 'await p'],
+  ])('are on what another block gets back: %s', async (put, get) => {
+    const engine = open();
+    expect(await marksOf(engine, '1')).toEqual([1, []]);
+    await marksOf(engine, put, { descriptor: secret });
+    expect(await marksOf(engine, get)).toEqual(['k', ['secret', 'src:file']]);
+  });
+
+  test('of what a function of the script gave, and on what it is given', async () => {
+    const seen: (readonly string[])[] = [];
+    const call: JsHelper['call'] = (_values, { taint }) => {
+      seen.push(taint);
+      return makeValue('k', { descriptor: secret });
+    };
+    const engine = open();
+    const helpers = [helper('f', { call })];
+    expect(await marksOf(engine, 'f(); f(); 1', { helpers })).toEqual([1, ['secret', 'src:file']]);
+    expect(seen).toEqual([[], ['secret', 'src:file']]);
+  });
+
+  test('nothing becomes trusted by having been near what is', async () => {
+    const engine = open();
+    await marksOf(engine, '1', { descriptor: describeMarks({ labels: ['trusted'] }) });
+    expect(await marksOf(engine, '2')).toEqual([2, []]);
   });
 });

@@ -69,8 +69,6 @@ const memoryFault = (): Failure =>
     { error: 'out_of_memory' },
   );
 
-const isMemoryFault = ({ error }: Failure): boolean => error.detail['error'] === 'out_of_memory';
-
 /** Names that `node` blocks have. */
 const ELSEWHERE = /^'(Intl|process|require|fetch|Buffer|setImmediate)' is not defined$/;
 
@@ -203,20 +201,19 @@ function define(
   known: Set<string>,
 ): Outcome<null> {
   const { call } = job;
-  const limits = { ms: job.timeoutMs, mayLoop: false };
   for (const name of free) {
     if (known.has(name)) continue;
     known.add(name);
     const helper = call.helpers.findLast((one) => one.name === name);
-    if (!helper) context.call('name', [name, dataText(call.mx())], limits);
-    else if (helper.source === undefined) context.call('define', [job.id, name, 0, 0], limits);
+    if (!helper) context.call('name', [name, dataText(call.mx())]);
+    else if (helper.source === undefined) context.call('define', [job.id, name, 0, 0]);
     else {
       const names = call.helpers.map((one) => one.name);
       const unit = units.get(helper.source, helper.parameters, names);
       if (!unit.ok) return unit;
       const more = define({ context, units }, job, unit.output.free, known);
       if (!more.ok) return more;
-      context.call('define', [job.id, name, unit.output.id, unit.output.arity], limits);
+      context.call('define', [job.id, name, unit.output.id, unit.output.arity]);
     }
   }
   return ok(null);
@@ -296,8 +293,8 @@ export function createJsEngine(): JsEngine {
   function resume(job: Job, what: 'fire' | 'answer', parts: readonly Part[]): void {
     if (!inside) return;
     const { context } = inside;
-    const limits = { ms: job.leftMs(), mayLoop: true };
-    const entered = entering(job, () => context.call(what, parts, limits));
+    const limits = { ms: job.leftMs(), isWatched: true };
+    const entered = entering(job, () => context.within(limits, () => context.call(what, parts)));
     if ('broken' in entered) end(job, leftBroken(job, entered.broken));
     else if (entered.said[0] === 'e') settle(job, entered.said);
   }
@@ -314,9 +311,7 @@ export function createJsEngine(): JsEngine {
     if (job.denied) return { ok: false, error: job.denied };
     if (text[0] === 'e') {
       const isFull = inside?.context.isFull() === true;
-      const failure = job.original(thrownFault(text.slice(1), isFull));
-      if (isFull && isMemoryFault(failure)) leftBroken(job, 'memory');
-      return failure;
+      return leftFull(job.original(thrownFault(text.slice(1), isFull)));
     }
     const value = readData(text);
     return ok({ value, logs: job.logs, warnings: job.warnings, descriptor: seen });
@@ -340,6 +335,12 @@ export function createJsEngine(): JsEngine {
     return failure;
   }
 
+  /** After a failure: with its memory used up, a context is good for nothing any more. */
+  function leftFull(failure: Failure): Failure {
+    if (inside?.context.isFull() && !inside.context.isEntered()) leave(failure);
+    return failure;
+  }
+
   function start(there: Inside, call: JsCall, unit: Unit<Entry>): MaybePromise<Outcome<JsResult>> {
     const { context } = there;
     const job = createJob(++count, call);
@@ -348,19 +349,24 @@ export function createJsEngine(): JsEngine {
     let shape = '';
     for (const { value } of call.parameters) shape += give(value, parts);
     parts[1] = shape;
-    if (unit.free.length > 0) {
-      context.call('open', [], { ms: job.timeoutMs, mayLoop: false });
-      const defined = define(there, job, unit.free, new Set());
-      if (!defined.ok) return defined;
-    }
     jobs.set(job.id, job);
-    const limits = { ms: job.timeoutMs, mayLoop: unit.mayLoop };
-    const entered = entering(job, () => context.enter(unit.entry, parts, limits));
+    let defined: Outcome<null> = ok(null);
+    const limits = { ms: job.timeoutMs, isWatched: !unit.isBrief || /[^p]/.test(shape) };
+    const entered = entering(job, () =>
+      context.within(limits, () => {
+        if (unit.free.length > 0) {
+          context.call('open', []);
+          defined = define(there, job, unit.free, new Set());
+        }
+        return defined.ok ? context.enter(unit.entry, parts) : 'u';
+      }),
+    );
     if ('said' in entered && entered.said === 'p') {
-      return job.outcome(() => end(job, slowFault(job)));
+      return job.outcome(() => end(job, leftFull(slowFault(job))));
     }
     jobs.delete(job.id);
-    return 'said' in entered ? resultOf(job, entered.said) : leftBroken(job, entered.broken);
+    if ('broken' in entered) return leftBroken(job, entered.broken);
+    return defined.ok ? resultOf(job, entered.said) : defined;
   }
 
   async function open(): Promise<Outcome<Inside>> {
@@ -381,7 +387,8 @@ export function createJsEngine(): JsEngine {
     const names = call.parameters.map(({ name }) => name);
     const helpers = call.helpers.map(({ name }) => name);
     const unit = there.units.get(call.source, names, helpers);
-    return unit.ok ? start(there, call, unit.output) : unit;
+    if (unit.ok) return start(there, call, unit.output);
+    return leftFull(there.context.isFull() ? memoryFault() : unit);
   }
 
   return {
