@@ -83,8 +83,11 @@ function aboutKeys(runtime: Runtime): Finding[] {
 
 async function aboutSandbox(runtime: Runtime): Promise<Finding> {
   const { kind, reason, version } = await runtime.sandbox();
-  if (kind !== 'none')
-    return { about: 'sandbox', state: 'good', message: [kind, version].filter(Boolean).join(' ') };
+  if (kind !== 'none') {
+    const why = reason === undefined ? [] : [`(${reason})`];
+    const message = [kind, version, ...why].filter(Boolean).join(' ');
+    return { about: 'sandbox', state: 'good', message };
+  }
   const without = runtime.policies().policy.sandbox === 'none';
   return {
     about: 'sandbox',
@@ -92,7 +95,7 @@ async function aboutSandbox(runtime: Runtime): Promise<Finding> {
     message: `${reason ?? 'none found'}; ${without ? 'the policy lets tools run without one' : 'tools that start processes are refused'}`,
     fix:
       process.platform === 'linux'
-        ? "`apt-get install bubblewrap` (or your system's package of that name)"
+        ? "`apt-get install bubblewrap` (or your system's package of that name), and allow user namespaces"
         : 'see docs/sandbox.md',
   };
 }

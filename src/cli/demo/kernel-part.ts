@@ -31,6 +31,12 @@ async function chain(stage: Stage): Promise<boolean> {
     'a chain',
     'text/headline_words -> text/word_stats -> runtime/node -> subprocess: code of the project, in a sandboxed child.',
   );
+  if (!stage.sandboxed) {
+    terminal.out(
+      '  left out: no sandbox works here, and without one no code of a project runs; see `km doctor`',
+    );
+    return true;
+  }
   const text = readFileSync(join(runtime.project, 'notes/release.md'), 'utf8');
   const done = await execute(
     stage,
@@ -38,9 +44,7 @@ async function chain(stage: Stage): Promise<boolean> {
     { text },
     (output) => `frequent: ${field(output, 'frequent')}\nchain: ${field(output, 'chain')}`,
   );
-  if (done.ok || stage.sandboxed) return done.ok;
-  terminal.out('  (refused because no sandbox is installed here; `km doctor` says how to get one)');
-  return done.error.code === 'sandbox_missing';
+  return done.ok;
 }
 
 async function denied(stage: Stage): Promise<boolean> {
@@ -110,7 +114,7 @@ async function stream(stage: Stage): Promise<boolean> {
       .split('\n');
     terminal.out(`  out/events.jsonl has ${lines.length} lines`);
   }
-  return done.ok || (!stage.sandboxed && done.error.code === 'sandbox_missing');
+  return done.ok;
 }
 
 /** Each answers whether it went as it should. */

@@ -27,6 +27,8 @@ beforeEach(() => {
 });
 afterEach(() => project.remove());
 
+const stdoutOf = ({ stdout }: JsonObject): string => (typeof stdout === 'string' ? stdout : '');
+
 for (const { name, report } of sandboxes) {
   describe.skipIf(report.kind === 'none')(name, () => cases(report));
 }
@@ -41,7 +43,8 @@ function cases(report: SandboxReport): void {
 
   /** The sandbox as a grandchild: the command ends in the driver's own arguments. */
   function drive(command: readonly string[], script: string): ChildProcess {
-    const [file = '', ...args] = [...command, process.execPath, DRIVER];
+    const args = [...command.slice(1), ...(command.length > 0 ? [process.execPath] : []), DRIVER];
+    const file = command[0] ?? process.execPath;
     return spawn(file, [...args, report.kind, project.root, script], {
       stdio: ['ignore', 'pipe', 'inherit'],
       env: { ...process.env, TMPDIR: project.base },
@@ -67,7 +70,7 @@ function cases(report: SandboxReport): void {
       LD_LIBRARY_PATH: '/nowhere',
     };
     const facts = await run({ command: 'env', args: ['-0'], env: odd });
-    const found = String(facts.stdout).split('\0').filter(Boolean);
+    const found = stdoutOf(facts).split('\0').filter(Boolean);
     expect(Object.fromEntries(found.map((one) => one.split(/=(.*)/s).slice(0, 2)))).toEqual({
       ...odd,
       PATH: process.env.PATH?.split(':')
@@ -116,8 +119,8 @@ function cases(report: SandboxReport): void {
     const open = await run({ command: 'ls', args: ['/proc/self/fd'] });
     // Besides what whoever started the tests left open.
     const inherited = execFileSync('ls', ['/proc/self/fd'], { encoding: 'utf8', stdio: 'pipe' });
-    const lines = (text: unknown) => String(text).trim().split('\n').sort();
-    expect(lines(open.stdout)).toEqual(lines(`${inherited}4`));
+    const lines = (text: string) => text.trim().split('\n').sort();
+    expect(lines(stdoutOf(open))).toEqual(lines(`${inherited}4`));
     const facts = await run(
       shell(
         'umask; id -u; id -g; grep -E "^(Cap|NoNewPrivs)" /proc/self/status; grep CapEff /proc/1/status',
@@ -127,7 +130,7 @@ function cases(report: SandboxReport): void {
     const none = ['Inh', 'Prm', 'Eff', 'Bnd', 'Amb'].map(
       (kind) => `Cap${kind}:\t${'0'.repeat(16)}`,
     );
-    expect(String(facts.stdout).trim().split('\n')).toEqual([
+    expect(stdoutOf(facts).trim().split('\n')).toEqual([
       mask,
       String(process.getuid?.()),
       String(process.getgid?.()),
@@ -212,9 +215,14 @@ function cases(report: SandboxReport): void {
   const inOwnMounts = (point: string): string[] => [
     'unshare',
     ...(isRoot ? [] : ['--user', '--map-root-user']),
-    ...['--mount', '--propagation', 'private', 'sh', '-c'],
+    '--mount',
+    '--propagation',
+    'private',
+    'sh',
+    '-c',
     'mount -t tmpfs tmpfs "$1" && mkdir "$1/deep" && mount -t tmpfs tmpfs "$1/deep" && shift && exec "$@"',
-    ...['sh', point],
+    'sh',
+    point,
   ];
 
   test.each([
