@@ -7,8 +7,8 @@ import type { Caller } from '../kernel/index.ts';
 import type { ModelReply, ResolvedModel, ToolCallBlock, ToolDefinition } from '../llm/index.ts';
 import { type Ending, type LoopPorts, runLoop, type Turn } from './loop.ts';
 import { createConversation } from './thread/conversation.ts';
+import { type ModelPort } from './thread/ports.ts';
 import { discardedLine } from './thread/prompt.ts';
-import type { ModelPort } from './turn/ask-model.ts';
 
 export interface PlainTool {
   name: string;

@@ -2,7 +2,7 @@
 // runtime runs nothing: no code of the project, no probe, no connection.
 import { type Json, type JsonObject, type Outcome, ok, systemRandom } from '../base/index.ts';
 import type { PolicyState } from '../flow/index.ts';
-import type { PlainRequest, PlainResult, RunRequest, World } from '../harness/index.ts';
+import type { HarnessPorts, PlainRequest, PlainResult, RunRequest } from '../harness/index.ts';
 import { type Catalogs, createLibrary, itemRoots, type Library } from '../items/index.ts';
 import {
   type Audit,
@@ -75,7 +75,7 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Outco
 interface Project {
   runtime: Runtime;
   /** For callers outside of threads. */
-  world(): Promise<Outcome<World>>;
+  harness(): Promise<Outcome<HarnessPorts>>;
 }
 
 async function openProject(options: RuntimeOptions, within?: Within): Promise<Outcome<Project>> {
@@ -93,14 +93,14 @@ async function openProject(options: RuntimeOptions, within?: Within): Promise<Ou
   if (!programs.ok) return programs;
   const { library, functions } = programs.output;
   mountPrimitives(ground, functions);
-  let plain: World | undefined;
-  const world = async (): Promise<Outcome<World>> => {
-    const made = plain ? ok({ world: plain }) : await openThreads({});
+  let plain: HarnessPorts | undefined;
+  const harness = async (): Promise<Outcome<HarnessPorts>> => {
+    const made = plain ? ok({ ports: plain }) : await openThreads({});
     if (!made.ok) return made;
-    plain = made.output.world;
+    plain = made.output.ports;
     return ok(plain);
   };
-  const reached = reachThreads(ground, world);
+  const reached = reachThreads(ground, harness);
   ground.primitives.set(reached.primitive.name, reached.primitive);
   const scripts = createScriptPrimitive(ground, library, () => kernel);
   ground.primitives.set(scripts.name, scripts);
@@ -162,7 +162,7 @@ async function openProject(options: RuntimeOptions, within?: Within): Promise<Ou
       ground.audit.close?.();
     },
   };
-  return ok({ runtime, world });
+  return ok({ runtime, harness });
 }
 
 export { runScriptIn, type ScriptRun, type ScriptRunResult } from './run-script.ts';

@@ -181,7 +181,10 @@ export function createVerbs(ground: Ground, library: Library, more: readonly Kin
     marks,
     signal: async (signal, caller) => {
       const running = ground.live?.get(caller.__thread_id ?? '');
-      if (running) return await running.thread.help(signal);
+      if (running) {
+        const { helpSignal } = await import('../harness/index.ts');
+        return await helpSignal(running.thread, signal);
+      }
       const message = 'no thread is running this call, so there is nobody to signal';
       return ok({ action: signal.action, delivered: false, message });
     },

@@ -5,7 +5,7 @@ import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { type Clock, fail, type Outcome, ok, packagePath, systemClock } from '../base/index.ts';
 import { createPolicyFiles, type PolicyFiles, type PolicyPlace } from '../flow/index.ts';
-import type { LiveThreads, Runner, World } from '../harness/index.ts';
+import type { HarnessPorts, LiveThreads, Runner } from '../harness/index.ts';
 import { type Catalogs, createCatalogs, examinePolicy } from '../items/index.ts';
 import {
   type Audit,
@@ -86,7 +86,7 @@ export function hostAndPort(text: string): string {
 /** Another project that threads of this one work in. */
 export interface Elsewhere {
   runtime: { close(): Promise<void> };
-  world(): Promise<Outcome<World>>;
+  harness(): Promise<Outcome<HarnessPorts>>;
 }
 
 export type OpenOther = (options: RuntimeOptions, within: Within) => Promise<Outcome<Elsewhere>>;

@@ -5,8 +5,8 @@ import { type Fault, fail, isObject, type Json, type Outcome, ok } from '../base
 import { type Descriptor, describe, makeValue, mergeAll } from '../flow/index.ts';
 import type {
   ScriptAct,
+  ScriptActions,
   ScriptAnswer,
-  ScriptDeeds,
   ScriptPort,
   ScriptRequest,
 } from '../harness/index.ts';
@@ -59,7 +59,7 @@ const mapped = <A, B>(outcome: Outcome<A>, change: (output: A) => B): Outcome<B>
 const plain = (value: object): Json => JSON.parse(JSON.stringify(value)) as Json;
 
 /** Looking at files: noted with what was seen, so that a second run sees the same. */
-function looksThrough(world: ScriptWorld, { act }: ScriptDeeds) {
+function looksThrough(world: ScriptWorld, { act }: ScriptActions) {
   const look = (name: string, path: string, work: Parameters<typeof act>[1]) =>
     act({ name, effect: 'read', arguments: { path } }, work);
   return {
@@ -89,13 +89,13 @@ function looksThrough(world: ScriptWorld, { act }: ScriptDeeds) {
 }
 
 /** The world of a script whose acts are steps of a thread. */
-function throughThread(world: ScriptWorld, deeds: ScriptDeeds): ScriptWorld {
+function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld {
   return {
     ...world,
-    ...looksThrough(world, deeds),
-    tool: (...given) => deeds.tool(...given),
-    help: (...given) => deeds.help(...given),
-    model: (...given) => deeds.model(...given),
+    ...looksThrough(world, actions),
+    tool: (...given) => actions.tool(...given),
+    help: (...given) => actions.help(...given),
+    model: (...given) => actions.model(...given),
     async writeFile({ path, text, append, descriptor }, frame) {
       // A whole file may be written twice; what is added may not.
       const act: ScriptAct = {
@@ -103,14 +103,14 @@ function throughThread(world: ScriptWorld, deeds: ScriptDeeds): ScriptWorld {
         effect: append ? 'write' : 'idempotent',
         arguments: { path, text },
       };
-      const done = await deeds.act(act, () =>
+      const done = await actions.act(act, () =>
         world.writeFile({ path, text, append, descriptor }, frame),
       );
       return mapped(done, () => null);
     },
     async process({ onOutput, ...request }, frame) {
       const { kind, ...given } = request;
-      const done = await deeds.act(
+      const done = await actions.act(
         { name: kind, effect: 'write', arguments: { ...(plain(given) as object) } },
         async () => mapped(await world.process({ ...request, onOutput: undefined }, frame), plain),
       );
@@ -120,7 +120,7 @@ function throughThread(world: ScriptWorld, deeds: ScriptDeeds): ScriptWorld {
     async code(request, frame) {
       const { kind, source, parameters, stdin = null, folder } = request;
       const given = { source, parameters: plain(parameters), stdin, folder };
-      const done = await deeds.act({ name: kind, effect: 'write', arguments: given }, async () =>
+      const done = await actions.act({ name: kind, effect: 'write', arguments: given }, async () =>
         mapped(await world.code(request, frame), plain),
       );
       return mapped(done, codeOf);
@@ -192,14 +192,14 @@ export function placed(
 }
 
 /** In the audit it is the thread that acts, and a guard that asks does so through it. */
-function asThread(deeds: ScriptDeeds): ScriptUse {
-  const { __thread_id: name = '' } = deeds.auth();
+function asThread(actions: ScriptActions): ScriptUse {
+  const { __thread_id: name = '' } = actions.auth();
   return {
     surface: 'thread',
     name,
-    auth: () => deeds.auth(),
+    auth: () => actions.auth(),
     async ask({ questions }, frame) {
-      const asked = await deeds.help('escalate', makeValue(questions.join('; ')), frame);
+      const asked = await actions.help('escalate', makeValue(questions.join('; ')), frame);
       if (!asked.ok) return asked;
       return ok(textIn(asked.output.data, 'decision') === 'approved' ? 'approved' : 'denied');
     },
@@ -208,15 +208,17 @@ function asThread(deeds: ScriptDeeds): ScriptUse {
 
 export function createScriptPort(ground: Ground, library: Library, kernel: Kernel): ScriptPort {
   return async (request): Promise<ScriptAnswer> => {
-    const { text, file, inputs, isSigned, deeds, signal } = request;
+    const { text, file, inputs, isSigned, actions, signal } = request;
     const { runScript, diagnosticOf } = await import('../script/index.ts');
     const name = shownFile(ground.project, file);
     const { world: bare, frame } = await openScripts(ground, library, kernel, {
       signal,
       gate: () => request.gate(),
-      ...(deeds ? asThread(deeds) : { name }),
+      ...(actions ? asThread(actions) : { name }),
     });
-    const reach = deeds ? { world: throughThread(bare, deeds), asked: () => false } : nowhere(bare);
+    const reach = actions
+      ? { world: throughThread(bare, actions), asked: () => false }
+      : nowhere(bare);
     const printer = createPrinter();
     const done = await runScript(text, {
       file,

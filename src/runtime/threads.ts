@@ -5,16 +5,17 @@ import { join, resolve } from 'node:path';
 import { fail, type Outcome, ok, systemClock, systemRandom } from '../base/index.ts';
 import { createFrame } from '../flow/index.ts';
 import type {
+  HarnessPorts,
   PlainRequest,
   PlainResult,
-  PrepareWorld,
+  PreparePorts,
   ReplayOptions,
   ReplayReport,
   ResumeOptions,
   RunRequest,
   ThreadAction,
   ThreadResult,
-  World,
+  WatchPort,
 } from '../harness/index.ts';
 import { type Library, signItem } from '../items/index.ts';
 import type { Kernel, Kind, Primitive } from '../kernel/index.ts';
@@ -24,7 +25,7 @@ import type { Ground } from './project.ts';
 import { createScriptPort } from './script-directives.ts';
 
 /** What a live view is told. */
-export type Live = Pick<World, 'onEvent' | 'onText'>;
+export type Live = Pick<WatchPort, 'onEvent' | 'onText'>;
 
 export interface Threads {
   /** As the file has it: known secrets are references. */
@@ -55,7 +56,7 @@ function preparing(
   ground: Ground,
   library: Library,
   { createPrices }: typeof import('../llm/index.ts'),
-): PrepareWorld {
+): PreparePorts {
   return {
     project: ground.project,
     library,
@@ -111,12 +112,12 @@ export const THREAD_ACTIONS: readonly ThreadAction[] = [
 /** How chains and `execute` reach threads; the harness is loaded when the first call does. */
 export function reachThreads(
   ground: Ground,
-  world: () => Promise<Outcome<World>>,
+  harness: () => Promise<Outcome<HarnessPorts>>,
 ): { primitive: Primitive; kinds: Kind[] } {
   const load = async () => {
-    const harness = await import('../harness/index.ts');
-    ground.live ??= harness.createLiveThreads();
-    return { ...harness, ports: { live: ground.live, world } };
+    const room = await import('../harness/index.ts');
+    ground.live ??= room.createLiveThreads();
+    return { ...room, ports: { live: ground.live, harness } };
   };
   return {
     primitive: {
@@ -197,24 +198,27 @@ export async function inEmptyRegistry<T>(
 /** Another project's items, policy and instructions, over the registry of this one. */
 export async function openElsewhere(
   ground: Ground,
-  world: World,
+  ports: HarnessPorts,
   path: string,
   allow: (real: string) => Outcome<null>,
-): Promise<Outcome<World>> {
+): Promise<Outcome<HarnessPorts>> {
   const wanted = resolve(ground.project, path);
   if (!existsSync(wanted)) return fail('not_found', `there is no project folder \`${wanted}\``);
   const project = realpathSync(wanted);
-  if (project === ground.project) return ok(world);
+  if (project === ground.project) return ok(ports);
   const allowed = allow(project);
   if (!allowed.ok) return allowed;
-  const { store, live } = world;
+  const {
+    store,
+    threads: { live },
+  } = ports;
   const { env, clock } = ground;
   const opening =
     ground.elsewhere.get(project) ??
     ground.openOther({ project, env, clock }, { project: ground.project, store, live });
   ground.elsewhere.set(project, opening);
   const opened = await opening;
-  return opened.ok ? await opened.output.world() : opened;
+  return opened.ok ? await opened.output.harness() : opened;
 }
 
 /** In the name of the user, who has looked at it or said that nobody needs to. */
@@ -246,7 +250,7 @@ export async function createThreads(
   kernel: Kernel,
   store: Store,
   live: Live,
-): Promise<{ threads: Threads; world: World }> {
+): Promise<{ threads: Threads; ports: HarnessPorts }> {
   const [harness, llm, { nameOwner }] = await Promise.all([
     import('../harness/index.ts'),
     import('../llm/index.ts'),
@@ -283,7 +287,7 @@ export async function createThreads(
     useApproval({ approval, thread, token }) {
       const running = ground.live?.get(thread);
       return running
-        ? running.thread.approved.use(approval, token)
+        ? running.thread.rights.approved.use(approval, token)
         : fail('permission_denied', `thread \`${thread}\` does not run here`);
     },
   };
@@ -291,22 +295,24 @@ export async function createThreads(
     const found = library.find('knowledge', id);
     return found.ok ? found.output.text : '';
   };
-  const takeUp = (there: World, id: string, signal?: AbortSignal, options: ResumeOptions = {}) =>
-    options.from !== undefined && there.live.get(id)
+  const takeUp = (
+    there: HarnessPorts,
+    id: string,
+    signal?: AbortSignal,
+    options: ResumeOptions = {},
+  ) =>
+    options.from !== undefined && there.threads.live.get(id)
       ? Promise.resolve(fail('conflict', `thread \`${id}\` is running; pause it first`))
-      : there.live.resumed(id, () => resumeThread(there, id, signal, options));
-  const world: World = {
+      : there.threads.live.resumed(id, () => resumeThread(there, id, signal, options));
+  const ports: HarnessPorts = {
     ...preparing(ground, library, llm),
     kernel: auditCalls(kernel, ground.audit),
     store: watch.store,
     clock: ground.clock,
     random: systemRandom,
-    owner: nameOwner(),
-    tokenKey: () => ground.keys.tokenKey(),
-    verifyToken: createVerify(ground, library),
+    tokens: { key: () => ground.keys.tokenKey(), verify: createVerify(ground, library) },
     model: createModelPort(kernel),
     script: createScriptPort(ground, library, kernel),
-    audit: ground.audit,
     changeDirective: (id, text) => changeDirective(ground, library, id, text),
     frame,
     bareFrame: () => createFrame(),
@@ -314,20 +320,20 @@ export async function createThreads(
       agents: textOf('AGENTS'),
       universal: textOf('system/universal_prompt'),
     }),
-    live: ground.live,
-    ...(ground.runners ? { runners: ground.runners } : {}),
-    elsewhere: (path, allow) => openElsewhere(ground, world, path, allow),
-    async resume(id) {
-      const row = store.thread(id);
-      if (!row.ok) return row;
-      // The right to be there was given when the thread was started.
-      const there = await openElsewhere(ground, world, row.output.project, () => ok(null));
-      return there.ok ? await takeUp(there.output, id) : there;
+    threads: {
+      live: ground.live,
+      owner: nameOwner(),
+      ...(ground.runners ? { runners: ground.runners } : {}),
+      elsewhere: (path, allow) => openElsewhere(ground, ports, path, allow),
+      async resume(id) {
+        const row = store.thread(id);
+        if (!row.ok) return row;
+        // The right to be there was given when the thread was started.
+        const there = await openElsewhere(ground, ports, row.output.project, () => ok(null));
+        return there.ok ? await takeUp(there.output, id) : there;
+      },
     },
-    transcript: watch.transcript,
-    ...(watch.rawStream ? { rawStream: watch.rawStream } : {}),
-    ...(watch.onEvent ? { onEvent: watch.onEvent } : {}),
-    ...(watch.onText ? { onText: watch.onText } : {}),
+    watch: { ...watch.port, audit: ground.audit },
   };
   const told = async (
     run: () => Promise<Outcome<ThreadResult>>,
@@ -337,20 +343,24 @@ export async function createThreads(
     await watch.settled();
     return watch.shown(result);
   };
-  const { audit: _, ...unheard } = world;
-  const onItsWord = { ...unheard, verifyToken: createVerify(ground, library, () => undefined) };
+  // A replay leaves no rows and asks nobody who may have been ended since.
+  const unheard: HarnessPorts = {
+    ...ports,
+    watch: watch.port,
+    tokens: { ...ports.tokens, verify: createVerify(ground, library, () => undefined) },
+  };
   const threads: Threads = {
     store,
     history: watch.history,
     run(request, signal) {
       retain(ground, store);
-      return told(() => runDirective(world, request, signal));
+      return told(() => runDirective(ports, request, signal));
     },
-    resume: (id, signal, options) => told(() => takeUp(world, id, signal, options)),
+    resume: (id, signal, options) => told(() => takeUp(ports, id, signal, options)),
     replay: (id, options) =>
-      inEmptyRegistry((empty) => harness.replayThread(onItsWord, id, store, empty, options)),
+      inEmptyRegistry((empty) => harness.replayThread(unheard, id, store, empty, options)),
   };
   // Another project's threads are in the registry of the one they were started from.
-  if (!ground.within) harness.finishEnded(world);
-  return { threads, world };
+  if (!ground.within) harness.finishEnded(ports);
+  return { threads, ports };
 }

@@ -3,8 +3,9 @@
 import { isEnded, type ThreadStatus } from '../../store/index.ts';
 import { packCost, unpackCost } from '../limits/cost.ts';
 import type { Ending } from '../loop.ts';
+import { stopThread } from '../thread/interruption.ts';
 import type { ThreadResult } from '../thread/ports.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import type { HarnessPorts, Thread } from '../thread/thread.ts';
 
 /** A person or a hook wants the tree gone: then nobody is spared. */
 const WHOLE_TREE: ReadonlySet<Ending['status']> = new Set(['aborted', 'terminated', 'killed']);
@@ -14,25 +15,25 @@ const GOES_ON: ReadonlySet<Ending['status']> = new Set(['paused', 'waiting', 'ne
 const stopsAs = ({ status }: Ending): Ending['status'] =>
   status === 'aborted' || status === 'killed' || status === 'interrupted' ? status : 'terminated';
 
-async function stopChildren(thread: ThreadContext, ending: Ending): Promise<void> {
-  const isSpared = ({ detached }: ThreadContext): boolean =>
+async function stopChildren(thread: Thread, ending: Ending): Promise<void> {
+  const isSpared = ({ place: { detached } }: Thread): boolean =>
     detached && !WHOLE_TREE.has(ending.status) && ending.status !== 'interrupted';
-  const children = thread.world.live
-    .childrenOf(thread.id)
+  const children = thread.ports.threads.live
+    .childrenOf(thread.place.id)
     .filter((child) => !isSpared(child.thread));
   const status = stopsAs(ending);
-  const reason = `its parent \`${thread.id}\` ended ${ending.status}: ${ending.reason}`;
-  for (const child of children) child.thread.stop({ status, reason });
+  const reason = `its parent \`${thread.place.id}\` ended ${ending.status}: ${ending.reason}`;
+  for (const child of children) stopThread(child.thread, { status, reason });
   await Promise.all(children.map(({ done }) => done));
   if (ending.status !== 'interrupted') signalOthers(thread, ending);
 }
 
 /** Children that another process runs, or none, hear of it through the registry. */
-function signalOthers({ world, id }: ThreadContext, ending: Ending): void {
+function signalOthers({ ports, place: { id } }: Thread, ending: Ending): void {
   const kind = ending.status === 'killed' ? 'kill' : 'terminate';
-  for (const child of unfinished({ world, id })) {
+  for (const child of unfinished(ports, id)) {
     if (child.detached && !WHOLE_TREE.has(ending.status)) continue;
-    world.store.signal(child.id, kind, { reason: ending.reason }, `parent:${id}:${kind}`, id);
+    ports.store.signal(child.id, kind, { reason: ending.reason }, `parent:${id}:${kind}`, id);
   }
 }
 
@@ -42,39 +43,46 @@ const OPEN: readonly ThreadStatus[] = [
 ];
 
 /** Children in the registry that have not ended, hooks left out. */
-export function unfinished({ world, id }: Pick<ThreadContext, 'world' | 'id'>) {
-  const page = world.store.query({ parent: id, status: OPEN, kind: 'thread', limit: 500 });
+export function unfinished({ store }: Pick<HarnessPorts, 'store'>, id: string) {
+  const page = store.query({ parent: id, status: OPEN, kind: 'thread', limit: 500 });
   return page.ok ? page.output.rows.filter(({ status }) => !isEnded(status)) : [];
 }
 
 /** An abort goes up as well: the whole tree ends, this branch first. */
-function abortTree({ world, id, chain }: ThreadContext, ending: Ending): void {
+function abortTree({ ports, place: { id, chain } }: Thread, ending: Ending): void {
   const root = chain.at(-1) ?? id;
   if (root === id) return;
   const reason = `thread \`${id}\` aborted the tree: ${ending.reason}`;
-  const live = world.live.get(root);
+  const live = ports.threads.live.get(root);
   if (live)
-    live.thread.stop({ status: 'aborted', reason, ...(ending.code && { code: ending.code }) });
-  else world.store.signal(root, 'terminate', { reason }, `abort:${id}`, id);
+    stopThread(live.thread, {
+      status: 'aborted',
+      reason,
+      ...(ending.code && { code: ending.code }),
+    });
+  else ports.store.signal(root, 'terminate', { reason }, `abort:${id}`, id);
 }
 
 /** The child's cost is its parent's too, and its end is in the parent's journal. */
-export function tellParent(thread: ThreadContext, result: ThreadResult): void {
-  const { world, parent, kind } = thread;
+export function tellParent(thread: Thread, result: ThreadResult): void {
+  const {
+    ports,
+    place: { parent, kind },
+  } = thread;
   if (!isEnded(result.status)) return;
-  const above = parent === undefined ? undefined : world.live.get(parent)?.thread;
+  const above = parent === undefined ? undefined : ports.threads.live.get(parent)?.thread;
   if (!above || kind === 'hook') return;
   countChild(above, result);
 }
 
 export function countChild(
-  { meter, log }: ThreadContext,
+  { budget: { meter }, journal }: Thread,
   result: Pick<ThreadResult, 'thread_id' | 'status' | 'reason' | 'cost'>,
 ): void {
   const cost = unpackCost(result.cost);
   if (cost.ok) meter.countChild(cost.output);
   const { thread_id, status, reason } = result;
-  log.note(
+  journal.note(
     { type: 'child_end', data: { thread_id, status, reason, cost: result.cost } },
     { cost: packCost(meter.read()) },
   );
@@ -85,12 +93,13 @@ export function countChild(
  * `wait` resolves when every child of a normally ended parent has ended, or with a new ending.
  */
 export async function endFamily(
-  thread: ThreadContext,
+  thread: Thread,
   ending: Ending,
-  wait: (thread: ThreadContext) => Promise<Ending | undefined>,
+  wait: (thread: Thread) => Promise<Ending | undefined>,
 ): Promise<Ending> {
   if (GOES_ON.has(ending.status)) return ending;
-  const isOwnAbort = ending.status === 'aborted' && thread.kind !== 'hook' && !thread.stopped;
+  const isOwnAbort =
+    ending.status === 'aborted' && thread.place.kind !== 'hook' && !thread.control.stopped;
   let final = ending;
   if (ending.status === 'completed') {
     const instead = await wait(thread);
@@ -100,7 +109,7 @@ export async function endFamily(
   }
   await stopChildren(thread, final);
   if (final.status === 'aborted')
-    thread.log.note({ type: 'snapshot', data: { reason: final.reason } });
+    thread.journal.note({ type: 'snapshot', data: { reason: final.reason } });
   if (isOwnAbort) abortTree(thread, final);
   return final;
 }

@@ -4,13 +4,13 @@ import { type Failure, fail } from '../../base/index.ts';
 import { contextWarning, limitEvent } from '../limits/limit.ts';
 import type { RaiseRoom } from '../limits/raise-limits.ts';
 import type { Bounds } from '../thread/journal-event.ts';
+import { stepDone } from '../thread/restore.ts';
 import {
   type Deed,
   decide,
   decideFailure,
   NO_BOUNDS,
   type Situation,
-  stepDone,
   withoutHook,
 } from './action.ts';
 import { afterStep, beforeStep, type CheckpointEvent, onError } from './checkpoint.ts';

@@ -4,6 +4,7 @@ import { type Failure, type Fault, fail, type JsonObject } from '../../base/inde
 import type { EffectiveLimits, LimitName } from '../limits/limit.ts';
 import { type RaiseRoom, raisedLimits } from '../limits/raise-limits.ts';
 import type { Bounds } from '../thread/journal-event.ts';
+import { stepDone } from '../thread/restore.ts';
 import { type Checkpoint, type CheckpointEvent, checkpointOf, faultOf } from './checkpoint.ts';
 import type { Action, HookVerdict } from './hook-answer.ts';
 
@@ -164,13 +165,6 @@ const SKIPS: ReadonlySet<Deed['do']> = new Set<Deed['do']>([
   'withhold_result',
   'count_as_done',
 ]);
-
-/** The step was done: skips of it are no longer in a row. */
-export function stepDone(bounds: Bounds, step: string): Bounds {
-  if (!Object.hasOwn(bounds.skips, step)) return bounds;
-  const { [step]: _, ...skips } = bounds.skips;
-  return { ...bounds, skips };
-}
 
 function bounded(deed: Deed, situation: Situation): { deed: Deed; bounds: Bounds } {
   const { bounds, step, event } = situation;

@@ -9,13 +9,11 @@ import { EMPTY, mergeAll } from '../../flow/index.ts';
 import { type Directive, parseDirective } from '../../items/index.ts';
 import type { Approval } from '../../store/index.ts';
 import { packCost } from '../limits/cost.ts';
-import type { Prepared } from '../run/prepare.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import type { Proposal, Recorded } from '../thread/journal-event.ts';
 import { openingEvents } from '../thread/opening.ts';
-import type { World } from '../thread/ports.ts';
-import { replayEvent } from '../thread/restore.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import { addToConversation } from '../thread/talk.ts';
+import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { type Decision, MAX_RETRIES } from './action.ts';
 
 // Applies a unified diff that a model wrote. Its line numbers are often wrong, its lines must not be:
@@ -94,7 +92,7 @@ function nextVersion(text: string, { version }: Directive): string {
   return text.replace(`version="${version}"`, `version="${next}"`);
 }
 
-function readChange({ world, item, directive }: ThreadContext, diff: string): Outcome<Change> {
+function readChange({ ports, place: { item, directive } }: Thread, diff: string): Outcome<Change> {
   if (item.source !== 'project' || !item.directive) {
     return fail('invalid_item', `directive \`${item.id}\` is not of this project; copy it first`);
   }
@@ -108,14 +106,17 @@ function readChange({ world, item, directive }: ThreadContext, diff: string): Ou
   const before = item.directive;
   const text =
     read.version === before.version ? nextVersion(patched.output, before) : patched.output;
-  const checked = world.library.write('directive', item.id, text, 'update', { dryRun: true });
+  const checked = ports.library.write('directive', item.id, text, 'update', { dryRun: true });
   if (!checked.ok) return checked;
   return ok({ text, touches: GUARDED.filter((part) => !same(before[part], read[part])) });
 }
 
-function ask(thread: ThreadContext, diff: string, why: Json, change: Change): Outcome<Approval> {
-  const { world, id, item } = thread;
-  return world.store.approvals.ask({
+function ask(thread: Thread, diff: string, why: Json, change: Change): Outcome<Approval> {
+  const {
+    ports,
+    place: { id, item },
+  } = thread;
+  return ports.store.approvals.ask({
     thread: id,
     kind: 'call',
     binding: {
@@ -129,30 +130,33 @@ function ask(thread: ThreadContext, diff: string, why: Json, change: Change): Ou
 }
 
 /** Writes and signs the new version; nothing when the directive is not what was looked at. */
-function write(world: World, id: string, before: string, text: string): Outcome<null> {
-  const found = world.library.find('directive', id);
+function write(ports: HarnessPorts, id: string, before: string, text: string): Outcome<null> {
+  const found = ports.library.find('directive', id);
   if (!found.ok) return found;
   if (print(found.output.body) === print(text)) return ok(null);
   if (print(found.output.body) !== before) {
     return fail('conflict', `directive \`${id}\` was changed after the proposal was made`);
   }
   return (
-    world.changeDirective?.(id, text) ?? fail('config_invalid', 'nobody here can sign a directive')
+    ports.changeDirective?.(id, text) ?? fail('config_invalid', 'nobody here can sign a directive')
   );
 }
 
 /** Put off: the run waits until the proposal was looked at, and begins again or ends then. */
 function putOff(
-  thread: ThreadContext,
+  thread: Thread,
   decision: Decision,
   about: Pick<Proposal, 'state' | 'text' | 'approval' | 'before'>,
 ): Decision {
   const { deed, bounds } = decision;
   if (deed.do !== 'fail') return decision;
-  const { item, log } = thread;
+  const {
+    place: { item },
+    journal,
+  } = thread;
   const behind = { code: deed.fault.code, reason: deed.fault.detail.message };
   const data: Proposal = { kind: 'call', action: ANNEAL, directive: item.id, behind, ...about };
-  log.note({ type: 'approval', data });
+  journal.note({ type: 'approval', data });
   const message = `a change of directive \`${item.id}\` was proposed: ${deed.fault.detail.message}`;
   return {
     ...decision,
@@ -162,20 +166,23 @@ function putOff(
 }
 
 /** What becomes of a decision that ends the run and proposes a change. */
-export function withProposal(thread: ThreadContext, decision: Decision): Decision {
+export function withProposal(thread: Thread, decision: Decision): Decision {
   const { deed, notes, bounds } = decision;
   const diff = plainText(notes.proposal);
   if (deed.do !== 'fail' || diff.trim() === '' || bounds.retries >= MAX_RETRIES) return decision;
   const change = readChange(thread, diff);
   if (!change.ok) {
     const { detail } = change.error;
-    thread.log.note({ type: 'error', data: { code: 'anneal_refused', detail } });
+    thread.journal.note({ type: 'error', data: { code: 'anneal_refused', detail } });
     return decision;
   }
   const { text, touches } = change.output;
-  const { item, world } = thread;
-  if (world.policies().policy.anneal === 'auto' && touches.length === 0) {
-    const written = write(world, item.id, print(item.body), text);
+  const {
+    place: { item },
+    ports,
+  } = thread;
+  if (ports.policies().policy.anneal === 'auto' && touches.length === 0) {
+    const written = write(ports, item.id, print(item.body), text);
     if (written.ok) return putOff(thread, decision, { state: 'auto', text });
   }
   const asked = ask(thread, diff, notes.why ?? '', change.output);
@@ -195,65 +202,79 @@ function openProposal(history: readonly Recorded[]): Proposal | undefined {
   return open;
 }
 
-const stateOf = (world: World, { approval, state }: Proposal): Outcome<string> => {
+const stateOf = (ports: HarnessPorts, { approval, state }: Proposal): Outcome<string> => {
   if (state === 'auto') return ok('approved');
-  const asked = world.store.approvals.get(approval ?? '');
+  const asked = ports.store.approvals.get(approval ?? '');
   return asked.ok ? ok(asked.output.state) : asked;
 };
 
 /** Before a thread is made again: an approved change is written now, so that it runs with it. */
-export function applyApproved(world: World, history: readonly Recorded[]): Outcome<null> {
+export function applyApproved(ports: HarnessPorts, history: readonly Recorded[]): Outcome<null> {
   const open = openProposal(history);
   if (!open || open.state === 'auto') return ok(null);
-  const state = stateOf(world, open);
+  const state = stateOf(ports, open);
   if (!state.ok || state.output !== 'approved') return ok(null);
-  return write(world, open.directive, open.before ?? '', open.text);
+  return write(ports, open.directive, open.before ?? '', open.text);
 }
 
 /** After it was made again: begins anew with the changed directive, ends, or waits on. */
-export async function goOnAnnealed(
-  thread: ThreadContext,
+export async function resumeAfterProposal(
+  thread: Thread,
   prepared: Prepared,
   history: readonly Recorded[],
 ): Promise<void> {
   const open = openProposal(history);
   if (!open) return;
-  const { world, item } = thread;
-  const state = stateOf(world, open);
+  const {
+    ports,
+    place: { item },
+  } = thread;
+  const state = stateOf(ports, open);
   const { code, reason } = open.behind;
   if (state.ok && state.output === 'pending') {
-    thread.ending = { status: 'waiting', reason: `a change of \`${item.id}\` waits for an answer` };
+    thread.control.ending = {
+      status: 'waiting',
+      reason: `a change of \`${item.id}\` waits for an answer`,
+    };
   } else if (!state.ok || state.output !== 'approved') {
-    thread.ending = { status: 'failed', reason, code };
+    thread.control.ending = { status: 'failed', reason, code };
   } else await beginAnew(thread, prepared, history);
 }
 
 async function beginAnew(
-  thread: ThreadContext,
+  thread: Thread,
   prepared: Prepared,
   history: readonly Recorded[],
 ): Promise<void> {
-  const { world, meter, conversation, log, directive } = thread;
+  const {
+    ports,
+    budget: { meter },
+    talk: { conversation },
+    journal,
+    place: { directive },
+  } = thread;
   const message = history.find((event) => event.type === 'thread_start')?.data.message ?? '';
   const marks = mergeAll(
-    thread.opening.map(({ data }) => ('marks' in data ? unpackMarks(data.marks) : EMPTY)),
+    thread.talk.opening.map(({ data }) => ('marks' in data ? unpackMarks(data.marks) : EMPTY)),
   );
-  const opening = await openingEvents(world, prepared, message, marks);
+  const opening = await openingEvents(ports, prepared, message, marks);
   if (!opening.ok) {
     const { code, detail } = opening.error;
-    thread.ending = { status: 'failed', reason: detail.message, code };
+    thread.control.ending = { status: 'failed', reason: detail.message, code };
     return;
   }
-  thread.attempt += 1;
+  thread.control.attempt += 1;
   meter.newAttempt();
   conversation.clear();
-  thread.opening.splice(0, thread.opening.length, ...opening.output);
-  const { attempt } = thread;
+  thread.talk.opening.splice(0, thread.talk.opening.length, ...opening.output);
+  const {
+    control: { attempt },
+  } = thread;
   const { version } = directive;
   const cost = packCost(meter.read());
-  log.note(
+  journal.note(
     { type: 'retry', data: { attempt, annealed: true, version, opening: opening.output } },
     { attempt, cost },
   );
-  for (const event of opening.output) replayEvent(thread, event);
+  for (const event of opening.output) addToConversation(thread, event);
 }

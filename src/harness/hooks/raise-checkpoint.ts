@@ -26,6 +26,8 @@ import {
   type WarningEvent,
 } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
+import { raiseLimits, raiseRoom } from '../thread/budget.ts';
+import { switchModel } from '../thread/choose-model.ts';
 import type { HookAnswered } from '../thread/journal-event.ts';
 import {
   countedResult,
@@ -34,7 +36,8 @@ import {
   warningLine,
   withheldResult,
 } from '../thread/prompt.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import { newAttempt, tell } from '../thread/talk.ts';
+import type { Thread } from '../thread/thread.ts';
 import {
   type Decision,
   type Deed,
@@ -79,9 +82,16 @@ function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
   }
 }
 
-function contextOf(thread: ThreadContext, event: CheckpointEvent): JsonObject {
-  const { directive, inputs, meter, id, parent, depth, attempt, conversation } = thread;
-  const { limits } = thread;
+function contextOf(thread: Thread, event: CheckpointEvent): JsonObject {
+  const {
+    place: { directive, inputs, id, parent, depth },
+    budget: { meter },
+    control: { attempt },
+    talk: { conversation },
+  } = thread;
+  const {
+    budget: { limits },
+  } = thread;
   return buildContext({
     event,
     directive,
@@ -92,7 +102,7 @@ function contextOf(thread: ThreadContext, event: CheckpointEvent): JsonObject {
       const detail = event.name === 'error' ? event.detail : undefined;
       const missing = detail?.required ?? detail?.missing_all;
       const required = Array.isArray(missing) ? missing.map(plainText) : [];
-      return { granted: thread.rights.granted, required };
+      return { granted: thread.rights.own.granted, required };
     },
     thread: { id, depth, attempt, ...(parent === undefined ? {} : { parent }) },
     labels: () => conversation.marks().labels,
@@ -100,25 +110,28 @@ function contextOf(thread: ThreadContext, event: CheckpointEvent): JsonObject {
 }
 
 /** The first hook that matches is run; without one the defaults hold. */
-async function consult(thread: ThreadContext, situation: Situation): Promise<Decision> {
-  const { hooks, hookState, log } = thread;
+async function consult(thread: Thread, situation: Situation): Promise<Decision> {
+  const {
+    hooks: { list: hooks, state: hookState },
+    journal,
+  } = thread;
   if (hooks.length === 0) return withoutHook(situation);
   const context = contextOf(thread, situation.event);
   const before = [...hookState.fired].join();
   const { hook, errors } = select(hooks, context, hookState);
   for (const { hook: broken, message } of errors) {
     const detail = { message, when: broken.when };
-    log.note({ type: 'error', data: { code: 'expression_error', detail } });
+    journal.note({ type: 'error', data: { code: 'expression_error', detail } });
   }
   if (!hook && before !== [...hookState.fired].join())
-    log.note({ type: 'hook_state', data: { fired: [...hookState.fired] } });
+    journal.note({ type: 'hook_state', data: { fired: [...hookState.fired] } });
   if (!hook) return withoutHook(situation);
   const name = hook.hook.directive;
-  const began = thread.world.clock.monotonic();
-  log.flush();
-  thread.meter.stopClock();
-  const answered = await thread.runHook(name, fillInputs(hook, context));
-  thread.meter.startClock();
+  const began = thread.ports.clock.monotonic();
+  journal.flush();
+  thread.budget.meter.stopClock();
+  const answered = await thread.hooks.run(thread, name, fillInputs(hook, context));
+  thread.budget.meter.startClock();
   const parsed = answered.ok ? parseVerdict(answered.output) : answered;
   const decision = parsed.ok
     ? withProposal(thread, decide(parsed.output, situation))
@@ -129,22 +142,22 @@ async function consult(thread: ThreadContext, situation: Situation): Promise<Dec
     step: situation.step,
     deed: decision.deed.do,
     notes: decision.notes,
-    duration_ms: Math.round(thread.world.clock.monotonic() - began),
+    duration_ms: Math.round(thread.ports.clock.monotonic() - began),
     fired: [...hookState.fired],
     bounds: decision.bounds,
     ...(decision.model !== undefined && { model: decision.model }),
     ...(decision.deed.do === 'raise' && { limits: packLimits(decision.deed.limits) }),
   };
-  log.note({ type: 'hook', data }, { cost: packCost(thread.meter.read()) });
+  journal.note({ type: 'hook', data }, { cost: packCost(thread.budget.meter.read()) });
   return { ...decision, hook: name };
 }
 
 /** What a decision changes for the rest of the run. */
-function take(thread: ThreadContext, { bounds, model, notes, hook = '' }: Decision): void {
-  thread.bounds = bounds;
-  if (model !== undefined) thread.switchModel(model);
+function take(thread: Thread, { bounds, model, notes, hook = '' }: Decision): void {
+  thread.hooks.bounds = bounds;
+  if (model !== undefined) switchModel(thread, model);
   const line = notesLine(hook, notes);
-  if (line !== undefined) thread.tell(line);
+  if (line !== undefined) tell(thread, line);
 }
 
 const ended = (status: Ending['status'], fault: Fault): Ending => ({
@@ -159,14 +172,14 @@ const instead = (answer: Json): CheckpointVerdict => ({
 });
 
 /** Ends the run: the operation fails with the reason, the loop stops at its next boundary. */
-function end(thread: ThreadContext, status: Ending['status'], fault: Fault): CheckpointVerdict {
-  thread.ending = ended(status, fault);
+function end(thread: Thread, status: Ending['status'], fault: Fault): CheckpointVerdict {
+  thread.control.ending = ended(status, fault);
   return { action: 'end', outcome: { ok: false, error: fault } };
 }
 
 /** No `default`: a new deed must fail to compile here. */
 function carryOut(
-  thread: ThreadContext,
+  thread: Thread,
   deed: Deed,
   event: CheckpointEvent,
   step: string,
@@ -177,16 +190,16 @@ function carryOut(
     case 'run_with_granted':
       return undefined;
     case 'tell_warning':
-      if (event.name === 'warning') thread.tell(warningLine([event]));
+      if (event.name === 'warning') tell(thread, warningLine([event]));
       return undefined;
     case 'raise':
-      thread.raiseLimits(deed.limits, deed.raised);
+      raiseLimits(thread, deed.limits, deed.raised);
       return { action: 'retry' };
     case 'repeat_step':
     case 'restart':
       return { action: 'retry' };
     case 'new_attempt':
-      thread.newAttempt();
+      newAttempt(thread);
       return { action: 'retry' };
     case 'skip_step':
       return instead(skippedResult(step));
@@ -209,11 +222,11 @@ function carryOut(
 
 /** Called by the pipeline at its fixed places. */
 export async function raise(
-  thread: ThreadContext,
+  thread: Thread,
   flowEvent: FlowEvent,
   step: Step,
 ): Promise<CheckpointVerdict | undefined> {
-  if (thread.ending) return undefined;
+  if (thread.control.ending) return undefined;
   const event = eventOf(flowEvent, step);
   noteRefusal(thread, event);
   const decision = await consult(thread, situationOf(thread, event, stepName(step), flowEvent));
@@ -222,7 +235,7 @@ export async function raise(
 }
 
 function situationOf(
-  thread: ThreadContext,
+  thread: Thread,
   event: CheckpointEvent,
   step: string,
   flowEvent?: FlowEvent,
@@ -234,26 +247,26 @@ function situationOf(
   // Only there can limits be raised; asking how far costs a look at every ancestor.
   const isAtLimit = event.name === 'limit' || event.name === 'warning';
   // When it is an ancestor's budget that is used up, raising the own limit would not help.
-  const isOwn = detail?.thread === undefined || detail.thread === thread.id;
+  const isOwn = detail?.thread === undefined || detail.thread === thread.place.id;
   const needed = BigInt(plainText(detail?.needed) || '0');
   return {
     event,
     step,
-    bounds: thread.bounds,
-    loops: thread.loops,
+    bounds: thread.hooks.bounds,
+    loops: thread.talk.loops,
     isFatal: step.startsWith('turn '),
     ...(isOwn && isAtLimit
-      ? { raise: { limits: thread.limits, needed, room: thread.room() } }
+      ? { raise: { limits: thread.budget.limits, needed, room: raiseRoom(thread) } }
       : {}),
   };
 }
 
 /** Denials and limits have their own line in the transcript. */
-function noteRefusal(thread: ThreadContext, event: CheckpointEvent): void {
-  if (event.name === 'limit') thread.log.note({ type: 'limit', data: event });
+function noteRefusal(thread: Thread, event: CheckpointEvent): void {
+  if (event.name === 'limit') thread.journal.note({ type: 'limit', data: event });
   else if (event.name === 'error' && event.code === 'permission_denied') {
     const { code, detail } = event;
-    thread.log.note({ type: 'permission_denied', data: { code, detail } });
+    thread.journal.note({ type: 'permission_denied', data: { code, detail } });
   }
 }
 
@@ -263,41 +276,48 @@ const typeOf = ({ code }: Fault): 'loop_detected' | 'permission_denied' | 'error
 
 /** An error that no operation raised: a loop, a cry for help. `isTold`: the model gets it anyway. */
 export async function raiseError(
-  thread: ThreadContext,
+  thread: Thread,
   { error }: Failure,
   step: string,
   { isTold = false, isStart = false } = {},
 ): Promise<CheckpointVerdict | undefined> {
   const event = onError(error);
-  thread.log.note({ type: typeOf(error), data: { code: error.code, detail: error.detail } });
+  thread.journal.note({ type: typeOf(error), data: { code: error.code, detail: error.detail } });
   const situation = { ...situationOf(thread, event, step), isStart };
   const decision = await consult(thread, situation);
   take(thread, decision);
   if (decision.deed.do !== 'tell_error') return carryOut(thread, decision.deed, event, step);
-  if (!isTold) thread.tell(`[harness] ${error.detail.message}`);
+  if (!isTold) tell(thread, `[harness] ${error.detail.message}`);
   return undefined;
 }
 
 /** Once per crossing: again when a shorter request came in between. */
-function windowWarning(thread: ThreadContext, now: number): WarningEvent | undefined {
-  const { limits, price, windowSeen } = thread;
-  thread.windowSeen = now;
+function windowWarning(thread: Thread, now: number): WarningEvent | undefined {
+  const {
+    budget: { limits, windowSeen },
+    talk: { price },
+  } = thread;
+  thread.budget.windowSeen = now;
   const max = limits.context?.value ?? BigInt(price.context ?? 0);
   return contextWarning(windowSeen, now, max, limits.context_warn);
 }
 
 /** Marks of limits that were passed since the last look, each once. */
-export async function raiseWarnings(thread: ThreadContext): Promise<void> {
-  const cost = thread.meter.read();
-  const warnings: WarningEvent[] = crossedMarks(usedAmounts(cost), thread.limits, thread.warned);
+export async function raiseWarnings(thread: Thread): Promise<void> {
+  const cost = thread.budget.meter.read();
+  const warnings: WarningEvent[] = crossedMarks(
+    usedAmounts(cost),
+    thread.budget.limits,
+    thread.budget.warned,
+  );
   const window = windowWarning(thread, cost.context_tokens);
   if (window) warnings.push(window);
   for (const event of warnings) {
-    if (event !== window) thread.warned.add(markKey(event));
-    thread.log.note({ type: 'warning', data: event });
+    if (event !== window) thread.budget.warned.add(markKey(event));
+    thread.journal.note({ type: 'warning', data: event });
     const decision = await consult(thread, situationOf(thread, event, event.code));
     take(thread, decision);
     carryOut(thread, decision.deed, event, event.code);
-    if (thread.ending) return;
+    if (thread.control.ending) return;
   }
 }

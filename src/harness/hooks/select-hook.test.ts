@@ -6,6 +6,7 @@ import { type ContextSchema, compileExpression } from '../../expr/index.ts';
 import { HOOK_CONTEXT, type Hook } from '../../items/index.ts';
 import { createCostMeter } from '../limits/cost.ts';
 import { contextWarning, limitEvent, limitsView } from '../limits/limit.ts';
+import { type CompiledHook } from '../thread/thread.ts';
 import {
   afterStep,
   beforeStep,
@@ -13,14 +14,7 @@ import {
   checkpointOf,
   onError,
 } from './checkpoint.ts';
-import {
-  buildContext,
-  type CompiledHook,
-  compileHooks,
-  createHookState,
-  fillInputs,
-  select,
-} from './select-hook.ts';
+import { buildContext, compileHooks, createHookState, fillInputs, select } from './select-hook.ts';
 
 const { error } = fail('permission_denied', 'no', { missing: 'fs.write' });
 const write = { kind: 'tool', tool: 'fs/write_file', turn: 3, arguments: { path: 'a' } } as const;

@@ -2,8 +2,9 @@
 // conditions against when a directive is loaded; a test keeps the two together. Most conditions look
 // at the event and at nothing else, at every checkpoint, so each part is made when it is read.
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
-import { compileExpression, type Expression, fillTemplate } from '../../expr/index.ts';
+import { compileExpression, fillTemplate } from '../../expr/index.ts';
 import type { Directive, Hook } from '../../items/index.ts';
+import type { CompiledHook, HookState } from '../thread/thread.ts';
 import { type CheckpointEvent, eventView } from './checkpoint.ts';
 
 export interface HookFacts {
@@ -73,14 +74,6 @@ export function buildContext(facts: HookFacts): JsonObject {
 // that reads only running figures would match at every step once it is true, so it fires when it
 // becomes true and not again before it was false.
 
-export interface CompiledHook {
-  readonly hook: Hook;
-  /** Place in document order. */
-  readonly index: number;
-  readonly expression: Expression;
-  readonly readsEvent: boolean;
-}
-
 /** Conditions were checked when the directive was loaded; a failure here names the place all the same. */
 export function compileHooks(hooks: readonly Hook[]): Outcome<readonly CompiledHook[]> {
   const compiled: CompiledHook[] = [];
@@ -97,11 +90,6 @@ export function compileHooks(hooks: readonly Hook[]): Outcome<readonly CompiledH
     compiled.push({ hook, index, expression: expression.output, readsEvent });
   }
   return ok(compiled);
-}
-
-export interface HookState {
-  /** Hooks that fired and whose condition has been true ever since. */
-  readonly fired: Set<number>;
 }
 
 /** `fired` from the journal, so that a restart does not fire again. */

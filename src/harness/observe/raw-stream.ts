@@ -5,14 +5,7 @@ import { closeSync, constants, fstatSync, mkdirSync, openSync, writeSync } from 
 import { dirname, join } from 'node:path';
 import type { RedactionStream, Redactor } from '../../base/index.ts';
 import { type Clock, isObject, type Json, type JsonObject, parseJson } from '../../base/index.ts';
-import type { StreamEvent } from '../../kernel/index.ts';
-
-/** The stream of one request. */
-export interface RawStream {
-  write(event: StreamEvent): void;
-  /** Called once, however the request ended. */
-  end(): void;
-}
+import type { RawStream } from '../thread/ports.ts';
 
 export interface RawStreamPorts {
   /** `.ai/threads` */

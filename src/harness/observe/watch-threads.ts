@@ -18,7 +18,8 @@ import { createKnownSecrets, environmentSecrets } from '../secrets/known-secrets
 import { sealStore } from '../secrets/sealed-store.ts';
 import { withTexts } from '../thread/journal-codec.ts';
 import type { Noted } from '../thread/journal-event.ts';
-import type { ThreadResult, World } from '../thread/ports.ts';
+import type { ThreadResult, WatchPort } from '../thread/ports.ts';
+import { type HarnessPorts } from '../thread/thread.ts';
 import { createNotifier, postNotice, runNotice } from './notify.ts';
 import { createRawStreams } from './raw-stream.ts';
 import type { Telemetry } from './telemetry.ts';
@@ -57,14 +58,14 @@ export interface WatchPorts {
   dir: string;
   project: string;
   clock: Clock;
-  env: World['env'];
+  env: HarnessPorts['env'];
   library: Library;
   kernel: Pick<Kernel, 'execute'>;
   frame(): Frame;
   policy(): ComposedPolicy;
   /** The user's own key, from which those of the vaults are made. */
   key(): Outcome<KeyPair>;
-  live: Pick<World, 'onEvent' | 'onText'>;
+  live: Pick<WatchPort, 'onEvent' | 'onText'>;
   /** What could not be written or sent; a run goes on without. */
   trouble(message: string): void;
 }
@@ -72,8 +73,9 @@ export interface WatchPorts {
 /** Where a registered SDK announces itself; the API package is not even loaded without one. */
 const SDK = Symbol.for('opentelemetry.js.api.1');
 
-export interface ThreadWatch
-  extends Pick<World, 'store' | 'transcript' | 'rawStream' | 'onEvent' | 'onText'> {
+export interface ThreadWatch {
+  readonly store: Store;
+  readonly port: WatchPort;
   /** To be awaited before a run: an SDK may have come in the meantime. */
   ready(): Promise<void>;
   /** A journal with its secrets in place: for replay. */
@@ -142,7 +144,7 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
     run: runNotice(ports.project, env),
     trouble,
   });
-  const redact = <T extends Json>(id: string, value: T): T => known.redactor(id).json(value) as T;
+  const redact = <T extends Json>(id: string, value: T): T => known.redactor(id).json(value);
   const streams = maskText(ports, (id) => known.redactor(id).stream());
 
   function lookOn(id: string, events: readonly Noted[]): void {
@@ -165,23 +167,23 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
       telemetry ??= createTelemetry({ now, thread });
     },
     history: sealed.history,
-    rawStream: createRawStreams({ dir, clock, trouble, redactor: known.redactor }),
-    transcript(id) {
-      const write = transcripts.open(id);
-      return (events, firstSeq) => {
-        write(events, firstSeq);
-        lookOn(id, events);
-      };
-    },
-    onEvent(id, event) {
-      streams.flush(id);
-      live.onEvent?.(
-        id,
-        withTexts(event, (data) => redact(id, data)),
-      );
-    },
-    onText(id, piece) {
-      if (live.onText) streams.text(id, piece);
+    port: {
+      rawStream: createRawStreams({ dir, clock, trouble, redactor: known.redactor }),
+      transcript(id) {
+        const write = transcripts.open(id);
+        return (events, firstSeq) => {
+          write(events, firstSeq);
+          lookOn(id, events);
+        };
+      },
+      onEvent(id, event) {
+        streams.flush(id);
+        const shown = withTexts(event, (data) => redact(id, data));
+        live.onEvent?.(id, shown);
+      },
+      onText(id, piece) {
+        if (live.onText) streams.text(id, piece);
+      },
     },
     mask: (id, text) => known.redactor(id).text(text),
     shown(result) {

@@ -9,37 +9,40 @@ import type { Store, ThreadFilter, ThreadSummary } from '../../store/index.ts';
 import { countChild } from '../children/children.ts';
 import { namedIn } from '../children/resume-children.ts';
 import { packCost } from '../limits/cost.ts';
-import type { EventType, Noted, Recorded } from '../thread/journal-event.ts';
+import { type EventType, notedOf, type Recorded } from '../thread/journal-event.ts';
 import { createLiveThreads } from '../thread/live-threads.ts';
-import type { World } from '../thread/ports.ts';
 import { createReplayRecord, type ReplayRecord } from '../thread/recorded-events.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import type { HarnessPorts, Thread } from '../thread/thread.ts';
 
 export interface ReplayStage {
-  world: World;
+  ports: HarnessPorts;
   /** Nothing is written after this event; for ever when it is the last one. */
   until(seq: number): void;
 }
 
 /** Written by other threads, by people, or for them: a replay takes them from the journal. */
 const FROM_OTHERS: ReadonlySet<EventType> = new Set<EventType>([
-  ...(['spawn', 'child_end', 'approval', 'snapshot', 'logged'] as const),
+  'spawn',
+  'child_end',
+  'approval',
+  'snapshot',
+  'logged',
 ]);
 const LOST = fail('lease_expired', 'the process was lost here');
 
-/** Without its place. */
-const again = ({ thread: _, seq: __, ts: ___, ...event }: Recorded): Noted => event;
-
 /** Puts the next events of others into the journal, if they are next. */
-function playOthers(thread: ThreadContext, { events }: ReplayRecord, end: number): void {
-  const { log, meter } = thread;
-  while (log.seq() < end && !log.lost()) {
-    const next = events[log.seq()];
+function playOthers(thread: Thread, { events }: ReplayRecord, end: number): void {
+  const {
+    journal,
+    budget: { meter },
+  } = thread;
+  while (journal.seq() < end && !journal.lost()) {
+    const next = events[journal.seq()];
     if (!next || !FROM_OTHERS.has(next.type)) return;
     if (next.type === 'child_end') countChild(thread, next.data);
     else {
       if (next.type === 'spawn') meter.countSpawn();
-      log.append([again(next)], { cost: packCost(meter.read()) });
+      journal.append([notedOf(next)], { cost: packCost(meter.read()) });
     }
   }
 }
@@ -58,12 +61,12 @@ function childrenAt(real: Store, filter: ThreadFilter, events: readonly Recorded
 }
 
 /** No provider is asked, so no key is needed. */
-function envWithKeys(world: World): World['env'] {
-  const providers = getOwn(world.models(), 'providers');
+function envWithKeys(ports: HarnessPorts): HarnessPorts['env'] {
+  const providers = getOwn(ports.models(), 'providers');
   const names = Object.values(isObject(providers) ? providers : {}).map((one) =>
     plainText(getOwn(one, 'key')),
   );
-  return { ...Object.fromEntries(names.map((name) => [name, 'replay'])), ...world.env };
+  return { ...Object.fromEntries(names.map((name) => [name, 'replay'])), ...ports.env };
 }
 
 /** Hooks are known by when they began: between two events of the thread they served. */
@@ -77,7 +80,7 @@ function hookRecord(real: Store, parent: ReplayRecord, parentId: string, seq: nu
 }
 
 export function createReplayStage(
-  world: World,
+  ports: HarnessPorts,
   real: Store,
   empty: Store,
   id: string,
@@ -122,19 +125,19 @@ export function createReplayStage(
   const answer = async (_: object, caller: Caller): Promise<Outcome<Value>> => {
     const thread = caller.__thread_id ?? '';
     play(thread);
-    const begun = [...(live.get(thread)?.thread.begun ?? [])];
+    const begun = [...(live.get(thread)?.thread.control.intents ?? [])];
     const call = begun.find(([, { key }]) => key === caller.idempotencyKey)?.[0] ?? '';
     return recordOf(thread).resultOf(call, seqOf(thread));
   };
   const kernel: Kernel = {
-    ...world.kernel,
+    ...ports.kernel,
     search: answer,
     load: answer,
     help: answer,
     // The directive itself is read as it is today.
     execute: async (request, caller) =>
       caller.surface === 'harness' && request.item_type === 'directive'
-        ? await world.kernel.execute(request, caller)
+        ? await ports.kernel.execute(request, caller)
         : await answer(request, caller),
   };
   const store: Store = {
@@ -168,35 +171,38 @@ export function createReplayStage(
     },
   };
   const start = record.events[0]?.ts ?? 0;
-  const { onEvent: _event, onText: _text, ...rest } = world;
-  const again: World = {
-    ...rest,
-    live,
-    env: envWithKeys(world),
+  const again: HarnessPorts = {
+    ...ports,
+    env: envWithKeys(ports),
     // The time passes as it did: with the journal.
     clock: {
-      now: () => world.clock.now(),
+      now: () => ports.clock.now(),
       monotonic: () =>
         (record.events[Math.min(seqOf(id), record.events.length - 1)]?.ts ?? start) - start,
     },
     store,
-    // A process is lost between any two events, and what happens is looked up by their number.
-    writesAtOnce: true,
     kernel,
     async model(_request, caller) {
       const thread = caller.__thread_id ?? '';
       play(thread);
       return recordOf(thread).replyAt(seqOf(thread));
     },
-    // What a script only looked at is noted when it is done: its event is the next one.
-    recorded: (thread, call) => recordOf(thread).resultOf(call, seqOf(thread) + 1),
-    transcript: () => () => {},
-    runners: {},
-    resume: async (thread) => fail('not_found', `thread \`${thread}\` is not replayed here`),
-    elsewhere: async () => fail('not_found', 'other projects are not replayed'),
+    threads: {
+      live,
+      owner: ports.threads.owner,
+      resume: async (thread) => fail('not_found', `thread \`${thread}\` is not replayed here`),
+      elsewhere: async () => fail('not_found', 'other projects are not replayed'),
+    },
+    watch: { transcript: () => () => {} },
+    replay: {
+      // What a script only looked at is noted when it is done: its event is the next one.
+      recorded: (thread, call) => recordOf(thread).resultOf(call, seqOf(thread) + 1),
+      // A process is lost between any two events, and what happens is looked up by their number.
+      writesAtOnce: true,
+    },
   };
   return {
-    world: again,
+    ports: again,
     until(seq) {
       end = seq;
     },

@@ -10,20 +10,21 @@ import {
 } from '../../base/index.ts';
 import { isEnded, type Store, type ThreadRow } from '../../store/index.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
-import { apartKey, createContext } from '../run/create.ts';
-import { type Prepared, prepareThread } from '../run/prepare.ts';
+import { createThread } from '../run/create.ts';
+import { prepareThread } from '../run/prepare.ts';
 import { type ResumeOptions, resumeThread } from '../run/resume.ts';
 import type { Place } from '../run/run-hook.ts';
 import { hasShippedRunner } from '../run/runner.ts';
 import { runHook, runPrepared } from '../run/start.ts';
+import { apartKey } from '../thread/budget.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { encode } from '../thread/journal-codec.ts';
-import type { Noted, Recorded } from '../thread/journal-event.ts';
-import type { ThreadResult, World } from '../thread/ports.ts';
+import { type Noted, notedOf, type Recorded } from '../thread/journal-event.ts';
+import type { ThreadResult } from '../thread/ports.ts';
 import { readJournal } from '../thread/read-journal.ts';
 import { createReplayRecord, isResume } from '../thread/recorded-events.ts';
-import { rebuild } from '../thread/restore.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import { restoreThread } from '../thread/restore.ts';
+import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { createReplayStage, type ReplayStage } from './replay-ports.ts';
 
 export interface ReplayReport {
@@ -54,12 +55,6 @@ function plain(value: Json): Json {
   );
 }
 
-const shown = (event: Recorded | undefined): Noted | undefined => {
-  if (!event) return undefined;
-  const { thread: _, seq: __, ts: ___, ...noted } = event;
-  return noted;
-};
-
 /** What journals of the first form do not have: it counts where it was recorded. */
 const ADDED: Readonly<Partial<Record<Recorded['type'], readonly string[]>>> = {
   thread_end: ['code'],
@@ -81,7 +76,7 @@ export function compareJournals(
   const length = Math.max(recorded.length, replayed.length);
   for (let at = 0; at < length; at++) {
     if (textOf(recorded[at]) === textOf(replayed[at], recorded[at])) continue;
-    const [was, is] = [shown(recorded[at]), shown(replayed[at])];
+    const [was, is] = [recorded[at], replayed[at]].map((event) => event && notedOf(event));
     const seq = recorded[at]?.seq ?? replayed[at]?.seq ?? 0;
     const difference = { seq, ...(was && { recorded: was }), ...(is && { replayed: is }) };
     return { same: at, recorded: recorded.length, isSame: false, difference };
@@ -102,28 +97,28 @@ export interface ReplayOptions {
 const startOf = (events: readonly Recorded[]) =>
   events.find((event) => event.type === 'thread_start')?.data;
 
-function mayReplay({ id, status, runner, project }: ThreadRow, world: World): Outcome<null> {
+function mayReplay({ id, status, runner, project }: ThreadRow, ports: HarnessPorts): Outcome<null> {
   if (!isEnded(status)) return fail('conflict', `thread \`${id}\` has not ended: it is ${status}`);
   if (!hasShippedRunner(runner)) {
     return fail('invalid_input', `thread \`${id}\` ran on \`${runner}\`, which leaves no journal`);
   }
-  if (project === world.project) return ok(null);
+  if (project === ports.project) return ok(null);
   return fail('invalid_input', `thread \`${id}\` worked in \`${project}\`: replay needs its items`);
 }
 
 /** With the inputs, the model and the limits it had. */
 async function prepareReplay(
-  world: World,
+  ports: HarnessPorts,
   row: ThreadRow,
   model: string,
 ): Promise<Outcome<Prepared>> {
   const request = { directive: row.directive, inputs: row.inputs as JsonObject };
-  const own = await prepareThread(world, request);
+  const own = await prepareThread(ports, request);
   const isOwn = own.ok && own.output.model.model === model;
   const prepared =
     isOwn || model === '' || model === 'none'
       ? own
-      : await prepareThread(world, { ...request, model });
+      : await prepareThread(ports, { ...request, model });
   return prepared.ok ? ok({ ...prepared.output, limits: unpackLimits(row.limits) }) : prepared;
 }
 
@@ -142,18 +137,18 @@ function placeAncestors(real: Store, empty: Store, id: string): Outcome<null> {
 
 /** The parent as it was when it spawned this one: its rights, and what it had called last. */
 async function parentOf(
-  world: World,
+  ports: HarnessPorts,
   real: Store,
   row: ThreadRow,
-): Promise<Outcome<ThreadContext | undefined>> {
+): Promise<Outcome<Thread | undefined>> {
   if (row.parent === undefined) return ok(undefined);
-  const [above, journal] = [world.store.thread(row.parent), readJournal(real, row.parent)];
+  const [above, journal] = [ports.store.thread(row.parent), readJournal(real, row.parent)];
   if (!above.ok) return above;
   if (!journal.ok) return journal;
   const before = journal.output.filter(({ ts }) => ts <= row.created);
-  const prepared = await prepareReplay(world, above.output, startOf(before)?.model ?? '');
+  const prepared = await prepareReplay(ports, above.output, startOf(before)?.model ?? '');
   if (!prepared.ok) return prepared;
-  const parent = createContext(world, {
+  const parent = createThread(ports, {
     prepared: prepared.output,
     row: above.output,
     epoch: above.output.epoch,
@@ -161,7 +156,7 @@ async function parentOf(
     history: before,
     runHook,
   });
-  if (parent.ok) rebuild(parent.output, before);
+  if (parent.ok) restoreThread(parent.output, before);
   return parent;
 }
 
@@ -169,13 +164,13 @@ async function parentOf(
 const PLENTY = 10n ** 15n;
 
 async function placeOf(
-  world: World,
+  ports: HarnessPorts,
   real: Store,
   empty: Store,
   row: ThreadRow,
   events: readonly Recorded[],
 ): Promise<Outcome<Place>> {
-  const parent = await parentOf(world, real, row);
+  const parent = await parentOf(ports, real, row);
   if (!parent.ok) return parent;
   const { id, kind, runner, detached } = row;
   // Of the first message, or else of the directive, which carries those of the inputs too.
@@ -185,7 +180,7 @@ async function placeOf(
     : events.find((event) => event.type === 'tool_result');
   if (detached && parent.output) {
     const amounts = { tokens: PLENTY, input_tokens: PLENTY, output_tokens: PLENTY, spend: PLENTY };
-    const apart = empty.reserve(parent.output.chain, amounts, apartKey(id));
+    const apart = empty.reserve(parent.output.place.chain, amounts, apartKey(id));
     if (!apart.ok) return apart;
   }
   return ok({
@@ -212,7 +207,7 @@ function askedAt(events: readonly Recorded[], at: number): ResumeOptions {
 
 /** From one process to the next: each ends where its journal ended. */
 async function runAgain(
-  { world, until }: ReplayStage,
+  { ports, until }: ReplayStage,
   prepared: Prepared,
   place: Place,
   events: readonly Recorded[],
@@ -224,11 +219,11 @@ async function runAgain(
   const ends = [...resumes, goesOn ? Number.POSITIVE_INFINITY : end];
   until(ends[0] as number);
   const message = startOf(events)?.message ?? '';
-  let done = await runPrepared(world, prepared, place, none, message);
+  let done = await runPrepared(ports, prepared, place, none, message);
   for (const [index, at] of resumes.entries()) {
     until(ends[index + 1] as number);
     if (!done.ok) return done;
-    done = await resumeThread(world, place.id ?? '', none, askedAt(events, at));
+    done = await resumeThread(ports, place.id ?? '', none, askedAt(events, at));
   }
   return done;
 }
@@ -249,7 +244,7 @@ function endOf(events: readonly Recorded[]): number {
  * removes.
  */
 export async function replayThread(
-  world: World,
+  ports: HarnessPorts,
   id: string,
   store: Store,
   empty: Store,
@@ -257,21 +252,21 @@ export async function replayThread(
 ): Promise<Outcome<ReplayReport>> {
   const row = store.thread(id);
   if (!row.ok) return row;
-  const may = mayReplay(row.output, world);
+  const may = mayReplay(row.output, ports);
   if (!may.ok) return may;
   const journal = readJournal(store, id);
   if (!journal.ok) return journal;
   const placed = placeAncestors(store, empty, id);
   if (!placed.ok) return placed;
   const events = journal.output.slice(0, endOf(journal.output));
-  const stage = createReplayStage(world, store, empty, id, createReplayRecord(events), (hook) => {
+  const stage = createReplayStage(ports, store, empty, id, createReplayRecord(events), (hook) => {
     const read = readJournal(store, hook);
     return read.ok ? read.output : [];
   });
   const model = startOf(events)?.model ?? '';
-  const prepared = await prepareReplay(stage.world, row.output, model);
+  const prepared = await prepareReplay(stage.ports, row.output, model);
   if (!prepared.ok) return prepared;
-  const place = await placeOf(stage.world, store, empty, row.output, events);
+  const place = await placeOf(stage.ports, store, empty, row.output, events);
   if (!place.ok) return place;
   const end = Math.min(until, events.length);
   const isWhole = until >= events.length;

@@ -14,20 +14,7 @@ import {
 import type { Approval } from '../../store/index.ts';
 import { type ApprovedRight, encodeToken, type Scope, widenToken } from '../../trust/index.ts';
 import type { ApprovalNote } from '../thread/journal-event.ts';
-import type { ThreadContext } from '../thread/thread.ts';
-
-export interface ApprovedRights {
-  /** Of this thread, as its journal has them; those below it may declare them too. */
-  own(): readonly ApprovedRight[];
-  /** From now on; noted in the journal, so that a resumed thread has it. */
-  add(approval: Approval): Outcome<null>;
-  /** An event of the journal, read again. */
-  restore(note: ApprovalNote): void;
-  /** What a call carries. Without a call: to look what could be done, nothing is used up. */
-  auth(call?: string): string;
-  /** Counts one use for the call that this token was minted for. */
-  use(approval: string, token: string): Outcome<null>;
-}
+import type { ApprovedRights, Thread } from '../thread/thread.ts';
 
 /** More calls than these are never at work at once. */
 const MAX_MINTED = 64;
@@ -66,12 +53,12 @@ function unpacked({ approval, capability, scope, expires, beyond }: GivenRight, 
 }
 
 /** Of a thread that does not run here. */
-function fromRegistry({ world }: ThreadContext, id: string): ApprovedRight[] {
-  const approvals = world.store.approvals.list({ thread: id, state: 'approved' });
+function fromRegistry({ ports }: Thread, id: string): ApprovedRight[] {
+  const approvals = ports.store.approvals.list({ thread: id, state: 'approved' });
   return (approvals.ok ? approvals.output : []).flatMap((one) => rightOf(one) ?? []);
 }
 
-export function createApproved(self: () => ThreadContext): ApprovedRights {
+export function createApproved(self: () => Thread): ApprovedRights {
   const held = new Map<string, ApprovedRight>();
   /** Tokens of calls, the newest last: which call each was minted for, and what it has used. */
   const minted = new Map<string, { call: string; used: Set<string> }>();
@@ -79,21 +66,28 @@ export function createApproved(self: () => ThreadContext): ApprovedRights {
 
   function rightsOf(id: string): readonly ApprovedRight[] {
     const thread = self();
-    const live = thread.world.live.get(id);
-    if (live) return live.thread.approved.own();
+    const live = thread.ports.threads.live.get(id);
+    if (live) return live.thread.rights.approved.own();
     const before = above.get(id) ?? fromRegistry(thread, id);
     above.set(id, before);
     return before;
   }
   function inForce(): ApprovedRight[] {
-    const { chain, world } = self();
-    const now = world.clock.now();
+    const {
+      place: { chain },
+      ports,
+    } = self();
+    const now = ports.clock.now();
     const all = [...held.values(), ...chain.slice(1).flatMap(rightsOf)];
     return all.filter(({ expires = Number.POSITIVE_INFINITY }) => expires > now);
   }
   function mint(rights: readonly ApprovedRight[]): Outcome<string> {
-    const { world, rights: own, id } = self();
-    const [base, key] = [world.verifyToken(own.auth, id), world.tokenKey()];
+    const {
+      ports,
+      rights: { own },
+      place: { id },
+    } = self();
+    const [base, key] = [ports.tokens.verify(own.auth, id), ports.tokens.key()];
     if (!base.ok) return base;
     if (!key.ok) return key;
     const token = widenToken(key.output, base.output.blocks, rights);
@@ -105,13 +99,13 @@ export function createApproved(self: () => ThreadContext): ApprovedRights {
     if (minted.size > MAX_MINTED && oldest !== undefined) minted.delete(oldest);
   }
   function count(id: string, call: string): Outcome<null> {
-    const { world, log } = self();
-    const asked = world.store.approvals.get(id);
+    const { ports, journal } = self();
+    const asked = ports.store.approvals.get(id);
     if (!asked.ok) return asked;
-    const spent = world.store.approvals.use(id, asked.output.binding);
+    const spent = ports.store.approvals.use(id, asked.output.binding);
     if (!spent.ok) return spent;
     const { capability, scope } = asked.output.binding;
-    return log.note({
+    return journal.note({
       type: 'approval',
       data: {
         kind: 'capability',
@@ -132,20 +126,24 @@ export function createApproved(self: () => ThreadContext): ApprovedRights {
       if (!right) return fail('permission_denied', `approval \`${approval.id}\` gives no right`);
       if (held.has(right.approval)) return ok(null);
       const { who = '' } = approval;
-      const noted = self().log.note({ type: 'approval', data: packed(right, who) });
+      const noted = self().journal.note({ type: 'approval', data: packed(right, who) });
       if (noted.ok) held.set(right.approval, right);
       return noted;
     },
     restore(note) {
-      if (note.state === 'approved') held.set(note.approval, unpacked(note, self().id));
+      if (note.state === 'approved') held.set(note.approval, unpacked(note, self().place.id));
     },
     auth(call) {
-      const { rights, world, id } = self();
-      const extra = held.size === 0 && self().parent === undefined ? [] : inForce();
+      const {
+        rights: { own: rights },
+        ports,
+        place: { id },
+      } = self();
+      const extra = held.size === 0 && self().place.parent === undefined ? [] : inForce();
       if (extra.length === 0) return rights.auth;
       const token = mint(extra);
       if (!token.ok) return rights.auth;
-      const verified = world.verifyToken(token.output, id);
+      const verified = ports.tokens.verify(token.output, id);
       if (!verified.ok) return rights.auth;
       if (call !== undefined) remember(verified.output.hash, call);
       return token.output;

@@ -15,7 +15,7 @@ import {
   permissionFor,
   type Scope,
 } from '../../trust/index.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import type { Thread } from '../thread/thread.ts';
 import { rightOf } from './approved-rights.ts';
 import { declaredRights } from './thread-token.ts';
 
@@ -26,21 +26,21 @@ export interface CapabilityWish {
 }
 
 /** A refusal names tools by their last segment; asking for them so is understood. */
-function named({ world }: ThreadContext, wish: CapabilityWish): Outcome<Grant> {
-  const { catalog } = world.library.capabilities();
+function named({ ports }: Thread, wish: CapabilityWish): Outcome<Grant> {
+  const { catalog } = ports.library.capabilities();
   const scope = (wish.scope ?? {}) as Scope;
   const capability = normalizeCapability(wish.capability);
   const isTool = capability.startsWith('tool.') && !catalog.get(capability);
   if (!isTool) {
     return ok({ capability, ...(Object.keys(scope).length > 0 && { scope }) });
   }
-  const found = world.library.find('tool', scope.id ?? capability.slice('tool.'.length));
+  const found = ports.library.find('tool', scope.id ?? capability.slice('tool.'.length));
   return found.ok ? ok({ capability: 'tool.execute', scope: { id: found.output.id } }) : found;
 }
 
 /** What no person can give here, because neither could they give it otherwise. */
-function refusal({ world }: ThreadContext, grant: Grant): Outcome<null> {
-  const { catalog } = world.library.capabilities();
+function refusal({ ports }: Thread, grant: Grant): Outcome<null> {
+  const { catalog } = ports.library.capabilities();
   const name = `\`${grant.capability}\``;
   if (grant.capability.includes('*')) {
     return fail('invalid_input', `${name} is no single capability; name the one that is missing`);
@@ -53,25 +53,25 @@ function refusal({ world }: ThreadContext, grant: Grant): Outcome<null> {
       missing: grant.capability,
     });
   }
-  const left = createCeilingVerifier(world.policies().policy.ceilings(), catalog);
+  const left = createCeilingVerifier(ports.policies().policy.ceilings(), catalog);
   return left.holds(grant.capability);
 }
 
 /** How much of it the directive declares. */
 function declaredOf(
-  { directive, world }: ThreadContext,
+  { place: { directive }, ports }: Thread,
   grant: Grant,
 ): Outcome<'yes' | 'no' | 'in part'> {
-  const declared = declaredRights(directive, world.library, world.project);
+  const declared = declaredRights(directive, ports.library, ports.project);
   if (!declared.ok) return declared;
-  const { catalog } = world.library.capabilities();
+  const { catalog } = ports.library.capabilities();
   const { missing, partial } = missingAtStart([grant], declared.output.grants, catalog);
   return ok(missing.length > 0 ? 'no' : partial.length > 0 ? 'in part' : 'yes');
 }
 
 /** Nothing to ask for: the thread has it, by itself or because it was approved. */
-function isHeld({ world, approved, id }: ThreadContext, grant: Grant): boolean {
-  const token = world.verifyToken(approved.auth(), id);
+function isHeld({ ports, rights: { approved }, place: { id } }: Thread, grant: Grant): boolean {
+  const token = ports.tokens.verify(approved.auth(), id);
   if (!token.ok) return false;
   const { missing, partial } = token.output.missingAtStart([grant]);
   return missing.length + partial.length === 0;
@@ -79,7 +79,7 @@ function isHeld({ world, approved, id }: ThreadContext, grant: Grant): boolean {
 
 /** The question, ready for the queue; or the answer when there is nothing to ask. */
 export function capabilityQuestion(
-  thread: ThreadContext,
+  thread: Thread,
   wish: CapabilityWish,
   reason: string,
 ): Outcome<{ held: Json } | { binding: JsonObject; shown: JsonObject }> {
@@ -96,11 +96,11 @@ export function capabilityQuestion(
   }
   const permission = permissionFor(grant);
   return ok({
-    binding: { capability, scope: { ...scope }, call: thread.currentCall },
+    binding: { capability, scope: { ...scope }, call: thread.control.currentCall },
     shown: {
       action: 'escalate',
       question: reason,
-      directive: thread.directive.name,
+      directive: thread.place.directive.name,
       capability,
       scope: { ...scope },
       declared: declared.output,
@@ -115,15 +115,15 @@ const SAID: Readonly<Record<string, string>> = {
 };
 
 /** What the model is told, and from now on the right. */
-export function capabilityAnswer(thread: ThreadContext, approval: Approval): Outcome<Json> {
+export function capabilityAnswer(thread: Thread, approval: Approval): Outcome<Json> {
   const { id, state, why = '', who = '', uses, expires, shown } = approval;
   const right = rightOf(approval);
   if (!right) return ok({ decision: state, message: SAID[state] ?? '', why, who });
   if (shown.declared === 'no' && right.beyond !== true) {
-    const message = `directive \`${thread.directive.name}\` does not declare it, and nobody said that the thread may go beyond its directive`;
+    const message = `directive \`${thread.place.directive.name}\` does not declare it, and nobody said that the thread may go beyond its directive`;
     return ok({ decision: 'approved', in_force: false, message, why, who });
   }
-  const added = thread.approved.add(approval);
+  const added = thread.rights.approved.add(approval);
   if (!added.ok) return added;
   return ok({
     decision: 'approved',

@@ -4,7 +4,7 @@
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { Approval } from '../../store/index.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import type { Thread } from '../thread/thread.ts';
 import { capabilityAnswer, capabilityQuestion } from './ask-capability.ts';
 
 export interface HelpSignal {
@@ -22,7 +22,10 @@ interface Question {
 }
 
 /** One open call, one question: asking again finds the answer. */
-const bindingOf = ({ currentCall }: ThreadContext, { action, reason }: HelpSignal): JsonObject => ({
+const bindingOf = (
+  { control: { currentCall } }: Thread,
+  { action, reason }: HelpSignal,
+): JsonObject => ({
   action,
   reason,
   call: currentCall,
@@ -32,61 +35,58 @@ function answerOf({ state, answer, why = '', who = '' }: Approval): Json {
   return { decision: state, ...(answer === undefined ? {} : { answer }), why, who };
 }
 
-const questionOf = (thread: ThreadContext, signal: HelpSignal): Question => ({
+const questionOf = (thread: Thread, signal: HelpSignal): Question => ({
   kind: 'question',
   binding: bindingOf(thread, signal),
-  shown: { action: signal.action, question: signal.reason, directive: thread.directive.name },
+  shown: { action: signal.action, question: signal.reason, directive: thread.place.directive.name },
 });
 
 /** Leaves the call open and the thread at rest until somebody answers. */
-function ask(thread: ThreadContext, signal: HelpSignal, question: Question): Outcome<Json> {
-  const asked = thread.world.store.approvals.ask({ thread: thread.id, ...question });
+function ask(thread: Thread, signal: HelpSignal, question: Question): Outcome<Json> {
+  const asked = thread.ports.store.approvals.ask({ thread: thread.place.id, ...question });
   if (!asked.ok) return asked;
   const { id } = asked.output;
   const { kind } = question;
   const data = { kind, state: 'pending', approval: id, action: signal.action } as const;
-  thread.log.note({ type: 'approval', data });
+  thread.journal.note({ type: 'approval', data });
   const status = signal.action === 'stuck' ? 'needs_input' : 'waiting';
-  thread.ending = { status, reason: signal.reason || `waits for approval ${id}` };
+  thread.control.ending = { status, reason: signal.reason || `waits for approval ${id}` };
   return fail('approval_pending', `nobody has answered \`${id}\` yet`, { approval: id });
 }
 
-async function stuck(thread: ThreadContext, signal: HelpSignal): Promise<Outcome<Json>> {
+async function stuck(thread: Thread, signal: HelpSignal): Promise<Outcome<Json>> {
   const { reason } = signal;
   const message = reason === '' ? 'the model says that it is stuck' : `stuck: ${reason}`;
   await raiseError(thread, fail('stuck', message, { reason }), 'help', { isTold: true });
-  if (!thread.ending) return ok({ action: 'stuck', message: 'noted; go on' });
-  if (thread.ending.status !== 'needs_input') return fail('stuck', message, { reason });
+  if (!thread.control.ending) return ok({ action: 'stuck', message: 'noted; go on' });
+  if (thread.control.ending.status !== 'needs_input') return fail('stuck', message, { reason });
   return ask(thread, signal, questionOf(thread, signal));
 }
 
 /** A right is asked for by its name, so that the answer can be one. */
-function askRight(thread: ThreadContext, signal: HelpSignal, capability: string): Outcome<Json> {
+function askRight(thread: Thread, signal: HelpSignal, capability: string): Outcome<Json> {
   const { reason, scope } = signal;
   const question = capabilityQuestion(thread, { capability, ...(scope && { scope }) }, reason);
   if (!question.ok) return question;
   if ('held' in question.output) return ok(question.output.held);
   const { binding, shown } = question.output;
-  const before = thread.world.store.approvals.find(thread.id, binding);
+  const before = thread.ports.store.approvals.find(thread.place.id, binding);
   if (!before.ok) return before;
   return before.output && before.output.state !== 'pending'
     ? capabilityAnswer(thread, before.output)
     : ask(thread, signal, { kind: 'capability', binding, shown });
 }
 
-function snapshot({ log }: ThreadContext, { reason }: HelpSignal): Outcome<Json> {
-  const noted = log.note({ type: 'snapshot', data: { reason, at: log.seq() } });
-  return noted.ok ? ok({ action: 'checkpoint', snapshot: log.seq() }) : noted;
+function snapshot({ journal }: Thread, { reason }: HelpSignal): Outcome<Json> {
+  const noted = journal.note({ type: 'snapshot', data: { reason, at: journal.seq() } });
+  return noted.ok ? ok({ action: 'checkpoint', snapshot: journal.seq() }) : noted;
 }
 
-export async function helpSignal(
-  thread: ThreadContext,
-  signal: HelpSignal,
-): Promise<Outcome<Json>> {
+export async function helpSignal(thread: Thread, signal: HelpSignal): Promise<Outcome<Json>> {
   const { action, capability } = signal;
   if (action === 'checkpoint') return snapshot(thread, signal);
   if (action === 'escalate' && capability) return askRight(thread, signal, capability);
-  const before = thread.world.store.approvals.find(thread.id, bindingOf(thread, signal));
+  const before = thread.ports.store.approvals.find(thread.place.id, bindingOf(thread, signal));
   if (!before.ok) return before;
   if (before.output && before.output.state !== 'pending') return ok(answerOf(before.output));
   return before.output || action === 'escalate'

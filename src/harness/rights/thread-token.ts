@@ -13,19 +13,10 @@ import {
   type KeyPair,
   mintToken,
 } from '../../trust/index.ts';
-import type { Prepared } from '../run/prepare.ts';
-import type { World } from '../thread/ports.ts';
+import type { HarnessPorts, OwnRights, Prepared } from '../thread/thread.ts';
 
 // The right a thread works with: what its directive declares, as a token that only narrows. A root's
 // token is minted with the harness's key, a child's is one more block on its parent's chain.
-
-export interface ThreadRights {
-  token: CapabilityToken;
-  /** What calls carry as `__auth`. The model never sees it. */
-  auth: string;
-  /** Names for `permissions.granted`. */
-  granted: readonly string[];
-}
 
 export interface RightsRequest {
   thread: string;
@@ -64,7 +55,7 @@ export function mintRights(
   request: RightsRequest,
   library: Library,
   key: KeyPair,
-): Outcome<ThreadRights> {
+): Outcome<OwnRights> {
   const { thread, directive, project, expires, parent, core } = request;
   const declared = declaredRights(directive, library, project);
   if (!declared.ok) return declared;
@@ -94,34 +85,38 @@ export interface ParentToken {
 }
 
 // INVARIANT: a child whose parent's rights cannot be established gets none; it never becomes a root.
-export function parentToken(world: World, id: string, expires: number): Outcome<ParentToken> {
-  const live = world.live.get(id);
-  if (live) return ok({ thread: id, token: live.thread.rights.token });
-  const row = world.store.thread(id);
+export function parentToken(
+  ports: HarnessPorts,
+  id: string,
+  expires: number,
+): Outcome<ParentToken> {
+  const live = ports.threads.live.get(id);
+  if (live) return ok({ thread: id, token: live.thread.rights.own.token });
+  const row = ports.store.thread(id);
   if (!row.ok) return row;
   // Its directive is another project's; a namesake here could hold anything.
-  if (row.output.project !== world.project) {
+  if (row.output.project !== ports.project) {
     return fail(
       'spawn_failed',
       `parent \`${id}\` belongs to another project and does not run here`,
     );
   }
-  const found = world.library.find('directive', row.output.directive);
+  const found = ports.library.find('directive', row.output.directive);
   if (!found.ok) return found;
   const { directive, source, signature } = found.output;
   if (!directive) {
     return fail('invalid_item', `directive \`${found.output.id}\` of parent \`${id}\` has errors`);
   }
   const above =
-    row.output.parent === undefined ? undefined : parentToken(world, row.output.parent, expires);
+    row.output.parent === undefined ? undefined : parentToken(ports, row.output.parent, expires);
   if (above && !above.ok) return above;
-  const key = world.tokenKey();
+  const key = ports.tokens.key();
   if (!key.ok) return key;
   const rights = mintRights(
     {
       thread: id,
       directive: resolveExtends(directive, (name) => {
-        const other = world.library.find('directive', name);
+        const other = ports.library.find('directive', name);
         return other.ok ? other.output.directive : undefined;
       }),
       project: row.output.project,
@@ -129,7 +124,7 @@ export function parentToken(world: World, id: string, expires: number): Outcome<
       core: source === 'bundle' && signature.state === 'bundle',
       ...(above ? { parent: above.output } : {}),
     },
-    world.library,
+    ports.library,
     key.output,
   );
   return rights.ok ? ok({ thread: id, token: rights.output.token }) : rights;
@@ -144,44 +139,44 @@ const GRACE_MS = 60_000;
 const RENEW_MS = 30_000;
 
 function mint(
-  world: World,
+  ports: HarnessPorts,
   row: ThreadRow,
   { item, directive }: Prepared,
   expires: number,
-): Outcome<ThreadRights> {
-  const key = world.tokenKey();
+): Outcome<OwnRights> {
+  const key = ports.tokens.key();
   if (!key.ok) return key;
-  const above = row.parent === undefined ? undefined : parentToken(world, row.parent, expires);
+  const above = row.parent === undefined ? undefined : parentToken(ports, row.parent, expires);
   if (above && !above.ok) return above;
   return mintRights(
     {
       thread: row.id,
       directive,
-      project: world.project,
+      project: ports.project,
       expires,
       ...(above ? { parent: above.output } : {}),
       core: item.source === 'bundle' && item.signature.state === 'bundle',
     },
-    world.library,
+    ports.library,
     key.output,
   );
 }
 
 /** The rights now. Only the first minting can fail: later the old token is left to run out. */
 export function createRights(
-  world: World,
+  ports: HarnessPorts,
   row: ThreadRow,
   prepared: Prepared,
-): Outcome<() => ThreadRights> {
+): Outcome<() => OwnRights> {
   const lifetime = Number(prepared.limits.duration?.value ?? 0n) + GRACE_MS;
-  let expires = world.clock.now() + lifetime;
-  const first = mint(world, row, prepared, expires);
+  let expires = ports.clock.now() + lifetime;
+  const first = mint(ports, row, prepared, expires);
   if (!first.ok) return first;
   let rights = first.output;
   return ok(() => {
-    const now = world.clock.now();
+    const now = ports.clock.now();
     if (expires - now > RENEW_MS) return rights;
-    const again = mint(world, row, prepared, now + lifetime);
+    const again = mint(ports, row, prepared, now + lifetime);
     if (again.ok) [rights, expires] = [again.output, now + lifetime];
     return rights;
   });

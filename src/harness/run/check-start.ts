@@ -5,13 +5,17 @@ import { grantName } from '../../trust/index.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
 import type { Ending } from '../loop.ts';
 import { declaredRights } from '../rights/thread-token.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import type { Thread } from '../thread/thread.ts';
 
-function missingRights(thread: ThreadContext): Outcome<Failure | undefined> {
-  const { world, directive, item, rights, approved, id } = thread;
-  const wanted = declaredRights(directive, world.library, world.project);
+function missingRights(thread: Thread): Outcome<Failure | undefined> {
+  const {
+    ports,
+    place: { directive, item, id },
+    rights: { own: rights, approved },
+  } = thread;
+  const wanted = declaredRights(directive, ports.library, ports.project);
   if (!wanted.ok) return wanted;
-  const token = world.verifyToken(approved.auth(), id);
+  const token = ports.tokens.verify(approved.auth(), id);
   if (!token.ok) return token;
   const { grants } = wanted.output;
   const above = new Set(token.output.missingAtStart(grants).missing);
@@ -22,7 +26,7 @@ function missingRights(thread: ThreadContext): Outcome<Failure | undefined> {
   const [first] = names;
   if (first === undefined) return ok(undefined);
   const missing = [...new Set(names)];
-  const isRoot = thread.parent === undefined;
+  const isRoot = thread.place.parent === undefined;
   const [who, what] = isRoot
     ? ['the policy does not allow', 'the policy']
     : ['its parent does not hold', 'those of its parent'];
@@ -42,7 +46,7 @@ function missingRights(thread: ThreadContext): Outcome<Failure | undefined> {
 }
 
 /** Undefined: it may begin. */
-export async function checkStart(thread: ThreadContext): Promise<Ending | undefined> {
+export async function checkStart(thread: Thread): Promise<Ending | undefined> {
   for (;;) {
     const refused = missingRights(thread);
     if (!refused.ok) {
@@ -56,7 +60,9 @@ export async function checkStart(thread: ThreadContext): Promise<Ending | undefi
     });
     // Bounded like every retry: the decision counts them.
     if (verdict?.action === 'retry') continue;
-    const { ending } = thread;
+    const {
+      control: { ending },
+    } = thread;
     return ending?.status === 'failed' ? { ...ending, status: 'denied' } : ending;
   }
 }

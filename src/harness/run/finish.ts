@@ -8,7 +8,8 @@ import { packCost } from '../limits/cost.ts';
 import type { Ending } from '../loop.ts';
 import { packMarks } from '../thread/conversation.ts';
 import type { ThreadResult } from '../thread/ports.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import { tell } from '../thread/talk.ts';
+import type { Thread } from '../thread/thread.ts';
 
 /** Longer texts are prose or a file; looking for outputs in them is not worth it. */
 const MAX_TEXT = 1024 * 1024;
@@ -84,35 +85,46 @@ export function resultText(
 const MAX_REMINDERS = 2;
 
 /** A reply without calls ends the run; when it owes outputs, the model is asked for them first. */
-export function finalEnding(thread: ThreadContext, reply: ModelReply): Ending | undefined {
+export function finalEnding(thread: Thread, reply: ModelReply): Ending | undefined {
   const text = reply.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
   // It meant to call something and has been told why that failed: that was not its last word.
   const unread = reply.broken?.discarded_partial ?? [];
   if (unread.length + (reply.bad_arguments ?? []).length > 0) return undefined;
-  const outputs = finalOutputs(thread.directive, text);
+  const outputs = finalOutputs(thread.place.directive, text);
   if (outputs?.ok) return { status: 'completed', reason: '', text, outputs: outputs.output };
-  const owed = missingOutputs(thread.directive, undefined);
+  const owed = missingOutputs(thread.place.directive, undefined);
   if (owed.length === 0) return { status: 'completed', reason: '', text };
   const why = outputs ? outputs.error.detail.message : `the outputs ${owed.join(', ')} are missing`;
-  if (thread.reminders >= MAX_REMINDERS)
+  if (thread.talk.reminders >= MAX_REMINDERS)
     return { status: 'failed', reason: why, text, code: 'invalid_input' };
-  thread.reminders += 1;
-  thread.tell(
-    `[harness] ${why}; return them with execute {"item_type":"directive","item_id":"${thread.directive.name}","action":"return","parameters":{…}}`,
+  thread.talk.reminders += 1;
+  tell(
+    thread,
+    `[harness] ${why}; return them with execute {"item_type":"directive","item_id":"${thread.place.directive.name}","action":"return","parameters":{…}}`,
     { reminder: true },
   );
   return undefined;
 }
 
 /** What was set aside for it: free with its end, in the same commit. */
-const setApart = ({ hookReserve, detached, drawFrom }: ThreadContext): string[] => [
+const setApart = ({
+  hooks: { reserve: hookReserve },
+  place: { detached },
+  budget: { drawFrom },
+}: Thread): string[] => [
   ...(hookReserve === undefined ? [] : [hookReserve]),
   ...(detached && drawFrom !== undefined ? [drawFrom] : []),
 ];
 
 /** What is not an end leaves nothing of the thread in this process: its row and journal are all. */
-export function finish(thread: ThreadContext, ending: Ending, epoch: number): ThreadResult {
-  const { world, id, log, meter, directive, conversation } = thread;
+export function finish(thread: Thread, ending: Ending, epoch: number): ThreadResult {
+  const {
+    ports,
+    place: { id, directive },
+    journal,
+    budget: { meter },
+    talk: { conversation },
+  } = thread;
   const cost = packCost(meter.read());
   const text = resultText(directive, ending.status === 'completed', ending.text);
   const result: ThreadResult = {
@@ -130,10 +142,13 @@ export function finish(thread: ThreadContext, ending: Ending, epoch: number): Th
     const code = ending.code === undefined ? {} : { code: ending.code };
     const end = { status, reason: ending.reason, ...code, cost };
     const settle = setApart(thread).map((key) => ({ key, actual: {} }));
-    log.note({ type: 'thread_end', data: end }, { status, cost, settle, result: { ...result } });
-  } else log.append([], { status, cost });
-  const lost = log.lost();
-  world.store.release(id, epoch);
+    journal.note(
+      { type: 'thread_end', data: end },
+      { status, cost, settle, result: { ...result } },
+    );
+  } else journal.append([], { status, cost });
+  const lost = journal.lost();
+  ports.store.release(id, epoch);
   // INVARIANT: an end that is not in the registry is none; whoever resumes the thread finds it.
   return lost ? { ...result, status: 'interrupted', reason: lost.error.detail.message } : result;
 }

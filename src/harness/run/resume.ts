@@ -4,32 +4,37 @@ import { isObject, type JsonObject, type Outcome, ok } from '../../base/index.ts
 import type { Block } from '../../llm/index.ts';
 import type { ThreadRow } from '../../store/index.ts';
 import { adoptChildren, catchUp } from '../children/resume-children.ts';
-import { applyApproved, goOnAnnealed } from '../hooks/improve-directive.ts';
+import { applyApproved, resumeAfterProposal } from '../hooks/improve-directive.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
 import type { Ending } from '../loop.ts';
-import { lastSpoken, restoreBegun } from '../step/call-intent.ts';
+import { lastSpoken, restoreIntents } from '../step/call-intent.ts';
 import { returned } from '../step/step.ts';
 import type { EventType, JournalEvent, Recorded } from '../thread/journal-event.ts';
-import type { ThreadResult, World } from '../thread/ports.ts';
+import type { ThreadResult } from '../thread/ports.ts';
 import { readJournal } from '../thread/read-journal.ts';
 import { replyAt } from '../thread/recorded-events.ts';
 import {
+  eventsInForce,
   findSnapshot,
   mayRewind,
   type RewindWords,
-  rebuild,
+  restoreThread,
   rewindEvents,
   type SnapshotName,
-  standing,
 } from '../thread/restore.ts';
-import type { ThreadContext } from '../thread/thread.ts';
-import { createContext } from './create.ts';
+import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
+import { createThread } from './create.ts';
 import { drive, LEASE_MS } from './drive.ts';
 import { finalEnding } from './finish.ts';
-import { type Prepared, prepareThread } from './prepare.ts';
+import { prepareThread } from './prepare.ts';
 import { reserveForHooks } from './run-hook.ts';
 import { runHook } from './start.ts';
-import { chargeOpen, endLeftHooks, giveBackTurn, settleBegun } from './unfinished-work.ts';
+import {
+  chargeUnreadRequests,
+  endOrphanedHooks,
+  giveBackTurn,
+  settleUnfinishedCalls,
+} from './unfinished-work.ts';
 
 /** What is said in a conversation. */
 const SAID: ReadonlySet<EventType> = new Set<EventType>([
@@ -41,8 +46,8 @@ const SAID: ReadonlySet<EventType> = new Set<EventType>([
 ]);
 
 /** Somebody has something to say to it first: that may change what it does. */
-function isSpokenTo({ world, id, lastSignal }: ThreadContext): boolean {
-  const waiting = world.store.signals(id, lastSignal);
+function isSpokenTo({ ports, place: { id }, control: { lastSignal } }: Thread): boolean {
+  const waiting = ports.store.signals(id, lastSignal);
   return (waiting.ok ? waiting.output : []).some(
     ({ payload }) => isObject(payload) && (payload.content ?? payload.message) !== undefined,
   );
@@ -50,7 +55,7 @@ function isSpokenTo({ world, id, lastSignal }: ThreadContext): boolean {
 
 /** The outputs were handed back with one of these results. */
 function handedBack(
-  thread: ThreadContext,
+  thread: Thread,
   content: readonly Block[],
   results: readonly Recorded[],
 ): Ending | undefined {
@@ -66,7 +71,10 @@ function handedBack(
 }
 
 /** How the thread was going to end; undefined when there is more to do. */
-export function lastWord(thread: ThreadContext, history: readonly Recorded[]): Ending | undefined {
+export function endingBeforeCrash(
+  thread: Thread,
+  history: readonly Recorded[],
+): Ending | undefined {
   if (isSpokenTo(thread)) return undefined;
   const at = lastSpoken(history);
   const spoken = history[at];
@@ -83,7 +91,7 @@ export function lastWord(thread: ThreadContext, history: readonly Recorded[]): E
 
 /** As it was when the thread began: its model and its limits, whatever the files say by now. */
 async function prepareAgain(
-  world: World,
+  ports: HarnessPorts,
   row: ThreadRow,
   history: readonly Recorded[],
 ): Promise<Outcome<Prepared>> {
@@ -94,34 +102,35 @@ async function prepareAgain(
     ...(begun?.stream && { stream: true }),
   };
   const model = begun?.model ?? '';
-  const own = await prepareThread(world, request);
+  const own = await prepareThread(ports, request);
   const isOther = model !== '' && model !== 'none' && (!own.ok || own.output.model.model !== model);
-  const prepared = isOther ? await prepareThread(world, { ...request, model }) : own;
+  const prepared = isOther ? await prepareThread(ports, { ...request, model }) : own;
   return prepared.ok ? ok({ ...prepared.output, limits: unpackLimits(row.limits) }) : prepared;
 }
 
 interface MadeAgain {
-  thread: ThreadContext;
+  thread: Thread;
   history: readonly Recorded[];
   prepared: Prepared;
 }
 
 async function makeAgain(
-  world: World,
+  ports: HarnessPorts,
   id: string,
   epoch: number,
   signal: AbortSignal,
 ): Promise<Outcome<MadeAgain>> {
-  const row = world.store.thread(id);
+  const row = ports.store.thread(id);
   if (!row.ok) return row;
-  const history = readJournal(world.store, id);
+  const history = readJournal(ports.store, id);
   if (!history.ok) return history;
-  const changed = applyApproved(world, history.output);
+  const changed = applyApproved(ports, history.output);
   if (!changed.ok) return changed;
-  const prepared = await prepareAgain(world, row.output, history.output);
+  const prepared = await prepareAgain(ports, row.output, history.output);
   if (!prepared.ok) return prepared;
-  const parent = row.output.parent === undefined ? undefined : world.live.get(row.output.parent);
-  const thread = createContext(world, {
+  const parent =
+    row.output.parent === undefined ? undefined : ports.threads.live.get(row.output.parent);
+  const thread = createThread(ports, {
     prepared: prepared.output,
     row: row.output,
     epoch,
@@ -142,45 +151,47 @@ export interface ResumeOptions {
 }
 
 /** Where it goes back to; looked up before anything is changed. */
-function goesBackTo(world: World, id: string, from: SnapshotName): Outcome<number> {
-  const row = world.store.thread(id);
+function goesBackTo(ports: HarnessPorts, id: string, from: SnapshotName): Outcome<number> {
+  const row = ports.store.thread(id);
   if (!row.ok) return row;
   const may = mayRewind(row.output);
   if (!may.ok) return may;
-  const history = readJournal(world.store, id);
+  const history = readJournal(ports.store, id);
   return history.ok ? findSnapshot(id, history.output, from) : history;
 }
 
 /** Says that it goes on, or back; answers with the journal as it is then. */
 function beginAgain(
-  { world, id, log }: ThreadContext,
+  { ports, place: { id }, journal }: Thread,
   history: readonly Recorded[],
   events: readonly JournalEvent[],
 ): readonly Recorded[] {
-  const [first, ts] = [log.seq() + 1, world.clock.now()];
-  if (!log.append(events, { status: 'running' }).ok) return history;
+  const [first, ts] = [journal.seq() + 1, ports.clock.now()];
+  if (!journal.append(events, { status: 'running' }).ok) return history;
   // Not read again: from the first append on a journal shows references in the place of secrets.
-  const { turn } = log;
+  const { turn } = journal;
   const told = events.map((event, at) => ({ ...event, thread: id, seq: first + at, ts, turn }));
   return [...history, ...told];
 }
 
 /** Goes on with a thread that was interrupted, paused or waiting. */
 export async function resumeThread(
-  world: World,
+  ports: HarnessPorts,
   id: string,
   signal: AbortSignal = new AbortController().signal,
   { from, words }: ResumeOptions = {},
 ): Promise<Outcome<ThreadResult>> {
-  const back = from === undefined ? undefined : goesBackTo(world, id, from);
+  const back = from === undefined ? undefined : goesBackTo(ports, id, from);
   if (back && !back.ok) return back;
-  const since = world.live.leases.now();
-  const lease = world.store.claim(id, world.owner, LEASE_MS, { reopen: back !== undefined });
+  const since = ports.threads.live.leases.now();
+  const lease = ports.store.claim(id, ports.threads.owner, LEASE_MS, {
+    reopen: back !== undefined,
+  });
   if (!lease.ok) return lease;
   const { epoch } = lease.output;
-  const made = await makeAgain(world, id, epoch, signal);
+  const made = await makeAgain(ports, id, epoch, signal);
   if (!made.ok) {
-    world.store.release(id, epoch);
+    ports.store.release(id, epoch);
     return made;
   }
   const { thread } = made.output;
@@ -189,19 +200,19 @@ export async function resumeThread(
     made.output.history,
     back
       ? rewindEvents(thread, made.output.history, back.output, words)
-      : [{ type: 'signal', data: { kind: 'resume', by: world.owner } }],
+      : [{ type: 'signal', data: { kind: 'resume', by: ports.threads.owner } }],
   );
-  rebuild(thread, whole);
-  const history = standing(whole);
+  restoreThread(thread, whole);
+  const history = eventsInForce(whole);
   reserveForHooks(thread, epoch);
-  endLeftHooks(thread);
+  endOrphanedHooks(thread);
   giveBackTurn(thread, whole);
-  restoreBegun(thread, history);
-  chargeOpen(thread, whole);
+  restoreIntents(thread, history);
+  chargeUnreadRequests(thread, whole);
   catchUp(thread, whole);
-  await goOnAnnealed(thread, made.output.prepared, history);
-  await settleBegun(thread, history);
-  thread.ending ??= lastWord(thread, history);
+  await resumeAfterProposal(thread, made.output.prepared, history);
+  await settleUnfinishedCalls(thread, history);
+  thread.control.ending ??= endingBeforeCrash(thread, history);
   const done = drive(thread, { epoch, since }, history);
   adoptChildren(thread);
   return ok(await done);

@@ -12,39 +12,39 @@ import {
 import type { Descriptor } from '../../flow/index.ts';
 import type { Amounts } from '../../store/index.ts';
 import { MAX_HOOK_NESTING } from '../hooks/action.ts';
-import type { CompiledHook } from '../hooks/select-hook.ts';
 import { unpackCost } from '../limits/cost.ts';
 import { setAside } from '../limits/effective-limits.ts';
 import type { EffectiveLimit, EffectiveLimits, LimitAmounts, LimitName } from '../limits/limit.ts';
 import { scriptOutputs, scriptRequest } from '../script/run-script-thread.ts';
-import type { ThreadResult, World } from '../thread/ports.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import { reserveAlongChain } from '../thread/budget.ts';
+import type { ThreadResult } from '../thread/ports.ts';
+import type { CompiledHook, HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { amountsOf } from '../turn/turn-account.ts';
-import { type LimitsLeft, type Prepared, prepareThread } from './prepare.ts';
+import { type LimitsLeft, prepareThread } from './prepare.ts';
 
 /** Reservations that a thread's hooks draw from begin so. */
 const reservePrefix = (id: string): string => `${id}:hooks`;
 
 /** A hook that is a script asks no model and needs no budget. */
-function asksModel({ library }: World, { hook }: CompiledHook): boolean {
+function asksModel({ library }: HarnessPorts, { hook }: CompiledHook): boolean {
   const found = library.find('directive', hook.directive);
   return found.ok && found.output.directive?.process.script === undefined;
 }
 
 /** What the thread itself may use, and what is kept for its hooks. */
 export function splitLimits(
-  world: World,
+  ports: HarnessPorts,
   limits: EffectiveLimits,
   hooks: readonly CompiledHook[],
 ): { own: EffectiveLimits; hooks: LimitAmounts } {
-  const share = getOwn(world.library.config('limits').value, 'hook_reserve');
-  const isNeeded = hooks.some((hook) => asksModel(world, hook));
+  const share = getOwn(ports.library.config('limits').value, 'hook_reserve');
+  const isNeeded = hooks.some((hook) => asksModel(ports, hook));
   return setAside(limits, isNeeded && typeof share === 'number' ? share : 0);
 }
 
 /** What a lost process had set aside; a settled reservation is history and is not found here. */
-function openReserve({ world, id }: ThreadContext): string | undefined {
-  const open = world.store.openReservations(id);
+function openReserve({ ports, place: { id } }: Thread): string | undefined {
+  const open = ports.store.openReservations(id);
   return (open.ok ? open.output : []).find(({ key }) => key.startsWith(reservePrefix(id)))?.key;
 }
 
@@ -52,23 +52,32 @@ function openReserve({ world, id }: ThreadContext): string | undefined {
  * Sets it aside along the whole chain; the same again after a restart. A thread that ended and was
  * opened again has given its reserve back, so the new one is named by the epoch.
  */
-export function reserveForHooks(thread: ThreadContext, epoch: number): void {
-  const { tokens = 0n } = thread.hookLimits;
+export function reserveForHooks(thread: Thread, epoch: number): void {
+  const { tokens = 0n } = thread.hooks.limits;
   if (tokens === 0n) return;
   // A kind that nobody limits is set aside too, because requests draw all kinds from here.
-  const amounts = amountsOf({ input_tokens: tokens, output_tokens: tokens, ...thread.hookLimits });
-  thread.hookReserve = openReserve(thread);
-  if (thread.hookReserve !== undefined) return;
-  const key = `${reservePrefix(thread.id)}:${epoch}`;
-  if (thread.reserve(amounts, key).ok) thread.hookReserve = key;
+  const amounts = amountsOf({
+    input_tokens: tokens,
+    output_tokens: tokens,
+    ...thread.hooks.limits,
+  });
+  thread.hooks.reserve = openReserve(thread);
+  if (thread.hooks.reserve !== undefined) return;
+  const key = `${reservePrefix(thread.place.id)}:${epoch}`;
+  if (reserveAlongChain(thread, amounts, key).ok) thread.hooks.reserve = key;
 }
 
 const DRAWN = ['tokens', 'input_tokens', 'output_tokens', 'spend'] as const;
 
 /** What a hook's own limits may not pass: what is left in the reserve, and of its time. */
-export function hookLimitsLeft(thread: ThreadContext): LimitsLeft {
-  const { world, id, hookReserve, hookLimits, limits, meter } = thread;
-  const open = world.store.openReservations(id);
+export function hookLimitsLeft(thread: Thread): LimitsLeft {
+  const {
+    ports,
+    place: { id },
+    hooks: { reserve: hookReserve, limits: hookLimits },
+    budget: { limits, meter },
+  } = thread;
+  const open = ports.store.openReservations(id);
   const reserve = (open.ok ? open.output : []).find(({ key }) => key === hookReserve);
   const left: { [name in LimitName]?: Pick<EffectiveLimit, 'value' | 'declared'> } = {};
   const put = (name: LimitName, value: bigint): void => {
@@ -86,7 +95,7 @@ export function hookLimitsLeft(thread: ThreadContext): LimitsLeft {
 
 /** Where a new thread stands. */
 export interface Place {
-  parent?: ThreadContext;
+  parent?: Thread;
   kind?: 'thread' | 'hook';
   /** Made from the directive's name and the time when absent. */
   id?: string;
@@ -100,7 +109,7 @@ export interface Place {
 
 /** How a prepared directive becomes a thread and runs to its end. */
 export type RunPrepared = (
-  world: World,
+  ports: HarnessPorts,
   prepared: Prepared,
   place: Place,
   signal: AbortSignal,
@@ -114,7 +123,7 @@ const withExtra = (outputs: JsonObject): JsonObject => {
 };
 
 /** What only computes has its time limit all the same. */
-function withinTime({ clock }: World, { limits, item }: Prepared): () => Outcome<null> {
+function withinTime({ clock }: HarnessPorts, { limits, item }: Prepared): () => Outcome<null> {
   const ends = clock.monotonic() + Number(limits.duration?.value ?? 0n);
   return () =>
     limits.duration === undefined || clock.monotonic() < ends
@@ -126,15 +135,16 @@ function withinTime({ clock }: World, { limits, item }: Prepared): () => Outcome
  * A script that only computes needs no thread: it has no effect, costs nothing and leaves no row.
  * Undefined: it is none, or it wants more than that and has done nothing yet.
  */
-async function compute(
-  thread: ThreadContext,
-  prepared: Prepared,
-): Promise<Outcome<Json> | undefined> {
-  const { world, conversation, signal } = thread;
+async function compute(thread: Thread, prepared: Prepared): Promise<Outcome<Json> | undefined> {
+  const {
+    ports,
+    talk: { conversation },
+    control: { signal },
+  } = thread;
   const { script } = prepared.directive.process;
   if (!script) return undefined;
-  const request = scriptRequest(world, prepared, script, conversation.marks());
-  const answer = await world.script({ ...request, signal, gate: withinTime(world, prepared) });
+  const request = scriptRequest(ports, prepared, script, conversation.marks());
+  const answer = await ports.script({ ...request, signal, gate: withinTime(ports, prepared) });
   if (answer.needsThread) return undefined;
   const outputs = scriptOutputs(prepared.directive, answer);
   return outputs.ok ? ok(withExtra(outputs.output)) : outputs;
@@ -143,22 +153,22 @@ async function compute(
 /** Own limits, narrowed rights, nesting bounded. */
 export const createHookRunner =
   (run: RunPrepared) =>
-  async (thread: ThreadContext, name: string, inputs: JsonObject): Promise<Outcome<Json>> => {
-    const { world } = thread;
+  async (thread: Thread, name: string, inputs: JsonObject): Promise<Outcome<Json>> => {
+    const { ports } = thread;
     const prepared = await prepareThread(
-      world,
+      ports,
       { directive: name, inputs },
       hookLimitsLeft(thread),
     );
     if (!prepared.ok) return prepared;
     const computed = await compute(thread, prepared.output);
     if (computed) return computed;
-    if (thread.nesting >= MAX_HOOK_NESTING) {
+    if (thread.place.nesting >= MAX_HOOK_NESTING) {
       return fail('hook_failed', `hooks are nested deeper than ${MAX_HOOK_NESTING}`);
     }
     const place: Place = { parent: thread, kind: 'hook' };
-    if (thread.hookReserve !== undefined) place.drawFrom = thread.hookReserve;
-    const ran = await run(world, prepared.output, place, thread.signal, '');
+    if (thread.hooks.reserve !== undefined) place.drawFrom = thread.hooks.reserve;
+    const ran = await run(ports, prepared.output, place, thread.control.signal, '');
     if (!ran.ok) return ran;
     const { status, reason, outputs, cost } = ran.output;
     countHook(thread, cost);
@@ -168,7 +178,7 @@ export const createHookRunner =
   };
 
 /** Counted apart, with what its own hooks used. */
-function countHook({ meter }: ThreadContext, packed: JsonObject): void {
+function countHook({ budget: { meter } }: Thread, packed: JsonObject): void {
   const cost = unpackCost(packed);
   if (!cost.ok) return;
   meter.countHook(cost.output);

@@ -13,20 +13,9 @@ import {
 import type { Directive } from '../../items/index.ts';
 import { checkOutputs } from '../../kernel/index.ts';
 import type { Ending } from '../loop.ts';
-import { deadlineFault, STOPS_STREAM, takeOff } from '../thread/interruption.ts';
-import type { World } from '../thread/ports.ts';
-import type { ThreadContext } from '../thread/thread.ts';
-
-export interface RunnerTask {
-  thread_id: string;
-  directive: string;
-  inputs: Json;
-  /** Aborted at the deadline, when the thread is ended and when its parent is. */
-  signal: AbortSignal;
-}
-
-/** Answers with the directive's outputs. Called again when the thread is resumed. */
-export type Runner = (task: RunnerTask) => Promise<Outcome<Json>>;
+import { deadlineFault, STOPS_STREAM, watchForInterruption } from '../thread/interruption.ts';
+import type { Runner } from '../thread/ports.ts';
+import type { Thread, ThreadsPort } from '../thread/thread.ts';
 
 const SHIPPED: readonly string[] = ['safety', 'plain'];
 /** Hooks are what the plain loop goes without. */
@@ -35,12 +24,12 @@ export const hasHooks = (runner: string): boolean => runner !== 'plain';
 /** The loops that leave a journal of what they did. */
 export const hasShippedRunner = (runner: string): boolean => SHIPPED.includes(runner);
 
-const ownOf = ({ runners = {} }: Pick<World, 'runners'>, name: string): Runner | undefined =>
+const ownOf = ({ runners = {} }: Pick<ThreadsPort, 'runners'>, name: string): Runner | undefined =>
   Object.hasOwn(runners, name) && !SHIPPED.includes(name) ? runners[name] : undefined;
 
-export function knownRunner(world: Pick<World, 'runners'>, name: string): Outcome<null> {
-  if (SHIPPED.includes(name) || ownOf(world, name)) return ok(null);
-  const names = [...SHIPPED, ...Object.keys(world.runners ?? {})];
+export function knownRunner(threads: Pick<ThreadsPort, 'runners'>, name: string): Outcome<null> {
+  if (SHIPPED.includes(name) || ownOf(threads, name)) return ok(null);
+  const names = [...SHIPPED, ...Object.keys(threads.runners ?? {})];
   const near = nearest(name, names);
   const hint = near ? `did you mean \`${near}\`` : `registered are: ${names.join(', ')}`;
   return fail('not_found', `there is no runner \`${name}\`; ${hint}`, { runners: names });
@@ -51,13 +40,15 @@ const outputsOf = (directive: Directive, given: Json): Outcome<JsonObject> =>
     ? checkOutputs(directive, given)
     : fail('invalid_input', 'its outputs are no object');
 
-async function runOwn(thread: ThreadContext, runner: Runner): Promise<Ending> {
-  const { id, directive, inputs } = thread;
-  const flight = takeOff(thread, STOPS_STREAM);
+async function runOwn(thread: Thread, runner: Runner): Promise<Ending> {
+  const {
+    place: { id, directive, inputs },
+  } = thread;
+  const interruption = watchForInterruption(thread, STOPS_STREAM);
   try {
-    const { signal } = flight;
+    const { signal } = interruption;
     const done = await runner({ thread_id: id, directive: directive.name, inputs, signal });
-    if (flight.cause() === 'duration') {
+    if (interruption.cause() === 'duration') {
       const { error } = deadlineFault(thread, fail('timeout', 'its runner'));
       return { status: 'limit', reason: error.detail.message, code: error.code };
     }
@@ -66,12 +57,12 @@ async function runOwn(thread: ThreadContext, runner: Runner): Promise<Ending> {
       ? { status: 'completed', reason: '', outputs: checked.output }
       : { status: 'failed', reason: checked.error.detail.message, code: checked.error.code };
   } finally {
-    flight.land();
+    interruption.release();
   }
 }
 
 /** What runs this thread when it is not the loop. */
-export function ownLoop(thread: ThreadContext): (() => Promise<Ending>) | undefined {
-  const runner = ownOf(thread.world, thread.runner);
+export function ownLoop(thread: Thread): (() => Promise<Ending>) | undefined {
+  const runner = ownOf(thread.ports.threads, thread.place.runner);
   return runner && (() => runOwn(thread, runner));
 }

@@ -3,15 +3,14 @@
 import { type Amounts, isEnded, type ThreadSummary } from '../../store/index.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
 import { createCostMeter, packCost, unpackCost } from '../limits/cost.ts';
-import { endCall, leftCalls } from '../step/call-intent.ts';
+import { endCall, unfinishedCalls } from '../step/call-intent.ts';
 import { failureJson, unknownOutcome } from '../step/step.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { encode } from '../thread/journal-codec.ts';
 import type { EventType, JournalEvent, Recorded } from '../thread/journal-event.ts';
-import type { World } from '../thread/ports.ts';
-import { replayEvent } from '../thread/restore.ts';
-import type { ThreadContext } from '../thread/thread.ts';
-import { leftBooks, usageOf } from '../turn/turn-account.ts';
+import { addToConversation } from '../thread/talk.ts';
+import type { HarnessPorts, Thread } from '../thread/thread.ts';
+import { finalAccount, usageOf } from '../turn/turn-account.ts';
 
 /** What a turn begins and ends with. */
 const TURN: ReadonlySet<EventType> = new Set<EventType>([
@@ -26,20 +25,25 @@ const sum = (list: readonly Amounts[], kind: keyof Amounts): bigint =>
  * A request that went out and whose answer never came may be on the invoice: its reservation is
  * charged, in full and once. One that was reserved and never sent costs nothing.
  */
-export function chargeOpen(thread: ThreadContext, history: readonly Recorded[]): void {
-  const { world, id, meter, log } = thread;
+export function chargeUnreadRequests(thread: Thread, history: readonly Recorded[]): void {
+  const {
+    ports,
+    place: { id },
+    budget: { meter },
+    journal,
+  } = thread;
   const sent = new Set(
     history.flatMap(({ type, data }) => (type === 'turn_start' ? [data.key] : [])),
   );
-  const open = world.store.openReservations(id);
+  const open = ports.store.openReservations(id);
   const own = (open.ok ? open.output : []).filter(({ key }) => key.startsWith(`${id}:turn:`));
-  for (const { key } of own) if (!sent.has(key)) world.store.cancel(key);
+  for (const { key } of own) if (!sent.has(key)) ports.store.cancel(key);
   const charged = own.filter(({ key }) => sent.has(key));
   if (charged.length === 0) return;
   for (const { amounts } of charged) meter.countRequest(usageOf(amounts), amounts.spend ?? 0n);
   const amounts = charged.map((one) => one.amounts);
   const data = { charged_unread: charged.length, tokens: Number(sum(amounts, 'tokens')) };
-  log.note(
+  journal.note(
     { type: 'cost_update', data },
     {
       cost: packCost(meter.read()),
@@ -49,28 +53,28 @@ export function chargeOpen(thread: ThreadContext, history: readonly Recorded[]):
 }
 
 /** A turn that was asked for and not answered is asked for again, and counts once. */
-export function giveBackTurn({ meter }: ThreadContext, history: readonly Recorded[]): void {
+export function giveBackTurn({ budget: { meter } }: Thread, history: readonly Recorded[]): void {
   const asked = history.findLast(({ type }) => TURN.has(type));
   if (asked?.type !== 'turn_start' || asked.data.n === undefined) return;
   if (meter.read().turns >= asked.data.n) meter.giveBackTurn();
 }
 
 /** Calls that were begun and never ended: a write is not repeated, everything else is. */
-export async function settleBegun(
-  thread: ThreadContext,
+export async function settleUnfinishedCalls(
+  thread: Thread,
   history: readonly Recorded[],
 ): Promise<void> {
-  const begun = leftCalls(history);
-  for (const call of thread.conversation.pending()) {
+  const begun = unfinishedCalls(history);
+  for (const call of thread.talk.conversation.pending()) {
     const intent = begun.get(call.id)?.at(-1)?.data;
     // A spawn names its child first: whoever makes it again finds that one.
-    const isSpawn = thread.begun.get(call.id)?.child !== undefined;
+    const isSpawn = thread.control.intents.get(call.id)?.child !== undefined;
     if (!intent || intent.effect !== 'write' || isSpawn) continue;
     const { tool } = intent;
     const unknown = unknownOutcome(call, tool);
     const verdict = await raiseError(thread, unknown, tool, { isTold: true });
     const instead = verdict?.action === 'end' && verdict.outcome.ok ? verdict.outcome : undefined;
-    thread.meter.countToolCall();
+    thread.budget.meter.countToolCall();
     const event: JournalEvent = {
       type: 'tool_result',
       data: {
@@ -78,27 +82,27 @@ export async function settleBegun(
         tool,
         content: instead?.output.data ?? failureJson(unknown),
         is_error: !instead,
-        marks: packMarks(thread.conversation.ownMarks()),
+        marks: packMarks(thread.talk.conversation.ownMarks()),
       },
     };
     endCall(thread, call);
-    if (!thread.log.append([event], { cost: packCost(thread.meter.read()) }).ok) return;
-    replayEvent(thread, event);
-    if (thread.ending) return;
+    if (!thread.journal.append([event], { cost: packCost(thread.budget.meter.read()) }).ok) return;
+    addToConversation(thread, event);
+    if (thread.control.ending) return;
   }
 }
 
 /** A hook's thread is part of one step; that step is done again, with a new one. */
-export function endLeftHooks(thread: ThreadContext): void {
+export function endOrphanedHooks(thread: Thread): void {
   for (const hook of hooksOf(thread)) if (!isEnded(hook.status)) endHook(thread, hook);
   countHooks(thread);
 }
 
-function hooksOf({ world, id }: ThreadContext): ThreadSummary[] {
+function hooksOf({ ports, place: { id } }: Thread): ThreadSummary[] {
   const rows: ThreadSummary[] = [];
   for (let cursor: string | undefined; ; ) {
     const more = cursor === undefined ? {} : { cursor };
-    const page = world.store.query({ parent: id, kind: 'hook', limit: 500, ...more });
+    const page = ports.store.query({ parent: id, kind: 'hook', limit: 500, ...more });
     if (!page.ok) return rows;
     rows.push(...page.output.rows);
     cursor = page.output.next_cursor;
@@ -106,21 +110,21 @@ function hooksOf({ world, id }: ThreadContext): ThreadSummary[] {
   }
 }
 
-function endHook({ world }: ThreadContext, hook: ThreadSummary): void {
-  const lease = world.store.claim(hook.id, world.owner, 60_000, { force: true });
+function endHook({ ports }: Thread, hook: ThreadSummary): void {
+  const lease = ports.store.claim(hook.id, ports.threads.owner, 60_000, { force: true });
   if (!lease.ok) return;
   const { epoch, seq } = lease.output;
-  const { settle, cost } = leftBooks(world, hook);
+  const { settle, cost } = finalAccount(ports, hook);
   const reason = 'the thread it served was resumed';
   const event: JournalEvent = { type: 'thread_end', data: { status: 'terminated', reason } };
   const change = { status: 'terminated', cost: packCost(cost), settle } as const;
-  const written = world.store.append(hook.id, seq, epoch, [encode(event, 0)], change);
-  if (written.ok) world.transcript(hook.id)([{ ...event, turn: 0 }], seq + 1);
-  world.store.release(hook.id, epoch);
+  const written = ports.store.append(hook.id, seq, epoch, [encode(event, 0)], change);
+  if (written.ok) ports.watch.transcript(hook.id)([{ ...event, turn: 0 }], seq + 1);
+  ports.store.release(hook.id, epoch);
 }
 
 /** Threads that ended in the last moment of a process: what people read of them is made whole. */
-export function finishEnded({ store, transcript }: World): void {
+export function finishEnded({ store, watch: { transcript } }: HarnessPorts): void {
   const left = store.unreleased();
   for (const { thread, epoch, seq } of left.ok ? left.output : []) {
     transcript(thread)([], seq + 1);
@@ -129,7 +133,7 @@ export function finishEnded({ store, transcript }: World): void {
 }
 
 /** A hook may have ended, and its thread not have heard of it: what they all used is what counts. */
-function countHooks(thread: ThreadContext): void {
+function countHooks(thread: Thread): void {
   const all = createCostMeter(() => 0);
   for (const { cost } of hooksOf(thread)) {
     const used = unpackCost(cost);
@@ -137,9 +141,9 @@ function countHooks(thread: ThreadContext): void {
     all.countHook(used.output);
     all.countHook(used.output.hooks);
   }
-  const [now, known] = [all.read().hooks, thread.meter.read().hooks];
+  const [now, known] = [all.read().hooks, thread.budget.meter.read().hooks];
   // What is known already counts as nothing: a count never shrinks.
-  thread.meter.countHook({
+  thread.budget.meter.countHook({
     turns: now.turns - known.turns,
     tool_calls: now.tool_calls - known.tool_calls,
     tokens: now.tokens - known.tokens,

@@ -3,7 +3,7 @@ import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { Ending } from '../loop.ts';
 import { deadlineFault, timeLeft } from '../thread/interruption.ts';
 import { obeySignals } from '../thread/signals.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import type { Thread } from '../thread/thread.ts';
 
 /** How often a script that only computes looks whether somebody has said something. */
 const LOOK_MS = 50;
@@ -11,8 +11,8 @@ const LOOK_MS = 50;
 /** What a script gets once its thread is to end; nothing in it can catch that. */
 export const STOPPED: Failure = fail('cancelled', 'the thread was stopped');
 
-function look(thread: ThreadContext): Ending | undefined {
-  const { held, called } = thread.log.pulse(thread.lastSignal);
+function look(thread: Thread): Ending | undefined {
+  const { held, called } = thread.journal.pulse(thread.control.lastSignal);
   if (!held) return { status: 'interrupted', reason: 'this process no longer holds the thread' };
   const told = called ? obeySignals(thread) : undefined;
   if (told || timeLeft(thread) > 0) return told;
@@ -20,15 +20,15 @@ function look(thread: ThreadContext): Ending | undefined {
   return { status: 'limit', reason: error.detail.message, code: error.code };
 }
 
-export function createGate(thread: ThreadContext): () => Outcome<null> {
-  const { clock } = thread.world;
+export function createGate(thread: Thread): () => Outcome<null> {
+  const { clock } = thread.ports;
   let looked = clock.monotonic();
   return () => {
     const now = clock.monotonic();
-    if (!thread.ending && now - looked > LOOK_MS) {
+    if (!thread.control.ending && now - looked > LOOK_MS) {
       looked = now;
-      thread.ending = look(thread);
+      thread.control.ending = look(thread);
     }
-    return thread.ending ? STOPPED : ok(null);
+    return thread.control.ending ? STOPPED : ok(null);
   };
 }

@@ -11,15 +11,14 @@ import {
 import type { Directive, DirectiveItem, Library } from '../../items/index.ts';
 import { checkOutputs } from '../../kernel/index.ts';
 import type { Ending } from '../loop.ts';
-import type { Prepared } from '../run/prepare.ts';
 import { wholeResult } from '../step/large-result.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import type { Recorded } from '../thread/journal-event.ts';
-import type { ScriptAnswer, ScriptRequest, World } from '../thread/ports.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import type { ScriptAnswer, ScriptRequest } from '../thread/ports.ts';
+import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { createGate } from './gate.ts';
 import { createScriptRecord, differs, type ScriptRecord } from './past-steps.ts';
-import { createScriptDeeds } from './script-actions.ts';
+import { createScriptActions } from './script-actions.ts';
 import { createScriptSteps } from './script-steps.ts';
 
 export function scriptOutputs(
@@ -71,36 +70,36 @@ function inputValues(
 
 /** What the language is handed, apart from what it may do. */
 export function scriptRequest(
-  world: Pick<World, 'library' | 'clock'>,
+  ports: Pick<HarnessPorts, 'library' | 'clock'>,
   { item, directive, inputs }: Pick<Prepared, 'item' | 'directive' | 'inputs'>,
   { text, line, column }: DirectiveScript,
   marks: Descriptor,
 ): Omit<ScriptRequest, 'signal' | 'gate'> {
   return {
     text,
-    file: scriptFile(world.library, item, directive),
+    file: scriptFile(ports.library, item, directive),
     line,
     column,
     inputs: inputValues(directive, inputs, marks),
     isSigned: item.signature.state === 'signed' || item.signature.state === 'bundle',
-    now: world.clock.now(),
+    now: ports.clock.now(),
   };
 }
 
 /** What the inputs carry, as the beginning of the journal has it. */
-const givenMarks = ({ opening }: ThreadContext): Descriptor =>
+const givenMarks = ({ talk: { opening } }: Thread): Descriptor =>
   unpackMarks(opening.find((event) => event.type === 'tool_result')?.data.marks);
 
-function endingOf(thread: ThreadContext, answer: ScriptAnswer, record: ScriptRecord): Ending {
-  const lost = thread.log.lost();
+function endingOf(thread: Thread, answer: ScriptAnswer, record: ScriptRecord): Ending {
+  const lost = thread.journal.lost();
   if (lost) return { status: 'interrupted', reason: lost.error.detail.message };
   const { text } = answer;
-  if (thread.ending) {
-    const marks = mergeDescriptors(answer.marks, thread.conversation.marks());
-    return { text, marks, ...thread.ending };
+  if (thread.control.ending) {
+    const marks = mergeDescriptors(answer.marks, thread.talk.conversation.marks());
+    return { text, marks, ...thread.control.ending };
   }
   const left = answer.fault ? undefined : record.left();
-  const outputs = left ? differs('its end', left) : scriptOutputs(thread.directive, answer);
+  const outputs = left ? differs('its end', left) : scriptOutputs(thread.place.directive, answer);
   if (outputs.ok) {
     return { status: 'completed', reason: '', text, outputs: outputs.output, marks: answer.marks };
   }
@@ -112,27 +111,31 @@ function endingOf(thread: ThreadContext, answer: ScriptAnswer, record: ScriptRec
 const marksOf = (fault: Fault): Descriptor => descriptorOfFault(fault) ?? EMPTY;
 
 export async function runScriptThread(
-  thread: ThreadContext,
+  thread: Thread,
   script: DirectiveScript,
   history: readonly Recorded[],
   between: () => Promise<Ending | undefined>,
 ): Promise<Ending> {
-  const { world, id, signal } = thread;
-  const record = createScriptRecord(history, (content) => wholeResult(world, id, content));
+  const {
+    ports,
+    place: { id },
+    control: { signal },
+  } = thread;
+  const record = createScriptRecord(history, (content) => wholeResult(ports, id, content));
   const stop = new AbortController();
   const end = (): void => stop.abort();
   if (signal.aborted) end();
   signal.addEventListener('abort', end, { once: true });
-  const row = world.store.thread(id);
+  const row = ports.store.thread(id);
   try {
     const stopped = await between();
     if (stopped) return stopped;
-    const answer = await world.script({
-      ...scriptRequest(world, thread, script, givenMarks(thread)),
-      now: row.ok ? row.output.created : world.clock.now(),
+    const answer = await ports.script({
+      ...scriptRequest(ports, thread.place, script, givenMarks(thread)),
+      now: row.ok ? row.output.created : ports.clock.now(),
       signal: stop.signal,
       gate: createGate(thread),
-      deeds: createScriptDeeds(thread, createScriptSteps(thread, record, between), stop),
+      actions: createScriptActions(thread, createScriptSteps(thread, record, between), stop),
     });
     return endingOf(thread, answer, record);
   } finally {

@@ -14,41 +14,28 @@ import {
 import type { ItemKind } from '../../items/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
-import { modelFor, priceFor } from '../run/prepare.ts';
 import { callKernel } from '../step/step.ts';
-import { identify } from '../step/tool-call.ts';
+import { identifyCall } from '../step/tool-call.ts';
+import { modelFor, priceFor } from '../thread/choose-model.ts';
 import { createConversation } from '../thread/conversation.ts';
-import { deadlineFault, STOPS_TOOL, takeOff } from '../thread/interruption.ts';
-import type { ScriptAct, ScriptDeeds } from '../thread/ports.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import { deadlineFault, STOPS_TOOL, watchForInterruption } from '../thread/interruption.ts';
+import type { ScriptAct, ScriptActions } from '../thread/ports.ts';
+import type { Talk, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
 import type { ScriptSteps, ScriptWork } from './script-steps.ts';
 
 // A model asked by a script: a turn of the thread like any other, reserved, charged and recorded, with a
 // conversation of its own and no tools.
 
-type Own = Pick<
-  ThreadContext,
-  'conversation' | 'system' | 'model' | 'price' | 'ratio' | 'triedModels' | 'tools' | 'switchModel'
->;
-
-/** The same thread in another conversation: what is set besides that is set on the thread itself. */
-function faceOf(thread: ThreadContext, own: Own): ThreadContext {
-  return new Proxy(thread, {
-    get: (target, name) => Reflect.get(Object.hasOwn(own, name) ? own : target, name) as unknown,
-    set: (target, name, value) => Reflect.set(Object.hasOwn(own, name) ? own : target, name, value),
-  });
-}
-
 /** The tier that was asked for, or the directive's, or the general one. */
 function choose(
-  { world, directive, limits }: ThreadContext,
+  { ports, place: { directive }, budget: { limits } }: Thread,
   wanted: string | undefined,
-): Outcome<Pick<Own, 'model' | 'price'>> {
+): Outcome<Pick<Talk, 'model' | 'price'>> {
   const { model_id, tier } = directive.model ?? {};
-  const model = modelFor(world, wanted ?? model_id ?? tier ?? 'general');
+  const model = modelFor(ports, wanted ?? model_id ?? tier ?? 'general');
   if (!model.ok) return model;
-  const price = priceFor(world, model.output.model, limits);
+  const price = priceFor(ports, model.output.model, limits);
   return price.ok ? ok({ model: model.output, price: price.output }) : price;
 }
 
@@ -62,7 +49,7 @@ export interface ModelQuestion {
  * answers ends the question.
  */
 export async function askModel(
-  thread: ThreadContext,
+  thread: Thread,
   { prompt, tier }: ModelQuestion,
   between: () => Promise<Ending | undefined>,
 ): Promise<Outcome<Value>> {
@@ -70,24 +57,19 @@ export async function askModel(
   if (!chosen.ok) return chosen;
   const conversation = createConversation();
   conversation.user(prompt.text, prompt.meta.descriptor);
-  const own: Own = {
+  // The same thread in a talk of its own.
+  const talk: Talk = {
+    ...thread.talk,
     ...chosen.output,
     conversation,
     system: '',
     ratio: undefined,
+    fallback: undefined,
     triedModels: new Set(),
     tools: [],
-    switchModel(wanted) {
-      const name = wanted === 'fallback' ? own.model.fallback : wanted;
-      if (name === undefined) return fail('model_unavailable', 'there is no fallback model');
-      const other = choose(thread, name);
-      if (other.ok) Object.assign(own, other.output);
-      return other.ok ? ok(null) : other;
-    },
   };
-  const face = faceOf(thread, own);
   for (;;) {
-    const turn = await runTurn(face);
+    const turn = await runTurn({ ...thread, talk });
     if ('reply' in turn) {
       const { content } = turn.reply;
       const text = content.map((block) => (block.type === 'text' ? block.text : '')).join('');
@@ -118,35 +100,35 @@ const under = (value: Value, { influence }: Frame): Value => addMarks(value, inf
 
 /** What the script itself does; at the deadline, or when the thread is killed, it is ended. */
 async function ownWork(
-  thread: ThreadContext,
+  thread: Thread,
   stop: AbortController,
   call: ToolCallBlock,
-  work: Parameters<ScriptDeeds['act']>[1],
+  work: Parameters<ScriptActions['act']>[1],
 ): Promise<Outcome<Value>> {
-  const recorded = thread.world.recorded?.(thread.id, call.id);
+  const recorded = thread.ports.replay?.recorded?.(thread.place.id, call.id);
   if (recorded) return recorded;
-  const flight = takeOff(thread, STOPS_TOOL);
+  const interruption = watchForInterruption(thread, STOPS_TOOL);
   const end = (): void => stop.abort();
-  flight.signal.addEventListener('abort', end, { once: true });
+  interruption.signal.addEventListener('abort', end, { once: true });
   try {
-    if (flight.cause() === 'lost') {
+    if (interruption.cause() === 'lost') {
       return fail('stale_epoch', 'this process no longer holds the thread');
     }
     const done = await work();
-    if (!done.ok) return flight.cause() === 'duration' ? deadlineFault(thread, done) : done;
+    if (!done.ok) return interruption.cause() === 'duration' ? deadlineFault(thread, done) : done;
     return ok(makeValue(done.output));
   } finally {
-    flight.land();
+    interruption.release();
   }
 }
 
 function kernelWork(
-  thread: ThreadContext,
+  thread: Thread,
   call: Omit<ToolCallBlock, 'id'>,
   values: ReadonlyMap<string, Value>,
   frame: Frame,
 ): Outcome<ScriptWork> {
-  const known = identify(thread.world, { ...call, id: '' });
+  const known = identifyCall(thread.ports, { ...call, id: '' });
   if (!known.ok) return known;
   const marks = mergeDescriptors(
     frame.influence,
@@ -167,20 +149,20 @@ function kernelWork(
 }
 
 /** `stop` is aborted when what the script itself has started must end. */
-export function createScriptDeeds(
-  thread: ThreadContext,
+export function createScriptActions(
+  thread: Thread,
   { step, look, heard }: ScriptSteps,
   stop: AbortController,
-): ScriptDeeds {
-  const { world } = thread;
+): ScriptActions {
+  const { ports } = thread;
   return {
     auth: () => ({
-      __auth: thread.approved.auth(thread.currentCall),
-      __thread_id: thread.id,
-      __directive_id: thread.directive.name,
+      __auth: thread.rights.approved.auth(thread.control.currentCall),
+      __thread_id: thread.place.id,
+      __directive_id: thread.place.directive.name,
     }),
     async tool(id, values, frame) {
-      const item_type = KINDS.find((kind) => world.library.find(kind, id).ok) ?? 'tool';
+      const item_type = KINDS.find((kind) => ports.library.find(kind, id).ok) ?? 'tool';
       const parameters = Object.fromEntries([...values].map(([name, { data }]) => [name, data]));
       const given = { item_type, item_id: id, parameters };
       const work = kernelWork(

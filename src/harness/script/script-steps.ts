@@ -14,7 +14,7 @@ import {
   unknownOutcome,
 } from '../step/step.ts';
 import { packMarks } from '../thread/conversation.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import type { Thread } from '../thread/thread.ts';
 import { STOPPED } from './gate.ts';
 import type { PastStep, ScriptRecord } from './past-steps.ts';
 
@@ -65,27 +65,30 @@ const blockOf = (id: string, { facts, arguments: given }: ScriptWork): ToolCallB
 
 /** A step that was begun before a crash and may have had its effect is not done again. */
 async function leaveUnknown(
-  thread: ThreadContext,
+  thread: Thread,
   call: ToolCallBlock,
   tool: string,
 ): Promise<Outcome<Value>> {
   const unknown = unknownOutcome(call, tool);
   const verdict = await raiseError(thread, unknown, tool, { isTold: true });
-  thread.meter.countToolCall();
+  thread.budget.meter.countToolCall();
   return verdict?.action === 'end' && verdict.outcome.ok ? verdict.outcome : unknown;
 }
 
 export function createScriptSteps(
-  thread: ThreadContext,
+  thread: Thread,
   record: ScriptRecord,
   between: () => Promise<Ending | undefined>,
 ): ScriptSteps {
-  const { log, meter } = thread;
+  const {
+    journal,
+    budget: { meter },
+  } = thread;
   const inOrder = createOrder();
 
   async function heard(): Promise<Ending | undefined> {
     const stopped = await between();
-    if (stopped) thread.ending ??= stopped;
+    if (stopped) thread.control.ending ??= stopped;
     return stopped;
   }
 
@@ -94,18 +97,18 @@ export function createScriptSteps(
     facts,
     arguments: given,
   }: ScriptWork): Promise<Outcome<PastStep | undefined>> {
-    if (thread.ending) return STOPPED;
+    if (thread.control.ending) return STOPPED;
     const past = await record.take(facts.verb, given);
     if (past.ok) return past;
     const { code, detail } = past.error;
-    thread.ending ??= { status: 'failed', reason: detail.message, code };
+    thread.control.ending ??= { status: 'failed', reason: detail.message, code };
     return past;
   }
 
   async function perform(work: ScriptWork, past: PastStep | undefined): Promise<Outcome<Value>> {
     if (await heard()) return STOPPED;
     const call = blockOf(past?.call ?? record.nextCall(), work);
-    const isSpawn = thread.begun.get(call.id)?.child !== undefined;
+    const isSpawn = thread.control.intents.get(call.id)?.child !== undefined;
     const outcome =
       past?.intent.effect === 'write' && !isSpawn
         ? await leaveUnknown(thread, call, work.facts.tool)
@@ -118,8 +121,8 @@ export function createScriptSteps(
     const { tool } = work.facts;
     const noted = noteResult(thread, call, asResult(outcome, work.marks), { tool });
     if (!noted.ok) return noted;
-    thread.conversation.learn(noted.output.marks);
-    return thread.ending ? STOPPED : outcome;
+    thread.talk.conversation.learn(noted.output.marks);
+    return thread.control.ending ? STOPPED : outcome;
   }
 
   async function step(work: ScriptWork): Promise<Outcome<Value>> {
@@ -127,7 +130,7 @@ export function createScriptSteps(
     if (!past.ok) return past;
     if (past.output?.result) return past.output.result;
     const isShared =
-      work.facts.effect === 'read' && work.facts.verb !== 'help' && thread.hooks.length === 0;
+      work.facts.effect === 'read' && work.facts.verb !== 'help' && thread.hooks.list.length === 0;
     return await record.busy(() => inOrder(isShared, () => perform(work, past.output)));
   }
 
@@ -137,11 +140,11 @@ export function createScriptSteps(
     if (past.output?.result) return past.output.result;
     const call = blockOf(past.output?.call ?? record.nextCall(), work);
     const outcome = await record.busy(() => work.body(call, undefined));
-    if (thread.ending) return STOPPED;
+    if (thread.control.ending) return STOPPED;
     const { tool, verb, effect } = work.facts;
     const { content, marks, isError } = keepResult(thread, asResult(outcome, work.marks));
     const about = { call_id: call.id, tool };
-    const noted = log.append(
+    const noted = journal.append(
       [
         { type: 'tool_call', data: { ...about, verb, effect, arguments: call.arguments } },
         {
@@ -151,7 +154,7 @@ export function createScriptSteps(
       ],
       { cost: packCost(meter.read()) },
     );
-    thread.conversation.learn(marks);
+    thread.talk.conversation.learn(marks);
     return noted.ok ? outcome : noted;
   }
 

@@ -108,7 +108,7 @@ export interface SealedStore {
 /** People see questions: without secrets, and bound to them as they are shown. */
 function sealApprovals({ approvals }: Store, known: KnownSecrets): Approvals {
   const masked = (thread: string, value: JsonObject): JsonObject =>
-    known.redactor(thread).json(value) as JsonObject;
+    known.redactor(thread).json(value);
   return {
     ...approvals,
     ask: (request) =>

@@ -5,14 +5,12 @@ import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { Descriptor } from '../../flow/index.ts';
 import type { Verifier } from '../../kernel/index.ts';
 import type { ThreadRow } from '../../store/index.ts';
-import type { BegunCall } from '../step/call-intent.ts';
-import type { World } from '../thread/ports.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import type { CallIntent, HarnessPorts, Thread } from '../thread/thread.ts';
 
 export interface Asker {
-  readonly world: World;
+  readonly ports: HarnessPorts;
   /** The thread that asks; undefined for a person or a program. */
-  readonly thread: ThreadContext | undefined;
+  readonly thread: Thread | undefined;
   readonly surface: string;
   /** For the records. */
   readonly by: string;
@@ -21,17 +19,17 @@ export interface Asker {
   readonly given: Descriptor;
   readonly signal: AbortSignal;
   /** The call it asks with, when it is a thread. */
-  readonly begun?: BegunCall;
+  readonly begun?: CallIntent;
 }
 
 /** Finds a thread that the asker may read or control. */
 export function reach(
-  { world, thread, verify }: Asker,
+  { ports, thread, verify }: Asker,
   id: string,
   capability: 'thread.read' | 'thread.control' | 'registry.read',
 ): Outcome<ThreadRow> {
-  const chain = world.store.chain(id);
-  const isBelow = !thread || (chain.ok && chain.output.includes(thread.id));
+  const chain = ports.store.chain(id);
+  const isBelow = !thread || (chain.ok && chain.output.includes(thread.place.id));
   const held =
     capability === 'registry.read'
       ? verify({ capability })
@@ -43,11 +41,14 @@ export function reach(
     const any = verify({ capability: wider, scope: { subtree: 'any' } });
     if (!any.ok && chain.ok) return any;
   }
-  return chain.ok ? world.store.thread(id) : chain;
+  return chain.ok ? ports.store.thread(id) : chain;
 }
 
 /** Itself and those above wait for it: it would wait for ever. */
 export const refuseCircle = ({ thread }: Asker, id: string): Outcome<null> =>
-  thread?.chain.includes(id)
-    ? fail('invalid_input', `thread \`${thread.id}\` cannot wait for \`${id}\`, which waits for it`)
+  thread?.place.chain.includes(id)
+    ? fail(
+        'invalid_input',
+        `thread \`${thread.place.id}\` cannot wait for \`${id}\`, which waits for it`,
+      )
     : ok(null);

@@ -71,10 +71,10 @@ export function queryThreads(asker: Asker, filter: JsonObject): Outcome<Answer> 
     const message = `threads cannot be ordered by \`${order}\`; use \`created_at\` or \`updated_at\`, with \`asc\` or \`desc\``;
     return fail('invalid_input', message);
   }
-  const page = asker.world.store.query({
+  const page = asker.ports.store.query({
     order_by: column.startsWith('updated') ? 'updated' : 'created',
     direction: direction === 'asc' ? 'asc' : 'desc',
-    ...(asker.thread ? { within: asker.thread.id } : {}),
+    ...(asker.thread ? { within: asker.thread.place.id } : {}),
     ...(directive_name === undefined ? {} : { directive: plainText(directive_name) }),
     ...(status === undefined ? {} : { status: plainText(status) as ThreadStatus }),
     ...(typeof limit === 'number' ? { limit } : {}),
@@ -97,9 +97,9 @@ function shownEvent({ seq, ts, turn, type, data }: StoredEvent): JsonObject {
 // INVARIANT: an event's words may repeat what any earlier event said, so all of them carry the marks
 // of the whole journal up to there.
 function marksUpTo(asker: Asker, id: string): Outcome<Descriptor> {
-  const live = asker.world.live.get(id);
-  if (live) return ok(live.thread.conversation.ownMarks());
-  const history = readJournal(asker.world.store, id);
+  const live = asker.ports.threads.live.get(id);
+  if (live) return ok(live.thread.talk.conversation.ownMarks());
+  const history = readJournal(asker.ports.store, id);
   if (!history.ok) return history;
   return ok(
     mergeAll(
@@ -116,7 +116,7 @@ export function threadEvents(
 ): Outcome<Answer> {
   const row = reach(asker, id, capability);
   if (!row.ok) return row;
-  const events = asker.world.store.readLast(id, Math.max(1, Math.min(count, 1000)));
+  const events = asker.ports.store.readLast(id, Math.max(1, Math.min(count, 1000)));
   if (!events.ok) return events;
   const marks = marksUpTo(asker, id);
   if (!marks.ok) return marks;
@@ -136,9 +136,9 @@ async function waitOne(asker: Asker, id: string, signal: AbortSignal): Promise<O
   if (!circle.ok) return circle;
   const row = reach(asker, id, 'thread.read');
   if (!row.ok) return row;
-  const ended = await awaitEnd(asker.world, id, signal);
+  const ended = await awaitEnd(asker.ports, id, signal);
   if (!ended.ok) return ended;
-  return ended.output && isEnded(ended.output.status as ThreadStatus)
+  return ended.output && isEnded(ended.output.status)
     ? ok(resultAnswer(ended.output))
     : stillRunning(asker, id);
 }
@@ -148,8 +148,8 @@ export const resultAnswer = (result: ThreadResult): Answer => ({
   marks: unpackMarks(result.marks),
 });
 
-function stillRunning({ world }: Asker, id: string): Outcome<Answer> {
-  const row = world.store.thread(id);
+function stillRunning({ ports }: Asker, id: string): Outcome<Answer> {
+  const row = ports.store.thread(id);
   if (!row.ok) return row;
   const { status, seq, cost } = row.output;
   return plain({ thread_id: id, status: status === 'spawning' ? 'running' : status, seq, cost });
@@ -165,8 +165,8 @@ export async function waitThreads(
   const signal = AbortSignal.any([over.signal, asker.signal]);
   // Whoever waits can be spoken to: it answers with how far things are, and listens.
   const deaf = asker.thread
-    ? asker.world.store.onSignal((id) => {
-        if (id === asker.thread?.id) over.abort();
+    ? asker.ports.store.onSignal((id) => {
+        if (id === asker.thread?.place.id) over.abort();
       })
     : () => {};
   try {

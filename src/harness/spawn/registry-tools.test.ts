@@ -12,7 +12,7 @@ function registry() {
   const asker = {
     by: 'cli',
     verify: () => ok(null),
-    world: { store, live: createLiveThreads(), owner: 'test' },
+    ports: { store, threads: { live: createLiveThreads(), owner: 'test' } },
   };
   return { asker, store, remove: place.remove };
 }

@@ -35,15 +35,15 @@ export function updateStatus(asker: Asker, { thread_id, status }: JsonObject): O
 export function register(asker: Asker, parameters: JsonObject): Outcome<Answer> {
   const allowed = mayWrite(asker);
   if (!allowed.ok) return allowed;
-  const { world, thread } = asker;
+  const { ports, thread } = asker;
   const id = plainText(parameters.thread_id);
-  const row = world.store.createThread({
+  const row = ports.store.createThread({
     id,
     directive: plainText(parameters.directive_name),
     version: '0.0.0',
     runner: 'own',
-    project: world.project,
-    ...(thread ? { parent: thread.id } : {}),
+    project: ports.project,
+    ...(thread ? { parent: thread.place.id } : {}),
     limits: {},
     // It has no runner that could spend: nothing is set aside and nothing may be taken.
     budget: { tokens: 0n, spend: 0n, spawns: 0n },
@@ -59,7 +59,9 @@ const LEASE_MS = 10_000;
 const EVENT_NAME = /^[a-z][a-z0-9_]{0,59}$/;
 
 type LogAsker = Pick<Asker, 'by' | 'verify'> & {
-  readonly world: Pick<Asker['world'], 'store' | 'live' | 'owner'>;
+  readonly ports: Pick<Asker['ports'], 'store'> & {
+    readonly threads: Pick<Asker['ports']['threads'], 'live' | 'owner'>;
+  };
 };
 
 // INVARIANT: whatever is given, one `logged` event is written. Nothing is restored from those, so a
@@ -67,7 +69,7 @@ type LogAsker = Pick<Asker, 'by' | 'verify'> & {
 export function logEvent(asker: LogAsker, parameters: JsonObject): Outcome<Answer> {
   const allowed = mayWrite(asker);
   if (!allowed.ok) return allowed;
-  const { world, by } = asker;
+  const { ports, by } = asker;
   const [id, event_type] = [plainText(parameters.thread_id), plainText(parameters.event_type)];
   if (!EVENT_NAME.test(event_type)) {
     return fail(
@@ -78,13 +80,13 @@ export function logEvent(asker: LogAsker, parameters: JsonObject): Outcome<Answe
   const given = parameters.data;
   const data = { event_type, data: isObject(given) ? given : {}, by };
   const event: JournalEvent = { type: 'logged', data };
-  const live = world.live.get(id);
-  const noted = live ? live.thread.log.note(event) : noteIdle(world, id, event);
+  const live = ports.threads.live.get(id);
+  const noted = live ? live.thread.journal.note(event) : noteIdle(ports, id, event);
   return noted.ok ? ok({ output: { thread_id: id, logged: event_type }, marks: EMPTY }) : noted;
 }
 
 function noteIdle(
-  { store, owner }: LogAsker['world'],
+  { store, threads: { owner } }: LogAsker['ports'],
   id: string,
   event: JournalEvent,
 ): Outcome<null> {

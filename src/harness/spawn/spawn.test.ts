@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { ok } from '../../base/index.ts';
 import type { BudgetState } from '../../store/index.ts';
 import { NO_COST } from '../limits/cost.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import type { Thread } from '../thread/thread.ts';
 import { limitsLeft, shared } from './spawn.ts';
 
 const NOTHING = { tokens: 0n, spend: 0n, spawns: 0n, input_tokens: 0n, output_tokens: 0n };
@@ -16,11 +16,13 @@ const budget = (max: bigint, used: bigint, reserved: bigint): BudgetState => ({
 function parentWith(budgets: readonly BudgetState[], durationMs: number, passedMs: number) {
   const limit = (value: number) => ({ value: BigInt(value), from: 'directive', declared: true });
   return {
-    chain: budgets.map((_, at) => String(at)),
-    world: { store: { budget: (id: string) => ok(budgets[Number(id)]) } },
-    limits: { duration: limit(durationMs), depth: limit(3), tokens: limit(1) },
-    meter: { read: () => ({ ...NO_COST, duration_ms: passedMs }) },
-  } as unknown as ThreadContext;
+    place: { chain: budgets.map((_, at) => String(at)) },
+    ports: { store: { budget: (id: string) => ok(budgets[Number(id)]) } },
+    budget: {
+      limits: { duration: limit(durationMs), depth: limit(3), tokens: limit(1) },
+      meter: { read: () => ({ ...NO_COST, duration_ms: passedMs }) },
+    },
+  } as unknown as Thread;
 }
 
 const amount = fc.bigInt({ min: 0n, max: 10_000n });

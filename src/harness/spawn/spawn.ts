@@ -7,13 +7,12 @@ import { grantName } from '../../trust/index.ts';
 import { packCost, usedAmounts } from '../limits/cost.ts';
 import { type EffectiveLimit, firstExceeded, type LimitName, UNITS } from '../limits/limit.ts';
 import { declaredRights } from '../rights/thread-token.ts';
-import { apartKey, budgetOf } from '../run/create.ts';
-import { type LimitsLeft, type Prepared, prepareThread, type RunRequest } from '../run/prepare.ts';
+import { type LimitsLeft, prepareThread, type RunRequest } from '../run/prepare.ts';
 import { knownRunner } from '../run/runner.ts';
 import { type Started, startPrepared } from '../run/start.ts';
+import { apartKey, budgetOf } from '../thread/budget.ts';
 import { withFreshId } from '../thread/opening.ts';
-import type { World } from '../thread/ports.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 
 const BUDGETED = ['tokens', 'input_tokens', 'output_tokens', 'spend', 'spawns'] as const;
 type Budgeted = (typeof BUDGETED)[number];
@@ -27,15 +26,15 @@ const least = (a: bigint | undefined, b: bigint | undefined): bigint | undefined
   a === undefined ? b : b === undefined || a < b ? a : b;
 
 /** What a child's own limits may not pass. */
-export function limitsLeft(parent: ThreadContext): Outcome<LimitsLeft> {
+export function limitsLeft(parent: Thread): Outcome<LimitsLeft> {
   const left: { [name in LimitName]?: Pick<EffectiveLimit, 'value' | 'declared'> } = {};
   const put = (name: LimitName, value: bigint | undefined): void => {
     if (value === undefined) return;
-    left[name] = { value, declared: parent.limits[name]?.declared ?? false };
+    left[name] = { value, declared: parent.budget.limits[name]?.declared ?? false };
   };
   const states: BudgetState[] = [];
-  for (const thread of parent.chain) {
-    const state = parent.world.store.budget(thread);
+  for (const thread of parent.place.chain) {
+    const state = parent.ports.store.budget(thread);
     if (!state.ok) return state;
     states.push(state.output);
   }
@@ -45,8 +44,8 @@ export function limitsLeft(parent: ThreadContext): Outcome<LimitsLeft> {
       states.map((state) => leftOf(state, name)).reduce<bigint | undefined>(least, undefined),
     );
   }
-  const { duration, depth } = parent.limits;
-  const passed = BigInt(Math.ceil(parent.meter.read().duration_ms));
+  const { duration, depth } = parent.budget.limits;
+  const passed = BigInt(Math.ceil(parent.budget.meter.read().duration_ms));
   put('duration', duration && duration.value - passed);
   put('depth', depth?.value);
   return ok(left);
@@ -73,7 +72,7 @@ export interface SpawnRequest extends RunRequest {
   /** What the inputs and the message carry. */
   marks: Descriptor;
   /** A process that is gone may have made the child of this id for this very call. */
-  isLeft?: boolean;
+  isUnfinished?: boolean;
 }
 
 /** A child that exists, be it new or found. */
@@ -85,20 +84,20 @@ export interface Spawned {
 }
 
 /** May the parent start this directive at all? */
-function checkLists(world: World, parent: ThreadContext, name: string): Outcome<null> {
-  const found = world.library.find('directive', name);
+function checkLists(ports: HarnessPorts, parent: Thread, name: string): Outcome<null> {
+  const found = ports.library.find('directive', name);
   if (!found.ok) return found;
-  const token = parent.world.verifyToken(parent.rights.auth, parent.id);
+  const token = parent.ports.tokens.verify(parent.rights.own.auth, parent.place.id);
   return token.ok ? token.output.maySpawn(found.output.category, found.output.id) : token;
 }
 
 /** What the directive wants and the parent does not hold, before it runs into it call by call. */
-function checkRights(world: World, parent: ThreadContext, prepared: Prepared): Outcome<null> {
+function checkRights(ports: HarnessPorts, parent: Thread, prepared: Prepared): Outcome<null> {
   // Its own hooks are asked when it starts: they may say that it runs with what there is.
   if (prepared.hooks.length > 0) return ok(null);
-  const wanted = declaredRights(prepared.directive, world.library, world.project);
+  const wanted = declaredRights(prepared.directive, ports.library, ports.project);
   if (!wanted.ok) return wanted;
-  const token = parent.world.verifyToken(parent.approved.auth(), parent.id);
+  const token = parent.ports.tokens.verify(parent.rights.approved.auth(), parent.place.id);
   if (!token.ok) return token;
   const names = token.output.missingAtStart(wanted.output.grants).missing.map(grantName);
   const missing = [...new Set(names)];
@@ -106,7 +105,7 @@ function checkRights(world: World, parent: ThreadContext, prepared: Prepared): O
   if (first === undefined) return ok(null);
   return fail(
     'permission_denied',
-    `directive \`${prepared.item.id}\` asks for ${missing.join(', ')}, which thread \`${parent.id}\` does not hold; a child never holds more than its parent: add it to the permissions of \`${parent.directive.name}\``,
+    `directive \`${prepared.item.id}\` asks for ${missing.join(', ')}, which thread \`${parent.place.id}\` does not hold; a child never holds more than its parent: add it to the permissions of \`${parent.place.directive.name}\``,
     {
       missing: first,
       missing_all: missing,
@@ -117,8 +116,12 @@ function checkRights(world: World, parent: ThreadContext, prepared: Prepared): O
 }
 
 /** One more child: in the parent's own books, and along its chain in the registry. */
-function reserveSpawn(parent: ThreadContext, child: string): Outcome<string> {
-  const { meter, limits, depth, world, chain, id } = parent;
+function reserveSpawn(parent: Thread, child: string): Outcome<string> {
+  const {
+    budget: { meter, limits },
+    place: { depth, chain, id },
+    ports,
+  } = parent;
   const event = firstExceeded(usedAmounts(meter.read()), {}, UNITS.spawn(depth + 1), limits);
   if (event) {
     const { code, limit, current, max } = event;
@@ -129,36 +132,36 @@ function reserveSpawn(parent: ThreadContext, child: string): Outcome<string> {
     });
   }
   const key = `${id}:spawn:${child}`;
-  const held = world.store.reserve(chain, { spawns: 1n }, key);
+  const held = ports.store.reserve(chain, { spawns: 1n }, key);
   return held.ok ? ok(key) : held;
 }
 
 /** A detached child takes away what it may use: at most half of it, where its directive says nothing. */
 function leftFor(
-  world: World,
-  parent: ThreadContext,
+  ports: HarnessPorts,
+  parent: Thread,
   { directive, detached }: SpawnRequest,
 ): Outcome<LimitsLeft> {
   const left = limitsLeft(parent);
   if (!left.ok || !detached) return left;
-  const found = world.library.find('directive', directive);
+  const found = ports.library.find('directive', directive);
   const declared = found.ok ? (found.output.directive?.limits ?? {}) : {};
   return ok(shared(left.output, (name) => Object.hasOwn(declared, name)));
 }
 
 /** A detached child takes all it may need with it, so that its parent's end does not starve it. */
-function setApart(parent: ThreadContext, child: string, prepared: Prepared): Outcome<string> {
+function setApart(parent: Thread, child: string, prepared: Prepared): Outcome<string> {
   const { spawns: _, tokens = 0n, ...rest } = budgetOf(prepared.limits);
   // A kind that nobody limits is set aside too, because requests draw all kinds from here.
   const amounts = { input_tokens: tokens, output_tokens: tokens, ...rest, tokens };
   const key = apartKey(child);
-  const held = parent.world.store.reserve(parent.chain, amounts, key);
+  const held = parent.ports.store.reserve(parent.place.chain, amounts, key);
   return held.ok ? ok(key) : held;
 }
 
 async function begin(
-  world: World,
-  parent: ThreadContext,
+  ports: HarnessPorts,
+  parent: Thread,
   prepared: Prepared,
   request: SpawnRequest & { id: string },
 ): Promise<Outcome<Started>> {
@@ -166,23 +169,23 @@ async function begin(
   const spawn = reserveSpawn(parent, id);
   if (!spawn.ok) return spawn;
   const giveBack = (failure: Failure): Failure => {
-    world.store.cancel(spawn.output);
+    ports.store.cancel(spawn.output);
     return failure;
   };
   const apart = detached ? setApart(parent, id, prepared) : undefined;
   if (apart && !apart.ok) return giveBack(apart);
   const place = { parent, id, runner, detached, marks };
   // INVARIANT: a child is stopped through its parent's end, never by the signal of one call.
-  const started = await startPrepared(world, prepared, place, NEVER, message);
+  const started = await startPrepared(ports, prepared, place, NEVER, message);
   if (!started.ok) {
-    if (apart) world.store.cancel(apart.output);
+    if (apart) ports.store.cancel(apart.output);
     return giveBack(started);
   }
-  world.store.settle(spawn.output, { spawns: 1n });
-  parent.meter.countSpawn();
+  ports.store.settle(spawn.output, { spawns: 1n });
+  parent.budget.meter.countSpawn();
   const spawned = { thread_id: id, directive: prepared.item.id, runner, detached };
-  const cost = packCost(parent.meter.read());
-  parent.log.note({ type: 'spawn', data: spawned }, { cost });
+  const cost = packCost(parent.budget.meter.read());
+  parent.journal.note({ type: 'spawn', data: spawned }, { cost });
   return started;
 }
 
@@ -190,45 +193,45 @@ const NEVER = new AbortController().signal;
 
 /** The id is free, or its thread is what this call made before its process was lost. */
 function findChild(
-  world: World,
-  parent: ThreadContext | undefined,
-  { id, isLeft = false }: SpawnRequest,
+  ports: HarnessPorts,
+  parent: Thread | undefined,
+  { id, isUnfinished = false }: SpawnRequest,
 ): Outcome<Spawned | undefined> {
-  const row = id === undefined ? undefined : world.store.thread(id);
+  const row = id === undefined ? undefined : ports.store.thread(id);
   if (!row?.ok) return ok(undefined);
   const { id: thread, created, directive, runner, parent: above } = row.output;
-  if (isLeft && parent && above === parent.id)
+  if (isUnfinished && parent && above === parent.place.id)
     return ok({ id: thread, created, directive, runner });
   return fail('thread_exists', `thread \`${thread}\` exists already`, { thread });
 }
 
 /** Starts a child of `parent`; nothing is left behind when it is refused. */
 export async function spawnThread(
-  world: World,
-  parent: ThreadContext | undefined,
+  ports: HarnessPorts,
+  parent: Thread | undefined,
   request: SpawnRequest,
 ): Promise<Outcome<Spawned>> {
-  const runner = knownRunner(world, request.runner);
+  const runner = knownRunner(ports.threads, request.runner);
   if (!runner.ok) return runner;
   const named = request.id === undefined ? ok(undefined) : parseThreadId(request.id);
   if (!named.ok) return named;
-  const found = findChild(world, parent, request);
+  const found = findChild(ports, parent, request);
   if (!found.ok) return found;
   if (found.output) return ok(found.output);
-  const listed = parent ? checkLists(world, parent, request.directive) : ok(null);
+  const listed = parent ? checkLists(ports, parent, request.directive) : ok(null);
   if (!listed.ok) return listed;
-  const left = parent ? leftFor(world, parent, request) : ok({});
+  const left = parent ? leftFor(ports, parent, request) : ok({});
   if (!left.ok) return left;
-  const prepared = await prepareThread(world, request, left.output);
+  const prepared = await prepareThread(ports, request, left.output);
   if (!prepared.ok) return prepared;
-  const rights = parent ? checkRights(world, parent, prepared.output) : ok(null);
+  const rights = parent ? checkRights(ports, parent, prepared.output) : ok(null);
   if (!rights.ok) return rights;
   const { runner: name, detached, marks, message = '' } = request;
   const start = async (id: string): Promise<Outcome<Started>> =>
     parent
-      ? await begin(world, parent, prepared.output, { ...request, id })
+      ? await begin(ports, parent, prepared.output, { ...request, id })
       : await startPrepared(
-          world,
+          ports,
           prepared.output,
           { id, runner: name, detached, marks },
           NEVER,
@@ -236,7 +239,7 @@ export async function spawnThread(
         );
   const started =
     named.output === undefined
-      ? await withFreshId(prepared.output.directive.name, world, start)
+      ? await withFreshId(prepared.output.directive.name, ports, start)
       : await start(named.output);
   if (!started.ok) return started;
   const { id, created } = started.output;

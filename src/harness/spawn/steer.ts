@@ -6,12 +6,12 @@ import type { Store, ThreadStatus } from '../../store/index.ts';
 import { countChild, unfinished } from '../children/children.ts';
 import { resultOf } from '../children/wait.ts';
 import { packCost } from '../limits/cost.ts';
-import { apartKey } from '../run/create.ts';
+import { apartKey } from '../thread/budget.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { encode } from '../thread/journal-codec.ts';
 import type { JournalEvent } from '../thread/journal-event.ts';
-import type { World } from '../thread/ports.ts';
-import { leftBooks } from '../turn/turn-account.ts';
+import { type HarnessPorts } from '../thread/thread.ts';
+import { finalAccount } from '../turn/turn-account.ts';
 import { type Asker, reach } from './access.ts';
 import type { Answer } from './read-threads.ts';
 
@@ -33,7 +33,7 @@ export function endUnattended(
   const row = store.thread(id);
   if (!row.ok) return row;
   const { epoch, seq } = lease.output;
-  const { settle, cost: used } = leftBooks({ store }, row.output);
+  const { settle, cost: used } = finalAccount({ store }, row.output);
   const cost = packCost(used);
   const reason = `${status} by ${by}`;
   const result: JsonObject = { thread_id: id, status, outputs: {}, text: '', reason, cost };
@@ -62,31 +62,41 @@ const IDLE: ReadonlySet<ThreadStatus> = new Set<ThreadStatus>([
 type EndedFromOutside = 'terminated' | 'killed';
 
 /** Two wishes are two signals, however alike. */
-const keyOf = ({ random }: World, wish: string): string =>
+const keyOf = ({ random }: HarnessPorts, wish: string): string =>
   `${wish}:${Buffer.from(random(12)).toString('hex')}`;
 
 const answered = (output: Json): Outcome<Answer> => ok({ output, marks: EMPTY });
 
 /** Ends a thread that nobody runs, and those below it; a parent that runs here hears of it. */
-function endIdle(world: World, id: string, status: EndedFromOutside, by: string): Outcome<null> {
-  const ended = endUnattended(world.store, id, status, by);
+function endIdle(
+  ports: HarnessPorts,
+  id: string,
+  status: EndedFromOutside,
+  by: string,
+): Outcome<null> {
+  const ended = endUnattended(ports.store, id, status, by);
   if (!ended.ok) return ended;
-  for (const child of unfinished({ world, id })) stopThread(world, child.id, status, by);
-  const row = world.store.thread(id);
+  for (const child of unfinished(ports, id)) endThread(ports, child.id, status, by);
+  const row = ports.store.thread(id);
   const result = row.ok ? resultOf(row.output) : undefined;
   if (!row.ok || !result) return ok(null);
-  if (row.output.detached) world.store.cancel(apartKey(id));
-  const parent = world.live.get(row.output.parent ?? '')?.thread;
+  if (row.output.detached) ports.store.cancel(apartKey(id));
+  const parent = ports.threads.live.get(row.output.parent ?? '')?.thread;
   if (parent && row.output.kind === 'thread') countChild(parent, result);
   return ok(null);
 }
 
-function stopThread(world: World, id: string, status: EndedFromOutside, by: string): Outcome<null> {
-  const row = world.store.thread(id);
+function endThread(
+  ports: HarnessPorts,
+  id: string,
+  status: EndedFromOutside,
+  by: string,
+): Outcome<null> {
+  const row = ports.store.thread(id);
   if (!row.ok) return row;
-  if (IDLE.has(row.output.status)) return endIdle(world, id, status, by);
+  if (IDLE.has(row.output.status)) return endIdle(ports, id, status, by);
   const kind = status === 'killed' ? 'kill' : 'terminate';
-  return world.store.signal(id, kind, {}, keyOf(world, kind), by);
+  return ports.store.signal(id, kind, {}, keyOf(ports, kind), by);
 }
 
 /** Another thread's words carry what it has read; a person's are a person's. */
@@ -99,24 +109,24 @@ export function steer(
   wish: Wish,
   payload: JsonObject = {},
 ): Outcome<Answer> {
-  const { world, by } = asker;
+  const { ports, by } = asker;
   const row = reach(asker, id, 'thread.control');
   if (!row.ok) return row;
   const { status } = row.output;
   if (IDLE.has(status) && (wish === 'terminate' || wish === 'kill')) {
     const now = wish === 'kill' ? 'killed' : 'terminated';
-    const ended = endIdle(world, id, now, by);
+    const ended = endIdle(ports, id, now, by);
     return ended.ok ? answered({ thread_id: id, status: now }) : ended;
   }
   if (wish === 'pause' && status === 'paused') return answered({ thread_id: id, status });
   const marked = { ...payload, ...marksOf(asker) };
-  const sent = world.store.signal(id, wish, marked, keyOf(world, wish), by);
+  const sent = ports.store.signal(id, wish, marked, keyOf(ports, wish), by);
   return sent.ok ? answered({ thread_id: id, status, signal: wish }) : sent;
 }
 
 /** Takes up a thread that is paused or was left behind; it runs in this process from here on. */
 export async function resume(asker: Asker, id: string, message: string): Promise<Outcome<Answer>> {
-  const { world, by } = asker;
+  const { ports, by } = asker;
   const row = reach(asker, id, 'thread.control');
   if (!row.ok) return row;
   const { status } = row.output;
@@ -131,10 +141,10 @@ export async function resume(asker: Asker, id: string, message: string): Promise
     );
   }
   const payload = { ...(message ? { content: message } : {}), ...marksOf(asker) };
-  const sent = world.store.signal(id, 'resume', payload, keyOf(world, 'resume'), by);
+  const sent = ports.store.signal(id, 'resume', payload, keyOf(ports, 'resume'), by);
   if (!sent.ok) return sent;
-  const resumed = world.resume(id);
-  const first = await Promise.race([resumed, world.live.entered(id)]);
+  const resumed = ports.threads.resume(id);
+  const first = await Promise.race([resumed, ports.threads.live.entered(id)]);
   if (first && !first.ok) return first;
   return answered({ thread_id: id, status: first ? first.output.status : 'running' });
 }

@@ -4,7 +4,7 @@ import { fail, getOwn, type JsonObject, type Outcome, ok, plainText } from '../.
 import { childFrame, makeValue, mergeAll, perform, type Value } from '../../flow/index.ts';
 import type { Kind } from '../../kernel/index.ts';
 import { MAX_PIECE, type Piece, readPiece } from '../step/large-result.ts';
-import type { LiveThreads } from '../thread/live-threads.ts';
+import { type LiveThreads } from '../thread/thread.ts';
 import type { Asker } from './access.ts';
 import { type Answer, threadStatus, waitThreads } from './read-threads.ts';
 import { resume, steer } from './steer.ts';
@@ -54,7 +54,7 @@ export function artifactKind(ports: { live: LiveThreads }): Kind {
         { type: 'artifact', name: 'read', target: id, opLabels: ['op:artifact'] },
         [],
         async () => {
-          const found = readPiece(running.thread.world, thread, id, piece.output);
+          const found = readPiece(running.thread.ports, thread, id, piece.output);
           if (!found.ok) return found;
           return ok(makeValue(found.output.output, { descriptor: found.output.marks }));
         },

@@ -13,8 +13,7 @@ import {
 } from '../../base/index.ts';
 import { EMPTY, mergeAll } from '../../flow/index.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
-import type { LiveThreads } from '../thread/live-threads.ts';
-import type { World } from '../thread/ports.ts';
+import { type HarnessPorts, type LiveThreads } from '../thread/thread.ts';
 import type { Asker } from './access.ts';
 import {
   type Answer,
@@ -30,7 +29,7 @@ import { resume, steer, type Wish } from './steer.ts';
 export interface ThreadPorts {
   live: LiveThreads;
   /** For callers outside of threads; opens the registry when first asked. */
-  world(): Promise<Outcome<World>>;
+  harness(): Promise<Outcome<HarnessPorts>>;
 }
 
 type Act = (asker: Asker, parameters: JsonObject, config: JsonObject) => Promise<Outcome<Answer>>;
@@ -46,11 +45,11 @@ const textIn = (parameters: JsonObject, name: string): string | undefined => {
 };
 
 /** Outside of threads the policy of the surface says which directives may be started. */
-function checkSurface({ world, thread, surface }: Asker, name: string): Outcome<null> {
+function checkSurface({ ports, thread, surface }: Asker, name: string): Outcome<null> {
   if (thread) return ok(null);
-  const found = world.library.find('directive', name);
+  const found = ports.library.find('directive', name);
   if (!found.ok) return found;
-  const access = world.policies().policy.directives(surface);
+  const access = ports.policies().policy.directives(surface);
   const isSigned = found.output.signature.state !== 'unsigned';
   if (access === 'all' || (access === 'signed' && isSigned)) return ok(null);
   return fail(
@@ -75,7 +74,7 @@ function requestOf(asker: Asker, parameters: JsonObject, config: JsonObject): Sp
     ...(model === undefined ? {} : { model }),
     // The layers above the base make the id themselves; a thread has named it before it called.
     ...(asker.begun?.child !== undefined
-      ? { id: asker.begun.child, isLeft: asker.begun.isLeft }
+      ? { id: asker.begun.child, isUnfinished: asker.begun.isUnfinished }
       : config.make_id === true || id === undefined
         ? {}
         : { id }),
@@ -90,7 +89,7 @@ const spawn: Act = async (asker, parameters, config) => {
   if (!there.ok) return there;
   await there.output.library.refresh();
   const name = plainText(parameters.directive_name);
-  const allowed = checkSurface({ ...asker, world: there.output }, name);
+  const allowed = checkSurface({ ...asker, ports: there.output }, name);
   if (!allowed.ok) return allowed;
   const request = requestOf(asker, parameters, config);
   const started = await spawnThread(there.output, thread, request);
@@ -109,11 +108,11 @@ const spawn: Act = async (asker, parameters, config) => {
 };
 
 async function worldFor(
-  { world, verify }: Asker,
+  { ports, verify }: Asker,
   path: string | undefined,
-): Promise<Outcome<World>> {
-  if (path === undefined) return ok(world);
-  return await world.elsewhere(path, (real) =>
+): Promise<Outcome<HarnessPorts>> {
+  if (path === undefined) return ok(ports);
+  return await ports.threads.elsewhere(path, (real) =>
     verify({ capability: 'project.use', scope: { path: real } }),
   );
 }
@@ -184,24 +183,24 @@ export const THREAD_FUNCTIONS: readonly string[] = Object.keys(ACTS);
 
 /** Who stands behind a call; a thread's token counts only while the thread runs here. */
 export async function askerOf(
-  ports: ThreadPorts,
+  reach: ThreadPorts,
   call: Pick<PrimitiveCall, 'from' | 'verify' | 'signal' | 'given' | 'idempotencyKey'>,
 ): Promise<Outcome<Asker>> {
   const { surface = '', name = '', __thread_id: id, __auth } = call.from ?? {};
   // INVARIANT: who speaks as a thread has shown its token; the id alone is a claim.
-  const thread = id === undefined || __auth === undefined ? undefined : ports.live.get(id)?.thread;
+  const thread = id === undefined || __auth === undefined ? undefined : reach.live.get(id)?.thread;
   if (id !== undefined && !thread) {
     return fail('permission_denied', `thread \`${id}\` does not run here`, { missing: 'thread' });
   }
-  const world = thread ? ok(thread.world) : await ports.world();
-  if (!world.ok) return world;
-  const begun = thread?.atWork.get(call.idempotencyKey ?? '');
+  const ports = thread ? ok(thread.ports) : await reach.harness();
+  if (!ports.ok) return ports;
+  const intent = thread?.control.atWork.get(call.idempotencyKey ?? '');
   return ok({
-    ...(begun ? { begun } : {}),
-    world: world.output,
+    ...(intent ? { intent } : {}),
+    ports: ports.output,
     thread,
     surface,
-    by: thread?.id ?? [surface, name].filter(Boolean).join(':'),
+    by: thread?.place.id ?? [surface, name].filter(Boolean).join(':'),
     verify: call.verify,
     given: call.given ?? EMPTY,
     signal: call.signal,

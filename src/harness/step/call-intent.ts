@@ -8,25 +8,15 @@ import type { ToolCallBlock } from '../../llm/index.ts';
 import { parseThreadId } from '../../store/index.ts';
 import type { Recorded, RecordedOf, ToolCall } from '../thread/journal-event.ts';
 import { makeThreadId } from '../thread/opening.ts';
-import type { World } from '../thread/ports.ts';
-import type { ThreadContext } from '../thread/thread.ts';
-import { type KnownCall, spawnsBy } from './tool-call.ts';
-
-export interface BegunCall {
-  /** The same when this very call is made again, never for another. */
-  key: string;
-  /** The thread that it spawns; nobody else may have been given this id. */
-  child?: string;
-  /** A process that is gone began it: its child may be there already. */
-  isLeft: boolean;
-}
+import type { CallIntent, HarnessPorts, Thread } from '../thread/thread.ts';
+import { type IdentifiedCall, spawnsBy } from './tool-call.ts';
 
 /** What of a call says whether it spawns a thread. */
-type Callee = Pick<KnownCall, 'tool' | 'parameters'> & { verb: string };
+type Callee = Pick<IdentifiedCall, 'tool' | 'parameters'> & { verb: string };
 
 /** Nothing of the thread can be read from it: it goes to other people's servers. */
-const keyOf = ({ id, log }: ThreadContext, call: ToolCallBlock): string =>
-  hash('sha256', JSON.stringify([id, log.turn, call.id]), 'base64url').slice(0, 32);
+const keyOf = ({ place: { id }, journal }: Thread, call: ToolCallBlock): string =>
+  hash('sha256', JSON.stringify([id, journal.turn, call.id]), 'base64url').slice(0, 32);
 
 function nameOf(library: Library, wanted: string): string {
   const found = library.find('directive', wanted);
@@ -34,46 +24,49 @@ function nameOf(library: Library, wanted: string): string {
   return name ?? (wanted.replace(/[^A-Za-z0-9_-]+/g, '_') || 'thread');
 }
 
-function childOf({ world }: ThreadContext, { verb, tool, parameters }: Callee) {
-  const spawn = verb === 'execute' ? spawnsBy(world.library, tool) : undefined;
+function childOf({ ports }: Thread, { verb, tool, parameters }: Callee) {
+  const spawn = verb === 'execute' ? spawnsBy(ports.library, tool) : undefined;
   if (!spawn) return undefined;
   const given = plainText(getOwn(parameters, 'thread_id') ?? '');
   if (!spawn.makesId) return parseThreadId(given).ok ? given : undefined;
-  const name = nameOf(world.library, plainText(getOwn(parameters, 'directive_name') ?? ''));
-  return freeId(name, world);
+  const name = nameOf(ports.library, plainText(getOwn(parameters, 'directive_name') ?? ''));
+  return freeId(name, ports);
 }
 
 /** Many are named in one second: one that is taken is not promised to a child. */
-function freeId(name: string, world: World): string {
-  let id = makeThreadId(name, world);
-  for (let tries = 0; tries < 10 && world.store.thread(id).ok; tries++) {
-    id = makeThreadId(name, world);
+function freeId(name: string, ports: HarnessPorts): string {
+  let id = makeThreadId(name, ports);
+  for (let tries = 0; tries < 10 && ports.store.thread(id).ok; tries++) {
+    id = makeThreadId(name, ports);
   }
   return id;
 }
 
 /** Names a call that is about to be made; one that was left behind keeps its names, once. */
-export function beginCall(thread: ThreadContext, call: ToolCallBlock, known: Callee): BegunCall {
-  const before = thread.begun.get(call.id);
-  const child = before?.isLeft ? before.child : childOf(thread, known);
-  const begun: BegunCall = {
+export function nameCall(thread: Thread, call: ToolCallBlock, known: Callee): CallIntent {
+  const before = thread.control.intents.get(call.id);
+  const child = before?.isUnfinished ? before.child : childOf(thread, known);
+  const begun: CallIntent = {
     key: before?.key ?? keyOf(thread, call),
     ...(child === undefined ? {} : { child }),
-    isLeft: before?.isLeft ?? false,
+    isUnfinished: before?.isUnfinished ?? false,
   };
-  thread.begun.set(call.id, { ...begun, isLeft: false });
-  thread.atWork.set(begun.key, begun);
+  thread.control.intents.set(call.id, { ...begun, isUnfinished: false });
+  thread.control.atWork.set(begun.key, begun);
   return begun;
 }
 
-export function endCall({ begun, atWork }: ThreadContext, { id }: ToolCallBlock): void {
+export function endCall(
+  { control: { intents: begun, atWork } }: Thread,
+  { id }: ToolCallBlock,
+): void {
   atWork.delete(begun.get(id)?.key ?? '');
   begun.delete(id);
 }
 
 /** As it stands in the journal; `n` tells whether a recorded cost holds it already. */
 export const intentOf = (
-  { key, child }: BegunCall,
+  { key, child }: CallIntent,
   n: number,
 ): Pick<ToolCall, 'key' | 'n' | 'child'> => ({
   key,
@@ -91,7 +84,7 @@ export const lastSpoken = (history: readonly Recorded[]): number =>
   );
 
 /** Intents since the model last spoke that have no result: what a process left behind. */
-export function leftCalls(history: readonly Recorded[]): Map<string, Intent[]> {
+export function unfinishedCalls(history: readonly Recorded[]): Map<string, Intent[]> {
   const left = new Map<string, Intent[]>();
   for (const event of history.slice(lastSpoken(history) + 1)) {
     if (event.type === 'tool_call') {
@@ -109,16 +102,16 @@ const isOther = (history: readonly Recorded[], child: string, before: number): b
   );
 
 /** What was begun is remembered, and what its cost already holds is given back: it counts once. */
-export function restoreBegun(thread: ThreadContext, history: readonly Recorded[]): void {
-  const counted = thread.meter.read().tool_calls;
-  for (const [id, intents] of leftCalls(history)) {
+export function restoreIntents(thread: Thread, history: readonly Recorded[]): void {
+  const counted = thread.budget.meter.read().tool_calls;
+  for (const [id, intents] of unfinishedCalls(history)) {
     const [first, last] = [intents[0], intents.at(-1)];
     if (!first || !last) continue;
     const { key, child, n = Number.POSITIVE_INFINITY } = last.data;
     const isOwn = child !== undefined && !isOther(history, child, first.seq);
     if (key !== undefined) {
-      thread.begun.set(id, { key, isLeft: isOwn, ...(isOwn ? { child } : {}) });
+      thread.control.intents.set(id, { key, isUnfinished: isOwn, ...(isOwn ? { child } : {}) });
     }
-    if (n <= counted) thread.meter.giveBackToolCall();
+    if (n <= counted) thread.budget.meter.giveBackToolCall();
   }
 }

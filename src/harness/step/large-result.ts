@@ -12,8 +12,7 @@ import {
 } from '../../base/index.ts';
 import type { Descriptor } from '../../flow/index.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
-import type { World } from '../thread/ports.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import type { HarnessPorts, Thread } from '../thread/thread.ts';
 
 // A value too large to be said in full: its shape and how its parts begin, within a bound.
 
@@ -112,7 +111,7 @@ export interface Result {
   isError: boolean;
 }
 
-function bounds({ library }: World): { max: number; preview: number } {
+function bounds({ library }: HarnessPorts): { max: number; preview: number } {
   const given = getOwn(library.config('limits').value, 'max_result');
   const max = typeof given === 'number' && given >= 0 ? given : MAX_RESULT;
   const least = Math.max(max, 1000);
@@ -123,13 +122,13 @@ const read = (artifact: string, offset: number): string =>
   `shortened; read on with execute {"item_type":"artifact","item_id":"${artifact}","parameters":{"field":"/…","offset":${offset}}}`;
 
 /** As it enters the journal and the conversation. A result that is not large is left as it is. */
-export function keepResult({ world, id }: ThreadContext, result: Result): Result {
+export function keepResult({ ports, place: { id } }: Thread, result: Result): Result {
   const { content, marks, isError } = result;
-  const { max, preview } = bounds(world);
+  const { max, preview } = bounds(ports);
   if (sizeUpTo(content, max) <= max) return result;
   const whole = { content, marks: packMarks(marks), is_error: isError };
   const bytes = Buffer.from(JSON.stringify(whole));
-  const kept = world.store.artifacts.put(id, bytes);
+  const kept = ports.store.artifacts.put(id, bytes);
   const begins = shorten(content, preview);
   const shown = kept.ok
     ? { artifact: kept.output, bytes: bytes.length, preview: begins, message: read(kept.output, 0) }
@@ -142,7 +141,7 @@ export function keepResult({ world, id }: ThreadContext, result: Result): Result
 }
 
 /** A recorded result as it was before it was kept apart. */
-export function wholeResult({ store }: World, thread: string, content: Json): Json {
+export function wholeResult({ store }: HarnessPorts, thread: string, content: Json): Json {
   const hash = getOwn(content, 'artifact');
   if (typeof hash !== 'string' || getOwn(content, 'preview') === undefined) return content;
   const bytes = store.artifacts.get(thread, hash);
@@ -173,7 +172,7 @@ export interface Piece {
 
 /** A piece of an artifact of this thread, with the labels of the whole. */
 export function readPiece(
-  world: World,
+  ports: HarnessPorts,
   thread: string,
   hash: string,
   { field, offset, length }: Piece,
@@ -181,14 +180,14 @@ export function readPiece(
   if (field !== '' && !field.startsWith('/')) {
     return fail('invalid_input', `\`field\` is \`${field}\`; it starts with /, such as /content`);
   }
-  const bytes = world.store.artifacts.get(thread, hash);
+  const bytes = ports.store.artifacts.get(thread, hash);
   if (!bytes.ok) return bytes;
   const whole = JSON.parse(Buffer.from(bytes.output).toString()) as Json;
   const part = partOf(getOwn(whole, 'content') ?? null, field);
   if (!part.ok) return part;
   const text = typeof part.output === 'string' ? part.output : JSON.stringify(part.output);
   // What was read in pieces is not kept apart again.
-  const room = Math.min(length, MAX_PIECE, bounds(world).max / 2);
+  const room = Math.min(length, MAX_PIECE, bounds(ports).max / 2);
   const end = Math.min(text.length, offset + room);
   return ok({
     output: {

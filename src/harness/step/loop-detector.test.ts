@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Json } from '../../base/index.ts';
-import { createLoopDetector, loopFault, type ObservedCall } from './loop-detector.ts';
+import { type ObservedCall } from '../thread/thread.ts';
+import { createLoopDetector, loopFault } from './loop-detector.ts';
 
 const call = (tool: string, args: Json, more: Partial<ObservedCall> = {}): ObservedCall => ({
   tool,

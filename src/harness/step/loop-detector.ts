@@ -9,26 +9,7 @@ import {
   isObject,
   type Json,
 } from '../../base/index.ts';
-
-export interface ObservedCall {
-  /** So that `learned` finds it again. */
-  readonly id?: string;
-  readonly tool: string;
-  readonly arguments: Json;
-  /** Parameters that the tool declares `volatile`. */
-  readonly volatile?: readonly string[];
-  /** Calls of one turn were all made before any of their results was seen. */
-  readonly turn?: number;
-}
-
-/** JSON, so that it can be kept over a restart and handed to a child. Holds no argument in the clear. */
-export interface CallPrint {
-  readonly tool: string;
-  readonly key: string;
-  /** By argument that counts: a digest of its value. */
-  readonly fields: Readonly<Record<string, string>>;
-  readonly turn?: number;
-}
+import type { CallPrint, LoopDetector, LoopFound, ObservedCall } from '../thread/thread.ts';
 
 const TIMES = [
   /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?$/,
@@ -113,26 +94,6 @@ export function isSimilar(a: CallPrint, b: CallPrint): boolean {
 // Notices a model that goes round in circles, from its last five calls. What each call brought back
 // does not change what is found, but whether it is held against the thread: running the same tests
 // after every change looks like a loop and is none.
-
-export interface LoopFound {
-  readonly pattern: 'repeated' | 'alternating' | 'similar';
-  readonly tool: string;
-  readonly count: number;
-  /** Every earlier call of the pattern is known to have brought back something else. */
-  readonly progress: boolean;
-  readonly message: string;
-}
-
-export interface LoopDetector {
-  /** Before a call is made. */
-  observe(call: ObservedCall): LoopFound | undefined;
-  /** What the call with this id brought back. Without it every call counts as fruitless. */
-  learned(id: string, result: Json, isError: boolean): void;
-  /** For a child: the last three calls. */
-  tail(): readonly CallPrint[];
-  /** For a restart. */
-  history(): readonly CallPrint[];
-}
 
 const WINDOW = 5;
 const REPEATS = 3;

@@ -29,23 +29,23 @@ import { packCost, usedAmounts } from '../limits/cost.ts';
 import { firstExceeded, UNITS } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
 import { packMarks } from '../thread/conversation.ts';
-import { deadlineFault, STOPS_TOOL, takeOff } from '../thread/interruption.ts';
+import { deadlineFault, STOPS_TOOL, watchForInterruption } from '../thread/interruption.ts';
 import type { ToolCall } from '../thread/journal-event.ts';
 import { withoutTime } from '../thread/prompt.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import type { CallIntent, Thread } from '../thread/thread.ts';
 import { refusedBy } from '../turn/turn-account.ts';
-import { type BegunCall, beginCall, endCall, intentOf } from './call-intent.ts';
+import { endCall, intentOf, nameCall } from './call-intent.ts';
 import { keepResult, type Result } from './large-result.ts';
 import { loopFault } from './loop-detector.ts';
-import { asLimit, identify, type KnownCall, stepKind } from './tool-call.ts';
+import { asLimit, type IdentifiedCall, identifyCall, stepKind } from './tool-call.ts';
 
 /** What a step is about: a call of a kernel verb, or something a script does by itself. */
-export type StepFacts = Pick<KnownCall, 'tool' | 'effect' | 'volatile' | 'parameters'> & {
+export type StepFacts = Pick<IdentifiedCall, 'tool' | 'effect' | 'volatile' | 'parameters'> & {
   verb: string;
 };
 
 /** Everything the model wrote carries what it has read. */
-function labelled(known: KnownCall, marks: Descriptor): Record<string, Value> {
+function labelled(known: IdentifiedCall, marks: Descriptor): Record<string, Value> {
   const values: Record<string, Value> = {};
   for (const [name, data] of Object.entries(known.parameters)) {
     values[name] = makeValue(data, { descriptor: marks });
@@ -56,30 +56,30 @@ function labelled(known: KnownCall, marks: Descriptor): Record<string, Value> {
 }
 
 function callerOf(
-  thread: ThreadContext,
+  thread: Thread,
   signal: AbortSignal,
-  { id = thread.currentCall, key, frame }: KernelCall,
+  { id = thread.control.currentCall, key, frame }: KernelCall,
 ): Caller {
   return {
     surface: 'thread',
-    name: thread.id,
-    frame: frame ?? thread.world.frame(),
+    name: thread.place.id,
+    frame: frame ?? thread.ports.frame(),
     signal,
-    __auth: thread.approved.auth(id),
-    __thread_id: thread.id,
-    __directive_id: thread.directive.name,
+    __auth: thread.rights.approved.auth(id),
+    __thread_id: thread.place.id,
+    __directive_id: thread.place.directive.name,
     ...(key === undefined ? {} : { idempotencyKey: key }),
   };
 }
 
 /** The directive's own outputs, handed back: the run is over. */
 export function returned(
-  thread: ThreadContext,
-  known: Pick<KnownCall, 'verb' | 'request'>,
+  thread: Thread,
+  known: Pick<IdentifiedCall, 'verb' | 'request'>,
   output: Json,
 ): Ending | undefined {
   if (known.verb !== 'execute' || getOwn(known.request, 'action') !== 'return') return undefined;
-  if (getOwn(output, 'directive') !== thread.directive.name) return undefined;
+  if (getOwn(output, 'directive') !== thread.place.directive.name) return undefined;
   return { status: 'completed', reason: '', outputs: getOwn(output, 'outputs') ?? {} };
 }
 
@@ -100,12 +100,15 @@ export const asResult = (outcome: Outcome<Value>, marks: Descriptor): Result =>
 
 /** Notes a result; a large one is kept apart, and what is noted is how it begins. */
 export function noteResult(
-  thread: ThreadContext,
+  thread: Thread,
   call: ToolCallBlock,
   result: Result,
   { tool, effect = 'write' }: Partial<Pick<StepFacts, 'tool' | 'effect'>> = {},
 ): Outcome<Result> {
-  const { log, meter } = thread;
+  const {
+    journal,
+    budget: { meter },
+  } = thread;
   const done = keepResult(thread, result);
   const data = {
     call_id: call.id,
@@ -115,7 +118,7 @@ export function noteResult(
     marks: packMarks(done.marks),
   };
   // What was only read can be read again.
-  const write = effect === 'read' ? log.appendSoon : log.append;
+  const write = effect === 'read' ? journal.appendSoon : journal.append;
   const noted = write([{ type: 'tool_result', data }], { cost: packCost(meter.read()) });
   endCall(thread, call);
   return noted.ok ? ok(done) : noted;
@@ -123,7 +126,7 @@ export function noteResult(
 
 /** Notes a result and hands it to the model as it was noted. */
 function conclude(
-  thread: ThreadContext,
+  thread: Thread,
   call: ToolCallBlock,
   result: Result,
   facts?: Pick<StepFacts, 'tool' | 'effect'>,
@@ -131,7 +134,7 @@ function conclude(
   const noted = noteResult(thread, call, result, facts);
   if (!noted.ok) return noted;
   const { content, marks, isError } = noted.output;
-  thread.conversation.result(call.id, content, marks, isError);
+  thread.talk.conversation.result(call.id, content, marks, isError);
   return ok(null);
 }
 
@@ -147,29 +150,29 @@ export interface KernelCall {
 
 /** The effect itself. It is stopped at the deadline, and when the thread is killed. */
 export async function callKernel(
-  thread: ThreadContext,
-  known: KnownCall,
+  thread: Thread,
+  known: IdentifiedCall,
   call: KernelCall,
 ): Promise<Outcome<Value>> {
-  const flight = takeOff(thread, STOPS_TOOL);
+  const interruption = watchForInterruption(thread, STOPS_TOOL);
   try {
     // INVARIANT: just before an effect; whoever takes off has looked at the lease.
-    if (flight.cause() === 'lost') {
+    if (interruption.cause() === 'lost') {
       return fail('stale_epoch', 'this process no longer holds the thread');
     }
     const request = { ...known.request, values: call.values };
-    const caller = callerOf(thread, flight.signal, call);
-    const done = await thread.world.kernel[known.verb](request as never, caller);
+    const caller = callerOf(thread, interruption.signal, call);
+    const done = await thread.ports.kernel[known.verb](request as never, caller);
     if (done.ok) return done;
-    const cause = flight.cause();
+    const cause = interruption.cause();
     if (cause === undefined) return done;
     return cause === 'duration' ? deadlineFault(thread, done) : calledOff(known, done);
   } finally {
-    flight.land();
+    interruption.release();
   }
 }
 
-const calledOff = ({ tool }: KnownCall, { error }: Failure): Failure =>
+const calledOff = ({ tool }: IdentifiedCall, { error }: Failure): Failure =>
   fail('cancelled', `\`${tool}\` was stopped while it was at work`, { ...error.detail });
 
 // INVARIANT: a write that was stopped in the middle may have had its effect. It is not done again,
@@ -181,11 +184,11 @@ const isStopped = ({ code }: Fault): boolean =>
   code === 'cancelled' || code === 'duration_exceeded';
 
 export async function performCall(
-  thread: ThreadContext,
+  thread: Thread,
   call: ToolCallBlock,
-  known: KnownCall,
+  known: IdentifiedCall,
 ): Promise<Outcome<Value>> {
-  const marks = thread.conversation.ownMarks();
+  const marks = thread.talk.conversation.ownMarks();
   return await performStep(thread, call, known, {
     marks,
     body: (key) => callKernel(thread, known, { id: call.id, key, values: labelled(known, marks) }),
@@ -201,27 +204,36 @@ export interface StepWork {
 
 /** One step through the pipeline: limits, intent, checkpoints, the effect itself. */
 export async function performStep(
-  thread: ThreadContext,
+  thread: Thread,
   call: ToolCallBlock,
   known: StepFacts,
   { marks, body }: StepWork,
 ): Promise<Outcome<Value>> {
-  const { world, log, meter } = thread;
-  let begun: BegunCall | undefined;
-  thread.currentCall = call.id;
+  const {
+    ports,
+    journal,
+    budget: { meter },
+  } = thread;
+  let begun: CallIntent | undefined;
+  thread.control.currentCall = call.id;
   const step = {
-    kind: known.verb === 'execute' ? stepKind(world.library, known.tool) : ('tool' as const),
+    kind: known.verb === 'execute' ? stepKind(ports.library, known.tool) : ('tool' as const),
     tool: known.tool,
-    turn: log.turn,
+    turn: journal.turn,
     arguments: call.arguments,
   };
-  const ports: Ports = {
+  const act: Ports = {
     limits: {
       reserve() {
-        const event = firstExceeded(usedAmounts(meter.read()), {}, UNITS.tool, thread.limits);
+        const event = firstExceeded(
+          usedAmounts(meter.read()),
+          {},
+          UNITS.tool,
+          thread.budget.limits,
+        );
         if (event) return refusedBy(event, usedAmounts(meter.read()).tool_calls ?? 0n);
         meter.countToolCall();
-        begun = beginCall(thread, call, known);
+        begun = nameCall(thread, call, known);
         const data: ToolCall = {
           call_id: call.id,
           tool: known.tool,
@@ -231,7 +243,7 @@ export async function performStep(
           ...(known.volatile.length > 0 && { volatile: [...known.volatile] }),
           ...intentOf(begun, meter.read().tool_calls),
         };
-        const noted = log.note({ type: 'tool_call', data });
+        const noted = journal.note({ type: 'tool_call', data });
         return noted.ok ? ok({ settle: () => {}, release: () => {} }) : noted;
       },
     },
@@ -250,58 +262,58 @@ export async function performStep(
       },
     ],
     () => body(begun?.key),
-    childFrame(world.bareFrame(), { ports }),
+    childFrame(ports.bareFrame(), { ports: act }),
   );
 }
 
-export const isAtRest = ({ ending }: ThreadContext): boolean =>
+export const isAtRest = ({ control: { ending } }: Thread): boolean =>
   ending?.status === 'waiting' || ending?.status === 'needs_input';
 
 /** Before a call is made: what it is, and whether it goes round in circles. */
 export async function beginStep(
-  thread: ThreadContext,
+  thread: Thread,
   call: ToolCallBlock,
-): Promise<{ known: KnownCall } | { ending: Ending | undefined }> {
-  const known = identify(thread.world, call);
+): Promise<{ known: IdentifiedCall } | { ending: Ending | undefined }> {
+  const known = identifyCall(thread.ports, call);
   if (!known.ok) {
-    const done = asResult(known, thread.conversation.ownMarks());
+    const done = asResult(known, thread.talk.conversation.ownMarks());
     return { ending: stop(thread, conclude(thread, call, done)) };
   }
   const { tool, verb, parameters, volatile } = known.output;
-  const loop = thread.detector.observe({
+  const loop = thread.talk.detector.observe({
     id: call.id,
-    turn: thread.log.turn,
+    turn: thread.journal.turn,
     tool,
     arguments: verb === 'execute' ? parameters : call.arguments,
     volatile: [...volatile],
   });
   if (loop) {
-    if (!loop.progress) thread.loops += 1;
+    if (!loop.progress) thread.talk.loops += 1;
     await raiseError(thread, { ok: false, error: loopFault(loop) }, tool);
   }
-  return thread.ending ? { ending: thread.ending } : { known: known.output };
+  return thread.control.ending ? { ending: thread.control.ending } : { known: known.output };
 }
 
 /** Records what came of it; an ending when that was the last step. */
 export function endStep(
-  thread: ThreadContext,
+  thread: Thread,
   call: ToolCallBlock,
-  known: KnownCall,
+  known: IdentifiedCall,
   outcome: Outcome<Value>,
 ): Ending | undefined {
   // A person was asked: the call stays open, its result is the answer.
-  if (isAtRest(thread)) return thread.ending;
-  const done = asResult(outcome, thread.conversation.ownMarks());
-  thread.detector.learned(call.id, withoutTime(done.content), done.isError);
+  if (isAtRest(thread)) return thread.control.ending;
+  const done = asResult(outcome, thread.talk.conversation.ownMarks());
+  thread.talk.detector.learned(call.id, withoutTime(done.content), done.isError);
   const ended = stop(thread, conclude(thread, call, done, known));
   if (ended) return ended;
   return outcome.ok ? returned(thread, known, outcome.output.data) : undefined;
 }
 
 /** What cannot be recorded ends this process's work on the thread; another may resume it. */
-const stop = (thread: ThreadContext, noted: Outcome<null>): Ending | undefined =>
+const stop = (thread: Thread, noted: Outcome<null>): Ending | undefined =>
   noted.ok
-    ? thread.ending
+    ? thread.control.ending
     : { status: 'interrupted', reason: noted.error.detail.message, code: noted.error.code };
 
 /** A call that was begun before a crash: repeated when that does no harm, otherwise left unknown. */

@@ -2,16 +2,16 @@
 // are recorded in the order they were asked for.
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import type { Thread } from '../thread/thread.ts';
 import { beginStep, endStep, performCall } from './step.ts';
-import { identify, type KnownCall } from './tool-call.ts';
+import { type IdentifiedCall, identifyCall } from './tool-call.ts';
 
 const MAX_AT_ONCE = 8;
 
 /** Tools that only read, searches and loads. Hooks see one step at a time. */
-function mayShare({ world, hooks }: ThreadContext, call: ToolCallBlock): boolean {
+function mayShare({ ports, hooks: { list: hooks } }: Thread, call: ToolCallBlock): boolean {
   if (hooks.length > 0) return false;
-  const known = identify(world, call);
+  const known = identifyCall(ports, call);
   if (!known.ok || known.output.effect !== 'read') return false;
   const { verb, request } = known.output;
   return (
@@ -20,7 +20,7 @@ function mayShare({ world, hooks }: ThreadContext, call: ToolCallBlock): boolean
 }
 
 /** Neighbours that may be made at once, everything else by itself. */
-function groupsOf(thread: ThreadContext, calls: readonly ToolCallBlock[]): ToolCallBlock[][] {
+function groupsOf(thread: Thread, calls: readonly ToolCallBlock[]): ToolCallBlock[][] {
   const groups: ToolCallBlock[][] = [];
   let isShared = false;
   for (const call of calls) {
@@ -34,10 +34,10 @@ function groupsOf(thread: ThreadContext, calls: readonly ToolCallBlock[]): ToolC
 }
 
 async function runGroup(
-  thread: ThreadContext,
+  thread: Thread,
   group: readonly ToolCallBlock[],
 ): Promise<Ending | undefined> {
-  const begun: { call: ToolCallBlock; known: KnownCall }[] = [];
+  const begun: { call: ToolCallBlock; known: IdentifiedCall }[] = [];
   for (const call of group) {
     const step = await beginStep(thread, call);
     if ('known' in step) begun.push({ call, known: step.known });
@@ -58,7 +58,7 @@ async function runGroup(
 }
 
 export async function runSteps(
-  thread: ThreadContext,
+  thread: Thread,
   calls: readonly ToolCallBlock[],
   between: () => Promise<Ending | undefined>,
 ): Promise<Ending | undefined> {
@@ -66,7 +66,7 @@ export async function runSteps(
     const stopped = index === 0 ? undefined : await between();
     if (stopped) return stopped;
     // Whoever steers may have left the rest out.
-    const open = new Set(thread.conversation.pending().map(({ id }) => id));
+    const open = new Set(thread.talk.conversation.pending().map(({ id }) => id));
     const ended = await runGroup(
       thread,
       group.filter(({ id }) => open.has(id)),

@@ -11,12 +11,12 @@ import {
 import type { CheckpointEvent } from '../../flow/index.ts';
 import type { Effect, Library } from '../../items/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
-import type { World } from '../thread/ports.ts';
+import { type HarnessPorts } from '../thread/thread.ts';
 
 const VERBS = ['search', 'load', 'execute', 'help'] as const;
 type Verb = (typeof VERBS)[number];
 
-export interface KnownCall {
+export interface IdentifiedCall {
   verb: Verb;
   /** What events call it: the executed item's id, or the verb. */
   tool: string;
@@ -31,10 +31,10 @@ export interface KnownCall {
 const READS_THREAD: ReadonlySet<string> = new Set(['status', 'wait']);
 
 /** What is about to be called; an unknown verb or item is left for the kernel to refuse. */
-export function identify(
-  { library }: Pick<World, 'library'>,
+export function identifyCall(
+  { library }: Pick<HarnessPorts, 'library'>,
   call: ToolCallBlock,
-): Outcome<KnownCall> {
+): Outcome<IdentifiedCall> {
   const verb = VERBS.find((name) => name === call.name);
   if (!verb) {
     return fail(

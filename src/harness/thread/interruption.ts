@@ -1,19 +1,9 @@
 // What is under way can be called off: by the deadline, by whoever steers the thread, and when the
-// lease is lost. Whatever is in flight sees one signal; afterwards the cause is known.
+// lease is lost. Whatever is in interruption sees one signal; afterwards the cause is known.
 import { type Failure, fail } from '../../base/index.ts';
 import { limitEvent } from '../limits/limit.ts';
-import type { ThreadContext } from './thread.ts';
-
-export type CalledOff = 'duration' | 'signal' | 'lost';
-
-export interface Flight {
-  readonly signal: AbortSignal;
-  cause(): CalledOff | undefined;
-  /** Somebody said something to the thread, or its lease is gone: is that a reason to stop? */
-  look(): void;
-  /** Ends the timer. */
-  land(): void;
-}
+import type { Ending } from '../loop.ts';
+import type { CalledOff, Interruption, Thread } from './thread.ts';
 
 /** While the model speaks nothing is lost by stopping it; a tool at work is only killed. */
 export const STOPS_STREAM: ReadonlySet<string> = new Set([
@@ -27,17 +17,17 @@ export const STOPS_TOOL: ReadonlySet<string> = new Set(['kill']);
 const LONGEST_TIMER = 2 ** 31 - 1;
 
 /** Milliseconds until the deadline; what was used so far is what the meter says. */
-export function timeLeft({ limits, meter }: ThreadContext): number {
+export function timeLeft({ budget: { limits, meter } }: Thread): number {
   const max = limits.duration?.value;
   return max === undefined ? LONGEST_TIMER : Math.max(0, Number(max) - meter.read().duration_ms);
 }
 
-function isStopped(thread: ThreadContext, stops: ReadonlySet<string>): boolean {
-  const waiting = thread.world.store.signals(thread.id, thread.lastSignal);
+function isStopped(thread: Thread, stops: ReadonlySet<string>): boolean {
+  const waiting = thread.ports.store.signals(thread.place.id, thread.control.lastSignal);
   return waiting.ok && waiting.output.some(({ kind }) => stops.has(kind));
 }
 
-export function takeOff(thread: ThreadContext, stops: ReadonlySet<string>): Flight {
+export function watchForInterruption(thread: Thread, stops: ReadonlySet<string>): Interruption {
   const controller = new AbortController();
   let cause: CalledOff | undefined;
   const callOff = (why: CalledOff): void => {
@@ -46,34 +36,34 @@ export function takeOff(thread: ThreadContext, stops: ReadonlySet<string>): Flig
   };
   const timer = setTimeout(() => callOff('duration'), Math.min(timeLeft(thread), LONGEST_TIMER));
   // By hand: a combined signal costs weak references on both sides, for every step.
-  const stop = (): void => controller.abort(thread.signal.reason);
-  if (thread.signal.aborted) stop();
-  else thread.signal.addEventListener('abort', stop, { once: true });
-  const flight: Flight = {
+  const stop = (): void => controller.abort(thread.control.signal.reason);
+  if (thread.control.signal.aborted) stop();
+  else thread.control.signal.addEventListener('abort', stop, { once: true });
+  const interruption: Interruption = {
     signal: controller.signal,
     cause: () => cause,
-    look() {
-      const { held, called } = thread.log.pulse(thread.lastSignal);
+    check() {
+      const { held, called } = thread.journal.pulse(thread.control.lastSignal);
       if (!held) callOff('lost');
       else if (called && isStopped(thread, stops)) callOff('signal');
     },
-    land() {
+    release() {
       clearTimeout(timer);
-      thread.signal.removeEventListener('abort', stop);
-      thread.flights.delete(flight);
+      thread.control.signal.removeEventListener('abort', stop);
+      thread.control.interruptions.delete(interruption);
     },
   };
-  thread.flights.add(flight);
-  thread.log.flush();
+  thread.control.interruptions.add(interruption);
+  thread.journal.flush();
   // What was said just before is not told again.
-  flight.look();
-  return flight;
+  interruption.check();
+  return interruption;
 }
 
 /** As the limit it is: hooks may raise it, and without one the run stops. */
-export function deadlineFault(thread: ThreadContext, { error }: Failure): Failure {
-  const max = thread.limits.duration?.value ?? 0n;
-  const used = BigInt(Math.ceil(thread.meter.read().duration_ms));
+export function deadlineFault(thread: Thread, { error }: Failure): Failure {
+  const max = thread.budget.limits.duration?.value ?? 0n;
+  const used = BigInt(Math.ceil(thread.budget.meter.read().duration_ms));
   const current = used > max ? used : max;
   const event = limitEvent('duration', current, max);
   return fail(
@@ -87,4 +77,11 @@ export function deadlineFault(thread: ThreadContext, { error }: Failure): Failur
       needed: String(current + 1n),
     },
   );
+}
+
+/** Ends it from outside; what is under way is broken off. The first reason counts. */
+export function stopThread({ control }: Thread, ending: Ending): void {
+  control.ending ??= ending;
+  control.stopped = true;
+  control.stopping.abort();
 }

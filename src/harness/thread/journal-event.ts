@@ -259,4 +259,9 @@ export type Recorded = JournalEvent & {
   readonly ts: number;
   readonly turn: number;
 };
+/** Without its place. */
+export function notedOf(event: Recorded): Noted {
+  const { thread: _thread, seq: _seq, ts: _ts, ...noted } = event;
+  return noted;
+}
 export type RecordedOf<Type extends EventType> = Extract<Recorded, { type: Type }>;

@@ -6,12 +6,12 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { fail, type Outcome, ok, systemClock } from '../../base/index.ts';
 import { openStore, type Store } from '../../store/index.ts';
 import type { JournalEvent } from './journal-event.ts';
-import { createThreadLog, type ThreadLog } from './journal-writer.ts';
+import { createJournalWriter, type JournalWriter } from './journal-writer.ts';
 
 const ID = 'a_thread';
 let dir: string;
 let store: Store;
-let log: ThreadLog;
+let journal: JournalWriter;
 let told: string[];
 
 function must<T>(outcome: Outcome<T>): T {
@@ -19,8 +19,8 @@ function must<T>(outcome: Outcome<T>): T {
   return outcome.output;
 }
 
-const open = (atOnce = false): ThreadLog =>
-  createThreadLog(
+const open = (atOnce = false): JournalWriter =>
+  createJournalWriter(
     ID,
     { seq: 0, epoch: 1, turn: 1 },
     {
@@ -50,7 +50,7 @@ beforeEach(() => {
     ),
   );
   told = [];
-  log = open();
+  journal = open();
 });
 afterEach(() => {
   store.close();
@@ -71,18 +71,19 @@ const EVENTS = {
   snapshot: { type: 'snapshot', data: { reason: '' } },
 } satisfies Record<string, JournalEvent>;
 
-const soon = (type: keyof typeof EVENTS) => log.appendSoon([EVENTS[type]], { cost: { of: type } });
+const soon = (type: keyof typeof EVENTS) =>
+  journal.appendSoon([EVENTS[type]], { cost: { of: type } });
 const written = (): string[] => must(store.read(ID)).map(({ type }) => type);
 const cost = () => must(store.thread(ID)).cost;
 
 test('what is to be written soon goes in with the next event, before it, and is told then', () => {
   must(soon('assistant_message'));
-  expect([written(), told, log.seq()]).toEqual([[], [], 1]);
-  must(log.note(EVENTS.snapshot));
+  expect([written(), told, journal.seq()]).toEqual([[], [], 1]);
+  must(journal.note(EVENTS.snapshot));
   expect(written()).toEqual(['assistant_message', 'snapshot']);
   expect(told).toEqual(['1 assistant_message', '2 snapshot']);
   expect(cost()).toEqual({ of: 'assistant_message' });
-  expect(log.seq()).toBe(2);
+  expect(journal.seq()).toBe(2);
 });
 
 test('with nothing after it, it is written by the end of the round', async () => {
@@ -93,32 +94,34 @@ test('with nothing after it, it is written by the end of the round', async () =>
 
 test('flush writes it now, and says whether this process may still act', () => {
   must(soon('tool_result'));
-  expect(log.flush()).toBe(true);
+  expect(journal.flush()).toBe(true);
   expect(written()).toEqual(['tool_result']);
   must(store.claim(ID, 'another', 30_000, { force: true }));
   must(soon('tool_result'));
-  expect(log.flush()).toBe(false);
-  expect(log.lost()?.error.code).toBe('stale_epoch');
+  expect(journal.flush()).toBe(false);
+  expect(journal.lost()?.error.code).toBe('stale_epoch');
   expect(written()).toEqual(['tool_result']);
   expect(soon('tool_result').ok).toBe(false);
 });
 
 test('an event that is refused beforehand takes nothing with it that was waiting', () => {
   must(soon('tool_result'));
-  const refused = log.note(EVENTS.turn_start, { first: () => fail('spend_exceeded', 'no more') });
+  const refused = journal.note(EVENTS.turn_start, {
+    first: () => fail('spend_exceeded', 'no more'),
+  });
   expect(refused).toMatchObject({ error: { code: 'spend_exceeded' } });
   expect(written()).toEqual(['tool_result']);
-  expect(log.lost()).toBeUndefined();
-  must(log.note(EVENTS.snapshot));
+  expect(journal.lost()).toBeUndefined();
+  must(journal.note(EVENTS.snapshot));
   expect(written()).toEqual(['tool_result', 'snapshot']);
 });
 
 test('what was used is charged before more is set aside', () => {
   must(store.reserve([ID], { tokens: 90n }, 'first'));
   const settle = [{ key: 'first', actual: { tokens: 10n } }];
-  must(log.appendSoon([EVENTS.assistant_message], { settle }));
+  must(journal.appendSoon([EVENTS.assistant_message], { settle }));
   const first = () => store.reserve([ID], { tokens: 90n }, 'second');
-  expect(log.note(EVENTS.turn_start, { first })).toEqual(ok(null));
+  expect(journal.note(EVENTS.turn_start, { first })).toEqual(ok(null));
   expect(written()).toEqual(['assistant_message', 'turn_start']);
 });
 
@@ -126,14 +129,14 @@ test('what is charged by two that wait is charged by both', () => {
   for (const key of ['first', 'second']) {
     must(store.reserve([ID], { tokens: 40n }, key));
     const settle = [{ key, actual: { tokens: 5n } }];
-    must(log.appendSoon([EVENTS.assistant_message], { settle }));
+    must(journal.appendSoon([EVENTS.assistant_message], { settle }));
   }
-  log.flush();
+  journal.flush();
   expect(must(store.budget(ID))).toMatchObject({ used: { tokens: 10n }, reserved: { tokens: 0n } });
 });
 
-test('a log that writes at once lets nothing wait', () => {
-  log = open(true);
+test('a journal that writes at once lets nothing wait', () => {
+  journal = open(true);
   must(soon('tool_result'));
   expect(written()).toEqual(['tool_result']);
 });

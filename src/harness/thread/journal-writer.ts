@@ -6,7 +6,7 @@ import type { Change, Pulse, Store } from '../../store/index.ts';
 import { encode } from './journal-codec.ts';
 import type { JournalEvent, Noted } from './journal-event.ts';
 
-export interface ThreadLog {
+export interface JournalWriter {
   readonly thread: string;
   /** Counts on; also used to number calls and reservations. */
   turn: number;
@@ -59,11 +59,11 @@ function joined(before: Change | undefined, change: Change | undefined): Change 
   return { ...before, ...change, ...(settle.length > 0 && { settle }) };
 }
 
-export function createThreadLog(
+export function createJournalWriter(
   thread: string,
   start: { seq: number; epoch: number; turn: number },
   { store, transcribe, atOnce = false }: LogPorts,
-): ThreadLog {
+): JournalWriter {
   let { seq } = start;
   let lost: Failure | undefined;
   let soon: Noted[] = [];
@@ -78,7 +78,7 @@ export function createThreadLog(
 
   // What others put there in a replay has its turn already.
   const stamp = (events: readonly (JournalEvent | Noted)[]): Noted[] =>
-    events.map((event) => ({ turn: log.turn, ...event }));
+    events.map((event) => ({ turn: journal.turn, ...event }));
 
   /** Everything that waits and this, in one commit. What was refused before it has lost nobody. */
   function write(
@@ -107,7 +107,7 @@ export function createThreadLog(
     change: Change,
   ): Outcome<null> {
     // What was used is charged before more is set aside.
-    if (soonChange?.settle && !log.flush()) return lost ?? ok(null);
+    if (soonChange?.settle && !journal.flush()) return lost ?? ok(null);
     let refused: Failure | undefined;
     const asked = (): Outcome<null> => {
       const answer = first();
@@ -116,11 +116,11 @@ export function createThreadLog(
     };
     const done = write(events, { ...change, first: asked }, () => refused !== undefined);
     if (!refused) return done;
-    log.flush();
+    journal.flush();
     return refused;
   }
 
-  const log: ThreadLog = {
+  const journal: JournalWriter = {
     thread,
     turn: start.turn,
     append(events, change) {
@@ -129,8 +129,8 @@ export function createThreadLog(
       return change?.first ? writeAfter(change.first, stamped, change) : write(stamped, change);
     },
     appendSoon(events, change) {
-      if (lost || atOnce) return log.append(events, change);
-      if (soon.length === 0) setImmediate(log.flush);
+      if (lost || atOnce) return journal.append(events, change);
+      if (soon.length === 0) setImmediate(journal.flush);
       soon.push(...stamp(events));
       soonChange = joined(soonChange, change);
       return ok(null);
@@ -139,19 +139,19 @@ export function createThreadLog(
       if (lost === undefined && soon.length > 0) write([]);
       return lost === undefined;
     },
-    note: (event, change) => log.append([event], change),
+    note: (event, change) => journal.append([event], change),
     isHeld: () => lost === undefined && store.isHeld(thread, start.epoch),
     pulse(lastSignal) {
       const { held, called } = store.pulse(thread, start.epoch, lastSignal);
       return { held: held && lost === undefined, called };
     },
     renew(ttlMs) {
-      const renewed = log.isHeld() && store.renew(thread, start.epoch, ttlMs).ok;
+      const renewed = journal.isHeld() && store.renew(thread, start.epoch, ttlMs).ok;
       if (!renewed) lost ??= fail('lease_expired', `the lease of thread \`${thread}\` ran out`);
       return renewed;
     },
     seq: () => seq + soon.length,
     lost: () => lost,
   };
-  return log;
+  return journal;
 }

@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest';
 import { ok } from '../../base/index.ts';
-import { createLeaseKeeper, createLiveThreads, type LiveThread } from './live-threads.ts';
+import { createLeaseKeeper } from './lease-keeper.ts';
+import { createLiveThreads } from './live-threads.ts';
 import type { ThreadResult } from './ports.ts';
+import { type LiveThread } from './thread.ts';
 
 function keeper() {
   let now = 0;
@@ -68,7 +70,7 @@ test('one that ends while others are renewed is left alone', () => {
 });
 
 const one = (id: string, parent?: string): LiveThread => ({
-  thread: { id, parent } as LiveThread['thread'],
+  thread: { place: { id, parent } } as LiveThread['thread'],
   done: new Promise(() => {}),
 });
 
@@ -77,10 +79,10 @@ test('threads are found by id and by parent while they run', () => {
   live.add(one('a'));
   live.add(one('b', 'a'));
   live.add(one('c', 'a'));
-  expect(live.childrenOf('a').map(({ thread }) => thread.id)).toEqual(['b', 'c']);
+  expect(live.childrenOf('a').map(({ thread }) => thread.place.id)).toEqual(['b', 'c']);
   live.remove('b');
   expect(live.get('b')).toBeUndefined();
-  expect(live.all().map(({ thread }) => thread.id)).toEqual(['a', 'c']);
+  expect(live.all().map(({ thread }) => thread.place.id)).toEqual(['a', 'c']);
 });
 
 test('whoever expects a thread is told when it enters, also when it is there already', async () => {
@@ -124,11 +126,13 @@ test('closing stops those that run and those that are only about to', async () =
   const running = (id: string): LiveThread => {
     let end: (ended: ThreadResult) => void = () => {};
     const done = new Promise<ThreadResult>((resolve) => (end = resolve));
-    const stop = (): void => {
+    const stopping = new AbortController();
+    stopping.signal.addEventListener('abort', () => {
       stopped.push(id);
       end(result(id));
-    };
-    return { thread: { id, stop } as unknown as LiveThread['thread'], done };
+    });
+    const thread = { place: { id }, control: { stopping } };
+    return { thread: thread as unknown as LiveThread['thread'], done };
   };
   live.add(running('a'));
   let enter: () => void = () => {};

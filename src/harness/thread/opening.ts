@@ -2,11 +2,10 @@
 // enough to type, so of many threads begun in one second two can be alike.
 import { type Clock, type Outcome, ok, type RandomBytes } from '../../base/index.ts';
 import { type Descriptor, describe, mergeDescriptors } from '../../flow/index.ts';
-import type { Prepared } from '../run/prepare.ts';
 import { packMarks } from './conversation.ts';
 import type { Opening } from './journal-event.ts';
-import type { World } from './ports.ts';
 import { injection } from './prompt.ts';
+import { type HarnessPorts, type Prepared } from './thread.ts';
 
 interface Ports {
   clock: Pick<Clock, 'now'>;
@@ -46,16 +45,16 @@ const FROM_USER = describe({ taint: ['src:user'] });
 
 /** The harness itself executes the directive and shows the result. */
 export async function openingEvents(
-  world: World,
+  ports: HarnessPorts,
   prepared: Prepared,
   message: string,
   given: Descriptor = FROM_USER,
 ): Promise<Outcome<Opening[]>> {
   const { directive, inputs } = prepared;
   const { request, call } = injection(directive.name, inputs, 'call_directive');
-  const ready = await world.kernel.execute(
+  const ready = await ports.kernel.execute(
     { item_type: 'directive', item_id: prepared.item.id, parameters: inputs },
-    { surface: 'harness', name: 'harness', frame: world.frame() },
+    { surface: 'harness', name: 'harness', frame: ports.frame() },
   );
   if (!ready.ok) return ready;
   const marks = packMarks(mergeDescriptors(ready.output.meta.descriptor, given));

@@ -1,17 +1,20 @@
-// What the harness asks of the script language, and what a script may ask of the thread that runs it.
-// Neither room knows the other: the runtime stands in between.
-import type { Clock, Fault, Json, JsonObject, Outcome, RandomBytes } from '../../base/index.ts';
-import type { Descriptor, Frame, MaybePromise, PolicyState, Value } from '../../flow/index.ts';
-import type { Effect, Library } from '../../items/index.ts';
-import type { Audit, Caller, Kernel } from '../../kernel/index.ts';
-import type { Prices } from '../../llm/index.ts';
-import type { Store, ThreadStatus } from '../../store/index.ts';
+// What the harness asks of others: the script language, a model, whoever looks on. None of it knows a
+// thread; what a thread asks of threads is in thread.ts.
+import type { Fault, Json, JsonObject, Outcome } from '../../base/index.ts';
+import type { Descriptor, Frame, MaybePromise, Value } from '../../flow/index.ts';
+import type { Effect } from '../../items/index.ts';
+import type { Audit, Caller, StreamEvent } from '../../kernel/index.ts';
+import type {
+  Message,
+  ModelReply,
+  ReaderOptions,
+  ResolvedModel,
+  ToolDefinition,
+  WrittenMessages,
+} from '../../llm/index.ts';
+import type { ThreadStatus } from '../../store/index.ts';
 import type { KeyPair, VerifiedToken } from '../../trust/index.ts';
-import type { RawStream } from '../observe/raw-stream.ts';
-import type { Runner } from '../run/runner.ts';
-import type { ModelPort } from '../turn/ask-model.ts';
 import type { Marks, Noted } from './journal-event.ts';
-import type { LiveThreads } from './live-threads.ts';
 
 /** Something a script does by itself: a command, a block of code, a file. */
 export interface ScriptAct {
@@ -23,7 +26,7 @@ export interface ScriptAct {
 }
 
 /** What a script reaches outside of itself. Every one of them is a step of the thread. */
-export interface ScriptDeeds {
+export interface ScriptActions {
   /** The right it works with now. */
   auth(): Pick<Caller, '__auth' | '__thread_id' | '__directive_id'>;
   tool(id: string, parameters: ReadonlyMap<string, Value>, frame: Frame): Promise<Outcome<Value>>;
@@ -51,7 +54,7 @@ export interface ScriptRequest {
   /** Asked before every operation: may the script go on? */
   gate(): Outcome<null>;
   /** Absent: it may only compute; whatever else it tries ends it. */
-  deeds?: ScriptDeeds;
+  actions?: ScriptActions;
 }
 
 export interface ScriptAnswer {
@@ -70,59 +73,66 @@ export interface ScriptAnswer {
 /** Never rejects. */
 export type ScriptPort = (request: ScriptRequest) => Promise<ScriptAnswer>;
 
-// What a thread needs from outside. Made once by the runtime; the harness imports no clock, disk or
-// network of its own.
-
-export interface World {
-  project: string;
-  kernel: Kernel;
-  library: Library;
-  store: Store;
-  clock: Clock;
-  random: RandomBytes;
-  /** Who holds the leases: one name per process. */
-  owner: string;
-  policies(): PolicyState;
-  prices(): Prices;
-  models(): JsonObject;
+export interface TokenPort {
   /** Root of capability tokens. */
-  tokenKey(): Outcome<KeyPair>;
+  key(): Outcome<KeyPair>;
   /** What a thread's token is worth now, under the policies in force. */
-  verifyToken(auth: string, thread: string): Outcome<VerifiedToken>;
-  model: ModelPort;
-  /** The language, for directives whose process is a script. */
-  script: ScriptPort;
-  /** In a replay: what a step of a script came to, so that it is not done again. */
-  recorded?(thread: string, call: string): Outcome<Value>;
-  /** In a replay: no event waits to share the commit of the next. */
-  writesAtOnce?: true;
-  /** Where model requests leave a row; calls leave theirs through the kernel. */
-  audit?: Pick<Audit, 'write'>;
-  /** Writes a new version of a directive of this project and signs it with the user's key. */
-  changeDirective?(id: string, text: string): Outcome<null>;
-  /** A frame with the policies in force, without ports. */
-  frame(): Frame;
-  /** Without policies and guards: for what only counts and records around a call that has them. */
-  bareFrame(): Frame;
-  /** `AGENTS.md` of the project and the universal text of the bundle. */
-  instructions(): { agents: string; universal: string };
-  /** The threads this process is running. */
-  live: LiveThreads;
-  /** Runners that the program registered, by name. */
-  runners?: Readonly<Record<string, Runner>>;
-  /** The same for another project, over this registry; `allow` is asked before it is opened. */
-  elsewhere(path: string, allow: (real: string) => Outcome<null>): Promise<Outcome<World>>;
-  /** Goes on with a thread that nobody works on. */
-  resume(id: string): Promise<Outcome<ThreadResult>>;
-  /** Is the key for this provider there? Says how to set it when it is not. */
-  env: Readonly<Record<string, string | undefined>>;
-  /** Where a thread that was asked to keeps what a provider sends. */
-  rawStream?(thread: string, turn: number): RawStream;
+  verify(auth: string, thread: string): Outcome<VerifiedToken>;
+}
+
+/** Whoever looks on while threads run. */
+export interface WatchPort {
   transcript(thread: string): (events: readonly Noted[], firstSeq: number) => void;
   /** For a live view: everything that is recorded, and text as it comes. */
   onEvent?(thread: string, event: Noted): void;
   onText?(thread: string, piece: string): void;
+  /** Where a thread that was asked to keeps what a provider sends. */
+  rawStream?(thread: string, turn: number): RawStream;
+  /** Where model requests leave a row; calls leave theirs through the kernel. */
+  audit?: Pick<Audit, 'write'>;
 }
+
+/** The stream of one request. */
+export interface RawStream {
+  write(event: StreamEvent): void;
+  /** Called once, however the request ended. */
+  end(): void;
+}
+
+export interface ReplayPort {
+  /** What a step of a script came to, so that it is not done again. */
+  recorded(thread: string, call: string): Outcome<Value>;
+  /** No event waits to share the commit of the next. */
+  writesAtOnce: true;
+}
+
+export interface ModelRequest {
+  model: ResolvedModel;
+  system: string;
+  messages: readonly Message[];
+  tools: readonly ToolDefinition[];
+  maxTokens: number;
+  /** Messages as they were written for earlier requests of this conversation. */
+  written: WrittenMessages;
+  /** For the estimate when the provider reports no usage, and the text as it comes. */
+  reading: ReaderOptions;
+  /** Gets every event as it came. */
+  raw?: RawStream;
+}
+
+/** `caller` speaks for the harness, not for the thread: no thread may reach a provider itself. */
+export type ModelPort = (request: ModelRequest, caller: Caller) => Promise<Outcome<ModelReply>>;
+
+export interface RunnerTask {
+  thread_id: string;
+  directive: string;
+  inputs: Json;
+  /** Aborted at the deadline, when the thread is ended and when its parent is. */
+  signal: AbortSignal;
+}
+
+/** Answers with the directive's outputs. Called again when the thread is resumed. */
+export type Runner = (task: RunnerTask) => Promise<Outcome<Json>>;
 
 export interface ThreadResult {
   thread_id: string;

@@ -3,7 +3,7 @@
 import { type Fault, isObject, type Json, type JsonObject } from '../../base/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { WarningEvent } from '../limits/limit.ts';
-import type { LoopFound } from '../step/loop-detector.ts';
+import { type LoopFound } from './thread.ts';
 
 /** The project's own instructions first, then what holds in every project. */
 export function systemPrompt(agentsMd: string | undefined, universal: string): string {

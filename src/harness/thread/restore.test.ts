@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { JournalEvent, Recorded } from './journal-event.ts';
-import { findSnapshot, standing } from './restore.ts';
+import { eventsInForce, findSnapshot } from './restore.ts';
 
 const at = (seq: number, event: JournalEvent): Recorded => ({
   thread: 't',
@@ -21,12 +21,12 @@ const back = (seq: number, from?: number) =>
 
 test('what was gone back over no longer counts, what came before and after does', () => {
   const history = [said(1), snapshot(2, 'here'), said(3), back(4, 2), said(5)];
-  expect(standing(history).map(({ seq }) => seq)).toEqual([1, 2, 4, 5]);
+  expect(eventsInForce(history).map(({ seq }) => seq)).toEqual([1, 2, 4, 5]);
 });
 
 test('a resume that goes on leaves everything as it is', () => {
   const history = [snapshot(1), back(2)];
-  expect(standing(history)).toEqual(history);
+  expect(eventsInForce(history)).toEqual(history);
 });
 
 test('only snapshots that still count can be gone back to', () => {
@@ -45,10 +45,10 @@ test('however often one goes back, events stay in order and going back keeps wha
       const history: Recorded[] = [];
       for (const [index, wanted] of list.entries()) {
         const seq = index + 1;
-        const kept = standing(history);
+        const kept = eventsInForce(history);
         const to = wanted === undefined ? undefined : kept[wanted % Math.max(1, kept.length)];
         history.push(to ? back(seq, to.seq) : said(seq));
-        const now = standing(history).map((one) => one.seq);
+        const now = eventsInForce(history).map((one) => one.seq);
         expect(now).toEqual(now.toSorted((a, b) => a - b));
         expect(now.at(-1)).toBe(seq);
         if (to) expect(now.at(-2)).toBe(to.seq);

@@ -5,11 +5,13 @@ import { fail, getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
 import { describe } from '../../flow/index.ts';
 import { tokenRatio } from '../../llm/index.ts';
 import { isEnded, type ThreadRow } from '../../store/index.ts';
-import { stepDone } from '../hooks/action.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
 import { LIMIT_NAMES, markKey } from '../limits/limit.ts';
-import { packMarks, unpackMarks } from './conversation.ts';
+import { raiseLimits } from './budget.ts';
+import { switchModel } from './choose-model.ts';
+import { packMarks } from './conversation.ts';
 import type {
+  Bounds,
   DataOf,
   EventType,
   JournalEvent,
@@ -19,7 +21,8 @@ import type {
   ToolCall,
 } from './journal-event.ts';
 import { withoutTime } from './prompt.ts';
-import type { ThreadContext } from './thread.ts';
+import { addToConversation } from './talk.ts';
+import type { Thread } from './thread.ts';
 
 /** The number of a snapshot's event, or the latest one. */
 export type SnapshotName = number | 'last';
@@ -29,7 +32,7 @@ const rewoundTo = ({ type, data }: JournalEvent): number | undefined =>
   type === 'signal' && data.kind === 'resume' ? data.from : undefined;
 
 /** The events that count for the conversation: without what was gone back over. */
-export function standing(history: readonly Recorded[]): Recorded[] {
+export function eventsInForce(history: readonly Recorded[]): Recorded[] {
   let kept: Recorded[] = [];
   for (const event of history) {
     const from = rewoundTo(event);
@@ -40,7 +43,7 @@ export function standing(history: readonly Recorded[]): Recorded[] {
 }
 
 const snapshotsIn = (history: readonly Recorded[]): RecordedOf<'snapshot'>[] =>
-  standing(history).filter((event) => event.type === 'snapshot');
+  eventsInForce(history).filter((event) => event.type === 'snapshot');
 
 /** The snapshot of this name; what there is instead when it is unknown. */
 export function findSnapshot(
@@ -95,16 +98,16 @@ const FROM_PERSON = packMarks(describe({ taint: ['src:user'] }));
 
 /** What goes into the journal: where it goes back to, and what the model is told about it. */
 export function rewindEvents(
-  { conversation, world }: ThreadContext,
+  { talk: { conversation }, ports }: Thread,
   history: readonly Recorded[],
   from: number,
   words?: RewindWords,
 ): JournalEvent[] {
   const marks = packMarks(conversation.marks());
-  const call = snapshotCall(standing(history), from);
+  const call = snapshotCall(eventsInForce(history), from);
   const content: Json = { action: 'checkpoint', snapshot: from };
   const events: JournalEvent[] = [
-    { type: 'signal', data: { kind: 'resume', by: world.owner, from } },
+    { type: 'signal', data: { kind: 'resume', by: ports.threads.owner, from } },
   ];
   if (call !== undefined) {
     events.push({ type: 'tool_result', data: { call_id: call, content, is_error: false, marks } });
@@ -117,59 +120,44 @@ export function rewindEvents(
 // What happened before, put back in place. The conversation grows from events in one way only, live
 // and after a restart; everything else a thread remembers is read back here.
 
-/** Puts one event of the journal into the conversation. */
-export function replayEvent({ conversation }: ThreadContext, event: JournalEvent): void {
-  switch (event.type) {
-    case 'user_message':
-    case 'injected_message':
-      conversation.user(event.data.text, unpackMarks(event.data.marks));
-      return;
-    case 'assistant_message':
-      if (!isApart(event.data)) conversation.assistant(event.data.content);
-      return;
-    case 'tool_result': {
-      const { call_id, content, marks, is_error } = event.data;
-      conversation.result(call_id, content, unpackMarks(marks), is_error);
-      return;
-    }
-    default:
-  }
+/** The step was done: skips of it are no longer in a row. */
+export function stepDone(bounds: Bounds, step: string): Bounds {
+  if (!Object.hasOwn(bounds.skips, step)) return bounds;
+  const { [step]: _, ...skips } = bounds.skips;
+  return { ...bounds, skips };
 }
 
-/** Asked by a script, in a conversation of its own. */
-const isApart = (said: DataOf<'assistant_message'>): boolean =>
-  !said.injected && said.apart === true;
-
-function firedAgain({ hookState }: ThreadContext, fired: readonly number[]): void {
+function firedAgain({ hooks: { state: hookState } }: Thread, fired: readonly number[]): void {
   hookState.fired.clear();
   for (const index of fired) hookState.fired.add(index);
 }
 
-function hookAnswered(thread: ThreadContext, data: DataOf<'hook'>): void {
+function hookAnswered(thread: Thread, data: DataOf<'hook'>): void {
   firedAgain(thread, data.fired);
-  thread.bounds = data.bounds;
-  if (data.model !== undefined) thread.switchModel(data.model);
+  thread.hooks.bounds = data.bounds;
+  if (data.model !== undefined) switchModel(thread, data.model);
   if (data.limits) {
     const raised = unpackLimits(data.limits);
-    thread.raiseLimits(
+    raiseLimits(
+      thread,
       raised,
-      LIMIT_NAMES.filter((name) => raised[name]?.value !== thread.limits[name]?.value),
+      LIMIT_NAMES.filter((name) => raised[name]?.value !== thread.budget.limits[name]?.value),
     );
   }
 }
 
-function newAttempt(thread: ThreadContext, retry: DataOf<'retry'>): void {
+function newAttempt(thread: Thread, retry: DataOf<'retry'>): void {
   // With a changed directive it begins otherwise.
-  if (retry.annealed) thread.opening.splice(0, thread.opening.length, ...retry.opening);
-  thread.conversation.clear();
-  for (const event of thread.opening) replayEvent(thread, event);
+  if (retry.annealed) thread.talk.opening.splice(0, thread.talk.opening.length, ...retry.opening);
+  thread.talk.conversation.clear();
+  for (const event of thread.talk.opening) addToConversation(thread, event);
 }
 
 /** What a thread remembers besides the conversation. */
-function restore(thread: ThreadContext, event: JournalEvent): void {
+function restore(thread: Thread, event: JournalEvent): void {
   switch (event.type) {
     case 'signal':
-      thread.lastSignal = Math.max(thread.lastSignal, event.data.id ?? 0);
+      thread.control.lastSignal = Math.max(thread.control.lastSignal, event.data.id ?? 0);
       return;
     case 'hook':
       hookAnswered(thread, event.data);
@@ -178,25 +166,25 @@ function restore(thread: ThreadContext, event: JournalEvent): void {
       firedAgain(thread, event.data.fired);
       return;
     case 'model_fallback':
-      thread.triedModels.add(event.data.to);
-      thread.switchModel(event.data.to);
+      thread.talk.triedModels.add(event.data.to);
+      switchModel(thread, event.data.to);
       return;
     case 'warning':
-      thread.warned.add(markKey(event.data));
+      thread.budget.warned.add(markKey(event.data));
       return;
     case 'loop_detected':
-      if (event.data.detail.progress !== true) thread.loops += 1;
+      if (event.data.detail.progress !== true) thread.talk.loops += 1;
       return;
     case 'injected_message':
-      if (event.data.reminder) thread.reminders += 1;
+      if (event.data.reminder) thread.talk.reminders += 1;
       return;
     case 'approval':
-      thread.approved.restore(event.data);
+      thread.rights.approved.restore(event.data);
       return;
     case 'assistant_message': {
       if (event.data.injected) return;
       const { usage, bytes } = event.data;
-      if (!usage.estimated && bytes > 0) thread.ratio = tokenRatio(usage, bytes);
+      if (!usage.estimated && bytes > 0) thread.talk.ratio = tokenRatio(usage, bytes);
       return;
     }
     case 'retry':
@@ -205,7 +193,8 @@ function restore(thread: ThreadContext, event: JournalEvent): void {
     case 'tool_result': {
       // A step that gave a result of its own: what was skipped before is not in a row any more.
       const { tool, is_error } = event.data;
-      if (tool !== undefined && !is_error) thread.bounds = stepDone(thread.bounds, tool);
+      if (tool !== undefined && !is_error)
+        thread.hooks.bounds = stepDone(thread.hooks.bounds, tool);
       return;
     }
     default:
@@ -217,7 +206,7 @@ const argumentsOf = ({ verb, arguments: given }: ToolCall): Json =>
   verb === 'execute' ? (getOwn(given, 'parameters') ?? {}) : given;
 
 /** Loops are found over calls that came to an end; one that is done again is not seen twice. */
-function watchLoops(thread: ThreadContext): (event: Recorded) => void {
+function watchLoops(thread: Thread): (event: Recorded) => void {
   const begun = new Map<string, RecordedOf<'tool_call'>>();
   return (event) => {
     if (event.type === 'tool_call') begun.set(event.data.call_id, event);
@@ -227,14 +216,14 @@ function watchLoops(thread: ThreadContext): (event: Recorded) => void {
     if (!call) return;
     begun.delete(id);
     const { tool, volatile = [] } = call.data;
-    thread.detector.observe({
+    thread.talk.detector.observe({
       id,
       turn: call.turn,
       tool,
       arguments: argumentsOf(call.data),
       volatile: [...volatile],
     });
-    thread.detector.learned(id, withoutTime(content), is_error);
+    thread.talk.detector.learned(id, withoutTime(content), is_error);
   };
 }
 
@@ -262,12 +251,12 @@ const STAYS: ReadonlySet<EventType> = new Set<EventType>([
 ]);
 
 /** Everything a thread knew when its last event was written. */
-export function rebuild(thread: ThreadContext, history: readonly Recorded[]): void {
-  thread.opening.push(...openingOf(history));
+export function restoreThread(thread: Thread, history: readonly Recorded[]): void {
+  thread.talk.opening.push(...openingOf(history));
   const watch = watchLoops(thread);
-  const kept = new Set(standing(history));
+  const kept = new Set(eventsInForce(history));
   for (const event of history) {
-    if (kept.has(event)) replayEvent(thread, event);
+    if (kept.has(event)) addToConversation(thread, event);
     else if (!STAYS.has(event.type)) continue;
     restore(thread, event);
     if (kept.has(event)) watch(event);

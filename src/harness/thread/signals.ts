@@ -1,5 +1,5 @@
 // What people and parents say to a running thread: `message`, `interrupt`, `pause`, `terminate`,
-// `kill`. Obeyed between steps; during a stream it is called off first (thread-flight.ts). Every
+// `kill`. Obeyed between steps; during a stream it is called off first (thread-interruption.ts). Every
 // signal is an event with who sent it; the last one that was read is remembered in the journal.
 import { getOwn, isObject, type Json, plainText } from '../../base/index.ts';
 import { describe } from '../../flow/index.ts';
@@ -8,8 +8,8 @@ import type { Ending } from '../loop.ts';
 import { packMarks, unpackMarks } from './conversation.ts';
 import type { JournalEvent } from './journal-event.ts';
 import { skippedResult } from './prompt.ts';
-import { replayEvent } from './restore.ts';
-import type { ThreadContext } from './thread.ts';
+import { addToConversation } from './talk.ts';
+import type { Thread } from './thread.ts';
 
 const FROM_PERSON = packMarks(describe({ taint: ['src:user'] }));
 
@@ -17,18 +17,18 @@ const fieldOf = (payload: Json, ...names: string[]): string =>
   isObject(payload) ? plainText(names.map((name) => payload[name]).find(Boolean) ?? '') : '';
 
 /** The person wants something else than the calls that are still to come: they are left out. */
-const leaveOut = (thread: ThreadContext, by: string): JournalEvent[] =>
-  thread.conversation.pending().map((call) => ({
+const leaveOut = (thread: Thread, by: string): JournalEvent[] =>
+  thread.talk.conversation.pending().map((call) => ({
     type: 'tool_result',
     data: {
       call_id: call.id,
       content: skippedResult(call.name, `interrupted by ${by}`),
       is_error: true,
-      marks: packMarks(thread.conversation.marks()),
+      marks: packMarks(thread.talk.conversation.marks()),
     },
   }));
 
-function eventsOf(thread: ThreadContext, { id, kind, payload, by }: Signal): JournalEvent[] {
+function eventsOf(thread: Thread, { id, kind, payload, by }: Signal): JournalEvent[] {
   const reason = fieldOf(payload, 'reason');
   const text = fieldOf(payload, 'content', 'message');
   // Another thread's words carry what it has read; a person's are a person's.
@@ -50,14 +50,14 @@ function endingOf({ kind, payload, by }: Signal): Ending | undefined {
 }
 
 /** Injected words go in; a pause, an end or a kill is the run's ending. */
-export function obeySignals(thread: ThreadContext): Ending | undefined {
-  const signals = thread.world.store.signals(thread.id, thread.lastSignal);
+export function obeySignals(thread: Thread): Ending | undefined {
+  const signals = thread.ports.store.signals(thread.place.id, thread.control.lastSignal);
   if (!signals.ok) return undefined;
   for (const signal of signals.output) {
     const events = eventsOf(thread, signal);
-    if (!thread.log.append(events).ok) return undefined;
-    thread.lastSignal = signal.id;
-    for (const event of events) replayEvent(thread, event);
+    if (!thread.journal.append(events).ok) return undefined;
+    thread.control.lastSignal = signal.id;
+    for (const event of events) addToConversation(thread, event);
     const ending = endingOf(signal);
     if (ending) return ending;
   }

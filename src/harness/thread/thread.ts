@@ -1,27 +1,44 @@
-// One running thread: what is fixed when it starts and what changes while it runs. The parts of the
-// harness (turns, steps, checkpoints) share this and nothing else.
-import type { Json, JsonObject, Outcome } from '../../base/index.ts';
-import type { Directive, DirectiveItem } from '../../items/index.ts';
-import type { Price, ResolvedModel, ToolDefinition } from '../../llm/index.ts';
-import type { Amounts } from '../../store/index.ts';
-import type { CompiledHook, HookState } from '../hooks/select-hook.ts';
+// One running thread and what it is made of. Types alone: what is done with them stands in the folders
+// above, and all of those share this and nothing else. `HarnessPorts` stands here too, because the
+// threads of a process are one of the things a thread reaches outside of itself.
+import type { Clock, Json, JsonObject, Outcome, RandomBytes } from '../../base/index.ts';
+import type { Expression } from '../../expr/index.ts';
+import type { Frame, PolicyState } from '../../flow/index.ts';
+import type { Directive, DirectiveItem, Hook, Library } from '../../items/index.ts';
+import type { Kernel } from '../../kernel/index.ts';
+import type { Price, Prices, ResolvedModel, ToolDefinition } from '../../llm/index.ts';
+import type { Approval, Store } from '../../store/index.ts';
+import type { ApprovedRight, CapabilityToken } from '../../trust/index.ts';
 import type { CostMeter } from '../limits/cost.ts';
-import type { EffectiveLimits, LimitAmounts, LimitName } from '../limits/limit.ts';
-import type { RaiseRoom } from '../limits/raise-limits.ts';
+import type { EffectiveLimits, LimitAmounts } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
-import type { ApprovedRights } from '../rights/approved-rights.ts';
-import type { HelpSignal } from '../rights/ask-for-help.ts';
-import type { ThreadRights } from '../rights/thread-token.ts';
-import type { BegunCall } from '../step/call-intent.ts';
-import type { LoopDetector } from '../step/loop-detector.ts';
 import type { Conversation } from './conversation.ts';
-import type { Flight } from './interruption.ts';
-import type { Bounds, Opening } from './journal-event.ts';
-import type { ThreadLog } from './journal-writer.ts';
-import type { World } from './ports.ts';
+import type { ApprovalNote, Bounds, Opening } from './journal-event.ts';
+import type { JournalWriter } from './journal-writer.ts';
+import type { LeaseKeeper } from './lease-keeper.ts';
+import type {
+  ModelPort,
+  ReplayPort,
+  Runner,
+  ScriptPort,
+  ThreadResult,
+  TokenPort,
+  WatchPort,
+} from './ports.ts';
 
-export interface ThreadContext {
-  readonly world: World;
+export interface Thread {
+  readonly ports: HarnessPorts;
+  readonly place: Place;
+  readonly rights: Rights;
+  readonly budget: Budget;
+  readonly talk: Talk;
+  readonly hooks: Hooks;
+  readonly control: Control;
+  readonly journal: JournalWriter;
+}
+
+/** Where it stands in its tree, and what it runs. */
+export interface Place {
   readonly id: string;
   readonly parent: string | undefined;
   readonly depth: number;
@@ -37,74 +54,263 @@ export interface ThreadContext {
   readonly item: DirectiveItem;
   readonly directive: Directive;
   readonly inputs: JsonObject;
-  readonly rights: ThreadRights;
+}
+
+export interface Rights {
+  /** What its directive declares, as it is now: the token is renewed while the thread lives. */
+  readonly own: OwnRights;
   /** What people approved beyond that. */
   readonly approved: ApprovedRights;
+}
+
+export interface OwnRights {
+  token: CapabilityToken;
+  /** What calls carry as `__auth`. The model never sees it. */
+  auth: string;
+  /** Names for `permissions.granted`. */
+  granted: readonly string[];
+}
+
+export interface ApprovedRights {
+  /** Of this thread, as its journal has them; those below it may declare them too. */
+  own(): readonly ApprovedRight[];
+  /** From now on; noted in the journal, so that a resumed thread has it. */
+  add(approval: Approval): Outcome<null>;
+  /** An event of the journal, read again. */
+  restore(note: ApprovalNote): void;
+  /** What a call carries. Without a call: to look what could be done, nothing is used up. */
+  auth(call?: string): string;
+  /** Counts one use for the call that this token was minted for. */
+  use(approval: string, token: string): Outcome<null>;
+}
+
+export interface Budget {
+  readonly meter: CostMeter;
+  limits: EffectiveLimits;
+  /** As they were when it began. */
+  readonly initial: EffectiveLimits;
+  /** A reservation made up front that its requests draw from. */
+  readonly drawFrom: string | undefined;
+  /** Marks of limits that were told already. */
+  readonly warned: Set<string>;
+  /** How full the window was when it was last looked at, in tokens. */
+  windowSeen: number;
+}
+
+/** What is said, and with whom. A script that asks a model has one of these for each question. */
+export interface Talk {
+  readonly conversation: Conversation;
   readonly system: string;
   /** What its model may call; the four tools when absent. */
   readonly tools?: readonly ToolDefinition[];
   /** Does it leave what the provider sends in `stream.jsonl`? */
   readonly isStreamKept: boolean;
-  readonly hooks: readonly CompiledHook[];
-  readonly hookState: HookState;
-  /** A reservation made up front that its requests draw from. */
-  readonly drawFrom: string | undefined;
-  /** Where hooks draw their budget from; undefined when nothing was set aside. */
-  hookReserve: string | undefined;
-  /** What was set aside for hooks; not part of `limits`. */
-  readonly hookLimits: LimitAmounts;
-  /** The id of the call at work. */
-  currentCall: string;
-  readonly initialLimits: EffectiveLimits;
-  readonly log: ThreadLog;
-  readonly meter: CostMeter;
-  /** Calls without a result, by their id. */
-  readonly begun: Map<string, BegunCall>;
-  /** Calls that tools are busy with, by their key. */
-  readonly atWork: Map<string, BegunCall>;
-  readonly conversation: Conversation;
-  readonly detector: LoopDetector;
-  readonly signal: AbortSignal;
-  /** Requests and tools at work: told when somebody steers the thread. */
-  readonly flights: Set<Flight>;
-  /** Models that were switched to because another failed. */
-  readonly triedModels: Set<string>;
-  limits: EffectiveLimits;
-  attempt: number;
   model: ResolvedModel;
   price: Price;
-  bounds: Bounds;
-  loops: number;
-  warned: Set<string>;
+  /** What the directive wants instead of a model that fails. */
+  readonly fallback: string | undefined;
+  /** Models that were switched to because another failed. */
+  readonly triedModels: Set<string>;
   /** Tokens per byte as last reported. */
   ratio: number | undefined;
+  /** What a new attempt begins with. */
+  readonly opening: Opening[];
+  /** How often the model was asked for outputs it owes. */
+  reminders: number;
+  readonly detector: LoopDetector;
+  /** How often a loop without progress was found. */
+  loops: number;
+}
+
+export interface Hooks {
+  readonly list: readonly CompiledHook[];
+  readonly state: HookState;
+  bounds: Bounds;
+  /** Where they draw their budget from; undefined when nothing was set aside. */
+  reserve: string | undefined;
+  /** What was set aside for them; not part of the thread's own limits. */
+  readonly limits: LimitAmounts;
+  /** Runs a hook's directive in a thread of its own; its outputs. */
+  readonly run: RunHook;
+}
+
+export type RunHook = (thread: Thread, name: string, inputs: JsonObject) => Promise<Outcome<Json>>;
+
+export interface CompiledHook {
+  readonly hook: Hook;
+  /** Place in document order. */
+  readonly index: number;
+  readonly expression: Expression;
+  readonly readsEvent: boolean;
+}
+
+export interface HookState {
+  /** Hooks that fired and whose condition has been true ever since. */
+  readonly fired: Set<number>;
+}
+
+/** What goes on in it now, and who may stop it. */
+export interface Control {
+  attempt: number;
+  /** Aborted by whoever called it, or by `stopping`. */
+  readonly signal: AbortSignal;
+  readonly stopping: AbortController;
   /** Set by whoever decided that the run is over; the loop stops at the next boundary. */
   ending: Ending | undefined;
   /** Was it ended from outside? */
   stopped: boolean;
   /** The last signal that was obeyed. */
   lastSignal: number;
-  /** How full the window was when it was last looked at, in tokens. */
-  windowSeen: number;
-  /** How often the model was asked for outputs it owes. */
-  reminders: number;
-  /** What a new attempt begins with. */
-  opening: Opening[];
-  /** A line of the harness for the model, before its next turn. */
-  tell(text: string, about?: { reminder: true }): void;
-  /** Sets aside along the chain; a hook's thread takes it out of what was set aside for it. */
-  reserve(amounts: Amounts, key: string): Outcome<null>;
-  /** `fallback`, a tier or a model id, for the rest of the run. */
-  switchModel(wanted: string): Outcome<null>;
-  /** Runs a hook's directive in a thread of its own; its outputs. */
-  runHook(name: string, inputs: JsonObject): Promise<Outcome<Json>>;
-  raiseLimits(limits: EffectiveLimits, raised: readonly LimitName[]): void;
-  /** How far a hook may raise limits. */
-  room(): RaiseRoom;
-  /** `stuck`, `escalate` or `checkpoint`, said by the model. */
-  help(signal: HelpSignal): Promise<Outcome<Json>>;
-  /** Ends it from outside; what is in flight is broken off. The first reason counts. */
-  stop(ending: Ending): void;
-  /** A fresh conversation with the same task. */
-  newAttempt(): void;
+  /** Requests and tools at work: told when somebody steers the thread. */
+  readonly interruptions: Set<Interruption>;
+  /** Calls without a result, by their id. */
+  readonly intents: Map<string, CallIntent>;
+  /** Calls that tools are busy with, by their key. */
+  readonly atWork: Map<string, CallIntent>;
+  /** The id of the call at work. */
+  currentCall: string;
+}
+
+export type CalledOff = 'duration' | 'signal' | 'lost';
+
+/** What may interrupt one piece of work. */
+export interface Interruption {
+  readonly signal: AbortSignal;
+  cause(): CalledOff | undefined;
+  /** Somebody said something to the thread, or its lease is gone: is that a reason to stop? */
+  check(): void;
+  /** The work is over: ends the timer. */
+  release(): void;
+}
+
+export interface CallIntent {
+  /** The same when this very call is made again, never for another. */
+  key: string;
+  /** The thread that it spawns; nobody else may have been given this id. */
+  child?: string;
+  /** A process that is gone began it: its child may be there already. */
+  isUnfinished: boolean;
+}
+
+export interface LoopDetector {
+  /** Before a call is made. */
+  observe(call: ObservedCall): LoopFound | undefined;
+  /** What the call with this id brought back. Without it every call counts as fruitless. */
+  learned(id: string, result: Json, isError: boolean): void;
+  /** For a child: the last three calls. */
+  tail(): readonly CallPrint[];
+  /** For a restart. */
+  history(): readonly CallPrint[];
+}
+
+export interface LoopFound {
+  readonly pattern: 'repeated' | 'alternating' | 'similar';
+  readonly tool: string;
+  readonly count: number;
+  /** Every earlier call of the pattern is known to have brought back something else. */
+  readonly progress: boolean;
+  readonly message: string;
+}
+
+export interface ObservedCall {
+  /** So that `learned` finds it again. */
+  readonly id?: string;
+  readonly tool: string;
+  readonly arguments: Json;
+  /** Parameters that the tool declares `volatile`. */
+  readonly volatile?: readonly string[];
+  /** Calls of one turn were all made before any of their results was seen. */
+  readonly turn?: number;
+}
+
+/** JSON, so that it can be kept over a restart and handed to a child. Holds no argument in the clear. */
+export interface CallPrint {
+  readonly tool: string;
+  readonly key: string;
+  /** By argument that counts: a digest of its value. */
+  readonly fields: Readonly<Record<string, string>>;
+  readonly turn?: number;
+}
+
+/** A directive that was looked at from all sides and may become a thread. */
+export interface Prepared {
+  item: DirectiveItem;
+  directive: Directive;
+  inputs: JsonObject;
+  hooks: readonly CompiledHook[];
+  model: ResolvedModel;
+  price: Price;
+  limits: EffectiveLimits;
+  stream?: boolean;
+}
+
+/** What a thread needs from outside. Made once by the runtime; the harness has no clock of its own. */
+export interface HarnessPorts extends PreparePorts {
+  kernel: Kernel;
+  store: Store;
+  clock: Clock;
+  random: RandomBytes;
+  tokens: TokenPort;
+  model: ModelPort;
+  /** The language, for directives whose process is a script. */
+  script: ScriptPort;
+  /** Writes a new version of a directive of this project and signs it with the user's key. */
+  changeDirective?(id: string, text: string): Outcome<null>;
+  /** A frame with the policies in force, without ports. */
+  frame(): Frame;
+  /** Without policies and guards: for what only counts and records around a call that has them. */
+  bareFrame(): Frame;
+  /** `AGENTS.md` of the project and the universal text of the bundle. */
+  instructions(): { agents: string; universal: string };
+  threads: ThreadsPort;
+  watch: WatchPort;
+  /** In a replay: what comes from outside is taken from the journal. */
+  replay?: ReplayPort;
+}
+
+/** What is looked at before a thread exists: no registry, no key of our own. */
+export interface PreparePorts {
+  project: string;
+  library: Library;
+  policies(): PolicyState;
+  prices(): Prices;
+  models(): JsonObject;
+  /** Is the key for this provider there? Says how to set it when it is not. */
+  env: Readonly<Record<string, string | undefined>>;
+}
+
+/** The other threads, here and elsewhere. */
+export interface ThreadsPort {
+  /** Those that this process is running. */
+  live: LiveThreads;
+  /** Who holds the leases: one name per process. */
+  owner: string;
+  /** Runners that the program registered, by name. */
+  runners?: Readonly<Record<string, Runner>>;
+  /** The ports of another project, over this registry; `allow` is asked before it is opened. */
+  elsewhere(path: string, allow: (real: string) => Outcome<null>): Promise<Outcome<HarnessPorts>>;
+  /** Goes on with a thread that nobody works on. */
+  resume(id: string): Promise<Outcome<ThreadResult>>;
+}
+
+export interface LiveThread {
+  readonly thread: Thread;
+  /** Never rejects. */
+  readonly done: Promise<ThreadResult>;
+}
+
+export interface LiveThreads {
+  add(live: LiveThread): void;
+  remove(id: string): void;
+  get(id: string): LiveThread | undefined;
+  childrenOf(id: string): LiveThread[];
+  all(): LiveThread[];
+  /** Of all of them. */
+  readonly leases: LeaseKeeper;
+  /** Resolves when a thread of this id runs here. */
+  entered(id: string): Promise<void>;
+  /** Goes on with a thread; whoever asks while that is under way is given the same answer. */
+  resumed(id: string, resume: () => Promise<Outcome<ThreadResult>>): Promise<Outcome<ThreadResult>>;
+  /** Stops all of them, also those that are only about to run; resolves when nothing runs. */
+  close(ending: Ending): Promise<void>;
 }

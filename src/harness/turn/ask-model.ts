@@ -1,43 +1,15 @@
 // One request to a model, through the kernel's tool chain like any other HTTP call. The events of
 // the stream go straight into the reader; the text is handed on as it comes.
-import { type Outcome, ok } from '../../base/index.ts';
-import {
-  type Caller,
-  FOUR_TOOLS,
-  type Kernel,
-  type Sink,
-  type StreamEvent,
-} from '../../kernel/index.ts';
+import { ok } from '../../base/index.ts';
+import { FOUR_TOOLS, type Kernel, type Sink, type StreamEvent } from '../../kernel/index.ts';
 import {
   createReader,
-  type Message,
-  type ModelReply,
-  type ReaderOptions,
-  type ResolvedModel,
   replyOf,
   requestParameters,
   type StreamReader,
   type ToolDefinition,
-  type WrittenMessages,
 } from '../../llm/index.ts';
-import type { RawStream } from '../observe/raw-stream.ts';
-
-export interface ModelRequest {
-  model: ResolvedModel;
-  system: string;
-  messages: readonly Message[];
-  tools: readonly ToolDefinition[];
-  maxTokens: number;
-  /** Messages as they were written for earlier requests of this conversation. */
-  written: WrittenMessages;
-  /** For the estimate when the provider reports no usage, and the text as it comes. */
-  reading: ReaderOptions;
-  /** Gets every event as it came. */
-  raw?: RawStream;
-}
-
-/** `caller` speaks for the harness, not for the thread: no thread may reach a provider itself. */
-export type ModelPort = (request: ModelRequest, caller: Caller) => Promise<Outcome<ModelReply>>;
+import type { ModelPort, RawStream } from '../thread/ports.ts';
 
 /** A sink that feeds the reader; what the reader refuses ends the reading, not the stream. */
 function readerSink(reader: StreamReader): Sink {

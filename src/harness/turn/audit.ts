@@ -4,7 +4,7 @@ import type { Outcome } from '../../base/index.ts';
 import type { AuditRow } from '../../kernel/index.ts';
 import { formatMoney, type ModelReply } from '../../llm/index.ts';
 import type { Amounts } from '../../store/index.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import type { Thread } from '../thread/thread.ts';
 
 export interface RequestFacts {
   outcome: Outcome<unknown>;
@@ -21,7 +21,7 @@ function figures({ reply, charged }: RequestFacts, currency: string): string {
 }
 
 export function requestRow(
-  { id, model, price, item }: ThreadContext,
+  { place: { id, item }, talk: { model, price } }: Thread,
   facts: RequestFacts,
 ): Omit<AuditRow, 'time'> {
   const { outcome, reply } = facts;

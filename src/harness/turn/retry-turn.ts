@@ -3,8 +3,9 @@
 // chain says; a rate limit is waited for as long as the time limit allows.
 import type { Failure } from '../../base/index.ts';
 import type { Retry } from '../../items/index.ts';
-import { type CalledOff, timeLeft } from '../thread/interruption.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import { switchModel } from '../thread/choose-model.ts';
+import { timeLeft } from '../thread/interruption.ts';
+import type { CalledOff, Thread } from '../thread/thread.ts';
 
 export type NextMove =
   /** Called off by a signal: obey it first. */
@@ -24,12 +25,12 @@ const TRY_OTHER: ReadonlySet<string> = new Set([
 const BROKEN: ReadonlySet<string> = new Set(['stream_incomplete', 'timeout', 'network_error']);
 const RATE_WAIT_MS = 5000;
 
-function chainRetry({ world, model }: ThreadContext): Retry | undefined {
-  const found = world.library.find('tool', model.plain_tool);
+function chainRetry({ ports, talk: { model } }: Thread): Retry | undefined {
+  const found = ports.library.find('tool', model.plain_tool);
   return found.ok ? found.output.tool?.retry : undefined;
 }
 
-function waitFor(thread: ThreadContext, { error }: Failure, tries: number): number | undefined {
+function waitFor(thread: Thread, { error }: Failure, tries: number): number | undefined {
   const { code, detail } = error;
   if (code === 'rate_limit') {
     const asked = detail.retry_after_ms;
@@ -42,23 +43,26 @@ function waitFor(thread: ThreadContext, { error }: Failure, tries: number): numb
   return retry.backoff_ms[tries] ?? retry.backoff_ms.at(-1) ?? 0;
 }
 
-const fallbackOf = ({ directive, model, triedModels }: ThreadContext): string | undefined => {
+const fallbackOf = ({
+  place: { directive },
+  talk: { model, triedModels },
+}: Thread): string | undefined => {
   const wanted = directive.model?.fallback_id ?? model.fallback;
   return wanted === undefined || triedModels.has(wanted) ? undefined : wanted;
 };
 
 export function nextMove(
-  thread: ThreadContext,
+  thread: Thread,
   failure: Failure,
   calledOff: CalledOff | undefined,
   tries: number,
 ): NextMove | undefined {
   if (calledOff === 'signal') return { do: 'again' };
-  if (calledOff || thread.log.lost() || thread.signal.aborted) return undefined;
+  if (calledOff || thread.journal.lost() || thread.control.signal.aborted) return undefined;
   const ms = waitFor(thread, failure, tries);
   if (ms !== undefined && ms < timeLeft(thread)) return { do: 'wait', ms };
   const wanted = TRY_OTHER.has(failure.error.code) ? fallbackOf(thread) : undefined;
   if (wanted === undefined) return undefined;
-  thread.triedModels.add(wanted);
-  return thread.switchModel(wanted).ok ? { do: 'fallback' } : undefined;
+  thread.talk.triedModels.add(wanted);
+  return switchModel(thread, wanted).ok ? { do: 'fallback' } : undefined;
 }

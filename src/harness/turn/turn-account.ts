@@ -21,13 +21,12 @@ import {
   usedAmounts,
 } from '../limits/cost.ts';
 import type { LimitAmounts, LimitEvent } from '../limits/limit.ts';
+import { reserveAlongChain } from '../thread/budget.ts';
 import { packMarks } from '../thread/conversation.ts';
-import type { CalledOff } from '../thread/interruption.ts';
 import type { FailedRequest, JournalEvent } from '../thread/journal-event.ts';
-import type { World } from '../thread/ports.ts';
 import { badArgumentsResult, discardedLine } from '../thread/prompt.ts';
-import { replayEvent } from '../thread/restore.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import { addToConversation } from '../thread/talk.ts';
+import type { CalledOff, HarnessPorts, Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS_BYTES } from './ask-model.ts';
 import { requestRow } from './audit.ts';
 import { type NextMove, nextMove } from './retry-turn.ts';
@@ -39,7 +38,7 @@ const MAX_ANSWER = 8192;
 const MIN_ANSWER = 256;
 
 /** Below this an answer is not worth asking for; data, 256 unless somebody changed it. */
-function leastAnswer({ library }: ThreadContext['world']): number {
+function leastAnswer({ library }: Thread['ports']): number {
   const least = getOwn(library.config('limits').value, 'min_output_tokens');
   return typeof least === 'number' ? least : MIN_ANSWER;
 }
@@ -113,14 +112,10 @@ function wasFree(failure: Failure): boolean {
   return detail.sent === false || detail.charged === false || NEVER_SENT.has(code);
 }
 
-const isApart = ({ tools }: ThreadContext): boolean => tools?.length === 0;
+const isApart = ({ talk: { tools } }: Thread): boolean => tools?.length === 0;
 
 /** What the model said as it enters the conversation: calls that cannot be read are answered. */
-export function replyEvents(
-  thread: ThreadContext,
-  reply: ModelReply,
-  bytes: number,
-): JournalEvent[] {
+export function replyEvents(thread: Thread, reply: ModelReply, bytes: number): JournalEvent[] {
   const { broken, bad_arguments: bad = [] } = reply;
   const unread = bad.map(({ id, name }) => ({
     type: 'tool_call' as const,
@@ -135,16 +130,16 @@ export function replyEvents(
         content: [...reply.content, ...unread],
         stop: reply.stop,
         usage: reply.usage,
-        model: reply.model || thread.model.model,
-        price_row: thread.price.row,
-        spend: formatMoney(costOf(reply.usage, thread.price)),
+        model: reply.model || thread.talk.model.model,
+        price_row: thread.talk.price.row,
+        spend: formatMoney(costOf(reply.usage, thread.talk.price)),
         bytes,
         // Asked by a script, in a conversation of its own.
         ...(isApart(thread) && { apart: true }),
       },
     },
   ];
-  const marks = packMarks(thread.conversation.ownMarks());
+  const marks = packMarks(thread.talk.conversation.ownMarks());
   for (const { id, name, text, message } of bad) {
     const content = badArgumentsResult(name, text, message);
     events.push({ type: 'tool_result', data: { call_id: id, content, is_error: true, marks } });
@@ -157,11 +152,7 @@ export function replyEvents(
   return events;
 }
 
-function failureEvents(
-  thread: ThreadContext,
-  failure: Failure,
-  account: TurnAccount,
-): JournalEvent[] {
+function failureEvents(thread: Thread, failure: Failure, account: TurnAccount): JournalEvent[] {
   const { code, detail } = failure.error;
   const { next } = account;
   if (next?.do === 'again') return [{ type: 'turn_end', data: { called_off: true } }];
@@ -169,20 +160,25 @@ function failureEvents(
   const data: FailedRequest = { code, detail, ...(next && { next: next.do }) };
   const events: JournalEvent[] = [{ type, data }];
   if (next?.do === 'fallback') {
-    events.push({ type: 'model_fallback', data: { to: thread.model.model, because: code } });
+    events.push({ type: 'model_fallback', data: { to: thread.talk.model.model, because: code } });
   }
   return events;
 }
 
-export function createTurnAccount(thread: ThreadContext, tries: number): TurnAccount {
-  const { world, log, meter, conversation } = thread;
+export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
+  const {
+    ports,
+    journal,
+    budget: { meter },
+    talk: { conversation },
+  } = thread;
   let [key, unit]: [string, LimitAmounts] = ['', {}];
   let change: Change = {};
   let charged: Amounts = {};
 
   function charge(usage: Usage, spend: bigint): Amounts {
     meter.countRequest(usage, spend);
-    if (!usage.estimated) thread.ratio = tokenRatio(usage, account.bytes);
+    if (!usage.estimated) thread.talk.ratio = tokenRatio(usage, account.bytes);
     return actualOf(usage, spend);
   }
 
@@ -190,7 +186,7 @@ export function createTurnAccount(thread: ThreadContext, tries: number): TurnAcc
     const usage = outcome.ok ? account.reply?.usage : usageIn(outcome);
     const worst = amountsOf(unit);
     const actual = usage
-      ? charge(usage, costOf(usage, thread.price))
+      ? charge(usage, costOf(usage, thread.talk.price))
       : !outcome.ok && wasFree(outcome)
         ? {}
         : charge(usageOf(worst), worst.spend ?? 0n);
@@ -208,28 +204,28 @@ export function createTurnAccount(thread: ThreadContext, tries: number): TurnAcc
     next: undefined,
     reserve() {
       const tools = isApart(thread) ? 0 : MODEL_TOOLS_BYTES;
-      account.bytes = conversation.bytes() + thread.system.length + tools;
+      account.bytes = conversation.bytes() + thread.talk.system.length + tools;
       account.next = undefined;
       const fit = fitRequest({
-        input: estimateTokens(account.bytes, thread.ratio ?? 0),
-        maxTokens: Math.min(thread.model.max_output ?? MAX_ANSWER, MAX_ANSWER),
-        minTokens: leastAnswer(world),
+        input: estimateTokens(account.bytes, thread.talk.ratio ?? 0),
+        maxTokens: Math.min(thread.talk.model.max_output ?? MAX_ANSWER, MAX_ANSWER),
+        minTokens: leastAnswer(ports),
         used: usedAmounts(meter.read()),
         reserved: {},
-        limits: thread.limits,
-        price: thread.price,
-        ...(thread.price.context === undefined ? {} : { window: thread.price.context }),
+        limits: thread.budget.limits,
+        price: thread.talk.price,
+        ...(thread.talk.price.context === undefined ? {} : { window: thread.talk.price.context }),
       });
       if ('event' in fit) return refusedBy(fit.event, fit.needed);
       // A settled reservation is history: every request has its own.
-      key = `${thread.id}:turn:${log.turn}:${log.seq()}`;
-      const { model, provider } = thread.model;
+      key = `${thread.place.id}:turn:${journal.turn}:${journal.seq()}`;
+      const { model, provider } = thread.talk.model;
       // Whoever resumes the thread sees by `n` whether a recorded cost holds this turn already.
       const n = meter.read().turns + 1;
       const data = { max_tokens: fit.maxTokens, model, provider, key, n };
       // One commit: a turn that is begun has its worst case set aside, and the other way round.
-      const first = () => thread.reserve(amountsOf(fit.unit), key);
-      const started = log.note({ type: 'turn_start', data }, { first });
+      const first = () => reserveAlongChain(thread, amountsOf(fit.unit), key);
+      const started = journal.note({ type: 'turn_start', data }, { first });
       if (!started.ok) return started;
       [account.maxTokens, unit] = [fit.maxTokens, fit.unit];
       meter.countTurn();
@@ -237,7 +233,7 @@ export function createTurnAccount(thread: ThreadContext, tries: number): TurnAcc
         settle,
         release() {
           meter.giveBackTurn();
-          world.store.cancel(key);
+          ports.store.cancel(key);
         },
       });
     },
@@ -252,28 +248,28 @@ export function createTurnAccount(thread: ThreadContext, tries: number): TurnAcc
           ? replyEvents(thread, reply, account.bytes)
           : [{ type: 'turn_end', data: { withheld: true } }];
       // An answer that is lost with this process is asked for again, and was charged its worst case.
-      const written = log.appendSoon(events, { cost: packCost(meter.read()), ...change });
+      const written = journal.appendSoon(events, { cost: packCost(meter.read()), ...change });
       change = {};
-      world.audit?.write(requestRow(thread, { outcome, reply, charged }));
+      ports.watch.audit?.write(requestRow(thread, { outcome, reply, charged }));
       charged = {};
       if (!written.ok) throw new Error(written.error.detail.message);
-      for (const event of events) replayEvent(thread, event);
+      for (const event of events) addToConversation(thread, event);
     },
   };
   return account;
 }
 
-export interface LeftBooks {
+export interface FinalAccount {
   /** For the append that ends it: what is charged, and what is given back. */
   settle: { key: string; actual: Amounts }[];
   /** With what is charged now. */
   cost: Cost;
 }
 
-export function leftBooks(
-  { store }: Pick<World, 'store'>,
+export function finalAccount(
+  { store }: Pick<HarnessPorts, 'store'>,
   { id, cost: packed }: Pick<ThreadSummary, 'id' | 'cost'>,
-): LeftBooks {
+): FinalAccount {
   const open = store.openReservations(id);
   const left = open.ok ? open.output : [];
   const isRequest = (key: string): boolean => key.startsWith(`${id}:turn:`);

@@ -13,50 +13,53 @@ import {
 import type { ModelReply } from '../../llm/index.ts';
 import { raise } from '../hooks/raise-checkpoint.ts';
 import type { Turn } from '../loop.ts';
-import { deadlineFault, STOPS_STREAM, takeOff } from '../thread/interruption.ts';
-import type { ThreadContext } from '../thread/thread.ts';
+import { deadlineFault, STOPS_STREAM, watchForInterruption } from '../thread/interruption.ts';
+import type { Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS } from './ask-model.ts';
 import { createTurnAccount, type TurnAccount } from './turn-account.ts';
 
 /** Sends the request; the deadline and those who steer the thread can call it off. */
-async function ask(thread: ThreadContext, account: TurnAccount): Promise<Outcome<ModelReply>> {
-  const { world, conversation } = thread;
-  const flight = takeOff(thread, STOPS_STREAM);
+async function ask(thread: Thread, account: TurnAccount): Promise<Outcome<ModelReply>> {
+  const {
+    ports,
+    talk: { conversation },
+  } = thread;
+  const interruption = watchForInterruption(thread, STOPS_STREAM);
   try {
     // INVARIANT: just before an effect; whoever takes off has looked at the lease.
-    if (flight.cause() === 'lost') {
+    if (interruption.cause() === 'lost') {
       return fail('stale_epoch', 'this process no longer holds the thread', { sent: false });
     }
-    const answer = await world.model(
+    const answer = await ports.model(
       {
-        model: thread.model,
-        system: thread.system,
+        model: thread.talk.model,
+        system: thread.talk.system,
         messages: conversation.messages(),
-        tools: thread.tools ?? MODEL_TOOLS,
+        tools: thread.talk.tools ?? MODEL_TOOLS,
         maxTokens: account.maxTokens,
         written: conversation.written,
         reading: {
           requestBytes: account.bytes,
-          ...(thread.ratio === undefined ? {} : { ratio: thread.ratio }),
-          onText: (piece) => world.onText?.(thread.id, piece),
+          ...(thread.talk.ratio === undefined ? {} : { ratio: thread.talk.ratio }),
+          onText: (piece) => ports.watch.onText?.(thread.place.id, piece),
         },
-        ...(thread.isStreamKept && world.rawStream
-          ? { raw: world.rawStream(thread.id, thread.log.turn) }
+        ...(thread.talk.isStreamKept && ports.watch.rawStream
+          ? { raw: ports.watch.rawStream(thread.place.id, thread.journal.turn) }
           : {}),
       },
       {
         surface: 'harness',
-        name: thread.id,
-        frame: world.frame(),
-        signal: flight.signal,
-        __thread_id: thread.id,
+        name: thread.place.id,
+        frame: ports.frame(),
+        signal: interruption.signal,
+        __thread_id: thread.place.id,
       },
     );
     if (answer.ok) return refusal(answer.output) ?? answer;
-    account.calledOff = flight.cause();
+    account.calledOff = interruption.cause();
     return account.calledOff === 'duration' ? deadlineFault(thread, answer) : answer;
   } finally {
-    flight.land();
+    interruption.release();
   }
 }
 
@@ -70,7 +73,7 @@ function refusal(reply: ModelReply): Failure | undefined {
   });
 }
 
-async function body(thread: ThreadContext, account: TurnAccount): Promise<Outcome<Value>> {
+async function body(thread: Thread, account: TurnAccount): Promise<Outcome<Value>> {
   account.reply = undefined;
   account.calledOff = undefined;
   const answer = await ask(thread, account);
@@ -79,22 +82,26 @@ async function body(thread: ThreadContext, account: TurnAccount): Promise<Outcom
   return ok(makeValue(answer.output.content as unknown as Json));
 }
 
-const operation = ({ model, log }: ThreadContext): Operation => ({
+const operation = ({ talk: { model }, journal }: Thread): Operation => ({
   type: 'model',
   subtype: model.provider,
   name: model.model,
   opLabels: ['op:model', `op:model:${model.provider}`],
   source: 'src:llm',
   retryOwner: false,
-  metadata: { turn: log.turn },
+  metadata: { turn: journal.turn },
 });
 
-export async function runTurn(thread: ThreadContext, tries = 0): Promise<Turn> {
-  const { world, log, conversation } = thread;
-  if (tries === 0) log.turn += 1;
+export async function runTurn(thread: Thread, tries = 0): Promise<Turn> {
+  const {
+    ports,
+    journal,
+    talk: { conversation },
+  } = thread;
+  if (tries === 0) journal.turn += 1;
   const account = createTurnAccount(thread, tries);
-  const step = { kind: 'turn' as const, turn: log.turn };
-  const ports: Ports = {
+  const step = { kind: 'turn' as const, turn: journal.turn };
+  const act: Ports = {
     limits: { reserve: () => account.reserve() },
     record: (entry) => account.record(entry),
     checkpoint: (event) =>
@@ -105,29 +112,29 @@ export async function runTurn(thread: ThreadContext, tries = 0): Promise<Turn> {
     operation(thread),
     [{ name: 'conversation', role: 'content', value: makeValue(null, { descriptor: marks }) }],
     () => body(thread, account),
-    childFrame(world.frame(), { ports }),
+    childFrame(ports.frame(), { ports: act }),
   );
   return await after(thread, account, done, tries);
 }
 
 async function after(
-  thread: ThreadContext,
+  thread: Thread,
   account: TurnAccount,
   done: Outcome<Value>,
   tries: number,
 ): Promise<Turn> {
-  const { log } = thread;
-  const lost = log.lost();
+  const { journal } = thread;
+  const lost = journal.lost();
   if (lost) return { ending: { status: 'interrupted', reason: lost.error.detail.message } };
-  if (thread.ending) return { ending: thread.ending };
+  if (thread.control.ending) return { ending: thread.control.ending };
   const { reply, next } = account;
   if (done.ok && reply) return { reply };
   if (done.ok) {
     // Left out by a hook: the next one is the same turn, so that leaving it out for ever is noticed.
-    log.turn -= 1;
+    journal.turn -= 1;
     return { again: true };
   }
-  if (thread.signal.aborted || next?.do === 'again') return { again: true };
+  if (thread.control.signal.aborted || next?.do === 'again') return { again: true };
   // Whoever steers is heard before a second try.
   if (next?.do === 'wait' && !(await pause(thread, next.ms))) return { again: true };
   if (next) return await runTurn(thread, tries + 1);
@@ -136,9 +143,9 @@ async function after(
 }
 
 /** Waits; false when somebody said something first or the deadline came. */
-async function pause(thread: ThreadContext, ms: number): Promise<boolean> {
-  const flight = takeOff(thread, STOPS_STREAM);
-  await sleep(ms, undefined, { signal: flight.signal }).catch(() => undefined);
-  flight.land();
-  return !flight.signal.aborted;
+async function pause(thread: Thread, ms: number): Promise<boolean> {
+  const interruption = watchForInterruption(thread, STOPS_STREAM);
+  await sleep(ms, undefined, { signal: interruption.signal }).catch(() => undefined);
+  interruption.release();
+  return !interruption.signal.aborted;
 }
