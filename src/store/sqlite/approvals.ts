@@ -1,0 +1,211 @@
+// Questions to people and their answers. An approval is bound: to one exact call, or to a named
+// capability or limit. INVARIANT: only a human channel decides, once, and what was approved is used
+// no more often and no later than was said. What a call took and did not exercise goes back, and
+// nobody gives back what it did not take.
+import {
+  canonicalJson,
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
+import type {
+  Approval,
+  ApprovalFilter,
+  ApprovalKind,
+  ApprovalState,
+  ApprovalUse,
+  Decision,
+  NewApproval,
+} from '../port.ts';
+import type { Connection, Row } from './file/connection.ts';
+
+export interface ApprovalRows {
+  /** Without a thread: outside of all. The same open question is asked once. */
+  ask(approval: NewApproval, thread: string | undefined, now: number): Outcome<Approval>;
+  /** Works out uses by a thread, or outside of all; writes nothing. */
+  planUses(
+    uses: readonly ApprovalUse[],
+    chain: readonly string[],
+    now: number,
+  ): Outcome<readonly UsePlan[]>;
+  writeUses(plans: readonly UsePlan[], thread: string): void;
+  find(id: string, now: number): Outcome<Approval>;
+  isTaken(id: string): boolean;
+  decide(id: string, decision: Decision, now: number): Outcome<Approval>;
+  list(filter: ApprovalFilter, now: number): Approval[];
+}
+
+export interface UsePlan {
+  id: string;
+  left: number;
+  taken: number;
+}
+
+const COLUMNS =
+  'id, thread, kind, binding, shown, state, uses_left, expires, asked, decided, who, channel, why, answer';
+const INSERT = `INSERT INTO approvals (${COLUMNS})
+  VALUES (?, ?, ?, ?, ?, 'pending', ?, ?, ?, NULL, NULL, NULL, NULL, NULL)`;
+const DECIDE = `UPDATE approvals SET state = ?, uses_left = ?, expires = ?, decided = ?, who = ?,
+  channel = ?, why = ?, answer = ? WHERE id = ?`;
+const OPEN = `SELECT ${COLUMNS} FROM approvals
+  WHERE binding = ? AND thread IS ? AND kind = ? AND state = 'pending' ORDER BY asked DESC, id DESC LIMIT 1`;
+const TAKE = `INSERT INTO approval_uses (approval, thread, taken) VALUES (?, ?, ?)
+  ON CONFLICT DO UPDATE SET taken = excluded.taken`;
+
+const REFUSALS: Readonly<Record<Exclude<ApprovalState, 'approved'>, string>> = {
+  pending: 'nobody has answered yet',
+  denied: 'was denied',
+  expired: 'has expired',
+  used: 'was used as often as allowed',
+};
+
+/** What stands in the rows that may be in a state now. */
+const STORED_AS: Readonly<Record<ApprovalState, readonly ApprovalState[]>> = {
+  pending: ['pending'],
+  approved: ['approved'],
+  denied: ['denied'],
+  used: ['approved'],
+  expired: ['pending', 'approved'],
+};
+
+/** Expiry is a fact of the clock, not of the row. */
+function stateAt(row: Row, now: number): ApprovalState {
+  const state = row['state'] as ApprovalState;
+  if (state !== 'pending' && state !== 'approved') return state;
+  if (row['expires'] !== null && (row['expires'] as number) <= now) return 'expired';
+  return state === 'approved' && row['uses_left'] === 0 ? 'used' : state;
+}
+
+function toApproval(row: Row, now: number): Approval {
+  const optional = Object.fromEntries(
+    ['thread', 'expires', 'decided', 'who', 'channel', 'why']
+      .filter((name) => row[name] !== null)
+      .map((name) => [name, row[name]]),
+  ) as Partial<Approval>;
+  return {
+    id: row['id'] as string,
+    kind: row['kind'] as ApprovalKind,
+    binding: JSON.parse(row['binding'] as string) as JsonObject,
+    shown: JSON.parse(row['shown'] as string) as JsonObject,
+    state: stateAt(row, now),
+    uses: row['uses_left'] as number,
+    asked: row['asked'] as number,
+    ...optional,
+    ...(row['answer'] === null ? {} : { answer: JSON.parse(row['answer'] as string) as Json }),
+  };
+}
+
+const refused = (id: string, state: Exclude<ApprovalState, 'approved'>): Outcome<never> =>
+  fail(`approval_${state}`, `approval \`${id}\`: ${REFUSALS[state]}`, { approval: id, state });
+
+/** May whoever asks use this one, for this? */
+function checkUse(found: Approval, use: ApprovalUse, chain: readonly string[]): Outcome<null> {
+  const isTheirs =
+    chain.length === 0
+      ? found.thread === undefined
+      : found.thread !== undefined && chain.includes(found.thread);
+  if (isTheirs && canonicalJson(found.binding) === canonicalJson(use.binding)) return ok(null);
+  const message = `approval \`${found.id}\` is for something else`;
+  return fail('permission_denied', message, { approval: found.id });
+}
+
+export function createApprovalRows(connection: Connection): ApprovalRows {
+  function find(id: string, now: number): Outcome<Approval> {
+    const row = connection.get(`SELECT ${COLUMNS} FROM approvals WHERE id = ?`, id);
+    if (!row) return fail('not_found', `there is no approval \`${id}\``, { approval: id });
+    return ok(toApproval(row, now));
+  }
+
+  function takenBy(id: string, thread: string): number {
+    const sql = 'SELECT taken FROM approval_uses WHERE approval = ? AND thread = ?';
+    return Number(connection.get(sql, id, thread)?.['taken'] ?? 0);
+  }
+
+  function planUse(before: UsePlan, { back }: ApprovalUse, state: ApprovalState): Outcome<UsePlan> {
+    const { id, left, taken } = before;
+    if (back) {
+      if (taken > 0) return ok({ id, left: left + 1, taken: taken - 1 });
+      const message = `no use of approval \`${id}\` was taken here`;
+      return fail('invalid_input', message, { approval: id });
+    }
+    // Uses of the same commit count: what the row says of them is not so any more.
+    const now = state === 'used' && left > 0 ? 'approved' : state;
+    if (now !== 'approved') return refused(id, now);
+    return left > 0 ? ok({ id, left: left - 1, taken: taken + 1 }) : refused(id, 'used');
+  }
+
+  function list(
+    { id, thread, binding, state, limit = 100 }: ApprovalFilter,
+    now: number,
+  ): Approval[] {
+    const stored = state === undefined ? ['pending', 'approved', 'denied'] : STORED_AS[state];
+    const wheres: [sql: string, value: string | undefined][] = [
+      ['id = ?', id],
+      ['thread = ?', thread],
+      ['binding = ?', binding && canonicalJson(binding)],
+    ];
+    const used = wheres.filter(([, value]) => value !== undefined);
+    const where = [...used.map(([sql]) => sql), 'state IN (?, ?, ?)'].join(' AND ');
+    const sql = `SELECT ${COLUMNS} FROM approvals WHERE ${where} ORDER BY asked, id`;
+    const [first = '', second = '', third = ''] = stored;
+    const values = used.map(([, value]) => value ?? '');
+    return connection
+      .all(sql, ...values, first, second, third)
+      .map((row) => toApproval(row, now))
+      .filter((row) => state === undefined || row.state === state)
+      .slice(0, limit);
+  }
+
+  return {
+    find,
+    list,
+    isTaken: (id) => connection.get('SELECT 1 FROM approvals WHERE id = ?', id) !== undefined,
+    ask({ id, kind, binding, shown, uses = 1, expires = null as number | null }, thread, now) {
+      const bound = canonicalJson(binding);
+      const before = connection.get(OPEN, bound, thread ?? null, kind);
+      if (before && stateAt(before, now) === 'pending') return ok(toApproval(before, now));
+      const values = [id, thread ?? null, kind, bound, JSON.stringify(shown), uses, expires, now];
+      connection.run(INSERT, ...values);
+      return find(id, now);
+    },
+    planUses(uses, chain, now) {
+      const plans = new Map<string, UsePlan>();
+      for (const use of uses) {
+        const found = find(use.approval, now);
+        if (!found.ok) return found;
+        const allowed = checkUse(found.output, use, chain);
+        if (!allowed.ok) return allowed;
+        const { id, uses: left, state } = found.output;
+        const before = plans.get(id) ?? { id, left, taken: takenBy(id, chain[0] ?? '') };
+        const plan = planUse(before, use, state);
+        if (!plan.ok) return plan;
+        plans.set(id, plan.output);
+      }
+      return ok([...plans.values()]);
+    },
+    writeUses(plans, thread) {
+      for (const { id, left, taken } of plans) {
+        connection.run('UPDATE approvals SET uses_left = ? WHERE id = ?', left, id);
+        connection.run(TAKE, id, thread, taken);
+      }
+    },
+    decide(id, given, now) {
+      const found = find(id, now);
+      if (!found.ok) return found;
+      const { state, uses, expires } = found.output;
+      if (state !== 'pending') {
+        const message = `approval \`${id}\` cannot be decided any more: it is ${state}`;
+        return fail('conflict', message, { approval: id, state });
+      }
+      const answer = given.answer === undefined ? null : JSON.stringify(given.answer);
+      // biome-ignore format: in the order of the statement
+      connection.run(
+        DECIDE, given.decision, given.uses ?? uses, given.expires ?? expires ?? null, now, given.who,
+        given.channel, given.why, answer, id,
+      );
+      return find(id, now);
+    },
+  };
+}

@@ -1,0 +1,151 @@
+// What goes into the file, made into text before it is queued: the transaction stays short, its size
+// is known, and what is no JSON, too large or no id is refused before anything waits.
+import { fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import { checkAmounts } from '../amounts.ts';
+import type { Commit, NewApproval, NewEvent, NewSignal, NewThread, Reserve } from '../port.ts';
+import { parseThreadId } from '../thread-id.ts';
+
+/** What is larger belongs into an artifact. */
+export const MAX_EVENT = 8 * 1024 * 1024;
+const MAX_PAYLOAD = 1024 * 1024;
+
+export interface EventText {
+  type: string;
+  turn: number;
+  ts: number | undefined;
+  text: string;
+}
+
+export interface SignalText extends Omit<NewSignal, 'payload'> {
+  text: string;
+}
+
+export interface ThreadText {
+  thread: NewThread;
+  events: readonly EventText[];
+  limits: string;
+  inputs: string;
+}
+
+export interface CommitText {
+  commit: Commit;
+  events: readonly EventText[];
+  cost: string | undefined;
+  result: string | undefined;
+  children: readonly ThreadText[];
+  tell: readonly SignalText[];
+  bytes: number;
+}
+
+/** Undefined (which JSON leaves out) is a mistake of the caller, as is what has no text at all. */
+function textOf(value: Json): Outcome<string> {
+  try {
+    const text: string | undefined = JSON.stringify(value);
+    return text === undefined ? fail('invalid_input', 'this is no JSON value') : ok(text);
+  } catch (error) {
+    return fail('invalid_input', `this is no JSON value: ${(error as Error).message}`);
+  }
+}
+
+/** The texts of all, or the first failure. */
+function each<T, U>(all: readonly T[], one: (item: T) => Outcome<U>): Outcome<U[]> {
+  const found: U[] = [];
+  for (const item of all) {
+    const outcome = one(item);
+    if (!outcome.ok) return outcome;
+    found.push(outcome.output);
+  }
+  return ok(found);
+}
+
+function encodeEvent({ type, data, turn = 0, ts }: NewEvent): Outcome<EventText> {
+  const text = textOf(data);
+  if (!text.ok) return text;
+  if (text.output.length <= MAX_EVENT) return ok({ type, turn, ts, text: text.output });
+  const message = `a \`${type}\` event of ${text.output.length} characters is too large; store it as an artifact`;
+  return fail('invalid_input', message, { max: MAX_EVENT });
+}
+
+export function encodeSignal({ payload, ...signal }: NewSignal): Outcome<SignalText> {
+  const text = textOf(payload);
+  if (!text.ok) return text;
+  if (text.output.length <= MAX_PAYLOAD) return ok({ ...signal, text: text.output });
+  const message = `a signal may carry 1 MB, this one has ${text.output.length} characters`;
+  return fail('invalid_input', message, { thread: signal.thread, kind: signal.kind });
+}
+
+const checkReserves = (all: readonly Reserve[]): Outcome<unknown> =>
+  each(all, ({ amounts }) => checkAmounts(amounts));
+
+export function encodeThread(thread: NewThread): Outcome<ThreadText> {
+  const [id, budget] = [parseThreadId(thread.id), checkAmounts(thread.budget)];
+  if (!id.ok) return id;
+  if (!budget.ok) return budget;
+  const reserves = checkReserves(thread.reserve ?? []);
+  if (!reserves.ok) return reserves;
+  const [limits, inputs] = [textOf(thread.limits), textOf(thread.inputs)];
+  if (!limits.ok) return limits;
+  if (!inputs.ok) return inputs;
+  const events = each(thread.events, encodeEvent);
+  if (!events.ok) return events;
+  return ok({ thread, events: events.output, limits: limits.output, inputs: inputs.output });
+}
+
+function checkCommit(commit: Commit): Outcome<unknown> {
+  // A type cannot keep a caller in plain JavaScript from it.
+  if (commit.events.length === 0) {
+    return fail('invalid_input', 'a commit carries at least one event');
+  }
+  const { raise = {}, charge = {}, reserve = [], settle = [] } = commit;
+  return each(
+    [
+      raise,
+      charge,
+      ...reserve.map(({ amounts }) => amounts),
+      ...settle.map(({ actual }) => actual),
+    ],
+    checkAmounts,
+  );
+}
+
+export const sizeOf = (events: readonly EventText[]): number =>
+  events.reduce((sum, { text }) => sum + text.length, 0);
+
+const optional = (value: Json | undefined): Outcome<string | undefined> =>
+  value === undefined ? ok(undefined) : textOf(value);
+
+export function encodeCommit(commit: Commit): Outcome<CommitText> {
+  const valid = checkCommit(commit);
+  if (!valid.ok) return valid;
+  const events = each(commit.events, encodeEvent);
+  if (!events.ok) return events;
+  const [cost, result] = [optional(commit.cost), optional(commit.result)];
+  if (!cost.ok) return cost;
+  if (!result.ok) return result;
+  const children = each(commit.children ?? [], encodeThread);
+  if (!children.ok) return children;
+  const tell = each(commit.tell ?? [], encodeSignal);
+  if (!tell.ok) return tell;
+  const asked = each(commit.ask ?? [], checkApproval);
+  if (!asked.ok) return asked;
+  const sizes = [events.output, ...children.output.map((child) => child.events)].map(sizeOf);
+  return ok({
+    commit,
+    events: events.output,
+    cost: cost.output,
+    result: result.output,
+    children: children.output,
+    tell: tell.output,
+    bytes: sizes.reduce((sum, size) => sum + size, 0),
+  });
+}
+
+/** Both texts of it can be made. */
+export function checkApproval(approval: NewApproval): Outcome<unknown> {
+  const { id, uses = 1 } = approval;
+  if (id === '') return fail('invalid_input', 'an approval has an id');
+  if (!Number.isInteger(uses) || uses < 1) {
+    return fail('invalid_input', `\`${uses}\` uses: give a whole number from 1 on`);
+  }
+  return each([approval.binding, approval.shown], textOf);
+}

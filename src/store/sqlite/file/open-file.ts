@@ -1,0 +1,172 @@
+// Opens the registry's file. It lies inside a project, and the project may be a stranger's, so the
+// file is data, never code: links are not followed, triggers are refused, and functions in views or
+// constraints may not have effects. A registry steers (it says which threads to resume and what
+// people approved), so it carries a proof that it was made with this user's key. A file of a newer
+// version is left alone, one of an older version is brought up to this one.
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import { closeSync, constants, fstatSync, lstatSync, mkdirSync, openSync } from 'node:fs';
+import { dirname } from 'node:path';
+import type { DatabaseSync } from 'node:sqlite';
+import { type Clock, fail, type Outcome, ok, type RandomBytes } from '../../../base/index.ts';
+import { faultOf, isBusy } from '../../database-fault.ts';
+import { type Connection, createConnection, pause, unreadable } from './connection.ts';
+import { FROM_1_TO_2 } from './migrate.ts';
+import { APPLICATION_ID, CREATE_ALL, JOURNAL_VERSION, SCHEMA_VERSION } from './schema.ts';
+
+/** `commit` survives the end of the process, `flush` also the loss of power. */
+export type Durability = 'commit' | 'flush';
+
+export interface FileOptions {
+  file: string;
+  clock: Clock;
+  random: RandomBytes;
+  durability: Durability;
+  patienceMs: number;
+  identity?: Uint8Array;
+  connect?: (file: string) => DatabaseSync;
+}
+
+function makeFile(file: string): Outcome<null> {
+  try {
+    mkdirSync(dirname(file), { recursive: true });
+    for (const beside of [`${file}-wal`, `${file}-shm`]) {
+      const there = lstatSync(beside, { throwIfNoEntry: false });
+      if (there && !there.isFile()) return unreadable(beside, 'is not a regular file');
+    }
+    const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDWR } = constants;
+    const flags = O_RDWR | O_CREAT | (O_NOFOLLOW ?? 0) | (O_NONBLOCK ?? 0);
+    const handle = openSync(file, flags, 0o600);
+    const isFile = fstatSync(handle).isFile();
+    closeSync(handle);
+    return isFile ? ok(null) : unreadable(file, 'is not a regular file');
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code === 'ENOSPC') return fail('disk_full', `\`${file}\`: the disk is full`, { file });
+    const why = code === 'ELOOP' ? 'it is a link' : (code ?? message);
+    return unreadable(file, `cannot be opened: ${why}`);
+  }
+}
+
+const first = (connection: Connection, sql: string): unknown =>
+  Object.values(connection.get(sql) ?? {})[0];
+
+function newer(file: string, what: string, version: number, known: number): Outcome<never> {
+  return fail(
+    'store_newer',
+    `the registry \`${file}\` was written by a newer kernmantle (${what} ${version}, this one knows ${known}); update kernmantle`,
+    { file, [what]: version, known },
+  );
+}
+
+/** The version of a file that is ours, 0 for an empty one. */
+function checkOrigin(connection: Connection, file: string): Outcome<number> {
+  const version = Number(first(connection, 'PRAGMA user_version'));
+  const application = Number(first(connection, 'PRAGMA application_id'));
+  const tables = Number(first(connection, 'SELECT count(*) FROM sqlite_schema'));
+  if (tables > 0 && application !== APPLICATION_ID) {
+    return unreadable(file, 'is a database of another program; move it away');
+  }
+  if (version > SCHEMA_VERSION) return newer(file, 'schema', version, SCHEMA_VERSION);
+  if (connection.get("SELECT name FROM sqlite_schema WHERE type = 'trigger'")) {
+    return unreadable(file, 'holds triggers, which are not ours; move it away');
+  }
+  if (version < SCHEMA_VERSION) return ok(version);
+  const journal = Number(first(connection, "SELECT value FROM about WHERE name = 'journal'"));
+  if (journal > JOURNAL_VERSION) return newer(file, 'journal', journal, JOURNAL_VERSION);
+  return ok(version);
+}
+
+const proofOf = (identity: Uint8Array, id: string): string =>
+  createHmac('sha256', identity).update(`kernmantle registry ${id}`).digest('hex');
+
+function about(connection: Connection, name: 'id' | 'proof'): string {
+  const value = first(connection, `SELECT value FROM about WHERE name = '${name}'`);
+  return typeof value === 'string' ? value : '';
+}
+
+/** Signs a registry that is still empty; `store_foreign` for one that somebody else made. */
+function checkOwner(connection: Connection, options: FileOptions): Outcome<null> {
+  const { file, identity, random } = options;
+  if (!identity) return ok(null);
+  const [id, proof] = [about(connection, 'id'), about(connection, 'proof')];
+  const holdsAny = ['budgets', 'threads', 'approvals'].some((table) =>
+    connection.get(`SELECT 1 FROM ${table}`),
+  );
+  if (id === '' && proof === '' && !holdsAny) {
+    const made = Buffer.from(random(16)).toString('hex');
+    const sql = 'INSERT INTO about (name, value) VALUES (?, ?)';
+    connection.run(sql, 'id', made);
+    connection.run(sql, 'proof', proofOf(identity, made));
+    return ok(null);
+  }
+  const [wanted, found] = [Buffer.from(proofOf(identity, id)), Buffer.from(proof)];
+  if (found.length === wanted.length && timingSafeEqual(found, wanted)) return ok(null);
+  return fail(
+    'store_foreign',
+    `the registry \`${file}\` was not made by you on this machine, so its threads and approvals count for nothing; move it away and start a new one`,
+    { file },
+  );
+}
+
+/** Inside a transaction: another process may have done it while we waited. */
+function bringUp(connection: Connection, options: FileOptions): Outcome<null> {
+  const version = checkOrigin(connection, options.file);
+  if (!version.ok) return version;
+  if (version.output === 0) connection.exec(CREATE_ALL);
+  // Whose it is comes first: a stranger's file is not worked on.
+  const owned = checkOwner(connection, options);
+  if (!owned.ok) return owned;
+  if (version.output === 1) connection.exec(FROM_1_TO_2);
+  if (version.output < SCHEMA_VERSION) {
+    connection.exec(`PRAGMA application_id = ${APPLICATION_ID}`);
+    connection.exec(`PRAGMA user_version = ${SCHEMA_VERSION}`);
+  }
+  return ok(null);
+}
+
+function prepare(connection: Connection, options: FileOptions): Outcome<null> {
+  connection.exec('PRAGMA trusted_schema = OFF');
+  // Before anything is written: a file that is not ours stays as it is.
+  const origin = checkOrigin(connection, options.file);
+  if (!origin.ok) return origin;
+  connection.exec('PRAGMA journal_mode = WAL');
+  connection.exec(`PRAGMA synchronous = ${options.durability === 'flush' ? 'FULL' : 'NORMAL'}`);
+  connection.exec('PRAGMA journal_size_limit = 67108864');
+  connection.exec('BEGIN IMMEDIATE');
+  const ready = bringUp(connection, options);
+  if (ready.ok) connection.commit();
+  else connection.rollback();
+  return ready;
+}
+
+async function patiently(connection: Connection, options: FileOptions): Promise<Outcome<null>> {
+  const deadline = options.clock.monotonic() + options.patienceMs;
+  for (let tries = 0; ; tries++) {
+    try {
+      return prepare(connection, options);
+    } catch (error) {
+      connection.rollback();
+      if (!isBusy(error) || options.clock.monotonic() >= deadline) return connection.fault(error);
+    }
+    await pause(options.random, tries);
+  }
+}
+
+export async function openFile(options: FileOptions): Promise<Outcome<Connection>> {
+  const made = makeFile(options.file);
+  if (!made.ok) return made;
+  // Loaded here, not at import: most commands never open a registry.
+  const connect =
+    options.connect ??
+    ((file) => new (process.getBuiltinModule('node:sqlite').DatabaseSync)(file, { timeout: 0 }));
+  let connection: Connection;
+  try {
+    connection = createConnection(connect(options.file), options.file);
+  } catch (error) {
+    return faultOf(error, options.file);
+  }
+  const ready = await patiently(connection, options);
+  if (ready.ok) return ok(connection);
+  connection.close();
+  return ready;
+}

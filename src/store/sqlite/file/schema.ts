@@ -1,0 +1,96 @@
+// The tables. Hot and cold are apart: a thread's row is rewritten with every commit, so what may be
+// large and seldom changes lies in `thread_data`. The log is one table with (thread, seq) as its key;
+// the number that SQLite gives a row by itself only tells what other processes added.
+import { BUDGET_KINDS } from '../../amounts.ts';
+
+/** Tells our files from other SQLite files. */
+export const APPLICATION_ID = 0x6b6d7468;
+export const SCHEMA_VERSION = 2;
+/** The form of the events: what a thread's journal says and how it is read. */
+export const JOURNAL_VERSION = 2;
+
+const budgetColumns = BUDGET_KINDS.map(
+  (kind) =>
+    `${kind}_max INTEGER, ${kind}_used INTEGER NOT NULL DEFAULT 0, ` +
+    `${kind}_reserved INTEGER NOT NULL DEFAULT 0`,
+).join(', ');
+const amountColumns = BUDGET_KINDS.map((kind) => `${kind} INTEGER NOT NULL DEFAULT 0`).join(', ');
+
+/** Of this form since schema 2. */
+export const CHANGED_TABLES = `
+CREATE TABLE threads (
+  id TEXT PRIMARY KEY, parent TEXT, root TEXT NOT NULL, depth INTEGER NOT NULL,
+  kind TEXT NOT NULL, directive TEXT NOT NULL, version TEXT NOT NULL, runner TEXT NOT NULL,
+  project TEXT NOT NULL, detached INTEGER NOT NULL,
+  status TEXT NOT NULL, seq INTEGER NOT NULL, epoch INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  owner TEXT, lease_until INTEGER,
+  wakes INTEGER NOT NULL DEFAULT 0, heard INTEGER NOT NULL DEFAULT 0,
+  queued INTEGER, priority INTEGER NOT NULL DEFAULT 0,
+  created INTEGER NOT NULL, updated INTEGER NOT NULL, ended INTEGER, cost TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX threads_by_status ON threads(status, created, id);
+CREATE INDEX threads_by_creation ON threads(created, id);
+CREATE INDEX threads_by_parent ON threads(parent, created, id) WHERE parent IS NOT NULL;
+CREATE INDEX threads_by_root ON threads(root);
+CREATE INDEX threads_queued ON threads(project, priority DESC, queued, id) WHERE queued IS NOT NULL;
+CREATE INDEX threads_called ON threads(id) WHERE wakes > heard;
+CREATE TABLE thread_data (
+  thread TEXT PRIMARY KEY, chain TEXT NOT NULL, limits TEXT NOT NULL, inputs TEXT NOT NULL,
+  result TEXT, birth TEXT
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE thread_events (
+  thread TEXT NOT NULL, seq INTEGER NOT NULL, ts INTEGER NOT NULL, turn INTEGER NOT NULL,
+  type TEXT NOT NULL, data TEXT NOT NULL, PRIMARY KEY (thread, seq)
+) STRICT;
+
+CREATE TABLE signals (
+  thread TEXT NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL, payload TEXT NOT NULL,
+  key TEXT NOT NULL, sender TEXT NOT NULL, ts INTEGER NOT NULL,
+  PRIMARY KEY (thread, number), UNIQUE (thread, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE reservations (
+  key TEXT PRIMARY KEY, thread TEXT NOT NULL, drawn_from TEXT, standing INTEGER NOT NULL,
+  ${amountColumns}
+) STRICT, WITHOUT ROWID;
+CREATE INDEX reservations_by_thread ON reservations(thread);
+
+CREATE TABLE approvals (
+  id TEXT PRIMARY KEY, thread TEXT, kind TEXT NOT NULL, binding TEXT NOT NULL,
+  shown TEXT NOT NULL, state TEXT NOT NULL, uses_left INTEGER NOT NULL, expires INTEGER,
+  asked INTEGER NOT NULL, decided INTEGER, who TEXT, channel TEXT, why TEXT, answer TEXT
+) STRICT, WITHOUT ROWID;
+CREATE INDEX approvals_by_binding ON approvals(binding, thread);
+CREATE INDEX approvals_by_thread ON approvals(thread, asked, id);
+CREATE INDEX approvals_by_state ON approvals(state, asked, id);
+CREATE TABLE approval_uses (
+  approval TEXT NOT NULL, thread TEXT NOT NULL, taken INTEGER NOT NULL,
+  PRIMARY KEY (approval, thread)
+) STRICT, WITHOUT ROWID;
+`;
+
+const KEPT_TABLES = `
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE budgets (thread TEXT PRIMARY KEY, ${budgetColumns}) STRICT, WITHOUT ROWID;
+CREATE TABLE artifacts (
+  hash TEXT PRIMARY KEY, bytes BLOB NOT NULL, created INTEGER NOT NULL
+) STRICT;
+CREATE TABLE artifact_uses (
+  thread TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (thread, hash)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX artifact_uses_by_hash ON artifact_uses(hash);
+CREATE TABLE secrets (
+  thread TEXT NOT NULL, number INTEGER NOT NULL, sealed BLOB NOT NULL,
+  PRIMARY KEY (thread, number)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE audit (
+  id INTEGER PRIMARY KEY, time TEXT NOT NULL, surface TEXT NOT NULL, caller TEXT NOT NULL,
+  subject TEXT NOT NULL, operation TEXT NOT NULL, decision TEXT NOT NULL, reason TEXT NOT NULL
+) STRICT;
+CREATE INDEX audit_by_decision ON audit(decision);
+`;
+
+/** An empty file becomes a registry. */
+export const CREATE_ALL = `${KEPT_TABLES}${CHANGED_TABLES}
+INSERT INTO about (name, value) VALUES ('journal', '${JOURNAL_VERSION}');`;

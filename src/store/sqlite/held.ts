@@ -1,0 +1,90 @@
+// What this process knows about the threads it holds: their chain, which signals it was told, and
+// whether their word still counts. Bounded by the threads that are held; what is let go is forgotten.
+import type { Connection } from './file/connection.ts';
+import { byLength } from './file/connection.ts';
+import type { Effects } from './file/group.ts';
+
+export interface HeldThread {
+  epoch: number;
+  chain: readonly string[];
+  /** The last signal that went out with an answer. */
+  told: number;
+  /** The last signal that listeners were called for. */
+  announced: number;
+  /** As of `asOf`. */
+  revoked: string | undefined;
+  asOf: number;
+}
+
+export interface HeldThreads {
+  get(thread: string): HeldThread | undefined;
+  /** A new one; `heard` is what its journal has obeyed, `wakes` what was said to it so far. */
+  add(
+    thread: string,
+    facts: { epoch: number; chain: readonly string[]; heard: number; wakes: number },
+  ): HeldThread;
+  /** Only when it is held under this epoch. */
+  drop(thread: string, epoch: number): void;
+  ids(): Iterable<string>;
+  setTold(held: HeldThread, to: number, effects: Effects): void;
+  /** The nearest of the chain whose word counts no more. Remembered for what is held. */
+  revokedIn(chain: readonly string[], held?: HeldThread): string | undefined;
+  /** Somebody ended, or another process wrote: what was known about words counts no more. */
+  forgetWords(effects?: Effects): void;
+}
+
+/** Whoever has one of these took back what it and all below it may do. */
+export const REVOKING: readonly string[] = ['aborted', 'terminated', 'killed'];
+const revokedOf = byLength(
+  (places) => `SELECT id FROM threads WHERE id IN (${places}) AND
+  (status IN (${REVOKING.map((status) => `'${status}'`).join(', ')}) OR (wakes > 0 AND EXISTS
+    (SELECT 1 FROM signals WHERE signals.thread = threads.id AND signals.kind = 'kill')))`,
+);
+
+export function createHeldThreads(connection: Connection): HeldThreads {
+  const all = new Map<string, HeldThread>();
+  let version = 0;
+
+  return {
+    get: (thread) => all.get(thread),
+    add(thread, { epoch, chain, heard, wakes }) {
+      const held = {
+        epoch,
+        chain,
+        told: heard,
+        announced: wakes,
+        revoked: undefined,
+        asOf: -1,
+      };
+      all.set(thread, held);
+      return held;
+    },
+    drop(thread, epoch) {
+      if (all.get(thread)?.epoch === epoch) all.delete(thread);
+    },
+    ids: () => all.keys(),
+    setTold(held, to, effects) {
+      const before = held.told;
+      if (to <= before) return;
+      held.told = to;
+      effects.undo(() => {
+        held.told = before;
+      });
+    },
+    revokedIn(chain, held) {
+      if (held?.asOf === version) return held.revoked;
+      const rows = connection.all(revokedOf(chain.length), ...chain);
+      const found =
+        rows.length === 0 ? undefined : chain.find((id) => rows.some((row) => row['id'] === id));
+      if (held) [held.revoked, held.asOf] = [found, version];
+      return found;
+    },
+    forgetWords(effects) {
+      version += 1;
+      // What was looked up in a transaction that is undone was never so.
+      effects?.undo(() => {
+        version += 1;
+      });
+    },
+  };
+}

@@ -1,0 +1,68 @@
+// Old trees go, whole: a thread stays as long as anything above, beside or below it is alive or
+// young. Budgets and audit rows stay for good: they are what somebody must answer for, and an id that
+// has an account is never given again. Small steps, so that nobody waits long for us.
+import { type Outcome, ok } from '../../base/index.ts';
+import type { Answer, PruneOptions } from '../port.ts';
+import { ENDED } from './fence.ts';
+import type { Connection } from './file/connection.ts';
+import type { Group } from './file/group.ts';
+
+const TREES_A_STEP = 50;
+const OVER = `HAVING max(status NOT IN (${ENDED})) = 0 AND max(ended) < ?
+  AND (? = 0 OR max(status = 'failed') = 0)`;
+const FIND = `SELECT root FROM threads GROUP BY root ${OVER} LIMIT ?`;
+/** Looked at again where it is removed: it may have been opened meanwhile. */
+const STILL = `SELECT root FROM threads WHERE root = ? GROUP BY root ${OVER}`;
+
+// Artifacts that nobody else uses go with their thread, before its uses do.
+const REMOVE: readonly string[] = [
+  'DELETE FROM thread_events WHERE thread = ?',
+  'DELETE FROM signals WHERE thread = ?',
+  'DELETE FROM approval_uses WHERE approval IN (SELECT id FROM approvals WHERE thread = ?)',
+  'DELETE FROM approvals WHERE thread = ?',
+  'DELETE FROM reservations WHERE thread = ?',
+  'DELETE FROM secrets WHERE thread = ?',
+  `DELETE FROM artifacts WHERE hash IN (SELECT hash FROM artifact_uses WHERE thread = ?1) AND NOT EXISTS
+    (SELECT 1 FROM artifact_uses u WHERE u.hash = artifacts.hash AND u.thread <> ?1)`,
+  'DELETE FROM artifact_uses WHERE thread = ?',
+  'DELETE FROM thread_data WHERE thread = ?',
+  'DELETE FROM threads WHERE id = ?',
+];
+
+/** Numbers of rows may come again now: whoever counts by them looks at everything once. */
+const NOTE = `INSERT INTO about (name, value) VALUES ('pruned', '1')
+  ON CONFLICT DO UPDATE SET value = CAST(value + 1 AS TEXT)`;
+
+function removeTree(connection: Connection, root: string): string[] {
+  const rows = connection.all('SELECT id FROM threads WHERE root = ?', root);
+  const ids = rows.map(({ id }) => id as string);
+  for (const id of ids) for (const sql of REMOVE) connection.run(sql, id);
+  return ids;
+}
+
+export async function prune(
+  connection: Connection,
+  group: Group,
+  options: PruneOptions,
+): Answer<{ removed: string[] }> {
+  const { before, keepFailed = false, trees = -1 } = options;
+  const failed = keepFailed ? 1 : 0;
+  let roots: string[];
+  try {
+    roots = connection.all(FIND, before, failed, trees).map(({ root }) => root as string);
+  } catch (error) {
+    return connection.fault(error);
+  }
+  const removed: string[] = [];
+  for (let at = 0; at < roots.length; at += TREES_A_STEP) {
+    const step = roots.slice(at, at + TREES_A_STEP);
+    const gone = await group.write((): Outcome<string[]> => {
+      const old = step.filter((root) => connection.get(STILL, root, before, failed));
+      if (old.length > 0) connection.run(NOTE);
+      return ok(old.flatMap((root) => removeTree(connection, root)));
+    });
+    if (!gone.ok) return gone;
+    removed.push(...gone.output);
+  }
+  return ok({ removed });
+}

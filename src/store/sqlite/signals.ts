@@ -1,0 +1,75 @@
+// What people and other threads want of a thread. A signal raises the thread's `wakes` and is that
+// number, so signals of one thread have no gaps, and `wakes > heard` is the whole question whether
+// anything was said. A thread that nobody holds is queued in the same commit: no wake-up is lost.
+import { fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import type { Signal, SignalNote } from '../port.ts';
+import { isEnded, type ThreadStatus } from '../status.ts';
+import { noThread } from '../thread-id.ts';
+import type { SignalText } from './encode.ts';
+import type { Connection, Row } from './file/connection.ts';
+import type { Effects } from './file/group.ts';
+import type { HeldThread, HeldThreads } from './held.ts';
+
+export interface SignalRows {
+  /** `thread_ended` and `not_found` are found before anything is written. */
+  send(signal: SignalText, now: number, effects: Effects): Outcome<{ number: number }>;
+  after(thread: string, number: number): Signal[];
+  /** What the holder was not told yet; it is told now. */
+  untold(thread: string, held: HeldThread, wakes: number, effects: Effects): readonly Signal[];
+}
+
+const MAX_READ = 1000;
+const WAKE = `UPDATE threads SET wakes = wakes + 1,
+  queued = CASE WHEN owner IS NULL THEN min(coalesce(queued, ?1), ?1) ELSE queued END
+  WHERE id = ?2 RETURNING wakes, queued`;
+const INSERT =
+  'INSERT INTO signals (thread, number, kind, payload, key, sender, ts) VALUES (?, ?, ?, ?, ?, ?, ?)';
+const AFTER = `SELECT thread, number, kind, payload, key, sender AS "by", ts FROM signals
+  WHERE thread = ? AND number > ? ORDER BY number LIMIT ${MAX_READ}`;
+
+const NOTHING: readonly Signal[] = [];
+
+function toSignal({ payload, ...row }: Row): Signal {
+  return {
+    ...(row as unknown as Omit<Signal, 'payload'>),
+    payload: JSON.parse(payload as string) as Json,
+  };
+}
+
+export function createSignalRows(
+  connection: Connection,
+  held: HeldThreads,
+  feed: { said(notes: readonly SignalNote[]): void; queued(): void },
+): SignalRows {
+  const after = (thread: string, number: number): Signal[] =>
+    connection.all(AFTER, thread, number).map(toSignal);
+
+  return {
+    after,
+    send({ thread, kind, text, key, by }, now, effects) {
+      const row = connection.get('SELECT status FROM threads WHERE id = ?', thread);
+      if (!row) return noThread(thread);
+      const sql = 'SELECT number FROM signals WHERE thread = ? AND key = ?';
+      const before = connection.get(sql, thread, key);
+      if (before) return ok({ number: before['number'] as number });
+      const status = row['status'] as ThreadStatus;
+      if (isEnded(status)) {
+        const message = `thread \`${thread}\` has ended (${status}) and takes no \`${kind}\``;
+        return fail('thread_ended', message, { thread, status });
+      }
+      const woken = connection.get(WAKE, now, thread);
+      const number = woken?.['wakes'] as number;
+      connection.run(INSERT, thread, number, kind, text, key, by, now);
+      if (kind === 'kill') held.forgetWords(effects);
+      effects.after(() => feed.said([{ thread, number, kind }]));
+      if (woken?.['queued'] !== null) effects.after(() => feed.queued());
+      return ok({ number });
+    },
+    untold(thread, known, wakes, effects) {
+      if (wakes <= known.told) return NOTHING;
+      const signals = after(thread, known.told);
+      held.setTold(known, signals.at(-1)?.number ?? known.told, effects);
+      return signals;
+    },
+  };
+}

@@ -1,0 +1,143 @@
+// The registry in one SQLite file: every writing call is a value in one queue, every read is made at
+// once. The connection is never inside a transaction when other code runs, so what is read was
+// committed, and your own writes are there because you were answered after their COMMIT.
+import type { DatabaseSync } from 'node:sqlite';
+import {
+  type Clock,
+  fail,
+  type Outcome,
+  ok,
+  type RandomBytes,
+  systemRandom,
+} from '../../base/index.ts';
+import { isBusy } from '../database-fault.ts';
+import { isOwnerGone } from '../lease-owner.ts';
+import type { Answer, Store } from '../port.ts';
+import { createApprovalRows } from './approvals.ts';
+import { createFeed } from './feed.ts';
+import { pause } from './file/connection.ts';
+import { createGroup } from './file/group.ts';
+import { type Durability, openFile } from './file/open-file.ts';
+import { createHeldThreads } from './held.ts';
+import { createLeaseRows } from './leases.ts';
+import { createLedgerRows } from './ledger-rows.ts';
+import {
+  approvalsPort,
+  journalPort,
+  leasesPort,
+  type Parts,
+  recordsPort,
+  signalsPort,
+  threadsPort,
+} from './ports.ts';
+import { createRecordRows } from './records.ts';
+import { createSignalRows } from './signals.ts';
+import { createThreadRows } from './threads.ts';
+
+export interface SqliteOptions {
+  /** `.ai/threads/registry.db`; made when it is not there. */
+  file: string;
+  clock: Clock;
+  durability?: Durability;
+  random?: RandomBytes;
+  /** A key of the user: a registry that was made without it is refused (`store_foreign`). */
+  identity?: Uint8Array;
+  /** How long a group waits for other processes. */
+  patienceMs?: number;
+  /** Is the process behind a lease certainly not there any more? Asked before its time is up. */
+  isGone?: (owner: string) => boolean;
+  /** How often commits of other processes are looked for while somebody waits for them. */
+  watchIntervalMs?: number;
+  /** The connection itself, for who wants to see what happens when it fails. */
+  connect?: (file: string) => DatabaseSync;
+}
+
+const PATIENCE_MS = 10_000;
+const WATCH_INTERVAL_MS = 25;
+
+export async function openSqliteStore(options: SqliteOptions): Answer<Store> {
+  const { file, clock, random = systemRandom, durability = 'commit', identity, connect } = options;
+  const { patienceMs = PATIENCE_MS, watchIntervalMs = WATCH_INTERVAL_MS } = options;
+  const opened = await openFile({
+    file,
+    clock,
+    random,
+    durability,
+    patienceMs,
+    ...(identity && { identity }),
+    ...(connect && { connect }),
+  });
+  if (!opened.ok) return opened;
+  const connection = opened.output;
+  const held = createHeldThreads(connection);
+  const feed = createFeed(connection, held, watchIntervalMs);
+  const closed = fail('store_closed', `the registry \`${file}\` was closed`, { file });
+  const { onBegin, onEnd } = feed;
+  const group = createGroup(connection, { clock, random, patienceMs, onBegin, onEnd, closed });
+  const ledger = createLedgerRows(connection);
+  const threads = createThreadRows(connection, held, ledger);
+  const signals = createSignalRows(connection, held, feed);
+  const approvals = createApprovalRows(connection);
+  const records = createRecordRows(connection);
+  const isGone = options.isGone ?? isOwnerGone;
+  const leases = createLeaseRows({ connection, clock, held, threads, signals, feed, isGone });
+  let [isClosing, isClosed] = [false, false];
+  const unfinished = new Set<Promise<unknown>>();
+
+  async function look<T>(work: () => Outcome<T>): Answer<T> {
+    const deadline = clock.monotonic() + patienceMs;
+    for (let tries = 0; ; tries++) {
+      if (isClosed) return closed;
+      try {
+        return work();
+      } catch (error) {
+        if (!isBusy(error) || clock.monotonic() >= deadline) return connection.fault(error);
+      }
+      await pause(random, tries);
+    }
+  }
+
+  async function steps<T>(work: () => Answer<T>): Answer<T> {
+    if (isClosing) return closed;
+    const answer = work();
+    unfinished.add(answer);
+    const outcome = await answer;
+    unfinished.delete(answer);
+    return outcome;
+  }
+
+  const parts: Parts = {
+    connection,
+    clock,
+    random,
+    group,
+    feed,
+    held,
+    ledger,
+    threads,
+    signals,
+    approvals,
+    records,
+    leases,
+    look,
+    steps,
+    read: (work) => (isClosing ? Promise.resolve(closed) : look(work)),
+    write: (work, how) => (isClosing ? Promise.resolve(closed) : group.write(work, how)),
+  };
+  return ok({
+    ...threadsPort(parts),
+    ...journalPort(parts),
+    ...leasesPort(parts),
+    ...signalsPort(parts),
+    ...approvalsPort(parts),
+    ...recordsPort(parts),
+    async close() {
+      isClosing = true;
+      feed.close();
+      await Promise.all(unfinished);
+      await group.close();
+      isClosed = true;
+      connection.close();
+    },
+  });
+}

@@ -1,0 +1,344 @@
+// Cases 1-8 and 44 of the port: the fence, the journal, and commits that share a group.
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { Commit, Store, StoredEvent } from '../../../src/store/port.ts';
+import {
+  aCommit,
+  aThread,
+  begin,
+  codeOf,
+  event,
+  must,
+  type OpenStage,
+  owner,
+  pictureOf,
+  runs,
+  type Stage,
+  TTL,
+  type Writer,
+  writerOf,
+} from './stage.ts';
+
+export type InStage = (work: (stage: Stage) => Promise<void>) => () => Promise<void>;
+
+export const staged =
+  (open: OpenStage): InStage =>
+  (work) =>
+  async () => {
+    const stage = await open();
+    try {
+      await work(stage);
+    } finally {
+      await stage.close();
+    }
+  };
+
+const numbers = (events: readonly StoredEvent[]): number[] => events.map(({ seq }) => seq);
+const upTo = (count: number): number[] => Array.from({ length: count }, (_, index) => index + 1);
+
+/** One writer of a thread that others write as well: claims, commits, crashes. */
+async function writeShared(store: Store, name: string, crashes: readonly boolean[]): Promise<void> {
+  const left: Promise<unknown>[] = [];
+  for (const crashesHere of crashes) {
+    const claimed = await store.claim('t', owner(name), { force: true });
+    if (!claimed.ok) continue;
+    const writer = writerOf(store, claimed.output);
+    await writer.commit({ events: [event(name), event(name)] });
+    // Whoever crashes does not let go, and does not wait for its last answer.
+    if (crashesHere) left.push(writer.commit());
+    else if ((await writer.commit()).ok) await store.release(writer);
+  }
+  await Promise.all(left);
+}
+
+/** One commit that would be refused by each of its parts alone. */
+const REFUSED: Record<string, Partial<Commit>> = {
+  settle: { settle: [{ key: 'unknown', actual: {} }] },
+  raise: { raise: { tokens: 1n } },
+  charge: { charge: { tokens: 10n ** 9n } },
+  reserve: { reserve: [{ key: 'k', amounts: { tokens: 10n ** 9n } }] },
+  child: { children: [aThread('taken')] },
+  childReserve: {
+    children: [aThread('new', { reserve: [{ key: 'k', amounts: { tokens: 10n ** 9n } }] })],
+  },
+  use: { use: [{ approval: 'ap_none', binding: {} }] },
+  secret: { secrets: [{ number: 1, sealed: Buffer.from('other') }] },
+  quiet: { expect: { seq: 0, epoch: 0, quiet: true } },
+};
+
+/** Parts that would be written, were the commit not refused. */
+const WRITTEN: Record<string, Partial<Commit>> = {
+  status: { status: 'waiting' },
+  cost: { cost: { turns: 3 } },
+  result: { result: { done: true } },
+  attempt: { attempt: 4 },
+  heard: { heard: 1 },
+  settle: { settle: [{ key: 'open', actual: { tokens: 5n } }] },
+  charge: { charge: { spawns: 1n } },
+  reserve: { reserve: [{ key: 'more', amounts: { tokens: 1n } }] },
+  children: { children: [aThread('born')] },
+  tell: { tell: [{ thread: 'taken', kind: 'message', payload: {}, key: 'm', by: 'me' }] },
+  ask: { ask: [{ id: 'ap_new', kind: 'question', binding: { q: 1 }, shown: {} }] },
+  secrets: { secrets: [{ number: 2, sealed: Buffer.from('sealed') }] },
+  audit: {
+    audit: [
+      { surface: 's', caller: 'c', subject: 's', operation: 'o', decision: 'denied', reason: 'r' },
+    ],
+  },
+  release: { release: true },
+};
+
+async function settledStage(store: Store): Promise<Writer> {
+  await begin(store, 'taken');
+  const writer = await begin(store, 't', { budget: { tokens: 100n, spawns: 5n } });
+  await writer.must({
+    reserve: [{ key: 'open', amounts: { tokens: 10n } }],
+    secrets: [{ number: 1, sealed: Buffer.from('first') }],
+  });
+  must(await store.signal({ thread: 't', kind: 'message', payload: 1, key: 'k', by: 'me' }));
+  return writer;
+}
+
+function refusals(inStage: InStage): void {
+  test(
+    'a wrong sequence is a conflict and changes nothing',
+    inStage(async ({ store }) => {
+      const writer = await begin(store, 't');
+      await writer.must();
+      const before = await pictureOf(store, ['t']);
+      for (const seq of [writer.seq - 1, writer.seq + 1]) {
+        const answer = await store.commit('t', aCommit({ ...writer, seq }, { status: 'failed' }));
+        expect(codeOf(answer)).toBe('conflict');
+      }
+      expect(await pictureOf(store, ['t'])).toBe(before);
+    }),
+  );
+
+  test(
+    'an old epoch is stale, also when the sequence fits',
+    inStage(async ({ store, another }) => {
+      const writer = await begin(store, 't');
+      const other = await another();
+      must(await other.claim('t', owner('there'), { force: true }));
+      expect(codeOf(await writer.commit())).toBe('stale_epoch');
+      const unknown = await store.commit('nobody', aCommit({ seq: 0, epoch: 1 }));
+      expect(codeOf(unknown)).toBe('not_found');
+    }),
+  );
+
+  test(
+    'a lease that ran out refuses although nobody came, until it is renewed',
+    inStage(async ({ store, clock }) => {
+      const writer = await begin(store, 't');
+      clock.pass(TTL - 1);
+      expect((await writer.must()).lease_ms).toBe(1);
+      clock.pass(1);
+      expect(codeOf(await writer.commit())).toBe('lease_expired');
+      must(await store.renew([writer], TTL));
+      expect((await writer.must()).lease_ms).toBe(TTL);
+    }),
+  );
+
+  test(
+    'a commit without events is refused',
+    inStage(async ({ store }) => {
+      const writer = await begin(store, 't');
+      const events = [] as unknown as Commit['events'];
+      expect(codeOf(await writer.commit({ events, status: 'failed' }))).toBe('invalid_input');
+      expect(must(await store.thread('t')).status).toBe('running');
+    }),
+  );
+
+  test(
+    'an event that is too large is refused, the rest of the group is written',
+    inStage(async ({ store }) => {
+      const writers = [await begin(store, 'a'), await begin(store, 'b'), await begin(store, 'c')];
+      const answers = await Promise.all(
+        writers.map((writer, index) =>
+          writer.commit({ events: [event(index === 1 ? 'x'.repeat(9_000_000) : 'small')] }),
+        ),
+      );
+      expect(answers.map(codeOf)).toEqual(['ok', 'invalid_input', 'ok']);
+      expect(must(await store.thread('b')).seq).toBe(1);
+      const cyclic: { self?: unknown } = {};
+      cyclic.self = cyclic;
+      const strange = [{ type: 'note', data: cyclic as never }] as const;
+      expect(codeOf(await (writers[1] as Writer).commit({ events: strange }))).toBe(
+        'invalid_input',
+      );
+    }),
+  );
+}
+
+function properties(inStage: InStage, open: OpenStage): void {
+  test(
+    'numbers have no gap, whoever writes and crashes',
+    inStage(async () => {
+      await fc.assert(
+        fc.asyncProperty(
+          fc.array(fc.array(fc.boolean(), { minLength: 1, maxLength: 5 }), {
+            minLength: 1,
+            maxLength: 8,
+          }),
+          async (plans) => {
+            const stage = await open();
+            const { store } = stage;
+            must(await store.createThread(aThread('t')));
+            const other = await stage.another();
+            await Promise.all(
+              plans.map((crashes, index) =>
+                writeShared(index % 2 === 0 ? store : other, `w${index}`, crashes),
+              ),
+            );
+            const { seq } = must(await store.thread('t'));
+            expect(numbers(must(await store.read('t')))).toEqual(upTo(seq));
+            await stage.close();
+          },
+        ),
+        { numRuns: runs(12) },
+      );
+    }),
+  );
+
+  test(
+    'a refused commit leaves no trace, whatever it carries',
+    inStage(async () => {
+      const [bad, good] = [fc.constantFrom(...Object.keys(REFUSED)), Object.keys(WRITTEN)];
+      await fc.assert(
+        fc.asyncProperty(bad, fc.subarray(good), async (refused, carried) => {
+          const stage = await open();
+          const { store } = stage;
+          const writer = await settledStage(store);
+          const all = ['t', 'taken', 'born', 'new'];
+          const before = await pictureOf(store, all);
+          const parts = carried.map((name) => WRITTEN[name] ?? {});
+          // What was heard is not waited for: then a quiet commit would be right.
+          const quiet = refused === 'quiet' ? { heard: 0 } : {};
+          const own = Object.assign({}, ...parts, REFUSED[refused], quiet) as Partial<Commit>;
+          expect(codeOf(await writer.commit(own))).not.toBe('ok');
+          expect(await pictureOf(store, all)).toBe(before);
+          expect(codeOf(await writer.commit())).toBe('ok');
+          await stage.close();
+        }),
+        { numRuns: runs(40) },
+      );
+    }),
+  );
+}
+
+/** Writes the same number everywhere; a reader must never see two. */
+async function writeAlike(writer: Writer, count: number): Promise<void> {
+  for (let n = 1; n <= count; n++) {
+    const key = `k${n}`;
+    await writer.must({ reserve: [{ key, amounts: { tokens: 1n } }], cost: { n }, result: { n } });
+    await writer.must({
+      settle: [{ key, actual: { tokens: 1n } }],
+      status: n % 2 === 0 ? 'running' : 'terminating',
+      cost: { n },
+      result: { n },
+    });
+  }
+}
+
+function together(inStage: InStage): void {
+  test(
+    'events, status, cost, result and what was used appear together to a reader',
+    inStage(async ({ store, another }) => {
+      const other = await another();
+      const writer = await begin(store, 't', { budget: { tokens: 1000n } });
+      const state = { isDone: false };
+      const work = writeAlike(writer, runs(60)).finally(() => {
+        state.isDone = true;
+      });
+      let seen = 0;
+      while (!state.isDone) {
+        const { seq, cost, result, status } = must(await other.thread('t'));
+        const n = Number(cost['n'] ?? 0);
+        expect(result).toEqual(n === 0 ? undefined : { n });
+        // Two commits a number, after the event of the birth.
+        const isSecond = (seq - 1) % 2 === 0;
+        expect(Math.ceil((seq - 1) / 2)).toBe(n);
+        if (n > 0 && isSecond) expect(status).toBe(n % 2 === 0 ? 'running' : 'terminating');
+        const [state] = must(await other.budgets(['t']));
+        const total = Number((state?.used.tokens ?? 0n) + (state?.reserved.tokens ?? 0n));
+        expect(total).toBeGreaterThanOrEqual(n);
+        seen += 1;
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      await work;
+      expect(seen).toBeGreaterThan(1);
+      const [last] = must(await other.budgets(['t']));
+      expect(last?.used.tokens).toBe(BigInt(runs(60)));
+      expect(last?.reserved.tokens).toBe(0n);
+    }),
+  );
+
+  test(
+    'parallel commits of 200 threads keep their order, and a bad one fails alone',
+    inStage(async ({ store }) => {
+      const names = Array.from({ length: 200 }, (_, index) => `t${index}`);
+      const writers = await Promise.all(
+        names.map((name) => begin(store, name, { budget: { tokens: 5n } })),
+      );
+      const work = writers.map(async (writer, index) => {
+        for (let round = 0; round < 5; round++) {
+          const isBad = index % 7 === 0 && round === 2;
+          const amounts = { tokens: isBad ? 100n : 1n };
+          const reserve = [{ key: `${index}.${round}`, amounts }];
+          const answer = await writer.commit({ events: [event(`${round}`)], reserve });
+          expect(codeOf(answer)).toBe(isBad ? 'tokens_exceeded' : 'ok');
+          // Whoever was answered finds it.
+          expect(must(await store.thread(writer.thread)).seq).toBe(writer.seq);
+        }
+      });
+      await Promise.all(work);
+      for (const [index, { thread }] of writers.entries()) {
+        const events = must(await store.read(thread, { after: 1 }));
+        const rounds = index % 7 === 0 ? ['0', '1', '3', '4'] : ['0', '1', '2', '3', '4'];
+        expect(events.map(({ data }) => data['text'])).toEqual(rounds);
+      }
+    }),
+  );
+
+  test(
+    'commits and the end of a lease that were asked for in order are made in order',
+    inStage(async ({ store }) => {
+      const writer = await begin(store, 't');
+      const { seq, epoch } = writer;
+      const answers = await Promise.all([
+        store.commit('t', aCommit({ seq, epoch })),
+        store.commit('t', aCommit({ seq: seq + 1, epoch })),
+        store.release(writer),
+        store.commit('t', aCommit({ seq: seq + 2, epoch })),
+      ]);
+      expect(answers.map(codeOf)).toEqual(['ok', 'ok', 'ok', 'lease_expired']);
+    }),
+  );
+
+  test(
+    'a journal of more than one page is read whole, page by page, and from its end',
+    inStage(async ({ store }) => {
+      const writer = await begin(store, 't');
+      const many = Array.from({ length: 5250 }, (_, index) => event(`${index}`));
+      await writer.must({ events: [event('first'), ...many] });
+      await writer.must({ events: [event('second'), ...many] });
+      const pages: StoredEvent[] = [];
+      for (;;) {
+        const page = must(await store.read('t', { after: pages.at(-1)?.seq ?? 0 }));
+        expect(page.length).toBeLessThanOrEqual(10_000);
+        if (page.length === 0) break;
+        pages.push(...page);
+      }
+      expect(numbers(pages)).toEqual(upTo(10_503));
+      expect(numbers(must(await store.read('t', { last: 2 })))).toEqual([10_502, 10_503]);
+      expect(numbers(must(await store.read('t', { after: 5, limit: 2 })))).toEqual([6, 7]);
+    }),
+  );
+}
+
+export function journalCases(open: OpenStage): void {
+  const inStage = staged(open);
+  refusals(inStage);
+  properties(inStage, open);
+  together(inStage);
+}

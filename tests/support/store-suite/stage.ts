@@ -1,0 +1,162 @@
+// What the conformance suite stands on: a store, other stores on the same data, a clock that stands
+// still until it is moved, and a switch for faults. Each implementation brings its own.
+import type { Clock, Outcome } from '../../../src/base/index.ts';
+import type {
+  Commit,
+  Committed,
+  Held,
+  NewEvent,
+  NewThread,
+  Owner,
+  Store,
+} from '../../../src/store/port.ts';
+
+export interface TestClock extends Clock {
+  /** Both clocks go on. */
+  pass(ms: number): void;
+}
+
+export function makeClock(): TestClock {
+  let [wall, steady] = [1_700_000_000_000, 5000];
+  return {
+    now: () => wall,
+    monotonic: () => steady,
+    pass(ms) {
+      wall += ms;
+      steady += ms;
+    },
+  };
+}
+
+/** What can go wrong between a store and its data. */
+export interface Faults {
+  /** The next commit of the data is made, and the word of it is lost. */
+  loseAnswer(): void;
+  /** The next commit of the data is lost on its way there. */
+  loseRequest(): void;
+  /** The next one is made and its word is lost; then nothing can be reached until `reconnect`. */
+  disconnect(): void;
+  reconnect(): void;
+  /** Between the loss and the look whether it was written, this happens. */
+  meanwhile(step: () => Promise<void> | void): void;
+  /** The step-th write of every transaction throws; undefined: none does. */
+  breakAt(step: number | undefined): void;
+}
+
+export interface Stage {
+  store: Store;
+  clock: TestClock;
+  faults: Faults;
+  /** Owners that are certainly gone. */
+  gone: Set<string>;
+  /** Another process on the same data; closed with the stage. */
+  another(): Promise<Store>;
+  close(): Promise<void>;
+}
+
+export type OpenStage = () => Promise<Stage>;
+
+/** The output of an outcome that must be one. */
+export function must<T>(outcome: Outcome<T>): T {
+  if (!outcome.ok) throw new Error(`${outcome.error.code}: ${outcome.error.detail.message}`);
+  return outcome.output;
+}
+
+export const codeOf = (outcome: Outcome<unknown>): string =>
+  outcome.ok ? 'ok' : outcome.error.code;
+
+export const TTL = 60_000;
+export const owner = (name = 'here'): Owner => ({ owner: name, ttlMs: TTL });
+
+export const aThread = (id: string, more: Partial<NewThread> = {}): NewThread => ({
+  id,
+  directive: 'deploy',
+  version: '1.0.0',
+  runner: 'safety',
+  project: 'one',
+  limits: { turns: 10 },
+  budget: {},
+  inputs: { target: 'staging' },
+  events: [],
+  start: { lease: owner() },
+  ...more,
+});
+
+export const event = (text = 'x'): NewEvent => ({ type: 'note', data: { text } });
+
+export const aCommit = (
+  { epoch, seq }: { epoch: number; seq: number },
+  more: Partial<Commit> = {},
+): Commit => ({ expect: { seq, epoch }, events: [event()], ...more });
+
+/** A held thread with its sequence number, as a writer has it. */
+export interface Writer {
+  thread: string;
+  epoch: number;
+  seq: number;
+  commit(more?: Partial<Commit>): Promise<Outcome<Committed>>;
+  must(more?: Partial<Commit>): Promise<Committed>;
+}
+
+export function writerOf(store: Store, { thread, epoch, row }: Held): Writer {
+  const writer: Writer = {
+    thread,
+    epoch,
+    seq: row.seq,
+    async commit(more = {}) {
+      const quiet = more.expect?.quiet ? { quiet: true as const } : {};
+      const { expect: _, ...rest } = more;
+      const { seq } = writer;
+      const commit: Commit = { expect: { seq, epoch, ...quiet }, events: [event()], ...rest };
+      const answer = await store.commit(thread, commit);
+      if (answer.ok) writer.seq = answer.output.seq;
+      return answer;
+    },
+    must: async (more) => must(await writer.commit(more)),
+  };
+  return writer;
+}
+
+export async function begin(
+  store: Store,
+  id: string,
+  more: Partial<NewThread> = {},
+): Promise<Writer> {
+  return writerOf(store, must(await store.createThread(aThread(id, more))));
+}
+
+/** A child that runs here, made by its parent's commit. */
+export async function bear(
+  store: Store,
+  parent: Writer,
+  id: string,
+  more: Partial<NewThread> = {},
+): Promise<Writer> {
+  const { children } = await parent.must({ children: [aThread(id, more)] });
+  const [held] = children;
+  if (!held) throw new Error('no child was answered');
+  return writerOf(store, held);
+}
+
+/** Everything a reader can find about threads: two of these differ when anything was written. */
+export async function pictureOf(store: Store, threads: readonly string[]): Promise<string> {
+  const picture: unknown[] = [];
+  for (const id of threads) {
+    const row = await store.thread(id);
+    const events = await store.read(id);
+    const budgets = await store.budgets([id]);
+    const signals = await store.signals(id);
+    const approvals = await store.approvals({ thread: id });
+    const secrets = must(await store.secrets(id)).map(({ number, sealed }) => [
+      number,
+      Buffer.from(sealed).toString('hex'),
+    ]);
+    picture.push({ id, row, events, budgets, signals, approvals, secrets });
+  }
+  picture.push(await store.auditRows(1000));
+  return JSON.stringify(picture, (_, value) => (typeof value === 'bigint' ? `${value}n` : value));
+}
+
+/** Longer runs of the same properties: `SOAK=20` makes them twenty times as long. */
+export const soak = Number(process.env['SOAK'] ?? 1);
+export const runs = (count: number): number => Math.max(1, Math.round(count * soak));
