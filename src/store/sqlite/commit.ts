@@ -2,10 +2,10 @@
 // out without writing; then the fence is passed; then the parts are written. INVARIANT: a refusal
 // comes before the first write, so the others of a group never have to be undone for it.
 import { fail, type Outcome, ok } from '../../base/index.ts';
+import type { CommitText } from '../encode.ts';
 import type { Approval, Commit, Committed, Held, Signal } from '../port.ts';
 import { isEnded, type ThreadStatus } from '../status.ts';
 import type { ApprovalRows, UsePlan } from './approvals.ts';
-import type { CommitText } from './encode.ts';
 import type { Feed } from './feed.ts';
 import { passFence, whyNot } from './fence.ts';
 import type { Connection } from './file/connection.ts';

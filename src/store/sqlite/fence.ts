@@ -3,10 +3,10 @@
 // the thread to another, writes nothing. The text is made of the parts that a commit has.
 import type { SQLInputValue } from 'node:sqlite';
 import { fail, type JsonObject, type Outcome } from '../../base/index.ts';
+import type { CommitText } from '../encode.ts';
 import type { Commit, Signal } from '../port.ts';
 import { isEnded, THREAD_STATUSES, type ThreadStatus } from '../status.ts';
 import { noThread } from '../thread-id.ts';
-import type { CommitText } from './encode.ts';
 import type { Connection, Row } from './file/connection.ts';
 
 export interface Passed {

@@ -1,5 +1,6 @@
 // The methods of the port, by group: each checks and encodes what it was given, and queues or reads.
 import { type Clock, type Outcome, ok, type RandomBytes } from '../../base/index.ts';
+import { checkApproval, encodeCommit, encodeSignal, encodeThread, sizeOf } from '../encode.ts';
 import type {
   Answer,
   BudgetState,
@@ -14,7 +15,6 @@ import type {
 import { noThread } from '../thread-id.ts';
 import type { ApprovalRows } from './approvals.ts';
 import { runCommit } from './commit.ts';
-import { checkApproval, encodeCommit, encodeSignal, encodeThread, sizeOf } from './encode.ts';
 import type { Feed } from './feed.ts';
 import type { Connection } from './file/connection.ts';
 import type { Group } from './file/group.ts';

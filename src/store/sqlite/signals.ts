@@ -2,10 +2,10 @@
 // number, so signals of one thread have no gaps, and `wakes > heard` is the whole question whether
 // anything was said. A thread that nobody holds is queued in the same commit: no wake-up is lost.
 import { fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import type { SignalText } from '../encode.ts';
 import type { Signal, SignalNote } from '../port.ts';
 import { isEnded, type ThreadStatus } from '../status.ts';
 import { noThread } from '../thread-id.ts';
-import type { SignalText } from './encode.ts';
 import type { Connection, Row } from './file/connection.ts';
 import type { Effects } from './file/group.ts';
 import type { HeldThread, HeldThreads } from './held.ts';

@@ -1,8 +1,8 @@
 // The rows of threads, and how one comes into the world: row, data, budget and first events together.
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import type { EventText, ThreadText } from '../encode.ts';
 import type { Held, NewThread, ThreadRow, ThreadSummary } from '../port.ts';
 import { noThread } from '../thread-id.ts';
-import type { EventText, ThreadText } from './encode.ts';
 import type { Connection, Row } from './file/connection.ts';
 import type { Effects } from './file/group.ts';
 import type { HeldThreads } from './held.ts';

@@ -237,6 +237,7 @@ async function writeAlike(writer: Writer, count: number): Promise<void> {
       cost: { n },
       result: { n },
     });
+    await new Promise((resolve) => setImmediate(resolve));
   }
 }
 

@@ -10,6 +10,7 @@ import { type Faults, makeClock, must, type OpenStage } from './stage.ts';
 interface Switch {
   next: 'answer' | 'request' | 'all' | undefined;
   isCut: boolean;
+  isBusy: boolean;
   step: number | undefined;
   count: number;
   meanwhile: () => Promise<void> | void;
@@ -24,14 +25,19 @@ function faulty(statement: StatementSync, sql: string, state: Switch, database: 
     <Args extends unknown[], T>(call: (...args: Args) => T) =>
     (...args: Args): T => {
       if (state.isCut) throw ioError();
-      if (sql === 'BEGIN IMMEDIATE') state.count = 0;
+      if (sql === 'BEGIN IMMEDIATE') {
+        state.count = 0;
+        if (state.isBusy) throw Object.assign(new Error('database is locked'), { errcode: 5 });
+      }
       if (WRITES.test(sql) && ++state.count === state.step) throw ioError();
       if (sql !== 'COMMIT' || state.next === undefined) return call(...args);
       const { next } = state;
       state.next = undefined;
       if (next === 'request') database.exec('ROLLBACK');
       else call(...args);
-      void state.meanwhile();
+      // Others come first.
+      state.isBusy = true;
+      void Promise.resolve(state.meanwhile()).then(() => void (state.isBusy = false));
       state.isCut = next === 'all';
       throw ioError();
     };
@@ -65,6 +71,7 @@ export function sqliteStage(durability: 'commit' | 'flush'): OpenStage {
     const state: Switch = {
       next: undefined,
       isCut: false,
+      isBusy: false,
       step: undefined,
       count: 0,
       meanwhile: () => {},
@@ -81,6 +88,7 @@ export function sqliteStage(durability: 'commit' | 'flush'): OpenStage {
       loseRequest: () => void (state.next = 'request'),
       disconnect: () => void (state.next = 'all'),
       reconnect: () => void (state.isCut = false),
+      busy: (isBusy) => void (state.isBusy = isBusy),
       meanwhile: (step) => void (state.meanwhile = step),
       breakAt: (step) => void (state.step = step),
     };
@@ -91,7 +99,7 @@ export function sqliteStage(durability: 'commit' | 'flush'): OpenStage {
       gone,
       another: () => open(),
       async close() {
-        state.isCut = false;
+        [state.isCut, state.isBusy] = [false, false];
         for (const store of stores) await store.close();
         rmSync(dir, { recursive: true, force: true });
       },

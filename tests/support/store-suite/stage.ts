@@ -37,6 +37,8 @@ export interface Faults {
   /** The next one is made and its word is lost; then nothing can be reached until `reconnect`. */
   disconnect(): void;
   reconnect(): void;
+  /** Others are at the data all the time. */
+  busy(isBusy: boolean): void;
   /** Between the loss and the look whether it was written, this happens. */
   meanwhile(step: () => Promise<void> | void): void;
   /** The step-th write of every transaction throws; undefined: none does. */

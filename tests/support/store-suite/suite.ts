@@ -1,8 +1,11 @@
 // The port, described: one suite for every implementation of the store.
 import { describe } from 'vitest';
+import { approvalCases } from './approval-cases.ts';
 import { budgetCases } from './budget-cases.ts';
+import { doubtCases } from './doubt-cases.ts';
 import { journalCases } from './journal-cases.ts';
 import { leaseCases } from './lease-cases.ts';
+import { recordCases } from './record-cases.ts';
 import { signalCases } from './signal-cases.ts';
 import { spawnCases } from './spawn-cases.ts';
 import type { OpenStage } from './stage.ts';
@@ -10,9 +13,12 @@ import type { OpenStage } from './stage.ts';
 export function storeSuite(name: string, open: OpenStage): void {
   describe(`the store port: ${name}`, () => {
     journalCases(open);
+    doubtCases(open);
     budgetCases(open);
     spawnCases(open);
     leaseCases(open);
     signalCases(open);
+    approvalCases(open);
+    recordCases(open);
   });
 }

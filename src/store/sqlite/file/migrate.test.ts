@@ -83,7 +83,7 @@ CREATE TABLE audit (
   subject TEXT NOT NULL, operation TEXT NOT NULL, decision TEXT NOT NULL, reason TEXT NOT NULL
 ) STRICT;
 CREATE INDEX audit_by_decision ON audit(decision);
-PRAGMA application_id = ${0x6b6d7468};
+PRAGMA application_id = 1802335336;
 PRAGMA user_version = 1;
 `;
 
@@ -187,9 +187,9 @@ test('parked and interrupted threads, their signals and what they left open live
   const taken = must(
     await store.take({ owner: 'me', ttlMs: 9000 }, { count: 9, projects: ['one'] }),
   );
-  expect(taken.map(({ thread, heard, epoch }) => [thread, heard, epoch]).sort()).toEqual([
-    ['child', 0, 4],
-    ['root', 2, 4],
+  expect(taken.map(({ thread, heard, epoch }) => `${thread} ${heard} ${epoch}`).sort()).toEqual([
+    'child 0 4',
+    'root 2 4',
   ]);
   const child = taken.find(({ thread }) => thread === 'child');
   expect(child?.open).toEqual([

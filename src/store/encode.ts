@@ -1,9 +1,9 @@
 // What goes into the file, made into text before it is queued: the transaction stays short, its size
 // is known, and what is no JSON, too large or no id is refused before anything waits.
-import { fail, type Json, type Outcome, ok } from '../../base/index.ts';
-import { checkAmounts } from '../amounts.ts';
-import type { Commit, NewApproval, NewEvent, NewSignal, NewThread, Reserve } from '../port.ts';
-import { parseThreadId } from '../thread-id.ts';
+import { fail, type Json, type Outcome, ok } from '../base/index.ts';
+import { checkAmounts } from './amounts.ts';
+import type { Commit, NewApproval, NewEvent, NewSignal, NewThread, Reserve } from './port.ts';
+import { parseThreadId } from './thread-id.ts';
 
 /** What is larger belongs into an artifact. */
 export const MAX_EVENT = 8 * 1024 * 1024;
