@@ -69,8 +69,11 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
   llm: [['.'], ['prices', 'scripted']],
   store: [
     ['amounts.ts', 'thread-id.ts'],
+    ['port.ts'],
+    ['encode.ts'],
     ['database'],
     ['budgets', 'leases', 'transcript', 'audit.ts', 'vault.ts'],
+    ['sqlite', 'memory'],
     ['journal', 'threads'],
     ['approvals.ts'],
     ['store.ts'],

@@ -4,7 +4,7 @@
 import type { Json, JsonObject, Outcome } from '../base/index.ts';
 import type { AuditRow } from '../kernel/index.ts';
 import type { Amounts, BudgetLimits } from './amounts.ts';
-import type { ThreadStatus } from './status.ts';
+import type { ThreadStatus } from './thread-id.ts';
 
 export type Answer<T> = Promise<Outcome<T>>;
 

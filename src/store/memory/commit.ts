@@ -22,8 +22,7 @@ import type {
   Signal,
   ThreadRow,
 } from '../port.ts';
-import { isEnded } from '../status.ts';
-import { noThread } from '../thread-id.ts';
+import { isEnded, noThread } from '../thread-id.ts';
 import { changeBudgets, openAccount, reserveAll } from './budgets.ts';
 import { need, Refused, type ThreadRecord, type World } from './world.ts';
 
@@ -65,7 +64,7 @@ export function addEvents(world: World, id: string, events: readonly EventText[]
   const before = world.events.get(id) ?? [];
   const now = world.clock.now();
   const added = events.map(({ type, turn, ts = now, text }, index) => {
-    const data = JSON.parse(text) as JsonObject;
+    const data: JsonObject = JSON.parse(text);
     return { thread: id, seq: before.length + index + 1, ts, turn, type, data };
   });
   world.events.set(id, [...before, ...added]);
@@ -135,8 +134,8 @@ export function bear(
     created: now,
     updated: now,
     cost: {},
-    limits: JSON.parse(text.limits) as JsonObject,
-    inputs: JSON.parse(text.inputs) as Json,
+    limits: JSON.parse(text.limits),
+    inputs: JSON.parse(text.inputs),
     wakes: 0,
     heard: 0,
     priority: isHeld ? 0 : (start.queue.priority ?? 0),
@@ -165,7 +164,7 @@ export function sendSignal(world: World, signal: SignalText): Outcome<{ number: 
     return fail('thread_ended', `thread \`${thread}\` has ended (${record.status})`, { thread });
   }
   const [now, number] = [world.clock.now(), record.wakes + 1];
-  const payload = JSON.parse(text) as Json;
+  const payload: Json = JSON.parse(text);
   world.signals.set(thread, [...all, { thread, kind, key, by, payload, number, ts: now }]);
   const queued = record.owner === undefined ? Math.min(record.queued ?? now, now) : record.queued;
   world.threads.set(thread, {
@@ -282,8 +281,8 @@ function changed(world: World, record: ThreadRecord, text: CommitText): ThreadRe
     updated: now,
     attempt: commit.attempt ?? record.attempt,
     ...(ended === undefined ? {} : { ended }),
-    ...(cost === undefined ? {} : { cost: JSON.parse(cost) as JsonObject }),
-    ...(result === undefined ? {} : { result: JSON.parse(result) as Json }),
+    ...(cost === undefined ? {} : { cost: JSON.parse(cost) }),
+    ...(result === undefined ? {} : { result: JSON.parse(result) }),
   };
   const { release } = commit;
   if (release === undefined) return next;

@@ -1,8 +1,7 @@
 // Leases and the queue, in memory.
 import { fail } from '../../base/index.ts';
 import type { Held, Lease, Owner, Wanted } from '../port.ts';
-import { AT_WORK, isEnded } from '../status.ts';
-import { noThread } from '../thread-id.ts';
+import { AT_WORK, isEnded, noThread } from '../thread-id.ts';
 import { addEvents, letGo, MAX_LEASE_MS, toHeld } from './commit.ts';
 import { need, Refused, type ThreadRecord, type World } from './world.ts';
 
@@ -101,7 +100,8 @@ function interrupt(world: World, record: ThreadRecord): void {
 }
 
 export function sweep(world: World): string[] {
-  const [now, interrupted] = [world.clock.now(), [] as string[]];
+  const now = world.clock.now();
+  const interrupted: string[] = [];
   for (const record of world.threads.values()) {
     const { status, owner, queued, updated, epoch, id } = record;
     if (isEnded(status)) continue;

@@ -12,8 +12,7 @@ import type {
   ThreadFilter,
   ThreadPage,
 } from '../port.ts';
-import { isEnded, THREAD_STATUSES } from '../status.ts';
-import { noThread } from '../thread-id.ts';
+import { isEnded, noThread, THREAD_STATUSES } from '../thread-id.ts';
 import { keepSecrets, sendSignal, stateOf, toRow } from './commit.ts';
 import { need, Refused, type ThreadRecord, type World } from './world.ts';
 

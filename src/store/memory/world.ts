@@ -90,10 +90,10 @@ export function createWorld(clock: Clock, isGone: (owner: string) => boolean): W
     const rows = new Map<string, V>();
     function write(key: string, change: () => void): void {
       if (undo.length + 1 === broken) throw new Error('this write was told to fail');
-      const [was, before] = [rows.has(key), rows.get(key)];
+      const before = rows.get(key);
       undo.push(() => {
-        if (was) rows.set(key, before as V);
-        else rows.delete(key);
+        if (before === undefined) rows.delete(key);
+        else rows.set(key, before);
       });
       change();
     }

@@ -2,14 +2,7 @@
 // capability or limit. INVARIANT: only a human channel decides, once, and what was approved is used
 // no more often and no later than was said. What a call took and did not exercise goes back, and
 // nobody gives back what it did not take.
-import {
-  canonicalJson,
-  fail,
-  type Json,
-  type JsonObject,
-  type Outcome,
-  ok,
-} from '../../base/index.ts';
+import { canonicalJson, fail, type Outcome, ok } from '../../base/index.ts';
 import type {
   Approval,
   ApprovalFilter,
@@ -17,9 +10,10 @@ import type {
   ApprovalState,
   ApprovalUse,
   Decision,
+  HumanChannel,
   NewApproval,
 } from '../port.ts';
-import type { Connection, Row } from './file/connection.ts';
+import type { Connection } from './file/connection.ts';
 
 export interface ApprovalRows {
   /** Without a thread: outside of all. The same open question is asked once. */
@@ -70,30 +64,49 @@ const STORED_AS: Readonly<Record<ApprovalState, readonly ApprovalState[]>> = {
   expired: ['pending', 'approved'],
 };
 
-/** Expiry is a fact of the clock, not of the row. */
-function stateAt(row: Row, now: number): ApprovalState {
-  const state = row['state'] as ApprovalState;
-  if (state !== 'pending' && state !== 'approved') return state;
-  if (row['expires'] !== null && (row['expires'] as number) <= now) return 'expired';
-  return state === 'approved' && row['uses_left'] === 0 ? 'used' : state;
+interface ApprovalRow {
+  id: string;
+  thread: string | null;
+  kind: ApprovalKind;
+  binding: string;
+  shown: string;
+  state: ApprovalState;
+  uses_left: number;
+  expires: number | null;
+  asked: number;
+  decided: number | null;
+  who: string | null;
+  channel: HumanChannel | null;
+  why: string | null;
+  answer: string | null;
 }
 
-function toApproval(row: Row, now: number): Approval {
-  const optional = Object.fromEntries(
-    ['thread', 'expires', 'decided', 'who', 'channel', 'why']
-      .filter((name) => row[name] !== null)
-      .map((name) => [name, row[name]]),
-  ) as Partial<Approval>;
+/** Expiry is a fact of the clock, not of the row. */
+function stateAt(row: ApprovalRow, now: number): ApprovalState {
+  const { state, expires, uses_left } = row;
+  if (state !== 'pending' && state !== 'approved') return state;
+  if (expires !== null && expires <= now) return 'expired';
+  return state === 'approved' && uses_left === 0 ? 'used' : state;
+}
+
+function toApproval(row: ApprovalRow, now: number): Approval {
+  const { id, thread, kind, binding, shown, uses_left, asked, answer, ...rest } = row;
+  const { expires, decided, who, channel, why } = rest;
   return {
-    id: row['id'] as string,
-    kind: row['kind'] as ApprovalKind,
-    binding: JSON.parse(row['binding'] as string) as JsonObject,
-    shown: JSON.parse(row['shown'] as string) as JsonObject,
+    id,
+    kind,
+    binding: JSON.parse(binding),
+    shown: JSON.parse(shown),
     state: stateAt(row, now),
-    uses: row['uses_left'] as number,
-    asked: row['asked'] as number,
-    ...optional,
-    ...(row['answer'] === null ? {} : { answer: JSON.parse(row['answer'] as string) as Json }),
+    uses: uses_left,
+    asked,
+    ...(thread === null ? {} : { thread }),
+    ...(expires === null ? {} : { expires }),
+    ...(decided === null ? {} : { decided }),
+    ...(who === null ? {} : { who }),
+    ...(channel === null ? {} : { channel }),
+    ...(why === null ? {} : { why }),
+    ...(answer === null ? {} : { answer: JSON.parse(answer) }),
   };
 }
 
@@ -113,7 +126,7 @@ function checkUse(found: Approval, use: ApprovalUse, chain: readonly string[]): 
 
 export function createApprovalRows(connection: Connection): ApprovalRows {
   function find(id: string, now: number): Outcome<Approval> {
-    const row = connection.get(`SELECT ${COLUMNS} FROM approvals WHERE id = ?`, id);
+    const row = connection.get<ApprovalRow>(`SELECT ${COLUMNS} FROM approvals WHERE id = ?`, id);
     if (!row) return fail('not_found', `there is no approval \`${id}\``, { approval: id });
     return ok(toApproval(row, now));
   }
@@ -152,7 +165,7 @@ export function createApprovalRows(connection: Connection): ApprovalRows {
     const [first = '', second = '', third = ''] = stored;
     const values = used.map(([, value]) => value ?? '');
     return connection
-      .all(sql, ...values, first, second, third)
+      .all<ApprovalRow>(sql, ...values, first, second, third)
       .map((row) => toApproval(row, now))
       .filter((row) => state === undefined || row.state === state)
       .slice(0, limit);
@@ -162,11 +175,20 @@ export function createApprovalRows(connection: Connection): ApprovalRows {
     find,
     list,
     isTaken: (id) => connection.get('SELECT 1 FROM approvals WHERE id = ?', id) !== undefined,
-    ask({ id, kind, binding, shown, uses = 1, expires = null as number | null }, thread, now) {
+    ask({ id, kind, binding, shown, uses = 1, expires }, thread, now) {
       const bound = canonicalJson(binding);
-      const before = connection.get(OPEN, bound, thread ?? null, kind);
+      const before = connection.get<ApprovalRow>(OPEN, bound, thread ?? null, kind);
       if (before && stateAt(before, now) === 'pending') return ok(toApproval(before, now));
-      const values = [id, thread ?? null, kind, bound, JSON.stringify(shown), uses, expires, now];
+      const values = [
+        id,
+        thread ?? null,
+        kind,
+        bound,
+        JSON.stringify(shown),
+        uses,
+        expires ?? null,
+        now,
+      ];
       connection.run(INSERT, ...values);
       return find(id, now);
     },

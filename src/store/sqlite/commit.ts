@@ -4,7 +4,7 @@
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { CommitText } from '../encode.ts';
 import type { Approval, Commit, Committed, Held, Signal } from '../port.ts';
-import { isEnded, type ThreadStatus } from '../status.ts';
+import { isEnded, type ThreadStatus } from '../thread-id.ts';
 import type { ApprovalRows, UsePlan } from './approvals.ts';
 import type { Feed } from './feed.ts';
 import { passFence, whyNot } from './fence.ts';
@@ -57,9 +57,8 @@ function checkAsked(parts: CommitParts, { ask = [] }: Commit): Outcome<null> {
 }
 
 function placeOf(parts: CommitParts, thread: string, chain: readonly string[]): Parent | undefined {
-  const row = parts.connection.get(PLACE, thread);
-  if (!row) return undefined;
-  return { id: thread, root: row['root'] as string, depth: row['depth'] as number, chain };
+  const row = parts.connection.get<Pick<Parent, 'root' | 'depth'>>(PLACE, thread);
+  return row && { id: thread, ...row, chain };
 }
 
 /** Everything that may be refused besides the fence. Writes nothing. */
@@ -146,11 +145,13 @@ function writeRest(
 function heldOf(parts: CommitParts, thread: string, epoch: number): HeldThread | undefined {
   const known = parts.held.get(thread);
   if (known?.epoch === epoch) return known;
-  const row = parts.connection.get('SELECT heard, wakes, epoch FROM threads WHERE id = ?', thread);
+  const row = parts.connection.get<{ heard: number; wakes: number; epoch: number }>(
+    'SELECT heard, wakes, epoch FROM threads WHERE id = ?',
+    thread,
+  );
   const chain = row && parts.threads.chainOf(thread);
-  if (!row || !chain || row['epoch'] !== epoch) return undefined;
-  const [heard, wakes] = [row['heard'] as number, row['wakes'] as number];
-  return parts.held.add(thread, { epoch, chain, heard, wakes });
+  if (!row || !chain || row.epoch !== epoch) return undefined;
+  return parts.held.add(thread, { ...row, chain });
 }
 
 /** What happens in memory when the commit is in the file. */

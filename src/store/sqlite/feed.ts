@@ -2,7 +2,6 @@
 // process ring at once, those of other processes are found by one cheap question at a fixed interval,
 // asked only while somebody waits. Nobody has a queue here, so nothing piles up behind a slow one.
 import type { Head, SignalNote } from '../port.ts';
-import type { ThreadStatus } from '../status.ts';
 import type { Connection } from './file/connection.ts';
 import type { HeldThreads } from './held.ts';
 
@@ -32,7 +31,8 @@ const MOVED = `${HEADS} (SELECT thread FROM thread_events WHERE rowid > ? AND ro
 const LISTED = `${HEADS} (SELECT value FROM json_each(?))`;
 const ALL = 'SELECT id AS thread, seq, status FROM threads';
 const CALLED = 'SELECT id FROM threads WHERE wakes > heard';
-const SAID = 'SELECT number, kind FROM signals WHERE thread = ? AND number > ? ORDER BY number';
+const SAID =
+  'SELECT thread, number, kind FROM signals WHERE thread = ? AND number > ? ORDER BY number';
 
 export function createFeed(connection: Connection, held: HeldThreads, intervalMs: number): Feed {
   const byThread = new Map<string, Set<(head: Head) => void>>();
@@ -74,33 +74,19 @@ export function createFeed(connection: Connection, held: HeldThreads, intervalMs
     }
   }
 
-  function toHead({ thread, seq, status }: Record<string, unknown>): Head {
-    return { thread: thread as string, seq: seq as number, status: status as ThreadStatus };
-  }
-
   /** Where rows were removed, numbers come again: then everything may have moved. */
   function foreignHeads(end: typeof lastRow): Head[] {
     if (end.pruned === lastRow.pruned && end.last >= lastRow.last) {
-      return end.last === lastRow.last
-        ? []
-        : connection.all(MOVED, lastRow.last, end.last).map(toHead);
+      return end.last === lastRow.last ? [] : connection.all<Head>(MOVED, lastRow.last, end.last);
     }
-    const rows =
-      ofAll.size > 0
-        ? connection.all(ALL)
-        : connection.all(LISTED, JSON.stringify([...byThread.keys()]));
-    return rows.map(toHead);
+    if (ofAll.size > 0) return connection.all<Head>(ALL);
+    return connection.all<Head>(LISTED, JSON.stringify([...byThread.keys()]));
   }
 
   function foreignNotes(): SignalNote[] {
-    return connection.all(CALLED).flatMap(({ id }) => {
-      const thread = held.get(id as string);
-      if (!thread) return [];
-      return connection.all(SAID, id as string, thread.announced).map(({ number, kind }) => ({
-        thread: id as string,
-        number: number as number,
-        kind: kind as string,
-      }));
+    return connection.all<{ id: string }>(CALLED).flatMap(({ id }) => {
+      const thread = held.get(id);
+      return thread ? connection.all<SignalNote>(SAID, id, thread.announced) : [];
     });
   }
 

@@ -5,13 +5,18 @@ import type { SQLInputValue } from 'node:sqlite';
 import { fail, type JsonObject, type Outcome } from '../../base/index.ts';
 import type { CommitText } from '../encode.ts';
 import type { Commit, Signal } from '../port.ts';
-import { isEnded, THREAD_STATUSES, type ThreadStatus } from '../status.ts';
-import { noThread } from '../thread-id.ts';
-import type { Connection, Row } from './file/connection.ts';
+import { isEnded, noThread, THREAD_STATUSES, type ThreadStatus } from '../thread-id.ts';
+import type { Connection } from './file/connection.ts';
 
 export interface Passed {
   wakes: number;
   lease_ms: number;
+  status: ThreadStatus;
+}
+
+interface Fenced {
+  wakes: number;
+  lease_until: number | null;
   status: ThreadStatus;
 }
 
@@ -74,20 +79,24 @@ export function passFence(
     RETURNING wakes, lease_until, status`;
   const end = quiet ? [commit.heard ?? 0] : [];
   const to = seq + encoded.events.length;
-  const row = connection.get(sql, to, now, ...values, thread, seq, epoch, now, ...end);
+  const row = connection.get<Fenced>(sql, to, now, ...values, thread, seq, epoch, now, ...end);
   if (!row) return undefined;
-  const until = row['lease_until'] as number | null;
-  return {
-    wakes: row['wakes'] as number,
-    lease_ms: until === null ? 0 : until - now,
-    status: row['status'] as ThreadStatus,
-  };
+  const { wakes, status, lease_until: until } = row;
+  return { wakes, status, lease_ms: until === null ? 0 : until - now };
 }
 
 const LOOK = 'SELECT seq, epoch, lease_until, wakes, heard FROM threads WHERE id = ?';
 
-function refusedBy(row: Row, thread: string, { seq, epoch }: Commit['expect'], now: number) {
-  const detail = { thread, seq: row['seq'] as number, epoch: row['epoch'] as number };
+interface Looked {
+  seq: number;
+  epoch: number;
+  lease_until: number | null;
+  wakes: number;
+  heard: number;
+}
+
+function refusedBy(row: Looked, thread: string, { seq, epoch }: Commit['expect'], now: number) {
+  const detail = { thread, seq: row.seq, epoch: row.epoch };
   if (detail.epoch !== epoch) {
     return fail('stale_epoch', `thread \`${thread}\` is held by somebody else now`, detail);
   }
@@ -95,7 +104,7 @@ function refusedBy(row: Row, thread: string, { seq, epoch }: Commit['expect'], n
     const message = `thread \`${thread}\` is at event ${detail.seq}, not ${seq}`;
     return fail('conflict', message, { ...detail, expected: seq });
   }
-  const until = row['lease_until'] as number | null;
+  const { lease_until: until } = row;
   if (until !== null && until > now) return undefined;
   const message = `the lease of thread \`${thread}\` ${until === null ? 'was given back' : 'ran out'}`;
   return fail('lease_expired', message, { ...detail, until });
@@ -109,12 +118,12 @@ export function whyNot(
   now: number,
   unheard: (after: number) => readonly Signal[],
 ): Outcome<never> | undefined {
-  const row = connection.get(LOOK, thread);
+  const row = connection.get<Looked>(LOOK, thread);
   if (!row) return noThread(thread);
   const refused = refusedBy(row, thread, commit.expect, now);
   if (refused || !commit.expect.quiet) return refused;
-  const heard = Math.max(row['heard'] as number, commit.heard ?? 0);
-  if ((row['wakes'] as number) <= heard) return undefined;
+  const heard = Math.max(row.heard, commit.heard ?? 0);
+  if (row.wakes <= heard) return undefined;
   const signals = unheard(heard).map((signal): JsonObject => ({ ...signal }));
   return fail('signalled', `thread \`${thread}\` was spoken to meanwhile`, { thread, signals });
 }

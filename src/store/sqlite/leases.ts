@@ -2,11 +2,10 @@
 // what an earlier holder still tries is refused. A lease whose process is certainly gone is over.
 import { type Clock, fail, type Outcome, ok } from '../../base/index.ts';
 import type { Held, Lease, Owner, Renewed, Wanted } from '../port.ts';
-import { AT_WORK, isEnded, type ThreadStatus } from '../status.ts';
-import { noThread } from '../thread-id.ts';
+import { AT_WORK, isEnded, noThread, type ThreadStatus } from '../thread-id.ts';
 import type { Feed } from './feed.ts';
 import { ENDED } from './fence.ts';
-import { byLength, type Connection, type Row } from './file/connection.ts';
+import { byLength, type Connection } from './file/connection.ts';
 import type { Effects } from './file/group.ts';
 import type { HeldThreads } from './held.ts';
 import type { SignalRows } from './signals.ts';
@@ -22,6 +21,12 @@ export interface LeaseParts {
   isGone: (owner: string) => boolean;
 }
 
+interface Abandoned {
+  id: string;
+  seq: number;
+  status: ThreadStatus;
+}
+
 export interface LeaseRows {
   claim(
     thread: string,
@@ -35,7 +40,7 @@ export interface LeaseRows {
   renew(leases: readonly Lease[], ttlMs: number, effects: Effects): Outcome<Renewed[]>;
   release(lease: Lease, again: boolean, effects: Effects): Outcome<null>;
   /** What a sweep would change now. */
-  abandoned(): Row[];
+  abandoned(): Abandoned[];
   interrupt(effects: Effects): Outcome<string[]>;
   /** Threads that ended, whose holder was lost before it let them go. */
   unreleased(): (Lease & { seq: number })[];
@@ -56,30 +61,42 @@ const takeable = byLength(
 );
 const OWNERS = `SELECT DISTINCT owner FROM threads WHERE owner IS NOT NULL AND status NOT IN (${ENDED})`;
 const WORK = AT_WORK.map((status) => `'${status}'`).join(', ');
-const ABANDONED = `SELECT id, seq, status, wakes, heard FROM threads WHERE status NOT IN (${ENDED}) AND (
+const ABANDONED = `SELECT id, seq, status FROM threads WHERE status NOT IN (${ENDED}) AND (
   (owner IS NOT NULL AND (lease_until <= ?1 OR lease_until > ?2 OR owner IN (SELECT value FROM json_each(?4))))
   OR (owner IS NULL AND queued IS NULL AND status IN (${WORK}) AND updated <= ?3))`;
 const INTERRUPT = `UPDATE threads SET status = 'interrupted', seq = seq + 1, epoch = epoch + 1, owner = NULL,
   lease_until = NULL, queued = ?1, updated = ?1 WHERE id = ?2`;
 const LET_GO = `UPDATE threads SET epoch = epoch + 1, owner = NULL, lease_until = NULL, queued = ?1 WHERE id = ?2`;
-const UNRELEASED = `SELECT id, epoch, seq, owner, lease_until FROM threads
+const UNRELEASED = `SELECT id AS thread, epoch, seq, owner, lease_until FROM threads
   WHERE owner IS NOT NULL AND status IN (${ENDED})`;
 const INTERRUPTED = JSON.stringify({ status: 'interrupted', reason: 'its process is gone' });
+
+interface Unreleased extends Lease {
+  seq: number;
+  owner: string;
+  lease_until: number | null;
+}
+
+interface Claimable {
+  status: ThreadStatus;
+  owner: string | null;
+  lease_until: number | null;
+}
 
 /** May this owner have a thread that is in this state? */
 function checkClaim(
   { clock, isGone }: LeaseParts,
   thread: string,
-  row: Row,
+  row: Claimable,
   owner: string,
   how: { force?: true; reopen?: true },
 ): Outcome<null> {
-  const status = row['status'] as ThreadStatus;
+  const { status, owner: holder, lease_until } = row;
   if (!how.reopen && isEnded(status)) {
     return fail('thread_ended', `thread \`${thread}\` has ended: ${status}`, { thread, status });
   }
   const now = clock.now();
-  const [holder, until] = [row['owner'] as string | null, Number(row['lease_until'] ?? 0)];
+  const until = lease_until ?? 0;
   if (how.force || holder === null || holder === owner) return ok(null);
   if (until <= now || until > now + MAX_LEASE_MS || isGone(holder)) return ok(null);
   return fail('lease_held', `thread \`${thread}\` is held by \`${holder}\``, {
@@ -98,28 +115,28 @@ export function createLeaseRows(parts: LeaseParts): LeaseRows {
     return threads.hold(thread, clock.now(), effects);
   }
 
-  function abandoned(): Row[] {
+  function abandoned(): Abandoned[] {
     const now = clock.now();
     const gone = connection
-      .all(OWNERS)
-      .map(({ owner }) => owner as string)
+      .all<{ owner: string }>(OWNERS)
+      .map(({ owner }) => owner)
       .filter((owner) => isGone(owner));
     const times = [now, now + MAX_LEASE_MS, now - UNCLAIMED_MS];
-    return connection.all(ABANDONED, ...times, JSON.stringify(gone));
+    return connection.all<Abandoned>(ABANDONED, ...times, JSON.stringify(gone));
   }
 
   /** At work: interrupted. Else (claimed and not begun): free again, as it was. */
-  function letGo({ id, seq, status }: Row, effects: Effects): string[] {
-    const [thread, now] = [id as string, clock.now()];
+  function letGo({ id: thread, seq, status }: Abandoned, effects: Effects): string[] {
+    const now = clock.now();
     effects.after(() => feed.queued());
-    if (!AT_WORK.includes(status as ThreadStatus)) {
+    if (!AT_WORK.includes(status)) {
       connection.run(LET_GO, now, thread);
       return [];
     }
     connection.run(INTERRUPT, now, thread);
     const event = { type: 'status', turn: 0, ts: now, text: INTERRUPTED };
-    threads.events(thread, seq as number, [event], now);
-    effects.after(() => feed.moved([{ thread, seq: (seq as number) + 1, status: 'interrupted' }]));
+    threads.events(thread, seq, [event], now);
+    effects.after(() => feed.moved([{ thread, seq: seq + 1, status: 'interrupted' }]));
     return [thread];
   }
 
@@ -127,21 +144,21 @@ export function createLeaseRows(parts: LeaseParts): LeaseRows {
     abandoned,
     claim(thread, owner, how, effects) {
       const sql = 'SELECT status, owner, lease_until FROM threads WHERE id = ?';
-      const row = connection.get(sql, thread);
+      const row = connection.get<Claimable>(sql, thread);
       if (!row) return noThread(thread);
       const free = checkClaim(parts, thread, row, owner.owner, how);
       return free.ok ? hold(thread, owner, effects) : free;
     },
     nextQueued(projects) {
       const sql = `SELECT min(queued) AS at ${takeable(projects.length)}`;
-      const at = connection.get(sql, ...projects)?.['at'] as number | null;
-      return { due: at !== null && at <= clock.now(), at: at ?? undefined };
+      const at = connection.get<{ at: number | null }>(sql, ...projects)?.at ?? undefined;
+      return { due: at !== undefined && at <= clock.now(), at };
     },
     take(owner, { count, projects }, effects) {
       const sql = `SELECT id ${takeable(projects.length)} AND queued <= ? ORDER BY priority DESC, queued, id LIMIT ?`;
       const taken: Held[] = [];
-      for (const { id } of connection.all(sql, ...projects, clock.now(), count)) {
-        const got = hold(id as string, owner, effects);
+      for (const { id } of connection.all<{ id: string }>(sql, ...projects, clock.now(), count)) {
+        const got = hold(id, owner, effects);
         if (got.ok) taken.push(got.output);
       }
       return ok(taken);
@@ -149,38 +166,43 @@ export function createLeaseRows(parts: LeaseParts): LeaseRows {
     renew(leases, ttlMs, effects) {
       const wanted = JSON.stringify(leases.map(({ thread, epoch }) => [thread, epoch]));
       const until = untilOf(ttlMs);
-      const found = new Map(connection.all(RENEW, until, wanted).map((row) => [row['id'], row]));
+      const rows = connection.all<{ id: string; epoch: number; wakes: number }>(
+        RENEW,
+        until,
+        wanted,
+      );
+      const found = new Map(rows.map((row) => [row.id, row]));
       const renewed: Renewed[] = [];
       for (const { thread, epoch } of leases) {
         const row = found.get(thread);
         const known = held.get(thread);
-        if (!row || row['epoch'] !== epoch) {
+        if (!row || row.epoch !== epoch) {
           effects.after(() => held.drop(thread, epoch));
           continue;
         }
-        const said = known ? signals.untold(thread, known, row['wakes'] as number, effects) : [];
+        const said = known ? signals.untold(thread, known, row.wakes, effects) : [];
         renewed.push({ thread, lease_ms: until - clock.now(), signals: said });
       }
       return ok(renewed);
     },
     release({ thread, epoch }, again, effects) {
-      const row = connection.get(RELEASE, again ? 1 : 0, clock.now(), thread, epoch);
+      const row = connection.get<{ queued: number | null }>(
+        RELEASE,
+        again ? 1 : 0,
+        clock.now(),
+        thread,
+        epoch,
+      );
       effects.after(() => held.drop(thread, epoch));
-      if (row && row['queued'] !== null) effects.after(() => feed.queued());
+      if (row && row.queued !== null) effects.after(() => feed.queued());
       return ok(null);
     },
     interrupt: (effects) => ok(abandoned().flatMap((row) => letGo(row, effects))),
     unreleased() {
-      const isLost = ({ owner, lease_until }: Row): boolean =>
-        Number(lease_until ?? 0) <= clock.now() || isGone(owner as string);
-      return connection
-        .all(UNRELEASED)
-        .filter(isLost)
-        .map(({ id, epoch, seq }) => ({
-          thread: id as string,
-          epoch: epoch as number,
-          seq: seq as number,
-        }));
+      const rows = connection.all<Unreleased>(UNRELEASED);
+      return rows
+        .filter(({ owner, lease_until }) => (lease_until ?? 0) <= clock.now() || isGone(owner))
+        .map(({ thread, epoch, seq }) => ({ thread, epoch, seq }));
     },
   };
 }

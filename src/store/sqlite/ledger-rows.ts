@@ -3,7 +3,7 @@
 // they never wrap and never become a float.
 import { type Amounts, add, BUDGET_KINDS, type BudgetKind, type BudgetLimits } from '../amounts.ts';
 import type { BudgetState, OpenReservation } from '../port.ts';
-import { byLength, type Connection, type Row } from './file/connection.ts';
+import { byLength, type Connection } from './file/connection.ts';
 
 export type Account = Omit<BudgetState, 'thread'>;
 
@@ -78,31 +78,38 @@ const changeSql = remembered((kinds, places) => {
   return `UPDATE budgets SET ${set.join(', ')} WHERE thread IN (${places})`;
 });
 
-function toAccount(row: Row, kinds: readonly BudgetKind[]): Account {
+function toAccount(row: Record<string, bigint | null>, kinds: readonly BudgetKind[]): Account {
   const limits: { [kind in BudgetKind]?: bigint } = {};
   const used = { spawns: 0n, tokens: 0n, input_tokens: 0n, output_tokens: 0n, spend: 0n };
   const reserved = { ...used };
   for (const kind of kinds) {
-    const max = row[`${kind}_max`] as bigint | null;
-    if (max !== null) limits[kind] = max;
-    used[kind] = row[`${kind}_used`] as bigint;
-    reserved[kind] = row[`${kind}_reserved`] as bigint;
+    const max = row[`${kind}_max`] ?? undefined;
+    if (max !== undefined) limits[kind] = max;
+    used[kind] = row[`${kind}_used`] ?? 0n;
+    reserved[kind] = row[`${kind}_reserved`] ?? 0n;
   }
   return { limits, used, reserved };
 }
 
-function toReservation(row: Row): Reservation {
+type ReservationRow = Required<Amounts> & {
+  key: string;
+  thread: string;
+  drawn_from: string | null;
+  standing: bigint;
+};
+
+function toReservation(row: ReservationRow): Reservation {
   const amounts: { [kind in BudgetKind]?: bigint } = {};
   for (const kind of BUDGET_KINDS) {
-    const amount = row[kind] as bigint;
+    const amount = row[kind];
     if (amount > 0n) amounts[kind] = amount;
   }
-  const from = row['drawn_from'] as string | null;
+  const { key, thread, drawn_from: from, standing } = row;
   return {
-    key: row['key'] as string,
-    thread: row['thread'] as string,
+    key,
+    thread,
     amounts,
-    standing: row['standing'] === 1n,
+    standing: standing === 1n,
     ...(from === null ? {} : { from }),
   };
 }
@@ -118,8 +125,9 @@ export function createLedgerRows(connection: Connection): LedgerRows {
       connection.run(OPEN, thread, ...BUDGET_KINDS.map((kind) => limits[kind] ?? null));
     },
     accounts(threads, kinds = BUDGET_KINDS) {
-      const rows = connection.allExact(readSql(kinds, threads.length), ...threads);
-      return new Map(rows.map((row) => [row['thread'] as string, toAccount(row, kinds)]));
+      const sql = readSql(kinds, threads.length);
+      const rows = connection.allExact<{ thread: string }>(sql, ...threads);
+      return new Map(rows.map(({ thread, ...row }) => [thread, toAccount(row, kinds)]));
     },
     change(threads, { use, reserve }) {
       const [kinds, values]: [BudgetKind[], bigint[]] = [[], []];
@@ -139,7 +147,7 @@ export function createLedgerRows(connection: Connection): LedgerRows {
       }
     },
     find(key) {
-      const row = connection.getExact(FIND, key);
+      const row = connection.getExact<ReservationRow>(FIND, key);
       return row && toReservation(row);
     },
     add({ key, thread, from, standing, amounts }) {
@@ -152,14 +160,14 @@ export function createLedgerRows(connection: Connection): LedgerRows {
       connection.run('DELETE FROM reservations WHERE key = ?', key);
     },
     openOf: (thread) =>
-      connection.allExact(OPEN_OF, thread).map((row) => {
+      connection.allExact<ReservationRow>(OPEN_OF, thread).map((row) => {
         const { key, amounts, from } = toReservation(row);
         return { key, amounts, ...(from === undefined ? {} : { from }) };
       }),
     standing({ root, thread, kind, now }) {
       const sql = `SELECT r.key, r.${kind} AS amount ${STANDING_WHERE}`;
-      const rows = connection.allExact(sql, root, now, thread);
-      return new Map(rows.map((row) => [row['key'] as string, row['amount'] as bigint]));
+      const rows = connection.allExact<{ key: string; amount: bigint }>(sql, root, now, thread);
+      return new Map(rows.map(({ key, amount }) => [key, amount]));
     },
   };
 }

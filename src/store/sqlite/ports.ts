@@ -27,9 +27,11 @@ import { query } from './query.ts';
 import { hashArtifact, type RecordRows } from './records.ts';
 import type { SignalRows } from './signals.ts';
 import { type ThreadRows, taken } from './threads.ts';
-import { EVENT_COLUMNS, toEvent, watchChanges, watchThread } from './watch.ts';
+import { EVENT_COLUMNS, type EventRow, toEvent, watchChanges, watchThread } from './watch.ts';
 
 const MAX_READ = 10_000;
+const SEQ = 'SELECT seq, epoch FROM threads WHERE id = ?';
+const DECIDED = 'SELECT decided, who FROM approvals WHERE id = ?';
 
 /** What every part of the port works with. */
 export interface Parts {
@@ -98,11 +100,14 @@ function readEvents(connection: Connection, thread: string, range: EventRange): 
   const where = `SELECT ${EVENT_COLUMNS} FROM thread_events WHERE thread = ?`;
   if ('last' in range) {
     const sql = `${where} ORDER BY seq DESC LIMIT ?`;
-    return connection.all(sql, thread, Math.min(range.last, MAX_READ)).map(toEvent).reverse();
+    return connection
+      .all<EventRow>(sql, thread, Math.min(range.last, MAX_READ))
+      .map(toEvent)
+      .reverse();
   }
   const { after = 0, limit = MAX_READ } = range;
   const sql = `${where} AND seq > ? ORDER BY seq LIMIT ?`;
-  return connection.all(sql, thread, after, Math.min(limit, MAX_READ)).map(toEvent);
+  return connection.all<EventRow>(sql, thread, after, Math.min(limit, MAX_READ)).map(toEvent);
 }
 
 export function journalPort(parts: Parts): Pick<Store, 'commit' | 'read' | 'watch' | 'changes'> {
@@ -114,8 +119,8 @@ export function journalPort(parts: Parts): Pick<Store, 'commit' | 'read' | 'watc
       const { bytes, events } = encoded.output;
       const { seq, epoch } = commit.expect;
       const wasWritten = (): boolean => {
-        const row = connection.get('SELECT seq, epoch FROM threads WHERE id = ?', thread);
-        return row?.['seq'] === seq + events.length && row['epoch'] === epoch;
+        const row = connection.get<Record<'seq' | 'epoch', number>>(SEQ, thread);
+        return row?.seq === seq + events.length && row.epoch === epoch;
       };
       return parts.write(
         (effects) => runCommit(parts, thread, encoded.output, clock.now(), effects),
@@ -225,8 +230,8 @@ export function approvalsPort(parts: Parts): Pick<Store, 'ask' | 'use' | 'decide
     decide(id, decision) {
       let now = 0;
       const wasWritten = (): boolean => {
-        const row = connection.get('SELECT decided, who FROM approvals WHERE id = ?', id);
-        return row?.['decided'] === now && row['who'] === decision.who;
+        const row = connection.get<{ decided: number; who: string }>(DECIDED, id);
+        return row?.decided === now && row.who === decision.who;
       };
       return parts.write(
         (effects) => {

@@ -34,8 +34,8 @@ const NOTE = `INSERT INTO about (name, value) VALUES ('pruned', '1')
   ON CONFLICT DO UPDATE SET value = CAST(value + 1 AS TEXT)`;
 
 function removeTree(connection: Connection, root: string): string[] {
-  const rows = connection.all('SELECT id FROM threads WHERE root = ?', root);
-  const ids = rows.map(({ id }) => id as string);
+  const rows = connection.all<{ id: string }>('SELECT id FROM threads WHERE root = ?', root);
+  const ids = rows.map(({ id }) => id);
   for (const id of ids) for (const sql of REMOVE) connection.run(sql, id);
   return ids;
 }
@@ -49,7 +49,7 @@ export async function prune(
   const failed = keepFailed ? 1 : 0;
   let roots: string[];
   try {
-    roots = connection.all(FIND, before, failed, trees).map(({ root }) => root as string);
+    roots = connection.all<{ root: string }>(FIND, before, failed, trees).map(({ root }) => root);
   } catch (error) {
     return connection.fault(error);
   }

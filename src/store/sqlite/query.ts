@@ -2,9 +2,9 @@
 import type { SQLInputValue } from 'node:sqlite';
 import { fail, type Outcome, ok, parseJson } from '../../base/index.ts';
 import type { ThreadFilter, ThreadPage } from '../port.ts';
-import { THREAD_STATUSES } from '../status.ts';
+import { THREAD_STATUSES } from '../thread-id.ts';
 import type { Connection } from './file/connection.ts';
-import { SUMMARY, toSummary } from './threads.ts';
+import { SUMMARY, type SummaryRow, toSummary } from './threads.ts';
 
 const DEFAULT_LIMIT = 10;
 const MAX_LIMIT = 500;
@@ -68,7 +68,7 @@ export function query(connection: Connection, filter: ThreadFilter): Outcome<Thr
   const where = texts.length === 0 ? '' : `WHERE ${texts.join(' AND ')}`;
   const way = isUp ? 'ASC' : 'DESC';
   const sql = `SELECT ${SUMMARY} FROM threads ${where} ORDER BY ${column} ${way}, id ${way} LIMIT ?`;
-  const rows = connection.all(sql, ...values, limit + 1).map(toSummary);
+  const rows = connection.all<SummaryRow>(sql, ...values, limit + 1).map(toSummary);
   const last = rows[limit - 1];
   if (rows.length <= limit || !last) return ok({ rows });
   return ok({ rows: rows.slice(0, limit), next_cursor: toCursor(last[column], last.id) });

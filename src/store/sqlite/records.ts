@@ -43,8 +43,8 @@ export function createRecordRows(connection: Connection): RecordRows {
     checkSecrets(thread, secrets) {
       for (const { number, sealed } of secrets) {
         const sql = 'SELECT sealed FROM secrets WHERE thread = ? AND number = ?';
-        const row = connection.get(sql, thread, number);
-        if (!row || Buffer.compare(row['sealed'] as Uint8Array, sealed) === 0) continue;
+        const row = connection.get<Pick<Sealed, 'sealed'>>(sql, thread, number);
+        if (!row || Buffer.compare(row.sealed, sealed) === 0) continue;
         const message = `secret ${number} of thread \`${thread}\` exists already: somebody else holds the thread`;
         return fail('conflict', message, { thread });
       }
@@ -55,8 +55,8 @@ export function createRecordRows(connection: Connection): RecordRows {
     },
     secrets: (thread) =>
       connection
-        .all('SELECT number, sealed FROM secrets WHERE thread = ? ORDER BY number', thread)
-        .map(({ number, sealed }) => ({ number: number as number, sealed: sealed as Uint8Array })),
+        .all<Sealed>('SELECT number, sealed FROM secrets WHERE thread = ? ORDER BY number', thread)
+        .map((row) => ({ ...row })),
     putArtifact(thread, hash, bytes, now) {
       if (!connection.get('SELECT 1 FROM threads WHERE id = ?', thread)) return noThread(thread);
       if (!connection.get('SELECT 1 FROM artifacts WHERE hash = ?', hash)) {
@@ -68,9 +68,9 @@ export function createRecordRows(connection: Connection): RecordRows {
       return ok(hash);
     },
     artifact(thread, hash) {
-      const row = connection.get(FIND, thread, hash);
+      const row = connection.get<{ bytes: Uint8Array }>(FIND, thread, hash);
       if (!row) return fail('not_found', `there is no artifact \`${hash}\``, { hash });
-      return ok(row['bytes'] as Uint8Array);
+      return ok(row.bytes);
     },
     writeAudit(rows, now) {
       const time = new Date(now).toISOString();
@@ -85,9 +85,9 @@ export function createRecordRows(connection: Connection): RecordRows {
       const count = Math.max(0, Math.min(limit, MAX_READ));
       const where = only === undefined ? '' : 'WHERE decision = ?';
       const sql = `SELECT ${AUDIT} FROM audit ${where} ORDER BY id DESC LIMIT ?`;
-      const rows =
-        only === undefined ? connection.all(sql, count) : connection.all(sql, only, count);
-      return rows.reverse().map((row) => ({ ...row }) as unknown as AuditEntry & { time: string });
+      const values = only === undefined ? [count] : [only, count];
+      const rows = connection.all<AuditEntry & { time: string }>(sql, ...values);
+      return rows.reverse().map((row) => ({ ...row }));
     },
   };
 }

@@ -1,12 +1,11 @@
 // What people and other threads want of a thread. A signal raises the thread's `wakes` and is that
 // number, so signals of one thread have no gaps, and `wakes > heard` is the whole question whether
 // anything was said. A thread that nobody holds is queued in the same commit: no wake-up is lost.
-import { fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { SignalText } from '../encode.ts';
 import type { Signal, SignalNote } from '../port.ts';
-import { isEnded, type ThreadStatus } from '../status.ts';
-import { noThread } from '../thread-id.ts';
-import type { Connection, Row } from './file/connection.ts';
+import { isEnded, noThread, type ThreadStatus } from '../thread-id.ts';
+import type { Connection } from './file/connection.ts';
 import type { Effects } from './file/group.ts';
 import type { HeldThread, HeldThreads } from './held.ts';
 
@@ -22,6 +21,7 @@ const MAX_READ = 1000;
 const WAKE = `UPDATE threads SET wakes = wakes + 1,
   queued = CASE WHEN owner IS NULL THEN min(coalesce(queued, ?1), ?1) ELSE queued END
   WHERE id = ?2 RETURNING wakes, queued`;
+const STATUS = 'SELECT status FROM threads WHERE id = ?';
 const INSERT =
   'INSERT INTO signals (thread, number, kind, payload, key, sender, ts) VALUES (?, ?, ?, ?, ?, ?, ?)';
 const AFTER = `SELECT thread, number, kind, payload, key, sender AS "by", ts FROM signals
@@ -29,12 +29,9 @@ const AFTER = `SELECT thread, number, kind, payload, key, sender AS "by", ts FRO
 
 const NOTHING: readonly Signal[] = [];
 
-function toSignal({ payload, ...row }: Row): Signal {
-  return {
-    ...(row as unknown as Omit<Signal, 'payload'>),
-    payload: JSON.parse(payload as string) as Json,
-  };
-}
+type SignalRow = Omit<Signal, 'payload'> & { payload: string };
+
+const toSignal = (row: SignalRow): Signal => ({ ...row, payload: JSON.parse(row.payload) });
 
 export function createSignalRows(
   connection: Connection,
@@ -42,27 +39,28 @@ export function createSignalRows(
   feed: { said(notes: readonly SignalNote[]): void; queued(): void },
 ): SignalRows {
   const after = (thread: string, number: number): Signal[] =>
-    connection.all(AFTER, thread, number).map(toSignal);
+    connection.all<SignalRow>(AFTER, thread, number).map(toSignal);
 
   return {
     after,
     send({ thread, kind, text, key, by }, now, effects) {
-      const row = connection.get('SELECT status FROM threads WHERE id = ?', thread);
+      const row = connection.get<{ status: ThreadStatus }>(STATUS, thread);
       if (!row) return noThread(thread);
       const sql = 'SELECT number FROM signals WHERE thread = ? AND key = ?';
-      const before = connection.get(sql, thread, key);
-      if (before) return ok({ number: before['number'] as number });
-      const status = row['status'] as ThreadStatus;
+      const before = connection.get<{ number: number }>(sql, thread, key);
+      if (before) return ok({ number: before.number });
+      const { status } = row;
       if (isEnded(status)) {
         const message = `thread \`${thread}\` has ended (${status}) and takes no \`${kind}\``;
         return fail('thread_ended', message, { thread, status });
       }
-      const woken = connection.get(WAKE, now, thread);
-      const number = woken?.['wakes'] as number;
+      const woken = connection.get<{ wakes: number; queued: number | null }>(WAKE, now, thread);
+      if (!woken) return noThread(thread);
+      const { wakes: number, queued } = woken;
       connection.run(INSERT, thread, number, kind, text, key, by, now);
       if (kind === 'kill') held.forgetWords(effects);
       effects.after(() => feed.said([{ thread, number, kind }]));
-      if (woken?.['queued'] !== null) effects.after(() => feed.queued());
+      if (queued !== null) effects.after(() => feed.queued());
       return ok({ number });
     },
     untold(thread, known, wakes, effects) {

@@ -10,12 +10,12 @@ import {
   type RandomBytes,
   systemRandom,
 } from '../../base/index.ts';
-import { isBusy } from '../database-fault.ts';
-import { isOwnerGone } from '../lease-owner.ts';
+import { isOwnerGone } from '../leases/lease-owner.ts';
 import type { Answer, Store } from '../port.ts';
 import { createApprovalRows } from './approvals.ts';
 import { createFeed } from './feed.ts';
 import { pause } from './file/connection.ts';
+import { isBusy } from './file/fault.ts';
 import { createGroup } from './file/group.ts';
 import { type Durability, openFile } from './file/open-file.ts';
 import { createHeldThreads } from './held.ts';

@@ -1,9 +1,9 @@
 // The rows of threads, and how one comes into the world: row, data, budget and first events together.
-import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { EventText, ThreadText } from '../encode.ts';
 import type { Held, NewThread, ThreadRow, ThreadSummary } from '../port.ts';
 import { noThread } from '../thread-id.ts';
-import type { Connection, Row } from './file/connection.ts';
+import type { Connection } from './file/connection.ts';
 import type { Effects } from './file/group.ts';
 import type { HeldThreads } from './held.ts';
 import type { LedgerRows } from './ledger-rows.ts';
@@ -15,18 +15,39 @@ export const SUMMARY =
   'id, parent, root, depth, kind, directive, version, runner, project, detached, status, seq, ' +
   'epoch, attempt, owner, lease_until, created, updated, ended, cost';
 
+export type SummaryRow = Omit<
+  ThreadSummary,
+  'parent' | 'owner' | 'lease_until' | 'ended' | 'cost' | 'detached'
+> & {
+  parent: string | null;
+  owner: string | null;
+  lease_until: number | null;
+  ended: number | null;
+  cost: string;
+  detached: number;
+};
+
 /** Every column under its name, empty ones left out. */
-export function toSummary(row: Row): ThreadSummary {
+export function toSummary(row: SummaryRow): ThreadSummary {
   const { parent, owner, lease_until, ended, cost, detached, ...rest } = row;
   return {
-    ...(rest as unknown as ThreadSummary),
+    ...rest,
     detached: detached === 1,
-    cost: JSON.parse(cost as string) as JsonObject,
-    ...(parent === null ? {} : { parent: parent as string }),
-    ...(owner === null ? {} : { owner: owner as string }),
-    ...(lease_until === null ? {} : { lease_until: lease_until as number }),
-    ...(ended === null ? {} : { ended: ended as number }),
+    cost: JSON.parse(cost),
+    ...(parent === null ? {} : { parent }),
+    ...(owner === null ? {} : { owner }),
+    ...(lease_until === null ? {} : { lease_until }),
+    ...(ended === null ? {} : { ended }),
   };
+}
+
+interface FoundRow extends SummaryRow {
+  chain: string;
+  limits: string;
+  inputs: string;
+  result: string | null;
+  wakes: number;
+  heard: number;
 }
 
 const FIND = `SELECT ${SUMMARY}, chain, limits, inputs, result, wakes, heard
@@ -91,16 +112,16 @@ export function createThreadRows(
   held: HeldThreads,
   ledger: LedgerRows,
 ): ThreadRows {
-  function toRow(row: Row): ThreadRow {
-    const { chain, limits, inputs, result, wakes: _, heard: __, ...summary } = row;
-    const above = JSON.parse(chain as string) as string[];
-    const revoked = held.revokedIn(above);
+  function toRow(row: FoundRow): ThreadRow {
+    const { chain: text, limits, inputs, result, wakes: _, heard: _1, ...summary } = row;
+    const chain: string[] = JSON.parse(text);
+    const revoked = held.revokedIn(chain);
     return {
       ...toSummary(summary),
-      chain: above,
-      limits: JSON.parse(limits as string) as JsonObject,
-      inputs: JSON.parse(inputs as string) as Json,
-      ...(result === null ? {} : { result: JSON.parse(result as string) as Json }),
+      chain,
+      limits: JSON.parse(limits),
+      inputs: JSON.parse(inputs),
+      ...(result === null ? {} : { result: JSON.parse(result) }),
       ...(revoked === undefined ? {} : { revoked }),
     };
   }
@@ -129,13 +150,13 @@ export function createThreadRows(
   return {
     events,
     find(id) {
-      const row = connection.get(FIND, id);
+      const row = connection.get<FoundRow>(FIND, id);
       return row ? ok(toRow(row)) : noThread(id);
     },
     hold(id, now, effects) {
-      const row = connection.get(FIND, id);
+      const row = connection.get<FoundRow>(FIND, id);
       if (!row) return noThread(id);
-      const [heard, wakes] = [row['heard'] as number, row['wakes'] as number];
+      const { heard, wakes } = row;
       const found = toRow(row);
       const { epoch, chain, lease_until } = found;
       if (lease_until !== undefined) {
@@ -145,8 +166,9 @@ export function createThreadRows(
       return ok({ thread: id, epoch, row: found, heard, lease_ms, open: ledger.openOf(id) });
     },
     chainOf(id) {
-      const row = connection.get('SELECT chain FROM thread_data WHERE thread = ?', id);
-      return row && (JSON.parse(row['chain'] as string) as string[]);
+      const sql = 'SELECT chain FROM thread_data WHERE thread = ?';
+      const row = connection.get<{ chain: string }>(sql, id);
+      return row && JSON.parse(row.chain);
     },
     isTaken: (id) => connection.get('SELECT 1 FROM budgets WHERE thread = ?', id) !== undefined,
     insert({ thread, events: first, limits, inputs }, parent, birth, now) {

@@ -1,21 +1,17 @@
 // What happens, as it happens: the events of one thread from a cursor on, or the newest state of
 // threads that move. A watcher holds a cursor (or one head a thread) and no queue, so nothing piles
 // up behind a slow one and nobody waits for it.
-import type { JsonObject } from '../../base/index.ts';
 import type { Head, StoredEvent } from '../port.ts';
 import type { Feed } from './feed.ts';
-import type { Connection, Row } from './file/connection.ts';
+import type { Connection } from './file/connection.ts';
 
 const BATCH = 200;
 export const EVENT_COLUMNS = 'thread, seq, ts, turn, type, data';
 const NEXT = `SELECT ${EVENT_COLUMNS} FROM thread_events WHERE thread = ? AND seq > ? ORDER BY seq LIMIT ${BATCH}`;
 
-export function toEvent({ data, ...rest }: Row): StoredEvent {
-  return {
-    ...(rest as unknown as Omit<StoredEvent, 'data'>),
-    data: JSON.parse(data as string) as JsonObject,
-  };
-}
+export type EventRow = Omit<StoredEvent, 'data'> & { data: string };
+
+export const toEvent = (row: EventRow): StoredEvent => ({ ...row, data: JSON.parse(row.data) });
 
 /** Remembers that somebody knocked while we were busy; over once the store or the signal is. */
 function createBell(feed: Pick<Feed, 'onClose'>, signal: AbortSignal) {
@@ -53,7 +49,7 @@ function nextEvents(
   seq: number,
 ): StoredEvent[] | undefined {
   try {
-    return connection.all(NEXT, thread, seq).map(toEvent);
+    return connection.all<EventRow>(NEXT, thread, seq).map(toEvent);
   } catch {
     return undefined;
   }

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Amounts, BudgetKind } from '../../../src/store/amounts.ts';
 import type { BudgetState, Store } from '../../../src/store/port.ts';
+import { runs } from '../soak.ts';
 import { type InStage, staged } from './journal-cases.ts';
 import {
   bear,
@@ -11,7 +12,6 @@ import {
   must,
   type OpenStage,
   owner,
-  runs,
   TTL,
   type Writer,
   writerOf,
@@ -70,57 +70,56 @@ async function spend(writer: Writer, acts: readonly Act[]): Promise<Map<string, 
   return open;
 }
 
-function parallel(open: OpenStage): void {
+/** Nobody is over a limit, at any moment; `slack` for what is settled without a reservation. */
+function expectWithin(states: readonly BudgetState[], slack: bigint): void {
+  for (const { limits, used, reserved } of states) {
+    for (const kind of KINDS) {
+      const max = limits[kind];
+      const room = kind === 'spend' ? slack : 0n;
+      if (max !== undefined) expect(used[kind] + reserved[kind] <= max + room).toBe(true);
+    }
+  }
+}
+
+const sum = (held: ReadonlyMap<string, Amounts>): bigint =>
+  [...held.values()].reduce((total, { tokens = 0n }) => total + tokens, 0n);
+
+function parallel(inStage: InStage): void {
   const plan = fc.array(act, { minLength: 1, maxLength: 12 });
-  test('used and reserved never pass a limit of the thread or of any above it', async () => {
-    await fc.assert(
-      fc.asyncProperty(plan, plan, plan, async (first, second, third) => {
-        const stage = await open();
-        const { store } = stage;
-        const root = await begin(store, 'root', { budget: { tokens: 100n, spend: 100n } });
-        const mid = await bear(store, root, 'mid', { budget: { tokens: 60n } });
-        const leaf = await bear(store, mid, 'leaf', { budget: { tokens: 50n } });
-        const other = await stage.another();
-        const there = writerOf(
-          other,
-          must(await other.claim('leaf', owner('there'), { force: true })),
-        );
-        expect(there.epoch).toBe(leaf.epoch + 1);
-        const state = { isDone: false };
-        const work = Promise.all([spend(root, first), spend(mid, second), spend(there, third)]);
-        void work.finally(() => {
-          state.isDone = true;
-        });
-        do {
-          for (const { limits, used, reserved } of must(
-            await store.budgets(['leaf', 'mid', 'root']),
-          )) {
-            for (const kind of KINDS) {
-              const max = limits[kind];
-              // Each settlement adds one of what was not reserved at all.
-              const room = kind === 'spend' ? 36n : 0n;
-              if (max !== undefined) expect(used[kind] + reserved[kind] <= max + room).toBe(true);
-            }
-          }
-          await new Promise((resolve) => setImmediate(resolve));
-        } while (!state.isDone);
-        const left = await work;
-        // What is reserved is exactly what is open, at every thread.
-        const sums = left.map((held) =>
-          [...held.values()].reduce((sum, { tokens = 0n }) => sum + tokens, 0n),
-        );
-        const [ofRoot = 0n, ofMid = 0n, ofLeaf = 0n] = sums;
-        const states = must(await store.budgets(['leaf', 'mid', 'root']));
-        expect(states.map(({ reserved }) => reserved.tokens)).toEqual([
-          ofLeaf,
-          ofLeaf + ofMid,
-          ofLeaf + ofMid + ofRoot,
-        ]);
-        await stage.close();
-      }),
-      { numRuns: runs(20) },
-    );
-  });
+  test(
+    'used and reserved never pass a limit of the thread or of any above it',
+    inStage(async ({ store, another }) => {
+      const other = await another();
+      let run = 0;
+      await fc.assert(
+        fc.asyncProperty(plan, plan, plan, async (first, second, third) => {
+          run += 1;
+          const ids = ['leaf', 'mid', 'root'].map((name) => `${name}${run}`);
+          const [ofLeaf = '', ofMid = '', ofRoot = ''] = ids;
+          const root = await begin(store, ofRoot, { budget: { tokens: 100n, spend: 100n } });
+          const mid = await bear(store, root, ofMid, { budget: { tokens: 60n } });
+          await bear(store, mid, ofLeaf, { budget: { tokens: 50n } });
+          const claimed = await other.claim(ofLeaf, owner('there'), { force: true });
+          const leaf = writerOf(other, must(claimed));
+          const state = { isDone: false };
+          const work = Promise.all([spend(leaf, third), spend(mid, second), spend(root, first)]);
+          void work.finally(() => {
+            state.isDone = true;
+          });
+          do {
+            expectWithin(must(await store.budgets(ids)), 36n);
+            await new Promise((resolve) => setImmediate(resolve));
+          } while (!state.isDone);
+          // What is reserved is exactly what is open, at every thread.
+          const [atLeaf = 0n, atMid = 0n, atRoot = 0n] = (await work).map(sum);
+          const states = must(await store.budgets(ids));
+          const expected = [atLeaf, atLeaf + atMid, atLeaf + atMid + atRoot];
+          expect(states.map(({ reserved }) => reserved.tokens)).toEqual(expected);
+        }),
+        { numRuns: runs(20) },
+      );
+    }),
+  );
 }
 
 function refusals(inStage: InStage): void {
@@ -352,7 +351,7 @@ function limits(inStage: InStage): void {
 
 export function budgetCases(open: OpenStage): void {
   const inStage = staged(open);
-  parallel(open);
+  parallel(inStage);
   refusals(inStage);
   settling(inStage);
   drawing(inStage);

@@ -2,18 +2,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { NewSignal, SignalNote, Store } from '../../../src/store/port.ts';
+import { runs } from '../soak.ts';
 import { type InStage, staged } from './journal-cases.ts';
-import {
-  aThread,
-  bear,
-  begin,
-  codeOf,
-  must,
-  type OpenStage,
-  owner,
-  runs,
-  writerOf,
-} from './stage.ts';
+import { aThread, bear, begin, codeOf, must, type OpenStage, owner, writerOf } from './stage.ts';
 
 const said = (thread: string, key: string, kind = 'message'): NewSignal => ({
   thread,
@@ -133,41 +124,39 @@ async function parkAfter(store: Store, thread: string, who: string): Promise<boo
   }
 }
 
-function crossings(open: OpenStage): void {
-  test('whoever parks is never both parked and unheard', async () => {
-    let crossed = 0;
-    await fc.assert(
-      fc.asyncProperty(
-        fc.array(fc.nat({ max: 3 }), { minLength: 100, maxLength: 100 }),
-        async (waits) => {
-          const stage = await open();
-          const { store } = stage;
-          const writer = await begin(store, 't');
-          await writer.must({ status: 'waiting', release: true });
-          const other = await stage.another();
-          for (const [index, turns] of waits.entries()) {
+const waits = fc.array(fc.nat({ max: 3 }), { minLength: 100, maxLength: 100 });
+
+function crossings(inStage: InStage): void {
+  test(
+    'whoever parks is never both parked and unheard',
+    inStage(async ({ store, another }) => {
+      const other = await another();
+      const writer = await begin(store, 't');
+      await writer.must({ status: 'waiting', release: true });
+      let crossed = 0;
+      await fc.assert(
+        fc.asyncProperty(waits, async (turnsBetween) => {
+          for (const turns of turnsBetween) {
             const parking = parkAfter(store, 't', 'worker');
-            for (let turn = 0; turn < turns; turn++)
+            for (let turn = 0; turn < turns; turn++) {
               await new Promise((resolve) => setImmediate(resolve));
-            must(await other.signal(said('t', `k${index}`)));
+            }
+            const { number } = must(await other.signal(said('t', `k${crossed}`)));
             await parking;
             crossed += 1;
-            const [signal] = must(await store.signals('t', index));
-            const queue = must(await store.take(owner('taker'), { count: 1, projects: ['one'] }));
-            const [taken] = queue;
+            const [taken] = must(await store.take(owner('taker'), { count: 1, projects: ['one'] }));
             // Heard before it parked, or queued for the next who takes it.
-            const row = must(await store.claim('t', owner('look'), { force: true }));
-            expect(taken !== undefined || row.heard >= (signal?.number ?? 0)).toBe(true);
-            must(await store.release(row));
+            const held = must(await store.claim('t', owner('look'), { force: true }));
+            expect(taken !== undefined || held.heard >= number).toBe(true);
+            must(await store.release(held));
             await parkAfter(store, 't', 'tidy');
           }
-          await stage.close();
-        },
-      ),
-      { numRuns: runs(2) },
-    );
-    expect(crossed).toBeGreaterThan(0);
-  });
+        }),
+        { numRuns: runs(1, 30) },
+      );
+      expect(must(await store.signals('t', crossed - 1))).toMatchObject([{ number: crossed }]);
+    }),
+  );
 }
 
 function pushing(inStage: InStage): void {
@@ -237,6 +226,6 @@ function pushing(inStage: InStage): void {
 export function signalCases(open: OpenStage): void {
   const inStage = staged(open);
   telling(inStage);
-  crossings(open);
+  crossings(inStage);
   pushing(inStage);
 }

@@ -158,7 +158,3 @@ export async function pictureOf(store: Store, threads: readonly string[]): Promi
   picture.push(await store.auditRows(1000));
   return JSON.stringify(picture, (_, value) => (typeof value === 'bigint' ? `${value}n` : value));
 }
-
-/** Longer runs of the same properties: `SOAK=20` makes them twenty times as long. */
-export const soak = Number(process.env['SOAK'] ?? 1);
-export const runs = (count: number): number => Math.max(1, Math.round(count * soak));

@@ -1,17 +1,22 @@
 // One connection to one SQLite file that several processes share: statements by their text, and the
 // steps of a transaction. Nothing here waits: whoever meets another writer is told so.
-import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
+/* oxlint-disable typescript/no-unnecessary-type-parameters -- whoever asks says what the columns are */
+import type { DatabaseSync, SQLInputValue, SQLOutputValue, StatementSync } from 'node:sqlite';
 import { fail, type Outcome, type RandomBytes } from '../../../base/index.ts';
-import { faultOf, isBusy } from '../../database-fault.ts';
+import { faultOf, isBusy } from './fault.ts';
 
-export type Row = Record<string, unknown>;
+/**
+ * Columns by their names. Whoever asks says what they are: the tables are strict, so the file keeps
+ * its word about them.
+ */
+export type Row = Record<string, SQLOutputValue>;
 
 export interface Connection {
-  get(sql: string, ...values: SQLInputValue[]): Row | undefined;
-  all(sql: string, ...values: SQLInputValue[]): Row[];
+  get<R extends object = Row>(sql: string, ...values: SQLInputValue[]): R | undefined;
+  all<R extends object = Row>(sql: string, ...values: SQLInputValue[]): R[];
   /** As `get` and `all`, integers as bigint. */
-  getExact(sql: string, ...values: SQLInputValue[]): Row | undefined;
-  allExact(sql: string, ...values: SQLInputValue[]): Row[];
+  getExact<R extends object = Row>(sql: string, ...values: SQLInputValue[]): R | undefined;
+  allExact<R extends object = Row>(sql: string, ...values: SQLInputValue[]): R[];
   /** How many rows were changed. */
   run(sql: string, ...values: SQLInputValue[]): number;
   /** Several statements without values: tables, settings. */
@@ -55,10 +60,13 @@ export function createConnection(database: DatabaseSync, file: string): Connecti
   }
 
   return {
-    get: (sql, ...values) => prepare(sql).get(...values),
-    all: (sql, ...values) => prepare(sql).all(...values),
-    getExact: (sql, ...values) => prepare(sql, exact).get(...values),
-    allExact: (sql, ...values) => prepare(sql, exact).all(...values),
+    get: <R>(sql: string, ...values: SQLInputValue[]) =>
+      prepare(sql).get(...values) as R | undefined,
+    all: <R>(sql: string, ...values: SQLInputValue[]) => prepare(sql).all(...values) as R[],
+    getExact: <R>(sql: string, ...values: SQLInputValue[]) =>
+      prepare(sql, exact).get(...values) as R | undefined,
+    allExact: <R>(sql: string, ...values: SQLInputValue[]) =>
+      prepare(sql, exact).all(...values) as R[],
     run: (sql, ...values) => Number(prepare(sql).run(...values).changes),
     exec: (sql) => database.exec(sql),
     begin() {

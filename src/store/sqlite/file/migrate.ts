@@ -2,7 +2,7 @@
 // status was a row without data that shared its number with an event, signals were numbered over all
 // threads, what a thread had obeyed was in its journal alone, and a closed reservation stayed.
 import { BUDGET_KINDS } from '../../amounts.ts';
-import { isEnded, THREAD_STATUSES } from '../../status.ts';
+import { isEnded, THREAD_STATUSES } from '../../thread-id.ts';
 import { CHANGED_TABLES, JOURNAL_VERSION } from './schema.ts';
 
 const REPLACED = [

@@ -8,8 +8,8 @@ import { closeSync, constants, fstatSync, lstatSync, mkdirSync, openSync } from 
 import { dirname } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { type Clock, fail, type Outcome, ok, type RandomBytes } from '../../../base/index.ts';
-import { faultOf, isBusy } from '../../database-fault.ts';
 import { type Connection, createConnection, pause, unreadable } from './connection.ts';
+import { faultOf, isBusy } from './fault.ts';
 import { FROM_1_TO_2 } from './migrate.ts';
 import { APPLICATION_ID, CREATE_ALL, JOURNAL_VERSION, SCHEMA_VERSION } from './schema.ts';
 
