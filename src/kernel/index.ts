@@ -25,7 +25,6 @@ export {
   shippedSinks,
 } from './primitives/shipped.ts';
 export { prepareDependencies } from './process/dependencies.ts';
-export { isInside } from './process/environment.ts';
 export type { ProcessPorts } from './process/launch.ts';
 export { resolveModule } from './process/module.ts';
 export { type Audit, type AuditRow, auditRow, createAudit } from './rights/audit.ts';

@@ -3,14 +3,21 @@
 import { existsSync, realpathSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { type Clock, fail, type Outcome, ok, packagePath, systemClock } from '../base/index.ts';
+import {
+  type Clock,
+  fail,
+  isInside,
+  type Outcome,
+  ok,
+  packagePath,
+  systemClock,
+} from '../base/index.ts';
 import { createPolicyFiles, type PolicyFiles, type PolicyPlace } from '../flow/index.ts';
 import type { HarnessPorts, LiveThreads, Runner } from '../harness/index.ts';
 import { type Catalogs, createCatalogs, examinePolicy } from '../items/index.ts';
 import {
   type Audit,
   createAudit,
-  isInside,
   type Primitive,
   type ProcessPorts,
   type ProgramTool,
@@ -67,7 +74,7 @@ export const policyPlaces = (project: string, home: string, env: Env): PolicyPla
  */
 export function recordsFolder(project: string, home: string): string {
   const items = join(project, '.ai');
-  return existsSync(items) && isInside(project, realpathSync(items)) ? items : home;
+  return existsSync(items) && isInside(realpathSync(items), project) ? items : home;
 }
 
 /** Hosts that a provider's base URL names are reachable although they may be private. */

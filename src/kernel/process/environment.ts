@@ -1,16 +1,12 @@
 // A child sees nothing of our environment but this list, what its tool declares by name, and what
 // its config sets. Keys and tokens of the person who started us stay with us.
-import { delimiter, isAbsolute, relative } from 'node:path';
+import { delimiter, isAbsolute } from 'node:path';
+import { isInside } from '../../base/index.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 const PASSED = ['LANG', 'LANGUAGE', 'TZ', 'TERM', 'NO_COLOR', 'COLORTERM'];
 const FALLBACK_PATH = '/usr/local/bin:/usr/bin:/bin';
-
-export const isInside = (folder: string, path: string): boolean => {
-  const way = relative(folder, path);
-  return way === '' || (!/^\.\.(\/|\\|$)/.test(way) && !isAbsolute(way));
-};
 
 /**
  * Folders that commands are looked up in. Those inside the project are left out: whoever may write
@@ -19,7 +15,7 @@ export const isInside = (folder: string, path: string): boolean => {
 export function searchPath(env: Environment, projectRoot: string): string[] {
   const listed = (env.PATH || FALLBACK_PATH).split(delimiter);
   return [...new Set(listed)].filter(
-    (folder) => isAbsolute(folder) && !folder.includes('\0') && !isInside(projectRoot, folder),
+    (folder) => isAbsolute(folder) && !folder.includes('\0') && !isInside(folder, projectRoot),
   );
 }
 

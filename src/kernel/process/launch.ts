@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path';
 import {
   type Clock,
   fail,
+  isInside,
   type Outcome,
   ok,
   type RandomBytes,
@@ -27,7 +28,7 @@ import { isCovered, type OpenView, projectView } from '../sandbox/project.ts';
 import { utilLinuxLaunch } from '../sandbox/util-linux.ts';
 import { toolchainFolders } from '../sandbox/visible.ts';
 import type { ProcessConfig } from './config.ts';
-import { childEnvironment, type Environment, isInside, searchPath } from './environment.ts';
+import { childEnvironment, type Environment, searchPath } from './environment.ts';
 import { type Found, findProgram } from './program.ts';
 import type { Launch } from './run.ts';
 
@@ -136,7 +137,7 @@ function inNamespaces(
   const agent = call.tool.env.includes('SSH_AUTH_SOCK') ? ports.env.SSH_AUTH_SOCK : undefined;
   const socket = network && agent ? realOf(agent) : undefined;
   const isMissing = (path: string): boolean =>
-    !isInside(call.projectRoot, path) || isCovered(view.output.hidden, path);
+    !isInside(path, call.projectRoot) || isCovered(view.output.hidden, path);
   const launch = ports.sandbox.kind === 'bwrap' ? bwrapLaunch : utilLinuxLaunch;
   const made = launch({
     report: ports.sandbox,

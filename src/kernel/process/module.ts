@@ -6,6 +6,7 @@ import { dirname, extname, join, resolve, sep } from 'node:path';
 import {
   fail,
   getOwn,
+  isInside,
   isObject,
   type Json,
   type JsonObject,
@@ -17,7 +18,6 @@ import {
 import type { PrimitiveCall } from '../primitive.ts';
 import { CHANNEL_FD } from '../sandbox/plan.ts';
 import type { Runtime } from './config.ts';
-import { isInside } from './environment.ts';
 import type { Ended } from './run.ts';
 
 export interface ModuleCommand {
@@ -73,7 +73,7 @@ export function resolveModule(
   if (/[\u0000-\u001f]/.test(module)) return refuse('holds a control character');
   const real = realOf(resolve(tool.dir, module));
   if (real === undefined) return refuse('does not exist; it is looked up beside the YAML file');
-  if (!modulePlaces(tool, projectRoot).some((folder) => isInside(folder, real))) {
+  if (!modulePlaces(tool, projectRoot).some((folder) => isInside(real, folder))) {
     return refuse('lies outside the folder of its tool');
   }
   return ok(real);

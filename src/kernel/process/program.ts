@@ -1,12 +1,11 @@
 // Which file a config means, and which arguments it gets. Looking up starts nothing.
 import { accessSync, constants, realpathSync, statSync } from 'node:fs';
 import { isAbsolute, join, relative, sep } from 'node:path';
-import { fail, type Outcome, ok } from '../../base/index.ts';
+import { fail, isInside, type Outcome, ok } from '../../base/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
 import { resolveProjectPath } from '../rights/project-path.ts';
 import type { ProcessConfig } from './config.ts';
 import { environmentFolder } from './dependencies.ts';
-import { isInside } from './environment.ts';
 import { type ModuleProgram, moduleCommand, runnerFolder } from './module.ts';
 
 export interface Found {
@@ -36,7 +35,7 @@ function findFile(command: string, path: readonly string[], projectRoot: string)
       ? missing('on the PATH; install it, or name its full path')
       : ok(found);
   }
-  if (isAbsolute(command) && !isInside(projectRoot, command)) {
+  if (isAbsolute(command) && !isInside(command, projectRoot)) {
     return isExecutable(command) ? ok(command) : missing('there, or may not be executed');
   }
   const inside = resolveProjectPath(projectRoot, command);
@@ -89,7 +88,7 @@ export function findProgram(owner: Owner, config: ProcessConfig, lookup: Lookup)
   if (!file.ok) return file;
   // Where it really lies counts: a link elsewhere may lead into the project.
   const real = realpathSync.native(file.output);
-  const inProject = isInside(projectRoot, real)
+  const inProject = isInside(real, projectRoot)
     ? relative(projectRoot, real).split(sep).join('/')
     : undefined;
   const args =

@@ -3,10 +3,9 @@
 // where `.ai` is a link to a folder with another name.
 import { realpathSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { fail, type Outcome } from '../../base/index.ts';
+import { fail, isInside, type Outcome } from '../../base/index.ts';
 import type { Authority } from '../call.ts';
 import type { Need } from '../primitive.ts';
-import { isInside } from '../process/environment.ts';
 
 export interface ClosedPlaces {
   /** Real path of the project. */
@@ -34,8 +33,8 @@ function refusal({ capability, scope }: Need, places: () => RealPlaces): string 
   const { project, home, items } = places();
   // Scopes of files are relative to the project and already free of links.
   const place = resolve(project, scope.path);
-  if (isInside(home, place)) return 'is in the folder that holds your keys';
-  return capability === 'fs.write' && isInside(items, place)
+  if (isInside(place, home)) return 'is in the folder that holds your keys';
+  return capability === 'fs.write' && isInside(place, items)
     ? 'is where the items of the project are; they change through `execute`'
     : undefined;
 }

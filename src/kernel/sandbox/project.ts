@@ -10,8 +10,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { fail, type Outcome, ok } from '../../base/index.ts';
-import { isInside } from '../process/environment.ts';
+import { fail, isInside, type Outcome, ok } from '../../base/index.ts';
 import { closedIn, findTraps, isRepositoryFolder, setTrapsAside, type Traps } from './traps.ts';
 
 // Which places of the project a sandboxed child may write: exactly where its caller holds `fs.write`.
@@ -259,4 +258,4 @@ export function projectView(
 
 /** Does any of these folders contain the path? */
 export const isCovered = (folders: readonly string[], path: string): boolean =>
-  folders.some((folder) => isInside(folder, path));
+  folders.some((folder) => isInside(path, folder));

@@ -1,8 +1,9 @@
 // What of the system a sandboxed child can see: a list of what is needed to run programs, nothing
 // else. The home folder, other projects, sockets and other people's files do not exist in there.
+
 import { existsSync, realpathSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { isInside } from '../process/environment.ts';
+import { isInside } from '../../base/index.ts';
 
 const SYSTEM = [
   '/usr',
@@ -68,7 +69,7 @@ const realOf = (path: string): string | undefined => {
 /** `…/bin` and what stands beside it. Next to a person's own `~/bin` that would be their home. */
 function toolchain(folder: string, home: string): string[] {
   const prefix = dirname(folder);
-  if (!/^(s?bin|shims)$/.test(basename(folder)) || isInside(prefix, home)) return [folder];
+  if (!/^(s?bin|shims)$/.test(basename(folder)) || isInside(home, prefix)) return [folder];
   return [folder, ...TOOLCHAIN.map((part) => join(prefix, part)).filter(existsSync)];
 }
 
@@ -80,10 +81,10 @@ export function toolchainFolders(folders: readonly string[], home: string): stri
   const realHome = realOf(home) ?? home;
   const found = folders.flatMap((folder) => {
     const real = realOf(folder);
-    if (real === undefined || SYSTEM.some((system) => isInside(system, real))) return [];
+    if (real === undefined || SYSTEM.some((system) => isInside(real, system))) return [];
     return [...toolchain(folder, realHome), ...toolchain(real, realHome)];
   });
   return [...new Set(found)].filter(
-    (path) => path !== '/' && !isInside(path, realHome) && !isInside(path, home),
+    (path) => path !== '/' && !isInside(realHome, path) && !isInside(home, path),
   );
 }

@@ -1,8 +1,8 @@
 // What a script may touch: the project through the authority that speaks for it, and, for a person at
 // the command line, files elsewhere for reading.
 import { isAbsolute, relative, resolve, sep } from 'node:path';
-import { fail, type Outcome, ok } from '../../base/index.ts';
-import { type Authority, isInside, resolveProjectPath } from '../../kernel/index.ts';
+import { fail, isInside, type Outcome, ok } from '../../base/index.ts';
+import { type Authority, resolveProjectPath } from '../../kernel/index.ts';
 
 export interface AccessPorts {
   /** Real path of the project. */
@@ -39,7 +39,7 @@ export function createAccess(ports: AccessPorts) {
   function outside(real: string, path: string): Outcome<Place> {
     const refusal = (why: string) =>
       fail('permission_denied', `\`${path}\` ${why}`, { missing: 'fs.absolute', attempted: path });
-    if (ports.closed.some((folder) => isInside(folder, real))) {
+    if (ports.closed.some((folder) => isInside(real, folder))) {
       return refusal('is in the folder that holds your keys');
     }
     const name = ports.unguessable();
