@@ -1,7 +1,7 @@
 import type { Diagnostic, Severity } from './diagnostic.ts';
 import { getOwn, isObject } from './json.ts';
 import type { Json, JsonObject } from './outcome.ts';
-import { nearest } from './text.ts';
+import { nearest, type Position } from './text.ts';
 import type { YamlDocument } from './yaml.ts';
 
 type Loose<T> = { [K in keyof T]: T[K] | undefined };
@@ -28,16 +28,17 @@ export interface Problem {
 }
 
 /** Where a rule stands in the document. */
-export interface Place {
+export interface RulePlace {
   readonly path: Path;
-  child(step: string | number): Place;
+  child(step: string | number): RulePlace;
+  position(): Position;
   report(problem: Problem): undefined;
 }
 
 /** A hostile file can hold a mistake per byte; people read the first few. */
 const MAX_DIAGNOSTICS = 100;
 
-export type Rule<T> = (value: Json, place: Place) => T | undefined;
+export type Rule<T> = (value: Json, place: RulePlace) => T | undefined;
 
 /** `config.stream`, as messages name it. */
 export const pathText = (path: Path): string => path.join('.');
@@ -47,9 +48,10 @@ export function createPlace(
   source: { file: string; line(number: number): string },
   diagnostics: Diagnostic[],
   path: Path = [],
-): Place {
+): RulePlace {
   return {
     path,
+    position: () => document.locate(path),
     child: (step) => createPlace(document, source, diagnostics, [...path, step]),
     report({ code, message, hint, severity = 'error', at }) {
       if (diagnostics.length >= MAX_DIAGNOSTICS) return undefined;
@@ -79,7 +81,12 @@ function describe(value: Json): string {
 }
 
 /** Reports that another kind of value stands here than `expected` says. */
-export function wrongType(place: Place, expected: string, value: Json, hint?: string): undefined {
+export function wrongType(
+  place: RulePlace,
+  expected: string,
+  value: Json,
+  hint?: string,
+): undefined {
   const name = pathText(place.path) || 'the file';
   return place.report({
     code: 'invalid_field',
@@ -115,8 +122,8 @@ export const numberBetween =
 export const wholeBetween =
   (min: number, max: number): Rule<number> =>
   (value, place) =>
-    Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max
-      ? (value as number)
+    typeof value === 'number' && Number.isSafeInteger(value) && value >= min && value <= max
+      ? value
       : wrongType(place, `a whole number from ${min} to ${max}`, value);
 
 /** A suggestion when one word is near, otherwise all there are. */
@@ -126,9 +133,10 @@ export function didYouMean(word: string, candidates: readonly string[]): string 
 }
 
 export const oneOf =
-  <T extends string>(members: readonly T[]): Rule<T> =>
+  <const T extends string>(members: readonly T[]): Rule<T> =>
   (value, place) => {
-    if (members.includes(value as T)) return value as T;
+    const member = members.find((each) => each === value);
+    if (member !== undefined) return member;
     const hint = didYouMean(typeof value === 'string' ? value : '', members);
     return wrongType(place, `one of ${members.join(', ')}`, value, hint);
   };
@@ -143,6 +151,15 @@ export const listOf =
     if (value.length > max) return wrongType(place, `a list of at most ${max}`, value);
     const read = value.map((element, index) => rule(element, place.child(index)));
     return read.filter((element) => element !== undefined);
+  };
+
+/** A list, or its only element without the brackets, as people write it. */
+export const listOrOne =
+  <T>(rule: Rule<T>): Rule<T[]> =>
+  (value, place) => {
+    if (Array.isArray(value)) return listOf(rule)(value, place);
+    const only = rule(value, place);
+    return only === undefined ? undefined : [only];
   };
 
 /** Like `listOf`, and no name comes twice. */
@@ -166,17 +183,17 @@ export const uniqueBy =
     return read;
   };
 
-/** A mapping from any name to values of one shape. */
-export const mapOf =
-  <T>(rule: Rule<T>): Rule<Map<string, T>> =>
+/** A mapping from any name to values of one shape; what is wrong is reported and left out. */
+export const tableOf =
+  <T>(rule: Rule<T>): Rule<Record<string, T>> =>
   (value, place) => {
     if (!isObject(value)) return wrongType(place, 'a mapping', value);
-    const read = new Map<string, T>();
+    const read: [string, T][] = [];
     for (const [key, element] of Object.entries(value)) {
       const result = rule(element, place.child(key));
-      if (result !== undefined) read.set(key, result);
+      if (result !== undefined) read.push([key, result]);
     }
-    return read;
+    return Object.fromEntries(read);
   };
 
 type Read<S> = { [K in keyof S]?: S[K] extends Rule<infer T> ? T : never };
@@ -193,7 +210,10 @@ export const record =
     for (const [key, field] of Object.entries(value)) {
       const rule = Object.hasOwn(rules, key) ? rules[key] : undefined;
       if (!rule) reportUnknown(place.child(key), key, Object.keys(rules), options.moved);
-      else if (field !== null) read[key] = rule(field, place.child(key));
+      else if (field !== null) {
+        const result = rule(field, place.child(key));
+        if (result !== undefined) read[key] = result;
+      }
     }
     for (const key of options.required ?? []) {
       if ((value[key] ?? null) !== null) continue;
@@ -208,7 +228,7 @@ export const record =
   };
 
 function reportUnknown(
-  place: Place,
+  place: RulePlace,
   key: string,
   known: readonly string[],
   moved: Record<string, string> = {},

@@ -32,7 +32,7 @@ export interface GuardProblem {
   hint?: string;
 }
 
-const TIMINGS: readonly string[] = ['before', 'after', 'always'];
+export const TIMINGS = ['before', 'after', 'always'] as const;
 const KINDS: readonly string[] = ['allow', 'allow_value', 'deny', 'retry', 'ask'];
 const MAX_TEXT = 2000;
 

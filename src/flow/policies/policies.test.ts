@@ -343,20 +343,20 @@ test('every mistake in a policy file is reported with its place, and no policy c
   expect(policy).toBeUndefined();
   const shown = diagnostics.map(({ line, message, hint }) => `${line} ${message} ${hint ?? ''}`);
   for (const part of [
-    /^1 a policy has no setting `lables` did you mean `labels`/,
-    /^2 `dney` is unknown here did you mean `deny`/,
+    /^1 unknown field `lables` did you mean `labels`/,
+    /^2 unknown field `dney` did you mean `deny`/,
     /^2 pattern `op:\{a\}`/,
-    /^3 `no-secret-exfill` is unknown here did you mean `no-secret-exfil`/,
-    /^3 expected true, false or ask/,
-    /^4 `high` is unknown/,
-    /^5 expected a number/,
+    /^3 unknown field `no-secret-exfill` did you mean `no-secret-exfil`/,
+    /^3 `rules.no-secret-exfil` must be true, false or ask, not `"maybe"`/,
+    /^4 `approve.0` must be one of read, write, elevated, system/,
+    /^5 `limits.spend` must be a number/,
     /^6 .*one of none, required/,
     /^8 /,
     /^9 a guard has exactly one verdict/,
-    /^10 timing `later` is unknown/,
-    /^11 expected a capability/,
-    /^11 `permit` is unknown/,
-    /^12 `all` is unknown/,
+    /^10 `guards.2.timing` must be one of before, after, always/,
+    /^11 `capabilities.allow.0` has no `capability`/,
+    /^11 unknown field `permit`/,
+    /^12 `surfaces.mcp.effects.0` must be one of read, idempotent, write/,
   ]) {
     expect(shown).toContainEqual(expect.stringMatching(part));
   }

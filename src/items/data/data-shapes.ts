@@ -8,9 +8,10 @@ import {
   type JsonObject,
   listOf,
   mapping,
-  type Place,
   type Rule,
+  type RulePlace,
   setOwn,
+  tableOf,
   text,
   textLike,
   wholeBetween,
@@ -37,7 +38,7 @@ const open =
     return kept;
   };
 
-function warnUnknown(place: Place, key: string, known: readonly string[]): void {
+function warnUnknown(place: RulePlace, key: string, known: readonly string[]): void {
   place.report({
     code: 'unknown_field',
     severity: 'warning',
@@ -46,19 +47,6 @@ function warnUnknown(place: Place, key: string, known: readonly string[]): void 
     at: 'key',
   });
 }
-
-/** Any names, values of one shape; what is wrong is left out, the rest is kept. */
-const table =
-  (rule: Rule<Json>): Rule<JsonObject> =>
-  (value, place) => {
-    if (!isObject(value)) return wrongType(place, 'a mapping', value);
-    const kept: JsonObject = {};
-    for (const [key, entry] of Object.entries(value)) {
-      const read = rule(entry, place.child(key));
-      if (read !== undefined) setOwn(kept, key, read);
-    }
-    return kept;
-  };
 
 /** Money and rates: a number or a decimal text, never below zero. */
 const amount: Rule<Json> = (value, place) => {
@@ -82,13 +70,13 @@ const price = open({
 
 const pricing = open({
   currency,
-  models: table(price),
+  models: tableOf(price),
   default: price,
-  rates: table(amount),
+  rates: tableOf(amount),
 });
 
 const models = open({
-  providers: table(
+  providers: tableOf(
     open({
       protocol: text,
       tool: text,
@@ -100,8 +88,8 @@ const models = open({
       max_tokens_parameter: text,
     }),
   ),
-  tiers: table(open({ provider: text, model: text, fallback: text })),
-  models: table(open({ provider: text, max_output: count, context: count, aliases: texts })),
+  tiers: tableOf(open({ provider: text, model: text, fallback: text })),
+  models: tableOf(open({ provider: text, max_output: count, context: count, aliases: texts })),
 });
 
 const share: Rule<Json> = (value, place) =>

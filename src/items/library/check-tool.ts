@@ -10,8 +10,8 @@ import {
   mergeDeep,
   type Outcome,
   type Path,
-  type Place,
   parseYaml,
+  type RulePlace,
 } from '../../base/index.ts';
 import { type CapabilityCatalog, normalizeCapability } from '../../trust/index.ts';
 import { lastSegment } from '../files/item-place.ts';
@@ -54,7 +54,7 @@ const FOREGROUND: readonly string[] = ['subprocess', 'http_client', 'function'];
 /** Filled in from the call, not from a parameter. */
 const GIVEN: readonly string[] = ['thread_id', 'project_path', '__idempotency_key'];
 
-function checkRequires(tool: Tool, world: ToolWorld, place: Place): void {
+function checkRequires(tool: Tool, world: ToolWorld, place: RulePlace): void {
   const lists: [readonly string[], Path][] = [
     [tool.requires, ['requires']],
     ...tool.actions.map((action, index): [readonly string[], Path] => [
@@ -63,7 +63,7 @@ function checkRequires(tool: Tool, world: ToolWorld, place: Place): void {
     ]),
   ];
   for (const [names, path] of lists) {
-    const at = path.reduce<Place>((parent, step) => parent.child(step), place);
+    const at = path.reduce<RulePlace>((parent, step) => parent.child(step), place);
     for (const [index, name] of names.entries()) {
       const full = normalizeCapability(name);
       if (full.includes('*') || world.catalog.get(full)) continue;
@@ -79,7 +79,7 @@ function checkRequires(tool: Tool, world: ToolWorld, place: Place): void {
   }
 }
 
-function checkModule(tool: Tool, file: string, place: Place): void {
+function checkModule(tool: Tool, file: string, place: RulePlace): void {
   const path = moduleFile(tool.config.module, file);
   if (path === undefined) return;
   try {
@@ -111,7 +111,7 @@ function* placeholders(value: Json, path: Path): Generator<[string, Path]> {
 }
 
 /** An undeclared placeholder is never filled: its key is dropped from every call. */
-function checkPlaceholders(tool: Tool, chain: Chain, place: Place): void {
+function checkPlaceholders(tool: Tool, chain: Chain, place: RulePlace): void {
   const tools = chain.links.map((link) => link.tool as Tool);
   const declared = new Set([
     ...GIVEN,
@@ -124,7 +124,7 @@ function checkPlaceholders(tool: Tool, chain: Chain, place: Place): void {
   for (const [name, path] of placeholders(tool.config, ['config'])) {
     // The text of a script is no template: nothing is filled in.
     if (declared.has(name) || (chain.primitive === 'script' && path[1] === 'script')) continue;
-    const at = path.reduce<Place>((parent, step) => parent.child(step), place);
+    const at = path.reduce<RulePlace>((parent, step) => parent.child(step), place);
     at.report({
       code: 'undeclared_placeholder',
       severity: 'warning',
@@ -134,7 +134,7 @@ function checkPlaceholders(tool: Tool, chain: Chain, place: Place): void {
   }
 }
 
-function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: Place): void {
+function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: RulePlace): void {
   const resolved = world.chainOf(item);
   if (!resolved.ok) {
     place.child('executor_id').report({
@@ -157,7 +157,7 @@ function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: Place):
     {},
   );
   for (const { path, message, hint } of world.checkConfig(chain.primitive, config, tool)) {
-    const at = path.reduce<Place>((parent, step) => parent.child(step), place.child('config'));
+    const at = path.reduce<RulePlace>((parent, step) => parent.child(step), place.child('config'));
     at.report({ code: 'config_invalid', message, ...(hint ? { hint } : {}) });
   }
 }

@@ -18,9 +18,9 @@ import {
   nearest,
   numberBetween,
   oneOf,
-  type Place,
   parseYaml,
   type Rule,
+  type RulePlace,
   record,
   text,
   textLike,
@@ -114,7 +114,7 @@ function fitsType(value: Json, name: ParameterType | undefined): boolean {
 }
 
 /** A default that its own declaration refuses would fail at every call. */
-function checkValues(parameter: ToolParameter, place: Place): void {
+function checkValues(parameter: ToolParameter, place: RulePlace): void {
   const { default: fallback, enum: members, type: name } = parameter;
   const typed = name as ParameterType | undefined;
   if (fallback !== undefined && !fitsType(fallback, typed)) {
@@ -214,7 +214,7 @@ const retry: Rule<Retry> = (value, place) => {
   };
 };
 
-function reportRetryCode(entry: string, place: Place): void {
+function reportRetryCode(entry: string, place: RulePlace): void {
   if (entry.toLowerCase() === 'stream_incomplete') {
     place.report({
       code: 'retry_ineffective',
@@ -307,7 +307,7 @@ const fields = record(FIELDS, {
 const VARIABLE = /\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]{0,512})?\}/g;
 
 /** Every text in a config with its place, keys not included. */
-function* texts(value: Json, place: Place): Generator<[string, Place]> {
+function* texts(value: Json, place: RulePlace): Generator<[string, RulePlace]> {
   if (typeof value === 'string') yield [value, place];
   else if (Array.isArray(value)) {
     for (const [index, item] of value.entries()) yield* texts(item, place.child(index));
@@ -317,7 +317,7 @@ function* texts(value: Json, place: Place): Generator<[string, Place]> {
 }
 
 /** Only declared variables are ever expanded, so an undeclared one can only be a mistake. */
-function checkVariables(config: Json, declared: readonly string[], place: Place): void {
+function checkVariables(config: Json, declared: readonly string[], place: RulePlace): void {
   for (const [content, at] of texts(config, place)) {
     for (const [, name = ''] of content.matchAll(VARIABLE)) {
       if (declared.includes(name)) continue;
@@ -336,7 +336,7 @@ const filledConfig = ({ config = {}, executor_id }: Partial<Tool>): JsonObject =
   return executor_id === 'script' ? rest : config;
 };
 
-function checkConfig(tool: Partial<Tool>, place: Place): void {
+function checkConfig(tool: Partial<Tool>, place: RulePlace): void {
   const { config, env = [] } = tool;
   if (!config) return;
   checkVariables(filledConfig(tool), env, place);
@@ -366,7 +366,7 @@ function checkConfig(tool: Partial<Tool>, place: Place): void {
 const fileName = (file: string): string =>
   (file.split(/[\\/]/).at(-1) ?? '').replace(/\.ya?ml$/, '');
 
-function checkIdentity(given: Json, tool: Tool, file: string, place: Place): void {
+function checkIdentity(given: Json, tool: Tool, file: string, place: RulePlace): void {
   const expected = fileName(file);
   if (tool.tool_id !== '' && tool.tool_id !== expected) {
     place.child('tool_id').report({
