@@ -6,7 +6,7 @@ import type { KeyPair } from '../trust/index.ts';
 import { asText, type CommandCall } from './command.ts';
 
 /** The user's key, made when there is none, and trusted here unless it was revoked. */
-export function ownKey(runtime: Runtime): Outcome<KeyPair> {
+function ownKey(runtime: Runtime): Outcome<KeyPair> {
   const key = runtime.keys.signingKey();
   if (!key.ok) return key;
   const { id, publicKey } = key.output;
@@ -40,7 +40,7 @@ export const PROJECT = [
 ] as const;
 
 /** The runtime for a command: its project, the user's home and environment. */
-export async function openRuntime(
+async function openRuntime(
   { options, terminal }: CommandCall,
   more: Partial<RuntimeOptions> = {},
 ): Promise<Outcome<Runtime>> {

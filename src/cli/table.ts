@@ -7,7 +7,7 @@ const ONE_THREAD = ['<thread>', 'its id, or `last`'] as const;
 const signalling = (name: 'pause' | 'inject' | 'interrupt' | 'stop' | 'kill') => async () =>
   (await import('./commands/threads/signal.ts'))[name];
 
-export const THREADS: readonly CommandSpec[] = [
+const THREADS: readonly CommandSpec[] = [
   {
     name: 'ls',
     summary: 'list threads, newest first',
@@ -124,7 +124,7 @@ const WHY = ['--why <text>', 'for the record'] as const;
 const deciding = (name: 'approve' | 'deny' | 'answer') => async () =>
   (await import('./commands/approvals.ts'))[name];
 
-export const APPROVALS: readonly CommandSpec[] = [
+const APPROVALS: readonly CommandSpec[] = [
   {
     name: 'ls',
     summary: 'list what waits for an answer',

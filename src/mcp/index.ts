@@ -1,1 +1,1 @@
-export { type CallVerb, createMcpServer, type ServeOptions, serveMcp } from './serve.ts';
+export { serveMcp } from './serve.ts';

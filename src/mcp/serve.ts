@@ -7,13 +7,13 @@ import type { Json, JsonObject, Outcome } from '../base/index.ts';
 import { ANSWER, FOUR_TOOLS, type VerbDefinition } from '../kernel/index.ts';
 
 /** What the server needs from whoever runs it: one function for the four verbs. */
-export type CallVerb = (
+type CallVerb = (
   verb: VerbDefinition['name'],
   request: JsonObject,
   signal: AbortSignal,
 ) => Promise<Outcome<Json>>;
 
-export interface ServeOptions {
+interface ServeOptions {
   version: string;
   instructions: string;
   call: CallVerb;
@@ -29,7 +29,7 @@ function answer(outcome: Outcome<Json>): CallToolResult {
   };
 }
 
-export function createMcpServer(options: ServeOptions): McpServer {
+function createMcpServer(options: ServeOptions): McpServer {
   // The validator interprets schemas; the SDK's default would compile them to code.
   const validator = new CfWorkerJsonSchemaValidator();
   const schema = (json: JsonObject) => fromJsonSchema<JsonObject>(json, validator);

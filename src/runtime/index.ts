@@ -29,8 +29,8 @@ import {
 } from './threads.ts';
 
 export type { CallOptions } from './kernel.ts';
-export { BUNDLE, findProject, homeOf, type RuntimeOptions } from './project.ts';
-export { findScriptProject, type ScriptStage, type ScriptUse } from './scripts.ts';
+export { BUNDLE, type RuntimeOptions } from './project.ts';
+export { findScriptProject } from './scripts.ts';
 export { type Live, pruneThreads, type Threads } from './threads.ts';
 
 export type Verb = 'search' | 'load' | 'execute' | 'help';

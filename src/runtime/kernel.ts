@@ -58,7 +58,7 @@ export function mountPrimitives(ground: Ground, program: ProgramTools['functions
     ground.primitives.set(primitive.name, primitive);
 }
 
-export function createRunner(ground: Ground, library: Library, labels: LabelRecords) {
+function createRunner(ground: Ground, library: Library, labels: LabelRecords) {
   const { project, clock, env, policies, primitives } = ground;
   const signatures = (): SignaturePolicy => {
     const { catalog } = library.capabilities();

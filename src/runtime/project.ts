@@ -47,13 +47,13 @@ export interface RuntimeOptions {
 
 export const BUNDLE = packagePath('bundle');
 
-export type Env = NonNullable<RuntimeOptions['env']>;
+type Env = NonNullable<RuntimeOptions['env']>;
 
-export const homeOf = (env: Env): string =>
+const homeOf = (env: Env): string =>
   resolve(env.KERNMANTLE_HOME ?? join(env.HOME ?? homedir(), '.ai'));
 
 /** The nearest folder upwards that has `.ai`; the start when there is none. The home is no project. */
-export function findProject(start: string, home: string): string {
+function findProject(start: string, home: string): string {
   for (let dir = resolve(start); ; dir = dirname(dir)) {
     if (existsSync(join(dir, '.ai')) && join(dir, '.ai') !== home) return dir;
     if (dirname(dir) === dir) return resolve(start);
@@ -61,7 +61,7 @@ export function findProject(start: string, home: string): string {
 }
 
 /** Weakest last: a lower level can only narrow what those above leave. */
-export const policyPlaces = (project: string, home: string, env: Env): PolicyPlace[] => [
+const policyPlaces = (project: string, home: string, env: Env): PolicyPlace[] => [
   { level: 'operator', file: env.KERNMANTLE_POLICY ?? '/etc/kernmantle/policy.yaml' },
   { level: 'user', file: join(home, 'policy.yaml') },
   { level: 'project', file: join(project, '.ai', 'policy.yaml') },
@@ -78,25 +78,25 @@ export function recordsFolder(project: string, home: string): string {
 }
 
 /** Hosts that a provider's base URL names are reachable although they may be private. */
-export function providerHosts(env: Env): ReadonlySet<string> {
+function providerHosts(env: Env): ReadonlySet<string> {
   const urls = Object.entries(env).filter(([name]) => /^[A-Z]+_BASE_URL$/.test(name));
   return new Set(urls.flatMap(([, url]) => (url && URL.canParse(url) ? [hostAndPort(url)] : [])));
 }
 
 /** With its port, also where the scheme says it: one service of a machine is not the machine. */
-export function hostAndPort(text: string): string {
+function hostAndPort(text: string): string {
   const url = new URL(text);
   const port = url.port || (url.protocol === 'https:' ? '443' : '80');
   return `${url.hostname.replace(/^\[|\]$/g, '')}:${port}`;
 }
 
 /** Another project that threads of this one work in. */
-export interface Elsewhere {
+interface Elsewhere {
   runtime: { close(): Promise<void> };
   harness(): Promise<Outcome<HarnessPorts>>;
 }
 
-export type OpenOther = (options: RuntimeOptions, within: Within) => Promise<Outcome<Elsewhere>>;
+type OpenOther = (options: RuntimeOptions, within: Within) => Promise<Outcome<Elsewhere>>;
 
 /** Everything a runtime stands on, made once from its options. */
 export interface Ground {
@@ -139,7 +139,7 @@ export interface Within {
 }
 
 /** Both policies apply: each can only narrow. */
-export const policyOf = (within: Within | undefined): PolicyPlace[] =>
+const policyOf = (within: Within | undefined): PolicyPlace[] =>
   within ? [{ level: 'project', file: join(within.project, '.ai', 'policy.yaml') }] : [];
 
 export function openGround(

@@ -105,7 +105,7 @@ export async function runPlain(
   return ok(await runPlainLoop(ports, request, signal));
 }
 
-export const THREAD_ACTIONS: readonly ThreadAction[] = [
+const THREAD_ACTIONS: readonly ThreadAction[] = [
   ...(['status', 'wait', 'pause', 'resume', 'inject', 'cancel'] as const),
 ];
 
@@ -181,7 +181,7 @@ function retain(ground: Ground, store: Store): void {
 }
 
 /** A registry for one use; nothing of it stays. */
-export async function inEmptyRegistry<T>(
+async function inEmptyRegistry<T>(
   work: (store: Store) => Promise<Outcome<T>>,
 ): Promise<Outcome<T>> {
   const { openStore } = await import('../store/index.ts');
@@ -196,7 +196,7 @@ export async function inEmptyRegistry<T>(
 }
 
 /** Another project's items, policy and instructions, over the registry of this one. */
-export async function openElsewhere(
+async function openElsewhere(
   ground: Ground,
   ports: HarnessPorts,
   path: string,

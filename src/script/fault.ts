@@ -4,7 +4,7 @@ import type { ErrorCode, Failure, Fault, Json } from '../base/index.ts';
 import { type Descriptor, EMPTY, markFailure } from '../flow/index.ts';
 
 /** Where something stands: the file and an offset into its text. */
-export interface Place {
+interface Place {
   readonly file: string;
   readonly text: string;
   readonly at: number;
@@ -13,7 +13,7 @@ export interface Place {
 // Rides in `detail` under a symbol, like the marks of a fault: operations hand faults on as data.
 const PLACE = Symbol('place');
 
-export const placeOfFault = (fault: Fault): Place | undefined =>
+const placeOfFault = (fault: Fault): Place | undefined =>
   (fault.detail as { [PLACE]?: Place })[PLACE];
 
 export class ScriptFault extends Error {

@@ -6,7 +6,7 @@ import { withRuntime } from '../project.ts';
 import { visible } from '../terminal/terminal.ts';
 
 /** `npm:name`, an address of a git repository, or a folder. */
-export function entryOf(place: string, name: string | undefined): CatalogEntry {
+function entryOf(place: string, name: string | undefined): CatalogEntry {
   const named = (fallback: string): string =>
     name ?? (fallback.replace(/[^A-Za-z0-9_-]+/g, '-').replace(/^-+|-+$/g, '') || 'catalog');
   if (place.startsWith('npm:')) {

@@ -24,7 +24,7 @@ export const MAX_SCRIPT_BYTES = 8 * 1024 * 1024;
 const MAX_DEPTH = 16;
 const MAX_ENTRIES = 50_000;
 
-export interface Divided {
+interface Divided {
   readonly scripts: readonly string[];
   /** For the check of items: everything that is no script, folders included. */
   readonly others: readonly string[];
@@ -65,7 +65,7 @@ const isFolder = (path: string): boolean =>
 /** A line that could be a statement; whether it is one the parser says. */
 const hasStatement = (text: string): boolean => /^[ \t]*\/[a-z@=]/m.test(text);
 
-export function divide(paths: readonly string[], isItem: (file: string) => boolean): Divided {
+function divide(paths: readonly string[], isItem: (file: string) => boolean): Divided {
   const scripts = new Set<string>();
   const others: string[] = [];
   for (const path of paths) {
@@ -87,7 +87,7 @@ function isMarkdownScript(path: string): boolean {
 }
 
 /** What is wrong with the form of these scripts. Runs nothing. */
-export async function checkScriptFiles(files: readonly string[]): Promise<Diagnostic[]> {
+async function checkScriptFiles(files: readonly string[]): Promise<Diagnostic[]> {
   if (files.length === 0) return [];
   const { diagnose } = await import('../../script/index.ts');
   return files.flatMap((file) => {

@@ -91,7 +91,7 @@ const SHELLS: Readonly<Record<string, (commands: readonly CommandSpec[]) => stri
   fish,
 };
 
-export function completionFor(shell: string, commands: readonly CommandSpec[]): Outcome<string> {
+function completionFor(shell: string, commands: readonly CommandSpec[]): Outcome<string> {
   const make = Object.hasOwn(SHELLS, shell) ? SHELLS[shell] : undefined;
   return make
     ? ok(make(commands))

@@ -9,7 +9,7 @@ import { EXIT } from '../terminal/exit-code.ts';
 import { type Colour, visible } from '../terminal/terminal.ts';
 import { registryFile } from '../threads/open-threads.ts';
 
-export async function aboutRegistry(runtime: Runtime): Promise<Finding> {
+async function aboutRegistry(runtime: Runtime): Promise<Finding> {
   if (!existsSync(registryFile(runtime))) {
     return { about: 'store', state: 'good', message: 'no thread has run here yet' };
   }
@@ -29,7 +29,7 @@ export async function aboutRegistry(runtime: Runtime): Promise<Finding> {
   };
 }
 
-export function aboutProviders(
+function aboutProviders(
   runtime: Runtime,
   env: Readonly<Record<string, string | undefined>>,
 ): Finding[] {
@@ -48,7 +48,7 @@ export function aboutProviders(
 // `doctor`: what this installation can and cannot do, and how to mend what is missing.
 
 type State = 'good' | 'note' | 'bad';
-export interface Finding {
+interface Finding {
   about: string;
   state: State;
   message: string;

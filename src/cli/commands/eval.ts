@@ -78,7 +78,7 @@ function environment(given: Json, context: JsonObject): Outcome<Json> {
 }
 
 /** One line of a cases file: exactly one of the four forms, and its context. */
-export function evaluateCase(line: string): Outcome<Json> {
+function evaluateCase(line: string): Outcome<Json> {
   const parsed = parseJson(line);
   if (!parsed.ok) return parsed;
   const given = parsed.output;

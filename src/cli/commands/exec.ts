@@ -52,7 +52,7 @@ export function readInput(file: string): Outcome<string> {
 }
 
 /** What a tool answered, for people: its text as text, everything else as indented JSON. */
-export function showOutput(output: Json): string {
+function showOutput(output: Json): string {
   for (const field of ['content', 'text', 'stdout', 'result']) {
     const text = getOwn(output, field);
     if (typeof text === 'string') return visible(text.trimEnd());

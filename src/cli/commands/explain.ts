@@ -119,7 +119,7 @@ async function explainTool(id: string, runtime: Runtime): Promise<Outcome<Json>>
   });
 }
 
-export async function explain(kind: string, id: string, runtime: Runtime): Promise<Outcome<Json>> {
+async function explain(kind: string, id: string, runtime: Runtime): Promise<Outcome<Json>> {
   if (kind === 'tool') return await explainTool(id, runtime);
   if (kind !== 'directive')
     return fail('usage', `explain knows \`directive\` and \`tool\`, not \`${kind}\``);

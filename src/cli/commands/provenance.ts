@@ -24,7 +24,7 @@ import { runScriptJob, type ScriptJob, shownName } from './script.ts';
 // Why something was refused in a thread, from its journal: everything the model writes is made of all it
 // has read, so what led to a refusal is every message and result before it whose marks it carries.
 
-export interface Explained extends Provenance {
+interface Explained extends Provenance {
   /** What is explained, in one line. */
   readonly subject: string;
   readonly refusal: Json;
@@ -79,7 +79,7 @@ function nodesBefore(events: readonly Recorded[], refused: Result): ProvenanceNo
 }
 
 /** The last refusal of a thread. */
-export function explainThread(thread: string, events: readonly Recorded[]): Outcome<Explained> {
+function explainThread(thread: string, events: readonly Recorded[]): Outcome<Explained> {
   const refused = events.findLast(isRefusal);
   if (!refused) return fail('not_found', `nothing was refused in thread \`${thread}\``);
   const error = errorOf(refused);

@@ -92,7 +92,7 @@ function finish(
   return exitCodeOfThread(done.output);
 }
 
-export interface Follow {
+interface Follow {
   /** Asked before anything is made. */
   mayStart?(runtime: Runtime): Promise<Outcome<null>>;
   /** The thread that goes on; a new one when absent. */

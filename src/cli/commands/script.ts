@@ -41,7 +41,7 @@ export interface ScriptJob {
   readonly project?: string;
 }
 
-export interface ScriptEnd {
+interface ScriptEnd {
   readonly code: number;
   /** Everything that is wrong, ready to be shown. */
   readonly problems: readonly string[];
@@ -253,7 +253,7 @@ async function handle(line: string, env: Environment): Promise<string> {
   }
 }
 
-export async function runWorker(env: Environment): Promise<number> {
+async function runWorker(env: Environment): Promise<number> {
   for await (const line of createInterface({ input: process.stdin })) {
     if (line.trim() !== '') process.stdout.write(`${await handle(line, env)}\n`);
   }

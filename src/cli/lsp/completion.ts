@@ -40,7 +40,7 @@ function openAt(text: string, offset: number): Open[] {
   return open;
 }
 
-export interface TagOffer {
+interface TagOffer {
   readonly kind: 'tag' | 'closing' | 'attribute';
   readonly names: readonly string[];
   /** Where what is being typed begins. */
@@ -48,7 +48,7 @@ export interface TagOffer {
 }
 
 /** What could be typed here in the markup of a directive. */
-export function offerTags(text: string, offset: number): TagOffer | undefined {
+function offerTags(text: string, offset: number): TagOffer | undefined {
   const line = text.slice(text.lastIndexOf('\n', offset - 1) + 1, offset);
   const [, closing] = /<\/([\w.:-]*)$/.exec(line) ?? [];
   if (closing !== undefined) {
@@ -97,7 +97,7 @@ export function tagAt(
 
 export type ItemKind = 'word' | 'variable' | 'function' | 'field' | 'method' | 'module' | 'tag';
 
-export interface Item {
+interface Item {
   readonly label: string;
   readonly kind: ItemKind;
   readonly detail?: string;

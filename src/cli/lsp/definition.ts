@@ -96,7 +96,7 @@ export interface NameSpot {
   readonly end: number;
 }
 
-export interface WordSpot {
+interface WordSpot {
   readonly kind: 'word';
   readonly word: string;
   readonly at: number;
@@ -153,7 +153,7 @@ export function spotAt(text: string, offset: number): NameSpot | WordSpot | unde
   return undefined;
 }
 
-export interface Target {
+interface Target {
   readonly file: string;
   /** The text that the offsets are in. */
   readonly text: string;

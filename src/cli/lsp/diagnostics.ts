@@ -5,7 +5,7 @@ import { checkItemText, type Library } from '../../items/index.ts';
 import type { Document, Span } from './document.ts';
 import type { View } from './view.ts';
 
-export interface Finding {
+interface Finding {
   readonly range: Span;
   readonly severity: 1 | 2 | 3;
   readonly code: string;

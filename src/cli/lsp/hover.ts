@@ -14,7 +14,7 @@ import type { Home, Modules } from './modules.ts';
 import { isProse, type ScriptView, type View } from './view.ts';
 import * as words from './words.ts';
 
-export interface Hover {
+interface Hover {
   readonly text: string;
   readonly at: number;
   readonly end: number;

@@ -34,7 +34,7 @@ export interface Modules {
   exports(module: Module): readonly string[];
 }
 
-export interface ModulePorts {
+interface ModulePorts {
   readonly home: string;
   /** The text of a file that is open. */
   opened(file: string): string | undefined;

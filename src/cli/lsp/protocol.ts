@@ -9,7 +9,7 @@ const MAX_HEADER = 4096;
 export const MAX_MESSAGE = 32 * 1024 * 1024;
 const BREAK = Buffer.from('\r\n\r\n');
 
-export interface Framing {
+interface Framing {
   push(chunk: Uint8Array): void;
 }
 

@@ -25,7 +25,7 @@ const KINDS: Readonly<Record<ItemKind, number>> = {
 const spanJson = ({ start, end }: Span): Json => ({ start: { ...start }, end: { ...end } });
 
 /** By method; null is the answer when there is nothing to say, or the document is not kept. */
-export function createRequests(
+function createRequests(
   documents: OpenDocuments,
   modules: Modules,
 ): Readonly<Record<string, (params: JsonObject) => Json>> {
@@ -84,7 +84,7 @@ export interface ServerPorts {
   library(file: string): Promise<Library | undefined>;
 }
 
-export interface Server {
+interface Server {
   /** One message as it came. An exit code when it was the last. */
   handle(text: string): number | undefined;
   /** Tells what is wrong with the documents that changed; called when nothing else waits. */

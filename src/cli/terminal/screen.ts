@@ -1,7 +1,7 @@
 // A few lines at the bottom of a terminal that are drawn again and again, with ordinary lines
 // scrolling away above them.
 
-export interface Screen {
+interface Screen {
   /** A line that stays. */
   print(line: string): void;
   /** What stands at the bottom from now on. */

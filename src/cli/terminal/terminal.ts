@@ -74,7 +74,7 @@ function faultLines(fault: Fault, paint: Terminal['paint']): string[] {
   return lines;
 }
 
-export interface TerminalOptions {
+interface TerminalOptions {
   stdout: NodeJS.WriteStream;
   stderr: NodeJS.WriteStream;
   env: Readonly<Record<string, string | undefined>>;

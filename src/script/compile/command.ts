@@ -47,7 +47,7 @@ import {
   writtenIn,
 } from './command-line.ts';
 
-export function jsArgument(value: Value, isStage: boolean): JsArgument {
+function jsArgument(value: Value, isStage: boolean): JsArgument {
   if (isAbsent(value)) return { kind: 'undefined' };
   if (isFunctionData(value.data)) {
     return raise(
@@ -68,7 +68,7 @@ export function jsArgument(value: Value, isStage: boolean): JsArgument {
 
 const plain = (data: Json): Json => JSON.parse(JSON.stringify(data)) as Json;
 
-export const jsHelpers = (
+const jsHelpers = (
   helpers: ReadonlyMap<string, Executable>,
   env: Environment,
 ): readonly JsHelper[] =>

@@ -181,7 +181,7 @@ function compileAction(c: Compiler, node: Action): Eval {
 }
 
 /** Lines of a file or block where `when`, `if`, `for` and `loop` are statements. */
-export const asStatement = (node: Action): Action =>
+const asStatement = (node: Action): Action =>
   FLOW.has(node.kind)
     ? ({ kind: 'flow', value: node, at: node.at, end: node.end } as Statement)
     : node;

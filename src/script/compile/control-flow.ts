@@ -111,7 +111,7 @@ export function decided(env: Environment, marks: Descriptor, branches: Branches)
 type Item = { readonly test: Test; readonly action: Eval } | { readonly line: Eval };
 
 /** No arm matched: null, which is also a choice. */
-export const NO_MATCH = makeValue(null, { origin: { unmatched: true } });
+const NO_MATCH = makeValue(null, { origin: { unmatched: true } });
 
 export function compileWhen(
   c: Compiler,

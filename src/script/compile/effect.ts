@@ -25,7 +25,7 @@ import { resolveOpen } from './text.ts';
 type Shown = 'reference' | 'call' | 'other';
 
 /** null shows differently for a variable and for a call. */
-export function shownAs(node: Expression | undefined): Shown {
+function shownAs(node: Expression | undefined): Shown {
   if (node?.kind === 'with') return shownAs(node.value);
   if (node?.kind !== 'reference') return 'other';
   return node.steps.at(-1)?.kind === 'call' ? 'call' : 'reference';

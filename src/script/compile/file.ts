@@ -34,7 +34,7 @@ import type { LoadedText } from '../world.ts';
 import { walkStepsOf } from './reference.ts';
 
 /** Facts about a file, as `.mx` shows them. */
-export function fileFacts(path: string, text: string, root: string): JsonObject {
+function fileFacts(path: string, text: string, root: string): JsonObject {
   const shown = relative(root, path);
   const folder = relative(root, dirname(path));
   const { fm } = /\.(?:md|mld)$/.test(path) ? frontMatterOf(text) : { fm: null };

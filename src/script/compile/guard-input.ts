@@ -11,7 +11,7 @@ export const guardInputs = (inputs: readonly Argument[]): Value =>
 
 const isGuardInputs = ({ meta }: Value): boolean => meta.origin['inputs'] === true;
 
-export type Quantifier = 'any' | 'all' | 'none';
+type Quantifier = 'any' | 'all' | 'none';
 
 /** The answers of every input so far. */
 export class Quantified {

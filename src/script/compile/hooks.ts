@@ -18,7 +18,7 @@ import { unwrap } from '../run/operate.ts';
 import { entriesOf } from '../values/kinds.ts';
 import { attempt, eachInTurn, andThen as then } from '../wait.ts';
 
-export interface HookCall {
+interface HookCall {
   readonly inputs: readonly Argument[];
   readonly output: Value | undefined;
   readonly frame: Frame;
@@ -26,7 +26,7 @@ export interface HookCall {
 
 export type HookBody = (call: HookCall) => MaybePromise<Value | undefined>;
 
-export interface ScriptHook {
+interface ScriptHook {
   readonly name: string;
   readonly timing: 'before' | 'after';
   readonly filter: string;

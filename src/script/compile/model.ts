@@ -9,7 +9,7 @@ import { andThen as then } from '../wait.ts';
 import { compileText } from './text.ts';
 
 /** The text of an `.att` or `.mtt` file as a template of the given compiler. */
-export function templateOf(c: Compiler, text: string, path: string): Eval {
+function templateOf(c: Compiler, text: string, path: string): Eval {
   const kind = extname(path) === '.mtt' ? 'mtt' : 'att';
   return compileText(c, parseTemplateFile(text, kind).parts, kind === 'mtt');
 }

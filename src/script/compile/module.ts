@@ -31,7 +31,7 @@ import { templatesIn } from './template-folder.ts';
 // Loading modules: each file once per run, its definitions run, its effects do not.
 
 /** Runs a file as a module and gives what it left behind. */
-export type RunModule = (
+type RunModule = (
   text: string,
   path: string,
   env: Environment,
@@ -154,7 +154,7 @@ function folderExports(
 }
 
 /** Its members; a name it does not have is an error where it is read. */
-export const namespaceOf = ({ whole, names, path, frontMatter }: Exports): Value =>
+const namespaceOf = ({ whole, names, path, frontMatter }: Exports): Value =>
   whole ?? withOrigin(makeContainer(names), { namespace: path, fm: frontMatter.data });
 
 export function compileModuleStatement(c: Compiler, node: ImportStatement | ExportStatement): Eval {

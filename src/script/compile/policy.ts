@@ -25,7 +25,7 @@ import { quoteWord, substituted } from './command-line.ts';
 const KINDS = new Set(['cmd', 'sh', 'bash', 'js', 'node', 'py', 'python', 'network', 'fs', 'op']);
 const SHELLS = new Set(['sh', 'bash', 'zsh', 'dash', 'fish', 'ksh']);
 
-export function patternProblem(pattern: string): string | undefined {
+function patternProblem(pattern: string): string | undefined {
   const [kind = ''] = pattern.split(':', 1);
   if (!KINDS.has(kind))
     return `begins with \`${kind}\`, which is no kind (${[...KINDS].join(', ')})`;
@@ -35,7 +35,7 @@ export function patternProblem(pattern: string): string | undefined {
 }
 
 /** What an operation needs, in the words of patterns; undefined when policies have no word for it. */
-export function needOf(op: Operation): readonly string[] {
+function needOf(op: Operation): readonly string[] {
   const needs = new Set<string>();
   if (op.type === 'run') {
     if (op.subtype === 'cmd') for (const need of commandNeeds(op)) needs.add(need);
@@ -127,7 +127,7 @@ function isClosed(patterns: readonly string[], need: string): boolean {
 }
 
 /** Why a policy does not let this happen; undefined: it does. Deny wins. */
-export function refusal(
+function refusal(
   { allow, deny, root }: Patterns,
   needs: string | readonly string[],
 ): string | undefined {

@@ -85,7 +85,7 @@ function isCallableField(value: Value, name: string): boolean {
   return hasOwnField(value, name) && executableOf(fieldOf(value, name, 'lenient')) !== undefined;
 }
 
-export const evaluateAll = (values: readonly Argument[], env: Environment): MaybePromise<Value[]> =>
+const evaluateAll = (values: readonly Argument[], env: Environment): MaybePromise<Value[]> =>
   mapInTurn(values, ({ evaluate }) => evaluate(env));
 
 export function invoke(
@@ -254,7 +254,7 @@ export function walkStepsOf(c: Compiler, steps: readonly Step[], reading: Readin
   return (value, env) => walkSteps(walks, value, env);
 }
 
-export function unknownName(env: Environment, name: string): never {
+function unknownName(env: Environment, name: string): never {
   const names: string[] = [];
   for (let scope: typeof env.scope | undefined = env.scope; scope; scope = scope.parent)
     names.push(...scope.names());

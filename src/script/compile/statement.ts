@@ -137,7 +137,7 @@ function compileReturn(c: Compiler, node: ReturnStatement): Eval {
 }
 
 /** Prints like `run`: results as text, nothing for nothing. */
-export function print(env: Environment, given: Value, at: number, text = runText(given)): void {
+function print(env: Environment, given: Value, at: number, text = runText(given)): void {
   if (text === undefined) return;
   const { emit, ports, influence } = env.frame;
   const value = addMarks(given, influence);

@@ -34,7 +34,7 @@ import { compileKnownReference } from './reference.ts';
 // is used. The slots are kept apart from the text, so text that came from data is never read again.
 
 /** A piece of a text; a slot is a name that was unknown in a `:::` template. */
-export interface Piece {
+interface Piece {
   readonly text: string;
   readonly marks: Descriptor;
   readonly slot?: string;
@@ -43,7 +43,7 @@ export interface Piece {
 type Part = string | { slot: string };
 
 /** Undefined when every name was known. */
-export function openSlots(pieces: readonly Piece[]): Json | undefined {
+function openSlots(pieces: readonly Piece[]): Json | undefined {
   if (!pieces.some(({ slot }) => slot !== undefined)) return undefined;
   return pieces.map(({ text, slot }): Json => (slot === undefined ? text : { slot }));
 }
@@ -93,14 +93,14 @@ type MakePiece = (env: Environment) => MaybePromise<Piece>;
 
 const plain = (text: string): Piece => ({ text, marks: EMPTY });
 
-export const pieceOf = (value: Value, env: Environment): MaybePromise<Piece> =>
+const pieceOf = (value: Value, env: Environment): MaybePromise<Piece> =>
   then(resolveOpen(value, env), (ready) => ({
     text: isAbsent(ready) ? '' : textOf(ready),
     marks: ready.meta.descriptor,
   }));
 
 /** The value of an insertion after its stages; undefined when the name is unknown. */
-export function compileInsertion(
+function compileInsertion(
   c: Compiler,
   part: InsertPart,
 ): (env: Environment) => MaybePromise<Value> | undefined {

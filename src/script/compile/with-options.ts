@@ -31,7 +31,7 @@ function refuseUnknown({ entries }: Options): void {
 }
 
 /** Milliseconds: a number is seconds, `"250ms"`, `"5s"` and `"2m"` say it. */
-export function durationMs(value: Value): number {
+function durationMs(value: Value): number {
   const { data } = value;
   if (typeof data === 'number' && data > 0) return data * 1000;
   const match = typeof data === 'string' ? /^(\d+(?:\.\d+)?)(ms|s|m|h)?$/.exec(data.trim()) : null;

@@ -4,7 +4,7 @@ import { raise } from '../fault.ts';
 
 // How definitions look in families of languages.
 
-export type Kind = 'function' | 'method' | 'class' | 'variable' | 'interface' | 'type' | 'enum';
+type Kind = 'function' | 'method' | 'class' | 'variable' | 'interface' | 'type' | 'enum';
 
 interface Rule {
   /** Tried at the start of a line; the group `name` names the definition. */
@@ -12,7 +12,7 @@ interface Rule {
   readonly kind: Kind;
 }
 
-export interface Family {
+interface Family {
   readonly extensions: readonly string[];
   /** Comments and strings. */
   readonly skip: RegExp;
@@ -134,7 +134,7 @@ const OBJECTS: Family = {
 
 const FAMILIES = [SCRIPT, PYTHON, GO, RUST, OBJECTS];
 
-export const familyOf = (file: string): Family | undefined => {
+const familyOf = (file: string): Family | undefined => {
   const extension = /\.(\w+)$/.exec(file)?.[1]?.toLowerCase() ?? '';
   return FAMILIES.find(({ extensions }) => extensions.includes(extension));
 };

@@ -16,7 +16,7 @@ const FENCE = /^ {0,3}(`{3,}|~{3,})/;
 export const linesOf = (text: string): string[] => text.split(/\r?\n/);
 
 /** The number of lines that the front matter takes, its marks included; 0 when there is none. */
-export function frontMatterLines(lines: readonly string[]): number {
+function frontMatterLines(lines: readonly string[]): number {
   if (lines[0]?.trimEnd() !== '---') return 0;
   const end = lines.findIndex((line, at) => at > 0 && line.trimEnd() === '---');
   return end + 1;
@@ -47,7 +47,7 @@ const closed = (title: string): string =>
     .trimEnd();
 
 /** The line after the last one of a section. */
-export const sectionEnd = (headings: readonly Heading[], at: number, lines: number): number =>
+const sectionEnd = (headings: readonly Heading[], at: number, lines: number): number =>
   headings.slice(at + 1).find(({ level }) => level <= (headings[at]?.level ?? 0))?.line ?? lines;
 
 /** Without blank lines at either end. */
@@ -60,12 +60,12 @@ export function trimBlankLines(lines: readonly string[]): readonly string[] {
 
 // Sections of markdown files: `<a.md # Install>`, lists of headings, front matter.
 
-export interface WantedSection {
+interface WantedSection {
   readonly name: string;
   readonly isOptional: boolean;
 }
 
-export interface WantedSections {
+interface WantedSections {
   readonly include: readonly WantedSection[];
   readonly exclude: readonly WantedSection[];
   /** All headings of this level instead, 0: of every level. */
@@ -147,7 +147,7 @@ export function renameSection(section: string, heading: string): string {
   return [/^\s*#/.test(heading) ? heading : `${hashes} ${heading}`, ...others].join('\n');
 }
 
-export interface FrontMatter {
+interface FrontMatter {
   /** Null when there is none. */
   readonly fm: Json;
   /** What follows it. */

@@ -272,7 +272,7 @@ export interface JsContext {
 
 export type Part = string | number | boolean;
 
-export interface Limits {
+interface Limits {
   readonly ms: number;
   /** False where nothing can take long. */
   readonly isWatched: boolean;

@@ -13,9 +13,9 @@ import {
 import { raise } from '../fault.ts';
 import { absent } from '../values/absent.ts';
 
-export type LeaveWord = 'return' | 'done' | 'continue' | 'skip' | 'retry';
+type LeaveWord = 'return' | 'done' | 'continue' | 'skip' | 'retry';
 
-export class Leave {
+class Leave {
   readonly word: LeaveWord;
   readonly #value: Value;
 
@@ -60,7 +60,7 @@ export function refuseLeave(value: Value): Value {
 
 // A guard's decision on its way out of the arm that made it: data of a value, like a `Leave`.
 
-export class Ruling {
+class Ruling {
   readonly #verdict: Verdict;
 
   constructor(verdict: Verdict) {

@@ -101,7 +101,7 @@ export interface Exports {
 }
 
 /** What has been learnt on the way through a function or file, for everything after it. */
-export interface Path {
+interface Path {
   /** Marks of conditions that could have led away. */
   marks: Descriptor;
   /** Of the last parallel loop or group, for `@mx.errors`. */
@@ -171,7 +171,7 @@ export interface CallSite {
 export type Call = (values: readonly Argument[], site: CallSite) => MaybePromise<Value>;
 
 /** What a function answers when a guard refused its call: the values it would have got. */
-export type Refused = (
+type Refused = (
   values: readonly Value[],
   site: CallSite,
   fault: ScriptFault,

@@ -16,7 +16,7 @@ import { withOrigin } from '../values/kinds.ts';
 import { marksOf } from './control-values.ts';
 import type { Environment, Pipe } from './environment.ts';
 
-export interface Found {
+interface Found {
   readonly value: Value;
   readonly isMissing: boolean;
 }

@@ -13,7 +13,7 @@ import { raiseFailure, toFault } from '../fault.ts';
 import { attempt, andThen as then } from '../wait.ts';
 import type { Environment, Eval } from './environment.ts';
 
-export function settled(work: () => MaybePromise<Value>): MaybePromise<Outcome<Value>> {
+function settled(work: () => MaybePromise<Value>): MaybePromise<Outcome<Value>> {
   return attempt<Outcome<Value>>(
     () => then(work(), (value): Outcome<Value> => ok(value)),
     (error): Failure => ({ ok: false, error: toFault(error).fault }),

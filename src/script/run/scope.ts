@@ -2,9 +2,9 @@
 import type { Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 
-export type BindingKind = 'var' | 'exe' | 'let' | 'parameter' | 'loop' | 'import' | 'ambient';
+type BindingKind = 'var' | 'exe' | 'let' | 'parameter' | 'loop' | 'import' | 'ambient';
 
-export interface Cell {
+interface Cell {
   value: Value;
   readonly kind: BindingKind;
   /** A parameter nobody gave: stays as written in text, undefined elsewhere. */

@@ -149,13 +149,13 @@ export type Target =
   | { readonly kind: 'env'; readonly name: string };
 
 /** `run cmd {…}`, `run @f(…)`, `run @x | {…}`: prints its result. */
-export interface RunStatement extends Node {
+interface RunStatement extends Node {
   readonly kind: 'run';
   readonly action: Expression;
 }
 
 /** `@f(…)` on a line of its own. */
-export interface CallStatement extends Node {
+interface CallStatement extends Node {
   readonly kind: 'call';
   readonly value: Expression;
 }
@@ -171,7 +171,7 @@ export interface FlowStatement extends Node {
     | LoopExpression;
 }
 
-export interface ImportName {
+interface ImportName {
   readonly name: string;
   readonly alias: string;
 }
@@ -256,7 +256,7 @@ export interface LabelEdit {
   readonly clear: boolean;
 }
 
-export interface BailStatement extends Node {
+interface BailStatement extends Node {
   readonly kind: 'bail';
   readonly value: Expression | undefined;
 }
@@ -586,7 +586,7 @@ export interface Sections {
 }
 
 /** `run …` where a value stands. */
-export interface RunExpression extends Node {
+interface RunExpression extends Node {
   readonly kind: 'run-value';
   readonly action: Expression;
 }

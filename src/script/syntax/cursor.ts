@@ -26,7 +26,7 @@ export interface Rules {
 }
 
 /** What the place allows. */
-export interface Scope {
+interface Scope {
   /** Arms decide: `allow deny retry ask`. */
   readonly inGuard: boolean;
   /** `retry` is a slip for `continue` here. */

@@ -17,7 +17,7 @@ const HELPERS = /@?(js|javascript|node)[ \t]*=[ \t]*\{/y;
 const FIXED = new Set(['root', 'base', 'now', 'mx', 'ctx', 'fm', 'p', 'pipeline']);
 
 /** Names before `@`; words may hold `:`. */
-export function parseLabels(r: Reader): string[] {
+function parseLabels(r: Reader): string[] {
   const found = r.match(LABELS);
   return found === undefined ? [] : found.split(',').map((label) => label.trim());
 }

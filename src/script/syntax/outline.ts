@@ -14,7 +14,7 @@ import {
   visit,
 } from './ast.ts';
 
-export interface Range {
+interface Range {
   readonly at: number;
   readonly end: number;
 }

@@ -3,7 +3,7 @@ import { createLines, type TextLines } from '../../base/index.ts';
 
 const known = new WeakMap<object, TextLines>();
 
-export interface Sourced {
+interface Sourced {
   readonly name: string;
   readonly text: string;
 }

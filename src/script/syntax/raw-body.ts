@@ -5,7 +5,7 @@ import type { Reader } from './cursor.ts';
 
 export type RawKind = 'js' | 'py' | 'shell' | 'plain';
 
-export interface RawBody {
+interface RawBody {
   readonly from: number;
   readonly to: number;
   /** Where `@name` stands in js code outside its texts. */

@@ -17,9 +17,9 @@ import { parseBinding, parseTextSteps } from './reference.ts';
 // the failure when a text is never closed.
 
 /** What a backslash and a letter stand for. */
-export const CONTROL: Readonly<Record<string, string>> = { n: '\n', t: '\t' };
+const CONTROL: Readonly<Record<string, string>> = { n: '\n', t: '\t' };
 
-export function unclosedText(r: Reader, at: number, length: number): never {
+function unclosedText(r: Reader, at: number, length: number): never {
   const quote = r.slice(at, at + length);
   r.far = Math.max(r.far, r.pos);
   const shown = quote === '`' ? 'a backtick' : `\`${quote}\``;
@@ -31,7 +31,7 @@ export function unclosedText(r: Reader, at: number, length: number): never {
 }
 
 /** Drops the line break before the closing mark; lines that are repeated lose their last one as well. */
-export function withoutLastBreak(parts: readonly TemplatePart[]): TemplatePart[] {
+function withoutLastBreak(parts: readonly TemplatePart[]): TemplatePart[] {
   const last = parts.at(-1);
   if (typeof last === 'string') {
     const text = last.replace(/\r?\n$/, '');
@@ -68,7 +68,7 @@ export function createParts() {
 }
 
 /** Stands at `:::`. */
-export function parseMustacheText(r: Reader): TemplateExpression {
+function parseMustacheText(r: Reader): TemplateExpression {
   const at = r.pos;
   r.pos += 3;
   r.match(/\r?\n/y);
@@ -228,7 +228,7 @@ function parseEnclosed(r: Reader, quote: '`' | '::', form: TextForm): TemplateEx
 const PLAIN = /[\p{L}\p{N} ,.;!?_=+-]+/uy;
 
 /** Up to the closing mark, which is left standing, or the end. */
-export function parseParts(r: Reader, form: TextForm, isRepeat = false): TemplatePart[] {
+function parseParts(r: Reader, form: TextForm, isRepeat = false): TemplatePart[] {
   const parts = createParts();
   const opened = r.pos;
   let from = r.pos;

@@ -31,7 +31,7 @@ export function stageInput(value: Value): Value {
   return data === undefined ? value : withData(value, data);
 }
 
-export interface Item {
+interface Item {
   readonly key: string;
   readonly value: Value;
 }

@@ -29,7 +29,7 @@ export function entriesOf(value: Value): readonly (readonly [string, Value])[] {
 
 export { withOrigin, withText };
 
-export type TypeName =
+type TypeName =
   | 'string'
   | 'number'
   | 'boolean'

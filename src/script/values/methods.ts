@@ -113,7 +113,7 @@ function compiled(pattern: string): RegExp {
 }
 
 /** All matches of a pattern, in order. */
-export function matchesOf(text: string, pattern: string): string[] {
+function matchesOf(text: string, pattern: string): string[] {
   room ??= createContext(Object.create(null) as object);
   Object.assign(room, { text, pattern: compiled(pattern) });
   try {
@@ -129,7 +129,7 @@ export function matchesOf(text: string, pattern: string): string[] {
 // The methods of strings, as functions of a text and its arguments. They answer with plain data; the
 // marks are merged by the caller.
 
-export interface Arguments {
+interface Arguments {
   text(position: number): string;
   optionalText(position: number): string | undefined;
   number(position: number): number;

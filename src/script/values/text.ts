@@ -77,7 +77,7 @@ const ONE_LINE = 60;
 const isPlain = (data: Json | undefined): data is Json => data !== undefined && !isStructure(data);
 
 /** Two blanks per level; one short plain value stays on its line. */
-export function laidOut(data: Json): string {
+function laidOut(data: Json): string {
   if (!isStructure(data)) return compactJson(data);
   if (Array.isArray(data)) {
     const line = data.length === 1 && isPlain(data[0]) ? compactJson(data) : '';

@@ -51,7 +51,7 @@ function eitherWay(text: string): Outcome<Json> {
   return relaxed.ok ? relaxed : strict;
 }
 
-export const parseValue = (value: Value): Value => read(value, eitherWay);
+const parseValue = (value: Value): Value => read(value, eitherWay);
 
 export const PARSE_VARIANTS: Readonly<Record<string, (value: Value) => Value>> = {
   strict: (value) => read(value, parseJson),
@@ -74,7 +74,7 @@ export const PARSE_VARIANTS: Readonly<Record<string, (value: Value) => Value>> =
 // The built-in transformers: ordinary functions over values, `@upper("a")` or `| @upper`. They are no
 // operations; marks pass through.
 
-export interface TransformPort {
+interface TransformPort {
   /** Is there such a file? Paths are as written. */
   exists(path: string): MaybePromise<boolean>;
 }

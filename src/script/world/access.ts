@@ -4,7 +4,7 @@ import { isAbsolute, relative, resolve, sep } from 'node:path';
 import { fail, isInside, type Outcome, ok } from '../../base/index.ts';
 import { type Authority, resolveProjectPath } from '../../kernel/index.ts';
 
-export interface AccessPorts {
+interface AccessPorts {
   /** Real path of the project. */
   readonly root: string;
   /** Folders no script reads, whatever it is allowed: the user's keys. */

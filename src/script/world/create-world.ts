@@ -16,7 +16,7 @@ import { createCode } from './code.ts';
 import { createWorldFiles } from './files.ts';
 import { createProcesses } from './process.ts';
 
-export interface WorldPorts {
+interface WorldPorts {
   /** Real path of the project. */
   readonly root: string;
   readonly clock: Clock;

@@ -117,7 +117,7 @@ function walk(folder: string, rest: string): string[] {
   return found.sort();
 }
 
-export type WorldFiles = Pick<ScriptWorld, 'readFile' | 'glob' | 'exists' | 'list'>;
+type WorldFiles = Pick<ScriptWorld, 'readFile' | 'glob' | 'exists' | 'list'>;
 
 export function createWorldFiles(access: Access, labels: LabelRecords): WorldFiles {
   /** Where a path really leads, if that is a place the script may read. */

@@ -14,7 +14,7 @@ import {
 import type { Primitive, PrimitiveCall, Verifier } from '../../kernel/index.ts';
 import type { ProcessRequest, ProcessResult } from '../world.ts';
 
-export interface ProcessWorldPorts {
+interface ProcessWorldPorts {
   readonly root: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly signal: AbortSignal;
@@ -31,7 +31,7 @@ const MAX_WORD = 120_000;
 const MIN_SECRET = 6;
 
 /** What a process is told to do, in the words of the primitive's config. */
-export interface Start {
+interface Start {
   readonly config: JsonObject;
   readonly request: Pick<ProcessRequest, 'env' | 'stdin' | 'folder' | 'timeoutMs'>;
   /** For the audit. */
