@@ -28,7 +28,13 @@ export { prepareDependencies } from './process/dependencies.ts';
 export type { ProcessPorts } from './process/launch.ts';
 export { resolveModule } from './process/module.ts';
 export { type Audit, type AuditRow, auditRow, createAudit } from './rights/audit.ts';
-export { heldTo, noAuthority, policyAuthority, tokenAuthority } from './rights/authority.ts';
+export {
+  heldTo,
+  noAuthority,
+  policyAuthority,
+  tokenAuthority,
+  verifierOf,
+} from './rights/authority.ts';
 export { keepOut } from './rights/closed-places.ts';
 export { createItemMarks } from './rights/item-marks.ts';
 export { resolveProjectPath } from './rights/project-path.ts';

@@ -21,7 +21,11 @@ export interface Need {
 }
 
 /** Answers for one call whether its caller holds a right. Made from a token or an operator's policy. */
-export type Verifier = (need: Need) => Outcome<null>;
+export interface Verifier {
+  (need: Need): Outcome<null>;
+  /** Every glob over paths that could decide an answer; absent: nobody knows them. */
+  globs?(): readonly string[];
+}
 
 export interface PrimitiveCall {
   /** The leaf tool's full id and what its YAML declares. */

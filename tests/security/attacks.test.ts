@@ -1,5 +1,6 @@
 // Attempts to get past the rules: as the author of a hostile project, as an MCP client, as a model
 // with a narrow token. Each test is named after what must hold; SECURITY.md lists the threats.
+import { execFileSync } from 'node:child_process';
 import {
   existsSync,
   mkdirSync,
@@ -322,6 +323,10 @@ describe('shadows', () => {
 });
 
 const sandbox = await probeSandbox();
+const SHELL = [
+  { capability: 'process.spawn' },
+  { capability: 'tool.execute', scope: { id: 'shell/bash' } },
+];
 
 describe('records', () => {
   const VICTIM = '../victim.txt';
@@ -583,6 +588,35 @@ describe('size', () => {
       error: { code: 'invalid_input' },
     });
   });
+});
+
+describe.skipIf(sandbox.kind === 'none')('what is denied to files (needs a sandbox)', () => {
+  const DENIED = ['node_modules/pkg', 'a/b/c/d/e/f/g/h', 'src/locked', 'zapp/config'];
+  const grantsWriting = { caps: [{ capability: 'fs.write', scope: { path: '**' } }, ...SHELL] };
+
+  test.each(['policy', 'thread'])(
+    'is denied to processes too, however deep or large the project: by a %s',
+    async (by) => {
+      const deny = DENIED.map((path) => `{capability: fs.write, path: "${path}/**"}`).join(', ');
+      const fixture = project({
+        ...Object.fromEntries(DENIED.map((path) => [`${path}/there`, ''])),
+        '.ai/policy.yaml': `capabilities:\n  deny: [${deny}]\n`,
+      });
+      if (by === 'policy')
+        execFileSync('sh', ['-c', 'cd "$1/src" && seq 5200 | xargs touch', 'sh', fixture.root]);
+      const runtime = await fixture.open();
+      const command = [...DENIED, 'src', '.'].map((path) => `touch ${path}/made`).join('; ');
+      const request = tool('shell/bash', { command });
+      if (by === 'policy') await runtime.call('execute', request, { surface: 'cli' });
+      else await runtime.kernel.execute(request, tokenCaller(runtime, grantsWriting));
+      for (const path of DENIED) {
+        expect(existsSync(join(fixture.root, path, 'made')), path).toBe(false);
+      }
+      expect(existsSync(join(fixture.root, 'src/made'))).toBe(true);
+      expect(existsSync(join(fixture.root, 'made'))).toBe(true);
+      await runtime.close();
+    },
+  );
 });
 
 describe('time and neighbours', () => {

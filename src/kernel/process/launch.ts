@@ -85,6 +85,7 @@ function viewOf(call: LaunchCall, ports: ProcessPorts, plan: Confinement): Outco
       mode: plan.mode === 'workspace' ? 'workspace' : 'strict',
       mayWrite: (path) => call.verify({ capability: 'fs.write', scope: { path } }).ok,
       mayWriteGit: () => call.verify({ capability: 'git.write' }).ok,
+      globs: call.verify.globs?.(),
       unguessable: plan.unguessable,
     },
     [...userFolder(ports.env), ...(ports.hidden ?? [])],

@@ -8,6 +8,7 @@ import {
   type VerifiedToken,
 } from '../../trust/index.ts';
 import type { Authority } from '../call.ts';
+import type { Need, Verifier } from '../primitive.ts';
 
 const SEES_ALL: Authority['sees'] = () => true;
 
@@ -45,6 +46,7 @@ function makePolicyAuthority(
     check: (need) => verifier(need),
     holds: (capability) => verifier.holds(capability),
     sees: SEES_ALL,
+    globs: () => verifier.globs(),
     allowsDirective(signed) {
       const access = policy.directives(surface);
       if (access === 'all' || (access === 'signed' && signed)) return ok(null);
@@ -72,9 +74,17 @@ export function tokenAuthority(token: VerifiedToken): Authority {
     check: (need) => token.check(need),
     holds: (capability) => token.holds(capability),
     sees: (kind, category, id) => token.sees(kind, category, id),
+    globs: () => token.globs(),
     allowsEffect: () => token.current(),
     allowsDirective: () => token.current(),
   };
+}
+
+/** For a primitive, which asks and need not know who answers. */
+export function verifierOf(authority: Authority): Verifier {
+  const check = (need: Need): Outcome<null> => authority.check(need);
+  const { globs } = authority;
+  return globs ? Object.assign(check, { globs: () => globs() }) : check;
 }
 
 /** Held to these names, and to calling tools at all, which are then judged themselves. */

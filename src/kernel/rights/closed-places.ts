@@ -2,7 +2,7 @@
 // user's own folder with its keys (a project may be the home folder), and the project's items, also
 // where `.ai` is a link to a folder with another name.
 import { realpathSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { join, relative, resolve } from 'node:path';
 import { fail, isInside, type Outcome } from '../../base/index.ts';
 import type { Authority } from '../call.ts';
 import type { Need } from '../primitive.ts';
@@ -55,5 +55,13 @@ export function keepOut(authority: Authority, { project, home }: ClosedPlaces): 
       attempted: path,
     });
   };
-  return { ...authority, check };
+  const { globs } = authority;
+  if (!globs) return { ...authority, check };
+  const closed = (): string[] => {
+    const { home: own, items } = places();
+    return [own, items]
+      .filter((place) => isInside(project, place))
+      .map((place) => `${relative(project, place)}/**`);
+  };
+  return { ...authority, check, globs: () => [...globs(), ...closed()] };
 }

@@ -25,8 +25,8 @@ import { sandboxes } from '../../../tests/support/sandboxes.ts';
 import type { JsonObject } from '../../base/index.ts';
 import { createProcessPrimitive } from '../process/subprocess.ts';
 import type { SandboxReport } from './plan.ts';
-import type { WritablePlaces } from './project.ts';
 import { findTraps, setTrapsAside, type Traps } from './traps.ts';
+import type { WritablePlaces } from './writable.ts';
 
 const NO_GIT = verifierOf('process.spawn', 'fs.write **');
 const WITH_GIT = verifierOf('process.spawn', 'fs.write **', 'git.write');

@@ -13,7 +13,7 @@ import {
   renameSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import type { WritablePlaces } from './project.ts';
+import type { WritablePlaces } from './writable.ts';
 
 export interface Trap {
   /** From the project's root. */

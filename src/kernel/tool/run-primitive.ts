@@ -23,6 +23,7 @@ import {
 } from '../../flow/index.ts';
 import type { Authority, Caller } from '../call.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
+import { verifierOf } from '../rights/authority.ts';
 import type { Plan } from './plan.ts';
 import { type RetryPorts, withRetry } from './retry.ts';
 import { createSinks, type SinkPorts, type SinkSet } from './stream-sinks.ts';
@@ -180,7 +181,7 @@ export function primitiveCall(
     config: withDependencies(filled.config, plan),
     parameters,
     sinks: [],
-    verify: (need) => authority.check(need),
+    verify: verifierOf(authority),
     signal,
     projectRoot,
     timeoutMs: plan.timeoutMs,

@@ -7,6 +7,7 @@ import {
   type Caller,
   type Kernel,
   type Primitive,
+  verifierOf,
   writeProjectFile,
 } from '../../kernel/index.ts';
 import { createJsEngine } from '../js/engine.ts';
@@ -107,7 +108,7 @@ export function createScriptWorld(ports: WorldPorts): ScriptWorld {
     audit: (operation, failure) => ports.audit(operation, failure),
     verifier() {
       const authority = ports.authority();
-      return authority.ok ? ok((need) => authority.output.check(need)) : authority;
+      return authority.ok ? ok(verifierOf(authority.output)) : authority;
     },
   });
   const write = createWriter(ports, access);

@@ -7,6 +7,7 @@ import {
   companionsOf,
   type Grant,
   grantDenies,
+  grantGlobs,
   grantHolds,
   grantName,
   grantsAllow,
@@ -61,7 +62,12 @@ export interface CeilingVerifier {
   /** Is anything of that name left, whatever its scope? Asked before the scope can be known. */
   holds(capability: string): Outcome<null>;
   granted(): string[];
+  /** Every glob over paths, whichever right it belongs to. */
+  globs(): string[];
 }
+
+export const ceilingGlobs = (ceilings: readonly Ceiling[]): string[] =>
+  grantGlobs(ceilings.flatMap(({ allow = [], deny = [] }) => [...allow, ...deny]));
 
 /**
  * Judges calls that come without a token. INVARIANT: system-only rights follow from who signed an
@@ -102,5 +108,5 @@ export function createCeilingVerifier(
       ceilings.every((ceiling) => ceilingHolds(ceiling, capability, catalog));
     return held ? ok(null) : refuse(need, `the policy leaves nothing of \`${capability}\``);
   };
-  return Object.assign(check, { holds, granted });
+  return Object.assign(check, { holds, granted, globs: () => ceilingGlobs(ceilings) });
 }

@@ -33,6 +33,10 @@ export interface Grant {
   scope?: Scope;
 }
 
+/** The globs over paths in these, whichever right they belong to. */
+export const grantGlobs = (grants: readonly Grant[]): string[] =>
+  grants.flatMap(({ scope }) => scope?.path ?? []);
+
 /** What an actual call needs, with values as resolved. */
 export interface Need {
   capability: string;

@@ -13,9 +13,9 @@ import {
   systemRandom,
 } from '../../base/index.ts';
 import type { CapabilityCatalog } from '../grants/capability-catalog.ts';
-import { type Ceiling, ceilingHolds, ceilingRefusal } from '../grants/ceiling.ts';
+import { type Ceiling, ceilingGlobs, ceilingHolds, ceilingRefusal } from '../grants/ceiling.ts';
 import { denied, tokenRefused } from '../grants/denial.ts';
-import { companionsOf, type Grant, type Need } from '../grants/grant.ts';
+import { companionsOf, type Grant, grantGlobs, type Need } from '../grants/grant.ts';
 import type { KeyPair } from '../keys/key.ts';
 import {
   type Chain,
@@ -123,6 +123,8 @@ export interface VerifiedToken {
   explain(need: Need): Explanation[];
   /** Names for `permissions.granted`. */
   granted(): string[];
+  /** Every glob over paths, in its blocks and in the ceilings. */
+  globs(): string[];
 }
 
 export interface TokenWorld {
@@ -285,5 +287,9 @@ export function createVerifiedToken(hash: string, blocks: Chain, world: TokenWor
       }));
     },
     granted,
+    globs: () => [
+      ...grantGlobs(blocks.flatMap(({ caps, approved = [] }) => [...caps, ...approved])),
+      ...ceilingGlobs(world.ceilings ?? []),
+    ],
   });
 }
