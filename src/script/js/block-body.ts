@@ -3,6 +3,7 @@
 // compiles it and never runs it.
 import { compileFunction } from 'node:vm';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import { isPlainText } from './data.ts';
 
 /**
  * A token of a block, as far as one must see them to find where its last statement begins. They decide
@@ -240,8 +241,10 @@ const PLAIN_WORDS = new Set('return const let typeof null true false undefined'.
  * can run, whatever was replaced before, so nothing can take long.
  */
 function isArithmetic(source: string, names: readonly string[]): boolean {
+  // No escapes: what comes out is as plain as what goes in.
+  if (source.length > 1000 || source.includes('\\') || !isPlainText(source)) return false;
   const tokens = scanJs(source);
-  if (!tokens || source.length > 1000) return false;
+  if (!tokens) return false;
   const own = new Set(names);
   return tokens.every(({ kind, text }, index) => {
     const before = tokens[index - 1];

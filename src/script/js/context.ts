@@ -13,7 +13,11 @@ import type { BlockCode } from './block-body.ts';
 import { type Codec, createDecoder, createEncoder, createTextual } from './data.ts';
 import { type AskHost, addGlobals, addLocales } from './globals.ts';
 
-export type Entry = QuickJSHandle;
+/** A compiled block: its function, and the one that wraps it (`createCalls`). */
+export interface Entry {
+  readonly run: QuickJSHandle;
+  readonly call: QuickJSHandle;
+}
 
 const PAGES = { initial: 256, maximum: 1024 };
 export const MEMORY_MB = (PAGES.maximum * 64) / 1024;
@@ -63,7 +67,8 @@ function createCalls(ask: AskHost, codec: Codec, fire: (timer: number) => void):
   let named = bare();
 
   const describe = (error: unknown): string => {
-    let [message, name] = ['something was thrown that cannot be shown', ''];
+    let message = 'something was thrown that cannot be shown';
+    let name = '';
     try {
       const isObject = typeof error === 'object' && error !== null;
       // Read once: it may be a getter that says something else each time.
@@ -260,10 +265,12 @@ export type Entered = { readonly said: string } | { readonly broken: Broken };
 
 export interface JsContext {
   compile(code: BlockCode): Outcome<Entry>;
-  /** What is outermost sets the limits of all that is done inside of it. */
-  within(limits: Limits, work: () => string): Entered;
+  /** What is outermost sets the time limit of all that is done inside of it. */
+  within(ms: number, work: () => string): Entered;
   /** Calls a compiled block: a job, the shape of its arguments, and what they are made of. */
   enter(entry: Entry, parts: readonly Part[]): string;
+  /** The same for a block that is all operators: plain values in, one out, or undefined. */
+  enterPlain(entry: Entry, parts: readonly Part[]): Part | undefined;
   call(name: Exclude<keyof Calls, 'add'>, parts: readonly Part[]): string;
   isEntered(): boolean;
   /** All the memory that there may be has been taken. */
@@ -272,13 +279,7 @@ export interface JsContext {
 
 export type Part = string | number | boolean;
 
-interface Limits {
-  readonly ms: number;
-  /** False where nothing can take long. */
-  readonly isWatched: boolean;
-}
-
-const COMPILING: Limits = { ms: 5000, isWatched: true };
+const COMPILING_MS = 5000;
 
 /** Something V8 could read and QuickJS cannot. */
 function syntaxFault(about: unknown): Failure {
@@ -312,8 +313,8 @@ export async function openContext(ask: AskHost): Promise<JsContext> {
   });
   const made = context.unwrapResult(context.evalCode(insideText(), 'inside.js'));
   const calls = context.unwrapResult(context.callFunction(made, context.undefined, host));
-  const functions = new Map<string, Entry>();
-  const functionOf = (name: string): Entry => {
+  const functions = new Map<string, QuickJSHandle>();
+  const functionOf = (name: string): QuickJSHandle => {
     const known = functions.get(name);
     if (known) return known;
     const found = context.getProp(calls, name);
@@ -326,9 +327,9 @@ export async function openContext(ask: AskHost): Promise<JsContext> {
     if (typeof part === 'string') return context.newString(part);
     return part ? context.true : context.false;
   };
-  function invoke(entry: Entry, parts: readonly Part[]): string {
+  function invoke(called: QuickJSHandle, parts: readonly Part[]): string {
     const handles = parts.map(handleOf);
-    const result = context.callFunction(entry, context.undefined, handles);
+    const result = context.callFunction(called, context.undefined, handles);
     for (const handle of handles) handle.dispose();
     if (result.error) {
       result.error.dispose();
@@ -338,6 +339,25 @@ export async function openContext(ask: AskHost): Promise<JsContext> {
     result.value.dispose();
     return said;
   }
+  function plainOf({ run }: Entry, parts: readonly Part[]): Part | undefined {
+    const handles = parts.map(handleOf);
+    const result = context.callFunction(run, context.undefined, handles);
+    for (const handle of handles) handle.dispose();
+    const handle = result.error ?? result.value;
+    const kind = result.error ? 'error' : context.typeof(handle);
+    const isText = kind === 'string';
+    const value = isText ? context.getString(handle) : context.getNumber(handle);
+    handle.dispose();
+    return isText || kind === 'number' ? value : undefined;
+  }
+  function enterPlain(entry: Entry, parts: readonly Part[]): Part | undefined {
+    try {
+      return plainOf(entry, parts);
+    } catch (error) {
+      broken ??= whyEnded(error);
+      return undefined;
+    }
+  }
   /** Promises go on inside of entries only, so every step has its time limit. */
   function settle(): void {
     while (broken === undefined && runtime.hasPendingJob()) {
@@ -346,7 +366,7 @@ export async function openContext(ask: AskHost): Promise<JsContext> {
       if (performance.now() > deadline) broken = 'time';
     }
   }
-  function outermost({ ms, isWatched }: Limits, work: () => string): Entered {
+  function outermost(ms: number, work: () => string): Entered {
     let said = '';
     const step = (): void => {
       said = work();
@@ -355,10 +375,8 @@ export async function openContext(ask: AskHost): Promise<JsContext> {
     deadline = performance.now() + ms;
     depth = 1;
     try {
-      if (isWatched) {
-        watch ??= createWatch();
-        watch(step, Math.ceil(ms) + GRACE_MS);
-      } else step();
+      watch ??= createWatch();
+      watch(step, Math.ceil(ms) + GRACE_MS);
     } catch (error) {
       broken ??= whyEnded(error);
     } finally {
@@ -368,8 +386,8 @@ export async function openContext(ask: AskHost): Promise<JsContext> {
     if (said === 'm') broken ??= 'memory';
     return broken ? { broken } : { said };
   }
-  function within(limits: Limits, work: () => string): Entered {
-    if (depth === 0) return outermost(limits, work);
+  function within(ms: number, work: () => string): Entered {
+    if (depth === 0) return outermost(ms, work);
     depth += 1;
     try {
       return { said: work() };
@@ -384,23 +402,24 @@ export async function openContext(ask: AskHost): Promise<JsContext> {
     const [number, words] = [context.newNumber(id), context.newString(JSON.stringify(free))];
     const parts = [number, run.value, words];
     const added = context.callFunction(functionOf('add'), context.undefined, parts);
-    for (const part of parts) part.dispose();
+    for (const part of [number, words]) part.dispose();
     return added.error
       ? fail('internal_error', 'the js block could not be made ready')
-      : ok(added.value);
+      : ok({ run: run.value, call: added.value });
   }
 
   return {
     compile(code) {
       let made: Outcome<Entry> = fail('internal_error', 'the js block could not be compiled');
-      within(COMPILING, () => {
+      within(COMPILING_MS, () => {
         made = compile(code);
         return 'u';
       });
       return made;
     },
     within,
-    enter: invoke,
+    enter: ({ call }, parts) => invoke(call, parts),
+    enterPlain,
     call: (name, parts) => invoke(functionOf(name), parts),
     isEntered: () => depth > 0,
     // It never shrinks, and may stop growing a little before.

@@ -27,8 +27,9 @@ export function dataText(data: Json | undefined): string {
   return `o${JSON.stringify({ copy: data, odd })}`;
 }
 
-/** Crosses the border of the engine as it is: no NUL ends it there, no half character is lost. */
-export const isPlainText = (text: string): boolean => !text.includes('\0') && text.isWellFormed();
+/** Crosses the border of the engine as it is: no NUL ends it, no mark of bytes or half character is lost. */
+export const isPlainText = (text: string): boolean =>
+  text.isWellFormed() && !text.includes('\0') && !text.includes('\ufeff');
 
 const NUMBERS = new Map([NaN, Infinity, -Infinity].map((number) => [String(number), number]));
 

@@ -485,3 +485,41 @@ describe('marks of what went in', () => {
     expect(await marksOf(engine, '2')).toEqual([2, []]);
   });
 });
+
+describe('blocks that are all operators', () => {
+  test.each<[string, Record<string, Json>, Json | undefined]>([
+    ['return x + 1', { x: 1 }, 2],
+    ['x * 2 + y', { x: 2, y: 'a' }, '4a'],
+    ['`${x}-${y}`', { x: 'é😀', y: true }, 'é😀-true'],
+    ['const a = x + 1; return a % 3 === 0 ? "fizz" : a', { x: 2 }, 'fizz'],
+    ['x > 1', { x: 2 }, true],
+    ['x', { x: '\u{feff}a\0b\ud800' }, '\u{feff}a\0b\ud800'],
+    ['x + "\\0"', { x: 'a' }, 'a\0'],
+    ['x + y', { x: '', y: '\u{feff}' }, '\u{feff}'],
+    ['x / 0', { x: 1 }, Infinity],
+    ['x + y', { x: 'a', y: null }, 'anull'],
+    ['x + y', { x: 'a', y: [1, 2] }, 'a1,2'],
+    ['x ?? "none"', {}, undefined],
+  ])('%j of %j is %j', async (source, given, expected) => {
+    const values = Object.entries(given).map(([name, value]) => [name, data(value)] as const);
+    const outcome = await open().run(callOf(source, Object.fromEntries(values)));
+    if (outcome.ok) expect(outcome.output.value).toEqual(expected);
+    else
+      expect([outcome.error.detail.message, expected]).toEqual(["'x' is not defined", undefined]);
+  });
+
+  test('are what they say whatever was replaced before, and fail as others do', async () => {
+    const engine = await ready();
+    await now(
+      'const lie = () => { for (;;); }; String.prototype.toString = lie; Number.prototype.valueOf = lie; Array.prototype[Symbol.iterator] = lie; 1',
+      {},
+      engine,
+    );
+    expect(engine.run(callOf('"v" + x', { x: data(1) }))).toMatchObject({
+      output: { value: 'v1' },
+    });
+    expect(engine.run(callOf('const a = b; const b = x; return a', { x: data(1) }))).toMatchObject({
+      error: { code: 'tool_failed', detail: { error: 'ReferenceError' } },
+    });
+  });
+});

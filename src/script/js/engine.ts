@@ -224,6 +224,8 @@ function define(
 /** A value that nobody vouches for does not become trusted by having been near one that is. */
 const remembered = (descriptor: Descriptor): Descriptor => removeLabels(descriptor, ['trusted']);
 
+const NONE: readonly string[] = Object.freeze([]);
+
 export function createJsEngine(): JsEngine {
   const jobs = new Map<number, Job>();
   const timers = createTimers((job, id) => resume(job, 'fire', [id]));
@@ -293,8 +295,9 @@ export function createJsEngine(): JsEngine {
   function resume(job: Job, what: 'fire' | 'answer', parts: readonly Part[]): void {
     if (!inside) return;
     const { context } = inside;
-    const limits = { ms: job.leftMs(), isWatched: true };
-    const entered = entering(job, () => context.within(limits, () => context.call(what, parts)));
+    const entered = entering(job, () =>
+      context.within(job.leftMs(), () => context.call(what, parts)),
+    );
     if ('broken' in entered) end(job, leftBroken(job, entered.broken));
     else if (entered.said[0] === 'e') settle(job, entered.said);
   }
@@ -341,6 +344,16 @@ export function createJsEngine(): JsEngine {
     return failure;
   }
 
+  /** Undefined: it is no such call, or did not yield a number or a text. */
+  function runBrief({ context }: Inside, call: JsCall, unit: Unit<Entry>): JsResult | undefined {
+    const parts: Part[] = [];
+    for (const { value } of call.parameters) if (give(value, parts) !== 'p') return undefined;
+    const value = context.enterPlain(unit.entry, parts);
+    if (value === undefined) return undefined;
+    notice(call.descriptor);
+    return { value, logs: NONE, warnings: NONE, descriptor: seen };
+  }
+
   function start(there: Inside, call: JsCall, unit: Unit<Entry>): MaybePromise<Outcome<JsResult>> {
     const { context } = there;
     const job = createJob(++count, call);
@@ -351,9 +364,8 @@ export function createJsEngine(): JsEngine {
     parts[1] = shape;
     jobs.set(job.id, job);
     let defined: Outcome<null> = ok(null);
-    const limits = { ms: job.timeoutMs, isWatched: !unit.isBrief || /[^p]/.test(shape) };
     const entered = entering(job, () =>
-      context.within(limits, () => {
+      context.within(job.timeoutMs, () => {
         if (unit.free.length > 0) {
           context.call('open', []);
           defined = define(there, job, unit.free, new Set());
@@ -387,7 +399,10 @@ export function createJsEngine(): JsEngine {
     const names = call.parameters.map(({ name }) => name);
     const helpers = call.helpers.map(({ name }) => name);
     const unit = there.units.get(call.source, names, helpers);
-    if (unit.ok) return start(there, call, unit.output);
+    if (unit.ok) {
+      const brief = unit.output.isBrief ? runBrief(there, call, unit.output) : undefined;
+      return brief ? ok(brief) : start(there, call, unit.output);
+    }
     return leftFull(there.context.isFull() ? memoryFault() : unit);
   }
 
