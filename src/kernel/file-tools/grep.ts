@@ -1,13 +1,13 @@
 // `grep`: lines that match, in files the caller may read. The pattern comes from a stranger, so it is
-// a literal or a restricted expression matched in linear time (builtin-pattern.ts); files, lines and
-// results are bounded, and every bound that was reached is named in the answer.
+// a literal or an expression matched in linear time (pattern.ts); files, lines and results are
+// bounded, and every bound that was reached is named in the answer.
 import { lstat } from 'node:fs/promises';
 import { type JsonObject, matchGlob, type Outcome, ok } from '../../base/index.ts';
-import { createMatcher, type Matcher } from '../builtin-pattern.ts';
 import type { PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
 import { type ProjectPath, resolveProjectPath } from '../rights/project-path.ts';
 import { cancelled, countOf, fileMarks, isSet, textOf } from './content.ts';
 import { emptyFor, mayRead, pathBelow, searchStart, walkFiles } from './list.ts';
+import { createMatcher, type LineMatcher } from './pattern.ts';
 import { looksBinary, readWhole, type WholeFile } from './read-file.ts';
 
 const MAX_FILE_BYTES = 16 * 1024 * 1024;
@@ -16,7 +16,7 @@ const MAX_LINE = 500;
 const MAX_CONTEXT = 10;
 
 interface Search {
-  matcher: Matcher;
+  matcher: LineMatcher;
   context: number;
   limit: number;
   matches: JsonObject[];
@@ -34,10 +34,12 @@ const cut = (line: string): string => {
 };
 
 function searchLines(search: Search, file: WholeFile): void {
-  const text = Buffer.from(file.bytes.buffer, file.bytes.byteOffset, file.bytes.length);
-  const lines = text.toString('utf8').split('\n');
-  if (lines.at(-1) === '') lines.pop();
   const { context, matcher, matches } = search;
+  const bytes = Buffer.from(file.bytes.buffer, file.bytes.byteOffset, file.bytes.length);
+  const text = bytes.toString('utf8');
+  if (!matcher.mayMatch(text)) return;
+  const lines = text.split('\n');
+  if (lines.at(-1) === '') lines.pop();
   const before = matches.length;
   for (const [index, line] of lines.entries()) {
     const found = matcher.matches(line.endsWith('\r') ? line.slice(0, -1) : line);
@@ -115,7 +117,7 @@ function report(search: Search): PrimitiveResult {
 
 export async function grep(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>> {
   const { parameters } = call;
-  const matcher = createMatcher(textOf(parameters, 'pattern'), {
+  const matcher = await createMatcher(textOf(parameters, 'pattern'), {
     regex: isSet(parameters, 'regex'),
     ignoreCase: isSet(parameters, 'ignore_case'),
   });

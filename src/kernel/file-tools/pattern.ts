@@ -1,0 +1,90 @@
+// What `grep` looks for. The pattern comes from a stranger: it is a plain text, or an expression for
+// RE2, whose time is linear in the line. Linear can still be long, when thousands of places of a large
+// pattern meet a long line, so the time is looked at, and a search that crawls is given up.
+import { type Clock, fail, type Outcome, ok, systemClock } from '../../base/index.ts';
+
+export interface LineMatcher {
+  /** Undefined: the search is given up, because it takes too long. */
+  matches(line: string): boolean | undefined;
+  /** Can any line of this text match? Says yes unless it is known at once. */
+  mayMatch(text: string): boolean;
+}
+
+const MAX_PATTERN = 1000;
+/** Instructions of a compiled pattern: each may have to be looked at for each character. */
+const MAX_PROGRAM = 500;
+/** The time is looked at after so many characters, also inside of a line. */
+const LOOK_AFTER = 4096;
+/** What a search may take besides the time of an ordinary one, which is far above so many a ms. */
+const GRACE_MS = 1000;
+const CHARACTERS_PER_MS = 2000;
+
+const found =
+  (pattern: string) =>
+  (text: string): boolean =>
+    text.includes(pattern);
+
+function boundedMatcher(test: (line: string) => boolean, clock: Clock): LineMatcher {
+  const startedAt = clock.monotonic();
+  let [characters, lookAt] = [0, LOOK_AFTER];
+  const isTooSlow = (): boolean => {
+    lookAt = characters + LOOK_AFTER;
+    return clock.monotonic() - startedAt > GRACE_MS + characters / CHARACTERS_PER_MS;
+  };
+  /** Ever longer beginnings are tried first: how long one takes tells what the next one will. */
+  const isTooLong = (line: string): boolean => {
+    for (let size = LOOK_AFTER; size < line.length; size *= 2) {
+      test(line.slice(0, size));
+      if (isTooSlow()) return true;
+    }
+    return false;
+  };
+  return {
+    mayMatch: () => true,
+    matches(line) {
+      if (characters >= lookAt && isTooSlow()) return undefined;
+      if (line.length > LOOK_AFTER && isTooLong(line)) return undefined;
+      characters += line.length + 1;
+      return test(line);
+    },
+  };
+}
+
+/** RE2 is loaded when the first expression is compiled. */
+async function compile(
+  pattern: string,
+  { regex, ignoreCase }: { regex: boolean; ignoreCase: boolean },
+): Promise<Outcome<(line: string) => boolean>> {
+  const { RE2JS, RE2JSSyntaxException } = await import('re2js');
+  const shown = `pattern \`${pattern.slice(0, 100)}\``;
+  try {
+    const source = regex ? RE2JS.translateRegExp(pattern) : RE2JS.quote(pattern);
+    const compiled = RE2JS.compile(source, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
+    if (compiled.programSize() <= MAX_PROGRAM) return ok((line) => compiled.test(line));
+  } catch (error) {
+    if (!(error instanceof RE2JSSyntaxException)) throw error;
+    const words = error.getDescription();
+    if (!/too large|repeat count/.test(words)) {
+      return fail('invalid_input', `${shown} is not valid: ${words}`, {
+        hint: 'the syntax is that of RE2: no look-around and no back references',
+      });
+    }
+  }
+  return fail('invalid_input', `${shown} is too large; simplify it`);
+}
+
+export async function createMatcher(
+  pattern: string,
+  kind: { regex: boolean; ignoreCase: boolean },
+  clock: Clock = systemClock,
+): Promise<Outcome<LineMatcher>> {
+  if (pattern === '') return fail('invalid_input', 'the pattern is empty');
+  if (pattern.length > MAX_PATTERN) {
+    return fail('invalid_input', `the pattern is longer than ${MAX_PATTERN} characters`);
+  }
+  if (!kind.regex && !kind.ignoreCase) {
+    return ok({ matches: found(pattern), mayMatch: found(pattern) });
+  }
+  const test = await compile(pattern, kind);
+  return test.ok ? ok(boundedMatcher(test.output, clock)) : test;
+}
