@@ -174,3 +174,110 @@ test('an abort closes the connection', async () => {
   expect(await run(base, {}, { signal })).toMatchObject({ error: { code: 'cancelled' } });
   await closed;
 });
+
+/** Writes bytes past the server's own framing. */
+const raw = (socket: WebSocket, bytes: readonly number[]): void => {
+  const { _socket: wire } = socket as unknown as { _socket: { write(bytes: Buffer): void } };
+  wire.write(Buffer.from(bytes));
+};
+
+test.each([
+  ['an unknown opcode', [0x83, 0x00]],
+  ['a masked frame', [0x81, 0x81, 1, 2, 3, 4, 5]],
+  ['a reserved bit', [0xa1, 0x00]],
+  ['a continuation of nothing', [0x80, 0x01, 0x61]],
+  ['a ping in pieces', [0x09, 0x00]],
+  ['text that is no UTF-8', [0x81, 0x02, 0xc3, 0x28]],
+  ['a close frame of one byte', [0x88, 0x01, 0x03]],
+])('%s ends the stream with a fault', async (_, bytes) => {
+  const base = await serve((socket) => socket.send('one', () => raw(socket, bytes)));
+  expect(await run(base)).toMatchObject({
+    error: {
+      code: 'network_error',
+      detail: {
+        message: expect.stringMatching(/^websocket: /) as string,
+        stream_events_count: 1,
+        ended_cleanly: false,
+      },
+    },
+  });
+});
+
+test('a length that nobody could hold is refused before anything of it is', async () => {
+  const base = await serve((socket) => raw(socket, [0x82, 127, 0, 0, 1, 0, 0, 0, 0, 0]));
+  expect(await run(base)).toMatchObject({ error: { code: 'response_too_large' } });
+});
+
+test('a message in pieces is one event, also with a ping between them', async () => {
+  const base = await serve((socket) => {
+    raw(socket, [0x01, 1, 0x61, 0x89, 1, 0x21, 0x00, 1, 0x62, 0x80, 1, 0x63]);
+    socket.once('pong', () => socket.close(1000));
+  });
+  expect(await run(base)).toMatchObject({ output: { output: { body: [{ data: 'abc' }] } } });
+});
+
+test('messages may be compressed, and are bounded by what they expand to', async () => {
+  const server = new WebSocketServer({ port: 0, host: '127.0.0.1', perMessageDeflate: true });
+  await new Promise((resolve) => server.once('listening', resolve));
+  closers.push(() => new Promise((resolve) => server.close(resolve)));
+  server.on('connection', (socket) => {
+    socket.send('x'.repeat(50_000));
+    socket.close(1000);
+  });
+  const url = `ws://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  expect(await run(url)).toMatchObject({ output: { output: { stream_events_count: 1 } } });
+  const small = { stream: { transport: 'websocket', max_event: 1000 } };
+  expect(await run(url, small)).toMatchObject({ error: { code: 'response_too_large' } });
+  expect(await run(url, { max_bytes: 1000 })).toMatchObject({
+    error: { code: 'response_too_large', detail: { max_bytes: 1000 } },
+  });
+});
+
+test('a server that closes in words only is not waited for', async () => {
+  const base = await serve((socket) => {
+    raw(socket, [0x81, 1, 0x61, 0x88, 2, 0x03, 0xe8]);
+    socket.pause();
+  });
+  expect(await run(base)).toMatchObject({ output: { output: { close_code: 1000 } } });
+});
+
+test('a sink that needs time is waited for, and gets everything in order', async () => {
+  const [count, size] = [1000, 40_000];
+  let sent = 0;
+  const base = await serve((socket) => {
+    const go = (): void => {
+      if (sent === count) return socket.close(1000);
+      socket.send(`${sent++} `.padEnd(size, 'x'), go);
+    };
+    go();
+  });
+  const seen: number[] = [];
+  /** Until the server can send no more: 40 MB are more than the system holds between the two. */
+  const standstill = async (): Promise<number> => {
+    for (let before = -1; before !== sent; ) {
+      before = sent;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    return sent;
+  };
+  let sentMeanwhile = 0;
+  const sink: Sink = {
+    type: 's',
+    async write({ data }) {
+      seen.push(Number.parseInt(data, 10));
+      if (seen.length === 1) sentMeanwhile = await standstill();
+    },
+    close: async () => ({ type: 's', delivered: seen.length, dropped: 0 }),
+  };
+  expect(await run(base, {}, { sinks: [sink] })).toMatchObject({
+    output: { output: { stream_events_count: count, ended_cleanly: true } },
+  });
+  expect(seen).toEqual(Array.from({ length: count }, (_, index) => index));
+  expect(sentMeanwhile).toBeLessThan(count / 2);
+});
+
+test('a secret that comes back is hidden', async () => {
+  const base = await serve((socket) => socket.send('it is s3cret-word', () => socket.close()));
+  const result = await run(base, {}, { secrets: ['s3cret-word'] });
+  expect(JSON.stringify(result)).toContain('it is [secret]');
+});

@@ -1,0 +1,137 @@
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterEach, expect, test } from 'vitest';
+import { fail, type JsonObject, ok, systemClock } from '../../base/index.ts';
+import type { Need } from '../primitive.ts';
+import type { StreamEvent } from '../sink.ts';
+import type { HttpPorts } from './call.ts';
+import { createConnections } from './connections.ts';
+import { prepareRequest } from './prepared-request.ts';
+import { systemTimer } from './time-limits.ts';
+
+const servers: Server[] = [];
+const connections = createConnections();
+afterEach(async () => {
+  for (const server of servers.splice(0)) {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  }
+});
+
+interface Seen {
+  body: string;
+  headers: Readonly<Record<string, unknown>>;
+  port: number | undefined;
+}
+
+/** Answers with one event that repeats the body. */
+async function echo(seen: Seen[]): Promise<string> {
+  const server = createServer((request, response) => {
+    let body = '';
+    request.on('data', (bytes: Buffer) => (body += bytes.toString()));
+    request.on('end', () => {
+      seen.push({ body, headers: request.headers, port: request.socket.remotePort });
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.end(`data: ${body}\n\n`);
+    });
+  });
+  servers.push(server);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+}
+
+const ports: HttpPorts = {
+  clock: systemClock,
+  timer: systemTimer,
+  isHostAllowed: () => true,
+  connections,
+};
+
+const callOf = (config: JsonObject, verify: (need: Need) => ReturnType<typeof ok<null>>) => {
+  const tool = { id: 't', dir: '/', requires: [], env: [], source: 'bundle' } as const;
+  return {
+    tool: { ...tool, effect: 'read', sandbox: 'strict' },
+    config: { mode: 'stream', method: 'POST', body: {}, ...config },
+    parameters: {},
+    secrets: ['sk-canary-1'],
+    timeoutMs: 20_000,
+    verify,
+  } as const;
+};
+
+test('what was prepared once is sent many times, each with its own body', async () => {
+  const seen: Seen[] = [];
+  const needs: Need[] = [];
+  const url = await echo(seen);
+  const auth = { type: 'bearer', token: 'sk-canary-1' };
+  const call = callOf({ url, auth }, (need) => {
+    needs.push(need);
+    return ok(null);
+  });
+  const prepared = prepareRequest(call, ports);
+  if (!prepared.ok) throw new Error(prepared.error.detail.message);
+  const events: StreamEvent[] = [];
+  for (const text of ['"first"', '"second sk-canary-1"']) {
+    const sent = await prepared.output.send(
+      Buffer.from(text),
+      (batch) => void events.push(...batch),
+      new AbortController().signal,
+    );
+    expect(sent).toMatchObject({
+      output: { kind: 'stream', end: { count: 1, endedCleanly: true } },
+    });
+  }
+  expect(seen.map(({ body }) => body)).toEqual(['"first"', '"second sk-canary-1"']);
+  expect(seen[1]?.headers).toMatchObject({
+    authorization: 'Bearer sk-canary-1',
+    'content-type': 'application/json',
+    'content-length': '20',
+  });
+  expect(events).toEqual([{ data: '"first"' }, { data: '"second [secret]"' }]);
+  // The same connection, and the right was asked for both times.
+  expect(seen[0]?.port).toBe(seen[1]?.port);
+  expect(needs.length).toBe(2);
+});
+
+test('a right that was taken back holds for what was prepared before', async () => {
+  const seen: Seen[] = [];
+  let isHeld = true;
+  const url = await echo(seen);
+  const call = callOf({ url }, () => (isHeld ? ok(null) : fail('permission_denied', 'no')));
+  const prepared = prepareRequest(call, ports);
+  if (!prepared.ok) throw new Error(prepared.error.detail.message);
+  const send = () =>
+    prepared.output.send(Buffer.from('1'), () => undefined, new AbortController().signal);
+  expect(await send()).toMatchObject({ ok: true });
+  isHeld = false;
+  expect(await send()).toMatchObject({ error: { code: 'permission_denied' } });
+  expect(seen.length).toBe(1);
+});
+
+test('whoever takes the events may need time, and may stop it all', async () => {
+  const stop = new AbortController();
+  const url = await echo([]);
+  const prepared = prepareRequest(
+    callOf({ url }, () => ok(null)),
+    ports,
+  );
+  if (!prepared.ok) throw new Error(prepared.error.detail.message);
+  let isDone = false;
+  const slow = async (): Promise<void> => {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    isDone = true;
+  };
+  const sent = await prepared.output.send(Buffer.from('1'), slow, new AbortController().signal);
+  expect([sent.ok, isDone]).toEqual([true, true]);
+  const stopped = await prepared.output.send(
+    Buffer.from('1'),
+    () => void stop.abort(),
+    stop.signal,
+  );
+  expect(stopped).toMatchObject({ output: { end: { failure: { error: { code: 'cancelled' } } } } });
+});
+
+test('a mistake in the config is told when it is prepared', () => {
+  const call = callOf({ url: 'ftp://a.example/' }, () => ok(null));
+  expect(prepareRequest(call, ports)).toMatchObject({ error: { code: 'invalid_input' } });
+});
