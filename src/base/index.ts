@@ -34,7 +34,6 @@ export { type Clock, packagePath, type RandomBytes, systemClock, systemRandom } 
 export {
   anything,
   compact,
-  createPlace,
   didYouMean,
   flag,
   listAt,
@@ -42,7 +41,9 @@ export {
   listOrOne,
   mapping,
   numberBetween,
+  type OpenedYaml,
   oneOf,
+  openYaml,
   type Path,
   parseObject,
   parseText,

@@ -1,8 +1,8 @@
 import type { Diagnostic, Severity } from './diagnostic.ts';
 import { getOwn, isObject } from './json.ts';
 import type { Json, JsonObject } from './outcome.ts';
-import { nearest, type Position } from './text.ts';
-import type { YamlDocument } from './yaml.ts';
+import { createLines, nearest, type Position } from './text.ts';
+import { parseYaml, type YamlDocument } from './yaml.ts';
 
 type Loose<T> = { [K in keyof T]: T[K] | undefined };
 
@@ -31,7 +31,7 @@ export interface Problem {
 export interface RulePlace {
   readonly path: Path;
   child(step: string | number): RulePlace;
-  position(): Position;
+  position(part?: 'key' | 'value'): Position;
   report(problem: Problem): undefined;
 }
 
@@ -43,20 +43,49 @@ export type Rule<T> = (value: Json, place: RulePlace) => T | undefined;
 /** `config.stream`, as messages name it. */
 export const pathText = (path: Path): string => path.join('.');
 
-export function createPlace(
+/** A file that somebody else wrote, ready to be read by rules. */
+export interface OpenedYaml {
+  readonly value: Json;
+  readonly place: RulePlace;
+  /** What is wrong with it so far; rules add to it. */
+  readonly diagnostics: Diagnostic[];
+}
+
+/** Never throws. `before` is how many lines of the file stand before the text. */
+export function openYaml(yaml: string, file: string, before = 0): OpenedYaml {
+  const document = parseYaml(yaml);
+  const lines = createLines(yaml);
+  const source = { file, before, line: (number: number) => lines.line(number) };
+  const diagnostics: Diagnostic[] = document.problems.map(({ line, column, message }) => ({
+    file,
+    line: line + before,
+    column,
+    code: 'yaml_syntax',
+    severity: 'error',
+    message: message.replace(/\.$/, ''),
+    text: lines.line(line),
+  }));
+  return { value: document.value, place: createPlace(document, source, diagnostics), diagnostics };
+}
+
+function createPlace(
   document: YamlDocument,
-  source: { file: string; line(number: number): string },
+  source: { file: string; before: number; line(number: number): string },
   diagnostics: Diagnostic[],
   path: Path = [],
 ): RulePlace {
+  const position = (part: 'key' | 'value' = 'value'): Position => {
+    const { line, column } = document.locate(path, part);
+    return { line: line + source.before, column };
+  };
   return {
     path,
-    position: () => document.locate(path),
+    position,
     child: (step) => createPlace(document, source, diagnostics, [...path, step]),
     report({ code, message, hint, severity = 'error', at }) {
       if (diagnostics.length >= MAX_DIAGNOSTICS) return undefined;
-      const { line, column } = document.locate(path, at ?? 'value');
-      const text = source.line(line);
+      const { line, column } = position(at);
+      const text = source.line(line - source.before);
       diagnostics.push({
         file: source.file,
         line,

@@ -3,14 +3,15 @@
 import {
   anything,
   createLines,
-  createPlace,
   type Diagnostic,
   didYouMean,
   getOwn,
   type Json,
   listOf,
+  openYaml,
   parseYaml,
   type Rule,
+  type RulePlace,
   record,
   splitFrontMatter,
   text,
@@ -119,30 +120,12 @@ export function checkKnowledge(content: string, file: string): Diagnostic[] {
     });
   }
   if (yaml === '') return diagnostics;
-  const document = parseYaml(yaml);
-  for (const { line, column, message } of document.problems) {
-    const at = line + offset;
-    diagnostics.push({
-      file,
-      line: at,
-      column,
-      code: 'yaml_syntax',
-      severity: 'error',
-      message: message.replace(/\.$/, ''),
-      text: lines.line(at),
-    });
-  }
-  const found: Diagnostic[] = [];
-  const place = createPlace(
-    document,
-    { file, line: (number) => lines.line(number + offset) },
-    found,
-  );
-  checkFields(document.value, place);
-  return [...diagnostics, ...found.map((one) => ({ ...one, line: one.line + offset }))];
+  const opened = openYaml(yaml, file, offset);
+  checkFields(opened.value, opened.place);
+  return [...diagnostics, ...opened.diagnostics];
 }
 
-function checkFields(value: Json, place: ReturnType<typeof createPlace>): void {
+function checkFields(value: Json, place: RulePlace): void {
   const known: { [key: string]: Json } = {};
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     if (value !== null) record(FIELDS)(value, place);

@@ -4,8 +4,6 @@
 import {
   anything,
   compact,
-  createLines,
-  createPlace,
   type Diagnostic,
   flag,
   globProblem,
@@ -17,8 +15,9 @@ import {
   mapping,
   numberBetween,
   oneOf,
+  openYaml,
+  type Path,
   type Position,
-  parseYaml,
   type Rule,
   type RulePlace,
   record,
@@ -127,7 +126,10 @@ const GUARD = record(
     timing: oneOf(TIMINGS),
     when: text,
     privileged: flag,
-    ...{ allow: anything, deny: word, retry: word, ask: word },
+    allow: anything,
+    deny: word,
+    retry: word,
+    ask: word,
   },
   { required: ['on'] },
 );
@@ -203,20 +205,15 @@ export interface ParsedPolicy {
   policy?: Policy;
   diagnostics: Diagnostic[];
   /** Where a setting stands, for findings about it (`lintPolicy`). */
-  readonly locate: (path: readonly (string | number)[]) => Position;
+  readonly locate: (path: Path) => Position;
 }
 
 /** Never throws; `policy` is absent when anything is wrong. An empty file is an empty policy. */
 export function parsePolicy(text: string, file: string, level: PolicyLevel): ParsedPolicy {
-  const document = parseYaml(text);
-  const lines = createLines(text);
-  const diagnostics: Diagnostic[] = document.problems.map(({ line, column, message }) => ({
-    ...{ file, line, column, code: 'yaml_syntax', severity: 'error', message },
-    text: lines.line(line),
-  }));
-  const place = createPlace(document, { file, line: (number) => lines.line(number) }, diagnostics);
-  const read = document.value === null ? {} : settingsOf(level, file)(document.value, place);
-  const locate = (path: readonly (string | number)[]) => document.locate(path);
+  const { value, place, diagnostics } = openYaml(text, file);
+  const read = value === null ? {} : settingsOf(level, file)(value, place);
+  const locate = (path: Path) =>
+    path.reduce((at: RulePlace, step) => at.child(step), place).position();
   return read === undefined || hasErrors(diagnostics)
     ? { diagnostics, locate }
     : { policy: { level, file, ...read }, diagnostics, locate };

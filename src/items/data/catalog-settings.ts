@@ -2,8 +2,6 @@
 // fetched from one until a person asks for it.
 import {
   compact,
-  createLines,
-  createPlace,
   type Diagnostic,
   formatYaml,
   isObject,
@@ -12,6 +10,7 @@ import {
   listOf,
   type Outcome,
   oneOf,
+  openYaml,
   parseYaml,
   type Rule,
   record,
@@ -97,17 +96,9 @@ export function parseCatalogSettings(
   content: string,
   shown: string,
 ): Omit<CatalogSettings, 'file'> {
-  const document = parseYaml(content);
-  const lines = createLines(content);
-  const diagnostics: Diagnostic[] = document.problems.map(({ line, column, message }) => ({
-    ...aboutFile(shown, 'yaml_syntax', message.replace(/\.$/, '')),
-    line,
-    column,
-    text: lines.line(line),
-  }));
-  if (document.value === null || diagnostics.length > 0) return { entries: [], diagnostics };
-  const place = createPlace(document, { file: shown, line: (n) => lines.line(n) }, diagnostics);
-  return { entries: file(document.value, place)?.catalogs ?? [], diagnostics };
+  const { value, place, diagnostics } = openYaml(content, shown);
+  if (value === null || diagnostics.length > 0) return { entries: [], diagnostics };
+  return { entries: file(value, place)?.catalogs ?? [], diagnostics };
 }
 
 /** What is wrong with an entry that a person typed; undefined when it is fine. */

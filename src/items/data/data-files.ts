@@ -2,14 +2,12 @@
 // project, merged in that order. A file with mistakes keeps what is right and says what is not.
 import { readdirSync } from 'node:fs';
 import {
-  createLines,
-  createPlace,
   type Diagnostic,
   getOwn,
   isObject,
   type JsonObject,
   mergeDeep,
-  parseYaml,
+  openYaml,
 } from '../../base/index.ts';
 import { aboutFile, type FileText, readInside } from '../files/item-file.ts';
 import type { Root } from '../files/root.ts';
@@ -55,21 +53,15 @@ function nameCapabilities(value: JsonObject): JsonObject {
 }
 
 function parse(name: DataName, content: FileText, file: string): Parsed {
-  const diagnostics: Diagnostic[] = [];
   if ('problem' in content) {
     const { code, message } = content.problem;
     return { value: {}, isNameList: false, diagnostics: [aboutFile(file, code, message)] };
   }
-  const document = parseYaml(content.text);
-  const lines = createLines(content.text);
-  for (const { line, column, message } of document.problems) {
-    const found = aboutFile(file, 'yaml_syntax', message.replace(/\.$/, ''));
-    diagnostics.push({ ...found, line, column, text: lines.line(line) });
-  }
-  if (diagnostics.length > 0 || document.value === null)
+  const opened = openYaml(content.text, file);
+  const { diagnostics } = opened;
+  if (diagnostics.length > 0 || opened.value === null)
     return { value: {}, isNameList: false, diagnostics };
-  const place = createPlace(document, { file, line: (number) => lines.line(number) }, diagnostics);
-  const value = DATA_SHAPES[name](document.value, place) ?? {};
+  const value = DATA_SHAPES[name](opened.value, opened.place) ?? {};
   if (name !== 'capabilities') return { value, isNameList: false, diagnostics };
   const isNameList = Array.isArray(value.capabilities);
   return { value: nameCapabilities(value), isNameList, diagnostics };

@@ -1,16 +1,14 @@
 import { lstatSync } from 'node:fs';
 import { basename } from 'node:path';
 import {
-  createLines,
-  createPlace,
   type Diagnostic,
   isObject,
   type Json,
   type JsonObject,
   mergeDeep,
   type Outcome,
+  openYaml,
   type Path,
-  parseYaml,
   type RulePlace,
 } from '../../base/index.ts';
 import { type CapabilityCatalog, normalizeCapability } from '../../trust/index.ts';
@@ -166,11 +164,8 @@ function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: RulePla
 export function checkTool(item: ToolItem, text: string, world: ToolWorld): Diagnostic[] {
   const { tool, file } = item;
   if (!tool) return [];
-  const diagnostics: Diagnostic[] = [];
   // Parsed a second time, for places only: whoever checks can wait, whoever loads need not.
-  const document = parseYaml(text);
-  const lines = createLines(text);
-  const place = createPlace(document, { file, line: (number) => lines.line(number) }, diagnostics);
+  const { place, diagnostics } = openYaml(text, file);
   checkRequires(tool, world, place);
   checkModule(tool, file, place);
   checkChain(item, tool, world, place);

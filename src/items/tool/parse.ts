@@ -3,8 +3,6 @@
 import {
   anything,
   compact,
-  createLines,
-  createPlace,
   type Diagnostic,
   flag,
   getOwn,
@@ -18,7 +16,7 @@ import {
   nearest,
   numberBetween,
   oneOf,
-  parseYaml,
+  openYaml,
   type Rule,
   type RulePlace,
   record,
@@ -413,24 +411,12 @@ function fillDefaults(read: NonNullable<ReturnType<typeof fields>>): Tool {
 
 /** Reads a tool file. Never throws; `file` names the place in diagnostics and gives the id. */
 export function parseTool(content: string, file: string): ParsedTool {
-  const source = blankSignatureLine(content);
-  const document = parseYaml(source);
-  const lines = createLines(source);
-  const diagnostics: Diagnostic[] = document.problems.map(({ line, column, message }) => ({
-    file,
-    line,
-    column,
-    code: 'yaml_syntax',
-    severity: 'error',
-    message: message.replace(/\.$/, ''),
-    text: lines.line(line),
-  }));
-  const place = createPlace(document, { file, line: (number) => lines.line(number) }, diagnostics);
-  if (document.value === null && diagnostics.length > 0) return { diagnostics };
-  const read = fields(document.value, place);
+  const { value, place, diagnostics } = openYaml(blankSignatureLine(content), file);
+  if (value === null && diagnostics.length > 0) return { diagnostics };
+  const read = fields(value, place);
   if (read === undefined) return { diagnostics };
   const tool = fillDefaults(read);
-  checkIdentity(document.value, tool, file, place);
+  checkIdentity(value, tool, file, place);
   checkConfig(tool, place.child('config'));
   diagnostics.sort((a, b) => a.line - b.line || a.column - b.column);
   return hasErrors(diagnostics) ? { diagnostics } : { tool, diagnostics };
