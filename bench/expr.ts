@@ -1,7 +1,7 @@
 // Hook conditions are evaluated at every checkpoint of every thread. The yardstick is the fastest
 // CEL interpreter on npm, given the same condition in its own spelling and the same context.
 import { parse } from '@marcbachmann/cel-js';
-import { compileExpression, type Expression } from '../src/expr/index.ts';
+import { type CompiledExpression, compileExpression } from '../src/expr/index.ts';
 import { type BenchRow, race } from './row.ts';
 
 const OURS =
@@ -20,7 +20,7 @@ const CONTEXT = {
 const EVALUATIONS = 200_000;
 const PARSES = 10_000;
 
-function compiled(): Expression {
+function compiled(): CompiledExpression {
   const expression = compileExpression(OURS);
   if (!expression.ok) throw new Error(expression.error.detail.message);
   return expression.output;

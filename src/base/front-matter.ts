@@ -1,6 +1,6 @@
 // The YAML block between two `---` lines at the top of a Markdown file.
 
-export interface FrontMatter {
+export interface FrontMatterParts {
   /** The YAML text, empty when there is none. */
   yaml: string;
   /** Lines before the YAML text, to turn its positions into the file's. */
@@ -14,7 +14,7 @@ export interface FrontMatter {
 /** Blank lines, a byte order mark, a shebang and one comment line (a signature) may stand before it. */
 const LEAD = /^\uFEFF?(?:#![^\n]*\n)?(?:[ \t]*\r?\n|<!--[^\n]{0,4096}-->[ \t]*\r?\n)*/;
 
-export function splitFrontMatter(text: string): FrontMatter {
+export function splitFrontMatter(text: string): FrontMatterParts {
   const lead = LEAD.exec(text)?.[0] ?? '';
   const open = /---[ \t]*\r?\n/y;
   open.lastIndex = lead.length;

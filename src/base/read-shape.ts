@@ -16,9 +16,9 @@ export function compact<T extends object>(value: Loose<T>): T {
 // Small typed rules that read a value out of a YAML document and report what is wrong where. Every
 // problem is reported, not only the first; a rule answers undefined when it reported an error.
 
-export type Path = readonly (string | number)[];
+export type RulePath = readonly (string | number)[];
 
-export interface Problem {
+export interface RuleProblem {
   code: string;
   message: string;
   hint?: string;
@@ -29,10 +29,10 @@ export interface Problem {
 
 /** Where a rule stands in the document. */
 export interface RulePlace {
-  readonly path: Path;
+  readonly path: RulePath;
   child(step: string | number): RulePlace;
   position(part?: 'key' | 'value'): Position;
-  report(problem: Problem): undefined;
+  report(problem: RuleProblem): undefined;
 }
 
 /** A hostile file can hold a mistake per byte; people read the first few. */
@@ -41,7 +41,7 @@ const MAX_DIAGNOSTICS = 100;
 export type Rule<T> = (value: Json, place: RulePlace) => T | undefined;
 
 /** `config.stream`, as messages name it. */
-export const pathText = (path: Path): string => path.join('.');
+export const pathText = (path: RulePath): string => path.join('.');
 
 /** A file that somebody else wrote, ready to be read by rules. */
 export interface OpenedYaml {
@@ -72,7 +72,7 @@ function createPlace(
   document: YamlDocument,
   source: { file: string; before: number; line(number: number): string },
   diagnostics: Diagnostic[],
-  path: Path = [],
+  path: RulePath = [],
 ): RulePlace {
   const position = (part: 'key' | 'value' = 'value'): Position => {
     const { line, column } = document.locate(path, part);

@@ -9,7 +9,7 @@
 // a secret is left in it.
 import { setOwn } from './json.ts';
 import type { Json, JsonObject } from './outcome.ts';
-import { createMatcher, type Matcher } from './text-matcher.ts';
+import { createMatcher, type TextMatcher } from './text-matcher.ts';
 
 export interface RedactionStream {
   /** What is certain by now; what may be the beginning of a secret is held back. */
@@ -399,7 +399,7 @@ function createFinder(forms: Forms, areBytes: boolean): Finder {
     return false;
   }
 
-  function scan(matcher: Matcher, text: string, into: Look, view?: View): void {
+  function scan(matcher: TextMatcher, text: string, into: Look, view?: View): void {
     const startOf = (at: number): number => view?.starts[at] ?? at;
     const open = matcher.scan(text, (start, end) => {
       into.spans.push({ start: startOf(start), end: view?.ends[end - 1] ?? end });

@@ -1,7 +1,7 @@
 // Looks for many patterns in one pass: all of them are built into one table, so the time is linear in
 // the text however many there are and however they overlap.
 
-export interface Matcher {
+export interface TextMatcher {
   /** Does the text hold any pattern? Much faster than finding out where. */
   isIn(text: string): boolean;
   /**
@@ -96,7 +96,7 @@ function probeOf(pattern: string): string {
   return pattern.slice(start);
 }
 
-export function createMatcher(patterns: Iterable<string>): Matcher {
+export function createMatcher(patterns: Iterable<string>): TextMatcher {
   const list = [...patterns].filter((pattern) => pattern.length > 0);
   const { next, depth, match, classes, width } = buildTable(list);
   const probes = list.map((pattern) => [probeOf(pattern), pattern] as const);

@@ -1,8 +1,8 @@
 import { afterEach, expect, test } from 'vitest';
 import type { Json } from '../base/index.ts';
-import { compileExpression, type Expression } from './expression.ts';
+import { type CompiledExpression, compileExpression } from './expression.ts';
 
-function compiled(source: string, maxSteps?: number): Expression {
+function compiled(source: string, maxSteps?: number): CompiledExpression {
   const outcome = compileExpression(source, maxSteps === undefined ? {} : { maxSteps });
   if (!outcome.ok) throw new Error(JSON.stringify(outcome.error));
   return outcome.output;
@@ -16,7 +16,7 @@ function syntaxFault(source: string) {
   return outcome.error.detail;
 }
 
-function evaluationFault(expression: Expression, context: Json) {
+function evaluationFault(expression: CompiledExpression, context: Json) {
   const outcomes = [expression.value(context), expression.test(context)];
   for (const outcome of outcomes) {
     if (outcome.ok) throw new Error('should not evaluate');

@@ -5,7 +5,7 @@ import { parseExpression } from './parse.ts';
 import { type PathRead, SyntaxFault, type Tree } from './syntax-tree.ts';
 
 /** A compiled expression. Neither method throws; neither changes the context. */
-export interface Expression {
+export interface CompiledExpression {
   readonly source: string;
   /** Every path read, in source order. Columns start at 1 and count UTF-16 units. */
   readonly paths: readonly PathRead[];
@@ -30,7 +30,7 @@ const NO: Outcome<boolean> = Object.freeze(ok(false));
 export function compileExpression(
   source: string,
   options: ExpressionOptions = {},
-): Outcome<Expression> {
+): Outcome<CompiledExpression> {
   try {
     return ok(createExpression(source, parseExpression(source), options.maxSteps));
   } catch (error) {
@@ -42,7 +42,11 @@ export function compileExpression(
   }
 }
 
-function createExpression(source: string, tree: Tree, maxSteps = DEFAULT_STEPS): Expression {
+function createExpression(
+  source: string,
+  tree: Tree,
+  maxSteps = DEFAULT_STEPS,
+): CompiledExpression {
   const { root, paths, size } = tree;
   const meter: Meter = { left: 0 };
   const whole = maxSteps - size;

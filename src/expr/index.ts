@@ -1,4 +1,8 @@
-export { compileExpression, type Expression, type ExpressionOptions } from './expression.ts';
+export {
+  type CompiledExpression,
+  compileExpression,
+  type ExpressionOptions,
+} from './expression.ts';
 export { type ContextSchema, type UnknownPath, unknownPaths } from './known-paths.ts';
 export { fillTemplate, templatePaths } from './template.ts';
 export {

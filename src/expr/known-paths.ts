@@ -1,7 +1,7 @@
 // A condition that reads a name nobody provides is not an error when it runs (a missing path is
 // null), it just never matches. So it is reported when it is written.
 import { getOwn, nearest } from '../base/index.ts';
-import type { Expression } from './expression.ts';
+import type { CompiledExpression } from './expression.ts';
 
 /** Known names: an object lists its members; below `open` anything goes; `value` has no members. */
 export type ContextSchema = { readonly [name: string]: ContextSchema | 'open' | 'value' };
@@ -14,7 +14,7 @@ export interface UnknownPath {
 }
 
 /** Reading a whole group (`cost`) is fine; reading a member of a `value` is not. */
-export function unknownPaths(expression: Expression, schema: ContextSchema): UnknownPath[] {
+export function unknownPaths(expression: CompiledExpression, schema: ContextSchema): UnknownPath[] {
   const unknown: UnknownPath[] = [];
   for (const { path, column } of expression.paths) {
     const depth = knownDepth(path, schema);

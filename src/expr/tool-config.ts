@@ -26,7 +26,7 @@ import {
 // `${NAME}` and `${NAME:-default}` in configs authored on disk. INVARIANT: only names the tool
 // declares are read.
 
-export type Environment = Readonly<Record<string, string | undefined>>;
+export type EnvironmentValues = Readonly<Record<string, string | undefined>>;
 
 export interface Variable {
   name: string;
@@ -65,7 +65,7 @@ export interface VariableSource {
 }
 
 export function createVariableSource(
-  env: Environment,
+  env: EnvironmentValues,
   declared: ReadonlySet<string>,
 ): VariableSource {
   const secrets = new Set<string>();
@@ -152,7 +152,7 @@ export interface FilledConfig {
 }
 
 export interface ConfigSources {
-  env: Environment;
+  env: EnvironmentValues;
   /** The names that may be read from `env`. */
   declared: ReadonlySet<string>;
   parameters: JsonObject;
@@ -185,7 +185,7 @@ export function fillBody(
 /** Only `${NAME}`; see `fillConfig`. */
 export function expandEnv(
   config: Json,
-  env: Environment,
+  env: EnvironmentValues,
   declared: ReadonlySet<string>,
 ): Outcome<FilledConfig> {
   const variables = createVariableSource(env, declared);

@@ -232,7 +232,7 @@ export interface Effect {
 }
 
 /** The worst case of one attempt, set aside. Exactly one of the two is called, exactly once. */
-export interface Reservation {
+export interface LimitReservation {
   /** The body was started: charge what it really took. */
   settle(outcome: Outcome<Value>): MaybePromise<void>;
   /** The body was never started: give everything back. */
@@ -250,7 +250,7 @@ export interface Question {
   readonly sources: readonly string[];
 }
 
-export type Answer = 'approved' | 'denied' | 'pending' | 'expired';
+export type AskedAnswer = 'approved' | 'denied' | 'pending' | 'expired';
 
 /** One attempt, for transcript, cost and audit. */
 export interface RecordEntry {
@@ -265,7 +265,7 @@ export interface RecordEntry {
   readonly trace: readonly TraceEntry[];
 }
 
-export type CheckpointEvent =
+export type FlowCheckpoint =
   | { readonly name: 'before_step'; readonly arguments: readonly Argument[] }
   | { readonly name: 'after_step'; readonly arguments: readonly Argument[]; readonly result: Value }
   | { readonly name: 'error'; readonly fault: Fault; readonly arguments: readonly Argument[] }
@@ -304,10 +304,10 @@ export interface Ports {
       op: Operation,
       inputs: readonly Value[],
       frame: Frame,
-    ): MaybePromise<Outcome<Reservation>>;
+    ): MaybePromise<Outcome<LimitReservation>>;
   };
   /** Stages 5 and 8, when the verdict is `ask`. Absent: nobody can be asked, so the answer is no. */
-  ask?(question: Question, frame: Frame): MaybePromise<Outcome<Answer>>;
+  ask?(question: Question, frame: Frame): MaybePromise<Outcome<AskedAnswer>>;
   /** Just before 5 and just before 8. */
   scriptHooks?: ScriptHooks;
   /** Stage 6, as soon as no after-guard can object any more. */
@@ -317,7 +317,7 @@ export interface Ports {
   /** Stage 9. What cannot be recorded counts as failed. */
   record?(entry: RecordEntry): MaybePromise<void>;
   checkpoint?(
-    event: CheckpointEvent,
+    event: FlowCheckpoint,
     op: Operation,
     frame: Frame,
   ): MaybePromise<CheckpointVerdict | undefined>;

@@ -3,7 +3,7 @@
 import type { JsonObject, Outcome } from '../base/index.ts';
 import type { Frame, Value } from '../flow/index.ts';
 import type { Effect, ItemKind } from '../items/index.ts';
-import type { AuthFields, Need } from './primitive.ts';
+import type { AuthFields, PlannedNeed } from './primitive.ts';
 import type { Sink } from './sink.ts';
 
 export interface Caller extends AuthFields {
@@ -27,7 +27,7 @@ export interface Caller extends AuthFields {
 /** What a caller may do. Every answer denies when in doubt. */
 export interface Authority {
   /** The actual call, with its resolved scope. */
-  check(need: Need): Outcome<null>;
+  check(need: PlannedNeed): Outcome<null>;
   /** Is any grant of this name held, whatever its scope? Asked before the scope can be known. */
   holds(capability: string): Outcome<null>;
   /** May a tool with this effect be called at all on this surface? */

@@ -12,7 +12,13 @@ export type { BuiltinFunction } from './file-tools/content.ts';
 export { writeProjectFile } from './file-tools/project-write.ts';
 export { ANSWER, FOUR_TOOLS, type VerbDefinition } from './four-tools.ts';
 export { createKernel, type Kernel } from './kernel.ts';
-export type { Need, Primitive, PrimitiveCall, PrimitiveResult, Verifier } from './primitive.ts';
+export type {
+  PlannedNeed,
+  Primitive,
+  PrimitiveCall,
+  PrimitiveResult,
+  Verifier,
+} from './primitive.ts';
 export {
   type ProgramTool,
   type ProgramTools,

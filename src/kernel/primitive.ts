@@ -13,7 +13,7 @@ export interface AuthFields {
 }
 
 /** One right that the actual call needs, with the scope as resolved (real path, host, id). */
-export interface Need {
+export interface PlannedNeed {
   capability: string;
   scope?: { path?: string; id?: string; host?: string; method?: string; subtree?: string };
   /** For `tool.execute`: a glob without `/` matches signed tools only. */
@@ -22,7 +22,7 @@ export interface Need {
 
 /** Answers for one call whether its caller holds a right. Made from a token or an operator's policy. */
 export interface Verifier {
-  (need: Need): Outcome<null>;
+  (need: PlannedNeed): Outcome<null>;
   /** Every glob over paths that could decide an answer; absent: nobody knows them. */
   globs?(): readonly string[];
 }

@@ -1,7 +1,7 @@
 export type {
   BadArguments,
   Block,
-  Broken,
+  BrokenReply,
   Message,
   ModelReply,
   Protocol,
@@ -29,7 +29,7 @@ export { readReply, replyOf, type TurnOptions } from './read-reply.ts';
 export { createReader, type ReaderOptions, type StreamReader } from './reader.ts';
 export { createWrittenMessages, requestParameters, type WrittenMessages } from './request.ts';
 export {
-  type Script,
+  type ProviderScript,
   type ScriptedProvider,
   type ScriptedProviderOptions,
   startScriptedProvider,

@@ -45,7 +45,7 @@ export interface Message {
 export type Stop = 'end' | 'tool_use' | 'max_tokens' | 'refusal' | 'stop_sequence';
 
 /** What of a reply is missing, and why. */
-export interface Broken {
+export interface BrokenReply {
   /** `max_tokens`, `refusal`, `no_end_marker`, `cut`, or the code of the fault in the stream. */
   reason: string;
   message: string;
@@ -69,7 +69,7 @@ export interface ModelReply {
   usage: Usage;
   /** As the provider names it; empty when it does not. */
   model: string;
-  broken?: Broken;
+  broken?: BrokenReply;
   bad_arguments?: BadArguments[];
 }
 

@@ -13,11 +13,11 @@ import {
   parseJson,
   withDetail,
 } from '../base/index.ts';
-import type { BadArguments, Broken, ModelReply, Stop } from './message.ts';
+import type { BadArguments, BrokenReply, ModelReply, Stop } from './message.ts';
 import type { Draft } from './reply-draft.ts';
 import type { Usage } from './usage.ts';
 
-export interface Ending {
+export interface ReplyEnding {
   /** Did the end marker arrive, without a fault before it? */
   isWhole: boolean;
   /** As the provider said; undefined when it did not. */
@@ -36,7 +36,7 @@ type Verdict =
 const PARTIAL: Verdict = { state: 'partial' };
 
 /** Had the model come to the end of this call, or may it have been about to write more? */
-function isFinished(draft: Draft, { isWhole, stop }: Ending): boolean {
+function isFinished(draft: Draft, { isWhole, stop }: ReplyEnding): boolean {
   if (draft.isFollowed) return true;
   return draft.isClosed && isWhole && stop !== undefined && stop !== 'max_tokens';
 }
@@ -52,7 +52,7 @@ function readArguments(text: string): Outcome<JsonObject> {
  * INVARIANT: `whole` is said only of arguments that cannot go on: a JSON object that has ended, or
  * nothing at all where the model is known to have finished. A refused reply has no calls.
  */
-function judge(draft: Draft, ending: Ending): Verdict {
+function judge(draft: Draft, ending: ReplyEnding): Verdict {
   const isOver = isFinished(draft, ending);
   if (draft.name === '' || !draft.isClosed || ending.stop === 'refusal') return PARTIAL;
   if (draft.text.trim() === '') {
@@ -85,11 +85,11 @@ interface Sorted {
   completed: string[];
   /** Length of `content` up to and including the last complete call. */
   cut: number;
-  discarded: Broken['discarded_partial'];
+  discarded: BrokenReply['discarded_partial'];
   bad: BadArguments[];
 }
 
-function sortDrafts(drafts: readonly Draft[], ending: Ending): Sorted {
+function sortDrafts(drafts: readonly Draft[], ending: ReplyEnding): Sorted {
   const idFor = createIds();
   const sorted: Sorted = { content: [], completed: [], cut: 0, discarded: [], bad: [] };
   for (const draft of drafts) {
@@ -129,7 +129,7 @@ function sortCall(
   into.cut = into.content.length;
 }
 
-function stopOf({ stop }: Ending, { completed, bad }: Sorted): Stop {
+function stopOf({ stop }: ReplyEnding, { completed, bad }: Sorted): Stop {
   const hasCalls = completed.length + bad.length > 0;
   if (hasCalls && (stop === undefined || stop === 'end')) return 'tool_use';
   return stop === undefined || (stop === 'tool_use' && !hasCalls) ? 'end' : stop;
@@ -137,7 +137,7 @@ function stopOf({ stop }: Ending, { completed, bad }: Sorted): Stop {
 
 const plural = (count: number, word: string): string => `${count} ${word}${count === 1 ? '' : 's'}`;
 
-function brokenReply(ending: Ending, sorted: Sorted): Outcome<ModelReply> {
+function brokenReply(ending: ReplyEnding, sorted: Sorted): Outcome<ModelReply> {
   const { usage, model } = ending;
   const { completed, discarded, bad } = sorted;
   const failure =
@@ -174,7 +174,7 @@ function brokenReply(ending: Ending, sorted: Sorted): Outcome<ModelReply> {
  * failure, whose detail holds what was used. A reply that the model ended inside a call (`max_tokens`)
  * or refused is a reply with `broken`.
  */
-export function finishReply(drafts: readonly Draft[], ending: Ending): Outcome<ModelReply> {
+export function finishReply(drafts: readonly Draft[], ending: ReplyEnding): Outcome<ModelReply> {
   const sorted = sortDrafts(drafts, ending);
   if (!ending.isWhole) return brokenReply(ending, sorted);
   const { content, completed, discarded, bad } = sorted;

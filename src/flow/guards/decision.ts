@@ -9,7 +9,7 @@ import {
   type Outcome,
 } from '../../base/index.ts';
 import type {
-  Answer,
+  AskedAnswer,
   Finding,
   Frame,
   Objection,
@@ -166,7 +166,9 @@ function retry(op: Operation, judgement: Judgement, frame: Frame): Failure {
   return requestRetry(budget, finding.guard, hints.map(({ text }) => text).join('; '));
 }
 
-const REFUSALS: Readonly<Record<Exclude<Answer, 'approved'>, { code: string; reason: string }>> = {
+const REFUSALS: Readonly<
+  Record<Exclude<AskedAnswer, 'approved'>, { code: string; reason: string }>
+> = {
   denied: { code: 'permission_denied', reason: 'a person said no' },
   expired: { code: 'permission_denied', reason: 'the question was not answered in time' },
   pending: { code: 'needs_input', reason: 'waits for an answer' },
@@ -190,7 +192,7 @@ function ask(op: Operation, judgement: Judgement, frame: Frame): MaybePromise<Fa
     arguments: inputs,
     sources: [...new Set(asking.flatMap(({ sources }) => sources))],
   };
-  const settle = (outcome: Outcome<Answer>): Failure | undefined => {
+  const settle = (outcome: Outcome<AskedAnswer>): Failure | undefined => {
     if (!outcome.ok)
       return denial(op, judgement, finding, { reason: outcome.error.detail.message });
     if (outcome.output === 'approved') return undefined;
@@ -201,7 +203,7 @@ function ask(op: Operation, judgement: Judgement, frame: Frame): MaybePromise<Fa
   return whenDone(
     shielded(
       'asking a person',
-      () => ports.ask?.(question, frame) as MaybePromise<Outcome<Answer>>,
+      () => ports.ask?.(question, frame) as MaybePromise<Outcome<AskedAnswer>>,
     ),
     settle,
   );

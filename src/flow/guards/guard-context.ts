@@ -2,7 +2,7 @@
 // calls, so questions over several inputs are data: `"secret" in input.any.labels`. Only what the
 // condition reads is made.
 import type { Json, JsonObject } from '../../base/index.ts';
-import type { ContextSchema, Expression } from '../../expr/index.ts';
+import type { CompiledExpression, ContextSchema } from '../../expr/index.ts';
 import type { GuardView } from '../frame.ts';
 import type { Argument } from '../operation.ts';
 import { type Descriptor, mergeAll, mergeDescriptors } from '../values/labels.ts';
@@ -127,7 +127,7 @@ const ROOTS: Readonly<Record<string, (view: GuardView, names: Names) => Json>> =
 };
 
 /** Looks at a condition once, and gives the function that makes its context each time. */
-export function contextMaker({ paths }: Expression): (view: GuardView) => JsonObject {
+export function contextMaker({ paths }: CompiledExpression): (view: GuardView) => JsonObject {
   const wanted = new Map<string, Set<string> | undefined>();
   for (const { path } of paths) {
     const [root = '', member] = path;

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
-import type { Answer, Effect, Frame, GuardSet, Input, Question, Verdict } from '../frame.ts';
+import type { AskedAnswer, Effect, Frame, GuardSet, Input, Question, Verdict } from '../frame.ts';
 import type { MaybePromise } from '../maybe.ts';
 import type { Operation } from '../operation.ts';
 import { childFrame, createFrame, withInfluence } from '../pipeline/create-frame.ts';
@@ -160,7 +160,9 @@ test('deny wins over ask, ask over retry, and every reason is kept', () => {
     { decision: 'deny' },
   ]);
   const asked: Question[] = [];
-  const ports = { ask: (question: Question) => (asked.push(question), ok<Answer>('approved')) };
+  const ports = {
+    ask: (question: Question) => (asked.push(question), ok<AskedAnswer>('approved')),
+  };
   const frame = createFrame({ ports, guards: guards(retry, ask, replace) });
   expect(data(run(call, [labelled('x')], frame))).toBe('new');
   expect(asked).toMatchObject([{ questions: ['q'], reasons: ['h'], phase: 'before' }]);
@@ -168,7 +170,7 @@ test('deny wins over ask, ask over retry, and every reason is kept', () => {
 
 test('a question is answered by a person, or the answer is no', () => {
   const set = guards({ on: 'op:show', verdict: { kind: 'ask', text: 'really?' } });
-  const answered = (answer: () => Outcome<Answer>) =>
+  const answered = (answer: () => Outcome<AskedAnswer>) =>
     failure(run(show, [], createFrame({ guards: set, ports: { ask: answer } }))).error;
   expect(answered(() => ok('denied')).code).toBe('permission_denied');
   expect(answered(() => ok('pending'))).toMatchObject({

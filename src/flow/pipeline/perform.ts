@@ -13,11 +13,11 @@ import { markFailure } from '../values/labels.ts';
 import type { Value } from '../values/value.ts';
 import {
   AFTER_STEP,
+  type AttemptEnding,
   BEFORE_STEP,
   type Body,
-  type Call,
-  type Ending,
   madeIn,
+  type PipelineCall,
   RESERVE,
   type Run,
   raise,
@@ -45,19 +45,19 @@ export function perform(
 }
 
 function attempt(
-  call: Call,
+  call: PipelineCall,
   number: number,
   hints: readonly string[],
   repeats: number,
 ): MaybePromise<Outcome<Value>> {
   const run = startRun(call, number, hints);
   const ended = safely(run, () => walk(run));
-  const go = (ending: Ending) => conclude(run, ending, hints, repeats);
+  const go = (ending: AttemptEnding) => conclude(run, ending, hints, repeats);
   return isPromise(ended) ? ended.then(go) : go(ended);
 }
 
 /** Whatever is thrown or rejected while the stages run becomes a fault of this operation. */
-function safely(run: Run, work: () => MaybePromise<Ending>): MaybePromise<Ending> {
+function safely(run: Run, work: () => MaybePromise<AttemptEnding>): MaybePromise<AttemptEnding> {
   const caught = (error: unknown): Failure => crashed(operationName(run.call.op), error);
   try {
     const ending = work();
@@ -86,7 +86,7 @@ function endEffects(run: Run, outcome: Outcome<Value>): void {
   else run.effects.flush();
 }
 
-function settle(run: Run, outcome: Outcome<Value>): MaybePromise<Ending> {
+function settle(run: Run, outcome: Outcome<Value>): MaybePromise<AttemptEnding> {
   const { reservation } = run;
   if (!reservation) return undefined;
   run.reservation = undefined;
@@ -95,7 +95,7 @@ function settle(run: Run, outcome: Outcome<Value>): MaybePromise<Ending> {
 }
 
 /** on_limit for a refusal of stage 4, on_error for everything later and for the gate. */
-function raiseFault(run: Run, outcome: Outcome<Value>): MaybePromise<Ending> {
+function raiseFault(run: Run, outcome: Outcome<Value>): MaybePromise<AttemptEnding> {
   if (outcome.ok || run.stage <= BEFORE_STEP || run.stage === AFTER_STEP) return undefined;
   if (outcome.error.code === RETRY_CODE || !run.frame.ports.checkpoint) return undefined;
   const name = run.stage === RESERVE ? 'limit' : 'error';
@@ -103,7 +103,7 @@ function raiseFault(run: Run, outcome: Outcome<Value>): MaybePromise<Ending> {
 }
 
 /** Stage 9. INVARIANT: what could not be recorded is not reported as done. */
-function record(run: Run, outcome: Outcome<Value>, retried: boolean): MaybePromise<Ending> {
+function record(run: Run, outcome: Outcome<Value>, retried: boolean): MaybePromise<AttemptEnding> {
   const { ports } = run.frame;
   if (!ports.record) return undefined;
   const { call, frame, inputs, attempt: number, trace } = run;
@@ -115,7 +115,7 @@ function record(run: Run, outcome: Outcome<Value>, retried: boolean): MaybePromi
 /** From the end of the stages to the outcome, or to the next attempt. */
 function conclude(
   run: Run,
-  ending: Ending,
+  ending: AttemptEnding,
   hints: readonly string[],
   repeats: number,
 ): MaybePromise<Outcome<Value>> {
@@ -134,7 +134,7 @@ function conclude(
   });
 }
 
-const pick = (failure: Ending, outcome: Outcome<Value>): Outcome<Value> =>
+const pick = (failure: AttemptEnding, outcome: Outcome<Value>): Outcome<Value> =>
   failure === undefined || failure === 'again' ? outcome : failure;
 
 function afterSettling(

@@ -1,13 +1,13 @@
 // One attempt at an operation, as the stages see it.
 import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import type {
-  CheckpointEvent,
   CheckpointVerdict,
   Effect,
+  FlowCheckpoint,
   Frame,
   Input,
   InputNote,
-  Reservation,
+  LimitReservation,
   RetryBudget,
   TraceEntry,
 } from '../frame.ts';
@@ -39,7 +39,7 @@ export interface Scope {
 export type Body = (inputs: readonly Value[], scope: Scope) => MaybePromise<Outcome<Value>>;
 
 /** What is performed, the same for all attempts. */
-export interface Call {
+export interface PipelineCall {
   readonly op: Operation;
   readonly inputs: readonly Input[];
   readonly body: Body;
@@ -48,7 +48,7 @@ export interface Call {
 }
 
 export interface Run {
-  readonly call: Call;
+  readonly call: PipelineCall;
   readonly budget: RetryBudget | undefined;
   readonly attempt: number;
   frame: Frame;
@@ -56,7 +56,7 @@ export interface Run {
   inputs: readonly Argument[];
   /** No input needs to be evaluated. */
   readonly isReady: boolean;
-  reservation: Reservation | undefined;
+  reservation: LimitReservation | undefined;
   isStarted: boolean;
   captured: Descriptor;
   effects: EffectBuffer;
@@ -81,7 +81,7 @@ function readyInputs(inputs: readonly Input[]): readonly Argument[] | undefined 
 }
 
 /** Stage 1. */
-export function startRun(call: Call, attempt: number, hints: readonly string[]): Run {
+export function startRun(call: PipelineCall, attempt: number, hints: readonly string[]): Run {
   const { op, outer } = call;
   const budget = op.retryOwner
     ? { attempt: hints.length + 1, max: MAX_ATTEMPTS, hints }
@@ -186,14 +186,14 @@ export const madeIn = ({ call, frame, inputs, captured }: Run): Made => ({
 // The stages between the inputs and the record, one function each. `STAGES` is the order, and the
 // only place that knows it. A stage answers undefined to go on, or the outcome that ends the attempt.
 
-export type Ending = Outcome<Value> | 'again' | undefined;
-export type Stage = (run: Run) => MaybePromise<Ending>;
+export type AttemptEnding = Outcome<Value> | 'again' | undefined;
+export type Stage = (run: Run) => MaybePromise<AttemptEnding>;
 
 /** Asks whoever mounted checkpoints; nobody means go on. */
-export function raise(run: Run, event: CheckpointEvent): MaybePromise<Ending> {
+export function raise(run: Run, event: FlowCheckpoint): MaybePromise<AttemptEnding> {
   const { ports } = run.frame;
   if (!ports.checkpoint) return undefined;
-  const apply = (verdict: CheckpointVerdict | undefined): Ending => {
+  const apply = (verdict: CheckpointVerdict | undefined): AttemptEnding => {
     if (!verdict || verdict.action === 'continue') return undefined;
     if (verdict.action === 'retry') return 'again';
     const { outcome } = verdict;
@@ -352,7 +352,7 @@ export const AFTER_STEP = STAGES.indexOf(afterStep);
 export const BEFORE_STEP = STAGES.indexOf(beforeStep);
 
 /** Runs the stages from `index` on, in the same tick as long as none of them waits. */
-export function walk(run: Run, index = 0): MaybePromise<Ending> {
+export function walk(run: Run, index = 0): MaybePromise<AttemptEnding> {
   for (let at = index; at < STAGES.length; at++) {
     run.stage = at;
     const ending = (STAGES[at] as Stage)(run);

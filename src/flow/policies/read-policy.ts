@@ -16,9 +16,9 @@ import {
   numberBetween,
   oneOf,
   openYaml,
-  type Path,
   type Position,
   type Rule,
+  type RulePath,
   type RulePlace,
   record,
   tableOf,
@@ -205,14 +205,14 @@ export interface ParsedPolicy {
   policy?: Policy;
   diagnostics: Diagnostic[];
   /** Where a setting stands, for findings about it (`lintPolicy`). */
-  readonly locate: (path: Path) => Position;
+  readonly locate: (path: RulePath) => Position;
 }
 
 /** Never throws; `policy` is absent when anything is wrong. An empty file is an empty policy. */
 export function parsePolicy(text: string, file: string, level: PolicyLevel): ParsedPolicy {
   const { value, place, diagnostics } = openYaml(text, file);
   const read = value === null ? {} : settingsOf(level, file)(value, place);
-  const locate = (path: Path) =>
+  const locate = (path: RulePath) =>
     path.reduce((at: RulePlace, step) => at.child(step), place).position();
   return read === undefined || hasErrors(diagnostics)
     ? { diagnostics, locate }

@@ -10,7 +10,7 @@ import {
 } from '../../base/index.ts';
 import {
   type CheckpointVerdict,
-  type CheckpointEvent as FlowEvent,
+  type FlowCheckpoint as FlowEvent,
   makeValue,
 } from '../../flow/index.ts';
 import { packCost, usedAmounts } from '../limits/cost.ts';

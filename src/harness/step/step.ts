@@ -10,11 +10,11 @@ import {
   ok,
 } from '../../base/index.ts';
 import {
-  type CheckpointEvent,
   childFrame,
   type Descriptor,
   descriptorOfFault,
   EMPTY,
+  type FlowCheckpoint,
   type Frame,
   makeValue,
   mergeDescriptors,
@@ -177,7 +177,7 @@ const calledOff = ({ tool }: IdentifiedCall, { error }: Failure): Failure =>
 
 // INVARIANT: a write that was stopped in the middle may have had its effect. It is not done again,
 // whatever a hook says; the model is told and may look.
-const mayRepeat = ({ effect }: StepFacts, event: CheckpointEvent): boolean =>
+const mayRepeat = ({ effect }: StepFacts, event: FlowCheckpoint): boolean =>
   effect !== 'write' || event.name !== 'error' || !isStopped(event.fault);
 
 const isStopped = ({ code }: Fault): boolean =>

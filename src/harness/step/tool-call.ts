@@ -8,7 +8,7 @@ import {
   ok,
   plainText,
 } from '../../base/index.ts';
-import type { CheckpointEvent } from '../../flow/index.ts';
+import type { FlowCheckpoint } from '../../flow/index.ts';
 import type { Effect, Library } from '../../items/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { type HarnessPorts } from '../thread/thread.ts';
@@ -93,7 +93,7 @@ export function spawnsBy(
   return word('function') === FUNCTION ? { makesId: word('make_id') === true } : undefined;
 }
 
-export const asLimit = (event: CheckpointEvent): CheckpointEvent =>
+export const asLimit = (event: FlowCheckpoint): FlowCheckpoint =>
   event.name === 'error' && SPAWN_LIMITS.has(event.fault.code)
     ? { ...event, name: 'limit' }
     : event;

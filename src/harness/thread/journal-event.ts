@@ -3,7 +3,7 @@
 // `decode` in journal-codec.ts are the only ways in and out.
 import type { Fault, Json, JsonObject } from '../../base/index.ts';
 import type { Effect } from '../../items/index.ts';
-import type { Block, Broken, Stop, Usage } from '../../llm/index.ts';
+import type { Block, BrokenReply, Stop, Usage } from '../../llm/index.ts';
 import type { ThreadStatus } from '../../store/index.ts';
 import type { LimitEvent, WarningEvent } from '../limits/limit.ts';
 
@@ -234,7 +234,7 @@ export type JournalEvent =
   | Entry<'approval', ApprovalNote>
   | Entry<'snapshot', { readonly reason: string; readonly at?: number }>
   | Entry<'error', FailedRequest>
-  | Entry<'stream_error', FailedRequest | (Broken & { readonly code?: never })>
+  | Entry<'stream_error', FailedRequest | (BrokenReply & { readonly code?: never })>
   /** What somebody else had noted; nothing is restored from it. */
   | Entry<'logged', { readonly event_type: string; readonly data: JsonObject; readonly by: string }>
   | Entry<

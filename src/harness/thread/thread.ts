@@ -2,7 +2,7 @@
 // above, and all of those share this and nothing else. `HarnessPorts` stands here too, because the
 // threads of a process are one of the things a thread reaches outside of itself.
 import type { Clock, Json, JsonObject, Outcome, RandomBytes } from '../../base/index.ts';
-import type { Expression } from '../../expr/index.ts';
+import type { CompiledExpression } from '../../expr/index.ts';
 import type { Frame, PolicyState } from '../../flow/index.ts';
 import type { Directive, DirectiveItem, Hook, Library } from '../../items/index.ts';
 import type { Kernel } from '../../kernel/index.ts';
@@ -140,7 +140,7 @@ export interface CompiledHook {
   readonly hook: Hook;
   /** Place in document order. */
   readonly index: number;
-  readonly expression: Expression;
+  readonly expression: CompiledExpression;
   readonly readsEvent: boolean;
 }
 

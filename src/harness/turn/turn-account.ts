@@ -1,7 +1,7 @@
 // The books of a thread that nobody will take up again: what went out and was never read may be on
 // the invoice and is charged in full, what was only set aside is free.
 import { type Failure, fail, getOwn, type Outcome, ok } from '../../base/index.ts';
-import type { RecordEntry, Reservation } from '../../flow/index.ts';
+import type { LimitReservation, RecordEntry } from '../../flow/index.ts';
 import {
   costOf,
   estimateTokens,
@@ -52,7 +52,7 @@ export interface TurnAccount {
   /** What follows a request that failed; undefined: that is for the checkpoint to say. */
   next: NextMove | undefined;
   /** Stage 4: local limits, then the whole chain in one transaction. */
-  reserve(): Outcome<Reservation>;
+  reserve(): Outcome<LimitReservation>;
   /** Stage 9: reply or error, cost and charge in one commit. */
   record(entry: RecordEntry): void;
 }

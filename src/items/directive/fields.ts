@@ -12,7 +12,7 @@ import {
   readChoice,
   readFlag,
 } from './element.ts';
-import { type Findings, quoted, type Words } from './findings.ts';
+import { type DirectiveWords, type Findings, quoted } from './findings.ts';
 
 const OUTPUT_TYPES: readonly OutputType[] = ['string', 'number', 'boolean', 'object', 'array'];
 const INPUT_TYPES = [...OUTPUT_TYPES, 'integer', 'any'] as const;
@@ -33,7 +33,7 @@ function fieldName(
   field: Element,
   tag: string,
   findings: Findings,
-  words: Words,
+  words: DirectiveWords,
 ): string | undefined {
   const given = field.name === tag ? attributeOf(field, 'name') : undefined;
   const name = field.name === tag ? given?.value : field.name;
@@ -85,7 +85,7 @@ function readFields<T extends { name: string }>(
   parent: Element | undefined,
   tag: 'input' | 'output',
   findings: Findings,
-  words: Words,
+  words: DirectiveWords,
   read: (field: Element, name: string) => T,
 ): T[] {
   const fields = new Map<string, T>();
@@ -110,7 +110,7 @@ function readFields<T extends { name: string }>(
 export function readInputs(
   element: Element | undefined,
   findings: Findings,
-  words: Words,
+  words: DirectiveWords,
 ): DirectiveInput[] {
   return readFields(element, 'input', findings, words, (field, name) => {
     const type = readChoice(field, 'type', INPUT_TYPES, findings, 'type_unknown') ?? 'string';
@@ -136,7 +136,7 @@ function readEnum(field: Element, type: OutputType): { enum?: string[]; descript
 export function readOutputs(
   element: Element | undefined,
   findings: Findings,
-  words: Words,
+  words: DirectiveWords,
 ): DirectiveOutput[] {
   return readFields(element, 'output', findings, words, (field, name) => {
     // A hook directive's `context` holds fields; text would be of no use to the harness.

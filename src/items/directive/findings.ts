@@ -82,7 +82,7 @@ export function createFindings(text: string, file: string): Findings {
 
 export type Form = 'xml' | 'yaml';
 
-export interface Words {
+export interface DirectiveWords {
   readonly form: Form;
   /** "tag" or "key". */
   readonly tagKind: string;
@@ -95,7 +95,7 @@ export interface Words {
 
 const clip = (text: string): string => (text.length > 60 ? `${text.slice(0, 60)}…` : text);
 
-export const WORDS: Readonly<Record<Form, Words>> = {
+export const WORDS: Readonly<Record<Form, DirectiveWords>> = {
   xml: {
     form: 'xml',
     tagKind: 'tag',

@@ -3,9 +3,9 @@
 
 import { compact } from '../../base/index.ts';
 import {
+  type CompiledExpression,
   type ContextSchema,
   compileExpression,
-  type Expression,
   templatePaths,
   unknownPaths,
 } from '../../expr/index.ts';
@@ -22,7 +22,7 @@ import {
   readChoice,
   sourceOf,
 } from './element.ts';
-import { type Findings, type Place, quoted, type Words } from './findings.ts';
+import { type DirectiveWords, type Findings, type Place, quoted } from './findings.ts';
 
 export const HOOK_CONTEXT: ContextSchema = {
   event: {
@@ -81,7 +81,7 @@ export const HOOK_CONTEXT: ContextSchema = {
 const hintOf = (hint: unknown): string | undefined => (typeof hint === 'string' ? hint : undefined);
 
 /** Compiles a condition; a syntax error points into the file, behind entities and all. */
-function compileWhen(when: Element, findings: Findings): Expression | undefined {
+function compileWhen(when: Element, findings: Findings): CompiledExpression | undefined {
   const { text, offset } = sourceOf(when);
   const compiled = compileExpression(text);
   if (compiled.ok) return compiled.output;
@@ -91,7 +91,7 @@ function compileWhen(when: Element, findings: Findings): Expression | undefined 
   return undefined;
 }
 
-function checkPaths(when: Element, expression: Expression, findings: Findings): void {
+function checkPaths(when: Element, expression: CompiledExpression, findings: Findings): void {
   const { offset } = sourceOf(when);
   for (const { path, column, suggestion } of unknownPaths(expression, HOOK_CONTEXT)) {
     findings.error(
@@ -131,7 +131,12 @@ function checkTemplates(inputs: Element, findings: Findings): void {
   }
 }
 
-function requiredText(hook: Element, name: string, findings: Findings, words: Words): string {
+function requiredText(
+  hook: Element,
+  name: string,
+  findings: Findings,
+  words: DirectiveWords,
+): string {
   const child = childOf(hook, name);
   const text = child ? sourceOf(child).text : '';
   if (text !== '' || child?.unclosed || hasTypo(hook)) return text;
@@ -145,7 +150,11 @@ function requiredText(hook: Element, name: string, findings: Findings, words: Wo
   return '';
 }
 
-export function readHooks(element: Element | undefined, findings: Findings, words: Words): Hook[] {
+export function readHooks(
+  element: Element | undefined,
+  findings: Findings,
+  words: DirectiveWords,
+): Hook[] {
   if (!element) return [];
   return elementsOf(element, 'hook').map((hook) => {
     const condition = requiredText(hook, 'when', findings, words);

@@ -2,7 +2,7 @@
 import { compact, isObject, type Json } from '../../base/index.ts';
 import type { DirectiveLimits } from './directive.ts';
 import { attributeOf, childOf, dataOf, type Element, proseOf } from './element.ts';
-import { type Findings, type Form, quoted, type Words } from './findings.ts';
+import { type DirectiveWords, type Findings, type Form, quoted } from './findings.ts';
 
 interface Replacement {
   limits: { name: string; attribute?: [string, string]; text: string }[];
@@ -83,7 +83,7 @@ function printYaml({ limits, hook }: Replacement): string {
 const print = (replacement: Replacement, form: Form): string =>
   form === 'xml' ? printXml(replacement) : printYaml(replacement);
 
-export function reportCost(cost: Element, findings: Findings, words: Words): void {
+export function reportCost(cost: Element, findings: Findings, words: DirectiveWords): void {
   const replacement = translate(dataOf(cost));
   const also = replacement.hook ? ` and ${words.tag('hooks')}` : '';
   findings.error(
@@ -95,7 +95,7 @@ export function reportCost(cost: Element, findings: Findings, words: Words): voi
 }
 
 /** What became of two attributes of `<model>`. */
-export function reportRetired(model: Element, findings: Findings, words: Words): void {
+export function reportRetired(model: Element, findings: Findings, words: DirectiveWords): void {
   const fallback = attributeOf(model, 'fallback');
   if (fallback) {
     findings.error(
@@ -139,7 +139,7 @@ export function normalizeDecimal(text: string): string | undefined {
 export function readLimits(
   element: Element | undefined,
   findings: Findings,
-  words: Words,
+  words: DirectiveWords,
 ): DirectiveLimits | undefined {
   if (!element) return undefined;
 

@@ -11,7 +11,7 @@ import {
   proseOf,
   readFlag,
 } from './element.ts';
-import { type Findings, type Place, quoted, type Words } from './findings.ts';
+import { type DirectiveWords, type Findings, type Place, quoted } from './findings.ts';
 import { reportRetired } from './limits.ts';
 import { splitList } from './permissions.ts';
 
@@ -51,7 +51,7 @@ function nameProblem(
   ];
 }
 
-export function readName(root: Element, findings: Findings, words: Words): string {
+export function readName(root: Element, findings: Findings, words: DirectiveWords): string {
   const given = attributeOf(root, 'name');
   if (!given) {
     const stem = fileStem(findings.file) ?? 'my_directive';
@@ -69,7 +69,7 @@ export function readName(root: Element, findings: Findings, words: Words): strin
   return given.value;
 }
 
-export function readVersion(root: Element, findings: Findings, words: Words): string {
+export function readVersion(root: Element, findings: Findings, words: DirectiveWords): string {
   const given = attributeOf(root, 'version');
   if (!given) {
     if (!hasTypo(root))
@@ -95,7 +95,7 @@ export function readVersion(root: Element, findings: Findings, words: Words): st
 export function readModel(
   element: Element | undefined,
   findings: Findings,
-  words: Words,
+  words: DirectiveWords,
 ): DirectiveModel | undefined {
   if (!element) return undefined;
   reportRetired(element, findings, words);

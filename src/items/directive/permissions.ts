@@ -17,7 +17,7 @@ import {
   proseOf,
   readFlag,
 } from './element.ts';
-import { type Findings, type Form, quoted, type Words } from './findings.ts';
+import { type DirectiveWords, type Findings, type Form, quoted } from './findings.ts';
 
 const ATTRIBUTES = ['resource', 'path', 'id', 'action', 'host', 'method'] as const;
 
@@ -87,7 +87,7 @@ function shapeProblem(
   return undefined;
 }
 
-function readEntry(element: Element, findings: Findings, words: Words): Permission {
+function readEntry(element: Element, findings: Findings, words: DirectiveWords): Permission {
   const value = (name: string): string | undefined =>
     attributeOf(element, name)?.value.trim() || undefined;
   const permission = compact<Permission>({
@@ -141,7 +141,7 @@ function readFilter(element: Element, findings: Findings): CategoryFilter {
 export function readPermissions(
   element: Element | undefined,
   findings: Findings,
-  words: Words,
+  words: DirectiveWords,
 ): Permissions | undefined {
   if (!element) return undefined;
   const entries = elementsOf(element)

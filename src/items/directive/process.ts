@@ -12,7 +12,7 @@ import {
   readChoice,
   sourceOf,
 } from './element.ts';
-import { type Findings, quoted, type Words } from './findings.ts';
+import { type DirectiveWords, type Findings, quoted } from './findings.ts';
 
 const MODES = ['free', 'plan'] as const;
 const OPAQUE = ['template', 'example', 'raw'];
@@ -34,7 +34,7 @@ function stepText(step: Element): string | undefined {
   return dedent(parts.join(''), step.yaml === true) || undefined;
 }
 
-function readStep(step: Element, findings: Findings, words: Words): Step {
+function readStep(step: Element, findings: Findings, words: DirectiveWords): Step {
   const name = attributeOf(step, 'name')?.value.trim() ?? '';
   if (name === '' && !hasTypo(step)) {
     findings.error(
@@ -63,7 +63,7 @@ function readScript(script: Element, findings: Findings): DirectiveScript {
 export function readProcess(
   element: Element | undefined,
   findings: Findings,
-  words: Words,
+  words: DirectiveWords,
 ): DirectiveProcess {
   if (!element) return { mode: 'free', steps: [] };
   const steps = elementsOf(element, 'step');

@@ -3,7 +3,7 @@
 import { nearest } from '../../base/index.ts';
 import { type Element, elementsOf } from './element.ts';
 import { offsetIn } from './entities.ts';
-import { type Findings, quoted, type Words } from './findings.ts';
+import { type DirectiveWords, type Findings, quoted } from './findings.ts';
 import { homeOf, type Shape } from './shape.ts';
 
 function attributeHint(name: string, shape: Shape): string | undefined {
@@ -14,7 +14,7 @@ function attributeHint(name: string, shape: Shape): string | undefined {
   return known === '' ? 'this tag takes no attributes' : `known here: ${known}`;
 }
 
-function tagHint(element: Element, parent: Element, words: Words): string {
+function tagHint(element: Element, parent: Element, words: DirectiveWords): string {
   const { attributes, children, text } = parent.shape as Shape;
   const names =
     words.form === 'yaml' ? [...attributes, ...Object.keys(children)] : Object.keys(children);
@@ -32,7 +32,7 @@ function tagHint(element: Element, parent: Element, words: Words): string {
     : `known here: ${known.map((name) => `\`${name}\``).join(', ')}`;
 }
 
-export function survey(root: Element, findings: Findings, words: Words): void {
+export function survey(root: Element, findings: Findings, words: DirectiveWords): void {
   function unclosed({ name, at, shape }: Element): void {
     const isEmpty = shape && !shape.text && Object.keys(shape.children).length === 0;
     const hint = isEmpty ? `end it with \`/>\`: \`<${name} … />\`` : `add \`</${name}>\``;

@@ -8,7 +8,7 @@ import {
   mergeDeep,
   type Outcome,
   openYaml,
-  type Path,
+  type RulePath,
   type RulePlace,
 } from '../../base/index.ts';
 import { type CapabilityCatalog, normalizeCapability } from '../../trust/index.ts';
@@ -39,7 +39,7 @@ export type ConfigCheck = (
   primitive: string,
   config: JsonObject,
   tool: Tool,
-) => readonly { path: Path; message: string; hint?: string }[];
+) => readonly { path: RulePath; message: string; hint?: string }[];
 
 export interface ToolWorld {
   chainOf: (item: ToolItem) => Outcome<Chain>;
@@ -53,9 +53,9 @@ const FOREGROUND: readonly string[] = ['subprocess', 'http_client', 'function'];
 const GIVEN: readonly string[] = ['thread_id', 'project_path', '__idempotency_key'];
 
 function checkRequires(tool: Tool, world: ToolWorld, place: RulePlace): void {
-  const lists: [readonly string[], Path][] = [
+  const lists: [readonly string[], RulePath][] = [
     [tool.requires, ['requires']],
-    ...tool.actions.map((action, index): [readonly string[], Path] => [
+    ...tool.actions.map((action, index): [readonly string[], RulePath] => [
       action.requires ?? [],
       ['actions', index, 'requires'],
     ]),
@@ -94,7 +94,7 @@ function checkModule(tool: Tool, file: string, place: RulePlace): void {
     });
 }
 
-function* placeholders(value: Json, path: Path): Generator<[string, Path]> {
+function* placeholders(value: Json, path: RulePath): Generator<[string, RulePath]> {
   if (typeof value === 'string') {
     for (const [, name = ''] of value.matchAll(
       /(?<!\$)\{\s{0,20}([A-Za-z_]\w{0,127})\s{0,20}\}/g,

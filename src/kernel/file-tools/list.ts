@@ -28,7 +28,7 @@ const IGNORED_PATHS = ['.ai/threads', '.ai/.env'];
 
 export type EntryKind = 'file' | 'folder' | 'link' | 'other';
 
-export interface Entry extends ProjectPath {
+export interface ListedEntry extends ProjectPath {
   name: string;
   kind: EntryKind;
 }
@@ -46,10 +46,10 @@ const below = (relative: string, name: string): string =>
 export async function entriesOf(
   folder: ProjectPath,
   max: number,
-): Promise<Outcome<{ entries: Entry[]; more: boolean }>> {
+): Promise<Outcome<{ entries: ListedEntry[]; more: boolean }>> {
   const opened = await openFolder(folder.absolute, folder.relative);
   if (!opened.ok) return opened;
-  const entries: Entry[] = [];
+  const entries: ListedEntry[] = [];
   let more = false;
   try {
     for await (const entry of await opendir(opened.output.at('.'))) {
@@ -80,7 +80,7 @@ export interface WalkOptions {
 }
 
 export interface Walk {
-  files(): AsyncGenerator<Entry>;
+  files(): AsyncGenerator<ListedEntry>;
   /** True when the bound, and not the project, ended the walk. */
   truncated(): boolean;
 }
@@ -88,12 +88,12 @@ export interface Walk {
 export function walkFiles(start: ProjectPath, options: WalkOptions): Walk {
   let left = options.maxEntries ?? MAX_ENTRIES;
   let truncated = false;
-  const isIgnored = ({ name, relative }: Entry): boolean =>
+  const isIgnored = ({ name, relative }: ListedEntry): boolean =>
     !options.includeIgnored &&
     ((IGNORED_NAMES.includes(name) && !options.named?.includes(name)) ||
       (IGNORED_PATHS.includes(relative) && !options.named?.includes('.ai')));
 
-  async function* visit(folder: ProjectPath, depth: number): AsyncGenerator<Entry> {
+  async function* visit(folder: ProjectPath, depth: number): AsyncGenerator<ListedEntry> {
     if (depth > MAX_DEPTH || left <= 0) {
       truncated = true;
       return;
@@ -116,7 +116,7 @@ export function walkFiles(start: ProjectPath, options: WalkOptions): Walk {
 export const mayRead = (call: PrimitiveCall, path: string): Outcome<null> =>
   call.verify({ capability: 'fs.read', scope: { path } });
 
-async function describe(entry: Entry): Promise<JsonObject> {
+async function describe(entry: ListedEntry): Promise<JsonObject> {
   const { name, kind: type } = entry;
   if (type !== 'file') return { name, type };
   const info = await lstat(entry.absolute).catch(() => undefined);

@@ -2,9 +2,9 @@
 import { pipeline, type Readable, type Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw } from 'node:zlib';
 import { fail, type Json, type Outcome, ok, parseJson } from '../../base/index.ts';
-import type { Answer } from './connect.ts';
+import type { HttpAnswer } from './connect.ts';
 import { type ByteSource, sourceStream, streamSource } from './source.ts';
-import type { Watch } from './time-limits.ts';
+import type { TimeWatch } from './time-limits.ts';
 
 export type PumpEnd = { kind: 'end' } | { kind: 'stopped' } | { kind: 'cut'; error: Error };
 
@@ -15,7 +15,7 @@ export type PumpEnd = { kind: 'end' } | { kind: 'stopped' } | { kind: 'cut'; err
  */
 export function pump(
   source: ByteSource,
-  watch: Watch,
+  watch: TimeWatch,
   take: (bytes: Buffer) => boolean | Promise<boolean>,
 ): Promise<PumpEnd> {
   return new Promise((resolve) => {
@@ -79,7 +79,7 @@ function peek(body: Readable): Promise<number | undefined> {
 }
 
 /** The body without its content encoding. What it expands to is bounded by whoever reads it. */
-export async function decodedBody({ headers, body }: Answer): Promise<Outcome<ByteSource>> {
+export async function decodedBody({ headers, body }: HttpAnswer): Promise<Outcome<ByteSource>> {
   const encoding = (headers['content-encoding'] ?? 'identity').trim().toLowerCase();
   if (encoding === 'identity' || encoding === '') return ok(body);
   const decoder = Object.hasOwn(DECODERS, encoding) ? DECODERS[encoding] : undefined;
@@ -103,7 +103,7 @@ export interface ReadResult {
 export async function readBounded(
   source: ByteSource,
   max: number,
-  watch: Watch,
+  watch: TimeWatch,
 ): Promise<ReadResult> {
   const parts: Buffer[] = [];
   let size = 0;

@@ -14,9 +14,9 @@ import type { StreamEvent } from '../sink.ts';
 import { choiceField, countField } from '../sinks/null.ts';
 import type { AddressPorts } from './address.ts';
 import type { Connections } from './connections.ts';
-import type { Watch, WatchPorts } from './time-limits.ts';
+import type { TimeWatch, TimeWatchPorts } from './time-limits.ts';
 
-export interface HttpPorts extends AddressPorts, WatchPorts {
+export interface HttpPorts extends AddressPorts, TimeWatchPorts {
   connections: Connections;
 }
 
@@ -31,7 +31,7 @@ export interface Sending {
   settings: Settings;
   ports: HttpPorts;
   verify: Verifier;
-  watch: Watch;
+  watch: TimeWatch;
   redact: Redactor;
   onEvents: OnEvents;
 }

@@ -7,12 +7,12 @@ import { type Failure, fail, type Outcome } from '../../base/index.ts';
 import type { Verifier } from '../primitive.ts';
 import { type AddressPorts, checkedAddresses, hostOf } from './address.ts';
 import type { ByteSource } from './source.ts';
-import type { Watch } from './time-limits.ts';
+import type { TimeWatch } from './time-limits.ts';
 
 export type NetCapability = 'net.http' | 'net.websocket';
 
 /** What came back, its body not yet read. Whoever holds it reads or destroys the body. */
-export interface Answer {
+export interface HttpAnswer {
   status: number;
   statusText: string;
   /** Names in lower case, several values joined with a comma. */
@@ -26,7 +26,7 @@ export async function allowTarget(
   capability: NetCapability,
   verify: Verifier,
   ports: AddressPorts,
-  watch: Watch,
+  watch: TimeWatch,
 ): Promise<Outcome<string[]>> {
   const host = hostOf(url);
   const held = verify({ capability, scope: method === undefined ? { host } : { host, method } });

@@ -9,7 +9,7 @@ import type { buildConnector, Dispatcher, Client as UndiciClient } from 'undici'
 import { type Outcome, ok } from '../../base/index.ts';
 import { hostOf, portOf } from './address.ts';
 import {
-  type Answer,
+  type HttpAnswer,
   isSecure,
   lookupFrom,
   malformation,
@@ -17,8 +17,8 @@ import {
   networkFault,
 } from './connect.ts';
 import type { WireRequest } from './request.ts';
-import { createFeed, type Feed } from './source.ts';
-import type { Watch } from './time-limits.ts';
+import { type ByteFeed, createFeed } from './source.ts';
+import type { TimeWatch } from './time-limits.ts';
 
 // Only the part that is used: all of undici takes three times as long to load.
 const Client = createRequire(import.meta.url)(
@@ -126,28 +126,28 @@ export const flatHeaders = (headers: Readonly<Record<string, string | string[] |
 };
 
 /** What some servers say before they close an idle connection: it is about no request at all. */
-const isGoodbye = (status: number, headers: Answer['headers']): boolean =>
+const isGoodbye = (status: number, headers: HttpAnswer['headers']): boolean =>
   status === 408 && headers['connection']?.toLowerCase() === 'close';
 
 /** `stale`: the connection was kept from before, and was closed without a word about this request. */
-type Asked = Outcome<Answer> | 'stale';
+type Asked = Outcome<HttpAnswer> | 'stale';
 
 class Asking implements Dispatcher.DispatchHandler {
   readonly #connection: Connection;
   readonly #request: WireRequest;
-  readonly #watch: Watch;
+  readonly #watch: TimeWatch;
   readonly #release: (connection: Connection) => void;
   readonly #settle: (asked: Asked) => void;
   readonly #forget: () => void;
   #isSent = false;
   #isHeard = false;
   #isSettled = false;
-  #feed: Feed | undefined;
+  #feed: ByteFeed | undefined;
 
   constructor(
     connection: Connection,
     request: WireRequest,
-    watch: Watch,
+    watch: TimeWatch,
     release: (connection: Connection) => void,
     settle: (asked: Asked) => void,
   ) {
@@ -245,15 +245,15 @@ export interface Connections {
   send(
     request: WireRequest,
     addresses: readonly string[],
-    watch: Watch,
+    watch: TimeWatch,
     mayRepeat: boolean,
-  ): Promise<Outcome<Answer>>;
+  ): Promise<Outcome<HttpAnswer>>;
   /** Closes what is kept, and from now on whatever is no longer needed. */
   close(): void;
 }
 
 /** Nothing was sent, because the system lets this process open no more. */
-const isOutOfFiles = (answer: Outcome<Answer>): boolean =>
+const isOutOfFiles = (answer: Outcome<HttpAnswer>): boolean =>
   !answer.ok && ['EMFILE', 'ENFILE'].includes(answer.error.detail.reason as string);
 const FILES_RETRY_MS = 50;
 
@@ -290,7 +290,7 @@ export function createConnections(limits: KeepLimits = {}): Connections {
     });
     return connection;
   };
-  const ask = (connection: Connection, request: WireRequest, watch: Watch): Promise<Asked> => {
+  const ask = (connection: Connection, request: WireRequest, watch: TimeWatch): Promise<Asked> => {
     const stopped = watch.failure();
     if (stopped !== undefined) {
       connection.destroy();
@@ -308,9 +308,9 @@ export function createConnections(limits: KeepLimits = {}): Connections {
   async function askAnyhow(
     request: WireRequest,
     addresses: readonly string[],
-    watch: Watch,
+    watch: TimeWatch,
     mayRepeat: boolean,
-  ): Promise<Outcome<Answer>> {
+  ): Promise<Outcome<HttpAnswer>> {
     const { url } = request;
     const old = mayRepeat ? take(originOf(url), addresses) : undefined;
     if (old !== undefined) {

@@ -4,8 +4,8 @@ import type { Clock, Failure, JsonObject } from '../../base/index.ts';
 import { fail, setOwn } from '../../base/index.ts';
 import { hostOf } from './address.ts';
 import { decodedBody, readBounded, textOf } from './body.ts';
-import type { Answer } from './connect.ts';
-import type { Watch } from './time-limits.ts';
+import type { HttpAnswer } from './connect.ts';
+import type { TimeWatch } from './time-limits.ts';
 
 const EXCERPT = 4000;
 const EXCERPT_BYTES = 64 * 1024;
@@ -15,7 +15,7 @@ const SHOWN =
 const MAX_WAIT_MS = 24 * 60 * 60 * 1000;
 
 /** `Retry-After` in seconds or as a date, or the millisecond form some services use. */
-export function retryAfterMs(headers: Answer['headers'], clock: Clock): number | undefined {
+export function retryAfterMs(headers: HttpAnswer['headers'], clock: Clock): number | undefined {
   const exact = Number(headers['retry-after-ms'] ?? Number.NaN);
   const text = headers['retry-after'] ?? '';
   const ms = Number.isFinite(exact)
@@ -27,7 +27,7 @@ export function retryAfterMs(headers: Answer['headers'], clock: Clock): number |
 }
 
 /** Headers as JSON. */
-export function headersOf(headers: Answer['headers'], shown?: RegExp): JsonObject {
+export function headersOf(headers: HttpAnswer['headers'], shown?: RegExp): JsonObject {
   const result: JsonObject = {};
   for (const [name, value] of Object.entries(headers)) {
     if (shown === undefined || shown.test(name)) setOwn(result, name, value);
@@ -41,7 +41,7 @@ function codeOf(status: number): string {
 }
 
 /** The beginning of a body, as text, whatever it is. */
-export async function excerptOf(answer: Answer, watch: Watch): Promise<string> {
+export async function excerptOf(answer: HttpAnswer, watch: TimeWatch): Promise<string> {
   const source = await decodedBody(answer);
   if (!source.ok) return '';
   const { bytes } = await readBounded(source.output, EXCERPT_BYTES, watch);
@@ -50,10 +50,10 @@ export async function excerptOf(answer: Answer, watch: Watch): Promise<string> {
 
 /** A status of 400 and above as a fault. Reads what it needs of the body and drops the rest. */
 export async function statusFault(
-  answer: Answer,
+  answer: HttpAnswer,
   url: URL,
   clock: Clock,
-  watch: Watch,
+  watch: TimeWatch,
 ): Promise<Failure> {
   const { status, statusText, headers } = answer;
   const body_excerpt = await excerptOf(answer, watch);

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterEach, expect, test } from 'vitest';
 import { fail, type JsonObject, ok, systemClock } from '../../base/index.ts';
-import type { Need, PrimitiveCall } from '../primitive.ts';
+import type { PlannedNeed, PrimitiveCall } from '../primitive.ts';
 import { createHttpPrimitive, type HttpClientPorts } from './http-client.ts';
 
 type Handler = (request: IncomingMessage, response: ServerResponse, body: string) => void;
@@ -27,7 +27,7 @@ afterEach(async () => {
   }
 });
 
-const needs: Need[] = [];
+const needs: PlannedNeed[] = [];
 function callOf(config: JsonObject, more: Partial<PrimitiveCall> = {}): PrimitiveCall {
   needs.length = 0;
   return {
@@ -232,7 +232,7 @@ test('every redirect is checked against the rights, with its own host and method
     url: `${base}/end`,
   });
   expect(needs.map(({ scope }) => scope?.method)).toEqual(['POST', 'GET']);
-  const verify = (need: Need) =>
+  const verify = (need: PlannedNeed) =>
     need.scope?.method === 'POST' ? ok(null) : fail('permission_denied', 'no');
   expect(await run({ method: 'POST', url: base }, { verify })).toMatchObject({
     error: { code: 'permission_denied' },

@@ -2,7 +2,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { fail, type JsonObject, ok, systemClock } from '../../base/index.ts';
-import type { Need } from '../primitive.ts';
+import type { PlannedNeed } from '../primitive.ts';
 import type { StreamEvent } from '../sink.ts';
 import type { HttpPorts } from './call.ts';
 import { createConnections } from './connections.ts';
@@ -47,7 +47,7 @@ const ports: HttpPorts = {
   connections,
 };
 
-const callOf = (config: JsonObject, verify: (need: Need) => ReturnType<typeof ok<null>>) => {
+const callOf = (config: JsonObject, verify: (need: PlannedNeed) => ReturnType<typeof ok<null>>) => {
   const tool = { id: 't', dir: '/', requires: [], env: [], source: 'bundle' } as const;
   return {
     tool: { ...tool, effect: 'read', sandbox: 'strict' },
@@ -61,7 +61,7 @@ const callOf = (config: JsonObject, verify: (need: Need) => ReturnType<typeof ok
 
 test('what was prepared once is sent many times, each with its own body', async () => {
   const seen: Seen[] = [];
-  const needs: Need[] = [];
+  const needs: PlannedNeed[] = [];
   const url = await echo(seen);
   const auth = { type: 'bearer', token: 'sk-canary-1' };
   const call = callOf({ url, auth }, (need) => {

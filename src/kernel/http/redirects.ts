@@ -3,12 +3,12 @@
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { Verifier } from '../primitive.ts';
 import type { HttpPorts } from './call.ts';
-import { type Answer, allowTarget } from './connect.ts';
+import { allowTarget, type HttpAnswer } from './connect.ts';
 import { urlProblem, type WireRequest } from './request.ts';
-import type { Watch } from './time-limits.ts';
+import type { TimeWatch } from './time-limits.ts';
 
 export interface Exchange {
-  answer: Answer;
+  answer: HttpAnswer;
   /** Where the answer came from, after redirects. */
   url: URL;
   redirects: number;
@@ -19,7 +19,7 @@ export interface ExchangeOptions {
   mayRepeat: boolean;
   maxRedirects: number;
   verify: Verifier;
-  watch: Watch;
+  watch: TimeWatch;
   /** Does a text hold a secret of this call? */
   isSecret: (text: string) => boolean;
 }

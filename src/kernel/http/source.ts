@@ -29,7 +29,7 @@ interface Origin {
 }
 
 /** The side of a source where the bytes come in. They must stay as they are until they were read. */
-export interface Feed {
+export interface ByteFeed {
   readonly source: ByteSource;
   push(bytes: Buffer): void;
   /** The first end counts. */
@@ -40,7 +40,7 @@ export interface Feed {
  * A source that is fed. What comes in one turn of the event loop is one batch, also when it was sent as
  * a thousand little chunks.
  */
-export function createFeed(origin: Origin): Feed {
+export function createFeed(origin: Origin): ByteFeed {
   let waiting: Buffer[] = [];
   let reader: ByteReader | undefined;
   let ended: { error?: Error } | undefined;

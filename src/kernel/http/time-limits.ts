@@ -29,8 +29,8 @@ export const systemTimer: Timer = (ms, callback) => {
   };
 };
 
-export type Phase = 'connect' | 'first_byte' | 'idle';
-export type Timeouts = Readonly<Record<Phase | 'total', number>>;
+export type WaitPhase = 'connect' | 'first_byte' | 'idle';
+export type Timeouts = Readonly<Record<WaitPhase | 'total', number>>;
 
 /** In milliseconds; a config gives seconds, like the `timeout` of a tool. */
 const PRESETS: Timeouts = { connect: 10_000, first_byte: 120_000, idle: 60_000, total: 600_000 };
@@ -56,7 +56,7 @@ export function timeoutsOf(config: JsonObject, callMs: number): Outcome<Timeouts
   return ok({ ...result, total: Math.min(result.total, MAX_TIMEOUT) });
 }
 
-export interface Watch {
+export interface TimeWatch {
   /** Called when the call must stop, unless it has already; the answer takes the wish back. */
   onStop(listener: (failure: Failure) => void): () => void;
   failure(): Failure | undefined;
@@ -64,7 +64,7 @@ export interface Watch {
   race<T>(answer: Promise<Outcome<T>>): Promise<Outcome<T>>;
   /** The first reason wins. */
   stop(failure: Failure): void;
-  enter(phase: Phase): void;
+  enter(phase: WaitPhase): void;
   /** Something arrived: `idle` begins anew. */
   touch(): void;
   /** While we are busy ourselves the other side cannot be idle. */
@@ -72,17 +72,21 @@ export interface Watch {
   end(): void;
 }
 
-export interface WatchPorts {
+export interface TimeWatchPorts {
   clock: Clock;
   timer: Timer;
 }
 
 /** Begins in `connect`. One timer waits for whatever is due next. */
-export function createWatch(timeouts: Timeouts, caller: AbortSignal, ports: WatchPorts): Watch {
+export function createWatch(
+  timeouts: Timeouts,
+  caller: AbortSignal,
+  ports: TimeWatchPorts,
+): TimeWatch {
   const { clock, timer } = ports;
   const listeners = new Set<(failure: Failure) => void>();
   let failure: Failure | undefined;
-  let phase: Phase | undefined = 'connect';
+  let phase: WaitPhase | undefined = 'connect';
   let since = clock.monotonic();
   const totalDue = since + timeouts.total;
   let cancelTimer = () => {};
@@ -102,7 +106,7 @@ export function createWatch(timeouts: Timeouts, caller: AbortSignal, ports: Watc
     listeners.clear();
   };
   const onAbort = (): void => stop(fail('cancelled', 'the call was cancelled'));
-  const expire = (name: Phase | 'total', sent: boolean): void => {
+  const expire = (name: WaitPhase | 'total', sent: boolean): void => {
     const seconds = timeouts[name] / 1000;
     stop(fail('timeout', `no ${WORDS[name]} within ${seconds} s`, { phase: name, seconds, sent }));
   };
@@ -130,7 +134,7 @@ export function createWatch(timeouts: Timeouts, caller: AbortSignal, ports: Watc
   if (caller.aborted) onAbort();
   else caller.addEventListener('abort', onAbort, { once: true });
 
-  const watch: Watch = {
+  const watch: TimeWatch = {
     onStop(listener) {
       listeners.add(listener);
       return () => listeners.delete(listener);
@@ -164,7 +168,7 @@ export function createWatch(timeouts: Timeouts, caller: AbortSignal, ports: Watc
   return watch;
 }
 
-const WORDS: Readonly<Record<Phase | 'total', string>> = {
+const WORDS: Readonly<Record<WaitPhase | 'total', string>> = {
   connect: 'connection',
   first_byte: 'answer',
   idle: 'further data',

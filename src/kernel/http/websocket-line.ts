@@ -5,10 +5,10 @@ import type { Duplex } from 'node:stream';
 import type { CloseEvent, Dispatcher, MessageEvent, WebSocket as UndiciWebSocket } from 'undici';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import { hostOf } from './address.ts';
-import { type Answer, networkFault } from './connect.ts';
+import { type HttpAnswer, networkFault } from './connect.ts';
 import { createConnection, flatHeaders } from './connections.ts';
-import { createFeed, type Feed } from './source.ts';
-import type { Watch } from './time-limits.ts';
+import { type ByteFeed, createFeed } from './source.ts';
+import type { TimeWatch } from './time-limits.ts';
 
 // Only the part that is used: all of undici takes long to load.
 const { WebSocket } = createRequire(import.meta.url)('undici/lib/web/websocket/websocket.js') as {
@@ -52,9 +52,9 @@ export interface WebSocketLine {
 }
 
 export type Opened =
-  | { kind: 'line'; line: WebSocketLine; headers: Answer['headers'] }
+  | { kind: 'line'; line: WebSocketLine; headers: HttpAnswer['headers'] }
   /** Not an upgrade: an ordinary answer, e.g. 401. */
-  | { kind: 'answer'; answer: Answer };
+  | { kind: 'answer'; answer: HttpAnswer };
 
 /**
  * Watches what undici writes: the head of a frame, then its payload, or both at once. INVARIANT: only a
@@ -167,19 +167,19 @@ function createLine(
 /** What goes by between the handshake of undici and the wire. */
 interface Handshake {
   /** The answer that agrees; the rest is for undici to judge. */
-  agreed(socket: Duplex, headers: Answer['headers']): void;
-  refused(answer: Answer): void;
+  agreed(socket: Duplex, headers: HttpAnswer['headers']): void;
+  refused(answer: HttpAnswer): void;
   failed(error: Error, isSent: boolean): void;
 }
 
 class HandshakeHandler implements Dispatcher.DispatchHandler {
   readonly #inner: Dispatcher.DispatchHandler;
-  readonly #watch: Watch;
+  readonly #watch: TimeWatch;
   readonly #handshake: Handshake;
   #isSent = false;
-  #feed: Feed | undefined;
+  #feed: ByteFeed | undefined;
 
-  constructor(inner: Dispatcher.DispatchHandler, watch: Watch, handshake: Handshake) {
+  constructor(inner: Dispatcher.DispatchHandler, watch: TimeWatch, handshake: Handshake) {
     this.#inner = inner;
     this.#watch = watch;
     this.#handshake = handshake;
@@ -246,13 +246,13 @@ class HandshakeHandler implements Dispatcher.DispatchHandler {
 export function openWebSocket(
   { url, headers }: { url: URL; headers: Record<string, string> },
   addresses: readonly string[],
-  watch: Watch,
+  watch: TimeWatch,
   maxMessage: number,
   user: WebSocketUser,
 ): Promise<Outcome<Opened>> {
   const connection = createConnection(url, addresses, {}, maxMessage);
   return new Promise((resolve) => {
-    let agreed: { socket: Duplex; headers: Answer['headers'] } | undefined;
+    let agreed: { socket: Duplex; headers: HttpAnswer['headers'] } | undefined;
     const handshake: Handshake = {
       agreed(socket, answered) {
         agreed = { socket, headers: answered };

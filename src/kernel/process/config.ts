@@ -15,7 +15,7 @@ export interface ProcessConfig {
   program:
     | { kind: 'command'; command: string; args: readonly string[] }
     | { kind: 'shell'; shell: string; script: string; args: readonly string[] }
-    | { kind: 'module'; runtime: Runtime; module: string; function: string };
+    | { kind: 'module'; runtime: ScriptRuntime; module: string; function: string };
   stdin: string | undefined;
   /** From the project's root. */
   cwd: string;
@@ -30,7 +30,7 @@ export interface ProcessConfig {
 }
 
 export const RUNTIMES = ['node', 'python'] as const;
-export type Runtime = (typeof RUNTIMES)[number];
+export type ScriptRuntime = (typeof RUNTIMES)[number];
 
 const SHELLS = ['bash', 'sh', 'zsh'];
 const DEFAULT_OUTPUT = 1024 * 1024;

@@ -6,7 +6,7 @@ import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:f
 import { dirname, join } from 'node:path';
 import { fail, getOwn, type Outcome, ok, systemRandom } from '../../base/index.ts';
 import type { Plan } from '../tool/plan.ts';
-import type { Runtime } from './config.ts';
+import type { ScriptRuntime } from './config.ts';
 import { childEnvironment, searchPath } from './environment.ts';
 import type { ProcessPorts } from './launch.ts';
 import { runProcess } from './run.ts';
@@ -31,7 +31,7 @@ export async function prepareDependencies(
 // installed at load; at execute only when policy allows it or a person approved.
 
 /** Names and versions from a registry; no paths, no addresses, nothing that reads as an option. */
-const SHAPES: Readonly<Record<Runtime, RegExp>> = {
+const SHAPES: Readonly<Record<ScriptRuntime, RegExp>> = {
   node: /^(@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*(@[\w.^~<>=*+-]+)?$/i,
   python:
     /^[a-z0-9][\w.-]*(\[[\w, .-]+\])?((==|>=|<=|~=|!=|<|>)[\w.*+!]+(,\s*(==|>=|<=|~=|!=|<|>)[\w.*+!]+)*)?$/i,
@@ -42,7 +42,7 @@ export const COMPLETE = '.complete';
 /** Where a set of packages lives; undefined for none. The order of the list does not matter. */
 export function environmentFolder(
   projectRoot: string,
-  runtime: Runtime,
+  runtime: ScriptRuntime,
   dependencies: readonly string[],
 ): string | undefined {
   if (dependencies.length === 0) return undefined;
@@ -55,7 +55,7 @@ export function environmentFolder(
 
 /** The commands that fill `folder`, as argument lists. */
 export function installCommands(
-  runtime: Runtime,
+  runtime: ScriptRuntime,
   dependencies: readonly string[],
   folder: string,
 ): string[][] {
@@ -77,7 +77,7 @@ const quoted = (text: string): string =>
 
 /** What a person can paste to install by hand what `folder` needs. */
 export function installLine(
-  runtime: Runtime,
+  runtime: ScriptRuntime,
   dependencies: readonly string[],
   folder: string,
 ): string {
@@ -89,7 +89,7 @@ export function installLine(
 
 export interface DependentTool {
   id: string;
-  runtime: Runtime;
+  runtime: ScriptRuntime;
   dependencies: readonly string[];
 }
 

@@ -3,7 +3,7 @@
 import { delimiter, isAbsolute } from 'node:path';
 import { isInside } from '../../base/index.ts';
 
-export type Environment = Readonly<Record<string, string | undefined>>;
+export type ProcessEnvironment = Readonly<Record<string, string | undefined>>;
 
 const PASSED = ['LANG', 'LANGUAGE', 'TZ', 'TERM', 'NO_COLOR', 'COLORTERM'];
 const FALLBACK_PATH = '/usr/local/bin:/usr/bin:/bin';
@@ -12,7 +12,7 @@ const FALLBACK_PATH = '/usr/local/bin:/usr/bin:/bin';
  * Folders that commands are looked up in. Those inside the project are left out: whoever may write
  * files there could otherwise put a program in the place of `git`.
  */
-export function searchPath(env: Environment, projectRoot: string): string[] {
+export function searchPath(env: ProcessEnvironment, projectRoot: string): string[] {
   const listed = (env.PATH || FALLBACK_PATH).split(delimiter);
   return [...new Set(listed)].filter(
     (folder) => isAbsolute(folder) && !folder.includes('\0') && !isInside(folder, projectRoot),
@@ -21,9 +21,9 @@ export function searchPath(env: Environment, projectRoot: string): string[] {
 
 export interface ChildEnvironment {
   /** Ours; only the listed and the declared names are read from it. */
-  env: Environment;
+  env: ProcessEnvironment;
   declared: readonly string[];
-  config: Environment;
+  config: ProcessEnvironment;
   path: readonly string[];
   home: string;
   temp: string;

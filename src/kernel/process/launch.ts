@@ -28,13 +28,13 @@ import { isCovered, type OpenView, projectView } from '../sandbox/project.ts';
 import { utilLinuxLaunch } from '../sandbox/util-linux.ts';
 import { toolchainFolders } from '../sandbox/visible.ts';
 import type { ProcessConfig } from './config.ts';
-import { childEnvironment, type Environment, searchPath } from './environment.ts';
-import { type Found, findProgram } from './program.ts';
+import { childEnvironment, type ProcessEnvironment, searchPath } from './environment.ts';
+import { type FoundProgram, findProgram } from './program.ts';
 import type { Launch } from './run.ts';
 
 export interface ProcessPorts extends SandboxPolicy {
   clock: Clock;
-  env: Environment;
+  env: ProcessEnvironment;
   /** Where output that does not fit goes. Made when needed. */
   outputDir(): string;
   random?: RandomBytes;
@@ -54,7 +54,7 @@ export interface PreparedLaunch {
   argv: readonly string[];
 }
 
-const userFolder = (env: Environment): string[] => {
+const userFolder = (env: ProcessEnvironment): string[] => {
   if (env.KERNMANTLE_HOME) return [env.KERNMANTLE_HOME];
   return env.HOME ? [join(env.HOME, '.ai')] : [];
 };
@@ -74,7 +74,7 @@ interface Confinement {
   network: boolean;
   cwd: string;
   path: readonly string[];
-  found: Found;
+  found: FoundProgram;
   unguessable: string;
 }
 

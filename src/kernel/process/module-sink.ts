@@ -9,7 +9,7 @@ import type { Sink, SinkContext, SinkFactory, SinkReport, StreamEvent } from '..
 import { readProcessConfig } from './config.ts';
 import { type ProcessPorts, prepareLaunch } from './launch.ts';
 import { capture } from './output.ts';
-import { killTree, type Launch, type Started, start, stop } from './run.ts';
+import { killTree, type Launch, type StartedProcess, start, stop } from './run.ts';
 
 const CLOSE_MS = 10_000;
 const MAX_LOG = 16 * 1024;
@@ -34,7 +34,7 @@ function countAnswers(channel: Readable): Counts {
 
 /** Ends the input and waits; a child that does not end by itself is ended. */
 async function finish(
-  { child, exit }: Started,
+  { child, exit }: StartedProcess,
   launch: Launch,
 ): Promise<{ code: number | null; forced: boolean }> {
   let [forced, callOff] = [false, () => undefined as void];
@@ -52,7 +52,7 @@ async function finish(
 
 function createSink(
   type: string,
-  started: Started,
+  started: StartedProcess,
   launch: Launch,
   config: JsonObject,
   signal: AbortSignal,

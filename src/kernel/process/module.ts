@@ -17,7 +17,7 @@ import {
 } from '../../base/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
 import { CHANNEL_FD } from '../sandbox/plan.ts';
-import type { Runtime } from './config.ts';
+import type { ScriptRuntime } from './config.ts';
 import type { Ended } from './run.ts';
 
 export interface ModuleCommand {
@@ -29,12 +29,12 @@ export interface ModuleCommand {
 }
 
 export interface ModuleProgram {
-  runtime: Runtime;
+  runtime: ScriptRuntime;
   module: string;
   function: string;
 }
 
-const EXTENSIONS: Readonly<Record<Runtime, readonly string[]>> = {
+const EXTENSIONS: Readonly<Record<ScriptRuntime, readonly string[]>> = {
   node: ['.ts', '.mts', '.js', '.mjs', '.cjs', '.cts'],
   python: ['.py'],
 };

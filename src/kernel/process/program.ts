@@ -8,7 +8,7 @@ import type { ProcessConfig } from './config.ts';
 import { environmentFolder } from './dependencies.ts';
 import { type ModuleProgram, moduleCommand, runnerFolder } from './module.ts';
 
-export interface Found {
+export interface FoundProgram {
   file: string;
   args: readonly string[];
   /** From the project's root, when the program is a file of the project. */
@@ -50,7 +50,7 @@ const SHELL_FLAGS: Readonly<Record<string, readonly string[]>> = {
   zsh: ['-f'],
 };
 
-export interface Lookup {
+export interface ProgramLookup {
   /** Folders for bare names, best first. */
   path: readonly string[];
   node: string;
@@ -63,8 +63,8 @@ function findModule(
   { tool, projectRoot }: Owner,
   program: ModuleProgram,
   dependencies: readonly string[],
-  { path, node, isSink }: Lookup,
-): Outcome<Found> {
+  { path, node, isSink }: ProgramLookup,
+): Outcome<FoundProgram> {
   const environment = environmentFolder(projectRoot, program.runtime, dependencies);
   const command = moduleCommand(tool, program, projectRoot, {
     node,
@@ -79,7 +79,11 @@ function findModule(
   return file.ok ? ok({ file: file.output, args, inProject: undefined, shown }) : file;
 }
 
-export function findProgram(owner: Owner, config: ProcessConfig, lookup: Lookup): Outcome<Found> {
+export function findProgram(
+  owner: Owner,
+  config: ProcessConfig,
+  lookup: ProgramLookup,
+): Outcome<FoundProgram> {
   const { program } = config;
   const { projectRoot } = owner;
   if (program.kind === 'module') return findModule(owner, program, config.dependencies, lookup);

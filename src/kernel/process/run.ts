@@ -99,7 +99,7 @@ export interface Ended {
   setAside: string[];
 }
 
-export interface Started {
+export interface StartedProcess {
   child: ChildProcess;
   channel: Readable;
   exit: Promise<Pick<Ended, 'exitCode' | 'signal' | 'errno'>>;
@@ -132,7 +132,7 @@ function spawnIt(launch: Launch): Outcome<ChildProcess> {
 }
 
 /** Starts a child in a group of its own. Errors of pipes are expected: a child may close early. */
-export function start(launch: Launch): Outcome<Started> {
+export function start(launch: Launch): Outcome<StartedProcess> {
   const spawned = spawnIt(launch);
   if (!spawned.ok) return spawned;
   const child = spawned.output;

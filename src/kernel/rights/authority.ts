@@ -8,7 +8,7 @@ import {
   type VerifiedToken,
 } from '../../trust/index.ts';
 import type { Authority } from '../call.ts';
-import type { Need, Verifier } from '../primitive.ts';
+import type { PlannedNeed, Verifier } from '../primitive.ts';
 
 const SEES_ALL: Authority['sees'] = () => true;
 
@@ -82,7 +82,7 @@ export function tokenAuthority(token: VerifiedToken): Authority {
 
 /** For a primitive, which asks and need not know who answers. */
 export function verifierOf(authority: Authority): Verifier {
-  const check = (need: Need): Outcome<null> => authority.check(need);
+  const check = (need: PlannedNeed): Outcome<null> => authority.check(need);
   const { globs } = authority;
   return globs ? Object.assign(check, { globs: () => globs() }) : check;
 }

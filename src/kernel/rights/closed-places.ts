@@ -5,7 +5,7 @@ import { realpathSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { fail, isInside, type Outcome } from '../../base/index.ts';
 import type { Authority } from '../call.ts';
-import type { Need } from '../primitive.ts';
+import type { PlannedNeed } from '../primitive.ts';
 
 export interface ClosedPlaces {
   /** Real path of the project. */
@@ -28,7 +28,7 @@ interface RealPlaces {
   items: string;
 }
 
-function refusal({ capability, scope }: Need, places: () => RealPlaces): string | undefined {
+function refusal({ capability, scope }: PlannedNeed, places: () => RealPlaces): string | undefined {
   if (scope?.path === undefined || !capability.startsWith('fs.')) return undefined;
   const { project, home, items } = places();
   // Scopes of files are relative to the project and already free of links.
@@ -45,7 +45,7 @@ export function keepOut(authority: Authority, { project, home }: ClosedPlaces): 
   // Once for a call: searching a project asks about thousands of files.
   const places = (): RealPlaces =>
     (real ??= { project, home: realOf(home), items: realOf(join(project, '.ai')) });
-  const check = (need: Need): Outcome<null> => {
+  const check = (need: PlannedNeed): Outcome<null> => {
     const allowed = authority.check(need);
     const reason = allowed.ok ? refusal(need, places) : undefined;
     if (reason === undefined) return allowed;

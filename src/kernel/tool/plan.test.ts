@@ -1,17 +1,17 @@
 import { expect, test } from 'vitest';
 import { ok } from '../../base/index.ts';
 import { type Library, parseTool } from '../../items/index.ts';
-import { resolvePlan, type ToolItem } from './plan.ts';
+import { type PlannedTool, resolvePlan } from './plan.ts';
 
-function toolItem(id: string, yaml: string): ToolItem {
+function toolItem(id: string, yaml: string): PlannedTool {
   const { tool } = parseTool(`tool_id: ${id}\nversion: 1.0.0\n${yaml}`, `${id}.yaml`);
-  return { kind: 'tool', id, tool, diagnostics: [] } as unknown as ToolItem;
+  return { kind: 'tool', id, tool, diagnostics: [] } as unknown as PlannedTool;
 }
 
-const libraryOf = (links: readonly ToolItem[], primitive = 'function'): Library =>
+const libraryOf = (links: readonly PlannedTool[], primitive = 'function'): Library =>
   ({ chain: () => ok({ links, primitive }) }) as unknown as Library;
 
-function planOf(library: Library, item: ToolItem, parameters = {}) {
+function planOf(library: Library, item: PlannedTool, parameters = {}) {
   const plan = resolvePlan(library, item, parameters);
   if (!plan.ok) throw new Error(plan.error.detail.message);
   return plan.output;

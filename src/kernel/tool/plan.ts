@@ -15,15 +15,15 @@ import type { Effect, Item, Library, Retry, Tool, ToolParameter } from '../../it
 import { normalizeCapability } from '../../trust/index.ts';
 import { inheritParameters, schemaOf } from './parameters.ts';
 
-export type ToolItem = Extract<Item, { kind: 'tool' }>;
+export type PlannedTool = Extract<Item, { kind: 'tool' }>;
 
 type Chain = Extract<ReturnType<Library['chain']>, { ok: true }>['output'];
 
 export interface Plan {
-  leaf: ToolItem;
+  leaf: PlannedTool;
   tool: Tool;
   /** Leaf first, down to the tool above the primitive. */
-  links: readonly ToolItem[];
+  links: readonly PlannedTool[];
   primitive: string;
   /** Full ids, leaf first, the primitive last: what results and errors show as `chain`. */
   chain: readonly string[];
@@ -49,7 +49,7 @@ interface ChosenAction {
 
 /** The action that the parameter `action` names; a tool without actions has none. */
 function chooseAction(
-  leaf: ToolItem,
+  leaf: PlannedTool,
   tool: Tool,
   parameters: JsonObject,
 ): Outcome<ChosenAction | undefined> {
@@ -77,7 +77,7 @@ const actionParameter = (names: readonly string[]): ToolParameter => ({
 });
 
 /** Every link must be readable and its signature in order; the reason names the link. */
-function brokenLink(links: readonly ToolItem[]): Outcome<null> {
+function brokenLink(links: readonly PlannedTool[]): Outcome<null> {
   for (const link of links) {
     if (!link.tool) {
       const first = link.diagnostics.find(({ severity }) => severity === 'error');
@@ -92,7 +92,7 @@ function brokenLink(links: readonly ToolItem[]): Outcome<null> {
 
 /** Everything that follows from the links and the chosen action alone. */
 function planOf(
-  leaf: ToolItem,
+  leaf: PlannedTool,
   { links, primitive }: Chain,
   action: ChosenAction | undefined,
 ): Plan {
@@ -130,7 +130,7 @@ function planOf(
 }
 
 /** Plans of a leaf, one for each action. An item never changes: a changed file is another item. */
-const known = new WeakMap<ToolItem, Plan[]>();
+const known = new WeakMap<PlannedTool, Plan[]>();
 
 const isSameChain = (plan: Plan, { links, primitive }: Chain): boolean =>
   plan.primitive === primitive &&
@@ -140,7 +140,7 @@ const isSameChain = (plan: Plan, { links, primitive }: Chain): boolean =>
 /** Resolves a tool and, when it has actions, the one its parameters choose. */
 export function resolvePlan(
   library: Library,
-  item: ToolItem,
+  item: PlannedTool,
   parameters: JsonObject,
 ): Outcome<Plan> {
   // The chain is followed anew every time: any link of it may be another one by now.

@@ -20,7 +20,7 @@ import {
 import type { Library } from '../../items/index.ts';
 import { type Authority, type Caller, type ExecuteRequest, givenValue } from '../call.ts';
 import { checkParameters } from './parameters.ts';
-import { type Plan, resolvePlan, type ToolItem } from './plan.ts';
+import { type Plan, type PlannedTool, resolvePlan } from './plan.ts';
 import {
   type AllowedCall,
   type BodyPorts,
@@ -175,7 +175,7 @@ async function performCall(
 export function createToolRunner(ports: ToolPorts) {
   return {
     async run(
-      item: ToolItem,
+      item: PlannedTool,
       request: ExecuteRequest,
       caller: Caller,
       granted: Authority,

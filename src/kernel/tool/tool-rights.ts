@@ -1,10 +1,10 @@
 import { fail, getOwn, type Outcome, ok } from '../../base/index.ts';
 import type { Item } from '../../items/index.ts';
 import type { Authority } from '../call.ts';
-import type { Need, PrimitiveCall } from '../primitive.ts';
+import type { PlannedNeed, PrimitiveCall } from '../primitive.ts';
 import { PROGRAM } from '../primitives/program-tools.ts';
 import { hasPatterns } from './parameters.ts';
-import type { Plan, ToolItem } from './plan.ts';
+import type { Plan, PlannedTool } from './plan.ts';
 
 /** Refuses an item whose signature is broken or by a key nobody trusts. */
 export function checkSignature(item: Item): Outcome<null> {
@@ -43,7 +43,7 @@ const waysOut = (file: string): string =>
   `sign it (\`km sign ${file}\`) or set \`unsigned: allow\` in the user-level policy`;
 
 /** The first link that is not signed, when that matters. */
-export const unsignedLink = (plan: Plan, policy: SignaturePolicy): ToolItem | undefined =>
+export const unsignedLink = (plan: Plan, policy: SignaturePolicy): PlannedTool | undefined =>
   policy.allowsUnsigned
     ? undefined
     : plan.links.find((link) => link.signature.state === 'unsigned');
@@ -75,7 +75,7 @@ export function restrictUnsigned(
   if (!refuse) return authority;
   return {
     ...authority,
-    check: (need: Need) => refuse(need.capability) ?? authority.check(need),
+    check: (need: PlannedNeed) => refuse(need.capability) ?? authority.check(need),
     holds: (capability) => refuse(capability) ?? authority.holds(capability),
   };
 }

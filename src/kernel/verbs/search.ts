@@ -1,7 +1,7 @@
 import { fail, type Json, type JsonObject, nearest, type Outcome, ok } from '../../base/index.ts';
 import type { Item, ItemKind, Library, Source } from '../../items/index.ts';
 import type { Authority, SearchRequest } from '../call.ts';
-import { resolvePlan, type ToolItem } from '../tool/plan.ts';
+import { type PlannedTool, resolvePlan } from '../tool/plan.ts';
 
 const KINDS = ['directive', 'tool', 'knowledge'];
 const SOURCES = ['project', 'user', 'installed', 'bundle', 'catalog', 'local', 'all'];
@@ -22,7 +22,8 @@ export function summarise(
   const short: JsonObject = { item_type: item.kind, item_id: item.id };
   if (detail === 'name') return short;
   const tool = item.kind === 'tool' ? item.tool : undefined;
-  const plan = tool && detail === 'schema' ? resolvePlan(library, item as ToolItem, {}) : undefined;
+  const plan =
+    tool && detail === 'schema' ? resolvePlan(library, item as PlannedTool, {}) : undefined;
   const broken = item.diagnostics.find(({ severity }) => severity === 'error');
   return {
     ...short,

@@ -6,7 +6,7 @@ import { type Counts, estimateTokens } from '../usage.ts';
 import type { ScriptedRequest } from './request.ts';
 import type { ScriptedReply } from './script.ts';
 
-export interface Answer {
+export interface ScriptedAnswer {
   id: string;
   model: string;
   text: string;
@@ -42,7 +42,7 @@ function filled(reply: ScriptedReply, request: ScriptedRequest): ScriptedReply {
   };
 }
 
-function cutShort(answer: Answer): Answer {
+function cutShort(answer: ScriptedAnswer): ScriptedAnswer {
   const last = answer.calls.at(-1);
   const cut = last
     ? { calls: [...answer.calls.slice(0, -1), { ...last, text: half(last.text) }] }
@@ -50,7 +50,7 @@ function cutShort(answer: Answer): Answer {
   return { ...answer, ...cut, stop: 'max_tokens' };
 }
 
-export function answerOf(reply: ScriptedReply, request: ScriptedRequest): Answer {
+export function answerOf(reply: ScriptedReply, request: ScriptedRequest): ScriptedAnswer {
   const { text = '', thinking = '', tool_calls = [], stop, fault, usage } = filled(reply, request);
   const calls = tool_calls.map((call, index) => ({
     id: call.id ?? `call_${request.number}_${index + 1}`,
@@ -59,7 +59,7 @@ export function answerOf(reply: ScriptedReply, request: ScriptedRequest): Answer
       typeof call.arguments === 'string' ? call.arguments : JSON.stringify(call.arguments ?? {}),
   }));
   const written = text + thinking + calls.map((call) => call.text).join('');
-  const answer: Answer = {
+  const answer: ScriptedAnswer = {
     id: `scripted_${request.number}`,
     model: reply.model ?? request.model,
     text,

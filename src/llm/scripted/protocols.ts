@@ -2,7 +2,7 @@
 import { type Json, type JsonObject, parseJson } from '../../base/index.ts';
 import type { Stop } from '../message.ts';
 import type { Counts } from '../usage.ts';
-import { type Answer, piecesOf } from './answer.ts';
+import { piecesOf, type ScriptedAnswer } from './answer.ts';
 
 const ANTHROPIC_STOPS: Readonly<Record<Stop, string>> = {
   end: 'end_turn',
@@ -28,7 +28,7 @@ interface Part {
   deltas: JsonObject[];
 }
 
-function partsOf({ thinking, text, calls, piece }: Answer): Part[] {
+function partsOf({ thinking, text, calls, piece }: ScriptedAnswer): Part[] {
   const parts: Part[] = [];
   if (thinking !== '') {
     parts.push({
@@ -56,7 +56,7 @@ function partsOf({ thinking, text, calls, piece }: Answer): Part[] {
 }
 
 /** The last frame is the end marker. */
-export function anthropicFrames(answer: Answer): string[] {
+export function anthropicFrames(answer: ScriptedAnswer): string[] {
   const { id, model, usage } = answer;
   const message: JsonObject = {
     id,
@@ -84,7 +84,15 @@ export function anthropicFrames(answer: Answer): string[] {
   ];
 }
 
-export function anthropicBody({ id, model, thinking, text, calls, stop, usage }: Answer): Json {
+export function anthropicBody({
+  id,
+  model,
+  thinking,
+  text,
+  calls,
+  stop,
+  usage,
+}: ScriptedAnswer): Json {
   const inputOf = (written: string): Json => {
     const value = parseJson(written);
     return value.ok ? value.output : {};
@@ -144,7 +152,7 @@ function openaiUsage(usage: Counts): JsonObject {
   };
 }
 
-function deltasOf({ thinking, text, calls, piece }: Answer): JsonObject[] {
+function deltasOf({ thinking, text, calls, piece }: ScriptedAnswer): JsonObject[] {
   return [
     { role: 'assistant', content: '' },
     ...piecesOf(thinking, piece).map((reasoning_content) => ({ reasoning_content })),
@@ -159,7 +167,7 @@ function deltasOf({ thinking, text, calls, piece }: Answer): JsonObject[] {
 }
 
 /** The last frame is the end marker. Usage is sent only to those who ask for it, as the API does. */
-export function openAiFrames(answer: Answer, includeUsage: boolean): string[] {
+export function openAiFrames(answer: ScriptedAnswer, includeUsage: boolean): string[] {
   const { id, model, usage } = answer;
   const about = { id, object: 'chat.completion.chunk', created: 0, model };
   const chunk = (delta: Json, finish_reason: string | null): string =>
@@ -174,7 +182,15 @@ export function openAiFrames(answer: Answer, includeUsage: boolean): string[] {
   ];
 }
 
-export function openAiBody({ id, model, thinking, text, calls, stop, usage }: Answer): Json {
+export function openAiBody({
+  id,
+  model,
+  thinking,
+  text,
+  calls,
+  stop,
+  usage,
+}: ScriptedAnswer): Json {
   const tool_calls = calls.map((call) => ({
     id: call.id,
     type: 'function',

@@ -6,7 +6,7 @@ import { readReply } from '../read-reply.ts';
 import { createReader } from '../reader.ts';
 import { requestParameters } from '../request.ts';
 import { answerOf, piecesOf } from './answer.ts';
-import { type Script, type ScriptedProvider, startScriptedProvider } from './provider.ts';
+import { type ProviderScript, type ScriptedProvider, startScriptedProvider } from './provider.ts';
 import { describeRequest } from './request.ts';
 import { checkScript, parseScript, type ScriptedReply } from './script.ts';
 import { wireOf } from './wire.ts';
@@ -16,7 +16,7 @@ afterEach(async () => {
   await Promise.all(open.splice(0).map((provider) => provider.close()));
 });
 
-async function start(script: Script, options = {}): Promise<ScriptedProvider> {
+async function start(script: ProviderScript, options = {}): Promise<ScriptedProvider> {
   const started = await startScriptedProvider(script, options);
   if (!started.ok) throw new Error(started.error.detail.message);
   open.push(started.output);

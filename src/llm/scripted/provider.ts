@@ -11,7 +11,7 @@ import { checkScript, parseScript, type ScriptedReply } from './script.ts';
 import { errorWire, type Wire, wireOf } from './wire.ts';
 
 /** YAML text, a list of replies, or a program that answers every request. */
-export type Script =
+export type ProviderScript =
   | string
   | readonly ScriptedReply[]
   | ((request: ScriptedRequest) => ScriptedReply | undefined | Promise<ScriptedReply | undefined>);
@@ -46,7 +46,7 @@ const PATHS: Readonly<Record<string, Protocol>> = {
   '/chat/completions': 'openai',
 };
 
-type Choose = Exclude<Script, string | readonly ScriptedReply[]>;
+type Choose = Exclude<ProviderScript, string | readonly ScriptedReply[]>;
 
 /** The first reply that has uses left and fits the request. */
 function fromList(replies: readonly ScriptedReply[]): { choose: Choose; unused: () => number } {
@@ -68,7 +68,7 @@ function fromList(replies: readonly ScriptedReply[]): { choose: Choose; unused: 
   };
 }
 
-function readScript(script: Script): Outcome<{ choose: Choose; unused: () => number }> {
+function readScript(script: ProviderScript): Outcome<{ choose: Choose; unused: () => number }> {
   if (typeof script === 'function') return ok({ choose: script, unused: () => 0 });
   const replies =
     typeof script === 'string' ? parseScript(script) : checkScript(script as unknown as Json);
@@ -123,7 +123,7 @@ async function send(
 
 /** A server on loopback; fails when the script is wrong or the port is taken. */
 export async function startScriptedProvider(
-  script: Script,
+  script: ProviderScript,
   options: ScriptedProviderOptions = {},
 ): Promise<Outcome<ScriptedProvider>> {
   const read = readScript(script);

@@ -1,7 +1,7 @@
 // From an answer to the bytes that go out, and what goes wrong with them.
 import { getOwn, type Json } from '../../base/index.ts';
 import type { Protocol } from '../message.ts';
-import type { Answer } from './answer.ts';
+import type { ScriptedAnswer } from './answer.ts';
 import {
   anthropicBody,
   anthropicError,
@@ -85,7 +85,7 @@ function spoil(pieces: Buffer[], fault: ScriptedFault): Pick<Wire, 'pieces' | 'e
 }
 
 function framesOf(
-  answer: Answer,
+  answer: ScriptedAnswer,
   { protocol, body }: ScriptedRequest,
   fault: ScriptedFault,
 ): string[] {
@@ -103,10 +103,14 @@ function framesOf(
   return fault.no_end_marker === true ? frames.slice(0, -1) : frames;
 }
 
-const bodyOf = (answer: Answer, protocol: Protocol): Json =>
+const bodyOf = (answer: ScriptedAnswer, protocol: Protocol): Json =>
   protocol === 'anthropic' ? anthropicBody(answer) : openAiBody(answer);
 
-export function wireOf(answer: Answer, request: ScriptedRequest, fault: ScriptedFault = {}): Wire {
+export function wireOf(
+  answer: ScriptedAnswer,
+  request: ScriptedRequest,
+  fault: ScriptedFault = {},
+): Wire {
   if (fault.status !== undefined) return errorWire(request.protocol, fault.status, fault);
   const { stream, protocol } = request;
   const type = stream ? 'text/event-stream' : 'application/json';

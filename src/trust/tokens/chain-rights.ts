@@ -94,7 +94,7 @@ export function missingAtStart(
   return result;
 }
 
-export type Chain = readonly TokenBlock[];
+export type TokenChain = readonly TokenBlock[];
 
 /** One line per block of what `explain` says. */
 export interface Explanation {
@@ -128,7 +128,11 @@ const blockHolds = (block: TokenBlock, index: number, name: string, catalog: Cap
  * INVARIANT: no approval gives a system-only capability, and none counts in a block that does not
  * name it.
  */
-export function chainApprovals(chain: Chain, need: Need, catalog: CapabilityCatalog): string[] {
+export function chainApprovals(
+  chain: TokenChain,
+  need: Need,
+  catalog: CapabilityCatalog,
+): string[] {
   if (catalog.isSystem(need.capability) || needProblem(need, catalog) !== undefined) return [];
   const refusing = chain.filter((block, index) => !blockAllows(block, index, need, catalog));
   const lists = refusing.map(({ approved = [] }) =>
@@ -138,7 +142,7 @@ export function chainApprovals(chain: Chain, need: Need, catalog: CapabilityCata
   return [...new Set(first)].filter((id) => others.every((ids) => ids.includes(id)));
 }
 
-function remedy(chain: Chain, index: number, need: Need, catalog: CapabilityCatalog): string {
+function remedy(chain: TokenChain, index: number, need: Need, catalog: CapabilityCatalog): string {
   const { thread, directive } = chain[index] as TokenBlock;
   const line = permissionLine(need, catalog.isSystem(need.capability));
   const whose = directive === undefined ? `thread \`${thread}\`` : `directive \`${directive}\``;
@@ -153,7 +157,7 @@ function remedy(chain: Chain, index: number, need: Need, catalog: CapabilityCata
 
 /** Why the chain refuses this one need, and what to do; undefined when it allows it. */
 export function chainRefusal(
-  chain: Chain,
+  chain: TokenChain,
   need: Need,
   catalog: CapabilityCatalog,
 ): string | undefined {
@@ -168,7 +172,7 @@ export function chainRefusal(
 
 /** Why nothing of that name is held; undefined when something is. */
 export function chainLacks(
-  chain: Chain,
+  chain: TokenChain,
   capability: string,
   catalog: CapabilityCatalog,
 ): string | undefined {
@@ -182,7 +186,7 @@ export function chainLacks(
 
 /** Do the lists of every block let this item through? */
 export const chainPasses = (
-  chain: Chain,
+  chain: TokenChain,
   use: keyof ItemFilters,
   category: string,
   id: string,
@@ -194,7 +198,7 @@ export const chainPasses = (
 
 /** What a child that wants this would miss: missing in one block is missing. */
 export function chainMisses(
-  chain: Chain,
+  chain: TokenChain,
   wanted: readonly Grant[],
   catalog: CapabilityCatalog,
 ): StartCheck {
@@ -210,7 +214,7 @@ export function chainMisses(
 const MAX_NAMED = 300;
 
 /** Names of what every block holds at least in part, as conditions see them. */
-export function chainNames(chain: Chain, catalog: CapabilityCatalog): string[] {
+export function chainNames(chain: TokenChain, catalog: CapabilityCatalog): string[] {
   const isHeld = (grant: Grant) =>
     chain.every(
       (block, index) =>
@@ -238,7 +242,11 @@ function whyNot(block: TokenBlock, index: number, need: Need, catalog: Capabilit
 }
 
 /** Block by block, for people. */
-export function explainChain(chain: Chain, need: Need, catalog: CapabilityCatalog): Explanation[] {
+export function explainChain(
+  chain: TokenChain,
+  need: Need,
+  catalog: CapabilityCatalog,
+): Explanation[] {
   const problem = needProblem(need, catalog);
   return chain.map((block, index) => {
     if (problem !== undefined) return { block: index, allowed: false, reason: problem };

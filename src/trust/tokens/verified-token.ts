@@ -18,7 +18,6 @@ import { denied, tokenRefused } from '../grants/denial.ts';
 import { companionsOf, type Grant, grantGlobs, type Need } from '../grants/grant.ts';
 import type { KeyPair } from '../keys/key.ts';
 import {
-  type Chain,
   chainApprovals,
   chainLacks,
   chainMisses,
@@ -28,6 +27,7 @@ import {
   type Explanation,
   explainChain,
   type StartCheck,
+  type TokenChain,
 } from './chain-rights.ts';
 import { attenuateToken, type CapabilityToken, mintToken } from './token.ts';
 import {
@@ -144,14 +144,14 @@ export interface TokenWorld {
 }
 
 /** Every thread whose revocation ends this token. */
-function lineageOf(chain: Chain): Set<string> {
+function lineageOf(chain: TokenChain): Set<string> {
   const parent = chain[0]?.parent;
   const threads = chain.map((block) => block.thread);
   return new Set(parent === undefined ? threads : [parent, ...threads]);
 }
 
 /** Is the token good now? Asked at every question, because it is held for long. */
-function createWatch(chain: Chain, expires: number, world: TokenWorld): () => Outcome<null> {
+function createWatch(chain: TokenChain, expires: number, world: TokenWorld): () => Outcome<null> {
   const [lineage, thread] = [lineageOf(chain), chain.at(-1)?.thread ?? ''];
   return () => {
     // Written so that a clock that answers no number denies.
@@ -170,7 +170,7 @@ function createWatch(chain: Chain, expires: number, world: TokenWorld): () => Ou
 type Rights = Pick<VerifiedToken, 'check' | 'checkAll' | 'holds' | 'sees' | 'maySpawn'>;
 
 /** Lets a need through on an approval; the reasons of those that are used up or too old otherwise. */
-function createApproved(chain: Chain, token: string, { catalog, useApproval }: TokenWorld) {
+function createApproved(chain: TokenChain, token: string, { catalog, useApproval }: TokenWorld) {
   const isApproved = chain.some(({ approved }) => approved !== undefined);
   const thread = chain.at(-1)?.thread ?? '';
   return (need: Need): true | string[] => {
@@ -186,7 +186,7 @@ function createApproved(chain: Chain, token: string, { catalog, useApproval }: T
 }
 
 function createRights(
-  chain: Chain,
+  chain: TokenChain,
   hash: string,
   current: () => Outcome<null>,
   granted: () => string[],
@@ -258,7 +258,11 @@ function createRights(
 }
 
 /** `blocks` are frozen and there is at least one. */
-export function createVerifiedToken(hash: string, blocks: Chain, world: TokenWorld): VerifiedToken {
+export function createVerifiedToken(
+  hash: string,
+  blocks: TokenChain,
+  world: TokenWorld,
+): VerifiedToken {
   const { catalog } = world;
   const last = blocks.at(-1) as TokenBlock;
   const expires = Math.min(...blocks.map((block) => block.exp));
