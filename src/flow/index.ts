@@ -68,6 +68,7 @@ export {
   type Policy,
   type PolicyLevel,
   type SurfacePolicy,
+  TOOL_EFFECTS,
   type ToolEffect,
 } from './policies/policy.ts';
 export {

@@ -38,7 +38,6 @@ export type {
   ToolItem,
 } from './item.ts';
 export {
-  type Effect,
   type ItemKind,
   KINDS,
   type Risk,
@@ -46,6 +45,7 @@ export {
   type Sandbox,
   SOURCES,
   type Source,
+  type ToolEffect,
 } from './item-kinds.ts';
 export type { CheckOptions, ConfigCheck } from './library/check.ts';
 export {

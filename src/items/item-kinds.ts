@@ -1,9 +1,8 @@
 // The words that every file about items shares. Closed sets: a new member must be thought through.
+export type { ToolEffect } from '../flow/index.ts';
 
 export type ItemKind = 'directive' | 'tool' | 'knowledge';
 export type Source = 'project' | 'user' | 'installed' | 'bundle';
-/** What a crash or a retry may repeat. */
-export type Effect = 'read' | 'idempotent' | 'write';
 export type Risk = 'exfil' | 'destructive' | 'privileged';
 /** What a parameter decides about a call; rules about trusted origins hold for all but `content`. */
 export type Role = 'destination' | 'command' | 'path' | 'content';
@@ -12,7 +11,6 @@ export type Sandbox = 'strict' | 'workspace' | 'none';
 export const KINDS: readonly ItemKind[] = ['directive', 'tool', 'knowledge'];
 /** Looked up in this order: an item shadows one of the same id further back. */
 export const SOURCES: readonly Source[] = ['project', 'user', 'installed', 'bundle'];
-export const EFFECTS: readonly Effect[] = ['read', 'idempotent', 'write'];
 export const RISKS: readonly Risk[] = ['exfil', 'destructive', 'privileged'];
 export const ROLES: readonly Role[] = ['destination', 'command', 'path', 'content'];
 export const SANDBOXES: readonly Sandbox[] = ['strict', 'workspace', 'none'];

@@ -2,7 +2,7 @@
 // an `Authority` made by the runtime (from a token or an operator's policy) answers for them.
 import type { JsonObject, Outcome } from '../base/index.ts';
 import type { Frame, Value } from '../flow/index.ts';
-import type { Effect, ItemKind } from '../items/index.ts';
+import type { ItemKind, ToolEffect } from '../items/index.ts';
 import type { AuthFields, PlannedNeed } from './primitive.ts';
 import type { Sink } from './sink.ts';
 
@@ -31,7 +31,7 @@ export interface Authority {
   /** Is any grant of this name held, whatever its scope? Asked before the scope can be known. */
   holds(capability: string): Outcome<null>;
   /** May a tool with this effect be called at all on this surface? */
-  allowsEffect(effect: Effect): Outcome<null>;
+  allowsEffect(effect: ToolEffect): Outcome<null>;
   /** May a directive be handed out on this surface, with or without a person's signature? */
   allowsDirective(signed: boolean): Outcome<null>;
   /** Do the lists over categories and names let this item be seen and used? */

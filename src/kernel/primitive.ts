@@ -2,7 +2,7 @@
 // primitives; it never asks what one does.
 import type { Json, JsonObject, Outcome } from '../base/index.ts';
 import type { Descriptor } from '../flow/index.ts';
-import type { Effect } from '../items/index.ts';
+import type { ToolEffect } from '../items/index.ts';
 import type { Sink } from './sink.ts';
 
 /** Forwarded untouched from the caller to whoever verifies. */
@@ -35,7 +35,7 @@ export interface PrimitiveCall {
     dir: string;
     source: 'project' | 'user' | 'installed' | 'bundle' | 'program';
     requires: readonly string[];
-    effect: Effect;
+    effect: ToolEffect;
     sandbox: 'strict' | 'workspace' | 'none';
     env: readonly string[];
   };

@@ -18,7 +18,7 @@ import type {
   Block,
   Message,
   MessageList,
-  ModelRequest,
+  ProviderRequest,
   Stop,
   StreamState,
   ToolDefinition,
@@ -112,7 +112,7 @@ export function writeAnthropicTool(tool: ToolDefinition): JsonObject {
 }
 
 export function anthropicParameters(
-  request: ModelRequest,
+  request: ProviderRequest,
   messages: MessageList,
   tools: readonly JsonObject[],
 ): JsonObject {

@@ -11,7 +11,7 @@ export type {
   ToolCallBlock,
   ToolResultBlock,
 } from './message.ts';
-export { type ModelRequest, type ToolDefinition } from './message.ts';
+export { type ProviderRequest, type ToolDefinition } from './message.ts';
 export { type ResolvedModel, resolveModel } from './models.ts';
 export { formatMoney, parseMoney } from './prices/money.ts';
 export {

@@ -80,7 +80,7 @@ export interface ToolDefinition {
   input_schema: Json;
 }
 
-export interface ModelRequest {
+export interface ProviderRequest {
   model: string;
   system: string;
   messages: readonly Message[];

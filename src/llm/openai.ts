@@ -15,7 +15,7 @@ import type {
   Block,
   Message,
   MessageList,
-  ModelRequest,
+  ProviderRequest,
   Stop,
   StreamState,
   ToolDefinition,
@@ -67,7 +67,7 @@ export function writeOpenAiTool({ name, description, input_schema }: ToolDefinit
 }
 
 export function openAiParameters(
-  request: ModelRequest,
+  request: ProviderRequest,
   { settled, last }: MessageList,
   tools: readonly JsonObject[],
 ): JsonObject {

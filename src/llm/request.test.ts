@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type Json, type JsonObject, jsonText } from '../base/index.ts';
 import type { Message } from './message.ts';
-import { type ModelRequest } from './message.ts';
+import { type ProviderRequest } from './message.ts';
 import { createWrittenMessages, requestParameters } from './request.ts';
 
 const messages: Message[] = [
@@ -28,7 +28,7 @@ const messages: Message[] = [
   },
 ];
 const tool = { name: 'execute', description: 'runs an item', input_schema: { type: 'object' } };
-const request: ModelRequest = {
+const request: ProviderRequest = {
   model: 'm',
   system: 'be brief',
   messages,

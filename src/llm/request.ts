@@ -1,7 +1,7 @@
 // A conversation as the parameters of a provider's tool.
 import { freezeJson, growJson, type Json, type JsonObject } from '../base/index.ts';
 import { anthropicParameters, writeAnthropicMessage, writeAnthropicTool } from './anthropic.ts';
-import type { Message, MessageList, ModelRequest, Protocol } from './message.ts';
+import type { Message, MessageList, Protocol, ProviderRequest } from './message.ts';
 import { openAiParameters, writeOpenAiMessage, writeOpenAiTool } from './openai.ts';
 
 // What was written for earlier requests of one conversation. Messages do not change, and all but the
@@ -84,7 +84,7 @@ const PROTOCOLS = {
 /** Parameters for `llm/anthropic_messages` or `llm/openai_chat` and the chains above them. */
 export function requestParameters(
   protocol: Protocol,
-  request: ModelRequest,
+  request: ProviderRequest,
   written: WrittenMessages = createWrittenMessages(),
 ): JsonObject {
   const { message, tool, all } = PROTOCOLS[protocol];

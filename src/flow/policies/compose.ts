@@ -20,6 +20,7 @@ import {
   type Policy,
   type PolicyLevel,
   type SurfacePolicy,
+  TOOL_EFFECTS,
   type ToolEffect,
 } from './policy.ts';
 
@@ -89,8 +90,6 @@ const ruleStates = (levels: readonly Policy[]): Map<string, RuleState> =>
     }),
   );
 
-const EFFECTS: readonly ToolEffect[] = ['read', 'idempotent', 'write'];
-
 /** Nobody has said anything about a surface: a person may do all, a stranger's client may look. */
 const SURFACES: Readonly<Record<string, Required<Omit<SurfacePolicy, 'capabilities'>>>> = {
   mcp: { effects: ['read'], directives: 'signed' },
@@ -105,9 +104,9 @@ const surfaceOf =
 function effectsOn(levels: readonly Policy[], surface: string): readonly ToolEffect[] {
   const read = surfaceOf(surface);
   const { base, narrowing } = statements(levels, (policy) => read(policy)?.effects);
-  const fallback = SURFACES[surface]?.effects ?? EFFECTS;
+  const fallback = SURFACES[surface]?.effects ?? TOOL_EFFECTS;
   const lists = [...(base.length > 0 ? base : [fallback]), ...narrowing];
-  return EFFECTS.filter((effect) => lists.every((list) => list.includes(effect)));
+  return TOOL_EFFECTS.filter((effect) => lists.every((list) => list.includes(effect)));
 }
 
 function directivesOn(levels: readonly Policy[], surface: string): DirectiveAccess {

@@ -39,7 +39,9 @@ export function lowestLimits(
 
 export type PolicyLevel = 'operator' | 'user' | 'project' | 'bundle';
 
-export type ToolEffect = 'read' | 'idempotent' | 'write';
+export const TOOL_EFFECTS = ['read', 'idempotent', 'write'] as const;
+/** What a crash or a retry may repeat. */
+export type ToolEffect = (typeof TOOL_EFFECTS)[number];
 export type DirectiveAccess = 'none' | 'signed' | 'all';
 
 export interface SurfacePolicy {

@@ -30,7 +30,7 @@ import type { LabelRule, RuleState } from '../frame.ts';
 import { type GuardSource, guardProblems, TIMINGS } from '../guards/guard-expression.ts';
 import { normalizePattern } from '../operation.ts';
 import { PACK_NAMES, RULE_NAMES } from './named-rules.ts';
-import { isLimit, type Policy, type PolicyLevel } from './policy.ts';
+import { isLimit, type Policy, type PolicyLevel, TOOL_EFFECTS } from './policy.ts';
 
 const word: Rule<string> = (value, place) =>
   typeof value === 'string' && value.trim() !== '' ? value.trim() : wrongType(place, 'text', value);
@@ -112,7 +112,7 @@ const defaults: Rule<{ unlabelled: string[] }> = (value, place) => {
 
 const surface = record({
   capabilities: ceiling,
-  effects: listOrOne(oneOf(['read', 'idempotent', 'write'])),
+  effects: listOrOne(oneOf(TOOL_EFFECTS)),
   directives: oneOf(['none', 'signed', 'all']),
 });
 

@@ -9,7 +9,7 @@ import {
   plainText,
 } from '../../base/index.ts';
 import type { FlowCheckpoint } from '../../flow/index.ts';
-import type { Effect, Library } from '../../items/index.ts';
+import type { Library, ToolEffect } from '../../items/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { type HarnessPorts } from '../thread/thread.ts';
 
@@ -20,7 +20,7 @@ export interface IdentifiedCall {
   verb: Verb;
   /** What events call it: the executed item's id, or the verb. */
   tool: string;
-  effect: Effect;
+  effect: ToolEffect;
   volatile: readonly string[];
   request: JsonObject;
   /** Which part of the arguments goes to the tool itself. */
@@ -44,7 +44,14 @@ export function identifyCall(
   }
   const request = call.arguments;
   const parameters = (getOwn(request, 'parameters') ?? {}) as JsonObject;
-  const base = { verb, request, parameters, effect: 'read' as Effect, volatile: [], tool: verb };
+  const base = {
+    verb,
+    request,
+    parameters,
+    effect: 'read' as ToolEffect,
+    volatile: [],
+    tool: verb,
+  };
   if (verb !== 'execute') return ok(base);
   const [kind, id] = [getOwn(request, 'item_type'), getOwn(request, 'item_id')];
   const action = getOwn(request, 'action') ?? 'run';

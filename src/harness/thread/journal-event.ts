@@ -2,7 +2,7 @@
 // a journal (resume, replay, transcripts, the command line) has it as one of these: `encode` and
 // `decode` in journal-codec.ts are the only ways in and out.
 import type { Fault, Json, JsonObject } from '../../base/index.ts';
-import type { Effect } from '../../items/index.ts';
+import type { ToolEffect } from '../../items/index.ts';
 import type { Block, BrokenReply, Stop, Usage } from '../../llm/index.ts';
 import type { ThreadStatus } from '../../store/index.ts';
 import type { LimitEvent, WarningEvent } from '../limits/limit.ts';
@@ -114,7 +114,7 @@ export interface ToolCall {
   readonly call_id: string;
   readonly tool: string;
   readonly verb: string;
-  readonly effect: Effect;
+  readonly effect: ToolEffect;
   readonly arguments: Json;
   readonly volatile?: readonly string[];
   readonly key?: string;

@@ -2,7 +2,7 @@
 // thread; what a thread asks of threads is in thread.ts.
 import type { Fault, Json, JsonObject, Outcome } from '../../base/index.ts';
 import type { Descriptor, Frame, MaybePromise, Value } from '../../flow/index.ts';
-import type { Effect } from '../../items/index.ts';
+import type { ToolEffect } from '../../items/index.ts';
 import type { Audit, Caller, StreamEvent } from '../../kernel/index.ts';
 import type {
   Message,
@@ -20,7 +20,7 @@ import type { Marks, Noted } from './journal-event.ts';
 export interface ScriptAct {
   /** `cmd`, `sh`, `node`, `py`, `write`, `append`, `read` …: events call it `script:cmd`. */
   name: string;
-  effect: Effect;
+  effect: ToolEffect;
   /** What it is about, as the journal keeps it; the same act has the same arguments. */
   arguments: JsonObject;
 }

@@ -26,7 +26,8 @@ import {
   wholeBetween,
   wrongType,
 } from '../../base/index.ts';
-import { EFFECTS, NO_VERSION, RISKS, ROLES, SANDBOXES, VERSION } from '../item-kinds.ts';
+import { TOOL_EFFECTS } from '../../flow/index.ts';
+import { NO_VERSION, RISKS, ROLES, SANDBOXES, VERSION } from '../item-kinds.ts';
 import { blankSignatureLine } from '../signature.ts';
 import type { Retry, Tool, ToolAction, ToolParameter } from './tool.ts';
 
@@ -236,7 +237,7 @@ const actionFields = record(
     description: text,
     parameters,
     requires: capabilities,
-    effect: oneOf(EFFECTS),
+    effect: oneOf(TOOL_EFFECTS),
   },
   { required: ['name'] },
 );
@@ -280,7 +281,7 @@ const FIELDS = {
   dependencies: listOf(dependency, 100),
   actions: uniqueBy(listOf(action, 200), ({ name }) => name, 'action'),
   background: flag,
-  effect: oneOf(EFFECTS),
+  effect: oneOf(TOOL_EFFECTS),
   risk: listOf(oneOf(RISKS)),
   labels: listOf(label),
   result: record({ free_text: listOf(text) }),

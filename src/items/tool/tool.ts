@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../base/index.ts';
-import type { Effect, Risk, Role, Sandbox } from '../item-kinds.ts';
+import type { Risk, Role, Sandbox, ToolEffect } from '../item-kinds.ts';
 
 /** What a tool's YAML file declares, defaults filled in. */
 export interface Tool {
@@ -24,7 +24,7 @@ export interface Tool {
   dependencies: string[];
   actions: ToolAction[];
   background: boolean;
-  effect: Effect;
+  effect: ToolEffect;
   risk: Risk[];
   /** Put on every result. */
   labels: string[];
@@ -61,5 +61,5 @@ export interface ToolAction {
   description: string;
   parameters: ToolParameter[];
   requires?: string[];
-  effect?: Effect;
+  effect?: ToolEffect;
 }

@@ -1,7 +1,7 @@
 // Tools written in the user's own program. They are looked up, checked and gated like any other;
 // only their end is different: the `function` primitive calls the program's code.
 import { fail, type Json, type JsonObject, type Outcome, ok, setOwn } from '../../base/index.ts';
-import { type Effect, type Library, parseTool, type Risk } from '../../items/index.ts';
+import { type Library, parseTool, type Risk, type ToolEffect } from '../../items/index.ts';
 import type { BuiltinFunction } from '../file-tools/content.ts';
 import type { PlannedTool } from '../tool/plan.ts';
 
@@ -20,7 +20,7 @@ export interface ProgramTool {
   /** By name: a type word, or a whole parameter declaration as in a tool file. */
   parameters?: Readonly<Record<string, string | JsonObject>>;
   requires?: readonly string[];
-  effect?: Effect;
+  effect?: ToolEffect;
   risk?: readonly Risk[];
   labels?: readonly string[];
   /** A returned value is the output; a thrown error becomes `tool_failed`. */

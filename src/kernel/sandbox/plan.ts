@@ -2,7 +2,7 @@
 import { closeSync, constants, fstatSync, openSync, readlinkSync } from 'node:fs';
 import { fail, type Outcome } from '../../base/index.ts';
 import type { ProjectView } from './project.ts';
-import type { Place } from './writable.ts';
+import type { MountPlace } from './writable.ts';
 
 /** What sets a sandbox up is looked for where the system puts it, never on a person's path. */
 export const SANDBOX_PATH = '/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin';
@@ -75,5 +75,5 @@ export function identityOf(path: string): string | undefined {
   return `${dev}:${ino}`;
 }
 
-export const moved = (place: Place): Outcome<never> =>
+export const moved = (place: MountPlace): Outcome<never> =>
   fail('permission_denied', `\`${place.path}\` was replaced while the sandbox was being set up`);

@@ -12,12 +12,12 @@ import {
 import { join } from 'node:path';
 import { fail, isInside, type Outcome, ok } from '../../base/index.ts';
 import { closedIn, findTraps, isRepositoryFolder, setTrapsAside, type Traps } from './traps.ts';
-import { type Place, type WritablePlaces, writablePlaces } from './writable.ts';
+import { type MountPlace, type WritablePlaces, writablePlaces } from './writable.ts';
 
 export interface ProjectView {
   root: 'read' | 'write';
   /** Outer before inner: the later mount lies over the earlier. */
-  places: Place[];
+  places: MountPlace[];
   /** Absolute real paths that show as empty. */
   hidden: string[];
 }
@@ -107,7 +107,7 @@ function holdEmptyGit(path: string, unguessable: string): () => void {
 }
 
 interface Closed {
-  places: Place[];
+  places: MountPlace[];
   traps: Traps;
 }
 
@@ -140,7 +140,7 @@ function closeTraps(
     );
   }
   const isOpenGit = found.root === 'read' && [...opened].some(({ path }) => path === '.git');
-  const places = closed.map(({ path }): Place => ({ path, access: 'read' }));
+  const places = closed.map(({ path }): MountPlace => ({ path, access: 'read' }));
   return ok({
     places: isOpenGit ? [{ path: '.git', access: 'write' }, ...places] : places,
     traps: {

@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { makeProject, type TestProject } from '../../../tests/support/processes.ts';
 import { matchGlob } from '../../base/index.ts';
-import { type Place, writablePlaces } from './writable.ts';
+import { type MountPlace, writablePlaces } from './writable.ts';
 
 const FILES = [
   'a.txt',
@@ -153,7 +153,7 @@ describe('a project too large to ask about everything', () => {
   });
 
   test('is not writable where nobody could be asked, and installed packages come last', () => {
-    const closed: Place = { path: 'node_modules', access: 'read' };
+    const closed: MountPlace = { path: 'node_modules', access: 'read' };
     expect(ask(['**/*.env'], true)).toMatchObject({ root: 'write', places: [closed] });
     expect(ask([], false)).toMatchObject({ root: 'write', places: [closed] });
     const some = ask([], false, 500);

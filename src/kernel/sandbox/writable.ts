@@ -7,7 +7,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fail, type Outcome, ok } from '../../base/index.ts';
 
-export interface Place {
+export interface MountPlace {
   /** From the project's root. */
   path: string;
   access: 'read' | 'write';
@@ -16,7 +16,7 @@ export interface Place {
 export interface WritablePlaces {
   root: 'read' | 'write';
   /** Where the answer differs from that of the folder above; outer before inner. */
-  places: Place[];
+  places: MountPlace[];
 }
 
 export interface Question {
@@ -86,7 +86,7 @@ function entriesOf(folder: string): Entry[] {
 
 interface Folder {
   path: string;
-  access: Place['access'];
+  access: MountPlace['access'];
   isRegion: boolean;
 }
 
@@ -114,19 +114,19 @@ function closing(found: WritablePlaces, unasked: readonly string[]): WritablePla
   const kept = found.places.filter(({ path }) => !closed.some((folder) => isInside(folder, path)));
   return {
     root: found.root,
-    places: [...kept, ...closed.map((path): Place => ({ path, access: 'read' }))],
+    places: [...kept, ...closed.map((path): MountPlace => ({ path, access: 'read' }))],
   };
 }
 
 export function writablePlaces(projectRoot: string, question: Question): Outcome<WritablePlaces> {
   const { mayWrite, unguessable } = question;
   const shape = shapeOf(question.globs ?? ['**/*']);
-  const folderAccess = (path: string): Place['access'] => {
+  const folderAccess = (path: string): MountPlace['access'] => {
     const inside = below(path, unguessable);
     return mayWrite(inside) && mayWrite(`${inside}/${unguessable}`) ? 'write' : 'read';
   };
   const root = folderAccess('');
-  const places: Place[] = [];
+  const places: MountPlace[] = [];
   const unasked: string[] = [];
   let left = question.most ?? MAX_ENTRIES;
   const queue: Folder[] = [{ path: '', access: root, isRegion: shape.regions.has('') }];

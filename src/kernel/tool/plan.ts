@@ -11,7 +11,7 @@ import {
   ok,
   plainText,
 } from '../../base/index.ts';
-import type { Effect, Item, Library, Retry, Tool, ToolParameter } from '../../items/index.ts';
+import type { Item, Library, Retry, Tool, ToolEffect, ToolParameter } from '../../items/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
 import { inheritParameters, schemaOf } from './parameters.ts';
 
@@ -31,7 +31,7 @@ export interface Plan {
   parameters: readonly ToolParameter[];
   schema: JsonObject;
   requires: readonly string[];
-  effect: Effect;
+  effect: ToolEffect;
   env: ReadonlySet<string>;
   retries: readonly { toolId: string; retry: Retry }[];
   timeoutMs: number;
@@ -44,7 +44,7 @@ interface ChosenAction {
   name: string;
   parameters: readonly ToolParameter[];
   requires: readonly string[] | undefined;
-  effect: Effect | undefined;
+  effect: ToolEffect | undefined;
 }
 
 /** The action that the parameter `action` names; a tool without actions has none. */

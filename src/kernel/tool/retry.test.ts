@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
-import type { Effect } from '../../items/index.ts';
+import type { ToolEffect } from '../../items/index.ts';
 import { mayRetry, pauseBefore, withRetry } from './retry.ts';
 
 const retry = {
@@ -10,7 +10,7 @@ const retry = {
 };
 const plain = { ...retry, retryable_errors: [] };
 
-test.each<[string, Failure, Effect, number, boolean]>([
+test.each<[string, Failure, ToolEffect, number, boolean]>([
   ['declared codes match without case', fail('timeout', 'x'), 'write', 0, true],
   [
     'a leading number is an HTTP status',
@@ -28,7 +28,7 @@ test.each<[string, Failure, Effect, number, boolean]>([
   expect(mayRetry(failure, retry, effect, delivered)).toBe(expected);
 });
 
-test.each<[string, Failure, Effect, boolean]>([
+test.each<[string, Failure, ToolEffect, boolean]>([
   ['a network error of a read', fail('network_error', 'x'), 'read', true],
   ['a network error of a write, perhaps sent', fail('network_error', 'x'), 'write', false],
   [

@@ -2,7 +2,7 @@
 // with `effect: write` is repeated only when nothing can have happened yet, or when its author
 // listed the code.
 import type { Failure, Outcome } from '../../base/index.ts';
-import type { Effect, Retry } from '../../items/index.ts';
+import type { Retry, ToolEffect } from '../../items/index.ts';
 
 export interface RetryPorts {
   sleep(ms: number, signal: AbortSignal): Promise<void>;
@@ -48,7 +48,7 @@ function isHarmless(failure: Failure): boolean {
 export function mayRetry(
   failure: Failure,
   retry: Retry,
-  effect: Effect,
+  effect: ToolEffect,
   delivered: number,
 ): boolean {
   const { code } = failure.error;
@@ -69,7 +69,7 @@ export function pauseBefore(failure: Failure, retry: Retry, attempt: number): nu
 /** Runs `attempt` until it succeeds, fails for good, or the attempts are used up. */
 export async function withRetry<T>(
   retry: Retry,
-  effect: Effect,
+  effect: ToolEffect,
   delivered: () => number,
   attempt: () => Promise<Outcome<T>>,
   signal: AbortSignal,
