@@ -26,6 +26,7 @@ export {
   type Json,
   type JsonObject,
   type KnownCode,
+  messageOf,
   type Outcome,
   ok,
   withDetail,

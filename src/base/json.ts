@@ -1,7 +1,7 @@
 // JSON that will not change any more, and what was found out about it. A conversation is sent again
 // every turn, and all but its end is what was sent before: how deep a message is nested and what its
 // text is need to be asked once. What is remembered goes when the value goes.
-import { fail, type Json, type JsonObject, type Outcome, ok } from './outcome.ts';
+import { fail, type Json, type JsonObject, messageOf, type Outcome, ok } from './outcome.ts';
 
 interface Facts {
   /** Levels of lists and objects below this one. */
@@ -198,7 +198,7 @@ export function parseJson(text: string, maxDepth = MAX_DEPTH): Outcome<Json> {
   try {
     value = JSON.parse(text) as Json;
   } catch (error) {
-    return fail('invalid_input', `not valid JSON: ${(error as Error).message}`);
+    return fail('invalid_input', `not valid JSON: ${messageOf(error)}`);
   }
   if (isDeeperThan(value, maxDepth)) {
     return fail('invalid_input', `JSON is nested deeper than ${maxDepth} levels`);

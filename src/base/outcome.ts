@@ -66,3 +66,7 @@ export function withDetail(failure: Failure, detail: Readonly<Record<string, Jso
     error: { code: failure.error.code, detail: { ...detail, ...failure.error.detail } },
   };
 }
+
+/** What was thrown, in words: anything can be. */
+export const messageOf = (thrown: unknown): string =>
+  thrown instanceof Error ? thrown.message : String(thrown);

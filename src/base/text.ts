@@ -7,19 +7,19 @@ function distance(a: string, b: string, max: number): number {
     for (let j = 1; j <= b.length; j++) {
       const cost = a[i - 1] === b[j - 1] ? 0 : 1;
       let best = Math.min(
-        (previous[j] as number) + 1,
-        (row[j - 1] as number) + 1,
-        (previous[j - 1] as number) + cost,
+        (previous[j] ?? 0) + 1,
+        (row[j - 1] ?? 0) + 1,
+        (previous[j - 1] ?? 0) + cost,
       );
       if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) {
-        best = Math.min(best, (before[j - 2] as number) + 1);
+        best = Math.min(best, (before[j - 2] ?? 0) + 1);
       }
       row.push(best);
     }
     if (Math.min(...row) > max) return max + 1;
     [before, previous] = [previous, row];
   }
-  return previous[b.length] as number;
+  return previous[b.length] ?? 0;
 }
 
 /** The candidate a person probably meant, if one is near enough. Long words are not compared. */
@@ -56,10 +56,10 @@ export function createLines(text: string): TextLines {
       let [low, high] = [0, starts.length - 1];
       while (low < high) {
         const middle = (low + high + 1) >> 1;
-        if ((starts[middle] as number) <= offset) low = middle;
+        if ((starts[middle] ?? 0) <= offset) low = middle;
         else high = middle - 1;
       }
-      return { line: low + 1, column: Math.max(0, offset - (starts[low] as number)) + 1 };
+      return { line: low + 1, column: Math.max(0, offset - (starts[low] ?? 0)) + 1 };
     },
     line(number) {
       const start = starts[number - 1];

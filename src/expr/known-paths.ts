@@ -52,7 +52,7 @@ function suggest(
     if (typeof level === 'object') level = member(level, name) as ContextSchema[string];
   }
   if (typeof level !== 'object') return undefined;
-  const name = path[depth] as string;
+  const name = path[depth] ?? '';
   const group = depth === 0 ? groupWith(name, schema) : undefined;
   const better = group === undefined ? nearest(name, Object.keys(level)) : `${group}.${name}`;
   if (better === undefined) return undefined;

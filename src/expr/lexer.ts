@@ -142,7 +142,7 @@ function readString(lexer: Lexer, quote: number): void {
     at += source[at + 1] === 'u' ? 5 : 1;
     from = at + 1;
   }
-  const mark = source[start] as string;
+  const mark = source[start] ?? '';
   throw new SyntaxFault(
     'the string is never closed',
     start + 1,

@@ -25,7 +25,7 @@ function search(text: string, part: string): boolean {
   for (let at = 0; at < text.length; at++) {
     const code = text.charCodeAt(at);
     while (matched > 0 && part.charCodeAt(matched) !== code) {
-      matched = borders[matched - 1] as number;
+      matched = borders[matched - 1] ?? 0;
     }
     if (part.charCodeAt(matched) === code) matched++;
     if (matched === part.length) return true;
@@ -40,7 +40,7 @@ function borderLengths(part: string): Uint32Array {
   for (let at = 1; at < part.length; at++) {
     const code = part.charCodeAt(at);
     while (matched > 0 && part.charCodeAt(matched) !== code) {
-      matched = borders[matched - 1] as number;
+      matched = borders[matched - 1] ?? 0;
     }
     if (part.charCodeAt(matched) === code) matched++;
     borders[at] = matched;

@@ -252,7 +252,7 @@ function enter(parser: Parser): void {
 function close(parser: Parser, kind: ')' | ']', opener: number): void {
   const { lexer } = parser;
   if (lexer.kind === 'end') {
-    const mark = lexer.source[opener] as string;
+    const mark = lexer.source[opener] ?? '';
     throw new SyntaxFault(`\`${mark}\` is never closed`, opener + 1, `add \`${kind}\``);
   }
   if (!take(parser, kind)) throw unexpectedAfterOperand(lexer);

@@ -3,7 +3,15 @@
 // processes can write, and a kill in the middle costs at most one torn line.
 import { closeSync, fstatSync, lstatSync, readSync } from 'node:fs';
 import { posix, sep } from 'node:path';
-import { fail, isObject, type Json, type Outcome, ok, parseJson } from '../../base/index.ts';
+import {
+  fail,
+  isObject,
+  type Json,
+  messageOf,
+  type Outcome,
+  ok,
+  parseJson,
+} from '../../base/index.ts';
 import { carries, type Descriptor, describe, mergeAll } from './labels.ts';
 import { createRecordFile, openRecords } from './record-file.ts';
 
@@ -157,7 +165,7 @@ export function createLabelRecords(file: string): LabelRecords {
         tail.catchUp();
         return ok(null);
       } catch (error) {
-        return fail('internal_error', `cannot keep labels: ${(error as Error).message}`, { file });
+        return fail('internal_error', `cannot keep labels: ${messageOf(error)}`, { file });
       }
     },
     recall(realPath, contentHash) {

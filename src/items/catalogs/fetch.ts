@@ -5,7 +5,7 @@
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { fail, getOwn, type Outcome, ok, parseJson } from '../../base/index.ts';
+import { fail, getOwn, messageOf, type Outcome, ok, parseJson } from '../../base/index.ts';
 import type { CatalogEntry } from '../data/catalog-settings.ts';
 import { BUNDLE_KEYWORD, bundleFolder } from './installed-bundles.ts';
 
@@ -131,7 +131,7 @@ export async function fetchCatalog(
       ? await fetchGit(entry, cache, base, ports)
       : await fetchNpm(entry, cache, ports);
   } catch (error) {
-    return fail('tool_failed', `catalog \`${entry.name}\`: ${(error as Error).message}`);
+    return fail('tool_failed', `catalog \`${entry.name}\`: ${messageOf(error)}`);
   }
 }
 

@@ -36,7 +36,7 @@ export function decodeEntities(
   const breaks: [number, number][] = [];
   let [text, done] = ['', 0];
   for (const match of source.matchAll(/&(#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]\w{0,30});/g)) {
-    const decoded = character(match[1] as string);
+    const decoded = character(match[1] ?? '');
     if (decoded === undefined) {
       unknown?.(match[0], at + match.index);
       continue;

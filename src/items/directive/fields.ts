@@ -166,7 +166,7 @@ export function reportUnknownInputs(
 ): void {
   for (const { text, place } of texts) {
     for (const match of text.matchAll(/\$\{inputs\.([A-Za-z_]\w{0,79})/g)) {
-      const name = match[1] as string;
+      const name = match[1] ?? '';
       if (names.includes(name)) continue;
       const near = nearest(name, names);
       findings.warning(

@@ -46,7 +46,7 @@ export function createRawReader(text: string, start: number, find: Finder): RawR
   const marks = new Map<string, number[]>();
   MARKS.lastIndex = start;
   for (let match = MARKS.exec(text); match !== null; match = MARKS.exec(text)) {
-    const [name, list] = [match[1] as string, marks.get(match[1] as string)];
+    const [name, list] = [match[1] as string, marks.get(match[1] ?? '')];
     if (list) list.push(match.index);
     else marks.set(name, [match.index]);
   }
@@ -57,7 +57,7 @@ export function createRawReader(text: string, start: number, find: Finder): RawR
     let [low, high] = [0, list.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if ((list[middle] as number) < from) low = middle + 1;
+      if ((list[middle] ?? 0) < from) low = middle + 1;
       else high = middle;
     }
     return list[low];

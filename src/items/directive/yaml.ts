@@ -106,7 +106,7 @@ function childrenOf(
 /** An item of a list under a container: `- read: {…}`, or the fields of the usual child. */
 function listItem(front: Front, item: Json, path: Path, shape: Shape): Element[] {
   const keys = isObject(item) ? Object.keys(item) : [];
-  const only = keys.length === 1 ? (keys[0] as string) : undefined;
+  const only = keys.length === 1 ? (keys[0] ?? '') : undefined;
   const isWrapped =
     only !== undefined &&
     (Object.hasOwn(shape.children, only) || (shape.any && isObject((item as JsonObject)[only])));
@@ -132,7 +132,7 @@ function fillFrom(
   const flat: [string, Json][] = [];
   for (const [given, item] of bounded(front, Object.entries(value), path)) {
     const below = [...path, given];
-    const name = Object.hasOwn(shape.aliases, given) ? (shape.aliases[given] as string) : given;
+    const name = Object.hasOwn(shape.aliases, given) ? (shape.aliases[given] ?? '') : given;
     if (Object.hasOwn(shape.flat, name)) flat.push([name, item]);
     else if (shape.attributes.includes(name) || shape.retired.includes(name)) {
       addAttribute(front, element.attributes, name, item, below);

@@ -17,8 +17,8 @@ function merge(a: readonly string[], b: readonly string[]): string[] {
   const merged: string[] = [];
   let [i, j] = [0, 0];
   while (i < a.length || j < b.length) {
-    const takeA = j >= b.length || (i < a.length && (a[i] as string) < (b[j] as string));
-    merged.push(takeA ? (a[i++] as string) : (b[j++] as string));
+    const takeA = j >= b.length || (i < a.length && (a[i] ?? '') < (b[j] ?? ''));
+    merged.push(takeA ? (a[i++] ?? '') : (b[j++] ?? ''));
   }
   return merged;
 }
@@ -28,7 +28,7 @@ function firstFrom(words: readonly string[], word: string): number {
   let [low, high] = [0, words.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if ((words[middle] as string) < word) low = middle + 1;
+    if ((words[middle] ?? '') < word) low = middle + 1;
     else high = middle;
   }
   return low;
@@ -54,7 +54,7 @@ export function createVocabulary(): Vocabulary {
       const found: string[] = [];
       const all = sorted();
       for (let at = firstFrom(all, prefix); at < all.length && found.length < max; at++) {
-        const word = all[at] as string;
+        const word = all[at] ?? '';
         if (!word.startsWith(prefix)) break;
         if (word !== prefix) found.push(word);
       }
@@ -144,8 +144,8 @@ export function createSearchIndex(): SearchIndex {
       if (kept.length === 0) postings.delete(word);
       else {
         postings.set(word, {
-          documents: kept.map((at) => documents[at] as number),
-          weights: kept.map((at) => weights[at] as number),
+          documents: kept.map((at) => documents[at] ?? 0),
+          weights: kept.map((at) => weights[at] ?? 0),
         });
       }
     }
@@ -193,24 +193,23 @@ export function createSearchIndex(): SearchIndex {
           const rarity = Math.log(1 + count / posting.documents.length);
           const factor = form === word ? rarity : rarity * FORM_FACTOR;
           for (let at = 0; at < posting.documents.length; at++) {
-            const document = posting.documents[at] as number;
+            const document = posting.documents[at] ?? 0;
             if (!alive[document]) continue;
-            const value = factor * (posting.weights[at] as number);
+            const value = factor * (posting.weights[at] ?? 0);
             if (best[document] === 0) touched.push(document);
-            if (value > (best[document] as number)) best[document] = value;
+            if (value > (best[document] ?? 0)) best[document] = value;
           }
         }
         for (const document of touched) {
           if (matched[document] === 0) documents.push(document);
-          score[document] = (score[document] as number) + (best[document] as number);
+          score[document] = (score[document] ?? 0) + (best[document] ?? 0);
           best[document] = 0;
-          matched[document] = (matched[document] as number) + 1;
+          matched[document] = (matched[document] ?? 0) + 1;
         }
       }
       // What holds all words of a query stands before what repeats one of them.
       for (const document of documents) {
-        score[document] =
-          ((score[document] as number) * (matched[document] as number)) / words.length;
+        score[document] = ((score[document] ?? 0) * (matched[document] ?? 0)) / words.length;
       }
       return { documents, score };
     },

@@ -61,7 +61,7 @@ function leastOfBest(documents: readonly number[], score: Float64Array, count: n
   for (let at = 0; at < documents.length; at++)
     scores[at] = score[documents[at] as number] as number;
   scores.sort();
-  return scores[scores.length - count] as number;
+  return scores[scores.length - count] ?? 0;
 }
 
 /** The cursor belongs to one query: with another it would skip what nobody saw. */
@@ -125,7 +125,7 @@ export function createLibrarySearch(): LibrarySearch {
     const least = leastOfBest(found, score, count);
     const ranked: Candidate[] = [];
     for (const document of found) {
-      const value = score[document] as number;
+      const value = score[document] ?? 0;
       if (value >= least) ranked.push({ record: records[document] as FileRecord, score: value });
     }
     return ranked.sort(order).slice(0, count);

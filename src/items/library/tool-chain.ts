@@ -12,7 +12,7 @@ const ALIASES: Readonly<Record<string, string>> = {
 };
 
 export const unalias = (id: string): string =>
-  Object.hasOwn(ALIASES, id) ? (ALIASES[id] as string) : id;
+  Object.hasOwn(ALIASES, id) ? (ALIASES[id] ?? '') : id;
 
 export interface Chain {
   /** Leaf first, down to the tool above the primitive. */

@@ -14,7 +14,15 @@ import {
 import { type FileHandle, mkdir, open, readlink, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { type Failure, fail, getOwn, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import {
+  type Failure,
+  fail,
+  getOwn,
+  type JsonObject,
+  messageOf,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
 
 // Opening a place without losing it on the way. Between asking where a path leads and opening it, a
@@ -32,7 +40,7 @@ export interface Folder {
 }
 
 const errnoOf = (error: unknown): string =>
-  (error as NodeJS.ErrnoException).code ?? (error as Error).message;
+  (error as NodeJS.ErrnoException).code ?? messageOf(error);
 
 export const moved = (path: string): Failure =>
   fail('permission_denied', `\`${path}\` was replaced by another place while it was opened`);

@@ -1,7 +1,7 @@
 // The primitive `http_client`: one call from its merged config to one outcome. It closes every sink
 // it was handed, exactly once, on every outcome, also when no request was made.
 import type { Clock, Failure, Json, JsonObject, Outcome } from '../../base/index.ts';
-import { createRedactor, fail, ok, withDetail } from '../../base/index.ts';
+import { createRedactor, fail, messageOf, ok, withDetail } from '../../base/index.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
 import type { SinkReport } from '../sink.ts';
 import { createFan, type Fan, publicReport } from '../sinks/fan-out.ts';
@@ -98,7 +98,7 @@ export function createHttpPrimitive(clientPorts: HttpClientPorts): Primitive {
       const { request, send } = prepared.output;
       return [await send(request.body, fan.write, call.signal), request.url];
     } catch (error) {
-      return [fail('internal_error', `http_client: ${(error as Error).message}`)];
+      return [fail('internal_error', `http_client: ${messageOf(error)}`)];
     }
   }
 

@@ -4,7 +4,7 @@
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { fail, getOwn, type Outcome, ok, systemRandom } from '../../base/index.ts';
+import { fail, getOwn, messageOf, type Outcome, ok, systemRandom } from '../../base/index.ts';
 import type { Plan } from '../tool/plan.ts';
 import type { ScriptRuntime } from './config.ts';
 import { childEnvironment, searchPath } from './environment.ts';
@@ -211,7 +211,7 @@ export async function installDependencies(
   } catch (error) {
     return fail(
       'dependency_missing',
-      `dependencies of \`${tool.id}\` cannot be installed: ${(error as Error).message}`,
+      `dependencies of \`${tool.id}\` cannot be installed: ${messageOf(error)}`,
     );
   } finally {
     rmSync(scratch, { recursive: true, force: true });

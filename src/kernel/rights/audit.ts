@@ -7,6 +7,7 @@ import {
   fail,
   getOwn,
   isObject,
+  messageOf,
   type Outcome,
   ok,
   parseJson,
@@ -78,10 +79,7 @@ export function createAudit(file: string, clock: Clock): Audit {
   const records = createRecordFile(file);
   const looks = createLooks(clock);
   const refuse = (error: unknown) =>
-    fail(
-      'internal_error',
-      `the audit file \`${file}\` cannot be written: ${(error as Error).message}`,
-    );
+    fail('internal_error', `the audit file \`${file}\` cannot be written: ${messageOf(error)}`);
   return {
     ready() {
       if (looks.isRecent()) return ok(null);
@@ -119,7 +117,7 @@ export function createAudit(file: string, clock: Clock): Audit {
         if ((error as NodeJS.ErrnoException).code === 'ENOENT') return ok([]);
         return fail(
           'internal_error',
-          `the audit file \`${file}\` cannot be read: ${(error as Error).message}`,
+          `the audit file \`${file}\` cannot be read: ${messageOf(error)}`,
         );
       }
     },

@@ -8,6 +8,7 @@ import {
   isObject,
   type Json,
   type JsonObject,
+  messageOf,
   nearest,
   type Outcome,
   ok,
@@ -147,7 +148,7 @@ export function validate(value: Json, schema: JsonObject): ValidationError[] {
     const result = validatorOf(schema).validate(value);
     return result.valid ? [] : readErrors(result.errors);
   } catch (error) {
-    return [{ field: '(schema)', error: `the schema cannot be used: ${(error as Error).message}` }];
+    return [{ field: '(schema)', error: `the schema cannot be used: ${messageOf(error)}` }];
   }
 }
 

@@ -13,7 +13,14 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { fail, type Outcome, ok, type RandomBytes, systemRandom } from '../../base/index.ts';
+import {
+  fail,
+  messageOf,
+  type Outcome,
+  ok,
+  type RandomBytes,
+  systemRandom,
+} from '../../base/index.ts';
 import { generateKeyPair, importKeyPair, type KeyPair, type PublicKeyRecord } from './key.ts';
 
 export interface KeyFile extends PublicKeyRecord {
@@ -32,7 +39,7 @@ export interface KeyFolder {
 }
 
 const errnoOf = (error: unknown): string =>
-  (error as NodeJS.ErrnoException).code ?? (error as Error).message;
+  (error as NodeJS.ErrnoException).code ?? messageOf(error);
 
 /** Windows has no such bits; there the user folder's own rights protect the file. */
 function modeProblem(file: string, mode: number): Outcome<never> | undefined {

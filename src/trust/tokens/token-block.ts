@@ -194,7 +194,7 @@ const smaller = (a: number | undefined, b: number | undefined): number | undefin
 function lessBudget(a: TokenBudget, b: TokenBudget): TokenBudget {
   const uses: Record<string, number> = { ...a.uses };
   for (const [tool, count] of Object.entries(b.uses ?? {})) {
-    uses[tool] = Math.min(Object.hasOwn(uses, tool) ? (uses[tool] as number) : count, count);
+    uses[tool] = Math.min(Object.hasOwn(uses, tool) ? (uses[tool] ?? 0) : count, count);
   }
   const spends = [a.spend, b.spend].filter((spend) => spend !== undefined);
   const spend = spends.reduce<string | undefined>(
