@@ -14,9 +14,9 @@ import {
 import type { Store } from '../store/index.ts';
 import type { KeyFolder, TrustStore } from '../trust/index.ts';
 import { type CallOptions, callerOf, createVerbs, mountPrimitives } from './kernel.ts';
-import { BUNDLE, openGround, type RuntimeOptions, type Within } from './project.ts';
+import { BUNDLE, type HostProject, openProject, type RuntimeOptions } from './project.ts';
 import { createScriptPrimitive } from './script-tools.ts';
-import { openScripts, type ScriptStage, type ScriptUse } from './scripts.ts';
+import { openScripts, type ScriptSetup, type ScriptUse } from './scripts.ts';
 import {
   checkRun,
   createThreads,
@@ -61,38 +61,42 @@ export interface Runtime {
   /** Threads of this project; the registry is opened when first asked for. */
   threads(live?: Live): Promise<Outcome<Threads>>;
   /** World and frame for one run of a script; its code is loaded when first asked for. */
-  scripts(use?: ScriptUse): Promise<ScriptStage>;
+  scripts(use?: ScriptUse): Promise<ScriptSetup>;
   /** Ends watches; nothing of the runtime stays behind. */
   close(): Promise<void>;
 }
 
 /** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
 export async function createRuntime(options: RuntimeOptions = {}): Promise<Outcome<Runtime>> {
-  const opened = await openProject(options);
+  const opened = await wireRuntime(options);
   return opened.ok ? ok(opened.output.runtime) : opened;
 }
 
-interface Project {
+interface WiredRuntime {
   runtime: Runtime;
   /** For callers outside of threads. */
   harness(): Promise<Outcome<HarnessPorts>>;
 }
 
-async function openProject(options: RuntimeOptions, within?: Within): Promise<Outcome<Project>> {
-  const opened = openGround(options, openProject, within);
+/** The rooms over one project; `host` is the one whose threads work in it. */
+async function wireRuntime(
+  options: RuntimeOptions,
+  host?: HostProject,
+): Promise<Outcome<WiredRuntime>> {
+  const opened = openProject(options, wireRuntime, host);
   if (!opened.ok) return opened;
-  const ground = opened.output;
+  const open = opened.output;
   const files = createLibrary({
-    roots: () => itemRoots(ground.project, ground.home, BUNDLE),
-    projectRoot: ground.project,
-    primitives: () => [...ground.primitives.keys()],
-    trustStore: ground.trustStore,
-    clock: ground.clock,
+    roots: () => itemRoots(open.project, open.home, BUNDLE),
+    projectRoot: open.project,
+    primitives: () => [...open.primitives.keys()],
+    trustStore: open.trustStore,
+    clock: open.clock,
   });
   const programs = withProgramTools(files, options.tools ?? []);
   if (!programs.ok) return programs;
   const { library, functions } = programs.output;
-  mountPrimitives(ground, functions);
+  mountPrimitives(open, functions);
   let plain: HarnessPorts | undefined;
   const harness = async (): Promise<Outcome<HarnessPorts>> => {
     const made = plain ? ok({ ports: plain }) : await openThreads({});
@@ -100,40 +104,40 @@ async function openProject(options: RuntimeOptions, within?: Within): Promise<Ou
     plain = made.output.ports;
     return ok(plain);
   };
-  const reached = reachThreads(ground, harness);
-  ground.primitives.set(reached.primitive.name, reached.primitive);
-  const scripts = createScriptPrimitive(ground, library, () => kernel);
-  ground.primitives.set(scripts.name, scripts);
+  const reached = reachThreads(open, harness);
+  open.primitives.set(reached.primitive.name, reached.primitive);
+  const scripts = createScriptPrimitive(open, library, () => kernel);
+  open.primitives.set(scripts.name, scripts);
   await library.refresh();
-  const kernel = createVerbs(ground, library, reached.kinds);
-  const { project, home, keys, trustStore, catalogs, audit } = ground;
-  let opening: Promise<Outcome<Store>> | undefined = within && Promise.resolve(ok(within.store));
+  const kernel = createVerbs(open, library, reached.kinds);
+  const { project, home, keys, trustStore, catalogs, audit } = open;
+  let opening: Promise<Outcome<Store>> | undefined = host && Promise.resolve(ok(host.store));
   const openThreads = async (live: Live) => {
-    opening ??= openRegistry(ground);
+    opening ??= openRegistry(open);
     const store = await opening;
     if (!store.ok) {
       opening = undefined;
       return store;
     }
-    return ok(await createThreads(ground, library, kernel, store.output, live));
+    return ok(await createThreads(open, library, kernel, store.output, live));
   };
   const runtime: Runtime = {
     project,
     home,
     library,
     kernel,
-    policies: () => ground.policies.current(),
+    policies: () => open.policies.current(),
     keys,
     trustStore,
     catalogs,
     audit,
-    sandbox: () => ground.sandbox(),
-    caller: (call = {}) => callerOf(ground, call),
+    sandbox: () => open.sandbox(),
+    caller: (call = {}) => callerOf(open, call),
     async call(verb, request, call = {}) {
       // Labelled values are for those who hold some; JSON cannot claim labels of its own.
       const { values: _values, ...plain } = request;
       const idempotencyKey = Buffer.from(systemRandom(18)).toString('base64url');
-      const caller = { ...callerOf(ground, call), idempotencyKey };
+      const caller = { ...callerOf(open, call), idempotencyKey };
       const answer = await kernel[verb](plain as never, caller);
       return answer.ok ? ok(answer.output.data) : answer;
     },
@@ -141,25 +145,25 @@ async function openProject(options: RuntimeOptions, within?: Within): Promise<Ou
       const found = library.find('knowledge', 'system/universal_prompt', 'bundle');
       return found.ok ? found.output.text.trim() : '';
     },
-    mayRun: (request) => checkRun(ground, library, request),
-    plain: (request, signal) => runPlain(ground, library, kernel, request, signal),
+    mayRun: (request) => checkRun(open, library, request),
+    plain: (request, signal) => runPlain(open, library, kernel, request, signal),
     async threads(live = {}) {
       const made = await openThreads(live);
       return made.ok ? ok(made.output.threads) : made;
     },
-    scripts: (use = {}) => openScripts(ground, library, kernel, use),
+    scripts: (use = {}) => openScripts(open, library, kernel, use),
     async close() {
       // What threads share belongs to the project they were started from.
-      if (!within) await stopThreads(ground);
+      if (!host) await stopThreads(open);
       library.close();
-      for (const other of ground.elsewhere.values()) {
+      for (const other of open.others.values()) {
         const there = await other;
         if (there.ok) await there.output.runtime.close();
       }
       const store = await opening;
-      if (store?.ok && !within) store.output.close();
-      for (const primitive of ground.primitives.values()) primitive.close?.();
-      ground.audit.close?.();
+      if (store?.ok && !host) store.output.close();
+      for (const primitive of open.primitives.values()) primitive.close?.();
+      open.audit.close?.();
     },
   };
   return ok({ runtime, harness });

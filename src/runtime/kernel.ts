@@ -35,7 +35,13 @@ import {
   toolKind,
 } from '../kernel/index.ts';
 import { type CapabilityCatalog, createTokenVerifier, type TokenVerifier } from '../trust/index.ts';
-import { type Ground, hostGate, processPorts, type Registry, recordsFolder } from './project.ts';
+import {
+  hostGate,
+  type OpenProject,
+  processPorts,
+  type Registry,
+  recordsFolder,
+} from './project.ts';
 
 const NOBODY_COUNTS = fail('permission_denied', 'no thread here counts the uses of an approval');
 
@@ -47,19 +53,18 @@ export interface CallOptions {
   signal?: AbortSignal;
 }
 
-export function mountPrimitives(ground: Ground, program: ProgramTools['functions']): void {
+export function mountPrimitives(open: OpenProject, program: ProgramTools['functions']): void {
   const ports = {
-    clock: ground.clock,
-    isHostAllowed: hostGate(ground),
-    process: () => processPorts(ground),
+    clock: open.clock,
+    isHostAllowed: hostGate(open),
+    process: () => processPorts(open),
     program,
   };
-  for (const primitive of shippedPrimitives(ports))
-    ground.primitives.set(primitive.name, primitive);
+  for (const primitive of shippedPrimitives(ports)) open.primitives.set(primitive.name, primitive);
 }
 
-function createRunner(ground: Ground, library: Library, labels: LabelRecords) {
-  const { project, clock, env, policies, primitives } = ground;
+function createRunner(open: OpenProject, library: Library, labels: LabelRecords) {
+  const { project, clock, env, policies, primitives } = open;
   const signatures = (): SignaturePolicy => {
     const { catalog } = library.capabilities();
     return {
@@ -73,8 +78,8 @@ function createRunner(ground: Ground, library: Library, labels: LabelRecords) {
     sinks: {
       library,
       signatures,
-      factories: shippedSinks({ isHostAllowed: hostGate(ground), clock }),
-      moduleSink: moduleSink(() => processPorts(ground)),
+      factories: shippedSinks({ isHostAllowed: hostGate(open), clock }),
+      moduleSink: moduleSink(() => processPorts(open)),
     },
     retry: {
       sleep: (ms, signal) => sleep(ms, undefined, { signal }).catch(() => undefined),
@@ -94,11 +99,11 @@ function createRunner(ground: Ground, library: Library, labels: LabelRecords) {
  * replay, threads are taken at their word.
  */
 export function createVerify(
-  ground: Ground,
+  open: OpenProject,
   library: Library,
-  registry: () => Registry | undefined = () => ground.registry,
+  registry: () => Registry | undefined = () => open.registry,
 ): TokenVerifier['verify'] {
-  const { project, clock, policies, keys } = ground;
+  const { project, clock, policies, keys } = open;
   let made:
     | { catalog: CapabilityCatalog; policy: ComposedPolicy; verifier: TokenVerifier }
     | undefined;
@@ -127,19 +132,19 @@ export function createVerify(
 }
 
 /** Who speaks for a caller: its token, or the operator's policy for the surface. */
-export function createAuthorize(ground: Ground, library: Library): Authorize {
-  const verify = createVerify(ground, library);
+export function createAuthorize(open: OpenProject, library: Library): Authorize {
+  const verify = createVerify(open, library);
   const speaksFor: Authorize = (caller) => {
     // What could not be recorded is not begun.
-    const ready = ground.audit.ready();
+    const ready = open.audit.ready();
     if (!ready.ok) return ready;
     if (caller.__auth === undefined) {
-      const { policy } = ground.policies.current();
+      const { policy } = open.policies.current();
       const { catalog } = library.capabilities();
-      return ok(keepOut(policyAuthority(policy, caller.surface, catalog), ground));
+      return ok(keepOut(policyAuthority(policy, caller.surface, catalog), open));
     }
     const token = verify(caller.__auth, caller.__thread_id);
-    return token.ok ? ok(keepOut(tokenAuthority(token.output), ground)) : token;
+    return token.ok ? ok(keepOut(tokenAuthority(token.output), open)) : token;
   };
   return (caller) => {
     const authority = speaksFor(caller);
@@ -149,29 +154,27 @@ export function createAuthorize(ground: Ground, library: Library): Authorize {
 
 /** A caller without a thread: its frame carries the policy and writes the audit. */
 export function callerOf(
-  ground: Ground,
+  open: OpenProject,
   { surface = 'library', name = '', signal }: CallOptions,
 ): Caller {
   const record = (entry: RecordEntry): void => {
     const row = auditRow(entry, { surface, caller: name, subject: `policy:${surface}` });
-    const written = ground.audit.write(row);
+    const written = open.audit.write(row);
     // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
     if (!written.ok) throw new Error(written.error.detail.message);
   };
-  const frame = createFrame({ policy: ground.policies.current().policy, ports: { record } });
+  const frame = createFrame({ policy: open.policies.current().policy, ports: { record } });
   return { surface, name, frame, ...(signal ? { signal } : {}) };
 }
 
-export function createVerbs(ground: Ground, library: Library, more: readonly Kind[]): Kernel {
-  const labels = createLabelRecords(
-    join(recordsFolder(ground.project, ground.home), 'labels.jsonl'),
-  );
+export function createVerbs(open: OpenProject, library: Library, more: readonly Kind[]): Kernel {
+  const labels = createLabelRecords(join(recordsFolder(open.project, open.home), 'labels.jsonl'));
   const marks = createItemMarks(labels);
-  const runner = createRunner(ground, library, labels);
+  const runner = createRunner(open, library, labels);
   const modify = createModifier(library, marks);
   return createKernel({
     library,
-    authorize: createAuthorize(ground, library),
+    authorize: createAuthorize(open, library),
     kinds: [
       toolKind(library, runner, modify),
       directiveKind(library, modify, marks),
@@ -180,7 +183,7 @@ export function createVerbs(ground: Ground, library: Library, more: readonly Kin
     ],
     marks,
     signal: async (signal, caller) => {
-      const running = ground.live?.get(caller.__thread_id ?? '');
+      const running = open.live?.get(caller.__thread_id ?? '');
       if (running) {
         const { helpSignal } = await import('../harness/index.ts');
         return await helpSignal(running.thread, signal);
@@ -191,22 +194,22 @@ export function createVerbs(ground: Ground, library: Library, more: readonly Kin
     copies: {
       copy(item, level) {
         library.noteChange();
-        return copyItem(item, level === 'user' ? ground.home : join(ground.project, '.ai'));
+        return copyItem(item, level === 'user' ? open.home : join(open.project, '.ai'));
       },
       async fromCatalog(kind, id, level) {
-        const copied = await ground.catalogs.copy(kind, id, level);
+        const copied = await open.catalogs.copy(kind, id, level);
         library.noteChange();
         return copied;
       },
     },
     searchCatalog: ({ query, item_type, limit }) =>
-      ground.catalogs.search({
+      open.catalogs.search({
         text: query,
         ...(item_type === undefined ? {} : { kind: item_type as ItemKind }),
         ...(limit === undefined ? {} : { limit }),
       }),
     refused: (verb, target, { surface, name = '' }, { error }) => {
-      ground.audit.write({
+      open.audit.write({
         surface,
         caller: name,
         subject: '',

@@ -91,15 +91,15 @@ function hostAndPort(text: string): string {
 }
 
 /** Another project that threads of this one work in. */
-interface Elsewhere {
+interface OtherProject {
   runtime: { close(): Promise<void> };
   harness(): Promise<Outcome<HarnessPorts>>;
 }
 
-type OpenOther = (options: RuntimeOptions, within: Within) => Promise<Outcome<Elsewhere>>;
+type OpenOther = (options: RuntimeOptions, host: HostProject) => Promise<Outcome<OtherProject>>;
 
 /** Everything a runtime stands on, made once from its options. */
-export interface Ground {
+export interface OpenProject {
   project: string;
   home: string;
   env: Env;
@@ -115,9 +115,9 @@ export interface Ground {
   /** The threads this process runs, from the first one on. */
   live?: LiveThreads;
   runners?: RuntimeOptions['runners'];
-  within?: Within;
+  host?: HostProject;
   /** Other projects that threads were started in. */
-  elsewhere: Map<string, Promise<Outcome<Elsewhere>>>;
+  others: Map<string, Promise<Outcome<OtherProject>>>;
   /** Opens another project over this one's registry. */
   openOther: OpenOther;
   /** Was it looked for threads that are too old? */
@@ -132,21 +132,21 @@ export interface Ground {
 export type Registry = Pick<Store, 'standing'> & Required<Pick<TokenVerifierPorts, 'useApproval'>>;
 
 /** A project whose threads were started from another one: they live in that one's registry. */
-export interface Within {
+export interface HostProject {
   project: string;
   store: Store;
   live: LiveThreads;
 }
 
 /** Both policies apply: each can only narrow. */
-const policyOf = (within: Within | undefined): PolicyPlace[] =>
-  within ? [{ level: 'project', file: join(within.project, '.ai', 'policy.yaml') }] : [];
+const policyOf = (host: HostProject | undefined): PolicyPlace[] =>
+  host ? [{ level: 'project', file: join(host.project, '.ai', 'policy.yaml') }] : [];
 
-export function openGround(
+export function openProject(
   options: RuntimeOptions,
   openOther: OpenOther,
-  within?: Within,
-): Outcome<Ground> {
+  host?: HostProject,
+): Outcome<OpenProject> {
   const { cwd = process.cwd(), env = process.env, clock = systemClock } = options;
   const home = homeOf(env);
   const wanted = resolve(cwd, options.project ?? findProject(cwd, home));
@@ -155,13 +155,13 @@ export function openGround(
   const trustStore = createTrustStore(join(home, 'trust.jsonl'), clock);
   const audit = createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock);
   let probed: Promise<SandboxReport> | undefined;
-  const ground: Ground = {
+  const open: OpenProject = {
     project,
     home,
     env,
     clock,
     policies: createPolicyFiles(
-      [...policyOf(within), ...policyPlaces(project, home, env)],
+      [...policyOf(host), ...policyPlaces(project, home, env)],
       (text, file) => examinePolicy(text, file, trustStore),
       clock,
     ),
@@ -171,30 +171,30 @@ export function openGround(
     audit: {
       ...audit,
       write(row) {
-        const mask = (text: string) => ground.mask?.(row.caller, text) ?? text;
+        const mask = (text: string) => open.mask?.(row.caller, text) ?? text;
         return audit.write({ ...row, operation: mask(row.operation), reason: mask(row.reason) });
       },
     },
     primitives: new Map(),
-    elsewhere: new Map(),
+    others: new Map(),
     openOther,
     ...(options.runners ? { runners: options.runners } : {}),
-    ...(within ? { within, live: within.live } : {}),
+    ...(host ? { host, live: host.live } : {}),
     sandbox() {
       probed ??= probeSandboxNow();
       return probed;
     },
   };
-  return ok(ground);
+  return ok(open);
 }
 
-export async function processPorts(ground: Ground): Promise<ProcessPorts> {
-  const { clock, env, project, home } = ground;
-  const { policy } = ground.policies.current();
+export async function processPorts(open: OpenProject): Promise<ProcessPorts> {
+  const { clock, env, project, home } = open;
+  const { policy } = open.policies.current();
   return {
     clock,
     env,
-    sandbox: await ground.sandbox(),
+    sandbox: await open.sandbox(),
     policySandbox: policy.sandbox,
     // The composed policy already ignores `sandbox: none` from a file without authority.
     allowUnsandboxed: policy.sandbox === 'none',
@@ -204,7 +204,7 @@ export async function processPorts(ground: Ground): Promise<ProcessPorts> {
 }
 
 /** Private and loopback targets: granted by policy, or named as a provider's base URL. */
-export function hostGate({ env, policies }: Ground) {
+export function hostGate({ env, policies }: OpenProject) {
   const granted = providerHosts(env);
   return (host: string, _address: string, port: number): boolean =>
     policies.current().policy.isHostAllowed(host) || granted.has(`${host}:${port}`);

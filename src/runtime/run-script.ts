@@ -11,7 +11,7 @@ import {
 import { describe, makeValue, type Value } from '../flow/index.ts';
 import type { ScriptEffect } from '../script/index.ts';
 import { createPrinter, placed, shownFile } from './script-directives.ts';
-import type { ScriptStage, ScriptUse } from './scripts.ts';
+import type { ScriptSetup, ScriptUse } from './scripts.ts';
 
 export interface ScriptRun {
   /** From the project; `.mld` is strict, everything else markdown with statements in it. */
@@ -39,7 +39,7 @@ export interface ScriptRunResult {
 /** Where scripts run: a runtime. */
 interface Place {
   readonly project: string;
-  scripts(use?: ScriptUse): Promise<ScriptStage>;
+  scripts(use?: ScriptUse): Promise<ScriptSetup>;
 }
 
 const MAX_FILE = 8 * 1024 * 1024;

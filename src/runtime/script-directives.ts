@@ -20,7 +20,7 @@ import type {
   ScriptResult,
   ScriptWorld,
 } from '../script/index.ts';
-import type { Ground } from './project.ts';
+import type { OpenProject } from './project.ts';
 import { openScripts, type ScriptUse } from './scripts.ts';
 
 const textIn = (data: Json, name: string): string => {
@@ -206,12 +206,12 @@ function asThread(actions: ScriptActions): ScriptUse {
   };
 }
 
-export function createScriptPort(ground: Ground, library: Library, kernel: Kernel): ScriptPort {
+export function createScriptPort(open: OpenProject, library: Library, kernel: Kernel): ScriptPort {
   return async (request): Promise<ScriptAnswer> => {
     const { text, file, inputs, isSigned, actions, signal } = request;
     const { runScript, diagnosticOf } = await import('../script/index.ts');
-    const name = shownFile(ground.project, file);
-    const { world: bare, frame } = await openScripts(ground, library, kernel, {
+    const name = shownFile(open.project, file);
+    const { world: bare, frame } = await openScripts(open, library, kernel, {
       signal,
       gate: () => request.gate(),
       ...(actions ? asThread(actions) : { name }),
@@ -223,7 +223,7 @@ export function createScriptPort(ground: Ground, library: Library, kernel: Kerne
     const done = await runScript(text, {
       file,
       name,
-      folder: ground.project,
+      folder: open.project,
       mode: 'strict',
       world: { ...reach.world, now: () => new Date(request.now) },
       frame,

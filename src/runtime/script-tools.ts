@@ -18,7 +18,7 @@ import {
   type PrimitiveResult,
   resolveModule,
 } from '../kernel/index.ts';
-import type { Ground } from './project.ts';
+import type { OpenProject } from './project.ts';
 import { createPrinter, placed, shownFile } from './script-directives.ts';
 import { openScripts, type ScriptUse } from './scripts.ts';
 
@@ -70,11 +70,11 @@ function outputOf(returned: Json | undefined, text: string): JsonObject {
 }
 
 /** Inside a thread a model is asked by the thread: it has the budget, and it keeps the books. */
-function modelOf(ground: Ground, thread: string | undefined): Pick<ScriptUse, 'model'> {
+function modelOf(open: OpenProject, thread: string | undefined): Pick<ScriptUse, 'model'> {
   if (thread === undefined) return {};
   return {
     async model(question, frame) {
-      const running = ground.live?.get(thread);
+      const running = open.live?.get(thread);
       if (!running) return fail('model_unavailable', `thread \`${thread}\` does not run here`);
       const { askModel } = await import('../harness/index.ts');
       const prompt = addMarks(question.prompt, frame.influence);
@@ -86,7 +86,7 @@ function modelOf(ground: Ground, thread: string | undefined): Pick<ScriptUse, 'm
   };
 }
 
-function useOf(ground: Ground, call: PrimitiveCall, signal: AbortSignal): ScriptUse {
+function useOf(open: OpenProject, call: PrimitiveCall, signal: AbortSignal): ScriptUse {
   const { tool, from, idempotencyKey } = call;
   const { surface, name = '', ...auth } = from ?? { surface: 'script' };
   const gate = (): Outcome<null> =>
@@ -101,12 +101,12 @@ function useOf(ground: Ground, call: PrimitiveCall, signal: AbortSignal): Script
     only: tool.requires,
     auth: () => auth,
     ...(idempotencyKey === undefined ? {} : { key: idempotencyKey }),
-    ...modelOf(ground, from?.__thread_id),
+    ...modelOf(open, from?.__thread_id),
   };
 }
 
 async function runTool(
-  ground: Ground,
+  open: OpenProject,
   library: Library,
   kernel: Kernel,
   call: PrimitiveCall,
@@ -116,13 +116,13 @@ async function runTool(
   const { text, file, mode } = source.output;
   const signal = AbortSignal.any([call.signal, AbortSignal.timeout(call.timeoutMs)]);
   const { runScript, diagnosticOf } = await import('../script/index.ts');
-  const stage = await openScripts(ground, library, kernel, useOf(ground, call, signal));
+  const stage = await openScripts(open, library, kernel, useOf(open, call, signal));
   const printer = createPrinter();
   const done = await runScript(text, {
     ...stage,
-    file: `${ground.project}/${file}`,
+    file: `${open.project}/${file}`,
     name: file,
-    folder: ground.project,
+    folder: open.project,
     mode,
     inputs: inputsOf(call),
     onEffect: (effect) => printer.effect(effect),
@@ -136,7 +136,7 @@ async function runTool(
 }
 
 export function createScriptPrimitive(
-  ground: Ground,
+  open: OpenProject,
   library: Library,
   kernel: () => Kernel,
 ): Primitive {
@@ -150,7 +150,7 @@ export function createScriptPrimitive(
       }
       atWork += 1;
       try {
-        return await runTool(ground, library, kernel(), call);
+        return await runTool(open, library, kernel(), call);
       } finally {
         atWork -= 1;
       }

@@ -26,7 +26,7 @@ import {
 } from '../kernel/index.ts';
 import type { ScriptWorld } from '../script/index.ts';
 import { createAuthorize } from './kernel.ts';
-import { type Ground, recordsFolder } from './project.ts';
+import { type OpenProject, recordsFolder } from './project.ts';
 
 export interface ScriptUse {
   /** A name for the audit. */
@@ -52,7 +52,7 @@ export interface ScriptUse {
 }
 
 /** What `runScript` needs, together with the script itself. */
-export interface ScriptStage {
+export interface ScriptSetup {
   world: ScriptWorld;
   frame: Frame;
 }
@@ -94,20 +94,20 @@ const fresh = (): string => Buffer.from(systemRandom(12)).toString('hex');
 
 /** Asked at every act, decided anew when the last answer has aged. */
 function steady(
-  ground: Ground,
+  open: OpenProject,
   authorize: Authorize,
   caller: () => Caller,
 ): () => Outcome<Authority> {
   let known: { at: number; authority: Outcome<Authority> } | undefined;
   return () => {
-    const now = ground.clock.monotonic();
+    const now = open.clock.monotonic();
     if (!known || now - known.at > FRESH_MS) known = { at: now, authority: authorize(caller()) };
     return known.authority;
   };
 }
 
 /** A model without tools, for a script that no thread runs. */
-function modelFor(ground: Ground, library: Library, kernel: Kernel, use: ScriptUse) {
+function modelFor(open: OpenProject, library: Library, kernel: Kernel, use: ScriptUse) {
   const model: ScriptWorld['model'] = async ({ prompt, tier = 'general' }, frame) => {
     const [{ createModelPort }, llm] = await Promise.all([
       import('../harness/index.ts'),
@@ -118,7 +118,7 @@ function modelFor(ground: Ground, library: Library, kernel: Kernel, use: ScriptU
     const found = llm.resolveModel(models, isTier ? { tier } : { model_id: tier });
     if (!found.ok) return found;
     const { key_variable, provider, max_output = MAX_ANSWER } = found.output;
-    if (key_variable !== undefined && !ground.env[key_variable]) {
+    if (key_variable !== undefined && !open.env[key_variable]) {
       return fail(
         'model_unavailable',
         `provider \`${provider}\` needs a key: set \`${key_variable}\``,
@@ -147,15 +147,15 @@ function modelFor(ground: Ground, library: Library, kernel: Kernel, use: ScriptU
 }
 
 export async function openScripts(
-  ground: Ground,
+  open: OpenProject,
   library: Library,
   kernel: Kernel,
   use: ScriptUse,
-): Promise<ScriptStage> {
+): Promise<ScriptSetup> {
   const { createScriptWorld } = await import('../script/index.ts');
-  const { project, home, clock, env, audit } = ground;
+  const { project, home, clock, env, audit } = open;
   const { name = '', auth, gate, only, signal, surface = SURFACE } = use;
-  const { policy } = ground.policies.current();
+  const { policy } = open.policies.current();
   const who = { surface, caller: name };
   const write = (entry: RecordEntry): void => {
     const authority = authorityNow();
@@ -184,7 +184,7 @@ export async function openScripts(
     ...(only ? { only } : {}),
     ...(signal ? { signal } : {}),
   });
-  const authorityNow = steady(ground, createAuthorize(ground, library), speaker);
+  const authorityNow = steady(open, createAuthorize(open, library), speaker);
   let calls = 0;
   const nextKey = (): string => {
     calls += 1;
@@ -199,7 +199,7 @@ export async function openScripts(
     readsAnywhere: auth === undefined && only === undefined,
     labels: recordsOf(project, home),
     authority: authorityNow,
-    subprocess: () => ground.primitives.get('subprocess') as Primitive,
+    subprocess: () => open.primitives.get('subprocess') as Primitive,
     kernel,
     caller: (inner) => ({
       ...speaker(),
@@ -208,7 +208,7 @@ export async function openScripts(
       frame: childFrame(inner, { selection: { only: [] }, ports: { record: write } }),
     }),
     kindOf: (id) => KINDS.find((kind) => library.find(kind, id).ok),
-    model: use.model ?? modelFor(ground, library, kernel, use),
+    model: use.model ?? modelFor(open, library, kernel, use),
     unguessable: fresh,
     audit(operation, failure: Failure | undefined) {
       const authority = authorityNow();

@@ -21,7 +21,7 @@ import { type Library, signItem } from '../items/index.ts';
 import type { Kernel, Kind, Primitive } from '../kernel/index.ts';
 import type { PruneOptions, Store, StoredEvent } from '../store/index.ts';
 import { callerOf, createVerify } from './kernel.ts';
-import type { Ground } from './project.ts';
+import type { OpenProject } from './project.ts';
 import { createScriptPort } from './script-directives.ts';
 
 /** What a live view is told. */
@@ -39,56 +39,56 @@ export interface Threads {
 }
 
 /** A registry that was not made with this user's key came with a stranger's project: refused. */
-export async function openRegistry(ground: Ground): Promise<Outcome<Store>> {
-  const { clock, keys } = ground;
+export async function openRegistry(open: OpenProject): Promise<Outcome<Store>> {
+  const { clock, keys } = open;
   const { deriveVaultKey, openStore } = await import('../store/index.ts');
   const key = keys.tokenKey();
   if (!key.ok) return key;
   const identity = deriveVaultKey(key.output.exportPrivate());
-  return openStore({ file: registryFile(ground), clock, identity });
+  return openStore({ file: registryFile(open), clock, identity });
 }
 
-const registryFile = ({ project }: Ground): string =>
+const registryFile = ({ project }: OpenProject): string =>
   join(project, '.ai', 'threads', 'registry.db');
 
 /** What is looked at before there is a thread. */
 function preparing(
-  ground: Ground,
+  open: OpenProject,
   library: Library,
   { createPrices }: typeof import('../llm/index.ts'),
 ): PreparePorts {
   return {
-    project: ground.project,
+    project: open.project,
     library,
-    policies: () => ground.policies.current(),
+    policies: () => open.policies.current(),
     prices: () =>
       createPrices(library.config('pricing').layers, {
-        clock: ground.clock,
-        allowsLower: ground.policies.current().policy.allowsLowerPrices,
+        clock: open.clock,
+        allowsLower: open.policies.current().policy.allowsLowerPrices,
       }),
     models: () => library.config('models').value,
-    env: ground.env,
+    env: open.env,
   };
 }
 
 /** Where nothing ever ran, what is refused leaves nothing: it is looked at before a registry is made. */
 export async function checkRun(
-  ground: Ground,
+  open: OpenProject,
   library: Library,
   request: RunRequest,
 ): Promise<Outcome<null>> {
-  if (ground.within || existsSync(registryFile(ground))) return ok(null);
+  if (open.host || existsSync(registryFile(open))) return ok(null);
   const [{ prepareThread }, llm] = await Promise.all([
     import('../harness/index.ts'),
     import('../llm/index.ts'),
   ]);
-  const prepared = await prepareThread(preparing(ground, library, llm), request);
+  const prepared = await prepareThread(preparing(open, library, llm), request);
   return prepared.ok ? ok(null) : prepared;
 }
 
 /** The loop without a directive: no registry, no thread, only the model and the program's tools. */
 export async function runPlain(
-  ground: Ground,
+  open: OpenProject,
   library: Library,
   kernel: Kernel,
   request: PlainRequest,
@@ -98,9 +98,9 @@ export async function runPlain(
     import('../harness/index.ts'),
     import('../llm/index.ts'),
   ]);
-  const resolved = modelFor(preparing(ground, library, llm), request.model);
+  const resolved = modelFor(preparing(open, library, llm), request.model);
   if (!resolved.ok) return resolved;
-  const caller = callerOf(ground, { surface: 'harness', name: 'plain loop' });
+  const caller = callerOf(open, { surface: 'harness', name: 'plain loop' });
   const ports = { model: createModelPort(kernel), resolved: resolved.output, caller };
   return ok(await runPlainLoop(ports, request, signal));
 }
@@ -111,13 +111,13 @@ const THREAD_ACTIONS: readonly ThreadAction[] = [
 
 /** How chains and `execute` reach threads; the harness is loaded when the first call does. */
 export function reachThreads(
-  ground: Ground,
+  open: OpenProject,
   harness: () => Promise<Outcome<HarnessPorts>>,
 ): { primitive: Primitive; kinds: Kind[] } {
   const load = async () => {
     const room = await import('../harness/index.ts');
-    ground.live ??= room.createLiveThreads();
-    return { ...room, ports: { live: ground.live, harness } };
+    open.live ??= room.createLiveThreads();
+    return { ...room, ports: { live: open.live, harness } };
   };
   return {
     primitive: {
@@ -150,7 +150,7 @@ export function reachThreads(
 }
 
 /** Nothing runs on in a closed runtime; what is not over can be resumed. */
-export async function stopThreads({ live }: Ground): Promise<void> {
+export async function stopThreads({ live }: OpenProject): Promise<void> {
   await live?.close({ status: 'interrupted', reason: 'the runtime was closed' });
 }
 
@@ -172,12 +172,12 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 const TREES_A_RUN = 20;
 
 /** Before the first run of a runtime: a little of what the policy does not want kept any longer. */
-function retain(ground: Ground, store: Store): void {
-  const { days, keep_failed = false } = ground.policies.current().policy.retention;
-  if (ground.hasRetained || ground.within || days === undefined) return;
-  ground.hasRetained = true;
-  const before = ground.clock.now() - days * DAY_MS;
-  pruneThreads(store, ground.project, { before, keepFailed: keep_failed, trees: TREES_A_RUN });
+function retain(open: OpenProject, store: Store): void {
+  const { days, keep_failed = false } = open.policies.current().policy.retention;
+  if (open.hasRetained || open.host || days === undefined) return;
+  open.hasRetained = true;
+  const before = open.clock.now() - days * DAY_MS;
+  pruneThreads(store, open.project, { before, keepFailed: keep_failed, trees: TREES_A_RUN });
 }
 
 /** A registry for one use; nothing of it stays. */
@@ -197,33 +197,33 @@ async function inEmptyRegistry<T>(
 
 /** Another project's items, policy and instructions, over the registry of this one. */
 async function openElsewhere(
-  ground: Ground,
+  open: OpenProject,
   ports: HarnessPorts,
   path: string,
   allow: (real: string) => Outcome<null>,
 ): Promise<Outcome<HarnessPorts>> {
-  const wanted = resolve(ground.project, path);
+  const wanted = resolve(open.project, path);
   if (!existsSync(wanted)) return fail('not_found', `there is no project folder \`${wanted}\``);
   const project = realpathSync(wanted);
-  if (project === ground.project) return ok(ports);
+  if (project === open.project) return ok(ports);
   const allowed = allow(project);
   if (!allowed.ok) return allowed;
   const {
     store,
     threads: { live },
   } = ports;
-  const { env, clock } = ground;
+  const { env, clock } = open;
   const opening =
-    ground.elsewhere.get(project) ??
-    ground.openOther({ project, env, clock }, { project: ground.project, store, live });
-  ground.elsewhere.set(project, opening);
+    open.others.get(project) ??
+    open.openOther({ project, env, clock }, { project: open.project, store, live });
+  open.others.set(project, opening);
   const opened = await opening;
   return opened.ok ? await opened.output.harness() : opened;
 }
 
 /** In the name of the user, who has looked at it or said that nobody needs to. */
 function changeDirective(
-  { keys, trustStore, clock }: Ground,
+  { keys, trustStore, clock }: OpenProject,
   library: Library,
   id: string,
   text: string,
@@ -245,7 +245,7 @@ function changeDirective(
 
 /** The harness over this project; its code is loaded when the first thread is. */
 export async function createThreads(
-  ground: Ground,
+  open: OpenProject,
   library: Library,
   kernel: Kernel,
   store: Store,
@@ -258,19 +258,19 @@ export async function createThreads(
   ]);
   const { createLiveThreads, createModelPort, resumeThread, runDirective, watchThreads } = harness;
   const { auditCalls } = harness;
-  const frame = () => createFrame({ policy: ground.policies.current().policy });
+  const frame = () => createFrame({ policy: open.policies.current().policy });
   const watch = watchThreads({
-    ...ground,
-    dir: join(ground.within?.project ?? ground.project, '.ai', 'threads'),
+    ...open,
+    dir: join(open.host?.project ?? open.project, '.ai', 'threads'),
     store,
     library,
     kernel,
     frame,
-    policy: () => ground.policies.current().policy,
-    key: () => ground.keys.tokenKey(),
+    policy: () => open.policies.current().policy,
+    key: () => open.keys.tokenKey(),
     live,
     trouble: (message) => {
-      ground.audit.write({
+      open.audit.write({
         surface: 'harness',
         caller: 'watch',
         subject: '',
@@ -280,12 +280,12 @@ export async function createThreads(
       });
     },
   });
-  ground.live ??= createLiveThreads();
-  ground.mask = watch.mask;
-  ground.registry = {
+  open.live ??= createLiveThreads();
+  open.mask = watch.mask;
+  open.registry = {
     standing: store.standing,
     useApproval({ approval, thread, token }) {
-      const running = ground.live?.get(thread);
+      const running = open.live?.get(thread);
       return running
         ? running.thread.rights.approved.use(approval, token)
         : fail('permission_denied', `thread \`${thread}\` does not run here`);
@@ -305,15 +305,15 @@ export async function createThreads(
       ? Promise.resolve(fail('conflict', `thread \`${id}\` is running; pause it first`))
       : there.threads.live.resumed(id, () => resumeThread(there, id, signal, options));
   const ports: HarnessPorts = {
-    ...preparing(ground, library, llm),
-    kernel: auditCalls(kernel, ground.audit),
+    ...preparing(open, library, llm),
+    kernel: auditCalls(kernel, open.audit),
     store: watch.store,
-    clock: ground.clock,
+    clock: open.clock,
     random: systemRandom,
-    tokens: { key: () => ground.keys.tokenKey(), verify: createVerify(ground, library) },
+    tokens: { key: () => open.keys.tokenKey(), verify: createVerify(open, library) },
     model: createModelPort(kernel),
-    script: createScriptPort(ground, library, kernel),
-    changeDirective: (id, text) => changeDirective(ground, library, id, text),
+    script: createScriptPort(open, library, kernel),
+    changeDirective: (id, text) => changeDirective(open, library, id, text),
     frame,
     bareFrame: () => createFrame(),
     instructions: () => ({
@@ -321,19 +321,19 @@ export async function createThreads(
       universal: textOf('system/universal_prompt'),
     }),
     threads: {
-      live: ground.live,
+      live: open.live,
       owner: nameOwner(),
-      ...(ground.runners ? { runners: ground.runners } : {}),
-      elsewhere: (path, allow) => openElsewhere(ground, ports, path, allow),
+      ...(open.runners ? { runners: open.runners } : {}),
+      elsewhere: (path, allow) => openElsewhere(open, ports, path, allow),
       async resume(id) {
         const row = store.thread(id);
         if (!row.ok) return row;
         // The right to be there was given when the thread was started.
-        const there = await openElsewhere(ground, ports, row.output.project, () => ok(null));
+        const there = await openElsewhere(open, ports, row.output.project, () => ok(null));
         return there.ok ? await takeUp(there.output, id) : there;
       },
     },
-    watch: { ...watch.port, audit: ground.audit },
+    watch: { ...watch.port, audit: open.audit },
   };
   const told = async (
     run: () => Promise<Outcome<ThreadResult>>,
@@ -347,13 +347,13 @@ export async function createThreads(
   const unheard: HarnessPorts = {
     ...ports,
     watch: watch.port,
-    tokens: { ...ports.tokens, verify: createVerify(ground, library, () => undefined) },
+    tokens: { ...ports.tokens, verify: createVerify(open, library, () => undefined) },
   };
   const threads: Threads = {
     store,
     history: watch.history,
     run(request, signal) {
-      retain(ground, store);
+      retain(open, store);
       return told(() => runDirective(ports, request, signal));
     },
     resume: (id, signal, options) => told(() => takeUp(ports, id, signal, options)),
@@ -361,6 +361,6 @@ export async function createThreads(
       inEmptyRegistry((empty) => harness.replayThread(unheard, id, store, empty, options)),
   };
   // Another project's threads are in the registry of the one they were started from.
-  if (!ground.within) harness.finishEnded(ports);
+  if (!open.host) harness.finishEnded(ports);
   return { threads, ports };
 }
