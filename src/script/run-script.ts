@@ -21,11 +21,11 @@ import { compileTop, printReturn } from './compile/statement.ts';
 import { ScriptFault, toFault } from './fault.ts';
 import { ambientName } from './run/builtin-names.ts';
 import { leaveOf } from './run/control-values.ts';
-import { type Environment, newPath, type ScriptRun, type Unit } from './run/environment.ts';
-import { Scope } from './run/scope.ts';
-import type { Mode, Script, TextLine } from './syntax/ast.ts';
+import { type Environment, newPath, type RunState, type SourceUnit } from './run/environment.ts';
+import { VariableScope } from './run/scope.ts';
+import type { Mode, ScriptTree, TextLine } from './syntax/ast.ts';
 import { parseScript } from './syntax/parse.ts';
-import { lineOf, type Problem, placeOf } from './syntax/problem.ts';
+import { lineOf, placeOf, type SyntaxProblem } from './syntax/problem.ts';
 import { absent, isAbsent } from './values/absent.ts';
 import { eachInTurn, andThen as then } from './wait.ts';
 import type { ScriptWorld } from './world.ts';
@@ -96,10 +96,10 @@ const modeOf = (path: string): Mode => (path.endsWith('.mld') ? 'strict' : 'mark
 const folderOf = (file: string): string => (file.startsWith('<') ? process.cwd() : dirname(file));
 
 function unitOf(
-  script: Script,
+  script: ScriptTree,
   { file, name = file, folder = folderOf(file) }: Pick<ScriptOptions, 'file' | 'name' | 'folder'>,
   isModule: boolean,
-): Unit {
+): SourceUnit {
   const { value } =
     script.frontMatter === undefined ? { value: null } : parseYaml(script.frontMatter);
   return {
@@ -109,14 +109,18 @@ function unitOf(
     text: script.text,
     frontMatter: makeValue(value, { descriptor: describe({ taint: ['src:file'] }) }),
     isModule,
-    scope: new Scope('file', undefined),
+    scope: new VariableScope('file', undefined),
     exports: { names: undefined },
     guards: new Set(),
   };
 }
 
 /** Problems as everybody shows them: line, column, the line itself. */
-function diagnosticsOf(problems: readonly Problem[], text: string, file: string): Diagnostic[] {
+function diagnosticsOf(
+  problems: readonly SyntaxProblem[],
+  text: string,
+  file: string,
+): Diagnostic[] {
   if (problems.length === 0) return [];
   const unit = { name: file, text };
   const lines = text.split('\n');
@@ -139,7 +143,11 @@ export const diagnose = (text: string, file: string, mode: Mode): Diagnostic[] =
   diagnosticsOf(parseScript(text, { mode, file }).problems, text, file);
 
 /** Statements in order; `=> v` at the top ends the file. */
-function runBody(script: Script, unit: Unit, run: ScriptRun): MaybePromise<Value | undefined> {
+function runBody(
+  script: ScriptTree,
+  unit: SourceUnit,
+  run: RunState,
+): MaybePromise<Value | undefined> {
   const c = createCompiler(unit);
   const env: Environment = {
     scope: unit.scope,
@@ -172,7 +180,7 @@ function runBody(script: Script, unit: Unit, run: ScriptRun): MaybePromise<Value
   return then(done, () => then(judgeExports(env), () => returned));
 }
 
-function emitText(node: TextLine, unit: Unit, run: ScriptRun): boolean {
+function emitText(node: TextLine, unit: SourceUnit, run: RunState): boolean {
   if (!unit.isModule) {
     run.ground.ports.effects?.({
       kind: 'text',
@@ -190,13 +198,13 @@ const lineOfEffect = ({ kind, text = '' }: Effect): string | undefined => {
   return kind === 'show' || kind === 'run' ? `${text}\n` : undefined;
 };
 
-function syntaxFault(problem: Problem | undefined, text: string, name: string): ScriptFault {
+function syntaxFault(problem: SyntaxProblem | undefined, text: string, name: string): ScriptFault {
   const { at = 0, message = 'the script does not parse', hint } = problem ?? {};
   const detail = { message, ...(hint ? { hint } : {}), kind: 'syntax' };
   return new ScriptFault({ code: 'invalid_item', detail }).locate({ file: name, text, at });
 }
 
-function parseUnit(text: string, file: string, name: string, mode: Mode): Script {
+function parseUnit(text: string, file: string, name: string, mode: Mode): ScriptTree {
   const { script, problems } = parseScript(text, { mode, file });
   if (script) return script;
   throw syntaxFault(problems[0], text, name);
@@ -219,7 +227,7 @@ function jsonOr(text: string): Json {
 }
 
 interface Started {
-  readonly run: ScriptRun;
+  readonly run: RunState;
   readonly printed: string[];
 }
 
@@ -247,7 +255,7 @@ function startRun(options: ScriptOptions): Started {
     ctx: { tools: () => ({ calls: [...calls] }) },
   });
   let input: Value | undefined;
-  const run: ScriptRun = {
+  const run: RunState = {
     world: options.world,
     ground,
     get input() {

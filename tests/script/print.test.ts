@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type {
-  Action,
+  ActionExpression,
   Expression,
   Mode,
   ReferenceExpression,
-  Script,
+  ScriptTree,
   Statement,
 } from '../../src/script/syntax/ast.ts';
 import { parseScript, parseTemplateFile } from '../../src/script/syntax/parse.ts';
@@ -213,7 +213,7 @@ const { expression, reference } = fc.letrec<{ expression: Expression; reference:
   },
 );
 
-const line: fc.Arbitrary<Action> = fc.oneof(
+const line: fc.Arbitrary<ActionExpression> = fc.oneof(
   fc
     .record({ name, value: expression })
     .map((made) => ({ kind: 'let', labels: ['l'], ...made, ...place }) as const),
@@ -308,11 +308,11 @@ describe('scripts', () => {
   test('a script with everything in it reads, and its print reads back the same', () => {
     const { script, problems } = read(SCRIPT, 'markdown');
     expect(problems).toEqual([]);
-    const printed = printScript(script as Script);
+    const printed = printScript(script as ScriptTree);
     const again = read(printed, 'markdown').script;
     expect(bare(again?.body)).toEqual(bare(script?.body));
     expect(again?.frontMatter).toBe(script?.frontMatter);
-    expect(printScript(again as Script)).toBe(printed);
+    expect(printScript(again as ScriptTree)).toBe(printed);
   });
 
   test('no cut of it breaks the parser', () => {

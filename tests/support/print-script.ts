@@ -1,9 +1,8 @@
 // Text forms as they are written: the way back from parts to quotes and escapes.
 import type {
-  Action,
+  ActionExpression,
   ArrayExpression,
   BinaryOperator,
-  Block,
   CodeExpression,
   CommandExpression,
   Condition,
@@ -16,12 +15,13 @@ import type {
   LabelEdit,
   Options,
   Parameter,
+  PathStep,
+  PipelineStage,
   RepeatPart,
-  Script,
+  ScriptTree,
   Sections,
-  Stage,
   Statement,
-  Step,
+  StatementBlock,
   Target,
   TemplateExpression,
   TemplatePart,
@@ -108,12 +108,12 @@ export const printLines = (
 // leaving them out could change how a value is read.
 
 /** Statements are printed by whoever knows them all. */
-export type PrintAction = (action: Action) => string;
+export type PrintAction = (action: ActionExpression) => string;
 
 export function createValuePrinter(action: PrintAction) {
   const lines = (items: readonly string[]): string =>
     items.length === 0 ? '[ ]' : `[\n${items.join('\n')}\n]`;
-  const block = ({ body }: Block): string => lines(body.map(action));
+  const block = ({ body }: StatementBlock): string => lines(body.map(action));
 
   /** Never carried on by what follows it. */
   const operand = (e: Expression): string => (isPrimary(e) ? value(e) : `(${value(e)})`);
@@ -258,9 +258,9 @@ export function createValuePrinter(action: PrintAction) {
       ? `...${value(e.value)}`
       : `${printKey(e.key)}${e.isOptional ? '?' : ''}: ${value(e.value)}`;
 
-  const steps = (all: readonly Step[]): string => all.map(step).join('');
+  const steps = (all: readonly PathStep[]): string => all.map(step).join('');
 
-  function step(s: Step): string {
+  function step(s: PathStep): string {
     switch (s.kind) {
       case 'field':
         return `.${s.name}`;
@@ -319,10 +319,10 @@ export function createValuePrinter(action: PrintAction) {
     return e.kind === 'with' ? `${operand(e.value)} ${options(e.options)}` : value(e);
   }
 
-  const stages = (all: readonly Stage[], leads: boolean): string =>
+  const stages = (all: readonly PipelineStage[], leads: boolean): string =>
     all.map((s, index) => (leads && index === 0 ? '' : '| ') + stage(s)).join(' ');
 
-  function stage(s: Stage): string {
+  function stage(s: PipelineStage): string {
     switch (s.kind) {
       case 'call-stage':
         return value(s.target);
@@ -345,7 +345,7 @@ export function createValuePrinter(action: PrintAction) {
     return `with { ${pairs.join(', ')} }`;
   }
 
-  const stageList = (all: readonly Stage[]): string =>
+  const stageList = (all: readonly PipelineStage[]): string =>
     `[${all.map((s) => (s.kind === 'group-stage' ? stageList(s.members) : stage(s))).join(', ')}]`;
 
   const tail = (e: Options | undefined): string => (e === undefined ? '' : ` ${options(e)}`);
@@ -385,7 +385,7 @@ function isPrimary(e: Expression): boolean {
 
 const printer = createValuePrinter(printAction);
 
-export function printScript({ mode, frontMatter, body }: Script): string {
+export function printScript({ mode, frontMatter, body }: ScriptTree): string {
   const slash = mode === 'markdown' ? '/' : '';
   const head =
     frontMatter === undefined ? '' : `---\n${frontMatter === '' ? '' : `${frontMatter}\n`}---\n`;
@@ -404,7 +404,7 @@ function top(statement: Statement, slash: string): string {
 }
 
 /** An arm, a line of a block, what follows `=>`. */
-export function printAction(action: Action): string {
+export function printAction(action: ActionExpression): string {
   return isStatement(action) ? printStatement(action) : printer.value(action);
 }
 
@@ -412,7 +412,7 @@ const STATEMENTS = new Set<string>(
   `var exe helpers effect run call flow import export guard hook policy profiles needs return bail let
    augment leave fence`.split(/\s+/),
 );
-const isStatement = (action: Action): action is Statement => STATEMENTS.has(action.kind);
+const isStatement = (action: ActionExpression): action is Statement => STATEMENTS.has(action.kind);
 
 const { value, template, tail, block } = printer;
 const words = (...parts: readonly (string | undefined)[]): string =>

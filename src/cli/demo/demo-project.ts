@@ -3,7 +3,7 @@ import { getOwn, type Json, type JsonObject, type Outcome } from '../../base/ind
 import type { Runtime } from '../../runtime/index.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 
-export interface Stage {
+export interface DemoProject {
   runtime: Runtime;
   terminal: Terminal;
   /** Where the loopback server sends its events. */
@@ -17,7 +17,7 @@ export function heading(terminal: Terminal, title: string, why: string): void {
 }
 
 export async function execute(
-  { runtime, terminal }: Stage,
+  { runtime, terminal }: DemoProject,
   id: string,
   parameters: JsonObject,
   show: (output: Json) => string,

@@ -21,7 +21,7 @@ import { type CommandRun } from '../command.ts';
 import { signFiles } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 import type { Terminal } from '../terminal/terminal.ts';
-import type { Stage } from './demo-project.ts';
+import type { DemoProject } from './demo-project.ts';
 import { showKernel } from './kernel-part.ts';
 import { scriptedReplies, showThread } from './thread-part.ts';
 
@@ -87,7 +87,7 @@ async function prepare(
   return await createRuntime({ project, cwd: project, env });
 }
 
-async function play(stage: Stage): Promise<boolean> {
+async function play(stage: DemoProject): Promise<boolean> {
   const { terminal } = stage;
   terminal.out(
     'A small project, copied to a temporary folder. No key, no network beyond this machine.',

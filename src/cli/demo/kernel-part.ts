@@ -3,9 +3,9 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { makeValue } from '../../flow/index.ts';
 import { visible } from '../terminal/terminal.ts';
-import { execute, field, heading, type Stage } from './demo-project.ts';
+import { type DemoProject, execute, field, heading } from './demo-project.ts';
 
-function checkItems({ runtime, terminal }: Stage): boolean {
+function checkItems({ runtime, terminal }: DemoProject): boolean {
   heading(
     terminal,
     'check',
@@ -24,7 +24,7 @@ function checkItems({ runtime, terminal }: Stage): boolean {
   return problems.length === 0;
 }
 
-async function chain(stage: Stage): Promise<boolean> {
+async function chain(stage: DemoProject): Promise<boolean> {
   const { terminal, runtime } = stage;
   heading(
     terminal,
@@ -47,7 +47,7 @@ async function chain(stage: Stage): Promise<boolean> {
   return done.ok;
 }
 
-async function denied(stage: Stage): Promise<boolean> {
+async function denied(stage: DemoProject): Promise<boolean> {
   const { terminal } = stage;
   heading(
     terminal,
@@ -64,7 +64,7 @@ async function denied(stage: Stage): Promise<boolean> {
   return !write.ok && !push.ok;
 }
 
-async function labels({ runtime, terminal }: Stage): Promise<boolean> {
+async function labels({ runtime, terminal }: DemoProject): Promise<boolean> {
   heading(
     terminal,
     'labels',
@@ -94,7 +94,7 @@ async function labels({ runtime, terminal }: Stage): Promise<boolean> {
   return !sent.ok && sent.error.code === 'permission_denied';
 }
 
-async function stream(stage: Stage): Promise<boolean> {
+async function stream(stage: DemoProject): Promise<boolean> {
   const { terminal, runtime, events } = stage;
   heading(
     terminal,
@@ -118,7 +118,7 @@ async function stream(stage: Stage): Promise<boolean> {
 }
 
 /** Each answers whether it went as it should. */
-export async function showKernel(stage: Stage): Promise<boolean> {
+export async function showKernel(stage: DemoProject): Promise<boolean> {
   const results = [
     checkItems(stage),
     await chain(stage),

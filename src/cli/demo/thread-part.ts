@@ -14,7 +14,7 @@ import { tellEnding } from '../threads/ending.ts';
 import { createRunView } from '../threads/live-view.ts';
 import { readEvents } from '../threads/open-threads.ts';
 import { count } from '../threads/words.ts';
-import { heading, type Stage } from './demo-project.ts';
+import { type DemoProject, heading } from './demo-project.ts';
 
 const call = (id: string, parameters: JsonObject) => ({
   name: 'execute',
@@ -56,7 +56,7 @@ export const scriptedReplies = (isWatched: boolean): ScriptedReply[] =>
     ...(isWatched ? { delay_ms: 400, pace_ms: 25, piece: 8 } : {}),
   }));
 
-async function runThread({ runtime, terminal }: Stage) {
+async function runThread({ runtime, terminal }: DemoProject) {
   // Part of what the demo prints, except on a terminal, where the view is drawn.
   const shown = terminal.isInteractive
     ? terminal
@@ -81,7 +81,7 @@ interface Played {
 }
 
 /** Each request again, from its usage and the price row: the sum must be what the thread was charged. */
-function showCost({ result, events }: Played, { runtime, terminal }: Stage): boolean {
+function showCost({ result, events }: Played, { runtime, terminal }: DemoProject): boolean {
   const prices = createPrices(runtime.library.config('pricing').layers);
   let [sum, requests, row] = [0n, 0, ''];
   const totals = { input_tokens: 0, cache_read_tokens: 0, output_tokens: 0 };
@@ -110,7 +110,7 @@ function wentWell({ result, events }: Played): boolean {
   return isHeld && result.status === 'limit' && result.code === 'turns_exceeded';
 }
 
-export async function showThread(stage: Stage): Promise<boolean> {
+export async function showThread(stage: DemoProject): Promise<boolean> {
   const { terminal } = stage;
   heading(
     terminal,

@@ -95,11 +95,18 @@ export function tagAt(
     : undefined;
 }
 
-export type ItemKind = 'word' | 'variable' | 'function' | 'field' | 'method' | 'module' | 'tag';
+export type CompletionKind =
+  | 'word'
+  | 'variable'
+  | 'function'
+  | 'field'
+  | 'method'
+  | 'module'
+  | 'tag';
 
 interface Item {
   readonly label: string;
-  readonly kind: ItemKind;
+  readonly kind: CompletionKind;
   readonly detail?: string;
 }
 
@@ -120,13 +127,13 @@ export function completeAt(view: View, offset: number, modules: Modules): Comple
   return { items, at: offer.at };
 }
 
-const item = (kind: ItemKind, label: string, detail?: string): Item => ({
+const item = (kind: CompletionKind, label: string, detail?: string): Item => ({
   label,
   kind,
   ...(detail === undefined ? {} : { detail }),
 });
 
-const listed = (kind: ItemKind, table: words.Words): Item[] =>
+const listed = (kind: CompletionKind, table: words.WordList): Item[] =>
   Object.entries(table).map(([label, detail]) => item(kind, label, detail));
 
 const NAME = '[A-Za-z_\\u0080-\\uffff][\\w\\u0080-\\uffff-]*';

@@ -15,7 +15,7 @@ export type Meaning =
   /** Something the language provides, or nothing anybody knows. */
   | { readonly kind: 'ambient'; readonly name: string; readonly fields: readonly string[] };
 
-type Asked = Pick<NameSpot, 'name' | 'fields'>;
+type Asked = Pick<NameToken, 'name' | 'fields'>;
 
 export function resolve(
   { name, fields }: Asked,
@@ -87,7 +87,7 @@ const STEP = `\\.(?:${WORD}|\\d+)|\\[\\d+\\]|\\["[^"\\n]*"\\]|\\([^()\\n]*\\)`;
 const REFERENCE = new RegExp(`(?:(?<!@)@|\\{\\{\\s*)(${WORD})((?:${STEP})*)`, 'g');
 const STEPS = new RegExp(STEP, 'g');
 
-export interface NameSpot {
+export interface NameToken {
   readonly kind: 'name';
   readonly name: string;
   /** Fields up to the one that was asked about; none: the name itself. */
@@ -96,7 +96,7 @@ export interface NameSpot {
   readonly end: number;
 }
 
-interface WordSpot {
+interface WordToken {
   readonly kind: 'word';
   readonly word: string;
   readonly at: number;
@@ -113,7 +113,7 @@ const lineAround = (text: string, offset: number): { start: number; line: string
 export const fieldOf = (step: string): string | undefined =>
   step.startsWith('(') ? undefined : step.replace(/^\.|^\["?|"?\]$/g, '');
 
-function nameIn(match: RegExpExecArray, start: number, offset: number): NameSpot | undefined {
+function nameIn(match: RegExpExecArray, start: number, offset: number): NameToken | undefined {
   const [whole, name = '', steps = ''] = match;
   const first = start + match.index + whole.length - steps.length;
   const at = first - name.length;
@@ -132,7 +132,7 @@ function nameIn(match: RegExpExecArray, start: number, offset: number): NameSpot
   return undefined;
 }
 
-export function spotAt(text: string, offset: number): NameSpot | WordSpot | undefined {
+export function tokenAt(text: string, offset: number): NameToken | WordToken | undefined {
   const { start, line } = lineAround(text, offset);
   const names = new RegExp(REFERENCE);
   for (let match = names.exec(line); match !== null; match = names.exec(line)) {
@@ -167,9 +167,9 @@ export function definitionAt(view: View, offset: number, modules: Modules): Targ
   const path = pathAt({ ...view, script }, offset, modules);
   if (path) return path;
   const here = script.names.find(({ place }) => place.at <= offset && offset <= place.end);
-  const spot = here ? undefined : spotAt(script.text, offset);
-  if (!here && (spot?.kind !== 'name' || isProse(script, offset))) return undefined;
-  const asked = spot?.kind === 'name' ? spot : { name: here?.name ?? '', fields: [] };
+  const token = here ? undefined : tokenAt(script.text, offset);
+  if (!here && (token?.kind !== 'name' || isProse(script, offset))) return undefined;
+  const asked = token?.kind === 'name' ? token : { name: here?.name ?? '', fields: [] };
   const meaning = resolve(asked, offset, { ...view, script }, modules);
   switch (meaning.kind) {
     case 'bound': {

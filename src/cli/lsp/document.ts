@@ -1,17 +1,17 @@
 // A text that an editor has open: kept whole, changed as the editor says, with places in both
 // directions. Lines and characters count from 0, characters in UTF-16 units.
 
-export interface Place {
+export interface LspPosition {
   readonly line: number;
   readonly character: number;
 }
 
 export interface Span {
-  readonly start: Place;
-  readonly end: Place;
+  readonly start: LspPosition;
+  readonly end: LspPosition;
 }
 
-export interface Change {
+export interface TextChange {
   readonly range?: Span;
   readonly text: string;
 }
@@ -21,10 +21,10 @@ export interface Document {
   readonly version: number;
   readonly text: string;
   /** Never outside the text, whatever was asked. */
-  offsetAt(place: Place): number;
-  placeAt(offset: number): Place;
+  offsetAt(place: LspPosition): number;
+  placeAt(offset: number): LspPosition;
   spanOf(at: number, end: number): Span;
-  changed(changes: readonly Change[], version: number): Document;
+  changed(changes: readonly TextChange[], version: number): Document;
 }
 
 function startsOf(text: string): number[] {

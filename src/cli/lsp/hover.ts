@@ -5,9 +5,9 @@ import { tagAt } from './completion.ts';
 import {
   carriedLabels,
   type Meaning,
-  type NameSpot,
+  type NameToken,
   resolve,
-  spotAt,
+  tokenAt,
   typeOfMeaning,
 } from './definition.ts';
 import type { Home, Modules } from './modules.ts';
@@ -36,7 +36,7 @@ function hoverOfTag(text: string, offset: number): Hover | undefined {
     : undefined;
 }
 
-const about = (table: words.Words, name: string): string | undefined =>
+const about = (table: words.WordList, name: string): string | undefined =>
   Object.hasOwn(table, name) ? table[name] : undefined;
 
 const code = (text: string): string => `\`\`\`mlld\n${text}\n\`\`\``;
@@ -55,24 +55,24 @@ function hoverInScript(
     return { text: describe(meaning, { name: here.name, fields: [] }, modules), at, end };
   }
   if (isProse(script, offset)) return undefined;
-  const spot = spotAt(script.text, offset);
-  if (!spot) return undefined;
-  const { at, end } = spot;
-  if (spot.kind === 'word') {
-    const line = about(words.STATEMENTS, spot.word) ?? about(words.BLOCK_WORDS, spot.word);
+  const token = tokenAt(script.text, offset);
+  if (!token) return undefined;
+  const { at, end } = token;
+  if (token.kind === 'word') {
+    const line = about(words.STATEMENTS, token.word) ?? about(words.BLOCK_WORDS, token.word);
     return line === undefined ? undefined : { text: line, at, end };
   }
-  const text = describe(resolve(spot, offset, view, modules), spot, modules);
+  const text = describe(resolve(token, offset, view, modules), token, modules);
   return text === '' ? undefined : { text, at, end };
 }
 
 /** Empty when nothing is known. */
 function describe(
   meaning: Meaning,
-  spot: Pick<NameSpot, 'name' | 'fields'>,
+  token: Pick<NameToken, 'name' | 'fields'>,
   modules: Modules,
 ): string {
-  const written = `@${[spot.name, ...spot.fields].join('.')}`;
+  const written = `@${[token.name, ...token.fields].join('.')}`;
   switch (meaning.kind) {
     case 'ambient':
       return aboutAmbient(meaning.name, meaning.fields);

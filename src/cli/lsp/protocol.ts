@@ -1,5 +1,5 @@
 import { isObject, type Json } from '../../base/index.ts';
-import type { Change, Place } from './document.ts';
+import type { LspPosition, TextChange } from './document.ts';
 
 // Messages of the protocol on a stream of bytes: headers, an empty line, then as many bytes as the
 // headers say. Whatever else arrives is reported and passed over; nothing makes it wait for ever or
@@ -121,7 +121,7 @@ export function textField(from: Json | undefined, name: string): string {
   return value;
 }
 
-export function placeField(from: Json | undefined): Place {
+export function placeField(from: Json | undefined): LspPosition {
   const { line, character } = isObject(from) ? from : {};
   if (!Number.isInteger(line) || !Number.isInteger(character)) {
     throw new Refusal(ERROR.params, 'a position needs `line` and `character`');
@@ -129,7 +129,7 @@ export function placeField(from: Json | undefined): Place {
   return { line: line as number, character: character as number };
 }
 
-export function changeOf(change: Json): Change {
+export function changeOf(change: Json): TextChange {
   const text = textField(change, 'text');
   const range = isObject(change) ? change['range'] : undefined;
   if (!isObject(range)) return { text };

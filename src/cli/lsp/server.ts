@@ -2,7 +2,7 @@
 import { pathToFileURL } from 'node:url';
 import { isObject, type Json, type JsonObject, parseJson } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
-import { type Completion, completeAt, type ItemKind } from './completion.ts';
+import { type Completion, type CompletionKind, completeAt } from './completion.ts';
 import { definitionAt } from './definition.ts';
 import { findingsOf } from './diagnostics.ts';
 import { createDocument, type Document, type Span } from './document.ts';
@@ -12,7 +12,7 @@ import { createModules, type Modules } from './modules.ts';
 import { ERROR, placeField, Refusal, textField } from './protocol.ts';
 
 /** As the protocol numbers them. */
-const KINDS: Readonly<Record<ItemKind, number>> = {
+const KINDS: Readonly<Record<CompletionKind, number>> = {
   method: 2,
   function: 3,
   field: 5,

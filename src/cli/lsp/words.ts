@@ -1,9 +1,9 @@
 // One line about everything the language itself provides. Data for hover and completion; a test keeps
 // it complete.
 
-export type Words = Readonly<Record<string, string>>;
+export type WordList = Readonly<Record<string, string>>;
 
-export const STATEMENTS: Words = {
+export const STATEMENTS: WordList = {
   var: '`var [labels] @name = value` binds a name once per file',
   exe: '`exe [labels] @name(a, b) = body` defines a function',
   run: '`run {…}`, `run @f(…)`: runs a command, code or function and prints its result',
@@ -28,7 +28,7 @@ export const STATEMENTS: Words = {
   bail: '`bail "reason"` ends the script with exit code 1',
 };
 
-export const BLOCK_WORDS: Words = {
+export const BLOCK_WORDS: WordList = {
   let: '`let @name = value` binds a name in this block',
   done: '`done value` ends the loop',
   continue: '`continue value` goes on with the next item or round',
@@ -36,28 +36,28 @@ export const BLOCK_WORDS: Words = {
   retry: '`retry "hint"` runs the stage before again',
 };
 
-export const EFFECT_STAGES: Words = {
+export const EFFECT_STAGES: WordList = {
   show: 'prints the passing value, or a text about it',
   log: 'prints to stderr',
   output: '`output to "file"` writes the passing value',
   append: '`append "file"` adds the passing value to a file',
 };
 
-export const VERDICTS: Words = {
+export const VERDICTS: WordList = {
   allow: '`allow` lets it happen, `allow value` replaces the judged value',
   deny: '`deny "reason"` refuses; beats every other decision',
   retry: '`retry "hint"` has the judged value made again',
   ask: '`ask "question"` waits for a person',
 };
 
-export const TIMINGS: Words = {
+export const TIMINGS: WordList = {
   before: 'judges inputs, before anything happens',
   after: 'judges the result; effects are held back until it is allowed',
   always: 'before and after',
   for: 'the same as before',
 };
 
-export const OPERATION_FILTERS: Words = {
+export const OPERATION_FILTERS: WordList = {
   'op:var': 'assignments',
   'op:run': 'commands and code, also as bodies of functions',
   'op:cmd': 'commands; `op:cmd:git:push` by its words',
@@ -78,7 +78,7 @@ export const OPERATION_FILTERS: Words = {
   'op:loop': 'loops with rounds',
 };
 
-export const AMBIENT: Words = {
+export const AMBIENT: WordList = {
   root: 'the project folder',
   base: 'the project folder (the same as `@root`)',
   now: 'the time, ISO with milliseconds',
@@ -93,7 +93,7 @@ export const AMBIENT: Words = {
   help: '`@help("escalate", "…")` asks whoever runs the thread',
 };
 
-export const TRANSFORMERS: Words = {
+export const TRANSFORMERS: WordList = {
   parse: 'text to data: JSON, else relaxed JSON; `.strict .loose .llm .fromlist`',
   json: 'text to data, the same as `@parse`',
   pretty: 'two-blank layout, as text',
@@ -111,14 +111,14 @@ export const TRANSFORMERS: Words = {
   keepStructured: 'the same as `@keep`',
 };
 
-export const PARSE_VARIANTS: Words = {
+export const PARSE_VARIANTS: WordList = {
   strict: 'JSON only',
   loose: 'relaxed JSON: comments, trailing commas, bare keys, single quotes',
   llm: 'the first JSON found in chatty text, null when there is none',
   fromlist: 'the non-empty lines as a list',
 };
 
-export const TEXT_METHODS: Words = {
+export const TEXT_METHODS: WordList = {
   length: 'number of characters',
   includes: '`includes(text)`: whether it holds the text',
   indexOf: '`indexOf(text)`: where the text begins, -1 when it does not',
@@ -139,7 +139,7 @@ export const TEXT_METHODS: Words = {
   at: '`at(index)`: one character; negative from the end',
 };
 
-export const LIST_METHODS: Words = {
+export const LIST_METHODS: WordList = {
   length: 'number of elements',
   includes: '`includes(value)`: whether it is in the list',
   indexOf: '`indexOf(value)`: its index, -1 when it is not there',
@@ -152,7 +152,7 @@ export const LIST_METHODS: Words = {
   at: '`at(index)`: one element; negative from the end',
 };
 
-export const QUESTIONS: Words = {
+export const QUESTIONS: WordList = {
   isArray: 'whether it is a list',
   isObject: 'whether it is an object',
   isString: 'whether it is a text',
@@ -162,12 +162,12 @@ export const QUESTIONS: Words = {
   isDefined: 'whether it is there and not null',
 };
 
-export const VALUE_MEMBERS: Words = {
+export const VALUE_MEMBERS: WordList = {
   mx: 'what is known about the value: labels, taint, sources, file facts',
   keep: 'hands code the whole value: text, data, mx',
 };
 
-export const CONTEXT: Words = {
+export const CONTEXT: WordList = {
   op: 'the operation: type subtype name labels opLabels command target location',
   operation: 'the same as `op`',
   pipe: 'the pipeline: try tries stage length input lastOutput hint',
@@ -196,7 +196,7 @@ export const CONTEXT: Words = {
   isPipeline: 'whether this is a stage',
 };
 
-export const OPERATION: Words = {
+export const OPERATION: WordList = {
   type: 'var run exe show log output append import export for loop tool pipeline-stage',
   subtype: 'of `run` and calls the kind: cmd sh js node py template exe',
   name: 'variable, function or tool',
@@ -210,7 +210,7 @@ export const OPERATION: Words = {
   metadata: 'further facts',
 };
 
-export const VALUE_MX: Words = {
+export const VALUE_MX: WordList = {
   labels: 'declared and inherited labels',
   taint: 'labels and automatic marks (`src:`, `dir:`)',
   sources: 'where it came from',
@@ -239,7 +239,7 @@ export const VALUE_MX: Words = {
   fm: 'front matter of a loaded file',
 };
 
-export const PIPE: Words = {
+export const PIPE: WordList = {
   stage: 'the stage, from 1',
   length: 'outputs so far',
   try: 'the attempt, from 1',
@@ -250,7 +250,7 @@ export const PIPE: Words = {
   hint: 'what `retry` said',
 };
 
-export const TAGS: Words = {
+export const TAGS: WordList = {
   directive: 'what a thread is to do: name, version and the parts below',
   metadata: 'what is known about the directive, and what it may do',
   description: 'one sentence',

@@ -20,7 +20,7 @@ import {
   given,
   type Named,
   resolvePath,
-  type Unit,
+  type SourceUnit,
 } from '../run/environment.ts';
 import { operate, unwrap } from '../run/operate.ts';
 import type {
@@ -115,7 +115,7 @@ const environmentOf = ({ run }: Environment): Named[] =>
   [...run.environment].map(([name, value]) => ({ name, value }));
 
 function operationOf(
-  unit: Unit,
+  unit: SourceUnit,
   kind: string,
   at: number,
   more: Partial<Operation> = {},

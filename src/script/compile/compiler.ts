@@ -2,9 +2,9 @@
 // pieces see one another through the `Compiler` it makes.
 import { makeValue } from '../../flow/index.ts';
 import { leaveOf, refuseLeave } from '../run/control-values.ts';
-import type { Compiler, Eval, Reading, Unit } from '../run/environment.ts';
+import type { Compiler, Eval, Reading, SourceUnit } from '../run/environment.ts';
 import { located } from '../run/operate.ts';
-import type { Action, Expression, Statement } from '../syntax/ast.ts';
+import type { ActionExpression, Expression, Statement } from '../syntax/ast.ts';
 import { andThen as then } from '../wait.ts';
 import { compileCode, compileCommand, compileExecution } from './command.ts';
 import {
@@ -31,7 +31,7 @@ import {
 } from './value.ts';
 import { compileWith } from './with-options.ts';
 
-export function createCompiler(unit: Unit, isFunction = false): Compiler {
+export function createCompiler(unit: SourceUnit, isFunction = false): Compiler {
   const c: Compiler = {
     unit,
     isFunction,
@@ -147,9 +147,9 @@ function compileRunValue(c: Compiler, action: Expression): Eval {
 
 const FLOW = new Set(['when', 'if', 'for', 'foreach', 'loop']);
 
-const isStatement = (node: Action): node is Statement => STATEMENTS.has(node.kind);
+const isStatement = (node: ActionExpression): node is Statement => STATEMENTS.has(node.kind);
 
-const STATEMENTS = new Set<Action['kind']>([
+const STATEMENTS = new Set<ActionExpression['kind']>([
   'var',
   'exe',
   'helpers',
@@ -173,7 +173,7 @@ const STATEMENTS = new Set<Action['kind']>([
 ]);
 
 /** An arm, a loop's body, a line of a block. */
-function compileAction(c: Compiler, node: Action): Eval {
+function compileAction(c: Compiler, node: ActionExpression): Eval {
   if (isStatement(node)) return compileStatement(c, node);
   if (node.kind === 'block') return compileBlock(c, node);
   const evaluate = compileExpression(c, node, 'value');
@@ -181,7 +181,7 @@ function compileAction(c: Compiler, node: Action): Eval {
 }
 
 /** Lines of a file or block where `when`, `if`, `for` and `loop` are statements. */
-const asStatement = (node: Action): Action =>
+const asStatement = (node: ActionExpression): ActionExpression =>
   FLOW.has(node.kind)
     ? ({ kind: 'flow', value: node, at: node.at, end: node.end } as Statement)
     : node;

@@ -18,15 +18,15 @@ import {
   onPath,
   under,
 } from '../run/environment.ts';
-import { Scope, type ScopeKind } from '../run/scope.ts';
+import { type ScopeKind, VariableScope } from '../run/scope.ts';
 import {
-  type Action,
+  type ActionExpression,
   type Arm,
   augmentedNames,
-  type Block,
   type Condition,
   type IfExpression,
   mayLeave,
+  type StatementBlock,
   type WhenExpression,
 } from '../syntax/ast.ts';
 import { absent, isAbsent } from '../values/absent.ts';
@@ -35,9 +35,9 @@ import { compare, isEqual } from '../values/operators.ts';
 import { eachInTurn, isPromise, andThen as then } from '../wait.ts';
 
 /** Lines in a scope of their own; the value is a `Leave`, or what the last line gave. */
-export function compileBlock(c: Compiler, node: Block, kind: ScopeKind = 'block'): Eval {
+export function compileBlock(c: Compiler, node: StatementBlock, kind: ScopeKind = 'block'): Eval {
   const lines = c.lines(node.body);
-  return (env) => lines({ ...env, scope: new Scope(kind, env.scope) });
+  return (env) => lines({ ...env, scope: new VariableScope(kind, env.scope) });
 }
 
 /** One line after the other; each sees what the lines before it have taught, and so does its value. */
@@ -94,8 +94,8 @@ export interface Branches {
 }
 
 /** What could happen in them, so that a condition can be noted where it matters. */
-export const branchesOf = (actions: readonly (Action | undefined)[]): Branches => {
-  const present = actions.filter((action): action is Action => action !== undefined);
+export const branchesOf = (actions: readonly (ActionExpression | undefined)[]): Branches => {
+  const present = actions.filter((action): action is ActionExpression => action !== undefined);
   return { names: present.flatMap(augmentedNames), mayLeave: present.some(mayLeave) };
 };
 
@@ -132,7 +132,7 @@ export function compileWhen(
   );
   const hasLines = items.some((item) => 'line' in item);
   return (outer) => {
-    const env = hasLines ? { ...outer, scope: new Scope('arm', outer.scope) } : outer;
+    const env = hasLines ? { ...outer, scope: new VariableScope('arm', outer.scope) } : outer;
     const chosen = then(subject?.(env), (value) => chooseArm(env, items, value));
     return then(chosen, ({ action, asked }) => {
       const { descriptor } = asked.meta;
@@ -171,7 +171,7 @@ const armOf = (c: Compiler, { action }: Arm): Eval =>
   action.kind === 'block' ? compileArmBlock(c, action) : c.action(action);
 
 /** Without `=>` the block of an arm has no value. */
-export function compileArmBlock(c: Compiler, node: Block): Eval {
+export function compileArmBlock(c: Compiler, node: StatementBlock): Eval {
   const block = compileBlock(c, node, 'arm');
   return (env) =>
     then(block(env), (value) => (leaveOf(value) ? value : absent(value.meta.descriptor)));
@@ -194,7 +194,7 @@ export function compileIf(c: Compiler, node: IfExpression): Eval {
 }
 
 /** A block as a right-hand side: the value of its `=>`. */
-export function compileBlockValue(c: Compiler, node: Block): Eval {
+export function compileBlockValue(c: Compiler, node: StatementBlock): Eval {
   const block = compileBlock(c, node);
   return (env) =>
     then(block(env), (value) => {

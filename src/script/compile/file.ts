@@ -25,7 +25,7 @@ import {
   resolvePath,
 } from '../run/environment.ts';
 import { operate, unwrap } from '../run/operate.ts';
-import { Scope } from '../run/scope.ts';
+import { VariableScope } from '../run/scope.ts';
 import type { FileExpression, SectionName } from '../syntax/ast.ts';
 import { withOrigin } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
@@ -133,7 +133,7 @@ function compileAs(c: Compiler, node: FileExpression): Shape {
   if (!as || sections) return (value) => value;
   const evaluate = c.text(as.parts);
   return (value, env) => {
-    const scope = new Scope('block', env.scope);
+    const scope = new VariableScope('block', env.scope);
     scope.bind('<>', 'ambient', value);
     return then(evaluate({ ...env, scope }), (made) =>
       addMarks(

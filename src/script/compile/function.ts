@@ -15,7 +15,7 @@ import {
 import { raise, ScriptFault } from '../fault.ts';
 import { leaveOf, refuseLeave } from '../run/control-values.ts';
 import {
-  type Argument,
+  type CallArgument,
   type CallChain,
   type CallSite,
   type Compiler,
@@ -26,8 +26,8 @@ import {
 } from '../run/environment.ts';
 import { withFacts } from '../run/names.ts';
 import { lazyInput, operate } from '../run/operate.ts';
-import { Scope } from '../run/scope.ts';
-import type { Action, Arm, ExeStatement, Expression } from '../syntax/ast.ts';
+import { VariableScope } from '../run/scope.ts';
+import type { ActionExpression, Arm, ExeStatement, Expression } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { absent } from '../values/absent.ts';
 import { withText } from '../values/kinds.ts';
@@ -148,11 +148,11 @@ function enter(chain: CallChain | undefined, self: object, node: ExeStatement): 
 /** Parameters in order; a stage without parameters still has its input judged. */
 function inputsOf(
   node: ExeStatement,
-  values: readonly Argument[],
+  values: readonly CallArgument[],
   site: CallSite,
   seen: Value[],
 ): Input[] {
-  const argument = (name: string, value: Argument, at: number): Input =>
+  const argument = (name: string, value: CallArgument, at: number): Input =>
     lazyInput(site.env, name, (env) =>
       then(value.evaluate(env), (found) =>
         then(resolveOpen(found, env), (ready) => {
@@ -172,7 +172,7 @@ function inputsOf(
 }
 
 function bindParameters(
-  scope: Scope,
+  scope: VariableScope,
   node: ExeStatement,
   values: readonly Value[],
   isStage: boolean,
@@ -213,14 +213,14 @@ const asData = (value: Value): Value => {
 };
 
 /** An effect in a `denied` arm yields nothing. */
-const deniedValue = (action: Action, value: Value, env: Environment): Value =>
+const deniedValue = (action: ActionExpression, value: Value, env: Environment): Value =>
   action.kind === 'effect' ? absent(value.meta.descriptor) : returned(value, env);
 
 interface Plan {
   readonly c: Compiler;
   readonly node: ExeStatement;
   readonly body: Body;
-  readonly denied: { readonly action: Action; readonly run: Eval } | undefined;
+  readonly denied: { readonly action: ActionExpression; readonly run: Eval } | undefined;
   readonly ops: { readonly call: Operation; readonly stage: Operation };
 }
 
@@ -250,7 +250,7 @@ function bodyEnv(
   chain: CallChain,
   values: readonly Value[],
 ): Environment {
-  const scope = new Scope('function', defined.scope);
+  const scope = new VariableScope('function', defined.scope);
   const named = bindParameters(
     scope,
     plan.node,

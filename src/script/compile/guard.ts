@@ -24,7 +24,7 @@ import { raise, toFault } from '../fault.ts';
 import { leaveOf, ruling, verdictOf } from '../run/control-values.ts';
 import { type Compiler, type Environment, type Eval, newPath } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
-import { Scope } from '../run/scope.ts';
+import { VariableScope } from '../run/scope.ts';
 import type {
   GuardStatement,
   HookStatement,
@@ -70,7 +70,7 @@ function ruleEnv(
   frame: Environment['frame'],
   names: ReadonlyMap<string, Value>,
 ): Environment {
-  const scope = new Scope('function', env.unit.scope);
+  const scope = new VariableScope('function', env.unit.scope);
   for (const [name, value] of names) scope.bind(name, 'parameter', value);
   return {
     ...env,

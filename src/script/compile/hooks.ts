@@ -13,7 +13,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { toFault } from '../fault.ts';
-import type { ScriptRun } from '../run/environment.ts';
+import type { RunState } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
 import { entriesOf } from '../values/kinds.ts';
 import { attempt, eachInTurn, andThen as then } from '../wait.ts';
@@ -44,7 +44,7 @@ interface HookState {
   readonly errors: Json[];
 }
 
-const states = new WeakMap<ScriptRun, HookState>();
+const states = new WeakMap<RunState, HookState>();
 
 function file(hook: ScriptHook): Filed {
   const { name, timing, filter } = hook;
@@ -60,7 +60,7 @@ function file(hook: ScriptHook): Filed {
 }
 
 /** The first hook mounts the port; until then operations pay nothing. */
-export function addHook(run: ScriptRun, hook: ScriptHook): void {
+export function addHook(run: RunState, hook: ScriptHook): void {
   const known = states.get(run);
   const state = known ?? { hooks: [], errors: [] };
   state.hooks.push(file(hook));

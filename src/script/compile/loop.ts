@@ -24,7 +24,7 @@ import {
 } from '../run/environment.ts';
 import { withFacts } from '../run/names.ts';
 import { lazyInput, operate } from '../run/operate.ts';
-import { Scope } from '../run/scope.ts';
+import { VariableScope } from '../run/scope.ts';
 import type { Binding, ForExpression, ForeachExpression, LoopExpression } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { absent, isAbsent } from '../values/absent.ts';
@@ -75,7 +75,7 @@ interface Item {
 
 export const DEFAULT_CAP = 4;
 
-function bindItem(scope: Scope, bind: Binding, item: Item): void {
+function bindItem(scope: VariableScope, bind: Binding, item: Item): void {
   scope.bind(bind.name, 'loop', item.value);
   if (bind.key === undefined) scope.bind(`${bind.name}_key`, 'loop', makeValue(item.key));
   else scope.bind(bind.key, 'loop', makeValue(item.key));
@@ -135,7 +135,7 @@ function roundEnv(
   total: number,
   kind: 'block' | 'branch',
 ): Environment {
-  const scope = new Scope(kind, env.scope);
+  const scope = new VariableScope(kind, env.scope);
   bindItem(scope, plan.node.bind, item);
   const facts = {
     for: { index, total, key: item.key, parallel: plan.node.parallel !== undefined },
@@ -368,7 +368,7 @@ function runLoop(env: Environment, plan: LoopPlan): MaybePromise<Value> {
   let marks = plan.marks;
   let result: Value | undefined;
   const round = (index: number): MaybePromise<boolean> => {
-    const scope = new Scope('block', env.scope);
+    const scope = new VariableScope('block', env.scope);
     scope.bind('input', 'loop', input);
     const facts = { loop: { iteration: index + 1, limit: plan.rounds, active: true } };
     const inner = under(withFacts({ ...onPath(env), scope }, facts), marks);

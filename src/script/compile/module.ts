@@ -15,7 +15,7 @@ import {
   type Exports,
   type ImportPort,
   resolvePath,
-  type Unit,
+  type SourceUnit,
 } from '../run/environment.ts';
 import { operate, unwrap } from '../run/operate.ts';
 import type { ExportStatement, ImportStatement } from '../syntax/ast.ts';
@@ -35,7 +35,7 @@ type RunModule = (
   text: string,
   path: string,
   env: Environment,
-) => MaybePromise<{ unit: Unit; returned: Value | undefined }>;
+) => MaybePromise<{ unit: SourceUnit; returned: Value | undefined }>;
 
 export function createImports(runModule: RunModule): ImportPort {
   const loaded = new Map<string, Exports>();
@@ -97,7 +97,7 @@ const dataExports = (value: Value, path: string): Exports => ({
 });
 
 /** `export { … }` limits what can be had; names it lists must be there. */
-function exportsOfUnit(unit: Unit, returned: Value | undefined): Exports {
+function exportsOfUnit(unit: SourceUnit, returned: Value | undefined): Exports {
   const { scope, exports, frontMatter, name } = unit;
   const wanted = exports.names
     ? [...exports.names]

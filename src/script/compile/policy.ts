@@ -17,7 +17,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import type { Environment, Patterns, ScriptRun } from '../run/environment.ts';
+import type { Environment, Patterns, RunState } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
 import { andThen as then } from '../wait.ts';
 import { quoteWord, substituted } from './command-line.ts';
@@ -266,7 +266,7 @@ function guardOf(patterns: Patterns): GuardSet {
   ]);
 }
 
-export function applyPolicy(run: ScriptRun, { data }: Value): void {
+export function applyPolicy(run: RunState, { data }: Value): void {
   if (!isObject(data)) return raise('config_invalid', 'a policy is an object');
   for (const key of Object.keys(data)) {
     if (!KEYS.has(key))
@@ -285,11 +285,11 @@ export function applyPolicy(run: ScriptRun, { data }: Value): void {
 const requirements = (data: Json | undefined): string[] =>
   words(data).map((word) => word.replace(/^cmd:([^:]+)$/, 'cmd:$1:*'));
 
-const isGranted = (run: ScriptRun, pattern: string): boolean =>
+const isGranted = (run: RunState, pattern: string): boolean =>
   run.policies.every((patterns) => refusal(patterns, pattern.replace(/:\*$/, '')) === undefined);
 
 /** The first profile whose requirements no policy denies, else the last. It grants nothing. */
-export function profileOf(run: ScriptRun, profiles: JsonObject): Json {
+export function profileOf(run: RunState, profiles: JsonObject): Json {
   const entries = Object.entries(profiles);
   const fits = entries.find(([, profile]) => {
     const requires = isObject(profile) ? profile['requires'] : undefined;

@@ -9,10 +9,10 @@ import {
 } from '../../flow/index.ts';
 import { raise, toFault } from '../fault.ts';
 import type { Compiler, Environment, Eval, Reading } from '../run/environment.ts';
-import { type Argument, executableOf } from '../run/environment.ts';
+import { type CallArgument, executableOf } from '../run/environment.ts';
 import { contextValue, findName, isContextName, isPipeView } from '../run/names.ts';
 import { located } from '../run/operate.ts';
-import type { Expression, ReferenceExpression, Step } from '../syntax/ast.ts';
+import type { Expression, PathStep, ReferenceExpression } from '../syntax/ast.ts';
 import { absent, isAbsent } from '../values/absent.ts';
 import { type AccessMode, fieldOf, indexOf, sliceOf } from '../values/access.ts';
 import { makeFunction } from '../values/function-data.ts';
@@ -25,7 +25,7 @@ import { guardInputMember, type Quantified, quantified, quantifiedOf } from './g
 type Walk = (value: Value, env: Environment) => MaybePromise<Value>;
 
 /** Arguments are strict: an unknown name there is an error. */
-export const compileArguments = (c: Compiler, nodes: readonly Expression[]): Argument[] =>
+export const compileArguments = (c: Compiler, nodes: readonly Expression[]): CallArgument[] =>
   nodes.map((node) => ({ evaluate: c.expression(node, 'value') }));
 
 const KEEP = new Set(['keep', 'keepStructured']);
@@ -85,13 +85,13 @@ function isCallableField(value: Value, name: string): boolean {
   return hasOwnField(value, name) && executableOf(fieldOf(value, name, 'lenient')) !== undefined;
 }
 
-const evaluateAll = (values: readonly Argument[], env: Environment): MaybePromise<Value[]> =>
+const evaluateAll = (values: readonly CallArgument[], env: Environment): MaybePromise<Value[]> =>
   mapInTurn(values, ({ evaluate }) => evaluate(env));
 
 export function invoke(
   target: Value,
   name: string,
-  values: readonly Argument[],
+  values: readonly CallArgument[],
   env: Environment,
   at: number,
   isStage = false,
@@ -107,7 +107,7 @@ export function invoke(
 const ASKS_FOR_FILES = new Set(['exists', 'fileExists', 'EXISTS', 'fileexists']);
 
 /** `@exists(<a.md>)` is never an error: a file that is missing is null there. */
-function toleratingMissing(argument: Argument): Argument {
+function toleratingMissing(argument: CallArgument): CallArgument {
   return {
     evaluate: (env) =>
       attempt(
@@ -120,7 +120,7 @@ function toleratingMissing(argument: Argument): Argument {
   };
 }
 
-function compileStep(c: Compiler, step: Step, reading: Reading, variable: string): Walk {
+function compileStep(c: Compiler, step: PathStep, reading: Reading, variable: string): Walk {
   switch (step.kind) {
     case 'field':
       return field(step.name, reading, variable);
@@ -167,7 +167,7 @@ function compileSteps(c: Compiler, node: ReferenceExpression, reading: Reading):
   const walks: Walked[] = [];
   const { steps, name } = node;
   for (let at = 0; at < steps.length; at++) {
-    const step = steps[at] as Step;
+    const step = steps[at] as PathStep;
     const next = steps[at + 1];
     if (step.kind === 'field' && next?.kind === 'call') {
       walks.push({
@@ -244,7 +244,7 @@ function overEach(
 }
 
 /** Steps behind something that is no name: `<a.json>.k[0]`. */
-export function walkStepsOf(c: Compiler, steps: readonly Step[], reading: Reading): Walk {
+export function walkStepsOf(c: Compiler, steps: readonly PathStep[], reading: Reading): Walk {
   if (steps.length === 0) return (value) => value;
   const walks = compileSteps(
     c,
@@ -267,7 +267,7 @@ function unknownName(env: Environment, name: string): never {
   return raise('not_found', `\`@${name}\` is not defined`, { name, ...(hint ? { hint } : {}) });
 }
 
-const asksDefined = (steps: readonly Step[]): boolean => {
+const asksDefined = (steps: readonly PathStep[]): boolean => {
   const [first] = steps;
   return first?.kind === 'field' && first.name === 'isDefined';
 };

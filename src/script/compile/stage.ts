@@ -14,7 +14,7 @@ import {
 import { raise, toFault } from '../fault.ts';
 import { leaveOf } from '../run/control-values.ts';
 import {
-  type Argument,
+  type CallArgument,
   type Compiler,
   type Environment,
   type Eval,
@@ -30,8 +30,8 @@ import type {
   EffectStage,
   Expression,
   GroupStage,
-  Stage,
-  Step,
+  PathStep,
+  PipelineStage,
   WhileStage,
 } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
@@ -61,7 +61,7 @@ function callRun(
   c: Compiler,
   target: Eval,
   name: string,
-  extra: readonly Argument[],
+  extra: readonly CallArgument[],
   at: number,
   isFirst = false,
 ): ScriptRun {
@@ -74,7 +74,7 @@ function callRun(
       const executable = executableOf(callee);
       if (!executable)
         return raise('invalid_input', `\`@${name}\` is no function, so it cannot be a stage`);
-      const call = (values: readonly Argument[], inner: Environment) =>
+      const call = (values: readonly CallArgument[], inner: Environment) =>
         invoke(callee, name, values, inner, at, true);
       // Transformers are no operations.
       if (executable.signature.bodyKind === 'transformer')
@@ -115,10 +115,10 @@ const withInput = ({ pipe }: Environment, input: Value | undefined): Environment
 function targetOf(
   c: Compiler,
   { target }: CallStage | WhileStage,
-): { evaluate: Eval; name: string; extra: Argument[] } {
+): { evaluate: Eval; name: string; extra: CallArgument[] } {
   const last = target.steps.at(-1);
   const isCall = last?.kind === 'call';
-  const steps: readonly Step[] = isCall ? target.steps.slice(0, -1) : target.steps;
+  const steps: readonly PathStep[] = isCall ? target.steps.slice(0, -1) : target.steps;
   const evaluate = c.expression({ ...target, steps }, 'value');
   const fields = steps.flatMap((step) => (step.kind === 'field' ? [step.name] : []));
   return {
@@ -239,7 +239,7 @@ function effectRun(
 
 function planOf(
   c: Compiler,
-  stage: Exclude<Stage, EffectStage>,
+  stage: Exclude<PipelineStage, EffectStage>,
   isFirst: boolean,
 ): { run: ScriptRun; name: string } {
   switch (stage.kind) {
@@ -261,7 +261,7 @@ type Effects = StagePlan['effects'][number][];
 /** Effects belong to the stage before them; those before the first stage to the source. */
 function plansOf(
   c: Compiler,
-  stages: readonly Stage[],
+  stages: readonly PipelineStage[],
   ofSource: Effects,
   /** So many of them have nothing before them. */
   leading = 0,
@@ -299,7 +299,7 @@ function formatSource(value: Value, format: string): Value {
 export function compilePipeline(
   c: Compiler,
   source: Expression | undefined,
-  stages: readonly Stage[],
+  stages: readonly PipelineStage[],
   options: PipeOptions = {},
 ): Eval {
   const effects: Effects = [];
@@ -320,7 +320,7 @@ export function compilePipeline(
 
 export function compilePiped(
   c: Compiler,
-  stages: readonly Stage[],
+  stages: readonly PipelineStage[],
 ): (value: Value, env: Environment) => MaybePromise<Value> {
   const effects: Effects = [];
   const { stages: plans } = plansOf(c, stages, effects);

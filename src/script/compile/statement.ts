@@ -17,7 +17,7 @@ import {
 } from '../run/environment.ts';
 import { lazyInput, located, operate } from '../run/operate.ts';
 import type {
-  Action,
+  ActionExpression,
   Arm,
   AugmentStatement,
   ExeStatement,
@@ -181,15 +181,15 @@ function compileRun(c: Compiler, action: Expression, at: number): Eval {
   };
 }
 
-const isCall = (node: Action): boolean =>
+const isCall = (node: ActionExpression): boolean =>
   node.kind === 'reference' && node.steps.at(-1)?.kind === 'call';
-const isText = (node: Action): boolean =>
+const isText = (node: ActionExpression): boolean =>
   node.kind === 'template' || (node.kind === 'literal' && typeof node.value === 'string');
 
-const PRINTED = new Set<Action['kind']>(['pipeline', 'run-value']);
+const PRINTED = new Set<ActionExpression['kind']>(['pipeline', 'run-value']);
 
 /** The action of a `for … =>` or `when … =>` statement: results of calls are printed, of `when` also texts. */
-function compilePrinted(c: Compiler, node: Action, isWhen: boolean): Eval {
+function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): Eval {
   const act = node.kind === 'block' ? compileArmBlock(c, node) : c.action(node);
   const isPrinted = isCall(node) || PRINTED.has(node.kind) || (isWhen && isText(node));
   if (c.isFunction || !isPrinted) return act;
@@ -224,7 +224,7 @@ const STATEMENTS = new Set([
   'exe',
 ]);
 
-const isValueAction = (node: Action): boolean => !STATEMENTS.has(node.kind);
+const isValueAction = (node: ActionExpression): boolean => !STATEMENTS.has(node.kind);
 
 function compileFlowStatement(c: Compiler, { value }: FlowStatement): Eval {
   switch (value.kind) {

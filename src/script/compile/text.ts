@@ -14,7 +14,7 @@ import {
 import { toFault } from '../fault.ts';
 import { type Compiler, type Environment, type Eval, under } from '../run/environment.ts';
 import { findName } from '../run/names.ts';
-import { Scope } from '../run/scope.ts';
+import { VariableScope } from '../run/scope.ts';
 import type {
   FilePart,
   InsertPart,
@@ -188,7 +188,7 @@ function compileRepeat(c: Compiler, part: RepeatPart, isMustache: boolean): Make
   return (env) =>
     then(collection(env), (list) => {
       const rounds = mapInTurn(itemsOf(list), (item) => {
-        const scope = new Scope('block', env.scope);
+        const scope = new VariableScope('block', env.scope);
         scope.bind(name, 'loop', item.value);
         if (key) scope.bind(key, 'loop', makeValue(item.key));
         return body({ ...env, scope });

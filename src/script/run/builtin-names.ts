@@ -9,12 +9,12 @@ import { textOf } from '../values/text.ts';
 import { TRANSFORMERS, type Transformer } from '../values/transforms.ts';
 import { mapInTurn, andThen as then } from '../wait.ts';
 import {
-  type Argument,
-  type Call,
+  type CallArgument,
   type CallSite,
   type Environment,
   Executable,
   resolvePath,
+  type ScriptCall,
 } from './environment.ts';
 import { operate, unwrap } from './operate.ts';
 
@@ -33,7 +33,7 @@ const builtIn = (
   ...(members ? { members } : {}),
 });
 
-const evaluated = (values: readonly Argument[], { env }: CallSite): MaybePromise<Value[]> =>
+const evaluated = (values: readonly CallArgument[], { env }: CallSite): MaybePromise<Value[]> =>
   mapInTurn(values, ({ evaluate }) => evaluate(env));
 
 /** Transformers are no operations: marks pass through, guards do not see them. */
@@ -41,7 +41,7 @@ function transformerOf(transformer: Transformer): Executable {
   const members =
     transformer.variants &&
     new Map([...transformer.variants].map(([name, variant]) => [name, transformerOf(variant)]));
-  const call: Call = (values, site) =>
+  const call: ScriptCall = (values, site) =>
     then(evaluated(values, site), (list) =>
       transformer.call(list, {
         exists: (path) => site.env.run.world.exists(resolvePath(site.env, path)),
@@ -66,7 +66,7 @@ function findTransformer(name: string): Value | undefined {
 }
 
 /** `@tool("fs/read_file", { path: @p })`: each parameter is an input of the operation. */
-const callTool: Call = (values, site) => {
+const callTool: ScriptCall = (values, site) => {
   const { env, at } = site;
   const [id, parameters] = values;
   if (!id)
@@ -96,7 +96,7 @@ const callTool: Call = (values, site) => {
   );
 };
 
-const callHelp: Call = (values, site) => {
+const callHelp: ScriptCall = (values, site) => {
   const { env } = site;
   return then(evaluated(values, site), ([action, message]) => {
     if (!action)

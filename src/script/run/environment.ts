@@ -14,13 +14,13 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import type { ScriptFault } from '../fault.ts';
-import type { Action, Expression, Stage, TemplatePart } from '../syntax/ast.ts';
+import type { ActionExpression, Expression, PipelineStage, TemplatePart } from '../syntax/ast.ts';
 import { FunctionData, type Signature } from '../values/function-data.ts';
 import type { ScriptWorld } from '../world.ts';
-import type { Scope } from './scope.ts';
+import type { VariableScope } from './scope.ts';
 
 /** One file of a script. */
-export interface Unit {
+export interface SourceUnit {
   /** Absolute; `-e` and stdin have a name in angle brackets. */
   readonly file: string;
   /** As shown to people. */
@@ -30,7 +30,7 @@ export interface Unit {
   readonly frontMatter: Value;
   /** Imported: effects and commands at its top level do not run. */
   readonly isModule: boolean;
-  readonly scope: Scope;
+  readonly scope: VariableScope;
   /** Set by `export { … }`; undefined names: everything. */
   readonly exports: { names: Map<string, string> | undefined };
   /** Names of its guards: they can be exported and imported, and stand for no value. */
@@ -38,7 +38,7 @@ export interface Unit {
 }
 
 /** One run of a script, with everything it imports. */
-export interface ScriptRun {
+export interface RunState {
   readonly world: ScriptWorld;
   /** What statements at the top of a file start from: guards, hooks and policies add to it. */
   ground: Frame;
@@ -55,7 +55,7 @@ export interface ScriptRun {
   readonly calls: string[];
   /** What was printed so far. */
   document(): string;
-  warn(message: string, unit: Unit, at: number): void;
+  warn(message: string, unit: SourceUnit, at: number): void;
   /** What a successful command or block wrote to stderr. */
   stderr(text: string, env: Environment): void;
   /** `mx` and `ctx` of code blocks. */
@@ -68,7 +68,7 @@ export interface ScriptRun {
   /** Names the language itself provides. */
   ambient(name: string, env: Environment): Value | undefined;
   /** Statements that may name privileged guards: the script a person started, and project modules. */
-  mayBePrivileged(unit: Unit): boolean;
+  mayBePrivileged(unit: SourceUnit): boolean;
   /** The `allow` and `deny` patterns in force, for profiles. */
   readonly policies: Patterns[];
   /** `return { … }` of a directive or tool. */
@@ -121,9 +121,9 @@ export interface CallChain {
 }
 
 export interface Environment {
-  readonly scope: Scope;
-  readonly unit: Unit;
-  readonly run: ScriptRun;
+  readonly scope: VariableScope;
+  readonly unit: SourceUnit;
+  readonly run: RunState;
   readonly frame: Frame;
   readonly chain: CallChain | undefined;
   readonly pipe: Pipe | undefined;
@@ -155,7 +155,7 @@ export type Eval = (env: Environment) => MaybePromise<Value>;
 // How a function is called, whatever its body: arguments by position, and from where.
 
 /** Evaluated inside the call's operation, once per attempt. */
-export interface Argument {
+export interface CallArgument {
   readonly evaluate: Eval;
 }
 
@@ -168,7 +168,7 @@ export interface CallSite {
 }
 
 /** Throws `ScriptFault`; a function gives `absent()` when it returns nothing. */
-export type Call = (values: readonly Argument[], site: CallSite) => MaybePromise<Value>;
+export type ScriptCall = (values: readonly CallArgument[], site: CallSite) => MaybePromise<Value>;
 
 /** What a function answers when a guard refused its call: the values it would have got. */
 type Refused = (
@@ -177,20 +177,20 @@ type Refused = (
   fault: ScriptFault,
 ) => MaybePromise<Value>;
 
-export const given = (value: Value): Argument => ({ evaluate: () => value });
+export const given = (value: Value): CallArgument => ({ evaluate: () => value });
 
 export class Executable extends FunctionData {
-  readonly #call: Call;
+  readonly #call: ScriptCall;
   readonly #refused: Refused | undefined;
 
-  constructor(signature: Signature, call: Call, refused?: Refused) {
+  constructor(signature: Signature, call: ScriptCall, refused?: Refused) {
     super(signature);
     this.#call = call;
     this.#refused = refused;
     Object.freeze(this);
   }
 
-  get call(): Call {
+  get call(): ScriptCall {
     return this.#call;
   }
 
@@ -211,19 +211,23 @@ export type Reading = 'value' | 'operand' | 'condition';
 
 /** The pieces of the compiler see one another through this only. */
 export interface Compiler {
-  readonly unit: Unit;
+  readonly unit: SourceUnit;
   /** Inside a function: lines print nothing by themselves, and values of `when` arms return. */
   readonly isFunction: boolean;
   /** The same for a function's body. */
   forFunction(): Compiler;
   expression(node: Expression, reading?: Reading): Eval;
-  action(node: Action): Eval;
+  action(node: ActionExpression): Eval;
   /** A list of lines; answers with a `Leave` when one of them leaves. */
-  lines(nodes: readonly Action[]): Eval;
+  lines(nodes: readonly ActionExpression[]): Eval;
   text(parts: readonly TemplatePart[]): Eval;
-  stages(source: Expression | undefined, stages: readonly Stage[], options?: PipeOptions): Eval;
+  stages(
+    source: Expression | undefined,
+    stages: readonly PipelineStage[],
+    options?: PipeOptions,
+  ): Eval;
   /** Stages over a value that is already there. */
-  piped(stages: readonly Stage[]): (value: Value, env: Environment) => MaybePromise<Value>;
+  piped(stages: readonly PipelineStage[]): (value: Value, env: Environment) => MaybePromise<Value>;
 }
 
 export interface PipeOptions {

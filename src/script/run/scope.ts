@@ -16,12 +16,12 @@ interface Cell {
 /** `file`: a file's names. `arm`: the block of a `when` arm, where `let` may shadow. */
 export type ScopeKind = 'file' | 'function' | 'block' | 'arm' | 'branch';
 
-export class Scope {
+export class VariableScope {
   readonly kind: ScopeKind;
-  readonly parent: Scope | undefined;
+  readonly parent: VariableScope | undefined;
   readonly #cells = new Map<string, Cell>();
 
-  constructor(kind: ScopeKind, parent: Scope | undefined) {
+  constructor(kind: ScopeKind, parent: VariableScope | undefined) {
     this.kind = kind;
     this.parent = parent;
   }

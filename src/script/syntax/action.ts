@@ -1,13 +1,13 @@
 // What may follow `=>`, and the lines of a block. An action is a value or something that acts; a block
 // is a list of actions that may bind names of its own and give back a value.
 import type {
-  Action,
-  Block,
+  ActionExpression,
   Expression,
   LabelEdit,
   LeaveStatement,
   ReturnStatement,
   Statement,
+  StatementBlock,
   VerdictExpression,
 } from './ast.ts';
 import type { Reader } from './cursor.ts';
@@ -25,7 +25,7 @@ const VALUE_WORDS = new Set(
 const NO_VALUE = /[\n\]);,}]|$|>>|<<|=>/my;
 
 /** Behind `=>`. `mayVar`: the single action of a `when` statement binds at file level. */
-export function parseAction(r: Reader, mayVar = false): Action {
+export function parseAction(r: Reader, mayVar = false): ActionExpression {
   return r.deeper(() => {
     refuseSlash(r);
     const word = r.word();
@@ -214,7 +214,7 @@ export function parseReturn(r: Reader, at: number): Statement {
 }
 
 /** Stands at `[`. */
-export function parseBlock(r: Reader, what: string): Block {
+export function parseBlock(r: Reader, what: string): StatementBlock {
   const at = r.pos;
   r.expect('[', `before the block of ${what}`);
   const body = r.deeper(() => r.within({ inBody: true }, () => parseBlockRest(r, [])));
@@ -222,7 +222,7 @@ export function parseBlock(r: Reader, what: string): Block {
 }
 
 /** Lines up to and with `]`. */
-export function parseBlockRest(r: Reader, first: readonly Action[]): Action[] {
+export function parseBlockRest(r: Reader, first: readonly ActionExpression[]): ActionExpression[] {
   const lines = [...first];
   return r.within({ isOpen: false, inBody: true }, () => {
     for (;;) {
@@ -236,7 +236,7 @@ export function parseBlockRest(r: Reader, first: readonly Action[]): Action[] {
   });
 }
 
-function parseLine(r: Reader): Action {
+function parseLine(r: Reader): ActionExpression {
   const at = r.pos;
   if (r.take('=>')) return parseReturn(r, at);
   refuseSlash(r);

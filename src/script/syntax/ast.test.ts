@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { type Action, augmentedNames, mayLeave, type Statement } from './ast.ts';
+import { type ActionExpression, augmentedNames, mayLeave, type Statement } from './ast.ts';
 import { parseScript } from './parse.ts';
 
-function branch(text: string): Action {
+function branch(text: string): ActionExpression {
   const parsed = parseScript(`exe @f(a, n) = [\n  if @a [\n${text}\n]\n]`, {
     mode: 'strict',
     file: 'a.mld',

@@ -1,6 +1,6 @@
 // Questions about a tree that do not need it to run.
 
-type Tree = Action | Stage;
+type Tree = ActionExpression | PipelineStage;
 
 const isNode = (thing: unknown): thing is Tree =>
   typeof thing === 'object' &&
@@ -26,7 +26,7 @@ export function visit(node: unknown, see: (node: Tree) => void): void {
 const names = new WeakMap<object, readonly string[]>();
 
 /** Names that `+=` rebinds somewhere inside. */
-export function augmentedNames(node: Action): readonly string[] {
+export function augmentedNames(node: ActionExpression): readonly string[] {
   const known = names.get(node);
   if (known) return known;
   const found = new Set<string>();
@@ -41,7 +41,7 @@ export function augmentedNames(node: Action): readonly string[] {
 const leaves = new WeakMap<object, boolean>();
 
 /** Could what stands here end the function, the loop or the script it stands in? */
-export function mayLeave(node: Action): boolean {
+export function mayLeave(node: ActionExpression): boolean {
   const known = leaves.get(node);
   if (known !== undefined) return known;
   let found = false;
@@ -63,7 +63,7 @@ interface Node {
 
 export type Mode = 'markdown' | 'strict';
 
-export interface Script {
+export interface ScriptTree {
   readonly mode: Mode;
   readonly text: string;
   /** The YAML between the `---` lines, as written. */
@@ -218,7 +218,7 @@ export interface HookStatement extends Node {
   readonly name: string | undefined;
   readonly timing: 'before' | 'after';
   readonly filter: string;
-  readonly body: Block;
+  readonly body: StatementBlock;
 }
 
 /** `policy @p = { … }` or `union(@a, @b)`: then `value` is an array of the members. */
@@ -289,11 +289,11 @@ export interface FenceStatement extends Node {
   readonly body: readonly Statement[];
 }
 
-export type Action = Expression | Statement;
+export type ActionExpression = Expression | Statement;
 
-export interface Block extends Node {
+export interface StatementBlock extends Node {
   readonly kind: 'block';
-  readonly body: readonly Action[];
+  readonly body: readonly ActionExpression[];
 }
 
 // ---- expressions
@@ -321,7 +321,7 @@ export type Expression =
   | TemplateFileExpression
   | ModelExpression
   | VerdictExpression
-  | Block;
+  | StatementBlock;
 
 /** Numbers, booleans, null, `'literal text'` and interpolating text without anything to put in. */
 export interface LiteralExpression extends Node {
@@ -357,7 +357,7 @@ export type TemplatePart = string | InsertPart | FilePart | RepeatPart;
 export interface InsertPart extends Node {
   readonly kind: 'insert';
   readonly value: ReferenceExpression;
-  readonly stages: readonly Stage[];
+  readonly stages: readonly PipelineStage[];
   /** What stays when the name is unknown. */
   readonly raw: string;
   readonly mode:
@@ -372,7 +372,7 @@ export interface InsertPart extends Node {
 export interface FilePart extends Node {
   readonly kind: 'file-part';
   readonly file: FileExpression;
-  readonly stages: readonly Stage[];
+  readonly stages: readonly PipelineStage[];
   readonly raw: string;
   readonly quote?: 'none' | 'single' | 'double';
 }
@@ -418,12 +418,12 @@ export interface ObjectExpression extends Node {
 export interface ReferenceExpression extends Node {
   readonly kind: 'reference';
   readonly name: string;
-  readonly steps: readonly Step[];
+  readonly steps: readonly PathStep[];
   /** `@x?` as a value of its own: undefined instead of an error where something is missing. */
   readonly isOptional: boolean;
 }
 
-export type Step =
+export type PathStep =
   | { readonly kind: 'field'; readonly name: string; readonly at: number }
   | { readonly kind: 'index'; readonly index: Expression; readonly at: number }
   | {
@@ -476,10 +476,10 @@ export interface TernaryExpression extends Node {
 export interface PipelineExpression extends Node {
   readonly kind: 'pipeline';
   readonly source: Expression | undefined;
-  readonly stages: readonly Stage[];
+  readonly stages: readonly PipelineStage[];
 }
 
-export type Stage = CallStage | CodeStage | EffectStage | WhileStage | GroupStage;
+export type PipelineStage = CallStage | CodeStage | EffectStage | WhileStage | GroupStage;
 
 /** `@f`, `@f("x")`, `@parse.llm`: the target's last `call` step holds the further arguments. */
 export interface CallStage extends Node {
@@ -508,7 +508,7 @@ export interface WhileStage extends Node {
 /** `|| @a || @b (2, 5ms)`; the members of one array in `with { pipeline: [...] }`. */
 export interface GroupStage extends Node {
   readonly kind: 'group-stage';
-  readonly members: readonly Stage[];
+  readonly members: readonly PipelineStage[];
   readonly cap: Expression | undefined;
   readonly pauseMs: number;
 }
@@ -524,7 +524,7 @@ export interface Options extends Node {
   readonly kind: 'options';
   readonly entries: ReadonlyMap<string, Expression>;
   /** From `pipeline: [@a, [@b, @c], show, @d(1)]`. */
-  readonly pipeline: readonly Stage[] | undefined;
+  readonly pipeline: readonly PipelineStage[] | undefined;
 }
 
 /** `cmd {…}`, `{…}` and `run "…"`: one entry of `lines` per command line. */
@@ -570,7 +570,7 @@ export interface FileExpression extends Node {
   /** `as "…"`: a heading, or a template over `<>`. */
   readonly as: TemplateExpression | undefined;
   readonly isOptional: boolean;
-  readonly steps: readonly Step[];
+  readonly steps: readonly PathStep[];
 }
 
 export interface SectionName {
@@ -600,7 +600,7 @@ export type Condition =
 export interface Arm extends Node {
   readonly kind: 'arm';
   readonly condition: Condition;
-  readonly action: Action;
+  readonly action: ActionExpression;
 }
 
 export interface WhenExpression extends Node {
@@ -615,8 +615,8 @@ export interface WhenExpression extends Node {
 export interface IfExpression extends Node {
   readonly kind: 'if';
   readonly condition: Expression;
-  readonly then: Block;
-  readonly else: Block | IfExpression | undefined;
+  readonly then: StatementBlock;
+  readonly else: StatementBlock | IfExpression | undefined;
 }
 
 export interface Binding {
@@ -638,9 +638,9 @@ export interface ForExpression extends Node {
   readonly bind: Binding;
   readonly collection: Expression;
   readonly filter: Expression | undefined;
-  readonly body: Action;
+  readonly body: ActionExpression;
   /** `=> | @stage`: pipes the collected array. */
-  readonly batch: readonly Stage[] | undefined;
+  readonly batch: readonly PipelineStage[] | undefined;
 }
 
 /** `foreach @f(@xs, @ys)` */
@@ -656,7 +656,7 @@ export interface LoopExpression extends Node {
   readonly limit: Expression | undefined;
   readonly pauseMs: number;
   readonly until: Expression | undefined;
-  readonly body: Block;
+  readonly body: StatementBlock;
 }
 
 /** `template "./page.att"` as a function's body. */

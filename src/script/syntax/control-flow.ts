@@ -2,11 +2,10 @@
 
 import { parseAction, parseBlock } from './action.ts';
 import type {
-  Action,
+  ActionExpression,
   Arm,
   AugmentStatement,
   BinaryOperator,
-  Block,
   Condition,
   Expression,
   ForExpression,
@@ -14,7 +13,8 @@ import type {
   LetStatement,
   LoopExpression,
   Parallel,
-  Stage,
+  PipelineStage,
+  StatementBlock,
   WhenExpression,
 } from './ast.ts';
 import type { Reader } from './cursor.ts';
@@ -207,7 +207,7 @@ function parseIf(r: Reader): IfExpression {
   return { kind: 'if', condition, then, else: parseElse(r), at, end: r.pos };
 }
 
-function parseElse(r: Reader): Block | IfExpression | undefined {
+function parseElse(r: Reader): StatementBlock | IfExpression | undefined {
   // The word alone may be text below the statement.
   if (r.match(/\s*else(?=\s*\[|[ \t]+if\s)\s*/y) === undefined) return undefined;
   return r.sees(/if(?![\w-])/y) ? r.deeper(() => parseIf(r)) : parseBlock(r, '`else`');
@@ -247,7 +247,7 @@ function parseFor(r: Reader): ForExpression {
   return { kind: 'for', parallel, bind, collection, filter, body, batch, at, end: r.pos };
 }
 
-function parseForBody(r: Reader): { body: Action; batch: Stage[] | undefined } {
+function parseForBody(r: Reader): { body: ActionExpression; batch: PipelineStage[] | undefined } {
   if (r.peek() === '[') return { body: parseBlock(r, '`for`'), batch: undefined };
   if (!r.take('=>')) {
     r.fail(`expected \`=>\` or a block after the collection, found ${r.shown()}`, {

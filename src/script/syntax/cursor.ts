@@ -5,8 +5,8 @@
 // INVARIANT: nesting is bounded (`deeper`), so no input overflows the stack.
 // INVARIANT: reading twice is bounded. `attempt` and a failed statement pay for what they read in
 // vain out of `fuel`; once it is used up nothing is tried any more, so the whole is linear.
-import type { Action, Expression, FileExpression, Mode, Statement } from './ast.ts';
-import { type ProblemCode, Slip } from './problem.ts';
+import type { ActionExpression, Expression, FileExpression, Mode, Statement } from './ast.ts';
+import { ParseError, type ProblemCode } from './problem.ts';
 
 const DEEPEST = 200;
 const PRICE_OF_A_TRY = 400;
@@ -22,7 +22,7 @@ export interface Rules {
   /** `show log output append`, standing at the word. */
   effect(reader: Reader, isInline: boolean): Statement;
   /** The lines of a block up to and with its `]`, after those already read. */
-  blockRest(reader: Reader, first: readonly Action[]): Action[];
+  blockRest(reader: Reader, first: readonly ActionExpression[]): ActionExpression[];
 }
 
 /** What the place allows. */
@@ -228,7 +228,7 @@ export class Reader {
   fail(message: string, { at = this.pos, end, hint, code = 'unexpected' }: Where = {}): never {
     const stop = end ?? Math.max(at + 1, Math.min(this.pos, this.end));
     this.far = Math.max(this.far, this.pos);
-    throw new Slip({ at, end: stop, message, code, ...(hint === undefined ? {} : { hint }) });
+    throw new ParseError({ at, end: stop, message, code, ...(hint === undefined ? {} : { hint }) });
   }
 
   /** What stands here, for a message. */
@@ -309,11 +309,11 @@ export class Reader {
     this.#tries += 1;
     try {
       return rule();
-    } catch (slip) {
-      if (!(slip instanceof Slip)) throw slip;
-      const price = slip.problem.code === 'too_deep' ? PRICE_OF_DEPTH : PRICE_OF_A_TRY;
+    } catch (error) {
+      if (!(error instanceof ParseError)) throw error;
+      const price = error.problem.code === 'too_deep' ? PRICE_OF_DEPTH : PRICE_OF_A_TRY;
       this.fuel -= price + Math.max(0, this.far - at);
-      if (this.fuel <= 0 && this.#tries > 1) throw slip;
+      if (this.fuel <= 0 && this.#tries > 1) throw error;
       this.pos = at;
       return undefined;
     } finally {

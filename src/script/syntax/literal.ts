@@ -1,13 +1,13 @@
 // What brackets and braces hold. `[` opens an array or, where the place allows it, a block; the first
 // thing inside tells which, and when it does not, what follows that thing does. Nothing is read twice.
 import type {
-  Action,
+  ActionExpression,
   ArrayItem,
-  Block,
   Expression,
   ObjectEntry,
   ObjectExpression,
   Statement,
+  StatementBlock,
   TemplateExpression,
 } from './ast.ts';
 import type { Reader } from './cursor.ts';
@@ -55,7 +55,7 @@ function parseList(r: Reader): Expression {
   return finishArray(r, at);
 }
 
-function finishBlock(r: Reader, at: number, first: readonly Action[]): Block {
+function finishBlock(r: Reader, at: number, first: readonly ActionExpression[]): StatementBlock {
   const body = r.rules.blockRest(r, first);
   return { kind: 'block', body, at, end: r.pos };
 }
@@ -77,7 +77,7 @@ function parseUnsure(r: Reader, at: number, inside: number): Expression {
 }
 
 /** How a value stands as a line of a block. */
-export function asLine(value: Expression): Action {
+export function asLine(value: Expression): ActionExpression {
   const { at, end } = value;
   switch (value.kind) {
     case 'when':

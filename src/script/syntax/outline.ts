@@ -8,7 +8,7 @@ import {
   type ImportStatement,
   type Parameter,
   type RepeatPart,
-  type Script,
+  type ScriptTree,
   type Statement,
   type TemplateExpression,
   visit,
@@ -65,7 +65,7 @@ function placeOfName(text: string, name: string, from: number, to: number): Rang
 /** Kinds whose names are seen inside them only. */
 const CLOSED = new Set(['block', 'when', 'exe', 'for', 'repeat']);
 
-export function namesIn({ text, body }: Script): Bound[] {
+export function namesIn({ text, body }: ScriptTree): Bound[] {
   const whole: Range = { at: 0, end: text.length };
   const found: Bound[] = [];
   const open: [unknown, Range][] = [[body, whole]];

@@ -5,7 +5,7 @@ import { parseBlockRest } from './action.ts';
 import type {
   FenceStatement,
   Mode,
-  Script,
+  ScriptTree,
   Statement,
   TemplateExpression,
   TextLine,
@@ -14,7 +14,7 @@ import { parseFlow } from './control-flow.ts';
 import { OUTERMOST, Reader, type Rules } from './cursor.ts';
 import { parseEffect } from './effect.ts';
 import { parseFile } from './file.ts';
-import { type Problem, Slip } from './problem.ts';
+import { ParseError, type SyntaxProblem } from './problem.ts';
 import { parseStatement } from './statement.ts';
 import { parseBare, parseMustacheParts } from './text.ts';
 import { parseValue, STATEMENT_WORDS } from './value.ts';
@@ -33,26 +33,26 @@ const FENCE = /[ \t]*(`{3,}|~{3,})[ \t]*([^`\n]*)/y;
 
 export interface Parsed {
   /** Undefined when there is any problem: nothing of such a file runs. */
-  readonly script: Script | undefined;
+  readonly script: ScriptTree | undefined;
   /** What could be read, for editors. */
-  readonly partial: Script;
-  readonly problems: readonly Problem[];
+  readonly partial: ScriptTree;
+  readonly problems: readonly SyntaxProblem[];
 }
 
 /** Never throws; `file` is for whoever reports the problems. */
 export function parseScript(text: string, { mode }: { mode: Mode; file: string }): Parsed {
   const r = new Reader(text, mode, RULES);
-  const problems: Problem[] = [];
+  const problems: SyntaxProblem[] = [];
   if (text.startsWith('\uFEFF')) r.pos = 1;
   const frontMatter = takeFrontMatter(r);
   const body = mode === 'markdown' ? readMarkdown(r, problems) : readStrict(r, problems);
   if (r.fuel <= 0 && problems.length === 0) problems.push(tooGarbled(r));
-  const partial: Script = { mode, text, frontMatter, body };
+  const partial: ScriptTree = { mode, text, frontMatter, body };
   return { script: problems.length === 0 ? partial : undefined, partial, problems };
 }
 
 /** Nothing is tried any more once the fuel is used up, so what was read may not be what was meant. */
-const tooGarbled = (r: Reader): Problem => ({
+const tooGarbled = (r: Reader): SyntaxProblem => ({
   at: Math.min(r.pos, r.end),
   end: r.end,
   message: 'the script holds too much that could not be read',
@@ -67,7 +67,7 @@ function takeFrontMatter(r: Reader): string | undefined {
 }
 
 /** Statements up to the end of what the reader sees. */
-function readStrict(r: Reader, problems: Problem[]): Statement[] {
+function readStrict(r: Reader, problems: SyntaxProblem[]): Statement[] {
   const body: Statement[] = [];
   while (!isSpent(r, problems)) {
     r.gap();
@@ -84,19 +84,19 @@ const MOST_PROBLEMS = 1000;
 
 // INVARIANT: what failed statements read in vain is paid out of the reader's fuel; a file that is
 // garbage all over ends after its first problems instead of being read again from every line.
-const isSpent = (r: Reader, problems: readonly Problem[]): boolean =>
+const isSpent = (r: Reader, problems: readonly SyntaxProblem[]): boolean =>
   r.isAtEnd || problems.length >= MOST_PROBLEMS || (r.fuel <= 0 && problems.length > 0);
 
-function tryStatement(r: Reader, problems: Problem[]): Statement | undefined {
+function tryStatement(r: Reader, problems: SyntaxProblem[]): Statement | undefined {
   r.far = r.pos;
   r.overrun = undefined;
   try {
     return parseStatement(r);
-  } catch (slip) {
-    if (!(slip instanceof Slip)) throw slip;
-    problems.push(slip.problem);
+  } catch (error) {
+    if (!(error instanceof ParseError)) throw error;
+    problems.push(error.problem);
     // What was never closed says nothing about where the statement ends; anything else was read so far.
-    const { at, code } = slip.problem;
+    const { at, code } = error.problem;
     recover(r, code === 'unclosed' ? at : Math.max(at, r.pos));
     return undefined;
   }
@@ -128,7 +128,7 @@ function isSlashed(r: Reader): boolean {
 }
 
 /** Text and statements, line by line. */
-function readMarkdown(r: Reader, problems: Problem[]): (TextLine | Statement)[] {
+function readMarkdown(r: Reader, problems: SyntaxProblem[]): (TextLine | Statement)[] {
   const body: (TextLine | Statement)[] = [];
   let from = r.pos;
   const flush = (to: number): void => {
@@ -147,7 +147,7 @@ function readMarkdown(r: Reader, problems: Problem[]): (TextLine | Statement)[] 
 }
 
 /** The next line: text, a statement, or nothing (a comment, a failed statement). Always moves on. */
-function readLine(r: Reader, problems: Problem[]): Statement | 'text' | undefined {
+function readLine(r: Reader, problems: SyntaxProblem[]): Statement | 'text' | undefined {
   if (r.sees(FENCE)) return readFence(r, problems);
   if (r.sees(/[ \t]*>>/y)) {
     r.pos = Math.min(r.end, r.lineEnd() + 1);
@@ -162,7 +162,7 @@ function readLine(r: Reader, problems: Problem[]): Statement | 'text' | undefine
 }
 
 /** Fenced code is text, except `mlld-run`, whose content is a strict script. */
-function readFence(r: Reader, problems: Problem[]): FenceStatement | 'text' {
+function readFence(r: Reader, problems: SyntaxProblem[]): FenceStatement | 'text' {
   const at = r.pos;
   const head = r.match(FENCE) ?? '';
   const [, mark = '```', kind = ''] = /(`{3,}|~{3,})[ \t]*([^`\n]*)/.exec(head) ?? [];

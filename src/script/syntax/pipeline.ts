@@ -5,7 +5,7 @@ import type {
   GroupStage,
   Options,
   PipelineExpression,
-  Stage,
+  PipelineStage,
 } from './ast.ts';
 import { isCodeStart, parseCode, parseCommand } from './command.ts';
 import type { Reader } from './cursor.ts';
@@ -46,8 +46,8 @@ export function parseLeadingGroup(r: Reader): PipelineExpression {
 }
 
 /** Stands at the first `|` or `||`. */
-export function parseStages(r: Reader): Stage[] {
-  const stages: Stage[] = [];
+export function parseStages(r: Reader): PipelineStage[] {
+  const stages: PipelineStage[] = [];
   while (atPipe(r)) {
     if (!r.starts('||')) r.pos += 1;
     r.breakAfter();
@@ -57,7 +57,7 @@ export function parseStages(r: Reader): Stage[] {
 }
 
 /** One stage, or several joined by `||`. */
-function parseGroup(r: Reader): Stage {
+function parseGroup(r: Reader): PipelineStage {
   const at = r.pos;
   const leads = r.take('||');
   r.breakAfter();
@@ -102,7 +102,7 @@ function parsePause(r: Reader): number {
   return number * (UNITS[found.replace(/[\d.]/g, '')] ?? 1);
 }
 
-function parseStage(r: Reader): Stage {
+function parseStage(r: Reader): PipelineStage {
   const at = r.pos;
   if (r.peek() === '@') {
     const target = parseReference(r);
@@ -151,7 +151,7 @@ export function parseOptions(r: Reader): Options | undefined {
 function readOptions(r: Reader, at: number): Options {
   r.pos += 1;
   const entries = new Map<string, Expression>();
-  let pipeline: Stage[] | undefined;
+  let pipeline: PipelineStage[] | undefined;
   r.list('}', 'the options of `with`', () => {
     const key = parseKey(r);
     if (key === 'pipeline') pipeline = parseStageList(r);
@@ -179,7 +179,7 @@ function parseKey(r: Reader): string {
 }
 
 /** `[@a, [@b, @c], show, @d(1)]` */
-function parseStageList(r: Reader): Stage[] {
+function parseStageList(r: Reader): PipelineStage[] {
   r.expect('[', 'before the stages');
   return r.list(']', 'stages', () => {
     if (r.peek() !== '[') return parseStage(r);

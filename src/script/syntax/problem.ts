@@ -47,7 +47,7 @@ export type ProblemCode =
   | 'unknown_key'
   | 'reserved_name';
 
-export interface Problem {
+export interface SyntaxProblem {
   /** Offsets into the text of the file; `end` is past the last character. */
   readonly at: number;
   readonly end: number;
@@ -57,10 +57,10 @@ export interface Problem {
   readonly code: ProblemCode;
 }
 
-export class Slip extends Error {
-  readonly problem: Problem;
+export class ParseError extends Error {
+  readonly problem: SyntaxProblem;
 
-  constructor(problem: Problem) {
+  constructor(problem: SyntaxProblem) {
     // Thrown in large numbers while trying, read by nobody: recording where would cost most of the time.
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;

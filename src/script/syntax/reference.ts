@@ -1,6 +1,6 @@
 // `@name` and what hangs on it: fields, indexes, slices, calls. In a value every step must be well
 // formed; in text a step that is not simply ends the reference.
-import type { Binding, Expression, ReferenceExpression, Step } from './ast.ts';
+import type { Binding, Expression, PathStep, ReferenceExpression } from './ast.ts';
 import type { Reader } from './cursor.ts';
 
 const DIGITS = /\d+/y;
@@ -18,8 +18,8 @@ export function parseReference(r: Reader): ReferenceExpression {
   return { kind: 'reference', name, steps, isOptional, at, end: r.pos };
 }
 
-export function parseSteps(r: Reader): Step[] {
-  const steps: Step[] = [];
+export function parseSteps(r: Reader): PathStep[] {
+  const steps: PathStep[] = [];
   for (;;) {
     if (r.peek() !== '.') r.match(NEXT_LINE_METHOD);
     const step = parseStep(r);
@@ -28,7 +28,7 @@ export function parseSteps(r: Reader): Step[] {
   }
 }
 
-function parseStep(r: Reader): Step | undefined {
+function parseStep(r: Reader): PathStep | undefined {
   const at = r.pos;
   switch (r.peek()) {
     case '.':
@@ -44,8 +44,8 @@ function parseStep(r: Reader): Step | undefined {
 }
 
 /** Steps in running text. */
-export function parseTextSteps(r: Reader, mayCall: boolean): Step[] {
-  const steps: Step[] = [];
+export function parseTextSteps(r: Reader, mayCall: boolean): PathStep[] {
+  const steps: PathStep[] = [];
   for (;;) {
     const step = textStep(r, mayCall);
     if (step === undefined) return steps;
@@ -53,7 +53,7 @@ export function parseTextSteps(r: Reader, mayCall: boolean): Step[] {
   }
 }
 
-function textStep(r: Reader, mayCall: boolean): Step | undefined {
+function textStep(r: Reader, mayCall: boolean): PathStep | undefined {
   const at = r.pos;
   switch (r.peek()) {
     case '.':
@@ -69,7 +69,7 @@ function textStep(r: Reader, mayCall: boolean): Step | undefined {
   }
 }
 
-function fieldStep(r: Reader): Step | undefined {
+function fieldStep(r: Reader): PathStep | undefined {
   const at = r.pos;
   r.pos += 1;
   const name = r.takeName() ?? r.match(DIGITS);
@@ -79,7 +79,7 @@ function fieldStep(r: Reader): Step | undefined {
 }
 
 /** `[0]`, `["k"]`, `[@i]`, `[*]`, `[1:-1]` */
-function parseIndex(r: Reader): Step {
+function parseIndex(r: Reader): PathStep {
   const at = r.pos;
   r.pos += 1;
   return r.within({ isOpen: true, blocks: 'none' }, () => {

@@ -4,8 +4,8 @@ import type {
   FilePart,
   InsertPart,
   LiteralExpression,
+  PipelineStage,
   RepeatPart,
-  Stage,
   TemplateExpression,
   TemplatePart,
   TextStyle,
@@ -363,8 +363,8 @@ function isFragment(r: Reader, quote: string): boolean {
   return !NOT_A_FRAGMENT.test(r.slice(r.pos + 1, second));
 }
 
-function parseTextStages(r: Reader): Stage[] {
-  const stages: Stage[] = [];
+function parseTextStages(r: Reader): PipelineStage[] {
+  const stages: PipelineStage[] = [];
   while (r.sees(/\|@[A-Za-z_\u0080-\uffff]/y)) {
     const at = r.pos + 1;
     r.pos = at + 1;

@@ -17,7 +17,7 @@ interface AccessPorts {
   unguessable(): string;
 }
 
-export interface Place {
+export interface FilePlace {
   /** Real path. */
   readonly absolute: string;
   /** From the project, with `/`; absolute when outside. */
@@ -36,7 +36,7 @@ export function createAccess(ports: AccessPorts) {
   };
 
   /** A right to all files is a right to those elsewhere; one to some files is not. */
-  function outside(real: string, path: string): Outcome<Place> {
+  function outside(real: string, path: string): Outcome<FilePlace> {
     const refusal = (why: string) =>
       fail('permission_denied', `\`${path}\` ${why}`, { missing: 'fs.absolute', attempted: path });
     if (ports.closed.some((folder) => isInside(real, folder))) {
@@ -50,7 +50,7 @@ export function createAccess(ports: AccessPorts) {
   }
 
   /** `real` is free of links. */
-  function mayReadReal(real: string, shown: string): Outcome<Place> {
+  function mayReadReal(real: string, shown: string): Outcome<FilePlace> {
     const way = relative(root, real);
     if (way.startsWith('..') || isAbsolute(way)) return outside(real, shown);
     const inside = way === '' ? '.' : asScope(way);
@@ -60,7 +60,7 @@ export function createAccess(ports: AccessPorts) {
 
   return {
     mayReadReal,
-    mayWrite(path: string): Outcome<Place> {
+    mayWrite(path: string): Outcome<FilePlace> {
       const place = resolveProjectPath(root, resolve(root, path));
       if (!place.ok) return place;
       const held = check('fs.write', place.output.relative);

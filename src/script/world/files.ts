@@ -24,7 +24,7 @@ import {
   mergeAll,
 } from '../../flow/index.ts';
 import type { LoadedText, ScriptWorld } from '../world.ts';
-import type { Access, Place } from './access.ts';
+import type { Access, FilePlace } from './access.ts';
 
 const MAX_FILE = 32 * 1024 * 1024;
 const MAX_ENTRIES = 200_000;
@@ -78,7 +78,7 @@ function linkOf(descriptor: number): string | undefined {
 
 const UNTRUSTED = describe({ labels: ['untrusted'] });
 
-function marksOf(place: Place, bytes: Buffer, labels: LabelRecords): Descriptor {
+function marksOf(place: FilePlace, bytes: Buffer, labels: LabelRecords): Descriptor {
   const own = describe({ taint: fileLabels(place.absolute), sources: [`file:${place.relative}`] });
   const sha256 = createHash('sha256').update(bytes).digest('hex');
   const known = labels.recall(place.absolute, sha256) ?? EMPTY;
@@ -121,7 +121,7 @@ type WorldFiles = Pick<ScriptWorld, 'readFile' | 'glob' | 'exists' | 'list'>;
 
 export function createWorldFiles(access: Access, labels: LabelRecords): WorldFiles {
   /** Where a path really leads, if that is a place the script may read. */
-  function place(path: string): Outcome<Place> {
+  function place(path: string): Outcome<FilePlace> {
     try {
       return access.mayReadReal(realpathSync.native(path), path);
     } catch (error) {
