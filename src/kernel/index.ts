@@ -31,7 +31,7 @@ export {
   shippedSinks,
 } from './primitives/shipped.ts';
 export { prepareDependencies } from './process/dependencies.ts';
-export type { ProcessPorts } from './process/launch.ts';
+export type { ProcessPorts } from './process/environment.ts';
 export { resolveModule } from './process/module.ts';
 export { type Audit, type AuditRow, auditRow, createAudit } from './rights/audit.ts';
 export {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fail, type JsonObject, matchGlob, ok, systemClock } from '../../src/base/index.ts';
 import type { PrimitiveCall, Verifier } from '../../src/kernel/primitive.ts';
-import type { ProcessPorts } from '../../src/kernel/process/launch.ts';
+import type { ProcessPorts } from '../../src/kernel/process/environment.ts';
 import type { SandboxReport } from '../../src/kernel/sandbox/plan.ts';
 
 export interface TestProject {

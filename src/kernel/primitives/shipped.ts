@@ -1,7 +1,7 @@
 import type { Clock } from '../../base/index.ts';
 import type { BuiltinFunction } from '../file-tools/content.ts';
 import type { Primitive, PrimitiveCall } from '../primitive.ts';
-import type { ProcessPorts } from '../process/launch.ts';
+import type { ProcessPorts } from '../process/environment.ts';
 import type { SandboxReport } from '../sandbox/plan.ts';
 import type { SinkFactory } from '../sink.ts';
 import { createFunctionPrimitive } from './function.ts';

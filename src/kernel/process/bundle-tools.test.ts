@@ -16,7 +16,7 @@ import { fillBody } from '../../expr/index.ts';
 import { parseTool } from '../../items/index.ts';
 import type { SandboxReport } from '../sandbox/plan.ts';
 import { fillDefaults } from '../tool/parameters.ts';
-import type { ProcessPorts } from './launch.ts';
+import type { ProcessPorts } from './environment.ts';
 import { createProcessPrimitive } from './subprocess.ts';
 
 const NONE: SandboxReport = { kind: 'none', reason: 'switched off by the test' };

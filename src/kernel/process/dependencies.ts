@@ -7,8 +7,8 @@ import { dirname, join } from 'node:path';
 import { fail, getOwn, messageOf, type Outcome, ok, systemRandom } from '../../base/index.ts';
 import type { Plan } from '../tool/plan.ts';
 import type { ScriptRuntime } from './config.ts';
+import type { ProcessPorts } from './environment.ts';
 import { childEnvironment, searchPath } from './environment.ts';
-import type { ProcessPorts } from './launch.ts';
 import { runProcess } from './run.ts';
 
 export async function prepareDependencies(

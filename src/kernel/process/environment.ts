@@ -1,9 +1,22 @@
 // A child sees nothing of our environment but this list, what its tool declares by name, and what
 // its config sets. Keys and tokens of the person who started us stay with us.
 import { delimiter, isAbsolute } from 'node:path';
-import { isInside } from '../../base/index.ts';
+import { type Clock, isInside, type RandomBytes } from '../../base/index.ts';
+import type { SandboxPolicy } from '../sandbox/decide.ts';
 
 export type ProcessEnvironment = Readonly<Record<string, string | undefined>>;
+
+export interface ProcessPorts extends SandboxPolicy {
+  clock: Clock;
+  env: ProcessEnvironment;
+  /** Where output that does not fit goes. Made when needed. */
+  outputDir(): string;
+  random?: RandomBytes;
+  /** Never visible in a sandbox, besides the user's `.ai` folder. */
+  hidden?: readonly string[];
+  /** The Node that runs modules; default: the one that runs us. */
+  node?: string;
+}
 
 const PASSED = ['LANG', 'LANGUAGE', 'TZ', 'TERM', 'NO_COLOR', 'COLORTERM'];
 const FALLBACK_PATH = '/usr/local/bin:/usr/bin:/bin';

@@ -3,46 +3,25 @@
 import { cpSync, mkdtempSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import {
-  type Clock,
-  fail,
-  isInside,
-  type Outcome,
-  ok,
-  type RandomBytes,
-  systemRandom,
-} from '../../base/index.ts';
+import { fail, isInside, type Outcome, ok, systemRandom } from '../../base/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
 import { resolveProjectPath } from '../rights/project-path.ts';
 import { bwrapLaunch } from '../sandbox/bwrap.ts';
-import {
-  decideSandbox,
-  needsNetwork,
-  type SandboxMode,
-  type SandboxPolicy,
-  verifyStart,
-} from '../sandbox/decide.ts';
+import { decideSandbox, needsNetwork, type SandboxMode, verifyStart } from '../sandbox/decide.ts';
 import { seatbeltProfile } from '../sandbox/macos.ts';
 import { SANDBOX_HOME, SANDBOX_TEMP, type SandboxReport, type Shown } from '../sandbox/plan.ts';
 import { isCovered, type OpenView, projectView } from '../sandbox/project.ts';
 import { utilLinuxLaunch } from '../sandbox/util-linux.ts';
 import { toolchainFolders } from '../sandbox/visible.ts';
 import type { ProcessConfig } from './config.ts';
-import { childEnvironment, type ProcessEnvironment, searchPath } from './environment.ts';
+import {
+  childEnvironment,
+  type ProcessEnvironment,
+  type ProcessPorts,
+  searchPath,
+} from './environment.ts';
 import { type FoundProgram, findProgram } from './program.ts';
 import type { Launch } from './run.ts';
-
-export interface ProcessPorts extends SandboxPolicy {
-  clock: Clock;
-  env: ProcessEnvironment;
-  /** Where output that does not fit goes. Made when needed. */
-  outputDir(): string;
-  random?: RandomBytes;
-  /** Never visible in a sandbox, besides the user's `.ai` folder. */
-  hidden?: readonly string[];
-  /** The Node that runs modules; default: the one that runs us. */
-  node?: string;
-}
 
 export type LaunchCall = Pick<PrimitiveCall, 'tool' | 'verify' | 'projectRoot'>;
 

@@ -7,7 +7,8 @@ import { fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
 import type { Sink, SinkContext, SinkFactory, SinkReport, StreamEvent } from '../sink.ts';
 import { readProcessConfig } from './config.ts';
-import { type ProcessPorts, prepareLaunch } from './launch.ts';
+import { type ProcessPorts } from './environment.ts';
+import { prepareLaunch } from './launch.ts';
 import { capture } from './output.ts';
 import { killTree, type Launch, type StartedProcess, start, stop } from './run.ts';
 

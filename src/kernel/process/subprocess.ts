@@ -15,7 +15,8 @@ import type { Primitive, PrimitiveCall, PrimitiveResult } from '../primitive.ts'
 import { decideSandbox, needsNetwork } from '../sandbox/decide.ts';
 import { type ProcessConfig, readProcessConfig } from './config.ts';
 import { dependencyProblem } from './dependencies.ts';
-import { type PreparedLaunch, type ProcessPorts, prepareLaunch } from './launch.ts';
+import { type ProcessPorts } from './environment.ts';
+import { type PreparedLaunch, prepareLaunch } from './launch.ts';
 import { readOutcome } from './module.ts';
 import { truncationMark } from './output.ts';
 import { type Ended, runProcess } from './run.ts';
