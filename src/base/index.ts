@@ -20,6 +20,7 @@ export {
 } from './json.ts';
 export {
   type ErrorCode,
+  errnoOf,
   type Failure,
   type Fault,
   fail,

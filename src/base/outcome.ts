@@ -70,3 +70,12 @@ export function withDetail(failure: Failure, detail: Readonly<Record<string, Jso
 /** What was thrown, in words: anything can be. */
 export const messageOf = (thrown: unknown): string =>
   thrown instanceof Error ? thrown.message : String(thrown);
+
+/** The code of the operating system, such as `ENOENT`; the message where there is none. */
+export const errnoOf = (thrown: unknown): string =>
+  typeof thrown === 'object' &&
+  thrown !== null &&
+  'code' in thrown &&
+  typeof thrown.code === 'string'
+    ? thrown.code
+    : messageOf(thrown);

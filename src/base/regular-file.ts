@@ -1,6 +1,8 @@
 // Reading a file whose path somebody else chose: never a pipe, a socket or a device, never more than
 // a bound, and always an answer at once.
+
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import { errnoOf } from './outcome.ts';
 
 export interface FileProblem {
   code: 'unreadable' | 'not_a_file' | 'too_large';
@@ -23,7 +25,7 @@ const problem = (code: FileProblem['code'], message: string, errno?: string): Fi
 });
 
 function unreadable(error: unknown): FileBytes {
-  const errno = error instanceof Error && 'code' in error ? String(error.code) : 'unknown reason';
+  const errno = errnoOf(error);
   return problem('unreadable', `the file cannot be read (${errno})`, errno);
 }
 

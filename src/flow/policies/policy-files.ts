@@ -6,6 +6,7 @@ import {
   type Clock,
   createLooks,
   type Diagnostic,
+  errnoOf,
   hasErrors,
   readRegularFile,
 } from '../../base/index.ts';
@@ -46,7 +47,7 @@ function stampOf(file: string): Stamp {
     // Most levels have no file: saying so without an exception is much cheaper.
     return statSync(file, { throwIfNoEntry: false });
   } catch (error) {
-    const { code = '' } = error as NodeJS.ErrnoException;
+    const code = errnoOf(error);
     return MISSING.has(code) ? undefined : `unreadable:${code}`;
   }
 }

@@ -4,6 +4,7 @@
 import { closeSync, fstatSync, lstatSync, readSync } from 'node:fs';
 import { posix, sep } from 'node:path';
 import {
+  errnoOf,
   fail,
   isObject,
   type Json,
@@ -103,7 +104,7 @@ function createTail(file: string, onLine: (text: string) => void, onReset: () =>
       try {
         descriptor = openRecords(file);
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
+        if (errnoOf(error) === 'ENOENT') return;
         throw error;
       }
       try {

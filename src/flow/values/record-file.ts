@@ -1,6 +1,7 @@
 // Files that we append records to lie inside projects, and a project may be a stranger's. INVARIANT:
 // a record goes into a regular file at exactly that place, or nowhere: a link there could send our
 // lines into somebody's shell profile, a pipe could make us wait forever.
+
 import {
   closeSync,
   constants,
@@ -11,6 +12,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
+import { errnoOf } from '../../base/index.ts';
 
 const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 
@@ -51,7 +53,7 @@ function openHeld(file: string): Held {
   try {
     descriptor = openRegular(file, APPEND);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    if (errnoOf(error) !== 'ENOENT') throw error;
     mkdirSync(dirname(file), { recursive: true });
     descriptor = openRegular(file, APPEND);
   }

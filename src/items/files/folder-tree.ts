@@ -1,7 +1,7 @@
 // One look at one name in a root: what it is, where its content really lies, and when it last
 // changed. Nothing is opened; what is left out is reported.
 import { type Dirent, lstatSync, readdirSync, realpathSync, type Stats } from 'node:fs';
-import { type Diagnostic, isInside } from '../../base/index.ts';
+import { type Diagnostic, errnoOf, isInside } from '../../base/index.ts';
 import { aboutFile } from './item-file.ts';
 import { ITEM_FOLDERS, type ItemPlace, itemPlace } from './item-place.ts';
 
@@ -35,9 +35,6 @@ function stampOf(stats: Stats, real: string, place: ItemPlace, isLink: boolean):
     isElsewhere: isLink || stats.nlink > 1,
   };
 }
-
-const reasonOf = (error: unknown): string =>
-  (error as NodeJS.ErrnoException).code ?? 'unknown reason';
 
 const statsOf = (path: string): Stats | undefined => {
   try {
@@ -94,7 +91,7 @@ export function createFolderLook(root: string): FolderLook {
         const target = lstatSync(real);
         return target.isFile() ? stampOf(target, real, place, true) : undefined;
       } catch (error) {
-        note(list, path, 'unreadable', `this cannot be looked at (${reasonOf(error)})`);
+        note(list, path, 'unreadable', `this cannot be looked at (${errnoOf(error)})`);
         return undefined;
       }
     },
@@ -102,7 +99,7 @@ export function createFolderLook(root: string): FolderLook {
       try {
         return readdirSync(`${root}/${folder}`, { withFileTypes: true });
       } catch (error) {
-        const reason = reasonOf(error);
+        const reason = errnoOf(error);
         if (reason !== 'ENOENT' && reason !== 'ENOTDIR') {
           note(list, folder, 'unreadable', `the folder cannot be listed (${reason})`);
         }

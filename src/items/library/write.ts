@@ -15,6 +15,7 @@ import {
 import { dirname } from 'node:path';
 import {
   type Diagnostic,
+  errnoOf,
   fail,
   hasErrors,
   isInside,
@@ -57,9 +58,6 @@ export interface WriteRequest {
   /** Everything is checked, nothing is written. */
   dryRun?: boolean;
 }
-
-const errorCode = (error: unknown): string =>
-  (error as NodeJS.ErrnoException).code ?? 'unknown reason';
 
 /** The file that holds this id now, or undefined. */
 function existing(folder: string, kind: ItemKind, id: string): string | undefined {
@@ -115,7 +113,7 @@ export function putFile(file: string, content: string, isNew: boolean): Outcome<
     else renameSync(draft, file);
     return ok(null);
   } catch (error) {
-    const code = errorCode(error);
+    const code = errnoOf(error);
     if (code === 'EEXIST') return fail('invalid_input', `\`${file}\` exists already`);
     return fail('tool_failed', `cannot write \`${file}\` (${code})`);
   } finally {
@@ -175,6 +173,6 @@ export function removeItem(
     rmSync(file);
     return ok({ file });
   } catch (error) {
-    return fail('tool_failed', `cannot remove \`${file}\` (${errorCode(error)})`);
+    return fail('tool_failed', `cannot remove \`${file}\` (${errnoOf(error)})`);
   }
 }

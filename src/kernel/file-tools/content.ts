@@ -15,11 +15,11 @@ import { type FileHandle, mkdir, open, readlink, realpath, stat } from 'node:fs/
 import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import {
+  errnoOf,
   type Failure,
   fail,
   getOwn,
   type JsonObject,
-  messageOf,
   type Outcome,
   ok,
 } from '../../base/index.ts';
@@ -38,9 +38,6 @@ export interface Folder {
   at(name: string): string;
   close(): Promise<void>;
 }
-
-const errnoOf = (error: unknown): string =>
-  (error as NodeJS.ErrnoException).code ?? messageOf(error);
 
 export const moved = (path: string): Failure =>
   fail('permission_denied', `\`${path}\` was replaced by another place while it was opened`);

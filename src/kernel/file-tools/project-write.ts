@@ -1,7 +1,7 @@
 // The way into a project's files for those who are no tool: the same gates and the same atomic write.
 import { createHash } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
-import { fail, type Outcome, ok } from '../../base/index.ts';
+import { errnoOf, fail, type Outcome, ok } from '../../base/index.ts';
 import type { ProjectPath } from '../rights/project-path.ts';
 
 export interface ProjectWrite {
@@ -27,7 +27,7 @@ async function contentOf({ absolute }: ProjectPath): Promise<Before | undefined>
     const { mtimeMs, size } = await stat(absolute);
     return { bytes: await readFile(absolute), mtimeMs, size };
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    if (errnoOf(error) === 'ENOENT') return undefined;
     throw error;
   }
 }

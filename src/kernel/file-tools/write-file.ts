@@ -3,7 +3,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { link, lstat, rename, unlink } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
-import { type Failure, fail, getOwn, type Outcome, ok } from '../../base/index.ts';
+import { errnoOf, type Failure, fail, getOwn, type Outcome, ok } from '../../base/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
 import type { ProjectPath } from '../rights/project-path.ts';
 import { cancelled, createFile, diskFault, type Folder, makeFolder, textOf } from './content.ts';
@@ -34,7 +34,7 @@ async function standing(path: string, shown: string): Promise<Outcome<StandingFi
     const what = info.isDirectory() ? 'a folder' : 'not a regular file';
     return fail('invalid_input', `\`${shown}\` is ${what} and cannot be written`, { path: shown });
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return ok(undefined);
+    if (errnoOf(error) === 'ENOENT') return ok(undefined);
     return diskFault(error, shown);
   }
 }

@@ -2,7 +2,7 @@
 // else (this machine, the local network, cloud metadata) needs an explicit grant of the operator.
 import { lookup as systemLookup } from 'node:dns/promises';
 import { BlockList, isIP, isIPv4 } from 'node:net';
-import { fail, type Outcome, ok } from '../../base/index.ts';
+import { errnoOf, fail, type Outcome, ok } from '../../base/index.ts';
 
 /** Addresses of a host name, in the order they should be tried. */
 export type Lookup = (host: string) => Promise<string[]>;
@@ -147,7 +147,7 @@ async function lookedUp(url: URL, ports: AddressPorts): Promise<Outcome<string[]
   try {
     return judged(url, await (ports.lookup ?? allAddresses)(host), ports);
   } catch (error) {
-    const { code = 'unknown error' } = error as NodeJS.ErrnoException;
+    const code = errnoOf(error);
     return fail('network_error', `cannot resolve host \`${host}\`: ${code}`, {
       host,
       reason: code,

@@ -6,7 +6,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
-import { type Clock, fail, type Outcome, ok } from '../../base/index.ts';
+import { type Clock, errnoOf, fail, type Outcome, ok } from '../../base/index.ts';
 import { ARGUMENTS_FD, CHANNEL_FD, SANDBOX_PATH } from '../sandbox/plan.ts';
 import { type Captured, type CaptureOptions, capture } from './output.ts';
 
@@ -125,7 +125,7 @@ function spawnIt(launch: Launch): Outcome<ChildProcess> {
   } catch (error) {
     // Some refusals of the system arrive as an event, others, like a command that is too long, here.
     launch.cleanUp?.();
-    return fail('config_invalid', (error as NodeJS.ErrnoException).code ?? String(error));
+    return fail('config_invalid', errnoOf(error));
   } finally {
     for (const fd of launch.fds) closeSync(fd);
   }

@@ -4,6 +4,7 @@ import { closeSync, fstatSync, readSync } from 'node:fs';
 import {
   type Clock,
   createLooks,
+  errnoOf,
   fail,
   getOwn,
   isObject,
@@ -114,7 +115,7 @@ export function createAudit(file: string, clock: Clock): Audit {
         const wanted = only ? rows.filter((row) => row.decision === only) : rows;
         return ok(wanted.slice(-limit));
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return ok([]);
+        if (errnoOf(error) === 'ENOENT') return ok([]);
         return fail(
           'internal_error',
           `the audit file \`${file}\` cannot be read: ${messageOf(error)}`,

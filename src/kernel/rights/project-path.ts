@@ -2,7 +2,7 @@
 // Everything that touches files asks here first and uses the answer, never the text it was given.
 import { lstatSync, realpathSync } from 'node:fs';
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
-import { fail, type Outcome, ok } from '../../base/index.ts';
+import { errnoOf, fail, type Outcome, ok } from '../../base/index.ts';
 
 export interface ProjectPath {
   /** Real path: every symbolic link on the way is resolved. */
@@ -20,7 +20,7 @@ function realOf(path: string): Outcome<string> {
     try {
       return ok(join(realpathSync.native(current), ...missing));
     } catch (error) {
-      const { code = 'unknown error' } = error as NodeJS.ErrnoException;
+      const code = errnoOf(error);
       if (code === 'ENOTDIR') {
         return fail('invalid_input', `path \`${path}\` goes through a file as if it were a folder`);
       }

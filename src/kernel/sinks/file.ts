@@ -14,7 +14,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { fail, getOwn, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { errnoOf, fail, getOwn, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { resolveProjectPath } from '../rights/project-path.ts';
 import type { Sink, SinkContext, SinkFactory, StreamEvent } from '../sink.ts';
 import { choiceField, countField } from './null.ts';
@@ -146,8 +146,7 @@ function createSink(place: { absolute: string; relative: string }, options: File
   let error: string | undefined;
 
   function giveUp(cause: unknown): void {
-    const { code, message } = cause as NodeJS.ErrnoException;
-    error ??= `cannot write \`${place.relative}\`: ${code ?? message}`;
+    error ??= `cannot write \`${place.relative}\`: ${errnoOf(cause)}`;
     dropped += waiting.count;
     [waiting.text, waiting.count] = ['', 0];
   }

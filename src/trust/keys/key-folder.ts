@@ -14,8 +14,8 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import {
+  errnoOf,
   fail,
-  messageOf,
   type Outcome,
   ok,
   type RandomBytes,
@@ -37,9 +37,6 @@ export interface KeyFolder {
   /** The keys there are; makes none. A damaged file is a failure, not a gap. */
   list(): Outcome<KeyFile[]>;
 }
-
-const errnoOf = (error: unknown): string =>
-  (error as NodeJS.ErrnoException).code ?? messageOf(error);
 
 /** Windows has no such bits; there the user folder's own rights protect the file. */
 function modeProblem(file: string, mode: number): Outcome<never> | undefined {

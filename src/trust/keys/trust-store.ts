@@ -16,6 +16,7 @@ import {
 import { dirname } from 'node:path';
 import {
   type Clock,
+  errnoOf,
   fail,
   globProblem,
   isObject,
@@ -142,8 +143,7 @@ function appendLine(file: string, line: JsonObject): Outcome<null> {
     }
     return ok(null);
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    return fail('config_invalid', `cannot write the trust store \`${file}\`: ${code ?? message}`);
+    return fail('config_invalid', `cannot write the trust store \`${file}\`: ${errnoOf(error)}`);
   }
 }
 
@@ -172,9 +172,9 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>): Trust
       cache = { stamp, keys: read(Number(size), Number(mode)) };
       return cache.keys;
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
+      const code = errnoOf(error);
       if (code === 'ENOENT') return ok(new Map());
-      return fail('config_invalid', `cannot read the trust store \`${file}\`: ${code ?? 'error'}`);
+      return fail('config_invalid', `cannot read the trust store \`${file}\`: ${code}`);
     }
   }
 
