@@ -6,6 +6,7 @@ import { fail, type Outcome, ok, systemClock, systemRandom } from '../base/index
 import { createFrame } from '../flow/index.ts';
 import type {
   HarnessPorts,
+  LiveThreads,
   PlainRequest,
   PlainResult,
   PreparePorts,
@@ -21,7 +22,7 @@ import { type Library, signItem } from '../items/index.ts';
 import type { Kernel, Kind, Primitive } from '../kernel/index.ts';
 import type { PruneOptions, Store, StoredEvent } from '../store/index.ts';
 import { callerOf, createVerify } from './kernel.ts';
-import type { OpenProject } from './project.ts';
+import type { OpenProject, Registry } from './project.ts';
 import { createScriptPort } from './script-directives.ts';
 
 /** What a live view is told. */
@@ -196,7 +197,7 @@ async function inEmptyRegistry<T>(
 }
 
 /** Another project's items, policy and instructions, over the registry of this one. */
-async function openElsewhere(
+async function openOtherProject(
   open: OpenProject,
   ports: HarnessPorts,
   path: string,
@@ -243,29 +244,27 @@ function changeDirective(
   return signed.ok ? ok(null) : signed;
 }
 
-/** The harness over this project; its code is loaded when the first thread is. */
-export async function createThreads(
-  open: OpenProject,
-  library: Library,
-  kernel: Kernel,
-  store: Store,
-  live: Live,
-): Promise<{ threads: Threads; ports: HarnessPorts }> {
-  const [harness, llm, { nameOwner }] = await Promise.all([
-    import('../harness/index.ts'),
-    import('../llm/index.ts'),
-    import('../store/index.ts'),
-  ]);
-  const { createLiveThreads, createModelPort, resumeThread, runDirective, watchThreads } = harness;
-  const { auditCalls } = harness;
-  const frame = () => createFrame({ policy: open.policies.current().policy });
-  const watch = watchThreads({
+type Harness = typeof import('../harness/index.ts');
+type Watch = ReturnType<Harness['watchThreads']>;
+
+/** What the threads of a project are made of; the code is loaded by then. */
+interface Made {
+  open: OpenProject;
+  library: Library;
+  kernel: Kernel;
+  store: Store;
+  harness: Harness;
+  llm: typeof import('../llm/index.ts');
+}
+
+function watchOver({ open, library, kernel, store, harness }: Made, live: Live): Watch {
+  return harness.watchThreads({
     ...open,
     dir: join(open.host?.project ?? open.project, '.ai', 'threads'),
     store,
     library,
     kernel,
-    frame,
+    frame: () => createFrame({ policy: open.policies.current().policy }),
     policy: () => open.policies.current().policy,
     key: () => open.keys.tokenKey(),
     live,
@@ -280,61 +279,89 @@ export async function createThreads(
       });
     },
   });
-  open.live ??= createLiveThreads();
-  open.mask = watch.mask;
-  open.registry = {
-    standing: store.standing,
-    useApproval({ approval, thread, token }) {
-      const running = open.live?.get(thread);
-      return running
-        ? running.thread.rights.approved.use(approval, token)
-        : fail('permission_denied', `thread \`${thread}\` does not run here`);
-    },
-  };
+}
+
+const registryOf = (open: OpenProject, store: Store): Registry => ({
+  standing: store.standing,
+  useApproval({ approval, thread, token }) {
+    const running = open.live?.get(thread);
+    return running
+      ? running.thread.rights.approved.use(approval, token)
+      : fail('permission_denied', `thread \`${thread}\` does not run here`);
+  },
+});
+
+/** Goes on with a thread, unless it runs here and is asked to go back. */
+const resumeIn = (
+  { resumeThread }: Harness,
+  ports: HarnessPorts,
+  id: string,
+  signal?: AbortSignal,
+  options: ResumeOptions = {},
+) =>
+  options.from !== undefined && ports.threads.live.get(id)
+    ? Promise.resolve(fail('conflict', `thread \`${id}\` is running; pause it first`))
+    : ports.threads.live.resumed(id, () => resumeThread(ports, id, signal, options));
+
+function createPorts(made: Made, watch: Watch, live: LiveThreads, owner: string): HarnessPorts {
+  const { open, library, kernel, store, harness, llm } = made;
   const textOf = (id: string): string => {
     const found = library.find('knowledge', id);
     return found.ok ? found.output.text : '';
   };
-  const takeUp = (
-    there: HarnessPorts,
-    id: string,
-    signal?: AbortSignal,
-    options: ResumeOptions = {},
-  ) =>
-    options.from !== undefined && there.threads.live.get(id)
-      ? Promise.resolve(fail('conflict', `thread \`${id}\` is running; pause it first`))
-      : there.threads.live.resumed(id, () => resumeThread(there, id, signal, options));
   const ports: HarnessPorts = {
     ...preparing(open, library, llm),
-    kernel: auditCalls(kernel, open.audit),
+    kernel: harness.auditCalls(kernel, open.audit),
     store: watch.store,
     clock: open.clock,
     random: systemRandom,
     tokens: { key: () => open.keys.tokenKey(), verify: createVerify(open, library) },
-    model: createModelPort(kernel),
+    model: harness.createModelPort(kernel),
     script: createScriptPort(open, library, kernel),
     changeDirective: (id, text) => changeDirective(open, library, id, text),
-    frame,
+    frame: () => createFrame({ policy: open.policies.current().policy }),
     bareFrame: () => createFrame(),
     instructions: () => ({
       agents: textOf('AGENTS'),
       universal: textOf('system/universal_prompt'),
     }),
     threads: {
-      live: open.live,
-      owner: nameOwner(),
+      live,
+      owner,
       ...(open.runners ? { runners: open.runners } : {}),
-      elsewhere: (path, allow) => openElsewhere(open, ports, path, allow),
+      elsewhere: (path, allow) => openOtherProject(open, ports, path, allow),
       async resume(id) {
         const row = store.thread(id);
         if (!row.ok) return row;
         // The right to be there was given when the thread was started.
-        const there = await openElsewhere(open, ports, row.output.project, () => ok(null));
-        return there.ok ? await takeUp(there.output, id) : there;
+        const there = await openOtherProject(open, ports, row.output.project, () => ok(null));
+        return there.ok ? await resumeIn(harness, there.output, id) : there;
       },
     },
     watch: { ...watch.port, audit: open.audit },
   };
+  return ports;
+}
+
+/** The harness over this project; its code is loaded when the first thread is. */
+export async function createThreads(
+  open: OpenProject,
+  library: Library,
+  kernel: Kernel,
+  store: Store,
+  live: Live,
+): Promise<{ threads: Threads; ports: HarnessPorts }> {
+  const [harness, llm, { nameOwner }] = await Promise.all([
+    import('../harness/index.ts'),
+    import('../llm/index.ts'),
+    import('../store/index.ts'),
+  ]);
+  const made = { open, library, kernel, store, harness, llm };
+  const watch = watchOver(made, live);
+  open.live ??= harness.createLiveThreads();
+  open.mask = watch.mask;
+  open.registry = registryOf(open, store);
+  const ports = createPorts(made, watch, open.live, nameOwner());
   const told = async (
     run: () => Promise<Outcome<ThreadResult>>,
   ): Promise<Outcome<ThreadResult>> => {
@@ -354,9 +381,9 @@ export async function createThreads(
     history: watch.history,
     run(request, signal) {
       retain(open, store);
-      return told(() => runDirective(ports, request, signal));
+      return told(() => harness.runDirective(ports, request, signal));
     },
-    resume: (id, signal, options) => told(() => takeUp(ports, id, signal, options)),
+    resume: (id, signal, options) => told(() => resumeIn(harness, ports, id, signal, options)),
     replay: (id, options) =>
       inEmptyRegistry((empty) => harness.replayThread(unheard, id, store, empty, options)),
   };
