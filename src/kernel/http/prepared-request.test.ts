@@ -125,7 +125,10 @@ test('whoever takes the events may need time, and may stop it all', async () => 
   expect([sent.ok, isDone]).toEqual([true, true]);
   const stopped = await prepared.output.send(
     Buffer.from('1'),
-    () => void stop.abort(),
+    () => {
+      stop.abort();
+      return undefined;
+    },
     stop.signal,
   );
   expect(stopped).toMatchObject({ output: { end: { failure: { error: { code: 'cancelled' } } } } });
