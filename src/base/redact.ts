@@ -31,6 +31,8 @@ export interface Redactor {
   follow(): (text: string, isClean?: boolean) => string;
   /** Is there surely nothing to hide in it, keys and numbers included? */
   isClean(value: Json): boolean;
+  /** The same for a text whose lines are read one by one: nothing goes on from one to the next. */
+  hasCleanLines(text: string): boolean;
   /** As `text`, with something else in each place; `found` is what stood there. */
   replace(text: string, put: (found: string) => string): string;
 }
@@ -153,6 +155,9 @@ const isFoldable = (text: string): boolean => /[\r\n%&\\]|[^\0-\x7f]/.test(text)
 /** Of what may follow a backslash: what makes it more than that character. */
 const ESCAPING: ReadonlySet<number> = new Set(Buffer.from('\\uxtbfUX'));
 const BREAKS = ['\n', '\r', '\\'];
+const WRITTEN_BREAKS = ['\\'];
+/** A secret may go on after these: what separates, escapes, or is a digit. */
+const GOES_ON: ReadonlySet<number> = new Set(Buffer.from(' \t\r\n\v\f%&\\#;:,._|xX0123456789-'));
 const isBreak = (code: number): boolean => code === 10 || code === 13;
 
 function breaksBefore(text: string, from: number): number {
@@ -350,7 +355,7 @@ interface Look {
 }
 
 interface Finder {
-  isIn(text: string): boolean;
+  isIn(text: string, breaks?: readonly string[]): boolean;
   /** With `hasMore` the text goes on, and an escape at its end is not judged yet. */
   look(text: string, hasMore: boolean): Look;
   /** Can a secret be going on at the end of a text that is clean? In doubt it can. */
@@ -377,8 +382,8 @@ function createFinder(forms: Forms, areBytes: boolean): Finder {
    * Could an escape or a line end of this text be inside of a secret? Nearly always none can, which is
    * seen from the characters beside it: this is asked of every text that goes through here.
    */
-  function mayFold(text: string): boolean {
-    for (const mark of BREAKS) {
+  function mayFold(text: string, breaks: readonly string[]): boolean {
+    for (const mark of breaks) {
       for (let at = text.indexOf(mark); at !== -1; at = text.indexOf(mark, at + 1)) {
         const end = breaksAfter(text, at);
         if (end > at) {
@@ -408,9 +413,9 @@ function createFinder(forms: Forms, areBytes: boolean): Finder {
   }
 
   return {
-    isIn: (text) =>
+    isIn: (text, breaks = BREAKS) =>
       plain.isIn(text) ||
-      (mayFold(text) && folded.isIn(byteText(text).replace(TOKEN, decode))) ||
+      (mayFold(text, breaks) && folded.isIn(byteText(text).replace(TOKEN, decode))) ||
       (DUMP.test(text) && digits.isIn(text.toLowerCase().replace(BETWEEN, ''))),
     look(text, hasMore) {
       const found: Look = { spans: [], open: text.length };
@@ -434,7 +439,7 @@ function createFinder(forms: Forms, areBytes: boolean): Finder {
     },
     mayGoOn(text) {
       const last = text.charCodeAt(text.length - 1);
-      return neighbours.has(last) || /[\s%&\\#;:,._|x0-9-]$/i.test(text) || last > 0x7f;
+      return neighbours.has(last) || GOES_ON.has(last) || last > 0x7f;
     },
   };
 }
@@ -546,6 +551,7 @@ const IDLE: Redactor = {
   stream: () => ({ push: (chunk) => chunk, end: () => '' }),
   follow: () => (text) => text,
   isClean: () => true,
+  hasCleanLines: () => true,
   replace: (text) => text,
 };
 
@@ -580,6 +586,7 @@ function makeRedactor(forms: Forms, areBytes: boolean): Redactor {
     // Mostly there is nothing: then nothing is copied. A number may become a text.
     json: <T extends Json>(value: T): T => (isClean(value) ? value : (walk(value) as T)),
     isClean,
+    hasCleanLines: (given) => !finder.isIn(given, WRITTEN_BREAKS),
     stream: () => createStream(finder, mask, reach),
     follow: () => createFollower(finder, mask),
     replace,

@@ -203,7 +203,7 @@ export async function readEventStream(
   const mask = createEventMask(redact);
   const parser = createEventParser((event, isCleared) => batch.push(mask(event, isCleared)), {
     maxEvent: settings.maxEvent,
-    isSuspect: (text) => !redact.isClean(text),
+    isSuspect: (text) => !redact.hasCleanLines(text),
     // The redactor sees through line ends.
     spansLines: !redact.isIdle,
   });
