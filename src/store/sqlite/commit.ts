@@ -34,6 +34,18 @@ interface Checked {
   parent: Parent | undefined;
 }
 
+const NOTHING: Checked = { plan: undefined, uses: [], parent: undefined };
+const REFUSABLE = [
+  'settle',
+  'raise',
+  'charge',
+  'reserve',
+  'children',
+  'ask',
+  'use',
+  'secrets',
+] as const satisfies (keyof Commit)[];
+
 const PLACE = 'SELECT root, depth FROM threads WHERE id = ?';
 
 function checkChildren(parts: CommitParts, { children }: CommitText): Outcome<null> {
@@ -196,7 +208,8 @@ export function runCommit(
     return why ?? otherwise ?? fail('internal_error', `thread \`${thread}\` refused a commit`);
   };
   if (!held) return refuse();
-  const checked = check(parts, thread, encoded, held.chain, now);
+  const isPlain = REFUSABLE.every((part) => commit[part] === undefined);
+  const checked = isPlain ? ok(NOTHING) : check(parts, thread, encoded, held.chain, now);
   if (!checked.ok) return refuse(checked);
   const passed = passFence(parts.connection, thread, encoded, now);
   if (!passed) return refuse();

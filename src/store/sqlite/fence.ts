@@ -62,6 +62,12 @@ function partsOf({ commit, cost }: CommitText, now: number): Part[] {
   return parts.filter((part) => part !== undefined);
 }
 
+const fencedBy = (parts: readonly Part[], isQuiet: boolean): string =>
+  `UPDATE threads SET seq = ?, updated = ?${parts.map(({ sql }) => `, ${sql}`).join('')}
+  WHERE id = ? AND seq = ? AND epoch = ? AND lease_until > ?${isQuiet ? ` AND wakes <= ${HEARD}` : ''}
+  RETURNING wakes, lease_until, status`;
+const PLAIN = fencedBy([], false);
+
 /** Undefined: nothing was written; ask `whyNot`. */
 export function passFence(
   connection: Connection,
@@ -73,10 +79,8 @@ export function passFence(
   const { seq, epoch, quiet } = commit.expect;
   const parts = partsOf(encoded, now);
   const values = parts.flatMap((part) => part.values);
-  const set = parts.map(({ sql }) => `, ${sql}`).join('');
-  const sql = `UPDATE threads SET seq = ?, updated = ?${set}
-    WHERE id = ? AND seq = ? AND epoch = ? AND lease_until > ?${quiet ? ` AND wakes <= ${HEARD}` : ''}
-    RETURNING wakes, lease_until, status`;
+  // Most commits are events and nothing else.
+  const sql = parts.length === 0 && !quiet ? PLAIN : fencedBy(parts, quiet === true);
   const end = quiet ? [commit.heard ?? 0] : [];
   const to = seq + encoded.events.length;
   const row = connection.get<Fenced>(sql, to, now, ...values, thread, seq, epoch, now, ...end);

@@ -290,6 +290,11 @@ function workOut(work: Work, booking: Booking): Outcome<null> {
 /** Threads that change alike are changed by one statement. */
 function writeDeltas(rows: LedgerRows, deltas: ReadonlyMap<string, Delta>): void {
   const alike = new Map<string, { threads: string[]; delta: Delta }>();
+  // Most threads stand alone.
+  if (deltas.size === 1) {
+    for (const [thread, delta] of deltas) rows.change([thread], delta);
+    return;
+  }
   for (const [thread, delta] of deltas) {
     const key = BUDGET_KINDS.map(
       (kind) => `${delta.use[kind] ?? 0n} ${delta.reserve[kind] ?? 0n}`,

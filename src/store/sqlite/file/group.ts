@@ -80,8 +80,8 @@ function cut(waiting: Job[]): Job[] {
 export function createGroup(connection: Connection, ports: GroupPorts): Group {
   const { clock, random, patienceMs } = ports;
   const waiting: Job[] = [];
-  let running: Promise<void> | undefined;
-  let isClosed = false;
+  const idle: (() => void)[] = [];
+  let [isScheduled, isClosed] = [false, false];
   let [afters, undos]: [(() => void)[], (() => void)[]] = [[], []];
   const effects: Effects = {
     after: (step) => void afters.push(step),
@@ -173,13 +173,18 @@ export function createGroup(connection: Connection, ports: GroupPorts): Group {
     finish(jobs);
   }
 
-  async function runQueue(): Promise<void> {
-    for (;;) {
-      await new Promise((resolve) => setImmediate(resolve));
-      if (waiting.length === 0) break;
-      await runAll(cut(waiting));
-    }
-    running = undefined;
+  function schedule(): void {
+    isScheduled = true;
+    setImmediate(() => {
+      void runAll(cut(waiting)).then(goOn);
+    });
+  }
+
+  /** What came meanwhile is for the next round of the loop. */
+  function goOn(): void {
+    isScheduled = false;
+    if (waiting.length > 0) schedule();
+    else for (const tell of idle.splice(0)) tell();
   }
 
   return {
@@ -188,13 +193,13 @@ export function createGroup(connection: Connection, ports: GroupPorts): Group {
       return new Promise((resolve) => {
         const answer = resolve as (outcome: Outcome<unknown>) => void;
         waiting.push({ how, run: work, outcome: undefined, answer });
-        running ??= runQueue();
+        if (!isScheduled) schedule();
       });
     },
     async close() {
       isClosed = true;
-      // Whoever is in the queue keeps it running; nobody can come any more.
-      await running;
+      // Whoever is in the queue keeps it going; nobody can come any more.
+      if (isScheduled) await new Promise<void>((resolve) => idle.push(resolve));
     },
   };
 }

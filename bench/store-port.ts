@@ -1,0 +1,166 @@
+// The asynchronous store: CPU of one commit and of one turn with one call, with 1, 50 and 200 threads
+// at work in one process. What a tick asks for shares a transaction, so many are cheaper than one.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Outcome, systemClock } from '../src/base/index.ts';
+import type { Commit, Held, NewThread, Store } from '../src/store/port.ts';
+import { openSqliteStore } from '../src/store/sqlite/store.ts';
+import { type BenchRow, cpuMicros } from './row.ts';
+
+type Durability = 'commit' | 'flush';
+
+const COUNTS = [1, 50, 200] as const;
+/** So many commits or turns a measurement, shared by all threads. */
+const WORK = 2000;
+const ROUNDS = 5;
+
+const data = { tool: 'fs/read_file', call: 'c1', preview: 'the quick brown fox '.repeat(8) };
+const event = { type: 'tool_call', turn: 3, data };
+const budget = { tokens: 10n ** 15n, spend: 10n ** 15n };
+const start = { lease: { owner: 'bench', ttlMs: 600_000 } };
+
+function must<T>(outcome: Outcome<T>): T {
+  if (!outcome.ok) throw new Error(outcome.error.detail.message);
+  return outcome.output;
+}
+
+const aThread = (id: string): NewThread => ({
+  id,
+  directive: 'deploy',
+  version: '1.0.0',
+  runner: 'safety',
+  project: 'one',
+  limits: {},
+  inputs: {},
+  budget,
+  events: [],
+  start,
+});
+
+interface Writer {
+  id: string;
+  commit(more: Omit<Commit, 'expect'>): Promise<void>;
+}
+
+function writerOf(store: Store, held: Held): Writer {
+  const { thread: id, epoch } = held;
+  let { seq } = held.row;
+  return {
+    id,
+    async commit(more) {
+      ({ seq } = must(await store.commit(id, { expect: { seq, epoch }, ...more })));
+    },
+  };
+}
+
+/** Threads that stand alone, or the leaves of one tree: root, one below it, and these. */
+async function makeWriters(store: Store, count: number, depth: 1 | 3): Promise<Writer[]> {
+  const ids = Array.from({ length: count }, (_, index) => `t${index}`);
+  if (depth === 1) {
+    const made = await Promise.all(ids.map((id) => store.createThread(aThread(id))));
+    return made.map((held) => writerOf(store, must(held)));
+  }
+  const root = must(await store.createThread(aThread('root')));
+  const children = async (parent: Held, names: readonly string[]): Promise<readonly Held[]> => {
+    const expect = { seq: parent.row.seq, epoch: parent.epoch };
+    const made = await store.commit(parent.thread, {
+      expect,
+      events: [event],
+      children: names.map(aThread),
+    });
+    return must(made).children;
+  };
+  const [mid] = await children(root, ['mid']);
+  return (mid ? await children(mid, ids) : []).map((held) => writerOf(store, held));
+}
+
+let keys = 0;
+
+/** Fence, two events, a reservation or its end. */
+async function commits({ commit }: Writer, count: number): Promise<void> {
+  for (let index = 0; index < count; index += 2) {
+    keys += 1;
+    const key = `k${keys}`;
+    const reserve = [{ key, amounts: { tokens: 1000n, spend: 5000n } }];
+    await commit({ events: [event, event], reserve });
+    await commit({ events: [event, event], settle: [{ key, actual: { tokens: 700n } }] });
+  }
+}
+
+/** Turn, reply with the intent of its call, result: as the harness writes them. */
+async function turns({ commit }: Writer, count: number): Promise<void> {
+  for (let index = 0; index < count; index++) {
+    keys += 1;
+    const key = `k${keys}`;
+    const reserve = [{ key, amounts: { tokens: 1000n, spend: 5000n } }];
+    await commit({ events: [event], reserve });
+    const settle = [{ key, actual: { tokens: 700n, spend: 3000n } }];
+    await commit({ events: [event, event], settle, cost: { turns: index } });
+    await commit({ events: [event] });
+  }
+}
+
+type Work = (writer: Writer, count: number) => Promise<void>;
+
+/** The least CPU of some rounds for one piece of work, in microseconds. */
+async function measure(
+  dir: string,
+  work: Work,
+  { threads, durability, depth }: { threads: number; durability: Durability; depth: 1 | 3 },
+): Promise<number> {
+  const file = join(dir, `${work.name}-${threads}-${durability}-${depth}.db`);
+  const store = must(await openSqliteStore({ file, clock: systemClock, durability }));
+  const writers = await makeWriters(store, threads, depth);
+  const each = Math.max(2, Math.round(WORK / threads / 2) * 2);
+  const round = () => Promise.all(writers.map((writer) => work(writer, each)));
+  let best = Number.POSITIVE_INFINITY;
+  for (let index = 0; index <= ROUNDS; index++) {
+    const micros = await cpuMicros(round);
+    // The first round warms up and does not count.
+    if (index > 0) best = Math.min(best, micros / (each * threads));
+  }
+  await store.close();
+  return best;
+}
+
+interface Subject {
+  name: string;
+  work: Work;
+  depth: 1 | 3;
+  durability: Durability;
+  /** CPU of one piece with 1, 50 and 200 threads that is meant to be reached, in microseconds. */
+  most: readonly [number, number, number];
+}
+
+const SUBJECTS: readonly Subject[] = [
+  { name: 'commit', work: commits, depth: 1, durability: 'commit', most: [150, 60, 60] },
+  { name: 'commit, flushed', work: commits, depth: 1, durability: 'flush', most: [250, 60, 60] },
+  { name: 'turn', work: turns, depth: 1, durability: 'commit', most: [400, 200, 180] },
+  { name: 'turn, depth 3', work: turns, depth: 3, durability: 'commit', most: [420, 220, 200] },
+  { name: 'turn, flushed', work: turns, depth: 1, durability: 'flush', most: [650, 200, 180] },
+];
+
+async function rowsOf(dir: string, subject: Subject): Promise<BenchRow[]> {
+  const { name, work, depth, durability, most } = subject;
+  const rows: BenchRow[] = [];
+  for (const [index, threads] of COUNTS.entries()) {
+    const ours = await measure(dir, work, { threads, durability, depth });
+    const max = most[index] ?? 0;
+    const target = `under ${max} µs of CPU`;
+    const label = `${name}, ${threads} ${threads === 1 ? 'thread' : 'threads'}`;
+    rows.push({ name: label, ours, base: 1, ratio: ours, unit: 'µs', target, ok: ours < max });
+  }
+  return rows;
+}
+
+export async function portRows(): Promise<BenchRow[]> {
+  const dir = mkdtempSync(join(tmpdir(), 'km-bench-port-'));
+  try {
+    const rows: BenchRow[] = [];
+    for (const subject of SUBJECTS) rows.push(...(await rowsOf(dir, subject)));
+    return rows;
+  } finally {
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
