@@ -12,8 +12,8 @@ type Durability = 'commit' | 'flush';
 
 const COUNTS = [1, 50, 200] as const;
 /** So many commits or turns a measurement, shared by all threads. */
-const WORK = 2000;
-const ROUNDS = 5;
+const WORK = 1000;
+const ROUNDS = 4;
 
 const data = { tool: 'fs/read_file', call: 'c1', preview: 'the quick brown fox '.repeat(8) };
 const event = { type: 'tool_call', turn: 3, data };
@@ -134,11 +134,11 @@ interface Subject {
 }
 
 const SUBJECTS: readonly Subject[] = [
-  { name: 'commit', work: commits, depth: 1, durability: 'commit', most: [150, 60, 60] },
-  { name: 'commit, flushed', work: commits, depth: 1, durability: 'flush', most: [250, 60, 60] },
-  { name: 'turn', work: turns, depth: 1, durability: 'commit', most: [400, 200, 180] },
-  { name: 'turn, depth 3', work: turns, depth: 3, durability: 'commit', most: [420, 220, 200] },
-  { name: 'turn, flushed', work: turns, depth: 1, durability: 'flush', most: [650, 200, 180] },
+  { name: 'commit', work: commits, depth: 1, durability: 'commit', most: [200, 80, 75] },
+  { name: 'commit, flushed', work: commits, depth: 1, durability: 'flush', most: [450, 80, 75] },
+  { name: 'turn', work: turns, depth: 1, durability: 'commit', most: [450, 200, 180] },
+  { name: 'turn, depth 3', work: turns, depth: 3, durability: 'commit', most: [500, 230, 210] },
+  { name: 'turn, flushed', work: turns, depth: 1, durability: 'flush', most: [1150, 200, 180] },
 ];
 
 async function rowsOf(dir: string, subject: Subject): Promise<BenchRow[]> {

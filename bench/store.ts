@@ -6,6 +6,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { type Outcome, ok, systemClock } from '../src/base/index.ts';
 import { type NewEvent, openStore, type Store } from '../src/store/index.ts';
 import { type BenchRow, race } from './row.ts';
+import { portRows } from './store-port.ts';
 
 const APPENDS = 2000;
 const GROUPS = 40;
@@ -192,6 +193,7 @@ export async function bench(): Promise<BenchRow[]> {
       ...(await lookups(dir)),
       await growth(dir),
       await budgets(dir),
+      ...(await portRows()),
     ];
   } finally {
     rmSync(dir, { recursive: true, force: true });

@@ -64,8 +64,8 @@ function partsOf({ commit, cost }: CommitText, now: number): Part[] {
 
 const fencedBy = (parts: readonly Part[], isQuiet: boolean): string =>
   `UPDATE threads SET seq = ?, updated = ?${parts.map(({ sql }) => `, ${sql}`).join('')}
-  WHERE id = ? AND seq = ? AND epoch = ? AND lease_until > ?${isQuiet ? ` AND wakes <= ${HEARD}` : ''}
-  RETURNING wakes, lease_until, status`;
+  WHERE id = ? AND seq = ? AND epoch = ? AND lease_until > ?${isQuiet ? ` AND wakes <= ${HEARD}` : ''}`;
+const FENCED = 'SELECT wakes, lease_until, status FROM threads WHERE id = ?';
 const PLAIN = fencedBy([], false);
 
 /** Undefined: nothing was written; ask `whyNot`. */
@@ -83,7 +83,9 @@ export function passFence(
   const sql = parts.length === 0 && !quiet ? PLAIN : fencedBy(parts, quiet === true);
   const end = quiet ? [commit.heard ?? 0] : [];
   const to = seq + encoded.events.length;
-  const row = connection.get<Fenced>(sql, to, now, ...values, thread, seq, epoch, now, ...end);
+  const isHeld = connection.run(sql, to, now, ...values, thread, seq, epoch, now, ...end) === 1;
+  // Two statements: what RETURNING gives goes through a table of its own and costs twice as much.
+  const row = isHeld ? connection.get<Fenced>(FENCED, thread) : undefined;
   if (!row) return undefined;
   const { wakes, status, lease_until: until } = row;
   return { wakes, status, lease_ms: until === null ? 0 : until - now };
