@@ -68,7 +68,7 @@ function createSentFrames(onClose: (reason: string, code: number) => void) {
       rest -= bytes.length;
       return;
     }
-    const [kind, short = 0] = [bytes[0], (bytes[1] ?? 0) & 0x7f];
+    const [kind, short] = [bytes[0], (bytes[1] ?? 0) & 0x7f];
     const extra = short === 126 ? 2 : short === 127 ? 8 : 0;
     const size = extra === 0 ? short : Number(BigInt(`0x${bytes.toString('hex', 2, 2 + extra)}`));
     const start = 2 + extra + 4;
