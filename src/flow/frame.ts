@@ -2,10 +2,12 @@
 // and ports. Types only: each of those parts is made by a folder above and is handed the whole frame,
 // so what they know of one another is said here, once.
 import type { Fault, Json, Outcome } from '../base/index.ts';
-import type { MaybePromise } from './maybe.ts';
 import type { Argument, InputRole, Operation } from './operation.ts';
 import type { Descriptor } from './values/labels.ts';
 import type { Value } from './values/value.ts';
+
+/** For ports and closures that may answer at once; who calls them awaits. */
+export type MaybePromise<T> = T | Promise<T>;
 
 /** Who performs again when a guard says retry, and how often it has. */
 export interface RetryBudget {

@@ -15,6 +15,7 @@ export type {
   LabelChange,
   LabelRule,
   LimitReservation,
+  MaybePromise,
   Phase,
   PolicyRules,
   Ports,
@@ -38,7 +39,6 @@ export {
   guardProblems,
 } from './guards/guard-expression.ts';
 export { combineGuards, createGuardSet, NO_GUARDS } from './guards/guard-set.ts';
-export { isPromise, type MaybePromise, whenDone } from './maybe.ts';
 export type { Argument, InputRole, Operation, OperationRisk } from './operation.ts';
 export {
   childFrame,
@@ -54,7 +54,7 @@ export {
   type ProvenanceNode,
   type Trail,
 } from './pipeline/provenance.ts';
-export type { Body, Scope } from './pipeline/stages.ts';
+export type { Body, BodyScope } from './pipeline/stages.ts';
 export {
   BUILT_IN_POLICY,
   type ComposedPolicy,

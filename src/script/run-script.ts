@@ -9,7 +9,6 @@ import {
   describe,
   type Effect,
   type Frame,
-  type MaybePromise,
   makeContainer,
   makeValue,
   type Value,
@@ -27,7 +26,6 @@ import type { Mode, ScriptTree, TextLine } from './syntax/ast.ts';
 import { parseScript } from './syntax/parse.ts';
 import { lineOf, placeOf, type SyntaxProblem } from './syntax/problem.ts';
 import { absent, isAbsent } from './values/absent.ts';
-import { eachInTurn, andThen as then } from './wait.ts';
 import type { ScriptWorld } from './world.ts';
 
 /** One entry of the list of effects: everything a run printed or wrote, in order. */
@@ -143,11 +141,11 @@ export const diagnose = (text: string, file: string, mode: Mode): Diagnostic[] =
   diagnosticsOf(parseScript(text, { mode, file }).problems, text, file);
 
 /** Statements in order; `=> v` at the top ends the file. */
-function runBody(
+async function runBody(
   script: ScriptTree,
   unit: SourceUnit,
   run: RunState,
-): MaybePromise<Value | undefined> {
+): Promise<Value | undefined> {
   const c = createCompiler(unit);
   const env: Environment = {
     scope: unit.scope,
@@ -163,24 +161,23 @@ function runBody(
     process: undefined,
   };
   let returned: Value | undefined;
-  const done = eachInTurn(script.body, (node) => {
-    if (node.kind === 'text') return emitText(node, unit, run);
-    return then(compileTop(c, node)(env), (value) => {
-      const left = leaveOf(value);
-      if (!left) return false;
-      returned = left.word === 'return' ? left.value : undefined;
-      return then(
-        unit.isModule || !returned || run.outputs
-          ? undefined
-          : printReturn({ ...env, frame: run.ground }, returned, node.at),
-        () => true,
-      );
-    });
-  });
-  return then(done, () => then(judgeExports(env), () => returned));
+  for (const node of script.body) {
+    if (node.kind === 'text') {
+      emitText(node, unit, run);
+      continue;
+    }
+    const left = leaveOf(await compileTop(c, node)(env));
+    if (!left) continue;
+    returned = left.word === 'return' ? left.value : undefined;
+    if (!unit.isModule && returned && !run.outputs)
+      printReturn({ ...env, frame: run.ground }, returned, node.at);
+    break;
+  }
+  await judgeExports(env);
+  return returned;
 }
 
-function emitText(node: TextLine, unit: SourceUnit, run: RunState): boolean {
+function emitText(node: TextLine, unit: SourceUnit, run: RunState): void {
   if (!unit.isModule) {
     run.ground.ports.effects?.({
       kind: 'text',
@@ -189,7 +186,6 @@ function emitText(node: TextLine, unit: SourceUnit, run: RunState): boolean {
       line: lineOf(unit, node.at),
     });
   }
-  return false;
 }
 
 /** Effects become lines: text as written, everything else with a line break. */
@@ -238,7 +234,7 @@ function startRun(options: ScriptOptions): Started {
   const deliver = (effect: Effect): void => {
     const line = lineOfEffect(effect);
     if (line !== undefined) printed.push(line);
-    writeReleased(effect, { run, frame: run.ground } as Environment);
+    writeReleased(effect, run);
     const { labels, taint } = effect.value.meta.descriptor;
     const { kind, text = '', target } = effect;
     options.onEffect?.({
@@ -285,19 +281,23 @@ function startRun(options: ScriptOptions): Started {
     },
     written() {
       if (pending.length === 0) return undefined;
-      return Promise.all(pending.splice(0)).then(() => undefined);
+      return finished(pending.splice(0));
     },
     ambient: ambientName,
     mayBePrivileged: ({ file, isModule }) =>
       options.mayBePrivileged === true &&
       (!isModule || !relative(options.world.root, file).startsWith('..')),
-    import: createImports((text, path, env) => {
+    import: createImports(async (text, path, env) => {
       const script = parseUnit(text, path, path, modeOf(path));
       const unit = unitOf(script, { file: path }, true);
-      return then(runBody(script, unit, env.run), (returned) => ({ unit, returned }));
+      return { unit, returned: await runBody(script, unit, env.run) };
     }),
   };
   return { run, printed };
+}
+
+async function finished(work: readonly Promise<unknown>[]): Promise<void> {
+  await Promise.all(work);
 }
 
 export async function runScript(text: string, options: ScriptOptions): Promise<ScriptResult> {

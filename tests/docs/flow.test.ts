@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { type Outcome, ok } from '../../src/base/index.ts';
+import { ok } from '../../src/base/index.ts';
 import { compileGuards, guardProblems } from '../../src/flow/guards/guard-expression.ts';
 import { type InputRole, isRisk } from '../../src/flow/operation.ts';
 import { createFrame } from '../../src/flow/pipeline/create-frame.ts';
@@ -20,7 +20,7 @@ const fences = (kind: string): string[] =>
     ([, text = '']) => text,
   );
 
-test('every policy of the page is read without a complaint', () => {
+test('every policy of the page is read without a complaint', async () => {
   const policies = fences('yaml');
   expect(policies.length).toBeGreaterThan(3);
   for (const text of policies) {
@@ -29,7 +29,7 @@ test('every policy of the page is read without a complaint', () => {
 });
 
 /** One line of the table under the first example, performed. */
-function answerTo(line: string, policy: Policy): string {
+async function answerTo(line: string, policy: Policy): Promise<string> {
   const [type = '', name = '', risk = '', input = '', role = '', label = ''] = line.split(/\s+/);
   const asked: string[] = [];
   const frame = createFrame({
@@ -37,7 +37,7 @@ function answerTo(line: string, policy: Policy): string {
     ports: { ask: ({ guards }) => (asked.push(...guards), ok('denied')) },
   });
   const descriptor = describe({ labels: label === '-' ? [] : [label] });
-  const outcome = perform(
+  const outcome = await perform(
     {
       type,
       name: name === '-' ? '' : name,
@@ -47,24 +47,24 @@ function answerTo(line: string, policy: Policy): string {
     [{ name: input, role: role as InputRole, value: makeValue('text', { descriptor }) }],
     ([value]) => ok(value as Value),
     frame,
-  ) as Outcome<Value>;
+  );
   if (asked.length > 0) return `asked ${asked[0]}`;
   if (!outcome.ok) return `denied ${outcome.error.detail.guard as string}`;
   const { sources } = outcome.output.meta.descriptor;
   return outcome.output.data === '(hidden)' ? `hidden ${sources[0]?.slice(6)}` : 'allowed';
 }
 
-test('what the page says about its first example is what happens', () => {
+test('what the page says about its first example is what happens', async () => {
   const { policy } = parsePolicy(fences('yaml')[0] ?? '', 'policy.yaml', 'project');
   const lines = (fences('text')[0] ?? '').trim().split('\n');
   expect(lines.length).toBe(8);
   for (const line of lines) {
     const said = line.split(/\s+/).slice(6).join(' ');
-    expect(`${line}: ${answerTo(line, policy as Policy)}`).toBe(`${line}: ${said}`);
+    expect(`${line}: ${await answerTo(line, policy as Policy)}`).toBe(`${line}: ${said}`);
   }
 });
 
-test('the guard of a directive on the page compiles and refuses', () => {
+test('the guard of a directive on the page compiles and refuses', async () => {
   const [, on = '', timing = '', when = '', text = ''] =
     /on="(.*?)" timing="(.*?)">\s*<when>(.*?)<\/when>\s*<deny>(.*?)<\/deny>/s.exec(
       fences('xml')[0] ?? '',
@@ -75,14 +75,14 @@ test('the guard of a directive on the page compiles and refuses', () => {
   const secret = makeValue('k', { descriptor: describe({ labels: ['secret'] }) });
   const op = { type: 'tool', name: 'http/get', opLabels: ['op:tool:http/get'] };
   const frame = createFrame({ guards: guards.output });
-  const outcome = perform(op, [{ name: 'a', value: secret }], () => ok(secret), frame);
+  const outcome = await perform(op, [{ name: 'a', value: secret }], () => ok(secret), frame);
   expect(outcome).toMatchObject({ ok: false, error: { detail: { reasons: [text] } } });
 });
 
-test('the refusal on the page is the one that is given', () => {
+test('the refusal on the page is the one that is given', async () => {
   const shown = JSON.parse(fences('json')[0] ?? '') as object;
   const descriptor = describe({ labels: ['secret'], sources: ['env:API_KEY'] });
-  const outcome = perform(
+  const outcome = await perform(
     { type: 'tool', name: 'http/post', opLabels: [], risk: ['exfil'] },
     [{ name: 'body', role: 'content', value: makeValue('k', { descriptor }) }],
     () => ok(makeValue(1)),

@@ -1,18 +1,17 @@
 // Asking the guards, in the fixed order: per input, policy, per operation. Each sees what the one
 // before it made; every one is asked, whatever the others said.
 import type { Json, JsonObject, Outcome } from '../../base/index.ts';
-import type { Finding, Frame, Guard, Phase, TraceEntry, Verdict } from '../frame.ts';
-import { eachInTurn, type MaybePromise, shielded, whenDone } from '../maybe.ts';
+import type { Finding, Frame, Guard, GuardView, Phase, TraceEntry, Verdict } from '../frame.ts';
 import type { Argument, Operation } from '../operation.ts';
 import { carries, type Descriptor, EMPTY, mergeAll, mergeDescriptors } from '../values/labels.ts';
 import { isValue, makeValue, relabel, type Value } from '../values/value.ts';
 import { lazyObject } from '../values/value-view.ts';
-import { type Judgement, MAX_ATTEMPTS } from './decision.ts';
+import { crashed, type Judgement, MAX_ATTEMPTS } from './decision.ts';
 import { relabelled, replaced, wasReplaced } from './guard.ts';
 import { isSelected } from './guard-set.ts';
 
 /** One phase of one attempt, while it is being judged. */
-export interface Hearing {
+interface GuardRound {
   readonly phase: Phase;
   readonly op: Operation;
   readonly frame: Frame;
@@ -25,8 +24,8 @@ export interface Hearing {
 /** What a guard judges: one input, the result, or all inputs together. */
 type Subject = { kind: 'input'; index: number } | { kind: 'output' } | { kind: 'all' };
 
-function marksOf(hearing: Hearing, subject: Subject): Descriptor {
-  const { inputs, output, frame } = hearing;
+function marksOf(round: GuardRound, subject: Subject): Descriptor {
+  const { inputs, output, frame } = round;
   const one = subject.kind === 'input' ? inputs[subject.index]?.value : output;
   if (subject.kind !== 'all')
     return mergeDescriptors(one?.meta.descriptor ?? EMPTY, frame.influence);
@@ -36,12 +35,12 @@ function marksOf(hearing: Hearing, subject: Subject): Descriptor {
 
 /** `ctx.guard` while one guard is asked. */
 function guardFacts(
-  hearing: Hearing,
+  round: GuardRound,
   guard: Guard,
   subject: Subject,
   marks: Descriptor,
 ): JsonObject {
-  const { phase, inputs, output, findings, trace, frame } = hearing;
+  const { phase, inputs, output, findings, trace, frame } = round;
   const budget = frame.retry;
   const texts = (kind: Finding['kind']) =>
     findings.filter((finding) => finding.kind === kind).map(({ text }) => text);
@@ -78,13 +77,13 @@ const withInput = (inputs: readonly Argument[], index: number, value: Value): re
 type Change = (value: Value, position: number) => Value;
 
 /** Applies a change to the judged value; a list replaces inputs by position, else the first one. */
-function applyTo(hearing: Hearing, subject: Subject, change: Change, positions: number): void {
-  if (hearing.output) hearing.output = change(hearing.output, 0);
+function applyTo(round: GuardRound, subject: Subject, change: Change, positions: number): void {
+  if (round.output) round.output = change(round.output, 0);
   else if (subject.kind === 'input') {
-    const old = hearing.inputs[subject.index];
-    if (old) hearing.inputs = withInput(hearing.inputs, subject.index, change(old.value, 0));
+    const old = round.inputs[subject.index];
+    if (old) round.inputs = withInput(round.inputs, subject.index, change(old.value, 0));
   } else {
-    hearing.inputs = hearing.inputs.map((input, at) =>
+    round.inputs = round.inputs.map((input, at) =>
       at < positions ? { ...input, value: change(input.value, at) } : input,
     );
   }
@@ -93,12 +92,12 @@ function applyTo(hearing: Hearing, subject: Subject, change: Change, positions: 
 const dataOf = (value: Value | Json): Json => (isValue(value) ? value.data : value);
 
 /** True when a value was replaced. */
-function replace(hearing: Hearing, subject: Subject, guard: Guard, verdict: Verdict): boolean {
+function replace(round: GuardRound, subject: Subject, guard: Guard, verdict: Verdict): boolean {
   if (verdict.kind !== 'allow_value') return false;
-  const { phase } = hearing;
+  const { phase } = round;
   const { value } = verdict;
   const data = isValue(value) ? value.data : value;
-  const isList = subject.kind === 'all' && !hearing.output && Array.isArray(data);
+  const isList = subject.kind === 'all' && !round.output && Array.isArray(data);
   const list: Json[] = isList ? data : [];
   let any = false;
   const change: Change = (old, at) => {
@@ -109,57 +108,57 @@ function replace(hearing: Hearing, subject: Subject, guard: Guard, verdict: Verd
       isList && isValue(value) ? relabel(makeValue(item as Json), value.meta.descriptor) : item;
     return replaced(old, marked, guard, phase);
   };
-  applyTo(hearing, subject, change, isList ? list.length : 1);
+  applyTo(round, subject, change, isList ? list.length : 1);
   return any;
 }
 
 function find(
-  hearing: Hearing,
+  round: GuardRound,
   subject: Subject,
   guard: Guard,
   kind: Finding['kind'],
   text: string,
 ) {
-  const input = subject.kind === 'input' ? hearing.inputs[subject.index]?.name : undefined;
-  const { sources } = marksOf(hearing, subject);
-  hearing.findings.push({ kind, guard: guard.name, filter: guard.on, text, input, sources });
+  const input = subject.kind === 'input' ? round.inputs[subject.index]?.name : undefined;
+  const { sources } = marksOf(round, subject);
+  round.findings.push({ kind, guard: guard.name, filter: guard.on, text, input, sources });
 }
 
-function settle(hearing: Hearing, subject: Subject, guard: Guard, answer: Outcome<Verdict>): void {
+function settle(round: GuardRound, subject: Subject, guard: Guard, answer: Outcome<Verdict>): void {
   const note = (decision: string, reason: string | null, replacement: Json = null) =>
-    hearing.trace.push({ guardName: guard.name.replace(/^@/, ''), decision, reason, replacement });
+    round.trace.push({ guardName: guard.name.replace(/^@/, ''), decision, reason, replacement });
   if (!answer.ok) {
     const text = `the guard could not be evaluated: ${answer.error.detail.message}`;
-    find(hearing, subject, guard, 'deny', text);
+    find(round, subject, guard, 'deny', text);
     note('deny', text);
     return;
   }
   const verdict = answer.output;
   if (verdict.kind !== 'allow' && verdict.kind !== 'allow_value') {
-    find(hearing, subject, guard, verdict.kind, verdict.text);
+    find(round, subject, guard, verdict.kind, verdict.text);
     note(verdict.kind, verdict.text);
     return;
   }
   const { labels } = verdict;
   if ((labels?.clear || labels?.remove?.length) && !guard.privileged) {
     const text = 'only a privileged guard may remove labels';
-    find(hearing, subject, guard, 'deny', text);
+    find(round, subject, guard, 'deny', text);
     note('deny', text);
     return;
   }
-  const replacement = replace(hearing, subject, guard, verdict);
-  applyTo(hearing, subject, (value) => relabelled(value, labels, guard), hearing.inputs.length);
+  const replacement = replace(round, subject, guard, verdict);
+  applyTo(round, subject, (value) => relabelled(value, labels, guard), round.inputs.length);
   note('allow', null, replacement && verdict.kind === 'allow_value' ? dataOf(verdict.value) : null);
 }
 
 /** Asks one guard, with guards off for whatever it does. */
-function ask(hearing: Hearing, subject: Subject, guard: Guard): MaybePromise<undefined> {
-  const { phase, op, frame, inputs, output } = hearing;
-  const marks = marksOf(hearing, subject);
+async function ask(round: GuardRound, subject: Subject, guard: Guard): Promise<void> {
+  const { phase, op, frame, inputs, output } = round;
+  const marks = marksOf(round, subject);
   const facts = {
     ...frame.facts,
     op: undefined,
-    guard: () => guardFacts(hearing, guard, subject, marks),
+    guard: () => guardFacts(round, guard, subject, marks),
     descriptor: marks,
   };
   const view = {
@@ -171,45 +170,56 @@ function ask(hearing: Hearing, subject: Subject, guard: Guard): MaybePromise<und
     // INVARIANT: guards are off for what a guard does, policies never are.
     frame: { ...frame, parent: frame, inputs, guards: frame.guards.locked, isJudging: true, facts },
   };
-  return whenDone(
-    shielded(`guard ${guard.name}`, () => guard.decide(view)),
-    (answer): undefined => settle(hearing, subject, guard, answer) as undefined,
-  );
+  settle(round, subject, guard, await answerOf(guard, view));
+}
+
+async function answerOf(guard: Guard, view: GuardView): Promise<Outcome<Verdict>> {
+  try {
+    return await guard.decide(view);
+  } catch (error) {
+    return crashed(`guard ${guard.name}`, error);
+  }
 }
 
 /** A privileged guard earlier in the line may have taken the label away. */
-const stillConcerns = (hearing: Hearing, subject: Subject, guard: Guard): boolean =>
-  guard.filter.kind !== 'label' || carries(marksOf(hearing, subject), guard.filter.label);
+const stillConcerns = (round: GuardRound, subject: Subject, guard: Guard): boolean =>
+  guard.filter.kind !== 'label' || carries(marksOf(round, subject), guard.filter.label);
 
-function askAll(hearing: Hearing, subject: Subject, guards: readonly Guard[]): MaybePromise<void> {
-  return eachInTurn(guards, (guard) =>
-    isSelected(guard, hearing.frame.selection) && stillConcerns(hearing, subject, guard)
-      ? ask(hearing, subject, guard)
-      : undefined,
-  );
+async function askAll(
+  round: GuardRound,
+  subject: Subject,
+  guards: readonly Guard[],
+): Promise<void> {
+  for (const guard of guards) {
+    if (isSelected(guard, round.frame.selection) && stillConcerns(round, subject, guard))
+      await ask(round, subject, guard);
+  }
 }
 
 /** The condition alone is judged too, when an operation without inputs stands under it. */
-function perInput(hearing: Hearing): MaybePromise<void> {
-  const { frame, inputs } = hearing;
+async function perInput(round: GuardRound): Promise<void> {
+  const { frame, inputs } = round;
   if (inputs.length === 0) {
     const guards = frame.guards.forMarks(frame.influence, 'before');
-    return askAll(hearing, { kind: 'input', index: 0 }, guards);
+    await askAll(round, { kind: 'input', index: 0 }, guards);
   }
-  return eachInTurn(inputs, (input, index) => {
-    const marks = mergeDescriptors(input.value.meta.descriptor, frame.influence);
-    const guards = frame.guards.forMarks(marks, 'before');
-    if (guards.length === 0) return undefined;
-    return askAll(hearing, { kind: 'input', index }, guards) as MaybePromise<undefined>;
-  });
+  for (const [index, { value }] of inputs.entries()) {
+    const marks = mergeDescriptors(value.meta.descriptor, frame.influence);
+    await askAll(round, { kind: 'input', index }, frame.guards.forMarks(marks, 'before'));
+  }
 }
 
-function perOperation(hearing: Hearing): MaybePromise<void> {
-  const { frame, op, phase } = hearing;
-  return askAll(hearing, { kind: 'all' }, frame.guards.forOperation(op, frame.held, phase));
-}
+const perOperation = (round: GuardRound): Promise<void> => {
+  const { frame, op, phase } = round;
+  return askAll(round, { kind: 'all' }, frame.guards.forOperation(op, frame.held, phase));
+};
 
-const hear = (phase: Phase, op: Operation, frame: Frame, inputs: readonly Argument[]): Hearing => ({
+const startRound = (
+  phase: Phase,
+  op: Operation,
+  frame: Frame,
+  inputs: readonly Argument[],
+): GuardRound => ({
   phase,
   op,
   frame,
@@ -241,40 +251,37 @@ export function isUncontestedAfter(op: Operation, result: Value, frame: Frame): 
   );
 }
 
-export function judgeBefore(
+function judgePolicy(round: GuardRound): void {
+  const { op, frame, inputs } = round;
+  for (const finding of frame.policy.judge(op, frame.held, inputs, frame.influence)) {
+    round.findings.push(finding);
+    const { kind, guard, text } = finding;
+    round.trace.push({ guardName: guard, decision: kind, reason: text, replacement: null });
+  }
+}
+
+export async function judgeBefore(
   op: Operation,
   inputs: readonly Argument[],
   frame: Frame,
-): MaybePromise<Judgement> {
-  const hearing = hear('before', op, frame, inputs);
-  const policy = () => {
-    for (const finding of frame.policy.judge(op, frame.held, hearing.inputs, frame.influence)) {
-      hearing.findings.push(finding);
-      const { kind, guard, text } = finding;
-      hearing.trace.push({ guardName: guard, decision: kind, reason: text, replacement: null });
-    }
-  };
-  if (frame.guards.list.length === 0) {
-    policy();
-    return hearing;
-  }
-  const asked = whenDone(perInput(hearing), () => {
-    policy();
-    return perOperation(hearing);
-  });
-  return whenDone(asked, () => hearing);
+): Promise<Judgement> {
+  const round = startRound('before', op, frame, inputs);
+  const hasGuards = frame.guards.list.length > 0;
+  if (hasGuards) await perInput(round);
+  judgePolicy(round);
+  if (hasGuards) await perOperation(round);
+  return round;
 }
 
-export function judgeAfter(
+export async function judgeAfter(
   op: Operation,
   inputs: readonly Argument[],
   output: Value,
   frame: Frame,
-): MaybePromise<Judgement> {
-  const hearing = hear('after', op, frame, inputs);
-  hearing.output = output;
-  if (frame.guards.list.length === 0) return hearing;
-  const guards = frame.guards.forMarks(output.meta.descriptor, 'after');
-  const asked = whenDone(askAll(hearing, { kind: 'output' }, guards), () => perOperation(hearing));
-  return whenDone(asked, () => hearing);
+): Promise<Judgement> {
+  const round = startRound('after', op, frame, inputs);
+  round.output = output;
+  await askAll(round, { kind: 'output' }, frame.guards.forMarks(output.meta.descriptor, 'after'));
+  await perOperation(round);
+  return round;
 }

@@ -14,11 +14,11 @@ import type {
   Frame,
   Objection,
   Phase,
+  Ports,
   Question,
   RetryBudget,
   TraceEntry,
 } from '../frame.ts';
-import { type MaybePromise, shielded, whenDone } from '../maybe.ts';
 import type { Argument, Operation } from '../operation.ts';
 import { carries } from '../values/labels.ts';
 import type { Value } from '../values/value.ts';
@@ -32,6 +32,12 @@ export interface Judgement {
   readonly trace: readonly TraceEntry[];
   /** In which it was judged: attempts and hints so far. */
   readonly frame: Frame;
+}
+
+/** A bug, not an expected failure; the first line of its message is all that leaves the room. */
+export function crashed(place: string, error: unknown): Failure {
+  const text = error instanceof Error ? error.message : String(error);
+  return fail('internal_error', `${place} failed: ${text.split('\n', 1)[0] ?? ''}`, { place });
 }
 
 const STRICTEST_FIRST: readonly Objection[] = ['deny', 'ask', 'retry'];
@@ -174,12 +180,15 @@ const REFUSALS: Readonly<
   pending: { code: 'needs_input', reason: 'waits for an answer' },
 };
 
-function ask(op: Operation, judgement: Judgement, frame: Frame): MaybePromise<Failure | undefined> {
+async function ask(
+  op: Operation,
+  judgement: Judgement,
+  frame: Frame,
+): Promise<Failure | undefined> {
   const { findings, phase, inputs } = judgement;
   const finding = deciding(judgement, 'ask');
   const asking = findings.filter(({ kind }) => kind === 'ask');
-  const { ports } = frame;
-  if (!ports.ask) {
+  if (!frame.ports.ask) {
     const reason = `nobody can be asked here: ${finding.text}`;
     return denial(op, judgement, finding, { reason });
   }
@@ -192,31 +201,34 @@ function ask(op: Operation, judgement: Judgement, frame: Frame): MaybePromise<Fa
     arguments: inputs,
     sources: [...new Set(asking.flatMap(({ sources }) => sources))],
   };
-  const settle = (outcome: Outcome<AskedAnswer>): Failure | undefined => {
-    if (!outcome.ok)
-      return denial(op, judgement, finding, { reason: outcome.error.detail.message });
-    if (outcome.output === 'approved') return undefined;
-    const { code, reason } = REFUSALS[outcome.output] ?? REFUSALS.denied;
-    const answer = outcome.output;
-    return denial(op, judgement, finding, { reason: `${reason}: ${finding.text}`, code, answer });
-  };
-  return whenDone(
-    shielded(
-      'asking a person',
-      () => ports.ask?.(question, frame) as MaybePromise<Outcome<AskedAnswer>>,
-    ),
-    settle,
-  );
+  const asked = await answerOf(frame.ports.ask, question, frame);
+  if (!asked.ok) return denial(op, judgement, finding, { reason: asked.error.detail.message });
+  const answer = asked.output;
+  if (answer === 'approved') return undefined;
+  const { code, reason } = REFUSALS[answer] ?? REFUSALS.denied;
+  return denial(op, judgement, finding, { reason: `${reason}: ${finding.text}`, code, answer });
+}
+
+async function answerOf(
+  port: NonNullable<Ports['ask']>,
+  question: Question,
+  frame: Frame,
+): Promise<Outcome<AskedAnswer>> {
+  try {
+    return await port(question, frame);
+  } catch (error) {
+    return crashed('asking a person', error);
+  }
 }
 
 /** Undefined: go on. */
-export function carryOut(
+export async function carryOut(
   op: Operation,
   judgement: Judgement,
   frame: Frame,
-): MaybePromise<Failure | undefined> {
+): Promise<Failure | undefined> {
   const decision = decisionOf(judgement.findings);
   if (decision === 'allow') return undefined;
   if (decision === 'deny') return denial(op, judgement, deciding(judgement, 'deny'));
-  return decision === 'ask' ? ask(op, judgement, frame) : retry(op, judgement, frame);
+  return decision === 'ask' ? await ask(op, judgement, frame) : retry(op, judgement, frame);
 }

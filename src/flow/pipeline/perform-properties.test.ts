@@ -6,7 +6,6 @@ import type { Frame, GuardSet, GuardTiming, LabelRule, Objection, Verdict } from
 import { decisionOf } from '../guards/decision.ts';
 import { defineGuard } from '../guards/guard.ts';
 import { createGuardSet } from '../guards/guard-set.ts';
-import type { MaybePromise } from '../maybe.ts';
 import { composePolicies } from '../policies/compose.ts';
 import { NAMED_RULES } from '../policies/named-rules.ts';
 import type { Policy } from '../policies/policy.ts';
@@ -87,7 +86,7 @@ const guardSet: fc.Arbitrary<GuardSet> = fc
     ),
   );
 
-function act(node: Node, frame: Frame): MaybePromise<Outcome<Value>> {
+function act(node: Node, frame: Frame): Promise<Outcome<Value>> {
   const inside = withInfluence(frame, node.influence);
   return perform(
     { type: 'exe', name: 'n', labels: node.declared, opLabels: ['op:node'], retryOwner: true },
@@ -133,19 +132,6 @@ test('what perform returns carries every mark that went in, whatever guards do',
     { numRuns: runs(1500) },
   );
   expect(passed).toBeGreaterThan(100);
-});
-
-test('an operation in which nothing waits answers in the same tick', () => {
-  fc.assert(
-    fc.property(tree, (root) => {
-      const still = (node: Node): Node => ({
-        ...node,
-        waits: false,
-        children: node.children.map(still),
-      });
-      expect(act(still(root), createFrame())).not.toBeInstanceOf(Promise);
-    }),
-  );
 });
 
 test('a fault carries the marks of everything its operation was given', async () => {

@@ -5,7 +5,6 @@ import type { CheckpointVerdict, Ports, RecordEntry } from '../frame.ts';
 import { contextOf } from '../guards/context.ts';
 import { defineGuard } from '../guards/guard.ts';
 import { createGuardSet } from '../guards/guard-set.ts';
-import type { MaybePromise } from '../maybe.ts';
 import type { Operation } from '../operation.ts';
 import { describe, descriptorOfFault, EMPTY } from '../values/labels.ts';
 import { elementOf, makeContainer, makeValue, type Value } from '../values/value.ts';
@@ -18,18 +17,12 @@ const secret = makeValue('k', {
   descriptor: describe({ labels: ['secret'], sources: ['file:key'] }),
 });
 
-/** For operations in which nothing waits. */
-function now<T>(given: MaybePromise<T>): T {
-  if (given instanceof Promise) throw new Error('nothing should have waited');
-  return given;
-}
-
 const failure = (outcome: Outcome<Value>): Failure => {
   if (outcome.ok) throw new Error('should have failed');
   return outcome;
 };
 
-test('the stages come in the fixed order, in one tick when nothing waits', () => {
+test('the stages come in the fixed order', async () => {
   const seen: string[] = [];
   const note = <T>(name: string, answer: T): T => (seen.push(name), answer);
   const ports: Ports = {
@@ -46,8 +39,13 @@ test('the stages come in the fixed order, in one tick when nothing waits', () =>
     checkpoint: ({ name }) => note(name, undefined),
   };
   const inputs = [{ name: 'a', value: () => note('input', ok(makeValue(1))) }];
-  const outcome = perform(op, inputs, () => note('body', ok(makeValue(2))), createFrame({ ports }));
-  expect(now(outcome).ok).toBe(true);
+  const outcome = await perform(
+    op,
+    inputs,
+    () => note('body', ok(makeValue(2))),
+    createFrame({ ports }),
+  );
+  expect(outcome.ok).toBe(true);
   expect(seen).toEqual([
     'input',
     'before_step',
@@ -62,9 +60,9 @@ test('the stages come in the fixed order, in one tick when nothing waits', () =>
   ]);
 });
 
-test('the result carries inputs, declared labels, captured values, the source label and its own', () => {
+test('the result carries inputs, declared labels, captured values, the source label and its own', async () => {
   const source: Operation = { ...op, labels: ['paid'], source: 'src:cmd', sources: ['command:ls'] };
-  const outcome = perform(
+  const outcome = await perform(
     source,
     [{ name: 'a', value: secret }],
     (_, scope) => {
@@ -73,17 +71,22 @@ test('the result carries inputs, declared labels, captured values, the source la
     },
     withInfluence(createFrame(), describe({ labels: ['condition'] })),
   );
-  const { descriptor } = (now(outcome) as { output: Value }).output.meta;
+  const { descriptor } = (outcome as { output: Value }).output.meta;
   expect(descriptor.labels.toSorted()).toEqual(['captured', 'condition', 'own', 'paid', 'secret']);
   expect(descriptor.taint).toContain('src:cmd');
   expect(descriptor.sources.toSorted()).toEqual(['command:ls', 'file:key']);
   expect(descriptor.capability).toBe('tool');
 });
 
-test('an assignment keeps the exact marks of elements', () => {
+test('an assignment keeps the exact marks of elements', async () => {
   const pair = makeContainer([secret, makeValue(1)]);
-  const outcome = perform(op, [{ name: 'v', value: pair }], ([v]) => ok(v as Value), createFrame());
-  const { output } = now(outcome) as { output: Value };
+  const outcome = await perform(
+    op,
+    [{ name: 'v', value: pair }],
+    ([v]) => ok(v as Value),
+    createFrame(),
+  );
+  const { output } = outcome as { output: Value };
   expect(elementOf(output, 1).meta.descriptor).toBe(EMPTY);
   expect(output.meta.descriptor.labels).toEqual(['secret']);
 });
@@ -129,17 +132,17 @@ test('a promise of another realm is waited for', async () => {
   expect(outcome.ok && outcome.output.data).toBe(3);
 });
 
-test('a refused gate ends before anything is reserved, and cannot be caught', () => {
+test('a refused gate ends before anything is reserved, and cannot be caught', async () => {
   const ports: Ports = {
     gate: () => fail('permission_denied', 'no', { missing: 'fs.write' }),
     limits: { reserve: () => fail('internal_error', 'never asked') },
   };
-  const { error } = failure(now(perform(op, [], () => ok(secret), createFrame({ ports }))));
+  const { error } = failure(await perform(op, [], () => ok(secret), createFrame({ ports })));
   expect(error.detail).toMatchObject({ missing: 'fs.write' });
   expect(error.detail.guard).toBeUndefined();
 });
 
-test('a reservation is settled when the body ran and released when it did not', () => {
+test('a reservation is settled when the body ran and released when it did not', async () => {
   const calls: string[] = [];
   const ports: Ports = {
     limits: {
@@ -151,14 +154,14 @@ test('a reservation is settled when the body ran and released when it did not', 
     },
   };
   const frame = createFrame({ ports });
-  now(perform(op, [], () => ok(makeValue(1)), frame));
-  now(perform(op, [], () => fail('tool_failed', 'x'), frame));
+  await perform(op, [], () => ok(makeValue(1)), frame);
+  await perform(op, [], () => fail('tool_failed', 'x'), frame);
   const exfil: Operation = { ...op, risk: ['exfil'] };
-  now(perform(exfil, [{ name: 'a', value: secret }], () => ok(makeValue(1)), frame));
+  await perform(exfil, [{ name: 'a', value: secret }], () => ok(makeValue(1)), frame);
   expect(calls).toEqual(['settle true', 'settle false', 'release']);
 });
 
-test('checkpoints: error, limit, and what their verdicts do', () => {
+test('checkpoints: error, limit, and what their verdicts do', async () => {
   const events: string[] = [];
   let left = 0;
   let bodies = 0;
@@ -180,18 +183,18 @@ test('checkpoints: error, limit, and what their verdicts do', () => {
   const body = () => (bodies++ === 0 ? fail('tool_failed', 'once') : ok(makeValue('done')));
   verdicts.limit = { action: 'retry' };
   verdicts.error = { action: 'retry' };
-  const outcome = now(perform(op, [{ name: 'a', value: secret }], body, frame));
+  const outcome = await perform(op, [{ name: 'a', value: secret }], body, frame);
   expect(outcome.ok && outcome.output.data).toBe('done');
   expect(events).toEqual(['before_step', 'limit', 'error', 'before_step', 'limit', 'after_step']);
   verdicts.before_step = { action: 'end', outcome: ok(makeValue('skipped')) };
-  const skipped = now(perform(op, [{ name: 'a', value: secret }], body, frame));
+  const skipped = await perform(op, [{ name: 'a', value: secret }], body, frame);
   expect(skipped.ok && [skipped.output.data, skipped.output.meta.descriptor.labels]).toEqual([
     'skipped',
     ['secret'],
   ]);
 });
 
-test('a checkpoint that always repeats is stopped, and every reservation is settled', () => {
+test('a checkpoint that always repeats is stopped, and every reservation is settled', async () => {
   let [open, recorded] = [0, 0];
   const ports: Ports = {
     checkpoint: () => ({ action: 'retry' }),
@@ -199,7 +202,7 @@ test('a checkpoint that always repeats is stopped, and every reservation is sett
     record: () => void recorded++,
   };
   const frame = createFrame({ ports });
-  expect(now(perform(op, [], () => ok(makeValue(1)), frame)).ok).toBe(false);
+  expect((await perform(op, [], () => ok(makeValue(1)), frame)).ok).toBe(false);
   expect([open, recorded]).toEqual([0, 21]);
 });
 
@@ -224,19 +227,19 @@ test('a place for effects that throws, or an operation that is none, is a fault 
       expect(failure(await perform(op, [], body, frame)).error.code).toBe('internal_error');
     }
   }
-  const none = perform({} as Operation, [], () => ok(secret), createFrame());
-  expect(failure(now(none)).error.code).toBe('internal_error');
+  const none = await perform({} as Operation, [], () => ok(secret), createFrame());
+  expect(failure(none).error.code).toBe('internal_error');
 });
 
-test('marks of a fault survive added detail and never show in JSON', () => {
+test('marks of a fault survive added detail and never show in JSON', async () => {
   const body = () => fail('tool_failed', 'cannot read k');
-  const outcome = failure(now(perform(op, [{ name: 'a', value: secret }], body, createFrame())));
+  const outcome = failure(await perform(op, [{ name: 'a', value: secret }], body, createFrame()));
   const above = withDetail(outcome, { chain: ['x'] });
   expect(descriptorOfFault(above.error).labels).toEqual(['secret']);
   expect(JSON.stringify(above)).not.toContain('file:key');
 });
 
-test('ctx shows the operation, its arguments and the state its pipeline ended in', () => {
+test('ctx shows the operation, its arguments and the state its pipeline ended in', async () => {
   const entries: RecordEntry[] = [];
   const ports: Ports = { record: (entry) => void entries.push(entry) };
   const inner: unknown[] = [];
@@ -251,7 +254,7 @@ test('ctx shows the operation, its arguments and the state its pipeline ended in
     },
   ];
   const frame = createFrame({ ports, ctx: { cost: () => ({ turns: 2 }) } });
-  now(perform({ ...op, type: 'var' }, inputs, ([v]) => ok(v as Value), frame));
+  await perform({ ...op, type: 'var' }, inputs, ([v]) => ok(v as Value), frame);
   const ctx = contextOf((entries[0] as RecordEntry).frame);
   expect(ctx).toMatchObject({
     op: { type: 'var', name: 'x' },

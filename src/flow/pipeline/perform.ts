@@ -3,192 +3,151 @@
 //   1 push ctx.op   2 evaluate inputs   3 gate   4 reserve   5 policy and guards, before
 //   6 body   7 taint   8 guards, after   9 record   10 pop
 //
-// Synchronous while nothing waits. Never throws: a bug in a body or a port is a fault like any other.
-import type { Failure, Outcome } from '../../base/index.ts';
-import type { Frame, Input } from '../frame.ts';
-import { operationName, RETRY_CODE, retryHint } from '../guards/decision.ts';
-import { crashed, isPromise, type MaybePromise, whenDone } from '../maybe.ts';
+// Never throws: a bug in a body or a port is a fault like any other.
+import type { Fault, Outcome } from '../../base/index.ts';
+import type { Frame, Input, MaybePromise } from '../frame.ts';
+import { crashed, operationName, RETRY_CODE, retryHint } from '../guards/decision.ts';
 import type { Operation } from '../operation.ts';
 import { markFailure } from '../values/labels.ts';
 import type { Value } from '../values/value.ts';
+import { NO_BUFFER } from './effects.ts';
 import {
   AFTER_STEP,
+  type Attempt,
   type AttemptEnding,
   BEFORE_STEP,
   type Body,
   madeIn,
-  type PipelineCall,
   RESERVE,
-  type Run,
   raise,
   resultOf,
-  startRun,
-  walk,
+  runStages,
+  startAttempt,
 } from './stages.ts';
 import { marksOfInputs } from './taint.ts';
 
 /** Whoever mounts checkpoints counts its own retries; this only keeps a mistake from going on forever. */
 const MAX_REPEATS = 20;
 
-export function perform(
+export async function perform(
   op: Operation,
   inputs: readonly Input[],
   body: Body,
   frame: Frame,
-): MaybePromise<Outcome<Value>> {
+): Promise<Outcome<Value>> {
   try {
-    return attempt({ op, inputs, body, outer: frame }, 1, [], 0);
+    const call = { op, inputs, body, outer: frame };
+    let attempt = startAttempt(call, 1, []);
+    let first = 0;
+    let repeats = 0;
+    for (;;) {
+      const ending = await runStages(attempt, first);
+      if (ending !== 'again' && ending?.ok && isDone(attempt)) return ending;
+      const outcome = await settled(attempt, ending);
+      const hint = hintFor(attempt, outcome);
+      const verdict =
+        ending === 'again' && outcome.ok ? ending : await faultRaised(attempt, outcome);
+      if (hint === undefined && verdict !== 'again')
+        return await recorded(attempt, marked(attempt, verdict ?? outcome), false);
+      if (verdict === 'again' && repeats++ >= MAX_REPEATS)
+        return await recorded(attempt, repeatedTooOften(op, outcome), false);
+      // A checkpoint wants it done again: after a limit from the reservation on, otherwise all of it.
+      first = verdict === 'again' && attempt.stage === RESERVE ? RESERVE : 0;
+      if (first === RESERVE) continue;
+      const noted = await recorded(attempt, outcome, true);
+      if (noted !== outcome) return noted;
+      const hints = hint === undefined ? attempt.hints : [...attempt.hints, hint];
+      attempt = startAttempt(call, attempt.number + 1, hints);
+    }
   } catch (error) {
-    // Only an operation that is none gets here: everything foreign is run `safely`.
+    // Only an operation that is none gets here: everything foreign is shielded by itself.
     return crashed('the operation', error);
   }
 }
 
-function attempt(
-  call: PipelineCall,
-  number: number,
-  hints: readonly string[],
-  repeats: number,
-): MaybePromise<Outcome<Value>> {
-  const run = startRun(call, number, hints);
-  const ended = safely(run, () => walk(run));
-  const go = (ending: AttemptEnding) => conclude(run, ending, hints, repeats);
-  return isPromise(ended) ? ended.then(go) : go(ended);
+/** Nothing to settle and nobody to tell: the common case. */
+const isDone = ({ reservation, frame }: Attempt): boolean =>
+  reservation === undefined && frame.ports.record === undefined;
+
+/** Faults quote values: they carry the marks of everything that went in. */
+const marked = (attempt: Attempt, outcome: Outcome<Value>): Outcome<Value> =>
+  outcome.ok ? outcome : markFailure(outcome, marksOfInputs(madeIn(attempt)));
+
+/** The hint of a guard inside that asks exactly this operation to try again. */
+const hintFor = ({ budget }: Attempt, outcome: Outcome<Value>): string | undefined =>
+  outcome.ok || !budget ? undefined : retryHint(outcome.error, budget);
+
+const repeatedTooOften = (op: Operation, outcome: Outcome<Value>): Outcome<Value> =>
+  outcome.ok ? crashed(operationName(op), `repeated more than ${MAX_REPEATS} times`) : outcome;
+
+/** Lets effects go, or drops them, and settles what was reserved. */
+function settled(attempt: Attempt, ending: AttemptEnding): MaybePromise<Outcome<Value>> {
+  const outcome = marked(attempt, ending === 'again' || !ending ? resultOf(attempt) : ending);
+  const isOpen = attempt.reservation !== undefined || attempt.effects !== NO_BUFFER;
+  return isOpen ? settle(attempt, outcome) : outcome;
 }
 
-/** Whatever is thrown or rejected while the stages run becomes a fault of this operation. */
-function safely(run: Run, work: () => MaybePromise<AttemptEnding>): MaybePromise<AttemptEnding> {
-  const caught = (error: unknown): Failure => crashed(operationName(run.call.op), error);
+async function settle(attempt: Attempt, outcome: Outcome<Value>): Promise<Outcome<Value>> {
+  const { reservation, isStarted } = attempt;
+  attempt.reservation = undefined;
   try {
-    const ending = work();
-    return isPromise(ending) ? Promise.resolve(ending).catch(caught) : ending;
+    endEffects(attempt, outcome);
+    await (isStarted ? reservation?.settle(outcome) : reservation?.release());
+    return outcome;
   } catch (error) {
-    return caught(error);
+    return crashed(operationName(attempt.call.op), error);
   }
 }
 
-/** Faults quote values: they carry the marks of everything that went in. */
-function marked(run: Run, outcome: Outcome<Value>): Outcome<Value> {
-  if (outcome.ok) return outcome;
-  return markFailure(outcome, marksOfInputs(madeIn(run)));
-}
-
 /** A body that failed has no result to judge; its effects go out unless a guard would have looked. */
-function endEffects(run: Run, outcome: Outcome<Value>): void {
-  if (outcome.ok) return run.effects.flush();
-  const { frame, call } = run;
-  const marks = marksOfInputs(madeIn(run));
+function endEffects(attempt: Attempt, outcome: Outcome<Value>): void {
+  const { frame, call, effects } = attempt;
+  if (outcome.ok) return effects.flush();
+  const marks = marksOfInputs(madeIn(attempt));
   const concerned =
     outcome.error.code === RETRY_CODE ||
     frame.guards.forMarks(marks, 'after').length > 0 ||
     frame.guards.forOperation(call.op, frame.held, 'after').length > 0;
-  if (concerned) run.effects.drop();
-  else run.effects.flush();
-}
-
-function settle(run: Run, outcome: Outcome<Value>): MaybePromise<AttemptEnding> {
-  const { reservation } = run;
-  if (!reservation) return undefined;
-  run.reservation = undefined;
-  const done = run.isStarted ? reservation.settle(outcome) : reservation.release();
-  return isPromise(done) ? done.then(() => undefined) : undefined;
+  if (concerned) effects.drop();
+  else effects.flush();
 }
 
 /** on_limit for a refusal of stage 4, on_error for everything later and for the gate. */
-function raiseFault(run: Run, outcome: Outcome<Value>): MaybePromise<AttemptEnding> {
-  if (outcome.ok || run.stage <= BEFORE_STEP || run.stage === AFTER_STEP) return undefined;
-  if (outcome.error.code === RETRY_CODE || !run.frame.ports.checkpoint) return undefined;
-  const name = run.stage === RESERVE ? 'limit' : 'error';
-  return raise(run, { name, fault: outcome.error, arguments: run.inputs });
+function faultRaised(attempt: Attempt, outcome: Outcome<Value>): MaybePromise<AttemptEnding> {
+  if (outcome.ok || attempt.stage <= BEFORE_STEP || attempt.stage === AFTER_STEP) return undefined;
+  if (outcome.error.code === RETRY_CODE || !attempt.frame.ports.checkpoint) return undefined;
+  return raiseFault(attempt, outcome.error);
+}
+
+async function raiseFault(attempt: Attempt, fault: Fault): Promise<AttemptEnding> {
+  try {
+    const name = attempt.stage === RESERVE ? 'limit' : 'error';
+    return await raise(attempt, { name, fault, arguments: attempt.inputs });
+  } catch (error) {
+    return crashed(operationName(attempt.call.op), error);
+  }
 }
 
 /** Stage 9. INVARIANT: what could not be recorded is not reported as done. */
-function record(run: Run, outcome: Outcome<Value>, retried: boolean): MaybePromise<AttemptEnding> {
-  const { ports } = run.frame;
-  if (!ports.record) return undefined;
-  const { call, frame, inputs, attempt: number, trace } = run;
-  const entry = { op: call.op, frame, arguments: inputs, attempt: number, retried, outcome, trace };
-  const done = ports.record(entry);
-  return isPromise(done) ? done.then(() => undefined) : undefined;
-}
-
-/** From the end of the stages to the outcome, or to the next attempt. */
-function conclude(
-  run: Run,
-  ending: AttemptEnding,
-  hints: readonly string[],
-  repeats: number,
-): MaybePromise<Outcome<Value>> {
-  const again = ending === 'again';
-  const outcome = marked(run, ending === 'again' || !ending ? resultOf(run) : ending);
-  const settled = safely(run, () => {
-    endEffects(run, outcome);
-    return settle(run, outcome);
-  });
-  if (settled === undefined && outcome.ok && !again && !run.frame.ports.record) return outcome;
-  return whenDone(settled, (failure) => {
-    const settledOutcome = pick(failure, outcome);
-    return again && failure === undefined
-      ? repeat(run, settledOutcome, hints, repeats)
-      : afterSettling(run, settledOutcome, hints, repeats);
-  });
-}
-
-const pick = (failure: AttemptEnding, outcome: Outcome<Value>): Outcome<Value> =>
-  failure === undefined || failure === 'again' ? outcome : failure;
-
-function afterSettling(
-  run: Run,
+async function recorded(
+  attempt: Attempt,
   outcome: Outcome<Value>,
-  hints: readonly string[],
-  repeats: number,
-): MaybePromise<Outcome<Value>> {
-  const hint = outcome.ok || !run.budget ? undefined : retryHint(outcome.error, run.budget);
-  if (hint !== undefined) {
-    return whenDone(
-      safely(run, () => record(run, outcome, true)),
-      (failure) =>
-        failure === undefined
-          ? attempt(run.call, run.attempt + 1, [...hints, hint], repeats)
-          : (failure as Outcome<Value>),
-    );
+  retried: boolean,
+): Promise<Outcome<Value>> {
+  const { call, frame, inputs, number, trace } = attempt;
+  const { op } = call;
+  try {
+    await frame.ports.record?.({
+      op,
+      frame,
+      arguments: inputs,
+      attempt: number,
+      retried,
+      outcome,
+      trace,
+    });
+    return outcome;
+  } catch (error) {
+    return marked(attempt, crashed(operationName(op), error));
   }
-  return whenDone(
-    safely(run, () => raiseFault(run, outcome)),
-    (verdict) =>
-      verdict === 'again'
-        ? repeat(run, outcome, hints, repeats)
-        : finish(run, marked(run, verdict ?? outcome)),
-  );
-}
-
-function finish(run: Run, outcome: Outcome<Value>): MaybePromise<Outcome<Value>> {
-  return whenDone(
-    safely(run, () => record(run, outcome, false)),
-    (failure) => marked(run, pick(failure, outcome)),
-  );
-}
-
-/** A checkpoint wants it done again: after a limit from the reservation on, otherwise all of it. */
-function repeat(
-  run: Run,
-  outcome: Outcome<Value>,
-  hints: readonly string[],
-  repeats: number,
-): MaybePromise<Outcome<Value>> {
-  if (repeats >= MAX_REPEATS) {
-    const failure = crashed(operationName(run.call.op), `repeated more than ${MAX_REPEATS} times`);
-    return finish(run, outcome.ok ? failure : outcome);
-  }
-  if (run.stage === RESERVE) {
-    const ended = safely(run, () => walk(run, RESERVE));
-    return whenDone(ended, (ending) => conclude(run, ending, hints, repeats + 1));
-  }
-  return whenDone(
-    safely(run, () => record(run, outcome, true)),
-    (failure) =>
-      failure === undefined
-        ? attempt(run.call, run.attempt + 1, hints, repeats + 1)
-        : (failure as Outcome<Value>),
-  );
 }

@@ -1,13 +1,13 @@
 // One attempt at an operation, as the stages see it.
-import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import { fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import type {
-  CheckpointVerdict,
   Effect,
   FlowCheckpoint,
   Frame,
   Input,
   InputNote,
   LimitReservation,
+  MaybePromise,
   RetryBudget,
   TraceEntry,
 } from '../frame.ts';
@@ -17,8 +17,7 @@ import {
   judgeAfter,
   judgeBefore,
 } from '../guards/ask-guards.ts';
-import { carryOut, MAX_ATTEMPTS, operationName } from '../guards/decision.ts';
-import { isPromise, type MaybePromise, whenDone } from '../maybe.ts';
+import { carryOut, crashed, MAX_ATTEMPTS, operationName } from '../guards/decision.ts';
 import type { Argument, Operation } from '../operation.ts';
 import { type Descriptor, EMPTY, mergeDescriptors } from '../values/labels.ts';
 import { addMarks, isValue, makeValue, type Value } from '../values/value.ts';
@@ -27,7 +26,7 @@ import { createEffectBuffer, type EffectBuffer, emitTo, NO_BUFFER } from './effe
 import { type Made, marksOfInputs, taintResult } from './taint.ts';
 
 /** What a body gets besides its inputs. */
-export interface Scope {
+export interface BodyScope {
   readonly frame: Frame;
   /** A value that was used without being an input: its marks go on the result. */
   capture(value: Value | Descriptor): void;
@@ -36,7 +35,7 @@ export interface Scope {
   readonly trace: readonly TraceEntry[];
 }
 
-export type Body = (inputs: readonly Value[], scope: Scope) => MaybePromise<Outcome<Value>>;
+export type Body = (inputs: readonly Value[], scope: BodyScope) => MaybePromise<Outcome<Value>>;
 
 /** What is performed, the same for all attempts. */
 export interface PipelineCall {
@@ -47,10 +46,14 @@ export interface PipelineCall {
   readonly outer: Frame;
 }
 
-export interface Run {
+/** One attempt: what the stages leave for one another. */
+export interface Attempt {
   readonly call: PipelineCall;
   readonly budget: RetryBudget | undefined;
-  readonly attempt: number;
+  /** From 1. */
+  readonly number: number;
+  /** Of the attempts before. */
+  readonly hints: readonly string[];
   frame: Frame;
   /** Evaluated, then as hooks and guards passed them on. */
   inputs: readonly Argument[];
@@ -81,7 +84,11 @@ function readyInputs(inputs: readonly Input[]): readonly Argument[] | undefined 
 }
 
 /** Stage 1. */
-export function startRun(call: PipelineCall, attempt: number, hints: readonly string[]): Run {
+export function startAttempt(
+  call: PipelineCall,
+  number: number,
+  hints: readonly string[],
+): Attempt {
   const { op, outer } = call;
   const budget = op.retryOwner
     ? { attempt: hints.length + 1, max: MAX_ATTEMPTS, hints }
@@ -91,7 +98,8 @@ export function startRun(call: PipelineCall, attempt: number, hints: readonly st
   return {
     call,
     budget,
-    attempt,
+    number,
+    hints,
     frame: pushOperation(outer, op, retry, ready ?? NO_INPUTS),
     inputs: ready ?? NO_INPUTS,
     isReady: ready !== undefined,
@@ -105,78 +113,10 @@ export function startRun(call: PipelineCall, attempt: number, hints: readonly st
   };
 }
 
-export const valuesOf = (run: Run): readonly Value[] => run.inputs.map(({ value }) => value);
-
-/** Stage 2: each input exactly once, in order. */
-export function evaluateInputs(run: Run): MaybePromise<Failure | undefined> {
-  if (run.isReady) return undefined;
-  const { inputs, outer } = run.call;
-  const found: Argument[] = [];
-  run.inputs = found;
-  let pipe: Json | undefined;
-  // Arguments are evaluated outside the function they are for, so its labels do not hold yet.
-  const note = (): InputNote => ({
-    frame: { ...run.frame, held: outer.held },
-    pipe(state) {
-      pipe = state;
-    },
-  });
-  const take = ({ name, role }: Input, outcome: Outcome<Value>): Failure | undefined => {
-    if (!outcome.ok) return outcome;
-    found.push({ name, role, value: outcome.output });
-    return undefined;
-  };
-  const from = (index: number): MaybePromise<Failure | undefined> => {
-    for (let at = index; at < inputs.length; at++) {
-      const input = inputs[at] as Input;
-      const { name, role, value } = input;
-      if (typeof value !== 'function') {
-        found.push({ name, role, value });
-        continue;
-      }
-      const answer = value(note());
-      if (isPromise(answer))
-        return Promise.resolve(answer).then((outcome) => take(input, outcome) ?? from(at + 1));
-      const failure = take(input, answer);
-      if (failure) return failure;
-    }
-    const facts = pipe === undefined ? run.frame.facts : { ...run.frame.facts, pipe };
-    run.frame = { ...run.frame, inputs: found, facts };
-  };
-  return from(0);
-}
-
-/** Stage 6. */
-export function runBody(run: Run): MaybePromise<Outcome<Value> | undefined> {
-  const { call, frame } = run;
-  const { op, outer, body } = call;
-  const isHeld = frame.guards.mayObjectAfter(op, frame.held);
-  if (isHeld) run.effects = createEffectBuffer(outer);
-  const inner = isHeld ? { ...frame, emit: run.effects.emit } : frame;
-  const scope: Scope = {
-    frame: inner,
-    capture(value) {
-      const marks = 'meta' in value ? value.meta.descriptor : value;
-      run.captured = mergeDescriptors(run.captured, marks);
-    },
-    emit: (effect) => emitTo(inner, effect),
-    trace: run.trace,
-  };
-  run.isStarted = true;
-  const take = (outcome: Outcome<Value>): Outcome<Value> | undefined => {
-    if (!outcome.ok) return outcome;
-    run.result = outcome.output;
-    return undefined;
-  };
-  const answer = body(valuesOf(run), scope);
-  return isPromise(answer) ? Promise.resolve(answer).then(take) : take(answer);
-}
-
-export const resultOf = (run: Run): Outcome<Value> =>
-  run.result ? ok(run.result) : fail('internal_error', 'the body gave no value');
+const valuesOf = ({ inputs }: Attempt): readonly Value[] => inputs.map(({ value }) => value);
 
 /** What the marks of a result, or of a fault, are made from. */
-export const madeIn = ({ call, frame, inputs, captured }: Run): Made => ({
+export const madeIn = ({ call, frame, inputs, captured }: Attempt): Made => ({
   op: call.op,
   frame,
   inputs,
@@ -185,90 +125,121 @@ export const madeIn = ({ call, frame, inputs, captured }: Run): Made => ({
 
 // The stages between the inputs and the record, one function each. `STAGES` is the order, and the
 // only place that knows it. A stage answers undefined to go on, or the outcome that ends the attempt.
+// One that has nobody to ask answers at once; what waits is an async function of its own.
 
 export type AttemptEnding = Outcome<Value> | 'again' | undefined;
-export type Stage = (run: Run) => MaybePromise<AttemptEnding>;
+type Stage = (attempt: Attempt) => MaybePromise<AttemptEnding>;
 
-/** Asks whoever mounted checkpoints; nobody means go on. */
-export function raise(run: Run, event: FlowCheckpoint): MaybePromise<AttemptEnding> {
-  const { ports } = run.frame;
-  if (!ports.checkpoint) return undefined;
-  const apply = (verdict: CheckpointVerdict | undefined): AttemptEnding => {
-    if (!verdict || verdict.action === 'continue') return undefined;
-    if (verdict.action === 'retry') return 'again';
-    const { outcome } = verdict;
-    return outcome.ok ? ok(addMarks(outcome.output, marksOfInputs(madeIn(run)))) : outcome;
+const inputs: Stage = (attempt) => (attempt.isReady ? undefined : evaluateInputs(attempt));
+
+/** Stage 2: each input exactly once, in order. */
+async function evaluateInputs(attempt: Attempt): Promise<AttemptEnding> {
+  const { inputs: given, outer } = attempt.call;
+  const found: Argument[] = [];
+  attempt.inputs = found;
+  let state: Json | undefined;
+  // Arguments are evaluated outside the function they are for, so its labels do not hold yet.
+  const note: InputNote = {
+    frame: { ...attempt.frame, held: outer.held },
+    pipe(given) {
+      state = given;
+    },
   };
-  return whenDone(ports.checkpoint(event, run.call.op, run.frame), apply);
+  for (const { name, role, value } of given) {
+    const outcome = typeof value === 'function' ? await value(note) : ok(value);
+    if (!outcome.ok) return outcome;
+    found.push({ name, role, value: outcome.output });
+  }
+  const { facts } = attempt.frame;
+  attempt.frame = {
+    ...attempt.frame,
+    inputs: found,
+    facts: state === undefined ? facts : { ...facts, pipe: state },
+  };
+  return undefined;
 }
 
+/** Asks whoever mounted checkpoints; nobody means go on. */
+export async function raise(attempt: Attempt, event: FlowCheckpoint): Promise<AttemptEnding> {
+  const { call, frame } = attempt;
+  const verdict = await frame.ports.checkpoint?.(event, call.op, frame);
+  if (!verdict || verdict.action === 'continue') return undefined;
+  if (verdict.action === 'retry') return 'again';
+  const { outcome } = verdict;
+  return outcome.ok ? ok(addMarks(outcome.output, marksOfInputs(madeIn(attempt)))) : outcome;
+}
+
+const beforeStep: Stage = (attempt) =>
+  attempt.frame.ports.checkpoint ? raiseBeforeStep(attempt) : undefined;
+
 // Before a step there is nothing to repeat yet: retry means go on.
-const beforeStep: Stage = (run) =>
-  run.frame.ports.checkpoint
-    ? whenDone(raise(run, { name: 'before_step', arguments: run.inputs }), (ending) =>
-        ending === 'again' ? undefined : ending,
-      )
-    : undefined;
+async function raiseBeforeStep(attempt: Attempt): Promise<AttemptEnding> {
+  const ending = await raise(attempt, { name: 'before_step', arguments: attempt.inputs });
+  return ending === 'again' ? undefined : ending;
+}
 
-const gate: Stage = (run) => {
-  const { ports } = run.frame;
-  if (!ports.gate) return undefined;
-  return whenDone(ports.gate(run.call.op, valuesOf(run), run.frame), (answer) =>
-    answer.ok ? undefined : answer,
-  );
-};
+const gate: Stage = (attempt) => (attempt.frame.ports.gate ? askGate(attempt) : undefined);
 
-export const reserve: Stage = (run) => {
-  const { limits } = run.frame.ports;
-  if (!limits) return undefined;
-  return whenDone(limits.reserve(run.call.op, valuesOf(run), run.frame), (answer) => {
-    if (!answer.ok) return answer;
-    run.reservation = answer.output;
-    return undefined;
-  });
-};
+async function askGate(attempt: Attempt): Promise<AttemptEnding> {
+  const { call, frame } = attempt;
+  const answer = await frame.ports.gate?.(call.op, valuesOf(attempt), frame);
+  return answer?.ok === false ? answer : undefined;
+}
+
+const reserve: Stage = (attempt) => (attempt.frame.ports.limits ? askLimits(attempt) : undefined);
+
+async function askLimits(attempt: Attempt): Promise<AttemptEnding> {
+  const { call, frame } = attempt;
+  const answer = await frame.ports.limits?.reserve(call.op, valuesOf(attempt), frame);
+  if (answer?.ok === false) return answer;
+  attempt.reservation = answer?.output;
+  return undefined;
+}
 
 const withMarksOf = (old: Value, given: Value | Json | undefined): Value =>
   given === undefined
     ? old
     : addMarks(isValue(given) ? given : makeValue(given), old.meta.descriptor);
 
-const hooksOf = ({ frame }: Run) =>
+const hooksOf = ({ frame }: Attempt) =>
   frame.isHooking || frame.isJudging ? undefined : frame.ports.scriptHooks;
 
-const hookFrame = ({ frame, call }: Run) => ({
+const hookFrame = ({ frame, call }: Attempt) => ({
   ...frame,
   parent: frame,
   isHooking: true,
   facts: { ...frame.facts, op: call.op },
 });
 
-const hooksBefore: Stage = (run) => {
-  const hooks = hooksOf(run);
-  if (!hooks?.before) return undefined;
-  return whenDone(hooks.before(run.call.op, run.inputs, hookFrame(run)), (given) => {
-    if (!given) return undefined;
-    run.inputs = run.inputs.map((input, at) => ({
-      ...input,
-      value: withMarksOf(input.value, given[at]),
-    }));
-    run.frame = { ...run.frame, inputs: run.inputs };
-    return undefined;
-  });
-};
+const hooksBefore: Stage = (attempt) =>
+  hooksOf(attempt)?.before ? askHooksBefore(attempt) : undefined;
 
-const judgeInputs: Stage = (run) => {
-  const { frame, call } = run;
-  if (isUncontested(call.op, run.inputs, frame)) return undefined;
-  return whenDone(judgeBefore(call.op, run.inputs, frame), (judgement) => {
-    if (judgement.inputs !== run.inputs) {
-      run.inputs = judgement.inputs;
-      run.frame = { ...run.frame, inputs: run.inputs };
-    }
-    if (judgement.trace.length > 0) run.trace = judgement.trace;
-    return judgement.findings.length === 0 ? undefined : carryOut(call.op, judgement, run.frame);
-  });
-};
+async function askHooksBefore(attempt: Attempt): Promise<AttemptEnding> {
+  const { call, inputs: old } = attempt;
+  const given = await hooksOf(attempt)?.before?.(call.op, old, hookFrame(attempt));
+  if (!given) return undefined;
+  const changed = old.map((input, at) => ({
+    ...input,
+    value: withMarksOf(input.value, given[at]),
+  }));
+  attempt.inputs = changed;
+  attempt.frame = { ...attempt.frame, inputs: changed };
+  return undefined;
+}
+
+const guardsBefore: Stage = (attempt) =>
+  isUncontested(attempt.call.op, attempt.inputs, attempt.frame) ? undefined : judgeInputs(attempt);
+
+async function judgeInputs(attempt: Attempt): Promise<AttemptEnding> {
+  const { op } = attempt.call;
+  const judgement = await judgeBefore(op, attempt.inputs, attempt.frame);
+  if (judgement.inputs !== attempt.inputs) {
+    attempt.inputs = judgement.inputs;
+    attempt.frame = { ...attempt.frame, inputs: attempt.inputs };
+  }
+  if (judgement.trace.length > 0) attempt.trace = judgement.trace;
+  return await carryOut(op, judgement, attempt.frame);
+}
 
 /** A stream would be out before an after-guard could object. */
 const refuseStream: Stage = ({ call, frame }) =>
@@ -280,69 +251,94 @@ const refuseStream: Stage = ({ call, frame }) =>
       )
     : undefined;
 
-const taint: Stage = (run) => {
-  if (run.effects.hasOverflowed()) {
-    return fail(
-      'quota_exceeded',
-      `${operationName(run.call.op)} emitted more than can be held back`,
-    );
+/** Stage 6. */
+async function runBody(attempt: Attempt): Promise<AttemptEnding> {
+  const { call, frame } = attempt;
+  const { op, outer, body } = call;
+  const isHeld = frame.guards.mayObjectAfter(op, frame.held);
+  if (isHeld) attempt.effects = createEffectBuffer(outer);
+  const inner = isHeld ? { ...frame, emit: attempt.effects.emit } : frame;
+  const scope: BodyScope = {
+    frame: inner,
+    capture(value) {
+      const marks = 'meta' in value ? value.meta.descriptor : value;
+      attempt.captured = mergeDescriptors(attempt.captured, marks);
+    },
+    emit: (effect) => emitTo(inner, effect),
+    trace: attempt.trace,
+  };
+  attempt.isStarted = true;
+  const outcome = await body(valuesOf(attempt), scope);
+  if (!outcome.ok) return outcome;
+  attempt.result = outcome.output;
+  return undefined;
+}
+
+export const resultOf = ({ result }: Attempt): Outcome<Value> =>
+  result ? ok(result) : fail('internal_error', 'the body gave no value');
+
+const taint: Stage = (attempt) => {
+  const { call, frame, result, effects } = attempt;
+  if (effects.hasOverflowed()) {
+    return fail('quota_exceeded', `${operationName(call.op)} emitted more than can be held back`);
   }
-  if (!run.result) return resultOf(run);
-  run.result = taintResult(madeIn(run), run.result);
-  const { trail } = run.frame.ports;
-  if (trail) {
-    const used = mergeDescriptors(marksOfInputs(madeIn(run)), run.result.meta.descriptor);
-    run.result = addMarks(run.result, trail(run.call.op, used));
-  }
+  if (!result) return resultOf(attempt);
+  const made = madeIn(attempt);
+  const tainted = taintResult(made, result);
+  const mark = frame.ports.trail?.(
+    call.op,
+    mergeDescriptors(marksOfInputs(made), tainted.meta.descriptor),
+  );
+  attempt.result = mark ? addMarks(tainted, mark) : tainted;
   return undefined;
 };
 
-const hooksAfter: Stage = (run) => {
-  const hooks = hooksOf(run);
-  const old = run.result;
-  if (!hooks?.after || !old) return undefined;
-  return whenDone(hooks.after(run.call.op, old, run.inputs, hookFrame(run)), (given) => {
-    run.result = withMarksOf(old, given);
-    return undefined;
-  });
+const hooksAfter: Stage = (attempt) =>
+  hooksOf(attempt)?.after ? askHooksAfter(attempt) : undefined;
+
+async function askHooksAfter(attempt: Attempt): Promise<AttemptEnding> {
+  const { call, result, inputs: used } = attempt;
+  if (!result) return undefined;
+  const given = await hooksOf(attempt)?.after?.(call.op, result, used, hookFrame(attempt));
+  attempt.result = withMarksOf(result, given);
+  return undefined;
+}
+
+const guardsAfter: Stage = (attempt) => {
+  const { call, frame, result } = attempt;
+  if (result && !isUncontestedAfter(call.op, result, frame)) return judgeResult(attempt, result);
+  attempt.effects.flush();
+  return undefined;
 };
 
-const judgeResult: Stage = (run) => {
-  const { call, frame, result } = run;
-  if (!result || isUncontestedAfter(call.op, result, frame)) {
-    run.effects.flush();
-    return undefined;
-  }
-  const judged = judgeAfter(call.op, run.inputs, result, frame);
-  return whenDone(judged, (judgement) => {
-    run.result = judgement.output;
-    if (judgement.trace.length > 0) run.trace = [...run.trace, ...judgement.trace];
-    const ending =
-      judgement.findings.length === 0 ? undefined : carryOut(call.op, judgement, run.frame);
-    return whenDone(ending, (failure) => {
-      if (!failure) run.effects.flush();
-      return failure;
-    });
-  });
-};
+async function judgeResult(attempt: Attempt, result: Value): Promise<AttemptEnding> {
+  const { call, frame } = attempt;
+  const judgement = await judgeAfter(call.op, attempt.inputs, result, frame);
+  attempt.result = judgement.output;
+  if (judgement.trace.length > 0) attempt.trace = [...attempt.trace, ...judgement.trace];
+  const failure = await carryOut(call.op, judgement, frame);
+  if (!failure) attempt.effects.flush();
+  return failure;
+}
 
-const afterStep: Stage = (run) =>
-  run.result && run.frame.ports.checkpoint
-    ? raise(run, { name: 'after_step', arguments: run.inputs, result: run.result })
-    : undefined;
+const afterStep: Stage = (attempt) => {
+  const { frame, result } = attempt;
+  if (!result || !frame.ports.checkpoint) return undefined;
+  return raise(attempt, { name: 'after_step', arguments: attempt.inputs, result });
+};
 
 const STAGES: readonly Stage[] = [
-  evaluateInputs,
+  inputs,
   beforeStep,
   gate,
   reserve,
   hooksBefore,
-  judgeInputs,
+  guardsBefore,
   refuseStream,
   runBody,
   taint,
   hooksAfter,
-  judgeResult,
+  guardsAfter,
   afterStep,
 ];
 
@@ -351,13 +347,18 @@ export const AFTER_STEP = STAGES.indexOf(afterStep);
 /** Faults up to here raise no checkpoint: the operation has not begun. */
 export const BEFORE_STEP = STAGES.indexOf(beforeStep);
 
-/** Runs the stages from `index` on, in the same tick as long as none of them waits. */
-export function walk(run: Run, index = 0): MaybePromise<AttemptEnding> {
-  for (let at = index; at < STAGES.length; at++) {
-    run.stage = at;
-    const ending = (STAGES[at] as Stage)(run);
-    if (isPromise(ending)) return ending.then((given) => given ?? walk(run, at + 1));
-    if (ending !== undefined) return ending;
+/** Runs the stages from `first` on; what one of them throws is a fault of this operation. */
+export async function runStages(attempt: Attempt, first: number): Promise<AttemptEnding> {
+  try {
+    for (let at = first; at < STAGES.length; at++) {
+      attempt.stage = at;
+      const answer = STAGES[at]?.(attempt);
+      // A tick for every stage, whether it waits or not, would cost more than the stages do.
+      const ending = answer instanceof Promise ? await answer : answer;
+      if (ending !== undefined) return ending;
+    }
+    return resultOf(attempt);
+  } catch (error) {
+    return crashed(operationName(attempt.call.op), error);
   }
-  return resultOf(run);
 }

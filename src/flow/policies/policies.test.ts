@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { fail, type Outcome, ok } from '../../base/index.ts';
+import { fail, ok } from '../../base/index.ts';
 import type { Input } from '../frame.ts';
 import type { InputRole, Operation } from '../operation.ts';
 import { createFrame, withInfluence } from '../pipeline/create-frame.ts';
@@ -25,60 +25,64 @@ const input = (value: Value, role?: InputRole, name = 'a'): Input => ({
 });
 
 /** The name of the guard or rule that refused, or `allowed`. */
-function judged(
+async function judged(
   policies: readonly Policy[],
   op: Operation,
   inputs: readonly Input[],
   influence = EMPTY,
-): string {
+): Promise<string> {
   const frame = withInfluence(createFrame({ policy: composePolicies(policies) }), influence);
-  const outcome = perform(op, inputs, () => ok(makeValue(1)), frame) as Outcome<Value>;
+  const outcome = await perform(op, inputs, () => ok(makeValue(1)), frame);
   return outcome.ok ? 'allowed' : (outcome.error.detail.guard as string);
 }
 
 const project = (parts: Partial<Policy>): Policy => ({ level: 'project', ...parts });
 const user = (parts: Partial<Policy>): Policy => ({ level: 'user', ...parts });
 
-test('built-in rules hold where no policy says anything', () => {
+test('built-in rules hold where no policy says anything', async () => {
   const send = tool('send', { risk: ['exfil'] });
   const remove = tool('rm', { risk: ['destructive'] });
   const sudo = tool('sudo', { risk: ['privileged'] });
-  expect(judged([], send, [input(marked('secret'), 'content')])).toBe('policy:no-secret-exfil');
-  expect(judged([], remove, [input(marked('untrusted'), 'path')])).toBe(
+  expect(await judged([], send, [input(marked('secret'), 'content')])).toBe(
+    'policy:no-secret-exfil',
+  );
+  expect(await judged([], remove, [input(marked('untrusted'), 'path')])).toBe(
     'policy:no-untrusted-destructive',
   );
-  expect(judged([], remove, [input(marked('untrusted'))])).toBe('policy:no-untrusted-destructive');
-  expect(judged([], remove, [input(marked('untrusted'), 'content')])).toBe('allowed');
-  expect(judged([], sudo, [input(marked('untrusted'), 'command')])).toBe(
+  expect(await judged([], remove, [input(marked('untrusted'))])).toBe(
+    'policy:no-untrusted-destructive',
+  );
+  expect(await judged([], remove, [input(marked('untrusted'), 'content')])).toBe('allowed');
+  expect(await judged([], sudo, [input(marked('untrusted'), 'command')])).toBe(
     'policy:no-untrusted-privileged',
   );
-  expect(judged([], send, [input(marked('untrusted'), 'destination')])).toBe(
+  expect(await judged([], send, [input(marked('untrusted'), 'destination')])).toBe(
     'policy:untrusted-destination',
   );
-  expect(judged([], send, [input(marked('untrusted'), 'content')])).toBe('allowed');
-  expect(judged([], tool('read'), [input(marked('secret', 'untrusted'))])).toBe('allowed');
+  expect(await judged([], send, [input(marked('untrusted'), 'content')])).toBe('allowed');
+  expect(await judged([], tool('read'), [input(marked('secret', 'untrusted'))])).toBe('allowed');
 });
 
-test('the conditions an operation stands under count as an input', () => {
+test('the conditions an operation stands under count as an input', async () => {
   const remove = tool('rm', { risk: ['destructive'] });
-  expect(judged([], remove, [], describe({ labels: ['untrusted'] }))).toBe(
+  expect(await judged([], remove, [], describe({ labels: ['untrusted'] }))).toBe(
     'policy:no-untrusted-destructive',
   );
 });
 
-test('what an exfil function runs is an exfil operation', () => {
+test('what an exfil function runs is an exfil operation', async () => {
   const frame = createFrame();
-  const outcome = perform(
+  const outcome = await perform(
     { type: 'exe', name: 'post', labels: ['exfil'], opLabels: ['op:exe'] },
     [],
     (_, scope) =>
       perform(tool('x'), [input(marked('secret'))], () => ok(makeValue(1)), scope.frame),
     frame,
-  ) as Outcome<Value>;
+  );
   expect(outcome.ok).toBe(false);
 });
 
-test('among label rules the most specific pattern wins, the stricter one at equal length', () => {
+test('among label rules the most specific pattern wins, the stricter one at equal length', async () => {
   const cmd = (words: string): Operation => ({
     type: 'run',
     name: '',
@@ -92,80 +96,75 @@ test('among label rules the most specific pattern wins, the stricter one at equa
     }),
   ];
   const values = [input(marked('secret'))];
-  expect(judged(rules, cmd('ls'), values)).toBe('policy:project');
-  expect(judged(rules, cmd('git:log'), values)).toBe('allowed');
-  expect(judged(rules, cmd('git:push'), values)).toBe('policy:project');
-  expect(judged(rules, cmd('ls'), [input(marked('other'))])).toBe('allowed');
-  expect(judged(rules, tool('x', { labels: ['exfil'] }), values)).toMatch(/^policy:/);
+  expect(await judged(rules, cmd('ls'), values)).toBe('policy:project');
+  expect(await judged(rules, cmd('git:log'), values)).toBe('allowed');
+  expect(await judged(rules, cmd('git:push'), values)).toBe('policy:project');
+  expect(await judged(rules, cmd('ls'), [input(marked('other'))])).toBe('allowed');
+  expect(await judged(rules, tool('x', { labels: ['exfil'] }), values)).toMatch(/^policy:/);
   const tie = [project({ labels: { secret: { deny: ['op:cmd:ls'], allow: ['op:cmd:ls'] } } })];
-  expect(judged(tie, cmd('ls'), values)).toBe('policy:project');
+  expect(await judged(tie, cmd('ls'), values)).toBe('policy:project');
 });
 
-test('a kind of operation with exceptions is closed for everything else of that kind', () => {
+test('a kind of operation with exceptions is closed for everything else of that kind', async () => {
   const rules = [project({ labels: { secret: { allow: ['op:tool:vault/*'] } } })];
-  expect(judged(rules, tool('vault/put'), [input(marked('secret'))])).toBe('allowed');
-  expect(judged(rules, tool('http/get'), [input(marked('secret'))])).toBe('policy:project');
-  expect(judged(rules, { type: 'show', name: '', opLabels: [] }, [input(marked('secret'))])).toBe(
-    'allowed',
-  );
+  expect(await judged(rules, tool('vault/put'), [input(marked('secret'))])).toBe('allowed');
+  expect(await judged(rules, tool('http/get'), [input(marked('secret'))])).toBe('policy:project');
+  expect(
+    await judged(rules, { type: 'show', name: '', opLabels: [] }, [input(marked('secret'))]),
+  ).toBe('allowed');
 });
 
-test('`*` rules hold for every operation, labelled or not', () => {
+test('`*` rules hold for every operation, labelled or not', async () => {
   const rules = [user({ labels: { '*': { deny: ['op:tool:net'] } } })];
-  expect(judged(rules, tool('net/get'), [])).toBe('policy:user');
+  expect(await judged(rules, tool('net/get'), [])).toBe('policy:user');
   expect(
-    judged([closedPolicy('project', 'p.yaml')], { type: 'show', name: '', opLabels: [] }, []),
+    await judged([closedPolicy('project', 'p.yaml')], { type: 'show', name: '', opLabels: [] }, []),
   ).toBe('policy:project');
 });
 
-test('a policy gives operations risks, also for guards', () => {
+test('a policy gives operations risks, also for guards', async () => {
   const curl: Operation = { type: 'run', name: '', opLabels: ['op:cmd:curl'] };
   const rules = [project({ operations: { exfil: ['op:cmd:curl'] } })];
-  expect(judged(rules, curl, [input(marked('secret'))])).toBe('policy:no-secret-exfil');
+  expect(await judged(rules, curl, [input(marked('secret'))])).toBe('policy:no-secret-exfil');
   const guard = {
     on: 'op:exfil',
     timing: 'before',
     verdict: { kind: 'deny', text: 'no' },
   } as const;
   expect(
-    judged([project({ operations: { exfil: ['op:cmd:curl'] }, guards: [guard] })], curl, []),
+    await judged([project({ operations: { exfil: ['op:cmd:curl'] }, guards: [guard] })], curl, []),
   ).toBe('guard on op:exfil');
 });
 
-test('named packs are off until a policy names them', () => {
+test('named packs are off until a policy names them', async () => {
   const send = tool('mail', { labels: ['exfil:send'] });
   const to = input(marked('x'), undefined, 'to');
-  expect(judged([], send, [to])).toBe('allowed');
+  expect(await judged([], send, [to])).toBe('allowed');
   const pack = [
     project({
       packs: ['no-send-to-unknown', 'no-sensitive-exfil', 'untrusted-llms-get-influenced'],
     }),
   ];
-  expect(judged(pack, send, [to])).toBe('policy:no-send-to-unknown');
+  expect(await judged(pack, send, [to])).toBe('policy:no-send-to-unknown');
   expect(
-    judged(pack, send, [
+    await judged(pack, send, [
       input(marked('known'), undefined, 'to'),
       input(marked('y'), undefined, 'body'),
     ]),
   ).toBe('allowed');
-  expect(judged(pack, send, [input(marked('known', 'sensitive'), undefined, 'to')])).toBe(
+  expect(await judged(pack, send, [input(marked('known', 'sensitive'), undefined, 'to')])).toBe(
     'policy:no-sensitive-exfil',
   );
   const frame = createFrame({ policy: composePolicies(pack) });
   const llm = tool('ask', { labels: ['llm'] });
-  const answer = perform(
-    llm,
-    [input(marked('untrusted'))],
-    () => ok(makeValue('hi')),
-    frame,
-  ) as Outcome<Value>;
+  const answer = await perform(llm, [input(marked('untrusted'))], () => ok(makeValue('hi')), frame);
   expect(answer.ok && answer.output.meta.descriptor.labels).toContain('influenced');
   expect(answer.ok && answer.output.meta.descriptor.policyContext).toContain(
     'pack:no-send-to-unknown',
   );
 });
 
-test('tiers that need approval are asked about', () => {
+test('tiers that need approval are asked about', async () => {
   const asked: string[] = [];
   const frame = createFrame({
     policy: composePolicies([user({ approve: ['elevated'] })]),
@@ -174,35 +173,35 @@ test('tiers that need approval are asked about', () => {
     },
   });
   const op = tool('deploy', { tier: 'elevated' });
-  expect((perform(op, [], () => ok(makeValue(1)), frame) as Outcome<Value>).ok).toBe(false);
+  expect((await perform(op, [], () => ok(makeValue(1)), frame)).ok).toBe(false);
   expect(asked).toEqual(['operations of tier `elevated` need approval']);
 });
 
-test('data from outside that carries no label gets the default ones', () => {
+test('data from outside that carries no label gets the default ones', async () => {
   const policy = composePolicies([project({ defaults: { unlabelled: ['untrusted'] } })]);
-  const read = (label?: string) =>
-    perform(
+  const read = async (label?: string) =>
+    (await perform(
       tool('read', { source: 'src:file' }),
       [],
       () => ok(makeValue('x', label ? { descriptor: describe({ labels: [label] }) } : {})),
       createFrame({ policy }),
-    ) as { output: Value };
-  expect(read().output.meta.descriptor.labels).toEqual(['untrusted']);
-  expect(read('public').output.meta.descriptor.labels).toEqual(['public']);
+    )) as { output: Value };
+  expect((await read()).output.meta.descriptor.labels).toEqual(['untrusted']);
+  expect((await read('public')).output.meta.descriptor.labels).toEqual(['public']);
 });
 
-test('a rule is turned off by the user or a signed project, never by a stranger', () => {
+test('a rule is turned off by the user or a signed project, never by a stranger', async () => {
   const send = tool('send', { risk: ['exfil'] });
   const off = { rules: { 'no-secret-exfil': 'off' } } as const;
-  const refused = (...policies: Policy[]) =>
-    judged(policies, send, [input(marked('secret'))]) !== 'allowed';
-  expect(refused(project(off))).toBe(true);
-  expect(refused(project({ ...off, signed: true }))).toBe(false);
-  expect(refused(user(off))).toBe(false);
-  expect(refused(user(off), { level: 'operator', rules: { 'no-secret-exfil': 'deny' } })).toBe(
-    true,
-  );
-  expect(refused(user(off), project({ rules: { 'no-secret-exfil': 'ask' } }))).toBe(true);
+  const refused = async (...policies: Policy[]) =>
+    (await judged(policies, send, [input(marked('secret'))])) !== 'allowed';
+  expect(await refused(project(off))).toBe(true);
+  expect(await refused(project({ ...off, signed: true }))).toBe(false);
+  expect(await refused(user(off))).toBe(false);
+  expect(
+    await refused(user(off), { level: 'operator', rules: { 'no-secret-exfil': 'deny' } }),
+  ).toBe(true);
+  expect(await refused(user(off), project({ rules: { 'no-secret-exfil': 'ask' } }))).toBe(true);
 });
 
 test('settings that open something need authority; anyone may close', () => {
@@ -279,9 +278,9 @@ test('a script adds its policy on top and can only narrow', () => {
   expect(narrowed.levels).toHaveLength(2);
 });
 
-test('guards of a policy that cannot be compiled refuse everything', () => {
+test('guards of a policy that cannot be compiled refuse everything', async () => {
   const broken = project({ guards: [{ on: '', timing: 'before', verdict: { kind: 'allow' } }] });
-  expect(judged([broken], tool('x'), [])).toBe('policy:project');
+  expect(await judged([broken], tool('x'), [])).toBe('policy:project');
 });
 
 const FULL = `

@@ -7,7 +7,6 @@ import type { Compiler, Environment } from '../run/environment.ts';
 import type { CommandExpression, FilePart, InsertPart, TemplatePart } from '../syntax/ast.ts';
 import { isAbsent } from '../values/absent.ts';
 import { compactJson, textOf } from '../values/text.ts';
-import { attempt, mapInTurn, andThen as then } from '../wait.ts';
 import { compileModes, resolveOpen } from './text.ts';
 
 /** `mark`: no text at all, only the marks of what decided about the text beside it. */
@@ -52,7 +51,7 @@ type MakeWords = (env: Environment) => MaybePromise<readonly Word[]>;
 function compileInsertWord(c: Compiler, part: InsertPart): MakeWords {
   const quote = part.quote ?? 'none';
   return compileModes<readonly Word[]>(c, part, {
-    value: (value, env) => then(resolveOpen(value, env), (ready) => [{ value: ready, quote }]),
+    value: (value, env) => [{ value: resolveOpen(value, env), quote }],
     text: (text) => [text],
     under: (words, descriptor) =>
       descriptor === EMPTY
@@ -65,16 +64,16 @@ function compileInsertWord(c: Compiler, part: InsertPart): MakeWords {
 /** A missing file is nothing, and a warning. */
 function compileFileWord(c: Compiler, part: FilePart): MakeWords {
   const load = c.stages(part.file, part.stages);
-  return (env) =>
-    attempt<readonly Word[]>(
-      () => then(load(env), (value) => [{ value, quote: part.quote ?? 'none' }]),
-      (error) => {
-        const fault = toFault(error);
-        if (fault.fault.code !== 'not_found') throw fault;
-        env.run.warn(fault.message, env.unit, part.at);
-        return [''];
-      },
-    );
+  return async (env) => {
+    try {
+      return [{ value: await load(env), quote: part.quote ?? 'none' }];
+    } catch (error) {
+      const fault = toFault(error);
+      if (fault.fault.code !== 'not_found') throw fault;
+      env.run.warn(fault.message, env.unit, part.at);
+      return [''];
+    }
+  };
 }
 
 function compileWord(c: Compiler, part: TemplatePart): MakeWords {
@@ -84,22 +83,29 @@ function compileWord(c: Compiler, part: TemplatePart): MakeWords {
   return () => [];
 }
 
-function compileWords(c: Compiler, parts: readonly TemplatePart[]): MakeWords {
+function compileWords(
+  c: Compiler,
+  parts: readonly TemplatePart[],
+): (env: Environment) => Promise<readonly Word[]> {
   const makers = parts.map((part) => compileWord(c, part));
-  return (env) =>
-    then(
-      mapInTurn(makers, (make) => make(env)),
-      (words) => words.flat(),
-    );
+  return async (env) => {
+    const words: Word[] = [];
+    for (const make of makers) words.push(...(await make(env)));
+    return words;
+  };
 }
 
 /** Every line as words; values are evaluated, nothing is joined yet. */
 export function compileLines(
   c: Compiler,
   node: CommandExpression,
-): (env: Environment) => MaybePromise<readonly (readonly Word[])[]> {
-  const lines = node.lines.map((parts) => compileWords(c, parts));
-  return (env) => mapInTurn(lines, (make) => make(env));
+): (env: Environment) => Promise<readonly (readonly Word[])[]> {
+  const makers = node.lines.map((parts) => compileWords(c, parts));
+  return async (env) => {
+    const lines: (readonly Word[])[] = [];
+    for (const make of makers) lines.push(await make(env));
+    return lines;
+  };
 }
 
 export const valuesIn = (lines: readonly (readonly Word[])[]): Value[] =>

@@ -35,7 +35,6 @@ import { parseJsonText, stageInput } from '../values/data.ts';
 import { isFunctionData } from '../values/function-data.ts';
 import { mxOf } from '../values/metadata.ts';
 import { stageText, textOf } from '../values/text.ts';
-import { mapInTurn, andThen as then } from '../wait.ts';
 import type { JsArgument, JsHelper, ProcessRequest, ProcessResult } from '../world.ts';
 import {
   commandKeys,
@@ -84,11 +83,10 @@ function helperOf(name: string, executable: Executable, env: Environment): JsHel
     name,
     parameters,
     source,
-    call: (values, descriptor) =>
-      executable.call(
-        values.map((data) => given(makeValue(data, { descriptor }))),
-        { env, at: 0, isStage: false },
-      ),
+    async call(values, descriptor) {
+      const inputs = values.map((data) => given(makeValue(data, { descriptor })));
+      return await executable.call(inputs, { env, at: 0, isStage: false });
+    },
   };
 }
 
@@ -134,19 +132,19 @@ function operationOf(
 function compileUsing(
   c: Compiler,
   using: Using | undefined,
-): (env: Environment) => MaybePromise<readonly Named[]> {
-  if (!using) return () => [];
+): ((env: Environment) => Promise<readonly Named[]>) | undefined {
+  if (!using) return undefined;
   const evaluate = c.expression(using.value, 'value');
-  return (env) => then(evaluate(env), (value) => [{ name: using.name, value }]);
+  return async (env) => [{ name: using.name, value: await evaluate(env) }];
 }
 
 function compileFolder(
   c: Compiler,
   folder: TemplateExpression | undefined,
-): (env: Environment) => MaybePromise<string> {
-  if (!folder) return (env) => env.unit.folder;
+): ((env: Environment) => Promise<string>) | undefined {
+  if (!folder) return undefined;
   const evaluate = c.text(folder.parts);
-  return (env) => then(evaluate(env), (value) => resolvePath(env, value.text));
+  return async (env) => resolvePath(env, (await evaluate(env)).text);
 }
 
 const variables = (named: readonly Named[]): Record<string, string> =>
@@ -155,11 +153,11 @@ const variables = (named: readonly Named[]): Record<string, string> =>
   );
 
 /** Starts it; what it printed is the value, trimmed at the end, data when it is JSON. */
-function start(
+async function start(
   env: Environment,
   request: Pick<ProcessRequest, 'kind' | 'source' | 'env' | 'folder'>,
   stdin: Value | undefined,
-): MaybePromise<Value> {
+): Promise<Value> {
   const { run, process, frame } = env;
   const given = process?.stdin ?? stdin;
   const full: ProcessRequest = {
@@ -168,9 +166,8 @@ function start(
     timeoutMs: process?.timeoutMs,
     onOutput: undefined,
   };
-  return then(run.written(), () =>
-    run.world.process(full, frame).then((outcome) => resultOf(env, unwrap(outcome), request.kind)),
-  );
+  await run.written();
+  return resultOf(env, unwrap(await run.world.process(full, frame)), request.kind);
 }
 
 function resultOf(env: Environment, result: ProcessResult, kind: string): Value {
@@ -196,25 +193,23 @@ export function compileCommand(c: Compiler, node: CommandExpression): Execute {
   const lines = compileLines(c, node);
   const using = compileUsing(c, node.using);
   const folder = compileFolder(c, node.folder);
-  return (env, _named, isPart, isStage) =>
-    then(lines(env), (words) =>
-      then(using(env), (given) =>
-        then(folder(env), (place) => {
-          const extra = [...environmentOf(env), ...given];
-          return perform(partFrame(env, isPart), node.at, words, extra, place, isStage);
-        }),
-      ),
-    );
+  return async (env, _named, isPart, isStage) => {
+    const words = await lines(env);
+    const given = using ? await using(env) : [];
+    const place = folder ? await folder(env) : env.unit.folder;
+    const extra = [...environmentOf(env), ...given];
+    return await runCommand(partFrame(env, isPart), node.at, words, extra, place, isStage);
+  };
 }
 
-function perform(
+function runCommand(
   env: Environment,
   at: number,
   lines: readonly (readonly Word[])[],
   extra: readonly Named[],
   folder: string,
   isStage: boolean,
-): MaybePromise<Value> {
+): Promise<Value> {
   const finished = lines.map(joinWords);
   const stdin = env.process?.stdin ?? (isStage ? env.pipe?.input : undefined);
   const values = valuesIn(lines);
@@ -258,36 +253,29 @@ export function compileCode(c: Compiler, node: CodeExpression): Execute {
   const folder = compileFolder(c, node.folder);
   const run = kind === 'js' ? runJs(node) : runCode(node, kind);
   const op = operationOf(c.unit, kind, node.at);
-  return (env, named, isPart, isStage) =>
-    then(
-      mapInTurn(names, ({ name, evaluate }) => then(evaluate(env), (value) => ({ name, value }))),
-      (listed) =>
-        then(using(env), (given) => {
-          const extra = kind === 'js' ? given : [...environmentOf(env), ...given];
-          const all = [...named, ...listed];
-          const stdin = kind !== 'js' ? env.process?.stdin : undefined;
-          const inputs = [
-            ...inputsOf(all),
-            ...inputsOf(extra),
-            ...(stdin ? [{ name: 'stdin', value: stdin }] : []),
-          ];
-          return then(folder(env), (place) =>
-            operate(partFrame(env, isPart), op, inputs, (passed, inner) => {
-              const values = all.map(({ name }, index) => ({
-                name,
-                value: passed[index] as Value,
-              }));
-              const extras = extra.map(({ name }, index) => ({
-                name,
-                value: passed[all.length + index] as Value,
-              }));
-              // The whole body of a function is part of the call, so `mx` is the call's.
-              const context = isPart ? env.frame : inner.frame;
-              return run(inner, values, variables(extras), place, isStage, context);
-            }),
-          );
-        }),
-    );
+  return async (env, named, isPart, isStage) => {
+    const all = [...named];
+    for (const { name, evaluate } of names) all.push({ name, value: await evaluate(env) });
+    const given = using ? await using(env) : [];
+    const extra = kind === 'js' ? given : [...environmentOf(env), ...given];
+    const stdin = kind !== 'js' ? env.process?.stdin : undefined;
+    const inputs = [
+      ...inputsOf(all),
+      ...inputsOf(extra),
+      ...(stdin ? [{ name: 'stdin', value: stdin }] : []),
+    ];
+    const place = folder ? await folder(env) : env.unit.folder;
+    return await operate(partFrame(env, isPart), op, inputs, (passed, inner) => {
+      const values = all.map(({ name }, at) => ({ name, value: passed[at] as Value }));
+      const extras = extra.map(({ name }, at) => ({
+        name,
+        value: passed[all.length + at] as Value,
+      }));
+      // The whole body of a function is part of the call, so `mx` is the call's.
+      const context = isPart ? env.frame : inner.frame;
+      return run(inner, values, variables(extras), place, isStage, context);
+    });
+  };
 }
 
 const lastField = (steps: CodeExpression['names'][number]['steps']): string | undefined => {
@@ -302,11 +290,11 @@ type RunCode = (
   folder: string,
   isStage: boolean,
   context: Frame,
-) => MaybePromise<Value>;
+) => Promise<Value>;
 
 function runJs(node: CodeExpression): RunCode {
-  return (env, named, _variables, _folder, isStage, context) => {
-    const outcome = env.run.world.js.run({
+  return async (env, named, _variables, _folder, isStage, context) => {
+    const outcome = await env.run.world.js.run({
       source: node.body,
       parameters: named.map(({ name, value }, index) => ({
         name,
@@ -320,15 +308,12 @@ function runJs(node: CodeExpression): RunCode {
         ...named.map(({ value }) => value.meta.descriptor),
       ]),
     });
-    return then(outcome, (result) => {
-      const { value, logs, warnings, descriptor } = unwrap(result);
-      if (warnings.length > 0) env.run.stderr(`${warnings.join('\n')}\n`, env);
-      if (value === undefined || value === null) {
-        return logs.length > 0 ? makeValue(logs.join('\n'), { descriptor }) : absent(descriptor);
-      }
-      if (logs.length > 0) env.run.stderr(`${logs.join('\n')}\n`, env);
-      return makeValue(value, { descriptor });
-    });
+    const { value, logs, warnings, descriptor } = unwrap(outcome);
+    if (warnings.length > 0) env.run.stderr(`${warnings.join('\n')}\n`, env);
+    if (value === undefined || value === null)
+      return logs.length > 0 ? makeValue(logs.join('\n'), { descriptor }) : absent(descriptor);
+    if (logs.length > 0) env.run.stderr(`${logs.join('\n')}\n`, env);
+    return makeValue(value, { descriptor });
   };
 }
 
@@ -347,7 +332,7 @@ function runCode(node: CodeExpression, kind: 'sh' | 'node' | 'py'): RunCode {
   };
 }
 
-function runForeign(
+async function runForeign(
   node: CodeExpression,
   kind: 'node' | 'py',
   env: Environment,
@@ -356,8 +341,8 @@ function runForeign(
   folder: string,
   isStage: boolean,
   context: Frame,
-): MaybePromise<Value> {
-  const outcome = env.run.world.code(
+): Promise<Value> {
+  const outcome = await env.run.world.code(
     {
       kind,
       source: node.body,
@@ -374,18 +359,16 @@ function runForeign(
     },
     env.frame,
   );
-  return outcome.then((result) => {
-    const { value, stdout, stderr } = unwrap(result);
-    if (stderr.trim() !== '') env.run.stderr(stderr, env);
-    if (value !== undefined && value !== null) {
-      // With a value, what was printed is not the result.
-      if (stdout !== '') env.run.stderr(stdout, env);
-      return makeValue(value);
-    }
-    const text = stdout.trimEnd();
-    if (text === '') return value === null ? makeValue(null) : absent();
-    return kind === 'py' ? parseJsonText(makeValue(text, { text })) : makeValue(text);
-  });
+  const { value, stdout, stderr } = unwrap(outcome);
+  if (stderr.trim() !== '') env.run.stderr(stderr, env);
+  if (value !== undefined && value !== null) {
+    // With a value, what was printed is not the result.
+    if (stdout !== '') env.run.stderr(stdout, env);
+    return makeValue(value);
+  }
+  const text = stdout.trimEnd();
+  if (text === '') return value === null ? makeValue(null) : absent();
+  return kind === 'py' ? parseJsonText(makeValue(text, { text })) : makeValue(text);
 }
 
 /** A command or code block where a value stands. */

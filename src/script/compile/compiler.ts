@@ -5,7 +5,6 @@ import { leaveOf, refuseLeave } from '../run/control-values.ts';
 import type { Compiler, Eval, Reading, SourceUnit } from '../run/environment.ts';
 import { located } from '../run/operate.ts';
 import type { ActionExpression, Expression, Statement } from '../syntax/ast.ts';
-import { andThen as then } from '../wait.ts';
 import { compileCode, compileCommand, compileExecution } from './command.ts';
 import {
   compileBlock,
@@ -49,11 +48,11 @@ export function createCompiler(unit: SourceUnit, isFunction = false): Compiler {
 /** `=> v` inside the block of an arm is the value of the whole. */
 const valued =
   (evaluate: Eval): Eval =>
-  (env) =>
-    then(evaluate(env), (value) => {
-      const left = leaveOf(value);
-      return left?.word === 'return' ? left.value : value;
-    });
+  async (env) => {
+    const value = await evaluate(env);
+    const left = leaveOf(value);
+    return left?.word === 'return' ? left.value : value;
+  };
 
 function compileExpression(c: Compiler, node: Expression, reading: Reading): Eval {
   switch (node.kind) {
@@ -142,7 +141,7 @@ const placed =
 
 function compileRunValue(c: Compiler, action: Expression): Eval {
   const evaluate = compileRunnable(c, action);
-  return (env) => then(evaluate(env), refuseLeave);
+  return async (env) => refuseLeave(await evaluate(env));
 }
 
 const FLOW = new Set(['when', 'if', 'for', 'foreach', 'loop']);

@@ -32,7 +32,6 @@ import {
 import { absent, isAbsent } from '../values/absent.ts';
 import { isTruthy } from '../values/kinds.ts';
 import { compare, isEqual } from '../values/operators.ts';
-import { eachInTurn, isPromise, andThen as then } from '../wait.ts';
 
 /** Lines in a scope of their own; the value is a `Leave`, or what the last line gave. */
 export function compileBlock(c: Compiler, node: StatementBlock, kind: ScopeKind = 'block'): Eval {
@@ -42,16 +41,15 @@ export function compileBlock(c: Compiler, node: StatementBlock, kind: ScopeKind 
 
 /** One line after the other; each sees what the lines before it have taught, and so does its value. */
 export function runLines(lines: readonly Eval[]): Eval {
-  return (env) => {
+  return async (env) => {
     let last = absent();
-    const done = eachInTurn(lines, (line) => {
+    for (const line of lines) {
       const here = onPath(env);
-      return then(line(here), (value) => {
-        last = addMarks(value, here.frame.influence);
-        return leaveOf(value) !== undefined;
-      });
-    });
-    return isPromise(done) ? done.then(() => last) : last;
+      const value = await line(here);
+      last = addMarks(value, here.frame.influence);
+      if (leaveOf(value)) break;
+    }
+    return last;
   };
 }
 
@@ -65,16 +63,15 @@ function compileCondition(c: Compiler, condition: Condition): Test {
   const evaluate = c.expression(condition.value, 'condition');
   if (condition.kind === 'compare') {
     const { operator } = condition;
-    return (env, subject) =>
-      then(evaluate(env), (value) => compareWith(operator, subject ?? absent(), value));
+    return async (env, subject) => compareWith(operator, subject ?? absent(), await evaluate(env));
   }
   const isWildcard = condition.value.kind === 'literal' && condition.value.isWildcard === true;
-  return (env, subject) =>
-    then(evaluate(env), (value) => {
-      if (!subject || isWildcard) return value;
-      const answer = makeValue(isEqual(subject, value), { descriptor: subject.meta.descriptor });
-      return addMarks(answer, value.meta.descriptor);
-    });
+  return async (env, subject) => {
+    const value = await evaluate(env);
+    if (!subject || isWildcard) return value;
+    const answer = makeValue(isEqual(subject, value), { descriptor: subject.meta.descriptor });
+    return addMarks(answer, value.meta.descriptor);
+  };
 }
 
 function compareWith(operator: string, left: Value, right: Value): Value {
@@ -131,40 +128,37 @@ export function compileWhen(
     node.items.map((item) => (item.kind === 'arm' ? item.action : undefined)),
   );
   const hasLines = items.some((item) => 'line' in item);
-  return (outer) => {
+  return async (outer) => {
     const env = hasLines ? { ...outer, scope: new VariableScope('arm', outer.scope) } : outer;
-    const chosen = then(subject?.(env), (value) => chooseArm(env, items, value));
-    return then(chosen, ({ action, asked }) => {
-      const { descriptor } = asked.meta;
-      decided(outer, descriptor, branches);
-      if (!action) return addMarks(NO_MATCH, descriptor);
-      return then(action(under(env, descriptor)), (value) => addMarks(value, descriptor));
-    });
+    const { action, marks } = await chooseArm(env, items, await subject?.(env));
+    decided(outer, marks, branches);
+    if (!action) return addMarks(NO_MATCH, marks);
+    return addMarks(await action(under(env, marks)), marks);
   };
 }
 
 interface Choice {
   readonly action: Eval | undefined;
-  /** Carries the marks of every condition that was asked. */
-  readonly asked: Value;
+  /** Of every condition that was asked. */
+  readonly marks: Descriptor;
 }
 
-function chooseArm(
+async function chooseArm(
   env: Environment,
   items: readonly Item[],
   subject: Value | undefined,
-): MaybePromise<Choice> {
+): Promise<Choice> {
   let marks = subject?.meta.descriptor ?? EMPTY;
-  let action: Eval | undefined;
-  const done = eachInTurn(items, (item) => {
-    if ('line' in item) return then(item.line(env), () => false);
-    return then(item.test(env, subject), (answer) => {
-      marks = mergeDescriptors(marks, answer.meta.descriptor);
-      if (isTruthy(answer)) action = item.action;
-      return action !== undefined;
-    });
-  });
-  return then(done, () => ({ action, asked: makeValue(null, { descriptor: marks }) }));
+  for (const item of items) {
+    if ('line' in item) {
+      await item.line(env);
+      continue;
+    }
+    const answer = await item.test(env, subject);
+    marks = mergeDescriptors(marks, answer.meta.descriptor);
+    if (isTruthy(answer)) return { action: item.action, marks };
+  }
+  return { action: undefined, marks };
 }
 
 const armOf = (c: Compiler, { action }: Arm): Eval =>
@@ -173,8 +167,10 @@ const armOf = (c: Compiler, { action }: Arm): Eval =>
 /** Without `=>` the block of an arm has no value. */
 export function compileArmBlock(c: Compiler, node: StatementBlock): Eval {
   const block = compileBlock(c, node, 'arm');
-  return (env) =>
-    then(block(env), (value) => (leaveOf(value) ? value : absent(value.meta.descriptor)));
+  return async (env) => {
+    const value = await block(env);
+    return leaveOf(value) ? value : absent(value.meta.descriptor);
+  };
 }
 
 export function compileIf(c: Compiler, node: IfExpression): Eval {
@@ -183,23 +179,23 @@ export function compileIf(c: Compiler, node: IfExpression): Eval {
   const other = node.else;
   const second = other && (other.kind === 'if' ? compileIf(c, other) : compileBlock(c, other));
   const branches = branchesOf([node.then, other]);
-  return (env) =>
-    then(condition(env), (chosen) => {
-      const branch = isTruthy(chosen) ? first : second;
-      const { descriptor } = chosen.meta;
-      decided(env, descriptor, branches);
-      if (!branch) return absent(descriptor);
-      return then(branch(under(env, descriptor)), (value) => addMarks(value, descriptor));
-    });
+  return async (env) => {
+    const chosen = await condition(env);
+    const branch = isTruthy(chosen) ? first : second;
+    const { descriptor } = chosen.meta;
+    decided(env, descriptor, branches);
+    if (!branch) return absent(descriptor);
+    return addMarks(await branch(under(env, descriptor)), descriptor);
+  };
 }
 
 /** A block as a right-hand side: the value of its `=>`. */
 export function compileBlockValue(c: Compiler, node: StatementBlock): Eval {
   const block = compileBlock(c, node);
-  return (env) =>
-    then(block(env), (value) => {
-      const left = leaveOf(value);
-      if (!left || left.word !== 'return') return left ? value : absent(value.meta.descriptor);
-      return isAbsent(left.value) ? left.value : addMarks(left.value, value.meta.descriptor);
-    });
+  return async (env) => {
+    const value = await block(env);
+    const left = leaveOf(value);
+    if (!left || left.word !== 'return') return left ? value : absent(value.meta.descriptor);
+    return isAbsent(left.value) ? left.value : addMarks(left.value, value.meta.descriptor);
+  };
 }

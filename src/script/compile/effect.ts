@@ -3,23 +3,28 @@
 import { extname } from 'node:path';
 import {
   addMarks,
+  type BodyScope,
   describe,
   type Effect,
   type MaybePromise,
   makeValue,
   mergeDescriptors,
   type Operation,
-  type Scope,
   type Value,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import { type Compiler, type Environment, type Eval, resolvePath } from '../run/environment.ts';
+import {
+  type Compiler,
+  type Environment,
+  type Eval,
+  type RunState,
+  resolvePath,
+} from '../run/environment.ts';
 import { lazyInput, operate, unwrap } from '../run/operate.ts';
 import type { EffectStatement, Expression, ForeachExpression, Target } from '../syntax/ast.ts';
 import { lineOf, placeOf } from '../syntax/problem.ts';
 import { absent } from '../values/absent.ts';
 import { fileText, jsonLine, showText, textOf } from '../values/text.ts';
-import { andThen as then } from '../wait.ts';
 import { resolveOpen } from './text.ts';
 
 type Shown = 'reference' | 'call' | 'other';
@@ -36,25 +41,20 @@ export function compileEffect(
   c: Compiler,
   node: EffectStatement,
   isInline: boolean,
-): (env: Environment, passing?: Value) => MaybePromise<Value> {
+): (env: Environment, passing?: Value) => Promise<Value> {
   const evaluate = node.value && compileShown(c, node.value);
   const target = compileTarget(c, node.target);
   const shown = shownAs(node.value);
-  return (env, passing) => {
+  return async (env, passing) => {
     if (env.isDefining) return absent();
-    return then(target(env), (where) => {
-      const input = evaluate
-        ? lazyInput(env, 'value', (inner) =>
-            then(evaluate(inner), (value) => resolveOpen(value, inner)),
-          )
-        : { name: 'value', value: passing ?? documentOf(env) };
-      return operate(
-        env,
-        operationOf(node, env, where, isInline),
-        [input],
-        ([value], inner, scope) => carryOut(node, value as Value, where, shown, inner, scope),
-      );
-    });
+    const where = await target(env);
+    const input = evaluate
+      ? lazyInput(env, 'value', evaluate, resolveOpen)
+      : { name: 'value', value: passing ?? documentOf(env) };
+    const op = operationOf(node, env, where, isInline);
+    return await operate(env, op, [input], ([value], inner, scope) =>
+      carryOut(node, value as Value, where, shown, inner, scope),
+    );
   };
 }
 
@@ -91,8 +91,7 @@ function compileTarget(
   if (!target) return () => undefined;
   if (target.kind !== 'file') return () => target;
   const path = c.expression(target.path, 'value');
-  return (env) =>
-    then(path(env), (value) => ({ kind: 'file', path: resolvePath(env, textOf(value)) }));
+  return async (env) => ({ kind: 'file', path: resolvePath(env, textOf(await path(env))) });
 }
 
 function carryOut(
@@ -101,7 +100,7 @@ function carryOut(
   where: Where | undefined,
   shown: Shown,
   env: Environment,
-  scope: Scope,
+  scope: BodyScope,
 ): MaybePromise<Value> {
   const line = lineOf(env.unit, node.at);
   // That it leaves at all was decided by the conditions it stands under.
@@ -140,31 +139,30 @@ type Emit = (kind: string, text: string, target?: string, isPending?: boolean) =
 /** Held back, and not written yet. */
 const pending = new WeakSet<Effect>();
 
-function write(
+async function write(
   path: string,
   text: string,
   append: boolean,
   value: Value,
-  env: Environment,
-): MaybePromise<void> {
+  { run, frame }: Pick<Environment, 'run' | 'frame'>,
+): Promise<void> {
   const { descriptor } = value.meta;
-  return then(env.run.world.writeFile({ path, text, append, descriptor }, env.frame), (outcome) => {
-    unwrap(outcome);
-  });
+  unwrap(await run.world.writeFile({ path, text, append, descriptor }, frame));
 }
 
 /** Held back under an after-guard like any effect; the write itself happens when it is let go. */
-function deliver(
+async function deliver(
   path: string,
   text: string,
   append: boolean,
   value: Value,
   env: Environment,
   emit: Emit,
-): MaybePromise<Value> {
+): Promise<Value> {
   const kind = append ? 'append' : 'output';
   if (env.frame.emit) return emit(kind, text, path, true);
-  return then(write(path, text, append, value, env), () => emit(kind, text, path));
+  await write(path, text, append, value, env);
+  return emit(kind, text, path);
 }
 
 function writeTo(
@@ -190,10 +188,10 @@ function appendTo(path: string, value: Value, env: Environment, emit: Emit): May
 }
 
 /** Effects of held bodies that were let go: the file is written now. */
-export function writeReleased(effect: Effect, env: Environment): void {
-  if (effect.target === undefined || !pending.delete(effect)) return;
-  const done = write(effect.target, effect.text ?? '', effect.kind === 'append', effect.value, env);
-  if (done instanceof Promise) env.run.later(done);
+export function writeReleased(effect: Effect, run: RunState): void {
+  const { target, text = '', kind, value } = effect;
+  if (target === undefined || !pending.delete(effect)) return;
+  run.later(write(target, text, kind === 'append', value, { run, frame: run.ground }));
 }
 
 /** `show foreach … with { separator, template }` joins what it collected. */
@@ -211,24 +209,19 @@ function joined(c: Compiler, node: ForeachExpression, evaluate: Eval): Eval {
     separator && c.expression(separator, 'value'),
     template && c.expression(template, 'value'),
   ];
-  return (env) =>
-    then(evaluate(env), (list) =>
-      then(between?.(env), (gap) =>
-        then(shape?.(env), (form) => {
-          const items = Array.isArray(list.data) ? list.data : [];
-          const texts = items.map((item, index) => {
-            const text = textOf(makeValue(item));
-            const result = form
-              ? textOf(form)
-                  .replaceAll('{{result}}', () => text)
-                  .replaceAll('{{index}}', String(index))
-              : text;
-            return result;
-          });
-          return makeValue(texts.join(gap ? textOf(gap) : '\n'), {
-            descriptor: list.meta.descriptor,
-          });
-        }),
-      ),
-    );
+  return async (env) => {
+    const list = await evaluate(env);
+    const gap = await between?.(env);
+    const form = await shape?.(env);
+    const items = Array.isArray(list.data) ? list.data : [];
+    const texts = items.map((item, index) => {
+      const text = textOf(makeValue(item));
+      if (!form) return text;
+      return textOf(form)
+        .replaceAll('{{result}}', () => text)
+        .replaceAll('{{index}}', String(index));
+    });
+    const { descriptor } = list.meta;
+    return makeValue(texts.join(gap ? textOf(gap) : '\n'), { descriptor });
+  };
 }

@@ -6,7 +6,6 @@ import {
   addLabels,
   addMarks,
   childFrame,
-  type Descriptor,
   type MaybePromise,
   makeContainer,
   makeValue,
@@ -29,7 +28,6 @@ import { VariableScope } from '../run/scope.ts';
 import type { FileExpression, SectionName } from '../syntax/ast.ts';
 import { withOrigin } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
-import { attempt, mapInTurn, andThen as then } from '../wait.ts';
 import type { LoadedText } from '../world.ts';
 import { walkStepsOf } from './reference.ts';
 
@@ -90,14 +88,16 @@ function readJson(text: string, path: string): Json {
 
 const isGlob = (path: string): boolean => /[*?[{]/.test(path);
 
-type Names = (env: Environment) => MaybePromise<{ name: string; isOptional: boolean }[]>;
+type Names = (env: Environment) => Promise<{ name: string; isOptional: boolean }[]>;
 
 const compileNames = (c: Compiler, list: readonly SectionName[]): Names => {
   const names = list.map(({ name, isOptional }) => ({ evaluate: c.text(name.parts), isOptional }));
-  return (env) =>
-    mapInTurn(names, ({ evaluate, isOptional }) =>
-      then(evaluate(env), (value) => ({ name: textOf(value), isOptional })),
-    );
+  return async (env) => {
+    const found: { name: string; isOptional: boolean }[] = [];
+    for (const { evaluate, isOptional } of names)
+      found.push({ name: textOf(await evaluate(env)), isOptional });
+    return found;
+  };
 };
 
 type Shape = (value: Value, env: Environment) => MaybePromise<Value>;
@@ -107,24 +107,19 @@ function compileSections(c: Compiler, node: FileExpression): Shape {
   if (!sections) return (value) => value;
   const [include, exclude] = [compileNames(c, sections.include), compileNames(c, sections.exclude)];
   const heading = node.as && c.text(node.as.parts);
-  return (value, env) =>
-    then(include(env), (wanted) =>
-      then(exclude(env), (unwanted) => {
-        const found = selectSections(value.text, {
-          include: wanted,
-          exclude: unwanted,
-          list: sections.list,
-        });
-        const { descriptor, origin } = value.meta;
-        if (typeof found !== 'string') return makeValue([...found], { descriptor });
-        const section = makeValue(found, { descriptor, text: found, origin });
-        if (!heading) return section;
-        return then(heading(env), (title) => {
-          const text = renameSection(found, textOf(title));
-          return addMarks(makeValue(text, { descriptor, text, origin }), title.meta.descriptor);
-        });
-      }),
-    );
+  return async (value, env) => {
+    const found = selectSections(value.text, {
+      include: await include(env),
+      exclude: await exclude(env),
+      list: sections.list,
+    });
+    const { descriptor, origin } = value.meta;
+    if (typeof found !== 'string') return makeValue([...found], { descriptor });
+    const title = await heading?.(env);
+    if (!title) return makeValue(found, { descriptor, text: found, origin });
+    const text = renameSection(found, textOf(title));
+    return addMarks(makeValue(text, { descriptor, text, origin }), title.meta.descriptor);
+  };
 }
 
 /** `as "…<>…"`: `<>` is the file. */
@@ -132,15 +127,11 @@ function compileAs(c: Compiler, node: FileExpression): Shape {
   const { as, sections } = node;
   if (!as || sections) return (value) => value;
   const evaluate = c.text(as.parts);
-  return (value, env) => {
+  return async (value, env) => {
     const scope = new VariableScope('block', env.scope);
     scope.bind('<>', 'ambient', value);
-    return then(evaluate({ ...env, scope }), (made) =>
-      addMarks(
-        makeValue(made.text, { descriptor: made.meta.descriptor, text: made.text }),
-        value.meta.descriptor,
-      ),
-    );
+    const { text, meta } = await evaluate({ ...env, scope });
+    return addMarks(makeValue(text, { descriptor: meta.descriptor, text }), value.meta.descriptor);
   };
 }
 
@@ -154,47 +145,41 @@ function compileDefinitions({ definitions }: FileExpression): Shape {
 const LOAD: Operation = { type: 'file', name: '', opLabels: [], retryOwner: false };
 
 /** Loading is no operation of the language; a policy that speaks of files is asked all the same. */
-function readText(path: string, env: Environment): MaybePromise<Outcome<LoadedText>> {
-  const read = () => then(env.run.written(), () => env.run.world.readFile(path, env.frame));
-  if (env.run.policies.length === 0) return read();
-  const frame = childFrame(env.frame, { selection: { only: [] } });
-  const asked = operate({ ...env, frame }, { ...LOAD, target: path }, [], () => makeValue(null));
-  return then(asked, read);
+async function readText(path: string, env: Environment): Promise<Outcome<LoadedText>> {
+  if (env.run.policies.length > 0) {
+    const frame = childFrame(env.frame, { selection: { only: [] } });
+    await operate({ ...env, frame }, { ...LOAD, target: path }, [], () => makeValue(null));
+  }
+  await env.run.written();
+  return await env.run.world.readFile(path, env.frame);
 }
 
-function load(path: string, env: Environment): MaybePromise<Value> {
-  return then(readText(path, env), (outcome) =>
-    contentOf(unwrap(outcome), env.run.world.root, env.frame.policy.unlabelled),
-  );
+async function load(path: string, env: Environment): Promise<Value> {
+  const loaded = unwrap(await readText(path, env));
+  return contentOf(loaded, env.run.world.root, env.frame.policy.unlabelled);
 }
 
 /** Every match, sorted by path; their texts are joined where a text is wanted. */
-function loadAll(pattern: string, env: Environment, shape: Shape): MaybePromise<Value> {
-  return then(env.run.world.glob(pattern, env.frame), (outcome) =>
-    then(
-      mapInTurn(unwrap(outcome), (path) =>
-        then(load(path, env), (value) => orNothing(value, env, shape)),
-      ),
-      (values) => {
-        const missing = values.filter(({ data }) => data === null);
-        const found = values.filter(({ data }) => data !== null);
-        const own = mergeAll(missing.map(({ meta }) => meta.descriptor));
-        return withOrigin(makeContainer(found, own), { files: true });
-      },
-    ),
-  );
+async function loadAll(pattern: string, env: Environment, shape: Shape): Promise<Value> {
+  const values: Value[] = [];
+  for (const path of unwrap(await env.run.world.glob(pattern, env.frame)))
+    values.push(await orNothing(await load(path, env), env, shape));
+  const missing = values.filter(({ data }) => data === null);
+  const found = values.filter(({ data }) => data !== null);
+  const own = mergeAll(missing.map(({ meta }) => meta.descriptor));
+  return withOrigin(makeContainer(found, own), { files: true });
 }
 
 /** Null where the file has no such section. */
-const orNothing = (value: Value, env: Environment, shape: Shape): MaybePromise<Value> =>
-  attempt(
-    () => shape(value, env),
-    (error) => {
-      const fault = toFault(error);
-      if (fault.fault.code !== 'not_found') throw fault;
-      return makeValue(null, { descriptor: value.meta.descriptor });
-    },
-  );
+async function orNothing(value: Value, env: Environment, shape: Shape): Promise<Value> {
+  try {
+    return await shape(value, env);
+  } catch (error) {
+    const fault = toFault(error);
+    if (fault.fault.code !== 'not_found') throw fault;
+    return makeValue(null, { descriptor: value.meta.descriptor });
+  }
+}
 
 export function compileFile(c: Compiler, node: FileExpression, reading: Reading): Eval {
   const path = c.text(node.path.parts);
@@ -203,53 +188,49 @@ export function compileFile(c: Compiler, node: FileExpression, reading: Reading)
     compileAs(c, node),
     compileDefinitions(node),
   ];
-  const shape: Shape = (value, env) =>
-    then(sections(value, env), (part) =>
-      then(definitions(part, env), (defined) => as(defined, env)),
-    );
+  const shape: Shape = async (value, env) =>
+    as(await definitions(await sections(value, env), env), env);
   const walk = walkStepsOf(c, node.steps, reading);
-  return (env) =>
-    then(path(env), (value) => {
-      const written = textOf(value);
-      if (/^[a-z]+:\/\//i.test(written))
-        raise('invalid_input', `\`<${written}>\`: addresses cannot be loaded here`, {
-          hint: 'use `@tool("http/…")`',
-        });
-      const place = resolvePath(env, written);
-      const marks: Descriptor = value.meta.descriptor;
-      const found = isGlob(written)
-        ? loadAll(place, env, shape)
-        : // Which file is missing says what the path was made of.
-          attempt(
-            () => loadOne(place, written, node, env, shape),
-            (error) => {
-              throw toFault(error).under(marks);
-            },
-          );
-      return then(found, (loaded) =>
-        walk(addMarks(loaded, mergeDescriptors(marks, loaded.meta.elements?.own ?? marks)), env),
-      );
-    });
+  return async (env) => {
+    const value = await path(env);
+    const written = textOf(value);
+    if (/^[a-z]+:\/\//i.test(written))
+      raise('invalid_input', `\`<${written}>\`: addresses cannot be loaded here`, {
+        hint: 'use `@tool("http/…")`',
+      });
+    const place = resolvePath(env, written);
+    const marks = value.meta.descriptor;
+    const loaded = isGlob(written)
+      ? await loadAll(place, env, shape)
+      : await loadOne(place, value, node, env, shape);
+    const all = mergeDescriptors(marks, loaded.meta.elements?.own ?? marks);
+    return await walk(addMarks(loaded, all), env);
+  };
 }
 
-function loadOne(
+async function loadOne(
   place: string,
-  written: string,
+  written: Value,
   node: FileExpression,
   env: Environment,
   shape: Shape,
-): MaybePromise<Value> {
-  return then(readText(place, env), (outcome) => {
+): Promise<Value> {
+  try {
+    const outcome = await readText(place, env);
     if (outcome.ok) {
       const { root } = env.run.world;
       const content = contentOf(outcome.output, root, env.frame.policy.unlabelled);
-      return node.isOptional ? orNothing(content, env, shape) : shape(content, env);
+      return await (node.isOptional ? orNothing(content, env, shape) : shape(content, env));
     }
     if (outcome.error.code !== 'not_found') return unwrap(outcome);
     if (node.isOptional) return makeValue(null);
-    return raise('not_found', `there is no file \`${written}\``, {
+    const name = textOf(written);
+    return raise('not_found', `there is no file \`${name}\``, {
       file: place,
-      hint: `write \`<${written}>?\` if it may be missing`,
+      hint: `write \`<${name}>?\` if it may be missing`,
     });
-  });
+  } catch (error) {
+    // Which file is missing says what the path was made of.
+    throw toFault(error).under(written.meta.descriptor);
+  }
 }

@@ -31,7 +31,6 @@ import type { ActionExpression, Arm, ExeStatement, Expression } from '../syntax/
 import { placeOf } from '../syntax/problem.ts';
 import { absent } from '../values/absent.ts';
 import { withText } from '../values/kinds.ts';
-import { attempt, andThen as then } from '../wait.ts';
 import { compileCode, compileCommand, type Execute } from './command.ts';
 import { compileArmBlock } from './control-flow.ts';
 import { resolveOpen } from './text.ts';
@@ -59,7 +58,7 @@ const evaluated = (kind: string, evaluate: Eval): Body => ({
   kind,
   source: undefined,
   // A prompt with open slots is filled in where it is given back.
-  run: (env) => then(evaluate(env), (value) => resolveOpen(value, env)),
+  run: async (env) => resolveOpen(await evaluate(env), env),
 });
 
 const KINDS: Readonly<Record<string, string>> = {
@@ -153,14 +152,11 @@ function inputsOf(
   seen: Value[],
 ): Input[] {
   const argument = (name: string, value: CallArgument, at: number): Input =>
-    lazyInput(site.env, name, (env) =>
-      then(value.evaluate(env), (found) =>
-        then(resolveOpen(found, env), (ready) => {
-          seen[at] = ready;
-          return ready;
-        }),
-      ),
-    );
+    lazyInput(site.env, name, value.evaluate, (found, env) => {
+      const ready = resolveOpen(found, env);
+      seen[at] = ready;
+      return ready;
+    });
   const inputs = node.parameters.flatMap(({ name }, at) => {
     const value = values[at];
     return value ? [argument(name, value, at)] : [];
@@ -285,7 +281,7 @@ export function compileFunction(c: Compiler, node: ExeStatement): (env: Environm
   return (defined) => {
     const refused =
       denied &&
-      ((values: readonly Value[], site: CallSite, fault: ScriptFault) => {
+      (async (values: readonly Value[], site: CallSite, fault: ScriptFault) => {
         const env = bodyEnv(
           plan,
           defined,
@@ -294,8 +290,10 @@ export function compileFunction(c: Compiler, node: ExeStatement): (env: Environm
           enter(site.env.chain, executable, node),
           values,
         );
-        return then(denied.run(deniedEnv(env, fault)), (value) =>
-          addMarks(deniedValue(denied.action, value, site.env), descriptorOfFault(fault.fault)),
+        const value = await denied.run(deniedEnv(env, fault));
+        return addMarks(
+          deniedValue(denied.action, value, site.env),
+          descriptorOfFault(fault.fault),
         );
       });
     const executable: Executable = new Executable(
@@ -309,12 +307,10 @@ export function compileFunction(c: Compiler, node: ExeStatement): (env: Environm
             env,
             isStage ? ops.stage : ops.call,
             inputsOf(node, values, site, seen),
-            (passed, inner) => {
+            async (passed, inner) => {
               env.run.calls.push(node.name);
               const inside = bodyEnv(plan, defined, site, inner.frame, chain, passed);
-              return then(body.run(inside, inside.named, isStage), (value) =>
-                asData(returned(value, env)),
-              );
+              return asData(returned(await body.run(inside, inside.named, isStage), env));
             },
           );
         return refused ? orDenied(call, (fault) => refused(seen, site, fault)) : call();
@@ -326,15 +322,17 @@ export function compileFunction(c: Compiler, node: ExeStatement): (env: Environm
 }
 
 /** Guards' denials can be caught; refusals of capabilities and limits cannot. */
-export function orDenied(
-  call: () => MaybePromise<Value>,
+export async function orDenied(
+  call: () => Promise<Value>,
   caught: (fault: ScriptFault) => MaybePromise<Value>,
-): MaybePromise<Value> {
-  return attempt(call, (error) => {
+): Promise<Value> {
+  try {
+    return await call();
+  } catch (error) {
     if (error instanceof ScriptFault && isCatchableDenial({ ok: false, error: error.fault }))
-      return caught(error);
+      return await caught(error);
     throw error;
-  });
+  }
 }
 
 function deniedEnv(env: Environment, { fault }: ScriptFault): Environment {

@@ -1,4 +1,5 @@
 // Guards, hooks, policies and profiles: statements that change how later ones are judged.
+
 import {
   isObject,
   type Json,
@@ -14,7 +15,6 @@ import {
   defineGuard,
   type GuardView,
   type LabelChange,
-  type MaybePromise,
   makeContainer,
   makeValue,
   type Value,
@@ -22,7 +22,13 @@ import {
 } from '../../flow/index.ts';
 import { raise, toFault } from '../fault.ts';
 import { leaveOf, ruling, verdictOf } from '../run/control-values.ts';
-import { type Compiler, type Environment, type Eval, newPath } from '../run/environment.ts';
+import {
+  type Compiler,
+  type Environment,
+  type Eval,
+  evaluateAll,
+  newPath,
+} from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
 import type {
@@ -38,11 +44,11 @@ import type {
 import { lineOf, shownPlace } from '../syntax/problem.ts';
 import { absent, isAbsent } from '../values/absent.ts';
 import { textOf } from '../values/text.ts';
-import { attempt, andThen as then } from '../wait.ts';
 import { compileBlock, compileWhen } from './control-flow.ts';
 import { guardInputs } from './guard-input.ts';
 import { addHook, type HookBody } from './hooks.ts';
 import { applyPolicy, missingNeeds, profileOf } from './policy.ts';
+import { compileArguments } from './reference.ts';
 
 type Rule = GuardStatement | HookStatement | PolicyStatement | ProfilesStatement | NeedsStatement;
 
@@ -96,19 +102,18 @@ function compileGuard(c: Compiler, node: GuardStatement): Eval {
         'a privileged guard is accepted only in the script you start, its project modules, signed items and policy files',
       );
     }
-    const decide = (view: GuardView): MaybePromise<Outcome<Verdict>> =>
-      attempt<Outcome<Verdict>>(
-        () => {
-          const names = new Map([
-            ['input', inputOf(view.input, view.inputs)],
-            ['output', view.output ?? makeValue(null)],
-          ]);
-          return then(rules({ ...ruleEnv(env, view.frame, names), chain: undefined }), (value) =>
-            ok(verdict(value)),
-          );
-        },
-        (error) => ({ ok: false, error: toFault(error).fault }),
-      );
+    const decide = async (view: GuardView): Promise<Outcome<Verdict>> => {
+      try {
+        const names = new Map([
+          ['input', inputOf(view.input, view.inputs)],
+          ['output', view.output ?? makeValue(null)],
+        ]);
+        const inside = { ...ruleEnv(env, view.frame, names), chain: undefined };
+        return ok(verdict(await rules(inside)));
+      } catch (error) {
+        return { ok: false, error: toFault(error).fault };
+      }
+    };
     const guard = unwrap(
       defineGuard({
         ...(node.name ? { name: node.name } : {}),
@@ -139,7 +144,7 @@ function verdict(value: Value): Verdict {
 function compileHook(c: Compiler, node: HookStatement): Eval {
   const block = compileBlock(c.forFunction(), node.body);
   return (env) => {
-    const run: HookBody = ({ inputs, output, frame }) => {
+    const run: HookBody = async ({ inputs, output, frame }) => {
       const names = new Map([
         [
           'input',
@@ -149,10 +154,8 @@ function compileHook(c: Compiler, node: HookStatement): Eval {
         ],
         ['output', output ?? makeValue(null)],
       ]);
-      return then(block(ruleEnv(env, frame, names)), (value) => {
-        const left = leaveOf(value);
-        return left?.word === 'return' && !isAbsent(left.value) ? left.value : undefined;
-      });
+      const left = leaveOf(await block(ruleEnv(env, frame, names)));
+      return left?.word === 'return' && !isAbsent(left.value) ? left.value : undefined;
     };
     addHook(env.run, {
       name: node.name ?? `hook at line ${lineOf(c.unit, node.at)}`,
@@ -165,21 +168,17 @@ function compileHook(c: Compiler, node: HookStatement): Eval {
 }
 
 function compilePolicy(c: Compiler, node: PolicyStatement): Eval {
-  const members = node.members.map((member) => c.expression(member, 'value'));
-  return (env) => {
-    const values = members.reduce<MaybePromise<Value[]>>(
-      (list, evaluate) => then(list, (found) => then(evaluate(env), (value) => [...found, value])),
-      [],
-    );
-    return then(values, (found) => {
-      for (const value of found) applyPolicy(env.run, value);
-      const all =
-        found.length === 1
-          ? (found[0] as Value)
-          : makeValue(Object.assign({}, ...found.map(({ data }) => data)) as Json);
-      c.unit.scope.define(node.name, 'var', all, shownPlace(c.unit, node.at));
-      return absent();
-    });
+  const members = compileArguments(c, node.members);
+  return async (env) => {
+    const found = await evaluateAll(members, env);
+    for (const value of found) applyPolicy(env.run, value);
+    const [first] = found;
+    const all =
+      first && found.length === 1
+        ? first
+        : makeValue(Object.assign({}, ...found.map(({ data }) => data)) as Json);
+    c.unit.scope.define(node.name, 'var', all, shownPlace(c.unit, node.at));
+    return absent();
   };
 }
 
@@ -187,28 +186,21 @@ const objectOf = (value: Value): JsonObject => (isObject(value.data) ? value.dat
 
 function compileProfiles(c: Compiler, node: ProfilesStatement): Eval {
   const evaluate = c.expression(node.value, 'value');
-  return (env) =>
-    then(evaluate(env), (value) => {
-      const profile = profileOf(env.run, objectOf(value));
-      env.run.ground = childFrame(env.run.ground, { ctx: { profile } });
-      return absent();
-    });
+  return async (env) => {
+    const profile = profileOf(env.run, objectOf(await evaluate(env)));
+    env.run.ground = childFrame(env.run.ground, { ctx: { profile } });
+    return absent();
+  };
 }
 
 function compileNeeds(c: Compiler, node: NeedsStatement): Eval {
   const evaluate = c.expression(node.value, 'value');
-  return (env) =>
-    then(evaluate(env), (value) =>
-      then(missingNeeds(env, objectOf(value)), (missing) =>
-        missing.length === 0
-          ? absent()
-          : raise(
-              'dependency_missing',
-              `this script needs ${missing.map((name) => `\`${name}\``).join(', ')}`,
-              { missing },
-            ),
-      ),
-    );
+  return async (env) => {
+    const missing = await missingNeeds(env, objectOf(await evaluate(env)));
+    if (missing.length === 0) return absent();
+    const names = missing.map((name) => `\`${name}\``).join(', ');
+    return raise('dependency_missing', `this script needs ${names}`, { missing });
+  };
 }
 
 // `allow`, `allow VALUE`, `deny "…"`, `retry "…"`, `ask "…"` in the arms of a guard.
@@ -228,16 +220,13 @@ export function compileVerdict(c: Compiler, node: VerdictExpression): Eval {
     const entry = options?.entries.get(name);
     return entry && c.expression(entry, 'value');
   });
-  return (env) =>
-    then(evaluate?.(env), (value) => {
-      if (decision !== 'allow')
-        return ruling({ kind: decision, text: value ? textOf(value) : DEFAULT_TEXT[decision] });
-      return then(add?.(env), (added) =>
-        then(remove?.(env), (removed) =>
-          ruling(allowed(value, merged(edit, list(added), list(removed)))),
-        ),
-      );
-    });
+  return async (env) => {
+    const value = await evaluate?.(env);
+    if (decision !== 'allow')
+      return ruling({ kind: decision, text: value ? textOf(value) : DEFAULT_TEXT[decision] });
+    const change = merged(edit, list(await add?.(env)), list(await remove?.(env)));
+    return ruling(allowed(value, change));
+  };
 }
 
 function merged(

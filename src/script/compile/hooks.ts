@@ -16,7 +16,6 @@ import { toFault } from '../fault.ts';
 import type { RunState } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
 import { entriesOf } from '../values/kinds.ts';
-import { attempt, eachInTurn, andThen as then } from '../wait.ts';
 
 interface HookCall {
   readonly inputs: readonly Argument[];
@@ -73,60 +72,49 @@ export function addHook(run: RunState, hook: ScriptHook): void {
 }
 
 function portOf(state: HookState): ScriptHooks {
-  const ask = ({ hook }: Filed, call: HookCall): MaybePromise<Value | undefined> =>
-    attempt<Value | undefined>(
-      () => hook.run(call),
-      (error) => {
-        state.errors.push({ hook: hook.name, message: toFault(error).message });
-        return undefined;
-      },
-    );
+  const ask = async (hook: ScriptHook, call: HookCall): Promise<Value | undefined> => {
+    try {
+      return await hook.run(call);
+    } catch (error) {
+      state.errors.push({ hook: hook.name, message: toFault(error).message });
+      return undefined;
+    }
+  };
   return {
-    before(op, inputs, frame) {
-      let current = inputs;
-      const replace = (at: number, value: Value) => {
-        current = current.map((input, place) => (place === at ? { ...input, value } : input));
+    async before(op, inputs, frame) {
+      const current = inputs.map(({ value }) => value);
+      let isChanged = false;
+      const replace = (at: number, value: Value | undefined) => {
+        if (!value || at >= current.length) return;
+        current[at] = value;
+        isChanged = true;
       };
-      const run = eachInTurn(state.hooks, (filed) => {
-        const { hook, set } = filed;
-        if (hook.timing !== 'before') return false;
+      const shown = () => inputs.map((input, at) => ({ ...input, value: current[at] as Value }));
+      for (const { hook, set } of state.hooks) {
+        if (hook.timing !== 'before') continue;
         // A label: once for each input that carries it. Otherwise once, for all of them.
-        const marked = current.flatMap(({ value }, at) =>
-          set.forMarks(value.meta.descriptor, 'before').length > 0 ? [at] : [],
-        );
-        const done = eachInTurn(marked, (at) =>
-          then(
-            ask(filed, { inputs: [current[at] as Argument], output: undefined, frame }),
-            (given) => {
-              if (given) replace(at, given);
-              return false;
-            },
-          ),
-        );
-        if (set.forOperation(op, frame.held, 'before').length === 0) return then(done, () => false);
-        return then(ask(filed, { inputs: current, output: undefined, frame }), (given) => {
-          const isList = given && current.length > 1 && Array.isArray(given.data);
-          const values = isList ? entriesOf(given).map(([, value]) => value) : given ? [given] : [];
-          values.forEach((value, at) => replace(at, value));
-          return false;
-        });
-      });
-      return then(run, () => (current === inputs ? undefined : current.map(({ value }) => value)));
+        for (const [at, input] of shown().entries()) {
+          if (set.forMarks(input.value.meta.descriptor, 'before').length > 0)
+            replace(at, await ask(hook, { inputs: [input], output: undefined, frame }));
+        }
+        if (set.forOperation(op, frame.held, 'before').length === 0) continue;
+        const given = await ask(hook, { inputs: shown(), output: undefined, frame });
+        const isList = given && current.length > 1 && Array.isArray(given.data);
+        const values = isList ? entriesOf(given).map(([, value]) => value) : [given];
+        for (const [at, value] of values.entries()) replace(at, value);
+      }
+      return isChanged ? current : undefined;
     },
-    after(op, result, inputs, frame) {
+    async after(op, result, inputs, frame) {
       let current = result;
-      const run = eachInTurn(state.hooks, (filed) => {
-        const { hook, set } = filed;
+      for (const { hook, set } of state.hooks) {
         const isConcerned =
           set.forOperation(op, frame.held, 'after').length > 0 ||
           set.forMarks(current.meta.descriptor, 'after').length > 0;
-        if (hook.timing !== 'after' || !isConcerned) return false;
-        return then(ask(filed, { inputs, output: current, frame }), (given) => {
-          if (given) current = given;
-          return false;
-        });
-      });
-      return then(run, () => (current === result ? undefined : current));
+        if (hook.timing !== 'after' || !isConcerned) continue;
+        current = (await ask(hook, { inputs, output: current, frame })) ?? current;
+      }
+      return current === result ? undefined : current;
     },
   };
 }

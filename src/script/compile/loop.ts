@@ -5,7 +5,6 @@ import {
   type Descriptor,
   descriptorOfFault,
   EMPTY,
-  type MaybePromise,
   makeContainer,
   makeValue,
   mergeDescriptors,
@@ -17,6 +16,7 @@ import {
   type Compiler,
   type Environment,
   type Eval,
+  evaluateAll,
   given,
   newPath,
   onPath,
@@ -32,7 +32,6 @@ import { fieldOf } from '../values/access.ts';
 import { itemsOf } from '../values/data.ts';
 import { isTruthy, shapeMarks } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
-import { attempt, eachInTurn, andThen as then } from '../wait.ts';
 import { type Branches, branchesOf, decided } from './control-flow.ts';
 import { compileArguments, invoke } from './reference.ts';
 
@@ -145,39 +144,31 @@ function roundEnv(
 }
 
 /** A round the filter leaves out is one that was skipped, because of what the filter read. */
-function runRound(env: Environment, plan: Plan): MaybePromise<Value> {
-  const go = (inner: Environment): MaybePromise<Value> =>
-    then(plan.body(inner), (value) => (plan.isCollecting ? itemReturn(value) : value));
-  if (!plan.filter) return go(env);
-  return then(plan.filter(env), (answer) => {
-    const { descriptor } = answer.meta;
-    decided(env, descriptor, plan.branches);
-    if (!isTruthy(answer)) return leave('skip', absent(descriptor));
-    return then(go(under(env, descriptor)), (value) => addMarks(value, descriptor));
-  });
+async function runRound(env: Environment, plan: Plan): Promise<Value> {
+  const answer = await plan.filter?.(env);
+  const marks = answer?.meta.descriptor ?? EMPTY;
+  if (answer) decided(env, marks, plan.branches);
+  if (answer && !isTruthy(answer)) return leave('skip', absent(marks));
+  const value = await plan.body(under(env, marks));
+  return addMarks(plan.isCollecting ? itemReturn(value) : value, marks);
 }
 
 /** Items know about what decided over them; what is left out leaves its marks on the whole. */
 const dropped = (marks: Descriptor, result: Value, round: Round): Descriptor =>
   'item' in round && round.item ? marks : mergeDescriptors(marks, result.meta.descriptor);
 
-function inOrder(env: Environment, plan: Plan, items: readonly Item[]): MaybePromise<Rounds> {
+async function inOrder(env: Environment, plan: Plan, items: readonly Item[]): Promise<Rounds> {
   const found: Value[] = [];
-  let end: Value | undefined;
   let marks = EMPTY;
-  const done = eachInTurn(items, (item, index) =>
-    then(
-      runRound(roundEnv(onPath(env), plan, item, index, items.length, 'block'), plan),
-      (result) => {
-        const round = roundOf(result);
-        marks = dropped(marks, result, round);
-        if ('end' in round) end = round.end;
-        else if (round.item) found.push(round.item);
-        return end !== undefined;
-      },
-    ),
-  );
-  return then(done, () => ({ found, end, marks }));
+  for (const [index, item] of items.entries()) {
+    const inner = roundEnv(onPath(env), plan, item, index, items.length, 'block');
+    const result = await runRound(inner, plan);
+    const round = roundOf(result);
+    marks = dropped(marks, result, round);
+    if ('end' in round) return { found, end: round.end, marks };
+    if (round.item) found.push(round.item);
+  }
+  return { found, end: undefined, marks };
 }
 
 const SKIPPED = Symbol('skipped');
@@ -191,27 +182,26 @@ async function inParallel(
   const errors: Json[] = [];
   let marks = EMPTY;
   let failed = EMPTY;
-  const results = await runInParallel(items, cap, plan.node.parallel?.pauseMs ?? 0, (item, index) =>
-    attempt<Value | typeof SKIPPED>(
-      () =>
-        then(runRound(roundEnv(env, plan, item, index, items.length, 'branch'), plan), (result) => {
-          const round = roundOf(result);
-          marks = dropped(marks, result, round);
-          return 'item' in round ? (round.item ?? SKIPPED) : SKIPPED;
-        }),
-      (error) => {
-        const fault = toFault(error);
-        const record = errorRecord(fault.message, item, index);
-        errors.push(record);
-        const descriptor = mergeDescriptors(
-          item.value.meta.descriptor,
-          descriptorOfFault(fault.fault),
-        );
-        failed = mergeDescriptors(failed, descriptor);
-        return makeValue(record, { descriptor });
-      },
-    ),
-  );
+  const branch = async (item: Item, index: number): Promise<Value | typeof SKIPPED> => {
+    try {
+      const inner = roundEnv(env, plan, item, index, items.length, 'branch');
+      const result = await runRound(inner, plan);
+      const round = roundOf(result);
+      marks = dropped(marks, result, round);
+      return 'item' in round ? (round.item ?? SKIPPED) : SKIPPED;
+    } catch (error) {
+      const fault = toFault(error);
+      const record = errorRecord(fault.message, item, index);
+      errors.push(record);
+      const descriptor = mergeDescriptors(
+        item.value.meta.descriptor,
+        descriptorOfFault(fault.fault),
+      );
+      failed = mergeDescriptors(failed, descriptor);
+      return makeValue(record, { descriptor });
+    }
+  };
+  const results = await runInParallel(items, cap, plan.node.parallel?.pauseMs ?? 0, branch);
   env.path.errors = { list: errors, marks: mergeDescriptors(marks, failed) };
   if (errors.length > 0 && errors.length === items.length) {
     const [first] = errors as { message: string }[];
@@ -231,16 +221,16 @@ export const errorRecord = (message: string, item: Item, index: number): Json =>
   value: item.value.data,
 });
 
-function compileCap(c: Compiler, node: ForExpression): (env: Environment) => MaybePromise<number> {
+function compileCap(c: Compiler, node: ForExpression): (env: Environment) => Promise<number> {
   const cap = node.parallel?.cap && c.expression(node.parallel.cap, 'value');
-  return (env) =>
-    then(cap?.(env), (value) => {
-      if (!value) return DEFAULT_CAP;
-      const count = Number(value.data);
-      return Number.isInteger(count) && count > 0
-        ? count
-        : raise('invalid_input', `\`${textOf(value)}\` is no number of parallel branches`);
-    });
+  return async (env) => {
+    const value = await cap?.(env);
+    if (!value) return DEFAULT_CAP;
+    const count = Number(value.data);
+    return Number.isInteger(count) && count > 0
+      ? count
+      : raise('invalid_input', `\`${textOf(value)}\` is no number of parallel branches`);
+  };
 }
 
 export function compileFor(
@@ -262,21 +252,19 @@ export function compileFor(
     location: placeOf(env.unit, node.at),
   });
   return (env) =>
-    operate(env, op(env), [lazyInput(env, 'collection', collection)], ([list], inner) => {
+    operate(env, op(env), [lazyInput(env, 'collection', collection)], async ([list], inner) => {
       const source = list as Value;
       const items = itemsOf(source);
       // How often the body runs is decided by how many elements there are.
       const shape = shapeMarks(source);
       decided(inner, shape, branches);
       const round = under(inner, shape);
-      const rounds = node.parallel
-        ? then(cap(round), (count) => inParallel(round, plan, items, count))
-        : inOrder(round, plan, items);
-      return then(rounds, ({ found, end, marks }) => {
-        if (end && leaveOf(end)) return end;
-        const result = makeContainer(found, mergeDescriptors(shape, marks));
-        return batch ? batch(result, inner) : result;
-      });
+      const { found, end, marks } = node.parallel
+        ? await inParallel(round, plan, items, await cap(round))
+        : await inOrder(round, plan, items);
+      if (end && leaveOf(end)) return end;
+      const result = makeContainer(found, mergeDescriptors(shape, marks));
+      return batch ? await batch(result, inner) : result;
     });
 }
 
@@ -289,28 +277,15 @@ export function compileForeach(c: Compiler, node: ForeachExpression): Eval {
     last?.kind === 'call'
       ? c.expression({ ...call, steps: call.steps.slice(0, -1) }, 'value')
       : c.expression(call, 'value');
-  return (env) =>
-    then(target(env), (executable) =>
-      then(allOf(values, env), (lists) => {
-        const items = lists.map((list) => listItems(list));
-        const found: Value[] = [];
-        const done = eachInTurn(combinations(items), (combination) =>
-          then(invoke(executable, call.name, combination.map(given), env, node.at), (value) => {
-            found.push(value);
-            return false;
-          }),
-        );
-        return then(done, () => makeContainer(found));
-      }),
-    );
+  return async (env) => {
+    const executable = await target(env);
+    const lists = (await evaluateAll(values, env)).map(listItems);
+    const found: Value[] = [];
+    for (const combination of combinations(lists))
+      found.push(await invoke(executable, call.name, combination.map(given), env, node.at));
+    return makeContainer(found);
+  };
 }
-
-const allOf = (values: readonly { evaluate: Eval }[], env: Environment): MaybePromise<Value[]> =>
-  values.reduce<MaybePromise<Value[]>>(
-    (list, { evaluate }) =>
-      then(list, (found) => then(evaluate(env), (value) => [...found, value])),
-    [],
-  );
 
 function listItems(list: Value): readonly Value[] {
   const ready = typeof list.data === 'string' ? itemsOf(list).map(({ value }) => value) : undefined;
@@ -363,43 +338,27 @@ interface LoopPlan {
   readonly branches: Branches;
 }
 
-function runLoop(env: Environment, plan: LoopPlan): MaybePromise<Value> {
+async function runLoop(env: Environment, plan: LoopPlan): Promise<Value> {
   let input = makeValue(null);
-  let marks = plan.marks;
-  let result: Value | undefined;
-  const round = (index: number): MaybePromise<boolean> => {
+  let { marks } = plan;
+  for (let index = 0; index < Math.min(plan.rounds, MAX_ROUNDS); index++) {
+    if (index > 0 && plan.pauseMs > 0) await wait(plan.pauseMs);
     const scope = new VariableScope('block', env.scope);
     scope.bind('input', 'loop', input);
     const facts = { loop: { iteration: index + 1, limit: plan.rounds, active: true } };
     const inner = under(withFacts({ ...onPath(env), scope }, facts), marks);
-    return then(plan.until?.(inner), (stop) => {
-      if (stop) {
-        marks = mergeDescriptors(marks, stop.meta.descriptor);
-        decided(env, stop.meta.descriptor, plan.branches);
-      }
-      if (stop && isTruthy(stop)) {
-        result = input;
-        return true;
-      }
-      return then(plan.body(under(inner, marks)), (value) => {
-        const left = leaveOf(value);
-        if (left?.word === 'retry')
-          raise('invalid_input', '`retry` has no meaning in a loop', { hint: 'use `continue`' });
-        if (left?.word === 'done') result = left.value;
-        if (left?.word === 'return') result = leave('return', left.value);
-        if (left?.word === 'continue') input = left.value;
-        return left?.word === 'done' || left?.word === 'return';
-      });
-    });
-  };
-  const all = Array.from({ length: Math.min(plan.rounds, MAX_ROUNDS) }, (_, index) => index);
-  const done = eachInTurn(all, (index) =>
-    index > 0 && plan.pauseMs > 0 ? then(pause(plan.pauseMs), () => round(index)) : round(index),
-  );
-  return then(done, () => addMarks(result ?? makeValue(null), marks));
+    const stop = await plan.until?.(inner);
+    if (stop) {
+      marks = mergeDescriptors(marks, stop.meta.descriptor);
+      decided(env, stop.meta.descriptor, plan.branches);
+      if (isTruthy(stop)) return addMarks(input, marks);
+    }
+    const left = leaveOf(await plan.body(under(inner, marks)));
+    if (left?.word === 'retry')
+      raise('invalid_input', '`retry` has no meaning in a loop', { hint: 'use `continue`' });
+    if (left?.word === 'done') return addMarks(left.value, marks);
+    if (left?.word === 'return') return addMarks(leave('return', left.value), marks);
+    if (left?.word === 'continue') input = left.value;
+  }
+  return addMarks(makeValue(null), marks);
 }
-
-const pause = (ms: number): Promise<void> =>
-  new Promise((resolve) => {
-    setTimeout(resolve, ms);
-  });

@@ -5,7 +5,6 @@ import { type Compiler, type Eval, resolvePath } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
 import type { ModelExpression, TemplateFileExpression } from '../syntax/ast.ts';
 import { parseTemplateFile } from '../syntax/parse.ts';
-import { andThen as then } from '../wait.ts';
 import { compileText } from './text.ts';
 
 /** The text of an `.att` or `.mtt` file as a template of the given compiler. */
@@ -18,33 +17,24 @@ function templateOf(c: Compiler, text: string, path: string): Eval {
 export function compileTemplateFile(c: Compiler, node: TemplateFileExpression): Eval {
   const path = c.text(node.path.parts);
   const known = new Map<string, Eval>();
-  return (env) =>
-    then(path(env), (value) => {
-      const place = resolvePath(env, value.text);
-      const ready = known.get(place);
-      if (ready) return ready(env);
-      return then(env.run.world.readFile(place, env.frame), (outcome) => {
-        const made = templateOf(c, unwrap(outcome).text, place);
-        known.set(place, made);
-        return made(env);
-      });
-    });
+  return async (env) => {
+    const place = resolvePath(env, (await path(env)).text);
+    const ready = known.get(place);
+    if (ready) return await ready(env);
+    const { text } = unwrap(await env.run.world.readFile(place, env.frame));
+    const made = templateOf(c, text, place);
+    known.set(place, made);
+    return await made(env);
+  };
 }
 
 export function compileModel(c: Compiler, node: ModelExpression): Eval {
   const prompt = c.text(node.prompt.parts);
   const tier = node.options?.entries.get('tier') ?? node.options?.entries.get('model');
   const wanted = tier && c.expression(tier, 'value');
-  return (env) =>
-    then(prompt(env), (text) =>
-      then(wanted?.(env), (name) =>
-        then(
-          env.run.world.model({ prompt: text, tier: name?.text, options: {} }, env.frame),
-          (outcome) => {
-            const value = unwrap(outcome);
-            return makeValue(value.data, { descriptor: value.meta.descriptor, text: value.text });
-          },
-        ),
-      ),
-    );
+  return async (env) => {
+    const request = { prompt: await prompt(env), tier: (await wanted?.(env))?.text, options: {} };
+    const { data, meta, text } = unwrap(await env.run.world.model(request, env.frame));
+    return makeValue(data, { descriptor: meta.descriptor, text });
+  };
 }

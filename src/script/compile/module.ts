@@ -23,7 +23,6 @@ import { placeOf, shownPlace } from '../syntax/problem.ts';
 import { absent, isAbsent } from '../values/absent.ts';
 import { entriesOf, withOrigin } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
-import { mapInTurn, andThen as then } from '../wait.ts';
 import { contentOf } from './file.ts';
 import { applyPolicy } from './policy.ts';
 import { templatesIn } from './template-folder.ts';
@@ -41,7 +40,7 @@ export function createImports(runModule: RunModule): ImportPort {
   const loaded = new Map<string, Exports>();
   const loading: string[] = [];
 
-  const file = (path: string, env: Environment): MaybePromise<Exports> => {
+  const file = async (path: string, env: Environment): Promise<Exports> => {
     const known = loaded.get(path);
     if (known) return known;
     if (loading.includes(path)) {
@@ -50,16 +49,13 @@ export function createImports(runModule: RunModule): ImportPort {
         files: circle,
       });
     }
-    return then(env.run.world.readFile(path, env.frame), (outcome) => {
-      const content = unwrap(outcome);
-      if (/\.jsonl?$/.test(path))
-        return keep(path, dataExports(contentOf(content, env.run.world.root), path));
-      loading.push(path);
-      return then(runModule(content.text, path, env), ({ unit, returned }) => {
-        loading.splice(loading.indexOf(path), 1);
-        return keep(path, exportsOfUnit(unit, returned));
-      });
-    });
+    const content = unwrap(await env.run.world.readFile(path, env.frame));
+    if (/\.jsonl?$/.test(path))
+      return keep(path, dataExports(contentOf(content, env.run.world.root), path));
+    loading.push(path);
+    const { unit, returned } = await runModule(content.text, path, env);
+    loading.splice(loading.indexOf(path), 1);
+    return keep(path, exportsOfUnit(unit, returned));
   };
 
   const keep = (path: string, exports: Exports): Exports => {
@@ -67,26 +63,23 @@ export function createImports(runModule: RunModule): ImportPort {
     return exports;
   };
 
-  return (written, skipDirs, env) =>
-    then(locate(written, env), ({ path, isFolder }) =>
-      isFolder ? folderExports(path, skipDirs, env, file) : file(path, env),
-    );
+  return async (written, skipDirs, env) => {
+    const { path, isFolder } = await locate(written, env);
+    return await (isFolder ? folderExports(path, skipDirs, env, file) : file(path, env));
+  };
 }
 
 /** The file as written, with an extension added, or a folder. */
-function locate(
+async function locate(
   written: string,
   env: Environment,
-): MaybePromise<{ path: string; isFolder: boolean }> {
+): Promise<{ path: string; isFolder: boolean }> {
   const { world } = env.run;
   if (extname(written) !== '') return { path: written, isFolder: false };
-  return then(world.list(written, env.frame), (outcome) => {
-    if (outcome.ok) return { path: written, isFolder: true };
-    return then(world.exists(`${written}.mld`), (isThere) => ({
-      path: isThere ? `${written}.mld` : written,
-      isFolder: false,
-    }));
-  });
+  const listed = await world.list(written, env.frame);
+  if (listed.ok) return { path: written, isFolder: true };
+  const script = `${written}.mld`;
+  return { path: (await world.exists(script)) ? script : written, isFolder: false };
 }
 
 const dataExports = (value: Value, path: string): Exports => ({
@@ -120,37 +113,24 @@ function exportsOfUnit(unit: SourceUnit, returned: Value | undefined): Exports {
 const SKIPPED = /^[._]/;
 
 /** One member per subfolder with an `index.mld`. */
-function folderExports(
+async function folderExports(
   folder: string,
   skipDirs: readonly string[] | undefined,
   env: Environment,
-  load: (path: string, env: Environment) => MaybePromise<Exports>,
-): MaybePromise<Exports> {
+  load: (path: string, env: Environment) => Promise<Exports>,
+): Promise<Exports> {
   const { world } = env.run;
-  return then(world.list(folder, env.frame), (outcome) => {
-    const folders = unwrap(outcome).filter(
-      ({ name, isFolder }) =>
-        isFolder &&
-        !(skipDirs ? skipDirs.some((skip) => name.startsWith(skip)) : SKIPPED.test(name)),
-    );
-    const found = mapInTurn(folders, ({ name }): MaybePromise<[string, Value] | undefined> => {
-      const index = join(folder, name, 'index.mld');
-      return then(world.exists(index), (isThere) =>
-        isThere
-          ? then(load(index, env), (exports) => [
-              name.replace(/^\./, '_').replaceAll('-', '_'),
-              namespaceOf(exports),
-            ])
-          : undefined,
-      );
-    });
-    return then(found, (list) => {
-      const names = new Map(list.filter((entry) => entry !== undefined));
-      if (names.size === 0)
-        return raise('not_found', `no folder in \`${folder}\` has an \`index.mld\``);
-      return { names, frontMatter: makeValue(null), path: folder };
-    });
-  });
+  const isLeftOut = (name: string) =>
+    skipDirs ? skipDirs.some((skip) => name.startsWith(skip)) : SKIPPED.test(name);
+  const names = new Map<string, Value>();
+  for (const { name, isFolder } of unwrap(await world.list(folder, env.frame))) {
+    const index = join(folder, name, 'index.mld');
+    if (!isFolder || isLeftOut(name) || !(await world.exists(index))) continue;
+    names.set(name.replace(/^\./, '_').replaceAll('-', '_'), namespaceOf(await load(index, env)));
+  }
+  if (names.size === 0)
+    return raise('not_found', `no folder in \`${folder}\` has an \`index.mld\``);
+  return { names, frontMatter: makeValue(null), path: folder };
 }
 
 /** Its members; a name it does not have is an error where it is read. */
@@ -172,15 +152,15 @@ function compileExport(c: Compiler, node: ExportStatement): Eval {
   };
 }
 
-export function judgeExports(env: Environment): MaybePromise<unknown> {
+export async function judgeExports(env: Environment): Promise<void> {
   const { exports, scope } = env.unit;
   const inputs = [...(exports.names?.keys() ?? [])].flatMap((name) => {
     const value = scope.own(name)?.value;
     return value ? [{ name, value }] : [];
   });
-  if (inputs.length === 0) return undefined;
+  if (inputs.length === 0) return;
   const op = { type: 'export', name: '', opLabels: [], retryOwner: false };
-  return operate({ ...env, frame: env.run.ground }, op, inputs, () => absent());
+  await operate({ ...env, frame: env.run.ground }, op, inputs, () => absent());
 }
 
 const operationOf = (c: Compiler, node: ImportStatement, name: string): Operation => ({
@@ -213,36 +193,30 @@ function compileImport(c: Compiler, node: ImportStatement): Eval {
       );
   }
   const path = c.text(source.path.parts);
-  return (env) =>
-    then(path(env), (value) =>
-      then(skipped?.(env), (folders) => {
-        const place = resolvePath(env, textOf(value));
-        let found: Exports | undefined;
-        const done = operate(
-          env,
-          operationOf(c, node, place),
-          [{ name: 'source', value }],
-          (_values, inner) =>
-            then(load(c, node, place, folders, inner), (exports) => {
-              found = exports;
-              return makeValue(null);
-            }),
-        );
-        return then(done, () => bindFrom(c, node, env, found as Exports, false));
-      }),
-    );
+  return async (env) => {
+    const value = await path(env);
+    const folders = await skipped?.(env);
+    const place = resolvePath(env, textOf(value));
+    let found: Exports | undefined;
+    const inputs = [{ name: 'source', value }];
+    await operate(env, operationOf(c, node, place), inputs, async (_values, inner) => {
+      found = await load(c, node, place, folders, inner);
+      return makeValue(null);
+    });
+    return found ? bindFrom(c, node, env, found, false) : absent();
+  };
 }
 
-function load(
+async function load(
   c: Compiler,
   node: ImportStatement,
   place: string,
   folders: Value | undefined,
   env: Environment,
-): MaybePromise<Exports> {
-  if (node.form.kind === 'templates') return templatesIn(c, place, node.form.parameters, env);
+): Promise<Exports> {
+  if (node.form.kind === 'templates') return await templatesIn(c, place, node.form.parameters, env);
   const skipDirs = folders && Array.isArray(folders.data) ? folders.data.map(String) : undefined;
-  return env.run.import(place, skipDirs, env);
+  return await env.run.import(place, skipDirs, env);
 }
 
 /** The members of data as exports. */

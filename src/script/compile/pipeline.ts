@@ -15,7 +15,6 @@ import { raise, toFault } from '../fault.ts';
 import { leaveOf } from '../run/control-values.ts';
 import { type Environment, type Pipe, pipeFacts, type Try } from '../run/environment.ts';
 import { isAbsent } from '../values/absent.ts';
-import { attempt, eachInTurn, andThen as then } from '../wait.ts';
 
 const MAX_ATTEMPTS = 10;
 const MAX_RUNS = 20;
@@ -149,27 +148,25 @@ function answerOf(value: Value): Answer {
   return { value };
 }
 
-function runStage(
+async function runStage(
   state: State,
   stage: number,
   context: Context,
   hint: Value | undefined,
-): MaybePromise<Answer> {
+): Promise<Answer> {
   const plan = state.stages[stage - 1] as StagePlan;
   const input = state.outputs[stage - 1] as Value;
   state.inputs[stage] = input;
   const { env, budget } = stageEnv(state, stage, input, context, hint);
   countRun(state, stage, plan.name);
-  return attempt<Answer>(
-    () =>
-      then(plan.run(input, env), (value) => {
-        const answer = answerOf(value);
-        return 'value' in answer
-          ? then(runEffects(plan.effects, answer.value, env), () => answer)
-          : answer;
-      }),
-    (error) => askedByGuard(error, budget, stage, plan),
-  );
+  try {
+    const answer = answerOf(await plan.run(input, env));
+    if ('value' in answer && plan.effects.length > 0)
+      await runEffects(plan.effects, answer.value, env);
+    return answer;
+  } catch (error) {
+    return askedByGuard(error, budget, stage, plan);
+  }
 }
 
 /** A guard of this stage said retry: the same wish, on the same budget. */
@@ -186,12 +183,12 @@ function askedByGuard(error: unknown, budget: RetryBudget, stage: number, plan: 
   throw fault;
 }
 
-function runEffects(
+export async function runEffects(
   effects: StagePlan['effects'],
   value: Value,
   env: Environment,
-): MaybePromise<void> {
-  return eachInTurn(effects, (effect) => then(effect(value, env), () => false));
+): Promise<void> {
+  for (const effect of effects) await effect(value, env);
 }
 
 function countRun(state: State, stage: number, name: string): void {
@@ -207,16 +204,14 @@ const tooOften = (message: string): never =>
   });
 
 /** The source, asked again by the first stage. */
-function runSource(state: State, context: Context, hint: Value | undefined): MaybePromise<void> {
+async function runSource(state: State, context: Context, hint: Value | undefined): Promise<void> {
   const { source } = state;
   const held = state.outputs[0] ?? makeValue(null);
   const { env } = stageEnv(state, 0, held, context, hint);
   countRun(state, 0, 'the source');
-  return then(source.evaluate?.(env) ?? held, (value) => {
-    const ready = takeSource(value);
-    state.outputs[0] = ready;
-    return runEffects(source.effects, ready, env);
-  });
+  const ready = takeSource((await source.evaluate?.(env)) ?? held);
+  state.outputs[0] = ready;
+  await runEffects(source.effects, ready, env);
 }
 
 function takeSource(value: Value): Value {
@@ -227,45 +222,22 @@ function takeSource(value: Value): Value {
 }
 
 /** From `stage` to the end; each answer decides where it goes on. */
-function runFrom(state: State, first: number): MaybePromise<Value> {
+async function runFrom(state: State, first: number): Promise<Value> {
   let stage = first;
-  const step = (): MaybePromise<boolean> => {
-    if (stage > state.stages.length) return true;
-    const context = state.contexts.get(stage) ?? state.contexts.get(stage + 1) ?? FIRST;
-    const hint = state.contexts.get(stage)?.attempt
-      ? undefined
-      : state.contexts.get(stage + 1)?.hint;
-    return then(runStage(state, stage, context, hint), (answer) => {
-      if ('value' in answer) {
-        finish(state, stage, answer.value);
-        stage = endsHere(answer.value) ? state.stages.length + 1 : stage + 1;
-        return false;
-      }
-      return then(again(state, stage, answer.hint), (next) => {
-        stage = next;
-        return false;
-      });
-    });
-  };
-  return then(repeat(step), () => state.outputs.at(-1) as Value);
-}
-
-async function repeatLater(
-  step: () => MaybePromise<boolean>,
-  pending: Promise<boolean>,
-): Promise<void> {
-  if (await pending) return;
-  while (!(await step())) {
-    /* the step does the work */
+  while (stage <= state.stages.length) {
+    const asking = state.contexts.get(stage);
+    const serving = state.contexts.get(stage + 1);
+    const hint = asking?.attempt ? undefined : serving?.hint;
+    const answer = await runStage(state, stage, asking ?? serving ?? FIRST, hint);
+    if (!('value' in answer)) {
+      stage = await again(state, stage, answer.hint);
+      continue;
+    }
+    finish(state, stage, answer.value);
+    if (endsHere(answer.value)) break;
+    stage += 1;
   }
-}
-
-function repeat(step: () => MaybePromise<boolean>): MaybePromise<void> {
-  for (;;) {
-    const done = step();
-    if (done instanceof Promise) return repeatLater(step, done);
-    if (done) return;
-  }
+  return state.outputs.at(-1) as Value;
 }
 
 /** An empty result ends the pipeline. */
@@ -286,7 +258,7 @@ function finish(state: State, stage: number, value: Value): void {
 }
 
 /** `stage` asks: what made its input runs again. Answers with the stage to go on with. */
-function again(state: State, stage: number, hint: Value | undefined): MaybePromise<number> {
+async function again(state: State, stage: number, hint: Value | undefined): Promise<number> {
   const context = state.contexts.get(stage) ?? {
     attempt: 1,
     tries: [],
@@ -310,19 +282,18 @@ function again(state: State, stage: number, hint: Value | undefined): MaybePromi
     context.outputs.push(input);
     return stage;
   }
-  return then(runSource(state, context, hint), () => {
-    context.outputs.push(state.outputs[0] as Value);
-    return stage;
-  });
+  await runSource(state, context, hint);
+  context.outputs.push(state.outputs[0] as Value);
+  return stage;
 }
 
 /** Runs a pipeline; `given` is its first input when the source is no expression of its own. */
-export function runPipeline(
+export async function runPipeline(
   env: Environment,
   source: SourcePlan,
   stages: readonly StagePlan[],
   given?: Value,
-): MaybePromise<Value> {
+): Promise<Value> {
   const state: State = {
     env,
     source,
@@ -334,16 +305,14 @@ export function runPipeline(
     history: [],
     guards: [],
   };
-  const begun = given
-    ? runEffects(source.effects, given, stageEnv(state, 0, given, FIRST, undefined).env)
-    : runSource(state, FIRST, undefined);
-  const result = then(begun, () => runFrom(state, 1));
-  return then(result, (value) => {
-    const stage = state.stages.length;
-    const input = state.inputs[stage] ?? value;
-    env.note?.(pipeFacts(pipeOf(state, stage, input, lastContext(state), undefined)));
-    return value;
-  });
+  if (!given) await runSource(state, FIRST, undefined);
+  else if (source.effects.length > 0)
+    await runEffects(source.effects, given, stageEnv(state, 0, given, FIRST, undefined).env);
+  const value = await runFrom(state, 1);
+  const stage = state.stages.length;
+  const input = state.inputs[stage] ?? value;
+  env.note?.(pipeFacts(pipeOf(state, stage, input, lastContext(state), undefined)));
+  return value;
 }
 
 /** The counters a guard sees while the result is judged: those of the pass that made it. */

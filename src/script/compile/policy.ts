@@ -9,7 +9,6 @@ import {
   type Guard,
   type GuardSet,
   type GuardView,
-  type MaybePromise,
   type Operation,
   type PolicyRules,
   RULE_NAMES,
@@ -19,7 +18,6 @@ import {
 import { raise } from '../fault.ts';
 import type { Environment, Patterns, RunState } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
-import { andThen as then } from '../wait.ts';
 import { quoteWord, substituted } from './command-line.ts';
 
 const KINDS = new Set(['cmd', 'sh', 'bash', 'js', 'node', 'py', 'python', 'network', 'fs', 'op']);
@@ -299,12 +297,12 @@ export function profileOf(run: RunState, profiles: JsonObject): Json {
 }
 
 /** What a script says it cannot do without, and does not have: refused, or not installed. */
-export function missingNeeds(env: Environment, needs: JsonObject): MaybePromise<string[]> {
+export async function missingNeeds(env: Environment, needs: JsonObject): Promise<string[]> {
   const wanted = requirements(needs);
   const refused = wanted.filter((pattern) => !isGranted(env.run, pattern));
   const programs = [...new Set(wanted.flatMap((pattern) => programOf(pattern)))];
   if (refused.length > 0 || programs.length === 0) return refused;
-  return then(absentPrograms(programs, env), (absent) => absent.map((name) => `cmd:${name}`));
+  return (await absentPrograms(programs, env)).map((name) => `cmd:${name}`);
 }
 
 const INTERPRETERS: Readonly<Record<string, string>> = { node: 'node', py: 'python3' };
@@ -316,10 +314,10 @@ function programOf(pattern: string): string[] {
 }
 
 /** Asked of the shell that would run them, all at once. */
-function absentPrograms(
+async function absentPrograms(
   programs: readonly string[],
   { run, unit, frame }: Environment,
-): MaybePromise<string[]> {
+): Promise<string[]> {
   const tests = programs.map(
     (name) => `command -v ${quoteWord(name)} >/dev/null || echo ${quoteWord(name)}`,
   );
@@ -332,9 +330,6 @@ function absentPrograms(
     timeoutMs: undefined,
     onOutput: undefined,
   };
-  return then(run.world.process(request, frame), (outcome) =>
-    unwrap(outcome)
-      .stdout.split('\n')
-      .filter((name) => name !== ''),
-  );
+  const { stdout } = unwrap(await run.world.process(request, frame));
+  return stdout.split('\n').filter((name) => name !== '');
 }

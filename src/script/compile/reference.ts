@@ -1,4 +1,5 @@
 // `@name.field[0].method(…)`: a name and steps, taken one after the other.
+
 import { nearest } from '../../base/index.ts';
 import {
   addMarks,
@@ -9,7 +10,7 @@ import {
 } from '../../flow/index.ts';
 import { raise, toFault } from '../fault.ts';
 import type { Compiler, Environment, Eval, Reading } from '../run/environment.ts';
-import { type CallArgument, executableOf } from '../run/environment.ts';
+import { type CallArgument, evaluateAll, executableOf } from '../run/environment.ts';
 import { contextValue, findName, isContextName, isPipeView } from '../run/names.ts';
 import { located } from '../run/operate.ts';
 import type { Expression, PathStep, ReferenceExpression } from '../syntax/ast.ts';
@@ -19,7 +20,6 @@ import { makeFunction } from '../values/function-data.ts';
 import { entriesOf, withOrigin } from '../values/kinds.ts';
 import type { MxFacts } from '../values/metadata.ts';
 import { callMethod, hasMethod, isListMethod } from '../values/methods.ts';
-import { attempt, isPromise, mapInTurn, andThen as then } from '../wait.ts';
 import { guardInputMember, type Quantified, quantified, quantifiedOf } from './guard-input.ts';
 
 type Walk = (value: Value, env: Environment) => MaybePromise<Value>;
@@ -65,17 +65,17 @@ function method(
 ): Walk {
   const values = compileArguments(c, nodes);
   const plain = field(name, 'condition', '');
-  return (value, env) => {
+  return async (value, env) => {
     const measured = guardInputMember(value, name, () => entriesOf(value).map(([, item]) => item));
     if (measured) return measured;
-    const direct = isCallableField(value, name) ? plain(value, env) : undefined;
-    if (direct !== undefined)
-      return then(direct, (target) => invoke(target, name, values, env, at));
+    if (isCallableField(value, name)) {
+      return await invoke(await plain(value, env), name, values, env, at);
+    }
     if (KEEP.has(name)) return withOrigin(value, { keep: true });
     if (reading === 'condition' && isAbsent(value) && name !== 'isDefined')
       return absent(value.meta.descriptor);
     if (!hasMethod(value, name)) return callMethod(value, name, []);
-    return then(evaluateAll(values, env), (list) => callMethod(value, name, list));
+    return callMethod(value, name, await evaluateAll(values, env));
   };
 }
 
@@ -85,23 +85,20 @@ function isCallableField(value: Value, name: string): boolean {
   return hasOwnField(value, name) && executableOf(fieldOf(value, name, 'lenient')) !== undefined;
 }
 
-const evaluateAll = (values: readonly CallArgument[], env: Environment): MaybePromise<Value[]> =>
-  mapInTurn(values, ({ evaluate }) => evaluate(env));
-
-export function invoke(
+export async function invoke(
   target: Value,
   name: string,
   values: readonly CallArgument[],
   env: Environment,
   at: number,
   isStage = false,
-): MaybePromise<Value> {
+): Promise<Value> {
   const executable = executableOf(target);
   if (!executable) return raise('invalid_input', `\`@${name}\` is no function`, { name });
   const site = { env, at, isStage };
-  const result = located(env, at, () => executable.call(values, site));
+  const value = await located(env, at, () => executable.call(values, site));
   // Which function was called may itself be a secret.
-  return then(result, (value) => addMarks(value, target.meta.descriptor));
+  return addMarks(value, target.meta.descriptor);
 }
 
 const ASKS_FOR_FILES = new Set(['exists', 'fileExists', 'EXISTS', 'fileexists']);
@@ -109,14 +106,14 @@ const ASKS_FOR_FILES = new Set(['exists', 'fileExists', 'EXISTS', 'fileexists'])
 /** `@exists(<a.md>)` is never an error: a file that is missing is null there. */
 function toleratingMissing(argument: CallArgument): CallArgument {
   return {
-    evaluate: (env) =>
-      attempt(
-        () => argument.evaluate(env),
-        (error) => {
-          if (toFault(error).fault.code === 'not_found') return makeValue(null);
-          throw error;
-        },
-      ),
+    async evaluate(env) {
+      try {
+        return await argument.evaluate(env);
+      } catch (error) {
+        if (toFault(error).fault.code === 'not_found') return makeValue(null);
+        throw error;
+      }
+    },
   };
 }
 
@@ -141,17 +138,16 @@ function compileStep(c: Compiler, step: PathStep, reading: Reading, variable: st
 function index(c: Compiler, node: Expression, reading: Reading): Walk {
   const evaluate = c.expression(node, 'operand');
   const mode = modeOf(reading);
-  return (value, env) =>
-    then(evaluate(env), (key) => {
-      const found = addMarks(indexOf(value, key, mode), key.meta.descriptor);
-      return isPipeView(value) && found.data === null ? absent() : found;
-    });
+  return async (value, env) => {
+    const key = await evaluate(env);
+    const found = addMarks(indexOf(value, key, mode), key.meta.descriptor);
+    return isPipeView(value) && found.data === null ? absent() : found;
+  };
 }
 
 function slice(c: Compiler, from: Expression | undefined, to: Expression | undefined): Walk {
   const [start, end] = [from && c.expression(from, 'operand'), to && c.expression(to, 'operand')];
-  return (value, env) =>
-    then(start?.(env), (low) => then(end?.(env), (high) => sliceOf(value, low, high)));
+  return async (value, env) => sliceOf(value, await start?.(env), await end?.(env));
 }
 
 interface Walked {
@@ -187,60 +183,41 @@ function compileSteps(c: Compiler, node: ReferenceExpression, reading: Reading):
   return walks;
 }
 
-function walkSteps(
-  walks: readonly Walked[],
-  start: Value,
-  env: Environment,
-  from = 0,
-): MaybePromise<Value> {
+async function walkSteps(walks: readonly Walked[], start: Value, env: Environment): Promise<Value> {
   let value = start;
-  for (let at = from; at < walks.length; at++) {
-    const { walk, isEach } = walks[at] as Walked;
-    if (isEach) return overEach(walks, value, env, at + 1);
+  for (const [at, { walk, isEach }] of walks.entries()) {
+    if (isEach) return await overEach(walks.slice(at + 1), value, env);
     const many = quantifiedOf(value);
-    if (many) return overInputs(walks, many, env, at);
-    const next = walk(value, env);
-    if (isPromise(next)) return next.then((given) => walkSteps(walks, given, env, at + 1));
-    value = next;
+    if (many) return await overInputs(walks.slice(at), many, env);
+    value = await walk(value, env);
   }
   return value;
 }
 
 /** `@input.any.mx…`: the rest of the steps for each input, then one answer. */
-function overInputs(
+async function overInputs(
   walks: readonly Walked[],
   many: Quantified,
   env: Environment,
-  from: number,
-): MaybePromise<Value> {
-  return then(
-    mapInTurn(many.values, (item) => walkSteps(walks, item, env, from)),
-    (answers) =>
-      answers.every(({ data }) => typeof data === 'boolean')
-        ? many.decide(answers)
-        : quantified(many.quantifier, answers),
-  );
+): Promise<Value> {
+  const answers: Value[] = [];
+  for (const item of many.values) answers.push(await walkSteps(walks, item, env));
+  return answers.every(({ data }) => typeof data === 'boolean')
+    ? many.decide(answers)
+    : quantified(many.quantifier, answers);
 }
 
 /** `[*].name`: the rest of the steps for each element. */
-function overEach(
-  walks: readonly Walked[],
-  list: Value,
-  env: Environment,
-  from: number,
-): MaybePromise<Value> {
+async function overEach(walks: readonly Walked[], list: Value, env: Environment): Promise<Value> {
   const { data } = list;
   if (!Array.isArray(data)) return raise('invalid_input', '`[*]` needs a list');
   const items = data.map((_, at) => indexOf(list, makeValue(at), 'lenient'));
-  const end = walks.findIndex(({ isOfList }, at) => at >= from && isOfList);
+  const end = walks.findIndex(({ isOfList }) => isOfList);
   const each = end < 0 ? walks : walks.slice(0, end);
-  return then(
-    mapInTurn(items, (item) => walkSteps(each, item, env, from)),
-    (found) => {
-      const all = makeContainer(found, list.meta.elements ? undefined : list.meta.descriptor);
-      return end < 0 ? all : walkSteps(walks, all, env, end);
-    },
-  );
+  const found: Value[] = [];
+  for (const item of items) found.push(await walkSteps(each, item, env));
+  const all = makeContainer(found, list.meta.elements ? undefined : list.meta.descriptor);
+  return end < 0 ? all : await walkSteps(walks.slice(end), all, env);
 }
 
 /** Steps behind something that is no name: `<a.json>.k[0]`. */
@@ -323,7 +300,7 @@ export function compileKnownReference(
   c: Compiler,
   node: ReferenceExpression,
   reading: Reading,
-): (env: Environment) => MaybePromise<Value> | undefined {
+): (env: Environment) => MaybePromise<Value | undefined> {
   const evaluate = compileReference(c, node, reading);
   const { name, steps } = node;
   const isCalled = steps.some(({ kind }) => kind === 'call');

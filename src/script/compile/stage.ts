@@ -1,4 +1,5 @@
 // Stages as written: functions, transformers, code, commands, effects, `while`, groups.
+
 import {
   addMarks,
   describe,
@@ -18,6 +19,7 @@ import {
   type Compiler,
   type Environment,
   type Eval,
+  evaluateAll,
   executableOf,
   given,
   newPath,
@@ -38,15 +40,14 @@ import { placeOf } from '../syntax/problem.ts';
 import { absent } from '../values/absent.ts';
 import { parseJsonText, stageInput } from '../values/data.ts';
 import { textOf } from '../values/text.ts';
-import { attempt, eachInTurn, mapInTurn, andThen as then } from '../wait.ts';
 import { compileCode, compileCommand } from './command.ts';
 import { compileEffect } from './effect.ts';
 import { orDenied } from './function.ts';
 import { DEFAULT_CAP, errorRecord, runInParallel } from './loop.ts';
-import { checkOf, runPipeline, type SourcePlan, type StagePlan } from './pipeline.ts';
+import { checkOf, runEffects, runPipeline, type SourcePlan, type StagePlan } from './pipeline.ts';
 import { compileArguments, invoke } from './reference.ts';
 
-type ScriptRun = StagePlan['run'];
+type RunStage = StagePlan['run'];
 
 const stageOperation = ({ unit }: Compiler, name: string, at: number): Operation => ({
   type: 'pipeline-stage',
@@ -64,48 +65,39 @@ function callRun(
   extra: readonly CallArgument[],
   at: number,
   isFirst = false,
-): ScriptRun {
+): RunStage {
   const op = stageOperation(c, name, at);
   // Nothing comes in where a group begins: `|| @a(1) || @b(2)` are plain calls.
   const takesInput = !isFirst || extra.length === 0;
-  return (input, env) =>
-    then(target(env), (callee) => {
-      const first = takesInput ? [stageInput(input)] : [];
-      const executable = executableOf(callee);
-      if (!executable)
-        return raise('invalid_input', `\`@${name}\` is no function, so it cannot be a stage`);
-      const call = (values: readonly CallArgument[], inner: Environment) =>
-        invoke(callee, name, values, inner, at, true);
-      // Transformers are no operations.
-      if (executable.signature.bodyKind === 'transformer')
-        return call([...first.map(given), ...extra], env);
-      return then(
-        mapInTurn(extra, ({ evaluate }) => evaluate(env)),
-        (values) => {
-          const inputs = [
-            ...first.map((value) => ({ name: 'input', value })),
-            ...values.map((value, index) => ({ name: `argument${index + 1}`, value })),
-          ];
-          const perform = () =>
-            operate(env, op, inputs, (passed, inner, { trace }) => {
-              if (trace.length > 0) env.pipe?.guards.push(checkOf(trace));
-              return call(passed.map(given), {
-                ...inner,
-                pipe: takesInput ? withInput(inner, passed[0]) : inner.pipe,
-              });
-            });
-          const { refused } = executable;
-          if (!refused) return perform();
-          return orDenied(perform, (fault) =>
-            refused(
-              inputs.map(({ value }) => value),
-              { env, at, isStage: true },
-              fault,
-            ),
-          );
-        },
-      );
-    });
+  return async (input, env) => {
+    const callee = await target(env);
+    const first = takesInput ? [stageInput(input)] : [];
+    const executable = executableOf(callee);
+    if (!executable)
+      return raise('invalid_input', `\`@${name}\` is no function, so it cannot be a stage`);
+    const call = (values: readonly CallArgument[], inner: Environment) =>
+      invoke(callee, name, values, inner, at, true);
+    // Transformers are no operations.
+    if (executable.signature.bodyKind === 'transformer')
+      return await call([...first.map(given), ...extra], env);
+    const values = [...first, ...(await evaluateAll(extra, env))];
+    const inputs = values.map((value, index) =>
+      index < first.length
+        ? { name: 'input', value }
+        : { name: `argument${index - first.length + 1}`, value },
+    );
+    const perform = () =>
+      operate(env, op, inputs, (passed, inner, { trace }) => {
+        if (trace.length > 0) env.pipe?.guards.push(checkOf(trace));
+        return call(passed.map(given), {
+          ...inner,
+          pipe: takesInput ? withInput(inner, passed[0]) : inner.pipe,
+        });
+      });
+    const { refused } = executable;
+    if (!refused) return await perform();
+    return await orDenied(perform, (fault) => refused(values, { env, at, isStage: true }, fault));
+  };
 }
 
 /** What a guard made of the input is what `@input` is. */
@@ -128,53 +120,41 @@ function targetOf(
   };
 }
 
-function codeRun(c: Compiler, { code, at }: CodeStage): { run: ScriptRun; name: string } {
+function codeRun(c: Compiler, { code, at }: CodeStage): { run: RunStage; name: string } {
   const op = stageOperation(c, code.kind === 'command' ? 'cmd' : code.language, at);
   const execute = code.kind === 'command' ? compileCommand(c, code) : compileCode(c, code);
   const name = code.kind === 'command' ? 'cmd' : code.language;
-  const run: ScriptRun = (input, env) =>
-    operate(env, op, [{ name: 'input', value: stageInput(input) }], ([passed], inner) => {
+  const run: RunStage = (input, env) =>
+    operate(env, op, [{ name: 'input', value: stageInput(input) }], async ([passed], inner) => {
       const stage = { ...inner, pipe: withInput(inner, passed) };
       const named =
         code.kind === 'command' ? [] : [{ name: 'input', value: passed as Value }, ...env.named];
-      return then(execute(stage, named, false, true), (value) =>
-        addMarks(value, describe({ taint: [`src:${name === 'bash' ? 'sh' : name}`] })),
-      );
+      const value = await execute(stage, named, false, true);
+      return addMarks(value, describe({ taint: [`src:${name === 'bash' ? 'sh' : name}`] }));
     });
   return { run, name };
 }
 
 /** `while(n) @f`: f answers `done v` or `continue v`. */
-function whileRun(c: Compiler, stage: WhileStage): { run: ScriptRun; name: string } {
+function whileRun(c: Compiler, stage: WhileStage): { run: RunStage; name: string } {
   const { evaluate, name, extra } = targetOf(c, stage);
   const limit = c.expression(stage.limit, 'value');
   const once = callRun(c, evaluate, name, extra, stage.at);
-  const run: ScriptRun = (input, env) =>
-    then(limit(env), (rounds) => {
-      const count = Number(rounds.data);
-      if (!Number.isInteger(count) || count < 1)
-        return raise('invalid_input', `\`while(${textOf(rounds)})\` needs a number of rounds`);
-      let value = input;
-      let result: Value | undefined;
-      const done = eachInTurn(Array.from({ length: count }), () =>
-        then(once(value, env), (answer) => {
-          const left = leaveOf(answer);
-          if (left?.word === 'continue') value = left.value;
-          else result = left ? left.value : answer;
-          return result !== undefined;
-        }),
-      );
-      return then(
-        done,
-        () =>
-          result ??
-          raise(
-            'quota_exceeded',
-            `\`while(${count}) @${name}\` did not finish in ${count} rounds`,
-            { limit: 'rounds' },
-          ),
-      );
-    });
+  const run: RunStage = async (input, env) => {
+    const rounds = await limit(env);
+    const count = Number(rounds.data);
+    if (!Number.isInteger(count) || count < 1)
+      return raise('invalid_input', `\`while(${textOf(rounds)})\` needs a number of rounds`);
+    let value = input;
+    for (let round = 0; round < count; round++) {
+      const answer = await once(value, env);
+      const left = leaveOf(answer);
+      if (left?.word !== 'continue') return left ? left.value : answer;
+      value = left.value;
+    }
+    const message = `\`while(${count}) @${name}\` did not finish in ${count} rounds`;
+    return raise('quota_exceeded', message, { limit: 'rounds' });
+  };
   return { run, name: `while @${name}` };
 }
 
@@ -182,13 +162,14 @@ function groupRun(
   c: Compiler,
   stage: GroupStage,
   isFirst: boolean,
-): { run: ScriptRun; name: string } {
+): { run: RunStage; name: string } {
   const members = plansOf(c, stage.members, [], isFirst ? stage.members.length : 0).stages;
   const cap = stage.cap && c.expression(stage.cap, 'value');
-  const run: ScriptRun = (input, env) =>
-    then(cap?.(env), (limit) =>
-      runGroup(members, input, env, limit ? Number(limit.data) : DEFAULT_CAP, stage.pauseMs),
-    );
+  const run: RunStage = async (input, env) => {
+    const limit = await cap?.(env);
+    const count = limit ? Number(limit.data) : DEFAULT_CAP;
+    return await runGroup(members, input, env, count, stage.pauseMs);
+  };
   return { run, name: members.map(({ name }) => name).join(' || ') };
 }
 
@@ -201,29 +182,25 @@ async function runGroup(
 ): Promise<Value> {
   const errors: ReturnType<typeof errorRecord>[] = [];
   let marks = EMPTY;
-  const values = await runInParallel(members, Math.max(1, cap), pauseMs, (member, index) =>
-    attempt<Value>(
-      () =>
-        then(member.run(input, { ...env, path: newPath(env.path) }), (value) => {
-          if (leaveOf(value)?.word === 'retry')
-            raise('invalid_input', '`retry` has no meaning inside a parallel group');
-          return then(
-            eachInTurn(member.effects, (effect) => then(effect(value, env), () => false)),
-            () => value,
-          );
-        }),
-      (error) => {
-        const fault = toFault(error);
-        if (/retry/.test(fault.fault.detail.message) && fault.fault.code === 'invalid_input')
-          throw fault;
-        const record = errorRecord(fault.message, { key: String(index), value: input }, index);
-        errors.push(record);
-        const descriptor = mergeDescriptors(input.meta.descriptor, descriptorOfFault(fault.fault));
-        marks = mergeDescriptors(marks, descriptor);
-        return makeValue(record, { descriptor });
-      },
-    ),
-  );
+  const branch = async (member: StagePlan, index: number): Promise<Value> => {
+    try {
+      const value = await member.run(input, { ...env, path: newPath(env.path) });
+      if (leaveOf(value)?.word === 'retry')
+        raise('invalid_input', '`retry` has no meaning inside a parallel group');
+      await runEffects(member.effects, value, env);
+      return value;
+    } catch (error) {
+      const fault = toFault(error);
+      if (/retry/.test(fault.fault.detail.message) && fault.fault.code === 'invalid_input')
+        throw fault;
+      const record = errorRecord(fault.message, { key: String(index), value: input }, index);
+      errors.push(record);
+      const descriptor = mergeDescriptors(input.meta.descriptor, descriptorOfFault(fault.fault));
+      marks = mergeDescriptors(marks, descriptor);
+      return makeValue(record, { descriptor });
+    }
+  };
+  const values = await runInParallel(members, Math.max(1, cap), pauseMs, branch);
   env.path.errors = { list: errors, marks };
   return makeContainer(values);
 }
@@ -241,7 +218,7 @@ function planOf(
   c: Compiler,
   stage: Exclude<PipelineStage, EffectStage>,
   isFirst: boolean,
-): { run: ScriptRun; name: string } {
+): { run: RunStage; name: string } {
   switch (stage.kind) {
     case 'call-stage': {
       const { evaluate, name, extra } = targetOf(c, stage);
@@ -266,7 +243,7 @@ function plansOf(
   /** So many of them have nothing before them. */
   leading = 0,
 ): { stages: StagePlan[] } {
-  const plans: { run: ScriptRun; name: string; effects: Effects }[] = [];
+  const plans: { run: RunStage; name: string; effects: Effects }[] = [];
   for (const stage of stages) {
     if (stage.kind === 'effect-stage')
       (plans.at(-1)?.effects ?? ofSource).push(effectRun(c, stage));
@@ -308,10 +285,7 @@ export function compilePipeline(
   const { format } = options;
   const formatted: Eval | undefined =
     evaluate && format
-      ? (env) =>
-          then(evaluate(env), (value) =>
-            then(format(env), (kind) => formatSource(value, kind.text)),
-          )
+      ? async (env) => formatSource(await evaluate(env), (await format(env)).text)
       : evaluate;
   const plan: SourcePlan = { evaluate: formatted, isRepeatable: isRepeatable(source), effects };
   if (!source) return (env) => runPipeline(env, plan, plans, env.pipe?.input ?? absent());

@@ -1,11 +1,5 @@
 // Statements and actions: what they do, and what they print.
-import {
-  addMarks,
-  type MaybePromise,
-  type Operation,
-  type Value,
-  withLabels,
-} from '../../flow/index.ts';
+import { addMarks, type Operation, type Value, withLabels } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { leave, leaveOf, refuseLeave } from '../run/control-values.ts';
 import {
@@ -34,7 +28,6 @@ import { absent, isAbsent } from '../values/absent.ts';
 import { makeFunction } from '../values/function-data.ts';
 import { augment } from '../values/operators.ts';
 import { runText, showText, textOf } from '../values/text.ts';
-import { andThen as then } from '../wait.ts';
 import { compileArmBlock, compileBlock, compileIf, compileWhen } from './control-flow.ts';
 import { compileEffect } from './effect.ts';
 import { compileFunction } from './function.ts';
@@ -47,7 +40,7 @@ import { withGuards } from './with-options.ts';
 
 function compileVar(c: Compiler, node: VarStatement): Eval {
   const evaluate = c.expression(node.value, 'value');
-  return (env) => {
+  return async (env) => {
     const op = {
       type: 'var',
       name: node.name,
@@ -56,16 +49,12 @@ function compileVar(c: Compiler, node: VarStatement): Eval {
       retryOwner: true,
       location: placeOf(c.unit, node.at),
     };
-    const input = lazyInput(env, node.name, (inner) =>
-      then(evaluate(inner), (value) => withLabels(refuseLeave(value), node.labels)),
+    const input = lazyInput(env, node.name, evaluate, (given) =>
+      withLabels(refuseLeave(given), node.labels),
     );
-    return then(
-      operate(env, op, [input], ([value]) => value as Value),
-      (value) => {
-        fileScope(env).define(node.name, 'var', value, shownPlace(c.unit, node.at));
-        return absent();
-      },
-    );
+    const value = await operate(env, op, [input], ([given]) => given as Value);
+    fileScope(env).define(node.name, 'var', value, shownPlace(c.unit, node.at));
+    return absent();
   };
 }
 
@@ -100,23 +89,20 @@ function compileHelpers(node: HelpersStatement): Eval {
 
 function compileLet(c: Compiler, node: LetStatement): Eval {
   const evaluate = c.expression(node.value, 'value');
-  return (env) => {
-    return then(evaluate(env), (value) => {
-      const bound = addMarks(withLabels(refuseLeave(value), node.labels), env.frame.influence);
-      env.scope.let(node.name, bound, shownPlace(c.unit, node.at));
-      return absent();
-    });
+  return async (env) => {
+    const value = withLabels(refuseLeave(await evaluate(env)), node.labels);
+    env.scope.let(node.name, addMarks(value, env.frame.influence), shownPlace(c.unit, node.at));
+    return absent();
   };
 }
 
 function compileAugment(c: Compiler, node: AugmentStatement): Eval {
   const evaluate = c.expression(node.value, 'value');
-  return (env) => {
+  return async (env) => {
     const cell = env.scope.rebindable(node.name);
-    return then(evaluate(env), (value) => {
-      cell.value = addMarks(augment(cell.value, refuseLeave(value)), env.frame.influence);
-      return absent();
-    });
+    const value = refuseLeave(await evaluate(env));
+    cell.value = addMarks(augment(cell.value, value), env.frame.influence);
+    return absent();
   };
 }
 
@@ -126,14 +112,13 @@ function compileReturn(c: Compiler, node: ReturnStatement): Eval {
   if (node.labels && (node.labels.remove.length > 0 || node.labels.clear)) {
     return () => raise('permission_denied', 'only a privileged guard may remove labels');
   }
-  return (env) =>
-    then(evaluate?.(env) ?? absent(), (value) => {
-      const left = leaveOf(value);
-      if (left) return value;
-      const marked = withLabels(value, node.labels?.add ?? []);
-      if (node.isOutputs) env.run.outputs = marked;
-      return leave('return', marked);
-    });
+  return async (env) => {
+    const value = (await evaluate?.(env)) ?? absent();
+    if (leaveOf(value)) return value;
+    const marked = withLabels(value, node.labels?.add ?? []);
+    if (node.isOutputs) env.run.outputs = marked;
+    return leave('return', marked);
+  };
 }
 
 /** Prints like `run`: results as text, nothing for nothing. */
@@ -151,10 +136,11 @@ export function compileRunnable(c: Compiler, action: Expression): Eval {
   const evaluate = c.expression(action, 'value');
   if (action.kind !== 'reference') return evaluate;
   const isCalled = isCall(action);
-  return (env) =>
-    then(evaluate(env), (value) =>
-      isCalled && !executableOf(value) ? value : invoke(value, action.name, [], env, action.at),
-    );
+  return async (env) => {
+    const value = await evaluate(env);
+    if (isCalled && !executableOf(value)) return value;
+    return await invoke(value, action.name, [], env, action.at);
+  };
 }
 
 /** `run @f(…)` contains the call; commands and code are operations of their own. */
@@ -169,15 +155,11 @@ function compileRunning(c: Compiler, action: Expression, at: number): Eval {
 
 function compileRun(c: Compiler, action: Expression, at: number): Eval {
   const evaluate = compileRunning(c, action, at);
-  return (env) => {
+  return async (env) => {
     if (env.isDefining) return absent();
-    return then(evaluate(env), (result) => {
-      const value = refuseLeave(result);
-      return then(resolveOpen(value, env), (ready) => {
-        print(env, ready, at);
-        return ready;
-      });
-    });
+    const value = resolveOpen(refuseLeave(await evaluate(env)), env);
+    print(env, value, at);
+    return value;
   };
 }
 
@@ -193,20 +175,22 @@ function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): E
   const act = node.kind === 'block' ? compileArmBlock(c, node) : c.action(node);
   const isPrinted = isCall(node) || PRINTED.has(node.kind) || (isWhen && isText(node));
   if (c.isFunction || !isPrinted) return act;
-  return (env) =>
-    then(act(env), (value) => {
-      if (!leaveOf(value)) print(env, value, node.at);
-      return value;
-    });
+  return async (env) => {
+    const value = await act(env);
+    if (!leaveOf(value)) print(env, value, node.at);
+    return value;
+  };
 }
 
 /** In a function a matching arm that is a value returns it; an effect does not. */
 function compileReturningArm(c: Compiler, { action }: Arm): Eval {
   if (action.kind === 'block') return compileArmBlock(c, action);
   const act = c.action(action);
-  return isValueAction(action)
-    ? (env) => then(act(env), (value) => (leaveOf(value) ? value : leave('return', value)))
-    : act;
+  if (!isValueAction(action)) return act;
+  return async (env) => {
+    const value = await act(env);
+    return leaveOf(value) ? value : leave('return', value);
+  };
 }
 
 const STATEMENTS = new Set([
@@ -240,18 +224,17 @@ function compileFlowStatement(c: Compiler, { value }: FlowStatement): Eval {
           ? compileBlock(c, value.body)
           : compilePrinted(c, value.body, false);
       const run = compileFor(c, value, body, false);
-      return (env) =>
-        then(run(env), (result) =>
-          leaveOf(result) ? result : value.batch ? printed(c, env, result, value.at) : result,
-        );
+      if (!value.batch) return run;
+      return async (env) => {
+        const result = await run(env);
+        return leaveOf(result) ? result : printed(c, env, result, value.at);
+      };
     }
-    case 'loop': {
-      const run = compileLoop(c, value, compileBlock(c, value.body));
-      return run;
-    }
+    case 'loop':
+      return compileLoop(c, value, compileBlock(c, value.body));
     case 'foreach': {
       const run = c.expression(value);
-      return (env) => then(run(env), (result) => printed(c, env, result, value.at));
+      return async (env) => printed(c, env, await run(env), value.at);
     }
   }
 }
@@ -263,22 +246,18 @@ function printed(c: Compiler, env: Environment, value: Value, at: number): Value
 
 function compileCall(c: Compiler, node: Extract<Statement, { kind: 'call' }>): Eval {
   const evaluate = c.expression(node.value, 'value');
-  return (env) => {
+  return async (env) => {
     if (env.isDefining) return absent();
-    return then(evaluate(env), (result) => {
-      const value = refuseLeave(result);
-      return printed(c, env, value, node.at);
-    });
+    return printed(c, env, refuseLeave(await evaluate(env)), node.at);
   };
 }
 
 function compileBail(c: Compiler, node: Extract<Statement, { kind: 'bail' }>): Eval {
   const evaluate = node.value && c.expression(node.value, 'value');
-  return (env) => {
+  return async (env) => {
     if (env.isDefining) return absent();
-    return then(evaluate?.(env), (value) =>
-      raise('bail', value ? textOf(value) : 'the script gave up', { is_bail: true }),
-    );
+    const value = await evaluate?.(env);
+    return raise('bail', value ? textOf(value) : 'the script gave up', { is_bail: true });
   };
 }
 
@@ -320,7 +299,7 @@ function dispatch(c: Compiler, node: Statement): Eval {
       return compileReturn(c, node);
     case 'leave': {
       const evaluate = node.value && c.expression(node.value, 'value');
-      return (env) => then(evaluate?.(env) ?? absent(), (value) => leave(node.word, value));
+      return async (env) => leave(node.word, (await evaluate?.(env)) ?? absent());
     }
     case 'bail':
       return compileBail(c, node);
@@ -337,17 +316,17 @@ function dispatch(c: Compiler, node: Statement): Eval {
 /** The top of a file: guards and policies of earlier statements hold for later ones. */
 export function compileTop(c: Compiler, node: Statement): Eval {
   const run = compileStatement(c, node);
-  return (env) => {
+  return async (env) => {
     const here = onPath({ ...env, frame: env.run.ground });
-    return then(run(here), (value) =>
-      then(env.run.written(), () => addMarks(value, here.frame.influence)),
-    );
+    const value = await run(here);
+    const writing = env.run.written();
+    if (writing) await writing;
+    return addMarks(value, here.frame.influence);
   };
 }
 
 /** A top-level `=> v` prints as `show` does. */
-export function printReturn(env: Environment, value: Value, at: number): MaybePromise<void> {
-  return then(resolveOpen(value, env), (ready) => {
-    if (!isAbsent(ready)) print(env, ready, at, showText(ready, 'other'));
-  });
+export function printReturn(env: Environment, value: Value, at: number): void {
+  const ready = resolveOpen(value, env);
+  if (!isAbsent(ready)) print(env, ready, at, showText(ready, 'other'));
 }

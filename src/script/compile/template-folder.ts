@@ -1,12 +1,11 @@
 // `import templates from "./dir" as @t(arg)`: every `.att` and `.mtt` below, by folder, as a function.
 import { basename, extname, join } from 'node:path';
-import { type MaybePromise, makeContainer, makeValue, type Value } from '../../flow/index.ts';
+import { makeContainer, makeValue, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import type { Compiler, Environment, Exports } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
 import type { Parameter, TemplateFileExpression } from '../syntax/ast.ts';
 import { makeFunction } from '../values/function-data.ts';
-import { mapInTurn, andThen as then } from '../wait.ts';
 import { compileFunction } from './function.ts';
 
 const MAX_DEPTH = 10;
@@ -35,42 +34,35 @@ function functionOf(
   return makeFunction(make(env));
 }
 
-function membersOf(
+async function membersOf(
   c: Compiler,
   folder: string,
   parameters: readonly Parameter[],
   env: Environment,
   depth: number,
-): MaybePromise<Map<string, Value>> {
+): Promise<Map<string, Value>> {
   if (depth > MAX_DEPTH) return raise('quota_exceeded', `\`${folder}\` is nested too deeply`);
-  return then(env.run.world.list(folder, env.frame), (outcome) => {
-    const entries = unwrap(outcome).filter(({ name }) => !name.startsWith('.'));
-    const found = mapInTurn(
-      entries,
-      ({ name, isFolder }): MaybePromise<[string, Value] | undefined> => {
-        const path = join(folder, name);
-        if (isFolder)
-          return then(membersOf(c, path, parameters, env, depth + 1), (members) =>
-            members.size > 0 ? [name, makeContainer(members)] : undefined,
-          );
-        return /\.(?:att|mtt)$/.test(name)
-          ? [basename(name, extname(name)), functionOf(c, path, parameters, env)]
-          : undefined;
-      },
-    );
-    return then(found, (list) => new Map(list.filter((entry) => entry !== undefined)));
-  });
+  const found = new Map<string, Value>();
+  for (const { name, isFolder } of unwrap(await env.run.world.list(folder, env.frame))) {
+    if (name.startsWith('.')) continue;
+    const path = join(folder, name);
+    if (isFolder) {
+      const members = await membersOf(c, path, parameters, env, depth + 1);
+      if (members.size > 0) found.set(name, makeContainer(members));
+    } else if (/\.(?:att|mtt)$/.test(name))
+      found.set(basename(name, extname(name)), functionOf(c, path, parameters, env));
+  }
+  return found;
 }
 
-export function templatesIn(
+export async function templatesIn(
   c: Compiler,
   folder: string,
   parameters: readonly Parameter[],
   env: Environment,
-): MaybePromise<Exports> {
-  return then(membersOf(c, folder, parameters, env, 0), (names) => {
-    if (names.size === 0)
-      return raise('not_found', `there are no templates (\`.att\`, \`.mtt\`) in \`${folder}\``);
-    return { names, frontMatter: makeValue(null), path: folder };
-  });
+): Promise<Exports> {
+  const names = await membersOf(c, folder, parameters, env, 0);
+  if (names.size === 0)
+    return raise('not_found', `there are no templates (\`.att\`, \`.mtt\`) in \`${folder}\``);
+  return { names, frontMatter: makeValue(null), path: folder };
 }

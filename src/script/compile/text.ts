@@ -27,7 +27,6 @@ import { fieldOf, indexOf } from '../values/access.ts';
 import { itemsOf } from '../values/data.ts';
 import { isTruthy } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
-import { attempt, isPromise, mapInTurn, andThen as then } from '../wait.ts';
 import { compileKnownReference } from './reference.ts';
 
 // A `:::` template with names nobody knew: it stays open, and is resolved again in the scope where it
@@ -71,7 +70,7 @@ function valueOfSlot(slot: string, env: Environment): Value | undefined {
 }
 
 /** The value itself unless it is an open text. */
-export function resolveOpen(value: Value, env: Environment): MaybePromise<Value> {
+export function resolveOpen(value: Value, env: Environment): Value {
   const { open } = value.meta.origin;
   if (!Array.isArray(open)) return value;
   let marks = EMPTY;
@@ -89,28 +88,28 @@ export function resolveOpen(value: Value, env: Environment): MaybePromise<Value>
   });
 }
 
-type MakePiece = (env: Environment) => MaybePromise<Piece>;
+/** Text as written is a piece already. */
+type MakePiece = Piece | ((env: Environment) => Promise<Piece>);
 
 const plain = (text: string): Piece => ({ text, marks: EMPTY });
 
-const pieceOf = (value: Value, env: Environment): MaybePromise<Piece> =>
-  then(resolveOpen(value, env), (ready) => ({
-    text: isAbsent(ready) ? '' : textOf(ready),
-    marks: ready.meta.descriptor,
-  }));
+function pieceOf(value: Value, env: Environment): Piece {
+  const ready = resolveOpen(value, env);
+  return { text: isAbsent(ready) ? '' : textOf(ready), marks: ready.meta.descriptor };
+}
 
 /** The value of an insertion after its stages; undefined when the name is unknown. */
 function compileInsertion(
   c: Compiler,
   part: InsertPart,
-): (env: Environment) => MaybePromise<Value> | undefined {
+): (env: Environment) => MaybePromise<Value | undefined> {
   const isLenient = part.mode.kind !== 'plain';
   const find = compileKnownReference(c, part.value, isLenient ? 'condition' : 'operand');
   if (part.stages.length === 0) return find;
   const piped = c.piped(part.stages);
-  return (env) => {
-    const found = find(env);
-    return found === undefined ? undefined : then(found, (value) => piped(value, env));
+  return async (env) => {
+    const value = await find(env);
+    return value && (await piped(value, env));
   };
 }
 
@@ -119,39 +118,32 @@ export function compileModes<T>(
   c: Compiler,
   part: InsertPart,
   make: {
-    value(value: Value, env: Environment): MaybePromise<T>;
+    value(value: Value, env: Environment): T;
     text(text: string): T;
     /** What was chosen because of a value with these marks. */
     under(made: T, marks: Descriptor): T;
     parts(parts: readonly TemplatePart[]): (env: Environment) => MaybePromise<T>;
   },
-): (env: Environment) => MaybePromise<T> {
+): (env: Environment) => Promise<T> {
   const find = compileInsertion(c, part);
   const { mode, raw } = part;
   const fragment = mode.kind === 'fragment' ? make.parts(mode.parts) : undefined;
   const fallback = mode.kind === 'default' ? c.expression(mode.value, 'value') : undefined;
-  return (env) => {
-    const found = find(env);
-    if (found === undefined) {
-      if (fallback) return then(fallback(env), (value) => make.value(value, env));
+  return async (env) => {
+    const value = await find(env);
+    if (!value) {
+      if (fallback) return make.value(await fallback(env), env);
       return make.text(mode.kind === 'plain' ? raw : '');
     }
-    return then(found, (value) => {
-      if (mode.kind === 'plain') return make.value(value, env);
-      const { descriptor } = value.meta;
-      if (fallback) {
-        const isNothing = isAbsent(value) || value.data === null;
-        return isNothing
-          ? then(fallback(under(env, descriptor)), (other) =>
-              make.value(addMarks(other, descriptor), env),
-            )
-          : make.value(value, env);
-      }
-      if (!isTruthy(value)) return make.under(make.text(''), descriptor);
-      return fragment
-        ? then(fragment(under(env, descriptor)), (text) => make.under(text, descriptor))
-        : make.value(value, env);
-    });
+    if (mode.kind === 'plain') return make.value(value, env);
+    const { descriptor } = value.meta;
+    if (fallback) {
+      if (!isAbsent(value) && value.data !== null) return make.value(value, env);
+      return make.value(addMarks(await fallback(under(env, descriptor)), descriptor), env);
+    }
+    if (!isTruthy(value)) return make.under(make.text(''), descriptor);
+    if (!fragment) return make.value(value, env);
+    return make.under(await fragment(under(env, descriptor)), descriptor);
   };
 }
 
@@ -169,36 +161,35 @@ function compileInsert(c: Compiler, part: InsertPart, isMustache: boolean): Make
 function compileFilePart(c: Compiler, part: FilePart): MakePiece {
   const load =
     part.stages.length === 0 ? c.expression(part.file, 'value') : c.stages(part.file, part.stages);
-  return (env) =>
-    attempt<Piece>(
-      () => then(load(env), (value) => pieceOf(value, env)),
-      (error) => {
-        const fault = toFault(error);
-        if (fault.fault.code !== 'not_found') throw fault;
-        env.run.warn(fault.message, env.unit, part.at);
-        return { text: '', marks: descriptorOfFault(fault.fault) };
-      },
-    );
+  return async (env) => {
+    try {
+      return pieceOf(await load(env), env);
+    } catch (error) {
+      const fault = toFault(error);
+      if (fault.fault.code !== 'not_found') throw fault;
+      env.run.warn(fault.message, env.unit, part.at);
+      return { text: '', marks: descriptorOfFault(fault.fault) };
+    }
+  };
 }
 
 function compileRepeat(c: Compiler, part: RepeatPart, isMustache: boolean): MakePiece {
   const collection = c.expression(part.collection, 'value');
   const body = compilePieces(c, part.parts, isMustache);
   const { key, name } = part.bind;
-  return (env) =>
-    then(collection(env), (list) => {
-      const rounds = mapInTurn(itemsOf(list), (item) => {
-        const scope = new VariableScope('block', env.scope);
-        scope.bind(name, 'loop', item.value);
-        if (key) scope.bind(key, 'loop', makeValue(item.key));
-        return body({ ...env, scope });
-      });
-      return then(rounds, (pieces) => {
-        const joined = joinPieces(pieces);
-        const text = part.trimsEnd ? joined.text.replace(/\r?\n$/, '') : joined.text;
-        return { text, marks: mergeDescriptors(joined.marks, list.meta.descriptor) };
-      });
-    });
+  return async (env) => {
+    const list = await collection(env);
+    const pieces: Piece[] = [];
+    for (const item of itemsOf(list)) {
+      const scope = new VariableScope('block', env.scope);
+      scope.bind(name, 'loop', item.value);
+      if (key) scope.bind(key, 'loop', makeValue(item.key));
+      pieces.push(await body({ ...env, scope }));
+    }
+    const joined = joinPieces(pieces);
+    const text = part.trimsEnd ? joined.text.replace(/\r?\n$/, '') : joined.text;
+    return { text, marks: mergeDescriptors(joined.marks, list.meta.descriptor) };
+  };
 }
 
 function joinPieces(pieces: readonly Piece[]): Piece {
@@ -212,10 +203,7 @@ function joinPieces(pieces: readonly Piece[]): Piece {
 }
 
 function compilePart(c: Compiler, part: TemplatePart, isMustache: boolean): MakePiece {
-  if (typeof part === 'string') {
-    const piece = plain(part);
-    return () => piece;
-  }
+  if (typeof part === 'string') return plain(part);
   if (part.kind === 'insert') return compileInsert(c, part, isMustache);
   return part.kind === 'file-part' ? compileFilePart(c, part) : compileRepeat(c, part, isMustache);
 }
@@ -224,32 +212,13 @@ function compilePieces(
   c: Compiler,
   parts: readonly TemplatePart[],
   isMustache: boolean,
-): MakePiece {
+): (env: Environment) => Promise<Piece> {
   const makers = parts.map((part) => compilePart(c, part, isMustache));
-  return (env) => then(collect(makers, env), joinPieces);
-}
-
-function collect(makers: readonly MakePiece[], env: Environment): MaybePromise<Piece[]> {
-  const pieces: Piece[] = [];
-  for (let at = 0; at < makers.length; at++) {
-    const piece = (makers[at] as MakePiece)(env);
-    if (isPromise(piece)) return rest(makers, env, pieces, piece, at);
-    pieces.push(piece);
-  }
-  return pieces;
-}
-
-async function rest(
-  makers: readonly MakePiece[],
-  env: Environment,
-  pieces: Piece[],
-  first: Promise<Piece>,
-  index: number,
-): Promise<Piece[]> {
-  pieces.push(await first);
-  for (let at = index + 1; at < makers.length; at++)
-    pieces.push(await (makers[at] as MakePiece)(env));
-  return pieces;
+  return async (env) => {
+    const pieces: Piece[] = [];
+    for (const make of makers) pieces.push(typeof make === 'function' ? await make(env) : make);
+    return joinPieces(pieces);
+  };
 }
 
 /** The text of any interpolating form. */
@@ -261,12 +230,13 @@ export function compileText(c: Compiler, parts: readonly TemplatePart[], isMusta
     return () => empty;
   }
   const makers = parts.map((part) => compilePart(c, part, isMustache));
-  return (env) =>
-    then(collect(makers, env), (pieces) => {
-      const { text, marks } = joinPieces(pieces);
-      const open = isMustache ? openSlots(pieces) : undefined;
-      return makeValue(text, { descriptor: marks, ...(open ? { origin: { open } } : {}) });
-    });
+  return async (env) => {
+    const pieces: Piece[] = [];
+    for (const make of makers) pieces.push(typeof make === 'function' ? await make(env) : make);
+    const { text, marks } = joinPieces(pieces);
+    const open = isMustache ? openSlots(pieces) : undefined;
+    return makeValue(text, { descriptor: marks, ...(open ? { origin: { open } } : {}) });
+  };
 }
 
 export const compileTemplate = (c: Compiler, node: TemplateExpression): Eval =>

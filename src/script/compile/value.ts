@@ -21,7 +21,6 @@ import type {
 import { isAbsent } from '../values/absent.ts';
 import { entriesOf, isTruthy, kindName, shapeMarks, typeName } from '../values/kinds.ts';
 import { calculate, compare, isEqual, minus, negate } from '../values/operators.ts';
-import { eachInTurn, andThen as then } from '../wait.ts';
 import { quantifiedOf } from './guard-input.ts';
 
 export function compileArray(c: Compiler, node: ArrayExpression): Eval {
@@ -32,20 +31,18 @@ export function compileArray(c: Compiler, node: ArrayExpression): Eval {
     isOptional,
     isSpread,
   }));
-  return (env) => {
+  return async (env) => {
     const found: Value[] = [];
     let own = EMPTY;
-    const done = eachInTurn(items, ({ evaluate, isOptional, isSpread }) =>
-      then(evaluate(env), (value) => {
-        if (isOptional) own = mergeDescriptors(own, value.meta.descriptor);
-        if (isSpread) {
-          own = mergeDescriptors(own, shapeMarks(value));
-          found.push(...entriesOf(value).map(([, item]) => item));
-        } else if (!isOptional || isTruthy(value)) found.push(value);
-        return false;
-      }),
-    );
-    return then(done, () => makeContainer(found, own));
+    for (const { evaluate, isOptional, isSpread } of items) {
+      const value = await evaluate(env);
+      if (isOptional) own = mergeDescriptors(own, value.meta.descriptor);
+      if (isSpread) {
+        own = mergeDescriptors(own, shapeMarks(value));
+        found.push(...entriesOf(value).map(([, item]) => item));
+      } else if (!isOptional || isTruthy(value)) found.push(value);
+    }
+    return makeContainer(found, own);
   };
 }
 
@@ -53,13 +50,12 @@ export function compileArray(c: Compiler, node: ArrayExpression): Eval {
 function compileSpread(c: Compiler, node: Expression, wanted: 'array' | 'object'): Eval {
   const evaluate = c.expression(node, 'value');
   return (env) =>
-    located(env, node.at, () =>
-      then(evaluate(env), (value) => {
-        if (typeName(value) === wanted) return value;
-        const where = wanted === 'array' ? 'a list needs a list' : 'an object needs an object';
-        return raise('invalid_input', `\`...\` in ${where}, not ${kindName(value)}`);
-      }),
-    );
+    located(env, node.at, async () => {
+      const value = await evaluate(env);
+      if (typeName(value) === wanted) return value;
+      const where = wanted === 'array' ? 'a list needs a list' : 'an object needs an object';
+      return raise('invalid_input', `\`...\` in ${where}, not ${kindName(value)}`);
+    });
 }
 
 export function compileObject(c: Compiler, node: ObjectExpression): Eval {
@@ -72,27 +68,25 @@ export function compileObject(c: Compiler, node: ObjectExpression): Eval {
           evaluate: c.expression(entry.value, entry.isOptional ? 'condition' : 'value'),
         },
   );
-  return (env) => {
+  return async (env) => {
     const found = new Map<string, Value>();
     let shape = EMPTY;
-    const done = eachInTurn(entries, ({ key, isOptional, evaluate }) =>
-      then(evaluate(env), (value) => {
-        if (isOptional) shape = mergeDescriptors(shape, value.meta.descriptor);
-        if (key === undefined) {
-          shape = mergeDescriptors(shape, shapeMarks(value));
-          for (const [name, item] of entriesOf(value)) found.set(name, item);
-        } else if (!isOptional || isTruthy(value)) found.set(key, value);
-        return false;
-      }),
-    );
-    return then(done, () => makeContainer(found, EMPTY, shape));
+    for (const { key, isOptional, evaluate } of entries) {
+      const value = await evaluate(env);
+      if (isOptional) shape = mergeDescriptors(shape, value.meta.descriptor);
+      if (key === undefined) {
+        shape = mergeDescriptors(shape, shapeMarks(value));
+        for (const [name, item] of entriesOf(value)) found.set(name, item);
+      } else if (!isOptional || isTruthy(value)) found.set(key, value);
+    }
+    return makeContainer(found, EMPTY, shape);
   };
 }
 
 export function compileUnary(c: Compiler, node: UnaryExpression): Eval {
   const evaluate = c.expression(node.value, node.operator === '!' ? 'condition' : 'operand');
   const apply = node.operator === '!' ? negate : minus;
-  return (env) => then(evaluate(env), apply);
+  return async (env) => apply(await evaluate(env));
 }
 
 type Decide = (left: Value) => boolean;
@@ -101,12 +95,12 @@ type Decide = (left: Value) => boolean;
 function shortCircuit(c: Compiler, node: BinaryExpression, keepsLeft: Decide): Eval {
   const left = c.expression(node.left, 'condition');
   const right = c.expression(node.right, 'condition');
-  return (env) =>
-    then(left(env), (first) => {
-      if (keepsLeft(first)) return first;
-      const { descriptor } = first.meta;
-      return then(right(under(env, descriptor)), (second) => addMarks(second, descriptor));
-    });
+  return async (env) => {
+    const first = await left(env);
+    if (keepsLeft(first)) return first;
+    const { descriptor } = first.meta;
+    return addMarks(await right(under(env, descriptor)), descriptor);
+  };
 }
 
 const isNothing: Decide = (value) => isAbsent(value) || value.data === null;
@@ -123,8 +117,7 @@ function pair(
   const inner = reading === 'condition' ? reading : 'operand';
   const left = c.expression(node.left, inner);
   const right = c.expression(node.right, inner);
-  return (env) =>
-    then(left(env), (first) => then(right(env), (second) => overAll(first, second, apply)));
+  return async (env) => overAll(await left(env), await right(env), apply);
 }
 
 /** `@input.any.mx.tokens > 100`: asked of every input. */
@@ -166,10 +159,10 @@ export function compileTernary(c: Compiler, node: TernaryExpression): Eval {
     c.expression(node.then, 'condition'),
     c.expression(node.else, 'condition'),
   ];
-  return (env) =>
-    then(condition(env), (chosen) => {
-      const { descriptor } = chosen.meta;
-      const value = (isTruthy(chosen) ? first : second)(under(env, descriptor));
-      return then(value, (result) => addMarks(result, descriptor));
-    });
+  return async (env) => {
+    const chosen = await condition(env);
+    const { descriptor } = chosen.meta;
+    const branch = isTruthy(chosen) ? first : second;
+    return addMarks(await branch(under(env, descriptor)), descriptor);
+  };
 }

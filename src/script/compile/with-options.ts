@@ -4,7 +4,6 @@ import { raise } from '../fault.ts';
 import type { Compiler, Environment, Eval, ProcessOptions } from '../run/environment.ts';
 import type { Expression, Options, WithExpression } from '../syntax/ast.ts';
 import { isTruthy } from '../values/kinds.ts';
-import { andThen as then } from '../wait.ts';
 
 const KNOWN = new Set([
   'stdin',
@@ -69,19 +68,21 @@ function compileProcessOptions(
   return stdin || timeout || stream ? (env) => readProcess(env, stdin, timeout, stream) : undefined;
 }
 
-const readProcess = (env: Environment, stdin?: Eval, timeout?: Eval, stream?: Eval) =>
-  then(stdin?.(env), (input) =>
-    then(timeout?.(env), (limit) =>
-      then(
-        stream?.(env),
-        (flag): ProcessOptions => ({
-          stdin: input,
-          timeoutMs: limit && durationMs(limit),
-          isStream: flag !== undefined && isTruthy(flag),
-        }),
-      ),
-    ),
-  );
+async function readProcess(
+  env: Environment,
+  stdin?: Eval,
+  timeout?: Eval,
+  stream?: Eval,
+): Promise<ProcessOptions> {
+  const input = await stdin?.(env);
+  const limit = await timeout?.(env);
+  const flag = await stream?.(env);
+  return {
+    stdin: input,
+    timeoutMs: limit && durationMs(limit),
+    isStream: flag !== undefined && isTruthy(flag),
+  };
+}
 
 export function compileWith(c: Compiler, node: WithExpression): Eval {
   const { options } = node;
@@ -97,19 +98,17 @@ export function compileWith(c: Compiler, node: WithExpression): Eval {
   const process = compileProcessOptions(c, options);
   const guards = options.entries.get('guards');
   const selected = guards ? withGuards(c, guards, inner) : inner;
-  return process
-    ? (env) => then(process(env), (given) => selected({ ...env, process: given }))
-    : selected;
+  if (!process) return selected;
+  return async (env) => await selected({ ...env, process: await process(env) });
 }
 
 /** INVARIANT: privileged guards and policies run all the same; leaving others out is said aloud. */
 export function withGuards(c: Compiler, node: Expression, inner: Eval, isStatement = false): Eval {
   const evaluate = c.expression(node, 'value');
-  return (env) =>
-    then(evaluate(env), (value) => {
-      const selection = selectionOf(value);
-      if (!selection) return inner(env);
-      if (isStatement) env.run.warn('guards are left out for this statement', env.unit, node.at);
-      return inner({ ...env, frame: childFrame(env.frame, { selection }) });
-    });
+  return async (env) => {
+    const selection = selectionOf(await evaluate(env));
+    if (!selection) return await inner(env);
+    if (isStatement) env.run.warn('guards are left out for this statement', env.unit, node.at);
+    return await inner({ ...env, frame: childFrame(env.frame, { selection }) });
+  };
 }

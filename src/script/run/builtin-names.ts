@@ -1,18 +1,16 @@
 // Names the language provides: folders, time, transformers, tools.
 import { isObject } from '../../base/index.ts';
-import { type MaybePromise, makeValue, type Value } from '../../flow/index.ts';
+import { makeValue, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { makeFunction, type Signature } from '../values/function-data.ts';
 import { entriesOf } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { TRANSFORMERS, type Transformer } from '../values/transforms.ts';
-import { mapInTurn, andThen as then } from '../wait.ts';
 import {
-  type CallArgument,
-  type CallSite,
   type Environment,
   Executable,
+  evaluateAll,
   resolvePath,
   type ScriptCall,
 } from './environment.ts';
@@ -33,20 +31,15 @@ const builtIn = (
   ...(members ? { members } : {}),
 });
 
-const evaluated = (values: readonly CallArgument[], { env }: CallSite): MaybePromise<Value[]> =>
-  mapInTurn(values, ({ evaluate }) => evaluate(env));
-
 /** Transformers are no operations: marks pass through, guards do not see them. */
 function transformerOf(transformer: Transformer): Executable {
   const members =
     transformer.variants &&
     new Map([...transformer.variants].map(([name, variant]) => [name, transformerOf(variant)]));
-  const call: ScriptCall = (values, site) =>
-    then(evaluated(values, site), (list) =>
-      transformer.call(list, {
-        exists: (path) => site.env.run.world.exists(resolvePath(site.env, path)),
-      }),
-    );
+  const call: ScriptCall = async (values, { env }) =>
+    await transformer.call(await evaluateAll(values, env), {
+      exists: (path) => env.run.world.exists(resolvePath(env, path)),
+    });
   return new Executable(
     builtIn(transformer.name, transformer.parameters, 'transformer', members),
     call,
@@ -66,43 +59,37 @@ function findTransformer(name: string): Value | undefined {
 }
 
 /** `@tool("fs/read_file", { path: @p })`: each parameter is an input of the operation. */
-const callTool: ScriptCall = (values, site) => {
-  const { env, at } = site;
+const callTool: ScriptCall = async (values, { env, at }) => {
   const [id, parameters] = values;
   if (!id)
     return raise('invalid_input', '`@tool` needs the id of a tool', {
       hint: '@tool("fs/read_file", { path: @p })',
     });
-  return then(id.evaluate(env), (name) =>
-    then(parameters?.evaluate(env), (given) => {
-      if (given && !isObject(given.data))
-        return raise('invalid_input', 'the parameters of `@tool` are an object');
-      const entries = given ? entriesOf(given) : [];
-      const tool = textOf(name);
-      const op = {
-        type: 'tool',
-        name: tool,
-        opLabels: [`op:tool:${tool}`],
-        sources: [`tool:${tool}`],
-        retryOwner: true,
-        location: placeOf(env.unit, at),
-      };
-      const inputs = entries.map(([key, value]) => ({ name: key, value }));
-      return operate(env, op, inputs, (passed, inner) => {
-        const named = new Map(entries.map(([key], index) => [key, passed[index] as Value]));
-        return then(env.run.world.tool(tool, named, inner.frame), unwrap);
-      });
-    }),
-  );
+  const tool = textOf(await id.evaluate(env));
+  const given = await parameters?.evaluate(env);
+  if (given && !isObject(given.data))
+    return raise('invalid_input', 'the parameters of `@tool` are an object');
+  const entries = given ? entriesOf(given) : [];
+  const op = {
+    type: 'tool',
+    name: tool,
+    opLabels: [`op:tool:${tool}`],
+    sources: [`tool:${tool}`],
+    retryOwner: true,
+    location: placeOf(env.unit, at),
+  };
+  const inputs = entries.map(([key, value]) => ({ name: key, value }));
+  return await operate(env, op, inputs, async (passed, inner) => {
+    const named = new Map(entries.map(([key], index) => [key, passed[index] as Value]));
+    return unwrap(await env.run.world.tool(tool, named, inner.frame));
+  });
 };
 
-const callHelp: ScriptCall = (values, site) => {
-  const { env } = site;
-  return then(evaluated(values, site), ([action, message]) => {
-    if (!action)
-      return raise('invalid_input', '`@help` needs an action', { hint: '@help("escalate", "…")' });
-    return then(env.run.world.help(textOf(action), message ?? makeValue(''), env.frame), unwrap);
-  });
+const callHelp: ScriptCall = async (values, { env }) => {
+  const [action, message] = await evaluateAll(values, env);
+  if (!action)
+    return raise('invalid_input', '`@help` needs an action', { hint: '@help("escalate", "…")' });
+  return unwrap(await env.run.world.help(textOf(action), message ?? makeValue(''), env.frame));
 };
 
 const TOOL = makeFunction(new Executable(builtIn('tool', ['id', 'parameters'], 'tool'), callTool));

@@ -63,7 +63,7 @@ export interface RunState {
   /** Effects held back and let go may still have to be written. */
   later(work: Promise<unknown>): void;
   /** When they are: before the next statement of a file, and before anything is read or started. */
-  written(): MaybePromise<void>;
+  written(): Promise<void> | undefined;
   readonly import: ImportPort;
   /** Names the language itself provides. */
   ambient(name: string, env: Environment): Value | undefined;
@@ -202,6 +202,16 @@ export class Executable extends FunctionData {
 
 export const executableOf = ({ data }: Value): Executable | undefined =>
   (data as unknown) instanceof Executable ? (data as unknown as Executable) : undefined;
+
+/** One after the other, in order. */
+export async function evaluateAll(
+  values: readonly CallArgument[],
+  env: Environment,
+): Promise<Value[]> {
+  const found: Value[] = [];
+  for (const { evaluate } of values) found.push(await evaluate(env));
+  return found;
+}
 
 /**
  * `value`: an unknown name is an error. `operand`: it is undefined. `condition`: fields of plain

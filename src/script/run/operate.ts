@@ -2,58 +2,73 @@
 // outside, with their places.
 import { type Failure, type Outcome, ok } from '../../base/index.ts';
 import {
+  type BodyScope,
   type Input,
   type MaybePromise,
   type Operation,
   perform,
-  type Scope,
   type Value,
 } from '../../flow/index.ts';
 import { raiseFailure, toFault } from '../fault.ts';
-import { attempt, andThen as then } from '../wait.ts';
 import type { Environment, Eval } from './environment.ts';
-
-function settled(work: () => MaybePromise<Value>): MaybePromise<Outcome<Value>> {
-  return attempt<Outcome<Value>>(
-    () => then(work(), (value): Outcome<Value> => ok(value)),
-    (error): Failure => ({ ok: false, error: toFault(error).fault }),
-  );
-}
 
 export const unwrap = <T>(outcome: Outcome<T>): T =>
   outcome.ok ? outcome.output : raiseFailure(outcome);
 
-/** An input that is evaluated inside the operation, once per attempt. */
-export const lazyInput = (env: Environment, name: string, evaluate: Eval): Input => ({
+const failed = (error: unknown): Failure => ({ ok: false, error: toFault(error).fault });
+
+const asIs = (value: Value): Value => value;
+
+/** An input that is evaluated inside the operation, once per attempt, and finished by `finish`. */
+export const lazyInput = (
+  env: Environment,
+  name: string,
+  evaluate: Eval,
+  finish: (value: Value, env: Environment) => Value = asIs,
+): Input => ({
   name,
-  value: ({ frame, pipe }) => settled(() => evaluate({ ...env, frame, note: pipe })),
+  async value({ frame, pipe }) {
+    try {
+      const inner = { ...env, frame, note: pipe };
+      return ok(finish(await evaluate(inner), inner));
+    } catch (error) {
+      return failed(error);
+    }
+  },
 });
 
-export function operate(
+export async function operate(
   env: Environment,
   op: Operation,
   inputs: readonly Input[],
-  body: (values: readonly Value[], env: Environment, scope: Scope) => MaybePromise<Value>,
-): MaybePromise<Value> {
-  const outcome = perform(
+  body: (values: readonly Value[], env: Environment, scope: BodyScope) => MaybePromise<Value>,
+): Promise<Value> {
+  const outcome = await perform(
     op,
     inputs,
-    (values, scope) =>
-      settled(() => body(values, { ...env, frame: scope.frame, note: undefined }, scope)),
+    async (values, scope) => {
+      try {
+        return ok(await body(values, { ...env, frame: scope.frame, note: undefined }, scope));
+      } catch (error) {
+        return failed(error);
+      }
+    },
     env.frame,
   );
-  return then(outcome, unwrap);
+  return unwrap(outcome);
 }
 
 /** Adds the place to a fault on its way out. */
-export function located<T>(
+export async function located<T>(
   env: Environment,
   at: number,
   work: () => MaybePromise<T>,
-): MaybePromise<T> {
-  return attempt(work, (error) => {
+): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
     throw toFault(error)
       .under(env.frame.influence)
       .locate({ file: env.unit.name, text: env.unit.text, at });
-  });
+  }
 }

@@ -134,14 +134,17 @@ function sort(value: Value): Value {
 }
 
 /** A path or a loaded file exists; of other values, whatever is not null. */
-function exists(value: Value, port: TransformPort): MaybePromise<Value> {
+async function exists(value: Value, port: TransformPort): Promise<Value> {
   const answer = (isThere: boolean) => computed(isThere, [value]);
   if (isFileList(value)) return answer((value.data as readonly Json[]).length > 0);
   // A field of a loaded file has the facts of the file, but not its text.
   const isLoaded = value.hasOwnText && value.meta.origin['filename'] !== undefined;
   if (isLoaded || typeof value.data !== 'string') return answer(value.data !== null);
-  const found = port.exists(value.data);
-  return typeof found === 'boolean' ? answer(found) : found.then(answer, () => answer(false));
+  try {
+    return answer(await port.exists(value.data));
+  } catch {
+    return answer(false);
+  }
 }
 
 const FUNCTIONS: Readonly<Record<string, Work>> = {
