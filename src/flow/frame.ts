@@ -1,7 +1,7 @@
 // Where we are while something acts: an immutable linked frame, and what it holds of guards, policies
 // and ports. Types only: each of those parts is made by a folder above and is handed the whole frame,
 // so what they know of one another is said here, once.
-import type { Fault, Json, Outcome } from '../base/index.ts';
+import type { Json, Outcome } from '../base/index.ts';
 import type { Argument, InputRole, Operation } from './operation.ts';
 import type { Descriptor } from './values/labels.ts';
 import type { Value } from './values/value.ts';
@@ -221,8 +221,7 @@ export interface FramePolicy {
   ): readonly string[];
 }
 
-// What the pipeline asks of those above it. Each port has one fixed place among the ten stages; a
-// frame passes its ports on to everything done inside it.
+// What the pipeline asks of those above it.
 
 /** Something that leaves: a line shown, a file written. Held back while an after-guard may object. */
 export interface Effect {
@@ -231,14 +230,6 @@ export interface Effect {
   readonly text?: string;
   readonly target?: string;
   readonly line?: number;
-}
-
-/** The worst case of one attempt, set aside. Exactly one of the two is called, exactly once. */
-export interface LimitReservation {
-  /** The body was started: charge what it really took. */
-  settle(outcome: Outcome<Value>): MaybePromise<void>;
-  /** The body was never started: give everything back. */
-  release(): MaybePromise<void>;
 }
 
 export interface Question {
@@ -253,34 +244,6 @@ export interface Question {
 }
 
 export type AskedAnswer = 'approved' | 'denied' | 'pending' | 'expired';
-
-/** One attempt, for transcript, cost and audit. */
-export interface RecordEntry {
-  readonly op: Operation;
-  /** The frame in force while it was judged: guards, taint and record see the same counters. */
-  readonly frame: Frame;
-  readonly arguments: readonly Argument[];
-  readonly attempt: number;
-  /** True when this attempt was thrown away and the operation is performed again. */
-  readonly retried: boolean;
-  readonly outcome: Outcome<Value>;
-  readonly trace: readonly TraceEntry[];
-}
-
-export type FlowCheckpoint =
-  | { readonly name: 'before_step'; readonly arguments: readonly Argument[] }
-  | { readonly name: 'after_step'; readonly arguments: readonly Argument[]; readonly result: Value }
-  | { readonly name: 'error'; readonly fault: Fault; readonly arguments: readonly Argument[] }
-  | { readonly name: 'limit'; readonly fault: Fault; readonly arguments: readonly Argument[] };
-
-/**
- * `continue` goes on (an error or limit is returned as it is); `retry` performs the operation again
- * (after a limit: asks for the reservation again); `end` returns the given outcome instead.
- */
-export type CheckpointVerdict =
-  | { readonly action: 'continue' }
-  | { readonly action: 'retry' }
-  | { readonly action: 'end'; readonly outcome: Outcome<Value> };
 
 /** Script hooks may replace values, never decide. Undefined leaves the value as it is. */
 export interface ScriptHooks {
@@ -297,17 +260,8 @@ export interface ScriptHooks {
   ): MaybePromise<Value | Json | undefined>;
 }
 
+/** Each has one fixed place among the ten stages; everything done inside a frame finds them there. */
 export interface Ports {
-  /** Stage 3. A refusal here cannot be caught by a `denied` arm. */
-  gate?(op: Operation, inputs: readonly Value[], frame: Frame): MaybePromise<Outcome<null>>;
-  /** Stage 4. */
-  limits?: {
-    reserve(
-      op: Operation,
-      inputs: readonly Value[],
-      frame: Frame,
-    ): MaybePromise<Outcome<LimitReservation>>;
-  };
   /** Stages 5 and 8, when the verdict is `ask`. Absent: nobody can be asked, so the answer is no. */
   ask?(question: Question, frame: Frame): MaybePromise<Outcome<AskedAnswer>>;
   /** Just before 5 and just before 8. */
@@ -316,11 +270,4 @@ export interface Ports {
   effects?(effect: Effect): void;
   /** Stage 7: a mark for what an operation made of what it used, where somebody keeps a trail. */
   trail?(op: Operation, used: Descriptor): Descriptor;
-  /** Stage 9. What cannot be recorded counts as failed. */
-  record?(entry: RecordEntry): MaybePromise<void>;
-  checkpoint?(
-    event: FlowCheckpoint,
-    op: Operation,
-    frame: Frame,
-  ): MaybePromise<CheckpointVerdict | undefined>;
 }

@@ -1,9 +1,7 @@
 export type {
   AskedAnswer,
-  CheckpointVerdict,
   ContextFacts,
   Effect,
-  FlowCheckpoint,
   Frame,
   Guard,
   GuardSelection,
@@ -14,13 +12,11 @@ export type {
   InputNote,
   LabelChange,
   LabelRule,
-  LimitReservation,
   MaybePromise,
   Phase,
   PolicyRules,
   Ports,
   Question,
-  RecordEntry,
   RetryBudget,
   RuleState,
   ScriptHooks,
@@ -40,6 +36,13 @@ export {
 } from './guards/guard-expression.ts';
 export { combineGuards, createGuardSet, NO_GUARDS } from './guards/guard-set.ts';
 export type { Argument, InputRole, Operation, OperationRisk } from './operation.ts';
+export type {
+  ActPorts,
+  CheckpointVerdict,
+  FlowCheckpoint,
+  LimitReservation,
+  RecordEntry,
+} from './pipeline/act-ports.ts';
 export {
   childFrame,
   createFrame,

@@ -1,7 +1,7 @@
 // Who calls, and with what right. The kernel forwards `__auth` and the ids and never looks inside:
 // an `Authority` made by the runtime (from a token or an operator's policy) answers for them.
 import type { JsonObject, Outcome } from '../base/index.ts';
-import type { Frame, Value } from '../flow/index.ts';
+import type { ActPorts, Frame, Value } from '../flow/index.ts';
 import type { ItemKind, ToolEffect } from '../items/index.ts';
 import type { AuthFields, PlannedNeed } from './primitive.ts';
 import type { Sink } from './sink.ts';
@@ -12,6 +12,8 @@ export interface Caller extends AuthFields {
   /** A name for the audit; never used for a decision. */
   name?: string;
   frame: Frame;
+  /** Of the operation that this call becomes, and of nothing inside it. */
+  act?: ActPorts;
   signal?: AbortSignal;
   /** Names of rights that it is held to, besides what its caller holds: of a tool made of others. */
   only?: readonly string[];

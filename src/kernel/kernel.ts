@@ -9,7 +9,7 @@ import {
   ok,
   plainText,
 } from '../base/index.ts';
-import { childFrame, makeValue, perform, type Value } from '../flow/index.ts';
+import { makeValue, perform, type RecordEntry, type Value } from '../flow/index.ts';
 import type { Catalogs, Library } from '../items/index.ts';
 import type {
   Authority,
@@ -90,18 +90,17 @@ function requestProblem(request: ExecuteRequest | LoadRequest): Failure | undefi
 
 /** Notices whether the pipeline has written its record, so that no call is left without one. */
 function watchRecord(caller: Caller): { caller: Caller; isRecorded: () => boolean } {
-  const { record } = caller.frame.ports;
+  const record = caller.act?.record;
   if (!record) return { caller, isRecorded: () => true };
   let isRecorded = false;
-  const frame = childFrame(caller.frame, {
-    ports: {
-      record(entry) {
-        isRecorded = true;
-        return record(entry);
-      },
+  const act = {
+    ...caller.act,
+    record(entry: RecordEntry) {
+      isRecorded = true;
+      return record(entry);
     },
-  });
-  return { caller: { ...caller, frame }, isRecorded: () => isRecorded };
+  };
+  return { caller: { ...caller, act }, isRecorded: () => isRecorded };
 }
 
 const targetOf = ({ item_type, item_id }: ExecuteRequest | LoadRequest): string =>
@@ -129,7 +128,8 @@ export function createKernel(ports: KernelPorts): Kernel {
         const answer = await body(authority.output, uses);
         return answer.ok ? ok(makeValue(answer.output)) : answer;
       },
-      childFrame(caller.frame, { ports: { gate: () => ok(null) } }),
+      caller.frame,
+      { ...caller.act, gate: () => ok(null) },
     );
   }
 

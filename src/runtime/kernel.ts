@@ -152,7 +152,7 @@ export function createAuthorize(open: OpenProject, library: Library): Authorize 
   };
 }
 
-/** A caller without a thread: its frame carries the policy and writes the audit. */
+/** A caller without a thread: its frame carries the policy, and its act writes the audit. */
 export function callerOf(
   open: OpenProject,
   { surface = 'library', name = '', signal }: CallOptions,
@@ -163,8 +163,8 @@ export function callerOf(
     // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
     if (!written.ok) throw new Error(written.error.detail.message);
   };
-  const frame = createFrame({ policy: open.policies.current().policy, ports: { record } });
-  return { surface, name, frame, ...(signal ? { signal } : {}) };
+  const frame = createFrame({ policy: open.policies.current().policy });
+  return { surface, name, frame, act: { record }, ...(signal ? { signal } : {}) };
 }
 
 export function createVerbs(open: OpenProject, library: Library, more: readonly Kind[]): Kernel {

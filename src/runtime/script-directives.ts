@@ -211,7 +211,11 @@ export function createScriptPort(open: OpenProject, library: Library, kernel: Ke
     const { text, file, inputs, isSigned, actions, signal } = request;
     const { runScript, diagnosticOf } = await import('../script/index.ts');
     const name = shownFile(open.project, file);
-    const { world: bare, frame } = await openScripts(open, library, kernel, {
+    const {
+      world: bare,
+      frame,
+      act,
+    } = await openScripts(open, library, kernel, {
       signal,
       gate: () => request.gate(),
       ...(actions ? asThread(actions) : { name }),
@@ -227,6 +231,7 @@ export function createScriptPort(open: OpenProject, library: Library, kernel: Ke
       mode: 'strict',
       world: { ...reach.world, now: () => new Date(request.now) },
       frame,
+      act,
       inputs,
       mayBePrivileged: isSigned,
       onEffect: (effect) => printer.effect(effect),

@@ -5,6 +5,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { type Failure, fail, getOwn, type Outcome, ok, systemRandom } from '../base/index.ts';
 import {
+  type ActPorts,
   childFrame,
   createFrame,
   createLabelRecords,
@@ -42,8 +43,7 @@ export interface ScriptUse {
   key?: string;
   /** Asked before every operation: may the script go on? */
   gate?: () => Outcome<null>;
-  /** Inside a thread: its own frame, and its own way to a model. */
-  frame?: Frame;
+  /** Inside a thread: its own way to a model. */
   model?: ScriptWorld['model'];
   /** Keeps track of how values came to be. */
   trail?: NonNullable<Ports['trail']>;
@@ -55,6 +55,7 @@ export interface ScriptUse {
 export interface ScriptSetup {
   world: ScriptWorld;
   frame: Frame;
+  act: ActPorts;
 }
 
 const SURFACE = 'script';
@@ -169,13 +170,9 @@ export async function openScripts(
     if (!entry.outcome.ok && entry.outcome.error.code === 'permission_denied') write(entry);
   };
   const { ask, trail } = use;
-  const ports = {
-    record,
-    ...(ask ? { ask } : {}),
-    ...(gate ? { gate } : {}),
-    ...(trail ? { trail } : {}),
-  };
-  const frame = use.frame ?? createFrame({ policy, ports });
+  const ports = { ...(ask ? { ask } : {}), ...(trail ? { trail } : {}) };
+  const frame = createFrame({ policy, ports });
+  const act = { record, ...(gate ? { gate } : {}) };
   const speaker = (): Caller => ({
     surface,
     name,
@@ -205,7 +202,8 @@ export async function openScripts(
       ...speaker(),
       idempotencyKey: nextKey(),
       // The script's guards have judged this call already; policies and privileged ones do again.
-      frame: childFrame(inner, { selection: { only: [] }, ports: { record: write } }),
+      frame: childFrame(inner, { selection: { only: [] } }),
+      act: { record: write },
     }),
     kindOf: (id) => KINDS.find((kind) => library.find(kind, id).ok),
     model: use.model ?? modelFor(open, library, kernel, use),
@@ -225,5 +223,5 @@ export async function openScripts(
       });
     },
   });
-  return { world, frame };
+  return { world, frame, act };
 }

@@ -3,6 +3,7 @@
 import { dirname, relative } from 'node:path';
 import { type Diagnostic, type Json, type JsonObject, parseYaml } from '../base/index.ts';
 import {
+  type ActPorts,
   childFrame,
   contextOf,
   createFrame,
@@ -49,6 +50,8 @@ export interface ScriptOptions {
   readonly world: ScriptWorld;
   /** Guards, policies and ports in force; a fresh root otherwise. */
   readonly frame?: Frame;
+  /** Asked and told about every operation of the script. */
+  readonly act?: ActPorts;
   readonly payload?: JsonObject;
   /** What was on stdin, read when `@input` is first used; JSON is data. */
   readonly stdin?: () => string;
@@ -159,6 +162,7 @@ async function runBody(
     isDefining: unit.isModule,
     named: [],
     process: undefined,
+    act: run.act,
   };
   let returned: Value | undefined;
   for (const node of script.body) {
@@ -253,6 +257,7 @@ function startRun(options: ScriptOptions): Started {
   let input: Value | undefined;
   const run: RunState = {
     world: options.world,
+    act: options.act ?? {},
     ground,
     get input() {
       input ??= inputValue(options);

@@ -132,7 +132,7 @@ describe('how it ends', () => {
     ['that computes', 'for (;;) {}'],
   ])('130: a script %s is interrupted', async (_what, work) => {
     const lines = ['exe @say() = [ show "started" ]', 'exe js = { say }'];
-    const child = start('-e', `${lines.join('\n')}\nrun js { say(); ${work} }\nshow "never"`);
+    const child = start('-e', `${lines.join('\n')}\nrun js { await say(); ${work} }\nshow "never"`);
     const ended = once(child, 'exit');
     let out = '';
     child.stdout?.on('data', (chunk) => {

@@ -1,6 +1,6 @@
 // What the language promises about operations, labels and guards, one promise a test.
 import { expect, test } from 'vitest';
-import { createFrame, type RecordEntry, type Value } from '../../src/flow/index.ts';
+import { type RecordEntry, type Value } from '../../src/flow/index.ts';
 import { play } from '../support/script-world.ts';
 
 const lines = (text: string): string[] => text.trimEnd().split('\n');
@@ -36,7 +36,7 @@ var @a = @f("1")
 show @a
 output @a to "o.txt"
 for @i in [1, 2] => show @i`,
-    { frame: createFrame({ ports: { record } }) },
+    { act: { record } },
   );
   expect(seen).toEqual([
     'exe f',
@@ -175,7 +175,7 @@ test('descriptors are frozen, and equal ones are the same', async () => {
     if (op.type === 'var' && outcome.ok) seen.set(op.name, outcome.output);
   };
   await play('var secret @a = ["x"]\nvar secret @b = { "k": [1] }\nvar @c = [@a]', {
-    frame: createFrame({ ports: { record } }),
+    act: { record },
   });
   const [a, b, c] = ['a', 'b', 'c'].map((name) => seen.get(name) as Value);
   expect(a?.meta.descriptor).toBe(b?.meta.descriptor);

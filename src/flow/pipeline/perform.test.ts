@@ -1,13 +1,14 @@
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import { type Failure, fail, type Outcome, ok, withDetail } from '../../base/index.ts';
-import type { CheckpointVerdict, Ports, RecordEntry } from '../frame.ts';
+import type { Ports } from '../frame.ts';
 import { contextOf } from '../guards/context.ts';
 import { defineGuard } from '../guards/guard.ts';
 import { createGuardSet } from '../guards/guard-set.ts';
 import type { Operation } from '../operation.ts';
 import { describe, descriptorOfFault, EMPTY } from '../values/labels.ts';
 import { elementOf, makeContainer, makeValue, type Value } from '../values/value.ts';
+import type { ActPorts, CheckpointVerdict, RecordEntry } from './act-ports.ts';
 import { childFrame, createFrame, withInfluence } from './create-frame.ts';
 import { perform } from './perform.ts';
 import type { Body } from './stages.ts';
@@ -25,18 +26,20 @@ const failure = (outcome: Outcome<Value>): Failure => {
 test('the stages come in the fixed order', async () => {
   const seen: string[] = [];
   const note = <T>(name: string, answer: T): T => (seen.push(name), answer);
-  const ports: Ports = {
+  const own: ActPorts = {
     gate: () => note('gate', ok(null)),
     limits: {
       reserve: () =>
         note('reserve', ok({ settle: () => note('settle', undefined), release: () => {} })),
     },
+    record: () => note('record', undefined),
+    checkpoint: ({ name }) => note(name, undefined),
+  };
+  const ports: Ports = {
     scriptHooks: {
       before: () => note('hook before', undefined),
       after: () => note('hook after', undefined),
     },
-    record: () => note('record', undefined),
-    checkpoint: ({ name }) => note(name, undefined),
   };
   const inputs = [{ name: 'a', value: () => note('input', ok(makeValue(1))) }];
   const outcome = await perform(
@@ -44,6 +47,7 @@ test('the stages come in the fixed order', async () => {
     inputs,
     () => note('body', ok(makeValue(2))),
     createFrame({ ports }),
+    own,
   );
   expect(outcome.ok).toBe(true);
   expect(seen).toEqual([
@@ -97,17 +101,20 @@ test('nothing thrown anywhere gets out', async () => {
   };
   const reject = () => Promise.reject(new Error('boom'));
   const body = () => ok(makeValue(1));
-  const ports: Ports[] = [
+  const own: ActPorts[] = [
     { gate: boom },
     { gate: reject },
     { limits: { reserve: boom } },
     { record: boom },
     { record: reject },
     { checkpoint: boom },
-    { scriptHooks: { before: boom } },
-    { scriptHooks: { after: reject } },
     { limits: { reserve: () => ok({ settle: boom, release: boom }) } },
   ];
+  for (const port of own) {
+    const outcome = await perform(op, [], body, createFrame(), port);
+    expect(failure(outcome).error.code).toBe('internal_error');
+  }
+  const ports: Ports[] = [{ scriptHooks: { before: boom } }, { scriptHooks: { after: reject } }];
   for (const port of ports) {
     const outcome = await perform(op, [], body, createFrame({ ports: port }));
     expect(failure(outcome).error.code).toBe('internal_error');
@@ -132,19 +139,36 @@ test('a promise of another realm is waited for', async () => {
   expect(outcome.ok && outcome.output.data).toBe(3);
 });
 
+test('what is done inside an act is not asked, counted or recorded as the act', async () => {
+  const seen: string[] = [];
+  const note = (name: string): undefined => void seen.push(name);
+  const own: ActPorts = {
+    gate: (asked) => (note(`gate ${asked.name}`), ok(null)),
+    limits: {
+      reserve: (asked) => (note(`reserve ${asked.name}`), ok({ settle() {}, release() {} })),
+    },
+    checkpoint: (_event, asked) => note(`checkpoint ${asked.name}`),
+    record: (entry) => note(`record ${entry.op.name}`),
+  };
+  const inner: Operation = { ...op, name: 'inner' };
+  const body: Body = (_, scope) => perform(inner, [], () => ok(makeValue(1)), scope.frame);
+  expect((await perform(op, [], body, createFrame(), own)).ok).toBe(true);
+  expect(new Set(seen)).toEqual(new Set(['checkpoint x', 'gate x', 'reserve x', 'record x']));
+});
+
 test('a refused gate ends before anything is reserved, and cannot be caught', async () => {
-  const ports: Ports = {
+  const own: ActPorts = {
     gate: () => fail('permission_denied', 'no', { missing: 'fs.write' }),
     limits: { reserve: () => fail('internal_error', 'never asked') },
   };
-  const { error } = failure(await perform(op, [], () => ok(secret), createFrame({ ports })));
+  const { error } = failure(await perform(op, [], () => ok(secret), createFrame(), own));
   expect(error.detail).toMatchObject({ missing: 'fs.write' });
   expect(error.detail.guard).toBeUndefined();
 });
 
 test('a reservation is settled when the body ran and released when it did not', async () => {
   const calls: string[] = [];
-  const ports: Ports = {
+  const own: ActPorts = {
     limits: {
       reserve: () =>
         ok({
@@ -153,11 +177,11 @@ test('a reservation is settled when the body ran and released when it did not', 
         }),
     },
   };
-  const frame = createFrame({ ports });
-  await perform(op, [], () => ok(makeValue(1)), frame);
-  await perform(op, [], () => fail('tool_failed', 'x'), frame);
+  const frame = createFrame();
+  await perform(op, [], () => ok(makeValue(1)), frame, own);
+  await perform(op, [], () => fail('tool_failed', 'x'), frame, own);
   const exfil: Operation = { ...op, risk: ['exfil'] };
-  await perform(exfil, [{ name: 'a', value: secret }], () => ok(makeValue(1)), frame);
+  await perform(exfil, [{ name: 'a', value: secret }], () => ok(makeValue(1)), frame, own);
   expect(calls).toEqual(['settle true', 'settle false', 'release']);
 });
 
@@ -166,7 +190,7 @@ test('checkpoints: error, limit, and what their verdicts do', async () => {
   let left = 0;
   let bodies = 0;
   const verdicts: Record<string, CheckpointVerdict | undefined> = {};
-  const ports: Ports = {
+  const own: ActPorts = {
     limits: {
       reserve: () =>
         left-- > 0
@@ -179,15 +203,15 @@ test('checkpoints: error, limit, and what their verdicts do', async () => {
       return verdicts[event.name];
     },
   };
-  const frame = createFrame({ ports });
+  const frame = createFrame();
   const body = () => (bodies++ === 0 ? fail('tool_failed', 'once') : ok(makeValue('done')));
   verdicts.limit = { action: 'retry' };
   verdicts.error = { action: 'retry' };
-  const outcome = await perform(op, [{ name: 'a', value: secret }], body, frame);
+  const outcome = await perform(op, [{ name: 'a', value: secret }], body, frame, own);
   expect(outcome.ok && outcome.output.data).toBe('done');
   expect(events).toEqual(['before_step', 'limit', 'error', 'before_step', 'limit', 'after_step']);
   verdicts.before_step = { action: 'end', outcome: ok(makeValue('skipped')) };
-  const skipped = await perform(op, [{ name: 'a', value: secret }], body, frame);
+  const skipped = await perform(op, [{ name: 'a', value: secret }], body, frame, own);
   expect(skipped.ok && [skipped.output.data, skipped.output.meta.descriptor.labels]).toEqual([
     'skipped',
     ['secret'],
@@ -196,13 +220,13 @@ test('checkpoints: error, limit, and what their verdicts do', async () => {
 
 test('a checkpoint that always repeats is stopped, and every reservation is settled', async () => {
   let [open, recorded] = [0, 0];
-  const ports: Ports = {
+  const own: ActPorts = {
     checkpoint: () => ({ action: 'retry' }),
     limits: { reserve: () => (open++, ok({ settle: () => void open--, release: () => {} })) },
     record: () => void recorded++,
   };
-  const frame = createFrame({ ports });
-  expect((await perform(op, [], () => ok(makeValue(1)), frame)).ok).toBe(false);
+  const outcome = await perform(op, [], () => ok(makeValue(1)), createFrame(), own);
+  expect(outcome.ok).toBe(false);
   expect([open, recorded]).toEqual([0, 21]);
 });
 
@@ -241,7 +265,7 @@ test('marks of a fault survive added detail and never show in JSON', async () =>
 
 test('ctx shows the operation, its arguments and the state its pipeline ended in', async () => {
   const entries: RecordEntry[] = [];
-  const ports: Ports = { record: (entry) => void entries.push(entry) };
+  const own: ActPorts = { record: (entry) => void entries.push(entry) };
   const inner: unknown[] = [];
   const inputs = [
     {
@@ -253,8 +277,8 @@ test('ctx shows the operation, its arguments and the state its pipeline ended in
       },
     },
   ];
-  const frame = createFrame({ ports, ctx: { cost: () => ({ turns: 2 }) } });
-  await perform({ ...op, type: 'var' }, inputs, ([v]) => ok(v as Value), frame);
+  const frame = createFrame({ ctx: { cost: () => ({ turns: 2 }) } });
+  await perform({ ...op, type: 'var' }, inputs, ([v]) => ok(v as Value), frame, own);
   const ctx = contextOf((entries[0] as RecordEntry).frame);
   expect(ctx).toMatchObject({
     op: { type: 'var', name: 'x' },

@@ -10,6 +10,7 @@ import { crashed, operationName, RETRY_CODE, retryHint } from '../guards/decisio
 import type { Operation } from '../operation.ts';
 import { markFailure } from '../values/labels.ts';
 import type { Value } from '../values/value.ts';
+import { type ActPorts, NO_ACT_PORTS } from './act-ports.ts';
 import { NO_BUFFER } from './effects.ts';
 import {
   AFTER_STEP,
@@ -34,9 +35,10 @@ export async function perform(
   inputs: readonly Input[],
   body: Body,
   frame: Frame,
+  own: ActPorts = NO_ACT_PORTS,
 ): Promise<Outcome<Value>> {
   try {
-    const call = { op, inputs, body, outer: frame };
+    const call = { op, inputs, body, outer: frame, own };
     let attempt = startAttempt(call, 1, []);
     let first = 0;
     let repeats = 0;
@@ -66,8 +68,8 @@ export async function perform(
 }
 
 /** Nothing to settle and nobody to tell: the common case. */
-const isDone = ({ reservation, frame }: Attempt): boolean =>
-  reservation === undefined && frame.ports.record === undefined;
+const isDone = ({ reservation, call }: Attempt): boolean =>
+  reservation === undefined && call.own.record === undefined;
 
 /** Faults quote values: they carry the marks of everything that went in. */
 const marked = (attempt: Attempt, outcome: Outcome<Value>): Outcome<Value> =>
@@ -115,7 +117,7 @@ function endEffects(attempt: Attempt, outcome: Outcome<Value>): void {
 /** on_limit for a refusal of stage 4, on_error for everything later and for the gate. */
 function faultRaised(attempt: Attempt, outcome: Outcome<Value>): MaybePromise<AttemptEnding> {
   if (outcome.ok || attempt.stage <= BEFORE_STEP || attempt.stage === AFTER_STEP) return undefined;
-  if (outcome.error.code === RETRY_CODE || !attempt.frame.ports.checkpoint) return undefined;
+  if (outcome.error.code === RETRY_CODE || !attempt.call.own.checkpoint) return undefined;
   return raiseFault(attempt, outcome.error);
 }
 
@@ -137,7 +139,7 @@ async function recorded(
   const { call, frame, inputs, number, trace } = attempt;
   const { op } = call;
   try {
-    await frame.ports.record?.({
+    await call.own.record?.({
       op,
       frame,
       arguments: inputs,

@@ -2,11 +2,9 @@
 import { fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import type {
   Effect,
-  FlowCheckpoint,
   Frame,
   Input,
   InputNote,
-  LimitReservation,
   MaybePromise,
   RetryBudget,
   TraceEntry,
@@ -21,6 +19,7 @@ import { carryOut, crashed, MAX_ATTEMPTS, operationName } from '../guards/decisi
 import type { Argument, Operation } from '../operation.ts';
 import { type Descriptor, EMPTY, mergeDescriptors } from '../values/labels.ts';
 import { addMarks, isValue, makeValue, type Value } from '../values/value.ts';
+import type { ActPorts, FlowCheckpoint, LimitReservation } from './act-ports.ts';
 import { pushOperation } from './create-frame.ts';
 import { createEffectBuffer, type EffectBuffer, emitTo, NO_BUFFER } from './effects.ts';
 import { type Made, marksOfInputs, taintResult } from './taint.ts';
@@ -44,6 +43,7 @@ export interface PipelineCall {
   readonly body: Body;
   /** The frame in which the operation was started. */
   readonly outer: Frame;
+  readonly own: ActPorts;
 }
 
 /** One attempt: what the stages leave for one another. */
@@ -162,7 +162,7 @@ async function evaluateInputs(attempt: Attempt): Promise<AttemptEnding> {
 /** Asks whoever mounted checkpoints; nobody means go on. */
 export async function raise(attempt: Attempt, event: FlowCheckpoint): Promise<AttemptEnding> {
   const { call, frame } = attempt;
-  const verdict = await frame.ports.checkpoint?.(event, call.op, frame);
+  const verdict = await call.own.checkpoint?.(event, call.op, frame);
   if (!verdict || verdict.action === 'continue') return undefined;
   if (verdict.action === 'retry') return 'again';
   const { outcome } = verdict;
@@ -170,7 +170,7 @@ export async function raise(attempt: Attempt, event: FlowCheckpoint): Promise<At
 }
 
 const beforeStep: Stage = (attempt) =>
-  attempt.frame.ports.checkpoint ? raiseBeforeStep(attempt) : undefined;
+  attempt.call.own.checkpoint ? raiseBeforeStep(attempt) : undefined;
 
 // Before a step there is nothing to repeat yet: retry means go on.
 async function raiseBeforeStep(attempt: Attempt): Promise<AttemptEnding> {
@@ -178,19 +178,19 @@ async function raiseBeforeStep(attempt: Attempt): Promise<AttemptEnding> {
   return ending === 'again' ? undefined : ending;
 }
 
-const gate: Stage = (attempt) => (attempt.frame.ports.gate ? askGate(attempt) : undefined);
+const gate: Stage = (attempt) => (attempt.call.own.gate ? askGate(attempt) : undefined);
 
 async function askGate(attempt: Attempt): Promise<AttemptEnding> {
   const { call, frame } = attempt;
-  const answer = await frame.ports.gate?.(call.op, valuesOf(attempt), frame);
+  const answer = await call.own.gate?.(call.op, valuesOf(attempt), frame);
   return answer?.ok === false ? answer : undefined;
 }
 
-const reserve: Stage = (attempt) => (attempt.frame.ports.limits ? askLimits(attempt) : undefined);
+const reserve: Stage = (attempt) => (attempt.call.own.limits ? askLimits(attempt) : undefined);
 
 async function askLimits(attempt: Attempt): Promise<AttemptEnding> {
   const { call, frame } = attempt;
-  const answer = await frame.ports.limits?.reserve(call.op, valuesOf(attempt), frame);
+  const answer = await call.own.limits?.reserve(call.op, valuesOf(attempt), frame);
   if (answer?.ok === false) return answer;
   attempt.reservation = answer?.output;
   return undefined;
@@ -322,8 +322,8 @@ async function judgeResult(attempt: Attempt, result: Value): Promise<AttemptEndi
 }
 
 const afterStep: Stage = (attempt) => {
-  const { frame, result } = attempt;
-  if (!result || !frame.ports.checkpoint) return undefined;
+  const { call, result } = attempt;
+  if (!result || !call.own.checkpoint) return undefined;
   return raise(attempt, { name: 'after_step', arguments: attempt.inputs, result });
 };
 

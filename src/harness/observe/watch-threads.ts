@@ -9,7 +9,7 @@ import type {
   Outcome,
   RedactionStream,
 } from '../../base/index.ts';
-import { type ComposedPolicy, childFrame, type Frame, type RecordEntry } from '../../flow/index.ts';
+import { type ComposedPolicy, type Frame, type RecordEntry } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
 import { type Audit, auditRow, type Caller, type Kernel } from '../../kernel/index.ts';
 import { deriveVaultKey, type Store, type StoredEvent } from '../../store/index.ts';
@@ -31,7 +31,7 @@ const subjectOf = ({ __auth, surface }: Caller): string =>
 
 export function auditCalls(kernel: Kernel, audit: Pick<Audit, 'write'>): Kernel {
   const audited = (caller: Caller): Caller => {
-    const { surface, name = '', frame } = caller;
+    const { surface, name = '' } = caller;
     const record = (entry: RecordEntry): void => {
       if (surface !== 'thread' && entry.outcome.ok) return;
       const row = auditRow(entry, { surface, caller: name, subject: subjectOf(caller) });
@@ -39,7 +39,7 @@ export function auditCalls(kernel: Kernel, audit: Pick<Audit, 'write'>): Kernel 
       // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
       if (!written.ok) throw new Error(written.error.detail.message);
     };
-    return { ...caller, frame: childFrame(frame, { ports: { record } }) };
+    return { ...caller, act: { ...caller.act, record } };
   };
   return {
     search: (request, caller) => kernel.search(request, audited(caller)),

@@ -1,7 +1,7 @@
 // `execute item_type:"artifact"`: what was too large to be said in full, piece by piece. A thread reads
 // its own; that takes no right, because it has been given all of it already.
 import { fail, getOwn, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
-import { childFrame, makeValue, mergeAll, perform, type Value } from '../../flow/index.ts';
+import { makeValue, mergeAll, perform, type Value } from '../../flow/index.ts';
 import type { Kind } from '../../kernel/index.ts';
 import { MAX_PIECE, type Piece, readPiece } from '../step/large-result.ts';
 import { type LiveThreads } from '../thread/thread.ts';
@@ -58,7 +58,8 @@ export function artifactKind(ports: { live: LiveThreads }): Kind {
           if (!found.ok) return found;
           return ok(makeValue(found.output.output, { descriptor: found.output.marks }));
         },
-        childFrame(caller.frame, { ports: { gate: () => ok(null) } }),
+        caller.frame,
+        { ...caller.act, gate: () => ok(null) },
       );
     },
   };
@@ -161,7 +162,8 @@ export function threadKind(ports: ThreadPorts): Kind {
             ? ok(makeValue(done.output.output, { descriptor: done.output.marks }))
             : done;
         },
-        childFrame(caller.frame, { ports: { gate: () => authority.allowsEffect(effect) } }),
+        caller.frame,
+        { ...caller.act, gate: () => authority.allowsEffect(effect) },
       );
     },
   };

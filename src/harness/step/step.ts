@@ -10,7 +10,7 @@ import {
   ok,
 } from '../../base/index.ts';
 import {
-  childFrame,
+  type ActPorts,
   type Descriptor,
   descriptorOfFault,
   EMPTY,
@@ -18,7 +18,6 @@ import {
   type Frame,
   makeValue,
   mergeDescriptors,
-  type Ports,
   perform,
   type Value,
 } from '../../flow/index.ts';
@@ -222,7 +221,7 @@ export async function performStep(
     turn: journal.turn,
     arguments: call.arguments,
   };
-  const act: Ports = {
+  const act: ActPorts = {
     limits: {
       reserve() {
         const event = firstExceeded(
@@ -262,7 +261,8 @@ export async function performStep(
       },
     ],
     () => body(begun?.key),
-    childFrame(ports.bareFrame(), { ports: act }),
+    ports.bareFrame(),
+    act,
   );
 }
 

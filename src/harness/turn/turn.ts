@@ -2,14 +2,7 @@
 // to try.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
-import {
-  childFrame,
-  makeValue,
-  type Operation,
-  type Ports,
-  perform,
-  type Value,
-} from '../../flow/index.ts';
+import { type ActPorts, makeValue, type Operation, perform, type Value } from '../../flow/index.ts';
 import type { ModelReply } from '../../llm/index.ts';
 import { raise } from '../hooks/raise-checkpoint.ts';
 import type { Turn } from '../loop.ts';
@@ -101,7 +94,7 @@ export async function runTurn(thread: Thread, tries = 0): Promise<Turn> {
   if (tries === 0) journal.turn += 1;
   const account = createTurnAccount(thread, tries);
   const step = { kind: 'turn' as const, turn: journal.turn };
-  const act: Ports = {
+  const act: ActPorts = {
     limits: { reserve: () => account.reserve() },
     record: (entry) => account.record(entry),
     checkpoint: (event) =>
@@ -112,7 +105,8 @@ export async function runTurn(thread: Thread, tries = 0): Promise<Turn> {
     operation(thread),
     [{ name: 'conversation', role: 'content', value: makeValue(null, { descriptor: marks }) }],
     () => body(thread, account),
-    childFrame(ports.frame(), { ports: act }),
+    ports.frame(),
+    act,
   );
   return await after(thread, account, done, tries);
 }

@@ -9,14 +9,7 @@ import {
   ok,
   withDetail,
 } from '../../base/index.ts';
-import {
-  childFrame,
-  type Input,
-  makeValue,
-  type Operation,
-  perform,
-  type Value,
-} from '../../flow/index.ts';
+import { type Input, makeValue, type Operation, perform, type Value } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
 import { type Authority, type Caller, type ExecuteRequest, givenValue } from '../call.ts';
 import { checkParameters } from './parameters.ts';
@@ -136,7 +129,8 @@ async function performDryRun(
     { type: 'dry_run', name: id, opLabels: ['op:dry_run', `op:dry_run:${id}`] },
     [],
     () => dryRun(ports, allowed),
-    childFrame(caller.frame, { ports: { gate } }),
+    caller.frame,
+    { ...caller.act, gate },
   );
 }
 
@@ -168,7 +162,8 @@ async function performCall(
       if (!again.ok) return again;
       return await runBody(ports, { ...allowed, parameters: again.output }, values, caller);
     },
-    childFrame(caller.frame, { ports: { gate: () => gateTool(plan, authority) } }),
+    caller.frame,
+    { ...caller.act, gate: () => gateTool(plan, authority) },
   );
 }
 

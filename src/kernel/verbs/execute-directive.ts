@@ -11,14 +11,7 @@ import {
   ok,
   setOwn,
 } from '../../base/index.ts';
-import {
-  childFrame,
-  type Input,
-  makeValue,
-  mergeAll,
-  perform,
-  type Value,
-} from '../../flow/index.ts';
+import { type Input, makeValue, mergeAll, perform, type Value } from '../../flow/index.ts';
 import {
   canSpawn,
   type Directive,
@@ -255,7 +248,8 @@ export function directiveKind(library: Library, modify: Modifier, marks: ItemMar
         const descriptor = mergeAll(items.map((each) => marks.of(each)));
         return ok(makeValue(readyAnswer(directive, again.output), { descriptor }));
       },
-      childFrame(caller.frame, { ports: { gate: () => gate(loaded.output, authority) } }),
+      caller.frame,
+      { ...caller.act, gate: () => gate(loaded.output, authority) },
     );
   }
 
@@ -275,6 +269,7 @@ export function directiveKind(library: Library, modify: Modifier, marks: ItemMar
         );
       },
       caller.frame,
+      caller.act,
     );
   }
 

@@ -1,5 +1,5 @@
 import { fail, ok } from '../../base/index.ts';
-import { childFrame, makeValue, perform } from '../../flow/index.ts';
+import { makeValue, perform } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
 import type { Kind } from '../call.ts';
 import type { ItemMarks } from '../rights/item-marks.ts';
@@ -38,7 +38,8 @@ export function knowledgeKind(library: Library, modify: Modifier, marks: ItemMar
               { descriptor },
             ),
           ),
-        childFrame(caller.frame, { ports: { gate } }),
+        caller.frame,
+        { ...caller.act, gate },
       );
     },
   };

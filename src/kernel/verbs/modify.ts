@@ -1,7 +1,7 @@
 // `create`, `update` and `delete` of items. The content is checked before anything is written, the
 // file appears whole or not at all, and it stays unsigned until a person signs it.
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
-import { childFrame, makeValue, perform, type Value } from '../../flow/index.ts';
+import { makeValue, perform, type Value } from '../../flow/index.ts';
 import { contentCategory, type ItemKind, type Library } from '../../items/index.ts';
 import { type Authority, type Caller, type ExecuteRequest, givenValue } from '../call.ts';
 import type { ItemMarks } from '../rights/item-marks.ts';
@@ -117,7 +117,8 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
         const visible = seesContent(passed.text);
         return visible.ok ? asValue(write(request, kind, passed)) : visible;
       },
-      childFrame(caller.frame, { ports: { gate } }),
+      caller.frame,
+      { ...caller.act, gate },
     );
   };
 }

@@ -2,8 +2,8 @@
 // stage and per stage, and guards share those bounds.
 import type { Json } from '../../base/index.ts';
 import {
+  type ActPorts,
   childFrame,
-  type Frame,
   type MaybePromise,
   makeValue,
   type RetryBudget,
@@ -101,15 +101,16 @@ function stageEnv(
   const frame = childFrame(state.env.frame, {
     ctx: { pipe: () => pipeFacts(pipe) },
     retry: budget,
-    ...(state.env.frame.guards.list.length > 0 ? { ports: { record: recorder(state) } } : {}),
   });
   const process = stage === 0 ? state.env.process : undefined;
-  return { env: { ...state.env, frame, pipe, note: undefined, process }, budget };
+  const isGuarded = frame.guards.list.length > 0;
+  const act = isGuarded ? { ...state.env.act, record: recorder(state) } : state.env.act;
+  return { env: { ...state.env, frame, act, pipe, note: undefined, process }, budget };
 }
 
 /** `@p.guards`: one record per check of this pipeline. */
-function recorder({ env, guards }: State): NonNullable<Frame['ports']['record']> {
-  const outer = env.frame.ports.record;
+function recorder({ env, guards }: State): NonNullable<ActPorts['record']> {
+  const outer = env.act.record;
   return (entry) => {
     // A stage that went through has told its checks before its body ran.
     const isTold = entry.op.type === 'pipeline-stage' && entry.outcome.ok;

@@ -5,6 +5,7 @@
 import { isAbsolute, join, resolve } from 'node:path';
 import type { Json, JsonObject } from '../../base/index.ts';
 import {
+  type ActPorts,
   childFrame,
   type Descriptor,
   EMPTY,
@@ -40,6 +41,7 @@ export interface SourceUnit {
 /** One run of a script, with everything it imports. */
 export interface RunState {
   readonly world: ScriptWorld;
+  readonly act: ActPorts;
   /** What statements at the top of a file start from: guards, hooks and policies add to it. */
   ground: Frame;
   readonly input: Value;
@@ -125,6 +127,8 @@ export interface Environment {
   readonly unit: SourceUnit;
   readonly run: RunState;
   readonly frame: Frame;
+  /** Of every operation here. */
+  readonly act: ActPorts;
   readonly chain: CallChain | undefined;
   readonly pipe: Pipe | undefined;
   readonly path: Path;

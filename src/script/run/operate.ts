@@ -54,6 +54,7 @@ export async function operate(
       }
     },
     env.frame,
+    env.act,
   );
   return unwrap(outcome);
 }

@@ -1,0 +1,71 @@
+// What is asked and told about one act, by whoever performs it. INVARIANT: these are of this act only.
+// The frame handed to its body does not carry them, so a script, a spawn or a call inside is not
+// counted, hooked or recorded as the act; what it counts it mounts itself.
+import type { Fault, Outcome } from '../../base/index.ts';
+import type { Frame, MaybePromise, TraceEntry } from '../frame.ts';
+import type { Argument, Operation } from '../operation.ts';
+import type { Value } from '../values/value.ts';
+
+/** The worst case of one attempt, set aside. Exactly one of the two is called, exactly once. */
+export interface LimitReservation {
+  /** The body was started: charge what it really took. */
+  settle(outcome: Outcome<Value>): MaybePromise<void>;
+  /** The body was never started: give everything back. */
+  release(): MaybePromise<void>;
+}
+
+/** One attempt, for transcript, cost and audit. */
+export interface RecordEntry {
+  readonly op: Operation;
+  /** The frame in force while it was judged: guards, taint and record see the same counters. */
+  readonly frame: Frame;
+  readonly arguments: readonly Argument[];
+  readonly attempt: number;
+  /** True when this attempt was thrown away and the operation is performed again. */
+  readonly retried: boolean;
+  readonly outcome: Outcome<Value>;
+  readonly trace: readonly TraceEntry[];
+}
+
+export type FlowCheckpoint =
+  | { readonly name: 'before_step'; readonly arguments: readonly Argument[] }
+  | { readonly name: 'after_step'; readonly arguments: readonly Argument[]; readonly result: Value }
+  | { readonly name: 'error'; readonly fault: Fault; readonly arguments: readonly Argument[] }
+  | { readonly name: 'limit'; readonly fault: Fault; readonly arguments: readonly Argument[] };
+
+/**
+ * `continue` goes on (an error or limit is returned as it is); `retry` performs the operation again
+ * (after a limit: asks for the reservation again); `end` returns the given outcome instead.
+ */
+export type CheckpointVerdict =
+  | { readonly action: 'continue' }
+  | { readonly action: 'retry' }
+  | { readonly action: 'end'; readonly outcome: Outcome<Value> };
+
+export interface ActPorts {
+  /** Stage 3. A refusal here cannot be caught by a `denied` arm. */
+  readonly gate?: (
+    op: Operation,
+    inputs: readonly Value[],
+    frame: Frame,
+  ) => MaybePromise<Outcome<null>>;
+  /** Stage 4. */
+  readonly limits?: {
+    reserve(
+      op: Operation,
+      inputs: readonly Value[],
+      frame: Frame,
+    ): MaybePromise<Outcome<LimitReservation>>;
+  };
+  /** Stage 9. What cannot be recorded counts as failed. */
+  readonly record?: (entry: RecordEntry) => MaybePromise<void>;
+  /** Before and after the stages, and where they fail. */
+  readonly checkpoint?: (
+    event: FlowCheckpoint,
+    op: Operation,
+    frame: Frame,
+  ) => MaybePromise<CheckpointVerdict | undefined>;
+}
+
+/** Nobody wants to hear of it. */
+export const NO_ACT_PORTS: ActPorts = Object.freeze({});
