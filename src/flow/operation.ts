@@ -43,7 +43,7 @@ export interface Argument {
   readonly value: Value;
 }
 
-export const RISKS: readonly OperationRisk[] = ['exfil', 'destructive', 'privileged'];
+const RISKS: readonly OperationRisk[] = ['exfil', 'destructive', 'privileged'];
 
 export const isRisk = (word: string): word is OperationRisk =>
   (RISKS as readonly string[]).includes(word);
@@ -109,7 +109,7 @@ export function keysOf(op: Operation, held: readonly string[]): string[] {
 }
 
 /** An index from patterns to whatever they stand for; answers are remembered per key. */
-export interface KeyIndex<T> {
+interface KeyIndex<T> {
   readonly isEmpty: boolean;
   find(key: string): readonly T[];
 }

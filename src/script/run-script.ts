@@ -27,6 +27,7 @@ import type { Mode, ScriptTree, TextLine } from './syntax/ast.ts';
 import { parseScript } from './syntax/parse.ts';
 import { lineOf, placeOf, type SyntaxProblem } from './syntax/problem.ts';
 import { absent, isAbsent } from './values/absent.ts';
+import { plainCopy } from './values/data.ts';
 import type { ScriptWorld } from './world.ts';
 
 /** One entry of the list of effects: everything a run printed or wrote, in order. */
@@ -278,7 +279,7 @@ function startRun(options: ScriptOptions): Started {
         line: lineOf(unit, at),
       }),
     stderr: (text) => deliver({ kind: 'stderr', value: makeValue(text), text }),
-    contextJson: (frame) => JSON.parse(JSON.stringify(contextOf(frame))) as Json,
+    contextJson: (frame) => plainCopy(contextOf(frame)),
     later(work) {
       pending.push(work);
       // Whoever waits for it hears of a failure; until then it is nobody's.

@@ -134,7 +134,7 @@ export const MAX_ATTEMPTS = 3;
 
 const OWNER = Symbol('owner');
 
-export function requestRetry(owner: RetryBudget, guard: string, hint: string): Failure {
+function requestRetry(owner: RetryBudget, guard: string, hint: string): Failure {
   const failure = fail(RETRY_CODE, `guard ${guard} asks for another attempt: ${hint}`, {
     guard,
     hint,

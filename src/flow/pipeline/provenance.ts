@@ -66,21 +66,22 @@ interface Step {
 
 export function createTrail(): Trail {
   const steps: Step[] = [];
+  const stepOf = (id: number): Step => steps[id] as Step;
 
   /** Those that no other one stands between. */
   function nearest(ids: readonly number[]): number[] {
-    const further = new Set(ids.flatMap((id) => numbersIn((steps[id] as Step).used)));
+    const further = new Set(ids.flatMap((id) => numbersIn(stepOf(id).used)));
     return ids.filter((id) => !further.has(id));
   }
 
   /** Sources that none of the steps before has brought in. */
   const fresh = (marks: Descriptor, from: readonly number[]): string[] => {
-    const known = new Set(from.flatMap((id) => (steps[id] as Step).made.sources));
+    const known = new Set(from.flatMap((id) => stepOf(id).made.sources));
     return marks.sources.filter((source) => isOutside(source) && !known.has(source));
   };
 
   function nodeOf(id: number): ProvenanceNode {
-    const { op, used, made } = steps[id] as Step;
+    const { op, used, made } = stepOf(id);
     const from = nearest(numbersIn(used));
     const { file = null, line = null } = op.location ?? {};
     const sources = fresh(made, from);

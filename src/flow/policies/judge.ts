@@ -20,7 +20,7 @@ import type { Policy } from './policy.ts';
 // `labels` of one policy: which marks may meet which operations. Among the patterns of a rule that
 // cover a key of the operation the most specific one speaks; at equal length the stricter one.
 
-export type FlowVerdict = 'deny' | 'ask' | 'allow';
+type FlowVerdict = 'deny' | 'ask' | 'allow';
 
 interface Pattern {
   readonly pattern: string;
@@ -50,12 +50,12 @@ function patternsOf(rule: LabelRule): readonly Pattern[] {
   ].toSorted((a, b) => b.weight - a.weight || STRICTNESS[b.verdict] - STRICTNESS[a.verdict]);
 }
 
-export interface FlowRule {
+interface FlowRule {
   readonly label: string;
   decide(keys: readonly string[]): { verdict: FlowVerdict; pattern: string } | undefined;
 }
 
-export interface LabelTable {
+interface LabelTable {
   readonly isEmpty: boolean;
   /** Rules for the marks of a descriptor; remembered, because descriptors are interned. */
   rulesFor(descriptor: Descriptor): readonly FlowRule[];
@@ -63,7 +63,7 @@ export interface LabelTable {
   readonly general: readonly FlowRule[];
 }
 
-export function createLabelTable(labels: Readonly<Record<string, LabelRule>>): LabelTable {
+function createLabelTable(labels: Readonly<Record<string, LabelRule>>): LabelTable {
   const rules = new Map<string, FlowRule>();
   for (const [label, rule] of Object.entries(labels)) {
     const patterns = patternsOf(rule);

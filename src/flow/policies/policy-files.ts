@@ -29,7 +29,7 @@ export interface PolicyFiles {
 }
 
 /** Of a file's text: what a signature would cover, which is all that is read, and whether one holds. */
-export type ExaminePolicy = (text: string, file: string) => { covered: string; signed: boolean };
+type ExaminePolicy = (text: string, file: string) => { covered: string; signed: boolean };
 
 interface Read {
   policy: Policy;

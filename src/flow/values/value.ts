@@ -16,7 +16,7 @@ export interface Value {
   readonly meta: Meta;
 }
 
-export interface Meta {
+interface Meta {
   readonly descriptor: Descriptor;
   readonly origin: Origin;
   readonly elements?: Elements;
@@ -26,7 +26,7 @@ export interface Meta {
  * Marks below a container: its own (on everything inside), those of its shape (which keys it has; on
  * the whole, and on what is missing) and those of single elements.
  */
-export interface Elements {
+interface Elements {
   readonly own: Descriptor;
   readonly shape: Descriptor;
   readonly parts: ReadonlyMap<string, Value>;

@@ -1,6 +1,5 @@
 // Values on their way into code blocks: data as data, files as bare text or data, and the whole value
 // only where `.keep` asks for it.
-import type { Json } from '../../base/index.ts';
 import {
   childFrame,
   type Frame,
@@ -31,7 +30,7 @@ import type {
 } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { absent, isAbsent } from '../values/absent.ts';
-import { parseJsonText, stageInput } from '../values/data.ts';
+import { parseJsonText, plainCopy, stageInput } from '../values/data.ts';
 import { isFunctionData } from '../values/function-data.ts';
 import { mxOf } from '../values/metadata.ts';
 import { stageText, textOf } from '../values/text.ts';
@@ -55,7 +54,7 @@ function jsArgument(value: Value, isStage: boolean): JsArgument {
     );
   }
   if (value.meta.origin['keep'] === true) {
-    return { kind: 'kept', text: textOf(value), data: value.data, mx: plain(mxOf(value).data) };
+    return { kind: 'kept', text: textOf(value), data: value.data, mx: plainCopy(mxOf(value).data) };
   }
   const ready = isStage ? stageInput(value) : value;
   const isData = typeof ready.data === 'object' && ready.data !== null;
@@ -64,8 +63,6 @@ function jsArgument(value: Value, isStage: boolean): JsArgument {
   }
   return { kind: 'data', data: ready.data };
 }
-
-const plain = (data: Json): Json => JSON.parse(JSON.stringify(data)) as Json;
 
 const jsHelpers = (
   helpers: ReadonlyMap<string, Executable>,

@@ -53,7 +53,7 @@ export function compileEffect(
       : { name: 'value', value: passing ?? documentOf(env) };
     const op = operationOf(node, env, where, isInline);
     return await operate(env, op, [input], ([value], inner, scope) =>
-      carryOut(node, value as Value, where, shown, inner, scope),
+      carryOut(node, value, where, shown, inner, scope),
     );
   };
 }

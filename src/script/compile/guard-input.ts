@@ -1,7 +1,9 @@
 // `@input` of a guard on an operation: the list of its inputs, and questions about all of them at once.
 // `@input.any.mx.taint.includes("x")` asks the rest of the path of every input and counts the answers.
+
 import type { Json } from '../../base/index.ts';
 import { type Argument, makeContainer, makeValue, mergeAll, type Value } from '../../flow/index.ts';
+import { makeOpaque } from '../values/function-data.ts';
 import { isTruthy, withOrigin } from '../values/kinds.ts';
 import { mxOf } from '../values/metadata.ts';
 
@@ -44,7 +46,7 @@ export const quantifiedOf = ({ data }: Value): Quantified | undefined =>
   data instanceof Quantified ? data : undefined;
 
 export const quantified = (quantifier: Quantifier, values: readonly Value[]): Value =>
-  makeValue(new Quantified(quantifier, values) as unknown as Json);
+  makeOpaque(new Quantified(quantifier, values));
 
 const isQuantifier = (name: string): name is Quantifier =>
   name === 'any' || name === 'all' || name === 'none';

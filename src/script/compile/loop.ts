@@ -253,10 +253,9 @@ export function compileFor(
   });
   return (env) =>
     operate(env, op(env), [lazyInput(env, 'collection', collection)], async ([list], inner) => {
-      const source = list as Value;
-      const items = itemsOf(source);
+      const items = itemsOf(list);
       // How often the body runs is decided by how many elements there are.
-      const shape = shapeMarks(source);
+      const shape = shapeMarks(list);
       decided(inner, shape, branches);
       const round = under(inner, shape);
       const { found, end, marks } = node.parallel

@@ -127,8 +127,7 @@ function codeRun(c: Compiler, { code, at }: CodeStage): { run: RunStage; name: s
   const run: RunStage = (input, env) =>
     operate(env, op, [{ name: 'input', value: stageInput(input) }], async ([passed], inner) => {
       const stage = { ...inner, pipe: withInput(inner, passed) };
-      const named =
-        code.kind === 'command' ? [] : [{ name: 'input', value: passed as Value }, ...env.named];
+      const named = code.kind === 'command' ? [] : [{ name: 'input', value: passed }, ...env.named];
       const value = await execute(stage, named, false, true);
       return addMarks(value, describe({ taint: [`src:${name === 'bash' ? 'sh' : name}`] }));
     });

@@ -52,7 +52,7 @@ function compileVar(c: Compiler, node: VarStatement): Eval {
     const input = lazyInput(env, node.name, evaluate, (given) =>
       withLabels(refuseLeave(given), node.labels),
     );
-    const value = await operate(env, op, [input], ([given]) => given as Value);
+    const value = await operate(env, op, [input], ([given]) => given);
     fileScope(env).define(node.name, 'var', value, shownPlace(c.unit, node.at));
     return absent();
   };

@@ -2,16 +2,10 @@
 // data of a value, so that it keeps its marks and passes through operations like any result; whoever
 // owns the place (function, loop, stage) takes the value out again.
 import type { Json } from '../../base/index.ts';
-import {
-  addMarks,
-  type Descriptor,
-  EMPTY,
-  makeValue,
-  type Value,
-  type Verdict,
-} from '../../flow/index.ts';
+import { addMarks, type Descriptor, EMPTY, type Value, type Verdict } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { absent } from '../values/absent.ts';
+import { makeOpaque } from '../values/function-data.ts';
 
 type LeaveWord = 'return' | 'done' | 'continue' | 'skip' | 'retry';
 
@@ -35,7 +29,7 @@ class Leave {
 }
 
 export const leave = (word: LeaveWord, value: Value = absent()): Value =>
-  makeValue(new Leave(word, value) as unknown as Json, { descriptor: value.meta.descriptor });
+  makeOpaque(new Leave(word, value), value.meta.descriptor);
 
 /** What it leaves with has been marked on the way by everything that decided about leaving. */
 export function leaveOf({ data, meta }: Value): Leave | undefined {
@@ -77,8 +71,7 @@ class Ruling {
   }
 }
 
-export const ruling = (verdict: Verdict): Value =>
-  makeValue(new Ruling(verdict) as unknown as Json);
+export const ruling = (verdict: Verdict): Value => makeOpaque(new Ruling(verdict));
 
 export const verdictOf = ({ data }: Value): Verdict | undefined =>
   data instanceof Ruling ? data.verdict : undefined;

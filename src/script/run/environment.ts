@@ -103,14 +103,14 @@ export interface Exports {
 }
 
 /** What has been learnt on the way through a function or file, for everything after it. */
-interface Path {
+interface TakenPath {
   /** Marks of conditions that could have led away. */
   marks: Descriptor;
   /** Of the last parallel loop or group, for `@mx.errors`. */
   errors: { readonly list: Json; readonly marks: Descriptor } | undefined;
 }
 
-export const newPath = (from?: Path): Path => ({
+export const newPath = (from?: TakenPath): TakenPath => ({
   marks: from?.marks ?? EMPTY,
   errors: from?.errors,
 });
@@ -131,7 +131,7 @@ export interface Environment {
   readonly act: ActPorts;
   readonly chain: CallChain | undefined;
   readonly pipe: Pipe | undefined;
-  readonly path: Path;
+  readonly path: TakenPath;
   /** For an assignment: the state in which the pipeline of its right-hand side ended. */
   readonly note: ((pipe: Json) => void) | undefined;
   /** The top level of a module: definitions run, effects and commands do not. */
@@ -204,8 +204,10 @@ export class Executable extends FunctionData {
   }
 }
 
-export const executableOf = ({ data }: Value): Executable | undefined =>
-  (data as unknown) instanceof Executable ? (data as unknown as Executable) : undefined;
+export function executableOf(value: Value): Executable | undefined {
+  const data: unknown = value.data;
+  return data instanceof Executable ? data : undefined;
+}
 
 /** One after the other, in order. */
 export async function evaluateAll(
@@ -256,7 +258,7 @@ export function under(env: Environment, marks: Descriptor): Environment {
   return marks === EMPTY ? env : { ...env, frame: childFrame(env.frame, { influence: marks }) };
 }
 
-export function learn(path: Path, marks: Descriptor): void {
+export function learn(path: TakenPath, marks: Descriptor): void {
   path.marks = mergeDescriptors(path.marks, marks);
 }
 

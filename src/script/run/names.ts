@@ -1,5 +1,4 @@
 // Finding what a name stands for: the scopes first, then what the language itself provides.
-import type { Json } from '../../base/index.ts';
 import {
   childFrame,
   contextMember,
@@ -12,6 +11,7 @@ import {
   type Value,
   withLabels,
 } from '../../flow/index.ts';
+import { plainCopy } from '../values/data.ts';
 import { withOrigin } from '../values/kinds.ts';
 import { marksOf } from './control-values.ts';
 import type { Environment, Pipe } from './environment.ts';
@@ -32,7 +32,7 @@ function ambient(env: Environment, name: string): Value | undefined {
   switch (name) {
     case 'mx':
     case 'ctx':
-      return makeValue(JSON.parse(JSON.stringify(contextOf(env.frame))) as Json, {
+      return makeValue(plainCopy(contextOf(env.frame)), {
         descriptor: marksOfContext(env, 'input'),
       });
     case 'p':
@@ -59,12 +59,8 @@ export const isContextName = (name: string): boolean => name === 'mx' || name ==
 export function contextValue(env: Environment, name: string, inner?: string): Value {
   const found = contextMember(env.frame, name, inner);
   if (found === undefined) return makeValue(null);
-  return makeValue(structuredCopy(found), { descriptor: marksOfContext(env, name) });
+  return makeValue(plainCopy(found), { descriptor: marksOfContext(env, name) });
 }
-
-/** Views compute when read; a value holds plain data. */
-const structuredCopy = (data: Json): Json =>
-  typeof data === 'object' && data !== null ? (JSON.parse(JSON.stringify(data)) as Json) : data;
 
 const OF_PIPE = new Set(['pipe', 'input', 'lastOutput', 'hint', 'tries']);
 const OF_DATA = new Set(['guard', 'args', 'hooks']);

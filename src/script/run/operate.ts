@@ -37,18 +37,22 @@ export const lazyInput = (
   },
 });
 
-export async function operate(
+/** As many values as inputs, in their order. */
+type Values<I extends readonly Input[]> = { readonly [K in keyof I]: Value };
+
+export async function operate<const I extends readonly Input[]>(
   env: Environment,
   op: Operation,
-  inputs: readonly Input[],
-  body: (values: readonly Value[], env: Environment, scope: BodyScope) => MaybePromise<Value>,
+  inputs: I,
+  body: (values: Values<I>, env: Environment, scope: BodyScope) => MaybePromise<Value>,
 ): Promise<Value> {
   const outcome = await perform(
     op,
     inputs,
     async (values, scope) => {
       try {
-        return ok(await body(values, { ...env, frame: scope.frame, note: undefined }, scope));
+        const inner = { ...env, frame: scope.frame, note: undefined };
+        return ok(await body(values as Values<I>, inner, scope));
       } catch (error) {
         return failed(error);
       }

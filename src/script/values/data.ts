@@ -50,3 +50,7 @@ export function itemsOf(value: Value): readonly Item[] {
     value: withOrigin(elementOf(collection, key), { key, index, ...kept }),
   }));
 }
+
+/** Views compute when read; a value holds plain data. */
+export const plainCopy = (data: Json): Json =>
+  typeof data === 'object' && data !== null ? (JSON.parse(JSON.stringify(data)) as Json) : data;

@@ -1,5 +1,5 @@
 import type { Json } from '../../base/index.ts';
-import { makeValue, type Value } from '../../flow/index.ts';
+import { EMPTY, makeValue, type Value } from '../../flow/index.ts';
 
 // A function as a value. It travels as the data of a `Value` like anything else: in variables, fields,
 // lists, through imports. Its insides are private, so that freezing a container stops here, and
@@ -38,4 +38,8 @@ export class FunctionData {
 
 export const isFunctionData = (data: unknown): data is FunctionData => data instanceof FunctionData;
 
-export const makeFunction = (data: FunctionData): Value => makeValue(data as unknown as Json);
+/** Data that is an object of ours: it travels like any other, and shows only what `toJSON` says. */
+export const makeOpaque = (data: { toJSON(): Json }, descriptor = EMPTY): Value =>
+  makeValue(data as unknown as Json, { descriptor });
+
+export const makeFunction = (data: FunctionData): Value => makeOpaque(data);
