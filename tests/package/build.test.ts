@@ -45,6 +45,11 @@ test('the published command line runs from what was built', () => {
   expect(existsSync(join(built.dir, 'src'))).toBe(false);
 });
 
+test('the published command line runs js blocks', () => {
+  const script = 'exe @f(x) = js { return [x].map((n) => n + 1)[0] }\nshow @f(2)';
+  expect(node('../bin/km.js', 'script', '-e', script)).toBe('3\n');
+});
+
 test('the published types hold for a program that has its own strict settings', () => {
   const file = join(built.dir, 'program/program.ts');
   writeFileSync(

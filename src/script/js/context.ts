@@ -6,6 +6,7 @@
 // text go out, a text comes back. What comes out is read as data by someone who believes nothing of it.
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
+import { setFlagsFromString } from 'node:v8';
 import { constants, createContext, Script } from 'node:vm';
 import type { QuickJSHandle } from 'quickjs-emscripten-core';
 import { type Failure, fail, isObject, type Outcome, ok, plainText } from '../../base/index.ts';
@@ -204,6 +205,9 @@ function insideText(): string {
 // ---- the host
 
 async function load() {
+  // Optimising the engine takes more than most scripts do with it; a block that computes for a while
+  // still gets there. Read when a module is compiled, and of no meaning to anything else.
+  setFlagsFromString('--wasm-tiering-budget=1000000000');
   const wasm = createRequire(import.meta.url).resolve('@jitl/quickjs-wasmfile-release-sync/wasm');
   const [core, { default: found }, bytes] = await Promise.all([
     import('quickjs-emscripten-core'),
