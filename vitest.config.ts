@@ -15,16 +15,15 @@ export default defineConfig({
     hookTimeout: 30_000,
     globalSetup: ['tests/support/leftovers.ts'],
     pool: 'forks',
+    // One core less is the default: on two cores half of the machine would wait.
+    maxWorkers: '100%',
+    // Tests change nothing that another file sees, and there are no mocks: one process runs many
+    // files and loads the modules once. INVARIANT: a helper registers what it undoes in the test
+    // that calls it, never when it is imported.
+    isolate: false,
     projects: [
-      {
-        test: {
-          name: 'unit',
-          include: ['src/**/*.test.ts', ...SUPPORT],
-          // They change nothing that another one sees, so one process runs many of them.
-          isolate: false,
-        },
-      },
-      { test: { name: 'cases', include: CASES, isolate: false } },
+      { test: { name: 'unit', include: ['src/**/*.test.ts', ...SUPPORT] } },
+      { test: { name: 'cases', include: CASES } },
       {
         test: {
           name: 'e2e',
@@ -32,7 +31,7 @@ export default defineConfig({
           exclude: [...CASES, ...CRASH, ...SUPPORT],
         },
       },
-      { test: { name: 'crash', include: CRASH } },
+      { test: { name: 'crash', include: CRASH, isolate: true } },
     ],
   },
 });

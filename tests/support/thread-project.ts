@@ -1,5 +1,5 @@
 // A project, a scripted provider on loopback and a runtime, for tests of whole threads.
-import { afterEach } from 'vitest';
+import { onTestFinished } from 'vitest';
 import type { Json, JsonObject } from '../../src/base/index.ts';
 import {
   type ScriptedProvider,
@@ -16,15 +16,6 @@ export interface Stage {
   runtime: Runtime;
   threads: Threads;
 }
-const open: Stage[] = [];
-export async function closeStages(): Promise<void> {
-  for (const { runtime, provider, fixture } of open.splice(0)) {
-    await runtime.close();
-    await provider.close();
-    fixture.remove();
-  }
-}
-afterEach(closeStages);
 
 /** What stands inside the elements of a directive; those left out are empty or absent. */
 export interface Parts {
@@ -54,6 +45,7 @@ export const directiveText = (name: string, parts: Parts = {}) => `
 export const READ =
   '<read resource="filesystem" path="notes/**"/><execute resource="tool" id="fs/read_file"/>';
 
+/** Closed and gone when the test that asked for it is over. */
 export async function stage(
   files: Record<string, string>,
   script: Parameters<typeof startScriptedProvider>[0],
@@ -69,10 +61,13 @@ export async function stage(
   Object.assign(fixture.env, { ANTHROPIC_BASE_URL: provider.output.url, ANTHROPIC_API_KEY: 'key' });
   const runtime = await fixture.open(options);
   const threads = await runtime.threads();
+  onTestFinished(async () => {
+    await runtime.close();
+    await provider.output.close();
+    fixture.remove();
+  });
   if (!threads.ok) throw new Error(threads.error.detail.message);
-  const made = { fixture, provider: provider.output, runtime, threads: threads.output };
-  open.push(made);
-  return made;
+  return { fixture, provider: provider.output, runtime, threads: threads.output };
 }
 
 export const execute = (id: string, parameters: JsonObject, more: JsonObject = {}) => ({

@@ -1,12 +1,11 @@
 // A person approves a right that a thread does not hold: exactly that, as often and as long as was said.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { getOwn, type Json, type JsonObject, systemClock } from '../../src/base/index.ts';
 import type { Decision } from '../../src/store/index.ts';
 import {
   call,
-  closeStages,
   directive,
   openStage,
   rows,
@@ -14,8 +13,6 @@ import {
   type Stage,
   spawn,
 } from '../support/thread-project.ts';
-
-afterEach(closeStages);
 
 const OUT = { path: 'out/a.md' };
 const ask = (id: string, capability: string, scope: JsonObject) => ({

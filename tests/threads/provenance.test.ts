@@ -1,16 +1,7 @@
 // `provenance --thread` over the journal of a real thread.
-import { afterEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { runCommand } from '../support/command-line.ts';
-import {
-  closeStages,
-  directiveText,
-  execute,
-  READ,
-  run,
-  stage,
-} from '../support/thread-project.ts';
-
-afterEach(closeStages);
+import { directiveText, execute, READ, run, stage } from '../support/thread-project.ts';
 
 test('a refusal in a thread leads back to what the model had read', async () => {
   const made = await stage(

@@ -1,11 +1,10 @@
 // Replay of threads that did not run alone or in one piece: with children, as a child, paused, steered,
 // left behind and resumed, gone back to a snapshot, ended from outside.
-import { afterEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { defineTool } from '../../src/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import {
   call,
-  closeStages,
   directive,
   openStage,
   type Play,
@@ -14,8 +13,6 @@ import {
   type Stage,
   spawn,
 } from '../support/thread-project.ts';
-
-afterEach(closeStages);
 
 const PROBES = ['look', 'write', 'leave']
   .map((name) => `<execute resource="tool" id="probe/${name}"/>`)

@@ -1,20 +1,11 @@
 // The promise about trees: whatever is spawned below whatever, and however it ends, what is charged
 // to a thread is what it and all below it used, and never more than its limit.
 import fc from 'fast-check';
-import { afterEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { getOwn, type Json, plainText } from '../../src/base/index.ts';
 import type { ScriptedRequest } from '../../src/llm/index.ts';
 import { runs, timeoutMs } from '../support/soak.ts';
-import {
-  call,
-  closeStages,
-  directive,
-  openStage,
-  type Stage,
-  spawn,
-} from '../support/thread-project.ts';
-
-afterEach(closeStages);
+import { call, directive, openStage, type Stage, spawn } from '../support/thread-project.ts';
 
 interface Node {
   /** What its model reports for each request. */

@@ -1,10 +1,9 @@
 // A thread of another project: that project's items, both policies, one registry.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import {
   call,
-  closeStages,
   directive,
   nameIn,
   openStage,
@@ -13,8 +12,6 @@ import {
   type Stage,
   spawn,
 } from '../support/thread-project.ts';
-
-afterEach(closeStages);
 
 const WRITES =
   '<write resource="filesystem" path="out/**"/><execute resource="tool" id="fs/write_file"/>';

@@ -1,8 +1,6 @@
 // A tree of threads that lost its process goes on in another one.
-import { afterEach, expect, test } from 'vitest';
-import { closeStages, directive, openStage, rows, spawn } from '../support/thread-project.ts';
-
-afterEach(closeStages);
+import { expect, test } from 'vitest';
+import { directive, openStage, rows, spawn } from '../support/thread-project.ts';
 
 test('a parent that is resumed takes up its children and answers for what they used', async () => {
   let isSecond = false;

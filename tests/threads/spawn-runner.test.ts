@@ -1,9 +1,7 @@
 // Who runs a thread: the loop with hooks, the loop without, or the program's own.
-import { afterEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { getOwn, ok } from '../../src/base/index.ts';
-import { call, closeStages, directive, openStage, rows, run } from '../support/thread-project.ts';
-
-afterEach(closeStages);
+import { call, directive, openStage, rows, run } from '../support/thread-project.ts';
 
 const LEAD = directive('lead', {
   permissions:

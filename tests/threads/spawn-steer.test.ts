@@ -1,10 +1,9 @@
 // A thread steers the threads below it, by the tools of `threads/*` and by `execute item_type:"thread"`.
-import { afterEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { getOwn, type Json, type JsonObject, plainText } from '../../src/base/index.ts';
 import type { ScriptedRequest } from '../../src/llm/index.ts';
 import {
   call,
-  closeStages,
   directive,
   nameIn,
   openStage,
@@ -13,8 +12,6 @@ import {
   type Stage,
   spawn,
 } from '../support/thread-project.ts';
-
-afterEach(closeStages);
 
 const ORCHESTRATES = '<orchestration enabled="true"/>';
 const READS =

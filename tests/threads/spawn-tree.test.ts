@@ -1,17 +1,7 @@
 // Trees of threads: what they may use together, and how they end together.
-import { afterEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { getOwn, plainText } from '../../src/base/index.ts';
-import {
-  call,
-  closeStages,
-  directive,
-  openStage,
-  rows,
-  run,
-  spawn,
-} from '../support/thread-project.ts';
-
-afterEach(closeStages);
+import { call, directive, openStage, rows, run, spawn } from '../support/thread-project.ts';
 
 const ORCHESTRATES = '<orchestration enabled="true"/>';
 const PART = directive('part', {

@@ -1,11 +1,10 @@
 // Threads that start threads: real HTTP, a real registry, real items.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { getOwn, type JsonObject, plainText } from '../../src/base/index.ts';
 import {
   call,
-  closeStages,
   directive,
   nameIn,
   openStage,
@@ -14,8 +13,6 @@ import {
   type Stage,
   spawn,
 } from '../support/thread-project.ts';
-
-afterEach(closeStages);
 
 const ORCHESTRATES = '<orchestration enabled="true"/>';
 const handles = (results: readonly unknown[]): string[] =>
