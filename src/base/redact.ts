@@ -99,8 +99,9 @@ function formsOf(secrets: Iterable<string>, areBytes: boolean): Forms {
       const hex = bytes.toString('hex');
       add(forms.plain, LEAST.plain, own);
       add(forms.plain, LEAST.otherCase, areBytes ? cases.map(toBytes) : cases);
-      add(forms.folded, LEAST.plain, foldedForms(piece));
+      // A text without escapes is its own folded view, and is looked at only as it stands.
       for (const set of [forms.plain, forms.folded]) {
+        add(set, LEAST.plain, foldedForms(piece));
         add(set, LEAST.base64, base64Forms(bytes));
         add(set, LEAST.hex, [hex, hex.toUpperCase()]);
       }
@@ -154,6 +155,8 @@ const TOKEN_HERE = new RegExp(TOKEN.source, 'iy');
 const isFoldable = (text: string): boolean => /[\r\n%&\\]|[^\0-\x7f]/.test(text);
 /** Of what may follow a backslash: what makes it more than that character. */
 const ESCAPING: ReadonlySet<number> = new Set(Buffer.from('\\uxtbfUX'));
+/** What may follow a `%` or a `&`. */
+const BEGINS_ESCAPE: ReadonlySet<number> = new Set(Buffer.from('0123456789abcdefABCDEF#lgqLGQ'));
 const BREAKS = ['\n', '\r', '\\'];
 const WRITTEN_BREAKS = ['\\'];
 /** A secret may go on after these: what separates, escapes, or is a digit. */
@@ -255,9 +258,16 @@ const BETWEEN = /[\s:,;._|\\x-]+/gi;
 /** Two bytes of a dump of ASCII text. Without this nothing needs to be looked at. */
 const DUMP = /[2-7][0-9a-f][\s:,;._|\\x-]+0?x?[2-7][0-9a-f]/i;
 
-function digitsOf(text: string): View {
+/** The place from which on a text is digits and what stands between them. */
+function dumpAtEnd(text: string): number {
+  let at = text.length;
+  while (at > 0 && /[0-9a-f\s:,;._|\\x-]/i.test(text.charAt(at - 1))) at--;
+  return at;
+}
+
+function digitsOf(text: string, from: number): View {
   const view: View = { text: '', starts: [], ends: [], tokens: [] };
-  let done = 0;
+  let done = from;
   const literal = (to: number) => {
     view.text += text.slice(done, to).toLowerCase();
     for (; done < to; done++) {
@@ -265,9 +275,9 @@ function digitsOf(text: string): View {
       view.ends.push(done + 1);
     }
   };
-  for (const { 0: token, index } of text.matchAll(BETWEEN)) {
-    literal(index);
-    done = index + token.length;
+  for (const { 0: token, index } of text.slice(from).matchAll(BETWEEN)) {
+    literal(from + index);
+    done = from + index + token.length;
   }
   literal(text.length);
   return view;
@@ -317,6 +327,9 @@ function createNeighbours(forms: Iterable<string>) {
     code < 0x80 && code !== 10 && code !== 13 && code !== 37 && code !== 38 && code !== 92;
   return {
     has: (code: number): boolean => has[code] === 1,
+    /** Do these two stand beside each other in no form? Nearly always, and seen at once. */
+    areApart: (before: number, after: number): boolean =>
+      isOrdinary(before) && isOrdinary(after) && pairs[(before << 8) | after] === 0,
     /** Can what stands in the text from `start` to `end`, and means `bytes`, be inside of a form? */
     mayJoin(text: string, start: number, end: number, bytes: string): boolean {
       const before = text.charCodeAt(start - 1);
@@ -365,11 +378,8 @@ interface Finder {
 function createFinder(forms: Forms, areBytes: boolean): Finder {
   const [plain, folded] = [createMatcher(forms.plain), createMatcher(forms.folded)];
   const digits = createMatcher(forms.digits);
-  const dumpBegins = new RegExp(
-    `[${[...forms.digits].map((form) => form.charAt(0)).join('')}]`,
-    'i',
-  );
   const neighbours = createNeighbours(forms.folded);
+  const reach = 12 * Math.max(...[...forms.plain, ...forms.folded].map((form) => form.length));
   const byteText = (text: string): string => (areBytes || isAscii(text) ? text : toBytes(text));
 
   const mayJoinAt = (text: string, at: number): boolean => {
@@ -385,20 +395,21 @@ function createFinder(forms: Forms, areBytes: boolean): Finder {
   function mayFold(text: string, breaks: readonly string[]): boolean {
     for (const mark of breaks) {
       for (let at = text.indexOf(mark); at !== -1; at = text.indexOf(mark, at + 1)) {
+        const after = text.charCodeAt(at + 1);
+        if (mark !== '\\' && neighbours.areApart(text.charCodeAt(at - 1), after)) continue;
         const end = breaksAfter(text, at);
         if (end > at) {
           if (neighbours.mayJoin(text, breaksBefore(text, at), end, '')) return true;
           at = end - 1;
         } else {
-          const next = text.charCodeAt(at + 1);
-          const isLiteral = next < 0x80 && !ESCAPING.has(next);
-          if ((!isLiteral || neighbours.has(next)) && mayJoinAt(text, at)) return true;
+          const isLiteral = after < 0x80 && !ESCAPING.has(after);
+          if ((!isLiteral || neighbours.has(after)) && mayJoinAt(text, at)) return true;
         }
       }
     }
     for (const mark of ['%', '&']) {
       for (let at = text.indexOf(mark); at !== -1; at = text.indexOf(mark, at + 1)) {
-        if (mayJoinAt(text, at)) return true;
+        if (BEGINS_ESCAPE.has(text.charCodeAt(at + 1)) && mayJoinAt(text, at)) return true;
       }
     }
     return false;
@@ -412,30 +423,50 @@ function createFinder(forms: Forms, areBytes: boolean): Finder {
     if (open > 0) into.open = Math.min(into.open, startOf(text.length - open));
   }
 
-  return {
-    isIn: (text, breaks = BREAKS) =>
-      plain.isIn(text) ||
-      (mayFold(text, breaks) && folded.isIn(byteText(text).replace(TOKEN, decode))) ||
-      (DUMP.test(text) && digits.isIn(text.toLowerCase().replace(BETWEEN, ''))),
-    look(text, hasMore) {
-      const found: Look = { spans: [], open: text.length };
-      scan(plain, text, found);
-      if (dumpBegins.test(text)) {
-        const dump = digitsOf(text);
-        scan(digits, dump.text, found, dump);
-      }
-      if (!isFoldable(text)) {
-        scan(folded, text, found);
-        const spans = joined(found.spans);
-        return { spans, open: aligned(found.open, [spans]) };
-      }
-      // An escape that is not finished may be anything: the folded view ends before it.
-      const rest = hasMore ? (UNFINISHED.exec(text.slice(-MAX_ESCAPE))?.[0].length ?? 0) : 0;
-      found.open = Math.min(found.open, text.length - rest);
-      const view = fold(text.slice(0, text.length - rest), areBytes);
-      scan(folded, view.text, found, view);
+  const isIn = (text: string, breaks = BREAKS): boolean =>
+    plain.isIn(text) ||
+    (mayFold(text, breaks) && folded.isIn(byteText(text).replace(TOKEN, decode))) ||
+    (DUMP.test(text) && digits.isIn(text.toLowerCase().replace(BETWEEN, '')));
+
+  /** Where there are no two bytes of a dump, one may still begin at the end. */
+  function scanDigits(text: string, into: Look): void {
+    const from = DUMP.test(text) ? 0 : dumpAtEnd(text);
+    if (from === text.length) return;
+    const view = digitsOf(text, from);
+    const open = digits.scan(view.text, (first, last) => {
+      const [start, end] = [view.starts[first] ?? first, view.ends[last - 1] ?? last];
+      if (DUMP.test(text.slice(start, end))) into.spans.push({ start, end });
+    });
+    if (open > 0) into.open = Math.min(into.open, view.starts[view.text.length - open] ?? 0);
+  }
+
+  function lookAt(text: string, hasMore: boolean): Look {
+    const found: Look = { spans: [], open: text.length };
+    scan(plain, text, found);
+    scanDigits(text, found);
+    if (!isFoldable(text)) {
       const spans = joined(found.spans);
-      return { spans, open: aligned(found.open, [spans, view.tokens]) };
+      return { spans, open: aligned(found.open, [spans]) };
+    }
+    // An escape that is not finished may be anything: the folded view ends before it.
+    const rest = hasMore ? (UNFINISHED.exec(text.slice(-MAX_ESCAPE))?.[0].length ?? 0) : 0;
+    found.open = Math.min(found.open, text.length - rest);
+    const view = fold(text.slice(0, text.length - rest), areBytes);
+    scan(folded, view.text, found, view);
+    const spans = joined(found.spans);
+    return { spans, open: aligned(found.open, [spans, view.tokens]) };
+  }
+
+  return {
+    isIn,
+    look(text, hasMore) {
+      if (isIn(text)) return lookAt(text, hasMore);
+      // Most of a long text is out of reach of what comes next.
+      const from = text.length > reach + 1000 ? quietPlace(text, text.length - reach) : 0;
+      return {
+        spans: [],
+        open: hasMore ? from + lookAt(text.slice(from), true).open : text.length,
+      };
     },
     mayGoOn(text) {
       const last = text.charCodeAt(text.length - 1);
@@ -470,7 +501,7 @@ function put(text: string, spans: readonly Span[], by: (found: string) => string
   return result + text.slice(at);
 }
 
-function createStream(finder: Finder, mask: string, reach: number): RedactionStream {
+function createStream(finder: Finder, mask: string): RedactionStream {
   let held = '';
   const give = (until: number, spans: readonly Span[]): string => {
     const shown = put(
@@ -484,11 +515,8 @@ function createStream(finder: Finder, mask: string, reach: number): RedactionStr
   return {
     push(chunk) {
       held += chunk;
-      const early = held.length > 4 * reach ? quietPlace(held, held.length - reach) : 0;
-      // Most of a long text is out of reach of what comes next: it is only asked whether it is clean.
-      const shown = early > 0 && !finder.isIn(held) ? give(early, []) : '';
       const { spans, open } = finder.look(held, true);
-      return shown + give(held.length - open > MAX_HELD ? held.length : open, spans);
+      return give(held.length - open > MAX_HELD ? held.length : open, spans);
     },
     end: () => give(held.length, finder.look(held, false).spans),
   };
@@ -559,7 +587,6 @@ function makeRedactor(forms: Forms, areBytes: boolean): Redactor {
   if (forms.plain.size === 0) return IDLE;
   const all = [...forms.plain, ...forms.folded];
   const mask = areBytes ? toBytes(maskFor(all)) : maskFor(all);
-  const reach = 12 * Math.max(...all.map((form) => form.length));
   const finder = createFinder(forms, areBytes);
   const isClean = (value: Json): boolean => {
     if (typeof value === 'string') return !finder.isIn(value);
@@ -587,7 +614,7 @@ function makeRedactor(forms: Forms, areBytes: boolean): Redactor {
     json: <T extends Json>(value: T): T => (isClean(value) ? value : (walk(value) as T)),
     isClean,
     hasCleanLines: (given) => !finder.isIn(given, WRITTEN_BREAKS),
-    stream: () => createStream(finder, mask, reach),
+    stream: () => createStream(finder, mask),
     follow: () => createFollower(finder, mask),
     replace,
   };

@@ -96,20 +96,74 @@ function probeOf(pattern: string): string {
   return pattern.slice(start);
 }
 
+/** Characters that are looked at together, and how many of the first of a pattern take part at most. */
+const GRAM = 4;
+const MAX_WINDOW = 32;
+
+const gramAt = (text: string, at: number): number =>
+  ((text.charCodeAt(at) << 10) ^
+    (text.charCodeAt(at + 1) << 7) ^
+    (text.charCodeAt(at + 2) << 4) ^
+    text.charCodeAt(at + 3)) &
+  0xffff;
+
+interface Gram {
+  pattern: string;
+  offset: number;
+}
+
+/**
+ * A pattern of `window` characters or more covers one of the places that lie `window - 3` apart, and
+ * what stands there are four of its own characters. Everywhere else nothing needs to be looked at.
+ */
+function createSearch(patterns: readonly string[]): (text: string) => boolean {
+  const window = patterns.reduce((least, { length }) => Math.min(least, length), MAX_WINDOW);
+  const step = window - GRAM + 1;
+  const isKnown = new Uint8Array(0x10000);
+  const grams = new Map<number, Gram[]>();
+  for (const pattern of patterns) {
+    for (let offset = 0; offset < step; offset++) {
+      const gram = gramAt(pattern, offset);
+      isKnown[gram] = 1;
+      const same = grams.get(gram);
+      if (same) same.push({ pattern, offset });
+      else grams.set(gram, [{ pattern, offset }]);
+    }
+  }
+  const isHere = (text: string, at: number): boolean =>
+    grams.get(gramAt(text, at))?.some(({ pattern, offset }) => {
+      return at >= offset && text.startsWith(pattern, at - offset);
+    }) ?? false;
+  return (text) => {
+    for (let at = step - 1; at <= text.length - GRAM; at += step) {
+      if (isKnown[gramAt(text, at)] === 1 && isHere(text, at)) return true;
+    }
+    return false;
+  };
+}
+
+/** Shorter ones are searched for one by one: they would make the steps of all others short. */
+const MIN_SEARCHED = 8;
+/** In a text that is longer than this for each pattern, one search for each is faster. */
+const LONG = 48;
+
 export function createMatcher(patterns: Iterable<string>): TextMatcher {
   const list = [...patterns].filter((pattern) => pattern.length > 0);
-  const { next, depth, match, classes, width } = buildTable(list);
-  const probes = list.map((pattern) => [probeOf(pattern), pattern] as const);
-  const shortest = list.reduce((least, { length }) => Math.min(least, length), Infinity);
+  const isSearched = ({ length }: string): boolean => length >= MIN_SEARCHED;
+  const [long, short] = [list.filter(isSearched), list.filter((one) => !isSearched(one))];
+  const search = createSearch(long);
+  const probes = long.map((pattern) => [probeOf(pattern), pattern] as const);
+  const inLong = (text: string): boolean =>
+    probes.some(([probe, pattern]) => text.includes(probe) && text.includes(pattern));
+  // Only where something was found, or may be about to be.
+  let table: Table | undefined;
   return {
-    isIn(text) {
-      if (text.length < shortest) return false;
-      for (const [probe, pattern] of probes) {
-        if (text.includes(probe) && text.includes(pattern)) return true;
-      }
-      return false;
-    },
+    isIn: (text) =>
+      short.some((pattern) => text.includes(pattern)) ||
+      (text.length > LONG * list.length ? inLong(text) : search(text)),
     scan(text, found) {
+      table ??= buildTable(list);
+      const { next, depth, match, classes, width } = table;
       let state = 0;
       for (let index = 0; index < text.length; index++) {
         state = next[state * width + (classes[text.charCodeAt(index)] ?? 0)] ?? 0;
