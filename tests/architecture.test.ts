@@ -281,6 +281,16 @@ test('CONTRIBUTING.md names places that are there', () => {
   expectOnly(places.filter((place) => !existsSync(place)));
 });
 
+test('ARCHITECTURE.md is short, and names files that are there', () => {
+  const page = readFileSync('ARCHITECTURE.md', 'utf8');
+  expect(page.split(/\s+/).length).toBeLessThan(1500);
+  const named = [...page.matchAll(/`([a-z][\w/-]*\.ts)`/g)].map(([, name = '']) => name);
+  expect(named.length).toBeGreaterThan(20);
+  const isThere = (name: string): boolean =>
+    existsSync(name) || files.some(({ path }) => path === name || path.endsWith(`/${name}`));
+  expectOnly(named.filter((name) => !isThere(name)));
+});
+
 // What a file may declare is in force or refused, never shown and ignored.
 
 /** The types that hold what a directive, a tool or a policy declares, with the room they are in. */
