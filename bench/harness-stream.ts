@@ -63,8 +63,8 @@ async function rowFor(shape: string, provider: string): Promise<BenchRow> {
       base: base / 1000,
       ratio: ours / base,
       unit: 'ms CPU',
-      target: 'at most 2x a bare loop',
-      ok: ours <= 2 * base,
+      target: 'at most 1.6x a bare loop',
+      ok: ours <= 1.6 * base,
     };
   } finally {
     await stage.close();
