@@ -32,7 +32,7 @@ const NEVER = `<directive name="never" version="1.0.0">
   <outputs><action type="string">continue</action></outputs>
   <process><script>/return {"action":"continue"}</script></process>
 </directive>`;
-const NOTES = 200;
+const NOTES = 400;
 
 export interface Stage {
   /** Of the provider. */
