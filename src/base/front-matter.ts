@@ -14,21 +14,31 @@ export interface FrontMatterParts {
 /** Blank lines, a byte order mark, a shebang and one comment line (a signature) may stand before it. */
 const LEAD = /^\uFEFF?(?:#![^\n]*\n)?(?:[ \t]*\r?\n|<!--[^\n]{0,4096}-->[ \t]*\r?\n)*/;
 
-export function splitFrontMatter(text: string): FrontMatterParts {
-  const lead = LEAD.exec(text)?.[0] ?? '';
+/** Where its text begins and ends, and where the rest of the file begins. */
+interface FrontMatterPlace {
+  start: number;
+  end: number;
+  after: number;
+}
+
+/** The block that opens at `lead`; `open` when nothing closes it. */
+export function frontMatterAt(text: string, lead: number): FrontMatterPlace | 'open' | undefined {
   const open = /---[ \t]*\r?\n/y;
-  open.lastIndex = lead.length;
-  if (!open.test(text)) return { yaml: '', offset: 0, rest: text, isOpen: false };
+  open.lastIndex = lead;
+  if (!open.test(text)) return undefined;
   const start = open.lastIndex;
   const close = /^(?:---|\.\.\.)[ \t]*\r?(?:\n|$)/gm;
   close.lastIndex = start;
   const found = close.exec(text);
-  if (!found) return { yaml: '', offset: 0, rest: text, isOpen: true };
-  const offset = text.slice(0, start).split('\n').length - 1;
-  return {
-    yaml: text.slice(start, found.index),
-    offset,
-    rest: text.slice(found.index + found[0].length),
-    isOpen: false,
-  };
+  return found ? { start, end: found.index, after: found.index + found[0].length } : 'open';
+}
+
+export function splitFrontMatter(text: string): FrontMatterParts {
+  const found = frontMatterAt(text, LEAD.exec(text)?.[0].length ?? 0);
+  if (found === undefined || found === 'open') {
+    return { yaml: '', offset: 0, rest: text, isOpen: found === 'open' };
+  }
+  const offset = text.slice(0, found.start).split('\n').length - 1;
+  const { start, end, after } = found;
+  return { yaml: text.slice(start, end), offset, rest: text.slice(after), isOpen: false };
 }

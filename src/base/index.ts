@@ -1,7 +1,6 @@
 export { type Diagnostic, formatDiagnostic, hasErrors, type Severity } from './diagnostic.ts';
-export { splitFrontMatter } from './front-matter.ts';
+export { frontMatterAt, splitFrontMatter } from './front-matter.ts';
 export { globProblem, literalPrefix, matchGlob } from './glob.ts';
-export { isInside } from './inside.ts';
 export {
   canonicalJson,
   freezeJson,
@@ -63,6 +62,6 @@ export {
 } from './read-shape.ts';
 export { createLooks, createRecent, createRecentPairs } from './recent.ts';
 export { createRedactor, type RedactionStream, type Redactor } from './redact.ts';
-export { type FileBytes, type FileProblem, readRegularFile } from './regular-file.ts';
-export { caret, createLines, nearest, type Position, type TextLines } from './text.ts';
+export { type FileBytes, type FileProblem, isInside, readRegularFile } from './regular-file.ts';
+export { createLines, nearest, type Position, type TextLines } from './text.ts';
 export { formatYaml, parseYaml, type YamlDocument, type YamlProblem } from './yaml.ts';

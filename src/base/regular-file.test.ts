@@ -2,9 +2,10 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
+import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { readRegularFile } from './regular-file.ts';
+import { isInside, readRegularFile } from './regular-file.ts';
 
 let dir = '';
 const server = createServer();
@@ -50,4 +51,32 @@ test('a file is read up to its bound, through a link only when that was asked fo
 test('what grows while it is read, or says nothing of its size, is bounded too', () => {
   const whole = readRegularFile('/proc/self/maps', { max: 10 });
   expect(whole).toMatchObject({ problem: { code: 'too_large' } });
+});
+
+test.each([
+  ['/a', '/a', true],
+  ['/a/b', '/a', true],
+  ['/ab', '/a', false],
+  ['/', '/', true],
+  ['/a', '/', true],
+  ['/', '/a', false],
+  ['/b/../a/c', '/a', true],
+  ['/a/../b', '/a', false],
+  ['/a/b/..', '/a/', true],
+  ['//a//b', '/a', true],
+  ['/a/..b', '/a', true],
+])('`%s` in `%s`: %s', (path, folder, expected) => {
+  expect(isInside(path, folder)).toBe(expected);
+});
+
+test('it says what the way from one to the other says', () => {
+  const path = fc
+    .array(fc.constantFrom('a', 'b', '..', '.', '', '..a', 'a.'), { maxLength: 5 })
+    .map((steps) => `/${steps.join('/')}`);
+  fc.assert(
+    fc.property(path, path, (one, other) => {
+      const way = relative(other, one);
+      expect(isInside(one, other)).toBe(way === '' || !/^\.\.(\/|$)/.test(way));
+    }),
+  );
 });

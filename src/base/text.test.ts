@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { formatDiagnostic } from './diagnostic.ts';
-import { caret, createLines, nearest } from './text.ts';
+import { caret, formatDiagnostic } from './diagnostic.ts';
+import { createLines, nearest } from './text.ts';
 
 test('places count from one', () => {
   const lines = createLines('ab\r\ncd\n');

@@ -2,7 +2,7 @@
 // guards really have (`path == "text"`, `path < path * 0.9`, `"text" in path`), so that the hot way
 // has no tree, no table and no allocation; everything unusual goes to operators.ts.
 import type { Json } from '../base/index.ts';
-import type { Meter } from './meter.ts';
+import type { Meter } from './operators.ts';
 import {
   calculate,
   isEqual,

@@ -1,6 +1,6 @@
 import { type Failure, fail, type Json, type Outcome, ok } from '../base/index.ts';
 import { compileTest, compileValue, type Read, type Test } from './compile.ts';
-import { EvaluationFault, type Meter } from './meter.ts';
+import { EvaluationFault, type Meter } from './operators.ts';
 import { parseExpression } from './parse.ts';
 import { type PathRead, SyntaxFault, type Tree } from './syntax-tree.ts';
 

@@ -3,8 +3,33 @@
 // may be secret, and faults are written to transcripts.
 
 import { isObject, type Json } from '../base/index.ts';
-import { charge, EvaluationFault, type Meter, textSteps } from './meter.ts';
 import type { Arithmetic } from './syntax-tree.ts';
+
+// The step budget. An expression has no loops, so only data makes it slow: long lists, long texts,
+// deep values. Nodes are paid for once, at the start; operations on data pay for what they touch.
+
+export interface Meter {
+  left: number;
+}
+
+/** Stays inside this room; the door turns it into an `Outcome`. */
+export class EvaluationFault extends Error {
+  readonly column: number;
+
+  /** Without a column the expression as a whole is meant. */
+  constructor(message: string, column = 1) {
+    super(message);
+    this.column = column;
+  }
+}
+
+function charge(meter: Meter, steps: number): void {
+  meter.left -= steps;
+  if (meter.left < 0) throw new EvaluationFault('the evaluation takes too many steps');
+}
+
+/** Texts are compared and copied by the machine word: sixteen characters are one step. */
+const textSteps = (length: number): number => length >>> 4;
 
 // "Is this text part of that one", in linear time. The engine's own search is faster on ordinary
 // texts but takes length times length on hostile ones: a 30 kB needle in a 4 MB text can hold it

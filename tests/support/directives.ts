@@ -1,7 +1,6 @@
 // A small library of other items for tests of directives: hand-written, with the real port types.
 import { fail, ok } from '../../src/base/index.ts';
-import type { Directive } from '../../src/items/directive/directive.ts';
-import type { DirectiveWorld } from '../../src/items/directive/known-items.ts';
+import type { Directive, DirectiveWorld } from '../../src/items/directive/directive.ts';
 import { parseDirective } from '../../src/items/directive/parse.ts';
 import { type CapabilityInfo, createCapabilityCatalog } from '../../src/trust/index.ts';
 

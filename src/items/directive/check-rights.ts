@@ -9,9 +9,8 @@ import {
   type Permission,
   type Permissions,
 } from '../../trust/index.ts';
-import type { Directive } from './directive.ts';
+import type { Directive, DirectiveWorld, Report } from './directive.ts';
 import type { Form } from './findings.ts';
-import type { DirectiveWorld, Report } from './known-items.ts';
 import { grantLine } from './permissions.ts';
 
 const KERNEL = ['kernmantle', 'kiwi-mcp', 'kernel'];

@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
 import { testWorld } from '../../../tests/support/directives.ts';
 import { checkDirective } from './check.ts';
-import type { Directive } from './directive.ts';
-import type { DirectiveWorld } from './known-items.ts';
+import type { Directive, DirectiveWorld } from './directive.ts';
 import { parseDirective } from './parse.ts';
 
 function check(metadata: string, world: Partial<DirectiveWorld> = {}) {

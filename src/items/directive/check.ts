@@ -2,11 +2,10 @@
 // not grant, rights that items of its place may not have.
 import { type Diagnostic, nearest } from '../../base/index.ts';
 import { checkRights } from './check-rights.ts';
-import type { Directive, ParsedDirective } from './directive.ts';
+import type { Directive, DirectiveWorld, ParsedDirective, Report } from './directive.ts';
 import { checkExtends } from './extends.ts';
-import type { DirectiveWorld, Report } from './known-items.ts';
 
-export type { DirectiveWorld } from './known-items.ts';
+export type { DirectiveWorld } from './directive.ts';
 
 function suggestion(name: string, names: Iterable<string>): string | undefined {
   const near = nearest(name, names);

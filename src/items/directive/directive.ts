@@ -4,10 +4,13 @@ import {
   getOwn,
   type Json,
   type JsonObject,
+  type Outcome,
   type Position,
+  type Severity,
 } from '../../base/index.ts';
 import type { GuardSource } from '../../flow/index.ts';
-import type { Permissions } from '../../trust/index.ts';
+import type { CapabilityCatalog, Permissions } from '../../trust/index.ts';
+import type { Source } from '../item-kinds.ts';
 
 /** What a thread needs and this directive lacks; lacking it is not a mistake. */
 export function canSpawn(
@@ -178,3 +181,25 @@ export interface ParsedDirective {
   readonly draft?: Directive;
   readonly diagnostics: Diagnostic[];
 }
+
+/** What a directive is checked against: the library answers it, tests write it by hand. */
+export interface DirectiveWorld {
+  directive(name: string): Directive | undefined;
+  tool(id: string): Outcome<{ id: string; requires: readonly string[] }>;
+  directiveNames(): Iterable<string>;
+  toolIds(): Iterable<string>;
+  readonly catalog: CapabilityCatalog;
+  readonly source: Source;
+  /** Signed core items alone may hold system-only capabilities. */
+  readonly signedCore: boolean;
+  readonly currencies: readonly string[];
+  readonly tiers: readonly string[];
+}
+
+export type Report = (
+  severity: Severity,
+  code: string,
+  place: string | { line: number; column: number },
+  message: string,
+  hint?: string,
+) => void;

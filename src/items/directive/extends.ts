@@ -1,8 +1,7 @@
 // `extends`: the named directive's parts lie below the own ones. What a thread may do and use is never
 // inherited: permissions and limits stand in the file that is run.
 import { compact, mergeDeep, nearest } from '../../base/index.ts';
-import type { Directive } from './directive.ts';
-import type { DirectiveWorld, Report } from './known-items.ts';
+import type { Directive, DirectiveWorld, Report } from './directive.ts';
 
 const MAX_CHAIN = 16;
 

@@ -1,5 +1,6 @@
 // Finds the directive in its file: YAML front matter, the first `xml` fence that holds a directive, or
 // the file itself. What stands around it is kept for search.
+import { frontMatterAt } from '../../base/index.ts';
 import { createFinder, type Finder } from './markup.ts';
 
 export type Located =
@@ -73,20 +74,6 @@ function findAnywhere(text: string, from: number): { lead: number; start: number
   return at === -1 ? undefined : { lead: from + at, start: from + at };
 }
 
-type FrontMatter = { lead: number; start: number; end: number; after: number };
-
-function frontMatter(text: string, lead: number): FrontMatter | 'open' | undefined {
-  const open = /---[ \t]*\r?\n/y;
-  open.lastIndex = lead;
-  if (!open.test(text)) return undefined;
-  const close = /^(?:---|\.\.\.)[ \t]*\r?$/gm;
-  close.lastIndex = open.lastIndex;
-  const found = close.exec(text);
-  if (!found) return 'open';
-  const after = found.index + found[0].length;
-  return { lead, start: open.lastIndex, end: found.index, after };
-}
-
 /** Front matter that names and versions something is the directive; other front matter is text. */
 const declares = (yaml: string): boolean =>
   /^directive[ \t]*:/m.test(yaml) || (/^name[ \t]*:/m.test(yaml) && /^version[ \t]*:/m.test(yaml));
@@ -94,8 +81,8 @@ const declares = (yaml: string): boolean =>
 export function locateDirective(text: string): Located {
   const find = createFinder(text);
   const lead = skipLead(text, 0, find);
-  const front = frontMatter(text, lead);
-  const matter = front === 'open' ? undefined : front;
+  const front = frontMatterAt(text, lead);
+  const matter = front === undefined || front === 'open' ? undefined : { lead, ...front };
   if (matter && declares(text.slice(matter.start, matter.end))) return { form: 'yaml', ...matter };
   const from = matter?.after ?? 0;
   const element = findElement(text, from, find) ?? findAnywhere(text, from);
