@@ -24,7 +24,7 @@ import type {
   ToolDefinition,
 } from './message.ts';
 import { errorFault } from './provider-fault.ts';
-import { createDrafts, type Draft, type DraftKind } from './reply-draft.ts';
+import { createDrafts, type Draft, type DraftKind, type Drafts } from './reply-draft.ts';
 import { mergeReports, type Reported, readAnthropicUsage } from './usage.ts';
 
 /** Undefined for what the API would refuse: empty text, thoughts without their signature. */
@@ -180,18 +180,9 @@ interface Usual {
 const disorder = (what: string): Failure =>
   fail('stream_incomplete', `the stream is out of order: ${what}`, { reason: 'garbage' });
 
-export function createAnthropicStream(
-  onText: (piece: string) => void,
-  maxCharacters?: number,
-): StreamState {
-  const drafts = createDrafts(maxCharacters);
+/** The blocks of one answer: begun, filled and closed by their index. */
+function createBlocks(drafts: Drafts, onText: (piece: string) => void) {
   const open = new Map<number, Draft>();
-  let reported: Reported = {};
-  let isFinal = false;
-  let isStarted = false;
-  let isDone = false;
-  let stop: Stop | undefined;
-  let model = '';
   let usual: Usual | undefined;
 
   function append(draft: Draft, to: 'text' | 'signature' | 'redacted', piece: string) {
@@ -225,14 +216,16 @@ export function createAnthropicStream(
   }
 
   function extend(event: JsonObject): Outcome<null> {
-    const draft = open.get(event.index as number);
-    if (!draft) return disorder('a delta for a block that is not open');
+    const index = getOwn(event, 'index');
+    const draft = typeof index === 'number' ? open.get(index) : undefined;
+    if (typeof index !== 'number' || !draft)
+      return disorder('a delta for a block that is not open');
     const delta = getOwn(event, 'delta');
     const type = textAt(delta, 'type');
     const rule = Object.hasOwn(DELTAS, type) ? DELTAS[type] : undefined;
     if (!rule || draft.kind === 'other') return ok(null);
     if (rule.kind !== draft.kind) return disorder(`a \`${type}\` for a ${draft.kind} block`);
-    const before = beforePiece(event.index as number, type, rule.from);
+    const before = beforePiece(index, type, rule.from);
     usual = { draft, to: rule.to, before };
     return append(draft, rule.to, textAt(delta, rule.from));
   }
@@ -251,11 +244,29 @@ export function createAnthropicStream(
     usual = undefined;
     const index = getOwn(event, 'index');
     const draft = typeof index === 'number' ? open.get(index) : undefined;
-    if (!draft) return disorder('the end of a block that is not open');
+    if (typeof index !== 'number' || !draft) {
+      return disorder('the end of a block that is not open');
+    }
     draft.isClosed = true;
-    open.delete(index as number);
+    open.delete(index);
     return ok(null);
   }
+
+  return { begin, extend, takeAlike, close };
+}
+
+export function createAnthropicStream(
+  onText: (piece: string) => void,
+  maxCharacters?: number,
+): StreamState {
+  const drafts = createDrafts(maxCharacters);
+  const blocks = createBlocks(drafts, onText);
+  let reported: Reported = {};
+  let isFinal = false;
+  let isStarted = false;
+  let isDone = false;
+  let stop: Stop | undefined;
+  let model = '';
 
   function start(event: JsonObject): Outcome<null> {
     if (isStarted) return disorder('a second message');
@@ -276,9 +287,9 @@ export function createAnthropicStream(
 
   const take: Readonly<Record<string, (event: JsonObject) => Outcome<null>>> = {
     message_start: start,
-    content_block_start: begin,
-    content_block_delta: extend,
-    content_block_stop: close,
+    content_block_start: blocks.begin,
+    content_block_delta: blocks.extend,
+    content_block_stop: blocks.close,
     message_delta: update,
     message_stop() {
       isDone = true;
@@ -289,7 +300,7 @@ export function createAnthropicStream(
 
   return {
     drafts,
-    takeAlike,
+    takeAlike: blocks.takeAlike,
     take(event, name) {
       const type = textAt(event, 'type') || (name ?? '');
       // `ping`, and whatever is invented later.

@@ -21,7 +21,7 @@ import type {
   ToolDefinition,
 } from './message.ts';
 import { errorFault } from './provider-fault.ts';
-import { createDrafts, type Draft } from './reply-draft.ts';
+import { createDrafts, type Draft, type Drafts } from './reply-draft.ts';
 import { type Reported, readOpenAiUsage } from './usage.ts';
 
 const textOf = (content: readonly Block[]): string =>
@@ -112,19 +112,10 @@ export function contentText(content: Json | undefined): string {
 export const reasoningText = (message: Json | undefined): string =>
   textAt(message, 'reasoning_content') || textAt(message, 'reasoning');
 
-export function createOpenAiStream(
-  onText: (piece: string) => void,
-  maxCharacters?: number,
-): StreamState {
-  const drafts = createDrafts(maxCharacters);
+/** Text, thoughts and calls as they grow. */
+function createPieces(drafts: Drafts, onText: (piece: string) => void) {
   const calls = new Map<number, Draft>();
   let [thinking, text, latest]: (Draft | undefined)[] = [];
-  let reported: Reported = {};
-  let isReported = false;
-  let isDone = false;
-  let isRefused = false;
-  let stop: Stop | undefined;
-  let model = '';
 
   function appendTo(kind: 'text' | 'thinking', piece: string): Outcome<null> {
     if (piece === '') return ok(null);
@@ -175,6 +166,22 @@ export function createOpenAiStream(
     if (isObject(given)) call.output.given = given;
     return typeof given === 'string' ? drafts.append(call.output, 'text', given) : ok(null);
   }
+
+  return { appendTo, addCall };
+}
+
+export function createOpenAiStream(
+  onText: (piece: string) => void,
+  maxCharacters?: number,
+): StreamState {
+  const drafts = createDrafts(maxCharacters);
+  const { appendTo, addCall } = createPieces(drafts, onText);
+  let reported: Reported = {};
+  let isReported = false;
+  let isDone = false;
+  let isRefused = false;
+  let stop: Stop | undefined;
+  let model = '';
 
   function addDelta(delta: Json | undefined): Outcome<null> {
     const refusal = textAt(delta, 'refusal');
