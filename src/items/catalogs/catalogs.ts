@@ -173,8 +173,38 @@ function findIn(
   return fail('ambiguous', message, { candidates });
 }
 
+/** A library of these folders and nothing else. */
+function openFolders(folders: readonly string[], { project, trustStore, clock }: CatalogOptions) {
+  return createLibrary({
+    roots: folders.map((dir) => ({ source: 'installed' as const, dir })),
+    projectRoot: project,
+    primitives: () => [],
+    trustStore,
+    clock,
+    watchAbove: Number.POSITIVE_INFINITY,
+  });
+}
+
+/** The item as it is now, which may be newer than the index. */
+async function copyFresh(
+  { item, index }: { item: CatalogItem; index: CatalogIndex },
+  root: string,
+  options: CatalogOptions,
+) {
+  const library = openFolders(index.folders, options);
+  try {
+    await library.refresh();
+    const fresh = library.find(item.kind, item.id);
+    if (!fresh.ok) return fresh;
+    const copied = copyItem(fresh.output, root);
+    return copied.ok ? ok({ ...item, copied_to: copied.output }) : copied;
+  } finally {
+    library.close();
+  }
+}
+
 export function createCatalogs(options: CatalogOptions): Catalogs {
-  const { project, home, trustStore, clock, env, run = runCommand } = options;
+  const { project, home, clock, env, run = runCommand } = options;
   const rootOf: Record<CatalogLevel, string> = { project: `${project}/.ai`, user: home };
   const indexes = createCatalogIndexes(project, home);
 
@@ -200,22 +230,11 @@ export function createCatalogs(options: CatalogOptions): Catalogs {
     };
   }
 
-  function open(folders: readonly string[]) {
-    return createLibrary({
-      roots: folders.map((dir) => ({ source: 'installed' as const, dir })),
-      projectRoot: project,
-      primitives: () => [],
-      trustStore,
-      clock,
-      watchAbove: Number.POSITIVE_INFINITY,
-    });
-  }
-
   async function read(entry: CatalogEntry, level: CatalogLevel, signal?: AbortSignal) {
     const base = level === 'project' ? project : dirname(home);
     const fetched = await fetchCatalog(entry, indexes.cacheOf(entry), base, { run, env, signal });
     if (!fetched.ok) return fetched;
-    const library = open(fetched.output);
+    const library = openFolders(fetched.output, options);
     await library.refresh();
     const items = library.all().map((item) => describe(item, entry.name));
     library.close();
@@ -278,18 +297,7 @@ export function createCatalogs(options: CatalogOptions): Catalogs {
         return index ? [{ name, index }] : [];
       });
       const found = findIn(all, kind, id);
-      if (!found.ok) return found;
-      const { item, index } = found.output;
-      const library = open(index.folders);
-      try {
-        await library.refresh();
-        const fresh = library.find(kind, item.id);
-        if (!fresh.ok) return fresh;
-        const copied = copyItem(fresh.output, rootOf[destination]);
-        return copied.ok ? ok({ ...item, copied_to: copied.output }) : copied;
-      } finally {
-        library.close();
-      }
+      return found.ok ? await copyFresh(found.output, rootOf[destination], options) : found;
     },
   };
 }

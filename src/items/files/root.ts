@@ -119,18 +119,94 @@ interface Opened {
   imprint?: Imprint | undefined;
 }
 
+interface Watching {
+  /** Roots with more files than this are watched. */
+  watchAbove: number;
+  platform?: string | undefined;
+  clock?: Pick<Clock, 'now'> | undefined;
+}
+
+const homeOf = (root: Root): string => resolve(root.dir, '..');
+
+/** `AGENTS.md` stands beside a project's `.ai`, and may stand inside any root. */
+function extraFiles(root: Root, real: string) {
+  const folder = root.source === 'project' ? (realOf(homeOf(root)) ?? dirname(real)) : real;
+  return { 'AGENTS.md': { path: `${folder}/AGENTS.md`, within: folder } };
+}
+
+/** A project without `.ai` still has its `AGENTS.md`. */
+function emptyRoot(root: Root): string | undefined {
+  const base = root.source === 'project' ? realOf(homeOf(root)) : undefined;
+  return base === undefined ? undefined : `${base}/${basename(root.dir)}`;
+}
+
+/** Starts watching a large root; folders that are new since then are followed too. */
+function follow(at: Opened, { watchAbove, platform }: Watching): void {
+  if (!at.watch) {
+    const isLarge = at.tree.files.size > watchAbove;
+    if (!isLarge || at.attempts === 0 || !canWatch(at.real, platform)) return;
+    at.attempts--;
+    at.watch = createFolderWatch(at.real);
+  }
+  // Watches that are new have their folder listed once more, which may find further folders.
+  while (at.watch.follow(at.tree.folders)) {
+    const { folders } = at.watch.take();
+    if (folders.size === 0) return;
+    for (const folder of folders) at.tree.list(folder);
+  }
+  at.watch = undefined;
+}
+
+function look(at: Opened, watching: Watching): void {
+  const events = at.watch?.isOn() ? at.watch.take() : undefined;
+  if (!events || events.all) at.tree.sweep();
+  else {
+    for (const folder of events.folders) at.tree.list(folder);
+    at.tree.restat();
+  }
+  follow(at, watching);
+}
+
+/** Every name whose change would matter; undefined when one look at each would not be enough. */
+function namesOf(root: Root, { real, tree }: Opened, watchAbove: number): string[] | undefined {
+  const files = [...tree.files].filter(([path]) => path !== 'AGENTS.md');
+  if (real !== root.dir || files.length > watchAbove) return undefined;
+  if (files.some(([, { isElsewhere }]) => isElsewhere)) return undefined;
+  const data = DATA_FOLDERS.flatMap((folder) => namesIn(`${real}/${folder}`));
+  if (data.length > MAX_DATA_FILES) return undefined;
+  return [
+    real,
+    ...Object.values(extraFiles(root, real)).map(({ path }) => path),
+    ...DATA_FOLDERS.map((folder) => `${real}/${folder}`),
+    ...[...tree.folders.keys()].map((folder) => `${real}/${folder}`),
+    ...files.map(([, stamp]) => stamp.real),
+    ...data,
+  ];
+}
+
+/** Taken before a look; it counts when that look then finds nothing new. */
+function imprintOf(root: Root, at: Opened, watching: Watching): Imprint | undefined {
+  const { clock, platform, watchAbove } = watching;
+  if (!clock || !canWatch(realOf(at.real) ?? dirname(at.real), platform)) return undefined;
+  try {
+    const names = namesOf(root, at, watchAbove);
+    return names && takeImprint(names, clock.now());
+  } catch {
+    return undefined;
+  }
+}
+
 export function createRootFiles(
   root: Root,
   tell: (path: string, stamp: FileStamp | undefined) => void,
-  options: { watchAbove?: number; platform?: string; clock?: Pick<Clock, 'now'> } = {},
+  options: Partial<Watching> = {},
 ): RootFiles {
-  const { watchAbove = WATCH_ABOVE, platform, clock } = options;
+  const watching: Watching = { watchAbove: WATCH_ABOVE, ...options };
   let changes = 0;
   const onChange: typeof tell = (path, stamp) => {
     changes += 1;
     tell(path, stamp);
   };
-  const home = resolve(root.dir, '..');
   let opened: Opened | undefined;
   let outside: Diagnostic | undefined;
 
@@ -142,7 +218,7 @@ export function createRootFiles(
 
   /** A project's `.ai` may not be a link to elsewhere; a person's own `~/.ai` may. */
   function mayFollow(real: string): boolean {
-    const base = realOf(home);
+    const base = realOf(homeOf(root));
     outside = undefined;
     if (root.source !== 'project' || (base !== undefined && isInside(real, base))) return true;
     const message = 'this folder is a link that leads out of the project, so it is not followed';
@@ -150,20 +226,8 @@ export function createRootFiles(
     return false;
   }
 
-  /** `AGENTS.md` stands beside a project's `.ai`, and may stand inside any root. */
-  function extraFiles(real: string) {
-    const folder = root.source === 'project' ? (realOf(home) ?? dirname(real)) : real;
-    return { 'AGENTS.md': { path: `${folder}/AGENTS.md`, within: folder } };
-  }
-
-  /** A project without `.ai` still has its `AGENTS.md`. */
-  function emptyRoot(): string | undefined {
-    const base = root.source === 'project' ? realOf(home) : undefined;
-    return base === undefined ? undefined : `${base}/${basename(root.dir)}`;
-  }
-
   function open(): Opened | undefined {
-    const real = realOf(root.dir) ?? emptyRoot();
+    const real = realOf(root.dir) ?? emptyRoot(root);
     if (real === undefined || !mayFollow(real)) return undefined;
     const inode = lstatSync(real, { throwIfNoEntry: false })?.ino ?? 0;
     if (opened?.real === real && opened.inode === inode) return opened;
@@ -172,71 +236,15 @@ export function createRootFiles(
       real,
       inode,
       attempts: MAX_ATTEMPTS,
-      tree: createFolderTree(real, extraFiles(real), onChange),
+      tree: createFolderTree(real, extraFiles(root, real), onChange),
     };
   }
 
-  /** Starts watching a large root; folders that are new since then are followed too. */
-  function follow(at: Opened): void {
-    if (!at.watch) {
-      const isLarge = at.tree.files.size > watchAbove;
-      if (!isLarge || at.attempts === 0 || !canWatch(at.real, platform)) return;
-      at.attempts--;
-      at.watch = createFolderWatch(at.real);
-    }
-    // Watches that are new have their folder listed once more, which may find further folders.
-    while (at.watch.follow(at.tree.folders)) {
-      const { folders } = at.watch.take();
-      if (folders.size === 0) return;
-      for (const folder of folders) at.tree.list(folder);
-    }
-    at.watch = undefined;
-  }
-
-  function look(at: Opened): void {
-    const events = at.watch?.isOn() ? at.watch.take() : undefined;
-    if (!events || events.all) at.tree.sweep();
-    else {
-      for (const folder of events.folders) at.tree.list(folder);
-      at.tree.restat();
-    }
-    follow(at);
-  }
-
-  /** Every name whose change would matter; undefined when one look at each would not be enough. */
-  function namesOf({ real, tree }: Opened): string[] | undefined {
-    const files = [...tree.files].filter(([path]) => path !== 'AGENTS.md');
-    if (real !== root.dir || files.length > watchAbove) return undefined;
-    if (files.some(([, { isElsewhere }]) => isElsewhere)) return undefined;
-    const data = DATA_FOLDERS.flatMap((folder) => namesIn(`${real}/${folder}`));
-    if (data.length > MAX_DATA_FILES) return undefined;
-    return [
-      real,
-      ...Object.values(extraFiles(real)).map(({ path }) => path),
-      ...DATA_FOLDERS.map((folder) => `${real}/${folder}`),
-      ...[...tree.folders.keys()].map((folder) => `${real}/${folder}`),
-      ...files.map(([, stamp]) => stamp.real),
-      ...data,
-    ];
-  }
-
-  /** Taken before a look; it counts when that look then finds nothing new. */
-  function imprintOf(at: Opened): Imprint | undefined {
-    if (!clock || !canWatch(existing(at.real), platform)) return undefined;
-    try {
-      const names = namesOf(at);
-      return names && takeImprint(names, clock.now());
-    } catch {
-      return undefined;
-    }
-  }
-  const existing = (real: string): string => realOf(real) ?? dirname(real);
-
   function lookAgain(at: Opened): void {
     at.imprint = undefined;
-    const before = imprintOf(at);
+    const before = imprintOf(root, at, watching);
     const count = changes;
-    look(at);
+    look(at, watching);
     const isKnown = [...at.tree.folders.keys()].every((path) => before?.has(`${at.real}/${path}`));
     if (changes === count && isKnown) at.imprint = before;
   }
