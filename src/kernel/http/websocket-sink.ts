@@ -18,6 +18,8 @@ export interface WebSocketSinkPorts extends AddressPorts {
   timer?: Timer;
 }
 
+type Ports = Required<Omit<WebSocketSinkPorts, 'lookup'>> & AddressPorts;
+
 interface Settings {
   attempts: number;
   backoffMs: number;
@@ -59,7 +61,7 @@ async function connectOnce(
   request: WireRequest,
   context: SinkContext,
   stop: AbortSignal,
-  ports: Required<Omit<WebSocketSinkPorts, 'lookup'>> & AddressPorts,
+  ports: Ports,
   user: WebSocketUser,
 ): Promise<Connected> {
   const { openWebSocket } = await import('./websocket-line.ts');
@@ -79,6 +81,81 @@ async function connectOnce(
   }
 }
 
+const pause = (ms: number, timer: Timer, stop: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    if (stop.aborted) return resolve();
+    const done = (): void => {
+      cancel();
+      stop.removeEventListener('abort', done);
+      resolve();
+    };
+    const cancel = timer(ms, done);
+    stop.addEventListener('abort', done, { once: true });
+  });
+
+/** The connection, as long as there is one, and how to get the next. */
+function createLink(
+  request: WireRequest,
+  settings: Settings,
+  context: SinkContext,
+  ports: Ports,
+  stop: AbortSignal,
+  onEnded: () => void,
+) {
+  let line: WebSocketLine | undefined;
+  let destroyLine = (): void => {};
+  let onLost: (isAnswered: boolean) => void = () => {};
+  let connections = 0;
+  let error: string | undefined;
+
+  function take(made: WebSocketLine): void {
+    line = made;
+    connections++;
+    destroyLine = () => made.destroy();
+    stop.addEventListener('abort', destroyLine, { once: true });
+  }
+  /** What the other side says is not for us: only that it is over. */
+  const user: WebSocketUser = {
+    text() {},
+    ended({ isAnswered }) {
+      stop.removeEventListener('abort', destroyLine);
+      line = undefined;
+      onLost(isAnswered);
+      onEnded();
+    },
+  };
+
+  return {
+    line: () => line,
+    connections: () => connections,
+    error: () => error,
+    /** False when it was stopped, or given up. */
+    async open(): Promise<boolean> {
+      for (let attempt = 0; attempt <= settings.attempts; attempt++) {
+        const wait = Math.min(settings.backoffMs * 2 ** (attempt - 1), MAX_BACKOFF_MS);
+        if (attempt > 0) await pause(wait, ports.timer, stop);
+        if (stop.aborted) return false;
+        const made = await connectOnce(request, context, stop, ports, user);
+        if ('line' in made) {
+          take(made.line);
+          return true;
+        }
+        error = made.reason;
+      }
+      return false;
+    },
+    /** Ends it, with the other side's word that it got everything. */
+    async close(): Promise<void> {
+      if (line === undefined) return;
+      const answered = new Promise<boolean>((resolve) => {
+        onLost = resolve;
+      });
+      line.close();
+      if (!(await answered)) error ??= 'the other side did not confirm the end';
+    },
+  };
+}
+
 function createSink(
   request: WireRequest,
   settings: Settings,
@@ -91,46 +168,14 @@ function createSink(
   context.signal.addEventListener('abort', onAbort, { once: true });
   if (context.signal.aborted) onAbort();
   const waiting: string[] = [];
-  let line: WebSocketLine | undefined;
-  let destroyLine = (): void => {};
+  const link = createLink(request, settings, context, ports, stop.signal, connect);
   let connecting: Promise<void> | undefined;
-  let onLost: (isAnswered: boolean) => void = () => {};
-  let [delivered, dropped, connections] = [0, 0, 0];
-  let error: string | undefined;
-
-  const pause = (ms: number): Promise<void> =>
-    new Promise((resolve) => {
-      if (stop.signal.aborted) return resolve();
-      const done = (): void => {
-        cancel();
-        stop.signal.removeEventListener('abort', done);
-        resolve();
-      };
-      const cancel = ports.timer(ms, done);
-      stop.signal.addEventListener('abort', done, { once: true });
-    });
-
-  function take(made: WebSocketLine): void {
-    line = made;
-    connections++;
-    destroyLine = () => made.destroy();
-    stop.signal.addEventListener('abort', destroyLine, { once: true });
-  }
-  /** What the other side says is not for us: only that it is over. */
-  const user: WebSocketUser = {
-    text() {},
-    ended({ isAnswered }) {
-      stop.signal.removeEventListener('abort', destroyLine);
-      line = undefined;
-      onLost(isAnswered);
-      connect();
-    },
-  };
+  let [delivered, dropped] = [0, 0];
 
   /** Sends what waits, in order; what was not sent when the connection broke waits on. */
   async function flush(): Promise<void> {
     for (let text = waiting[0]; text !== undefined; text = waiting[0]) {
-      const sent = line?.send(text) ?? false;
+      const sent = link.line()?.send(text) ?? false;
       if (sent === false) return;
       waiting.shift();
       delivered++;
@@ -139,23 +184,13 @@ function createSink(
   }
 
   async function connectAndFlush(): Promise<void> {
-    for (let attempt = 0; attempt <= settings.attempts; attempt++) {
-      const wait = Math.min(settings.backoffMs * 2 ** (attempt - 1), MAX_BACKOFF_MS);
-      if (attempt > 0) await pause(wait);
-      if (stop.signal.aborted) return;
-      const made = await connectOnce(request, context, stop.signal, ports, user);
-      if ('line' in made) {
-        take(made.line);
-        return await flush();
-      }
-      error = made.reason;
-    }
-    stop.abort();
+    if (await link.open()) await flush();
+    else stop.abort();
   }
 
   /** Only while something waits: a server that hangs up on us is not called for nothing. */
   function connect(): void {
-    if (line !== undefined || waiting.length === 0 || stop.signal.aborted) return;
+    if (link.line() !== undefined || waiting.length === 0 || stop.signal.aborted) return;
     connecting ??= connectAndFlush().finally(() => {
       connecting = undefined;
       connect();
@@ -163,23 +198,16 @@ function createSink(
   }
 
   function keep(text: string): void {
-    if (waiting.length < settings.bufferMax || (connections === 0 && waiting.length === 0)) {
-      waiting.push(text);
-    } else dropped++;
+    const isFirst = link.connections() === 0 && waiting.length === 0;
+    if (waiting.length < settings.bufferMax || isFirst) waiting.push(text);
+    else dropped++;
     connect();
   }
 
-  /** Everything sent, and the other side's word that it got it. */
   async function finish(): Promise<void> {
-    await connecting;
     // Lost and called again while we waited.
-    if (connecting !== undefined) return await finish();
-    if (line === undefined) return;
-    const answered = new Promise<boolean>((resolve) => {
-      onLost = resolve;
-    });
-    line.close();
-    if (!(await answered)) error ??= 'the other side did not confirm the end';
+    while (connecting !== undefined) await connecting;
+    await link.close();
   }
 
   return {
@@ -190,19 +218,20 @@ function createSink(
         return;
       }
       const text = settings.text(event);
-      const sent = connecting === undefined && line !== undefined && line.send(text);
+      const sent = connecting === undefined && (link.line()?.send(text) ?? false);
       if (sent === false) return keep(text);
       delivered++;
       if (sent !== true) return sent.then(() => {});
     },
     async close(): Promise<SinkReport> {
-      await Promise.race([finish(), pause(CLOSE_MS)]);
-      if (line !== undefined || waiting.length > 0) error ??= 'not everything was sent in time';
+      await Promise.race([finish(), pause(CLOSE_MS, ports.timer, stop.signal)]);
+      const isLate = link.line() !== undefined || waiting.length > 0;
+      const error = link.error() ?? (isLate ? 'not everything was sent in time' : undefined);
       dropped += waiting.splice(0).length;
       stop.abort();
       context.signal.removeEventListener('abort', onAbort);
       const url = `${request.url.origin}${request.url.pathname}`;
-      const report = { type: TYPE, delivered, dropped, connections, url };
+      const report = { type: TYPE, delivered, dropped, connections: link.connections(), url };
       return error === undefined ? report : { ...report, error };
     },
   };
