@@ -2,6 +2,7 @@ export { type Diagnostic, formatDiagnostic, hasErrors, type Severity } from './d
 export { frontMatterAt, splitFrontMatter } from './front-matter.ts';
 export { globProblem, literalPrefix, matchGlob } from './glob.ts';
 export {
+  asJson,
   canonicalJson,
   freezeJson,
   getOwn,

@@ -67,6 +67,16 @@ const LEVELS = 3;
 const textOf = (value: Json, { inner }: Facts): string =>
   inner === undefined ? JSON.stringify(value) : `[${inner}]`;
 
+/** What is left of a type in JSON; nothing fits where a function is. */
+type Data<T> = T extends Json | undefined
+  ? T
+  : T extends (...given: never[]) => unknown
+    ? never
+    : { [Key in keyof T]: Data<T[Key]> };
+
+/** Data whose type is an interface, which the compiler does not take for JSON. */
+export const asJson = <T>(value: T & Data<T>): Json => value as Json;
+
 /** The text that `JSON.stringify` gives; the text of a remembered value is made once. */
 export function jsonText(value: Json, levels = LEVELS): string {
   if (!isContainer(value)) return JSON.stringify(value);

@@ -1,11 +1,11 @@
 // `.ai/config/catalogs.yaml`: where more items can be found. A project may list catalogs; nothing is
 // fetched from one until a person asks for it.
 import {
+  asJson,
   compact,
   type Diagnostic,
   formatYaml,
   isObject,
-  type Json,
   jsonEqual,
   listOf,
   type Outcome,
@@ -103,7 +103,7 @@ export function parseCatalogSettings(
 
 /** What is wrong with an entry that a person typed; undefined when it is fine. */
 export function entryProblem(given: CatalogEntry): string | undefined {
-  const content = formatYaml({ catalogs: [{ ...given }] as unknown as Json });
+  const content = formatYaml({ catalogs: [asJson(given)] });
   return parseCatalogSettings(content, '').diagnostics[0]?.message;
 }
 
@@ -118,7 +118,7 @@ export function writeCatalogSettings(
   const real = realOf(root);
   const read = real === undefined ? undefined : readInside(real, PATH);
   const before = read && 'text' in read ? read.text : '';
-  const wanted = { catalogs: entries.map((one) => ({ ...one })) } as unknown as Json;
+  const wanted = { catalogs: entries.map((one) => asJson(one)) };
   const last = entries.at(-1);
   const appended = last ? `${before.trimEnd()}\n${block(last)}` : '';
   const parsed = parseYaml(appended);

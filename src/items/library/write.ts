@@ -14,12 +14,12 @@ import {
 } from 'node:fs';
 import { dirname } from 'node:path';
 import {
+  asJson,
   type Diagnostic,
   errnoOf,
   fail,
   hasErrors,
   isInside,
-  type Json,
   type Outcome,
   ok,
 } from '../../base/index.ts';
@@ -153,7 +153,7 @@ export function writeItem(
   if (hasErrors(diagnostics)) {
     const first = diagnostics.find(({ severity }) => severity === 'error');
     return fail('invalid_item', `${kind} \`${id}\` was not written: ${first?.message ?? ''}`, {
-      diagnostics: diagnostics as unknown as Json,
+      diagnostics: asJson(diagnostics),
     });
   }
   const put = dryRun ? ok(null) : putFile(file, content, isNew);

@@ -2,6 +2,7 @@
 // validator interprets schemas (it compiles no code), so a schema from a stranger stays data.
 import { Validator } from '@cfworker/json-schema';
 import {
+  asJson,
   fail,
   getOwn,
   isDeeperThan,
@@ -203,6 +204,6 @@ export function checkParameters(
   if (errors.length === 0) return ok(filled);
   const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');
   return fail('invalid_input', `parameters of \`${toolId}\` do not fit: ${list}`, {
-    validation_errors: errors as unknown as Json,
+    validation_errors: asJson(errors),
   });
 }

@@ -2,6 +2,7 @@
 // model. What came in as inputs is checked, filled into the texts, and the answer says whether a
 // harness could run it as a thread.
 import {
+  asJson,
   fail,
   getOwn,
   type Json,
@@ -77,7 +78,7 @@ export function checkInputs(directive: Directive, given: JsonObject): Outcome<Js
   if (errors.length === 0) return ok(inputs);
   const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');
   return fail('invalid_input', `inputs of directive \`${directive.name}\` do not fit: ${list}`, {
-    validation_errors: errors as unknown as Json,
+    validation_errors: asJson(errors),
     missing_inputs: errors
       .filter(({ error }) => error.startsWith('required'))
       .map(({ field }) => field),
@@ -164,7 +165,7 @@ export function checkOutputs(directive: Directive, given: JsonObject): Outcome<J
   if (errors.length > 0) {
     const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');
     return fail('invalid_input', `outputs of \`${directive.name}\` do not fit: ${list}`, {
-      validation_errors: errors as unknown as Json,
+      validation_errors: asJson(errors),
     });
   }
   return ok({ ...outputs, ...(Object.keys(extra).length > 0 ? { extra } : {}) });
@@ -199,7 +200,7 @@ export function directiveKind(library: Library, modify: Modifier, marks: ItemMar
       const signature = checkSignature(item);
       if (!signature.ok) return signature;
       return fail('invalid_item', `directive \`${item.id}\` has errors; see \`km check\``, {
-        diagnostics: item.diagnostics as unknown as Json,
+        diagnostics: asJson(item.diagnostics),
       });
     }
     const items = [item];

@@ -1,4 +1,4 @@
-import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { asJson, fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { Catalogs, Item, ItemKind, Library } from '../../items/index.ts';
 import type { Authority, LoadRequest } from '../call.ts';
 import type { UsesItem } from '../rights/item-marks.ts';
@@ -26,8 +26,8 @@ function metadata(item: Item, library: Library): JsonObject {
     tags: [...item.tags],
     description: item.description,
     signature: { ...item.signature },
-    shadows: item.shadows as unknown as Json,
-    diagnostics: item.diagnostics as unknown as Json,
+    shadows: asJson(item.shadows),
+    diagnostics: asJson(item.diagnostics),
     ...(plan?.ok ? { chain: [...plan.output.chain] } : {}),
     ...(plan && !plan.ok && item.diagnostics.length === 0
       ? { unavailable: plan.error.detail.message }

@@ -1,6 +1,6 @@
 // `create`, `update` and `delete` of items. The content is checked before anything is written, the
 // file appears whole or not at all, and it stays unsigned until a person signs it.
-import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { asJson, fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { makeValue, perform, type Value } from '../../flow/index.ts';
 import { contentCategory, type ItemKind, type Library } from '../../items/index.ts';
 import { type Authority, type Caller, type ExecuteRequest, givenValue } from '../call.ts';
@@ -65,7 +65,7 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
     const checked = library.write(kind, id, content.text, mode, { dryRun: true });
     if (!checked.ok) return checked;
     const { file } = checked.output;
-    const diagnostics = checked.output.diagnostics as unknown as Json;
+    const diagnostics = asJson(checked.output.diagnostics);
     if (request.dry_run) return ok(unchanged(request, file, diagnostics));
     const kept = marks.willWrite(file, content.text, [content.meta.descriptor]);
     if (!kept.ok) return kept;

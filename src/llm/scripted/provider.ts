@@ -3,7 +3,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fail, isObject, type Json, type Outcome, ok, parseJson } from '../../base/index.ts';
+import { asJson, fail, isObject, type Outcome, ok, parseJson } from '../../base/index.ts';
 import type { Protocol } from '../message.ts';
 import { answerOf } from './answer.ts';
 import { describeRequest, matches, type ScriptedRequest } from './request.ts';
@@ -70,8 +70,7 @@ function fromList(replies: readonly ScriptedReply[]): { choose: Choose; unused: 
 
 function readScript(script: ProviderScript): Outcome<{ choose: Choose; unused: () => number }> {
   if (typeof script === 'function') return ok({ choose: script, unused: () => 0 });
-  const replies =
-    typeof script === 'string' ? parseScript(script) : checkScript(script as unknown as Json);
+  const replies = typeof script === 'string' ? parseScript(script) : checkScript(asJson(script));
   return replies.ok ? ok(fromList(replies.output)) : replies;
 }
 
