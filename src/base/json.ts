@@ -122,27 +122,27 @@ export function setOwn(target: JsonObject, key: string, value: Json): void {
 }
 
 /** Deep equality by type: `1` is not `"1"`, `[]` is not `{}`, key order does not matter. */
-export function jsonEqual(a: Json, b: Json): boolean {
+export function jsonEqual(a: Json | undefined, b: Json | undefined): boolean {
   if (a === b) return true;
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false;
   if (Array.isArray(a)) {
     return (
       Array.isArray(b) &&
       a.length === b.length &&
-      a.every((item, index) => jsonEqual(item, b[index] as Json))
+      a.every((item, index) => jsonEqual(item, b[index]))
     );
   }
   if (Array.isArray(b)) return false;
   const keys = Object.keys(a);
   if (keys.length !== Object.keys(b).length) return false;
-  return keys.every((key) => Object.hasOwn(b, key) && jsonEqual(a[key] as Json, b[key] as Json));
+  return keys.every((key) => Object.hasOwn(b, key) && jsonEqual(a[key], b[key]));
 }
 
 /** Objects merge key by key, `over` wins; lists and everything else are replaced whole. */
 export function mergeDeep(base: JsonObject, over: JsonObject): JsonObject {
   const merged: JsonObject = { ...base };
-  for (const key of Object.keys(over)) {
-    const [below, above] = [getOwn(base, key), over[key] as Json];
+  for (const [key, above] of Object.entries(over)) {
+    const below = getOwn(base, key);
     setOwn(merged, key, isObject(below) && isObject(above) ? mergeDeep(below, above) : above);
   }
   return merged;

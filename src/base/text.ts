@@ -1,7 +1,8 @@
 /** Edit distance with transpositions, given up as soon as it must exceed `max`. */
 function distance(a: string, b: string, max: number): number {
   if (Math.abs(a.length - b.length) > max) return max + 1;
-  let [before, previous] = [[] as number[], Array.from({ length: b.length + 1 }, (_, i) => i)];
+  let before: number[] = [];
+  let previous = Array.from({ length: b.length + 1 }, (_, i) => i);
   for (let i = 1; i <= a.length; i++) {
     const row = [i];
     for (let j = 1; j <= b.length; j++) {
