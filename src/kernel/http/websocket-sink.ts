@@ -205,8 +205,9 @@ function createSink(
   }
 
   async function finish(): Promise<void> {
+    await connecting;
     // Lost and called again while we waited.
-    while (connecting !== undefined) await connecting;
+    if (connecting !== undefined) return await finish();
     await link.close();
   }
 
