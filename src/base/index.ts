@@ -15,6 +15,7 @@ export {
   MAX_DEPTH,
   mergeDeep,
   parseJson,
+  plainJson,
   plainText,
   setOwn,
 } from './json.ts';

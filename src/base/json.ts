@@ -206,7 +206,7 @@ export function isDeeperThan(value: Json, limit: number): boolean {
 export function parseJson(text: string, maxDepth = MAX_DEPTH): Outcome<Json> {
   let value: Json;
   try {
-    value = JSON.parse(text) as Json;
+    value = JSON.parse(text);
   } catch (error) {
     return fail('invalid_input', `not valid JSON: ${messageOf(error)}`);
   }
@@ -215,6 +215,9 @@ export function parseJson(text: string, maxDepth = MAX_DEPTH): Outcome<Json> {
   }
   return ok(value);
 }
+
+/** The data of a value as JSON would carry it: views are read, fields that are not there left out. */
+export const plainJson = (value: unknown): Json => JSON.parse(JSON.stringify(value ?? null));
 
 /** For messages and lines: a text as it is, nothing as nothing, everything else as JSON. */
 export function plainText(value: unknown): string {

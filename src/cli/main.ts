@@ -80,7 +80,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   } catch (error) {
     if (!(error instanceof CommanderError)) {
       process.stderr.write(
-        `error: this should not have happened: ${(error as Error).stack ?? String(error)}\n` +
+        `error: this should not have happened: ${error instanceof Error ? error.stack : String(error)}\n` +
           'please report it with what you did\n',
       );
       code = EXIT.failed;

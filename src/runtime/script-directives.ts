@@ -1,7 +1,15 @@
 // Scripts inside items: the process of a directive, run for the thread that runs the directive. What
 // they reach outside goes through the thread, which counts and records it.
 import { isAbsolute, relative } from 'node:path';
-import { type Fault, fail, isObject, type Json, type Outcome, ok } from '../base/index.ts';
+import {
+  type Fault,
+  fail,
+  isObject,
+  type Json,
+  type Outcome,
+  ok,
+  plainJson,
+} from '../base/index.ts';
 import { type Descriptor, describe, makeValue, mergeAll } from '../flow/index.ts';
 import type {
   ScriptAct,
@@ -55,9 +63,6 @@ const packed = ({ path, text, descriptor }: LoadedText): Json => {
 const mapped = <A, B>(outcome: Outcome<A>, change: (output: A) => B): Outcome<B> =>
   outcome.ok ? ok(change(outcome.output)) : outcome;
 
-/** Undefined is no JSON: fields that are not there are left out. */
-const plain = (value: object): Json => JSON.parse(JSON.stringify(value)) as Json;
-
 /** Looking at files: noted with what was seen, so that a second run sees the same. */
 function looksThrough(world: ScriptWorld, { act }: ScriptActions) {
   const look = (name: string, path: string, work: Parameters<typeof act>[1]) =>
@@ -73,13 +78,20 @@ function looksThrough(world: ScriptWorld, { act }: ScriptActions) {
       const found = await look('glob', pattern, async () =>
         mapped(await world.glob(pattern, frame), (paths) => [...paths]),
       );
-      return mapped(found, (paths) => paths as string[]);
+      return mapped(found, (paths) =>
+        Array.isArray(paths) ? paths.filter((path) => typeof path === 'string') : [],
+      );
     },
     async list(...[path, frame]: Parameters<ScriptWorld['list']>) {
       const found = await look('list', path, async () =>
-        mapped(await world.list(path, frame), plain),
+        mapped(await world.list(path, frame), plainJson),
       );
-      return mapped(found, (names) => names as { name: string; isFolder: boolean }[]);
+      return mapped(found, (names) =>
+        (Array.isArray(names) ? names : []).map((entry) => ({
+          name: textIn(entry, 'name'),
+          isFolder: isObject(entry) && entry.isFolder === true,
+        })),
+      );
     },
     async exists(path: string) {
       const found = await look('exists', path, async () => ok(await world.exists(path)));
@@ -111,17 +123,18 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
     async process({ onOutput, ...request }, frame) {
       const { kind, ...given } = request;
       const done = await actions.act(
-        { name: kind, effect: 'write', arguments: { ...(plain(given) as object) } },
-        async () => mapped(await world.process({ ...request, onOutput: undefined }, frame), plain),
+        { name: kind, effect: 'write', arguments: { ...(plainJson(given) as object) } },
+        async () =>
+          mapped(await world.process({ ...request, onOutput: undefined }, frame), plainJson),
       );
       if (done.ok) onOutput?.(processOf(done.output).stdout);
       return mapped(done, processOf);
     },
     async code(request, frame) {
       const { kind, source, parameters, stdin = null, folder } = request;
-      const given = { source, parameters: plain(parameters), stdin, folder };
+      const given = { source, parameters: plainJson(parameters), stdin, folder };
       const done = await actions.act({ name: kind, effect: 'write', arguments: given }, async () =>
-        mapped(await world.code(request, frame), plain),
+        mapped(await world.code(request, frame), plainJson),
       );
       return mapped(done, codeOf);
     },

@@ -221,7 +221,7 @@ function inputValue(options: ScriptOptions): Value {
 
 function jsonOr(text: string): Json {
   try {
-    return JSON.parse(text) as Json;
+    return JSON.parse(text);
   } catch {
     return text;
   }

@@ -7,6 +7,7 @@ import {
   isObject,
   type Json,
   type JsonObject,
+  messageOf,
   type Outcome,
   ok,
   parseJson,
@@ -118,7 +119,7 @@ async function runFile(file: string, out: (line: string) => void): Promise<Outco
     for await (const line of lines) if (line.trim() !== '') out(answer(evaluateCase(line)));
     return ok(null);
   } catch (error) {
-    return fail('not_found', `cases \`${file}\` cannot be read: ${(error as Error).message}`);
+    return fail('not_found', `cases \`${file}\` cannot be read: ${messageOf(error)}`);
   }
 }
 

@@ -5,6 +5,7 @@ import {
   isObject,
   type Json,
   type JsonObject,
+  messageOf,
   type Outcome,
   ok,
   parseJson,
@@ -47,7 +48,7 @@ export function readInput(file: string): Outcome<string> {
   try {
     return ok(readFileSync(0, 'utf8'));
   } catch (error) {
-    return fail('not_found', `\`-\` cannot be read: ${(error as Error).message}`);
+    return fail('not_found', `\`-\` cannot be read: ${messageOf(error)}`);
   }
 }
 

@@ -164,7 +164,8 @@ function showGrants(permissions: Json, terminal: Terminal): void {
   const granted = getOwn(permissions, 'granted');
   terminal.out(terminal.paint('bold', 'may'));
   for (const grant of Array.isArray(granted) ? granted : []) {
-    const scope = Object.entries((getOwn(grant, 'scope') ?? {}) as Record<string, Json>);
+    const held = getOwn(grant, 'scope') ?? null;
+    const scope = isObject(held) ? Object.entries(held) : [];
     const shown = scope.map(([field, glob]) => `${field} ${plain(glob)}`).join(', ');
     const capped = getOwn(grant, 'capped');
     const note = capped ? terminal.paint('red', `  but ${plain(capped)}`) : '';

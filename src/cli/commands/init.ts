@@ -2,7 +2,7 @@
 // that exist stay as they are; each new one appears whole or not at all.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { fail, type Outcome, ok } from '../../base/index.ts';
+import { errnoOf, fail, messageOf, type Outcome, ok } from '../../base/index.ts';
 import { BUNDLE, createRuntime } from '../../runtime/index.ts';
 import { asText, type CommandRun } from '../command.ts';
 import { signFiles } from '../project.ts';
@@ -32,9 +32,8 @@ function writeTemplate(dir: string, force: boolean): Outcome<Pick<Made, 'written
       writeFileSync(to, readFileSync(from), { flag: force ? 'w' : 'wx' });
       written.push(file);
     } catch (error) {
-      const { code, message } = error as NodeJS.ErrnoException;
-      if (code !== 'EEXIST')
-        return fail('config_invalid', `\`${to}\` cannot be written: ${message}`);
+      if (errnoOf(error) !== 'EEXIST')
+        return fail('config_invalid', `\`${to}\` cannot be written: ${messageOf(error)}`);
       kept.push(file);
     }
   }

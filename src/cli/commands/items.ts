@@ -25,7 +25,8 @@ export const searchItems: CommandRun = (call) =>
     if (limit !== undefined) request.limit = Number(limit);
     const found = await runtime.call('search', request, { surface: 'cli' });
     return terminal.finish(found, (output) => {
-      const items = (getOwn(output, 'items') ?? []) as JsonObject[];
+      const listed = getOwn(output, 'items');
+      const items = Array.isArray(listed) ? listed.filter((item) => isObject(item)) : [];
       for (const item of items) {
         const state = item.unavailable
           ? terminal.paint('red', ' (broken)')

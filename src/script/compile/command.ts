@@ -21,7 +21,7 @@ import {
   resolvePath,
   type SourceUnit,
 } from '../run/environment.ts';
-import { operate, unwrap } from '../run/operate.ts';
+import { operate, passedAt, unwrap } from '../run/operate.ts';
 import type {
   CodeExpression,
   CommandExpression,
@@ -227,9 +227,9 @@ function runCommand(
     const source = withValues(lines, passed).map(joinWords);
     const variable = extra.map(({ name }, index) => ({
       name,
-      value: passed[values.length + index] as Value,
+      value: passedAt(passed, values.length + index),
     }));
-    const input = stdin && (passed.at(-1) as Value);
+    const input = stdin && passedAt(passed, -1);
     return start(inner, { kind: 'cmd', source, env: variables(variable), folder }, input);
   });
 }
@@ -263,10 +263,10 @@ export function compileCode(c: Compiler, node: CodeExpression): Execute {
     ];
     const place = folder ? await folder(env) : env.unit.folder;
     return await operate(partFrame(env, isPart), op, inputs, (passed, inner) => {
-      const values = all.map(({ name }, at) => ({ name, value: passed[at] as Value }));
+      const values = all.map(({ name }, at) => ({ name, value: passedAt(passed, at) }));
       const extras = extra.map(({ name }, at) => ({
         name,
-        value: passed[all.length + at] as Value,
+        value: passedAt(passed, all.length + at),
       }));
       // The whole body of a function is part of the call, so `mx` is the call's.
       const context = isPart ? env.frame : inner.frame;

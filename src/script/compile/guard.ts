@@ -1,13 +1,6 @@
 // Guards, hooks, policies and profiles: statements that change how later ones are judged.
 
-import {
-  isObject,
-  type Json,
-  type JsonObject,
-  type Outcome,
-  ok,
-  plainText,
-} from '../../base/index.ts';
+import { isObject, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
 import {
   type Argument,
   childFrame,
@@ -176,7 +169,7 @@ function compilePolicy(c: Compiler, node: PolicyStatement): Eval {
     const all =
       first && found.length === 1
         ? first
-        : makeValue(Object.assign({}, ...found.map(({ data }) => data)) as Json);
+        : makeValue(Object.assign({}, ...found.map(({ data }) => data)));
     c.unit.scope.define(node.name, 'var', all, shownPlace(c.unit, node.at));
     return absent();
   };

@@ -14,7 +14,7 @@ import {
 } from '../../flow/index.ts';
 import { toFault } from '../fault.ts';
 import type { RunState } from '../run/environment.ts';
-import { unwrap } from '../run/operate.ts';
+import { passedAt, unwrap } from '../run/operate.ts';
 import { entriesOf } from '../values/kinds.ts';
 
 interface HookCall {
@@ -89,7 +89,7 @@ function portOf(state: HookState): ScriptHooks {
         current[at] = value;
         isChanged = true;
       };
-      const shown = () => inputs.map((input, at) => ({ ...input, value: current[at] as Value }));
+      const shown = () => inputs.map((input, at) => ({ ...input, value: passedAt(current, at) }));
       for (const { hook, set } of state.hooks) {
         if (hook.timing !== 'before') continue;
         // A label: once for each input that carries it. Otherwise once, for all of them.

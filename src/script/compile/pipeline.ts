@@ -149,14 +149,27 @@ function answerOf(value: Value): Answer {
   return { value };
 }
 
+function planAt({ stages }: State, stage: number): StagePlan {
+  const plan = stages[stage - 1];
+  if (!plan) throw new Error(`a pipeline has no stage ${stage}`);
+  return plan;
+}
+
+/** What a stage gave; that of the source is number 0. */
+function outputAt({ outputs }: State, stage: number): Value {
+  const value = outputs.at(stage);
+  if (!value) throw new Error(`stage ${stage} of a pipeline has given nothing`);
+  return value;
+}
+
 async function runStage(
   state: State,
   stage: number,
   context: Context,
   hint: Value | undefined,
 ): Promise<Answer> {
-  const plan = state.stages[stage - 1] as StagePlan;
-  const input = state.outputs[stage - 1] as Value;
+  const plan = planAt(state, stage);
+  const input = outputAt(state, stage - 1);
   state.inputs[stage] = input;
   const { env, budget } = stageEnv(state, stage, input, context, hint);
   countRun(state, stage, plan.name);
@@ -238,7 +251,7 @@ async function runFrom(state: State, first: number): Promise<Value> {
     if (endsHere(answer.value)) break;
     stage += 1;
   }
-  return state.outputs.at(-1) as Value;
+  return outputAt(state, -1);
 }
 
 /** An empty result ends the pipeline. */
@@ -255,7 +268,7 @@ function finish(state: State, stage: number, value: Value): void {
     if (asked.outputs.length > 0) state.history.push(asked.outputs);
   }
   const serving = state.contexts.get(stage + 1);
-  if (serving) serving.outputs.push(state.outputs[stage] as Value);
+  if (serving) serving.outputs.push(outputAt(state, stage));
 }
 
 /** `stage` asks: what made its input runs again. Answers with the stage to go on with. */
@@ -267,12 +280,12 @@ async function again(state: State, stage: number, hint: Value | undefined): Prom
     hint: undefined,
   };
   state.contexts.set(stage, context);
-  const input = state.outputs[stage - 1] as Value;
+  const input = outputAt(state, stage - 1);
   context.tries.push({ attempt: context.attempt, result: 'retry', hint, output: input });
   context.attempt += 1;
   context.hint = hint;
   if (context.attempt > MAX_ATTEMPTS) {
-    const { name } = state.stages[stage - 1] as StagePlan;
+    const { name } = planAt(state, stage);
     tooOften(`\`${name}\` asked for another attempt ${MAX_ATTEMPTS} times`);
   }
   if (stage > 1) {
@@ -284,7 +297,7 @@ async function again(state: State, stage: number, hint: Value | undefined): Prom
     return stage;
   }
   await runSource(state, context, hint);
-  context.outputs.push(state.outputs[0] as Value);
+  context.outputs.push(outputAt(state, 0));
   return stage;
 }
 

@@ -9,8 +9,15 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise, toFault } from '../fault.ts';
-import type { Compiler, Environment, Eval, Reading } from '../run/environment.ts';
-import { type CallArgument, evaluateAll, executableOf } from '../run/environment.ts';
+import {
+  type CallArgument,
+  type Compiler,
+  type Environment,
+  type Eval,
+  evaluateAll,
+  executableOf,
+  type Reading,
+} from '../run/environment.ts';
 import { contextValue, findName, isContextName, isPipeView } from '../run/names.ts';
 import { located } from '../run/operate.ts';
 import type { Expression, PathStep, ReferenceExpression } from '../syntax/ast.ts';
@@ -163,7 +170,8 @@ function compileSteps(c: Compiler, node: ReferenceExpression, reading: Reading):
   const walks: Walked[] = [];
   const { steps, name } = node;
   for (let at = 0; at < steps.length; at++) {
-    const step = steps[at] as PathStep;
+    const step = steps[at];
+    if (!step) break;
     const next = steps[at + 1];
     if (step.kind === 'field' && next?.kind === 'call') {
       walks.push({

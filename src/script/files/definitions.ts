@@ -184,7 +184,7 @@ const isContinued = (before: string, after: string): boolean =>
 function bracketEnd(text: string, from: number, hasBody: boolean): number {
   let level = 0;
   for (let at = from; at < text.length; at++) {
-    const char = text[at] as string;
+    const char = text.charAt(at);
     if (OPEN.includes(char)) level++;
     else if (CLOSE.includes(char)) {
       level--;

@@ -26,7 +26,7 @@ export function findHeadings(lines: readonly string[]): Heading[] {
   const headings: Heading[] = [];
   let fence: string | undefined;
   for (let line = frontMatterLines(lines); line < lines.length; line++) {
-    const text = lines[line] as string;
+    const text = lines[line] ?? '';
     const mark = FENCE.exec(text)?.[1];
     if (fence !== undefined) {
       if (mark?.startsWith(fence) && text.trim() === mark) fence = undefined;
@@ -137,7 +137,7 @@ const joined = (lines: readonly string[], kept: readonly number[]): string[] =>
   kept.flatMap((at, index) => {
     const before = kept[index - 1];
     const isJoint = before !== undefined && before !== at - 1 && lines[before]?.trim() !== '';
-    return isJoint ? ['', lines[at] as string] : [lines[at] as string];
+    return isJoint ? ['', lines[at] ?? ''] : [lines[at] ?? ''];
   });
 
 /** A section under another heading; one without `#` keeps the level. */

@@ -14,7 +14,7 @@ import {
   resolvePath,
   type ScriptCall,
 } from './environment.ts';
-import { operate, unwrap } from './operate.ts';
+import { operate, passedAt, unwrap } from './operate.ts';
 
 const builtIn = (
   name: string,
@@ -80,7 +80,7 @@ const callTool: ScriptCall = async (values, { env, at }) => {
   };
   const inputs = entries.map(([key, value]) => ({ name: key, value }));
   return await operate(env, op, inputs, async (passed, inner) => {
-    const named = new Map(entries.map(([key], index) => [key, passed[index] as Value]));
+    const named = new Map(entries.map(([key], index) => [key, passedAt(passed, index)]));
     return unwrap(await env.run.world.tool(tool, named, inner.frame));
   });
 };

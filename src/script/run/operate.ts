@@ -40,6 +40,13 @@ export const lazyInput = (
 /** As many values as inputs, in their order. */
 type Values<I extends readonly Input[]> = { readonly [K in keyof I]: Value };
 
+/** An input that an operation let through: there are as many as it was given. */
+export function passedAt(passed: readonly Value[], at: number): Value {
+  const value = passed.at(at);
+  if (!value) throw new Error(`an operation was given no input ${at}`);
+  return value;
+}
+
 export async function operate<const I extends readonly Input[]>(
   env: Environment,
   op: Operation,

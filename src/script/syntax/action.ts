@@ -138,15 +138,14 @@ function parseArmValue(r: Reader): Expression | undefined {
   return here === r.pos ? value : undefined;
 }
 
-const VERDICTS = new Set(['allow', 'deny', 'retry', 'ask'] as const);
-type Decision = VerdictExpression['decision'];
+const VERDICTS: readonly VerdictExpression['decision'][] = ['allow', 'deny', 'retry', 'ask'];
 
 /** In a guard's arm: a decision, or `!label @v` and its like, which allow the changed value. */
 function parseVerdict(r: Reader, word: string | undefined): VerdictExpression | undefined {
   const at = r.pos;
-  if (word !== undefined && VERDICTS.has(word as Decision)) {
-    r.pos += word.length;
-    const decision = word as Decision;
+  const decision = VERDICTS.find((one) => one === word);
+  if (decision) {
+    r.pos += decision.length;
     r.blanks();
     const labels = decision === 'allow' ? parseLabelEdit(r) : undefined;
     const value = parseVerdictValue(r);

@@ -3,9 +3,7 @@
 type Tree = ActionExpression | PipelineStage;
 
 const isNode = (thing: unknown): thing is Tree =>
-  typeof thing === 'object' &&
-  thing !== null &&
-  typeof (thing as { kind?: unknown }).kind === 'string';
+  typeof thing === 'object' && thing !== null && 'kind' in thing && typeof thing.kind === 'string';
 
 /** Visits a node and everything inside it; functions are not entered. */
 export function visit(node: unknown, see: (node: Tree) => void): void {
@@ -13,11 +11,11 @@ export function visit(node: unknown, see: (node: Tree) => void): void {
   // What is absent in a node is on the list too: only an empty list is the end.
   while (open.length > 0) {
     const item = open.pop();
-    if (Array.isArray(item)) open.push(...(item as unknown[]));
+    if (Array.isArray(item)) open.push(...item);
     else if (item instanceof Map) open.push(...item.values());
     else if (typeof item === 'object' && item !== null) {
       if (isNode(item)) see(item);
-      if ((item as { kind?: string }).kind === 'exe') continue;
+      if ('kind' in item && item.kind === 'exe') continue;
       open.push(...Object.values(item));
     }
   }

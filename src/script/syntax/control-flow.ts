@@ -163,7 +163,10 @@ function parseCondition(r: Reader, isMatch: boolean): { condition: Condition; at
   if (waiting !== undefined) return { condition: { kind: 'test', value: waiting }, at: waiting.at };
   const alone = r.match(/(?:\*|none(?![\w-])|denied(?![\w-]))(?=[ \t]*=>)/y);
   if (alone !== undefined)
-    return { condition: { kind: alone === '*' ? 'any' : (alone as 'none') }, at };
+    return {
+      condition: { kind: alone === '*' ? 'any' : alone === 'none' ? 'none' : 'denied' },
+      at,
+    };
   const operator = isMatch ? r.match(/<=|>=|==|!=|>(?!>)|<(?=[\s\d=-])/y) : undefined;
   if (operator !== undefined) {
     r.blanks();

@@ -6,8 +6,8 @@ import type { Reader } from './cursor.ts';
 import { isTextStart, parseBare } from './text.ts';
 import { isWildcardArm, parsePathText, parsePrimary, parseValue } from './value.ts';
 
-const FORMATS = new Set(['json', 'yaml', 'text'] as const);
-type Format = 'json' | 'yaml' | 'text';
+const FORMATS = ['json', 'yaml', 'text'] as const;
+type Format = (typeof FORMATS)[number];
 
 /** Stands at the word. */
 export function parseEffect(r: Reader, isInline: boolean): EffectStatement {
@@ -83,7 +83,7 @@ function takesTo(r: Reader): boolean {
 
 function parseTarget(r: Reader): Target {
   const stream = r.match(/(?:stdout|stderr)(?![\w./-])/y);
-  if (stream !== undefined) return { kind: stream as 'stdout' | 'stderr' };
+  if (stream !== undefined) return { kind: stream === 'stdout' ? stream : 'stderr' };
   if (r.take('env:')) {
     return {
       kind: 'env',
@@ -113,8 +113,8 @@ function parseFormat(r: Reader): Format | undefined {
   }
   r.blanks();
   const word = r.word() ?? '';
-  if (!FORMATS.has(word as Format))
-    r.fail(`expected json, yaml or text after \`as\`, found ${r.shown()}`);
+  const format = FORMATS.find((one) => one === word);
+  if (!format) return r.fail(`expected json, yaml or text after \`as\`, found ${r.shown()}`);
   r.pos += word.length;
-  return word as Format;
+  return format;
 }

@@ -1,5 +1,5 @@
 // Reading parts of values: fields, indexes, slices, `[*]`.
-import { getOwn, nearest } from '../../base/index.ts';
+import { getOwn, nearest, plainText } from '../../base/index.ts';
 import { addMarks, elementOf, makeValue, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { absent } from './absent.ts';
@@ -8,7 +8,9 @@ import {
   computed,
   elementsOf,
   keepOf,
+  keysOf,
   kindName,
+  lengthOf,
   listFrom,
   marksOf,
   numericOf,
@@ -57,7 +59,7 @@ export function fieldOf(value: Value, name: string, mode: AccessMode, facts?: Mx
 
 function listField(value: Value, name: string, mode: AccessMode): Value {
   if (INDEX.test(name)) return element(value, Number(name));
-  if (name === 'length') return computed((value.data as readonly unknown[]).length, [value]);
+  if (name === 'length') return computed(lengthOf(value), [value]);
   if (value.meta.origin['each'] !== true) return nothing(value);
   return eachOf(
     listFrom(
@@ -73,7 +75,7 @@ function objectField(value: Value, name: string, mode: AccessMode): Value {
   const { namespace } = value.meta.origin;
   if (namespace === undefined) return elementOf(value, name);
   if (mode === 'lenient') return absent(value.meta.descriptor);
-  const meant = nearest(name, Object.keys(value.data as object));
+  const meant = nearest(name, keysOf(value));
   const hint = meant === undefined ? '' : `; did you mean \`${meant}\`?`;
   return raise('not_found', `\`${textOfPath(namespace)}\` exports no \`${name}\`${hint}`);
 }
@@ -89,7 +91,7 @@ function functionField(value: Value, name: string, mode: AccessMode): Value {
 }
 
 function textField(value: Value, name: string, mode: AccessMode): Value {
-  if (name === 'length') return computed((value.data as string).length, [value]);
+  if (name === 'length') return computed(plainText(value.data).length, [value]);
   if (name === 'data') return withText(value, undefined);
   if (name !== 'text') return noField(value, name, mode);
   const { descriptor, origin } = value.meta;
@@ -111,7 +113,7 @@ function noField(value: Value, name: string, mode: AccessMode): Value {
 
 /** Negative positions count from the end. */
 function element(value: Value, index: number): Value {
-  const { length } = value.data as readonly unknown[];
+  const length = lengthOf(value);
   const at = index < 0 ? length + index : index;
   const isThere = Number.isInteger(at) && at >= 0 && at < length;
   return isThere ? elementOf(value, at) : nothing(value);
@@ -169,6 +171,6 @@ export function eachOf(value: Value): Value {
   if (typeName(value) !== 'object') {
     raise('expression_error', `\`[*]\` needs a list or an object, not ${kindName(value)}`);
   }
-  const parts = Object.keys(value.data as object).map((key) => elementOf(value, key));
+  const parts = keysOf(value).map((key) => elementOf(value, key));
   return withOrigin(listFrom(value, parts, []), { each: true });
 }

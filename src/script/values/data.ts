@@ -1,9 +1,9 @@
 // Where text becomes data: the output of commands, the input of stages, what a loop goes over. The
 // text is kept, so that printing gives back what was read.
-import { type Json, parseJson } from '../../base/index.ts';
+import { type Json, parseJson, plainJson } from '../../base/index.ts';
 import { elementOf, makeValue, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import { isKept, kindName, typeName, withOrigin } from './kinds.ts';
+import { isKept, keysOf, kindName, typeName, withOrigin } from './kinds.ts';
 import { structureIn } from './text.ts';
 
 const JSON_START = /^\s*(?:["[{\d-]|true\b|false\b|null\b)/;
@@ -45,7 +45,7 @@ export function itemsOf(value: Value): readonly Item[] {
     raise('expression_error', `\`for\` goes over a list or an object, not ${kindName(value)}`);
   }
   const kept = isKept(value) ? { keep: true } : {};
-  return Object.keys(collection.data as object).map((key, index) => ({
+  return keysOf(collection).map((key, index) => ({
     key,
     value: withOrigin(elementOf(collection, key), { key, index, ...kept }),
   }));
@@ -53,4 +53,4 @@ export function itemsOf(value: Value): readonly Item[] {
 
 /** Views compute when read; a value holds plain data. */
 export const plainCopy = (data: Json): Json =>
-  typeof data === 'object' && data !== null ? (JSON.parse(JSON.stringify(data)) as Json) : data;
+  typeof data === 'object' && data !== null ? plainJson(data) : data;

@@ -48,7 +48,7 @@ export function csvOfTable(text: string): string | undefined {
   const after = lines.slice(rule + 1);
   const end = after.findIndex((line) => !line.includes('|'));
   const body = end === -1 ? after : after.slice(0, end);
-  return [lines[rule - 1] as string, ...body].map((line) => row(cellsOf(line))).join('\n');
+  return [lines[rule - 1] ?? '', ...body].map((line) => row(cellsOf(line))).join('\n');
 }
 
 // JSON as people and models write it: comments, trailing commas, bare keys, single quotes, line
@@ -63,7 +63,7 @@ const CONTROL: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\
 /** Any quoted text as a JSON string. */
 function quoted(token: string): string {
   const inner = token.slice(1, -1).replace(/\\([\s\S])|["\n\r\t]/g, (part, escaped?: string) => {
-    if (escaped === undefined) return part === '"' ? '\\"' : (CONTROL[part] as string);
+    if (escaped === undefined) return part === '"' ? '\\"' : (CONTROL[part] ?? part);
     if (escaped === "'") return "'";
     return escaped === '\n' ? '' : part;
   });
@@ -173,8 +173,7 @@ function tagOf(name: string): string {
 
 const ENTITIES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;' };
 
-const escaped = (text: string): string =>
-  text.replace(/[&<>]/g, (char) => ENTITIES[char] as string);
+const escaped = (text: string): string => text.replace(/[&<>]/g, (char) => ENTITIES[char] ?? char);
 
 function element(tag: string, data: Json, indent: string): string[] {
   if (data === null) return [];

@@ -116,6 +116,13 @@ export function elementsOf(value: Value): Value[] {
   return Array.isArray(data) ? data.map((_, index) => elementOf(value, index)) : [];
 }
 
+/** The keys of an object or the positions of a list; none for everything else. */
+export const keysOf = ({ data }: Value): string[] =>
+  typeof data === 'object' && data !== null ? Object.keys(data) : [];
+
+/** Of a list; 0 for everything else. */
+export const lengthOf = ({ data }: Value): number => (Array.isArray(data) ? data.length : 0);
+
 /** A list of some elements of `source`; the other values chose them. */
 export function listFrom(
   source: Value,

@@ -1,7 +1,7 @@
 // The methods of lists. What they take out of a list keeps exactly its marks; none changes the list.
 
 import { type Context, createContext, Script } from 'node:vm';
-import { type Json, nearest } from '../../base/index.ts';
+import { errnoOf, type Json, messageOf, nearest } from '../../base/index.ts';
 import { addMarks, makeContainer, mergeAll, type Value, withOrigin } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { fieldOf } from './access.ts';
@@ -108,18 +108,19 @@ function compiled(pattern: string): RegExp {
   try {
     return new RegExp(pattern, 'g');
   } catch (error) {
-    return raise('invalid_input', `\`${pattern}\` is no pattern: ${(error as Error).message}`);
+    return raise('invalid_input', `\`${pattern}\` is no pattern: ${messageOf(error)}`);
   }
 }
 
 /** All matches of a pattern, in order. */
 function matchesOf(text: string, pattern: string): string[] {
-  room ??= createContext(Object.create(null) as object);
+  room ??= createContext(Object.create(null));
   Object.assign(room, { text, pattern: compiled(pattern) });
   try {
-    return [...((MATCH.runInContext(room, { timeout: LIMIT_MS }) as string[] | null) ?? [])];
+    const found: string[] | null = MATCH.runInContext(room, { timeout: LIMIT_MS });
+    return [...(found ?? [])];
   } catch (error) {
-    if ((error as { code?: string }).code !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw error;
+    if (errnoOf(error) !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw error;
     return raise('timeout', `the pattern \`${pattern}\` took longer than ${LIMIT_MS} ms`);
   } finally {
     Object.assign(room, { text: '', pattern: undefined });

@@ -1,5 +1,5 @@
 // The operators. Numbers where both sides can be numbers, no joining of texts, equality by value.
-import type { Json } from '../../base/index.ts';
+import { type Json, plainText } from '../../base/index.ts';
 import {
   EMPTY,
   elementOf,
@@ -14,6 +14,7 @@ import {
   elementsOf,
   isStructure,
   isTruthy,
+  keysOf,
   kindName,
   listFrom,
   numericOf,
@@ -127,7 +128,7 @@ function append(left: Value, right: Value): Value {
   const isList = Array.isArray(data);
   // Loops collect one by one, and a value per element and round would cost more than the rounds.
   if (isBare(left) && isBare(right)) {
-    return makeValue([...(left.data as Json[]), ...(isList ? data : [data])]);
+    return makeValue([...(Array.isArray(left.data) ? left.data : []), ...(isList ? data : [data])]);
   }
   const more = isList ? elementsOf(right) : [right];
   // How many come in decides where the next one will stand.
@@ -141,7 +142,7 @@ export function augment(left: Value, right: Value): Value {
     case 'array':
       return append(left, right);
     case 'string':
-      return computed(`${left.data as string}${textOf(right)}`, [left, right]);
+      return computed(`${plainText(left.data)}${textOf(right)}`, [left, right]);
     case 'number':
       if (numericOf(right.data) === undefined) {
         raise('expression_error', `\`+=\` on a number needs a number, not ${kindName(right)}`);
@@ -160,7 +161,7 @@ function mergeObjects(left: Value, right: Value): Value {
   }
   const parts = new Map<string, Value>();
   for (const side of [left, right]) {
-    for (const key of Object.keys(side.data as object)) parts.set(key, elementOf(side, key));
+    for (const key of keysOf(side)) parts.set(key, elementOf(side, key));
   }
   const shape = mergeDescriptors(shapeMarks(left), shapeMarks(right));
   return makeContainer(parts, EMPTY, shape);

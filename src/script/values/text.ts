@@ -1,11 +1,11 @@
 // What effects print: `show`, `run`, files. Data is laid out for people at the outermost level only;
 // text that happens to be JSON is laid out like data.
 import { formatYaml, type Json, parseJson } from '../../base/index.ts';
-import { elementOf, type Value } from '../../flow/index.ts';
+import type { Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { isAbsent } from './absent.ts';
 import { isFunctionData } from './function-data.ts';
-import { isFileList, isStructure } from './kinds.ts';
+import { elementsOf, isFileList, isStructure } from './kinds.ts';
 
 // Values as text: in templates, for processes, as arguments of template stages.
 
@@ -34,7 +34,7 @@ export const prettyJson = (data: Json): string =>
 
 /** Each file's text, a blank line between. */
 function fileListText(value: Value): string {
-  const texts = (value.data as readonly Json[]).map((_, index) => textOf(elementOf(value, index)));
+  const texts = elementsOf(value).map((element) => textOf(element));
   return texts
     .map((text, index) => (index < texts.length - 1 ? text.replace(/[\r\n]+$/, '') : text))
     .join('\n\n');

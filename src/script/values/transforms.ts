@@ -12,7 +12,16 @@ import { raise } from '../fault.ts';
 import { linesOf, trimBlankLines } from '../files/sections.ts';
 import { absent } from './absent.ts';
 import { csvOfData, csvOfTable, findJson, parseRelaxed, xmlOfData, xmlOfText } from './formats.ts';
-import { computed, isFileList, isStructure, keepOf, ownMarks, typeName } from './kinds.ts';
+import {
+  computed,
+  isFileList,
+  isStructure,
+  keepOf,
+  keysOf,
+  lengthOf,
+  ownMarks,
+  typeName,
+} from './kinds.ts';
 import { sortList } from './methods.ts';
 import { losesDigits, prettyJson, structureIn, textOf } from './text.ts';
 
@@ -126,7 +135,7 @@ const byCodeUnit = (a: string, b: string): number => (a < b ? -1 : Number(a > b)
 function sort(value: Value): Value {
   if (Array.isArray(value.data)) return sortList(value);
   if (typeName(value) === 'object') {
-    const keys = Object.keys(value.data as object).toSorted(byCodeUnit);
+    const keys = keysOf(value).toSorted(byCodeUnit);
     return makeContainer(new Map(keys.map((key) => [key, elementOf(value, key)])), ownMarks(value));
   }
   const lines = trimBlankLines(linesOf(textOf(value)));
@@ -136,7 +145,7 @@ function sort(value: Value): Value {
 /** A path or a loaded file exists; of other values, whatever is not null. */
 async function exists(value: Value, port: TransformPort): Promise<Value> {
   const answer = (isThere: boolean) => computed(isThere, [value]);
-  if (isFileList(value)) return answer((value.data as readonly Json[]).length > 0);
+  if (isFileList(value)) return answer(lengthOf(value) > 0);
   // A field of a loaded file has the facts of the file, but not its text.
   const isLoaded = value.hasOwnText && value.meta.origin['filename'] !== undefined;
   if (isLoaded || typeof value.data !== 'string') return answer(value.data !== null);

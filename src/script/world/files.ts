@@ -14,7 +14,7 @@ import {
   statSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { fail, literalPrefix, matchGlob, type Outcome, ok } from '../../base/index.ts';
+import { errnoOf, fail, literalPrefix, matchGlob, type Outcome, ok } from '../../base/index.ts';
 import {
   type Descriptor,
   describe,
@@ -32,11 +32,8 @@ const MAX_DEPTH = 64;
 /** Not looked into unless the pattern names them. */
 const SKIPPED = ['node_modules', '.git'];
 
-const codeOf = (error: unknown): string =>
-  (error as NodeJS.ErrnoException).code ?? (error as Error).message;
-
 function diskFault(error: unknown, path: string) {
-  const code = codeOf(error);
+  const code = errnoOf(error);
   if (code === 'ENOENT' || code === 'ENOTDIR')
     return fail('not_found', `there is no file \`${path}\``, { path });
   if (code === 'EISDIR') return fail('invalid_input', `\`${path}\` is a folder`, { path });
@@ -149,7 +146,7 @@ export function createWorldFiles(access: Access, labels: LabelRecords): WorldFil
         const files = walk(real, rest);
         return ok(files.filter((file) => access.mayReadReal(file, file).ok));
       } catch (error) {
-        return ['ENOENT', 'ENOTDIR'].includes(codeOf(error)) ? ok([]) : diskFault(error, pattern);
+        return ['ENOENT', 'ENOTDIR'].includes(errnoOf(error)) ? ok([]) : diskFault(error, pattern);
       }
     },
     exists(path) {

@@ -6,7 +6,6 @@ import {
   type Failure,
   type Fault,
   fail,
-  type Json,
   type JsonObject,
   type Outcome,
   ok,
@@ -41,16 +40,12 @@ interface Start {
 /** Values that were handed over as variables do not come back in a message. */
 function redact(fault: Fault, env: Readonly<Record<string, string>>): Failure {
   const secrets = Object.values(env).filter((value) => value.length >= MIN_SECRET);
-  const clean = (value: Json): Json =>
-    typeof value === 'string'
-      ? secrets.reduce((text, secret) => text.replaceAll(secret, '***'), value)
-      : value;
-  const detail = Object.entries(fault.detail).map(([key, value]) => [key, clean(value)]);
-  return fail(
-    fault.code,
-    clean(fault.detail.message) as string,
-    Object.fromEntries(detail) as JsonObject,
+  const hide = (text: string): string =>
+    secrets.reduce((shown, secret) => shown.replaceAll(secret, '***'), text);
+  const detail = Object.entries(fault.detail).map(
+    ([key, value]) => [key, typeof value === 'string' ? hide(value) : value] as const,
   );
+  return fail(fault.code, hide(fault.detail.message), Object.fromEntries(detail));
 }
 
 /** Names of a script may hold `-`, those of variables may not. */
@@ -190,4 +185,4 @@ function operationOf({ kind, source }: ProcessRequest): string {
 
 /** The first line that fails ends it with its own status. */
 const inTurn = (lines: readonly string[]): string =>
-  lines.length === 1 ? (lines[0] as string) : `set -e\n${lines.join('\n')}`;
+  lines.length === 1 ? lines.join('') : `set -e\n${lines.join('\n')}`;

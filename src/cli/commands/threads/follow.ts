@@ -1,7 +1,14 @@
 // `threads tail`: the latest events of a thread, and with `-f` those that come.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { getOwn, type JsonObject, type Outcome, ok, plainText } from '../../../base/index.ts';
+import {
+  getOwn,
+  isObject,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../../base/index.ts';
 import { decode } from '../../../harness/index.ts';
 import {
   isEnded,
@@ -148,7 +155,7 @@ const resultOf = ({ id, status, result, cost }: ThreadRow): JsonObject => ({
   thread_id: id,
   status,
   cost,
-  ...(typeof result === 'object' ? (result as JsonObject) : {}),
+  ...(result !== undefined && isObject(result) ? result : {}),
 });
 
 function codeOf({ status, result }: ThreadRow): number {
