@@ -26,8 +26,8 @@ import { VariableScope } from './run/scope.ts';
 import type { Mode, ScriptTree, TextLine } from './syntax/ast.ts';
 import { parseScript } from './syntax/parse.ts';
 import { lineOf, placeOf, type SyntaxProblem } from './syntax/problem.ts';
-import { absent, isAbsent } from './values/absent.ts';
 import { plainCopy } from './values/data.ts';
+import { absent, isAbsent } from './values/kinds.ts';
 import type { ScriptWorld } from './world.ts';
 
 /** One entry of the list of effects: everything a run printed or wrote, in order. */

@@ -5,7 +5,7 @@ import { EMPTY, type MaybePromise, makeValue, type Value } from '../../flow/inde
 import { toFault } from '../fault.ts';
 import type { Compiler, Environment } from '../run/environment.ts';
 import type { CommandExpression, FilePart, InsertPart, TemplatePart } from '../syntax/ast.ts';
-import { isAbsent } from '../values/absent.ts';
+import { isAbsent } from '../values/kinds.ts';
 import { compactJson, textOf } from '../values/text.ts';
 import { compileModes, resolveOpen } from './text.ts';
 

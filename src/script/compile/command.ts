@@ -29,9 +29,9 @@ import type {
   Using,
 } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
-import { absent, isAbsent } from '../values/absent.ts';
 import { parseJsonText, plainCopy, stageInput } from '../values/data.ts';
 import { isFunctionData } from '../values/function-data.ts';
+import { absent, isAbsent } from '../values/kinds.ts';
 import { mxOf } from '../values/metadata.ts';
 import { stageText, textOf } from '../values/text.ts';
 import type { JsArgument, JsHelper, ProcessRequest, ProcessResult } from '../world.ts';

@@ -29,8 +29,7 @@ import {
   type StatementBlock,
   type WhenExpression,
 } from '../syntax/ast.ts';
-import { absent, isAbsent } from '../values/absent.ts';
-import { isTruthy } from '../values/kinds.ts';
+import { absent, isAbsent, isTruthy } from '../values/kinds.ts';
 import { compare, isEqual } from '../values/operators.ts';
 
 /** Lines in a scope of their own; the value is a `Leave`, or what the last line gave. */

@@ -23,7 +23,7 @@ import {
 import { lazyInput, operate, unwrap } from '../run/operate.ts';
 import type { EffectStatement, Expression, ForeachExpression, Target } from '../syntax/ast.ts';
 import { lineOf, placeOf } from '../syntax/problem.ts';
-import { absent } from '../values/absent.ts';
+import { absent } from '../values/kinds.ts';
 import { fileText, jsonLine, showText, textOf } from '../values/text.ts';
 import { resolveOpen } from './text.ts';
 

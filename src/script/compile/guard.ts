@@ -35,7 +35,7 @@ import type {
   VerdictExpression,
 } from '../syntax/ast.ts';
 import { lineOf, shownPlace } from '../syntax/problem.ts';
-import { absent, isAbsent } from '../values/absent.ts';
+import { absent, isAbsent } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { compileBlock, compileWhen } from './control-flow.ts';
 import { guardInputs } from './guard-input.ts';

@@ -14,7 +14,7 @@ import {
 import { raise, toFault } from '../fault.ts';
 import { leaveOf } from '../run/control-values.ts';
 import { type Environment, type Pipe, pipeFacts, type Try } from '../run/environment.ts';
-import { isAbsent } from '../values/absent.ts';
+import { isAbsent } from '../values/kinds.ts';
 
 const MAX_ATTEMPTS = 10;
 const MAX_RUNS = 20;

@@ -21,10 +21,9 @@ import {
 import { contextValue, findName, isContextName, isPipeView } from '../run/names.ts';
 import { located } from '../run/operate.ts';
 import type { Expression, PathStep, ReferenceExpression } from '../syntax/ast.ts';
-import { absent, isAbsent } from '../values/absent.ts';
 import { type AccessMode, fieldOf, indexOf, sliceOf } from '../values/access.ts';
 import { makeFunction } from '../values/function-data.ts';
-import { entriesOf, withOrigin } from '../values/kinds.ts';
+import { absent, entriesOf, isAbsent, withOrigin } from '../values/kinds.ts';
 import type { MxFacts } from '../values/metadata.ts';
 import { callMethod, hasMethod, isListMethod } from '../values/methods.ts';
 import { guardInputMember, type Quantified, quantified, quantifiedOf } from './guard-input.ts';

@@ -37,8 +37,8 @@ import type {
   WhileStage,
 } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
-import { absent } from '../values/absent.ts';
 import { parseJsonText, stageInput } from '../values/data.ts';
+import { absent } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { compileCode, compileCommand } from './command.ts';
 import { compileEffect } from './effect.ts';

@@ -24,8 +24,8 @@ import type {
   VarStatement,
 } from '../syntax/ast.ts';
 import { lineOf, placeOf, shownPlace } from '../syntax/problem.ts';
-import { absent, isAbsent } from '../values/absent.ts';
 import { makeFunction } from '../values/function-data.ts';
+import { absent, isAbsent } from '../values/kinds.ts';
 import { augment } from '../values/operators.ts';
 import { runText, showText, textOf } from '../values/text.ts';
 import { compileArmBlock, compileBlock, compileIf, compileWhen } from './control-flow.ts';

@@ -22,10 +22,9 @@ import type {
   TemplateExpression,
   TemplatePart,
 } from '../syntax/ast.ts';
-import { isAbsent } from '../values/absent.ts';
 import { fieldOf, indexOf } from '../values/access.ts';
 import { itemsOf } from '../values/data.ts';
-import { isTruthy } from '../values/kinds.ts';
+import { isAbsent, isTruthy } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { compileKnownReference } from './reference.ts';
 

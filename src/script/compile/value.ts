@@ -18,8 +18,7 @@ import type {
   TernaryExpression,
   UnaryExpression,
 } from '../syntax/ast.ts';
-import { isAbsent } from '../values/absent.ts';
-import { entriesOf, isTruthy, kindName, shapeMarks, typeName } from '../values/kinds.ts';
+import { entriesOf, isAbsent, isTruthy, kindName, shapeMarks, typeName } from '../values/kinds.ts';
 import { calculate, compare, isEqual, minus, negate } from '../values/operators.ts';
 import { quantifiedOf } from './guard-input.ts';
 

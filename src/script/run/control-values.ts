@@ -4,8 +4,8 @@
 import type { Json } from '../../base/index.ts';
 import { addMarks, type Descriptor, EMPTY, type Value, type Verdict } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import { absent } from '../values/absent.ts';
 import { makeOpaque } from '../values/function-data.ts';
+import { absent } from '../values/kinds.ts';
 
 type LeaveWord = 'return' | 'done' | 'continue' | 'skip' | 'retry';
 

@@ -8,10 +8,9 @@ import {
   type Value,
   withOrigin,
 } from '../../flow/index.ts';
-import { isAbsent } from './absent.ts';
 import { eachOf, fieldOf, indexOf, sliceOf } from './access.ts';
 import { FunctionData, makeFunction } from './function-data.ts';
-import { isKept } from './kinds.ts';
+import { isAbsent, isKept } from './kinds.ts';
 import { mxOf } from './metadata.ts';
 import { textOf } from './text.ts';
 

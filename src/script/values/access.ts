@@ -2,9 +2,9 @@
 import { getOwn, nearest, plainText } from '../../base/index.ts';
 import { addMarks, elementOf, makeValue, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import { absent } from './absent.ts';
 import { isFunctionData } from './function-data.ts';
 import {
+  absent,
   computed,
   elementsOf,
   keepOf,

@@ -3,6 +3,7 @@
 import type { Json } from '../../base/index.ts';
 import {
   type Descriptor,
+  EMPTY,
   elementOf,
   makeContainer,
   makeValue,
@@ -12,8 +13,18 @@ import {
   withOrigin,
   withText,
 } from '../../flow/index.ts';
-import { isAbsent } from './absent.ts';
 import { isFunctionData } from './function-data.ts';
+
+// Undefined as a value: no data, but marks like any other (a condition chose that there is nothing).
+
+const NOTHING = makeValue(null, { origin: { absent: true } });
+
+/** No value. */
+export const absent = (descriptor: Descriptor = EMPTY): Value =>
+  descriptor === EMPTY ? NOTHING : makeValue(null, { descriptor, origin: { absent: true } });
+
+export const isAbsent = ({ data, meta }: Value): boolean =>
+  data === null && meta.origin['absent'] === true;
 
 /** Empty for everything that has no elements. */
 export function entriesOf(value: Value): readonly (readonly [string, Value])[] {

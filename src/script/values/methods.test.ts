@@ -8,8 +8,7 @@ import {
   makeValue,
   withOrigin,
 } from '../../flow/index.ts';
-import { absent } from './absent.ts';
-import { isFileList } from './kinds.ts';
+import { absent, isFileList } from './kinds.ts';
 import { callMethod, hasMethod } from './methods.ts';
 
 const secret = describe({ labels: ['secret'] });

@@ -2,9 +2,8 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Json } from '../../base/index.ts';
 import { describe, elementOf, makeContainer, makeValue } from '../../flow/index.ts';
-import { absent } from './absent.ts';
 import { FunctionData, makeFunction } from './function-data.ts';
-import { isTruthy, typeName } from './kinds.ts';
+import { absent, isTruthy, typeName } from './kinds.ts';
 import { augment, calculate, compare, isEqual, minus, negate } from './operators.ts';
 
 const secret = describe({ labels: ['secret'] });

@@ -3,9 +3,8 @@
 import { formatYaml, type Json, parseJson } from '../../base/index.ts';
 import type { Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import { isAbsent } from './absent.ts';
 import { isFunctionData } from './function-data.ts';
-import { elementsOf, isFileList, isStructure } from './kinds.ts';
+import { elementsOf, isAbsent, isFileList, isStructure } from './kinds.ts';
 
 // Values as text: in templates, for processes, as arguments of template stages.
 

@@ -9,8 +9,7 @@ import {
   type Value,
   withOrigin,
 } from '../../flow/index.ts';
-import { absent } from './absent.ts';
-import { isKept } from './kinds.ts';
+import { absent, isKept } from './kinds.ts';
 import { showText, textOf } from './text.ts';
 import { TRANSFORMERS } from './transforms.ts';
 

@@ -10,9 +10,9 @@ import {
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { linesOf, trimBlankLines } from '../files/sections.ts';
-import { absent } from './absent.ts';
 import { csvOfData, csvOfTable, findJson, parseRelaxed, xmlOfData, xmlOfText } from './formats.ts';
 import {
+  absent,
   computed,
   isFileList,
   isStructure,
