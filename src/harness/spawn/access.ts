@@ -19,7 +19,7 @@ export interface Asker {
   readonly given: Descriptor;
   readonly signal: AbortSignal;
   /** The call it asks with, when it is a thread. */
-  readonly begun?: CallIntent;
+  readonly intent?: CallIntent;
 }
 
 /** Finds a thread that the asker may read or control. */

@@ -73,8 +73,8 @@ function requestOf(asker: Asker, parameters: JsonObject, config: JsonObject): Sp
     ...(message === undefined ? {} : { message }),
     ...(model === undefined ? {} : { model }),
     // The layers above the base make the id themselves; a thread has named it before it called.
-    ...(asker.begun?.child !== undefined
-      ? { id: asker.begun.child, isUnfinished: asker.begun.isUnfinished }
+    ...(asker.intent?.child !== undefined
+      ? { id: asker.intent.child, isUnfinished: asker.intent.isUnfinished }
       : config.make_id === true || id === undefined
         ? {}
         : { id }),
