@@ -5,6 +5,21 @@ const CASES = ['tests/cases/**/*.test.ts', 'tests/script/cases.test.ts'];
 const CRASH = ['tests/crash/**/*.test.ts'];
 const SUPPORT = ['tests/architecture.test.ts', 'tests/support/**/*.test.ts'];
 
+/** Over a store whose answers come late: these need the registry's file, or are about how soon a word is heard. */
+const ON_FILE = ['old-registry', 'provenance', 'retention', 'rewind', 'replay', 'replay-tree'].map(
+  (name) => `tests/threads/${name}.test.ts`,
+);
+const late = (seed: number) => ({
+  test: {
+    name: `late ${seed}`,
+    include: ['tests/threads/**/*.test.ts'],
+    exclude: ON_FILE,
+    env: { KERNMANTLE_LATE_STORE: String(seed) },
+    isolate: true,
+  },
+});
+const LATE = isSoak || process.env['CI'] ? [late(1), late(2), late(3)] : [];
+
 export default defineConfig({
   test: {
     // End-to-end tests start the command line from `src/`, never from a stale `dist/`.
@@ -32,6 +47,7 @@ export default defineConfig({
         },
       },
       { test: { name: 'crash', include: CRASH, isolate: true } },
+      ...LATE,
     ],
   },
 });

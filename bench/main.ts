@@ -12,7 +12,7 @@ const SUITES = [
   'items',
   'stream',
   'llm',
-  'store',
+  'store-port',
   'harness',
   'harness-stream',
   'harness-growth',

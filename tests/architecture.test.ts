@@ -70,12 +70,8 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['amounts.ts', 'thread-id.ts'],
     ['port.ts'],
     ['encode.ts'],
-    ['database'],
-    ['budgets', 'leases', 'transcript', 'audit.ts', 'vault.ts'],
+    ['leases', 'transcript', 'vault.ts'],
     ['sqlite', 'memory'],
-    ['journal', 'threads'],
-    ['approvals.ts'],
-    ['store.ts'],
   ],
   harness: [
     ['loop.ts'],

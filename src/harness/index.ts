@@ -33,5 +33,5 @@ export type {
   WatchPort,
 } from './thread/ports.ts';
 export { readJournal } from './thread/read-journal.ts';
-export type { HarnessPorts, LiveThreads, PreparePorts } from './thread/thread.ts';
+export type { HarnessPorts, LiveThreads, PreparePorts, Thread } from './thread/thread.ts';
 export { createModelPort } from './turn/ask-model.ts';

@@ -1,7 +1,7 @@
 // Who calls, and with what right. The kernel forwards `__auth` and the ids and never looks inside:
 // an `Authority` made by the runtime (from a token or an operator's policy) answers for them.
 import type { JsonObject, Outcome } from '../base/index.ts';
-import type { ActPorts, Frame, Value } from '../flow/index.ts';
+import type { ActPorts, Frame, MaybePromise, Value } from '../flow/index.ts';
 import type { ItemKind, ToolEffect } from '../items/index.ts';
 import type { AuthFields, PlannedNeed } from './primitive.ts';
 import type { Sink } from './sink.ts';
@@ -49,7 +49,8 @@ export function givenValue({ values }: ExecuteRequest, name: string): Value | un
   return values && Object.hasOwn(values, name) ? values[name] : undefined;
 }
 
-export type Authorize = (caller: Caller) => Outcome<Authority>;
+/** May have to ask the registry about a thread that does not run here. */
+export type Authorize = (caller: Caller) => MaybePromise<Outcome<Authority>>;
 
 export interface ExecuteRequest extends AuthFields {
   item_type: string;

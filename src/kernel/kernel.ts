@@ -117,7 +117,7 @@ export function createKernel(ports: KernelPorts): Kernel {
     caller: Caller,
     body: (authority: Authority, uses: UsesItem) => Promise<Outcome<Json>>,
   ): Promise<Outcome<Value>> {
-    const authority = ports.authorize(caller);
+    const authority = await ports.authorize(caller);
     if (!authority.ok) return refuse(verb, target, caller, authority);
     await library.refresh();
     return await perform(
@@ -174,7 +174,7 @@ export function createKernel(ports: KernelPorts): Kernel {
       const target = targetOf(request);
       const chosen = requestProblem(request) ?? kindOf(request);
       if (!chosen.ok) return refuse('execute', target, caller, chosen);
-      const authority = ports.authorize(caller);
+      const authority = await ports.authorize(caller);
       if (!authority.ok) return refuse('execute', target, caller, authority);
       await library.refresh();
       const { kind, action } = chosen.output;

@@ -161,7 +161,7 @@ async function wireRuntime(
         if (there.ok) await there.output.runtime.close();
       }
       const store = await opening;
-      if (store?.ok && !host) store.output.close();
+      if (store?.ok && !host) await store.output.close();
       for (const primitive of open.primitives.values()) primitive.close?.();
       open.audit.close?.();
     },

@@ -1,7 +1,7 @@
 // The kernel over one project: primitives mounted, rights decided, verbs made.
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fail, ok } from '../base/index.ts';
+import { fail, type Outcome, ok } from '../base/index.ts';
 import {
   type ComposedPolicy,
   createFrame,
@@ -11,7 +11,7 @@ import {
 } from '../flow/index.ts';
 import { copyItem, type ItemKind, type Library } from '../items/index.ts';
 import {
-  type Authorize,
+  type Authority,
   auditRow,
   type Caller,
   createItemMarks,
@@ -132,9 +132,12 @@ export function createVerify(
 }
 
 /** Who speaks for a caller: its token, or the operator's policy for the surface. */
-export function createAuthorize(open: OpenProject, library: Library): Authorize {
+export function createAuthorize(
+  open: OpenProject,
+  library: Library,
+): (caller: Caller) => Outcome<Authority> {
   const verify = createVerify(open, library);
-  const speaksFor: Authorize = (caller) => {
+  const speaksFor = (caller: Caller): Outcome<Authority> => {
     // What could not be recorded is not begun.
     const ready = open.audit.ready();
     if (!ready.ok) return ready;
@@ -172,9 +175,16 @@ export function createVerbs(open: OpenProject, library: Library, more: readonly 
   const marks = createItemMarks(labels);
   const runner = createRunner(open, library, labels);
   const modify = createModifier(library, marks);
+  const authorize = createAuthorize(open, library);
   return createKernel({
     library,
-    authorize: createAuthorize(open, library),
+    // What is not run here is looked up, once a call.
+    async authorize(caller) {
+      if (caller.__auth !== undefined && caller.__thread_id !== undefined) {
+        await open.registry?.learn(caller.__thread_id);
+      }
+      return authorize(caller);
+    },
     kinds: [
       toolKind(library, runner, modify),
       directiveKind(library, modify, marks),

@@ -24,7 +24,7 @@ import {
   probeSandboxNow,
   type SandboxReport,
 } from '../kernel/index.ts';
-import type { Store } from '../store/index.ts';
+import type { SqliteOptions, Store } from '../store/index.ts';
 import {
   createKeyFolder,
   createTrustStore,
@@ -43,6 +43,8 @@ export interface RuntimeOptions {
   tools?: readonly ProgramTool[];
   /** Loops of the embedding program, by the name that `spawn_thread` is given as `runner`. */
   runners?: Readonly<Record<string, Runner>>;
+  /** Another registry than the file of the project. */
+  openStore?: (options: SqliteOptions) => Promise<Outcome<Store>>;
 }
 
 export const BUNDLE = packagePath('bundle');
@@ -115,6 +117,7 @@ export interface OpenProject {
   /** The threads this process runs, from the first one on. */
   live?: LiveThreads;
   runners?: RuntimeOptions['runners'];
+  openStore?: RuntimeOptions['openStore'];
   host?: HostProject;
   /** Other projects that threads were started in. */
   others: Map<string, Promise<Outcome<OtherProject>>>;
@@ -129,7 +132,16 @@ export interface OpenProject {
 }
 
 /** Asked at every use of a capability token. */
-export type Registry = Pick<Store, 'standing'> & Required<Pick<TokenVerifierPorts, 'useApproval'>>;
+export interface Registry extends Required<Pick<TokenVerifierPorts, 'useApproval'>> {
+  /**
+   * `revoked`: somebody ended it and everything below it, or has just said so. `ended`: its own word
+   * counts no more, that of a child that lives on does. Nothing is read: what runs here is told with
+   * every commit, everything else was learned before.
+   */
+  standing(thread: string): 'good' | 'ended' | 'revoked' | 'unknown';
+  /** Reads how a thread stands that does not run here. */
+  learn(thread: string): Promise<void>;
+}
 
 /** A project whose threads were started from another one: they live in that one's registry. */
 export interface HostProject {
@@ -179,6 +191,7 @@ export function openProject(
     others: new Map(),
     openOther,
     ...(options.runners ? { runners: options.runners } : {}),
+    ...(options.openStore ? { openStore: options.openStore } : {}),
     ...(host ? { host, live: host.live } : {}),
     sandbox() {
       probed ??= probeSandboxNow();

@@ -19,7 +19,6 @@ import {
 import type { ItemKind, Library } from '../items/index.ts';
 import {
   type Authority,
-  type Authorize,
   auditRow,
   type Caller,
   type Kernel,
@@ -96,7 +95,7 @@ const fresh = (): string => Buffer.from(systemRandom(12)).toString('hex');
 /** Asked at every act, decided anew when the last answer has aged. */
 function steady(
   open: OpenProject,
-  authorize: Authorize,
+  authorize: ReturnType<typeof createAuthorize>,
   caller: () => Caller,
 ): () => Outcome<Authority> {
   let known: { at: number; authority: Outcome<Authority> } | undefined;

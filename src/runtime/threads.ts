@@ -1,6 +1,5 @@
 // Threads over one project: the registry and the harness, loaded when the first thread is.
-import { existsSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, realpathSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fail, type Outcome, ok, systemClock, systemRandom } from '../base/index.ts';
 import { createFrame } from '../flow/index.ts';
@@ -14,6 +13,7 @@ import type {
   ReplayReport,
   ResumeOptions,
   RunRequest,
+  Thread,
   ThreadAction,
   ThreadResult,
   WatchPort,
@@ -32,7 +32,7 @@ export interface Threads {
   /** As the file has it: known secrets are references. */
   readonly store: Store;
   /** A journal with its secrets in place: for replay. */
-  history(id: string): Outcome<StoredEvent[]>;
+  history(id: string): Promise<Outcome<StoredEvent[]>>;
   run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
   resume(id: string, signal?: AbortSignal, options?: ResumeOptions): Promise<Outcome<ThreadResult>>;
   /** An ended thread again, from its journal, without a model and without tools. */
@@ -42,11 +42,12 @@ export interface Threads {
 /** A registry that was not made with this user's key came with a stranger's project: refused. */
 export async function openRegistry(open: OpenProject): Promise<Outcome<Store>> {
   const { clock, keys } = open;
-  const { deriveVaultKey, openStore } = await import('../store/index.ts');
+  const { deriveVaultKey, openSqliteStore } = await import('../store/index.ts');
   const key = keys.tokenKey();
   if (!key.ok) return key;
   const identity = deriveVaultKey(key.output.exportPrivate());
-  return openStore({ file: registryFile(open), clock, identity });
+  const openStore = open.openStore ?? openSqliteStore;
+  return await openStore({ file: registryFile(open), clock, identity });
 }
 
 const registryFile = ({ project }: OpenProject): string =>
@@ -156,12 +157,12 @@ export async function stopThreads({ live }: OpenProject): Promise<void> {
 }
 
 /** Old trees go, with their transcripts; what they cost and the audit stay. */
-export function pruneThreads(
+export async function pruneThreads(
   store: Pick<Store, 'prune'>,
   project: string,
   options: PruneOptions,
-): Outcome<{ removed: string[] }> {
-  const pruned = store.prune(options);
+): Promise<Outcome<{ removed: string[] }>> {
+  const pruned = await store.prune(options);
   for (const id of pruned.ok ? pruned.output.removed : []) {
     rmSync(join(project, '.ai', 'threads', id), { recursive: true, force: true });
   }
@@ -173,27 +174,58 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 const TREES_A_RUN = 20;
 
 /** Before the first run of a runtime: a little of what the policy does not want kept any longer. */
-function retain(open: OpenProject, store: Store): void {
+async function retain(open: OpenProject, store: Store): Promise<void> {
   const { days, keep_failed = false } = open.policies.current().policy.retention;
   if (open.hasRetained || open.host || days === undefined) return;
   open.hasRetained = true;
   const before = open.clock.now() - days * DAY_MS;
-  pruneThreads(store, open.project, { before, keepFailed: keep_failed, trees: TREES_A_RUN });
+  await pruneThreads(store, open.project, { before, keepFailed: keep_failed, trees: TREES_A_RUN });
 }
 
 /** A registry for one use; nothing of it stays. */
 async function inEmptyRegistry<T>(
   work: (store: Store) => Promise<Outcome<T>>,
 ): Promise<Outcome<T>> {
-  const { openStore } = await import('../store/index.ts');
-  const dir = mkdtempSync(join(tmpdir(), 'kernmantle-replay-'));
-  const opened = openStore({ file: join(dir, 'registry.db'), clock: systemClock });
+  const { createWorld, openMemoryStore } = await import('../store/index.ts');
+  const { store } = openMemoryStore({ world: createWorld(systemClock, () => false) });
   try {
-    return opened.ok ? await work(opened.output) : opened;
+    return await work(store);
   } finally {
-    if (opened.ok) opened.output.close();
-    rmSync(dir, { recursive: true, force: true });
+    await store.close();
   }
+}
+
+/** How threads stand, as this process was told. */
+function createRegistry(open: OpenProject, store: Store): Registry {
+  const learned = new Map<string, ReturnType<Registry['standing']>>();
+  const running = (): Thread[] => (open.live?.all() ?? []).map(({ thread }) => thread);
+  return {
+    standing(name) {
+      const own = open.live?.get(name)?.thread;
+      const isKilled = own?.journal.signals().some(({ kind }) => kind === 'kill') === true;
+      if (isKilled || running().some(({ journal }) => journal.revoked() === name)) return 'revoked';
+      if (own) return 'good';
+      const known = learned.get(name);
+      if (known !== undefined) return known;
+      return running().some(({ place }) => place.chain.includes(name)) ? 'good' : 'unknown';
+    },
+    async learn(name) {
+      if (open.live?.get(name)) return;
+      const { isEnded } = await import('../store/index.ts');
+      const row = await store.thread(name);
+      learned.clear();
+      if (!row.ok) learned.set(name, row.error.code === 'not_found' ? 'unknown' : 'revoked');
+      else if (row.output.revoked !== undefined) learned.set(row.output.revoked, 'revoked');
+      if (row.ok) learned.set(name, isEnded(row.output.status) ? 'ended' : 'good');
+      if (row.ok && row.output.revoked === name) learned.set(name, 'revoked');
+    },
+    useApproval({ approval, thread, token }) {
+      const own = open.live?.get(thread);
+      return own
+        ? own.thread.rights.approved.use(approval, token)
+        : fail('permission_denied', `thread \`${thread}\` does not run here`);
+    },
+  };
 }
 
 /** Another project's items, policy and instructions, over the registry of this one. */
@@ -281,16 +313,6 @@ function watchOver({ open, library, kernel, store, harness }: Made, live: Live):
   });
 }
 
-const registryOf = (open: OpenProject, store: Store): Registry => ({
-  standing: store.standing,
-  useApproval({ approval, thread, token }) {
-    const running = open.live?.get(thread);
-    return running
-      ? running.thread.rights.approved.use(approval, token)
-      : fail('permission_denied', `thread \`${thread}\` does not run here`);
-  },
-});
-
 /** Goes on with a thread, unless it runs here and is asked to go back. */
 const resumeIn = (
   { resumeThread }: Harness,
@@ -331,12 +353,13 @@ function createPorts(made: Made, watch: Watch, live: LiveThreads, owner: string)
       ...(open.runners ? { runners: open.runners } : {}),
       elsewhere: (path, allow) => openOtherProject(open, ports, path, allow),
       async resume(id) {
-        const row = store.thread(id);
+        const row = await store.thread(id);
         if (!row.ok) return row;
         // The right to be there was given when the thread was started.
         const there = await openOtherProject(open, ports, row.output.project, () => ok(null));
         return there.ok ? await resumeIn(harness, there.output, id) : there;
       },
+      history: watch.history,
     },
     watch: { ...watch.port, audit: open.audit },
   };
@@ -360,7 +383,7 @@ export async function createThreads(
   const watch = watchOver(made, live);
   open.live ??= harness.createLiveThreads();
   open.mask = watch.mask;
-  open.registry = registryOf(open, store);
+  open.registry = createRegistry(open, store);
   const ports = createPorts(made, watch, open.live, nameOwner());
   const told = async (
     run: () => Promise<Outcome<ThreadResult>>,
@@ -379,15 +402,15 @@ export async function createThreads(
   const threads: Threads = {
     store,
     history: watch.history,
-    run(request, signal) {
-      retain(open, store);
-      return told(() => harness.runDirective(ports, request, signal));
+    async run(request, signal) {
+      await retain(open, store);
+      return await told(() => harness.runDirective(ports, request, signal));
     },
     resume: (id, signal, options) => told(() => resumeIn(harness, ports, id, signal, options)),
     replay: (id, options) =>
       inEmptyRegistry((empty) => harness.replayThread(unheard, id, store, empty, options)),
   };
   // Another project's threads are in the registry of the one they were started from.
-  if (!open.host) harness.finishEnded(ports);
+  if (!open.host) await harness.finishEnded(ports);
   return { threads, ports };
 }

@@ -1,28 +1,37 @@
 export { type Amounts, BUDGET_KINDS, type BudgetKind, type BudgetLimits } from './amounts.ts';
+export { nameOwner } from './leases/lease-owner.ts';
+export { createWorld, openMemoryStore } from './memory/store.ts';
 export type {
+  Answer,
   Approval,
   ApprovalKind,
-  ApprovalRequest,
   ApprovalState,
-  Approvals,
+  BudgetState,
+  Commit,
+  Committed,
   Decision,
+  Held,
   HumanChannel,
-} from './approvals.ts';
-export type { BudgetState, OpenReservation } from './budgets/budgets.ts';
-export type { NewEvent } from './database/event-log.ts';
-export type { Durability } from './database/open-file.ts';
-export type { Artifacts } from './journal/artifacts.ts';
-export type { Change, StoredEvent } from './journal/journal.ts';
-export type { Signal } from './journal/signals.ts';
-export type { Standing } from './journal/standing.ts';
-export type { Cursor, Happening } from './journal/watch.ts';
-export { nameOwner } from './leases/lease-owner.ts';
-export type { Lease, Pulse } from './leases/leases.ts';
-export { openStore, type Store, type StoreOptions } from './store.ts';
+  Lease,
+  NewApproval,
+  NewEvent,
+  NewThread,
+  OpenReservation,
+  PruneOptions,
+  Renewed,
+  Reserve,
+  Sealed,
+  Signal,
+  Store,
+  StoredEvent,
+  ThreadFilter,
+  ThreadPage,
+  ThreadRow,
+  ThreadSummary,
+} from './port.ts';
+export type { Durability } from './sqlite/file/open-file.ts';
+export { openSqliteStore, type SqliteOptions } from './sqlite/store.ts';
 export { isEnded, parseThreadId, THREAD_STATUSES, type ThreadStatus } from './thread-id.ts';
-export type { PruneOptions } from './threads/prune.ts';
-export type { ThreadFilter, ThreadPage } from './threads/query.ts';
-export type { FirstSteps, NewThread, ThreadRow, ThreadSummary } from './threads/threads.ts';
 export { readTranscript, type TranscriptLine, type TranscriptText } from './transcript/read.ts';
 export {
   createTranscript,
@@ -37,5 +46,4 @@ export {
   type TranscriptType,
   transcriptFile,
 } from './transcript/transcript.ts';
-export type { SealedSecret, SealedSecrets } from './vault.ts';
 export { createVault, deriveVaultKey, type Vault, type VaultOptions } from './vault.ts';

@@ -1,5 +1,10 @@
-// Encrypted bytes of a thread, by number. What they mean is the vault's business.
-
+// A journal must be able to say what was really sent, and must not show a secret to whoever opens the
+// file. So each known secret, in whatever form it stands there, goes into the registry encrypted, and
+// the journal holds a reference in its place; resume and replay put it back.
+//
+// The key is made from one in the user's folder, apart for each thread. References carry a mark made
+// from that key: a text from outside that imitates one is itself put away, so that putting back never
+// shows a secret to somebody who only wrote its reference.
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync } from 'node:crypto';
 import {
   fail,
@@ -12,64 +17,25 @@ import {
   setOwn,
   systemRandom,
 } from '../base/index.ts';
-import type { Database } from './database/database.ts';
-
-export interface SealedSecret {
-  number: number;
-  sealed: Uint8Array;
-}
-
-export interface SealedSecrets {
-  /** A number is given once: `conflict` else. */
-  keep(thread: string, secret: SealedSecret): Outcome<null>;
-  load(thread: string): Outcome<SealedSecret[]>;
-}
-
-export function createSealedSecrets(database: Database): SealedSecrets {
-  return {
-    keep(thread, { number, sealed }) {
-      // Undone with a transaction around it, a number would be known here and missing in the file.
-      if (database.isWriting()) {
-        return fail('internal_error', 'secrets are kept before a commit begins, not inside it');
-      }
-      return database.write(() => {
-        const sql = 'INSERT OR IGNORE INTO secrets (thread, number, sealed) VALUES (?, ?, ?)';
-        if (database.run(sql, thread, number, sealed) === 1) return ok(null);
-        const message = `secret ${number} of thread \`${thread}\` exists already: somebody else holds the thread`;
-        return fail('conflict', message, { thread });
-      });
-    },
-    load: (thread) =>
-      database.read(() => {
-        const sql = 'SELECT number, sealed FROM secrets WHERE thread = ? ORDER BY number';
-        return ok(database.all(sql, thread).map((row) => ({ ...row }) as unknown as SealedSecret));
-      }),
-  };
-}
-
-// A journal must be able to say what was really sent, and must not show a secret to whoever opens the
-// file. So each known secret, in whatever form it stands there, goes into the registry encrypted, and
-// the journal holds a reference in its place; resume and replay put it back.
-//
-// The key is made from one in the user's folder, apart for each thread. References carry a mark made
-// from that key: a text from outside that imitates one is itself put away, so that putting back never
-// shows a secret to somebody who only wrote its reference.
+import type { Sealed } from './port.ts';
 
 export interface Vault {
-  /**
-   * The value with references; what they stand for is stored before this returns. To be called before
-   * the commit that holds the value, never inside `together` or `grouped`.
-   */
+  /** The value with references; what they stand for waits in `unkept`. */
   hide(value: Json, redactor: Redactor): Outcome<Json>;
   /** The value as it was. Unknown references are a failure, not a gap. */
   reveal(value: Json): Outcome<Json>;
   /** Everything that was put away so far, as it was found. */
   texts(): string[];
+  /** Not in the registry yet: it rides with the commit that refers to it, again when that was refused. */
+  unkept(): readonly Sealed[];
+  /** They are there now. */
+  kept(secrets: readonly Sealed[]): void;
 }
 
 export interface VaultOptions {
-  secrets: SealedSecrets;
   thread: string;
+  /** What the registry has of it. */
+  sealed: readonly Sealed[];
   /** At least 32 bytes that only this user has. */
   key: Uint8Array;
   random?: RandomBytes;
@@ -120,7 +86,7 @@ function walk(value: Json, text: (given: string) => string, leaf: (given: Json) 
 }
 
 export function createVault(options: VaultOptions): Outcome<Vault> {
-  const { secrets, thread, key, random = systemRandom } = options;
+  const { sealed: stored, thread, key, random = systemRandom } = options;
   if (key.length < 32) return fail('invalid_input', 'the key of a vault has at least 32 bytes');
   const own = Buffer.from(hkdfSync('sha256', key, thread, 'kernmantle journal', 32));
   const mark = createHmac('sha256', own).update('mark').digest('base64url').slice(0, 16);
@@ -132,10 +98,9 @@ export function createVault(options: VaultOptions): Outcome<Vault> {
     numbers.set(text, number);
   };
 
-  const stored = secrets.load(thread);
-  if (!stored.ok) return stored;
+  const waiting = new Map<number, Sealed>();
   try {
-    for (const { number, sealed } of stored.output) remember(number, seal.open(number, sealed));
+    for (const { number, sealed } of stored) remember(number, seal.open(number, sealed));
   } catch {
     const message = `the secrets of thread \`${thread}\` were sealed with another key; it cannot be resumed or replayed by this user`;
     return fail('permission_denied', message, { thread });
@@ -146,8 +111,7 @@ export function createVault(options: VaultOptions): Outcome<Vault> {
     let number = numbers.get(text);
     if (number === undefined) {
       number = texts.size + 1;
-      const kept = secrets.keep(thread, { number, sealed: seal.seal(number, text) });
-      if (!kept.ok) throw new VaultProblem(kept.error.detail.message, { cause: kept });
+      waiting.set(number, { number, sealed: seal.seal(number, text) });
       remember(number, text);
     }
     return `${prefix}${number}${kind}}`;
@@ -166,8 +130,7 @@ export function createVault(options: VaultOptions): Outcome<Vault> {
       return ok(work());
     } catch (error) {
       if (!(error instanceof VaultProblem)) throw error;
-      const cause = error.cause as Outcome<never> | undefined;
-      return cause ?? fail('internal_error', error.message, { thread });
+      return fail('internal_error', error.message, { thread });
     }
   }
 
@@ -200,6 +163,10 @@ export function createVault(options: VaultOptions): Outcome<Vault> {
       return attempt(() => walk(value, text, leaf));
     },
     texts: () => [...texts.values()].filter((text) => text !== prefix),
+    unkept: () => [...waiting.values()],
+    kept(secrets) {
+      for (const { number } of secrets) waiting.delete(number);
+    },
   });
 }
 

@@ -144,7 +144,8 @@ test('events come as JSON lines, in order, with the result last', async () => {
   const done = await km('run', 'look', '--json');
   expect(done).toMatchObject({ code: 0, err: '' });
   const events = lines(done);
-  expect(events[0]).toMatchObject({ type: 'thread_start', seq: 1 });
+  expect(events[0]).toMatchObject({ type: 'status', seq: 1, data: { status: 'running' } });
+  expect(events[1]).toMatchObject({ type: 'thread_start', seq: 2 });
   const seqs = events.slice(0, -1).map(({ seq }) => seq);
   expect(seqs).toEqual(seqs.map((_, index) => index + 1));
   expect(events.map(({ type }) => type)).toContain('tool_result');
@@ -223,8 +224,8 @@ test('what ran is listed, shown, drawn as a tree and tailed', async () => {
   expect(whole).toMatchObject({ thread: { id } });
   expect(whole.events.at(-1)).toMatchObject({ type: 'thread_end' });
   expect((await peek('threads', 'tree', id)).out).toContain(`${id} completed`);
-  const tail = lines(await km('threads', 'tail', id, '-n', '2', '-f', '--json'));
-  expect(tail.map(({ type }) => type)).toEqual(['assistant_message', 'thread_end']);
+  const tail = lines(await km('threads', 'tail', id, '-n', '3', '-f', '--json'));
+  expect(tail.map(({ type }) => type)).toEqual(['assistant_message', 'status', 'thread_end']);
   expect(await peek('threads', 'wait', id)).toMatchObject({ code: 0 });
   expect((await peek('threads', 'top')).out).toContain(id);
   expect(await peek('threads', 'prune', '--older-than', '0s')).toMatchObject({ code: 0 });
@@ -356,14 +357,25 @@ test('a person sees what is asked and decides once', async () => {
   const runtime = await fixture.open();
   const threads = await runtime.threads();
   if (!threads.ok) throw new Error(threads.error.detail.message);
-  const { approvals, query } = threads.output.store;
-  const page = query();
+  const { claim, commit, query } = threads.output.store;
+  const page = await query();
   const thread = page.ok ? (page.output.rows[0]?.id ?? '') : '';
-  const ask = (kind: 'call' | 'question', text: string): string => {
-    const asked = approvals.ask({ thread, kind, binding: { text }, shown: { text } });
-    return asked.ok ? asked.output.id : '';
-  };
-  const [call, question] = [ask('call', 'push to main'), ask('question', 'which branch')];
+  const held = await claim(thread, { owner: 'test', ttlMs: 30_000 }, { reopen: true });
+  if (!held.ok) throw new Error(held.error.detail.message);
+  const { epoch, row } = held.output;
+  const ask = (id: string, kind: 'call' | 'question', text: string) => ({
+    id,
+    kind,
+    binding: { text },
+    shown: { text },
+  });
+  const [call, question] = ['ap_call', 'ap_question'];
+  await commit(thread, {
+    expect: { seq: row.seq, epoch },
+    events: [{ type: 'snapshot', data: { reason: 'asked' } }],
+    ask: [ask(call, 'call', 'push to main'), ask(question, 'question', 'which branch')],
+    release: true,
+  });
   await runtime.close();
   const waiting = await peek('approvals', 'ls');
   expect(waiting.out).toContain('push to main');
@@ -420,7 +432,7 @@ test('a thread is replayed from its journal, and a changed directive shows', asy
   const same = await peek('replay', 'last');
   expect(same).toMatchObject({ code: 0 });
   expect(same.out).toMatch(/the same: \d+ of \d+ events, ended completed/);
-  expect((await peek('replay', 'last', '--until', '6')).out).toContain('6 of 6 events');
+  expect((await peek('replay', 'last', '--until', '7')).out).toContain('6 of 6 events');
   fixture.write('.ai/directives/look.md', look().replace('Do it', 'Do it otherwise'));
   const other = await peek('replay', 'last', '--json');
   expect(other.code).toBe(1);

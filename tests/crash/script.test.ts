@@ -104,10 +104,10 @@ test('a read that was at work is done again, under the same number', async () =>
   expect(resultOf(life)).toMatchObject({
     output: { status: 'completed', cost: { tool_calls: 4 } },
   });
-  const store = openRegistry(stage);
-  const [row] = rowsOf(store);
-  const events = store.read(row?.id ?? '');
-  store.close();
+  const store = await openRegistry(stage);
+  const [row] = await rowsOf(store);
+  const events = await store.read(row?.id ?? '');
+  await store.close();
   const calls = events.ok ? events.output.filter(({ data }) => data.tool === 'probe/look') : [];
   expect(new Set(calls.map(({ data }) => data.call_id)).size).toBe(1);
 });

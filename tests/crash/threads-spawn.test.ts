@@ -24,26 +24,27 @@ test.each([
     made = await crashStage();
     const first = live(made, moment);
     await first.over;
-    const store = openRegistry(made);
-    const partsOf = () => rowsOf(store).filter(({ directive }) => directive === 'part');
-    const before = partsOf();
+    const store = await openRegistry(made);
+    const partsOf = async () =>
+      (await rowsOf(store)).filter(({ directive }) => directive === 'part');
+    const before = await partsOf();
     expect(before).toHaveLength(children);
     const next = live(made);
     await next.over;
     // The model was given every id: else it could not have waited for them.
     expect(next.lines.at(-1)).toContain('all done');
-    const after = partsOf();
+    const after = await partsOf();
     expect(after).toHaveLength(EXPECTED.children);
     const ids = new Set(after.map(({ id }) => id));
     for (const { id } of before) expect(ids).toContain(id);
     expect(new Set(after.map(({ inputs }) => plainText((inputs as JsonObject).tag))).size).toBe(
       EXPECTED.children,
     );
-    const [lead] = rowsOf(store).filter(({ parent }) => parent === undefined);
+    const [lead] = (await rowsOf(store)).filter(({ parent }) => parent === undefined);
     expect(lead?.cost).toMatchObject({ ...EXPECTED.lead, spawns: EXPECTED.children });
-    const journal = store.read(lead?.id ?? '');
+    const journal = await store.read(lead?.id ?? '');
     expect(JSON.stringify(journal)).not.toContain('outcome_unknown');
-    store.close();
+    await store.close();
   },
   60_000,
 );

@@ -1,5 +1,6 @@
 // Processes that are killed at any moment: nothing acknowledged is lost, no side effect is repeated,
 // every child is there once and known to its parent, budgets add up, and the whole tree goes on.
+
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, test } from 'vitest';
@@ -20,6 +21,7 @@ import {
   linesOf,
   probeTools,
 } from '../support/crash-project.ts';
+import { budgetOf } from '../support/registry-reads.ts';
 import { runs } from '../support/soak.ts';
 
 const KILLS = runs(30, 200);
@@ -41,18 +43,18 @@ const chance = (below: number): number => Math.floor(Math.random() * below);
 
 /** Lives until a random moment: a number of events, and then a little longer. */
 async function liveAndDie(stage: CrashStage, store: Store): Promise<void> {
-  const before = eventCount(rowsOf(store));
+  const before = eventCount(await rowsOf(store));
   const life = live(stage);
   await life.said('up');
   await life.said('event', chance(40));
   await sleep(chance(12));
   await kill(life);
   const acknowledged = life.lines.filter((line) => line.startsWith('event ')).length;
-  expect(eventCount(rowsOf(store))).toBeGreaterThanOrEqual(before + acknowledged);
+  expect(eventCount(await rowsOf(store))).toBeGreaterThanOrEqual(before + acknowledged);
 }
 
-function journalOf(store: Store, id: string): StoredEvent[] {
-  const events = store.read(id);
+async function journalOf(store: Store, id: string): Promise<StoredEvent[]> {
+  const events = await store.read(id);
   if (!events.ok) throw new Error(events.error.detail.message);
   return events.output;
 }
@@ -71,16 +73,19 @@ const sum = (list: readonly Books[]): Books => ({
 });
 
 /** What a thread itself used is its cost without its children's; with everything below it, the books. */
-function checkBooks(store: Store, rows: readonly ThreadRow[], row: ThreadRow): Books {
+async function checkBooks(
+  store: Store,
+  rows: readonly ThreadRow[],
+  row: ThreadRow,
+): Promise<Books> {
   const below = rows.filter(({ parent }) => parent === row.id);
   const children = below.filter(({ kind }) => kind === 'thread');
   const hooks = below.filter(({ kind }) => kind === 'hook');
   const [own, theirs] = [costOf(row.cost), sum(children.map(({ cost }) => costOf(cost)))];
-  const all = sum([
-    { tokens: own.tokens - theirs.tokens, spend: own.spend - theirs.spend },
-    ...below.map((one) => checkBooks(store, rows, one)),
-  ]);
-  const budget = store.budget(row.id);
+  const books = [{ tokens: own.tokens - theirs.tokens, spend: own.spend - theirs.spend }];
+  for (const one of below) books.push(await checkBooks(store, rows, one));
+  const all = sum(books);
+  const budget = await budgetOf(store, row.id);
   if (!budget.ok) throw new Error(budget.error.detail.message);
   const { used, reserved } = budget.output;
   expect(reserved, row.id).toMatchObject({ tokens: 0n, spend: 0n, spawns: 0n });
@@ -95,11 +100,11 @@ function checkBooks(store: Store, rows: readonly ThreadRow[], row: ThreadRow): B
 }
 
 /** Every event that people may see, once and in order. */
-function checkTranscript({ fixture }: CrashStage, store: Store, id: string): void {
+async function checkTranscript({ fixture }: CrashStage, store: Store, id: string): Promise<void> {
   const read = readTranscript(join(fixture.root, '.ai', 'threads'), id);
   if (!read.ok) throw new Error(read.error.detail.message);
   expect(read.output.problems).toEqual([]);
-  const shown = journalOf(store, id).filter(({ type }) => isTranscriptType(type));
+  const shown = (await journalOf(store, id)).filter(({ type }) => isTranscriptType(type));
   expect(
     read.output.lines.map(({ seq, type }) => `${seq} ${type}`),
     id,
@@ -107,18 +112,22 @@ function checkTranscript({ fixture }: CrashStage, store: Store, id: string): voi
 }
 
 /** Ids of calls that were said to be unknown. */
-const unknownIn = (store: Store, rows: readonly ThreadRow[]): Set<string> =>
-  new Set(
-    rows.flatMap(({ id }) =>
-      journalOf(store, id).flatMap(({ type, data }) =>
-        type === 'tool_result' && JSON.stringify(data.content).includes('outcome_unknown')
-          ? [plainText(data.call_id)]
-          : [],
-      ),
-    ),
-  );
+async function unknownIn(store: Store, rows: readonly ThreadRow[]): Promise<Set<string>> {
+  const unknown = new Set<string>();
+  for (const { id } of rows) {
+    for (const { type, data } of await journalOf(store, id)) {
+      const isUnknown = JSON.stringify(data.content ?? null).includes('outcome_unknown');
+      if (type === 'tool_result' && isUnknown) unknown.add(plainText(data.call_id));
+    }
+  }
+  return unknown;
+}
 
-function checkEffects(stage: CrashStage, store: Store, rows: readonly ThreadRow[]): void {
+async function checkEffects(
+  stage: CrashStage,
+  store: Store,
+  rows: readonly ThreadRow[],
+): Promise<void> {
   const runs = rows.filter(({ directive }) => directive === 'lead').length;
   const places = Array.from({ length: runs }, (_, run) => EXPECTED.places(`r${run}`)).flat();
   const atOf = (line: string): string => line.split(' ')[0] ?? '';
@@ -131,18 +140,18 @@ function checkEffects(stage: CrashStage, store: Store, rows: readonly ThreadRow[
   expect(new Set([...put].map((line) => line.split(' ')[1])).size).toBe(places.length);
   const written = linesOf(stage, 'write').map(atOf);
   expect(new Set(written).size).toBe(written.length);
-  const unknown = unknownIn(store, rows);
+  const unknown = await unknownIn(store, rows);
   const missing = places.filter((place) => !written.includes(place));
   expect(missing.filter((place) => !unknown.has(`write_${place}`))).toEqual([]);
   // Only a write is ever unknown: a spawn finds its child.
   expect([...unknown].filter((call) => !call.startsWith('write_'))).toEqual([]);
 }
 
-function checkTree(store: Store, rows: readonly ThreadRow[], lead: ThreadRow): void {
+async function checkTree(store: Store, rows: readonly ThreadRow[], lead: ThreadRow): Promise<void> {
   expect(lead.result).toMatchObject({ status: 'completed', text: 'all done' });
   expect(lead.cost).toMatchObject({ ...EXPECTED.lead, spawns: EXPECTED.children });
   const children = rows.filter(({ parent, kind }) => parent === lead.id && kind === 'thread');
-  const journal = journalOf(store, lead.id);
+  const journal = await journalOf(store, lead.id);
   const named = (type: string) => journal.filter((event) => event.type === type);
   const ids = new Set(children.map(({ id }) => id));
   for (const type of ['spawn', 'child_end']) {
@@ -173,25 +182,25 @@ test(
   `killed ${KILLS} times, a tree loses nothing, repeats no write and goes on`,
   async () => {
     made = await crashStage();
-    const store = openRegistry(made);
+    const store = await openRegistry(made);
     for (let count = 0; count < KILLS; count++) await liveAndDie(made, store);
     // Whoever comes last finds one thread to go on with, or begins one that nobody disturbs.
     const last = live(made);
     await last.over;
     expect(last.lines.at(-1)).toContain('"completed"');
-    const rows = rowsOf(store);
+    const rows = await rowsOf(store);
     const stuck = rows.filter(({ status, kind }) =>
       kind === 'hook' ? !['completed', 'terminated'].includes(status) : status !== 'completed',
     );
     expect(stuck.map(({ id, status }) => `${id} ${status}`)).toEqual([]);
     for (const lead of rows.filter(({ parent }) => parent === undefined)) {
-      checkTree(store, rows, lead);
-      checkBooks(store, rows, lead);
+      await checkTree(store, rows, lead);
+      await checkBooks(store, rows, lead);
     }
-    checkEffects(made, store, rows);
-    for (const { id } of rows) checkTranscript(made, store, id);
+    await checkEffects(made, store, rows);
+    for (const { id } of rows) await checkTranscript(made, store, id);
     await checkReplays(made, rows.filter(({ kind }) => kind === 'thread').slice(0, REPLAYS));
-    store.close();
+    await store.close();
   },
   TIMEOUT_MS,
 );

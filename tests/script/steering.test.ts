@@ -15,16 +15,17 @@ async function resume({ threads }: Stage, id: string) {
   return done.output;
 }
 
-function decide({ threads }: Stage): void {
-  const open = threads.store.approvals.list({ state: 'pending' });
+async function decide({ threads }: Stage): Promise<void> {
+  const open = await threads.store.approvals({ state: 'pending' });
   const [first] = open.ok ? open.output : [];
   const decision = { decision: 'approved', who: 'ann', channel: 'cli', why: 'fine' } as const;
-  const done = threads.store.approvals.decide(first?.id ?? '', decision);
+  const done = await threads.store.decide(first?.id ?? '', decision);
   if (!done.ok) throw new Error(done.error.detail.message);
 }
 
-const countOf = (made: Stage, id: string, tool: string): number =>
-  eventsOf(made, id).filter(({ type, data }) => type === 'tool_call' && data.tool === tool).length;
+const countOf = async (made: Stage, id: string, tool: string): Promise<number> =>
+  (await eventsOf(made, id)).filter(({ type, data }) => type === 'tool_call' && data.tool === tool)
+    .length;
 
 describe('people', () => {
   const ASKS = [
@@ -39,7 +40,7 @@ describe('people', () => {
     const asked = await run(made, 'job');
     expect(asked).toMatchObject({ status: 'waiting', cost: { tool_calls: 2 } });
     expect((await resume(made, asked.thread_id)).status).toBe('waiting');
-    decide(made);
+    await decide(made);
     const done = await resume(made, asked.thread_id);
     expect(done).toMatchObject({
       status: 'completed',
@@ -47,7 +48,7 @@ describe('people', () => {
       cost: { tool_calls: 3 },
     });
     expect(readFileSync(join(made.fixture.root, 'notes/out.txt'), 'utf8')).toBe('hello\n');
-    expect(countOf(made, asked.thread_id, 'fs/read_file')).toBe(1);
+    expect(await countOf(made, asked.thread_id, 'fs/read_file')).toBe(1);
   });
 
   test('steps that come out differently than recorded end the thread with that fault', async () => {
@@ -60,7 +61,7 @@ describe('people', () => {
       { permissions: WRITE },
     );
     const asked = await run(made, 'job');
-    decide(made);
+    await decide(made);
     const done = await resume(made, asked.thread_id);
     expect(done).toMatchObject({ status: 'failed', code: 'steps_differ' });
   });
@@ -72,7 +73,7 @@ describe('people', () => {
     );
     const asked = await run(made, 'job');
     writeFileSync(join(made.fixture.root, 'notes/a.txt'), 'other\n');
-    decide(made);
+    await decide(made);
     expect((await resume(made, asked.thread_id)).status).toBe('completed');
     expect(readFileSync(join(made.fixture.root, 'notes/out.txt'), 'utf8')).toContain('hello');
   });
@@ -87,7 +88,7 @@ describe('people', () => {
     const asked = await run(made, 'job');
     expect(asked).toMatchObject({ status: 'waiting', reason: 'may it be written?' });
     expect(existsSync(join(made.fixture.root, 'notes/out.txt'))).toBe(false);
-    decide(made);
+    await decide(made);
     expect(await resume(made, asked.thread_id)).toMatchObject({
       status: 'completed',
       outputs: { text: 'written' },
@@ -124,9 +125,16 @@ describe('signals', () => {
       effect: 'read',
       parameters: { n: 'number' },
       async run({ n = 0 }) {
-        const page = made.stage?.threads.store.query({});
+        const page = await made.stage?.threads.store.query({});
         const id = page?.ok ? page.output.rows[0]?.id : undefined;
-        if (n === 2) made.stage?.threads.store.signal(id ?? '', made.kind, {}, `k${n}`, 'ann');
+        if (n === 2)
+          await made.stage?.threads.store.signal({
+            thread: id ?? '',
+            kind: made.kind,
+            payload: {},
+            key: `k${n}`,
+            by: 'ann',
+          });
         return { n };
       },
     }),
@@ -147,7 +155,7 @@ describe('signals', () => {
     expect(paused).toMatchObject({ status: 'paused', cost: { tool_calls: 2 } });
     const done = await resume(held.stage, paused.thread_id);
     expect(done).toMatchObject({ status: 'completed', cost: { tool_calls: 3 } });
-    expect(countOf(held.stage, paused.thread_id, 'probe/mark')).toBe(3);
+    expect(await countOf(held.stage, paused.thread_id, 'probe/mark')).toBe(3);
   });
 
   test('terminate ends it', async () => {
@@ -303,7 +311,7 @@ describe('hooks', () => {
     );
     const done = await run(made, 'job');
     expect(done).toMatchObject({ status: 'failed', reason: 'because: hello' });
-    const rows = made.threads.store.query({ kind: 'hook' });
+    const rows = await made.threads.store.query({ kind: 'hook' });
     expect(rows.ok && rows.output.rows).toMatchObject([
       { status: 'completed', cost: { tool_calls: 1 } },
     ]);
@@ -340,7 +348,7 @@ describe('hooks', () => {
       reason: 'no more than 2',
       cost: { tool_calls: 2 },
     });
-    const rows = made.threads.store.query({ kind: 'hook' });
+    const rows = await made.threads.store.query({ kind: 'hook' });
     expect(rows.ok && rows.output.rows).toEqual([]);
   });
 

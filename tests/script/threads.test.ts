@@ -30,7 +30,7 @@ describe('inputs and outputs', () => {
     });
     const result = await run(made, 'job', { inputs: { a: 1, b: 2 } });
     expect(result).toMatchObject({ status: 'completed', outputs: { sum: 4 } });
-    expect(types(made, result.thread_id)).not.toContain('turn_start');
+    expect(await types(made, result.thread_id)).not.toContain('turn_start');
   });
 
   test('the slash may stand there, and what is printed is the text of the run', async () => {
@@ -96,7 +96,9 @@ describe('steps', () => {
       outputs: { text: 'hello\n' },
       cost: { tool_calls: 1, turns: 0 },
     });
-    const calls = eventsOf(made, result.thread_id).filter(({ type }) => type.startsWith('tool_'));
+    const calls = (await eventsOf(made, result.thread_id)).filter(({ type }) =>
+      type.startsWith('tool_'),
+    );
     expect(calls.slice(1).map(({ type, data }) => [type, data.tool])).toEqual([
       ['tool_call', 'fs/read_file'],
       ['tool_result', 'fs/read_file'],
@@ -110,7 +112,7 @@ describe('steps', () => {
     });
     const result = await run(made, 'job');
     expect(result).toMatchObject({ status: 'failed', code: 'permission_denied' });
-    expect(types(made, result.thread_id)).toContain('permission_denied');
+    expect(await types(made, result.thread_id)).toContain('permission_denied');
   });
 
   test('files and commands need the right too', async () => {
@@ -135,7 +137,9 @@ describe('steps', () => {
     const result = await run(made, 'job');
     expect(result).toMatchObject({ status: 'completed', cost: { tool_calls: 1 } });
     expect(readFileSync(join(made.fixture.root, 'notes/out.txt'), 'utf8')).toBe('x');
-    const call = eventsOf(made, result.thread_id).find(({ data }) => data.tool === 'script:write');
+    const call = (await eventsOf(made, result.thread_id)).find(
+      ({ data }) => data.tool === 'script:write',
+    );
     expect(call).toMatchObject({ type: 'tool_call', data: { effect: 'idempotent' } });
   });
 

@@ -165,8 +165,8 @@ const GRANTS =
 
 describe('called by a model', () => {
   const asks = [{ tool_calls: [execute('own/length', { path: 'notes/a.txt' })] }, { text: 'done' }];
-  const resultOf = (made: Stage, id: string) =>
-    eventsOf(made, id).find(
+  const resultOf = async (made: Stage, id: string) =>
+    (await eventsOf(made, id)).find(
       ({ type, data }) => type === 'tool_result' && data.tool === 'own/length',
     )?.data;
 
@@ -182,7 +182,7 @@ describe('called by a model', () => {
     );
     const done = await run(made, 'look');
     expect(done).toMatchObject({ status: 'completed', cost: { tool_calls: 1 } });
-    expect(resultOf(made, done.thread_id)).toMatchObject({ content: { length: 6 } });
+    expect(await resultOf(made, done.thread_id)).toMatchObject({ content: { length: 6 } });
   });
 
   test('a tool that the thread may not call is not called through it', async () => {
@@ -194,7 +194,7 @@ describe('called by a model', () => {
       asks,
     );
     const done = await run(made, 'look');
-    expect(resultOf(made, done.thread_id)).toMatchObject({
+    expect(await resultOf(made, done.thread_id)).toMatchObject({
       is_error: true,
       content: { error: { code: 'permission_denied' } },
     });
@@ -221,7 +221,7 @@ describe('called by a model', () => {
       { tools: [secret] },
     );
     const done = await run(made, 'look');
-    const result = resultOf(made, done.thread_id);
+    const result = await resultOf(made, done.thread_id);
     expect(result).toMatchObject({ content: { n: 3 } });
     expect(getOwn(result?.marks, 'labels')).toContain('secret');
     expect(getOwn(result?.marks, 'taint')).toContain('src:llm');
@@ -243,6 +243,6 @@ describe('called by a model', () => {
     );
     const done = await run(made, 'look');
     expect(done).toMatchObject({ status: 'completed', cost: { turns: 3, tokens: 330 } });
-    expect(resultOf(made, done.thread_id)).toMatchObject({ content: { said: 'well' } });
+    expect(await resultOf(made, done.thread_id)).toMatchObject({ content: { said: 'well' } });
   });
 });

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { systemClock } from '../../src/base/index.ts';
-import { openStore, type Store, type ThreadRow } from '../../src/store/index.ts';
+import { openSqliteStore, type Store, type ThreadRow } from '../../src/store/index.ts';
 import type { CrashStage } from './crash-project.ts';
 
 const RUNNER = new URL('./thread-process.ts', import.meta.url).pathname;
@@ -68,20 +68,20 @@ export async function kill(life: Life): Promise<void> {
   lives.splice(lives.indexOf(life), 1);
 }
 
-export function openRegistry({ fixture }: CrashStage): Store {
+export async function openRegistry({ fixture }: CrashStage): Promise<Store> {
   const file = join(fixture.root, '.ai', 'threads', 'registry.db');
-  const opened = openStore({ file, clock: systemClock });
+  const opened = await openSqliteStore({ file, clock: systemClock });
   if (!opened.ok) throw new Error(opened.error.detail.message);
   return opened.output;
 }
 
-export const rowsOf = (store: Store): ThreadRow[] => {
+export const rowsOf = async (store: Store): Promise<ThreadRow[]> => {
   const rows: ThreadRow[] = [];
   for (let cursor: string | undefined; ; ) {
-    const page = store.query({ limit: 500, ...(cursor === undefined ? {} : { cursor }) });
+    const page = await store.query({ limit: 500, ...(cursor === undefined ? {} : { cursor }) });
     if (!page.ok) throw new Error(page.error.detail.message);
     for (const { id } of page.output.rows) {
-      const row = store.thread(id);
+      const row = await store.thread(id);
       if (!row.ok) throw new Error(row.error.detail.message);
       rows.push(row.output);
     }

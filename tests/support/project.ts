@@ -9,6 +9,7 @@ import {
   type RuntimeOptions,
   type Verb,
 } from '../../src/runtime/index.ts';
+import { lateStore } from './late-store.ts';
 
 export interface Fixture {
   root: string;
@@ -42,7 +43,7 @@ export function makeFixture(files: Readonly<Record<string, string>> = {}): Fixtu
       return path;
     },
     async open(options = {}) {
-      const runtime = await createRuntime({ project: root, env, ...options });
+      const runtime = await createRuntime({ project: root, env, ...lateStore(), ...options });
       if (!runtime.ok) throw new Error(runtime.error.detail.message);
       return runtime.output;
     },

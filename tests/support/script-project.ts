@@ -38,8 +38,8 @@ export const alone = (
   replies: Parameters<typeof stage>[1] = [],
 ) => stage({ '.ai/directives/job.md': scripted('job', script, parts) }, replies);
 
-export const eventsOf = ({ threads }: Stage, id: string) => {
-  const events = threads.store.read(id);
+export const eventsOf = async ({ threads }: Stage, id: string) => {
+  const events = await threads.store.read(id);
   return events.ok ? events.output : [];
 };
 

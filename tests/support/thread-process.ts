@@ -33,8 +33,8 @@ const threads = await runtime.output.threads({
 });
 if (!threads.ok) throw new Error(threads.error.detail.message);
 const { store, run, resume } = threads.output;
-store.interruptExpired();
-const page = store.query({ directive, limit: 500 });
+await store.sweep();
+const page = await store.query({ directive, limit: 500 });
 const rows = page.ok ? page.output.rows : [];
 const open = rows.find(({ status }) => !isEnded(status));
 say('up');

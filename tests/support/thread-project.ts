@@ -81,9 +81,11 @@ export async function run({ threads }: Stage, name: string, more: JsonObject = {
   if (!done.ok) throw new Error(`${done.error.code}: ${done.error.detail.message}`);
   return done.output;
 }
-export const types = ({ threads }: Stage, id: string): string[] => {
-  const events = threads.store.read(id);
-  return events.ok ? events.output.map(({ type }) => type) : [];
+/** What happened; a change of status only says it again. */
+export const types = async ({ threads }: Stage, id: string): Promise<string[]> => {
+  const events = await threads.store.read(id);
+  const all = events.ok ? events.output.map(({ type }) => type) : [];
+  return all.filter((type) => type !== 'status');
 };
 
 export const hook = (when: string, name: string) =>
@@ -137,7 +139,7 @@ export const call = (
 export const spawn = (name: string, more: JsonObject = {}) =>
   call('threads/thread_directive', { directive_name: name, ...more });
 
-export const rows = ({ threads }: Stage) => {
-  const page = threads.store.query({ limit: 500, direction: 'asc' });
+export const rows = async ({ threads }: Stage) => {
+  const page = await threads.store.query({ limit: 500, direction: 'asc' });
   return page.ok ? page.output.rows : [];
 };

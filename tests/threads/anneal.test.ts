@@ -48,14 +48,14 @@ const model = ({ body, assistant_messages: turn }: ScriptedRequest): ScriptedRep
 };
 const textOf = ({ fixture }: Stage): string =>
   readFileSync(join(fixture.root, '.ai/directives/look.md'), 'utf8');
-const pending = ({ threads }: Stage) => {
-  const open = threads.store.approvals.list({ state: 'pending' });
+const pending = async ({ threads }: Stage) => {
+  const open = await threads.store.approvals({ state: 'pending' });
   return open.ok ? open.output : [];
 };
-function decide(made: Stage, decision: 'approved' | 'denied'): void {
-  const [first] = pending(made);
+async function decide(made: Stage, decision: 'approved' | 'denied'): Promise<void> {
+  const [first] = await pending(made);
   const said = { decision, who: 'ann', channel: 'cli' as const, why: '' };
-  const done = made.threads.store.approvals.decide(first?.id ?? '', said);
+  const done = await made.threads.store.decide(first?.id ?? '', said);
   if (!done.ok) throw new Error(done.error.detail.message);
 }
 async function resume({ threads }: Stage, id: string) {
@@ -63,8 +63,8 @@ async function resume({ threads }: Stage, id: string) {
   if (!done.ok) throw new Error(done.error.detail.message);
   return done.output;
 }
-const errors = ({ threads }: Stage, id: string): JsonObject[] => {
-  const events = threads.store.read(id);
+const errors = async ({ threads }: Stage, id: string): Promise<JsonObject[]> => {
+  const events = await threads.store.read(id);
   return (events.ok ? events.output : []).filter(({ type }) => type === 'error').map((e) => e.data);
 };
 
@@ -72,12 +72,12 @@ test('an approved change is written, signed, and the run begins again with it', 
   const made = await stage(files(DIFF), model);
   const { thread_id, status } = await run(made, 'look');
   expect(status).toBe('waiting');
-  expect(pending(made)).toMatchObject([
+  expect(await pending(made)).toMatchObject([
     { kind: 'call', shown: { action: 'anneal', directive: 'look', diff: DIFF, touches: [] } },
   ]);
   expect(textOf(made)).toBe(LOOK);
   expect((await resume(made, thread_id)).status).toBe('waiting');
-  decide(made, 'approved');
+  await decide(made, 'approved');
   const done = await resume(made, thread_id);
   expect(done).toMatchObject({ status: 'completed', text: 'found it' });
   expect(textOf(made)).toContain('Do it with notes/a.txt');
@@ -85,7 +85,7 @@ test('an approved change is written, signed, and the run begins again with it', 
   await made.runtime.library.refresh();
   const found = made.runtime.library.find('directive', 'look');
   expect(found.ok && found.output.signature.state).toBe('signed');
-  const row = made.threads.store.thread(thread_id);
+  const row = await made.threads.store.thread(thread_id);
   expect(row.ok && row.output.attempt).toBe(2);
   // The last request knows nothing of the first attempt.
   expect(JSON.stringify(made.provider.requests.at(-1)?.body)).not.toContain('none.txt');
@@ -94,7 +94,7 @@ test('an approved change is written, signed, and the run begins again with it', 
 test('a denied change changes nothing, and the run ends as it had failed', async () => {
   const made = await stage(files(DIFF), model);
   const { thread_id } = await run(made, 'look');
-  decide(made, 'denied');
+  await decide(made, 'denied');
   expect(await resume(made, thread_id)).toMatchObject({ status: 'failed', code: 'not_found' });
   expect(textOf(made)).toBe(LOOK);
 });
@@ -102,7 +102,7 @@ test('a denied change changes nothing, and the run ends as it had failed', async
 test('a directive that was changed in the meantime is not touched', async () => {
   const made = await stage(files(DIFF), model);
   const { thread_id } = await run(made, 'look');
-  decide(made, 'approved');
+  await decide(made, 'approved');
   const edited = LOOK.replace('A test', 'Another test');
   made.fixture.write('.ai/directives/look.md', edited);
   await made.runtime.library.refresh();
@@ -115,11 +115,11 @@ test('the policy lets changes through that touch no right and no limit', async (
   const policy = { '../home/policy.yaml': 'unsigned: allow\nanneal: auto\n' };
   const made = await stage({ ...files(DIFF), ...policy }, model);
   expect(await run(made, 'look')).toMatchObject({ status: 'completed', text: 'found it' });
-  expect(pending(made)).toEqual([]);
+  expect(await pending(made)).toEqual([]);
   expect(textOf(made)).toContain('version="1.0.1"');
   const wider = await stage({ ...files(WIDER), ...policy }, model);
   expect((await run(wider, 'look')).status).toBe('waiting');
-  expect(pending(wider)).toMatchObject([{ shown: { touches: ['limits'] } }]);
+  expect(await pending(wider)).toMatchObject([{ shown: { touches: ['limits'] } }]);
   expect(textOf(wider)).toBe(LOOK);
 });
 
@@ -148,6 +148,6 @@ test.each([
   const made = await stage(files(proposal), model);
   const { thread_id, status } = await run(made, 'look');
   expect(status).toBe('failed');
-  expect(JSON.stringify(errors(made, thread_id))).toContain(why);
-  expect(pending(made)).toEqual([]);
+  expect(JSON.stringify(await errors(made, thread_id))).toContain(why);
+  expect(await pending(made)).toEqual([]);
 });

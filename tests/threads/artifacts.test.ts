@@ -30,8 +30,8 @@ const fetching = (content: string) => ({
   ],
 });
 const FETCH = { tool_calls: [execute('test/fetch', {})] };
-const results = ({ threads }: Stage, id: string): JsonObject[] => {
-  const events = threads.store.read(id);
+const results = async ({ threads }: Stage, id: string): Promise<JsonObject[]> => {
+  const events = await threads.store.read(id);
   return (events.ok ? events.output : []).flatMap(({ type, data }) =>
     type === 'tool_result' && data.call_id !== 'call_directive' ? [data] : [],
   );
@@ -60,7 +60,7 @@ test('a large result is kept, the model reads the rest piece by piece, with its 
   );
   const { thread_id, status } = await run(made, 'look');
   expect(status).toBe('completed');
-  const [whole, middle, end, wrong] = results(made, thread_id);
+  const [whole, middle, end, wrong] = await results(made, thread_id);
   expect(JSON.stringify(whole?.content).length).toBeLessThan(25_000);
   expect(whole?.content).toMatchObject({
     artifact: expect.stringMatching(/^sha256:/),
@@ -101,13 +101,16 @@ test('a resumed thread goes on with the same preview and reads the same artifact
   const other = await made.fixture.open(fetching(BIG));
   const threads = await other.threads();
   if (!threads.ok) throw new Error(threads.error.detail.message);
-  const [open] = (threads.output.store.approvals.list({}) as { output: { id: string }[] }).output;
+  const [open] = ((await threads.output.store.approvals({})) as { output: { id: string }[] })
+    .output;
   const said = { decision: 'approved' as const, who: 'ann', channel: 'cli' as const, why: '' };
-  threads.output.store.approvals.decide(open?.id ?? '', { ...said, answer: 'yes' });
+  await threads.output.store.decide(open?.id ?? '', { ...said, answer: 'yes' });
   const done = await threads.output.resume(thread_id);
   expect(done.ok && done.output.status).toBe('completed');
   await other.close();
-  expect(getOwn(results(made, thread_id).at(-1)?.content, 'text')).toBe(BIG.slice(50_000, 50_020));
+  expect(getOwn((await results(made, thread_id)).at(-1)?.content, 'text')).toBe(
+    BIG.slice(50_000, 50_020),
+  );
 });
 
 test('nobody but the thread reads its artifact', async () => {
@@ -129,7 +132,7 @@ test('nobody but the thread reads its artifact', async () => {
   );
   await run(made, 'look');
   const { thread_id } = await run(made, 'pry');
-  expect(JSON.stringify(results(made, thread_id))).toContain('there is no artifact');
+  expect(JSON.stringify(await results(made, thread_id))).toContain('there is no artifact');
   const request = { item_type: 'artifact', item_id: hash };
   const outside = await made.runtime.call('execute', request, { surface: 'cli' });
   expect(outside.ok || outside.error.code).toBe('permission_denied');
@@ -168,6 +171,6 @@ test('how large is large is data', async () => {
     [read('notes/mid.txt'), { text: 'read' }],
   );
   const { thread_id } = await run(made, 'look');
-  const [first] = results(made, thread_id);
+  const [first] = await results(made, thread_id);
   expect(plainText(getOwn(first?.content, 'artifact'))).toMatch(/^sha256:/);
 });

@@ -30,7 +30,7 @@ test('a directive runs: injected, one tool call, a final message', async () => {
   expect(sent).toContain('run directive look');
   expect(sent).toContain('please');
   expect(JSON.stringify(made.provider.requests[1]?.body)).toContain('hello\\\\n');
-  expect(types(made, result.thread_id)).toEqual([
+  expect(await types(made, result.thread_id)).toEqual([
     'thread_start',
     'user_message',
     'assistant_message',
@@ -45,7 +45,7 @@ test('a directive runs: injected, one tool call, a final message', async () => {
     'assistant_message',
     'thread_end',
   ]);
-  const row = made.threads.store.thread(result.thread_id);
+  const row = await made.threads.store.thread(result.thread_id);
   expect(row.ok && row.output.status).toBe('completed');
 });
 
@@ -62,9 +62,9 @@ test('what the directive does not grant is denied, and the model is told', async
   expect(result.status).toBe('completed');
   const last = JSON.stringify(made.provider.requests.at(-1)?.body);
   expect(last.match(/permission_denied/g)?.length).toBeGreaterThanOrEqual(2);
-  expect(types(made, result.thread_id).filter((type) => type === 'permission_denied')).toHaveLength(
-    2,
-  );
+  expect(
+    (await types(made, result.thread_id)).filter((type) => type === 'permission_denied'),
+  ).toHaveLength(2);
 });
 
 test('ten of ten turns can be used, the eleventh does not start', async () => {
@@ -229,7 +229,7 @@ test.each([
   );
   const done = await made.threads.run({ directive: name, inputs });
   expect(done).toMatchObject({ ok: false, error: { code } });
-  const rows = made.threads.store.query({});
+  const rows = await made.threads.store.query({});
   expect(rows.ok && rows.output.rows).toEqual([]);
 });
 

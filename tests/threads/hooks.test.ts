@@ -1,8 +1,10 @@
 // Hooks in whole threads: every action at every checkpoint with what it does to the conversation, the
 // bounds outside the hook, and the hook directives of the bundle.
+
 import { expect, test } from 'vitest';
 import { getOwn, type Json, type JsonObject } from '../../src/base/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
+import { budgetOf } from '../support/registry-reads.ts';
 import {
   answer,
   directiveText,
@@ -40,7 +42,7 @@ async function play({ when, verdict, script, limits = '' }: Scene) {
     script ?? [read('notes/a.txt'), DONE, DONE],
   );
   const result = await run(made, 'look');
-  return { made, result, sent: sentBy(made), types: types(made, result.thread_id) };
+  return { made, result, sent: sentBy(made), types: await types(made, result.thread_id) };
 }
 const sentBy = ({ provider }: Stage): string[] =>
   provider.requests.map(({ body }) => JSON.stringify(body));
@@ -156,7 +158,7 @@ test('at a limit, retry begins a new attempt with a fresh conversation', async (
   expect(sent[1]).toContain('run directive look');
   expect(sent[1]).not.toContain(FILE);
   expect(seen.filter((type) => type === 'retry')).toHaveLength(1);
-  const row = made.threads.store.thread(result.thread_id);
+  const row = await made.threads.store.thread(result.thread_id);
   expect(row.ok && row.output.attempt).toBe(2);
 });
 
@@ -304,7 +306,7 @@ test('inputs of a hook are filled from what happened; what is missing stays', as
     [{ tool_calls: [execute('fs/write_file', { path: 'x', content: 'x' })] }, DONE],
   );
   const result = await run(made, 'look');
-  const events = made.threads.store.read(result.thread_id);
+  const events = await made.threads.store.read(result.thread_id);
   const noted = events.ok ? events.output.find(({ type }) => type === 'hook')?.data.notes : {};
   expect(noted).toMatchObject({
     who: 'look 1.0.0',
@@ -344,9 +346,9 @@ test('a hook that needs a model has limits and hooks of its own; the outer run g
   // The inner hook counted the inner step as done; the outer step kept its error.
   expect(sent[2]).toContain('counts as done');
   expect(sent[3]).toContain('not_found');
-  const rows = made.threads.store.query({ parent: result.thread_id });
+  const rows = await made.threads.store.query({ parent: result.thread_id });
   expect(rows.ok && rows.output.rows).toMatchObject([{ kind: 'hook', status: 'completed' }]);
-  const spent = made.threads.store.budget(result.thread_id);
+  const spent = await budgetOf(made.threads.store, result.thread_id);
   expect(spent.ok).toBe(true);
 });
 
@@ -475,7 +477,7 @@ test('anneal_directive reads the directive in a thread of its own and proposes a
   );
   expect(result).toMatchObject({ status: 'failed', code: 'not_found' });
   expect(sent[2]).toContain('notes/**');
-  const events = made.threads.store.read(result.thread_id);
+  const events = await made.threads.store.read(result.thread_id);
   const noted = events.ok ? events.output.find(({ type }) => type === 'hook')?.data.notes : {};
   expect(noted).toEqual(proposal);
 });

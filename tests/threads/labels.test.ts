@@ -14,21 +14,20 @@ test('what is read of a long journal carries the labels of all of it', async () 
   const events = Array.from({ length: 10_400 }, (_, at) =>
     said(at, at === 10_200 ? ['confidential'] : []),
   );
-  const row = store.createThread(
-    {
-      id: 'long',
-      directive: 'look',
-      version: '1.0.0',
-      runner: 'safety',
-      project: made.runtime.project,
-      limits: {},
-      budget: {},
-      inputs: {},
-    },
-    { events, lease: OWNER },
-  );
-  if (!row.ok) throw new Error(row.error.detail.message);
-  store.release('long', row.output.epoch);
+  const held = await store.createThread({
+    id: 'long',
+    directive: 'look',
+    version: '1.0.0',
+    runner: 'safety',
+    project: made.runtime.project,
+    limits: {},
+    budget: {},
+    inputs: {},
+    events,
+    start: { lease: OWNER },
+  });
+  if (!held.ok) throw new Error(held.error.detail.message);
+  await store.release(held.output);
   const read = await made.runtime.kernel.execute(
     { item_type: 'tool', item_id: 'threads/read_transcript', parameters: { thread_id: 'long' } },
     made.runtime.caller(),

@@ -1,10 +1,12 @@
 // What a provider can do to a thread: break off, garble, refuse, name a price. No partial call is
 // ever run, and what was used is charged to the nano-unit.
+
 import { expect, test } from 'vitest';
 import type { JsonObject } from '../../src/base/index.ts';
 import { formatMoney, type ScriptedReply } from '../../src/llm/index.ts';
 import { runCommand } from '../support/command-line.ts';
 import { TRUSTING } from '../support/project.ts';
+import { budgetOf } from '../support/registry-reads.ts';
 import {
   answer,
   directiveText,
@@ -23,8 +25,8 @@ const two = [
   execute('fs/read_file', { path: 'notes/a.txt' }),
   execute('fs/read_file', { path: 'notes/b.txt' }),
 ];
-const eventsOf = ({ threads }: Stage, id: string, type: string): JsonObject[] => {
-  const events = threads.store.read(id);
+const eventsOf = async ({ threads }: Stage, id: string, type: string): Promise<JsonObject[]> => {
+  const events = await threads.store.read(id);
   return (events.ok ? events.output : [])
     .filter((event) => event.type === type)
     .map(({ data }) => data);
@@ -58,7 +60,7 @@ test('a stream cut after a whole call runs that call and no part of another', as
   expect(lastBody(made)).toContain('hello');
   expect(lastBody(made)).not.toContain('second');
   expect(lastBody(made)).toContain('[stream]');
-  const [broken] = eventsOf(made, result.thread_id, 'stream_error');
+  const [broken] = await eventsOf(made, result.thread_id, 'stream_error');
   expect(broken).toMatchObject({ completed_tools: [expect.stringContaining('execute')] });
 });
 
@@ -78,7 +80,7 @@ test('a stream with nothing whole in it is asked for again, and each try is paid
     cost: { turns: 1, tool_calls: 0 },
   });
   expect(Number(result.cost.tokens)).toBeGreaterThanOrEqual(209);
-  const budget = made.threads.store.budget(result.thread_id);
+  const budget = await budgetOf(made.threads.store, result.thread_id);
   expect(budget.ok && budget.output.used.tokens).toBe(BigInt(result.cost.tokens as number));
 });
 
@@ -155,9 +157,9 @@ test('the cost is the invoice, to the nano-unit, with cache reads and writes', a
     context_tokens: 2385,
     estimated: false,
   });
-  const budget = made.threads.store.budget(result.thread_id);
+  const budget = await budgetOf(made.threads.store, result.thread_id);
   expect(budget.ok && budget.output.used).toMatchObject({ spend: invoice, tokens: 8101n });
-  expect(eventsOf(made, result.thread_id, 'assistant_message').at(-1)).toMatchObject({
+  expect((await eventsOf(made, result.thread_id, 'assistant_message')).at(-1)).toMatchObject({
     price_row: expect.stringContaining('haiku'),
   });
 });
@@ -178,7 +180,7 @@ test('an unknown model is refused under a declared spend limit, and priced by de
   );
   const refused = await made.threads.run({ directive: 'paid' });
   expect(refused).toMatchObject({ ok: false, error: { code: 'model_unavailable' } });
-  const rows = made.threads.store.query({});
+  const rows = await made.threads.store.query({});
   expect(rows.ok && rows.output.rows).toEqual([]);
   const result = await run(made, 'look');
   expect(result).toMatchObject({ status: 'completed' });
@@ -208,8 +210,8 @@ test('an overloaded model is replaced by the fallback, which is remembered and p
     text: 'from the other',
     cost: { turns: 1, tokens: 11 },
   });
-  expect(types(made, result.thread_id)).toContain('model_fallback');
-  expect(eventsOf(made, result.thread_id, 'assistant_message').at(-1)).toMatchObject({
+  expect(await types(made, result.thread_id)).toContain('model_fallback');
+  expect((await eventsOf(made, result.thread_id, 'assistant_message')).at(-1)).toMatchObject({
     model: 'claude-sonnet-5-5',
   });
 });

@@ -49,7 +49,7 @@ async function open(play: Play): Promise<Stage> {
 
 /** Replays, and finds that it is the same without a model, without tools and without new threads. */
 async function same(made: Stage, id: string, status = 'completed') {
-  const [asked, threads, tools] = [made.provider.count(), rows(made).length, ran.length];
+  const [asked, threads, tools] = [made.provider.count(), (await rows(made)).length, ran.length];
   const done = await made.threads.replay(id);
   if (!done.ok) throw new Error(`${done.error.code}: ${done.error.detail.message}`);
   expect(done.output, JSON.stringify(done.output.difference)).toMatchObject({
@@ -57,7 +57,11 @@ async function same(made: Stage, id: string, status = 'completed') {
     status,
   });
   expect(done.output.same).toBe(done.output.recorded);
-  expect([made.provider.count(), rows(made).length, ran.length]).toEqual([asked, threads, tools]);
+  expect([made.provider.count(), (await rows(made)).length, ran.length]).toEqual([
+    asked,
+    threads,
+    tools,
+  ]);
 }
 
 const usage = { input_tokens: 100, output_tokens: 10 };
@@ -78,7 +82,7 @@ test('a thread with children, and each of its children', async () => {
   });
   const { thread_id } = await run(made, 'lead');
   await same(made, thread_id);
-  const children = rows(made).filter(({ parent }) => parent === thread_id);
+  const children = (await rows(made)).filter(({ parent }) => parent === thread_id);
   expect(children).toHaveLength(2);
   for (const { id } of children) await same(made, id);
 });
@@ -101,22 +105,34 @@ test('a thread that was paused, spoken to and resumed, twice', async () => {
   const { store } = made.threads;
   /** Pauses it after one more call; it may be a call further by then, or at its end. */
   const pauseSoon = async (id: string, running: Promise<unknown>, key: string): Promise<void> => {
-    const seq = rows(made)[0]?.seq ?? 0;
+    const seq = (await rows(made))[0]?.seq ?? 0;
     for await (const one of store.watch({ thread: id, seq }, AbortSignal.timeout(20_000))) {
-      if (one.kind === 'event' && one.type === 'tool_call') break;
+      if (one.type === 'tool_call') break;
     }
-    store.signal(id, 'pause', { reason: 'lunch' }, key, 'me');
+    await store.signal({
+      thread: id,
+      kind: 'pause',
+      payload: { reason: 'lunch' },
+      key: key,
+      by: 'me',
+    });
     await running;
   };
   const running = made.threads.run({ directive: 'lead' });
-  await expect.poll(() => rows(made).length).toBe(1);
-  const id = rows(made)[0]?.id ?? '';
+  await expect.poll(async () => (await rows(made)).length).toBe(1);
+  const id = (await rows(made))[0]?.id ?? '';
   await pauseSoon(id, running, 'first');
-  expect(rows(made)[0]?.status).toBe('paused');
-  store.signal(id, 'message', { role: 'user', content: 'mind the gap' }, 'words', 'me');
+  expect((await rows(made))[0]?.status).toBe('paused');
+  await store.signal({
+    thread: id,
+    kind: 'message',
+    payload: { role: 'user', content: 'mind the gap' },
+    key: 'words',
+    by: 'me',
+  });
   await pauseSoon(id, made.threads.resume(id), 'second');
-  if (rows(made)[0]?.status === 'paused') await made.threads.resume(id);
-  expect(rows(made)[0]?.status).toBe('completed');
+  if ((await rows(made))[0]?.status === 'paused') await made.threads.resume(id);
+  expect((await rows(made))[0]?.status).toBe('completed');
   await same(made, id);
 });
 
@@ -140,6 +156,6 @@ test('a thread that was ended while nobody was at work on it', async () => {
   const left = await made.threads.run({ directive: 'lead' }, leaving.signal);
   const id = left.ok ? left.output.thread_id : '';
   const { endUnattended } = await import('../../src/harness/index.ts');
-  expect(endUnattended(made.threads.store, id, 'killed', 'me')).toMatchObject({ ok: true });
+  expect(await endUnattended(made.threads.store, id, 'killed', 'me')).toMatchObject({ ok: true });
   await same(made, id, 'killed');
 });

@@ -1,7 +1,9 @@
 // Hooks have a budget of their own: set aside at the start, used when the thread has none left.
+
 import { expect, test } from 'vitest';
 import { type Json, type JsonObject, plainText } from '../../src/base/index.ts';
 import { formatMoney, parseMoney } from '../../src/llm/index.ts';
+import { budgetOf } from '../support/registry-reads.ts';
 import { directiveText, execute, hook, READ, read, run, stage } from '../support/thread-project.ts';
 
 const VERDICT = '<action type="string" required="true"/><context type="object"/>';
@@ -42,7 +44,7 @@ test('a hook still runs when its thread has used up its tokens, within the same 
     reason: expect.stringContaining('enough'),
     cost: { turns: 1, tokens: 14_900, hooks: { turns: 1, tokens: 950, tool_calls: 1 } },
   });
-  const budget = made.threads.store.budget(result.thread_id);
+  const budget = await budgetOf(made.threads.store, result.thread_id);
   if (!budget.ok) throw new Error(budget.error.detail.message);
   const { used, reserved, limits } = budget.output;
   expect(used.tokens).toBe(15_850n);
@@ -87,7 +89,7 @@ test('hooks of hooks end: nesting is bounded', async () => {
   const result = await run(made, 'look');
   expect(result).toMatchObject({ status: 'failed', code: 'hook_failed' });
   expect(result.reason).toContain('nested');
-  const rows = made.threads.store.query({ limit: 50 });
+  const rows = await made.threads.store.query({ limit: 50 });
   expect(rows.ok && rows.output.rows.map(({ status, depth }) => [status, depth])).toEqual([
     ['failed', 0],
     ['failed', 0],
@@ -120,12 +122,12 @@ test('a thread that ended and is opened again has something set aside for its ho
           id: 'probe/books',
           description: 'What is set aside while the thread runs',
           effect: 'read',
-          run() {
+          async run() {
             const { store } = made.threads;
-            const page = store.query({ status: 'running' });
-            const open = store.openReservations(page.ok ? (page.output.rows[0]?.id ?? '') : '');
-            const amounts = open.ok ? open.output.map((one) => one.amounts.tokens ?? 0n) : [];
-            held.push(amounts.reduce((total, tokens) => total + tokens, 0n));
+            const page = await store.query({ status: 'running' });
+            const id = page.ok ? (page.output.rows[0]?.id ?? '') : '';
+            const budget = await budgetOf(store, id);
+            held.push(budget.ok ? budget.output.reserved.tokens : 0n);
             return null;
           },
         },

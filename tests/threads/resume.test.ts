@@ -43,8 +43,8 @@ async function leftAndResumed(
   return { made, result: done.output };
 }
 
-const count = (made: Stage, id: string, type: string) =>
-  types(made, id).filter((each) => each === type).length;
+const count = async (made: Stage, id: string, type: string) =>
+  (await types(made, id)).filter((each) => each === type).length;
 
 test('raised limits, warnings and hooks that fired are remembered', async () => {
   const { made, result } = await leftAndResumed(
@@ -71,11 +71,11 @@ test('raised limits, warnings and hooks that fired are remembered', async () => 
     text: 'four of four',
     cost: { turns: 4, tool_calls: 3 },
   });
-  const events = made.threads.store.read(result.thread_id);
+  const events = await made.threads.store.read(result.thread_id);
   const hooks = events.ok ? events.output.filter(({ type }) => type === 'hook') : [];
   expect(hooks.map(({ data }) => data.directive)).toEqual(['note', 'more']);
   // 80 and 95 percent of two, and after the raise 80 and 95 percent were said already.
-  expect(count(made, result.thread_id, 'warning')).toBe(2);
+  expect(await count(made, result.thread_id, 'warning')).toBe(2);
   expect(JSON.stringify(made.provider.requests.at(-1)?.body)).toContain('remember');
 });
 
@@ -117,7 +117,7 @@ test('a second attempt is resumed as the second attempt', async () => {
   const last = JSON.stringify(made.provider.requests.at(-1)?.body);
   expect(last).toContain('run directive look');
   expect(last).not.toContain('notes/a.txt');
-  const row = made.threads.store.thread(result.thread_id);
+  const row = await made.threads.store.thread(result.thread_id);
   expect(row.ok && row.output.attempt).toBe(2);
 });
 
@@ -153,10 +153,10 @@ test('a write that was at work is unknown: hooks hear of it, and nothing repeats
           id: 'probe/write',
           description: 'Writes, and the process is gone',
           effect: 'write',
-          run: () => {
+          run: async () => {
             runs += 1;
             // Nothing can be recorded any more: as good as dead.
-            made.threads.store.close();
+            await made.threads.store.close();
             return 'written';
           },
         },
@@ -200,6 +200,6 @@ test('the window warns once per crossing and its text reaches the model', async 
   const result = await made.threads.run({ directive: 'look' });
   if (!result.ok) throw new Error(result.error.detail.message);
   expect(result.output.status).toBe('completed');
-  expect(count(made, result.output.thread_id, 'warning')).toBe(1);
+  expect(await count(made, result.output.thread_id, 'warning')).toBe(1);
   expect(JSON.stringify(made.provider.requests[1]?.body)).toContain('`context` reached');
 });

@@ -1,8 +1,10 @@
 // Threads that the policy does not want kept any longer go when others are run.
+
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/index.ts';
+import { budgetOf } from '../support/registry-reads.ts';
 import { directiveText, READ, run, stage } from '../support/thread-project.ts';
 
 const DAY = 24 * 60 * 60 * 1000;
@@ -27,17 +29,17 @@ test('before its first run a runtime removes what is too old, a failed one stays
   shift = 0;
   // The same runtime has looked already; another process looks again.
   await run(made, 'look');
-  expect(made.threads.store.thread(old.thread_id).ok).toBe(true);
+  expect((await made.threads.store.thread(old.thread_id)).ok).toBe(true);
   const other = await made.fixture.open();
   const threads = await other.threads();
   if (!threads.ok) throw new Error(threads.error.detail.message);
-  expect(threads.output.store.thread(old.thread_id).ok).toBe(true);
+  expect((await threads.output.store.thread(old.thread_id)).ok).toBe(true);
   const young = await threads.output.run({ directive: 'look' });
   expect(young.ok && young.output.status).toBe('completed');
   const { store } = threads.output;
-  expect(store.thread(old.thread_id).ok).toBe(false);
+  expect((await store.thread(old.thread_id)).ok).toBe(false);
   expect(existsSync(join(made.fixture.root, '.ai/threads', old.thread_id))).toBe(false);
-  expect(store.thread(failed.thread_id).ok).toBe(true);
-  expect(store.budget(old.thread_id).ok).toBe(true);
+  expect((await store.thread(failed.thread_id)).ok).toBe(true);
+  expect((await budgetOf(store, old.thread_id)).ok).toBe(true);
   await other.close();
 });

@@ -1,8 +1,10 @@
 // `threads resume --from`: back to a snapshot, with everything that was used since still counted.
+
 import { expect, test } from 'vitest';
 import type { ProgramTool } from '../../src/kernel/index.ts';
 import type { ScriptedReply, ScriptedRequest } from '../../src/llm/index.ts';
 import { runCommand } from '../support/command-line.ts';
+import { budgetOf } from '../support/registry-reads.ts';
 import {
   directiveText,
   execute,
@@ -11,7 +13,6 @@ import {
   run,
   type Stage,
   stage,
-  types,
 } from '../support/thread-project.ts';
 
 const checkpoint: ScriptedReply = {
@@ -46,12 +47,14 @@ async function withSnapshot(after: readonly ScriptedReply[]) {
   };
   const made = await stage(LOOK, say, { tools: [leave] });
   const first = await run(made, 'look');
-  const snapshot = types(made, first.thread_id).indexOf('snapshot') + 1;
+  const events = await made.threads.store.read(first.thread_id);
+  const all = events.ok ? events.output : [];
+  const snapshot = all.find(({ type }) => type === 'snapshot')?.seq ?? 0;
   return { made, shown, id: first.thread_id, snapshot, first };
 }
 
-const rowOf = ({ threads }: Stage, id: string) => {
-  const row = threads.store.thread(id);
+const rowOf = async ({ threads }: Stage, id: string) => {
+  const row = await threads.store.thread(id);
   if (!row.ok) throw new Error(row.error.detail.message);
   return row.output;
 };
@@ -61,7 +64,7 @@ test('a thread goes back: what came after is not said again, what it cost still 
     { text: 'a dead end' },
     { text: 'a better end' },
   ]);
-  const before = rowOf(made, id);
+  const before = await rowOf(made, id);
   expect(before.status).toBe('completed');
   const done = await made.threads.resume(id, undefined, { from: snapshot });
   expect(done).toMatchObject({ ok: true, output: { status: 'completed', text: 'a better end' } });
@@ -70,10 +73,10 @@ test('a thread goes back: what came after is not said again, what it cost still 
   expect(last).toContain(`went back to snapshot ${snapshot}`);
   expect(last).not.toContain('late.txt');
   expect(last).not.toContain('a dead end');
-  const row = rowOf(made, id);
+  const row = await rowOf(made, id);
   expect(row.cost.turns).toBe(Number(before.cost.turns) + 1);
   expect(row.seq).toBeGreaterThan(before.seq);
-  const budget = made.threads.store.budget(id);
+  const budget = await budgetOf(made.threads.store, id);
   expect(budget.ok && budget.output.used.tokens).toBe(BigInt(row.cost.tokens as number));
 });
 
@@ -110,13 +113,13 @@ test('one that was left in the middle after it went back goes on from there', as
 
 test('a snapshot that is not there is refused with those that are, and nothing is changed', async () => {
   const { made, id, snapshot } = await withSnapshot([{ text: 'done' }]);
-  const before = rowOf(made, id);
+  const before = await rowOf(made, id);
   const refused = await made.threads.resume(id, undefined, { from: 3 });
   expect(refused).toMatchObject({
     ok: false,
     error: { code: 'not_found', detail: { snapshots: [snapshot] } },
   });
-  expect(rowOf(made, id)).toEqual(before);
+  expect(await rowOf(made, id)).toEqual(before);
   const cli = (...words: string[]) =>
     runCommand(['threads', 'resume', id, ...words], made.fixture.root, made.fixture.env);
   expect(await cli('--from', 'soon')).toMatchObject({ code: 2 });

@@ -1,9 +1,11 @@
 // The promise about trees: whatever is spawned below whatever, and however it ends, what is charged
 // to a thread is what it and all below it used, and never more than its limit.
+
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { getOwn, type Json, plainText } from '../../src/base/index.ts';
 import type { ScriptedRequest } from '../../src/llm/index.ts';
+import { budgetOf } from '../support/registry-reads.ts';
 import { runs, timeoutMs } from '../support/soak.ts';
 import { call, directive, openStage, type Stage, spawn } from '../support/thread-project.ts';
 
@@ -46,15 +48,15 @@ function answer(request: ScriptedRequest) {
 }
 
 /** Tokens that the model reported to this thread itself. */
-function reported({ threads }: Stage, id: string): bigint {
-  const events = threads.store.read(id);
+async function reported({ threads }: Stage, id: string): Promise<bigint> {
+  const events = await threads.store.read(id);
   return (events.ok ? events.output : [])
     .filter(({ type }) => type === 'assistant_message')
     .reduce((sum, { data }) => sum + BigInt(Number(getOwn(data.usage as Json, 'tokens') ?? 0)), 0n);
 }
 
-function budgetOf({ threads }: Stage, id: string) {
-  const budget = threads.store.budget(id);
+async function budgetIn({ threads }: Stage, id: string) {
+  const budget = await budgetOf(threads.store, id);
   if (!budget.ok) throw new Error(budget.error.detail.message);
   return budget.output;
 }
@@ -79,23 +81,24 @@ test(
           limits: { tokens },
         });
         if (!done.ok) throw new Error(done.error.detail.message);
-        const page = store.query({ root: done.output.thread_id, limit: 500 });
+        const page = await store.query({ root: done.output.thread_id, limit: 500 });
         const all = page.ok ? page.output.rows : [];
         for (const { id, status, cost } of all) {
-          const { limits, used: charged, reserved } = budgetOf(made, id);
+          const { limits, used: charged, reserved } = await budgetIn(made, id);
           const children = all.filter(({ parent }) => parent === id);
-          const below = children.reduce((sum, row) => sum + budgetOf(made, row.id).used.tokens, 0n);
+          let below = 0n;
+          for (const row of children) below += (await budgetIn(made, row.id)).used.tokens;
           const own = charged.tokens - below;
           // A request that was broken off may be on the invoice: it is charged what was set aside.
-          if (status !== 'terminated') expect(own).toBe(reported(made, id));
-          else expect(own >= reported(made, id)).toBe(true);
+          if (status !== 'terminated') expect(own).toBe(await reported(made, id));
+          else expect(own >= (await reported(made, id))).toBe(true);
           expect(BigInt(Number(cost.tokens))).toBe(charged.tokens);
           expect(charged.tokens <= (limits.tokens ?? 0n)).toBe(true);
           expect(charged.spawns <= (limits.spawns ?? 0n)).toBe(true);
           expect([reserved.tokens, reserved.spend, reserved.spawns]).toEqual([0n, 0n, 0n]);
           expect(['completed', 'limit', 'terminated']).toContain(status);
         }
-        const spawned = budgetOf(made, done.output.thread_id).used.spawns;
+        const spawned = (await budgetIn(made, done.output.thread_id)).used.spawns;
         expect(spawned).toBe(BigInt(all.length - 1));
       }),
       { numRuns: runs(15) },

@@ -42,9 +42,13 @@ test('a child in another project uses its items, and its row is in the parent’
     play,
   );
   expect(await run(made, 'lead')).toMatchObject({ status: 'completed', cost: { spawns: 1 } });
-  expect(rows(made)).toHaveLength(2);
+  expect(await rows(made)).toHaveLength(2);
   const other = join(made.fixture.root, '../other');
-  expect(rows(made)[1]).toMatchObject({ directive: 'visit', status: 'completed', project: other });
+  expect((await rows(made))[1]).toMatchObject({
+    directive: 'visit',
+    status: 'completed',
+    project: other,
+  });
   expect(existsSync(join(other, 'out/x.txt'))).toBe(true);
   expect(existsSync(join(made.fixture.root, 'out/x.txt'))).toBe(false);
   expect(existsSync(join(other, '.ai/threads/registry.db'))).toBe(false);
@@ -59,7 +63,7 @@ test('without the right to use the project nothing of it is opened', async () =>
     play,
   );
   await run(made, 'lead');
-  expect(rows(made)).toHaveLength(1);
+  expect(await rows(made)).toHaveLength(1);
   expect(said(made, 'lead')).toContain('project.use');
 });
 
@@ -73,7 +77,7 @@ test('the policy of the project it was started from applies there too', async ()
     play,
   );
   await run(made, 'lead');
-  expect(rows(made)).toHaveLength(2);
+  expect(await rows(made)).toHaveLength(2);
   expect(existsSync(join(made.fixture.root, '../other/out/x.txt'))).toBe(false);
   expect(said(made, 'visit')).toContain('src:llm');
 });

@@ -1,5 +1,6 @@
 // A tree of threads that lost its process goes on in another one.
 import { expect, test } from 'vitest';
+import { budgetOf, untilEvent } from '../support/registry-reads.ts';
 import { directive, openStage, rows, spawn } from '../support/thread-project.ts';
 
 test('a parent that is resumed takes up its children and answers for what they used', async () => {
@@ -22,9 +23,7 @@ test('a parent that is resumed takes up its children and answers for what they u
     },
   );
   const running = made.threads.run({ directive: 'lead' });
-  for await (const one of made.threads.store.watch({ position: 0 }, AbortSignal.timeout(20_000))) {
-    if (one.kind === 'event' && one.type === 'turn_start' && one.turn === 2) break;
-  }
+  await untilEvent(made.threads.store, ({ type, turn }) => type === 'turn_start' && turn === 2);
   await made.runtime.close();
   const first = await running;
   expect(first).toMatchObject({ ok: true, output: { status: 'interrupted' } });
@@ -40,12 +39,12 @@ test('a parent that is resumed takes up its children and answers for what they u
     ok: true,
     output: { status: 'completed', text: 'both are back', cost: { spawns: 2 } },
   });
-  expect(rows(made).map(({ status }) => status)).toEqual(Array(3).fill('completed'));
-  const [lead] = rows(made);
-  const budget = threads.output.store.budget(lead?.id ?? '');
+  expect((await rows(made)).map(({ status }) => status)).toEqual(Array(3).fill('completed'));
+  const [lead] = await rows(made);
+  const budget = await budgetOf(threads.output.store, lead?.id ?? '');
   expect(budget.ok && budget.output.used.tokens).toBe(BigInt(Number(lead?.cost.tokens)));
   expect(budget.ok && budget.output.used.spawns).toBe(2n);
-  const events = threads.output.store.read(lead?.id ?? '');
+  const events = await threads.output.store.read(lead?.id ?? '');
   const ends = events.ok ? events.output.filter(({ type }) => type === 'child_end') : [];
   expect(ends.map(({ data }) => data.status)).toEqual(['completed', 'completed']);
 });

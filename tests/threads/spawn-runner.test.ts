@@ -84,7 +84,7 @@ test.each([
     { lead: answering(runner), part: [{ text: 'said' }] },
   );
   await run(made, 'lead');
-  expect(rows(made)[1]).toMatchObject({ id: 'mine', runner, status });
+  expect((await rows(made))[1]).toMatchObject({ id: 'mine', runner, status });
 });
 
 test('an unknown runner is refused with the ones there are', async () => {
@@ -93,5 +93,5 @@ test('an unknown runner is refused with the ones there are', async () => {
   const fault = getOwn(JSON.parse(text), 'error');
   expect(fault).toMatchObject({ code: 'not_found' });
   expect(JSON.stringify(fault)).toContain('did you mean `safety`');
-  expect(rows(made)).toHaveLength(1);
+  expect(await rows(made)).toHaveLength(1);
 });

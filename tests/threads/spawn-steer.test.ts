@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest';
 import { getOwn, type Json, type JsonObject, plainText } from '../../src/base/index.ts';
 import type { ScriptedRequest } from '../../src/llm/index.ts';
+import { budgetOf, untilEvent } from '../support/registry-reads.ts';
 import {
   call,
   directive,
@@ -80,9 +81,9 @@ test('a child is paused, spoken to and resumed, and hears what was said', async 
   expect(result).toMatchObject({ status: 'completed', reason: '' });
   expect(result.text).toContain('done');
   expect(bodyOf(made, 'part')).toContain('go on, please');
-  const events = made.threads.store.read(child);
+  const events = await made.threads.store.read(child);
   const signals = events.ok ? events.output.filter(({ type }) => type === 'signal') : [];
-  const lead = rows(made)[0]?.id;
+  const lead = (await rows(made))[0]?.id;
   expect(signals.map(({ data }) => [data.kind, data.by])).toEqual(
     expect.arrayContaining([
       ['pause', lead],
@@ -189,8 +190,8 @@ test('a child cannot wait for its parent', async () => {
     {
       lead: [{ tool_calls: [spawn('part', { wait_ms: 30_000 })] }, { text: 'ok' }],
       part: [
-        () => ({
-          tool_calls: [call('threads/wait_thread', { thread_id: rows(made)[0]?.id ?? '' })],
+        async () => ({
+          tool_calls: [call('threads/wait_thread', { thread_id: (await rows(made))[0]?.id ?? '' })],
         }),
         ({ results }) => ({ text: JSON.stringify(results) }),
       ],
@@ -263,20 +264,20 @@ test('a detached child outlives its parent, on what was set aside for it', async
     },
   );
   const { thread_id } = await run(made, 'lead');
-  const child = rows(made).find(({ directive: name }) => name === 'part');
+  const child = (await rows(made)).find(({ directive: name }) => name === 'part');
   expect(child?.status).toBe('running');
-  const before = made.threads.store.budget(thread_id);
+  const before = await budgetOf(made.threads.store, thread_id);
   expect(before.ok && before.output.reserved.tokens).toBe(20_000n);
   finishPart();
   for await (const one of made.threads.store.watch(
     { thread: child?.id ?? '', seq: 0 },
     AbortSignal.timeout(20_000),
   )) {
-    if (one.kind === 'status' && one.status === 'completed') break;
+    if (one.type === 'status' && one.data.status === 'completed') break;
   }
-  const after = made.threads.store.budget(thread_id);
+  const after = await budgetOf(made.threads.store, thread_id);
   expect(after.ok && after.output.reserved.tokens).toBe(0n);
-  const own = made.threads.store.budget(child?.id ?? '');
+  const own = await budgetOf(made.threads.store, child?.id ?? '');
   expect(own.ok && own.output.used.tokens).toBe(15n);
 });
 
@@ -286,14 +287,12 @@ test('closing the runtime interrupts what runs; nothing is lost', async () => {
     { lead: [{ tool_calls: [spawn('part')] }, forever], part: [forever] },
   );
   const running = made.threads.run({ directive: 'lead' });
-  for await (const one of made.threads.store.watch({ position: 0 }, AbortSignal.timeout(20_000))) {
-    if (one.kind === 'event' && one.type === 'turn_start' && one.data && one.turn === 2) break;
-  }
+  await untilEvent(made.threads.store, ({ type, turn }) => type === 'turn_start' && turn === 2);
   await made.runtime.close();
   expect(await running).toMatchObject({ ok: true, output: { status: 'interrupted' } });
   const again = await made.fixture.open();
   const threads = await again.threads();
-  const page = threads.ok ? threads.output.store.query({}) : undefined;
+  const page = threads.ok ? await threads.output.store.query({}) : undefined;
   expect(page?.ok && page.output.rows.map(({ status }) => status)).toEqual([
     'interrupted',
     'interrupted',
@@ -325,7 +324,7 @@ test('a paused child is ended by its parent, which answers for what it used', as
   );
   const { text, thread_id, cost } = await run(made, 'lead');
   expect(JSON.parse(text)).toMatchObject([{ thread_id: child, status: 'terminated' }]);
-  const budget = made.threads.store.budget(thread_id);
+  const budget = await budgetOf(made.threads.store, thread_id);
   expect(budget.ok && budget.output.used.tokens).toBe(BigInt(Number(cost.tokens)));
   expect(budget.ok && budget.output.reserved.tokens).toBe(0n);
 });

@@ -1,6 +1,8 @@
 // Trees of threads: what they may use together, and how they end together.
 import { expect, test } from 'vitest';
 import { getOwn, plainText } from '../../src/base/index.ts';
+import type { StoredEvent } from '../../src/store/index.ts';
+import { untilEvent } from '../support/registry-reads.ts';
 import { call, directive, openStage, rows, run, spawn } from '../support/thread-project.ts';
 
 const ORCHESTRATES = '<orchestration enabled="true"/>';
@@ -27,7 +29,7 @@ test('two of two spawns can be used, the third does not start', async () => {
     code: 'spawns_exceeded',
     cost: { spawns: 2 },
   });
-  expect(rows(made)).toHaveLength(3);
+  expect(await rows(made)).toHaveLength(3);
 });
 
 test('zero spawns means none', async () => {
@@ -36,7 +38,7 @@ test('zero spawns means none', async () => {
     { lead: [{ tool_calls: [spawn('part')] }], part: [{ text: 'never' }] },
   );
   expect(await run(made, 'lead')).toMatchObject({ status: 'limit', code: 'spawns_exceeded' });
-  expect(rows(made)).toHaveLength(1);
+  expect(await rows(made)).toHaveLength(1);
 });
 
 test('spawns of a child count for its parent too', async () => {
@@ -57,8 +59,8 @@ test('spawns of a child count for its parent too', async () => {
   );
   const result = await run(made, 'lead');
   expect(result).toMatchObject({ status: 'completed', cost: { spawns: 2 } });
-  expect(rows(made).find(({ directive: name }) => name === 'middle')?.status).toBe('limit');
-  expect(rows(made)).toHaveLength(3);
+  expect((await rows(made)).find(({ directive: name }) => name === 'middle')?.status).toBe('limit');
+  expect(await rows(made)).toHaveLength(3);
 });
 
 test('a thread below the depth limit does not start', async () => {
@@ -71,8 +73,12 @@ test('a thread below the depth limit does not start', async () => {
   );
   const result = await run(made, 'nest');
   expect(result.status).toBe('completed');
-  expect(rows(made).map(({ depth }) => depth)).toEqual([0, 1, 2]);
-  expect(rows(made).map(({ status }) => status)).toEqual(['completed', 'completed', 'limit']);
+  expect((await rows(made)).map(({ depth }) => depth)).toEqual([0, 1, 2]);
+  expect((await rows(made)).map(({ status }) => status)).toEqual([
+    'completed',
+    'completed',
+    'limit',
+  ]);
 });
 
 test('a child has no more than what its parent has left', async () => {
@@ -87,8 +93,8 @@ test('a child has no more than what its parent has left', async () => {
     { lead: [{ tool_calls: [spawn('part')] }, { text: 'ok' }], part: [{ text: 'done' }] },
   );
   await run(made, 'lead');
-  const child = rows(made).find(({ directive: name }) => name === 'part');
-  const row = made.threads.store.thread(child?.id ?? '');
+  const child = (await rows(made)).find(({ directive: name }) => name === 'part');
+  const row = await made.threads.store.thread(child?.id ?? '');
   const limits = row.ok
     ? (row.output.limits as Record<string, { value: number; from: string }>)
     : {};
@@ -118,10 +124,9 @@ test('a parent that has said its last word waits for its children', async () => 
   );
   const over = new AbortController();
   const heard = (async () => {
-    for await (const one of made.threads.store.watch({ position: 0 }, over.signal)) {
-      if (one.kind === 'event' && JSON.stringify(one.data).includes('my last word')) break;
-    }
-    const [lead] = rows(made);
+    const isLast = ({ data }: StoredEvent) => JSON.stringify(data).includes('my last word');
+    await untilEvent(made.threads.store, isLast, over.signal);
+    const [lead] = await rows(made);
     finishPart();
     return lead?.status;
   })();
@@ -129,7 +134,7 @@ test('a parent that has said its last word waits for its children', async () => 
   over.abort();
   expect(await heard).toBe('running');
   expect(result).toMatchObject({ status: 'completed', text: 'my last word' });
-  expect(rows(made).map(({ status }) => status)).toEqual(['completed', 'completed']);
+  expect((await rows(made)).map(({ status }) => status)).toEqual(['completed', 'completed']);
 });
 
 const forever = () => new Promise<never>(() => {});
@@ -166,9 +171,9 @@ test.each([
     },
   );
   expect(await run(made, 'lead')).toMatchObject({ status });
-  const children = rows(made).filter(({ directive: name }) => name === 'part');
+  const children = (await rows(made)).filter(({ directive: name }) => name === 'part');
   expect(children.map((child) => child.status)).toEqual([childStatus, childStatus]);
-  const [lead] = rows(made);
+  const [lead] = await rows(made);
   for (const { ended = 0 } of children) expect(ended).toBeLessThanOrEqual(lead?.ended ?? 0);
 });
 
@@ -196,7 +201,7 @@ test('an abort in a child ends the whole tree', async () => {
   );
   const result = await run(made, 'lead');
   expect(result).toMatchObject({ status: 'aborted', reason: expect.stringContaining('enough') });
-  expect(rows(made).map(({ status }) => status)).toEqual(['aborted', 'aborted', 'aborted']);
+  expect((await rows(made)).map(({ status }) => status)).toEqual(['aborted', 'aborted', 'aborted']);
 });
 
 test('a parent does not wait for a paused child beyond its own deadline', async () => {
@@ -247,7 +252,7 @@ test('hooks see a spawn as a step of its own kind', async () => {
     { lead: [{ tool_calls: [spawn('part')] }, { text: 'ok' }], part: [{ text: 'never' }] },
   );
   expect(await run(made, 'lead')).toMatchObject({ status: 'completed', cost: { spawns: 0 } });
-  expect(rows(made)).toHaveLength(1);
+  expect(await rows(made)).toHaveLength(1);
 });
 
 test('a hook may raise the number of spawns', async () => {

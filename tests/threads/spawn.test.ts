@@ -38,7 +38,7 @@ test('three children run at once, and their parent puts their results together',
   const result = await run(made, 'lead');
   expect(result.status).toBe('completed');
   for (const n of [1, 2, 3]) expect(result.text).toContain(`part ${n} done`);
-  expect(rows(made).map(({ status }) => status)).toEqual(Array(4).fill('completed'));
+  expect((await rows(made)).map(({ status }) => status)).toEqual(Array(4).fill('completed'));
   expect(result.cost).toMatchObject({ spawns: 3, turns: 3 });
 });
 
@@ -60,8 +60,8 @@ test('a thread in a thread in a thread: each answers the one above', async () =>
   const result = await run(made, 'top');
   expect(result).toMatchObject({ status: 'completed', cost: { spawns: 2 } });
   expect(result.text).toContain('the bottom');
-  expect(rows(made).map(({ depth }) => depth)).toEqual([0, 1, 2]);
-  const [top, middle, bottom] = rows(made);
+  expect((await rows(made)).map(({ depth }) => depth)).toEqual([0, 1, 2]);
+  const [top, middle, bottom] = await rows(made);
   expect(bottom).toMatchObject({ parent: middle?.id, root: top?.id });
 });
 
@@ -125,7 +125,7 @@ test('a directive executed inside a thread runs under that thread’s token', as
   );
   const result = await run(made, 'deploy_staging');
   expect(result.status).toBe('completed');
-  expect(rows(made)).toHaveLength(1);
+  expect(await rows(made)).toHaveLength(1);
   const said = lastSaid(made, 'deploy_staging');
   expect(said).toContain('permission_denied');
   expect(said).toContain('`fs.write` is not granted: add');
@@ -145,7 +145,7 @@ test.each([
     { lead: [{ tool_calls: [spawn(name)] }, { text: 'ok' }], [name]: [{ text: 'ran' }] },
   );
   await run(made, 'lead');
-  expect(rows(made)).toHaveLength(expected === 'spawned' ? 2 : 1);
+  expect(await rows(made)).toHaveLength(expected === 'spawned' ? 2 : 1);
   if (expected === 'denied') {
     expect(lastSaid(made, 'lead')).toContain(
       `directive \`${name}\` may not be spawned: the lists of \`<orchestration>\``,
@@ -159,7 +159,7 @@ test('without orchestration a spawn fails at once and says what to add', async (
     { lead: [{ tool_calls: [spawn('part')] }, { text: 'ok' }], part: [{ text: 'never' }] },
   );
   await run(made, 'lead');
-  expect(rows(made)).toHaveLength(1);
+  expect(await rows(made)).toHaveLength(1);
   const said = lastSaid(made, 'lead');
   expect(said).toContain('permission_denied');
   expect(said).toContain('threads/thread_directive');
@@ -176,7 +176,7 @@ test('naming the tool alone does not give the right to spawn', async () => {
     { lead: [{ tool_calls: [spawn('part')] }, { text: 'ok' }], part: [{ text: 'never' }] },
   );
   await run(made, 'lead');
-  expect(rows(made)).toHaveLength(1);
+  expect(await rows(made)).toHaveLength(1);
   expect(lastSaid(made, 'lead')).toContain('`spawn.thread` is not granted');
 });
 
@@ -227,7 +227,7 @@ test('a child that asks for more than its parent holds is refused before it star
     { lead: [{ tool_calls: [spawn('part')] }, { text: 'ok' }], part: [{ text: 'never' }] },
   );
   await run(made, 'lead');
-  expect(rows(made)).toHaveLength(1);
+  expect(await rows(made)).toHaveLength(1);
   expect(lastSaid(made, 'lead')).toContain('a child never holds more than its parent');
 });
 
@@ -303,7 +303,9 @@ parameters:
     },
     {
       lead: [
-        () => ({ tool_calls: [call('stopper', { thread_id: rows(made)[0]?.id ?? '' })] }),
+        async () => ({
+          tool_calls: [call('stopper', { thread_id: (await rows(made))[0]?.id ?? '' })],
+        }),
         { text: 'ok' },
       ],
       other: [{ text: 'done' }],
@@ -340,6 +342,6 @@ test('a child whose hook says continue runs with what its parent holds', async (
     },
   );
   await run(made, 'lead');
-  expect(rows(made).map(({ status }) => status)).toEqual(['completed', 'completed']);
+  expect((await rows(made)).map(({ status }) => status)).toEqual(['completed', 'completed']);
   expect(existsSync(join(made.fixture.root, 'out/b.txt'))).toBe(false);
 });

@@ -65,10 +65,10 @@ const help = (action: string, reason: string) => ({
 });
 const LOOK = { '.ai/directives/look.md': directiveText('look', { permissions: READ }) };
 
-function decide({ threads: { store } }: Stage, words: string): void {
-  const open = store.approvals.list({ state: 'pending' });
+async function decide({ threads: { store } }: Stage, words: string): Promise<void> {
+  const open = await store.approvals({ state: 'pending' });
   const [first] = open.ok ? open.output : [];
-  const done = store.approvals.decide(first?.id ?? '', {
+  const done = await store.decide(first?.id ?? '', {
     decision: 'approved',
     who: 'ann',
     channel: 'cli',
@@ -87,16 +87,16 @@ test.each([
     const made = await stage(LOOK, [help(action, 'which one?'), { text: 'the blue one' }]);
     const asked = await run(made, 'look');
     expect(asked).toMatchObject({ status, reason: expect.stringContaining('which one?') });
-    const row = made.threads.store.thread(asked.thread_id);
+    const row = await made.threads.store.thread(asked.thread_id);
     expect(row.ok && row.output.status).toBe(status);
     expect(row.ok && row.output.lease_until).toBeUndefined();
     const early = await made.threads.resume(asked.thread_id);
     expect(early.ok && early.output.status).toBe(status);
-    decide(made, 'take the blue one');
+    await decide(made, 'take the blue one');
     const done = await made.threads.resume(asked.thread_id);
     expect(done.ok && done.output).toMatchObject({ status: 'completed', text: 'the blue one' });
     expect(JSON.stringify(made.provider.requests[1]?.body)).toContain('take the blue one');
-    const open = made.threads.store.approvals.list({});
+    const open = await made.threads.store.approvals({});
     expect(open.ok && open.output).toHaveLength(1);
   },
 );
@@ -122,5 +122,5 @@ test('help(checkpoint) leaves a snapshot', async () => {
   const made = await stage(LOOK, [help('checkpoint', 'half way'), { text: 'done' }]);
   const result = await run(made, 'look');
   expect(result.status).toBe('completed');
-  expect(types(made, result.thread_id)).toContain('snapshot');
+  expect(await types(made, result.thread_id)).toContain('snapshot');
 });

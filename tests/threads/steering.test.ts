@@ -1,7 +1,10 @@
 // Threads that are stopped, paused, interrupted and told things, from here and from other processes.
+
 import { expect, test } from 'vitest';
 import { type Json, plainText, systemClock } from '../../src/base/index.ts';
-import { openStore } from '../../src/store/index.ts';
+import { openSqliteStore } from '../../src/store/index.ts';
+import { isLate } from '../support/late-store.ts';
+import { budgetOf } from '../support/registry-reads.ts';
 import {
   answer,
   directiveText,
@@ -22,7 +25,7 @@ const SLOW = { text: 'x'.repeat(4000), piece: 10, pace_ms: 20 };
 async function running(made: Stage, count = 1) {
   const done = run(made, 'look');
   for (; made.provider.count() < count; ) await new Promise((resolve) => setTimeout(resolve, 5));
-  const rows = made.threads.store.query({});
+  const rows = await made.threads.store.query({});
   const id = (rows.ok && rows.output.rows[0]?.id) || '';
   return { id, done };
 }
@@ -33,9 +36,9 @@ const tell = (
   id: string,
   kind: string,
   payload: Json = {},
-) => store.signal(id, kind, payload, `k${++keys}`, 'ann');
-const row = ({ threads }: Stage, id: string) => {
-  const found = threads.store.thread(id);
+) => store.signal({ thread: id, kind: kind, payload: payload, key: `k${++keys}`, by: 'ann' });
+const row = async ({ threads }: Stage, id: string) => {
+  const found = await threads.store.thread(id);
   if (!found.ok) throw new Error(found.error.detail.message);
   return found.output;
 };
@@ -48,7 +51,7 @@ test('at the deadline the request in flight is ended, as a limit', async () => {
   const result = await run(made, 'look');
   expect(result).toMatchObject({ status: 'limit', code: 'duration_exceeded', cost: { turns: 1 } });
   expect(Number(result.cost.spend)).toBeGreaterThan(0);
-  expect(types(made, result.thread_id)).toContain('limit');
+  expect(await types(made, result.thread_id)).toContain('limit');
 });
 
 test('a hook may give more time, and the turn is done again', async () => {
@@ -71,16 +74,16 @@ test('a hook may give more time, and the turn is done again', async () => {
 test('an interrupt ends the stream, gives the turn back and lets the person speak', async () => {
   const made = await stage(LOOK, [SLOW, { text: 'as you like' }]);
   const { id, done } = await running(made);
-  tell(made, id, 'interrupt', { message: 'rather do that' });
+  await tell(made, id, 'interrupt', { message: 'rather do that' });
   const result = await done;
   expect(result).toMatchObject({ status: 'completed', text: 'as you like', cost: { turns: 1 } });
   expect(JSON.stringify(made.provider.requests[1]?.body)).toContain('rather do that');
-  const spent = made.threads.store.budget(id);
+  const spent = await budgetOf(made.threads.store, id);
   expect(spent.ok && spent.output.used.tokens).toBe(BigInt(Number(result.cost.tokens)));
   expect(spent.ok && spent.output.reserved.tokens).toBe(0n);
 });
 
-test.each([
+test.skipIf(isLate).each([
   ['pause', 'paused'],
   ['terminate', 'terminated'],
   ['kill', 'killed'],
@@ -90,62 +93,66 @@ test.each([
     const made = await stage(LOOK, [SLOW]);
     const { id, done } = await running(made);
     const file = `${made.fixture.root}/.ai/threads/registry.db`;
-    const other = openStore({ file, clock: systemClock });
+    const other = await openSqliteStore({ file, clock: systemClock });
     if (!other.ok) throw new Error(other.error.detail.message);
-    tell({ threads: { store: other.output } } as Stage, id, kind, { reason: 'enough' });
+    await tell({ threads: { store: other.output } } as Stage, id, kind, { reason: 'enough' });
     expect(await done).toMatchObject({ status, reason: 'enough' });
-    other.output.close();
-    expect(row(made, id).status).toBe(status);
+    await other.output.close();
+    expect((await row(made, id)).status).toBe(status);
   },
 );
 
-test('a message that comes while calls are open goes in after their results', async () => {
-  const calls = [execute('fs/read_file', { path: 'notes/a.txt' }), execute('wait/told', {})];
-  const made: Stage = await stage(
-    {
-      '.ai/directives/look.md': directiveText('look', {
-        permissions: `${READ}<execute resource="tool" id="wait/told"/>`,
-      }),
-    },
-    [{ tool_calls: [...calls].reverse() }, { text: 'done' }],
-    {
-      tools: [
-        {
-          id: 'wait/told',
-          description: 'Sends its own thread a message',
-          effect: 'read',
-          run() {
-            const rows = made.threads.store.query({});
-            tell(made, (rows.ok && rows.output.rows[0]?.id) || '', 'message', {
-              content: 'by the way',
-            });
-            return 'told';
+// What is said is heard when it arrives; here it has to be there between two steps.
+test.skipIf(isLate)(
+  'a message that comes while calls are open goes in after their results',
+  async () => {
+    const calls = [execute('fs/read_file', { path: 'notes/a.txt' }), execute('wait/told', {})];
+    const made: Stage = await stage(
+      {
+        '.ai/directives/look.md': directiveText('look', {
+          permissions: `${READ}<execute resource="tool" id="wait/told"/>`,
+        }),
+      },
+      [{ tool_calls: [...calls].reverse() }, { text: 'done' }],
+      {
+        tools: [
+          {
+            id: 'wait/told',
+            description: 'Sends its own thread a message',
+            effect: 'read',
+            async run() {
+              const rows = await made.threads.store.query({});
+              await tell(made, (rows.ok && rows.output.rows[0]?.id) || '', 'message', {
+                content: 'by the way',
+              });
+              return 'told';
+            },
           },
-        },
-      ],
-    },
-  );
-  expect(await run(made, 'look')).toMatchObject({ status: 'completed' });
-  const body = made.provider.requests[1]?.body as { messages: { content: { type: string }[] }[] };
-  const last = body.messages.at(-1)?.content.map(({ type }) => type);
-  expect(last).toEqual(['tool_result', 'tool_result', 'text']);
-});
+        ],
+      },
+    );
+    expect(await run(made, 'look')).toMatchObject({ status: 'completed' });
+    const body = made.provider.requests[1]?.body as { messages: { content: { type: string }[] }[] };
+    const last = body.messages.at(-1)?.content.map(({ type }) => type);
+    expect(last).toEqual(['tool_result', 'tool_result', 'text']);
+  },
+);
 
 test('a paused thread stays in no process and goes on after a restart', async () => {
   const made = await stage(LOOK, [read('notes/a.txt'), SLOW, { text: 'at last' }]);
   const { id, done } = await running(made, 2);
-  tell(made, id, 'pause', { reason: 'lunch' });
+  await tell(made, id, 'pause', { reason: 'lunch' });
   const paused = await done;
   expect(paused.status).toBe('paused');
-  expect(row(made, id)).toMatchObject({ status: 'paused' });
-  expect(row(made, id).lease_until).toBeUndefined();
-  expect(types(made, id)).not.toContain('thread_end');
+  expect(await row(made, id)).toMatchObject({ status: 'paused' });
+  expect((await row(made, id)).lease_until).toBeUndefined();
+  expect(await types(made, id)).not.toContain('thread_end');
   await made.runtime.close();
   made.runtime = await made.fixture.open();
   const again = await made.runtime.threads();
   if (!again.ok) throw new Error(again.error.detail.message);
   made.threads = again.output;
-  tell(made, id, 'message', { content: 'go on please' });
+  await tell(made, id, 'message', { content: 'go on please' });
   const result = await made.threads.resume(id);
   expect(result.ok && result.output).toMatchObject({
     status: 'completed',
@@ -205,12 +212,14 @@ test('a kill ends a tool at work', async () => {
           id: 'probe/slow',
           description: 'Takes its time',
           effect: 'read',
-          run: (_, { signal }) =>
-            new Promise((_resolve, reject) => {
+          async run(_, { signal }) {
+            const stopped = new Promise<never>((_resolve, reject) => {
               signal.addEventListener('abort', () => reject(new Error('stopped')));
-              const rows = made.threads.store.query({});
-              tell(made, (rows.ok && rows.output.rows[0]?.id) || '', 'kill');
-            }),
+            });
+            const rows = await made.threads.store.query({});
+            void tell(made, (rows.ok && rows.output.rows[0]?.id) || '', 'kill');
+            return await stopped;
+          },
         },
       ],
     },
@@ -218,43 +227,46 @@ test('a kill ends a tool at work', async () => {
   expect(await run(made, 'look')).toMatchObject({ status: 'killed' });
 });
 
-test('an interrupt between steps leaves out the calls that were still to come', async () => {
-  const ran: string[] = [];
-  const probe = (name: string, then: () => void) => ({
-    id: `probe/${name}`,
-    description: name,
-    effect: 'write' as const,
-    run() {
-      ran.push(name);
-      then();
-      return name;
-    },
-  });
-  const made: Stage = await stage(
-    {
-      '.ai/directives/look.md': directiveText('look', {
-        permissions:
-          '<execute resource="tool" id="probe/one"/><execute resource="tool" id="probe/two"/>',
-      }),
-    },
-    [{ tool_calls: [execute('probe/one', {}), execute('probe/two', {})] }, { text: 'fine' }],
-    {
-      tools: [
-        probe('one', () => {
-          const rows = made.threads.store.query({});
-          const id = (rows.ok && rows.output.rows[0]?.id) || '';
-          tell(made, id, 'interrupt', { message: 'not the other one' });
+test.skipIf(isLate)(
+  'an interrupt between steps leaves out the calls that were still to come',
+  async () => {
+    const ran: string[] = [];
+    const probe = (name: string, then: () => Promise<void> | void) => ({
+      id: `probe/${name}`,
+      description: name,
+      effect: 'write' as const,
+      async run() {
+        ran.push(name);
+        await then();
+        return name;
+      },
+    });
+    const made: Stage = await stage(
+      {
+        '.ai/directives/look.md': directiveText('look', {
+          permissions:
+            '<execute resource="tool" id="probe/one"/><execute resource="tool" id="probe/two"/>',
         }),
-        probe('two', () => {}),
-      ],
-    },
-  );
-  expect(await run(made, 'look')).toMatchObject({ status: 'completed', cost: { tool_calls: 1 } });
-  expect(ran).toEqual(['one']);
-  const body = JSON.stringify(made.provider.requests[1]?.body);
-  expect(body).toContain('skipped');
-  expect(body).toContain('not the other one');
-});
+      },
+      [{ tool_calls: [execute('probe/one', {}), execute('probe/two', {})] }, { text: 'fine' }],
+      {
+        tools: [
+          probe('one', async () => {
+            const rows = await made.threads.store.query({});
+            const id = (rows.ok && rows.output.rows[0]?.id) || '';
+            await tell(made, id, 'interrupt', { message: 'not the other one' });
+          }),
+          probe('two', () => {}),
+        ],
+      },
+    );
+    expect(await run(made, 'look')).toMatchObject({ status: 'completed', cost: { tool_calls: 1 } });
+    expect(ran).toEqual(['one']);
+    const body = JSON.stringify(made.provider.requests[1]?.body);
+    expect(body).toContain('skipped');
+    expect(body).toContain('not the other one');
+  },
+);
 
 test('calls that only read are made at once, and their results keep the order', async () => {
   const waiting: (() => void)[] = [];

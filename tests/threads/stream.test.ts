@@ -21,9 +21,9 @@ test('a run that asks for it keeps the stream, also after it was resumed', async
   expect([...new Set(before.map(({ turn }) => turn))]).toEqual([1, 2]);
   expect(before.filter(({ event }) => event === 'message_start')).toHaveLength(2);
   expect(JSON.stringify(before)).toContain('fs/read_file');
-  const [open] = (made.threads.store.approvals.list({}) as { output: { id: string }[] }).output;
+  const [open] = ((await made.threads.store.approvals({})) as { output: { id: string }[] }).output;
   const said = { decision: 'approved' as const, who: 'ann', channel: 'cli' as const, why: '' };
-  made.threads.store.approvals.decide(open?.id ?? '', { ...said, answer: 'yes' });
+  await made.threads.store.decide(open?.id ?? '', { ...said, answer: 'yes' });
   await made.threads.resume(thread_id);
   const after = linesOf(made, thread_id).slice(before.length);
   expect([...new Set(after.map(({ turn }) => turn))]).toEqual([3]);

@@ -1,6 +1,6 @@
 // `approvals approve|deny|answer`: a person decides, once, on exactly what was asked for.
 import { fail, type Outcome, ok, plainText } from '../../base/index.ts';
-import type { Approval, Decision, ThreadStatus } from '../../store/index.ts';
+import type { Approval, Decision, Store, ThreadStatus } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 import { countOption, speaker, withRegistry } from '../threads/open-threads.ts';
@@ -17,6 +17,15 @@ const STANDS_STILL: ReadonlySet<ThreadStatus> = new Set([
   'interrupted',
 ]);
 
+async function firstApproval(store: Store, id: string): Promise<Outcome<Approval>> {
+  const found = await store.approvals({ id });
+  if (!found.ok) return found;
+  const [approval] = found.output;
+  return approval
+    ? ok(approval)
+    : fail('not_found', `there is no approval \`${id}\``, { approval: id });
+}
+
 function command(
   decide: (call: CommandCall) => Outcome<Given>,
   fits: (approval: Approval, call: CommandCall) => Outcome<null> = () => ok(null),
@@ -26,15 +35,16 @@ function command(
     const given = decide(call);
     if (!given.ok) return terminal.finish(given, () => {});
     return await withRegistry(call, async ({ store }) => {
-      const asked = store.approvals.get(asText(args[0]) ?? '');
+      const asked = await firstApproval(store, asText(args[0]) ?? '');
       const right = asked.ok ? fits(asked.output, call) : asked;
       if (!right.ok) return terminal.finish(right, () => {});
       const id = asText(args[0]) ?? '';
       const who = { who: speaker(call), channel: 'cli' as const };
-      const done = store.approvals.decide(id, { ...given.output, ...who });
-      return terminal.finish(done, ({ state, thread }) => {
+      const done = await store.decide(id, { ...given.output, ...who });
+      const thread = done.ok ? (done.output.thread ?? '') : '';
+      const row = await store.thread(thread);
+      return terminal.finish(done, ({ state }) => {
         terminal.note(`${id} ${state}`);
-        const row = store.thread(thread);
         if (row.ok && STANDS_STILL.has(row.output.status)) {
           terminal.note(`go on with \`km threads resume ${thread}\``);
         }
@@ -93,7 +103,7 @@ function show(approval: Approval, now: number, terminal: Terminal): void {
   terminal.out(
     `${terminal.paint('bold', id)} ${terminal.paint(COLOURS[state], state)} ${kind}, asked ${age(now - asked)} ago${left}`,
   );
-  terminal.out(`  ${terminal.paint('dim', 'thread')} ${visible(thread)}`);
+  terminal.out(`  ${terminal.paint('dim', 'thread')} ${visible(thread ?? 'none')}`);
   for (const [name, value] of Object.entries(shown)) {
     const text = typeof value === 'string' ? value : JSON.stringify(value);
     terminal.out(`  ${terminal.paint('dim', visible(name))} ${visible(text)}`);
@@ -111,7 +121,7 @@ export const listApprovals: CommandRun = (call) =>
     async ({ store }) => {
       const { options, terminal } = call;
       const thread = asText(options.thread);
-      const list = store.approvals.list({
+      const list = await store.approvals({
         ...(options.all === true ? {} : { state: 'pending' }),
         ...(thread === undefined ? {} : { thread }),
       });

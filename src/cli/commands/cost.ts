@@ -19,10 +19,10 @@ interface Charge {
 }
 
 /** Newest first, until they are older than `since`. */
-function threadsSince(store: Store, since: number): Outcome<ThreadSummary[]> {
+async function threadsSince(store: Store, since: number): Promise<Outcome<ThreadSummary[]>> {
   const rows: ThreadSummary[] = [];
   for (let cursor: string | undefined; ; ) {
-    const page = store.query({ limit: 500, ...(cursor === undefined ? {} : { cursor }) });
+    const page = await store.query({ limit: 500, ...(cursor === undefined ? {} : { cursor }) });
     if (!page.ok) return page;
     const young = page.output.rows.filter(({ created }) => created >= since);
     rows.push(...young);
@@ -32,8 +32,8 @@ function threadsSince(store: Store, since: number): Outcome<ThreadSummary[]> {
 }
 
 /** The models that answered; several only after a fallback, and then their sum is theirs together. */
-function modelsOf(store: Store, thread: string): string {
-  const events = readEvents(store, thread);
+async function modelsOf(store: Store, thread: string): Promise<string> {
+  const events = await readEvents(store, thread);
   const names = (events.ok ? events.output : [])
     .filter(({ type, data }) => type === 'assistant_message' && data.injected !== true)
     .map(({ data }) => plainText(data.model));
@@ -41,13 +41,11 @@ function modelsOf(store: Store, thread: string): string {
 }
 
 /** A thread's own charges. A child is never older than its parent, so both are in `rows`. */
-function chargesOf(store: Store, rows: readonly ThreadSummary[]): Outcome<Charge[]> {
+async function chargesOf(store: Store, rows: readonly ThreadSummary[]): Promise<Outcome<Charge[]>> {
   const used = new Map<string, { spend: bigint; tokens: bigint }>();
-  for (const { id } of rows) {
-    const budget = store.budget(id);
-    if (!budget.ok) return budget;
-    used.set(id, { ...budget.output.used });
-  }
+  const budgets = await store.budgets(rows.map(({ id }) => id));
+  if (!budgets.ok) return budgets;
+  for (const { thread, used: spent } of budgets.output) used.set(thread, { ...spent });
   const own = new Map([...used].map(([id, { spend, tokens }]) => [id, { spend, tokens }]));
   for (const { id, parent } of rows) {
     const [above, below] = [own.get(parent ?? ''), used.get(id)];
@@ -55,12 +53,13 @@ function chargesOf(store: Store, rows: readonly ThreadSummary[]): Outcome<Charge
     above.spend -= below.spend;
     above.tokens -= below.tokens;
   }
-  return ok(
-    rows.map((thread) => {
-      const { spend, tokens } = own.get(thread.id) ?? { spend: 0n, tokens: 0n };
-      return { thread, spend, tokens, models: tokens > 0n ? modelsOf(store, thread.id) : 'none' };
-    }),
-  );
+  const charges: Charge[] = [];
+  for (const thread of rows) {
+    const { spend, tokens } = own.get(thread.id) ?? { spend: 0n, tokens: 0n };
+    const models = tokens > 0n ? await modelsOf(store, thread.id) : 'none';
+    charges.push({ thread, spend, tokens, models });
+  }
+  return ok(charges);
 }
 
 const KEYS: Readonly<Record<'directive' | 'model' | 'day', (charge: Charge) => string>> = {
@@ -123,8 +122,8 @@ export const run: CommandRun = async (call) => {
   return await withRegistry(
     call,
     async ({ store, runtime }) => {
-      const rows = threadsSince(store, Date.now() - age.output);
-      const charges = rows.ok ? chargesOf(store, rows.output) : rows;
+      const rows = await threadsSince(store, Date.now() - age.output);
+      const charges = rows.ok ? await chargesOf(store, rows.output) : rows;
       if (!charges.ok) return terminal.finish(charges, () => {});
       return terminal.finish(ok(reportOf(charges.output, runtime)), (shown) =>
         show(shown, terminal),

@@ -16,8 +16,8 @@ async function aboutRegistry(runtime: Runtime): Promise<Finding> {
   const opened = await runtime.threads();
   if (!opened.ok) return { about: 'store', state: 'bad', message: opened.error.detail.message };
   const { store } = opened.output;
-  store.interruptExpired();
-  const left = store.query({ status: 'interrupted', limit: 500 });
+  await store.sweep();
+  const left = await store.query({ status: 'interrupted', limit: 500 });
   if (!left.ok) return { about: 'store', state: 'bad', message: left.error.detail.message };
   const count = left.output.rows.length;
   if (count === 0) return { about: 'store', state: 'good', message: registryFile(runtime) };

@@ -169,9 +169,9 @@ function jobOf({ args, terminal }: CommandCall, payload: ScriptJob['payload']): 
 const explainRefusal = (call: CommandCall, word: string): Promise<number> =>
   withRegistry(call, async ({ store }) => {
     const { terminal } = call;
-    const row = findThread(store, word);
+    const row = await findThread(store, word);
     if (!row.ok) return terminal.finish(row, () => {});
-    const events = readJournal(store, row.output.id);
+    const events = await readJournal(store, row.output.id);
     const explained = events.ok ? explainThread(row.output.id, events.output) : events;
     return terminal.finish(explained, (found) => drawTree(found, terminal));
   });

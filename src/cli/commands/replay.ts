@@ -32,7 +32,7 @@ export const run: CommandRun = async (call) => {
   const until = countOption(options, 'until');
   if (!until.ok) return terminal.finish(until, () => {});
   return await withRegistry(call, async ({ store, threads }) => {
-    const row = findThread(store, asText(args[0]));
+    const row = await findThread(store, asText(args[0]));
     if (!row.ok) return terminal.finish(row, () => {});
     const { id } = row.output;
     const done = await threads.replay(

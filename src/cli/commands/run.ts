@@ -28,28 +28,35 @@ function listenForInterrupts(view: RunView, store: Store, by: string): Interrupt
   const controller = new AbortController();
   let [presses, last]: [number, NodeJS.Timeout | undefined] = [0, undefined];
 
-  const ask = (kind: 'terminate' | 'kill'): boolean => {
+  async function ask(kind: 'terminate' | 'kill'): Promise<boolean> {
+    const thread = view.root();
+    if (thread === undefined) return false;
+    const sent = await store.signal({ thread, kind, payload: {}, key: signalKey(), by });
+    return sent.ok;
+  }
+  async function leave(): Promise<void> {
+    await view.end();
+    process.exit(EXIT.interrupted);
+  }
+  async function endByForce(): Promise<void> {
     const root = view.root();
-    return root !== undefined && store.signal(root, kind, {}, signalKey(), by).ok;
-  };
-  function kill(): void {
-    ask('kill');
+    if (root !== undefined) await endUnattended(store, root, 'killed', by, { force: true });
+    await leave();
+  }
+  async function kill(): Promise<void> {
+    last = setTimeout(() => void endByForce(), KILL_PATIENCE_MS);
+    await ask('kill');
     controller.abort();
-    last = setTimeout(() => {
-      const root = view.root();
-      if (root !== undefined) endUnattended(store, root, 'killed', by, { force: true });
-      view.end();
-      process.exit(EXIT.interrupted);
-    }, KILL_PATIENCE_MS);
+  }
+  async function askToStop(): Promise<void> {
+    if (await ask('terminate')) view.say('asked it to stop; Ctrl-C again kills it');
+    else controller.abort();
   }
   function press(): void {
     presses += 1;
-    if (presses > 2) {
-      view.end();
-      process.exit(EXIT.interrupted);
-    } else if (presses === 2) kill();
-    else if (ask('terminate')) view.say('asked it to stop; Ctrl-C again kills it');
-    else controller.abort();
+    if (presses > 2) void leave();
+    else if (presses === 2) void kill();
+    else void askToStop();
   }
   process.on('SIGINT', press);
   process.on('SIGTERM', press);
@@ -75,16 +82,16 @@ function refuse(refused: Failure, terminal: Terminal, usageCodes: ReadonlySet<st
   return usageCodes.has(refused.error.code) ? EXIT.usage : exitCodeOf(refused.error);
 }
 
-function finish(
+async function finish(
   done: Outcome<ThreadResult>,
   store: Store,
   terminal: Terminal,
   usageCodes: ReadonlySet<string>,
-): number {
+): Promise<number> {
   if (!done.ok) return refuse(done, terminal, usageCodes);
   if (terminal.json) finishJson(done, terminal);
   else {
-    const row = store.thread(done.output.thread_id);
+    const row = await store.thread(done.output.thread_id);
     showResult(done.output, terminal);
     tellEnding(done.output, row.ok ? row.output.limits : {}, terminal);
     tellNext(done.output, terminal);
@@ -96,7 +103,7 @@ interface Follow {
   /** Asked before anything is made. */
   mayStart?(runtime: Runtime): Promise<Outcome<null>>;
   /** The thread that goes on; a new one when absent. */
-  thread?(store: Store): Outcome<string>;
+  thread?(store: Store): Promise<Outcome<string>>;
   start(access: ThreadWork, signal: AbortSignal, thread: string): Promise<Outcome<ThreadResult>>;
   /** Codes that mean: the command line was wrong. */
   usageCodes?: readonly string[];
@@ -112,14 +119,14 @@ export async function followRun(call: CommandCall, follow: Follow): Promise<numb
       call,
       async (access) => {
         const { store } = access;
-        const known = follow.thread?.(store) ?? ok('');
-        if (!known.ok) return finish(known, store, terminal, codes);
-        view.begin(store, known.output === '' ? undefined : known.output);
+        const known = (await follow.thread?.(store)) ?? ok('');
+        if (!known.ok) return await finish(known, store, terminal, codes);
+        await view.begin(store, known.output === '' ? undefined : known.output);
         const interrupts = listenForInterrupts(view, store, speaker(call));
         const done = await follow.start(access, interrupts.signal, known.output);
         interrupts.release();
-        view.end();
-        const code = finish(done, store, terminal, codes);
+        await view.end();
+        const code = await finish(done, store, terminal, codes);
         return interrupts.count() > 0 && code !== EXIT.done ? EXIT.interrupted : code;
       },
       view.live,
@@ -129,7 +136,7 @@ export async function followRun(call: CommandCall, follow: Follow): Promise<numb
       },
     );
   } finally {
-    view.end();
+    await view.end();
   }
 }
 

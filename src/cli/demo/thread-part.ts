@@ -65,13 +65,13 @@ async function runThread({ runtime, terminal }: DemoProject) {
   const opened = await runtime.threads(view.live);
   if (!opened.ok) return opened;
   const { store, run } = opened.output;
-  view.begin(store);
+  await view.begin(store);
   const done = await run({ directive: 'chase_todos' });
-  view.end();
+  await view.end();
   if (!done.ok) return done;
-  const row = store.thread(done.output.thread_id);
+  const row = await store.thread(done.output.thread_id);
   tellEnding(done.output, row.ok ? row.output.limits : {}, shown);
-  const events = readEvents(store, done.output.thread_id);
+  const events = await readEvents(store, done.output.thread_id);
   return events.ok ? ok({ result: done.output, events: events.output }) : events;
 }
 

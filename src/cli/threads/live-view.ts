@@ -78,31 +78,34 @@ export function figureLines(
 export interface RunView {
   live: Live;
   /** The registry is there; the thread too when it is an old one that goes on. */
-  begin(store: Store, root?: string): void;
+  begin(store: Store, root?: string): Promise<void>;
   /** The first thread that was heard of. */
   root(): string | undefined;
   /** A line for the person meanwhile. */
   say(line: string): void;
-  end(): void;
+  /** Until everything that was heard is shown. */
+  end(): Promise<void>;
 }
 
-/** What the views share: which thread is the one, and whose events these are. */
+/** What the views share: which thread is the one, and whose events these are, one after the other. */
 function createEars(
-  hear: (thread: string, event: Noted) => void,
+  hear: (thread: string, event: Noted) => Promise<void> | void,
   onText: (thread: string, piece: string) => void = () => {},
 ) {
   let root: string | undefined;
   let store: Store | undefined;
+  let heard: Promise<void> = Promise.resolve();
   return {
     root: () => root,
     store: () => store,
-    begin(opened: Store, known?: string): void {
+    heard: () => heard,
+    async begin(opened: Store, known?: string): Promise<void> {
       [store, root] = [opened, known];
     },
     live: {
       onEvent(thread: string, event: Noted): void {
         root ??= thread;
-        hear(thread, event);
+        heard = heard.then(() => hear(thread, event));
       },
       onText,
     },
@@ -112,27 +115,28 @@ function createEars(
 /** Every event as the registry has it, in order, once: read from there whenever something happened. */
 function createJsonView(terminal: Terminal): RunView {
   const printed = new Map<string, number>();
-  const flush = (thread: string): void => {
-    const events = ears.store()?.read(thread, printed.get(thread) ?? 0);
+  async function flush(thread: string): Promise<void> {
+    const events = await ears.store()?.read(thread, { after: printed.get(thread) ?? 0 });
     for (const event of events?.ok ? events.output : []) {
       printed.set(thread, event.seq);
       terminal.out(JSON.stringify(event));
     }
-  };
+  }
   const ears = createEars((thread) => flush(thread));
   return {
     ...ears,
-    begin(store, root) {
-      ears.begin(store, root);
-      const row = root === undefined ? undefined : store.thread(root);
+    async begin(store, root) {
+      await ears.begin(store, root);
+      const row = root === undefined ? undefined : await store.thread(root);
       // What was before is in `threads show`.
       if (row?.ok) printed.set(row.output.id, row.output.seq);
     },
     say: (line) => terminal.note(line),
-    end() {
+    async end() {
+      await ears.heard();
       const root = ears.root();
       for (const thread of new Set([...printed.keys(), ...(root === undefined ? [] : [root])])) {
-        flush(thread);
+        await flush(thread);
       }
     },
   };
@@ -160,8 +164,12 @@ function lineFor(
   return `  ${from}${terminal.paint(told.colour, told.mark)} ${visible(shorten(told.text, 300))}`;
 }
 
-function headLine(store: Store | undefined, root: string | undefined, terminal: Terminal): string {
-  const row = root === undefined ? undefined : store?.thread(root);
+async function headLine(
+  store: Store | undefined,
+  root: string | undefined,
+  terminal: Terminal,
+): Promise<string> {
+  const row = root === undefined ? undefined : await store?.thread(root);
   const name = row?.ok ? `${row.output.directive} ${row.output.version}` : '';
   return `${terminal.paint('bold', name)} ${terminal.paint('dim', root ?? '')}`;
 }
@@ -171,13 +179,13 @@ function createTeller(terminal: Terminal, print: (line: string) => void) {
   let isHeaded = false;
   // The last words of a run are its result: they are printed as such, not here.
   let held: string | undefined;
-  return (
+  return async (
     thread: string,
     event: Noted,
     store: Store | undefined,
     root: string | undefined,
-  ): void => {
-    if (!isHeaded) print(headLine(store, root, terminal));
+  ): Promise<void> => {
+    if (!isHeaded) print(await headLine(store, root, terminal));
     isHeaded = true;
     const line = lineFor(thread, event, root, terminal);
     const isOwn = thread === root;
@@ -190,7 +198,7 @@ function createTeller(terminal: Terminal, print: (line: string) => void) {
 function createPlainView(terminal: Terminal): RunView {
   const tell = createTeller(terminal, terminal.note);
   const ears = createEars((thread, event) => tell(thread, event, ears.store(), ears.root()));
-  return { ...ears, say: (line) => terminal.note(line), end: () => {} };
+  return { ...ears, say: (line) => terminal.note(line), end: () => ears.heard() };
 }
 
 const REDRAW_MS = 100;
@@ -204,10 +212,14 @@ function createLiveView(terminal: Terminal): RunView {
   const tell = createTeller(terminal, screen.print);
   let [doing, saying, frame, turn] = ['waits for the model', '', 0, 0];
 
-  function draw(): void {
+  let isDrawing = false;
+  async function draw(): Promise<void> {
     const [store, root] = [ears.store(), ears.root()];
-    const row = store && root !== undefined ? store.thread(root) : undefined;
-    if (!row?.ok) return;
+    if (isDrawing || !store || root === undefined) return;
+    isDrawing = true;
+    const row = await store.thread(root);
+    isDrawing = false;
+    if (!row.ok || isOver) return;
     const { directive, limits } = row.output;
     // The registry counts a turn when it is over.
     const cost = { ...row.output.cost, turns: Math.max(turn, Number(row.output.cost.turns ?? 0)) };
@@ -231,9 +243,9 @@ function createLiveView(terminal: Terminal): RunView {
   }
 
   const ears = createEars(
-    (thread, event) => {
+    async (thread, event) => {
       follow(thread, event);
-      if (event.type !== 'turn_start') tell(thread, event, ears.store(), ears.root());
+      if (event.type !== 'turn_start') await tell(thread, event, ears.store(), ears.root());
     },
     (thread, piece) => {
       if (thread !== ears.root()) return;
@@ -241,12 +253,15 @@ function createLiveView(terminal: Terminal): RunView {
       saying = (saying + piece).slice(-SAYING_MAX);
     },
   );
-  const timer = setInterval(draw, REDRAW_MS);
+  const timer = setInterval(() => void draw(), REDRAW_MS);
+  let isOver = false;
   return {
     ...ears,
     say: (line) => screen.print(line),
-    end() {
+    async end() {
       clearInterval(timer);
+      await ears.heard();
+      isOver = true;
       screen.close();
     },
   };

@@ -15,8 +15,8 @@ import { EXIT } from '../terminal/exit-code.ts';
 import { visible } from '../terminal/terminal.ts';
 
 /** Threads below, deepest first, that have not ended. */
-export function livingBelow(store: Store, id: string): Outcome<string[]> {
-  const page = store.query({ within: id, limit: 500 });
+export async function livingBelow(store: Store, id: string): Promise<Outcome<string[]>> {
+  const page = await store.query({ within: id, limit: 500 });
   if (!page.ok) return page;
   return ok(
     page.output.rows
@@ -29,10 +29,14 @@ export function livingBelow(store: Store, id: string): Outcome<string[]> {
 const PAGE = 5000;
 
 /** Every event of a thread after `seq`, however many there are. */
-export function readEvents(store: Store, thread: string, after = 0): Outcome<StoredEvent[]> {
+export async function readEvents(
+  store: Store,
+  thread: string,
+  after = 0,
+): Promise<Outcome<StoredEvent[]>> {
   const events: StoredEvent[] = [];
   for (let seq = after; ; ) {
-    const page = store.read(thread, seq, PAGE);
+    const page = await store.read(thread, { after: seq, limit: PAGE });
     if (!page.ok) return page;
     for (const event of page.output) events.push(event);
     seq = page.output.at(-1)?.seq ?? seq;
@@ -65,7 +69,7 @@ export function withThreads(
     if (!opened.ok) return call.terminal.finish(opened, () => {});
     const { store } = opened.output;
     // Whose process is gone is shown as interrupted, not as running for ever.
-    store.interruptExpired();
+    await store.sweep();
     return await work({ runtime, threads: opened.output, store });
   });
 }
@@ -99,12 +103,15 @@ export function withRegistry(
 }
 
 /** The thread a word names: its id, or `last` for the newest one that is no hook. */
-export function findThread(store: Store, word: string | undefined): Outcome<ThreadRow> {
+export async function findThread(
+  store: Store,
+  word: string | undefined,
+): Promise<Outcome<ThreadRow>> {
   if (word !== undefined && word !== 'last') return store.thread(word);
-  const newest = store.query({ kind: 'thread', limit: 1 });
+  const newest = await store.query({ kind: 'thread', limit: 1 });
   if (!newest.ok) return newest;
   const [row] = newest.output.rows;
-  return row ? store.thread(row.id) : fail('not_found', 'there is no thread yet');
+  return row ? await store.thread(row.id) : fail('not_found', 'there is no thread yet');
 }
 
 /** Who speaks: threads note it with everything they are told. */
@@ -159,19 +166,19 @@ export async function waitForEnd(
   signal: AbortSignal,
   { untilEnd = true }: { untilEnd?: boolean } = {},
 ): Promise<Outcome<ThreadRow>> {
-  const row = store.thread(id);
+  const row = await store.thread(id);
   if (!row.ok || isOver(row.output, untilEnd)) return row;
   // A process that died says nothing; its lease does.
-  const timer = setInterval(() => store.interruptExpired(), EXPIRY_CHECK_MS);
+  const timer = setInterval(() => void store.sweep(), EXPIRY_CHECK_MS);
   try {
     for await (const news of store.watch({ thread: id, seq: row.output.seq }, signal)) {
-      if (news.kind !== 'status') continue;
-      const now = store.thread(id);
+      if (news.type !== 'status') continue;
+      const now = await store.thread(id);
       if (!now.ok || isOver(now.output, untilEnd)) return now;
     }
   } finally {
     clearInterval(timer);
   }
-  const last = store.thread(id);
+  const last = await store.thread(id);
   return last.ok ? ok(last.output) : last;
 }

@@ -1,6 +1,6 @@
 // What happens to children when their parent ends: a normal end waits for them, every other end
 // stops them first. A detached child lives on unless the whole tree is ended.
-import { isEnded, type ThreadStatus } from '../../store/index.ts';
+import { isEnded, type ThreadStatus, type ThreadSummary } from '../../store/index.ts';
 import { packCost, unpackCost } from '../limits/cost.ts';
 import type { Ending } from '../loop.ts';
 import { stopThread } from '../thread/interruption.ts';
@@ -25,15 +25,17 @@ async function stopChildren(thread: Thread, ending: Ending): Promise<void> {
   const reason = `its parent \`${thread.place.id}\` ended ${ending.status}: ${ending.reason}`;
   for (const child of children) stopThread(child.thread, { status, reason });
   await Promise.all(children.map(({ done }) => done));
-  if (ending.status !== 'interrupted') signalOthers(thread, ending);
+  if (ending.status !== 'interrupted') await signalOthers(thread, ending);
 }
 
 /** Children that another process runs, or none, hear of it through the registry. */
-function signalOthers({ ports, place: { id } }: Thread, ending: Ending): void {
+async function signalOthers({ ports, place: { id } }: Thread, ending: Ending): Promise<void> {
   const kind = ending.status === 'killed' ? 'kill' : 'terminate';
-  for (const child of unfinished(ports, id)) {
+  const key = `parent:${id}:${kind}`;
+  for (const child of await unfinished(ports, id)) {
     if (child.detached && !WHOLE_TREE.has(ending.status)) continue;
-    ports.store.signal(child.id, kind, { reason: ending.reason }, `parent:${id}:${kind}`, id);
+    const payload = { reason: ending.reason };
+    await ports.store.signal({ thread: child.id, kind, payload, key, by: id });
   }
 }
 
@@ -43,13 +45,16 @@ const OPEN: readonly ThreadStatus[] = [
 ];
 
 /** Children in the registry that have not ended, hooks left out. */
-export function unfinished({ store }: Pick<HarnessPorts, 'store'>, id: string) {
-  const page = store.query({ parent: id, status: OPEN, kind: 'thread', limit: 500 });
+export async function unfinished(
+  { store }: Pick<HarnessPorts, 'store'>,
+  id: string,
+): Promise<ThreadSummary[]> {
+  const page = await store.query({ parent: id, status: OPEN, kind: 'thread', limit: 500 });
   return page.ok ? page.output.rows.filter(({ status }) => !isEnded(status)) : [];
 }
 
 /** An abort goes up as well: the whole tree ends, this branch first. */
-function abortTree({ ports, place: { id, chain } }: Thread, ending: Ending): void {
+async function abortTree({ ports, place: { id, chain } }: Thread, ending: Ending): Promise<void> {
   const root = chain.at(-1) ?? id;
   if (root === id) return;
   const reason = `thread \`${id}\` aborted the tree: ${ending.reason}`;
@@ -60,7 +65,10 @@ function abortTree({ ports, place: { id, chain } }: Thread, ending: Ending): voi
       reason,
       ...(ending.code && { code: ending.code }),
     });
-  else ports.store.signal(root, 'terminate', { reason }, `abort:${id}`, id);
+  else {
+    const [kind, key] = ['terminate', `abort:${id}`];
+    await ports.store.signal({ thread: root, kind, payload: { reason }, key, by: id });
+  }
 }
 
 /** The child's cost is its parent's too, and its end is in the parent's journal. */
@@ -110,6 +118,6 @@ export async function endFamily(
   await stopChildren(thread, final);
   if (final.status === 'aborted')
     thread.journal.note({ type: 'snapshot', data: { reason: final.reason } });
-  if (isOwnAbort) abortTree(thread, final);
+  if (isOwnAbort) await abortTree(thread, final);
   return final;
 }

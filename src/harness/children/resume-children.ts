@@ -1,5 +1,10 @@
 // What became of a thread's children while no process ran it: put into its books before it goes on.
-import { isEnded, type ThreadSummary } from '../../store/index.ts';
+import {
+  type Amounts,
+  isEnded,
+  type OpenReservation,
+  type ThreadSummary,
+} from '../../store/index.ts';
 import { packCost } from '../limits/cost.ts';
 import { apartKey } from '../thread/budget.ts';
 import type { Recorded } from '../thread/journal-event.ts';
@@ -20,28 +25,24 @@ export const namedIn = (
     ),
   );
 
-/**
- * A spawn that was set aside and never came about costs nothing; one that did is a spawn. What was
- * set apart for a detached child is free again when there is none, or when it has ended.
- */
-function settleSpawns({ ports, place: { id } }: Thread): void {
-  const open = ports.store.openReservations(id);
-  const prefix = `${id}:spawn:`;
-  for (const { key } of open.ok ? open.output : []) {
-    if (key.startsWith(prefix)) {
-      if (ports.store.thread(key.slice(prefix.length)).ok) ports.store.settle(key, { spawns: 1n });
-      else ports.store.cancel(key);
-    } else if (key.endsWith(apartKey(''))) {
-      const child = ports.store.thread(key.slice(0, -apartKey('').length));
-      if (!child.ok || isEnded(child.output.status)) ports.store.cancel(key);
-    }
+/** What was set apart for a detached child is free again when it has ended. */
+async function apartOfEnded(
+  { ports }: Thread,
+  open: readonly OpenReservation[],
+): Promise<{ key: string; actual: Amounts }[]> {
+  const free: { key: string; actual: Amounts }[] = [];
+  for (const { key } of open) {
+    if (!key.endsWith(apartKey(''))) continue;
+    const child = await ports.store.thread(key.slice(0, -apartKey('').length));
+    if (!child.ok || isEnded(child.output.status)) free.push({ key, actual: {} });
   }
+  return free;
 }
 
-function childrenOf({ ports, place: { id } }: Thread): ThreadSummary[] {
+async function childrenOf({ ports, place: { id } }: Thread): Promise<ThreadSummary[]> {
   const rows: ThreadSummary[] = [];
   for (let cursor: string | undefined; ; ) {
-    const page = ports.store.query({
+    const page = await ports.store.query({
       parent: id,
       kind: 'thread',
       limit: 500,
@@ -62,35 +63,37 @@ const LEFT: ReadonlySet<ThreadSummary['status']> = new Set<ThreadSummary['status
 ]);
 
 /** Children that a lost process left in the middle go on beside their parent. */
-export function adoptChildren(thread: Thread): void {
+export async function adoptChildren(thread: Thread): Promise<void> {
   const { ports } = thread;
-  ports.store.interruptExpired();
-  for (const { id, status } of childrenOf(thread)) {
+  await ports.store.sweep();
+  for (const { id, status } of await childrenOf(thread)) {
     // One that another process holds refuses; its end is found in the registry.
     if (LEFT.has(status) && !ports.threads.live.get(id)) void ports.threads.resume(id);
   }
 }
 
-/** Each spawn and each end is noted once, however often the thread is resumed. */
-export function catchUp(thread: Thread, history: readonly Recorded[]): void {
-  const {
-    ports,
-    budget: { meter },
-    journal,
-  } = thread;
-  settleSpawns(thread);
+/** Each end is noted once, however often the thread is resumed. A spawn is noted with its child. */
+export async function catchUp(
+  thread: Thread,
+  history: readonly Recorded[],
+  open: readonly OpenReservation[],
+): Promise<void> {
+  const { ports, budget, journal } = thread;
   const [spawned, ended] = [namedIn(history, 'spawn'), namedIn(history, 'child_end')];
-  for (const { id, directive, runner, detached, status } of childrenOf(thread)) {
+  const settle = await apartOfEnded(thread, open);
+  if (settle.length > 0) {
+    const cost = packCost(budget.meter.read());
+    journal.note({ type: 'cost_update', data: { cost } }, { settle });
+  }
+  for (const { id, directive, runner, detached, status } of await childrenOf(thread)) {
+    // Of a registry of version 1: there a child could be born before its parent noted it.
     if (!spawned.has(id)) {
-      meter.countSpawn();
-      const cost = packCost(meter.read());
-      journal.note(
-        { type: 'spawn', data: { thread_id: id, directive, runner, detached } },
-        { cost },
-      );
+      budget.meter.countSpawn();
+      const data = { thread_id: id, directive, runner, detached };
+      journal.note({ type: 'spawn', data }, { cost: packCost(budget.meter.read()) });
     }
     if (ended.has(id) || !isEnded(status)) continue;
-    const row = ports.store.thread(id);
+    const row = await ports.store.thread(id);
     const result = row.ok ? resultOf(row.output) : undefined;
     if (result) countChild(thread, result);
   }

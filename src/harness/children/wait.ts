@@ -1,12 +1,21 @@
 // Waiting for threads, here or in another process. Nothing is polled: what runs here is a promise,
 // everything else is watched in the registry. A child that a dead process left behind is resumed by
 // whoever waits for it.
-import { fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
-import { isEnded, type ThreadRow } from '../../store/index.ts';
+import {
+  fail,
+  getOwn,
+  isObject,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import { isEnded, type ThreadRow, type ThreadSummary } from '../../store/index.ts';
 import type { Ending } from '../loop.ts';
+import { packMarks, unpackMarks } from '../thread/conversation.ts';
 import { deadlineFault, STOPS_STREAM, watchForInterruption } from '../thread/interruption.ts';
 import type { ThreadResult } from '../thread/ports.ts';
-import { obeySignals } from '../thread/signals.ts';
+import { hearInReplay, obeySignals } from '../thread/signals.ts';
 import type { CalledOff, HarnessPorts, Thread } from '../thread/thread.ts';
 import { unfinished } from './children.ts';
 
@@ -25,7 +34,15 @@ export function resultOf(row: ThreadRow): ThreadResult | undefined {
     reason: '',
     cost,
   };
-  return { ...bare, ...(result as unknown as Partial<ThreadResult> | undefined), status };
+  const { code, marks } = isObject(result) ? result : {};
+  return {
+    ...bare,
+    outputs: getOwn(result, 'outputs') ?? {},
+    text: plainText(getOwn(result, 'text')),
+    reason: plainText(getOwn(result, 'reason')),
+    ...(typeof code === 'string' && { code }),
+    ...(marks !== undefined && { marks: packMarks(unpackMarks(marks)) }),
+  };
 }
 
 const aborted = (signal: AbortSignal): Promise<undefined> =>
@@ -41,21 +58,25 @@ const isUnfinished = ({ status, lease_until }: ThreadRow, now: number): boolean 
 
 async function watchEnd(
   ports: HarnessPorts,
-  row: ThreadRow,
+  id: string,
   signal: AbortSignal,
 ): Promise<ThreadResult | undefined> {
-  const { id, seq } = row;
-  for await (const { kind, ...happened } of ports.store.watch({ thread: id, seq }, signal)) {
-    if (kind !== 'status') continue;
-    const { status } = happened as unknown as { status: ThreadRow['status'] };
-    if (!isEnded(status) && status !== 'interrupted') continue;
-    const now = ports.store.thread(id);
-    if (!now.ok) return undefined;
-    const result = resultOf(now.output);
-    if (result) return result;
-    if (now.output.status === 'interrupted') return await adopt(ports, id, signal);
+  const over = new AbortController();
+  const heads = ports.store.changes({ threads: [id] }, AbortSignal.any([signal, over.signal]));
+  const moved = heads[Symbol.asyncIterator]();
+  try {
+    // What moved between the look and the first change is seen by looking again.
+    for (;;) {
+      const next = moved.next();
+      const now = await ports.store.thread(id);
+      const result = now.ok ? resultOf(now.output) : undefined;
+      if (!now.ok || result) return result;
+      if (now.output.status === 'interrupted') return await adopt(ports, id, signal);
+      if ((await next).done) return undefined;
+    }
+  } finally {
+    over.abort();
   }
-  return undefined;
 }
 
 async function adopt(
@@ -66,7 +87,7 @@ async function adopt(
   const resumed = await Promise.race([ports.threads.resume(id), aborted(signal)]);
   if (resumed?.ok) return resumed.output;
   // Somebody else was quicker, or it cannot go on here: its end is in the registry, if there is one.
-  const row = ports.store.thread(id);
+  const row = await ports.store.thread(id);
   return row.ok ? resultOf(row.output) : undefined;
 }
 
@@ -79,30 +100,32 @@ export async function awaitEnd(
   const live = ports.threads.live.get(id);
   if (live) return ok(await Promise.race([live.done, aborted(signal)]));
   // Whose process is gone is not waited for: nobody will end it.
-  ports.store.interruptExpired();
-  const row = ports.store.thread(id);
+  await ports.store.sweep();
+  const row = await ports.store.thread(id);
   if (!row.ok) return row;
   const result = resultOf(row.output);
   if (result) return ok(result);
   return ok(
     isUnfinished(row.output, ports.clock.now())
       ? await adopt(ports, id, signal)
-      : await watchEnd(ports, row.output, signal),
+      : await watchEnd(ports, id, signal),
   );
 }
 
-const open = (thread: Thread) =>
-  unfinished(thread.ports, thread.place.id).filter(({ detached }) => !detached);
+async function openChildren({ ports, place }: Thread): Promise<ThreadSummary[]> {
+  return (await unfinished(ports, place.id)).filter(({ detached }) => !detached);
+}
 
 /** One round: until all have ended, somebody steers the parent, or its time is up. */
 async function waitRound(thread: Thread): Promise<CalledOff | undefined> {
   const { ports } = thread;
-  const interruption = watchForInterruption(thread, STOPS_STREAM);
-  const look = setInterval(() => ports.store.interruptExpired(), LOOK_MS);
+  const interruption = await watchForInterruption(thread, STOPS_STREAM);
+  const look = setInterval(() => void ports.store.sweep(), LOOK_MS);
   const over = new AbortController();
   const signal = AbortSignal.any([over.signal, interruption.signal]);
+  const children = await openChildren(thread);
   await Promise.race([
-    Promise.all(open(thread).map(({ id }) => awaitEnd(ports, id, signal))),
+    Promise.all(children.map(({ id }) => awaitEnd(ports, id, signal))),
     aborted(interruption.signal),
   ]);
   over.abort();
@@ -123,13 +146,14 @@ const outOfTime = (thread: Thread): Ending => {
 export async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
   for (;;) {
     if (thread.control.stopped) return thread.control.ending;
+    await hearInReplay(thread);
     const told = obeySignals(thread);
     if (told) return told;
-    if (open(thread).length === 0) return undefined;
+    if ((await openChildren(thread)).length === 0) return undefined;
     const cause = await waitRound(thread);
     if (cause === 'duration') return outOfTime(thread);
     if (cause === 'lost') return { status: 'interrupted', reason: 'its lease was lost' };
-    const still = open(thread);
+    const still = await openChildren(thread);
     if (still.length > 0 && still.every(({ status }) => status === 'interrupted')) {
       if (thread.control.stopped) continue;
       const names = still.map(({ id }) => id).join(', ');

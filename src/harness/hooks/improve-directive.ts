@@ -7,11 +7,11 @@ import { hash } from 'node:crypto';
 import { canonicalJson, fail, type Json, type Outcome, ok, plainText } from '../../base/index.ts';
 import { EMPTY, mergeAll } from '../../flow/index.ts';
 import { type Directive, parseDirective } from '../../items/index.ts';
-import type { Approval } from '../../store/index.ts';
+import type { NewApproval } from '../../store/index.ts';
 import { packCost } from '../limits/cost.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import type { Proposal, Recorded } from '../thread/journal-event.ts';
-import { openingEvents } from '../thread/opening.ts';
+import { makeApprovalId, openingEvents } from '../thread/opening.ts';
 import { addToConversation } from '../thread/talk.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { type Decision, MAX_RETRIES } from './action.ts';
@@ -111,23 +111,22 @@ function readChange({ ports, place: { item, directive } }: Thread, diff: string)
   return ok({ text, touches: GUARDED.filter((part) => !same(before[part], read[part])) });
 }
 
-function ask(thread: Thread, diff: string, why: Json, change: Change): Outcome<Approval> {
-  const {
-    ports,
-    place: { id, item },
-  } = thread;
-  return ports.store.approvals.ask({
-    thread: id,
-    kind: 'call',
-    binding: {
-      action: ANNEAL,
-      directive: item.id,
-      before: print(item.body),
-      after: print(change.text),
-    },
-    shown: { action: ANNEAL, directive: item.id, why, touches: change.touches, diff },
-  });
-}
+const questionOf = (
+  { ports, place: { item } }: Thread,
+  diff: string,
+  why: Json,
+  change: Change,
+): NewApproval => ({
+  id: makeApprovalId(ports.random),
+  kind: 'call',
+  binding: {
+    action: ANNEAL,
+    directive: item.id,
+    before: print(item.body),
+    after: print(change.text),
+  },
+  shown: { action: ANNEAL, directive: item.id, why, touches: change.touches, diff },
+});
 
 /** Writes and signs the new version; nothing when the directive is not what was looked at. */
 function write(ports: HarnessPorts, id: string, before: string, text: string): Outcome<null> {
@@ -143,21 +142,21 @@ function write(ports: HarnessPorts, id: string, before: string, text: string): O
 }
 
 /** Put off: the run waits until the proposal was looked at, and begins again or ends then. */
-function putOff(
+async function putOff(
   thread: Thread,
   decision: Decision,
   about: Pick<Proposal, 'state' | 'text' | 'approval' | 'before'>,
-): Decision {
+  ask: readonly NewApproval[] = [],
+): Promise<Decision> {
   const { deed, bounds } = decision;
   if (deed.do !== 'fail') return decision;
-  const {
-    place: { item },
-    journal,
-  } = thread;
+  const { place, journal } = thread;
+  const { id: directive } = place.item;
   const behind = { code: deed.fault.code, reason: deed.fault.detail.message };
-  const data: Proposal = { kind: 'call', action: ANNEAL, directive: item.id, behind, ...about };
-  journal.note({ type: 'approval', data });
-  const message = `a change of directive \`${item.id}\` was proposed: ${deed.fault.detail.message}`;
+  const data: Proposal = { kind: 'call', action: ANNEAL, directive, behind, ...about };
+  const noted = await journal.commit({ type: 'approval', data }, ask.length > 0 ? { ask } : {});
+  if (!noted.ok) return decision;
+  const message = `a change of directive \`${directive}\` was proposed: ${deed.fault.detail.message}`;
   return {
     ...decision,
     bounds: { ...bounds, retries: bounds.retries + 1 },
@@ -166,7 +165,7 @@ function putOff(
 }
 
 /** What becomes of a decision that ends the run and proposes a change. */
-export function withProposal(thread: Thread, decision: Decision): Decision {
+export async function withProposal(thread: Thread, decision: Decision): Promise<Decision> {
   const { deed, notes, bounds } = decision;
   const diff = plainText(notes.proposal);
   if (deed.do !== 'fail' || diff.trim() === '' || bounds.retries >= MAX_RETRIES) return decision;
@@ -183,13 +182,11 @@ export function withProposal(thread: Thread, decision: Decision): Decision {
   } = thread;
   if (ports.policies().policy.anneal === 'auto' && touches.length === 0) {
     const written = write(ports, item.id, print(item.body), text);
-    if (written.ok) return putOff(thread, decision, { state: 'auto', text });
+    if (written.ok) return await putOff(thread, decision, { state: 'auto', text });
   }
-  const asked = ask(thread, diff, notes.why ?? '', change.output);
-  if (!asked.ok) return decision;
-  const { id: approval, binding } = asked.output;
-  const before = plainText(binding.before);
-  return putOff(thread, decision, { approval, state: 'pending', text, before });
+  const question = questionOf(thread, diff, notes.why ?? '', change.output);
+  const about = { approval: question.id, before: print(item.body) };
+  return await putOff(thread, decision, { ...about, state: 'pending', text }, [question]);
 }
 
 /** The proposal that a thread waits for; undefined when it was answered, or there was none. */
@@ -202,18 +199,23 @@ function openProposal(history: readonly Recorded[]): Proposal | undefined {
   return open;
 }
 
-const stateOf = (ports: HarnessPorts, { approval, state }: Proposal): Outcome<string> => {
-  if (state === 'auto') return ok('approved');
-  const asked = ports.store.approvals.get(approval ?? '');
-  return asked.ok ? ok(asked.output.state) : asked;
-};
+async function stateOf(
+  { store }: HarnessPorts,
+  { approval = '', state }: Proposal,
+): Promise<string | undefined> {
+  if (state === 'auto') return 'approved';
+  const asked = await store.approvals({ id: approval });
+  return asked.ok ? asked.output[0]?.state : undefined;
+}
 
 /** Before a thread is made again: an approved change is written now, so that it runs with it. */
-export function applyApproved(ports: HarnessPorts, history: readonly Recorded[]): Outcome<null> {
+export async function applyApproved(
+  ports: HarnessPorts,
+  history: readonly Recorded[],
+): Promise<Outcome<null>> {
   const open = openProposal(history);
   if (!open || open.state === 'auto') return ok(null);
-  const state = stateOf(ports, open);
-  if (!state.ok || state.output !== 'approved') return ok(null);
+  if ((await stateOf(ports, open)) !== 'approved') return ok(null);
   return write(ports, open.directive, open.before ?? '', open.text);
 }
 
@@ -229,14 +231,14 @@ export async function resumeAfterProposal(
     ports,
     place: { item },
   } = thread;
-  const state = stateOf(ports, open);
+  const state = await stateOf(ports, open);
   const { code, reason } = open.behind;
-  if (state.ok && state.output === 'pending') {
+  if (state === 'pending') {
     thread.control.ending = {
       status: 'waiting',
       reason: `a change of \`${item.id}\` waits for an answer`,
     };
-  } else if (!state.ok || state.output !== 'approved') {
+  } else if (state !== 'approved') {
     thread.control.ending = { status: 'failed', reason, code };
   } else await beginAnew(thread, prepared, history);
 }

@@ -21,12 +21,13 @@ import {
   LIMIT_NAMES,
   type LimitEvent,
   type LimitName,
+  limitNumber,
   limitsView,
   markKey,
   type WarningEvent,
 } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
-import { raiseLimits, raiseRoom } from '../thread/budget.ts';
+import { raisedAmounts, raiseRoom } from '../thread/budget.ts';
 import { switchModel } from '../thread/choose-model.ts';
 import type { HookAnswered } from '../thread/journal-event.ts';
 import {
@@ -58,11 +59,15 @@ import { parseVerdict } from './hook-answer.ts';
 import { withProposal } from './improve-directive.ts';
 import { buildContext, fillInputs, select } from './select-hook.ts';
 
+/** The registry counts money in nano-units, as text; people do not. */
+const people = (limit: LimitName, value: Json | undefined): number =>
+  typeof value === 'string' ? limitNumber(limit, BigInt(value)) : Number(value);
+
 /** A refusal of stage 4, as hooks are told about it. */
 export function limitEventOf({ detail }: Fault): LimitEvent {
   const limit = plainText(detail.limit) as LimitName;
-  const [current, max] = [Number(detail.current), Number(detail.max)];
-  return { name: 'limit', code: `${limit}_exceeded`, limit, current, max };
+  const [current, max] = [detail.current, detail.max].map((value) => people(limit, value));
+  return { name: 'limit', code: `${limit}_exceeded`, limit, current: current ?? 0, max: max ?? 0 };
 }
 
 const isLimit = ({ code, detail }: Fault): boolean =>
@@ -128,13 +133,13 @@ async function consult(thread: Thread, situation: Situation): Promise<Decision> 
   if (!hook) return withoutHook(situation);
   const name = hook.hook.directive;
   const began = thread.ports.clock.monotonic();
-  journal.flush();
+  await journal.flush();
   thread.budget.meter.stopClock();
   const answered = await thread.hooks.run(thread, name, fillInputs(hook, context));
   thread.budget.meter.startClock();
   const parsed = answered.ok ? parseVerdict(answered.output) : answered;
   const decision = parsed.ok
-    ? withProposal(thread, decide(parsed.output, situation))
+    ? await withProposal(thread, decide(parsed.output, situation))
     : decideFailure(name, parsed, situation);
   const data: HookAnswered = {
     directive: name,
@@ -148,7 +153,14 @@ async function consult(thread: Thread, situation: Situation): Promise<Decision> 
     ...(decision.model !== undefined && { model: decision.model }),
     ...(decision.deed.do === 'raise' && { limits: packLimits(decision.deed.limits) }),
   };
-  journal.note({ type: 'hook', data }, { cost: packCost(thread.budget.meter.read()) });
+  const { deed } = decision;
+  journal.note(
+    { type: 'hook', data },
+    {
+      cost: packCost(thread.budget.meter.read()),
+      ...(deed.do === 'raise' && { raise: raisedAmounts(thread, deed.limits, deed.raised) }),
+    },
+  );
   return { ...decision, hook: name };
 }
 
@@ -193,7 +205,7 @@ function carryOut(
       if (event.name === 'warning') tell(thread, warningLine([event]));
       return undefined;
     case 'raise':
-      raiseLimits(thread, deed.limits, deed.raised);
+      thread.budget.limits = deed.limits;
       return { action: 'retry' };
     case 'repeat_step':
     case 'restart':
@@ -229,17 +241,20 @@ export async function raise(
   if (thread.control.ending) return undefined;
   const event = eventOf(flowEvent, step);
   noteRefusal(thread, event);
-  const decision = await consult(thread, situationOf(thread, event, stepName(step), flowEvent));
+  const decision = await consult(
+    thread,
+    await situationOf(thread, event, stepName(step), flowEvent),
+  );
   take(thread, decision);
   return carryOut(thread, decision.deed, event, stepName(step));
 }
 
-function situationOf(
+async function situationOf(
   thread: Thread,
   event: CheckpointEvent,
   step: string,
   flowEvent?: FlowEvent,
-): Situation {
+): Promise<Situation> {
   const detail =
     event.name === 'limit' && flowEvent && 'fault' in flowEvent
       ? flowEvent.fault.detail
@@ -256,7 +271,7 @@ function situationOf(
     loops: thread.talk.loops,
     isFatal: step.startsWith('turn '),
     ...(isOwn && isAtLimit
-      ? { raise: { limits: thread.budget.limits, needed, room: raiseRoom(thread) } }
+      ? { raise: { limits: thread.budget.limits, needed, room: await raiseRoom(thread) } }
       : {}),
   };
 }
@@ -283,7 +298,7 @@ export async function raiseError(
 ): Promise<CheckpointVerdict | undefined> {
   const event = onError(error);
   thread.journal.note({ type: typeOf(error), data: { code: error.code, detail: error.detail } });
-  const situation = { ...situationOf(thread, event, step), isStart };
+  const situation = { ...(await situationOf(thread, event, step)), isStart };
   const decision = await consult(thread, situation);
   take(thread, decision);
   if (decision.deed.do !== 'tell_error') return carryOut(thread, decision.deed, event, step);
@@ -315,7 +330,7 @@ export async function raiseWarnings(thread: Thread): Promise<void> {
   for (const event of warnings) {
     if (event !== window) thread.budget.warned.add(markKey(event));
     thread.journal.note({ type: 'warning', data: event });
-    const decision = await consult(thread, situationOf(thread, event, event.code));
+    const decision = await consult(thread, await situationOf(thread, event, event.code));
     take(thread, decision);
     carryOut(thread, decision.deed, event, event.code);
     if (thread.control.ending) return;

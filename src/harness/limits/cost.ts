@@ -77,6 +77,8 @@ export interface CostMeter {
   /** A process was lost while it was made: it will be made again, or said to be unknown. */
   giveBackToolCall(): void;
   countSpawn(): void;
+  /** It was refused after all. */
+  giveBackSpawn(): void;
   countChild(cost: ChildCost): void;
   countHook(cost: HookCost): void;
   /** A fresh conversation: turns, calls and window from zero, tokens, money and time go on. */
@@ -148,6 +150,9 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST): CostMe
     },
     countSpawn() {
       cost = { ...cost, spawns: cost.spawns + 1 };
+    },
+    giveBackSpawn() {
+      cost = { ...cost, spawns: Math.max(0, cost.spawns - 1) };
     },
     countChild(child) {
       const spawns = cost.spawns + count(child.spawns);

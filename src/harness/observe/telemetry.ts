@@ -195,6 +195,8 @@ function createSpans({ now, thread: describe }: TelemetryPorts): Telemetry['even
     return own;
   }
   return (id, event) => {
+    // Says again what other events say; the last one comes after the end.
+    if (event.type === 'status') return;
     const own = open.get(id) ?? begin(id);
     if (!own) return;
     const { type, data } = event;

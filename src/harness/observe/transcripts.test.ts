@@ -20,7 +20,12 @@ beforeEach(() => {
     dir,
     clock: systemClock,
     known: createKnownSecrets(() => ['s3cret-value']),
-    store: { read: (_, after = 0) => ok(recorded.filter(({ seq }) => seq > after)) },
+    store: {
+      async read(_, range = {}) {
+        const after = 'after' in range ? (range.after ?? 0) : 0;
+        return ok(recorded.filter(({ seq }) => seq > after));
+      },
+    },
     detail: () => 'preview',
     trouble: (message) => void troubles.push(message),
   });
@@ -64,6 +69,7 @@ test('many events do not wait for the round to end', () => {
 test('a second writer of the same thread goes on where the first stopped', async () => {
   transcripts.open('t1')([event('one')], 1);
   transcripts.open('t1')([event('two')], 2);
+  await transcripts.settled();
   await nextRound();
   expect(texts()).toEqual(['one', 'two']);
 });
@@ -78,6 +84,7 @@ test('lines that a killed process had not written are written by whoever goes on
     data: { text: `old ${seq}` },
   }));
   transcripts.open('t1')([event('new')], 3);
+  await transcripts.settled();
   await nextRound();
   expect(texts()).toEqual(['old 1', 'old 2', 'new']);
 });

@@ -84,6 +84,8 @@ export interface Transcripts {
   open(thread: string): (events: readonly Noted[], firstSeq: number) => void;
   /** This process is done with the thread; its next line opens the file again. */
   done(thread: string): void;
+  /** Until everything is written that was lost before and is written again. */
+  settled(): Promise<void>;
 }
 
 /** The writer of one thread, from one `open` to the next. */
@@ -107,6 +109,9 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
   // before it loses lines the registry has: whoever resumes the thread writes them again.
   const waiting = new Map<string, Waiting>();
   let soon: NodeJS.Immediate | undefined;
+  const restoring = new Map<string, Promise<void>>();
+  /** Done with, once they are restored. */
+  const leaving = new Set<string>();
 
   function show(thread: string, event: Line) {
     const data =
@@ -118,8 +123,8 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
     thread,
     redact: (value: Json) => known.redactor(thread).json(value),
   });
-  function journal(thread: string): StoredEvent[] {
-    const all = readStored(store, thread);
+  async function journal(thread: string): Promise<StoredEvent[]> {
+    const all = await readStored(store, thread);
     return all.ok ? all.output.filter(({ type }) => isTranscriptType(type)) : [];
   }
   /** What the registry has and the file has not; then the file is written anew. */
@@ -129,21 +134,35 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
     return events.some(({ seq }) => !seen.has(seq));
   }
   /** Before the first line of this process: is everything there that was recorded before? */
-  function restore(thread: string, firstSeq: number): void {
-    if (firstSeq === 1 || next.get(thread) === firstSeq) return;
-    flush(thread);
-    closeWriter(thread);
-    const before = journal(thread).filter(({ seq }) => seq < firstSeq);
+  async function writeAgain(thread: string, firstSeq: number): Promise<void> {
+    const before = (await journal(thread)).filter(({ seq }) => seq < firstSeq);
     if (!isBehind(thread, before)) return;
     const lines = before.map((event) => show(thread, event));
     const rebuilt = rebuildTranscript(optionsOf(thread), lines);
     if (!rebuilt.ok) trouble(rebuilt.error.detail.message);
+  }
+  /** Lines that come meanwhile wait for it. */
+  function restore(thread: string, firstSeq: number): void {
+    if (firstSeq === 1 || next.get(thread) === firstSeq) return;
+    flush(thread);
+    closeWriter(thread);
+    const work = writeAgain(thread, firstSeq).finally(() => {
+      restoring.delete(thread);
+      flush(thread);
+      if (!leaving.delete(thread)) return;
+      done(thread);
+    });
+    restoring.set(thread, work);
   }
   function closeWriter(thread: string): void {
     writers.get(thread)?.close();
     writers.delete(thread);
   }
   function done(thread: string): void {
+    if (restoring.has(thread)) {
+      leaving.add(thread);
+      return;
+    }
     flush(thread);
     closeWriter(thread);
     next.delete(thread);
@@ -161,7 +180,7 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
   }
   function flush(thread: string): void {
     const group = waiting.get(thread);
-    if (!group) return;
+    if (!group || restoring.has(thread)) return;
     waiting.delete(thread);
     const lines = group.events.flatMap((event): TranscriptEvent[] => {
       const { type } = event;
@@ -205,5 +224,8 @@ export function createTranscripts(ports: TranscriptPorts): Transcripts {
       };
     },
     done,
+    async settled() {
+      while (restoring.size > 0) await Promise.all(restoring.values());
+    },
   };
 }

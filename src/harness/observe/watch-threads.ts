@@ -12,13 +12,13 @@ import type {
 import { type ComposedPolicy, type Frame, type RecordEntry } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
 import { type Audit, auditRow, type Caller, type Kernel } from '../../kernel/index.ts';
-import { deriveVaultKey, type Store, type StoredEvent } from '../../store/index.ts';
+import { type Answer, deriveVaultKey, type Store, type StoredEvent } from '../../store/index.ts';
 import type { KeyPair } from '../../trust/index.ts';
 import { createKnownSecrets, environmentSecrets } from '../secrets/known-secrets.ts';
 import { sealStore } from '../secrets/sealed-store.ts';
 import { withTexts } from '../thread/journal-codec.ts';
 import type { Noted } from '../thread/journal-event.ts';
-import type { ThreadResult, WatchPort } from '../thread/ports.ts';
+import type { ThreadFacts, ThreadResult, WatchPort } from '../thread/ports.ts';
 import { type HarnessPorts } from '../thread/thread.ts';
 import { createNotifier, postNotice, runNotice } from './notify.ts';
 import { createRawStreams } from './raw-stream.ts';
@@ -79,7 +79,7 @@ export interface ThreadWatch {
   /** To be awaited before a run: an SDK may have come in the meantime. */
   ready(): Promise<void>;
   /** A journal with its secrets in place: for replay. */
-  history(thread: string): Outcome<StoredEvent[]>;
+  history(thread: string): Answer<StoredEvent[]>;
   /** Without what the thread knows to be secret. */
   mask(thread: string, text: string): string;
   /** A result as it may be shown. */
@@ -131,10 +131,8 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
     trouble,
     detail: () => policy().transcript,
   });
-  const thread = (id: string) => {
-    const row = store.thread(id);
-    return row.ok ? row.output : undefined;
-  };
+  const facts = new Map<string, ThreadFacts>();
+  const thread = (id: string): ThreadFacts | undefined => facts.get(id);
   let telemetry: Telemetry | undefined;
   const notifier = createNotifier({
     settings: () => policy().notify,
@@ -154,13 +152,7 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
     }
   }
   return {
-    store: {
-      ...sealed.store,
-      release(id, epoch) {
-        transcripts.done(id);
-        return sealed.store.release(id, epoch);
-      },
-    },
+    store: sealed.store,
     async ready() {
       if (telemetry || !Object.hasOwn(globalThis, SDK)) return;
       const { createTelemetry } = await import('./telemetry.ts');
@@ -169,7 +161,13 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
     history: sealed.history,
     port: {
       rawStream: createRawStreams({ dir, clock, trouble, redactor: known.redactor }),
-      transcript(id) {
+      done(id) {
+        transcripts.done(id);
+        sealed.letGo(id);
+        facts.delete(id);
+      },
+      transcript(id, about) {
+        if (about) facts.set(id, about);
         const write = transcripts.open(id);
         return (events, firstSeq) => {
           write(events, firstSeq);
@@ -192,6 +190,9 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
       const shown = redact<JsonObject>(thread_id, { outputs, text, reason });
       return { ok: true, output: { ...result.output, ...shown } };
     },
-    settled: () => notifier.settled(),
+    async settled() {
+      await transcripts.settled();
+      await notifier.settled();
+    },
   };
 }

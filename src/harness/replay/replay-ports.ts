@@ -5,7 +5,17 @@
 import { fail, getOwn, isObject, type Outcome, ok, plainText } from '../../base/index.ts';
 import type { Value } from '../../flow/index.ts';
 import type { Caller, Kernel } from '../../kernel/index.ts';
-import type { Store, ThreadFilter, ThreadSummary } from '../../store/index.ts';
+import type {
+  Answer,
+  Commit,
+  Held,
+  NewEvent,
+  Store,
+  StoredEvent,
+  ThreadFilter,
+  ThreadPage,
+  ThreadSummary,
+} from '../../store/index.ts';
 import { countChild } from '../children/children.ts';
 import { namedIn } from '../children/resume-children.ts';
 import { packCost } from '../limits/cost.ts';
@@ -16,8 +26,8 @@ import type { HarnessPorts, Thread } from '../thread/thread.ts';
 
 export interface ReplayStage {
   ports: HarnessPorts;
-  /** Nothing is written after this event; for ever when it is the last one. */
-  until(seq: number): void;
+  /** Nothing is written after so many events; for ever when it is the last one. */
+  until(count: number): void;
 }
 
 /** Written by other threads, by people, or for them: a replay takes them from the journal. */
@@ -30,29 +40,135 @@ const FROM_OTHERS: ReadonlySet<EventType> = new Set<EventType>([
 ]);
 const LOST = fail('lease_expired', 'the process was lost here');
 
+/** What is only said about other events: journals of the first form have none of it. */
+export const isRepeated = ({ type, data }: Pick<NewEvent, 'type' | 'data'>): boolean =>
+  type !== 'status' &&
+  type !== 'hook_start' &&
+  !(type === 'cost_update' && getOwn(data, 'cost') !== undefined);
+
+/**
+ * The registry of a replay: it counts the events that are repeated, and gives each the number it had in
+ * the journal, so that whoever speaks of a number means the same one.
+ */
+interface Counted {
+  store: Store;
+  /** How many events of this thread happened again. */
+  count(thread: string): number;
+}
+
+function countEvents(
+  empty: Store,
+  recordOf: (thread: string) => ReplayRecord,
+  endOf: (thread: string) => number,
+): Counted {
+  const counts = new Map<string, number>();
+  /** As the registry itself numbers them. */
+  const real = new Map<string, number>();
+  const count = (thread: string): number => counts.get(thread) ?? 0;
+  const shown = (thread: string, at: number): number =>
+    at === 0 ? 0 : (recordOf(thread).events[at - 1]?.seq ?? at);
+  const isLost = (thread: string): boolean => count(thread) >= endOf(thread);
+  function held(one: Held, events: number): Held {
+    const { thread, row } = one;
+    real.set(thread, row.seq);
+    counts.set(thread, (counts.get(thread) ?? 0) + events);
+    return { ...one, row: { ...row, seq: shown(thread, count(thread)) } };
+  }
+  const repeated = (events: readonly NewEvent[]): number => events.filter(isRepeated).length;
+
+  async function write(thread: string, commit: Commit): ReturnType<Store['commit']> {
+    const { seq: _, ...fence } = commit.expect;
+    const expect = { ...fence, seq: real.get(thread) ?? 0 };
+    const done = await empty.commit(thread, { ...commit, expect });
+    if (!done.ok) return done;
+    real.set(thread, done.output.seq);
+    counts.set(thread, count(thread) + repeated(commit.events));
+    const children = done.output.children.map((child, at) =>
+      held(child, repeated(commit.children?.[at]?.events ?? [])),
+    );
+    // Who is lost here holds it no longer.
+    const lease = isLost(thread) ? { lease_ms: 0 } : {};
+    return ok({ ...done.output, ...lease, seq: shown(thread, count(thread)), children });
+  }
+  /** As much of a commit as there was when the process was lost. */
+  function upTo(commit: Commit, room: number): Commit | undefined {
+    let left = room;
+    const events = commit.events.filter((event) => !isRepeated(event) || left-- > 0);
+    const [first, ...rest] = events;
+    return first && room > 0 ? { expect: commit.expect, events: [first, ...rest] } : undefined;
+  }
+
+  return {
+    count,
+    store: {
+      ...empty,
+      async commit(thread, commit) {
+        const room = endOf(thread) - count(thread);
+        if (repeated(commit.events) === 0 || repeated(commit.events) <= room) {
+          return isLost(thread) && repeated(commit.events) > 0 ? LOST : await write(thread, commit);
+        }
+        const part = upTo(commit, room);
+        if (part) await write(thread, part);
+        return LOST;
+      },
+      async createThread(thread) {
+        const made = await empty.createThread(thread);
+        return made.ok ? ok(held(made.output, repeated(thread.events))) : made;
+      },
+      async claim(...given) {
+        const made = await empty.claim(...given);
+        return made.ok ? ok(held(made.output, 0)) : made;
+      },
+      renew: async (leases, ttlMs) =>
+        await empty.renew(
+          leases.filter(({ thread }) => !isLost(thread)),
+          ttlMs,
+        ),
+      async read(thread, range = {}) {
+        const all = await empty.read(thread);
+        if (!all.ok) return all;
+        const events = all.output
+          .filter(isRepeated)
+          .map((event, at): StoredEvent => ({ ...event, seq: shown(thread, at + 1) }));
+        if ('last' in range) return ok(events.slice(-range.last));
+        return ok(events.filter(({ seq }) => seq > (range.after ?? 0)));
+      },
+    },
+  };
+}
+
 /** Puts the next events of others into the journal, if they are next. */
-function playOthers(thread: Thread, { events }: ReplayRecord, end: number): void {
-  const {
-    journal,
-    budget: { meter },
-  } = thread;
-  while (journal.seq() < end && !journal.lost()) {
-    const next = events[journal.seq()];
+async function playOthers(
+  thread: Thread,
+  { events }: ReplayRecord,
+  count: () => number,
+  end: number,
+): Promise<void> {
+  const { journal, budget } = thread;
+  await journal.flush();
+  while (count() < end && !journal.lost()) {
+    const next = events[count()];
     if (!next || !FROM_OTHERS.has(next.type)) return;
     if (next.type === 'child_end') countChild(thread, next.data);
     else {
-      if (next.type === 'spawn') meter.countSpawn();
-      journal.append([notedOf(next)], { cost: packCost(meter.read()) });
+      if (next.type === 'spawn') budget.meter.countSpawn();
+      journal.note(notedOf(next), { cost: packCost(budget.meter.read()) });
     }
+    await journal.flush();
   }
 }
 
 /** Children as they were known: those that had been spawned, ended when that was heard of. */
-function childrenAt(real: Store, filter: ThreadFilter, events: readonly Recorded[], seq: number) {
-  const block = events.slice(seq).findIndex(({ type }) => !FROM_OTHERS.has(type));
-  const known = events.slice(0, block < 0 ? undefined : seq + block);
+async function childrenAt(
+  real: Store,
+  filter: ThreadFilter,
+  events: readonly Recorded[],
+  count: number,
+): Answer<ThreadPage> {
+  const block = events.slice(count).findIndex(({ type }) => !FROM_OTHERS.has(type));
+  const known = events.slice(0, block < 0 ? undefined : count + block);
   const [spawned, ended] = [namedIn(known, 'spawn'), namedIn(known, 'child_end')];
-  const page = real.query(filter);
+  const page = await real.query(filter);
   if (!page.ok) return page;
   const rows = page.output.rows
     .filter(({ id }) => spawned.has(id))
@@ -70,14 +186,27 @@ function envWithKeys(ports: HarnessPorts): HarnessPorts['env'] {
 }
 
 /** Hooks are known by when they began: between two events of the thread they served. */
-function hookRecord(real: Store, parent: ReplayRecord, parentId: string, seq: number) {
-  const [from, to] = [parent.events[seq - 1]?.ts ?? 0, parent.events[seq]?.ts];
-  const page = real.query({ parent: parentId, kind: 'hook', direction: 'asc', limit: 500 });
+async function hookBetween(
+  real: Store,
+  parent: ReplayRecord,
+  parentId: string,
+  count: number,
+): Promise<string> {
+  const [from, to] = [parent.events[count - 1]?.ts ?? 0, parent.events[count]?.ts];
+  const filter = { parent: parentId, kind: 'hook', direction: 'asc', limit: 500 } as const;
+  const page = await real.query(filter);
   const found = (page.ok ? page.output.rows : []).find(
     ({ created }) => created >= from && (to === undefined || created <= to),
   );
-  return found?.id;
+  return found?.id ?? '';
 }
+
+interface Known {
+  was: string;
+  record: ReplayRecord;
+}
+
+const NOTHING = createReplayRecord([]);
 
 export function createReplayStage(
   ports: HarnessPorts,
@@ -85,49 +214,44 @@ export function createReplayStage(
   empty: Store,
   id: string,
   record: ReplayRecord,
-  readJournal: (thread: string) => readonly Recorded[],
+  readEvents: (thread: string) => Promise<readonly Recorded[]>,
 ): ReplayStage {
   const live = createLiveThreads();
   let end = Number.POSITIVE_INFINITY;
-  const seqOf = (thread: string): number => {
-    const row = empty.thread(thread);
-    return row.ok ? row.output.seq : 0;
-  };
-  const isLost = (): boolean => seqOf(id) >= end;
   /** Of a thread that happens again: which one it was, and what is recorded of it. */
-  const known = new Map([[id, { was: id, record }]]);
-  function knownOf(thread: string): { was: string; record: ReplayRecord } {
-    const before = known.get(thread);
-    if (before) return before;
-    const row = empty.thread(thread);
-    const above = row.ok && row.output.parent ? knownOf(row.output.parent) : undefined;
-    const was =
-      above &&
-      hookRecord(real, above.record, above.was, seqOf(row.ok ? (row.output.parent ?? '') : ''));
-    const found = { was: was ?? '', record: createReplayRecord(was ? readJournal(was) : []) };
-    known.set(thread, found);
-    return found;
+  const known = new Map<string, Known>([[id, { was: id, record }]]);
+  const recordOf = (thread: string): ReplayRecord => known.get(thread)?.record ?? NOTHING;
+  const endOf = (thread: string): number => (thread === id ? end : Number.POSITIVE_INFINITY);
+  const { store: counted, count } = countEvents(empty, recordOf, endOf);
+  const isLost = (): boolean => count(id) >= end;
+  async function learn(thread: string, parent: string | undefined): Promise<void> {
+    const above = known.get(parent ?? '');
+    if (known.has(thread) || !above) return;
+    const was = await hookBetween(real, above.record, above.was, count(parent ?? ''));
+    const events = was === '' ? [] : await readEvents(was);
+    known.set(thread, { was, record: createReplayRecord(events) });
   }
-  const recordOf = (thread: string): ReplayRecord => knownOf(thread).record;
-  const play = (thread: string): void => {
+  const play = async (thread: string): Promise<void> => {
     const running = live.get(thread)?.thread;
-    if (running) playOthers(running, recordOf(thread), thread === id ? end : Infinity);
+    if (!running) return;
+    await playOthers(running, recordOf(thread), () => count(thread), endOf(thread));
   };
 
   /** Also those that were lost with their process: nobody runs them again, but they were paid for. */
-  function hooksBefore(filter: ThreadFilter): ReturnType<Store['query']> {
-    const page = real.query(filter);
-    const now = record.events[seqOf(id) - 1]?.ts ?? 0;
+  async function hooksBefore(filter: ThreadFilter): Answer<ThreadPage> {
+    const page = await real.query(filter);
+    const now = record.events[count(id) - 1]?.ts ?? 0;
     if (!page.ok) return page;
     return ok({ ...page.output, rows: page.output.rows.filter(({ created }) => created <= now) });
   }
 
   const answer = async (_: object, caller: Caller): Promise<Outcome<Value>> => {
     const thread = caller.__thread_id ?? '';
-    play(thread);
-    const begun = [...(live.get(thread)?.thread.control.intents ?? [])];
-    const call = begun.find(([, { key }]) => key === caller.idempotencyKey)?.[0] ?? '';
-    return recordOf(thread).resultOf(call, seqOf(thread));
+    await play(thread);
+    await live.get(thread)?.thread.journal.listen();
+    const intents = [...(live.get(thread)?.thread.control.intents ?? [])];
+    const call = intents.find(([, { key }]) => key === caller.idempotencyKey)?.[0] ?? '';
+    return recordOf(thread).resultOf(call, count(thread));
   };
   const kernel: Kernel = {
     ...ports.kernel,
@@ -141,30 +265,28 @@ export function createReplayStage(
         : await answer(request, caller),
   };
   const store: Store = {
-    ...empty,
-    append: (thread, seq, epoch, events, change) =>
-      events.length > 0 && isLost() ? LOST : empty.append(thread, seq, epoch, events, change),
-    createThread: (...given) => (isLost() ? LOST : empty.createThread(...given)),
-    reserve: (...given) => (isLost() ? LOST : empty.reserve(...given)),
-    settle: (...given) => (isLost() ? ok(null) : empty.settle(...given)),
-    cancel: (...given) => (isLost() ? ok(null) : empty.cancel(...given)),
-    isHeld: (thread, epoch) => !isLost() && empty.isHeld(thread, epoch),
-    // What was said is in the journal, not in this registry: it is looked for every time.
-    pulse: (thread, epoch) => ({ held: !isLost() && empty.isHeld(thread, epoch), called: true }),
-    signals(thread) {
-      play(thread);
-      return ok(recordOf(thread).signalsAt(thread, seqOf(thread)));
+    ...counted,
+    async commit(thread, commit) {
+      // A hook is born: which one it was is known by where its thread stands.
+      for (const child of commit.children ?? []) await learn(child.id, thread);
+      return (commit.children ?? []).length > 0 && isLost()
+        ? LOST
+        : await counted.commit(thread, commit);
     },
-    query(filter = {}) {
-      if (filter.parent === id && filter.kind === 'hook') return hooksBefore(filter);
-      if (filter.parent !== id || filter.kind !== 'thread') return empty.query(filter);
+    async signals(thread) {
+      await play(thread);
+      return ok(recordOf(thread).signalsAt(thread, count(thread)));
+    },
+    async query(filter = {}) {
+      if (filter.parent === id && filter.kind === 'hook') return await hooksBefore(filter);
+      if (filter.parent !== id || filter.kind !== 'thread') return await empty.query(filter);
       // Nobody is waited for: the end of each child is in the journal.
       if (filter.status !== undefined) return ok({ rows: [] });
-      return childrenAt(real, filter, record.events, seqOf(id));
+      return await childrenAt(real, filter, record.events, count(id));
     },
-    thread(thread) {
-      const own = empty.thread(thread);
-      const row = real.thread(thread);
+    async thread(thread) {
+      const own = await empty.thread(thread);
+      const row = await real.thread(thread);
       // It began when it began: a script may have looked at the time.
       if (own.ok) return row.ok ? ok({ ...own.output, created: row.output.created }) : own;
       return row.ok && row.output.parent === id ? row : own;
@@ -178,33 +300,36 @@ export function createReplayStage(
     clock: {
       now: () => ports.clock.now(),
       monotonic: () =>
-        (record.events[Math.min(seqOf(id), record.events.length - 1)]?.ts ?? start) - start,
+        (record.events[Math.min(count(id), record.events.length - 1)]?.ts ?? start) - start,
     },
     store,
     kernel,
     async model(_request, caller) {
       const thread = caller.__thread_id ?? '';
-      play(thread);
-      return recordOf(thread).replyAt(seqOf(thread));
+      await play(thread);
+      await live.get(thread)?.thread.journal.listen();
+      return recordOf(thread).replyAt(count(thread));
     },
     threads: {
       live,
       owner: ports.threads.owner,
       resume: async (thread) => fail('not_found', `thread \`${thread}\` is not replayed here`),
       elsewhere: async () => fail('not_found', 'other projects are not replayed'),
+      history: async (thread) => await store.read(thread),
     },
     watch: { transcript: () => () => {} },
     replay: {
       // What a script only looked at is noted when it is done: its event is the next one.
-      recorded: (thread, call) => recordOf(thread).resultOf(call, seqOf(thread) + 1),
-      // A process is lost between any two events, and what happens is looked up by their number.
-      writesAtOnce: true,
+      async recorded(thread, call) {
+        await live.get(thread)?.thread.journal.flush();
+        return recordOf(thread).resultOf(call, count(thread) + 1);
+      },
     },
   };
   return {
     ports: again,
-    until(seq) {
-      end = seq;
+    until(at) {
+      end = at;
     },
   };
 }

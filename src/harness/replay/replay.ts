@@ -8,24 +8,31 @@ import {
   type Outcome,
   ok,
 } from '../../base/index.ts';
-import { isEnded, type Store, type ThreadRow } from '../../store/index.ts';
+import {
+  type Held,
+  isEnded,
+  type NewThread,
+  type Store,
+  type ThreadRow,
+} from '../../store/index.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
 import { createThread } from '../run/create.ts';
 import { prepareThread } from '../run/prepare.ts';
 import { type ResumeOptions, resumeThread } from '../run/resume.ts';
-import type { Place } from '../run/run-hook.ts';
+import { type BirthPlace } from '../run/run-hook.ts';
 import { hasShippedRunner } from '../run/runner.ts';
 import { runHook, runPrepared } from '../run/start.ts';
 import { apartKey } from '../thread/budget.ts';
 import { unpackMarks } from '../thread/conversation.ts';
-import { encode } from '../thread/journal-codec.ts';
+import { decodeAll, encode } from '../thread/journal-codec.ts';
 import { type Noted, notedOf, type Recorded } from '../thread/journal-event.ts';
+import { LEASE_MS } from '../thread/journal-writer.ts';
 import type { ThreadResult } from '../thread/ports.ts';
-import { readJournal } from '../thread/read-journal.ts';
+import { readJournal, readStored } from '../thread/read-journal.ts';
 import { createReplayRecord, isResume } from '../thread/recorded-events.ts';
 import { restoreThread } from '../thread/restore.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
-import { createReplayStage, type ReplayStage } from './replay-ports.ts';
+import { createReplayStage, isRepeated, type ReplayStage } from './replay-ports.ts';
 
 export interface ReplayReport {
   thread_id: string;
@@ -122,36 +129,61 @@ async function prepareReplay(
   return prepared.ok ? ok({ ...prepared.output, limits: unpackLimits(row.limits) }) : prepared;
 }
 
+/** As it stands in the empty registry: nothing is limited there, and nobody but this process holds it. */
+const placed = ({ ports }: ReplayStage, row: ThreadRow): NewThread => {
+  const { id, directive, version, runner, project, kind, detached, limits, inputs } = row;
+  const start = { lease: { owner: ports.threads.owner, ttlMs: LEASE_MS } };
+  const what = { directive, version, runner, project, kind, detached, limits, inputs };
+  return { id, ...what, budget: {}, events: [], start };
+};
+
 /** Those above it stand in the empty registry too, so that it has its place and its rights. */
-function placeAncestors(real: Store, empty: Store, id: string): Outcome<null> {
-  const chain = real.chain(id);
-  if (!chain.ok) return chain;
-  for (const above of chain.output.slice(1).reverse()) {
-    const row = real.thread(above);
+async function placeAncestors(
+  stage: ReplayStage,
+  real: Store,
+  { chain }: ThreadRow,
+): Promise<Outcome<Held | undefined>> {
+  const { store } = stage.ports;
+  let above: Held | undefined;
+  for (const id of chain.slice(1).toReversed()) {
+    const row = await real.thread(id);
     if (!row.ok) return row;
-    const made = empty.createThread({ ...row.output, budget: {} });
-    if (!made.ok) return made;
+    const thread = placed(stage, row.output);
+    if (!above) {
+      const root = await store.createThread(thread);
+      if (!root.ok) return root;
+      above = root.output;
+      continue;
+    }
+    const { epoch, row: parent } = above;
+    const born = await store.commit(above.thread, {
+      expect: { seq: parent.seq, epoch },
+      events: [{ type: 'status', data: { status: 'running' } }],
+      children: [thread],
+    });
+    if (!born.ok) return born;
+    above = born.output.children[0];
   }
-  return ok(null);
+  return ok(above);
 }
 
 /** The parent as it was when it spawned this one: its rights, and what it had called last. */
 async function parentOf(
-  ports: HarnessPorts,
+  { ports }: ReplayStage,
   real: Store,
   row: ThreadRow,
+  held: Held | undefined,
 ): Promise<Outcome<Thread | undefined>> {
-  if (row.parent === undefined) return ok(undefined);
-  const [above, journal] = [ports.store.thread(row.parent), readJournal(real, row.parent)];
-  if (!above.ok) return above;
+  if (row.parent === undefined || !held) return ok(undefined);
+  const journal = await readJournal(real, row.parent);
   if (!journal.ok) return journal;
   const before = journal.output.filter(({ ts }) => ts <= row.created);
-  const prepared = await prepareReplay(ports, above.output, startOf(before)?.model ?? '');
+  const prepared = await prepareReplay(ports, held.row, startOf(before)?.model ?? '');
   if (!prepared.ok) return prepared;
-  const parent = createThread(ports, {
+  const parent = await createThread(ports, {
     prepared: prepared.output,
-    row: above.output,
-    epoch: above.output.epoch,
+    held,
+    since: ports.threads.live.leases.now(),
     signal: new AbortController().signal,
     history: before,
     runHook,
@@ -162,15 +194,17 @@ async function parentOf(
 
 /** A kind that nobody limits, and more than anybody uses: what a detached child draws from. */
 const PLENTY = 10n ** 15n;
+const APART = { tokens: PLENTY, input_tokens: PLENTY, output_tokens: PLENTY, spend: PLENTY };
 
 async function placeOf(
-  ports: HarnessPorts,
+  stage: ReplayStage,
   real: Store,
-  empty: Store,
   row: ThreadRow,
   events: readonly Recorded[],
-): Promise<Outcome<Place>> {
-  const parent = await parentOf(ports, real, row);
+): Promise<Outcome<BirthPlace>> {
+  const above = await placeAncestors(stage, real, row);
+  if (!above.ok) return above;
+  const parent = await parentOf(stage, real, row, above.output);
   if (!parent.ok) return parent;
   const { id, kind, runner, detached } = row;
   // Of the first message, or else of the directive, which carries those of the inputs too.
@@ -178,11 +212,6 @@ async function placeOf(
   const said = hasMessage
     ? events.filter((event) => event.type === 'user_message').findLast(({ turn }) => turn === 0)
     : events.find((event) => event.type === 'tool_result');
-  if (detached && parent.output) {
-    const amounts = { tokens: PLENTY, input_tokens: PLENTY, output_tokens: PLENTY, spend: PLENTY };
-    const apart = empty.reserve(parent.output.place.chain, amounts, apartKey(id));
-    if (!apart.ok) return apart;
-  }
   return ok({
     id,
     kind,
@@ -190,6 +219,7 @@ async function placeOf(
     detached,
     marks: unpackMarks(said?.data.marks),
     ...(parent.output ? { parent: parent.output } : {}),
+    ...(detached && { spawn: () => ({ reserve: [{ key: apartKey(id), amounts: APART }] }) }),
   });
 }
 
@@ -209,7 +239,7 @@ function askedAt(events: readonly Recorded[], at: number): ResumeOptions {
 async function runAgain(
   { ports, until }: ReplayStage,
   prepared: Prepared,
-  place: Place,
+  place: BirthPlace,
   events: readonly Recorded[],
   end: number,
   goesOn: boolean,
@@ -250,31 +280,31 @@ export async function replayThread(
   empty: Store,
   { until = Number.POSITIVE_INFINITY }: ReplayOptions = {},
 ): Promise<Outcome<ReplayReport>> {
-  const row = store.thread(id);
+  const row = await store.thread(id);
   if (!row.ok) return row;
   const may = mayReplay(row.output, ports);
   if (!may.ok) return may;
-  const journal = readJournal(store, id);
+  const journal = await readRepeated(store, id);
   if (!journal.ok) return journal;
-  const placed = placeAncestors(store, empty, id);
-  if (!placed.ok) return placed;
   const events = journal.output.slice(0, endOf(journal.output));
-  const stage = createReplayStage(ports, store, empty, id, createReplayRecord(events), (hook) => {
-    const read = readJournal(store, hook);
+  const record = createReplayRecord(events);
+  const stage = createReplayStage(ports, store, empty, id, record, async (hook) => {
+    const read = await readRepeated(store, hook);
     return read.ok ? read.output : [];
   });
   const model = startOf(events)?.model ?? '';
   const prepared = await prepareReplay(stage.ports, row.output, model);
   if (!prepared.ok) return prepared;
-  const place = await placeOf(stage.ports, store, empty, row.output, events);
+  const place = await placeOf(stage, store, row.output, events);
   if (!place.ok) return place;
-  const end = Math.min(until, events.length);
-  const isWhole = until >= events.length;
+  const last = events.findIndex(({ seq }) => seq > until);
+  const end = last < 0 ? events.length : last;
+  const isWhole = last < 0;
   const isCut = events.length < journal.output.length;
   const goesOn = isWhole && !isCut;
   const done = await runAgain(stage, prepared.output, place.output, events, end, goesOn);
   if (!done.ok) return done;
-  const replayed = readJournal(empty, id);
+  const replayed = await readRepeated(stage.ports.store, id);
   if (!replayed.ok) return replayed;
   const news = isWhole ? replayed.output : replayed.output.slice(0, end);
   return ok({
@@ -282,4 +312,10 @@ export async function replayThread(
     ...compareJournals(events.slice(0, end), news),
     ...(isWhole ? { status: isCut ? row.output.status : done.output.status } : {}),
   });
+}
+
+/** A journal without what is only said about other events. */
+async function readRepeated(store: Store, id: string): Promise<Outcome<Recorded[]>> {
+  const stored = await readStored(store, id);
+  return stored.ok ? decodeAll(stored.output.filter(isRepeated)) : stored;
 }

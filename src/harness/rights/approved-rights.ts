@@ -3,6 +3,7 @@
 // the approvals. INVARIANT: a use is counted in the registry and noted in the journal before the right
 // is exercised, once a call; nothing but a person's decision ever comes in here.
 import {
+  type Failure,
   fail,
   getOwn,
   isObject,
@@ -11,10 +12,11 @@ import {
   ok,
   plainText,
 } from '../../base/index.ts';
-import type { Approval } from '../../store/index.ts';
+import type { Approval, ApprovalState } from '../../store/index.ts';
 import { type ApprovedRight, encodeToken, type Scope, widenToken } from '../../trust/index.ts';
-import type { ApprovalNote } from '../thread/journal-event.ts';
-import type { ApprovedRights, Thread } from '../thread/thread.ts';
+import type { ApprovalNote, JournalEvent } from '../thread/journal-event.ts';
+import type { Change } from '../thread/journal-writer.ts';
+import type { ApprovedRights, TakenUse, Thread } from '../thread/thread.ts';
 
 /** More calls than these are never at work at once. */
 const MAX_MINTED = 64;
@@ -28,7 +30,7 @@ const scopeOf = (value: Json | undefined): { scope?: Scope } =>
 export function rightOf({ id, thread, kind, state, binding, expires, answer }: Approval) {
   if (kind !== 'capability' || (state !== 'approved' && state !== 'used')) return undefined;
   const grant = { capability: plainText(binding.capability), ...scopeOf(binding.scope) };
-  const right: ApprovedRight = { approval: id, thread, grant };
+  const right: ApprovedRight = { approval: id, thread: thread ?? '', grant };
   if (expires !== undefined) right.expires = expires;
   if (getOwn(answer, 'beyond') === true) right.beyond = true;
   return right;
@@ -53,32 +55,40 @@ function unpacked({ approval, capability, scope, expires, beyond }: GivenRight, 
 }
 
 /** Of a thread that does not run here. */
-function fromRegistry({ ports }: Thread, id: string): ApprovedRight[] {
-  const approvals = ports.store.approvals.list({ thread: id, state: 'approved' });
+async function fromRegistry({ ports }: Thread, id: string): Promise<ApprovedRight[]> {
+  const approvals = await ports.store.approvals({ thread: id, state: 'approved' });
   return (approvals.ok ? approvals.output : []).flatMap((one) => rightOf(one) ?? []);
+}
+
+interface Taken {
+  readonly use: TakenUse;
+  isExercised: boolean;
+}
+
+/** What a call carries besides its thread's own rights. */
+interface CallUses {
+  readonly taken: ReadonlyMap<string, Taken>;
+  /** Used up or over, and why: said when the call would need it. */
+  readonly refused: ReadonlyMap<string, Failure>;
 }
 
 export function createApproved(self: () => Thread): ApprovedRights {
   const held = new Map<string, ApprovedRight>();
-  /** Tokens of calls, the newest last: which call each was minted for, and what it has used. */
-  const minted = new Map<string, { call: string; used: Set<string> }>();
+  /** Of ancestors that do not run here, as the registry had them when they were last asked for. */
   const above = new Map<string, readonly ApprovedRight[]>();
+  /** Uses that were taken with the intent of a call, by the call. */
+  const uses = new Map<string, CallUses>();
+  /** Taken by a process that was lost, for calls without a result. */
+  const left = new Map<string, Set<string>>();
+  /** Tokens of calls, the newest last: which call each was minted for. */
+  const minted = new Map<string, string>();
 
-  function rightsOf(id: string): readonly ApprovedRight[] {
-    const thread = self();
-    const live = thread.ports.threads.live.get(id);
-    if (live) return live.thread.rights.approved.own();
-    const before = above.get(id) ?? fromRegistry(thread, id);
-    above.set(id, before);
-    return before;
-  }
+  const rightsOf = (id: string): readonly ApprovedRight[] =>
+    self().ports.threads.live.get(id)?.thread.rights.approved.own() ?? above.get(id) ?? [];
   function inForce(): ApprovedRight[] {
-    const {
-      place: { chain },
-      ports,
-    } = self();
+    const { place, ports } = self();
     const now = ports.clock.now();
-    const all = [...held.values(), ...chain.slice(1).flatMap(rightsOf)];
+    const all = [...held.values(), ...place.chain.slice(1).flatMap(rightsOf)];
     return all.filter(({ expires = Number.POSITIVE_INFINITY }) => expires > now);
   }
   function mint(rights: readonly ApprovedRight[]): Outcome<string> {
@@ -94,68 +104,196 @@ export function createApproved(self: () => Thread): ApprovedRights {
     return token.ok ? ok(encodeToken(token.output)) : token;
   }
   function remember(token: string, call: string): void {
-    minted.set(token, { call, used: new Set() });
+    minted.set(token, call);
     const [oldest] = minted.keys();
     if (minted.size > MAX_MINTED && oldest !== undefined) minted.delete(oldest);
-  }
-  function count(id: string, call: string): Outcome<null> {
-    const { ports, journal } = self();
-    const asked = ports.store.approvals.get(id);
-    if (!asked.ok) return asked;
-    const spent = ports.store.approvals.use(id, asked.output.binding);
-    if (!spent.ok) return spent;
-    const { capability, scope } = asked.output.binding;
-    return journal.note({
-      type: 'approval',
-      data: {
-        kind: 'capability',
-        state: 'used',
-        approval: id,
-        call_id: call,
-        capability: plainText(capability),
-        scope: isObject(scope) ? scope : {},
-        uses_left: spent.output.uses,
-      },
-    });
   }
 
   return {
     own: () => [...held.values()],
     add(approval) {
       const right = rightOf(approval);
-      if (!right) return fail('permission_denied', `approval \`${approval.id}\` gives no right`);
-      if (held.has(right.approval)) return ok(null);
-      const { who = '' } = approval;
-      const noted = self().journal.note({ type: 'approval', data: packed(right, who) });
-      if (noted.ok) held.set(right.approval, right);
-      return noted;
+      if (!right || held.has(right.approval)) return;
+      self().journal.note({ type: 'approval', data: packed(right, approval.who ?? '') });
+      held.set(right.approval, right);
     },
     restore(note) {
       if (note.state === 'approved') held.set(note.approval, unpacked(note, self().place.id));
+      if (note.state !== 'used') return;
+      left.set(note.call_id, (left.get(note.call_id) ?? new Set()).add(note.approval));
+    },
+    restoreResult: (call) => void left.delete(call),
+    leftFor: (call) => [...(left.get(call) ?? [])],
+    async load() {
+      const thread = self();
+      for (const id of thread.place.chain.slice(1)) {
+        if (!thread.ports.threads.live.get(id)) above.set(id, await fromRegistry(thread, id));
+      }
+    },
+    takeable: () => (held.size === 0 && self().place.parent === undefined ? [] : inForce()),
+    taken(call, given, refused) {
+      left.delete(call);
+      const taken = new Map(
+        given.map((use) => [use.approval, { use, isExercised: false }] as const),
+      );
+      if (taken.size + refused.size > 0) uses.set(call, { taken, refused });
     },
     auth(call) {
-      const {
-        rights: { own: rights },
-        ports,
-        place: { id },
-      } = self();
-      const extra = held.size === 0 && self().place.parent === undefined ? [] : inForce();
-      if (extra.length === 0) return rights.auth;
+      const { rights, ports, place } = self();
+      const own = call === undefined ? undefined : uses.get(call);
+      const carries = ({ approval }: ApprovedRight): boolean =>
+        call === undefined ||
+        own?.taken.has(approval) === true ||
+        own?.refused.has(approval) === true;
+      const extra = inForce().filter(carries);
+      if (extra.length === 0) return rights.own.auth;
       const token = mint(extra);
-      if (!token.ok) return rights.auth;
-      const verified = ports.tokens.verify(token.output, id);
-      if (!verified.ok) return rights.auth;
+      if (!token.ok) return rights.own.auth;
+      const verified = ports.tokens.verify(token.output, place.id);
+      if (!verified.ok) return rights.own.auth;
       if (call !== undefined) remember(verified.output.hash, call);
       return token.output;
     },
     use(approval, token) {
-      const at = minted.get(token);
-      if (!at) return fail('permission_denied', `approval \`${approval}\` is not for this call`);
-      if (at.used.has(approval)) return ok(null);
-      const counted = count(approval, at.call);
-      if (counted.ok) at.used.add(approval);
-      else held.delete(approval);
-      return counted;
+      const own = uses.get(minted.get(token) ?? '');
+      const refused = own?.refused.get(approval);
+      if (refused) return refused;
+      const one = own?.taken.get(approval);
+      if (!one) return fail('permission_denied', `approval \`${approval}\` is not for this call`);
+      one.isExercised = true;
+      return ok(null);
     },
+    unused(call) {
+      const own = uses.get(call);
+      uses.delete(call);
+      // What is used up or over is held no more.
+      for (const approval of own?.refused.keys() ?? []) held.delete(approval);
+      const idle = [...(own?.taken.values() ?? [])].filter((one) => !one.isExercised);
+      return idle.map(({ use }) => use);
+    },
+  };
+}
+
+/** What stands in the journal about a use. */
+const useNote = (
+  { approval, binding, uses_left }: TakenUse,
+  call: string,
+  state: 'used' | 'returned',
+): JournalEvent => ({
+  type: 'approval',
+  data: {
+    kind: 'capability',
+    state,
+    approval,
+    call_id: call,
+    capability: plainText(binding.capability),
+    scope: isObject(binding.scope) ? binding.scope : {},
+    uses_left: state === 'used' ? uses_left : uses_left + 1,
+  },
+});
+
+const REFUSALS: Readonly<Record<Exclude<ApprovalState, 'approved'>, string>> = {
+  pending: 'nobody has answered yet',
+  denied: 'was denied',
+  expired: 'has expired',
+  used: 'was used as often as allowed',
+};
+
+function refusal({ approval }: ApprovedRight, row: Approval | undefined): Failure {
+  const state = row === undefined || row.state === 'approved' ? 'used' : row.state;
+  const message = `approval \`${approval}\`: ${REFUSALS[state]}`;
+  return fail(`approval_${state}`, message, { approval, state });
+}
+
+interface Planned {
+  rows: Approval[];
+  refused: Map<string, Failure>;
+}
+
+/** Which of the rights in force can be used once more; the others with the reason why not. */
+async function planUses(
+  { ports, rights }: Thread,
+  refused: Map<string, Failure>,
+): Promise<Planned> {
+  const rows: Approval[] = [];
+  for (const right of rights.approved.takeable()) {
+    if (refused.has(right.approval)) continue;
+    const found = await ports.store.approvals({ id: right.approval });
+    const [row] = found.ok ? found.output : [];
+    if (row?.state === 'approved') rows.push(row);
+    else refused.set(right.approval, refusal(right, row));
+  }
+  return { rows, refused };
+}
+
+const useOf = ({ id, binding, uses }: Approval): TakenUse => ({
+  approval: id,
+  binding,
+  uses_left: uses - 1,
+});
+
+/** As the registry is asked for it. */
+const asked = ({ approval, binding }: TakenUse) => ({ approval, binding });
+
+/** A call that a lost process began has its uses already. */
+async function usesLeft({ ports, rights }: Thread, call: string): Promise<TakenUse[]> {
+  const uses: TakenUse[] = [];
+  for (const id of rights.approved.leftFor(call)) {
+    const found = await ports.store.approvals({ id });
+    // Its row counts without this use already.
+    uses.push(
+      ...(found.ok ? found.output : []).map((row) => useOf({ ...row, uses: row.uses + 1 })),
+    );
+  }
+  return uses;
+}
+
+/**
+ * The intent of a call, together with one use of every approval that its token will carry; those that are
+ * used up or over are gone without. INVARIANT: counted before the right is exercised, once a call; a
+ * crash loses a use and never gives one too many.
+ */
+export async function commitIntent(
+  thread: Thread,
+  call: string,
+  event: JournalEvent,
+): Promise<Outcome<null>> {
+  const { journal, rights } = thread;
+  const before = await usesLeft(thread, call);
+  if (before.length > 0 || rights.approved.takeable().length === 0) {
+    rights.approved.taken(call, before, new Map());
+    journal.note(event);
+    return ok(null);
+  }
+  const known = new Map<string, Failure>();
+  for (;;) {
+    const { rows, refused } = await planUses(thread, known);
+    const uses = rows.map(useOf);
+    const notes = uses.map((use) => useNote(use, call, 'used'));
+    const change = uses.length > 0 ? { use: uses.map(asked) } : {};
+    const done = await journal.commit([event, ...notes], change);
+    if (done.ok) {
+      rights.approved.taken(call, uses, refused);
+      return ok(null);
+    }
+    // Somebody else was quicker: without that one.
+    const { approval } = done.error.detail;
+    if (typeof approval !== 'string' || known.has(approval)) return done;
+    known.set(approval, done);
+  }
+}
+
+export interface GivenBack {
+  readonly events: readonly JournalEvent[];
+  readonly change: Pick<Change, 'back'>;
+}
+
+/** What a call took and did not exercise goes back, with its result. */
+export function givenBack({ rights }: Thread, call: string): GivenBack {
+  const unused = rights.approved.unused(call);
+  const back = unused.map((use) => ({ ...asked(use), back: true as const }));
+  return {
+    events: unused.map((use) => useNote(use, call, 'returned')),
+    change: back.length === 0 ? {} : { back },
   };
 }

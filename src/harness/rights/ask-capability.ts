@@ -123,8 +123,7 @@ export function capabilityAnswer(thread: Thread, approval: Approval): Outcome<Js
     const message = `directive \`${thread.place.directive.name}\` does not declare it, and nobody said that the thread may go beyond its directive`;
     return ok({ decision: 'approved', in_force: false, message, why, who });
   }
-  const added = thread.rights.approved.add(approval);
-  if (!added.ok) return added;
+  thread.rights.approved.add(approval);
   return ok({
     decision: 'approved',
     in_force: true,

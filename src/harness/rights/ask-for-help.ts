@@ -2,8 +2,9 @@
 // a person; then the thread waits with the call open, in no process, and the answer becomes the
 // call's result when it goes on.
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
-import type { Approval } from '../../store/index.ts';
+import type { Approval, NewApproval } from '../../store/index.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
+import { makeApprovalId } from '../thread/opening.ts';
 import type { Thread } from '../thread/thread.ts';
 import { capabilityAnswer, capabilityQuestion } from './ask-capability.ts';
 
@@ -42,16 +43,28 @@ const questionOf = (thread: Thread, signal: HelpSignal): Question => ({
 });
 
 /** Leaves the call open and the thread at rest until somebody answers. */
-function ask(thread: Thread, signal: HelpSignal, question: Question): Outcome<Json> {
-  const asked = thread.ports.store.approvals.ask({ thread: thread.place.id, ...question });
-  if (!asked.ok) return asked;
-  const { id } = asked.output;
+async function ask(thread: Thread, signal: HelpSignal, question: Question): Promise<Outcome<Json>> {
+  const { journal, ports, control } = thread;
+  const asked: NewApproval = { id: makeApprovalId(ports.random), ...question };
   const { kind } = question;
-  const data = { kind, state: 'pending', approval: id, action: signal.action } as const;
-  thread.journal.note({ type: 'approval', data });
+  const data = { kind, state: 'pending', approval: asked.id, action: signal.action } as const;
+  const done = await journal.commit({ type: 'approval', data }, { ask: [asked] });
+  if (!done.ok) return done;
+  // What is asked already and still open is answered with the row that stands.
+  const id = done.output.approvals[0]?.id ?? asked.id;
   const status = signal.action === 'stuck' ? 'needs_input' : 'waiting';
-  thread.control.ending = { status, reason: signal.reason || `waits for approval ${id}` };
+  control.ending = { status, reason: signal.reason || `waits for approval ${id}` };
   return fail('approval_pending', `nobody has answered \`${id}\` yet`, { approval: id });
+}
+
+/** The same question again finds the latest answer. */
+async function askedBefore(
+  thread: Thread,
+  binding: JsonObject,
+): Promise<Outcome<Approval | undefined>> {
+  const filter = { thread: thread.place.id, binding };
+  const found = await thread.ports.store.approvals(filter);
+  return found.ok ? ok(found.output.at(-1)) : found;
 }
 
 async function stuck(thread: Thread, signal: HelpSignal): Promise<Outcome<Json>> {
@@ -60,36 +73,41 @@ async function stuck(thread: Thread, signal: HelpSignal): Promise<Outcome<Json>>
   await raiseError(thread, fail('stuck', message, { reason }), 'help', { isTold: true });
   if (!thread.control.ending) return ok({ action: 'stuck', message: 'noted; go on' });
   if (thread.control.ending.status !== 'needs_input') return fail('stuck', message, { reason });
-  return ask(thread, signal, questionOf(thread, signal));
+  return await ask(thread, signal, questionOf(thread, signal));
 }
 
 /** A right is asked for by its name, so that the answer can be one. */
-function askRight(thread: Thread, signal: HelpSignal, capability: string): Outcome<Json> {
+async function askRight(
+  thread: Thread,
+  signal: HelpSignal,
+  capability: string,
+): Promise<Outcome<Json>> {
   const { reason, scope } = signal;
   const question = capabilityQuestion(thread, { capability, ...(scope && { scope }) }, reason);
   if (!question.ok) return question;
   if ('held' in question.output) return ok(question.output.held);
   const { binding, shown } = question.output;
-  const before = thread.ports.store.approvals.find(thread.place.id, binding);
+  const before = await askedBefore(thread, binding);
   if (!before.ok) return before;
   return before.output && before.output.state !== 'pending'
     ? capabilityAnswer(thread, before.output)
-    : ask(thread, signal, { kind: 'capability', binding, shown });
+    : await ask(thread, signal, { kind: 'capability', binding, shown });
 }
 
-function snapshot({ journal }: Thread, { reason }: HelpSignal): Outcome<Json> {
-  const noted = journal.note({ type: 'snapshot', data: { reason, at: journal.seq() } });
-  return noted.ok ? ok({ action: 'checkpoint', snapshot: journal.seq() }) : noted;
+/** Its number is known when it is written. */
+async function snapshot({ journal }: Thread, { reason }: HelpSignal): Promise<Outcome<Json>> {
+  const noted = await journal.commit({ type: 'snapshot', data: { reason } }, {});
+  return noted.ok ? ok({ action: 'checkpoint', snapshot: noted.output.seq }) : noted;
 }
 
 export async function helpSignal(thread: Thread, signal: HelpSignal): Promise<Outcome<Json>> {
   const { action, capability } = signal;
-  if (action === 'checkpoint') return snapshot(thread, signal);
-  if (action === 'escalate' && capability) return askRight(thread, signal, capability);
-  const before = thread.ports.store.approvals.find(thread.place.id, bindingOf(thread, signal));
+  if (action === 'checkpoint') return await snapshot(thread, signal);
+  if (action === 'escalate' && capability) return await askRight(thread, signal, capability);
+  const before = await askedBefore(thread, bindingOf(thread, signal));
   if (!before.ok) return before;
   if (before.output && before.output.state !== 'pending') return ok(answerOf(before.output));
   return before.output || action === 'escalate'
-    ? ask(thread, signal, questionOf(thread, signal))
+    ? await ask(thread, signal, questionOf(thread, signal))
     : await stuck(thread, signal);
 }

@@ -85,30 +85,31 @@ export interface ParentToken {
 }
 
 // INVARIANT: a child whose parent's rights cannot be established gets none; it never becomes a root.
-export function parentToken(
+function parentToken(
   ports: HarnessPorts,
+  rows: ReadonlyMap<string, ThreadRow>,
   id: string,
   expires: number,
 ): Outcome<ParentToken> {
   const live = ports.threads.live.get(id);
   if (live) return ok({ thread: id, token: live.thread.rights.own.token });
-  const row = ports.store.thread(id);
-  if (!row.ok) return row;
+  const row = rows.get(id);
+  if (!row) return fail('not_found', `there is no thread \`${id}\``, { thread: id });
   // Its directive is another project's; a namesake here could hold anything.
-  if (row.output.project !== ports.project) {
+  if (row.project !== ports.project) {
     return fail(
       'spawn_failed',
       `parent \`${id}\` belongs to another project and does not run here`,
     );
   }
-  const found = ports.library.find('directive', row.output.directive);
+  const found = ports.library.find('directive', row.directive);
   if (!found.ok) return found;
   const { directive, source, signature } = found.output;
   if (!directive) {
     return fail('invalid_item', `directive \`${found.output.id}\` of parent \`${id}\` has errors`);
   }
   const above =
-    row.output.parent === undefined ? undefined : parentToken(ports, row.output.parent, expires);
+    row.parent === undefined ? undefined : parentToken(ports, rows, row.parent, expires);
   if (above && !above.ok) return above;
   const key = ports.tokens.key();
   if (!key.ok) return key;
@@ -119,7 +120,7 @@ export function parentToken(
         const other = ports.library.find('directive', name);
         return other.ok ? other.output.directive : undefined;
       }),
-      project: row.output.project,
+      project: row.project,
       expires,
       core: source === 'bundle' && signature.state === 'bundle',
       ...(above ? { parent: above.output } : {}),
@@ -140,13 +141,15 @@ const RENEW_MS = 30_000;
 
 function mint(
   ports: HarnessPorts,
+  rows: ReadonlyMap<string, ThreadRow>,
   row: ThreadRow,
   { item, directive }: Prepared,
   expires: number,
 ): Outcome<OwnRights> {
   const key = ports.tokens.key();
   if (!key.ok) return key;
-  const above = row.parent === undefined ? undefined : parentToken(ports, row.parent, expires);
+  const above =
+    row.parent === undefined ? undefined : parentToken(ports, rows, row.parent, expires);
   if (above && !above.ok) return above;
   return mintRights(
     {
@@ -162,21 +165,38 @@ function mint(
   );
 }
 
+/** Rows of ancestors that do not run here: their tokens are minted again from them. */
+async function rowsAbove(
+  { store, threads }: HarnessPorts,
+  chain: readonly string[],
+): Promise<Outcome<ReadonlyMap<string, ThreadRow>>> {
+  const rows = new Map<string, ThreadRow>();
+  for (const id of chain) {
+    if (threads.live.get(id)) continue;
+    const row = await store.thread(id);
+    if (!row.ok) return row;
+    rows.set(id, row.output);
+  }
+  return ok(rows);
+}
+
 /** The rights now. Only the first minting can fail: later the old token is left to run out. */
-export function createRights(
+export async function createRights(
   ports: HarnessPorts,
   row: ThreadRow,
   prepared: Prepared,
-): Outcome<() => OwnRights> {
+): Promise<Outcome<() => OwnRights>> {
+  const rows = await rowsAbove(ports, row.chain.slice(1));
+  if (!rows.ok) return rows;
   const lifetime = Number(prepared.limits.duration?.value ?? 0n) + GRACE_MS;
   let expires = ports.clock.now() + lifetime;
-  const first = mint(ports, row, prepared, expires);
+  const first = mint(ports, rows.output, row, prepared, expires);
   if (!first.ok) return first;
   let rights = first.output;
   return ok(() => {
     const now = ports.clock.now();
     if (expires - now > RENEW_MS) return rights;
-    const again = mint(ports, row, prepared, now + lifetime);
+    const again = mint(ports, rows.output, row, prepared, now + lifetime);
     if (again.ok) [rights, expires] = [again.output, now + lifetime];
     return rights;
   });

@@ -1,6 +1,6 @@
 // The state of one running thread, made from its row and what was prepared for it.
 import { type Outcome, ok } from '../../base/index.ts';
-import type { ThreadRow } from '../../store/index.ts';
+import type { Held, ThreadRow } from '../../store/index.ts';
 import { NO_BOUNDS } from '../hooks/action.ts';
 import { createHookState } from '../hooks/select-hook.ts';
 import { type Cost, createCostMeter, NO_COST, unpackCost } from '../limits/cost.ts';
@@ -23,13 +23,14 @@ import type {
   Talk,
   Thread,
 } from '../thread/thread.ts';
-import { splitLimits } from './run-hook.ts';
+import { openReserve, splitLimits } from './run-hook.ts';
 import { hasHooks } from './runner.ts';
 
 export interface Start {
   prepared: Prepared;
-  row: ThreadRow;
-  epoch: number;
+  held: Held;
+  /** When the lease was asked for, by the clock of `live.leases`. */
+  since: number;
   signal: AbortSignal;
   history: readonly Recorded[];
   /** The running parent, when it is here. */
@@ -39,25 +40,40 @@ export interface Start {
   runHook: RunHook;
 }
 
-function openJournal(ports: HarnessPorts, { row, epoch, history }: Start): JournalWriter {
-  const write = ports.watch.transcript(row.id);
+function openJournal(
+  ports: HarnessPorts,
+  { held, since, history }: Start,
+  control: Control,
+): JournalWriter {
+  const { row, epoch, heard, lease_ms } = held;
+  const write = ports.watch.transcript(row.id, row);
   return createJournalWriter(
     row.id,
-    // What others put into the journal while nobody ran it belongs to no turn.
-    { seq: row.seq, epoch, turn: history.findLast(({ turn }) => turn > 0)?.turn ?? 0 },
+    {
+      seq: row.seq,
+      epoch,
+      // What others put into the journal while nobody ran it belongs to no turn.
+      turn: history.findLast(({ turn }) => turn > 0)?.turn ?? 0,
+      heard,
+      lease_ms,
+      since,
+    },
     {
       store: ports.store,
-      ...(ports.replay?.writesAtOnce && { atOnce: true }),
+      now: () => ports.threads.live.leases.now(),
       transcribe(events, firstSeq) {
         write(events, firstSeq);
         for (const event of events) ports.watch.onEvent?.(row.id, event);
+      },
+      alarmed() {
+        for (const interruption of control.interruptions) interruption.check();
       },
     },
   );
 }
 
-function placeOf({ prepared, row, parent }: Start, chain: readonly string[]): Place {
-  const { id, depth, kind, runner, detached } = row;
+function placeOf({ prepared, held: { row }, parent }: Start): Place {
+  const { id, depth, chain, kind, runner, detached } = row;
   const { item, directive, inputs } = prepared;
   const nesting = (parent?.place.nesting ?? 0) + (kind === 'hook' ? 1 : 0);
   const where = { id, parent: row.parent, depth, chain, kind, runner, detached, nesting };
@@ -66,7 +82,7 @@ function placeOf({ prepared, row, parent }: Start, chain: readonly string[]): Pl
 
 function budgetFor(
   ports: HarnessPorts,
-  { row, drawFrom, prepared }: Start,
+  { held: { row }, drawFrom, prepared }: Start,
   limits: EffectiveLimits,
   cost: Cost,
 ): Budget {
@@ -100,7 +116,7 @@ function talkOf(ports: HarnessPorts, { prepared, parent }: Start): Talk {
   };
 }
 
-function controlOf({ row, signal }: Start): Control {
+function controlOf({ held: { row }, signal }: Start): Control {
   const stopping = new AbortController();
   return {
     attempt: row.attempt,
@@ -108,7 +124,6 @@ function controlOf({ row, signal }: Start): Control {
     stopping,
     ending: undefined,
     stopped: false,
-    lastSignal: 0,
     interruptions: new Set(),
     intents: new Map(),
     atWork: new Map(),
@@ -122,21 +137,24 @@ const costSoFar = ({ cost }: ThreadRow): Outcome<Cost> =>
 
 /** The plain loop goes without hooks, and so nothing is set aside for them. */
 const forRunner = (start: Start): Start =>
-  hasHooks(start.row.runner) ? start : { ...start, prepared: { ...start.prepared, hooks: [] } };
+  hasHooks(start.held.row.runner)
+    ? start
+    : { ...start, prepared: { ...start.prepared, hooks: [] } };
 
-export function createThread(ports: HarnessPorts, given: Start): Outcome<Thread> {
+export async function createThread(ports: HarnessPorts, given: Start): Promise<Outcome<Thread>> {
   const start = forRunner(given);
-  const { prepared, row, runHook } = start;
-  const chain = ports.store.chain(row.id);
-  if (!chain.ok) return chain;
-  const own = createRights(ports, row, prepared);
+  const { prepared, held, runHook } = start;
+  const { row } = held;
+  const own = await createRights(ports, row, prepared);
   if (!own.ok) return own;
   const cost = costSoFar(row);
   if (!cost.ok) return cost;
   const split = splitLimits(ports, prepared.limits, prepared.hooks);
+  const reserve = openReserve(held);
+  const control = controlOf(start);
   const thread: Thread = {
     ports,
-    place: placeOf(start, chain.output),
+    place: placeOf(start),
     rights: {
       get own() {
         return own.output();
@@ -149,12 +167,14 @@ export function createThread(ports: HarnessPorts, given: Start): Outcome<Thread>
       list: prepared.hooks,
       state: createHookState(),
       bounds: NO_BOUNDS,
-      reserve: undefined,
+      reserve: reserve?.key,
       limits: split.hooks,
+      left: reserve?.amounts ?? {},
       run: runHook,
     },
-    control: controlOf(start),
-    journal: openJournal(ports, start),
+    control,
+    journal: openJournal(ports, start, control),
   };
+  await thread.rights.approved.load();
   return ok(thread);
 }

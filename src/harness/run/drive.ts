@@ -7,23 +7,27 @@ import { type Ending, runLoop } from '../loop.ts';
 import { runScriptThread } from '../script/run-script-thread.ts';
 import { runSteps } from '../step/steps.ts';
 import type { Recorded } from '../thread/journal-event.ts';
+import type { HeldLease } from '../thread/lease-keeper.ts';
 import type { ThreadResult } from '../thread/ports.ts';
-import { obeySignals } from '../thread/signals.ts';
+import { hearInReplay, obeySignals } from '../thread/signals.ts';
 import type { Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
 import { checkStart } from './check-start.ts';
 import { finalEnding, finish } from './finish.ts';
 import { ownLoop } from './runner.ts';
 
-export const LEASE_MS = 30_000;
+const NOT_HELD: Ending = {
+  status: 'interrupted',
+  reason: 'this process no longer holds the thread',
+};
 
 function loopPorts(thread: Thread) {
   const between = async (): Promise<Ending | undefined> => {
     if (thread.control.ending) return thread.control.ending;
     thread.ports.threads.live.leases.beat();
-    const { held, called } = thread.journal.pulse(thread.control.lastSignal);
-    if (!held) return { status: 'interrupted', reason: 'this process no longer holds the thread' };
-    const told = called ? obeySignals(thread) : undefined;
+    await hearInReplay(thread);
+    if (!thread.journal.isHeld()) return NOT_HELD;
+    const told = obeySignals(thread);
     if (told) return told;
     await raiseWarnings(thread);
     return thread.control.ending;
@@ -38,23 +42,19 @@ function loopPorts(thread: Thread) {
 }
 
 /** The lease is renewed while the loop runs; whoever lost it is stopped where it is. */
-function keepLease(
-  { journal, control: { interruptions }, ports }: Thread,
-  since: number,
-): () => void {
+function keepLease({ journal, ports }: Thread, since: number): () => void {
   const { leases } = ports.threads.live;
   // Many may be set off at once, and those before this one wait meanwhile.
   leases.beat();
-  return leases.keep(() => {
-    if (journal.renew(LEASE_MS)) return;
-    for (const interruption of interruptions) interruption.check();
-  }, since);
+  const { thread, epoch } = journal;
+  const renewed: HeldLease['renewed'] = (answer, asked) => journal.renewed(answer, asked);
+  return leases.keep({ store: ports.store, thread, epoch, renewed }, since);
 }
 
-/** Signals come from any process; what is in interruption looks at them as soon as they are there. */
-const listen = ({ ports, place: { id }, control: { interruptions } }: Thread): (() => void) =>
-  ports.store.onSignal((thread) => {
-    if (thread === id) for (const interruption of interruptions) interruption.check();
+/** Signals come from any process; what is under way looks at them as soon as they are there. */
+const listen = ({ ports, journal }: Thread): (() => void) =>
+  ports.store.onSignal(({ thread }) => {
+    if (thread === journal.thread) void journal.listen();
   });
 
 /** A runner of the program, the directive's script, or turns of a model. */
@@ -85,19 +85,22 @@ async function runToEnding(thread: Thread, history: readonly Recorded[]): Promis
   }
 }
 
-/** The lease that a thread is run with, and when it began by the clock of `live.leases`. */
-export interface HeldLease {
-  epoch: number;
-  since: number;
+/** What was said while it was about to rest is obeyed, and the loop goes on. */
+async function runToRest(thread: Thread, history: readonly Recorded[]): Promise<ThreadResult> {
+  for (;;) {
+    const finished = await finish(thread, await runToEnding(thread, history));
+    if ('result' in finished) return finished.result;
+    thread.control.ending = undefined;
+  }
 }
 
 /**
- * Never rejects. While it runs, the thread can be found, awaited and stopped in `world.live`. A script
+ * Never rejects. While it runs, the thread can be found, awaited and stopped in `threads.live`. A script
  * is handed back what it did before, as `history` has it.
  */
 export async function drive(
   thread: Thread,
-  { epoch, since }: HeldLease,
+  since: number,
   history: readonly Recorded[] = [],
 ): Promise<ThreadResult> {
   const {
@@ -117,7 +120,7 @@ export async function drive(
   if (signal.aborted) whenStopped();
   signal.addEventListener('abort', whenStopped);
   ports.threads.live.add({ thread, done });
-  const result = finish(thread, await runToEnding(thread, history), epoch);
+  const result = await runToRest(thread, history);
   signal.removeEventListener('abort', whenStopped);
   ports.threads.live.remove(id);
   for (const end of ends) end();

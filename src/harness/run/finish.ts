@@ -7,9 +7,11 @@ import { isEnded } from '../../store/index.ts';
 import { packCost } from '../limits/cost.ts';
 import type { Ending } from '../loop.ts';
 import { packMarks } from '../thread/conversation.ts';
+import type { JournalEvent } from '../thread/journal-event.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { tell } from '../thread/talk.ts';
 import type { Thread } from '../thread/thread.ts';
+import { hasShippedRunner } from './runner.ts';
 
 /** Longer texts are prose or a file; looking for outputs in them is not worth it. */
 const MAX_TEXT = 1024 * 1024;
@@ -117,38 +119,51 @@ const setApart = ({
 ];
 
 /** What is not an end leaves nothing of the thread in this process: its row and journal are all. */
-export function finish(thread: Thread, ending: Ending, epoch: number): ThreadResult {
-  const {
-    ports,
-    place: { id, directive },
-    journal,
-    budget: { meter },
-    talk: { conversation },
-  } = thread;
-  const cost = packCost(meter.read());
-  const text = resultText(directive, ending.status === 'completed', ending.text);
+export async function finish(thread: Thread, ending: Ending): Promise<Finished> {
+  const { ports, place, journal, budget, talk } = thread;
+  const cost = packCost(budget.meter.read());
+  const text = resultText(place.directive, ending.status === 'completed', ending.text);
+  const { status } = ending;
   const result: ThreadResult = {
-    thread_id: id,
-    status: ending.status,
+    thread_id: place.id,
+    status,
     outputs: ending.outputs ?? {},
     text,
     reason: ending.reason,
     cost,
     ...(ending.code ? { code: ending.code } : {}),
-    marks: packMarks(ending.marks ?? conversation.ownMarks()),
+    marks: packMarks(ending.marks ?? talk.conversation.ownMarks()),
   };
-  const { status } = ending;
-  if (isEnded(status)) {
-    const code = ending.code === undefined ? {} : { code: ending.code };
-    const end = { status, reason: ending.reason, ...code, cost };
-    const settle = setApart(thread).map((key) => ({ key, actual: {} }));
-    journal.note(
-      { type: 'thread_end', data: end },
-      { status, cost, settle, result: { ...result } },
-    );
-  } else journal.append([], { status, cost });
-  const lost = journal.lost();
-  ports.store.release(id, epoch);
+  const done = isEnded(status)
+    ? await journal.commit(endOf(ending, cost), {
+        status,
+        cost,
+        settle: setApart(thread).map((key) => ({ key, actual: {} })),
+        result: { ...result },
+        release: true,
+      })
+    : await journal.commit([], { status, cost, release: true, ...quietly(thread, status) });
+  if (!done.ok && done.error.code === 'signalled') return { signalled: true };
+  if (!done.ok) await ports.store.release({ thread: place.id, epoch: journal.epoch });
+  ports.watch.done?.(place.id);
   // INVARIANT: an end that is not in the registry is none; whoever resumes the thread finds it.
-  return lost ? { ...result, status: 'interrupted', reason: lost.error.detail.message } : result;
+  return done.ok
+    ? { result }
+    : { result: { ...result, status: 'interrupted', reason: done.error.detail.message } };
 }
+
+const RESTS: ReadonlySet<Ending['status']> = new Set(['paused', 'waiting', 'needs_input']);
+
+/** Only the loop can go on where it stood; a script begins again, so it rests and is resumed. */
+const quietly = ({ place }: Thread, status: Ending['status']): { quiet?: true } =>
+  RESTS.has(status) && !place.directive.process.script && hasShippedRunner(place.runner)
+    ? { quiet: true }
+    : {};
+
+/** Parking crossed something that was said: it is obeyed first. */
+export type Finished = { readonly result: ThreadResult } | { readonly signalled: true };
+
+const endOf = ({ status, reason, code }: Ending, cost: JsonObject): JournalEvent => ({
+  type: 'thread_end',
+  data: { status, reason, ...(code === undefined ? {} : { code }), cost },
+});

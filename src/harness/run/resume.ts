@@ -1,15 +1,17 @@
 // A thread that had said its last word when its process was lost has nothing more to ask: it was only
 // waiting for its children. Whoever resumes it takes the word as it stands in the journal.
-import { isObject, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { type Failure, isObject, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { Block } from '../../llm/index.ts';
-import type { ThreadRow } from '../../store/index.ts';
+import type { Held, ThreadRow } from '../../store/index.ts';
 import { adoptChildren, catchUp } from '../children/resume-children.ts';
 import { applyApproved, resumeAfterProposal } from '../hooks/improve-directive.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
 import type { Ending } from '../loop.ts';
 import { lastSpoken, restoreIntents } from '../step/call-intent.ts';
 import { returned } from '../step/step.ts';
+import { decodeAll } from '../thread/journal-codec.ts';
 import type { EventType, JournalEvent, Recorded } from '../thread/journal-event.ts';
+import { LEASE_MS } from '../thread/journal-writer.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { readJournal } from '../thread/read-journal.ts';
 import { replyAt } from '../thread/recorded-events.ts';
@@ -24,10 +26,10 @@ import {
 } from '../thread/restore.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { createThread } from './create.ts';
-import { drive, LEASE_MS } from './drive.ts';
+import { drive } from './drive.ts';
 import { finalEnding } from './finish.ts';
 import { prepareThread } from './prepare.ts';
-import { reserveForHooks } from './run-hook.ts';
+import { hookReserve } from './run-hook.ts';
 import { runHook } from './start.ts';
 import {
   chargeUnreadRequests,
@@ -46,12 +48,10 @@ const SAID: ReadonlySet<EventType> = new Set<EventType>([
 ]);
 
 /** Somebody has something to say to it first: that may change what it does. */
-function isSpokenTo({ ports, place: { id }, control: { lastSignal } }: Thread): boolean {
-  const waiting = ports.store.signals(id, lastSignal);
-  return (waiting.ok ? waiting.output : []).some(
-    ({ payload }) => isObject(payload) && (payload.content ?? payload.message) !== undefined,
-  );
-}
+const isSpokenTo = ({ journal }: Thread): boolean =>
+  journal
+    .signals()
+    .some(({ payload }) => isObject(payload) && (payload.content ?? payload.message) !== undefined);
 
 /** The outputs were handed back with one of these results. */
 function handedBack(
@@ -116,24 +116,23 @@ interface MadeAgain {
 
 async function makeAgain(
   ports: HarnessPorts,
-  id: string,
-  epoch: number,
+  held: Held,
+  since: number,
   signal: AbortSignal,
 ): Promise<Outcome<MadeAgain>> {
-  const row = ports.store.thread(id);
-  if (!row.ok) return row;
-  const history = readJournal(ports.store, id);
+  const stored = await ports.threads.history(held.thread);
+  const history = stored.ok ? decodeAll(stored.output) : stored;
   if (!history.ok) return history;
-  const changed = applyApproved(ports, history.output);
+  const changed = await applyApproved(ports, history.output);
   if (!changed.ok) return changed;
-  const prepared = await prepareAgain(ports, row.output, history.output);
+  const { row } = held;
+  const prepared = await prepareAgain(ports, row, history.output);
   if (!prepared.ok) return prepared;
-  const parent =
-    row.output.parent === undefined ? undefined : ports.threads.live.get(row.output.parent);
-  const thread = createThread(ports, {
+  const parent = row.parent === undefined ? undefined : ports.threads.live.get(row.parent);
+  const thread = await createThread(ports, {
     prepared: prepared.output,
-    row: row.output,
-    epoch,
+    held,
+    since,
     signal,
     history: history.output,
     parent: parent?.thread,
@@ -151,27 +150,68 @@ export interface ResumeOptions {
 }
 
 /** Where it goes back to; looked up before anything is changed. */
-function goesBackTo(ports: HarnessPorts, id: string, from: SnapshotName): Outcome<number> {
-  const row = ports.store.thread(id);
+async function goesBackTo(
+  ports: HarnessPorts,
+  id: string,
+  from: SnapshotName,
+): Promise<Outcome<number>> {
+  const row = await ports.store.thread(id);
   if (!row.ok) return row;
   const may = mayRewind(row.output);
   if (!may.ok) return may;
-  const history = readJournal(ports.store, id);
+  const history = await readJournal(ports.store, id);
   return history.ok ? findSnapshot(id, history.output, from) : history;
 }
 
-/** Says that it goes on, or back; answers with the journal as it is then. */
-function beginAgain(
-  { ports, place: { id }, journal }: Thread,
+/** Says that it goes on, or back, and sets aside for hooks; answers with the journal as it is then. */
+async function beginAgain(
+  thread: Thread,
   history: readonly Recorded[],
   events: readonly JournalEvent[],
-): readonly Recorded[] {
-  const [first, ts] = [journal.seq() + 1, ports.clock.now()];
-  if (!journal.append(events, { status: 'running' }).ok) return history;
-  // Not read again: from the first append on a journal shows references in the place of secrets.
+): Promise<Outcome<readonly Recorded[]>> {
+  const { ports, place, journal, hooks, budget } = thread;
+  // The change of status comes before them.
+  const [first, ts] = [journal.seq() + 2, ports.clock.now()];
   const { turn } = journal;
-  const told = events.map((event, at) => ({ ...event, thread: id, seq: first + at, ts, turn }));
-  return [...history, ...told];
+  const told = events.map((event, at) => ({
+    ...event,
+    thread: place.id,
+    seq: first + at,
+    ts,
+    turn,
+  }));
+  const reserve =
+    hooks.reserve === undefined
+      ? hookReserve(place.id, journal.epoch, hooks.limits, budget.drawFrom)
+      : [];
+  const done = await journal.commit(events, { status: 'running', reserve });
+  if (!done.ok) return done;
+  const [aside] = reserve;
+  if (aside && done.output.reserved.includes(aside.key)) {
+    [hooks.reserve, hooks.left] = [aside.key, aside.amounts];
+  }
+  return ok([...history, ...told]);
+}
+
+/** What a lost process left behind is brought to an end before the thread goes on. */
+async function catchUpWith(
+  thread: Thread,
+  held: Held,
+  prepared: Prepared,
+  whole: readonly Recorded[],
+): Promise<readonly Recorded[]> {
+  restoreThread(thread, whole);
+  const history = eventsInForce(whole);
+  await thread.journal.listen();
+  await endOrphanedHooks(thread);
+  giveBackTurn(thread, whole);
+  restoreIntents(thread, history);
+  chargeUnreadRequests(thread, whole, held.open);
+  await catchUp(thread, whole, held.open);
+  await resumeAfterProposal(thread, prepared, history);
+  await settleUnfinishedCalls(thread, history);
+  thread.control.ending ??= endingBeforeCrash(thread, history);
+  return history;
 }
 
 /** Goes on with a thread that was interrupted, paused or waiting. */
@@ -181,39 +221,28 @@ export async function resumeThread(
   signal: AbortSignal = new AbortController().signal,
   { from, words }: ResumeOptions = {},
 ): Promise<Outcome<ThreadResult>> {
-  const back = from === undefined ? undefined : goesBackTo(ports, id, from);
+  const back = from === undefined ? undefined : await goesBackTo(ports, id, from);
   if (back && !back.ok) return back;
-  const since = ports.threads.live.leases.now();
-  const lease = ports.store.claim(id, ports.threads.owner, LEASE_MS, {
-    reopen: back !== undefined,
-  });
-  if (!lease.ok) return lease;
-  const { epoch } = lease.output;
-  const made = await makeAgain(ports, id, epoch, signal);
-  if (!made.ok) {
-    ports.store.release(id, epoch);
-    return made;
-  }
-  const { thread } = made.output;
-  const whole = beginAgain(
-    thread,
-    made.output.history,
-    back
-      ? rewindEvents(thread, made.output.history, back.output, words)
-      : [{ type: 'signal', data: { kind: 'resume', by: ports.threads.owner } }],
-  );
-  restoreThread(thread, whole);
-  const history = eventsInForce(whole);
-  reserveForHooks(thread, epoch);
-  endOrphanedHooks(thread);
-  giveBackTurn(thread, whole);
-  restoreIntents(thread, history);
-  chargeUnreadRequests(thread, whole);
-  catchUp(thread, whole);
-  await resumeAfterProposal(thread, made.output.prepared, history);
-  await settleUnfinishedCalls(thread, history);
-  thread.control.ending ??= endingBeforeCrash(thread, history);
-  const done = drive(thread, { epoch, since }, history);
-  adoptChildren(thread);
+  const { live, owner } = ports.threads;
+  const since = live.leases.now();
+  const lease = { owner, ttlMs: LEASE_MS };
+  const held = await ports.store.claim(id, lease, back ? { reopen: true } : {});
+  if (!held.ok) return held;
+  const refuse = async (failure: Failure): Promise<Failure> => {
+    await ports.store.release(held.output);
+    ports.watch.done?.(id);
+    return failure;
+  };
+  const made = await makeAgain(ports, held.output, since, signal);
+  if (!made.ok) return await refuse(made);
+  const { thread, history: before, prepared } = made.output;
+  const events: JournalEvent[] = back
+    ? rewindEvents(thread, before, back.output, words)
+    : [{ type: 'signal', data: { kind: 'resume', by: owner } }];
+  const whole = await beginAgain(thread, before, events);
+  if (!whole.ok) return await refuse(whole);
+  const history = await catchUpWith(thread, held.output, prepared, whole.output);
+  const done = drive(thread, since, history);
+  await adoptChildren(thread);
   return ok(await done);
 }

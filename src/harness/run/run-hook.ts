@@ -10,13 +10,13 @@ import {
   ok,
 } from '../../base/index.ts';
 import type { Descriptor } from '../../flow/index.ts';
-import type { Amounts } from '../../store/index.ts';
+import type { Held, OpenReservation, Reserve } from '../../store/index.ts';
 import { MAX_HOOK_NESTING } from '../hooks/action.ts';
 import { unpackCost } from '../limits/cost.ts';
 import { setAside } from '../limits/effective-limits.ts';
 import type { EffectiveLimit, EffectiveLimits, LimitAmounts, LimitName } from '../limits/limit.ts';
 import { scriptOutputs, scriptRequest } from '../script/run-script-thread.ts';
-import { reserveAlongChain } from '../thread/budget.ts';
+import { type Refusable } from '../thread/journal-writer.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import type { CompiledHook, HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { amountsOf } from '../turn/turn-account.ts';
@@ -42,59 +42,52 @@ export function splitLimits(
   return setAside(limits, isNeeded && typeof share === 'number' ? share : 0);
 }
 
-/** What a lost process had set aside; a settled reservation is history and is not found here. */
-function openReserve({ ports, place: { id } }: Thread): string | undefined {
-  const open = ports.store.openReservations(id);
-  return (open.ok ? open.output : []).find(({ key }) => key.startsWith(reservePrefix(id)))?.key;
-}
+/** What is set aside already: at the birth of the thread, or by a process that was lost. */
+export const openReserve = ({
+  row,
+  open,
+}: Pick<Held, 'row' | 'open'>): OpenReservation | undefined =>
+  open.find(({ key }) => key.startsWith(reservePrefix(row.id)));
 
 /**
- * Sets it aside along the whole chain; the same again after a restart. A thread that ended and was
- * opened again has given its reserve back, so the new one is named by the epoch.
+ * What is set aside along the whole chain; none when no hook needs it. A thread that ended and was opened
+ * again has given its reserve back, so the new one is named by the epoch. Who gets none goes without.
  */
-export function reserveForHooks(thread: Thread, epoch: number): void {
-  const { tokens = 0n } = thread.hooks.limits;
-  if (tokens === 0n) return;
+export function hookReserve(
+  id: string,
+  epoch: number,
+  limits: LimitAmounts,
+  drawFrom: string | undefined,
+): Reserve[] {
+  const { tokens = 0n } = limits;
+  if (tokens === 0n) return [];
   // A kind that nobody limits is set aside too, because requests draw all kinds from here.
-  const amounts = amountsOf({
-    input_tokens: tokens,
-    output_tokens: tokens,
-    ...thread.hooks.limits,
-  });
-  thread.hooks.reserve = openReserve(thread);
-  if (thread.hooks.reserve !== undefined) return;
-  const key = `${reservePrefix(thread.place.id)}:${epoch}`;
-  if (reserveAlongChain(thread, amounts, key).ok) thread.hooks.reserve = key;
+  const amounts = amountsOf({ input_tokens: tokens, output_tokens: tokens, ...limits });
+  const from = drawFrom === undefined ? {} : { from: drawFrom };
+  const key = `${reservePrefix(id)}:${epoch}`;
+  return [{ key, amounts, optional: true, standing: true, ...from }];
 }
 
 const DRAWN = ['tokens', 'input_tokens', 'output_tokens', 'spend'] as const;
 
 /** What a hook's own limits may not pass: what is left in the reserve, and of its time. */
 export function hookLimitsLeft(thread: Thread): LimitsLeft {
-  const {
-    ports,
-    place: { id },
-    hooks: { reserve: hookReserve, limits: hookLimits },
-    budget: { limits, meter },
-  } = thread;
-  const open = ports.store.openReservations(id);
-  const reserve = (open.ok ? open.output : []).find(({ key }) => key === hookReserve);
+  const { hooks, budget } = thread;
   const left: { [name in LimitName]?: Pick<EffectiveLimit, 'value' | 'declared'> } = {};
   const put = (name: LimitName, value: bigint): void => {
-    left[name] = { value, declared: limits[name]?.declared ?? false };
+    left[name] = { value, declared: budget.limits[name]?.declared ?? false };
   };
-  if (!reserve) return left;
-  const amounts: Amounts = reserve.amounts;
-  for (const name of DRAWN) if (limits[name]) put(name, amounts[name] ?? 0n);
-  const used = BigInt(Math.ceil(meter.read().hooks.duration_ms));
-  if (hookLimits.duration !== undefined) put('duration', hookLimits.duration - used);
+  if (hooks.reserve === undefined) return left;
+  for (const name of DRAWN) if (budget.limits[name]) put(name, hooks.left[name] ?? 0n);
+  const used = BigInt(Math.ceil(budget.meter.read().hooks.duration_ms));
+  if (hooks.limits.duration !== undefined) put('duration', hooks.limits.duration - used);
   return left;
 }
 
 // A hook runs a directive of its own, in a thread of its own.
 
 /** Where a new thread stands. */
-export interface Place {
+export interface BirthPlace {
   parent?: Thread;
   kind?: 'thread' | 'hook';
   /** Made from the directive's name and the time when absent. */
@@ -105,13 +98,17 @@ export interface Place {
   marks?: Descriptor;
   /** A reservation made up front for it. */
   drawFrom?: string;
+  /** What its parent's commit changes besides; asked when the commit is made. */
+  spawn?: () => Pick<Refusable, 'charge' | 'reserve' | 'cost'>;
+  /** Of a hook: what it answers. */
+  event?: string;
 }
 
 /** How a prepared directive becomes a thread and runs to its end. */
 export type RunPrepared = (
   ports: HarnessPorts,
   prepared: Prepared,
-  place: Place,
+  place: BirthPlace,
   signal: AbortSignal,
   message: string,
 ) => Promise<Outcome<ThreadResult>>;
@@ -166,7 +163,7 @@ export const createHookRunner =
     if (thread.place.nesting >= MAX_HOOK_NESTING) {
       return fail('hook_failed', `hooks are nested deeper than ${MAX_HOOK_NESTING}`);
     }
-    const place: Place = { parent: thread, kind: 'hook' };
+    const place: BirthPlace = { parent: thread, kind: 'hook' };
     if (thread.hooks.reserve !== undefined) place.drawFrom = thread.hooks.reserve;
     const ran = await run(ports, prepared.output, place, thread.control.signal, '');
     if (!ran.ok) return ran;
@@ -177,10 +174,19 @@ export const createHookRunner =
       : fail('hook_failed', `hook thread ended ${status}: ${reason}`);
   };
 
-/** Counted apart, with what its own hooks used. */
-function countHook({ budget: { meter } }: Thread, packed: JsonObject): void {
+/** Counted apart, with what its own hooks used; so much less is left for the next one. */
+function countHook({ budget: { meter }, hooks }: Thread, packed: JsonObject): void {
   const cost = unpackCost(packed);
   if (!cost.ok) return;
+  const { hooks: inner, ...own } = cost.output;
   meter.countHook(cost.output);
-  meter.countHook(cost.output.hooks);
+  meter.countHook(inner);
+  const less = (amount: bigint | undefined, used: bigint): bigint =>
+    amount === undefined || amount < used ? 0n : amount - used;
+  hooks.left = {
+    tokens: less(hooks.left.tokens, BigInt(own.tokens + inner.tokens)),
+    input_tokens: less(hooks.left.input_tokens, BigInt(own.input_tokens)),
+    output_tokens: less(hooks.left.output_tokens, BigInt(own.output_tokens)),
+    spend: less(hooks.left.spend, own.spend + inner.spend),
+  };
 }

@@ -44,7 +44,7 @@ async function runOwn(thread: Thread, runner: Runner): Promise<Ending> {
   const {
     place: { id, directive, inputs },
   } = thread;
-  const interruption = watchForInterruption(thread, STOPS_STREAM);
+  const interruption = await watchForInterruption(thread, STOPS_STREAM);
   try {
     const { signal } = interruption;
     const done = await runner({ thread_id: id, directive: directive.name, inputs, signal });

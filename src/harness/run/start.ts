@@ -1,20 +1,28 @@
 // From a prepared directive to its result: the row and its lease, the injected beginning, the loop,
 // the end.
-import { type Outcome, ok } from '../../base/index.ts';
-import type { ThreadRow } from '../../store/index.ts';
+import { fail, type Outcome, ok } from '../../base/index.ts';
+import type { Held, NewThread } from '../../store/index.ts';
 import { MAX_RETRIES } from '../hooks/action.ts';
 import { packLimits } from '../limits/effective-limits.ts';
-import { budgetOf } from '../thread/budget.ts';
+import { apartKey, budgetOf } from '../thread/budget.ts';
 import { encode } from '../thread/journal-codec.ts';
 import type { JournalEvent } from '../thread/journal-event.ts';
+import { LEASE_MS } from '../thread/journal-writer.ts';
 import { openingEvents, withFreshId } from '../thread/opening.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { addToConversation } from '../thread/talk.ts';
-import { type HarnessPorts, type Prepared } from '../thread/thread.ts';
+import type { HarnessPorts, Prepared } from '../thread/thread.ts';
 import { createThread } from './create.ts';
-import { drive, LEASE_MS } from './drive.ts';
+import { drive } from './drive.ts';
 import { prepareThread, type RunRequest } from './prepare.ts';
-import { createHookRunner, type Place, type RunPrepared, reserveForHooks } from './run-hook.ts';
+import {
+  type BirthPlace,
+  createHookRunner,
+  hookReserve,
+  type RunPrepared,
+  splitLimits,
+} from './run-hook.ts';
+import { hasHooks } from './runner.ts';
 
 /** A thread that exists; `done` never rejects. */
 export interface Started {
@@ -23,42 +31,78 @@ export interface Started {
   done: Promise<ThreadResult>;
 }
 
+interface Newborn {
+  held: Held;
+  since: number;
+}
+
+/** How it comes into the world: a root by itself, everybody else in a commit of the parent. */
+async function bear(
+  ports: HarnessPorts,
+  place: BirthPlace,
+  thread: NewThread,
+): Promise<Outcome<Held>> {
+  const { parent, kind, spawn } = place;
+  if (!parent) return await ports.store.createThread(thread);
+  const { id: thread_id, directive, runner } = thread;
+  const noted: JournalEvent =
+    kind === 'hook'
+      ? { type: 'hook_start', data: { thread_id, directive, event: place.event ?? '' } }
+      : {
+          type: 'spawn',
+          data: { thread_id, directive, runner, detached: thread.detached === true },
+        };
+  const born = await parent.journal.commit(noted, { children: [thread], ...spawn?.() });
+  if (!born.ok) return born;
+  const [held] = born.output.children;
+  return held ? ok(held) : fail('internal_error', `thread \`${thread_id}\` was not born`);
+}
+
 async function createRow(
   ports: HarnessPorts,
-  { item, directive, limits, inputs }: Prepared,
-  place: Place,
+  prepared: Prepared,
+  place: BirthPlace,
   events: readonly JournalEvent[],
-): Promise<Outcome<ThreadRow>> {
-  const create = (id: string): Outcome<ThreadRow> =>
-    ports.store.createThread(
-      {
-        id,
-        directive: item.id,
-        version: directive.version,
-        runner: place.runner ?? 'safety',
-        project: ports.project,
-        limits: packLimits(limits),
-        budget: budgetOf(limits),
-        inputs,
-        ...(place.parent ? { parent: place.parent.place.id } : {}),
-        ...(place.kind ? { kind: place.kind } : {}),
-        ...(place.detached ? { detached: true } : {}),
-      },
-      {
-        events: events.map((event) => encode(event, 0)),
-        lease: { owner: ports.threads.owner, ttlMs: LEASE_MS },
-      },
-    );
+): Promise<Outcome<Newborn>> {
+  const { item, directive, limits, inputs } = prepared;
+  const runner = place.runner ?? 'safety';
+  const hooks = hasHooks(runner) ? prepared.hooks : [];
+  const aside = splitLimits(ports, limits, hooks).hooks;
+  const { live, owner } = ports.threads;
+  const create = async (id: string): Promise<Outcome<Newborn>> => {
+    const since = live.leases.now();
+    const isApart = place.detached === true && place.parent !== undefined;
+    const drawFrom = place.drawFrom ?? (isApart ? apartKey(id) : undefined);
+    const held = await bear(ports, place, {
+      id,
+      directive: item.id,
+      version: directive.version,
+      runner,
+      project: ports.project,
+      limits: packLimits(limits),
+      budget: budgetOf(limits),
+      inputs,
+      ...(place.kind ? { kind: place.kind } : {}),
+      ...(place.detached ? { detached: true } : {}),
+      events: events.map((event) => encode(event, 0)),
+      reserve: hookReserve(id, 1, aside, drawFrom),
+      start: { lease: { owner, ttlMs: LEASE_MS } },
+    });
+    return held.ok ? ok({ held: held.output, since }) : held;
+  };
   return place.id === undefined
     ? await withFreshId(directive.name, ports, create)
-    : create(place.id);
+    : await create(place.id);
 }
+
+/** The store writes its birth, before everything else. */
+const BORN: JournalEvent = { type: 'status', data: { status: 'running' } };
 
 /** Makes the row and lets the thread run; whoever wants its result awaits `done`. */
 export async function startPrepared(
   ports: HarnessPorts,
   prepared: Prepared,
-  place: Place,
+  place: BirthPlace,
   signal: AbortSignal,
   message: string,
 ): Promise<Outcome<Started>> {
@@ -77,37 +121,35 @@ export async function startPrepared(
       ...(prepared.stream === true && { stream: true }),
     },
   };
-  const since = ports.threads.live.leases.now();
-  const events = [first, ...opening.output];
-  const row = await createRow(ports, prepared, place, events);
-  if (!row.ok) return row;
-  ports.watch.transcript(row.output.id)(
-    events.map((event) => ({ ...event, turn: 0 })),
+  const start: JournalEvent = { type: 'signal', data: { kind: 'start', by: ports.threads.owner } };
+  const events = [first, ...opening.output, start];
+  const born = await createRow(ports, prepared, place, events);
+  if (!born.ok) return born;
+  const { held, since } = born.output;
+  ports.watch.transcript(held.thread, held.row)(
+    [BORN, ...events].map((event) => ({ ...event, turn: 0 })),
     1,
   );
-  const made = createThread(ports, {
+  const made = await createThread(ports, {
     prepared,
-    row: row.output,
-    epoch: row.output.epoch,
+    held,
+    since,
     signal,
     history: [],
     parent: place.parent,
     drawFrom: place.drawFrom,
     runHook,
   });
-  if (!made.ok) return made;
+  if (!made.ok) {
+    await ports.store.release(held);
+    return made;
+  }
   const thread = made.output;
-  reserveForHooks(thread, row.output.epoch);
   thread.talk.opening.push(...opening.output);
   for (const event of opening.output) addToConversation(thread, event);
-  const started: JournalEvent = {
-    type: 'signal',
-    data: { kind: 'start', by: ports.threads.owner },
-  };
-  thread.journal.note(started, { status: 'running' });
-  const { id, created, epoch } = row.output;
-  const born = { id, created };
-  return ok({ ...born, done: drive(thread, { epoch, since }) });
+  ports.watch.onEvent?.(held.thread, { ...start, turn: 0 });
+  const { id, created } = held.row;
+  return ok({ id, created, done: drive(thread, since) });
 }
 
 export const runPrepared: RunPrepared = async (...run) => {
@@ -126,15 +168,22 @@ export async function runDirective(
   const prepared = await prepareThread(ports, request);
   if (!prepared.ok) return prepared;
   let ran = await runPrepared(ports, prepared.output, {}, signal, request.message ?? '');
-  for (let tries = 0; ran.ok && tries < MAX_RETRIES && isChanged(ports, ran.output); tries++) {
+  for (
+    let tries = 0;
+    ran.ok && tries < MAX_RETRIES && (await isChanged(ports, ran.output));
+    tries++
+  ) {
     ran = await ports.threads.resume(ran.output.thread_id);
   }
   return ran;
 }
 
 /** The directive was changed and nobody needs to look at it: the run goes on with the new one. */
-const isChanged = ({ store }: HarnessPorts, { thread_id, status }: ThreadResult): boolean => {
+async function isChanged(
+  { store }: HarnessPorts,
+  { thread_id, status }: ThreadResult,
+): Promise<boolean> {
   if (status !== 'waiting') return false;
-  const open = store.approvals.list({ thread: thread_id, state: 'pending' });
+  const open = await store.approvals({ thread: thread_id, state: 'pending' });
   return open.ok && open.output.length === 0;
-};
+}

@@ -1,15 +1,20 @@
 // What a process left open when it ended: calls that were begun, requests whose answer nobody read,
 // hooks nobody waits for. Each is brought to an end before the thread goes on.
-import { type Amounts, isEnded, type ThreadSummary } from '../../store/index.ts';
+import {
+  type Amounts,
+  isEnded,
+  type OpenReservation,
+  type ThreadSummary,
+} from '../../store/index.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
 import { createCostMeter, packCost, unpackCost } from '../limits/cost.ts';
 import { endCall, unfinishedCalls } from '../step/call-intent.ts';
 import { failureJson, unknownOutcome } from '../step/step.ts';
 import { packMarks } from '../thread/conversation.ts';
-import { encode } from '../thread/journal-codec.ts';
 import type { EventType, JournalEvent, Recorded } from '../thread/journal-event.ts';
 import { addToConversation } from '../thread/talk.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
+import { withLease } from '../thread/with-lease.ts';
 import { finalAccount, usageOf } from '../turn/turn-account.ts';
 
 /** What a turn begins and ends with. */
@@ -23,33 +28,29 @@ const sum = (list: readonly Amounts[], kind: keyof Amounts): bigint =>
 
 /**
  * A request that went out and whose answer never came may be on the invoice: its reservation is
- * charged, in full and once. One that was reserved and never sent costs nothing.
+ * charged, in full and once. One that was reserved and never begun costs nothing.
  */
-export function chargeUnreadRequests(thread: Thread, history: readonly Recorded[]): void {
-  const {
-    ports,
-    place: { id },
-    budget: { meter },
-    journal,
-  } = thread;
-  const sent = new Set(
+export function chargeUnreadRequests(
+  thread: Thread,
+  history: readonly Recorded[],
+  open: readonly OpenReservation[],
+): void {
+  const { place, budget, journal } = thread;
+  const { meter } = budget;
+  const begun = new Set(
     history.flatMap(({ type, data }) => (type === 'turn_start' ? [data.key] : [])),
   );
-  const open = ports.store.openReservations(id);
-  const own = (open.ok ? open.output : []).filter(({ key }) => key.startsWith(`${id}:turn:`));
-  for (const { key } of own) if (!sent.has(key)) ports.store.cancel(key);
-  const charged = own.filter(({ key }) => sent.has(key));
-  if (charged.length === 0) return;
+  const own = open.filter(({ key }) => key.startsWith(`${place.id}:turn:`));
+  if (own.length === 0) return;
+  const charged = own.filter(({ key }) => begun.has(key));
   for (const { amounts } of charged) meter.countRequest(usageOf(amounts), amounts.spend ?? 0n);
-  const amounts = charged.map((one) => one.amounts);
-  const data = { charged_unread: charged.length, tokens: Number(sum(amounts, 'tokens')) };
-  journal.note(
-    { type: 'cost_update', data },
-    {
-      cost: packCost(meter.read()),
-      settle: charged.map(({ key, amounts: actual }) => ({ key, actual })),
-    },
+  const tokens = sum(
+    charged.map(({ amounts }) => amounts),
+    'tokens',
   );
+  const data = { charged_unread: charged.length, tokens: Number(tokens) };
+  const settle = own.map(({ key, amounts }) => ({ key, actual: begun.has(key) ? amounts : {} }));
+  journal.note({ type: 'cost_update', data }, { cost: packCost(meter.read()), settle });
 }
 
 /** A turn that was asked for and not answered is asked for again, and counts once. */
@@ -86,23 +87,25 @@ export async function settleUnfinishedCalls(
       },
     };
     endCall(thread, call);
-    if (!thread.journal.append([event], { cost: packCost(thread.budget.meter.read()) }).ok) return;
+    thread.journal.note(event, { cost: packCost(thread.budget.meter.read()) });
     addToConversation(thread, event);
-    if (thread.control.ending) return;
+    if (thread.control.ending || thread.journal.lost()) return;
   }
 }
 
 /** A hook's thread is part of one step; that step is done again, with a new one. */
-export function endOrphanedHooks(thread: Thread): void {
-  for (const hook of hooksOf(thread)) if (!isEnded(hook.status)) endHook(thread, hook);
-  countHooks(thread);
+export async function endOrphanedHooks(thread: Thread): Promise<void> {
+  for (const hook of await hooksOf(thread)) {
+    if (!isEnded(hook.status)) await endHook(thread, hook.id);
+  }
+  await countHooks(thread);
 }
 
-function hooksOf({ ports, place: { id } }: Thread): ThreadSummary[] {
+async function hooksOf({ ports, place: { id } }: Thread): Promise<ThreadSummary[]> {
   const rows: ThreadSummary[] = [];
   for (let cursor: string | undefined; ; ) {
     const more = cursor === undefined ? {} : { cursor };
-    const page = ports.store.query({ parent: id, kind: 'hook', limit: 500, ...more });
+    const page = await ports.store.query({ parent: id, kind: 'hook', limit: 500, ...more });
     if (!page.ok) return rows;
     rows.push(...page.output.rows);
     cursor = page.output.next_cursor;
@@ -110,32 +113,37 @@ function hooksOf({ ports, place: { id } }: Thread): ThreadSummary[] {
   }
 }
 
-function endHook({ ports }: Thread, hook: ThreadSummary): void {
-  const lease = ports.store.claim(hook.id, ports.threads.owner, 60_000, { force: true });
-  if (!lease.ok) return;
-  const { epoch, seq } = lease.output;
-  const { settle, cost } = finalAccount(ports, hook);
+async function endHook({ ports }: Thread, id: string): Promise<void> {
   const reason = 'the thread it served was resumed';
-  const event: JournalEvent = { type: 'thread_end', data: { status: 'terminated', reason } };
-  const change = { status: 'terminated', cost: packCost(cost), settle } as const;
-  const written = ports.store.append(hook.id, seq, epoch, [encode(event, 0)], change);
-  if (written.ok) ports.watch.transcript(hook.id)([{ ...event, turn: 0 }], seq + 1);
-  ports.store.release(hook.id, epoch);
+  const { owner } = ports.threads;
+  await withLease(
+    ports.store,
+    id,
+    { owner, force: true },
+    (held) => {
+      const { settle, cost } = finalAccount(held);
+      const end: JournalEvent = { type: 'thread_end', data: { status: 'terminated', reason } };
+      return { events: [end], status: 'terminated', cost: packCost(cost), settle };
+    },
+    ports.watch.transcript(id),
+  );
+  ports.watch.done?.(id);
 }
 
 /** Threads that ended in the last moment of a process: what people read of them is made whole. */
-export function finishEnded({ store, watch: { transcript } }: HarnessPorts): void {
-  const left = store.unreleased();
-  for (const { thread, epoch, seq } of left.ok ? left.output : []) {
-    transcript(thread)([], seq + 1);
-    store.release(thread, epoch);
+export async function finishEnded({ store, watch }: HarnessPorts): Promise<void> {
+  const swept = await store.sweep();
+  for (const { seq, ...lease } of swept.ok ? swept.output.unreleased : []) {
+    watch.transcript(lease.thread)([], seq + 1);
+    await store.release(lease);
+    watch.done?.(lease.thread);
   }
 }
 
 /** A hook may have ended, and its thread not have heard of it: what they all used is what counts. */
-function countHooks(thread: Thread): void {
+async function countHooks(thread: Thread): Promise<void> {
   const all = createCostMeter(() => 0);
-  for (const { cost } of hooksOf(thread)) {
+  for (const { cost } of await hooksOf(thread)) {
     const used = unpackCost(cost);
     if (!used.ok) continue;
     all.countHook(used.output);

@@ -12,9 +12,10 @@ const LOOK_MS = 50;
 export const STOPPED: Failure = fail('cancelled', 'the thread was stopped');
 
 function look(thread: Thread): Ending | undefined {
-  const { held, called } = thread.journal.pulse(thread.control.lastSignal);
-  if (!held) return { status: 'interrupted', reason: 'this process no longer holds the thread' };
-  const told = called ? obeySignals(thread) : undefined;
+  if (!thread.journal.isHeld()) {
+    return { status: 'interrupted', reason: 'this process no longer holds the thread' };
+  }
+  const told = obeySignals(thread);
   if (told || timeLeft(thread) > 0) return told;
   const { error } = deadlineFault(thread, STOPPED);
   return { status: 'limit', reason: error.detail.message, code: error.code };

@@ -18,7 +18,10 @@ const begun = (call: string, given: JsonObject) =>
 const ended = (call: string, content: JsonObject) =>
   event({ type: 'tool_result', data: { call_id: call, content, is_error: false, marks } });
 
-const dataOf = async (record: ReturnType<typeof createScriptRecord>, given: JsonObject) => {
+const dataOf = async (
+  record: Awaited<ReturnType<typeof createScriptRecord>>,
+  given: JsonObject,
+) => {
   const step = await record.take('execute', given);
   if (!step.ok) return step.error.code;
   const result = step.output?.result;
@@ -33,7 +36,7 @@ test('every step gets what it came to before, in whatever order they come by', a
         begun(`step_${at + 1}`, { n }),
         ended(`step_${at + 1}`, { n, at }),
       ]);
-      const record = createScriptRecord(history);
+      const record = await createScriptRecord(history);
       const mixed = given
         .map((n) => ({ n, key: order.next().value ?? 0 }))
         .sort((a, b) => a.key - b.key);
@@ -51,26 +54,26 @@ test('every step gets what it came to before, in whatever order they come by', a
 });
 
 test('a step that was begun and never ended keeps its name', async () => {
-  const record = createScriptRecord([begun('step_1', { n: 1 })]);
+  const record = await createScriptRecord([begun('step_1', { n: 1 })]);
   expect(await dataOf(record, { n: 1 })).toBe('step_1');
   expect(await dataOf(record, { n: 1 })).toBeUndefined();
 });
 
 test('another step than was recorded is told', async () => {
-  const record = createScriptRecord([begun('step_1', { n: 1 }), ended('step_1', {})]);
+  const record = await createScriptRecord([begun('step_1', { n: 1 }), ended('step_1', {})]);
   expect(await dataOf(record, { n: 2 })).toBe('steps_differ');
   expect(record.left()).toMatchObject({ call: 'step_1' });
 });
 
 test('a new step of one branch waits for what another branch did before', async () => {
-  const record = createScriptRecord([begun('step_1', { n: 1 }), ended('step_1', { n: 1 })]);
+  const record = await createScriptRecord([begun('step_1', { n: 1 }), ended('step_1', { n: 1 })]);
   const fresh = dataOf(record, { n: 2 });
   const known = record.busy(async () => await dataOf(record, { n: 1 }));
   expect(await known).toEqual({ n: 1 });
   expect(await fresh).toBeUndefined();
 });
 
-test('steps of a model are none of a script', () => {
-  const record = createScriptRecord([begun('toolu_1', { n: 1 }), ended('toolu_1', {})]);
+test('steps of a model are none of a script', async () => {
+  const record = await createScriptRecord([begun('toolu_1', { n: 1 }), ended('toolu_1', {})]);
   expect(record.left()).toBeUndefined();
 });

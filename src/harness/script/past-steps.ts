@@ -34,10 +34,10 @@ const PREFIX = 'step_';
 const nameOf = (verb: string, given: Json): string => canonicalJson([verb, given]);
 
 /** All steps of a script, in the order they were begun. */
-function stepsIn(
+async function stepsIn(
   history: readonly Recorded[],
-  whole: (content: Json) => Json,
-): Map<string, PastStep> {
+  whole: (content: Json) => Json | Promise<Json>,
+): Promise<Map<string, PastStep>> {
   const steps = new Map<string, PastStep>();
   for (const { type, data } of history) {
     if (type !== 'tool_call' && type !== 'tool_result') continue;
@@ -45,7 +45,7 @@ function stepsIn(
     if (!call.startsWith(PREFIX)) continue;
     const step = steps.get(call);
     if (type === 'tool_call') steps.set(call, { call, intent: data });
-    else if (step) step.result = resultIn({ ...data, content: whole(data.content) });
+    else if (step) step.result = resultIn({ ...data, content: await whole(data.content) });
   }
   return steps;
 }
@@ -57,11 +57,11 @@ export const differs = (step: string, recorded: PastStep): Outcome<never> =>
     { recorded: recorded.intent.tool, call_id: recorded.call },
   );
 
-export function createScriptRecord(
+export async function createScriptRecord(
   history: readonly Recorded[],
-  whole: (content: Json) => Json = (content) => content,
-): ScriptRecord {
-  const steps = stepsIn(history, whole);
+  whole: (content: Json) => Json | Promise<Json> = (content) => content,
+): Promise<ScriptRecord> {
+  const steps = await stepsIn(history, whole);
   const open = new Map<string, PastStep[]>();
   for (const step of steps.values()) {
     const name = nameOf(step.intent.verb, step.intent.arguments);

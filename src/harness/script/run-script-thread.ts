@@ -121,12 +121,12 @@ export async function runScriptThread(
     place: { id },
     control: { signal },
   } = thread;
-  const record = createScriptRecord(history, (content) => wholeResult(ports, id, content));
+  const record = await createScriptRecord(history, (content) => wholeResult(ports, id, content));
   const stop = new AbortController();
   const end = (): void => stop.abort();
   if (signal.aborted) end();
   signal.addEventListener('abort', end, { once: true });
-  const row = ports.store.thread(id);
+  const row = await ports.store.thread(id);
   try {
     const stopped = await between();
     if (stopped) return stopped;

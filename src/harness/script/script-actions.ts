@@ -105,9 +105,9 @@ async function ownWork(
   call: ToolCallBlock,
   work: Parameters<ScriptActions['act']>[1],
 ): Promise<Outcome<Value>> {
-  const recorded = thread.ports.replay?.recorded?.(thread.place.id, call.id);
+  const recorded = await thread.ports.replay?.recorded(thread.place.id, call.id);
   if (recorded) return recorded;
-  const interruption = watchForInterruption(thread, STOPS_TOOL);
+  const interruption = await watchForInterruption(thread, STOPS_TOOL);
   const end = (): void => stop.abort();
   interruption.signal.addEventListener('abort', end, { once: true });
   try {

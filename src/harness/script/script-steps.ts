@@ -118,10 +118,9 @@ export function createScriptSteps(
           });
     // A person was asked: the step stays open, its result is the answer.
     if (isAtRest(thread)) return STOPPED;
-    const { tool } = work.facts;
-    const noted = noteResult(thread, call, asResult(outcome, work.marks), { tool });
-    if (!noted.ok) return noted;
-    thread.talk.conversation.learn(noted.output.marks);
+    const kept = await keepResult(thread, asResult(outcome, work.marks));
+    noteResult(thread, call, kept, work.facts.tool);
+    thread.talk.conversation.learn(kept.marks);
     return thread.control.ending ? STOPPED : outcome;
   }
 
@@ -142,9 +141,10 @@ export function createScriptSteps(
     const outcome = await record.busy(() => work.body(call, undefined));
     if (thread.control.ending) return STOPPED;
     const { tool, verb, effect } = work.facts;
-    const { content, marks, isError } = keepResult(thread, asResult(outcome, work.marks));
+    const kept = await keepResult(thread, asResult(outcome, work.marks));
     const about = { call_id: call.id, tool };
-    const noted = journal.append(
+    const { content, marks, isError } = kept;
+    journal.note(
       [
         { type: 'tool_call', data: { ...about, verb, effect, arguments: call.arguments } },
         {
@@ -155,7 +155,7 @@ export function createScriptSteps(
       { cost: packCost(meter.read()) },
     );
     thread.talk.conversation.learn(marks);
-    return noted.ok ? outcome : noted;
+    return journal.lost() ?? outcome;
   }
 
   return { step, look, heard };

@@ -1,12 +1,17 @@
-// What is known to be secret, taken out of values on their way into the registry and put back on the
-// way out: one vault for each thread that is at work here.
+// The registry as the harness sees it: what is known to be secret is taken out of values on their way in
+// and put back on the way out, with one vault for each thread that is at work here. INVARIANT: no known
+// secret reaches the file as readable text, and only whoever takes a thread up again sees it restored;
+// another thread that reads the journal sees references.
 import { type Json, type JsonObject, type Outcome, ok, parseJson } from '../../base/index.ts';
 import {
-  type Approvals,
-  type Artifacts,
-  type Change,
+  type Answer,
+  type Commit,
   createVault,
+  type Held,
+  type NewApproval,
   type NewEvent,
+  type NewThread,
+  type Sealed,
   type Store,
   type StoredEvent,
   type Vault,
@@ -21,29 +26,22 @@ export interface SealPorts {
   key(): Outcome<Uint8Array>;
 }
 
-export interface Seal {
-  hide<T extends Json>(thread: string, value: T): Outcome<T>;
-  reveal<T extends Json>(thread: string, value: T): Outcome<T>;
-  /** What they make known as secret counts from here on. */
-  hideEvents(thread: string, events: readonly NewEvent[]): Outcome<NewEvent[]>;
-  revealEvents(thread: string, events: readonly StoredEvent[]): Outcome<StoredEvent[]>;
+export interface SealedStore {
+  store: Store;
+  /** A journal with its secrets in place: for whoever holds the thread, and for replay. */
+  history(thread: string): Answer<StoredEvent[]>;
+  /** This process is done with the thread. */
   letGo(thread: string): void;
 }
 
-function createVaults({ store, key }: SealPorts) {
-  const vaults = new Map<string, Vault>();
-  return {
-    of(thread: string): Outcome<Vault> {
-      const before = vaults.get(thread);
-      if (before) return ok(before);
-      const secret = key();
-      if (!secret.ok) return secret;
-      const vault = createVault({ secrets: store.secrets, thread, key: secret.output });
-      if (vault.ok) vaults.set(thread, vault.output);
-      return vault;
-    },
-    letGo: (thread: string) => void vaults.delete(thread),
-  };
+/** What is sealed with one thread's vault. */
+interface Seal {
+  readonly vault: Vault;
+  hide<T extends Json>(value: T): Outcome<T>;
+  reveal<T extends Json>(value: T): Outcome<T>;
+  /** What they make known as secret counts from here on. */
+  hideEvents(events: readonly NewEvent[]): Outcome<NewEvent[]>;
+  revealEvents(events: readonly StoredEvent[]): Outcome<StoredEvent[]>;
 }
 
 /** Each with its data changed; the first failure is the answer. */
@@ -60,180 +58,234 @@ function eachData<E extends NewEvent>(
   return ok(changed);
 }
 
-export function createSeal(ports: SealPorts): Seal {
-  const { known } = ports;
-  const vaults = createVaults(ports);
+function createSeal(vault: Vault, thread: string, known: KnownSecrets): Seal {
   const seal: Seal = {
-    hide<T extends Json>(thread: string, value: T) {
-      const vault = vaults.of(thread);
-      return vault.ok ? (vault.output.hide(value, known.redactor(thread)) as Outcome<T>) : vault;
-    },
-    reveal<T extends Json>(thread: string, value: T) {
-      const vault = vaults.of(thread);
-      return vault.ok ? (vault.output.reveal(value) as Outcome<T>) : vault;
-    },
-    hideEvents(thread, events) {
+    vault,
+    // Texts change, shapes do not.
+    hide: <T extends Json>(value: T) => vault.hide(value, known.redactor(thread)) as Outcome<T>,
+    reveal: <T extends Json>(value: T) => vault.reveal(value) as Outcome<T>,
+    hideEvents(events) {
       for (const { type, data } of events) known.learn(thread, eventSecrets(type, data));
-      return eachData(events, (data) => seal.hide(thread, data));
+      return eachData(events, (data) => seal.hide(data));
     },
-    revealEvents(thread, events) {
-      const vault = vaults.of(thread);
-      if (!vault.ok) return vault;
+    revealEvents(events) {
       // Also what came from a parent, or from tools that are no longer there.
-      known.learn(thread, vault.output.texts());
-      const shown = eachData(events, (data) => seal.reveal(thread, data));
+      known.learn(thread, vault.texts());
+      const shown = eachData(events, (data) => seal.reveal(data));
       for (const { type, data } of shown.ok ? shown.output : []) {
         known.learn(thread, eventSecrets(type, data));
       }
       return shown;
     },
-    letGo(thread) {
-      vaults.letGo(thread);
-      known.forget(thread);
-    },
   };
   return seal;
 }
 
-// The registry as the harness sees it: what it writes is sealed on the way in. INVARIANT: no known
-// secret reaches the file as readable text, and only whoever takes a thread up again sees it restored;
-// another thread that reads the journal sees references.
-
-export interface SealedStore {
-  store: Store;
-  /** A journal with its secrets in place: for replay. */
-  history(thread: string): Outcome<StoredEvent[]>;
-}
-
-/** People see questions: without secrets, and bound to them as they are shown. */
-function sealApprovals({ approvals }: Store, known: KnownSecrets): Approvals {
-  const masked = (thread: string, value: JsonObject): JsonObject =>
-    known.redactor(thread).json(value);
+function createSeals({ store, known, key }: SealPorts) {
+  const seals = new Map<string, Seal>();
+  function make(thread: string, sealed: readonly Sealed[]): Outcome<Seal> {
+    const secret = key();
+    if (!secret.ok) return secret;
+    const vault = createVault({ sealed, thread, key: secret.output });
+    if (!vault.ok) return vault;
+    const seal = createSeal(vault.output, thread, known);
+    seals.set(thread, seal);
+    return ok(seal);
+  }
   return {
-    ...approvals,
-    ask: (request) =>
-      approvals.ask({
-        ...request,
-        binding: masked(request.thread, request.binding),
-        shown: masked(request.thread, request.shown),
-      }),
-    find: (thread, binding) => approvals.find(thread, masked(thread, binding)),
-    use(id, binding) {
-      const asked = approvals.get(id);
-      return asked.ok ? approvals.use(id, masked(asked.output.thread, binding)) : asked;
+    /** Of a thread that is about to be born. */
+    fresh: (thread: string) => make(thread, []),
+    /** Loaded when this process has not held it before. */
+    async of(thread: string): Answer<Seal> {
+      const before = seals.get(thread);
+      if (before) return ok(before);
+      const sealed = await store.secrets(thread);
+      if (!sealed.ok) return sealed;
+      // Somebody may have been faster: there is one vault a thread.
+      const meanwhile = seals.get(thread);
+      return meanwhile ? ok(meanwhile) : make(thread, sealed.output);
     },
+    letGo: (thread: string) => void seals.delete(thread),
   };
 }
+
+type Seals = ReturnType<typeof createSeals>;
 
 const MAX_NESTING = 200;
 const asBytes = (value: JsonObject): Uint8Array => Buffer.from(JSON.stringify(value));
 const asJson = (bytes: Uint8Array): Outcome<JsonObject> =>
   parseJson(Buffer.from(bytes).toString(), MAX_NESTING) as Outcome<JsonObject>;
 
+/** A thread that is going to be: sealed, and how it was. */
+interface Newborn {
+  thread: NewThread;
+  inputs: Json;
+  seal: Seal;
+  secrets: readonly Sealed[];
+}
+
+function sealThread(
+  seals: Seals,
+  known: KnownSecrets,
+  thread: NewThread,
+  parent?: string,
+): Outcome<Newborn> {
+  if (parent !== undefined) known.inherit(thread.id, parent);
+  known.learn(thread.id, inputSecrets(thread.inputs));
+  const seal = seals.fresh(thread.id);
+  if (!seal.ok) return seal;
+  const events = seal.output.hideEvents(thread.events);
+  if (!events.ok) return events;
+  const inputs = seal.output.hide(thread.inputs);
+  if (!inputs.ok) return inputs;
+  const secrets = seal.output.vault.unkept();
+  return ok({
+    thread: { ...thread, inputs: inputs.output, events: events.output, secrets },
+    inputs: thread.inputs,
+    seal: seal.output,
+    secrets,
+  });
+}
+
+/** Born: what was sealed for it is kept, and whoever holds it sees what it was given. */
+function born(held: Held, { inputs, seal, secrets }: Newborn): Held {
+  seal.vault.kept(secrets);
+  return { ...held, row: { ...held.row, inputs } };
+}
+
+function sealThreads(store: Store, known: KnownSecrets, seals: Seals) {
+  return async (thread: NewThread): Answer<Held> => {
+    const sealed = sealThread(seals, known, thread);
+    if (!sealed.ok) return sealed;
+    const held = await store.createThread(sealed.output.thread);
+    if (held.ok) return ok(born(held.output, sealed.output));
+    seals.letGo(thread.id);
+    return held;
+  };
+}
+
+/** People see questions: without secrets, and bound to them as they are shown. */
+function maskedQuestions(
+  known: KnownSecrets,
+  thread: string,
+  ask: readonly NewApproval[],
+): NewApproval[] {
+  const masked = (value: JsonObject): JsonObject => known.redactor(thread).json(value);
+  return ask.map((one) => ({ ...one, binding: masked(one.binding), shown: masked(one.shown) }));
+}
+
+function sealCommits(store: Store, known: KnownSecrets, seals: Seals): Store['commit'] {
+  return async (thread, commit) => {
+    const seal = await seals.of(thread);
+    if (!seal.ok) return seal;
+    const [first, ...rest] = commit.events;
+    const events = seal.output.hideEvents([first, ...rest]);
+    if (!events.ok) return events;
+    const result = commit.result === undefined ? ok(undefined) : seal.output.hide(commit.result);
+    if (!result.ok) return result;
+    const children: Newborn[] = [];
+    for (const child of commit.children ?? []) {
+      const sealed = sealThread(seals, known, child, thread);
+      if (!sealed.ok) return sealed;
+      children.push(sealed.output);
+    }
+    const secrets = seal.output.vault.unkept();
+    const [one = first, ...more] = events.output;
+    const done = await store.commit(thread, {
+      ...commit,
+      events: [one, ...more],
+      ...(result.output === undefined ? {} : { result: result.output }),
+      ...(children.length > 0 && { children: children.map((child) => child.thread) }),
+      ...(commit.ask && { ask: maskedQuestions(known, thread, commit.ask) }),
+      ...(secrets.length > 0 && { secrets }),
+    } satisfies Commit);
+    if (!done.ok) {
+      for (const child of children) seals.letGo(child.thread.id);
+      return done;
+    }
+    seal.output.vault.kept(secrets);
+    const held = done.output.children.map((child, at) => {
+      const sealed = children[at];
+      return sealed ? born(child, sealed) : child;
+    });
+    return ok({ ...done.output, children: held });
+  };
+}
+
+/** Whoever takes a thread up sees what it was given. */
+function sealClaims(store: Store, known: KnownSecrets, seals: Seals): Store['claim'] {
+  return async (thread, owner, how) => {
+    const held = await store.claim(thread, owner, how);
+    if (!held.ok) return held;
+    const seal = await seals.of(thread);
+    const inputs = seal.ok ? seal.output.reveal(held.output.row.inputs) : seal;
+    if (!inputs.ok) {
+      await store.release(held.output);
+      return inputs;
+    }
+    known.learn(thread, inputSecrets(inputs.output));
+    return ok({ ...held.output, row: { ...held.output.row, inputs: inputs.output } });
+  };
+}
+
 /** Artifacts of threads are JSON, and no different from what stands in a journal. */
-function sealArtifacts({ artifacts }: Store, known: KnownSecrets, seal: Seal): Artifacts {
+function sealArtifacts(
+  store: Store,
+  known: KnownSecrets,
+  seals: Seals,
+): Pick<Store, 'putArtifact' | 'artifact'> {
   return {
-    put(thread, bytes) {
+    async putArtifact(thread, bytes) {
       const value = asJson(bytes);
       if (!value.ok) return value;
+      const seal = await seals.of(thread);
+      if (!seal.ok) return seal;
       known.learn(thread, eventSecrets('tool_result', value.output));
-      const hidden = seal.hide(thread, value.output);
-      return hidden.ok ? artifacts.put(thread, asBytes(hidden.output)) : hidden;
+      const hidden = seal.output.hide(value.output);
+      if (!hidden.ok) return hidden;
+      const secrets = seal.output.vault.unkept();
+      const put = await store.putArtifact(thread, asBytes(hidden.output), secrets);
+      if (put.ok) seal.output.vault.kept(secrets);
+      return put;
     },
-    get(thread, hash) {
-      const bytes = artifacts.get(thread, hash);
+    async artifact(thread, hash) {
+      const bytes = await store.artifact(thread, hash);
       const value = bytes.ok ? asJson(bytes.output) : bytes;
       if (!value.ok) return value;
-      const shown = seal.reveal(thread, value.output);
+      const seal = await seals.of(thread);
+      if (!seal.ok) return seal;
+      const shown = seal.output.reveal(value.output);
       return shown.ok ? ok(asBytes(shown.output)) : shown;
-    },
-  };
-}
-
-function hideChange(seal: Seal, thread: string, change: Change | undefined) {
-  if (change?.result === undefined) return ok(change);
-  const result = seal.hide(thread, change.result);
-  return result.ok ? ok({ ...change, result: result.output }) : result;
-}
-
-type Writing = Pick<Store, 'createThread' | 'append'>;
-
-function sealWriting(store: Store, known: KnownSecrets, seal: Seal): Writing {
-  return {
-    createThread(thread, first = {}) {
-      if (thread.parent !== undefined) known.inherit(thread.id, thread.parent);
-      known.learn(thread.id, inputSecrets(thread.inputs));
-      const events = seal.hideEvents(thread.id, first.events ?? []);
-      if (!events.ok) return events;
-      const inputs = seal.hide(thread.id, thread.inputs);
-      if (!inputs.ok) return inputs;
-      const made = store.createThread(
-        { ...thread, inputs: inputs.output },
-        { ...first, events: events.output },
-      );
-      return made.ok ? ok({ ...made.output, inputs: thread.inputs }) : made;
-    },
-    append(thread, expectedSeq, epoch, events, change) {
-      const hidden = seal.hideEvents(thread, events);
-      if (!hidden.ok) return hidden;
-      const changed = hideChange(seal, thread, change);
-      if (!changed.ok) return changed;
-      return store.append(thread, expectedSeq, epoch, hidden.output, changed.output);
-    },
-  };
-}
-
-type Reading = Pick<Store, 'claim' | 'thread' | 'read' | 'append' | 'release'>;
-
-/** Between the claim and the first append a thread is being rebuilt: then its secrets are shown. */
-function sealReading(store: Store, known: KnownSecrets, seal: Seal, { append }: Writing): Reading {
-  const rebuilding = new Set<string>();
-  return {
-    claim(thread, ...how) {
-      const lease = store.claim(thread, ...how);
-      if (lease.ok) rebuilding.add(thread);
-      return lease;
-    },
-    thread(id) {
-      const row = store.thread(id);
-      if (!row.ok || !rebuilding.has(id)) return row;
-      const inputs = seal.reveal(id, row.output.inputs);
-      if (!inputs.ok) return inputs;
-      known.learn(id, inputSecrets(inputs.output));
-      return ok({ ...row.output, inputs: inputs.output });
-    },
-    read(thread, after, limit) {
-      const events = store.read(thread, after, limit);
-      const isShown = events.ok && rebuilding.has(thread);
-      return isShown ? seal.revealEvents(thread, events.output) : events;
-    },
-    append(thread, ...what) {
-      rebuilding.delete(thread);
-      return append(thread, ...what);
-    },
-    release(thread, epoch) {
-      rebuilding.delete(thread);
-      seal.letGo(thread);
-      return store.release(thread, epoch);
     },
   };
 }
 
 export function sealStore(ports: SealPorts): SealedStore {
   const { store, known } = ports;
-  const seal = createSeal(ports);
-  const writing = sealWriting(store, known, seal);
+  const seals = createSeals(ports);
   return {
     store: {
       ...store,
-      ...writing,
-      ...sealReading(store, known, seal, writing),
-      approvals: sealApprovals(store, known),
-      artifacts: sealArtifacts(store, known, seal),
+      ...sealArtifacts(store, known, seals),
+      createThread: sealThreads(store, known, seals),
+      commit: sealCommits(store, known, seals),
+      claim: sealClaims(store, known, seals),
+      approvals: (filter) =>
+        store.approvals(
+          filter.binding && filter.thread !== undefined
+            ? { ...filter, binding: known.redactor(filter.thread).json(filter.binding) }
+            : filter,
+        ),
     },
-    history(thread) {
-      const events = readStored(store, thread);
-      return events.ok ? seal.revealEvents(thread, events.output) : events;
+    async history(thread) {
+      const events = await readStored(store, thread);
+      if (!events.ok) return events;
+      const seal = await seals.of(thread);
+      return seal.ok ? seal.output.revealEvents(events.output) : seal;
+    },
+    letGo(thread) {
+      seals.letGo(thread);
+      known.forget(thread);
     },
   };
 }

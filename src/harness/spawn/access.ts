@@ -23,13 +23,13 @@ export interface Asker {
 }
 
 /** Finds a thread that the asker may read or control. */
-export function reach(
+export async function reach(
   { ports, thread, verify }: Asker,
   id: string,
   capability: 'thread.read' | 'thread.control' | 'registry.read',
-): Outcome<ThreadRow> {
-  const chain = ports.store.chain(id);
-  const isBelow = !thread || (chain.ok && chain.output.includes(thread.place.id));
+): Promise<Outcome<ThreadRow>> {
+  const row = await ports.store.thread(id);
+  const isBelow = !thread || (row.ok && row.output.chain.includes(thread.place.id));
   const held =
     capability === 'registry.read'
       ? verify({ capability })
@@ -39,9 +39,9 @@ export function reach(
   if (!isBelow) {
     const wider = capability === 'registry.read' ? 'thread.read' : capability;
     const any = verify({ capability: wider, scope: { subtree: 'any' } });
-    if (!any.ok && chain.ok) return any;
+    if (!any.ok && row.ok) return any;
   }
-  return chain.ok ? ports.store.thread(id) : chain;
+  return row;
 }
 
 /** Itself and those above wait for it: it would wait for ever. */

@@ -51,17 +51,17 @@ export function summary(row: ThreadSummary): JsonObject {
   };
 }
 
-export function threadStatus(
+export async function threadStatus(
   asker: Asker,
   id: string,
   capability: 'thread.read' | 'registry.read' = 'thread.read',
-): Outcome<Answer> {
-  const row = reach(asker, id, capability);
+): Promise<Outcome<Answer>> {
+  const row = await reach(asker, id, capability);
   if (!row.ok) return row;
   return plain({ ...summary(row.output), limits: row.output.limits });
 }
 
-export function queryThreads(asker: Asker, filter: JsonObject): Outcome<Answer> {
+export async function queryThreads(asker: Asker, filter: JsonObject): Promise<Outcome<Answer>> {
   const held = asker.verify({ capability: 'registry.read' });
   if (!held.ok) return held;
   const { directive_name, status, limit, cursor } = filter;
@@ -71,7 +71,7 @@ export function queryThreads(asker: Asker, filter: JsonObject): Outcome<Answer> 
     const message = `threads cannot be ordered by \`${order}\`; use \`created_at\` or \`updated_at\`, with \`asc\` or \`desc\``;
     return fail('invalid_input', message);
   }
-  const page = asker.ports.store.query({
+  const page = await asker.ports.store.query({
     order_by: column.startsWith('updated') ? 'updated' : 'created',
     direction: direction === 'asc' ? 'asc' : 'desc',
     ...(asker.thread ? { within: asker.thread.place.id } : {}),
@@ -96,10 +96,10 @@ function shownEvent({ seq, ts, turn, type, data }: StoredEvent): JsonObject {
 
 // INVARIANT: an event's words may repeat what any earlier event said, so all of them carry the marks
 // of the whole journal up to there.
-function marksUpTo(asker: Asker, id: string): Outcome<Descriptor> {
+async function marksUpTo(asker: Asker, id: string): Promise<Outcome<Descriptor>> {
   const live = asker.ports.threads.live.get(id);
   if (live) return ok(live.thread.talk.conversation.ownMarks());
-  const history = readJournal(asker.ports.store, id);
+  const history = await readJournal(asker.ports.store, id);
   if (!history.ok) return history;
   return ok(
     mergeAll(
@@ -108,17 +108,17 @@ function marksUpTo(asker: Asker, id: string): Outcome<Descriptor> {
   );
 }
 
-export function threadEvents(
+export async function threadEvents(
   asker: Asker,
   id: string,
   count: number,
   capability: 'thread.read' | 'registry.read',
-): Outcome<Answer> {
-  const row = reach(asker, id, capability);
+): Promise<Outcome<Answer>> {
+  const row = await reach(asker, id, capability);
   if (!row.ok) return row;
-  const events = asker.ports.store.readLast(id, Math.max(1, Math.min(count, 1000)));
+  const events = await asker.ports.store.read(id, { last: Math.max(1, Math.min(count, 1000)) });
   if (!events.ok) return events;
-  const marks = marksUpTo(asker, id);
+  const marks = await marksUpTo(asker, id);
   if (!marks.ok) return marks;
   const output = {
     thread_id: id,
@@ -128,19 +128,22 @@ export function threadEvents(
   return ok({ output, marks: marks.output });
 }
 
+const RESTS: ReadonlySet<ThreadStatus> = new Set(['paused', 'waiting', 'needs_input']);
 const MAX_WAIT_MS = 24 * 3600 * 1000;
 
 /** The result, or how far it is when the time is up. */
 async function waitOne(asker: Asker, id: string, signal: AbortSignal): Promise<Outcome<Answer>> {
   const circle = refuseCircle(asker, id);
   if (!circle.ok) return circle;
-  const row = reach(asker, id, 'thread.read');
+  const row = await reach(asker, id, 'thread.read');
   if (!row.ok) return row;
+  // Who waits for a person is told as such, whether it came to rest before or meanwhile.
+  if (RESTS.has(row.output.status)) return await stillRunning(asker, id);
   const ended = await awaitEnd(asker.ports, id, signal);
   if (!ended.ok) return ended;
   return ended.output && isEnded(ended.output.status)
     ? ok(resultAnswer(ended.output))
-    : stillRunning(asker, id);
+    : await stillRunning(asker, id);
 }
 
 export const resultAnswer = (result: ThreadResult): Answer => ({
@@ -148,8 +151,8 @@ export const resultAnswer = (result: ThreadResult): Answer => ({
   marks: unpackMarks(result.marks),
 });
 
-function stillRunning({ ports }: Asker, id: string): Outcome<Answer> {
-  const row = ports.store.thread(id);
+async function stillRunning({ ports }: Asker, id: string): Promise<Outcome<Answer>> {
+  const row = await ports.store.thread(id);
   if (!row.ok) return row;
   const { status, seq, cost } = row.output;
   return plain({ thread_id: id, status: status === 'spawning' ? 'running' : status, seq, cost });
@@ -165,8 +168,8 @@ export async function waitThreads(
   const signal = AbortSignal.any([over.signal, asker.signal]);
   // Whoever waits can be spoken to: it answers with how far things are, and listens.
   const deaf = asker.thread
-    ? asker.ports.store.onSignal((id) => {
-        if (id === asker.thread?.place.id) over.abort();
+    ? asker.ports.store.onSignal(({ thread }) => {
+        if (thread === asker.thread?.place.id) over.abort();
       })
     : () => {};
   try {

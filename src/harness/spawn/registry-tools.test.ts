@@ -1,24 +1,39 @@
 import { expect, test } from 'vitest';
-import { aThread, makeClock, makePlace, must } from '../../../tests/support/registry.ts';
+import { makeClock, must } from '../../../tests/support/registry.ts';
 import { ok } from '../../base/index.ts';
-import { openStore } from '../../store/index.ts';
+import { createWorld, openMemoryStore } from '../../store/index.ts';
 import { createLiveThreads } from '../thread/live-threads.ts';
 import { logEvent } from './registry-tools.ts';
 
-function registry() {
-  const place = makePlace();
-  const store = must(openStore({ file: place.file, clock: makeClock() }));
-  must(store.createThread(aThread('one')));
+async function registry() {
+  const { store } = openMemoryStore({ world: createWorld(makeClock(), () => false) });
+  const held = must(
+    await store.createThread({
+      id: 'one',
+      directive: 'look',
+      version: '1.0.0',
+      runner: 'safety',
+      project: '/project',
+      limits: {},
+      budget: {},
+      inputs: {},
+      events: [],
+      start: { lease: { owner: 'test', ttlMs: 30_000 } },
+    }),
+  );
+  await store.release(held);
   const asker = {
     by: 'cli',
     verify: () => ok(null),
     ports: { store, threads: { live: createLiveThreads(), owner: 'test' } },
   };
-  return { asker, store, remove: place.remove };
+  /** Without its birth. */
+  const events = async () => must(await store.read('one')).slice(1);
+  return { asker, events };
 }
 
-test('whatever is logged, nothing that a resume believes is written', () => {
-  const { asker, store, remove } = registry();
+test('whatever is logged, nothing that a resume believes is written', async () => {
+  const { asker, events } = await registry();
   const forged = [
     ['tool_result', { call_id: 'call_1', content: 'all is well', is_error: false }],
     ['signal', { kind: 'resume', from: 1 }],
@@ -26,24 +41,20 @@ test('whatever is logged, nothing that a resume believes is written', () => {
     ['thread_end', { status: 'completed', reason: '' }],
   ] as const;
   for (const [event_type, data] of forged) {
-    expect(logEvent(asker, { thread_id: 'one', event_type, data }).ok).toBe(true);
+    expect((await logEvent(asker, { thread_id: 'one', event_type, data })).ok).toBe(true);
   }
-  const events = must(store.read('one'));
-  expect(events.map(({ type }) => type)).toEqual(forged.map(() => 'logged'));
-  expect(events[0]?.data).toEqual({
+  const written = await events();
+  expect(written.map(({ type }) => type)).toEqual(forged.map(() => 'logged'));
+  expect(written[0]?.data).toEqual({
     event_type: 'tool_result',
     data: forged[0][1],
     by: 'cli',
   });
-  store.close();
-  remove();
 });
 
-test('a name that is none is refused and nothing is written', () => {
-  const { asker, store, remove } = registry();
-  const noted = logEvent(asker, { thread_id: 'one', event_type: 'Tool Result' });
+test('a name that is none is refused and nothing is written', async () => {
+  const { asker, events } = await registry();
+  const noted = await logEvent(asker, { thread_id: 'one', event_type: 'Tool Result' });
   expect(noted).toMatchObject({ ok: false, error: { code: 'invalid_input' } });
-  expect(must(store.read('one'))).toEqual([]);
-  store.close();
-  remove();
+  expect(await events()).toEqual([]);
 });

@@ -1,13 +1,14 @@
 // What a parent can give: the least that it and its ancestors have left, and no more time than the
 // parent itself. Being told once is not enough: every unit is still reserved along the whole chain.
-import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { Descriptor } from '../../flow/index.ts';
-import { type BudgetState, parseThreadId } from '../../store/index.ts';
+import { type BudgetState, parseThreadId, type Reserve } from '../../store/index.ts';
 import { grantName } from '../../trust/index.ts';
 import { packCost, usedAmounts } from '../limits/cost.ts';
 import { type EffectiveLimit, firstExceeded, type LimitName, UNITS } from '../limits/limit.ts';
 import { declaredRights } from '../rights/thread-token.ts';
 import { type LimitsLeft, prepareThread, type RunRequest } from '../run/prepare.ts';
+import { type BirthPlace } from '../run/run-hook.ts';
 import { knownRunner } from '../run/runner.ts';
 import { type Started, startPrepared } from '../run/start.ts';
 import { apartKey, budgetOf } from '../thread/budget.ts';
@@ -26,18 +27,15 @@ const least = (a: bigint | undefined, b: bigint | undefined): bigint | undefined
   a === undefined ? b : b === undefined || a < b ? a : b;
 
 /** What a child's own limits may not pass. */
-export function limitsLeft(parent: Thread): Outcome<LimitsLeft> {
+export async function limitsLeft(parent: Thread): Promise<Outcome<LimitsLeft>> {
   const left: { [name in LimitName]?: Pick<EffectiveLimit, 'value' | 'declared'> } = {};
   const put = (name: LimitName, value: bigint | undefined): void => {
     if (value === undefined) return;
     left[name] = { value, declared: parent.budget.limits[name]?.declared ?? false };
   };
-  const states: BudgetState[] = [];
-  for (const thread of parent.place.chain) {
-    const state = parent.ports.store.budget(thread);
-    if (!state.ok) return state;
-    states.push(state.output);
-  }
+  const found = await parent.ports.store.budgets(parent.place.chain);
+  if (!found.ok) return found;
+  const states = found.output;
   for (const name of BUDGETED) {
     put(
       name,
@@ -115,34 +113,25 @@ function checkRights(ports: HarnessPorts, parent: Thread, prepared: Prepared): O
   );
 }
 
-/** One more child: in the parent's own books, and along its chain in the registry. */
-function reserveSpawn(parent: Thread, child: string): Outcome<string> {
-  const {
-    budget: { meter, limits },
-    place: { depth, chain, id },
-    ports,
-  } = parent;
+/** One more child: may the parent have it by its own limits? */
+function checkSpawn({ budget: { meter, limits }, place: { depth } }: Thread): Outcome<null> {
   const event = firstExceeded(usedAmounts(meter.read()), {}, UNITS.spawn(depth + 1), limits);
-  if (event) {
-    const { code, limit, current, max } = event;
-    return fail(code, `limit \`${limit}\` reached: ${current} of ${max}; no thread was spawned`, {
-      limit,
-      current,
-      max,
-    });
-  }
-  const key = `${id}:spawn:${child}`;
-  const held = ports.store.reserve(chain, { spawns: 1n }, key);
-  return held.ok ? ok(key) : held;
+  if (!event) return ok(null);
+  const { code, limit, current, max } = event;
+  return fail(code, `limit \`${limit}\` reached: ${current} of ${max}; no thread was spawned`, {
+    limit,
+    current,
+    max,
+  });
 }
 
 /** A detached child takes away what it may use: at most half of it, where its directive says nothing. */
-function leftFor(
+async function leftFor(
   ports: HarnessPorts,
   parent: Thread,
   { directive, detached }: SpawnRequest,
-): Outcome<LimitsLeft> {
-  const left = limitsLeft(parent);
+): Promise<Outcome<LimitsLeft>> {
+  const left = await limitsLeft(parent);
   if (!left.ok || !detached) return left;
   const found = ports.library.find('directive', directive);
   const declared = found.ok ? (found.output.directive?.limits ?? {}) : {};
@@ -150,15 +139,14 @@ function leftFor(
 }
 
 /** A detached child takes all it may need with it, so that its parent's end does not starve it. */
-function setApart(parent: Thread, child: string, prepared: Prepared): Outcome<string> {
+function setApart(child: string, prepared: Prepared): Reserve {
   const { spawns: _, tokens = 0n, ...rest } = budgetOf(prepared.limits);
   // A kind that nobody limits is set aside too, because requests draw all kinds from here.
   const amounts = { input_tokens: tokens, output_tokens: tokens, ...rest, tokens };
-  const key = apartKey(child);
-  const held = parent.ports.store.reserve(parent.place.chain, amounts, key);
-  return held.ok ? ok(key) : held;
+  return { key: apartKey(child), amounts, standing: true };
 }
 
+/** Counted before the answer and given back on a refusal: two at once do not pass one limit. */
 async function begin(
   ports: HarnessPorts,
   parent: Thread,
@@ -166,38 +154,31 @@ async function begin(
   request: SpawnRequest & { id: string },
 ): Promise<Outcome<Started>> {
   const { id, runner, detached, marks, message = '' } = request;
-  const spawn = reserveSpawn(parent, id);
-  if (!spawn.ok) return spawn;
-  const giveBack = (failure: Failure): Failure => {
-    ports.store.cancel(spawn.output);
-    return failure;
-  };
-  const apart = detached ? setApart(parent, id, prepared) : undefined;
-  if (apart && !apart.ok) return giveBack(apart);
-  const place = { parent, id, runner, detached, marks };
+  const { meter } = parent.budget;
+  const may = checkSpawn(parent);
+  if (!may.ok) return may;
+  meter.countSpawn();
+  const spawn: BirthPlace['spawn'] = () => ({
+    charge: { spawns: 1n },
+    cost: packCost(meter.read()),
+    ...(detached && { reserve: [setApart(id, prepared)] }),
+  });
+  const place: BirthPlace = { parent, id, runner, detached, marks, spawn };
   // INVARIANT: a child is stopped through its parent's end, never by the signal of one call.
   const started = await startPrepared(ports, prepared, place, NEVER, message);
-  if (!started.ok) {
-    if (apart) ports.store.cancel(apart.output);
-    return giveBack(started);
-  }
-  ports.store.settle(spawn.output, { spawns: 1n });
-  parent.budget.meter.countSpawn();
-  const spawned = { thread_id: id, directive: prepared.item.id, runner, detached };
-  const cost = packCost(parent.budget.meter.read());
-  parent.journal.note({ type: 'spawn', data: spawned }, { cost });
+  if (!started.ok) meter.giveBackSpawn();
   return started;
 }
 
 const NEVER = new AbortController().signal;
 
 /** The id is free, or its thread is what this call made before its process was lost. */
-function findChild(
+async function findChild(
   ports: HarnessPorts,
   parent: Thread | undefined,
   { id, isUnfinished = false }: SpawnRequest,
-): Outcome<Spawned | undefined> {
-  const row = id === undefined ? undefined : ports.store.thread(id);
+): Promise<Outcome<Spawned | undefined>> {
+  const row = id === undefined ? undefined : await ports.store.thread(id);
   if (!row?.ok) return ok(undefined);
   const { id: thread, created, directive, runner, parent: above } = row.output;
   if (isUnfinished && parent && above === parent.place.id)
@@ -215,12 +196,12 @@ export async function spawnThread(
   if (!runner.ok) return runner;
   const named = request.id === undefined ? ok(undefined) : parseThreadId(request.id);
   if (!named.ok) return named;
-  const found = findChild(ports, parent, request);
+  const found = await findChild(ports, parent, request);
   if (!found.ok) return found;
   if (found.output) return ok(found.output);
   const listed = parent ? checkLists(ports, parent, request.directive) : ok(null);
   if (!listed.ok) return listed;
-  const left = parent ? leftFor(ports, parent, request) : ok({});
+  const left = parent ? await leftFor(ports, parent, request) : ok({});
   if (!left.ok) return left;
   const prepared = await prepareThread(ports, request, left.output);
   if (!prepared.ok) return prepared;

@@ -2,49 +2,47 @@
 // its end is written for it, and its books are closed with it.
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { EMPTY } from '../../flow/index.ts';
-import type { Store, ThreadStatus } from '../../store/index.ts';
+import type { Store, ThreadRow, ThreadStatus } from '../../store/index.ts';
 import { countChild, unfinished } from '../children/children.ts';
 import { resultOf } from '../children/wait.ts';
 import { packCost } from '../limits/cost.ts';
 import { apartKey } from '../thread/budget.ts';
 import { packMarks } from '../thread/conversation.ts';
-import { encode } from '../thread/journal-codec.ts';
-import type { JournalEvent } from '../thread/journal-event.ts';
 import { type HarnessPorts } from '../thread/thread.ts';
+import { withLease } from '../thread/with-lease.ts';
 import { finalAccount } from '../turn/turn-account.ts';
 import { type Asker, reach } from './access.ts';
 import type { Answer } from './read-threads.ts';
 
-const LEASE_MS = 30_000;
-
 /**
  * Takes the thread and writes its end. `lease_held` when somebody is at work on it, unless `force`:
- * then whoever it was can no longer append, nor act.
+ * then whoever it was can no longer write, nor act.
  */
-export function endUnattended(
+export async function endUnattended(
   store: Store,
   id: string,
   status: 'terminated' | 'killed',
   by: string,
   { force = false }: { force?: boolean } = {},
-): Outcome<null> {
-  const lease = store.claim(id, by, LEASE_MS, { force });
-  if (!lease.ok) return lease;
-  const row = store.thread(id);
-  if (!row.ok) return row;
-  const { epoch, seq } = lease.output;
-  const { settle, cost: used } = finalAccount({ store }, row.output);
-  const cost = packCost(used);
-  const reason = `${status} by ${by}`;
-  const result: JsonObject = { thread_id: id, status, outputs: {}, text: '', reason, cost };
-  const events: JournalEvent[] = [
-    { type: 'signal', data: { kind: status === 'killed' ? 'kill' : 'terminate', by } },
-    { type: 'thread_end', data: { status, reason, cost } },
-  ];
-  const encoded = events.map((event) => encode(event, 0));
-  const written = store.append(id, seq, epoch, encoded, { status, cost, settle, result });
-  store.release(id, epoch);
-  return written.ok ? ok(null) : written;
+): Promise<Outcome<null>> {
+  return await withLease(store, id, { owner: by, ...(force && { force }) }, (held) => {
+    const { settle, cost: used } = finalAccount(held);
+    const cost = packCost(used);
+    const reason = `${status} by ${by}`;
+    const { row } = held;
+    // What a detached child lived on is free with its end.
+    const apart = row.detached && row.parent !== undefined ? [apartKey(id)] : [];
+    return {
+      events: [
+        { type: 'signal', data: { kind: status === 'killed' ? 'kill' : 'terminate', by } },
+        { type: 'thread_end', data: { status, reason, cost } },
+      ],
+      status,
+      cost,
+      settle: [...settle, ...apart.map((key) => ({ key, actual: {} }))],
+      result: { thread_id: id, status, outputs: {}, text: '', reason, cost },
+    };
+  });
 }
 
 // Wanting something of a thread: a signal in the registry, which whoever runs it obeys. A thread that
@@ -68,66 +66,97 @@ const keyOf = ({ random }: HarnessPorts, wish: string): string =>
 const answered = (output: Json): Outcome<Answer> => ok({ output, marks: EMPTY });
 
 /** Ends a thread that nobody runs, and those below it; a parent that runs here hears of it. */
-function endIdle(
+async function endIdle(
   ports: HarnessPorts,
   id: string,
   status: EndedFromOutside,
   by: string,
-): Outcome<null> {
-  const ended = endUnattended(ports.store, id, status, by);
+): Promise<Outcome<null>> {
+  const ended = await endUnattended(ports.store, id, status, by);
   if (!ended.ok) return ended;
-  for (const child of unfinished(ports, id)) endThread(ports, child.id, status, by);
-  const row = ports.store.thread(id);
+  ports.watch.done?.(id);
+  for (const child of await unfinished(ports, id)) await endThread(ports, child.id, status, by);
+  const row = await ports.store.thread(id);
   const result = row.ok ? resultOf(row.output) : undefined;
   if (!row.ok || !result) return ok(null);
-  if (row.output.detached) ports.store.cancel(apartKey(id));
   const parent = ports.threads.live.get(row.output.parent ?? '')?.thread;
   if (parent && row.output.kind === 'thread') countChild(parent, result);
   return ok(null);
 }
 
-function endThread(
+async function endThread(
   ports: HarnessPorts,
   id: string,
   status: EndedFromOutside,
   by: string,
-): Outcome<null> {
-  const row = ports.store.thread(id);
+): Promise<Outcome<null>> {
+  const row = await ports.store.thread(id);
   if (!row.ok) return row;
-  if (IDLE.has(row.output.status)) return endIdle(ports, id, status, by);
+  if (IDLE.has(row.output.status)) return await endIdle(ports, id, status, by);
   const kind = status === 'killed' ? 'kill' : 'terminate';
-  return ports.store.signal(id, kind, {}, keyOf(ports, kind), by);
+  const key = keyOf(ports, kind);
+  const sent = await ports.store.signal({ thread: id, kind, payload: {}, key, by });
+  return sent.ok ? await endIfParked(ports, id, status, by) : sent;
+}
+
+/** Who parked before the signal was there hears it only when somebody takes it up: it is ended here. */
+async function endIfParked(
+  ports: HarnessPorts,
+  id: string,
+  status: EndedFromOutside,
+  by: string,
+): Promise<Outcome<null>> {
+  const now = await ports.store.thread(id);
+  return now.ok && IDLE.has(now.output.status) ? await endIdle(ports, id, status, by) : ok(null);
 }
 
 /** Another thread's words carry what it has read; a person's are a person's. */
 const marksOf = ({ thread, given }: Asker): JsonObject =>
   thread ? { marks: packMarks(given) } : {};
 
-export function steer(
+export async function steer(
   asker: Asker,
   id: string,
   wish: Wish,
   payload: JsonObject = {},
-): Outcome<Answer> {
+): Promise<Outcome<Answer>> {
   const { ports, by } = asker;
-  const row = reach(asker, id, 'thread.control');
+  const row = await reach(asker, id, 'thread.control');
   if (!row.ok) return row;
   const { status } = row.output;
-  if (IDLE.has(status) && (wish === 'terminate' || wish === 'kill')) {
+  if (wish === 'terminate' || wish === 'kill') {
     const now = wish === 'kill' ? 'killed' : 'terminated';
-    const ended = endIdle(ports, id, now, by);
+    if (!IDLE.has(status)) return await endRunning(asker, row.output, now, payload);
+    const ended = await endIdle(ports, id, now, by);
     return ended.ok ? answered({ thread_id: id, status: now }) : ended;
   }
   if (wish === 'pause' && status === 'paused') return answered({ thread_id: id, status });
   const marked = { ...payload, ...marksOf(asker) };
-  const sent = ports.store.signal(id, wish, marked, keyOf(ports, wish), by);
+  const key = keyOf(ports, wish);
+  const sent = await ports.store.signal({ thread: id, kind: wish, payload: marked, key, by });
   return sent.ok ? answered({ thread_id: id, status, signal: wish }) : sent;
+}
+
+async function endRunning(
+  asker: Asker,
+  { id, status }: ThreadRow,
+  end: EndedFromOutside,
+  payload: JsonObject,
+): Promise<Outcome<Answer>> {
+  const { ports, by } = asker;
+  const kind = end === 'killed' ? 'kill' : 'terminate';
+  const marked = { ...payload, ...marksOf(asker) };
+  const key = keyOf(ports, kind);
+  const sent = await ports.store.signal({ thread: id, kind, payload: marked, key, by });
+  if (!sent.ok) return sent;
+  const ended = await endIfParked(ports, id, end, by);
+  return ended.ok ? answered({ thread_id: id, status, signal: kind }) : ended;
 }
 
 /** Takes up a thread that is paused or was left behind; it runs in this process from here on. */
 export async function resume(asker: Asker, id: string, message: string): Promise<Outcome<Answer>> {
   const { ports, by } = asker;
-  const row = reach(asker, id, 'thread.control');
+  const row = await reach(asker, id, 'thread.control');
   if (!row.ok) return row;
   const { status } = row.output;
   if (!IDLE.has(status)) {
@@ -141,7 +170,8 @@ export async function resume(asker: Asker, id: string, message: string): Promise
     );
   }
   const payload = { ...(message ? { content: message } : {}), ...marksOf(asker) };
-  const sent = ports.store.signal(id, 'resume', payload, keyOf(ports, 'resume'), by);
+  const key = keyOf(ports, 'resume');
+  const sent = await ports.store.signal({ thread: id, kind: 'resume', payload, key, by });
   if (!sent.ok) return sent;
   const resumed = ports.threads.resume(id);
   const first = await Promise.race([resumed, ports.threads.live.entered(id)]);

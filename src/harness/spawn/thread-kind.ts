@@ -54,7 +54,7 @@ export function artifactKind(ports: { live: LiveThreads }): Kind {
         { type: 'artifact', name: 'read', target: id, opLabels: ['op:artifact'] },
         [],
         async () => {
-          const found = readPiece(running.thread.ports, thread, id, piece.output);
+          const found = await readPiece(running.thread.ports, thread, id, piece.output);
           if (!found.ok) return found;
           return ok(makeValue(found.output.output, { descriptor: found.output.marks }));
         },

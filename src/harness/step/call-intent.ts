@@ -24,28 +24,32 @@ function nameOf(library: Library, wanted: string): string {
   return name ?? (wanted.replace(/[^A-Za-z0-9_-]+/g, '_') || 'thread');
 }
 
-function childOf({ ports }: Thread, { verb, tool, parameters }: Callee) {
+async function childOf({ ports }: Thread, { verb, tool, parameters }: Callee) {
   const spawn = verb === 'execute' ? spawnsBy(ports.library, tool) : undefined;
   if (!spawn) return undefined;
   const given = plainText(getOwn(parameters, 'thread_id') ?? '');
   if (!spawn.makesId) return parseThreadId(given).ok ? given : undefined;
   const name = nameOf(ports.library, plainText(getOwn(parameters, 'directive_name') ?? ''));
-  return freeId(name, ports);
+  return await freeId(name, ports);
 }
 
 /** Many are named in one second: one that is taken is not promised to a child. */
-function freeId(name: string, ports: HarnessPorts): string {
+async function freeId(name: string, ports: HarnessPorts): Promise<string> {
   let id = makeThreadId(name, ports);
-  for (let tries = 0; tries < 10 && ports.store.thread(id).ok; tries++) {
+  for (let tries = 0; tries < 10 && (await ports.store.thread(id)).ok; tries++) {
     id = makeThreadId(name, ports);
   }
   return id;
 }
 
 /** Names a call that is about to be made; one that was left behind keeps its names, once. */
-export function nameCall(thread: Thread, call: ToolCallBlock, known: Callee): CallIntent {
+export async function nameCall(
+  thread: Thread,
+  call: ToolCallBlock,
+  known: Callee,
+): Promise<CallIntent> {
   const before = thread.control.intents.get(call.id);
-  const child = before?.isUnfinished ? before.child : childOf(thread, known);
+  const child = before?.isUnfinished ? before.child : await childOf(thread, known);
   const begun: CallIntent = {
     key: before?.key ?? keyOf(thread, call),
     ...(child === undefined ? {} : { child }),

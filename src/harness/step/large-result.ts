@@ -122,13 +122,16 @@ const read = (artifact: string, offset: number): string =>
   `shortened; read on with execute {"item_type":"artifact","item_id":"${artifact}","parameters":{"field":"/…","offset":${offset}}}`;
 
 /** As it enters the journal and the conversation. A result that is not large is left as it is. */
-export function keepResult({ ports, place: { id } }: Thread, result: Result): Result {
+export async function keepResult(
+  { ports, place: { id } }: Thread,
+  result: Result,
+): Promise<Result> {
   const { content, marks, isError } = result;
   const { max, preview } = bounds(ports);
   if (sizeUpTo(content, max) <= max) return result;
   const whole = { content, marks: packMarks(marks), is_error: isError };
   const bytes = Buffer.from(JSON.stringify(whole));
-  const kept = ports.store.artifacts.put(id, bytes);
+  const kept = await ports.store.putArtifact(id, bytes);
   const begins = shorten(content, preview);
   const shown = kept.ok
     ? { artifact: kept.output, bytes: bytes.length, preview: begins, message: read(kept.output, 0) }
@@ -141,10 +144,14 @@ export function keepResult({ ports, place: { id } }: Thread, result: Result): Re
 }
 
 /** A recorded result as it was before it was kept apart. */
-export function wholeResult({ store }: HarnessPorts, thread: string, content: Json): Json {
+export async function wholeResult(
+  { store }: HarnessPorts,
+  thread: string,
+  content: Json,
+): Promise<Json> {
   const hash = getOwn(content, 'artifact');
   if (typeof hash !== 'string' || getOwn(content, 'preview') === undefined) return content;
-  const bytes = store.artifacts.get(thread, hash);
+  const bytes = await store.artifact(thread, hash);
   if (!bytes.ok) return content;
   return getOwn(JSON.parse(Buffer.from(bytes.output).toString()) as Json, 'content') ?? null;
 }
@@ -171,16 +178,16 @@ export interface Piece {
 }
 
 /** A piece of an artifact of this thread, with the labels of the whole. */
-export function readPiece(
+export async function readPiece(
   ports: HarnessPorts,
   thread: string,
   hash: string,
   { field, offset, length }: Piece,
-): Outcome<{ output: Json; marks: Descriptor }> {
+): Promise<Outcome<{ output: Json; marks: Descriptor }>> {
   if (field !== '' && !field.startsWith('/')) {
     return fail('invalid_input', `\`field\` is \`${field}\`; it starts with /, such as /content`);
   }
-  const bytes = ports.store.artifacts.get(thread, hash);
+  const bytes = await ports.store.artifact(thread, hash);
   if (!bytes.ok) return bytes;
   const whole = JSON.parse(Buffer.from(bytes.output).toString()) as Json;
   const part = partOf(getOwn(whole, 'content') ?? null, field);

@@ -27,6 +27,7 @@ import { raise, raiseError } from '../hooks/raise-checkpoint.ts';
 import { packCost, usedAmounts } from '../limits/cost.ts';
 import { firstExceeded, UNITS } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
+import { commitIntent, givenBack } from '../rights/approved-rights.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { deadlineFault, STOPS_TOOL, watchForInterruption } from '../thread/interruption.ts';
 import type { ToolCall } from '../thread/journal-event.ts';
@@ -97,44 +98,37 @@ export const asResult = (outcome: Outcome<Value>, marks: Descriptor): Result =>
         isError: true,
       };
 
-/** Notes a result; a large one is kept apart, and what is noted is how it begins. */
+/** Notes what `keepResult` gave, in the commit of whatever comes next. */
 export function noteResult(
   thread: Thread,
   call: ToolCallBlock,
-  result: Result,
-  { tool, effect = 'write' }: Partial<Pick<StepFacts, 'tool' | 'effect'>> = {},
-): Outcome<Result> {
-  const {
-    journal,
-    budget: { meter },
-  } = thread;
-  const done = keepResult(thread, result);
+  { content, isError, marks }: Result,
+  tool?: string,
+): void {
+  const { journal, budget } = thread;
   const data = {
     call_id: call.id,
     ...(tool !== undefined && { tool }),
-    content: done.content,
-    is_error: done.isError,
-    marks: packMarks(done.marks),
+    content,
+    is_error: isError,
+    marks: packMarks(marks),
   };
-  // What was only read can be read again.
-  const write = effect === 'read' ? journal.appendSoon : journal.append;
-  const noted = write([{ type: 'tool_result', data }], { cost: packCost(meter.read()) });
+  const cost = packCost(budget.meter.read());
+  const { events, change } = givenBack(thread, call.id);
+  journal.note([{ type: 'tool_result', data }, ...events], { cost, ...change });
   endCall(thread, call);
-  return noted.ok ? ok(done) : noted;
 }
 
 /** Notes a result and hands it to the model as it was noted. */
-function conclude(
+async function conclude(
   thread: Thread,
   call: ToolCallBlock,
   result: Result,
-  facts?: Pick<StepFacts, 'tool' | 'effect'>,
-): Outcome<null> {
-  const noted = noteResult(thread, call, result, facts);
-  if (!noted.ok) return noted;
-  const { content, marks, isError } = noted.output;
-  thread.talk.conversation.result(call.id, content, marks, isError);
-  return ok(null);
+  tool?: string,
+): Promise<void> {
+  const kept = await keepResult(thread, result);
+  noteResult(thread, call, kept, tool);
+  thread.talk.conversation.result(call.id, kept.content, kept.marks, kept.isError);
 }
 
 export interface KernelCall {
@@ -153,9 +147,9 @@ export async function callKernel(
   known: IdentifiedCall,
   call: KernelCall,
 ): Promise<Outcome<Value>> {
-  const interruption = watchForInterruption(thread, STOPS_TOOL);
+  const interruption = await watchForInterruption(thread, STOPS_TOOL);
   try {
-    // INVARIANT: just before an effect; whoever takes off has looked at the lease.
+    // INVARIANT: just before an effect; the lease was looked at a moment ago.
     if (interruption.cause() === 'lost') {
       return fail('stale_epoch', 'this process no longer holds the thread');
     }
@@ -213,7 +207,7 @@ export async function performStep(
     journal,
     budget: { meter },
   } = thread;
-  let begun: CallIntent | undefined;
+  let intent: CallIntent | undefined;
   thread.control.currentCall = call.id;
   const step = {
     kind: known.verb === 'execute' ? stepKind(ports.library, known.tool) : ('tool' as const),
@@ -223,16 +217,14 @@ export async function performStep(
   };
   const act: ActPorts = {
     limits: {
-      reserve() {
-        const event = firstExceeded(
-          usedAmounts(meter.read()),
-          {},
-          UNITS.tool,
-          thread.budget.limits,
-        );
-        if (event) return refusedBy(event, usedAmounts(meter.read()).tool_calls ?? 0n);
+      async reserve() {
+        const used = usedAmounts(meter.read());
+        const event = firstExceeded(used, {}, UNITS.tool, thread.budget.limits);
+        if (event) return refusedBy(event, used.tool_calls ?? 0n);
+        // Counted before the answer: a branch that runs at the same time sees it.
         meter.countToolCall();
-        begun = nameCall(thread, call, known);
+        const n = meter.read().tool_calls;
+        intent = await nameCall(thread, call, known);
         const data: ToolCall = {
           call_id: call.id,
           tool: known.tool,
@@ -240,9 +232,9 @@ export async function performStep(
           effect: known.effect,
           arguments: call.arguments,
           ...(known.volatile.length > 0 && { volatile: [...known.volatile] }),
-          ...intentOf(begun, meter.read().tool_calls),
+          ...intentOf(intent, n),
         };
-        const noted = journal.note({ type: 'tool_call', data });
+        const noted = await commitIntent(thread, call.id, { type: 'tool_call', data });
         return noted.ok ? ok({ settle: () => {}, release: () => {} }) : noted;
       },
     },
@@ -260,7 +252,7 @@ export async function performStep(
         value: makeValue(call.arguments, { descriptor: marks }),
       },
     ],
-    () => body(begun?.key),
+    () => body(intent?.key),
     ports.bareFrame(),
     act,
   );
@@ -277,7 +269,8 @@ export async function beginStep(
   const known = identifyCall(thread.ports, call);
   if (!known.ok) {
     const done = asResult(known, thread.talk.conversation.ownMarks());
-    return { ending: stop(thread, conclude(thread, call, done)) };
+    await conclude(thread, call, done);
+    return { ending: stop(thread) };
   }
   const { tool, verb, parameters, volatile } = known.output;
   const loop = thread.talk.detector.observe({
@@ -295,26 +288,28 @@ export async function beginStep(
 }
 
 /** Records what came of it; an ending when that was the last step. */
-export function endStep(
+export async function endStep(
   thread: Thread,
   call: ToolCallBlock,
   known: IdentifiedCall,
   outcome: Outcome<Value>,
-): Ending | undefined {
+): Promise<Ending | undefined> {
   // A person was asked: the call stays open, its result is the answer.
   if (isAtRest(thread)) return thread.control.ending;
   const done = asResult(outcome, thread.talk.conversation.ownMarks());
   thread.talk.detector.learned(call.id, withoutTime(done.content), done.isError);
-  const ended = stop(thread, conclude(thread, call, done, known));
+  await conclude(thread, call, done, known.tool);
+  const ended = stop(thread);
   if (ended) return ended;
   return outcome.ok ? returned(thread, known, outcome.output.data) : undefined;
 }
 
 /** What cannot be recorded ends this process's work on the thread; another may resume it. */
-const stop = (thread: Thread, noted: Outcome<null>): Ending | undefined =>
-  noted.ok
-    ? thread.control.ending
-    : { status: 'interrupted', reason: noted.error.detail.message, code: noted.error.code };
+function stop({ control, journal }: Thread): Ending | undefined {
+  const lost = journal.lost();
+  if (!lost) return control.ending;
+  return { status: 'interrupted', reason: lost.error.detail.message, code: lost.error.code };
+}
 
 /** A call that was begun before a crash: repeated when that does no harm, otherwise left unknown. */
 export function unknownOutcome(call: ToolCallBlock, tool: string): Failure {

@@ -51,7 +51,7 @@ async function runGroup(
     })),
   );
   for (const { call, known, outcome } of outcomes) {
-    const ended = endStep(thread, call, known, outcome);
+    const ended = await endStep(thread, call, known, outcome);
     if (ended) return ended;
   }
   return undefined;

@@ -1,6 +1,6 @@
 // A thread's budget in the registry: what is set aside along its chain, and how far its limits go up.
-import { getOwn, type Outcome } from '../../base/index.ts';
-import type { Amounts, BudgetLimits } from '../../store/index.ts';
+import { getOwn } from '../../base/index.ts';
+import type { Amounts, BudgetKind, BudgetLimits } from '../../store/index.ts';
 import { usedAmounts } from '../limits/cost.ts';
 import type { EffectiveLimits, LimitAmounts, LimitName } from '../limits/limit.ts';
 import type { RaiseRoom } from '../limits/raise-limits.ts';
@@ -17,38 +17,27 @@ export const budgetOf = (limits: EffectiveLimits): BudgetLimits =>
     BUDGETED.flatMap((name) => (limits[name] ? [[name, limits[name].value]] : [])),
   );
 
-/** Sets aside along the chain; a hook's thread takes it out of what was set aside for it. */
-export function reserveAlongChain(
-  { ports, place: { chain }, budget: { drawFrom } }: Thread,
-  amounts: Amounts,
-  key: string,
-): Outcome<null> {
-  const from = drawFrom === undefined ? {} : { from: drawFrom };
-  return ports.store.reserve(chain, amounts, key, from);
-}
-
-export function raiseLimits(
-  { ports, place, budget, hooks }: Thread,
+/** For the registry: limits with what was set aside for hooks on top. */
+export function raisedAmounts(
+  { hooks }: Thread,
   raised: EffectiveLimits,
   names: readonly LimitName[],
-): void {
-  budget.limits = raised;
+): Amounts {
+  const amounts: { [kind in BudgetKind]?: bigint } = {};
   for (const name of BUDGETED) {
     const value = raised[name]?.value;
     if (value === undefined || !names.includes(name)) continue;
-    const all = value + (hooks.limits[name] ?? 0n);
-    ports.store.raiseLimit(place.id, name satisfies keyof BudgetLimits, all);
+    amounts[name] = value + (hooks.limits[name] ?? 0n);
   }
+  return amounts;
 }
 
 /** The most a child may have in all: what it used, and what all its ancestors still have. */
-function ancestorsLeave({ ports, place: { chain }, budget: { meter } }: Thread): LimitAmounts {
-  const used = usedAmounts(meter.read());
+async function ancestorsLeave({ ports, place, budget }: Thread): Promise<LimitAmounts> {
+  const used = usedAmounts(budget.meter.read());
   const most: { [name in LimitName]?: bigint } = {};
-  for (const ancestor of chain.slice(1)) {
-    const state = ports.store.budget(ancestor);
-    if (!state.ok) return {};
-    const { limits, used: spent, reserved } = state.output;
+  const states = await ports.store.budgets(place.chain.slice(1));
+  for (const { limits, used: spent, reserved } of states.ok ? states.output : []) {
     for (const name of BUDGETED) {
       const max = limits[name];
       if (max === undefined) continue;
@@ -60,10 +49,10 @@ function ancestorsLeave({ ports, place: { chain }, budget: { meter } }: Thread):
 }
 
 /** How far a hook may raise limits. */
-export function raiseRoom(thread: Thread): RaiseRoom {
+export async function raiseRoom(thread: Thread): Promise<RaiseRoom> {
   const { ports, place, talk, budget, journal } = thread;
   // What was used counts.
-  journal.flush();
+  await journal.flush();
   const isRoot = place.parent === undefined;
   const window = talk.price.context;
   return {
@@ -71,7 +60,7 @@ export function raiseRoom(thread: Thread): RaiseRoom {
     initial: budget.initial,
     factor: Number(getOwn(ports.library.config('limits').value, 'raise_factor') ?? 2),
     policy: ports.policies().policy.limits,
-    ...(isRoot ? {} : { ancestors: ancestorsLeave(thread) }),
+    ...(isRoot ? {} : { ancestors: await ancestorsLeave(thread) }),
     ...(window === undefined ? {} : { window: BigInt(window) }),
   };
 }

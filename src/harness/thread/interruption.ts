@@ -22,12 +22,15 @@ export function timeLeft({ budget: { limits, meter } }: Thread): number {
   return max === undefined ? LONGEST_TIMER : Math.max(0, Number(max) - meter.read().duration_ms);
 }
 
-function isStopped(thread: Thread, stops: ReadonlySet<string>): boolean {
-  const waiting = thread.ports.store.signals(thread.place.id, thread.control.lastSignal);
-  return waiting.ok && waiting.output.some(({ kind }) => stops.has(kind));
-}
-
-export function watchForInterruption(thread: Thread, stops: ReadonlySet<string>): Interruption {
+/**
+ * Just before an effect: what was noted is in the store, the lease was looked at, and what was said until
+ * now has been heard. Whoever gets it looks at `cause` first.
+ */
+export async function watchForInterruption(
+  thread: Thread,
+  stops: ReadonlySet<string>,
+): Promise<Interruption> {
+  const { control, journal } = thread;
   const controller = new AbortController();
   let cause: CalledOff | undefined;
   const callOff = (why: CalledOff): void => {
@@ -36,26 +39,24 @@ export function watchForInterruption(thread: Thread, stops: ReadonlySet<string>)
   };
   const timer = setTimeout(() => callOff('duration'), Math.min(timeLeft(thread), LONGEST_TIMER));
   // By hand: a combined signal costs weak references on both sides, for every step.
-  const stop = (): void => controller.abort(thread.control.signal.reason);
-  if (thread.control.signal.aborted) stop();
-  else thread.control.signal.addEventListener('abort', stop, { once: true });
+  const stop = (): void => controller.abort(control.signal.reason);
+  if (control.signal.aborted) stop();
+  else control.signal.addEventListener('abort', stop, { once: true });
   const interruption: Interruption = {
     signal: controller.signal,
     cause: () => cause,
     check() {
-      const { held, called } = thread.journal.pulse(thread.control.lastSignal);
-      if (!held) callOff('lost');
-      else if (called && isStopped(thread, stops)) callOff('signal');
+      if (!journal.isHeld()) callOff('lost');
+      else if (journal.signals().some(({ kind }) => stops.has(kind))) callOff('signal');
     },
     release() {
       clearTimeout(timer);
-      thread.control.signal.removeEventListener('abort', stop);
-      thread.control.interruptions.delete(interruption);
+      control.signal.removeEventListener('abort', stop);
+      control.interruptions.delete(interruption);
     },
   };
-  thread.control.interruptions.add(interruption);
-  thread.journal.flush();
-  // What was said just before is not told again.
+  control.interruptions.add(interruption);
+  await journal.confirm();
   interruption.check();
   return interruption;
 }

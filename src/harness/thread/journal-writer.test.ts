@@ -1,142 +1,196 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { setImmediate as roundOver } from 'node:timers/promises';
-import { afterEach, beforeEach, expect, test } from 'vitest';
-import { fail, type Outcome, ok, systemClock } from '../../base/index.ts';
-import { openStore, type Store } from '../../store/index.ts';
+import { beforeEach, expect, test } from 'vitest';
+import { makeClock, must } from '../../../tests/support/registry.ts';
+import { ok } from '../../base/index.ts';
+import { createWorld, openMemoryStore, type Store } from '../../store/index.ts';
 import type { JournalEvent } from './journal-event.ts';
 import { createJournalWriter, type JournalWriter } from './journal-writer.ts';
 
-const ID = 'a_thread';
-let dir: string;
+const ID = 'one';
+const OWNER = { owner: 'me', ttlMs: 30_000 };
 let store: Store;
 let journal: JournalWriter;
 let told: string[];
+let alarms: number;
+let commits: number;
+let now: number;
 
-function must<T>(outcome: Outcome<T>): T {
-  if (!outcome.ok) throw new Error(outcome.error.detail.message);
-  return outcome.output;
-}
-
-const open = (atOnce = false): JournalWriter =>
-  createJournalWriter(
+async function open(more: Partial<Store> = {}): Promise<void> {
+  const held = must(
+    await store.createThread({
+      id: ID,
+      directive: 'd',
+      version: '1.0.0',
+      runner: 'safety',
+      project: '/project',
+      limits: {},
+      budget: { tokens: 100n },
+      inputs: {},
+      events: [],
+      start: { lease: OWNER },
+    }),
+  );
+  const { row, epoch, heard, lease_ms } = held;
+  journal = createJournalWriter(
     ID,
-    { seq: 0, epoch: 1, turn: 1 },
+    { seq: row.seq, epoch, turn: 0, heard, lease_ms, since: 0 },
     {
-      store,
-      atOnce,
-      transcribe: (events, first) =>
-        void told.push(...events.map(({ type }, index) => `${first + index} ${type}`)),
+      store: {
+        ...store,
+        ...more,
+        async commit(...given) {
+          commits += 1;
+          return await (more.commit ?? store.commit)(...given);
+        },
+      },
+      now: () => now,
+      transcribe(events, first) {
+        for (const [at, { type }] of events.entries()) told.push(`${first + at} ${type}`);
+      },
+      alarmed() {
+        alarms += 1;
+      },
     },
   );
+}
 
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), 'km-log-'));
-  store = must(openStore({ file: join(dir, 'registry.db'), clock: systemClock }));
-  must(
-    store.createThread(
-      {
-        id: ID,
-        directive: 'd',
-        version: '1.0.0',
-        runner: 'safety',
-        project: '/project',
-        limits: {},
-        budget: { tokens: 100n },
-        inputs: {},
-      },
-      { lease: { owner: 'me', ttlMs: 30_000 } },
-    ),
-  );
-  told = [];
-  journal = open();
-});
-afterEach(() => {
-  store.close();
-  rmSync(dir, { recursive: true });
+  ({ store } = openMemoryStore({ world: createWorld(makeClock(), () => false), delays: 7 }));
+  [told, alarms, commits, now] = [[], 0, 0, 0];
 });
 
-const marks = { labels: [], taint: [], sources: [] };
-const EVENTS = {
-  tool_result: {
-    type: 'tool_result',
-    data: { call_id: 'c', content: null, is_error: false, marks },
-  },
-  assistant_message: { type: 'assistant_message', data: { content: [], injected: true } },
-  turn_start: {
-    type: 'turn_start',
-    data: { max_tokens: 1, model: 'm', provider: 'p', key: 'k' },
-  },
-  snapshot: { type: 'snapshot', data: { reason: '' } },
-} satisfies Record<string, JournalEvent>;
+const said = (text: string): JournalEvent => ({
+  type: 'user_message',
+  data: { text, marks: { labels: [], taint: [], sources: [] } },
+});
+const TURN: JournalEvent = {
+  type: 'turn_start',
+  data: { max_tokens: 1, model: 'm', provider: 'p', key: 'k' },
+};
+/** Without its birth. */
+const written = async (): Promise<string[]> =>
+  must(await store.read(ID))
+    .slice(1)
+    .map(({ type, data }) => `${type} ${JSON.stringify(data.text ?? data.status ?? '')}`);
+const reserve = (key: string, tokens: bigint) => ({ reserve: [{ key, amounts: { tokens } }] });
 
-const soon = (type: keyof typeof EVENTS) =>
-  journal.appendSoon([EVENTS[type]], { cost: { of: type } });
-const written = (): string[] => must(store.read(ID)).map(({ type }) => type);
-const cost = () => must(store.thread(ID)).cost;
-
-test('what is to be written soon goes in with the next event, before it, and is told then', () => {
-  must(soon('assistant_message'));
-  expect([written(), told, journal.seq()]).toEqual([[], [], 1]);
-  must(journal.note(EVENTS.snapshot));
-  expect(written()).toEqual(['assistant_message', 'snapshot']);
-  expect(told).toEqual(['1 assistant_message', '2 snapshot']);
-  expect(cost()).toEqual({ of: 'assistant_message' });
-  expect(journal.seq()).toBe(2);
+test('what is noted meanwhile goes as one commit, in order, and is told when it is there', async () => {
+  await open();
+  journal.note(said('a'));
+  journal.note(said('b'), { cost: { of: 'b' } });
+  expect(journal.seq()).toBe(3);
+  const flushing = journal.flush();
+  for (const text of ['c', 'd', 'e']) journal.note(said(text));
+  expect(told).toEqual([]);
+  await flushing;
+  expect(await written()).toEqual(['a', 'b', 'c', 'd', 'e'].map((x) => `user_message "${x}"`));
+  expect(told).toEqual([2, 3, 4, 5, 6].map((seq) => `${seq} user_message`));
+  expect(commits).toBe(2);
+  expect(must(await store.thread(ID)).cost).toEqual({ of: 'b' });
 });
 
 test('with nothing after it, it is written by the end of the round', async () => {
-  must(soon('tool_result'));
-  await roundOver();
-  expect(written()).toEqual(['tool_result']);
+  await open();
+  journal.note(said('a'));
+  await expect.poll(async () => (await written()).length).toBe(1);
 });
 
-test('flush writes it now, and says whether this process may still act', () => {
-  must(soon('tool_result'));
-  expect(journal.flush()).toBe(true);
-  expect(written()).toEqual(['tool_result']);
-  must(store.claim(ID, 'another', 30_000, { force: true }));
-  must(soon('tool_result'));
-  expect(journal.flush()).toBe(false);
-  expect(journal.lost()?.error.code).toBe('stale_epoch');
-  expect(written()).toEqual(['tool_result']);
-  expect(soon('tool_result').ok).toBe(false);
-});
-
-test('an event that is refused beforehand takes nothing with it that was waiting', () => {
-  must(soon('tool_result'));
-  const refused = journal.note(EVENTS.turn_start, {
-    first: () => fail('spend_exceeded', 'no more'),
-  });
-  expect(refused).toMatchObject({ error: { code: 'spend_exceeded' } });
-  expect(written()).toEqual(['tool_result']);
+test('a refusal takes nothing along, and the thread is not lost', async () => {
+  await open();
+  journal.note(said('before'));
+  const asked = journal.commit(TURN, reserve('k', 200n));
+  journal.note(said('after'));
+  expect(await asked).toMatchObject({ ok: false, error: { code: 'tokens_exceeded' } });
+  expect(await journal.flush()).toBe(true);
+  expect(await written()).toEqual(['user_message "before"', 'user_message "after"']);
   expect(journal.lost()).toBeUndefined();
-  must(journal.note(EVENTS.snapshot));
-  expect(written()).toEqual(['tool_result', 'snapshot']);
 });
 
-test('what was used is charged before more is set aside', () => {
-  must(store.reserve([ID], { tokens: 90n }, 'first'));
-  const settle = [{ key: 'first', actual: { tokens: 10n } }];
-  must(journal.appendSoon([EVENTS.assistant_message], { settle }));
-  const first = () => store.reserve([ID], { tokens: 90n }, 'second');
-  expect(journal.note(EVENTS.turn_start, { first })).toEqual(ok(null));
-  expect(written()).toEqual(['assistant_message', 'turn_start']);
+test('what was used is charged before more is set aside, in one commit', async () => {
+  await open();
+  must(await journal.commit(TURN, reserve('first', 90n)));
+  journal.note(said('reply'), { settle: [{ key: 'first', actual: { tokens: 10n } }] });
+  must(await journal.commit(TURN, reserve('second', 90n)));
+  expect(commits).toBe(2);
+  const [budget] = must(await store.budgets([ID]));
+  expect(budget).toMatchObject({ used: { tokens: 10n }, reserved: { tokens: 90n } });
 });
 
-test('what is charged by two that wait is charged by both', () => {
-  for (const key of ['first', 'second']) {
-    must(store.reserve([ID], { tokens: 40n }, key));
-    const settle = [{ key, actual: { tokens: 5n } }];
-    must(journal.appendSoon([EVENTS.assistant_message], { settle }));
-  }
-  journal.flush();
-  expect(must(store.budget(ID))).toMatchObject({ used: { tokens: 10n }, reserved: { tokens: 0n } });
+test('a change of status is an event', async () => {
+  await open();
+  journal.note(said('a'), { status: 'paused' });
+  await journal.flush();
+  expect(await written()).toEqual(['status "paused"', 'user_message "a"']);
 });
 
-test('a journal that writes at once lets nothing wait', () => {
-  journal = open(true);
-  must(soon('tool_result'));
-  expect(written()).toEqual(['tool_result']);
+test('whoever lost the thread writes nothing more, and everybody who waits is told', async () => {
+  await open();
+  must(await store.claim(ID, { owner: 'another', ttlMs: 30_000 }, { force: true }));
+  journal.note(said('late'));
+  const asked = journal.commit(TURN, reserve('k', 1n));
+  expect(await journal.flush()).toBe(false);
+  expect(await asked).toMatchObject({ ok: false, error: { code: 'stale_epoch' } });
+  expect(journal.lost()?.error.code).toBe('stale_epoch');
+  expect(journal.isHeld()).toBe(false);
+  expect(alarms).toBeGreaterThan(0);
+  journal.note(said('never'));
+  expect(await written()).toEqual([]);
+});
+
+test('the lease is a local deadline; before an effect an old answer is asked for again', async () => {
+  await open();
+  now = 29_999;
+  expect(journal.isHeld()).toBe(true);
+  now = 30_000;
+  expect(journal.isHeld()).toBe(false);
+  now = 1000;
+  expect(await journal.confirm()).toBe(true);
+  now = 1100;
+  must(await store.claim(ID, { owner: 'another', ttlMs: 30_000 }, { force: true }));
+  // Young enough to be believed; the fence would refuse what comes of it.
+  expect(await journal.confirm()).toBe(true);
+  now = 1300;
+  expect(await journal.confirm()).toBe(false);
+});
+
+test('signals come with the answer, wait until they are obeyed, and come once', async () => {
+  await open();
+  const message = { thread: ID, kind: 'message', payload: {}, by: 'me' };
+  must(await store.signal({ ...message, key: 'a' }));
+  journal.note(said('a'));
+  await journal.flush();
+  expect(journal.signals().map(({ key }) => key)).toEqual(['a']);
+  must(await store.signal({ ...message, key: 'b' }));
+  await journal.listen();
+  expect(journal.signals().map(({ key }) => key)).toEqual(['a', 'b']);
+  journal.heard(1);
+  journal.note(said('b'));
+  await journal.flush();
+  expect(journal.signals().map(({ key }) => key)).toEqual(['b']);
+});
+
+test('a park that something crosses is refused with it, and the next one holds', async () => {
+  await open();
+  await store.signal({ thread: ID, kind: 'message', payload: {}, key: 'a', by: 'me' });
+  const park = { status: 'waiting', release: true, quiet: true } as const;
+  const crossed = await journal.commit([], park);
+  expect(crossed).toMatchObject({ ok: false, error: { code: 'signalled' } });
+  expect(journal.signals()).toHaveLength(1);
+  journal.heard(1);
+  must(await journal.commit([], park));
+  expect(must(await store.thread(ID)).status).toBe('waiting');
+});
+
+test('what was rolled back is sent again while the lease lasts', async () => {
+  let busy = 2;
+  const slow: Store['commit'] = async (...given) => {
+    busy -= 1;
+    return busy >= 0
+      ? { ok: false, error: { code: 'store_busy', detail: { message: 'busy' } } }
+      : await store.commit(...given);
+  };
+  await open({ commit: slow });
+  journal.note(said('a'));
+  expect(await journal.flush()).toBe(true);
+  expect(await written()).toEqual(['user_message "a"']);
+  expect(ok(commits)).toEqual(ok(3));
 });

@@ -26,6 +26,10 @@ export function makeThreadId(name: string, { clock, random }: Ports): string {
   return `${name.slice(0, 59)}_${stamp}_${suffix}`;
 }
 
+/** Whoever asks names the question, so that the event of the same commit can. */
+export const makeApprovalId = (random: RandomBytes): string =>
+  `ap_${Buffer.from(random(9)).toString('base64url').replaceAll('-', '_')}`;
+
 /** Starts under a new id, and under another when that one is taken; `start` leaves nothing of a refusal. */
 export async function withFreshId<T>(
   name: string,

@@ -80,14 +80,26 @@ export interface TokenPort {
   verify(auth: string, thread: string): Outcome<VerifiedToken>;
 }
 
+export interface ThreadFacts {
+  readonly directive: string;
+  readonly parent?: string;
+  readonly kind: 'thread' | 'hook';
+}
+
 /** Whoever looks on while threads run. */
 export interface WatchPort {
-  transcript(thread: string): (events: readonly Noted[], firstSeq: number) => void;
+  /** `about`: what people are told of a thread that is run here. */
+  transcript(
+    thread: string,
+    about?: ThreadFacts,
+  ): (events: readonly Noted[], firstSeq: number) => void;
   /** For a live view: everything that is recorded, and text as it comes. */
   onEvent?(thread: string, event: Noted): void;
   onText?(thread: string, piece: string): void;
   /** Where a thread that was asked to keeps what a provider sends. */
   rawStream?(thread: string, turn: number): RawStream;
+  /** This process is done with the thread. */
+  done?(thread: string): void;
   /** Where model requests leave a row; calls leave theirs through the kernel. */
   audit?: Pick<Audit, 'write'>;
 }
@@ -101,9 +113,7 @@ export interface RawStream {
 
 export interface ReplayPort {
   /** What a step of a script came to, so that it is not done again. */
-  recorded(thread: string, call: string): Outcome<Value>;
-  /** No event waits to share the commit of the next. */
-  writesAtOnce: true;
+  recorded(thread: string, call: string): Promise<Outcome<Value>>;
 }
 
 export interface ModelRequest {

@@ -1,13 +1,16 @@
-import { type Outcome, ok } from '../../base/index.ts';
-import type { Store, StoredEvent } from '../../store/index.ts';
+import { ok } from '../../base/index.ts';
+import type { Answer, Store, StoredEvent } from '../../store/index.ts';
 import { decodeAll } from './journal-codec.ts';
 import type { Recorded } from './journal-event.ts';
 
 /** All of it as it is stored, a page at a time: a journal may be longer than one read. */
-export function readStored(store: Pick<Store, 'read'>, thread: string): Outcome<StoredEvent[]> {
+export async function readStored(
+  store: Pick<Store, 'read'>,
+  thread: string,
+): Answer<StoredEvent[]> {
   const events: StoredEvent[] = [];
   for (;;) {
-    const page = store.read(thread, events.at(-1)?.seq ?? 0);
+    const page = await store.read(thread, { after: events.at(-1)?.seq ?? 0 });
     if (!page.ok) return page;
     if (page.output.length === 0) return ok(events);
     events.push(...page.output);
@@ -15,7 +18,7 @@ export function readStored(store: Pick<Store, 'read'>, thread: string): Outcome<
 }
 
 /** All of it, checked; the first event that cannot be read is the answer. */
-export function readJournal(store: Pick<Store, 'read'>, thread: string): Outcome<Recorded[]> {
-  const stored = readStored(store, thread);
+export async function readJournal(store: Pick<Store, 'read'>, thread: string): Answer<Recorded[]> {
+  const stored = await readStored(store, thread);
   return stored.ok ? decodeAll(stored.output) : stored;
 }

@@ -126,13 +126,13 @@ function resultAfter(events: readonly Recorded[], begun: number, id: string) {
 }
 
 /** A signal with what it carried: its words are the next event. */
-function signalOf(event: RecordedOf<'signal'>, id: number, next: Recorded | undefined): Signal {
+function signalOf(event: RecordedOf<'signal'>, number: number, next: Recorded | undefined): Signal {
   const { kind, by, reason } = event.data;
   const payload: JsonObject = {
     ...(reason === undefined ? {} : { reason }),
     ...(next?.type === 'injected_message' ? { content: next.data.text } : {}),
   };
-  return { id, thread: event.thread, kind, payload, key: '', by, ts: event.ts };
+  return { number, thread: event.thread, kind, payload, key: '', by, ts: event.ts };
 }
 
 export function createReplayRecord(events: readonly Recorded[]): ReplayRecord {

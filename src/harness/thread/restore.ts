@@ -6,8 +6,7 @@ import { describe } from '../../flow/index.ts';
 import { tokenRatio } from '../../llm/index.ts';
 import { isEnded, type ThreadRow } from '../../store/index.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
-import { LIMIT_NAMES, markKey } from '../limits/limit.ts';
-import { raiseLimits } from './budget.ts';
+import { markKey } from '../limits/limit.ts';
 import { switchModel } from './choose-model.ts';
 import { packMarks } from './conversation.ts';
 import type {
@@ -136,14 +135,8 @@ function hookAnswered(thread: Thread, data: DataOf<'hook'>): void {
   firedAgain(thread, data.fired);
   thread.hooks.bounds = data.bounds;
   if (data.model !== undefined) switchModel(thread, data.model);
-  if (data.limits) {
-    const raised = unpackLimits(data.limits);
-    raiseLimits(
-      thread,
-      raised,
-      LIMIT_NAMES.filter((name) => raised[name]?.value !== thread.budget.limits[name]?.value),
-    );
-  }
+  // The registry was told in the commit of this event.
+  if (data.limits) thread.budget.limits = unpackLimits(data.limits);
 }
 
 function newAttempt(thread: Thread, retry: DataOf<'retry'>): void {
@@ -156,9 +149,6 @@ function newAttempt(thread: Thread, retry: DataOf<'retry'>): void {
 /** What a thread remembers besides the conversation. */
 function restore(thread: Thread, event: JournalEvent): void {
   switch (event.type) {
-    case 'signal':
-      thread.control.lastSignal = Math.max(thread.control.lastSignal, event.data.id ?? 0);
-      return;
     case 'hook':
       hookAnswered(thread, event.data);
       return;
@@ -192,7 +182,8 @@ function restore(thread: Thread, event: JournalEvent): void {
       return;
     case 'tool_result': {
       // A step that gave a result of its own: what was skipped before is not in a row any more.
-      const { tool, is_error } = event.data;
+      const { call_id, tool, is_error } = event.data;
+      thread.rights.approved.restoreResult(call_id);
       if (tool !== undefined && !is_error)
         thread.hooks.bounds = stepDone(thread.hooks.bounds, tool);
       return;

@@ -28,7 +28,7 @@ const leaveOut = (thread: Thread, by: string): JournalEvent[] =>
     },
   }));
 
-function eventsOf(thread: Thread, { id, kind, payload, by }: Signal): JournalEvent[] {
+function eventsOf(thread: Thread, { number: id, kind, payload, by }: Signal): JournalEvent[] {
   const reason = fieldOf(payload, 'reason');
   const text = fieldOf(payload, 'content', 'message');
   // Another thread's words carry what it has read; a person's are a person's.
@@ -49,17 +49,23 @@ function endingOf({ kind, payload, by }: Signal): Ending | undefined {
   return kind === 'kill' ? { status: 'killed', reason: reason || `killed by ${by}` } : undefined;
 }
 
-/** Injected words go in; a pause, an end or a kill is the run's ending. */
+/** Injected words go in; a pause, an end or a kill is the run's ending. One stretch for each signal. */
 export function obeySignals(thread: Thread): Ending | undefined {
-  const signals = thread.ports.store.signals(thread.place.id, thread.control.lastSignal);
-  if (!signals.ok) return undefined;
-  for (const signal of signals.output) {
+  const { journal } = thread;
+  for (const signal of journal.signals()) {
     const events = eventsOf(thread, signal);
-    if (!thread.journal.append(events).ok) return undefined;
-    thread.control.lastSignal = signal.id;
+    journal.heard(signal.number);
+    journal.note(events);
     for (const event of events) addToConversation(thread, event);
     const ending = endingOf(signal);
     if (ending) return ending;
   }
   return undefined;
+}
+
+/** In a replay nobody rings: what was said is found by how many events there are. */
+export async function hearInReplay({ ports, journal }: Thread): Promise<void> {
+  if (!ports.replay) return;
+  await journal.flush();
+  await journal.listen();
 }

@@ -1,13 +1,13 @@
 // One running thread and what it is made of. Types alone: what is done with them stands in the folders
 // above, and all of those share this and nothing else. `HarnessPorts` stands here too, because the
 // threads of a process are one of the things a thread reaches outside of itself.
-import type { Clock, Json, JsonObject, Outcome, RandomBytes } from '../../base/index.ts';
+import type { Clock, Failure, Json, JsonObject, Outcome, RandomBytes } from '../../base/index.ts';
 import type { CompiledExpression } from '../../expr/index.ts';
 import type { Frame, PolicyState } from '../../flow/index.ts';
 import type { Directive, DirectiveItem, Hook, Library } from '../../items/index.ts';
 import type { Kernel } from '../../kernel/index.ts';
 import type { Price, Prices, ResolvedModel, ToolDefinition } from '../../llm/index.ts';
-import type { Approval, Store } from '../../store/index.ts';
+import type { Amounts, Answer, Approval, Store, StoredEvent } from '../../store/index.ts';
 import type { ApprovedRight, CapabilityToken } from '../../trust/index.ts';
 import type { CostMeter } from '../limits/cost.ts';
 import type { EffectiveLimits, LimitAmounts } from '../limits/limit.ts';
@@ -75,13 +75,33 @@ export interface ApprovedRights {
   /** Of this thread, as its journal has them; those below it may declare them too. */
   own(): readonly ApprovedRight[];
   /** From now on; noted in the journal, so that a resumed thread has it. */
-  add(approval: Approval): Outcome<null>;
+  add(approval: Approval): void;
   /** An event of the journal, read again. */
   restore(note: ApprovalNote): void;
   /** What a call carries. Without a call: to look what could be done, nothing is used up. */
   auth(call?: string): string;
-  /** Counts one use for the call that this token was minted for. */
+  /** Reads what was approved for ancestors that do not run here. */
+  load(): Promise<void>;
+  /** Which of them a call would carry: a use of each is taken with its intent. */
+  takeable(): readonly ApprovedRight[];
+  /** They were taken for this call; with the others, why not. */
+  taken(call: string, uses: readonly TakenUse[], refused: ReadonlyMap<string, Failure>): void;
+  /** Those that a lost process took for a call without a result. */
+  leftFor(call: string): readonly string[];
+  /** The journal has the result of this call. */
+  restoreResult(call: string): void;
+  /** Exercised by the call that this token was minted for. */
   use(approval: string, token: string): Outcome<null>;
+  /** Taken for this call and never exercised: given back with its result. */
+  unused(call: string): readonly TakenUse[];
+}
+
+/** One use of an approval, for one call. */
+export interface TakenUse {
+  readonly approval: string;
+  readonly binding: JsonObject;
+  /** How many are left after it. */
+  readonly uses_left: number;
 }
 
 export interface Budget {
@@ -130,6 +150,8 @@ export interface Hooks {
   reserve: string | undefined;
   /** What was set aside for them; not part of the thread's own limits. */
   readonly limits: LimitAmounts;
+  /** What is left of it. */
+  left: Amounts;
   /** Runs a hook's directive in a thread of its own; its outputs. */
   readonly run: RunHook;
 }
@@ -159,8 +181,6 @@ export interface Control {
   ending: Ending | undefined;
   /** Was it ended from outside? */
   stopped: boolean;
-  /** The last signal that was obeyed. */
-  lastSignal: number;
   /** Requests and tools at work: told when somebody steers the thread. */
   readonly interruptions: Set<Interruption>;
   /** Calls without a result, by their id. */
@@ -291,6 +311,8 @@ export interface ThreadsPort {
   elsewhere(path: string, allow: (real: string) => Outcome<null>): Promise<Outcome<HarnessPorts>>;
   /** Goes on with a thread that nobody works on. */
   resume(id: string): Promise<Outcome<ThreadResult>>;
+  /** The journal of a thread that is held here, its secrets in place. */
+  history(id: string): Answer<StoredEvent[]>;
 }
 
 export interface LiveThread {

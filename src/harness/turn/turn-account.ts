@@ -10,7 +10,7 @@ import {
   tokenRatio,
   type Usage,
 } from '../../llm/index.ts';
-import type { Amounts, Change, ThreadSummary } from '../../store/index.ts';
+import type { Amounts, Held } from '../../store/index.ts';
 import { fitRequest } from '../limits/answer-length.ts';
 import {
   type Cost,
@@ -21,12 +21,12 @@ import {
   usedAmounts,
 } from '../limits/cost.ts';
 import type { LimitAmounts, LimitEvent } from '../limits/limit.ts';
-import { reserveAlongChain } from '../thread/budget.ts';
 import { packMarks } from '../thread/conversation.ts';
 import type { FailedRequest, JournalEvent } from '../thread/journal-event.ts';
+import type { Change } from '../thread/journal-writer.ts';
 import { badArgumentsResult, discardedLine } from '../thread/prompt.ts';
 import { addToConversation } from '../thread/talk.ts';
-import type { CalledOff, HarnessPorts, Thread } from '../thread/thread.ts';
+import type { CalledOff, Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS_BYTES } from './ask-model.ts';
 import { requestRow } from './audit.ts';
 import { type NextMove, nextMove } from './retry-turn.ts';
@@ -52,7 +52,7 @@ export interface TurnAccount {
   /** What follows a request that failed; undefined: that is for the checkpoint to say. */
   next: NextMove | undefined;
   /** Stage 4: local limits, then the whole chain in one transaction. */
-  reserve(): Outcome<LimitReservation>;
+  reserve(): Promise<Outcome<LimitReservation>>;
   /** Stage 9: reply or error, cost and charge in one commit. */
   record(entry: RecordEntry): void;
 }
@@ -202,7 +202,7 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
     reply: undefined,
     calledOff: undefined,
     next: undefined,
-    reserve() {
+    async reserve() {
       const tools = isApart(thread) ? 0 : MODEL_TOOLS_BYTES;
       account.bytes = conversation.bytes() + thread.talk.system.length + tools;
       account.next = undefined;
@@ -217,23 +217,29 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
         ...(thread.talk.price.context === undefined ? {} : { window: thread.talk.price.context }),
       });
       if ('event' in fit) return refusedBy(fit.event, fit.needed);
-      // A settled reservation is history: every request has its own.
-      key = `${thread.place.id}:turn:${journal.turn}:${journal.seq()}`;
+      key = `${thread.place.id}:turn:${journal.turn}:${journal.nextKey()}`;
       const { model, provider } = thread.talk.model;
+      // Counted before the answer: whoever reserves meanwhile sees it.
+      meter.countTurn();
       // Whoever resumes the thread sees by `n` whether a recorded cost holds this turn already.
-      const n = meter.read().turns + 1;
+      const n = meter.read().turns;
       const data = { max_tokens: fit.maxTokens, model, provider, key, n };
       // One commit: a turn that is begun has its worst case set aside, and the other way round.
-      const first = () => reserveAlongChain(thread, amountsOf(fit.unit), key);
-      const started = journal.note({ type: 'turn_start', data }, { first });
-      if (!started.ok) return started;
+      const from = thread.budget.drawFrom;
+      const amounts = amountsOf(fit.unit);
+      const reserve = [{ key, amounts, ...(from === undefined ? {} : { from }) }];
+      const started = await journal.commit({ type: 'turn_start', data }, { reserve });
+      if (!started.ok) {
+        meter.giveBackTurn();
+        return started;
+      }
       [account.maxTokens, unit] = [fit.maxTokens, fit.unit];
-      meter.countTurn();
       return ok({
         settle,
         release() {
           meter.giveBackTurn();
-          ports.store.cancel(key);
+          // Never sent: given back with whatever is noted about it.
+          change = { settle: [{ key, actual: {} }] };
         },
       });
     },
@@ -248,11 +254,10 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
           ? replyEvents(thread, reply, account.bytes)
           : [{ type: 'turn_end', data: { withheld: true } }];
       // An answer that is lost with this process is asked for again, and was charged its worst case.
-      const written = journal.appendSoon(events, { cost: packCost(meter.read()), ...change });
+      journal.note(events, { cost: packCost(meter.read()), ...change });
       change = {};
       ports.watch.audit?.write(requestRow(thread, { outcome, reply, charged }));
       charged = {};
-      if (!written.ok) throw new Error(written.error.detail.message);
       for (const event of events) addToConversation(thread, event);
     },
   };
@@ -266,19 +271,15 @@ export interface FinalAccount {
   cost: Cost;
 }
 
-export function finalAccount(
-  { store }: Pick<HarnessPorts, 'store'>,
-  { id, cost: packed }: Pick<ThreadSummary, 'id' | 'cost'>,
-): FinalAccount {
-  const open = store.openReservations(id);
-  const left = open.ok ? open.output : [];
-  const isRequest = (key: string): boolean => key.startsWith(`${id}:turn:`);
-  const requests = left.filter(({ key }) => isRequest(key));
-  const before = unpackCost(packed);
+/** Of a thread that nobody will take up again: `open` is what its last holder left. */
+export function finalAccount({ row, open }: Pick<Held, 'row' | 'open'>): FinalAccount {
+  const isRequest = (key: string): boolean => key.startsWith(`${row.id}:turn:`);
+  const requests = open.filter(({ key }) => isRequest(key));
+  const before = unpackCost(row.cost);
   const meter = createCostMeter(() => 0, before.ok ? before.output : NO_COST);
   for (const { amounts } of requests) meter.countRequest(usageOf(amounts), amounts.spend ?? 0n);
   return {
-    settle: left.map(({ key, amounts }) => ({ key, actual: isRequest(key) ? amounts : {} })),
+    settle: open.map(({ key, amounts }) => ({ key, actual: isRequest(key) ? amounts : {} })),
     cost: meter.read(),
   };
 }

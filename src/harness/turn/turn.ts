@@ -17,7 +17,7 @@ async function ask(thread: Thread, account: TurnAccount): Promise<Outcome<ModelR
     ports,
     talk: { conversation },
   } = thread;
-  const interruption = watchForInterruption(thread, STOPS_STREAM);
+  const interruption = await watchForInterruption(thread, STOPS_STREAM);
   try {
     // INVARIANT: just before an effect; whoever takes off has looked at the lease.
     if (interruption.cause() === 'lost') {
@@ -138,7 +138,7 @@ async function after(
 
 /** Waits; false when somebody said something first or the deadline came. */
 async function pause(thread: Thread, ms: number): Promise<boolean> {
-  const interruption = watchForInterruption(thread, STOPS_STREAM);
+  const interruption = await watchForInterruption(thread, STOPS_STREAM);
   await sleep(ms, undefined, { signal: interruption.signal }).catch(() => undefined);
   interruption.release();
   return !interruption.signal.aborted;

@@ -51,6 +51,7 @@ function beginningOf(text: string, redactor: Redactor, max: number): string {
 /** What a line of a transcript can be. */
 export const TRANSCRIPT_TYPES = [
   'thread_start',
+  'status',
   'turn_start',
   'turn_end',
   'user_message',
@@ -58,6 +59,7 @@ export const TRANSCRIPT_TYPES = [
   'tool_call',
   'tool_result',
   'cost_update',
+  'hook_start',
   'hook',
   'permission_denied',
   'limit',

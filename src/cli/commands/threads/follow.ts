@@ -38,6 +38,8 @@ function print(event: StoredEvent, terminal: Terminal): void {
     terminal.out(JSON.stringify(event));
     return;
   }
+  // What else happened says it too.
+  if (event.type === 'status') return;
   const read = decode(event);
   const told = (read.ok ? eventLine(read.output) : unreadableLine(read)) ?? {
     mark: '·',
@@ -60,11 +62,12 @@ async function follow(
   signal: AbortSignal,
 ): Promise<void> {
   for await (const news of store.watch({ thread, seq }, signal)) {
-    if (news.kind === 'event') {
-      const { kind: _kind, position: _position, ...event } = news;
-      print(event, terminal);
-    } else if (isEnded(news.status)) return;
-    else if (!terminal.json && news.status !== 'running') terminal.note(`now ${news.status}`);
+    const read = decode(news);
+    const status = read.ok && read.output.type === 'status' ? read.output.data.status : undefined;
+    if (status === undefined || terminal.json) print(news, terminal);
+    if (news.type === 'thread_end') return;
+    if (status === undefined || terminal.json || status === 'running' || isEnded(status)) continue;
+    terminal.note(`now ${status}`);
   }
 }
 
@@ -73,10 +76,10 @@ export const tailThread: CommandRun = async (call) => {
   const limit = countOption(options, 'limit');
   if (!limit.ok) return terminal.finish(limit, () => {});
   return await withRegistry(call, async ({ store }) => {
-    const row = findThread(store, asText(args[0]));
+    const row = await findThread(store, asText(args[0]));
     if (!row.ok) return terminal.finish(row, () => {});
     const { id } = row.output;
-    const events = store.readLast(id, limit.output ?? 20);
+    const events = await store.read(id, { last: limit.output ?? 20 });
     if (!events.ok) return terminal.finish(events, () => {});
     for (const event of events.output) print(event, terminal);
     if (options.follow !== true || isEnded(row.output.status)) return EXIT.done;
@@ -96,12 +99,12 @@ interface Now {
   ended: ThreadSummary[];
 }
 
-function look(store: Store, rows: number): Outcome<Now> {
-  store.interruptExpired();
-  const alive = store.query({ status: ALIVE, order_by: 'updated', limit: rows });
+async function look(store: Store, rows: number): Promise<Outcome<Now>> {
+  await store.sweep();
+  const alive = await store.query({ status: ALIVE, order_by: 'updated', limit: rows });
   if (!alive.ok) return alive;
   const room = Math.max(3, rows - alive.output.rows.length);
-  const ended = store.query({
+  const ended = await store.query({
     status: THREAD_STATUSES.filter(isEnded),
     order_by: 'updated',
     limit: room,
@@ -127,7 +130,7 @@ async function watch(store: Store, terminal: Terminal, signal: AbortSignal): Pro
   const screen = createScreen(terminal.write);
   try {
     while (!signal.aborted) {
-      const now = look(store, Math.max(5, terminal.rows() - 5));
+      const now = await look(store, Math.max(5, terminal.rows() - 5));
       if (!now.ok) return;
       screen.draw([...linesOf(now.output, terminal), terminal.paint('dim', 'Ctrl-C leaves')]);
       await sleep(REDRAW_MS, undefined, { signal }).catch(() => undefined);
@@ -143,7 +146,7 @@ export const watchAll: CommandRun = (call) =>
     if (terminal.isLive) {
       return await untilInterrupted((signal) => watch(store, terminal, signal));
     }
-    return terminal.finish(look(store, 20), (now) => {
+    return terminal.finish(await look(store, 20), (now) => {
       for (const line of linesOf(now, terminal)) terminal.out(line);
     });
   });
@@ -175,7 +178,7 @@ export const waitForThreads: CommandRun = async (call) => {
         : AbortSignal.timeout(timeout.output * 1000);
     const rows = await Promise.all(
       asList(args[0]).map(async (word): Promise<Outcome<ThreadRow>> => {
-        const row = findThread(store, word);
+        const row = await findThread(store, word);
         return row.ok ? await waitForEnd(store, row.output.id, signal, { untilEnd: false }) : row;
       }),
     );

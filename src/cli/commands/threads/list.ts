@@ -57,7 +57,7 @@ export const listThreads: CommandRun = async (call) => {
       const { directive } = filter.output;
       const found =
         directive === undefined ? undefined : runtime.library.find('directive', directive);
-      const page = store.query({
+      const page = await store.query({
         ...filter.output,
         // The registry knows the whole id; people may type the name.
         ...(found?.ok ? { directive: found.output.id } : {}),
@@ -77,11 +77,11 @@ export const listThreads: CommandRun = async (call) => {
 
 // `threads tree`: a thread and everything below it, hooks included.
 
-function everyThread(store: Store, root: string): Outcome<ThreadSummary[]> {
+async function everyThread(store: Store, root: string): Promise<Outcome<ThreadSummary[]>> {
   const rows: ThreadSummary[] = [];
   for (let cursor: string | undefined; ; ) {
     const filter = { root, limit: 500, direction: 'asc' as const };
-    const page = store.query(cursor === undefined ? filter : { ...filter, cursor });
+    const page = await store.query(cursor === undefined ? filter : { ...filter, cursor });
     if (!page.ok) return page;
     rows.push(...page.output.rows);
     cursor = page.output.next_cursor;
@@ -113,8 +113,8 @@ function draw(rows: readonly ThreadSummary[], root: string, terminal: Terminal):
 export const showTree: CommandRun = (call) =>
   withRegistry(call, async ({ store }) => {
     const { args, terminal } = call;
-    const row = findThread(store, asText(args[0]));
+    const row = await findThread(store, asText(args[0]));
     if (!row.ok) return terminal.finish(row, () => {});
     const { root } = row.output;
-    return terminal.finish(everyThread(store, root), (rows) => draw(rows, root, terminal));
+    return terminal.finish(await everyThread(store, root), (rows) => draw(rows, root, terminal));
   });

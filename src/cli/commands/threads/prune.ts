@@ -38,7 +38,7 @@ export const run: CommandRun = (call) =>
     if (!age.ok) return terminal.finish(age, () => {});
     const keepFailed = options.keepFailed === true || retention.keep_failed === true;
     const before = Date.now() - age.output;
-    const pruned = pruneThreads(store, runtime.project, { before, keepFailed });
+    const pruned = await pruneThreads(store, runtime.project, { before, keepFailed });
     return terminal.finish(pruned, ({ removed }) =>
       terminal.out(`${removed.length} threads removed; their budgets and the audit stay`),
     );

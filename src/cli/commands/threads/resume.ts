@@ -19,8 +19,8 @@ export const run: CommandRun = async (call) => {
   const options = snapshotOption(asText(call.options.from));
   if (!options.ok) return call.terminal.finish(options, () => {});
   return await followRun(call, {
-    thread(store) {
-      const row = findThread(store, asText(call.args[0]));
+    async thread(store) {
+      const row = await findThread(store, asText(call.args[0]));
       return row.ok ? ok(row.output.id) : row;
     },
     async start({ store, threads }, signal, thread) {
@@ -31,7 +31,13 @@ export const run: CommandRun = async (call) => {
       }
       if (message !== undefined) {
         const payload = { role: 'user', content: message };
-        const told = store.signal(thread, 'message', payload, signalKey(), speaker(call));
+        const told = await store.signal({
+          thread: thread,
+          kind: 'message',
+          payload: payload,
+          key: signalKey(),
+          by: speaker(call),
+        });
         if (!told.ok) return told;
       }
       return await threads.resume(thread, signal, options.output);

@@ -80,9 +80,9 @@ function showCost(row: ThreadRow, terminal: Terminal): void {
 export const run: CommandRun = (call) =>
   withRegistry(call, async ({ store }) => {
     const { args, options, terminal } = call;
-    const row = findThread(store, asText(args[0]));
+    const row = await findThread(store, asText(args[0]));
     if (!row.ok) return terminal.finish(row, () => {});
-    const events = readEvents(store, row.output.id);
+    const events = await readEvents(store, row.output.id);
     if (!events.ok) return terminal.finish(events, () => {});
     const max = options.full === true ? Number.POSITIVE_INFINITY : 200;
     return terminal.finish(ok({ thread: row.output, events: events.output }), (shown) => {

@@ -29,7 +29,7 @@ function command(tell: (call: CommandCall) => Outcome<Tell>): CommandRun {
     const chosen = tell(call);
     if (!chosen.ok) return terminal.finish(chosen, () => {});
     return await withRegistry(call, async ({ store }) => {
-      const row = findThread(store, asText(args[0]));
+      const row = await findThread(store, asText(args[0]));
       if (!row.ok) return terminal.finish(row, () => {});
       const done = await chosen.output(store, row.output, speaker(call));
       return terminal.finish(done, ({ thread_id, kind, status }) =>
@@ -39,16 +39,22 @@ function command(tell: (call: CommandCall) => Outcome<Tell>): CommandRun {
   };
 }
 
-function send(
+async function send(
   store: Store,
   { id }: ThreadRow,
   kind: string,
   payload: JsonObject,
   by: string,
-): Outcome<Told> {
-  const sent = store.signal(id, kind, payload, signalKey(), by);
+): Promise<Outcome<Told>> {
+  const sent = await store.signal({
+    thread: id,
+    kind: kind,
+    payload: payload,
+    key: signalKey(),
+    by: by,
+  });
   if (!sent.ok) return sent;
-  const now = store.thread(id);
+  const now = await store.thread(id);
   return now.ok ? ok({ thread_id: id, kind, status: now.output.status }) : now;
 }
 
@@ -90,24 +96,24 @@ async function end(
   if (isEnded(row.status)) {
     return fail('thread_ended', `thread \`${row.id}\` has ended already: ${row.status}`);
   }
-  const below = livingBelow(store, row.id);
+  const below = await livingBelow(store, row.id);
   if (!below.ok) return below;
   for (const id of [...below.output, row.id]) {
-    const now = store.thread(id);
+    const now = await store.thread(id);
     if (!now.ok) return now;
     if (isEnded(now.output.status)) continue;
-    store.signal(id, kind, {}, signalKey(), by);
-    if (!isAttended(now.output)) endUnattended(store, id, status, by);
+    await store.signal({ thread: id, kind: kind, payload: {}, key: signalKey(), by: by });
+    if (!isAttended(now.output)) await endUnattended(store, id, status, by);
   }
   const patience = kind === 'kill' ? KILL_PATIENCE_MS : STOP_PATIENCE_MS;
   const seen = await waitForEnd(store, row.id, AbortSignal.timeout(patience));
   if (!seen.ok) return seen;
   if (kind === 'kill' && !isEnded(seen.output.status)) {
     // It does not answer. From here on it can neither append nor act.
-    const killed = endUnattended(store, row.id, 'killed', by, { force: true });
+    const killed = await endUnattended(store, row.id, 'killed', by, { force: true });
     if (!killed.ok) return killed;
   }
-  const now = store.thread(row.id);
+  const now = await store.thread(row.id);
   return now.ok ? ok({ thread_id: row.id, kind: plainText(kind), status: now.output.status }) : now;
 }
 

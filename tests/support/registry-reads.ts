@@ -1,0 +1,32 @@
+// What tests ask of a registry that the port answers for many at once.
+import { type Outcome, ok } from '../../src/base/index.ts';
+import type { BudgetState, Store, StoredEvent } from '../../src/store/index.ts';
+
+export async function budgetOf(store: Store, thread: string): Promise<Outcome<BudgetState>> {
+  const states = await store.budgets([thread]);
+  if (!states.ok) return states;
+  const [state] = states.output;
+  if (!state) throw new Error(`no budget of ${thread}`);
+  return ok(state);
+}
+
+/** Reads on until some thread has written an event like this, or the time is up. */
+export async function untilEvent(
+  store: Store,
+  is: (event: StoredEvent) => boolean,
+  signal: AbortSignal = AbortSignal.timeout(20_000),
+): Promise<void> {
+  const seen = new Map<string, number>();
+  const isNew = async (thread: string): Promise<boolean> => {
+    const events = await store.read(thread, { after: seen.get(thread) ?? 0 });
+    const found = events.ok ? events.output : [];
+    seen.set(thread, found.at(-1)?.seq ?? seen.get(thread) ?? 0);
+    return found.some(is);
+  };
+  const heads = store.changes({}, signal)[Symbol.asyncIterator]();
+  for (let next = heads.next(); ; next = heads.next()) {
+    const page = await store.query({ limit: 500 });
+    for (const { id } of page.ok ? page.output.rows : []) if (await isNew(id)) return;
+    if ((await next).done) return;
+  }
+}
