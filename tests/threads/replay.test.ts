@@ -199,7 +199,11 @@ test('a hook that asked a model is given its answers again', async () => {
   ]);
   made.fixture.write('.ai/directives/judge.md', judge);
   // A changed file counts a moment later.
-  await expect.poll(() => made.runtime.library.find('directive', 'judge').ok).toBe(true);
+  const isSeen = async () => {
+    await made.runtime.library.refresh();
+    return made.runtime.library.find('directive', 'judge').ok;
+  };
+  await expect.poll(isSeen).toBe(true);
   const { thread_id, status } = await run(made);
   expect(status).toBe('completed');
   const asked = made.provider.count();

@@ -140,12 +140,15 @@ export async function finish(thread: Thread, ending: Ending): Promise<Finished> 
         cost,
         settle: setApart(thread).map((key) => ({ key, actual: {} })),
         result: { ...result },
-        release: true,
       })
     : await journal.commit([], { status, cost, release: true, ...quietly(thread, status) });
   if (!done.ok && done.error.code === 'signalled') return { signalled: true };
-  if (!done.ok) await ports.store.release({ thread: place.id, epoch: journal.epoch });
+  // INVARIANT: what has ended is let go when its transcript is written. Before that it shows up as
+  // ended and held by nobody, and whoever finds it writes the transcript for it.
   ports.watch.done?.(place.id);
+  if (!done.ok || isEnded(status)) {
+    await ports.store.release({ thread: place.id, epoch: journal.epoch });
+  }
   // INVARIANT: an end that is not in the registry is none; whoever resumes the thread finds it.
   return done.ok
     ? { result }
