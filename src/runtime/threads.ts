@@ -401,7 +401,12 @@ export async function createThreads(
   };
   const threads: Threads = {
     store,
-    history: watch.history,
+    async history(id) {
+      const events = await watch.history(id);
+      // Who only looks keeps nothing of what was put back in place.
+      if (!ports.threads.live.get(id)) watch.port.done?.(id);
+      return events;
+    },
     async run(request, signal) {
       await retain(open, store);
       return await told(() => harness.runDirective(ports, request, signal));
