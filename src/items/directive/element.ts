@@ -1,6 +1,6 @@
 // Attributes that are more than text: yes or no, one of a few words.
 import { type Json, type JsonObject, nearest, setOwn } from '../../base/index.ts';
-import { offsetIn, type Piece } from './entities.ts';
+import { offsetIn, type TextPiece } from './entities.ts';
 import { type Findings, offsetOf, type Place, quoted } from './findings.ts';
 import type { Shape } from './shape.ts';
 
@@ -17,7 +17,7 @@ export interface Element {
   readonly name: string;
   readonly at: Place;
   readonly attributes: Attribute[];
-  readonly children: (Element | Piece)[];
+  readonly children: (Element | TextPiece)[];
   /** Undefined: no such tag is known here. */
   readonly shape: Shape | undefined;
   /** The text came from YAML: its first line is indented like the others. */
@@ -49,8 +49,8 @@ export const hasTypo = ({ attributes, children, shape }: Element): boolean =>
     ({ name }) => !shape?.attributes.includes(name) && !shape?.retired.includes(name),
   ) || children.some((child) => child.kind === 'element' && child.shape === undefined);
 
-const piecesOf = (element: Element): Piece[] =>
-  element.children.filter((child): child is Piece => child.kind === 'text');
+const piecesOf = (element: Element): TextPiece[] =>
+  element.children.filter((child): child is TextPiece => child.kind === 'text');
 
 /** Lines without their common indentation and without blank lines around them. */
 export function dedent(text: string, isFirstLineIndented: boolean): string {

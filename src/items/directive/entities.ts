@@ -2,7 +2,7 @@
 // an error in a decoded expression points at the right column.
 
 /** A run of text with its place in the file. */
-export interface Piece {
+export interface TextPiece {
   readonly kind: 'text';
   readonly text: string;
   readonly at: number;
@@ -31,7 +31,7 @@ export function decodeEntities(
   source: string,
   at: number,
   unknown?: (entity: string, at: number) => void,
-): Piece {
+): TextPiece {
   if (!source.includes('&')) return { kind: 'text', text: source, at };
   const breaks: [number, number][] = [];
   let [text, done] = ['', 0];
@@ -49,7 +49,7 @@ export function decodeEntities(
 }
 
 /** The file offset of a character of a piece. */
-export function offsetIn({ at, breaks }: Piece, index: number): number {
+export function offsetIn({ at, breaks }: TextPiece, index: number): number {
   const last = breaks?.findLast(([from]) => from <= index);
   return last ? last[1] + index - last[0] : at + index;
 }

@@ -1,6 +1,6 @@
 import { nearest } from '../../base/index.ts';
 import type { Element } from './element.ts';
-import { decodeEntities, type Piece } from './entities.ts';
+import { decodeEntities, type TextPiece } from './entities.ts';
 import { type Findings, quoted } from './findings.ts';
 import { childShape, DIRECTIVE, type Shape } from './shape.ts';
 import { nameAt, readTag, type Tag } from './tag.ts';
@@ -31,7 +31,7 @@ const MARKS =
 const WHEN_BARRIERS = ['/hook', '/guard', '/hooks', '/guards', '/directive', 'when'];
 
 export interface RawText {
-  readonly piece: Piece;
+  readonly piece: TextPiece;
   /** Just before the closing tag, or where reading goes on when there is none. */
   readonly end: number;
 }
@@ -77,7 +77,7 @@ export function createRawReader(text: string, start: number, find: Finder): RawR
     return Math.min(tag === -1 ? text.length : tag, line === -1 ? text.length : line);
   }
 
-  const verbatim = (from: number, end: number): Piece => ({
+  const verbatim = (from: number, end: number): TextPiece => ({
     kind: 'text',
     text: text.slice(from, end),
     at: from,

@@ -9,7 +9,7 @@ import {
   type YamlDocument,
 } from '../../base/index.ts';
 import { type Attribute, childOf, type Element } from './element.ts';
-import type { Piece } from './entities.ts';
+import type { TextPiece } from './entities.ts';
 import { type Findings, offsetOf, type Place, quoted } from './findings.ts';
 import { childShape, DIRECTIVE, METADATA, type Shape } from './shape.ts';
 
@@ -52,7 +52,7 @@ function contentStart(text: string, at: number, value: string): number {
   return newline === -1 || found === -1 ? at : found;
 }
 
-function textPiece(front: Front, value: Scalar, path: Path): Piece {
+function textPiece(front: Front, value: Scalar, path: Path): TextPiece {
   const content = scalarText(value);
   const place = front.place(path, 'value');
   return {

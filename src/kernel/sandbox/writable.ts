@@ -19,7 +19,7 @@ export interface WritablePlaces {
   places: MountPlace[];
 }
 
-export interface Question {
+export interface AccessQuestion {
   /** Answers for one path. */
   mayWrite(path: string): boolean;
   /** A fresh random name. */
@@ -118,7 +118,10 @@ function closing(found: WritablePlaces, unasked: readonly string[]): WritablePla
   };
 }
 
-export function writablePlaces(projectRoot: string, question: Question): Outcome<WritablePlaces> {
+export function writablePlaces(
+  projectRoot: string,
+  question: AccessQuestion,
+): Outcome<WritablePlaces> {
   const { mayWrite, unguessable } = question;
   const shape = shapeOf(question.globs ?? ['**/*']);
   const folderAccess = (path: string): MountPlace['access'] => {

@@ -3,7 +3,7 @@
 import { fail, type Json } from '../../base/index.ts';
 import { type Amounts, add, BUDGET_KINDS, type BudgetKind, plus, without } from '../amounts.ts';
 import type { Commit, Reserve, Settle } from '../port.ts';
-import { need, Refused, type Reservation, type World } from './world.ts';
+import { need, type OpenReservation, RefusedCommit, type World } from './world.ts';
 
 const ZERO = { spawns: 0n, tokens: 0n, input_tokens: 0n, output_tokens: 0n, spend: 0n };
 
@@ -26,7 +26,7 @@ function refuse(kind: BudgetKind, thread: string, short: Short): never {
     Object.entries(short).map(([name, amount]) => [name, shown(kind, amount)]),
   );
   const message = `${short.requested} more ${kind} would pass the limit of thread \`${thread}\``;
-  throw new Refused(fail(`${kind}_exceeded`, message, { ...detail, limit: kind, thread }));
+  throw new RefusedCommit(fail(`${kind}_exceeded`, message, { ...detail, limit: kind, thread }));
 }
 
 function change(
@@ -72,11 +72,11 @@ function checkRoom(world: World, threads: readonly string[], amounts: Amounts): 
   }
 }
 
-function openIn(world: World, chain: readonly string[], key: string): Reservation {
+function openIn(world: World, chain: readonly string[], key: string): OpenReservation {
   const missing = fail('not_found', `there is no open reservation \`${key}\``, { key });
   const found = need(world.reservations.get(key), missing);
   if (chain.includes(found.thread)) return found;
-  throw new Refused(
+  throw new RefusedCommit(
     fail('invalid_input', `reservation \`${key}\` belongs to other threads`, { key }),
   );
 }
@@ -92,7 +92,12 @@ function settle(world: World, chain: readonly string[], { key, actual }: Settle)
   for (const thread of source.chain) change(world, thread, { reserve: left });
 }
 
-function draw(world: World, chain: readonly string[], from: string, amounts: Amounts): Reservation {
+function draw(
+  world: World,
+  chain: readonly string[],
+  from: string,
+  amounts: Amounts,
+): OpenReservation {
   const source = openIn(world, chain, from);
   for (const kind of BUDGET_KINDS) {
     const [requested, max] = [amounts[kind] ?? 0n, source.amounts[kind] ?? 0n];
@@ -105,7 +110,9 @@ function draw(world: World, chain: readonly string[], from: string, amounts: Amo
 function setAside(world: World, chain: readonly string[], wish: Reserve): void {
   const { key, amounts, from, standing = false } = wish;
   if (world.reservations.get(key)) {
-    throw new Refused(fail('invalid_input', `reservation \`${key}\` is open already`, { key }));
+    throw new RefusedCommit(
+      fail('invalid_input', `reservation \`${key}\` is open already`, { key }),
+    );
   }
   const source = from === undefined ? undefined : draw(world, chain, from, amounts);
   const fresh = chain.filter((thread) => !source?.chain.includes(thread));
@@ -132,7 +139,7 @@ export function reserveAll(
       setAside(world, chain, wish);
       return [wish.key];
     } catch (error) {
-      const code = error instanceof Refused ? error.failure.error.code : '';
+      const code = error instanceof RefusedCommit ? error.failure.error.code : '';
       if (wish.optional && (code === 'not_found' || code.endsWith('_exceeded'))) return [];
       throw error;
     }
@@ -145,7 +152,7 @@ function raise(world: World, thread: string, to: Amounts): void {
     const [wanted, now] = [to[kind], account?.limits[kind]];
     if (wanted === undefined || (now !== undefined && wanted >= now)) continue;
     const message = `${wanted} would not raise the ${kind} limit of thread \`${thread}\``;
-    throw new Refused(fail('invalid_input', message, { thread, limit: kind }));
+    throw new RefusedCommit(fail('invalid_input', message, { thread, limit: kind }));
   }
   if (account) world.accounts.set(thread, { ...account, limits: { ...account.limits, ...to } });
 }

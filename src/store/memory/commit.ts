@@ -24,7 +24,7 @@ import type {
 } from '../port.ts';
 import { isEnded, noThread } from '../thread-id.ts';
 import { changeBudgets, openAccount, reserveAll } from './budgets.ts';
-import { need, Refused, type ThreadRecord, type World } from './world.ts';
+import { need, RefusedCommit, type ThreadRecord, type World } from './world.ts';
 
 export const MAX_LEASE_MS = 600_000;
 const REVOKING = ['aborted', 'terminated', 'killed'];
@@ -75,7 +75,9 @@ export function keepSecrets(world: World, thread: string, secrets: readonly Seal
   for (const { number, sealed } of secrets) {
     const before = kept.find((one) => one.number === number);
     if (before && Buffer.compare(before.sealed, sealed) !== 0) {
-      throw new Refused(fail('conflict', `secret ${number} of \`${thread}\` exists`, { thread }));
+      throw new RefusedCommit(
+        fail('conflict', `secret ${number} of \`${thread}\` exists`, { thread }),
+      );
     }
     if (!before) kept.push({ number, sealed: sealed.slice() });
   }
@@ -104,7 +106,9 @@ export function bear(
     start,
   } = thread;
   if (world.accounts.get(id)) {
-    throw new Refused(fail('thread_exists', `thread \`${id}\` exists already`, { thread: id }));
+    throw new RefusedCommit(
+      fail('thread_exists', `thread \`${id}\` exists already`, { thread: id }),
+    );
   }
   const now = world.clock.now();
   const isHeld = 'lease' in start;
@@ -219,14 +223,14 @@ export function useApproval(
   const isTheirs =
     chain.length === 0 ? found.thread === undefined : chain.includes(found.thread ?? '');
   if (!isTheirs || canonicalJson(found.binding) !== canonicalJson(binding)) {
-    throw new Refused(fail('permission_denied', `approval \`${id}\` is for something else`));
+    throw new RefusedCommit(fail('permission_denied', `approval \`${id}\` is for something else`));
   }
   const key = `${id} ${chain[0] ?? ''}`;
   const taken = world.uses.get(key) ?? 0;
   const state = stateOf(found, world.clock.now());
   if (back ? taken === 0 : state !== 'approved') {
     const code = back ? 'invalid_input' : `approval_${state}`;
-    throw new Refused(
+    throw new RefusedCommit(
       fail(code, `approval \`${id}\` cannot be used: ${state}`, { approval: id, state }),
     );
   }
@@ -240,7 +244,7 @@ function fence(world: World, id: string, commit: Commit): ThreadRecord {
   const { seq, epoch, quiet } = commit.expect;
   const detail = { thread: id, seq: record.seq, epoch: record.epoch };
   const refuse = (code: string): never => {
-    throw new Refused(fail(code, `thread \`${id}\`: ${code}`, detail));
+    throw new RefusedCommit(fail(code, `thread \`${id}\`: ${code}`, detail));
   };
   if (record.epoch !== epoch) refuse('stale_epoch');
   if (record.seq !== seq) refuse('conflict');
@@ -249,7 +253,7 @@ function fence(world: World, id: string, commit: Commit): ThreadRecord {
   if (quiet && record.wakes > heard) {
     const signals = (world.signals.get(id) ?? []).filter(({ number }) => number > heard);
     const message = `thread \`${id}\` was spoken to meanwhile`;
-    throw new Refused(
+    throw new RefusedCommit(
       fail('signalled', message, {
         thread: id,
         signals: structuredClone(signals).map((signal): JsonObject => ({ ...signal })),
@@ -293,7 +297,7 @@ function askAll(world: World, id: string, asked: readonly NewApproval[]): Approv
   const ids = new Set<string>();
   return asked.map((one) => {
     if (ids.has(one.id) || world.approvals.get(one.id)) {
-      throw new Refused(fail('invalid_input', `there is an approval \`${one.id}\` already`));
+      throw new RefusedCommit(fail('invalid_input', `there is an approval \`${one.id}\` already`));
     }
     ids.add(one.id);
     return askApproval(world, one, id);

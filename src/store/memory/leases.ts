@@ -3,7 +3,7 @@ import { fail } from '../../base/index.ts';
 import type { Held, Lease, Owner, Wanted } from '../port.ts';
 import { AT_WORK, isEnded, noThread } from '../thread-id.ts';
 import { addEvents, letGo, MAX_LEASE_MS, toHeld } from './commit.ts';
-import { need, Refused, type ThreadRecord, type World } from './world.ts';
+import { need, RefusedCommit, type ThreadRecord, type World } from './world.ts';
 
 const UNCLAIMED_MS = 60_000;
 
@@ -30,13 +30,13 @@ export function claim(
   const record = need(world.threads.get(id), noThread(id));
   const { status, owner: holder } = record;
   if (isEnded(status) && !how.reopen) {
-    throw new Refused(
+    throw new RefusedCommit(
       fail('thread_ended', `thread \`${id}\` has ended: ${status}`, { thread: id }),
     );
   }
   const isFree = holder === undefined || holder === owner.owner || isOver(world, record);
   if (!isFree && !how.force) {
-    throw new Refused(
+    throw new RefusedCommit(
       fail('lease_held', `thread \`${id}\` is held`, { thread: id, owner: holder }),
     );
   }

@@ -14,7 +14,7 @@ import type {
 } from '../port.ts';
 import { isEnded, noThread, THREAD_STATUSES } from '../thread-id.ts';
 import { keepSecrets, sendSignal, stateOf, toRow } from './commit.ts';
-import { need, Refused, type ThreadRecord, type World } from './world.ts';
+import { need, RefusedCommit, type ThreadRecord, type World } from './world.ts';
 
 function isWanted(record: ThreadRecord, filter: ThreadFilter): boolean {
   const { status, within } = filter;
@@ -121,7 +121,9 @@ export function decide(world: World, id: string, given: Decision): Approval {
   const found = need(world.approvals.get(id), missing);
   const [now, state] = [world.clock.now(), stateOf(found, world.clock.now())];
   if (state !== 'pending') {
-    throw new Refused(fail('conflict', `approval \`${id}\` is ${state}`, { approval: id, state }));
+    throw new RefusedCommit(
+      fail('conflict', `approval \`${id}\` is ${state}`, { approval: id, state }),
+    );
   }
   const { decision, who, channel, why, answer, uses = found.uses, expires } = given;
   const decided = {
@@ -169,7 +171,9 @@ export function putArtifact(
   secrets: readonly Sealed[],
 ): string {
   if (bytes.length > MAX_BYTES) {
-    throw new Refused(fail('invalid_input', `${bytes.length} bytes are too many`, { thread }));
+    throw new RefusedCommit(
+      fail('invalid_input', `${bytes.length} bytes are too many`, { thread }),
+    );
   }
   need(world.threads.get(thread), noThread(thread));
   keepSecrets(world, thread, secrets);

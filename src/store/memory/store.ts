@@ -36,8 +36,8 @@ import {
 import { claim, nextDue, release, renew, sweep, take, unreleased } from './leases.ts';
 import { approvals, budgets, decide, prune, putArtifact, query } from './queries.ts';
 import { createWatchers, type Watchers } from './watch.ts';
-import { createWire, seededRandom, type Wire, type WireFaults } from './wire.ts';
-import { createWorld, need, Refused, type World } from './world.ts';
+import { createWire, type LateWire, seededRandom, type WireFaults } from './wire.ts';
+import { createWorld, need, RefusedCommit, type World } from './world.ts';
 
 export interface MemoryOptions {
   /** Stores that are opened on the same world are like processes on the same data. */
@@ -56,7 +56,7 @@ interface Told {
 
 interface Parts {
   world: World;
-  wire: Wire;
+  wire: LateWire;
   told: Map<string, Told>;
   watchers: Watchers;
 }
@@ -66,7 +66,7 @@ const MAX_READ = 10_000;
 /** Makes the refusal of a pure function one of the transaction. */
 function agreed<T>(outcome: Outcome<T>): T {
   if (outcome.ok) return outcome.output;
-  throw new Refused(outcome);
+  throw new RefusedCommit(outcome);
 }
 
 function remember({ world, told }: Parts, held: Held): Held {

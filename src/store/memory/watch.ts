@@ -1,6 +1,6 @@
 // Watching the data of a store in memory.
 import type { Head, StoredEvent } from '../port.ts';
-import type { Wire } from './wire.ts';
+import type { LateWire } from './wire.ts';
 import type { News, World } from './world.ts';
 
 export interface Watchers {
@@ -42,7 +42,7 @@ function createWaiter(world: World, ends: Set<() => void>, note: (news: News) =>
   };
 }
 
-export function createWatchers(world: World, wire: Wire): Watchers {
+export function createWatchers(world: World, wire: LateWire): Watchers {
   const ends = new Set<() => void>();
   let isClosed = false;
 

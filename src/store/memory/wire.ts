@@ -9,7 +9,7 @@ import {
   type RandomBytes,
 } from '../../base/index.ts';
 import type { Answer } from '../port.ts';
-import { Refused, type World } from './world.ts';
+import { RefusedCommit, type World } from './world.ts';
 
 export interface Call<T> {
   work: () => T;
@@ -29,7 +29,7 @@ export interface WireFaults {
   meanwhile(step: () => Promise<void> | void): void;
 }
 
-export interface Wire extends WireFaults {
+export interface LateWire extends WireFaults {
   call<T>(call: Call<T>): Answer<T>;
   /** Refuses what is new, answers what was asked for. */
   close(): Promise<void>;
@@ -59,7 +59,7 @@ export function seededRandom(seed: number): RandomBytes {
 
 export const CLOSED: Failure = fail('store_closed', 'the store was closed');
 
-export function createWire(world: World, options: WireOptions): Wire {
+export function createWire(world: World, options: WireOptions): LateWire {
   const { maxTurns, patienceMs, clock, random } = options;
   const lanes = new Map<string, Promise<unknown>>();
   const unanswered = new Set<Promise<unknown>>();
@@ -76,7 +76,7 @@ export function createWire(world: World, options: WireOptions): Wire {
     try {
       return world.transact(() => ({ ok: true, output: work() }));
     } catch (error) {
-      if (error instanceof Refused) return error.failure;
+      if (error instanceof RefusedCommit) return error.failure;
       return fail('store_failed', `the store failed: ${(error as Error).message}`);
     }
   }

@@ -28,13 +28,13 @@ export interface ThreadRecord extends ThreadSummary {
   order: number;
 }
 
-export interface Account {
+export interface MemoryAccount {
   limits: BudgetLimits;
   used: Required<Amounts>;
   reserved: Required<Amounts>;
 }
 
-export interface Reservation {
+export interface OpenReservation {
   key: string;
   thread: string;
   /** Who made it, and all above. */
@@ -64,8 +64,8 @@ export interface World {
   threads: Table<ThreadRecord>;
   events: Table<readonly StoredEvent[]>;
   signals: Table<readonly Signal[]>;
-  accounts: Table<Account>;
-  reservations: Table<Reservation>;
+  accounts: Table<MemoryAccount>;
+  reservations: Table<OpenReservation>;
   approvals: Table<Approval>;
   /** By approval and thread. */
   uses: Table<number>;
@@ -141,7 +141,7 @@ export function createWorld(clock: Clock, isGone: (owner: string) => boolean): W
 }
 
 /** Refuses from deep inside: caught where the transaction was begun. */
-export class Refused extends Error {
+export class RefusedCommit extends Error {
   readonly failure: Failure;
   constructor(failure: Failure) {
     super(failure.error.detail.message);
@@ -150,6 +150,6 @@ export class Refused extends Error {
 }
 
 export function need<T>(value: T | undefined, failure: Failure): T {
-  if (value === undefined) throw new Refused(failure);
+  if (value === undefined) throw new RefusedCommit(failure);
   return value;
 }

@@ -11,7 +11,7 @@ import { passFence, whyNot } from './fence.ts';
 import type { Connection } from './file/connection.ts';
 import type { Effects } from './file/group.ts';
 import { type HeldThread, type HeldThreads, REVOKING } from './held.ts';
-import { type Plan, planBudgets } from './ledger.ts';
+import { type LedgerPlan, planBudgets } from './ledger.ts';
 import type { LedgerRows } from './ledger-rows.ts';
 import type { RecordRows } from './records.ts';
 import type { SignalRows } from './signals.ts';
@@ -29,7 +29,7 @@ export interface CommitParts {
 }
 
 interface Checked {
-  plan: Plan | undefined;
+  plan: LedgerPlan | undefined;
   uses: readonly UsePlan[];
   parent: Parent | undefined;
 }

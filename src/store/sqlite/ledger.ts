@@ -27,7 +27,7 @@ export interface Booking extends Pick<Commit, 'settle' | 'raise' | 'charge' | 'r
 }
 
 /** What is to be written. */
-export interface Plan {
+export interface LedgerPlan {
   reserved: readonly string[];
   write(): void;
 }
@@ -315,7 +315,7 @@ function writeEntries(rows: LedgerRows, entries: ReadonlyMap<string, Entry>): vo
 }
 
 /** Undefined when a commit has nothing to do with budgets. */
-export function planBudgets(rows: LedgerRows, booking: Booking): Outcome<Plan | undefined> {
+export function planBudgets(rows: LedgerRows, booking: Booking): Outcome<LedgerPlan | undefined> {
   const { chain, settle = [], raise, charge, reserve = [], children = [] } = booking;
   const kinds = kindsOf(booking);
   if (kinds.length === 0 && settle.length + reserve.length === 0 && !raise && !charge) {
