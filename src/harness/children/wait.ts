@@ -112,8 +112,17 @@ export async function awaitEnd(
   );
 }
 
-async function openChildren({ ports, place }: Thread): Promise<ThreadSummary[]> {
-  return (await unfinished(ports, place.id)).filter(({ detached }) => !detached);
+const registeredChildren = async ({ ports, place }: Thread): Promise<ThreadSummary[]> =>
+  (await unfinished(ports, place.id)).filter(({ detached }) => !detached);
+
+/** Those at work here count until their parent was told, also when the registry has their end. */
+async function openChildren(thread: Thread): Promise<ReadonlySet<string>> {
+  const registered = await registeredChildren(thread);
+  const here = thread.ports.threads.live
+    .childrenOf(thread.place.id)
+    .map((live) => live.thread.place)
+    .filter(({ detached, kind }) => !detached && kind === 'thread');
+  return new Set([...registered, ...here].map(({ id }) => id));
 }
 
 /** One round: until all have ended, somebody steers the parent, or its time is up. */
@@ -125,7 +134,7 @@ async function waitRound(thread: Thread): Promise<CalledOff | undefined> {
   const signal = AbortSignal.any([over.signal, interruption.signal]);
   const children = await openChildren(thread);
   await Promise.race([
-    Promise.all(children.map(({ id }) => awaitEnd(ports, id, signal))),
+    Promise.all([...children].map((id) => awaitEnd(ports, id, signal))),
     aborted(interruption.signal),
   ]);
   over.abort();
@@ -149,11 +158,11 @@ export async function waitForChildren(thread: Thread): Promise<Ending | undefine
     await hearInReplay(thread);
     const told = obeySignals(thread);
     if (told) return told;
-    if ((await openChildren(thread)).length === 0) return undefined;
+    if ((await openChildren(thread)).size === 0) return undefined;
     const cause = await waitRound(thread);
     if (cause === 'duration') return outOfTime(thread);
     if (cause === 'lost') return { status: 'interrupted', reason: 'its lease was lost' };
-    const still = await openChildren(thread);
+    const still = await registeredChildren(thread);
     if (still.length > 0 && still.every(({ status }) => status === 'interrupted')) {
       if (thread.control.stopped) continue;
       const names = still.map(({ id }) => id).join(', ');
