@@ -66,7 +66,7 @@ const repeat = (work: () => unknown) => () => {
   for (let round = 0; round < COUNT; round++) work();
 };
 
-const scope = { frame: createFrame(), capture() {}, emit() {}, trace: [] };
+const scope = { frame: createFrame(), capture() {}, emit() {}, signal: undefined, trace: [] };
 const given = [value];
 const through = (frame: Frame, op: () => Operation) => async () => {
   for (let round = 0; round < COUNT; round++) await perform(op(), inputs, body, frame);

@@ -1,12 +1,12 @@
 // What is asked and told about one act, by whoever performs it. INVARIANT: these are of this act only.
 // The frame handed to its body does not carry them, so a script, a spawn or a call inside is not
 // counted, hooked or recorded as the act; what it counts it mounts itself.
-import type { Fault, Outcome } from '../../base/index.ts';
+import type { Failure, Fault, Outcome } from '../../base/index.ts';
 import type { Frame, MaybePromise, TraceEntry } from '../frame.ts';
 import type { Argument, Operation } from '../operation.ts';
 import type { Value } from '../values/value.ts';
 
-/** The worst case of one attempt, set aside. Exactly one of the two is called, exactly once. */
+/** The worst case of an act, set aside. Exactly one of the last two is called, exactly once. */
 export interface LimitReservation {
   /** The body was started: charge what it really took. */
   settle(outcome: Outcome<Value>): MaybePromise<void>;
@@ -43,13 +43,19 @@ export type CheckpointVerdict =
   | { readonly action: 'end'; readonly outcome: Outcome<Value> };
 
 export interface ActPorts {
+  /**
+   * Before the gate: counts the act and notes what is about to be done. Who is refused later has been
+   * counted, so nobody is refused for ever at no price, and rights that are taken with the intent are
+   * there when the gate looks. Once for an act, also when a guard wants it done again.
+   */
+  readonly intent?: () => MaybePromise<Outcome<null>>;
   /** Stage 3. A refusal here cannot be caught by a `denied` arm. */
   readonly gate?: (
     op: Operation,
     inputs: readonly Value[],
     frame: Frame,
   ) => MaybePromise<Outcome<null>>;
-  /** Stage 4. */
+  /** Stage 4. Once for an act, as the intent. */
   readonly limits?: {
     reserve(
       op: Operation,
@@ -57,8 +63,19 @@ export interface ActPorts {
       frame: Frame,
     ): MaybePromise<Outcome<LimitReservation>>;
   };
-  /** Stage 9. What cannot be recorded counts as failed. */
+  /**
+   * Around the body: looks whether it may still begin, ends it with the signal and says why it was
+   * ended. Absent: the body is done as it is.
+   */
+  readonly run?: (
+    body: (signal?: AbortSignal) => MaybePromise<Outcome<Value>>,
+  ) => Promise<Outcome<Value>>;
+  /** Before a checkpoint hears of it, which may take long. What cannot be noted counts as failed. */
+  readonly audit?: (entry: RecordEntry) => MaybePromise<void>;
+  /** Stage 9, as the checkpoints left it. What cannot be recorded counts as failed. */
   readonly record?: (entry: RecordEntry) => MaybePromise<void>;
+  /** Where in the act it failed, for whoever reads the fault. */
+  readonly explain?: (failure: Failure) => Failure;
   /** Before and after the stages, and where they fail. */
   readonly checkpoint?: (
     event: FlowCheckpoint,

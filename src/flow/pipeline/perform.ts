@@ -4,8 +4,8 @@
 //   6 body   7 taint   8 guards, after   9 record   10 pop
 //
 // Never throws: a bug in a body or a port is a fault like any other.
-import type { Fault, Outcome } from '../../base/index.ts';
-import type { Frame, Input, MaybePromise } from '../frame.ts';
+import type { Outcome } from '../../base/index.ts';
+import type { Frame, Input } from '../frame.ts';
 import { crashed, operationName, RETRY_CODE, retryHint } from '../guards/decision.ts';
 import type { Operation } from '../operation.ts';
 import { markFailure } from '../values/labels.ts';
@@ -16,10 +16,13 @@ import {
   AFTER_STEP,
   type Attempt,
   type AttemptEnding,
+  AUDIT,
+  audited,
   BEFORE_STEP,
   type Body,
+  entryOf,
+  LIMITS,
   madeIn,
-  RESERVE,
   raise,
   resultOf,
   runStages,
@@ -45,21 +48,29 @@ export async function perform(
     for (;;) {
       const ending = await runStages(attempt, first);
       if (ending !== 'again' && ending?.ok && isDone(attempt)) return ending;
-      const outcome = await settled(attempt, ending);
+      const outcome = marked(attempt, ending === 'again' || !ending ? resultOf(attempt) : ending);
       const hint = hintFor(attempt, outcome);
+      if (hint !== undefined) {
+        // A guard wants the same act done again: counted already, with what was set aside for it.
+        const noted = await thrownAway(attempt, outcome);
+        if (noted) return noted;
+        attempt = startAttempt(call, attempt.number + 1, [...attempt.hints, hint], attempt);
+        first = 0;
+        continue;
+      }
+      const settled = await settle(attempt, outcome);
       const verdict =
-        ending === 'again' && outcome.ok ? ending : await faultRaised(attempt, outcome);
-      if (hint === undefined && verdict !== 'again')
-        return await recorded(attempt, marked(attempt, verdict ?? outcome), false);
-      if (verdict === 'again' && repeats++ >= MAX_REPEATS)
-        return await recorded(attempt, repeatedTooOften(op, outcome), false);
-      // A checkpoint wants it done again: after a limit from the reservation on, otherwise all of it.
-      first = verdict === 'again' && attempt.stage === RESERVE ? RESERVE : 0;
-      if (first === RESERVE) continue;
-      const noted = await recorded(attempt, outcome, true);
-      if (noted !== outcome) return noted;
-      const hints = hint === undefined ? attempt.hints : [...attempt.hints, hint];
-      attempt = startAttempt(call, attempt.number + 1, hints);
+        ending === 'again' && settled.ok ? ending : await faultRaised(attempt, settled);
+      if (verdict !== 'again')
+        return await recorded(attempt, marked(attempt, verdict ?? settled), false);
+      if (repeats++ >= MAX_REPEATS)
+        return await recorded(attempt, repeatedTooOften(op, settled), false);
+      // A checkpoint wants it done again: after a limit from there on, otherwise all of it.
+      first = LIMITS.has(attempt.stage) ? attempt.stage : 0;
+      if (first > 0) continue;
+      const noted = await recorded(attempt, settled, true);
+      if (noted !== settled) return noted;
+      attempt = startAttempt(call, attempt.number + 1, attempt.hints);
     }
   } catch (error) {
     // Only an operation that is none gets here: everything foreign is shielded by itself.
@@ -72,8 +83,11 @@ const isDone = ({ reservation, call }: Attempt): boolean =>
   reservation === undefined && call.own.record === undefined;
 
 /** Faults quote values: they carry the marks of everything that went in. */
-const marked = (attempt: Attempt, outcome: Outcome<Value>): Outcome<Value> =>
-  outcome.ok ? outcome : markFailure(outcome, marksOfInputs(madeIn(attempt)));
+function marked(attempt: Attempt, outcome: Outcome<Value>): Outcome<Value> {
+  if (outcome.ok) return outcome;
+  const { explain } = attempt.call.own;
+  return markFailure(explain ? explain(outcome) : outcome, marksOfInputs(madeIn(attempt)));
+}
 
 /** The hint of a guard inside that asks exactly this operation to try again. */
 const hintFor = ({ budget }: Attempt, outcome: Outcome<Value>): string | undefined =>
@@ -82,19 +96,30 @@ const hintFor = ({ budget }: Attempt, outcome: Outcome<Value>): string | undefin
 const repeatedTooOften = (op: Operation, outcome: Outcome<Value>): Outcome<Value> =>
   outcome.ok ? crashed(operationName(op), `repeated more than ${MAX_REPEATS} times`) : outcome;
 
-/** Lets effects go, or drops them, and settles what was reserved. */
-function settled(attempt: Attempt, ending: AttemptEnding): MaybePromise<Outcome<Value>> {
-  const outcome = marked(attempt, ending === 'again' || !ending ? resultOf(attempt) : ending);
-  const isOpen = attempt.reservation !== undefined || attempt.effects !== NO_BUFFER;
-  return isOpen ? settle(attempt, outcome) : outcome;
-}
-
-async function settle(attempt: Attempt, outcome: Outcome<Value>): Promise<Outcome<Value>> {
-  const { reservation, isStarted } = attempt;
-  attempt.reservation = undefined;
+/** Before the next attempt: nothing of this one goes out. An outcome when it could not be noted. */
+async function thrownAway(
+  attempt: Attempt,
+  outcome: Outcome<Value>,
+): Promise<Outcome<Value> | undefined> {
   try {
     endEffects(attempt, outcome);
-    await (isStarted ? reservation?.settle(outcome) : reservation?.release());
+    const { audit } = attempt.call.own;
+    if (audit) await audited(attempt, outcome, audit);
+  } catch (error) {
+    return await settle(attempt, marked(attempt, crashed(operationName(attempt.call.op), error)));
+  }
+  const noted = await recorded(attempt, outcome, true);
+  return noted === outcome ? undefined : await settle(attempt, noted);
+}
+
+/** Lets effects go, or drops them, and settles what was reserved. */
+async function settle(attempt: Attempt, outcome: Outcome<Value>): Promise<Outcome<Value>> {
+  const { reservation, isStarted, isRepeat, effects } = attempt;
+  attempt.reservation = undefined;
+  if (reservation === undefined && effects === NO_BUFFER) return outcome;
+  try {
+    endEffects(attempt, outcome);
+    await (isStarted || isRepeat ? reservation?.settle(outcome) : reservation?.release());
     return outcome;
   } catch (error) {
     return crashed(operationName(attempt.call.op), error);
@@ -115,16 +140,14 @@ function endEffects(attempt: Attempt, outcome: Outcome<Value>): void {
 }
 
 /** on_limit for a refusal of stage 4, on_error for everything later and for the gate. */
-function faultRaised(attempt: Attempt, outcome: Outcome<Value>): MaybePromise<AttemptEnding> {
+async function faultRaised(attempt: Attempt, outcome: Outcome<Value>): Promise<AttemptEnding> {
   if (outcome.ok || attempt.stage <= BEFORE_STEP || attempt.stage === AFTER_STEP) return undefined;
-  if (outcome.error.code === RETRY_CODE || !attempt.call.own.checkpoint) return undefined;
-  return raiseFault(attempt, outcome.error);
-}
-
-async function raiseFault(attempt: Attempt, fault: Fault): Promise<AttemptEnding> {
+  const { audit, checkpoint } = attempt.call.own;
   try {
-    const name = attempt.stage === RESERVE ? 'limit' : 'error';
-    return await raise(attempt, { name, fault, arguments: attempt.inputs });
+    if (audit && attempt.stage < AUDIT) await audited(attempt, outcome, audit);
+    if (outcome.error.code === RETRY_CODE || !checkpoint) return undefined;
+    const name = LIMITS.has(attempt.stage) ? 'limit' : 'error';
+    return await raise(attempt, { name, fault: outcome.error, arguments: attempt.inputs });
   } catch (error) {
     return crashed(operationName(attempt.call.op), error);
   }
@@ -136,18 +159,9 @@ async function recorded(
   outcome: Outcome<Value>,
   retried: boolean,
 ): Promise<Outcome<Value>> {
-  const { call, frame, inputs, number, trace } = attempt;
-  const { op } = call;
+  const { op, own } = attempt.call;
   try {
-    await call.own.record?.({
-      op,
-      frame,
-      arguments: inputs,
-      attempt: number,
-      retried,
-      outcome,
-      trace,
-    });
+    await own.record?.(entryOf(attempt, outcome, retried));
     return outcome;
   } catch (error) {
     return marked(attempt, crashed(operationName(op), error));

@@ -19,7 +19,7 @@ import { carryOut, crashed, MAX_ATTEMPTS, operationName } from '../guards/decisi
 import type { Argument, Operation } from '../operation.ts';
 import { type Descriptor, EMPTY, mergeDescriptors } from '../values/labels.ts';
 import { addMarks, isValue, makeValue, type Value } from '../values/value.ts';
-import type { ActPorts, FlowCheckpoint, LimitReservation } from './act-ports.ts';
+import type { ActPorts, FlowCheckpoint, LimitReservation, RecordEntry } from './act-ports.ts';
 import { pushOperation } from './create-frame.ts';
 import { createEffectBuffer, type EffectBuffer, emitTo, NO_BUFFER } from './effects.ts';
 import { type Made, marksOfInputs, taintResult } from './taint.ts';
@@ -27,6 +27,8 @@ import { type Made, marksOfInputs, taintResult } from './taint.ts';
 /** What a body gets besides its inputs. */
 export interface BodyScope {
   readonly frame: Frame;
+  /** Ends what is under way; absent: nobody does. */
+  readonly signal: AbortSignal | undefined;
   /** A value that was used without being an input: its marks go on the result. */
   capture(value: Value | Descriptor): void;
   emit(effect: Effect): void;
@@ -59,6 +61,8 @@ export interface Attempt {
   inputs: readonly Argument[];
   /** No input needs to be evaluated. */
   readonly isReady: boolean;
+  /** A guard wants it done again: it is the same act, announced and counted already. */
+  readonly isRepeat: boolean;
   reservation: LimitReservation | undefined;
   isStarted: boolean;
   captured: Descriptor;
@@ -88,6 +92,7 @@ export function startAttempt(
   call: PipelineCall,
   number: number,
   hints: readonly string[],
+  repeated?: Attempt,
 ): Attempt {
   const { op, outer } = call;
   const budget = op.retryOwner
@@ -103,7 +108,8 @@ export function startAttempt(
     frame: pushOperation(outer, op, retry, ready ?? NO_INPUTS),
     inputs: ready ?? NO_INPUTS,
     isReady: ready !== undefined,
-    reservation: undefined,
+    isRepeat: repeated !== undefined,
+    reservation: repeated?.reservation,
     isStarted: false,
     captured: EMPTY,
     effects: NO_BUFFER,
@@ -170,12 +176,20 @@ export async function raise(attempt: Attempt, event: FlowCheckpoint): Promise<At
 }
 
 const beforeStep: Stage = (attempt) =>
-  attempt.call.own.checkpoint ? raiseBeforeStep(attempt) : undefined;
+  attempt.call.own.checkpoint && !attempt.isRepeat ? raiseBeforeStep(attempt) : undefined;
 
 // Before a step there is nothing to repeat yet: retry means go on.
 async function raiseBeforeStep(attempt: Attempt): Promise<AttemptEnding> {
   const ending = await raise(attempt, { name: 'before_step', arguments: attempt.inputs });
   return ending === 'again' ? undefined : ending;
+}
+
+const intent: Stage = ({ call: { own }, isRepeat }) =>
+  own.intent && !isRepeat ? noteIntent(own.intent) : undefined;
+
+async function noteIntent(note: NonNullable<ActPorts['intent']>): Promise<AttemptEnding> {
+  const noted = await note();
+  return noted.ok ? undefined : noted;
 }
 
 const gate: Stage = (attempt) => (attempt.call.own.gate ? askGate(attempt) : undefined);
@@ -186,7 +200,8 @@ async function askGate(attempt: Attempt): Promise<AttemptEnding> {
   return answer?.ok === false ? answer : undefined;
 }
 
-const reserve: Stage = (attempt) => (attempt.call.own.limits ? askLimits(attempt) : undefined);
+const reserve: Stage = (attempt) =>
+  attempt.call.own.limits && !attempt.isRepeat ? askLimits(attempt) : undefined;
 
 async function askLimits(attempt: Attempt): Promise<AttemptEnding> {
   const { call, frame } = attempt;
@@ -258,7 +273,7 @@ async function runBody(attempt: Attempt): Promise<AttemptEnding> {
   const isHeld = frame.guards.mayObjectAfter(op, frame.held);
   if (isHeld) attempt.effects = createEffectBuffer(outer);
   const inner = isHeld ? { ...frame, emit: attempt.effects.emit } : frame;
-  const scope: BodyScope = {
+  const scope: Omit<BodyScope, 'signal'> = {
     frame: inner,
     capture(value) {
       const marks = 'meta' in value ? value.meta.descriptor : value;
@@ -268,7 +283,8 @@ async function runBody(attempt: Attempt): Promise<AttemptEnding> {
     trace: attempt.trace,
   };
   attempt.isStarted = true;
-  const outcome = await body(valuesOf(attempt), scope);
+  const run = (signal?: AbortSignal) => body(valuesOf(attempt), { ...scope, signal });
+  const outcome = await (call.own.run ? call.own.run(run) : run());
   if (!outcome.ok) return outcome;
   attempt.result = outcome.output;
   return undefined;
@@ -321,6 +337,26 @@ async function judgeResult(attempt: Attempt, result: Value): Promise<AttemptEndi
   return failure;
 }
 
+const audit: Stage = (attempt) => {
+  const { own } = attempt.call;
+  return own.audit ? audited(attempt, resultOf(attempt), own.audit) : undefined;
+};
+
+/** One row for every attempt. INVARIANT: what could not be noted is not reported as done. */
+export async function audited(
+  attempt: Attempt,
+  outcome: Outcome<Value>,
+  write: NonNullable<ActPorts['audit']>,
+): Promise<undefined> {
+  await write(entryOf(attempt, outcome, false));
+}
+
+export const entryOf = (
+  { call: { op }, frame, inputs: passed, number, trace }: Attempt,
+  outcome: Outcome<Value>,
+  retried: boolean,
+): RecordEntry => ({ op, frame, arguments: passed, attempt: number, retried, outcome, trace });
+
 const afterStep: Stage = (attempt) => {
   const { call, result } = attempt;
   if (!result || !call.own.checkpoint) return undefined;
@@ -330,6 +366,7 @@ const afterStep: Stage = (attempt) => {
 const STAGES: readonly Stage[] = [
   inputs,
   beforeStep,
+  intent,
   gate,
   reserve,
   hooksBefore,
@@ -339,10 +376,15 @@ const STAGES: readonly Stage[] = [
   taint,
   hooksAfter,
   guardsAfter,
+  audit,
   afterStep,
 ];
 
-export const RESERVE = STAGES.indexOf(reserve);
+/** Refusals of these are limits; what is tried again after one goes on there. */
+export const LIMITS: ReadonlySet<number> = new Set(
+  [intent, reserve].map((one) => STAGES.indexOf(one)),
+);
+export const AUDIT = STAGES.indexOf(audit);
 export const AFTER_STEP = STAGES.indexOf(afterStep);
 /** Faults up to here raise no checkpoint: the operation has not begun. */
 export const BEFORE_STEP = STAGES.indexOf(beforeStep);
