@@ -1,7 +1,15 @@
 // Who calls, and with what right. The kernel forwards `__auth` and the ids and never looks inside:
 // an `Authority` made by the runtime (from a token or an operator's policy) answers for them.
-import type { JsonObject, Outcome } from '../base/index.ts';
-import type { ActPorts, Frame, MaybePromise, Value } from '../flow/index.ts';
+import type { Failure, JsonObject, Outcome } from '../base/index.ts';
+import type {
+  ActPorts,
+  BodyScope,
+  Frame,
+  Input,
+  MaybePromise,
+  Operation,
+  Value,
+} from '../flow/index.ts';
 import type { ItemKind, ToolEffect } from '../items/index.ts';
 import type { AuthFields, PlannedNeed } from './primitive.ts';
 import type { Sink } from './sink.ts';
@@ -14,6 +22,8 @@ export interface Caller extends AuthFields {
   frame: Frame;
   /** Of the operation that this call becomes, and of nothing inside it. */
   act?: ActPorts;
+  /** Its token when it is about to be judged: what is taken with its intent may have changed it. */
+  auth?: () => string;
   signal?: AbortSignal;
   /** Names of rights that it is held to, besides what its caller holds: of a tool made of others. */
   only?: readonly string[];
@@ -99,5 +109,22 @@ export interface Kind {
   name: string;
   /** What `action` may be; the first is used when none is given. */
   actions: readonly string[];
-  execute(request: ExecuteRequest, caller: Caller, authority: Authority): Promise<Outcome<Value>>;
+  prepare(request: ExecuteRequest): MaybePromise<Outcome<PreparedCall>>;
+}
+
+/** A call looked at from all sides but one: who makes it, and with what right. Nothing is done yet. */
+export interface PreparedCall {
+  readonly op: Operation;
+  readonly inputs?: readonly Input[];
+  /** Absent: everybody may. */
+  gate?(authority: Authority): Outcome<null>;
+  /** With the inputs that the guards passed on. */
+  body(values: readonly Value[], made: MadeCall): MaybePromise<Outcome<Value>>;
+  readonly explain?: (failure: Failure) => Failure;
+}
+
+/** Who makes it, as the gate has found him. */
+export interface MadeCall extends Pick<BodyScope, 'capture'> {
+  readonly caller: Caller;
+  readonly authority: Authority;
 }

@@ -48,7 +48,7 @@ export type { SandboxReport } from './sandbox/plan.ts';
 export type { Sink, SinkFactory, StreamEvent } from './sink.ts';
 export { schemaOf } from './tool/parameters.ts';
 export { type Plan, resolvePlan } from './tool/plan.ts';
-export { createToolRunner } from './tool/run-tool.ts';
+export { createToolPreparer } from './tool/run-tool.ts';
 export type { SignaturePolicy } from './tool/tool-rights.ts';
 export { checkInputs, checkOutputs, directiveKind } from './verbs/execute-directive.ts';
 export type { SignalPort } from './verbs/help.ts';

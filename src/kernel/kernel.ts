@@ -9,16 +9,17 @@ import {
   ok,
   plainText,
 } from '../base/index.ts';
-import { makeValue, perform, type RecordEntry, type Value } from '../flow/index.ts';
+import { makeValue, type Operation, perform, type Value } from '../flow/index.ts';
 import type { Catalogs, Library } from '../items/index.ts';
 import type {
-  Authority,
   Authorize,
   Caller,
   ExecuteRequest,
   HelpRequest,
   Kind,
   LoadRequest,
+  MadeCall,
+  PreparedCall,
   SearchRequest,
 } from './call.ts';
 import type { ItemMarks, UsesItem } from './rights/item-marks.ts';
@@ -44,8 +45,6 @@ export interface KernelPorts {
   signal?: SignalPort;
   /** `source: catalog` of a search. */
   searchCatalog(request: SearchRequest): CatalogPage;
-  /** Every call that never reached the pipeline (unknown kind, bad input, no authority). */
-  refused(verb: string, target: string, caller: Caller, failure: Failure): void;
 }
 
 /** Hits of a catalog in the form of a search: not here yet, so nothing of them can run. */
@@ -88,20 +87,12 @@ function requestProblem(request: ExecuteRequest | LoadRequest): Failure | undefi
     : fail('invalid_input', '`parameters` must be an object');
 }
 
-/** Notices whether the pipeline has written its record, so that no call is left without one. */
-function watchRecord(caller: Caller): { caller: Caller; isRecorded: () => boolean } {
-  const record = caller.act?.record;
-  if (!record) return { caller, isRecorded: () => true };
-  let isRecorded = false;
-  const act = {
-    ...caller.act,
-    record(entry: RecordEntry) {
-      isRecorded = true;
-      return record(entry);
-    },
-  };
-  return { caller: { ...caller, act }, isRecorded: () => isRecorded };
-}
+const operation = (verb: string, target: string): Operation => ({
+  type: verb,
+  name: verb,
+  opLabels: [`op:${verb}`],
+  target,
+});
 
 const targetOf = ({ item_type, item_id }: ExecuteRequest | LoadRequest): string =>
   `${plainText(item_type).slice(0, MAX_NAME)}:${plainText(item_id).slice(0, MAX_NAME)}`;
@@ -110,32 +101,69 @@ export function createKernel(ports: KernelPorts): Kernel {
   const { library } = ports;
   const kinds = new Map(ports.kinds.map((kind) => [kind.name, kind]));
 
-  /** `search`, `load` and `help` as operations: the same pipeline, no tool behind them. */
-  async function asOperation(
+  /**
+   * The one pass of a call. INVARIANT: also what cannot be prepared goes through it, so that every call is
+   * counted and recorded; and whoever has no right hears that, not what is wrong with his call.
+   */
+  async function act(
     verb: string,
     target: string,
+    prepared: Outcome<PreparedCall>,
     caller: Caller,
-    body: (authority: Authority, uses: UsesItem) => Promise<Outcome<Json>>,
   ): Promise<Outcome<Value>> {
-    const authority = await ports.authorize(caller);
-    if (!authority.ok) return refuse(verb, target, caller, authority);
-    await library.refresh();
+    const call: PreparedCall = prepared.ok
+      ? prepared.output
+      : { op: operation(verb, target), gate: () => prepared, body: () => prepared };
+    let made: Omit<MadeCall, 'capture'> | undefined;
     return await perform(
-      { type: verb, name: verb, opLabels: [`op:${verb}`], target },
-      [],
-      async (_inputs, scope) => {
-        const uses: UsesItem = (item) => scope.capture(ports.marks.of(item));
-        const answer = await body(authority.output, uses);
-        return answer.ok ? ok(makeValue(answer.output)) : answer;
+      call.op,
+      call.inputs ?? [],
+      async (values, { signal, capture }) => {
+        if (!made) return fail('internal_error', `\`${verb}\` was not judged`);
+        const { authority, caller: judged } = made;
+        const speaker = signal ? { ...judged, signal } : judged;
+        return await call.body(values, { authority, caller: speaker, capture });
       },
       caller.frame,
-      { ...caller.act, gate: () => ok(null) },
+      {
+        ...caller.act,
+        ...(call.explain && { explain: call.explain }),
+        async gate() {
+          const speaker = caller.auth ? { ...caller, __auth: caller.auth() } : caller;
+          const authority = await ports.authorize(speaker);
+          if (!authority.ok) return authority;
+          made = { authority: authority.output, caller: speaker };
+          return call.gate?.(authority.output) ?? ok(null);
+        },
+      },
     );
   }
 
-  function refuse(verb: string, target: string, caller: Caller, failure: Failure): Failure {
-    ports.refused(verb, target, caller, failure);
-    return failure;
+  /** `search`, `load` and `help`: no item behind them, and open to whoever is known. */
+  async function answer(
+    verb: string,
+    target: string,
+    caller: Caller,
+    body: (made: MadeCall, uses: UsesItem) => Promise<Outcome<Json>>,
+  ): Promise<Outcome<Value>> {
+    await library.refresh();
+    const call: PreparedCall = {
+      op: operation(verb, target),
+      async body(_inputs, made) {
+        const uses: UsesItem = (item) => made.capture(ports.marks.of(item));
+        const found = await body(made, uses);
+        return found.ok ? ok(makeValue(found.output)) : found;
+      },
+    };
+    return await act(verb, target, ok(call), caller);
+  }
+
+  async function prepare(request: ExecuteRequest): Promise<Outcome<PreparedCall>> {
+    const chosen = requestProblem(request) ?? kindOf(request);
+    if (!chosen.ok) return chosen;
+    await library.refresh();
+    const { kind, action } = chosen.output;
+    return await kind.prepare({ ...request, action });
   }
 
   function kindOf(request: ExecuteRequest): Outcome<{ kind: Kind; action: string }> {
@@ -156,41 +184,24 @@ export function createKernel(ports: KernelPorts): Kernel {
   }
 
   return {
-    async search(request, caller) {
-      return await asOperation('search', plainText(request.query), caller, async (authority) =>
+    search: (request, caller) =>
+      answer('search', plainText(request.query), caller, async ({ authority }) =>
         request.source === 'catalog'
           ? ok(catalogAnswer(ports.searchCatalog(request)))
           : searchLibrary(library, request, authority),
-      );
-    },
+      ),
     async load(request, caller) {
-      const odd = requestProblem(request);
-      if (odd) return refuse('load', targetOf(request), caller, odd);
-      return await asOperation('load', targetOf(request), caller, (authority, uses) =>
+      const [target, odd] = [targetOf(request), requestProblem(request)];
+      if (odd) return await act('load', target, odd, caller);
+      return await answer('load', target, caller, ({ authority }, uses) =>
         loadItem(library, request, authority, ports.copies, uses),
       );
     },
-    async execute(request, caller) {
-      const target = targetOf(request);
-      const chosen = requestProblem(request) ?? kindOf(request);
-      if (!chosen.ok) return refuse('execute', target, caller, chosen);
-      const authority = await ports.authorize(caller);
-      if (!authority.ok) return refuse('execute', target, caller, authority);
-      await library.refresh();
-      const { kind, action } = chosen.output;
-      // INVARIANT: one record for every call, also for those turned away before the pipeline.
-      const watched = watchRecord(caller);
-      const result = await kind.execute({ ...request, action }, watched.caller, authority.output);
-      if (!result.ok && !watched.isRecorded()) ports.refused('execute', target, caller, result);
-      return result;
-    },
-    async help(request, caller) {
-      return await asOperation(
-        'help',
-        plainText(request.topic ?? request.action),
-        caller,
-        (_, uses) => giveHelp(library, request, caller, ports.signal, uses),
-      );
-    },
+    execute: async (request, caller) =>
+      await act('execute', targetOf(request), await prepare(request), caller),
+    help: (request, caller) =>
+      answer('help', plainText(request.topic ?? request.action), caller, (made, uses) =>
+        giveHelp(library, request, made.caller, ports.signal, uses),
+      ),
   };
 }

@@ -17,7 +17,7 @@ import {
   createItemMarks,
   createKernel,
   createModifier,
-  createToolRunner,
+  createToolPreparer,
   directiveKind,
   heldTo,
   type Kernel,
@@ -63,7 +63,7 @@ export function mountPrimitives(open: OpenProject, program: ProgramTools['functi
   for (const primitive of shippedPrimitives(ports)) open.primitives.set(primitive.name, primitive);
 }
 
-function createRunner(open: OpenProject, library: Library, labels: LabelRecords) {
+function createPreparer(open: OpenProject, library: Library, labels: LabelRecords) {
   const { project, clock, env, policies, primitives } = open;
   const signatures = (): SignaturePolicy => {
     const { catalog } = library.capabilities();
@@ -72,7 +72,7 @@ function createRunner(open: OpenProject, library: Library, labels: LabelRecords)
       isRead: (capability) => catalog.get(capability)?.tier === 'read',
     };
   };
-  return createToolRunner({
+  return createToolPreparer({
     library,
     primitives,
     sinks: {
@@ -173,7 +173,7 @@ export function callerOf(
 export function createVerbs(open: OpenProject, library: Library, more: readonly Kind[]): Kernel {
   const labels = createLabelRecords(join(recordsFolder(open.project, open.home), 'labels.jsonl'));
   const marks = createItemMarks(labels);
-  const runner = createRunner(open, library, labels);
+  const prepareTool = createPreparer(open, library, labels);
   const modify = createModifier(library, marks);
   const authorize = createAuthorize(open, library);
   return createKernel({
@@ -186,7 +186,7 @@ export function createVerbs(open: OpenProject, library: Library, more: readonly 
       return authorize(caller);
     },
     kinds: [
-      toolKind(library, runner, modify),
+      toolKind(library, prepareTool, modify),
       directiveKind(library, modify, marks),
       knowledgeKind(library, modify, marks),
       ...more,
@@ -218,15 +218,5 @@ export function createVerbs(open: OpenProject, library: Library, more: readonly 
         ...(item_type === undefined ? {} : { kind: item_type as ItemKind }),
         ...(limit === undefined ? {} : { limit }),
       }),
-    refused: (verb, target, { surface, name = '' }, { error }) => {
-      open.audit.write({
-        surface,
-        caller: name,
-        subject: '',
-        operation: `${verb}:${target}`,
-        decision: error.code === 'permission_denied' ? 'denied' : 'failed',
-        reason: `${error.code}: ${error.detail.message}`,
-      });
-    },
   });
 }

@@ -134,17 +134,17 @@ export function reachThreads(
       {
         name: 'thread',
         actions: THREAD_ACTIONS,
-        async execute(...request) {
+        async prepare(request) {
           const { threadKind, ports } = await load();
-          return await threadKind(ports).execute(...request);
+          return await threadKind(ports).prepare(request);
         },
       },
       {
         name: 'artifact',
         actions: ['read'],
-        async execute(...request) {
+        async prepare(request) {
           const { artifactKind, ports } = await load();
-          return await artifactKind(ports).execute(...request);
+          return await artifactKind(ports).prepare(request);
         },
       },
     ],
@@ -342,7 +342,6 @@ function createPorts(made: Made, watch: Watch, live: LiveThreads, owner: string)
     script: createScriptPort(open, library, kernel),
     changeDirective: (id, text) => changeDirective(open, library, id, text),
     frame: () => createFrame({ policy: open.policies.current().policy }),
-    bareFrame: () => createFrame(),
     instructions: () => ({
       agents: textOf('AGENTS'),
       universal: textOf('system/universal_prompt'),

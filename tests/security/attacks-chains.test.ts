@@ -9,14 +9,14 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, expect, test } from 'vitest';
 import { fail, ok, systemClock } from '../../src/base/index.ts';
-import { createFrame, describe, makeValue } from '../../src/flow/index.ts';
+import { createFrame, describe, makeValue, perform } from '../../src/flow/index.ts';
 import {
   type Library,
   parseTool,
   type SignatureState,
   type Source,
 } from '../../src/items/index.ts';
-import { type Authority, createToolRunner, type Primitive } from '../../src/kernel/index.ts';
+import { type Authority, createToolPreparer, type Primitive } from '../../src/kernel/index.ts';
 import { projectYard, SIGNATURE_STATES, signAsUser, tool, toolFile } from '../support/attacks.ts';
 import { runs } from '../support/soak.ts';
 
@@ -127,7 +127,7 @@ test('no chain uses what its caller does not hold, nor an unsigned one what chan
       async (links, held, effects, allowsUnsigned) => {
         const { primitive, runs, sources } = recorder();
         const library = libraryOf(links);
-        const runner = createToolRunner({
+        const prepare = createToolPreparer({
           library,
           primitives: new Map([['recorder', primitive]]),
           sinks: {
@@ -152,7 +152,18 @@ test('no chain uses what its caller does not hold, nor an unsigned one what chan
         };
         const frame = createFrame();
         const caller = { surface: 'test', frame };
-        await runner.run(leaf.output, request, caller, authorityOf(held, effects));
+        const call = prepare(leaf.output, request);
+        const authority = authorityOf(held, effects);
+        if (call.ok) {
+          const { op, inputs = [], gate, body } = call.output;
+          await perform(
+            op,
+            inputs,
+            (values, { capture }) => body(values, { caller, authority, capture }),
+            frame,
+            { gate: () => gate?.(authority) ?? ok(null) },
+          );
+        }
 
         const own = links[0]?.action ?? links[0]?.requires ?? [];
         const required = [...own, ...links.slice(1).flatMap(({ requires }) => requires)];

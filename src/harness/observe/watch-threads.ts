@@ -26,20 +26,22 @@ import type { Telemetry } from './telemetry.ts';
 import { createTranscripts } from './transcripts.ts';
 
 /** Which right it was: a hash, so that rows of one token can be found and nobody can use it. */
-const subjectOf = ({ __auth, surface }: Caller): string =>
-  __auth === undefined ? `policy:${surface}` : `token:${hash('sha256', __auth).slice(0, 16)}`;
+function subjectOf({ auth, __auth, surface }: Caller): string {
+  const token = auth?.() ?? __auth;
+  return token === undefined ? `policy:${surface}` : `token:${hash('sha256', token).slice(0, 16)}`;
+}
 
 export function auditCalls(kernel: Kernel, audit: Pick<Audit, 'write'>): Kernel {
   const audited = (caller: Caller): Caller => {
     const { surface, name = '' } = caller;
-    const record = (entry: RecordEntry): void => {
+    const row = (entry: RecordEntry): void => {
       if (surface !== 'thread' && entry.outcome.ok) return;
-      const row = auditRow(entry, { surface, caller: name, subject: subjectOf(caller) });
-      const written = audit.write(row);
+      const who = { surface, caller: name, subject: subjectOf(caller) };
+      const written = audit.write(auditRow(entry, who));
       // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
       if (!written.ok) throw new Error(written.error.detail.message);
     };
-    return { ...caller, act: { ...caller.act, record } };
+    return { ...caller, act: { ...caller.act, audit: row } };
   };
   return {
     search: (request, caller) => kernel.search(request, audited(caller)),

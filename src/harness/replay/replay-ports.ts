@@ -3,7 +3,7 @@
 // A process that was lost is lost again where it was: after the last event that it wrote nothing more
 // is written, until somebody resumes the thread.
 import { fail, getOwn, isObject, type Outcome, ok, plainText } from '../../base/index.ts';
-import type { Value } from '../../flow/index.ts';
+import { createFrame, perform, type Value } from '../../flow/index.ts';
 import type { Caller, Kernel } from '../../kernel/index.ts';
 import type {
   Answer,
@@ -245,7 +245,16 @@ export function createReplayStage(
     return ok({ ...page.output, rows: page.output.rows.filter(({ created }) => created <= now) });
   }
 
-  const answer = async (_: object, caller: Caller): Promise<Outcome<Value>> => {
+  /** Counted, noted and hooked as it was; what it came to is in the journal. */
+  const answer = (_: object, caller: Caller): Promise<Outcome<Value>> =>
+    perform(
+      { type: 'step', name: 'replay', opLabels: [], retryOwner: false },
+      [],
+      () => resultOf(caller),
+      createFrame(),
+      caller.act,
+    );
+  const resultOf = async (caller: Caller): Promise<Outcome<Value>> => {
     const thread = caller.__thread_id ?? '';
     await play(thread);
     await live.get(thread)?.thread.journal.listen();

@@ -4,21 +4,22 @@ import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import {
   addMarks,
   childFrame,
+  createFrame,
   EMPTY,
   type Frame,
   makeValue,
   mergeAll,
   mergeDescriptors,
+  perform,
   type Value,
 } from '../../flow/index.ts';
 import type { ItemKind } from '../../items/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
-import { callKernel } from '../step/step.ts';
+import { callKernel, runInTime, type StepFacts, stepAct } from '../step/step.ts';
 import { identifyCall } from '../step/tool-call.ts';
 import { modelFor, priceFor } from '../thread/choose-model.ts';
 import { createConversation } from '../thread/conversation.ts';
-import { deadlineFault, STOPS_TOOL, watchForInterruption } from '../thread/interruption.ts';
 import type { ScriptAct, ScriptActions } from '../thread/ports.ts';
 import type { Talk, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
@@ -100,27 +101,35 @@ const under = (value: Value, { influence }: Frame): Value => addMarks(value, inf
 
 /** What the script itself does; at the deadline, or when the thread is killed, it is ended. */
 async function ownWork(
-  thread: Thread,
+  { ports, place }: Thread,
   stop: AbortController,
   call: ToolCallBlock,
   work: Parameters<ScriptActions['act']>[1],
+  signal: AbortSignal | undefined,
 ): Promise<Outcome<Value>> {
-  const recorded = await thread.ports.replay?.recorded(thread.place.id, call.id);
+  const recorded = await ports.replay?.recorded(place.id, call.id);
   if (recorded) return recorded;
-  const interruption = await watchForInterruption(thread, STOPS_TOOL);
   const end = (): void => stop.abort();
-  interruption.signal.addEventListener('abort', end, { once: true });
-  try {
-    if (interruption.cause() === 'lost') {
-      return fail('stale_epoch', 'this process no longer holds the thread');
-    }
-    const done = await work();
-    if (!done.ok) return interruption.cause() === 'duration' ? deadlineFault(thread, done) : done;
-    return ok(makeValue(done.output));
-  } finally {
-    interruption.release();
-  }
+  signal?.addEventListener('abort', end, { once: true });
+  const done = await work();
+  signal?.removeEventListener('abort', end);
+  return done.ok ? ok(makeValue(done.output)) : done;
 }
+
+/** A step that enters no kernel. The script's own operation is what guards have judged. */
+const performOwn = (
+  thread: Thread,
+  call: ToolCallBlock,
+  facts: StepFacts,
+  work: (signal?: AbortSignal) => Promise<Outcome<Value>>,
+): Promise<Outcome<Value>> =>
+  perform(
+    { type: 'step', name: facts.tool, opLabels: ['op:step'], retryOwner: false },
+    [],
+    (_inputs, { signal }) => work(signal),
+    createFrame(),
+    stepAct(thread, call, facts),
+  );
 
 function kernelWork(
   thread: Thread,
@@ -138,11 +147,10 @@ function kernelWork(
     facts: known.output,
     arguments: call.arguments,
     marks,
-    body: ({ id }, key) =>
-      callKernel(thread, known.output, {
-        id,
-        key,
+    body: (step) =>
+      callKernel(thread, step, known.output, {
         values: Object.fromEntries(values),
+        marks,
         frame: judged(frame),
       }),
   });
@@ -199,12 +207,14 @@ export function createScriptActions(
       }),
     async act({ name, effect, arguments: given }: ScriptAct, work) {
       const tool = `script:${name}`;
-      const done = await (effect === 'read' ? look : step)({
-        facts: { verb: 'script', tool, effect, volatile: [], parameters: {} },
-        arguments: { act: name, ...given },
-        marks: EMPTY,
-        body: (call) => ownWork(thread, stop, call, work),
-      });
+      const facts = { verb: 'script', tool, effect, volatile: [], parameters: {} };
+      const about = { facts, arguments: { act: name, ...given }, marks: EMPTY };
+      const own = (call: ToolCallBlock) => (signal?: AbortSignal) =>
+        ownWork(thread, stop, call, work, signal);
+      const done =
+        effect === 'read'
+          ? await look({ ...about, body: (call) => runInTime(thread, facts, own(call)) })
+          : await step({ ...about, body: (call) => performOwn(thread, call, facts, own(call)) });
       return done.ok ? ok(done.output.data) : done;
     },
   };

@@ -7,9 +7,9 @@ import type { Ending } from '../loop.ts';
 import { keepResult } from '../step/large-result.ts';
 import {
   asResult,
+  carrying,
   isAtRest,
   noteResult,
-  performStep,
   type StepFacts,
   unknownOutcome,
 } from '../step/step.ts';
@@ -44,11 +44,11 @@ export interface ScriptWork {
   /** As the journal keeps them: the same work has the same. */
   arguments: JsonObject;
   marks: Descriptor;
-  body(call: ToolCallBlock, key: string | undefined): Promise<Outcome<Value>>;
+  body(call: ToolCallBlock): Promise<Outcome<Value>>;
 }
 
 export interface ScriptSteps {
-  /** Counted, with intent, result and hooks. */
+  /** Its body counts it and notes its intent; its result is noted here. */
   step(work: ScriptWork): Promise<Outcome<Value>>;
   /** What only looks, and what is counted elsewhere: noted when it is done. */
   look(work: ScriptWork): Promise<Outcome<Value>>;
@@ -112,10 +112,7 @@ export function createScriptSteps(
     const outcome =
       past?.intent.effect === 'write' && !isSpawn
         ? await leaveUnknown(thread, call, work.facts.tool)
-        : await performStep(thread, call, work.facts, {
-            marks: work.marks,
-            body: (key) => work.body(call, key),
-          });
+        : carrying(await work.body(call), work.marks);
     // A person was asked: the step stays open, its result is the answer.
     if (isAtRest(thread)) return STOPPED;
     const kept = await keepResult(thread, asResult(outcome, work.marks));
@@ -138,7 +135,7 @@ export function createScriptSteps(
     if (!past.ok) return past;
     if (past.output?.result) return past.output.result;
     const call = blockOf(past.output?.call ?? record.nextCall(), work);
-    const outcome = await record.busy(() => work.body(call, undefined));
+    const outcome = await record.busy(() => work.body(call));
     if (thread.control.ending) return STOPPED;
     const { tool, verb, effect } = work.facts;
     const kept = await keepResult(thread, asResult(outcome, work.marks));

@@ -1,7 +1,7 @@
 // `execute item_type:"artifact"`: what was too large to be said in full, piece by piece. A thread reads
 // its own; that takes no right, because it has been given all of it already.
 import { fail, getOwn, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
-import { makeValue, mergeAll, perform, type Value } from '../../flow/index.ts';
+import { makeValue, mergeAll } from '../../flow/index.ts';
 import type { Kind } from '../../kernel/index.ts';
 import { MAX_PIECE, type Piece, readPiece } from '../step/large-result.ts';
 import { type LiveThreads } from '../thread/thread.ts';
@@ -41,26 +41,25 @@ export function artifactKind(ports: { live: LiveThreads }): Kind {
   return {
     name: 'artifact',
     actions: ['read'],
-    async execute({ item_id: id, parameters = {} }, caller): Promise<Outcome<Value>> {
-      const { __auth, __thread_id: thread = '' } = caller;
-      // INVARIANT: who speaks as a thread has shown its token; the id alone is a claim.
-      const running = __auth === undefined ? undefined : ports.live.get(thread);
-      if (!running) {
-        return fail('permission_denied', 'an artifact is read by the thread that it belongs to');
-      }
+    prepare({ item_id: id, parameters = {} }) {
       const piece = pieceOf(parameters);
       if (!piece.ok) return piece;
-      return await perform(
-        { type: 'artifact', name: 'read', target: id, opLabels: ['op:artifact'] },
-        [],
-        async () => {
+      return ok({
+        op: { type: 'artifact', name: 'read', target: id, opLabels: ['op:artifact'] },
+        async body(_values, { caller: { __auth, __thread_id: thread = '' } }) {
+          // INVARIANT: who speaks as a thread has shown its token; the id alone is a claim.
+          const running = __auth === undefined ? undefined : ports.live.get(thread);
+          if (!running) {
+            return fail(
+              'permission_denied',
+              'an artifact is read by the thread that it belongs to',
+            );
+          }
           const found = await readPiece(running.thread.ports, thread, id, piece.output);
           if (!found.ok) return found;
           return ok(makeValue(found.output.output, { descriptor: found.output.marks }));
         },
-        caller.frame,
-        { ...caller.act, gate: () => ok(null) },
-      );
+      });
     },
   };
 }
@@ -121,7 +120,7 @@ export function threadKind(ports: ThreadPorts): Kind {
   return {
     name: 'thread',
     actions: THREAD_ACTIONS,
-    async execute(request, caller, authority): Promise<Outcome<Value>> {
+    prepare(request) {
       const { item_id: id, parameters = {} } = request;
       const action = request.action as ThreadAction;
       const unknown = Object.keys(parameters).find((name) => !ACTION_PARAMETERS.includes(name));
@@ -136,8 +135,8 @@ export function threadKind(ports: ThreadPorts): Kind {
         name,
         value: request.values?.[name] ?? makeValue(data),
       }));
-      return await perform(
-        {
+      return ok({
+        op: {
           type: 'thread',
           name: action,
           target: id,
@@ -145,7 +144,8 @@ export function threadKind(ports: ThreadPorts): Kind {
           sources: [`thread:${id}`],
         },
         inputs,
-        async (values) => {
+        gate: (authority) => authority.allowsEffect(effect),
+        async body(values, { caller, authority }) {
           const asker = await askerOf(ports, {
             from: caller,
             verify: (need) => authority.check(need),
@@ -162,9 +162,7 @@ export function threadKind(ports: ThreadPorts): Kind {
             ? ok(makeValue(done.output.output, { descriptor: done.output.marks }))
             : done;
         },
-        caller.frame,
-        { ...caller.act, gate: () => authority.allowsEffect(effect) },
-      );
+      });
     },
   };
 }

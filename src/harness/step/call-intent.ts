@@ -14,9 +14,13 @@ import { type IdentifiedCall, spawnsBy } from './tool-call.ts';
 /** What of a call says whether it spawns a thread. */
 type Callee = Pick<IdentifiedCall, 'tool' | 'parameters'> & { verb: string };
 
-/** Nothing of the thread can be read from it: it goes to other people's servers. */
-const keyOf = ({ place: { id }, journal }: Thread, call: ToolCallBlock): string =>
-  hash('sha256', JSON.stringify([id, journal.turn, call.id]), 'base64url').slice(0, 32);
+/**
+ * The same when this very step is done again. Nothing of the thread can be read from it: it goes to
+ * other people's servers.
+ */
+export const callKey = ({ place, journal, control }: Thread, { id }: ToolCallBlock): string =>
+  control.intents.get(id)?.key ??
+  hash('sha256', JSON.stringify([place.id, journal.turn, id]), 'base64url').slice(0, 32);
 
 function nameOf(library: Library, wanted: string): string {
   const found = library.find('directive', wanted);
@@ -51,7 +55,7 @@ export async function nameCall(
   const before = thread.control.intents.get(call.id);
   const child = before?.isUnfinished ? before.child : await childOf(thread, known);
   const begun: CallIntent = {
-    key: before?.key ?? keyOf(thread, call),
+    key: callKey(thread, call),
     ...(child === undefined ? {} : { child }),
     isUnfinished: before?.isUnfinished ?? false,
   };

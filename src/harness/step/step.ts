@@ -11,14 +11,16 @@ import {
 } from '../../base/index.ts';
 import {
   type ActPorts,
+  addMarks,
   type Descriptor,
   descriptorOfFault,
   EMPTY,
   type FlowCheckpoint,
   type Frame,
+  type MaybePromise,
   makeValue,
+  markFailure,
   mergeDescriptors,
-  perform,
   type Value,
 } from '../../flow/index.ts';
 import type { Caller } from '../../kernel/index.ts';
@@ -32,9 +34,9 @@ import { packMarks } from '../thread/conversation.ts';
 import { deadlineFault, STOPS_TOOL, watchForInterruption } from '../thread/interruption.ts';
 import type { ToolCall } from '../thread/journal-event.ts';
 import { withoutTime } from '../thread/prompt.ts';
-import type { CallIntent, Thread } from '../thread/thread.ts';
+import type { Thread } from '../thread/thread.ts';
 import { refusedBy } from '../turn/turn-account.ts';
-import { endCall, intentOf, nameCall } from './call-intent.ts';
+import { callKey, endCall, intentOf, nameCall } from './call-intent.ts';
 import { keepResult, type Result } from './large-result.ts';
 import { loopFault } from './loop-detector.ts';
 import { asLimit, type IdentifiedCall, identifyCall, stepKind } from './tool-call.ts';
@@ -53,23 +55,6 @@ function labelled(known: IdentifiedCall, marks: Descriptor): Record<string, Valu
   const { content } = known.request;
   if (content !== undefined) values.content = makeValue(content, { descriptor: marks });
   return values;
-}
-
-function callerOf(
-  thread: Thread,
-  signal: AbortSignal,
-  { id = thread.control.currentCall, key, frame }: KernelCall,
-): Caller {
-  return {
-    surface: 'thread',
-    name: thread.place.id,
-    frame: frame ?? thread.ports.frame(),
-    signal,
-    __auth: thread.rights.approved.auth(id),
-    __thread_id: thread.place.id,
-    __directive_id: thread.place.directive.name,
-    ...(key === undefined ? {} : { idempotencyKey: key }),
-  };
 }
 
 /** The directive's own outputs, handed back: the run is over. */
@@ -132,20 +117,45 @@ async function conclude(
 }
 
 export interface KernelCall {
-  /** Of the call; the one at work when absent. */
-  id?: string;
-  key: string | undefined;
   /** Parameters with their marks. */
   values: Record<string, Value>;
+  /** Of everything that it says. */
+  marks: Descriptor;
   /** With the policies in force when absent. */
   frame?: Frame;
 }
 
-/** The effect itself. It is stopped at the deadline, and when the thread is killed. */
+/** One call through the kernel, in one pass: limits and intent, gate, guards, the effect, checkpoints. */
 export async function callKernel(
   thread: Thread,
+  call: ToolCallBlock,
   known: IdentifiedCall,
-  call: KernelCall,
+  { values, marks, frame = thread.ports.frame() }: KernelCall,
+): Promise<Outcome<Value>> {
+  const { ports, place, rights } = thread;
+  const caller: Caller = {
+    surface: 'thread',
+    name: place.id,
+    frame,
+    auth: () => rights.approved.auth(call.id),
+    __thread_id: place.id,
+    __directive_id: place.directive.name,
+    idempotencyKey: callKey(thread, call),
+    act: stepAct(thread, call, known),
+  };
+  const request = { ...known.request, values };
+  return carrying(await ports.kernel[known.verb](request as never, caller), marks);
+}
+
+/** What comes of a call carries what went into it, whatever the verb made of its arguments. */
+export const carrying = (outcome: Outcome<Value>, marks: Descriptor): Outcome<Value> =>
+  outcome.ok ? ok(addMarks(outcome.output, marks)) : markFailure(outcome, marks);
+
+/** The effect itself. It is stopped at the deadline, and when the thread is killed. */
+export async function runInTime(
+  thread: Thread,
+  { tool }: StepFacts,
+  body: (signal?: AbortSignal) => MaybePromise<Outcome<Value>>,
 ): Promise<Outcome<Value>> {
   const interruption = await watchForInterruption(thread, STOPS_TOOL);
   try {
@@ -153,19 +163,17 @@ export async function callKernel(
     if (interruption.cause() === 'lost') {
       return fail('stale_epoch', 'this process no longer holds the thread');
     }
-    const request = { ...known.request, values: call.values };
-    const caller = callerOf(thread, interruption.signal, call);
-    const done = await thread.ports.kernel[known.verb](request as never, caller);
+    const done = await body(interruption.signal);
     if (done.ok) return done;
     const cause = interruption.cause();
     if (cause === undefined) return done;
-    return cause === 'duration' ? deadlineFault(thread, done) : calledOff(known, done);
+    return cause === 'duration' ? deadlineFault(thread, done) : calledOff(tool, done);
   } finally {
     interruption.release();
   }
 }
 
-const calledOff = ({ tool }: IdentifiedCall, { error }: Failure): Failure =>
+const calledOff = (tool: string, { error }: Failure): Failure =>
   fail('cancelled', `\`${tool}\` was stopped while it was at work`, { ...error.detail });
 
 // INVARIANT: a write that was stopped in the middle may have had its effect. It is not done again,
@@ -182,32 +190,16 @@ export async function performCall(
   known: IdentifiedCall,
 ): Promise<Outcome<Value>> {
   const marks = thread.talk.conversation.ownMarks();
-  return await performStep(thread, call, known, {
-    marks,
-    body: (key) => callKernel(thread, known, { id: call.id, key, values: labelled(known, marks) }),
-  });
+  return await callKernel(thread, call, known, { values: labelled(known, marks), marks });
 }
 
-export interface StepWork {
-  /** Of its arguments. */
-  marks: Descriptor;
-  /** The key is the same when this very step is done again. */
-  body(key: string | undefined): Promise<Outcome<Value>>;
-}
-
-/** One step through the pipeline: limits, intent, checkpoints, the effect itself. */
-export async function performStep(
-  thread: Thread,
-  call: ToolCallBlock,
-  known: StepFacts,
-  { marks, body }: StepWork,
-): Promise<Outcome<Value>> {
+/** What is asked and told about one step: limits, intent, checkpoints, the time it has. */
+export function stepAct(thread: Thread, call: ToolCallBlock, known: StepFacts): ActPorts {
   const {
     ports,
     journal,
     budget: { meter },
   } = thread;
-  let intent: CallIntent | undefined;
   thread.control.currentCall = call.id;
   const step = {
     kind: known.verb === 'execute' ? stepKind(ports.library, known.tool) : ('tool' as const),
@@ -215,47 +207,31 @@ export async function performStep(
     turn: journal.turn,
     arguments: call.arguments,
   };
-  const act: ActPorts = {
-    limits: {
-      async reserve() {
-        const used = usedAmounts(meter.read());
-        const event = firstExceeded(used, {}, UNITS.tool, thread.budget.limits);
-        if (event) return refusedBy(event, used.tool_calls ?? 0n);
-        // Counted before the answer: a branch that runs at the same time sees it.
-        meter.countToolCall();
-        const n = meter.read().tool_calls;
-        intent = await nameCall(thread, call, known);
-        const data: ToolCall = {
-          call_id: call.id,
-          tool: known.tool,
-          verb: known.verb,
-          effect: known.effect,
-          arguments: call.arguments,
-          ...(known.volatile.length > 0 && { volatile: [...known.volatile] }),
-          ...intentOf(intent, n),
-        };
-        const noted = await commitIntent(thread, call.id, { type: 'tool_call', data });
-        return noted.ok ? ok({ settle: () => {}, release: () => {} }) : noted;
-      },
+  return {
+    async intent() {
+      const used = usedAmounts(meter.read());
+      const event = firstExceeded(used, {}, UNITS.tool, thread.budget.limits);
+      if (event) return refusedBy(event, used.tool_calls ?? 0n);
+      // Counted before the answer: a branch that runs at the same time sees it.
+      meter.countToolCall();
+      const n = meter.read().tool_calls;
+      const data: ToolCall = {
+        call_id: call.id,
+        tool: known.tool,
+        verb: known.verb,
+        effect: known.effect,
+        arguments: call.arguments,
+        ...(known.volatile.length > 0 && { volatile: [...known.volatile] }),
+        ...intentOf(await nameCall(thread, call, known), n),
+      };
+      return await commitIntent(thread, call.id, { type: 'tool_call', data });
     },
+    run: (body) => runInTime(thread, known, body),
     async checkpoint(event) {
       const verdict = await raise(thread, asLimit(event), step);
       return verdict?.action === 'retry' && !mayRepeat(known, event) ? undefined : verdict;
     },
   };
-  return await perform(
-    { type: 'step', name: known.tool, opLabels: ['op:step'], retryOwner: false },
-    [
-      {
-        name: 'arguments',
-        role: 'content',
-        value: makeValue(call.arguments, { descriptor: marks }),
-      },
-    ],
-    () => body(intent?.key),
-    ports.bareFrame(),
-    act,
-  );
 }
 
 export const isAtRest = ({ control: { ending } }: Thread): boolean =>

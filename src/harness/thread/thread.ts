@@ -278,8 +278,6 @@ export interface HarnessPorts extends PreparePorts {
   changeDirective?(id: string, text: string): Outcome<null>;
   /** A frame with the policies in force, without ports. */
   frame(): Frame;
-  /** Without policies and guards: for what only counts and records around a call that has them. */
-  bareFrame(): Frame;
   /** `AGENTS.md` of the project and the universal text of the bundle. */
   instructions(): { agents: string; universal: string };
   threads: ThreadsPort;

@@ -9,9 +9,9 @@ import {
   ok,
   withDetail,
 } from '../../base/index.ts';
-import { type Input, makeValue, type Operation, perform, type Value } from '../../flow/index.ts';
+import { type Input, makeValue, type Operation, type Value } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
-import { type Authority, type Caller, type ExecuteRequest, givenValue } from '../call.ts';
+import { type Authority, type ExecuteRequest, givenValue, type PreparedCall } from '../call.ts';
 import { checkParameters } from './parameters.ts';
 import { type Plan, type PlannedTool, resolvePlan } from './plan.ts';
 import {
@@ -115,23 +115,19 @@ async function dryRun(ports: ToolPorts, allowed: AllowedCall): Promise<Outcome<V
 }
 
 /** A dry run acts on nothing, but it shows a config: it is judged and recorded like the rest. */
-async function performDryRun(
-  ports: ToolPorts,
-  allowed: AllowedCall,
-  caller: Caller,
-): Promise<Outcome<Value>> {
-  const { id, category } = allowed.plan.leaf;
-  const gate = (): Outcome<null> =>
-    allowed.authority.sees('tool', category, id)
-      ? ok(null)
-      : fail('permission_denied', `tool \`${id}\` is not among the items this thread may use`);
-  return await perform(
-    { type: 'dry_run', name: id, opLabels: ['op:dry_run', `op:dry_run:${id}`] },
-    [],
-    () => dryRun(ports, allowed),
-    caller.frame,
-    { ...caller.act, gate },
-  );
+function dryCall(ports: ToolPorts, { plan, parameters }: CheckedCall): PreparedCall {
+  const { id, category } = plan.leaf;
+  return {
+    op: { type: 'dry_run', name: id, opLabels: ['op:dry_run', `op:dry_run:${id}`] },
+    gate: (authority) =>
+      authority.sees('tool', category, id)
+        ? ok(null)
+        : fail('permission_denied', `tool \`${id}\` is not among the items this thread may use`),
+    body: (_values, { authority }) => {
+      const narrowed = restrictUnsigned(authority, plan, ports.signatures());
+      return dryRun(ports, { plan, parameters, authority: narrowed });
+    },
+  };
 }
 
 /** What the guards passed on; checked again when it is not what was checked before. */
@@ -146,49 +142,44 @@ function passedOn(
   return checkParameters(plan.leaf.id, passed, plan.parameters, plan.schema);
 }
 
-async function performCall(
+/** A tool and its parameters, fit to be called. */
+type CheckedCall = Omit<AllowedCall, 'authority'>;
+
+function call(
   ports: ToolPorts,
-  allowed: AllowedCall,
+  { plan, parameters }: CheckedCall,
   request: ExecuteRequest,
-  caller: Caller,
-): Promise<Outcome<Value>> {
-  const { plan, authority } = allowed;
-  const inputs = inputsOf(plan, allowed.parameters, request);
-  return await perform(
-    operationFor(plan),
+): PreparedCall {
+  const inputs = inputsOf(plan, parameters, request);
+  const narrowed = (authority: Authority) => restrictUnsigned(authority, plan, ports.signatures());
+  return {
+    op: operationFor(plan),
     inputs,
-    async (values) => {
+    gate: (authority) => gateTool(plan, narrowed(authority)),
+    async body(values, { caller, authority }) {
+      const allowed = { plan, parameters, authority: narrowed(authority) };
       const again = passedOn(allowed, inputs, values);
       if (!again.ok) return again;
       return await runBody(ports, { ...allowed, parameters: again.output }, values, caller);
     },
-    caller.frame,
-    { ...caller.act, gate: () => gateTool(plan, authority) },
-  );
-}
-
-export function createToolRunner(ports: ToolPorts) {
-  return {
-    async run(
-      item: PlannedTool,
-      request: ExecuteRequest,
-      caller: Caller,
-      granted: Authority,
-    ): Promise<Outcome<Value>> {
-      const given = request.parameters ?? {};
-      const resolved = resolvePlan(ports.library, item, given);
-      if (!resolved.ok) return resolved;
-      const plan = resolved.output;
-      const policy = ports.signatures();
-      const harmless = refusePatterns(plan, policy);
-      if (!harmless.ok) return inChain(harmless, plan);
-      const checked = checkParameters(item.id, given, plan.parameters, plan.schema);
-      if (!checked.ok) return inChain(checked, plan);
-      const authority = restrictUnsigned(granted, plan, policy);
-      const allowed = { plan, parameters: checked.output, authority };
-      if (request.dry_run) return await performDryRun(ports, allowed, caller);
-      const result = await performCall(ports, allowed, request, caller);
-      return result.ok ? result : inChain(result, plan);
-    },
+    explain: (failure) => inChain(failure, plan),
   };
 }
+
+export type PrepareTool = (item: PlannedTool, request: ExecuteRequest) => Outcome<PreparedCall>;
+
+/** Everything about a call that can be known before anybody is asked; nothing is run. */
+export const createToolPreparer =
+  (ports: ToolPorts): PrepareTool =>
+  (item, request) => {
+    const given = request.parameters ?? {};
+    const resolved = resolvePlan(ports.library, item, given);
+    if (!resolved.ok) return resolved;
+    const plan = resolved.output;
+    const harmless = refusePatterns(plan, ports.signatures());
+    if (!harmless.ok) return inChain(harmless, plan);
+    const checked = checkParameters(item.id, given, plan.parameters, plan.schema);
+    if (!checked.ok) return inChain(checked, plan);
+    const fit = { plan, parameters: checked.output };
+    return ok(request.dry_run ? dryCall(ports, fit) : call(ports, fit, request));
+  };

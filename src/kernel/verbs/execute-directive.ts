@@ -12,7 +12,7 @@ import {
   ok,
   setOwn,
 } from '../../base/index.ts';
-import { type Input, makeValue, mergeAll, perform, type Value } from '../../flow/index.ts';
+import { type Input, makeValue, mergeAll, type Value } from '../../flow/index.ts';
 import {
   canSpawn,
   type Directive,
@@ -23,10 +23,10 @@ import {
 } from '../../items/index.ts';
 import {
   type Authority,
-  type Caller,
   type ExecuteRequest,
   givenValue,
   type Kind,
+  type PreparedCall,
 } from '../call.ts';
 import { type ItemMarks, isSigned } from '../rights/item-marks.ts';
 import { type ValidationError, validate } from '../tool/parameters.ts';
@@ -229,58 +229,52 @@ export function directiveKind(library: Library, modify: Modifier, marks: ItemMar
     return handed.ok ? authority.check({ capability: 'kernel.execute' }) : handed;
   }
 
-  async function run(
-    request: ExecuteRequest,
-    caller: Caller,
-    authority: Authority,
-  ): Promise<Outcome<Value>> {
-    const loaded = load(request.item_id);
-    if (!loaded.ok) return loaded;
-    const { item, directive, items } = loaded.output;
+  function run(request: ExecuteRequest, loaded: Loaded): Outcome<PreparedCall> {
+    const { item, directive, items } = loaded;
     const checked = checkInputs(directive, request.parameters ?? {});
     if (!checked.ok) return checked;
     const inputs = inputsOf(request, checked.output);
-    return await perform(
-      { type: 'directive', name: item.id, opLabels: ['op:directive', `op:directive:${item.id}`] },
+    return ok({
+      op: {
+        type: 'directive',
+        name: item.id,
+        opLabels: ['op:directive', `op:directive:${item.id}`],
+      },
       inputs,
-      (values) => {
+      gate: (authority) => gate(loaded, authority),
+      body(values) {
         const again = checkInputs(directive, passedOn(inputs, values));
         if (!again.ok) return again;
         const descriptor = mergeAll(items.map((each) => marks.of(each)));
         return ok(makeValue(readyAnswer(directive, again.output), { descriptor }));
       },
-      caller.frame,
-      { ...caller.act, gate: () => gate(loaded.output, authority) },
-    );
+    });
   }
 
-  async function giveBack(request: ExecuteRequest, caller: Caller): Promise<Outcome<Value>> {
-    const loaded = load(request.item_id);
-    if (!loaded.ok) return loaded;
-    const { directive } = loaded.output;
+  function giveBack(request: ExecuteRequest, { directive }: Loaded): PreparedCall {
     const inputs = inputsOf(request, request.parameters ?? {});
-    return await perform(
-      { type: 'return', name: directive.name, opLabels: ['op:return'] },
+    return {
+      op: { type: 'return', name: directive.name, opLabels: ['op:return'] },
       inputs,
-      (values) => {
+      body(values) {
         const outputs = checkOutputs(directive, passedOn(inputs, values));
         if (!outputs.ok) return outputs;
         return ok(
           makeValue({ status: 'returned', directive: directive.name, outputs: outputs.output }),
         );
       },
-      caller.frame,
-      caller.act,
-    );
+    };
   }
 
   return {
     name: 'directive',
     actions: ['run', 'return', ...MODIFY_ACTIONS],
-    async execute(request, caller, authority) {
-      if (request.action === 'run') return await run(request, caller, authority);
-      if (request.action === 'return') return await giveBack(request, caller);
-      return await modify(request, caller, authority);
+    prepare(request) {
+      const { action } = request;
+      if (action !== 'run' && action !== 'return') return modify(request);
+      const loaded = load(request.item_id);
+      if (!loaded.ok) return loaded;
+      return action === 'run' ? run(request, loaded.output) : ok(giveBack(request, loaded.output));
     },
   };
 }

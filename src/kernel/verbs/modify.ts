@@ -1,19 +1,15 @@
 // `create`, `update` and `delete` of items. The content is checked before anything is written, the
 // file appears whole or not at all, and it stays unsigned until a person signs it.
 import { asJson, fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
-import { makeValue, perform, type Value } from '../../flow/index.ts';
+import { makeValue, type Value } from '../../flow/index.ts';
 import { contentCategory, type ItemKind, type Library } from '../../items/index.ts';
-import { type Authority, type Caller, type ExecuteRequest, givenValue } from '../call.ts';
+import { type Authority, type ExecuteRequest, givenValue, type PreparedCall } from '../call.ts';
 import type { ItemMarks } from '../rights/item-marks.ts';
 
 export const MODIFY_ACTIONS = ['create', 'update', 'delete'] as const;
 type ModifyAction = (typeof MODIFY_ACTIONS)[number];
 
-export type Modifier = (
-  request: ExecuteRequest,
-  caller: Caller,
-  authority: Authority,
-) => Promise<Outcome<Value>>;
+export type Modifier = (request: ExecuteRequest) => Outcome<PreparedCall>;
 
 const MAX_CONTENT = 1024 * 1024;
 
@@ -75,7 +71,7 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
     return ok({ status, item_type: kind, item_id: id, file, signed: false, diagnostics });
   }
 
-  return async (request, caller, authority) => {
+  return (request) => {
     const action = request.action as ModifyAction;
     const kind = request.item_type as ItemKind;
     const id = request.item_id;
@@ -83,43 +79,44 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
     if (!content.ok) return content;
     const present = target(action, kind, id);
     if (!present.ok) return present;
-    const sees = (category: string | undefined): Outcome<null> =>
+    const sees = (authority: Authority, category: string | undefined): Outcome<null> =>
       category === undefined || authority.sees(kind, category, id)
         ? ok(null)
         : fail('permission_denied', `${kind} \`${id}\` is on a deny list of this thread`);
-    const seesContent = (text: string): Outcome<null> =>
-      action === 'delete' ? ok(null) : sees(contentCategory(kind, id, text));
-    const gate = (): Outcome<null> => {
-      for (const category of [sees(present.output), seesContent(content.output)]) {
-        if (!category.ok) return category;
-      }
-      const effect = authority.allowsEffect('write');
-      return effect.ok ? authority.check({ capability: `${kind}.modify`, scope: { id } }) : effect;
-    };
-    return await perform(
-      {
+    const seesContent = (authority: Authority, text: string): Outcome<null> =>
+      action === 'delete' ? ok(null) : sees(authority, contentCategory(kind, id, text));
+    return ok({
+      op: {
         type: 'modify',
         subtype: action,
         name: id,
         opLabels: ['op:modify', `op:modify:${kind}`, `op:modify:${kind}:${id}`],
         risk: action === 'delete' ? ['destructive'] : [],
       },
-      [
+      inputs: [
         {
           name: 'content',
           role: 'content',
           value: givenValue(request, 'content') ?? makeValue(content.output),
         },
       ],
-      ([passed]) => {
+      gate(authority) {
+        const visible = sees(authority, present.output);
+        if (!visible.ok) return visible;
+        const fitting = seesContent(authority, content.output);
+        if (!fitting.ok) return fitting;
+        const effect = authority.allowsEffect('write');
+        return effect.ok
+          ? authority.check({ capability: `${kind}.modify`, scope: { id } })
+          : effect;
+      },
+      body([passed], { authority }) {
         if (!passed || action === 'delete') return asValue(remove(request, kind));
         // A guard may have replaced the text: its category counts, not that of the first one.
-        const visible = seesContent(passed.text);
+        const visible = seesContent(authority, passed.text);
         return visible.ok ? asValue(write(request, kind, passed)) : visible;
       },
-      caller.frame,
-      { ...caller.act, gate },
-    );
+    });
   };
 }
 
