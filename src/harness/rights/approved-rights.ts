@@ -7,13 +7,13 @@ import {
   fail,
   getOwn,
   isObject,
-  type Json,
+  type JsonObject,
   type Outcome,
   ok,
   plainText,
 } from '../../base/index.ts';
 import type { Approval, ApprovalState } from '../../store/index.ts';
-import { type ApprovedRight, encodeToken, type Scope, widenToken } from '../../trust/index.ts';
+import { type ApprovedRight, encodeToken, widenToken } from '../../trust/index.ts';
 import type { ApprovalNote, JournalEvent } from '../thread/journal-event.ts';
 import type { Change } from '../thread/journal-writer.ts';
 import type { ApprovedRights, TakenUse, Thread } from '../thread/thread.ts';
@@ -23,36 +23,31 @@ const MAX_MINTED = 64;
 
 type GivenRight = Extract<ApprovalNote, { state: 'approved' }>;
 
-const scopeOf = (value: Json | undefined): { scope?: Scope } =>
-  isObject(value) && Object.keys(value).length > 0 ? { scope: value } : {};
-
-/** Undefined: no approval of a capability, or one that was not given. */
-export function rightOf({ id, thread, kind, state, binding, expires, answer }: Approval) {
-  if (kind !== 'capability' || (state !== 'approved' && state !== 'used')) return undefined;
-  const grant = { capability: plainText(binding.capability), ...scopeOf(binding.scope) };
-  const right: ApprovedRight = { approval: id, thread: thread ?? '', grant };
-  if (expires !== undefined) right.expires = expires;
-  if (getOwn(answer, 'beyond') === true) right.beyond = true;
-  return right;
-}
-
-const packed = ({ approval, grant, expires, beyond }: ApprovedRight, by: string): GivenRight => ({
-  kind: 'capability',
-  state: 'approved',
+const rightFrom = (
+  thread: string,
+  { approval, capability, scope = {}, expires, beyond }: Omit<GivenRight, 'kind' | 'state' | 'by'>,
+): ApprovedRight => ({
   approval,
-  capability: grant.capability,
-  ...(grant.scope && { scope: { ...grant.scope } }),
+  thread,
+  grant: { capability, ...(Object.keys(scope).length > 0 && { scope }) },
   ...(expires !== undefined && { expires }),
-  ...(beyond === true && { beyond: true }),
-  by,
+  ...(beyond && { beyond }),
 });
 
-function unpacked({ approval, capability, scope, expires, beyond }: GivenRight, thread: string) {
-  const right: ApprovedRight = { approval, thread, grant: { capability, ...scopeOf(scope) } };
-  if (expires !== undefined) right.expires = expires;
-  if (beyond) right.beyond = beyond;
-  return right;
+/** Undefined: no approval of a capability, or one that was not given. */
+export function rightOf(row: Approval): ApprovedRight | undefined {
+  const { id: approval, thread = '', kind, state, binding, expires, answer } = row;
+  if (kind !== 'capability' || (state !== 'approved' && state !== 'used')) return undefined;
+  return rightFrom(thread, {
+    approval,
+    capability: plainText(binding.capability),
+    scope: scopeOf(binding),
+    ...(expires !== undefined && { expires }),
+    ...(getOwn(answer, 'beyond') === true && { beyond: true }),
+  });
 }
+
+const scopeOf = ({ scope }: JsonObject): JsonObject => (isObject(scope) ? scope : {});
 
 /** Of a thread that does not run here. */
 async function fromRegistry({ ports }: Thread, id: string): Promise<ApprovedRight[]> {
@@ -60,14 +55,21 @@ async function fromRegistry({ ports }: Thread, id: string): Promise<ApprovedRigh
   return (approvals.ok ? approvals.output : []).flatMap((one) => rightOf(one) ?? []);
 }
 
-interface Taken {
-  readonly use: TakenUse;
-  isExercised: boolean;
+/** The thread's own rights and these, as a token for one call. */
+function mint({ ports, rights, place }: Thread, more: readonly ApprovedRight[]) {
+  const [base, key] = [ports.tokens.verify(rights.own.auth, place.id), ports.tokens.key()];
+  if (!base.ok) return base;
+  if (!key.ok) return key;
+  const token = widenToken(key.output, base.output.blocks, more);
+  if (!token.ok) return token;
+  const auth = encodeToken(token.output);
+  const verified = ports.tokens.verify(auth, place.id);
+  return verified.ok ? ok({ auth, hash: verified.output.hash }) : verified;
 }
 
 /** What a call carries besides its thread's own rights. */
 interface CallUses {
-  readonly taken: ReadonlyMap<string, Taken>;
+  readonly taken: ReadonlyMap<string, { readonly use: TakenUse; isExercised: boolean }>;
   /** Used up or over, and why: said when the call would need it. */
   readonly refused: ReadonlyMap<string, Failure>;
 }
@@ -79,29 +81,18 @@ export function createApproved(self: () => Thread): ApprovedRights {
   /** Uses that were taken with the intent of a call, by the call. */
   const uses = new Map<string, CallUses>();
   /** Taken by a process that was lost, for calls without a result. */
-  const left = new Map<string, Set<string>>();
+  const left = new Map<string, readonly string[]>();
   /** Tokens of calls, the newest last: which call each was minted for. */
   const minted = new Map<string, string>();
 
   const rightsOf = (id: string): readonly ApprovedRight[] =>
     self().ports.threads.live.get(id)?.thread.rights.approved.own() ?? above.get(id) ?? [];
-  function inForce(): ApprovedRight[] {
+  function inForce(): readonly ApprovedRight[] {
     const { place, ports } = self();
+    if (held.size === 0 && place.parent === undefined) return [];
     const now = ports.clock.now();
     const all = [...held.values(), ...place.chain.slice(1).flatMap(rightsOf)];
     return all.filter(({ expires = Number.POSITIVE_INFINITY }) => expires > now);
-  }
-  function mint(rights: readonly ApprovedRight[]): Outcome<string> {
-    const {
-      ports,
-      rights: { own },
-      place: { id },
-    } = self();
-    const [base, key] = [ports.tokens.verify(own.auth, id), ports.tokens.key()];
-    if (!base.ok) return base;
-    if (!key.ok) return key;
-    const token = widenToken(key.output, base.output.blocks, rights);
-    return token.ok ? ok(encodeToken(token.output)) : token;
   }
   function remember(token: string, call: string): void {
     minted.set(token, call);
@@ -114,45 +105,41 @@ export function createApproved(self: () => Thread): ApprovedRights {
     add(approval) {
       const right = rightOf(approval);
       if (!right || held.has(right.approval)) return;
-      self().journal.note({ type: 'approval', data: packed(right, approval.who ?? '') });
+      const { thread: _, grant, ...terms } = right;
+      const given = { kind: 'capability', state: 'approved', ...terms, ...grant } as const;
+      const data = { ...given, by: approval.who ?? '' } as GivenRight;
+      self().journal.note({ type: 'approval', data });
       held.set(right.approval, right);
     },
     restore(note) {
-      if (note.state === 'approved') held.set(note.approval, unpacked(note, self().place.id));
+      if (note.state === 'approved') held.set(note.approval, rightFrom(self().place.id, note));
       if (note.state !== 'used') return;
-      left.set(note.call_id, (left.get(note.call_id) ?? new Set()).add(note.approval));
+      left.set(note.call_id, [...(left.get(note.call_id) ?? []), note.approval]);
     },
     restoreResult: (call) => void left.delete(call),
-    leftFor: (call) => [...(left.get(call) ?? [])],
+    leftFor: (call) => left.get(call) ?? [],
     async load() {
       const thread = self();
       for (const id of thread.place.chain.slice(1)) {
         if (!thread.ports.threads.live.get(id)) above.set(id, await fromRegistry(thread, id));
       }
     },
-    takeable: () => (held.size === 0 && self().place.parent === undefined ? [] : inForce()),
+    takeable: inForce,
     taken(call, given, refused) {
       left.delete(call);
-      const taken = new Map(
-        given.map((use) => [use.approval, { use, isExercised: false }] as const),
-      );
+      const taken = new Map(given.map((use) => [use.approval, { use, isExercised: false }]));
       if (taken.size + refused.size > 0) uses.set(call, { taken, refused });
     },
     auth(call) {
-      const { rights, ports, place } = self();
       const own = call === undefined ? undefined : uses.get(call);
-      const carries = ({ approval }: ApprovedRight): boolean =>
-        call === undefined ||
-        own?.taken.has(approval) === true ||
-        own?.refused.has(approval) === true;
-      const extra = inForce().filter(carries);
-      if (extra.length === 0) return rights.own.auth;
-      const token = mint(extra);
-      if (!token.ok) return rights.own.auth;
-      const verified = ports.tokens.verify(token.output, place.id);
-      if (!verified.ok) return rights.own.auth;
-      if (call !== undefined) remember(verified.output.hash, call);
-      return token.output;
+      const extra = inForce().filter(
+        ({ approval }) =>
+          call === undefined || own?.taken.has(approval) || own?.refused.has(approval),
+      );
+      const token = extra.length > 0 ? mint(self(), extra) : undefined;
+      if (!token?.ok) return self().rights.own.auth;
+      if (call !== undefined) remember(token.output.hash, call);
+      return token.output.auth;
     },
     use(approval, token) {
       const own = uses.get(minted.get(token) ?? '');
@@ -165,11 +152,11 @@ export function createApproved(self: () => Thread): ApprovedRights {
     },
     unused(call) {
       const own = uses.get(call);
+      if (!own) return [];
       uses.delete(call);
       // What is used up or over is held no more.
-      for (const approval of own?.refused.keys() ?? []) held.delete(approval);
-      const idle = [...(own?.taken.values() ?? [])].filter((one) => !one.isExercised);
-      return idle.map(({ use }) => use);
+      for (const approval of own.refused.keys()) held.delete(approval);
+      return [...own.taken.values()].flatMap(({ use, isExercised }) => (isExercised ? [] : [use]));
     },
   };
 }
@@ -187,7 +174,7 @@ const useNote = (
     approval,
     call_id: call,
     capability: plainText(binding.capability),
-    scope: isObject(binding.scope) ? binding.scope : {},
+    scope: scopeOf(binding),
     uses_left: state === 'used' ? uses_left : uses_left + 1,
   },
 });
@@ -205,47 +192,35 @@ function refusal({ approval }: ApprovedRight, row: Approval | undefined): Failur
   return fail(`approval_${state}`, message, { approval, state });
 }
 
-interface Planned {
-  rows: Approval[];
-  refused: Map<string, Failure>;
-}
-
-/** Which of the rights in force can be used once more; the others with the reason why not. */
+/** Which of the rights in force can be used once more; the others come to `refused`. */
 async function planUses(
   { ports, rights }: Thread,
   refused: Map<string, Failure>,
-): Promise<Planned> {
-  const rows: Approval[] = [];
+): Promise<TakenUse[]> {
+  const uses: TakenUse[] = [];
   for (const right of rights.approved.takeable()) {
     if (refused.has(right.approval)) continue;
     const found = await ports.store.approvals({ id: right.approval });
     const [row] = found.ok ? found.output : [];
-    if (row?.state === 'approved') rows.push(row);
+    if (row?.state === 'approved') uses.push(useOf(row, row.uses - 1));
     else refused.set(right.approval, refusal(right, row));
   }
-  return { rows, refused };
+  return uses;
 }
 
-const useOf = ({ id, binding, uses }: Approval): TakenUse => ({
+const useOf = ({ id, binding }: Approval, uses_left: number): TakenUse => ({
   approval: id,
   binding,
-  uses_left: uses - 1,
+  uses_left,
 });
 
 /** As the registry is asked for it. */
 const asked = ({ approval, binding }: TakenUse) => ({ approval, binding });
 
-/** A call that a lost process began has its uses already. */
-async function usesLeft({ ports, rights }: Thread, call: string): Promise<TakenUse[]> {
-  const uses: TakenUse[] = [];
-  for (const id of rights.approved.leftFor(call)) {
-    const found = await ports.store.approvals({ id });
-    // Its row counts without this use already.
-    uses.push(
-      ...(found.ok ? found.output : []).map((row) => useOf({ ...row, uses: row.uses + 1 })),
-    );
-  }
-  return uses;
+/** A call that a lost process began has its uses already: its rows count without them. */
+async function usesLeft({ ports }: Thread, approvals: readonly string[]): Promise<TakenUse[]> {
+  const found = await Promise.all(approvals.map((id) => ports.store.approvals({ id })));
+  return found.flatMap((rows) => (rows.ok ? rows.output.map((row) => useOf(row, row.uses)) : []));
 }
 
 /**
@@ -259,16 +234,16 @@ export async function commitIntent(
   event: JournalEvent,
 ): Promise<Outcome<null>> {
   const { journal, rights } = thread;
-  const before = await usesLeft(thread, call);
+  const begun = rights.approved.leftFor(call);
+  const before = begun.length > 0 ? await usesLeft(thread, begun) : [];
   if (before.length > 0 || rights.approved.takeable().length === 0) {
-    rights.approved.taken(call, before, new Map());
+    if (begun.length > 0) rights.approved.taken(call, before, new Map());
     journal.note(event);
     return ok(null);
   }
-  const known = new Map<string, Failure>();
+  const refused = new Map<string, Failure>();
   for (;;) {
-    const { rows, refused } = await planUses(thread, known);
-    const uses = rows.map(useOf);
+    const uses = await planUses(thread, refused);
     const notes = uses.map((use) => useNote(use, call, 'used'));
     const change = uses.length > 0 ? { use: uses.map(asked) } : {};
     const done = await journal.commit([event, ...notes], change);
@@ -278,18 +253,16 @@ export async function commitIntent(
     }
     // Somebody else was quicker: without that one.
     const { approval } = done.error.detail;
-    if (typeof approval !== 'string' || known.has(approval)) return done;
-    known.set(approval, done);
+    if (typeof approval !== 'string' || refused.has(approval)) return done;
+    refused.set(approval, done);
   }
 }
 
-export interface GivenBack {
-  readonly events: readonly JournalEvent[];
-  readonly change: Pick<Change, 'back'>;
-}
-
 /** What a call took and did not exercise goes back, with its result. */
-export function givenBack({ rights }: Thread, call: string): GivenBack {
+export function givenBack(
+  { rights }: Thread,
+  call: string,
+): { events: readonly JournalEvent[]; change: Pick<Change, 'back'> } {
   const unused = rights.approved.unused(call);
   const back = unused.map((use) => ({ ...asked(use), back: true as const }));
   return {
