@@ -62,7 +62,7 @@ function declaredOf(
   { place: { directive }, ports }: Thread,
   grant: Grant,
 ): Outcome<'yes' | 'no' | 'in part'> {
-  const declared = declaredRights(directive, ports.library, ports.project);
+  const declared = declaredRights(ports, directive);
   if (!declared.ok) return declared;
   const { catalog } = ports.library.capabilities();
   const { missing, partial } = missingAtStart([grant], declared.output.grants, catalog);

@@ -1,7 +1,9 @@
-// The parent's end of a child's token. While the parent runs here its own token is used; after a
-// restart the chain is minted again from the directives of all ancestors, root first.
+// The right a thread works with: what its directive declares, as a token that only narrows. A root's
+// token is minted with the harness's key, a child's is one more block on its parent's chain. While the
+// parent runs here its own token is used; after a restart the chain is minted again from the directives
+// of all ancestors, root first.
 import { fail, type Json, type Outcome, ok } from '../../base/index.ts';
-import { type Directive, type Library, resolveExtends } from '../../items/index.ts';
+import { type Directive, type DirectiveItem, resolveExtends } from '../../items/index.ts';
 import type { ThreadRow } from '../../store/index.ts';
 import {
   attenuateToken,
@@ -10,30 +12,14 @@ import {
   type GrantedRights,
   grantName,
   grantsFromPermissions,
-  type KeyPair,
   mintToken,
 } from '../../trust/index.ts';
-import type { HarnessPorts, OwnRights, Prepared } from '../thread/thread.ts';
-
-// The right a thread works with: what its directive declares, as a token that only narrows. A root's
-// token is minted with the harness's key, a child's is one more block on its parent's chain.
-
-export interface RightsRequest {
-  thread: string;
-  directive: Directive;
-  project: string;
-  /** Milliseconds since 1970. */
-  expires: number;
-  parent?: { thread: string; token: CapabilityToken };
-  /** Signed and shipped: its system-only capabilities count. */
-  core: boolean;
-}
+import type { HarnessPorts, OwnRights, Prepared, PreparePorts } from '../thread/thread.ts';
 
 /** The grants a directive declares; every bare tool name is resolved once, here. */
 export function declaredRights(
+  { library, project }: Pick<PreparePorts, 'library' | 'project'>,
   directive: Directive,
-  library: Library,
-  project: string,
 ): Outcome<GrantedRights> {
   const rights = grantsFromPermissions(
     directive.permissions ?? { entries: [] },
@@ -51,48 +37,68 @@ export function declaredRights(
   });
 }
 
-export function mintRights(
-  request: RightsRequest,
-  library: Library,
-  key: KeyPair,
+/** With everything that it extends. */
+export const withExtended = (
+  { library }: Pick<PreparePorts, 'library'>,
+  directive: Directive,
+): Directive =>
+  resolveExtends(directive, (name) => {
+    const other = library.find('directive', name);
+    return other.ok ? other.output.directive : undefined;
+  });
+
+/** Whose token it is, and what it is made of. */
+interface Holder {
+  id: string;
+  parent: string | undefined;
+  item: DirectiveItem;
+  directive: Directive;
+}
+
+type Rows = ReadonlyMap<string, ThreadRow>;
+
+function mint(
+  ports: HarnessPorts,
+  rows: Rows,
+  { id: thread, parent, item, directive }: Holder,
+  expires: number,
 ): Outcome<OwnRights> {
-  const { thread, directive, project, expires, parent, core } = request;
-  const declared = declaredRights(directive, library, project);
+  const key = ports.tokens.key();
+  if (!key.ok) return key;
+  const above = parent === undefined ? undefined : parentToken(ports, rows, parent, expires);
+  if (above && !above.ok) return above;
+  const declared = declaredRights(ports, directive);
   if (!declared.ok) return declared;
   const { grants, filters } = declared.output;
   const block = {
     aud: 'kernmantle',
-    project,
+    project: ports.project,
     thread,
     directive: directive.name,
     caps: grants,
     exp: expires,
-    ...(Object.keys(filters).length > 0 ? { filters } : {}),
-    ...(parent ? { parent: parent.thread } : {}),
+    ...(Object.keys(filters).length > 0 && { filters }),
+    ...(parent !== undefined && { parent }),
   };
-  const token = parent ? attenuateToken(parent.token, block) : mintToken(key, block, { core });
+  // Signed and shipped: its system-only capabilities count.
+  const core = item.source === 'bundle' && item.signature.state === 'bundle';
+  const token = above
+    ? attenuateToken(above.output, block)
+    : mintToken(key.output, block, { core });
   if (!token.ok) return token;
-  return ok({
-    token: token.output,
-    auth: encodeToken(token.output),
-    granted: [...new Set(grants.map(grantName))],
-  });
-}
-
-export interface ParentToken {
-  thread: string;
-  token: CapabilityToken;
+  const granted = [...new Set(grants.map(grantName))];
+  return ok({ token: token.output, auth: encodeToken(token.output), granted });
 }
 
 // INVARIANT: a child whose parent's rights cannot be established gets none; it never becomes a root.
 function parentToken(
   ports: HarnessPorts,
-  rows: ReadonlyMap<string, ThreadRow>,
+  rows: Rows,
   id: string,
   expires: number,
-): Outcome<ParentToken> {
+): Outcome<CapabilityToken> {
   const live = ports.threads.live.get(id);
-  if (live) return ok({ thread: id, token: live.thread.rights.own.token });
+  if (live) return ok(live.thread.rights.own.token);
   const row = rows.get(id);
   if (!row) return fail('not_found', `there is no thread \`${id}\``, { thread: id });
   // Its directive is another project's; a namesake here could hold anything.
@@ -104,72 +110,25 @@ function parentToken(
   }
   const found = ports.library.find('directive', row.directive);
   if (!found.ok) return found;
-  const { directive, source, signature } = found.output;
-  if (!directive) {
-    return fail('invalid_item', `directive \`${found.output.id}\` of parent \`${id}\` has errors`);
+  const item = found.output;
+  if (!item.directive) {
+    return fail('invalid_item', `directive \`${item.id}\` of parent \`${id}\` has errors`);
   }
-  const above =
-    row.parent === undefined ? undefined : parentToken(ports, rows, row.parent, expires);
-  if (above && !above.ok) return above;
-  const key = ports.tokens.key();
-  if (!key.ok) return key;
-  const rights = mintRights(
-    {
-      thread: id,
-      directive: resolveExtends(directive, (name) => {
-        const other = ports.library.find('directive', name);
-        return other.ok ? other.output.directive : undefined;
-      }),
-      project: row.project,
-      expires,
-      core: source === 'bundle' && signature.state === 'bundle',
-      ...(above ? { parent: above.output } : {}),
-    },
-    ports.library,
-    key.output,
-  );
-  return rights.ok ? ok({ thread: id, token: rights.output.token }) : rights;
+  const directive = withExtended(ports, item.directive);
+  const rights = mint(ports, rows, { id, parent: row.parent, item, directive }, expires);
+  return rights.ok ? ok(rights.output.token) : rights;
 }
-
-// A thread's token lives a little longer than its deadline; while the thread lives it is minted again
-// before it ends, from the same declarations and the same parent.
 
 /** A token outlives the thread's deadline by this much, for the last records. */
 const GRACE_MS = 60_000;
 /** Minted again when less than this is left. */
 const RENEW_MS = 30_000;
 
-function mint(
-  ports: HarnessPorts,
-  rows: ReadonlyMap<string, ThreadRow>,
-  row: ThreadRow,
-  { item, directive }: Prepared,
-  expires: number,
-): Outcome<OwnRights> {
-  const key = ports.tokens.key();
-  if (!key.ok) return key;
-  const above =
-    row.parent === undefined ? undefined : parentToken(ports, rows, row.parent, expires);
-  if (above && !above.ok) return above;
-  return mintRights(
-    {
-      thread: row.id,
-      directive,
-      project: ports.project,
-      expires,
-      ...(above ? { parent: above.output } : {}),
-      core: item.source === 'bundle' && item.signature.state === 'bundle',
-    },
-    ports.library,
-    key.output,
-  );
-}
-
 /** Rows of ancestors that do not run here: their tokens are minted again from them. */
 async function rowsAbove(
   { store, threads }: HarnessPorts,
   chain: readonly string[],
-): Promise<Outcome<ReadonlyMap<string, ThreadRow>>> {
+): Promise<Outcome<Rows>> {
   const rows = new Map<string, ThreadRow>();
   for (const id of chain) {
     if (threads.live.get(id)) continue;
@@ -180,23 +139,28 @@ async function rowsAbove(
   return ok(rows);
 }
 
-/** The rights now. Only the first minting can fail: later the old token is left to run out. */
+/**
+ * The rights now: minted again before they end while the thread lives, from the same declarations and
+ * the same parent. Only the first minting can fail: later the old token is left to run out.
+ */
 export async function createRights(
   ports: HarnessPorts,
-  row: ThreadRow,
-  prepared: Prepared,
+  { id, parent, chain }: ThreadRow,
+  { item, directive, limits }: Prepared,
 ): Promise<Outcome<() => OwnRights>> {
-  const rows = await rowsAbove(ports, row.chain.slice(1));
+  const rows = await rowsAbove(ports, chain.slice(1));
   if (!rows.ok) return rows;
-  const lifetime = Number(prepared.limits.duration?.value ?? 0n) + GRACE_MS;
+  const lifetime = Number(limits.duration?.value ?? 0n) + GRACE_MS;
+  const mintUntil = (expires: number): Outcome<OwnRights> =>
+    mint(ports, rows.output, { id, parent, item, directive }, expires);
   let expires = ports.clock.now() + lifetime;
-  const first = mint(ports, rows.output, row, prepared, expires);
+  const first = mintUntil(expires);
   if (!first.ok) return first;
   let rights = first.output;
   return ok(() => {
     const now = ports.clock.now();
     if (expires - now > RENEW_MS) return rights;
-    const again = mint(ports, rows.output, row, prepared, now + lifetime);
+    const again = mintUntil(now + lifetime);
     if (again.ok) [rights, expires] = [again.output, now + lifetime];
     return rights;
   });

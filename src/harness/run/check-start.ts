@@ -7,15 +7,10 @@ import type { Ending } from '../loop.ts';
 import { declaredRights } from '../rights/thread-token.ts';
 import type { Thread } from '../thread/thread.ts';
 
-function missingRights(thread: Thread): Outcome<Failure | undefined> {
-  const {
-    ports,
-    place: { directive, item, id },
-    rights: { own: rights, approved },
-  } = thread;
-  const wanted = declaredRights(directive, ports.library, ports.project);
+function missingRights({ ports, place, rights }: Thread): Outcome<Failure | undefined> {
+  const wanted = declaredRights(ports, place.directive);
   if (!wanted.ok) return wanted;
-  const token = ports.tokens.verify(approved.auth(), id);
+  const token = ports.tokens.verify(rights.approved.auth(), place.id);
   if (!token.ok) return token;
   const { grants } = wanted.output;
   const above = new Set(token.output.missingAtStart(grants).missing);
@@ -26,19 +21,19 @@ function missingRights(thread: Thread): Outcome<Failure | undefined> {
   const [first] = names;
   if (first === undefined) return ok(undefined);
   const missing = [...new Set(names)];
-  const isRoot = thread.place.parent === undefined;
-  const [who, what] = isRoot
-    ? ['the policy does not allow', 'the policy']
-    : ['its parent does not hold', 'those of its parent'];
+  const [who, what] =
+    place.parent === undefined
+      ? ['the policy does not allow', 'the policy']
+      : ['its parent does not hold', 'those of its parent'];
   return ok(
     fail(
       'permission_denied',
-      `directive \`${item.id}\` asks for ${missing.join(', ')}, which ${who}; narrow its permissions, or widen ${what}`,
+      `directive \`${place.item.id}\` asks for ${missing.join(', ')}, which ${who}; narrow its permissions, or widen ${what}`,
       {
         missing: first,
         missing_all: missing,
-        required: [...rights.granted],
-        attempted: item.id,
+        required: [...rights.own.granted],
+        attempted: place.item.id,
         granted: token.output.granted(),
       },
     ),
@@ -54,15 +49,11 @@ export async function checkStart(thread: Thread): Promise<Ending | undefined> {
       return { status: 'denied', reason: detail.message, code };
     }
     if (!refused.output) return undefined;
-    const verdict = await raiseError(thread, refused.output, 'start', {
-      isStart: true,
-      isTold: true,
-    });
+    const how = { isStart: true, isTold: true };
+    const verdict = await raiseError(thread, refused.output, 'start', how);
     // Bounded like every retry: the decision counts them.
     if (verdict?.action === 'retry') continue;
-    const {
-      control: { ending },
-    } = thread;
+    const { ending } = thread.control;
     return ending?.status === 'failed' ? { ...ending, status: 'denied' } : ending;
   }
 }

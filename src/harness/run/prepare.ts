@@ -6,14 +6,13 @@ import {
   type Directive,
   type DirectiveItem,
   type DirectiveLimits,
-  resolveExtends,
 } from '../../items/index.ts';
 import { checkInputs } from '../../kernel/index.ts';
 import { type Price, type ResolvedModel, resolveModel } from '../../llm/index.ts';
 import { compileHooks } from '../hooks/select-hook.ts';
 import { directiveLimits, type LimitSources } from '../limits/effective-limits.ts';
 import type { EffectiveLimits } from '../limits/limit.ts';
-import { declaredRights } from '../rights/thread-token.ts';
+import { declaredRights, withExtended } from '../rights/thread-token.ts';
 import { modelFor, priceFor, withKey } from '../thread/choose-model.ts';
 import type { CompiledHook, Prepared, PreparePorts } from '../thread/thread.ts';
 
@@ -51,11 +50,7 @@ function findDirective(
     const place = first ? `${first.file}:${first.line}:${first.column}: ${first.message}` : '';
     return fail('invalid_item', `directive \`${item.id}\` has errors: ${place}; see \`km check\``);
   }
-  const below = (other: string): Directive | undefined => {
-    const one = ports.library.find('directive', other);
-    return one.ok ? one.output.directive : undefined;
-  };
-  return ok({ item, directive: resolveExtends(item.directive, below) });
+  return ok({ item, directive: withExtended(ports, item.directive) });
 }
 
 /** An unsigned directive runs with read rights only; asking for more is refused before it starts. */
@@ -66,7 +61,7 @@ function checkSigned(
 ): Outcome<null> {
   const isSigned = item.signature.state !== 'unsigned';
   if (isSigned || ports.policies().policy.allowsUnsigned) return ok(null);
-  const rights = declaredRights(directive, ports.library, ports.project);
+  const rights = declaredRights(ports, directive);
   if (!rights.ok) return rights;
   const { catalog } = ports.library.capabilities();
   const beyond = rights.output.grants.filter(

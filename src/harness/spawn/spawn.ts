@@ -93,7 +93,7 @@ function checkLists(ports: HarnessPorts, parent: Thread, name: string): Outcome<
 function checkRights(ports: HarnessPorts, parent: Thread, prepared: Prepared): Outcome<null> {
   // Its own hooks are asked when it starts: they may say that it runs with what there is.
   if (prepared.hooks.length > 0) return ok(null);
-  const wanted = declaredRights(prepared.directive, ports.library, ports.project);
+  const wanted = declaredRights(ports, prepared.directive);
   if (!wanted.ok) return wanted;
   const token = parent.ports.tokens.verify(parent.rights.approved.auth(), parent.place.id);
   if (!token.ok) return token;
