@@ -1,39 +1,39 @@
 // The four points where hooks are evaluated, and what they are told there.
-import type { ErrorCode, Fault, Json, JsonObject } from '../../base/index.ts';
+import type { ErrorCode, Fault, Json } from '../../base/index.ts';
 import type { LimitEvent, WarningEvent } from '../limits/limit.ts';
 
 export type Checkpoint = 'before_step' | 'after_step' | 'on_error' | 'on_limit';
-export type StepKind = 'turn' | 'tool' | 'spawn';
 
 /** A step as events name it. */
 export interface Step {
-  readonly kind: StepKind;
+  readonly kind: 'turn' | 'tool' | 'spawn';
   /** The executed item's id, `search`, `load` or `help`; absent for a turn. */
   readonly tool?: string;
   readonly turn: number;
   readonly arguments?: Json;
 }
 
+/** `step` is what `stepName` says. */
 export type CheckpointEvent =
-  | {
-      readonly name: 'before_step';
-      readonly kind: StepKind;
-      readonly step: string;
-      readonly turn: number;
-      readonly tool?: string;
-      readonly arguments?: Json;
-    }
-  | {
-      readonly name: 'after_step';
-      readonly kind: StepKind;
-      readonly step: string;
-      readonly turn: number;
-      readonly tool?: string;
-      readonly result: Json;
-    }
+  | ({ readonly name: 'before_step'; readonly step: string } & Step)
+  | ({ readonly name: 'after_step'; readonly step: string; readonly result: Json } & Omit<
+      Step,
+      'arguments'
+    >)
   | { readonly name: 'error'; readonly code: ErrorCode; readonly detail: Fault['detail'] }
   | LimitEvent
   | WarningEvent;
+
+export const EVENT_NAMES = ['before_step', 'after_step', 'error', 'limit', 'warning'] as const;
+
+/** What events of a name may hold besides it. A condition that reads anything else reads nothing. */
+export const EVENT_FIELDS: Readonly<Record<(typeof EVENT_NAMES)[number], readonly string[]>> = {
+  before_step: ['kind', 'step', 'turn', 'tool', 'arguments'],
+  after_step: ['kind', 'step', 'turn', 'tool', 'result'],
+  error: ['code', 'detail'],
+  limit: ['code', 'limit', 'current', 'max'],
+  warning: ['code', 'limit', 'percent', 'current', 'max'],
+};
 
 /** `fs/write_file`, or `turn 3`. */
 export const stepName = (step: Step): string => step.tool ?? `turn ${step.turn}`;
@@ -44,14 +44,10 @@ export const beforeStep = (step: Step): CheckpointEvent => ({
   ...step,
 });
 
-export const afterStep = (step: Step, result: Json): CheckpointEvent => ({
-  name: 'after_step',
-  kind: step.kind,
-  step: stepName(step),
-  turn: step.turn,
-  ...(step.tool !== undefined && { tool: step.tool }),
-  result,
-});
+export function afterStep(given: Step, result: Json): CheckpointEvent {
+  const { arguments: _, ...step } = given;
+  return { name: 'after_step', step: stepName(step), ...step, result };
+}
 
 export const onError = ({ code, detail }: Fault): CheckpointEvent => ({
   name: 'error',
@@ -68,9 +64,6 @@ const CHECKPOINTS: Readonly<Record<CheckpointEvent['name'], Checkpoint>> = {
 };
 
 export const checkpointOf = (event: CheckpointEvent): Checkpoint => CHECKPOINTS[event.name];
-
-/** As conditions and templates read it. */
-export const eventView = (event: CheckpointEvent): JsonObject => ({ ...event });
 
 /** The fault behind an event that ends a run. No `default`: a new event must fail to compile here. */
 export function faultOf(event: CheckpointEvent): Fault | undefined {

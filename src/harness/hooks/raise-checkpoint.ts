@@ -11,6 +11,7 @@ import {
 import {
   type CheckpointVerdict,
   type FlowCheckpoint as FlowEvent,
+  type MaybePromise,
   makeValue,
 } from '../../flow/index.ts';
 import { packCost, usedAmounts } from '../limits/cost.ts';
@@ -37,8 +38,9 @@ import {
   warningLine,
   withheldResult,
 } from '../thread/prompt.ts';
+import { stepDone } from '../thread/restore.ts';
 import { newAttempt, tell } from '../thread/talk.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { Hooks, Thread } from '../thread/thread.ts';
 import {
   type Decision,
   type Deed,
@@ -64,7 +66,7 @@ const people = (limit: LimitName, value: Json | undefined): number =>
   typeof value === 'string' ? limitNumber(limit, BigInt(value)) : Number(value);
 
 /** A refusal of stage 4, as hooks are told about it. */
-export function limitEventOf({ detail }: Fault): LimitEvent {
+function limitEventOf({ detail }: Fault): LimitEvent {
   const limit = plainText(detail.limit) as LimitName;
   const [current, max] = [detail.current, detail.max].map((value) => people(limit, value));
   return { name: 'limit', code: `${limit}_exceeded`, limit, current: current ?? 0, max: max ?? 0 };
@@ -88,20 +90,14 @@ function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
 }
 
 function contextOf(thread: Thread, event: CheckpointEvent): JsonObject {
-  const {
-    place: { directive, inputs, id, parent, depth },
-    budget: { meter },
-    control: { attempt },
-    talk: { conversation },
-  } = thread;
-  const {
-    budget: { limits },
-  } = thread;
+  const { place, budget, control, talk } = thread;
+  const { id, parent, depth, directive, inputs } = place;
+  const { limits } = budget;
   return buildContext({
     event,
     directive,
     inputs,
-    cost: () => meter.view(),
+    cost: () => budget.meter.view(),
     limits: () => limitsView(limits),
     permissions() {
       const detail = event.name === 'error' ? event.detail : undefined;
@@ -109,58 +105,54 @@ function contextOf(thread: Thread, event: CheckpointEvent): JsonObject {
       const required = Array.isArray(missing) ? missing.map(plainText) : [];
       return { granted: thread.rights.own.granted, required };
     },
-    thread: { id, depth, attempt, ...(parent === undefined ? {} : { parent }) },
-    labels: () => conversation.marks().labels,
+    thread: { id, depth, attempt: control.attempt, ...(parent !== undefined && { parent }) },
+    labels: () => talk.conversation.marks().labels,
   });
 }
 
 /** The first hook that matches is run; without one the defaults hold. */
 async function consult(thread: Thread, situation: Situation): Promise<Decision> {
-  const {
-    hooks: { list: hooks, state: hookState },
-    journal,
-  } = thread;
-  if (hooks.length === 0) return withoutHook(situation);
-  const context = contextOf(thread, situation.event);
-  const before = [...hookState.fired].join();
-  const { hook, errors } = select(hooks, context, hookState);
+  const { hooks, journal, budget } = thread;
+  const { event } = situation;
+  if (!mayAnswer(hooks, event.name)) return withoutHook(situation);
+  const context = contextOf(thread, event);
+  const before = [...hooks.state.fired].join();
+  const { hook, errors } = select(hooks.list, context, hooks.state);
   for (const { hook: broken, message } of errors) {
     const detail = { message, when: broken.when };
     journal.note({ type: 'error', data: { code: 'expression_error', detail } });
   }
-  if (!hook && before !== [...hookState.fired].join())
-    journal.note({ type: 'hook_state', data: { fired: [...hookState.fired] } });
-  if (!hook) return withoutHook(situation);
+  const fired = [...hooks.state.fired];
+  if (!hook) {
+    if (before !== fired.join()) journal.note({ type: 'hook_state', data: { fired } });
+    return withoutHook(situation);
+  }
   const name = hook.hook.directive;
   const began = thread.ports.clock.monotonic();
   await journal.flush();
-  thread.budget.meter.stopClock();
-  const answered = await thread.hooks.run(thread, name, fillInputs(hook, context));
-  thread.budget.meter.startClock();
+  budget.meter.stopClock();
+  const answered = await hooks.run(thread, name, fillInputs(hook, context));
+  budget.meter.startClock();
   const parsed = answered.ok ? parseVerdict(answered.output) : answered;
   const decision = parsed.ok
     ? await withProposal(thread, decide(parsed.output, situation))
     : decideFailure(name, parsed, situation);
+  const { deed, model, notes, bounds } = decision;
   const data: HookAnswered = {
     directive: name,
-    event: situation.event.name,
+    event: event.name,
     step: situation.step,
-    deed: decision.deed.do,
-    notes: decision.notes,
+    deed: deed.do,
+    notes,
     duration_ms: Math.round(thread.ports.clock.monotonic() - began),
-    fired: [...hookState.fired],
-    bounds: decision.bounds,
-    ...(decision.model !== undefined && { model: decision.model }),
-    ...(decision.deed.do === 'raise' && { limits: packLimits(decision.deed.limits) }),
+    fired,
+    bounds,
+    ...(model !== undefined && { model }),
+    ...(deed.do === 'raise' && { limits: packLimits(deed.limits) }),
   };
-  const { deed } = decision;
-  journal.note(
-    { type: 'hook', data },
-    {
-      cost: packCost(thread.budget.meter.read()),
-      ...(deed.do === 'raise' && { raise: raisedAmounts(thread, deed.limits, deed.raised) }),
-    },
-  );
+  const cost = packCost(budget.meter.read());
+  const raise = deed.do === 'raise' && { raise: raisedAmounts(thread, deed.limits, deed.raised) };
+  journal.note({ type: 'hook', data }, { cost, ...raise });
   return { ...decision, hook: name };
 }
 
@@ -232,21 +224,35 @@ function carryOut(
   }
 }
 
-/** Called by the pipeline at its fixed places. */
-export async function raise(
+/** Who fired for its edge must see it end, whatever the event is. */
+const mayAnswer = ({ list, state }: Hooks, name: CheckpointEvent['name']): boolean =>
+  state.fired.size > 0 || list.some(({ events }) => events.has(name));
+
+/** Called by the pipeline at its fixed places. Where no hook can match, nothing is made or awaited. */
+export function raise(
+  thread: Thread,
+  event: FlowEvent,
+  step: Step,
+): MaybePromise<CheckpointVerdict | undefined> {
+  const { hooks, control } = thread;
+  if (control.ending) return undefined;
+  const isStep = event.name === 'before_step' || event.name === 'after_step';
+  if (!isStep || mayAnswer(hooks, event.name)) return raiseEvent(thread, event, step);
+  if (event.name === 'after_step') hooks.bounds = stepDone(hooks.bounds, stepName(step));
+  return undefined;
+}
+
+async function raiseEvent(
   thread: Thread,
   flowEvent: FlowEvent,
   step: Step,
 ): Promise<CheckpointVerdict | undefined> {
-  if (thread.control.ending) return undefined;
   const event = eventOf(flowEvent, step);
   noteRefusal(thread, event);
-  const decision = await consult(
-    thread,
-    await situationOf(thread, event, stepName(step), flowEvent),
-  );
+  const name = stepName(step);
+  const decision = await consult(thread, await situationOf(thread, event, name, flowEvent));
   take(thread, decision);
-  return carryOut(thread, decision.deed, event, stepName(step));
+  return carryOut(thread, decision.deed, event, name);
 }
 
 async function situationOf(
@@ -308,12 +314,10 @@ export async function raiseError(
 
 /** Once per crossing: again when a shorter request came in between. */
 function windowWarning(thread: Thread, now: number): WarningEvent | undefined {
-  const {
-    budget: { limits, windowSeen },
-    talk: { price },
-  } = thread;
-  thread.budget.windowSeen = now;
-  const max = limits.context?.value ?? BigInt(price.context ?? 0);
+  const { budget, talk } = thread;
+  const { limits, windowSeen } = budget;
+  budget.windowSeen = now;
+  const max = limits.context?.value ?? BigInt(talk.price.context ?? 0);
   return contextWarning(windowSeen, now, max, limits.context_warn);
 }
 

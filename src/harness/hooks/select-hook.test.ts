@@ -12,6 +12,7 @@ import {
   beforeStep,
   type CheckpointEvent,
   checkpointOf,
+  EVENT_FIELDS,
   onError,
 } from './checkpoint.ts';
 import { buildContext, compileHooks, createHookState, fillInputs, select } from './select-hook.ts';
@@ -105,6 +106,7 @@ test('no event has a field that conditions do not know', () => {
   ]) {
     for (const field of Object.keys(contextOf(event).event as JsonObject)) {
       expect(Object.keys(HOOK_CONTEXT.event as object)).toContain(field);
+      expect(['name', ...EVENT_FIELDS[event.name]]).toContain(field);
     }
   }
 });
@@ -275,6 +277,64 @@ test('inputs are filled from the context; what is missing stays as it was writte
     text: 'lost ${event.detail.nothing} of 5',
     all: [{ target: 'x' }],
   });
+});
+
+test('a hook is asked only where it could match', () => {
+  const events = (when: string): string[] => [...(compiled(hook(when))[0]?.events ?? [])];
+  expect(events('event.code == "x" and cost.turns > limits.turns')).toEqual([
+    'error',
+    'limit',
+    'warning',
+  ]);
+  expect(events('event.name == "after_step" and event.tool == "x"')).toEqual(['after_step']);
+  expect(events('event.percent > 80')).toEqual(['warning']);
+  expect(events('cost.turns > 1')).toHaveLength(5);
+  expect(events('event != null')).toHaveLength(5);
+});
+
+test('where a hook is not asked it does not match, for any condition and event', () => {
+  const paths = fc.constantFrom(
+    ...['name', 'code', 'kind', 'step', 'turn', 'tool', 'limit', 'percent', 'detail.missing'].map(
+      (field) => `event.${field}`,
+    ),
+    'event',
+    'cost.turns',
+    'limits.turns',
+    'thread.parent',
+    'labels',
+    'token.capabilities',
+  );
+  const texts = ['error', 'before_step', 'turn', 'permission_denied'].map((text) => `"${text}"`);
+  const values = fc.constantFrom('null', 'true', '3', '[]', ...texts);
+  const { condition } = fc.letrec<{ condition: string }>((again) => ({
+    condition: fc.oneof(
+      { maxDepth: 3 },
+      fc
+        .tuple(paths, fc.constantFrom('==', '!=', '>', 'in', 'not in'), values)
+        .map((parts) => parts.join(' ')),
+      paths,
+      again('condition').map((inner) => `not (${inner})`),
+      fc
+        .tuple(again('condition'), fc.constantFrom('and', 'or'), again('condition'))
+        .map(([left, operator, right]) => `(${left}) ${operator} (${right})`),
+    ),
+  }));
+  const warning = contextWarning(0, 9, 10n, 0.8) as CheckpointEvent;
+  const happened = fc.constantFrom<CheckpointEvent>(
+    beforeStep(write),
+    beforeStep({ kind: 'turn', turn: 4 }),
+    afterStep(write, { ok: true }),
+    onError(error),
+    limitEvent('turns', 1n, 1n),
+    warning,
+  );
+  fc.assert(
+    fc.property(condition, happened, (when, event) => {
+      const [only] = compiled(hook(when));
+      if (!only || only.events.has(event.name)) return;
+      expect(only.expression.test(contextOf(event))).toEqual({ ok: true, output: false });
+    }),
+  );
 });
 
 test('a condition that cannot be read names its hook and line', () => {

@@ -2,12 +2,12 @@
 // conditions against when a directive is loaded; a test keeps the two together. Most conditions look
 // at the event and at nothing else, at every checkpoint, so each part is made when it is read.
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
-import { compileExpression, fillTemplate } from '../../expr/index.ts';
-import type { Directive, Hook } from '../../items/index.ts';
+import { type CompiledExpression, compileExpression, fillTemplate } from '../../expr/index.ts';
+import { type Directive, HOOK_CONTEXT, type Hook } from '../../items/index.ts';
 import type { CompiledHook, HookState } from '../thread/thread.ts';
-import { type CheckpointEvent, eventView } from './checkpoint.ts';
+import { type CheckpointEvent, EVENT_FIELDS, EVENT_NAMES } from './checkpoint.ts';
 
-export interface HookFacts {
+interface HookFacts {
   readonly event: CheckpointEvent;
   readonly directive: Pick<Directive, 'name' | 'version'>;
   readonly inputs: JsonObject;
@@ -29,9 +29,12 @@ export interface HookFacts {
 }
 
 /** Made once, when it is first read: what a hook saw does not change while it is asked. */
-function once<T>(make: () => T): () => T {
-  let made: { value: T } | undefined;
-  return () => (made ??= { value: make() }).value;
+function once<T extends object>(make: () => T): () => T {
+  let made: T | undefined;
+  return () => {
+    made ??= make();
+    return made;
+  };
 }
 
 export function buildContext(facts: HookFacts): JsonObject {
@@ -43,7 +46,7 @@ export function buildContext(facts: HookFacts): JsonObject {
     return { granted: [...granted], required: [...required] };
   });
   return {
-    event: eventView(event),
+    event: { ...event },
     directive: { name: directive.name, version: directive.version, inputs },
     get cost() {
       return cost();
@@ -70,12 +73,37 @@ export function buildContext(facts: HookFacts): JsonObject {
   };
 }
 
+/** Fields that differ from event to event; `seen` hears of every look at one. */
+function varying(names: readonly string[], seen: () => null): JsonObject {
+  const fields = names.map((name) => [name, { get: seen }] as const);
+  return Object.defineProperties({}, Object.fromEntries(fields));
+}
+
+/** Can it match at any event of this name? Not when it is false before it looks at what may differ. */
+function mayMatch(expression: CompiledExpression, name: CheckpointEvent['name']): boolean {
+  let hasLooked = expression.paths.some(({ path }) => path.length === 1 && path[0] === 'event');
+  const look = (): null => {
+    hasLooked = true;
+    return null;
+  };
+  const event = Object.assign(varying(EVENT_FIELDS[name], look), { name });
+  const { event: _, ...others } = HOOK_CONTEXT;
+  const context = Object.assign(varying(Object.keys(others), look), { event });
+  const holds = expression.test(context);
+  return hasLooked || !holds.ok || holds.output;
+}
+
 // Which hook answers at a checkpoint. A condition about `event` is asked anew for every event; one
 // that reads only running figures would match at every step once it is true, so it fires when it
 // becomes true and not again before it was false.
 
+/** Hooks of a directive that was read once are compiled once, however many threads run it. */
+const COMPILED = new WeakMap<readonly Hook[], readonly CompiledHook[]>();
+
 /** Conditions were checked when the directive was loaded; a failure here names the place all the same. */
 export function compileHooks(hooks: readonly Hook[]): Outcome<readonly CompiledHook[]> {
+  const before = COMPILED.get(hooks);
+  if (before) return ok(before);
   const compiled: CompiledHook[] = [];
   for (const [index, hook] of hooks.entries()) {
     const expression = compileExpression(hook.when);
@@ -87,8 +115,10 @@ export function compileHooks(hooks: readonly Hook[]): Outcome<readonly CompiledH
       });
     }
     const readsEvent = expression.output.paths.some(({ path }) => path[0] === 'event');
-    compiled.push({ hook, index, expression: expression.output, readsEvent });
+    const events = new Set(EVENT_NAMES.filter((name) => mayMatch(expression.output, name)));
+    compiled.push({ hook, index, expression: expression.output, readsEvent, events });
   }
+  COMPILED.set(hooks, compiled);
   return ok(compiled);
 }
 
@@ -97,12 +127,12 @@ export const createHookState = (fired: Iterable<number> = []): HookState => ({
   fired: new Set(fired),
 });
 
-export interface HookError {
+interface HookError {
   readonly hook: Hook;
   readonly message: string;
 }
 
-export interface Selection {
+interface Selection {
   readonly hook?: CompiledHook;
   /** Conditions that could not be evaluated: they did not match, and somebody should know. */
   readonly errors: readonly HookError[];

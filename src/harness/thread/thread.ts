@@ -164,6 +164,8 @@ export interface CompiledHook {
   readonly index: number;
   readonly expression: CompiledExpression;
   readonly readsEvent: boolean;
+  /** Names of the events at which it may match. */
+  readonly events: ReadonlySet<string>;
 }
 
 export interface HookState {
