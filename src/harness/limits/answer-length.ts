@@ -6,8 +6,8 @@ import {
   firstExceeded,
   type LimitAmounts,
   type LimitEvent,
-  type LimitName,
   limitEvent,
+  neededFor,
   UNITS,
 } from './limit.ts';
 
@@ -26,12 +26,12 @@ export interface RequestPlan {
   readonly price: Price;
 }
 
-export type RequestFit =
+type RequestFit =
   | { readonly maxTokens: number; readonly unit: LimitAmounts }
   | { readonly event: LimitEvent; readonly needed: bigint };
 
 /** The worst case of the whole turn. */
-export function requestUnit(input: number, output: number, price: Price): LimitAmounts {
+function requestUnit(input: number, output: number, price: Price): LimitAmounts {
   return {
     ...UNITS.turn,
     tokens: BigInt(input) + BigInt(output),
@@ -43,12 +43,7 @@ export function requestUnit(input: number, output: number, price: Price): LimitA
 }
 
 /** The longest answer for which nothing is exceeded; found by halving, since costs only grow. */
-function longestAnswer(plan: RequestPlan, least: number, most: number): number {
-  const fits = (output: number): boolean => {
-    const unit = requestUnit(plan.input, output, plan.price);
-    return firstExceeded(plan.used, plan.reserved, unit, plan.limits) === undefined;
-  };
-  if (fits(most)) return most;
+function longestAnswer(least: number, most: number, fits: (output: number) => boolean): number {
   let [good, bad] = [least, most];
   while (bad - good > 1) {
     const middle = Math.floor((good + bad) / 2);
@@ -61,26 +56,19 @@ function longestAnswer(plan: RequestPlan, least: number, most: number): number {
 /** Lowers the answer to what is left; below the smallest useful answer the request is refused. */
 export function fitRequest(plan: RequestPlan): RequestFit {
   const { input, price, window, limits, used, reserved } = plan;
+  const unitOf = (output: number): LimitAmounts => requestUnit(input, output, price);
+  const exceeded = (unit: LimitAmounts) => firstExceeded(used, reserved, unit, limits);
   const least = Math.max(1, Math.min(plan.minTokens, plan.maxTokens));
-  const smallest = requestUnit(input, least, price);
-  const event = firstExceeded(used, reserved, smallest, limits);
+  const most = window === undefined ? plan.maxTokens : Math.min(plan.maxTokens, window - input);
+  const wanted = most < least ? undefined : unitOf(most);
+  if (wanted && !exceeded(wanted)) return { maxTokens: most, unit: wanted };
+  const smallest = unitOf(least);
+  const event = exceeded(smallest);
   if (event) return { event, needed: neededFor(event.limit, smallest, used, reserved) };
-  const room = window === undefined ? plan.maxTokens : Math.min(plan.maxTokens, window - input);
-  if (room < least) {
+  if (!wanted) {
     const max = BigInt(window ?? 0);
     return { event: limitEvent('context', BigInt(input), max), needed: BigInt(input + least) };
   }
-  const maxTokens = longestAnswer(plan, least, room);
-  return { maxTokens, unit: requestUnit(input, maxTokens, price) };
+  const maxTokens = longestAnswer(least, most, (output) => !exceeded(unitOf(output)));
+  return { maxTokens, unit: unitOf(maxTokens) };
 }
-
-/** What the limit would have to be for the unit to start. */
-export const neededFor = (
-  limit: LimitName,
-  unit: LimitAmounts,
-  used: LimitAmounts,
-  reserved: LimitAmounts,
-): bigint =>
-  limit === 'context' || limit === 'depth'
-    ? (unit[limit] ?? 0n)
-    : (used[limit] ?? 0n) + (reserved[limit] ?? 0n) + (unit[limit] ?? 0n);

@@ -4,15 +4,6 @@ import { fail, getOwn, type Json, type JsonObject, type Outcome, ok } from '../.
 import { formatMoney, parseMoney, type Usage } from '../../llm/index.ts';
 import type { LimitAmounts } from './limit.ts';
 
-/** What hooks used: it comes out of the reserve and counts for nothing else. */
-export interface HookCost {
-  readonly turns: number;
-  readonly tool_calls: number;
-  readonly tokens: number;
-  readonly duration_ms: number;
-  readonly spend: bigint;
-}
-
 export interface Cost {
   readonly turns: number;
   readonly tokens: number;
@@ -31,13 +22,8 @@ export interface Cost {
   readonly hooks: HookCost;
 }
 
-export const NO_HOOK_COST: HookCost = {
-  turns: 0,
-  tool_calls: 0,
-  tokens: 0,
-  duration_ms: 0,
-  spend: 0n,
-};
+/** What hooks used: it comes out of the reserve and counts for nothing else. */
+type HookCost = Pick<Cost, 'turns' | 'tool_calls' | 'tokens' | 'duration_ms' | 'spend'>;
 
 export const NO_COST: Cost = {
   turns: 0,
@@ -52,49 +38,8 @@ export const NO_COST: Cost = {
   duration_ms: 0,
   spend: 0n,
   estimated: false,
-  hooks: NO_HOOK_COST,
+  hooks: { turns: 0, tool_calls: 0, tokens: 0, duration_ms: 0, spend: 0n },
 };
-
-/** What a child used and this thread answers for: tokens, money and spawns, nothing per thread. */
-export type ChildCost = Pick<
-  Cost,
-  | 'tokens'
-  | 'input_tokens'
-  | 'output_tokens'
-  | 'cache_read_tokens'
-  | 'cache_write_tokens'
-  | 'spawns'
-  | 'spend'
->;
-
-export interface CostMeter {
-  countTurn(): void;
-  /** A person interrupted it: the turn did not happen, its tokens and money did. */
-  giveBackTurn(): void;
-  /** What a request used and cost. */
-  countRequest(usage: Usage, spend: bigint): void;
-  countToolCall(): void;
-  /** A process was lost while it was made: it will be made again, or said to be unknown. */
-  giveBackToolCall(): void;
-  countSpawn(): void;
-  /** It was refused after all. */
-  giveBackSpawn(): void;
-  countChild(cost: ChildCost): void;
-  countHook(cost: HookCost): void;
-  /** A fresh conversation: turns, calls and window from zero, tokens, money and time go on. */
-  newAttempt(): void;
-  /** While stopped no time passes for the thread: a hook runs, or a person was asked. */
-  stopClock(): void;
-  startClock(): void;
-  /** A copy: what comes later does not change what a hook has already seen. */
-  read(): Cost;
-  view(): JsonObject;
-}
-
-/** A count can grow, never shrink: nonsense from outside is nothing. */
-const count = (value: number): number =>
-  Number.isFinite(value) && value > 0 ? Math.ceil(value) : 0;
-const money = (value: bigint): bigint => (value > 0n ? value : 0n);
 
 const TOKENS = [
   ...(['input_tokens', 'output_tokens', 'cache_read_tokens', 'cache_write_tokens'] as const),
@@ -102,81 +47,88 @@ const TOKENS = [
 
 type TokenCounts = Pick<Cost, (typeof TOKENS)[number] | 'tokens'>;
 
-/** All kinds together are at least the sum of the kinds, whatever was reported. */
-function addTokens(cost: Cost, used: TokenCounts): TokenCounts {
-  const [input, output, read, written] = TOKENS.map((kind) => count(used[kind])) as [
-    ...[number, number, number, number],
-  ];
-  return {
-    input_tokens: cost.input_tokens + input,
-    output_tokens: cost.output_tokens + output,
-    cache_read_tokens: cost.cache_read_tokens + read,
-    cache_write_tokens: cost.cache_write_tokens + written,
-    tokens: cost.tokens + Math.max(count(used.tokens), input + output + read + written),
-  };
-}
+/** A count can grow, never shrink: nonsense from outside is nothing. */
+const count = (value: number): number =>
+  Number.isFinite(value) && value > 0 ? Math.ceil(value) : 0;
+const money = (value: bigint): bigint => (value > 0n ? value : 0n);
+
+export type CostMeter = ReturnType<typeof createCostMeter>;
 
 /** `now` must only grow. `from` is what was used before a restart; its time counts on. */
-export function createCostMeter(now: () => number, from: Cost = NO_COST): CostMeter {
-  let cost = from;
-  let passed = from.duration_ms;
+export function createCostMeter(now: () => number, from: Cost = NO_COST) {
+  const cost: { -readonly [name in keyof Cost]: Cost[name] } = { ...from };
   let startedAt: number | undefined = now();
 
   const sinceStart = (): number =>
     startedAt === undefined ? 0 : Math.max(0, Math.round(now() - startedAt));
-  const read = (): Cost => ({ ...cost, duration_ms: passed + sinceStart() });
+  /** A copy: what comes later does not change what a hook has already seen. */
+  const read = (): Cost => ({ ...cost, duration_ms: cost.duration_ms + sinceStart() });
+
+  function addTokens(used: TokenCounts): void {
+    let sum = 0;
+    for (const kind of TOKENS) {
+      const tokens = count(used[kind]);
+      cost[kind] += tokens;
+      sum += tokens;
+    }
+    // All kinds together are at least the sum of the kinds, whatever was reported.
+    cost.tokens += Math.max(count(used.tokens), sum);
+  }
 
   return {
     countTurn() {
-      cost = { ...cost, turns: cost.turns + 1 };
+      cost.turns += 1;
     },
+    /** A person interrupted it: the turn did not happen, its tokens and money did. */
     giveBackTurn() {
-      cost = { ...cost, turns: Math.max(0, cost.turns - 1) };
+      cost.turns = Math.max(0, cost.turns - 1);
     },
-    countRequest(usage, spend) {
-      cost = {
-        ...cost,
-        ...addTokens(cost, usage),
-        spend: cost.spend + money(spend),
-        context_tokens: count(usage.context_tokens),
-        estimated: cost.estimated || usage.estimated,
-      };
+    /** What a request used and cost. */
+    countRequest(usage: Usage, spend: bigint) {
+      addTokens(usage);
+      cost.spend += money(spend);
+      cost.context_tokens = count(usage.context_tokens);
+      cost.estimated ||= usage.estimated;
     },
     countToolCall() {
-      cost = { ...cost, tool_calls: cost.tool_calls + 1 };
+      cost.tool_calls += 1;
     },
+    /** A process was lost while it was made: it will be made again, or said to be unknown. */
     giveBackToolCall() {
-      cost = { ...cost, tool_calls: Math.max(0, cost.tool_calls - 1) };
+      cost.tool_calls = Math.max(0, cost.tool_calls - 1);
     },
     countSpawn() {
-      cost = { ...cost, spawns: cost.spawns + 1 };
+      cost.spawns += 1;
     },
+    /** It was refused after all. */
     giveBackSpawn() {
-      cost = { ...cost, spawns: Math.max(0, cost.spawns - 1) };
+      cost.spawns = Math.max(0, cost.spawns - 1);
     },
-    countChild(child) {
-      const spawns = cost.spawns + count(child.spawns);
-      const spend = cost.spend + money(child.spend);
-      cost = { ...cost, ...addTokens(cost, child), spawns, spend };
+    /** What a child used and this thread answers for: tokens, money and spawns, nothing per thread. */
+    countChild(child: TokenCounts & Pick<Cost, 'spawns' | 'spend'>) {
+      addTokens(child);
+      cost.spawns += count(child.spawns);
+      cost.spend += money(child.spend);
     },
-    countHook(hook) {
+    countHook(hook: HookCost) {
       const { hooks } = cost;
-      cost = {
-        ...cost,
-        hooks: {
-          turns: hooks.turns + count(hook.turns),
-          tool_calls: hooks.tool_calls + count(hook.tool_calls),
-          tokens: hooks.tokens + count(hook.tokens),
-          duration_ms: hooks.duration_ms + count(hook.duration_ms),
-          spend: hooks.spend + money(hook.spend),
-        },
+      cost.hooks = {
+        turns: hooks.turns + count(hook.turns),
+        tool_calls: hooks.tool_calls + count(hook.tool_calls),
+        tokens: hooks.tokens + count(hook.tokens),
+        duration_ms: hooks.duration_ms + count(hook.duration_ms),
+        spend: hooks.spend + money(hook.spend),
       };
     },
+    /** A fresh conversation: turns, calls and window from zero, tokens, money and time go on. */
     newAttempt() {
-      cost = { ...cost, turns: 0, tool_calls: 0, context_tokens: 0 };
+      cost.turns = 0;
+      cost.tool_calls = 0;
+      cost.context_tokens = 0;
     },
+    /** While stopped no time passes for the thread: a hook runs, or a person was asked. */
     stopClock() {
-      passed += sinceStart();
+      cost.duration_ms += sinceStart();
       startedAt = undefined;
     },
     startClock() {
@@ -188,7 +140,7 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST): CostMe
 }
 
 /** For `<when>`: numbers, money too; what hooks used is no business of a condition. */
-export function costView(cost: Cost): JsonObject {
+function costView(cost: Cost): JsonObject {
   const { hooks: _, estimated: __, duration_ms, spend, ...counts } = cost;
   const duration_seconds = duration_ms / 1000;
   return {
@@ -245,12 +197,8 @@ function partsOf<Name extends string>(
   const spend = typeof text === 'string' ? parseMoney(text) : undefined;
   if (!counts.every(([, value]) => Number.isSafeInteger(value) && Number(value) >= 0)) return;
   if (typeof seconds !== 'number' || !(seconds >= 0) || !spend?.ok) return;
-  const duration_ms = Math.round(seconds * 1000);
-  return {
-    ...(Object.fromEntries(counts) as Record<Name, number>),
-    duration_ms,
-    spend: spend.output,
-  };
+  const parts = { duration_ms: Math.round(seconds * 1000), spend: spend.output };
+  return { ...(Object.fromEntries(counts) as Record<Name, number>), ...parts };
 }
 
 /** What `packCost` wrote. Refused rather than guessed: a cost that is too small would lift a limit. */

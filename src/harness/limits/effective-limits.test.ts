@@ -113,13 +113,11 @@ test('a spend limit that somebody above asked for counts as asked for', () => {
   });
 });
 
-test('money in another currency is converted downwards, or refused without a rate', () => {
-  const declared = { spend: '0.000000003', spend_currency: 'EUR' };
-  const with_ = (rates: Record<string, number | string>) =>
-    effectiveLimits({ declared, layers: [SHIPPED], policy: {}, money: { currency: 'USD', rates } });
-  expect(with_({ EUR: '1.5' })).toMatchObject({ output: { spend: { value: 4n } } });
-  expect(with_({})).toMatchObject({ error: { code: 'config_invalid' } });
-  expect(with_({ EUR: 'much' })).toMatchObject({ error: { code: 'config_invalid' } });
+test('money in another currency than the price table’s is refused', () => {
+  const limitsIn = (spend_currency: string) =>
+    effectiveLimits({ declared: { spend: '3', spend_currency }, layers: [SHIPPED], policy: {} });
+  expect(limitsIn('EUR')).toMatchObject({ error: { code: 'config_invalid' } });
+  expect(limitsIn('USD')).toMatchObject({ output: { spend: { value: 3n * 10n ** 9n } } });
 });
 
 test('a caller’s nonsense is refused, not ignored', () => {

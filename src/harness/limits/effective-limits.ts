@@ -2,7 +2,7 @@
 // caller, the policy and the ancestors leave.
 import { fail, getOwn, isObject, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { DataLayer, Directive, DirectiveLimits, Library } from '../../items/index.ts';
-import { formatMoney, parseMoney } from '../../llm/index.ts';
+import { formatMoney } from '../../llm/index.ts';
 import {
   type EffectiveLimit,
   type EffectiveLimits,
@@ -23,8 +23,6 @@ export interface LimitSources {
   readonly policy: Readonly<Record<string, number | string>>;
   /** What the ancestors have left, and whether any of them asked for that limit. */
   readonly left?: { readonly [name in LimitName]?: { value: bigint; declared: boolean } };
-  /** The price table's currency, and what one unit of another is worth in it. */
-  readonly money?: { currency: string; rates?: Readonly<Record<string, number | string>> };
 }
 
 /** Without a value of these a thread could run for ever. */
@@ -37,6 +35,7 @@ const FINITE: ReadonlySet<LimitName> = new Set<LimitName>([
   'depth',
   'tool_calls',
 ]);
+/** Of the price table. */
 const DEFAULT_CURRENCY = 'USD';
 const DEFAULT_WARN = 0.8;
 
@@ -48,21 +47,6 @@ const defaultsOf = ({ value }: Pick<DataLayer, 'value'>): JsonObject => {
 interface Candidate extends EffectiveLimit {
   /** Of a spend limit; the price table's when absent. */
   readonly currency?: string | undefined;
-}
-
-/** In the table's currency, rounded down: a converted limit is never the higher one. */
-function converted(value: bigint, from: string, sources: LimitSources): Outcome<bigint> {
-  const { currency, rates = {} } = sources.money ?? { currency: DEFAULT_CURRENCY };
-  if (from === currency) return ok(value);
-  const rate = Object.hasOwn(rates, from) ? rates[from] : undefined;
-  const parsed = rate === undefined ? undefined : parseMoney(String(rate));
-  if (!parsed?.ok) {
-    const message = `the spend limit is in \`${from}\`, for which the price table has no rate`;
-    return fail('config_invalid', message, {
-      hint: `write it in ${currency}, or add a rate to .ai/config/pricing.yaml`,
-    });
-  }
-  return ok((value * parsed.output) / 1_000_000_000n);
 }
 
 function declaredLimit(
@@ -125,14 +109,15 @@ function smallest(name: LimitName, sources: LimitSources): Outcome<EffectiveLimi
   const candidates = candidatesFor(name, sources);
   if (!candidates.ok) return candidates;
   let least: EffectiveLimit | undefined;
-  for (const { value, from, declared, currency } of candidates.output) {
-    const common =
-      name === 'spend' && currency !== undefined ? converted(value, currency, sources) : ok(value);
-    if (!common.ok) return common;
+  for (const { value, from, declared, currency = DEFAULT_CURRENCY } of candidates.output) {
+    if (name === 'spend' && currency !== DEFAULT_CURRENCY) {
+      const message = `the spend limit is in \`${currency}\`, for which the price table has no rate`;
+      return fail('config_invalid', message, { hint: `write it in ${DEFAULT_CURRENCY}` });
+    }
     const asked: boolean = declared || (least?.declared ?? false);
     least =
-      least === undefined || common.output < least.value
-        ? { value: common.output, from, declared: asked }
+      least === undefined || value < least.value
+        ? { value, from, declared: asked }
         : { ...least, declared: asked };
   }
   return ok(least);
@@ -150,7 +135,7 @@ export function effectiveLimits(sources: LimitSources): Outcome<EffectiveLimits>
     .findLast((share) => typeof share === 'number');
   return ok({
     ...(limits as Record<LimitName, EffectiveLimit | undefined>),
-    spend_currency: sources.money?.currency ?? DEFAULT_CURRENCY,
+    spend_currency: DEFAULT_CURRENCY,
     context_warn: sources.declared?.context_warn ?? warn ?? DEFAULT_WARN,
   });
 }

@@ -48,7 +48,7 @@ export interface WarningEvent {
 }
 
 /** A unit has a size of its own here; earlier units do not add up with it. */
-const PER_UNIT: ReadonlySet<LimitName> = new Set(['context', 'depth']);
+const isPerUnit = (name: LimitName): boolean => name === 'context' || name === 'depth';
 
 const NANO = 1_000_000_000n;
 /** Nano-units of the unit people write down, per unit that is counted. */
@@ -92,11 +92,20 @@ export function firstExceeded(
     const max = limits[name]?.value;
     if (max === undefined) continue;
     const own = unit[name] ?? 0n;
-    const before = PER_UNIT.has(name) ? 0n : (used[name] ?? 0n) + (reserved[name] ?? 0n);
-    if (before + own > max) return limitEvent(name, PER_UNIT.has(name) ? own : before, max);
+    const before = isPerUnit(name) ? 0n : (used[name] ?? 0n) + (reserved[name] ?? 0n);
+    if (before + own > max) return limitEvent(name, isPerUnit(name) ? own : before, max);
   }
   return undefined;
 }
+
+/** What the limit would have to be for the unit to start. */
+export const neededFor = (
+  limit: LimitName,
+  unit: LimitAmounts,
+  used: LimitAmounts,
+  reserved: LimitAmounts,
+): bigint =>
+  (unit[limit] ?? 0n) + (isPerUnit(limit) ? 0n : (used[limit] ?? 0n) + (reserved[limit] ?? 0n));
 
 export const limitEvent = (limit: LimitName, current: bigint, max: bigint): LimitEvent => ({
   name: 'limit',
@@ -114,29 +123,49 @@ export const UNITS = {
   spawn: (depth: number): LimitAmounts => ({ spawns: 1n, depth: BigInt(depth), duration: 1n }),
 } as const;
 
-/** Rising: whoever has not reached one has reached none after it. */
 const MARKS = [80, 95] as const;
 
 /** `turns:80`: what `crossedMarks` is told has been said already. */
 export const markKey = ({ limit, percent }: Pick<WarningEvent, 'limit' | 'percent'>): string =>
   `${limit}:${percent}`;
 
-/** Marks that are reached and were not reported yet. A limit of zero has none. */
+interface Mark {
+  readonly limit: LimitName;
+  readonly percent: number;
+  /** The least amount that reaches it. */
+  readonly from: bigint;
+  readonly max: bigint;
+}
+
+/** Limits stay what they are for many turns: where their marks lie is worked out once. */
+const marksOfLimits = new WeakMap<EffectiveLimits, readonly Mark[]>();
+
+/** A limit of zero has none. */
+function marksOf(limits: EffectiveLimits): readonly Mark[] {
+  const known = marksOfLimits.get(limits);
+  if (known) return known;
+  const marks = LIMIT_NAMES.flatMap((limit) => {
+    const max = limits[limit]?.value ?? 0n;
+    if (isPerUnit(limit) || max === 0n) return [];
+    return MARKS.map((percent) => {
+      return { limit, percent, max, from: (max * BigInt(percent) + 99n) / 100n };
+    });
+  });
+  marksOfLimits.set(limits, marks);
+  return marks;
+}
+
+/** Marks that are reached and were not reported yet. */
 export function crossedMarks(
   used: LimitAmounts,
   limits: EffectiveLimits,
   alreadyWarned: ReadonlySet<string>,
 ): WarningEvent[] {
   const events: WarningEvent[] = [];
-  for (const limit of LIMIT_NAMES) {
-    const [max, current] = [limits[limit]?.value ?? 0n, used[limit] ?? 0n];
-    if (PER_UNIT.has(limit) || max === 0n) continue;
-    const reached = current * 100n;
-    for (const percent of MARKS) {
-      if (reached < max * BigInt(percent)) break;
-      if (alreadyWarned.has(markKey({ limit, percent }))) continue;
-      events.push(warningEvent(limit, percent, current, max));
-    }
+  for (const mark of marksOf(limits)) {
+    const current = used[mark.limit] ?? 0n;
+    if (current < mark.from || alreadyWarned.has(markKey(mark))) continue;
+    events.push(warningEvent(mark.limit, mark.percent, current, mark.max));
   }
   return events;
 }
