@@ -97,7 +97,8 @@ function markUsers(messages: JsonObject[], marks: number): number {
  * Of at most four marks, two are on system text and tools, which never change, and two on the last
  * two messages of the user: one that this request writes, one that the request before it wrote.
  */
-function markMessages({ settled, last }: MessageList): Json[] {
+export function anthropicMessages({ settled, last }: MessageList, cache: boolean): Json[] {
+  if (!cache) return growJson(settled, last);
   const list = [...last];
   if (markUsers(list, 2) === 0) return growJson(settled, list);
   const all = [...(settled as JsonObject[]), ...last];
@@ -113,7 +114,7 @@ export function writeAnthropicTool(tool: ToolDefinition): JsonObject {
 
 export function anthropicParameters(
   request: ProviderRequest,
-  messages: MessageList,
+  messages: Json[],
   tools: readonly JsonObject[],
 ): JsonObject {
   const { model, system, max_tokens, stream, temperature, cache = true } = request;
@@ -121,7 +122,7 @@ export function anthropicParameters(
     model,
     max_tokens,
     stream,
-    messages: cache ? markMessages(messages) : growJson(messages.settled, messages.last),
+    messages,
     ...(system !== '' && {
       system_prompt: cache ? [markBlock({ type: 'text', text: system })] : system,
     }),

@@ -27,7 +27,13 @@ export {
 export { providerFault } from './provider-fault.ts';
 export { readReply, replyOf, type TurnOptions } from './read-reply.ts';
 export { createReader, type ReaderOptions, type StreamReader } from './reader.ts';
-export { createWrittenMessages, requestParameters, type WrittenMessages } from './request.ts';
+export {
+  createRequestWriter,
+  createWrittenMessages,
+  type RequestWriter,
+  requestParameters,
+  type WrittenMessages,
+} from './request.ts';
 export {
   type ProviderScript,
   type ScriptedProvider,

@@ -1,7 +1,6 @@
 // OpenAI's Chat Completions, as far as our parameters go into its body.
 import {
   getOwn,
-  growJson,
   isObject,
   type Json,
   type JsonObject,
@@ -14,7 +13,6 @@ import {
 import type {
   Block,
   Message,
-  MessageList,
   ProviderRequest,
   Stop,
   StreamState,
@@ -66,20 +64,22 @@ export function writeOpenAiTool({ name, description, input_schema }: ToolDefinit
   return { type: 'function', function: { name, description, parameters } };
 }
 
+export const writeOpenAiSystem = ({ system }: { system: string }): JsonObject[] =>
+  system === '' ? [] : [{ role: 'system', content: system }];
+
 export function openAiParameters(
   request: ProviderRequest,
-  { settled, last }: MessageList,
+  messages: Json[],
   tools: readonly JsonObject[],
 ): JsonObject {
-  const { model, system, max_tokens, stream, temperature } = request;
-  const messages = growJson(settled, last);
+  const { model, max_tokens, stream, temperature } = request;
   const cap = request.max_tokens_parameter ?? 'max_completion_tokens';
   return {
     model,
     [cap]: max_tokens,
     stream,
     ...(stream && { stream_options: { include_usage: true } }),
-    messages: system === '' ? messages : growJson([{ role: 'system', content: system }], messages),
+    messages,
     ...(tools.length > 0 && { tools: [...tools] }),
     ...(temperature !== undefined && { temperature }),
   };

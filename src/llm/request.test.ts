@@ -1,9 +1,20 @@
+import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type Json, type JsonObject, jsonText } from '../base/index.ts';
+import {
+  fail,
+  type Json,
+  type JsonObject,
+  jsonText,
+  type Outcome,
+  ok,
+  packagePath,
+  parseYaml,
+} from '../base/index.ts';
+import { fillConfig } from '../expr/index.ts';
 import type { Message } from './message.ts';
 import { type ProviderRequest } from './message.ts';
-import { createWrittenMessages, requestParameters } from './request.ts';
+import { createRequestWriter, createWrittenMessages, requestParameters } from './request.ts';
 
 const messages: Message[] = [
   { role: 'user', content: [{ type: 'text', text: 'run directive hello' }] },
@@ -205,4 +216,98 @@ test('a request is the same with and without what was written before, however a 
       }
     }),
   );
+});
+
+/** The text that a tool's config makes of parameters. */
+const formWith =
+  (body: Json) =>
+  (parameters: JsonObject): Outcome<string> => {
+    const none = new Set<string>();
+    const filled = fillConfig(body, { env: {}, declared: none, parameters, required: none });
+    return filled.ok ? ok(JSON.stringify(filled.output.value)) : filled;
+  };
+
+function shippedBody(tool: string): Json {
+  const text = readFileSync(packagePath(`bundle/tools/llm/${tool}.yaml`), 'utf8');
+  const { config } = parseYaml(text).value as { config: { body: Json } };
+  return config.body;
+}
+
+const BODIES = {
+  anthropic: shippedBody('anthropic_messages'),
+  openai: shippedBody('openai_chat'),
+} as const;
+const SLOT = '[{"role":"user","content":"all-messages-of-this-request"}]';
+const spoken: fc.Arbitrary<Message> = fc.oneof(
+  said,
+  fc.constantFrom(...messages),
+  fc.constant<Message>({ role: 'user', content: [{ type: 'text', text: SLOT }] }),
+);
+
+test('a writer gives the text that the parameters of a request would have given', () => {
+  const turn = fc.record({
+    keep: fc.nat(12),
+    more: fc.array(spoken, { maxLength: 4 }),
+    maxTokens: fc.constantFrom(100, 200),
+  });
+  const kinds = fc.record({
+    protocol: fc.constantFrom('anthropic' as const, 'openai' as const),
+    cache: fc.boolean(),
+    system: fc.constantFrom('', 'be brief', SLOT),
+    tools: fc.constantFrom(
+      [],
+      [tool],
+      [tool, { ...tool, input_schema: { examples: JSON.parse(SLOT) } }],
+    ),
+    wrap: fc.constantFrom(
+      (body: Json) => body,
+      (body: Json): Json => ({ body, again: '{messages}' }),
+      (body: Json): Json => ({ body, quoted: 'all: {messages}' }),
+    ),
+  });
+  fc.assert(
+    fc.property(fc.array(turn, { maxLength: 8 }), kinds, (turns, { protocol, wrap, ...own }) => {
+      const form = formWith(wrap(BODIES[protocol]));
+      const fixed = { model: 'm', stream: true, temperature: 0, ...own };
+      const writer = createRequestWriter(protocol, fixed, form);
+      const written = createWrittenMessages();
+      let talk: Message[] = [];
+      for (const { keep, more, maxTokens } of turns) {
+        talk = [...talk.slice(0, keep), ...more];
+        const asked = { ...fixed, messages: talk, max_tokens: maxTokens };
+        const text = writer.body({ messages: talk, maxTokens, written });
+        expect(text).toEqual(form(requestParameters(protocol, asked)));
+      }
+    }),
+  );
+});
+
+test('a writer asks the tool what a body looks like once', () => {
+  let asked = 0;
+  const form = formWith(BODIES.openai);
+  const writer = createRequestWriter('openai', request, (parameters) => {
+    asked++;
+    return form(parameters);
+  });
+  const written = createWrittenMessages();
+  for (let at = 1; at <= messages.length; at++) {
+    writer.body({ messages: messages.slice(0, at), maxTokens: 100, written });
+  }
+  expect(asked).toBe(1);
+  writer.body({ messages, maxTokens: 50, written });
+  expect(asked).toBe(2);
+});
+
+test('a writer says what the tool says of parameters that it refuses', () => {
+  const refusal = fail('invalid_input', 'no');
+  const written = createWrittenMessages();
+  const writer = createRequestWriter('anthropic', request, () => refusal);
+  expect(writer.body({ messages, maxTokens: 100, written })).toEqual(refusal);
+  const deep = JSON.parse(`${'['.repeat(60)}${']'.repeat(60)}`) as Json;
+  const call = { type: 'tool_call' as const, id: 'c', name: 'x', arguments: { deep } };
+  const talk: Message[] = [{ role: 'assistant', content: [call] }];
+  const strict = createRequestWriter('anthropic', request, (parameters) =>
+    JSON.stringify(parameters).includes('[[[') ? refusal : formWith(BODIES.anthropic)(parameters),
+  );
+  expect(strict.body({ messages: talk, maxTokens: 100, written })).toEqual(refusal);
 });
