@@ -1,6 +1,5 @@
 // The Anthropic Messages API, as far as our parameters go into its body.
 import {
-  type Failure,
   fail,
   freezeJson,
   getOwn,
@@ -8,8 +7,6 @@ import {
   isObject,
   type Json,
   type JsonObject,
-  type Outcome,
-  ok,
   parseText,
   plainText,
   textAt,
@@ -20,12 +17,18 @@ import type {
   MessageList,
   ProviderRequest,
   Stop,
-  StreamState,
   ToolDefinition,
 } from './message.ts';
 import { errorFault } from './provider-fault.ts';
-import { createDrafts, type Draft, type DraftKind, type Drafts } from './reply-draft.ts';
-import { mergeReports, type Reported, readAnthropicUsage } from './usage.ts';
+import {
+  type Draft,
+  type DraftField,
+  type DraftKind,
+  type ReplyDraft,
+  type ReplyProtocol,
+  stopIn,
+} from './reply-draft.ts';
+import { mergeReports, readAnthropicUsage } from './usage.ts';
 
 /** Undefined for what the API would refuse: empty text, thoughts without their signature. */
 function writeBlock(block: Block): JsonObject | undefined {
@@ -144,11 +147,6 @@ const STOPS: Readonly<Record<string, Stop>> = {
   stop_sequence: 'stop_sequence',
 };
 
-export const anthropicStop = (reason: Json | undefined): Stop | undefined => {
-  if (typeof reason !== 'string') return undefined;
-  return Object.hasOwn(STOPS, reason) ? STOPS[reason] : 'end';
-};
-
 const KINDS: Readonly<Record<string, DraftKind>> = {
   text: 'text',
   thinking: 'thinking',
@@ -158,7 +156,7 @@ const KINDS: Readonly<Record<string, DraftKind>> = {
 
 /** Which field of which kind of block a delta adds to. Other deltas carry nothing we keep. */
 const DELTAS: Readonly<
-  Record<string, { kind: DraftKind; from: string; to: 'text' | 'signature' } | undefined>
+  Record<string, { kind: DraftKind; from: string; to: DraftField } | undefined>
 > = {
   text_delta: { kind: 'text', from: 'text', to: 'text' },
   input_json_delta: { kind: 'tool_call', from: 'partial_json', to: 'text' },
@@ -166,149 +164,116 @@ const DELTAS: Readonly<
   signature_delta: { kind: 'thinking', from: 'signature', to: 'signature' },
 };
 
-/** A delta as it is usually written, around its piece of text. */
-const beforePiece = (index: number, type: string, field: string): string =>
-  `{"type":"content_block_delta","index":${index},"delta":{"type":"${type}","${field}":"`;
+/** A delta as it is usually written, behind its piece of text. */
 const AFTER_PIECE = '"}}';
 
-/** What the last delta added to, and how one more like it begins. */
-interface Usual {
-  draft: Draft;
-  to: 'text' | 'signature';
-  before: string;
+function disorder(reply: ReplyDraft, what: string): undefined {
+  const message = `the stream is out of order: ${what}`;
+  reply.fault ??= fail('stream_incomplete', message, { reason: 'garbage' });
 }
 
-const disorder = (what: string): Failure =>
-  fail('stream_incomplete', `the stream is out of order: ${what}`, { reason: 'garbage' });
+function addBlock(reply: ReplyDraft, block: JsonObject): Draft | undefined {
+  const type = textAt(block, 'type');
+  const kind = (Object.hasOwn(KINDS, type) && KINDS[type]) || 'other';
+  const draft = reply.begin(kind, textAt(block, 'id'), textAt(block, 'name'));
+  if (!draft) return undefined;
+  reply.append(draft, 'redacted', textAt(block, 'data'));
+  reply.append(draft, 'signature', textAt(block, 'signature'));
+  reply.append(draft, 'text', textAt(block, kind === 'thinking' ? 'thinking' : 'text'));
+  return draft;
+}
 
-/** The blocks of one answer: begun, filled and closed by their index. */
-function createBlocks(drafts: Drafts, onText: (piece: string) => void) {
-  const open = new Map<number, Draft>();
-  let usual: Usual | undefined;
+/** The open block that an event is about. */
+function openBlock(reply: ReplyDraft, { index }: JsonObject, what: string): Draft | undefined {
+  const draft = typeof index === 'number' ? reply.open.get(index) : undefined;
+  return draft ?? disorder(reply, `${what} a block that is not open`);
+}
 
-  function append(draft: Draft, to: 'text' | 'signature' | 'redacted', piece: string) {
-    if (piece === '') return ok(null);
-    const added = drafts.append(draft, to, piece);
-    if (added.ok && draft.kind === 'text') onText(piece);
-    return added;
-  }
-
-  function begin(event: JsonObject): Outcome<null> {
-    const block = getOwn(event, 'content_block');
-    const index = getOwn(event, 'index');
-    if (typeof index !== 'number' || !isObject(block)) return disorder('a block without its index');
-    const type = textAt(block, 'type');
-    const kind = (Object.hasOwn(KINDS, type) && KINDS[type]) || 'other';
+const EVENTS: Readonly<Record<string, (reply: ReplyDraft, event: JsonObject) => void>> = {
+  message_start(reply, event) {
+    if (reply.isStarted) return disorder(reply, 'a second message');
+    reply.isStarted = true;
+    const message = getOwn(event, 'message');
+    reply.model = textAt(message, 'model').slice(0, 200);
+    reply.reported = readAnthropicUsage(getOwn(message, 'usage'));
+  },
+  content_block_start(reply, { index, content_block: block }) {
+    if (typeof index !== 'number' || !isObject(block)) {
+      return disorder(reply, 'a block without its index');
+    }
+    const draft = addBlock(reply, block);
+    if (!draft) return;
     const input = getOwn(block, 'input');
-    const given = isObject(input) && Object.keys(input).length > 0 ? input : undefined;
-    const begun = drafts.begin(kind, {
-      id: textAt(block, 'id'),
-      name: textAt(block, 'name'),
-      ...(given && { given }),
-    });
-    if (!begun.ok) return begun;
-    open.set(index, begun.output);
-    usual = undefined;
-    const redacted = append(begun.output, 'redacted', textAt(block, 'data'));
-    if (!redacted.ok) return redacted;
-    const signed = append(begun.output, 'signature', textAt(block, 'signature'));
-    if (!signed.ok) return signed;
-    return append(begun.output, 'text', textAt(block, kind === 'thinking' ? 'thinking' : 'text'));
-  }
-
-  function extend(event: JsonObject): Outcome<null> {
-    const index = getOwn(event, 'index');
-    const draft = typeof index === 'number' ? open.get(index) : undefined;
-    if (typeof index !== 'number' || !draft)
-      return disorder('a delta for a block that is not open');
+    if (isObject(input) && Object.keys(input).length > 0) draft.given = input;
+    reply.open.set(index, draft);
+  },
+  content_block_delta(reply, event) {
+    const draft = openBlock(reply, event, 'a delta for');
+    if (!draft) return;
     const delta = getOwn(event, 'delta');
     const type = textAt(delta, 'type');
     const rule = Object.hasOwn(DELTAS, type) ? DELTAS[type] : undefined;
-    if (!rule || draft.kind === 'other') return ok(null);
-    if (rule.kind !== draft.kind) return disorder(`a \`${type}\` for a ${draft.kind} block`);
-    const before = beforePiece(index, type, rule.from);
-    usual = { draft, to: rule.to, before };
-    return append(draft, rule.to, textAt(delta, rule.from));
-  }
-
-  // What stands between the known beginning and end is one JSON string or this is another event:
-  // then the whole is the object that those say, and nothing else can be in it.
-  function takeAlike(data: string): Outcome<null> | undefined {
-    if (usual === undefined || !data.startsWith(usual.before)) return undefined;
-    const [from, to] = [usual.before.length - 1, data.length - AFTER_PIECE.length + 1];
-    if (to <= from + 1 || !data.endsWith(AFTER_PIECE)) return undefined;
-    const piece = parseText(data.slice(from, to));
-    return piece === undefined ? undefined : append(usual.draft, usual.to, piece);
-  }
-
-  function close(event: JsonObject): Outcome<null> {
-    usual = undefined;
-    const index = getOwn(event, 'index');
-    const draft = typeof index === 'number' ? open.get(index) : undefined;
-    if (typeof index !== 'number' || !draft) {
-      return disorder('the end of a block that is not open');
-    }
+    if (!rule || draft.kind === 'other') return;
+    const { kind, from, to } = rule;
+    if (kind !== draft.kind) return disorder(reply, `a \`${type}\` for a ${draft.kind} block`);
+    const before = `{"type":"content_block_delta","index":${JSON.stringify(event.index)},"delta":{"type":"${type}","${from}":"`;
+    reply.usual = { draft, to, before };
+    reply.append(draft, to, textAt(delta, from));
+  },
+  content_block_stop(reply, event) {
+    const draft = openBlock(reply, event, 'the end of');
+    if (!draft) return;
     draft.isClosed = true;
-    open.delete(index);
-    return ok(null);
-  }
-
-  return { begin, extend, takeAlike, close };
-}
-
-export function createAnthropicStream(
-  onText: (piece: string) => void,
-  maxCharacters?: number,
-): StreamState {
-  const drafts = createDrafts(maxCharacters);
-  const blocks = createBlocks(drafts, onText);
-  let reported: Reported = {};
-  let isFinal = false;
-  let isStarted = false;
-  let isDone = false;
-  let stop: Stop | undefined;
-  let model = '';
-
-  function start(event: JsonObject): Outcome<null> {
-    if (isStarted) return disorder('a second message');
-    isStarted = true;
-    const message = getOwn(event, 'message');
-    model = textAt(message, 'model').slice(0, 200);
-    reported = mergeReports(reported, readAnthropicUsage(getOwn(message, 'usage')));
-    return ok(null);
-  }
-
-  function update(event: JsonObject): Outcome<null> {
-    stop = anthropicStop(getOwn(getOwn(event, 'delta'), 'stop_reason')) ?? stop;
+    reply.open.delete(event.index as number);
+  },
+  message_delta(reply, event) {
+    reply.stop = stopIn(STOPS, getOwn(getOwn(event, 'delta'), 'stop_reason')) ?? reply.stop;
     const counts = readAnthropicUsage(getOwn(event, 'usage'));
-    if (counts.output_tokens !== undefined) isFinal = true;
-    reported = mergeReports(reported, counts);
-    return ok(null);
-  }
+    if (counts.output_tokens !== undefined) reply.isFinal = true;
+    reply.reported = mergeReports(reply.reported, counts);
+  },
+  message_stop(reply) {
+    reply.isDone = true;
+  },
+  error(reply, event) {
+    reply.fault ??= errorFault(getOwn(event, 'error'));
+  },
+};
 
-  const take: Readonly<Record<string, (event: JsonObject) => Outcome<null>>> = {
-    message_start: start,
-    content_block_start: blocks.begin,
-    content_block_delta: blocks.extend,
-    content_block_stop: blocks.close,
-    message_delta: update,
-    message_stop() {
-      isDone = true;
-      return ok(null);
-    },
-    error: (event) => errorFault(getOwn(event, 'error')),
-  };
-
-  return {
-    drafts,
-    takeAlike: blocks.takeAlike,
-    take(event, name) {
-      const type = textAt(event, 'type') || (name ?? '');
-      // `ping`, and whatever is invented later.
-      return Object.hasOwn(take, type) ? (take[type]?.(event) ?? ok(null)) : ok(null);
-    },
-    isDone: () => isDone,
-    isEndText: () => false,
-    end: () => ({ stop, model, reported, isFinal }),
-  };
-}
+export const anthropicReply: ReplyProtocol = {
+  // The short way for a delta that differs from the one before in nothing but its piece of text. What
+  // stands between the known beginning and end is one JSON string or this is another event: then the
+  // whole is the object that those say, and nothing else can be in it.
+  takeText(reply, data) {
+    const { usual } = reply;
+    if (usual === undefined || !data.startsWith(usual.before)) return false;
+    const [from, to] = [usual.before.length - 1, data.length - AFTER_PIECE.length + 1];
+    if (to <= from + 1 || !data.endsWith(AFTER_PIECE)) return false;
+    const piece = parseText(data.slice(from, to));
+    if (piece !== undefined) reply.append(usual.draft, usual.to, piece);
+    return piece !== undefined;
+  },
+  take(reply, event, name = '') {
+    const type = textAt(event, 'type') || name;
+    reply.usual = undefined;
+    // Others are `ping`, and whatever is invented later.
+    if (Object.hasOwn(EVENTS, type)) EVENTS[type]?.(reply, event);
+  },
+  finish() {},
+  takeBody(reply, body) {
+    const { content } = body;
+    if (!Array.isArray(content)) return '`content`';
+    for (const block of content) {
+      const draft = isObject(block) ? addBlock(reply, block) : undefined;
+      if (!draft) continue;
+      draft.isClosed = true;
+      if (draft.kind !== 'tool_call') continue;
+      const input = getOwn(block, 'input');
+      if (isObject(input)) draft.given = input;
+      else reply.append(draft, 'text', JSON.stringify(input ?? null));
+    }
+    reply.reported = readAnthropicUsage(getOwn(body, 'usage'));
+    reply.stop = stopIn(STOPS, getOwn(body, 'stop_reason'));
+    return undefined;
+  },
+};

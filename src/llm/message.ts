@@ -1,11 +1,10 @@
 // What a conversation with a model is made of, whatever protocol carries it.
-import type { Json, JsonObject, Outcome } from '../base/index.ts';
-import type { Drafts } from './reply-draft.ts';
-import type { Reported, Usage } from './usage.ts';
+import type { Json, JsonObject } from '../base/index.ts';
+import type { Usage } from './usage.ts';
 
 export type Protocol = 'anthropic' | 'openai';
 
-export interface TextBlock {
+interface TextBlock {
   type: 'text';
   text: string;
 }
@@ -19,7 +18,7 @@ export interface ToolCallBlock {
 }
 
 /** Sent back as it came: a provider checks the signature of its own thoughts. */
-export interface ThinkingBlock {
+interface ThinkingBlock {
   type: 'thinking';
   text: string;
   signature?: string;
@@ -27,7 +26,7 @@ export interface ThinkingBlock {
   redacted?: string;
 }
 
-export interface ToolResultBlock {
+interface ToolResultBlock {
   type: 'tool_result';
   id: string;
   content: Json;
@@ -99,23 +98,3 @@ export interface MessageList {
   readonly settled: Json[];
   readonly last: readonly JsonObject[];
 }
-
-// What differs between the protocols' streams, as the reader sees it.
-
-export interface StreamState {
-  readonly drafts: Drafts;
-  take(event: JsonObject, name: string | undefined): Outcome<null>;
-  /**
-   * The short way for an event that differs from the one before in nothing but its piece of text.
-   * Undefined for every other; what it takes, `take` would have taken just so.
-   */
-  takeAlike?(data: string): Outcome<null> | undefined;
-  /** Is this the text, not JSON, that ends the stream? */
-  isEndText(data: string): boolean;
-  /** Did the end marker arrive? */
-  isDone(): boolean;
-  end(): { stop: Stop | undefined; model: string; reported: Reported; isFinal: boolean };
-}
-
-/** Every piece of text is shown as it comes. */
-export type CreateState = (onText: (piece: string) => void, maxCharacters?: number) => StreamState;

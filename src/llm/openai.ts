@@ -5,22 +5,13 @@ import {
   type Json,
   type JsonObject,
   listAt,
-  type Outcome,
-  ok,
   plainText,
   textAt,
 } from '../base/index.ts';
-import type {
-  Block,
-  Message,
-  ProviderRequest,
-  Stop,
-  StreamState,
-  ToolDefinition,
-} from './message.ts';
+import type { Block, Message, ProviderRequest, Stop, ToolDefinition } from './message.ts';
 import { errorFault } from './provider-fault.ts';
-import { createDrafts, type Draft, type Drafts } from './reply-draft.ts';
-import { type Reported, readOpenAiUsage } from './usage.ts';
+import { type Draft, type ReplyDraft, type ReplyProtocol, stopIn } from './reply-draft.ts';
+import { readOpenAiUsage } from './usage.ts';
 
 const textOf = (content: readonly Block[]): string =>
   content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n\n');
@@ -97,135 +88,100 @@ const STOPS: Readonly<Record<string, Stop>> = {
   content_filter: 'refusal',
 };
 
-export const openAiStop = (reason: Json | undefined): Stop | undefined => {
-  if (typeof reason !== 'string') return undefined;
-  return Object.hasOwn(STOPS, reason) ? STOPS[reason] : 'end';
-};
-
 /** Text is a string; some servers send a list of parts. */
-export function contentText(content: Json | undefined): string {
+function contentText(content: Json | undefined): string {
   if (typeof content === 'string') return content;
   return Array.isArray(content) ? content.map((part) => textAt(part, 'text')).join('') : '';
 }
 
-/** Servers that show what a model thought use one of two names. */
-export const reasoningText = (message: Json | undefined): string =>
-  textAt(message, 'reasoning_content') || textAt(message, 'reasoning');
-
-/** Text, thoughts and calls as they grow. */
-function createPieces(drafts: Drafts, onText: (piece: string) => void) {
-  const calls = new Map<number, Draft>();
-  let [thinking, text, latest]: (Draft | undefined)[] = [];
-
-  function appendTo(kind: 'text' | 'thinking', piece: string): Outcome<null> {
-    if (piece === '') return ok(null);
-    let draft = kind === 'text' ? text : thinking;
-    if (!draft) {
-      const begun = drafts.begin(kind);
-      if (!begun.ok) return begun;
-      draft = begun.output;
-      if (kind === 'text') text = draft;
-      else thinking = draft;
-    }
-    const added = drafts.append(draft, 'text', piece);
-    if (added.ok && kind === 'text') onText(piece);
-    return added;
-  }
-
-  /** A name with another id is another call, also where a server counts every index as 0. */
-  const isNew = (draft: Draft, id: string, name: string): boolean =>
-    name !== '' && id !== '' && draft.id !== '' && draft.id !== id;
-
-  function callFor(delta: JsonObject): Outcome<Draft> {
-    const place = getOwn(delta, 'index');
-    const id = textAt(delta, 'id');
-    const name = textAt(getOwn(delta, 'function'), 'name');
-    const known = typeof place === 'number' ? calls.get(place) : latest;
-    if (known && !isNew(known, id, name)) {
-      if (known.name === '') known.name = name.slice(0, 512);
-      if (known.id === '') known.id = id.slice(0, 512);
-      latest = known;
-      return ok(known);
-    }
-    const begun = drafts.begin('tool_call', { id, name });
-    if (!begun.ok) return begun;
-    latest = begun.output;
-    calls.set(typeof place === 'number' ? place : calls.size, latest);
-    // What was said before the calls is said.
-    if (text) text.isClosed = true;
-    if (thinking) thinking.isClosed = true;
-    return begun;
-  }
-
-  function addCall(delta: Json): Outcome<null> {
-    if (!isObject(delta)) return ok(null);
-    const call = callFor(delta);
-    if (!call.ok) return call;
-    const given = getOwn(getOwn(delta, 'function'), 'arguments');
-    // Some servers send the arguments as a value.
-    if (isObject(given)) call.output.given = given;
-    return typeof given === 'string' ? drafts.append(call.output, 'text', given) : ok(null);
-  }
-
-  return { appendTo, addCall };
+/** There is one text and one thought, however often they are added to. */
+function addText(reply: ReplyDraft, kind: 'text' | 'thinking', piece: string): void {
+  if (piece === '') return;
+  const draft = reply.blocks.find((block) => block.kind === kind) ?? reply.begin(kind);
+  if (draft) reply.append(draft, 'text', piece);
 }
 
-export function createOpenAiStream(
-  onText: (piece: string) => void,
-  maxCharacters?: number,
-): StreamState {
-  const drafts = createDrafts(maxCharacters);
-  const { appendTo, addCall } = createPieces(drafts, onText);
-  let reported: Reported = {};
-  let isReported = false;
-  let isDone = false;
-  let isRefused = false;
-  let stop: Stop | undefined;
-  let model = '';
+/** A name with another id is another call, also where a server counts every index as 0. */
+const isAnother = (draft: Draft, id: string, name: string): boolean =>
+  name !== '' && id !== '' && draft.id !== '' && draft.id !== id;
 
-  function addDelta(delta: Json | undefined): Outcome<null> {
-    const refusal = textAt(delta, 'refusal');
-    if (refusal !== '') isRefused = true;
-    const thought = appendTo('thinking', reasoningText(delta));
-    if (!thought.ok) return thought;
-    const said = appendTo('text', contentText(getOwn(delta, 'content')) + refusal);
-    if (!said.ok) return said;
+function callFor(reply: ReplyDraft, place: Json | undefined, id: string, name: string) {
+  const { open, blocks } = reply;
+  const known = typeof place === 'number' ? open.get(place) : reply.latest;
+  if (known && !isAnother(known, id, name)) {
+    if (known.name === '') known.name = name.slice(0, 512);
+    if (known.id === '') known.id = id.slice(0, 512);
+    return known;
+  }
+  const begun = reply.begin('tool_call', id, name);
+  if (!begun) return undefined;
+  open.set(typeof place === 'number' ? place : open.size, begun);
+  // What was said before the calls is said.
+  for (const block of blocks) if (block.kind !== 'tool_call') block.isClosed = true;
+  return begun;
+}
+
+function addCall(reply: ReplyDraft, delta: JsonObject, place: Json | undefined): Draft | undefined {
+  const wanted = getOwn(delta, 'function');
+  const call = callFor(reply, place, textAt(delta, 'id'), textAt(wanted, 'name'));
+  if (!call) return undefined;
+  reply.latest = call;
+  const given = getOwn(wanted, 'arguments');
+  // Some servers send the arguments as a value.
+  if (isObject(given)) call.given = given;
+  else if (typeof given === 'string') reply.append(call, 'text', given);
+  return call;
+}
+
+/** What a delta and a whole message have in common. Servers have two names for what a model thought. */
+function addWords(reply: ReplyDraft, said: Json | undefined): void {
+  const refusal = textAt(said, 'refusal');
+  if (refusal !== '') reply.isRefused = true;
+  addText(reply, 'thinking', textAt(said, 'reasoning_content') || textAt(said, 'reasoning'));
+  addText(reply, 'text', contentText(getOwn(said, 'content')) + refusal);
+}
+
+export const openAiReply: ReplyProtocol = {
+  takeText(reply, data) {
+    if (data.trim() !== '[DONE]') return false;
+    reply.isDone = true;
+    return true;
+  },
+  take(reply, event, name) {
+    const error = getOwn(event, 'error');
+    if ((error !== undefined && error !== null) || name === 'error') {
+      reply.fault = errorFault(error ?? event);
+      return;
+    }
+    reply.model ||= textAt(event, 'model').slice(0, 200);
+    const usage = getOwn(event, 'usage');
+    if (isObject(usage)) reply.reported = readOpenAiUsage(usage);
+    const [choice] = listAt(event, 'choices');
+    if (choice === undefined || (getOwn(choice, 'index') ?? 0) !== 0) return;
+    const delta = getOwn(choice, 'delta');
+    addWords(reply, delta);
     for (const call of listAt(delta, 'tool_calls')) {
-      const added = addCall(call);
-      if (!added.ok) return added;
+      if (isObject(call)) addCall(reply, call, getOwn(call, 'index'));
     }
-    return ok(null);
-  }
-
-  return {
-    drafts,
-    take(event, name) {
-      const error = getOwn(event, 'error');
-      if (error !== undefined && error !== null) return errorFault(error);
-      if (name === 'error') return errorFault(event);
-      model ||= textAt(event, 'model').slice(0, 200);
-      const usage = getOwn(event, 'usage');
-      if (isObject(usage)) {
-        reported = readOpenAiUsage(usage);
-        isReported = reported.output_tokens !== undefined;
-      }
-      const [choice] = listAt(event, 'choices');
-      if (choice === undefined || (getOwn(choice, 'index') ?? 0) !== 0) return ok(null);
-      const added = addDelta(getOwn(choice, 'delta'));
-      stop = openAiStop(getOwn(choice, 'finish_reason')) ?? stop;
-      return added;
-    },
-    isDone: () => isDone,
-    isEndText(data) {
-      if (data.trim() !== '[DONE]') return false;
-      isDone = true;
-      return true;
-    },
-    end() {
-      for (const draft of drafts.list) if (draft.kind === 'tool_call') draft.isClosed = true;
-      // Counts that came before the end of the answer are only so far.
-      const isFinal = isReported && stop !== undefined;
-      return { stop: isRefused ? 'refusal' : stop, model, reported, isFinal };
-    },
-  };
-}
+    reply.stop = stopIn(STOPS, getOwn(choice, 'finish_reason')) ?? reply.stop;
+  },
+  finish(reply) {
+    for (const block of reply.blocks) if (block.kind === 'tool_call') block.isClosed = true;
+    // Counts that came before the end of the answer are only so far.
+    reply.isFinal = reply.reported.output_tokens !== undefined && reply.stop !== undefined;
+    if (reply.isRefused) reply.stop = 'refusal';
+  },
+  takeBody(reply, body) {
+    const [choice] = listAt(body, 'choices');
+    const message = getOwn(choice, 'message');
+    if (!isObject(message)) return '`choices[0].message`';
+    addWords(reply, message);
+    for (const [index, call] of listAt(message, 'tool_calls').entries()) {
+      const added = addCall(reply, isObject(call) ? call : {}, index);
+      if (added) added.isClosed = true;
+    }
+    reply.stop = reply.isRefused ? 'refusal' : stopIn(STOPS, getOwn(choice, 'finish_reason'));
+    reply.reported = readOpenAiUsage(getOwn(body, 'usage'));
+    return undefined;
+  },
+};

@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
 import { RECORDED } from '../../tests/support/provider-streams.ts';
 import { fail, type Json, ok } from '../base/index.ts';
-import { readReply, replyOf } from './read-reply.ts';
-import { createReader } from './reader.ts';
+import { createReader, readReply, replyOf } from './reader.ts';
 
 const usage = { input_tokens: 12, cache_read_input_tokens: 3000, output_tokens: 89 };
 

@@ -1,10 +1,24 @@
-// Reads a provider's stream, event by event, into a reply. Pure: no clock, no network; the same
-// events give the same reply however they were chunked.
-import { type Failure, fail, type Outcome, ok, parseObject } from '../base/index.ts';
-import { createAnthropicStream } from './anthropic.ts';
-import type { CreateState, ModelReply, Protocol } from './message.ts';
-import { createOpenAiStream } from './openai.ts';
+// Reads a provider's answer, event by event or whole, into a reply. Pure: no clock, no network; the
+// same events give the same reply however they were chunked.
+import {
+  type Failure,
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  listAt,
+  type Outcome,
+  ok,
+  parseObject,
+  textAt,
+} from '../base/index.ts';
+import { anthropicReply } from './anthropic.ts';
+import type { ModelReply, Protocol } from './message.ts';
+import { openAiReply } from './openai.ts';
+import { errorFault, providerFault } from './provider-fault.ts';
 import { finishReply } from './reply.ts';
+import { ReplyDraft, type ReplyProtocol } from './reply-draft.ts';
 import { completeUsage } from './usage.ts';
 
 export interface StreamReader {
@@ -33,62 +47,122 @@ export interface ReaderOptions {
   maxCharacters?: number;
 }
 
-const STATES: Readonly<Record<Protocol, CreateState>> = {
-  anthropic: createAnthropicStream,
-  openai: createOpenAiStream,
+const PROTOCOLS: Readonly<Record<Protocol, ReplyProtocol>> = {
+  anthropic: anthropicReply,
+  openai: openAiReply,
 };
 
-const garbage = (data: string): Failure =>
-  fail(
-    'stream_incomplete',
-    `the stream holds an event that is not JSON: \`${data.slice(0, 80)}\``,
-    {
-      reason: 'garbage',
-    },
-  );
+const incomplete = (message: string, reason: string): Failure =>
+  fail('stream_incomplete', message, { reason });
 
 const cut = (clean: boolean): Failure =>
   clean
-    ? fail('stream_incomplete', 'the stream ended without its end marker', {
-        reason: 'no_end_marker',
-      })
-    : fail('stream_incomplete', 'the stream broke off', { reason: 'cut' });
+    ? incomplete('the stream ended without its end marker', 'no_end_marker')
+    : incomplete('the stream broke off', 'cut');
+
+const TAKEN = ok(null);
+
+function replyFrom(
+  reply: ReplyDraft,
+  { requestBytes = 0, ratio = 0 }: ReaderOptions,
+  fault: Failure | undefined,
+): Outcome<ModelReply> {
+  const { reported, isFinal } = reply;
+  const measure = { requestBytes, replyBytes: reply.bytes(), ratio, isFinal };
+  return finishReply(reply, completeUsage(reported, measure), fault);
+}
 
 export function createReader(protocol: Protocol, options: ReaderOptions = {}): StreamReader {
-  const { requestBytes = 0, ratio = 0, onText, maxCharacters } = options;
-  let said = '';
-  let fault: Failure | undefined;
-  const state = STATES[protocol]((piece) => {
-    said += piece;
-    onText?.(piece);
-  }, maxCharacters);
-
-  function take(data: string, name: string | undefined): Outcome<null> {
-    const alike = state.takeAlike?.(data);
-    if (alike !== undefined) return alike;
-    if (state.isEndText(data)) return ok(null);
-    const event = parseObject(data);
-    return event ? state.take(event, name) : garbage(data);
-  }
-
+  const { takeText, take, finish } = PROTOCOLS[protocol];
+  const reply = new ReplyDraft(options.maxCharacters, options.onText);
   return {
-    push({ event, data }) {
-      if (fault) return fault;
-      if (state.isDone() || data === '') return ok(null);
-      const taken = take(data, event);
-      if (!taken.ok) fault = taken;
-      return taken;
+    push({ event: name, data }) {
+      if (reply.fault) return reply.fault;
+      if (reply.isDone || data === '' || takeText(reply, data)) return reply.fault ?? TAKEN;
+      const event = parseObject(data);
+      if (event) take(reply, event, name);
+      else {
+        const message = `the stream holds an event that is not JSON: \`${data.slice(0, 80)}\``;
+        reply.fault = incomplete(message, 'garbage');
+      }
+      return reply.fault ?? TAKEN;
     },
-    text: () => said,
-    isDone: () => state.isDone(),
+    text: () => reply.said,
+    isDone: () => reply.isDone,
     end(clean, why) {
-      const { stop, model, reported, isFinal } = state.end();
-      const isWhole = state.isDone() && fault === undefined;
-      const replyBytes = state.drafts.bytes();
-      const usage = completeUsage(reported, { requestBytes, replyBytes, ratio, isFinal });
-      const broken = fault ?? (isWhole ? undefined : (why ?? cut(clean)));
-      const ending = { isWhole, stop, usage, model, ...(broken && { fault: broken }) };
-      return finishReply(state.drafts.list, ending);
+      finish(reply);
+      return replyFrom(
+        reply,
+        options,
+        reply.fault ?? (reply.isDone ? undefined : (why ?? cut(clean))),
+      );
     },
   };
+}
+
+/** A reply that was not streamed, read by the same rules. */
+export function readReply(
+  protocol: Protocol,
+  body: Json,
+  options: Pick<ReaderOptions, 'requestBytes' | 'ratio' | 'maxCharacters'> = {},
+): Outcome<ModelReply> {
+  const error = getOwn(body, 'error');
+  if (error !== undefined && error !== null) return errorFault(error);
+  const reply = new ReplyDraft(options.maxCharacters, undefined);
+  const missing = PROTOCOLS[protocol].takeBody(reply, isObject(body) ? body : {});
+  if (missing !== undefined) {
+    const detail = { reason: 'unreadable', transient: false, sent: true };
+    return fail('provider_error', `the reply of the provider has no ${missing}`, detail);
+  }
+  if (reply.fault) return reply.fault;
+  reply.model = textAt(body, 'model').slice(0, 200);
+  reply.isFinal = true;
+  return replyFrom(reply, options, undefined);
+}
+
+// From the outcome of a provider's tool chain to a reply: streamed or not, whole or broken off, or an
+// answer that is an error. What was received before a failure is in its detail, and is not lost.
+
+interface TurnOptions extends ReaderOptions {
+  /** A reader that a sink has already fed; otherwise the events the chain returned are read. */
+  reader?: StreamReader;
+}
+
+function feed(protocol: Protocol, fields: JsonObject, options: TurnOptions): StreamReader {
+  if (options.reader) return options.reader;
+  const reader = createReader(protocol, options);
+  for (const event of listAt(fields, 'body')) {
+    reader.push({ event: textAt(event, 'event'), data: textAt(event, 'data') });
+  }
+  return reader;
+}
+
+/**
+ * INVARIANT: a call that was cancelled yields no calls, however many came whole: whoever cancelled it
+ * does not want them run.
+ */
+function brokenTurn(protocol: Protocol, { error }: Failure, options: TurnOptions) {
+  // Without the events themselves: they are in the reply, or worth nothing.
+  const { body: _, ...detail } = error.detail;
+  const why: Failure = { ok: false, error: { code: error.code, detail } };
+  const reply = feed(protocol, error.detail, options).end(false, why);
+  if (!reply.ok || error.code !== 'cancelled') return reply;
+  const { usage, model } = reply.output;
+  return {
+    ok: false as const,
+    error: { code: error.code, detail: { ...detail, usage: { ...usage }, model } },
+  };
+}
+
+export function replyOf(
+  protocol: Protocol,
+  result: Outcome<Json>,
+  options: TurnOptions = {},
+): Outcome<ModelReply> {
+  const fields = result.ok ? result.output : result.error.detail;
+  const isStream = typeof getOwn(fields, 'stream_events_count') === 'number';
+  if (!result.ok) return isStream ? brokenTurn(protocol, result, options) : providerFault(result);
+  if (!isStream) return readReply(protocol, getOwn(fields, 'body') ?? null, options);
+  const isClean = getOwn(fields, 'ended_cleanly') === true;
+  return feed(protocol, fields as JsonObject, options).end(isClean);
 }

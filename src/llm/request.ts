@@ -137,7 +137,7 @@ export interface RequestWriter {
   body(turn: TurnRequest): Outcome<string>;
 }
 
-export interface TurnRequest {
+interface TurnRequest {
   messages: readonly Message[];
   maxTokens: number;
   written: WrittenMessages;

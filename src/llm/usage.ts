@@ -1,6 +1,6 @@
 // What a request used, counted the same way for every provider: `input_tokens` is input that no cache
 // served, reasoning is output, and what was not reported is estimated upwards, never down.
-import { getOwn, isObject, type Json } from '../base/index.ts';
+import { getOwn, type Json } from '../base/index.ts';
 
 export interface Usage {
   input_tokens: number;
@@ -43,19 +43,21 @@ function countOf(source: Json | undefined, ...names: string[]): number | undefin
 /** What of a report was there; absent means not reported. */
 export type Reported = Partial<Counts>;
 
+const ANTHROPIC_NAMES: Readonly<Record<keyof Counts, string>> = {
+  input_tokens: 'input_tokens',
+  output_tokens: 'output_tokens',
+  cache_read_tokens: 'cache_read_input_tokens',
+  cache_write_tokens: 'cache_creation_input_tokens',
+};
+
 /** Anthropic: the four counts stand side by side. */
 export function readAnthropicUsage(raw: Json | undefined): Reported {
-  if (!isObject(raw)) return {};
-  const input_tokens = countOf(raw, 'input_tokens');
-  const output_tokens = countOf(raw, 'output_tokens');
-  const cache_read_tokens = countOf(raw, 'cache_read_input_tokens');
-  const cache_write_tokens = countOf(raw, 'cache_creation_input_tokens');
-  return {
-    ...(input_tokens !== undefined && { input_tokens }),
-    ...(output_tokens !== undefined && { output_tokens }),
-    ...(cache_read_tokens !== undefined && { cache_read_tokens }),
-    ...(cache_write_tokens !== undefined && { cache_write_tokens }),
-  };
+  const reported: Reported = {};
+  for (const name of Object.keys(ANTHROPIC_NAMES) as (keyof Counts)[]) {
+    const count = countOf(raw, ANTHROPIC_NAMES[name]);
+    if (count !== undefined) reported[name] = count;
+  }
+  return reported;
 }
 
 /**
@@ -63,7 +65,6 @@ export function readAnthropicUsage(raw: Json | undefined): Reported {
  * servers leave reasoning out of the completion but not out of the total; it is output here.
  */
 export function readOpenAiUsage(raw: Json | undefined): Reported {
-  if (!isObject(raw)) return {};
   const details = getOwn(raw, 'prompt_tokens_details') ?? getOwn(raw, 'input_tokens_details');
   const input = countOf(raw, 'prompt_tokens', 'input_tokens');
   const output = countOf(raw, 'completion_tokens', 'output_tokens');
@@ -118,18 +119,13 @@ export interface Measure {
 
 /** The report where it is final, an estimate that is never below it where it is not. */
 export function completeUsage(reported: Reported, measure: Measure): Usage {
-  const hasInput = reported.input_tokens !== undefined;
-  const hasOutput = measure.isFinal && reported.output_tokens !== undefined;
-  const output = estimateTokens(measure.replyBytes);
-  return usageOf(
-    {
-      input_tokens: reported.input_tokens ?? estimateTokens(measure.requestBytes, measure.ratio),
-      output_tokens: hasOutput
-        ? (reported.output_tokens as number)
-        : Math.max(reported.output_tokens ?? 0, output),
-      cache_read_tokens: reported.cache_read_tokens ?? 0,
-      cache_write_tokens: reported.cache_write_tokens ?? 0,
-    },
-    !hasInput || !hasOutput,
-  );
+  const { input_tokens, output_tokens, cache_read_tokens = 0, cache_write_tokens = 0 } = reported;
+  const isSaid = input_tokens !== undefined && output_tokens !== undefined && measure.isFinal;
+  const output =
+    measure.isFinal && output_tokens !== undefined
+      ? output_tokens
+      : Math.max(output_tokens ?? 0, estimateTokens(measure.replyBytes));
+  const input = input_tokens ?? estimateTokens(measure.requestBytes, measure.ratio);
+  const counts = { input_tokens: input, output_tokens: output };
+  return usageOf({ ...counts, cache_read_tokens, cache_write_tokens }, !isSaid);
 }

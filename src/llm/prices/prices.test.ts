@@ -6,13 +6,13 @@ import {
   costOf,
   createPrices,
   type Price,
-  type PriceLayer,
   packagedPrice,
   uncountedPrices,
   worstCost,
 } from './prices.ts';
 
 const shipped = parseYaml(readFileSync('bundle/config/pricing.yaml', 'utf8')).value as JsonObject;
+type PriceLayer = Parameters<typeof createPrices>[0][number];
 const layersOf = (value: JsonObject, source: PriceLayer['source'] = 'bundle'): PriceLayer[] => [
   { source, file: `${source}/config/pricing.yaml`, value },
 ];

@@ -139,9 +139,9 @@ export interface Prices {
 }
 
 /** One price file, as the library reads it. */
-export type PriceLayer = Pick<DataLayer, 'source' | 'file' | 'value'>;
+type PriceLayer = Pick<DataLayer, 'source' | 'file' | 'value'>;
 
-export interface PricePorts {
+interface PricePorts {
   /** Of the policy: may a project's files say less than the others do? */
   allowsLower?: boolean;
   clock?: Clock;

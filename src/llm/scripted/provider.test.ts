@@ -2,14 +2,15 @@ import fc from 'fast-check';
 import { afterEach, expect, test } from 'vitest';
 import { isObject, type Json, type JsonObject } from '../../base/index.ts';
 import type { ModelReply, Protocol } from '../message.ts';
-import { readReply } from '../read-reply.ts';
-import { createReader } from '../reader.ts';
+import { createReader, readReply } from '../reader.ts';
 import { requestParameters } from '../request.ts';
 import { answerOf, piecesOf } from './answer.ts';
-import { type ProviderScript, type ScriptedProvider, startScriptedProvider } from './provider.ts';
+import { type ScriptedProvider, startScriptedProvider } from './provider.ts';
 import { describeRequest } from './request.ts';
 import { checkScript, parseScript, type ScriptedReply } from './script.ts';
 import { wireOf } from './wire.ts';
+
+type ProviderScript = Parameters<typeof startScriptedProvider>[0];
 
 const open: ScriptedProvider[] = [];
 afterEach(async () => {

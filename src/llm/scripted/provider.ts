@@ -11,12 +11,12 @@ import { checkScript, parseScript, type ScriptedReply } from './script.ts';
 import { errorWire, type Wire, wireOf } from './wire.ts';
 
 /** YAML text, a list of replies, or a program that answers every request. */
-export type ProviderScript =
+type ProviderScript =
   | string
   | readonly ScriptedReply[]
   | ((request: ScriptedRequest) => ScriptedReply | undefined | Promise<ScriptedReply | undefined>);
 
-export interface ScriptedProviderOptions {
+interface ScriptedProviderOptions {
   /** Any free one when absent. */
   port?: number;
   /** Requests with another key are refused. */
