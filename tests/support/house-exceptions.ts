@@ -68,8 +68,6 @@ export const KNOWN_FOR_TESTS: readonly string[] = [
   'llm/prices/money.ts NANO',
   'llm/prices/prices.ts packagedPrice',
   'llm/prices/prices.ts presumedWrite',
-  'llm/reply-draft.ts MAX_REPLY',
-  'llm/reply.ts ReplyEnding',
   'llm/scripted/script.ts ScriptedCall',
   'llm/scripted/script.ts ScriptedUsage',
   'llm/usage.ts Measure',
