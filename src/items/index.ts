@@ -7,7 +7,7 @@ export {
   type ListedCatalog,
 } from './catalogs/catalogs.ts';
 export type { CatalogItem } from './catalogs/index-cache.ts';
-export { installedBundles, itemRoots } from './catalogs/installed-bundles.ts';
+export { createItemRoots } from './catalogs/installed-bundles.ts';
 export type { CatalogData } from './data/capability-data.ts';
 export { CATALOG_TYPES, type CatalogEntry, type CatalogType } from './data/catalog-settings.ts';
 export type { DataFile, DataLayer } from './data/data-files.ts';

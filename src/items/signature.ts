@@ -248,26 +248,40 @@ function differences(signed: ItemStatement, now: Omit<ItemStatement, 'created' |
   }).map(([field, text]) => (field === 'id' ? `${text} (was \`${signed.id}\`)` : text));
 }
 
+/** What of a text was already computed: its digest, and the key that its line was found to fit. */
+const checked = new WeakMap<SignedText, { sha256: string; key: string }>();
+
+/** The digest of a text whose line fits this key; undefined when it does not. */
+function checkLine(text: SignedText, line: SignatureLine, key: string): string | undefined {
+  const known = checked.get(text);
+  if (known?.key === key) return known.sha256;
+  if (!verifyStatement(line.statement, line.signature, key)) return undefined;
+  const sha256 = sha256Hex(text.body);
+  checked.set(text, { sha256, key });
+  return sha256;
+}
+
 /** Compares a signed text with what its line states. Never throws; in doubt it is not `signed`. */
 export function judgeSignature(
   text: SignedText,
   subject: () => Subject,
   trust: TrustPort,
 ): SignatureState {
-  const { line, body } = text;
+  const { line } = text;
   if (line === undefined) return { state: 'unsigned' };
   if (line === 'broken') return { state: 'changed', reason: 'the signature line cannot be read' };
-  const { statement, signature } = line;
+  const { statement } = line;
   const { key, created } = statement;
   const trusted = trust.judge(key, statement.kind, statement.id);
   if (!trusted.ok) {
     return { state: 'untrusted', key, created, reason: trusted.error.detail.message };
   }
   // The line first: only what it states truthfully can be compared with what is there now.
-  if (!verifyStatement(statement, signature, trusted.output.key)) {
+  const sha256 = checkLine(text, line, trusted.output.key);
+  if (sha256 === undefined) {
     return { state: 'changed', key, created, reason: 'the signature does not fit its own line' };
   }
-  const found = differences(statement, { ...subject(), sha256: sha256Hex(body) });
+  const found = differences(statement, { ...subject(), sha256 });
   return found.length === 0
     ? { state: 'signed', key, created }
     : { state: 'changed', key, created, reason: found.join(', ') };

@@ -3,7 +3,7 @@
 import { type Json, type JsonObject, type Outcome, ok, systemRandom } from '../base/index.ts';
 import type { PolicyState } from '../flow/index.ts';
 import type { HarnessPorts, PlainRequest, PlainResult, RunRequest } from '../harness/index.ts';
-import { type Catalogs, createLibrary, itemRoots, type Library } from '../items/index.ts';
+import { type Catalogs, createItemRoots, createLibrary, type Library } from '../items/index.ts';
 import {
   type Audit,
   type Caller,
@@ -87,7 +87,7 @@ async function wireRuntime(
   if (!opened.ok) return opened;
   const open = opened.output;
   const files = createLibrary({
-    roots: () => itemRoots(open.project, open.home, BUNDLE),
+    roots: createItemRoots(open.project, open.home, BUNDLE, open.clock),
     projectRoot: open.project,
     primitives: () => [...open.primitives.keys()],
     trustStore: open.trustStore,

@@ -4,6 +4,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
@@ -17,7 +18,7 @@ import { parseCatalogSettings } from '../data/catalog-settings.ts';
 import { signItem } from '../library/sign.ts';
 import { type CatalogOptions, type Catalogs, createCatalogs } from './catalogs.ts';
 import { type RunCommand, runCommand } from './fetch.ts';
-import { installedBundles } from './installed-bundles.ts';
+import { createItemRoots } from './installed-bundles.ts';
 
 let fixture: Fixture;
 let key: KeyPair;
@@ -312,14 +313,36 @@ test('installed bundles are the dependencies that say so, not what came along', 
   }
   manifest('project/node_modules/plain', { keywords: [] });
   fixture.put('project/node_modules/plain/bundle/tools/t.yaml', toolText('t'));
-  expect(installedBundles([fixture.path('project'), fixture.path('home')])).toEqual([
+  const rootsNow = createItemRoots(
+    fixture.path('project'),
+    fixture.path('home'),
+    fixture.path('shipped'),
+    { now: () => Date.now() + 60_000 },
+  );
+  const names = () => rootsNow().flatMap(({ name }) => name ?? []);
+  expect(rootsNow()).toEqual([
+    { source: 'project', dir: fixture.path('project/.ai') },
+    { source: 'user', dir: fixture.path('home') },
     { source: 'installed', name: '@x/b', dir: fixture.path('project/node_modules/@x/b/.ai') },
     {
       source: 'installed',
       name: 'a-bundle',
       dir: fixture.path('project/node_modules/a-bundle/bundle'),
     },
+    { source: 'bundle', dir: fixture.path('shipped') },
   ]);
+  // The list itself is kept while nothing changes, and what decides is seen when it does.
+  expect(rootsNow()).toBe(rootsNow());
+  manifest('project/node_modules/plain', { keywords: ['kernmantle-bundle', 'longer'] });
+  expect(names()).toEqual(['@x/b', 'a-bundle', 'plain']);
+  expect(rootsNow()).toBe(rootsNow());
+  rmSync(fixture.path('project/node_modules/@x'), { recursive: true });
+  expect(names()).toEqual(['a-bundle', 'plain']);
+  manifest('home', { dependencies: { own: '1' } });
+  manifest('home/node_modules/own', { keywords: ['kernmantle-bundle'] });
+  expect(names()).toEqual(['a-bundle', 'plain']);
+  fixture.put('home/node_modules/own/bundle/tools/t.yaml', toolText('t'));
+  expect(names()).toEqual(['a-bundle', 'plain', 'own']);
   fixture.put('project/package.json', '{"dependencies": [');
-  expect(installedBundles([fixture.path('project')])).toEqual([]);
+  expect(names()).toEqual(['own']);
 });

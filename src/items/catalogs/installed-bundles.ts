@@ -2,9 +2,11 @@
 // a keyword. Only what `package.json` names is looked at, never what came along with it: a dependency
 // of a dependency does not get to bring tools. Reads two small files per dependency and runs nothing.
 import { lstatSync } from 'node:fs';
-import { getOwn, isObject, type Json, parseJson } from '../../base/index.ts';
+import { isDeepStrictEqual } from 'node:util';
+import { type Clock, getOwn, isObject, type Json, parseJson } from '../../base/index.ts';
+import { canWatch } from '../files/folder-watch.ts';
 import { readItemFile, realOf } from '../files/item-file.ts';
-import type { Root } from '../files/root.ts';
+import { type Imprint, type Root, takeImprint } from '../files/root.ts';
 
 export const BUNDLE_KEYWORD = 'kernmantle-bundle';
 const PACKAGE_NAME = /^(?:@[a-z0-9~-][a-z0-9._~-]*\/)?[a-z0-9~-][a-z0-9._~-]*$/i;
@@ -26,11 +28,17 @@ const isFolder = (path: string): boolean => {
   }
 };
 
-/** The folder of items in a package that is a bundle; undefined when it is none. */
-export function bundleFolder(packageFolder: string): string | undefined {
+/**
+ * The folder of items in a package that is a bundle; undefined when it is none. `looked` gets every
+ * path that decided about it.
+ */
+export function bundleFolder(packageFolder: string, looked = new Set<string>()) {
+  looked.add(`${packageFolder}/package.json`);
   const keywords = getOwn(readManifest(packageFolder), 'keywords');
   if (!Array.isArray(keywords) || !keywords.includes(BUNDLE_KEYWORD)) return undefined;
-  return [`${packageFolder}/bundle`, `${packageFolder}/.ai`].find(isFolder);
+  const places = [`${packageFolder}/bundle`, `${packageFolder}/.ai`];
+  for (const place of places) looked.add(place);
+  return places.find(isFolder);
 }
 
 function dependenciesOf(folder: string): string[] {
@@ -44,21 +52,48 @@ function dependenciesOf(folder: string): string[] {
 }
 
 /** Installed bundles of these folders, nearest first, by name. */
-export function installedBundles(folders: readonly string[]): Root[] {
+function installedBundles(folders: readonly string[], looked: Set<string>): Root[] {
   const roots = new Map<string, Root>();
   for (const folder of folders) {
+    looked.add(`${folder}/package.json`);
     for (const name of dependenciesOf(folder)) {
-      const dir = roots.has(name) ? undefined : bundleFolder(`${folder}/node_modules/${name}`);
+      const at = `${folder}/node_modules/${name}`;
+      const dir = roots.has(name) ? undefined : bundleFolder(at, looked);
       if (dir !== undefined) roots.set(name, { source: 'installed', dir, name });
     }
   }
   return [...roots.values()];
 }
 
-/** Every root in the order of look-up: project, user, installed bundles, the built-in bundle. */
-export const itemRoots = (project: string, home: string, bundle: string): Root[] => [
-  { source: 'project', dir: `${project}/.ai` },
-  { source: 'user', dir: home },
-  ...installedBundles([project, home]),
-  { source: 'bundle', dir: bundle },
-];
+/**
+ * Every root in the order of look-up: project, user, installed bundles, the built-in bundle. Answers
+ * with the list it gave before while no file that decides has changed, and reads none then.
+ */
+export function createItemRoots(
+  project: string,
+  home: string,
+  bundle: string,
+  clock: Pick<Clock, 'now'>,
+): () => readonly Root[] {
+  const folders = [project, home];
+  let roots: readonly Root[] = [];
+  let looked = new Set<string>();
+  let imprint: Imprint | undefined;
+  return () => {
+    if (imprint?.isCurrent()) return roots;
+    const isLocal = folders.every((folder) => !isFolder(folder) || canWatch(folder));
+    // Taken before the files are read; it counts when they then say what they said before.
+    const before = isLocal ? takeImprint(looked, clock.now()) : undefined;
+    const seen = new Set<string>();
+    const found: Root[] = [
+      { source: 'project', dir: `${project}/.ai` },
+      { source: 'user', dir: home },
+      ...installedBundles(folders, seen),
+      { source: 'bundle', dir: bundle },
+    ];
+    const isSame = isDeepStrictEqual([roots, looked], [found, seen]);
+    imprint = isSame ? before : undefined;
+    if (!isSame) [roots, looked] = [found, seen];
+    return roots;
+  };
+}

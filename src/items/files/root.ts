@@ -63,7 +63,9 @@ export function takeImprint(paths: Iterable<string>, now: number): Imprint | und
   return {
     isCurrent() {
       try {
-        for (const [path, before] of watched) if (!isSame(before, lookAt(path))) return false;
+        for (const [path, before] of watched) {
+          if (!isSame(before, lstatSync(path, { throwIfNoEntry: false }))) return false;
+        }
         return true;
       } catch {
         return false;
@@ -89,7 +91,9 @@ export interface RootFiles {
   readonly root: Root;
   /** The real path of the root; undefined when there is none or it may not be followed. */
   real(): string | undefined;
-  /** True when nothing under the root has changed since the last call, its data files included. */
+  /** Surely nothing under the root has changed since the last refresh, its data files included. */
+  readonly isCurrent: () => boolean;
+  /** Looks at what may have changed; true when it was current. */
   refresh(): Promise<boolean>;
   diagnostics(): Diagnostic[];
   close(): void;
@@ -249,23 +253,24 @@ export function createRootFiles(
     if (changes === count && isKnown) at.imprint = before;
   }
 
+  function isCurrent(): boolean {
+    if (!opened) return open() === undefined;
+    // What is shipped does not change under a running process.
+    return root.source === 'bundle' || opened.imprint?.isCurrent() === true;
+  }
+
   return {
     root,
     real: () => opened?.real,
+    isCurrent,
     async refresh() {
-      // What is shipped does not change under a running process.
-      if (root.source === 'bundle' && opened) return true;
-      if (opened?.imprint?.isCurrent()) return true;
+      if (isCurrent()) return true;
       const now = open();
-      if (now === undefined) {
-        const wasClosed = opened === undefined;
-        close();
-        return wasClosed;
-      }
+      if (now === undefined) close();
       opened = now;
-      if (now.watch?.isOn()) await drainEvents();
+      if (now?.watch?.isOn()) await drainEvents();
       // Another refresh may have closed it while this one waited.
-      if (opened === now) lookAgain(now);
+      if (now && opened === now) lookAgain(now);
       return false;
     },
     diagnostics: () => [...(outside ? [outside] : []), ...(opened?.tree.diagnostics() ?? [])],

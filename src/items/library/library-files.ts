@@ -21,6 +21,8 @@ export interface LibraryFilesOptions {
   roots: () => readonly Root[];
   clock: Pick<Clock, 'now'>;
   signatureOf: (record: FileRecord) => SignatureState;
+  /** A file came, went or has another content. */
+  onChange: () => void;
   watchAbove?: number | undefined;
 }
 
@@ -29,11 +31,13 @@ interface OpenedRoot {
   records: Map<string, FileRecord>;
 }
 
+const isCurrent = ({ files }: OpenedRoot): boolean => files.isCurrent();
 const isSameRoot = (a: Root | undefined, b: Root): boolean =>
   a?.dir === b.dir && a.source === b.source && a.name === b.name;
 
 export function createLibraryFiles(options: LibraryFilesOptions): LibraryFiles {
   const { clock, signatureOf, watchAbove } = options;
+  let roots: readonly Root[] = [];
   let opened: OpenedRoot[] = [];
   let hasty = new Set<FileRecord>();
   const openedOf = (root: Root) => opened.findIndex(({ files }) => files.root === root);
@@ -59,6 +63,7 @@ export function createLibraryFiles(options: LibraryFilesOptions): LibraryFiles {
       shelves.add(record);
       searching.add(record);
     }
+    options.onChange();
   }
 
   function open(root: Root): OpenedRoot {
@@ -73,20 +78,16 @@ export function createLibraryFiles(options: LibraryFilesOptions): LibraryFiles {
   }
 
   /** Opens roots that are new and closes those that are gone; the others keep what they know. */
-  function openRoots(): boolean {
-    const roots = options.roots();
+  function openRoots(wanted: readonly Root[]): void {
     const known = opened;
-    const isSame = roots.every((root, at) => isSameRoot(known[at]?.files.root, root));
-    if (isSame && known.length === roots.length) return true;
+    roots = wanted;
     opened = roots.map(
       (root) => known.find(({ files }) => isSameRoot(files.root, root)) ?? open(root),
     );
     for (const one of known) if (!opened.includes(one)) one.files.close();
-    return false;
   }
 
   function reread(): void {
-    if (hasty.size === 0) return;
     const again = hasty;
     hasty = new Set();
     for (const record of again) {
@@ -101,15 +102,17 @@ export function createLibraryFiles(options: LibraryFilesOptions): LibraryFiles {
     shelves,
     searching,
     async refresh() {
-      const isSame = openRoots();
+      const wanted = options.roots();
+      const isSame = wanted === roots;
+      if (isSame && hasty.size === 0 && opened.every(isCurrent)) return true;
+      if (!isSame) openRoots(wanted);
       const unchanged = await Promise.all(opened.map(({ files }) => files.refresh()));
       reread();
       return isSame && unchanged.every(Boolean);
     },
     opened: () => opened.map(({ files }) => files),
     close() {
-      for (const { files } of opened) files.close();
-      opened = [];
+      openRoots([]);
     },
   };
 }

@@ -185,3 +185,48 @@ test('a change of others counts after 20 ms, one of our own at once', async () =
   library.noteChange();
   expect(await isThere('copied')).toBe(true);
 });
+
+test('however often is asked, files are looked at once in 20 ms and answers are kept', async () => {
+  let time = 0;
+  let looks = 0;
+  const roots = createFixture({
+    'project/.ai/tools/one.yaml': toolText('one'),
+    'project/.ai/config/limits.yaml': 'max_result: 5\n',
+  });
+  const known = [{ source: 'project' as const, dir: roots.path('project/.ai') }];
+  fixture = createFixture(
+    {},
+    {
+      roots: () => {
+        looks += 1;
+        return known;
+      },
+      // Long after every change, so that stamps are relied on.
+      clock: { now: () => Date.now() + 60_000, monotonic: () => time },
+    },
+  );
+  const { library } = fixture;
+  const answers = () => [
+    library.find('tool', 'one'),
+    library.chain('one'),
+    library.config('limits'),
+    library.capabilities(),
+  ];
+  // The first look finds the files, the second that they have not changed.
+  for (; time < 60; time += 20) await library.refresh();
+  looks = 0;
+  const [before, generation] = [answers(), library.generation()];
+  for (let call = 0; call < 100; call++) {
+    time += 1;
+    await library.refresh();
+    for (const [at, answer] of answers().entries()) expect(answer).toBe(before[at]);
+  }
+  expect(looks).toBe(5);
+  expect(library.generation()).toBe(generation);
+  roots.put('project/.ai/config/limits.yaml', 'max_result: 6\n');
+  time += 20;
+  await library.refresh();
+  expect(library.generation()).not.toBe(generation);
+  expect(library.config('limits').value).toEqual({ max_result: 6 });
+  roots.end();
+});

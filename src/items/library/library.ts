@@ -26,7 +26,7 @@ export interface LibraryOptions {
   /** Ordered by how they are looked up; a function when bundles may be installed meanwhile. */
   roots: readonly Root[] | (() => readonly Root[]);
   projectRoot: string;
-  /** Names of the primitives there are; read at every use, since the runtime mounts more. */
+  /** Names of the primitives there are; all are mounted before the first refresh. */
   primitives: () => readonly string[];
   trustStore: TrustPort;
   /** Absent: the list that lies in the bundle. */
@@ -42,6 +42,8 @@ export interface Library {
   readonly projectRoot: string;
   /** Sees files changed, added or removed until 20 ms ago, our own writes at once. Runs nothing. */
   refresh(): Promise<void>;
+  /** Another number whenever an item or a data file may be another one: what was made of them is old. */
+  readonly generation: () => number;
   /** Files of a root were written past `write`, by ourselves: the next refresh looks at once. */
   noteChange(): void;
   /** Full ids and, when they are unique, bare names. `not_found` suggests, `ambiguous` lists. */
@@ -76,8 +78,8 @@ export function createLibrary(options: LibraryOptions): Library {
   const shipped = new WeakMap<FileRecord, SignatureState>();
   const catalogOf = createCatalogReader();
   const data = createDataFiles();
-  const roots = (): readonly Root[] =>
-    typeof options.roots === 'function' ? options.roots() : options.roots;
+  const { roots: given } = options;
+  const roots = typeof given === 'function' ? given : () => given;
 
   function signatureOf(record: FileRecord): SignatureState {
     if (record.root.source !== 'bundle') {
@@ -92,16 +94,25 @@ export function createLibrary(options: LibraryOptions): Library {
     return state;
   }
 
-  const files = createLibraryFiles({ roots, clock, signatureOf, watchAbove });
+  // Answers are kept until something changes: one call asks for the same items and files many times.
+  let generation = 0;
+  const found: Readonly<Record<ItemKind, Map<string, Outcome<Item>>>> = {
+    directive: new Map(),
+    tool: new Map(),
+    knowledge: new Map(),
+  };
+  const chains = new Map<string, Outcome<Chain>>();
+  const config = new Map<DataName, DataFile>();
+  let capabilities: CatalogData | undefined;
+  function changed(): void {
+    generation += 1;
+    for (const kept of [found.directive, found.tool, found.knowledge, chains, config]) kept.clear();
+    capabilities = undefined;
+  }
+
+  const files = createLibraryFiles({ roots, clock, signatureOf, onChange: changed, watchAbove });
   const { shelves, searching } = files;
   const rootsNow = () => files.opened().map((one) => ({ root: one.root, real: one.real() }));
-  /** Read once until something changes: one call asks for the same file many times. */
-  const config = new Map<DataName, DataFile>();
-  function configOf(name: DataName): DataFile {
-    const known = config.get(name) ?? data.read(name, rootsNow());
-    config.set(name, known);
-    return known;
-  }
   const projectFolder = () => roots().find(({ source }) => source === 'project')?.dir;
   const chainOf = (leaf: ToolItem): Outcome<Chain> =>
     resolveChain(leaf, (id) => library.find('tool', id), primitives());
@@ -111,7 +122,7 @@ export function createLibrary(options: LibraryOptions): Library {
   async function look(): Promise<void> {
     looks.begin();
     try {
-      if (!(await files.refresh())) config.clear();
+      if (!(await files.refresh())) changed();
     } finally {
       looking = undefined;
     }
@@ -124,20 +135,35 @@ export function createLibrary(options: LibraryOptions): Library {
       // Not recent after that: something of ours was written while others looked.
       if (!looks.isRecent()) await (looking ??= look());
     },
+    generation: () => generation,
     noteChange: () => looks.forget(),
     find<K extends ItemKind>(kind: K, id: string, source?: Source) {
-      const found = shelves.find(kind, kind === 'tool' ? unalias(id) : id, source);
-      return (found.ok ? ok(found.output.item) : found) as Outcome<ItemOf<K>>;
+      const known = source === undefined ? found[kind].get(id) : undefined;
+      if (known) return known as Outcome<ItemOf<K>>;
+      const record = shelves.find(kind, kind === 'tool' ? unalias(id) : id, source);
+      if (!record.ok) return record;
+      const answer = ok(record.output.item) as Outcome<ItemOf<K>>;
+      if (source === undefined) found[kind].set(id, answer);
+      return answer;
     },
     all<K extends ItemKind>(kind?: K) {
       return shelves.fronts(kind).map(({ item }) => item) as ItemOf<K>[];
     },
     search: (query) => searching.search(query, shelves.isFront),
-    config: (name) => configOf(name),
-    capabilities: () => catalogOf(configOf('capabilities')),
+    config(name) {
+      const known = config.get(name) ?? data.read(name, rootsNow());
+      config.set(name, known);
+      return known;
+    },
+    capabilities: () => (capabilities ??= catalogOf(library.config('capabilities'))),
     chain(toolId) {
+      const known = chains.get(toolId);
+      if (known) return known;
       const leaf = library.find('tool', toolId);
-      return leaf.ok ? chainOf(leaf.output) : leaf;
+      if (!leaf.ok) return leaf;
+      const chain = chainOf(leaf.output);
+      chains.set(toolId, chain);
+      return chain;
     },
     chainOf: (item) => chainOf(item),
     check: (checked = {}) =>
