@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import type { Terminal } from './terminal/terminal.ts';
 
 /** A command as data: the parser and the help are built from it, its code is loaded when it runs. */
@@ -29,3 +30,14 @@ export const asText = (value: unknown): string | undefined =>
   typeof value === 'string' ? value : undefined;
 export const asList = (value: unknown): string[] =>
   Array.isArray(value) ? value.filter((item) => typeof item === 'string') : [];
+
+/** Where a command works; the same words everywhere. */
+export const PROJECT = [
+  '-C, --project <dir>',
+  'use the project in this folder (default: the nearest `.ai` upwards)',
+] as const;
+
+export function version(): string {
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+  return (JSON.parse(text) as { version: string }).version;
+}

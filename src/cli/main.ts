@@ -1,11 +1,9 @@
 // The command line: builds the parser from the table, loads the one command that was asked for,
 // turns what it answers into an exit code. Nothing heavy is imported before a command is known.
 import { Command, CommanderError } from 'commander';
-import { type CommandSpec } from './command.ts';
-import { version } from './project.ts';
+import { type CommandSpec, version } from './command.ts';
 import { COMMANDS } from './table.ts';
 import { EXIT } from './terminal/exit-code.ts';
-import { createTerminal } from './terminal/terminal.ts';
 
 /** Adds a row of the table, and the rows below it, to the parser. */
 function addCommand(parent: Command, spec: CommandSpec, done: (code: number) => void): void {
@@ -29,6 +27,7 @@ function addCommand(parent: Command, spec: CommandSpec, done: (code: number) => 
     // The parser appends the options and the command itself to the arguments.
     const args = given.slice(0, -2) as (string | string[] | undefined)[];
     const options = command.optsWithGlobals<Record<string, unknown>>();
+    const { createTerminal } = await import('./terminal/terminal.ts');
     const terminal = createTerminal({
       stdout: process.stdout,
       stderr: process.stderr,

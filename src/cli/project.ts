@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { type Outcome, ok, systemClock } from '../base/index.ts';
 import { type SignedFile, signItem } from '../items/index.ts';
 import { createRuntime, type Runtime, type RuntimeOptions } from '../runtime/index.ts';
@@ -33,12 +32,6 @@ export function signFiles(runtime: Runtime, files: readonly string[]): Outcome<S
   return ok(signed);
 }
 
-/** Where a command works; the same words everywhere. */
-export const PROJECT = [
-  '-C, --project <dir>',
-  'use the project in this folder (default: the nearest `.ai` upwards)',
-] as const;
-
 /** The runtime for a command: its project, the user's home and environment. */
 async function openRuntime(
   { options, terminal }: CommandCall,
@@ -66,9 +59,4 @@ export async function withRuntime(
   } finally {
     await opened.output.close();
   }
-}
-
-export function version(): string {
-  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
-  return (JSON.parse(text) as { version: string }).version;
 }

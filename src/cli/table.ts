@@ -1,6 +1,5 @@
 // The commands below `threads` and `approvals`, as data.
-import type { CommandSpec } from './command.ts';
-import { PROJECT } from './project.ts';
+import { type CommandSpec, PROJECT } from './command.ts';
 
 const THREAD = ['[thread]', 'its id, or `last` (default)'] as const;
 const ONE_THREAD = ['<thread>', 'its id, or `last`'] as const;

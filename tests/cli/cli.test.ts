@@ -1,6 +1,6 @@
 // The real command line, as a person or a program would call it.
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { chmodSync, lstatSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -19,10 +19,11 @@ interface Done {
   err: string;
 }
 
-function km(...args: string[]): Done {
+const km = (...args: string[]): Done => kmWith({}, ...args);
+function kmWith(env: Readonly<Record<string, string>>, ...args: string[]): Done {
   const done = spawnSync(process.execPath, [launcher, ...args], {
     cwd: fixture.root,
-    env: { ...fixture.env, KERNMANTLE_SRC: '1' },
+    env: { ...fixture.env, KERNMANTLE_SRC: '1', ...env },
     encoding: 'utf8',
     timeout: 30_000,
   });
@@ -252,3 +253,22 @@ test('a catalog is added, searched, and its signed items are copied in, others a
   expect(km('show', 'tool', 'text/word_count').out).toContain('signed');
   expect(km('catalog', 'update').out).toContain('shelf');
 });
+
+test.skipIf(process.platform === 'win32')(
+  'compiled code is kept only where nobody else writes',
+  () => {
+    const cache = join(fixture.root, 'cache');
+    const folder = join(cache, 'kernmantle/compile');
+    const start = (home: string) => kmWith({ XDG_CACHE_HOME: home }, '--version').code;
+    expect(start(cache)).toBe(0);
+    expect(lstatSync(folder).mode & 0o777).toBe(0o700);
+    expect(readdirSync(folder)).toHaveLength(1);
+    const shared = join(fixture.root, 'shared');
+    const open = join(shared, 'kernmantle/compile');
+    mkdirSync(open, { recursive: true });
+    chmodSync(open, 0o777);
+    expect(start(shared)).toBe(0);
+    expect(readdirSync(open)).toEqual([]);
+    expect(start('/dev/null')).toBe(0);
+  },
+);

@@ -3,10 +3,9 @@ import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { projectOf } from '../../items/index.ts';
 import { createRuntime, type Runtime } from '../../runtime/index.ts';
-import { type CommandCall, type CommandRun } from '../command.ts';
+import { type CommandCall, type CommandRun, version } from '../command.ts';
 import { createFraming, frame } from '../lsp/protocol.ts';
 import { createServer, type ServerPorts } from '../lsp/server.ts';
-import { version } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 
 const MAX_PROJECTS = 16;

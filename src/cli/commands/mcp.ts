@@ -1,5 +1,5 @@
-import { type CommandRun } from '../command.ts';
-import { version, withRuntime } from '../project.ts';
+import { type CommandRun, version } from '../command.ts';
+import { withRuntime } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 
 export const run: CommandRun = (call) =>
