@@ -72,7 +72,6 @@ export const KNOWN_FOR_TESTS: readonly string[] = [
   'llm/scripted/script.ts ScriptedUsage',
   'llm/usage.ts Measure',
   'llm/usage.ts usageOf',
-  'script/files/sections.ts headingsOf',
   'script/index.ts CodeRequest',
   'script/index.ts JsArgument',
   'script/index.ts ProcessRequest',

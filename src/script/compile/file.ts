@@ -1,7 +1,14 @@
 // `<path # Section>`: loading files. What is loaded carries the file's marks and facts; sections,
 // definitions and templates over the content keep them.
 import { basename, dirname, extname, relative } from 'node:path';
-import { type Json, type JsonObject, type Outcome, parseJson } from '../../base/index.ts';
+import {
+  type Json,
+  type JsonObject,
+  type Outcome,
+  parseJson,
+  parseYaml,
+  splitFrontMatter,
+} from '../../base/index.ts';
 import {
   addLabels,
   addMarks,
@@ -15,7 +22,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise, toFault } from '../fault.ts';
-import { frontMatterOf, renameSection, selectSections } from '../files/sections.ts';
+import { renameSection, selectSections } from '../files/sections.ts';
 import {
   type Compiler,
   type Environment,
@@ -35,7 +42,6 @@ import { walkStepsOf } from './reference.ts';
 function fileFacts(path: string, text: string, root: string): JsonObject {
   const shown = relative(root, path);
   const folder = relative(root, dirname(path));
-  const { fm } = /\.(?:md|mld)$/.test(path) ? frontMatterOf(text) : { fm: null };
   return {
     file: path,
     filename: basename(path),
@@ -45,7 +51,7 @@ function fileFacts(path: string, text: string, root: string): JsonObject {
     relativeDir: folder === '' ? '.' : `./${folder}`,
     absoluteDir: dirname(path),
     ext: extname(path).slice(1),
-    fm,
+    fm: /\.(?:md|mld)$/.test(path) ? parseYaml(splitFrontMatter(text).yaml).value : null,
   };
 }
 

@@ -1,4 +1,4 @@
-import { type Json, parseYaml, type YamlProblem } from '../../base/index.ts';
+import { splitFrontMatter } from '../../base/index.ts';
 import { raise } from '../fault.ts';
 
 // Headings of a markdown text. Fenced code and front matter hold none, whatever their lines look like.
@@ -15,17 +15,11 @@ const FENCE = /^ {0,3}(`{3,}|~{3,})/;
 
 export const linesOf = (text: string): string[] => text.split(/\r?\n/);
 
-/** The number of lines that the front matter takes, its marks included; 0 when there is none. */
-function frontMatterLines(lines: readonly string[]): number {
-  if (lines[0]?.trimEnd() !== '---') return 0;
-  const end = lines.findIndex((line, at) => at > 0 && line.trimEnd() === '---');
-  return end + 1;
-}
-
 export function findHeadings(lines: readonly string[]): Heading[] {
   const headings: Heading[] = [];
   let fence: string | undefined;
-  for (let line = frontMatterLines(lines); line < lines.length; line++) {
+  const body = linesOf(splitFrontMatter(lines.join('\n')).rest);
+  for (let line = lines.length - body.length; line < lines.length; line++) {
     const text = lines[line] ?? '';
     const mark = FENCE.exec(text)?.[1];
     if (fence !== undefined) {
@@ -58,7 +52,7 @@ export function trimBlankLines(lines: readonly string[]): readonly string[] {
   return lines.slice(from, to);
 }
 
-// Sections of markdown files: `<a.md # Install>`, lists of headings, front matter.
+// Sections of markdown files: `<a.md # Install>`, lists of headings.
 
 interface WantedSection {
   readonly name: string;
@@ -71,12 +65,6 @@ interface WantedSections {
   /** All headings of this level instead, 0: of every level. */
   readonly list: number | undefined;
 }
-
-/** Titles of all headings (level 0) or of one level, in document order. */
-export const headingsOf = (text: string, level: number): string[] =>
-  findHeadings(linesOf(text))
-    .filter((heading) => level === 0 || heading.level === level)
-    .map(({ title }) => title);
 
 /** Without case and punctuation. */
 const folded = (title: string): string =>
@@ -118,9 +106,11 @@ function rangesOf(
  * when headings were asked for. Without an `include` the whole text counts as asked for.
  */
 export function selectSections(text: string, wanted: WantedSections): string | string[] {
-  if (wanted.list !== undefined) return headingsOf(text, wanted.list);
+  const { list: level } = wanted;
   const lines = linesOf(text);
   const headings = findHeadings(lines);
+  if (level !== undefined)
+    return headings.filter((one) => level === 0 || one.level === level).map(({ title }) => title);
   const included = rangesOf(lines, headings, wanted.include);
   const isWhole = wanted.include.length === 0;
   const excluded = rangesOf(lines, headings, wanted.exclude);
@@ -145,32 +135,4 @@ export function renameSection(section: string, heading: string): string {
   const [first = '', ...others] = section.split('\n');
   const hashes = /^ {0,3}(#+)/.exec(first)?.[1] ?? '#';
   return [/^\s*#/.test(heading) ? heading : `${hashes} ${heading}`, ...others].join('\n');
-}
-
-interface FrontMatter {
-  /** Null when there is none. */
-  readonly fm: Json;
-  /** What follows it. */
-  readonly body: string;
-  /** What is wrong with the YAML, with the line in the whole text. */
-  readonly problem: YamlProblem | undefined;
-}
-
-/** Dates stay text. */
-export function frontMatterOf(text: string): FrontMatter {
-  const lines = text.split('\n');
-  const count = frontMatterLines(lines);
-  if (count === 0) return { fm: null, body: text, problem: undefined };
-  const { value, problems } = parseYaml(
-    lines
-      .slice(1, count - 1)
-      .map((line) => line.replace(/\r$/, ''))
-      .join('\n'),
-  );
-  const [first] = problems;
-  return {
-    fm: value,
-    body: lines.slice(count).join('\n'),
-    problem: first && { ...first, line: first.line + 1 },
-  };
 }

@@ -221,18 +221,6 @@ export function identifier(name: string): string {
   return RESERVED.has(plain) ? `${plain}_` : plain;
 }
 
-/** Compiled inside the context: once for each text and set of names, kept as long as the context. */
-export interface Unit<Entry> {
-  readonly id: number;
-  readonly entry: Entry;
-  /** Parameters of the block itself; after them come the values of `free`. */
-  readonly arity: number;
-  /** Helpers, `mx` and `ctx`, as far as the block mentions them. */
-  readonly free: readonly string[];
-  /** With plain values for all parameters it cannot take long. */
-  readonly isBrief: boolean;
-}
-
 const OPERATORS = /^(?:[-+*/%<>=!?:;&|^~(),]|[=!]==?)$/;
 const PLAIN_WORDS = new Set('return const let typeof null true false undefined'.split(' '));
 
@@ -240,7 +228,7 @@ const PLAIN_WORDS = new Set('return const let typeof null true false undefined'.
  * Nothing but operators on its parameters and constants: when those are plain values, no other code
  * can run, whatever was replaced before, so nothing can take long.
  */
-function isArithmetic(source: string, names: readonly string[]): boolean {
+export function isArithmetic(source: string, names: readonly string[]): boolean {
   // No escapes: what comes out is as plain as what goes in.
   if (source.length > 1000 || source.includes('\\') || !isPlainText(source)) return false;
   const tokens = scanJs(source);
@@ -262,54 +250,3 @@ function isArithmetic(source: string, names: readonly string[]): boolean {
     return kind === 'mark' && OPERATORS.test(text) && !(text === '(' && isAfterValue);
   });
 }
-
-/** A function to compile: its body, all its parameters, and which of them are `free`. */
-export interface BlockCode {
-  readonly id: number;
-  readonly code: string;
-  readonly names: readonly string[];
-  readonly free: readonly string[];
-}
-
-export function createUnits<Entry>(compile: (code: BlockCode) => Outcome<Entry>) {
-  // By text, then by names: a block that runs again and again is found without building a long key.
-  const units = new Map<string, Map<string, Outcome<Unit<Entry>>>>();
-  let count = 0;
-
-  function make(
-    source: string,
-    names: readonly string[],
-    free: readonly string[],
-  ): Outcome<Unit<Entry>> {
-    const code = readJsBody(source, [...names, ...free]);
-    if (!code.ok) return code;
-    const id = ++count;
-    const entry = compile({ id, code: code.output, names: [...names, ...free], free });
-    if (!entry.ok) return entry;
-    const isBrief = free.length === 0 && isArithmetic(source, names);
-    return ok({ id, entry: entry.output, arity: names.length, free, isBrief });
-  }
-
-  return {
-    /** `helpers`: names that the block may call. */
-    get(
-      source: string,
-      parameters: readonly string[],
-      helpers: readonly string[],
-    ): Outcome<Unit<Entry>> {
-      const same = units.get(source) ?? new Map<string, Outcome<Unit<Entry>>>();
-      const key = `${parameters.join(' ')}|${helpers.join(' ')}`;
-      const known = same.get(key);
-      if (known) return known;
-      const names = parameters.map(identifier);
-      const free = [...helpers, 'mx', 'ctx'].filter(
-        (name) => source.includes(name) && !names.includes(name) && identifier(name) === name,
-      );
-      const made = make(source, names, free);
-      units.set(source, same.set(key, made));
-      return made;
-    },
-  };
-}
-
-export type Units<Entry> = ReturnType<typeof createUnits<Entry>>;

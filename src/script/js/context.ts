@@ -8,17 +8,11 @@ import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { setFlagsFromString } from 'node:v8';
 import { constants, createContext, Script } from 'node:vm';
-import type { QuickJSHandle } from 'quickjs-emscripten-core';
-import { type Failure, fail, isObject, type Outcome, ok, plainText } from '../../base/index.ts';
-import type { BlockCode } from './block-body.ts';
-import { type Codec, createDecoder, createEncoder, createTextual } from './data.ts';
-import { type AskHost, addGlobals, addLocales } from './globals.ts';
-
-/** A compiled block: its function, and the one that wraps it (`createCalls`). */
-export interface Entry {
-  readonly run: QuickJSHandle;
-  readonly call: QuickJSHandle;
-}
+import type { QuickJSContext, QuickJSHandle, QuickJSRuntime } from 'quickjs-emscripten-core';
+import { fail, isObject, type Outcome, ok, plainText } from '../../base/index.ts';
+import { identifier, isArithmetic, readJsBody } from './block-body.ts';
+import { type Calls, insideText } from './calls.ts';
+import type { AskHost } from './globals.ts';
 
 const PAGES = { initial: 256, maximum: 1024 };
 export const MEMORY_MB = (PAGES.maximum * 64) / 1024;
@@ -26,6 +20,7 @@ export const MEMORY_MB = (PAGES.maximum * 64) / 1024;
 const MAX_STACK = 192 * 1024;
 /** Jobs of promises between two looks at the clock. */
 const JOBS = 1000;
+const COMPILING_MS = 5000;
 
 declare global {
   // Not among the types of Node.
@@ -34,175 +29,6 @@ declare global {
     Memory: new (pages: typeof PAGES) => { readonly buffer: ArrayBuffer };
   };
 }
-
-type Bag = Record<PropertyKey, unknown>;
-
-interface Calls {
-  /** A function of a block, made callable; `free`: JSON of the names given after its arguments. */
-  add(id: number, run: unknown, free: string): unknown;
-  /** Begins the list of what a call is given by name. */
-  open(): void;
-  name(name: string, text: string): void;
-  /** A function of the script; `unit` 0: called back. */
-  define(job: number, name: string, unit: number, arity: number): void;
-  fire(timer: number): string;
-  answer(ticket: number, text: string): string;
-}
-
-/**
- * Compiled inside, before any block. What is called from outside answers a letter and a text: `u v o` a
- * value, `p` a promise of one, `e` what was thrown, `m` when not even that could be said.
- */
-function createCalls(ask: AskHost, codec: Codec, fire: (timer: number) => void): Calls {
-  type Run = (...args: unknown[]) => unknown;
-  type Unit = { run: Run; free: string[] };
-  type Waiting = { resolve(value: unknown): void; reject(error: unknown): void };
-  const { apply } = Reflect;
-  const { parse, stringify } = JSON;
-  const [Error_, Promise_, String_] = [Error, Promise, String];
-  const { slice } = String.prototype;
-  const { encode, decode, textual } = codec;
-  const bare = (): Bag => ({ __proto__: null });
-  const units = bare() as Record<number, Unit>;
-  const waiting = bare() as Record<number, Waiting>;
-  let named = bare();
-
-  const describe = (error: unknown): string => {
-    let message = 'something was thrown that cannot be shown';
-    let name = '';
-    try {
-      const isObject = typeof error === 'object' && error !== null;
-      // Read once: it may be a getter that says something else each time.
-      const said = isObject ? (error as Bag)['message'] : undefined;
-      if (typeof said === 'string') name = String_((error as Bag)['name']);
-      message = typeof said === 'string' ? said : String_(error);
-    } catch {}
-    return `e${stringify({ __proto__: null, message, name })}`;
-  };
-  /** Nothing leaves as an exception: with no memory left there may be no room to describe it. */
-  const guarded = (work: () => string): string => {
-    try {
-      return work();
-    } catch (error) {
-      try {
-        return describe(error);
-      } catch {
-        return 'm';
-      }
-    }
-  };
-  const finish = async (job: number, value: unknown): Promise<void> => {
-    let answer: string;
-    try {
-      answer = encode(await value);
-    } catch (error) {
-      answer = guarded(() => describe(error));
-    }
-    ask('settle', job, answer);
-  };
-  /** `shape`: a letter for each argument, which says how many of `parts` it is made of and how. */
-  const argumentsOf = (shape: string, parts: unknown[], free: string[]): unknown[] => {
-    const args = { __proto__: null, length: shape.length + free.length } as unknown as unknown[];
-    let next = 0;
-    for (let at = 0; at < shape.length; at++) {
-      const kind = shape[at];
-      const part = parts[next++];
-      if (kind === 'p') args[at] = part;
-      else if (kind === 'd') args[at] = decode(part as string);
-      else if (kind === 'k') {
-        const text = parts[next++];
-        args[at] = { text, data: decode(part as string), mx: decode(parts[next++] as string) };
-      } else args[at] = textual(decode(part as string), parts[next++] as string, kind === 's');
-    }
-    for (let at = 0; at < free.length; at++) args[shape.length + at] = named[free[at] as string];
-    return args;
-  };
-  const open = (text: string): unknown => {
-    if (text[0] === 'e') throw new Error_(apply(slice, text, [1]));
-    return decode(text);
-  };
-  const callBack = (job: number, name: string, args: unknown[]): unknown => {
-    const answer = ask('call', job, `${name}\n${encode(args)}`);
-    if (answer[0] !== 'p') return open(answer);
-    const ticket = +apply(slice, answer, [1]);
-    return new Promise_((resolve, reject) => {
-      waiting[ticket] = { resolve, reject };
-    });
-  };
-  return {
-    add(id, run, free) {
-      const unit = { run: run as Run, free: parse(free) as string[] };
-      units[id] = unit;
-      return (job: number, shape: string, ...parts: unknown[]): string =>
-        guarded(() => {
-          const value = apply(unit.run, undefined, argumentsOf(shape, parts, unit.free));
-          if (typeof value !== 'object' || value === null) return encode(value);
-          if (typeof (value as Bag)['then'] !== 'function') return encode(value);
-          void finish(job, value);
-          return 'p';
-        });
-    },
-    open() {
-      named = bare();
-    },
-    name(name, text) {
-      named[name] = decode(text);
-    },
-    define(job, name, id, arity) {
-      const [unit, all] = [units[id], named];
-      if (!unit) {
-        named[name] = (...args: unknown[]) => callBack(job, name, args);
-        return;
-      }
-      named[name] = (...args: unknown[]) => {
-        const { run, free } = unit;
-        const given = { __proto__: null, length: arity + free.length } as unknown as unknown[];
-        for (let at = 0; at < arity; at++) given[at] = args[at];
-        for (let at = 0; at < free.length; at++) given[arity + at] = all[free[at] as string];
-        return apply(run, undefined, given);
-      };
-    },
-    fire: (timer) =>
-      guarded(() => {
-        fire(timer);
-        return 'u';
-      }),
-    answer(ticket, text) {
-      const promise = waiting[ticket];
-      delete waiting[ticket];
-      try {
-        promise?.resolve(open(text));
-      } catch (error) {
-        promise?.reject(error);
-      }
-      return 'u';
-    },
-  };
-}
-
-const PARTS = { createEncoder, createDecoder, createTextual, addGlobals, addLocales, createCalls };
-
-function assemble(parts: typeof PARTS) {
-  return (host: AskHost): Calls => {
-    const { parse, stringify } = JSON;
-    // As JSON: the border cuts a text at its first NUL and has no word for half a character.
-    const ask: AskHost = (kind, id, text) => parse(host(kind, id, stringify(text))) as string;
-    const codec = {
-      encode: parts.createEncoder(),
-      decode: parts.createDecoder(),
-      textual: parts.createTextual(),
-    };
-    parts.addLocales(ask);
-    return parts.createCalls(ask, codec, parts.addGlobals(ask, codec.encode));
-  };
-}
-
-function insideText(): string {
-  const parts = Object.entries(PARTS).map(([name, part]) => `${name}: ${part.toString()}`);
-  return `'use strict';(${assemble.toString()})({ ${parts.join(',\n')} })`;
-}
-
-// ---- the host
 
 async function load() {
   // Optimising the engine takes more than most scripts do with it; a block that computes for a while
@@ -267,29 +93,73 @@ export type Broken = 'time' | 'interrupt' | 'memory';
 
 export type Entered = { readonly said: string } | { readonly broken: Broken };
 
-export interface JsContext {
-  compile(code: BlockCode): Outcome<Entry>;
-  /** What is outermost sets the time limit of all that is done inside of it. */
-  within(ms: number, work: () => string): Entered;
-  /** Calls a compiled block: a job, the shape of its arguments, and what they are made of. */
-  enter(entry: Entry, parts: readonly Part[]): string;
-  /** The same for a block that is all operators: plain values in, one out, or undefined. */
-  enterPlain(entry: Entry, parts: readonly Part[]): Part | undefined;
-  call(name: Exclude<keyof Calls, 'add'>, parts: readonly Part[]): string;
-  isEntered(): boolean;
-  /** All the memory that there may be has been taken. */
-  isFull(): boolean;
-}
-
+/** What crosses the border as it is. */
 export type Part = string | number | boolean;
 
-const COMPILING_MS = 5000;
-
-/** Something V8 could read and QuickJS cannot. */
-function syntaxFault(about: unknown): Failure {
-  const message = isObject(about) ? about['message'] : about;
-  return fail('invalid_input', `the js block does not parse: ${plainText(message)}`);
+/** A block, compiled once for each text and set of names. */
+export interface Unit {
+  readonly id: number;
+  /** Its function, and the one that wraps it (`createCalls`). */
+  readonly run: QuickJSHandle;
+  readonly call: QuickJSHandle;
+  /** Parameters of the block itself; after them come the values of `free`. */
+  readonly arity: number;
+  /** Helpers, `mx` and `ctx`, as far as the block mentions them. */
+  readonly free: readonly string[];
+  /** With plain values for all parameters it cannot take long. */
+  readonly isBrief: boolean;
 }
+
+export interface JsContext {
+  readonly runtime: QuickJSRuntime;
+  readonly vm: QuickJSContext;
+  readonly memory: { readonly buffer: ArrayBuffer };
+  /** The object of the `Calls`, and those that were taken from it. */
+  readonly calls: QuickJSHandle;
+  readonly taken: Map<string, QuickJSHandle>;
+  // By text, then by names: a block that runs again and again is found without building a long key.
+  readonly units: Map<string, Map<string, Outcome<Unit>>>;
+  unitCount: number;
+  /** Entries inside of one another. */
+  depth: number;
+  deadline: number;
+  broken: Broken | undefined;
+}
+
+export async function openContext(ask: AskHost): Promise<JsContext> {
+  const { runtime, memory } = await newMachine();
+  const vm = runtime.newContext();
+  const host = vm.newFunction('ask', (kind, id, text) => {
+    const said: unknown = JSON.parse(vm.getString(text));
+    const answer = ask(vm.getString(kind), vm.getNumber(id), String(said));
+    return vm.newString(JSON.stringify(answer));
+  });
+  const made = vm.unwrapResult(vm.evalCode(insideText(), 'inside.js'));
+  const calls = vm.unwrapResult(vm.callFunction(made, vm.undefined, host));
+  const js: JsContext = {
+    runtime,
+    vm,
+    memory,
+    calls,
+    taken: new Map(),
+    units: new Map(),
+    unitCount: 0,
+    depth: 0,
+    deadline: Infinity,
+    broken: undefined,
+  };
+  runtime.setInterruptHandler(() => {
+    if (performance.now() > js.deadline) js.broken = 'time';
+    return js.broken !== undefined;
+  });
+  return js;
+}
+
+/** All the memory that there may be has been taken. It never shrinks, and may stop growing before. */
+export const isFull = ({ memory }: JsContext): boolean =>
+  memory.buffer.byteLength > (PAGES.maximum - 64) * 65_536;
+
+// ---- entering
 
 /** Not `instanceof`: the error belongs to the context of the watch. */
 function whyEnded(error: unknown): Broken {
@@ -299,134 +169,157 @@ function whyEnded(error: unknown): Broken {
   return code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? 'interrupt' : 'memory';
 }
 
-export async function openContext(ask: AskHost): Promise<JsContext> {
-  const { runtime, memory } = await newMachine();
-  const context = runtime.newContext();
-  let depth = 0;
-  let deadline = Infinity;
-  let broken: Broken | undefined;
-  runtime.setInterruptHandler(() => {
-    if (performance.now() > deadline) broken = 'time';
-    return broken !== undefined;
-  });
-
-  const host = context.newFunction('ask', (kind, id, text) => {
-    const said: unknown = JSON.parse(context.getString(text));
-    const answer = ask(context.getString(kind), context.getNumber(id), String(said));
-    return context.newString(JSON.stringify(answer));
-  });
-  const made = context.unwrapResult(context.evalCode(insideText(), 'inside.js'));
-  const calls = context.unwrapResult(context.callFunction(made, context.undefined, host));
-  const functions = new Map<string, QuickJSHandle>();
-  const functionOf = (name: string): QuickJSHandle => {
-    const known = functions.get(name);
-    if (known) return known;
-    const found = context.getProp(calls, name);
-    functions.set(name, found);
-    return found;
-  };
-
-  const handleOf = (part: Part): QuickJSHandle => {
-    if (typeof part === 'number') return context.newNumber(part);
-    if (typeof part === 'string') return context.newString(part);
-    return part ? context.true : context.false;
-  };
-  function invoke(called: QuickJSHandle, parts: readonly Part[]): string {
-    const handles = parts.map(handleOf);
-    const result = context.callFunction(called, context.undefined, handles);
-    for (const handle of handles) handle.dispose();
-    if (result.error) {
-      result.error.dispose();
-      return 'm';
-    }
-    const said = context.getString(result.value);
-    result.value.dispose();
-    return said;
+/** Promises go on inside of entries only, so every step has its time limit. */
+function runPendingJobs(js: JsContext): void {
+  while (js.broken === undefined && js.runtime.hasPendingJob()) {
+    const done = js.runtime.executePendingJobs(JOBS);
+    if (done.error) done.error.dispose();
+    if (performance.now() > js.deadline) js.broken = 'time';
   }
-  function plainOf({ run }: Entry, parts: readonly Part[]): Part | undefined {
-    const handles = parts.map(handleOf);
-    const result = context.callFunction(run, context.undefined, handles);
-    for (const handle of handles) handle.dispose();
+}
+
+/** What is outermost sets the time limit of all that is done inside of it. */
+export function within(js: JsContext, ms: number, work: () => string): Entered {
+  if (js.depth === 0) return outermost(js, ms, work);
+  js.depth += 1;
+  try {
+    return { said: work() };
+  } finally {
+    js.depth -= 1;
+  }
+}
+
+function outermost(js: JsContext, ms: number, work: () => string): Entered {
+  let said = '';
+  const step = (): void => {
+    said = work();
+    runPendingJobs(js);
+  };
+  js.deadline = performance.now() + ms;
+  js.depth = 1;
+  try {
+    watch ??= createWatch();
+    watch(step, Math.ceil(ms) + GRACE_MS);
+  } catch (error) {
+    js.broken ??= whyEnded(error);
+  } finally {
+    js.depth = 0;
+    js.deadline = Infinity;
+  }
+  if (said === 'm') js.broken ??= 'memory';
+  return js.broken ? { broken: js.broken } : { said };
+}
+
+function apply({ vm }: JsContext, called: QuickJSHandle, parts: readonly Part[]) {
+  const handles = parts.map((part) => {
+    if (typeof part === 'number') return vm.newNumber(part);
+    if (typeof part === 'string') return vm.newString(part);
+    return part ? vm.true : vm.false;
+  });
+  const result = vm.callFunction(called, vm.undefined, handles);
+  for (const handle of handles) handle.dispose();
+  return result;
+}
+
+/** Calls a compiled block: a job, the shape of its arguments, and what they are made of. */
+export function enter(js: JsContext, called: QuickJSHandle, parts: readonly Part[]): string {
+  const result = apply(js, called, parts);
+  const said = result.error ? 'm' : js.vm.getString(result.value);
+  (result.error ?? result.value).dispose();
+  return said;
+}
+
+/** The same for a block that is all operators: plain values in, one out, or undefined. */
+export function enterPlain(js: JsContext, { run }: Unit, parts: readonly Part[]): Part | undefined {
+  try {
+    const result = apply(js, run, parts);
     const handle = result.error ?? result.value;
-    const kind = result.error ? 'error' : context.typeof(handle);
+    const kind = result.error ? 'error' : js.vm.typeof(handle);
     const isText = kind === 'string';
-    const value = isText ? context.getString(handle) : context.getNumber(handle);
+    const value = isText ? js.vm.getString(handle) : js.vm.getNumber(handle);
     handle.dispose();
     return isText || kind === 'number' ? value : undefined;
+  } catch (error) {
+    js.broken ??= whyEnded(error);
+    return undefined;
   }
-  function enterPlain(entry: Entry, parts: readonly Part[]): Part | undefined {
-    try {
-      return plainOf(entry, parts);
-    } catch (error) {
-      broken ??= whyEnded(error);
-      return undefined;
-    }
-  }
-  /** Promises go on inside of entries only, so every step has its time limit. */
-  function settle(): void {
-    while (broken === undefined && runtime.hasPendingJob()) {
-      const done = runtime.executePendingJobs(JOBS);
-      if (done.error) done.error.dispose();
-      if (performance.now() > deadline) broken = 'time';
-    }
-  }
-  function outermost(ms: number, work: () => string): Entered {
-    let said = '';
-    const step = (): void => {
-      said = work();
-      settle();
-    };
-    deadline = performance.now() + ms;
-    depth = 1;
-    try {
-      watch ??= createWatch();
-      watch(step, Math.ceil(ms) + GRACE_MS);
-    } catch (error) {
-      broken ??= whyEnded(error);
-    } finally {
-      depth = 0;
-      deadline = Infinity;
-    }
-    if (said === 'm') broken ??= 'memory';
-    return broken ? { broken } : { said };
-  }
-  function within(ms: number, work: () => string): Entered {
-    if (depth === 0) return outermost(ms, work);
-    depth += 1;
-    try {
-      return { said: work() };
-    } finally {
-      depth -= 1;
-    }
-  }
-  /** Makes a function of the block; its parts have been parsed before, one by one. */
-  function compile({ id, code, names, free }: BlockCode): Outcome<Entry> {
-    const run = context.evalCode(`(function (${names.join(', ')}\n) {\n${code}\n})`, 'block.js');
-    if (run.error) return syntaxFault(run.error.consume((error) => context.dump(error)));
-    const [number, words] = [context.newNumber(id), context.newString(JSON.stringify(free))];
-    const parts = [number, run.value, words];
-    const added = context.callFunction(functionOf('add'), context.undefined, parts);
-    for (const part of [number, words]) part.dispose();
-    return added.error
-      ? fail('internal_error', 'the js block could not be made ready')
-      : ok({ run: run.value, call: added.value });
-  }
+}
 
-  return {
-    compile(code) {
-      let made: Outcome<Entry> = fail('internal_error', 'the js block could not be compiled');
-      within(COMPILING_MS, () => {
-        made = compile(code);
-        return 'u';
-      });
-      return made;
-    },
-    within,
-    enter: ({ call }, parts) => invoke(call, parts),
-    enterPlain,
-    call: (name, parts) => invoke(functionOf(name), parts),
-    isEntered: () => depth > 0,
-    // It never shrinks, and may stop growing a little before.
-    isFull: () => memory.buffer.byteLength > (PAGES.maximum - 64) * 65_536,
-  };
+function functionOf({ vm, calls, taken }: JsContext, name: keyof Calls): QuickJSHandle {
+  const found = taken.get(name) ?? vm.getProp(calls, name);
+  taken.set(name, found);
+  return found;
+}
+
+export const callInside = (
+  js: JsContext,
+  name: Exclude<keyof Calls, 'add'>,
+  parts: readonly Part[],
+): string => enter(js, functionOf(js, name), parts);
+
+// ---- compiling
+
+/** Makes a function of the block; its parts have been parsed before, one by one. */
+function compile(
+  js: JsContext,
+  id: number,
+  code: string,
+  names: readonly string[],
+  free: readonly string[],
+): Outcome<Pick<Unit, 'run' | 'call'>> {
+  const { vm } = js;
+  const run = vm.evalCode(`(function (${names.join(', ')}\n) {\n${code}\n})`, 'block.js');
+  if (run.error) {
+    // Something V8 could read and QuickJS cannot.
+    const about: unknown = run.error.consume((error) => vm.dump(error));
+    const message = isObject(about) ? about['message'] : about;
+    return fail('invalid_input', `the js block does not parse: ${plainText(message)}`);
+  }
+  const [number, words] = [vm.newNumber(id), vm.newString(JSON.stringify(free))];
+  const added = vm.callFunction(functionOf(js, 'add'), vm.undefined, number, run.value, words);
+  for (const part of [number, words]) part.dispose();
+  return added.error
+    ? fail('internal_error', 'the js block could not be made ready')
+    : ok({ run: run.value, call: added.value });
+}
+
+function makeUnit(
+  js: JsContext,
+  source: string,
+  names: readonly string[],
+  free: readonly string[],
+): Outcome<Unit> {
+  const all = [...names, ...free];
+  const code = readJsBody(source, all);
+  if (!code.ok) return code;
+  const id = ++js.unitCount;
+  const missing = fail('internal_error', 'the js block could not be compiled');
+  let made = missing as ReturnType<typeof compile>;
+  within(js, COMPILING_MS, () => {
+    made = compile(js, id, code.output, all, free);
+    return 'u';
+  });
+  if (!made.ok) return made;
+  const isBrief = free.length === 0 && isArithmetic(source, names);
+  return ok({ id, ...made.output, arity: names.length, free, isBrief });
+}
+
+/** `helpers`: names that the block may call. */
+export function unitOf(
+  js: JsContext,
+  source: string,
+  parameters: readonly string[],
+  helpers: readonly string[],
+): Outcome<Unit> {
+  const same = js.units.get(source) ?? new Map<string, Outcome<Unit>>();
+  const key = `${parameters.join(' ')}|${helpers.join(' ')}`;
+  const known = same.get(key);
+  if (known) return known;
+  const names = parameters.map(identifier);
+  const free = [...helpers, 'mx', 'ctx'].filter(
+    (name) => source.includes(name) && !names.includes(name) && identifier(name) === name,
+  );
+  const made = makeUnit(js, source, names, free);
+  js.units.set(source, same.set(key, made));
+  return made;
 }

@@ -1,6 +1,7 @@
 // The door of the parser: a whole file becomes a tree, or a list of everything that is wrong with its
 // form. Statements that fail are skipped, so that an editor sees the problems of all of them.
 
+import { frontMatterAt } from '../../base/index.ts';
 import { parseBlockRest } from './action.ts';
 import type {
   FenceStatement,
@@ -27,7 +28,6 @@ const RULES: Rules = {
   blockRest: parseBlockRest,
 };
 
-const FRONT_MATTER = /^---[ \t]*\r?\n(?:([\s\S]*?)\r?\n)??---[ \t]*(?:\r?\n|$)/;
 const SLASHED = /[ \t]*\/(?:([a-z]+)(?=[\s[({]|$)|(?=@[A-Za-z_\u0080-\uffff])|(?==>))/y;
 const FENCE = /[ \t]*(`{3,}|~{3,})[ \t]*([^`\n]*)/y;
 
@@ -60,10 +60,10 @@ const tooGarbled = (r: Reader): SyntaxProblem => ({
 });
 
 function takeFrontMatter(r: Reader): string | undefined {
-  const found = FRONT_MATTER.exec(r.text.slice(r.pos));
-  if (found === null) return undefined;
-  r.pos += found[0].length;
-  return found[1] ?? '';
+  const found = frontMatterAt(r.text, r.pos);
+  if (found === undefined || found === 'open') return undefined;
+  r.pos = found.after;
+  return r.slice(found.start, found.end).replace(/\r?\n$/, '');
 }
 
 /** Statements up to the end of what the reader sees. */

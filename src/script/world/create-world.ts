@@ -1,6 +1,6 @@
 // The world of one script, made from the kernel: every act is asked for with the right of whoever
 // runs the script, and leaves a row behind.
-import { type Clock, type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import { type Clock, type Failure, type Json, type Outcome, ok } from '../../base/index.ts';
 import type { Descriptor, Frame, LabelRecords, Value } from '../../flow/index.ts';
 import {
   type Authority,
@@ -11,7 +11,7 @@ import {
   writeProjectFile,
 } from '../../kernel/index.ts';
 import { createJsEngine } from '../js/engine.ts';
-import type { JsEngine, ScriptWorld } from '../world.ts';
+import type { ScriptWorld } from '../world.ts';
 import { createAccess } from './access.ts';
 import { createCode } from './code.ts';
 import { createWorldFiles } from './files.ts';
@@ -39,23 +39,6 @@ interface WorldPorts {
   /** A fresh name nobody can guess. */
   unguessable(): string;
   audit(operation: string, failure: Failure | undefined): Outcome<null>;
-}
-
-/** Engines of js blocks are made when the first block runs. */
-function lazyEngine(): JsEngine {
-  let engine: JsEngine | undefined;
-  let isClosed = false;
-  return {
-    run(call) {
-      if (isClosed) return fail('cancelled', 'the script has ended');
-      engine ??= createJsEngine();
-      return engine.run(call);
-    },
-    close() {
-      isClosed = true;
-      engine?.close();
-    },
-  };
 }
 
 function createWriter(ports: WorldPorts, access: ReturnType<typeof createAccess>) {
@@ -119,7 +102,7 @@ export function createScriptWorld(ports: WorldPorts): ScriptWorld {
     writeFile: (request) => write(request),
     process: (request) => processes.process(request),
     code: createCode(processes, () => ports.unguessable()),
-    js: lazyEngine(),
+    js: createJsEngine(),
     tool(id, parameters, frame) {
       const plain: Record<string, Json> = {};
       const values: Record<string, Value> = {};

@@ -3,6 +3,7 @@
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import {
+  createRedactor,
   type Failure,
   type Fault,
   fail,
@@ -27,7 +28,6 @@ const DEFAULT_TIMEOUT_MS = 120_000;
 const MAX_OUTPUT = 16 * 1024 * 1024;
 /** What the system takes as one argument or variable, less what is put around it. */
 const MAX_WORD = 120_000;
-const MIN_SECRET = 6;
 
 /** What a process is told to do, in the words of the primitive's config. */
 interface Start {
@@ -39,13 +39,9 @@ interface Start {
 
 /** Values that were handed over as variables do not come back in a message. */
 function redact(fault: Fault, env: Readonly<Record<string, string>>): Failure {
-  const secrets = Object.values(env).filter((value) => value.length >= MIN_SECRET);
-  const hide = (text: string): string =>
-    secrets.reduce((shown, secret) => shown.replaceAll(secret, '***'), text);
-  const detail = Object.entries(fault.detail).map(
-    ([key, value]) => [key, typeof value === 'string' ? hide(value) : value] as const,
-  );
-  return fail(fault.code, hide(fault.detail.message), Object.fromEntries(detail));
+  const shown = createRedactor(Object.values(env));
+  const detail = Object.entries(fault.detail).map(([key, value]) => [key, shown.json(value)]);
+  return fail(fault.code, shown.text(fault.detail.message), Object.fromEntries(detail));
 }
 
 /** Names of a script may hold `-`, those of variables may not. */

@@ -1,0 +1,213 @@
+// What is called from outside, on the inside of a context. The text of these functions is compiled
+// there before any block, so they use nothing but what they find there and what they are given.
+import { type Codec, createDecoder, createEncoder, createTextual } from './data.ts';
+import { type AskHost, addGlobals, addLocales } from './globals.ts';
+
+type Bag = Record<PropertyKey, unknown>;
+type Guarded = (work: () => string) => string;
+
+/** Each answers a letter and a text: `u v o` a value, `p` a promise of one, `e` what was thrown, `m` when
+ * not even that could be said. */
+export interface Calls {
+  /** A function of a block, made callable; `free`: JSON of the names given after its arguments. */
+  add(id: number, run: unknown, free: string): unknown;
+  /** Begins the list of what a call is given by name. */
+  open(): void;
+  name(name: string, text: string): void;
+  /** A function of the script; `unit` 0: called back. */
+  define(job: number, name: string, unit: number, arity: number): void;
+  fire(timer: number): string;
+  answer(ticket: number, text: string): string;
+}
+
+/** Nothing leaves as an exception: with no memory left there may be no room to describe it. */
+function createGuarded(): Guarded {
+  const { stringify } = JSON;
+  const String_ = String;
+  const describe = (error: unknown): string => {
+    let message = 'something was thrown that cannot be shown';
+    let name = '';
+    try {
+      const isObject = typeof error === 'object' && error !== null;
+      // Read once: it may be a getter that says something else each time.
+      const said = isObject ? (error as Bag)['message'] : undefined;
+      if (typeof said === 'string') name = String_((error as Bag)['name']);
+      message = typeof said === 'string' ? said : String_(error);
+    } catch {}
+    return `e${stringify({ __proto__: null, message, name })}`;
+  };
+  return (work) => {
+    try {
+      return work();
+    } catch (error) {
+      try {
+        return describe(error);
+      } catch {
+        return 'm';
+      }
+    }
+  };
+}
+
+/** `shape`: a letter for each argument, which says how many of `parts` it is made of and how. */
+function createArguments({ decode, textual }: Codec) {
+  return (shape: string, parts: unknown[], free: string[], named: Bag): unknown[] => {
+    const args = { __proto__: null, length: shape.length + free.length } as unknown as unknown[];
+    let next = 0;
+    for (let at = 0; at < shape.length; at++) {
+      const kind = shape[at];
+      const part = parts[next++];
+      if (kind === 'p') args[at] = part;
+      else if (kind === 'd') args[at] = decode(part as string);
+      else if (kind === 'k') {
+        const text = parts[next++];
+        args[at] = { text, data: decode(part as string), mx: decode(parts[next++] as string) };
+      } else args[at] = textual(decode(part as string), parts[next++] as string, kind === 's');
+    }
+    for (let at = 0; at < free.length; at++) args[shape.length + at] = named[free[at] as string];
+    return args;
+  };
+}
+
+/** Functions of the script: those that answer later are waited for. */
+function createCallbacks(ask: AskHost, { encode, decode }: Codec) {
+  type Waiting = { resolve(value: unknown): void; reject(error: unknown): void };
+  const { apply } = Reflect;
+  const [Error_, Promise_] = [Error, Promise];
+  const { slice } = String.prototype;
+  const waiting = { __proto__: null } as unknown as Record<number, Waiting>;
+  const open = (text: string): unknown => {
+    if (text[0] === 'e') throw new Error_(apply(slice, text, [1]));
+    return decode(text);
+  };
+  return {
+    call(job: number, name: string, args: unknown[]): unknown {
+      const answer = ask('call', job, `${name}\n${encode(args)}`);
+      if (answer[0] !== 'p') return open(answer);
+      const ticket = +apply(slice, answer, [1]);
+      return new Promise_((resolve, reject) => {
+        waiting[ticket] = { resolve, reject };
+      });
+    },
+    answer(ticket: number, text: string): string {
+      const promise = waiting[ticket];
+      delete waiting[ticket];
+      try {
+        promise?.resolve(open(text));
+      } catch (error) {
+        promise?.reject(error);
+      }
+      return 'u';
+    },
+  };
+}
+
+interface Inner {
+  readonly ask: AskHost;
+  readonly codec: Codec;
+  readonly guarded: Guarded;
+  readonly argumentsOf: ReturnType<typeof createArguments>;
+  readonly callbacks: ReturnType<typeof createCallbacks>;
+  fire(timer: number): void;
+}
+
+function createCalls({ ask, codec, guarded, argumentsOf, callbacks, fire }: Inner): Calls {
+  type Unit = { run: (...args: unknown[]) => unknown; free: string[] };
+  const { apply } = Reflect;
+  const { parse } = JSON;
+  const { encode, decode } = codec;
+  const bare = (): Bag => ({ __proto__: null });
+  const units = bare() as Record<number, Unit>;
+  let named = bare();
+  const finish = async (job: number, value: unknown): Promise<void> => {
+    let answer: string;
+    try {
+      answer = encode(await value);
+    } catch (error) {
+      answer = guarded(() => {
+        throw error;
+      });
+    }
+    ask('settle', job, answer);
+  };
+  return {
+    add(id, run, free) {
+      const unit = { run: run as Unit['run'], free: parse(free) as string[] };
+      units[id] = unit;
+      return (job: number, shape: string, ...parts: unknown[]): string =>
+        guarded(() => {
+          const value = apply(unit.run, undefined, argumentsOf(shape, parts, unit.free, named));
+          if (typeof value !== 'object' || value === null) return encode(value);
+          if (typeof (value as Bag)['then'] !== 'function') return encode(value);
+          void finish(job, value);
+          return 'p';
+        });
+    },
+    open() {
+      named = bare();
+    },
+    name(name, text) {
+      named[name] = decode(text);
+    },
+    define(job, name, id, arity) {
+      const [unit, all] = [units[id], named];
+      if (!unit) {
+        named[name] = (...args: unknown[]) => callbacks.call(job, name, args);
+        return;
+      }
+      named[name] = (...args: unknown[]) => {
+        const { run, free } = unit;
+        const given = { __proto__: null, length: arity + free.length } as unknown as unknown[];
+        for (let at = 0; at < arity; at++) given[at] = args[at];
+        for (let at = 0; at < free.length; at++) given[arity + at] = all[free[at] as string];
+        return apply(run, undefined, given);
+      };
+    },
+    fire: (timer) =>
+      guarded(() => {
+        fire(timer);
+        return 'u';
+      }),
+    answer: callbacks.answer,
+  };
+}
+
+const PARTS = {
+  createEncoder,
+  createDecoder,
+  createTextual,
+  createGuarded,
+  createArguments,
+  createCallbacks,
+  createCalls,
+  addGlobals,
+  addLocales,
+};
+
+function assemble(parts: typeof PARTS) {
+  return (host: AskHost): Calls => {
+    const { parse, stringify } = JSON;
+    // As JSON: the border cuts a text at its first NUL and has no word for half a character.
+    const ask: AskHost = (kind, id, text) => parse(host(kind, id, stringify(text))) as string;
+    const codec = {
+      encode: parts.createEncoder(),
+      decode: parts.createDecoder(),
+      textual: parts.createTextual(),
+    };
+    parts.addLocales(ask);
+    return parts.createCalls({
+      ask,
+      codec,
+      guarded: parts.createGuarded(),
+      argumentsOf: parts.createArguments(codec),
+      callbacks: parts.createCallbacks(ask, codec),
+      fire: parts.addGlobals(ask, codec.encode),
+    });
+  };
+}
+
+/** A script whose value is a function that takes the host's `ask` and gives the `Calls`. */
+export function insideText(): string {
+  const parts = Object.entries(PARTS).map(([name, part]) => `${name}: ${part.toString()}`);
+  return `'use strict';(${assemble.toString()})({ ${parts.join(',\n')} })`;
+}
