@@ -120,14 +120,12 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
       );
       return mapped(done, () => null);
     },
-    async process({ onOutput, ...request }, frame) {
+    async process(request, frame) {
       const { kind, ...given } = request;
       const done = await actions.act(
         { name: kind, effect: 'write', arguments: { ...(plainJson(given) as object) } },
-        async () =>
-          mapped(await world.process({ ...request, onOutput: undefined }, frame), plainJson),
+        async () => mapped(await world.process(request, frame), plainJson),
       );
-      if (done.ok) onOutput?.(processOf(done.output).stdout);
       return mapped(done, processOf);
     },
     async code(request, frame) {

@@ -23,7 +23,7 @@ import { ambientName } from './run/builtin-names.ts';
 import { leaveOf } from './run/control-values.ts';
 import { type Environment, newPath, type RunState, type SourceUnit } from './run/environment.ts';
 import { VariableScope } from './run/scope.ts';
-import type { Mode, ScriptTree, TextLine } from './syntax/ast.ts';
+import type { Mode, Node, ScriptTree } from './syntax/ast.ts';
 import { parseScript } from './syntax/parse.ts';
 import { lineOf, placeOf, type SyntaxProblem } from './syntax/problem.ts';
 import { plainCopy } from './values/data.ts';
@@ -182,7 +182,7 @@ async function runBody(
   return returned;
 }
 
-function emitText(node: TextLine, unit: SourceUnit, run: RunState): void {
+function emitText(node: Node<'text'>, unit: SourceUnit, run: RunState): void {
   if (!unit.isModule) {
     run.ground.ports.effects?.({
       kind: 'text',

@@ -22,8 +22,6 @@ export interface ProcessRequest {
   /** Absolute; must be inside the project. */
   readonly folder: string;
   readonly timeoutMs: number | undefined;
-  /** Called with stdout as it comes (`stream: true`). */
-  readonly onOutput: ((chunk: string) => void) | undefined;
 }
 
 export interface ProcessResult {

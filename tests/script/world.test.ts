@@ -53,7 +53,6 @@ async function open(files: Readonly<Record<string, string>> = {}, signal?: Abort
     stdin: undefined,
     folder: project,
     timeoutMs: undefined,
-    onOutput: undefined,
     ...more,
   });
   return {

@@ -4,7 +4,7 @@ import type { Json } from '../../base/index.ts';
 import { EMPTY, type MaybePromise, makeValue, type Value } from '../../flow/index.ts';
 import { toFault } from '../fault.ts';
 import type { Compiler, Environment } from '../run/environment.ts';
-import type { CommandExpression, FilePart, InsertPart, TemplatePart } from '../syntax/ast.ts';
+import type { Node, TemplatePart } from '../syntax/ast.ts';
 import { isAbsent } from '../values/kinds.ts';
 import { compactJson, textOf } from '../values/text.ts';
 import { compileModes, resolveOpen } from './text.ts';
@@ -48,7 +48,7 @@ export const joinWords = (words: readonly Word[]): string =>
 
 type MakeWords = (env: Environment) => MaybePromise<readonly Word[]>;
 
-function compileInsertWord(c: Compiler, part: InsertPart): MakeWords {
+function compileInsertWord(c: Compiler, part: Node<'insert'>): MakeWords {
   const quote = part.quote ?? 'none';
   return compileModes<readonly Word[]>(c, part, {
     value: (value, env) => [{ value: resolveOpen(value, env), quote }],
@@ -62,7 +62,7 @@ function compileInsertWord(c: Compiler, part: InsertPart): MakeWords {
 }
 
 /** A missing file is nothing, and a warning. */
-function compileFileWord(c: Compiler, part: FilePart): MakeWords {
+function compileFileWord(c: Compiler, part: Node<'file-part'>): MakeWords {
   const load = c.stages(part.file, part.stages);
   return async (env) => {
     try {
@@ -98,7 +98,7 @@ function compileWords(
 /** Every line as words; values are evaluated, nothing is joined yet. */
 export function compileLines(
   c: Compiler,
-  node: CommandExpression,
+  node: Node<'command'>,
 ): (env: Environment) => Promise<readonly (readonly Word[])[]> {
   const makers = node.lines.map((parts) => compileWords(c, parts));
   return async (env) => {

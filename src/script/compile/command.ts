@@ -22,12 +22,7 @@ import {
   type SourceUnit,
 } from '../run/environment.ts';
 import { operate, passedAt, unwrap } from '../run/operate.ts';
-import type {
-  CodeExpression,
-  CommandExpression,
-  TemplateExpression,
-  Using,
-} from '../syntax/ast.ts';
+import type { Node } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { parseJsonText, plainCopy, stageInput } from '../values/data.ts';
 import { isFunctionData } from '../values/function-data.ts';
@@ -64,27 +59,29 @@ function jsArgument(value: Value, isStage: boolean): JsArgument {
   return { kind: 'data', data: ready.data };
 }
 
-const jsHelpers = (
+/** In a stage the first is the input. */
+const argumentsOf = (named: readonly Named[], isStage: boolean) =>
+  named.map(({ name, value }, index) => ({
+    name,
+    value: jsArgument(value, isStage && index === 0),
+  }));
+
+const NONE: readonly never[] = Object.freeze([]);
+
+function jsHelpers(
   helpers: ReadonlyMap<string, Executable>,
   env: Environment,
-): readonly JsHelper[] =>
-  helpers.size === 0
-    ? NONE
-    : [...helpers].map(([name, executable]) => helperOf(name, executable, env));
-
-const NONE: readonly JsHelper[] = Object.freeze([]);
-
-function helperOf(name: string, executable: Executable, env: Environment): JsHelper {
-  const { parameters, source } = executable.signature;
-  return {
+): readonly JsHelper[] {
+  if (helpers.size === 0) return NONE;
+  return [...helpers].map(([name, executable]) => ({
     name,
-    parameters,
-    source,
+    parameters: executable.signature.parameters,
+    source: executable.signature.source,
     async call(values, descriptor) {
       const inputs = values.map((data) => given(makeValue(data, { descriptor })));
       return await executable.call(inputs, { env, at: 0, isStage: false });
     },
-  };
+  }));
 }
 
 // Commands and code. Each is an operation of its own, unless it is the whole body of a function: then
@@ -101,13 +98,6 @@ export type Execute = (
 /** Guards were asked for the call; policies and privileged guards still look at what is really run. */
 const partFrame = (env: Environment, isPart: boolean): Environment =>
   isPart ? { ...env, frame: childFrame(env.frame, { selection: { only: [] } }) } : env;
-
-const inputsOf = (named: readonly Named[]): Input[] =>
-  named.map(({ name, value }) => ({ name, value }));
-
-/** What `output … to env:NAME` left for every process after it. */
-const environmentOf = ({ run }: Environment): Named[] =>
-  [...run.environment].map(([name, value]) => ({ name, value }));
 
 function operationOf(
   unit: SourceUnit,
@@ -126,23 +116,32 @@ function operationOf(
   };
 }
 
-function compileUsing(
-  c: Compiler,
-  using: Using | undefined,
-): ((env: Environment) => Promise<readonly Named[]>) | undefined {
-  if (!using) return undefined;
-  const evaluate = c.expression(using.value, 'value');
-  return async (env) => [{ name: using.name, value: await evaluate(env) }];
+interface Setting {
+  /** Of `using`. */
+  readonly given: readonly Named[];
+  readonly folder: string;
 }
 
-function compileFolder(
+function compileSetting(
   c: Compiler,
-  folder: TemplateExpression | undefined,
-): ((env: Environment) => Promise<string>) | undefined {
-  if (!folder) return undefined;
-  const evaluate = c.text(folder.parts);
-  return async (env) => resolvePath(env, (await evaluate(env)).text);
+  { using, folder }: Node<'command' | 'code'>,
+): (env: Environment) => MaybePromise<Setting> {
+  if (!using && !folder) return (env) => ({ given: NONE, folder: env.unit.folder });
+  const value = using && c.expression(using.value);
+  const path = folder && c.text(folder.parts);
+  return async (env) => ({
+    given: using && value ? [{ name: using.name, value: await value(env) }] : NONE,
+    folder: path ? resolvePath(env, (await path(env)).text) : env.unit.folder,
+  });
 }
+
+/** Variables of a process: what `output … to env:NAME` left for every one after it, and its own. */
+const extraOf = ({ run }: Environment, own: readonly Named[]): Named[] => [
+  ...[...run.environment].map(([name, value]) => ({ name, value })),
+  ...own,
+];
+
+const stdinInput = (value: Value | undefined): Input[] => (value ? [{ name: 'stdin', value }] : []);
 
 const variables = (named: readonly Named[]): Record<string, string> =>
   Object.fromEntries(
@@ -161,7 +160,6 @@ async function start(
     ...request,
     stdin: given && stageText(given),
     timeoutMs: process?.timeoutMs,
-    onOutput: undefined,
   };
   await run.written();
   return resultOf(env, unwrap(await run.world.process(full, frame)), request.kind);
@@ -186,169 +184,137 @@ function resultOf(env: Environment, result: ProcessResult, kind: string): Value 
   return parseJsonText(makeValue(text, { text }));
 }
 
-export function compileCommand(c: Compiler, node: CommandExpression): Execute {
+export function compileCommand(c: Compiler, node: Node<'command'>): Execute {
   const lines = compileLines(c, node);
-  const using = compileUsing(c, node.using);
-  const folder = compileFolder(c, node.folder);
+  const setting = compileSetting(c, node);
   return async (env, _named, isPart, isStage) => {
     const words = await lines(env);
-    const given = using ? await using(env) : [];
-    const place = folder ? await folder(env) : env.unit.folder;
-    const extra = [...environmentOf(env), ...given];
-    return await runCommand(partFrame(env, isPart), node.at, words, extra, place, isStage);
+    const { given, folder } = await setting(env);
+    const command = { at: node.at, lines: words, extra: extraOf(env, given), folder, isStage };
+    return await runCommand(partFrame(env, isPart), command);
   };
+}
+
+interface Command {
+  readonly at: number;
+  readonly lines: readonly (readonly Word[])[];
+  readonly extra: readonly Named[];
+  readonly folder: string;
+  readonly isStage: boolean;
 }
 
 function runCommand(
   env: Environment,
-  at: number,
-  lines: readonly (readonly Word[])[],
-  extra: readonly Named[],
-  folder: string,
-  isStage: boolean,
+  { at, lines, extra, folder, isStage }: Command,
 ): Promise<Value> {
   const finished = lines.map(joinWords);
   const stdin = env.process?.stdin ?? (isStage ? env.pipe?.input : undefined);
   const values = valuesIn(lines);
   const inputs: Input[] = [
     ...values.map((value, index) => ({ name: `value${index + 1}`, value })),
-    ...inputsOf(extra),
-    ...(stdin ? [{ name: 'stdin', value: stdin }] : []),
+    ...extra,
+    ...stdinInput(stdin),
   ];
-  const keys = commandKeys(finished);
+  const sources = commandKeys(lines.map(writtenIn));
   const op = operationOf(env.unit, 'cmd', at, {
-    opLabels: ['op:cmd', ...keys],
-    sources: commandKeys(lines.map(writtenIn)).map(
-      (key) => `command:${key.slice('op:cmd:'.length).replaceAll(':', ' ')}`,
-    ),
+    opLabels: ['op:cmd', ...commandKeys(finished)],
+    sources: sources.map((key) => `command:${key.slice('op:cmd:'.length).replaceAll(':', ' ')}`),
     metadata: { command: finished.join('\n'), ...(env.process?.isStream ? { stream: true } : {}) },
   });
   return operate(env, op, inputs, (passed, inner) => {
     const source = withValues(lines, passed).map(joinWords);
-    const variable = extra.map(({ name }, index) => ({
-      name,
-      value: passedAt(passed, values.length + index),
-    }));
+    const variable = passedAs(extra, passed, values.length);
     const input = stdin && passedAt(passed, -1);
     return start(inner, { kind: 'cmd', source, env: variables(variable), folder }, input);
   });
 }
 
+/** The same names with what the operation let through; the first is input number `from`. */
+const passedAs = (named: readonly Named[], passed: readonly Value[], from: number): Named[] =>
+  named.map(({ name }, index) => ({ name, value: passedAt(passed, from + index) }));
+
 const LANGUAGES = { sh: 'sh', bash: 'sh', js: 'js', node: 'node', py: 'py' } as const;
 
 /** What code sees by name: a function's parameters and the names before the braces. */
-export function compileCode(c: Compiler, node: CodeExpression): Execute {
+export function compileCode(c: Compiler, node: Node<'code'>): Execute {
   const kind = LANGUAGES[node.language];
-  const names = node.names.map((reference) => ({
-    name:
-      reference.steps.length === 0
-        ? reference.name
-        : (lastField(reference.steps) ?? reference.name),
-    evaluate: c.expression(reference, 'operand'),
-  }));
-  const using = compileUsing(c, node.using);
-  const folder = compileFolder(c, node.folder);
-  const run = kind === 'js' ? runJs(node) : runCode(node, kind);
+  const names = node.names.map((reference) => {
+    const last = reference.steps.at(-1);
+    const name = last?.kind === 'field' ? last.name : reference.name;
+    return { name, evaluate: c.expression(reference, 'operand') };
+  });
+  const setting = compileSetting(c, node);
+  const run = { js: runJs, sh: runShell, node: runForeign, py: runForeign }[kind];
   const op = operationOf(c.unit, kind, node.at);
   return async (env, named, isPart, isStage) => {
     const all = [...named];
     for (const { name, evaluate } of names) all.push({ name, value: await evaluate(env) });
-    const given = using ? await using(env) : [];
-    const extra = kind === 'js' ? given : [...environmentOf(env), ...given];
-    const stdin = kind !== 'js' ? env.process?.stdin : undefined;
-    const inputs = [
-      ...inputsOf(all),
-      ...inputsOf(extra),
-      ...(stdin ? [{ name: 'stdin', value: stdin }] : []),
-    ];
-    const place = folder ? await folder(env) : env.unit.folder;
-    return await operate(partFrame(env, isPart), op, inputs, (passed, inner) => {
-      const values = all.map(({ name }, at) => ({ name, value: passedAt(passed, at) }));
-      const extras = extra.map(({ name }, at) => ({
-        name,
-        value: passedAt(passed, all.length + at),
-      }));
-      // The whole body of a function is part of the call, so `mx` is the call's.
-      const context = isPart ? env.frame : inner.frame;
-      return run(inner, values, variables(extras), place, isStage, context);
-    });
+    const { given, folder } = await setting(env);
+    const extra = kind === 'js' ? given : extraOf(env, given);
+    const stdin = kind === 'js' ? undefined : env.process?.stdin;
+    const inputs = [...all, ...extra, ...stdinInput(stdin)];
+    return await operate(partFrame(env, isPart), op, inputs, (passed, inner) =>
+      run(node, {
+        env: inner,
+        named: passedAs(all, passed, 0),
+        extra: variables(passedAs(extra, passed, all.length)),
+        folder,
+        isStage,
+        // The whole body of a function is part of the call, so `mx` is the call's.
+        context: isPart ? env.frame : inner.frame,
+      }),
+    );
   };
 }
 
-const lastField = (steps: CodeExpression['names'][number]['steps']): string | undefined => {
-  const last = steps.at(-1);
-  return last?.kind === 'field' ? last.name : undefined;
+interface CodeRun {
+  readonly env: Environment;
+  readonly named: readonly Named[];
+  readonly extra: Record<string, string>;
+  readonly folder: string;
+  readonly isStage: boolean;
+  readonly context: Frame;
+}
+
+type RunCode = (node: Node<'code'>, run: CodeRun) => Promise<Value>;
+
+const runJs: RunCode = async ({ body }, { env, named, isStage, context }) => {
+  const outcome = await env.run.world.js.run({
+    source: body,
+    parameters: argumentsOf(named, isStage),
+    mx: () => env.run.contextJson(context),
+    helpers: jsHelpers(env.run.helpers.js, env),
+    timeoutMs: env.process?.timeoutMs,
+    descriptor: mergeAll([env.frame.influence, ...named.map(({ value }) => value.meta.descriptor)]),
+  });
+  const { value, logs, warnings, descriptor } = unwrap(outcome);
+  if (warnings.length > 0) env.run.stderr(`${warnings.join('\n')}\n`, env);
+  if (value === undefined || value === null)
+    return logs.length > 0 ? makeValue(logs.join('\n'), { descriptor }) : absent(descriptor);
+  if (logs.length > 0) env.run.stderr(`${logs.join('\n')}\n`, env);
+  return makeValue(value, { descriptor });
 };
 
-type RunCode = (
-  env: Environment,
-  named: readonly Named[],
-  variables: Record<string, string>,
-  folder: string,
-  isStage: boolean,
-  context: Frame,
-) => Promise<Value>;
+/** Shells get values as variables. */
+const runShell: RunCode = ({ body }, { env, named, extra, folder, isStage }) => {
+  const all = { ...variables(named), ...extra };
+  const stdin = isStage ? named[0]?.value : undefined;
+  return start(env, { kind: 'sh', source: body, env: all, folder }, stdin);
+};
 
-function runJs(node: CodeExpression): RunCode {
-  return async (env, named, _variables, _folder, isStage, context) => {
-    const outcome = await env.run.world.js.run({
-      source: node.body,
-      parameters: named.map(({ name, value }, index) => ({
-        name,
-        value: jsArgument(value, isStage && index === 0),
-      })),
-      mx: () => env.run.contextJson(context),
-      helpers: jsHelpers(env.run.helpers.js, env),
-      timeoutMs: env.process?.timeoutMs,
-      descriptor: mergeAll([
-        env.frame.influence,
-        ...named.map(({ value }) => value.meta.descriptor),
-      ]),
-    });
-    const { value, logs, warnings, descriptor } = unwrap(outcome);
-    if (warnings.length > 0) env.run.stderr(`${warnings.join('\n')}\n`, env);
-    if (value === undefined || value === null)
-      return logs.length > 0 ? makeValue(logs.join('\n'), { descriptor }) : absent(descriptor);
-    if (logs.length > 0) env.run.stderr(`${logs.join('\n')}\n`, env);
-    return makeValue(value, { descriptor });
-  };
-}
-
-/** Values are handed over as JSON by the world; shells get them as variables. */
-function runCode(node: CodeExpression, kind: 'sh' | 'node' | 'py'): RunCode {
-  return (env, named, extra, folder, isStage, context) => {
-    if (kind === 'sh') {
-      const stdin = isStage ? named[0]?.value : undefined;
-      return start(
-        env,
-        { kind, source: node.body, env: { ...variables(named), ...extra }, folder },
-        stdin,
-      );
-    }
-    return runForeign(node, kind, env, named, extra, folder, isStage, context);
-  };
-}
-
-async function runForeign(
-  node: CodeExpression,
-  kind: 'node' | 'py',
-  env: Environment,
-  named: readonly Named[],
-  extra: Record<string, string>,
-  folder: string,
-  isStage: boolean,
-  context: Frame,
-): Promise<Value> {
+/** Values are handed over as JSON by the world. */
+const runForeign: RunCode = async (
+  { body, language },
+  { env, named, extra, folder, isStage, context },
+) => {
+  const kind = language === 'py' ? 'py' : 'node';
   const outcome = await env.run.world.code(
     {
       kind,
-      source: node.body,
-      parameters: named.map(({ name, value }, index) => ({
-        name,
-        value: jsArgument(value, isStage && index === 0),
-      })),
+      source: body,
+      parameters: argumentsOf(named, isStage),
       mx: env.run.contextJson(context),
-      helpers: kind === 'node' ? jsHelpers(env.run.helpers.node, env) : [],
+      helpers: kind === 'node' ? jsHelpers(env.run.helpers.node, env) : NONE,
       env: extra,
       folder,
       timeoutMs: env.process?.timeoutMs,
@@ -366,7 +332,7 @@ async function runForeign(
   const text = stdout.trimEnd();
   if (text === '') return value === null ? makeValue(null) : absent();
   return kind === 'py' ? parseJsonText(makeValue(text, { text })) : makeValue(text);
-}
+};
 
 /** A command or code block where a value stands. */
 export const compileExecution =

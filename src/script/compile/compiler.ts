@@ -4,7 +4,7 @@ import { makeValue } from '../../flow/index.ts';
 import { leaveOf, refuseLeave } from '../run/control-values.ts';
 import type { Compiler, Eval, Reading, SourceUnit } from '../run/environment.ts';
 import { located } from '../run/operate.ts';
-import type { ActionExpression, Expression, Statement } from '../syntax/ast.ts';
+import type { ActionExpression, Expression, Node } from '../syntax/ast.ts';
 import { compileCode, compileCommand, compileExecution } from './command.ts';
 import {
   compileBlock,
@@ -19,7 +19,7 @@ import { compileFor, compileForeach, compileLoop } from './loop.ts';
 import { compileModel, compileTemplateFile } from './model.ts';
 import { compileReference } from './reference.ts';
 import { compilePiped, compilePipeline } from './stage.ts';
-import { compileRunnable, compileStatement } from './statement.ts';
+import { compileRunnable, compileStatement, isStatement } from './statement.ts';
 import { compileTemplate, compileText } from './text.ts';
 import {
   compileArray,
@@ -37,7 +37,7 @@ export function createCompiler(unit: SourceUnit, isFunction = false): Compiler {
     forFunction: () => (isFunction ? c : createCompiler(unit, true)),
     expression: (node, reading = 'value') => compileExpression(c, node, reading),
     action: (node) => compileAction(c, node),
-    lines: (nodes) => runLines(nodes.map((node) => compileAction(c, asStatement(node)))),
+    lines: (nodes) => runLines(nodes.map((node) => compileAction(c, node))),
     text: (parts) => compileText(c, parts),
     stages: (source, stages, options) => compilePipeline(c, source, stages, options),
     piped: (stages) => compilePiped(c, stages),
@@ -54,133 +54,53 @@ const valued =
     return left?.word === 'return' ? left.value : value;
   };
 
-function compileExpression(c: Compiler, node: Expression, reading: Reading): Eval {
-  switch (node.kind) {
-    case 'literal': {
-      const value = makeValue(node.value);
-      return () => value;
-    }
-    case 'template':
-      return compileTemplate(c, node);
-    case 'array':
-      return compileArray(c, node);
-    case 'object':
-      return compileObject(c, node);
-    case 'reference':
-      return compileReference(c, node, reading);
-    case 'unary':
-      return compileUnary(c, node);
-    case 'binary':
-      return compileBinary(c, node, reading);
-    case 'ternary':
-      return compileTernary(c, node);
-    default:
-      return compileWorking(c, node, reading);
-  }
-}
-
-type Plain =
-  | 'literal'
-  | 'template'
-  | 'array'
-  | 'object'
-  | 'reference'
-  | 'unary'
-  | 'binary'
-  | 'ternary';
-
-/** Expressions that start something, choose or repeat. */
-function compileWorking(
-  c: Compiler,
-  node: Exclude<Expression, { kind: Plain }>,
-  reading: Reading,
-): Eval {
-  switch (node.kind) {
-    case 'pipeline':
-      return compilePipeline(c, node.source, node.stages);
-    case 'with':
-      return compileWith(c, node);
-    case 'command':
-      return compileExecution(compileCommand(c, node));
-    case 'code':
-      return compileExecution(compileCode(c, node));
-    case 'file':
-      return placed(node.at, compileFile(c, node, reading));
-    case 'run-value':
-      return compileRunValue(c, node.action);
-    case 'when':
-      return valued(compileWhen(c, node));
-    case 'if':
-      return valued(compileIf(c, node));
-    case 'for':
-      return compileFor(
-        c,
-        node,
-        node.body.kind === 'block' ? compileBlock(c, node.body) : c.action(node.body),
-        true,
-      );
-    case 'foreach':
-      return compileForeach(c, node);
-    case 'loop':
-      return valued(compileLoop(c, node, compileBlock(c, node.body)));
-    case 'template-file':
-      return compileTemplateFile(c, node);
-    case 'model':
-      return compileModel(c, node);
-    case 'verdict':
-      return compileVerdict(c, node);
-    case 'block':
-      return compileBlockValue(c, node);
-  }
-}
-
 const placed =
   (at: number, evaluate: Eval): Eval =>
   (env) =>
     located(env, at, () => evaluate(env));
 
-function compileRunValue(c: Compiler, action: Expression): Eval {
-  const evaluate = compileRunnable(c, action);
-  return async (env) => refuseLeave(await evaluate(env));
+type Compile<K extends Expression['kind']> = (c: Compiler, node: Node<K>, reading: Reading) => Eval;
+
+const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
+  literal(_c, node) {
+    const value = makeValue(node.value);
+    return () => value;
+  },
+  template: compileTemplate,
+  array: compileArray,
+  object: compileObject,
+  reference: compileReference,
+  unary: compileUnary,
+  binary: compileBinary,
+  ternary: compileTernary,
+  pipeline: (c, node) => compilePipeline(c, node.source, node.stages),
+  with: compileWith,
+  command: (c, node) => compileExecution(compileCommand(c, node)),
+  code: (c, node) => compileExecution(compileCode(c, node)),
+  file: (c, node, reading) => placed(node.at, compileFile(c, node, reading)),
+  'run-value'(c, node) {
+    const evaluate = compileRunnable(c, node.action);
+    return async (env) => refuseLeave(await evaluate(env));
+  },
+  when: (c, node) => valued(compileWhen(c, node)),
+  if: (c, node) => valued(compileIf(c, node)),
+  for: (c, node) => compileFor(c, node, c.action(node.body), true),
+  foreach: compileForeach,
+  loop: (c, node) => valued(compileLoop(c, node)),
+  'template-file': compileTemplateFile,
+  model: compileModel,
+  verdict: compileVerdict,
+  block: compileBlockValue,
+};
+
+function compileExpression(c: Compiler, node: Expression, reading: Reading): Eval {
+  const compile = EXPRESSIONS[node.kind] as Compile<Expression['kind']>;
+  return compile(c, node, reading);
 }
-
-const FLOW = new Set(['when', 'if', 'for', 'foreach', 'loop']);
-
-const isStatement = (node: ActionExpression): node is Statement => STATEMENTS.has(node.kind);
-
-const STATEMENTS = new Set<ActionExpression['kind']>([
-  'var',
-  'exe',
-  'helpers',
-  'effect',
-  'run',
-  'call',
-  'flow',
-  'import',
-  'export',
-  'guard',
-  'hook',
-  'policy',
-  'profiles',
-  'needs',
-  'return',
-  'bail',
-  'let',
-  'augment',
-  'leave',
-  'fence',
-]);
 
 /** An arm, a loop's body, a line of a block. */
 function compileAction(c: Compiler, node: ActionExpression): Eval {
   if (isStatement(node)) return compileStatement(c, node);
   if (node.kind === 'block') return compileBlock(c, node);
-  const evaluate = compileExpression(c, node, 'value');
-  return (env) => located(env, node.at, () => evaluate(env));
+  return placed(node.at, compileExpression(c, node, 'value'));
 }
-
-/** Lines of a file or block where `when`, `if`, `for` and `loop` are statements. */
-const asStatement = (node: ActionExpression): ActionExpression =>
-  FLOW.has(node.kind)
-    ? ({ kind: 'flow', value: node, at: node.at, end: node.end } as Statement)
-    : node;

@@ -21,19 +21,16 @@ import {
 import { type ScopeKind, VariableScope } from '../run/scope.ts';
 import {
   type ActionExpression,
-  type Arm,
   augmentedNames,
   type Condition,
-  type IfExpression,
   mayLeave,
-  type StatementBlock,
-  type WhenExpression,
+  type Node,
 } from '../syntax/ast.ts';
 import { absent, isAbsent, isTruthy } from '../values/kinds.ts';
 import { compare, isEqual } from '../values/operators.ts';
 
 /** Lines in a scope of their own; the value is a `Leave`, or what the last line gave. */
-export function compileBlock(c: Compiler, node: StatementBlock, kind: ScopeKind = 'block'): Eval {
+export function compileBlock(c: Compiler, node: Node<'block'>, kind: ScopeKind = 'block'): Eval {
   const lines = c.lines(node.body);
   return (env) => lines({ ...env, scope: new VariableScope(kind, env.scope) });
 }
@@ -111,8 +108,8 @@ const NO_MATCH = makeValue(null, { origin: { unmatched: true } });
 
 export function compileWhen(
   c: Compiler,
-  node: WhenExpression,
-  compileArm: (arm: Arm) => Eval = (arm) => armOf(c, arm),
+  node: Node<'when'>,
+  compileArm: (arm: Node<'arm'>) => Eval = (arm) => armOf(c, arm),
 ): Eval {
   const subject = node.subject && c.expression(node.subject, 'condition');
   const items = node.items
@@ -160,11 +157,11 @@ async function chooseArm(
   return { action: undefined, marks };
 }
 
-const armOf = (c: Compiler, { action }: Arm): Eval =>
+const armOf = (c: Compiler, { action }: Node<'arm'>): Eval =>
   action.kind === 'block' ? compileArmBlock(c, action) : c.action(action);
 
 /** Without `=>` the block of an arm has no value. */
-export function compileArmBlock(c: Compiler, node: StatementBlock): Eval {
+export function compileArmBlock(c: Compiler, node: Node<'block'>): Eval {
   const block = compileBlock(c, node, 'arm');
   return async (env) => {
     const value = await block(env);
@@ -172,7 +169,7 @@ export function compileArmBlock(c: Compiler, node: StatementBlock): Eval {
   };
 }
 
-export function compileIf(c: Compiler, node: IfExpression): Eval {
+export function compileIf(c: Compiler, node: Node<'if'>): Eval {
   const condition = c.expression(node.condition, 'condition');
   const first = compileBlock(c, node.then);
   const other = node.else;
@@ -189,7 +186,7 @@ export function compileIf(c: Compiler, node: IfExpression): Eval {
 }
 
 /** A block as a right-hand side: the value of its `=>`. */
-export function compileBlockValue(c: Compiler, node: StatementBlock): Eval {
+export function compileBlockValue(c: Compiler, node: Node<'block'>): Eval {
   const block = compileBlock(c, node);
   return async (env) => {
     const value = await block(env);

@@ -21,7 +21,7 @@ import {
   resolvePath,
 } from '../run/environment.ts';
 import { lazyInput, operate, unwrap } from '../run/operate.ts';
-import type { EffectStatement, Expression, ForeachExpression, Target } from '../syntax/ast.ts';
+import type { Expression, Node, Target } from '../syntax/ast.ts';
 import { lineOf, placeOf } from '../syntax/problem.ts';
 import { absent } from '../values/kinds.ts';
 import { fileText, jsonLine, showText, textOf } from '../values/text.ts';
@@ -39,7 +39,7 @@ function shownAs(node: Expression | undefined): Shown {
 /** `inline` effects get the value that passes; statements have their own. */
 export function compileEffect(
   c: Compiler,
-  node: EffectStatement,
+  node: Node<'effect'>,
   isInline: boolean,
 ): (env: Environment, passing?: Value) => Promise<Value> {
   const evaluate = node.value && compileShown(c, node.value);
@@ -62,7 +62,7 @@ export function compileEffect(
 const documentOf = (env: Environment): Value => makeValue(env.run.document());
 
 function operationOf(
-  node: EffectStatement,
+  node: Node<'effect'>,
   env: Environment,
   where: Where | undefined,
   isInline: boolean,
@@ -95,7 +95,7 @@ function compileTarget(
 }
 
 function carryOut(
-  node: EffectStatement,
+  node: Node<'effect'>,
   given: Value,
   where: Where | undefined,
   shown: Shown,
@@ -168,7 +168,7 @@ async function deliver(
 function writeTo(
   path: string,
   value: Value,
-  node: EffectStatement,
+  node: Node<'effect'>,
   env: Environment,
   emit: Emit,
 ): MaybePromise<Value> {
@@ -201,7 +201,7 @@ function compileShown(c: Compiler, node: Expression): Eval {
   return joined(c, node, evaluate);
 }
 
-function joined(c: Compiler, node: ForeachExpression, evaluate: Eval): Eval {
+function joined(c: Compiler, node: Node<'foreach'>, evaluate: Eval): Eval {
   const entries = node.options?.entries;
   const separator = entries?.get('separator');
   const template = entries?.get('template');

@@ -32,7 +32,7 @@ import {
 } from '../run/environment.ts';
 import { operate, unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
-import type { FileExpression, SectionName } from '../syntax/ast.ts';
+import type { Node, SectionName } from '../syntax/ast.ts';
 import { withOrigin } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import type { LoadedText } from '../world.ts';
@@ -108,7 +108,7 @@ const compileNames = (c: Compiler, list: readonly SectionName[]): Names => {
 
 type Shape = (value: Value, env: Environment) => MaybePromise<Value>;
 
-function compileSections(c: Compiler, node: FileExpression): Shape {
+function compileSections(c: Compiler, node: Node<'file'>): Shape {
   const { sections } = node;
   if (!sections) return (value) => value;
   const [include, exclude] = [compileNames(c, sections.include), compileNames(c, sections.exclude)];
@@ -129,7 +129,7 @@ function compileSections(c: Compiler, node: FileExpression): Shape {
 }
 
 /** `as "…<>…"`: `<>` is the file. */
-function compileAs(c: Compiler, node: FileExpression): Shape {
+function compileAs(c: Compiler, node: Node<'file'>): Shape {
   const { as, sections } = node;
   if (!as || sections) return (value) => value;
   const evaluate = c.text(as.parts);
@@ -142,7 +142,7 @@ function compileAs(c: Compiler, node: FileExpression): Shape {
 }
 
 /** An extra that few scripts need, so it is loaded when one does. */
-function compileDefinitions({ definitions }: FileExpression): Shape {
+function compileDefinitions({ definitions }: Node<'file'>): Shape {
   if (!definitions) return (value) => value;
   return async (value) =>
     (await import('../files/definitions.ts')).selectDefinitions(value, definitions);
@@ -187,7 +187,7 @@ async function orNothing(value: Value, env: Environment, shape: Shape): Promise<
   }
 }
 
-export function compileFile(c: Compiler, node: FileExpression, reading: Reading): Eval {
+export function compileFile(c: Compiler, node: Node<'file'>, reading: Reading): Eval {
   const path = c.text(node.path.parts);
   const [sections, as, definitions] = [
     compileSections(c, node),
@@ -217,7 +217,7 @@ export function compileFile(c: Compiler, node: FileExpression, reading: Reading)
 async function loadOne(
   place: string,
   written: Value,
-  node: FileExpression,
+  node: Node<'file'>,
   env: Environment,
   shape: Shape,
 ): Promise<Value> {

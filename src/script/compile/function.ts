@@ -27,7 +27,7 @@ import {
 import { withFacts } from '../run/names.ts';
 import { lazyInput, operate } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
-import type { ActionExpression, Arm, ExeStatement, Expression } from '../syntax/ast.ts';
+import type { ActionExpression, Expression, Node } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { absent, withText } from '../values/kinds.ts';
 import { compileCode, compileCommand, type Execute } from './command.ts';
@@ -98,16 +98,16 @@ function compileBody(c: Compiler, node: Expression): Body {
 }
 
 /** The `denied =>` arm of a function whose body is a `when`. */
-function deniedArm(node: Expression): Arm | undefined {
+function deniedArm(node: Expression): Node<'arm'> | undefined {
   if (node.kind !== 'when') return undefined;
   return node.items.find(
-    (item): item is Arm => item.kind === 'arm' && item.condition.kind === 'denied',
+    (item): item is Node<'arm'> => item.kind === 'arm' && item.condition.kind === 'denied',
   );
 }
 
 const COMMANDS = new Set(['cmd', 'sh', 'node', 'py', 'js']);
 
-function operationOf(node: ExeStatement, c: Compiler, kind: string, isStage: boolean): Operation {
+function operationOf(node: Node<'exe'>, c: Compiler, kind: string, isStage: boolean): Operation {
   const keys = [`op:${kind}`, ...(COMMANDS.has(kind) ? [`op:run:${kind}`] : [])];
   return {
     type: 'exe',
@@ -123,7 +123,7 @@ function operationOf(node: ExeStatement, c: Compiler, kind: string, isStage: boo
 }
 
 /** Calling oneself needs the label `recursive`, and ends somewhere. */
-function enter(chain: CallChain | undefined, self: object, node: ExeStatement): CallChain {
+function enter(chain: CallChain | undefined, self: object, node: Node<'exe'>): CallChain {
   let depth = 1;
   for (let call = chain; call; call = call.parent) if (call.executable === self) depth++;
   const isRecursive = node.labels.includes('recursive');
@@ -145,7 +145,7 @@ function enter(chain: CallChain | undefined, self: object, node: ExeStatement): 
 
 /** Parameters in order; a stage without parameters still has its input judged. */
 function inputsOf(
-  node: ExeStatement,
+  node: Node<'exe'>,
   values: readonly CallArgument[],
   site: CallSite,
   seen: Value[],
@@ -168,7 +168,7 @@ function inputsOf(
 
 function bindParameters(
   scope: VariableScope,
-  node: ExeStatement,
+  node: Node<'exe'>,
   values: readonly Value[],
   isStage: boolean,
   isTemplate: boolean,
@@ -213,13 +213,13 @@ const deniedValue = (action: ActionExpression, value: Value, env: Environment): 
 
 interface Plan {
   readonly c: Compiler;
-  readonly node: ExeStatement;
+  readonly node: Node<'exe'>;
   readonly body: Body;
   readonly denied: { readonly action: ActionExpression; readonly run: Eval } | undefined;
   readonly ops: { readonly call: Operation; readonly stage: Operation };
 }
 
-function planOf(c: Compiler, node: ExeStatement): Plan {
+function planOf(c: Compiler, node: Node<'exe'>): Plan {
   const body = compileBody(c, node.body);
   const arm = deniedArm(node.body);
   const block =
@@ -266,7 +266,7 @@ function bodyEnv(
   };
 }
 
-export function compileFunction(c: Compiler, node: ExeStatement): (env: Environment) => Executable {
+export function compileFunction(c: Compiler, node: Node<'exe'>): (env: Environment) => Executable {
   const plan = planOf(c, node);
   const { body, ops, denied } = plan;
   const signature = {

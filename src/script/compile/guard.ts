@@ -24,16 +24,7 @@ import {
 } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
-import type {
-  GuardStatement,
-  HookStatement,
-  LabelEdit,
-  NeedsStatement,
-  PolicyStatement,
-  ProfilesStatement,
-  Statement,
-  VerdictExpression,
-} from '../syntax/ast.ts';
+import type { LabelEdit, Node } from '../syntax/ast.ts';
 import { lineOf, shownPlace } from '../syntax/problem.ts';
 import { absent, isAbsent } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
@@ -42,26 +33,6 @@ import { guardInputs } from './guard-input.ts';
 import { addHook, type HookBody } from './hooks.ts';
 import { applyPolicy, missingNeeds, profileOf } from './policy.ts';
 import { compileArguments } from './reference.ts';
-
-type Rule = GuardStatement | HookStatement | PolicyStatement | ProfilesStatement | NeedsStatement;
-
-export function compileRule(
-  c: Compiler,
-  node: Exclude<Statement, { kind: Exclude<Statement['kind'], Rule['kind']> }>,
-): Eval {
-  switch (node.kind) {
-    case 'guard':
-      return compileGuard(c, node);
-    case 'hook':
-      return compileHook(c, node);
-    case 'policy':
-      return compilePolicy(c, node);
-    case 'profiles':
-      return compileProfiles(c, node);
-    case 'needs':
-      return compileNeeds(c, node);
-  }
-}
 
 /** What a guard or hook sees besides its file's names. */
 function ruleEnv(
@@ -85,7 +56,7 @@ function ruleEnv(
 const inputOf = (input: Argument | undefined, inputs: readonly Argument[]): Value =>
   input ? input.value : guardInputs(inputs);
 
-function compileGuard(c: Compiler, node: GuardStatement): Eval {
+export function compileGuard(c: Compiler, node: Node<'guard'>): Eval {
   const inner = c.forFunction();
   const rules = compileWhen(inner, node.rules);
   return (env) => {
@@ -134,7 +105,7 @@ function verdict(value: Value): Verdict {
   return raise('invalid_input', 'an arm of a guard must allow, deny, retry or ask');
 }
 
-function compileHook(c: Compiler, node: HookStatement): Eval {
+export function compileHook(c: Compiler, node: Node<'hook'>): Eval {
   const block = compileBlock(c.forFunction(), node.body);
   return (env) => {
     const run: HookBody = async ({ inputs, output, frame }) => {
@@ -160,7 +131,7 @@ function compileHook(c: Compiler, node: HookStatement): Eval {
   };
 }
 
-function compilePolicy(c: Compiler, node: PolicyStatement): Eval {
+export function compilePolicy(c: Compiler, node: Node<'policy'>): Eval {
   const members = compileArguments(c, node.members);
   return async (env) => {
     const found = await evaluateAll(members, env);
@@ -177,7 +148,7 @@ function compilePolicy(c: Compiler, node: PolicyStatement): Eval {
 
 const objectOf = (value: Value): JsonObject => (isObject(value.data) ? value.data : {});
 
-function compileProfiles(c: Compiler, node: ProfilesStatement): Eval {
+export function compileProfiles(c: Compiler, node: Node<'profiles'>): Eval {
   const evaluate = c.expression(node.value, 'value');
   return async (env) => {
     const profile = profileOf(env.run, objectOf(await evaluate(env)));
@@ -186,7 +157,7 @@ function compileProfiles(c: Compiler, node: ProfilesStatement): Eval {
   };
 }
 
-function compileNeeds(c: Compiler, node: NeedsStatement): Eval {
+export function compileNeeds(c: Compiler, node: Node<'needs'>): Eval {
   const evaluate = c.expression(node.value, 'value');
   return async (env) => {
     const missing = await missingNeeds(env, objectOf(await evaluate(env)));
@@ -205,7 +176,7 @@ const list = (value: Value | undefined): readonly string[] => {
   return Array.isArray(value.data) ? value.data.map(plainText) : [plainText(value.data)];
 };
 
-export function compileVerdict(c: Compiler, node: VerdictExpression): Eval {
+export function compileVerdict(c: Compiler, node: Node<'verdict'>): Eval {
   const evaluate = node.value && c.expression(node.value, 'value');
   const { decision, options } = node;
   const edit = node.labels;

@@ -25,13 +25,13 @@ import {
 import { withFacts } from '../run/names.ts';
 import { lazyInput, operate } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
-import type { Binding, ForExpression, ForeachExpression, LoopExpression } from '../syntax/ast.ts';
+import type { Binding, Node } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { fieldOf } from '../values/access.ts';
 import { itemsOf } from '../values/data.ts';
 import { absent, isAbsent, isTruthy, shapeMarks } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
-import { type Branches, branchesOf, decided } from './control-flow.ts';
+import { type Branches, branchesOf, compileBlock, decided } from './control-flow.ts';
 import { compileArguments, invoke } from './reference.ts';
 
 // Side by side, at most so many at once, with a pause between starts; results in the order given.
@@ -118,7 +118,7 @@ const itemReturn = (result: Value): Value => {
 };
 
 interface Plan {
-  readonly node: ForExpression;
+  readonly node: Node<'for'>;
   readonly filter: Eval | undefined;
   readonly body: Eval;
   readonly isCollecting: boolean;
@@ -220,7 +220,7 @@ export const errorRecord = (message: string, item: Item, index: number): Json =>
   value: item.value.data,
 });
 
-function compileCap(c: Compiler, node: ForExpression): (env: Environment) => Promise<number> {
+function compileCap(c: Compiler, node: Node<'for'>): (env: Environment) => Promise<number> {
   const cap = node.parallel?.cap && c.expression(node.parallel.cap, 'value');
   return async (env) => {
     const value = await cap?.(env);
@@ -234,7 +234,7 @@ function compileCap(c: Compiler, node: ForExpression): (env: Environment) => Pro
 
 export function compileFor(
   c: Compiler,
-  node: ForExpression,
+  node: Node<'for'>,
   body: Eval,
   isCollecting: boolean,
 ): Eval {
@@ -267,7 +267,7 @@ export function compileFor(
 }
 
 /** `foreach @f(@xs, @ys)`: every combination, the last list fastest. */
-export function compileForeach(c: Compiler, node: ForeachExpression): Eval {
+export function compileForeach(c: Compiler, node: Node<'foreach'>): Eval {
   const { call } = node;
   const last = call.steps.at(-1);
   const values = last?.kind === 'call' ? compileArguments(c, last.arguments) : [];
@@ -302,7 +302,8 @@ function combinations(lists: readonly (readonly Value[])[]): readonly (readonly 
 
 const MAX_ROUNDS = 100_000;
 
-export function compileLoop(c: Compiler, node: LoopExpression, body: Eval): Eval {
+export function compileLoop(c: Compiler, node: Node<'loop'>): Eval {
+  const body = compileBlock(c, node.body);
   const limit = node.limit && c.expression(node.limit, 'value');
   const until = node.until && c.expression(node.until, 'condition');
   const branches = branchesOf([node.body]);

@@ -3,7 +3,7 @@ import { extname } from 'node:path';
 import { makeValue } from '../../flow/index.ts';
 import { type Compiler, type Eval, resolvePath } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
-import type { ModelExpression, TemplateFileExpression } from '../syntax/ast.ts';
+import type { Node } from '../syntax/ast.ts';
 import { parseTemplateFile } from '../syntax/parse.ts';
 import { compileText } from './text.ts';
 
@@ -14,7 +14,7 @@ function templateOf(c: Compiler, text: string, path: string): Eval {
 }
 
 /** Read once per definition, when the function is first called. */
-export function compileTemplateFile(c: Compiler, node: TemplateFileExpression): Eval {
+export function compileTemplateFile(c: Compiler, node: Node<'template-file'>): Eval {
   const path = c.text(node.path.parts);
   const known = new Map<string, Eval>();
   return async (env) => {
@@ -28,7 +28,7 @@ export function compileTemplateFile(c: Compiler, node: TemplateFileExpression): 
   };
 }
 
-export function compileModel(c: Compiler, node: ModelExpression): Eval {
+export function compileModel(c: Compiler, node: Node<'model'>): Eval {
   const prompt = c.text(node.prompt.parts);
   const tier = node.options?.entries.get('tier') ?? node.options?.entries.get('model');
   const wanted = tier && c.expression(tier, 'value');

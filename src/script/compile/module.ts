@@ -18,12 +18,7 @@ import {
   type SourceUnit,
 } from '../run/environment.ts';
 import { operate, unwrap } from '../run/operate.ts';
-import type {
-  ExportStatement,
-  ImportStatement,
-  Parameter,
-  TemplateFileExpression,
-} from '../syntax/ast.ts';
+import type { Node, Parameter } from '../syntax/ast.ts';
 import { placeOf, shownPlace } from '../syntax/problem.ts';
 import { makeFunction } from '../values/function-data.ts';
 import { absent, entriesOf, isAbsent, withOrigin } from '../values/kinds.ts';
@@ -45,7 +40,7 @@ function functionOf(
   parameters: readonly Parameter[],
   env: Environment,
 ): Value {
-  const body: TemplateFileExpression = { kind: 'template-file', path: bare(path), at: 0, end: 0 };
+  const body: Node<'template-file'> = { kind: 'template-file', path: bare(path), at: 0, end: 0 };
   const name = basename(path, extname(path));
   const make = compileFunction(c.forFunction(), {
     kind: 'exe',
@@ -203,12 +198,8 @@ async function folderExports(
 const namespaceOf = ({ whole, names, path, frontMatter }: Exports): Value =>
   whole ?? withOrigin(makeContainer(names), { namespace: path, fm: frontMatter.data });
 
-export function compileModuleStatement(c: Compiler, node: ImportStatement | ExportStatement): Eval {
-  return node.kind === 'import' ? compileImport(c, node) : compileExport(c, node);
-}
-
 /** May come first: what is exported is judged when the file has come to its end. */
-function compileExport(c: Compiler, node: ExportStatement): Eval {
+export function compileExport(c: Compiler, node: Node<'export'>): Eval {
   return () => {
     if (node.names) {
       c.unit.exports.names ??= new Map();
@@ -229,7 +220,7 @@ export async function judgeExports(env: Environment): Promise<void> {
   await operate({ ...env, frame: env.run.ground }, op, inputs, () => absent());
 }
 
-const operationOf = (c: Compiler, node: ImportStatement, name: string): Operation => ({
+const operationOf = (c: Compiler, node: Node<'import'>, name: string): Operation => ({
   type: 'import',
   name,
   target: name,
@@ -238,7 +229,7 @@ const operationOf = (c: Compiler, node: ImportStatement, name: string): Operatio
   location: placeOf(c.unit, node.at),
 });
 
-function compileImport(c: Compiler, node: ImportStatement): Eval {
+export function compileImport(c: Compiler, node: Node<'import'>): Eval {
   const { source } = node;
   const skip = node.options?.entries.get('skipDirs');
   const skipped = skip && c.expression(skip, 'value');
@@ -275,7 +266,7 @@ function compileImport(c: Compiler, node: ImportStatement): Eval {
 
 async function load(
   c: Compiler,
-  node: ImportStatement,
+  node: Node<'import'>,
   place: string,
   folders: Value | undefined,
   env: Environment,
@@ -297,7 +288,7 @@ function exportsOf(value: Value, path: string): Exports {
 
 function bindFrom(
   c: Compiler,
-  node: ImportStatement,
+  node: Node<'import'>,
   env: Environment,
   exports: Exports,
   isLoose: boolean,

@@ -328,7 +328,6 @@ async function absentPrograms(
     stdin: undefined,
     folder: unit.folder,
     timeoutMs: undefined,
-    onOutput: undefined,
   };
   const { stdout } = unwrap(await run.world.process(request, frame));
   return stdout.split('\n').filter((name) => name !== '');

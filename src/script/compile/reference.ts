@@ -20,7 +20,7 @@ import {
 } from '../run/environment.ts';
 import { contextValue, findName, isContextName, isPipeView } from '../run/names.ts';
 import { located } from '../run/operate.ts';
-import type { Expression, PathStep, ReferenceExpression } from '../syntax/ast.ts';
+import type { Expression, Node, PathStep } from '../syntax/ast.ts';
 import { type AccessMode, fieldOf, indexOf, sliceOf } from '../values/access.ts';
 import { makeFunction } from '../values/function-data.ts';
 import { absent, entriesOf, isAbsent, withOrigin } from '../values/kinds.ts';
@@ -165,7 +165,7 @@ interface Walked {
 }
 
 /** A field and the call after it are one step: a method, or a function in a field. */
-function compileSteps(c: Compiler, node: ReferenceExpression, reading: Reading): Walked[] {
+function compileSteps(c: Compiler, node: Node<'reference'>, reading: Reading): Walked[] {
   const walks: Walked[] = [];
   const { steps, name } = node;
   for (let at = 0; at < steps.length; at++) {
@@ -259,7 +259,7 @@ const asksDefined = (steps: readonly PathStep[]): boolean => {
 /** `@mx.name…` makes only that member. */
 function contextReference(
   c: Compiler,
-  node: ReferenceExpression,
+  node: Node<'reference'>,
   reading: Reading,
 ): Eval | undefined {
   const [first] = node.steps;
@@ -278,7 +278,7 @@ function contextReference(
     located(env, node.at, () => walkSteps(walks, contextValue(env, first.name, inner), env));
 }
 
-export function compileReference(c: Compiler, node: ReferenceExpression, asked: Reading): Eval {
+export function compileReference(c: Compiler, node: Node<'reference'>, asked: Reading): Eval {
   const reading = node.isOptional ? 'condition' : asked;
   const context = contextReference(c, node, reading);
   const walks = compileSteps(c, node, reading);
@@ -305,7 +305,7 @@ export function compileReference(c: Compiler, node: ReferenceExpression, asked: 
 /** For texts: undefined when the name is unknown, so that it stays as written. */
 export function compileKnownReference(
   c: Compiler,
-  node: ReferenceExpression,
+  node: Node<'reference'>,
   reading: Reading,
 ): (env: Environment) => MaybePromise<Value | undefined> {
   const evaluate = compileReference(c, node, reading);

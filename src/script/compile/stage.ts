@@ -26,16 +26,7 @@ import {
   type PipeOptions,
 } from '../run/environment.ts';
 import { operate } from '../run/operate.ts';
-import type {
-  CallStage,
-  CodeStage,
-  EffectStage,
-  Expression,
-  GroupStage,
-  PathStep,
-  PipelineStage,
-  WhileStage,
-} from '../syntax/ast.ts';
+import type { Expression, Node, PathStep, PipelineStage } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { parseJsonText, stageInput } from '../values/data.ts';
 import { absent } from '../values/kinds.ts';
@@ -106,7 +97,7 @@ const withInput = ({ pipe }: Environment, input: Value | undefined): Environment
 
 function targetOf(
   c: Compiler,
-  { target }: CallStage | WhileStage,
+  { target }: Node<'call-stage' | 'while-stage'>,
 ): { evaluate: Eval; name: string; extra: CallArgument[] } {
   const last = target.steps.at(-1);
   const isCall = last?.kind === 'call';
@@ -120,7 +111,7 @@ function targetOf(
   };
 }
 
-function codeRun(c: Compiler, { code, at }: CodeStage): { run: RunStage; name: string } {
+function codeRun(c: Compiler, { code, at }: Node<'code-stage'>): { run: RunStage; name: string } {
   const op = stageOperation(c, code.kind === 'command' ? 'cmd' : code.language, at);
   const execute = code.kind === 'command' ? compileCommand(c, code) : compileCode(c, code);
   const name = code.kind === 'command' ? 'cmd' : code.language;
@@ -135,7 +126,7 @@ function codeRun(c: Compiler, { code, at }: CodeStage): { run: RunStage; name: s
 }
 
 /** `while(n) @f`: f answers `done v` or `continue v`. */
-function whileRun(c: Compiler, stage: WhileStage): { run: RunStage; name: string } {
+function whileRun(c: Compiler, stage: Node<'while-stage'>): { run: RunStage; name: string } {
   const { evaluate, name, extra } = targetOf(c, stage);
   const limit = c.expression(stage.limit, 'value');
   const once = callRun(c, evaluate, name, extra, stage.at);
@@ -159,7 +150,7 @@ function whileRun(c: Compiler, stage: WhileStage): { run: RunStage; name: string
 
 function groupRun(
   c: Compiler,
-  stage: GroupStage,
+  stage: Node<'group-stage'>,
   isFirst: boolean,
 ): { run: RunStage; name: string } {
   const members = plansOf(c, stage.members, [], isFirst ? stage.members.length : 0).stages;
@@ -206,7 +197,7 @@ async function runGroup(
 
 function effectRun(
   c: Compiler,
-  { effect }: EffectStage,
+  { effect }: Node<'effect-stage'>,
 ): (value: Value, env: Environment) => MaybePromise<unknown> {
   const run = compileEffect(c, effect, true);
   return (value, env) =>
@@ -215,7 +206,7 @@ function effectRun(
 
 function planOf(
   c: Compiler,
-  stage: Exclude<PipelineStage, EffectStage>,
+  stage: Exclude<PipelineStage, Node<'effect-stage'>>,
   isFirst: boolean,
 ): { run: RunStage; name: string } {
   switch (stage.kind) {

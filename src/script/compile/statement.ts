@@ -10,35 +10,29 @@ import {
   onPath,
 } from '../run/environment.ts';
 import { lazyInput, located, operate } from '../run/operate.ts';
-import type {
-  ActionExpression,
-  Arm,
-  AugmentStatement,
-  ExeStatement,
-  Expression,
-  FlowStatement,
-  HelpersStatement,
-  LetStatement,
-  ReturnStatement,
-  Statement,
-  VarStatement,
-} from '../syntax/ast.ts';
+import type { ActionExpression, Expression, Node, Statement } from '../syntax/ast.ts';
 import { lineOf, placeOf, shownPlace } from '../syntax/problem.ts';
 import { makeFunction } from '../values/function-data.ts';
 import { absent, isAbsent } from '../values/kinds.ts';
 import { augment } from '../values/operators.ts';
 import { runText, showText, textOf } from '../values/text.ts';
-import { compileArmBlock, compileBlock, compileIf, compileWhen } from './control-flow.ts';
+import { compileArmBlock, compileIf, compileWhen } from './control-flow.ts';
 import { compileEffect } from './effect.ts';
 import { compileFunction } from './function.ts';
-import { compileRule } from './guard.ts';
+import {
+  compileGuard,
+  compileHook,
+  compileNeeds,
+  compilePolicy,
+  compileProfiles,
+} from './guard.ts';
 import { compileFor, compileLoop } from './loop.ts';
-import { compileModuleStatement } from './module.ts';
+import { compileExport, compileImport } from './module.ts';
 import { invoke } from './reference.ts';
 import { resolveOpen } from './text.ts';
 import { withGuards } from './with-options.ts';
 
-function compileVar(c: Compiler, node: VarStatement): Eval {
+function compileVar(c: Compiler, node: Node<'var'>): Eval {
   const evaluate = c.expression(node.value, 'value');
   return async (env) => {
     const op = {
@@ -61,7 +55,7 @@ function compileVar(c: Compiler, node: VarStatement): Eval {
 /** `var` and `exe` bind at file level. */
 const fileScope = (env: Environment) => env.unit.scope;
 
-function compileExe(c: Compiler, node: ExeStatement): Eval {
+function compileExe(c: Compiler, node: Node<'exe'>): Eval {
   const make = compileFunction(c.forFunction(), node);
   return (env) => {
     fileScope(env).define(
@@ -74,7 +68,7 @@ function compileExe(c: Compiler, node: ExeStatement): Eval {
   };
 }
 
-function compileHelpers(node: HelpersStatement): Eval {
+function compileHelpers(_c: Compiler, node: Node<'helpers'>): Eval {
   return (env) => {
     for (const name of node.names) {
       const found = env.scope.find(name);
@@ -87,7 +81,7 @@ function compileHelpers(node: HelpersStatement): Eval {
   };
 }
 
-function compileLet(c: Compiler, node: LetStatement): Eval {
+function compileLet(c: Compiler, node: Node<'let'>): Eval {
   const evaluate = c.expression(node.value, 'value');
   return async (env) => {
     const value = withLabels(refuseLeave(await evaluate(env)), node.labels);
@@ -96,7 +90,7 @@ function compileLet(c: Compiler, node: LetStatement): Eval {
   };
 }
 
-function compileAugment(c: Compiler, node: AugmentStatement): Eval {
+function compileAugment(c: Compiler, node: Node<'augment'>): Eval {
   const evaluate = c.expression(node.value, 'value');
   return async (env) => {
     const cell = env.scope.rebindable(node.name);
@@ -107,7 +101,7 @@ function compileAugment(c: Compiler, node: AugmentStatement): Eval {
 }
 
 /** `=> v` and `return { … }`. */
-function compileReturn(c: Compiler, node: ReturnStatement): Eval {
+function compileReturn(c: Compiler, node: Node<'return'>): Eval {
   const evaluate = node.value && c.expression(node.value, 'value');
   if (node.labels && (node.labels.remove.length > 0 || node.labels.clear)) {
     return () => raise('permission_denied', 'only a privileged guard may remove labels');
@@ -153,7 +147,7 @@ function compileRunning(c: Compiler, action: Expression, at: number): Eval {
   return (env) => operate(env, op, [], (_inputs, inner) => evaluate(inner));
 }
 
-function compileRun(c: Compiler, action: Expression, at: number): Eval {
+function compileRun(c: Compiler, { action, at }: Node<'run'>): Eval {
   const evaluate = compileRunning(c, action, at);
   return async (env) => {
     if (env.isDefining) return absent();
@@ -172,7 +166,8 @@ const PRINTED = new Set<ActionExpression['kind']>(['pipeline', 'run-value']);
 
 /** The action of a `for … =>` or `when … =>` statement: results of calls are printed, of `when` also texts. */
 function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): Eval {
-  const act = node.kind === 'block' ? compileArmBlock(c, node) : c.action(node);
+  if (node.kind === 'block') return isWhen ? compileArmBlock(c, node) : c.action(node);
+  const act = c.action(node);
   const isPrinted = isCall(node) || PRINTED.has(node.kind) || (isWhen && isText(node));
   if (c.isFunction || !isPrinted) return act;
   return async (env) => {
@@ -183,34 +178,17 @@ function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): E
 }
 
 /** In a function a matching arm that is a value returns it; an effect does not. */
-function compileReturningArm(c: Compiler, { action }: Arm): Eval {
+function compileReturningArm(c: Compiler, { action }: Node<'arm'>): Eval {
   if (action.kind === 'block') return compileArmBlock(c, action);
   const act = c.action(action);
-  if (!isValueAction(action)) return act;
+  if (isStatement(action)) return act;
   return async (env) => {
     const value = await act(env);
     return leaveOf(value) ? value : leave('return', value);
   };
 }
 
-const STATEMENTS = new Set([
-  'effect',
-  'run',
-  'call',
-  'var',
-  'let',
-  'augment',
-  'leave',
-  'return',
-  'bail',
-  'flow',
-  'import',
-  'exe',
-]);
-
-const isValueAction = (node: ActionExpression): boolean => !STATEMENTS.has(node.kind);
-
-function compileFlowStatement(c: Compiler, { value }: FlowStatement): Eval {
+function compileFlow(c: Compiler, { value }: Node<'flow'>): Eval {
   switch (value.kind) {
     case 'when':
       return compileWhen(c, value, (arm) =>
@@ -219,11 +197,7 @@ function compileFlowStatement(c: Compiler, { value }: FlowStatement): Eval {
     case 'if':
       return compileIf(c, value);
     case 'for': {
-      const body =
-        value.body.kind === 'block'
-          ? compileBlock(c, value.body)
-          : compilePrinted(c, value.body, false);
-      const run = compileFor(c, value, body, false);
+      const run = compileFor(c, value, compilePrinted(c, value.body, false), false);
       if (!value.batch) return run;
       return async (env) => {
         const result = await run(env);
@@ -231,7 +205,7 @@ function compileFlowStatement(c: Compiler, { value }: FlowStatement): Eval {
       };
     }
     case 'loop':
-      return compileLoop(c, value, compileBlock(c, value.body));
+      return compileLoop(c, value);
     case 'foreach': {
       const run = c.expression(value);
       return async (env) => printed(c, env, await run(env), value.at);
@@ -244,7 +218,7 @@ function printed(c: Compiler, env: Environment, value: Value, at: number): Value
   return value;
 }
 
-function compileCall(c: Compiler, node: Extract<Statement, { kind: 'call' }>): Eval {
+function compileCall(c: Compiler, node: Node<'call'>): Eval {
   const evaluate = c.expression(node.value, 'value');
   return async (env) => {
     if (env.isDefining) return absent();
@@ -252,7 +226,7 @@ function compileCall(c: Compiler, node: Extract<Statement, { kind: 'call' }>): E
   };
 }
 
-function compileBail(c: Compiler, node: Extract<Statement, { kind: 'bail' }>): Eval {
+function compileBail(c: Compiler, node: Node<'bail'>): Eval {
   const evaluate = node.value && c.expression(node.value, 'value');
   return async (env) => {
     if (env.isDefining) return absent();
@@ -269,49 +243,45 @@ function guardOption(node: Statement): Expression | undefined {
 
 export function compileStatement(c: Compiler, node: Statement): Eval {
   const guards = guardOption(node);
-  const run = guards ? withGuards(c, guards, dispatch(c, node), true) : dispatch(c, node);
+  const compile = STATEMENTS[node.kind] as Compile<Statement['kind']>;
+  const made = compile(c, node);
+  const run = guards ? withGuards(c, guards, made, true) : made;
   return (env) => located(env, node.at, () => run(env));
 }
 
-function dispatch(c: Compiler, node: Statement): Eval {
-  switch (node.kind) {
-    case 'var':
-      return compileVar(c, node);
-    case 'exe':
-      return compileExe(c, node);
-    case 'helpers':
-      return compileHelpers(node);
-    case 'effect': {
-      const effect = compileEffect(c, node, false);
-      return (env) => effect(env);
-    }
-    case 'run':
-      return compileRun(c, node.action, node.at);
-    case 'call':
-      return compileCall(c, node);
-    case 'flow':
-      return compileFlowStatement(c, node);
-    case 'let':
-      return compileLet(c, node);
-    case 'augment':
-      return compileAugment(c, node);
-    case 'return':
-      return compileReturn(c, node);
-    case 'leave': {
-      const evaluate = node.value && c.expression(node.value, 'value');
-      return async (env) => leave(node.word, (await evaluate?.(env)) ?? absent());
-    }
-    case 'bail':
-      return compileBail(c, node);
-    case 'fence':
-      return c.lines(node.body);
-    case 'import':
-    case 'export':
-      return compileModuleStatement(c, node);
-    default:
-      return compileRule(c, node);
-  }
-}
+type Compile<K extends Statement['kind']> = (c: Compiler, node: Node<K>) => Eval;
+
+const STATEMENTS: { readonly [K in Statement['kind']]: Compile<K> } = {
+  var: compileVar,
+  let: compileLet,
+  augment: compileAugment,
+  exe: compileExe,
+  helpers: compileHelpers,
+  effect(c, node) {
+    const effect = compileEffect(c, node, false);
+    return (env) => effect(env);
+  },
+  run: compileRun,
+  call: compileCall,
+  flow: compileFlow,
+  import: compileImport,
+  export: compileExport,
+  guard: compileGuard,
+  hook: compileHook,
+  policy: compilePolicy,
+  profiles: compileProfiles,
+  needs: compileNeeds,
+  return: compileReturn,
+  bail: compileBail,
+  leave(c, node) {
+    const evaluate = node.value && c.expression(node.value);
+    return async (env) => leave(node.word, (await evaluate?.(env)) ?? absent());
+  },
+  fence: (c, node) => c.lines(node.body),
+};
+
+export const isStatement = (node: ActionExpression): node is Statement =>
+  Object.hasOwn(STATEMENTS, node.kind);
 
 /** The top of a file: guards and policies of earlier statements hold for later ones. */
 export function compileTop(c: Compiler, node: Statement): Eval {

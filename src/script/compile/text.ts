@@ -15,13 +15,7 @@ import { toFault } from '../fault.ts';
 import { type Compiler, type Environment, type Eval, under } from '../run/environment.ts';
 import { findName } from '../run/names.ts';
 import { VariableScope } from '../run/scope.ts';
-import type {
-  FilePart,
-  InsertPart,
-  RepeatPart,
-  TemplateExpression,
-  TemplatePart,
-} from '../syntax/ast.ts';
+import type { Node, TemplatePart } from '../syntax/ast.ts';
 import { fieldOf, indexOf } from '../values/access.ts';
 import { itemsOf } from '../values/data.ts';
 import { isAbsent, isTruthy } from '../values/kinds.ts';
@@ -100,7 +94,7 @@ function pieceOf(value: Value, env: Environment): Piece {
 /** The value of an insertion after its stages; undefined when the name is unknown. */
 function compileInsertion(
   c: Compiler,
-  part: InsertPart,
+  part: Node<'insert'>,
 ): (env: Environment) => MaybePromise<Value | undefined> {
   const isLenient = part.mode.kind !== 'plain';
   const find = compileKnownReference(c, part.value, isLenient ? 'condition' : 'operand');
@@ -115,7 +109,7 @@ function compileInsertion(
 /** `` @x?`…` `` and friends, over whatever makes a piece of text from a value. */
 export function compileModes<T>(
   c: Compiler,
-  part: InsertPart,
+  part: Node<'insert'>,
   make: {
     value(value: Value, env: Environment): T;
     text(text: string): T;
@@ -146,7 +140,7 @@ export function compileModes<T>(
   };
 }
 
-function compileInsert(c: Compiler, part: InsertPart, isMustache: boolean): MakePiece {
+function compileInsert(c: Compiler, part: Node<'insert'>, isMustache: boolean): MakePiece {
   const make = compileModes<Piece>(c, part, {
     value: pieceOf,
     text: (text) => (isMustache && text !== '' ? { ...plain(text), slot: part.raw } : plain(text)),
@@ -157,7 +151,7 @@ function compileInsert(c: Compiler, part: InsertPart, isMustache: boolean): Make
 }
 
 /** A missing file in a text is nothing, and a warning. */
-function compileFilePart(c: Compiler, part: FilePart): MakePiece {
+function compileFilePart(c: Compiler, part: Node<'file-part'>): MakePiece {
   const load =
     part.stages.length === 0 ? c.expression(part.file, 'value') : c.stages(part.file, part.stages);
   return async (env) => {
@@ -172,7 +166,7 @@ function compileFilePart(c: Compiler, part: FilePart): MakePiece {
   };
 }
 
-function compileRepeat(c: Compiler, part: RepeatPart, isMustache: boolean): MakePiece {
+function compileRepeat(c: Compiler, part: Node<'repeat'>, isMustache: boolean): MakePiece {
   const collection = c.expression(part.collection, 'value');
   const body = compilePieces(c, part.parts, isMustache);
   const { key, name } = part.bind;
@@ -238,5 +232,5 @@ export function compileText(c: Compiler, parts: readonly TemplatePart[], isMusta
   };
 }
 
-export const compileTemplate = (c: Compiler, node: TemplateExpression): Eval =>
+export const compileTemplate = (c: Compiler, node: Node<'template'>): Eval =>
   compileText(c, node.parts, node.style === 'mustache');

@@ -10,19 +10,12 @@ import {
 import { raise } from '../fault.ts';
 import { type Compiler, type Eval, type Reading, under } from '../run/environment.ts';
 import { located } from '../run/operate.ts';
-import type {
-  ArrayExpression,
-  BinaryExpression,
-  Expression,
-  ObjectExpression,
-  TernaryExpression,
-  UnaryExpression,
-} from '../syntax/ast.ts';
+import type { Expression, Node } from '../syntax/ast.ts';
 import { entriesOf, isAbsent, isTruthy, kindName, shapeMarks, typeName } from '../values/kinds.ts';
 import { calculate, compare, isEqual, minus, negate } from '../values/operators.ts';
 import { quantifiedOf } from './guard-input.ts';
 
-export function compileArray(c: Compiler, node: ArrayExpression): Eval {
+export function compileArray(c: Compiler, node: Node<'array'>): Eval {
   const items = node.items.map(({ value, isOptional, isSpread }) => ({
     evaluate: isSpread
       ? compileSpread(c, value, 'array')
@@ -57,7 +50,7 @@ function compileSpread(c: Compiler, node: Expression, wanted: 'array' | 'object'
     });
 }
 
-export function compileObject(c: Compiler, node: ObjectExpression): Eval {
+export function compileObject(c: Compiler, node: Node<'object'>): Eval {
   const entries = node.entries.map((entry) =>
     entry.kind === 'spread'
       ? { key: undefined, isOptional: false, evaluate: compileSpread(c, entry.value, 'object') }
@@ -82,7 +75,7 @@ export function compileObject(c: Compiler, node: ObjectExpression): Eval {
   };
 }
 
-export function compileUnary(c: Compiler, node: UnaryExpression): Eval {
+export function compileUnary(c: Compiler, node: Node<'unary'>): Eval {
   const evaluate = c.expression(node.value, node.operator === '!' ? 'condition' : 'operand');
   const apply = node.operator === '!' ? negate : minus;
   return async (env) => apply(await evaluate(env));
@@ -91,7 +84,7 @@ export function compileUnary(c: Compiler, node: UnaryExpression): Eval {
 type Decide = (left: Value) => boolean;
 
 /** `&&`, `||`, `??`: the deciding operand is the value, and both sides' marks stay on it. */
-function shortCircuit(c: Compiler, node: BinaryExpression, keepsLeft: Decide): Eval {
+function shortCircuit(c: Compiler, node: Node<'binary'>, keepsLeft: Decide): Eval {
   const left = c.expression(node.left, 'condition');
   const right = c.expression(node.right, 'condition');
   return async (env) => {
@@ -109,7 +102,7 @@ const truth = (answer: boolean, left: Value, right: Value): Value =>
 
 function pair(
   c: Compiler,
-  node: BinaryExpression,
+  node: Node<'binary'>,
   reading: Reading,
   apply: (left: Value, right: Value) => Value,
 ): Eval {
@@ -125,7 +118,7 @@ function overAll(left: Value, right: Value, apply: (left: Value, right: Value) =
   return many ? many.decide(many.values.map((value) => apply(value, right))) : apply(left, right);
 }
 
-export function compileBinary(c: Compiler, node: BinaryExpression, reading: Reading): Eval {
+export function compileBinary(c: Compiler, node: Node<'binary'>, reading: Reading): Eval {
   const { operator } = node;
   switch (operator) {
     case '&&':
@@ -152,7 +145,7 @@ export function compileBinary(c: Compiler, node: BinaryExpression, reading: Read
   }
 }
 
-export function compileTernary(c: Compiler, node: TernaryExpression): Eval {
+export function compileTernary(c: Compiler, node: Node<'ternary'>): Eval {
   const condition = c.expression(node.condition, 'condition');
   const [first, second] = [
     c.expression(node.then, 'condition'),

@@ -2,7 +2,7 @@
 import { childFrame, type GuardSelection, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import type { Compiler, Environment, Eval, ProcessOptions } from '../run/environment.ts';
-import type { Expression, Options, WithExpression } from '../syntax/ast.ts';
+import type { Expression, Node } from '../syntax/ast.ts';
 import { isTruthy } from '../values/kinds.ts';
 
 const KNOWN = new Set([
@@ -20,7 +20,7 @@ const KNOWN = new Set([
   'description',
 ]);
 
-function refuseUnknown({ entries }: Options): void {
+function refuseUnknown({ entries }: Node<'options'>): void {
   for (const key of entries.keys()) {
     if (!KNOWN.has(key))
       raise('invalid_input', `\`with { ${key}: … }\` is no option`, {
@@ -58,7 +58,7 @@ function selectionOf({ data }: Value): GuardSelection | undefined {
 
 function compileProcessOptions(
   c: Compiler,
-  { entries }: Options,
+  { entries }: Node<'options'>,
 ): ((env: Environment) => ReturnType<typeof readProcess>) | undefined {
   const of = (name: string): Eval | undefined => {
     const node = entries.get(name);
@@ -84,7 +84,7 @@ async function readProcess(
   };
 }
 
-export function compileWith(c: Compiler, node: WithExpression): Eval {
+export function compileWith(c: Compiler, node: Node<'with'>): Eval {
   const { options } = node;
   refuseUnknown(options);
   const format = options.entries.get('format');

@@ -1,15 +1,6 @@
 // What may follow `=>`, and the lines of a block. An action is a value or something that acts; a block
 // is a list of actions that may bind names of its own and give back a value.
-import type {
-  ActionExpression,
-  Expression,
-  LabelEdit,
-  LeaveStatement,
-  ReturnStatement,
-  Statement,
-  StatementBlock,
-  VerdictExpression,
-} from './ast.ts';
+import type { ActionExpression, Expression, LabelEdit, Node, Statement } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseAugment, parseExe, parseLet, parseVar } from './define.ts';
 import { parseEffect } from './effect.ts';
@@ -111,7 +102,7 @@ export function parseOptionalValue(r: Reader): Expression | undefined {
 }
 
 /** `done v`, `continue v`, `skip`, `retry hint` */
-function parseLeave(r: Reader, word: LeaveStatement['word']): LeaveStatement {
+function parseLeave(r: Reader, word: Node<'leave'>['word']): Node<'leave'> {
   const at = r.pos;
   r.pos += word.length;
   if (word === 'retry' && r.scope.inLoop) {
@@ -138,10 +129,10 @@ function parseArmValue(r: Reader): Expression | undefined {
   return here === r.pos ? value : undefined;
 }
 
-const VERDICTS: readonly VerdictExpression['decision'][] = ['allow', 'deny', 'retry', 'ask'];
+const VERDICTS: readonly Node<'verdict'>['decision'][] = ['allow', 'deny', 'retry', 'ask'];
 
 /** In a guard's arm: a decision, or `!label @v` and its like, which allow the changed value. */
-function parseVerdict(r: Reader, word: string | undefined): VerdictExpression | undefined {
+function parseVerdict(r: Reader, word: string | undefined): Node<'verdict'> | undefined {
   const at = r.pos;
   const decision = VERDICTS.find((one) => one === word);
   if (decision) {
@@ -209,11 +200,11 @@ export function parseReturn(r: Reader, at: number): Statement {
     labels,
     at,
     end: r.pos,
-  } satisfies ReturnStatement;
+  } satisfies Node<'return'>;
 }
 
 /** Stands at `[`. */
-export function parseBlock(r: Reader, what: string): StatementBlock {
+export function parseBlock(r: Reader, what: string): Node<'block'> {
   const at = r.pos;
   r.expect('[', `before the block of ${what}`);
   const body = r.deeper(() => r.within({ inBody: true }, () => parseBlockRest(r, [])));

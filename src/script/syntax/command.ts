@@ -1,15 +1,7 @@
 // Commands and code. A command is read part by part, because what is put in must know the quotes that
 // stand around it, and because operators that would start a second command belong into `sh { }`. Code
 // stays as it is written.
-import type {
-  CodeExpression,
-  CommandExpression,
-  Language,
-  ReferenceExpression,
-  TemplateExpression,
-  TemplatePart,
-  Using,
-} from './ast.ts';
+import type { Language, Node, TemplatePart, Using } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { type RawKind, takeRaw } from './raw-body.ts';
 import { parseReference } from './reference.ts';
@@ -32,7 +24,7 @@ const OPENS_CODE =
 export const isCodeStart = (r: Reader): boolean => r.sees(OPENS_CODE);
 
 /** Stands at the word. */
-export function parseCode(r: Reader): CommandExpression | CodeExpression {
+export function parseCode(r: Reader): Node<'command' | 'code'> {
   const at = r.pos;
   const word = r.word() ?? '';
   r.pos += word.length;
@@ -68,7 +60,7 @@ export function parseCode(r: Reader): CommandExpression | CodeExpression {
 }
 
 /** `:DIR` behind `cmd`. */
-function parseFolder(r: Reader): TemplateExpression | undefined {
+function parseFolder(r: Reader): Node<'template'> | undefined {
   if (!r.take(':')) return undefined;
   if (/["`]/.test(r.peek())) {
     const text = parseText(r);
@@ -82,7 +74,7 @@ function parseFolder(r: Reader): TemplateExpression | undefined {
 }
 
 /** `(@a, @b)` between the language and its body. */
-function parseNames(r: Reader): ReferenceExpression[] {
+function parseNames(r: Reader): Node<'reference'>[] {
   r.pos += 1;
   return r.list(')', 'names', () => parseReference(r));
 }
@@ -105,17 +97,13 @@ function parseUsing(r: Reader): Using | undefined {
 }
 
 /** Stands at `{`. */
-export function parseCommand(
-  r: Reader,
-  at: number,
-  folder?: TemplateExpression,
-): CommandExpression {
+export function parseCommand(r: Reader, at: number, folder?: Node<'template'>): Node<'command'> {
   const { from, to } = takeRaw(r, 'shell', 'a command');
   return finishCommand(r, { at, from, to, folder, isString: false, isLiteral: false });
 }
 
 /** `run "echo hi"`, standing at the quote: the text is a command. */
-export function parseCommandString(r: Reader): CommandExpression {
+export function parseCommandString(r: Reader): Node<'command'> {
   const at = r.pos;
   const quote = r.peek();
   const found = r.match(
@@ -138,7 +126,7 @@ interface CommandText {
   readonly at: number;
   readonly from: number;
   readonly to: number;
-  readonly folder: TemplateExpression | undefined;
+  readonly folder: Node<'template'> | undefined;
   /** `\"` inside it is a quote of the command. */
   readonly isString: boolean;
   /** Nothing is put in: `run 'echo @x'`. */
@@ -148,7 +136,7 @@ interface CommandText {
 function finishCommand(
   r: Reader,
   { at, from, to, folder, isString, isLiteral }: CommandText,
-): CommandExpression {
+): Node<'command'> {
   const behind = r.pos;
   r.pos = from;
   const lines = r.within({ end: to }, () => readLines(r, isString, isLiteral));

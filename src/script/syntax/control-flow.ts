@@ -3,19 +3,12 @@
 import { parseAction, parseBlock } from './action.ts';
 import type {
   ActionExpression,
-  Arm,
-  AugmentStatement,
   BinaryOperator,
   Condition,
   Expression,
-  ForExpression,
-  IfExpression,
-  LetStatement,
-  LoopExpression,
+  Node,
   Parallel,
   PipelineStage,
-  StatementBlock,
-  WhenExpression,
 } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseAugment, parseLet } from './define.ts';
@@ -23,7 +16,7 @@ import { atPipe, parseLimits, parseOptions, parsePipes, parseStages } from './pi
 import { parseBinding, parseReference } from './reference.ts';
 import { parsePrimary, parseTernary, STATEMENT_WORDS } from './value.ts';
 
-type When = WhenExpression;
+type When = Node<'when'>;
 type WhenItem = When['items'][number];
 
 /** Stands at the word. `mayVar`: as a statement of the script, whose action may bind at file level. */
@@ -61,7 +54,13 @@ export function parseWhen(r: Reader, mayVar = false): When {
     r.breakAfter();
     const start = subject.at;
     const action = parseAction(r, mayVar);
-    const arm: Arm = { kind: 'arm', condition: subject.condition, action, at: start, end: r.pos };
+    const arm: Node<'arm'> = {
+      kind: 'arm',
+      condition: subject.condition,
+      action,
+      at: start,
+      end: r.pos,
+    };
     return { kind: 'when', subject: undefined, isSimple: true, items: [arm], at, end: r.pos };
   }
   const { condition } = subject;
@@ -110,11 +109,7 @@ function parseArms(r: Reader, opened: number, isMatch: boolean, mayVar: boolean)
   }
 }
 
-function parseItem(
-  r: Reader,
-  isMatch: boolean,
-  mayVar: boolean,
-): Arm | LetStatement | AugmentStatement {
+function parseItem(r: Reader, isMatch: boolean, mayVar: boolean): Node<'arm' | 'let' | 'augment'> {
   const at = r.pos;
   const word = r.word();
   if (r.overrun === undefined) {
@@ -196,7 +191,7 @@ function checkOrder(r: Reader, items: readonly WhenItem[]): void {
 
 // ---- if, loop
 
-function parseIf(r: Reader): IfExpression {
+function parseIf(r: Reader): Node<'if'> {
   const at = r.pos;
   r.pos += 'if'.length;
   r.blanks();
@@ -210,13 +205,13 @@ function parseIf(r: Reader): IfExpression {
   return { kind: 'if', condition, then, else: parseElse(r), at, end: r.pos };
 }
 
-function parseElse(r: Reader): StatementBlock | IfExpression | undefined {
+function parseElse(r: Reader): Node<'block' | 'if'> | undefined {
   // The word alone may be text below the statement.
   if (r.match(/\s*else(?=\s*\[|[ \t]+if\s)\s*/y) === undefined) return undefined;
   return r.sees(/if(?![\w-])/y) ? r.deeper(() => parseIf(r)) : parseBlock(r, '`else`');
 }
 
-function parseLoop(r: Reader): LoopExpression {
+function parseLoop(r: Reader): Node<'loop'> {
   const at = r.pos;
   r.pos += 'loop'.length;
   r.blanks();
@@ -235,7 +230,7 @@ function parseUntil(r: Reader): Expression {
 
 // ---- for
 
-function parseFor(r: Reader): ForExpression {
+function parseFor(r: Reader): Node<'for'> {
   const at = r.pos;
   r.pos += 'for'.length;
   r.blanks();

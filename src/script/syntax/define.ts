@@ -1,14 +1,5 @@
 // What binds names: `var`, `exe`, `let`, `+=`.
-import type {
-  AugmentStatement,
-  ExeStatement,
-  Expression,
-  HelpersStatement,
-  LetStatement,
-  Options,
-  Parameter,
-  VarStatement,
-} from './ast.ts';
+import type { Expression, Node, Parameter } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseValue } from './value.ts';
 
@@ -47,7 +38,7 @@ export function refuseFixed(r: Reader, name: string, at: number): void {
 }
 
 /** Stands behind `var`. */
-export function parseVar(r: Reader, at: number): VarStatement {
+export function parseVar(r: Reader, at: number): Node<'var'> {
   r.blanks();
   const labels = parseLabels(r);
   const name = parseTarget(r, 'var');
@@ -86,7 +77,7 @@ function refuseAugment(r: Reader): void {
 }
 
 /** Stands behind `let`. */
-export function parseLet(r: Reader, at: number): LetStatement | AugmentStatement {
+export function parseLet(r: Reader, at: number): Node<'let' | 'augment'> {
   r.blanks();
   const labels = parseLabels(r);
   const name = parseTarget(r, 'let');
@@ -97,7 +88,7 @@ export function parseLet(r: Reader, at: number): LetStatement | AugmentStatement
 }
 
 /** `@x += value`, when it stands here. */
-export function parseAugment(r: Reader): AugmentStatement | undefined {
+export function parseAugment(r: Reader): Node<'augment'> | undefined {
   if (!r.sees(/@[\w\u0080-\uffff-]+[ \t]*\+=/y)) return undefined;
   const at = r.pos;
   const name = parseTarget(r, '+=');
@@ -105,7 +96,7 @@ export function parseAugment(r: Reader): AugmentStatement | undefined {
   return finishAugment(r, at, name);
 }
 
-function finishAugment(r: Reader, at: number, name: string): AugmentStatement {
+function finishAugment(r: Reader, at: number, name: string): Node<'augment'> {
   r.pos += 2;
   r.breakAfter();
   const value = parseValue(r);
@@ -120,7 +111,7 @@ export function takeName(r: Reader, what: string): string {
 }
 
 /** Stands behind `exe`. */
-export function parseExe(r: Reader, at: number): ExeStatement | HelpersStatement {
+export function parseExe(r: Reader, at: number): Node<'exe' | 'helpers'> {
   r.blanks();
   if (r.sees(HELPERS)) return parseHelpers(r, at);
   const labels = parseLabels(r);
@@ -138,7 +129,7 @@ export function parseExe(r: Reader, at: number): ExeStatement | HelpersStatement
 }
 
 /** `with { description }` says something about the function, everything else about its body. */
-function split(made: Expression): { body: Expression; options: Options | undefined } {
+function split(made: Expression): { body: Expression; options: Node<'options'> | undefined } {
   if (made.kind === 'run-value') {
     const { body: action, options } = split(made.action);
     return { body: { ...made, action }, options };
@@ -173,7 +164,7 @@ export function parseParameters(r: Reader): Parameter[] {
 }
 
 /** `js = { up, clean }` */
-function parseHelpers(r: Reader, at: number): HelpersStatement {
+function parseHelpers(r: Reader, at: number): Node<'helpers'> {
   const language = r.match(HELPERS)?.includes('node') ? 'node' : 'js';
   const names = r.list('}', 'helpers', () => takeName(r, 'of a helper'));
   return { kind: 'helpers', language, names, at, end: r.pos };

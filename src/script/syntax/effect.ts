@@ -1,6 +1,6 @@
 // `show`, `log`, `output`, `append`: as statements, as actions, and inline between the stages of a
 // pipeline, where the value is optional because the passing value is meant.
-import type { EffectStatement, Expression, Target, TemplateExpression } from './ast.ts';
+import type { Expression, Node, Target } from './ast.ts';
 import { isCodeStart } from './command.ts';
 import type { Reader } from './cursor.ts';
 import { isTextStart, parseBare } from './text.ts';
@@ -10,9 +10,9 @@ const FORMATS = ['json', 'yaml', 'text'] as const;
 type Format = (typeof FORMATS)[number];
 
 /** Stands at the word. */
-export function parseEffect(r: Reader, isInline: boolean): EffectStatement {
+export function parseEffect(r: Reader, isInline: boolean): Node<'effect'> {
   const at = r.pos;
-  const effect = r.word() as EffectStatement['effect'];
+  const effect = r.word() as Node<'effect'>['effect'];
   r.pos += effect.length;
   r.blanks();
   const parts =
@@ -22,7 +22,7 @@ export function parseEffect(r: Reader, isInline: boolean): EffectStatement {
   return { kind: 'effect', effect, target: undefined, format: undefined, ...parts, at, end: r.pos };
 }
 
-type Parts = Partial<Pick<EffectStatement, 'target' | 'format'>> & Pick<EffectStatement, 'value'>;
+type Parts = Partial<Pick<Node<'effect'>, 'target' | 'format'>> & Pick<Node<'effect'>, 'value'>;
 
 const isNothing = (r: Reader): boolean =>
   r.isAtEnd || /[\n|,\])};]/.test(r.peek()) || r.starts('>>') || r.starts('=>') || isWildcardArm(r);
@@ -95,7 +95,7 @@ function parseTarget(r: Reader): Target {
 }
 
 /** `data.json`, `@root/out/x.txt`: up to a blank. */
-export function parseBarePath(r: Reader, why: string): TemplateExpression {
+export function parseBarePath(r: Reader, why: string): Node<'template'> {
   const from = r.pos;
   if (r.match(/[^\s|,;\])}"'`>]+/y) === undefined)
     r.fail(`expected a file ${why}, found ${r.shown()}`);

@@ -1,6 +1,6 @@
 // `<path # Section>` and its relatives: sections with exclusions, lists of headings, definitions of
 // code files, `as "…"`, `?`.
-import type { FileExpression, SectionName, Sections, TemplateExpression } from './ast.ts';
+import type { Node, SectionName, Sections } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseSteps, parseTextSteps } from './reference.ts';
 import { createParts, parseBare, parseText } from './text.ts';
@@ -9,7 +9,7 @@ const PATH = /(?:[^<>#{\n]|#(?<! #)|\{(?<! \{))+/y;
 const LISTING = /(#{0,6})\?\?\s*(?=>)/y;
 
 /** Stands at `<`; in a value all of it, in text without `as`. */
-export function parseFile(r: Reader, isText = true): FileExpression {
+export function parseFile(r: Reader, isText = true): Node<'file'> {
   const at = r.pos;
   r.expect('<', 'before a file');
   const path = parsePath(r, at);
@@ -28,7 +28,7 @@ export function parseFile(r: Reader, isText = true): FileExpression {
 const takesMark = (r: Reader, isText: boolean): boolean =>
   (isText ? r.peek() === '?' : r.sees(/\?(?![?]|[ \t]*[\w"'`@<[{(])/y)) && r.take('?');
 
-function parsePath(r: Reader, at: number): TemplateExpression {
+function parsePath(r: Reader, at: number): Node<'template'> {
   const start = r.pos;
   const raw = r.match(PATH);
   if (raw === undefined || raw.trim() === '') {
@@ -74,7 +74,7 @@ function parseSectionNames(r: Reader): SectionName[] {
   return names;
 }
 
-function parseBareSection(r: Reader): TemplateExpression | undefined {
+function parseBareSection(r: Reader): Node<'template'> | undefined {
   const start = r.pos;
   const raw = r.match(/[^,;>\n]+/y);
   if (raw === undefined) return undefined;
@@ -110,7 +110,7 @@ function parseDefinitions(r: Reader): string[] {
 }
 
 /** ` as "…"`: `<>` in it stands for the file. */
-function parseAs(r: Reader): TemplateExpression | undefined {
+function parseAs(r: Reader): Node<'template'> | undefined {
   const at = r.pos;
   r.space();
   if (!r.sees(/as[ \t]+["`]|as[ \t]+::/y)) {
@@ -125,8 +125,8 @@ function parseAs(r: Reader): TemplateExpression | undefined {
 /** Cuts the strings of a template at `<>.field`, which becomes an insert named `<>`. */
 function withPlaceholders(
   r: Reader,
-  { parts, at, end }: TemplateExpression,
-): TemplateExpression['parts'] {
+  { parts, at, end }: Node<'template'>,
+): Node<'template'>['parts'] {
   const made = createParts();
   for (const part of parts) {
     if (typeof part !== 'string') {

@@ -4,11 +4,9 @@ import type {
   ActionExpression,
   ArrayItem,
   Expression,
+  Node,
   ObjectEntry,
-  ObjectExpression,
   Statement,
-  StatementBlock,
-  TemplateExpression,
 } from './ast.ts';
 import type { Reader } from './cursor.ts';
 
@@ -29,7 +27,7 @@ export function parseBracket(r: Reader): Expression {
 }
 
 /** `[[ … ]]` that is no array: text without anything to put in. */
-function parseBracketText(r: Reader): TemplateExpression | undefined {
+function parseBracketText(r: Reader): Node<'template'> | undefined {
   const at = r.pos;
   const close = r.find(']]', at + 2);
   if (close < 0) return undefined;
@@ -55,7 +53,7 @@ function parseList(r: Reader): Expression {
   return finishArray(r, at);
 }
 
-function finishBlock(r: Reader, at: number, first: readonly ActionExpression[]): StatementBlock {
+function finishBlock(r: Reader, at: number, first: readonly ActionExpression[]): Node<'block'> {
   const body = r.rules.blockRest(r, first);
   return { kind: 'block', body, at, end: r.pos };
 }
@@ -110,16 +108,16 @@ const toItem = (value: Expression): ArrayItem => ({
 });
 
 /** Stands at `{`. */
-export function parseObject(r: Reader): ObjectExpression {
+export function parseObject(r: Reader): Node<'object'> {
   return r.deeper(() => readObject(r, (entry) => parsePair(r, entry)));
 }
 
 /** Of `profiles` and `needs`: a bare word counts as `word: true`, lists hold bare words. */
-export function parseWordObject(r: Reader): ObjectExpression {
+export function parseWordObject(r: Reader): Node<'object'> {
   return r.deeper(() => readObject(r, (key) => parseWordPair(r, key)));
 }
 
-function readObject(r: Reader, pair: (key: string) => ObjectEntry): ObjectExpression {
+function readObject(r: Reader, pair: (key: string) => ObjectEntry): Node<'object'> {
   const at = r.pos;
   r.expect('{', 'before an object');
   let isFirst = true;

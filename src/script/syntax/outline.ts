@@ -3,14 +3,11 @@
 import { basename, extname } from 'node:path';
 import {
   type Binding,
-  type ExeStatement,
   type Expression,
-  type ImportStatement,
+  type Node,
   type Parameter,
-  type RepeatPart,
   type ScriptTree,
   type Statement,
-  type TemplateExpression,
   visit,
 } from './ast.ts';
 
@@ -38,13 +35,13 @@ export interface Bound {
   readonly labels: readonly string[];
   /** Right-hand side of a variable. */
   readonly value?: Expression;
-  readonly exe?: ExeStatement;
+  readonly exe?: Node<'exe'>;
   /** What a loop variable is taken from. */
   readonly collection?: Expression;
   /** As written after the `:` of a parameter. */
   readonly type?: string;
   /** Of `import`: the file, and the name it has there. */
-  readonly source?: { readonly path: TemplateExpression; readonly name?: string };
+  readonly source?: { readonly path: Node<'template'>; readonly name?: string };
 }
 
 type Part = Bound['kind'];
@@ -78,14 +75,14 @@ export function namesIn({ text, body }: ScriptTree): Bound[] {
     }
     const { kind } = item as { kind?: string };
     const seen = CLOSED.has(kind ?? '') ? (item as Range) : around;
-    found.push(...boundBy(item as Statement | RepeatPart, text, whole, seen));
+    found.push(...boundBy(item as Statement | Node<'repeat'>, text, whole, seen));
     for (const inner of Object.values(item)) open.push([inner, seen]);
   }
   return found.sort((a, b) => a.place.at - b.place.at);
 }
 
 function boundBy(
-  node: Statement | RepeatPart | Extract<Expression, { kind: 'for' }>,
+  node: Statement | Node<'repeat'> | Extract<Expression, { kind: 'for' }>,
   text: string,
   whole: Range,
   around: Range,
@@ -148,7 +145,7 @@ const parametersOf = (
     ...(type === undefined ? {} : { type }),
   }));
 
-function importedBy(node: ImportStatement, text: string, seen: Range): Bound[] {
+function importedBy(node: Node<'import'>, text: string, seen: Range): Bound[] {
   const { form, source } = node;
   const path = source.kind === 'path' ? source.path : undefined;
   const bound = (kind: Part, name: string, place: Range, inFile?: string): Bound => ({
@@ -191,7 +188,7 @@ const derivedName = (path: string): string =>
   basename(path, extname(path)).replace(/[^A-Za-z0-9_]/g, '_');
 
 /** A path without anything put in but `@root`; undefined when it is known only at run time. */
-export function staticText({ parts }: TemplateExpression): string | undefined {
+export function staticText({ parts }: Node<'template'>): string | undefined {
   const texts = parts.map((part) => {
     if (typeof part === 'string') return part;
     const isRoot = part.kind === 'insert' && /^(?:root|base)$/.test(part.value.name);

@@ -3,14 +3,7 @@
 
 import { frontMatterAt } from '../../base/index.ts';
 import { parseBlockRest } from './action.ts';
-import type {
-  FenceStatement,
-  Mode,
-  ScriptTree,
-  Statement,
-  TemplateExpression,
-  TextLine,
-} from './ast.ts';
+import type { Mode, Node, ScriptTree, Statement } from './ast.ts';
 import { parseFlow } from './control-flow.ts';
 import { OUTERMOST, Reader, type Rules } from './cursor.ts';
 import { parseEffect } from './effect.ts';
@@ -128,8 +121,8 @@ function isSlashed(r: Reader): boolean {
 }
 
 /** Text and statements, line by line. */
-function readMarkdown(r: Reader, problems: SyntaxProblem[]): (TextLine | Statement)[] {
-  const body: (TextLine | Statement)[] = [];
+function readMarkdown(r: Reader, problems: SyntaxProblem[]): (Node<'text'> | Statement)[] {
+  const body: (Node<'text'> | Statement)[] = [];
   let from = r.pos;
   const flush = (to: number): void => {
     if (to > from) body.push({ kind: 'text', text: r.slice(from, to), at: from, end: to });
@@ -162,7 +155,7 @@ function readLine(r: Reader, problems: SyntaxProblem[]): Statement | 'text' | un
 }
 
 /** Fenced code is text, except `mlld-run`, whose content is a strict script. */
-function readFence(r: Reader, problems: SyntaxProblem[]): FenceStatement | 'text' {
+function readFence(r: Reader, problems: SyntaxProblem[]): Node<'fence'> | 'text' {
   const at = r.pos;
   const head = r.match(FENCE) ?? '';
   const [, mark = '```', kind = ''] = /(`{3,}|~{3,})[ \t]*([^`\n]*)/.exec(head) ?? [];
@@ -198,7 +191,7 @@ function findClosing(r: Reader, from: number, mark: string): { at: number; end: 
 }
 
 /** A template file: `.att` reads like `::`, `.mtt` only `{{…}}`. One final line break is dropped. */
-export function parseTemplateFile(text: string, kind: 'att' | 'mtt'): TemplateExpression {
+export function parseTemplateFile(text: string, kind: 'att' | 'mtt'): Node<'template'> {
   const r = new Reader(text.replace(/\r?\n$/, ''), 'markdown', RULES);
   if (kind === 'att') return parseBare(r, r.end, 'file');
   const parts = parseMustacheParts(r, '');
@@ -206,7 +199,7 @@ export function parseTemplateFile(text: string, kind: 'att' | 'mtt'): TemplateEx
 }
 
 /** `{{name}}` in a text that is already there, such as the `template` option of `foreach`. */
-export function parseMustache(text: string): TemplateExpression {
+export function parseMustache(text: string): Node<'template'> {
   const r = new Reader(text, 'strict', RULES);
   const parts = parseMustacheParts(r, '');
   return { kind: 'template', style: 'mustache', parts, at: 0, end: text.length };

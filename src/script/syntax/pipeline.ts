@@ -1,12 +1,5 @@
 // Stages, groups and `with { … }`: what happens to a value after it has been made.
-import type {
-  EffectStatement,
-  Expression,
-  GroupStage,
-  Options,
-  PipelineExpression,
-  PipelineStage,
-} from './ast.ts';
+import type { Expression, Node, PipelineStage } from './ast.ts';
 import { isCodeStart, parseCode, parseCommand } from './command.ts';
 import type { Reader } from './cursor.ts';
 import { parseReference } from './reference.ts';
@@ -40,7 +33,7 @@ export function parsePipes(r: Reader, source: Expression): Expression {
 }
 
 /** `|| @a || @b (2, 5ms) | @c` where a value begins. */
-export function parseLeadingGroup(r: Reader): PipelineExpression {
+export function parseLeadingGroup(r: Reader): Node<'pipeline'> {
   const at = r.pos;
   return { kind: 'pipeline', source: undefined, stages: parseStages(r), at, end: r.pos };
 }
@@ -76,7 +69,7 @@ function parseGroup(r: Reader): PipelineStage {
 }
 
 /** `(2, 5ms)` behind a group. */
-function parseCap(r: Reader): Pick<GroupStage, 'cap' | 'pauseMs'> {
+function parseCap(r: Reader): Pick<Node<'group-stage'>, 'cap' | 'pauseMs'> {
   if (r.match(CAP) === undefined) return { cap: undefined, pauseMs: 0 };
   return parseLimits(r);
 }
@@ -111,7 +104,7 @@ function parseStage(r: Reader): PipelineStage {
   if (r.peek() === '{') return { kind: 'code-stage', code: parseCommand(r, at), at, end: r.pos };
   if (isCodeStart(r)) return { kind: 'code-stage', code: parseCode(r), at, end: r.pos };
   if (r.sees(EFFECT)) {
-    const effect = r.rules.effect(r, true) as EffectStatement;
+    const effect = r.rules.effect(r, true) as Node<'effect'>;
     return { kind: 'effect-stage', effect, at, end: r.pos };
   }
   if (r.sees(/while[ \t]*\(/y)) {
@@ -136,7 +129,7 @@ export function parseWith(r: Reader, value: Expression): Expression {
   return { kind: 'with', value, options, at: value.at, end: r.pos };
 }
 
-export function parseOptions(r: Reader): Options | undefined {
+export function parseOptions(r: Reader): Node<'options'> | undefined {
   const at = r.pos;
   r.space();
   if (!r.sees(/with[ \t]*\{/y)) {
@@ -148,7 +141,7 @@ export function parseOptions(r: Reader): Options | undefined {
   return r.deeper(() => readOptions(r, start));
 }
 
-function readOptions(r: Reader, at: number): Options {
+function readOptions(r: Reader, at: number): Node<'options'> {
   r.pos += 1;
   const entries = new Map<string, Expression>();
   let pipeline: PipelineStage[] | undefined;

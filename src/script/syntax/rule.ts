@@ -1,14 +1,7 @@
 // Guards, script hooks, policies, profiles, needs.
 
 import { parseBlock } from './action.ts';
-import type {
-  Expression,
-  GuardStatement,
-  HookStatement,
-  NeedsStatement,
-  PolicyStatement,
-  ProfilesStatement,
-} from './ast.ts';
+import type { Expression, Node } from './ast.ts';
 import { parseWhen } from './control-flow.ts';
 import type { Reader } from './cursor.ts';
 import { parseTarget } from './define.ts';
@@ -60,7 +53,7 @@ const isName = (r: Reader, timing: string | undefined): boolean =>
 const DECIDES = new Set(['verdict', 'block', 'when', 'if']);
 
 /** Stands behind `guard`. */
-export function parseGuard(r: Reader, at: number): GuardStatement {
+export function parseGuard(r: Reader, at: number): Node<'guard'> {
   r.blanks();
   const privileged = r.takeWord('privileged');
   const head = parseHead(r, 'guard');
@@ -81,7 +74,7 @@ export function parseGuard(r: Reader, at: number): GuardStatement {
 }
 
 /** Stands behind `hook`. */
-export function parseHook(r: Reader, at: number): HookStatement {
+export function parseHook(r: Reader, at: number): Node<'hook'> {
   const { timing, ...head } = parseHead(r, 'hook');
   if (timing === 'always') r.fail('a hook runs before or after', { at });
   const body = r.within({ inLoop: false }, () => parseBlock(r, 'the hook'));
@@ -89,7 +82,7 @@ export function parseHook(r: Reader, at: number): HookStatement {
 }
 
 /** Stands behind `policy`. */
-export function parsePolicy(r: Reader, at: number): PolicyStatement {
+export function parsePolicy(r: Reader, at: number): Node<'policy'> {
   r.blanks();
   const name = parseTarget(r, 'policy');
   r.blanks();
@@ -108,7 +101,7 @@ export function parseWords(
   r: Reader,
   at: number,
   kind: 'profiles' | 'needs',
-): ProfilesStatement | NeedsStatement {
+): Node<'profiles' | 'needs'> {
   r.blanks();
   return { kind, value: parseWordObject(r), at, end: r.pos };
 }

@@ -1,7 +1,7 @@
 // One statement at the level of the script, and where it ends.
 
 import { parseOptionalValue, parseReturn } from './action.ts';
-import type { FlowStatement, Statement } from './ast.ts';
+import type { Node, Statement } from './ast.ts';
 import { parseFlow } from './control-flow.ts';
 import type { Reader } from './cursor.ts';
 import { parseExe, parseVar } from './define.ts';
@@ -27,7 +27,7 @@ function readStatement(r: Reader): Statement {
     case 'if':
     case 'for':
     case 'loop':
-      return { kind: 'flow', value: parseFlow(r, true) as FlowStatement['value'], at, end: r.pos };
+      return { kind: 'flow', value: parseFlow(r, true) as Node<'flow'>['value'], at, end: r.pos };
     case 'show':
     case 'log':
     case 'output':

@@ -1,15 +1,5 @@
 // `:::…:::` and `.mtt`: only `{{name.field}}` is put in, everything else is text.
-import type {
-  Expression,
-  FilePart,
-  InsertPart,
-  LiteralExpression,
-  PipelineStage,
-  RepeatPart,
-  TemplateExpression,
-  TemplatePart,
-  TextStyle,
-} from './ast.ts';
+import type { Expression, Node, PipelineStage, TemplatePart, TextStyle } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseBinding, parseTextSteps } from './reference.ts';
 
@@ -68,7 +58,7 @@ export function createParts() {
 }
 
 /** Stands at `:::`. */
-function parseMustacheText(r: Reader): TemplateExpression {
+function parseMustacheText(r: Reader): Node<'template'> {
   const at = r.pos;
   r.pos += 3;
   r.match(/\r?\n/y);
@@ -108,7 +98,7 @@ export function parseMustacheParts(r: Reader, escapes = 'nt\\'): TemplatePart[] 
   return parts.done();
 }
 
-function parseSlot(r: Reader): InsertPart | undefined {
+function parseSlot(r: Reader): Node<'insert'> | undefined {
   const at = r.pos;
   r.match(/\{\{[ \t]*@?/y);
   const name = r.takeName();
@@ -164,7 +154,7 @@ const FILE_IN_TEXT = /<(?![\s/])(?=[^<>"'=\n]*[.*@])[^<>"'=\n]+>/y;
 const NOT_A_FRAGMENT = /^\s*(?:$|[,)\]};:|?]|=>|==|!=|&&|>>|<<|(?:with|to|as|in)\b)/;
 
 /** Whatever text form stands here: `"`, `'`, `` ` ``, `::`, `:::`. */
-export function parseText(r: Reader): TemplateExpression | LiteralExpression {
+export function parseText(r: Reader): Node<'template' | 'literal'> {
   switch (r.peek()) {
     case "'":
       return parseSingle(r);
@@ -184,13 +174,13 @@ export function parseBare(
   r: Reader,
   to: number,
   style: 'bare' | 'file' = 'bare',
-): TemplateExpression {
+): Node<'template'> {
   const at = r.pos;
   const parts = r.within({ end: to }, () => parseParts(r, FORMS[style]));
   return { kind: 'template', style, parts, at, end: r.pos };
 }
 
-function parseSingle(r: Reader): LiteralExpression {
+function parseSingle(r: Reader): Node<'literal'> {
   const at = r.pos;
   const found = r.match(/'(?:[^'\\\n]|\\[^\n])*'/y);
   if (found === undefined) return unclosedText(r, at, 1);
@@ -198,7 +188,7 @@ function parseSingle(r: Reader): LiteralExpression {
   return { kind: 'literal', value, at, end: r.pos };
 }
 
-function parseDouble(r: Reader): TemplateExpression {
+function parseDouble(r: Reader): Node<'template'> {
   const at = r.pos;
   r.pos += 1;
   const isFile = r.sees(WHOLE_FILE);
@@ -208,7 +198,7 @@ function parseDouble(r: Reader): TemplateExpression {
   return { kind: 'template', style: 'double', parts, at, end: r.pos };
 }
 
-function parseEnclosed(r: Reader, quote: '`' | '::', form: TextForm): TemplateExpression {
+function parseEnclosed(r: Reader, quote: '`' | '::', form: TextForm): Node<'template'> {
   const at = r.pos;
   r.pos += quote.length;
   const isTrimmed = quote === '::';
@@ -298,7 +288,7 @@ function literalFence(r: Reader): string | undefined {
 }
 
 /** Stands at `@`. Undefined when no name follows. */
-export function parseInsert(r: Reader, form: TextForm): InsertPart | undefined {
+export function parseInsert(r: Reader, form: TextForm): Node<'insert'> | undefined {
   const at = r.pos;
   r.pos += 1;
   const name = r.takeName();
@@ -322,7 +312,7 @@ export function parseInsert(r: Reader, form: TextForm): InsertPart | undefined {
   };
 }
 
-function parseInsertMode(r: Reader, form: TextForm): InsertPart['mode'] {
+function parseInsertMode(r: Reader, form: TextForm): Node<'insert'>['mode'] {
   if (r.peek() !== '?') return { kind: 'plain' };
   if (r.sees(/\?\?["'`]/y)) {
     const value = r.attempt((): Expression => {
@@ -377,7 +367,7 @@ function parseTextStages(r: Reader): PipelineStage[] {
 }
 
 /** Stands at `<`. Undefined when it is only a character. */
-export function parseFilePart(r: Reader, quote: Quote | undefined): FilePart | undefined {
+export function parseFilePart(r: Reader, quote: Quote | undefined): Node<'file-part'> | undefined {
   const at = r.pos;
   if (!r.sees(FILE_IN_TEXT)) return undefined;
   const file = r.attempt(() => r.rules.file(r));
@@ -395,7 +385,7 @@ export function parseFilePart(r: Reader, quote: Quote | undefined): FilePart | u
 }
 
 /** `/for @x in @xs` … `/end`, standing at the start of a line. */
-function parseRepeat(r: Reader, form: TextForm): RepeatPart | undefined {
+function parseRepeat(r: Reader, form: TextForm): Node<'repeat'> | undefined {
   if (!r.sees(REPEAT)) return undefined;
   const at = r.pos;
   return r.attempt(() =>

@@ -1,6 +1,6 @@
 // One grammar for every value: right-hand sides, arguments, conditions, entries, arms. Operators bind
 // as the table says; `|` binds weaker than all of them, `with` belongs to the whole before it.
-import type { BinaryOperator, Expression, ModelExpression, TemplateExpression } from './ast.ts';
+import type { BinaryOperator, Expression, Node } from './ast.ts';
 import { isCodeStart, parseCode, parseCommand, parseCommandString } from './command.ts';
 import type { Reader } from './cursor.ts';
 import { parseFile } from './file.ts';
@@ -249,7 +249,7 @@ function parseTemplateFile(r: Reader): Expression {
 }
 
 /** A quoted path. */
-export function parsePathText(r: Reader, where: string): TemplateExpression {
+export function parsePathText(r: Reader, where: string): Node<'template'> {
   if (!isTextStart(r)) r.fail(`expected a quoted path ${where}, found ${r.shown()}`);
   const text = parseText(r);
   if (text.kind === 'template') return text;
@@ -263,7 +263,7 @@ export function parsePathText(r: Reader, where: string): TemplateExpression {
 }
 
 /** `prose { … }`, `llm "…"`, `llm:tier { … }` */
-function parseModel(r: Reader, word: 'prose' | 'llm'): ModelExpression {
+function parseModel(r: Reader, word: 'prose' | 'llm'): Node<'model'> {
   const at = r.pos;
   r.pos += word.length;
   const tier = r.match(/:[\w.-]+/y)?.slice(1);
@@ -273,7 +273,7 @@ function parseModel(r: Reader, word: 'prose' | 'llm'): ModelExpression {
   return { kind: 'model', word, tier, prompt, options, at, end: r.pos };
 }
 
-function parsePrompt(r: Reader, word: string): TemplateExpression {
+function parsePrompt(r: Reader, word: string): Node<'template'> {
   const { from, to } = takeRaw(r, 'plain', `\`${word}\``);
   const behind = r.pos;
   const body = r.slice(from, to);

@@ -148,16 +148,11 @@ export function createProcesses(ports: ProcessWorldPorts) {
 
   return {
     start,
-    async process(request: ProcessRequest): Promise<Outcome<ProcessResult>> {
+    process(request: ProcessRequest): Promise<Outcome<ProcessResult>> {
       const { source } = request;
       const script = typeof source === 'string' ? source : inTurn(source);
-      const ended = await start({
-        config: { shell: shellName(), script },
-        request,
-        operation: operationOf(request),
-      });
-      if (ended.ok) request.onOutput?.(ended.output.stdout);
-      return ended;
+      const config = { shell: shellName(), script };
+      return start({ config, request, operation: operationOf(request) });
     },
   };
 }
