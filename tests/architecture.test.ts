@@ -71,7 +71,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['port.ts'],
     ['encode.ts'],
     ['leases', 'transcript', 'vault.ts'],
-    ['sqlite', 'memory'],
+    ['sqlite'],
   ],
   harness: [
     ['loop.ts'],

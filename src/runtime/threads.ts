@@ -186,12 +186,13 @@ async function retain(open: OpenProject, store: Store): Promise<void> {
 async function inEmptyRegistry<T>(
   work: (store: Store) => Promise<Outcome<T>>,
 ): Promise<Outcome<T>> {
-  const { createWorld, openMemoryStore } = await import('../store/index.ts');
-  const { store } = openMemoryStore({ world: createWorld(systemClock, () => false) });
+  const { openSqliteStore } = await import('../store/index.ts');
+  const opened = await openSqliteStore({ file: ':memory:', clock: systemClock });
+  if (!opened.ok) return opened;
   try {
-    return await work(store);
+    return await work(opened.output);
   } finally {
-    await store.close();
+    await opened.output.close();
   }
 }
 

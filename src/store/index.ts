@@ -1,6 +1,5 @@
 export { type Amounts, BUDGET_KINDS, type BudgetKind, type BudgetLimits } from './amounts.ts';
 export { nameOwner } from './leases/lease-owner.ts';
-export { createWorld, openMemoryStore } from './memory/store.ts';
 export type {
   Answer,
   Approval,

@@ -2,7 +2,7 @@
 // on an immediate answer is found out. `KERNMANTLE_LATE_STORE` is the seed of the delays.
 import { ok, systemClock } from '../../src/base/index.ts';
 import type { RuntimeOptions } from '../../src/runtime/index.ts';
-import { createWorld, openMemoryStore } from '../../src/store/index.ts';
+import { createWorld, openMemoryStore } from './memory-store/store.ts';
 
 const seed = process.env.KERNMANTLE_LATE_STORE;
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
+import { createWorld, openMemoryStore } from '../../../tests/support/memory-store/store.ts';
 import { makeClock, must } from '../../../tests/support/registry.ts';
 import { ok } from '../../base/index.ts';
-import { createWorld, openMemoryStore } from '../../store/index.ts';
 import { createLiveThreads } from '../thread/live-threads.ts';
 import { logEvent } from './registry-tools.ts';
 

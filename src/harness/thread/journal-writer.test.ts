@@ -1,7 +1,8 @@
 import { beforeEach, expect, test } from 'vitest';
+import { createWorld, openMemoryStore } from '../../../tests/support/memory-store/store.ts';
 import { makeClock, must } from '../../../tests/support/registry.ts';
 import { ok } from '../../base/index.ts';
-import { createWorld, openMemoryStore, type Store } from '../../store/index.ts';
+import type { Store } from '../../store/index.ts';
 import type { JournalEvent } from './journal-event.ts';
 import { createJournalWriter, type JournalWriter } from './journal-writer.ts';
 

@@ -35,7 +35,7 @@ import { createSignalRows } from './signals.ts';
 import { createThreadRows } from './threads.ts';
 
 export interface SqliteOptions {
-  /** `.ai/threads/registry.db`; made when it is not there. */
+  /** `.ai/threads/registry.db`; made when it is not there. `:memory:` is for one use: nothing of it stays. */
   file: string;
   clock: Clock;
   durability?: Durability;

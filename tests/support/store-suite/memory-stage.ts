@@ -1,7 +1,7 @@
 // Stores in memory on one world, each like a process of its own.
 
-import { createWorld, openMemoryStore } from '../../../src/store/memory/store.ts';
 import type { Store } from '../../../src/store/port.ts';
+import { createWorld, openMemoryStore } from '../memory-store/store.ts';
 import { makeClock, type OpenStage } from './stage.ts';
 
 /** With `delays`, a seed: every stage has other delays, and the same ones when it runs again. */

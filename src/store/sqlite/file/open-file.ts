@@ -153,7 +153,7 @@ async function patiently(connection: Connection, options: FileOptions): Promise<
 }
 
 export async function openFile(options: FileOptions): Promise<Outcome<Connection>> {
-  const made = makeFile(options.file);
+  const made = options.file === ':memory:' ? ok(null) : makeFile(options.file);
   if (!made.ok) return made;
   // Loaded here, not at import: most commands never open a registry.
   const connect =

@@ -1,7 +1,7 @@
 // The data of a store in memory, shared by all stores that are opened on it. Rows are replaced, never
 // changed; every replacement can be taken back, so a transaction is all or nothing by undoing it.
-import type { Clock, Failure, Json, JsonObject, Outcome } from '../../base/index.ts';
-import type { Amounts, BudgetLimits } from '../amounts.ts';
+import type { Clock, Failure, Json, JsonObject, Outcome } from '../../../src/base/index.ts';
+import type { Amounts, BudgetLimits } from '../../../src/store/amounts.ts';
 import type {
   Approval,
   AuditEntry,
@@ -11,7 +11,7 @@ import type {
   SignalNote,
   StoredEvent,
   ThreadSummary,
-} from '../port.ts';
+} from '../../../src/store/port.ts';
 
 export interface ThreadRecord extends ThreadSummary {
   chain: readonly string[];

@@ -1,5 +1,5 @@
 // Watching the data of a store in memory.
-import type { Head, StoredEvent } from '../port.ts';
+import type { Head, StoredEvent } from '../../../src/store/port.ts';
 import type { LateWire } from './wire.ts';
 import type { News, World } from './world.ts';
 

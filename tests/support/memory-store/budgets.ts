@@ -1,8 +1,15 @@
 // Budgets in memory: done step by step on the rows themselves, and taken back by the transaction when
 // a step is refused. On purpose not the way the SQLite store does it.
-import { fail, type Json } from '../../base/index.ts';
-import { type Amounts, add, BUDGET_KINDS, type BudgetKind, plus, without } from '../amounts.ts';
-import type { Commit, Reserve, Settle } from '../port.ts';
+import { fail, type Json } from '../../../src/base/index.ts';
+import {
+  type Amounts,
+  add,
+  BUDGET_KINDS,
+  type BudgetKind,
+  plus,
+  without,
+} from '../../../src/store/amounts.ts';
+import type { Commit, Reserve, Settle } from '../../../src/store/port.ts';
 import { need, type OpenReservation, RefusedCommit, type World } from './world.ts';
 
 const ZERO = { spawns: 0n, tokens: 0n, input_tokens: 0n, output_tokens: 0n, spend: 0n };

@@ -7,8 +7,8 @@ import {
   type JsonObject,
   type Outcome,
   ok,
-} from '../../base/index.ts';
-import type { CommitText, EventText, SignalText, ThreadText } from '../encode.ts';
+} from '../../../src/base/index.ts';
+import type { CommitText, EventText, SignalText, ThreadText } from '../../../src/store/encode.ts';
 import type {
   Approval,
   ApprovalState,
@@ -21,8 +21,8 @@ import type {
   Sealed,
   Signal,
   ThreadRow,
-} from '../port.ts';
-import { isEnded, noThread } from '../thread-id.ts';
+} from '../../../src/store/port.ts';
+import { isEnded, noThread } from '../../../src/store/thread-id.ts';
 import { changeBudgets, openAccount, reserveAll } from './budgets.ts';
 import { need, RefusedCommit, type ThreadRecord, type World } from './world.ts';
 

@@ -1,14 +1,14 @@
 // A store in memory, for tests and for replays: the second implementation of the port, which keeps
 // everybody honest about what the port promises. Answers come late and in another order when delays
 // are asked for, so whoever relies on an immediate answer is found out.
-import { type Clock, fail, type Outcome, ok } from '../../base/index.ts';
+import { type Clock, fail, type Outcome, ok } from '../../../src/base/index.ts';
 import {
   type CommitText,
   checkApproval,
   encodeCommit,
   encodeSignal,
   encodeThread,
-} from '../encode.ts';
+} from '../../../src/store/encode.ts';
 import type {
   Answer,
   Commit,
@@ -19,8 +19,8 @@ import type {
   SignalNote,
   Store,
   Wanted,
-} from '../port.ts';
-import { noThread } from '../thread-id.ts';
+} from '../../../src/store/port.ts';
+import { noThread } from '../../../src/store/thread-id.ts';
 import {
   addAudit,
   askApproval,

@@ -1,7 +1,7 @@
 // Lists of threads and their end, approvals and records, in memory.
 import { createHash } from 'node:crypto';
-import { canonicalJson, fail, type Outcome, ok, parseJson } from '../../base/index.ts';
-import { BUDGET_KINDS } from '../amounts.ts';
+import { canonicalJson, fail, type Outcome, ok, parseJson } from '../../../src/base/index.ts';
+import { BUDGET_KINDS } from '../../../src/store/amounts.ts';
 import type {
   Approval,
   ApprovalFilter,
@@ -11,8 +11,8 @@ import type {
   Sealed,
   ThreadFilter,
   ThreadPage,
-} from '../port.ts';
-import { isEnded, noThread, THREAD_STATUSES } from '../thread-id.ts';
+} from '../../../src/store/port.ts';
+import { isEnded, noThread, THREAD_STATUSES } from '../../../src/store/thread-id.ts';
 import { keepSecrets, sendSignal, stateOf, toRow } from './commit.ts';
 import { need, RefusedCommit, type ThreadRecord, type World } from './world.ts';
 

@@ -1,7 +1,7 @@
 // Leases and the queue, in memory.
-import { fail } from '../../base/index.ts';
-import type { Held, Lease, Owner, Wanted } from '../port.ts';
-import { AT_WORK, isEnded, noThread } from '../thread-id.ts';
+import { fail } from '../../../src/base/index.ts';
+import type { Held, Lease, Owner, Wanted } from '../../../src/store/port.ts';
+import { AT_WORK, isEnded, noThread } from '../../../src/store/thread-id.ts';
 import { addEvents, letGo, MAX_LEASE_MS, toHeld } from './commit.ts';
 import { need, RefusedCommit, type ThreadRecord, type World } from './world.ts';
 
