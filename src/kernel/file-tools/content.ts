@@ -4,6 +4,7 @@ import {
   closeSync,
   constants,
   fstatSync,
+  mkdirSync,
   openSync,
   read,
   readlinkSync,
@@ -11,10 +12,10 @@ import {
   realpathSync,
   statSync,
 } from 'node:fs';
-import { type FileHandle, mkdir, open, readlink, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import {
+  type ErrorCode,
   errnoOf,
   type Failure,
   fail,
@@ -31,115 +32,40 @@ import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
 // on Linux `/proc/self/fd/N/name` is what `openat` is in C. Elsewhere the full path is used and the
 // comparison is the protection.
 
-const { O_CREAT, O_EXCL, O_WRONLY } = constants;
+const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 
-/** An open folder; `at(name)` is a path that stays inside it whatever happens to its name. */
-export interface Folder {
-  at(name: string): string;
-  close(): Promise<void>;
+/** Whoever opened it closes the descriptor; the path stays inside whatever happens to its name. */
+export interface OpenFolder {
+  descriptor: number;
+  path: string;
 }
 
-export const moved = (path: string): Failure =>
+const moved = (path: string): Failure =>
   fail('permission_denied', `\`${path}\` was replaced by another place while it was opened`);
+
+const DISK_FAULTS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
+  ENOENT: ['not_found', 'does not exist'],
+  EISDIR: ['invalid_input', 'is a folder'],
+  ENOTDIR: ['invalid_input', 'is not a folder'],
+  EEXIST: ['invalid_input', 'exists already'],
+};
+const DISK_TROUBLE: Readonly<Record<string, string>> = {
+  ENOSPC: 'the disk is full',
+  EDQUOT: 'the disk quota is used up',
+  EROFS: 'the file system is read-only',
+  EACCES: 'the operating system denies access',
+  EPERM: 'the operating system denies access',
+  EMFILE: 'too many files are open',
+  ENAMETOOLONG: 'the name is too long',
+};
 
 /** What went wrong on disk, in words; `path` is shown as the caller knows it. */
 export function diskFault(error: unknown, path: string): Failure {
-  const code = errnoOf(error);
-  if (code === 'ENOENT') return fail('not_found', `\`${path}\` does not exist`, { path });
-  if (code === 'EISDIR') return fail('invalid_input', `\`${path}\` is a folder`, { path });
-  if (code === 'ENOTDIR') return fail('invalid_input', `\`${path}\` is not a folder`, { path });
-  if (code === 'EEXIST') return fail('invalid_input', `\`${path}\` exists already`, { path });
-  if (code === 'ELOOP') return moved(path);
-  const why: Record<string, string> = {
-    ENOSPC: 'the disk is full',
-    EDQUOT: 'the disk quota is used up',
-    EROFS: 'the file system is read-only',
-    EACCES: 'the operating system denies access',
-    EPERM: 'the operating system denies access',
-    EMFILE: 'too many files are open',
-    ENAMETOOLONG: 'the name is too long',
-  };
-  return fail('tool_failed', `\`${path}\`: ${why[code] ?? code}`, { path, errno: code });
-}
-
-/** The real path behind an open handle: asked of the kernel, or compared by identity. */
-async function isAt(handle: FileHandle, absolute: string): Promise<boolean> {
-  try {
-    return (await readlink(`/proc/self/fd/${handle.fd}`)) === absolute;
-  } catch {
-    const [held, there] = [await handle.stat(), await stat(absolute)];
-    const same = held.dev === there.dev && held.ino === there.ino;
-    return same && (await realpath(absolute)) === absolute;
-  }
-}
-
-async function toFolder(handle: FileHandle, absolute: string): Promise<Folder> {
-  const viaHandle = `/proc/self/fd/${handle.fd}`;
-  const anchored = await readlink(viaHandle).then(
-    () => true,
-    () => false,
-  );
-  return {
-    at: (name) => join(anchored ? viaHandle : absolute, name),
-    close: () => handle.close(),
-  };
-}
-
-/** Opens the folder at a real path; `shown` is the path for messages. The caller closes it. */
-export async function openFolder(absolute: string, shown: string): Promise<Outcome<Folder>> {
-  let handle: FileHandle;
-  try {
-    handle = await open(absolute, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  } catch (error) {
-    return diskFault(error, shown);
-  }
-  try {
-    if (await isAt(handle, absolute)) return ok(await toFolder(handle, absolute));
-    await handle.close();
-    return moved(shown);
-  } catch (error) {
-    await handle.close();
-    return diskFault(error, shown);
-  }
-}
-
-/** Opens the folder a file is to be written to, making what is missing, one level after the other. */
-export async function makeFolder(absolute: string, shown: string): Promise<Outcome<Folder>> {
-  const existing = await openFolder(absolute, shown);
-  if (existing.ok || existing.error.code !== 'not_found') return existing;
-  const parent = await makeFolder(dirname(absolute), shown);
-  if (!parent.ok) return parent;
-  try {
-    const path = parent.output.at(basename(absolute));
-    await mkdir(path).catch((error: unknown) => {
-      if (errnoOf(error) !== 'EEXIST') throw error; // somebody else made it: fine if it is a folder
-    });
-    return ok(await toFolder(await open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW), absolute));
-  } catch (error) {
-    return diskFault(error, shown);
-  } finally {
-    await parent.output.close();
-  }
-}
-
-/** Creates a file that did not exist, for writing only. Throws what the system says. */
-export const createFile = (path: string, mode: number): Promise<FileHandle> =>
-  open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
-
-const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
-
-const CHUNK = 64 * 1024;
-/** What is read before anything else gets a turn. */
-const AT_ONCE = 256 * 1024;
-/** Beyond this a file is for `grep` or a program, not for a model. */
-export const MAX_FILE_BYTES = 256 * 1024 * 1024;
-
-/** An open regular file; whoever opened it closes it. */
-export interface OpenFile {
-  descriptor: number;
-  size: number;
-  mode: number;
-  mtimeMs: number;
+  const errno = errnoOf(error);
+  if (errno === 'ELOOP') return moved(path);
+  const known = DISK_FAULTS[errno];
+  if (known) return fail(known[0], `\`${path}\` ${known[1]}`, { path });
+  return fail('tool_failed', `\`${path}\`: ${DISK_TROUBLE[errno] ?? errno}`, { path, errno });
 }
 
 /** Where to look for the names of an open folder; undefined when it is not the one that was meant. */
@@ -155,27 +81,68 @@ function anchorOf(folder: number, absolute: string): string | undefined {
   }
 }
 
-function openIn(folder: string, name: string, shown: string): Outcome<OpenFile> {
-  const descriptor = openSync(join(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  const stats = fstatSync(descriptor);
-  const { size, mode, mtimeMs } = stats;
-  if (stats.isFile()) return ok({ descriptor, size, mode, mtimeMs });
-  closeSync(descriptor);
-  const what = stats.isDirectory() ? 'a folder' : 'not a regular file';
-  return fail('invalid_input', `\`${shown}\` is ${what}`, { path: shown });
+/** Opens the folder at a real path; `shown` is the path for messages. */
+export function openFolder(absolute: string, shown: string): Outcome<OpenFolder> {
+  let descriptor: number | undefined;
+  let path: string | undefined;
+  try {
+    descriptor = openSync(absolute, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    path = anchorOf(descriptor, absolute);
+    return path === undefined ? moved(shown) : ok({ descriptor, path });
+  } catch (error) {
+    return diskFault(error, shown);
+  } finally {
+    if (descriptor !== undefined && path === undefined) closeSync(descriptor);
+  }
+}
+
+/** Opens the folder a file is to be written to, making what is missing, one level after the other. */
+export function makeFolder(absolute: string, shown: string): Outcome<OpenFolder> {
+  const existing = openFolder(absolute, shown);
+  if (existing.ok || existing.error.code !== 'not_found') return existing;
+  const parent = makeFolder(dirname(absolute), shown);
+  if (!parent.ok) return parent;
+  try {
+    mkdirSync(join(parent.output.path, basename(absolute)));
+  } catch (error) {
+    // Somebody else made it: fine if it is a folder.
+    if (errnoOf(error) !== 'EEXIST') return diskFault(error, shown);
+  } finally {
+    closeSync(parent.output.descriptor);
+  }
+  return openFolder(absolute, shown);
+}
+
+const CHUNK = 64 * 1024;
+/** What is read before anything else gets a turn. */
+const AT_ONCE = 256 * 1024;
+/** Beyond this a file is for `grep` or a program, not for a model. */
+export const MAX_FILE_BYTES = 256 * 1024 * 1024;
+
+/** An open regular file; whoever opened it closes it. */
+export interface OpenFile {
+  descriptor: number;
+  size: number;
+  mtimeMs: number;
 }
 
 /** Opens a regular file for reading. A pipe or device neither blocks nor gets read. */
 export function openFile(absolute: string, shown: string): Outcome<OpenFile> {
-  let folder: number | undefined;
+  const folder = openFolder(dirname(absolute), shown);
+  if (!folder.ok) return folder;
   try {
-    folder = openSync(dirname(absolute), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    const anchor = anchorOf(folder, dirname(absolute));
-    return anchor === undefined ? moved(shown) : openIn(anchor, basename(absolute), shown);
+    const path = join(folder.output.path, basename(absolute));
+    const descriptor = openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    const stats = fstatSync(descriptor);
+    const { size, mtimeMs } = stats;
+    if (stats.isFile()) return ok({ descriptor, size, mtimeMs });
+    closeSync(descriptor);
+    const what = stats.isDirectory() ? 'a folder' : 'not a regular file';
+    return fail('invalid_input', `\`${shown}\` is ${what}`, { path: shown });
   } catch (error) {
     return diskFault(error, shown);
   } finally {
-    if (folder !== undefined) closeSync(folder);
+    closeSync(folder.output.descriptor);
   }
 }
 

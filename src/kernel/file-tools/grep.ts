@@ -2,11 +2,11 @@
 // a literal or an expression matched in linear time (pattern.ts); files, lines and results are
 // bounded, and every bound that was reached is named in the answer.
 import { lstat } from 'node:fs/promises';
-import { type JsonObject, matchGlob, type Outcome, ok } from '../../base/index.ts';
+import { type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
 import { type ProjectPath, resolveProjectPath } from '../rights/project-path.ts';
 import { cancelled, countOf, fileMarks, isSet, textOf } from './content.ts';
-import { emptyFor, mayRead, pathBelow, searchStart, walkFiles } from './list.ts';
+import { findFiles, mayRead } from './list.ts';
 import { createMatcher, type LineMatcher } from './pattern.ts';
 import { looksBinary, readWhole, type WholeFile } from './read-file.ts';
 
@@ -35,8 +35,7 @@ const cut = (line: string): string => {
 
 function searchLines(search: Search, file: WholeFile): void {
   const { context, matcher, matches } = search;
-  const bytes = Buffer.from(file.bytes.buffer, file.bytes.byteOffset, file.bytes.length);
-  const text = bytes.toString('utf8');
+  const text = file.bytes.toString('utf8');
   if (!matcher.mayMatch(text)) return;
   const lines = text.split('\n');
   if (lines.at(-1) === '') lines.pop();
@@ -63,13 +62,8 @@ function searchLines(search: Search, file: WholeFile): void {
 }
 
 async function searchFile(search: Search, place: ProjectPath): Promise<void> {
-  const info = await lstat(place.absolute).catch(() => undefined);
-  if (info && info.size > MAX_FILE_BYTES) {
-    search.skipped.large++;
-    return;
-  }
   const file = await readWhole(place, MAX_FILE_BYTES);
-  if (!file.ok) search.skipped.unreadable++;
+  if (!file.ok) search.skipped['max_bytes' in file.error.detail ? 'large' : 'unreadable']++;
   else if (looksBinary(file.output.bytes)) search.skipped.binary++;
   else {
     search.searched++;
@@ -77,28 +71,6 @@ async function searchFile(search: Search, place: ProjectPath): Promise<void> {
     searchLines(search, file.output);
     if (search.bytes > MAX_TOTAL_BYTES) search.stopped ??= 'too_many_bytes';
   }
-}
-
-/** The files to look into: the one that `path` names, or those below it that match `glob`. */
-async function* candidates(
-  call: PrimitiveCall,
-  start: ProjectPath,
-  rest: string,
-  onTruncated: () => void,
-): AsyncGenerator<ProjectPath> {
-  const pattern = textOf(call.parameters, 'glob', '**');
-  const walk = walkFiles(start, {
-    includeIgnored: isSet(call.parameters, 'include_ignored'),
-    named: pattern.split('/'),
-    signal: call.signal,
-  });
-  for await (const entry of walk.files()) {
-    const inside = pathBelow(start.relative, entry.relative);
-    // As people expect it: `*.ts` means the name, in whatever folder.
-    const subject = pattern.includes('/') || pattern === '**' ? inside : entry.name;
-    if (matchGlob(rest, subject)) yield entry;
-  }
-  if (walk.truncated()) onTruncated();
 }
 
 function report(search: Search): PrimitiveResult {
@@ -152,18 +124,17 @@ async function searchPlace(
     if (allowed.ok) await searchFile(search, base);
     return allowed;
   }
-  const from = searchStart(call, textOf(call.parameters, 'glob', '**'));
-  if (!from.ok) return from;
-  const { start, rest } = from.output;
-  const onTruncated = () => {
-    search.stopped ??= 'too_many_files';
-  };
+  // As people expect it: `*.ts` means the name, in whatever folder.
+  const pattern = textOf(call.parameters, 'glob', '**');
+  const found = findFiles(call, pattern, !pattern.includes('/') && pattern !== '**');
+  if (!found.ok) return found;
+  const { files, isTruncated, whyNone } = found.output;
   let seen = 0;
-  for await (const place of candidates(call, start, rest, onTruncated)) {
+  for await (const place of files()) {
     if (search.stopped !== undefined || call.signal.aborted) break;
-    if (!mayRead(call, place.relative).ok) continue;
     seen++;
     await searchFile(search, place);
   }
-  return seen === 0 ? await emptyFor(call, start) : ok(null);
+  if (isTruncated()) search.stopped ??= 'too_many_files';
+  return seen === 0 ? await whyNone() : ok(null);
 }

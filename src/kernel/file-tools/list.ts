@@ -1,7 +1,7 @@
 // `list_dir` and `glob`: names only, and only those the caller may read. What is hidden is not
 // counted either. Where nothing can be seen and the folder itself is not granted, the answer is the
 // refusal, whether or not the folder exists.
-import type { Dirent } from 'node:fs';
+import { closeSync, type Dirent } from 'node:fs';
 import { lstat, opendir } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
@@ -20,20 +20,18 @@ import { cancelled, countOf, diskFault, fileMarks, isSet, openFolder, textOf } f
 // of entries looked at is bounded, so that a folder with a million files costs what we say it costs.
 
 const MAX_DEPTH = 64;
-export const MAX_ENTRIES = 200_000;
+const MAX_ENTRIES = 200_000;
 
 /** Other programs' folders, and the traces of our own: skipped unless somebody names them. */
 const IGNORED_NAMES = ['.git', 'node_modules'];
 const IGNORED_PATHS = ['.ai/threads', '.ai/.env'];
 
-export type EntryKind = 'file' | 'folder' | 'link' | 'other';
-
-export interface ListedEntry extends ProjectPath {
+interface ListedEntry extends ProjectPath {
   name: string;
-  kind: EntryKind;
+  kind: 'file' | 'folder' | 'link' | 'other';
 }
 
-function kindOf(entry: Dirent): EntryKind {
+function kindOf(entry: Dirent): ListedEntry['kind'] {
   if (entry.isFile()) return 'file';
   if (entry.isDirectory()) return 'folder';
   return entry.isSymbolicLink() ? 'link' : 'other';
@@ -47,12 +45,12 @@ export async function entriesOf(
   folder: ProjectPath,
   max: number,
 ): Promise<Outcome<{ entries: ListedEntry[]; more: boolean }>> {
-  const opened = await openFolder(folder.absolute, folder.relative);
+  const opened = openFolder(folder.absolute, folder.relative);
   if (!opened.ok) return opened;
   const entries: ListedEntry[] = [];
   let more = false;
   try {
-    for await (const entry of await opendir(opened.output.at('.'))) {
+    for await (const entry of await opendir(opened.output.path)) {
       more = entries.length >= max;
       if (more) break;
       const { name } = entry;
@@ -65,52 +63,10 @@ export async function entriesOf(
   } catch (error) {
     return diskFault(error, folder.relative);
   } finally {
-    await opened.output.close();
+    closeSync(opened.output.descriptor);
   }
   entries.sort((a, b) => (a.name < b.name ? -1 : 1));
   return ok({ entries, more });
-}
-
-export interface WalkOptions {
-  includeIgnored: boolean;
-  /** Names that a pattern spells out are not ignored. */
-  named?: readonly string[];
-  signal: AbortSignal;
-  maxEntries?: number;
-}
-
-export interface Walk {
-  files(): AsyncGenerator<ListedEntry>;
-  /** True when the bound, and not the project, ended the walk. */
-  truncated(): boolean;
-}
-
-export function walkFiles(start: ProjectPath, options: WalkOptions): Walk {
-  let left = options.maxEntries ?? MAX_ENTRIES;
-  let truncated = false;
-  const isIgnored = ({ name, relative }: ListedEntry): boolean =>
-    !options.includeIgnored &&
-    ((IGNORED_NAMES.includes(name) && !options.named?.includes(name)) ||
-      (IGNORED_PATHS.includes(relative) && !options.named?.includes('.ai')));
-
-  async function* visit(folder: ProjectPath, depth: number): AsyncGenerator<ListedEntry> {
-    if (depth > MAX_DEPTH || left <= 0) {
-      truncated = true;
-      return;
-    }
-    const listed = await entriesOf(folder, left);
-    // A folder that vanished or cannot be opened holds nothing for this caller.
-    if (!listed.ok) return;
-    left -= listed.output.entries.length;
-    truncated ||= listed.output.more;
-    for (const entry of listed.output.entries) {
-      if (options.signal.aborted) return;
-      if (entry.kind === 'file') yield entry;
-      else if (entry.kind === 'folder' && !isIgnored(entry)) yield* visit(entry, depth + 1);
-    }
-  }
-
-  return { files: () => visit(start, 0), truncated: () => truncated };
 }
 
 export const mayRead = (call: PrimitiveCall, path: string): Outcome<null> =>
@@ -143,67 +99,99 @@ export async function listDir(call: PrimitiveCall): Promise<Outcome<PrimitiveRes
 }
 
 /** Walking starts where the pattern stops being literal; the rest is matched below that folder. */
-function splitPattern(pattern: string): { start: string; rest: string } {
+function splitPattern(pattern: string): { literal: string; rest: string } {
   const parts = pattern.split('/').filter((part) => part !== '' && part !== '.');
   const special = parts.findIndex((part) => /[*?]/.test(part));
   const at = special === -1 ? parts.length - 1 : special;
-  return { start: parts.slice(0, at).join('/') || '.', rest: parts.slice(at).join('/') };
+  return { literal: parts.slice(0, at).join('/') || '.', rest: parts.slice(at).join('/') };
 }
 
-/** Where a search may look: the folder `path`, narrowed by the literal beginning of a pattern. */
-export function searchStart(
+export interface FoundFiles {
+  start: ProjectPath;
+  files(): AsyncGenerator<ProjectPath>;
+  /** True when the bound, and not the project, ended the walk. */
+  isTruncated(): boolean;
+  /** Why nothing was found, when the reason is not that there is nothing. */
+  whyNone(): Promise<Outcome<null>>;
+}
+
+/** Files below the folder `path` that match a pattern, by their path or their name alone. */
+export function findFiles(
   call: PrimitiveCall,
   pattern: string,
-): Outcome<{ start: ProjectPath; rest: string }> {
+  byName = false,
+): Outcome<FoundFiles> {
   const problem = globProblem(pattern);
   if (problem !== undefined) return fail('invalid_input', `glob \`${pattern}\` ${problem}`);
-  const { start, rest } = splitPattern(pattern);
+  const { literal, rest } = splitPattern(pattern);
   if (rest === '') return fail('invalid_input', `glob \`${pattern}\` names no file`);
   const base = resolveProjectPath(call.projectRoot, textOf(call.parameters, 'path', '.'));
   if (!base.ok) return base;
-  const place = resolveProjectPath(call.projectRoot, join(base.output.absolute, start));
-  return place.ok ? ok({ start: place.output, rest }) : place;
-}
+  const place = resolveProjectPath(call.projectRoot, join(base.output.absolute, literal));
+  if (!place.ok) return place;
+  const start = place.output;
+  let [left, isTruncated] = [MAX_ENTRIES, false];
 
-/** The path as seen from a folder of the project. */
-export const pathBelow = (start: string, path: string): string =>
-  start === '.' ? path : path.slice(start.length + 1);
+  // Names that a pattern spells out are not ignored.
+  const named = pattern.split('/');
+  const includeIgnored = isSet(call.parameters, 'include_ignored');
+  const isIgnored = ({ name, relative }: ListedEntry): boolean =>
+    !includeIgnored &&
+    ((IGNORED_NAMES.includes(name) && !named.includes(name)) ||
+      (IGNORED_PATHS.includes(relative) && !named.includes('.ai')));
+  const isMatch = ({ name, relative }: ListedEntry): boolean => {
+    const inside = start.relative === '.' ? relative : relative.slice(start.relative.length + 1);
+    return matchGlob(rest, byName ? name : inside) && mayRead(call, relative).ok;
+  };
 
-/** Why nothing was found, when the reason is not that there is nothing. */
-export async function emptyFor(call: PrimitiveCall, start: ProjectPath): Promise<Outcome<null>> {
-  const allowed = mayRead(call, start.relative);
-  if (!allowed.ok) return allowed;
-  const base = resolveProjectPath(call.projectRoot, textOf(call.parameters, 'path', '.'));
-  if (!base.ok) return base;
-  const there = await lstat(base.output.absolute).catch(() => undefined);
-  return there ? ok(null) : diskFault({ code: 'ENOENT' }, base.output.relative);
+  async function* visit(folder: ProjectPath, depth: number): AsyncGenerator<ProjectPath> {
+    if (depth > MAX_DEPTH || left <= 0) {
+      isTruncated = true;
+      return;
+    }
+    const listed = await entriesOf(folder, left);
+    // A folder that vanished or cannot be opened holds nothing for this caller.
+    if (!listed.ok) return;
+    left -= listed.output.entries.length;
+    isTruncated ||= listed.output.more;
+    for (const entry of listed.output.entries) {
+      if (call.signal.aborted) return;
+      if (entry.kind === 'file' && isMatch(entry)) yield entry;
+      else if (entry.kind === 'folder' && !isIgnored(entry)) yield* visit(entry, depth + 1);
+    }
+  }
+
+  return ok({
+    start,
+    files: () => visit(start, 0),
+    isTruncated: () => isTruncated,
+    async whyNone() {
+      const allowed = mayRead(call, start.relative);
+      if (!allowed.ok) return allowed;
+      const there = await lstat(base.output.absolute).catch(() => undefined);
+      return there ? ok(null) : diskFault({ code: 'ENOENT' }, base.output.relative);
+    },
+  });
 }
 
 export async function glob(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>> {
   const pattern = textOf(call.parameters, 'pattern');
-  const search = searchStart(call, pattern);
+  const search = findFiles(call, pattern);
   if (!search.ok) return search;
-  const { start, rest } = search.output;
+  const { start, files, isTruncated, whyNone } = search.output;
   const limit = countOf(call.parameters, 'limit', { fallback: 1000, min: 1, max: 10_000 });
-  const walk = walkFiles(start, {
-    includeIgnored: isSet(call.parameters, 'include_ignored'),
-    named: pattern.split('/'),
-    signal: call.signal,
-  });
   const paths: string[] = [];
   let more = false;
-  for await (const { relative } of walk.files()) {
-    if (!matchGlob(rest, pathBelow(start.relative, relative))) continue;
-    if (!mayRead(call, relative).ok) continue;
+  for await (const { relative } of files()) {
     more = paths.length >= limit;
     if (more) break;
     paths.push(relative);
   }
   if (call.signal.aborted) return cancelled();
   if (paths.length === 0) {
-    const reason = await emptyFor(call, start);
+    const reason = await whyNone();
     if (!reason.ok) return reason;
   }
-  const output = { pattern, paths, truncated: more || walk.truncated() };
+  const output = { pattern, paths, truncated: more || isTruncated() };
   return ok({ output, ...fileMarks([start.relative === '.' ? '*' : `${start.relative}/*`]) });
 }

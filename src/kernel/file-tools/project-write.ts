@@ -1,7 +1,5 @@
 // The way into a project's files for those who are no tool: the same gates and the same atomic write.
-import { createHash } from 'node:crypto';
-import { readFile, stat } from 'node:fs/promises';
-import { errnoOf, fail, type Outcome, ok } from '../../base/index.ts';
+import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { ProjectPath } from '../rights/project-path.ts';
 
 export interface ProjectWrite {
@@ -16,22 +14,6 @@ export interface ProjectWrite {
 
 const MAX_TRIES = 5;
 
-interface Before {
-  bytes: Buffer;
-  mtimeMs: number;
-  size: number;
-}
-
-async function contentOf({ absolute }: ProjectPath): Promise<Before | undefined> {
-  try {
-    const { mtimeMs, size } = await stat(absolute);
-    return { bytes: await readFile(absolute), mtimeMs, size };
-  } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return undefined;
-    throw error;
-  }
-}
-
 /** Writes where the caller was allowed to. Appending starts over when somebody else wrote meanwhile. */
 export async function writeProjectFile(
   place: ProjectPath,
@@ -40,17 +22,19 @@ export async function writeProjectFile(
   const { MAX_WRITTEN_BYTES, protectedPlace, tooLarge, writeWhole } = await import(
     './write-file.ts'
   );
+  const { readWhole } = await import('./read-file.ts');
   const refused = protectedPlace(place.relative);
   if (refused) return refused;
   for (let tries = 1; ; tries++) {
-    const before = append ? await contentOf(place).catch(() => undefined) : undefined;
+    const standing = append ? await readWhole(place, MAX_WRITTEN_BYTES) : undefined;
+    if (standing && !standing.ok && standing.error.code !== 'not_found') return standing;
+    const before = standing?.ok ? standing.output : undefined;
     const bytes = Buffer.concat([before?.bytes ?? Buffer.alloc(0), Buffer.from(text, 'utf8')]);
     if (bytes.length > MAX_WRITTEN_BYTES) return tooLarge(place.relative, bytes.length);
-    const { mtimeMs = 0, size = 0 } = before ?? {};
-    const old = before && createHash('sha256').update(before.bytes).digest('hex');
     const written = await writeWhole(place, bytes, {
-      willWrite: (sha256) => willWrite(sha256, old),
-      ...(before ? { replaces: { mtimeMs, size } } : append ? { onlyNew: true } : {}),
+      willWrite: (sha256) => willWrite(sha256, before?.sha256),
+      onlyNew: append && !before,
+      ...(before && { replaces: { mtimeMs: before.mtimeMs, size: before.bytes.length } }),
     });
     if (written.ok) return ok(null);
     const { code, detail } = written.error;

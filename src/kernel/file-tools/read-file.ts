@@ -64,9 +64,8 @@ export const looksBinary = (start: Uint8Array): boolean =>
   start.subarray(0, SNIFFED_BYTES).includes(0);
 
 export interface WholeFile extends ProjectPath {
-  bytes: Uint8Array;
+  bytes: Buffer;
   sha256: string;
-  mode: number;
   mtimeMs: number;
 }
 
@@ -74,20 +73,21 @@ export interface WholeFile extends ProjectPath {
 export async function readWhole(place: ProjectPath, maxBytes: number): Promise<Outcome<WholeFile>> {
   const opened = openFile(place.absolute, place.relative);
   if (!opened.ok) return opened;
-  const { descriptor, mode, mtimeMs } = opened.output;
+  const { descriptor, size, mtimeMs } = opened.output;
+  const message = `\`${place.relative}\` is larger than ${maxBytes} bytes`;
+  const tooLarge = fail('invalid_input', message, { path: place.relative, max_bytes: maxBytes });
   try {
+    if (size > maxBytes) return tooLarge;
     const parts: Uint8Array[] = [];
-    let size = 0;
-    const tooLarge = await eachChunk(opened.output, (chunk) => {
-      size += chunk.length;
+    let length = 0;
+    const ended = await eachChunk(opened.output, (chunk) => {
+      length += chunk.length;
       parts.push(Uint8Array.from(chunk));
-      if (size <= maxBytes) return undefined;
-      const message = `\`${place.relative}\` is larger than ${maxBytes} bytes`;
-      return fail('invalid_input', message, { path: place.relative, max_bytes: maxBytes });
+      return length > maxBytes ? tooLarge : undefined;
     });
-    if (tooLarge) return tooLarge;
+    if (ended) return ended;
     const bytes = Buffer.concat(parts);
-    return ok({ ...place, bytes, sha256: hash('sha256', bytes), mode, mtimeMs });
+    return ok({ ...place, bytes, sha256: hash('sha256', bytes), mtimeMs });
   } catch (error) {
     return diskFault(error, place.relative);
   } finally {
@@ -95,12 +95,17 @@ export async function readWhole(place: ProjectPath, maxBytes: number): Promise<O
   }
 }
 
-/** Keeps the lines of a window out of a text that arrives in pieces; counts all of them. */
+/** Keeps the lines of a window out of bytes that arrive in pieces; counts and hashes all of them. */
 function createLineWindow(first: number, count: number) {
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  const strict = new TextDecoder('utf-8', { fatal: true });
+  const content = createHash('sha256');
   const kept: string[] = [];
+  let [bytes, lossy] = [0, false];
   let [line, size, current, cut, full, atLineStart] = [1, 0, '', false, false, true];
+  const isWanted = () => line >= first && line < first + count && !full;
   const finishLine = () => {
-    if (line >= first && line < first + count && !full) {
+    if (isWanted()) {
       const fits = size + current.length <= MAX_SHOWN_CHARACTERS;
       if (fits) kept.push(current);
       else if (kept.length === 0) {
@@ -113,53 +118,37 @@ function createLineWindow(first: number, count: number) {
     current = '';
     line++;
   };
-  return {
-    push(text: string): void {
-      for (let at = 0; at < text.length; ) {
-        const newline = text.indexOf('\n', at);
-        const end = newline === -1 ? text.length : newline + 1;
-        const wanted = line >= first && line < first + count && !full;
-        if (wanted && current.length <= MAX_SHOWN_CHARACTERS) current += text.slice(at, end);
-        atLineStart = newline !== -1;
-        if (newline !== -1) finishLine();
-        at = end;
-      }
-    },
-    end() {
-      if (!atLineStart) finishLine();
-      const total = line - 1;
-      const last = first + kept.length - 1;
-      return { content: kept.join(''), total, last, cut, truncated: cut || last < total };
-    },
-  };
-}
-
-type Shown = ReturnType<ReturnType<typeof createLineWindow>['end']> & {
-  bytes: number;
-  lossy: boolean;
-  sha256: string;
-};
-
-/** Text out of bytes that come in pieces; what is no UTF-8 is replaced, and remembered. */
-function createDecoding() {
-  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
-  const strict = new TextDecoder('utf-8', { fatal: true });
-  let lossy = false;
-  const check = (chunk?: Uint8Array) => {
+  /** Without a piece: the end. What is no UTF-8 is replaced, and remembered. */
+  const add = (chunk?: Uint8Array): void => {
+    const stream = chunk !== undefined;
     try {
-      if (!lossy) strict.decode(chunk, { stream: chunk !== undefined });
+      if (!lossy) strict.decode(chunk, { stream });
     } catch {
       lossy = true;
     }
+    const text = decoder.decode(chunk, { stream });
+    for (let at = 0; at < text.length; ) {
+      const newline = text.indexOf('\n', at);
+      const end = newline === -1 ? text.length : newline + 1;
+      if (isWanted() && current.length <= MAX_SHOWN_CHARACTERS) current += text.slice(at, end);
+      atLineStart = newline !== -1;
+      if (newline !== -1) finishLine();
+      at = end;
+    }
   };
   return {
-    push(chunk: Uint8Array): string {
-      check(chunk);
-      return decoder.decode(chunk, { stream: true });
+    push(chunk: Uint8Array): void {
+      bytes += chunk.length;
+      content.update(chunk);
+      add(chunk);
     },
-    end(): { rest: string; lossy: boolean } {
-      check();
-      return { rest: decoder.decode(), lossy };
+    end() {
+      add();
+      if (!atLineStart) finishLine();
+      const total = line - 1;
+      const last = first + kept.length - 1;
+      const sha256 = content.digest('hex');
+      return { content: kept.join(''), total, last, cut, bytes, lossy, sha256 };
     },
   };
 }
@@ -168,33 +157,42 @@ async function showLines(
   file: OpenFile,
   place: ProjectPath,
   call: PrimitiveCall,
-): Promise<Outcome<Shown>> {
+): Promise<Outcome<PrimitiveResult>> {
+  const { absolute, relative } = place;
   const first = countOf(call.parameters, 'offset', { fallback: 1, min: 1, max: 2 ** 40 });
   const count = countOf(call.parameters, 'limit', { fallback: 2000, min: 1, max: MAX_SHOWN_LINES });
   const lines = createLineWindow(first, count);
-  const content = createHash('sha256');
-  const decoding = createDecoding();
-  let bytes = 0;
+  let isFirst = true;
   const ended = await eachChunk(file, (chunk) => {
     if (call.signal.aborted) return cancelled();
-    if (bytes === 0 && looksBinary(chunk)) {
-      const message = `\`${place.relative}\` is a binary file; only text can be read`;
-      return fail('invalid_input', message, { path: place.relative, binary: true });
+    if (isFirst && looksBinary(chunk)) {
+      const message = `\`${relative}\` is a binary file; only text can be read`;
+      return fail('invalid_input', message, { path: relative, binary: true });
     }
-    bytes += chunk.length;
-    content.update(chunk);
-    lines.push(decoding.push(chunk));
+    isFirst = false;
+    lines.push(chunk);
     return undefined;
   });
   if (ended) return ended;
-  const { rest, lossy } = decoding.end();
-  lines.push(rest);
-  const shown = lines.end();
-  if (first > Math.max(1, shown.total)) {
-    const message = `offset ${first} is past the end: \`${place.relative}\` has ${shown.total} lines`;
-    return fail('invalid_input', message, { path: place.relative, total_lines: shown.total });
+  const { content, total, last, cut, bytes, lossy, sha256 } = lines.end();
+  if (first > Math.max(1, total)) {
+    const message = `offset ${first} is past the end: \`${relative}\` has ${total} lines`;
+    return fail('invalid_input', message, { path: relative, total_lines: total });
   }
-  return ok({ ...shown, bytes, lossy, sha256: content.digest('hex') });
+  const output = {
+    path: relative,
+    content,
+    start_line: total === 0 ? 0 : first,
+    end_line: last,
+    total_lines: total,
+    bytes,
+    truncated: cut || last < total,
+    ...(last < total ? { next_offset: last + 1 } : {}),
+    ...(cut ? { cut_line: true } : {}),
+    ...(lossy ? { invalid_utf8: true } : {}),
+  };
+  const files = [{ access: 'read' as const, absolute, relative, sha256 }];
+  return ok({ output, ...fileMarks([relative]), files });
 }
 
 export async function readFile(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>> {
@@ -209,24 +207,7 @@ export async function readFile(call: PrimitiveCall): Promise<Outcome<PrimitiveRe
       const message = `\`${relative}\` has ${size} bytes, more than ${MAX_FILE_BYTES}; use \`fs/grep\``;
       return fail('invalid_input', message, { path: relative, bytes: size });
     }
-    const shown = await showLines(opened.output, place.output, call);
-    if (!shown.ok) return shown;
-    const { content, total, last, cut, truncated, bytes, lossy, sha256 } = shown.output;
-    const first = countOf(call.parameters, 'offset', { fallback: 1, min: 1, max: 2 ** 40 });
-    const output = {
-      path: relative,
-      content,
-      start_line: total === 0 ? 0 : first,
-      end_line: last,
-      total_lines: total,
-      bytes,
-      truncated,
-      ...(truncated && last < total ? { next_offset: last + 1 } : {}),
-      ...(cut ? { cut_line: true } : {}),
-      ...(lossy ? { invalid_utf8: true } : {}),
-    };
-    const files = [{ access: 'read' as const, absolute, relative, sha256 }];
-    return ok({ output, ...fileMarks([relative]), files });
+    return await showLines(opened.output, place.output, call);
   } catch (error) {
     return diskFault(error, relative);
   } finally {

@@ -1,13 +1,16 @@
 // `write_file` and the one way content reaches a file: a temporary file beside the target, flushed,
 // then renamed over it. Whoever reads, and a crash at any byte, sees the old content or the new one.
-import { createHash, randomBytes } from 'node:crypto';
-import { link, lstat, rename, unlink } from 'node:fs/promises';
-import { basename, dirname } from 'node:path';
+import { hash, randomBytes } from 'node:crypto';
+import { closeSync, constants, type Stats } from 'node:fs';
+import { link, lstat, open, rename, unlink } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import { errnoOf, type Failure, fail, getOwn, type Outcome, ok } from '../../base/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
 import type { ProjectPath } from '../rights/project-path.ts';
-import { cancelled, createFile, diskFault, type Folder, makeFolder, textOf } from './content.ts';
+import { cancelled, diskFault, makeFolder, type OpenFolder, textOf } from './content.ts';
 import { placeFor } from './read-file.ts';
+
+const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
 
 export const MAX_WRITTEN_BYTES = 32 * 1024 * 1024;
 
@@ -15,34 +18,26 @@ export const MAX_WRITTEN_BYTES = 32 * 1024 * 1024;
 // change through `execute`; a hook or a setting under `.git` would be run by the next git command.
 export function protectedPlace(relative: string): Failure | undefined {
   const parts = relative.toLowerCase().split('/');
-  if (parts[0] === '.ai') {
-    const message = `\`${relative}\` is under \`.ai/\`; items change through \`execute\` with \`create\`, \`update\` or \`delete\``;
-    return fail('permission_denied', message, { missing: 'fs.write', attempted: relative });
-  }
-  if (parts.includes('.git')) {
-    const message = `\`${relative}\` belongs to git; file tools never write there`;
-    return fail('permission_denied', message, { missing: 'fs.write', attempted: relative });
-  }
-  return undefined;
+  const why =
+    parts[0] === '.ai'
+      ? 'is under `.ai/`; items change through `execute` with `create`, `update` or `delete`'
+      : 'belongs to git; file tools never write there';
+  if (parts[0] !== '.ai' && !parts.includes('.git')) return undefined;
+  const detail = { missing: 'fs.write', attempted: relative };
+  return fail('permission_denied', `\`${relative}\` ${why}`, detail);
 }
 
 /** What is there now; anything but a regular file is refused. */
-async function standing(path: string, shown: string): Promise<Outcome<StandingFile | undefined>> {
+async function standing(path: string, shown: string): Promise<Outcome<Stats | undefined>> {
   try {
     const info = await lstat(path);
-    if (info.isFile()) return ok({ mode: info.mode, mtimeMs: info.mtimeMs, size: info.size });
+    if (info.isFile()) return ok(info);
     const what = info.isDirectory() ? 'a folder' : 'not a regular file';
     return fail('invalid_input', `\`${shown}\` is ${what} and cannot be written`, { path: shown });
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return ok(undefined);
     return diskFault(error, shown);
   }
-}
-
-interface StandingFile {
-  mode: number;
-  mtimeMs: number;
-  size: number;
 }
 
 export interface WriteOptions {
@@ -55,15 +50,15 @@ export interface WriteOptions {
 }
 
 async function putInPlace(
-  folder: Folder,
+  { path: folder }: OpenFolder,
   name: string,
   bytes: Uint8Array,
   mode: number | undefined,
   onlyNew: boolean,
 ): Promise<void> {
-  const temporary = folder.at(`.${name.slice(0, 100)}.${randomBytes(6).toString('hex')}.tmp`);
+  const temporary = join(folder, `.${name.slice(0, 100)}.${randomBytes(6).toString('hex')}.tmp`);
   try {
-    const handle = await createFile(temporary, mode ?? 0o666);
+    const handle = await open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode ?? 0o666);
     try {
       // The process's umask narrowed the mode at creation; an existing file keeps exactly its own.
       if (mode !== undefined) await handle.chmod(mode & 0o777);
@@ -73,8 +68,8 @@ async function putInPlace(
       await handle.close();
     }
     if (onlyNew)
-      await link(temporary, folder.at(name)); // fails when the name is taken, unlike rename
-    else await rename(temporary, folder.at(name));
+      await link(temporary, join(folder, name)); // fails when the name is taken, unlike rename
+    else await rename(temporary, join(folder, name));
   } catch (error) {
     await unlink(temporary).catch(() => undefined);
     throw error;
@@ -89,11 +84,11 @@ export async function writeWhole(
   options: WriteOptions = {},
 ): Promise<Outcome<{ created: boolean; sha256: string }>> {
   const { absolute, relative } = place;
-  const folder = await makeFolder(dirname(absolute), relative);
+  const folder = makeFolder(dirname(absolute), relative);
   if (!folder.ok) return folder;
   try {
     const name = basename(absolute);
-    const before = await standing(folder.output.at(name), relative);
+    const before = await standing(join(folder.output.path, name), relative);
     if (!before.ok) return before;
     const { replaces, onlyNew = false } = options;
     if (onlyNew && before.output) return diskFault({ code: 'EEXIST' }, relative);
@@ -104,7 +99,7 @@ export async function writeWhole(
       const message = `\`${relative}\` was changed by somebody else in the meantime; read it again`;
       return fail('tool_failed', message, { path: relative, reason: 'changed' });
     }
-    const sha256 = createHash('sha256').update(bytes).digest('hex');
+    const sha256 = hash('sha256', bytes);
     const told = options.willWrite?.(sha256) ?? ok(null);
     if (!told.ok) return told;
     await putInPlace(folder.output, name, bytes, before.output?.mode, onlyNew);
@@ -112,7 +107,7 @@ export async function writeWhole(
   } catch (error) {
     return diskFault(error, relative);
   } finally {
-    await folder.output.close();
+    closeSync(folder.output.descriptor);
   }
 }
 
