@@ -1,8 +1,15 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { addressKind, checkedAddresses, hostOf } from './address.ts';
+import { ok, systemClock } from '../../base/index.ts';
+import { type AddressPorts, addressKind, allowTarget, hostOf } from './address.ts';
+import { TimeWatch } from './time-limits.ts';
 
 const closed = { isHostAllowed: () => false };
+const timeouts = { connect: 10, first_byte: 10, idle: 10, total: 10 };
+const { signal } = new AbortController();
+const watch = new TimeWatch(timeouts, signal, { clock: systemClock, timer: () => () => {} });
+const checkedAddresses = (url: URL, ports: AddressPorts) =>
+  allowTarget({ url }, 'net.http', () => ok(null), ports, watch);
 
 test.each([
   ['127.0.0.1', 'loopback'],

@@ -3,6 +3,8 @@
 import { lookup as systemLookup } from 'node:dns/promises';
 import { BlockList, isIP, isIPv4 } from 'node:net';
 import { errnoOf, fail, type Outcome, ok } from '../../base/index.ts';
+import type { Verifier } from '../primitive.ts';
+import type { TimeWatch } from './time-limits.ts';
 
 /** Addresses of a host name, in the order they should be tried. */
 export type Lookup = (host: string) => Promise<string[]>;
@@ -130,34 +132,44 @@ const allAddresses: Lookup = async (host) =>
   (await systemLookup(host, { all: true, verbatim: true })).map(({ address }) => address);
 
 /**
- * The addresses a connection may use, each of them checked; at once when there is nothing to look up.
+ * May this request be made at all, and to which addresses? Asked again for every sending and every
+ * redirect; answered at once when there is nothing to look up.
+ */
+export function allowTarget(
+  { url, method }: { url: URL; method?: string },
+  capability: 'net.http' | 'net.websocket',
+  verify: Verifier,
+  ports: AddressPorts,
+  watch: TimeWatch,
+): Outcome<string[]> | Promise<Outcome<string[]>> {
+  const host = hostOf(url);
+  const held = verify({ capability, scope: method === undefined ? { host } : { host, method } });
+  if (!held.ok) return held;
+  const judge = (addresses: string[]): Outcome<string[]> =>
+    judged(host, portOf(url), addresses, capability, ports);
+  if (isIP(host) !== 0) return judge([host]);
+  return watch.race(
+    (ports.lookup ?? allAddresses)(host).then(judge, (error) => unresolved(host, error)),
+  );
+}
+
+function unresolved(host: string, error: unknown): Outcome<never> {
+  const reason = errnoOf(error);
+  const words = `cannot resolve host \`${host}\`: ${reason}`;
+  return fail('network_error', words, { host, reason, sent: false });
+}
+
+/**
  * One refused address refuses the host: a name that answers with both a public and a private address
  * is how rebinding begins.
  */
-export function checkedAddresses(
-  url: URL,
+function judged(
+  host: string,
+  port: number,
+  addresses: string[],
+  missing: string,
   ports: AddressPorts,
-): Outcome<string[]> | Promise<Outcome<string[]>> {
-  const host = hostOf(url);
-  return isIP(host) === 0 ? lookedUp(url, ports) : judged(url, [host], ports);
-}
-
-async function lookedUp(url: URL, ports: AddressPorts): Promise<Outcome<string[]>> {
-  const host = hostOf(url);
-  try {
-    return judged(url, await (ports.lookup ?? allAddresses)(host), ports);
-  } catch (error) {
-    const code = errnoOf(error);
-    return fail('network_error', `cannot resolve host \`${host}\`: ${code}`, {
-      host,
-      reason: code,
-      sent: false,
-    });
-  }
-}
-
-function judged(url: URL, addresses: string[], ports: AddressPorts): Outcome<string[]> {
-  const [host, port] = [hostOf(url), portOf(url)];
+): Outcome<string[]> {
   if (addresses.length === 0) {
     return fail('network_error', `host \`${host}\` has no address`, { host, sent: false });
   }
@@ -169,7 +181,7 @@ function judged(url: URL, addresses: string[], ports: AddressPorts): Outcome<str
     return fail(
       'permission_denied',
       `host \`${host}\` is at ${kind} address ${address}; add it to \`hosts\` in the policy to allow it`,
-      { missing: 'net.http', attempted: host, host, address, kind, sent: false },
+      { missing, attempted: host, host, address, kind, sent: false },
     );
   }
   return ok(addresses);

@@ -1,29 +1,162 @@
 // Connections to checked addresses, and one exchange over one of them. HTTP/1.1 itself is undici's.
 // INVARIANT: a connection is used only for an address that was checked for this very request: a kept
 // one is taken only if its other side is on the list, and a new one is opened to the list, not the name.
+// A name that changes its answer in between (DNS rebinding) changes nothing.
 import { createRequire } from 'node:module';
-import { isIP, connect as openTcp, type Socket } from 'node:net';
+import { isIP, isIPv6, type LookupFunction, connect as openTcp, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect as openTls } from 'node:tls';
 import type { buildConnector, Dispatcher, Client as UndiciClient } from 'undici';
 import { type Outcome, ok } from '../../base/index.ts';
-import { hostOf, portOf } from './address.ts';
-import {
-  type HttpAnswer,
-  isSecure,
-  lookupFrom,
-  malformation,
-  malformed,
-  networkFault,
-} from './connect.ts';
+import { type AddressPorts, hostOf, portOf } from './address.ts';
+import { malformation, malformed, networkFault } from './fault.ts';
 import type { WireRequest } from './request.ts';
-import { type ByteFeed, createFeed } from './source.ts';
-import type { TimeWatch } from './time-limits.ts';
+import type { TimeWatch, TimeWatchPorts } from './time-limits.ts';
 
 // Only the part that is used: all of undici takes three times as long to load.
 const Client = createRequire(import.meta.url)(
   'undici/lib/dispatcher/client.js',
 ) as typeof UndiciClient;
+
+/** `true`: more is wanted. A promise: nothing more is handed over until it settles. */
+export type Take = (bytes: Buffer) => boolean | Promise<boolean>;
+
+/** `stopped`: by whoever takes it, or by a time limit. An error: it is not whole. */
+export type BodyEnd = 'end' | 'stopped' | Error;
+
+export interface Body {
+  /** Hands over what comes, and says how it ended. Called once, or not at all. */
+  read(take: Take): Promise<BodyEnd>;
+  /** Nothing more is wanted. */
+  destroy(): void;
+}
+
+/** What came back. Whoever is handed it reads or destroys the body. */
+export interface HttpAnswer {
+  status: number;
+  statusText: string;
+  /** Names in lower case, several values joined with a comma. */
+  headers: Readonly<Record<string, string>>;
+  body: Body;
+}
+
+/**
+ * The side of a body where the bytes come in. What comes in one turn of the event loop is handed over
+ * at once, also when it was sent as a thousand little chunks.
+ */
+export class Incoming implements Body {
+  readonly #controller: Dispatcher.DispatchController;
+  readonly #watch: TimeWatch;
+  readonly #drop: () => void;
+  #waiting: Buffer[] = [];
+  /** Whoever is to read begins at once, or is slow. */
+  #isPaused = false;
+  #isScheduled = false;
+  #isOver = false;
+  #ended: 'end' | Error | undefined;
+  #take: Take | undefined;
+  #settle: ((end: BodyEnd) => void) | undefined;
+  #reject: ((error: unknown) => void) | undefined;
+
+  constructor(controller: Dispatcher.DispatchController, watch: TimeWatch, drop: () => void) {
+    this.#controller = controller;
+    this.#watch = watch;
+    this.#drop = drop;
+  }
+
+  read(take: Take): Promise<BodyEnd> {
+    this.#take = take;
+    return new Promise((resolve, reject) => {
+      this.#settle = resolve;
+      this.#reject = reject;
+      if (this.#watch.failure !== undefined) return this.destroy();
+      if (this.#isPaused) this.#goOn(true);
+    });
+  }
+
+  destroy(): void {
+    this.#finish('stopped');
+  }
+
+  push(bytes: Buffer): void {
+    if (this.#isOver) return;
+    this.#waiting.push(bytes);
+    this.#schedule();
+  }
+
+  /** The first end counts. */
+  end(end: 'end' | Error): void {
+    this.#ended ??= end;
+    this.#schedule();
+  }
+
+  #schedule(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    queueMicrotask(this.#flush);
+  }
+
+  readonly #flush = (): void => {
+    this.#isScheduled = false;
+    if (this.#isPaused || this.#isOver) return;
+    if (this.#take === undefined) return this.#pause();
+    const [first] = this.#waiting;
+    if (first !== undefined) {
+      const bytes = this.#waiting.length === 1 ? first : Buffer.concat(this.#waiting);
+      this.#waiting = [];
+      this.#watch.touch();
+      try {
+        const wanted = this.#take(bytes);
+        if (wanted === false) return this.destroy();
+        if (wanted !== true) {
+          this.#pause();
+          this.#watch.hold();
+          wanted.then(this.#goOn, this.#fail);
+          return;
+        }
+      } catch (error) {
+        return this.#fail(error);
+      }
+    }
+    if (this.#ended !== undefined) this.#finish(this.#ended);
+  };
+
+  #pause(): void {
+    this.#isPaused = true;
+    this.#controller.pause();
+  }
+
+  readonly #goOn = (isWanted: boolean): void => {
+    if (this.#isOver) return;
+    if (!isWanted) return this.destroy();
+    this.#isPaused = false;
+    this.#watch.enter('idle');
+    this.#controller.resume();
+    this.#flush();
+  };
+
+  readonly #fail = (error: unknown): void => {
+    this.#reject?.(error);
+    this.destroy();
+  };
+
+  #finish(end: BodyEnd): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    if (end === 'stopped' && this.#ended === undefined) this.#drop();
+    this.#settle?.(end);
+  }
+}
+
+/** A resolver that knows only the checked addresses. */
+function lookupFrom(addresses: readonly string[]): LookupFunction {
+  const list = addresses.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }));
+  const [first] = list;
+  return (_host, options, callback) => {
+    if (options.all) callback(null, list);
+    else callback(null, first?.address ?? '', first?.family ?? 4);
+  };
+}
 
 const MAX_HEAD = 64 * 1024;
 /** The other side may close a moment earlier than it said: a request would be lost on the way. */
@@ -54,8 +187,6 @@ export interface Connection {
   destroy(): void;
 }
 
-const originOf = (url: URL): string => `${isSecure(url) ? 'https' : 'http'}://${url.host}`;
-
 /** Nothing is opened before the first request. */
 export function createConnection(
   url: URL,
@@ -64,6 +195,7 @@ export function createConnection(
   maxMessage?: number,
 ): Connection {
   const [host, port] = [hostOf(url), portOf(url)];
+  const isSecure = url.protocol === 'https:' || url.protocol === 'wss:';
   let socket: Socket | undefined;
   let isReused = false;
 
@@ -71,12 +203,12 @@ export function createConnection(
     const options = { host, port, lookup: lookupFrom(connection.addresses), noDelay: true };
     const name = isIP(host) === 0 ? { servername: host } : {};
     isReused = false;
-    const opened = isSecure(url)
+    const opened = isSecure
       ? openTls({ ...options, ...name, ALPNProtocols: ['http/1.1'] })
       : openTcp(options);
     socket = opened;
     let isTold = false;
-    opened.once(isSecure(url) ? 'secureConnect' : 'connect', () => {
+    opened.once(isSecure ? 'secureConnect' : 'connect', () => {
       isTold = true;
       callback(null, opened);
     });
@@ -86,7 +218,7 @@ export function createConnection(
       isTold = true;
     });
   };
-  const client = new Client(originOf(url), {
+  const client = new Client(`${isSecure ? 'https' : 'http'}://${url.host}`, {
     connect: open,
     allowH2: false,
     pipelining: 1,
@@ -129,43 +261,49 @@ export const flatHeaders = (headers: Readonly<Record<string, string | string[] |
 const isGoodbye = (status: number, headers: HttpAnswer['headers']): boolean =>
   status === 408 && headers['connection']?.toLowerCase() === 'close';
 
-/** `stale`: the connection was kept from before, and was closed without a word about this request. */
-type Asked = Outcome<HttpAnswer> | 'stale';
+/** Called in the moment the head is there, and reads or destroys the body. */
+export type ReadAnswer<T> = (answer: HttpAnswer) => Promise<Outcome<T>>;
 
-class Asking implements Dispatcher.DispatchHandler {
+/** `stale`: the connection was kept from before, and was closed without a word about this request. */
+type Asked<T> = Outcome<T> | 'stale';
+
+class Asking<T> implements Dispatcher.DispatchHandler {
   readonly #connection: Connection;
   readonly #request: WireRequest;
   readonly #watch: TimeWatch;
+  readonly #read: ReadAnswer<T>;
   readonly #release: (connection: Connection) => void;
-  readonly #settle: (asked: Asked) => void;
+  readonly #settle: (asked: Asked<T> | Promise<Asked<T>>) => void;
   readonly #forget: () => void;
   #isSent = false;
   #isHeard = false;
-  #isSettled = false;
-  #feed: ByteFeed | undefined;
+  #body: Incoming | undefined;
 
   constructor(
     connection: Connection,
     request: WireRequest,
     watch: TimeWatch,
+    read: ReadAnswer<T>,
     release: (connection: Connection) => void,
-    settle: (asked: Asked) => void,
+    settle: (asked: Asked<T> | Promise<Asked<T>>) => void,
   ) {
     this.#connection = connection;
     this.#request = request;
     this.#watch = watch;
+    this.#read = read;
     this.#release = release;
     this.#settle = settle;
     this.#forget = watch.onStop((failure) => {
       connection.destroy();
-      this.#answer(failure);
+      this.#body?.destroy();
+      settle(failure);
     });
   }
 
-  #answer(asked: Asked): void {
-    if (this.#isSettled) return;
-    this.#isSettled = true;
-    this.#settle(asked);
+  /** Nothing more is to be had of this connection. */
+  #drop(): void {
+    this.#forget();
+    this.#connection.destroy();
   }
 
   onRequestStart(): void {
@@ -185,34 +323,24 @@ class Asking implements Dispatcher.DispatchHandler {
   ): void {
     if (status < 200) return;
     const headers = flatHeaders(raw);
-    const connection = this.#connection;
-    if (connection.isReused() && isGoodbye(status, headers)) {
-      this.#forget();
-      connection.destroy();
-      return this.#answer('stale');
+    if (this.#connection.isReused() && isGoodbye(status, headers)) {
+      this.#drop();
+      return this.#settle('stale');
     }
     // Where the body ends is known for this one only.
     const encoding = headers['transfer-encoding'] ?? 'chunked';
     if (encoding.toLowerCase() !== 'chunked') {
-      this.#forget();
-      connection.destroy();
+      this.#drop();
       const reason = `transfer encoding \`${encoding}\` is not supported`;
-      return this.#answer(malformed(this.#request.url, reason));
+      return this.#settle(malformed(this.#request.url, reason));
     }
-    this.#feed = createFeed({
-      pause: () => controller.pause(),
-      resume: () => controller.resume(),
-      destroy: () => {
-        this.#forget();
-        connection.destroy();
-      },
-    });
     this.#watch.enter('idle');
-    this.#answer(ok({ status, statusText, headers, body: this.#feed.source }));
+    this.#body = new Incoming(controller, this.#watch, () => this.#drop());
+    this.#settle(this.#read({ status, statusText, headers, body: this.#body }));
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, bytes: Buffer): void {
-    this.#feed?.push(bytes);
+    this.#body?.push(bytes);
   }
 
   onResponseEnd(): void {
@@ -220,19 +348,18 @@ class Asking implements Dispatcher.DispatchHandler {
     // Afterwards it is known whether the connection stays: undici closes it in this very moment, or
     // when it finds bytes behind the answer.
     queueMicrotask(() => this.#release(this.#connection));
-    this.#feed?.end();
+    this.#body?.end('end');
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: NodeJS.ErrnoException): void {
-    this.#forget();
     const connection = this.#connection;
     // Before anything was sent, whatever came is not about this request.
     const isLost = !this.#isSent || (!this.#isHeard && malformation(error) === undefined);
     const isStale = connection.isReused() && isLost;
-    connection.destroy();
-    if (this.#feed !== undefined) return this.#feed.end(error);
+    this.#drop();
+    if (this.#body !== undefined) return this.#body.end(error);
     const fault = () => networkFault(error, this.#request.url, this.#isSent);
-    this.#answer(this.#watch.failure() ?? (isStale ? 'stale' : fault()));
+    this.#settle(this.#watch.failure ?? (isStale ? 'stale' : fault()));
   }
 }
 
@@ -242,18 +369,24 @@ export interface Connections {
    * only after something was sent: `mayRepeat` says that sending it a second time does no harm. When
    * there are as many as the system allows, it waits for one of the others to end.
    */
-  send(
+  send<T>(
     request: WireRequest,
     addresses: readonly string[],
     watch: TimeWatch,
     mayRepeat: boolean,
-  ): Promise<Outcome<HttpAnswer>>;
+    read: ReadAnswer<T>,
+  ): Promise<Outcome<T>>;
   /** Closes what is kept, and from now on whatever is no longer needed. */
   close(): void;
 }
 
+/** What a request needs of the world. */
+export interface HttpPorts extends AddressPorts, TimeWatchPorts {
+  connections: Connections;
+}
+
 /** Nothing was sent, because the system lets this process open no more. */
-const isOutOfFiles = (answer: Outcome<HttpAnswer>): boolean =>
+const isOutOfFiles = (answer: Outcome<unknown>): boolean =>
   !answer.ok && ['EMFILE', 'ENFILE'].includes(answer.error.detail.reason as string);
 const FILES_RETRY_MS = 50;
 
@@ -280,7 +413,9 @@ export function createConnections(limits: KeepLimits = {}): Connections {
     for (const [connection, at] of kept) {
       if (at === place && addresses.includes(connection.address() ?? '')) found = connection;
     }
-    if (found !== undefined) kept.delete(found);
+    if (found === undefined) return undefined;
+    kept.delete(found);
+    found.addresses = addresses;
     return found;
   };
   const open = (url: URL, addresses: readonly string[]): Connection => {
@@ -290,47 +425,37 @@ export function createConnections(limits: KeepLimits = {}): Connections {
     });
     return connection;
   };
-  const ask = (connection: Connection, request: WireRequest, watch: TimeWatch): Promise<Asked> => {
-    const stopped = watch.failure();
-    if (stopped !== undefined) {
-      connection.destroy();
-      return Promise.resolve(stopped);
-    }
-    return new Promise((resolve) => {
-      const { method, url, headers, body } = request;
-      const release = (): void => keep(connection, originOf(url));
-      const handler = new Asking(connection, request, watch, release, resolve);
-      const path = `${url.pathname}${url.search}`;
-      connection.client.dispatch({ path, method, headers, body: body ?? null }, handler);
-    });
-  };
-
-  async function askAnyhow(
-    request: WireRequest,
-    addresses: readonly string[],
-    watch: TimeWatch,
-    mayRepeat: boolean,
-  ): Promise<Outcome<HttpAnswer>> {
-    const { url } = request;
-    const old = mayRepeat ? take(originOf(url), addresses) : undefined;
-    if (old !== undefined) {
-      old.addresses = addresses;
-      const answer = await ask(old, request, watch);
-      if (answer !== 'stale') return answer;
-      watch.enter('connect');
-    }
-    const answer = await ask(open(url, addresses), request, watch);
-    if (answer === 'stale') throw new Error('a new connection was stale');
-    return answer;
-  }
 
   return {
-    async send(request, addresses, watch, mayRepeat) {
+    async send<T>(
+      request: WireRequest,
+      addresses: readonly string[],
+      watch: TimeWatch,
+      mayRepeat: boolean,
+      read: ReadAnswer<T>,
+    ) {
+      const { method, url, headers, body = null } = request;
+      const place = url.origin;
+      let mayBeOld = mayRepeat;
       for (;;) {
-        const answer = await askAnyhow(request, addresses, watch, mayRepeat);
-        if (!isOutOfFiles(answer)) return answer;
-        const waited = await watch.race(sleep(FILES_RETRY_MS).then(() => ok(null)));
-        if (!waited.ok) return waited;
+        const old = mayBeOld ? take(place, addresses) : undefined;
+        const connection = old ?? open(url, addresses);
+        if (watch.failure !== undefined) {
+          connection.destroy();
+          return watch.failure;
+        }
+        const asked = await new Promise<Asked<T>>((resolve) => {
+          const release = (): void => keep(connection, place);
+          const handler = new Asking(connection, request, watch, read, release, resolve);
+          const path = `${url.pathname}${url.search}`;
+          connection.client.dispatch({ path, method, headers, body }, handler);
+        });
+        if (asked === 'stale') mayBeOld = false;
+        else {
+          if (!isOutOfFiles(asked)) return asked;
+          const waited = await watch.race(sleep(FILES_RETRY_MS).then(() => ok(null)));
+          if (!waited.ok) return waited;
+        }
         watch.enter('connect');
       }
     },

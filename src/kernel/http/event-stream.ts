@@ -2,13 +2,62 @@
 // `eventsource-parser`'s; this file decodes UTF-8 across chunk borders, keeps what is buffered bounded,
 // whatever the other side sends, and hides secrets.
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
-import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import {
+  type Failure,
+  fail,
+  type JsonObject,
+  type Outcome,
+  ok,
+  type Redactor,
+} from '../../base/index.ts';
+import type { Verifier } from '../primitive.ts';
 import type { StreamEvent } from '../sink.ts';
-import { decodedBody, mediaType, type PumpEnd, pump } from './body.ts';
-import { createEventMask, type Sending, type StreamEnd } from './call.ts';
-import { reasonOf } from './connect.ts';
-import { excerptOf, headersOf } from './fault.ts';
-import type { Exchange } from './redirects.ts';
+import { decodedBody, excerptOf } from './answer.ts';
+import type { HttpAnswer, HttpPorts } from './connections.ts';
+import { reasonOf } from './fault.ts';
+import type { Settings } from './request.ts';
+import type { TimeWatch } from './time-limits.ts';
+
+/**
+ * Takes the events that came together. A promise means that it needs time: nothing more is read until
+ * it settles, and it never rejects.
+ */
+export type OnEvents = (events: readonly StreamEvent[]) => undefined | Promise<void>;
+
+/** A request on its way. */
+export interface Sending {
+  settings: Settings;
+  ports: HttpPorts;
+  verify: Verifier;
+  watch: TimeWatch;
+  redact: Redactor;
+  onEvents: OnEvents;
+}
+
+/** How a stream ended. */
+export interface StreamEnd {
+  /** `status`, `headers` and what else the transport has to say. */
+  facts: JsonObject;
+  /** How many events were handed over. */
+  count: number;
+  /** Did the other side end it, with nothing left unfinished? */
+  endedCleanly: boolean;
+  failure?: Failure;
+}
+
+/** Takes secrets out of the events of one stream. `isCleared`: this one alone is known to hold none. */
+export function createEventMask({ isIdle, text, follow }: Redactor) {
+  const next = follow();
+  return (event: StreamEvent, isCleared = false): StreamEvent => {
+    if (isIdle) return event;
+    const data = next(event.data, isCleared);
+    if (isCleared) return data === event.data ? event : { ...event, data };
+    const masked: StreamEvent = { ...event, data };
+    if (event.event !== undefined) masked.event = text(event.event);
+    if (event.id !== undefined) masked.id = text(event.id);
+    return masked;
+  };
+}
 
 export interface EventOptions {
   /** Longest text of one event, in UTF-16 units. */
@@ -159,43 +208,30 @@ export function createEventParser(
   };
 }
 
-const EVENT_STREAM = 'text/event-stream';
+const EVENT_STREAM = /^\s*text\/event-stream\s*(?:;|$)/i;
 
-async function wrongType({ answer }: Exchange, { watch }: Sending): Promise<Failure> {
+async function wrongType(answer: HttpAnswer, { watch }: Sending): Promise<Failure> {
   const { status, headers } = answer;
   const type = headers['content-type'] ?? '';
-  const body_excerpt = await excerptOf(answer, watch);
-  const stopped = watch.failure();
-  if (stopped !== undefined) return stopped;
+  const body_excerpt = await excerptOf(answer);
+  if (watch.failure !== undefined) return watch.failure;
   return fail(
     'http_error',
-    `expected an event stream (\`${EVENT_STREAM}\`), the answer is \`${type || 'without type'}\``,
+    `expected an event stream (\`text/event-stream\`), the answer is \`${type || 'without type'}\``,
     { status, content_type: type, body_excerpt, reason: 'wrong_content_type', sent: true },
   );
 }
 
-/** Why a stream that was not stopped by us is not whole. */
-function cutFault(end: PumpEnd, count: number): Failure | undefined {
-  if (end.kind !== 'cut') return undefined;
-  const reason = reasonOf(end.error);
-  return fail('stream_incomplete', `the stream broke off after ${count} events: ${reason}`, {
-    reason,
-    sent: true,
-  });
-}
-
 /** Reads to the end. A failure before the first byte of the stream is an outcome without an end. */
 export async function readEventStream(
-  exchange: Exchange,
+  answer: HttpAnswer,
   sending: Sending,
 ): Promise<Outcome<StreamEnd>> {
-  const { answer } = exchange;
+  const { status, headers } = answer;
   const { watch, settings, redact, onEvents } = sending;
-  if (mediaType(answer.headers['content-type']) !== EVENT_STREAM) {
-    return await wrongType(exchange, sending);
-  }
-  const source = await decodedBody(answer);
-  if (!source.ok) return source;
+  if (!EVENT_STREAM.test(headers['content-type'] ?? '')) return await wrongType(answer, sending);
+  const body = headers['content-encoding'] === undefined ? ok(answer.body) : decodedBody(answer);
+  if (!body.ok) return body;
 
   let batch: StreamEvent[] = [];
   let [received, count] = [0, 0];
@@ -207,8 +243,8 @@ export async function readEventStream(
     // The redactor sees through line ends.
     spansLines: !redact.isIdle,
   });
-  const goesOn = (): boolean => failure === undefined && watch.failure() === undefined;
-  const end = await pump(source.output, watch, (bytes) => {
+  const goesOn = (): boolean => failure === undefined && watch.failure === undefined;
+  const end = await body.output.read((bytes) => {
     received += bytes.length;
     const parsed = parser.push(bytes);
     if (!parsed.ok) failure = parsed;
@@ -223,16 +259,15 @@ export async function readEventStream(
     const wait = events.length > 0 ? onEvents(events) : undefined;
     return wait === undefined ? goesOn() : wait.then(goesOn);
   });
-  if (end.kind !== 'end') answer.body.destroy();
-
-  failure = watch.failure() ?? failure ?? cutFault(end, count);
+  failure = watch.failure ?? failure;
+  if (end instanceof Error && failure === undefined) {
+    const reason = reasonOf(end);
+    const words = `the stream broke off after ${count} events: ${reason}`;
+    failure = fail('stream_incomplete', words, { reason, sent: true });
+  }
   const { unfinished } = parser.end();
-  const facts: JsonObject = {
-    status: answer.status,
-    headers: headersOf(answer.headers),
-    bytes: received,
-    ...(parser.retryMs !== undefined && { retry_ms: parser.retryMs }),
-  };
+  const facts: JsonObject = { status, headers: { ...headers }, bytes: received };
+  if (parser.retryMs !== undefined) facts['retry_ms'] = parser.retryMs;
   const endedCleanly = failure === undefined && !unfinished;
   return ok({ facts, count, endedCleanly, ...(failure && { failure }) });
 }

@@ -6,9 +6,10 @@ import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../
 import type { SinkReport } from '../sink.ts';
 import { createFan, type Fan, publicReport } from '../sinks/fan-out.ts';
 import { hostOf, type Lookup } from './address.ts';
-import type { HttpPorts, StreamEnd } from './call.ts';
-import { type Connections, createConnections } from './connections.ts';
-import { describeRequest, prepareRequest, type Received } from './prepared-request.ts';
+import { type Connections, createConnections, type HttpPorts } from './connections.ts';
+import type { StreamEnd } from './event-stream.ts';
+import { type PreparedRequest, prepareRequest, type Received } from './prepared-request.ts';
+import { describeRequest } from './request.ts';
 import { systemTimer, type Timer } from './time-limits.ts';
 
 export interface HttpClientPorts {
@@ -87,7 +88,15 @@ function resultOf(
   });
 }
 
-export function createHttpPrimitive(clientPorts: HttpClientPorts): Primitive {
+export interface HttpPrimitive extends Primitive {
+  /**
+   * For whoever sends the same request many times and reads the events himself, such as the harness:
+   * once for what stays the same, then `send` for each body. It shares the connections of `run`.
+   */
+  prepare(call: Parameters<typeof prepareRequest>[0]): Outcome<PreparedRequest>;
+}
+
+export function createHttpPrimitive(clientPorts: HttpClientPorts): HttpPrimitive {
   const connections = clientPorts.connections ?? createConnections();
   const ports: HttpPorts = { timer: systemTimer, ...clientPorts, connections };
 
@@ -96,7 +105,8 @@ export function createHttpPrimitive(clientPorts: HttpClientPorts): Primitive {
       const prepared = prepareRequest(call, ports);
       if (!prepared.ok) return [prepared];
       const { request, send } = prepared.output;
-      return [await send(request.body, fan.write, call.signal), request.url];
+      const { signal, verify } = call;
+      return [await send(request.body, { signal, verify, onEvents: fan.write }), request.url];
     } catch (error) {
       return [fail('internal_error', `http_client: ${messageOf(error)}`)];
     }
@@ -119,11 +129,12 @@ export function createHttpPrimitive(clientPorts: HttpClientPorts): Primitive {
       return redact.json<JsonObject>({
         request: `${method} ${url.href}`,
         headers,
-        body_bytes: body?.length ?? 0,
+        body_bytes: Buffer.byteLength(body ?? ''),
         transport: settings.transport,
         needs: [{ capability, scope: { host: hostOf(url), method } }],
       });
     },
+    prepare: (call) => prepareRequest(call, ports),
     close: () => connections.close(),
   };
 }

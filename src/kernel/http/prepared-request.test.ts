@@ -4,8 +4,7 @@ import { afterEach, expect, test } from 'vitest';
 import { fail, type JsonObject, ok, systemClock } from '../../base/index.ts';
 import type { PlannedNeed } from '../primitive.ts';
 import type { StreamEvent } from '../sink.ts';
-import type { HttpPorts } from './call.ts';
-import { createConnections } from './connections.ts';
+import { createConnections, type HttpPorts } from './connections.ts';
 import { prepareRequest } from './prepared-request.ts';
 import { systemTimer } from './time-limits.ts';
 
@@ -47,7 +46,7 @@ const ports: HttpPorts = {
   connections,
 };
 
-const callOf = (config: JsonObject, verify: (need: PlannedNeed) => ReturnType<typeof ok<null>>) => {
+const callOf = (config: JsonObject) => {
   const tool = { id: 't', dir: '/', requires: [], env: [], source: 'bundle' } as const;
   return {
     tool: { ...tool, effect: 'read', sandbox: 'strict' },
@@ -55,7 +54,6 @@ const callOf = (config: JsonObject, verify: (need: PlannedNeed) => ReturnType<ty
     parameters: {},
     secrets: ['sk-canary-1'],
     timeoutMs: 20_000,
-    verify,
   } as const;
 };
 
@@ -64,19 +62,19 @@ test('what was prepared once is sent many times, each with its own body', async 
   const needs: PlannedNeed[] = [];
   const url = await echo(seen);
   const auth = { type: 'bearer', token: 'sk-canary-1' };
-  const call = callOf({ url, auth }, (need) => {
+  const verify = (need: PlannedNeed) => {
     needs.push(need);
     return ok(null);
-  });
-  const prepared = prepareRequest(call, ports);
+  };
+  const prepared = prepareRequest(callOf({ url, auth }), ports);
   if (!prepared.ok) throw new Error(prepared.error.detail.message);
   const events: StreamEvent[] = [];
   for (const text of ['"first"', '"second sk-canary-1"']) {
-    const sent = await prepared.output.send(
-      Buffer.from(text),
-      (batch) => void events.push(...batch),
-      new AbortController().signal,
-    );
+    const sent = await prepared.output.send(text, {
+      signal: new AbortController().signal,
+      verify,
+      onEvents: (batch) => void events.push(...batch),
+    });
     expect(sent).toMatchObject({
       output: { kind: 'stream', end: { count: 1, endedCleanly: true } },
     });
@@ -97,11 +95,14 @@ test('a right that was taken back holds for what was prepared before', async () 
   const seen: Seen[] = [];
   let isHeld = true;
   const url = await echo(seen);
-  const call = callOf({ url }, () => (isHeld ? ok(null) : fail('permission_denied', 'no')));
-  const prepared = prepareRequest(call, ports);
+  const prepared = prepareRequest(callOf({ url }), ports);
   if (!prepared.ok) throw new Error(prepared.error.detail.message);
   const send = () =>
-    prepared.output.send(Buffer.from('1'), () => undefined, new AbortController().signal);
+    prepared.output.send('1', {
+      signal: new AbortController().signal,
+      verify: () => (isHeld ? ok(null) : fail('permission_denied', 'no')),
+      onEvents: () => undefined,
+    });
   expect(await send()).toMatchObject({ ok: true });
   isHeld = false;
   expect(await send()).toMatchObject({ error: { code: 'permission_denied' } });
@@ -111,30 +112,30 @@ test('a right that was taken back holds for what was prepared before', async () 
 test('whoever takes the events may need time, and may stop it all', async () => {
   const stop = new AbortController();
   const url = await echo([]);
-  const prepared = prepareRequest(
-    callOf({ url }, () => ok(null)),
-    ports,
-  );
+  const prepared = prepareRequest(callOf({ url }), ports);
   if (!prepared.ok) throw new Error(prepared.error.detail.message);
   let isDone = false;
   const slow = async (): Promise<void> => {
     await new Promise((resolve) => setTimeout(resolve, 20));
     isDone = true;
   };
-  const sent = await prepared.output.send(Buffer.from('1'), slow, new AbortController().signal);
+  const verify = () => ok(null);
+  const { signal } = new AbortController();
+  const sent = await prepared.output.send('1', { signal, verify, onEvents: slow });
   expect([sent.ok, isDone]).toEqual([true, true]);
-  const stopped = await prepared.output.send(
-    Buffer.from('1'),
-    () => {
+  const stopped = await prepared.output.send('1', {
+    signal: stop.signal,
+    verify,
+    onEvents() {
       stop.abort();
       return undefined;
     },
-    stop.signal,
-  );
+  });
   expect(stopped).toMatchObject({ output: { end: { failure: { error: { code: 'cancelled' } } } } });
 });
 
 test('a mistake in the config is told when it is prepared', () => {
-  const call = callOf({ url: 'ftp://a.example/' }, () => ok(null));
-  expect(prepareRequest(call, ports)).toMatchObject({ error: { code: 'invalid_input' } });
+  expect(prepareRequest(callOf({ url: 'ftp://a.example/' }), ports)).toMatchObject({
+    error: { code: 'invalid_input' },
+  });
 });

@@ -1,8 +1,8 @@
 // The one way to send a request. Whatever does not change from one sending to the next is done when
 // it is prepared: config read, URL and headers checked, time limits, redactor. Rights and addresses
-// are judged when it is sent, every time.
+// are judged when it is sent, every time, and again for every redirect: each hop is a new request, and
+// what belongs to the first origin does not travel to another.
 import {
-  createRedactor,
   type Failure,
   fail,
   type JsonObject,
@@ -10,76 +10,45 @@ import {
   ok,
   type Redactor,
 } from '../../base/index.ts';
-import type { PrimitiveCall } from '../primitive.ts';
-import { hostOf } from './address.ts';
-import { bodyValue, decodedBody, isJsonType, readBounded } from './body.ts';
-import {
-  type Configured,
-  type HttpPorts,
-  type OnEvents,
-  type Sending,
-  type Settings,
-  type StreamEnd,
-  settingsOf,
-} from './call.ts';
-import { reasonOf } from './connect.ts';
-import { readEventStream } from './event-stream.ts';
-import { headersOf, statusFault } from './fault.ts';
-import { type Exchange, exchange } from './redirects.ts';
-import { buildRequest, type WireRequest } from './request.ts';
-import { createWatch, timeoutsOf } from './time-limits.ts';
+import type { PrimitiveCall, Verifier } from '../primitive.ts';
+import { allowTarget, hostOf } from './address.ts';
+import { bodyValue, decodedBody, isJsonType, readBounded, statusFault } from './answer.ts';
+import type { HttpAnswer, HttpPorts } from './connections.ts';
+import { type OnEvents, readEventStream, type Sending, type StreamEnd } from './event-stream.ts';
+import { reasonOf } from './fault.ts';
+import { type DescribedRequest, describeRequest, urlProblem, type WireRequest } from './request.ts';
+import { TimeWatch, timeoutsOf } from './time-limits.ts';
 
 /** What came back, without secrets: a whole answer, or how a stream ended. */
 export type Received = { kind: 'answer'; output: JsonObject } | { kind: 'stream'; end: StreamEnd };
 
-export interface PreparedRequest {
-  readonly request: WireRequest;
-  readonly settings: Settings;
-  readonly redact: Redactor;
-  /**
-   * Sends it with this body instead of the prepared one, which gave it its content type. The events of
-   * a stream go to `onEvents`, without secrets.
-   */
-  send(
-    body: Buffer | undefined,
-    onEvents: OnEvents,
-    signal: AbortSignal,
-  ): Promise<Outcome<Received>>;
+export interface SendOptions {
+  signal: AbortSignal;
+  /** Asked at this sending whether its caller may reach the host. */
+  verify: Verifier;
+  /** Gets the events of a stream, without secrets. */
+  onEvents: OnEvents;
 }
 
-const ACCEPT: Readonly<Record<Settings['transport'], Readonly<Record<string, string>>>> = {
-  none: { accept: '*/*', 'accept-encoding': 'gzip, deflate, br', 'user-agent': 'kernmantle' },
-  sse: { accept: 'text/event-stream', 'accept-encoding': 'identity', 'user-agent': 'kernmantle' },
-  websocket: { 'user-agent': 'kernmantle' },
-};
-
-/** What would be sent, checked; nothing is connected. */
-export function describeRequest(
-  call: Configured & Pick<PrimitiveCall, 'secrets'>,
-): Outcome<Pick<PreparedRequest, 'request' | 'settings' | 'redact'>> {
-  const settings = settingsOf(call);
-  if (!settings.ok) return settings;
-  const { transport } = settings.output;
-  const schemes = transport === 'websocket' ? ['ws:', 'wss:'] : ['http:', 'https:'];
-  const request = buildRequest(call.config, ACCEPT[transport], schemes);
-  if (!request.ok) return request;
-  const redact = createRedactor([...call.secrets, ...request.output.hidden]);
-  return ok({ request: request.output, settings: settings.output, redact });
+export interface PreparedRequest extends DescribedRequest {
+  /** Sends it with this body instead of the prepared one, which gave it its content type. */
+  send(body: string | undefined, options: SendOptions): Promise<Outcome<Received>>;
 }
 
 /** The whole body as a value. A JSON body that had to be cut is worth nothing and is a fault. */
 async function readAnswer(
-  { answer, url, redirects }: Exchange,
+  answer: HttpAnswer,
+  url: URL,
+  redirects: number,
   { watch, settings: { maxBytes } }: Sending,
 ): Promise<Outcome<JsonObject>> {
-  const source = await decodedBody(answer);
-  if (!source.ok) return source;
-  const { bytes, truncated, end } = await readBounded(source.output, maxBytes, watch);
-  const stopped = watch.failure();
-  if (stopped !== undefined) return stopped;
+  const body = decodedBody(answer);
+  if (!body.ok) return body;
+  const { bytes, truncated, end } = await readBounded(body.output, maxBytes);
+  if (watch.failure !== undefined) return watch.failure;
   const { status, headers } = answer;
-  if (end.kind === 'cut') {
-    const reason = reasonOf(end.error);
+  if (end instanceof Error) {
+    const reason = reasonOf(end);
     return fail('network_error', `the answer broke off after ${bytes.length} bytes: ${reason}`, {
       status,
       reason,
@@ -97,7 +66,7 @@ async function readAnswer(
   }
   return ok({
     status,
-    headers: headersOf(headers),
+    headers: { ...headers },
     ...bodyValue(bytes, type),
     bytes: bytes.length,
     truncated,
@@ -106,32 +75,96 @@ async function readAnswer(
   });
 }
 
-const streamed = (end: Outcome<StreamEnd>): Outcome<Received> =>
-  end.ok ? ok({ kind: 'stream', end: end.output }) : end;
+const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 
-async function receive(
+/** The same request without its body and what described it. */
+function withoutBody(request: WireRequest): WireRequest {
+  const { body: _, ...rest } = request;
+  const headers = { ...rest.headers };
+  for (const name of Object.keys(headers)) if (name.startsWith('content-')) delete headers[name];
+  return { ...rest, headers };
+}
+
+/** For another origin: no credentials, and nothing that holds a secret. */
+function forStranger(request: WireRequest, redact: Redactor): Outcome<WireRequest> {
+  const headers: Record<string, string> = {};
+  for (const [name, value] of Object.entries(request.headers)) {
+    if (!request.credentials.has(name) && redact.isClean(value)) headers[name] = value;
+  }
+  return redact.isClean(request.body ?? null)
+    ? ok({ ...request, headers })
+    : fail('permission_denied', 'a redirect would send a secret in the body to another origin');
+}
+
+/** What a redirect asks for next. */
+function redirected(
   request: WireRequest,
+  status: number,
+  location: string,
+  redact: Redactor,
+): Outcome<WireRequest> {
+  const url = URL.parse(location, request.url.href);
+  if (url === null) {
+    return fail('http_error', 'the answer redirects to something that is not a URL');
+  }
+  url.hash = '';
+  const problem = urlProblem(url, ['http:', 'https:']);
+  if (problem !== undefined) return fail('permission_denied', `redirect refused: ${problem}`);
+  if (request.url.protocol === 'https:' && url.protocol === 'http:') {
+    return fail('permission_denied', 'redirect refused: it leads from https to http');
+  }
+  const becomesGet =
+    request.method !== 'HEAD' && (status === 303 || (status < 303 && request.method === 'POST'));
+  const next = becomesGet ? { ...withoutBody(request), method: 'GET', url } : { ...request, url };
+  return url.origin === request.url.origin ? ok(next) : forStranger(next, redact);
+}
+
+interface Redirect {
+  kind: 'redirect';
+  request: WireRequest;
+}
+
+/** The final answer, over redirects. */
+async function exchange(
+  first: WireRequest,
   sending: Sending,
   mayRepeat: boolean,
 ): Promise<Outcome<Received>> {
   const { settings, ports, verify, watch, redact } = sending;
-  if (settings.transport === 'websocket') {
-    const { readWebSocket } = await import('./websocket.ts');
-    return streamed(await readWebSocket(request, sending));
+  let [request, redirects] = [first, 0];
+
+  const receive = async (answer: HttpAnswer): Promise<Outcome<Received | Redirect>> => {
+    const { status } = answer;
+    const { location } = answer.headers;
+    if (location !== undefined && REDIRECTS.has(status) && settings.maxRedirects > 0) {
+      answer.body.destroy();
+      if (redirects >= settings.maxRedirects) {
+        return fail('http_error', `more than ${settings.maxRedirects} redirects`, { status });
+      }
+      const next = redirected(request, status, location, redact);
+      return next.ok ? ok({ kind: 'redirect', request: next.output }) : next;
+    }
+    if (status >= 400) return await statusFault(answer, request.url, ports.clock, watch);
+    if (settings.transport === 'sse') {
+      const end = await readEventStream(answer, sending);
+      return end.ok ? ok({ kind: 'stream', end: end.output }) : end;
+    }
+    const output = await readAnswer(answer, request.url, redirects, sending);
+    return output.ok ? ok({ kind: 'answer', output: output.output }) : output;
+  };
+
+  for (;;) {
+    const target = allowTarget(request, 'net.http', verify, ports, watch);
+    const addresses = target instanceof Promise ? await target : target;
+    if (!addresses.ok) return addresses;
+    const { connections } = ports;
+    const sent = await connections.send(request, addresses.output, watch, mayRepeat, receive);
+    if (!sent.ok) return sent;
+    if (sent.output.kind !== 'redirect') return ok(sent.output);
+    ({ request } = sent.output);
+    redirects++;
+    watch.enter('connect');
   }
-  const sent = await exchange(request, ports, {
-    mayRepeat,
-    maxRedirects: settings.maxRedirects,
-    verify,
-    watch,
-    isSecret: (text) => !redact.isClean(text),
-  });
-  if (!sent.ok) return sent;
-  const { answer, url } = sent.output;
-  if (answer.status >= 400) return await statusFault(answer, url, ports.clock, watch);
-  if (settings.transport === 'sse') return streamed(await readEventStream(sent.output, sending));
-  const output = await readAnswer(sent.output, sending);
-  return output.ok ? ok({ kind: 'answer', output: output.output }) : output;
 }
 
 const redactFault = ({ error }: Failure, redact: Redactor): Failure => ({
@@ -146,16 +179,14 @@ function withoutSecrets(received: Outcome<Received>, redact: Redactor): Outcome<
   if (received.output.kind === 'answer') {
     return ok({ kind: 'answer', output: redact.json(received.output.output) });
   }
-  const { failure, ...end } = received.output.end;
-  const facts = redact.json(end.facts);
-  return ok({
-    kind: 'stream',
-    end: { ...end, facts, ...(failure && { failure: redactFault(failure, redact) }) },
-  });
+  const { end } = received.output;
+  end.facts = redact.json(end.facts);
+  if (end.failure !== undefined) end.failure = redactFault(end.failure, redact);
+  return received;
 }
 
 export function prepareRequest(
-  call: Pick<PrimitiveCall, 'config' | 'parameters' | 'secrets' | 'timeoutMs' | 'verify' | 'tool'>,
+  call: Pick<PrimitiveCall, 'config' | 'parameters' | 'secrets' | 'timeoutMs' | 'tool'>,
   ports: HttpPorts,
 ): Outcome<PreparedRequest> {
   const described = describeRequest(call);
@@ -168,12 +199,18 @@ export function prepareRequest(
   const mayRepeat = call.tool.effect !== 'write';
   return ok({
     ...described.output,
-    async send(body, onEvents, signal) {
-      const watch = createWatch(timeouts.output, signal, ports);
-      const sending = { settings, ports, verify: call.verify, watch, redact, onEvents };
+    async send(body, { signal, verify, onEvents }) {
+      const watch = new TimeWatch(timeouts.output, signal, ports);
+      const sending = { settings, ports, verify, watch, redact, onEvents };
+      const wire = body === undefined ? bare : { ...bare, body };
       try {
-        const wire = body === undefined ? bare : { ...bare, body };
-        return withoutSecrets(await receive(wire, sending, mayRepeat), redact);
+        if (settings.transport !== 'websocket') {
+          return withoutSecrets(await exchange(wire, sending, mayRepeat), redact);
+        }
+        const { readWebSocket } = await import('./websocket.ts');
+        const end = await readWebSocket(wire, sending);
+        const received: Outcome<Received> = end.ok ? ok({ kind: 'stream', end: end.output }) : end;
+        return withoutSecrets(received, redact);
       } finally {
         watch.end();
       }

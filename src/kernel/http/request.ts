@@ -1,6 +1,7 @@
-// From a merged config to what goes on the wire. Everything a stranger could have filled in is
+// From a merged config to what goes on the wire, and how. Everything a stranger could have filled in is
 // checked here: scheme, method, header names and values; nothing is connected yet.
 import {
+  createRedactor,
   fail,
   getOwn,
   isObject,
@@ -9,14 +10,17 @@ import {
   jsonText,
   type Outcome,
   ok,
+  type Redactor,
 } from '../../base/index.ts';
+import type { PrimitiveCall } from '../primitive.ts';
+import { choiceField, countField } from '../sinks/null.ts';
 
 export interface WireRequest {
   method: string;
   url: URL;
   /** Names in lower case. */
   headers: Record<string, string>;
-  body?: Buffer;
+  body?: string;
   /** Names of headers that carry credentials: never sent to another origin. */
   credentials: ReadonlySet<string>;
   /** What `auth` was made of and into: not to be shown, wherever it came from. */
@@ -221,5 +225,74 @@ export function buildRequest(
   };
   if (body.output === undefined) return ok(request);
   headers['content-type'] ??= body.output[1];
-  return ok({ ...request, body: Buffer.from(body.output[0]) });
+  return ok({ ...request, body: body.output[0] });
+}
+
+export interface Settings {
+  transport: 'none' | 'sse' | 'websocket';
+  maxBytes: number;
+  maxEvent: number;
+  maxRedirects: number;
+}
+
+const MB = 1024 * 1024;
+const PRESETS = { sync: 10 * MB, stream: 100 * MB, event: 8 * MB, redirects: 5 };
+
+type Configured = Pick<PrimitiveCall, 'config' | 'parameters' | 'secrets'>;
+
+/** A stream is asked for by `mode`, or by `stream: true` when the tool knows how to stream. */
+function wantsStream({ config, parameters }: Configured): Outcome<boolean> {
+  if (getOwn(config, 'mode') !== undefined) {
+    const mode = choiceField(config, 'mode', ['sync', 'stream']);
+    return mode.ok ? ok(mode.output === 'stream') : mode;
+  }
+  const asked = [getOwn(parameters, 'stream'), getOwn(getOwn(config, 'body'), 'stream')];
+  return ok(isObject(getOwn(config, 'stream')) && asked.includes(true));
+}
+
+/** Reads what decides how a call goes; anything odd is the author's mistake. */
+function settingsOf(call: Configured): Outcome<Settings> {
+  const { config } = call;
+  const stream = wantsStream(call);
+  if (!stream.ok) return stream;
+  const given = getOwn(config, 'stream');
+  const streamConfig: JsonObject = isObject(given) ? given : {};
+  const transport = choiceField(streamConfig, 'transport', ['sse', 'websocket']);
+  if (!transport.ok) return transport;
+  const maxBytes = countField(config, 'max_bytes', stream.output ? PRESETS.stream : PRESETS.sync);
+  if (!maxBytes.ok) return maxBytes;
+  const maxEvent = countField(streamConfig, 'max_event', PRESETS.event);
+  if (!maxEvent.ok) return maxEvent;
+  const maxRedirects = countField(config, 'max_redirects', PRESETS.redirects, 0);
+  if (!maxRedirects.ok) return maxRedirects;
+  return ok({
+    transport: stream.output ? transport.output : 'none',
+    maxBytes: maxBytes.output,
+    maxEvent: maxEvent.output,
+    maxRedirects: maxRedirects.output,
+  });
+}
+
+const ACCEPT: Readonly<Record<Settings['transport'], Readonly<Record<string, string>>>> = {
+  none: { accept: '*/*', 'accept-encoding': 'gzip, deflate, br', 'user-agent': 'kernmantle' },
+  sse: { accept: 'text/event-stream', 'accept-encoding': 'identity', 'user-agent': 'kernmantle' },
+  websocket: { 'user-agent': 'kernmantle' },
+};
+
+export interface DescribedRequest {
+  readonly request: WireRequest;
+  readonly settings: Settings;
+  readonly redact: Redactor;
+}
+
+/** What would be sent, checked; nothing is connected. */
+export function describeRequest(call: Configured): Outcome<DescribedRequest> {
+  const settings = settingsOf(call);
+  if (!settings.ok) return settings;
+  const { transport } = settings.output;
+  const schemes = transport === 'websocket' ? ['ws:', 'wss:'] : ['http:', 'https:'];
+  const request = buildRequest(call.config, ACCEPT[transport], schemes);
+  if (!request.ok) return request;
+  const redact = createRedactor([...call.secrets, ...request.output.hidden]);
+  return ok({ request: request.output, settings: settings.output, redact });
 }

@@ -2,7 +2,7 @@ import { setImmediate as nextRound } from 'node:timers/promises';
 import { MessageChannel } from 'node:worker_threads';
 import { expect, test } from 'vitest';
 import { fail, ok } from '../../base/index.ts';
-import { createWatch, systemTimer, timeoutsOf } from './time-limits.ts';
+import { systemTimer, TimeWatch, timeoutsOf } from './time-limits.ts';
 
 /** A clock and a timer that move only when told to. */
 function manual() {
@@ -32,63 +32,63 @@ const never = new AbortController().signal;
 test('each phase has its own limit', () => {
   for (const phase of ['connect', 'first_byte', 'idle'] as const) {
     const world = manual();
-    const watch = createWatch(timeouts, never, world);
+    const watch = new TimeWatch(timeouts, never, world);
     const heard: unknown[] = [];
     watch.onStop((failure) => heard.push(failure));
     const forget = watch.onStop((failure) => heard.push(failure));
     forget();
     watch.enter(phase);
     world.advance(timeouts[phase] - 1);
-    expect(watch.failure()).toBeUndefined();
+    expect(watch.failure).toBeUndefined();
     world.advance(1);
-    expect(watch.failure()).toMatchObject({ error: { code: 'timeout', detail: { phase } } });
-    expect(heard).toEqual([watch.failure()]);
+    expect(watch.failure).toMatchObject({ error: { code: 'timeout', detail: { phase } } });
+    expect(heard).toEqual([watch.failure]);
     expect(world.timers.size).toBe(0);
   }
 });
 
 test('what arrives begins the idle time anew, but not the total', () => {
   const world = manual();
-  const watch = createWatch(timeouts, never, world);
+  const watch = new TimeWatch(timeouts, never, world);
   watch.enter('idle');
   for (let passed = 0; passed < 980; passed += 20) {
     world.advance(20);
     watch.touch();
   }
-  expect(watch.failure()).toBeUndefined();
+  expect(watch.failure).toBeUndefined();
   world.advance(20);
-  expect(watch.failure()).toMatchObject({ error: { detail: { phase: 'total' } } });
+  expect(watch.failure).toMatchObject({ error: { detail: { phase: 'total' } } });
 });
 
 test('while held only the total runs', () => {
   const world = manual();
-  const watch = createWatch(timeouts, never, world);
+  const watch = new TimeWatch(timeouts, never, world);
   watch.enter('idle');
   watch.hold();
   world.advance(500);
-  expect(watch.failure()).toBeUndefined();
+  expect(watch.failure).toBeUndefined();
 });
 
 test('the first reason to stop is the one that is told', async () => {
   const world = manual();
   const controller = new AbortController();
-  const watch = createWatch(timeouts, controller.signal, world);
+  const watch = new TimeWatch(timeouts, controller.signal, world);
   watch.stop(fail('first', 'x'));
   controller.abort();
   world.advance(5000);
-  expect(watch.failure()?.error.code).toBe('first');
+  expect(watch.failure?.error.code).toBe('first');
   expect(await watch.race(Promise.resolve(ok(1)))).toMatchObject({ error: { code: 'first' } });
 });
 
 test('an ended watch leaves no timer and hears no abort', () => {
   const world = manual();
   const controller = new AbortController();
-  const watch = createWatch(timeouts, controller.signal, world);
+  const watch = new TimeWatch(timeouts, controller.signal, world);
   watch.enter('connect');
   watch.end();
   controller.abort();
   expect(world.timers.size).toBe(0);
-  expect(watch.failure()).toBeUndefined();
+  expect(watch.failure).toBeUndefined();
 });
 
 test('limits are given in seconds, and the call itself bounds the total', () => {

@@ -56,116 +56,9 @@ export function timeoutsOf(config: JsonObject, callMs: number): Outcome<Timeouts
   return ok({ ...result, total: Math.min(result.total, MAX_TIMEOUT) });
 }
 
-export interface TimeWatch {
-  /** Called when the call must stop, unless it has already; the answer takes the wish back. */
-  onStop(listener: (failure: Failure) => void): () => void;
-  failure(): Failure | undefined;
-  /** The answer, or the reason to stop waiting for it. */
-  race<T>(answer: Promise<Outcome<T>>): Promise<Outcome<T>>;
-  /** The first reason wins. */
-  stop(failure: Failure): void;
-  enter(phase: WaitPhase): void;
-  /** Something arrived: `idle` begins anew. */
-  touch(): void;
-  /** While we are busy ourselves the other side cannot be idle. */
-  hold(): void;
-  end(): void;
-}
-
 export interface TimeWatchPorts {
   clock: Clock;
   timer: Timer;
-}
-
-/** Begins in `connect`. One timer waits for whatever is due next. */
-export function createWatch(
-  timeouts: Timeouts,
-  caller: AbortSignal,
-  ports: TimeWatchPorts,
-): TimeWatch {
-  const { clock, timer } = ports;
-  const listeners = new Set<(failure: Failure) => void>();
-  let failure: Failure | undefined;
-  let phase: WaitPhase | undefined = 'connect';
-  let since = clock.monotonic();
-  const totalDue = since + timeouts.total;
-  let cancelTimer = () => {};
-  /** When the timer fires, if there is one. */
-  let armedFor = Number.POSITIVE_INFINITY;
-
-  const end = (): void => {
-    cancelTimer();
-    phase = undefined;
-    caller.removeEventListener('abort', onAbort);
-  };
-  const stop = (reason: Failure): void => {
-    if (failure !== undefined) return;
-    failure = reason;
-    end();
-    for (const listener of listeners) listener(reason);
-    listeners.clear();
-  };
-  const onAbort = (): void => stop(fail('cancelled', 'the call was cancelled'));
-  const expire = (name: WaitPhase | 'total', sent: boolean): void => {
-    const seconds = timeouts[name] / 1000;
-    stop(fail('timeout', `no ${WORDS[name]} within ${seconds} s`, { phase: name, seconds, sent }));
-  };
-  const phaseDue = (): number =>
-    phase === undefined ? Number.POSITIVE_INFINITY : since + timeouts[phase];
-  // Touching only notes the time; the timer looks when it fires. A stream of many small chunks
-  // would otherwise spend its time setting timers.
-  const arm = (now: number): void => {
-    const due = Math.min(phaseDue(), totalDue);
-    // A timer that fires sooner looks again by itself.
-    if (due >= armedFor) return;
-    cancelTimer();
-    armedFor = due;
-    cancelTimer = timer(due - now, look);
-  };
-  const look = (): void => {
-    armedFor = Number.POSITIVE_INFINITY;
-    const now = clock.monotonic();
-    // A timer may be early by less than a millisecond.
-    if (totalDue - now < 1) expire('total', phase !== 'connect');
-    else if (phase !== undefined && phaseDue() - now < 1) expire(phase, phase !== 'connect');
-    else arm(now);
-  };
-  arm(since);
-  if (caller.aborted) onAbort();
-  else caller.addEventListener('abort', onAbort, { once: true });
-
-  const watch: TimeWatch = {
-    onStop(listener) {
-      listeners.add(listener);
-      return () => listeners.delete(listener);
-    },
-    failure: () => failure,
-    async race(answer) {
-      if (failure !== undefined) return failure;
-      let forget = (): unknown => undefined;
-      const stopped = new Promise<Failure>((resolve) => {
-        forget = watch.onStop(resolve);
-      });
-      const first = await Promise.race([answer, stopped]);
-      forget();
-      // Both may have come at once; then the reason to stop counts.
-      return failure ?? first;
-    },
-    stop,
-    enter(next) {
-      if (failure !== undefined) return;
-      [phase, since] = [next, clock.monotonic()];
-      arm(since);
-    },
-    touch() {
-      since = clock.monotonic();
-    },
-    hold() {
-      phase = undefined;
-    },
-    end,
-  };
-  return watch;
 }
 
 const WORDS: Readonly<Record<WaitPhase | 'total', string>> = {
@@ -174,3 +67,114 @@ const WORDS: Readonly<Record<WaitPhase | 'total', string>> = {
   idle: 'further data',
   total: 'end of the call',
 };
+
+/** Begins in `connect`. One timer waits for whatever is due next. */
+export class TimeWatch {
+  /** Why the call must stop: the first reason. */
+  failure: Failure | undefined;
+  readonly #timeouts: Timeouts;
+  readonly #caller: AbortSignal;
+  readonly #ports: TimeWatchPorts;
+  readonly #listeners = new Set<(failure: Failure) => void>();
+  #phase: WaitPhase | undefined = 'connect';
+  #since: number;
+  readonly #totalDue: number;
+  #cancelTimer = (): void => {};
+  /** When the timer fires, if there is one. */
+  #armedFor = Number.POSITIVE_INFINITY;
+
+  constructor(timeouts: Timeouts, caller: AbortSignal, ports: TimeWatchPorts) {
+    this.#timeouts = timeouts;
+    this.#caller = caller;
+    this.#ports = ports;
+    this.#since = ports.clock.monotonic();
+    this.#totalDue = this.#since + timeouts.total;
+    this.#arm(this.#since);
+    if (caller.aborted) this.#onAbort();
+    else caller.addEventListener('abort', this.#onAbort, { once: true });
+  }
+
+  readonly #onAbort = (): void => this.stop(fail('cancelled', 'the call was cancelled'));
+
+  /** Called when the call must stop, unless it has already; the answer takes the wish back. */
+  onStop(listener: (failure: Failure) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  stop(reason: Failure): void {
+    if (this.failure !== undefined) return;
+    this.failure = reason;
+    this.end();
+    for (const listener of this.#listeners) listener(reason);
+    this.#listeners.clear();
+  }
+
+  /** The answer, or the reason to stop waiting for it. */
+  async race<T>(answer: Promise<Outcome<T>>): Promise<Outcome<T>> {
+    if (this.failure !== undefined) return this.failure;
+    const { promise: stopped, resolve } = Promise.withResolvers<Failure>();
+    const forget = this.onStop(resolve);
+    const first = await Promise.race([answer, stopped]);
+    forget();
+    // Both may have come at once; then the reason to stop counts.
+    return this.failure ?? first;
+  }
+
+  enter(phase: WaitPhase): void {
+    if (this.failure !== undefined) return;
+    this.#phase = phase;
+    this.#since = this.#ports.clock.monotonic();
+    this.#arm(this.#since);
+  }
+
+  /**
+   * Something arrived: `idle` begins anew. That is only noted, the timer looks when it fires: a stream
+   * of many small chunks would otherwise spend its time setting timers.
+   */
+  touch(): void {
+    this.#since = this.#ports.clock.monotonic();
+  }
+
+  /** While we are busy ourselves the other side cannot be idle. */
+  hold(): void {
+    this.#phase = undefined;
+  }
+
+  end(): void {
+    this.#cancelTimer();
+    this.#phase = undefined;
+    this.#caller.removeEventListener('abort', this.#onAbort);
+  }
+
+  #arm(now: number): void {
+    const phaseDue =
+      this.#phase === undefined
+        ? Number.POSITIVE_INFINITY
+        : this.#since + this.#timeouts[this.#phase];
+    const due = Math.min(phaseDue, this.#totalDue);
+    // A timer that fires sooner looks again by itself.
+    if (due >= this.#armedFor) return;
+    this.#cancelTimer();
+    this.#armedFor = due;
+    this.#cancelTimer = this.#ports.timer(due - now, () => this.#look());
+  }
+
+  #look(): void {
+    this.#armedFor = Number.POSITIVE_INFINITY;
+    const now = this.#ports.clock.monotonic();
+    const phase = this.#phase;
+    // A timer may be early by less than a millisecond.
+    if (this.#totalDue - now < 1) this.#expire('total', phase !== 'connect');
+    else if (phase !== undefined && this.#since + this.#timeouts[phase] - now < 1) {
+      this.#expire(phase, phase !== 'connect');
+    } else this.#arm(now);
+  }
+
+  #expire(name: WaitPhase | 'total', sent: boolean): void {
+    const seconds = this.#timeouts[name] / 1000;
+    this.stop(
+      fail('timeout', `no ${WORDS[name]} within ${seconds} s`, { phase: name, seconds, sent }),
+    );
+  }
+}

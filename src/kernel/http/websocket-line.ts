@@ -5,9 +5,8 @@ import type { Duplex } from 'node:stream';
 import type { CloseEvent, Dispatcher, MessageEvent, WebSocket as UndiciWebSocket } from 'undici';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import { hostOf } from './address.ts';
-import { type HttpAnswer, networkFault } from './connect.ts';
-import { createConnection, flatHeaders } from './connections.ts';
-import { type ByteFeed, createFeed } from './source.ts';
+import { createConnection, flatHeaders, type HttpAnswer, Incoming } from './connections.ts';
+import { networkFault } from './fault.ts';
 import type { TimeWatch } from './time-limits.ts';
 
 // Only the part that is used: all of undici takes long to load.
@@ -36,6 +35,8 @@ export interface WebSocketUser {
   binary?(size: number): void;
   /** So many bytes came in, whatever they are. */
   received?(bytes: number): void;
+  /** Not an upgrade: an ordinary answer, e.g. 401, and what it means. */
+  refused(answer: HttpAnswer): Promise<Failure>;
   /** Once, at the end. */
   ended(end: WebSocketEnd): void;
 }
@@ -51,10 +52,10 @@ export interface WebSocketLine {
   destroy(): void;
 }
 
-export type Opened =
-  | { kind: 'line'; line: WebSocketLine; headers: HttpAnswer['headers'] }
-  /** Not an upgrade: an ordinary answer, e.g. 401. */
-  | { kind: 'answer'; answer: HttpAnswer };
+export interface Opened {
+  line: WebSocketLine;
+  headers: HttpAnswer['headers'];
+}
 
 /**
  * Watches what undici writes: the head of a frame, then its payload, or both at once. INVARIANT: only a
@@ -177,7 +178,7 @@ class HandshakeHandler implements Dispatcher.DispatchHandler {
   readonly #watch: TimeWatch;
   readonly #handshake: Handshake;
   #isSent = false;
-  #feed: ByteFeed | undefined;
+  #body: Incoming | undefined;
 
   constructor(inner: Dispatcher.DispatchHandler, watch: TimeWatch, handshake: Handshake) {
     this.#inner = inner;
@@ -190,7 +191,7 @@ class HandshakeHandler implements Dispatcher.DispatchHandler {
     this.#watch.enter('first_byte');
     // When undici has given up, the answer may still be read.
     const abort = (reason: Error): void => {
-      if (this.#feed === undefined) controller.abort(reason);
+      if (this.#body === undefined) controller.abort(reason);
     };
     this.#inner.onRequestStart?.(Object.create(controller, { abort: { value: abort } }), context);
   }
@@ -214,26 +215,24 @@ class HandshakeHandler implements Dispatcher.DispatchHandler {
   ): void {
     if (status < 200) return;
     this.#watch.enter('idle');
-    this.#feed = createFeed({
-      pause: () => controller.pause(),
-      resume: () => controller.resume(),
-      destroy: () => controller.abort(new Error('not wanted')),
-    });
-    const body = this.#feed.source;
+    const body = new Incoming(controller, this.#watch, () =>
+      controller.abort(new Error('not wanted')),
+    );
+    this.#body = body;
     this.#handshake.refused({ status, statusText, headers: flatHeaders(headers), body });
     this.#inner.onResponseError?.(controller, new Error('not an upgrade'));
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, bytes: Buffer): void {
-    this.#feed?.push(bytes);
+    this.#body?.push(bytes);
   }
 
   onResponseEnd(): void {
-    this.#feed?.end();
+    this.#body?.end('end');
   }
 
   onResponseError(controller: Dispatcher.DispatchController, error: Error): void {
-    if (this.#feed !== undefined) return this.#feed.end(error);
+    if (this.#body !== undefined) return this.#body.end(error);
     this.#handshake.failed(error, this.#isSent);
     this.#inner.onResponseError?.(controller, error);
   }
@@ -258,8 +257,8 @@ export function openWebSocket(
         agreed = { socket, headers: answered };
         socket.on('error', () => {});
       },
-      refused: (answer) => resolve(ok({ kind: 'answer', answer })),
-      failed: (error, isSent) => resolve(watch.failure() ?? networkFault(error, url, isSent)),
+      refused: (answer) => resolve(user.refused(answer)),
+      failed: (error, isSent) => resolve(watch.failure ?? networkFault(error, url, isSent)),
     };
     watch.onStop((failure) => {
       connection.destroy();
@@ -274,7 +273,7 @@ export function openWebSocket(
     websocket.addEventListener('open', () => {
       if (agreed === undefined) return;
       const line = createLine(websocket, agreed.socket, user);
-      resolve(ok({ kind: 'line', line, headers: agreed.headers }));
+      resolve(ok({ line, headers: agreed.headers }));
     });
     // Before it was open: then whatever was not told yet is wrong with the handshake.
     websocket.addEventListener('close', () => {

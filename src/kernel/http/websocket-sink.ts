@@ -3,14 +3,12 @@
 // as delivered when it was handed to the connection; that the other side read it is known only when
 // it answers the close at the end, and the report says when it did not.
 import type { Clock, JsonObject, Outcome } from '../../base/index.ts';
-import { getOwn, ok, systemClock } from '../../base/index.ts';
+import { fail, getOwn, ok, systemClock } from '../../base/index.ts';
 import type { Sink, SinkContext, SinkFactory, SinkReport, StreamEvent } from '../sink.ts';
 import { choiceField, countField } from '../sinks/null.ts';
-import type { AddressPorts } from './address.ts';
-import { hostOf } from './address.ts';
-import { allowTarget } from './connect.ts';
+import { type AddressPorts, allowTarget, hostOf } from './address.ts';
 import { buildRequest, type WireRequest } from './request.ts';
-import { createWatch, systemTimer, type Timer } from './time-limits.ts';
+import { systemTimer, type Timer, TimeWatch } from './time-limits.ts';
 import type { WebSocketLine, WebSocketUser } from './websocket-line.ts';
 
 export interface WebSocketSinkPorts extends AddressPorts {
@@ -65,17 +63,14 @@ async function connectOnce(
   user: WebSocketUser,
 ): Promise<Connected> {
   const { openWebSocket } = await import('./websocket-line.ts');
-  const watch = createWatch(TIMEOUTS, stop, ports);
+  const watch = new TimeWatch(TIMEOUTS, stop, ports);
   try {
-    watch.enter('connect');
     const target = { url: request.url };
     const addresses = await allowTarget(target, 'net.websocket', context.verify, ports, watch);
     if (!addresses.ok) return { reason: addresses.error.detail.message };
     const opened = await openWebSocket(request, addresses.output, watch, MAX_INCOMING, user);
     if (!opened.ok) return { reason: opened.error.detail.message };
-    if (opened.output.kind === 'line') return { line: opened.output.line };
-    opened.output.answer.body.destroy();
-    return { reason: `the server answered ${opened.output.answer.status}` };
+    return { line: opened.output.line };
   } finally {
     watch.end();
   }
@@ -117,6 +112,10 @@ function createLink(
   /** What the other side says is not for us: only that it is over. */
   const user: WebSocketUser = {
     text() {},
+    async refused({ status, body }) {
+      body.destroy();
+      return fail('http_error', `the server answered ${status}`);
+    },
     ended({ isAnswered }) {
       stop.removeEventListener('abort', destroyLine);
       line = undefined;

@@ -1,9 +1,9 @@
 // The `websocket` transport: the body is the first message, each text message an event.
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { StreamEvent } from '../sink.ts';
-import { createEventMask, type Sending, type StreamEnd } from './call.ts';
-import { allowTarget } from './connect.ts';
-import { headersOf, statusFault } from './fault.ts';
+import { allowTarget } from './address.ts';
+import { statusFault } from './answer.ts';
+import { createEventMask, type Sending, type StreamEnd } from './event-stream.ts';
 import type { WireRequest } from './request.ts';
 import {
   NO_CODE,
@@ -39,7 +39,8 @@ interface Reading extends WebSocketUser {
 }
 
 /** Picks out the texts and hands them over, one after the other, at the pace of whoever takes them. */
-function createReading({ watch, settings, redact, onEvents }: Sending): Reading {
+function createReading(url: URL, sending: Sending): Reading {
+  const { watch, settings, redact, onEvents, ports } = sending;
   const mask = createEventMask(redact);
   let waiting: StreamEvent[] = [];
   let line: WebSocketLine | undefined;
@@ -85,7 +86,7 @@ function createReading({ watch, settings, redact, onEvents }: Sending): Reading 
   };
   return {
     text(data) {
-      if (failure !== undefined || watch.failure() !== undefined) return;
+      if (failure !== undefined || watch.failure !== undefined) return;
       waiting.push(mask({ data }));
       grown(Buffer.byteLength(data));
       handOver();
@@ -99,6 +100,7 @@ function createReading({ watch, settings, redact, onEvents }: Sending): Reading 
       bytes += more;
       grown(0);
     },
+    refused: (answer) => statusFault(answer, url, ports.clock, watch),
     ended(how) {
       end = how;
       handOver();
@@ -132,26 +134,22 @@ export async function readWebSocket(
   sending: Sending,
 ): Promise<Outcome<StreamEnd>> {
   const { verify, ports, watch, settings } = sending;
-  watch.enter('connect');
   const addresses = await allowTarget({ url }, 'net.websocket', verify, ports, watch);
   if (!addresses.ok) return addresses;
   // The content type describes a body, and here there is none.
   const { 'content-type': _, ...headers } = given;
-  const reading = createReading(sending);
+  const reading = createReading(url, sending);
   const request = { url, headers };
   const opened = await openWebSocket(request, addresses.output, watch, settings.maxEvent, reading);
   if (!opened.ok) return opened;
-  if (opened.output.kind === 'answer') {
-    return await statusFault(opened.output.answer, url, ports.clock, watch);
-  }
   const { line } = opened.output;
-  if (body !== undefined) await line.send(body.toString());
+  if (body !== undefined) await line.send(body);
   const end = await reading.read(line);
   const { count, bytes, binaries } = reading;
-  const failure = watch.failure() ?? reading.failure ?? endFault(end, count);
+  const failure = watch.failure ?? reading.failure ?? endFault(end, count);
   const facts = {
     status: 101,
-    headers: headersOf(opened.output.headers),
+    headers: { ...opened.output.headers },
     bytes,
     binary_ignored: binaries,
     ...(end.code !== 1006 && { close_code: end.code }),
