@@ -9,7 +9,7 @@ import { type Checkpoint, type CheckpointEvent, checkpointOf, faultOf } from './
 import type { Action, HookVerdict } from './hook-answer.ts';
 
 export const MAX_RETRIES = 3;
-export const MAX_SKIPS = 3;
+const MAX_SKIPS = 3;
 /** A hook's directive may have hooks, and those too; further in none run. */
 export const MAX_HOOK_NESTING = 2;
 
@@ -126,10 +126,6 @@ const continueAtLimit: Cell = (situation, verdict) => {
   return isWarning ? { do: 'tell_warning' } : stop(situation, result.refused);
 };
 
-/** A warning is about nothing that could be left out: skipping it means not passing it on. */
-const skipAtLimit: Cell = (situation, verdict) =>
-  situation.event.name === 'warning' ? { do: 'proceed' } : stop(situation, verdict.error);
-
 const TABLE: Readonly<Record<Action, Readonly<Record<Checkpoint, Cell>>>> = {
   continue: {
     before_step: proceed,
@@ -149,22 +145,17 @@ const TABLE: Readonly<Record<Action, Readonly<Record<Checkpoint, Cell>>>> = {
     // A run that could not begin has no step that could count as done.
     on_error: (situation, verdict) =>
       situation.isStart ? end(situation, verdict) : { do: 'count_as_done' },
-    on_limit: skipAtLimit,
+    // A warning is about nothing that could be left out: skipping it means not passing it on.
+    on_limit: (situation, { error }) =>
+      situation.event.name === 'warning' ? { do: 'proceed' } : stop(situation, error),
   },
   fail: { before_step: end, after_step: end, on_error: end, on_limit: end },
   abort: { before_step: abort, after_step: abort, on_error: abort, on_limit: abort },
 };
 
-const RETRIES: ReadonlySet<Deed['do']> = new Set<Deed['do']>([
-  'repeat_step',
-  'restart',
-  'new_attempt',
-]);
-const SKIPS: ReadonlySet<Deed['do']> = new Set<Deed['do']>([
-  'skip_step',
-  'withhold_result',
-  'count_as_done',
-]);
+type Doing = Deed['do'];
+const RETRIES = new Set<Doing>(['repeat_step', 'restart', 'new_attempt']);
+const SKIPS = new Set<Doing>(['skip_step', 'withhold_result', 'count_as_done']);
 
 function bounded(deed: Deed, situation: Situation): { deed: Deed; bounds: Bounds } {
   const { bounds, step, event } = situation;
@@ -188,11 +179,8 @@ export function decide(verdict: HookVerdict, situation: Situation): Decision {
   const { action, model, notes } = verdict;
   const deed = TABLE[action][checkpointOf(situation.event)](situation, verdict);
   const takesModel = action === 'continue' || action === 'retry';
-  return {
-    ...bounded(deed, situation),
-    ...(takesModel && model !== undefined && { model }),
-    notes,
-  };
+  const chosen = takesModel && model !== undefined && { model };
+  return { ...bounded(deed, situation), ...chosen, notes };
 }
 
 /** A hook that failed, or whose answer cannot be read, ends the run. */

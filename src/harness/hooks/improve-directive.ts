@@ -8,21 +8,20 @@ import { canonicalJson, fail, type Json, type Outcome, ok, plainText } from '../
 import { EMPTY, mergeAll } from '../../flow/index.ts';
 import { type Directive, parseDirective } from '../../items/index.ts';
 import type { NewApproval } from '../../store/index.ts';
-import { packCost } from '../limits/cost.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import type { Proposal, Recorded } from '../thread/journal-event.ts';
 import { makeApprovalId, openingEvents } from '../thread/opening.ts';
-import { addToConversation } from '../thread/talk.ts';
+import { newAttempt } from '../thread/talk.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { type Decision, MAX_RETRIES } from './action.ts';
 
 // Applies a unified diff that a model wrote. Its line numbers are often wrong, its lines must not be:
 // a hunk goes where its old lines stand, and only when they stand in one place.
 
+/** `head` is for messages. */
 interface Hunk {
   before: string[];
   after: string[];
-  /** For messages. */
   head: string;
 }
 
@@ -111,23 +110,6 @@ function readChange({ ports, place: { item, directive } }: Thread, diff: string)
   return ok({ text, touches: GUARDED.filter((part) => !same(before[part], read[part])) });
 }
 
-const questionOf = (
-  { ports, place: { item } }: Thread,
-  diff: string,
-  why: Json,
-  change: Change,
-): NewApproval => ({
-  id: makeApprovalId(ports.random),
-  kind: 'call',
-  binding: {
-    action: ANNEAL,
-    directive: item.id,
-    before: print(item.body),
-    after: print(change.text),
-  },
-  shown: { action: ANNEAL, directive: item.id, why, touches: change.touches, diff },
-});
-
 /** Writes and signs the new version; nothing when the directive is not what was looked at. */
 function write(ports: HarnessPorts, id: string, before: string, text: string): Outcome<null> {
   const found = ports.library.find('directive', id);
@@ -150,17 +132,19 @@ async function putOff(
 ): Promise<Decision> {
   const { deed, bounds } = decision;
   if (deed.do !== 'fail') return decision;
-  const { place, journal } = thread;
-  const { id: directive } = place.item;
+  const { id: directive } = thread.place.item;
   const behind = { code: deed.fault.code, reason: deed.fault.detail.message };
   const data: Proposal = { kind: 'call', action: ANNEAL, directive, behind, ...about };
-  const noted = await journal.commit({ type: 'approval', data }, ask.length > 0 ? { ask } : {});
+  const noted = await thread.journal.commit(
+    { type: 'approval', data },
+    ask.length > 0 ? { ask } : {},
+  );
   if (!noted.ok) return decision;
-  const message = `a change of directive \`${directive}\` was proposed: ${deed.fault.detail.message}`;
+  const message = `a change of directive \`${directive}\` was proposed: ${behind.reason}`;
   return {
     ...decision,
     bounds: { ...bounds, retries: bounds.retries + 1 },
-    deed: { do: 'wait', fault: { code: deed.fault.code, detail: { message } } },
+    deed: { do: 'wait', fault: { code: behind.code, detail: { message } } },
   };
 }
 
@@ -176,36 +160,38 @@ export async function withProposal(thread: Thread, decision: Decision): Promise<
     return decision;
   }
   const { text, touches } = change.output;
-  const {
-    place: { item },
-    ports,
-  } = thread;
+  const { place, ports } = thread;
+  const { item } = place;
+  const before = print(item.body);
   if (ports.policies().policy.anneal === 'auto' && touches.length === 0) {
-    const written = write(ports, item.id, print(item.body), text);
+    const written = write(ports, item.id, before, text);
     if (written.ok) return await putOff(thread, decision, { state: 'auto', text });
   }
-  const question = questionOf(thread, diff, notes.why ?? '', change.output);
-  const about = { approval: question.id, before: print(item.body) };
-  return await putOff(thread, decision, { ...about, state: 'pending', text }, [question]);
+  const approval = makeApprovalId(ports.random);
+  const about = { action: ANNEAL, directive: item.id };
+  const question: NewApproval = {
+    id: approval,
+    kind: 'call',
+    binding: { ...about, before, after: print(text) },
+    shown: { ...about, why: notes.why ?? '', touches, diff },
+  };
+  return await putOff(thread, decision, { approval, before, state: 'pending', text }, [question]);
 }
 
-/** The proposal that a thread waits for; undefined when it was answered, or there was none. */
-function openProposal(history: readonly Recorded[]): Proposal | undefined {
+/** The proposal that a thread waits for and how it stands; undefined when it was answered, or there was none. */
+async function openProposal(
+  { store }: HarnessPorts,
+  history: readonly Recorded[],
+): Promise<{ open: Proposal; state: string | undefined } | undefined> {
   let open: Proposal | undefined;
   for (const { type, data } of history) {
     if (type === 'approval' && data.kind === 'call') open = data;
     else if (type === 'thread_end' || (type === 'retry' && data.annealed)) open = undefined;
   }
-  return open;
-}
-
-async function stateOf(
-  { store }: HarnessPorts,
-  { approval = '', state }: Proposal,
-): Promise<string | undefined> {
-  if (state === 'auto') return 'approved';
-  const asked = await store.approvals({ id: approval });
-  return asked.ok ? asked.output[0]?.state : undefined;
+  if (!open) return undefined;
+  if (open.state === 'auto') return { open, state: 'approved' };
+  const asked = await store.approvals({ id: open.approval ?? '' });
+  return { open, state: asked.ok ? asked.output[0]?.state : undefined };
 }
 
 /** Before a thread is made again: an approved change is written now, so that it runs with it. */
@@ -213,9 +199,8 @@ export async function applyApproved(
   ports: HarnessPorts,
   history: readonly Recorded[],
 ): Promise<Outcome<null>> {
-  const open = openProposal(history);
-  if (!open || open.state === 'auto') return ok(null);
-  if ((await stateOf(ports, open)) !== 'approved') return ok(null);
+  const { open, state } = (await openProposal(ports, history)) ?? {};
+  if (open?.state !== 'pending' || state !== 'approved') return ok(null);
   return write(ports, open.directive, open.before ?? '', open.text);
 }
 
@@ -225,22 +210,15 @@ export async function resumeAfterProposal(
   prepared: Prepared,
   history: readonly Recorded[],
 ): Promise<void> {
-  const open = openProposal(history);
-  if (!open) return;
-  const {
-    ports,
-    place: { item },
-  } = thread;
-  const state = await stateOf(ports, open);
-  const { code, reason } = open.behind;
+  const { ports, place, control } = thread;
+  const found = await openProposal(ports, history);
+  if (!found) return;
+  const { open, state } = found;
   if (state === 'pending') {
-    thread.control.ending = {
-      status: 'waiting',
-      reason: `a change of \`${item.id}\` waits for an answer`,
-    };
-  } else if (state !== 'approved') {
-    thread.control.ending = { status: 'failed', reason, code };
-  } else await beginAnew(thread, prepared, history);
+    const reason = `a change of \`${place.item.id}\` waits for an answer`;
+    control.ending = { status: 'waiting', reason };
+  } else if (state !== 'approved') control.ending = { status: 'failed', ...open.behind };
+  else await beginAnew(thread, prepared, history);
 }
 
 async function beginAnew(
@@ -248,35 +226,18 @@ async function beginAnew(
   prepared: Prepared,
   history: readonly Recorded[],
 ): Promise<void> {
-  const {
-    ports,
-    budget: { meter },
-    talk: { conversation },
-    journal,
-    place: { directive },
-  } = thread;
+  const { ports, talk, control, place } = thread;
   const message = history.find((event) => event.type === 'thread_start')?.data.message ?? '';
   const marks = mergeAll(
-    thread.talk.opening.map(({ data }) => ('marks' in data ? unpackMarks(data.marks) : EMPTY)),
+    talk.opening.map(({ data }) => ('marks' in data ? unpackMarks(data.marks) : EMPTY)),
   );
   const opening = await openingEvents(ports, prepared, message, marks);
   if (!opening.ok) {
     const { code, detail } = opening.error;
-    thread.control.ending = { status: 'failed', reason: detail.message, code };
+    control.ending = { status: 'failed', reason: detail.message, code };
     return;
   }
-  thread.control.attempt += 1;
-  meter.newAttempt();
-  conversation.clear();
-  thread.talk.opening.splice(0, thread.talk.opening.length, ...opening.output);
-  const {
-    control: { attempt },
-  } = thread;
-  const { version } = directive;
-  const cost = packCost(meter.read());
-  journal.note(
-    { type: 'retry', data: { attempt, annealed: true, version, opening: opening.output } },
-    { attempt, cost },
-  );
-  for (const event of opening.output) addToConversation(thread, event);
+  talk.opening.splice(0, talk.opening.length, ...opening.output);
+  const { version } = place.directive;
+  newAttempt(thread, { version, opening: opening.output });
 }

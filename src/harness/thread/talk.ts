@@ -1,7 +1,7 @@
 // What enters the conversation. It grows from events in one way only, live and after a restart.
 import { packCost } from '../limits/cost.ts';
 import { packMarks, unpackMarks } from './conversation.ts';
-import type { DataOf, JournalEvent } from './journal-event.ts';
+import type { DataOf, JournalEvent, Opening } from './journal-event.ts';
 import type { Thread } from './thread.ts';
 
 /** Puts one event of the journal into the conversation. */
@@ -42,14 +42,18 @@ export function tell(
   conversation.user(text, marks);
 }
 
-/** A fresh conversation with the same task. */
-export function newAttempt(thread: Thread): void {
+/** A fresh conversation with the same task; `changed`: with another version of the directive. */
+export function newAttempt(
+  thread: Thread,
+  changed?: { version: string; opening: readonly Opening[] },
+): void {
   const { budget, journal, talk, control } = thread;
   control.attempt += 1;
   budget.meter.newAttempt();
   talk.conversation.clear();
   const { attempt } = control;
   const cost = packCost(budget.meter.read());
-  journal.note({ type: 'retry', data: { attempt } }, { attempt, cost });
+  const data = changed ? { attempt, annealed: true as const, ...changed } : { attempt };
+  journal.note({ type: 'retry', data }, { attempt, cost });
   for (const event of talk.opening) addToConversation(thread, event);
 }
