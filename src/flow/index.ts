@@ -50,7 +50,7 @@ export {
   type FrameOptions,
   withInfluence,
 } from './pipeline/create-frame.ts';
-export { perform } from './pipeline/perform.ts';
+export { judgeOperation, perform } from './pipeline/perform.ts';
 export {
   createTrail,
   type Provenance,

@@ -97,18 +97,20 @@ async function askModel(
     description,
     input_schema,
   }));
-  const answer = await model(
-    {
-      model: resolved,
-      system,
-      messages: conversation.messages(),
-      tools: definitions,
-      maxTokens: max_tokens,
-      written: conversation.written,
-      reading: { requestBytes: conversation.bytes() + system.length },
-    },
-    { ...caller, signal },
-  );
+  const line = await model(resolved, caller);
+  const answer = line.ok
+    ? await line.output.ask(
+        {
+          system,
+          messages: conversation.messages(),
+          tools: definitions,
+          maxTokens: max_tokens,
+          written: conversation.written,
+          reading: { requestBytes: conversation.bytes() + system.length },
+        },
+        signal,
+      )
+    : line;
   if (!answer.ok) {
     const { code, detail } = answer.error;
     return {

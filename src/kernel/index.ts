@@ -11,7 +11,7 @@ export type {
 export type { BuiltinFunction } from './file-tools/content.ts';
 export { writeProjectFile } from './file-tools/project-write.ts';
 export { ANSWER, FOUR_TOOLS, type VerbDefinition } from './four-tools.ts';
-export { createKernel, type Kernel } from './kernel.ts';
+export { createKernel, type EmbeddedKernel, type Kernel } from './kernel.ts';
 export type {
   PlannedNeed,
   Primitive,
@@ -48,7 +48,8 @@ export type { SandboxReport } from './sandbox/plan.ts';
 export type { Sink, SinkFactory, StreamEvent } from './sink.ts';
 export { schemaOf } from './tool/parameters.ts';
 export { type Plan, resolvePlan } from './tool/plan.ts';
-export { createToolPreparer } from './tool/run-tool.ts';
+export { createToolPreparer, type ToolPorts } from './tool/run-tool.ts';
+export { createToolLines, type FormedBody, type ToolLine } from './tool/tool-line.ts';
 export type { SignaturePolicy } from './tool/tool-rights.ts';
 export { checkInputs, checkOutputs, directiveKind } from './verbs/execute-directive.ts';
 export type { SignalPort } from './verbs/help.ts';

@@ -9,9 +9,10 @@ import {
   ok,
   plainText,
 } from '../base/index.ts';
-import { makeValue, type Operation, perform, type Value } from '../flow/index.ts';
+import { judgeOperation, makeValue, type Operation, perform, type Value } from '../flow/index.ts';
 import type { Catalogs, Library } from '../items/index.ts';
 import type {
+  Authority,
   Authorize,
   Caller,
   ExecuteRequest,
@@ -23,6 +24,7 @@ import type {
   SearchRequest,
 } from './call.ts';
 import type { ItemMarks, UsesItem } from './rights/item-marks.ts';
+import type { OpenLine, ToolLine } from './tool/tool-line.ts';
 import { giveHelp, type SignalPort } from './verbs/help.ts';
 import { type CopyPort, loadItem } from './verbs/load.ts';
 import { firstLine, searchLibrary } from './verbs/search.ts';
@@ -36,10 +38,23 @@ export interface Kernel {
   help(request: HelpRequest, caller: Caller): Promise<Outcome<Value>>;
 }
 
+/** A tool that whoever embeds the kernel calls many times, and the right to do so now. */
+export interface AdmittedLine {
+  readonly line: ToolLine;
+  readonly authority: Authority;
+}
+
+/** For those who build on it: a harness sends to the same provider turn after turn. */
+export interface EmbeddedKernel extends Kernel {
+  /** Judged as the tool's operation would be, before anything goes into it. Performs nothing. */
+  line(id: string, caller: Caller): Promise<Outcome<AdmittedLine>>;
+}
+
 export interface KernelPorts {
   library: Library;
   authorize: Authorize;
   kinds: readonly Kind[];
+  openLine: OpenLine;
   copies: CopyPort;
   marks: ItemMarks;
   signal?: SignalPort;
@@ -97,7 +112,7 @@ const operation = (verb: string, target: string): Operation => ({
 const targetOf = ({ item_type, item_id }: ExecuteRequest | LoadRequest): string =>
   `${plainText(item_type).slice(0, MAX_NAME)}:${plainText(item_id).slice(0, MAX_NAME)}`;
 
-export function createKernel(ports: KernelPorts): Kernel {
+export function createKernel(ports: KernelPorts): EmbeddedKernel {
   const { library } = ports;
   const kinds = new Map(ports.kinds.map((kind) => [kind.name, kind]));
 
@@ -203,5 +218,17 @@ export function createKernel(ports: KernelPorts): Kernel {
       answer('help', plainText(request.topic ?? request.action), caller, (made, uses) =>
         giveHelp(library, request, made.caller, ports.signal, uses),
       ),
+    async line(id, caller) {
+      const authority = await ports.authorize(caller);
+      if (!authority.ok) return authority;
+      await library.refresh();
+      const found = library.find('tool', id);
+      const line = found.ok ? ports.openLine(found.output) : found;
+      if (!line.ok) return line;
+      const admitted = line.output.admit(authority.output);
+      if (!admitted.ok) return admitted;
+      const judged = await judgeOperation(line.output.op, caller.frame);
+      return judged.ok ? ok({ line: line.output, authority: admitted.output }) : judged;
+    },
   };
 }

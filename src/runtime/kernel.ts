@@ -17,10 +17,11 @@ import {
   createItemMarks,
   createKernel,
   createModifier,
+  createToolLines,
   createToolPreparer,
   directiveKind,
+  type EmbeddedKernel,
   heldTo,
-  type Kernel,
   type Kind,
   keepOut,
   knowledgeKind,
@@ -31,6 +32,7 @@ import {
   type SignaturePolicy,
   shippedPrimitives,
   shippedSinks,
+  type ToolPorts,
   tokenAuthority,
   toolKind,
 } from '../kernel/index.ts';
@@ -63,7 +65,7 @@ export function mountPrimitives(open: OpenProject, program: ProgramTools['functi
   for (const primitive of shippedPrimitives(ports)) open.primitives.set(primitive.name, primitive);
 }
 
-function createPreparer(open: OpenProject, library: Library, labels: LabelRecords) {
+function toolPorts(open: OpenProject, library: Library, labels: LabelRecords): ToolPorts {
   const { project, clock, env, policies, primitives } = open;
   const signatures = (): SignaturePolicy => {
     const { catalog } = library.capabilities();
@@ -72,7 +74,7 @@ function createPreparer(open: OpenProject, library: Library, labels: LabelRecord
       isRead: (capability) => catalog.get(capability)?.tier === 'read',
     };
   };
-  return createToolPreparer({
+  return {
     library,
     primitives,
     sinks: {
@@ -91,7 +93,7 @@ function createPreparer(open: OpenProject, library: Library, labels: LabelRecord
     signatures,
     prepare: (plan, signal) =>
       prepareDependencies(plan, project, policies.current().policy.install, { clock, env, signal }),
-  });
+  };
 }
 
 /**
@@ -170,10 +172,14 @@ export function callerOf(
   return { surface, name, frame, act: { record }, ...(signal ? { signal } : {}) };
 }
 
-export function createVerbs(open: OpenProject, library: Library, more: readonly Kind[]): Kernel {
+export function createVerbs(
+  open: OpenProject,
+  library: Library,
+  more: readonly Kind[],
+): EmbeddedKernel {
   const labels = createLabelRecords(join(recordsFolder(open.project, open.home), 'labels.jsonl'));
   const marks = createItemMarks(labels);
-  const prepareTool = createPreparer(open, library, labels);
+  const ports = toolPorts(open, library, labels);
   const modify = createModifier(library, marks);
   const authorize = createAuthorize(open, library);
   return createKernel({
@@ -186,11 +192,12 @@ export function createVerbs(open: OpenProject, library: Library, more: readonly 
       return authorize(caller);
     },
     kinds: [
-      toolKind(library, prepareTool, modify),
+      toolKind(library, createToolPreparer(ports), modify),
       directiveKind(library, modify, marks),
       knowledgeKind(library, modify, marks),
       ...more,
     ],
+    openLine: createToolLines(ports),
     marks,
     signal: async (signal, caller) => {
       const running = open.live?.get(caller.__thread_id ?? '');

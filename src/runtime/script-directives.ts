@@ -19,7 +19,7 @@ import type {
   ScriptRequest,
 } from '../harness/index.ts';
 import type { Library } from '../items/index.ts';
-import type { Kernel } from '../kernel/index.ts';
+import type { EmbeddedKernel } from '../kernel/index.ts';
 import type {
   CodeResult,
   LoadedText,
@@ -217,7 +217,11 @@ function asThread(actions: ScriptActions): ScriptUse {
   };
 }
 
-export function createScriptPort(open: OpenProject, library: Library, kernel: Kernel): ScriptPort {
+export function createScriptPort(
+  open: OpenProject,
+  library: Library,
+  kernel: EmbeddedKernel,
+): ScriptPort {
   return async (request): Promise<ScriptAnswer> => {
     const { text, file, inputs, isSigned, actions, signal } = request;
     const { runScript, diagnosticOf } = await import('../script/index.ts');

@@ -12,7 +12,7 @@ import {
 import { addMarks, makeValue, type Value } from '../flow/index.ts';
 import type { Library } from '../items/index.ts';
 import {
-  type Kernel,
+  type EmbeddedKernel,
   type Primitive,
   type PrimitiveCall,
   type PrimitiveResult,
@@ -108,7 +108,7 @@ function useOf(open: OpenProject, call: PrimitiveCall, signal: AbortSignal): Scr
 async function runTool(
   open: OpenProject,
   library: Library,
-  kernel: Kernel,
+  kernel: EmbeddedKernel,
   call: PrimitiveCall,
 ): Promise<Outcome<PrimitiveResult>> {
   const source = sourceOf(call);
@@ -138,7 +138,7 @@ async function runTool(
 export function createScriptPrimitive(
   open: OpenProject,
   library: Library,
-  kernel: () => Kernel,
+  kernel: () => EmbeddedKernel,
 ): Primitive {
   let atWork = 0;
   return {

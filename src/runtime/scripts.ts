@@ -21,7 +21,7 @@ import {
   type Authority,
   auditRow,
   type Caller,
-  type Kernel,
+  type EmbeddedKernel,
   type Primitive,
 } from '../kernel/index.ts';
 import type { ScriptWorld } from '../script/index.ts';
@@ -107,7 +107,7 @@ function steady(
 }
 
 /** A model without tools, for a script that no thread runs. */
-function modelFor(open: OpenProject, library: Library, kernel: Kernel, use: ScriptUse) {
+function modelFor(open: OpenProject, library: Library, kernel: EmbeddedKernel, use: ScriptUse) {
   const model: ScriptWorld['model'] = async ({ prompt, tier = 'general' }, frame) => {
     const [{ createModelPort }, llm] = await Promise.all([
       import('../harness/index.ts'),
@@ -125,9 +125,11 @@ function modelFor(open: OpenProject, library: Library, kernel: Kernel, use: Scri
       );
     }
     const { name = '', signal } = use;
-    const answer = await createModelPort(kernel)(
+    const ask = createModelPort(kernel);
+    const line = await ask(found.output, { surface: SURFACE, name, frame });
+    if (!line.ok) return line;
+    const answer = await line.output.ask(
       {
-        model: found.output,
         system: '',
         messages: [{ role: 'user', content: [{ type: 'text', text: prompt.text }] }],
         tools: [],
@@ -135,7 +137,7 @@ function modelFor(open: OpenProject, library: Library, kernel: Kernel, use: Scri
         written: llm.createWrittenMessages(),
         reading: { requestBytes: Buffer.byteLength(prompt.text) },
       },
-      { surface: SURFACE, name, frame, ...(signal ? { signal } : {}) },
+      signal ?? new AbortController().signal,
     );
     if (!answer.ok) return answer;
     const { content, broken } = answer.output;
@@ -149,7 +151,7 @@ function modelFor(open: OpenProject, library: Library, kernel: Kernel, use: Scri
 export async function openScripts(
   open: OpenProject,
   library: Library,
-  kernel: Kernel,
+  kernel: EmbeddedKernel,
   use: ScriptUse,
 ): Promise<ScriptSetup> {
   const { createScriptWorld } = await import('../script/index.ts');

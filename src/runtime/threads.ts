@@ -19,7 +19,7 @@ import type {
   WatchPort,
 } from '../harness/index.ts';
 import { type Library, signItem } from '../items/index.ts';
-import type { Kernel, Kind, Primitive } from '../kernel/index.ts';
+import type { EmbeddedKernel, Kind, Primitive } from '../kernel/index.ts';
 import type { PruneOptions, Store, StoredEvent } from '../store/index.ts';
 import { callerOf, createVerify } from './kernel.ts';
 import type { OpenProject, Registry } from './project.ts';
@@ -92,7 +92,7 @@ export async function checkRun(
 export async function runPlain(
   open: OpenProject,
   library: Library,
-  kernel: Kernel,
+  kernel: EmbeddedKernel,
   request: PlainRequest,
   signal?: AbortSignal,
 ): Promise<Outcome<PlainResult>> {
@@ -284,7 +284,7 @@ type Watch = ReturnType<Harness['watchThreads']>;
 interface Made {
   open: OpenProject;
   library: Library;
-  kernel: Kernel;
+  kernel: EmbeddedKernel;
   store: Store;
   harness: Harness;
   llm: typeof import('../llm/index.ts');
@@ -370,7 +370,7 @@ function createPorts(made: Made, watch: Watch, live: LiveThreads, owner: string)
 export async function createThreads(
   open: OpenProject,
   library: Library,
-  kernel: Kernel,
+  kernel: EmbeddedKernel,
   store: Store,
   live: Live,
 ): Promise<{ threads: Threads; ports: HarnessPorts }> {

@@ -4,13 +4,15 @@
 //   6 body   7 taint   8 guards, after   9 record   10 pop
 //
 // Never throws: a bug in a body or a port is a fault like any other.
-import type { Outcome } from '../../base/index.ts';
+import { type Outcome, ok } from '../../base/index.ts';
 import type { Frame, Input } from '../frame.ts';
-import { crashed, operationName, RETRY_CODE, retryHint } from '../guards/decision.ts';
+import { isUncontested, judgeBefore } from '../guards/ask-guards.ts';
+import { carryOut, crashed, operationName, RETRY_CODE, retryHint } from '../guards/decision.ts';
 import type { Operation } from '../operation.ts';
 import { markFailure } from '../values/labels.ts';
 import type { Value } from '../values/value.ts';
 import { type ActPorts, NO_ACT_PORTS } from './act-ports.ts';
+import { pushOperation } from './create-frame.ts';
 import { NO_BUFFER } from './effects.ts';
 import {
   AFTER_STEP,
@@ -166,4 +168,15 @@ async function recorded(
   } catch (error) {
     return marked(attempt, crashed(operationName(op), error));
   }
+}
+
+/**
+ * Would rules and guards let this operation begin, before anything goes into it? For the part of an act
+ * that is not performed by itself.
+ */
+export async function judgeOperation(op: Operation, frame: Frame): Promise<Outcome<null>> {
+  const inside = pushOperation(frame, op, undefined, []);
+  if (isUncontested(op, [], inside)) return ok(null);
+  const refused = await carryOut(op, await judgeBefore(op, [], inside), inside);
+  return refused ?? ok(null);
 }

@@ -313,11 +313,14 @@ export function createReplayStage(
     },
     store,
     kernel,
-    async model(_request, caller) {
-      const thread = caller.__thread_id ?? '';
-      await play(thread);
-      await live.get(thread)?.thread.journal.listen();
-      return recordOf(thread).replyAt(count(thread));
+    async model(_model, { __thread_id: thread = '' }) {
+      return ok({
+        async ask() {
+          await play(thread);
+          await live.get(thread)?.thread.journal.listen();
+          return recordOf(thread).replyAt(count(thread));
+        },
+      });
     },
     threads: {
       live,

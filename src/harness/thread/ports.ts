@@ -117,7 +117,6 @@ export interface ReplayPort {
 }
 
 export interface ModelRequest {
-  model: ResolvedModel;
   system: string;
   messages: readonly Message[];
   tools: readonly ToolDefinition[];
@@ -130,8 +129,13 @@ export interface ModelRequest {
   raw?: RawStream;
 }
 
+/** A model that may be asked now. */
+export interface ModelLine {
+  ask(request: ModelRequest, signal: AbortSignal): Promise<Outcome<ModelReply>>;
+}
+
 /** `caller` speaks for the harness, not for the thread: no thread may reach a provider itself. */
-export type ModelPort = (request: ModelRequest, caller: Caller) => Promise<Outcome<ModelReply>>;
+export type ModelPort = (model: ResolvedModel, caller: Caller) => Promise<Outcome<ModelLine>>;
 
 export interface RunnerTask {
   thread_id: string;

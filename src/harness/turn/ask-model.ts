@@ -1,69 +1,108 @@
-// One request to a model, through the kernel's tool chain like any other HTTP call. The events of
-// the stream go straight into the reader; the text is handed on as it comes.
-import { ok } from '../../base/index.ts';
-import { FOUR_TOOLS, type Kernel, type Sink, type StreamEvent } from '../../kernel/index.ts';
+// One request to a model: the provider's tool, prepared once for a conversation, with the text of the
+// conversation as its body. The events of the stream go straight into the reader.
+import { type Json, type Outcome, ok } from '../../base/index.ts';
+import {
+  type EmbeddedKernel,
+  FOUR_TOOLS,
+  type FormedBody,
+  type StreamEvent,
+  type ToolLine,
+} from '../../kernel/index.ts';
 import {
   createReader,
+  createRequestWriter,
+  type RequestWriter,
+  type ResolvedModel,
   replyOf,
-  requestParameters,
   type StreamReader,
   type ToolDefinition,
+  type WrittenMessages,
 } from '../../llm/index.ts';
-import type { ModelPort, RawStream } from '../thread/ports.ts';
+import type { ModelPort, ModelRequest } from '../thread/ports.ts';
 
-/** A sink that feeds the reader; what the reader refuses ends the reading, not the stream. */
-function readerSink(reader: StreamReader): Sink {
-  let delivered = 0;
+/** The texts of one conversation's requests, and the way they are sent. */
+interface Sender {
+  readonly line: ToolLine;
+  readonly model: string;
+  readonly system: string;
+  readonly tools: readonly ToolDefinition[];
+  readonly writer: RequestWriter;
+  /** Of the text that was formed last. */
+  formed: FormedBody | undefined;
+}
+
+function createSender(
+  line: ToolLine,
+  { protocol, model, max_tokens_parameter }: ResolvedModel,
+  { system, tools }: Pick<ModelRequest, 'system' | 'tools'>,
+): Sender {
+  const fixed = { model, system, tools, stream: true };
+  const cap = max_tokens_parameter ? { max_tokens_parameter } : {};
+  const writer = createRequestWriter(protocol, { ...fixed, ...cap }, (parameters) => {
+    const formed = line.form(parameters, 'messages');
+    if (!formed.ok) return formed;
+    sender.formed = formed.output;
+    return ok(formed.output.text);
+  });
+  const sender: Sender = { line, model, system, tools, writer, formed: undefined };
+  return sender;
+}
+
+/** What the reader refuses ends the reading, not the stream. */
+function feed(reader: StreamReader, raw: ModelRequest['raw']) {
   let isOpen = true;
-  const write = (event: StreamEvent): void => {
-    if (!isOpen) return;
-    delivered++;
-    isOpen = reader.push(event).ok;
-  };
   return {
-    type: 'model',
-    write,
-    writeAll(events) {
-      for (const event of events) write(event);
+    events(events: readonly StreamEvent[]): void {
+      for (const event of events) {
+        raw?.write(event);
+        if (isOpen) isOpen = reader.push(event).ok;
+      }
     },
-    close: async () => ({ type: 'model', delivered, dropped: 0 }),
+    end: () => raw?.end(),
   };
 }
 
-const rawSink = (raw: RawStream): Sink => ({
-  type: 'raw',
-  write: (event) => raw.write(event),
-  async close() {
-    raw.end();
-    return { type: 'raw', delivered: 0, dropped: 0 };
-  },
-});
+export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort {
+  const senders = new WeakMap<WrittenMessages, Sender>();
+  /** The same as long as nothing but the messages changes. */
+  function senderFor(line: ToolLine, model: ResolvedModel, request: ModelRequest): Sender {
+    const known = senders.get(request.written);
+    const isSame =
+      known?.line === line &&
+      known.model === model.model &&
+      known.system === request.system &&
+      known.tools === request.tools;
+    if (known && isSame) return known;
+    const made = createSender(line, model, request);
+    senders.set(request.written, made);
+    return made;
+  }
 
-export function createModelPort(kernel: Kernel): ModelPort {
-  return async ({ model, reading, written, maxTokens, raw, ...request }, caller) => {
-    let reader: StreamReader | undefined;
-    const sinks = (): Sink[] => {
-      reader = createReader(model.protocol, reading);
-      return raw ? [readerSink(reader), rawSink(raw)] : [readerSink(reader)];
-    };
-    const { max_tokens_parameter } = model;
-    const parameters = requestParameters(
-      model.protocol,
-      {
-        ...request,
-        model: model.model,
-        max_tokens: maxTokens,
-        stream: true,
-        ...(max_tokens_parameter ? { max_tokens_parameter } : {}),
+  return async (model, caller) => {
+    const admitted = await kernel.line(model.plain_tool, caller);
+    if (!admitted.ok) return admitted;
+    const { line, authority } = admitted.output;
+    return ok({
+      async ask(request, signal) {
+        const { messages, maxTokens, written, reading, raw } = request;
+        const sender = senderFor(line, model, request);
+        const body = sender.writer.body({ messages, maxTokens, written });
+        let reader: StreamReader | undefined;
+        const sent: Outcome<Json> =
+          body.ok && sender.formed
+            ? await sender.formed.send(body.output, {
+                caller,
+                authority,
+                signal,
+                reader() {
+                  reader = createReader(model.protocol, reading);
+                  return feed(reader, raw);
+                },
+              })
+            : body;
+        return replyOf(model.protocol, sent, { ...reading, ...(reader ? { reader } : {}) });
       },
-      written,
-    );
-    const sent = await kernel.execute(
-      { item_type: 'tool', item_id: model.plain_tool, parameters },
-      { ...caller, sinks },
-    );
-    const result = sent.ok ? ok(sent.output.data) : sent;
-    return replyOf(model.protocol, result, { ...reading, ...(reader ? { reader } : {}) });
+    });
   };
 }
 

@@ -2,55 +2,59 @@
 // to try.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
-import { type ActPorts, makeValue, type Operation, perform, type Value } from '../../flow/index.ts';
+import {
+  type ActPorts,
+  type MaybePromise,
+  makeValue,
+  type Operation,
+  perform,
+  type Value,
+} from '../../flow/index.ts';
 import type { ModelReply } from '../../llm/index.ts';
 import { raise } from '../hooks/raise-checkpoint.ts';
 import type { Turn } from '../loop.ts';
 import { deadlineFault, STOPS_STREAM, watchForInterruption } from '../thread/interruption.ts';
+import type { ModelLine, ModelRequest } from '../thread/ports.ts';
 import type { Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS } from './ask-model.ts';
 import { createTurnAccount, type TurnAccount } from './turn-account.ts';
 
-/** Sends the request; the deadline and those who steer the thread can call it off. */
-async function ask(thread: Thread, account: TurnAccount): Promise<Outcome<ModelReply>> {
-  const {
-    ports,
-    talk: { conversation },
-  } = thread;
+/** What is asked, as the thread stands. */
+function requestOf(thread: Thread, account: TurnAccount): ModelRequest {
+  const { ports, place, journal, talk } = thread;
+  const { conversation, ratio, isStreamKept } = talk;
+  const { watch } = ports;
+  return {
+    system: talk.system,
+    messages: conversation.messages(),
+    tools: talk.tools ?? MODEL_TOOLS,
+    maxTokens: account.maxTokens,
+    written: conversation.written,
+    reading: {
+      requestBytes: account.bytes,
+      ...(ratio === undefined ? {} : { ratio }),
+      onText: (piece) => watch.onText?.(place.id, piece),
+    },
+    ...(isStreamKept && watch.rawStream ? { raw: watch.rawStream(place.id, journal.turn) } : {}),
+  };
+}
+
+/** Around the request: the deadline and those who steer the thread can call it off. */
+async function runInTime(
+  thread: Thread,
+  account: TurnAccount,
+  body: (signal?: AbortSignal) => MaybePromise<Outcome<Value>>,
+): Promise<Outcome<Value>> {
   const interruption = await watchForInterruption(thread, STOPS_STREAM);
   try {
     // INVARIANT: just before an effect; whoever takes off has looked at the lease.
     if (interruption.cause() === 'lost') {
       return fail('stale_epoch', 'this process no longer holds the thread', { sent: false });
     }
-    const answer = await ports.model(
-      {
-        model: thread.talk.model,
-        system: thread.talk.system,
-        messages: conversation.messages(),
-        tools: thread.talk.tools ?? MODEL_TOOLS,
-        maxTokens: account.maxTokens,
-        written: conversation.written,
-        reading: {
-          requestBytes: account.bytes,
-          ...(thread.talk.ratio === undefined ? {} : { ratio: thread.talk.ratio }),
-          onText: (piece) => ports.watch.onText?.(thread.place.id, piece),
-        },
-        ...(thread.talk.isStreamKept && ports.watch.rawStream
-          ? { raw: ports.watch.rawStream(thread.place.id, thread.journal.turn) }
-          : {}),
-      },
-      {
-        surface: 'harness',
-        name: thread.place.id,
-        frame: ports.frame(),
-        signal: interruption.signal,
-        __thread_id: thread.place.id,
-      },
-    );
-    if (answer.ok) return refusal(answer.output) ?? answer;
+    const done = await body(interruption.signal);
+    if (done.ok) return done;
     account.calledOff = interruption.cause();
-    return account.calledOff === 'duration' ? deadlineFault(thread, answer) : answer;
+    return account.calledOff === 'duration' ? deadlineFault(thread, done) : done;
   } finally {
     interruption.release();
   }
@@ -66,11 +70,19 @@ function refusal(reply: ModelReply): Failure | undefined {
   });
 }
 
-async function body(thread: Thread, account: TurnAccount): Promise<Outcome<Value>> {
+async function ask(
+  thread: Thread,
+  account: TurnAccount,
+  line: ModelLine | undefined,
+  signal: AbortSignal = thread.control.signal,
+): Promise<Outcome<Value>> {
   account.reply = undefined;
   account.calledOff = undefined;
-  const answer = await ask(thread, account);
+  if (!line) return fail('internal_error', 'the model was not asked for');
+  const answer = await line.ask(requestOf(thread, account), signal);
   if (!answer.ok) return answer;
+  const refused = refusal(answer.output);
+  if (refused) return refused;
   account.reply = answer.output;
   return ok(makeValue(answer.output.content as unknown as Json));
 }
@@ -94,8 +106,18 @@ export async function runTurn(thread: Thread, tries = 0): Promise<Turn> {
   if (tries === 0) journal.turn += 1;
   const account = createTurnAccount(thread, tries);
   const step = { kind: 'turn' as const, turn: journal.turn };
+  const frame = ports.frame();
+  let line: ModelLine | undefined;
   const act: ActPorts = {
+    async gate() {
+      const { id } = thread.place;
+      const caller = { surface: 'harness', name: id, frame, __thread_id: id };
+      const opened = await ports.model(thread.talk.model, caller);
+      line = opened.ok ? opened.output : undefined;
+      return opened.ok ? ok(null) : opened;
+    },
     limits: { reserve: () => account.reserve() },
+    run: (body) => runInTime(thread, account, body),
     record: (entry) => account.record(entry),
     checkpoint: (event) =>
       event.name === 'error' && account.next ? undefined : raise(thread, event, step),
@@ -104,8 +126,8 @@ export async function runTurn(thread: Thread, tries = 0): Promise<Turn> {
   const done = await perform(
     operation(thread),
     [{ name: 'conversation', role: 'content', value: makeValue(null, { descriptor: marks }) }],
-    () => body(thread, account),
-    ports.frame(),
+    (_inputs, { signal }) => ask(thread, account, line, signal),
+    frame,
     act,
   );
   return await after(thread, account, done, tries);

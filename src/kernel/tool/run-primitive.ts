@@ -231,20 +231,18 @@ async function attempt(
   }
 }
 
-/** The primitive, inside one retry loop for each link that declares one. */
-function withRetries(
+/** Inside one retry loop for each link that declares one. */
+export function withRetries<T>(
   ports: BodyPorts,
-  plan: Plan,
-  primitive: Primitive,
-  call: PrimitiveCall,
-  to: { threadId: string | undefined; sinks: Caller['sinks'] },
-): Promise<Outcome<PrimitiveResult>> {
-  const seen = { delivered: 0 };
-  let run = () => attempt(ports, primitive, call, to, seen);
-  for (const { retry } of plan.retries.toReversed()) {
+  { retries, effect }: Plan,
+  signal: AbortSignal,
+  delivered: () => number,
+  attempt: () => Promise<Outcome<T>>,
+): Promise<Outcome<T>> {
+  let run = attempt;
+  for (const { retry } of retries.toReversed()) {
     const inner = run;
-    run = () =>
-      withRetry(retry, plan.effect, () => seen.delivered, inner, call.signal, ports.retry);
+    run = () => withRetry(retry, effect, delivered, inner, signal, ports.retry);
   }
   return run();
 }
@@ -326,7 +324,15 @@ export async function runBody(
   // The folder of a thread opens to streams without a right of their own: not to a stranger's.
   const threadId = unsignedLink(plan, policy) ? undefined : caller.__thread_id;
   const started = ports.clock.monotonic();
-  const ran = await withRetries(ports, plan, primitive, call, { threadId, sinks: caller.sinks });
+  const seen = { delivered: 0 };
+  const to = { threadId, sinks: caller.sinks };
+  const ran = await withRetries(
+    ports,
+    plan,
+    signal,
+    () => seen.delivered,
+    () => attempt(ports, primitive, call, to, seen),
+  );
   // INVARIANT: a value that came out of the environment does not come back out of a call,
   // whichever primitive it went into.
   if (!ran.ok) return redactFailure(ran, secrets);

@@ -51,7 +51,7 @@ function operationOf(plan: Plan): Operation {
 /** The same plan is the same operation, call after call. */
 const operations = new WeakMap<Plan, Operation>();
 
-function operationFor(plan: Plan): Operation {
+export function operationFor(plan: Plan): Operation {
   const known = operations.get(plan) ?? operationOf(plan);
   operations.set(plan, known);
   return known;
@@ -67,7 +67,7 @@ function inputsOf(plan: Plan, parameters: JsonObject, request: ExecuteRequest): 
 }
 
 /** Adds the chain and the failing link; the code stays the link's own. */
-function inChain(failure: Failure, plan: Plan): Failure {
+export function inChain(failure: Failure, plan: Plan): Failure {
   const { code, detail } = failure.error;
   const { validation_errors, config_path } = detail;
   const failedAt: JsonObject = {

@@ -1,0 +1,219 @@
+// A tool that is called again and again with nothing but another body, as a model's provider is. Plan,
+// checks, config, address, headers and redactor are worked out once and hold until something changes;
+// rights and addresses are judged at every sending.
+import {
+  getOwn,
+  isObject,
+  type JsonObject,
+  type Outcome,
+  ok,
+  withDetail,
+} from '../../base/index.ts';
+import { makeValue, type Operation } from '../../flow/index.ts';
+import type { Authority, Caller } from '../call.ts';
+import { isHttpPrimitive } from '../http/http-client.ts';
+import type { PreparedRequest } from '../http/prepared-request.ts';
+import type { PrimitiveCall } from '../primitive.ts';
+import { verifierOf } from '../rights/authority.ts';
+import type { Sink, StreamEvent } from '../sink.ts';
+import { checkParameters } from './parameters.ts';
+import { type Plan, type PlannedTool, resolvePlan } from './plan.ts';
+import { type AllowedCall, completeConfig, runBody, withRetries } from './run-primitive.ts';
+import { inChain, operationFor, type ToolPorts } from './run-tool.ts';
+import {
+  gateTool,
+  refusePatterns,
+  refuseSecrets,
+  restrictUnsigned,
+  type SignaturePolicy,
+  toolFacts,
+} from './tool-rights.ts';
+
+/** Reads what comes back; made anew for every attempt. */
+export interface LineReader {
+  events(events: readonly StreamEvent[]): void;
+  /** The attempt is over, however it went. */
+  end?(): void;
+}
+
+export interface LineSending {
+  caller: Caller;
+  /** As the line admitted it. */
+  authority: Authority;
+  signal: AbortSignal;
+  reader(): LineReader;
+}
+
+/** What the tool makes of parameters. */
+export interface FormedBody {
+  readonly text: string;
+  /** Sends `body` in the place of the text. Answers as a call of the tool does. */
+  send(body: string, sending: LineSending): Promise<Outcome<JsonObject>>;
+}
+
+export interface ToolLine {
+  readonly op: Operation;
+  /** The right to use it, narrowed to what this tool may do. */
+  admit(authority: Authority): Outcome<Authority>;
+  /** `varying` names the parameter that differs in the bodies that are going to be sent. */
+  form(parameters: JsonObject, varying: string): Outcome<FormedBody>;
+}
+
+/** Only the body changes, only whoever sends gets the events, and nothing has to be installed first. */
+function isDirect({ config, links }: Plan, varying: string): boolean {
+  const { body: _, ...rest } = config;
+  const listed = getOwn(getOwn(config, 'stream'), 'destinations') ?? [];
+  return (
+    !new RegExp(`\\{\\s*${varying}\\s*\\}`).test(JSON.stringify(rest)) &&
+    Array.isArray(listed) &&
+    listed.every((one) => isObject(one) && one.type === 'return') &&
+    links.every(({ tool }) => (tool?.dependencies ?? []).length === 0)
+  );
+}
+
+/** Of the stream that `received` was, in the fields of a tool's result. */
+type Received = Extract<Awaited<ReturnType<PreparedRequest['send']>>, { ok: true }>['output'];
+
+function resultOf(received: Received): Outcome<JsonObject> {
+  if (received.kind === 'answer') return ok(received.output);
+  const { facts, count, endedCleanly, failure } = received.end;
+  const fields = {
+    ...facts,
+    body: null,
+    stream_events_count: count,
+    ended_cleanly: endedCleanly,
+    dropped: 0,
+  };
+  return failure ? withDetail(failure, fields) : ok(fields);
+}
+
+/** Straight from the connection to the reader. */
+const direct = (ports: ToolPorts, plan: Plan, prepared: PreparedRequest): FormedBody => ({
+  text: prepared.request.body ?? '',
+  async send(body, { authority, signal, reader }) {
+    const verify = verifierOf(authority);
+    let delivered = 0;
+    const sent = await withRetries(
+      ports,
+      plan,
+      signal,
+      () => delivered,
+      async () => {
+        const { events, end } = reader();
+        const received = await prepared.send(body, {
+          signal,
+          verify,
+          onEvents(some) {
+            delivered += some.length;
+            events(some);
+            return undefined;
+          },
+        });
+        end?.();
+        return received.ok ? resultOf(received.output) : received;
+      },
+    );
+    return sent.ok ? sent : inChain(sent, plan);
+  },
+});
+
+function sinkFor({ events, end }: LineReader): Sink {
+  let delivered = 0;
+  const take = (some: readonly StreamEvent[]): void => {
+    delivered += some.length;
+    events(some);
+  };
+  return {
+    type: 'line',
+    write: (event) => take([event]),
+    writeAll: take,
+    async close() {
+      end?.();
+      return { type: 'line', delivered, dropped: 0 };
+    },
+  };
+}
+
+/** Through everything that a tool may want besides: sinks of its own, another primitive. */
+const indirect = (
+  ports: ToolPorts,
+  { plan, parameters }: Omit<AllowedCall, 'authority'>,
+): FormedBody => ({
+  text: '',
+  async send(_body, { caller, authority, signal, reader }) {
+    const values = Object.values(parameters).map((data) => makeValue(data));
+    const sinks = (): Sink[] => [sinkFor(reader())];
+    const by = { ...caller, signal, sinks };
+    const sent = await runBody(ports, { plan, parameters, authority }, values, by);
+    return sent.ok ? ok(sent.output.data as JsonObject) : inChain(sent, plan);
+  },
+});
+
+type Requested = Pick<PrimitiveCall, 'tool' | 'config' | 'parameters' | 'secrets' | 'timeoutMs'>;
+
+/** The request that these parameters make. */
+function requestOf(
+  { env }: ToolPorts,
+  plan: Plan,
+  policy: SignaturePolicy,
+  parameters: JsonObject,
+): Outcome<Requested> {
+  const filled = completeConfig(plan, parameters, env);
+  if (!filled.ok) return filled;
+  const { config, secrets } = filled.output;
+  const declared = [...plan.env].flatMap((name) => env[name] ?? []);
+  const { timeoutMs } = plan;
+  const tool = toolFacts(plan, policy);
+  return ok({ tool, config, parameters, timeoutMs, secrets: [...secrets, ...declared] });
+}
+
+function openLine(ports: ToolPorts, plan: Plan): ToolLine {
+  const { leaf, schema, parameters: declared } = plan;
+  const http = ports.primitives.get(plan.primitive);
+  function form(given: JsonObject, varying: string): Outcome<FormedBody> {
+    const policy = ports.signatures();
+    const harmless = refusePatterns(plan, policy);
+    if (!harmless.ok) return harmless;
+    const checked = checkParameters(leaf.id, given, declared, schema);
+    if (!checked.ok) return checked;
+    const parameters = checked.output;
+    if (!http || !isHttpPrimitive(http) || !isDirect(plan, varying)) {
+      return ok(indirect(ports, { plan, parameters }));
+    }
+    const request = requestOf(ports, plan, policy, parameters);
+    if (!request.ok) return request;
+    const prepared = http.prepare(request.output);
+    return prepared.ok ? ok(direct(ports, plan, prepared.output)) : prepared;
+  }
+  return {
+    op: operationFor(plan),
+    admit(authority) {
+      const policy = ports.signatures();
+      const narrowed = restrictUnsigned(authority, plan, policy);
+      const allowed = gateTool(plan, narrowed);
+      const refused = allowed.ok ? refuseSecrets(plan, policy) : allowed;
+      return refused.ok ? ok(narrowed) : inChain(refused, plan);
+    },
+    form(given, varying) {
+      const formed = form(given, varying);
+      return formed.ok ? formed : inChain(formed, plan);
+    },
+  };
+}
+
+export type OpenLine = (item: PlannedTool) => Outcome<ToolLine>;
+
+/** The same line as long as the chain, what it reads of the environment and who is trusted stay. */
+export function createToolLines(ports: ToolPorts): OpenLine {
+  const lines = new WeakMap<Plan, { line: ToolLine; env: readonly (string | undefined)[] }>();
+  return (item) => {
+    const plan = resolvePlan(ports.library, item, {});
+    if (!plan.ok) return plan;
+    const env = [...plan.output.env].map((name) => ports.env[name]);
+    const known = lines.get(plan.output);
+    if (known?.env.every((value, at) => value === env[at])) return ok(known.line);
+    const line = openLine(ports, plan.output);
+    lines.set(plan.output, { line, env });
+    return ok(line);
+  };
+}
