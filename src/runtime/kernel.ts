@@ -133,12 +133,17 @@ export function createVerify(
   };
 }
 
+export function sharedVerify(open: OpenProject, library: Library): TokenVerifier['verify'] {
+  open.verify ??= createVerify(open, library);
+  return open.verify;
+}
+
 /** Who speaks for a caller: its token, or the operator's policy for the surface. */
 export function createAuthorize(
   open: OpenProject,
   library: Library,
 ): (caller: Caller) => Outcome<Authority> {
-  const verify = createVerify(open, library);
+  const verify = sharedVerify(open, library);
   const speaksFor = (caller: Caller): Outcome<Authority> => {
     // What could not be recorded is not begun.
     const ready = open.audit.ready();

@@ -29,6 +29,7 @@ import {
   createKeyFolder,
   createTrustStore,
   type KeyFolder,
+  type TokenVerifier,
   type TokenVerifierPorts,
   type TrustStore,
 } from '../trust/index.ts';
@@ -127,6 +128,8 @@ export interface OpenProject {
   hasRetained?: boolean;
   /** What the registry knows of threads, from the first one on. */
   registry?: Registry;
+  /** One for all: a token that was verified is verified for everybody. */
+  verify?: TokenVerifier['verify'];
   /** Takes what a thread knows to be secret out of a text. */
   mask?: (thread: string, text: string) => string;
 }

@@ -21,7 +21,7 @@ import type {
 import { type Library, signItem } from '../items/index.ts';
 import type { EmbeddedKernel, Kind, Primitive } from '../kernel/index.ts';
 import type { PruneOptions, Store, StoredEvent } from '../store/index.ts';
-import { callerOf, createVerify } from './kernel.ts';
+import { callerOf, createVerify, sharedVerify } from './kernel.ts';
 import type { OpenProject, Registry } from './project.ts';
 import { createScriptPort } from './script-directives.ts';
 
@@ -107,9 +107,15 @@ export async function runPlain(
   return ok(await runPlainLoop(ports, request, signal));
 }
 
-const THREAD_ACTIONS: readonly ThreadAction[] = [
-  ...(['status', 'wait', 'pause', 'resume', 'inject', 'cancel'] as const),
-];
+/** The names of the harness's table, whose code is loaded later; the type keeps them the same. */
+const THREAD_ACTIONS: Readonly<Record<ThreadAction, true>> = {
+  status: true,
+  wait: true,
+  pause: true,
+  resume: true,
+  inject: true,
+  cancel: true,
+};
 
 /** How chains and `execute` reach threads; the harness is loaded when the first call does. */
 export function reachThreads(
@@ -121,6 +127,15 @@ export function reachThreads(
     open.live ??= room.createLiveThreads();
     return { ...room, ports: { live: open.live, harness } };
   };
+  const kind = (name: 'thread' | 'artifact', actions: readonly string[]): Kind => ({
+    name,
+    actions,
+    async prepare(request) {
+      const { threadKind, artifactKind, ports } = await load();
+      const loaded = name === 'thread' ? threadKind(ports) : artifactKind(ports);
+      return await loaded.prepare(request);
+    },
+  });
   return {
     primitive: {
       name: 'thread',
@@ -130,24 +145,7 @@ export function reachThreads(
       },
       plan: (call) => ({ thread: call.config.function ?? call.tool.id }),
     },
-    kinds: [
-      {
-        name: 'thread',
-        actions: THREAD_ACTIONS,
-        async prepare(request) {
-          const { threadKind, ports } = await load();
-          return await threadKind(ports).prepare(request);
-        },
-      },
-      {
-        name: 'artifact',
-        actions: ['read'],
-        async prepare(request) {
-          const { artifactKind, ports } = await load();
-          return await artifactKind(ports).prepare(request);
-        },
-      },
-    ],
+    kinds: [kind('thread', Object.keys(THREAD_ACTIONS)), kind('artifact', ['read'])],
   };
 }
 
@@ -216,9 +214,9 @@ function createRegistry(open: OpenProject, store: Store): Registry {
       const row = await store.thread(name);
       learned.clear();
       if (!row.ok) learned.set(name, row.error.code === 'not_found' ? 'unknown' : 'revoked');
-      else if (row.output.revoked !== undefined) learned.set(row.output.revoked, 'revoked');
-      if (row.ok) learned.set(name, isEnded(row.output.status) ? 'ended' : 'good');
-      if (row.ok && row.output.revoked === name) learned.set(name, 'revoked');
+      else learned.set(name, isEnded(row.output.status) ? 'ended' : 'good');
+      // It may be its own word that counts no more.
+      if (row.ok && row.output.revoked !== undefined) learned.set(row.output.revoked, 'revoked');
     },
     useApproval({ approval, thread, token }) {
       const own = open.live?.get(thread);
@@ -242,14 +240,10 @@ async function openOtherProject(
   if (project === open.project) return ok(ports);
   const allowed = allow(project);
   if (!allowed.ok) return allowed;
-  const {
-    store,
-    threads: { live },
-  } = ports;
+  const { store, threads } = ports;
   const { env, clock } = open;
-  const opening =
-    open.others.get(project) ??
-    open.openOther({ project, env, clock }, { project: open.project, store, live });
+  const host = { project: open.project, store, live: threads.live };
+  const opening = open.others.get(project) ?? open.openOther({ project, env, clock }, host);
   open.others.set(project, opening);
   const opened = await opening;
   return opened.ok ? await opened.output.harness() : opened;
@@ -338,7 +332,7 @@ function createPorts(made: Made, watch: Watch, live: LiveThreads, owner: string)
     store: watch.store,
     clock: open.clock,
     random: systemRandom,
-    tokens: { key: () => open.keys.tokenKey(), verify: createVerify(open, library) },
+    tokens: { key: () => open.keys.tokenKey(), verify: sharedVerify(open, library) },
     model: harness.createModelPort(kernel),
     script: createScriptPort(open, library, kernel),
     changeDirective: (id, text) => changeDirective(open, library, id, text),
@@ -385,9 +379,7 @@ export async function createThreads(
   open.mask = watch.mask;
   open.registry = createRegistry(open, store);
   const ports = createPorts(made, watch, open.live, nameOwner());
-  const told = async (
-    run: () => Promise<Outcome<ThreadResult>>,
-  ): Promise<Outcome<ThreadResult>> => {
+  const told = async (run: () => Promise<Outcome<ThreadResult>>) => {
     await watch.ready();
     const result = await run();
     await watch.settled();

@@ -2,7 +2,7 @@
 // parent itself. Being told once is not enough: every unit is still reserved along the whole chain.
 import { fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { Descriptor } from '../../flow/index.ts';
-import { type BudgetState, parseThreadId, type Reserve } from '../../store/index.ts';
+import { parseThreadId, type Reserve, type ThreadRow } from '../../store/index.ts';
 import { grantName } from '../../trust/index.ts';
 import { packCost, usedAmounts } from '../limits/cost.ts';
 import { type EffectiveLimit, firstExceeded, type LimitName, UNITS } from '../limits/limit.ts';
@@ -11,41 +11,31 @@ import { type LimitsLeft, prepareThread, type RunRequest } from '../run/prepare.
 import { type BirthPlace } from '../run/run-hook.ts';
 import { knownRunner } from '../run/runner.ts';
 import { type Started, startPrepared } from '../run/start.ts';
-import { apartKey, budgetOf } from '../thread/budget.ts';
+import { apartKey, BUDGETED, budgetOf } from '../thread/budget.ts';
 import { withFreshId } from '../thread/opening.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 
-const BUDGETED = ['tokens', 'input_tokens', 'output_tokens', 'spend', 'spawns'] as const;
-type Budgeted = (typeof BUDGETED)[number];
-
-function leftOf({ limits, used, reserved }: BudgetState, name: Budgeted): bigint | undefined {
-  const max = limits[name];
-  return max === undefined ? undefined : max - used[name] - reserved[name];
-}
-
-const least = (a: bigint | undefined, b: bigint | undefined): bigint | undefined =>
-  a === undefined ? b : b === undefined || a < b ? a : b;
-
 /** What a child's own limits may not pass. */
 export async function limitsLeft(parent: Thread): Promise<Outcome<LimitsLeft>> {
+  const { ports, place, budget } = parent;
   const left: { [name in LimitName]?: Pick<EffectiveLimit, 'value' | 'declared'> } = {};
-  const put = (name: LimitName, value: bigint | undefined): void => {
-    if (value === undefined) return;
-    left[name] = { value, declared: parent.budget.limits[name]?.declared ?? false };
+  const put = (name: LimitName, value: bigint): void => {
+    const known = left[name]?.value ?? value;
+    const declared = budget.limits[name]?.declared ?? false;
+    left[name] = { value: value < known ? value : known, declared };
   };
-  const found = await parent.ports.store.budgets(parent.place.chain);
-  if (!found.ok) return found;
-  const states = found.output;
-  for (const name of BUDGETED) {
-    put(
-      name,
-      states.map((state) => leftOf(state, name)).reduce<bigint | undefined>(least, undefined),
-    );
+  const states = await ports.store.budgets(place.chain);
+  if (!states.ok) return states;
+  for (const { limits, used, reserved } of states.output) {
+    for (const name of BUDGETED) {
+      const max = limits[name];
+      if (max !== undefined) put(name, max - used[name] - reserved[name]);
+    }
   }
-  const { duration, depth } = parent.budget.limits;
-  const passed = BigInt(Math.ceil(parent.budget.meter.read().duration_ms));
-  put('duration', duration && duration.value - passed);
-  put('depth', depth?.value);
+  const { duration, depth } = budget.limits;
+  if (duration)
+    put('duration', duration.value - BigInt(Math.ceil(budget.meter.read().duration_ms)));
+  if (depth) put('depth', depth.value);
   return ok(left);
 }
 
@@ -74,12 +64,7 @@ export interface SpawnRequest extends RunRequest {
 }
 
 /** A child that exists, be it new or found. */
-export interface Spawned {
-  id: string;
-  created: number;
-  directive: string;
-  runner: string;
-}
+type Spawned = Pick<ThreadRow, 'id' | 'created' | 'directive' | 'runner'>;
 
 /** May the parent start this directive at all? */
 function checkLists(ports: HarnessPorts, parent: Thread, name: string): Outcome<null> {
@@ -180,9 +165,8 @@ async function findChild(
 ): Promise<Outcome<Spawned | undefined>> {
   const row = id === undefined ? undefined : await ports.store.thread(id);
   if (!row?.ok) return ok(undefined);
-  const { id: thread, created, directive, runner, parent: above } = row.output;
-  if (isUnfinished && parent && above === parent.place.id)
-    return ok({ id: thread, created, directive, runner });
+  if (isUnfinished && parent && row.output.parent === parent.place.id) return row;
+  const { id: thread } = row.output;
   return fail('thread_exists', `thread \`${thread}\` exists already`, { thread });
 }
 
@@ -208,16 +192,11 @@ export async function spawnThread(
   const rights = parent ? checkRights(ports, parent, prepared.output) : ok(null);
   if (!rights.ok) return rights;
   const { runner: name, detached, marks, message = '' } = request;
-  const start = async (id: string): Promise<Outcome<Started>> =>
-    parent
-      ? await begin(ports, parent, prepared.output, { ...request, id })
-      : await startPrepared(
-          ports,
-          prepared.output,
-          { id, runner: name, detached, marks },
-          NEVER,
-          message,
-        );
+  const start = (id: string): Promise<Outcome<Started>> => {
+    if (parent) return begin(ports, parent, prepared.output, { ...request, id });
+    const place = { id, runner: name, detached, marks };
+    return startPrepared(ports, prepared.output, place, NEVER, message);
+  };
   const started =
     named.output === undefined
       ? await withFreshId(prepared.output.directive.name, ports, start)

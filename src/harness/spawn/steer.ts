@@ -2,13 +2,12 @@
 // its end is written for it, and its books are closed with it.
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { EMPTY } from '../../flow/index.ts';
-import type { Store, ThreadRow, ThreadStatus } from '../../store/index.ts';
+import type { Store, ThreadStatus } from '../../store/index.ts';
 import { countChild, unfinished } from '../children/children.ts';
 import { resultOf } from '../children/wait.ts';
 import { packCost } from '../limits/cost.ts';
 import { apartKey } from '../thread/budget.ts';
 import { packMarks } from '../thread/conversation.ts';
-import { type HarnessPorts } from '../thread/thread.ts';
 import { withLease } from '../thread/with-lease.ts';
 import { finalAccount } from '../turn/turn-account.ts';
 import { type Asker, reach } from './access.ts';
@@ -51,31 +50,28 @@ export async function endUnattended(
 export type Wish = 'message' | 'pause' | 'interrupt' | 'terminate' | 'kill';
 
 /** Nobody works on these: a signal alone would wait for ever. */
-const IDLE: ReadonlySet<ThreadStatus> = new Set<ThreadStatus>([
-  'paused',
-  'waiting',
-  'needs_input',
-  'interrupted',
-]);
+const IDLE = new Set<ThreadStatus>(['paused', 'waiting', 'needs_input', 'interrupted']);
 type EndedFromOutside = 'terminated' | 'killed';
-
-/** Two wishes are two signals, however alike. */
-const keyOf = ({ random }: HarnessPorts, wish: string): string =>
-  `${wish}:${Buffer.from(random(12)).toString('hex')}`;
 
 const answered = (output: Json): Outcome<Answer> => ok({ output, marks: EMPTY });
 
+/** Two wishes are two signals, however alike. */
+function send({ ports, by }: Pick<Asker, 'ports' | 'by'>, id: string, kind: string, payload: Json) {
+  const key = `${kind}:${Buffer.from(ports.random(12)).toString('hex')}`;
+  return ports.store.signal({ thread: id, kind, payload, key, by });
+}
+
 /** Ends a thread that nobody runs, and those below it; a parent that runs here hears of it. */
 async function endIdle(
-  ports: HarnessPorts,
+  asker: Pick<Asker, 'ports' | 'by'>,
   id: string,
   status: EndedFromOutside,
-  by: string,
 ): Promise<Outcome<null>> {
+  const { ports, by } = asker;
   const ended = await endUnattended(ports.store, id, status, by);
   if (!ended.ok) return ended;
   ports.watch.done?.(id);
-  for (const child of await unfinished(ports, id)) await endThread(ports, child.id, status, by);
+  for (const child of await unfinished(ports, id)) await endThread(asker, child.id, status);
   const row = await ports.store.thread(id);
   const result = row.ok ? resultOf(row.output) : undefined;
   if (!row.ok || !result) return ok(null);
@@ -85,29 +81,27 @@ async function endIdle(
 }
 
 async function endThread(
-  ports: HarnessPorts,
+  asker: Pick<Asker, 'ports' | 'by'>,
   id: string,
-  status: EndedFromOutside,
-  by: string,
+  end: EndedFromOutside,
 ): Promise<Outcome<null>> {
-  const row = await ports.store.thread(id);
+  const row = await asker.ports.store.thread(id);
   if (!row.ok) return row;
-  if (IDLE.has(row.output.status)) return await endIdle(ports, id, status, by);
-  const kind = status === 'killed' ? 'kill' : 'terminate';
-  const key = keyOf(ports, kind);
-  const sent = await ports.store.signal({ thread: id, kind, payload: {}, key, by });
-  return sent.ok ? await endIfParked(ports, id, status, by) : sent;
+  if (IDLE.has(row.output.status)) return await endIdle(asker, id, end);
+  return await endRunning(asker, id, end, {});
 }
 
-/** Who parked before the signal was there hears it only when somebody takes it up: it is ended here. */
-async function endIfParked(
-  ports: HarnessPorts,
+async function endRunning(
+  asker: Pick<Asker, 'ports' | 'by'>,
   id: string,
-  status: EndedFromOutside,
-  by: string,
+  end: EndedFromOutside,
+  payload: JsonObject,
 ): Promise<Outcome<null>> {
-  const now = await ports.store.thread(id);
-  return now.ok && IDLE.has(now.output.status) ? await endIdle(ports, id, status, by) : ok(null);
+  const sent = await send(asker, id, end === 'killed' ? 'kill' : 'terminate', payload);
+  if (!sent.ok) return sent;
+  // Who parked before the signal was there hears it only when somebody takes it up: it is ended here.
+  const now = await asker.ports.store.thread(id);
+  return now.ok && IDLE.has(now.output.status) ? await endIdle(asker, id, end) : ok(null);
 }
 
 /** Another thread's words carry what it has read; a person's are a person's. */
@@ -120,61 +114,36 @@ export async function steer(
   wish: Wish,
   payload: JsonObject = {},
 ): Promise<Outcome<Answer>> {
-  const { ports, by } = asker;
   const row = await reach(asker, id, 'thread.control');
   if (!row.ok) return row;
   const { status } = row.output;
+  const marked = { ...payload, ...marksOf(asker) };
   if (wish === 'terminate' || wish === 'kill') {
-    const now = wish === 'kill' ? 'killed' : 'terminated';
-    if (!IDLE.has(status)) return await endRunning(asker, row.output, now, payload);
-    const ended = await endIdle(ports, id, now, by);
-    return ended.ok ? answered({ thread_id: id, status: now }) : ended;
+    const end = wish === 'kill' ? 'killed' : 'terminated';
+    const isIdle = IDLE.has(status);
+    const ended = await (isIdle ? endIdle(asker, id, end) : endRunning(asker, id, end, marked));
+    if (!ended.ok) return ended;
+    return answered({ thread_id: id, ...(isIdle ? { status: end } : { status, signal: wish }) });
   }
   if (wish === 'pause' && status === 'paused') return answered({ thread_id: id, status });
-  const marked = { ...payload, ...marksOf(asker) };
-  const key = keyOf(ports, wish);
-  const sent = await ports.store.signal({ thread: id, kind: wish, payload: marked, key, by });
+  const sent = await send(asker, id, wish, marked);
   return sent.ok ? answered({ thread_id: id, status, signal: wish }) : sent;
-}
-
-async function endRunning(
-  asker: Asker,
-  { id, status }: ThreadRow,
-  end: EndedFromOutside,
-  payload: JsonObject,
-): Promise<Outcome<Answer>> {
-  const { ports, by } = asker;
-  const kind = end === 'killed' ? 'kill' : 'terminate';
-  const marked = { ...payload, ...marksOf(asker) };
-  const key = keyOf(ports, kind);
-  const sent = await ports.store.signal({ thread: id, kind, payload: marked, key, by });
-  if (!sent.ok) return sent;
-  const ended = await endIfParked(ports, id, end, by);
-  return ended.ok ? answered({ thread_id: id, status, signal: kind }) : ended;
 }
 
 /** Takes up a thread that is paused or was left behind; it runs in this process from here on. */
 export async function resume(asker: Asker, id: string, message: string): Promise<Outcome<Answer>> {
-  const { ports, by } = asker;
   const row = await reach(asker, id, 'thread.control');
   if (!row.ok) return row;
   const { status } = row.output;
   if (!IDLE.has(status)) {
-    return fail(
-      'invalid_input',
-      `thread \`${id}\` is ${status}; only a paused, waiting or interrupted thread can be resumed`,
-      {
-        thread: id,
-        status,
-      },
-    );
+    const message = `thread \`${id}\` is ${status}; only a paused, waiting or interrupted thread can be resumed`;
+    return fail('invalid_input', message, { thread: id, status });
   }
-  const payload = { ...(message ? { content: message } : {}), ...marksOf(asker) };
-  const key = keyOf(ports, 'resume');
-  const sent = await ports.store.signal({ thread: id, kind: 'resume', payload, key, by });
+  const payload = { ...(message && { content: message }), ...marksOf(asker) };
+  const sent = await send(asker, id, 'resume', payload);
   if (!sent.ok) return sent;
-  const resumed = ports.threads.resume(id);
-  const first = await Promise.race([resumed, ports.threads.live.entered(id)]);
+  const { threads } = asker.ports;
+  const first = await Promise.race([threads.resume(id), threads.live.entered(id)]);
   if (first && !first.ok) return first;
   return answered({ thread_id: id, status: first ? first.output.status : 'running' });
 }

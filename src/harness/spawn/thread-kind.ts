@@ -5,10 +5,12 @@ import { makeValue, mergeAll } from '../../flow/index.ts';
 import type { Kind } from '../../kernel/index.ts';
 import { MAX_PIECE, type Piece, readPiece } from '../step/large-result.ts';
 import { type LiveThreads } from '../thread/thread.ts';
-import type { Asker } from './access.ts';
-import { type Answer, threadStatus, waitThreads } from './read-threads.ts';
-import { resume, steer } from './steer.ts';
-import { askerOf, type ThreadPorts } from './thread-primitive.ts';
+import {
+  askerOf,
+  THREAD_ACTIONS,
+  type ThreadAction,
+  type ThreadPorts,
+} from './thread-primitive.ts';
 
 const ARTIFACT_PARAMETERS = ['field', 'offset', 'length'];
 
@@ -64,62 +66,12 @@ export function artifactKind(ports: { live: LiveThreads }): Kind {
   };
 }
 
-// `execute item_type:"thread"`: the same things that the tools of `threads/*` do, by the handle that a
-// spawn gave back.
-
-export const THREAD_ACTIONS = ['status', 'wait', 'pause', 'resume', 'inject', 'cancel'] as const;
-export type ThreadAction = (typeof THREAD_ACTIONS)[number];
-const DEFAULT_WAIT_MS = 60_000;
-
-const word = (parameters: JsonObject, ...names: string[]): string =>
-  plainText(
-    names.map((name) => getOwn(parameters, name)).find((value) => value !== undefined) ?? '',
-  );
-
 const ACTION_PARAMETERS = ['timeout_ms', 'reason', 'message', 'content', 'role'];
-
-async function wait(asker: Asker, id: string, parameters: JsonObject): Promise<Outcome<Answer>> {
-  const asked = getOwn(parameters, 'timeout_ms');
-  const waited = await waitThreads(
-    asker,
-    [id],
-    typeof asked === 'number' ? asked : DEFAULT_WAIT_MS,
-  );
-  if (!waited.ok) return waited;
-  return ok(waited.output[0] ?? { output: null, marks: mergeAll([]) });
-}
-
-/** No `default`: a new action must fail to compile here. */
-async function act(
-  action: ThreadAction,
-  asker: Asker,
-  id: string,
-  parameters: JsonObject,
-): Promise<Outcome<Answer>> {
-  const reason = word(parameters, 'reason');
-  const said = word(parameters, 'message', 'content');
-  switch (action) {
-    case 'status':
-      return threadStatus(asker, id);
-    case 'wait':
-      return await wait(asker, id, parameters);
-    case 'pause':
-      return steer(asker, id, 'pause', { ...(reason && { reason }) });
-    case 'resume':
-      return await resume(asker, id, said);
-    case 'inject':
-      return said === ''
-        ? fail('invalid_input', '`inject` needs a `message`')
-        : steer(asker, id, 'message', { content: said });
-    case 'cancel':
-      return steer(asker, id, 'terminate', { ...(reason && { reason }) });
-  }
-}
 
 export function threadKind(ports: ThreadPorts): Kind {
   return {
     name: 'thread',
-    actions: THREAD_ACTIONS,
+    actions: Object.keys(THREAD_ACTIONS),
     prepare(request) {
       const { item_id: id, parameters = {} } = request;
       const action = request.action as ThreadAction;
@@ -154,10 +106,10 @@ export function threadKind(ports: ThreadPorts): Kind {
           });
           if (!asker.ok) return asker;
           // As the guards left them.
-          const passed = Object.fromEntries(
+          const passed: JsonObject = Object.fromEntries(
             inputs.map(({ name }, at) => [name, values[at]?.data ?? null]),
           );
-          const done = await act(action, asker.output, id, passed);
+          const done = await THREAD_ACTIONS[action](asker.output, id, passed);
           return done.ok
             ? ok(makeValue(done.output.output, { descriptor: done.output.marks }))
             : done;

@@ -1,10 +1,12 @@
-// The primitive `thread`: what stands at the end of the chains of `threads/*`. The layers above it are
-// data: each adds to the config (`thread_directive` over `safety_harness` over `spawn_thread`), and
-// what is done here is one function by the name that the config gives.
+// Everything that is done with threads from outside, as one table. The primitive `thread` stands at the
+// end of the chains of `threads/*`: the layers above it are data, each adds to the config
+// (`thread_directive` over `safety_harness` over `spawn_thread`), and what is done here is one function
+// by the name that the config gives.
 import {
   fail,
   getOwn,
   isObject,
+  type Json,
   type JsonObject,
   nearest,
   type Outcome,
@@ -32,7 +34,8 @@ export interface ThreadPorts {
   harness(): Promise<Outcome<HarnessPorts>>;
 }
 
-type Act = (asker: Asker, parameters: JsonObject, config: JsonObject) => Promise<Outcome<Answer>>;
+type Answered = Promise<Outcome<Answer>>;
+type Act = (asker: Asker, parameters: JsonObject, config: JsonObject) => Answered;
 
 const countIn = (parameters: JsonObject, name: string, fallback: number): number => {
   const value = getOwn(parameters, name);
@@ -117,11 +120,10 @@ async function worldFor(
   );
 }
 
-const wait: Act = async (asker, parameters) => {
-  const waited = await waitThreads(asker, [idOf(parameters)], countIn(parameters, 'timeout_ms', 0));
-  if (!waited.ok) return waited;
-  return ok(waited.output[0] ?? { output: null, marks: EMPTY });
-};
+async function waitThread(asker: Asker, id: string, ms: number): Answered {
+  const waited = await waitThreads(asker, [id], ms);
+  return waited.ok ? ok(waited.output[0] ?? { output: null, marks: EMPTY }) : waited;
+}
 
 const waitAll: Act = async (asker, parameters) => {
   const ids = (getOwn(parameters, 'thread_ids') ?? []) as string[];
@@ -133,53 +135,79 @@ const waitAll: Act = async (asker, parameters) => {
   });
 };
 
+const events =
+  (count: string, fallback: number, capability: 'thread.read' | 'registry.read'): Act =>
+  (asker, parameters) =>
+    threadEvents(asker, idOf(parameters), countIn(parameters, count, fallback), capability);
+
 const REGISTRY: Readonly<Record<string, Act>> = {
-  get_status: async (asker, parameters) => threadStatus(asker, idOf(parameters), 'registry.read'),
-  query: async (asker, parameters) => queryThreads(asker, parameters),
-  get_events: async (asker, parameters) =>
-    threadEvents(asker, idOf(parameters), countIn(parameters, 'limit', 50), 'registry.read'),
-  register: async (asker, parameters) => register(asker, parameters),
-  update_status: async (asker, parameters) => updateStatus(asker, parameters),
-  log_event: async (asker, parameters) => logEvent(asker, parameters),
+  get_status: (asker, parameters) => threadStatus(asker, idOf(parameters), 'registry.read'),
+  query: queryThreads,
+  get_events: events('limit', 50, 'registry.read'),
+  register,
+  update_status: updateStatus,
+  log_event: logEvent,
+};
+
+const registry: Act = async (asker, parameters, config) => {
+  const name = plainText(parameters.action);
+  const act = Object.hasOwn(REGISTRY, name) ? REGISTRY[name] : undefined;
+  return act
+    ? await act(asker, parameters, config)
+    : fail('invalid_input', `the registry has no action \`${name}\``);
 };
 
 const steering =
   (wish: Wish): Act =>
-  async (asker, parameters) => {
+  (asker, parameters) => {
     const reason = textIn(parameters, 'reason');
     const content = textIn(parameters, 'content') ?? textIn(parameters, 'inject_message');
     const isSystem = getOwn(parameters, 'role') === 'system';
     return steer(asker, idOf(parameters), wish, {
-      ...(reason === undefined ? {} : { reason }),
-      ...(content === undefined ? {} : { content: isSystem ? `[system] ${content}` : content }),
+      ...(reason !== undefined && { reason }),
+      ...(content !== undefined && { content: isSystem ? `[system] ${content}` : content }),
     });
   };
 
-const ACTS: Readonly<Record<string, Act>> = {
+/** What a tool may name in its config. */
+const ACTS = {
   spawn,
-  wait,
+  wait: (asker, parameters) =>
+    waitThread(asker, idOf(parameters), countIn(parameters, 'timeout_ms', 0)),
   wait_all: waitAll,
-  registry: async (asker, parameters, config) => {
-    const act = Object.hasOwn(REGISTRY, plainText(parameters.action))
-      ? REGISTRY[plainText(parameters.action)]
-      : undefined;
-    return act
-      ? await act(asker, parameters, config)
-      : fail('invalid_input', `the registry has no action \`${plainText(parameters.action)}\``);
-  },
-  transcript: async (asker, parameters) =>
-    threadEvents(asker, idOf(parameters), countIn(parameters, 'last_n', 10), 'thread.read'),
+  registry,
+  transcript: events('last_n', 10, 'thread.read'),
   inject: steering('message'),
   pause: steering('pause'),
   interrupt: steering('interrupt'),
   terminate: steering('terminate'),
   kill: steering('kill'),
-  resume: async (asker, parameters) =>
-    await resume(asker, idOf(parameters), textIn(parameters, 'inject_message') ?? ''),
-};
+  resume: (asker, parameters) =>
+    resume(asker, idOf(parameters), textIn(parameters, 'inject_message') ?? ''),
+} satisfies Record<string, Act>;
 
-/** Every function a tool may name in its config. */
-export const THREAD_FUNCTIONS: readonly string[] = Object.keys(ACTS);
+const DEFAULT_WAIT_MS = 60_000;
+const wordIn = (value: Json | undefined): string => plainText(value ?? '');
+const because = (reason: Json | undefined): JsonObject =>
+  reason ? { reason: wordIn(reason) } : {};
+
+/** The same by the handle that a spawn gave back: what `execute item_type:"thread"` calls them. */
+export const THREAD_ACTIONS = {
+  status: (asker, id) => threadStatus(asker, id),
+  wait: (asker, id, { timeout_ms: ms }) =>
+    waitThread(asker, id, typeof ms === 'number' ? ms : DEFAULT_WAIT_MS),
+  pause: (asker, id, { reason }) => steer(asker, id, 'pause', because(reason)),
+  resume: (asker, id, { message, content }) => resume(asker, id, wordIn(message ?? content)),
+  async inject(asker, id, { message, content }) {
+    const said = wordIn(message ?? content);
+    return said === ''
+      ? fail('invalid_input', '`inject` needs a `message`')
+      : await steer(asker, id, 'message', { content: said });
+  },
+  cancel: (asker, id, { reason }) => steer(asker, id, 'terminate', because(reason)),
+} satisfies Record<string, (asker: Asker, id: string, parameters: JsonObject) => Answered>;
+
+export type ThreadAction = keyof typeof THREAD_ACTIONS;
 
 /** Who stands behind a call; a thread's token counts only while the thread runs here. */
 export async function askerOf(
@@ -212,9 +240,9 @@ export function createThreadPrimitive(ports: ThreadPorts): Primitive {
     name: 'thread',
     async run(call): Promise<Outcome<PrimitiveResult>> {
       const name = plainText(call.config.function);
-      const act = Object.hasOwn(ACTS, name) ? ACTS[name] : undefined;
+      const act = Object.entries<Act>(ACTS).find(([known]) => known === name)?.[1];
       if (!act) {
-        const near = nearest(name, THREAD_FUNCTIONS);
+        const near = nearest(name, Object.keys(ACTS));
         const hint = near ? `; did you mean \`${near}\`` : '';
         return fail('config_invalid', `threads have no function \`${name}\`${hint}`, {
           failed_at: { tool_id: call.tool.id, config_path: 'config.function' },
