@@ -10,7 +10,7 @@ import {
 } from '../base/index.ts';
 import { describe, makeValue, type Value } from '../flow/index.ts';
 import type { ScriptEffect } from '../script/index.ts';
-import { createPrinter, placed, shownFile } from './script-directives.ts';
+import { runMarked, shownFile } from './script-directives.ts';
 import type { ScriptSetup, ScriptUse } from './scripts.ts';
 
 export interface ScriptRun {
@@ -85,29 +85,21 @@ export async function runScriptIn(
 ): Promise<Outcome<ScriptRunResult>> {
   const source = sourceOf(place, request);
   if (!source.ok) return source;
-  const { runScript, diagnosticOf } = await import('../script/index.ts');
   const name = shownFile(place.project, source.output.file);
   const gate = (): Outcome<null> =>
     signal?.aborted ? fail('cancelled', 'the script was stopped') : ok(null);
   const stage = await place.scripts({ name, gate, ...(signal ? { signal } : {}) });
-  const printer = createPrinter();
-  const { inputs, payload } = request;
-  const done = await runScript(source.output.text, {
+  const { inputs, payload, onEffect } = request;
+  const { text, marks, outputs, fault } = await runMarked(source.output.text, {
     ...stage,
     ...source.output,
     name,
     mayBePrivileged: true,
-    ...(inputs ? { inputs: valuesOf(inputs) } : {}),
-    ...(payload ? { payload } : {}),
-    onEffect(effect) {
-      printer.effect(effect);
-      request.onEffect?.(effect);
-    },
+    ...(inputs && { inputs: valuesOf(inputs) }),
+    ...(payload && { payload }),
+    ...(onEffect && { onEffect }),
   });
-  if (done.fault) {
-    const at = diagnosticOf(done.fault, name);
-    return { ok: false, error: placed(done.fault.fault, at, { line: 1, column: 1 }, name) };
-  }
-  const { labels, taint } = printer.marks(done.outputs);
-  return ok({ outputs: done.outputs?.data ?? null, text: done.text, labels, taint });
+  if (fault) return { ok: false, error: fault };
+  const { labels, taint } = marks;
+  return ok({ outputs: outputs?.data ?? null, text, labels, taint });
 }

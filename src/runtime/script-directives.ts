@@ -10,7 +10,13 @@ import {
   ok,
   plainJson,
 } from '../base/index.ts';
-import { type Descriptor, describe, makeValue, mergeAll } from '../flow/index.ts';
+import {
+  type Descriptor,
+  describe,
+  type MaybePromise,
+  makeValue,
+  mergeAll,
+} from '../flow/index.ts';
 import type {
   ScriptAct,
   ScriptActions,
@@ -20,14 +26,7 @@ import type {
 } from '../harness/index.ts';
 import type { Library } from '../items/index.ts';
 import type { EmbeddedKernel } from '../kernel/index.ts';
-import type {
-  CodeResult,
-  LoadedText,
-  ProcessResult,
-  ScriptEffect,
-  ScriptResult,
-  ScriptWorld,
-} from '../script/index.ts';
+import type { CodeResult, LoadedText, ProcessResult, ScriptWorld } from '../script/index.ts';
 import type { OpenProject } from './project.ts';
 import { openScripts, type ScriptUse } from './scripts.ts';
 
@@ -63,78 +62,67 @@ const packed = ({ path, text, descriptor }: LoadedText): Json => {
 const mapped = <A, B>(outcome: Outcome<A>, change: (output: A) => B): Outcome<B> =>
   outcome.ok ? ok(change(outcome.output)) : outcome;
 
-/** Looking at files: noted with what was seen, so that a second run sees the same. */
-function looksThrough(world: ScriptWorld, { act }: ScriptActions) {
-  const look = (name: string, path: string, work: Parameters<typeof act>[1]) =>
-    act({ name, effect: 'read', arguments: { path } }, work);
-  return {
-    async readFile(...[path, frame]: Parameters<ScriptWorld['readFile']>) {
-      const read = await look('read', path, async () =>
-        mapped(await world.readFile(path, frame), packed),
-      );
-      return mapped(read, loadedOf);
-    },
-    async glob(...[pattern, frame]: Parameters<ScriptWorld['glob']>) {
-      const found = await look('glob', pattern, async () =>
-        mapped(await world.glob(pattern, frame), (paths) => [...paths]),
-      );
-      return mapped(found, (paths) =>
-        Array.isArray(paths) ? paths.filter((path) => typeof path === 'string') : [],
-      );
-    },
-    async list(...[path, frame]: Parameters<ScriptWorld['list']>) {
-      const found = await look('list', path, async () =>
-        mapped(await world.list(path, frame), plainJson),
-      );
-      return mapped(found, (names) =>
-        (Array.isArray(names) ? names : []).map((entry) => ({
-          name: textIn(entry, 'name'),
-          isFolder: isObject(entry) && entry.isFolder === true,
-        })),
-      );
-    },
-    async exists(path: string) {
-      const found = await look('exists', path, async () => ok(await world.exists(path)));
-      return found.ok && found.output === true;
-    },
-  };
-}
+const pathsOf = (data: Json): string[] =>
+  Array.isArray(data) ? data.filter((path) => typeof path === 'string') : [];
 
-/** The world of a script whose acts are steps of a thread. */
+const namesOf = (data: Json): { name: string; isFolder: boolean }[] =>
+  (Array.isArray(data) ? data : []).map((entry) => ({
+    name: textIn(entry, 'name'),
+    isFolder: isObject(entry) && entry.isFolder === true,
+  }));
+
+/** The world of a script whose acts are steps of a thread: a second run is handed what was noted. */
 function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld {
+  const act = async <T>(
+    about: ScriptAct,
+    work: () => MaybePromise<Outcome<T>>,
+    pack: (output: T) => Json,
+    read: (noted: Json) => T,
+  ): Promise<Outcome<T>> =>
+    mapped(await actions.act(about, async () => mapped(await work(), pack)), read);
+  const look = (name: string, path: string): ScriptAct => ({
+    name,
+    effect: 'read',
+    arguments: { path },
+  });
   return {
     ...world,
-    ...looksThrough(world, actions),
+    readFile: (path, frame) =>
+      act(look('read', path), () => world.readFile(path, frame), packed, loadedOf),
+    glob: (pattern, frame) =>
+      act(look('glob', pattern), () => world.glob(pattern, frame), plainJson, pathsOf),
+    list: (path, frame) =>
+      act(look('list', path), () => world.list(path, frame), plainJson, namesOf),
+    async exists(path) {
+      const found = await actions.act(look('exists', path), async () =>
+        ok(await world.exists(path)),
+      );
+      return found.ok && found.output === true;
+    },
     tool: (...given) => actions.tool(...given),
     help: (...given) => actions.help(...given),
     model: (...given) => actions.model(...given),
-    async writeFile({ path, text, append, descriptor }, frame) {
+    writeFile({ path, text, append, descriptor }, frame) {
       // A whole file may be written twice; what is added may not.
-      const act: ScriptAct = {
+      const about: ScriptAct = {
         name: append ? 'append' : 'write',
         effect: append ? 'write' : 'idempotent',
         arguments: { path, text },
       };
-      const done = await actions.act(act, () =>
-        world.writeFile({ path, text, append, descriptor }, frame),
-      );
-      return mapped(done, () => null);
+      const write = () => world.writeFile({ path, text, append, descriptor }, frame);
+      return act(about, write, plainJson, () => null);
     },
-    async process(request, frame) {
+    process(request, frame) {
       const { kind, ...given } = request;
-      const done = await actions.act(
-        { name: kind, effect: 'write', arguments: { ...(plainJson(given) as object) } },
-        async () => mapped(await world.process(request, frame), plainJson),
-      );
-      return mapped(done, processOf);
+      const about = { name: kind, arguments: { ...(plainJson(given) as object) } };
+      const run = () => world.process(request, frame);
+      return act({ ...about, effect: 'write' }, run, plainJson, processOf);
     },
-    async code(request, frame) {
+    code(request, frame) {
       const { kind, source, parameters, stdin = null, folder } = request;
       const given = { source, parameters: plainJson(parameters), stdin, folder };
-      const done = await actions.act({ name: kind, effect: 'write', arguments: given }, async () =>
-        mapped(await world.code(request, frame), plainJson),
-      );
-      return mapped(done, codeOf);
+      const about: ScriptAct = { name: kind, effect: 'write', arguments: given };
+      return act(about, () => world.code(request, frame), plainJson, codeOf);
     },
   };
 }
@@ -167,15 +155,33 @@ function nowhere(world: ScriptWorld): { world: ScriptWorld; asked: () => boolean
 
 const PRINTED: ReadonlySet<string> = new Set(['text', 'show', 'run']);
 
-/** Follows what a script prints: all that comes out of it is marked with that, too. */
-export function createPrinter() {
+type ScriptOptions = Parameters<typeof import('../script/index.ts')['runScript']>[1];
+/** Where the text begins in the file that it is part of. */
+type Beginning = Pick<ScriptRequest, 'line' | 'column'>;
+
+/** All that comes out of it is marked with what it printed, too; a fault has its place in the file. */
+export async function runMarked(
+  text: string,
+  options: ScriptOptions & { name: string },
+  begins: Beginning = { line: 1, column: 1 },
+): Promise<ScriptAnswer> {
+  const { runScript, diagnosticOf } = await import('../script/index.ts');
   const printed: Descriptor[] = [];
-  return {
-    effect({ kind, labels, taint }: ScriptEffect): void {
+  const done = await runScript(text, {
+    ...options,
+    onEffect(effect) {
+      const { kind, labels, taint } = effect;
       if (PRINTED.has(kind)) printed.push(describe({ labels: [...labels], taint: [...taint] }));
+      options.onEffect?.(effect);
     },
-    marks: (outputs: ScriptResult['outputs']): Descriptor =>
-      mergeAll([...(outputs ? [outputs.meta.descriptor] : []), ...printed]),
+  });
+  const { fault, outputs } = done;
+  const { name } = options;
+  return {
+    text: done.text,
+    marks: mergeAll([...(outputs ? [outputs.meta.descriptor] : []), ...printed]),
+    ...(outputs && { outputs }),
+    ...(fault && { fault: placed(fault.fault, diagnosticOf(fault, name), begins, name) }),
   };
 }
 
@@ -186,20 +192,18 @@ export function shownFile(project: string, file: string): string {
 }
 
 /** The same fault, with its place in the file that the script is part of. */
-export function placed(
+function placed(
   fault: Fault,
-  at: { file: string; line: number; column: number },
-  { line, column }: Pick<ScriptRequest, 'line' | 'column'>,
+  at: { file: string } & Beginning,
+  begins: Beginning,
   name: string,
 ): Fault {
-  const isOwn = at.file === name;
-  const place = isOwn ? { ...at, line: at.line + line - 1, column: at.column + column - 1 } : at;
-  const message = `${place.file}:${place.line}:${place.column}: ${fault.detail.message}`;
-  const { file } = place;
-  return {
-    ...fault,
-    detail: { ...fault.detail, message, file, line: place.line, column: place.column },
-  };
+  const { file } = at;
+  const isOwn = file === name;
+  const line = at.line + (isOwn ? begins.line - 1 : 0);
+  const column = at.column + (isOwn ? begins.column - 1 : 0);
+  const message = `${file}:${line}:${column}: ${fault.detail.message}`;
+  return { ...fault, detail: { ...fault.detail, message, file, line, column } };
 }
 
 /** In the audit it is the thread that acts, and a guard that asks does so through it. */
@@ -224,13 +228,8 @@ export function createScriptPort(
 ): ScriptPort {
   return async (request): Promise<ScriptAnswer> => {
     const { text, file, inputs, isSigned, actions, signal } = request;
-    const { runScript, diagnosticOf } = await import('../script/index.ts');
     const name = shownFile(open.project, file);
-    const {
-      world: bare,
-      frame,
-      act,
-    } = await openScripts(open, library, kernel, {
+    const { world: bare, ...setup } = await openScripts(open, library, kernel, {
       signal,
       gate: () => request.gate(),
       ...(actions ? asThread(actions) : { name }),
@@ -238,26 +237,17 @@ export function createScriptPort(
     const reach = actions
       ? { world: throughThread(bare, actions), asked: () => false }
       : nowhere(bare);
-    const printer = createPrinter();
-    const done = await runScript(text, {
+    const options = {
+      ...setup,
       file,
       name,
       folder: open.project,
-      mode: 'strict',
+      mode: 'strict' as const,
       world: { ...reach.world, now: () => new Date(request.now) },
-      frame,
-      act,
       inputs,
       mayBePrivileged: isSigned,
-      onEffect: (effect) => printer.effect(effect),
-    });
-    const { fault, outputs } = done;
-    return {
-      text: done.text,
-      marks: printer.marks(outputs),
-      ...(outputs ? { outputs } : {}),
-      ...(fault ? { fault: placed(fault.fault, diagnosticOf(fault, name), request, name) } : {}),
-      ...(reach.asked() ? { needsThread: true } : {}),
     };
+    const answer = await runMarked(text, options, request);
+    return { ...answer, ...(reach.asked() && { needsThread: true }) };
   };
 }

@@ -19,7 +19,7 @@ import {
   resolveModule,
 } from '../kernel/index.ts';
 import type { OpenProject } from './project.ts';
-import { createPrinter, placed, shownFile } from './script-directives.ts';
+import { runMarked, shownFile } from './script-directives.ts';
 import { openScripts, type ScriptUse } from './scripts.ts';
 
 /** Script tools that call one another are given up at this depth. */
@@ -115,24 +115,17 @@ async function runTool(
   if (!source.ok) return source;
   const { text, file, mode } = source.output;
   const signal = AbortSignal.any([call.signal, AbortSignal.timeout(call.timeoutMs)]);
-  const { runScript, diagnosticOf } = await import('../script/index.ts');
   const stage = await openScripts(open, library, kernel, useOf(open, call, signal));
-  const printer = createPrinter();
-  const done = await runScript(text, {
+  const done = await runMarked(text, {
     ...stage,
     file: `${open.project}/${file}`,
     name: file,
     folder: open.project,
     mode,
     inputs: inputsOf(call),
-    onEffect: (effect) => printer.effect(effect),
   });
-  if (done.fault) {
-    const at = diagnosticOf(done.fault, file);
-    return { ok: false, error: placed(done.fault.fault, at, { line: 1, column: 1 }, file) };
-  }
-  const marks = printer.marks(done.outputs);
-  return ok({ output: outputOf(done.outputs?.data, done.text), marks });
+  if (done.fault) return { ok: false, error: done.fault };
+  return ok({ output: outputOf(done.outputs?.data, done.text), marks: done.marks });
 }
 
 export function createScriptPrimitive(
