@@ -185,10 +185,12 @@ function catalogOver(table: Table): CapabilityCatalog {
       impliers.set(implied, [...(impliers.get(implied) ?? []), info.name]);
     }
   }
+  const plain = new Map([...table].filter(([name]) => !name.includes('<')));
+  const get = (name: string) => plain.get(name) ?? find(table, name);
   return {
-    get: (name) => find(table, name),
+    get,
     names: () => names,
-    isSystem: (name) => find(table, name)?.tier === 'system',
+    isSystem: (name) => get(name)?.tier === 'system',
     impliedBy: (name) => impliers.get(name) ?? [],
     suggest: (name) => nearest(name, names),
   };

@@ -1,6 +1,6 @@
 // The operator's policies as caps: a right is what every ceiling leaves of it. Ceilings never give
 // anything by themselves inside a thread; outside of threads they are all there is.
-import { type Outcome, ok } from '../../base/index.ts';
+import { createRecent, type Outcome, ok } from '../../base/index.ts';
 import type { CapabilityCatalog } from './capability-catalog.ts';
 import { denied, describeNeed } from './denial.ts';
 import {
@@ -11,8 +11,10 @@ import {
   grantHolds,
   grantName,
   grantsAllow,
+  MAX_REMEMBERED,
   type Need,
   needProblem,
+  needText,
 } from './grant.ts';
 
 export interface Ceiling {
@@ -22,18 +24,19 @@ export interface Ceiling {
   deny?: Grant[];
 }
 
-/** Why this ceiling refuses a need that has no problem of its own; undefined when it does not. */
-export function ceilingRefusal(
-  ceiling: Ceiling,
+/** Why a ceiling refuses a need that has no problem of its own; undefined when none does. */
+export function capRefusal(
+  ceilings: readonly Ceiling[],
   need: Need,
   catalog: CapabilityCatalog,
 ): string | undefined {
-  const { allow, deny = [] } = ceiling;
-  if (deny.some((entry) => grantDenies(entry, need, catalog))) {
-    return `the policy denies ${describeNeed(need)}; remove it from \`capabilities.deny\` to allow it`;
-  }
-  if (allow && !grantsAllow(allow, need, catalog, 'ceiling')) {
-    return `the policy does not allow ${describeNeed(need)}; add it to \`capabilities.allow\` to allow it`;
+  for (const { allow, deny = [] } of ceilings) {
+    if (deny.some((entry) => grantDenies(entry, need, catalog))) {
+      return `the policy denies ${describeNeed(need)}; remove it from \`capabilities.deny\` to allow it`;
+    }
+    if (allow && !grantsAllow(allow, need, catalog, 'ceiling')) {
+      return `the policy does not allow ${describeNeed(need)}; add it to \`capabilities.allow\` to allow it`;
+    }
   }
   return undefined;
 }
@@ -81,23 +84,23 @@ export function createCeilingVerifier(
     [...new Set(ceilings.flatMap(({ allow }) => allow?.map(grantName) ?? []))].slice(0, 200);
   const refuse = (need: Need, message: string) =>
     denied({ missing: [need], granted: granted(), message });
-  const checkOne = (need: Need): Outcome<null> => {
+  // Neither ceilings nor catalogue change: what they allow once they allow always.
+  const allowed = createRecent<string, true>(MAX_REMEMBERED);
+  const refusalOf = (need: Need): string | undefined => {
     const problem = needProblem(need, catalog);
-    if (problem !== undefined) return refuse(need, problem);
-    if (catalog.isSystem(need.capability)) {
-      return refuse(need, `${describeNeed(need)} is system-only: only signed core items hold it`);
-    }
-    for (const ceiling of ceilings) {
-      const refusal = ceilingRefusal(ceiling, need, catalog);
-      if (refusal !== undefined) return refuse(need, refusal);
-    }
-    return ok(null);
+    if (problem !== undefined) return problem;
+    return catalog.isSystem(need.capability)
+      ? `${describeNeed(need)} is system-only: only signed core items hold it`
+      : capRefusal(ceilings, need, catalog);
   };
   const check = (need: Need): Outcome<null> => {
+    const text = needText(need);
+    if (allowed.get(text)) return ok(null);
     for (const part of companionsOf(need)) {
-      const checked = checkOne(part);
-      if (!checked.ok) return checked;
+      const refusal = refusalOf(part);
+      if (refusal !== undefined) return refuse(part, refusal);
     }
+    allowed.set(text, true);
     return ok(null);
   };
   const holds = (capability: string): Outcome<null> => {

@@ -45,24 +45,23 @@ export interface Need {
   signed?: boolean;
 }
 
+/** Needs that one judge allowed and remembers: the same few are asked call after call. */
+export const MAX_REMEMBERED = 500;
+
+/** INVARIANT: the same for two needs only if every grant answers both alike. */
+export const needText = ({ capability, scope, signed }: Need): string =>
+  JSON.stringify([capability, signed === true, ...Object.entries(scope ?? {}).flat()]);
+
 /** A grant of these capabilities says where; leaving it out is a mistake, not "everywhere". */
 const REQUIRED: ReadonlySet<string> = new Set(['path', 'id', 'subtree']);
 /** The only paths that lie outside the project by nature. */
 const OUTSIDE = 'project.use';
 
-const isScopeField = (name: string): name is ScopeField =>
-  (SCOPE_FIELDS as readonly string[]).includes(name);
-
-const fieldsOf = (scope: Scope | undefined): string[] => (scope ? Object.keys(scope) : []);
-
-const fieldOf = (scope: Scope | undefined, field: string): unknown => getOwn(scope, field);
-
 /** Why nobody may do this, whatever they hold; undefined when grants decide. */
 export function needProblem(need: Need, catalog: CapabilityCatalog): string | undefined {
   if (!catalog.get(need.capability)) return `\`${need.capability}\` is no capability`;
-  for (const field of fieldsOf(need.scope)) {
-    if (!isScopeField(field)) return `\`${field}\` is no field of a scope`;
-    const problem = valueProblem(field, fieldOf(need.scope, field));
+  for (const [field, value] of Object.entries(need.scope ?? {})) {
+    const problem = valueProblem(field, value);
     if (problem !== undefined) return problem;
   }
   const path = need.scope?.path;
@@ -81,11 +80,11 @@ export function grantProblem(grant: Grant, catalog: CapabilityCatalog): string |
     const near = catalog.suggest(capability);
     return `\`${capability}\` is no capability${near ? `; did you mean \`${near}\`?` : ''}`;
   }
-  for (const field of fieldsOf(scope)) {
-    if (!isScopeField(field) || (info && !info.scope.includes(field))) {
+  for (const [field, pattern] of Object.entries(scope ?? {})) {
+    if (!(info ? info.scope : SCOPE_FIELDS).some((name) => name === field)) {
       return `\`${capability}\` has no \`${field}\` to narrow it by`;
     }
-    const problem = patternProblem(field, fieldOf(scope, field));
+    const problem = patternProblem(field as ScopeField, pattern);
     if (problem !== undefined) return problem;
   }
   const absent = info?.scope.find((field) => REQUIRED.has(field) && !scope?.[field as ScopeField]);
@@ -126,25 +125,29 @@ function isOpen(grant: Grant, field: ScopeField, value: unknown, stance: Stance)
   return stance === 'ceiling' || !REQUIRED.has(field) || isNamePattern(grant.capability);
 }
 
-function scopeCovers(grant: Grant, need: Need, info: CapabilityInfo, stance: Stance): boolean {
-  const inDoubt = stance === 'deny';
-  if (fieldsOf(grant.scope).some((field) => !info.scope.includes(field))) return inDoubt;
-  return info.scope.every((name) => {
-    const field = name as ScopeField;
-    const [pattern, value] = [fieldOf(grant.scope, field), fieldOf(need.scope, field)];
-    if (pattern === undefined) return inDoubt || isOpen(grant, field, value, stance);
-    if (typeof pattern !== 'string' || value === undefined) return inDoubt;
-    // What a glob does not understand is literal and allows at most less; to deny, it must be known.
-    if (inDoubt && patternProblem(field, pattern) !== undefined) return true;
-    return fieldMatches(field, pattern, value as string, need.signed === true, stance);
-  });
-}
-
 /** The decision: this grant, this need (which has no problem), nothing implied. */
 function covers(grant: Grant, need: Need, catalog: CapabilityCatalog, stance: Stance): boolean {
+  const inDoubt = stance === 'deny';
   const info = catalog.get(need.capability);
-  if (!info) return stance === 'deny';
-  return nameCovers(grant.capability, info, stance) && scopeCovers(grant, need, info, stance);
+  if (!info) return inDoubt;
+  if (!nameCovers(grant.capability, info, stance)) return false;
+  for (const field in grant.scope) if (!info.scope.includes(field)) return inDoubt;
+  for (const name of info.scope) {
+    const field = name as ScopeField;
+    const [pattern, value] = [getOwn(grant.scope, field), getOwn(need.scope, field)];
+    if (pattern === undefined) {
+      if (inDoubt || isOpen(grant, field, value, stance)) continue;
+      return false;
+    }
+    if (typeof pattern !== 'string' || typeof value !== 'string') {
+      if (inDoubt) continue;
+      return false;
+    }
+    // What a glob does not understand is literal and allows at most less; to deny, it must be known.
+    if (inDoubt && patternProblem(field, pattern) !== undefined) continue;
+    if (!fieldMatches(field, pattern, value, need.signed === true, stance)) return false;
+  }
+  return true;
 }
 
 /**
@@ -157,16 +160,15 @@ export function grantsAllow(
   catalog: CapabilityCatalog,
   stance: 'grant' | 'ceiling' = 'grant',
 ): boolean {
-  const allows = (asked: Need) =>
-    needProblem(asked, catalog) === undefined &&
-    grants.some((grant) => covers(grant, asked, catalog, stance));
-  if (allows(need)) return true;
-  const impliers = catalog.impliedBy(need.capability);
-  return (
-    impliers.length > 0 &&
-    needProblem(need, catalog) === undefined &&
-    impliers.some((capability) => allows({ ...need, capability }))
-  );
+  if (needProblem(need, catalog) !== undefined) return false;
+  for (const grant of grants) if (covers(grant, need, catalog, stance)) return true;
+  return catalog.impliedBy(need.capability).some((capability) => {
+    const wider = { ...need, capability };
+    return (
+      needProblem(wider, catalog) === undefined &&
+      grants.some((grant) => covers(grant, wider, catalog, stance))
+    );
+  });
 }
 
 /** One grant of a directive or a token against one need. */

@@ -43,7 +43,7 @@ const plainHost = (host: string): string =>
     .replace(/\.$/, '');
 
 /** Why a value of an actual call cannot be judged; undefined when it can. */
-export function valueProblem(field: ScopeField, value: unknown): string | undefined {
+export function valueProblem(field: string, value: unknown): string | undefined {
   if (typeof value !== 'string' || value === '') return `\`${field}\` must be a text`;
   if (value.length > MAX_VALUE) return `\`${field}\` is longer than ${MAX_VALUE} characters`;
   if (CONTROL.test(value)) return `\`${field}\` holds a control character`;
@@ -58,6 +58,8 @@ export function valueProblem(field: ScopeField, value: unknown): string | undefi
       return /^[A-Za-z]+$/.test(value) ? undefined : `\`${value}\` is no method`;
     case 'subtree':
       return value === 'own' || value === 'any' ? undefined : '`subtree` must be `own` or `any`';
+    default:
+      return `\`${field}\` is no field of a scope`;
   }
 }
 

@@ -7,7 +7,6 @@ import {
   KEY_BYTES,
   type KeyPair,
   keyIdOf,
-  readPublicKey,
   SIGNATURE_BYTES,
   toBase64Url,
   verifySignature,
@@ -60,6 +59,5 @@ export function verifyStatement(
     fromBase64Url(publicKey, KEY_BYTES),
     fromBase64Url(signature, SIGNATURE_BYTES),
   ];
-  const key = raw && readPublicKey(raw);
-  return key !== undefined && signed !== undefined && verifySignature(key, bytes, signed);
+  return raw !== undefined && signed !== undefined && verifySignature(raw, bytes, signed);
 }

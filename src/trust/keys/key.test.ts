@@ -1,9 +1,9 @@
-import { generateKeyPairSync } from 'node:crypto';
+import { generateKeyPairSync, sign } from 'node:crypto';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { seededRandom } from '../../../tests/support/trust.ts';
 import { type ItemStatement, signStatement, verifyStatement } from './item-statement.ts';
-import { fromBase64Url, generateKeyPair, importKeyPair, keyIdOf } from './key.ts';
+import { fromBase64Url, generateKeyPair, importKeyPair, keyIdOf, verifySignature } from './key.ts';
 
 const key = generateKeyPair(seededRandom(1));
 const other = generateKeyPair(seededRandom(2));
@@ -101,4 +101,36 @@ test('verification answers garbage with no', () => {
       expect(verifyStatement(statement, signature, publicKey)).toBe(false);
     }),
   );
+});
+
+test('what was signed here is known, and nothing that differs from it in one bit', () => {
+  const raw = Buffer.from(key.publicKey, 'base64url');
+  const flip = (bytes: Uint8Array, bit: number): Buffer => {
+    const flipped = Buffer.from(bytes);
+    const at = (bit >> 3) % flipped.length;
+    flipped[at] = (flipped[at] as number) ^ (1 << (bit & 7));
+    return flipped;
+  };
+  const texts = fc.uint8Array({ minLength: 1, maxLength: 300 });
+  fc.assert(
+    fc.property(texts, fc.nat(), fc.nat(2), fc.uint8Array(), (bytes, bit, part, more) => {
+      const signature = key.sign(bytes);
+      const parts: [Uint8Array, Uint8Array, Uint8Array] = [raw, bytes, signature];
+      expect(verifySignature(...parts)).toBe(true);
+      parts[part] = flip(parts[part] as Uint8Array, bit);
+      expect(verifySignature(...parts)).toBe(false);
+      // The same bytes, cut elsewhere.
+      const joined = Buffer.concat([signature, bytes]);
+      expect(verifySignature(raw, joined.subarray(63), joined.subarray(0, 63))).toBe(false);
+      expect(verifySignature(raw, Buffer.concat([bytes, more]), signature)).toBe(more.length === 0);
+    }),
+  );
+});
+
+test('what somebody else signed with the same key is checked and holds', () => {
+  const bytes = Buffer.from('elsewhere');
+  const signature = sign(null, bytes, key.exportPrivate());
+  const raw = Buffer.from(key.publicKey, 'base64url');
+  expect(verifySignature(raw, bytes, signature)).toBe(true);
+  expect(verifySignature(Buffer.from(other.publicKey, 'base64url'), bytes, signature)).toBe(false);
 });

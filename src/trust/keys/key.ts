@@ -6,7 +6,14 @@ import {
   sign as signBytes,
   verify as verifyBytes,
 } from 'node:crypto';
-import { fail, type Outcome, ok, type RandomBytes, systemRandom } from '../../base/index.ts';
+import {
+  createRecent,
+  fail,
+  type Outcome,
+  ok,
+  type RandomBytes,
+  systemRandom,
+} from '../../base/index.ts';
 
 export const toBase64Url = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64url');
 
@@ -68,14 +75,39 @@ export function keyIdOf(publicKey: string): Outcome<string> {
 const digestId = (raw: Uint8Array): string =>
   sha256('kernmantle/key-id/v1\0', raw).toString('hex').slice(0, 32);
 
-/** Undefined when the bytes are no key. */
-export function readPublicKey(raw: Uint8Array): KeyObject | undefined {
+const MAX_KNOWN = 1000;
+const publicKeys = createRecent<string, KeyObject>(MAX_KNOWN);
+
+/** Undefined when the bytes are no key. Reading one takes half as long as a signature's check. */
+function readPublicKey(raw: Uint8Array): KeyObject | undefined {
+  const name = toBase64Url(raw);
+  const before = publicKeys.get(name);
+  if (before) return before;
   try {
     const key = Buffer.concat([SPKI_PREFIX, raw]);
-    return createPublicKey({ key, format: 'der', type: 'spki' });
+    return publicKeys.set(name, createPublicKey({ key, format: 'der', type: 'spki' }));
   } catch {
     return undefined;
   }
+}
+
+/** Signatures that this process made itself, each by a digest of its key, its bytes and itself. */
+const signedHere = createRecent<string, true>(MAX_KNOWN);
+
+/** INVARIANT: key and signature have their one length, so that no two triples have the same bytes. */
+const signatureName = (publicKey: Uint8Array, bytes: Uint8Array, signature: Uint8Array): string =>
+  toBase64Url(sha256('kernmantle/signature/v1\0', publicKey, signature, bytes));
+
+/** What this process has just signed is not checked again; whatever differs in one bit is. */
+export function verifySignature(
+  publicKey: Uint8Array,
+  bytes: Uint8Array,
+  signature: Uint8Array,
+): boolean {
+  if (publicKey.length !== KEY_BYTES || signature.length !== SIGNATURE_BYTES) return false;
+  if (signedHere.get(signatureName(publicKey, bytes, signature))) return true;
+  const key = readPublicKey(publicKey);
+  return key !== undefined && verifyBytes(null, bytes, key, signature);
 }
 
 /** In base64url. As JWK it is there at once; DER has to be written first, which takes as long as a signature. */
@@ -83,35 +115,33 @@ const publicOf = (key: KeyObject): string => createPublicKey(key).export({ forma
 
 function pairOf(key: KeyObject): KeyPair {
   const publicKey = publicOf(key);
+  const raw = Buffer.from(publicKey, 'base64url');
   return Object.freeze({
-    id: digestId(Buffer.from(publicKey, 'base64url')),
+    id: digestId(raw),
     publicKey,
-    sign: (bytes: Uint8Array) => signBytes(null, bytes, key),
+    sign(bytes: Uint8Array) {
+      const signature = signBytes(null, bytes, key);
+      signedHere.set(signatureName(raw, bytes, signature), true);
+      return signature;
+    },
     exportPrivate: () => key.export({ format: 'pem', type: 'pkcs8' }).toString(),
   });
 }
 
-/** Throws unless the seed has 32 bytes. */
+/** By a digest of the seed. Whoever holds the root key, as this process does, could make them all. */
+const pairs = createRecent<string, KeyPair>(MAX_KNOWN);
+
+/**
+ * Throws unless the seed has 32 bytes. Who mints a token makes this key; who verifies or narrows it
+ * soon after needs it again.
+ */
 export function keyPairFromSeed(seed: Uint8Array): KeyPair {
   if (seed.length !== KEY_BYTES) throw new RangeError(`a seed has ${KEY_BYTES} bytes`);
+  const name = toBase64Url(sha256('kernmantle/seed/v1\0', seed));
+  const before = pairs.get(name);
+  if (before) return before;
   const key = Buffer.concat([PKCS8_PREFIX, seed]);
-  return pairOf(createPrivateKey({ key, format: 'der', type: 'pkcs8' }));
-}
-
-const MAX_KNOWN = 1000;
-/** By a digest of the seed: nothing in here is a secret. */
-const known = new Map<string, string>();
-
-/** Who mints a token makes this key, and who verifies it soon after makes it again. */
-export function publicKeyFromSeed(seed: Uint8Array): string {
-  const name = sha256('kernmantle/seed/v1\0', seed).toString('base64url');
-  const before = known.get(name);
-  if (before !== undefined) return before;
-  const { publicKey } = keyPairFromSeed(seed);
-  known.set(name, publicKey);
-  const [oldest] = known.keys();
-  if (known.size > MAX_KNOWN && oldest !== undefined) known.delete(oldest);
-  return publicKey;
+  return pairs.set(name, pairOf(createPrivateKey({ key, format: 'der', type: 'pkcs8' })));
 }
 
 export const generateKeyPair = (random: RandomBytes = systemRandom): KeyPair =>
@@ -129,8 +159,4 @@ export function importKeyPair(text: string): Outcome<KeyPair> {
     return fail('invalid_input', 'the private key is damaged');
   }
   return fail('invalid_input', 'the private key is not an Ed25519 key');
-}
-
-export function verifySignature(key: KeyObject, bytes: Uint8Array, signature: Uint8Array): boolean {
-  return signature.length === SIGNATURE_BYTES && verifyBytes(null, bytes, key, signature);
 }

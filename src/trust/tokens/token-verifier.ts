@@ -1,7 +1,6 @@
 // What a capability token is worth. Signatures and shapes are checked once per token and remembered
 // by hash; time, revocation and the match of grants are checked at every question.
-import type { KeyObject } from 'node:crypto';
-import { type Outcome, ok } from '../../base/index.ts';
+import { createRecent, type Outcome, ok } from '../../base/index.ts';
 import type { CapabilityCatalog } from '../grants/capability-catalog.ts';
 import { tokenRefused } from '../grants/denial.ts';
 import { grantProblem, grantsAllow } from '../grants/grant.ts';
@@ -9,9 +8,8 @@ import {
   fromBase64Url,
   KEY_BYTES,
   keyIdOf,
+  keyPairFromSeed,
   type PublicKeyRecord,
-  publicKeyFromSeed,
-  readPublicKey,
   sha256,
   toBase64Url,
   verifySignature,
@@ -44,13 +42,10 @@ export interface TokenVerifier {
 
 const CACHE_SIZE = 1000;
 
-function verifyLinks(links: readonly TokenLink[], rootKey: Uint8Array, root: KeyObject): boolean {
-  let [signer, previous]: [Uint8Array | undefined, Uint8Array] = [undefined, rootKey];
+function verifyLinks(links: readonly TokenLink[], root: Uint8Array): boolean {
+  let [signer, previous] = [root, root];
   for (const [index, { body, next, signature }] of links.entries()) {
-    const key = signer ? readPublicKey(signer) : root;
-    if (!key || !verifySignature(key, signedBytes(index, previous, body, next), signature)) {
-      return false;
-    }
+    if (!verifySignature(signer, signedBytes(index, previous, body, next), signature)) return false;
     [signer, previous] = [next, signature];
   }
   return true;
@@ -64,12 +59,9 @@ function verifyEnd({ links, proof }: CapabilityToken): boolean {
   const last = links.at(-1);
   if (!last) return false;
   if (proof.kind === 'key') {
-    return publicKeyFromSeed(proof.seed) === toBase64Url(last.next);
+    return keyPairFromSeed(proof.seed).publicKey === toBase64Url(last.next);
   }
-  const key = readPublicKey(last.next);
-  return (
-    key !== undefined && verifySignature(key, sealedBytes(links.length, last), proof.signature)
-  );
+  return verifySignature(last.next, sealedBytes(links.length, last), proof.signature);
 }
 
 function readBlocks(links: readonly TokenLink[]): Outcome<TokenBlock[]> {
@@ -116,25 +108,14 @@ function lineageProblem(
 
 export function createTokenVerifier(ports: TokenVerifierPorts): TokenVerifier {
   const { cacheSize = CACHE_SIZE } = ports;
-  const cache = new Map<string, VerifiedToken>();
+  const cache = createRecent<string, VerifiedToken>(Math.ceil(cacheSize / 2));
   /** The text that was presented last: a thread presents the same one at every call. */
   let latest: { text: string; token: VerifiedToken } | undefined;
-  const roots = new Map<string, { raw: Uint8Array; key: KeyObject }>();
-  for (const { key: text } of ports.roots) {
-    const [id, raw] = [keyIdOf(text), fromBase64Url(text, KEY_BYTES)];
-    const key = raw && readPublicKey(raw);
+  const roots = new Map<string, Uint8Array>();
+  for (const { key } of ports.roots) {
+    const [id, raw] = [keyIdOf(key), fromBase64Url(key, KEY_BYTES)];
     // A record that is no key vouches for nothing.
-    if (id.ok && raw && key) roots.set(id.output, { raw, key });
-  }
-
-  function remember(token: VerifiedToken): VerifiedToken {
-    if (cacheSize <= 0) return token;
-    cache.delete(token.hash);
-    cache.set(token.hash, token);
-    // The oldest goes: a Map keeps the order of insertion.
-    const [oldest] = cache.keys();
-    if (cache.size > cacheSize && oldest !== undefined) cache.delete(oldest);
-    return token;
+    if (id.ok && raw) roots.set(id.output, raw);
   }
 
   function verifyFresh(text: string, hash: string): Outcome<VerifiedToken> {
@@ -142,7 +123,7 @@ export function createTokenVerifier(ports: TokenVerifierPorts): TokenVerifier {
     if (!token.ok) return tokenRefused('malformed', token.error.detail.message);
     const root = roots.get(token.output.root);
     if (!root) return tokenRefused('root', 'it is signed by an unknown root key');
-    const genuine = verifyLinks(token.output.links, root.raw, root.key) && verifyEnd(token.output);
+    const genuine = verifyLinks(token.output.links, root) && verifyEnd(token.output);
     if (!genuine) return tokenRefused('signature', 'a signature does not fit');
     const blocks = readBlocks(token.output.links);
     if (!blocks.ok) return blocks;
@@ -154,8 +135,9 @@ export function createTokenVerifier(ports: TokenVerifierPorts): TokenVerifier {
   function verifyText(text: string): Outcome<VerifiedToken> {
     const hash = toBase64Url(sha256('kernmantle/token-hash/v1\0', text));
     const cached = cache.get(hash);
-    const token = cached ? ok(cached) : verifyFresh(text, hash);
-    if (token.ok) remember(token.output);
+    if (cached) return ok(cached);
+    const token = verifyFresh(text, hash);
+    if (token.ok && cacheSize > 0) cache.set(hash, token.output);
     return token;
   }
 

@@ -325,13 +325,12 @@ test('a refusal says what is missing, who lacks it and the line to add', () => {
   });
 });
 
-test('several needs are refused together', () => {
+test('what a call needs besides is refused together with it', () => {
   const token = must(verify(mint([spawn])));
-  const tool: Need = { capability: 'tool.execute', scope: { id: 'shell/bash' } };
-  const refused = token.checkAll([spawn, tool, use('git.push')], 'shell/bash');
-  expect(!refused.ok && refused.error.detail.missing).toBe('tool.bash');
-  expect(!refused.ok && refused.error.detail.missing_all).toEqual(['tool.bash', 'git.push']);
-  expect(token.checkAll([spawn]).ok).toBe(true);
+  const refused = token.check(fs('read', '/etc/passwd'), 'shell/bash');
+  expect(!refused.ok && refused.error.detail.missing).toBe('fs.read');
+  expect(!refused.ok && refused.error.detail.missing_all).toEqual(['fs.read', 'fs.absolute']);
+  expect(token.check(spawn).ok).toBe(true);
 });
 
 test('explain goes through the blocks', () => {

@@ -8,7 +8,6 @@ import {
   KEY_BYTES,
   type KeyPair,
   keyPairFromSeed,
-  publicKeyFromSeed,
   SIGNATURE_BYTES,
   toBase64Url,
 } from '../keys/key.ts';
@@ -89,7 +88,7 @@ function appendLink(
   const body = writeBlock(block, index);
   if (!body.ok) return body;
   const seed = random(KEY_BYTES);
-  const next = Buffer.from(publicKeyFromSeed(seed), 'base64url');
+  const next = Buffer.from(keyPairFromSeed(seed).publicKey, 'base64url');
   const signature = signer.sign(signedBytes(index, previous, body.output, next));
   const link: TokenLink = { body: body.output, next, signature };
   return ok(makeToken(root, [...links, link], { kind: 'key', seed }));

@@ -215,3 +215,50 @@ test('no approvals and spawns give a child what neither its parent held nor a pe
     { numRuns: runs(150) },
   );
 });
+
+test('a token that remembers what it allowed answers as one that was never asked', () => {
+  const words = fc.constantFrom('a', 'b', 'src', '**', '/etc', '..', '');
+  const path = fc.array(words, { minLength: 1, maxLength: 3 }).map((parts) => parts.join('/'));
+  const scope = fc.record(
+    { path, host: fc.constantFrom('h', '*'), id: fc.constantFrom('x/y', 'y') },
+    { requiredKeys: [] },
+  );
+  const capability = fc.constantFrom('fs.read', 'fs.write', 'tool.execute', 'net.http', 'nonsense');
+  const need: fc.Arbitrary<Need> = fc.record({ capability, scope, signed: fc.boolean() });
+  const grants: Grant[][] = [
+    [fs('write', 'src/**'), fs('read', '**'), { capability: 'tool.execute', scope: { id: 'y' } }],
+    [fs('read', 'src/**'), { capability: 'net.http' }, { capability: 'tool.*' }],
+  ];
+  const token = must(widenToken(root, blocksOf(grants), [approval(1, fs('write', 'a/**'))]));
+  const ceilings = [{ deny: [fs('read', 'src/a')] }];
+  const fresh = () => must(verifier({ ceilings }).verify(encodeToken(token)));
+  const asked = fresh();
+  fc.assert(
+    fc.property(need, (one) => {
+      expect(asked.check(one)).toEqual(fresh().check(one));
+      expect(asked.check(one)).toEqual(fresh().check(one));
+      expect(asked.holds(one.capability)).toEqual(fresh().holds(one.capability));
+    }),
+    { numRuns: runs(500) },
+  );
+});
+
+test('what was allowed before is refused once the token has ended, and counted where it is approved', () => {
+  let [now, uses, isRevoked] = [NOW, 0, false];
+  const token = must(
+    widened([[fs('read', 'a/**')], [fs('read', '**')]], [approval(1, fs('read', 'b/**'))], {
+      clock: { now: () => now },
+      isRevoked: () => isRevoked,
+      useApproval: () => (++uses <= 2 ? ok(null) : fail('permission_denied', 'used up')),
+    }),
+  );
+  const need = { capability: 'fs.read', scope: { path: 'a/x' } };
+  expect([token.check(need).ok, token.holds('fs.read').ok]).toEqual([true, true]);
+  isRevoked = true;
+  expect([token.check(need).ok, token.holds('fs.read').ok]).toEqual([false, false]);
+  isRevoked = false;
+  const counted = { capability: 'fs.read', scope: { path: 'b/x' } };
+  expect([1, 2, 3].map(() => token.check(counted).ok)).toEqual([true, true, false]);
+  now = token.expires;
+  expect([token.check(need).ok, token.holds('fs.read').ok]).toEqual([false, false]);
+});

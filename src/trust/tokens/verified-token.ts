@@ -6,6 +6,7 @@
 // own block stays what its directive declares, unless the person said that it may go beyond that.
 import {
   type Clock,
+  createRecent,
   fail,
   type Outcome,
   ok,
@@ -13,9 +14,16 @@ import {
   systemRandom,
 } from '../../base/index.ts';
 import type { CapabilityCatalog } from '../grants/capability-catalog.ts';
-import { type Ceiling, ceilingGlobs, ceilingHolds, ceilingRefusal } from '../grants/ceiling.ts';
+import { type Ceiling, capRefusal, ceilingGlobs, ceilingHolds } from '../grants/ceiling.ts';
 import { denied, tokenRefused } from '../grants/denial.ts';
-import { companionsOf, type Grant, grantGlobs, type Need } from '../grants/grant.ts';
+import {
+  companionsOf,
+  type Grant,
+  grantGlobs,
+  MAX_REMEMBERED,
+  type Need,
+  needText,
+} from '../grants/grant.ts';
 import type { KeyPair } from '../keys/key.ts';
 import {
   chainApprovals,
@@ -109,8 +117,6 @@ export interface VerifiedToken {
   current(): Outcome<null>;
   /** May this actual call be made? `attempted` names the tool in the refusal. */
   check(need: Need, attempted?: string): Outcome<null>;
-  /** All of them, or one refusal that lists everything that is missing. */
-  checkAll(needs: readonly Need[], attempted?: string): Outcome<null>;
   /** Is anything of that name held, whatever its scope? Asked before the scope can be known. */
   holds(capability: string): Outcome<null>;
   /** Do the lists over categories and names let this item be seen and used? */
@@ -167,7 +173,7 @@ function createWatch(chain: TokenChain, expires: number, world: TokenWorld): () 
   };
 }
 
-type Rights = Pick<VerifiedToken, 'check' | 'checkAll' | 'holds' | 'sees' | 'maySpawn'>;
+type Rights = Pick<VerifiedToken, 'check' | 'holds' | 'sees' | 'maySpawn'>;
 
 /** Lets a need through on an approval; the reasons of those that are used up or too old otherwise. */
 function createApproved(chain: TokenChain, token: string, { catalog, useApproval }: TokenWorld) {
@@ -185,6 +191,9 @@ function createApproved(chain: TokenChain, token: string, { catalog, useApproval
   };
 }
 
+/** No refusal: an approval was used, and its uses are counted. */
+const BY_APPROVAL = '';
+
 function createRights(
   chain: TokenChain,
   hash: string,
@@ -194,49 +203,57 @@ function createRights(
 ): Rights {
   const { catalog, ceilings = [] } = world;
   const approved = createApproved(chain, hash, world);
-  const capOf = (need: Need): string | undefined =>
-    ceilings.map((ceiling) => ceilingRefusal(ceiling, need, catalog)).find(Boolean);
+  // Blocks, ceilings and catalogue stay what they are: what they allow once they allow always. Time,
+  // revocations and the uses of an approval are asked about every time.
+  const allowed = createRecent<string, true>(MAX_REMEMBERED);
 
-  // The ceilings come before an approval: none is used up for what they refuse.
   function refusalOf(need: Need): string | undefined {
     const refusal = chainRefusal(chain, need, catalog);
-    if (refusal === undefined) return capOf(need);
-    const capped = capOf(need);
+    const capped = capRefusal(ceilings, need, catalog);
+    if (refusal === undefined) return capped;
+    // The ceilings come before an approval: none is used up for what they refuse.
     const by = capped === undefined ? approved(need) : [];
-    return by === true ? undefined : [refusal, ...by].join('; ');
+    return by === true ? BY_APPROVAL : [refusal, ...by].join('; ');
   }
 
   const refuse = (missing: readonly Need[], message: string, attempted?: string) =>
     denied({ missing, granted: granted(), message, ...(attempted !== undefined && { attempted }) });
 
-  function checkAll(needs: readonly Need[], attempted?: string): Outcome<null> {
+  function check(need: Need, attempted?: string): Outcome<null> {
     const valid = current();
-    if (!valid.ok) return valid;
-    const missing: Need[] = [];
-    let message = '';
-    for (const need of needs.flatMap(companionsOf)) {
-      const refusal = refusalOf(need);
-      if (refusal === undefined) continue;
-      missing.push(need);
-      message ||= refusal;
+    const text = needText(need);
+    if (!valid.ok || allowed.get(text)) return valid;
+    const parts = companionsOf(need);
+    const refusals = parts.map(refusalOf);
+    const message = refusals.find(Boolean);
+    if (message !== undefined) {
+      return refuse(
+        parts.filter((_, at) => refusals[at]),
+        message,
+        attempted,
+      );
     }
-    return missing.length === 0 ? ok(null) : refuse(missing, message, attempted);
+    if (!refusals.includes(BY_APPROVAL)) allowed.set(text, true);
+    return valid;
   }
 
   function holds(capability: string): Outcome<null> {
     const valid = current();
-    if (!valid.ok) return valid;
+    const text = `holds ${capability}`;
+    if (!valid.ok || allowed.get(text)) return valid;
     const lack = chainLacks(chain, capability, catalog);
     if (lack !== undefined) return refuse([{ capability }], lack);
-    return ceilings.every((ceiling) => ceilingHolds(ceiling, capability, catalog))
-      ? ok(null)
-      : refuse([{ capability }], `the policy leaves nothing of \`${capability}\``);
+    if (!ceilings.every((ceiling) => ceilingHolds(ceiling, capability, catalog))) {
+      return refuse([{ capability }], `the policy leaves nothing of \`${capability}\``);
+    }
+    allowed.set(text, true);
+    return valid;
   }
 
   function maySpawn(category: string, id: string): Outcome<null> {
     const need: Need = { capability: 'spawn.thread' };
-    const allowed = checkAll([need], id);
-    if (!allowed.ok) return allowed;
+    const held = check(need, id);
+    if (!held.ok) return held;
     const passes = (use: 'spawn' | 'directives') => chainPasses(chain, use, category, id);
     if (passes('spawn') && passes('directives')) return ok(null);
     const message = `directive \`${id}\` may not be spawned: the lists of \`<orchestration>\` or \`<directives>\` leave it out`;
@@ -244,8 +261,7 @@ function createRights(
   }
 
   return {
-    check: (need, attempted) => checkAll([need], attempted),
-    checkAll,
+    check,
     holds,
     maySpawn,
     sees(kind, category, id) {
