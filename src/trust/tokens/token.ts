@@ -5,6 +5,7 @@ import { fail, type Outcome, ok, type RandomBytes, systemRandom } from '../../ba
 import {
   frame,
   fromBase64Url,
+  generateSeed,
   KEY_BYTES,
   type KeyPair,
   keyPairFromSeed,
@@ -87,8 +88,8 @@ function appendLink(
   if (index >= MAX_BLOCKS) return fail('invalid_input', `a token has at most ${MAX_BLOCKS} blocks`);
   const body = writeBlock(block, index);
   if (!body.ok) return body;
-  const seed = random(KEY_BYTES);
-  const next = Buffer.from(keyPairFromSeed(seed).publicKey, 'base64url');
+  const { seed, publicKey } = generateSeed(random);
+  const next = Buffer.from(publicKey, 'base64url');
   const signature = signer.sign(signedBytes(index, previous, body.output, next));
   const link: TokenLink = { body: body.output, next, signature };
   return ok(makeToken(root, [...links, link], { kind: 'key', seed }));
