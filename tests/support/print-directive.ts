@@ -3,7 +3,6 @@ import { formatYaml, isObject, type Json, type JsonObject } from '../../src/base
 import { compact } from '../../src/base/read-shape.ts';
 import type { Directive, DirectiveLimits, Step } from '../../src/items/directive/directive.ts';
 import type { Form } from '../../src/items/directive/findings.ts';
-import { COUNTED } from '../../src/items/directive/limits.ts';
 import type { Permissions } from '../../src/trust/index.ts';
 
 /** A tag to print: attributes, then text or tags. */
@@ -61,10 +60,8 @@ const freeGroup = (tag: string, value: JsonObject | undefined): Node[] =>
 
 function limitNodes(limits: DirectiveLimits | undefined): Node[] {
   if (!limits) return [];
-  const counted = COUNTED.filter((name) => name !== 'context').flatMap((name) =>
-    limits[name] === undefined ? [] : [{ tag: name, text: String(limits[name]) }],
-  );
-  const { spend, spend_currency: currency, context, context_warn: warn } = limits;
+  const { spend, spend_currency: currency, context, context_warn: warn, ...rest } = limits;
+  const counted = Object.entries(rest).map(([name, count]) => ({ tag: name, text: String(count) }));
   const money: Node[] =
     spend === undefined ? [] : [{ tag: 'spend', attributes: { currency }, text: spend }];
   const window: Node[] =

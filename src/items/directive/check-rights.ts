@@ -9,8 +9,8 @@ import {
   type Permission,
   type Permissions,
 } from '../../trust/index.ts';
-import type { Directive, DirectiveWorld, Report } from './directive.ts';
-import type { Form } from './findings.ts';
+import type { Directive, DirectiveWorld } from './directive.ts';
+import type { Findings, Form } from './findings.ts';
 import { grantLine } from './permissions.ts';
 
 const KERNEL = ['kernmantle', 'kiwi-mcp', 'kernel'];
@@ -47,7 +47,7 @@ function systemOnly(
 function checkEntries(
   permissions: Permissions,
   world: DirectiveWorld,
-  report: Report,
+  findings: Findings,
   isReported: (permission: Permission) => boolean,
 ): Grant[] {
   const resolve = (bare: string): Outcome<string> => {
@@ -59,55 +59,39 @@ function checkEntries(
   for (const permission of permissions.entries) {
     if (isReported(permission)) {
       // What it was meant to grant is clear enough not to ask for it a second time.
-      if (permission.resource === 'filesystem') {
-        held.push({
-          capability: permission.verb === 'execute' ? 'fs.exec' : `fs.${permission.verb}`,
-        });
+      const { verb, resource } = permission;
+      if (resource === 'filesystem') {
+        held.push({ capability: verb === 'execute' ? 'fs.exec' : `fs.${verb}` });
       }
       continue;
     }
+    const place = placeOf(permission);
     if (isOpenToAll(permission)) {
       const message = `\`${permission.action}\` needs no permission`;
-      report(
-        'note',
-        'permission_unneeded',
-        placeOf(permission),
-        message,
-        'the line can be removed',
-      );
+      findings.note('permission_unneeded', place, message, 'the line can be removed');
       continue;
     }
+    const { orchestration } = rest;
     const { grants, problems } = grantsFromPermissions(
-      {
-        entries: [permission],
-        ...(rest.orchestration ? { orchestration: rest.orchestration } : {}),
-      },
+      { entries: [permission], ...(orchestration ? { orchestration } : {}) },
       world.catalog,
       resolve,
     );
     const reason = systemOnly(permission, grants, world);
     if (reason !== undefined) {
-      report(
-        'error',
-        'system_only',
-        placeOf(permission),
-        `${reason}, which ${world.source} items may not have`,
+      const hint =
         permission.resource === 'filesystem'
           ? 'use a path relative to the project, e.g. `path="src/**"`'
-          : 'remove the line, or call a tool of the bundle that does this for you',
-      );
+          : 'remove the line, or call a tool of the bundle that does this for you';
+      const message = `${reason}, which ${world.source} items may not have`;
+      findings.error('system_only', place, message, hint);
     }
     for (const { permission: at, code, message, hint } of problems) {
       if (at !== permission || reason !== undefined) continue;
       // A tool may be generated later, by a connector; until then the line grants nothing.
       const isMissingTool = code === 'not_found' && isToolEntry(permission);
-      report(
-        isMissingTool ? 'warning' : 'error',
-        isMissingTool ? 'tool_unknown' : code,
-        placeOf(permission),
-        message,
-        hint,
-      );
+      if (isMissingTool) findings.warning('tool_unknown', place, message, hint);
+      else findings.error(code, place, message, hint);
     }
     held.push(...grants);
   }
@@ -149,7 +133,7 @@ function checkTools(
   directive: Directive,
   held: readonly Grant[],
   world: DirectiveWorld,
-  report: Report,
+  findings: Findings,
 ): void {
   const names = new Set(held.map(({ capability }) => capability));
   const holds = (capability: string): boolean =>
@@ -166,20 +150,17 @@ function checkTools(
       }
     }
     if (lacking.size === 0) continue;
-    report(
-      'error',
-      'tool_requires_missing',
-      placeOf(permission),
-      `tool ${list([...tools])} needs ${list([...lacking])}, which this directive does not grant`,
-      remedy([...lacking], directive.places.form, world.catalog),
-    );
+    const needs = `tool ${list([...tools])} needs ${list([...lacking])}`;
+    const message = `${needs}, which this directive does not grant`;
+    const hint = remedy([...lacking], findings.words.form, world.catalog);
+    findings.error('tool_requires_missing', placeOf(permission), message, hint);
   }
 }
 
 export function checkRights(
   directive: Directive,
   world: DirectiveWorld,
-  report: Report,
+  findings: Findings,
   known: readonly Diagnostic[],
 ): void {
   const { permissions } = directive;
@@ -188,6 +169,6 @@ export function checkRights(
     known.filter(({ code }) => REPORTED.includes(code)).map(({ line }) => line),
   );
   const isReported = ({ line }: Permission): boolean => line !== undefined && lines.has(line);
-  const held = checkEntries(permissions, world, report, isReported);
-  checkTools(directive, held, world, report);
+  const held = checkEntries(permissions, world, findings, isReported);
+  checkTools(directive, held, world, findings);
 }

@@ -5,12 +5,11 @@ import {
   type Json,
   type JsonObject,
   type Outcome,
-  type Position,
-  type Severity,
 } from '../../base/index.ts';
 import type { GuardSource } from '../../flow/index.ts';
 import type { CapabilityCatalog, Permissions } from '../../trust/index.ts';
 import type { Source } from '../item-kinds.ts';
+import type { Findings, Place } from './findings.ts';
 
 /** What a thread needs and this directive lacks; lacking it is not a mistake. */
 export function canSpawn(
@@ -69,7 +68,7 @@ export interface Directive {
   readonly context: JsonObject;
   readonly success_criteria: readonly string[];
   /** `template`, `example` and `raw` elements directly below the directive, word for word. */
-  readonly opaque: readonly OpaqueText[];
+  readonly opaque: readonly { readonly tag: string; readonly text: string }[];
   /** The text around the directive: searched, never sent to a model. */
   readonly around: string;
   /** Where things stand in the file; no part of the value two forms have in common. */
@@ -161,17 +160,12 @@ export interface DirectiveScript {
   readonly column: number;
 }
 
-export interface OpaqueText {
-  readonly tag: string;
-  readonly text: string;
-}
-
-/** Finds the place of a part by its key, e.g. `hooks.0.when`; the directive's own start otherwise. */
+/** Where parts stand in the file, for checks across items. */
 export interface DirectivePlaces {
-  readonly file: string;
-  readonly form: 'xml' | 'yaml';
-  at(key: string, index?: number): Position;
-  line(number: number): string;
+  /** The place of a part by its key, e.g. `hooks.0.when`; the directive's own start otherwise. */
+  at(key: string): Place;
+  /** An empty list for what is wrong with this file among the others. */
+  findings(): Findings;
 }
 
 export interface ParsedDirective {
@@ -195,11 +189,3 @@ export interface DirectiveWorld {
   readonly currencies: readonly string[];
   readonly tiers: readonly string[];
 }
-
-export type Report = (
-  severity: Severity,
-  code: string,
-  place: string | { line: number; column: number },
-  message: string,
-  hint?: string,
-) => void;

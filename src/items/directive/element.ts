@@ -1,7 +1,7 @@
 // Attributes that are more than text: yes or no, one of a few words.
-import { type Json, type JsonObject, nearest, setOwn } from '../../base/index.ts';
+import { isObject, type Json, type JsonObject, setOwn } from '../../base/index.ts';
 import { offsetIn, type TextPiece } from './entities.ts';
-import { type Findings, offsetOf, type Place, quoted } from './findings.ts';
+import { type Findings, offsetOf, type Place, quoted, suggestion } from './findings.ts';
 import type { Shape } from './shape.ts';
 
 // One element of a directive: what both forms are read into before their meaning is looked at.
@@ -36,9 +36,7 @@ export const elementsOf = (parent: Element, name?: string): Element[] =>
   );
 
 export const childOf = (parent: Element | undefined, name: string): Element | undefined =>
-  parent?.children.find(
-    (child): child is Element => child.kind === 'element' && child.name === name,
-  );
+  parent && elementsOf(parent, name)[0];
 
 export const attributeOf = (element: Element | undefined, name: string): Attribute | undefined =>
   element?.attributes.find((attribute) => attribute.name === name);
@@ -78,20 +76,14 @@ export function proseOf(element: Element | undefined): string {
   return dedent(text, element.yaml === true);
 }
 
-/** Text with the place of each of its characters in the file. */
-export interface SourceText {
-  readonly text: string;
-  readonly offset: (index: number) => number;
-}
-
 /** The same as text with the file offset of every character; only the ends are trimmed. */
-export function sourceOf(element: Element): SourceText {
+export function sourceOf(element: Element) {
   const pieces = piecesOf(element);
   const whole = pieces.map((piece) => piece.text).join('');
   const lead = whole.length - whole.trimStart().length;
   return {
     text: whole.trim(),
-    offset(index) {
+    offset(index: number): number {
       let rest = index + lead;
       for (const piece of pieces) {
         if (rest < piece.text.length) return offsetIn(piece, rest);
@@ -112,17 +104,15 @@ export function dataOf(element: Element): Json {
   const elements = elementsOf(element);
   const text = proseOf(element);
   if (elements.length === 0 && element.attributes.length === 0) return text;
-  const groups = new Map<string, Json[]>();
-  for (const { name, value } of element.attributes) groups.set(name, [value]);
-  for (const child of elements) {
-    const group = groups.get(child.name);
-    if (group) group.push(dataOf(child));
-    else groups.set(child.name, [dataOf(child)]);
-  }
+  const parts = [
+    ...element.attributes,
+    ...elements.map((child) => ({ name: child.name, value: dataOf(child) })),
+  ];
   const result: JsonObject = {};
   if (text !== '') setOwn(result, 'text', text);
-  for (const [name, values] of groups) {
-    setOwn(result, name, values.length === 1 ? (values[0] as Json) : values);
+  for (const [name, group] of Map.groupBy(parts, (part) => part.name)) {
+    const [first = '', ...more] = group.map(({ value }) => value);
+    setOwn(result, name, more.length === 0 ? first : [first, ...more]);
   }
   return result;
 }
@@ -131,7 +121,7 @@ export function dataOf(element: Element): Json {
 export function objectOf(element: Element | undefined): JsonObject {
   if (!element) return {};
   const data = dataOf(element);
-  if (typeof data === 'object' && data !== null && !Array.isArray(data)) return data;
+  if (isObject(data)) return data;
   return data === '' || data === null ? {} : { text: data };
 }
 
@@ -139,12 +129,8 @@ export function readFlag(element: Element, name: string, findings: Findings): bo
   const given = attributeOf(element, name);
   if (!given) return undefined;
   if (given.value === 'true' || given.value === 'false') return given.value === 'true';
-  findings.error(
-    'value_invalid',
-    given.at,
-    `\`${name}\` is ${quoted(given.value)}, but must be \`true\` or \`false\``,
-  );
-  return undefined;
+  const message = `\`${name}\` is ${quoted(given.value)}, but must be \`true\` or \`false\``;
+  return findings.error('value_invalid', given.at, message);
 }
 
 /** One of a closed set; `undefined` when absent or, after a report, when it is none of them. */
@@ -159,12 +145,7 @@ export function readChoice<T extends string>(
   if (!given) return undefined;
   const found = choices.find((choice) => choice === given.value);
   if (found !== undefined) return found;
-  const near = nearest(given.value, choices);
-  findings.error(
-    code,
-    given.at,
-    `\`${name}\` is ${quoted(given.value)}, but must be one of ${choices.map((choice) => `\`${choice}\``).join(', ')}`,
-    near === undefined ? undefined : `did you mean \`${near}\``,
-  );
-  return undefined;
+  const wanted = choices.map((choice) => `\`${choice}\``).join(', ');
+  const message = `\`${name}\` is ${quoted(given.value)}, but must be one of ${wanted}`;
+  return findings.error(code, given.at, message, suggestion(given.value, choices));
 }

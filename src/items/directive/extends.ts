@@ -1,7 +1,8 @@
 // `extends`: the named directive's parts lie below the own ones. What a thread may do and use is never
 // inherited: permissions and limits stand in the file that is run.
-import { compact, mergeDeep, nearest } from '../../base/index.ts';
-import type { Directive, DirectiveWorld, Report } from './directive.ts';
+import { compact, mergeDeep } from '../../base/index.ts';
+import type { Directive, DirectiveWorld } from './directive.ts';
+import { type Findings, suggestion } from './findings.ts';
 
 const MAX_CHAIN = 16;
 
@@ -42,11 +43,8 @@ export function resolveExtends(directive: Directive, lookup: Lookup): Directive 
   const seen = new Set([directive.name]);
   let result = directive;
   const queue = [...directive.relationships.extends];
-  for (
-    let next = queue.shift();
-    next !== undefined && seen.size <= MAX_CHAIN;
-    next = queue.shift()
-  ) {
+  while (queue.length > 0 && seen.size <= MAX_CHAIN) {
+    const next = queue.shift() ?? '';
     if (seen.has(next)) continue;
     seen.add(next);
     const below = lookup(next);
@@ -70,19 +68,21 @@ function leadsBack(start: string, name: string, lookup: Lookup): boolean {
   return false;
 }
 
-export function checkExtends(directive: Directive, world: DirectiveWorld, report: Report): void {
+export function checkExtends(
+  directive: Directive,
+  world: DirectiveWorld,
+  findings: Findings,
+): void {
+  const own = directive.name;
   directive.relationships.extends.forEach((name, index) => {
-    const place = `extends.${index}`;
-    if (
-      name === directive.name ||
-      leadsBack(name, directive.name, (other) => world.directive(other))
-    ) {
-      const message = `\`${directive.name}\` extends \`${name}\`, which leads back to \`${directive.name}\``;
-      report('error', 'extends_cycle', place, message);
+    const place = directive.places.at(`extends.${index}`);
+    if (leadsBack(name, own, (other) => world.directive(other))) {
+      const message = `\`${own}\` extends \`${name}\`, which leads back to \`${own}\``;
+      findings.error('extends_cycle', place, message);
     } else if (!world.directive(name)) {
-      const near = nearest(name, world.directiveNames());
       const message = `this directive extends \`${name}\`, which does not exist`;
-      report('error', 'extends_unknown', place, message, near && `did you mean \`${near}\``);
+      const hint = suggestion(name, world.directiveNames());
+      findings.error('extends_unknown', place, message, hint);
     }
   });
 }

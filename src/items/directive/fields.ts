@@ -1,6 +1,6 @@
 // Inputs and outputs: named fields with a type. A default is text in the file and becomes a value of
 // the declared type here, once.
-import { compact, type Json, nearest, parseJson } from '../../base/index.ts';
+import { compact, isObject, type Json, nearest, parseJson } from '../../base/index.ts';
 import type { DirectiveInput, DirectiveOutput, OutputType } from './directive.ts';
 import {
   attributeOf,
@@ -12,49 +12,35 @@ import {
   readChoice,
   readFlag,
 } from './element.ts';
-import { type DirectiveWords, type Findings, quoted } from './findings.ts';
+import { type Findings, quoted } from './findings.ts';
 
 const OUTPUT_TYPES: readonly OutputType[] = ['string', 'number', 'boolean', 'object', 'array'];
 const INPUT_TYPES = [...OUTPUT_TYPES, 'integer', 'any'] as const;
 /** Paths in templates are made of such names. */
 const FIELD_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,79}$/;
 /** What a hook directive may answer. */
-export const HOOK_ACTIONS: readonly string[] = [
-  'continue',
-  'retry',
-  'skip',
-  'fail',
-  'abort',
-  'retry_with_fallback',
-];
+const HOOK_ACTION = /^(?:continue|retry|skip|fail|abort|retry_with_fallback)$/;
 
 /** The name of a field, from the attribute of the long form or the tag of the short one. */
-function fieldName(
-  field: Element,
-  tag: string,
-  findings: Findings,
-  words: DirectiveWords,
-): string | undefined {
+function fieldName(field: Element, tag: string, findings: Findings): string | undefined {
   const given = field.name === tag ? attributeOf(field, 'name') : undefined;
   const name = field.name === tag ? given?.value : field.name;
   if (name === undefined || name === '') {
     if (hasTypo(field)) return undefined;
-    findings.error(
-      `${tag}_name_missing`,
-      field.at,
-      `this ${tag} has no name`,
-      `add ${words.attribute('name', `my_${tag}`)}`,
-    );
-    return undefined;
+    const hint = `add ${findings.words.attribute('name', `my_${tag}`)}`;
+    return findings.error(`${tag}_name_missing`, field.at, `this ${tag} has no name`, hint);
   }
   if (FIELD_NAME.test(name)) return name;
-  findings.error(
-    `${tag}_name_invalid`,
-    given?.at ?? field.at,
-    `${tag} name ${quoted(name)} may hold only letters, digits and \`_\`, and must not start with a digit`,
-  );
-  return undefined;
+  const rule = 'may hold only letters, digits and `_`, and must not start with a digit';
+  const message = `${tag} name ${quoted(name)} ${rule}`;
+  return findings.error(`${tag}_name_invalid`, given?.at ?? field.at, message);
 }
+
+const FITS: Readonly<Record<string, (value: unknown) => boolean>> = {
+  array: Array.isArray,
+  integer: Number.isSafeInteger,
+  object: isObject,
+};
 
 function readDefault(field: Element, type: string, findings: Findings): Json | undefined {
   const given = attributeOf(field, 'default');
@@ -62,57 +48,36 @@ function readDefault(field: Element, type: string, findings: Findings): Json | u
   if (type === 'string' || type === 'any') return given.value;
   const parsed = parseJson(given.value);
   const value = parsed.ok ? parsed.output : undefined;
-  const isFitting =
-    type === 'array'
-      ? Array.isArray(value)
-      : type === 'integer'
-        ? Number.isSafeInteger(value)
-        : type === 'object'
-          ? typeof value === 'object' && value !== null && !Array.isArray(value)
-          : typeof value === type;
-  if (isFitting) return value;
+  const fits = FITS[type]?.(value) ?? typeof value === type;
+  if (fits) return value;
   const [article, form] = [/^[aio]/.test(type) ? 'an' : 'a', type === 'object' ? ' in JSON' : ''];
-  findings.error(
-    'input_default_invalid',
-    given.at,
-    `default ${quoted(given.value)} is not ${article} ${type}${form}`,
-    'change the default or the `type`',
-  );
-  return undefined;
+  const message = `default ${quoted(given.value)} is not ${article} ${type}${form}`;
+  const hint = 'change the default or the `type`';
+  return findings.error('input_default_invalid', given.at, message, hint);
 }
 
 function readFields<T extends { name: string }>(
   parent: Element | undefined,
   tag: 'input' | 'output',
   findings: Findings,
-  words: DirectiveWords,
   read: (field: Element, name: string) => T,
 ): T[] {
   const fields = new Map<string, T>();
-  const own = parent ? elementsOf(parent) : [];
-  for (const field of own) {
+  for (const field of parent ? elementsOf(parent) : []) {
     if (!field.shape || (tag === 'output' && /^(success|failure)$/.test(field.name))) continue;
-    const name = fieldName(field, tag, findings, words);
+    const name = fieldName(field, tag, findings);
     if (name === undefined) continue;
     const value = read(field, name);
     if (fields.has(name)) {
-      findings.error(
-        `${tag}_duplicate`,
-        field.at,
-        `${tag} ${quoted(name)} is declared twice`,
-        'remove or rename one of the two',
-      );
+      const message = `${tag} ${quoted(name)} is declared twice`;
+      findings.error(`${tag}_duplicate`, field.at, message, 'remove or rename one of the two');
     } else fields.set(name, value);
   }
   return [...fields.values()];
 }
 
-export function readInputs(
-  element: Element | undefined,
-  findings: Findings,
-  words: DirectiveWords,
-): DirectiveInput[] {
-  return readFields(element, 'input', findings, words, (field, name) => {
+export function readInputs(element: Element | undefined, findings: Findings): DirectiveInput[] {
+  return readFields(element, 'input', findings, (field, name) => {
     const type = readChoice(field, 'type', INPUT_TYPES, findings, 'type_unknown') ?? 'string';
     return compact<DirectiveInput>({
       name,
@@ -133,17 +98,13 @@ function readEnum(field: Element, type: OutputType): { enum?: string[]; descript
   return isList ? { enum: split(text), description: '' } : { description: text };
 }
 
-export function readOutputs(
-  element: Element | undefined,
-  findings: Findings,
-  words: DirectiveWords,
-): DirectiveOutput[] {
-  return readFields(element, 'output', findings, words, (field, name) => {
+export function readOutputs(element: Element | undefined, findings: Findings): DirectiveOutput[] {
+  return readFields(element, 'output', findings, (field, name) => {
     // A hook directive's `context` holds fields; text would be of no use to the harness.
     const usual: OutputType = name === 'context' ? 'object' : 'string';
     const type = readChoice(field, 'type', OUTPUT_TYPES, findings, 'type_unknown') ?? usual;
     const { enum: allowed, description } = readEnum(field, type);
-    const isVerdict = name === 'action' && allowed?.every((word) => HOOK_ACTIONS.includes(word));
+    const isVerdict = name === 'action' && allowed?.every((word) => HOOK_ACTION.test(word));
     return compact<DirectiveOutput>({
       name,
       type,
@@ -169,12 +130,9 @@ export function reportUnknownInputs(
       const name = match[1] ?? '';
       if (names.includes(name)) continue;
       const near = nearest(name, names);
-      findings.warning(
-        'input_unknown',
-        place(match.index),
-        `${quoted(`\${inputs.${name}}`)} names no declared input and stays as it is`,
-        near === undefined ? 'declare it in `inputs`' : `did you mean \`\${inputs.${near}}\``,
-      );
+      const message = `${quoted(`\${inputs.${name}}`)} names no declared input and stays as it is`;
+      const hint = near ? `did you mean \`\${inputs.${near}}\`` : 'declare it in `inputs`';
+      findings.warning('input_unknown', place(match.index), message, hint);
     }
   }
 }

@@ -1,8 +1,15 @@
 // Collects what is wrong with one file. Everything is reported, in file order, up to a bound: a
 // hostile file can hold a mistake per byte, and people read the first few.
-import { createLines, type Diagnostic, type Position, type Severity } from '../../base/index.ts';
+import {
+  compact,
+  createLines,
+  type Diagnostic,
+  nearest,
+  type Position,
+  type Severity,
+} from '../../base/index.ts';
 
-export const MAX_FINDINGS = 100;
+const MAX_FINDINGS = 100;
 /** Lines longer than this are not repeated in a diagnostic. */
 const MAX_LINE = 2000;
 
@@ -11,69 +18,71 @@ export type Place = number | (() => number);
 
 export const offsetOf = (place: Place): number => (typeof place === 'number' ? place : place());
 
+/** Answers with nothing, for whoever has nothing to give after a mistake. */
+type Add = (code: string, place: Place | Position, message: string, hint?: string) => undefined;
+
 export interface Findings {
   readonly file: string;
   readonly text: string;
-  error(code: string, place: Place, message: string, hint?: string): void;
-  warning(code: string, place: Place, message: string, hint?: string): void;
-  note(code: string, place: Place, message: string, hint?: string): void;
+  readonly words: DirectiveWords;
+  readonly error: Add;
+  readonly warning: Add;
+  readonly note: Add;
   position(place: Place): Position;
-  line(number: number): string;
   list(): Diagnostic[];
 }
 
 /** What a message repeats from the file: one line, not too long, no control characters. */
 export function quoted(text: string): string {
-  const shown = text.length > 60 ? `${text.slice(0, 60)}…` : text;
-  return `\`${shown.replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')}\``;
+  return `\`${clip(text).replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')}\``;
 }
 
-export function createFindings(text: string, file: string): Findings {
+/** A hint for a name that is nearly one of these. */
+export function suggestion(name: string, names: Iterable<string>): string | undefined {
+  const near = nearest(name, names);
+  return near === undefined ? undefined : `did you mean \`${near}\``;
+}
+
+export function createFindings(
+  text: string,
+  file: string,
+  form: Form = 'xml',
+  most = MAX_FINDINGS,
+): Findings {
   const lines = createLines(text);
   const found: Diagnostic[] = [];
   let more = 0;
+  const position = (place: Place): Position => lines.at(offsetOf(place));
   const add =
-    (severity: Severity) => (code: string, place: Place, message: string, hint?: string) => {
-      if (found.length >= MAX_FINDINGS) {
+    (severity: Severity): Add =>
+    (code, place, message, hint) => {
+      if (found.length >= most) {
         more++;
         return;
       }
-      const { line, column } = lines.at(offsetOf(place));
+      const { line, column } = typeof place === 'object' ? place : position(place);
       const source = lines.line(line);
-      found.push({
-        file,
-        line,
-        column,
-        code,
-        severity,
-        message,
-        ...(hint === undefined ? {} : { hint }),
-        ...(source.length > MAX_LINE ? {} : { text: source }),
-      });
+      const shown = source.length > MAX_LINE ? undefined : source;
+      found.push(
+        compact<Diagnostic>({ file, line, column, code, severity, message, hint, text: shown }),
+      );
     };
   return {
     file,
     text,
+    words: WORDS[form],
     error: add('error'),
     warning: add('warning'),
     note: add('note'),
-    position: (place) => lines.at(offsetOf(place)),
-    line: (number) => lines.line(number),
+    position,
     list() {
       const sorted = found.toSorted((a, b) => a.line - b.line || a.column - b.column);
       const last = sorted.at(-1);
+      if (more === 0 || !last) return sorted;
+      const { line, column } = last;
+      const message = `${more} more problems are not listed`;
       // An error, because one of those left out may be one.
-      if (more > 0 && last) {
-        sorted.push({
-          file,
-          line: last.line,
-          column: last.column,
-          code: 'too_many',
-          severity: 'error',
-          message: `${more} more problems are not listed`,
-        });
-      }
-      return sorted;
+      return [...sorted, { file, line, column, code: 'too_many', severity: 'error', message }];
     },
   };
 }
@@ -82,11 +91,10 @@ export function createFindings(text: string, file: string): Findings {
 
 export type Form = 'xml' | 'yaml';
 
-export interface DirectiveWords {
+interface DirectiveWords {
   readonly form: Form;
   /** "tag" or "key". */
   readonly tagKind: string;
-  readonly attributeKind: string;
   /** A tag by its name, quoted. */
   tag(name: string): string;
   /** An attribute with a value, as it is written. */
@@ -95,18 +103,16 @@ export interface DirectiveWords {
 
 const clip = (text: string): string => (text.length > 60 ? `${text.slice(0, 60)}…` : text);
 
-export const WORDS: Readonly<Record<Form, DirectiveWords>> = {
+const WORDS: Readonly<Record<Form, DirectiveWords>> = {
   xml: {
     form: 'xml',
     tagKind: 'tag',
-    attributeKind: 'attribute',
     tag: (name) => `\`<${clip(name)}>\``,
     attribute: (name, value) => `\`${name}="${clip(value)}"\``,
   },
   yaml: {
     form: 'yaml',
     tagKind: 'key',
-    attributeKind: 'key',
     tag: (name) => `\`${clip(name)}\``,
     attribute: (name, value) => `\`${name}: ${clip(value)}\``,
   },

@@ -22,63 +22,35 @@ import {
   readChoice,
   sourceOf,
 } from './element.ts';
-import { type DirectiveWords, type Findings, type Place, quoted } from './findings.ts';
+import { type Findings, type Place, quoted } from './findings.ts';
+
+const values = (names: string): ContextSchema =>
+  Object.fromEntries(names.split(' ').map((name) => [name, 'value' as const]));
 
 export const HOOK_CONTEXT: ContextSchema = {
   event: {
-    name: 'value',
-    code: 'value',
-    kind: 'value',
-    step: 'value',
-    turn: 'value',
-    tool: 'value',
-    limit: 'value',
-    current: 'value',
-    max: 'value',
-    percent: 'value',
+    ...values('name code kind step turn tool limit current max percent'),
     arguments: 'open',
     result: 'open',
     detail: 'open',
   },
-  directive: { name: 'value', version: 'value', inputs: 'open' },
+  directive: { ...values('name version'), inputs: 'open' },
   cost: {
-    turns: 'value',
-    tokens: 'value',
-    input_tokens: 'value',
-    output_tokens: 'value',
-    cache_read_tokens: 'value',
-    cache_write_tokens: 'value',
-    tool_calls: 'value',
-    spawns: 'value',
-    duration_seconds: 'value',
-    duration: 'value',
-    spend: 'value',
-    context_tokens: 'value',
+    ...values('turns tokens input_tokens output_tokens cache_read_tokens cache_write_tokens'),
+    ...values('tool_calls spawns duration_seconds duration spend context_tokens'),
   },
   limits: {
-    turns: 'value',
-    tokens: 'value',
-    spawns: 'value',
-    duration: 'value',
-    spend: 'value',
-    spend_currency: 'value',
-    input_tokens: 'value',
-    output_tokens: 'value',
-    context: 'value',
-    context_warn: 'value',
-    depth: 'value',
-    tool_calls: 'value',
+    ...values('turns tokens spawns duration spend spend_currency input_tokens output_tokens'),
+    ...values('context context_warn depth tool_calls'),
   },
-  permissions: { granted: 'value', required: 'value' },
-  thread: { id: 'value', parent: 'value', depth: 'value', attempt: 'value' },
+  permissions: values('granted required'),
+  thread: values('id parent depth attempt'),
   labels: 'value',
-  token: { capabilities: 'value' },
+  token: values('capabilities'),
 };
 
 // `<hooks>` and `<guards>`: conditions are compiled here, so that a slip shows when the directive is
 // read and not when the hook was needed.
-
-const hintOf = (hint: unknown): string | undefined => (typeof hint === 'string' ? hint : undefined);
 
 /** Compiles a condition; a syntax error points into the file, behind entities and all. */
 function compileWhen(when: Element, findings: Findings): CompiledExpression | undefined {
@@ -87,21 +59,21 @@ function compileWhen(when: Element, findings: Findings): CompiledExpression | un
   if (compiled.ok) return compiled.output;
   const { message, column, hint } = compiled.error.detail;
   const place = offset(typeof column === 'number' ? column - 1 : 0);
-  findings.error('expression_error', place, message, hintOf(hint));
-  return undefined;
+  return findings.error(
+    'expression_error',
+    place,
+    message,
+    typeof hint === 'string' ? hint : undefined,
+  );
 }
 
 function checkPaths(when: Element, expression: CompiledExpression, findings: Findings): void {
   const { offset } = sourceOf(when);
   for (const { path, column, suggestion } of unknownPaths(expression, HOOK_CONTEXT)) {
-    findings.error(
-      'path_unknown',
-      offset(column - 1),
-      `a hook's condition knows nothing called ${quoted(path)}`,
-      suggestion === undefined
-        ? `it can read ${Object.keys(HOOK_CONTEXT).join(', ')}`
-        : `did you mean \`${suggestion}\``,
-    );
+    const message = `a hook's condition knows nothing called ${quoted(path)}`;
+    const known = `it can read ${Object.keys(HOOK_CONTEXT).join(', ')}`;
+    const hint = suggestion === undefined ? known : `did you mean \`${suggestion}\``;
+    findings.error('path_unknown', offset(column - 1), message, hint);
   }
 }
 
@@ -121,43 +93,29 @@ function checkTemplates(inputs: Element, findings: Findings): void {
       const compiled = compileExpression(path.join('.'));
       const [unknown] = compiled.ok ? unknownPaths(compiled.output, HOOK_CONTEXT) : [];
       if (!unknown) continue;
-      findings.warning(
-        'path_unknown',
-        place(offset),
-        `${quoted(`\${${path.join('.')}}`)} names nothing that a hook knows and stays as it is`,
-        unknown.suggestion === undefined ? undefined : `did you mean \`\${${unknown.suggestion}}\``,
-      );
+      const message = `${quoted(`\${${path.join('.')}}`)} names nothing that a hook knows and stays as it is`;
+      const near = unknown.suggestion && `did you mean \`\${${unknown.suggestion}}\``;
+      findings.warning('path_unknown', place(offset), message, near);
     }
   }
 }
 
-function requiredText(
-  hook: Element,
-  name: string,
-  findings: Findings,
-  words: DirectiveWords,
-): string {
+function requiredText(hook: Element, name: string, findings: Findings): string {
+  const { words } = findings;
   const child = childOf(hook, name);
   const text = child ? sourceOf(child).text : '';
   if (text !== '' || child?.unclosed || hasTypo(hook)) return text;
   const example = name === 'when' ? 'event.code == "timeout"' : 'handle_timeout';
-  findings.error(
-    `hook_${name}_missing`,
-    child?.at ?? hook.at,
-    `this hook has no ${words.tag(name)}`,
-    words.form === 'xml' ? `add \`<${name}>${example}</${name}>\`` : `add \`${name}: ${example}\``,
-  );
+  const line = words.form === 'xml' ? `<${name}>${example}</${name}>` : `${name}: ${example}`;
+  const message = `this hook has no ${words.tag(name)}`;
+  findings.error(`hook_${name}_missing`, child?.at ?? hook.at, message, `add \`${line}\``);
   return '';
 }
 
-export function readHooks(
-  element: Element | undefined,
-  findings: Findings,
-  words: DirectiveWords,
-): Hook[] {
+export function readHooks(element: Element | undefined, findings: Findings): Hook[] {
   if (!element) return [];
   return elementsOf(element, 'hook').map((hook) => {
-    const condition = requiredText(hook, 'when', findings, words);
+    const condition = requiredText(hook, 'when', findings);
     const when = childOf(hook, 'when');
     const expression = when && condition !== '' ? compileWhen(when, findings) : undefined;
     if (when && expression) checkPaths(when, expression, findings);
@@ -165,30 +123,26 @@ export function readHooks(
     if (inputs) checkTemplates(inputs, findings);
     return {
       when: condition,
-      directive: requiredText(hook, 'directive', findings, words),
+      directive: requiredText(hook, 'directive', findings),
       inputs: objectOf(inputs),
       ...findings.position(hook.at),
     };
   });
 }
 
-const VERDICTS = ['allow', 'deny', 'retry', 'ask'] as const;
+const VERDICT = /^(?:allow|deny|retry|ask)$/;
 const TIMINGS = ['before', 'after', 'always'] as const;
 
 function readVerdict(guard: Element, findings: Findings): GuardSource['verdict'] | undefined {
-  const given = elementsOf(guard).filter(({ name }) =>
-    VERDICTS.some((verdict) => verdict === name),
-  );
-  const [verdict, second] = given;
-  if (!verdict && hasTypo(guard)) return undefined;
-  if (!verdict || second) {
-    findings.error(
-      'guard_invalid',
-      second?.at ?? guard.at,
-      second ? 'a guard gives one verdict, not two' : 'this guard gives no verdict',
-      second ? 'write a second guard' : 'add one of `allow`, `deny`, `retry`, `ask`',
-    );
-    return undefined;
+  const [verdict, second] = elementsOf(guard).filter(({ name }) => VERDICT.test(name));
+  if (!verdict) {
+    if (hasTypo(guard)) return undefined;
+    const hint = 'add one of `allow`, `deny`, `retry`, `ask`';
+    return findings.error('guard_invalid', guard.at, 'this guard gives no verdict', hint);
+  }
+  if (second) {
+    const message = 'a guard gives one verdict, not two';
+    return findings.error('guard_invalid', second.at, message, 'write a second guard');
   }
   const text = proseOf(verdict);
   if (verdict.name !== 'allow') {
@@ -200,12 +154,8 @@ function readVerdict(guard: Element, findings: Findings): GuardSource['verdict']
 function readGuard(guard: Element, findings: Findings): GuardSource | undefined {
   const on = attributeOf(guard, 'on');
   if (!on && !hasTypo(guard)) {
-    findings.error(
-      'guard_invalid',
-      guard.at,
-      'this guard does not say what it is `on`',
-      'name a label or an operation, e.g. `on="op:tool:http/*"` or `on="secret"`',
-    );
+    const hint = 'name a label or an operation, e.g. `on="op:tool:http/*"` or `on="secret"`';
+    findings.error('guard_invalid', guard.at, 'this guard does not say what it is `on`', hint);
   }
   const verdict = readVerdict(guard, findings);
   const timing = readChoice(guard, 'timing', TIMINGS, findings) ?? 'before';
@@ -221,14 +171,11 @@ function readGuard(guard: Element, findings: Findings): GuardSource | undefined 
     ...findings.position(guard.at),
   });
   for (const { message, column, hint } of guardProblems(source)) {
-    const place =
-      when && column !== undefined
-        ? sourceOf(when).offset(column - 1)
-        : column === undefined
-          ? on.at
-          : guard.at;
-    const code = column === undefined ? 'guard_invalid' : 'expression_error';
-    findings.error(code, place, message, hint);
+    if (column === undefined) findings.error('guard_invalid', on.at, message, hint);
+    else {
+      const place = when ? sourceOf(when).offset(column - 1) : guard.at;
+      findings.error('expression_error', place, message, hint);
+    }
   }
   return source;
 }

@@ -1,12 +1,12 @@
 // `<cost>` is gone. Both of its old forms are read far enough to print what to write instead.
-import { compact, isObject, type Json } from '../../base/index.ts';
+import { compact, getOwn, isObject, type Json } from '../../base/index.ts';
 import type { DirectiveLimits } from './directive.ts';
 import { attributeOf, childOf, dataOf, type Element, proseOf } from './element.ts';
-import { type DirectiveWords, type Findings, type Form, quoted } from './findings.ts';
+import { type Findings, quoted } from './findings.ts';
 
 interface Replacement {
-  limits: { name: string; attribute?: [string, string]; text: string }[];
-  hook?: { when: string; directive: string };
+  limits: { name: string; attribute: [string, string] | undefined; text: string }[];
+  hook: { when: string; directive: string } | undefined;
 }
 
 const HOOKS: Readonly<Record<string, { when: string; directive: string }>> = {
@@ -16,10 +16,8 @@ const HOOKS: Readonly<Record<string, { when: string; directive: string }>> = {
 
 function lookup(value: Json, ...path: string[]): string | undefined {
   let found: Json | undefined = value;
-  for (const step of path) {
-    found = isObject(found) && Object.hasOwn(found, step) ? found[step] : undefined;
-  }
-  if (isObject(found)) found = Object.hasOwn(found, 'text') ? found.text : undefined;
+  for (const step of path) found = getOwn(found, step);
+  if (isObject(found)) found = getOwn(found, 'text');
   return typeof found === 'string' && found !== '' ? found : undefined;
 }
 
@@ -41,12 +39,10 @@ function translate(cost: Json): Replacement {
       ['output_tokens', lookup(cost, 'max_output_tokens')],
       ['context', context ?? (warn && ''), warn === undefined ? undefined : ['warn', warn]],
     ];
-  const limits: Replacement['limits'] = [];
-  for (const [name, text, attribute] of rows) {
-    if (text !== undefined) limits.push({ name, text, ...(attribute ? { attribute } : {}) });
-  }
-  const hook = HOOKS[lookup(cost, 'on_exceeded')?.trim() ?? ''];
-  return { limits, ...(hook ? { hook } : {}) };
+  const limits = rows.flatMap(([name, text, attribute]) =>
+    text === undefined ? [] : [{ name, text, attribute }],
+  );
+  return { limits, hook: HOOKS[lookup(cost, 'on_exceeded')?.trim() ?? ''] };
 }
 
 function printXml({ limits, hook }: Replacement): string {
@@ -54,18 +50,16 @@ function printXml({ limits, hook }: Replacement): string {
     const opener = attribute ? `${name} ${attribute[0]}="${attribute[1]}"` : name;
     return text === '' ? `  <${opener} />` : `  <${opener}>${text}</${name}>`;
   });
-  const block = ['<limits>', ...rows, '</limits>'];
-  if (!hook) return block.join('\n');
-  const lines = [
-    ...block,
-    '<hooks>',
-    '  <hook>',
-    `    <when>${hook.when}</when>`,
-    `    <directive>${hook.directive}</directive>`,
-    '  </hook>',
-    '</hooks>',
-  ];
-  return lines.join('\n');
+  const block = ['<limits>', ...rows, '</limits>'].join('\n');
+  return hook
+    ? `${block}
+<hooks>
+  <hook>
+    <when>${hook.when}</when>
+    <directive>${hook.directive}</directive>
+  </hook>
+</hooks>`
+    : block;
 }
 
 function printYaml({ limits, hook }: Replacement): string {
@@ -73,53 +67,44 @@ function printYaml({ limits, hook }: Replacement): string {
     ...(text === '' ? [] : [`  ${name}: ${text}`]),
     ...(attribute ? [`  ${name}_${attribute[0]}: ${attribute[1]}`] : []),
   ]);
-  const block = rows.length === 0 ? ['limits: {}'] : ['limits:', ...rows];
-  if (!hook) return block.join('\n');
-  return [...block, 'hooks:', `  - when: ${hook.when}`, `    directive: ${hook.directive}`].join(
-    '\n',
-  );
+  const block = rows.length === 0 ? 'limits: {}' : ['limits:', ...rows].join('\n');
+  return hook
+    ? `${block}
+hooks:
+  - when: ${hook.when}
+    directive: ${hook.directive}`
+    : block;
 }
 
-const print = (replacement: Replacement, form: Form): string =>
-  form === 'xml' ? printXml(replacement) : printYaml(replacement);
-
-export function reportCost(cost: Element, findings: Findings, words: DirectiveWords): void {
+export function reportCost(cost: Element, findings: Findings): void {
+  const { words } = findings;
   const replacement = translate(dataOf(cost));
   const also = replacement.hook ? ` and ${words.tag('hooks')}` : '';
-  findings.error(
-    'cost_removed',
-    cost.at,
-    `${words.tag('cost')} is no longer read; write ${words.tag('limits')}${also} instead`,
-    `replace it with\n${print(replacement, words.form)}`,
-  );
+  const message = `${words.tag('cost')} is no longer read; write ${words.tag('limits')}${also} instead`;
+  const block = words.form === 'xml' ? printXml(replacement) : printYaml(replacement);
+  findings.error('cost_removed', cost.at, message, `replace it with\n${block}`);
 }
 
 /** What became of two attributes of `<model>`. */
-export function reportRetired(model: Element, findings: Findings, words: DirectiveWords): void {
+export function reportRetired(model: Element, findings: Findings): void {
   const fallback = attributeOf(model, 'fallback');
   if (fallback) {
-    findings.error(
-      'fallback_renamed',
-      fallback.at,
-      `\`fallback\` is now called \`fallback_id\``,
-      `write ${words.attribute('fallback_id', fallback.value)}`,
-    );
+    const hint = `write ${findings.words.attribute('fallback_id', fallback.value)}`;
+    const message = '`fallback` is now called `fallback_id`';
+    findings.error('fallback_renamed', fallback.at, message, hint);
   }
   const parallel = attributeOf(model, 'parallel');
   if (parallel) {
-    findings.note(
-      'parallel_ignored',
-      parallel.at,
-      '`parallel` has no effect: calls of tools that only read run concurrently anyway',
-      'it can be removed',
-    );
+    const message =
+      '`parallel` has no effect: calls of tools that only read run concurrently anyway';
+    findings.note('parallel_ignored', parallel.at, message, 'it can be removed');
   }
 }
 
 // `<limits>`: whole numbers, money as a decimal. Zero is a limit like any other: none allowed.
 
 /** In the order in which they are printed. */
-export const COUNTED = [
+const COUNTED = [
   ...(['turns', 'tokens', 'spawns', 'duration', 'input_tokens', 'output_tokens'] as const),
   ...(['context', 'depth', 'tool_calls'] as const),
 ];
@@ -129,7 +114,7 @@ const DECIMAL = /^(\d{1,12})(?:\.(\d{1,9}))?$/;
 const CURRENCY = /^[A-Z]{3}$/;
 
 /** The decimal without trailing zeros: `10.00` and `10` are one value. Undefined: not a decimal. */
-export function normalizeDecimal(text: string): string | undefined {
+function normalizeDecimal(text: string): string | undefined {
   const [match, whole = '', fraction = ''] = DECIMAL.exec(text) ?? [];
   if (match === undefined) return undefined;
   const [int, rest] = [whole.replace(/^0+(?=\d)/, ''), fraction.replace(/0+$/, '')];
@@ -139,9 +124,9 @@ export function normalizeDecimal(text: string): string | undefined {
 export function readLimits(
   element: Element | undefined,
   findings: Findings,
-  words: DirectiveWords,
 ): DirectiveLimits | undefined {
   if (!element) return undefined;
+  const { words } = findings;
 
   function invalid(child: Element, rule: string): undefined {
     const text = proseOf(child);
@@ -151,13 +136,8 @@ export function readLimits(
       : /^\d[\d_, ]*\d$/.test(text)
         ? `write ${quoted(text.replace(/[_, ]/g, ''))}`
         : 'leave the limit out for the default';
-    findings.error(
-      'limit_invalid',
-      child.at,
-      `limit ${words.tag(child.name)} ${given}, but must be ${rule}`,
-      hint,
-    );
-    return undefined;
+    const message = `limit ${words.tag(child.name)} ${given}, but must be ${rule}`;
+    return findings.error('limit_invalid', child.at, message, hint);
   }
 
   function count(name: string): number | undefined {
@@ -171,39 +151,28 @@ export function readLimits(
 
   function spend(): string | undefined {
     const child = childOf(element, 'spend');
-    if (!child) return undefined;
-    return (
-      normalizeDecimal(proseOf(child)) ??
-      invalid(child, 'a decimal number such as `5.00`, 0 or more')
-    );
+    const value = normalizeDecimal(proseOf(child));
+    if (!child || value !== undefined) return value;
+    return invalid(child, 'a decimal number such as `5.00`, 0 or more');
   }
 
   function currency(): string | undefined {
     const given = attributeOf(childOf(element, 'spend'), 'currency');
     if (!given || CURRENCY.test(given.value)) return given?.value;
-    findings.error(
-      'currency_invalid',
-      given.at,
-      `currency ${quoted(given.value)} must be a code of three capital letters`,
-      `e.g. ${words.attribute('currency', 'USD')}`,
-    );
-    return undefined;
+    const message = `currency ${quoted(given.value)} must be a code of three capital letters`;
+    const hint = `e.g. ${words.attribute('currency', 'USD')}`;
+    return findings.error('currency_invalid', given.at, message, hint);
   }
 
   function warn(): number | undefined {
     const given = attributeOf(childOf(element, 'context'), 'warn');
     if (!given) return undefined;
-    const share = /^\d{0,3}(?:\.\d{1,9})?$/.test(given.value)
-      ? Number(given.value || 'x')
-      : Number.NaN;
+    const isDecimal = /^\d{0,3}(?:\.\d{1,9})?$/.test(given.value);
+    const share = isDecimal ? Number(given.value) : 0;
     if (share > 0 && share <= 1) return share;
-    findings.error(
-      'limit_invalid',
-      given.at,
-      `\`warn\` is ${quoted(given.value)}, but must be a share of the context above 0 and up to 1`,
-      'leave it out for 0.8',
-    );
-    return undefined;
+    const rule = 'must be a share of the context above 0 and up to 1';
+    const message = `\`warn\` is ${quoted(given.value)}, but ${rule}`;
+    return findings.error('limit_invalid', given.at, message, 'leave it out for 0.8');
   }
 
   const counted = Object.fromEntries(COUNTED.map((name) => [name, count(name)]));

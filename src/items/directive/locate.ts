@@ -8,7 +8,7 @@ export type Located =
   | { form: 'xml'; lead: number; start: number }
   /** The YAML text between the two `---` lines, `lead` and `after` around those. */
   | { form: 'yaml'; lead: number; start: number; end: number; after: number }
-  | { form: 'none'; problem: 'missing' | 'front_matter_unclosed'; at: number };
+  | { form: 'none'; problem: 'directive_missing' | 'front_matter_unclosed'; at: number };
 
 const OPENER = /<directive(?=[\s>/])/y;
 const FENCE = /^[ \t]*(`{3,}|~{3,})([^`\r\n]*)/;
@@ -89,7 +89,7 @@ export function locateDirective(text: string): Located {
   if (element) return { form: 'xml', ...element };
   if (matter) return { form: 'yaml', ...matter };
   if (front === 'open') return { form: 'none', problem: 'front_matter_unclosed', at: lead };
-  return { form: 'none', problem: 'missing', at: 0 };
+  return { form: 'none', problem: 'directive_missing', at: 0 };
 }
 
 /** A second directive in the file, which would be taken for text. */

@@ -1,6 +1,6 @@
 // The small parts of a directive: its name, version, model, relations, what it is exposed as.
 import { compact, type JsonObject, nearest } from '../../base/index.ts';
-import { VERSION } from '../item-kinds.ts';
+import { NO_VERSION, VERSION } from '../item-kinds.ts';
 import type { DeviationRules, DirectiveModel, Relationships } from './directive.ts';
 import {
   attributeOf,
@@ -11,7 +11,7 @@ import {
   proseOf,
   readFlag,
 } from './element.ts';
-import { type DirectiveWords, type Findings, type Place, quoted } from './findings.ts';
+import { type Findings, type Place, quoted } from './findings.ts';
 import { reportRetired } from './limits.ts';
 import { splitList } from './permissions.ts';
 
@@ -51,17 +51,13 @@ function nameProblem(
   ];
 }
 
-export function readName(root: Element, findings: Findings, words: DirectiveWords): string {
+export function readName(root: Element, findings: Findings): string {
   const given = attributeOf(root, 'name');
   if (!given) {
     const stem = fileStem(findings.file) ?? 'my_directive';
+    const hint = `add ${findings.words.attribute('name', stem)}`;
     if (!hasTypo(root))
-      findings.error(
-        'name_missing',
-        root.at,
-        'the directive has no `name`',
-        `add ${words.attribute('name', stem)}`,
-      );
+      findings.error('name_missing', root.at, 'the directive has no `name`', hint);
     return stem;
   }
   const problem = nameProblem(given.value, findings.file);
@@ -69,25 +65,17 @@ export function readName(root: Element, findings: Findings, words: DirectiveWord
   return given.value;
 }
 
-export function readVersion(root: Element, findings: Findings, words: DirectiveWords): string {
+export function readVersion(root: Element, findings: Findings): string {
   const given = attributeOf(root, 'version');
   if (!given) {
-    if (!hasTypo(root))
-      findings.error(
-        'version_missing',
-        root.at,
-        'the directive has no `version`',
-        `add ${words.attribute('version', '1.0.0')}`,
-      );
-    return '0.0.0';
+    const hint = `add ${findings.words.attribute('version', '1.0.0')}`;
+    const message = 'the directive has no `version`';
+    if (!hasTypo(root)) findings.error('version_missing', root.at, message, hint);
+    return NO_VERSION;
   }
   if (!VERSION.test(given.value)) {
-    findings.error(
-      'version_invalid',
-      given.at,
-      `version ${quoted(given.value)} must have the form \`x.y.z\``,
-      'e.g. `1.0.0`',
-    );
+    const message = `version ${quoted(given.value)} must have the form \`x.y.z\``;
+    findings.error('version_invalid', given.at, message, 'e.g. `1.0.0`');
   }
   return given.value;
 }
@@ -95,10 +83,9 @@ export function readVersion(root: Element, findings: Findings, words: DirectiveW
 export function readModel(
   element: Element | undefined,
   findings: Findings,
-  words: DirectiveWords,
 ): DirectiveModel | undefined {
   if (!element) return undefined;
-  reportRetired(element, findings, words);
+  reportRetired(element, findings);
   const value = (name: string) => attributeOf(element, name)?.value || undefined;
   const model = compact<DirectiveModel>({
     tier: value('tier'),
@@ -107,10 +94,12 @@ export function readModel(
     context: proseOf(element),
   });
   if (model.tier === undefined && model.model_id === undefined && !hasTypo(element)) {
+    const { words } = findings;
+    const message = `${words.tag('model')} names neither a \`tier\` nor a \`model_id\``;
     findings.error(
       'model_missing',
       element.at,
-      `${words.tag('model')} names neither a \`tier\` nor a \`model_id\``,
+      message,
       `e.g. ${words.attribute('tier', 'balanced')}`,
     );
   }
@@ -150,10 +139,8 @@ export function readExpose(
   return expose;
 }
 
-const RELATIONS = ['requires', 'suggests', 'extends', 'related'] as const;
-
 export function readRelationships(element: Element | undefined, remember: Remember): Relationships {
-  const names = (relation: (typeof RELATIONS)[number]): string[] => {
+  const names = (relation: keyof Relationships): string[] => {
     const list = element ? splitList(elementsOf(element, relation)) : [];
     list.forEach(({ at }, index) => remember(`${relation}.${index}`, at.at));
     return list.map(({ text }) => text);

@@ -12,10 +12,10 @@ import {
   sourceOf,
 } from './element.ts';
 import { outcomeText, readInputs, readOutputs, reportUnknownInputs } from './fields.ts';
-import { createFindings, type Findings, type Form, type Place, WORDS } from './findings.ts';
+import { createFindings, type Findings, type Place } from './findings.ts';
 import { readGuards, readHooks } from './hooks.ts';
 import { readLimits, reportCost } from './limits.ts';
-import { findAnother, locateDirective, textAround } from './locate.ts';
+import { findAnother, type Located, locateDirective, textAround } from './locate.ts';
 import { readMarkup } from './markup.ts';
 import {
   type Remember,
@@ -35,50 +35,37 @@ const MAX_LENGTH = 8 * 1024 * 1024;
 
 interface Source {
   readonly root: Element;
-  readonly form: Form;
   readonly around: string;
 }
 
-function reportAnother(text: string, from: number, findings: Findings): void {
-  const at = findAnother(text, from);
-  if (at === undefined) return;
-  findings.error(
-    'directive_extra',
-    at,
-    'a file holds one directive; this is a second one',
-    'move it into a file of its own',
-  );
-}
+const NO_DIRECTIVE = {
+  directive_missing: [
+    'this file holds no directive',
+    'write `<directive name="…" version="1.0.0">…</directive>`, or front matter with `name` and `version`',
+  ],
+  front_matter_unclosed: [
+    'the front matter that starts here has no end',
+    'add a line `---` after it',
+  ],
+} as const;
 
-/** Finds the directive in either form; undefined when there is none. */
-function readSource(text: string, findings: Findings): Source | undefined {
-  const located = locateDirective(text);
-  if (located.form === 'xml') {
-    const { root, end } = readMarkup(text, located.start, findings);
-    reportAnother(text, end, findings);
-    return { root, form: 'xml', around: textAround(text, located.lead, end) };
+/** Reads the directive in either form; undefined when there is none. */
+function readSource(located: Located, findings: Findings): Source | undefined {
+  const { text } = findings;
+  if (located.form === 'none') {
+    const [message, hint] = NO_DIRECTIVE[located.problem];
+    return findings.error(located.problem, located.at, message, hint);
   }
-  if (located.form === 'yaml') {
-    const root = readYaml(text, located.start, located.end, findings);
-    reportAnother(text, located.after, findings);
-    return { root, form: 'yaml', around: textAround(text, located.lead, located.after) };
+  const { root, end } =
+    located.form === 'xml'
+      ? readMarkup(text, located.start, findings)
+      : { root: readYaml(located.start, located.end, findings), end: located.after };
+  const another = findAnother(text, end);
+  if (another !== undefined) {
+    const message = 'a file holds one directive; this is a second one';
+    findings.error('directive_extra', another, message, 'move it into a file of its own');
   }
-  if (located.problem === 'missing') {
-    findings.error(
-      'directive_missing',
-      located.at,
-      'this file holds no directive',
-      'write `<directive name="…" version="1.0.0">…</directive>`, or front matter with `name` and `version`',
-    );
-  } else {
-    findings.error(
-      'front_matter_unclosed',
-      located.at,
-      'the front matter that starts here has no end',
-      'add a line `---` after it',
-    );
-  }
-  return undefined;
+  return { root, around: textAround(text, located.lead, end) };
 }
 
 /** Places that checks across items will need. */
@@ -97,42 +84,40 @@ function rememberPlaces(root: Element, metadata: Element | undefined, remember: 
   });
 }
 
-function build({ root, form, around }: Source, findings: Findings): Directive {
-  const words = WORDS[form];
+function build({ root, around }: Source, findings: Findings): Directive {
+  const { text: content, file, words } = findings;
   const known = new Map<string, Place>();
   const remember: Remember = (key, place) => {
     if (place !== undefined) known.set(key, place);
   };
   const places: DirectivePlaces = {
-    file: findings.file,
-    form,
-    at: (key) => findings.position(known.get(key) ?? root.at),
-    line: (number) => findings.line(number),
+    at: (key) => known.get(key) ?? root.at,
+    findings: () => createFindings(content, file, words.form, Number.POSITIVE_INFINITY),
   };
   const metadata = childOf(root, 'metadata');
   const part = (name: string) => childOf(metadata, name);
   const text = (name: string) => proseOf(part(name));
   rememberPlaces(root, metadata, remember);
   const cost = part('cost');
-  if (cost) reportCost(cost, findings, words);
+  if (cost) reportCost(cost, findings);
   const [inputs, outputs] = [childOf(root, 'inputs'), childOf(root, 'outputs')];
   return compact<Directive>({
-    name: readName(root, findings, words),
-    version: readVersion(root, findings, words),
+    name: readName(root, findings),
+    version: readVersion(root, findings),
     description: text('description'),
     category: text('category'),
     author: text('author') || undefined,
-    model: readModel(part('model'), findings, words),
-    limits: readLimits(part('limits'), findings, words),
-    permissions: readPermissions(part('permissions'), findings, words),
-    hooks: readHooks(part('hooks'), findings, words),
+    model: readModel(part('model'), findings),
+    limits: readLimits(part('limits'), findings),
+    permissions: readPermissions(part('permissions'), findings),
+    hooks: readHooks(part('hooks'), findings),
     guards: readGuards(part('guards'), findings),
     relationships: readRelationships(part('relationships'), remember),
     deviation_rules: readDeviation(part('deviation_rules'), findings),
     expose: readExpose(part('expose'), findings),
-    inputs: readInputs(inputs, findings, words),
-    process: readProcess(childOf(root, 'process'), findings, words),
-    outputs: readOutputs(outputs, findings, words),
+    inputs: readInputs(inputs, findings),
+    process: readProcess(childOf(root, 'process'), findings),
+    outputs: readOutputs(outputs, findings),
     success: outcomeText(outputs, 'success'),
     failure: outcomeText(outputs, 'failure'),
     context: objectOf(childOf(root, 'context')),
@@ -168,12 +153,13 @@ export function parseDirective(content: string, file: string): ParsedDirective {
     return { diagnostics: findings.list() };
   }
   const text = blankSignatureLine(content);
-  const findings = createFindings(text, file);
+  const located = locateDirective(text);
+  const findings = createFindings(text, file, located.form === 'yaml' ? 'yaml' : 'xml');
   const nul = text.indexOf('\0');
   if (nul !== -1) findings.error('nul_byte', nul, 'the file holds a NUL byte; is it really text');
-  const source = readSource(text, findings);
+  const source = readSource(located, findings);
   if (!source) return { diagnostics: findings.list() };
-  survey(source.root, findings, WORDS[source.form]);
+  survey(source.root, findings);
   const draft = build(source, findings);
   if (draft.relationships.extends.length === 0) {
     reportUnknownInputs(

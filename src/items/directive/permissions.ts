@@ -17,17 +17,17 @@ import {
   proseOf,
   readFlag,
 } from './element.ts';
-import { type DirectiveWords, type Findings, type Form, quoted } from './findings.ts';
+import { type Findings, type Form, quoted } from './findings.ts';
 
 const ATTRIBUTES = ['resource', 'path', 'id', 'action', 'host', 'method'] as const;
 
 /** A scalar that YAML reads back as this text. */
-export const yamlText = (text: string): string =>
+const yamlText = (text: string): string =>
   /^[A-Za-z_][\w/.-]*$/.test(text) && !/^(?:true|false|null|yes|no|on|off)$/i.test(text)
     ? text
     : JSON.stringify(text);
 
-export function permissionText(permission: Permission, form: Form): string {
+function permissionText(permission: Permission, form: Form): string {
   if (form === 'xml') return formatPermission(permission);
   const fields = ATTRIBUTES.flatMap((name) => {
     const value = permission[name];
@@ -67,27 +67,22 @@ export const splitList = (elements: readonly Element[]): { text: string; at: Ele
       .map((text) => ({ text, at: element })),
   );
 
-function shapeProblem(
-  permission: Permission,
-): { message: string; example: Permission } | undefined {
-  const { verb, resource, path, id } = permission;
+/** What is missing, and the permission as it could be. */
+function shapeProblem(permission: Permission): [message: string, example: Permission] | undefined {
+  const { verb, resource, path, id, action } = permission;
   if (resource === '') {
-    const example: Permission = { verb, resource: 'filesystem', path: 'src/**' };
-    return { message: 'names no `resource`', example };
+    return ['names no `resource`', { verb, resource: 'filesystem', path: 'src/**' }];
   }
   if (resource === 'filesystem' && path === undefined) {
-    return {
-      message: 'for the filesystem names no `path`',
-      example: { ...permission, path: 'src/**' },
-    };
+    return ['for the filesystem names no `path`', { ...permission, path: 'src/**' }];
   }
-  if (resource === 'tool' && id === undefined && permission.action === undefined) {
-    return { message: 'for a tool names no `id`', example: { ...permission, id: 'shell/bash' } };
+  if (resource === 'tool' && id === undefined && action === undefined) {
+    return ['for a tool names no `id`', { ...permission, id: 'shell/bash' }];
   }
   return undefined;
 }
 
-function readEntry(element: Element, findings: Findings, words: DirectiveWords): Permission {
+function readEntry(element: Element, findings: Findings): Permission {
   const value = (name: string): string | undefined =>
     attributeOf(element, name)?.value.trim() || undefined;
   const permission = compact<Permission>({
@@ -102,12 +97,10 @@ function readEntry(element: Element, findings: Findings, words: DirectiveWords):
   });
   const problem = hasTypo(element) ? undefined : shapeProblem(permission);
   if (problem) {
-    findings.error(
-      'permission_invalid',
-      element.at,
-      `this ${quoted(element.name)} permission ${problem.message}`,
-      `e.g. \`${permissionText(problem.example, words.form)}\``,
-    );
+    const [lack, example] = problem;
+    const hint = `e.g. \`${permissionText(example, findings.words.form)}\``;
+    const message = `this ${quoted(element.name)} permission ${lack}`;
+    findings.error('permission_invalid', element.at, message, hint);
     return permission;
   }
   for (const name of GLOBS) {
@@ -141,20 +134,17 @@ function readFilter(element: Element, findings: Findings): CategoryFilter {
 export function readPermissions(
   element: Element | undefined,
   findings: Findings,
-  words: DirectiveWords,
 ): Permissions | undefined {
   if (!element) return undefined;
+  const { words } = findings;
   const entries = elementsOf(element)
     .filter(({ name }) => name === 'read' || name === 'write' || name === 'execute')
-    .map((entry) => readEntry(entry, findings, words));
+    .map((entry) => readEntry(entry, findings));
   const orchestration = childOf(element, 'orchestration');
   if (orchestration && !attributeOf(orchestration, 'enabled') && !hasTypo(orchestration)) {
-    findings.error(
-      'permission_invalid',
-      orchestration.at,
-      `${words.tag('orchestration')} does not say whether spawning is allowed`,
-      `add ${words.attribute('enabled', 'true')} or ${words.attribute('enabled', 'false')}`,
-    );
+    const message = `${words.tag('orchestration')} does not say whether spawning is allowed`;
+    const hint = `add ${words.attribute('enabled', 'true')} or ${words.attribute('enabled', 'false')}`;
+    findings.error('permission_invalid', orchestration.at, message, hint);
   }
   const filterOf = (name: string): CategoryFilter | undefined => {
     const child = childOf(element, name);

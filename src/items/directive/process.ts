@@ -12,7 +12,7 @@ import {
   readChoice,
   sourceOf,
 } from './element.ts';
-import { type DirectiveWords, type Findings, quoted } from './findings.ts';
+import { type Findings, quoted } from './findings.ts';
 
 const MODES = ['free', 'plan'] as const;
 const OPAQUE = ['template', 'example', 'raw'];
@@ -34,15 +34,11 @@ function stepText(step: Element): string | undefined {
   return dedent(parts.join(''), step.yaml === true) || undefined;
 }
 
-function readStep(step: Element, findings: Findings, words: DirectiveWords): Step {
+function readStep(step: Element, findings: Findings): Step {
   const name = attributeOf(step, 'name')?.value.trim() ?? '';
   if (name === '' && !hasTypo(step)) {
-    findings.error(
-      'step_name_missing',
-      step.at,
-      'this step has no name',
-      `add ${words.attribute('name', 'verify')}`,
-    );
+    const hint = `add ${findings.words.attribute('name', 'verify')}`;
+    findings.error('step_name_missing', step.at, 'this step has no name', hint);
   }
   return compact<Step>({
     name,
@@ -60,25 +56,18 @@ function readScript(script: Element, findings: Findings): DirectiveScript {
   return { text, ...findings.position(offset(0)) };
 }
 
-export function readProcess(
-  element: Element | undefined,
-  findings: Findings,
-  words: DirectiveWords,
-): DirectiveProcess {
+export function readProcess(element: Element | undefined, findings: Findings): DirectiveProcess {
   if (!element) return { mode: 'free', steps: [] };
   const steps = elementsOf(element, 'step');
   const script = childOf(element, 'script');
   if (script && steps[0]) {
-    findings.error(
-      'process_mixed',
-      script.at,
-      'a process is either steps or one script, not both',
-      'move the steps into the script, or the script into a directive of its own',
-    );
+    const message = 'a process is either steps or one script, not both';
+    const hint = 'move the steps into the script, or the script into a directive of its own';
+    findings.error('process_mixed', script.at, message, hint);
   }
   const names = new Set<string>();
   const read = steps.map((step) => {
-    const value = readStep(step, findings, words);
+    const value = readStep(step, findings);
     if (value.name !== '' && names.has(value.name)) {
       findings.warning('step_duplicate', step.at, `two steps are called ${quoted(value.name)}`);
     }

@@ -3,18 +3,18 @@
 import { nearest } from '../../base/index.ts';
 import { type Element, elementsOf } from './element.ts';
 import { offsetIn } from './entities.ts';
-import { type DirectiveWords, type Findings, quoted } from './findings.ts';
+import { type Findings, quoted, suggestion } from './findings.ts';
 import { homeOf, type Shape } from './shape.ts';
 
 function attributeHint(name: string, shape: Shape): string | undefined {
-  const near = nearest(name, shape.attributes);
-  if (near !== undefined) return `did you mean \`${near}\``;
+  const near = suggestion(name, shape.attributes);
+  if (near !== undefined) return near;
   if (Object.hasOwn(shape.children, name)) return `write it as a tag: \`<${name}>…</${name}>\``;
   const known = shape.attributes.map((attribute) => `\`${attribute}\``).join(', ');
   return known === '' ? 'this tag takes no attributes' : `known here: ${known}`;
 }
 
-function tagHint(element: Element, parent: Element, words: DirectiveWords): string {
+function tagHint(element: Element, parent: Element, { words }: Findings): string {
   const { attributes, children, text } = parent.shape as Shape;
   const names =
     words.form === 'yaml' ? [...attributes, ...Object.keys(children)] : Object.keys(children);
@@ -32,7 +32,9 @@ function tagHint(element: Element, parent: Element, words: DirectiveWords): stri
     : `known here: ${known.map((name) => `\`${name}\``).join(', ')}`;
 }
 
-export function survey(root: Element, findings: Findings, words: DirectiveWords): void {
+export function survey(root: Element, findings: Findings): void {
+  const { words } = findings;
+
   function unclosed({ name, at, shape }: Element): void {
     const isEmpty = shape && !shape.text && Object.keys(shape.children).length === 0;
     const hint = isEmpty ? `end it with \`/>\`: \`<${name} … />\`` : `add \`</${name}>\``;
@@ -44,12 +46,9 @@ export function survey(root: Element, findings: Findings, words: DirectiveWords)
     for (const attribute of given) {
       if (shape.attributes.includes(attribute.name) || shape.retired.includes(attribute.name))
         continue;
-      findings.error(
-        'attribute_unknown',
-        attribute.at,
-        `unknown attribute ${quoted(attribute.name)} on ${words.tag(name)}`,
-        attributeHint(attribute.name, shape),
-      );
+      const message = `unknown attribute ${quoted(attribute.name)} on ${words.tag(name)}`;
+      const hint = attributeHint(attribute.name, shape);
+      findings.error('attribute_unknown', attribute.at, message, hint);
     }
   }
 
@@ -68,12 +67,8 @@ export function survey(root: Element, findings: Findings, words: DirectiveWords)
   }
 
   function unknown(element: Element, parent: Element): void {
-    findings.error(
-      'tag_unknown',
-      element.at,
-      `unknown ${words.tagKind} ${words.tag(element.name)} inside ${words.tag(parent.name)}`,
-      tagHint(element, parent, words),
-    );
+    const message = `unknown ${words.tagKind} ${words.tag(element.name)} inside ${words.tag(parent.name)}`;
+    findings.error('tag_unknown', element.at, message, tagHint(element, parent, findings));
   }
 
   // Recursion is safe: the reader bounds the depth of the tree.
@@ -88,12 +83,8 @@ export function survey(root: Element, findings: Findings, words: DirectiveWords)
         continue;
       }
       if (seen.has(child.name) && !child.shape.repeat) {
-        findings.error(
-          'tag_duplicate',
-          child.at,
-          `${words.tag(child.name)} stands more than once inside ${words.tag(element.name)}`,
-          'keep one of them',
-        );
+        const message = `${words.tag(child.name)} stands more than once inside ${words.tag(element.name)}`;
+        findings.error('tag_duplicate', child.at, message, 'keep one of them');
       }
       seen.add(child.name);
       visit(child);

@@ -4,9 +4,9 @@ import {
   isObject,
   type Json,
   type JsonObject,
+  type Position,
   parseYaml,
   setOwn,
-  type YamlDocument,
 } from '../../base/index.ts';
 import { type Attribute, childOf, type Element } from './element.ts';
 import type { TextPiece } from './entities.ts';
@@ -24,7 +24,6 @@ type Scalar = string | number | boolean | null;
 
 /** The front matter while it is read. */
 interface Front {
-  readonly text: string;
   readonly findings: Findings;
   readonly place: (path: Path, part: 'key' | 'value') => Place;
 }
@@ -59,7 +58,7 @@ function textPiece(front: Front, value: Scalar, path: Path): TextPiece {
     kind: 'text',
     text: content,
     get at() {
-      return contentStart(front.text, offsetOf(place), content);
+      return contentStart(front.findings.text, offsetOf(place), content);
     },
   };
 }
@@ -198,39 +197,29 @@ function buildRoot(front: Front, value: JsonObject, path: Path): Element {
 }
 
 /** Turns YAML's lines and columns into offsets of the file. */
-function createFront(
-  text: string,
-  start: number,
-  end: number,
-  document: YamlDocument,
-  findings: Findings,
-): Front & { offset(position: { line: number; column: number }): number } {
+function createOffsets(text: string, start: number, end: number): (position: Position) => number {
   const starts = [start];
   for (let at = text.indexOf('\n', start); at !== -1 && at < end; at = text.indexOf('\n', at + 1)) {
     starts.push(at + 1);
   }
-  const offset = ({ line, column }: { line: number; column: number }): number =>
-    (starts[line - 1] ?? end) + column - 1;
-  return {
-    text,
-    findings,
-    offset,
-    place: (path, part) => () => offset(document.locate(path, part)),
-  };
+  return ({ line, column }) => (starts[line - 1] ?? end) + column - 1;
 }
 
 /** Reads the front matter between two offsets of the file. */
-export function readYaml(text: string, start: number, end: number, findings: Findings): Element {
+export function readYaml(start: number, end: number, findings: Findings): Element {
+  const { text } = findings;
   const isTooLong = end - start > MAX_LENGTH;
   if (isTooLong) {
     const message = `front matter may be at most ${MAX_LENGTH} characters long`;
     findings.error('too_large', start, message);
   }
   const document = parseYaml(isTooLong ? 'name: x' : text.slice(start, end));
-  const front = createFront(text, start, end, document, findings);
+  const offset = createOffsets(text, start, end);
+  const place: Front['place'] = (path, part) => () => offset(document.locate(path, part));
+  const front: Front = { findings, place };
   for (const problem of document.problems) {
     const message = `the front matter is not valid YAML: ${problem.message}`;
-    findings.error('yaml_syntax', front.offset(problem), message);
+    findings.error('yaml_syntax', offset(problem), message);
   }
   const outer = document.value;
   const inner = isObject(outer) ? outer.directive : undefined;
