@@ -46,7 +46,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
   trust: [['keys', 'grants'], ['tokens']],
   flow: [['values'], ['operation.ts'], ['frame.ts'], ['guards'], ['policies'], ['pipeline']],
   items: [
-    ['item-kinds.ts'],
+    ['item-kinds.ts', 'signature-line.ts'],
     ['directive', 'tool', 'files'],
     ['item.ts', 'knowledge.ts', 'data'],
     ['signature.ts'],

@@ -95,6 +95,18 @@ test('the quick look agrees with the parser or says that it cannot tell', () => 
         else expect(parsed).toBeUndefined();
       }
     }),
-    { numRuns: runs(3000) },
+    // A blank line does not end a text: the parser reads on.
+    {
+      numRuns: runs(3000),
+      examples: [
+        [
+          [
+            ['title: ', 'a', ''],
+            ['', '', ''],
+            ['  ', 'b', ''],
+          ],
+        ],
+      ],
+    },
   );
 });

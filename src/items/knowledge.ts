@@ -20,7 +20,7 @@ import {
 import { type Header, readYamlHeader } from './files/item-file.ts';
 import { lastSegment } from './files/item-place.ts';
 import { NO_VERSION, VERSION } from './item-kinds.ts';
-import { blankSignatureLine } from './signature.ts';
+import { blankSignatureLine } from './signature-line.ts';
 
 /** What is shown and searched of any item. */
 export interface ItemFacts {

@@ -13,10 +13,6 @@ export const KNOWN_LARGE: readonly string[] = [];
 /** Imports inside a room that point up. */
 export const KNOWN_UPWARD: readonly string[] = [
   'harness/secrets/sealed-store.ts -> harness/thread/read-journal.ts',
-  'items/data/catalog-settings.ts -> items/library/write.ts',
-  'items/directive/parse.ts -> items/signature.ts',
-  'items/knowledge.ts -> items/signature.ts',
-  'items/tool/parse.ts -> items/signature.ts',
   'kernel/primitives/program-tools.ts -> kernel/tool/plan.ts',
   'kernel/process/dependencies.ts -> kernel/tool/plan.ts',
   'kernel/sinks/factories.ts -> kernel/http/websocket-sink.ts',

@@ -8,12 +8,11 @@ import {
   readCatalogSettings,
   writeCatalogSettings,
 } from '../data/catalog-settings.ts';
-import { readItemFile, realAncestor, realOf } from '../files/item-file.ts';
+import { putFile, readItemFile, realAncestor, realOf } from '../files/item-file.ts';
 import { idProblem, pathFor } from '../files/item-place.ts';
 import type { Item } from '../item.ts';
 import type { ItemKind } from '../item-kinds.ts';
 import { createLibrary } from '../library/library.ts';
-import { putFile } from '../library/write.ts';
 import { moduleFile, type TrustPort } from '../signature.ts';
 import { type FetchPorts, fetchCatalog, runCommand } from './fetch.ts';
 import {

@@ -3,10 +3,9 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { isObject, type Outcome, ok, parseJson } from '../../base/index.ts';
 import type { CatalogEntry } from '../data/catalog-settings.ts';
-import { readInside, realOf } from '../files/item-file.ts';
+import { putFile, readInside, realOf } from '../files/item-file.ts';
 import type { ItemKind } from '../item-kinds.ts';
 import { createSearchIndex, wordsOf } from '../library/search-index.ts';
-import { putFile } from '../library/write.ts';
 import { sha256Hex } from '../signature.ts';
 
 export interface CatalogItem {

@@ -18,8 +18,7 @@ import {
   textLike,
   uniqueBy,
 } from '../../base/index.ts';
-import { aboutFile, readInside, realOf } from '../files/item-file.ts';
-import { putFile } from '../library/write.ts';
+import { aboutFile, putFile, readInside, realOf } from '../files/item-file.ts';
 
 export type CatalogType = 'folder' | 'git' | 'npm';
 export const CATALOG_TYPES: readonly CatalogType[] = ['folder', 'git', 'npm'];

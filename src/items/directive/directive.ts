@@ -68,7 +68,7 @@ export interface Directive {
   readonly context: JsonObject;
   readonly success_criteria: readonly string[];
   /** `template`, `example` and `raw` elements directly below the directive, word for word. */
-  readonly opaque: readonly { readonly tag: string; readonly text: string }[];
+  readonly opaque: readonly OpaqueText[];
   /** The text around the directive: searched, never sent to a model. */
   readonly around: string;
   /** Where things stand in the file; no part of the value two forms have in common. */
@@ -158,6 +158,11 @@ export interface DirectiveScript {
   /** Line and column of the text's first character; every line starts at that column. */
   readonly line: number;
   readonly column: number;
+}
+
+interface OpaqueText {
+  readonly tag: string;
+  readonly text: string;
 }
 
 /** Where parts stand in the file, for checks across items. */

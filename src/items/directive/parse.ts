@@ -1,6 +1,6 @@
 // From the text of a file to a directive, with everything that can be said about it on its own.
 import { compact, hasErrors } from '../../base/index.ts';
-import { blankSignatureLine } from '../signature.ts';
+import { blankSignatureLine } from '../signature-line.ts';
 import type { Directive, DirectivePlaces, ParsedDirective } from './directive.ts';
 import {
   attributeOf,

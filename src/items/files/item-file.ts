@@ -1,6 +1,26 @@
-import { lstatSync, realpathSync, statSync } from 'node:fs';
+import { randomUUID } from 'node:crypto';
+import {
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname } from 'node:path';
-import { type Diagnostic, isInside, readRegularFile, type Severity } from '../../base/index.ts';
+import {
+  compact,
+  type Diagnostic,
+  errnoOf,
+  fail,
+  isInside,
+  type Outcome,
+  ok,
+  readRegularFile,
+  type Severity,
+} from '../../base/index.ts';
 
 /** A finding about a file as a whole. */
 export const aboutFile = (
@@ -8,15 +28,7 @@ export const aboutFile = (
   code: string,
   message: string,
   { severity = 'error', hint }: { severity?: Severity; hint?: string | undefined } = {},
-): Diagnostic => ({
-  file,
-  line: 1,
-  column: 1,
-  code,
-  severity,
-  message,
-  ...(hint === undefined ? {} : { hint }),
-});
+): Diagnostic => compact<Diagnostic>({ file, line: 1, column: 1, code, severity, message, hint });
 
 // Reading one file of a stranger's project, as text or as a reason why not.
 
@@ -78,6 +90,24 @@ export function readInside(root: string, path: string, max?: number): FileText |
   return { problem: { code: 'symlink_outside', message } };
 }
 
+/** Whole and on disk, or not at all. With `isNew` an existing file is never replaced. */
+export function putFile(file: string, content: string, isNew: boolean): Outcome<null> {
+  const draft = `${dirname(file)}/.${randomUUID()}.tmp`;
+  try {
+    mkdirSync(dirname(file), { recursive: true });
+    writeFileSync(draft, content, { flag: 'wx', mode: 0o644, flush: true });
+    if (isNew) linkSync(draft, file);
+    else renameSync(draft, file);
+    return ok(null);
+  } catch (error) {
+    const code = errnoOf(error);
+    if (code === 'EEXIST') return fail('invalid_input', `\`${file}\` exists already`);
+    return fail('tool_failed', `cannot write \`${file}\` (${code})`);
+  } finally {
+    rmSync(draft, { force: true });
+  }
+}
+
 // A look at the top-level fields of a YAML text without parsing it. Ten thousand files are searched
 // by their names and descriptions; building a document tree for each would take seconds. Only plain
 // one-line forms are read here; for anything else the answer is undefined and the caller parses.
@@ -112,7 +142,9 @@ export function readYamlHeader(text: string, names: ReadonlySet<string>): Header
     if (/^(?:["'?%\t{[]|---|\.\.\.)/.test(line)) return undefined;
     const [, name, value] = FIELD.exec(line) ?? [];
     if (name === undefined || !names.has(name)) continue;
-    const continued = /^[ \t]+[^ \t\r#]/.test(lines[index + 1] ?? '');
+    // Blank lines in between belong to a text that goes on after them.
+    const next = lines.slice(index + 1).find((line) => /[^ \t\r]/.test(line)) ?? '';
+    const continued = /^[ \t]+[^ \t#]/.test(next);
     const given = (value ?? '').trim();
     const read = scalar(given) ?? flowList(given);
     if (read === undefined || continued || fields.has(name)) return undefined;

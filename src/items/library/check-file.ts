@@ -8,7 +8,7 @@ import { parseDirective } from '../directive/parse.ts';
 import { aboutFile, readItemFile } from '../files/item-file.ts';
 import type { ToolItem } from '../item.ts';
 import { checkKnowledge } from '../knowledge.ts';
-import { blankSignatureLine } from '../signature.ts';
+import { blankSignatureLine } from '../signature-line.ts';
 import { directiveWorld } from './check.ts';
 import { checkTool, looseTool } from './check-tool.ts';
 import type { Library } from './library.ts';

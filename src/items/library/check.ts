@@ -14,7 +14,7 @@ import type { Root } from '../files/root.ts';
 import type { DirectiveItem, ItemOf, ToolItem } from '../item.ts';
 import { type ItemKind, SOURCES, type Source } from '../item-kinds.ts';
 import { checkKnowledge } from '../knowledge.ts';
-import { blankSignatureLine } from '../signature.ts';
+import { blankSignatureLine } from '../signature-line.ts';
 import { type ConfigCheck, checkTool, looseTool, type ToolWorld } from './check-tool.ts';
 import type { FileRecord } from './record.ts';
 import type { Chain } from './tool-chain.ts';

@@ -9,15 +9,8 @@ import { type Root, tick } from '../files/root.ts';
 import type { Item, ItemBase, SignatureState } from '../item.ts';
 import { type ItemKind, NO_VERSION, VERSION } from '../item-kinds.ts';
 import { checkKnowledge, type ItemFacts, knowledgeFacts, knowledgeText } from '../knowledge.ts';
-import {
-  blankSignatureLine,
-  directiveRights,
-  NO_RIGHTS,
-  readSignatureLine,
-  type SignedText,
-  type Subject,
-  toolRights,
-} from '../signature.ts';
+import { directiveRights, NO_RIGHTS, type Subject, toolRights } from '../signature.ts';
+import { blankSignatureLine, readSignatureLine, type SignedText } from '../signature-line.ts';
 import { type ParsedTool, parseTool } from '../tool/parse.ts';
 
 const NAMES: ReadonlySet<string> = new Set(

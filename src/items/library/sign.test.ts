@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createFixture, type Fixture, toolText } from '../../../tests/support/library.ts';
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import { generateKeyPair, type KeyPair } from '../../trust/index.ts';
-import { hasSignatureLine, readSignatureLine, stripSignatureLine } from '../signature.ts';
+import { hasSignatureLine, readSignatureLine, stripSignatureLine } from '../signature-line.ts';
 import { examinePolicy, signItem, verifyItem } from './sign.ts';
 
 const clock = { now: () => 1_800_000_000_000 };

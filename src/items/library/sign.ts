@@ -13,28 +13,29 @@ import {
 import { parsePolicy } from '../../flow/index.ts';
 import { type ItemStatement, type KeyPair, signStatement } from '../../trust/index.ts';
 import { parseDirective } from '../directive/parse.ts';
-import { readItemFile, realOf } from '../files/item-file.ts';
+import { putFile, readItemFile, realOf } from '../files/item-file.ts';
 import { itemPlace } from '../files/item-place.ts';
 import type { Root } from '../files/root.ts';
 import type { SignatureState } from '../item.ts';
 import { NO_VERSION } from '../item-kinds.ts';
 import { checkKnowledge, knowledgeFacts } from '../knowledge.ts';
 import {
-  blankSignatureLine,
   directiveRights,
   judgeSignature,
   NO_RIGHTS,
-  readSignatureLine,
   type Subject,
   sha256Hex,
-  stripSignatureLine,
   type TrustPort,
   toolRights,
-  writeSignatureLine,
 } from '../signature.ts';
+import {
+  blankSignatureLine,
+  readSignatureLine,
+  stripSignatureLine,
+  writeSignatureLine,
+} from '../signature-line.ts';
 import { parseTool } from '../tool/parse.ts';
 import { toolFacts } from './record.ts';
-import { putFile } from './write.ts';
 
 export interface SignedFile {
   file: string;

@@ -1,17 +1,6 @@
 // The category that a text would have as an item, before it is one.
 
-import { randomUUID } from 'node:crypto';
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  linkSync,
-  mkdirSync,
-  openSync,
-  renameSync,
-  rmSync,
-  writeSync,
-} from 'node:fs';
+import { existsSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import {
   asJson,
@@ -24,11 +13,11 @@ import {
   ok,
 } from '../../base/index.ts';
 import { parseDirective } from '../directive/parse.ts';
-import { MAX_ITEM_BYTES, realAncestor, realOf } from '../files/item-file.ts';
+import { MAX_ITEM_BYTES, putFile, realAncestor, realOf } from '../files/item-file.ts';
 import { idProblem, itemPlace, pathFor } from '../files/item-place.ts';
 import { type ItemKind, PLACES } from '../item-kinds.ts';
 import { knowledgeFacts } from '../knowledge.ts';
-import { hasSignatureLine } from '../signature.ts';
+import { hasSignatureLine } from '../signature-line.ts';
 import { toolFacts } from './record.ts';
 
 /** Never throws; a text that cannot be read has the category that an item without one has. */
@@ -93,32 +82,6 @@ function locate(
     return fail('permission_denied', `\`${id}\` leads out of the project through a link`);
   }
   return ok({ file, isNew: found === undefined });
-}
-
-/** Whole and on disk, or not at all. With `isNew` an existing file is never replaced. */
-export function putFile(file: string, content: string, isNew: boolean): Outcome<null> {
-  const draft = `${dirname(file)}/.${randomUUID()}.tmp`;
-  try {
-    mkdirSync(dirname(file), { recursive: true });
-    const descriptor = openSync(draft, 'wx', 0o644);
-    try {
-      const bytes = Buffer.from(content);
-      let done = 0;
-      while (done < bytes.length) done += writeSync(descriptor, bytes, done);
-      fsyncSync(descriptor);
-    } finally {
-      closeSync(descriptor);
-    }
-    if (isNew) linkSync(draft, file);
-    else renameSync(draft, file);
-    return ok(null);
-  } catch (error) {
-    const code = errnoOf(error);
-    if (code === 'EEXIST') return fail('invalid_input', `\`${file}\` exists already`);
-    return fail('tool_failed', `cannot write \`${file}\` (${code})`);
-  } finally {
-    rmSync(draft, { force: true });
-  }
 }
 
 function refuseContent(content: string): Outcome<null> {

@@ -28,7 +28,7 @@ import {
 } from '../../base/index.ts';
 import { TOOL_EFFECTS } from '../../flow/index.ts';
 import { NO_VERSION, RISKS, ROLES, SANDBOXES, VERSION } from '../item-kinds.ts';
-import { blankSignatureLine } from '../signature.ts';
+import { blankSignatureLine } from '../signature-line.ts';
 import type { Retry, Tool, ToolAction, ToolParameter } from './tool.ts';
 
 const CODES: ReadonlySet<string> = new Set(
