@@ -5,11 +5,11 @@ import {
   createLines,
   type Diagnostic,
   didYouMean,
-  getOwn,
-  type Json,
+  isObject,
+  type JsonObject,
   listOf,
+  mapping,
   openYaml,
-  parseYaml,
   type Rule,
   type RulePlace,
   record,
@@ -17,7 +17,7 @@ import {
   text,
   textLike,
 } from '../base/index.ts';
-import { type Header, readYamlHeader } from './files/item-file.ts';
+import { aboutFile, yamlFields } from './files/item-file.ts';
 import { lastSegment } from './files/item-place.ts';
 import { NO_VERSION, VERSION } from './item-kinds.ts';
 import { blankSignatureLine } from './signature-line.ts';
@@ -36,10 +36,9 @@ const NAMES: ReadonlySet<string> = new Set(
 );
 
 /** `tags: a, b` is what people write, too. */
+const splitTags = (value: string): string[] => value.split(',').flatMap((tag) => tag.trim() || []);
 const tags: Rule<string[]> = (value, place) =>
-  typeof value === 'string'
-    ? value.split(',').flatMap((tag) => tag.trim() || [])
-    : listOf(text, 100)(value, place);
+  typeof value === 'string' ? splitTags(value) : listOf(text, 100)(value, place);
 
 const FIELDS = {
   title: text,
@@ -56,7 +55,7 @@ const FIELDS = {
 
 const asText = (value: unknown): string => (typeof value === 'string' ? value.trim() : '');
 const asList = (value: unknown): string[] => {
-  if (typeof value === 'string') return value.split(',').flatMap((tag) => tag.trim() || []);
+  if (typeof value === 'string') return splitTags(value);
   return Array.isArray(value) ? value.filter((tag) => typeof tag === 'string') : [];
 };
 
@@ -70,19 +69,10 @@ const headingOf = (body: string): string =>
 const opening = (body: string): string =>
   /^(?![#>|\-*`<\s]|\d+\.)(.+)$/m.exec(body.slice(0, 4000))?.[1]?.trim() ?? '';
 
-/** The fields of the front matter, by the quick look or, when that is not enough, by the parser. */
-function fieldsOf(yaml: string): (name: string) => unknown {
-  if (yaml === '') return () => undefined;
-  const header: Header | undefined = readYamlHeader(yaml, NAMES);
-  if (header) return (name) => header.get(name);
-  const { value } = parseYaml(yaml);
-  return (name) => getOwn(value, name);
-}
-
 /** What a knowledge file says about itself; the id gives what it does not say. Never throws. */
 export function knowledgeFacts(source: string, id: string): ItemFacts {
   const { yaml, rest } = splitFrontMatter(blankSignatureLine(source));
-  const field = fieldsOf(yaml);
+  const field = yamlFields(yaml, NAMES);
   const named = asText(field('title')) || headingOf(rest) || asText(field('name'));
   const version = asText(field('version'));
   return {
@@ -101,36 +91,21 @@ export const knowledgeText = (source: string): string => splitFrontMatter(source
 export function checkKnowledge(content: string, file: string): Diagnostic[] {
   const source = blankSignatureLine(content);
   const { yaml, offset, isOpen } = splitFrontMatter(source);
-  const lines = createLines(source);
-  const diagnostics: Diagnostic[] = [];
   if (isOpen) {
     const message = 'the front matter that begins here is never closed';
     const hint = 'write `---` on a line of its own after it';
-    const severity = 'error';
-    const text = lines.line(1);
-    diagnostics.push({
-      file,
-      line: 1,
-      column: 1,
-      code: 'front_matter_unclosed',
-      severity,
-      message,
-      hint,
-      text,
-    });
+    const found = aboutFile(file, 'front_matter_unclosed', message, { hint });
+    return [{ ...found, text: createLines(source).line(1) }];
   }
-  if (yaml === '') return diagnostics;
-  const opened = openYaml(yaml, file, offset);
-  checkFields(opened.value, opened.place);
-  return [...diagnostics, ...opened.diagnostics];
+  if (yaml === '') return [];
+  const { value, place, diagnostics } = openYaml(yaml, file, offset);
+  if (isObject(value)) checkFields(value, place);
+  else if (value !== null) mapping(value, place);
+  return diagnostics;
 }
 
-function checkFields(value: Json, place: RulePlace): void {
-  const known: { [key: string]: Json } = {};
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    if (value !== null) record(FIELDS)(value, place);
-    return;
-  }
+function checkFields(value: JsonObject, place: RulePlace): void {
+  const known: JsonObject = {};
   for (const [name, field] of Object.entries(value)) {
     if (Object.hasOwn(FIELDS, name)) known[name] = field;
     else {

@@ -15,9 +15,11 @@ import {
   type Diagnostic,
   errnoOf,
   fail,
+  getOwn,
   isInside,
   type Outcome,
   ok,
+  parseYaml,
   readRegularFile,
   type Severity,
 } from '../../base/index.ts';
@@ -112,8 +114,6 @@ export function putFile(file: string, content: string, isNew: boolean): Outcome<
 // by their names and descriptions; building a document tree for each would take seconds. Only plain
 // one-line forms are read here; for anything else the answer is undefined and the caller parses.
 
-export type Header = ReadonlyMap<string, string | readonly string[]>;
-
 const FIELD = /^([A-Za-z_]+):(?:[ \t]+([^]*))?\r?$/;
 const QUOTED = /^(?:"([^"\\]*)"|'((?:[^']|'')*)')(?:[ \t]+#.*)?$/;
 /** Words that YAML reads as something other than text, and marks that begin other forms. */
@@ -133,8 +133,16 @@ function flowList(text: string): readonly string[] | undefined {
   return words.every((word) => word !== undefined) ? words : undefined;
 }
 
+/** The fields of a YAML text, by the quick look or, when that is not enough, by the parser. */
+export function yamlFields(text: string, names: ReadonlySet<string>): (name: string) => unknown {
+  const header = readYamlHeader(text, names);
+  if (header) return (name) => header.get(name);
+  const { value } = parseYaml(text);
+  return (name) => getOwn(value, name);
+}
+
 /** The named fields, or undefined when one of them is written in a form that needs a parser. */
-export function readYamlHeader(text: string, names: ReadonlySet<string>): Header | undefined {
+export function readYamlHeader(text: string, names: ReadonlySet<string>) {
   const fields = new Map<string, string | readonly string[]>();
   const lines = text.split('\n');
   for (const [index, line] of lines.entries()) {

@@ -2,8 +2,6 @@ import { lstatSync } from 'node:fs';
 import { basename } from 'node:path';
 import {
   type Diagnostic,
-  isObject,
-  type Json,
   type JsonObject,
   mergeDeep,
   type Outcome,
@@ -15,7 +13,7 @@ import { type CapabilityCatalog, normalizeCapability } from '../../trust/index.t
 import { lastSegment } from '../files/item-place.ts';
 import type { ToolItem } from '../item.ts';
 import { moduleFile } from '../signature.ts';
-import { parseTool } from '../tool/parse.ts';
+import { filledConfig, parseTool, texts } from '../tool/parse.ts';
 import type { Tool } from '../tool/tool.ts';
 import { placeOfFile } from './sign.ts';
 import type { Chain } from './tool-chain.ts';
@@ -52,28 +50,26 @@ const FOREGROUND: readonly string[] = ['subprocess', 'http_client', 'function'];
 /** Filled in from the call, not from a parameter. */
 const GIVEN: readonly string[] = ['thread_id', 'project_path', '__idempotency_key'];
 
-function checkRequires(tool: Tool, world: ToolWorld, place: RulePlace): void {
-  const lists: [readonly string[], RulePath][] = [
-    [tool.requires, ['requires']],
-    ...tool.actions.map((action, index): [readonly string[], RulePath] => [
-      action.requires ?? [],
-      ['actions', index, 'requires'],
-    ]),
-  ];
-  for (const [names, path] of lists) {
-    const at = path.reduce<RulePlace>((parent, step) => parent.child(step), place);
-    for (const [index, name] of names.entries()) {
-      const full = normalizeCapability(name);
-      if (full.includes('*') || world.catalog.get(full)) continue;
-      const near = world.catalog.suggest(full);
-      at.child(index).report({
+/** Of a tool or of one of its actions. */
+function checkRequires(
+  { requires = [] }: Pick<Partial<Tool>, 'requires'>,
+  { catalog }: ToolWorld,
+  place: RulePlace,
+): void {
+  for (const [index, name] of requires.entries()) {
+    const full = normalizeCapability(name);
+    if (full.includes('*') || catalog.get(full)) continue;
+    const near = catalog.suggest(full);
+    place
+      .child('requires')
+      .child(index)
+      .report({
         code: 'unknown_capability',
         message: `no capability is called \`${name}\``,
         hint: near
           ? `did you mean \`${near}\``
           : 'declare it in `.ai/config/capabilities.yaml` if it is your own',
       });
-    }
   }
 }
 
@@ -94,41 +90,29 @@ function checkModule(tool: Tool, file: string, place: RulePlace): void {
     });
 }
 
-function* placeholders(value: Json, path: RulePath): Generator<[string, RulePath]> {
-  if (typeof value === 'string') {
-    for (const [, name = ''] of value.matchAll(
-      /(?<!\$)\{\s{0,20}([A-Za-z_]\w{0,127})\s{0,20}\}/g,
-    )) {
-      yield [name, path];
-    }
-  } else if (Array.isArray(value)) {
-    for (const [index, item] of value.entries()) yield* placeholders(item, [...path, index]);
-  } else if (isObject(value)) {
-    for (const [key, item] of Object.entries(value)) yield* placeholders(item, [...path, key]);
-  }
-}
+const PLACEHOLDER = /(?<!\$)\{\s{0,20}([A-Za-z_]\w{0,127})\s{0,20}\}/g;
 
 /** An undeclared placeholder is never filled: its key is dropped from every call. */
 function checkPlaceholders(tool: Tool, chain: Chain, place: RulePlace): void {
   const tools = chain.links.map((link) => link.tool as Tool);
+  const parameters = tools.flatMap((one) =>
+    [one, ...one.actions].flatMap((each) => each.parameters),
+  );
   const declared = new Set([
     ...GIVEN,
-    ...tools.flatMap((one) => one.parameters.map(({ name }) => name)),
-    ...tools.flatMap((one) =>
-      one.actions.flatMap((action) => action.parameters.map((p) => p.name)),
-    ),
+    ...parameters.map(({ name }) => name),
     ...tools.flatMap((one) => Object.keys((one.input_schema?.properties as JsonObject) ?? {})),
   ]);
-  for (const [name, path] of placeholders(tool.config, ['config'])) {
-    // The text of a script is no template: nothing is filled in.
-    if (declared.has(name) || (chain.primitive === 'script' && path[1] === 'script')) continue;
-    const at = path.reduce<RulePlace>((parent, step) => parent.child(step), place);
-    at.report({
-      code: 'undeclared_placeholder',
-      severity: 'warning',
-      message: `\`{${name}}\` is no parameter of this tool, so this is left out of every call`,
-      hint: 'declare it under `parameters`',
-    });
+  for (const [content, at] of texts(filledConfig(tool.config, chain.primitive), place)) {
+    for (const [, name = ''] of content.matchAll(PLACEHOLDER)) {
+      if (declared.has(name)) continue;
+      at.report({
+        code: 'undeclared_placeholder',
+        severity: 'warning',
+        message: `\`{${name}}\` is no parameter of this tool, so this is left out of every call`,
+        hint: 'declare it under `parameters`',
+      });
+    }
   }
 }
 
@@ -148,7 +132,7 @@ function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: RulePla
       message: `\`background\` works only on primitives that the runtime mounts, not on \`${chain.primitive}\``,
     });
   }
-  checkPlaceholders(tool, chain, place);
+  checkPlaceholders(tool, chain, place.child('config'));
   if (!world.checkConfig) return;
   const config = chain.links.reduceRight<JsonObject>(
     (merged, link) => mergeDeep(merged, (link.tool as Tool).config),
@@ -167,6 +151,9 @@ export function checkTool(item: ToolItem, text: string, world: ToolWorld): Diagn
   // Parsed a second time, for places only: whoever checks can wait, whoever loads need not.
   const { place, diagnostics } = openYaml(text, file);
   checkRequires(tool, world, place);
+  for (const [index, action] of tool.actions.entries()) {
+    checkRequires(action, world, place.child('actions').child(index));
+  }
   checkModule(tool, file, place);
   checkChain(item, tool, world, place);
   return diagnostics.sort((a, b) => a.line - b.line || a.column - b.column);

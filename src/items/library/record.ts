@@ -1,9 +1,9 @@
 // What is shown and searched of a tool without parsing its whole file.
-import { type Clock, type Diagnostic, getOwn, parseYaml } from '../../base/index.ts';
+import type { Clock, Diagnostic } from '../../base/index.ts';
 import type { ParsedDirective } from '../directive/directive.ts';
 import { parseDirective } from '../directive/parse.ts';
 import type { FileStamp } from '../files/folder-tree.ts';
-import { aboutFile, type FileText, readItemFile, readYamlHeader } from '../files/item-file.ts';
+import { aboutFile, type FileText, readItemFile, yamlFields } from '../files/item-file.ts';
 import { lastSegment } from '../files/item-place.ts';
 import { type Root, tick } from '../files/root.ts';
 import type { Item, ItemBase, SignatureState } from '../item.ts';
@@ -19,11 +19,9 @@ const NAMES: ReadonlySet<string> = new Set(
 
 /** Never throws; a file that cannot be read at all still has its name. */
 export function toolFacts(content: string, id: string): ItemFacts {
-  const source = blankSignatureLine(content);
-  const header = readYamlHeader(source, NAMES);
-  const value = header ? null : parseYaml(source).value;
+  const given = yamlFields(blankSignatureLine(content), NAMES);
   const field = (name: string): string => {
-    const found = header ? header.get(name) : getOwn(value, name);
+    const found = given(name);
     return typeof found === 'string' ? found.trim() : '';
   };
   const version = field('version');

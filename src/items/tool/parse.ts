@@ -44,12 +44,8 @@ const CODES: ReadonlySet<string> = new Set(
 );
 
 /** Matched without case; a leading three-digit number is an HTTP status. */
-export function isKnownCode(entry: string): boolean {
-  return /^[1-5]\d\d(?!\d)/.test(entry) || CODES.has(entry.toLowerCase());
-}
-
-export const suggestCode = (entry: string): string | undefined =>
-  nearest(entry.toLowerCase(), CODES);
+const isKnownCode = (entry: string): boolean =>
+  /^[1-5]\d\d(?!\d)/.test(entry) || CODES.has(entry.toLowerCase());
 
 // How one parameter of a tool or of an action is declared.
 
@@ -87,22 +83,23 @@ const parameterName = textLike(
   'names that begin with `__` are set by the runtime',
 );
 
-const PARAMETER_FIELDS = {
-  name: parameterName,
-  type,
-  required: flag,
-  default: anything,
-  description: text,
-  enum: listOf(anything),
-  items,
-  role: oneOf(ROLES),
-  volatile: flag,
-};
-
-const parameterFields = record(PARAMETER_FIELDS, {
-  required: ['name'],
-  moved: { optional: 'write `required: false`, or leave it out', choices: 'write `enum`' },
-});
+const parameterFields = record(
+  {
+    name: parameterName,
+    type,
+    required: flag,
+    default: anything,
+    description: text,
+    enum: listOf(anything),
+    items,
+    role: oneOf(ROLES),
+    volatile: flag,
+  },
+  {
+    required: ['name'],
+    moved: { optional: 'write `required: false`, or leave it out', choices: 'write `enum`' },
+  },
+);
 
 function fitsType(value: Json, name: ParameterType | undefined): boolean {
   if (name === undefined || name === 'any') return true;
@@ -135,17 +132,13 @@ function checkValues(parameter: ToolParameter, place: RulePlace): void {
 const parameter: Rule<ToolParameter> = (value, place) => {
   const read = parameterFields(value, place);
   if (read?.name === undefined) return undefined;
-  const result = compact<ToolParameter>({
-    ...read,
-    name: read.name,
-    required: read.required ?? false,
-    description: read.description ?? '',
-  });
+  const { name, required = false, description = '' } = read;
+  const result: ToolParameter = { ...read, name, required, description };
   checkValues(result, place);
   return result;
 };
 
-export const parameters: Rule<ToolParameter[]> = uniqueBy(
+const parameters: Rule<ToolParameter[]> = uniqueBy(
   listOf(parameter),
   ({ name }) => name,
   'parameter',
@@ -203,14 +196,11 @@ const retryFields = record(
 const retry: Rule<Retry> = (value, place) => {
   const read = retryFields(value, place);
   if (read === undefined) return undefined;
-  for (const [index, entry] of (read.retryable_errors ?? []).entries()) {
+  const { max_attempts = 1, backoff_ms = [], retryable_errors = [] } = read;
+  for (const [index, entry] of retryable_errors.entries()) {
     reportRetryCode(entry, place.child('retryable_errors').child(index));
   }
-  return {
-    max_attempts: read.max_attempts ?? 1,
-    backoff_ms: read.backoff_ms ?? [],
-    retryable_errors: read.retryable_errors ?? [],
-  };
+  return { max_attempts, backoff_ms, retryable_errors };
 };
 
 function reportRetryCode(entry: string, place: RulePlace): void {
@@ -221,7 +211,7 @@ function reportRetryCode(entry: string, place: RulePlace): void {
       message: `\`${entry}\` is never retried inside a chain: whoever runs the thread decides`,
     });
   } else if (!isKnownCode(entry)) {
-    const near = suggestCode(entry);
+    const near = nearest(entry.toLowerCase(), CODES);
     place.report({
       code: 'unknown_error_code',
       severity: 'warning',
@@ -245,13 +235,8 @@ const actionFields = record(
 const action: Rule<ToolAction> = (value, place) => {
   const read = actionFields(value, place);
   if (read?.name === undefined) return undefined;
-  return compact<ToolAction>({
-    name: read.name,
-    description: read.description ?? '',
-    parameters: read.parameters ?? [],
-    requires: read.requires,
-    effect: read.effect,
-  });
+  const { name, description = '', parameters = [], requires, effect } = read;
+  return compact<ToolAction>({ name, description, parameters, requires, effect });
 };
 
 /** A schema says what an object of parameters looks like; anything else could never be called. */
@@ -305,8 +290,8 @@ const fields = record(FIELDS, {
 
 const VARIABLE = /\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]{0,512})?\}/g;
 
-/** Every text in a config with its place, keys not included. */
-function* texts(value: Json, place: RulePlace): Generator<[string, RulePlace]> {
+/** Every text in a value with its place, keys not included. */
+export function* texts(value: Json, place: RulePlace): Generator<[string, RulePlace]> {
   if (typeof value === 'string') yield [value, place];
   else if (Array.isArray(value)) {
     for (const [index, item] of value.entries()) yield* texts(item, place.child(index));
@@ -329,16 +314,14 @@ function checkVariables(config: Json, declared: readonly string[], place: RulePl
   }
 }
 
-/** The text of a script is no template: nothing in it is expanded. */
-const filledConfig = ({ config = {}, executor_id }: Partial<Tool>): JsonObject => {
+/** What is filled in of a config: the text of a script is no template. */
+export const filledConfig = (config: JsonObject, executor: string | undefined): JsonObject => {
   const { script: _, ...rest } = config;
-  return executor_id === 'script' ? rest : config;
+  return executor === 'script' ? rest : config;
 };
 
-function checkConfig(tool: Partial<Tool>, place: RulePlace): void {
-  const { config, env = [] } = tool;
-  if (!config) return;
-  checkVariables(filledConfig(tool), env, place);
+function checkConfig({ config, env, executor_id }: Tool, place: RulePlace): void {
+  checkVariables(filledConfig(config, executor_id), env, place);
   const { module, background } = config;
   if (
     typeof module === 'string' &&
@@ -350,7 +333,7 @@ function checkConfig(tool: Partial<Tool>, place: RulePlace): void {
       hint: 'write a path such as `./resize.ts`',
     });
   }
-  if (background !== undefined && typeof background === 'boolean') {
+  if (typeof background === 'boolean') {
     place.child('background').report({
       code: 'field_misplaced',
       severity: 'warning',
@@ -385,26 +368,31 @@ function checkIdentity(given: Json, tool: Tool, file: string, place: RulePlace):
   }
 }
 
-function fillDefaults(read: NonNullable<ReturnType<typeof fields>>): Tool {
+/** Fields in the order of the file, then those that it leaves out. */
+function withDefaults(read: NonNullable<ReturnType<typeof fields>>): Tool {
   const { expose, result } = read;
+  const defaults = {
+    tool_id: '',
+    tool_type: '',
+    version: NO_VERSION,
+    description: '',
+    category: '',
+    config: {},
+    parameters: [],
+    requires: [],
+    env: [],
+    dependencies: [],
+    actions: [],
+    background: false,
+    effect: 'write' as const,
+    risk: [],
+    labels: [],
+    sandbox: 'workspace' as const,
+  };
   return compact<Tool>({
     ...read,
-    tool_id: read.tool_id ?? '',
-    tool_type: read.tool_type ?? '',
-    version: read.version ?? NO_VERSION,
-    description: read.description ?? '',
-    category: read.category ?? '',
-    config: read.config ?? {},
-    parameters: read.parameters ?? [],
-    requires: read.requires ?? [],
-    env: read.env ?? [],
-    dependencies: read.dependencies ?? [],
-    actions: read.actions ?? [],
-    background: read.background ?? false,
-    effect: read.effect ?? 'write',
-    risk: read.risk ?? [],
-    labels: read.labels ?? [],
-    sandbox: read.sandbox ?? 'workspace',
+    ...defaults,
+    ...read,
     result: result && { free_text: result.free_text ?? [] },
     expose: expose?.mcp === undefined ? undefined : { mcp: expose.mcp },
   });
@@ -416,7 +404,7 @@ export function parseTool(content: string, file: string): ParsedTool {
   if (value === null && diagnostics.length > 0) return { diagnostics };
   const read = fields(value, place);
   if (read === undefined) return { diagnostics };
-  const tool = fillDefaults(read);
+  const tool = withDefaults(read);
   checkIdentity(value, tool, file, place);
   checkConfig(tool, place.child('config'));
   diagnostics.sort((a, b) => a.line - b.line || a.column - b.column);
