@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Mode } from '../../src/script/syntax/ast.ts';
-import { parseMustache, parseScript, parseTemplateFile } from '../../src/script/syntax/parse.ts';
+import { parseScript, parseTemplateFile } from '../../src/script/syntax/parse.ts';
 import { printStatement } from '../support/print-script.ts';
 
 /** The lines of a script: texts as they are, statements as they print. */
@@ -184,7 +184,7 @@ describe('template files', () => {
   });
 
   test('a text with braces becomes a template of its own', () => {
-    expect(parseMustache('- {{result}}').parts).toMatchObject([
+    expect(parseTemplateFile('- {{result}}', 'mtt').parts).toMatchObject([
       '- ',
       { value: { name: 'result' } },
     ]);

@@ -72,7 +72,6 @@ export const KNOWN_FOR_TESTS: readonly string[] = [
   'script/index.ts JsArgument',
   'script/index.ts ProcessRequest',
   'script/run-script.ts ScriptOptions',
-  'script/syntax/parse.ts parseMustache',
   'script/syntax/value.ts OPERATOR_LEVEL',
   'script/values/access.ts MxFacts',
   'script/values/access.ts eachOf',

@@ -3,10 +3,10 @@
 import type { ActionExpression, Expression, LabelEdit, Node, Statement } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseAugment, parseExe, parseLet, parseVar } from './define.ts';
-import { parseEffect } from './effect.ts';
+import { isEffectWord, parseEffect } from './effect.ts';
 import { asLine } from './literal.ts';
 import { parseOptions } from './pipeline.ts';
-import { isWildcardArm, parseValue, STATEMENT_WORDS } from './value.ts';
+import { isFlowWord, isWildcardArm, parseValue, refuseSlash, STATEMENT_WORDS } from './value.ts';
 
 const LABELLED = /(?:[A-Za-z_][\w:.-]*)(?:,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=[@"'`<[{(]|::)/y;
 const VALUE_WORDS = new Set(
@@ -18,7 +18,7 @@ const NO_VALUE = /[\n\]);,}]|$|>>|<<|=>/my;
 /** Behind `=>`. `mayVar`: the single action of a `when` statement binds at file level. */
 export function parseAction(r: Reader, mayVar = false): ActionExpression {
   return r.deeper(() => {
-    refuseSlash(r);
+    refuseSlash(r, 'let');
     const word = r.word();
     if (r.scope.inGuard) {
       const verdict = parseVerdict(r, word);
@@ -29,66 +29,48 @@ export function parseAction(r: Reader, mayVar = false): ActionExpression {
   });
 }
 
-function refuseSlash(r: Reader): void {
-  const at = r.pos;
-  const word = r.match(/\/[a-z]+(?![\w/])/y)?.slice(1);
-  r.pos = at;
-  if (word !== undefined && (STATEMENT_WORDS.has(word) || word === 'let')) {
-    r.fail(`no slash here: \`/${word}\``, {
-      end: at + word.length + 1,
-      hint: `write \`${word} …\``,
-    });
-  }
-}
-
 function parseActing(r: Reader, word: string, mayVar: boolean): Statement | undefined {
   const at = r.pos;
-  switch (word) {
-    case 'show':
-    case 'log':
-    case 'output':
-    case 'append':
-      return parseEffect(r, false);
-    case 'done':
-    case 'continue':
-    case 'skip':
-    case 'retry':
-      return parseLeave(r, word);
-    case 'let':
-      r.pos += word.length;
-      return parseLet(r, at);
-    case 'var':
-      if (!mayVar) refuseVar(r);
-      r.pos += word.length;
-      return parseVar(r, at);
-    case 'exe':
-      if (!mayVar) return undefined;
-      r.pos += word.length;
-      return parseExe(r, at);
-    case 'bail':
-      r.pos += word.length;
-      return { kind: 'bail', value: parseOptionalValue(r), at, end: r.pos };
-    case 'return':
-      r.pos += word.length;
-      return {
-        kind: 'return',
-        isOutputs: true,
-        value: parseOptionalValue(r),
-        labels: undefined,
-        at,
-        end: r.pos,
-      };
-    default:
-      return undefined;
+  if (isEffectWord(word)) return parseEffect(r, false);
+  if (isLeaveWord(word)) return parseLeave(r, word);
+  if (word === 'var' && !mayVar) {
+    r.fail('`var` cannot stand in a block', {
+      end: at + word.length,
+      hint: 'use `let @x = …`',
+      code: 'misplaced',
+    });
   }
+  const parse = word === 'exe' && !mayVar ? undefined : ACTING.get(word);
+  if (!parse) return undefined;
+  r.pos += word.length;
+  return parse(r, at);
 }
 
-const refuseVar = (r: Reader): never =>
-  r.fail('`var` cannot stand in a block', {
-    end: r.pos + 3,
-    hint: 'use `let @x = …`',
-    code: 'misplaced',
-  });
+const ACTING = new Map<string, (r: Reader, at: number) => Statement>(
+  Object.entries({
+    let: parseLet,
+    var: parseVar,
+    exe: parseExe,
+    bail: parseBail,
+    return: parseOutputs,
+  }),
+);
+
+/** Stands behind `bail`. */
+export function parseBail(r: Reader, at: number): Node<'bail'> {
+  return { kind: 'bail', value: parseOptionalValue(r), at, end: r.pos };
+}
+
+/** Stands behind `return`. */
+export function parseOutputs(r: Reader, at: number): Node<'return'> {
+  const value = parseOptionalValue(r);
+  return { kind: 'return', isOutputs: true, value, labels: undefined, at, end: r.pos };
+}
+
+const LEAVE_WORDS = ['done', 'continue', 'skip', 'retry'] as const;
+
+export const isLeaveWord = (word: string | undefined): word is Node<'leave'>['word'] =>
+  LEAVE_WORDS.some((one) => one === word);
 
 /** A value that may be missing at the end of a line, a block or an arm. */
 export function parseOptionalValue(r: Reader): Expression | undefined {
@@ -134,27 +116,16 @@ const VERDICTS: readonly Node<'verdict'>['decision'][] = ['allow', 'deny', 'retr
 /** In a guard's arm: a decision, or `!label @v` and its like, which allow the changed value. */
 function parseVerdict(r: Reader, word: string | undefined): Node<'verdict'> | undefined {
   const at = r.pos;
-  const decision = VERDICTS.find((one) => one === word);
-  if (decision) {
-    r.pos += decision.length;
+  const written = VERDICTS.find((one) => one === word);
+  if (written) {
+    r.pos += written.length;
     r.blanks();
-    const labels = decision === 'allow' ? parseLabelEdit(r) : undefined;
-    const value = parseVerdictValue(r);
-    const options = parseOptions(r);
-    return { kind: 'verdict', decision, value, labels, options, at, end: r.pos };
   }
-  const labels = parseLabelEdit(r);
-  if (labels === undefined) return undefined;
+  const decision = written ?? 'allow';
+  const labels = decision === 'allow' ? parseLabelEdit(r) : undefined;
+  if (!written && labels === undefined) return undefined;
   const value = parseVerdictValue(r);
-  return {
-    kind: 'verdict',
-    decision: 'allow',
-    value,
-    labels,
-    options: parseOptions(r),
-    at,
-    end: r.pos,
-  };
+  return { kind: 'verdict', decision, value, labels, options: parseOptions(r), at, end: r.pos };
 }
 
 /** Its `with` belongs to the decision. */
@@ -186,21 +157,12 @@ function parseLabelEdit(r: Reader): LabelEdit | undefined {
 export function parseReturn(r: Reader, at: number): Statement {
   r.breakAfter();
   const word = r.word();
-  if (word === 'done' || word === 'continue' || word === 'skip' || word === 'retry') {
-    if (!r.scope.inGuard) return parseLeave(r, word);
-  }
-  refuseSlash(r);
+  if (isLeaveWord(word) && !r.scope.inGuard) return parseLeave(r, word);
+  refuseSlash(r, 'let');
   const verdict = r.scope.inGuard ? parseVerdict(r, word) : undefined;
   const labels = verdict === undefined ? parseLabelEdit(r) : undefined;
   const value = verdict ?? r.within({ blocks: 'value' }, () => parseValue(r));
-  return {
-    kind: 'return',
-    isOutputs: false,
-    value,
-    labels,
-    at,
-    end: r.pos,
-  } satisfies Node<'return'>;
+  return { kind: 'return', isOutputs: false, value, labels, at, end: r.pos };
 }
 
 /** Stands at `[`. */
@@ -229,7 +191,7 @@ export function parseBlockRest(r: Reader, first: readonly ActionExpression[]): A
 function parseLine(r: Reader): ActionExpression {
   const at = r.pos;
   if (r.take('=>')) return parseReturn(r, at);
-  refuseSlash(r);
+  refuseSlash(r, 'let');
   const word = r.word();
   if (word === undefined) {
     if (r.peek() !== '@') r.fail(`expected a statement, found ${r.shown()}`);
@@ -237,22 +199,9 @@ function parseLine(r: Reader): ActionExpression {
   }
   const acted = parseActing(r, word, false);
   if (acted !== undefined) return acted;
-  if (
-    word !== 'run' &&
-    word !== 'when' &&
-    word !== 'for' &&
-    word !== 'foreach' &&
-    word !== 'loop' &&
-    word !== 'if'
-  ) {
-    const known = STATEMENT_WORDS.has(word);
-    r.fail(
-      known ? `\`${word}\` cannot stand in a block` : `expected a statement, found ${r.shown()}`,
-      {
-        end: at + word.length,
-        code: known ? 'misplaced' : 'unexpected',
-      },
-    );
-  }
-  return asLine(parseValue(r));
+  if (word === 'run' || isFlowWord(word)) return asLine(parseValue(r));
+  const end = at + word.length;
+  if (STATEMENT_WORDS.has(word))
+    r.fail(`\`${word}\` cannot stand in a block`, { end, code: 'misplaced' });
+  return r.fail(`expected a statement, found ${r.shown()}`, { end });
 }

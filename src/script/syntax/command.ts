@@ -3,19 +3,12 @@
 // stays as it is written.
 import type { Language, Node, TemplatePart, Using } from './ast.ts';
 import type { Reader } from './cursor.ts';
-import { type RawKind, takeRaw } from './raw-body.ts';
+import { takeRaw } from './raw-body.ts';
 import { parseReference } from './reference.ts';
-import { createParts, parseBare, parseFilePart, parseInsert, parseText } from './text.ts';
+import { createParts, parseBareMatch, parseFilePart, parseInsert, parseText } from './text.ts';
 
-const LANGUAGES = new Map<string, { language: Language; kind: RawKind }>([
-  ['sh', { language: 'sh', kind: 'shell' }],
-  ['bash', { language: 'bash', kind: 'shell' }],
-  ['js', { language: 'js', kind: 'js' }],
-  ['javascript', { language: 'js', kind: 'js' }],
-  ['node', { language: 'node', kind: 'js' }],
-  ['py', { language: 'py', kind: 'py' }],
-  ['python', { language: 'py', kind: 'py' }],
-]);
+const ALIASES: Readonly<Record<string, Language>> = { javascript: 'js', python: 'py' };
+const BODIES = { sh: 'shell', bash: 'shell', js: 'js', node: 'js', py: 'py' } as const;
 
 const OPENS_CODE =
   /(?:cmd|sh|bash|js|javascript|node|py|python)(?::[^\s{]+)?[ \t]*(?:\([^()\n]*\)[ \t\r\n]*)?\{/y;
@@ -29,15 +22,12 @@ export function parseCode(r: Reader): Node<'command' | 'code'> {
   const word = r.word() ?? '';
   r.pos += word.length;
   const folder = parseFolder(r);
-  const found = LANGUAGES.get(word);
-  if (found === undefined) {
-    r.blanks();
-    return parseCommand(r, at, folder);
-  }
   r.blanks();
-  const names = r.peek() === '(' ? parseNames(r) : [];
+  if (word === 'cmd') return parseCommand(r, at, folder);
+  const language = ALIASES[word] ?? (word as Language);
+  const names = r.take('(') ? r.list(')', 'names', () => parseReference(r)) : [];
   r.breakAfter();
-  const { from, to, strayAt } = takeRaw(r, found.kind, `\`${word}\``);
+  const { from, to, strayAt } = takeRaw(r, BODIES[language], `\`${word}\``);
   if (strayAt !== undefined) {
     const name = /@[\w.]+/.exec(r.slice(strayAt, to))?.[0] ?? '@';
     r.fail(`\`${name}\` is no name in ${word} code`, {
@@ -46,17 +36,9 @@ export function parseCode(r: Reader): Node<'command' | 'code'> {
       hint: `write \`${name.slice(1)}\` and pass it as a parameter`,
     });
   }
-  return {
-    kind: 'code',
-    language: found.language,
-    names,
-    body: r.slice(from, to),
-    bodyAt: from,
-    folder,
-    using: parseUsing(r),
-    at,
-    end: r.pos,
-  };
+  const body = r.slice(from, to);
+  const using = parseUsing(r);
+  return { kind: 'code', language, names, body, bodyAt: from, folder, using, at, end: r.pos };
 }
 
 /** `:DIR` behind `cmd`. */
@@ -66,28 +48,12 @@ function parseFolder(r: Reader): Node<'template'> | undefined {
     const text = parseText(r);
     return text.kind === 'template' ? text : undefined;
   }
-  const from = r.pos;
-  if (r.match(/[^\s{]+/y) === undefined) r.fail('expected a folder after `:`');
-  const to = r.pos;
-  r.pos = from;
-  return parseBare(r, to);
-}
-
-/** `(@a, @b)` between the language and its body. */
-function parseNames(r: Reader): Node<'reference'>[] {
-  r.pos += 1;
-  return r.list(')', 'names', () => parseReference(r));
+  return parseBareMatch(r, /[^\s{]+/y) ?? r.fail('expected a folder after `:`');
 }
 
 /** `using @v as NAME` */
 function parseUsing(r: Reader): Using | undefined {
-  const at = r.pos;
-  r.space();
-  if (!r.sees(/using[ \t]+@/y)) {
-    r.pos = at;
-    return undefined;
-  }
-  r.match(/using[ \t]+/y);
+  if (!r.takeAfterSpace(/using[ \t]+(?=@)/y)) return undefined;
   const value = parseReference(r);
   r.space();
   if (!r.takeWord('as')) r.fail('expected `as NAME` after `using`');
@@ -99,27 +65,16 @@ function parseUsing(r: Reader): Using | undefined {
 /** Stands at `{`. */
 export function parseCommand(r: Reader, at: number, folder?: Node<'template'>): Node<'command'> {
   const { from, to } = takeRaw(r, 'shell', 'a command');
-  return finishCommand(r, { at, from, to, folder, isString: false, isLiteral: false });
+  return finishCommand(r, { at, from, to, folder, quote: '{' });
 }
 
 /** `run "echo hi"`, standing at the quote: the text is a command. */
 export function parseCommandString(r: Reader): Node<'command'> {
   const at = r.pos;
   const quote = r.peek();
-  const found = r.match(
-    quote === '"' ? /"(?:[^"\\\n]|\\[^\n])*"/y : /'(?:[^'\\\n]|\\[^\n])*'|`[^`]*`/y,
-  );
-  if (found === undefined) {
-    r.fail('the text of the command is never closed', { at, end: at + 1, code: 'unclosed' });
-  }
-  return finishCommand(r, {
-    at,
-    from: at + 1,
-    to: r.pos - 1,
-    folder: undefined,
-    isString: quote === '"',
-    isLiteral: quote === "'",
-  });
+  if (r.match(/"(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\\\n]|\\[^\n])*'|`[^`]*`/y) === undefined)
+    r.failUnclosed(at, 'the text of the command is never closed');
+  return finishCommand(r, { at, from: at + 1, to: r.pos - 1, folder: undefined, quote });
 }
 
 interface CommandText {
@@ -127,19 +82,15 @@ interface CommandText {
   readonly from: number;
   readonly to: number;
   readonly folder: Node<'template'> | undefined;
-  /** `\"` inside it is a quote of the command. */
-  readonly isString: boolean;
-  /** Nothing is put in: `run 'echo @x'`. */
-  readonly isLiteral: boolean;
+  /** In `"…"` a `\"` is a quote of the command; into `'…'` nothing is put. */
+  readonly quote: string;
 }
 
-function finishCommand(
-  r: Reader,
-  { at, from, to, folder, isString, isLiteral }: CommandText,
-): Node<'command'> {
+function finishCommand(r: Reader, { at, from, to, folder, quote }: CommandText): Node<'command'> {
+  const isString = quote === '"';
   const behind = r.pos;
   r.pos = from;
-  const lines = r.within({ end: to }, () => readLines(r, isString, isLiteral));
+  const lines = r.within({ end: to }, () => readLines(r, isString, quote === "'"));
   r.pos = behind;
   if (lines.length === 0) r.fail('the command is empty', { at, end: behind });
   const raw = isString ? r.slice(from, to).replaceAll('\\"', '"') : r.slice(from, to);
@@ -225,19 +176,14 @@ function readText(
       const piece = quote === "'" ? undefined : parsePiece(r, quote);
       if (piece === undefined) take(char);
       else if (isLiteral) parts.text(r.slice(at));
-      else if (typeof piece === 'string') parts.text(piece);
-      else if (isInTicks)
+      else if (typeof piece !== 'string' && isInTicks)
         r.fail('a value cannot stand in backticks', { at, hint: 'write `$( … )`' });
-      else parts.part(piece);
+      else parts.add(piece);
     }
   }
   if (around.length > 0) r.fail('`$(` in the command is never closed', { code: 'unclosed' });
   if (quote !== outer) {
-    r.fail(`the quote \`${quote || outer}\` in the command is never closed`, {
-      at: opened,
-      end: opened + 1,
-      code: 'unclosed',
-    });
+    r.failUnclosed(opened, `the quote \`${quote || outer}\` in the command is never closed`);
   }
 }
 

@@ -12,7 +12,7 @@ import type {
 } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseAugment, parseLet } from './define.ts';
-import { atPipe, parseLimits, parseOptions, parsePipes, parseStages } from './pipeline.ts';
+import { parseCap, parseOptions, parsePipes, parseStages } from './pipeline.ts';
 import { parseBinding, parseReference } from './reference.ts';
 import { parsePrimary, parseTernary, STATEMENT_WORDS } from './value.ts';
 
@@ -20,19 +20,12 @@ type When = Node<'when'>;
 type WhenItem = When['items'][number];
 
 /** Stands at the word. `mayVar`: as a statement of the script, whose action may bind at file level. */
-export function parseFlow(r: Reader, mayVar = false): Expression {
-  switch (r.word()) {
-    case 'when':
-      return parseWhen(r, mayVar);
-    case 'if':
-      return parseIf(r);
-    case 'for':
-      return parseFor(r);
-    case 'foreach':
-      return parseForeach(r);
-    default:
-      return parseLoop(r);
-  }
+export function parseFlow(r: Reader, mayVar = false): Node<'flow'>['value'] {
+  const word = r.word();
+  if (word === 'when') return parseWhen(r, mayVar);
+  if (word === 'if') return parseIf(r);
+  if (word === 'for') return parseFor(r);
+  return word === 'foreach' ? parseForeach(r) : parseLoop(r);
 }
 
 // ---- when
@@ -41,29 +34,21 @@ export function parseWhen(r: Reader, mayVar = false): When {
   const at = r.pos;
   r.pos += 'when'.length;
   r.blanks();
-  if (r.sees(/first[ \t]*\[/y)) r.match(/first[ \t]*/y);
+  r.take(/first[ \t]*(?=\[)/y);
   if (r.peek() === ':') {
     r.fail('`when:` needs a value before the colon', {
       hint: 'write `when [ … ]` or `when @value: [ … ]`',
     });
   }
-  if (r.peek() === '[') return { ...listOf(r, undefined, mayVar), at, end: r.pos };
-  const subject = parseCondition(r, false);
+  if (r.peek() === '[') return listOf(r, at, undefined, mayVar);
+  const { condition, at: start } = parseCondition(r, false);
   r.space();
   if (r.take('=>')) {
     r.breakAfter();
-    const start = subject.at;
     const action = parseAction(r, mayVar);
-    const arm: Node<'arm'> = {
-      kind: 'arm',
-      condition: subject.condition,
-      action,
-      at: start,
-      end: r.pos,
-    };
-    return { kind: 'when', subject: undefined, isSimple: true, items: [arm], at, end: r.pos };
+    const items: WhenItem[] = [{ kind: 'arm', condition, action, at: start, end: r.pos }];
+    return { kind: 'when', subject: undefined, isSimple: true, items, at, end: r.pos };
   }
-  const { condition } = subject;
   if (condition.kind !== 'test')
     return r.fail(`expected \`=>\` after the condition, found ${r.shown()}`);
   r.take(':');
@@ -73,14 +58,15 @@ export function parseWhen(r: Reader, mayVar = false): When {
       hint: 'write `when @c => action` or `when @value [ … ]`',
     });
   }
-  return { ...listOf(r, condition.value, mayVar), at, end: r.pos };
+  return listOf(r, at, condition.value, mayVar);
 }
 
-function listOf(r: Reader, subject: Expression | undefined, mayVar: boolean): When {
-  const at = r.pos;
+/** Stands at `[`; `at`: where the word stands. */
+function listOf(r: Reader, at: number, subject: Expression | undefined, mayVar: boolean): When {
+  const opened = r.pos;
   r.pos += 1;
   const items = r.within({ isOpen: false, blocks: 'value' }, () =>
-    parseArms(r, at, subject !== undefined, mayVar),
+    parseArms(r, opened, subject !== undefined, mayVar),
   );
   checkOrder(r, items);
   return { kind: 'when', subject, isSimple: false, items, at, end: r.pos };
@@ -93,12 +79,7 @@ function parseArms(r: Reader, opened: number, isMatch: boolean, mayVar: boolean)
     while (r.take(';')) r.gap();
     if (r.overrun === undefined) {
       if (r.take(']')) return items;
-      if (r.isAtEnd)
-        r.fail('the list of `when` is never closed', {
-          at: opened,
-          end: opened + 1,
-          code: 'unclosed',
-        });
+      if (r.isAtEnd) r.failUnclosed(opened, 'the list of `when` is never closed');
       if (r.peek() === ',') {
         r.fail('no commas between the arms of `when`', {
           hint: 'put each arm on its own line, or use `;`',
@@ -142,14 +123,15 @@ function refuseStatement(r: Reader, word: string | undefined): void {
       hint: 'use `* => …`, or `when @c => [ … ]`',
     });
   }
-  if (word === undefined || !(STATEMENT_WORDS.has(word) || word === 'done' || word === 'continue'))
-    return;
-  if (word === 'when' || word === 'run' || word === 'for') return;
+  if (word === undefined || /^(?:when|run|for)$/.test(word)) return;
+  if (!STATEMENT_WORDS.has(word) && word !== 'done' && word !== 'continue') return;
   r.fail(`\`${word}\` is no arm of \`when\``, {
     end: r.pos + word.length,
     hint: 'use `when @c => [ … ]` or `if @c [ … ]`',
   });
 }
+
+const ALONE: Readonly<Record<string, 'none' | 'denied'>> = { n: 'none', d: 'denied' };
 
 function parseCondition(r: Reader, isMatch: boolean): { condition: Condition; at: number } {
   const at = r.pos;
@@ -157,11 +139,7 @@ function parseCondition(r: Reader, isMatch: boolean): { condition: Condition; at
   r.overrun = undefined;
   if (waiting !== undefined) return { condition: { kind: 'test', value: waiting }, at: waiting.at };
   const alone = r.match(/(?:\*|none(?![\w-])|denied(?![\w-]))(?=[ \t]*=>)/y);
-  if (alone !== undefined)
-    return {
-      condition: { kind: alone === '*' ? 'any' : alone === 'none' ? 'none' : 'denied' },
-      at,
-    };
+  if (alone !== undefined) return { condition: { kind: ALONE[alone.charAt(0)] ?? 'any' }, at };
   const operator = isMatch ? r.match(/<=|>=|==|!=|>(?!>)|<(?=[\s\d=-])/y) : undefined;
   if (operator !== undefined) {
     r.blanks();
@@ -215,7 +193,7 @@ function parseLoop(r: Reader): Node<'loop'> {
   const at = r.pos;
   r.pos += 'loop'.length;
   r.blanks();
-  const { cap: limit, pauseMs } = r.take('(') ? parseLimits(r) : { cap: undefined, pauseMs: 0 };
+  const { cap: limit, pauseMs } = parseCap(r);
   r.space();
   const until = r.takeWord('until') ? parseUntil(r) : undefined;
   r.space();
@@ -254,51 +232,34 @@ function parseForBody(r: Reader): { body: ActionExpression; batch: PipelineStage
   }
   r.breakAfter();
   const body = parseAction(r);
-  const here = r.pos;
-  r.space();
-  if (r.match(/=>[ \t]*(?=\|)/y) === undefined || !atPipe(r)) {
-    r.pos = here;
-    return { body, batch: undefined };
-  }
-  return { body, batch: parseStages(r) };
+  return { body, batch: r.takeAfterSpace(/=>[ \t]*(?=\|)/y) ? parseStages(r) : undefined };
 }
 
 /** `parallel`, `parallel(n, pause)`, `n parallel` */
 function parseParallel(r: Reader): Parallel | undefined {
-  const start = r.pos;
+  const at = r.pos;
   if (r.sees(/(?:\d+|@[\w.]+)[ \t]+parallel(?![\w-])/y)) {
-    const cap = parsePrimaryOrNumber(r);
+    const digits = r.match(/\d+/y);
+    const cap: Expression = digits
+      ? { kind: 'literal', value: Number(digits), at, end: r.pos }
+      : parsePrimary(r);
     r.match(/[ \t]+parallel/y);
     return { cap, pauseMs: 0 };
   }
-  if (!r.takeWord('parallel')) {
-    r.pos = start;
-    return undefined;
-  }
+  if (!r.takeWord('parallel')) return undefined;
   r.blanks();
-  return r.take('(') ? parseLimits(r) : { cap: undefined, pauseMs: 0 };
-}
-
-function parsePrimaryOrNumber(r: Reader): Expression {
-  const at = r.pos;
-  const digits = r.match(/\d+/y);
-  return digits === undefined
-    ? parsePrimary(r)
-    : { kind: 'literal', value: Number(digits), at, end: r.pos };
+  return parseCap(r);
 }
 
 /** `foreach @f(@xs, @ys) with { … }` */
-function parseForeach(r: Reader): Expression {
+function parseForeach(r: Reader): Node<'foreach'> {
   const at = r.pos;
   r.pos += 'foreach'.length;
   r.blanks();
   const call = parseReference(r);
   if (call.steps.at(-1)?.kind !== 'call') {
-    r.fail('`foreach` needs a call', {
-      at: call.at,
-      end: call.end,
-      hint: 'write `foreach @f(@list)`',
-    });
+    const { at: from, end } = call;
+    r.fail('`foreach` needs a call', { at: from, end, hint: 'write `foreach @f(@list)`' });
   }
   const options = parseOptions(r);
   return { kind: 'foreach', call, options, at, end: r.pos };

@@ -96,10 +96,21 @@ export class Reader {
     return this.pos + text.length <= this.end && this.text.startsWith(text, this.pos);
   }
 
-  take(text: string): boolean {
-    if (!this.starts(text)) return false;
-    this.pos += text.length;
+  /** A text, or what a sticky pattern matches. */
+  take(wanted: string | RegExp): boolean {
+    const isText = typeof wanted === 'string';
+    if (isText ? !this.starts(wanted) : !this.sees(wanted)) return false;
+    this.pos = isText ? this.pos + wanted.length : wanted.lastIndex;
     return true;
+  }
+
+  /** The same behind blanks, which are not taken alone. */
+  takeAfterSpace(wanted: string | RegExp): boolean {
+    const at = this.pos;
+    this.space();
+    if (this.take(wanted)) return true;
+    this.pos = at;
+    return false;
   }
 
   /** Whether a sticky pattern matches here; looking does not move. */
@@ -164,7 +175,10 @@ export class Reader {
           });
         }
         if (this.take(close)) return items;
-        if (this.isAtEnd) this.failUnclosed(opened);
+        if (this.isAtEnd) {
+          this.far = this.end;
+          this.failUnclosed(opened, `\`${this.slice(opened, opened + 1)}\` is never closed`);
+        }
         if (!needsComma) items.push(item());
         else if (!this.take(',')) {
           this.fail(`expected \`,\` or \`${close}\` between ${what}, found ${this.shown()}`);
@@ -174,10 +188,9 @@ export class Reader {
     });
   }
 
-  failUnclosed(at: number): never {
-    this.far = this.end;
-    const mark = this.slice(at, at + 1);
-    return this.fail(`\`${mark}\` is never closed`, { at, end: at + 1, code: 'unclosed' });
+  /** `at`: what opened it, `length` characters long. */
+  failUnclosed(at: number, message: string, length = 1): never {
+    return this.fail(message, { at, end: at + length, code: 'unclosed' });
   }
 
   /** Blanks, and line breaks where something is open. */

@@ -53,17 +53,14 @@ function parseRight(r: Reader, what: string): Expression {
   r.breakAfter();
   const value = parseValue(r);
   refuseAugment(r);
-  if (value.kind === 'block') requireReturn(r, value.body.at(-1)?.kind, value.at);
+  if (value.kind === 'block' && value.body.at(-1)?.kind !== 'return') {
+    r.fail('a block that is a value must end in `=>`', {
+      at: value.at,
+      end: value.at + 1,
+      hint: 'end it with `=> @value`',
+    });
+  }
   return value;
-}
-
-function requireReturn(r: Reader, last: string | undefined, at: number): void {
-  if (last === 'return') return;
-  r.fail('a block that is a value must end in `=>`', {
-    at,
-    end: at + 1,
-    hint: 'end it with `=> @value`',
-  });
 }
 
 function refuseAugment(r: Reader): void {
@@ -139,11 +136,9 @@ function split(made: Expression): { body: Expression; options: Node<'options'> |
   const { entries, pipeline } = made.options;
   const rest = new Map([...entries].filter(([key]) => key !== 'description'));
   const own = new Map([['description', description]]);
+  const isAll = rest.size === 0 && pipeline === undefined;
   return {
-    body:
-      rest.size === 0 && pipeline === undefined
-        ? made.value
-        : { ...made, options: { ...made.options, entries: rest } },
+    body: isAll ? made.value : { ...made, options: { ...made.options, entries: rest } },
     options: { ...made.options, entries: own, pipeline: undefined },
   };
 }

@@ -3,11 +3,12 @@
 import type { Expression, Node, Target } from './ast.ts';
 import { isCodeStart } from './command.ts';
 import type { Reader } from './cursor.ts';
-import { isTextStart, parseBare } from './text.ts';
+import { isTextStart, parseBareMatch } from './text.ts';
 import { isWildcardArm, parsePathText, parsePrimary, parseValue } from './value.ts';
 
 const FORMATS = ['json', 'yaml', 'text'] as const;
-type Format = (typeof FORMATS)[number];
+
+export const isEffectWord = (word: string): boolean => /^(?:show|log|output|append)$/.test(word);
 
 /** Stands at the word. */
 export function parseEffect(r: Reader, isInline: boolean): Node<'effect'> {
@@ -50,7 +51,7 @@ function refuseExecution(r: Reader): void {
 
 function written(r: Reader, effect: 'output' | 'append', isInline: boolean): Parts {
   const at = r.pos;
-  let value = takesTo(r) ? undefined : parseWritten(r, isInline);
+  let value = takesTo(r) ? undefined : isInline ? parsePrimary(r) : parseValue(r);
   if (value === undefined) r.blanks();
   else if (!takesTo(r) && !isTextStart(r)) {
     // A lone text is no value but the target.
@@ -69,26 +70,19 @@ function written(r: Reader, effect: 'output' | 'append', isInline: boolean): Par
   return { value, target, format: parseFormat(r) };
 }
 
-function parseWritten(r: Reader, isInline: boolean): Expression {
-  return isInline ? parsePrimary(r) : parseValue(r);
-}
-
 function takesTo(r: Reader): boolean {
   r.space();
-  if (!r.sees(/to(?![\w-])/y)) return false;
-  r.pos += 2;
-  r.blanks();
-  return true;
+  const isThere = r.take(/to(?![\w-])/y);
+  if (isThere) r.blanks();
+  return isThere;
 }
 
 function parseTarget(r: Reader): Target {
   const stream = r.match(/(?:stdout|stderr)(?![\w./-])/y);
   if (stream !== undefined) return { kind: stream === 'stdout' ? stream : 'stderr' };
   if (r.take('env:')) {
-    return {
-      kind: 'env',
-      name: r.match(/[A-Za-z_]\w*/y) ?? r.fail('expected a name after `env:`'),
-    };
+    const name = r.match(/[A-Za-z_]\w*/y);
+    return { kind: 'env', name: name ?? r.fail('expected a name after `env:`') };
   }
   const path = isTextStart(r) ? parsePathText(r, 'to write to') : parseBarePath(r, 'to write to');
   return { kind: 'file', path };
@@ -96,21 +90,12 @@ function parseTarget(r: Reader): Target {
 
 /** `data.json`, `@root/out/x.txt`: up to a blank. */
 export function parseBarePath(r: Reader, why: string): Node<'template'> {
-  const from = r.pos;
-  if (r.match(/[^\s|,;\])}"'`>]+/y) === undefined)
-    r.fail(`expected a file ${why}, found ${r.shown()}`);
-  const to = r.pos;
-  r.pos = from;
-  return parseBare(r, to);
+  const path = parseBareMatch(r, /[^\s|,;\])}"'`>]+/y);
+  return path ?? r.fail(`expected a file ${why}, found ${r.shown()}`);
 }
 
-function parseFormat(r: Reader): Format | undefined {
-  const at = r.pos;
-  r.space();
-  if (!r.takeWord('as')) {
-    r.pos = at;
-    return undefined;
-  }
+function parseFormat(r: Reader): Node<'effect'>['format'] {
+  if (!r.takeAfterSpace(/as(?![\w-])/y)) return undefined;
   r.blanks();
   const word = r.word() ?? '';
   const format = FORMATS.find((one) => one === word);

@@ -16,9 +16,7 @@ export function parseFile(r: Reader, isText = true): Node<'file'> {
   const sections = r.take('#') ? parseSections(r) : undefined;
   const definitions = sections === undefined && r.peek() === '{' ? parseDefinitions(r) : undefined;
   r.blanks();
-  if (!r.take('>')) {
-    r.fail('`<` opens a file that is never closed with `>`', { at, end: at + 1, code: 'unclosed' });
-  }
+  if (!r.take('>')) r.failUnclosed(at, '`<` opens a file that is never closed with `>`');
   const isOptional = takesMark(r, isText);
   const steps = isText ? parseTextSteps(r, true) : parseSteps(r);
   const as = isText ? undefined : parseAs(r);
@@ -94,12 +92,12 @@ function parseDefinitions(r: Reader): string[] {
   r.pos += 1;
   const close = r.find('}');
   if (close < 0 || close > r.lineEnd()) {
-    r.fail('the brace is never closed', { at, end: at + 1, code: 'unclosed' });
+    r.failUnclosed(at, 'the brace is never closed');
   }
   const words = r
     .slice(r.pos, close)
-    .split(',')
-    .map((word) => word.trim());
+    .trim()
+    .split(/\s*,\s*/);
   r.pos = close + 1;
   const listings = words.filter((word) => word.endsWith('??'));
   if (words.includes('')) r.fail('expected a name between the commas', { at });
@@ -111,13 +109,7 @@ function parseDefinitions(r: Reader): string[] {
 
 /** ` as "…"`: `<>` in it stands for the file. */
 function parseAs(r: Reader): Node<'template'> | undefined {
-  const at = r.pos;
-  r.space();
-  if (!r.sees(/as[ \t]+["`]|as[ \t]+::/y)) {
-    r.pos = at;
-    return undefined;
-  }
-  r.match(/as[ \t]+/y);
+  if (!r.takeAfterSpace(/as[ \t]+(?=["`]|::)/y)) return undefined;
   const text = parseText(r);
   return text.kind === 'template' ? { ...text, parts: withPlaceholders(r, text) } : undefined;
 }
@@ -130,25 +122,19 @@ function withPlaceholders(
   const made = createParts();
   for (const part of parts) {
     if (typeof part !== 'string') {
-      made.part(part);
+      made.add(part);
       continue;
     }
     let from = 0;
-    for (const found of part.matchAll(/<>((?:\.[A-Za-z_]\w*)*)/g)) {
-      made.text(part.slice(from, found.index));
-      const fields = (found[1] ?? '').split('.').filter((name) => name !== '');
-      const steps = fields.map((name) => ({ kind: 'field', name, at }) as const);
+    for (const { index, 0: raw } of part.matchAll(/<>(?:\.[A-Za-z_]\w*)*/g)) {
+      made.text(part.slice(from, index));
+      const steps = raw
+        .split('.')
+        .slice(1)
+        .map((name) => ({ kind: 'field', name, at }) as const);
       const value = { kind: 'reference', name: '<>', steps, isOptional: false, at, end } as const;
-      made.part({
-        kind: 'insert',
-        value,
-        stages: [],
-        raw: found[0],
-        mode: { kind: 'plain' },
-        at,
-        end,
-      });
-      from = found.index + found[0].length;
+      made.add({ kind: 'insert', value, stages: [], raw, mode: { kind: 'plain' }, at, end });
+      from = index + raw.length;
     }
     made.text(part.slice(from));
   }

@@ -1,13 +1,6 @@
 // What brackets and braces hold. `[` opens an array or, where the place allows it, a block; the first
 // thing inside tells which, and when it does not, what follows that thing does. Nothing is read twice.
-import type {
-  ActionExpression,
-  ArrayItem,
-  Expression,
-  Node,
-  ObjectEntry,
-  Statement,
-} from './ast.ts';
+import type { ActionExpression, ArrayItem, Expression, Node, ObjectEntry } from './ast.ts';
 import type { Reader } from './cursor.ts';
 
 const OPENS_BLOCK =
@@ -19,10 +12,10 @@ const KEY = /"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[\w$\u0080-\uffff-]+/y;
 /** Stands at `[`. */
 export function parseBracket(r: Reader): Expression {
   return r.deeper(() => {
-    if (r.starts('[[')) {
-      return r.attempt(() => parseList(r)) ?? parseBracketText(r) ?? parseList(r);
-    }
-    return parseList(r);
+    const tried = r.starts('[[')
+      ? (r.attempt(() => parseList(r)) ?? parseBracketText(r))
+      : undefined;
+    return tried ?? parseList(r);
   });
 }
 
@@ -50,7 +43,8 @@ function parseList(r: Reader): Expression {
     if (r.sees(MAY_OPEN_BLOCK)) return parseUnsure(r, at, inside);
   }
   r.pos = inside;
-  return finishArray(r, at);
+  const items = r.list(']', 'elements', () => parseItem(r));
+  return { kind: 'array', items, at, end: r.pos };
 }
 
 function finishBlock(r: Reader, at: number, first: readonly ActionExpression[]): Node<'block'> {
@@ -76,24 +70,11 @@ function parseUnsure(r: Reader, at: number, inside: number): Expression {
 
 /** How a value stands as a line of a block. */
 export function asLine(value: Expression): ActionExpression {
-  const { at, end } = value;
-  switch (value.kind) {
-    case 'when':
-    case 'if':
-    case 'for':
-    case 'foreach':
-    case 'loop':
-      return { kind: 'flow', value, at, end } satisfies Statement;
-    case 'run-value':
-      return { kind: 'run', action: value.action, at, end };
-    default:
-      return value;
-  }
-}
-
-function finishArray(r: Reader, at: number): Expression {
-  const items = r.list(']', 'elements', () => parseItem(r));
-  return { kind: 'array', items, at, end: r.pos };
+  const { kind, at, end } = value;
+  if (kind === 'run-value') return { kind: 'run', action: value.action, at, end };
+  const isFlow =
+    kind === 'when' || kind === 'if' || kind === 'for' || kind === 'foreach' || kind === 'loop';
+  return isFlow ? { kind: 'flow', value, at, end } : value;
 }
 
 function parseItem(r: Reader): ArrayItem {
@@ -109,15 +90,15 @@ const toItem = (value: Expression): ArrayItem => ({
 
 /** Stands at `{`. */
 export function parseObject(r: Reader): Node<'object'> {
-  return r.deeper(() => readObject(r, (entry) => parsePair(r, entry)));
+  return r.deeper(() => readObject(r, parsePair));
 }
 
 /** Of `profiles` and `needs`: a bare word counts as `word: true`, lists hold bare words. */
 export function parseWordObject(r: Reader): Node<'object'> {
-  return r.deeper(() => readObject(r, (key) => parseWordPair(r, key)));
+  return r.deeper(() => readObject(r, parseWordPair));
 }
 
-function readObject(r: Reader, pair: (key: string) => ObjectEntry): Node<'object'> {
+function readObject(r: Reader, parse: typeof parsePair): Node<'object'> {
   const at = r.pos;
   r.expect('{', 'before an object');
   let isFirst = true;
@@ -125,7 +106,7 @@ function readObject(r: Reader, pair: (key: string) => ObjectEntry): Node<'object
     const leads = isFirst;
     isFirst = false;
     if (r.take('...')) return { kind: 'spread', value: r.rules.value(r) };
-    return pair(parseKey(r, at, leads));
+    return parse(r, parseKey(r, at, leads));
   });
   return { kind: 'object', entries, at, end: r.pos };
 }
@@ -165,16 +146,12 @@ function parsePair(r: Reader, key: string): ObjectEntry {
 
 function parseWordPair(r: Reader, key: string): ObjectEntry {
   const at = r.pos;
-  if (!r.take(':')) {
-    return {
-      kind: 'pair',
-      key,
-      value: { kind: 'literal', value: true, at, end: at },
-      isOptional: false,
-    };
+  if (r.take(':')) {
+    r.space();
+    return { kind: 'pair', key, value: parseWordValue(r), isOptional: false };
   }
-  r.space();
-  return { kind: 'pair', key, value: parseWordValue(r), isOptional: false };
+  const value: Expression = { kind: 'literal', value: true, at, end: at };
+  return { kind: 'pair', key, value, isOptional: false };
 }
 
 function parseWordValue(r: Reader): Expression {

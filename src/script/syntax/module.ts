@@ -32,19 +32,14 @@ const isRegistry = (r: Reader, at: number): boolean =>
   r.text[at] === '@' && !r.text.startsWith('@root', at) && !r.text.startsWith('@base', at);
 
 function parseForm(r: Reader): { form: Form; source: Source } {
-  if (r.peek() === '{') {
-    const form = parseNames(r);
-    return { form, source: parseFrom(r) };
-  }
-  if (r.sees(/templates[ \t]+from(?![\w-])/y)) {
-    r.match(/templates[ \t]+/y);
+  if (r.take('{')) return { form: parseNames(r), source: parseFrom(r) };
+  if (r.take(/templates[ \t]+(?=from(?![\w-]))/y)) {
     const source = parseFrom(r);
     const alias = parseAlias(r) ?? r.fail('`import templates` needs `as @name(…)`');
     const parameters = r.peek() === '(' ? parseParameters(r) : [];
     return { form: { kind: 'templates', alias, parameters }, source };
   }
-  if (r.sees(/policy[ \t]+@/y)) {
-    r.match(/policy[ \t]+@/y);
+  if (r.take(/policy[ \t]+@/y)) {
     const alias = r.name('after `@`');
     return { form: { kind: 'policy', alias }, source: parseFrom(r) };
   }
@@ -54,20 +49,12 @@ function parseForm(r: Reader): { form: Form; source: Source } {
 
 /** ` as @x` */
 function parseAlias(r: Reader): string | undefined {
-  const at = r.pos;
-  r.blanks();
-  if (!r.takeWord('as')) {
-    r.pos = at;
-    return undefined;
-  }
-  r.blanks();
-  return takeName(r, 'after `as`');
+  return r.take(/[ \t]*as(?![\w-])[ \t]*/y) ? takeName(r, 'after `as`') : undefined;
 }
 
 /** `{ @a, b as @c }`, `{ * as @lib }` */
 function parseNames(r: Reader): Form {
-  r.pos += 1;
-  if (r.sees(/\s*\*/y)) return parseEverything(r);
+  if (r.take(/\s*\*/y)) return parseEverything(r, r.pos - 1);
   const names = r.list('}', 'names', () => {
     const at = r.pos;
     const name = takeName(r, 'to import');
@@ -79,10 +66,7 @@ function parseNames(r: Reader): Form {
   return { kind: 'names', names };
 }
 
-function parseEverything(r: Reader): Form {
-  r.match(/\s*/y);
-  const at = r.pos;
-  r.pos += 1;
+function parseEverything(r: Reader, at: number): Form {
   const alias = parseAlias(r);
   r.match(/\s*/y);
   if (alias === undefined) {
@@ -103,15 +87,12 @@ function parseFrom(r: Reader): Source {
 }
 
 function parseSource(r: Reader): Source {
-  if (r.sees(/["']?@(?:input|stdin|payload)(?![\w/.-])["']?/y)) {
-    const word = r.match(/["']?@(?:input|stdin|payload)["']?/y) ?? '';
-    return { kind: word.includes('payload') ? 'payload' : 'input' };
-  }
+  if (r.take(/["']?@payload(?![\w/.-])["']?/y)) return { kind: 'payload' };
+  if (r.take(/["']?@(?:input|stdin)(?![\w/.-])["']?/y)) return { kind: 'input' };
   if (r.sees(/node[ \t]+@/y))
     r.fail('node modules cannot be imported', { hint: 'use `node { … }`' });
-  if (isTextStart(r)) return { kind: 'path', path: parsePathText(r, 'to import') };
   if (r.peek() === '<') return { kind: 'path', path: parseFile(r, false).path };
-  return { kind: 'path', path: parseBarePath(r, 'to import') };
+  return { kind: 'path', path: (isTextStart(r) ? parsePathText : parseBarePath)(r, 'to import') };
 }
 
 /** Stands behind `export`. */

@@ -5,7 +5,6 @@ import {
   type Binding,
   type Expression,
   type Node,
-  type Parameter,
   type ScriptTree,
   type Statement,
   visit,
@@ -18,17 +17,7 @@ interface Range {
 
 export interface Bound {
   readonly name: string;
-  readonly kind:
-    | 'variable'
-    | 'function'
-    | 'parameter'
-    | 'loop variable'
-    | 'import'
-    | 'namespace'
-    | 'templates'
-    | 'policy'
-    | 'guard'
-    | 'hook';
+  readonly kind: BoundKind;
   /** The name as written, without `@`. */
   readonly place: Range;
   readonly seen: Range;
@@ -44,7 +33,17 @@ export interface Bound {
   readonly source?: { readonly path: Node<'template'>; readonly name?: string };
 }
 
-type Part = Bound['kind'];
+type BoundKind =
+  | 'variable'
+  | 'function'
+  | 'parameter'
+  | 'loop variable'
+  | 'import'
+  | 'namespace'
+  | 'templates'
+  | 'policy'
+  | 'guard'
+  | 'hook';
 
 const isNameChar = (char: string | undefined): boolean => /[\w\u0080-\uffff-]/.test(char ?? '');
 
@@ -82,13 +81,13 @@ export function namesIn({ text, body }: ScriptTree): Bound[] {
 }
 
 function boundBy(
-  node: Statement | Node<'repeat'> | Extract<Expression, { kind: 'for' }>,
+  node: Statement | Node<'repeat' | 'for'>,
   text: string,
   whole: Range,
   around: Range,
 ): Bound[] {
   const { at, end } = node;
-  const named = (kind: Part, name: string, seen: Range, more: Partial<Bound> = {}): Bound => ({
+  const named = (kind: BoundKind, name: string, seen: Range, more: Partial<Bound> = {}): Bound => ({
     name,
     kind,
     place: placeOfName(text, `@${name}`, at, end),
@@ -103,7 +102,11 @@ function boundBy(
       return [named('variable', node.name, around, { labels: node.labels, value: node.value })];
     case 'exe': {
       const own = named('function', node.name, whole, { labels: node.labels, exe: node });
-      return [own, ...parametersOf(node.parameters, text, own.place.end, node.body.at, around)];
+      const parameters = node.parameters.map(({ name, type }) => ({
+        ...named('parameter', name, around, type === undefined ? {} : { type }),
+        place: placeOfName(text, name, own.place.end, node.body.at),
+      }));
+      return [own, ...parameters];
     }
     case 'for':
     case 'repeat':
@@ -129,26 +132,10 @@ const loopNames = ({ key, name }: Binding): [name: string, written: string][] =>
   [name, name],
 ];
 
-const parametersOf = (
-  parameters: readonly Parameter[],
-  text: string,
-  from: number,
-  to: number,
-  seen: Range,
-): Bound[] =>
-  parameters.map(({ name, type }) => ({
-    name,
-    kind: 'parameter',
-    place: placeOfName(text, name, from, to),
-    seen,
-    labels: [],
-    ...(type === undefined ? {} : { type }),
-  }));
-
 function importedBy(node: Node<'import'>, text: string, seen: Range): Bound[] {
   const { form, source } = node;
   const path = source.kind === 'path' ? source.path : undefined;
-  const bound = (kind: Part, name: string, place: Range, inFile?: string): Bound => ({
+  const bound = (kind: BoundKind, name: string, place: Range, inFile?: string): Bound => ({
     name,
     kind,
     place,
@@ -206,31 +193,29 @@ export function namesReadBy(bound: Bound): { name: string; at: number }[] {
   return found;
 }
 
-const COMPARES = new Set(['==', '!=', '<', '>', '<=', '>=']);
-const COUNTS = new Set(['+', '-', '*', '/', '%']);
+const TYPES: { readonly [K in Expression['kind']]?: string } = {
+  template: 'string',
+  array: 'array',
+  for: 'array',
+  foreach: 'array',
+  object: 'object',
+};
 
 /** The type of a value where its form says it. */
 export function typeOf(value: Expression | undefined): string | undefined {
-  switch (value?.kind) {
+  if (!value) return undefined;
+  switch (value.kind) {
     case 'literal':
       return value.value === null ? 'null' : typeof value.value;
-    case 'template':
-      return 'string';
-    case 'array':
-    case 'for':
-    case 'foreach':
-      return 'array';
-    case 'object':
-      return 'object';
     case 'unary':
       return value.operator === '!' ? 'boolean' : 'number';
     case 'binary':
-      if (COMPARES.has(value.operator)) return 'boolean';
-      return COUNTS.has(value.operator) ? 'number' : undefined;
+      if (/^[=!<>]/.test(value.operator)) return 'boolean';
+      return /^[-+*/%]/.test(value.operator) ? 'number' : undefined;
     case 'with':
       return typeOf(value.value);
     default:
-      return undefined;
+      return TYPES[value.kind];
   }
 }
 

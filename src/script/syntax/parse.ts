@@ -39,18 +39,14 @@ export function parseScript(text: string, { mode }: { mode: Mode; file: string }
   if (text.startsWith('\uFEFF')) r.pos = 1;
   const frontMatter = takeFrontMatter(r);
   const body = mode === 'markdown' ? readMarkdown(r, problems) : readStrict(r, problems);
-  if (r.fuel <= 0 && problems.length === 0) problems.push(tooGarbled(r));
+  // Nothing is tried any more once the fuel is used up, so what was read may not be what was meant.
+  if (r.fuel <= 0 && problems.length === 0) {
+    const message = 'the script holds too much that could not be read';
+    problems.push({ at: Math.min(r.pos, r.end), end: r.end, message, code: 'too_deep' });
+  }
   const partial: ScriptTree = { mode, text, frontMatter, body };
   return { script: problems.length === 0 ? partial : undefined, partial, problems };
 }
-
-/** Nothing is tried any more once the fuel is used up, so what was read may not be what was meant. */
-const tooGarbled = (r: Reader): SyntaxProblem => ({
-  at: Math.min(r.pos, r.end),
-  end: r.end,
-  message: 'the script holds too much that could not be read',
-  code: 'too_deep',
-});
 
 function takeFrontMatter(r: Reader): string | undefined {
   const found = frontMatterAt(r.text, r.pos);
@@ -102,9 +98,13 @@ function recover(r: Reader, at: number): void {
   r.isOpen = false;
   r.pos = at;
   do {
-    r.pos = Math.min(r.end, r.lineEnd() + 1);
+    nextLine(r);
   } while (!r.isAtEnd && !looksLikeStatement(r));
   r.fuel -= Math.max(0, reached - r.pos) + (r.pos - at);
+}
+
+function nextLine(r: Reader): void {
+  r.pos = Math.min(r.end, r.lineEnd() + 1);
 }
 
 function looksLikeStatement(r: Reader): boolean {
@@ -142,13 +142,10 @@ function readMarkdown(r: Reader, problems: SyntaxProblem[]): (Node<'text'> | Sta
 /** The next line: text, a statement, or nothing (a comment, a failed statement). Always moves on. */
 function readLine(r: Reader, problems: SyntaxProblem[]): Statement | 'text' | undefined {
   if (r.sees(FENCE)) return readFence(r, problems);
-  if (r.sees(/[ \t]*>>/y)) {
-    r.pos = Math.min(r.end, r.lineEnd() + 1);
-    return undefined;
-  }
-  if (!isSlashed(r)) {
-    r.pos = Math.min(r.end, r.lineEnd() + 1);
-    return 'text';
+  const isComment = r.sees(/[ \t]*>>/y);
+  if (isComment || !isSlashed(r)) {
+    nextLine(r);
+    return isComment ? undefined : 'text';
   }
   r.match(/[ \t]*\//y);
   return tryStatement(r, problems);
@@ -159,48 +156,34 @@ function readFence(r: Reader, problems: SyntaxProblem[]): Node<'fence'> | 'text'
   const at = r.pos;
   const head = r.match(FENCE) ?? '';
   const [, mark = '```', kind = ''] = /(`{3,}|~{3,})[ \t]*([^`\n]*)/.exec(head) ?? [];
-  const from = Math.min(r.end, r.lineEnd() + 1);
-  const closing = findClosing(r, from, mark);
-  const end = closing.end;
-  if (kind.trim() !== 'mlld-run') {
-    r.pos = end;
-    return 'text';
-  }
-  r.pos = from;
+  nextLine(r);
+  const from = r.pos;
+  const closedAt = passFence(r, mark);
+  if (kind.trim() !== 'mlld-run') return 'text';
   const inner = new Reader(r.text, 'strict', RULES);
   inner.pos = from;
-  inner.end = closing.at;
+  inner.end = closedAt;
   inner.fuel = r.fuel;
   const body = readStrict(inner, problems);
   r.fuel = inner.fuel;
-  r.pos = end;
-  return { kind: 'fence', body, at, end };
+  return { kind: 'fence', body, at, end: r.pos };
 }
 
-/** The line that closes a fence; an open fence reaches to the end. */
-function findClosing(r: Reader, from: number, mark: string): { at: number; end: number } {
+/** Goes behind the line that closes a fence and says where that begins; an open one reaches to the end. */
+function passFence(r: Reader, mark: string): number {
   const close = new RegExp(`[ \\t]*\\${mark[0]}{${mark.length},}[ \\t]*\\r?(?:\\n|$)`, 'y');
-  r.pos = from;
   while (!r.isAtEnd) {
     const at = r.pos;
-    const found = r.match(close);
-    if (found !== undefined) return { at, end: r.pos };
-    r.pos = Math.min(r.end, r.lineEnd() + 1);
+    if (r.match(close) !== undefined) return at;
+    nextLine(r);
   }
-  return { at: r.end, end: r.end };
+  return r.end;
 }
 
 /** A template file: `.att` reads like `::`, `.mtt` only `{{…}}`. One final line break is dropped. */
 export function parseTemplateFile(text: string, kind: 'att' | 'mtt'): Node<'template'> {
   const r = new Reader(text.replace(/\r?\n$/, ''), 'markdown', RULES);
   if (kind === 'att') return parseBare(r, r.end, 'file');
-  const parts = parseMustacheParts(r, '');
-  return { kind: 'template', style: 'mustache', parts, at: 0, end: text.length };
-}
-
-/** `{{name}}` in a text that is already there, such as the `template` option of `foreach`. */
-export function parseMustache(text: string): Node<'template'> {
-  const r = new Reader(text, 'strict', RULES);
   const parts = parseMustacheParts(r, '');
   return { kind: 'template', style: 'mustache', parts, at: 0, end: text.length };
 }

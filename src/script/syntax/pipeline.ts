@@ -1,5 +1,5 @@
 // Stages, groups and `with { … }`: what happens to a value after it has been made.
-import type { Expression, Node, PipelineStage } from './ast.ts';
+import type { Expression, Node, Parallel, PipelineStage } from './ast.ts';
 import { isCodeStart, parseCode, parseCommand } from './command.ts';
 import type { Reader } from './cursor.ts';
 import { parseReference } from './reference.ts';
@@ -65,17 +65,15 @@ function parseGroup(r: Reader): PipelineStage {
   }
   const [only] = members;
   if (only !== undefined && members.length === 1 && !leads) return only;
-  return { kind: 'group-stage', members, ...parseCap(r), at, end: r.pos };
+  return { kind: 'group-stage', members, ...parseCap(r, CAP), at, end: r.pos };
 }
 
-/** `(2, 5ms)` behind a group. */
-function parseCap(r: Reader): Pick<Node<'group-stage'>, 'cap' | 'pauseMs'> {
-  if (r.match(CAP) === undefined) return { cap: undefined, pauseMs: 0 };
-  return parseLimits(r);
-}
+/** `(2, 5ms)`, when it stands here. */
+export const parseCap = (r: Reader, opens: string | RegExp = '('): Parallel =>
+  r.take(opens) ? parseLimits(r) : { cap: undefined, pauseMs: 0 };
 
 /** `n, pause)`, standing behind the parenthesis. */
-export function parseLimits(r: Reader): { cap: Expression; pauseMs: number } {
+function parseLimits(r: Reader): { cap: Expression; pauseMs: number } {
   return r.within({ isOpen: true, blocks: 'none' }, () => {
     r.space();
     const cap = r.rules.value(r);
@@ -107,8 +105,7 @@ function parseStage(r: Reader): PipelineStage {
     const effect = r.rules.effect(r, true) as Node<'effect'>;
     return { kind: 'effect-stage', effect, at, end: r.pos };
   }
-  if (r.sees(/while[ \t]*\(/y)) {
-    r.match(/while[ \t]*\(/y);
+  if (r.take(/while[ \t]*\(/y)) {
     const { cap: limit, pauseMs } = parseLimits(r);
     r.space();
     const target = parseReference(r);
@@ -130,26 +127,18 @@ export function parseWith(r: Reader, value: Expression): Expression {
 }
 
 export function parseOptions(r: Reader): Node<'options'> | undefined {
-  const at = r.pos;
-  r.space();
-  if (!r.sees(/with[ \t]*\{/y)) {
-    r.pos = at;
-    return undefined;
-  }
-  const start = r.pos;
-  r.match(/with[ \t]*/y);
-  return r.deeper(() => readOptions(r, start));
-}
-
-function readOptions(r: Reader, at: number): Node<'options'> {
-  r.pos += 1;
+  if (!r.takeAfterSpace(/with(?=[ \t]*\{)/y)) return undefined;
+  const at = r.pos - 'with'.length;
+  r.match(/[ \t]*\{/y);
   const entries = new Map<string, Expression>();
   let pipeline: PipelineStage[] | undefined;
-  r.list('}', 'the options of `with`', () => {
-    const key = parseKey(r);
-    if (key === 'pipeline') pipeline = parseStageList(r);
-    else entries.set(key, r.rules.value(r));
-  });
+  r.deeper(() =>
+    r.list('}', 'the options of `with`', () => {
+      const key = parseKey(r);
+      if (key === 'pipeline') pipeline = parseStageList(r);
+      else entries.set(key, r.rules.value(r));
+    }),
+  );
   return { kind: 'options', entries, pipeline, at, end: r.pos };
 }
 

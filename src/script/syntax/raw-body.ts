@@ -23,7 +23,7 @@ export function takeRaw(r: Reader, kind: RawKind, what: string): RawBody {
   const to = exact ?? new Walker(r.text, r.end).close(from, 'plain');
   if (to === undefined) {
     r.far = r.end;
-    return r.fail(`the brace of ${what} is never closed`, { at, end: at + 1, code: 'unclosed' });
+    return r.failUnclosed(at, `the brace of ${what} is never closed`);
   }
   r.pos = to + 1;
   return { from, to, strayAt: exact === undefined ? undefined : walker.strayAt };
@@ -33,29 +33,26 @@ export function takeRaw(r: Reader, kind: RawKind, what: string): RawBody {
 class Walker {
   readonly #text: string;
   readonly #end: number;
-  #stray: number | undefined;
+  /** Where a name of the script stands in js code, outside its texts. */
+  strayAt: number | undefined;
 
   constructor(text: string, end: number) {
     this.#text = text;
     this.#end = end;
   }
 
-  /** Where a name of the script stands in js code, outside its texts. */
-  get strayAt(): number | undefined {
-    return this.#stray;
-  }
-
   /** Offset of the brace that closes what was opened before `from`. */
   close(from: number, kind: RawKind): number | undefined {
+    return this.#closing(from, (at) => (kind === 'plain' ? at + 1 : this.#after(at, kind)));
+  }
+
+  #closing(from: number, after: (at: number) => number): number | undefined {
     let depth = 0;
-    let at = from;
-    while (at < this.#end) {
+    for (let at = from; at < this.#end; at = after(at)) {
       const char = this.#text[at];
-      if (char === '}') {
-        if (depth === 0) return at;
-        depth -= 1;
-      } else if (char === '{') depth += 1;
-      at = kind === 'plain' ? at + 1 : this.#after(at, kind);
+      if (char === '{') depth += 1;
+      else if (char === '}') depth -= 1;
+      if (depth < 0) return at;
     }
     return undefined;
   }
@@ -70,8 +67,7 @@ class Walker {
   }
 
   #afterShell(at: number, char: string): number {
-    if (char === "'") return this.#afterQuote(at, char, { isEscaped: false, isLine: false });
-    if (char === '"') return this.#afterQuote(at, char, { isEscaped: true, isLine: false });
+    if (char === "'" || char === '"') return this.#afterQuote(at, char, char === '"', false);
     return char === '#' && /\s/.test(this.#text[at - 1] ?? ' ') ? this.#lineEnd(at) : at + 1;
   }
 
@@ -79,31 +75,28 @@ class Walker {
     if (char === '#') return this.#lineEnd(at);
     if (char !== '"' && char !== "'") return at + 1;
     const triple = char.repeat(3);
-    if (!this.#text.startsWith(triple, at))
-      return this.#afterQuote(at, char, { isEscaped: true, isLine: true });
-    const closing = this.#text.indexOf(triple, at + 3);
-    return closing < 0 ? this.#end : closing + 3;
+    return this.#text.startsWith(triple, at)
+      ? this.#behind(triple, at + 3)
+      : this.#afterQuote(at, char);
   }
 
   #afterScript(at: number, char: string): number {
-    if (char === '"' || char === "'")
-      return this.#afterQuote(at, char, { isEscaped: true, isLine: true });
+    if (char === '"' || char === "'") return this.#afterQuote(at, char);
     if (char === '`') return this.#afterTemplate(at);
-    if (char === '@' && /[A-Za-z_]/.test(this.#text[at + 1] ?? '')) this.#stray ??= at;
+    if (char === '@' && /[A-Za-z_]/.test(this.#text[at + 1] ?? '')) this.strayAt ??= at;
     if (char !== '/') return at + 1;
     if (this.#text[at + 1] === '/') return this.#lineEnd(at);
-    if (this.#text[at + 1] === '*') {
-      const closing = this.#text.indexOf('*/', at + 2);
-      return closing < 0 ? this.#end : closing + 2;
-    }
+    if (this.#text[at + 1] === '*') return this.#behind('*/', at + 2);
     return this.#isValueBefore(at) ? at + 1 : this.#afterPattern(at);
   }
 
-  #afterQuote(
-    at: number,
-    quote: string,
-    { isEscaped, isLine }: { isEscaped: boolean; isLine: boolean },
-  ): number {
+  #behind(mark: string, from: number): number {
+    const found = this.#text.indexOf(mark, from);
+    return found < 0 ? this.#end : found + mark.length;
+  }
+
+  /** `isLine`: a text ends with its line at the latest. */
+  #afterQuote(at: number, quote: string, isEscaped = true, isLine = true): number {
     for (let next = at + 1; next < this.#end; next += 1) {
       const char = this.#text[next];
       if (char === quote) return next + 1;
@@ -126,20 +119,11 @@ class Walker {
 
   /** Holes are walked by a stack of their own braces, never by calling oneself. */
   #afterHole(from: number): number {
-    let depth = 0;
-    let at = from;
-    while (at < this.#end) {
+    const closing = this.#closing(from, (at) => {
       const char = this.#text[at];
-      if (char === '}') {
-        if (depth === 0) return at + 1;
-        depth -= 1;
-      } else if (char === '{') depth += 1;
-      at =
-        char === '"' || char === "'"
-          ? this.#afterQuote(at, char, { isEscaped: true, isLine: true })
-          : at + 1;
-    }
-    return this.#end;
+      return char === '"' || char === "'" ? this.#afterQuote(at, char) : at + 1;
+    });
+    return closing === undefined ? this.#end : closing + 1;
   }
 
   /** A `/` after a value divides; anywhere else it opens a regular expression. */

@@ -84,10 +84,7 @@ function parseIndex(r: Reader): PathStep {
   r.pos += 1;
   return r.within({ isOpen: true, blocks: 'none' }, () => {
     r.space();
-    if (r.sees(/\*\s*\]/y)) {
-      r.match(/\*\s*\]/y);
-      return { kind: 'each', at };
-    }
+    if (r.take(/\*\s*\]/y)) return { kind: 'each', at };
     const from = r.peek() === ':' ? undefined : r.rules.value(r);
     r.space();
     const isSlice = r.take(':');

@@ -97,11 +97,7 @@ export function parsePolicy(r: Reader, at: number): Node<'policy'> {
 }
 
 /** Stands behind `profiles` or `needs`. */
-export function parseWords(
-  r: Reader,
-  at: number,
-  kind: 'profiles' | 'needs',
-): Node<'profiles' | 'needs'> {
+export function parseWords(r: Reader): Node<'object'> {
   r.blanks();
-  return { kind, value: parseWordObject(r), at, end: r.pos };
+  return parseWordObject(r);
 }

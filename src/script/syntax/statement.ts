@@ -1,14 +1,14 @@
 // One statement at the level of the script, and where it ends.
 
-import { parseOptionalValue, parseReturn } from './action.ts';
-import type { Node, Statement } from './ast.ts';
+import { isLeaveWord, parseBail, parseOutputs, parseReturn } from './action.ts';
+import type { Statement } from './ast.ts';
 import { parseFlow } from './control-flow.ts';
 import type { Reader } from './cursor.ts';
 import { parseExe, parseVar } from './define.ts';
-import { parseEffect } from './effect.ts';
+import { isEffectWord, parseEffect } from './effect.ts';
 import { parseExport, parseImport } from './module.ts';
 import { parseGuard, parseHook, parsePolicy, parseWords } from './rule.ts';
-import { parseRunAction, parseValue, STATEMENT_WORDS } from './value.ts';
+import { isFlowWord, parseRunAction, parseValue } from './value.ts';
 
 /** Stands at the first character behind an optional slash. Its line is used up afterwards. */
 export function parseStatement(r: Reader): Statement {
@@ -22,78 +22,42 @@ function readStatement(r: Reader): Statement {
   if (r.peek() === '@') return parseCall(r);
   if (r.take('=>')) return parseReturn(r, at);
   const word = r.word() ?? '';
-  switch (word) {
-    case 'when':
-    case 'if':
-    case 'for':
-    case 'loop':
-      return { kind: 'flow', value: parseFlow(r, true) as Node<'flow'>['value'], at, end: r.pos };
-    case 'show':
-    case 'log':
-    case 'output':
-    case 'append':
-      return parseEffect(r, false);
-    default:
-      break;
-  }
-  if (!STATEMENT_WORDS.has(word)) refuseText(r, word);
+  if (word !== 'foreach' && isFlowWord(word))
+    return { kind: 'flow', value: parseFlow(r, true), at, end: r.pos };
+  if (isEffectWord(word)) return parseEffect(r, false);
+  const parse = DEFINITIONS.get(word);
+  if (!parse) return refuseText(r, word);
   r.pos += word.length;
-  return readDefinition(r, at, word);
+  return parse(r, at);
 }
 
-function readDefinition(r: Reader, at: number, word: string): Statement {
-  switch (word) {
-    case 'var':
-      return parseVar(r, at);
-    case 'exe':
-      return parseExe(r, at);
-    case 'run':
-      return { kind: 'run', action: parseRunAction(r), at, end: r.pos };
-    case 'import':
-      return parseImport(r, at);
-    case 'export':
-      return parseExport(r, at);
-    case 'guard':
-      return parseGuard(r, at);
-    case 'hook':
-      return parseHook(r, at);
-    case 'policy':
-      return parsePolicy(r, at);
-    case 'profiles':
-    case 'needs':
-      return parseWords(r, at, word);
-    case 'return':
-      return {
-        kind: 'return',
-        isOutputs: true,
-        value: parseOptionalValue(r),
-        labels: undefined,
-        at,
-        end: r.pos,
-      };
-    default:
-      return { kind: 'bail', value: parseOptionalValue(r), at, end: r.pos };
-  }
-}
+const DEFINITIONS = new Map<string, (r: Reader, at: number) => Statement>(
+  Object.entries({
+    var: parseVar,
+    exe: parseExe,
+    run: (r, at) => ({ kind: 'run', action: parseRunAction(r), at, end: r.pos }),
+    import: parseImport,
+    export: parseExport,
+    guard: parseGuard,
+    hook: parseHook,
+    policy: parsePolicy,
+    profiles: (r, at) => ({ kind: 'profiles', value: parseWords(r), at, end: r.pos }),
+    needs: (r, at) => ({ kind: 'needs', value: parseWords(r), at, end: r.pos }),
+    return: parseOutputs,
+    bail: parseBail,
+  }),
+);
 
 function refuseText(r: Reader, word: string): never {
-  const at = r.pos;
+  const end = r.pos + word.length;
   if (word === 'let') {
-    r.fail('`let` stands in blocks only', {
-      end: at + 3,
-      hint: 'use `var @x = …`',
-      code: 'misplaced',
-    });
+    r.fail('`let` stands in blocks only', { end, hint: 'use `var @x = …`', code: 'misplaced' });
   }
   if (word === 'foreach') {
-    r.fail('`foreach` is a value', {
-      end: at + 7,
-      hint: 'write `show foreach …` or `var @x = foreach …`',
-    });
+    r.fail('`foreach` is a value', { end, hint: 'write `show foreach …` or `var @x = foreach …`' });
   }
-  if (/^(?:done|continue|skip|retry)$/.test(word)) {
-    r.fail(`\`${word}\` has nothing to leave here`, { end: at + word.length, code: 'misplaced' });
-  }
+  if (isLeaveWord(word))
+    r.fail(`\`${word}\` has nothing to leave here`, { end, code: 'misplaced' });
   return r.fail(`expected a statement, found ${r.shown()}`, {
     end: r.lineEnd(),
     hint: 'text stands in markdown files (.md); here write `show "…"`',
@@ -129,12 +93,7 @@ function endStatement(r: Reader, statement: Statement): void {
       hint: `one text for both: ${statement.effect} \`@a @b\``,
     });
   }
-  r.fail(`unexpected ${r.shown()} behind the statement`, { hint: trailingHint(r, statement) });
-}
-
-function trailingHint(r: Reader, statement: Statement): string | undefined {
-  if (r.peek() === '|' || r.peek() === ',') return undefined;
-  return statement.kind === 'run' && r.word() === 'to'
-    ? 'write `output … to` to write a file'
-    : undefined;
+  const isWritten = statement.kind === 'run' && r.word() === 'to';
+  const hint = isWritten ? 'write `output … to` to write a file' : undefined;
+  r.fail(`unexpected ${r.shown()} behind the statement`, { hint });
 }

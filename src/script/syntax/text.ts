@@ -1,5 +1,5 @@
 // `:::…:::` and `.mtt`: only `{{name.field}}` is put in, everything else is text.
-import type { Expression, Node, PipelineStage, TemplatePart, TextStyle } from './ast.ts';
+import type { Expression, Node, PipelineStage, Quote, TemplatePart, TextStyle } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseBinding, parseTextSteps } from './reference.ts';
 
@@ -11,13 +11,8 @@ const CONTROL: Readonly<Record<string, string>> = { n: '\n', t: '\t' };
 
 function unclosedText(r: Reader, at: number, length: number): never {
   const quote = r.slice(at, at + length);
-  r.far = Math.max(r.far, r.pos);
   const shown = quote === '`' ? 'a backtick' : `\`${quote}\``;
-  return r.fail(`the text that begins with ${shown} is never closed`, {
-    at,
-    end: at + length,
-    code: 'unclosed',
-  });
+  return r.failUnclosed(at, `the text that begins with ${shown} is never closed`, length);
 }
 
 /** Drops the line break before the closing mark; lines that are repeated lose their last one as well. */
@@ -41,11 +36,13 @@ export function createParts() {
     if (pieces.length > 0) parts.push(pieces.join(''));
     pieces = [];
   };
+  const text = (piece: string): void => {
+    if (piece !== '') pieces.push(piece);
+  };
   return {
-    text(piece: string): void {
-      if (piece !== '') pieces.push(piece);
-    },
-    part(part: Exclude<TemplatePart, string>): void {
+    text,
+    add(part: TemplatePart): void {
+      if (typeof part === 'string') return text(part);
       flush();
       parts.push(part);
     },
@@ -90,8 +87,7 @@ export function parseMustacheParts(r: Reader, escapes = 'nt\\'): TemplatePart[] 
       continue;
     }
     parts.text(r.slice(from, at));
-    if (typeof special === 'string') parts.text(special);
-    else parts.part(special);
+    parts.add(special);
     from = r.pos;
   }
   parts.text(r.slice(from));
@@ -116,8 +112,6 @@ function parseSlot(r: Reader): Node<'insert'> | undefined {
 // The text forms: what is put in, what is escaped, what is trimmed. One loop reads them all; a table
 // says how they differ. `:::…:::` and `'…'` put in nothing written with `@` and have loops of their own.
 
-type Quote = 'none' | 'single' | 'double';
-
 interface TextForm {
   readonly style: TextStyle;
   /** Closes it; empty: the end of what the reader sees. */
@@ -133,18 +127,14 @@ interface TextForm {
 }
 
 const ESCAPES = 'nt"\'\\@${.';
+const ALL = { takesFiles: true, takesRepeats: true };
+const NONE = { takesFiles: false, takesRepeats: false };
 const FORMS = {
-  double: { style: 'double', stop: '"', escapes: ESCAPES, takesFiles: false, takesRepeats: false },
-  backtick: {
-    style: 'backtick',
-    stop: '`',
-    escapes: `${ESCAPES}\``,
-    takesFiles: true,
-    takesRepeats: true,
-  },
-  colon: { style: 'colon', stop: '::', escapes: '@', takesFiles: true, takesRepeats: true },
-  file: { style: 'file', stop: '', escapes: '@', takesFiles: true, takesRepeats: true },
-  bare: { style: 'bare', stop: '', escapes: '@', takesFiles: false, takesRepeats: false },
+  double: { style: 'double', stop: '"', escapes: ESCAPES, ...NONE },
+  backtick: { style: 'backtick', stop: '`', escapes: `${ESCAPES}\``, ...ALL },
+  colon: { style: 'colon', stop: '::', escapes: '@', ...ALL },
+  file: { style: 'file', stop: '', escapes: '@', ...ALL },
+  bare: { style: 'bare', stop: '', escapes: '@', ...NONE },
 } as const satisfies Record<string, TextForm>;
 
 const REPEAT = /[ \t]*\/for[ \t]+@/y;
@@ -180,6 +170,15 @@ export function parseBare(
   return { kind: 'template', style, parts, at, end: r.pos };
 }
 
+/** The same for what a pattern matches here; undefined when it does not. */
+export function parseBareMatch(r: Reader, pattern: RegExp): Node<'template'> | undefined {
+  const from = r.pos;
+  if (r.match(pattern) === undefined) return undefined;
+  const to = r.pos;
+  r.pos = from;
+  return parseBare(r, to);
+}
+
 function parseSingle(r: Reader): Node<'literal'> {
   const at = r.pos;
   const found = r.match(/'(?:[^'\\\n]|\\[^\n])*'/y);
@@ -205,13 +204,8 @@ function parseEnclosed(r: Reader, quote: '`' | '::', form: TextForm): Node<'temp
   if (isTrimmed) r.match(/\r?\n/y);
   const parts = parseParts(r, form);
   if (!r.take(quote)) unclosedText(r, at, quote.length);
-  return {
-    kind: 'template',
-    style: form.style,
-    parts: isTrimmed ? withoutLastBreak(parts) : parts,
-    at,
-    end: r.pos,
-  };
+  const all = isTrimmed ? withoutLastBreak(parts) : parts;
+  return { kind: 'template', style: form.style, parts: all, at, end: r.pos };
 }
 
 /** Characters that mean nothing in any form: most of a text is passed at once. */
@@ -222,16 +216,13 @@ function parseParts(r: Reader, form: TextForm, isRepeat = false): TemplatePart[]
   const parts = createParts();
   const opened = r.pos;
   let from = r.pos;
-  const flush = (): void => {
-    parts.text(r.slice(from));
-  };
   while (!r.isAtEnd && !(form.stop !== '' && r.starts(form.stop))) {
     if (form.takesRepeats && (r.pos === opened || r.text[r.pos - 1] === '\n')) {
       if (isRepeat && r.sees(REPEAT_END)) break;
       const repeat = parseRepeat(r, form);
       if (repeat !== undefined) {
         parts.text(r.slice(from, repeat.at));
-        parts.part(repeat);
+        parts.add(repeat);
         from = r.pos;
         continue;
       }
@@ -244,15 +235,14 @@ function parseParts(r: Reader, form: TextForm, isRepeat = false): TemplatePart[]
       continue;
     }
     parts.text(r.slice(from, at));
-    if (typeof special === 'string') parts.text(special);
-    else parts.part(special);
+    parts.add(special);
     if (typeof special !== 'string' && r.peek() === '\\' && /[.-]/.test(r.peek(1))) {
       parts.text(r.peek(1));
       r.pos += 2;
     }
     from = r.pos;
   }
-  flush();
+  parts.text(r.slice(from));
   return parts.done();
 }
 
@@ -300,16 +290,7 @@ export function parseInsert(r: Reader, form: TextForm): Node<'insert'> | undefin
   const value = { kind: 'reference', name, steps, isOptional: false, at, end: r.pos } as const;
   const mode = parseInsertMode(r, form);
   const stages = parseTextStages(r);
-  return {
-    kind: 'insert',
-    value,
-    stages,
-    raw: r.slice(at),
-    mode,
-    ...(form.quote === undefined ? {} : { quote: form.quote }),
-    at,
-    end: r.pos,
-  };
+  return { kind: 'insert', value, mode, stages, ...writtenFrom(r, at, form.quote) };
 }
 
 function parseInsertMode(r: Reader, form: TextForm): Node<'insert'>['mode'] {
@@ -326,19 +307,14 @@ function parseInsertMode(r: Reader, form: TextForm): Node<'insert'>['mode'] {
   const quote = r.peek();
   if (quote !== '`' && !(quote === '"' && form.style === 'double')) return { kind: 'optional' };
   if (quote === form.stop && !isFragment(r, quote)) return { kind: 'optional' };
-  if (form.fragment) {
-    r.pos += 1;
-    const parts = r.deeper(() => form.fragment?.(r) ?? []);
-    r.expect(quote, 'after a fragment');
-    return { kind: 'fragment', parts };
-  }
-  const parts = r.attempt(() => {
+  const read = (): TemplatePart[] => {
     r.pos += 1;
     const fragment = { ...form, stop: quote, takesRepeats: false };
-    const inner = r.deeper(() => parseParts(r, fragment));
+    const inner = r.deeper(() => form.fragment?.(r) ?? parseParts(r, fragment));
     r.expect(quote, 'after a fragment');
     return inner;
-  });
+  };
+  const parts = form.fragment ? read() : r.attempt(read);
   return parts === undefined ? { kind: 'optional' } : { kind: 'fragment', parts };
 }
 
@@ -373,16 +349,15 @@ export function parseFilePart(r: Reader, quote: Quote | undefined): Node<'file-p
   const file = r.attempt(() => r.rules.file(r));
   if (file === undefined) return undefined;
   const stages = parseTextStages(r);
-  return {
-    kind: 'file-part',
-    file,
-    stages,
-    raw: r.slice(at),
-    ...(quote === undefined ? {} : { quote }),
-    at,
-    end: r.pos,
-  };
+  return { kind: 'file-part', file, stages, ...writtenFrom(r, at, quote) };
 }
+
+const writtenFrom = (r: Reader, at: number, quote: Quote | undefined) => ({
+  raw: r.slice(at),
+  ...(quote === undefined ? {} : { quote }),
+  at,
+  end: r.pos,
+});
 
 /** `/for @x in @xs` … `/end`, standing at the start of a line. */
 function parseRepeat(r: Reader, form: TextForm): Node<'repeat'> | undefined {

@@ -38,6 +38,9 @@ export const STATEMENT_WORDS = new Set(
    return bail`.split(/\s+/),
 );
 
+export const isFlowWord = (word: string | undefined): boolean =>
+  /^(?:when|for|foreach|loop|if)$/.test(word ?? '');
+
 export function parseValue(r: Reader): Expression {
   return r.deeper(() => {
     const value = r.starts('||') ? parseLeadingGroup(r) : parsePipes(r, parseTernary(r));
@@ -152,22 +155,20 @@ const CONSTANTS = new Map<string, null | boolean>([
 function parseWord(r: Reader): Expression {
   const at = r.pos;
   const word = r.word();
-  if (word === undefined) return unexpected(r);
+  if (word === undefined) {
+    refuseSlash(r);
+    return r.fail(`expected a value, found ${r.shown()}`);
+  }
   const constant = CONSTANTS.get(word);
   if (constant !== undefined) {
     r.pos += word.length;
     return { kind: 'literal', value: constant, at, end: r.pos };
   }
+  if (isFlowWord(word)) return r.deeper(() => r.rules.flow(r));
   switch (word) {
     case 'run':
       r.pos += word.length;
       return { kind: 'run-value', action: parseRunAction(r), at, end: r.pos };
-    case 'when':
-    case 'for':
-    case 'foreach':
-    case 'loop':
-    case 'if':
-      return r.deeper(() => r.rules.flow(r));
     case 'template':
       return parseTemplateFile(r);
     case 'prose':
@@ -194,18 +195,15 @@ function parseWord(r: Reader): Expression {
   }
 }
 
-function unexpected(r: Reader): never {
-  const slash = /\/([a-z]+)(?![\w/])/y;
+/** `also`: a further word that stands here without one. */
+export function refuseSlash(r: Reader, also?: string): void {
   const at = r.pos;
-  const word = r.match(slash)?.slice(1);
+  const word = r.match(/\/[a-z]+(?![\w/])/y)?.slice(1);
   r.pos = at;
-  if (word !== undefined && STATEMENT_WORDS.has(word)) {
-    r.fail(`no slash here: \`/${word}\``, {
-      end: at + word.length + 1,
-      hint: `write \`${word} …\``,
-    });
+  if (word !== undefined && (STATEMENT_WORDS.has(word) || word === also)) {
+    const end = at + word.length + 1;
+    r.fail(`no slash here: \`/${word}\``, { end, hint: `write \`${word} …\`` });
   }
-  return r.fail(`expected a value, found ${r.shown()}`);
 }
 
 /** What `run` runs, with its pipes and options; stands behind the word. */
