@@ -30,7 +30,6 @@ export {
   shippedPrimitives,
   shippedSinks,
 } from './primitives/shipped.ts';
-export { prepareDependencies } from './process/dependencies.ts';
 export type { ProcessPorts } from './process/environment.ts';
 export { resolveModule } from './process/module.ts';
 export { type Audit, type AuditRow, auditRow, createAudit } from './rights/audit.ts';

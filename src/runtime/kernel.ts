@@ -28,7 +28,6 @@ import {
   moduleSink,
   type ProgramTools,
   policyAuthority,
-  prepareDependencies,
   type SignaturePolicy,
   shippedPrimitives,
   shippedSinks,
@@ -91,8 +90,6 @@ function toolPorts(open: OpenProject, library: Library, labels: LabelRecords): T
     env,
     projectRoot: project,
     signatures,
-    prepare: (plan, signal) =>
-      prepareDependencies(plan, project, policies.current().policy.install, { clock, env, signal }),
   };
 }
 

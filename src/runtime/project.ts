@@ -212,10 +212,9 @@ export async function processPorts(open: OpenProject): Promise<ProcessPorts> {
     env,
     sandbox: await open.sandbox(),
     policySandbox: policy.sandbox,
-    // The composed policy already ignores `sandbox: none` from a file without authority.
-    allowUnsandboxed: policy.sandbox === 'none',
     outputDir: () => join(recordsFolder(project, home), 'outputs'),
     hidden: [home],
+    install: policy.install,
   };
 }
 

@@ -632,6 +632,8 @@ describe('time and neighbours', () => {
     const call = () => runtime.call('execute', tool('bare'), { surface: 'cli' });
     expect(await call()).toMatchObject({ ok: true, output: { sandbox: 'none' } });
     fixture.write(USER_POLICY, TRUSTING);
+    // A project's own policy may not take it back.
+    fixture.write('.ai/policy.yaml', 'sandbox: none\n');
     expect(await call()).toMatchObject({ ok: false, error: { code: 'permission_denied' } });
     await runtime.close();
   });

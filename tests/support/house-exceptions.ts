@@ -14,7 +14,6 @@ export const KNOWN_LARGE: readonly string[] = [];
 export const KNOWN_UPWARD: readonly string[] = [
   'harness/secrets/sealed-store.ts -> harness/thread/read-journal.ts',
   'kernel/primitives/program-tools.ts -> kernel/tool/plan.ts',
-  'kernel/process/dependencies.ts -> kernel/tool/plan.ts',
   'kernel/sinks/factories.ts -> kernel/http/websocket-sink.ts',
 ];
 

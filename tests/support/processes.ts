@@ -59,8 +59,9 @@ export function portsOf(
     env: { PATH: process.env.PATH, HOME: project.home, LANG: 'C.UTF-8', CANARY: 'tweet-tweet' },
     sandbox,
     policySandbox: sandbox.kind === 'none' ? 'none' : 'required',
-    allowUnsandboxed: sandbox.kind === 'none',
     outputDir: () => join(project.base, 'output'),
+    hidden: [more.env?.KERNMANTLE_HOME ?? join(project.home, '.ai')],
+    install: 'deny',
     ...more,
   };
 }

@@ -1,13 +1,18 @@
 // What a tool's config says about the process to start. Read once, here: afterwards the types are
 // the proof. `{param}` is already filled in, so every element is one argument, whatever it holds.
 import {
+  type Failure,
   fail,
   getOwn,
   isObject,
   type Json,
   type JsonObject,
+  listAt,
   type Outcome,
   ok,
+  plainText,
+  textAt,
+  textsAt,
 } from '../../base/index.ts';
 
 export interface ProcessConfig {
@@ -29,15 +34,40 @@ export interface ProcessConfig {
   dependencies: readonly string[];
 }
 
-export const RUNTIMES = ['node', 'python'] as const;
+const RUNTIMES = ['node', 'python'] as const;
 export type ScriptRuntime = (typeof RUNTIMES)[number];
 
 const SHELLS = ['bash', 'sh', 'zsh'];
 const DEFAULT_OUTPUT = 1024 * 1024;
 const MAX_OUTPUT = 64 * 1024 * 1024;
 const DEFAULT_GRACE_MS = 2000;
+const MAX_GRACE_MS = 60_000;
 
-const invalid = (field: string, message: string) =>
+const oneOf = (members: readonly string[]) => (value: Json) => members.some((one) => one === value);
+const isNames = (value: Json) =>
+  Array.isArray(value) && value.every((item) => typeof item === 'string');
+const isText = (value: Json) => typeof value === 'string';
+const isUpTo = (max: number) => (value: Json) =>
+  typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= max;
+
+/** What a field must be where it stands; an empty one is not there. */
+const FIELDS: readonly [name: string, isRight: (value: Json) => boolean, message: string][] = [
+  ['runtime', oneOf(RUNTIMES), `must be one of ${RUNTIMES.join(', ')}`],
+  ['args', Array.isArray, 'must be a list'],
+  ['args_from', isNames, 'must be a list of names'],
+  ['args_last', Array.isArray, 'must be a list'],
+  ['shell', oneOf(SHELLS), `must be one of ${SHELLS.join(', ')}`],
+  ['env', isObject, 'must map names to values'],
+  ['ok_exit_codes', Array.isArray, 'must be a list'],
+  ['max_output', isUpTo(MAX_OUTPUT), `must be a whole number from 0 to ${MAX_OUTPUT}`],
+  ['grace_ms', isUpTo(MAX_GRACE_MS), `must be a whole number from 0 to ${MAX_GRACE_MS}`],
+  ['home_files', isNames, 'must be a list of names'],
+  ['dependencies', isNames, 'must be a list of names'],
+  ['cwd', isText, 'must be a folder inside the project'],
+  ['output', oneOf(['text', 'json']), 'must be `text` or `json`'],
+];
+
+const invalid = (field: string, message: string): Failure =>
   fail('config_invalid', `\`config.${field}\` ${message}`, { config_path: `config.${field}` });
 
 /** One argument, or several when a list parameter stood alone in its place; nothing for null. */
@@ -63,140 +93,82 @@ export function optionsFrom(names: readonly string[], parameters: JsonObject): s
   });
 }
 
-function listOf(config: JsonObject, field: string): Outcome<Json[]> {
-  const value = getOwn(config, field) ?? [];
-  return Array.isArray(value) ? ok(value) : invalid(field, 'must be a list');
-}
-
-function namesOf(config: JsonObject, field: string): Outcome<string[]> {
-  const list = listOf(config, field);
-  if (!list.ok) return list;
-  return list.output.every((item) => typeof item === 'string')
-    ? ok(list.output)
-    : invalid(field, 'must be a list of names');
-}
-
 function allArguments(config: JsonObject, parameters: JsonObject): Outcome<string[]> {
-  const first = listOf(config, 'args');
-  if (!first.ok) return first;
-  const names = namesOf(config, 'args_from');
-  if (!names.ok) return names;
-  const last = listOf(config, 'args_last');
-  if (!last.ok) return last;
   const all = [
-    ...first.output.flatMap(argument),
-    ...optionsFrom(names.output, parameters),
-    ...last.output.flatMap(argument),
+    ...listAt(config, 'args').flatMap(argument),
+    ...optionsFrom(textsAt(config, 'args_from'), parameters),
+    ...listAt(config, 'args_last').flatMap(argument),
   ];
   const bad = all.find((text) => text.includes('\0'));
   return bad === undefined ? ok(all) : fail('invalid_input', 'an argument holds a NUL character');
 }
 
 function programOf(config: JsonObject, parameters: JsonObject): Outcome<ProcessConfig['program']> {
-  const runtime = getOwn(config, 'runtime');
-  if (runtime !== undefined) return moduleOf(config, runtime);
+  const runtime = RUNTIMES.find((name) => name === getOwn(config, 'runtime'));
+  if (runtime) return moduleOf(config, runtime);
   const args = allArguments(config, parameters);
   if (!args.ok) return args;
-  const shell = getOwn(config, 'shell');
-  if (shell !== undefined) {
+  const shell = textAt(config, 'shell');
+  if (shell !== '') {
     const script = getOwn(config, 'script');
-    if (typeof shell !== 'string' || !SHELLS.includes(shell)) {
-      return invalid('shell', `must be one of ${SHELLS.join(', ')}`);
-    }
     if (typeof script !== 'string' || script.includes('\0')) {
       return invalid('script', 'must be the text that the shell runs');
     }
     return ok({ kind: 'shell', shell, script, args: args.output });
   }
-  const command = getOwn(config, 'command');
-  if (typeof command !== 'string' || command === '' || /[\u0000-\u001f]/.test(command)) {
-    return invalid(
-      'command',
-      'must name the program to start; its arguments go into `config.args`',
-    );
-  }
-  return ok({ kind: 'command', command, args: args.output });
+  const command = textAt(config, 'command');
+  return command === '' || /[\u0000-\u001f]/.test(command)
+    ? invalid('command', 'must name the program to start; its arguments go into `config.args`')
+    : ok({ kind: 'command', command, args: args.output });
 }
 
-function moduleOf(config: JsonObject, runtime: Json): Outcome<ProcessConfig['program']> {
-  const known = RUNTIMES.find((name) => name === runtime);
-  if (!known) return invalid('runtime', `must be one of ${RUNTIMES.join(', ')}`);
-  const module = getOwn(config, 'module');
-  if (typeof module !== 'string' || module === '') {
+function moduleOf(config: JsonObject, runtime: ScriptRuntime): Outcome<ProcessConfig['program']> {
+  const module = textAt(config, 'module');
+  if (module === '') {
     return invalid('module', "must name the file to run, relative to the tool's YAML file");
   }
   const name = getOwn(config, 'function') ?? '';
   if (typeof name !== 'string' || !/^[\w$]*$/.test(name)) {
     return invalid('function', 'must be the name of an exported function');
   }
-  return ok({ kind: 'module', runtime: known, module, function: name });
+  return ok({ kind: 'module', runtime, module, function: name });
 }
 
 function envOf(config: JsonObject): Outcome<Record<string, string>> {
-  const env = getOwn(config, 'env') ?? {};
-  if (!isObject(env)) return invalid('env', 'must map names to values');
   const read: Record<string, string> = {};
-  for (const [name, value] of Object.entries(env)) {
+  for (const [name, value] of Object.entries(getOwn(config, 'env') ?? {})) {
     if (!/^[A-Za-z_]\w*$/.test(name)) return invalid('env', `has the bad name \`${name}\``);
     if (value === null) continue;
-    const text = typeof value === 'string' ? value : JSON.stringify(value);
-    if (text.includes('\0')) return invalid('env', `has a NUL character in \`${name}\``);
-    read[name] = text;
+    read[name] = plainText(value);
+    if (read[name].includes('\0')) return invalid('env', `has a NUL character in \`${name}\``);
   }
   return ok(read);
 }
-
-function integer(
-  config: JsonObject,
-  field: string,
-  fallback: number,
-  max: number,
-): Outcome<number> {
-  const value = getOwn(config, field) ?? fallback;
-  return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= max
-    ? ok(value)
-    : invalid(field, `must be a whole number from 0 to ${max}`);
-}
-
-const textOf = (value: Json | undefined): string | undefined =>
-  value === undefined || value === null
-    ? undefined
-    : typeof value === 'string'
-      ? value
-      : JSON.stringify(value);
 
 export function readProcessConfig(
   config: JsonObject,
   parameters: JsonObject,
 ): Outcome<ProcessConfig> {
+  for (const [name, isRight, message] of FIELDS) {
+    const value = getOwn(config, name) ?? null;
+    if (value !== null && !isRight(value)) return invalid(name, message);
+  }
   const program = programOf(config, parameters);
   if (!program.ok) return program;
   const env = envOf(config);
   if (!env.ok) return env;
-  const codes = listOf(config, 'ok_exit_codes');
-  if (!codes.ok) return codes;
-  const maxOutput = integer(config, 'max_output', DEFAULT_OUTPUT, MAX_OUTPUT);
-  if (!maxOutput.ok) return maxOutput;
-  const graceMs = integer(config, 'grace_ms', DEFAULT_GRACE_MS, 60_000);
-  if (!graceMs.ok) return graceMs;
-  const homeFiles = namesOf(config, 'home_files');
-  if (!homeFiles.ok) return homeFiles;
-  const dependencies = namesOf(config, 'dependencies');
-  if (!dependencies.ok) return dependencies;
-  const cwd = getOwn(config, 'cwd') ?? '.';
-  if (typeof cwd !== 'string') return invalid('cwd', 'must be a folder inside the project');
-  const output = getOwn(config, 'output') ?? 'text';
-  if (output !== 'text' && output !== 'json') return invalid('output', 'must be `text` or `json`');
+  const stdin = getOwn(config, 'stdin') ?? null;
+  const codes = listAt(config, 'ok_exit_codes').filter((code) => typeof code === 'number');
   return ok({
     program: program.output,
-    stdin: textOf(getOwn(config, 'stdin')),
-    cwd,
+    stdin: stdin === null ? undefined : plainText(stdin),
+    cwd: plainText(getOwn(config, 'cwd') ?? '.'),
     env: env.output,
-    okExitCodes: new Set([0, ...codes.output.filter((code) => typeof code === 'number')]),
-    maxOutput: maxOutput.output,
-    output,
-    graceMs: graceMs.output,
-    homeFiles: homeFiles.output,
-    dependencies: dependencies.output,
+    okExitCodes: new Set([0, ...codes]),
+    maxOutput: Number(getOwn(config, 'max_output') ?? DEFAULT_OUTPUT),
+    output: getOwn(config, 'output') === 'json' ? 'json' : 'text',
+    graceMs: Number(getOwn(config, 'grace_ms') ?? DEFAULT_GRACE_MS),
+    homeFiles: textsAt(config, 'home_files'),
+    dependencies: textsAt(config, 'dependencies'),
   });
 }

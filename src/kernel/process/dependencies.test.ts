@@ -7,14 +7,7 @@ import * as fc from 'fast-check';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { makeProject, type TestProject } from '../../../tests/support/processes.ts';
 import { systemClock } from '../../base/index.ts';
-import {
-  COMPLETE,
-  dependencyProblem,
-  environmentFolder,
-  installCommands,
-  installDependencies,
-  installLine,
-} from './dependencies.ts';
+import { type DependentTool, environmentFolder, prepareDependencies } from './dependencies.ts';
 
 const has = (command: string, ...args: string[]): boolean => {
   try {
@@ -53,11 +46,20 @@ beforeEach(() => {
 });
 afterEach(() => project.remove());
 
-const portsFor = (env: Record<string, string>) => ({
-  clock: systemClock,
-  env: { PATH: process.env.PATH, HOME: project.home, ...env },
-  signal: new AbortController().signal,
-});
+function prepare(
+  tool: DependentTool,
+  install: 'allow' | 'ask' | 'deny',
+  variables: Record<string, string> = {},
+  root = project.root,
+) {
+  const env = { PATH: process.env.PATH, HOME: project.home, ...variables };
+  return prepareDependencies(
+    tool,
+    root,
+    { clock: systemClock, env, install },
+    new AbortController().signal,
+  );
+}
 
 /** A package with an install script, as a registry serves it. */
 function publish(name: string): void {
@@ -90,12 +92,12 @@ test.skipIf(!hasNpm)(
   async () => {
     publish('km-parrot');
     const tool = { id: 'demo/tool', runtime: 'node' as const, dependencies: ['km-parrot@1.0.0'] };
-    expect(dependencyProblem(tool, project.root)).toMatchObject({
+    expect(await prepare(tool, 'ask')).toMatchObject({
       ok: false,
       error: { code: 'dependency_missing' },
     });
-    const ports = portsFor({ npm_config_registry: base });
-    expect(await installDependencies(tool, project.root, ports)).toEqual({
+    const registry = { npm_config_registry: base };
+    expect(await prepare(tool, 'allow', registry)).toEqual({
       ok: true,
       output: null,
     });
@@ -104,9 +106,9 @@ test.skipIf(!hasNpm)(
       'hello',
     );
     expect(existsSync(join(folder, 'node_modules/km-parrot/ran'))).toBe(false);
-    expect(dependencyProblem(tool, project.root)).toEqual({ ok: true, output: null });
+    expect(await prepare(tool, 'ask')).toEqual({ ok: true, output: null });
     files.clear();
-    expect((await installDependencies(tool, project.root, ports)).ok).toBe(true);
+    expect((await prepare(tool, 'allow', registry)).ok).toBe(true);
     expect(readdirSync(join(project.root, '.ai/.env/node'))).toHaveLength(1);
   },
 );
@@ -115,11 +117,7 @@ test.skipIf(!hasNpm)(
   'a package that does not exist leaves nothing behind (needs npm)',
   async () => {
     const tool = { id: 'demo/tool', runtime: 'node' as const, dependencies: ['km-not-there'] };
-    const failed = await installDependencies(
-      tool,
-      project.root,
-      portsFor({ npm_config_registry: base }),
-    );
+    const failed = await prepare(tool, 'allow', { npm_config_registry: base });
     expect(failed).toMatchObject({
       ok: false,
       error: { code: 'dependency_missing', detail: { exit_code: 1 } },
@@ -151,7 +149,7 @@ with zipfile.ZipFile(sys.argv[1], "w") as z:
       runtime: 'python' as const,
       dependencies: ['km-parrot==1.0.0'],
     };
-    const done = await installDependencies(tool, project.root, portsFor({ PIP_INDEX_URL: base }));
+    const done = await prepare(tool, 'allow', { PIP_INDEX_URL: base });
     expect(done).toEqual({ ok: true, output: null });
     const folder = environmentFolder(project.root, 'python', tool.dependencies) as string;
     const said = execFileSync(join(folder, 'bin/python'), [
@@ -163,14 +161,14 @@ with zipfile.ZipFile(sys.argv[1], "w") as z:
   60_000,
 );
 
-test('the answer for a missing package is a line to paste', () => {
+test('the answer for a missing package is a line to paste', async () => {
   const tool = { id: 'demo/tool', runtime: 'python' as const, dependencies: ['requests>=2,<3'] };
-  const problem = dependencyProblem(tool, '/my project');
-  expect(problem).toMatchObject({ ok: false, error: { code: 'dependency_missing' } });
   const folder = environmentFolder('/my project', 'python', tool.dependencies) as string;
-  expect(installLine('python', tool.dependencies, folder)).toBe(
-    `python3 -m venv '${folder}' && '${folder}/bin/python' -m pip install --no-input --disable-pip-version-check --only-binary :all: --quiet -- 'requests>=2,<3' && touch '${folder}/${COMPLETE}'`,
-  );
+  const install = `python3 -m venv '${folder}' && '${folder}/bin/python' -m pip install --no-input --disable-pip-version-check --only-binary :all: --quiet -- 'requests>=2,<3' && touch '${folder}/.complete'`;
+  expect(await prepare(tool, 'deny', {}, '/my project')).toMatchObject({
+    ok: false,
+    error: { code: 'dependency_missing', detail: { install } },
+  });
 });
 
 test('only names and versions are packages', async () => {
@@ -185,21 +183,21 @@ test('only names and versions are packages', async () => {
   ]) {
     for (const runtime of ['node', 'python'] as const) {
       const tool = { id: 'demo/tool', runtime, dependencies: [name] };
-      expect(dependencyProblem(tool, project.root), name).toMatchObject({
+      expect(await prepare(tool, 'ask'), name).toMatchObject({
         error: { code: 'config_invalid' },
       });
-      expect((await installDependencies(tool, project.root, portsFor({}))).ok).toBe(false);
+      expect((await prepare(tool, 'allow')).ok).toBe(false);
     }
   }
   for (const name of ['left-pad', '@scope/name', 'a@^1.2.3', '@s/n@1.x']) {
     const tool = { id: 'demo/tool', runtime: 'node' as const, dependencies: [name] };
-    expect(dependencyProblem(tool, project.root), name).toMatchObject({
+    expect(await prepare(tool, 'ask'), name).toMatchObject({
       error: { code: 'dependency_missing' },
     });
   }
 });
 
-test('the folder depends on what is in the list, not on its order', () => {
+test('the folder depends on what is in the list, not on its order', async () => {
   const list = fc.uniqueArray(fc.constantFrom('a', 'b', 'c@1', '@d/e', 'f'), { minLength: 1 });
   fc.assert(
     fc.property(list, list, (one, other) => {
@@ -212,5 +210,8 @@ test('the folder depends on what is in the list, not on its order', () => {
   );
   expect(environmentFolder('/p', 'node', [])).toBeUndefined();
   expect(environmentFolder('/p', 'node', ['a'])).not.toBe(environmentFolder('/p', 'python', ['a']));
-  expect(installCommands('node', ['a'], '/f')[0]).toContain('--ignore-scripts');
+  const tool = { id: 'demo/tool', runtime: 'node' as const, dependencies: ['a'] };
+  expect(await prepare(tool, 'ask')).toMatchObject({
+    error: { detail: { install: expect.stringContaining('--ignore-scripts') } },
+  });
 });

@@ -1,34 +1,21 @@
-// Declared dependencies of code tools: installed at first execute, never at load, and only when the
-// policy says so. Otherwise the answer is the command that would do it.
+// Packages that code tools declare: installed at first execute, never at load, and only when the
+// policy says so. Otherwise the answer is the command that would do it. Each set of packages has one
+// folder, named after what is in it, so that two tools with the same list share it and a changed list
+// never meets old files.
 
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { fail, getOwn, messageOf, type Outcome, ok, systemRandom } from '../../base/index.ts';
-import type { Plan } from '../tool/plan.ts';
+import { fail, messageOf, type Outcome, ok, systemRandom } from '../../base/index.ts';
 import type { ScriptRuntime } from './config.ts';
-import type { ProcessPorts } from './environment.ts';
-import { childEnvironment, searchPath } from './environment.ts';
+import { childEnvironment, type ProcessPorts, searchPath } from './environment.ts';
 import { runProcess } from './run.ts';
 
-export async function prepareDependencies(
-  plan: Plan,
-  projectRoot: string,
-  install: 'allow' | 'ask' | 'deny',
-  ports: InstallPorts,
-): Promise<Outcome<null>> {
-  const dependencies = plan.links.flatMap((link) => link.tool?.dependencies ?? []);
-  const runtime = getOwn(plan.config, 'runtime');
-  if (dependencies.length === 0 || (runtime !== 'node' && runtime !== 'python')) return ok(null);
-  const tool = { id: plan.leaf.id, runtime, dependencies } as const;
-  const missing = dependencyProblem(tool, projectRoot);
-  if (missing.ok || install !== 'allow') return missing;
-  return await installDependencies(tool, projectRoot, ports);
+export interface DependentTool {
+  id: string;
+  runtime: ScriptRuntime;
+  dependencies: readonly string[];
 }
-
-// Packages that code tools declare. Each set of them has one folder, named after what is in it, so
-// that two tools with the same list share it and a changed list never meets old files. Nothing is
-// installed at load; at execute only when policy allows it or a person approved.
 
 /** Names and versions from a registry; no paths, no addresses, nothing that reads as an option. */
 const SHAPES: Readonly<Record<ScriptRuntime, RegExp>> = {
@@ -37,7 +24,7 @@ const SHAPES: Readonly<Record<ScriptRuntime, RegExp>> = {
     /^[a-z0-9][\w.-]*(\[[\w, .-]+\])?((==|>=|<=|~=|!=|<|>)[\w.*+!]+(,\s*(==|>=|<=|~=|!=|<|>)[\w.*+!]+)*)?$/i,
 };
 
-export const COMPLETE = '.complete';
+const COMPLETE = '.complete';
 
 /** Where a set of packages lives; undefined for none. The order of the list does not matter. */
 export function environmentFolder(
@@ -47,18 +34,12 @@ export function environmentFolder(
 ): string | undefined {
   if (dependencies.length === 0) return undefined;
   const list = [...new Set(dependencies)].sort();
-  const hash = createHash('sha256')
-    .update(JSON.stringify([runtime, list]))
-    .digest('hex');
-  return join(projectRoot, '.ai', '.env', runtime, hash.slice(0, 16));
+  const name = hash('sha256', JSON.stringify([runtime, list])).slice(0, 16);
+  return join(projectRoot, '.ai', '.env', runtime, name);
 }
 
 /** The commands that fill `folder`, as argument lists. */
-export function installCommands(
-  runtime: ScriptRuntime,
-  dependencies: readonly string[],
-  folder: string,
-): string[][] {
+function installCommands({ runtime, dependencies }: DependentTool, folder: string): string[][] {
   // Install scripts and source builds run code of strangers: packages that need them are refused.
   if (runtime === 'node') {
     const flags = ['--no-audit', '--no-fund', '--ignore-scripts', '--no-save', '--loglevel=error'];
@@ -75,54 +56,24 @@ export function installCommands(
 const quoted = (text: string): string =>
   /^[\w@%+=:,./~^-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 
-/** What a person can paste to install by hand what `folder` needs. */
-export function installLine(
-  runtime: ScriptRuntime,
-  dependencies: readonly string[],
-  folder: string,
-): string {
-  const steps = installCommands(runtime, dependencies, folder).map((argv) =>
-    argv.map(quoted).join(' '),
-  );
-  return [...steps, `touch ${quoted(join(folder, COMPLETE))}`].join(' && ');
-}
-
-export interface DependentTool {
-  id: string;
-  runtime: ScriptRuntime;
-  dependencies: readonly string[];
-}
-
-export function badDependency(tool: DependentTool): Outcome<null> {
-  const bad = tool.dependencies.find((name) => !SHAPES[tool.runtime].test(name));
-  return bad === undefined
-    ? ok(null)
-    : fail(
-        'config_invalid',
-        `dependency \`${bad}\` of tool \`${tool.id}\` must be a package name with an optional version`,
-        {
-          config_path: 'dependencies',
-        },
-      );
-}
-
-/** `dependency_missing` with the exact command, unless everything the tool declares is installed. */
-export function dependencyProblem(tool: DependentTool, projectRoot: string): Outcome<null> {
-  const shape = badDependency(tool);
-  if (!shape.ok) return shape;
-  const folder = environmentFolder(projectRoot, tool.runtime, tool.dependencies);
-  if (folder === undefined || existsSync(join(folder, COMPLETE))) return ok(null);
-  const install = installLine(tool.runtime, tool.dependencies, folder);
+/** What is missing with the exact command for it, unless all that the tool declares is installed. */
+function dependencyProblem(tool: DependentTool, folder: string): Outcome<null> {
+  const { id, runtime, dependencies } = tool;
+  const bad = dependencies.find((name) => !SHAPES[runtime].test(name));
+  if (bad !== undefined) {
+    const message = `dependency \`${bad}\` of tool \`${id}\` must be a package name with an optional version`;
+    return fail('config_invalid', message, { config_path: 'dependencies' });
+  }
+  if (existsSync(join(folder, COMPLETE))) return ok(null);
+  const steps = [...installCommands(tool, folder), ['touch', join(folder, COMPLETE)]];
+  const install = steps.map((argv) => argv.map(quoted).join(' ')).join(' && ');
+  const names = dependencies.map((name) => `\`${name}\``).join(', ');
   return fail(
     'dependency_missing',
-    `tool \`${tool.id}\` needs ${tool.dependencies.map((name) => `\`${name}\``).join(', ')}; set \`install: allow\` in the policy, or run: ${install}`,
-    { tool: tool.id, dependencies: [...tool.dependencies], install },
+    `tool \`${id}\` needs ${names}; set \`install: allow\` in the policy, or run: ${install}`,
+    { tool: id, dependencies: [...dependencies], install },
   );
 }
-
-// Fills the folder of a tool's dependencies. The work happens in a folder beside it, which takes the
-// final name only when it is complete: cut off anywhere, the next attempt starts clean, and of two
-// processes that install the same set one wins and the other uses it.
 
 /** Settings of the registries, which a company may need; no tokens. */
 const REGISTRY = [
@@ -141,35 +92,28 @@ const REGISTRY = [
 const INSTALL_MS = 10 * 60_000;
 const MAX_LOG = 64 * 1024;
 
-export interface InstallPorts extends Pick<ProcessPorts, 'clock' | 'env' | 'random'> {
-  signal: AbortSignal;
-}
+type InstallPorts = Pick<ProcessPorts, 'clock' | 'env' | 'install'>;
 
 async function step(
   argv: readonly string[],
   work: string,
   root: string,
-  ports: InstallPorts,
+  { clock, env }: InstallPorts,
+  signal: AbortSignal,
 ): Promise<Outcome<null>> {
   const [file = '', ...args] = argv;
   const cap = { maxBytes: MAX_LOG, secrets: [] };
-  const path = searchPath(ports.env, root);
-  const env = childEnvironment({
-    env: ports.env,
-    declared: REGISTRY,
-    config: {},
-    path,
-    home: work,
-    temp: work,
-  });
+  const path = searchPath(env, root);
+  const home = { home: work, temp: work };
+  const its = childEnvironment({ env, declared: REGISTRY, config: {}, path, ...home });
   const ended = await runProcess(
-    { file, args, cwd: work, env, fds: [], isSandboxed: false },
+    { file, args, cwd: work, env: its, fds: [], isSandboxed: false },
     {
       stdin: undefined,
       timeoutMs: INSTALL_MS,
       graceMs: 2000,
-      signal: ports.signal,
-      clock: ports.clock,
+      signal,
+      clock,
       stdout: cap,
       stderr: cap,
       channel: cap,
@@ -184,30 +128,34 @@ async function step(
 }
 
 /**
- * Installs what is missing. To be called only when policy says `install: allow` or a person
- * approved: it reaches the network and writes below `.ai/.env`.
+ * Installs what is missing when the policy says so: that reaches the network and writes below
+ * `.ai/.env`. The work happens in a folder beside the final one, which takes its name only when it is
+ * complete: cut off anywhere, the next attempt starts clean, and of two processes that install the
+ * same set one wins and the other uses it.
  */
-export async function installDependencies(
+export async function prepareDependencies(
   tool: DependentTool,
   projectRoot: string,
   ports: InstallPorts,
+  signal: AbortSignal,
 ): Promise<Outcome<null>> {
-  const shape = badDependency(tool);
-  if (!shape.ok) return shape;
-  if (dependencyProblem(tool, projectRoot).ok) return ok(null);
   const folder = environmentFolder(projectRoot, tool.runtime, tool.dependencies);
   if (folder === undefined) return ok(null);
-  const mark = Buffer.from((ports.random ?? systemRandom)(6)).toString('hex');
+  const missing = dependencyProblem(tool, folder);
+  if (missing.ok || missing.error.code === 'config_invalid') return missing;
+  if (ports.install !== 'allow') return missing;
+  const mark = Buffer.from(systemRandom(6)).toString('hex');
   const scratch = join(dirname(folder), `.work-${mark}`);
   const work = join(scratch, 'environment');
   try {
     mkdirSync(work, { recursive: true });
-    for (const argv of installCommands(tool.runtime, tool.dependencies, work)) {
-      const done = await step(argv, scratch, projectRoot, ports);
+    for (const argv of installCommands(tool, work)) {
+      const done = await step(argv, scratch, projectRoot, ports, signal);
       if (!done.ok) return done;
     }
     writeFileSync(join(work, COMPLETE), `${tool.dependencies.join('\n')}\n`);
-    return takeName(work, folder);
+    takeName(work, folder);
+    return ok(null);
   } catch (error) {
     return fail(
       'dependency_missing',
@@ -218,7 +166,7 @@ export async function installDependencies(
   }
 }
 
-function takeName(work: string, folder: string): Outcome<null> {
+function takeName(work: string, folder: string): void {
   // Half a folder without its mark was left by a version that worked in place, or by a person.
   if (!existsSync(join(folder, COMPLETE))) rmSync(folder, { recursive: true, force: true });
   try {
@@ -226,5 +174,4 @@ function takeName(work: string, folder: string): Outcome<null> {
   } catch (error) {
     if (!existsSync(join(folder, COMPLETE))) throw error;
   }
-  return ok(null);
 }

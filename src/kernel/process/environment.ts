@@ -1,7 +1,7 @@
 // A child sees nothing of our environment but this list, what its tool declares by name, and what
 // its config sets. Keys and tokens of the person who started us stay with us.
 import { delimiter, isAbsolute } from 'node:path';
-import { type Clock, isInside, type RandomBytes } from '../../base/index.ts';
+import { type Clock, isInside } from '../../base/index.ts';
 import type { SandboxPolicy } from '../sandbox/decide.ts';
 
 export type ProcessEnvironment = Readonly<Record<string, string | undefined>>;
@@ -11,11 +11,10 @@ export interface ProcessPorts extends SandboxPolicy {
   env: ProcessEnvironment;
   /** Where output that does not fit goes. Made when needed. */
   outputDir(): string;
-  random?: RandomBytes;
-  /** Never visible in a sandbox, besides the user's `.ai` folder. */
-  hidden?: readonly string[];
-  /** The Node that runs modules; default: the one that runs us. */
-  node?: string;
+  /** Never visible in a sandbox: the user's `.ai` folder, wherever that is. */
+  hidden: readonly string[];
+  /** May declared packages be installed? */
+  install: 'allow' | 'ask' | 'deny';
 }
 
 const PASSED = ['LANG', 'LANGUAGE', 'TZ', 'TERM', 'NO_COLOR', 'COLORTERM'];

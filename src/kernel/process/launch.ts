@@ -9,21 +9,16 @@ import { resolveProjectPath } from '../rights/project-path.ts';
 import { bwrapLaunch } from '../sandbox/bwrap.ts';
 import { decideSandbox, needsNetwork, type SandboxMode, verifyStart } from '../sandbox/decide.ts';
 import { seatbeltProfile } from '../sandbox/macos.ts';
-import { SANDBOX_HOME, SANDBOX_TEMP, type SandboxReport, type Shown } from '../sandbox/plan.ts';
+import { SANDBOX_HOME, SANDBOX_TEMP, type Shown } from '../sandbox/plan.ts';
 import { isCovered, type OpenView, projectView } from '../sandbox/project.ts';
 import { utilLinuxLaunch } from '../sandbox/util-linux.ts';
-import { toolchainFolders } from '../sandbox/visible.ts';
+import { realOf, toolchainFolders } from '../sandbox/visible.ts';
 import type { ProcessConfig } from './config.ts';
-import {
-  childEnvironment,
-  type ProcessEnvironment,
-  type ProcessPorts,
-  searchPath,
-} from './environment.ts';
+import { childEnvironment, type ProcessPorts, searchPath } from './environment.ts';
 import { type FoundProgram, findProgram } from './program.ts';
 import type { Launch } from './run.ts';
 
-export type LaunchCall = Pick<PrimitiveCall, 'tool' | 'verify' | 'projectRoot'>;
+type LaunchCall = Pick<PrimitiveCall, 'tool' | 'verify' | 'projectRoot'>;
 
 export interface PreparedLaunch {
   launch: Launch;
@@ -33,22 +28,11 @@ export interface PreparedLaunch {
   argv: readonly string[];
 }
 
-const userFolder = (env: ProcessEnvironment): string[] => {
-  if (env.KERNMANTLE_HOME) return [env.KERNMANTLE_HOME];
-  return env.HOME ? [join(env.HOME, '.ai')] : [];
-};
-
-const realOf = (path: string): string | undefined => {
-  try {
-    return realpathSync.native(path);
-  } catch {
-    return undefined;
-  }
-};
-
-const asIs = (path: string): Shown => ({ source: path, target: path });
-
-interface Confinement {
+/** What may start, and all that was found out about it. */
+interface AllowedStart {
+  call: LaunchCall;
+  config: ProcessConfig;
+  ports: ProcessPorts;
   mode: SandboxMode;
   network: boolean;
   cwd: string;
@@ -57,34 +41,31 @@ interface Confinement {
   unguessable: string;
 }
 
-function viewOf(call: LaunchCall, ports: ProcessPorts, plan: Confinement): Outcome<OpenView> {
+const asIs = (path: string): Shown => ({ source: path, target: path });
+
+function viewOf({ call, ports, mode, unguessable }: AllowedStart): Outcome<OpenView> {
   return projectView(
     call.projectRoot,
     {
-      mode: plan.mode === 'workspace' ? 'workspace' : 'strict',
+      mode: mode === 'workspace' ? 'workspace' : 'strict',
       mayWrite: (path) => call.verify({ capability: 'fs.write', scope: { path } }).ok,
       mayWriteGit: () => call.verify({ capability: 'git.write' }).ok,
       globs: call.verify.globs?.(),
-      unguessable: plan.unguessable,
+      unguessable,
     },
-    [...userFolder(ports.env), ...(ports.hidden ?? [])],
+    ports.hidden,
   );
 }
 
-/** Toolchains on the path, the program itself, and what its tool brings. */
-function shownFolders(ports: ProcessPorts, plan: Confinement): string[] {
-  const { found, path } = plan;
+/** Toolchains on the path, the program itself, and what its tool brings; outer before inner. */
+function shownFolders({ ports, found, path }: AllowedStart): string[] {
   const real = realOf(found.file) ?? found.file;
-  return toolchainFolders([...path, dirname(found.file), dirname(real)], ports.env.HOME ?? '/root');
+  const folders = [...path, dirname(found.file), dirname(real)];
+  return toolchainFolders(folders, ports.env.HOME ?? '/root').sort((a, b) => a.length - b.length);
 }
 
 /** Listed files of the real home: where they are, and their place in the private one. */
-function homeFiles(
-  call: LaunchCall,
-  config: ProcessConfig,
-  ports: ProcessPorts,
-  privateHome: string,
-): Shown[] {
+function homeFiles({ call, config, ports }: AllowedStart, privateHome: string): Shown[] {
   const home = ports.env.HOME;
   if (call.tool.source !== 'bundle' || !home) return [];
   return config.homeFiles.flatMap((name) => {
@@ -94,105 +75,94 @@ function homeFiles(
 }
 
 function environmentOf(
-  call: LaunchCall,
-  config: ProcessConfig,
-  ports: ProcessPorts,
-  path: readonly string[],
+  { call, config, ports, path }: AllowedStart,
   home: string,
   temp: string,
-) {
+): Record<string, string> {
   const { env } = ports;
   return childEnvironment({ env, declared: call.tool.env, config: config.env, path, home, temp });
 }
 
-function inNamespaces(
-  call: LaunchCall,
-  config: ProcessConfig,
-  ports: ProcessPorts,
-  plan: Confinement,
-): Outcome<Launch> {
-  const view = viewOf(call, ports, plan);
+function inNamespaces(start: AllowedStart): Outcome<Launch> {
+  const view = viewOf(start);
   if (!view.ok) return view;
-  const { found, cwd, network } = plan;
+  const { call, ports, found, cwd, network } = start;
+  const { projectRoot } = call;
+  const { hidden, close } = view.output;
   const agent = call.tool.env.includes('SSH_AUTH_SOCK') ? ports.env.SSH_AUTH_SOCK : undefined;
   const socket = network && agent ? realOf(agent) : undefined;
   const isMissing = (path: string): boolean =>
-    !isInside(path, call.projectRoot) || isCovered(view.output.hidden, path);
+    !isInside(path, projectRoot) || isCovered(hidden, path);
+  const shown = shownFolders(start);
   const launch = ports.sandbox.kind === 'bwrap' ? bwrapLaunch : utilLinuxLaunch;
   const made = launch({
     report: ports.sandbox,
-    projectRoot: call.projectRoot,
-    view: view.output,
-    shown: shownFolders(ports, plan).map(asIs),
+    projectRoot,
+    view: {
+      ...view.output,
+      hidden: hidden.filter((path) => isCovered([projectRoot, ...shown], path)),
+    },
+    shown,
     shownLast: [
       ...found.shown.filter(isMissing).map(asIs),
-      ...homeFiles(call, config, ports, SANDBOX_HOME),
+      ...homeFiles(start, SANDBOX_HOME),
       ...(socket && agent ? [{ source: socket, target: agent }] : []),
     ],
     network,
     cwd,
-    env: environmentOf(call, config, ports, plan.path, SANDBOX_HOME, SANDBOX_TEMP),
+    env: environmentOf(start, SANDBOX_HOME, SANDBOX_TEMP),
     command: [found.file, ...found.args],
   });
   if (!made.ok) {
-    view.output.close();
+    close();
     return made;
   }
-  const cleanUp = () => view.output.close();
-  return ok({ ...made.output, cwd: '/', env: {}, isSandboxed: true, cleanUp });
+  return ok({ ...made.output, cwd: '/', env: {}, isSandboxed: true, cleanUp: close });
 }
 
 /** Without namespaces a private folder stands in for home and temporary files. */
-function inFolder(
-  call: LaunchCall,
-  config: ProcessConfig,
-  ports: ProcessPorts,
-  plan: Confinement,
-): Outcome<Launch> {
-  const { found, mode } = plan;
-  const view = mode === 'none' ? undefined : viewOf(call, ports, plan);
+function inFolder(start: AllowedStart): Outcome<Launch> {
+  const { call, ports, found, mode, cwd, network } = start;
+  const view = mode === 'none' ? undefined : viewOf(start);
   if (view && !view.ok) return view;
   const home = realpathSync.native(mkdtempSync(join(tmpdir(), 'kernmantle-')));
-  for (const { source, target } of homeFiles(call, config, ports, home)) {
+  for (const { source, target } of homeFiles(start, home)) {
     cpSync(source, target, { recursive: true });
   }
   const direct: Launch = {
     file: found.file,
     args: found.args,
-    cwd: plan.cwd,
-    env: environmentOf(call, config, ports, plan.path, home, home),
+    cwd,
+    env: environmentOf(start, home, home),
     fds: [],
     isSandboxed: false,
     cleanUp() {
       rmSync(home, { recursive: true, force: true });
-      return view?.ok ? view.output.close() : [];
+      return view?.output.close() ?? [];
     },
   };
-  if (!view?.ok) return ok(direct);
+  if (!view) return ok(direct);
   const profile = seatbeltProfile({
     projectRoot: call.projectRoot,
     view: view.output,
-    readable: [...shownFolders(ports, plan), ...found.shown],
+    readable: [...shownFolders(start), ...found.shown],
     home: ports.env.HOME ?? '/Users',
     temp: home,
-    network: plan.network,
+    network,
   });
   const file = ports.sandbox.path ?? 'sandbox-exec';
   return ok({ ...direct, file, args: ['-p', profile, found.file, ...found.args] });
 }
-
-const hasNamespaces = ({ kind }: SandboxReport): boolean =>
-  kind === 'bwrap' || kind === 'util-linux';
 
 /** Checks every right first; a refusal has started and made nothing. */
 export function prepareLaunch(
   call: LaunchCall,
   config: ProcessConfig,
   ports: ProcessPorts,
-  options: { isSink?: boolean } = {},
+  { isSink = false }: { isSink?: boolean } = {},
 ): Outcome<PreparedLaunch> {
   const { tool, projectRoot } = call;
-  const unguessable = Buffer.from((ports.random ?? systemRandom)(12)).toString('hex');
+  const unguessable = Buffer.from(systemRandom(12)).toString('hex');
   const decided = decideSandbox(tool, ports);
   if (!decided.ok) {
     // A right that is missing is missing on every machine: it is the better answer.
@@ -201,24 +171,22 @@ export function prepareLaunch(
   }
   const mode = decided.output;
   const path = searchPath(ports.env, projectRoot);
-  const found = findProgram(call, config, {
-    path,
-    node: ports.node ?? process.execPath,
-    isSink: options.isSink ?? false,
-  });
-  if (!found.ok) return found;
-  const rights = verifyStart(call, mode, found.output.inProject, unguessable);
+  const program = findProgram(call, config, path, isSink);
+  if (!program.ok) return program;
+  const found = program.output;
+  const rights = verifyStart(call, mode, found.inProject, unguessable);
   if (!rights.ok) return rights;
-  const cwd = resolveProjectPath(projectRoot, config.cwd);
-  if (!cwd.ok) return cwd;
-  if (!statSync(cwd.output.absolute, { throwIfNoEntry: false })?.isDirectory()) {
+  const folder = resolveProjectPath(projectRoot, config.cwd);
+  if (!folder.ok) return folder;
+  const cwd = folder.output.absolute;
+  if (!statSync(cwd, { throwIfNoEntry: false })?.isDirectory()) {
     return fail('not_found', `working folder \`${config.cwd}\` does not exist in the project`);
   }
   const network = needsNetwork(tool, mode);
-  const plan = { mode, network, cwd: cwd.output.absolute, path, found: found.output, unguessable };
-  const place = mode !== 'none' && hasNamespaces(ports.sandbox) ? inNamespaces : inFolder;
-  const launch = place(call, config, ports, plan);
+  const start = { call, config, ports, mode, network, cwd, path, found, unguessable };
+  const hasNamespaces = ['bwrap', 'util-linux'].includes(ports.sandbox.kind);
+  const launch = mode !== 'none' && hasNamespaces ? inNamespaces(start) : inFolder(start);
   if (!launch.ok) return launch;
-  const argv = [found.output.file, ...found.output.args];
+  const argv = [found.file, ...found.args];
   return ok({ launch: launch.output, mode, network: network || mode === 'none', argv });
 }

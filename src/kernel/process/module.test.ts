@@ -12,7 +12,7 @@ import {
 import { sandboxes, working } from '../../../tests/support/sandboxes.ts';
 import type { JsonObject } from '../../base/index.ts';
 import type { SandboxReport } from '../sandbox/plan.ts';
-import { COMPLETE, environmentFolder } from './dependencies.ts';
+import { environmentFolder } from './dependencies.ts';
 import { createProcessPrimitive } from './subprocess.ts';
 
 const hasPython = spawnSync('python3', ['--version']).status === 0;
@@ -193,7 +193,7 @@ describe.each(kinds)('%s', (_, report) => {
       join(folder, 'node_modules/parrot/index.js'),
       "export const tell = () => 'polly';",
     );
-    writeFileSync(join(folder, COMPLETE), '');
+    writeFileSync(join(folder, '.complete'), '');
     expect(await run('node', './needs.mjs', undefined, {}, config)).toMatchObject({
       ok: true,
       output: { output: 'polly' },

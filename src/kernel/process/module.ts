@@ -1,7 +1,7 @@
 // A tool's module as a command line: the runtime's interpreter, our runner script, the module. The
 // runner reads `{parameters, config}` as JSON on stdin and answers on descriptor 4, so that whatever
 // the module prints cannot be taken for its result.
-import { existsSync, realpathSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { dirname, extname, join, resolve, sep } from 'node:path';
 import {
   fail,
@@ -17,37 +17,15 @@ import {
 } from '../../base/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
 import { CHANNEL_FD } from '../sandbox/plan.ts';
-import type { ScriptRuntime } from './config.ts';
+import { realOf } from '../sandbox/visible.ts';
+import type { ProcessConfig, ScriptRuntime } from './config.ts';
 import type { Ended } from './run.ts';
 
-export interface ModuleCommand {
-  /** A bare name is looked up on the path. */
-  interpreter: string;
-  args: string[];
-  /** Files and folders the sandbox must show. */
-  shown: string[];
-}
-
-export interface ModuleProgram {
-  runtime: ScriptRuntime;
-  module: string;
-  function: string;
-}
+type ModuleProgram = Extract<ProcessConfig['program'], { kind: 'module' }>;
 
 const EXTENSIONS: Readonly<Record<ScriptRuntime, readonly string[]>> = {
   node: ['.ts', '.mts', '.js', '.mjs', '.cjs', '.cts'],
   python: ['.py'],
-};
-
-/** The package's own runner scripts. */
-export const runnerFolder = (): string => packagePath('bundle/runtime');
-
-const realOf = (path: string): string | undefined => {
-  try {
-    return realpathSync.native(path);
-  } catch {
-    return undefined;
-  }
 };
 
 /** Folders a tool's module may lie in: its own, and for a project's tool all of `.ai/`. */
@@ -87,42 +65,34 @@ function packageOf(dir: string): string {
   return dir;
 }
 
-/** `environment` is the folder of installed dependencies, when the tool has any. */
+/** A runtime's interpreter (a bare name is looked up on the path), its arguments, what it must see. */
 export function moduleCommand(
   tool: PrimitiveCall['tool'],
   program: ModuleProgram,
   projectRoot: string,
-  options: { node: string; runners: string; environment?: string; isSink?: boolean },
-): Outcome<ModuleCommand> {
-  const { runtime } = program;
-  const file = resolveModule(tool, program.module, projectRoot);
+  { environment = '', isSink }: { environment: string | undefined; isSink: boolean },
+): Outcome<{ interpreter: string; args: string[]; shown: string[] }> {
+  const { runtime, module } = program;
+  const file = resolveModule(tool, module, projectRoot);
   if (!file.ok) return file;
+  const refuse = (message: string) =>
+    fail('config_invalid', `module \`${module}\` ${message}`, { config_path: 'config.module' });
   const known = EXTENSIONS[runtime];
   if (!known.includes(extname(file.output))) {
-    return fail(
-      'config_invalid',
-      `module \`${program.module}\` must end in ${known.join(', ')} to run in \`runtime/${runtime}\``,
-      {
-        config_path: 'config.module',
-      },
-    );
+    return refuse(`must end in ${known.join(', ')} to run in \`runtime/${runtime}\``);
   }
   if (/\.[cm]?ts$/.test(file.output) && file.output.includes(`${sep}node_modules${sep}`)) {
-    return fail(
-      'config_invalid',
-      `module \`${program.module}\` is TypeScript inside \`node_modules\`, which Node does not run; ship it as JavaScript`,
-      {
-        config_path: 'config.module',
-      },
+    return refuse(
+      'is TypeScript inside `node_modules`, which Node does not run; ship it as JavaScript',
     );
   }
-  const { environment = '', runners } = options;
-  const mode = options.isSink ? 'sink' : 'call';
+  const mode = isSink ? 'sink' : 'call';
   const common = [file.output, program.function, mode, String(CHANNEL_FD), environment];
+  const runners = packagePath('bundle/runtime');
   const shown = [tool.source === 'installed' ? packageOf(tool.dir) : tool.dir, runners];
   if (runtime === 'node') {
     const flags = ['--disable-warning=ExperimentalWarning', join(runners, 'node.mjs')];
-    return ok({ interpreter: options.node, args: [...flags, ...common], shown });
+    return ok({ interpreter: process.execPath, args: [...flags, ...common], shown });
   }
   const interpreter = environment === '' ? 'python3' : join(environment, 'bin', 'python');
   return ok({ interpreter, args: ['-u', '-B', join(runners, 'python.py'), ...common], shown });
@@ -132,12 +102,6 @@ export function moduleCommand(
 
 /** How the process ended counts more than what it said: a timeout with an answer is a timeout. */
 const OVERRULES = new Set(['timeout', 'cancelled', 'not_started']);
-
-const logsOf = (facts: JsonObject): JsonObject => ({
-  stdout: facts.stdout ?? '',
-  stderr: facts.stderr ?? '',
-  truncated: facts.truncated ?? false,
-});
 
 export function readOutcome(
   ended: Ended,
@@ -159,5 +123,6 @@ export function readOutcome(
   if (typeof code !== 'string' || code === '') return bad('did not answer with an outcome');
   const message = getOwn(detail, 'message');
   const said = typeof message === 'string' ? message : 'the module reported a failure';
-  return fail(code, said, { ...logsOf(facts), ...(isObject(detail) ? detail : {}) });
+  const { stdout = '', stderr = '', truncated = false } = facts;
+  return fail(code, said, { stdout, stderr, truncated, ...(isObject(detail) ? detail : {}) });
 }

@@ -6,7 +6,7 @@ import type { PrimitiveCall } from '../primitive.ts';
 import { resolveProjectPath } from '../rights/project-path.ts';
 import type { ProcessConfig } from './config.ts';
 import { environmentFolder } from './dependencies.ts';
-import { type ModuleProgram, moduleCommand, runnerFolder } from './module.ts';
+import { moduleCommand } from './module.ts';
 
 export interface FoundProgram {
   file: string;
@@ -50,45 +50,26 @@ const SHELL_FLAGS: Readonly<Record<string, readonly string[]>> = {
   zsh: ['-f'],
 };
 
-export interface ProgramLookup {
-  /** Folders for bare names, best first. */
-  path: readonly string[];
-  node: string;
-  isSink: boolean;
-}
-
-type Owner = Pick<PrimitiveCall, 'tool' | 'projectRoot'>;
-
-function findModule(
-  { tool, projectRoot }: Owner,
-  program: ModuleProgram,
-  dependencies: readonly string[],
-  { path, node, isSink }: ProgramLookup,
-): Outcome<FoundProgram> {
-  const environment = environmentFolder(projectRoot, program.runtime, dependencies);
-  const command = moduleCommand(tool, program, projectRoot, {
-    node,
-    runners: runnerFolder(),
-    isSink,
-    ...(environment === undefined ? {} : { environment }),
-  });
-  if (!command.ok) return command;
-  const { interpreter, args, shown } = command.output;
-  // The interpreter is ours or of the project's own environment, not a file that a caller names.
-  const file = isAbsolute(interpreter) ? ok(interpreter) : findFile(interpreter, path, projectRoot);
-  return file.ok ? ok({ file: file.output, args, inProject: undefined, shown }) : file;
-}
-
+/** `path`: folders for bare names, best first. */
 export function findProgram(
-  owner: Owner,
-  config: ProcessConfig,
-  lookup: ProgramLookup,
+  { tool, projectRoot }: Pick<PrimitiveCall, 'tool' | 'projectRoot'>,
+  { program, dependencies }: ProcessConfig,
+  path: readonly string[],
+  isSink: boolean,
 ): Outcome<FoundProgram> {
-  const { program } = config;
-  const { projectRoot } = owner;
-  if (program.kind === 'module') return findModule(owner, program, config.dependencies, lookup);
+  if (program.kind === 'module') {
+    const environment = environmentFolder(projectRoot, program.runtime, dependencies);
+    const command = moduleCommand(tool, program, projectRoot, { environment, isSink });
+    if (!command.ok) return command;
+    const { interpreter, args, shown } = command.output;
+    // The interpreter is ours or of the project's own environment, not a file that a caller names.
+    const found = isAbsolute(interpreter)
+      ? ok(interpreter)
+      : findFile(interpreter, path, projectRoot);
+    return found.ok ? ok({ file: found.output, args, inProject: undefined, shown }) : found;
+  }
   const name = program.kind === 'shell' ? program.shell : program.command;
-  const file = findFile(name, lookup.path, projectRoot);
+  const file = findFile(name, path, projectRoot);
   if (!file.ok) return file;
   // Where it really lies counts: a link elsewhere may lead into the project.
   const real = realpathSync.native(file.output);

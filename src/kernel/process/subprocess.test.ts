@@ -269,7 +269,7 @@ describe('when there is no sandbox', () => {
   const refusing = createProcessPrimitive;
 
   test('a tool that starts processes is refused and told how to get one', async () => {
-    const ports = portsOf(project, NONE, { policySandbox: 'required', allowUnsandboxed: false });
+    const ports = portsOf(project, NONE, { policySandbox: 'required' });
     const fault = faultOf(await refusing(ports).run(callOf(project, shell('touch ran'))));
     expect(fault.code).toBe('sandbox_missing');
     expect(fault.detail.message).toContain('switched off by the test');
@@ -278,7 +278,7 @@ describe('when there is no sandbox', () => {
   });
 
   test('a right that is missing everywhere is said before what is missing here', async () => {
-    const ports = portsOf(project, NONE, { policySandbox: 'required', allowUnsandboxed: false });
+    const ports = portsOf(project, NONE, { policySandbox: 'required' });
     const call = callOf(project, shell('true'), { verify: verifierOf('fs.read') });
     expect(faultOf(await refusing(ports).run(call))).toMatchObject({
       code: 'permission_denied',
@@ -286,14 +286,8 @@ describe('when there is no sandbox', () => {
     });
   });
 
-  test('a policy that may not say so changes nothing', async () => {
-    const ports = portsOf(project, NONE, { policySandbox: 'none', allowUnsandboxed: false });
-    const fault = faultOf(await refusing(ports).run(callOf(project, shell('true'))));
-    expect(fault.code).toBe('sandbox_missing');
-  });
-
   test('a fixed program of the bundle is refused like any other', async () => {
-    const ports = portsOf(project, NONE, { policySandbox: 'required', allowUnsandboxed: false });
+    const ports = portsOf(project, NONE, { policySandbox: 'required' });
     const tool = { source: 'bundle' as const, requires: ['git.read'] };
     const fixed = await refusing(ports).run(callOf(project, { command: 'true' }, { tool }));
     expect(faultOf(fixed).code).toBe('sandbox_missing');

@@ -14,7 +14,7 @@ import {
 import type { Primitive, PrimitiveCall, PrimitiveResult } from '../primitive.ts';
 import { decideSandbox, needsNetwork } from '../sandbox/decide.ts';
 import { type ProcessConfig, readProcessConfig } from './config.ts';
-import { dependencyProblem } from './dependencies.ts';
+import { prepareDependencies } from './dependencies.ts';
 import { type ProcessPorts } from './environment.ts';
 import { type PreparedLaunch, prepareLaunch } from './launch.ts';
 import { readOutcome } from './module.ts';
@@ -158,8 +158,8 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
     const { program, dependencies } = config;
     if (program.kind === 'module') {
       const tool = { id: call.tool.id, runtime: program.runtime, dependencies };
-      const problem = dependencyProblem(tool, call.projectRoot);
-      if (!problem.ok) return problem;
+      const there = await prepareDependencies(tool, call.projectRoot, ports, call.signal);
+      if (!there.ok) return there;
     }
     if (call.signal.aborted) {
       return fail('cancelled', `tool \`${call.tool.id}\` was stopped before it started`);
@@ -167,7 +167,7 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
     const prepared = prepareLaunch(call, config, ports);
     if (!prepared.ok) return prepared;
     const secrets = secretsOf(call);
-    const name = Buffer.from((ports.random ?? systemRandom)(8)).toString('hex');
+    const name = Buffer.from(systemRandom(8)).toString('hex');
     const keep = (stream: string) => ({
       maxBytes: config.maxOutput,
       secrets,

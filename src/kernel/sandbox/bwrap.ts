@@ -1,11 +1,12 @@
 // The Linux sandbox: a bubblewrap command line for one child. Arguments travel through a pipe, so
 // that the values of environment variables do not show in the list of processes.
-import { closeSync, statSync } from 'node:fs';
+import { closeSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Outcome, ok } from '../../base/index.ts';
 import {
   ARGUMENTS_FD,
   FIRST_MOUNT_FD,
+  isFolder,
   moved,
   openPlace,
   SANDBOX_HOME,
@@ -14,7 +15,6 @@ import {
   type SandboxPlan,
   type Shown,
 } from './plan.ts';
-import { isCovered } from './project.ts';
 import { systemPlaces } from './visible.ts';
 
 /** New namespaces for everything, no capabilities, and no life after the process that started it. */
@@ -37,14 +37,11 @@ const ISOLATION: readonly string[] = [
  */
 const DEVICES: readonly string[] = ['--proc', '/proc', '--remount-ro', '/proc', '--dev', '/dev'];
 
-const systemMounts = (): string[] =>
-  systemPlaces().flatMap((path) => ['--ro-bind-try', path, path]);
-
 /** What every command line begins with: a probe tries exactly what later runs. */
 export const bwrapWorld = (network: boolean): string[] => [
   ...ISOLATION,
   ...(network ? [] : ['--unshare-net']),
-  ...systemMounts(),
+  ...systemPlaces().flatMap((path) => ['--ro-bind-try', path, path]),
   ...DEVICES,
   '--tmpfs',
   SANDBOX_TEMP,
@@ -67,17 +64,6 @@ function placeMounts(plan: SandboxPlan, fds: number[]): Outcome<string[]> {
   return ok(options);
 }
 
-/** Empty folders and files over what is hidden; the folders are closed once all is mounted. */
-function hiddenMounts(hidden: readonly string[]): { cover: string[]; close: string[] } {
-  const isFolder = (path: string) => statSync(path, { throwIfNoEntry: false })?.isDirectory();
-  return {
-    cover: hidden.flatMap((path) =>
-      isFolder(path) ? ['--tmpfs', path] : ['--ro-bind', '/dev/null', path],
-    ),
-    close: hidden.filter(isFolder).flatMap((path) => ['--remount-ro', path]),
-  };
-}
-
 const readOnly = ({ source, target }: Shown): string[] => ['--ro-bind', source, target];
 
 /** Everything about one child, ready to be started. On failure nothing stays open. */
@@ -89,21 +75,21 @@ export function bwrapLaunch(plan: SandboxPlan): Outcome<SandboxLaunch> {
     for (const fd of fds) closeSync(fd);
     return places;
   }
-  const visible = [projectRoot, ...plan.shown.map(({ source }) => source)];
-  const hidden = hiddenMounts(view.hidden.filter((path) => isCovered(visible, path)));
-  const outerFirst = plan.shown.toSorted((a, b) => a.target.length - b.target.length);
   const options = [
     ...bwrapWorld(plan.network),
     '--dir',
     SANDBOX_HOME,
-    ...outerFirst.flatMap(readOnly),
+    ...plan.shown.flatMap((path) => readOnly({ source: path, target: path })),
     view.root === 'write' ? '--bind' : '--ro-bind',
     projectRoot,
     projectRoot,
     ...places.output,
-    ...hidden.cover,
+    // Empty folders and files over what is hidden; the folders are closed once all is mounted.
+    ...view.hidden.flatMap((path) =>
+      isFolder(path) ? ['--tmpfs', path] : ['--ro-bind', '/dev/null', path],
+    ),
     ...plan.shownLast.flatMap(readOnly),
-    ...hidden.close,
+    ...view.hidden.filter(isFolder).flatMap((path) => ['--remount-ro', path]),
     '--remount-ro',
     '/',
     '--chdir',

@@ -6,9 +6,8 @@ import type { SandboxReport } from './plan.ts';
 
 export interface SandboxPolicy {
   sandbox: SandboxReport;
+  /** As composed: `none` from a file that may not say so does not count. */
   policySandbox: 'none' | 'required';
-  /** Is the policy that says `sandbox: none` signed or at user level, so that it counts? */
-  allowUnsandboxed: boolean;
 }
 
 export type SandboxMode = 'strict' | 'workspace' | 'none';
@@ -26,7 +25,7 @@ const sandboxHint = (platform: string = process.platform): string =>
 
 /** The same for every tool: a fixed command of the bundle, like git, runs what a project configures. */
 export function decideSandbox(tool: Tool, policy: SandboxPolicy): Outcome<SandboxMode> {
-  const mayGoWithout = policy.policySandbox === 'none' && policy.allowUnsandboxed;
+  const mayGoWithout = policy.policySandbox === 'none';
   if (tool.sandbox === 'none' && !mayGoWithout) {
     return fail(
       'permission_denied',

@@ -1,5 +1,5 @@
 // What a Linux sandbox is asked for and what it answers with, whichever program makes it.
-import { closeSync, constants, fstatSync, openSync, readlinkSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readlinkSync, statSync } from 'node:fs';
 import { fail, type Outcome } from '../../base/index.ts';
 import type { ProjectView } from './project.ts';
 import type { MountPlace } from './writable.ts';
@@ -33,8 +33,8 @@ export interface SandboxPlan {
   report: SandboxReport;
   projectRoot: string;
   view: ProjectView;
-  /** Read-only, besides the system; sources outside what is hidden. */
-  shown: readonly Shown[];
+  /** Read-only, besides the system; outside what is hidden, outer before inner. */
+  shown: readonly string[];
   /** Read-only, mounted last: the tool's own folder, which may lie in a hidden one. */
   shownLast: readonly Shown[];
   network: boolean;
@@ -65,6 +65,9 @@ export function openPlace(path: string): number | undefined {
   if (fd !== undefined) closeSync(fd);
   return undefined;
 }
+
+export const isFolder = (path: string): boolean =>
+  statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
 
 /** Device and inode of the place itself, as `stat -c %d:%i` prints them. */
 export function identityOf(path: string): string | undefined {

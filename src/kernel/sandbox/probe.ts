@@ -1,14 +1,15 @@
 // Is there a sandbox that works here? Asked once at start by really running something in it: a
 // binary on the path proves nothing where user namespaces are switched off.
-import { execFile, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { bwrapWorld } from './bwrap.ts';
-import { ARGUMENTS_FD, SANDBOX_PATH, type SandboxLaunch, type SandboxReport } from './plan.ts';
+import { ARGUMENTS_FD, SANDBOX_PATH, type SandboxReport } from './plan.ts';
 import { PROGRAMS, utilLinuxLaunch } from './util-linux.ts';
 
 const PROBE_MS = 10_000;
+const MAX_SAID = 65_536;
 /** Where the system puts it: the person's path is not asked, a project could be on it. */
 const FOLDERS = [...SANDBOX_PATH.split(':'), '/usr/local/bin', '/run/wrappers/bin'];
 
@@ -25,33 +26,29 @@ function findIn(folders: readonly string[], name: string): string | undefined {
     });
 }
 
-const run = (command: string, args: readonly string[]): Promise<{ ok: boolean; text: string }> =>
-  new Promise((resolve) => {
-    const options = { timeout: PROBE_MS, env: { PATH: SANDBOX_PATH }, maxBuffer: 65_536 };
-    execFile(command, args, options, (error, stdout, stderr) => {
-      resolve({ ok: !error, text: (error ? stderr.trim() || error.message : stdout).trim() });
-    });
-  });
-
-/** Like a real start: what it reads comes on a descriptor. */
-const runLaunch = ({
-  file,
-  args,
-  options,
-}: SandboxLaunch): Promise<{ ok: boolean; text: string }> =>
-  new Promise((resolve) => {
+/** Like a real start: `options` come on a descriptor. The text is what it said, of a failure why. */
+const run = (file: string, args: readonly string[], options = '') =>
+  new Promise<{ ok: boolean; text: string }>((resolve) => {
     const child = spawn(file, args, {
-      stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
+      stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
       env: { PATH: SANDBOX_PATH },
       timeout: PROBE_MS,
       killSignal: 'SIGKILL',
     });
-    let text = '';
-    child.stderr?.setEncoding('utf8').on('data', (chunk: string) => {
-      text = (text + chunk).slice(0, 2000);
-    });
+    const said = { stdout: '', stderr: '' };
+    for (const name of ['stdout', 'stderr'] as const) {
+      child[name]?.setEncoding('utf8').on('data', (chunk: string) => {
+        said[name] = (said[name] + chunk).slice(0, MAX_SAID);
+      });
+    }
     child.on('error', (error) => resolve({ ok: false, text: error.message }));
-    child.on('close', (code) => resolve({ ok: code === 0, text: text.trim() || `code ${code}` }));
+    child.on('close', (code) =>
+      resolve(
+        code === 0
+          ? { ok: true, text: said.stdout.trim() }
+          : { ok: false, text: said.stderr.trim() || `code ${code}` },
+      ),
+    );
     const input = child.stdio[ARGUMENTS_FD] as Writable;
     input.on('error', () => undefined);
     input.end(options);
@@ -90,7 +87,8 @@ async function probeUtilLinux(folders: readonly string[]): Promise<SandboxReport
     command: ['/bin/sh', '-c', ':'],
   });
   if (!launch.ok) return none(launch.error.detail.message);
-  const tried = await runLaunch(launch.output);
+  const { file, args, options } = launch.output;
+  const tried = await run(file, args, options);
   if (!tried.ok) return none(`\`unshare\` does not work here: ${tried.text.split('\n')[0]}`);
   const version = await run(path, ['--version']);
   return { ...report, version: version.text.replace(/^.*\s/, '') };

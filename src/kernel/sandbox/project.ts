@@ -1,17 +1,10 @@
 // How the project looks from inside the sandbox. `.ai/` is read-only whatever was granted, its
 // transcripts and registry are not there at all, and git's own folder opens only to `git.write`.
-import {
-  lstatSync,
-  mkdirSync,
-  readdirSync,
-  realpathSync,
-  rmdirSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { lstatSync, mkdirSync, readdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fail, isInside, type Outcome, ok } from '../../base/index.ts';
 import { closedIn, findTraps, isRepositoryFolder, setTrapsAside, type Traps } from './traps.ts';
+import { realOf } from './visible.ts';
 import { type MountPlace, type WritablePlaces, writablePlaces } from './writable.ts';
 
 export interface ProjectView {
@@ -48,15 +41,10 @@ const kindOf = (path: string): 'folder' | 'file' | 'link' | 'none' => {
   return found.isDirectory() ? 'folder' : 'file';
 };
 
-export function hiddenPaths(projectRoot: string, more: readonly string[]): string[] {
+function hiddenPaths(projectRoot: string, more: readonly string[]): string[] {
   const all = [...HIDDEN.map((path) => join(projectRoot, path)), ...more];
-  return all.flatMap((path) => {
-    try {
-      return [realpathSync.native(path)];
-    } catch {
-      return []; // what does not exist cannot be seen
-    }
-  });
+  // What does not exist cannot be seen.
+  return all.flatMap((path) => realOf(path) ?? []);
 }
 
 /** A link in a writable folder could be replaced by a real one while we look away. */

@@ -13,7 +13,7 @@ import {
   renameSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import type { WritablePlaces } from './writable.ts';
+import { below, type WritablePlaces } from './writable.ts';
 
 export interface Trap {
   /** From the project's root. */
@@ -104,9 +104,6 @@ function trapAt(projectRoot: string, path: string, kind: Trap['kind']): Trap[] {
   const type = found.isSymbolicLink() ? 'link' : found.isDirectory() ? 'folder' : 'file';
   return [{ path, kind, type, id }];
 }
-
-const below = (folder: string, name: string): string =>
-  folder === '' ? name : `${folder}/${name}`;
 
 /** Can `git.write` open it? */
 export const isRepositoryFolder = (projectRoot: string, { path, kind, type }: Trap): boolean =>

@@ -1,21 +1,21 @@
 // The Linux sandbox where bubblewrap is not: the same world, made by `unshare`, `mount`, `pivot_root`
 // and `setpriv`. A shell that is root in a namespace of its own builds it and gives up every right; a
 // second one inside it sets the environment and stays, as the parent of everything that runs there.
-import { existsSync, lstatSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { existsSync, lstatSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Outcome, ok } from '../../base/index.ts';
 import {
   ARGUMENTS_FD,
   identityOf,
+  isFolder,
   moved,
   SANDBOX_HOME,
   SANDBOX_TEMP,
   type SandboxLaunch,
   type SandboxPlan,
-  type Shown,
 } from './plan.ts';
 import { isCovered } from './project.ts';
-import { systemPlaces } from './visible.ts';
+import { realOf, systemPlaces } from './visible.ts';
 
 /** Called by name, on the path that a sandbox is started with. */
 export const PROGRAMS = [
@@ -84,13 +84,10 @@ function mountPoints(): MountPoint[] {
 }
 
 /** Nothing when it is not there or not for us to see. */
-function host(source: string, target: string, access: Mount['access']): Mount[] {
-  try {
-    const real = realpathSync.native(source);
-    return [{ target, from: { host: real }, access, isFolder: statSync(real).isDirectory() }];
-  } catch {
-    return [];
-  }
+function host(source: string, target: string, access: Mount['access'], isDevice = false): Mount[] {
+  const real = realOf(source);
+  if (real === undefined) return [];
+  return [{ target, from: { host: real }, access, isFolder: isFolder(real), isDevice }];
 }
 
 /** The project and its places must not be missing: what fails to be mounted fails the sandbox. */
@@ -108,34 +105,19 @@ const own = (target: string, storage: string, access: Mount['access'], isFolder 
   isFolder,
 });
 
-function hiddenMounts(plan: SandboxPlan): Mount[] {
-  const visible = [plan.projectRoot, ...plan.shown.map(({ source }) => source)];
-  return plan.view.hidden
-    .filter((path) => isCovered(visible, path))
-    .map((path, index) => {
-      const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
-      return own(path, `${HIDDEN}/${index}`, 'read', isFolder);
-    });
-}
-
 /** Everything that is mounted, outer before inner; of two in one place the later. */
 function mountsOf(plan: SandboxPlan): Mount[] {
   const { projectRoot, view } = plan;
-  const readOnly = ({ source, target }: Shown) => host(source, target, 'read');
-  const outerFirst = plan.shown.toSorted((a, b) => a.target.length - b.target.length);
   const all = [
     ...systemPlaces().flatMap((path) => host(path, path, 'read')),
-    ...DEVICES.flatMap((path) => host(path, path, 'write')).map((mount) => ({
-      ...mount,
-      isDevice: true,
-    })),
+    ...DEVICES.flatMap((path) => host(path, path, 'write', true)),
     own('/dev/shm', '/dev/shm', 'write'),
     own(SANDBOX_TEMP, SANDBOX_TEMP, 'write'),
-    ...outerFirst.flatMap(readOnly),
+    ...plan.shown.flatMap((path) => host(path, path, 'read')),
     exactly(projectRoot, view.root),
     ...view.places.map(({ path, access }) => exactly(join(projectRoot, path), access)),
-    ...hiddenMounts(plan),
-    ...plan.shownLast.flatMap(readOnly),
+    ...view.hidden.map((path, at) => own(path, `${HIDDEN}/${at}`, 'read', isFolder(path))),
+    ...plan.shownLast.flatMap(({ source, target }) => host(source, target, 'read')),
   ];
   return [...new Map(all.map((mount, index) => [mount.target, index])).values()]
     .sort((a, b) => a - b)
@@ -362,9 +344,7 @@ export function utilLinuxLaunch(
   plan: SandboxPlan,
   user: User = currentUser(),
 ): Outcome<SandboxLaunch> {
-  const base = BASES.find(
-    (path) => statSync(path, { throwIfNoEntry: false })?.isDirectory() && !isBelow(path, plan.cwd),
-  );
+  const base = BASES.find((path) => isFolder(path) && !isBelow(path, plan.cwd));
   const script = setUp(base ?? '/mnt', plan, user);
   if (!script.ok) return script;
   const length = Buffer.byteLength(script.output);

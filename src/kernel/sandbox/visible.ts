@@ -58,7 +58,8 @@ const TOOLCHAIN = [
   'plugins',
 ];
 
-const realOf = (path: string): string | undefined => {
+/** Undefined when it is not there or not for us to see. */
+export const realOf = (path: string): string | undefined => {
   try {
     return realpathSync.native(path);
   } catch {

@@ -37,7 +37,7 @@ const LAST = 'node_modules';
 const MAX_ENTRIES = 10_000;
 const MAX_PLACES = 64;
 
-const below = (folder: string, name: string): string =>
+export const below = (folder: string, name: string): string =>
   folder === '' ? name : `${folder}/${name}`;
 const isInside = (folder: string, path: string): boolean =>
   folder === '' || path === folder || path.startsWith(`${folder}/`);

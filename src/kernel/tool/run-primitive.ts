@@ -96,8 +96,6 @@ export interface BodyPorts {
   projectRoot: string;
   /** Asked at every call: a policy may have changed meanwhile. */
   signatures: () => SignaturePolicy;
-  /** Prepares a tool's declared dependencies, or says what is missing. */
-  prepare?: (plan: Plan, signal: AbortSignal) => Promise<Outcome<null>>;
 }
 
 /** A call that may be made: its parameters are checked, its rights narrowed. */
@@ -305,8 +303,6 @@ export async function runBody(
   const declared = [...plan.env].flatMap((name) => ports.env[name] ?? []);
   const secrets = [...filled.output.secrets, ...declared];
   const signal = caller.signal ?? new AbortController().signal;
-  const prepared = (await ports.prepare?.(plan, signal)) ?? ok(null);
-  if (!prepared.ok) return prepared;
   const given = inputs.map((input) => input.meta.descriptor);
   const { projectRoot } = ports;
   const call: PrimitiveCall = {
