@@ -5,71 +5,64 @@ import type { ProcessPorts } from '../process/environment.ts';
 import type { SandboxReport } from '../sandbox/plan.ts';
 import type { SinkFactory } from '../sink.ts';
 
-// In-process code: the bundle's own functions and those a program passed to `createRuntime`. A
-// project's files never name code to run here; their modules run in a sandboxed child.
-
-interface FunctionTable {
-  bundle: Readonly<Record<string, BuiltinFunction>>;
-  /** Functions of the user's own program (`defineTool`), by tool id. */
-  program: ReadonlyMap<string, BuiltinFunction>;
-}
-
-/** Bundle tools name bundle functions; only a tool defined in the program reaches program code. */
-function functionOf(table: FunctionTable, call: PrimitiveCall): BuiltinFunction | undefined {
-  if (call.tool.source === 'program') return table.program.get(call.tool.id);
-  const name = call.config.function;
-  return typeof name === 'string' && Object.hasOwn(table.bundle, name)
-    ? table.bundle[name]
-    : undefined;
-}
-
-function createFunctionPrimitive(table: FunctionTable): Primitive {
+/**
+ * In-process code: the bundle's own functions and those a program passed to `createRuntime`. A
+ * project's files never name code to run here; their modules run in a sandboxed child.
+ */
+function createFunctionPrimitive(
+  bundle: Readonly<Record<string, BuiltinFunction>>,
+  program: ReadonlyMap<string, BuiltinFunction>,
+): Primitive {
   return {
     name: 'function',
     async run(call) {
-      const run = functionOf(table, call);
-      if (!run) {
-        const name = plainText(call.config.function);
-        const near = nearest(name, Object.keys(table.bundle));
-        const hint = near ? `; did you mean \`${near}\`` : '';
-        return fail('config_invalid', `there is no built-in function \`${name}\`${hint}`, {
-          failed_at: { tool_id: call.tool.id, config_path: 'config.function' },
-        });
-      }
-      return await run(call);
+      const name = plainText(call.config.function);
+      // Only a tool defined in the program reaches program code.
+      const inBundle = Object.hasOwn(bundle, name) ? bundle[name] : undefined;
+      const run = call.tool.source === 'program' ? program.get(call.tool.id) : inBundle;
+      if (run) return await run(call);
+      const near = nearest(name, Object.keys(bundle));
+      const hint = near ? `; did you mean \`${near}\`` : '';
+      return fail('config_invalid', `there is no built-in function \`${name}\`${hint}`, {
+        failed_at: { tool_id: call.tool.id, config_path: 'config.function' },
+      });
     },
     plan: (call) => ({ function: call.config.function ?? call.tool.id }),
   };
 }
 
+/** What is made when it is first needed, once; after a making that failed the next one tries again. */
+function createOnce<T>(make: () => Promise<T>) {
+  let made: Promise<T> | undefined;
+  return {
+    get: (): Promise<T> =>
+      (made ??= make().catch((error: unknown) => {
+        made = undefined;
+        throw error;
+      })),
+    made: () => made,
+  };
+}
+
 /** One that stands on what a policy says now: made anew for every call, which must be cheap. */
-export const freshPrimitive = (name: string, make: () => Promise<Primitive>): Primitive => ({
+const freshPrimitive = (name: string, make: () => Promise<Primitive>): Primitive => ({
   name,
   run: async (call) => (await make()).run(call),
   plan: async (call) => (await make()).plan?.(call) ?? { primitive: name },
 });
 
 /**
- * A primitive whose making costs something (code, a probe): made when it is first needed, once. A making
- * that fails (too many files are open, say) is that call's failure; the next call tries again.
+ * A primitive whose making costs something (code, a probe). A making that fails (too many files are
+ * open, say) is that call's failure.
  */
 export function lazyPrimitive(name: string, make: () => Promise<Primitive>): Primitive {
-  let made: Promise<Primitive> | undefined;
-  const primitive = async (): Promise<Primitive> => {
-    const making = (made ??= make());
-    try {
-      return await making;
-    } catch (error) {
-      if (made === making) made = undefined;
-      throw error;
-    }
-  };
+  const { get, made } = createOnce(make);
   return {
     name,
-    run: async (call) => (await primitive()).run(call),
-    plan: async (call) => (await primitive()).plan?.(call) ?? { primitive: name },
+    run: async (call) => (await get()).run(call),
+    plan: async (call) => (await get()).plan?.(call) ?? { primitive: name },
     close: () =>
-      void made?.then(
+      void made()?.then(
         (there) => there.close?.(),
         () => {},
       ),
@@ -93,7 +86,7 @@ export function shippedPrimitives(ports: ShippedPorts): Primitive[] {
   return [
     lazyPrimitive('function', async () => {
       const { fileFunctions } = await import('../file-tools/file-tools.ts');
-      return createFunctionPrimitive({ bundle: fileFunctions, program });
+      return createFunctionPrimitive(fileFunctions, program);
     }),
     lazyPrimitive('http_client', async () => {
       const { createHttpPrimitive } = await import('../http/http-client.ts');
@@ -109,25 +102,14 @@ export function shippedPrimitives(ports: ShippedPorts): Primitive[] {
 export function shippedSinks(
   ports: Pick<ShippedPorts, 'clock' | 'isHostAllowed'>,
 ): Readonly<Record<string, SinkFactory>> {
-  type Factories = ReturnType<typeof import('../sinks/factories.ts').createSinkFactories>;
-  let made: Promise<Factories> | Factories | undefined;
-  const make = async (): Promise<Factories> => {
-    try {
-      const { createSinkFactories } = await import('../sinks/factories.ts');
-      made = createSinkFactories(ports);
-      return made;
-    } catch (error) {
-      // Whoever comes next tries again.
-      made = undefined;
-      throw error;
-    }
-  };
+  const { get } = createOnce(async () => {
+    const { createSinkFactories } = await import('../sinks/factories.ts');
+    return createSinkFactories(ports);
+  });
   const lazy =
     (name: 'return' | 'file_sink' | 'null_sink' | 'websocket_sink'): SinkFactory =>
-    async (destination, context) => {
-      made ??= make();
-      return await (await made)[name](destination, context);
-    };
+    async (destination, context) =>
+      await (await get())[name](destination, context);
   return {
     return: lazy('return'),
     file_sink: lazy('file_sink'),

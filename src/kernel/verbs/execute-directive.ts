@@ -3,6 +3,7 @@
 // harness could run it as a thread.
 import {
   asJson,
+  type Failure,
   fail,
   getOwn,
   type Json,
@@ -44,7 +45,16 @@ function coerce(value: Json, type: string): Json {
   return value;
 }
 
-/** Declared inputs with defaults; every problem is listed, not only the first. */
+/** Every problem is listed, not only the first. */
+function misfit(what: string, errors: readonly ValidationError[], more: JsonObject = {}): Failure {
+  const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');
+  return fail('invalid_input', `${what} do not fit: ${list}`, {
+    validation_errors: asJson(errors),
+    ...more,
+  });
+}
+
+/** Declared inputs, with defaults. */
 export function checkInputs(directive: Directive, given: JsonObject): Outcome<JsonObject> {
   const inputs: JsonObject = {};
   const errors: ValidationError[] = [];
@@ -52,22 +62,14 @@ export function checkInputs(directive: Directive, given: JsonObject): Outcome<Js
   for (const name of Object.keys(given)) {
     if (names.includes(name)) continue;
     const near = nearest(name, names);
-    errors.push({
-      field: name,
-      error: near
-        ? `unknown input; did you mean \`${near}\``
-        : `unknown input; declared: ${names.join(', ') || 'none'}`,
-    });
+    const hint = near ? `did you mean \`${near}\`` : `declared: ${names.join(', ') || 'none'}`;
+    errors.push({ field: name, error: `unknown input; ${hint}` });
   }
   for (const input of directive.inputs) {
     const value = getOwn(given, input.name) ?? input.default;
     if (value === undefined) {
-      if (input.required) {
-        errors.push({
-          field: input.name,
-          error: `required, but missing: ${input.description || input.type}`,
-        });
-      }
+      const error = `required, but missing: ${input.description || input.type}`;
+      if (input.required) errors.push({ field: input.name, error });
       continue;
     }
     const typed = coerce(value, input.type);
@@ -76,12 +78,9 @@ export function checkInputs(directive: Directive, given: JsonObject): Outcome<Js
     setOwn(inputs, input.name, typed);
   }
   if (errors.length === 0) return ok(inputs);
-  const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');
-  return fail('invalid_input', `inputs of directive \`${directive.name}\` do not fit: ${list}`, {
-    validation_errors: asJson(errors),
-    missing_inputs: errors
-      .filter(({ error }) => error.startsWith('required'))
-      .map(({ field }) => field),
+  const missing = errors.filter(({ error }) => error.startsWith('required'));
+  return misfit(`inputs of directive \`${directive.name}\``, errors, {
+    missing_inputs: missing.map(({ field }) => field),
   });
 }
 
@@ -133,11 +132,13 @@ function readyAnswer(directive: Directive, inputs: JsonObject): JsonObject {
     ...(can_spawn_thread
       ? {
           spawn_instructions: `to run it as its own thread: execute tool threads/thread_directive with {"directive_name": "${directive.name}"}`,
+          message:
+            'follow the process here, or spawn it as a thread with its own limits and permissions',
         }
-      : { missing_for_thread: [...missing] }),
-    message: can_spawn_thread
-      ? 'follow the process here, or spawn it as a thread with its own limits and permissions'
-      : `follow the process here; it cannot run as a thread: it has no ${missing.join(', ')}`,
+      : {
+          missing_for_thread: [...missing],
+          message: `follow the process here; it cannot run as a thread: it has no ${missing.join(', ')}`,
+        }),
   };
 }
 
@@ -162,12 +163,7 @@ export function checkOutputs(directive: Directive, given: JsonObject): Outcome<J
       errors.push({ field: name, error: 'required, but missing' });
     }
   }
-  if (errors.length > 0) {
-    const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');
-    return fail('invalid_input', `outputs of \`${directive.name}\` do not fit: ${list}`, {
-      validation_errors: asJson(errors),
-    });
-  }
+  if (errors.length > 0) return misfit(`outputs of \`${directive.name}\``, errors);
   return ok({ ...outputs, ...(Object.keys(extra).length > 0 ? { extra } : {}) });
 }
 

@@ -3,7 +3,8 @@ import type { Catalogs, Item, ItemKind, Library } from '../../items/index.ts';
 import type { Authority, LoadRequest } from '../call.ts';
 import type { UsesItem } from '../rights/item-marks.ts';
 import { resolvePlan } from '../tool/plan.ts';
-import { summarise } from './search.ts';
+import { mayModify } from './modify.ts';
+import { levelOf, summarise } from './search.ts';
 
 const PARTS = ['all', 'body', 'metadata', 'schema', 'diagnostics'];
 const MAX_BODY = 256 * 1024;
@@ -35,12 +36,6 @@ function metadata(item: Item, library: Library): JsonObject {
   };
 }
 
-/** Copying changes what there is: the same right as creating an item by hand. */
-function mayWrite(kind: ItemKind, id: string, authority: Authority): Outcome<null> {
-  const effect = authority.allowsEffect('write');
-  return effect.ok ? authority.check({ capability: `${kind}.modify`, scope: { id } }) : effect;
-}
-
 async function copyFromCatalog(
   kind: ItemKind,
   id: string,
@@ -54,15 +49,12 @@ async function copyFromCatalog(
       `to get ${kind} \`${id}\` from a catalog, say where to: \`destination\` project or user`,
     );
   }
-  const right = mayWrite(kind, id.slice(id.indexOf(':') + 1), authority);
+  const right = mayModify(kind, id.slice(id.indexOf(':') + 1), authority);
   if (!right.ok) return right;
   const copied = await copies.fromCatalog(kind, id, level);
   if (!copied.ok) return copied;
   const { copied_to, ...item } = copied.output;
-  return ok({
-    item: { item_type: kind, item_id: item.id, ...item },
-    copied_to,
-  });
+  return ok({ item: { item_type: kind, item_id: item.id, ...item }, copied_to });
 }
 
 export async function loadItem(
@@ -78,10 +70,8 @@ export async function loadItem(
     return fail('invalid_input', `unknown part \`${part}\`; there are: ${PARTS.join(', ')}`);
   }
   if (destination !== undefined && destination !== 'project' && destination !== 'user') {
-    return fail(
-      'invalid_input',
-      `unknown destination \`${destination}\`; there are: project, user`,
-    );
+    const message = `unknown destination \`${destination}\`; there are: project, user`;
+    return fail('invalid_input', message);
   }
   const need = kind === 'knowledge' ? 'knowledge.read' : 'kernel.load';
   const allowed = authority.check({ capability: need });
@@ -89,14 +79,12 @@ export async function loadItem(
   if (request.source === 'catalog') {
     return await copyFromCatalog(kind, request.item_id, destination, authority, copies);
   }
-  const found = library.find(kind, request.item_id, sourceOf(request.source));
+  const found = library.find(kind, request.item_id, levelOf(request.source));
   if (!found.ok) return found;
   const item = found.output;
   if (!authority.sees(kind, item.category, item.id)) {
-    return fail(
-      'permission_denied',
-      `${kind} \`${item.id}\` is not among those this thread may load`,
-    );
+    const message = `${kind} \`${item.id}\` is not among those this thread may load`;
+    return fail('permission_denied', message);
   }
   const answer: JsonObject = {
     item: part === 'body' ? summarise(item, library, 'name') : metadata(item, library),
@@ -107,7 +95,8 @@ export async function loadItem(
     if (item.body.length > MAX_BODY) answer.truncated = true;
   }
   if (destination !== undefined) {
-    const right = mayWrite(kind, item.id, authority);
+    // Copying changes what there is: the same right as creating an item by hand.
+    const right = mayModify(kind, item.id, authority);
     if (!right.ok) return right;
     const copied = copies.copy(item, destination);
     if (!copied.ok) return copied;
@@ -115,8 +104,3 @@ export async function loadItem(
   }
   return ok(answer);
 }
-
-const sourceOf = (source: string | undefined) =>
-  source === undefined || source === 'all' || source === 'local'
-    ? undefined
-    : (source as Item['source']);

@@ -26,6 +26,11 @@ function checkContent(request: ExecuteRequest): Outcome<string> {
     : ok(content);
 }
 
+export function mayModify(kind: ItemKind, id: string, authority: Authority): Outcome<null> {
+  const effect = authority.allowsEffect('write');
+  return effect.ok ? authority.check({ capability: `${kind}.modify`, scope: { id } }) : effect;
+}
+
 const unchanged = (request: ExecuteRequest, file?: string, diagnostics?: Json): JsonObject => ({
   dry_run: true,
   would: request.action ?? '',
@@ -105,10 +110,7 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
         if (!visible.ok) return visible;
         const fitting = seesContent(authority, content.output);
         if (!fitting.ok) return fitting;
-        const effect = authority.allowsEffect('write');
-        return effect.ok
-          ? authority.check({ capability: `${kind}.modify`, scope: { id } })
-          : effect;
+        return mayModify(kind, id, authority);
       },
       body([passed], { authority }) {
         if (!passed || action === 'delete') return asValue(remove(request, kind));

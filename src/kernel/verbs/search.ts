@@ -13,6 +13,10 @@ export const firstLine = (text: string, length = 160): string => {
   return line.length > length ? `${line.slice(0, length - 1)}…` : line;
 };
 
+/** The level that a request names; undefined for all of them. */
+export const levelOf = (source: string | undefined): Source | undefined =>
+  source === undefined || source === 'all' || source === 'local' ? undefined : (source as Source);
+
 /** One hit, as small as the caller asked for. */
 export function summarise(
   item: Item,
@@ -71,12 +75,12 @@ export function searchLibrary(
   const checked = checkSearch(request);
   if (!checked.ok) return checked;
   const { query, item_type, source, limit = 10, cursor, category, detail = 'summary' } = request;
-  const everywhere = source === undefined || source === 'all' || source === 'local';
+  const level = levelOf(source);
   const found = library.search({
     text: query,
     limit,
     ...(item_type ? { kind: item_type as ItemKind } : {}),
-    ...(everywhere ? {} : { source: source as Source }),
+    ...(level ? { source: level } : {}),
     ...(cursor ? { cursor } : {}),
     ...(category ? { category } : {}),
     categories: (kind, itsCategory, id) => authority.sees(kind, itsCategory, id),
