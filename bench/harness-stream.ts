@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { bareLoop } from './bare-loop.ts';
 import { type BenchRow, race } from './row.ts';
-import { openStage } from './thread-stage.ts';
+import { openStage, startProvider } from './thread-stage.ts';
 
 const DELTAS = 20_000;
 const NAME = `deltas_${DELTAS}`;
@@ -48,7 +48,11 @@ async function rowFor(shape: string, provider: string): Promise<BenchRow> {
   const onText = (_thread: string, piece: string): void => {
     shown += piece.length;
   };
-  const stage = await openStage([NAME], { files: FILES, live: { onText }, provider });
+  const stage = await openStage([NAME], {
+    files: FILES,
+    live: { onText },
+    provider: () => startProvider(provider),
+  });
   try {
     await stage.run(NAME);
     mustHaveAll(stage.root);

@@ -1,5 +1,5 @@
-// What the rows about threads share: a project with everything on (five hooks, all limits, token
-// checks, journal, transcript), and a provider in a process of its own.
+// What the rows about threads and the count of a turn share: a project with everything on (five hooks,
+// all limits, token checks, journal, transcript), and a provider that costs this process nothing.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
@@ -43,7 +43,13 @@ export interface Stage {
   close(): Promise<void>;
 }
 
-async function startProvider(file: string): Promise<{ url: string; stop(): Promise<void> }> {
+interface StageProvider {
+  url: string;
+  stop(): Promise<unknown>;
+}
+
+/** In a process of its own. */
+export async function startProvider(file: string): Promise<StageProvider> {
   const script = fileURLToPath(new URL(file, import.meta.url));
   const child = spawn(process.execPath, [script], { stdio: ['pipe', 'pipe', 'inherit'] });
   const [url] = (await once(createInterface({ input: child.stdout }), 'line')) as [string];
@@ -71,21 +77,24 @@ interface StageOptions {
   /** Beside the directives. */
   files?: Readonly<Record<string, string>>;
   live?: Live;
-  /** The script that plays the provider. */
-  provider?: string;
+  provider?: () => Promise<StageProvider>;
 }
 
 /** `names` are those of the directives. */
 export async function openStage(
   names: readonly string[],
-  { files = {}, live = {}, provider: script = './provider.ts' }: StageOptions = {},
+  {
+    files = {},
+    live = {},
+    provider: play = () => startProvider('./provider.ts'),
+  }: StageOptions = {},
 ): Promise<Stage> {
   const base = realpathSync(mkdtempSync(join(tmpdir(), 'km-bench-')));
   const root = join(base, 'project');
   const directives = names.map((name) => [`project/.ai/directives/${name}.md`, directive(name)]);
   writeProject(base, { ...Object.fromEntries(directives), ...files });
   mkdirSync(join(base, 'home'), { recursive: true });
-  const provider = await startProvider(script);
+  const provider = await play();
   const env = {
     ...process.env,
     KERNMANTLE_HOME: join(base, 'home'),
