@@ -14,7 +14,7 @@ export { endUnattended } from './spawn/steer.ts';
 export { artifactKind, threadKind } from './spawn/thread-kind.ts';
 export { createThreadPrimitive, type ThreadAction } from './spawn/thread-primitive.ts';
 export { modelFor } from './thread/choose-model.ts';
-export { decode } from './thread/journal-codec.ts';
+export { decode, readJournal } from './thread/journal-codec.ts';
 export type { DataOf, EventType, Noted, Recorded, RecordedOf } from './thread/journal-event.ts';
 export { createLiveThreads } from './thread/live-threads.ts';
 export type {
@@ -27,6 +27,5 @@ export type {
   ThreadResult,
   WatchPort,
 } from './thread/ports.ts';
-export { readJournal } from './thread/read-journal.ts';
 export type { HarnessPorts, LiveThreads, PreparePorts, Thread } from './thread/thread.ts';
 export { createModelPort } from './turn/ask-model.ts';

@@ -58,8 +58,8 @@ function each<T, U>(all: readonly T[], one: (item: T) => Outcome<U>): Outcome<U[
   return ok(found);
 }
 
-function encodeEvent({ type, data, turn = 0, ts }: NewEvent): Outcome<EventText> {
-  const text = textOf(data);
+function encodeEvent({ type, data, text: made, turn = 0, ts }: NewEvent): Outcome<EventText> {
+  const text = made === undefined ? textOf(data) : ok(made);
   if (!text.ok) return text;
   if (text.output.length <= MAX_EVENT) return ok({ type, turn, ts, text: text.output });
   const message = `a \`${type}\` event of ${text.output.length} characters is too large; store it as an artifact`;

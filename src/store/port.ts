@@ -214,6 +214,8 @@ export interface Head {
 export interface NewEvent {
   type: string;
   data: JsonObject;
+  /** `data` as JSON, when it is made already. */
+  text?: string;
   /** 0 when left out: before the first turn. */
   turn?: number;
   /** The time of the commit when left out. */

@@ -12,7 +12,7 @@ export const KNOWN_LARGE: readonly string[] = [];
 
 /** Imports inside a room that point up. */
 export const KNOWN_UPWARD: readonly string[] = [
-  'harness/secrets/sealed-store.ts -> harness/thread/read-journal.ts',
+  'harness/secrets/sealed-store.ts -> harness/thread/journal-codec.ts',
   'kernel/primitives/program-tools.ts -> kernel/tool/plan.ts',
   'kernel/sinks/factories.ts -> kernel/http/websocket-sink.ts',
 ];

@@ -57,10 +57,8 @@ export const runNotice =
 // Tells people that something waits for them or went wrong: a webhook or a command of the settings.
 // INVARIANT: the payload holds names and codes, never what was said, given or returned.
 
-export const NOTICES = ['approval', 'stuck', 'failed', 'limit'] as const;
-export type NoticeKind = (typeof NOTICES)[number];
-
-export type Notice = {
+type NoticeKind = 'approval' | 'stuck' | 'failed' | 'limit';
+type Notice = {
   event: NoticeKind;
   thread_id: string;
   directive: string;
@@ -83,12 +81,6 @@ export interface NotifyPorts {
   trouble(message: string): void;
 }
 
-export interface Notifier {
-  event(thread: string, event: JournalEvent): void;
-  /** Until everything under way was told or given up. */
-  settled(): Promise<void>;
-}
-
 const CODE = /^[a-z_]{1,60}$/;
 const ENDINGS: { readonly [status in ThreadStatus]?: NoticeKind } = {
   failed: 'failed',
@@ -96,24 +88,22 @@ const ENDINGS: { readonly [status in ThreadStatus]?: NoticeKind } = {
   limit: 'limit',
 };
 
-type Told = Pick<Notice, 'event' | 'status' | 'code' | 'approval_id'>;
-
 /** What an event is to people; most are nothing. */
-function toldBy({ type, data }: JournalEvent, isRoot: boolean): Told | undefined {
+function toldBy(
+  { type, data }: JournalEvent,
+  isRoot: boolean,
+): Pick<Notice, 'event' | 'status' | 'code' | 'approval_id'> | undefined {
   if (type === 'approval' && data.state === 'pending') {
     const event = data.action === 'stuck' ? 'stuck' : 'approval';
     const asked = data.approval === undefined ? {} : { approval_id: data.approval };
     return { event, status: 'waiting', code: '', ...asked };
   }
   // What becomes of a child is its parent's business; a question is everybody's.
-  const event = type === 'thread_end' && isRoot ? ENDINGS[data.status] : undefined;
-  if (type !== 'thread_end' || !event) return undefined;
+  if (type !== 'thread_end' || !isRoot) return undefined;
   const { status, code = '' } = data;
-  return { event, status, code: CODE.test(code) ? code : '' };
+  const event = ENDINGS[status];
+  return event && { event, status, code: CODE.test(code) ? code : '' };
 }
-
-const isWanted = (settings: JsonObject, kind: NoticeKind): boolean =>
-  !Array.isArray(settings.on) || settings.on.includes(kind);
 
 /** A text is run by the shell, a list as it is. */
 function commandOf(command: Json | undefined): readonly string[] | undefined {
@@ -122,36 +112,35 @@ function commandOf(command: Json | undefined): readonly string[] | undefined {
   return command.map(plainText);
 }
 
-export function createNotifier(ports: NotifyPorts): Notifier {
+export function createNotifier(ports: NotifyPorts) {
   const underWay = new Set<Promise<void>>();
 
+  async function told(work: Promise<Outcome<unknown>>): Promise<void> {
+    const done = await work.catch(() => fail('internal_error', 'it threw'));
+    if (!done.ok) ports.trouble(`nobody could be notified: ${done.error.code}`);
+  }
   function keep(work: Promise<Outcome<unknown>>): void {
-    const done = work.then(
-      (told) => {
-        if (!told.ok) ports.trouble(`nobody could be notified: ${told.error.code}`);
-      },
-      () => ports.trouble('nobody could be notified: internal_error'),
-    );
-    const kept: Promise<void> = done.finally(() => underWay.delete(kept));
+    const kept = told(work).finally(() => underWay.delete(kept));
     underWay.add(kept);
   }
   return {
-    event(thread, event) {
+    event(thread: string, event: JournalEvent): void {
       if (event.type !== 'thread_end' && event.type !== 'approval') return;
       const settings = ports.settings();
       if (!isObject(settings)) return;
       const about = ports.thread(thread);
       if (!about || about.kind === 'hook') return;
-      const told = toldBy(event, about.parent === undefined);
-      if (!told || !isWanted(settings, told.event)) return;
+      const news = toldBy(event, about.parent === undefined);
+      if (!news || (Array.isArray(settings.on) && !settings.on.includes(news.event))) return;
       const at = new Date(ports.now()).toISOString();
-      const notice: Notice = { ...told, thread_id: thread, directive: about.directive, at };
+      const notice: Notice = { ...news, thread_id: thread, directive: about.directive, at };
       const { webhook } = settings;
       if (typeof webhook === 'string' && webhook !== '') keep(ports.post(webhook, notice));
       const command = commandOf(settings.command);
       if (command) keep(ports.run(command, notice));
     },
-    async settled() {
+    /** Until everything under way was told or given up. */
+    async settled(): Promise<void> {
       while (underWay.size > 0) await Promise.all(underWay);
     },
   };

@@ -6,7 +6,7 @@ import { ok, systemClock } from '../../base/index.ts';
 import { type StoredEvent, transcriptFile } from '../../store/index.ts';
 import { createKnownSecrets } from '../secrets/known-secrets.ts';
 import type { Noted } from '../thread/journal-event.ts';
-import { createTranscripts, type Transcripts } from './transcripts.ts';
+import { Transcripts } from './transcripts.ts';
 
 let dir: string;
 let recorded: StoredEvent[];
@@ -16,7 +16,7 @@ let transcripts: Transcripts;
 beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), 'km-transcripts-'));
   [recorded, troubles] = [[], []];
-  transcripts = createTranscripts({
+  transcripts = new Transcripts({
     dir,
     clock: systemClock,
     known: createKnownSecrets(() => ['s3cret-value']),

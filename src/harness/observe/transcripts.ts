@@ -1,14 +1,14 @@
 // Transcripts of threads: what people read. Arguments are shown as a hash and how they begin; the
 // registry has them whole. A transcript that lost lines is written again from the registry.
-
-import type { Redactor } from '../../base/index.ts';
 import {
   type Clock,
+  createRedactor,
   isObject,
   type Json,
   type JsonObject,
   type Outcome,
   ok,
+  type Redactor,
 } from '../../base/index.ts';
 import {
   createTranscript,
@@ -22,11 +22,8 @@ import {
   type TranscriptEvent,
 } from '../../store/index.ts';
 import type { KnownSecrets } from '../secrets/known-secrets.ts';
-import { encode } from '../thread/journal-codec.ts';
+import { encode, readStored } from '../thread/journal-codec.ts';
 import type { Noted } from '../thread/journal-event.ts';
-import { readStored } from '../thread/read-journal.ts';
-
-export type Detail = 'preview' | 'full';
 
 /** A result is shown further than an argument: it is what people look for. */
 const RESULT = 2000;
@@ -34,6 +31,8 @@ const RESULT = 2000;
 const MAX_OPEN = 256;
 /** So many events of one thread wait for each other at most. */
 const MAX_WAITING = 100;
+/** For what is known to hold no secret. */
+const NOTHING_HIDDEN = createRedactor([]);
 
 // Secrets go first: written as JSON once more they would be escaped deeper than anybody looks, and a
 // hash of them would tell whoever guesses that he is right.
@@ -50,8 +49,8 @@ const previewCalls = (content: Json, redactor: Redactor): Json =>
       )
     : content;
 
-/** What a line shows of an event's data. The redactor goes over the whole line afterwards. */
-export function shownData(type: string, data: JsonObject, redactor: Redactor): JsonObject {
+/** What a line shows of an event's data; the data itself where that is all of it. */
+function shownData(type: string, data: JsonObject, redactor: Redactor): JsonObject {
   const { arguments: given, content, inputs } = data;
   if (type === 'tool_call' && given !== undefined) {
     return { ...data, arguments: preview(given, redactor) };
@@ -68,6 +67,16 @@ export function shownData(type: string, data: JsonObject, redactor: Redactor): J
   return data;
 }
 
+type Line = Omit<TranscriptEvent, 'type'> & { type: string };
+
+/** The line with its text. */
+function shownLine(line: Line, redactor: Redactor, isClean: boolean, isFull: boolean): Line {
+  const { type, data, text = JSON.stringify(data) } = line;
+  const shown = isFull ? data : shownData(type, data, isClean ? NOTHING_HIDDEN : redactor);
+  if (isClean) return { ...line, text: shown === data ? text : JSON.stringify(shown) };
+  return { ...line, text: JSON.stringify(redactor.json(shown)) };
+}
+
 export interface TranscriptPorts {
   /** `.ai/threads` */
   dir: string;
@@ -75,157 +84,156 @@ export interface TranscriptPorts {
   known: KnownSecrets;
   /** As the registry has it. */
   store: Pick<Store, 'read'>;
-  detail(): Detail;
+  detail(): 'preview' | 'full';
   /** A transcript that cannot be written is reported once and stops nothing. */
   trouble(message: string): void;
 }
 
-export interface Transcripts {
-  open(thread: string): (events: readonly Noted[], firstSeq: number) => void;
-  /** This process is done with the thread; its next line opens the file again. */
-  done(thread: string): void;
-  /** Until everything is written that was lost before and is written again. */
-  settled(): Promise<void>;
-}
-
-/** The writer of one thread, from one `open` to the next. */
+/** What one `open` writes, until the next. */
 interface Writing {
   state: 'new' | 'open' | 'broken';
 }
 
-type Line = Omit<TranscriptEvent, 'type'> & { type: string };
-
-interface Waiting {
+/** A thread that this process writes. */
+interface Written {
   writing: Writing;
-  events: Line[];
-}
-
-export function createTranscripts(ports: TranscriptPorts): Transcripts {
-  const { dir, clock, known, store, detail, trouble } = ports;
-  const writers = new Map<string, Transcript>();
-  /** For each thread that this process writes: the number of its next event. */
-  const next = new Map<string, number>();
   // What is recorded in the same round of the event loop is one write. A process that is killed
   // before it loses lines the registry has: whoever resumes the thread writes them again.
-  const waiting = new Map<string, Waiting>();
-  let soon: NodeJS.Immediate | undefined;
-  const restoring = new Map<string, Promise<void>>();
-  /** Done with, once they are restored. */
-  const leaving = new Set<string>();
+  waiting: Line[];
+  /** The number of its next event; undefined: nothing is known of the file. */
+  next?: number;
+  restoring?: Promise<void>;
+  /** Done with, once it is restored. */
+  isLeaving?: true;
+}
 
-  function show(thread: string, event: Line) {
-    const data =
-      detail() === 'full' ? event.data : shownData(event.type, event.data, known.redactor(thread));
-    return { ...event, data };
+export class Transcripts {
+  readonly #ports: TranscriptPorts;
+  readonly #threads = new Map<string, Written>();
+  /** The one used last is the last. */
+  readonly #files = new Map<string, Transcript>();
+  /** Is there a write at the end of this round? */
+  #isDue = false;
+
+  constructor(ports: TranscriptPorts) {
+    this.#ports = ports;
   }
-  const optionsOf = (thread: string) => ({
-    dir,
-    thread,
-    redact: (value: Json) => known.redactor(thread).json(value),
-  });
-  async function journal(thread: string): Promise<StoredEvent[]> {
-    const all = await readStored(store, thread);
-    return all.ok ? all.output.filter(({ type }) => isTranscriptType(type)) : [];
+
+  open(thread: string): (events: readonly Noted[], firstSeq: number) => void {
+    this.#flush(thread);
+    const writing: Writing = { state: 'new' };
+    return (events, firstSeq) => {
+      if (writing.state === 'broken') return;
+      const own = this.#threads.get(thread) ?? { writing, waiting: [] };
+      this.#threads.set(thread, own);
+      own.writing = writing;
+      // Nothing to write is a question too: is everything there that was recorded before?
+      if (writing.state === 'new') this.#restore(thread, own, firstSeq);
+      if (events.length === 0) return;
+      writing.state = 'open';
+      this.#note(thread, own, events, firstSeq);
+    };
   }
-  /** What the registry has and the file has not; then the file is written anew. */
-  function isBehind(thread: string, events: readonly StoredEvent[]): boolean {
-    const text = readTranscript(dir, thread);
-    const seen = new Set(text.ok ? text.output.lines.map(({ seq }) => seq) : []);
-    return events.some(({ seq }) => !seen.has(seq));
-  }
-  /** Before the first line of this process: is everything there that was recorded before? */
-  async function writeAgain(thread: string, firstSeq: number): Promise<void> {
-    const before = (await journal(thread)).filter(({ seq }) => seq < firstSeq);
-    if (!isBehind(thread, before)) return;
-    const lines = before.map((event) => show(thread, event));
-    const rebuilt = rebuildTranscript(optionsOf(thread), lines);
-    if (!rebuilt.ok) trouble(rebuilt.error.detail.message);
-  }
-  /** Lines that come meanwhile wait for it. */
-  function restore(thread: string, firstSeq: number): void {
-    if (firstSeq === 1 || next.get(thread) === firstSeq) return;
-    flush(thread);
-    closeWriter(thread);
-    const work = writeAgain(thread, firstSeq).finally(() => {
-      restoring.delete(thread);
-      flush(thread);
-      if (!leaving.delete(thread)) return;
-      done(thread);
-    });
-    restoring.set(thread, work);
-  }
-  function closeWriter(thread: string): void {
-    writers.get(thread)?.close();
-    writers.delete(thread);
-  }
-  function done(thread: string): void {
-    if (restoring.has(thread)) {
-      leaving.add(thread);
+
+  /** This process is done with the thread; its next line opens the file again. */
+  done(thread: string): void {
+    const own = this.#threads.get(thread);
+    if (own?.restoring) {
+      own.isLeaving = true;
       return;
     }
-    flush(thread);
-    closeWriter(thread);
-    next.delete(thread);
-  }
-  /** The least recently used one makes room: a thousand threads do not hold a thousand files. */
-  function writerOf(thread: string): Outcome<Transcript> {
-    const before = writers.get(thread);
-    const opened = before ? ok(before) : createTranscript(optionsOf(thread));
-    if (!opened.ok) return opened;
-    writers.delete(thread);
-    writers.set(thread, opened.output);
-    const [oldest] = writers.keys();
-    if (writers.size > MAX_OPEN && oldest !== undefined) closeWriter(oldest);
-    return opened;
-  }
-  function flush(thread: string): void {
-    const group = waiting.get(thread);
-    if (!group || restoring.has(thread)) return;
-    waiting.delete(thread);
-    const lines = group.events.flatMap((event): TranscriptEvent[] => {
-      const { type } = event;
-      return isTranscriptType(type) ? [{ ...show(thread, event), type }] : [];
-    });
-    const writer = writerOf(thread);
-    const written = writer.ok ? writer.output.append(lines) : writer;
-    if (written.ok) return;
-    group.writing.state = 'broken';
-    trouble(written.error.detail.message);
-    done(thread);
-  }
-  function flushAll(): void {
-    soon = undefined;
-    for (const thread of waiting.keys()) flush(thread);
-  }
-  function note(thread: string, writing: Writing, events: readonly Noted[], firstSeq: number) {
-    const group = waiting.get(thread) ?? { writing, events: [] };
-    const now = clock.now();
-    for (const [index, event] of events.entries()) {
-      const { turn } = event;
-      group.events.push({ ts: now, seq: firstSeq + index, ...encode(event, turn), turn });
-    }
-    waiting.set(thread, group);
-    next.set(thread, firstSeq + events.length);
-    if (group.events.length >= MAX_WAITING) flush(thread);
-    else soon ??= setImmediate(flushAll);
+    this.#flush(thread);
+    this.#close(thread);
+    this.#threads.delete(thread);
   }
 
-  return {
-    open(thread) {
-      flush(thread);
-      const writing: Writing = { state: 'new' };
-      return (events, firstSeq) => {
-        if (writing.state === 'broken') return;
-        // Nothing to write is a question too: is everything there that was recorded before?
-        if (writing.state === 'new') restore(thread, firstSeq);
-        if (events.length === 0) return;
-        writing.state = 'open';
-        note(thread, writing, events, firstSeq);
-      };
-    },
-    done,
-    async settled() {
-      while (restoring.size > 0) await Promise.all(restoring.values());
-    },
-  };
+  /** Until everything is written that was lost before and is written again. */
+  async settled(): Promise<void> {
+    for (const { restoring } of this.#threads.values()) await restoring;
+  }
+
+  #note(thread: string, own: Written, events: readonly Noted[], firstSeq: number): void {
+    const ts = this.#ports.clock.now();
+    for (const [index, event] of events.entries()) {
+      own.waiting.push({ ...encode(event, event.turn), ts, seq: firstSeq + index });
+    }
+    own.next = firstSeq + events.length;
+    if (own.waiting.length >= MAX_WAITING) this.#flush(thread);
+    if (this.#isDue) return;
+    this.#isDue = true;
+    setImmediate(() => {
+      this.#isDue = false;
+      for (const one of this.#threads.keys()) this.#flush(one);
+    });
+  }
+
+  #flush(thread: string): void {
+    const own = this.#threads.get(thread);
+    if (!own || own.waiting.length === 0 || own.restoring) return;
+    const lines = this.#lines(thread, own.waiting.splice(0));
+    const file = this.#file(thread);
+    const written = file.ok ? file.output.append(lines) : file;
+    if (written.ok) return;
+    own.writing.state = 'broken';
+    this.#ports.trouble(written.error.detail.message);
+    this.done(thread);
+  }
+
+  #lines(thread: string, events: readonly Line[]): TranscriptEvent[] {
+    const { known, detail } = this.#ports;
+    const [redactor, isFull] = [known.redactor(thread), detail() === 'full'];
+    return events.flatMap((event): TranscriptEvent[] => {
+      const { type, data, text } = event;
+      if (!isTranscriptType(type)) return [];
+      const isClean = known.isClean(thread, data, text);
+      return [{ ...shownLine(event, redactor, isClean, isFull), type }];
+    });
+  }
+
+  #options(thread: string) {
+    const redact = (value: Json): Json => this.#ports.known.redactor(thread).json(value);
+    return { dir: this.#ports.dir, thread, redact };
+  }
+
+  /** The least recently used one makes room: a thousand threads do not hold a thousand files. */
+  #file(thread: string): Outcome<Transcript> {
+    const before = this.#files.get(thread);
+    const opened = before ? ok(before) : createTranscript(this.#options(thread));
+    if (!opened.ok) return opened;
+    this.#files.delete(thread);
+    this.#files.set(thread, opened.output);
+    const [oldest] = this.#files.keys();
+    if (this.#files.size > MAX_OPEN && oldest !== undefined) this.#close(oldest);
+    return opened;
+  }
+
+  #close(thread: string): void {
+    this.#files.get(thread)?.close();
+    this.#files.delete(thread);
+  }
+
+  /** Before the first line of this process, unless it wrote the one before; others wait for it. */
+  #restore(thread: string, own: Written, firstSeq: number): void {
+    if (firstSeq === 1 || own.next === firstSeq) return;
+    this.#flush(thread);
+    this.#close(thread);
+    own.restoring = this.#writeAgain(thread, firstSeq).finally(() => {
+      delete own.restoring;
+      this.#flush(thread);
+      if (own.isLeaving) this.done(thread);
+    });
+  }
+
+  /** What the registry has and the file has not: then the file is written anew. */
+  async #writeAgain(thread: string, firstSeq: number): Promise<void> {
+    const { dir, store, trouble } = this.#ports;
+    const all = await readStored(store, thread);
+    const isBefore = ({ seq, type }: StoredEvent) => seq < firstSeq && isTranscriptType(type);
+    const before = all.ok ? all.output.filter(isBefore) : [];
+    const text = readTranscript(dir, thread);
+    const seen = new Set(text.ok ? text.output.lines.map(({ seq }) => seq) : []);
+    if (before.every(({ seq }) => seen.has(seq))) return;
+    const rebuilt = rebuildTranscript(this.#options(thread), this.#lines(thread, before));
+    if (!rebuilt.ok) trouble(rebuilt.error.detail.message);
+  }
 }

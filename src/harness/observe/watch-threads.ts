@@ -1,29 +1,33 @@
 // Every call of a thread is one row of the audit, as calls from outside are. What the harness does by
 // itself stands in the thread's journal; of that only what was refused or failed is told here.
 import { hash } from 'node:crypto';
-import type {
-  Clock,
-  Failure,
-  Json,
-  JsonObject,
-  Outcome,
-  RedactionStream,
+import {
+  type Clock,
+  type Failure,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  type RedactionStream,
 } from '../../base/index.ts';
 import { type ComposedPolicy, type Frame, type RecordEntry } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
 import { type Audit, auditRow, type Caller, type Kernel } from '../../kernel/index.ts';
-import { type Answer, deriveVaultKey, type Store, type StoredEvent } from '../../store/index.ts';
+import { deriveVaultKey, type Store } from '../../store/index.ts';
 import type { KeyPair } from '../../trust/index.ts';
-import { createKnownSecrets, environmentSecrets } from '../secrets/known-secrets.ts';
+import {
+  createKnownSecrets,
+  environmentSecrets,
+  type KnownSecrets,
+} from '../secrets/known-secrets.ts';
 import { sealStore } from '../secrets/sealed-store.ts';
 import { withTexts } from '../thread/journal-codec.ts';
-import type { Noted } from '../thread/journal-event.ts';
 import type { ThreadFacts, ThreadResult, WatchPort } from '../thread/ports.ts';
 import { type HarnessPorts } from '../thread/thread.ts';
 import { createNotifier, postNotice, runNotice } from './notify.ts';
 import { createRawStreams } from './raw-stream.ts';
 import type { Telemetry } from './telemetry.ts';
-import { createTranscripts } from './transcripts.ts';
+import { Transcripts } from './transcripts.ts';
 
 /** Which right it was: a hash, so that rows of one token can be found and nobody can use it. */
 function subjectOf({ auth, __auth, surface }: Caller): string {
@@ -75,41 +79,25 @@ export interface WatchPorts {
 /** Where a registered SDK announces itself; the API package is not even loaded without one. */
 const SDK = Symbol.for('opentelemetry.js.api.1');
 
-export interface ThreadWatch {
-  readonly store: Store;
-  readonly port: WatchPort;
-  /** To be awaited before a run: an SDK may have come in the meantime. */
-  ready(): Promise<void>;
-  /** A journal with its secrets in place: for replay. */
-  history(thread: string): Answer<StoredEvent[]>;
-  /** Without what the thread knows to be secret. */
-  mask(thread: string, text: string): string;
-  /** A result as it may be shown. */
-  shown(result: Outcome<ThreadResult>): Outcome<ThreadResult>;
-  /** Until the notices under way are told. */
-  settled(): Promise<void>;
-}
-
 /** Pieces of text are shown as soon as no secret can begin in them. */
-function maskText(ports: Pick<WatchPorts, 'live'>, open: (thread: string) => RedactionStream) {
+function maskText({ live }: WatchPorts, known: KnownSecrets) {
   const streams = new Map<string, RedactionStream>();
-  const tell = (thread: string, piece: string): void => {
-    if (piece !== '') ports.live.onText?.(thread, piece);
-  };
   return {
     text(thread: string, piece: string): void {
-      const stream = streams.get(thread) ?? open(thread);
+      const stream = streams.get(thread) ?? known.redactor(thread).stream();
       streams.set(thread, stream);
-      tell(thread, stream.push(piece));
+      const shown = stream.push(piece);
+      if (shown !== '') live.onText?.(thread, shown);
     },
     flush(thread: string): void {
-      tell(thread, streams.get(thread)?.end() ?? '');
+      const rest = streams.get(thread)?.end() ?? '';
       streams.delete(thread);
+      if (rest !== '') live.onText?.(thread, rest);
     },
   };
 }
 
-export function watchThreads(ports: WatchPorts): ThreadWatch {
+export function watchThreads(ports: WatchPorts) {
   const { store, dir, clock, env, library, kernel, policy, live, trouble } = ports;
   const now = () => clock.now();
   const known = createKnownSecrets(() => environmentSecrets(env, library));
@@ -118,21 +106,14 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
     store,
     known,
     key() {
-      if (derived) return { ok: true, output: derived };
-      const own = ports.key();
-      if (!own.ok) return own;
-      derived = deriveVaultKey(own.output.exportPrivate());
-      return { ok: true, output: derived };
+      const own = derived ? undefined : ports.key();
+      if (own && !own.ok) return own;
+      derived ??= deriveVaultKey(own?.output.exportPrivate() ?? '');
+      return ok(derived);
     },
   });
-  const transcripts = createTranscripts({
-    dir,
-    clock,
-    known,
-    store,
-    trouble,
-    detail: () => policy().transcript,
-  });
+  const detail = () => policy().transcript;
+  const transcripts = new Transcripts({ dir, clock, known, store, trouble, detail });
   const facts = new Map<string, ThreadFacts>();
   const thread = (id: string): ThreadFacts | undefined => facts.get(id);
   let telemetry: Telemetry | undefined;
@@ -145,54 +126,59 @@ export function watchThreads(ports: WatchPorts): ThreadWatch {
     trouble,
   });
   const redact = <T extends Json>(id: string, value: T): T => known.redactor(id).json(value);
-  const streams = maskText(ports, (id) => known.redactor(id).stream());
-
-  function lookOn(id: string, events: readonly Noted[]): void {
-    for (const event of events) {
-      telemetry?.event(id, event);
-      notifier.event(id, event);
-    }
+  const streams = maskText(ports, known);
+  const port: WatchPort = {
+    rawStream: createRawStreams({ dir, clock, trouble, redactor: known.redactor }),
+    done(id) {
+      transcripts.done(id);
+      sealed.letGo(id);
+      facts.delete(id);
+    },
+    transcript(id, about) {
+      if (about) {
+        const { directive, parent, kind } = about;
+        facts.set(id, { directive, kind, ...(parent !== undefined && { parent }) });
+      }
+      const write = transcripts.open(id);
+      return (events, firstSeq) => {
+        write(events, firstSeq);
+        for (const event of events) {
+          telemetry?.event(id, event);
+          notifier.event(id, event);
+        }
+      };
+    },
+  };
+  if (live.onEvent || live.onText) {
+    port.onText = streams.text;
+    port.onEvent = (id, event) => {
+      streams.flush(id);
+      const shown = withTexts(event, (data) => redact(id, data));
+      live.onEvent?.(id, shown);
+    };
   }
   return {
     store: sealed.store,
-    async ready() {
+    port,
+    /** To be awaited before a run: an SDK may have come in the meantime. */
+    async ready(): Promise<void> {
       if (telemetry || !Object.hasOwn(globalThis, SDK)) return;
       const { createTelemetry } = await import('./telemetry.ts');
       telemetry ??= createTelemetry({ now, thread });
     },
+    /** A journal with its secrets in place: for replay. */
     history: sealed.history,
-    port: {
-      rawStream: createRawStreams({ dir, clock, trouble, redactor: known.redactor }),
-      done(id) {
-        transcripts.done(id);
-        sealed.letGo(id);
-        facts.delete(id);
-      },
-      transcript(id, about) {
-        if (about) facts.set(id, about);
-        const write = transcripts.open(id);
-        return (events, firstSeq) => {
-          write(events, firstSeq);
-          lookOn(id, events);
-        };
-      },
-      onEvent(id, event) {
-        streams.flush(id);
-        const shown = withTexts(event, (data) => redact(id, data));
-        live.onEvent?.(id, shown);
-      },
-      onText(id, piece) {
-        if (live.onText) streams.text(id, piece);
-      },
-    },
-    mask: (id, text) => known.redactor(id).text(text),
-    shown(result) {
+    /** Without what the thread knows to be secret. */
+    mask: (id: string, text: string): string => known.redactor(id).text(text),
+    /** A result as it may be shown. */
+    shown(result: Outcome<ThreadResult>): Outcome<ThreadResult> {
       if (!result.ok) return redact('', result as unknown as Json) as unknown as Failure;
       const { thread_id, outputs, text, reason } = result.output;
       const shown = redact<JsonObject>(thread_id, { outputs, text, reason });
-      return { ok: true, output: { ...result.output, ...shown } };
+      return ok({ ...result.output, ...shown });
     },
-    async settled() {
+    /** Until the notices under way are told. */
+    async settled(): Promise<void> {
       await transcripts.settled();
       await notifier.settled();
     },

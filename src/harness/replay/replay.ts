@@ -24,11 +24,10 @@ import { hasShippedRunner } from '../run/runner.ts';
 import { runHook, runPrepared } from '../run/start.ts';
 import { apartKey } from '../thread/budget.ts';
 import { unpackMarks } from '../thread/conversation.ts';
-import { decodeAll, encode } from '../thread/journal-codec.ts';
+import { decodeAll, encode, readJournal, readStored } from '../thread/journal-codec.ts';
 import { type Noted, notedOf, type Recorded } from '../thread/journal-event.ts';
 import { LEASE_MS } from '../thread/journal-writer.ts';
 import type { ThreadResult } from '../thread/ports.ts';
-import { readJournal, readStored } from '../thread/read-journal.ts';
 import { createReplayRecord, isResume } from '../thread/recorded-events.ts';
 import { restoreThread } from '../thread/restore.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
@@ -69,7 +68,7 @@ const ADDED: Readonly<Partial<Record<Recorded['type'], readonly string[]>>> = {
 
 function textOf(event: Recorded | undefined, recorded = event): string {
   if (!event) return '';
-  const { data } = encode(event, event.turn);
+  const { data }: { data: JsonObject } = encode(event, event.turn);
   const before: object = recorded?.data ?? data;
   const missing = (ADDED[event.type] ?? []).filter((name) => !Object.hasOwn(before, name));
   const kept = Object.entries(data).filter(([name]) => !missing.includes(name));

@@ -11,7 +11,7 @@ import { createLoopDetector } from '../step/loop-detector.ts';
 import { apartKey } from '../thread/budget.ts';
 import { createConversation } from '../thread/conversation.ts';
 import type { Recorded } from '../thread/journal-event.ts';
-import { createJournalWriter, type JournalWriter } from '../thread/journal-writer.ts';
+import { JournalWriter } from '../thread/journal-writer.ts';
 import { systemPrompt } from '../thread/prompt.ts';
 import type {
   Budget,
@@ -47,7 +47,7 @@ function openJournal(
 ): JournalWriter {
   const { row, epoch, heard, lease_ms } = held;
   const write = ports.watch.transcript(row.id, row);
-  return createJournalWriter(
+  return new JournalWriter(
     row.id,
     {
       seq: row.seq,

@@ -9,11 +9,10 @@ import { unpackLimits } from '../limits/effective-limits.ts';
 import type { Ending } from '../loop.ts';
 import { lastSpoken, restoreIntents } from '../step/call-intent.ts';
 import { returned } from '../step/step.ts';
-import { decodeAll } from '../thread/journal-codec.ts';
+import { decodeAll, readJournal } from '../thread/journal-codec.ts';
 import type { EventType, JournalEvent, Recorded } from '../thread/journal-event.ts';
 import { LEASE_MS } from '../thread/journal-writer.ts';
 import type { ThreadResult } from '../thread/ports.ts';
-import { readJournal } from '../thread/read-journal.ts';
 import { replyAt } from '../thread/recorded-events.ts';
 import {
   eventsInForce,

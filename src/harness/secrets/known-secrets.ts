@@ -75,7 +75,9 @@ export function eventSecrets(type: string, data: JsonObject): string[] {
 
 export interface KnownSecrets {
   redactor(thread: string): Redactor;
-  learn(thread: string, secrets: readonly string[]): void;
+  /** Does it surely hold nothing that is secret to the thread? `text`: the value as JSON. */
+  isClean(thread: string, value: Json, text?: string): boolean;
+  learn(thread: string, secrets: Iterable<string>): void;
   /** What is secret to a parent is secret to its child. */
   inherit(thread: string, parent: string): void;
   /** The thread is no longer run here. Its end may still be told, so the last few are kept. */
@@ -84,36 +86,41 @@ export interface KnownSecrets {
 
 /** `environment` is asked anew for every thread: tools come and go. */
 export function createKnownSecrets(environment: () => readonly string[]): KnownSecrets {
-  const own = new Map<string, { secrets: Set<string>; redactor: Redactor }>();
+  const own = new Map<string, { secrets: ReadonlySet<string>; redactor: Redactor }>();
   const ended = new Set<string>();
-  let shared: { key: string; redactor: Redactor } | undefined;
+  /** What a redactor has found nothing in: the registry and the transcript ask about the same event. */
+  const clean = new WeakMap<object, Redactor>();
 
-  function sharedRedactor(values: readonly string[]): Redactor {
-    const key = JSON.stringify(values);
-    if (shared?.key !== key) shared = { key, redactor: createRedactor(values) };
-    return shared.redactor;
-  }
   function of(thread: string) {
     let known = own.get(thread);
     if (!known) {
       ended.delete(thread);
-      const values = environment();
-      known = { secrets: new Set(values), redactor: sharedRedactor(values) };
+      const secrets = new Set(environment());
+      known = { secrets, redactor: createRedactor(secrets) };
       own.set(thread, known);
     }
     return known;
   }
-  function learn(thread: string, secrets: Iterable<string>): void {
+  function learn(thread: string, news: Iterable<string>): void {
     const known = of(thread);
-    const before = known.secrets.size;
-    for (const secret of secrets) known.secrets.add(secret);
-    if (known.secrets.size > before) known.redactor = createRedactor(known.secrets);
+    const unknown = [...news].filter((secret) => !known.secrets.has(secret));
+    if (unknown.length === 0) return;
+    const secrets = new Set([...known.secrets, ...unknown]);
+    own.set(thread, { secrets, redactor: createRedactor(secrets) });
   }
   return {
     redactor: (thread) => of(thread).redactor,
-    learn(thread, secrets) {
-      if (secrets.length > 0) learn(thread, secrets);
+    isClean(thread, value, text = '\\') {
+      const { redactor } = of(thread);
+      if (redactor.isIdle) return true;
+      if (!isObject(value)) return redactor.isClean(value);
+      if (clean.get(value) === redactor) return true;
+      // One pass over the text, unless something in it is written otherwise than it is.
+      const isClean = redactor.isClean(text.includes('\\') ? value : text);
+      if (isClean) clean.set(value, redactor);
+      return isClean;
     },
+    learn,
     inherit: (thread, parent) => learn(thread, own.get(parent)?.secrets ?? []),
     forget(thread) {
       ended.delete(thread);

@@ -1,14 +1,12 @@
 // The registry as the harness sees it: what is known to be secret is taken out of values on their way in
-// and put back on the way out, with one vault for each thread that is at work here. INVARIANT: no known
+// and put back on the way out, with one vault for each thread that has a secret. INVARIANT: no known
 // secret reaches the file as readable text, and only whoever takes a thread up again sees it restored;
 // another thread that reads the journal sees references.
 import { type Json, type JsonObject, type Outcome, ok, parseJson } from '../../base/index.ts';
 import {
   type Answer,
-  type Commit,
   createVault,
   type Held,
-  type NewApproval,
   type NewEvent,
   type NewThread,
   type Sealed,
@@ -16,209 +14,195 @@ import {
   type StoredEvent,
   type Vault,
 } from '../../store/index.ts';
-import { readStored } from '../thread/read-journal.ts';
+import { readStored } from '../thread/journal-codec.ts';
 import { eventSecrets, inputSecrets, type KnownSecrets } from './known-secrets.ts';
 
-export interface SealPorts {
+interface SealPorts {
   store: Store;
   known: KnownSecrets;
   /** From the user's folder. */
   key(): Outcome<Uint8Array>;
 }
 
-export interface SealedStore {
-  store: Store;
-  /** A journal with its secrets in place: for whoever holds the thread, and for replay. */
-  history(thread: string): Answer<StoredEvent[]>;
-  /** This process is done with the thread. */
-  letGo(thread: string): void;
-}
-
-/** What is sealed with one thread's vault. */
-interface Seal {
-  readonly vault: Vault;
-  hide<T extends Json>(value: T): Outcome<T>;
-  reveal<T extends Json>(value: T): Outcome<T>;
-  /** What they make known as secret counts from here on. */
-  hideEvents(events: readonly NewEvent[]): Outcome<NewEvent[]>;
-  revealEvents(events: readonly StoredEvent[]): Outcome<StoredEvent[]>;
-}
-
 /** Each with its data changed; the first failure is the answer. */
 function eachData<E extends NewEvent>(
   events: readonly E[],
-  change: (data: JsonObject) => Outcome<JsonObject>,
+  change: (event: E) => Outcome<JsonObject>,
 ): Outcome<E[]> {
   const changed: E[] = [];
   for (const event of events) {
-    const data = change(event.data);
+    const data = change(event);
     if (!data.ok) return data;
-    changed.push({ ...event, data: data.output });
+    if (data.output === event.data) changed.push(event);
+    else changed.push({ ...event, data: data.output, text: JSON.stringify(data.output) });
   }
   return ok(changed);
 }
 
-function createSeal(vault: Vault, thread: string, known: KnownSecrets): Seal {
-  const seal: Seal = {
-    vault,
-    // Texts change, shapes do not.
-    hide: <T extends Json>(value: T) => vault.hide(value, known.redactor(thread)) as Outcome<T>,
-    reveal: <T extends Json>(value: T) => vault.reveal(value) as Outcome<T>,
-    hideEvents(events) {
-      for (const { type, data } of events) known.learn(thread, eventSecrets(type, data));
-      return eachData(events, (data) => seal.hide(data));
-    },
-    revealEvents(events) {
-      // Also what came from a parent, or from tools that are no longer there.
-      known.learn(thread, vault.texts());
-      const shown = eachData(events, (data) => seal.reveal(data));
-      for (const { type, data } of shown.ok ? shown.output : []) {
-        known.learn(thread, eventSecrets(type, data));
-      }
-      return shown;
-    },
-  };
-  return seal;
-}
+/** The vaults of the threads at work here. Texts change on the way, shapes do not. */
+class Vaults {
+  readonly #ports: SealPorts;
+  /** Undefined: the thread has no secret so far. */
+  readonly #vaults = new Map<string, Vault | undefined>();
 
-function createSeals({ store, known, key }: SealPorts) {
-  const seals = new Map<string, Seal>();
-  function make(thread: string, sealed: readonly Sealed[]): Outcome<Seal> {
-    const secret = key();
-    if (!secret.ok) return secret;
-    const vault = createVault({ sealed, thread, key: secret.output });
-    if (!vault.ok) return vault;
-    const seal = createSeal(vault.output, thread, known);
-    seals.set(thread, seal);
-    return ok(seal);
+  constructor(ports: SealPorts) {
+    this.#ports = ports;
   }
-  return {
-    /** Of a thread that is about to be born. */
-    fresh: (thread: string) => make(thread, []),
-    /** Loaded when this process has not held it before. */
-    async of(thread: string): Answer<Seal> {
-      const before = seals.get(thread);
-      if (before) return ok(before);
-      const sealed = await store.secrets(thread);
-      if (!sealed.ok) return sealed;
-      // Somebody may have been faster: there is one vault a thread.
-      const meanwhile = seals.get(thread);
-      return meanwhile ? ok(meanwhile) : make(thread, sealed.output);
-    },
-    letGo: (thread: string) => void seals.delete(thread),
-  };
-}
 
-type Seals = ReturnType<typeof createSeals>;
+  /** Of a thread that is about to be born. */
+  add(thread: string): void {
+    this.#vaults.set(thread, undefined);
+  }
+
+  /** What this process has not held before is read. */
+  async load(thread: string): Answer<null> {
+    if (this.#vaults.has(thread)) return ok(null);
+    const sealed = await this.#ports.store.secrets(thread);
+    if (!sealed.ok) return sealed;
+    // Somebody may have been faster: there is one vault a thread.
+    if (this.#vaults.has(thread)) return ok(null);
+    if (sealed.output.length === 0) this.add(thread);
+    const vault = sealed.output.length === 0 ? ok(null) : this.#open(thread, sealed.output);
+    return vault.ok ? ok(null) : vault;
+  }
+
+  hide<T extends Json>(thread: string, value: T, text?: string): Outcome<T> {
+    const { known } = this.#ports;
+    const before = this.#vaults.get(thread);
+    // Without a vault nobody has seen a reference, so none can be imitated.
+    if (!before && known.isClean(thread, value, text)) return ok(value);
+    const vault = before ? ok(before) : this.#open(thread, []);
+    return vault.ok ? (vault.output.hide(value, known.redactor(thread)) as Outcome<T>) : vault;
+  }
+
+  /** What they make known as secret counts from here on. */
+  hideEvents(thread: string, events: readonly NewEvent[]): Outcome<NewEvent[]> {
+    this.#learn(thread, events);
+    return eachData(events, ({ data, text }) => this.hide(thread, data, text));
+  }
+
+  reveal<T extends Json>(thread: string, value: T): Outcome<T> {
+    const vault = this.#vaults.get(thread);
+    return vault ? (vault.reveal(value) as Outcome<T>) : ok(value);
+  }
+
+  revealEvents(thread: string, events: readonly StoredEvent[]): Outcome<StoredEvent[]> {
+    // Also what came from a parent, or from tools that are no longer there.
+    this.#ports.known.learn(thread, this.#vaults.get(thread)?.texts() ?? []);
+    const shown = eachData(events, ({ data }) => this.reveal(thread, data));
+    if (shown.ok) this.#learn(thread, shown.output);
+    return shown;
+  }
+
+  unkept(thread: string): readonly Sealed[] {
+    return this.#vaults.get(thread)?.unkept() ?? [];
+  }
+
+  kept(thread: string, secrets: readonly Sealed[] = []): void {
+    this.#vaults.get(thread)?.kept(secrets);
+  }
+
+  letGo(thread: string): void {
+    this.#vaults.delete(thread);
+  }
+
+  #open(thread: string, sealed: readonly Sealed[]): Outcome<Vault> {
+    const key = this.#ports.key();
+    if (!key.ok) return key;
+    const vault = createVault({ sealed, thread, key: key.output });
+    if (vault.ok) this.#vaults.set(thread, vault.output);
+    return vault;
+  }
+
+  #learn(thread: string, events: readonly NewEvent[]): void {
+    const { known } = this.#ports;
+    for (const { type, data } of events) known.learn(thread, eventSecrets(type, data));
+  }
+}
 
 const MAX_NESTING = 200;
 const asBytes = (value: JsonObject): Uint8Array => Buffer.from(JSON.stringify(value));
 const asJson = (bytes: Uint8Array): Outcome<JsonObject> =>
   parseJson(Buffer.from(bytes).toString(), MAX_NESTING) as Outcome<JsonObject>;
 
-/** A thread that is going to be: sealed, and how it was. */
-interface Newborn {
-  thread: NewThread;
-  inputs: Json;
-  seal: Seal;
-  secrets: readonly Sealed[];
-}
-
-function sealThread(
-  seals: Seals,
-  known: KnownSecrets,
-  thread: NewThread,
-  parent?: string,
-): Outcome<Newborn> {
-  if (parent !== undefined) known.inherit(thread.id, parent);
-  known.learn(thread.id, inputSecrets(thread.inputs));
-  const seal = seals.fresh(thread.id);
-  if (!seal.ok) return seal;
-  const events = seal.output.hideEvents(thread.events);
-  if (!events.ok) return events;
-  const inputs = seal.output.hide(thread.inputs);
-  if (!inputs.ok) return inputs;
-  const secrets = seal.output.vault.unkept();
-  return ok({
-    thread: { ...thread, inputs: inputs.output, events: events.output, secrets },
-    inputs: thread.inputs,
-    seal: seal.output,
-    secrets,
-  });
-}
-
-/** Born: what was sealed for it is kept, and whoever holds it sees what it was given. */
-function born(held: Held, { inputs, seal, secrets }: Newborn): Held {
-  seal.vault.kept(secrets);
-  return { ...held, row: { ...held.row, inputs } };
-}
-
-function sealThreads(store: Store, known: KnownSecrets, seals: Seals) {
-  return async (thread: NewThread): Answer<Held> => {
-    const sealed = sealThread(seals, known, thread);
+/** Threads that are going to be, and their first events. */
+function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
+  function seal(thread: NewThread, parent?: string): Outcome<NewThread> {
+    const { id } = thread;
+    if (parent !== undefined) known.inherit(id, parent);
+    known.learn(id, inputSecrets(thread.inputs));
+    vaults.add(id);
+    const events = vaults.hideEvents(id, thread.events);
+    if (!events.ok) return events;
+    const inputs = vaults.hide(id, thread.inputs);
+    if (!inputs.ok) return inputs;
+    const secrets = vaults.unkept(id);
+    return ok({ ...thread, inputs: inputs.output, events: events.output, secrets });
+  }
+  /** Born: what was sealed for it is kept, and whoever holds it sees what it was given. */
+  function born(held: Held, { inputs }: NewThread, sealed: NewThread): Held {
+    vaults.kept(held.thread, sealed.secrets);
+    return { ...held, row: { ...held.row, inputs } };
+  }
+  const createThread: Store['createThread'] = async (thread) => {
+    const sealed = seal(thread);
     if (!sealed.ok) return sealed;
-    const held = await store.createThread(sealed.output.thread);
-    if (held.ok) return ok(born(held.output, sealed.output));
-    seals.letGo(thread.id);
+    const held = await store.createThread(sealed.output);
+    if (held.ok) return ok(born(held.output, thread, sealed.output));
+    vaults.letGo(thread.id);
     return held;
   };
-}
-
-/** People see questions: without secrets, and bound to them as they are shown. */
-function maskedQuestions(
-  known: KnownSecrets,
-  thread: string,
-  ask: readonly NewApproval[],
-): NewApproval[] {
-  const masked = (value: JsonObject): JsonObject => known.redactor(thread).json(value);
-  return ask.map((one) => ({ ...one, binding: masked(one.binding), shown: masked(one.shown) }));
-}
-
-function sealCommits(store: Store, known: KnownSecrets, seals: Seals): Store['commit'] {
-  return async (thread, commit) => {
-    const seal = await seals.of(thread);
-    if (!seal.ok) return seal;
-    const [first, ...rest] = commit.events;
-    const events = seal.output.hideEvents([first, ...rest]);
+  const commit: Store['commit'] = async (thread, { children: given = [], ask, ...commit }) => {
+    const loaded = await vaults.load(thread);
+    if (!loaded.ok) return loaded;
+    const events = vaults.hideEvents(thread, commit.events);
     if (!events.ok) return events;
-    const result = commit.result === undefined ? ok(undefined) : seal.output.hide(commit.result);
+    const [first = commit.events[0], ...rest] = events.output;
+    const result = commit.result === undefined ? ok(undefined) : vaults.hide(thread, commit.result);
     if (!result.ok) return result;
-    const children: Newborn[] = [];
-    for (const child of commit.children ?? []) {
-      const sealed = sealThread(seals, known, child, thread);
+    const children: NewThread[] = [];
+    for (const child of given) {
+      const sealed = seal(child, thread);
       if (!sealed.ok) return sealed;
       children.push(sealed.output);
     }
-    const secrets = seal.output.vault.unkept();
-    const [one = first, ...more] = events.output;
+    const secrets = vaults.unkept(thread);
+    // People see questions: without secrets, and bound to them as they are shown.
+    const masked = (value: JsonObject): JsonObject => known.redactor(thread).json(value);
+    const shown = ask?.map((one) => ({
+      ...one,
+      binding: masked(one.binding),
+      shown: masked(one.shown),
+    }));
     const done = await store.commit(thread, {
       ...commit,
-      events: [one, ...more],
+      events: [first, ...rest],
       ...(result.output === undefined ? {} : { result: result.output }),
-      ...(children.length > 0 && { children: children.map((child) => child.thread) }),
-      ...(commit.ask && { ask: maskedQuestions(known, thread, commit.ask) }),
+      ...(children.length > 0 && { children }),
+      ...(shown && { ask: shown }),
       ...(secrets.length > 0 && { secrets }),
-    } satisfies Commit);
+    });
     if (!done.ok) {
-      for (const child of children) seals.letGo(child.thread.id);
+      for (const { id } of children) vaults.letGo(id);
       return done;
     }
-    seal.output.vault.kept(secrets);
+    vaults.kept(thread, secrets);
     const held = done.output.children.map((child, at) => {
-      const sealed = children[at];
-      return sealed ? born(child, sealed) : child;
+      const [was, is] = [given[at], children[at]];
+      return was && is ? born(child, was, is) : child;
     });
     return ok({ ...done.output, children: held });
   };
+  return { createThread, commit };
 }
 
 /** Whoever takes a thread up sees what it was given. */
-function sealClaims(store: Store, known: KnownSecrets, seals: Seals): Store['claim'] {
+function sealClaims({ store, known }: SealPorts, vaults: Vaults): Store['claim'] {
   return async (thread, owner, how) => {
     const held = await store.claim(thread, owner, how);
     if (!held.ok) return held;
-    const seal = await seals.of(thread);
-    const inputs = seal.ok ? seal.output.reveal(held.output.row.inputs) : seal;
+    const loaded = await vaults.load(thread);
+    const inputs = loaded.ok ? vaults.reveal(thread, held.output.row.inputs) : loaded;
     if (!inputs.ok) {
       await store.release(held.output);
       return inputs;
@@ -230,61 +214,61 @@ function sealClaims(store: Store, known: KnownSecrets, seals: Seals): Store['cla
 
 /** Artifacts of threads are JSON, and no different from what stands in a journal. */
 function sealArtifacts(
-  store: Store,
-  known: KnownSecrets,
-  seals: Seals,
+  { store, known }: SealPorts,
+  vaults: Vaults,
 ): Pick<Store, 'putArtifact' | 'artifact'> {
   return {
     async putArtifact(thread, bytes) {
       const value = asJson(bytes);
       if (!value.ok) return value;
-      const seal = await seals.of(thread);
-      if (!seal.ok) return seal;
+      const loaded = await vaults.load(thread);
+      if (!loaded.ok) return loaded;
       known.learn(thread, eventSecrets('tool_result', value.output));
-      const hidden = seal.output.hide(value.output);
+      const hidden = vaults.hide(thread, value.output);
       if (!hidden.ok) return hidden;
-      const secrets = seal.output.vault.unkept();
+      const secrets = vaults.unkept(thread);
       const put = await store.putArtifact(thread, asBytes(hidden.output), secrets);
-      if (put.ok) seal.output.vault.kept(secrets);
+      if (put.ok) vaults.kept(thread, secrets);
       return put;
     },
     async artifact(thread, hash) {
       const bytes = await store.artifact(thread, hash);
       const value = bytes.ok ? asJson(bytes.output) : bytes;
       if (!value.ok) return value;
-      const seal = await seals.of(thread);
-      if (!seal.ok) return seal;
-      const shown = seal.output.reveal(value.output);
+      const loaded = await vaults.load(thread);
+      const shown = loaded.ok ? vaults.reveal(thread, value.output) : loaded;
       return shown.ok ? ok(asBytes(shown.output)) : shown;
     },
   };
 }
 
-export function sealStore(ports: SealPorts): SealedStore {
+export function sealStore(ports: SealPorts) {
   const { store, known } = ports;
-  const seals = createSeals(ports);
+  const vaults = new Vaults(ports);
+  const sealed: Store = {
+    ...store,
+    ...sealThreads(ports, vaults),
+    ...sealArtifacts(ports, vaults),
+    claim: sealClaims(ports, vaults),
+    approvals: (filter) =>
+      store.approvals(
+        filter.binding && filter.thread !== undefined
+          ? { ...filter, binding: known.redactor(filter.thread).json(filter.binding) }
+          : filter,
+      ),
+  };
   return {
-    store: {
-      ...store,
-      ...sealArtifacts(store, known, seals),
-      createThread: sealThreads(store, known, seals),
-      commit: sealCommits(store, known, seals),
-      claim: sealClaims(store, known, seals),
-      approvals: (filter) =>
-        store.approvals(
-          filter.binding && filter.thread !== undefined
-            ? { ...filter, binding: known.redactor(filter.thread).json(filter.binding) }
-            : filter,
-        ),
-    },
-    async history(thread) {
+    store: sealed,
+    /** A journal with its secrets in place: for whoever holds the thread, and for replay. */
+    async history(thread: string): Answer<StoredEvent[]> {
       const events = await readStored(store, thread);
       if (!events.ok) return events;
-      const seal = await seals.of(thread);
-      return seal.ok ? seal.output.revealEvents(events.output) : seal;
+      const loaded = await vaults.load(thread);
+      return loaded.ok ? vaults.revealEvents(thread, events.output) : loaded;
     },
-    letGo(thread) {
-      seals.letGo(thread);
+    /** This process is done with the thread. */
+    letGo(thread: string): void {
+      vaults.letGo(thread);
       known.forget(thread);
     },
   };

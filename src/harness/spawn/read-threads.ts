@@ -18,8 +18,8 @@ import {
 } from '../../store/index.ts';
 import { awaitEnd, shownResult } from '../children/wait.ts';
 import { unpackMarks } from '../thread/conversation.ts';
+import { readJournal } from '../thread/journal-codec.ts';
 import type { ThreadResult } from '../thread/ports.ts';
-import { readJournal } from '../thread/read-journal.ts';
 import { type Asker, reach, refuseCircle } from './access.ts';
 
 export interface Answer {

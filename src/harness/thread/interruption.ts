@@ -1,6 +1,7 @@
 // What is under way can be called off: by the deadline, by whoever steers the thread, and when the
-// lease is lost. Whatever is in interruption sees one signal; afterwards the cause is known.
+// lease is lost. Whatever is under way sees one signal; afterwards the cause is known.
 import { type Failure, fail } from '../../base/index.ts';
+import type { MaybePromise } from '../../flow/index.ts';
 import { limitEvent } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
 import type { CalledOff, Interruption, Thread } from './thread.ts';
@@ -19,25 +20,27 @@ const LONGEST_TIMER = 2 ** 31 - 1;
 /** Milliseconds until the deadline; what was used so far is what the meter says. */
 export function timeLeft({ budget: { limits, meter } }: Thread): number {
   const max = limits.duration?.value;
-  return max === undefined ? LONGEST_TIMER : Math.max(0, Number(max) - meter.read().duration_ms);
+  if (max === undefined) return LONGEST_TIMER;
+  return Math.min(LONGEST_TIMER, Math.max(0, Number(max) - meter.read().duration_ms));
 }
 
 /**
  * Just before an effect: what was noted is in the store, the lease was looked at, and what was said until
- * now has been heard. Whoever gets it looks at `cause` first.
+ * now has been heard. Whoever gets it looks at `cause` first. Nothing is waited for when the commit of a
+ * moment ago has said all that.
  */
-export async function watchForInterruption(
+export function watchForInterruption(
   thread: Thread,
   stops: ReadonlySet<string>,
-): Promise<Interruption> {
-  const { control, journal } = thread;
+): MaybePromise<Interruption> {
+  const { control, journal, budget } = thread;
   const controller = new AbortController();
   let cause: CalledOff | undefined;
   const callOff = (why: CalledOff): void => {
     cause ??= why;
     controller.abort();
   };
-  const timer = setTimeout(() => callOff('duration'), Math.min(timeLeft(thread), LONGEST_TIMER));
+  const timer = budget.limits.duration && setTimeout(callOff, timeLeft(thread), 'duration');
   // By hand: a combined signal costs weak references on both sides, for every step.
   const stop = (): void => controller.abort(control.signal.reason);
   if (control.signal.aborted) stop();
@@ -56,9 +59,12 @@ export async function watchForInterruption(
     },
   };
   control.interruptions.add(interruption);
-  await journal.confirm();
-  interruption.check();
-  return interruption;
+  const checked = (): Interruption => {
+    interruption.check();
+    return interruption;
+  };
+  const confirmed = journal.confirm();
+  return typeof confirmed === 'boolean' ? checked() : confirmed.then(checked);
 }
 
 /** As the limit it is: hooks may raise it, and without one the run stops. */

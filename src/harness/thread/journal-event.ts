@@ -1,267 +1,329 @@
 // What a journal can say. Everything that is written about a thread is one of these, and whoever reads
 // a journal (resume, replay, transcripts, the command line) has it as one of these: `encode` and
-// `decode` in journal-codec.ts are the only ways in and out.
-import type { Fault, Json, JsonObject } from '../../base/index.ts';
-import type { ToolEffect } from '../../items/index.ts';
+// `decode` in journal-codec.ts are the only ways in and out. Each kind of event is told once, as the
+// check that it passes on its way out; the types are made from the checks. A journal of version 1 has
+// the same events: what came later is optional or a type of its own.
+import { type Fault, getOwn, isObject, type Json, type JsonObject } from '../../base/index.ts';
 import type { Block, BrokenReply, Stop, Usage } from '../../llm/index.ts';
-import type { ThreadStatus } from '../../store/index.ts';
-import type { LimitEvent, WarningEvent } from '../limits/limit.ts';
+import { THREAD_STATUSES } from '../../store/index.ts';
+import { LIMIT_NAMES } from '../limits/limit.ts';
 
-interface Entry<Type extends string, Data> {
-  readonly type: Type;
-  readonly data: Data;
+/** Where a value is not what it should be: '' for the value itself. Undefined: it is a `T`. */
+type Problem = string | undefined;
+interface Check<T> {
+  (value: Json | undefined): Problem;
+  /** Never there: it ties the check to the type that it checks for. */
+  readonly proves?: T;
 }
+type Proven<C> = C extends Check<infer T> ? T : never;
+
+const is =
+  <T>(holds: (value: Json | undefined) => boolean): Check<T> =>
+  (value) =>
+    holds(value) ? undefined : '';
+const text = is<string>((value) => typeof value === 'string');
+const number = is<number>((value) => typeof value === 'number');
+const flag = is<boolean>((value) => typeof value === 'boolean');
+const yes = is<true>((value) => value === true);
+const data = is<JsonObject>(isObject);
+/** What only another form of the same event has. */
+const none = is<never>(() => false);
+const json = is<Json>((value) => value !== undefined);
+const word = <const T extends string>(...words: readonly T[]): Check<T> =>
+  is((value) => words.some((one) => one === value));
+
+const at = (name: string | number, problem: string): string =>
+  problem === '' ? `${name}` : `${name}.${problem}`;
+
+const list =
+  <T>(item: Check<T>): Check<readonly T[]> =>
+  (value) => {
+    if (!Array.isArray(value)) return '';
+    for (const [index, one] of value.entries()) {
+      const problem = item(one);
+      if (problem !== undefined) return at(index, problem);
+    }
+    return undefined;
+  };
+
+type Checks<T> = { readonly [name in keyof T]-?: Check<T[name]> };
+type Fields<Must, May> = { readonly [name in keyof Must]: Must[name] } & {
+  readonly [name in keyof May]?: May[name];
+};
+
+/** Fields that must be there, and those that may. What else is there is left alone. */
+function fields<Must extends object, May extends object = object>(
+  must: Checks<Must>,
+  may?: Checks<May>,
+): Check<Fields<Must, May>> {
+  const needed = Object.entries<Check<unknown>>(must);
+  const optional = Object.entries<Check<unknown>>(may ?? {});
+  return (value) => {
+    if (!isObject(value)) return '';
+    for (const [name, check] of needed) {
+      const problem = check(getOwn(value, name));
+      if (problem !== undefined) return at(name, problem);
+    }
+    for (const [name, check] of optional) {
+      const problem = Object.hasOwn(value, name) ? check(getOwn(value, name)) : undefined;
+      if (problem !== undefined) return at(name, problem);
+    }
+    return undefined;
+  };
+}
+
+/** The first that fits; the problem told is that of the last one. */
+const either =
+  <All extends readonly Check<unknown>[]>(...checks: All): Check<Proven<All[number]>> =>
+  (value) => {
+    let problem: Problem = '';
+    for (const check of checks) {
+      problem = check(value);
+      if (problem === undefined) return undefined;
+    }
+    return problem;
+  };
 
 /** As `packMarks` writes a descriptor. */
 export type Marks = { labels: string[]; taint: string[]; sources: string[] };
 
-/** What `packCost` and `packLimits` write; `unpackCost` and `unpackLimits` read them, and refuse. */
-export type PackedCost = JsonObject;
-export type PackedLimits = JsonObject;
-
-/** Retries of the whole run, and how often each step was skipped since it was last done. */
-export interface Bounds {
-  readonly retries: number;
-  readonly skips: Readonly<Record<string, number>>;
-}
-
-/** The call that opens every conversation; the harness made it, no model. */
-export interface InjectedCall {
-  readonly content: readonly Block[];
-  readonly injected: true;
-}
-
-export interface Reply {
-  readonly content: readonly Block[];
-  readonly stop: Stop;
-  readonly usage: Usage;
-  readonly model: string;
-  readonly price_row: string;
-  readonly spend: string;
-  /** Of the request, for the estimate of the next one. */
-  readonly bytes: number;
-  /** Asked by a script, in a conversation of its own. */
-  readonly apart?: true;
-  readonly injected?: never;
-}
-
-export interface UserMessage {
-  readonly text: string;
-  readonly marks: Marks;
-}
-
-export interface ToolResult {
-  readonly call_id: string;
-  readonly tool?: string;
-  readonly content: Json;
-  readonly is_error: boolean;
-  readonly marks: Marks;
-}
-
-/** What a conversation begins with; also inside `retry`, when another directive begins it. */
-export type Opening =
-  | Entry<'user_message', UserMessage>
-  | Entry<'assistant_message', InjectedCall>
-  | Entry<'tool_result', ToolResult>;
-
+const status = word(...THREAD_STATUSES);
+const limit = word(...LIMIT_NAMES);
+const exceeded = word(...LIMIT_NAMES.map((name) => `${name}_exceeded` as const));
+const warned = word(...LIMIT_NAMES.map((name) => `${name}_warning` as const));
+const marks = fields({
+  labels: list(text),
+  taint: list(text),
+  sources: list(text),
+}) as Check<Marks>;
+const detail = is<Fault['detail']>((value) => typeof getOwn(value, 'message') === 'string');
+const fault: Check<Fault> = fields({ code: text, detail });
 /** A model request that came to nothing, and what was done about it. */
-export type FailedRequest = Fault & { readonly next?: 'wait' | 'fallback' };
+const failed = fields({ code: text, detail }, { next: word('wait', 'fallback') });
+const numbers = is<Record<string, number>>(
+  (value) => isObject(value) && Object.values(value).every((one) => typeof one === 'number'),
+);
+const usage: Check<Usage> = fields({
+  input_tokens: number,
+  output_tokens: number,
+  cache_read_tokens: number,
+  cache_write_tokens: number,
+  tokens: number,
+  context_tokens: number,
+  estimated: flag,
+});
+const block: Check<Block> = either(
+  fields({ type: word('text'), text }),
+  fields({ type: word('thinking'), text }, { signature: text, redacted: text }),
+  fields({ type: word('tool_call'), id: text, name: text, arguments: data }),
+  fields({ type: word('tool_result'), id: text, content: json }, { is_error: flag }),
+);
+const content = list(block);
+const stop: Check<Stop> = word('end', 'tool_use', 'max_tokens', 'refusal', 'stop_sequence');
+/** The call that opens every conversation; the harness made it, no model. */
+const injected = fields({ content, injected: yes });
+const reply = fields(
+  {
+    content,
+    stop,
+    usage,
+    model: text,
+    price_row: text,
+    spend: text,
+    /** Of the request, for the estimate of the next one. */
+    bytes: number,
+  },
+  {
+    /** Asked by a script, in a conversation of its own. */
+    apart: yes,
+    injected: none,
+  },
+);
+const broken = fields(
+  {
+    reason: text,
+    message: text,
+    completed_tools: list(text),
+    discarded_partial: list(fields({ bytes: number }, { name: text })),
+  },
+  { code: none },
+) as Check<BrokenReply & { code?: never }>;
+const said = fields({ text, marks });
+const result = fields({ call_id: text, content: json, is_error: flag, marks }, { tool: text });
+/** What a conversation begins with; also inside `retry`, when another directive begins it. */
+const opening = either(
+  fields({ type: word('user_message'), data: said }),
+  fields({ type: word('assistant_message'), data: injected }),
+  fields({ type: word('tool_result'), data: result }),
+);
 
-export type ApprovalNote =
-  | {
-      readonly kind: 'question' | 'capability';
-      readonly state: 'pending';
-      readonly approval: string;
-      readonly action: string;
-    }
-  | {
-      readonly kind: 'capability';
-      readonly state: 'approved';
-      readonly approval: string;
-      readonly capability: string;
-      readonly scope?: JsonObject;
-      /** Milliseconds since 1970. */
-      readonly expires?: number;
-      readonly beyond?: true;
-      readonly by: string;
-    }
-  | {
-      readonly kind: 'capability';
-      readonly state: 'used' | 'returned';
-      readonly approval: string;
-      readonly call_id: string;
-      readonly capability: string;
-      readonly scope: JsonObject;
-      readonly uses_left: number;
-    }
-  | Proposal;
-
+const capability = { kind: word('capability'), approval: text, capability: text };
 /** A changed directive that somebody has to look at, or that the policy lets through. */
-export interface Proposal {
-  readonly kind: 'call';
-  readonly action: 'anneal';
-  readonly state: 'auto' | 'pending';
-  readonly directive: string;
-  /** Why the run failed. */
-  readonly behind: { readonly code: string; readonly reason: string };
-  readonly text: string;
-  readonly approval?: string;
-  /** The hash of the directive as it was. */
-  readonly before?: string;
-}
+const proposal = fields(
+  {
+    kind: word('call'),
+    action: word('anneal'),
+    state: word('auto', 'pending'),
+    directive: text,
+    /** Why the run failed. */
+    behind: fields({ code: text, reason: text }),
+    text,
+  },
+  {
+    approval: text,
+    /** The hash of the directive as it was. */
+    before: text,
+  },
+);
+const approval = either(
+  fields({
+    kind: word('question', 'capability'),
+    state: word('pending'),
+    approval: text,
+    action: text,
+  }),
+  fields(
+    { ...capability, state: word('approved'), by: text },
+    /** `expires`: milliseconds since 1970. */
+    { scope: data, expires: number, beyond: yes },
+  ),
+  fields({
+    ...capability,
+    state: word('used', 'returned'),
+    call_id: text,
+    scope: data,
+    uses_left: number,
+  }),
+  proposal,
+);
 
-export interface ToolCall {
-  readonly call_id: string;
-  readonly tool: string;
-  readonly verb: string;
-  readonly effect: ToolEffect;
-  readonly arguments: Json;
-  readonly volatile?: readonly string[];
-  readonly key?: string;
-  /** Tells whether a recorded cost holds it already. */
-  readonly n?: number;
-  /** The thread that it is going to spawn. */
-  readonly child?: string;
-}
+const call = fields(
+  {
+    call_id: text,
+    tool: text,
+    verb: text,
+    effect: word('read', 'idempotent', 'write'),
+    arguments: json,
+  },
+  {
+    volatile: list(text),
+    key: text,
+    /** Tells whether a recorded cost holds it already. */
+    n: number,
+    /** The thread that it is going to spawn. */
+    child: text,
+  },
+);
+/** Retries of the whole run, and how often each step was skipped since it was last done. */
+const bounds = fields({ retries: number, skips: numbers });
+const hook = fields(
+  {
+    directive: text,
+    event: word('before_step', 'after_step', 'error', 'limit', 'warning'),
+    step: text,
+    deed: text,
+    notes: data,
+    duration_ms: number,
+    /** Which hooks are on the far side of their edge. */
+    fired: list(number),
+    bounds,
+  },
+  { model: text, limits: data },
+);
 
-export interface HookAnswered {
-  readonly directive: string;
-  readonly event: 'before_step' | 'after_step' | 'error' | 'limit' | 'warning';
-  readonly step: string;
-  readonly deed: string;
-  readonly notes: JsonObject;
-  readonly duration_ms: number;
-  /** Which hooks are on the far side of their edge. */
-  readonly fired: readonly number[];
-  readonly bounds: Bounds;
-  readonly model?: string;
-  readonly limits?: PackedLimits;
-}
-
-export interface ThreadStart {
-  readonly directive: string;
-  readonly version: string;
-  readonly inputs: JsonObject;
-  readonly model: string;
-  readonly message: string;
-  readonly limits: PackedLimits;
-  readonly stream?: true;
-}
-
-export interface SignalNote {
-  readonly kind: string;
-  readonly by: string;
-  /** Of the signal that was obeyed; absent when a process says that it starts or resumes. */
-  readonly id?: number;
-  readonly reason?: string;
-  /** The snapshot that a resume goes back to. */
-  readonly from?: number;
-}
-
-export type JournalEvent =
-  | Entry<'thread_start', ThreadStart>
-  | Entry<
-      'status',
-      { readonly status: ThreadStatus; readonly by?: string; readonly reason?: string }
-    >
-  | Entry<'user_message', UserMessage>
-  | Entry<'assistant_message', InjectedCall | Reply>
-  | Entry<'tool_call', ToolCall>
-  | Entry<'tool_result', ToolResult>
-  | Entry<
-      'turn_start',
-      {
-        readonly max_tokens: number;
-        readonly model: string;
-        readonly provider: string;
-        readonly key: string;
-        readonly n?: number;
-      }
-    >
-  | Entry<
-      'turn_end',
-      | { readonly done: true }
-      | { readonly called_off: true; readonly charged?: PackedCost }
-      | { readonly withheld: true }
-      /** Its reservation was given back. */
-      | { readonly unsent: true }
-    >
-  | Entry<
-      'cost_update',
-      { readonly cost: PackedCost } | { readonly charged_unread: number; readonly tokens: number }
-    >
-  | Entry<
-      'hook_start',
-      { readonly thread_id: string; readonly directive: string; readonly event: string }
-    >
-  | Entry<'hook', HookAnswered>
-  | Entry<'hook_state', { readonly fired: readonly number[] }>
-  | Entry<'permission_denied', Fault>
-  | Entry<'limit', LimitEvent>
-  | Entry<'warning', WarningEvent>
-  | Entry<'loop_detected', Fault>
-  | Entry<
-      'retry',
-      | { readonly attempt: number; readonly annealed?: never }
-      | {
-          readonly attempt: number;
-          readonly annealed: true;
-          readonly version: string;
-          readonly opening: readonly Opening[];
-        }
-    >
-  | Entry<'model_fallback', { readonly to: string; readonly because: string }>
-  | Entry<
-      'spawn',
-      {
-        readonly thread_id: string;
-        readonly directive: string;
-        readonly runner: string;
-        readonly detached: boolean;
-      }
-    >
-  | Entry<
-      'child_end',
-      {
-        readonly thread_id: string;
-        readonly status: ThreadStatus;
-        readonly reason: string;
-        readonly cost: PackedCost;
-      }
-    >
-  | Entry<'injected_message', UserMessage & { readonly by: string; readonly reminder?: true }>
-  | Entry<'signal', SignalNote>
-  | Entry<'approval', ApprovalNote>
-  | Entry<'snapshot', { readonly reason: string; readonly at?: number }>
-  | Entry<'error', FailedRequest>
-  | Entry<'stream_error', FailedRequest | (BrokenReply & { readonly code?: never })>
+/** By type. Costs and limits are what `packCost` and `packLimits` write. */
+const DATA = {
+  thread_start: fields(
+    { directive: text, version: text, inputs: data, model: text, message: text, limits: data },
+    { stream: yes },
+  ),
+  status: fields({ status }, { by: text, reason: text }),
+  user_message: said,
+  assistant_message: either(injected, reply),
+  tool_call: call,
+  tool_result: result,
+  turn_start: fields({ max_tokens: number, model: text, provider: text, key: text }, { n: number }),
+  /** `unsent`: its reservation was given back. */
+  turn_end: either(
+    fields({ done: yes }),
+    fields({ called_off: yes }, { charged: data }),
+    fields({ withheld: yes }),
+    fields({ unsent: yes }),
+  ),
+  cost_update: either(fields({ cost: data }), fields({ charged_unread: number, tokens: number })),
+  hook_start: fields({ thread_id: text, directive: text, event: text }),
+  hook,
+  hook_state: fields({ fired: list(number) }),
+  permission_denied: fault,
+  limit: fields({ name: word('limit'), code: exceeded, limit, current: number, max: number }),
+  warning: fields({
+    name: word('warning'),
+    code: warned,
+    limit,
+    percent: number,
+    current: number,
+    max: number,
+  }),
+  loop_detected: fault,
+  retry: either(
+    fields({ attempt: number, annealed: yes, version: text, opening: list(opening) }),
+    fields({ attempt: number }, { annealed: none }),
+  ),
+  model_fallback: fields({ to: text, because: text }),
+  spawn: fields({ thread_id: text, directive: text, runner: text, detached: flag }),
+  child_end: fields({ thread_id: text, status, reason: text, cost: data }),
+  injected_message: fields({ text, marks, by: text }, { reminder: yes }),
+  /** `id`: of the signal that was obeyed; absent when a process says that it starts or resumes. */
+  signal: fields(
+    { kind: text, by: text },
+    {
+      id: number,
+      reason: text,
+      /** The snapshot that a resume goes back to. */
+      from: number,
+    },
+  ),
+  approval,
+  snapshot: fields({ reason: text }, { at: number }),
+  error: failed,
+  stream_error: either(failed, broken),
   /** What somebody else had noted; nothing is restored from it. */
-  | Entry<'logged', { readonly event_type: string; readonly data: JsonObject; readonly by: string }>
-  | Entry<
-      'thread_end',
-      {
-        readonly status: ThreadStatus;
-        readonly reason: string;
-        /** Of the fault behind it. */
-        readonly code?: string;
-        readonly cost?: PackedCost;
-      }
-    >;
+  logged: fields({ event_type: text, data, by: text }),
+  /** `code`: of the fault behind it. */
+  thread_end: fields({ status, reason: text }, { code: text, cost: data }),
+};
 
-/** As it is written: it has its turn, and no number yet. */
-export type Noted = JournalEvent & { readonly turn: number };
-export type EventType = JournalEvent['type'];
-export type DataOf<Type extends EventType> = Extract<JournalEvent, { type: Type }>['data'];
+export type EventType = keyof typeof DATA;
+export type DataOf<Type extends EventType> = Proven<(typeof DATA)[Type]>;
+export type JournalEvent = {
+  [type in EventType]: { readonly type: type; readonly data: DataOf<type> };
+}[EventType];
+export type Reply = Proven<typeof reply>;
+export type ToolCall = DataOf<'tool_call'>;
+export type ToolResult = DataOf<'tool_result'>;
+export type HookAnswered = DataOf<'hook'>;
+export type ApprovalNote = DataOf<'approval'>;
+export type Proposal = Proven<typeof proposal>;
+export type FailedRequest = Proven<typeof failed>;
+export type Opening = Proven<typeof opening>;
+export type Bounds = Proven<typeof bounds>;
+
+/** As it is written: it has its turn, and no number yet. `text`: its data as JSON, secrets and all. */
+export type Noted = JournalEvent & { readonly turn: number; readonly text?: string };
 /** With its place in the journal. */
-export type Recorded = JournalEvent & {
+export type Recorded = Noted & {
   readonly thread: string;
   readonly seq: number;
   readonly ts: number;
-  readonly turn: number;
 };
+export type RecordedOf<Type extends EventType> = Extract<Recorded, { type: Type }>;
+
+/** What of an event's data is not what a journal can say; undefined: it is such an event. */
+export const problemIn = (type: string, given: Json): Problem =>
+  Object.hasOwn(DATA, type) ? DATA[type as EventType](given) : 'type';
+
 /** Without its place. */
 export function notedOf(event: Recorded): Noted {
   const { thread: _thread, seq: _seq, ts: _ts, ...noted } = event;
   return noted;
 }
-export type RecordedOf<Type extends EventType> = Extract<Recorded, { type: Type }>;

@@ -4,7 +4,7 @@ import { makeClock, must } from '../../../tests/support/registry.ts';
 import { ok } from '../../base/index.ts';
 import type { Store } from '../../store/index.ts';
 import type { JournalEvent } from './journal-event.ts';
-import { createJournalWriter, type JournalWriter } from './journal-writer.ts';
+import { JournalWriter } from './journal-writer.ts';
 
 const ID = 'one';
 const OWNER = { owner: 'me', ttlMs: 30_000 };
@@ -31,7 +31,7 @@ async function open(more: Partial<Store> = {}): Promise<void> {
     }),
   );
   const { row, epoch, heard, lease_ms } = held;
-  journal = createJournalWriter(
+  journal = new JournalWriter(
     ID,
     { seq: row.seq, epoch, turn: 0, heard, lease_ms, since: 0 },
     {

@@ -4,52 +4,10 @@
 // order. Whoever could not commit no longer acts: the first failure that is no refusal is final,
 // because nobody knows any more what the journal says.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Failure, fail, isObject, type Json, type Outcome } from '../../base/index.ts';
-import type { Commit, Committed, NewEvent, Signal, Store } from '../../store/index.ts';
-import { encode } from './journal-codec.ts';
-import type { JournalEvent, Noted } from './journal-event.ts';
-
-export interface JournalWriter {
-  readonly thread: string;
-  readonly epoch: number;
-  /** Counts on; stands with every event. */
-  turn: number;
-  /** Rides with the next commit, at the latest at the end of this round of the event loop. */
-  note(event: JournalEvent | readonly JournalEvent[], change?: Change): void;
-  /**
-   * What may be refused, in one commit with everything that was noted before it. A refusal takes
-   * nothing along: what was noted before is written all the same, and the thread is not lost.
-   */
-  commit(
-    event: JournalEvent | readonly JournalEvent[],
-    change: Refusable,
-  ): Promise<Outcome<Committed>>;
-  /** Everything so far is in the store; false: this process no longer acts. */
-  flush(): Promise<boolean>;
-  /** Just before an effect: flushed, and the lease was looked at a moment ago. */
-  confirm(): Promise<boolean>;
-  /** By the local deadline; nothing is asked. */
-  isHeld(): boolean;
-  /** What was said to the thread and is not obeyed yet. */
-  signals(): readonly Signal[];
-  /** Obeyed up to this one; with the next commit. */
-  heard(number: number): void;
-  /** An answer about the lease that did not come with a commit; undefined: it is gone. */
-  renewed(
-    answer: { lease_ms: number; signals: readonly Signal[] } | undefined,
-    asked: number,
-  ): void;
-  /** Reads what was said meanwhile; for a note that a signal has come. */
-  listen(): Promise<void>;
-  /** The nearest of its chain whose word counts no more. */
-  revoked(): string | undefined;
-  /** Why nothing can be written any more. */
-  lost(): Failure | undefined;
-  /** The number of the last event, noted ones included. */
-  seq(): number;
-  /** For keys of reservations: no two are alike, whoever held the thread before. */
-  nextKey(): string;
-}
+import { type Failure, fail, type Outcome } from '../../base/index.ts';
+import type { Commit, Committed, Signal, Store } from '../../store/index.ts';
+import { type Encoded, encode } from './journal-codec.ts';
+import type { JournalEvent } from './journal-event.ts';
 
 /** What a note may change besides. */
 export type Change = Pick<
@@ -61,6 +19,7 @@ export type Refusable = Change &
     /** Refused with `signalled` when something was said that is not obeyed yet. */
     readonly quiet?: true;
   };
+type Events = JournalEvent | readonly JournalEvent[];
 
 export interface WriterStart {
   seq: number;
@@ -78,7 +37,7 @@ export interface WriterPorts {
   /** Monotonic, in milliseconds. */
   now(): number;
   /** People read the transcript; the registry is the truth. A failure here is reported, not fatal. */
-  transcribe(events: readonly Noted[], firstSeq: number): void;
+  transcribe(events: readonly Encoded[], firstSeq: number): void;
   /** Somebody said something, or the lease is gone. */
   alarmed(): void;
 }
@@ -96,219 +55,273 @@ const FINAL: ReadonlySet<string> = new Set([
   ...(['store_closed', 'store_newer', 'store_foreign', 'internal_error'] as const),
 ]);
 
-interface Entry {
-  events: readonly Noted[];
-  change: Refusable;
-  /** Of a commit that may be refused. */
-  answer?: (outcome: Outcome<Committed>) => void;
+interface Part {
+  readonly events: readonly Encoded[];
+  readonly change: Refusable;
+}
+
+/** One commit: what was noted, and at its end what may be refused, if there is something. */
+interface Batch {
+  noted: Part;
+  asked?: Part & { readonly answer: (outcome: Outcome<Committed>) => void };
 }
 
 const joinLists = <T>(a: readonly T[] | undefined, b: readonly T[] | undefined) =>
   a && b ? [...a, ...b] : (a ?? b);
 
 /** The later cost, status and result count; what is settled by two is settled by both. */
-function joined(before: Refusable, after: Refusable): Refusable {
-  const settle = joinLists(before.settle, after.settle);
-  const tell = joinLists(before.tell, after.tell);
-  const back = joinLists(before.back, after.back);
+function joined(before: Part, after: Part): Part {
+  const [old, change] = [before.change, after.change];
+  const settle = joinLists(old.settle, change.settle);
+  const tell = joinLists(old.tell, change.tell);
+  const back = joinLists(old.back, change.back);
+  const raise = old.raise && change.raise ? { raise: { ...old.raise, ...change.raise } } : {};
   return {
-    ...before,
-    ...after,
-    ...(settle && { settle }),
-    ...(tell && { tell }),
-    ...(back && { back }),
-    ...((before.raise ?? after.raise) && { raise: { ...before.raise, ...after.raise } }),
+    events: [...before.events, ...after.events],
+    change: {
+      ...old,
+      ...change,
+      ...raise,
+      ...(settle && { settle }),
+      ...(tell && { tell }),
+      ...(back && { back }),
+    },
   };
 }
 
-function isSignal(value: Json): value is Json & Signal {
-  return isObject(value) && typeof value.number === 'number' && typeof value.kind === 'string';
-}
+const NOTHING: Part = { events: [], change: {} };
 
-/** In the detail of a refusal. */
-function signalsIn({ error }: Failure): Signal[] {
-  const { signals } = error.detail;
-  return Array.isArray(signals) ? signals.filter(isSignal) : [];
-}
+export class JournalWriter {
+  readonly thread: string;
+  readonly epoch: number;
+  /** Counts on; stands with every event. */
+  turn: number;
+  readonly #ports: WriterPorts;
+  readonly #heardBefore: number;
+  #seq: number;
+  #heard: number;
+  #told: number;
+  #keys = 0;
+  #deadline: number;
+  #answered: number;
+  #lost: Failure | undefined;
+  #revoked: string | undefined;
+  #queue: Batch[] = [];
+  #inbox: readonly Signal[] = [];
+  /** How many events are in the commit that was sent last. */
+  #underWay = 0;
+  #draining: Promise<void> | undefined;
+  #soon: NodeJS.Immediate | undefined;
 
-export function createJournalWriter(
-  thread: string,
-  start: WriterStart,
-  { store, now, transcribe, alarmed }: WriterPorts,
-): JournalWriter {
-  const { epoch } = start;
-  let { seq, heard } = start;
-  let [told, keys] = [start.heard, 0];
-  let deadline = start.since + start.lease_ms;
-  let answered = start.since;
-  let lost: Failure | undefined;
-  let revoked: string | undefined;
-  let queue: Entry[] = [];
-  let inbox: Signal[] = [];
-  /** Events that are under way. */
-  let underWay = 0;
-  let draining: Promise<void> | undefined;
-  let soon: NodeJS.Immediate | undefined;
-
-  function hear(signals: readonly Signal[]): void {
-    const fresh = signals.filter(({ number }) => number > told);
-    if (fresh.length === 0) return;
-    inbox = [...inbox, ...fresh];
-    told = fresh.at(-1)?.number ?? told;
-    alarmed();
+  constructor(thread: string, start: WriterStart, ports: WriterPorts) {
+    this.thread = thread;
+    this.epoch = start.epoch;
+    this.turn = start.turn;
+    this.#ports = ports;
+    this.#seq = start.seq;
+    this.#heard = start.heard;
+    this.#told = start.heard;
+    this.#heardBefore = start.heard;
+    this.#deadline = start.since + start.lease_ms;
+    this.#answered = start.since;
   }
-  function lose(failure: Failure): void {
-    lost ??= failure;
-    const left = queue;
-    queue = [];
-    for (const { answer } of left) answer?.(failure);
-    alarmed();
-  }
-  const isHeld = (): boolean => lost === undefined && now() < deadline;
 
-  /** Everything up to and with the first that may be refused. */
-  function nextBatch(): Entry[] {
-    const end = queue.findIndex(({ answer }) => answer !== undefined);
-    return queue.splice(0, end < 0 ? queue.length : end + 1);
+  /** Rides with the next commit, at the latest at the end of this round of the event loop. */
+  note(events: Events, change: Change = {}): void {
+    if (this.#lost) return;
+    const open = this.#open();
+    open.noted = joined(open.noted, this.#encode(events, change));
+    this.#soon ??= setImmediate(() => void this.#drained());
   }
-  function commitOf(batch: readonly Entry[]): { commit: Commit; events: Noted[] } | undefined {
-    const events = batch.flatMap((entry) => entry.events);
-    const encoded = events.map((event) => encode(event, event.turn));
-    const [first, ...rest] = encoded;
-    if (!first) return undefined;
-    const all: [NewEvent, ...NewEvent[]] = [first, ...rest];
-    const change = batch.map((entry) => entry.change).reduce(joined, {});
+
+  /**
+   * What may be refused, in one commit with everything that was noted before it. A refusal takes
+   * nothing along: what was noted before is written all the same, and the thread is not lost.
+   */
+  commit(events: Events, change: Refusable): Promise<Outcome<Committed>> {
+    if (this.#lost) return Promise.resolve(this.#lost);
+    return new Promise((answer) => {
+      this.#open().asked = { ...this.#encode(events, change), answer };
+      void this.#drained();
+    });
+  }
+
+  /** Everything so far is in the store; false: this process no longer acts. */
+  async flush(): Promise<boolean> {
+    // What is lost has an empty queue.
+    while (!this.#isIdle()) await this.#drained();
+    return this.#lost === undefined;
+  }
+
+  /**
+   * Just before an effect: flushed, and the lease was looked at a moment ago. The commit of the intent
+   * says both, so mostly nothing has to be waited for.
+   */
+  confirm(): boolean | Promise<boolean> {
+    const isFresh = this.#ports.now() - this.#answered <= FRESH_MS;
+    return isFresh && this.#isIdle() ? this.isHeld() : this.#look();
+  }
+
+  /** By the local deadline; nothing is asked. */
+  isHeld(): boolean {
+    return this.#lost === undefined && this.#ports.now() < this.#deadline;
+  }
+
+  /** What was said to the thread and is not obeyed yet. */
+  signals(): readonly Signal[] {
+    return this.#inbox;
+  }
+
+  /** Obeyed up to this one; with the next commit. */
+  heard(number: number): void {
+    this.#heard = Math.max(this.#heard, number);
+    this.#inbox = this.#inbox.filter((signal) => signal.number > this.#heard);
+  }
+
+  /** An answer about the lease that did not come with a commit; undefined: it is gone. */
+  renewed(
+    answer: { lease_ms: number; signals: readonly Signal[] } | undefined,
+    asked: number,
+  ): void {
+    if (!answer) {
+      this.#lose(fail('lease_expired', `the lease of thread \`${this.thread}\` ran out`));
+      return;
+    }
+    this.#deadline = asked + answer.lease_ms;
+    this.#answered = asked;
+    this.#hear(answer.signals);
+  }
+
+  /** Reads what was said meanwhile; for a note that a signal has come. */
+  async listen(): Promise<void> {
+    const signals = await this.#ports.store.signals(this.thread, this.#told);
+    if (signals.ok) this.#hear(signals.output);
+  }
+
+  /** The nearest of its chain whose word counts no more. */
+  revoked(): string | undefined {
+    return this.#revoked;
+  }
+
+  /** Why nothing can be written any more. */
+  lost(): Failure | undefined {
+    return this.#lost;
+  }
+
+  /** The number of the last event, noted ones included. */
+  seq(): number {
+    const waiting = this.#queue.flatMap(({ noted, asked }) => [noted, asked ?? NOTHING]);
+    return waiting.reduce((sum, { events }) => sum + events.length, this.#seq + this.#underWay);
+  }
+
+  /** For keys of reservations: no two are alike, whoever held the thread before. */
+  nextKey(): string {
+    this.#keys += 1;
+    return `${this.epoch}.${this.#keys}`;
+  }
+
+  /** A change of status is an event too; the end of a thread is its last. */
+  #encode(events: Events, change: Refusable): Part {
+    const given: readonly JournalEvent[] = 'type' in events ? [events] : events;
+    const { status } = change;
+    const all: readonly JournalEvent[] =
+      status === undefined ? given : [{ type: 'status', data: { status } }, ...given];
+    return { events: all.map((event) => encode(event, this.turn)), change };
+  }
+
+  /** The last one, while it takes more. */
+  #open(): Batch {
+    const last = this.#queue.at(-1);
+    if (last && !last.asked) return last;
+    const batch: Batch = { noted: NOTHING };
+    this.#queue.push(batch);
+    return batch;
+  }
+
+  #isIdle(): boolean {
+    return this.#queue.length === 0 && !this.#draining;
+  }
+
+  async #look(): Promise<boolean> {
+    if (!(await this.flush())) return false;
+    const asked = this.#ports.now();
+    if (asked - this.#answered <= FRESH_MS) return this.isHeld();
+    const { thread, epoch } = this;
+    const answer = await this.#ports.store.renew([{ thread, epoch }], LEASE_MS);
+    if (answer.ok) this.renewed(answer.output[0], asked);
+    return this.isHeld();
+  }
+
+  #hear(signals: readonly Signal[]): void {
+    const fresh = signals.filter(({ number }) => number > this.#told);
+    const last = fresh.at(-1);
+    if (!last) return;
+    this.#inbox = [...this.#inbox, ...fresh];
+    this.#told = last.number;
+    this.#ports.alarmed();
+  }
+
+  #lose(failure: Failure): void {
+    this.#lost ??= failure;
+    for (const { asked } of this.#queue.splice(0)) asked?.answer(failure);
+    this.#ports.alarmed();
+  }
+
+  #drained(): Promise<void> {
+    clearImmediate(this.#soon);
+    this.#soon = undefined;
+    this.#draining ??= this.#drain().finally(() => {
+      this.#draining = undefined;
+    });
+    return this.#draining;
+  }
+
+  async #drain(): Promise<void> {
+    for (let next = this.#queue.shift(); next; next = this.#queue.shift()) await this.#send(next);
+  }
+
+  async #send({ noted, asked }: Batch): Promise<void> {
+    const { events, change } = asked ? joined(noted, asked) : noted;
+    const [first, ...rest] = events;
+    if (!first) return;
     const { quiet, back, use, ...plain } = change;
     const uses = joinLists(back, use);
-    return {
-      events,
-      commit: {
-        ...plain,
-        expect: { seq, epoch, ...(quiet && { quiet }) },
-        events: all,
-        ...(heard > start.heard && { heard }),
-        ...(uses && { use: uses }),
-      },
-    };
+    this.#underWay = events.length;
+    const done = await this.#commit({
+      ...plain,
+      expect: { seq: this.#seq, epoch: this.epoch, ...(quiet && { quiet }) },
+      events: [first, ...rest],
+      ...(this.#heard > this.#heardBefore && { heard: this.#heard }),
+      ...(uses && { use: uses }),
+    });
+    this.#underWay = 0;
+    if (done.ok) {
+      this.#ports.transcribe(events, this.#seq + 1);
+      this.#seq = done.output.seq;
+      this.#hear(done.output.signals);
+    } else if (!asked || FINAL.has(done.error.code) || AGAIN.has(done.error.code)) {
+      asked?.answer(done);
+      this.#lose(done);
+      return;
+    } else {
+      if (done.error.code === 'signalled') await this.listen();
+      if (noted.events.length > 0) this.#queue.unshift({ noted });
+    }
+    asked?.answer(done);
   }
-  async function send(commit: Commit): Promise<Outcome<Committed>> {
+
+  async #commit(commit: Commit): Promise<Outcome<Committed>> {
+    const { store, now } = this.#ports;
     for (;;) {
       const asked = now();
-      const done = await store.commit(thread, commit);
+      const done = await store.commit(this.thread, commit);
       if (done.ok) {
-        deadline = asked + done.output.lease_ms;
-        answered = asked;
-        revoked = done.output.revoked;
+        this.#deadline = asked + done.output.lease_ms;
+        this.#answered = asked;
+        this.#revoked = done.output.revoked;
       }
-      if (done.ok || !AGAIN.has(done.error.code) || !isHeld()) return done;
+      if (done.ok || !AGAIN.has(done.error.code) || !this.isHeld()) return done;
       await sleep(AGAIN_MS);
     }
   }
-  async function sendBatch(batch: readonly Entry[]): Promise<void> {
-    const made = commitOf(batch);
-    if (!made) return;
-    underWay = made.events.length;
-    const done = await send(made.commit);
-    underWay = 0;
-    const last = batch.at(-1)?.answer;
-    if (done.ok) {
-      transcribe(made.events, seq + 1);
-      seq = done.output.seq;
-      hear(done.output.signals);
-      last?.(done);
-      return;
-    }
-    if (!last || FINAL.has(done.error.code) || AGAIN.has(done.error.code)) {
-      last?.(done);
-      lose(done);
-      return;
-    }
-    hear(signalsIn(done));
-    queue = [...batch.slice(0, -1), ...queue];
-    last(done);
-  }
-  async function drain(): Promise<void> {
-    for (let batch = nextBatch(); batch.length > 0; batch = nextBatch()) await sendBatch(batch);
-  }
-  function drained(): Promise<void> {
-    clearImmediate(soon);
-    soon = undefined;
-    draining ??= drain().finally(() => {
-      draining = undefined;
-    });
-    return draining;
-  }
-  /** A change of status is an event too; the end of a thread is its last. */
-  function entryOf(
-    event: JournalEvent | readonly JournalEvent[],
-    change: Refusable,
-  ): Omit<Entry, 'answer'> {
-    const given = Array.isArray(event)
-      ? (event as readonly JournalEvent[])
-      : [event as JournalEvent];
-    const status: JournalEvent[] =
-      change.status === undefined ? [] : [{ type: 'status', data: { status: change.status } }];
-    // What others put there in a replay has its turn already.
-    const events = [...status, ...given].map((one) => ({ turn: writer.turn, ...one }));
-    return { events, change };
-  }
-  async function flush(): Promise<boolean> {
-    // What is lost has an empty queue.
-    while (queue.length > 0 || draining) await drained();
-    return lost === undefined;
-  }
-
-  const writer: JournalWriter = {
-    thread,
-    epoch,
-    turn: start.turn,
-    note(event, change = {}) {
-      if (lost) return;
-      queue.push(entryOf(event, change));
-      soon ??= setImmediate(() => void drained());
-    },
-    commit(event, change) {
-      if (lost) return Promise.resolve(lost);
-      return new Promise((answer) => {
-        queue.push({ ...entryOf(event, change), answer });
-        void drained();
-      });
-    },
-    flush,
-    async confirm() {
-      if (!(await flush())) return false;
-      if (now() - answered <= FRESH_MS) return isHeld();
-      const asked = now();
-      const answer = await store.renew([{ thread, epoch }], LEASE_MS);
-      if (answer.ok) writer.renewed(answer.output[0], asked);
-      return isHeld();
-    },
-    isHeld,
-    signals: () => inbox,
-    heard(number) {
-      heard = Math.max(heard, number);
-      inbox = inbox.filter((signal) => signal.number > heard);
-    },
-    renewed(answer, asked) {
-      if (!answer) {
-        lose(fail('lease_expired', `the lease of thread \`${thread}\` ran out`));
-        return;
-      }
-      deadline = asked + answer.lease_ms;
-      answered = asked;
-      hear(answer.signals);
-    },
-    async listen() {
-      const signals = await store.signals(thread, told);
-      if (signals.ok) hear(signals.output);
-    },
-    revoked: () => revoked,
-    lost: () => lost,
-    seq: () => seq + underWay + queue.reduce((count, { events }) => count + events.length, 0),
-    nextKey() {
-      keys += 1;
-      return `${epoch}.${keys}`;
-    },
-  };
-  return writer;
 }

@@ -94,6 +94,8 @@ export interface TranscriptEvent {
   turn: number;
   type: TranscriptType;
   data: JsonObject;
+  /** Stands there instead of `data`: JSON without secrets, made already. */
+  text?: string;
 }
 
 export interface Transcript {
@@ -115,9 +117,9 @@ export const transcriptFile = (dir: string, thread: string): string =>
   join(dir, thread, 'transcript.jsonl');
 
 const toLine = (event: TranscriptEvent, redact: (value: Json) => Json): string => {
-  const { ts, seq, turn, type, data } = event;
+  const { ts, seq, turn, type, data, text = JSON.stringify(redact(data)) } = event;
   const time = new Date(ts).toISOString();
-  return `${JSON.stringify({ ts: time, seq, turn, type, data: redact(data) })}\n`;
+  return `{"ts":"${time}","seq":${seq},"turn":${turn},"type":"${type}","data":${text}}\n`;
 };
 
 const problem = (file: string, error: unknown): Outcome<never> => {
