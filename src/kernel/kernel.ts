@@ -223,7 +223,7 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
       if (!authority.ok) return authority;
       await library.refresh();
       const found = library.find('tool', id);
-      const line = found.ok ? ports.openLine(found.output) : found;
+      const line = found.ok ? await ports.openLine(found.output) : found;
       if (!line.ok) return line;
       const admitted = line.output.admit(authority.output);
       if (!admitted.ok) return admitted;

@@ -93,6 +93,8 @@ export interface Primitive {
   run(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>>;
   /** For a dry run: what would happen, in one JSON value, without doing it. */
   plan?(call: PrimitiveCall): Json | Promise<Json>;
+  /** The one that it stands for until its code is needed. */
+  loaded?(): Promise<Primitive>;
   /** Nothing is to be run any more: what is kept open between calls is closed. */
   close?(): void;
 }

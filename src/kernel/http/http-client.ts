@@ -96,10 +96,6 @@ export interface HttpPrimitive extends Primitive {
   prepare(call: Parameters<typeof prepareRequest>[0]): Outcome<PreparedRequest>;
 }
 
-/** There is one; a program that mounts its own under this name may leave `prepare` out. */
-export const isHttpPrimitive = (primitive: Primitive): primitive is HttpPrimitive =>
-  primitive.name === 'http_client' && 'prepare' in primitive;
-
 export function createHttpPrimitive(clientPorts: HttpClientPorts): HttpPrimitive {
   const connections = clientPorts.connections ?? createConnections();
   const ports: HttpPorts = { timer: systemTimer, ...clientPorts, connections };

@@ -59,6 +59,7 @@ export function lazyPrimitive(name: string, make: () => Promise<Primitive>): Pri
   const { get, made } = createOnce(make);
   return {
     name,
+    loaded: get,
     run: async (call) => (await get()).run(call),
     plan: async (call) => (await get()).plan?.(call) ?? { primitive: name },
     close: () =>

@@ -9,11 +9,11 @@ import {
   ok,
   withDetail,
 } from '../../base/index.ts';
-import { makeValue, type Operation } from '../../flow/index.ts';
+import { type MaybePromise, makeValue, type Operation } from '../../flow/index.ts';
 import type { Authority, Caller } from '../call.ts';
-import { isHttpPrimitive } from '../http/http-client.ts';
+import type { HttpPrimitive } from '../http/http-client.ts';
 import type { PreparedRequest } from '../http/prepared-request.ts';
-import type { PrimitiveCall } from '../primitive.ts';
+import type { Primitive, PrimitiveCall } from '../primitive.ts';
 import { verifierOf } from '../rights/authority.ts';
 import type { Sink, StreamEvent } from '../sink.ts';
 import { checkParameters } from './parameters.ts';
@@ -58,6 +58,10 @@ export interface ToolLine {
   /** `varying` names the parameter that differs in the bodies that are going to be sent. */
   form(parameters: JsonObject, varying: string): Outcome<FormedBody>;
 }
+
+/** There is one; a program may mount another under its name. */
+const isHttp = (primitive: Primitive | undefined): primitive is HttpPrimitive =>
+  primitive !== undefined && 'prepare' in primitive;
 
 /** Only the body changes, only whoever sends gets the events, and nothing has to be installed first. */
 function isDirect({ config, links }: Plan, varying: string): boolean {
@@ -167,9 +171,10 @@ function requestOf(
   return ok({ tool, config, parameters, timeoutMs, secrets: [...secrets, ...declared] });
 }
 
-function openLine(ports: ToolPorts, plan: Plan): ToolLine {
+async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
   const { leaf, schema, parameters: declared } = plan;
-  const http = ports.primitives.get(plan.primitive);
+  const mounted = ports.primitives.get(plan.primitive);
+  const primitive = (await mounted?.loaded?.()) ?? mounted;
   function form(given: JsonObject, varying: string): Outcome<FormedBody> {
     const policy = ports.signatures();
     const harmless = refusePatterns(plan, policy);
@@ -177,12 +182,12 @@ function openLine(ports: ToolPorts, plan: Plan): ToolLine {
     const checked = checkParameters(leaf.id, given, declared, schema);
     if (!checked.ok) return checked;
     const parameters = checked.output;
-    if (!http || !isHttpPrimitive(http) || !isDirect(plan, varying)) {
+    if (!isHttp(primitive) || !isDirect(plan, varying)) {
       return ok(indirect(ports, { plan, parameters }));
     }
     const request = requestOf(ports, plan, policy, parameters);
     if (!request.ok) return request;
-    const prepared = http.prepare(request.output);
+    const prepared = primitive.prepare(request.output);
     return prepared.ok ? ok(direct(ports, plan, prepared.output)) : prepared;
   }
   return {
@@ -201,19 +206,22 @@ function openLine(ports: ToolPorts, plan: Plan): ToolLine {
   };
 }
 
-export type OpenLine = (item: PlannedTool) => Outcome<ToolLine>;
+export type OpenLine = (item: PlannedTool) => MaybePromise<Outcome<ToolLine>>;
 
 /** The same line as long as the chain, what it reads of the environment and who is trusted stay. */
 export function createToolLines(ports: ToolPorts): OpenLine {
   const lines = new WeakMap<Plan, { line: ToolLine; env: readonly (string | undefined)[] }>();
+  async function open(plan: Plan, env: readonly (string | undefined)[]) {
+    const line = await openLine(ports, plan);
+    lines.set(plan, { line, env });
+    return ok(line);
+  }
   return (item) => {
     const plan = resolvePlan(ports.library, item, {});
     if (!plan.ok) return plan;
     const env = [...plan.output.env].map((name) => ports.env[name]);
     const known = lines.get(plan.output);
     if (known?.env.every((value, at) => value === env[at])) return ok(known.line);
-    const line = openLine(ports, plan.output);
-    lines.set(plan.output, { line, env });
-    return ok(line);
+    return open(plan.output, env);
   };
 }
