@@ -6,7 +6,7 @@ import { EMPTY } from '../flow/index.ts';
 import type { Caller } from '../kernel/index.ts';
 import type { ModelReply, ResolvedModel, ToolCallBlock, ToolDefinition } from '../llm/index.ts';
 import { type Ending, type LoopPorts, runLoop, type Turn } from './loop.ts';
-import { createConversation } from './thread/conversation.ts';
+import { Conversation } from './thread/conversation.ts';
 import { type ModelPort } from './thread/ports.ts';
 import { discardedLine } from './thread/prompt.ts';
 
@@ -71,7 +71,7 @@ async function runTool(
 const stopped: Ending = { status: 'interrupted', reason: 'its caller stopped it' };
 
 function createState({ message }: PlainRequest) {
-  const conversation = createConversation();
+  const conversation = new Conversation();
   conversation.user(message, EMPTY);
   return { conversation, turns: 0, usage: { input_tokens: 0, output_tokens: 0, tokens: 0 } };
 }

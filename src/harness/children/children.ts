@@ -1,11 +1,19 @@
 // What happens to children when their parent ends: a normal end waits for them, every other end
 // stops them first. A detached child lives on unless the whole tree is ended.
-import { isEnded, type ThreadStatus, type ThreadSummary } from '../../store/index.ts';
+import {
+  type Amounts,
+  isEnded,
+  type OpenReservation,
+  type ThreadSummary,
+} from '../../store/index.ts';
 import { packCost, unpackCost } from '../limits/cost.ts';
 import type { Ending } from '../loop.ts';
+import { apartKey } from '../thread/budget.ts';
 import { stopThread } from '../thread/interruption.ts';
+import type { Recorded } from '../thread/journal-event.ts';
 import type { ThreadResult } from '../thread/ports.ts';
-import type { HarnessPorts, Thread } from '../thread/thread.ts';
+import type { Thread } from '../thread/thread.ts';
+import { childrenOf, resultOf, unfinished, waitForChildren } from './wait.ts';
 
 /** A person or a hook wants the tree gone: then nobody is spared. */
 const WHOLE_TREE: ReadonlySet<Ending['status']> = new Set(['aborted', 'terminated', 'killed']);
@@ -39,32 +47,14 @@ async function signalOthers({ ports, place: { id } }: Thread, ending: Ending): P
   }
 }
 
-const OPEN: readonly ThreadStatus[] = [
-  ...(['spawning', 'running', 'paused', 'waiting', 'needs_input', 'interrupted'] as const),
-  'terminating',
-];
-
-/** Children in the registry that have not ended, hooks left out. */
-export async function unfinished(
-  { store }: Pick<HarnessPorts, 'store'>,
-  id: string,
-): Promise<ThreadSummary[]> {
-  const page = await store.query({ parent: id, status: OPEN, kind: 'thread', limit: 500 });
-  return page.ok ? page.output.rows.filter(({ status }) => !isEnded(status)) : [];
-}
-
 /** An abort goes up as well: the whole tree ends, this branch first. */
 async function abortTree({ ports, place: { id, chain } }: Thread, ending: Ending): Promise<void> {
   const root = chain.at(-1) ?? id;
   if (root === id) return;
   const reason = `thread \`${id}\` aborted the tree: ${ending.reason}`;
   const live = ports.threads.live.get(root);
-  if (live)
-    stopThread(live.thread, {
-      status: 'aborted',
-      reason,
-      ...(ending.code && { code: ending.code }),
-    });
+  const { code } = ending;
+  if (live) stopThread(live.thread, { status: 'aborted', reason, ...(code && { code }) });
   else {
     const [kind, key] = ['terminate', `abort:${id}`];
     await ports.store.signal({ thread: root, kind, payload: { reason }, key, by: id });
@@ -72,15 +62,9 @@ async function abortTree({ ports, place: { id, chain } }: Thread, ending: Ending
 }
 
 /** The child's cost is its parent's too, and its end is in the parent's journal. */
-export function tellParent(thread: Thread, result: ThreadResult): void {
-  const {
-    ports,
-    place: { parent, kind },
-  } = thread;
-  if (!isEnded(result.status)) return;
-  const above = parent === undefined ? undefined : ports.threads.live.get(parent)?.thread;
-  if (!above || kind === 'hook') return;
-  countChild(above, result);
+export function tellParent({ ports, place }: Thread, result: ThreadResult): void {
+  const above = ports.threads.live.get(place.parent ?? '')?.thread;
+  if (above && place.kind !== 'hook' && isEnded(result.status)) countChild(above, result);
 }
 
 export function countChild(
@@ -96,21 +80,14 @@ export function countChild(
   );
 }
 
-/**
- * Called once the loop is over and before the end is recorded; answers with the ending that counts.
- * `wait` resolves when every child of a normally ended parent has ended, or with a new ending.
- */
-export async function endFamily(
-  thread: Thread,
-  ending: Ending,
-  wait: (thread: Thread) => Promise<Ending | undefined>,
-): Promise<Ending> {
+/** Called once the loop is over and before the end is recorded; answers with the ending that counts. */
+export async function endFamily(thread: Thread, ending: Ending): Promise<Ending> {
   if (GOES_ON.has(ending.status)) return ending;
   const isOwnAbort =
     ending.status === 'aborted' && thread.place.kind !== 'hook' && !thread.control.stopped;
   let final = ending;
   if (ending.status === 'completed') {
-    const instead = await wait(thread);
+    const instead = await waitForChildren(thread);
     if (!instead) return ending;
     final = { ...instead, ...(ending.text === undefined ? {} : { text: ending.text }) };
     if (GOES_ON.has(final.status)) return final;
@@ -120,4 +97,80 @@ export async function endFamily(
     thread.journal.note({ type: 'snapshot', data: { reason: final.reason } });
   if (isOwnAbort) await abortTree(thread, final);
   return final;
+}
+
+// What became of a thread's children while no process ran it: counted before it goes on.
+
+/** Children that events of this type name. */
+export const namedIn = (
+  history: readonly Recorded[],
+  type: 'spawn' | 'child_end',
+): ReadonlySet<string> =>
+  new Set(
+    history.flatMap((event) =>
+      (event.type === 'spawn' || event.type === 'child_end') && event.type === type
+        ? [event.data.thread_id]
+        : [],
+    ),
+  );
+
+/** What was set apart for a detached child is free again when it has ended. */
+async function apartOfEnded(
+  { ports }: Thread,
+  open: readonly OpenReservation[],
+): Promise<{ key: string; actual: Amounts }[]> {
+  const free: { key: string; actual: Amounts }[] = [];
+  for (const { key } of open) {
+    if (!key.endsWith(apartKey(''))) continue;
+    const child = await ports.store.thread(key.slice(0, -apartKey('').length));
+    if (!child.ok || isEnded(child.output.status)) free.push({ key, actual: {} });
+  }
+  return free;
+}
+
+const LEFT: ReadonlySet<ThreadSummary['status']> = new Set<ThreadSummary['status']>([
+  'spawning',
+  'running',
+  'interrupted',
+  'terminating',
+]);
+
+/** Children that a lost process left in the middle go on beside their parent. */
+export async function adoptChildren(thread: Thread): Promise<void> {
+  const { ports, place } = thread;
+  await ports.store.sweep();
+  for (const { id, status } of await childrenOf(ports, { parent: place.id, kind: 'thread' })) {
+    // One that another process holds refuses; its end is found in the registry.
+    if (LEFT.has(status) && !ports.threads.live.get(id)) void ports.threads.resume(id);
+  }
+}
+
+/** Each end is noted once, however often the thread is resumed. A spawn is noted with its child. */
+export async function catchUp(
+  thread: Thread,
+  history: readonly Recorded[],
+  open: readonly OpenReservation[],
+): Promise<void> {
+  const { ports, place, budget, journal } = thread;
+  const [spawned, ended] = [namedIn(history, 'spawn'), namedIn(history, 'child_end')];
+  const settle = await apartOfEnded(thread, open);
+  if (settle.length > 0) {
+    const cost = packCost(budget.meter.read());
+    journal.note({ type: 'cost_update', data: { cost } }, { settle });
+  }
+  for (const { id, directive, runner, detached, status } of await childrenOf(ports, {
+    parent: place.id,
+    kind: 'thread',
+  })) {
+    // Of a registry of version 1: there a child could be born before its parent noted it.
+    if (!spawned.has(id)) {
+      budget.meter.countSpawn();
+      const data = { thread_id: id, directive, runner, detached };
+      journal.note({ type: 'spawn', data }, { cost: packCost(budget.meter.read()) });
+    }
+    if (ended.has(id) || !isEnded(status)) continue;
+    const row = await ports.store.thread(id);
+    const result = row.ok ? resultOf(row.output) : undefined;
+    if (result) countChild(thread, result);
+  }
 }

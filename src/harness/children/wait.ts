@@ -10,14 +10,25 @@ import {
   ok,
   plainText,
 } from '../../base/index.ts';
-import { isEnded, type ThreadRow, type ThreadSummary } from '../../store/index.ts';
+import {
+  isEnded,
+  THREAD_STATUSES,
+  type ThreadFilter,
+  type ThreadRow,
+  type ThreadStatus,
+  type ThreadSummary,
+} from '../../store/index.ts';
 import type { Ending } from '../loop.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
-import { deadlineFault, STOPS_STREAM, watchForInterruption } from '../thread/interruption.ts';
+import {
+  deadlineFault,
+  hearInReplay,
+  obeySignals,
+  STOPS_STREAM,
+  watchForInterruption,
+} from '../thread/interruption.ts';
 import type { ThreadResult } from '../thread/ports.ts';
-import { hearInReplay, obeySignals } from '../thread/signals.ts';
 import type { CalledOff, HarnessPorts, Thread } from '../thread/thread.ts';
-import { unfinished } from './children.ts';
 
 /** How often, while waiting, leases of other processes are looked at. */
 const LOOK_MS = 10_000;
@@ -44,6 +55,27 @@ export function resultOf(row: ThreadRow): ThreadResult | undefined {
     ...(marks !== undefined && { marks: packMarks(unpackMarks(marks)) }),
   };
 }
+
+/** Of this kind, in the registry; in these states or in any. */
+export async function childrenOf(
+  { store }: Pick<HarnessPorts, 'store'>,
+  filter: Pick<ThreadFilter, 'parent' | 'kind' | 'status'>,
+): Promise<ThreadSummary[]> {
+  const rows: ThreadSummary[] = [];
+  for (let cursor: string | undefined; ; ) {
+    const page = await store.query({ ...filter, limit: 500, ...(cursor && { cursor }) });
+    if (!page.ok) return rows;
+    rows.push(...page.output.rows);
+    cursor = page.output.next_cursor;
+    if (cursor === undefined) return rows;
+  }
+}
+
+const OPEN: readonly ThreadStatus[] = THREAD_STATUSES.filter((status) => !isEnded(status));
+
+/** Children in the registry that have not ended, hooks left out. */
+export const unfinished = (ports: HarnessPorts, parent: string): Promise<ThreadSummary[]> =>
+  childrenOf(ports, { parent, status: OPEN, kind: 'thread' });
 
 const aborted = (signal: AbortSignal): Promise<undefined> =>
   new Promise((resolve) => {

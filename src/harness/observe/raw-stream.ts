@@ -1,13 +1,21 @@
 // What a provider sent, event by event, in `stream.jsonl` of a thread: for whoever asks for it. A secret
 // that is spread over several pieces of a text is found all the same, so a piece may stand a little
 // later than it came.
-import { closeSync, constants, fstatSync, mkdirSync, openSync, writeSync } from 'node:fs';
+import { mkdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import type { RedactionStream, Redactor } from '../../base/index.ts';
-import { type Clock, isObject, type Json, type JsonObject, parseJson } from '../../base/index.ts';
+import {
+  type Clock,
+  isObject,
+  type Json,
+  type JsonObject,
+  parseJson,
+  type RedactionStream,
+  type Redactor,
+} from '../../base/index.ts';
+import { createRecordFile } from '../../flow/index.ts';
 import type { RawStream } from '../thread/ports.ts';
 
-export interface RawStreamPorts {
+interface RawStreamPorts {
   /** `.ai/threads` */
   dir: string;
   clock: Pick<Clock, 'now'>;
@@ -19,15 +27,9 @@ export interface RawStreamPorts {
 const MAX_FILE = 64 * 1024 * 1024;
 const MAX_HELD = 64 * 1024;
 /** Fields that come piece by piece, in both protocols. */
-const PIECES: ReadonlySet<string> = new Set([
-  'text',
-  'thinking',
-  'partial_json',
-  'content',
-  'reasoning_content',
-  'arguments',
-  'refusal',
-]);
+const PIECES: ReadonlySet<string> = new Set(
+  'text thinking partial_json content reasoning_content arguments refusal'.split(' '),
+);
 
 /** Texts that grow over events are redacted as the one text that they are. */
 export function createEventRedactor(redactor: Redactor) {
@@ -64,24 +66,15 @@ export function createEventRedactor(redactor: Redactor) {
   };
 }
 
-// A link in its place could send our lines anywhere, a pipe could make us wait forever.
-function openLines(file: string): number {
-  const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_WRONLY } = constants;
-  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
-  const flags = O_WRONLY | O_CREAT | O_APPEND | (O_NOFOLLOW ?? 0) | (O_NONBLOCK ?? 0);
-  const handle = openSync(file, flags, 0o600);
-  if (fstatSync(handle).isFile()) return handle;
-  closeSync(handle);
-  throw new Error('it is not a regular file');
-}
-
 /** Lines to the end of the file, in large writes; nothing more once it is full. */
 function writeLines(file: string, lines: string): void {
-  const handle = openLines(file);
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  const records = createRecordFile(file);
   try {
-    if (fstatSync(handle).size < MAX_FILE) writeSync(handle, lines);
+    records.touch();
+    if (statSync(file).size < MAX_FILE) records.append(lines);
   } finally {
-    closeSync(handle);
+    records.close();
   }
 }
 

@@ -9,10 +9,11 @@ import {
   ProxyTracerProvider,
   type Span,
   SpanKind,
+  type SpanOptions,
   SpanStatusCode,
   trace,
 } from '@opentelemetry/api';
-import { type Fault, getOwn, plainText } from '../../base/index.ts';
+import { getOwn, plainText } from '../../base/index.ts';
 import type { Usage } from '../../llm/index.ts';
 import type {
   DataOf,
@@ -28,7 +29,7 @@ export interface Telemetry {
   event(thread: string, event: Noted): void;
 }
 
-export interface TelemetryPorts {
+interface TelemetryPorts {
   /** Milliseconds since 1970. */
   now(): number;
   /** Of a thread that was started here or taken up again. */
@@ -40,8 +41,6 @@ interface Open {
   within: Context;
   turn?: Span;
   request?: Span;
-  model: string;
-  provider: string;
   calls: Map<string, Span>;
 }
 
@@ -99,54 +98,40 @@ function isRecorded(): boolean {
 
 const FAILED = new Set(['failed', 'limit', 'denied', 'aborted', 'terminated', 'killed']);
 
-type StartChild = (
-  name: string,
-  at: Context,
-  kind: SpanKind,
-  attributes: Attributes,
-  start?: number,
-) => Span;
-
-const startChild: StartChild = (name, at, kind, attributes, start) =>
-  trace
-    .getTracer(NAME)
-    .startSpan(name, { kind, attributes, ...(start && { startTime: start }) }, at);
+const startChild = (name: string, at: Context, options: SpanOptions): Span =>
+  trace.getTracer(NAME).startSpan(name, options, at);
 const inTurn = (own: Open): Context =>
   own.turn ? trace.setSpan(own.within, own.turn) : own.within;
 
 function startTurn(own: Open, data: DataOf<'turn_start'>, turn: number): void {
   endWith(own.turn);
-  [own.model, own.provider] = [data.model, data.provider];
-  const about = { 'kernmantle.turn': turn };
-  own.turn = startChild(`turn ${turn}`, own.within, SpanKind.INTERNAL, about);
-  own.request = startChild(`chat ${own.model}`, inTurn(own), SpanKind.CLIENT, {
-    'gen_ai.operation.name': 'chat',
-    'gen_ai.provider.name': own.provider,
-    'gen_ai.request.model': own.model,
-    'gen_ai.request.max_tokens': data.max_tokens,
+  const attributes = { 'kernmantle.turn': turn };
+  own.turn = startChild(`turn ${turn}`, own.within, { attributes });
+  own.request = startChild(`chat ${data.model}`, inTurn(own), {
+    kind: SpanKind.CLIENT,
+    attributes: {
+      'gen_ai.operation.name': 'chat',
+      'gen_ai.provider.name': data.provider,
+      'gen_ai.request.model': data.model,
+      'gen_ai.request.max_tokens': data.max_tokens,
+    },
   });
 }
 
-function endRequest(own: Open, reply: Reply): void {
-  own.request?.setAttributes(usageAttributes(reply));
-  endWith(own.request);
-  delete own.request;
-}
-
-function failRequest(own: Open, code: string): void {
-  if (!own.request) return;
-  endWith(own.request, code);
+function endRequest(own: Open, reply: Reply | undefined, error?: string): void {
+  if (reply) own.request?.setAttributes(usageAttributes(reply));
+  endWith(own.request, error);
   delete own.request;
 }
 
 function startCall(own: Open, { tool, call_id: id }: ToolCall): void {
-  const call = startChild(`execute_tool ${tool}`, inTurn(own), SpanKind.INTERNAL, {
+  const attributes = {
     'gen_ai.operation.name': 'execute_tool',
     'gen_ai.tool.name': tool,
     'gen_ai.tool.call.id': id,
     'gen_ai.tool.type': 'function',
-  });
-  own.calls.set(id, call);
+  };
+  own.calls.set(id, startChild(`execute_tool ${tool}`, inTurn(own), { attributes }));
 }
 
 function endCall(own: Open, { call_id: id, content, is_error }: ToolResult): void {
@@ -156,15 +141,14 @@ function endCall(own: Open, { call_id: id, content, is_error }: ToolResult): voi
 }
 
 /** Told when it is over: it began as long ago as it took. */
-function hook(own: Open, data: HookAnswered, ended: number): void {
-  const name = data.directive;
+function hook(own: Open, { directive, event, deed, duration_ms }: HookAnswered, ended: number) {
   const attributes = {
-    'kernmantle.hook.directive': name,
-    'kernmantle.hook.event': data.event,
-    'kernmantle.hook.deed': data.deed,
+    'kernmantle.hook.directive': directive,
+    'kernmantle.hook.event': event,
+    'kernmantle.hook.deed': deed,
   };
-  const began = ended - data.duration_ms;
-  startChild(`hook ${name}`, inTurn(own), SpanKind.INTERNAL, attributes, began).end(ended);
+  const startTime = ended - duration_ms;
+  startChild(`hook ${directive}`, inTurn(own), { attributes, startTime }).end(ended);
 }
 
 function endThread(own: Open, { status, code }: DataOf<'thread_end'>): void {
@@ -183,14 +167,15 @@ function createSpans({ now, thread: describe }: TelemetryPorts): Telemetry['even
     const about = describe(id);
     const parent = about?.parent === undefined ? undefined : open.get(about.parent);
     const name = `invoke_agent ${about?.directive ?? ''}`.trim();
-    const made = startChild(name, parent?.within ?? context.active(), SpanKind.INTERNAL, {
+    const attributes = {
       'gen_ai.operation.name': 'invoke_agent',
       'gen_ai.agent.name': about?.directive ?? '',
       'gen_ai.conversation.id': id,
       'kernmantle.thread.kind': about?.kind ?? 'thread',
-    });
+    };
+    const made = startChild(name, parent?.within ?? context.active(), { attributes });
     const within = trace.setSpan(context.active(), made);
-    const own: Open = { thread: made, within, model: '', provider: '', calls: new Map() };
+    const own: Open = { thread: made, within, calls: new Map() };
     open.set(id, own);
     return own;
   }
@@ -205,7 +190,7 @@ function createSpans({ now, thread: describe }: TelemetryPorts): Telemetry['even
     else if (type === 'tool_call') startCall(own, data);
     else if (type === 'tool_result') endCall(own, data);
     else if (type === 'hook') hook(own, data, now());
-    else if (type === 'error') failRequest(own, data.code);
+    else if (type === 'error') endRequest(own, undefined, data.code);
     else if (type === 'thread_end') {
       endThread(own, data);
       open.delete(id);
@@ -215,19 +200,11 @@ function createSpans({ now, thread: describe }: TelemetryPorts): Telemetry['even
 
 type Instruments = ReturnType<typeof instruments>;
 
-function countDenial({ denials }: Instruments, { detail }: Fault): void {
-  denials.add(1, { 'kernmantle.capability': plainText(detail.missing) || 'policy' });
-}
-
 function countUsage({ tokens, spend }: Instruments, reply: Reply): void {
   const attributes = { 'gen_ai.operation.name': 'chat', 'gen_ai.response.model': reply.model };
-  const kinds = [
-    ['input', inputTokens(reply.usage)],
-    ['output', reply.usage.output_tokens],
-  ] as const;
-  for (const [kind, amount] of kinds) {
-    tokens.record(amount, { ...attributes, 'gen_ai.token.type': kind });
-  }
+  const { usage } = reply;
+  tokens.record(inputTokens(usage), { ...attributes, 'gen_ai.token.type': 'input' });
+  tokens.record(usage.output_tokens, { ...attributes, 'gen_ai.token.type': 'output' });
   const spent = Number(reply.spend);
   if (spent > 0) spend.add(spent, attributes);
 }
@@ -241,8 +218,10 @@ function createMeasures(): (event: JournalEvent) => void {
     return measured.by;
   };
   return ({ type, data }) => {
-    if (type === 'permission_denied') countDenial(instrumentsNow(), data);
-    else if (type === 'assistant_message' && !data.injected) countUsage(instrumentsNow(), data);
+    if (type === 'permission_denied') {
+      const missing = plainText(data.detail.missing) || 'policy';
+      instrumentsNow().denials.add(1, { 'kernmantle.capability': missing });
+    } else if (type === 'assistant_message' && !data.injected) countUsage(instrumentsNow(), data);
   };
 }
 

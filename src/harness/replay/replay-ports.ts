@@ -16,9 +16,9 @@ import type {
   ThreadPage,
   ThreadSummary,
 } from '../../store/index.ts';
-import { countChild } from '../children/children.ts';
-import { namedIn } from '../children/resume-children.ts';
+import { countChild, namedIn } from '../children/children.ts';
 import { packCost } from '../limits/cost.ts';
+import { decodeAll, readStored } from '../thread/journal-codec.ts';
 import { type EventType, notedOf, type Recorded } from '../thread/journal-event.ts';
 import { createLiveThreads } from '../thread/live-threads.ts';
 import { createReplayRecord, type ReplayRecord } from '../thread/recorded-events.ts';
@@ -41,10 +41,16 @@ const FROM_OTHERS: ReadonlySet<EventType> = new Set<EventType>([
 const LOST = fail('lease_expired', 'the process was lost here');
 
 /** What is only said about other events: journals of the first form have none of it. */
-export const isRepeated = ({ type, data }: Pick<NewEvent, 'type' | 'data'>): boolean =>
+const isRepeated = ({ type, data }: Pick<NewEvent, 'type' | 'data'>): boolean =>
   type !== 'status' &&
   type !== 'hook_start' &&
   !(type === 'cost_update' && getOwn(data, 'cost') !== undefined);
+
+/** A journal without that. */
+export async function readRepeated(store: Store, id: string): Answer<Recorded[]> {
+  const stored = await readStored(store, id);
+  return stored.ok ? decodeAll(stored.output.filter(isRepeated)) : stored;
+}
 
 /**
  * The registry of a replay: it counts the events that are repeated, and gives each the number it had in
@@ -201,6 +207,7 @@ async function hookBetween(
   return found?.id ?? '';
 }
 
+/** Of a thread that happens again: which one it was, and what is recorded of it. */
 interface Known {
   was: string;
   record: ReplayRecord;
@@ -208,42 +215,87 @@ interface Known {
 
 const NOTHING = createReplayRecord([]);
 
+interface Scene extends Counted {
+  real: Store;
+  empty: Store;
+  /** What happens again. */
+  id: string;
+  known: Map<string, Known>;
+  isLost(): boolean;
+  /** Puts the next events of others into the journal. */
+  play(thread: string): Promise<void>;
+}
+
+/** The registry of the thread that happens again: what it asks about others is told as it was then. */
+function storeOf(scene: Scene): Store {
+  const { real, empty, store: counted, count, id, known, isLost, play } = scene;
+  const { events } = known.get(id)?.record ?? NOTHING;
+
+  async function learn(thread: string, parent: string): Promise<void> {
+    const above = known.get(parent);
+    if (known.has(thread) || !above) return;
+    const was = await hookBetween(real, above.record, above.was, count(parent));
+    const read = was === '' ? ok([]) : await readRepeated(real, was);
+    known.set(thread, { was, record: createReplayRecord(read.ok ? read.output : []) });
+  }
+  /** Also those that were lost with their process: nobody runs them again, but they were paid for. */
+  async function hooksBefore(filter: ThreadFilter): Answer<ThreadPage> {
+    const page = await real.query(filter);
+    const now = events[count(id) - 1]?.ts ?? 0;
+    if (!page.ok) return page;
+    return ok({ ...page.output, rows: page.output.rows.filter(({ created }) => created <= now) });
+  }
+  return {
+    ...counted,
+    async commit(thread, commit) {
+      // A hook is born: which one it was is known by where its thread stands.
+      for (const child of commit.children ?? []) await learn(child.id, thread);
+      return (commit.children ?? []).length > 0 && isLost()
+        ? LOST
+        : await counted.commit(thread, commit);
+    },
+    async signals(thread) {
+      await play(thread);
+      return ok((known.get(thread)?.record ?? NOTHING).signalsAt(thread, count(thread)));
+    },
+    async query(filter = {}) {
+      if (filter.parent === id && filter.kind === 'hook') return await hooksBefore(filter);
+      if (filter.parent !== id || filter.kind !== 'thread') return await empty.query(filter);
+      // Nobody is waited for: the end of each child is in the journal.
+      if (filter.status !== undefined) return ok({ rows: [] });
+      return await childrenAt(real, filter, events, count(id));
+    },
+    async thread(thread) {
+      const own = await empty.thread(thread);
+      const row = await real.thread(thread);
+      // It began when it began: a script may have looked at the time.
+      if (own.ok) return row.ok ? ok({ ...own.output, created: row.output.created }) : own;
+      return row.ok && row.output.parent === id ? row : own;
+    },
+  };
+}
+
 export function createReplayStage(
   ports: HarnessPorts,
   real: Store,
   empty: Store,
   id: string,
   record: ReplayRecord,
-  readEvents: (thread: string) => Promise<readonly Recorded[]>,
 ): ReplayStage {
   const live = createLiveThreads();
   let end = Number.POSITIVE_INFINITY;
-  /** Of a thread that happens again: which one it was, and what is recorded of it. */
   const known = new Map<string, Known>([[id, { was: id, record }]]);
   const recordOf = (thread: string): ReplayRecord => known.get(thread)?.record ?? NOTHING;
   const endOf = (thread: string): number => (thread === id ? end : Number.POSITIVE_INFINITY);
-  const { store: counted, count } = countEvents(empty, recordOf, endOf);
+  const counted = countEvents(empty, recordOf, endOf);
+  const { count } = counted;
   const isLost = (): boolean => count(id) >= end;
-  async function learn(thread: string, parent: string | undefined): Promise<void> {
-    const above = known.get(parent ?? '');
-    if (known.has(thread) || !above) return;
-    const was = await hookBetween(real, above.record, above.was, count(parent ?? ''));
-    const events = was === '' ? [] : await readEvents(was);
-    known.set(thread, { was, record: createReplayRecord(events) });
-  }
   const play = async (thread: string): Promise<void> => {
     const running = live.get(thread)?.thread;
     if (!running) return;
     await playOthers(running, recordOf(thread), () => count(thread), endOf(thread));
   };
-
-  /** Also those that were lost with their process: nobody runs them again, but they were paid for. */
-  async function hooksBefore(filter: ThreadFilter): Answer<ThreadPage> {
-    const page = await real.query(filter);
-    const now = record.events[count(id) - 1]?.ts ?? 0;
-    if (!page.ok) return page;
-    return ok({ ...page.output, rows: page.output.rows.filter(({ created }) => created <= now) });
-  }
+  const store = storeOf({ ...counted, real, empty, id, known, isLost, play });
 
   /** Counted, noted and hooked as it was; what it came to is in the journal. */
   const answer = (_: object, caller: Caller): Promise<Outcome<Value>> =>
@@ -272,34 +324,6 @@ export function createReplayStage(
       caller.surface === 'harness' && request.item_type === 'directive'
         ? await ports.kernel.execute(request, caller)
         : await answer(request, caller),
-  };
-  const store: Store = {
-    ...counted,
-    async commit(thread, commit) {
-      // A hook is born: which one it was is known by where its thread stands.
-      for (const child of commit.children ?? []) await learn(child.id, thread);
-      return (commit.children ?? []).length > 0 && isLost()
-        ? LOST
-        : await counted.commit(thread, commit);
-    },
-    async signals(thread) {
-      await play(thread);
-      return ok(recordOf(thread).signalsAt(thread, count(thread)));
-    },
-    async query(filter = {}) {
-      if (filter.parent === id && filter.kind === 'hook') return await hooksBefore(filter);
-      if (filter.parent !== id || filter.kind !== 'thread') return await empty.query(filter);
-      // Nobody is waited for: the end of each child is in the journal.
-      if (filter.status !== undefined) return ok({ rows: [] });
-      return await childrenAt(real, filter, record.events, count(id));
-    },
-    async thread(thread) {
-      const own = await empty.thread(thread);
-      const row = await real.thread(thread);
-      // It began when it began: a script may have looked at the time.
-      if (own.ok) return row.ok ? ok({ ...own.output, created: row.output.created }) : own;
-      return row.ok && row.output.parent === id ? row : own;
-    },
   };
   const start = record.events[0]?.ts ?? 0;
   const again: HarnessPorts = {

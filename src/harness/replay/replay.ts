@@ -24,14 +24,14 @@ import { hasShippedRunner } from '../run/runner.ts';
 import { runHook, runPrepared } from '../run/start.ts';
 import { apartKey } from '../thread/budget.ts';
 import { unpackMarks } from '../thread/conversation.ts';
-import { decodeAll, encode, readJournal, readStored } from '../thread/journal-codec.ts';
+import { encode, readJournal } from '../thread/journal-codec.ts';
 import { type Noted, notedOf, type Recorded } from '../thread/journal-event.ts';
 import { LEASE_MS } from '../thread/journal-writer.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { createReplayRecord, isResume } from '../thread/recorded-events.ts';
 import { restoreThread } from '../thread/restore.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
-import { createReplayStage, isRepeated, type ReplayStage } from './replay-ports.ts';
+import { createReplayStage, type ReplayStage, readRepeated } from './replay-ports.ts';
 
 export interface ReplayReport {
   thread_id: string;
@@ -75,7 +75,7 @@ function textOf(event: Recorded | undefined, recorded = event): string {
   return canonicalJson([event.type, event.turn, plain(Object.fromEntries(kept))]);
 }
 
-export function compareJournals(
+function compareJournals(
   recorded: readonly Recorded[],
   replayed: readonly Recorded[],
 ): Pick<ReplayReport, 'same' | 'recorded' | 'isSame' | 'difference'> {
@@ -287,10 +287,7 @@ export async function replayThread(
   if (!journal.ok) return journal;
   const events = journal.output.slice(0, endOf(journal.output));
   const record = createReplayRecord(events);
-  const stage = createReplayStage(ports, store, empty, id, record, async (hook) => {
-    const read = await readRepeated(store, hook);
-    return read.ok ? read.output : [];
-  });
+  const stage = createReplayStage(ports, store, empty, id, record);
   const model = startOf(events)?.model ?? '';
   const prepared = await prepareReplay(stage.ports, row.output, model);
   if (!prepared.ok) return prepared;
@@ -311,10 +308,4 @@ export async function replayThread(
     ...compareJournals(events.slice(0, end), news),
     ...(isWhole ? { status: isCut ? row.output.status : done.output.status } : {}),
   });
-}
-
-/** A journal without what is only said about other events. */
-async function readRepeated(store: Store, id: string): Promise<Outcome<Recorded[]>> {
-  const stored = await readStored(store, id);
-  return stored.ok ? decodeAll(stored.output.filter(isRepeated)) : stored;
 }

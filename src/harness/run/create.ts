@@ -9,7 +9,7 @@ import { createApproved } from '../rights/approved-rights.ts';
 import { createRights } from '../rights/thread-token.ts';
 import { createLoopDetector } from '../step/loop-detector.ts';
 import { apartKey } from '../thread/budget.ts';
-import { createConversation } from '../thread/conversation.ts';
+import { Conversation } from '../thread/conversation.ts';
 import type { Recorded } from '../thread/journal-event.ts';
 import { JournalWriter } from '../thread/journal-writer.ts';
 import { systemPrompt } from '../thread/prompt.ts';
@@ -101,7 +101,7 @@ function talkOf(ports: HarnessPorts, { prepared, parent }: Start): Talk {
   const { agents, universal } = ports.instructions();
   const { model, price, directive, stream } = prepared;
   return {
-    conversation: createConversation(),
+    conversation: new Conversation(),
     system: systemPrompt(agents, universal),
     isStreamKept: stream === true,
     model,

@@ -1,16 +1,14 @@
 // Drives a thread through the loop while its lease is renewed.
 import type { ModelReply, ToolCallBlock } from '../../llm/index.ts';
 import { endFamily, tellParent } from '../children/children.ts';
-import { waitForChildren } from '../children/wait.ts';
 import { raiseWarnings } from '../hooks/raise-checkpoint.ts';
 import { type Ending, runLoop } from '../loop.ts';
 import { runScriptThread } from '../script/run-script-thread.ts';
 import { runSteps } from '../step/steps.ts';
+import { hearInReplay, obeySignals } from '../thread/interruption.ts';
 import type { Recorded } from '../thread/journal-event.ts';
-import type { HeldLease } from '../thread/lease-keeper.ts';
 import type { ThreadResult } from '../thread/ports.ts';
-import { hearInReplay, obeySignals } from '../thread/signals.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { HeldLease, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
 import { checkStart } from './check-start.ts';
 import { finalEnding, finish } from './finish.ts';
@@ -76,12 +74,11 @@ async function runToEnding(thread: Thread, history: readonly Recorded[]): Promis
     return await endFamily(
       thread,
       thread.control.stopped ? (thread.control.ending ?? ending) : ending,
-      waitForChildren,
     );
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     const failed: Ending = { status: 'failed', reason, code: 'internal_error' };
-    return await endFamily(thread, failed, waitForChildren).catch(() => failed);
+    return await endFamily(thread, failed).catch(() => failed);
   }
 }
 

@@ -3,7 +3,7 @@
 import { type Failure, isObject, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { Block } from '../../llm/index.ts';
 import type { Held, ThreadRow } from '../../store/index.ts';
-import { adoptChildren, catchUp } from '../children/resume-children.ts';
+import { adoptChildren, catchUp } from '../children/children.ts';
 import { applyApproved, resumeAfterProposal } from '../hooks/improve-directive.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
 import type { Ending } from '../loop.ts';

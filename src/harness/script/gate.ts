@@ -1,8 +1,7 @@
 // Asked before every operation of a script: a stop is seen even by one that never does a step.
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { Ending } from '../loop.ts';
-import { deadlineFault, timeLeft } from '../thread/interruption.ts';
-import { obeySignals } from '../thread/signals.ts';
+import { deadlineFault, obeySignals, timeLeft } from '../thread/interruption.ts';
 import type { Thread } from '../thread/thread.ts';
 
 /** How often a script that only computes looks whether somebody has said something. */

@@ -19,7 +19,7 @@ import type { Ending } from '../loop.ts';
 import { callKernel, runInTime, type StepFacts, stepAct } from '../step/step.ts';
 import { identifyCall } from '../step/tool-call.ts';
 import { modelFor, priceFor } from '../thread/choose-model.ts';
-import { createConversation } from '../thread/conversation.ts';
+import { Conversation } from '../thread/conversation.ts';
 import type { ScriptAct, ScriptActions } from '../thread/ports.ts';
 import type { Talk, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
@@ -56,7 +56,7 @@ export async function askModel(
 ): Promise<Outcome<Value>> {
   const chosen = choose(thread, tier);
   if (!chosen.ok) return chosen;
-  const conversation = createConversation();
+  const conversation = new Conversation();
   conversation.user(prompt.text, prompt.meta.descriptor);
   // The same thread in a talk of its own.
   const talk: Talk = {

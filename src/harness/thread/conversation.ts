@@ -7,91 +7,92 @@ import {
   createWrittenMessages,
   type Message,
   type ToolCallBlock,
-  type WrittenMessages,
 } from '../../llm/index.ts';
 import type { Marks } from './journal-event.ts';
 
 /** Put on everything a model writes, besides what it has read. */
 const FROM_MODEL = describe({ taint: ['src:llm'] });
 
-export interface Conversation {
+export class Conversation {
   /** Messages as they were written for earlier requests. */
-  readonly written: WrittenMessages;
-  messages(): readonly Message[];
-  /** The merge of everything the model was shown so far. */
-  marks(): Descriptor;
-  /** What the model's own words carry. */
-  ownMarks(): Descriptor;
+  readonly written = createWrittenMessages();
+  #messages: Message[] = [];
+  #marks = EMPTY;
   /** Calls of the last reply that have no result yet, in order. */
-  pending(): readonly ToolCallBlock[];
+  readonly #open = new Map<string, ToolCallBlock>();
+  #late: { text: string; marks: Descriptor }[] = [];
+  #bytes = 0;
+
+  messages(): readonly Message[] {
+    return this.#messages;
+  }
+
+  /** The merge of everything the model was shown so far. */
+  marks(): Descriptor {
+    return this.#marks;
+  }
+
+  /** What the model's own words carry. */
+  ownMarks(): Descriptor {
+    return mergeDescriptors(this.#marks, FROM_MODEL);
+  }
+
+  /** Calls of the last reply that have no result yet, in order. */
+  pending(): readonly ToolCallBlock[] {
+    return [...this.#open.values()];
+  }
+
   /** While calls wait for their results it is held back: providers want those first. */
-  user(text: string, marks: Descriptor): void;
-  assistant(content: readonly Block[]): void;
-  result(id: string, content: Json, marks: Descriptor, isError: boolean): void;
-  /** Something was read that is no part of what is said: by a script. */
-  learn(marks: Descriptor): void;
+  user(text: string, marks: Descriptor): void {
+    if (this.#open.size > 0) this.#late.push({ text, marks });
+    else {
+      this.learn(marks);
+      this.#add('user', [{ type: 'text', text }]);
+    }
+  }
+
+  assistant(content: readonly Block[]): void {
+    this.#add('assistant', content);
+    for (const block of content) if (block.type === 'tool_call') this.#open.set(block.id, block);
+  }
+
+  result(id: string, content: Json, marks: Descriptor, isError: boolean): void {
+    this.learn(marks);
+    this.#open.delete(id);
+    this.#add('user', [{ type: 'tool_result', id, content, ...(isError && { is_error: true }) }]);
+    if (this.#open.size > 0) return;
+    for (const said of this.#late.splice(0)) this.user(said.text, said.marks);
+  }
+
+  /** Something was read; by itself it is no part of what is said. */
+  learn(marks: Descriptor): void {
+    this.#marks = mergeDescriptors(this.#marks, marks);
+  }
+
   /** Size of what the next request will send, for the estimate. */
-  bytes(): number;
+  bytes(): number {
+    return this.#bytes;
+  }
+
   /** A fresh start (a new attempt); what was read stays read. */
-  clear(): void;
-}
-
-const sizeOf = (block: Block): number => JSON.stringify(block).length;
-
-export function createConversation(): Conversation {
-  let messages: Message[] = [];
-  let marks: Descriptor = EMPTY;
-  let open = new Map<string, ToolCallBlock>();
-  let late: { text: string; marks: Descriptor }[] = [];
-  let bytes = 0;
+  clear(): void {
+    this.#open.clear();
+    [this.#messages, this.#late, this.#bytes] = [[], [], 0];
+  }
 
   /** Neighbours of one role are one message: providers want them to take turns. */
-  function add(role: Message['role'], content: readonly Block[]): void {
+  #add(role: Message['role'], content: readonly Block[]): void {
     if (content.length === 0) return;
-    for (const block of content) bytes += sizeOf(block);
-    const last = messages.at(-1);
-    if (last?.role !== role) messages.push({ role, content: [...content] });
-    else messages[messages.length - 1] = { role, content: [...last.content, ...content] };
+    for (const block of content) this.#bytes += JSON.stringify(block).length;
+    const last = this.#messages.at(-1);
+    if (last?.role !== role) this.#messages.push({ role, content: [...content] });
+    else
+      this.#messages[this.#messages.length - 1] = { role, content: [...last.content, ...content] };
   }
-
-  function say(text: string, own: Descriptor): void {
-    marks = mergeDescriptors(marks, own);
-    add('user', [{ type: 'text', text }]);
-  }
-
-  return {
-    written: createWrittenMessages(),
-    messages: () => messages,
-    marks: () => marks,
-    ownMarks: () => mergeDescriptors(marks, FROM_MODEL),
-    pending: () => [...open.values()],
-    user(text, own) {
-      if (open.size > 0) late.push({ text, marks: own });
-      else say(text, own);
-    },
-    assistant(content) {
-      add('assistant', content);
-      for (const block of content) if (block.type === 'tool_call') open.set(block.id, block);
-    },
-    result(id, content, own, isError) {
-      marks = mergeDescriptors(marks, own);
-      open.delete(id);
-      add('user', [{ type: 'tool_result', id, content, ...(isError ? { is_error: true } : {}) }]);
-      if (open.size > 0) return;
-      for (const { text, marks: said } of late.splice(0)) say(text, said);
-    },
-    learn(own) {
-      marks = mergeDescriptors(marks, own);
-    },
-    bytes: () => bytes,
-    clear() {
-      messages = [];
-      open = new Map();
-      late = [];
-      bytes = 0;
-    },
-  };
 }
+
+/** What a person says. */
+export const FROM_USER = describe({ taint: ['src:user'] });
 
 /** A descriptor as it is kept in the journal, and back. */
 export const packMarks = ({ labels, taint, sources }: Descriptor): Marks => ({

@@ -1,9 +1,16 @@
-// What is under way can be called off: by the deadline, by whoever steers the thread, and when the
-// lease is lost. Whatever is under way sees one signal; afterwards the cause is known.
-import { type Failure, fail } from '../../base/index.ts';
+// Whoever steers a thread. What people and parents say (`message`, `interrupt`, `pause`, `terminate`,
+// `kill`) is obeyed between steps; every signal is an event with who sent it, and the last one that was
+// obeyed is remembered in the journal. What is under way can be called off: by some of these words, by
+// the deadline, and when the lease is lost. It sees one signal; afterwards the cause is known.
+import { type Failure, fail, getOwn, isObject, type Json, plainText } from '../../base/index.ts';
 import type { MaybePromise } from '../../flow/index.ts';
+import type { Signal } from '../../store/index.ts';
 import { limitEvent } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
+import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
+import type { JournalEvent } from './journal-event.ts';
+import { skippedResult } from './prompt.ts';
+import { addToConversation } from './talk.ts';
 import type { CalledOff, Interruption, Thread } from './thread.ts';
 
 /** While the model speaks nothing is lost by stopping it; a tool at work is only killed. */
@@ -91,4 +98,59 @@ export function stopThread({ control }: Thread, ending: Ending): void {
   control.ending ??= ending;
   control.stopped = true;
   control.stopping.abort();
+}
+
+const fieldOf = (payload: Json, ...names: string[]): string =>
+  isObject(payload) ? plainText(names.map((name) => payload[name]).find(Boolean) ?? '') : '';
+
+/** The person wants something else than the calls that are still to come: they are left out. */
+const leaveOut = (thread: Thread, by: string): JournalEvent[] =>
+  thread.talk.conversation.pending().map((call) => ({
+    type: 'tool_result',
+    data: {
+      call_id: call.id,
+      content: skippedResult(call.name, `interrupted by ${by}`),
+      is_error: true,
+      marks: packMarks(thread.talk.conversation.marks()),
+    },
+  }));
+
+function eventsOf(thread: Thread, { number: id, kind, payload, by }: Signal): JournalEvent[] {
+  const reason = fieldOf(payload, 'reason');
+  const text = fieldOf(payload, 'content', 'message');
+  // Another thread's words carry what it has read; a person's are a person's.
+  const given = getOwn(payload, 'marks');
+  const marks = isObject(given) ? packMarks(unpackMarks(given)) : packMarks(FROM_USER);
+  const events: JournalEvent[] = [
+    { type: 'signal', data: { kind, by, id, ...(reason && { reason }) } },
+  ];
+  if (kind === 'interrupt') events.push(...leaveOut(thread, by));
+  if (text) events.push({ type: 'injected_message', data: { text, marks, by } });
+  return events;
+}
+
+function endingOf({ kind, payload, by }: Signal): Ending | undefined {
+  const reason = fieldOf(payload, 'reason');
+  if (kind === 'pause') return { status: 'paused', reason: reason || `paused by ${by}` };
+  if (kind === 'terminate') return { status: 'terminated', reason: reason || `ended by ${by}` };
+  return kind === 'kill' ? { status: 'killed', reason: reason || `killed by ${by}` } : undefined;
+}
+
+/** Injected words go in; a pause, an end or a kill is the run's ending. One stretch for each signal. */
+export function obeySignals(thread: Thread): Ending | undefined {
+  const { journal } = thread;
+  for (const signal of journal.signals()) {
+    const events = eventsOf(thread, signal);
+    journal.heard(signal.number);
+    journal.note(events);
+    for (const event of events) addToConversation(thread, event);
+    const ending = endingOf(signal);
+    if (ending) return ending;
+  }
+  return undefined;
+}
+
+/** In a replay nobody rings: what was said is found by how many events there are. */
+export function hearInReplay({ ports, journal }: Thread): MaybePromise<void> {
+  return ports.replay && journal.flush().then(() => journal.listen());
 }

@@ -1,8 +1,8 @@
 // Ids of threads that nobody named: `deploy_staging_20300131_235959_x7k2`, in UTC. The suffix is short
 // enough to type, so of many threads begun in one second two can be alike.
 import { type Clock, type Outcome, ok, type RandomBytes } from '../../base/index.ts';
-import { type Descriptor, describe, mergeDescriptors } from '../../flow/index.ts';
-import { packMarks } from './conversation.ts';
+import { type Descriptor, mergeDescriptors } from '../../flow/index.ts';
+import { FROM_USER, packMarks } from './conversation.ts';
 import type { Opening } from './journal-event.ts';
 import { injection } from './prompt.ts';
 import { type HarnessPorts, type Prepared } from './thread.ts';
@@ -45,8 +45,6 @@ export async function withFreshId<T>(
 
 // What opens every conversation.
 
-const FROM_USER = describe({ taint: ['src:user'] });
-
 /** The harness itself executes the directive and shows the result. */
 export async function openingEvents(
   ports: HarnessPorts,
@@ -63,10 +61,7 @@ export async function openingEvents(
   if (!ready.ok) return ready;
   const marks = packMarks(mergeDescriptors(ready.output.meta.descriptor, given));
   const events: Opening[] = [
-    {
-      type: 'user_message',
-      data: { text: request, marks: packMarks(FROM_USER) },
-    },
+    { type: 'user_message', data: { text: request, marks: packMarks(FROM_USER) } },
     { type: 'assistant_message', data: { content: [call], injected: true } },
     {
       type: 'tool_result',

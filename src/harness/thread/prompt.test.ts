@@ -6,10 +6,8 @@ import {
   badArgumentsResult,
   countedResult,
   discardedLine,
-  errorLine,
   errorResult,
   injection,
-  loopLine,
   notesLine,
   skippedResult,
   systemPrompt,
@@ -68,12 +66,9 @@ test('what a hook says is one line, however it was written', () => {
   expect(long.length).toBeLessThan(2100);
 });
 
-test('lines about loops, errors and broken replies stay one line', () => {
-  const { error } = fail('timeout', 'took\ntoo long');
-  expect(errorLine(error)).toBe('[error] timeout: took too long');
-  const found = { pattern: 'repeated', tool: 't', count: 3, progress: false } as const;
-  expect(loopLine({ ...found, message: 'again' })).toMatch(/^\[loop\] again\. /);
+test('a line about a broken reply stays one line', () => {
   expect(discardedLine(['execute'])).toContain('incomplete: execute');
+  expect(discardedLine(['took\ntoo long'])).toContain('incomplete: took too long');
 });
 
 test('a step that was left out says so and why', () => {

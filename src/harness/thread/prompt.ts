@@ -3,7 +3,6 @@
 import { type Fault, isObject, type Json, type JsonObject } from '../../base/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { WarningEvent } from '../limits/limit.ts';
-import { type LoopFound } from './thread.ts';
 
 /** The project's own instructions first, then what holds in every project. */
 export function systemPrompt(agentsMd: string | undefined, universal: string): string {
@@ -13,15 +12,15 @@ export function systemPrompt(agentsMd: string | undefined, universal: string): s
     .join('\n\n');
 }
 
-export interface Injection {
-  /** The user's line. */
-  readonly request: string;
-  /** Made by the harness in the model's name; its result is the kernel's own answer. */
-  readonly call: ToolCallBlock;
-}
-
-/** How every run begins: the model finds that it has already loaded its directive. */
-export function injection(directive: string, inputs: JsonObject, callId: string): Injection {
+/**
+ * How every run begins: the user's line, and a call that the harness makes in the model's name, so that
+ * the model finds its directive loaded.
+ */
+export function injection(
+  directive: string,
+  inputs: JsonObject,
+  callId: string,
+): { request: string; call: ToolCallBlock } {
   return {
     request: `run directive ${directive}`,
     call: {
@@ -64,16 +63,6 @@ export function notesLine(hook: string, notes: JsonObject): string | undefined {
   if (Object.keys(notes).length === 0) return undefined;
   return oneLine(`[hook ${hook}] ${JSON.stringify(notes)}`);
 }
-
-export const loopLine = ({ message }: LoopFound): string =>
-  oneLine(`[loop] ${message}. Try another way, or call help with action "stuck".`);
-
-/** For runs that are told to go on although a step failed, and for errors of the harness itself. */
-export const errorLine = ({ code, detail }: Fault): string =>
-  oneLine(`[error] ${code}: ${detail.message}`);
-
-export const raisedLine = (raised: readonly string[]): string =>
-  `[limits] raised: ${raised.join(', ')}`;
 
 const because = (reason: string | undefined): string =>
   reason === undefined || reason === '' ? '' : `: ${oneLine(reason)}`;

@@ -2,13 +2,12 @@
 // after the snapshot no longer counts for the conversation. What it cost, which limits were raised and
 // which hooks have fired stays as it is, and nothing that was done is undone.
 import { fail, getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
-import { describe } from '../../flow/index.ts';
 import { tokenRatio } from '../../llm/index.ts';
 import { isEnded, type ThreadRow } from '../../store/index.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
 import { markKey } from '../limits/limit.ts';
 import { switchModel } from './choose-model.ts';
-import { packMarks } from './conversation.ts';
+import { FROM_USER, packMarks } from './conversation.ts';
 import type {
   Bounds,
   DataOf,
@@ -93,8 +92,6 @@ export interface RewindWords {
   by: string;
 }
 
-const FROM_PERSON = packMarks(describe({ taint: ['src:user'] }));
-
 /** What goes into the journal: where it goes back to, and what the model is told about it. */
 export function rewindEvents(
   { talk: { conversation }, ports }: Thread,
@@ -112,7 +109,8 @@ export function rewindEvents(
     events.push({ type: 'tool_result', data: { call_id: call, content, is_error: false, marks } });
   }
   events.push({ type: 'injected_message', data: { text: line(from), by: 'harness', marks } });
-  if (words) events.push({ type: 'injected_message', data: { ...words, marks: FROM_PERSON } });
+  if (words)
+    events.push({ type: 'injected_message', data: { ...words, marks: packMarks(FROM_USER) } });
   return events;
 }
 

@@ -7,7 +7,15 @@ import type { Frame, PolicyState } from '../../flow/index.ts';
 import type { Directive, DirectiveItem, Hook, Library } from '../../items/index.ts';
 import type { Kernel } from '../../kernel/index.ts';
 import type { Price, Prices, ResolvedModel, ToolDefinition } from '../../llm/index.ts';
-import type { Amounts, Answer, Approval, Store, StoredEvent } from '../../store/index.ts';
+import type {
+  Amounts,
+  Answer,
+  Approval,
+  Lease,
+  Renewed,
+  Store,
+  StoredEvent,
+} from '../../store/index.ts';
 import type { ApprovedRight, CapabilityToken } from '../../trust/index.ts';
 import type { CostMeter } from '../limits/cost.ts';
 import type { EffectiveLimits, LimitAmounts } from '../limits/limit.ts';
@@ -15,7 +23,6 @@ import type { Ending } from '../loop.ts';
 import type { Conversation } from './conversation.ts';
 import type { ApprovalNote, Bounds, Opening } from './journal-event.ts';
 import type { JournalWriter } from './journal-writer.ts';
-import type { LeaseKeeper } from './lease-keeper.ts';
 import type {
   ModelPort,
   ReplayPort,
@@ -335,4 +342,19 @@ export interface LiveThreads {
   resumed(id: string, resume: () => Promise<Outcome<ThreadResult>>): Promise<Outcome<ThreadResult>>;
   /** Stops all of them, also those that are only about to run; resolves when nothing runs. */
   close(ending: Ending): Promise<void>;
+}
+
+export interface HeldLease extends Lease {
+  readonly store: Pick<Store, 'renew'>;
+  /** Undefined: it is gone. `asked`: when it was asked for, by the clock of the keeper. */
+  readonly renewed: (answer: Renewed | undefined, asked: number) => void;
+}
+
+export interface LeaseKeeper {
+  /** Renewed at the interval until the answer is called. `since`: when the lease began. */
+  keep(lease: HeldLease, since?: number): () => void;
+  /** Renews what is due. */
+  beat(): void;
+  /** By the clock that `since` is read from. */
+  now(): number;
 }

@@ -1,19 +1,13 @@
 // Writing into a thread that nobody runs: taken, written and let go in one commit more than the claim.
 import { type Outcome, ok } from '../../base/index.ts';
 import type { Commit, Held, Store } from '../../store/index.ts';
-import { encode } from './journal-codec.ts';
+import { type Encoded, encode } from './journal-codec.ts';
 import type { JournalEvent, Noted } from './journal-event.ts';
+import { LEASE_MS } from './journal-writer.ts';
 
-export interface HolderWork extends Pick<Commit, 'status' | 'cost' | 'result' | 'settle'> {
+interface HolderWork extends Pick<Commit, 'status' | 'cost' | 'result' | 'settle'> {
   readonly events: readonly [JournalEvent, ...JournalEvent[]];
 }
-
-export interface LeaseWish {
-  readonly owner: string;
-  readonly force?: true;
-}
-
-const LEASE_MS = 30_000;
 
 /**
  * `lease_held` when somebody is at work on it, unless `force`: then whoever it was can no longer write,
@@ -22,7 +16,7 @@ const LEASE_MS = 30_000;
 export async function withLease(
   store: Pick<Store, 'claim' | 'commit' | 'release'>,
   thread: string,
-  { owner, force }: LeaseWish,
+  { owner, force }: { owner: string; force?: true },
   work: (held: Held) => HolderWork,
   transcribe: (events: readonly Noted[], firstSeq: number) => void = () => {},
 ): Promise<Outcome<null>> {
@@ -30,23 +24,19 @@ export async function withLease(
   if (!held.ok) return held;
   const { epoch, row } = held.output;
   const { events, ...change } = work(held.output);
+  const { status } = change;
   const [first, ...more]: [JournalEvent, ...JournalEvent[]] =
-    change.status === undefined
-      ? [...events]
-      : [{ type: 'status', data: { status: change.status } }, ...events];
-  const done = await store.commit(thread, {
-    ...change,
-    expect: { seq: row.seq, epoch },
-    events: [encode(first, 0), ...more.map((event) => encode(event, 0))],
-    release: true,
-  });
+    status === undefined ? [...events] : [{ type: 'status', data: { status } }, ...events];
+  const written: [Encoded, ...Encoded[]] = [
+    encode(first, 0),
+    ...more.map((event) => encode(event, 0)),
+  ];
+  const expect = { seq: row.seq, epoch };
+  const done = await store.commit(thread, { ...change, expect, events: written, release: true });
   if (!done.ok) {
     await store.release({ thread, epoch });
     return done;
   }
-  transcribe(
-    [first, ...more].map((event) => ({ ...event, turn: 0 })),
-    row.seq + 1,
-  );
+  transcribe(written, row.seq + 1);
   return ok(null);
 }
