@@ -4,7 +4,7 @@
 // count from an operator's or user's file, or from a project's file with a good signature. A stranger's
 // project can close doors; it cannot open one. The bundle's settings are defaults: they hold where
 // nobody with authority has said anything.
-import { type Json, type JsonObject, matchGlob } from '../../base/index.ts';
+import { createRecent, type Json, type JsonObject, matchGlob } from '../../base/index.ts';
 import type { Ceiling } from '../../trust/index.ts';
 import type { FramePolicy, GuardSet, PolicyRules, RuleState } from '../frame.ts';
 import { defineGuard } from '../guards/guard.ts';
@@ -47,6 +47,9 @@ export interface ComposedPolicy extends FramePolicy {
   readonly notify: JsonObject | undefined;
   readonly transcript: 'preview' | 'full';
 }
+
+/** Answers that are remembered for as long as the policy is in force. */
+const MAX_HOSTS = 200;
 
 const RANK: readonly PolicyLevel[] = ['operator', 'user', 'project', 'bundle'];
 
@@ -132,12 +135,16 @@ function ceilingsOn(levels: readonly Policy[], surface: string | undefined): Cei
 }
 
 /** A host is open when somebody with authority opened it and no level that lists hosts leaves it out. */
-function hostAllowed(levels: readonly Policy[], host: string): boolean {
+function hostRule(levels: readonly Policy[]): (host: string) => boolean {
   const { base, narrowing } = statements(levels, ({ hosts }) => hosts);
-  const name = host.toLowerCase();
-  const listed = (hosts: readonly string[]) =>
-    hosts.some((glob) => matchGlob(glob.toLowerCase(), name));
-  return base.length > 0 && [...base, ...narrowing].every(listed);
+  const lists = [...base, ...narrowing].map((hosts) => hosts.map((glob) => glob.toLowerCase()));
+  if (base.length === 0) return () => false;
+  const answers = createRecent<string, boolean>(MAX_HOSTS);
+  const isListed = (host: string): boolean => {
+    const name = host.toLowerCase();
+    return lists.every((hosts) => hosts.some((glob) => matchGlob(glob, name)));
+  };
+  return (host) => answers.get(host) ?? answers.set(host, isListed(host));
 }
 
 /** The money is the user's: they must say so themselves, of a project whose own word can be trusted. */
@@ -207,7 +214,7 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
     install: strictest(levels, ['deny', 'ask', 'allow'], 'ask', ({ install }) => install),
     anneal: strictest(levels, ['ask', 'auto'], 'ask', ({ anneal }) => anneal),
     allowsLowerPrices: lowerPrices(levels),
-    isHostAllowed: (host) => hostAllowed(levels, host),
+    isHostAllowed: hostRule(levels),
     retention: first(levels, ({ retention }) => retention) ?? {},
     notify: first(trusted, ({ notify }) => notify),
     transcript: first(trusted, ({ transcript }) => transcript) ?? 'preview',

@@ -13,7 +13,7 @@ import {
   type OperationRisk,
   specificity,
 } from '../operation.ts';
-import { type Descriptor, EMPTY, filtersFor } from '../values/labels.ts';
+import { carries, type Descriptor, EMPTY, filtersFor } from '../values/labels.ts';
 import { type Judged, NAMED_RULES, type NamedRule, type RuleFacts } from './named-rules.ts';
 import type { Policy } from './policy.ts';
 
@@ -55,40 +55,25 @@ interface FlowRule {
   decide(keys: readonly string[]): { verdict: FlowVerdict; pattern: string } | undefined;
 }
 
+/** `labels` of one policy. */
 interface LabelTable {
-  readonly isEmpty: boolean;
-  /** Rules for the marks of a descriptor; remembered, because descriptors are interned. */
-  rulesFor(descriptor: Descriptor): readonly FlowRule[];
-  /** The rules that ask for no mark (`*`). */
-  readonly general: readonly FlowRule[];
+  readonly source: string;
+  readonly rules: ReadonlyMap<string, FlowRule>;
 }
 
-function createLabelTable(labels: Readonly<Record<string, LabelRule>>): LabelTable {
-  const rules = new Map<string, FlowRule>();
-  for (const [label, rule] of Object.entries(labels)) {
+function createLabelTable({ level, labels = {} }: Policy): LabelTable {
+  const rules = Object.entries(labels).map(([label, rule]): [string, FlowRule] => {
     const patterns = patternsOf(rule);
-    rules.set(label, {
-      label,
-      decide: (keys) => patterns.find(({ pattern }) => keys.some((key) => coversKey(pattern, key))),
-    });
-  }
-  const general = [...rules.values()].filter(({ label }) => label === '*');
-  const known = new WeakMap<Descriptor, readonly FlowRule[]>();
-  const search = (descriptor: Descriptor): readonly FlowRule[] => {
-    const filters = new Set(descriptor.taint.flatMap(filtersFor));
-    return [...filters].flatMap((filter) => rules.get(filter) ?? []);
-  };
-  return {
-    isEmpty: rules.size === 0,
-    general,
-    rulesFor(descriptor) {
-      if (rules.size === 0 || descriptor.taint.length === 0) return [];
-      const found = known.get(descriptor) ?? search(descriptor);
-      known.set(descriptor, found);
-      return found;
-    },
-  };
+    const decide: FlowRule['decide'] = (keys) =>
+      patterns.find(({ pattern }) => keys.some((key) => coversKey(pattern, key)));
+    return [label, { label, decide }];
+  });
+  return { source: `policy:${level}`, rules: new Map(rules) };
 }
+
+/** The rules for the marks of a descriptor. */
+const rulesFor = ({ rules }: LabelTable, { taint }: Descriptor): readonly FlowRule[] =>
+  [...new Set(taint.flatMap(filtersFor))].flatMap((filter) => rules.get(filter) ?? []);
 
 /** The part of a policy in force that judges. */
 type PolicyJudge = Pick<FramePolicy, 'mayObject' | 'judge' | 'resultLabels'>;
@@ -106,10 +91,6 @@ function judgedInputs(inputs: readonly Argument[], influence: Descriptor): Judge
   return judged;
 }
 
-/** May a key name a risk? Asked for every operation, so it only looks at the beginning. */
-const namesRisk = (key: string): boolean =>
-  key.startsWith('op:exfil') || key.startsWith('op:destructive') || key.startsWith('op:privileged');
-
 const risksOf = (op: Operation, keys: readonly string[]): ReadonlySet<OperationRisk> => {
   const risks = new Set<OperationRisk>(op.risk);
   for (const key of keys) {
@@ -119,35 +100,39 @@ const risksOf = (op: Operation, keys: readonly string[]): ReadonlySet<OperationR
   return risks;
 };
 
-function labelFindings(
-  tables: readonly { source: string; table: LabelTable }[],
-  { keys, inputs }: RuleFacts,
-): Finding[] {
+function labelFindings(tables: readonly LabelTable[], { keys, inputs }: RuleFacts): Finding[] {
   const findings: Finding[] = [];
-  for (const { source, table } of tables) {
-    const check = (
-      rule: { label: string; decide: LabelTable['general'][number]['decide'] },
-      input?: Judged,
-    ) => {
-      const found = rule.decide(keys);
+  for (const table of tables) {
+    const check = ({ label, decide }: FlowRule, input?: Judged): void => {
+      const found = decide(keys);
       if (!found || found.verdict === 'allow') return;
-      const what = rule.label === '*' ? 'this operation' : `data labelled \`${rule.label}\``;
+      const { verdict: kind, pattern } = found;
+      const what = label === '*' ? 'this operation' : `data labelled \`${label}\``;
       const text =
-        found.verdict === 'deny'
-          ? `${what} may not reach \`${found.pattern}\``
-          : `may ${what} reach \`${found.pattern}\`?`;
-      const { verdict: kind } = found;
+        kind === 'deny'
+          ? `${what} may not reach \`${pattern}\``
+          : `may ${what} reach \`${pattern}\`?`;
       const sources = input?.marks.sources ?? [];
-      findings.push({ kind, guard: source, filter: rule.label, text, input: input?.name, sources });
+      findings.push({
+        kind,
+        guard: table.source,
+        filter: label,
+        text,
+        input: input?.name,
+        sources,
+      });
     };
-    for (const rule of table.general) check(rule);
-    for (const input of inputs) for (const rule of table.rulesFor(input.marks)) check(rule, input);
+    const general = table.rules.get('*');
+    if (general) check(general);
+    for (const input of inputs) {
+      for (const rule of rulesFor(table, input.marks)) check(rule, input);
+    }
   }
   return findings;
 }
 
 function ruleFindings(rule: NamedRule, state: RuleState, facts: RuleFacts): Finding[] {
-  if (state === 'off' || rule.adds) return [];
+  if (state === 'off') return [];
   return rule.offenders(facts).map((input) => ({
     kind: state,
     guard: `policy:${rule.name}`,
@@ -158,22 +143,46 @@ function ruleFindings(rule: NamedRule, state: RuleState, facts: RuleFacts): Find
   }));
 }
 
+/** What of a policy the marks of one value could concern. */
+const NOTHING = 0;
+const A_LABEL = 1;
+const A_RULE = 2;
+
+/** Could a key of this operation name a risk? Asked every time, so it only looks at beginnings. */
+function isRisky({ risk, labels, opLabels }: Operation, held: readonly string[]): boolean {
+  if (held.length > 0 || risk?.length || labels?.length) return true;
+  for (const key of opLabels) {
+    if (key.startsWith('op:exfil') || key.startsWith('op:destructive')) return true;
+    if (key.startsWith('op:privileged')) return true;
+  }
+  return false;
+}
+
 export function createPolicyJudge(
   levels: readonly Policy[],
   states: ReadonlyMap<string, RuleState>,
   approve: readonly string[],
 ): PolicyJudge {
-  const tables = levels
-    .map(({ level, labels = {} }) => ({
-      source: `policy:${level}`,
-      table: createLabelTable(labels),
-    }))
-    .filter(({ table }) => !table.isEmpty);
-  const isGeneral = tables.some(({ table }) => table.general.length > 0);
-  const rules = NAMED_RULES.map((rule) => ({ rule, state: states.get(rule.name) ?? 'off' })).filter(
-    ({ state }) => state !== 'off',
-  );
-  const adding = rules.filter(({ rule }) => rule.adds);
+  const tables = levels.map(createLabelTable).filter(({ rules }) => rules.size > 0);
+  const isGeneral = tables.some(({ rules }) => rules.has('*'));
+  const active = NAMED_RULES.filter(({ name }) => (states.get(name) ?? 'off') !== 'off');
+  const judging = active.filter(({ adds }) => adds === undefined);
+  const adding = active.filter(({ adds }) => adds !== undefined);
+  const watched = new Set(judging.flatMap(({ mark }) => mark ?? []));
+  const watchesAll = judging.some(({ mark }) => mark === undefined);
+
+  // Descriptors are interned, so each is looked at once.
+  const known = new WeakMap<Descriptor, number>();
+  function concernOf(descriptor: Descriptor): number {
+    if (descriptor.taint.length === 0) return NOTHING;
+    const before = known.get(descriptor);
+    if (before !== undefined) return before;
+    const isLabelled = tables.some((table) => rulesFor(table, descriptor).length > 0);
+    const isWatched = [...watched].some((mark) => carries(descriptor, mark));
+    const concern = (isLabelled ? A_LABEL : NOTHING) | (isWatched ? A_RULE : NOTHING);
+    known.set(descriptor, concern);
+    return concern;
+  }
 
   const factsOf = (
     op: Operation,
@@ -185,21 +194,13 @@ export function createPolicyJudge(
     return { op, keys, risks: risksOf(op, keys), inputs: judgedInputs(inputs, influence) };
   };
 
-  const mayObject: PolicyJudge['mayObject'] = (
-    op: Operation,
-    held: readonly string[],
-    inputs: readonly Argument[],
-    influence: Descriptor,
-  ): boolean => {
-    if (isGeneral || held.length > 0 || op.tier !== undefined) return true;
-    if (op.risk?.length || op.labels?.length) return true;
-    if (op.opLabels.some(namesRisk)) return true;
-    if (tables.length === 0) return false;
-    return tables.some(
-      ({ table }) =>
-        table.rulesFor(influence).length > 0 ||
-        inputs.some(({ value }) => table.rulesFor(value.meta.descriptor).length > 0),
-    );
+  const mayObject: PolicyJudge['mayObject'] = (op, held, inputs, influence) => {
+    if (isGeneral || (op.tier !== undefined && approve.includes(op.tier))) return true;
+    const isAtRisk = isRisky(op, held);
+    if (isAtRisk ? watchesAll : tables.length === 0) return isAtRisk;
+    let concern = concernOf(influence);
+    for (const { value } of inputs) concern |= concernOf(value.meta.descriptor);
+    return isAtRisk ? concern !== NOTHING : (concern & A_LABEL) !== 0;
   };
 
   const tierFinding = (op: Operation): Finding[] =>
@@ -223,16 +224,16 @@ export function createPolicyJudge(
       const facts = factsOf(op, held, inputs, influence);
       return [
         ...labelFindings(tables, facts),
-        ...rules.flatMap(({ rule, state }) => ruleFindings(rule, state, facts)),
+        ...judging.flatMap((rule) => ruleFindings(rule, states.get(rule.name) ?? 'off', facts)),
         ...tierFinding(op),
       ];
     },
     resultLabels(op, held, inputs, influence) {
       if (adding.length === 0) return NO_LABELS;
       const facts = factsOf(op, held, inputs, influence);
-      return adding
-        .filter(({ rule }) => rule.offenders(facts).length > 0)
-        .flatMap(({ rule }) => rule.adds ?? []);
+      return adding.flatMap(({ offenders, adds = [] }) =>
+        offenders(facts).length > 0 ? adds : [],
+      );
     },
   };
 }

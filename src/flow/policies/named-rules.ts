@@ -22,6 +22,8 @@ export interface NamedRule {
   readonly name: string;
   readonly isBuiltIn: boolean;
   readonly text: string;
+  /** The mark without which no input offends; absent: one may offend by what it lacks. */
+  readonly mark?: string;
   /** The inputs that offend. */
   offenders(facts: RuleFacts): readonly Judged[];
   /** Marks it adds to results instead of refusing anything. */
@@ -63,24 +65,28 @@ export const NAMED_RULES: readonly NamedRule[] = [
   {
     name: 'no-secret-exfil',
     isBuiltIn: true,
+    mark: 'secret',
     text: 'secrets do not leave',
     offenders: whenRisky('exfil', marked('secret')),
   },
   {
     name: 'no-untrusted-destructive',
     isBuiltIn: true,
+    mark: 'untrusted',
     text: 'untrusted data does not decide what is destroyed',
     offenders: whenRisky('destructive', (input) => steers(input) && untrusted(input)),
   },
   {
     name: 'no-untrusted-privileged',
     isBuiltIn: true,
+    mark: 'untrusted',
     text: 'untrusted data does not steer privileged operations',
     offenders: whenRisky('privileged', (input) => steers(input) && untrusted(input)),
   },
   {
     name: 'untrusted-destination',
     isBuiltIn: true,
+    mark: 'untrusted',
     text: 'the destination must have a trusted origin',
     offenders: ({ risks, inputs }) =>
       risks.size > 0
@@ -90,6 +96,7 @@ export const NAMED_RULES: readonly NamedRule[] = [
   {
     name: 'no-sensitive-exfil',
     isBuiltIn: false,
+    mark: 'sensitive',
     text: 'sensitive data does not leave',
     offenders: whenRisky('exfil', marked('sensitive')),
   },
@@ -103,6 +110,7 @@ export const NAMED_RULES: readonly NamedRule[] = [
   {
     name: 'untrusted-llms-get-influenced',
     isBuiltIn: false,
+    mark: 'untrusted',
     text: 'what a model makes of untrusted data is marked `influenced`',
     offenders: (facts) => (isModel(facts) ? facts.inputs.filter(untrusted) : []),
     adds: 'influenced',

@@ -1,4 +1,6 @@
+import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../../tests/support/soak.ts';
 import { fail, ok } from '../../base/index.ts';
 import type { Input } from '../frame.ts';
 import type { InputRole, Operation } from '../operation.ts';
@@ -426,4 +428,53 @@ test('what lint finds stands where it was written', () => {
   const { policy, locate } = parsePolicy(text, 'p.yaml', 'user');
   const found = lintPolicy(policy as Policy, { tools: [], labels: [] }, locate);
   expect(found).toMatchObject([{ file: 'p.yaml', line: 4, column: 19, code: 'unknown_tool' }]);
+});
+
+test('what look-ups let pass is what judging it in full would let pass', () => {
+  const labels = ['secret', 'untrusted', 'sensitive', 'known', 'pii', 'src:file', 'pii:eu'];
+  const value = fc
+    .subarray(labels)
+    .map((list) => makeValue('x', { descriptor: describe({ labels: list }) }));
+  const role = fc.constantFrom<InputRole | undefined>('content', 'destination', undefined);
+  const inputs = fc.array(fc.record({ name: fc.constantFrom('to', 'a'), role, value }), {
+    maxLength: 3,
+  });
+  const op: fc.Arbitrary<Operation> = fc.record(
+    {
+      type: fc.constantFrom('tool', 'model'),
+      name: fc.constant('x'),
+      opLabels: fc.subarray(['op:tool:x', 'op:exfil:send', 'op:llm']),
+      risk: fc.subarray<'exfil' | 'destructive' | 'privileged'>([
+        'exfil',
+        'destructive',
+        'privileged',
+      ]),
+      labels: fc.subarray(['privileged', 'net']),
+      tier: fc.constantFrom('read', 'write'),
+    },
+    { requiredKeys: ['type', 'name', 'opLabels'] },
+  );
+  const policy: fc.Arbitrary<Policy> = fc.record({
+    level: fc.constantFrom('user' as const, 'project' as const),
+    labels: fc.dictionary(
+      fc.constantFrom('pii', 'src:file', 'secret'),
+      fc.record({ deny: fc.subarray(['op:tool', 'exfil', 'op:model']) }),
+    ),
+    packs: fc.subarray(['no-sensitive-exfil', 'no-send-to-unknown']),
+    rules: fc.dictionary(fc.constantFrom('no-secret-exfil'), fc.constantFrom('ask', 'off')),
+    approve: fc.subarray(['write' as const]),
+  });
+  // A rule over everything, which never matches: with it every operation is judged in full.
+  const full: Policy = { level: 'operator', labels: { '*': { deny: ['op:nowhere'] } } };
+  const held = fc.subarray(['destructive', 'x']);
+  fc.assert(
+    fc.property(policy, op, held, inputs, value, (one, what, inside, given, condition) => {
+      const influence = condition.meta.descriptor;
+      const [quick, slow] = [[one], [full, one]].map((levels) =>
+        composePolicies(levels).judge(what, inside, given, influence),
+      );
+      expect(quick).toEqual(slow);
+    }),
+    { numRuns: runs(2000) },
+  );
 });
