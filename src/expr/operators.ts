@@ -75,6 +75,13 @@ function borderLengths(part: string): Uint32Array {
 
 export type Ordering = '<' | '>' | '<=' | '>=';
 
+const ORDERINGS: Readonly<Record<Ordering, (a: number, b: number) => boolean>> = {
+  '<': (a, b) => a < b,
+  '>': (a, b) => a > b,
+  '<=': (a, b) => a <= b,
+  '>=': (a, b) => a >= b,
+};
+
 /** Deeper data is refused rather than compared: recursion must end before the stack does. */
 const MAX_COMPARED_DEPTH = 1000;
 
@@ -164,25 +171,12 @@ export function isOrdered(
 ): boolean {
   if (a === null || b === null) return false;
   if (typeof a === 'string' && typeof b === 'string') {
-    return holds(operator, compareText(a, b, meter));
+    return ORDERINGS[operator](compareText(a, b, meter), 0);
   }
   throw new EvaluationFault(
     `\`${operator}\` cannot compare ${kindOf(a)} with ${kindOf(b)}`,
     column,
   );
-}
-
-function holds(operator: Ordering, difference: number): boolean {
-  switch (operator) {
-    case '<':
-      return difference < 0;
-    case '>':
-      return difference > 0;
-    case '<=':
-      return difference <= 0;
-    case '>=':
-      return difference >= 0;
-  }
 }
 
 /** By code point. JavaScript's own `<` goes by UTF-16 unit and puts U+1F600 before U+FF01. */

@@ -1,6 +1,6 @@
 // Finding placeholders and putting text in their place. Hand-written scans, not patterns: texts come
 // from strangers and are long, and each character must be looked at a fixed number of times.
-import { isObject, type Json, type JsonObject, MAX_DEPTH, setOwn } from '../base/index.ts';
+import { type Json, type JsonObject, MAX_DEPTH, setOwn } from '../base/index.ts';
 import { readPath } from './path.ts';
 import { KEYWORDS, nameEnd } from './syntax-tree.ts';
 
@@ -74,30 +74,36 @@ export function placeholderText(value: Json): string | undefined {
   }
 }
 
-/** Undefined stands for "leave it out". */
-type MapText = (text: string) => Json | undefined;
+/** A value whose texts were looked through. Undefined stands for "leave it out". */
+export type Blank<Source> = (source: Source) => Json | undefined;
 
 /**
- * Maps the strings of lists and objects at any depth, never keys. Below `MAX_DEPTH` the walk ends:
- * `tooDeep` says what becomes of the rest.
+ * Looks through the strings of lists and objects at any depth, never at keys. Below `MAX_DEPTH` it
+ * ends: `tooDeep` says what becomes of the rest.
  */
-export function mapTexts(
+export function readBlank<Source>(
   value: Json,
-  map: MapText,
-  tooDeep: (rest: Json) => Json,
+  readText: (text: string) => Blank<Source>,
+  tooDeep: (rest: Json) => Blank<Source>,
   depth = 0,
-): Json | undefined {
-  if (typeof value === 'string') return map(value);
-  if (typeof value !== 'object' || value === null) return value;
+): Blank<Source> {
+  if (typeof value === 'string') return readText(value);
+  if (typeof value !== 'object' || value === null) return () => value;
   if (depth > MAX_DEPTH) return tooDeep(value);
-  const inside = (item: Json) => mapTexts(item, map, tooDeep, depth + 1);
-  if (!isObject(value)) return value.map(inside).filter((item) => item !== undefined);
-  const mapped: JsonObject = {};
-  for (const key of Object.keys(value)) {
-    const item = inside(value[key] as Json);
-    if (item !== undefined) setOwn(mapped, key, item);
+  const inside = (item: Json) => readBlank(item, readText, tooDeep, depth + 1);
+  if (Array.isArray(value)) {
+    const items = value.map(inside);
+    return (source) => items.map((item) => item(source)).filter((item) => item !== undefined);
   }
-  return mapped;
+  const fields = Object.keys(value).map((key) => [key, inside(value[key] as Json)] as const);
+  return (source) => {
+    const filled: JsonObject = {};
+    for (const [key, field] of fields) {
+      const item = field(source);
+      if (item !== undefined) setOwn(filled, key, item);
+    }
+    return filled;
+  };
 }
 
 // `${path}` in hook inputs and directive text. Nothing is ever an error here: what cannot be filled
@@ -133,7 +139,12 @@ export function fillTemplate(input: Json, context: Json): Json {
     return room > 0 ? text : undefined;
   }
 
-  return mapTexts(input, fillText, (rest) => rest) ?? null;
+  const blank = readBlank<null>(
+    input,
+    (text) => () => fillText(text),
+    (rest) => () => rest,
+  );
+  return blank(null) ?? null;
 }
 
 /** The paths a text would read, for checks; offsets point at the `$`. */
