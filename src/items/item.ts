@@ -45,7 +45,7 @@ export type DirectiveItem = ItemBase & {
   readonly directive?: Directive | undefined;
 };
 export type ToolItem = ItemBase & { readonly kind: 'tool'; readonly tool?: Tool | undefined };
-export type KnowledgeItem = ItemBase & {
+type KnowledgeItem = ItemBase & {
   readonly kind: 'knowledge';
   /** The body without front matter. */
   readonly text: string;

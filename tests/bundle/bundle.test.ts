@@ -16,7 +16,8 @@ import {
 } from '../../src/base/index.ts';
 import { compileExpression } from '../../src/expr/index.ts';
 import { composePolicies, parsePolicy } from '../../src/flow/index.ts';
-import { createLibrary, type Library, parseDirective, type Root } from '../../src/items/index.ts';
+import type { Root } from '../../src/items/files/root.ts';
+import { createLibrary, type Library, parseDirective } from '../../src/items/index.ts';
 import { fileFunctions } from '../../src/kernel/file-tools/file-tools.ts';
 import { sinkFactories } from '../../src/kernel/sinks/factories.ts';
 

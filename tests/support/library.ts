@@ -4,11 +4,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fail } from '../../src/base/index.ts';
 import type { Root } from '../../src/items/files/root.ts';
-import {
-  createLibrary,
-  type Library,
-  type LibraryOptions,
-} from '../../src/items/library/library.ts';
+import { createLibrary, type Library } from '../../src/items/library/library.ts';
 import { lateClock } from './clock.ts';
 
 export interface Fixture {
@@ -24,7 +20,7 @@ export const PRIMITIVES = ['subprocess', 'http_client', 'function', 'thread', 's
 
 export function createFixture(
   files: Readonly<Record<string, string>> = {},
-  options: Partial<LibraryOptions> = {},
+  options: Partial<Parameters<typeof createLibrary>[0]> = {},
 ): Fixture {
   const base = realpathSync(mkdtempSync(join(tmpdir(), 'km-library-')));
   const path = (name: string) => join(base, name);

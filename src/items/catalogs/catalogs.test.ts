@@ -14,10 +14,10 @@ import { lateClock } from '../../../tests/support/clock.ts';
 import { createFixture, type Fixture, toolText } from '../../../tests/support/library.ts';
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import { generateKeyPair, type KeyPair } from '../../trust/index.ts';
-import { parseCatalogSettings } from '../data/catalog-settings.ts';
+import { readCatalogSettings } from '../data/catalog-settings.ts';
 import { signItem } from '../library/sign.ts';
-import { type CatalogOptions, type Catalogs, createCatalogs } from './catalogs.ts';
-import { type RunCommand, runCommand } from './fetch.ts';
+import { type Catalogs, createCatalogs } from './catalogs.ts';
+import { runCommand } from './fetch.ts';
 import { createItemRoots } from './installed-bundles.ts';
 
 let fixture: Fixture;
@@ -32,7 +32,7 @@ beforeEach(() => {
 });
 afterEach(() => fixture.end());
 
-const open = (options: Partial<CatalogOptions> = {}): Catalogs =>
+const open = (options: Partial<Parameters<typeof createCatalogs>[0]> = {}): Catalogs =>
   createCatalogs({
     project: fixture.path('project'),
     home: fixture.path('home'),
@@ -186,9 +186,9 @@ test('a git repository is cloned, and nothing in it runs', async () => {
 });
 
 /** Stands in for npm: unpacks a package that lies in the fixture, and keeps what it was asked. */
-function fakeNpm(packages: Record<string, string[]>): { run: RunCommand; asked: string[] } {
+function fakeNpm(packages: Record<string, string[]>): { run: typeof runCommand; asked: string[] } {
   const asked: string[] = [];
-  const run: RunCommand = async (command, args, { cwd }) => {
+  const run: typeof runCommand = async (command, args, { cwd }) => {
     asked.push(`${command} ${args.join(' ')}`);
     if (args[0] === 'search') {
       return ok(JSON.stringify(Object.keys(packages).map((name) => ({ name, version: '1.0.0' }))));
@@ -267,10 +267,10 @@ test('settings keep their comments when a catalog is added', async () => {
   const text = readFileSync(file, 'utf8');
   expect(text).toContain('# ours\n');
   expect(text).toContain('# first\n');
-  expect(parseCatalogSettings(text, file).entries.map(({ name }) => name)).toEqual(['a', 'b']);
-  expect(
-    parseCatalogSettings('catalogs: [{ name: a, type: folder, loc: x }]', file).diagnostics,
-  ).toHaveLength(2);
+  const settings = () => readCatalogSettings(fixture.path('home'));
+  expect(settings().entries.map(({ name }) => name)).toEqual(['a', 'b']);
+  writeFileSync(file, 'catalogs: [{ name: a, type: folder, loc: x }]');
+  expect(settings().diagnostics).toHaveLength(2);
 });
 
 test('a program that is missing, fails, takes too long or is cancelled is an answer', async () => {

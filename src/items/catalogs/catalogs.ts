@@ -87,16 +87,16 @@ export function copyItem(item: Item, root: string): Outcome<string> {
   return ok(to.output);
 }
 
-export type CatalogLevel = 'project' | 'user';
+type CatalogLevel = 'project' | 'user';
 
-export interface ListedCatalog extends CatalogEntry {
+interface ListedCatalog extends CatalogEntry {
   level: CatalogLevel;
   /** Absent when it was never read. */
   updated?: string;
   items?: number;
 }
 
-export interface CatalogOptions {
+interface CatalogOptions {
   /** Folder of the project; its `.ai` is where settings and copies go. */
   project: string;
   /** The user's folder. */

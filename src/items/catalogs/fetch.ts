@@ -37,7 +37,7 @@ const INSTALL = (
 ).split(' ');
 
 /** The folder laid out like `.ai/` inside what was fetched. */
-export const itemsIn = (folder: string): string =>
+const itemsIn = (folder: string): string =>
   [join(folder, '.ai'), join(folder, 'bundle')].find((path) => existsSync(path)) ?? folder;
 
 /** Puts a finished folder in the place of the old one, so that a half-fetched one is never seen. */
@@ -138,7 +138,7 @@ export async function fetchCatalog(
 // Starting `git` and `npm`, the two programs that catalogs need: an argument list, never a shell;
 // bounded output; the whole process group ends with the call.
 
-export interface CommandOptions {
+interface CommandOptions {
   cwd: string;
   env: Readonly<Record<string, string | undefined>>;
   timeoutMs: number;
@@ -146,7 +146,7 @@ export interface CommandOptions {
 }
 
 /** Answers with what the program printed. */
-export type RunCommand = (
+type RunCommand = (
   command: string,
   args: readonly string[],
   options: CommandOptions,

@@ -1,7 +1,6 @@
 // What a catalog held when it was last read: one JSON file per catalog in the user's folder.
-import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { isObject, type Outcome, ok, parseJson } from '../../base/index.ts';
+import { isObject, type Outcome, parseJson } from '../../base/index.ts';
 import type { CatalogEntry } from '../data/catalog-settings.ts';
 import { putFile, readInside, realOf } from '../files/item-file.ts';
 import type { ItemKind } from '../item-kinds.ts';
@@ -28,35 +27,25 @@ export interface CatalogIndex {
   items: CatalogItem[];
 }
 
-export interface CatalogIndexes {
-  /** The folder a catalog may keep things in. */
-  cacheOf(entry: CatalogEntry): string;
-  read(entry: CatalogEntry): CatalogIndex | undefined;
-  write(entry: CatalogEntry, index: CatalogIndex): Outcome<null>;
-}
-
 const MAX_INDEX_BYTES = 32 * 1024 * 1024;
 
-export function createCatalogIndexes(project: string, home: string): CatalogIndexes {
-  /** Named after what it holds, so that a catalog that moved does not show its old items. */
+export function createCatalogIndexes(project: string, home: string) {
+  /** The folder a catalog may keep things in; named after what it holds, so that a catalog that moved does not show its old items. */
   function cacheOf({ name, type, location, ref = '' }: CatalogEntry): string {
     const key = sha256Hex(JSON.stringify([type, location, ref, project])).slice(0, 12);
     return join(home, 'cache', 'catalogs', `${name}-${key}`);
   }
   return {
     cacheOf,
-    read(entry) {
+    read(entry: CatalogEntry): CatalogIndex | undefined {
       const real = realOf(cacheOf(entry));
       const read = real === undefined ? undefined : readInside(real, 'index.json', MAX_INDEX_BYTES);
       const parsed = read && 'text' in read ? parseJson(read.text) : undefined;
       const isIndex = parsed?.ok && isObject(parsed.output) && Array.isArray(parsed.output.items);
       return isIndex ? (parsed.output as unknown as CatalogIndex) : undefined;
     },
-    write(entry, index) {
-      mkdirSync(cacheOf(entry), { recursive: true });
-      const put = putFile(join(cacheOf(entry), 'index.json'), JSON.stringify(index), false);
-      return put.ok ? ok(null) : put;
-    },
+    write: (entry: CatalogEntry, index: CatalogIndex): Outcome<null> =>
+      putFile(join(cacheOf(entry), 'index.json'), JSON.stringify(index), false),
   };
 }
 

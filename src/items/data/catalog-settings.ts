@@ -20,8 +20,8 @@ import {
 } from '../../base/index.ts';
 import { aboutFile, putFile, readInside, realOf } from '../files/item-file.ts';
 
-export type CatalogType = 'folder' | 'git' | 'npm';
-export const CATALOG_TYPES: readonly CatalogType[] = ['folder', 'git', 'npm'];
+type CatalogType = 'folder' | 'git' | 'npm';
+const CATALOG_TYPES: readonly CatalogType[] = ['folder', 'git', 'npm'];
 
 export interface CatalogEntry {
   name: string;
@@ -72,7 +72,7 @@ const file = record({ catalogs: uniqueBy(listOf(entry, 100), ({ name }) => name,
 
 const PATH = 'config/catalogs.yaml';
 
-export interface CatalogSettings {
+interface CatalogSettings {
   entries: CatalogEntry[];
   diagnostics: Diagnostic[];
   file: string;
@@ -91,10 +91,7 @@ export function readCatalogSettings(root: string): CatalogSettings {
   return { ...parseCatalogSettings(read.text, shown), file: shown };
 }
 
-export function parseCatalogSettings(
-  content: string,
-  shown: string,
-): Omit<CatalogSettings, 'file'> {
+function parseCatalogSettings(content: string, shown: string): Omit<CatalogSettings, 'file'> {
   const { value, place, diagnostics } = openYaml(content, shown);
   if (value === null || diagnostics.length > 0) return { entries: [], diagnostics };
   return { entries: file(value, place)?.catalogs ?? [], diagnostics };

@@ -53,16 +53,16 @@ function nameCapabilities(value: JsonObject): JsonObject {
 }
 
 function parse(name: DataName, content: FileText, file: string): Parsed {
+  const none = { value: {}, isNameList: false };
   if ('problem' in content) {
     const { code, message } = content.problem;
-    return { value: {}, isNameList: false, diagnostics: [aboutFile(file, code, message)] };
+    return { ...none, diagnostics: [aboutFile(file, code, message)] };
   }
   const opened = openYaml(content.text, file);
   const { diagnostics } = opened;
-  if (diagnostics.length > 0 || opened.value === null)
-    return { value: {}, isNameList: false, diagnostics };
+  if (diagnostics.length > 0 || opened.value === null) return { ...none, diagnostics };
   const value = DATA_SHAPES[name](opened.value, opened.place) ?? {};
-  if (name !== 'capabilities') return { value, isNameList: false, diagnostics };
+  if (name !== 'capabilities') return { ...none, value, diagnostics };
   const isNameList = Array.isArray(value.capabilities);
   return { value: nameCapabilities(value), isNameList, diagnostics };
 }
@@ -115,12 +115,8 @@ interface ReadLayer {
   problems: readonly Diagnostic[];
 }
 
-export interface DataFiles {
-  /** Reads what is there now; the same text is parsed once. */
-  read(name: DataName, roots: readonly { root: Root; real: string | undefined }[]): DataFile;
-}
-
-export function createDataFiles(): DataFiles {
+/** Reads what is there now; the same text is parsed once. */
+export function createDataReader() {
   const parsed = new Map<string, { text: string; result: Parsed }>();
 
   function parseOnce(name: DataName, content: FileText, file: string): Parsed {
@@ -151,31 +147,22 @@ export function createDataFiles(): DataFiles {
     return known;
   }
 
-  return {
-    read(name, roots) {
-      const layers: DataLayer[] = [];
-      const diagnostics: Diagnostic[] = [];
-      for (const level of LEVELS) {
-        for (const { root, real } of roots) {
-          if (root.source !== level || real === undefined) continue;
-          const found =
-            level === 'bundle' ? shippedOf(name, root, real) : readLevel(name, root, real);
-          for (const { layer, problems } of found) {
-            layers.push(layer);
-            diagnostics.push(...problems);
-          }
-        }
-      }
-      const value = layers.reduce<JsonObject>(
-        (merged, { source, value: own }) =>
-          mergeDeep(
-            merged,
-            name === 'pricing' && source === 'project' ? inCurrency(own, merged) : own,
-          ),
-        {},
-      );
-      if (name === 'pricing') dropUnpriced(value, layers, diagnostics);
-      return { value, layers, diagnostics };
-    },
+  return (name: DataName, roots: readonly { root: Root; real: string | undefined }[]): DataFile => {
+    const found = LEVELS.flatMap((level) =>
+      roots.flatMap(({ root, real }) => {
+        if (root.source !== level || real === undefined) return [];
+        return level === 'bundle' ? shippedOf(name, root, real) : readLevel(name, root, real);
+      }),
+    );
+    const layers = found.map(({ layer }) => layer);
+    const diagnostics = found.flatMap(({ problems }) => problems);
+    const isOwn = (source: Source) => name === 'pricing' && source === 'project';
+    const value = layers.reduce<JsonObject>(
+      (merged, { source, value: own }) =>
+        mergeDeep(merged, isOwn(source) ? inCurrency(own, merged) : own),
+      {},
+    );
+    if (name === 'pricing') dropUnpriced(value, layers, diagnostics);
+    return { value, layers, diagnostics };
   };
 }

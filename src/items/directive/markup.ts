@@ -30,26 +30,13 @@ const MARKS =
 // A `<when>` whose end is missing must not swallow the hooks after it.
 const WHEN_BARRIERS = ['/hook', '/guard', '/hooks', '/guards', '/directive', 'when'];
 
-export interface RawText {
-  readonly piece: TextPiece;
-  /** Just before the closing tag, or where reading goes on when there is none. */
-  readonly end: number;
-}
+type RawReader = ReturnType<typeof createRawReader>;
 
-export interface RawReader {
-  /** The text of the raw element that was opened just before `from`. */
-  read(name: string, from: number, decode: boolean): RawText;
-}
-
-export function createRawReader(text: string, start: number, find: Finder): RawReader {
+/** Reads the text of the raw element that was opened just before `from`. */
+function createRawReader(text: string, start: number, find: Finder) {
   // INVARIANT: one pass over the file, however many raw elements it holds.
-  const marks = new Map<string, number[]>();
   MARKS.lastIndex = start;
-  for (let match = MARKS.exec(text); match !== null; match = MARKS.exec(text)) {
-    const [name, list] = [match[1] as string, marks.get(match[1] ?? '')];
-    if (list) list.push(match.index);
-    else marks.set(name, [match.index]);
-  }
+  const marks = Map.groupBy(text.matchAll(MARKS), ([, name]) => name);
 
   /** The first mark of that name at or after `from`. */
   function next(name: string, from: number): number | undefined {
@@ -57,10 +44,10 @@ export function createRawReader(text: string, start: number, find: Finder): RawR
     let [low, high] = [0, list.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if ((list[middle] ?? 0) < from) low = middle + 1;
+      if ((list[middle]?.index ?? 0) < from) low = middle + 1;
       else high = middle;
     }
-    return list[low];
+    return list[low]?.index;
   }
 
   function closer(name: string, from: number): number | undefined {
@@ -83,20 +70,18 @@ export function createRawReader(text: string, start: number, find: Finder): RawR
     at: from,
   });
 
-  return {
-    read(name, from, decode) {
-      const cdata = /\s*<!\[CDATA\[/y;
-      cdata.lastIndex = from;
-      if (cdata.test(text)) {
-        const close = find(']]>', cdata.lastIndex);
-        const end = close === -1 ? undefined : closer(name, close);
-        if (end !== undefined) return { piece: verbatim(cdata.lastIndex, close), end };
-      }
-      const end = closer(name, from);
-      const stop = end ?? giveUp(name, from);
-      const piece = decode ? decodeEntities(text.slice(from, stop), from) : verbatim(from, stop);
-      return { piece, end: stop };
-    },
+  /** `end` is just before the closing tag, or where reading goes on when there is none. */
+  return (name: string, from: number, decode: boolean): { piece: TextPiece; end: number } => {
+    const cdata = /\s*<!\[CDATA\[/y;
+    cdata.lastIndex = from;
+    if (cdata.test(text)) {
+      const close = find(']]>', cdata.lastIndex);
+      const end = close === -1 ? undefined : closer(name, close);
+      if (end !== undefined) return { piece: verbatim(cdata.lastIndex, close), end };
+    }
+    const end = closer(name, from) ?? giveUp(name, from);
+    const piece = decode ? decodeEntities(text.slice(from, end), from) : verbatim(from, end);
+    return { piece, end };
   };
 }
 
@@ -106,14 +91,8 @@ export function createRawReader(text: string, start: number, find: Finder): RawR
 // INVARIANT: linear in the text. No recursion on nesting, no position is read more than a fixed number
 // of times, and the tree that comes out is bounded in depth and size, so later passes may recurse.
 
-export const MAX_NESTING = 64;
+const MAX_NESTING = 64;
 const MAX_ELEMENTS = 50_000;
-
-export interface Markup {
-  readonly root: Element;
-  /** Just after `</directive>`. */
-  readonly end: number;
-}
 
 /** Where reading stands. */
 interface Cursor {
@@ -155,11 +134,8 @@ function takeText(cursor: Cursor, end: number, isDecoded: boolean): void {
     const message = `unknown entity ${quoted(entity)} is kept as text`;
     findings.warning('entity_unknown', place, message, 'write `&amp;` for a plain `&`');
   };
-  stack
-    .at(-1)
-    ?.children.push(
-      isDecoded ? decodeEntities(source, at, unknown) : { kind: 'text', text: source, at },
-    );
+  const plain: TextPiece = { kind: 'text', text: source, at };
+  stack.at(-1)?.children.push(isDecoded ? decodeEntities(source, at, unknown) : plain);
 }
 
 /** A comment, CDATA section or instruction, or a report that it never ends. */
@@ -177,12 +153,9 @@ function takeSection(cursor: Cursor, opener: string, close: string, what: string
 }
 
 function takeStray(cursor: Cursor, end: number): void {
-  cursor.findings.warning(
-    'stray_lt',
-    cursor.at,
-    'this `<` starts no tag and is read as text',
-    'write `&lt;` to say that it is text',
-  );
+  const message = 'this `<` starts no tag and is read as text';
+  const hint = 'write `&lt;` to say that it is text';
+  cursor.findings.warning('stray_lt', cursor.at, message, hint);
   takeText(cursor, end, false);
 }
 
@@ -248,22 +221,14 @@ function takeOpener(cursor: Cursor): void {
     return;
   }
   reportTag(cursor, tag);
-  const isReported = !tag.finished;
-  const element: Element = {
-    kind: 'element',
-    name,
-    at,
-    attributes,
-    children: [],
-    shape,
-    isReported,
-  };
+  const own = { name, at, attributes, shape, isReported: !tag.finished };
+  const element: Element = { kind: 'element', children: [], ...own };
   attach(cursor, element);
   cursor.at = tag.end;
   if (tag.selfClosing) return;
   push(cursor, element);
   if (!shape?.raw) return;
-  const { piece, end } = raw.read(name, cursor.at, shape.raw === 'decoded');
+  const { piece, end } = raw(name, cursor.at, shape.raw === 'decoded');
   element.children.push(piece);
   cursor.at = end;
   if (!text.startsWith('</', end)) pop(cursor, false);
@@ -283,14 +248,10 @@ function takeCloser(cursor: Cursor): void {
   const current = stack.at(-1) as Element;
   // `</turn>` was meant for `<turns>`, but a second `</hook>` was not meant for `<hooks>`.
   const isTypo = !childShape(current.shape, name) && nearest(name, [current.name]) !== undefined;
-  findings.error(
-    'tag_mismatch',
-    at,
-    `\`${closerText(name)}\` closes nothing that is open`,
-    isTypo
-      ? `did you mean \`${closerText(current.name)}\``
-      : `the innermost open tag here is \`${tagText(current.name)}\``,
-  );
+  const hint = isTypo
+    ? `did you mean \`${closerText(current.name)}\``
+    : `the innermost open tag here is \`${tagText(current.name)}\``;
+  findings.error('tag_mismatch', at, `\`${closerText(name)}\` closes nothing that is open`, hint);
   if (isTypo) pop(cursor, true);
 }
 
@@ -309,8 +270,8 @@ function takeNext(cursor: Cursor): void {
   else takeStray(cursor, at + 1);
 }
 
-/** Reads the element whose `<` stands at `start`. */
-export function readMarkup(text: string, start: number, findings: Findings): Markup {
+/** Reads the element whose `<` stands at `start`; `end` is just after `</directive>`. */
+export function readMarkup(text: string, start: number, findings: Findings) {
   const find = createFinder(text);
   const cursor: Cursor = {
     text,

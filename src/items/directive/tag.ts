@@ -8,7 +8,7 @@ const NAME = /[A-Za-z_][\w.:-]*/y;
 const MAX_ATTRIBUTES = 64;
 const MAX_PROBLEMS = 10;
 
-export interface TagProblem {
+interface TagProblem {
   readonly code: string;
   readonly at: number;
   readonly message: string;
@@ -38,14 +38,8 @@ function skipBlanks(text: string, at: number): number {
   return BLANKS.lastIndex;
 }
 
-interface AttributeValue {
-  readonly value: string;
-  readonly end: number;
-  readonly problem?: string;
-}
-
 /** The value after `=`; a quote that is never closed ends at its line. */
-function valueAt(text: string, at: number): AttributeValue {
+function valueAt(text: string, at: number): { value: string; end: number; problem?: string } {
   const quote = text[at];
   if (quote !== '"' && quote !== "'") {
     const bare = /[^\s<>"']*/y;

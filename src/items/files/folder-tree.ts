@@ -17,7 +17,7 @@ export interface FileStamp {
   isElsewhere: boolean;
 }
 
-export const isSameStamp = (a: FileStamp, b: FileStamp): boolean =>
+const isSameStamp = (a: FileStamp, b: FileStamp): boolean =>
   a.modified === b.modified &&
   a.changed === b.changed &&
   a.size === b.size &&
@@ -45,37 +45,29 @@ const statsOf = (path: string): Stats | undefined => {
 };
 
 /** Tells a folder from another one of the same name; undefined when there is none, or only a link. */
-export function folderIdentity(path: string): string | undefined {
+function folderIdentity(path: string): string | undefined {
   const stats = statsOf(path);
   return stats?.isDirectory() ? `${stats.ino}:${stats.birthtimeMs}` : undefined;
 }
 
-export const isLink = (path: string): boolean => statsOf(path)?.isSymbolicLink() === true;
-
-export interface FolderLook {
-  note(list: Diagnostic[], path: string, code: string, message: string, hint?: string): void;
-  /** The stamp of an item's file, following a link only to a file inside `within`. */
-  file(
-    path: string,
-    list: Diagnostic[],
-    at?: { path: string; within: string },
-  ): FileStamp | undefined;
-  entries(folder: string, list: Diagnostic[]): Dirent[];
-  /** Says why a link to a folder is not walked; other links are nobody's business. */
-  linkedFolder(path: string, list: Diagnostic[]): void;
-}
+const isLink = (path: string): boolean => statsOf(path)?.isSymbolicLink() === true;
 
 const OUTSIDE = 'this link leads out of its root, so it is not followed';
 
-/** `root` is a real path; paths are relative to it. */
-export function createFolderLook(root: string): FolderLook {
-  const note: FolderLook['note'] = (list, path, code, message, hint) => {
+/** `root` is a real path; paths are relative to it. What is left out is noted in the list. */
+function createFolderLook(root: string) {
+  function note(list: Diagnostic[], path: string, code: string, message: string, hint?: string) {
     const severity = code === 'symlink_folder' ? 'note' : 'warning';
     list.push(aboutFile(`${root}/${path}`, code, message, { severity, hint }));
-  };
+  }
   return {
     note,
-    file(path, list, at = { path: `${root}/${path}`, within: root }) {
+    /** The stamp of an item's file, following a link only to a file inside `within`. */
+    file(
+      path: string,
+      list: Diagnostic[],
+      at = { path: `${root}/${path}`, within: root },
+    ): FileStamp | undefined {
       const place = itemPlace(path);
       if (!place) return undefined;
       try {
@@ -95,7 +87,7 @@ export function createFolderLook(root: string): FolderLook {
         return undefined;
       }
     },
-    entries(folder, list) {
+    entries(folder: string, list: Diagnostic[]): Dirent[] {
       try {
         return readdirSync(`${root}/${folder}`, { withFileTypes: true });
       } catch (error) {
@@ -106,7 +98,8 @@ export function createFolderLook(root: string): FolderLook {
         return [];
       }
     },
-    linkedFolder(path, list) {
+    /** Says why a link to a folder is not walked; other links are nobody's business. */
+    linkedFolder(path: string, list: Diagnostic[]): void {
       try {
         const real = realpathSync(`${root}/${path}`);
         if (!lstatSync(real).isDirectory()) return;
@@ -124,19 +117,7 @@ export function createFolderLook(root: string): FolderLook {
 // is opened. Whatever the tree holds (links out of it, loops, pipes, folders without end), the walk
 // ends and says what it left out.
 
-export interface FolderTree {
-  /** By path relative to the root, with `/`. */
-  readonly files: ReadonlyMap<string, FileStamp>;
-  /** Folders relative to the root; each was listed. */
-  readonly folders: ReadonlyMap<string, { readonly identity: string }>;
-  diagnostics(): Diagnostic[];
-  /** Lists everything again. */
-  sweep(): void;
-  /** Lists one folder again, and folders below it that are new. */
-  list(folder: string): void;
-  /** Looks again at what a watch on the listed folders would not report. */
-  restat(): void;
-}
+export type FolderTree = ReturnType<typeof createFolderTree>;
 
 const MAX_DEPTH = 32;
 const MAX_FILES = 50_000;
@@ -150,10 +131,15 @@ interface Folder {
   diagnostics: Diagnostic[];
 }
 
-type Found = { file: FileStamp } | 'folder' | undefined;
+type Found = FileStamp | 'folder' | undefined;
 
 /** What an entry of a folder is to the library. */
-function judge(entry: Dirent, path: string, look: FolderLook, list: Diagnostic[]): Found {
+function judge(
+  entry: Dirent,
+  path: string,
+  look: ReturnType<typeof createFolderLook>,
+  list: Diagnostic[],
+): Found {
   if (SKIPPED.test(entry.name)) return undefined;
   if (/[\u0000-\u001f\u007f\\]/.test(entry.name)) {
     const message = `\`${JSON.stringify(entry.name)}\` is no name for an item`;
@@ -166,23 +152,7 @@ function judge(entry: Dirent, path: string, look: FolderLook, list: Diagnostic[]
     return undefined;
   }
   if (entry.isSymbolicLink() && !itemPlace(path)) look.linkedFolder(path, list);
-  const file = look.file(path, list);
-  return file && { file };
-}
-
-/** Files by path; says so when one is new, gone or has another stamp. */
-function createFileMap(onChange: (path: string, stamp: FileStamp | undefined) => void) {
-  const files = new Map<string, FileStamp>();
-  const set = (path: string, stamp: FileStamp | undefined): void => {
-    const before = files.get(path);
-    if (stamp === undefined) {
-      if (files.delete(path)) onChange(path, undefined);
-    } else if (!before || !isSameStamp(before, stamp)) {
-      files.set(path, stamp);
-      onChange(path, stamp);
-    }
-  };
-  return { files, set };
+  return look.file(path, list);
 }
 
 /**
@@ -193,12 +163,24 @@ export function createFolderTree(
   root: string,
   extra: Readonly<Record<string, { path: string; within: string }>>,
   onChange: (path: string, stamp: FileStamp | undefined) => void,
-): FolderTree {
+) {
   const look = createFolderLook(root);
-  const { files, set } = createFileMap(onChange);
+  /** By path relative to the root, with `/`. */
+  const files = new Map<string, FileStamp>();
+  /** Relative to the root; each was listed. */
   const folders = new Map<string, Folder>();
   let topDiagnostics: Diagnostic[] = [];
   const identityOf = (folder: string) => folderIdentity(`${root}/${folder}`);
+
+  function set(path: string, stamp: FileStamp | undefined): void {
+    const before = files.get(path);
+    if (stamp === undefined) {
+      if (files.delete(path)) onChange(path, undefined);
+    } else if (!before || !isSameStamp(before, stamp)) {
+      files.set(path, stamp);
+      onChange(path, stamp);
+    }
+  }
 
   function forget(folder: string): void {
     const known = folders.get(folder);
@@ -218,7 +200,7 @@ export function createFolderTree(
       if (found === 'folder') now.folders.add(path);
       else if (files.size < MAX_FILES || files.has(path)) {
         now.files.add(path);
-        set(path, found.file);
+        set(path, found);
       } else {
         const message = `more than ${MAX_FILES} files; the rest is not read`;
         look.note(now.diagnostics, path, 'too_many', message);
@@ -257,23 +239,26 @@ export function createFolderTree(
   }
 
   return {
-    files,
-    folders,
-    diagnostics: () => [
+    files: files as ReadonlyMap<string, FileStamp>,
+    folders: folders as ReadonlyMap<string, { readonly identity: string }>,
+    diagnostics: (): Diagnostic[] => [
       ...topDiagnostics,
       ...[...folders.values()].flatMap((folder) => folder.diagnostics),
     ],
-    sweep() {
+    /** Lists everything again. */
+    sweep(): void {
       lookAtTop();
       walk(
         ITEM_FOLDERS.filter((folder) => identityOf(folder) !== undefined),
         true,
       );
     },
-    list(folder) {
+    /** Lists one folder again, and folders below it that are new. */
+    list(folder: string): void {
       if (folders.has(folder)) walk([folder], false);
     },
-    restat() {
+    /** Looks again at what a watch on the listed folders would not report. */
+    restat(): void {
       lookAtTop();
       const isNew = (folder: string) => {
         const identity = identityOf(folder);

@@ -4,14 +4,7 @@
 // and whenever a watch cannot be had, the answer is "look at everything".
 import { type FSWatcher, statfsSync, watch } from 'node:fs';
 
-export interface FolderWatch {
-  /** Watches exactly these folders; false when that is not possible, and then it is closed. */
-  follow(folders: ReadonlyMap<string, { readonly identity: string }>): boolean;
-  /** Folders with events since the last call; `all` when events may have been lost. */
-  take(): { folders: Set<string>; all: boolean };
-  isOn(): boolean;
-  close(): void;
-}
+export type FolderWatch = ReturnType<typeof createFolderWatch>;
 
 /** ext2-4, xfs, btrfs, tmpfs, overlayfs, zfs, f2fs, bcachefs: local, so every write passes this kernel. */
 const LOCAL = new Set([
@@ -37,7 +30,7 @@ interface Watched {
   isStale: boolean;
 }
 
-export function createFolderWatch(root: string): FolderWatch {
+export function createFolderWatch(root: string) {
   const watches = new Map<string, Watched>();
   let dirty = new Set<string>();
   let events = 0;
@@ -72,7 +65,8 @@ export function createFolderWatch(root: string): FolderWatch {
   }
 
   return {
-    follow(folders) {
+    /** Watches exactly these folders; false when that is not possible, and then it is closed. */
+    follow(folders: ReadonlyMap<string, { readonly identity: string }>): boolean {
       for (const [folder, { identity, isStale }] of watches) {
         if (isStale || folders.get(folder)?.identity !== identity) stop(folder);
       }
@@ -85,12 +79,13 @@ export function createFolderWatch(root: string): FolderWatch {
       }
       return !isBroken;
     },
-    take() {
+    /** Folders with events since the last call; `all` when events may have been lost. */
+    take(): { folders: Set<string>; all: boolean } {
       const taken = { folders: dirty, all: isBroken || events > MANY_EVENTS };
       [dirty, events] = [new Set(), 0];
       return taken;
     },
-    isOn: () => !isBroken && watches.size > 0,
+    isOn: (): boolean => !isBroken && watches.size > 0,
     close,
   };
 }

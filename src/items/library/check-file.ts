@@ -1,21 +1,11 @@
 // `check FILE` and `check FOLDER`: also for files that lie in no place for items yet.
 import { type Dirent, lstatSync, readdirSync } from 'node:fs';
 import { basename, dirname, extname, resolve } from 'node:path';
-import { type Diagnostic, isInside, type Outcome } from '../../base/index.ts';
-import { parsePolicy } from '../../flow/index.ts';
-import { checkDirective } from '../directive/check.ts';
-import { parseDirective } from '../directive/parse.ts';
+import { type Diagnostic, isInside } from '../../base/index.ts';
 import { aboutFile, readItemFile } from '../files/item-file.ts';
-import type { ToolItem } from '../item.ts';
-import { checkKnowledge } from '../knowledge.ts';
-import { blankSignatureLine } from '../signature-line.ts';
-import { directiveWorld } from './check.ts';
-import { checkTool, looseTool } from './check-tool.ts';
+import { checkText, type FileKind } from './check.ts';
 import type { Library } from './library.ts';
 import { placeOfFile } from './sign.ts';
-import type { Chain } from './tool-chain.ts';
-
-type FileKind = 'directive' | 'tool' | 'knowledge' | 'policy';
 
 /** By its place, or else by what it holds; undefined for a file that claims to be no item. */
 export function itemKindOf(file: string, text: string): FileKind | undefined {
@@ -31,21 +21,6 @@ export function itemKindOf(file: string, text: string): FileKind | undefined {
     : undefined;
 }
 
-function checkText(kind: FileKind, text: string, file: string, library?: Library): Diagnostic[] {
-  if (kind === 'policy') return parsePolicy(blankSignatureLine(text), file, 'project').diagnostics;
-  if (kind === 'knowledge') return checkKnowledge(text, file);
-  if (kind === 'directive') {
-    const parsed = parseDirective(text, file);
-    const among = library ? checkDirective(parsed, directiveWorld(library, 'project')) : [];
-    return [...parsed.diagnostics, ...among];
-  }
-  const item = looseTool(text, file);
-  if (!library) return [...item.diagnostics];
-  const chainOf = (tool: ToolItem): Outcome<Chain> => library.chainOf(tool);
-  const { catalog } = library.capabilities();
-  return [...item.diagnostics, ...checkTool(item, text, { chainOf, catalog })];
-}
-
 /** What is wrong with a text that is to be this file; undefined when it claims to be no item. */
 export function checkItemText(
   text: string,
@@ -56,9 +31,8 @@ export function checkItemText(
   return kind && checkText(kind, text, resolve(file), library);
 }
 
-/** What is wrong with one file; with a library also among its items. */
-export function checkFile(file: string, library?: Library): Diagnostic[] {
-  const path = resolve(file);
+/** What is wrong with a file that the library does not hold. */
+function checkFile(path: string, library: Library): Diagnostic[] {
   const read = readItemFile(path);
   if ('problem' in read) return [aboutFile(path, read.problem.code, read.problem.message)];
   const kind = itemKindOf(path, read.text);

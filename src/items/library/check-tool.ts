@@ -3,10 +3,8 @@ import { basename } from 'node:path';
 import {
   type Diagnostic,
   type JsonObject,
-  mergeDeep,
   type Outcome,
   openYaml,
-  type RulePath,
   type RulePlace,
 } from '../../base/index.ts';
 import { type CapabilityCatalog, normalizeCapability } from '../../trust/index.ts';
@@ -32,17 +30,9 @@ export function looseTool(text: string, file: string): ToolItem {
 // What is wrong with a tool among the others: a chain that ends nowhere, capabilities nobody knows,
 // a module that is not there, placeholders that nothing fills.
 
-/** What a primitive finds wrong in a merged config; `path` starts below `config`. */
-export type ConfigCheck = (
-  primitive: string,
-  config: JsonObject,
-  tool: Tool,
-) => readonly { path: RulePath; message: string; hint?: string }[];
-
-export interface ToolWorld {
+interface ToolWorld {
   chainOf: (item: ToolItem) => Outcome<Chain>;
   catalog: CapabilityCatalog;
-  checkConfig?: ConfigCheck;
 }
 
 /** These answer when they are done; a handle needs someone who goes on working. */
@@ -133,15 +123,6 @@ function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: RulePla
     });
   }
   checkPlaceholders(tool, chain, place.child('config'));
-  if (!world.checkConfig) return;
-  const config = chain.links.reduceRight<JsonObject>(
-    (merged, link) => mergeDeep(merged, (link.tool as Tool).config),
-    {},
-  );
-  for (const { path, message, hint } of world.checkConfig(chain.primitive, config, tool)) {
-    const at = path.reduce<RulePlace>((parent, step) => parent.child(step), place.child('config'));
-    at.report({ code: 'config_invalid', message, ...(hint ? { hint } : {}) });
-  }
 }
 
 /** Checks across items; a tool with errors of its own has nothing more to say. In file order. */

@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from 'vitest';
 import { createFixture, type Fixture, toolText } from '../../../tests/support/library.ts';
-import { checkFile, checkPath, projectOf } from './check-file.ts';
+import { checkPath, projectOf } from './check-file.ts';
 
 let fixture: Fixture;
 afterEach(() => fixture.end());
@@ -116,25 +116,6 @@ test('data files, policies and what was left out are part of the answer, by sour
   );
 });
 
-test('a primitive may have a say in the configs that end in it', async () => {
-  fixture = createFixture(
-    {
-      'project/.ai/tools/get.yaml': toolText(
-        'get',
-        'executor_id: http_client\nconfig:\n  mode: fast\n',
-      ),
-    },
-    {
-      checkConfig: (primitive, config) =>
-        primitive === 'http_client' && config.mode === 'fast'
-          ? [{ path: ['mode'], message: 'no such mode' }]
-          : [],
-    },
-  );
-  await fixture.library.refresh();
-  expect(fixture.library.check()).toMatchObject([{ code: 'config_invalid', line: 6, column: 9 }]);
-});
-
 test('one file or folder can be checked, also outside the places for items', async () => {
   const library = await open({
     'project/.ai/tools/run.yaml': toolText('run', 'executor_id: nowhere\n'),
@@ -150,13 +131,12 @@ test('one file or folder can be checked, also outside the places for items', asy
   expect(found(checkPath(path('project/drafts/new.yaml'), library))).toEqual([
     'project/drafts/new.yaml chain_broken',
   ]);
-  expect(checkFile(path('project/drafts/new.yaml'))).toEqual([]);
   const folder = found(checkPath(path('project/drafts'), library));
   expect(folder).toContain('project/drafts/new.yaml chain_broken');
   expect(folder.some((line) => line.startsWith('project/drafts/go.md'))).toBe(true);
   expect(folder.some((line) => /readme|data/.test(line))).toBe(false);
   expect(found(checkPath(path('project/none'), library))).toEqual(['project/none not_found']);
-  expect(found(checkFile(path('project/drafts/data.yaml')))).toEqual([
+  expect(found(checkPath(path('project/drafts/data.yaml'), library))).toEqual([
     'project/drafts/data.yaml not_an_item',
   ]);
   expect(projectOf(path('project/drafts'))).toBe(path('project'));

@@ -1,6 +1,6 @@
 // Everything that can be said about a library without running anything: each file on its own, items
 // among the others, data files, policies.
-import { type Diagnostic, getOwn, isObject, type Outcome } from '../../base/index.ts';
+import { compact, type Diagnostic, getOwn, isObject, type Outcome } from '../../base/index.ts';
 import { parsePolicy } from '../../flow/index.ts';
 import type { CatalogData } from '../data/capability-data.ts';
 import { readCatalogSettings } from '../data/catalog-settings.ts';
@@ -15,16 +15,16 @@ import type { DirectiveItem, ItemOf, ToolItem } from '../item.ts';
 import { type ItemKind, SOURCES, type Source } from '../item-kinds.ts';
 import { checkKnowledge } from '../knowledge.ts';
 import { blankSignatureLine } from '../signature-line.ts';
-import { type ConfigCheck, checkTool, looseTool, type ToolWorld } from './check-tool.ts';
+import { checkTool, looseTool } from './check-tool.ts';
 import type { FileRecord } from './record.ts';
 import type { Chain } from './tool-chain.ts';
-
-export type { ConfigCheck } from './check-tool.ts';
 
 export interface CheckOptions {
   /** Only items and files of these; absent: of all. */
   sources?: readonly Source[];
 }
+
+export type FileKind = ItemKind | 'policy';
 
 /** What checking asks of a library. */
 interface CheckedLibrary {
@@ -36,13 +36,11 @@ interface CheckedLibrary {
   roots(): readonly Root[];
 }
 
-export interface CheckContext {
+interface CheckContext {
   library: CheckedLibrary;
   records: Iterable<FileRecord>;
   behind: (record: FileRecord) => readonly FileRecord[];
-  chainOf: (item: ToolItem) => Outcome<Chain>;
   rootProblems: readonly { source: Source; diagnostics: readonly Diagnostic[] }[];
-  checkConfig?: ConfigCheck;
 }
 
 const TIERS = ['fast', 'balanced', 'general', 'reasoning', 'expert', 'orchestrator'];
@@ -56,7 +54,12 @@ function readable(item: DirectiveItem): Directive | undefined {
   return item.directive ?? parseDirective(item.body, item.file).draft;
 }
 
-export function directiveWorld(library: CheckedLibrary, source: Source): DirectiveWorld {
+const toolWorldOf = (library: CheckedLibrary) => ({
+  chainOf: (item: ToolItem) => library.chainOf(item),
+  catalog: library.capabilities().catalog,
+});
+
+function directiveWorld(library: CheckedLibrary, source: Source): DirectiveWorld {
   const pricing = library.config('pricing').value;
   const currency = getOwn(pricing, 'currency');
   const tiers = keysOf(getOwn(library.config('models').value, 'tiers'));
@@ -143,18 +146,16 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
     worlds.set(source, world);
     return world;
   };
-  const { chainOf, checkConfig } = context;
-  const toolWorld: ToolWorld = {
-    chainOf,
-    catalog: library.capabilities().catalog,
-    ...(checkConfig ? { checkConfig } : {}),
-  };
+  const toolWorld = toolWorldOf(library);
 
   function checkRecord(record: FileRecord): Diagnostic[] {
     const { item } = record;
     const own = [...item.diagnostics, ...signatureProblem(record)];
     if (item.kind === 'tool') own.push(...checkTool(item, record.text(), toolWorld));
-    if (item.kind === 'directive') own.push(...checkAmong(item, worldOf(item.source)));
+    if (item.kind === 'directive') {
+      const parsed = { draft: readable(item), diagnostics: [...item.diagnostics] };
+      own.push(...checkDirective(compact(parsed), worldOf(item.source)));
+    }
     own.push(...duplicates(record, context.behind(record)));
     return own.sort((a, b) => a.line - b.line || a.column - b.column);
   }
@@ -175,27 +176,21 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
   ];
 }
 
-/** Content that is not yet a file: what would be wrong with it at that place. */
-export function checkContent(
-  kind: ItemKind,
-  content: string,
+/** What is wrong with a text at that place; with a library also among its items. */
+export function checkText(
+  kind: FileKind,
+  text: string,
   file: string,
-  library: CheckedLibrary,
-): readonly Diagnostic[] {
-  if (kind === 'knowledge') return checkKnowledge(content, file);
-  if (kind === 'tool') {
-    const item = looseTool(content, file);
-    const { catalog } = library.capabilities();
-    const among = checkTool(item, content, { chainOf: (tool) => library.chainOf(tool), catalog });
-    // A module is put beside its tool by hand: the tool may be there first.
-    return [...item.diagnostics, ...among.filter(({ code }) => code !== 'module_missing')];
+  library?: CheckedLibrary,
+): Diagnostic[] {
+  if (kind === 'policy') return parsePolicy(blankSignatureLine(text), file, 'project').diagnostics;
+  if (kind === 'knowledge') return checkKnowledge(text, file);
+  if (kind === 'directive') {
+    const parsed = parseDirective(text, file);
+    const among = library ? checkDirective(parsed, directiveWorld(library, 'project')) : [];
+    return [...parsed.diagnostics, ...among];
   }
-  const parsed = parseDirective(content, file);
-  return [...parsed.diagnostics, ...checkDirective(parsed, directiveWorld(library, 'project'))];
-}
-
-function checkAmong(item: DirectiveItem, world: DirectiveWorld): Diagnostic[] {
-  const draft = readable(item);
-  const { diagnostics } = item;
-  return draft ? checkDirective({ draft, diagnostics: [...diagnostics] }, world) : [];
+  const item = looseTool(text, file);
+  const among = library ? checkTool(item, text, toolWorldOf(library)) : [];
+  return [...item.diagnostics, ...among];
 }

@@ -4,27 +4,8 @@ import type { FileStamp } from '../files/folder-tree.ts';
 import { createRootFiles, type Root, type RootFiles } from '../files/root.ts';
 import type { SignatureState } from '../item.ts';
 import { createRecord, type FileRecord, type RecordPorts } from './record.ts';
-import { createLibrarySearch, type LibrarySearch } from './search.ts';
-import { createShelves, type Shelves } from './shelves.ts';
-
-export interface LibraryFiles {
-  readonly shelves: Shelves;
-  readonly searching: LibrarySearch;
-  /** Sees files changed, added or removed since the last call; true when there was surely nothing. */
-  refresh(): Promise<boolean>;
-  /** As they were at the last refresh. */
-  opened(): readonly RootFiles[];
-  close(): void;
-}
-
-export interface LibraryFilesOptions {
-  roots: () => readonly Root[];
-  clock: Pick<Clock, 'now'>;
-  signatureOf: (record: FileRecord) => SignatureState;
-  /** A file came, went or has another content. */
-  onChange: () => void;
-  watchAbove?: number | undefined;
-}
+import { createLibrarySearch } from './search.ts';
+import { createShelves } from './shelves.ts';
 
 interface OpenedRoot {
   files: RootFiles;
@@ -35,7 +16,14 @@ const isCurrent = ({ files }: OpenedRoot): boolean => files.isCurrent();
 const isSameRoot = (a: Root | undefined, b: Root): boolean =>
   a?.dir === b.dir && a.source === b.source && a.name === b.name;
 
-export function createLibraryFiles(options: LibraryFilesOptions): LibraryFiles {
+export function createLibraryFiles(options: {
+  roots: () => readonly Root[];
+  clock: Pick<Clock, 'now'>;
+  signatureOf: (record: FileRecord) => SignatureState;
+  /** A file came, went or has another content. */
+  onChange: () => void;
+  watchAbove?: number | undefined;
+}) {
   const { clock, signatureOf, watchAbove } = options;
   let roots: readonly Root[] = [];
   let opened: OpenedRoot[] = [];
@@ -53,15 +41,11 @@ export function createLibraryFiles(options: LibraryFilesOptions): LibraryFiles {
 
   function take(records: OpenedRoot['records'], path: string, record: FileRecord | undefined) {
     const before = records.get(path);
-    if (before) {
-      shelves.remove(before);
-      searching.remove(before);
-      records.delete(path);
-    }
-    if (record) {
-      records.set(path, record);
-      shelves.add(record);
-      searching.add(record);
+    records.delete(path);
+    if (record) records.set(path, record);
+    for (const held of [shelves, searching]) {
+      if (before) held.remove(before);
+      if (record) held.add(record);
     }
     options.onChange();
   }
@@ -101,7 +85,8 @@ export function createLibraryFiles(options: LibraryFilesOptions): LibraryFiles {
   return {
     shelves,
     searching,
-    async refresh() {
+    /** Sees files changed, added or removed since the last call; true when there was surely nothing. */
+    async refresh(): Promise<boolean> {
       const wanted = options.roots();
       const isSame = wanted === roots;
       if (isSame && hasty.size === 0 && opened.every(isCurrent)) return true;
@@ -110,9 +95,8 @@ export function createLibraryFiles(options: LibraryFilesOptions): LibraryFiles {
       reread();
       return isSame && unchanged.every(Boolean);
     },
+    /** As they were at the last refresh. */
     opened: () => opened.map(({ files }) => files),
-    close() {
-      openRoots([]);
-    },
+    close: () => openRoots([]),
   };
 }

@@ -2,7 +2,7 @@
 // Reading never runs or expands anything. A file that changed is seen after the next `refresh`.
 import { type Clock, createLooks, type Diagnostic, type Outcome, ok } from '../../base/index.ts';
 import { type CatalogData, createCatalogReader } from '../data/capability-data.ts';
-import { createDataFiles, type DataFile } from '../data/data-files.ts';
+import { createDataReader, type DataFile } from '../data/data-files.ts';
 import type { DataName } from '../data/data-shapes.ts';
 import { realOf } from '../files/item-file.ts';
 import type { Root } from '../files/root.ts';
@@ -15,25 +15,21 @@ import {
   readBundleDigests,
   type TrustPort,
 } from '../signature.ts';
-import { type CheckOptions, type ConfigCheck, checkContent, checkLibrary } from './check.ts';
+import { type CheckOptions, checkLibrary, checkText } from './check.ts';
 import { createLibraryFiles } from './library-files.ts';
 import type { FileRecord } from './record.ts';
 import type { SearchPage, SearchQuery } from './search.ts';
 import { type Chain, resolveChain, unalias } from './tool-chain.ts';
 import { removeItem, type WriteMode, type Written, writeItem } from './write.ts';
 
-export interface LibraryOptions {
+interface LibraryOptions {
   /** Ordered by how they are looked up; a function when bundles may be installed meanwhile. */
   roots: readonly Root[] | (() => readonly Root[]);
   projectRoot: string;
   /** Names of the primitives there are; all are mounted before the first refresh. */
   primitives: () => readonly string[];
   trustStore: TrustPort;
-  /** Absent: the list that lies in the bundle. */
-  bundleDigests?: BundleDigests;
   clock: Clock;
-  /** What a primitive says about a merged config before anything runs. */
-  checkConfig?: ConfigCheck;
   /** Roots with more files than this are watched instead of looked through. */
   watchAbove?: number;
 }
@@ -74,10 +70,10 @@ export interface Library {
 
 export function createLibrary(options: LibraryOptions): Library {
   const { trustStore, clock, primitives, projectRoot, watchAbove } = options;
-  let digests: BundleDigests | undefined = options.bundleDigests;
+  let digests: BundleDigests | undefined;
   const shipped = new WeakMap<FileRecord, SignatureState>();
   const catalogOf = createCatalogReader();
-  const data = createDataFiles();
+  const readData = createDataReader();
   const { roots: given } = options;
   const roots = typeof given === 'function' ? given : () => given;
 
@@ -151,7 +147,7 @@ export function createLibrary(options: LibraryOptions): Library {
     },
     search: (query) => searching.search(query, shelves.isFront),
     config(name) {
-      const known = config.get(name) ?? data.read(name, rootsNow());
+      const known = config.get(name) ?? readData(name, rootsNow());
       config.set(name, known);
       return known;
     },
@@ -172,19 +168,18 @@ export function createLibrary(options: LibraryOptions): Library {
           library,
           records: shelves.everything(),
           behind: shelves.behind,
-          chainOf,
           rootProblems: files.opened().map((one) => ({
             source: one.root.source,
             diagnostics: one.diagnostics(),
           })),
-          ...(options.checkConfig ? { checkConfig: options.checkConfig } : {}),
         },
         checked,
       ),
     write(kind, id, content, mode = 'replace', { dryRun = false } = {}) {
       looks.forget();
       return writeItem(projectFolder(), { kind, id, content, mode, dryRun }, (file) =>
-        checkContent(kind, content, file, library),
+        // A module is put beside its tool by hand: the tool may be there first.
+        checkText(kind, content, file, library).filter(({ code }) => code !== 'module_missing'),
       );
     },
     remove(kind, id) {

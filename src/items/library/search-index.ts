@@ -1,90 +1,16 @@
 // Ranked full text in memory: for every word, the documents it stands in and how much it says about
 // each. Documents come and go one at a time; a removed one leaves a gap that is closed later.
 
-// Words in order, so that those beginning with a prefix stand together. New ones are put in when
-// they are first asked for: one sort for a thousand files, not a thousand.
-
-export interface Vocabulary {
-  add(word: string): void;
-  /** The longer words that begin with this one, at most `max`. */
-  longerThan(prefix: string, max: number): string[];
-  /** Forgets all and takes these. */
-  reset(words: Iterable<string>): void;
-}
-
-/** Two sorted lists as one. */
-function merge(a: readonly string[], b: readonly string[]): string[] {
-  const merged: string[] = [];
-  let [i, j] = [0, 0];
-  while (i < a.length || j < b.length) {
-    const takeA = j >= b.length || (i < a.length && (a[i] ?? '') < (b[j] ?? ''));
-    merged.push(takeA ? (a[i++] ?? '') : (b[j++] ?? ''));
-  }
-  return merged;
-}
-
-/** Where the first word that is not smaller stands. */
-function firstFrom(words: readonly string[], word: string): number {
-  let [low, high] = [0, words.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((words[middle] ?? '') < word) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
-export function createVocabulary(): Vocabulary {
-  let words: string[] = [];
-  let fresh: string[] = [];
-
-  function sorted(): readonly string[] {
-    if (fresh.length > 0) {
-      words = merge(words, fresh.sort());
-      fresh = [];
-    }
-    return words;
-  }
-
-  return {
-    add(word) {
-      fresh.push(word);
-    },
-    longerThan(prefix, max) {
-      const found: string[] = [];
-      const all = sorted();
-      for (let at = firstFrom(all, prefix); at < all.length && found.length < max; at++) {
-        const word = all[at] ?? '';
-        if (!word.startsWith(prefix)) break;
-        if (word !== prefix) found.push(word);
-      }
-      return found;
-    },
-    reset(all) {
-      words = [...all].sort();
-      fresh = [];
-    },
-  };
-}
-
 /** What a word is worth by where it stands. */
-export const WEIGHTS = { name: 5, description: 2, tags: 1.5, body: 1 } as const;
-export type Field = keyof typeof WEIGHTS;
-export type Fields = Readonly<Record<Field, string>>;
+const WEIGHTS = { name: 5, description: 2, tags: 1.5, body: 1 } as const;
+type Field = keyof typeof WEIGHTS;
+type Fields = Readonly<Record<Field, string>>;
 
 export interface Scores {
   /** Documents that hold at least one word of the query, in no particular order. */
   documents: number[];
   /** By document number. */
   score: Float64Array;
-}
-
-export interface SearchIndex {
-  add(fields: Fields): number;
-  remove(document: number): void;
-  /** Every document that holds a word of the query or a longer form of it. */
-  match(words: readonly string[]): Scores;
-  size(): number;
 }
 
 /** Texts beyond this are found by their beginning. */
@@ -115,14 +41,27 @@ function weigh(fields: Fields): Map<string, number> {
   return weights;
 }
 
+/** Where the first word that is not smaller stands. */
+function firstFrom(words: readonly string[], word: string): number {
+  let [low, high] = [0, words.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((words[middle] ?? '') < word) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 interface Posting {
   documents: number[];
   weights: number[];
 }
 
-export function createSearchIndex(): SearchIndex {
+export function createSearchIndex() {
   const postings = new Map<string, Posting>();
-  const vocabulary = createVocabulary();
+  /** In order, so that words beginning with a prefix stand together; new ones are sorted in late. */
+  let vocabulary: readonly string[] = [];
+  let fresh: string[] = [];
   /** Not removed; by document number. */
   const alive: boolean[] = [];
   let count = 0;
@@ -132,8 +71,16 @@ export function createSearchIndex(): SearchIndex {
 
   /** The word itself, then longer forms of it. */
   function formsOf(word: string): string[] {
-    const own = postings.has(word) ? [word] : [];
-    return word.length < MIN_PREFIX ? own : [...own, ...vocabulary.longerThan(word, MAX_FORMS)];
+    const forms = postings.has(word) ? [word] : [];
+    if (word.length < MIN_PREFIX) return forms;
+    // Two sorted runs: one pass, not a sort of all there is.
+    if (fresh.length > 0) [vocabulary, fresh] = [[...vocabulary, ...fresh.sort()].sort(), []];
+    const from = firstFrom(vocabulary, `${word}\0`);
+    for (const longer of vocabulary.slice(from, from + MAX_FORMS)) {
+      if (!longer.startsWith(word)) break;
+      forms.push(longer);
+    }
+    return forms;
   }
 
   /** Gaps in the lists are closed when there are many, and their numbers used again. */
@@ -149,14 +96,14 @@ export function createSearchIndex(): SearchIndex {
         });
       }
     }
-    vocabulary.reset(postings.keys());
+    [vocabulary, fresh] = [[...postings.keys()].sort(), []];
     for (const gap of gaps) free.push(gap);
     gaps = [];
   }
 
   return {
     size: () => count,
-    add(fields) {
+    add(fields: Fields): number {
       const document = free.pop() ?? alive.length;
       alive[document] = true;
       count++;
@@ -165,21 +112,22 @@ export function createSearchIndex(): SearchIndex {
         if (!posting) {
           posting = { documents: [], weights: [] };
           postings.set(word, posting);
-          vocabulary.add(word);
+          fresh.push(word);
         }
         posting.documents.push(document);
         posting.weights.push(weight);
       }
       return document;
     },
-    remove(document) {
+    remove(document: number): void {
       if (!alive[document]) return;
       alive[document] = false;
       count--;
       gaps.push(document);
       tidy();
     },
-    match(words) {
+    /** Every document that holds a word of the query or a longer form of it. */
+    match(words: readonly string[]): Scores {
       const score = new Float64Array(alive.length);
       const matched = new Uint16Array(alive.length);
       const best = new Float64Array(alive.length);

@@ -20,7 +20,7 @@ export interface SearchQuery {
   categories?: (kind: ItemKind, category: string, id: string) => boolean;
 }
 
-export interface SearchHit {
+interface SearchHit {
   item: Item;
   score: number;
   /** The item that stands in front of it, when it is not the one a name leads to. */
@@ -57,10 +57,7 @@ const order = (a: Candidate, b: Candidate): number =>
 /** The least score among the best `count`: sorting ten thousand to show ten would be most of the work. */
 function leastOfBest(documents: readonly number[], score: Float64Array, count: number): number {
   if (documents.length <= count) return Number.NEGATIVE_INFINITY;
-  const scores = new Float64Array(documents.length);
-  for (let at = 0; at < documents.length; at++)
-    scores[at] = score[documents[at] as number] as number;
-  scores.sort();
+  const scores = Float64Array.from(documents, (document) => score[document] ?? 0).sort();
   return scores[scores.length - count] ?? 0;
 }
 
@@ -86,14 +83,7 @@ function phraseFactor(record: FileRecord, words: readonly string[], phrase: RegE
   return phrase.test(record.text()) ? PHRASE_FACTOR.body : 1;
 }
 
-export interface LibrarySearch {
-  /** Takes a file in; its words are read when the next search needs them. */
-  add(record: FileRecord): void;
-  remove(record: FileRecord): void;
-  search(query: SearchQuery, isEffective: (record: FileRecord) => boolean): SearchPage;
-}
-
-export function createLibrarySearch(): LibrarySearch {
+export function createLibrarySearch() {
   const index = createSearchIndex();
   const waiting = new Set<FileRecord>();
   const documents = new Map<FileRecord, number>();
@@ -123,11 +113,12 @@ export function createLibrarySearch(): LibrarySearch {
   /** The best `count`, ranked. */
   function best(found: readonly number[], score: Float64Array, count: number): Candidate[] {
     const least = leastOfBest(found, score, count);
-    const ranked: Candidate[] = [];
-    for (const document of found) {
-      const value = score[document] ?? 0;
-      if (value >= least) ranked.push({ record: records[document] as FileRecord, score: value });
-    }
+    const ranked = found
+      .filter((document) => (score[document] ?? 0) >= least)
+      .map((document) => ({
+        record: records[document] as FileRecord,
+        score: score[document] ?? 0,
+      }));
     return ranked.sort(order).slice(0, count);
   }
 
@@ -143,10 +134,9 @@ export function createLibrarySearch(): LibrarySearch {
   }
 
   return {
-    add(record) {
-      waiting.add(record);
-    },
-    remove(record) {
+    /** Takes a file in; its words are read when the next search needs them. */
+    add: (record: FileRecord) => void waiting.add(record),
+    remove(record: FileRecord): void {
       waiting.delete(record);
       const document = documents.get(record);
       if (document === undefined) return;
@@ -154,7 +144,7 @@ export function createLibrarySearch(): LibrarySearch {
       records[document] = undefined;
       index.remove(document);
     },
-    search(query, isEffective) {
+    search(query: SearchQuery, isEffective: (record: FileRecord) => boolean): SearchPage {
       const offset = readCursor(query);
       if (offset === undefined) {
         return { hits: [], total: 0, problem: 'the cursor does not belong to this query' };

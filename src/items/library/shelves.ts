@@ -5,23 +5,11 @@ import { lastSegment } from '../files/item-place.ts';
 import { type ItemKind, KINDS, type Source } from '../item-kinds.ts';
 import type { FileRecord } from './record.ts';
 
-export interface Shelves {
-  add(record: FileRecord): void;
-  remove(record: FileRecord): void;
-  find(kind: ItemKind, id: string, source?: Source): Outcome<FileRecord>;
-  /** The files behind this one. */
-  readonly behind: (record: FileRecord) => readonly FileRecord[];
-  readonly isFront: (record: FileRecord) => boolean;
-  /** The first file of every id, ordered by kind and id. */
-  fronts(kind?: ItemKind): readonly FileRecord[];
-  everything(): Iterable<FileRecord>;
-}
-
 type Stack = FileRecord[];
 
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 
-export function createShelves(rankOf: (record: FileRecord) => number): Shelves {
+export function createShelves(rankOf: (record: FileRecord) => number) {
   const stacks: Record<ItemKind, Map<string, Stack>> = {
     directive: new Map(),
     tool: new Map(),
@@ -29,26 +17,15 @@ export function createShelves(rankOf: (record: FileRecord) => number): Shelves {
   };
   /** Last segment -> ids, made when a bare name is asked for after a change. */
   let names: Partial<Record<ItemKind, Map<string, string[]>>> = {};
-  let ordered: FileRecord[] | undefined;
+  let ordered: readonly FileRecord[] | undefined;
 
   function changed(): void {
     names = {};
     ordered = undefined;
   }
 
-  function bareNames(kind: ItemKind): Map<string, string[]> {
-    const known = names[kind];
-    if (known) return known;
-    const made = new Map<string, string[]>();
-    for (const id of stacks[kind].keys()) {
-      const name = lastSegment(id);
-      const ids = made.get(name);
-      if (ids) ids.push(id);
-      else made.set(name, [id]);
-    }
-    names[kind] = made;
-    return made;
-  }
+  const bareNames = (kind: ItemKind): Map<string, string[]> =>
+    (names[kind] ??= Map.groupBy(stacks[kind].keys(), lastSegment));
 
   function frontOf(stack: Stack | undefined, source: Source | undefined): FileRecord | undefined {
     return source === undefined ? stack?.[0] : stack?.find(({ root }) => root.source === source);
@@ -67,22 +44,20 @@ export function createShelves(rankOf: (record: FileRecord) => number): Shelves {
   }
 
   return {
-    add(record) {
-      const shelf = stacks[record.kind];
-      const stack = shelf.get(record.id) ?? [];
-      stack.push(record);
+    add(record: FileRecord): void {
+      const stack = [...(stacks[record.kind].get(record.id) ?? []), record];
       stack.sort((a, b) => rankOf(a) - rankOf(b) || compare(a.path, b.path));
-      shelf.set(record.id, stack);
+      stacks[record.kind].set(record.id, stack);
       changed();
     },
-    remove(record) {
+    remove(record: FileRecord): void {
       const shelf = stacks[record.kind];
       const rest = (shelf.get(record.id) ?? []).filter((other) => other !== record);
       if (rest.length > 0) shelf.set(record.id, rest);
       else shelf.delete(record.id);
       changed();
     },
-    find(kind, id, source) {
+    find(kind: ItemKind, id: string, source?: Source): Outcome<FileRecord> {
       const exact = frontOf(stacks[kind].get(id), source);
       if (exact) return ok(exact);
       if (id.includes('/')) return notFound(kind, id, source);
@@ -98,12 +73,14 @@ export function createShelves(rankOf: (record: FileRecord) => number): Shelves {
       }
       return ok(frontOf(stacks[kind].get(first), source) as FileRecord);
     },
-    behind(record) {
+    /** The files behind this one. */
+    behind(record: FileRecord): readonly FileRecord[] {
       const stack = stacks[record.kind].get(record.id) ?? [];
       return stack.slice(stack.indexOf(record) + 1);
     },
-    isFront: (record) => stacks[record.kind].get(record.id)?.[0] === record,
-    fronts(kind) {
+    isFront: (record: FileRecord): boolean => stacks[record.kind].get(record.id)?.[0] === record,
+    /** The first file of every id, ordered by kind and id. */
+    fronts(kind?: ItemKind): readonly FileRecord[] {
       ordered ??= KINDS.flatMap((each) =>
         [...stacks[each].values()]
           .map((stack) => stack[0] as FileRecord)
@@ -111,7 +88,7 @@ export function createShelves(rankOf: (record: FileRecord) => number): Shelves {
       );
       return kind === undefined ? ordered : ordered.filter((record) => record.kind === kind);
     },
-    *everything() {
+    *everything(): Iterable<FileRecord> {
       for (const kind of KINDS) for (const stack of stacks[kind].values()) yield* stack;
     },
   };

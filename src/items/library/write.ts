@@ -39,7 +39,7 @@ export interface Written {
   diagnostics: readonly Diagnostic[];
 }
 
-export interface WriteRequest {
+interface WriteRequest {
   kind: ItemKind;
   id: string;
   content: string;
