@@ -1,7 +1,7 @@
 // What editors are told about the language is what the language has.
 
 import { describe, expect, test } from 'vitest';
-import * as words from '../../src/cli/lsp/words.ts';
+import { wordList } from '../../src/cli/lsp/words.ts';
 import { CONTEXT_VIEW, OPERATION_VIEW } from '../../src/flow/guards/context.ts';
 import { STATEMENT_WORDS } from '../../src/script/syntax/value.ts';
 import { LIST_METHODS, TEXT_METHODS } from '../../src/script/values/methods.ts';
@@ -12,12 +12,12 @@ const small = [...TRANSFORMERS.values()].map(({ name }) => name);
 
 describe('every one has its line, and there is no other', () => {
   test.each([
-    ['statement words', words.STATEMENTS, STATEMENT_WORDS],
-    ['transformers', words.TRANSFORMERS, new Set(small)],
-    ['variants of @parse', words.PARSE_VARIANTS, Object.keys(PARSE_VARIANTS)],
-    ['methods of texts', words.TEXT_METHODS, TEXT_METHODS.keys()],
-    ['methods of lists', words.LIST_METHODS, LIST_METHODS.keys()],
-    ['members of @mx', words.CONTEXT, Object.keys(CONTEXT_VIEW)],
-    ['members of @mx.op', words.OPERATION, Object.keys(OPERATION_VIEW)],
+    ['statement words', wordList('statements'), STATEMENT_WORDS],
+    ['transformers', wordList('transformers'), new Set(small)],
+    ['variants of @parse', wordList('parse_variants'), Object.keys(PARSE_VARIANTS)],
+    ['methods of texts', wordList('text_methods'), TEXT_METHODS.keys()],
+    ['methods of lists', wordList('list_methods'), LIST_METHODS.keys()],
+    ['members of @mx', wordList('context'), Object.keys(CONTEXT_VIEW)],
+    ['members of @mx.op', wordList('operation'), Object.keys(OPERATION_VIEW)],
   ])('%s', (_what, table, names) => expect(sorted(Object.keys(table))).toEqual(sorted(names)));
 });

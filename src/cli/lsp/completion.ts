@@ -7,7 +7,7 @@ import { keysOf, literalAt } from '../../script/index.ts';
 import { fieldOf, type Meaning, resolve, typeOfMeaning } from './definition.ts';
 import type { Modules } from './modules.ts';
 import { isProse, readScript, type ScriptView, type View } from './view.ts';
-import * as words from './words.ts';
+import { about, wordList } from './words.ts';
 
 // The markup of directives around a place: which element is open there, which tags and attributes it
 // may have. Reads tags only; the table of what is allowed is the one that the reader of items uses.
@@ -123,7 +123,7 @@ export function completeAt(view: View, offset: number, modules: Modules): Comple
   }
   const offer = view.kind === 'directive' ? offerTags(view.text, offset) : undefined;
   if (!offer) return undefined;
-  const items = offer.names.map((label) => item('tag', label, words.TAGS[label]));
+  const items = offer.names.map((label) => item('tag', label, about('tags', label)));
   return { items, at: offer.at };
 }
 
@@ -133,8 +133,8 @@ const item = (kind: CompletionKind, label: string, detail?: string): Item => ({
   ...(detail === undefined ? {} : { detail }),
 });
 
-const listed = (kind: CompletionKind, table: words.WordList): Item[] =>
-  Object.entries(table).map(([label, detail]) => item(kind, label, detail));
+const listed = (kind: CompletionKind, list: Parameters<typeof wordList>[0]): Item[] =>
+  Object.entries(wordList(list)).map(([label, detail]) => item(kind, label, detail));
 
 const NAME = '[A-Za-z_\\u0080-\\uffff][\\w\\u0080-\\uffff-]*';
 const STEP = `\\.(?:${NAME}|\\d+)|\\[\\d+\\]|\\["[^"\\n]*"\\]|\\([^()\\n]*\\)`;
@@ -185,11 +185,11 @@ function beginning({ view, offset, line }: Asked): Completion | undefined {
   const [, slash = '', typed = ''] = found;
   const at = offset - typed.length;
   if (slash === '/' || view.script.mode === 'strict') {
-    const block = slash === '' ? listed('word', words.BLOCK_WORDS) : [];
-    return { items: [...listed('word', words.STATEMENTS), ...block], at };
+    const block = slash === '' ? listed('word', 'block_words') : [];
+    return { items: [...listed('word', 'statements'), ...block], at };
   }
   if (!isInside(view.script, offset)) return undefined;
-  return { items: [...listed('word', words.STATEMENTS), ...listed('word', words.BLOCK_WORDS)], at };
+  return { items: [...listed('word', 'statements'), ...listed('word', 'block_words')], at };
 }
 
 const isInside = ({ parsed }: ScriptView, offset: number): boolean =>
@@ -203,7 +203,7 @@ function ruleHead({ view, offset, line }: Asked): Completion | undefined {
   const at = offset - typed.length;
   const before = head.slice(0, head.length - typed.length);
   if (/\b(?:before|after|always|for)[ \t]/.test(before)) return { items: filters(view.script), at };
-  const timings = listed('word', words.TIMINGS).filter(
+  const timings = listed('word', 'timings').filter(
     ({ label }) => rule === 'guard' || label === 'before' || label === 'after',
   );
   const privileged = item('word', 'privileged', 'may remove labels, cannot be switched off');
@@ -215,7 +215,7 @@ function filters({ names }: ScriptView): Item[] {
   const functions = names.filter(({ kind }) => kind === 'function');
   return [
     ...[...labels].map((label) => item('word', label, 'label of this file')),
-    ...listed('word', words.OPERATION_FILTERS),
+    ...listed('word', 'operation_filters'),
     ...functions.map(({ name }) => item('function', `@${name}`)),
   ];
 }
@@ -255,8 +255,8 @@ function named({ view, offset, line }: Asked): Completion | undefined {
     ),
     ...inputs.map(({ name, description }) => item('variable', name, description)),
     ...(parsed.script ? [] : looseNames(text, at)),
-    ...listed('variable', words.AMBIENT),
-    ...listed('function', words.TRANSFORMERS),
+    ...listed('variable', 'ambient'),
+    ...listed('function', 'transformers'),
   ];
   return { items: unique(items), at };
 }
@@ -302,9 +302,9 @@ function member({ view, offset, line, modules }: Asked): Completion | undefined 
 
 /** Methods of a type; of all when it is not known. */
 function methodsOf(type: string | undefined): Item[] {
-  const common = [...listed('method', words.QUESTIONS), ...listed('field', words.VALUE_MEMBERS)];
-  const text = type === undefined || type === 'string' ? listed('method', words.TEXT_METHODS) : [];
-  const list = type === undefined || type === 'array' ? listed('method', words.LIST_METHODS) : [];
+  const common = [...listed('method', 'questions'), ...listed('field', 'value_members')];
+  const text = type === undefined || type === 'string' ? listed('method', 'text_methods') : [];
+  const list = type === undefined || type === 'array' ? listed('method', 'list_methods') : [];
   return unique([...text, ...list, ...common]);
 }
 
@@ -315,7 +315,7 @@ function membersOf(meaning: Meaning, view: Looked, modules: Modules): Item[] {
     return modules.exports(meaning.module).map((name) => item('module', name));
   }
   const { fields } = meaning;
-  if (/^(?:mx|ctx)$/.test(fields.at(-1) ?? '')) return listed('field', words.VALUE_MX);
+  if (/^(?:mx|ctx)$/.test(fields.at(-1) ?? '')) return listed('field', 'value_mx');
   if (meaning.kind === 'ambient') return membersOfAmbient(meaning.name, fields, view);
   const type = typeOfMeaning(meaning);
   const value = meaning.kind === 'bound' ? literalAt(meaning.home.bound.value, fields) : undefined;
@@ -328,11 +328,11 @@ function membersOfAmbient(name: string, fields: readonly string[], view: Looked)
   switch (name) {
     case 'mx':
     case 'ctx':
-      if (first === undefined) return listed('field', words.CONTEXT);
-      return first === 'op' || first === 'operation' ? listed('field', words.OPERATION) : [];
+      if (first === undefined) return listed('field', 'context');
+      return first === 'op' || first === 'operation' ? listed('field', 'operation') : [];
     case 'p':
     case 'pipeline':
-      return first === undefined ? listed('field', words.PIPE) : methodsOf(undefined);
+      return first === undefined ? listed('field', 'pipe') : methodsOf(undefined);
     case 'fm':
       return fieldsNamed(frontMatterKeys(parsed.partial.frontMatter, fields));
     case 'input':
@@ -342,7 +342,7 @@ function membersOfAmbient(name: string, fields: readonly string[], view: Looked)
       ];
     default:
       return /^(?:parse|json)$/i.test(name)
-        ? listed('method', words.PARSE_VARIANTS)
+        ? listed('method', 'parse_variants')
         : methodsOf(undefined);
   }
 }
@@ -360,10 +360,10 @@ function word({ view, offset, line }: Asked): Completion | undefined {
   const [, sign, typed] = /(=>|\|)[ \t]*([a-z]*)$/.exec(line) ?? [];
   if (typed === undefined) return undefined;
   const at = offset - typed.length;
-  if (sign === '|') return { items: listed('word', words.EFFECT_STAGES), at };
+  if (sign === '|') return { items: listed('word', 'effect_stages'), at };
   const isGuard = headBefore(view.script.text, offset) === 'guard';
-  const table = isGuard ? words.VERDICTS : { ...words.BLOCK_WORDS, ...words.EFFECT_STAGES };
-  return { items: listed('word', table), at };
+  const stages = [...listed('word', 'block_words'), ...listed('word', 'effect_stages')];
+  return { items: isGuard ? listed('word', 'verdicts') : stages, at };
 }
 
 /** The word of the last statement that begins at or before a place. */
@@ -371,7 +371,7 @@ function headBefore(text: string, offset: number): string | undefined {
   const before = text.slice(0, offset).split('\n');
   for (let index = before.length - 1; index >= 0; index -= 1) {
     const [, found] = /^[ \t]*\/?([a-z]+)\b/.exec(before[index] ?? '') ?? [];
-    if (found !== undefined && Object.hasOwn(words.STATEMENTS, found)) return found;
+    if (found !== undefined && about('statements', found) !== undefined) return found;
   }
   return undefined;
 }

@@ -12,7 +12,7 @@ import {
 } from './definition.ts';
 import type { Home, Modules } from './modules.ts';
 import { isProse, type ScriptView, type View } from './view.ts';
-import * as words from './words.ts';
+import { about } from './words.ts';
 
 interface Hover {
   readonly text: string;
@@ -30,14 +30,11 @@ export function hoverAt(view: View, offset: number, modules: Modules): Hover | u
 
 function hoverOfTag(text: string, offset: number): Hover | undefined {
   const tag = tagAt(text, offset);
-  const line = tag && about(words.TAGS, tag.name);
+  const line = tag && about('tags', tag.name);
   return tag && line !== undefined
     ? { text: `${code(`<${tag.name}>`)}\n${line}`, at: tag.at, end: tag.end }
     : undefined;
 }
-
-const about = (table: words.WordList, name: string): string | undefined =>
-  Object.hasOwn(table, name) ? table[name] : undefined;
 
 const code = (text: string): string => `\`\`\`mlld\n${text}\n\`\`\``;
 
@@ -59,7 +56,7 @@ function hoverInScript(
   if (!token) return undefined;
   const { at, end } = token;
   if (token.kind === 'word') {
-    const line = about(words.STATEMENTS, token.word) ?? about(words.BLOCK_WORDS, token.word);
+    const line = about('statements', token.word) ?? about('block_words', token.word);
     return line === undefined ? undefined : { text: line, at, end };
   }
   const text = describe(resolve(token, offset, view, modules), token, modules);
@@ -139,16 +136,16 @@ function aboutMember(meaning: Meaning & { fields: readonly string[] }, written: 
   const last = fields.at(-1) ?? '';
   const type = typeOfMeaning(meaning);
   if (type !== undefined) return lines(code(written), `field, ${type}`);
-  const facts = /^(?:mx|ctx)$/.test(fields.at(-2) ?? '') ? about(words.VALUE_MX, last) : undefined;
+  const facts = /^(?:mx|ctx)$/.test(fields.at(-2) ?? '') ? about('value_mx', last) : undefined;
   return facts ?? aboutMethod(last) ?? '';
 }
 
 const aboutMethod = (name: string): string | undefined => {
   const line =
-    about(words.VALUE_MEMBERS, name === 'ctx' ? 'mx' : name) ??
-    about(words.TEXT_METHODS, name) ??
-    about(words.LIST_METHODS, name) ??
-    about(words.QUESTIONS, name);
+    about('value_members', name === 'ctx' ? 'mx' : name) ??
+    about('text_methods', name) ??
+    about('list_methods', name) ??
+    about('questions', name);
   return line === undefined ? undefined : lines(code(`.${name}`), line);
 };
 
@@ -157,19 +154,19 @@ function aboutAmbient(name: string, fields: readonly string[]): string {
   const isContext = name === 'mx' || name === 'ctx';
   const line =
     first === undefined
-      ? (about(words.AMBIENT, name) ?? about(words.TRANSFORMERS, name.toLowerCase()))
+      ? (about('ambient', name) ?? about('transformers', name.toLowerCase()))
       : isContext
         ? aboutContext(first, second)
         : undefined;
   if (line !== undefined) return lines(code(`@${[name, ...fields].join('.')}`), line);
   if (first === undefined) return '';
-  const member = name === 'p' || name === 'pipeline' ? about(words.PIPE, first) : undefined;
-  const variant = /^(?:parse|json)$/i.test(name) ? about(words.PARSE_VARIANTS, first) : undefined;
+  const member = name === 'p' || name === 'pipeline' ? about('pipe', first) : undefined;
+  const variant = /^(?:parse|json)$/i.test(name) ? about('parse_variants', first) : undefined;
   return member ?? variant ?? aboutMethod(fields.at(-1) ?? '') ?? '';
 }
 
 const aboutContext = (first: string, second: string | undefined): string | undefined => {
-  if (second === undefined) return about(words.CONTEXT, first);
-  if (first === 'op' || first === 'operation') return about(words.OPERATION, second);
-  return first === 'pipe' ? about(words.CONTEXT, second) : undefined;
+  if (second === undefined) return about('context', first);
+  if (first === 'op' || first === 'operation') return about('operation', second);
+  return first === 'pipe' ? about('context', second) : undefined;
 };
