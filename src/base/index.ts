@@ -66,4 +66,4 @@ export { createLooks, createRecent, createRecentPairs } from './recent.ts';
 export { createRedactor, type RedactionStream, type Redactor } from './redact.ts';
 export { type FileBytes, type FileProblem, isInside, readRegularFile } from './regular-file.ts';
 export { createLines, nearest, type Position, type TextLines } from './text.ts';
-export { formatYaml, parseYaml, type YamlProblem } from './yaml.ts';
+export { formatYaml, parseYaml } from './yaml.ts';

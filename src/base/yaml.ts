@@ -14,7 +14,7 @@ const MAX_NODES = 200_000;
 const MAX_BYTES = 2 * 1024 * 1024;
 const MAX_PROBLEMS = 100;
 
-export interface YamlProblem extends Position {
+interface YamlProblem extends Position {
   message: string;
 }
 

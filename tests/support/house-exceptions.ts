@@ -73,14 +73,8 @@ export const KNOWN_FOR_TESTS: readonly string[] = [
   'script/index.ts ProcessRequest',
   'script/run-script.ts ScriptOptions',
   'script/syntax/value.ts OPERATOR_LEVEL',
-  'script/values/access.ts MxFacts',
-  'script/values/access.ts eachOf',
-  'script/values/access.ts mxOf',
-  'script/values/kinds.ts withName',
   'script/values/methods.ts LIST_METHODS',
   'script/values/methods.ts TEXT_METHODS',
-  'script/values/operators.ts equals',
-  'script/values/text.ts argumentText',
   'script/values/transforms.ts PARSE_VARIANTS',
 ];
 

@@ -148,7 +148,7 @@ export function substituted(line: string): string[] {
   return [...opened, ...ticks].map((text) => text.replace(/[)"].*$/s, ''));
 }
 
-const splitPipes = (line: string): string[] =>
+export const splitPipes = (line: string): string[] =>
   (line.match(/(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^|'"\\])+/g) ?? []).map((part) => part.trim());
 
 const MAX_WORDS = 4;

@@ -39,7 +39,7 @@ export function createCompiler(unit: SourceUnit, isFunction = false): Compiler {
     action: (node) => compileAction(c, node),
     lines: (nodes) => runLines(nodes.map((node) => compileAction(c, node))),
     text: (parts) => compileText(c, parts),
-    stages: (source, stages, options) => compilePipeline(c, source, stages, options),
+    stages: (source, stages, format) => compilePipeline(c, source, stages, format),
     piped: (stages) => compilePiped(c, stages),
   };
   return c;

@@ -27,7 +27,7 @@ import {
   type Node,
 } from '../syntax/ast.ts';
 import { absent, isAbsent, isTruthy } from '../values/kinds.ts';
-import { compare, isEqual } from '../values/operators.ts';
+import { applied, equals } from '../values/operators.ts';
 
 /** Lines in a scope of their own; the value is a `Leave`, or what the last line gave. */
 export function compileBlock(c: Compiler, node: Node<'block'>, kind: ScopeKind = 'block'): Eval {
@@ -58,26 +58,14 @@ function compileCondition(c: Compiler, condition: Condition): Test {
   if (!('value' in condition)) return () => (condition.kind === 'denied' ? FALSE : TRUE);
   const evaluate = c.expression(condition.value, 'condition');
   if (condition.kind === 'compare') {
-    const { operator } = condition;
-    return async (env, subject) => compareWith(operator, subject ?? absent(), await evaluate(env));
+    const compare = applied(condition.operator);
+    return async (env, subject) => compare(subject ?? absent(), await evaluate(env));
   }
   const isWildcard = condition.value.kind === 'literal' && condition.value.isWildcard === true;
   return async (env, subject) => {
     const value = await evaluate(env);
-    if (!subject || isWildcard) return value;
-    const answer = makeValue(isEqual(subject, value), { descriptor: subject.meta.descriptor });
-    return addMarks(answer, value.meta.descriptor);
+    return !subject || isWildcard ? value : equals(subject, value);
   };
-}
-
-function compareWith(operator: string, left: Value, right: Value): Value {
-  if (operator === '<' || operator === '>' || operator === '<=' || operator === '>=')
-    return compare(operator, left, right);
-  const isSame = isEqual(left, right);
-  const answer = makeValue(operator === '!=' ? !isSame : isSame, {
-    descriptor: left.meta.descriptor,
-  });
-  return addMarks(answer, right.meta.descriptor);
 }
 
 /** The cells a branch could have changed know about the condition, whichever way it went. */
@@ -87,10 +75,10 @@ export interface Branches {
 }
 
 /** What could happen in them, so that a condition can be noted where it matters. */
-export const branchesOf = (actions: readonly (ActionExpression | undefined)[]): Branches => {
-  const present = actions.filter((action): action is ActionExpression => action !== undefined);
-  return { names: present.flatMap(augmentedNames), mayLeave: present.some(mayLeave) };
-};
+export const branchesOf = (actions: readonly ActionExpression[]): Branches => ({
+  names: actions.flatMap(augmentedNames),
+  mayLeave: actions.some(mayLeave),
+});
 
 export function decided(env: Environment, marks: Descriptor, branches: Branches): void {
   if (marks === EMPTY) return;
@@ -121,29 +109,23 @@ export function compileWhen(
           : { line: c.action(item) },
     );
   const branches = branchesOf(
-    node.items.map((item) => (item.kind === 'arm' ? item.action : undefined)),
+    node.items.flatMap((item) => ('action' in item ? [item.action] : [])),
   );
   const hasLines = items.some((item) => 'line' in item);
   return async (outer) => {
     const env = hasLines ? { ...outer, scope: new VariableScope('arm', outer.scope) } : outer;
     const { action, marks } = await chooseArm(env, items, await subject?.(env));
     decided(outer, marks, branches);
-    if (!action) return addMarks(NO_MATCH, marks);
-    return addMarks(await action(under(env, marks)), marks);
+    return addMarks(action ? await action(under(env, marks)) : NO_MATCH, marks);
   };
 }
 
-interface Choice {
-  readonly action: Eval | undefined;
-  /** Of every condition that was asked. */
-  readonly marks: Descriptor;
-}
-
+/** `marks`: of every condition that was asked. */
 async function chooseArm(
   env: Environment,
   items: readonly Item[],
   subject: Value | undefined,
-): Promise<Choice> {
+): Promise<{ action: Eval | undefined; marks: Descriptor }> {
   let marks = subject?.meta.descriptor ?? EMPTY;
   for (const item of items) {
     if ('line' in item) {
@@ -174,7 +156,7 @@ export function compileIf(c: Compiler, node: Node<'if'>): Eval {
   const first = compileBlock(c, node.then);
   const other = node.else;
   const second = other && (other.kind === 'if' ? compileIf(c, other) : compileBlock(c, other));
-  const branches = branchesOf([node.then, other]);
+  const branches = branchesOf(other ? [node.then, other] : [node.then]);
   return async (env) => {
     const chosen = await condition(env);
     const branch = isTruthy(chosen) ? first : second;

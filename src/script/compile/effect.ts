@@ -50,7 +50,8 @@ export function compileEffect(
     const where = await target(env);
     const input = evaluate
       ? lazyInput(env, 'value', evaluate, resolveOpen)
-      : { name: 'value', value: passing ?? documentOf(env) };
+      : // `output to "f"`: everything printed so far.
+        { name: 'value', value: passing ?? makeValue(env.run.document()) };
     const op = operationOf(node, env, where, isInline);
     return await operate(env, op, [input], ([value], inner, scope) =>
       carryOut(node, value, where, shown, inner, scope),
@@ -58,16 +59,13 @@ export function compileEffect(
   };
 }
 
-/** `output to "f"`: everything printed so far. */
-const documentOf = (env: Environment): Value => makeValue(env.run.document());
-
 function operationOf(
   node: Node<'effect'>,
   env: Environment,
   where: Where | undefined,
   isInline: boolean,
 ): Operation {
-  const path = where?.kind === 'file' ? where.path : where?.kind;
+  const target = where?.kind === 'file' ? where.path : where?.kind;
   return {
     type: node.effect,
     name: node.effect,
@@ -75,14 +73,11 @@ function operationOf(
     opLabels: [],
     retryOwner: false,
     location: placeOf(env.unit, node.at),
-    ...(path === undefined ? {} : { target: path }),
+    ...(target === undefined ? {} : { target }),
   };
 }
 
-type Where =
-  | { readonly kind: 'file'; readonly path: string }
-  | { readonly kind: 'stdout' | 'stderr' }
-  | { readonly kind: 'env'; readonly name: string };
+type Where = { readonly kind: 'file'; readonly path: string } | Exclude<Target, { kind: 'file' }>;
 
 function compileTarget(
   c: Compiler,
@@ -115,23 +110,17 @@ function carryOut(
     const text = showText(value, shown);
     return text === undefined ? absent() : emit(node.effect, text);
   }
-  const isAppend = node.effect === 'append';
   if (!where)
     return raise('invalid_input', `\`${node.effect}\` needs a target`, {
       hint: `${node.effect} VALUE to "file"`,
     });
-  if (where.kind === 'file')
-    return isAppend
-      ? appendTo(where.path, value, env, emit)
-      : writeTo(where.path, value, node, env, emit);
+  if (where.kind === 'file') return writeTo(where.path, value, node, env, emit);
   const text = fileText(value, node.format);
-  if (where.kind === 'env') {
-    const marks = describe({ taint: [`src:env:${where.name}`] });
-    const descriptor = mergeDescriptors(value.meta.descriptor, marks);
-    env.run.environment.set(where.name, makeValue(text, { descriptor }));
-    return emit('env', text, where.name);
-  }
-  return emit(where.kind === 'stderr' ? 'log' : 'show', text);
+  if (where.kind !== 'env') return emit(where.kind === 'stderr' ? 'log' : 'show', text);
+  const marks = describe({ taint: [`src:env:${where.name}`] });
+  const descriptor = mergeDescriptors(value.meta.descriptor, marks);
+  env.run.environment.set(where.name, makeValue(text, { descriptor }));
+  return emit('env', text, where.name);
 }
 
 type Emit = (kind: string, text: string, target?: string, isPending?: boolean) => Value;
@@ -151,32 +140,21 @@ async function write(
 }
 
 /** Held back under an after-guard like any effect; the write itself happens when it is let go. */
-async function deliver(
+async function writeTo(
   path: string,
-  text: string,
-  append: boolean,
   value: Value,
+  { effect, format }: Node<'effect'>,
   env: Environment,
   emit: Emit,
 ): Promise<Value> {
-  const kind = append ? 'append' : 'output';
-  if (env.frame.emit) return emit(kind, text, path, true);
-  await write(path, text, append, value, env);
-  return emit(kind, text, path);
+  const isAppend = effect === 'append';
+  const text = isAppend ? appendedText(path, value) : fileText(value, format);
+  if (env.frame.emit) return emit(effect, text, path, true);
+  await write(path, text, isAppend, value, env);
+  return emit(effect, text, path);
 }
 
-function writeTo(
-  path: string,
-  value: Value,
-  node: Node<'effect'>,
-  env: Environment,
-  emit: Emit,
-): MaybePromise<Value> {
-  const text = fileText(value, node.format);
-  return deliver(path, text, false, value, env, emit);
-}
-
-function appendTo(path: string, value: Value, env: Environment, emit: Emit): MaybePromise<Value> {
+function appendedText(path: string, value: Value): string {
   const kind = extname(path).toLowerCase();
   if (kind === '.json') {
     return raise('invalid_input', 'a line appended to a `.json` file would break it', {
@@ -184,7 +162,7 @@ function appendTo(path: string, value: Value, env: Environment, emit: Emit): May
     });
   }
   const text = kind === '.jsonl' ? jsonLine(value) : fileText(value, undefined);
-  return deliver(path, text.endsWith('\n') ? text : `${text}\n`, true, value, env, emit);
+  return text.endsWith('\n') ? text : `${text}\n`;
 }
 
 /** Effects of held bodies that were let go: the file is written now. */
@@ -196,19 +174,12 @@ export function writeReleased(effect: Effect, run: RunState): void {
 
 /** `show foreach … with { separator, template }` joins what it collected. */
 function compileShown(c: Compiler, node: Expression): Eval {
-  const evaluate = c.expression(node, 'value');
+  const evaluate = c.expression(node);
   if (node.kind !== 'foreach') return evaluate;
-  return joined(c, node, evaluate);
-}
-
-function joined(c: Compiler, node: Node<'foreach'>, evaluate: Eval): Eval {
-  const entries = node.options?.entries;
-  const separator = entries?.get('separator');
-  const template = entries?.get('template');
-  const [between, shape] = [
-    separator && c.expression(separator, 'value'),
-    template && c.expression(template, 'value'),
-  ];
+  const [between, shape] = ['separator', 'template'].map((name) => {
+    const entry = node.options?.entries.get(name);
+    return entry && c.expression(entry);
+  });
   return async (env) => {
     const list = await evaluate(env);
     const gap = await between?.(env);

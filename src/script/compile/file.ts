@@ -61,14 +61,10 @@ export function contentOf(
   root: string,
   unlabelled: readonly string[] = [],
 ): Value {
-  const { path, text } = loaded;
-  const descriptor =
-    loaded.descriptor.labels.length === 0
-      ? addLabels(loaded.descriptor, unlabelled)
-      : loaded.descriptor;
+  const { path, text, descriptor: own } = loaded;
+  const descriptor = own.labels.length === 0 ? addLabels(own, unlabelled) : own;
   const origin = fileFacts(path, text, root);
-  const data = dataIn(path, text);
-  return makeValue(data ?? text, { descriptor, text, origin });
+  return makeValue(dataIn(path, text) ?? text, { descriptor, text, origin });
 }
 
 function dataIn(path: string, text: string): Json | undefined {
@@ -83,13 +79,9 @@ function dataIn(path: string, text: string): Json | undefined {
 
 function readJson(text: string, path: string): Json {
   const parsed = parseJson(text);
-  return parsed.ok
-    ? parsed.output
-    : raise(
-        'invalid_input',
-        `\`${basename(path)}\` is no valid JSON: ${parsed.error.detail.message}`,
-        { file: path },
-      );
+  if (parsed.ok) return parsed.output;
+  const message = `\`${basename(path)}\` is no valid JSON: ${parsed.error.detail.message}`;
+  return raise('invalid_input', message, { file: path });
 }
 
 const isGlob = (path: string): boolean => /[*?[{]/.test(path);
@@ -160,16 +152,14 @@ async function readText(path: string, env: Environment): Promise<Outcome<LoadedT
   return await env.run.world.readFile(path, env.frame);
 }
 
-async function load(path: string, env: Environment): Promise<Value> {
-  const loaded = unwrap(await readText(path, env));
-  return contentOf(loaded, env.run.world.root, env.frame.policy.unlabelled);
-}
+const contentIn = ({ run, frame }: Environment, loaded: LoadedText): Value =>
+  contentOf(loaded, run.world.root, frame.policy.unlabelled);
 
 /** Every match, sorted by path; their texts are joined where a text is wanted. */
 async function loadAll(pattern: string, env: Environment, shape: Shape): Promise<Value> {
   const values: Value[] = [];
   for (const path of unwrap(await env.run.world.glob(pattern, env.frame)))
-    values.push(await orNothing(await load(path, env), env, shape));
+    values.push(await orNothing(contentIn(env, unwrap(await readText(path, env))), env, shape));
   const missing = values.filter(({ data }) => data === null);
   const found = values.filter(({ data }) => data !== null);
   const own = mergeAll(missing.map(({ meta }) => meta.descriptor));
@@ -189,11 +179,9 @@ async function orNothing(value: Value, env: Environment, shape: Shape): Promise<
 
 export function compileFile(c: Compiler, node: Node<'file'>, reading: Reading): Eval {
   const path = c.text(node.path.parts);
-  const [sections, as, definitions] = [
-    compileSections(c, node),
-    compileAs(c, node),
-    compileDefinitions(node),
-  ];
+  const sections = compileSections(c, node);
+  const definitions = compileDefinitions(node);
+  const as = compileAs(c, node);
   const shape: Shape = async (value, env) =>
     as(await definitions(await sections(value, env), env), env);
   const walk = walkStepsOf(c, node.steps, reading);
@@ -224,8 +212,7 @@ async function loadOne(
   try {
     const outcome = await readText(place, env);
     if (outcome.ok) {
-      const { root } = env.run.world;
-      const content = contentOf(outcome.output, root, env.frame.policy.unlabelled);
+      const content = contentIn(env, outcome.output);
       return await (node.isOptional ? orNothing(content, env, shape) : shape(content, env));
     }
     if (outcome.error.code !== 'not_found') return unwrap(outcome);

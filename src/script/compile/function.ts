@@ -1,6 +1,5 @@
 // Functions. A call is one operation: arguments are its inputs, the body sees the file's names and the
 // parameters and nothing of the caller's.
-import type { JsonObject } from '../../base/index.ts';
 import {
   addMarks,
   descriptorOfFault,
@@ -20,14 +19,16 @@ import {
   type CallSite,
   type Compiler,
   type Environment,
-  type Eval,
   Executable,
+  type Named,
   newPath,
+  type ScriptCall,
 } from '../run/environment.ts';
 import { withFacts } from '../run/names.ts';
 import { lazyInput, operate } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
 import type { ActionExpression, Expression, Node } from '../syntax/ast.ts';
+import { bodyKindOf } from '../syntax/outline.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { absent, withText } from '../values/kinds.ts';
 import { compileCode, compileCommand, type Execute } from './command.ts';
@@ -39,62 +40,30 @@ const MAX_DEPTH = 64;
 /** What a body is made of, and how it is run. */
 interface Body {
   readonly kind: string;
-  readonly source: string | undefined;
-  run(
-    env: Environment,
-    named: readonly { name: string; value: Value }[],
-    isStage: boolean,
-  ): MaybePromise<Value>;
+  readonly source?: string;
+  run(env: Environment, isStage: boolean): MaybePromise<Value>;
 }
 
-const executed = (kind: string, execute: Execute, source?: string): Body => ({
+const executed = (kind: string, execute: Execute): Body => ({
   kind,
-  source,
-  run: (env, named, isStage) => execute(env, named, true, isStage),
+  run: (env, isStage) => execute(env, env.named, true, isStage),
 });
 
-const evaluated = (kind: string, evaluate: Eval): Body => ({
-  kind,
-  source: undefined,
-  // A prompt with open slots is filled in where it is given back.
-  run: async (env) => resolveOpen(await evaluate(env), env),
-});
-
-const KINDS: Readonly<Record<string, string>> = {
-  bash: 'sh',
-  'template-file': 'template',
-  model: 'llm',
-};
+const PROCESSES = new Set(['cmd', 'sh', 'node', 'py', 'js']);
 
 function compileBody(c: Compiler, node: Expression): Body {
-  switch (node.kind) {
-    case 'command':
-      return executed('cmd', compileCommand(c, node));
-    case 'code':
-      return executed(KINDS[node.language] ?? node.language, compileCode(c, node), node.body);
-    case 'run-value':
-      return node.action.kind === 'command' || node.action.kind === 'code'
-        ? compileBody(c, node.action)
-        : evaluated('exe', c.expression(node.action));
-    case 'template':
-    case 'literal':
-    case 'template-file':
-      return evaluated('template', c.expression(node));
-    case 'model':
-      return evaluated('llm', c.expression(node));
-    case 'with': {
-      const inner = node.value.kind === 'run-value' ? node.value.action : node.value;
-      const kind =
-        inner.kind === 'command'
-          ? 'cmd'
-          : inner.kind === 'code'
-            ? (KINDS[inner.language] ?? inner.language)
-            : 'exe';
-      return evaluated(kind, c.expression(node));
-    }
-    default:
-      return evaluated('exe', c.expression(node));
-  }
+  const inner = node.kind === 'run-value' ? node.action : node;
+  const written = bodyKindOf(inner);
+  if (inner.kind === 'command') return executed(written, compileCommand(c, inner));
+  if (inner.kind === 'code')
+    return { ...executed(written, compileCode(c, inner)), source: inner.body };
+  const isRun = inner.kind !== 'with' || PROCESSES.has(written);
+  const evaluate = c.expression(inner);
+  return {
+    kind: node.kind !== 'run-value' && isRun ? written : 'exe',
+    // A prompt with open slots is filled in where it is given back.
+    run: async (env) => resolveOpen(await evaluate(env), env),
+  };
 }
 
 /** The `denied =>` arm of a function whose body is a `when`. */
@@ -105,10 +74,8 @@ function deniedArm(node: Expression): Node<'arm'> | undefined {
   );
 }
 
-const COMMANDS = new Set(['cmd', 'sh', 'node', 'py', 'js']);
-
 function operationOf(node: Node<'exe'>, c: Compiler, kind: string, isStage: boolean): Operation {
-  const keys = [`op:${kind}`, ...(COMMANDS.has(kind) ? [`op:run:${kind}`] : [])];
+  const keys = [`op:${kind}`, ...(PROCESSES.has(kind) ? [`op:run:${kind}`] : [])];
   return {
     type: 'exe',
     subtype: kind,
@@ -134,11 +101,8 @@ function enter(chain: CallChain | undefined, self: object, node: Node<'exe'>): C
     });
   }
   if (depth > MAX_DEPTH) {
-    return raise(
-      'quota_exceeded',
-      `\`@${node.name}\` calls itself more than ${MAX_DEPTH} times deep`,
-      { limit: 'recursion' },
-    );
+    const message = `\`@${node.name}\` calls itself more than ${MAX_DEPTH} times deep`;
+    return raise('quota_exceeded', message, { limit: 'recursion' });
   }
   return { executable: self, name: node.name, depth: (chain?.depth ?? 0) + 1, parent: chain };
 }
@@ -172,17 +136,12 @@ function bindParameters(
   values: readonly Value[],
   isStage: boolean,
   isTemplate: boolean,
-): { name: string; value: Value }[] {
+): Named[] {
   return node.parameters.map(({ name }, at) => {
     const passed = values[at];
     const isMissing = passed === undefined && !isStage;
-    const value = passed
-      ? isStage && isTemplate
-        ? bareData(passed)
-        : passed
-      : isStage
-        ? makeValue('')
-        : absent();
+    const given = passed ?? (isStage ? makeValue('') : absent());
+    const value = isStage && isTemplate ? bareData(given) : given;
     scope.bind(name, 'parameter', value, `the parameters of @${node.name}`, isMissing);
     return { name, value };
   });
@@ -211,111 +170,62 @@ const asData = (value: Value): Value => {
 const deniedValue = (action: ActionExpression, value: Value, env: Environment): Value =>
   action.kind === 'effect' ? absent(value.meta.descriptor) : returned(value, env);
 
-interface Plan {
-  readonly c: Compiler;
-  readonly node: Node<'exe'>;
-  readonly body: Body;
-  readonly denied: { readonly action: ActionExpression; readonly run: Eval } | undefined;
-  readonly ops: { readonly call: Operation; readonly stage: Operation };
-}
-
-function planOf(c: Compiler, node: Node<'exe'>): Plan {
-  const body = compileBody(c, node.body);
-  const arm = deniedArm(node.body);
-  const block =
-    arm && (arm.action.kind === 'block' ? compileArmBlock(c, arm.action) : c.action(arm.action));
-  return {
-    c,
-    node,
-    body,
-    denied: arm && block && { action: arm.action, run: block },
-    ops: {
-      call: operationOf(node, c, body.kind, false),
-      stage: operationOf(node, c, body.kind, true),
-    },
-  };
-}
-
 /** The body's surroundings: its file's names, its parameters, the caller's dynamic state. */
-function bodyEnv(
-  plan: Plan,
-  defined: Environment,
-  site: CallSite,
-  frame: Environment['frame'],
-  chain: CallChain,
-  values: readonly Value[],
-): Environment {
-  const scope = new VariableScope('function', defined.scope);
-  const named = bindParameters(
-    scope,
-    plan.node,
-    values,
-    site.isStage,
-    plan.body.kind === 'template',
-  );
-  return {
-    ...site.env,
-    scope,
-    frame,
-    chain,
-    unit: plan.c.unit,
-    path: newPath(),
-    note: undefined,
-    isDefining: false,
-    named,
-  };
+interface Inside {
+  readonly frame: Environment['frame'];
+  readonly chain: CallChain;
+  readonly values: readonly Value[];
+}
+
+function compileDenied(c: Compiler, node: Expression) {
+  const action = deniedArm(node)?.action;
+  const run = action && (action.kind === 'block' ? compileArmBlock(c, action) : c.action(action));
+  return action && run && { action, run };
 }
 
 export function compileFunction(c: Compiler, node: Node<'exe'>): (env: Environment) => Executable {
-  const plan = planOf(c, node);
-  const { body, ops, denied } = plan;
+  const body = compileBody(c, node.body);
+  const denied = compileDenied(c, node.body);
+  const call = operationOf(node, c, body.kind, false);
+  const stage = operationOf(node, c, body.kind, true);
   const signature = {
     name: node.name,
     parameters: node.parameters.map(({ name }) => name),
     labels: node.labels,
     bodyKind: body.kind,
-    description: undefined,
     source: body.source,
   };
   return (defined) => {
+    const bodyEnv = ({ env, isStage }: CallSite, { frame, chain, values }: Inside): Environment => {
+      const scope = new VariableScope('function', defined.scope);
+      const named = bindParameters(scope, node, values, isStage, body.kind === 'template');
+      const own = { path: newPath(), note: undefined, isDefining: false };
+      return { ...env, scope, frame, chain, unit: c.unit, ...own, named };
+    };
     const refused =
       denied &&
       (async (values: readonly Value[], site: CallSite, fault: ScriptFault) => {
-        const env = bodyEnv(
-          plan,
-          defined,
-          site,
-          site.env.frame,
-          enter(site.env.chain, executable, node),
-          values,
-        );
+        const chain = enter(site.env.chain, executable, node);
+        const env = bodyEnv(site, { frame: site.env.frame, chain, values });
         const value = await denied.run(deniedEnv(env, fault));
-        return addMarks(
-          deniedValue(denied.action, value, site.env),
-          descriptorOfFault(fault.fault),
-        );
+        const answer = deniedValue(denied.action, value, site.env);
+        return addMarks(answer, descriptorOfFault(fault.fault));
       });
-    const executable: Executable = new Executable(
-      signature,
-      (values, site) => {
-        const { env, isStage } = site;
-        const chain = enter(env.chain, executable, node);
-        const seen: Value[] = [];
-        const call = () =>
-          operate(
-            env,
-            isStage ? ops.stage : ops.call,
-            inputsOf(node, values, site, seen),
-            async (passed, inner) => {
-              env.run.calls.push(node.name);
-              const inside = bodyEnv(plan, defined, site, inner.frame, chain, passed);
-              return asData(returned(await body.run(inside, inside.named, isStage), env));
-            },
-          );
-        return refused ? orDenied(call, (fault) => refused(seen, site, fault)) : call();
-      },
-      refused,
-    );
+    const perform: ScriptCall = (given, site) => {
+      const { env, isStage } = site;
+      const chain = enter(env.chain, executable, node);
+      const seen: Value[] = [];
+      const run = () => {
+        const inputs = inputsOf(node, given, site, seen);
+        return operate(env, isStage ? stage : call, inputs, async (values, { frame }) => {
+          env.run.calls.push(node.name);
+          const inside = bodyEnv(site, { frame, chain, values });
+          return asData(returned(await body.run(inside, isStage), env));
+        });
+      };
+      return refused ? orDenied(run, (fault) => refused(seen, site, fault)) : run();
+    };
+    const executable: Executable = new Executable(signature, perform, refused);
     return executable;
   };
 }
@@ -339,7 +249,10 @@ function deniedEnv(env: Environment, { fault }: ScriptFault): Environment {
   const judged = judgementOf(fault);
   const marks = descriptorOfFault(fault);
   const given = Array.isArray(detail.reasons) ? detail.reasons : [];
-  const reasons = judged ? textsOf(judged, 'deny') : given;
+  const found = judged?.findings ?? [];
+  const denials = found.filter(({ kind }) => kind === 'deny').map(({ text }) => text);
+  const wishes = found.filter(({ kind }) => kind === 'retry');
+  const reasons = judged ? denials : given;
   const { attempt: tried, max, hints } = judged?.frame.retry ?? FIRST_ATTEMPT;
   return withFacts(env, {
     denied: true,
@@ -350,7 +263,7 @@ function deniedEnv(env: Environment, { fault }: ScriptFault): Environment {
       timing: detail.phase ?? null,
       reason: reasons[0] ?? detail.message,
       reasons,
-      hints: judged ? hintsOf(judged) : [],
+      hints: wishes.map(({ guard, text }) => ({ guardName: guard.replace(/^@/, ''), hint: text })),
       trace: judged ? judged.trace.map((entry) => ({ ...entry })) : [],
       decision: 'deny',
       try: tried,
@@ -367,13 +280,3 @@ function deniedEnv(env: Environment, { fault }: ScriptFault): Environment {
 }
 
 const FIRST_ATTEMPT = { attempt: 1, max: 3, hints: [] as readonly string[] };
-
-type Judgement = NonNullable<ReturnType<typeof judgementOf>>;
-
-const textsOf = ({ findings }: Judgement, kind: string): string[] =>
-  findings.filter((finding) => finding.kind === kind).map(({ text }) => text);
-
-const hintsOf = ({ findings }: Judgement): JsonObject[] =>
-  findings
-    .filter(({ kind }) => kind === 'retry')
-    .map(({ guard, text }) => ({ guardName: guard.replace(/^@/, ''), hint: text }));

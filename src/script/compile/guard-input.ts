@@ -1,17 +1,15 @@
 // `@input` of a guard on an operation: the list of its inputs, and questions about all of them at once.
 // `@input.any.mx.taint.includes("x")` asks the rest of the path of every input and counts the answers.
 
-import type { Json } from '../../base/index.ts';
-import { type Argument, makeContainer, makeValue, mergeAll, type Value } from '../../flow/index.ts';
+import { getOwn, type Json } from '../../base/index.ts';
+import { type Argument, makeContainer, type Value } from '../../flow/index.ts';
 import { makeOpaque } from '../values/function-data.ts';
-import { isTruthy, withOrigin } from '../values/kinds.ts';
+import { computed, elementsOf, isTruthy, withOrigin } from '../values/kinds.ts';
 import { mxOf } from '../values/metadata.ts';
 
 /** A list that also answers to `.any`, `.all`, `.none`, `.totalTokens()` and `.maxTokens()`. */
 export const guardInputs = (inputs: readonly Argument[]): Value =>
   withOrigin(makeContainer(inputs.map(({ value }) => value)), { inputs: true });
-
-const isGuardInputs = ({ meta }: Value): boolean => meta.origin['inputs'] === true;
 
 type Quantifier = 'any' | 'all' | 'none';
 
@@ -34,7 +32,7 @@ export class Quantified {
   decide(answers: readonly Value[]): Value {
     const yes = answers.filter(isTruthy).length;
     const truth = { any: yes > 0, all: yes === answers.length, none: yes === 0 }[this.quantifier];
-    return makeValue(truth, { descriptor: mergeAll(answers.map(({ meta }) => meta.descriptor)) });
+    return computed(truth, answers);
   }
 
   toJSON(): Json {
@@ -52,8 +50,7 @@ const isQuantifier = (name: string): name is Quantifier =>
   name === 'any' || name === 'all' || name === 'none';
 
 const tokensOf = (value: Value): number => {
-  const { data } = mxOf(value);
-  const tokens = typeof data === 'object' && data !== null && 'tokens' in data ? data['tokens'] : 0;
+  const tokens = getOwn(mxOf(value).data, 'tokens');
   return typeof tokens === 'number' ? tokens : 0;
 };
 
@@ -63,15 +60,9 @@ const MEASURES: Readonly<Record<string, (counts: readonly number[]) => number>> 
 };
 
 /** What the list of inputs knows besides its elements; undefined: nothing special. */
-export function guardInputMember(
-  value: Value,
-  name: string,
-  elements: () => readonly Value[],
-): Value | undefined {
-  if (!isGuardInputs(value)) return undefined;
-  if (isQuantifier(name)) return quantified(name, elements());
+export function guardInputMember(value: Value, name: string): Value | undefined {
+  if (value.meta.origin['inputs'] !== true) return undefined;
+  if (isQuantifier(name)) return quantified(name, elementsOf(value));
   const measure = MEASURES[name];
-  return (
-    measure && makeValue(measure(elements().map(tokensOf)), { descriptor: value.meta.descriptor })
-  );
+  return measure && computed(measure(elementsOf(value).map(tokensOf)), [value]);
 }

@@ -2,18 +2,16 @@
 
 import { isObject, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
 import {
-  type Argument,
   childFrame,
   createGuardSet,
   defineGuard,
   type GuardView,
-  type LabelChange,
   makeContainer,
   makeValue,
   type Value,
   type Verdict,
 } from '../../flow/index.ts';
-import { raise, toFault } from '../fault.ts';
+import { raise } from '../fault.ts';
 import { leaveOf, ruling, verdictOf } from '../run/control-values.ts';
 import {
   type Compiler,
@@ -22,9 +20,9 @@ import {
   evaluateAll,
   newPath,
 } from '../run/environment.ts';
-import { unwrap } from '../run/operate.ts';
+import { failed, unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
-import type { LabelEdit, Node } from '../syntax/ast.ts';
+import type { Node } from '../syntax/ast.ts';
 import { lineOf, shownPlace } from '../syntax/problem.ts';
 import { absent, isAbsent } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
@@ -38,29 +36,21 @@ import { compileArguments } from './reference.ts';
 function ruleEnv(
   env: Environment,
   frame: Environment['frame'],
-  names: ReadonlyMap<string, Value>,
+  input: Value,
+  output: Value | undefined,
 ): Environment {
   const scope = new VariableScope('function', env.unit.scope);
-  for (const [name, value] of names) scope.bind(name, 'parameter', value);
-  return {
-    ...env,
-    scope,
-    frame,
-    path: newPath(),
-    note: undefined,
-    isDefining: false,
-    pipe: undefined,
-  };
+  scope.bind('input', 'parameter', input);
+  scope.bind('output', 'parameter', output ?? makeValue(null));
+  const own = { path: newPath(), note: undefined, isDefining: false, pipe: undefined };
+  return { ...env, scope, frame, ...own };
 }
 
-const inputOf = (input: Argument | undefined, inputs: readonly Argument[]): Value =>
-  input ? input.value : guardInputs(inputs);
-
 export function compileGuard(c: Compiler, node: Node<'guard'>): Eval {
-  const inner = c.forFunction();
-  const rules = compileWhen(inner, node.rules);
+  const rules = compileWhen(c.forFunction(), node.rules);
+  const { name, filter: on, timing, privileged } = node;
   return (env) => {
-    if (node.privileged && !env.run.mayBePrivileged(c.unit)) {
+    if (privileged && !env.run.mayBePrivileged(c.unit)) {
       return raise(
         'permission_denied',
         'a privileged guard is accepted only in the script you start, its project modules, signed items and policy files',
@@ -68,27 +58,17 @@ export function compileGuard(c: Compiler, node: Node<'guard'>): Eval {
     }
     const decide = async (view: GuardView): Promise<Outcome<Verdict>> => {
       try {
-        const names = new Map([
-          ['input', inputOf(view.input, view.inputs)],
-          ['output', view.output ?? makeValue(null)],
-        ]);
-        const inside = { ...ruleEnv(env, view.frame, names), chain: undefined };
-        return ok(verdict(await rules(inside)));
+        const input = view.input ? view.input.value : guardInputs(view.inputs);
+        const inside = ruleEnv(env, view.frame, input, view.output);
+        return ok(verdict(await rules({ ...inside, chain: undefined })));
       } catch (error) {
-        return { ok: false, error: toFault(error).fault };
+        return failed(error);
       }
     };
-    const guard = unwrap(
-      defineGuard({
-        ...(node.name ? { name: node.name } : {}),
-        on: node.filter,
-        timing: node.timing,
-        privileged: node.privileged,
-        place: `guard at ${shownPlace(c.unit, node.at)}`,
-        decide,
-      }),
-    );
-    if (node.name) c.unit.guards.add(node.name);
+    const place = `guard at ${shownPlace(c.unit, node.at)}`;
+    const named = name ? { name } : {};
+    const guard = unwrap(defineGuard({ ...named, on, timing, privileged, place, decide }));
+    if (name) c.unit.guards.add(name);
     env.run.ground = childFrame(env.run.ground, { guards: createGuardSet([guard]) });
     return absent();
   };
@@ -109,16 +89,10 @@ export function compileHook(c: Compiler, node: Node<'hook'>): Eval {
   const block = compileBlock(c.forFunction(), node.body);
   return (env) => {
     const run: HookBody = async ({ inputs, output, frame }) => {
-      const names = new Map([
-        [
-          'input',
-          inputs.length === 1
-            ? (inputs[0] as Argument).value
-            : makeContainer(inputs.map(({ value }) => value)),
-        ],
-        ['output', output ?? makeValue(null)],
-      ]);
-      const left = leaveOf(await block(ruleEnv(env, frame, names)));
+      const values = inputs.map(({ value }) => value);
+      const [first] = values;
+      const input = first && values.length === 1 ? first : makeContainer(values);
+      const left = leaveOf(await block(ruleEnv(env, frame, input, output)));
       return left?.word === 'return' && !isAbsent(left.value) ? left.value : undefined;
     };
     addHook(env.run, {
@@ -137,10 +111,8 @@ export function compilePolicy(c: Compiler, node: Node<'policy'>): Eval {
     const found = await evaluateAll(members, env);
     for (const value of found) applyPolicy(env.run, value);
     const [first] = found;
-    const all =
-      first && found.length === 1
-        ? first
-        : makeValue(Object.assign({}, ...found.map(({ data }) => data)));
+    const isOne = first && found.length === 1;
+    const all = isOne ? first : makeValue(Object.assign({}, ...found.map(({ data }) => data)));
     c.unit.scope.define(node.name, 'var', all, shownPlace(c.unit, node.at));
     return absent();
   };
@@ -188,25 +160,13 @@ export function compileVerdict(c: Compiler, node: Node<'verdict'>): Eval {
     const value = await evaluate?.(env);
     if (decision !== 'allow')
       return ruling({ kind: decision, text: value ? textOf(value) : DEFAULT_TEXT[decision] });
-    const change = merged(edit, list(await add?.(env)), list(await remove?.(env)));
-    return ruling(allowed(value, change));
+    const labels = {
+      clear: edit?.clear ?? false,
+      add: [...(edit?.add ?? []), ...list(await add?.(env))],
+      remove: [...(edit?.remove ?? []), ...list(await remove?.(env))],
+    };
+    const isChanged = edit || labels.add.length > 0 || labels.remove.length > 0;
+    const change = isChanged ? { labels } : {};
+    return ruling(value ? { kind: 'allow_value', value, ...change } : { kind: 'allow', ...change });
   };
 }
-
-function merged(
-  edit: LabelEdit | undefined,
-  add: readonly string[],
-  remove: readonly string[],
-): LabelChange | undefined {
-  if (!edit && add.length === 0 && remove.length === 0) return undefined;
-  return {
-    clear: edit?.clear ?? false,
-    add: [...(edit?.add ?? []), ...add],
-    remove: [...(edit?.remove ?? []), ...remove],
-  };
-}
-
-const allowed = (value: Value | undefined, labels: LabelChange | undefined): Verdict => ({
-  ...(value ? { kind: 'allow_value' as const, value } : { kind: 'allow' as const }),
-  ...(labels ? { labels } : {}),
-});

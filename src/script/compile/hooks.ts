@@ -1,6 +1,6 @@
 // `/hook before|after FILTER = [ … ]`: blocks that see operations go by and may replace what goes in or
 // comes out. They cannot decide; their errors are collected, never raised.
-import type { Json } from '../../base/index.ts';
+import { type Json, ok } from '../../base/index.ts';
 import {
   type Argument,
   childFrame,
@@ -32,37 +32,22 @@ interface ScriptHook {
   readonly run: HookBody;
 }
 
-/** Filters are those of guards, so the guards' own index answers them. */
-interface Filed {
-  readonly hook: ScriptHook;
-  readonly set: GuardSet;
-}
-
 interface HookState {
-  readonly hooks: Filed[];
+  /** Filters are those of guards, so the guards' own index answers them. */
+  readonly hooks: { readonly hook: ScriptHook; readonly set: GuardSet }[];
   readonly errors: Json[];
 }
 
 const states = new WeakMap<RunState, HookState>();
 
-function file(hook: ScriptHook): Filed {
-  const { name, timing, filter } = hook;
-  const guard = unwrap(
-    defineGuard({
-      name,
-      on: filter,
-      timing,
-      decide: () => ({ ok: true, output: { kind: 'allow' } }),
-    }),
-  );
-  return { hook, set: createGuardSet([guard]) };
-}
-
 /** The first hook mounts the port; until then operations pay nothing. */
 export function addHook(run: RunState, hook: ScriptHook): void {
   const known = states.get(run);
   const state = known ?? { hooks: [], errors: [] };
-  state.hooks.push(file(hook));
+  const { name, timing, filter } = hook;
+  const decide = () => ok({ kind: 'allow' } as const);
+  const guard = unwrap(defineGuard({ name, on: filter, timing, decide }));
+  state.hooks.push({ hook, set: createGuardSet([guard]) });
   if (known) return;
   states.set(run, state);
   run.ground = childFrame(run.ground, {

@@ -106,3 +106,25 @@ test(
   },
   timeoutMs(600_000),
 );
+
+test('[*] gives the list of a field of each element, with exact marks', async () => {
+  const lines = [
+    'var secret @k = "k"',
+    'var @list = [{ "a": @k }, { "a": 2 }, {}]',
+    'var @names = @list[*].a',
+    ...['@names', '@names[0]', '@names[1]'].map((shown) => `show ${shown}`),
+    'var @deep = [{ "b": { "c": 1 } }]',
+    'show @deep[*].b.c',
+  ];
+  const { effects } = await effectsOf(lines.join('\n'));
+  expect(
+    effects.map(({ text, labels }) => [JSON.parse(`[${text}]`.replace('[k]', '["k"]'))[0], labels]),
+  ).toEqual([
+    [['k', 2, null], ['secret']],
+    ['k', ['secret']],
+    [2, []],
+    [[1], []],
+  ]);
+  const { fault } = await effectsOf('var @t = "text"\nshow @t[*].a');
+  expect(fault).toContain('`[*]`');
+});

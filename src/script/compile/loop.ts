@@ -1,5 +1,5 @@
 // Loops: `for` in order and in parallel, `foreach`, `loop`.
-import type { Json } from '../../base/index.ts';
+import type { Fault, Json } from '../../base/index.ts';
 import {
   addMarks,
   type Descriptor,
@@ -32,11 +32,11 @@ import { itemsOf } from '../values/data.ts';
 import { absent, isAbsent, isTruthy, shapeMarks } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { type Branches, branchesOf, compileBlock, decided } from './control-flow.ts';
-import { compileArguments, invoke } from './reference.ts';
+import { compileCallee, invoke } from './reference.ts';
 
 // Side by side, at most so many at once, with a pause between starts; results in the order given.
 
-export async function runInParallel<T, U>(
+async function runInParallel<T, U>(
   items: readonly T[],
   cap: number,
   pauseMs: number,
@@ -75,8 +75,7 @@ export const DEFAULT_CAP = 4;
 
 function bindItem(scope: VariableScope, bind: Binding, item: Item): void {
   scope.bind(bind.name, 'loop', item.value);
-  if (bind.key === undefined) scope.bind(`${bind.name}_key`, 'loop', makeValue(item.key));
-  else scope.bind(bind.key, 'loop', makeValue(item.key));
+  scope.bind(bind.key ?? `${bind.name}_key`, 'loop', makeValue(item.key));
   let value = item.value;
   for (const name of bind.path) {
     value = fieldOf(value, name, 'strict');
@@ -135,9 +134,8 @@ function roundEnv(
 ): Environment {
   const scope = new VariableScope(kind, env.scope);
   bindItem(scope, plan.node.bind, item);
-  const facts = {
-    for: { index, total, key: item.key, parallel: plan.node.parallel !== undefined },
-  };
+  const parallel = plan.node.parallel !== undefined;
+  const facts = { for: { index, total, key: item.key, parallel } };
   const inner = withFacts({ ...env, scope }, facts);
   return kind === 'branch' ? { ...inner, path: newPath(env.path) } : inner;
 }
@@ -172,53 +170,64 @@ async function inOrder(env: Environment, plan: Plan, items: readonly Item[]): Pr
 
 const SKIPPED = Symbol('skipped');
 
+/**
+ * Branches side by side; one that fails gives a record of its error instead. `marks`: of those that
+ * failed. `isFatal`: a fault that ends them all.
+ */
+export async function runBranches<T, I extends Item>(
+  items: readonly I[],
+  cap: number,
+  pauseMs: number,
+  work: (item: I, index: number) => Promise<T>,
+  isFatal: (fault: Fault) => boolean = () => false,
+): Promise<{ results: (T | Value)[]; errors: Json[]; marks: Descriptor }> {
+  const errors: Json[] = [];
+  let marks = EMPTY;
+  const branch = async (item: I, index: number): Promise<T | Value> => {
+    try {
+      return await work(item, index);
+    } catch (error) {
+      const fault = toFault(error);
+      if (isFatal(fault.fault)) throw fault;
+      const { message } = fault;
+      const { key, value } = item;
+      const place = { index, key: /^\d+$/.test(key) ? Number(key) : key };
+      const record = { ...place, message, error: message, value: value.data };
+      errors.push(record);
+      const descriptor = mergeDescriptors(value.meta.descriptor, descriptorOfFault(fault.fault));
+      marks = mergeDescriptors(marks, descriptor);
+      return makeValue(record, { descriptor });
+    }
+  };
+  return { results: await runInParallel(items, cap, pauseMs, branch), errors, marks };
+}
+
 async function inParallel(
   env: Environment,
   plan: Plan,
   items: readonly Item[],
   cap: number,
 ): Promise<Rounds> {
-  const errors: Json[] = [];
   let marks = EMPTY;
-  let failed = EMPTY;
-  const branch = async (item: Item, index: number): Promise<Value | typeof SKIPPED> => {
-    try {
-      const inner = roundEnv(env, plan, item, index, items.length, 'branch');
-      const result = await runRound(inner, plan);
-      const round = roundOf(result);
-      marks = dropped(marks, result, round);
-      return 'item' in round ? (round.item ?? SKIPPED) : SKIPPED;
-    } catch (error) {
-      const fault = toFault(error);
-      const record = errorRecord(fault.message, item, index);
-      errors.push(record);
-      const descriptor = mergeDescriptors(
-        item.value.meta.descriptor,
-        descriptorOfFault(fault.fault),
-      );
-      failed = mergeDescriptors(failed, descriptor);
-      return makeValue(record, { descriptor });
-    }
-  };
-  const results = await runInParallel(items, cap, plan.node.parallel?.pauseMs ?? 0, branch);
-  env.path.errors = { list: errors, marks: mergeDescriptors(marks, failed) };
+  const pauseMs = plan.node.parallel?.pauseMs ?? 0;
+  const ran = await runBranches(items, cap, pauseMs, async (item, index) => {
+    const inner = roundEnv(env, plan, item, index, items.length, 'branch');
+    const result = await runRound(inner, plan);
+    const round = roundOf(result);
+    marks = dropped(marks, result, round);
+    return 'item' in round ? (round.item ?? SKIPPED) : SKIPPED;
+  });
+  const { results, errors } = ran;
+  env.path.errors = { list: errors, marks: mergeDescriptors(marks, ran.marks) };
   if (errors.length > 0 && errors.length === items.length) {
     const [first] = errors as { message: string }[];
     raise('tool_failed', `every item of the loop failed; the first: ${first?.message ?? ''}`, {
       errors,
     });
   }
-  const found = results.filter((result): result is Value => result !== SKIPPED);
+  const found = results.filter((result) => result !== SKIPPED);
   return { found, end: undefined, marks };
 }
-
-export const errorRecord = (message: string, item: Item, index: number): Json => ({
-  index,
-  key: /^\d+$/.test(item.key) ? Number(item.key) : item.key,
-  message,
-  error: message,
-  value: item.value.data,
-});
 
 function compileCap(c: Compiler, node: Node<'for'>): (env: Environment) => Promise<number> {
   const cap = node.parallel?.cap && c.expression(node.parallel.cap, 'value');
@@ -244,14 +253,9 @@ export function compileFor(
   const plan: Plan = { node, filter, body, isCollecting, branches };
   const cap = compileCap(c, node);
   const batch = node.batch && c.piped(node.batch);
-  const op = (env: Environment) => ({
-    type: 'for',
-    name: '',
-    opLabels: [],
-    location: placeOf(env.unit, node.at),
-  });
+  const op = { type: 'for', name: '', opLabels: [], location: placeOf(c.unit, node.at) };
   return (env) =>
-    operate(env, op(env), [lazyInput(env, 'collection', collection)], async ([list], inner) => {
+    operate(env, op, [lazyInput(env, 'collection', collection)], async ([list], inner) => {
       const items = itemsOf(list);
       // How often the body runs is decided by how many elements there are.
       const shape = shapeMarks(list);
@@ -269,12 +273,7 @@ export function compileFor(
 /** `foreach @f(@xs, @ys)`: every combination, the last list fastest. */
 export function compileForeach(c: Compiler, node: Node<'foreach'>): Eval {
   const { call } = node;
-  const last = call.steps.at(-1);
-  const values = last?.kind === 'call' ? compileArguments(c, last.arguments) : [];
-  const target =
-    last?.kind === 'call'
-      ? c.expression({ ...call, steps: call.steps.slice(0, -1) }, 'value')
-      : c.expression(call, 'value');
+  const { target, values } = compileCallee(c, call);
   return async (env) => {
     const executable = await target(env);
     const lists = (await evaluateAll(values, env)).map(listItems);
@@ -286,9 +285,7 @@ export function compileForeach(c: Compiler, node: Node<'foreach'>): Eval {
 }
 
 function listItems(list: Value): readonly Value[] {
-  const ready = typeof list.data === 'string' ? itemsOf(list).map(({ value }) => value) : undefined;
-  if (ready) return ready;
-  if (!Array.isArray(list.data))
+  if (typeof list.data !== 'string' && !Array.isArray(list.data))
     return raise('invalid_input', '`foreach` needs a list for every argument');
   return itemsOf(list).map(({ value }) => value);
 }
@@ -312,19 +309,11 @@ export function compileLoop(c: Compiler, node: Node<'loop'>): Eval {
     operate(outer, op, limit ? [lazyInput(outer, 'limit', limit)] : [], ([given], env) => {
       const rounds = given ? Number(given.data) : MAX_ROUNDS;
       if (!Number.isInteger(rounds) || rounds < 0 || typeof given?.data === 'boolean') {
-        return raise(
-          'invalid_input',
-          `\`loop(${given ? textOf(given) : ''})\` needs a whole number of rounds`,
-        );
+        const written = `loop(${given ? textOf(given) : ''})`;
+        return raise('invalid_input', `\`${written}\` needs a whole number of rounds`);
       }
-      return runLoop(env, {
-        rounds,
-        until,
-        body,
-        pauseMs: node.pauseMs,
-        marks: given?.meta.descriptor ?? EMPTY,
-        branches,
-      });
+      const marks = given?.meta.descriptor ?? EMPTY;
+      return runLoop(env, { rounds, until, body, pauseMs: node.pauseMs, marks, branches });
     });
 }
 

@@ -19,6 +19,7 @@ import {
 } from '../run/environment.ts';
 import { operate, unwrap } from '../run/operate.ts';
 import type { Node, Parameter } from '../syntax/ast.ts';
+import { derivedName } from '../syntax/outline.ts';
 import { placeOf, shownPlace } from '../syntax/problem.ts';
 import { makeFunction } from '../values/function-data.ts';
 import { absent, entriesOf, isAbsent, withOrigin } from '../values/kinds.ts';
@@ -42,17 +43,8 @@ function functionOf(
 ): Value {
   const body: Node<'template-file'> = { kind: 'template-file', path: bare(path), at: 0, end: 0 };
   const name = basename(path, extname(path));
-  const make = compileFunction(c.forFunction(), {
-    kind: 'exe',
-    labels: [],
-    name,
-    parameters,
-    body,
-    options: undefined,
-    at: 0,
-    end: 0,
-  });
-  return makeFunction(make(env));
+  const head = { kind: 'exe', labels: [], name, parameters, options: undefined } as const;
+  return makeFunction(compileFunction(c.forFunction(), { ...head, body, at: 0, end: 0 })(env));
 }
 
 async function membersOf(
@@ -74,18 +66,6 @@ async function membersOf(
       found.set(basename(name, extname(name)), functionOf(c, path, parameters, env));
   }
   return found;
-}
-
-async function templatesIn(
-  c: Compiler,
-  folder: string,
-  parameters: readonly Parameter[],
-  env: Environment,
-): Promise<Exports> {
-  const names = await membersOf(c, folder, parameters, env, 0);
-  if (names.size === 0)
-    return raise('not_found', `there are no templates (\`.att\`, \`.mtt\`) in \`${folder}\``);
-  return { names, frontMatter: makeValue(null), path: folder };
 }
 
 // Loading modules: each file once per run, its definitions run, its effects do not.
@@ -112,7 +92,7 @@ export function createImports(runModule: RunModule): ImportPort {
     }
     const content = unwrap(await env.run.world.readFile(path, env.frame));
     if (/\.jsonl?$/.test(path))
-      return keep(path, dataExports(contentOf(content, env.run.world.root), path));
+      return keep(path, exportsOf(contentOf(content, env.run.world.root), path));
     loading.push(path);
     const { unit, returned } = await runModule(content.text, path, env);
     loading.splice(loading.indexOf(path), 1);
@@ -142,13 +122,6 @@ async function locate(
   const script = `${written}.mld`;
   return { path: (await world.exists(script)) ? script : written, isFolder: false };
 }
-
-const dataExports = (value: Value, path: string): Exports => ({
-  names: new Map(entriesOf(value)),
-  frontMatter: makeValue(null),
-  path,
-  whole: value,
-});
 
 /** `export { … }` limits what can be had; names it lists must be there. */
 function exportsOfUnit(unit: SourceUnit, returned: Value | undefined): Exports {
@@ -240,14 +213,10 @@ export function compileImport(c: Compiler, node: Node<'import'>): Eval {
       });
   }
   if (source.kind !== 'path') {
-    return (env) =>
-      bindFrom(
-        c,
-        node,
-        env,
-        exportsOf(source.kind === 'input' ? env.run.input : env.run.payload, `@${source.kind}`),
-        true,
-      );
+    return (env) => {
+      const value = source.kind === 'input' ? env.run.input : env.run.payload;
+      return bindFrom(c, node, env, exportsOf(value, `@${source.kind}`), true);
+    };
   }
   const path = c.text(source.path.parts);
   return async (env) => {
@@ -271,7 +240,12 @@ async function load(
   folders: Value | undefined,
   env: Environment,
 ): Promise<Exports> {
-  if (node.form.kind === 'templates') return await templatesIn(c, place, node.form.parameters, env);
+  if (node.form.kind === 'templates') {
+    const names = await membersOf(c, place, node.form.parameters, env, 0);
+    if (names.size === 0)
+      raise('not_found', `there are no templates (\`.att\`, \`.mtt\`) in \`${place}\``);
+    return { names, frontMatter: makeValue(null), path: place };
+  }
   const skipDirs = folders && Array.isArray(folders.data) ? folders.data.map(String) : undefined;
   return await env.run.import(place, skipDirs, env);
 }
@@ -306,14 +280,15 @@ function bindFrom(
       }
       break;
     case 'namespace':
-      bind(form.alias ?? namespaceName(exports.path), namespaceOf(exports));
-      break;
     case 'templates':
-      bind(form.alias, namespaceOf(exports));
+      bind(form.alias ?? derivedName(exports.path), namespaceOf(exports));
       break;
-    case 'policy':
-      bindPolicy(env, exports, form.alias, bind);
+    case 'policy': {
+      const policy = exports.names.get('policy') ?? exports.names.get('config');
+      if (policy) applyPolicy(env.run, policy);
+      bind(form.alias, policy ?? namespaceOf(exports));
       break;
+    }
   }
   return absent();
 }
@@ -328,18 +303,4 @@ function memberOf(exports: Exports, name: string, isLoose: boolean): Value {
     exports: names,
     hint: names.length > 0 ? `it exports ${names.join(', ')}` : 'it exports nothing',
   });
-}
-
-const namespaceName = (path: string): string =>
-  basename(path, extname(path)).replace(/[^\w]/g, '_');
-
-function bindPolicy(
-  env: Environment,
-  exports: Exports,
-  alias: string,
-  bind: (name: string, value: Value) => void,
-): void {
-  const policy = exports.names.get('policy') ?? exports.names.get('config');
-  if (policy) applyPolicy(env.run, policy);
-  bind(alias, policy ?? namespaceOf(exports));
 }

@@ -1,6 +1,6 @@
 // Pipelines. A stage may ask for the stage before it to run again; how often is bounded per asking
 // stage and per stage, and guards share those bounds.
-import type { Json } from '../../base/index.ts';
+import { isObject, type Json } from '../../base/index.ts';
 import {
   type ActPorts,
   childFrame,
@@ -79,18 +79,13 @@ function pipeOf(
   };
 }
 
-interface StageEnv {
-  readonly env: Environment;
-  readonly budget: RetryBudget;
-}
-
 function stageEnv(
   state: State,
   stage: number,
   input: Value,
   context: Context,
   hint: Value | undefined,
-): StageEnv {
+): { env: Environment; budget: RetryBudget } {
   const pipe = pipeOf(state, stage, input, context, hint);
   const budget = {
     attempt: context.attempt,
@@ -98,10 +93,8 @@ function stageEnv(
     isLimit: true,
     hints: context.tries.flatMap((one) => (one.hint ? [one.hint.text] : [])),
   };
-  const frame = childFrame(state.env.frame, {
-    ctx: { pipe: () => pipeFacts(pipe) },
-    retry: budget,
-  });
+  const ctx = { pipe: () => pipeFacts(pipe) };
+  const frame = childFrame(state.env.frame, { ctx, retry: budget });
   const process = stage === 0 ? state.env.process : undefined;
   const isGuarded = frame.guards.list.length > 0;
   const act = isGuarded ? { ...state.env.act, record: recorder(state) } : state.env.act;
@@ -138,15 +131,8 @@ function answerOf(value: Value): Answer {
   if (left) return { value: left.value };
   const { data } = value;
   if (data === 'retry') return { hint: undefined };
-  if (
-    typeof data === 'object' &&
-    data !== null &&
-    !Array.isArray(data) &&
-    data['value'] === 'retry'
-  ) {
-    return { hint: makeValue(data['hint'] ?? null, { descriptor: value.meta.descriptor }) };
-  }
-  return { value };
+  if (!isObject(data) || data['value'] !== 'retry') return { value };
+  return { hint: makeValue(data['hint'] ?? null, { descriptor: value.meta.descriptor }) };
 }
 
 function planAt({ stages }: State, stage: number): StagePlan {
@@ -190,9 +176,8 @@ function askedByGuard(error: unknown, budget: RetryBudget, stage: number, plan: 
   if (hint !== undefined) return { hint: makeValue(hint) };
   const { detail } = fault.fault;
   if (detail['stage'] === undefined) {
-    const message = `stage ${stage} (\`${plan.name}\`): ${detail.message}`;
-    Object.assign(detail, { stage, stage_name: plan.name, message });
-    fault.message = message;
+    fault.message = `stage ${stage} (\`${plan.name}\`): ${detail.message}`;
+    Object.assign(detail, { stage, stage_name: plan.name, message: fault.message });
   }
   throw fault;
 }
@@ -273,12 +258,7 @@ function finish(state: State, stage: number, value: Value): void {
 
 /** `stage` asks: what made its input runs again. Answers with the stage to go on with. */
 async function again(state: State, stage: number, hint: Value | undefined): Promise<number> {
-  const context = state.contexts.get(stage) ?? {
-    attempt: 1,
-    tries: [],
-    outputs: [],
-    hint: undefined,
-  };
+  const context = state.contexts.get(stage) ?? { ...FIRST, tries: [], outputs: [] };
   state.contexts.set(stage, context);
   const input = outputAt(state, stage - 1);
   context.tries.push({ attempt: context.attempt, result: 'retry', hint, output: input });
@@ -292,11 +272,7 @@ async function again(state: State, stage: number, hint: Value | undefined): Prom
     state.outputs.length = stage - 1;
     return stage - 1;
   }
-  if (!state.source.isRepeatable) {
-    context.outputs.push(input);
-    return stage;
-  }
-  await runSource(state, context, hint);
+  if (state.source.isRepeatable) await runSource(state, context, hint);
   context.outputs.push(outputAt(state, 0));
   return stage;
 }
@@ -325,11 +301,8 @@ export async function runPipeline(
   const value = await runFrom(state, 1);
   const stage = state.stages.length;
   const input = state.inputs[stage] ?? value;
-  env.note?.(pipeFacts(pipeOf(state, stage, input, lastContext(state), undefined)));
+  // The counters a guard sees while the result is judged: those of the pass that made it.
+  const last = { ...FIRST, attempt: Math.max(1, state.runs.at(-1) ?? 1) };
+  env.note?.(pipeFacts(pipeOf(state, stage, input, last, undefined)));
   return value;
 }
-
-/** The counters a guard sees while the result is judged: those of the pass that made it. */
-const lastContext = (state: State): Context => {
-  return { ...FIRST, attempt: Math.max(1, state.runs.at(-1) ?? 1) };
-};

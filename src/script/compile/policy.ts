@@ -18,7 +18,7 @@ import {
 import { raise } from '../fault.ts';
 import type { Environment, Patterns, RunState } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
-import { quoteWord, substituted } from './command-line.ts';
+import { quoteWord, splitPipes, substituted } from './command-line.ts';
 
 const KINDS = new Set(['cmd', 'sh', 'bash', 'js', 'node', 'py', 'python', 'network', 'fs', 'op']);
 const SHELLS = new Set(['sh', 'bash', 'zsh', 'dash', 'fish', 'ksh']);
@@ -34,16 +34,20 @@ function patternProblem(pattern: string): string | undefined {
 
 /** What an operation needs, in the words of patterns; undefined when policies have no word for it. */
 function needOf(op: Operation): readonly string[] {
-  const needs = new Set<string>();
-  if (op.type === 'run') {
-    if (op.subtype === 'cmd') for (const need of commandNeeds(op)) needs.add(need);
-    else if (op.subtype) needs.add(op.subtype);
+  const { type, subtype, target, name } = op;
+  switch (type) {
+    case 'run':
+      if (subtype === 'cmd') return commandNeeds(op);
+      return subtype ? [subtype] : [];
+    case 'output':
+    case 'append':
+      return target?.includes('/') ? [`fs:w:${target}`] : [];
+    case 'file':
+    case 'import':
+      return target ? [`fs:r:${target}`] : [];
+    default:
+      return type === 'tool' && name.startsWith('http/') ? ['network'] : [];
   }
-  if ((op.type === 'output' || op.type === 'append') && op.target?.includes('/'))
-    needs.add(`fs:w:${op.target}`);
-  if ((op.type === 'file' || op.type === 'import') && op.target) needs.add(`fs:r:${op.target}`);
-  if (op.type === 'tool' && op.name.startsWith('http/')) needs.add('network');
-  return [...needs];
 }
 
 /** Programs that run another one. */
@@ -56,10 +60,7 @@ const SUBSTITUTION = /\$\(|`|<\(/;
 function commandNeeds(op: Operation): string[] {
   const text = op.metadata?.['command'];
   if (typeof text !== 'string') return ['cmd'];
-  const commands = [text, ...substituted(text)]
-    .join('\n')
-    .split('\n')
-    .flatMap((line) => line.match(/(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^|'"\\])+/g) ?? []);
+  const commands = [text, ...substituted(text)].join('\n').split('\n').flatMap(splitPipes);
   const needs = commands.flatMap((command) => {
     const words = command.match(/(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+/g) ?? [];
     return programNeeds(words.map((word) => word.replace(/['"\\]/g, '')));
@@ -116,12 +117,9 @@ function allows(pattern: string, need: string, root: string): boolean {
 
 /** With an `allow` list, `cmd` and `fs` are closed, and every other kind it mentions. */
 function isClosed(patterns: readonly string[], need: string): boolean {
-  const [kind = ''] = need.split(':', 1);
-  return (
-    kind === 'cmd' ||
-    kind === 'fs' ||
-    patterns.some((pattern) => parts(aliasOf(pattern))[0] === kind)
-  );
+  const [kind] = parts(need);
+  const isKnown = kind === 'cmd' || kind === 'fs';
+  return isKnown || patterns.some((pattern) => parts(aliasOf(pattern))[0] === kind);
 }
 
 /** Why a policy does not let this happen; undefined: it does. Deny wins. */
@@ -144,17 +142,7 @@ function refusal(
 // only narrows: its `allow` and `deny` patterns become a guard nobody can leave out, everything else a
 // level of its own below those in force.
 
-const KEYS = new Set([
-  'allow',
-  'deny',
-  'capabilities',
-  'labels',
-  'operations',
-  'defaults',
-  'rules',
-  'name',
-  'description',
-]);
+const KEYS = 'allow deny capabilities labels operations defaults rules name description'.split(' ');
 
 const textual = (data: Json): string => (typeof data === 'string' ? data : JSON.stringify(data));
 
@@ -188,38 +176,29 @@ function patternsOf(data: JsonObject, root: string): Patterns {
   return patterns;
 }
 
-function rulesOf(data: Json | undefined): Record<string, RuleState> {
-  if (Array.isArray(data))
-    return Object.fromEntries(data.map((name) => [textual(name), 'deny' as const]));
-  return {};
-}
+const rulesOf = (data: Json | undefined): Record<string, RuleState> =>
+  Array.isArray(data) ? Object.fromEntries(data.map((name) => [textual(name), 'deny'])) : {};
 
 /** What flow's policies can say already. */
 function rulesIn(data: JsonObject): PolicyRules {
   const defaults = isObject(data['defaults']) ? data['defaults'] : {};
   const unlabelled = words(defaults['unlabeled'] ?? defaults['unlabelled']);
   const rules = { ...rulesOf(data['rules']), ...rulesOf(defaults['rules']) };
-  refuseUnknownRules(Object.keys(rules));
-  return {
-    ...(isObject(data['labels'])
-      ? { labels: data['labels'] as NonNullable<PolicyRules['labels']> }
-      : {}),
-    ...(isObject(data['operations']) ? { operations: operationsOf(data['operations']) } : {}),
-    ...(unlabelled.length > 0 ? { defaults: { unlabelled } } : {}),
-    ...(Object.keys(rules).length > 0 ? { rules, packs: Object.keys(rules) } : {}),
-  };
-}
-
-function refuseUnknownRules(names: readonly string[]): void {
-  const unknown = names.find((name) => !RULE_NAMES.includes(name));
+  const packs = Object.keys(rules);
+  const unknown = packs.find((name) => !RULE_NAMES.includes(name));
   if (unknown !== undefined)
     raise('config_invalid', `\`${unknown}\` is no rule`, { hint: RULE_NAMES.join(', ') });
+  const { labels, operations } = data;
+  return {
+    ...(isObject(labels) ? { labels: labels as NonNullable<PolicyRules['labels']> } : {}),
+    ...(isObject(operations) ? { operations: operationsOf(operations) } : {}),
+    ...(unlabelled.length > 0 ? { defaults: { unlabelled } } : {}),
+    ...(packs.length > 0 ? { rules, packs } : {}),
+  };
 }
 
 const operationsOf = (data: JsonObject): Record<string, string[]> =>
   Object.fromEntries(Object.entries(data).map(([label, patterns]) => [label, words(patterns)]));
-
-const OPERATION = /^op:/;
 
 const locked = (on: string, decide: (view: GuardView) => string | undefined): Guard =>
   unwrap(
@@ -237,8 +216,8 @@ const locked = (on: string, decide: (view: GuardView) => string | undefined): Gu
 
 /** `op:…` patterns are filters of guards; an allowed one closes the others of its first word. */
 function operationGuards({ allow = [], deny }: Patterns): Guard[] {
-  const denied = deny.filter((pattern) => OPERATION.test(pattern));
-  const allowed = allow.filter((pattern) => OPERATION.test(pattern));
+  const denied = deny.filter((pattern) => pattern.startsWith('op:'));
+  const allowed = allow.filter((pattern) => pattern.startsWith('op:'));
   const open = createGuardSet(allowed.map((pattern) => locked(pattern, () => undefined)));
   const closed = new Set(allowed.map((pattern) => pattern.split(':', 2).join(':')));
   return [
@@ -267,9 +246,9 @@ function guardOf(patterns: Patterns): GuardSet {
 export function applyPolicy(run: RunState, { data }: Value): void {
   if (!isObject(data)) return raise('config_invalid', 'a policy is an object');
   for (const key of Object.keys(data)) {
-    if (!KEYS.has(key))
+    if (!KEYS.includes(key))
       raise('config_invalid', `\`${key}\` is nothing a script's policy can say`, {
-        hint: [...KEYS].join(', '),
+        hint: KEYS.join(', '),
       });
   }
   const patterns = patternsOf(data, run.world.root);
@@ -321,14 +300,9 @@ async function absentPrograms(
   const tests = programs.map(
     (name) => `command -v ${quoteWord(name)} >/dev/null || echo ${quoteWord(name)}`,
   );
-  const request = {
-    kind: 'sh' as const,
-    source: tests.join('\n'),
-    env: {},
-    stdin: undefined,
-    folder: unit.folder,
-    timeoutMs: undefined,
-  };
+  const source = tests.join('\n');
+  const plain = { env: {}, stdin: undefined, timeoutMs: undefined };
+  const request = { kind: 'sh', source, folder: unit.folder, ...plain } as const;
   const { stdout } = unwrap(await run.world.process(request, frame));
   return stdout.split('\n').filter((name) => name !== '');
 }

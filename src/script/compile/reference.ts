@@ -23,7 +23,7 @@ import { located } from '../run/operate.ts';
 import type { Expression, Node, PathStep } from '../syntax/ast.ts';
 import { type AccessMode, fieldOf, indexOf, sliceOf } from '../values/access.ts';
 import { makeFunction } from '../values/function-data.ts';
-import { absent, entriesOf, isAbsent, withOrigin } from '../values/kinds.ts';
+import { absent, isAbsent, withOrigin } from '../values/kinds.ts';
 import type { MxFacts } from '../values/metadata.ts';
 import { callMethod, hasMethod, isListMethod } from '../values/methods.ts';
 import { guardInputMember, type Quantified, quantified, quantifiedOf } from './guard-input.ts';
@@ -34,6 +34,18 @@ type Walk = (value: Value, env: Environment) => MaybePromise<Value>;
 export const compileArguments = (c: Compiler, nodes: readonly Expression[]): CallArgument[] =>
   nodes.map((node) => ({ evaluate: c.expression(node, 'value') }));
 
+/** `@f(a, b)` as what is called and what it is given. */
+export function compileCallee(
+  c: Compiler,
+  node: Node<'reference'>,
+): { target: Eval; steps: readonly PathStep[]; values: CallArgument[] } {
+  const last = node.steps.at(-1);
+  const isCall = last?.kind === 'call';
+  const steps = isCall ? node.steps.slice(0, -1) : node.steps;
+  const values = isCall ? compileArguments(c, last.arguments) : [];
+  return { target: c.expression({ ...node, steps }), steps, values };
+}
+
 const KEEP = new Set(['keep', 'keepStructured']);
 
 const modeOf = (reading: Reading): AccessMode => (reading === 'condition' ? 'lenient' : 'strict');
@@ -41,7 +53,7 @@ const modeOf = (reading: Reading): AccessMode => (reading === 'condition' ? 'len
 function field(name: string, reading: Reading, variable: string): Walk {
   const mode = modeOf(reading);
   return (value, env) => {
-    const special = guardInputMember(value, name, () => entriesOf(value).map(([, item]) => item));
+    const special = guardInputMember(value, name);
     if (special) return special;
     const member = executableOf(value)?.signature.members?.get(name);
     if (member) return makeFunction(member);
@@ -72,7 +84,7 @@ function method(
   const values = compileArguments(c, nodes);
   const plain = field(name, 'condition', '');
   return async (value, env) => {
-    const measured = guardInputMember(value, name, () => entriesOf(value).map(([, item]) => item));
+    const measured = guardInputMember(value, name);
     if (measured) return measured;
     if (isCallableField(value, name)) {
       return await invoke(await plain(value, env), name, values, env, at);
@@ -169,22 +181,14 @@ function compileSteps(c: Compiler, node: Node<'reference'>, reading: Reading): W
   const walks: Walked[] = [];
   const { steps, name } = node;
   for (let at = 0; at < steps.length; at++) {
-    const step = steps[at];
-    if (!step) break;
-    const next = steps[at + 1];
+    const [step, next] = [steps[at] as PathStep, steps[at + 1]];
     if (step.kind === 'field' && next?.kind === 'call') {
-      walks.push({
-        walk: method(c, step.name, next.arguments, step.at, reading),
-        isEach: false,
-        isOfList: isListMethod(step.name),
-      });
+      const walk = method(c, step.name, next.arguments, step.at, reading);
+      walks.push({ walk, isEach: false, isOfList: isListMethod(step.name) });
       at++;
     } else {
-      walks.push({
-        walk: compileStep(c, step, reading, name),
-        isEach: step.kind === 'each',
-        isOfList: false,
-      });
+      const walk = compileStep(c, step, reading, name);
+      walks.push({ walk, isEach: step.kind === 'each', isOfList: false });
     }
   }
   return walks;
@@ -230,11 +234,8 @@ async function overEach(walks: readonly Walked[], list: Value, env: Environment)
 /** Steps behind something that is no name: `<a.json>.k[0]`. */
 export function walkStepsOf(c: Compiler, steps: readonly PathStep[], reading: Reading): Walk {
   if (steps.length === 0) return (value) => value;
-  const walks = compileSteps(
-    c,
-    { kind: 'reference', name: '', steps, isOptional: false, at: 0, end: 0 },
-    reading,
-  );
+  const node = { kind: 'reference', name: '', steps, isOptional: false, at: 0, end: 0 } as const;
+  const walks = compileSteps(c, node, reading);
   return (value, env) => walkSteps(walks, value, env);
 }
 
@@ -251,10 +252,8 @@ function unknownName(env: Environment, name: string): never {
   return raise('not_found', `\`@${name}\` is not defined`, { name, ...(hint ? { hint } : {}) });
 }
 
-const asksDefined = (steps: readonly PathStep[]): boolean => {
-  const [first] = steps;
-  return first?.kind === 'field' && first.name === 'isDefined';
-};
+const asksDefined = ([first]: readonly PathStep[]): boolean =>
+  first?.kind === 'field' && first.name === 'isDefined';
 
 /** `@mx.name…` makes only that member. */
 function contextReference(
@@ -262,15 +261,11 @@ function contextReference(
   node: Node<'reference'>,
   reading: Reading,
 ): Eval | undefined {
-  const [first] = node.steps;
-  if (!isContextName(node.name) || first?.kind !== 'field' || node.steps[1]?.kind === 'call')
+  const [first, second, third] = node.steps;
+  if (!isContextName(node.name) || first?.kind !== 'field' || second?.kind === 'call')
     return undefined;
-  const second = node.steps[1];
-  const isOperation = first.name === 'op' || first.name === 'operation';
-  const inner =
-    isOperation && second?.kind === 'field' && node.steps[2]?.kind !== 'call'
-      ? second.name
-      : undefined;
+  const hasInner = /^op(?:eration)?$/.test(first.name) && third?.kind !== 'call';
+  const inner = hasInner && second?.kind === 'field' ? second.name : undefined;
   const rest = { ...node, steps: node.steps.slice(inner === undefined ? 1 : 2) };
   const walks = compileSteps(c, rest, reading === 'value' ? 'condition' : reading);
   if (walks.length === 0) return (env) => contextValue(env, first.name, inner);
@@ -286,10 +281,9 @@ export function compileReference(c: Compiler, node: Node<'reference'>, asked: Re
   const { name, at } = node;
   const find = (env: Environment): MaybePromise<Value> => {
     const found = findName(env, name);
-    if (found && walks.length === 0) return found.value;
-    if (found) return walkSteps(walks, found.value, env);
-    if (!isLenient) return unknownName(env, name);
-    return walks.length === 0 ? absent() : walkSteps(walks, absent(), env);
+    if (!found && !isLenient) return unknownName(env, name);
+    const value = found ? found.value : absent();
+    return walks.length === 0 ? value : walkSteps(walks, value, env);
   };
   if (walks.length === 0) {
     return (env) => {

@@ -3,16 +3,13 @@
 import {
   addMarks,
   describe,
-  descriptorOfFault,
-  EMPTY,
   type MaybePromise,
   makeContainer,
   makeValue,
-  mergeDescriptors,
   type Operation,
   type Value,
 } from '../../flow/index.ts';
-import { raise, toFault } from '../fault.ts';
+import { raise } from '../fault.ts';
 import { leaveOf } from '../run/control-values.ts';
 import {
   type CallArgument,
@@ -23,10 +20,9 @@ import {
   executableOf,
   given,
   newPath,
-  type PipeOptions,
 } from '../run/environment.ts';
 import { operate } from '../run/operate.ts';
-import type { Expression, Node, PathStep, PipelineStage } from '../syntax/ast.ts';
+import type { Expression, Node, PipelineStage } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { parseJsonText, stageInput } from '../values/data.ts';
 import { absent } from '../values/kinds.ts';
@@ -34,11 +30,12 @@ import { textOf } from '../values/text.ts';
 import { compileCode, compileCommand } from './command.ts';
 import { compileEffect } from './effect.ts';
 import { orDenied } from './function.ts';
-import { DEFAULT_CAP, errorRecord, runInParallel } from './loop.ts';
+import { DEFAULT_CAP, runBranches } from './loop.ts';
 import { checkOf, runEffects, runPipeline, type SourcePlan, type StagePlan } from './pipeline.ts';
-import { compileArguments, invoke } from './reference.ts';
+import { compileCallee, invoke } from './reference.ts';
 
 type RunStage = StagePlan['run'];
+type NamedRun = Pick<StagePlan, 'run' | 'name'>;
 
 const stageOperation = ({ unit }: Compiler, name: string, at: number): Operation => ({
   type: 'pipeline-stage',
@@ -95,26 +92,17 @@ function callRun(
 const withInput = ({ pipe }: Environment, input: Value | undefined): Environment['pipe'] =>
   pipe && input ? { ...pipe, input } : pipe;
 
-function targetOf(
-  c: Compiler,
-  { target }: Node<'call-stage' | 'while-stage'>,
-): { evaluate: Eval; name: string; extra: CallArgument[] } {
-  const last = target.steps.at(-1);
-  const isCall = last?.kind === 'call';
-  const steps: readonly PathStep[] = isCall ? target.steps.slice(0, -1) : target.steps;
-  const evaluate = c.expression({ ...target, steps }, 'value');
+/** What a stage calls, under the name that it is known by. */
+function targetOf(c: Compiler, { target: node }: Node<'call-stage' | 'while-stage'>) {
+  const { target, steps, values } = compileCallee(c, node);
   const fields = steps.flatMap((step) => (step.kind === 'field' ? [step.name] : []));
-  return {
-    evaluate,
-    name: [target.name, ...fields].join('.'),
-    extra: isCall ? compileArguments(c, last.arguments) : [],
-  };
+  return { evaluate: target, name: [node.name, ...fields].join('.'), extra: values };
 }
 
-function codeRun(c: Compiler, { code, at }: Node<'code-stage'>): { run: RunStage; name: string } {
-  const op = stageOperation(c, code.kind === 'command' ? 'cmd' : code.language, at);
+function codeRun(c: Compiler, { code, at }: Node<'code-stage'>): NamedRun {
   const execute = code.kind === 'command' ? compileCommand(c, code) : compileCode(c, code);
   const name = code.kind === 'command' ? 'cmd' : code.language;
+  const op = stageOperation(c, name, at);
   const run: RunStage = (input, env) =>
     operate(env, op, [{ name: 'input', value: stageInput(input) }], async ([passed], inner) => {
       const stage = { ...inner, pipe: withInput(inner, passed) };
@@ -126,7 +114,7 @@ function codeRun(c: Compiler, { code, at }: Node<'code-stage'>): { run: RunStage
 }
 
 /** `while(n) @f`: f answers `done v` or `continue v`. */
-function whileRun(c: Compiler, stage: Node<'while-stage'>): { run: RunStage; name: string } {
+function whileRun(c: Compiler, stage: Node<'while-stage'>): NamedRun {
   const { evaluate, name, extra } = targetOf(c, stage);
   const limit = c.expression(stage.limit, 'value');
   const once = callRun(c, evaluate, name, extra, stage.at);
@@ -148,12 +136,8 @@ function whileRun(c: Compiler, stage: Node<'while-stage'>): { run: RunStage; nam
   return { run, name: `while @${name}` };
 }
 
-function groupRun(
-  c: Compiler,
-  stage: Node<'group-stage'>,
-  isFirst: boolean,
-): { run: RunStage; name: string } {
-  const members = plansOf(c, stage.members, [], isFirst ? stage.members.length : 0).stages;
+function groupRun(c: Compiler, stage: Node<'group-stage'>, isFirst: boolean): NamedRun {
+  const members = plansOf(c, stage.members, [], isFirst ? stage.members.length : 0);
   const cap = stage.cap && c.expression(stage.cap, 'value');
   const run: RunStage = async (input, env) => {
     const limit = await cap?.(env);
@@ -170,29 +154,23 @@ async function runGroup(
   cap: number,
   pauseMs: number,
 ): Promise<Value> {
-  const errors: ReturnType<typeof errorRecord>[] = [];
-  let marks = EMPTY;
-  const branch = async (member: StagePlan, index: number): Promise<Value> => {
-    try {
-      const value = await member.run(input, { ...env, path: newPath(env.path) });
-      if (leaveOf(value)?.word === 'retry')
-        raise('invalid_input', '`retry` has no meaning inside a parallel group');
-      await runEffects(member.effects, value, env);
-      return value;
-    } catch (error) {
-      const fault = toFault(error);
-      if (/retry/.test(fault.fault.detail.message) && fault.fault.code === 'invalid_input')
-        throw fault;
-      const record = errorRecord(fault.message, { key: String(index), value: input }, index);
-      errors.push(record);
-      const descriptor = mergeDescriptors(input.meta.descriptor, descriptorOfFault(fault.fault));
-      marks = mergeDescriptors(marks, descriptor);
-      return makeValue(record, { descriptor });
-    }
+  const branch = async (member: StagePlan): Promise<Value> => {
+    const value = await member.run(input, { ...env, path: newPath(env.path) });
+    if (leaveOf(value)?.word === 'retry')
+      raise('invalid_input', '`retry` has no meaning inside a parallel group');
+    await runEffects(member.effects, value, env);
+    return value;
   };
-  const values = await runInParallel(members, Math.max(1, cap), pauseMs, branch);
+  const items = members.map((member, index) => ({ member, key: String(index), value: input }));
+  const { results, errors, marks } = await runBranches(
+    items,
+    Math.max(1, cap),
+    pauseMs,
+    ({ member }) => branch(member),
+    ({ code, detail }) => code === 'invalid_input' && /retry/.test(detail.message),
+  );
   env.path.errors = { list: errors, marks };
-  return makeContainer(values);
+  return makeContainer(results);
 }
 
 function effectRun(
@@ -208,19 +186,12 @@ function planOf(
   c: Compiler,
   stage: Exclude<PipelineStage, Node<'effect-stage'>>,
   isFirst: boolean,
-): { run: RunStage; name: string } {
-  switch (stage.kind) {
-    case 'call-stage': {
-      const { evaluate, name, extra } = targetOf(c, stage);
-      return { run: callRun(c, evaluate, name, extra, stage.at, isFirst), name };
-    }
-    case 'code-stage':
-      return codeRun(c, stage);
-    case 'while-stage':
-      return whileRun(c, stage);
-    case 'group-stage':
-      return groupRun(c, stage, isFirst);
-  }
+): NamedRun {
+  if (stage.kind === 'code-stage') return codeRun(c, stage);
+  if (stage.kind === 'while-stage') return whileRun(c, stage);
+  if (stage.kind === 'group-stage') return groupRun(c, stage, isFirst);
+  const { evaluate, name, extra } = targetOf(c, stage);
+  return { run: callRun(c, evaluate, name, extra, stage.at, isFirst), name };
 }
 
 type Effects = StagePlan['effects'][number][];
@@ -232,14 +203,14 @@ function plansOf(
   ofSource: Effects,
   /** So many of them have nothing before them. */
   leading = 0,
-): { stages: StagePlan[] } {
+): StagePlan[] {
   const plans: { run: RunStage; name: string; effects: Effects }[] = [];
   for (const stage of stages) {
     if (stage.kind === 'effect-stage')
       (plans.at(-1)?.effects ?? ofSource).push(effectRun(c, stage));
     else plans.push({ ...planOf(c, stage, plans.length < leading), effects: [] });
   }
-  return { stages: plans };
+  return plans;
 }
 
 /** Calls, commands and code can be asked again. */
@@ -247,12 +218,7 @@ function isRepeatable(node: Expression | undefined): boolean {
   if (!node) return false;
   if (node.kind === 'reference') return node.steps.some(({ kind }) => kind === 'call');
   if (node.kind === 'with') return isRepeatable(node.value);
-  return (
-    node.kind === 'run-value' ||
-    node.kind === 'command' ||
-    node.kind === 'code' ||
-    node.kind === 'model'
-  );
+  return /^(?:run-value|command|code|model)$/.test(node.kind);
 }
 
 /** `format`: "json" parses the source before the first stage, "text" keeps it from being parsed. */
@@ -267,12 +233,11 @@ export function compilePipeline(
   c: Compiler,
   source: Expression | undefined,
   stages: readonly PipelineStage[],
-  options: PipeOptions = {},
+  format?: Eval,
 ): Eval {
   const effects: Effects = [];
-  const { stages: plans } = plansOf(c, stages, effects, source ? 0 : 1);
+  const plans = plansOf(c, stages, effects, source ? 0 : 1);
   const evaluate = source && c.expression(source, 'value');
-  const { format } = options;
   const formatted: Eval | undefined =
     evaluate && format
       ? async (env) => formatSource(await evaluate(env), (await format(env)).text)
@@ -287,7 +252,7 @@ export function compilePiped(
   stages: readonly PipelineStage[],
 ): (value: Value, env: Environment) => MaybePromise<Value> {
   const effects: Effects = [];
-  const { stages: plans } = plansOf(c, stages, effects);
+  const plans = plansOf(c, stages, effects);
   const plan: SourcePlan = { evaluate: undefined, isRepeatable: false, effects };
   return (value, env) => runPipeline(env, plan, plans, value);
 }

@@ -34,36 +34,25 @@ import { withGuards } from './with-options.ts';
 
 function compileVar(c: Compiler, node: Node<'var'>): Eval {
   const evaluate = c.expression(node.value, 'value');
+  const { name, labels } = node;
+  const location = placeOf(c.unit, node.at);
+  const op = { type: 'var', name, labels, opLabels: [], retryOwner: true, location };
   return async (env) => {
-    const op = {
-      type: 'var',
-      name: node.name,
-      labels: node.labels,
-      opLabels: [],
-      retryOwner: true,
-      location: placeOf(c.unit, node.at),
-    };
-    const input = lazyInput(env, node.name, evaluate, (given) =>
-      withLabels(refuseLeave(given), node.labels),
-    );
+    const labelled = (given: Value): Value => withLabels(refuseLeave(given), labels);
+    const input = lazyInput(env, name, evaluate, labelled);
     const value = await operate(env, op, [input], ([given]) => given);
-    fileScope(env).define(node.name, 'var', value, shownPlace(c.unit, node.at));
+    // `var` and `exe` bind at file level.
+    env.unit.scope.define(name, 'var', value, shownPlace(c.unit, node.at));
     return absent();
   };
 }
 
-/** `var` and `exe` bind at file level. */
-const fileScope = (env: Environment) => env.unit.scope;
-
 function compileExe(c: Compiler, node: Node<'exe'>): Eval {
   const make = compileFunction(c.forFunction(), node);
   return (env) => {
-    fileScope(env).define(
-      node.name,
-      'exe',
-      makeFunction(make({ ...env, scope: fileScope(env) })),
-      shownPlace(c.unit, node.at),
-    );
+    const { scope } = env.unit;
+    const value = makeFunction(make({ ...env, scope }));
+    scope.define(node.name, 'exe', value, shownPlace(c.unit, node.at));
     return absent();
   };
 }

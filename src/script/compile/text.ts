@@ -141,13 +141,12 @@ export function compileModes<T>(
 }
 
 function compileInsert(c: Compiler, part: Node<'insert'>, isMustache: boolean): MakePiece {
-  const make = compileModes<Piece>(c, part, {
+  return compileModes<Piece>(c, part, {
     value: pieceOf,
     text: (text) => (isMustache && text !== '' ? { ...plain(text), slot: part.raw } : plain(text)),
     under: (piece, marks) => ({ ...piece, marks: mergeDescriptors(piece.marks, marks) }),
     parts: (parts) => compilePieces(c, parts, isMustache),
   });
-  return make;
 }
 
 /** A missing file in a text is nothing, and a warning. */
@@ -206,26 +205,33 @@ function compilePieces(
   parts: readonly TemplatePart[],
   isMustache: boolean,
 ): (env: Environment) => Promise<Piece> {
+  const all = compileAll(c, parts, isMustache);
+  return async (env) => joinPieces(await all(env));
+}
+
+function compileAll(
+  c: Compiler,
+  parts: readonly TemplatePart[],
+  isMustache: boolean,
+): (env: Environment) => Promise<Piece[]> {
   const makers = parts.map((part) => compilePart(c, part, isMustache));
   return async (env) => {
     const pieces: Piece[] = [];
     for (const make of makers) pieces.push(typeof make === 'function' ? await make(env) : make);
-    return joinPieces(pieces);
+    return pieces;
   };
 }
 
 /** The text of any interpolating form. */
 export function compileText(c: Compiler, parts: readonly TemplatePart[], isMustache = false): Eval {
-  const only = parts.length === 1 && typeof parts[0] === 'string' ? makeValue(parts[0]) : undefined;
-  if (only) return () => only;
-  if (parts.length === 0) {
-    const empty = makeValue('');
-    return () => empty;
+  const [first = '', ...others] = parts;
+  if (typeof first === 'string' && others.length === 0) {
+    const only = makeValue(first);
+    return () => only;
   }
-  const makers = parts.map((part) => compilePart(c, part, isMustache));
+  const all = compileAll(c, parts, isMustache);
   return async (env) => {
-    const pieces: Piece[] = [];
-    for (const make of makers) pieces.push(typeof make === 'function' ? await make(env) : make);
+    const pieces = await all(env);
     const { text, marks } = joinPieces(pieces);
     const open = isMustache ? openSlots(pieces) : undefined;
     return makeValue(text, { descriptor: marks, ...(open ? { origin: { open } } : {}) });

@@ -1,18 +1,11 @@
 // Values and operators: literals, lists, objects, arithmetic, choice.
-import {
-  addMarks,
-  EMPTY,
-  makeContainer,
-  makeValue,
-  mergeDescriptors,
-  type Value,
-} from '../../flow/index.ts';
+import { addMarks, EMPTY, makeContainer, mergeDescriptors, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { type Compiler, type Eval, type Reading, under } from '../run/environment.ts';
 import { located } from '../run/operate.ts';
 import type { Expression, Node } from '../syntax/ast.ts';
 import { entriesOf, isAbsent, isTruthy, kindName, shapeMarks, typeName } from '../values/kinds.ts';
-import { calculate, compare, isEqual, minus, negate } from '../values/operators.ts';
+import { applied, minus, negate } from '../values/operators.ts';
 import { quantifiedOf } from './guard-input.ts';
 
 export function compileArray(c: Compiler, node: Node<'array'>): Eval {
@@ -81,10 +74,12 @@ export function compileUnary(c: Compiler, node: Node<'unary'>): Eval {
   return async (env) => apply(await evaluate(env));
 }
 
-type Decide = (left: Value) => boolean;
-
 /** `&&`, `||`, `??`: the deciding operand is the value, and both sides' marks stay on it. */
-function shortCircuit(c: Compiler, node: Node<'binary'>, keepsLeft: Decide): Eval {
+function shortCircuit(
+  c: Compiler,
+  node: Node<'binary'>,
+  keepsLeft: (left: Value) => boolean,
+): Eval {
   const left = c.expression(node.left, 'condition');
   const right = c.expression(node.right, 'condition');
   return async (env) => {
@@ -95,23 +90,6 @@ function shortCircuit(c: Compiler, node: Node<'binary'>, keepsLeft: Decide): Eva
   };
 }
 
-const isNothing: Decide = (value) => isAbsent(value) || value.data === null;
-
-const truth = (answer: boolean, left: Value, right: Value): Value =>
-  addMarks(makeValue(answer, { descriptor: left.meta.descriptor }), right.meta.descriptor);
-
-function pair(
-  c: Compiler,
-  node: Node<'binary'>,
-  reading: Reading,
-  apply: (left: Value, right: Value) => Value,
-): Eval {
-  const inner = reading === 'condition' ? reading : 'operand';
-  const left = c.expression(node.left, inner);
-  const right = c.expression(node.right, inner);
-  return async (env) => overAll(await left(env), await right(env), apply);
-}
-
 /** `@input.any.mx.tokens > 100`: asked of every input. */
 function overAll(left: Value, right: Value, apply: (left: Value, right: Value) => Value): Value {
   const many = quantifiedOf(left);
@@ -120,37 +98,21 @@ function overAll(left: Value, right: Value, apply: (left: Value, right: Value) =
 
 export function compileBinary(c: Compiler, node: Node<'binary'>, reading: Reading): Eval {
   const { operator } = node;
-  switch (operator) {
-    case '&&':
-      return shortCircuit(c, node, (left) => !isTruthy(left));
-    case '||':
-      return shortCircuit(c, node, isTruthy);
-    case '??':
-      return shortCircuit(c, node, (left) => !isNothing(left));
-    case '==':
-      return pair(c, node, reading, (left, right) => truth(isEqual(left, right), left, right));
-    case '!=':
-      return pair(c, node, reading, (left, right) => truth(!isEqual(left, right), left, right));
-    case '<':
-    case '>':
-    case '<=':
-    case '>=':
-      return pair(c, node, reading, (left, right) => compare(operator, left, right));
-    case '+': {
-      const sum = pair(c, node, reading, (left, right) => calculate('+', left, right));
-      return (env) => located(env, node.at, () => sum(env));
-    }
-    default:
-      return pair(c, node, reading, (left, right) => calculate(operator, left, right));
-  }
+  if (operator === '&&') return shortCircuit(c, node, (left) => !isTruthy(left));
+  if (operator === '||') return shortCircuit(c, node, isTruthy);
+  if (operator === '??')
+    return shortCircuit(c, node, (left) => !isAbsent(left) && left.data !== null);
+  const inner = reading === 'condition' ? reading : 'operand';
+  const [left, right] = [c.expression(node.left, inner), c.expression(node.right, inner)];
+  const apply = applied(operator);
+  const both: Eval = async (env) => overAll(await left(env), await right(env), apply);
+  return operator === '+' ? (env) => located(env, node.at, () => both(env)) : both;
 }
 
 export function compileTernary(c: Compiler, node: Node<'ternary'>): Eval {
   const condition = c.expression(node.condition, 'condition');
-  const [first, second] = [
-    c.expression(node.then, 'condition'),
-    c.expression(node.else, 'condition'),
-  ];
+  const first = c.expression(node.then, 'condition');
+  const second = c.expression(node.else, 'condition');
   return async (env) => {
     const chosen = await condition(env);
     const { descriptor } = chosen.meta;

@@ -3,29 +3,16 @@ import { childFrame, type GuardSelection, type Value } from '../../flow/index.ts
 import { raise } from '../fault.ts';
 import type { Compiler, Environment, Eval, ProcessOptions } from '../run/environment.ts';
 import type { Expression, Node } from '../syntax/ast.ts';
+import { OPTION_NAMES, UNITS_MS } from '../syntax/pipeline.ts';
 import { isTruthy } from '../values/kinds.ts';
 
-const KNOWN = new Set([
-  'stdin',
-  'pipeline',
-  'format',
-  'parallel',
-  'delay',
-  'stream',
-  'guards',
-  'timeout',
-  'separator',
-  'template',
-  'skipDirs',
-  'description',
-]);
+/** Those of a guard's decision are none of a value. */
+const KNOWN = [...OPTION_NAMES].filter((name) => !/^(?:add|remove)Labels$/.test(name));
 
 function refuseUnknown({ entries }: Node<'options'>): void {
   for (const key of entries.keys()) {
-    if (!KNOWN.has(key))
-      raise('invalid_input', `\`with { ${key}: … }\` is no option`, {
-        hint: [...KNOWN].join(', '),
-      });
+    if (!KNOWN.includes(key))
+      raise('invalid_input', `\`with { ${key}: … }\` is no option`, { hint: KNOWN.join(', ') });
   }
 }
 
@@ -38,8 +25,7 @@ function durationMs(value: Value): number {
     return raise('invalid_input', `\`${value.text}\` is no duration`, {
       hint: '"500ms", "10s", "2m"',
     });
-  const unit = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }[match[2] ?? 's'] ?? 1000;
-  return Number(match[1]) * unit;
+  return Number(match[1]) * (UNITS_MS[match[2] ?? 's'] ?? 1000);
 }
 
 function names(value: unknown): string[] {
@@ -56,31 +42,21 @@ function selectionOf({ data }: Value): GuardSelection | undefined {
   return raise('invalid_input', '`guards` takes `false`, `{ only: […] }` or `{ except: […] }`');
 }
 
-function compileProcessOptions(
+function compileProcess(
   c: Compiler,
   { entries }: Node<'options'>,
-): ((env: Environment) => ReturnType<typeof readProcess>) | undefined {
-  const of = (name: string): Eval | undefined => {
+): ((env: Environment) => Promise<ProcessOptions>) | undefined {
+  const [stdin, timeout, stream] = ['stdin', 'timeout', 'stream'].map((name) => {
     const node = entries.get(name);
-    return node && c.expression(node, 'value');
-  };
-  const [stdin, timeout, stream] = [of('stdin'), of('timeout'), of('stream')];
-  return stdin || timeout || stream ? (env) => readProcess(env, stdin, timeout, stream) : undefined;
-}
-
-async function readProcess(
-  env: Environment,
-  stdin?: Eval,
-  timeout?: Eval,
-  stream?: Eval,
-): Promise<ProcessOptions> {
-  const input = await stdin?.(env);
-  const limit = await timeout?.(env);
-  const flag = await stream?.(env);
-  return {
-    stdin: input,
-    timeoutMs: limit && durationMs(limit),
-    isStream: flag !== undefined && isTruthy(flag),
+    return node && c.expression(node);
+  });
+  if (!stdin && !timeout && !stream) return undefined;
+  return async (env) => {
+    const input = await stdin?.(env);
+    const limit = await timeout?.(env);
+    const flag = await stream?.(env);
+    const isStream = flag !== undefined && isTruthy(flag);
+    return { stdin: input, timeoutMs: limit && durationMs(limit), isStream };
   };
 }
 
@@ -88,14 +64,10 @@ export function compileWith(c: Compiler, node: Node<'with'>): Eval {
   const { options } = node;
   refuseUnknown(options);
   const format = options.entries.get('format');
-  const inner: Eval = options.pipeline
-    ? c.stages(
-        node.value,
-        options.pipeline,
-        format ? { format: c.expression(format, 'value') } : {},
-      )
-    : c.expression(node.value, 'value');
-  const process = compileProcessOptions(c, options);
+  const inner = options.pipeline
+    ? c.stages(node.value, options.pipeline, format && c.expression(format))
+    : c.expression(node.value);
+  const process = compileProcess(c, options);
   const guards = options.entries.get('guards');
   const selected = guards ? withGuards(c, guards, inner) : inner;
   if (!process) return selected;

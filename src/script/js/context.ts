@@ -91,7 +91,7 @@ const GRACE_MS = 200;
 /** Why nothing more can be done in a context. */
 export type Broken = 'time' | 'interrupt' | 'memory';
 
-export type Entered = { readonly said: string } | { readonly broken: Broken };
+type Entered = { readonly said: string } | { readonly broken: Broken };
 
 /** What crosses the border as it is. */
 export type Part = string | number | boolean;

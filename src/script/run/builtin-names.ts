@@ -26,7 +26,6 @@ const builtIn = (
   parameters,
   labels: [],
   bodyKind,
-  description: undefined,
   source: undefined,
   ...(members ? { members } : {}),
 });

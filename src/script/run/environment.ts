@@ -237,20 +237,10 @@ export interface Compiler {
   /** A list of lines; answers with a `Leave` when one of them leaves. */
   lines(nodes: readonly ActionExpression[]): Eval;
   text(parts: readonly TemplatePart[]): Eval;
-  stages(
-    source: Expression | undefined,
-    stages: readonly PipelineStage[],
-    options?: PipeOptions,
-  ): Eval;
+  /** `format`: `"json"` or `"text"`, for the source. */
+  stages(source: Expression | undefined, stages: readonly PipelineStage[], format?: Eval): Eval;
   /** Stages over a value that is already there. */
   piped(stages: readonly PipelineStage[]): (value: Value, env: Environment) => MaybePromise<Value>;
-}
-
-export interface PipeOptions {
-  /** `format: "json" | "text"` */
-  readonly format?: Eval;
-  readonly cap?: Eval;
-  readonly pauseMs?: number;
 }
 
 /** The same place under a condition. */

@@ -15,7 +15,7 @@ import type { Environment, Eval } from './environment.ts';
 export const unwrap = <T>(outcome: Outcome<T>): T =>
   outcome.ok ? outcome.output : raiseFailure(outcome);
 
-const failed = (error: unknown): Failure => ({ ok: false, error: toFault(error).fault });
+export const failed = (error: unknown): Failure => ({ ok: false, error: toFault(error).fault });
 
 const asIs = (value: Value): Value => value;
 

@@ -73,7 +73,7 @@ export const isLeaveWord = (word: string | undefined): word is Node<'leave'>['wo
   LEAVE_WORDS.some((one) => one === word);
 
 /** A value that may be missing at the end of a line, a block or an arm. */
-export function parseOptionalValue(r: Reader): Expression | undefined {
+function parseOptionalValue(r: Reader): Expression | undefined {
   const here = r.pos;
   r.blanks();
   if (r.isAtEnd || r.sees(NO_VALUE) || isWildcardArm(r)) {

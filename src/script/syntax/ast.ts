@@ -394,7 +394,11 @@ export interface Sections {
 export type Condition =
   | { readonly kind: 'test'; readonly value: Expression }
   /** `>= 0.7` in a match list. */
-  | { readonly kind: 'compare'; readonly operator: BinaryOperator; readonly value: Expression }
+  | {
+      readonly kind: 'compare';
+      readonly operator: Comparison | '==' | '!=';
+      readonly value: Expression;
+    }
   | { readonly kind: 'any' | 'none' | 'denied' };
 
 export interface Binding {

@@ -3,7 +3,7 @@
 import { parseAction, parseBlock } from './action.ts';
 import type {
   ActionExpression,
-  BinaryOperator,
+  Comparison,
   Condition,
   Expression,
   Node,
@@ -144,7 +144,7 @@ function parseCondition(r: Reader, isMatch: boolean): { condition: Condition; at
   if (operator !== undefined) {
     r.blanks();
     const value = parseTernary(r);
-    return { condition: { kind: 'compare', operator: operator as BinaryOperator, value }, at };
+    return { condition: { kind: 'compare', operator: operator as Comparison, value }, at };
   }
   const value = r.within({ blocks: 'none' }, () => parsePipes(r, parseTernary(r)));
   return { condition: { kind: 'test', value }, at };

@@ -171,7 +171,7 @@ function placeOfAlias(text: string, alias: string, from: number, to: number): Ra
 }
 
 /** `./my-lib.mld` is `@my_lib` when nothing else is said. */
-const derivedName = (path: string): string =>
+export const derivedName = (path: string): string =>
   basename(path, extname(path)).replace(/[^A-Za-z0-9_]/g, '_');
 
 /** A path without anything put in but `@root`; undefined when it is known only at run time. */

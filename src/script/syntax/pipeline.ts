@@ -4,7 +4,7 @@ import { isCodeStart, parseCode, parseCommand } from './command.ts';
 import type { Reader } from './cursor.ts';
 import { parseReference } from './reference.ts';
 
-const KEYS = new Set(
+export const OPTION_NAMES = new Set(
   `stdin pipeline format parallel delay stream guards timeout separator template skipDirs description
    addLabels removeLabels`.split(/\s+/),
 );
@@ -13,7 +13,12 @@ const STAGE_ON_NEXT_LINE =
   /[ \t\r]*\n[ \t]*(?=\|\|?[ \t]*(?:[@|{]|(?:show|log|output|append|while|cmd|sh|bash|js|javascript|node|py|python)\b))/y;
 const ANY_ON_NEXT_LINE = /[ \t\r]*\n[ \t]*(?=\|)/y;
 const CAP = /[ \t]*\([ \t]*(?=[\d@])/y;
-const UNITS: Readonly<Record<string, number>> = { '': 1, ms: 1, s: 1000, m: 60_000, h: 3_600_000 };
+export const UNITS_MS: Readonly<Record<string, number>> = {
+  ms: 1,
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+};
 
 /** Moves to a `|` that carries the value on, here or on the next line. */
 export function atPipe(r: Reader): boolean {
@@ -90,7 +95,7 @@ function parsePause(r: Reader): number {
   const found = r.match(/\d+(?:\.\d+)?(?:ms|s|m|h)?(?![\w.])/y);
   if (found === undefined) r.fail('expected a pause such as `100ms` or `2s`');
   const number = Number.parseFloat(found);
-  return number * (UNITS[found.replace(/[\d.]/g, '')] ?? 1);
+  return number * (UNITS_MS[found.replace(/[\d.]/g, '')] ?? 1);
 }
 
 function parseStage(r: Reader): PipelineStage {
@@ -147,10 +152,10 @@ function parseKey(r: Reader): string {
   const found = r.match(/"[\w-]+"|'[\w-]+'|[\w-]+/y);
   if (found === undefined) return r.fail(`expected an option of \`with\`, found ${r.shown()}`);
   const key = found.replace(/["']/g, '');
-  if (!KEYS.has(key)) {
+  if (!OPTION_NAMES.has(key)) {
     r.fail(`\`with\` has no option \`${key}\``, {
       at,
-      hint: `it knows ${[...KEYS].join(', ')}`,
+      hint: `it knows ${[...OPTION_NAMES].join(', ')}`,
       code: 'unknown_key',
     });
   }

@@ -3,7 +3,7 @@
 // leniently: when quotes do not add up (an apostrophe in an echo), braces alone decide.
 import type { Reader } from './cursor.ts';
 
-export type RawKind = 'js' | 'py' | 'shell' | 'plain';
+type RawKind = 'js' | 'py' | 'shell' | 'plain';
 
 interface RawBody {
   readonly from: number;

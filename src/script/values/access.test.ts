@@ -8,7 +8,7 @@ import {
   type Value,
   withOrigin,
 } from '../../flow/index.ts';
-import { eachOf, fieldOf, indexOf, sliceOf } from './access.ts';
+import { fieldOf, indexOf, sliceOf } from './access.ts';
 import { FunctionData, makeFunction } from './function-data.ts';
 import { isAbsent, isKept } from './kinds.ts';
 import { mxOf } from './metadata.ts';
@@ -94,17 +94,6 @@ test('slices of lists and texts count from either end', () => {
   expect(() => sliceOf(list, of('x'), undefined)).toThrow('no position');
   expect(sliceOf(makeContainer([of(1), marked(2)]), of(0), of(1)).meta.descriptor).toBe(EMPTY);
   expect(sliceOf(marked([1]), of(1), undefined).meta.descriptor).toBe(secret);
-});
-
-test('[*] gives the list of a field of each element, with exact marks', () => {
-  const list = makeContainer([pair, of({ a: 2 }), of({})]);
-  const names = fieldOf(eachOf(list), 'a', 'strict');
-  expect(names.data).toEqual(['k', 2, null]);
-  expect(indexOf(names, of(0), 'strict').meta.descriptor).toBe(secret);
-  expect(indexOf(names, of(1), 'strict').meta.descriptor).toBe(EMPTY);
-  expect(path(eachOf(of([{ b: { c: 1 } }])), 'b', 'c').data).toEqual([1]);
-  expect(path(eachOf(of({ x: { n: 1 }, y: { n: 2 } })), 'n').data).toEqual([1, 2]);
-  expect(() => eachOf(of('text'))).toThrow('`[*]`');
 });
 
 test('the metadata view', () => {

@@ -1,4 +1,4 @@
-// Reading parts of values: fields, indexes, slices, `[*]`.
+// Reading parts of values: fields, indexes, slices.
 import { getOwn, nearest, plainText } from '../../base/index.ts';
 import { addMarks, elementOf, makeValue, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
@@ -15,13 +15,10 @@ import {
   marksOf,
   numericOf,
   typeName,
-  withOrigin,
   withText,
 } from './kinds.ts';
 import { type MxFacts, mxMember, mxOf } from './metadata.ts';
 import { textOf } from './text.ts';
-
-export { type MxFacts, mxOf };
 
 /** Lenient in conditions, operands of `?: ?? && ||` and `?` forms: undefined instead of an error. */
 export type AccessMode = 'strict' | 'lenient';
@@ -41,7 +38,7 @@ export function fieldOf(value: Value, name: string, mode: AccessMode, facts?: Mx
   if (name === 'keep' && getOwn(data, name) === undefined) return keepOf(value);
   switch (typeName(value)) {
     case 'array':
-      return listField(value, name, mode);
+      return listField(value, name);
     case 'object':
       return objectField(value, name, mode);
     case 'executable':
@@ -57,17 +54,9 @@ export function fieldOf(value: Value, name: string, mode: AccessMode, facts?: Mx
   }
 }
 
-function listField(value: Value, name: string, mode: AccessMode): Value {
+function listField(value: Value, name: string): Value {
   if (INDEX.test(name)) return element(value, Number(name));
-  if (name === 'length') return computed(lengthOf(value), [value]);
-  if (value.meta.origin['each'] !== true) return nothing(value);
-  return eachOf(
-    listFrom(
-      value,
-      elementsOf(value).map((item) => fieldOf(item, name, mode)),
-      [],
-    ),
-  );
+  return name === 'length' ? computed(lengthOf(value), [value]) : nothing(value);
 }
 
 function objectField(value: Value, name: string, mode: AccessMode): Value {
@@ -77,10 +66,8 @@ function objectField(value: Value, name: string, mode: AccessMode): Value {
   if (mode === 'lenient') return absent(value.meta.descriptor);
   const meant = nearest(name, keysOf(value));
   const hint = meant === undefined ? '' : `; did you mean \`${meant}\`?`;
-  return raise('not_found', `\`${textOfPath(namespace)}\` exports no \`${name}\`${hint}`);
+  return raise('not_found', `\`${plainText(namespace)}\` exports no \`${name}\`${hint}`);
 }
-
-const textOfPath = (path: unknown): string => (typeof path === 'string' ? path : 'the module');
 
 function functionField(value: Value, name: string, mode: AccessMode): Value {
   const signature = isFunctionData(value.data) ? value.data.signature : undefined;
@@ -102,12 +89,8 @@ function noField(value: Value, name: string, mode: AccessMode): Value {
   if (mode === 'lenient') return absent(value.meta.descriptor);
   const ends = `; write \`\\.${name}\` to end the reference before it`;
   const type = typeName(value);
-  const hint =
-    type === 'string'
-      ? `${ends}, or read JSON with \`@parse\` first`
-      : type === 'number'
-        ? ends
-        : '';
+  const parse = type === 'string' ? ', or read JSON with `@parse` first' : '';
+  const hint = type === 'string' || type === 'number' ? ends + parse : '';
   return raise('expression_error', `${kindName(value)} has no field \`${name}\`${hint}`);
 }
 
@@ -139,11 +122,9 @@ function pick(value: Value, index: Value, mode: AccessMode): Value {
       return absent(value.meta.descriptor);
     default:
       if (mode === 'lenient') return absent(value.meta.descriptor);
-      return raise(
-        'expression_error',
-        `${kindName(value)} has no element \`${name}\`${typeof value.data === 'string' ? `; a character is \`.at(${name})\`` : ''}`,
-      );
   }
+  const hint = typeof value.data === 'string' ? `; a character is \`.at(${name})\`` : '';
+  return raise('expression_error', `${kindName(value)} has no element \`${name}\`${hint}`);
 }
 
 function bound(value: Value | undefined): number | undefined {
@@ -162,15 +143,4 @@ export function sliceOf(value: Value, from: Value | undefined, to: Value | undef
     return computed(value.data.slice(start, end), [value, ...ends]);
   if (Array.isArray(value.data)) return listFrom(value, elementsOf(value).slice(start, end), ends);
   return raise('expression_error', `only lists and texts have slices, not ${kindName(value)}`);
-}
-
-/** `[*]`: the elements as a list whose later fields are those of each element. */
-export function eachOf(value: Value): Value {
-  if (value.data === null) return value;
-  if (Array.isArray(value.data)) return withOrigin(value, { each: true });
-  if (typeName(value) !== 'object') {
-    raise('expression_error', `\`[*]\` needs a list or an object, not ${kindName(value)}`);
-  }
-  const parts = keysOf(value).map((key) => elementOf(value, key));
-  return withOrigin(listFrom(value, parts, []), { each: true });
 }

@@ -12,7 +12,6 @@ export interface Signature {
   readonly labels: readonly string[];
   /** `cmd sh js node py template exe transformer` …: the kind of its body. */
   readonly bodyKind: string;
-  readonly description: string | undefined;
   /** The text of a js or node body, for helpers. */
   readonly source: string | undefined;
   /** `@parse.llm`: what hangs on its name. */

@@ -93,8 +93,6 @@ export function numericOf(data: Json): number | undefined {
   return typeof data === 'string' && NUMBER.test(data) ? Number(data) : undefined;
 }
 
-export const withName = (value: Value, name: string): Value => withOrigin(value, { name });
-
 /** `.keep`: code that gets this value gets all of it. */
 export const keepOf = (value: Value): Value => withOrigin(value, { keep: true });
 

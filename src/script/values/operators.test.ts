@@ -4,7 +4,7 @@ import type { Json } from '../../base/index.ts';
 import { describe, elementOf, makeContainer, makeValue } from '../../flow/index.ts';
 import { FunctionData, makeFunction } from './function-data.ts';
 import { absent, isTruthy, typeName } from './kinds.ts';
-import { augment, calculate, compare, isEqual, minus, negate } from './operators.ts';
+import { applied, augment, isEqual, minus, negate } from './operators.ts';
 
 const secret = describe({ labels: ['secret'] });
 const pii = describe({ labels: ['pii'] });
@@ -15,7 +15,6 @@ const greet = makeFunction(
     parameters: ['a'],
     labels: [],
     bodyKind: 'template',
-    description: undefined,
     source: undefined,
   }),
 );
@@ -56,33 +55,33 @@ test.each([
   ['*', [], 1, Number.NaN],
   ['-', '', 1, Number.NaN],
 ] as const)('%s of %j and %j is %d', (operator, left, right, result) => {
-  expect(calculate(operator, of(left as Json), of(right as Json)).data).toBe(result);
+  expect(applied(operator)(of(left as Json), of(right as Json)).data).toBe(result);
 });
 
 test('undefined is no number, unlike null', () => {
-  expect(calculate('+', absent(), of(1)).data).toBeNaN();
+  expect(applied('+')(absent(), of(1)).data).toBeNaN();
   expect(minus(of('2')).data).toBe(-2);
 });
 
 test('two texts are not added, the message names a template', () => {
-  expect(() => calculate('+', of('1'), of('2'))).toThrow('use a template: `@a @b`');
+  expect(() => applied('+')(of('1'), of('2'))).toThrow('use a template: `@a @b`');
 });
 
 test('only numbers and texts that are numbers have an order', () => {
-  expect(compare('<', of('9'), of('10')).data).toBe(true);
-  expect(compare('>=', of(2), of('2.0')).data).toBe(true);
+  expect(applied('<')(of('9'), of('10')).data).toBe(true);
+  expect(applied('>=')(of(2), of('2.0')).data).toBe(true);
   for (const [left, right] of [
     ['a', 'b'],
     [null, 1],
     [true, 2],
     [[1], 2],
   ] as [Json, Json][]) {
-    expect(compare('<', of(left), of(right)).data).toBe(false);
+    expect(applied('<')(of(left), of(right)).data).toBe(false);
   }
 });
 
 test('a million digits and a letter are no number, and that is seen at once', () => {
-  expect(compare('>', of(`${'1'.repeat(1_000_000)}x`), of(1)).data).toBe(false);
+  expect(applied('>')(of(`${'1'.repeat(1_000_000)}x`), of(1)).data).toBe(false);
 });
 
 test.each([
@@ -125,7 +124,7 @@ test('equal values stand in the same order to everything', () => {
   fc.assert(
     fc.property(plain, plain, plain, (left, right, third) => {
       if (!isEqual(of(left), of(right))) return;
-      expect(compare('<', of(left), of(third)).data).toBe(compare('<', of(right), of(third)).data);
+      expect(applied('<')(of(left), of(third)).data).toBe(applied('<')(of(right), of(third)).data);
     }),
   );
 });

@@ -9,6 +9,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
+import type { Arithmetic, BinaryOperator, Comparison } from '../syntax/ast.ts';
 import {
   computed,
   elementsOf,
@@ -23,9 +24,6 @@ import {
   typeName,
 } from './kinds.ts';
 import { textOf } from './text.ts';
-
-type Arithmetic = '+' | '-' | '*' | '/' | '%';
-type Comparison = '<' | '>' | '<=' | '>=';
 
 /** True is 1, null is 0; what is no number at all is NaN. */
 function numberOf(value: Value): number {
@@ -43,7 +41,7 @@ const ARITHMETIC: Readonly<Record<Arithmetic, (a: number, b: number) => number>>
   '%': (a, b) => a % b,
 };
 
-export function calculate(operator: Arithmetic, left: Value, right: Value): Value {
+function calculate(operator: Arithmetic, left: Value, right: Value): Value {
   if (operator === '+' && typeof left.data === 'string' && typeof right.data === 'string') {
     raise('expression_error', '`+` adds numbers and does not join text; use a template: `@a @b`');
   }
@@ -57,7 +55,7 @@ const COMPARISON: Readonly<Record<Comparison, (a: number, b: number) => boolean>
   '>=': (a, b) => a >= b,
 };
 
-export function compare(operator: Comparison, left: Value, right: Value): Value {
+function compare(operator: Comparison, left: Value, right: Value): Value {
   const [a, b] = [numericOf(left.data), numericOf(right.data)];
   const holds = a !== undefined && b !== undefined && COMPARISON[operator](a, b);
   return computed(holds, [left, right]);
@@ -110,6 +108,25 @@ export const equals = (left: Value, right: Value): Value =>
   computed(isEqual(left, right), [left, right]);
 
 export const negate = (value: Value): Value => computed(!isTruthy(value), [value]);
+
+type Plain = Exclude<BinaryOperator, '&&' | '||' | '??'>;
+
+/** What an operator that looks at both its sides makes of them. */
+export function applied(operator: Plain): (left: Value, right: Value) => Value {
+  switch (operator) {
+    case '==':
+      return equals;
+    case '!=':
+      return (left, right) => negate(equals(left, right));
+    case '<':
+    case '>':
+    case '<=':
+    case '>=':
+      return (left, right) => compare(operator, left, right);
+    default:
+      return (left, right) => calculate(operator, left, right);
+  }
+}
 
 export const minus = (value: Value): Value => computed(-numberOf(value), [value]);
 

@@ -4,7 +4,7 @@ import type { Json } from '../../base/index.ts';
 import { makeContainer, makeValue, withOrigin } from '../../flow/index.ts';
 import { FunctionData, makeFunction } from './function-data.ts';
 import { absent } from './kinds.ts';
-import { argumentText, compactJson, stageText, textOf } from './text.ts';
+import { compactJson, stageText, textOf } from './text.ts';
 
 const of = (data: Json, text?: string) => makeValue(data, text === undefined ? {} : { text });
 const signature = {
@@ -30,19 +30,15 @@ test('values in text', () => {
   expect(textOf(makeContainer([twice, of(1)]))).toBe('["<function(a, b)>",1]');
 });
 
-test('a text of its own comes first, except for data as a stage parameter', () => {
+test('a text of its own comes first', () => {
   const loaded = of({ a: 1 }, '{ "a": 1 }');
-  expect([textOf(loaded), argumentText(loaded), stageText(loaded)]).toEqual([
-    '{ "a": 1 }',
-    '{"a":1}',
-    '{ "a": 1 }',
-  ]);
-  expect(argumentText(of(1.5, '1.50'))).toBe('1.50');
+  expect([textOf(loaded), stageText(loaded)]).toEqual(['{ "a": 1 }', '{ "a": 1 }']);
+  expect(textOf(of(1.5, '1.50'))).toBe('1.50');
 });
 
 test('a list of files prints their texts with a blank line between', () => {
   expect(textOf(files)).toBe('one\n\n{ "a": 1 }\n\nthree\n');
-  expect(argumentText(files)).toBe(textOf(files));
+  expect(stageText(files)).toBe(textOf(files));
 });
 
 test('a process gets lists of plain values as lines, other data compactly', () => {

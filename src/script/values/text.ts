@@ -48,10 +48,6 @@ export function textOf(value: Value): string {
   return isFileList(value) ? fileListText(value) : compactJson(data);
 }
 
-/** As a parameter of a template stage: lists and objects compactly, whatever text they came from. */
-export const argumentText = (value: Value): string =>
-  isStructure(value.data) && !isFileList(value) ? compactJson(value.data) : textOf(value);
-
 /** For a process (stdin, shell variables): lists of plain values as lines. */
 export function stageText(value: Value): string {
   const { data } = value;
