@@ -5,6 +5,7 @@ export type { DataLayer } from './data/data-files.ts';
 export type { Directive, DirectiveInput, DirectiveLimits, Hook } from './directive/directive.ts';
 export { canSpawn, fillDirectiveText } from './directive/directive.ts';
 export { resolveExtends } from './directive/extends.ts';
+export { HOOK_CONTEXT } from './directive/hooks.ts';
 export { parseDirective } from './directive/parse.ts';
 export { childShape, DIRECTIVE, type Shape } from './directive/shape.ts';
 export type { DirectiveItem, Item, SignatureState, ToolItem } from './item.ts';

@@ -19,7 +19,7 @@ import type { Thread } from '../thread/thread.ts';
 import { rightOf } from './approved-rights.ts';
 import { declaredRights } from './thread-token.ts';
 
-export interface CapabilityWish {
+interface CapabilityWish {
   /** `fs.write`; `tool.bash` stands for the right to call that tool. */
   capability: string;
   scope?: JsonObject;
@@ -82,7 +82,7 @@ export function capabilityQuestion(
   thread: Thread,
   wish: CapabilityWish,
   reason: string,
-): Outcome<{ held: Json } | { binding: JsonObject; shown: JsonObject }> {
+): Outcome<{ held: Json } | { kind: 'capability'; binding: JsonObject; shown: JsonObject }> {
   const wanted = named(thread, wish);
   if (!wanted.ok) return wanted;
   const grant = wanted.output;
@@ -96,6 +96,7 @@ export function capabilityQuestion(
   }
   const permission = permissionFor(grant);
   return ok({
+    kind: 'capability',
     binding: { capability, scope: { ...scope }, call: thread.control.currentCall },
     shown: {
       action: 'escalate',

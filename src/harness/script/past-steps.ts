@@ -15,16 +15,7 @@ export interface PastStep {
   result?: Outcome<Value>;
 }
 
-export interface ScriptRecord {
-  /** Undefined: it is a step that was never begun. A failure: another one was done in its place. */
-  take(verb: string, given: Json): Promise<Outcome<PastStep | undefined>>;
-  /** A name for a step that is begun now. */
-  nextCall(): string;
-  /** Recorded, and not asked for; undefined when there is none. */
-  left(): PastStep | undefined;
-  /** A step is at work: branches that wait for one another are given time. */
-  busy<T>(work: () => Promise<T>): Promise<T>;
-}
+export type ScriptRecord = Awaited<ReturnType<typeof createScriptRecord>>;
 
 /** How long nothing may happen before a step counts as another one than was recorded. */
 const PATIENCE = 50;
@@ -60,7 +51,7 @@ export const differs = (step: string, recorded: PastStep): Outcome<never> =>
 export async function createScriptRecord(
   history: readonly Recorded[],
   whole: (content: Json) => Json | Promise<Json> = (content) => content,
-): Promise<ScriptRecord> {
+) {
   const steps = await stepsIn(history, whole);
   const open = new Map<string, PastStep[]>();
   for (const step of steps.values()) {
@@ -70,20 +61,19 @@ export async function createScriptRecord(
   let left = steps.size;
   let number = steps.size;
   let atWork = 0;
-  const next = (name: string): PastStep | undefined => {
-    const step = open.get(name)?.shift();
-    if (step) left -= 1;
-    return step;
-  };
   const first = (): PastStep | undefined => [...open.values()].flat()[0];
   return {
-    async take(verb, given) {
+    /** Undefined: it is a step that was never begun. A failure: another one was done in its place. */
+    async take(verb: string, given: Json): Promise<Outcome<PastStep | undefined>> {
       const name = nameOf(verb, given);
       // Branches that run at the same time may come by in another order.
       for (let idle = 0; ; ) {
         if (left === 0) return ok(undefined);
-        const step = next(name);
-        if (step) return ok(step);
+        const step = open.get(name)?.shift();
+        if (step) {
+          left -= 1;
+          return ok(step);
+        }
         const before = left;
         if (idle > PATIENCE) {
           const missing = first();
@@ -93,12 +83,15 @@ export async function createScriptRecord(
         idle = left < before || atWork > 0 ? 0 : idle + 1;
       }
     },
-    nextCall() {
+    /** A name for a step that is begun now. */
+    nextCall(): string {
       number += 1;
       return `${PREFIX}${number}`;
     },
+    /** Recorded, and not asked for; undefined when there is none. */
     left: () => (left > 0 ? first() : undefined),
-    async busy(work) {
+    /** A step is at work: branches that wait for one another are given time. */
+    async busy<T>(work: () => Promise<T>): Promise<T> {
       atWork += 1;
       try {
         return await work();

@@ -1,5 +1,5 @@
 // What a directive's script came to: its declared outputs, checked, or why there are none.
-import { type Fault, fail, isObject, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { fail, getOwn, isObject, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import {
   type Descriptor,
   descriptorOfFault,
@@ -16,10 +16,9 @@ import { unpackMarks } from '../thread/conversation.ts';
 import type { Recorded } from '../thread/journal-event.ts';
 import type { ScriptAnswer, ScriptRequest } from '../thread/ports.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
-import { createGate } from './gate.ts';
 import { createScriptRecord, differs, type ScriptRecord } from './past-steps.ts';
 import { createScriptActions } from './script-actions.ts';
-import { createScriptSteps } from './script-steps.ts';
+import { createGate, createScriptSteps } from './script-steps.ts';
 
 export function scriptOutputs(
   directive: Directive,
@@ -40,7 +39,7 @@ export function scriptOutputs(
 }
 
 /** The file that the script stands in: the directive's own, or one that it extends. */
-export function scriptFile(library: Library, item: DirectiveItem, { process }: Directive): string {
+function scriptFile(library: Library, item: DirectiveItem, { process }: Directive): string {
   if (item.directive?.process === process) return item.file;
   const owner = library
     .all()
@@ -60,12 +59,8 @@ function inputValues(
   descriptor: Descriptor,
 ): ReadonlyMap<string, Value> {
   const names = new Set([...declared.map(({ name }) => name), ...Object.keys(given)]);
-  return new Map(
-    [...names].map((name) => [
-      name,
-      makeValue(Object.hasOwn(given, name) ? (given[name] ?? null) : null, { descriptor }),
-    ]),
-  );
+  const valueOf = (name: string): Value => makeValue(getOwn(given, name) ?? null, { descriptor });
+  return new Map([...names].map((name) => [name, valueOf(name)]));
 }
 
 /** What the language is handed, apart from what it may do. */
@@ -91,24 +86,23 @@ const givenMarks = ({ talk: { opening } }: Thread): Descriptor =>
   unpackMarks(opening.find((event) => event.type === 'tool_result')?.data.marks);
 
 function endingOf(thread: Thread, answer: ScriptAnswer, record: ScriptRecord): Ending {
-  const lost = thread.journal.lost();
+  const { journal, control, talk, place } = thread;
+  const lost = journal.lost();
   if (lost) return { status: 'interrupted', reason: lost.error.detail.message };
   const { text } = answer;
-  if (thread.control.ending) {
-    const marks = mergeDescriptors(answer.marks, thread.talk.conversation.marks());
-    return { text, marks, ...thread.control.ending };
+  if (control.ending) {
+    const marks = mergeDescriptors(answer.marks, talk.conversation.marks());
+    return { text, marks, ...control.ending };
   }
   const left = answer.fault ? undefined : record.left();
-  const outputs = left ? differs('its end', left) : scriptOutputs(thread.place.directive, answer);
+  const outputs = left ? differs('its end', left) : scriptOutputs(place.directive, answer);
   if (outputs.ok) {
     return { status: 'completed', reason: '', text, outputs: outputs.output, marks: answer.marks };
   }
   const { code, detail } = outputs.error;
-  const marks = mergeDescriptors(answer.marks, marksOf(outputs.error));
+  const marks = mergeDescriptors(answer.marks, descriptorOfFault(outputs.error) ?? EMPTY);
   return { status: 'failed', reason: detail.message, code, text, marks };
 }
-
-const marksOf = (fault: Fault): Descriptor => descriptorOfFault(fault) ?? EMPTY;
 
 export async function runScriptThread(
   thread: Thread,
@@ -116,29 +110,19 @@ export async function runScriptThread(
   history: readonly Recorded[],
   between: () => Promise<Ending | undefined>,
 ): Promise<Ending> {
-  const {
-    ports,
-    place: { id },
-    control: { signal },
-  } = thread;
+  const { ports, place, control } = thread;
+  const { id } = place;
   const record = await createScriptRecord(history, (content) => wholeResult(ports, id, content));
   const stop = new AbortController();
-  const end = (): void => stop.abort();
-  if (signal.aborted) end();
-  signal.addEventListener('abort', end, { once: true });
   const row = await ports.store.thread(id);
-  try {
-    const stopped = await between();
-    if (stopped) return stopped;
-    const answer = await ports.script({
-      ...scriptRequest(ports, thread.place, script, givenMarks(thread)),
-      now: row.ok ? row.output.created : ports.clock.now(),
-      signal: stop.signal,
-      gate: createGate(thread),
-      actions: createScriptActions(thread, createScriptSteps(thread, record, between), stop),
-    });
-    return endingOf(thread, answer, record);
-  } finally {
-    signal.removeEventListener('abort', end);
-  }
+  const stopped = await between();
+  if (stopped) return stopped;
+  const answer = await ports.script({
+    ...scriptRequest(ports, place, script, givenMarks(thread)),
+    now: row.ok ? row.output.created : ports.clock.now(),
+    signal: AbortSignal.any([control.signal, stop.signal]),
+    gate: createGate(thread),
+    actions: createScriptActions(thread, createScriptSteps(thread, record, between), stop),
+  });
+  return endingOf(thread, answer, record);
 }

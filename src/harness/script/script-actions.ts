@@ -1,6 +1,6 @@
 // What a script of a directive may do, as its thread does it: tools and questions through the kernel
 // with the thread's token, models in turns, and what the script does itself.
-import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import {
   addMarks,
   childFrame,
@@ -40,18 +40,13 @@ function choose(
   return price.ok ? ok({ model: model.output, price: price.output }) : price;
 }
 
-export interface ModelQuestion {
-  prompt: Value;
-  tier: string | undefined;
-}
-
 /**
  * `between` is asked when the request was called off: whoever steers the thread is heard first. What it
  * answers ends the question.
  */
 export async function askModel(
   thread: Thread,
-  { prompt, tier }: ModelQuestion,
+  { prompt, tier }: { prompt: Value; tier: string | undefined },
   between: () => Promise<Ending | undefined>,
 ): Promise<Outcome<Value>> {
   const chosen = choose(thread, tier);
@@ -96,9 +91,6 @@ function judged(frame: Frame): Frame {
   return { ...childFrame(frame, { selection: { only: [] } }), ports };
 }
 
-/** What is asked under a condition carries the condition too. */
-const under = (value: Value, { influence }: Frame): Value => addMarks(value, influence);
-
 /** What the script itself does; at the deadline, or when the thread is killed, it is ended. */
 async function ownWork(
   { ports, place }: Thread,
@@ -133,11 +125,12 @@ const performOwn = (
 
 function kernelWork(
   thread: Thread,
-  call: Omit<ToolCallBlock, 'id'>,
+  name: 'execute' | 'help',
+  given: JsonObject,
   values: ReadonlyMap<string, Value>,
   frame: Frame,
 ): Outcome<ScriptWork> {
-  const known = identifyCall(thread.ports, { ...call, id: '' });
+  const known = identifyCall(thread.ports, { type: 'tool_call', id: '', name, arguments: given });
   if (!known.ok) return known;
   const marks = mergeDescriptors(
     frame.influence,
@@ -145,7 +138,7 @@ function kernelWork(
   );
   return ok({
     facts: known.output,
-    arguments: call.arguments,
+    arguments: given,
     marks,
     body: (step) =>
       callKernel(thread, step, known.output, {
@@ -156,58 +149,46 @@ function kernelWork(
   });
 }
 
+const OWN_WORK = { volatile: [], parameters: {} };
+
 /** `stop` is aborted when what the script itself has started must end. */
 export function createScriptActions(
   thread: Thread,
   { step, look, heard }: ScriptSteps,
   stop: AbortController,
 ): ScriptActions {
-  const { ports } = thread;
+  const { ports, place, rights, control } = thread;
   return {
     auth: () => ({
-      __auth: thread.rights.approved.auth(thread.control.currentCall),
-      __thread_id: thread.place.id,
-      __directive_id: thread.place.directive.name,
+      __auth: rights.approved.auth(control.currentCall),
+      __thread_id: place.id,
+      __directive_id: place.directive.name,
     }),
     async tool(id, values, frame) {
       const item_type = KINDS.find((kind) => ports.library.find(kind, id).ok) ?? 'tool';
       const parameters = Object.fromEntries([...values].map(([name, { data }]) => [name, data]));
       const given = { item_type, item_id: id, parameters };
-      const work = kernelWork(
-        thread,
-        { type: 'tool_call', name: 'execute', arguments: given },
-        values,
-        frame,
-      );
+      const work = kernelWork(thread, 'execute', given, values, frame);
       return work.ok ? await step(work.output) : work;
     },
     async help(action, message, frame) {
       const given = { action, reason: message.text };
-      const values = new Map([['reason', message]]);
-      const work = kernelWork(
-        thread,
-        { type: 'tool_call', name: 'help', arguments: given },
-        values,
-        frame,
-      );
+      const work = kernelWork(thread, 'help', given, new Map([['reason', message]]), frame);
       return work.ok ? await step(work.output) : work;
     },
-    model: (question, frame) =>
-      look({
-        facts: {
-          verb: 'model',
-          tool: 'script:model',
-          effect: 'read',
-          volatile: [],
-          parameters: {},
-        },
-        arguments: { prompt: question.prompt.text, tier: question.tier ?? '' },
-        marks: mergeDescriptors(frame.influence, question.prompt.meta.descriptor),
-        body: () => askModel(thread, { ...question, prompt: under(question.prompt, frame) }, heard),
-      }),
+    model({ prompt, tier }, frame) {
+      // What is asked under a condition carries the condition too.
+      const question = { prompt: addMarks(prompt, frame.influence), tier };
+      return look({
+        facts: { ...OWN_WORK, verb: 'model', tool: 'script:model', effect: 'read' },
+        arguments: { prompt: prompt.text, tier: tier ?? '' },
+        marks: mergeDescriptors(frame.influence, prompt.meta.descriptor),
+        body: () => askModel(thread, question, heard),
+      });
+    },
     async act({ name, effect, arguments: given }: ScriptAct, work) {
       const tool = `script:${name}`;
-      const facts = { verb: 'script', tool, effect, volatile: [], parameters: {} };
+      const facts = { ...OWN_WORK, verb: 'script', tool, effect };
       const about = { facts, arguments: { act: name, ...given }, marks: EMPTY };
       const own = (call: ToolCallBlock) => (signal?: AbortSignal) =>
         ownWork(thread, stop, call, work, signal);

@@ -1,4 +1,4 @@
-import type { JsonObject, Outcome } from '../../base/index.ts';
+import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { Descriptor, Value } from '../../flow/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
@@ -14,19 +14,48 @@ import {
   unknownOutcome,
 } from '../step/step.ts';
 import { packMarks } from '../thread/conversation.ts';
+import { deadlineFault, obeySignals, timeLeft } from '../thread/interruption.ts';
 import type { Thread } from '../thread/thread.ts';
-import { STOPPED } from './gate.ts';
 import type { PastStep, ScriptRecord } from './past-steps.ts';
+
+// Asked before every operation of a script: a stop is seen even by one that never does a step.
+
+/** How often a script that only computes looks whether somebody has said something. */
+const LOOK_MS = 50;
+
+/** What a script gets once its thread is to end; nothing in it can catch that. */
+export const STOPPED: Failure = fail('cancelled', 'the thread was stopped');
+
+function look(thread: Thread): Ending | undefined {
+  if (!thread.journal.isHeld()) {
+    return { status: 'interrupted', reason: 'this process no longer holds the thread' };
+  }
+  const told = obeySignals(thread);
+  if (told || timeLeft(thread) > 0) return told;
+  const { error } = deadlineFault(thread, STOPPED);
+  return { status: 'limit', reason: error.detail.message, code: error.code };
+}
+
+export function createGate(thread: Thread): () => Outcome<null> {
+  const { clock } = thread.ports;
+  let looked = clock.monotonic();
+  return () => {
+    const now = clock.monotonic();
+    if (!thread.control.ending && now - looked > LOOK_MS) {
+      looked = now;
+      thread.control.ending = look(thread);
+    }
+    return thread.control.ending ? STOPPED : ok(null);
+  };
+}
 
 // Branches of a script run at the same time; steps of its thread do not, except those that only read.
 
-export type InOrder = <T>(isShared: boolean, work: () => Promise<T>) => Promise<T>;
-
 /** Work that is not shared waits for all before it, and all after it wait for that. */
-export function createOrder(): InOrder {
+export function createOrder() {
   let last: Promise<unknown> = Promise.resolve();
   let readers: Promise<unknown> = Promise.resolve();
-  return async (isShared, work) => {
+  return async <T>(isShared: boolean, work: () => Promise<T>): Promise<T> => {
     const ahead = isShared ? last : Promise.all([last, readers]);
     const mine = ahead.then(work);
     const ended = mine.catch(() => undefined);
@@ -47,14 +76,7 @@ export interface ScriptWork {
   body(call: ToolCallBlock): Promise<Outcome<Value>>;
 }
 
-export interface ScriptSteps {
-  /** Its body counts it and notes its intent; its result is noted here. */
-  step(work: ScriptWork): Promise<Outcome<Value>>;
-  /** What only looks, and what is counted elsewhere: noted when it is done. */
-  look(work: ScriptWork): Promise<Outcome<Value>>;
-  /** Whoever steers the thread is heard; an answer ends it. */
-  heard(): Promise<Ending | undefined>;
-}
+export type ScriptSteps = ReturnType<typeof createScriptSteps>;
 
 const blockOf = (id: string, { facts, arguments: given }: ScriptWork): ToolCallBlock => ({
   type: 'tool_call',
@@ -79,36 +101,34 @@ export function createScriptSteps(
   thread: Thread,
   record: ScriptRecord,
   between: () => Promise<Ending | undefined>,
-): ScriptSteps {
-  const {
-    journal,
-    budget: { meter },
-  } = thread;
+) {
+  const { journal, budget, control } = thread;
   const inOrder = createOrder();
 
+  /** Whoever steers the thread is heard; an answer ends it. */
   async function heard(): Promise<Ending | undefined> {
     const stopped = await between();
-    if (stopped) thread.control.ending ??= stopped;
+    if (stopped) control.ending ??= stopped;
     return stopped;
   }
 
-  /** What was done before, or undefined; another step than before ends the thread. */
-  async function before({
-    facts,
-    arguments: given,
-  }: ScriptWork): Promise<Outcome<PastStep | undefined>> {
-    if (thread.control.ending) return STOPPED;
+  /** What was done before is handed back; another step than before ends the thread. */
+  async function unlessDone(
+    { facts, arguments: given }: ScriptWork,
+    work: (past: PastStep | undefined) => Promise<Outcome<Value>>,
+  ): Promise<Outcome<Value>> {
+    if (control.ending) return STOPPED;
     const past = await record.take(facts.verb, given);
-    if (past.ok) return past;
+    if (past.ok) return past.output?.result ?? (await record.busy(() => work(past.output)));
     const { code, detail } = past.error;
-    thread.control.ending ??= { status: 'failed', reason: detail.message, code };
+    control.ending ??= { status: 'failed', reason: detail.message, code };
     return past;
   }
 
   async function perform(work: ScriptWork, past: PastStep | undefined): Promise<Outcome<Value>> {
     if (await heard()) return STOPPED;
     const call = blockOf(past?.call ?? record.nextCall(), work);
-    const isSpawn = thread.control.intents.get(call.id)?.child !== undefined;
+    const isSpawn = control.intents.get(call.id)?.child !== undefined;
     const outcome =
       past?.intent.effect === 'write' && !isSpawn
         ? await leaveUnknown(thread, call, work.facts.tool)
@@ -118,42 +138,40 @@ export function createScriptSteps(
     const kept = await keepResult(thread, asResult(outcome, work.marks));
     noteResult(thread, call, kept, work.facts.tool);
     thread.talk.conversation.learn(kept.marks);
-    return thread.control.ending ? STOPPED : outcome;
+    return control.ending ? STOPPED : outcome;
   }
 
+  /** Its body counts it and notes its intent; its result is noted here. */
   async function step(work: ScriptWork): Promise<Outcome<Value>> {
-    const past = await before(work);
-    if (!past.ok) return past;
-    if (past.output?.result) return past.output.result;
     const isShared =
       work.facts.effect === 'read' && work.facts.verb !== 'help' && thread.hooks.list.length === 0;
-    return await record.busy(() => inOrder(isShared, () => perform(work, past.output)));
+    return await unlessDone(work, (past) => inOrder(isShared, () => perform(work, past)));
   }
 
-  async function look(work: ScriptWork): Promise<Outcome<Value>> {
-    const past = await before(work);
-    if (!past.ok) return past;
-    if (past.output?.result) return past.output.result;
-    const call = blockOf(past.output?.call ?? record.nextCall(), work);
-    const outcome = await record.busy(() => work.body(call));
-    if (thread.control.ending) return STOPPED;
+  async function lookNow(work: ScriptWork, past: PastStep | undefined): Promise<Outcome<Value>> {
+    const call = blockOf(past?.call ?? record.nextCall(), work);
+    const outcome = await work.body(call);
+    if (control.ending) return STOPPED;
     const { tool, verb, effect } = work.facts;
     const kept = await keepResult(thread, asResult(outcome, work.marks));
     const about = { call_id: call.id, tool };
-    const { content, marks, isError } = kept;
+    const { content, isError: is_error } = kept;
+    const marks = packMarks(kept.marks);
     journal.note(
       [
         { type: 'tool_call', data: { ...about, verb, effect, arguments: call.arguments } },
-        {
-          type: 'tool_result',
-          data: { ...about, content, is_error: isError, marks: packMarks(marks) },
-        },
+        { type: 'tool_result', data: { ...about, content, is_error, marks } },
       ],
-      { cost: packCost(meter.read()) },
+      { cost: packCost(budget.meter.read()) },
     );
-    thread.talk.conversation.learn(marks);
+    thread.talk.conversation.learn(kept.marks);
     return journal.lost() ?? outcome;
   }
 
-  return { step, look, heard };
+  return {
+    step,
+    /** What only looks, and what is counted elsewhere: noted when it is done. */
+    look: (work: ScriptWork) => unlessDone(work, (past) => lookNow(work, past)),
+    heard,
+  };
 }
