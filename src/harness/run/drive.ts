@@ -1,8 +1,7 @@
 // Drives a thread through the loop while its lease is renewed.
-import type { ModelReply, ToolCallBlock } from '../../llm/index.ts';
 import { endFamily, tellParent } from '../children/children.ts';
 import { raiseWarnings } from '../hooks/raise-checkpoint.ts';
-import { type Ending, runLoop } from '../loop.ts';
+import { type Ending, type LoopPorts, runLoop } from '../loop.ts';
 import { runScriptThread } from '../script/run-script-thread.ts';
 import { runSteps } from '../step/steps.ts';
 import { hearInReplay, obeySignals } from '../thread/interruption.ts';
@@ -19,23 +18,24 @@ const NOT_HELD: Ending = {
   reason: 'this process no longer holds the thread',
 };
 
-function loopPorts(thread: Thread) {
+function loopPorts(thread: Thread): LoopPorts {
+  const { control, journal, talk, ports } = thread;
   const between = async (): Promise<Ending | undefined> => {
-    if (thread.control.ending) return thread.control.ending;
-    thread.ports.threads.live.leases.beat();
+    if (control.ending) return control.ending;
+    ports.threads.live.leases.beat();
     await hearInReplay(thread);
-    if (!thread.journal.isHeld()) return NOT_HELD;
+    if (!journal.isHeld()) return NOT_HELD;
     const told = obeySignals(thread);
     if (told) return told;
     await raiseWarnings(thread);
-    return thread.control.ending;
+    return control.ending;
   };
   return {
     between,
     turn: () => runTurn(thread),
-    pending: () => thread.talk.conversation.pending(),
-    perform: (calls: readonly ToolCallBlock[]) => runSteps(thread, calls, between),
-    final: async (reply: ModelReply): Promise<Ending | undefined> => finalEnding(thread, reply),
+    pending: () => talk.conversation.pending(),
+    perform: (calls) => runSteps(thread, calls, between),
+    final: async (reply) => finalEnding(thread, reply),
   };
 }
 
@@ -44,16 +44,9 @@ function keepLease({ journal, ports }: Thread, since: number): () => void {
   const { leases } = ports.threads.live;
   // Many may be set off at once, and those before this one wait meanwhile.
   leases.beat();
-  const { thread, epoch } = journal;
-  const renewed: HeldLease['renewed'] = (answer, asked) => journal.renewed(answer, asked);
+  const { thread, epoch, renewed } = journal;
   return leases.keep({ store: ports.store, thread, epoch, renewed }, since);
 }
-
-/** Signals come from any process; what is under way looks at them as soon as they are there. */
-const listen = ({ ports, journal }: Thread): (() => void) =>
-  ports.store.onSignal(({ thread }) => {
-    if (thread === journal.thread) void journal.listen();
-  });
 
 /** A runner of the program, the directive's script, or turns of a model. */
 async function loopOf(thread: Thread, history: readonly Recorded[]): Promise<Ending> {
@@ -70,11 +63,9 @@ async function loopOf(thread: Thread, history: readonly Recorded[]): Promise<End
 async function runToEnding(thread: Thread, history: readonly Recorded[]): Promise<Ending> {
   try {
     const denied = thread.journal.turn === 0 ? await checkStart(thread) : undefined;
-    const ending = denied ?? (await loopOf(thread, history));
-    return await endFamily(
-      thread,
-      thread.control.stopped ? (thread.control.ending ?? ending) : ending,
-    );
+    const own = denied ?? (await loopOf(thread, history));
+    const { stopped, ending = own } = thread.control;
+    return await endFamily(thread, stopped ? ending : own);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     const failed: Ending = { status: 'failed', reason, code: 'internal_error' };
@@ -85,8 +76,8 @@ async function runToEnding(thread: Thread, history: readonly Recorded[]): Promis
 /** What was said while it was about to rest is obeyed, and the loop goes on. */
 async function runToRest(thread: Thread, history: readonly Recorded[]): Promise<ThreadResult> {
   for (;;) {
-    const finished = await finish(thread, await runToEnding(thread, history));
-    if ('result' in finished) return finished.result;
+    const result = await finish(thread, await runToEnding(thread, history));
+    if (result) return result;
     thread.control.ending = undefined;
   }
 }
@@ -100,27 +91,26 @@ export async function drive(
   since: number,
   history: readonly Recorded[] = [],
 ): Promise<ThreadResult> {
-  const {
-    ports,
-    place: { id },
-    control: { signal },
-  } = thread;
-  const ends = [keepLease(thread, since), listen(thread)];
-  let resolve: (result: ThreadResult) => void = () => {};
-  const done = new Promise<ThreadResult>((settle) => {
-    resolve = settle;
+  const { ports, place, control, journal } = thread;
+  const { signal } = control;
+  const letGo = keepLease(thread, since);
+  // Signals come from any process; what is under way looks at them as soon as they are there.
+  const deaf = ports.store.onSignal(({ thread: id }) => {
+    if (id === place.id) void journal.listen();
   });
+  const { promise: done, resolve } = Promise.withResolvers<ThreadResult>();
   const whenStopped = (): void => {
-    thread.control.ending ??= { status: 'interrupted', reason: 'its caller stopped it' };
-    thread.control.stopped = true;
+    control.ending ??= { status: 'interrupted', reason: 'its caller stopped it' };
+    control.stopped = true;
   };
   if (signal.aborted) whenStopped();
   signal.addEventListener('abort', whenStopped);
   ports.threads.live.add({ thread, done });
   const result = await runToRest(thread, history);
   signal.removeEventListener('abort', whenStopped);
-  ports.threads.live.remove(id);
-  for (const end of ends) end();
+  ports.threads.live.remove(place.id);
+  letGo();
+  deaf();
   tellParent(thread, result);
   resolve(result);
   return result;

@@ -92,9 +92,10 @@ export function finalEnding(thread: Thread, reply: ModelReply): Ending | undefin
   // It meant to call something and has been told why that failed: that was not its last word.
   const unread = reply.broken?.discarded_partial ?? [];
   if (unread.length + (reply.bad_arguments ?? []).length > 0) return undefined;
-  const outputs = finalOutputs(thread.place.directive, text);
+  const { directive } = thread.place;
+  const outputs = finalOutputs(directive, text);
   if (outputs?.ok) return { status: 'completed', reason: '', text, outputs: outputs.output };
-  const owed = missingOutputs(thread.place.directive, undefined);
+  const owed = missingOutputs(directive, undefined);
   if (owed.length === 0) return { status: 'completed', reason: '', text };
   const why = outputs ? outputs.error.detail.message : `the outputs ${owed.join(', ')} are missing`;
   if (thread.talk.reminders >= MAX_REMINDERS)
@@ -102,25 +103,18 @@ export function finalEnding(thread: Thread, reply: ModelReply): Ending | undefin
   thread.talk.reminders += 1;
   tell(
     thread,
-    `[harness] ${why}; return them with execute {"item_type":"directive","item_id":"${thread.place.directive.name}","action":"return","parameters":{…}}`,
+    `[harness] ${why}; return them with execute {"item_type":"directive","item_id":"${directive.name}","action":"return","parameters":{…}}`,
     { reminder: true },
   );
   return undefined;
 }
 
-/** What was set aside for it: free with its end, in the same commit. */
-const setApart = ({
-  hooks: { reserve: hookReserve },
-  place: { detached },
-  budget: { drawFrom },
-}: Thread): string[] => [
-  ...(hookReserve === undefined ? [] : [hookReserve]),
-  ...(detached && drawFrom !== undefined ? [drawFrom] : []),
-];
-
-/** What is not an end leaves nothing of the thread in this process: its row and journal are all. */
-export async function finish(thread: Thread, ending: Ending): Promise<Finished> {
-  const { ports, place, journal, budget, talk } = thread;
+/**
+ * What is not an end leaves nothing of the thread in this process: its row and journal are all.
+ * Undefined: parking crossed something that was said, which is obeyed first.
+ */
+export async function finish(thread: Thread, ending: Ending): Promise<ThreadResult | undefined> {
+  const { ports, place, journal, budget, talk, hooks } = thread;
   const cost = packCost(budget.meter.read());
   const text = resultText(place.directive, ending.status === 'completed', ending.text);
   const { status } = ending;
@@ -134,15 +128,13 @@ export async function finish(thread: Thread, ending: Ending): Promise<Finished> 
     ...(ending.code ? { code: ending.code } : {}),
     marks: packMarks(ending.marks ?? talk.conversation.ownMarks()),
   };
+  // What was set aside for it is free with its end.
+  const aside = [hooks.reserve, place.detached ? budget.drawFrom : undefined];
+  const settle = aside.flatMap((key) => (key === undefined ? [] : [{ key, actual: {} }]));
   const done = isEnded(status)
-    ? await journal.commit(endOf(ending, cost), {
-        status,
-        cost,
-        settle: setApart(thread).map((key) => ({ key, actual: {} })),
-        result: { ...result },
-      })
+    ? await journal.commit(endOf(ending, cost), { status, cost, settle, result: { ...result } })
     : await journal.commit([], { status, cost, release: true, ...quietly(thread, status) });
-  if (!done.ok && done.error.code === 'signalled') return { signalled: true };
+  if (!done.ok && done.error.code === 'signalled') return undefined;
   // INVARIANT: what has ended is let go when its transcript is written. Before that it shows up as
   // ended and held by nobody, and whoever finds it writes the transcript for it.
   ports.watch.done?.(place.id);
@@ -150,9 +142,7 @@ export async function finish(thread: Thread, ending: Ending): Promise<Finished> 
     await ports.store.release({ thread: place.id, epoch: journal.epoch });
   }
   // INVARIANT: an end that is not in the registry is none; whoever resumes the thread finds it.
-  return done.ok
-    ? { result }
-    : { result: { ...result, status: 'interrupted', reason: done.error.detail.message } };
+  return done.ok ? result : { ...result, status: 'interrupted', reason: done.error.detail.message };
 }
 
 const RESTS: ReadonlySet<Ending['status']> = new Set(['paused', 'waiting', 'needs_input']);
@@ -162,9 +152,6 @@ const quietly = ({ place }: Thread, status: Ending['status']): { quiet?: true } 
   RESTS.has(status) && !place.directive.process.script && hasShippedRunner(place.runner)
     ? { quiet: true }
     : {};
-
-/** Parking crossed something that was said: it is obeyed first. */
-export type Finished = { readonly result: ThreadResult } | { readonly signalled: true };
 
 const endOf = ({ status, reason, code }: Ending, cost: JsonObject): JournalEvent => ({
   type: 'thread_end',

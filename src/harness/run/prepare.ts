@@ -112,10 +112,7 @@ function chooseModel(
 ): Outcome<{ model: ResolvedModel; price: Price }> {
   if (directive.process.script) return ok(NO_MODEL);
   const { tier, model_id } = directive.model ?? {};
-  const own = {
-    ...(tier === undefined ? {} : { tier }),
-    ...(model_id === undefined ? {} : { model_id }),
-  };
+  const own = { ...(tier !== undefined && { tier }), ...(model_id !== undefined && { model_id }) };
   const model =
     asked === undefined
       ? withKey(ports, resolveModel(ports.models(), own))
@@ -136,10 +133,8 @@ function readyHooks(
     const target = found.ok ? found.output.directive : undefined;
     if (target?.outputs.some((output) => output.name === 'action')) continue;
     const why = found.ok ? 'declares no output `action`' : found.error.detail.message;
-    return fail('invalid_item', `a hook of \`${item.id}\` runs \`${name}\`: ${why}`, {
-      hook: name,
-      line,
-    });
+    const message = `a hook of \`${item.id}\` runs \`${name}\`: ${why}`;
+    return fail('invalid_item', message, { hook: name, line });
   }
   return compileHooks(hooks);
 }

@@ -38,12 +38,9 @@ import {
 } from './unfinished-work.ts';
 
 /** What is said in a conversation. */
-const SAID: ReadonlySet<EventType> = new Set<EventType>([
-  'user_message',
-  'assistant_message',
-  'tool_result',
-  'injected_message',
-  'retry',
+const SAID = new Set<EventType>([
+  ...(['user_message', 'assistant_message', 'tool_result'] as const),
+  ...(['injected_message', 'retry'] as const),
 ]);
 
 /** Somebody has something to say to it first: that may change what it does. */
@@ -70,10 +67,7 @@ function handedBack(
 }
 
 /** How the thread was going to end; undefined when there is more to do. */
-export function endingBeforeCrash(
-  thread: Thread,
-  history: readonly Recorded[],
-): Ending | undefined {
+function endingBeforeCrash(thread: Thread, history: readonly Recorded[]): Ending | undefined {
   if (isSpokenTo(thread)) return undefined;
   const at = lastSpoken(history);
   const spoken = history[at];
@@ -107,38 +101,25 @@ async function prepareAgain(
   return prepared.ok ? ok({ ...prepared.output, limits: unpackLimits(row.limits) }) : prepared;
 }
 
-interface MadeAgain {
-  thread: Thread;
-  history: readonly Recorded[];
-  prepared: Prepared;
-}
-
 async function makeAgain(
   ports: HarnessPorts,
   held: Held,
   since: number,
   signal: AbortSignal,
-): Promise<Outcome<MadeAgain>> {
+): Promise<Outcome<{ thread: Thread; history: readonly Recorded[]; prepared: Prepared }>> {
   const stored = await ports.threads.history(held.thread);
-  const history = stored.ok ? decodeAll(stored.output) : stored;
-  if (!history.ok) return history;
-  const changed = await applyApproved(ports, history.output);
+  const decoded = stored.ok ? decodeAll(stored.output) : stored;
+  if (!decoded.ok) return decoded;
+  const history = decoded.output;
+  const changed = await applyApproved(ports, history);
   if (!changed.ok) return changed;
-  const { row } = held;
-  const prepared = await prepareAgain(ports, row, history.output);
-  if (!prepared.ok) return prepared;
-  const parent = row.parent === undefined ? undefined : ports.threads.live.get(row.parent);
-  const thread = await createThread(ports, {
-    prepared: prepared.output,
-    held,
-    since,
-    signal,
-    history: history.output,
-    parent: parent?.thread,
-    runHook,
-  });
-  if (!thread.ok) return thread;
-  return ok({ thread: thread.output, history: history.output, prepared: prepared.output });
+  const again = await prepareAgain(ports, held.row, history);
+  if (!again.ok) return again;
+  const prepared = again.output;
+  const parent = ports.threads.live.get(held.row.parent ?? '')?.thread;
+  const start = { prepared, held, since, signal, history, parent, runHook };
+  const thread = await createThread(ports, start);
+  return thread.ok ? ok({ thread: thread.output, history, prepared }) : thread;
 }
 
 export interface ResumeOptions {
@@ -168,20 +149,14 @@ async function beginAgain(
   history: readonly Recorded[],
   events: readonly JournalEvent[],
 ): Promise<Outcome<readonly Recorded[]>> {
-  const { ports, place, journal, hooks, budget } = thread;
+  const { ports, journal, hooks, budget } = thread;
   // The change of status comes before them.
   const [first, ts] = [journal.seq() + 2, ports.clock.now()];
-  const { turn } = journal;
-  const told = events.map((event, at) => ({
-    ...event,
-    thread: place.id,
-    seq: first + at,
-    ts,
-    turn,
-  }));
+  const { turn, thread: id } = journal;
+  const told = events.map((event, at) => ({ ...event, thread: id, seq: first + at, ts, turn }));
   const reserve =
     hooks.reserve === undefined
-      ? hookReserve(place.id, journal.epoch, hooks.limits, budget.drawFrom)
+      ? hookReserve(id, journal.epoch, hooks.limits, budget.drawFrom)
       : [];
   const done = await journal.commit(events, { status: 'running', reserve });
   if (!done.ok) return done;

@@ -9,18 +9,14 @@ import {
   type Outcome,
   ok,
 } from '../../base/index.ts';
-import type { Descriptor } from '../../flow/index.ts';
 import type { Held, OpenReservation, Reserve } from '../../store/index.ts';
-import { MAX_HOOK_NESTING } from '../hooks/action.ts';
 import { unpackCost } from '../limits/cost.ts';
 import { setAside } from '../limits/effective-limits.ts';
 import type { EffectiveLimit, EffectiveLimits, LimitAmounts, LimitName } from '../limits/limit.ts';
 import { scriptOutputs, scriptRequest } from '../script/run-script-thread.ts';
-import { type Refusable } from '../thread/journal-writer.ts';
-import type { ThreadResult } from '../thread/ports.ts';
 import type { CompiledHook, HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { amountsOf } from '../turn/turn-account.ts';
-import { type LimitsLeft, prepareThread } from './prepare.ts';
+import type { LimitsLeft } from './prepare.ts';
 
 /** Reservations that a thread's hooks draw from begin so. */
 const reservePrefix = (id: string): string => `${id}:hooks`;
@@ -43,11 +39,8 @@ export function splitLimits(
 }
 
 /** What is set aside already: at the birth of the thread, or by a process that was lost. */
-export const openReserve = ({
-  row,
-  open,
-}: Pick<Held, 'row' | 'open'>): OpenReservation | undefined =>
-  open.find(({ key }) => key.startsWith(reservePrefix(row.id)));
+export const openReserve = ({ thread, open }: Held): OpenReservation | undefined =>
+  open.find(({ key }) => key.startsWith(reservePrefix(thread)));
 
 /**
  * What is set aside along the whole chain; none when no hook needs it. A thread that ended and was opened
@@ -84,35 +77,6 @@ export function hookLimitsLeft(thread: Thread): LimitsLeft {
   return left;
 }
 
-// A hook runs a directive of its own, in a thread of its own.
-
-/** Where a new thread stands. */
-export interface BirthPlace {
-  parent?: Thread;
-  kind?: 'thread' | 'hook';
-  /** Made from the directive's name and the time when absent. */
-  id?: string;
-  runner?: string;
-  detached?: boolean;
-  /** What its inputs and its first message carry; a person's words when absent. */
-  marks?: Descriptor;
-  /** A reservation made up front for it. */
-  drawFrom?: string;
-  /** What its parent's commit changes besides; asked when the commit is made. */
-  spawn?: () => Pick<Refusable, 'charge' | 'reserve' | 'cost'>;
-  /** Of a hook: what it answers. */
-  event?: string;
-}
-
-/** How a prepared directive becomes a thread and runs to its end. */
-export type RunPrepared = (
-  ports: HarnessPorts,
-  prepared: Prepared,
-  place: BirthPlace,
-  signal: AbortSignal,
-  message: string,
-) => Promise<Outcome<ThreadResult>>;
-
 /** Verdicts have fields that a directive need not declare. */
 const withExtra = (outputs: JsonObject): JsonObject => {
   const { extra, ...declared } = outputs;
@@ -132,50 +96,22 @@ function withinTime({ clock }: HarnessPorts, { limits, item }: Prepared): () => 
  * A script that only computes needs no thread: it has no effect, costs nothing and leaves no row.
  * Undefined: it is none, or it wants more than that and has done nothing yet.
  */
-async function compute(thread: Thread, prepared: Prepared): Promise<Outcome<Json> | undefined> {
-  const {
-    ports,
-    talk: { conversation },
-    control: { signal },
-  } = thread;
+export async function compute(
+  { ports, talk, control }: Thread,
+  prepared: Prepared,
+): Promise<Outcome<Json> | undefined> {
   const { script } = prepared.directive.process;
   if (!script) return undefined;
-  const request = scriptRequest(ports, prepared, script, conversation.marks());
+  const { signal } = control;
+  const request = scriptRequest(ports, prepared, script, talk.conversation.marks());
   const answer = await ports.script({ ...request, signal, gate: withinTime(ports, prepared) });
   if (answer.needsThread) return undefined;
   const outputs = scriptOutputs(prepared.directive, answer);
   return outputs.ok ? ok(withExtra(outputs.output)) : outputs;
 }
 
-/** Own limits, narrowed rights, nesting bounded. */
-export const createHookRunner =
-  (run: RunPrepared) =>
-  async (thread: Thread, name: string, inputs: JsonObject): Promise<Outcome<Json>> => {
-    const { ports } = thread;
-    const prepared = await prepareThread(
-      ports,
-      { directive: name, inputs },
-      hookLimitsLeft(thread),
-    );
-    if (!prepared.ok) return prepared;
-    const computed = await compute(thread, prepared.output);
-    if (computed) return computed;
-    if (thread.place.nesting >= MAX_HOOK_NESTING) {
-      return fail('hook_failed', `hooks are nested deeper than ${MAX_HOOK_NESTING}`);
-    }
-    const place: BirthPlace = { parent: thread, kind: 'hook' };
-    if (thread.hooks.reserve !== undefined) place.drawFrom = thread.hooks.reserve;
-    const ran = await run(ports, prepared.output, place, thread.control.signal, '');
-    if (!ran.ok) return ran;
-    const { status, reason, outputs, cost } = ran.output;
-    countHook(thread, cost);
-    return status === 'completed'
-      ? ok(outputs)
-      : fail('hook_failed', `hook thread ended ${status}: ${reason}`);
-  };
-
 /** Counted apart, with what its own hooks used; so much less is left for the next one. */
-function countHook({ budget: { meter }, hooks }: Thread, packed: JsonObject): void {
+export function countHook({ budget: { meter }, hooks }: Thread, packed: JsonObject): void {
   const cost = unpackCost(packed);
   if (!cost.ok) return;
   const { hooks: inner, ...own } = cost.output;

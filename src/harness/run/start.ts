@@ -1,28 +1,39 @@
 // From a prepared directive to its result: the row and its lease, the injected beginning, the loop,
 // the end.
 import { fail, type Outcome, ok } from '../../base/index.ts';
+import type { Descriptor } from '../../flow/index.ts';
 import type { Held, NewThread } from '../../store/index.ts';
-import { MAX_RETRIES } from '../hooks/action.ts';
+import { MAX_HOOK_NESTING, MAX_RETRIES } from '../hooks/action.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import { apartKey, budgetOf } from '../thread/budget.ts';
 import { encode } from '../thread/journal-codec.ts';
 import type { JournalEvent } from '../thread/journal-event.ts';
-import { LEASE_MS } from '../thread/journal-writer.ts';
+import { LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
 import { openingEvents, withFreshId } from '../thread/opening.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { addToConversation } from '../thread/talk.ts';
-import type { HarnessPorts, Prepared } from '../thread/thread.ts';
+import type { HarnessPorts, Prepared, RunHook, Thread } from '../thread/thread.ts';
 import { createThread } from './create.ts';
 import { drive } from './drive.ts';
 import { prepareThread, type RunRequest } from './prepare.ts';
-import {
-  type BirthPlace,
-  createHookRunner,
-  hookReserve,
-  type RunPrepared,
-  splitLimits,
-} from './run-hook.ts';
+import { compute, countHook, hookLimitsLeft, hookReserve, splitLimits } from './run-hook.ts';
 import { hasHooks } from './runner.ts';
+
+/** Where a new thread stands. */
+export interface BirthPlace {
+  parent?: Thread;
+  kind?: 'thread' | 'hook';
+  /** Made from the directive's name and the time when absent. */
+  id?: string;
+  runner?: string;
+  detached?: boolean;
+  /** What its inputs and its first message carry; a person's words when absent. */
+  marks?: Descriptor;
+  /** A reservation made up front for it. */
+  drawFrom?: string;
+  /** What its parent's commit changes besides; asked when the commit is made. */
+  spawn?: () => Pick<Refusable, 'charge' | 'reserve' | 'cost'>;
+}
 
 /** A thread that exists; `done` never rejects. */
 export interface Started {
@@ -31,27 +42,18 @@ export interface Started {
   done: Promise<ThreadResult>;
 }
 
-interface Newborn {
-  held: Held;
-  since: number;
-}
-
 /** How it comes into the world: a root by itself, everybody else in a commit of the parent. */
 async function bear(
   ports: HarnessPorts,
-  place: BirthPlace,
+  { parent, kind, spawn }: BirthPlace,
   thread: NewThread,
 ): Promise<Outcome<Held>> {
-  const { parent, kind, spawn } = place;
   if (!parent) return await ports.store.createThread(thread);
-  const { id: thread_id, directive, runner } = thread;
+  const { id: thread_id, directive, runner, detached = false } = thread;
   const noted: JournalEvent =
     kind === 'hook'
-      ? { type: 'hook_start', data: { thread_id, directive, event: place.event ?? '' } }
-      : {
-          type: 'spawn',
-          data: { thread_id, directive, runner, detached: thread.detached === true },
-        };
+      ? { type: 'hook_start', data: { thread_id, directive, event: '' } }
+      : { type: 'spawn', data: { thread_id, directive, runner, detached } };
   const born = await parent.journal.commit(noted, { children: [thread], ...spawn?.() });
   if (!born.ok) return born;
   const [held] = born.output.children;
@@ -60,20 +62,15 @@ async function bear(
 
 async function createRow(
   ports: HarnessPorts,
-  prepared: Prepared,
+  { item, directive, limits, inputs, hooks }: Prepared,
   place: BirthPlace,
   events: readonly JournalEvent[],
-): Promise<Outcome<Newborn>> {
-  const { item, directive, limits, inputs } = prepared;
-  const runner = place.runner ?? 'safety';
-  const hooks = hasHooks(runner) ? prepared.hooks : [];
-  const aside = splitLimits(ports, limits, hooks).hooks;
-  const { live, owner } = ports.threads;
-  const create = async (id: string): Promise<Outcome<Newborn>> => {
-    const since = live.leases.now();
-    const isApart = place.detached === true && place.parent !== undefined;
-    const drawFrom = place.drawFrom ?? (isApart ? apartKey(id) : undefined);
-    const held = await bear(ports, place, {
+): Promise<Outcome<Held>> {
+  const { parent, kind, detached = false, runner = 'safety' } = place;
+  const aside = splitLimits(ports, limits, hasHooks(runner) ? hooks : []).hooks;
+  const create = (id: string): Promise<Outcome<Held>> => {
+    const drawFrom = place.drawFrom ?? (detached && parent ? apartKey(id) : undefined);
+    return bear(ports, place, {
       id,
       directive: item.id,
       version: directive.version,
@@ -82,13 +79,12 @@ async function createRow(
       limits: packLimits(limits),
       budget: budgetOf(limits),
       inputs,
-      ...(place.kind ? { kind: place.kind } : {}),
-      ...(place.detached ? { detached: true } : {}),
+      ...(kind && { kind }),
+      ...(detached && { detached }),
       events: events.map((event) => encode(event, 0)),
       reserve: hookReserve(id, 1, aside, drawFrom),
-      start: { lease: { owner, ttlMs: LEASE_MS } },
+      start: { lease: { owner: ports.threads.owner, ttlMs: LEASE_MS } },
     });
-    return held.ok ? ok({ held: held.output, since }) : held;
   };
   return place.id === undefined
     ? await withFreshId(directive.name, ports, create)
@@ -123,9 +119,10 @@ export async function startPrepared(
   };
   const start: JournalEvent = { type: 'signal', data: { kind: 'start', by: ports.threads.owner } };
   const events = [first, ...opening.output, start];
+  const since = ports.threads.live.leases.now();
   const born = await createRow(ports, prepared, place, events);
   if (!born.ok) return born;
-  const { held, since } = born.output;
+  const held = born.output;
   ports.watch.transcript(held.thread, held.row)(
     [BORN, ...events].map((event) => ({ ...event, turn: 0 })),
     1,
@@ -152,12 +149,34 @@ export async function startPrepared(
   return ok({ id, created, done: drive(thread, since) });
 }
 
-export const runPrepared: RunPrepared = async (...run) => {
+export async function runPrepared(
+  ...run: Parameters<typeof startPrepared>
+): Promise<Outcome<ThreadResult>> {
   const started = await startPrepared(...run);
   return started.ok ? ok(await started.output.done) : started;
-};
+}
 
-export const runHook = createHookRunner(runPrepared);
+/** A hook runs a directive of its own, in a thread of its own: own limits, narrowed rights, nesting bounded. */
+export const runHook: RunHook = async (thread, name, inputs) => {
+  const { ports, place, hooks, control } = thread;
+  const request = { directive: name, inputs };
+  const prepared = await prepareThread(ports, request, hookLimitsLeft(thread));
+  if (!prepared.ok) return prepared;
+  const computed = await compute(thread, prepared.output);
+  if (computed) return computed;
+  if (place.nesting >= MAX_HOOK_NESTING) {
+    return fail('hook_failed', `hooks are nested deeper than ${MAX_HOOK_NESTING}`);
+  }
+  const { reserve } = hooks;
+  const birth = { parent: thread, kind: 'hook', ...(reserve && { drawFrom: reserve }) } as const;
+  const ran = await runPrepared(ports, prepared.output, birth, control.signal, '');
+  if (!ran.ok) return ran;
+  const { status, reason, outputs, cost } = ran.output;
+  countHook(thread, cost);
+  return status === 'completed'
+    ? ok(outputs)
+    : fail('hook_failed', `hook thread ended ${status}: ${reason}`);
+};
 
 /** Runs a directive as a thread, to its end or until it pauses. */
 export async function runDirective(
@@ -168,11 +187,8 @@ export async function runDirective(
   const prepared = await prepareThread(ports, request);
   if (!prepared.ok) return prepared;
   let ran = await runPrepared(ports, prepared.output, {}, signal, request.message ?? '');
-  for (
-    let tries = 0;
-    ran.ok && tries < MAX_RETRIES && (await isChanged(ports, ran.output));
-    tries++
-  ) {
+  for (let tries = 0; tries < MAX_RETRIES; tries++) {
+    if (!ran.ok || !(await isChanged(ports, ran.output))) break;
     ran = await ports.threads.resume(ran.output.thread_id);
   }
   return ran;
