@@ -5,108 +5,75 @@ const write = (form: string): string => `write \`${form}\``;
 
 const NO_BLANK = 'use a plain space';
 const QUOTES = 'strings stand in straight quotes: "text" or \'text\'';
+const NO_PATTERNS = 'there are no patterns; `"text" in name` looks for a part of a text';
+const NO_BRANCHES = 'combine conditions with `and` and `or`';
+const FOUR_ONLY = 'arithmetic has `+ - * /` only';
+const TURN_AROUND = 'turn it around: `"part" in whole`';
+
+type Slips = readonly (readonly [hint: string, ...slips: string[]])[];
+
+const rowsOf = (slips: Slips): [slip: string, hint: string][] =>
+  slips.flatMap(([hint, ...list]) => list.map((slip): [string, string] => [slip, hint]));
 
 /** Longest first: the first row that the source continues with is the slip. */
-const SYMBOLS: readonly (readonly [string, string])[] = [
-  ['&amp;&amp;', write('and')],
-  ['&lt;=', write('<=')],
-  ['&gt;=', write('>=')],
-  ['&lt;', write('<')],
-  ['&gt;', write('>')],
-  ['&quot;', QUOTES],
-  ['&apos;', QUOTES],
-  ['&&', write('and')],
-  ['||', write('or')],
-  ['===', write('==')],
-  ['!==', write('!=')],
-  ['<==', write('<=')],
-  ['>==', write('>=')],
-  ['=>', write('>=')],
-  ['=<', write('<=')],
-  ['=~', 'there are no patterns; `"text" in name` looks for a part of a text'],
-  ['<>', write('!=')],
-  ['=', 'to compare, write `==`; an expression cannot assign'],
-  ['!', write('not')],
-  ['&', write('and')],
-  ['|', write('or')],
-  [';', 'one expression only: remove the `;`'],
-  ['??', 'a missing path is null; compare with `== null`, or combine with `or`'],
-  ['?.', 'write `.`: a missing step is null, never an error'],
-  ['?', 'there is no `a ? b : c`; combine conditions with `and` and `or`'],
-  ['%', 'arithmetic has `+ - * /` only'],
-  ['^', 'arithmetic has `+ - * /` only'],
-  ['~', 'arithmetic has `+ - * /` only'],
-  ['#', 'an expression has no comments'],
-  ['${', 'in an expression a path stands alone, without `${` and `}`'],
-  ['$', 'a path is written without `$`'],
-  ['@', 'a path is written without `@`'],
-  ['{', 'there are no object literals; compare the fields one by one'],
-  ['}', 'there are no object literals; compare the fields one by one'],
-  ['`', QUOTES],
-  ['“', QUOTES],
-  ['”', QUOTES],
-  ['„', QUOTES],
-  ['‘', QUOTES],
-  ['’', QUOTES],
-  ['«', QUOTES],
-  ['»', QUOTES],
-  ['≤', write('<=')],
-  ['≥', write('>=')],
-  ['≠', write('!=')],
-  ['−', write('-')],
-  ['–', write('-')],
-  ['×', write('*')],
-  ['÷', write('/')],
-  ['¬', write('not')],
-  ['∧', write('and')],
-  ['∨', write('or')],
-  ['∈', write('in')],
-  ['\u00a0', NO_BLANK],
-  ['\u2003', NO_BLANK],
-  ['\u200b', NO_BLANK],
-  ['\ufeff', NO_BLANK],
-];
+const SYMBOLS = rowsOf([
+  [write('and'), '&amp;&amp;', '&&', '&', '∧'],
+  [write('or'), '||', '|', '∨'],
+  [write('not'), '!', '¬'],
+  [write('in'), '∈'],
+  [write('=='), '==='],
+  [write('!='), '!==', '<>', '≠'],
+  [write('<='), '&lt;=', '<==', '=<', '≤'],
+  [write('>='), '&gt;=', '>==', '=>', '≥'],
+  [write('<'), '&lt;'],
+  [write('>'), '&gt;'],
+  [write('-'), '−', '–'],
+  [write('*'), '×'],
+  [write('/'), '÷'],
+  [QUOTES, '&quot;', '&apos;', '`', '“', '”', '„', '‘', '’', '«', '»'],
+  [NO_PATTERNS, '=~'],
+  [FOUR_ONLY, '%', '^', '~'],
+  [NO_BLANK, '\u00a0', '\u2003', '\u200b', '\ufeff'],
+  ['to compare, write `==`; an expression cannot assign', '='],
+  ['one expression only: remove the `;`', ';'],
+  ['a missing path is null; compare with `== null`, or combine with `or`', '??'],
+  ['write `.`: a missing step is null, never an error', '?.'],
+  [`there is no \`a ? b : c\`; ${NO_BRANCHES}`, '?'],
+  ['an expression has no comments', '#'],
+  ['in an expression a path stands alone, without `${` and `}`', '${'],
+  ['a path is written without `$`', '$'],
+  ['a path is written without `@`', '@'],
+  ['there are no object literals; compare the fields one by one', '{', '}'],
+]).toSorted(([a], [b]) => b.length - a.length);
 
 /** Words that stand where an operator should. */
-const WORDS: ReadonlyMap<string, string> = new Map([
-  ['is', 'write `==`, or `!=` for `is not`'],
-  ['equals', write('==')],
-  ['eq', write('==')],
-  ['ne', write('!=')],
-  ['lt', write('<')],
-  ['gt', write('>')],
-  ['le', write('<=')],
-  ['lte', write('<=')],
-  ['ge', write('>=')],
-  ['gte', write('>=')],
-  ['contains', 'turn it around: `"part" in whole`'],
-  ['includes', 'turn it around: `"part" in whole`'],
-  ['has', 'turn it around: `"part" in whole`'],
-  ['matches', 'there are no patterns; `"text" in name` looks for a part of a text'],
-  ['like', 'there are no patterns; `"text" in name` looks for a part of a text'],
-  ['mod', 'arithmetic has `+ - * /` only'],
-  ['div', write('/')],
-  ['xor', 'write `(a and not b) or (b and not a)`'],
-  ['if', 'there is no `if`; combine conditions with `and` and `or`'],
-  ['then', 'there is no `if`; combine conditions with `and` and `or`'],
-  ['else', 'there is no `if`; combine conditions with `and` and `or`'],
-  ['and', write('and')],
-  ['or', write('or')],
-  ['not', write('not')],
-  ['in', write('in')],
-]);
+const WORDS: ReadonlyMap<string, string> = new Map(
+  rowsOf([
+    ['write `==`, or `!=` for `is not`', 'is'],
+    [write('=='), 'equals', 'eq'],
+    [write('!='), 'ne'],
+    [write('<'), 'lt'],
+    [write('>'), 'gt'],
+    [write('<='), 'le', 'lte'],
+    [write('>='), 'ge', 'gte'],
+    [TURN_AROUND, 'contains', 'includes', 'has'],
+    [NO_PATTERNS, 'matches', 'like'],
+    [FOUR_ONLY, 'mod'],
+    [write('/'), 'div'],
+    ['write `(a and not b) or (b and not a)`', 'xor'],
+    [`there is no \`if\`; ${NO_BRANCHES}`, 'if', 'then', 'else'],
+    ...['and', 'or', 'not', 'in'].map((word) => [write(word), word] as const),
+  ]),
+);
 
 /** Names that would read as a missing path, and silently be null, though a value was meant. */
-const VALUES: ReadonlyMap<string, string> = new Map([
-  ['True', 'true'],
-  ['TRUE', 'true'],
-  ['False', 'false'],
-  ['FALSE', 'false'],
-  ['None', 'null'],
-  ['NONE', 'null'],
-  ['Null', 'null'],
-  ['NULL', 'null'],
-]);
+const VALUES: ReadonlyMap<string, string> = new Map(
+  rowsOf([
+    ['true', 'True', 'TRUE'],
+    ['false', 'False', 'FALSE'],
+    ['null', 'None', 'NONE', 'Null', 'NULL'],
+  ]),
+);
 
 /** The right spelling when `name` is a constant of another language. */
 export const meantConstant = (name: string): string | undefined =>

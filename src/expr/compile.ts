@@ -53,9 +53,10 @@ export function compileTest(node: Node, meter: Meter): Test {
       return (context) => !operand(context);
     }
     case 'and':
-      return allOf(node.operands.map((operand) => compileTest(operand, meter)));
-    case 'or':
-      return anyOf(node.operands.map((operand) => compileTest(operand, meter)));
+    case 'or': {
+      const tests = node.operands.map((operand) => compileTest(operand, meter));
+      return inTurn(tests, node.kind === 'or');
+    }
     case 'compare':
       return compileComparison(node, meter);
     default: {
@@ -65,33 +66,17 @@ export function compileTest(node: Node, meter: Meter): Test {
   }
 }
 
-function allOf(tests: readonly Test[]): Test {
-  const [a, b, c, d] = tests as [Test, Test, Test, Test];
-  if (tests.length === 2) return (context) => a(context) && b(context);
-  if (tests.length === 3) return (context) => a(context) && b(context) && c(context);
-  if (tests.length === 4) {
-    return (context) => a(context) && b(context) && c(context) && d(context);
+/** The first answer that is `stop` is the answer of all. */
+function inTurn(tests: readonly Test[], stop: boolean): Test {
+  const [a, b] = tests as [Test, Test];
+  if (tests.length === 2) {
+    return stop ? (context) => a(context) || b(context) : (context) => a(context) && b(context);
   }
   return (context) => {
     for (let index = 0; index < tests.length; index++) {
-      if (!(tests[index] as Test)(context)) return false;
+      if ((tests[index] as Test)(context) === stop) return stop;
     }
-    return true;
-  };
-}
-
-function anyOf(tests: readonly Test[]): Test {
-  const [a, b, c, d] = tests as [Test, Test, Test, Test];
-  if (tests.length === 2) return (context) => a(context) || b(context);
-  if (tests.length === 3) return (context) => a(context) || b(context) || c(context);
-  if (tests.length === 4) {
-    return (context) => a(context) || b(context) || c(context) || d(context);
-  }
-  return (context) => {
-    for (let index = 0; index < tests.length; index++) {
-      if ((tests[index] as Test)(context)) return true;
-    }
-    return false;
+    return !stop;
   };
 }
 

@@ -1,36 +1,20 @@
 // Text to tokens, one at a time. The lexer keeps only the current token and where the previous one
 // ended; the parser never looks further ahead, so nothing is stored and nothing is read twice.
 import { explainCharacter, explainEscape, explainNumber } from './common-mistakes.ts';
-import { isDigit, isNamePart, isNameStart, nameEnd, SyntaxFault } from './syntax-tree.ts';
+import { isDigit, isNamePart, isNameStart, nameEnd, SyntaxFault, WORDS } from './syntax-tree.ts';
+
+const SYMBOLS = ['+', '-', '*', '/', '(', ')', '[', ']', ',', '.', '<', '>'] as const;
+/** Each is known by what stands before its `=`. */
+const WITH_EQUALS = ['==', '!=', '<=', '>='] as const;
 
 export type TokenKind =
   | 'number'
   | 'string'
   | 'name'
   | 'end'
-  | 'and'
-  | 'or'
-  | 'not'
-  | 'in'
-  | 'true'
-  | 'false'
-  | 'null'
-  | '=='
-  | '!='
-  | '<='
-  | '>='
-  | '<'
-  | '>'
-  | '+'
-  | '-'
-  | '*'
-  | '/'
-  | '('
-  | ')'
-  | '['
-  | ']'
-  | ','
-  | '.';
+  | (typeof WORDS)[number]
+  | (typeof SYMBOLS)[number]
+  | (typeof WITH_EQUALS)[number];
 
 export interface Lexer {
   readonly source: string;
@@ -43,21 +27,12 @@ export interface Lexer {
 }
 
 /** Constants, not slices of the source: a token's kind is compared by identity many times over. */
-const KEYWORD_KINDS: ReadonlyMap<string, TokenKind> = new Map(
-  (['and', 'or', 'not', 'in', 'true', 'false', 'null'] as const).map((word) => [word, word]),
-);
+const KEYWORD_KINDS: ReadonlyMap<string, TokenKind> = new Map(WORDS.map((word) => [word, word]));
 
-const SYMBOL_KINDS: ReadonlyMap<number, TokenKind> = new Map(
-  (['+', '-', '*', '/', '(', ')', '[', ']', ',', '.', '<', '>'] as const).map((symbol) => [
-    symbol.charCodeAt(0),
-    symbol,
-  ]),
-);
-
-/** By the code of what stands before the `=`. */
-const EQUALS_KINDS: ReadonlyMap<number, TokenKind> = new Map(
-  (['==', '!=', '<=', '>='] as const).map((symbol) => [symbol.charCodeAt(0), symbol]),
-);
+const byFirstCode = (kinds: readonly TokenKind[]): ReadonlyMap<number, TokenKind> =>
+  new Map(kinds.map((kind) => [kind.charCodeAt(0), kind]));
+const SYMBOL_KINDS = byFirstCode(SYMBOLS);
+const EQUALS_KINDS = byFirstCode(WITH_EQUALS);
 
 const LONGEST_KEYWORD = 5;
 const [LESS, EQUALS, MORE] = [60, 61, 62];

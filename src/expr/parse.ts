@@ -24,20 +24,10 @@ import {
 export const MAX_SOURCE_BYTES = 64 * 1024;
 export const MAX_NESTING = 100;
 
-function isComparison(kind: TokenKind): kind is Exclude<Comparison, 'not in'> {
-  switch (kind) {
-    case '==':
-    case '!=':
-    case '<':
-    case '>':
-    case '<=':
-    case '>=':
-    case 'in':
-      return true;
-    default:
-      return false;
-  }
-}
+const COMPARISONS: ReadonlySet<string> = new Set(['==', '!=', '<', '>', '<=', '>=', 'in']);
+
+const isComparison = (kind: TokenKind): kind is Exclude<Comparison, 'not in'> =>
+  COMPARISONS.has(kind);
 
 /** Throws `SyntaxFault`, nothing else. */
 export function parseExpression(source: string): Tree {
@@ -65,20 +55,17 @@ interface Parser {
   size: number;
 }
 
-function parseOr(parser: Parser): Node {
-  const first = parseAnd(parser);
-  if (parser.lexer.kind !== 'or') return first;
-  const operands = [first];
-  while (take(parser, 'or')) operands.push(parseAnd(parser));
-  return count(parser, { kind: 'or', operands });
-}
+type Parse = (parser: Parser) => Node;
 
-function parseAnd(parser: Parser): Node {
-  const first = parseNot(parser);
-  if (parser.lexer.kind !== 'and') return first;
+const parseOr = (parser: Parser): Node => parseOperands(parser, 'or', parseAnd);
+const parseAnd = (parser: Parser): Node => parseOperands(parser, 'and', parseNot);
+
+function parseOperands(parser: Parser, kind: 'and' | 'or', parse: Parse): Node {
+  const first = parse(parser);
+  if (parser.lexer.kind !== kind) return first;
   const operands = [first];
-  while (take(parser, 'and')) operands.push(parseNot(parser));
-  return count(parser, { kind: 'and', operands });
+  while (take(parser, kind)) operands.push(parse(parser));
+  return count(parser, { kind, operands });
 }
 
 function parseNot(parser: Parser): Node {
@@ -113,39 +100,21 @@ function takeComparison(parser: Parser): Comparison | undefined {
   );
 }
 
-function parseAdditive(parser: Parser): Node {
-  const first = parseTerm(parser);
-  let { kind } = parser.lexer;
-  if (kind !== '+' && kind !== '-') return first;
+const parseAdditive = (parser: Parser): Node => parseChain(parser, '+', '-', parseTerm);
+const parseTerm = (parser: Parser): Node => parseChain(parser, '*', '/', parseFactor);
+
+function parseChain(parser: Parser, one: Arithmetic, other: Arithmetic, parse: Parse): Node {
+  const { lexer } = parser;
+  const first = parse(parser);
+  if (lexer.kind !== one && lexer.kind !== other) return first;
   const rest: Link[] = [];
-  while (kind === '+' || kind === '-') {
-    rest.push(parseLink(parser, kind, parseTerm));
-    ({ kind } = parser.lexer);
+  while (lexer.kind === one || lexer.kind === other) {
+    const [operator, column] = [lexer.kind, lexer.start + 1];
+    advance(lexer);
+    parser.size++;
+    rest.push({ operator, operand: parse(parser), column });
   }
   return count(parser, { kind: 'chain', first, rest });
-}
-
-function parseTerm(parser: Parser): Node {
-  const first = parseFactor(parser);
-  let { kind } = parser.lexer;
-  if (kind !== '*' && kind !== '/') return first;
-  const rest: Link[] = [];
-  while (kind === '*' || kind === '/') {
-    rest.push(parseLink(parser, kind, parseFactor));
-    ({ kind } = parser.lexer);
-  }
-  return count(parser, { kind: 'chain', first, rest });
-}
-
-function parseLink(
-  parser: Parser,
-  operator: Arithmetic,
-  parseOperand: (parser: Parser) => Node,
-): Link {
-  const column = parser.lexer.start + 1;
-  advance(parser.lexer);
-  parser.size++;
-  return { operator, operand: parseOperand(parser), column };
 }
 
 function parseFactor(parser: Parser): Node {

@@ -35,15 +35,8 @@ export interface Tree {
   size: number;
 }
 
-export const KEYWORDS: ReadonlySet<string> = new Set([
-  'and',
-  'or',
-  'not',
-  'in',
-  'true',
-  'false',
-  'null',
-]);
+export const WORDS = ['and', 'or', 'not', 'in', 'true', 'false', 'null'] as const;
+export const KEYWORDS: ReadonlySet<string> = new Set(WORDS);
 
 /** Stays inside this room; the door turns it into an `Outcome`. */
 export class SyntaxFault extends Error {

@@ -88,6 +88,8 @@ function allBut(marks: readonly string[]): Json {
 const byKind = (pick: (kind: MarkKind) => Json): JsonObject =>
   Object.fromEntries(MARKS.map((kind) => [kind, pick(kind)]));
 
+const marksIn = (group: Group): JsonObject => byKind((kind) => list(unionOf(group)[kind]));
+
 /** Several inputs judged together. */
 const MANY: ViewTable<Group> = {
   count: ({ inputs }) => inputs.length,
@@ -100,15 +102,15 @@ const MANY: ViewTable<Group> = {
   totalTokens,
   maxTokens: (group) => Math.max(0, ...tokensIn(group)),
   minTokens: (group) => (group.inputs.length === 0 ? 0 : Math.min(...tokensIn(group))),
-  any: (group) => ({ ...byKind((kind) => list(unionOf(group)[kind])), text: joined(group) }),
+  any: (group) => ({ ...marksIn(group), text: joined(group) }),
   all: (group) => byKind((kind) => everywhere(eachOf(group).map((one) => one[kind]))),
   none: (group) => byKind((kind) => allBut(unionOf(group)[kind])),
   args: ({ inputs, influence }) =>
     Object.fromEntries(
       inputs.map((input) => [input.name, viewOf(ONE, oneOf(input.value, influence, input))]),
     ),
-  ctx: (group) => byKind((kind) => list(unionOf(group)[kind])),
-  mx: (group) => byKind((kind) => list(unionOf(group)[kind])),
+  ctx: marksIn,
+  mx: marksIn,
 };
 
 type Names = readonly string[] | undefined;
@@ -144,82 +146,35 @@ export function contextMaker({ paths }: CompiledExpression): (view: GuardView) =
   };
 }
 
-// The names a guard's condition may use, for `check`. Data, facts of files and commands, and
-// counters are open.
+// The names a guard's condition may use, for `check`: those of the views above. Data, facts of files
+// and commands, and counters are open.
+
+const OPEN = new Set(
+  'args cost ctx data errors for guard hint hooks input lastOutput limits loop metadata mx pipe thread tools tries'.split(
+    ' ',
+  ),
+);
+
+const namesOf = (table: object, known: ContextSchema = {}): ContextSchema =>
+  Object.fromEntries(
+    Object.keys(table).map((name) => [
+      name,
+      known[name] ?? (OPEN.has(name) ? 'open' : ('value' as const)),
+    ]),
+  );
 
 const MARK_NAMES: ContextSchema = { labels: 'value', taint: 'value', sources: 'value' };
-const OP_NAMES: ContextSchema = {
-  type: 'value',
-  subtype: 'value',
-  name: 'value',
-  labels: 'value',
-  opLabels: 'value',
-  sources: 'value',
-  command: 'value',
-  target: 'value',
+const OP_NAMES = namesOf(OPERATION_VIEW, {
   location: { file: 'value', line: 'value', column: 'value' },
-  risk: 'value',
-  metadata: 'open',
-};
+});
+const { name: _, role: __, ...OF_RESULT } = ONE;
 
 export const GUARD_CONTEXT: ContextSchema = {
-  input: {
-    ...MARK_NAMES,
-    text: 'value',
-    data: 'open',
-    type: 'value',
-    length: 'value',
-    name: 'value',
-    role: 'value',
-    tokens: 'value',
-    tokest: 'value',
-    count: 'value',
-    totalTokens: 'value',
-    maxTokens: 'value',
-    minTokens: 'value',
-    any: { ...MARK_NAMES, text: 'value' },
-    all: MARK_NAMES,
-    none: MARK_NAMES,
-    args: 'open',
-    ctx: 'open',
-    mx: 'open',
-  },
-  output: {
-    ...MARK_NAMES,
-    text: 'value',
-    data: 'open',
-    type: 'value',
-    length: 'value',
-    tokens: 'value',
-    tokest: 'value',
-    ctx: 'open',
-    mx: 'open',
-  },
+  input: namesOf(
+    { ...ONE, ...MANY },
+    { any: { ...MARK_NAMES, text: 'value' }, all: MARK_NAMES, none: MARK_NAMES },
+  ),
+  output: namesOf(OF_RESULT),
   op: OP_NAMES,
-  ctx: {
-    ...MARK_NAMES,
-    op: OP_NAMES,
-    operation: OP_NAMES,
-    pipe: 'open',
-    guard: 'open',
-    denied: 'value',
-    errors: 'open',
-    for: 'open',
-    loop: 'open',
-    args: 'open',
-    tools: 'open',
-    profile: 'value',
-    hooks: 'open',
-    thread: 'open',
-    cost: 'open',
-    limits: 'open',
-    try: 'value',
-    tries: 'open',
-    stage: 'value',
-    length: 'value',
-    input: 'open',
-    lastOutput: 'open',
-    hint: 'open',
-    isPipeline: 'value',
-  },
+  ctx: namesOf(CONTEXT_VIEW, { op: OP_NAMES, operation: OP_NAMES }),
 };
