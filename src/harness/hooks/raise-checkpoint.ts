@@ -1,13 +1,6 @@
 // The four checkpoints of a running thread: which hook answers, what its answer means here, and how
 // that is carried out. The table of meanings is in action.ts; this file only does what it says.
-import {
-  type Failure,
-  type Fault,
-  type Json,
-  type JsonObject,
-  ok,
-  plainText,
-} from '../../base/index.ts';
+import { type Failure, type Fault, type Json, ok, plainText } from '../../base/index.ts';
 import {
   type CheckpointVerdict,
   type FlowCheckpoint as FlowEvent,
@@ -23,7 +16,6 @@ import {
   type LimitEvent,
   type LimitName,
   limitNumber,
-  limitsView,
   markKey,
   type WarningEvent,
 } from '../limits/limit.ts';
@@ -89,33 +81,12 @@ function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
   }
 }
 
-function contextOf(thread: Thread, event: CheckpointEvent): JsonObject {
-  const { place, budget, control, talk } = thread;
-  const { id, parent, depth, directive, inputs } = place;
-  const { limits } = budget;
-  return buildContext({
-    event,
-    directive,
-    inputs,
-    cost: () => budget.meter.view(),
-    limits: () => limitsView(limits),
-    permissions() {
-      const detail = event.name === 'error' ? event.detail : undefined;
-      const missing = detail?.required ?? detail?.missing_all;
-      const required = Array.isArray(missing) ? missing.map(plainText) : [];
-      return { granted: thread.rights.own.granted, required };
-    },
-    thread: { id, depth, attempt: control.attempt, ...(parent !== undefined && { parent }) },
-    labels: () => talk.conversation.marks().labels,
-  });
-}
-
 /** The first hook that matches is run; without one the defaults hold. */
-async function consult(thread: Thread, situation: Situation): Promise<Decision> {
+async function decisionOf(thread: Thread, situation: Situation): Promise<Decision> {
   const { hooks, journal, budget } = thread;
   const { event } = situation;
   if (!mayAnswer(hooks, event.name)) return withoutHook(situation);
-  const context = contextOf(thread, event);
+  const context = buildContext(thread, event);
   const before = [...hooks.state.fired].join();
   const { hook, errors } = select(hooks.list, context, hooks.state);
   for (const { hook: broken, message } of errors) {
@@ -156,19 +127,15 @@ async function consult(thread: Thread, situation: Situation): Promise<Decision> 
   return { ...decision, hook: name };
 }
 
-/** What a decision changes for the rest of the run. */
-function take(thread: Thread, { bounds, model, notes, hook = '' }: Decision): void {
+/** What is to be done; what the decision changes for the rest of the run is changed. */
+async function consult(thread: Thread, situation: Situation): Promise<Deed> {
+  const { deed, bounds, model, notes, hook = '' } = await decisionOf(thread, situation);
   thread.hooks.bounds = bounds;
   if (model !== undefined) switchModel(thread, model);
   const line = notesLine(hook, notes);
   if (line !== undefined) tell(thread, line);
+  return deed;
 }
-
-const ended = (status: Ending['status'], fault: Fault): Ending => ({
-  status,
-  reason: fault.detail.message,
-  code: fault.code,
-});
 
 const instead = (answer: Json): CheckpointVerdict => ({
   action: 'end',
@@ -177,7 +144,7 @@ const instead = (answer: Json): CheckpointVerdict => ({
 
 /** Ends the run: the operation fails with the reason, the loop stops at its next boundary. */
 function end(thread: Thread, status: Ending['status'], fault: Fault): CheckpointVerdict {
-  thread.control.ending = ended(status, fault);
+  thread.control.ending = { status, reason: fault.detail.message, code: fault.code };
   return { action: 'end', outcome: { ok: false, error: fault } };
 }
 
@@ -248,47 +215,36 @@ async function raiseEvent(
   step: Step,
 ): Promise<CheckpointVerdict | undefined> {
   const event = eventOf(flowEvent, step);
-  noteRefusal(thread, event);
+  const { journal } = thread;
+  // Denials and limits have their own line in the transcript.
+  if (event.name === 'limit') journal.note({ type: 'limit', data: event });
+  else if (event.name === 'error' && event.code === 'permission_denied') {
+    const { code, detail } = event;
+    journal.note({ type: 'permission_denied', data: { code, detail } });
+  }
   const name = stepName(step);
-  const decision = await consult(thread, await situationOf(thread, event, name, flowEvent));
-  take(thread, decision);
-  return carryOut(thread, decision.deed, event, name);
+  const fault = event.name === 'limit' && 'fault' in flowEvent ? flowEvent.fault : undefined;
+  const deed = await consult(thread, await situationOf(thread, event, name, fault));
+  return carryOut(thread, deed, event, name);
 }
 
 async function situationOf(
   thread: Thread,
   event: CheckpointEvent,
   step: string,
-  flowEvent?: FlowEvent,
+  fault?: Fault,
 ): Promise<Situation> {
-  const detail =
-    event.name === 'limit' && flowEvent && 'fault' in flowEvent
-      ? flowEvent.fault.detail
-      : undefined;
+  const { place, hooks, talk, budget } = thread;
+  const { detail } = fault ?? {};
   // Only there can limits be raised; asking how far costs a look at every ancestor.
   const isAtLimit = event.name === 'limit' || event.name === 'warning';
   // When it is an ancestor's budget that is used up, raising the own limit would not help.
-  const isOwn = detail?.thread === undefined || detail.thread === thread.place.id;
+  const isOwn = detail?.thread === undefined || detail.thread === place.id;
   const needed = BigInt(plainText(detail?.needed) || '0');
-  return {
-    event,
-    step,
-    bounds: thread.hooks.bounds,
-    loops: thread.talk.loops,
-    isFatal: step.startsWith('turn '),
-    ...(isOwn && isAtLimit
-      ? { raise: { limits: thread.budget.limits, needed, room: await raiseRoom(thread) } }
-      : {}),
-  };
-}
-
-/** Denials and limits have their own line in the transcript. */
-function noteRefusal(thread: Thread, event: CheckpointEvent): void {
-  if (event.name === 'limit') thread.journal.note({ type: 'limit', data: event });
-  else if (event.name === 'error' && event.code === 'permission_denied') {
-    const { code, detail } = event;
-    thread.journal.note({ type: 'permission_denied', data: { code, detail } });
-  }
+  const isFatal = step.startsWith('turn ');
+  const plain = { event, step, bounds: hooks.bounds, loops: talk.loops, isFatal };
+  if (!isOwn || !isAtLimit) return plain;
+  return { ...plain, raise: { limits: budget.limits, needed, room: await raiseRoom(thread) } };
 }
 
 /** Loops and denials are events of their own. */
@@ -305,38 +261,37 @@ export async function raiseError(
   const event = onError(error);
   thread.journal.note({ type: typeOf(error), data: { code: error.code, detail: error.detail } });
   const situation = { ...(await situationOf(thread, event, step)), isStart };
-  const decision = await consult(thread, situation);
-  take(thread, decision);
-  if (decision.deed.do !== 'tell_error') return carryOut(thread, decision.deed, event, step);
+  const deed = await consult(thread, situation);
+  if (deed.do !== 'tell_error') return carryOut(thread, deed, event, step);
   if (!isTold) tell(thread, `[harness] ${error.detail.message}`);
   return undefined;
 }
 
 /** Once per crossing: again when a shorter request came in between. */
-function windowWarning(thread: Thread, now: number): WarningEvent | undefined {
-  const { budget, talk } = thread;
+function windowWarning({ budget, talk }: Thread, now: number): WarningEvent | undefined {
   const { limits, windowSeen } = budget;
   budget.windowSeen = now;
   const max = limits.context?.value ?? BigInt(talk.price.context ?? 0);
   return contextWarning(windowSeen, now, max, limits.context_warn);
 }
 
-/** Marks of limits that were passed since the last look, each once. */
-export async function raiseWarnings(thread: Thread): Promise<void> {
-  const cost = thread.budget.meter.read();
-  const warnings: WarningEvent[] = crossedMarks(
-    usedAmounts(cost),
-    thread.budget.limits,
-    thread.budget.warned,
-  );
+/** Marks of limits that were passed since the last look, each once; nothing to wait for without one. */
+export function raiseWarnings(thread: Thread): Promise<void> | undefined {
+  const { meter, limits, warned } = thread.budget;
+  const cost = meter.read();
+  const warnings = crossedMarks(usedAmounts(cost), limits, warned);
   const window = windowWarning(thread, cost.context_tokens);
   if (window) warnings.push(window);
+  return warnings.length > 0 ? warn(thread, warnings) : undefined;
+}
+
+async function warn(thread: Thread, warnings: readonly WarningEvent[]): Promise<void> {
   for (const event of warnings) {
-    if (event !== window) thread.budget.warned.add(markKey(event));
+    // That of the window comes again with every crossing.
+    if (event.limit !== 'context') thread.budget.warned.add(markKey(event));
     thread.journal.note({ type: 'warning', data: event });
-    const decision = await consult(thread, await situationOf(thread, event, event.code));
-    take(thread, decision);
-    carryOut(thread, decision.deed, event, event.code);
+    const deed = await consult(thread, await situationOf(thread, event, event.code));
+    carryOut(thread, deed, event, event.code);
     if (thread.control.ending) return;
   }
 }

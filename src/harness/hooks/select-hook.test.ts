@@ -6,7 +6,7 @@ import { type ContextSchema, compileExpression } from '../../expr/index.ts';
 import { HOOK_CONTEXT } from '../../items/directive/hooks.ts';
 import type { Hook } from '../../items/index.ts';
 import { createCostMeter } from '../limits/cost.ts';
-import { contextWarning, limitEvent, limitsView } from '../limits/limit.ts';
+import { contextWarning, limitEvent } from '../limits/limit.ts';
 import { type CompiledHook } from '../thread/thread.ts';
 import {
   afterStep,
@@ -18,24 +18,32 @@ import {
 } from './checkpoint.ts';
 import { buildContext, compileHooks, createHookState, fillInputs, select } from './select-hook.ts';
 
-const { error } = fail('permission_denied', 'no', { missing: 'fs.write' });
+const { error } = fail('permission_denied', 'no', {
+  missing: 'fs.write',
+  required: ['fs.read', 'fs.write'],
+});
 const write = { kind: 'tool', tool: 'fs/write_file', turn: 3, arguments: { path: 'a' } } as const;
 
-const contextOf = (event: CheckpointEvent): JsonObject =>
-  buildContext({
-    event,
+const facts = (
+  view = () => createCostMeter(() => 0).view(),
+): Parameters<typeof buildContext>[0] => ({
+  place: {
+    id: 't1',
+    parent: undefined,
+    depth: 0,
     directive: { name: 'deploy_staging', version: '1.0.0' },
     inputs: { target: 'staging' },
-    cost: () => createCostMeter(() => 0).view(),
-    limits: () =>
-      limitsView(limitsOf({ turns: 10, input_tokens: 5, output_tokens: 5, context: 5 })),
-    permissions: () => ({
-      granted: ['fs.read', 'tool.bash'],
-      required: ['fs.read', 'fs.write'],
-    }),
-    thread: { id: 't1', depth: 0, attempt: 1 },
-    labels: () => ['untrusted'],
-  });
+  },
+  control: { attempt: 1 },
+  budget: {
+    meter: { view },
+    limits: limitsOf({ turns: 10, input_tokens: 5, output_tokens: 5, context: 5 }),
+  },
+  rights: { own: { granted: ['fs.read', 'tool.bash'] } },
+  talk: { conversation: { marks: () => ({ labels: ['untrusted'] }) } },
+});
+
+const contextOf = (event: CheckpointEvent): JsonObject => buildContext(facts(), event);
 
 test('the events have the shape conditions are written against', () => {
   expect(beforeStep(write)).toEqual({
@@ -63,7 +71,7 @@ test('the events have the shape conditions are written against', () => {
   expect(onError(error)).toEqual({
     name: 'error',
     code: 'permission_denied',
-    detail: { message: 'no', missing: 'fs.write' },
+    detail: { message: 'no', missing: 'fs.write', required: ['fs.read', 'fs.write'] },
   });
 });
 
@@ -139,19 +147,11 @@ test('the conditions of the first designs hold in it', () => {
 test('a part is made when it is read, once, and stays as it was then', () => {
   const meter = createCostMeter(() => 0);
   let reads = 0;
-  const context = buildContext({
-    event: onError(error),
-    directive: { name: 'a', version: '1.0.0' },
-    inputs: {},
-    cost() {
-      reads += 1;
-      return meter.view();
-    },
-    limits: () => ({}),
-    permissions: () => ({ granted: [], required: [] }),
-    thread: { id: 't1', depth: 0, attempt: 1 },
-    labels: () => [],
-  });
+  const view = (): JsonObject => {
+    reads += 1;
+    return meter.view();
+  };
+  const context = buildContext(facts(view), onError(error));
   expect(reads).toBe(0);
   const before = context.cost as JsonObject;
   meter.countTurn();

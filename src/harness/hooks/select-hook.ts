@@ -1,31 +1,24 @@
 // What the condition and the inputs of a hook can read. The names are those that `items` checks
 // conditions against when a directive is loaded; a test keeps the two together. Most conditions look
 // at the event and at nothing else, at every checkpoint, so each part is made when it is read.
-import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { fail, type Json, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
 import { type CompiledExpression, compileExpression, fillTemplate } from '../../expr/index.ts';
+import type { Descriptor } from '../../flow/index.ts';
 import { type Directive, HOOK_CONTEXT, type Hook } from '../../items/index.ts';
-import type { CompiledHook, HookState } from '../thread/thread.ts';
+import type { CostMeter } from '../limits/cost.ts';
+import { type EffectiveLimits, limitsView } from '../limits/limit.ts';
+import type { CompiledHook, Control, HookState, OwnRights, Place } from '../thread/thread.ts';
 import { type CheckpointEvent, EVENT_FIELDS, EVENT_NAMES } from './checkpoint.ts';
 
+/** What is read of a thread. */
 interface HookFacts {
-  readonly event: CheckpointEvent;
-  readonly directive: Pick<Directive, 'name' | 'version'>;
-  readonly inputs: JsonObject;
-  /** `CostMeter.view()` and `limitsView(…)`. */
-  readonly cost: () => JsonObject;
-  readonly limits: () => JsonObject;
-  readonly permissions: () => {
-    readonly granted: readonly string[];
-    /** What this step needs; at the start, what is declared. */
-    readonly required: readonly string[];
+  readonly place: Pick<Place, 'id' | 'parent' | 'depth' | 'inputs'> & {
+    readonly directive: Pick<Directive, 'name' | 'version'>;
   };
-  readonly thread: {
-    readonly id: string;
-    readonly parent?: string;
-    readonly depth: number;
-    readonly attempt: number;
-  };
-  readonly labels: () => readonly string[];
+  readonly control: Pick<Control, 'attempt'>;
+  readonly budget: { readonly meter: Pick<CostMeter, 'view'>; readonly limits: EffectiveLimits };
+  readonly rights: { readonly own: Pick<OwnRights, 'granted'> };
+  readonly talk: { readonly conversation: { marks(): Pick<Descriptor, 'labels'> } };
 }
 
 /** Made once, when it is first read: what a hook saw does not change while it is asked. */
@@ -37,22 +30,33 @@ function once<T extends object>(make: () => T): () => T {
   };
 }
 
-export function buildContext(facts: HookFacts): JsonObject {
-  const { event, directive, inputs, thread } = facts;
-  const [cost, limits] = [once(facts.cost), once(facts.limits)];
-  const labels = once(() => [...facts.labels()]);
+/** What this step needs; at the start, what is declared. */
+function requiredBy(event: CheckpointEvent): string[] {
+  const detail = event.name === 'error' ? event.detail : undefined;
+  const missing = detail?.required ?? detail?.missing_all;
+  return Array.isArray(missing) ? missing.map(plainText) : [];
+}
+
+export function buildContext(
+  { place, control, budget, rights, talk }: HookFacts,
+  event: CheckpointEvent,
+): JsonObject {
+  const { id, parent = null, depth, inputs } = place;
+  const { name, version } = place.directive;
+  const { meter, limits } = budget;
+  const [cost, ceilings] = [once(() => meter.view()), once(() => limitsView(limits))];
+  const labels = once(() => [...talk.conversation.marks().labels]);
   const permissions = once(() => {
-    const { granted, required } = facts.permissions();
-    return { granted: [...granted], required: [...required] };
+    return { granted: [...rights.own.granted], required: requiredBy(event) };
   });
   return {
     event: { ...event },
-    directive: { name: directive.name, version: directive.version, inputs },
+    directive: { name, version, inputs },
     get cost() {
       return cost();
     },
     get limits() {
-      return limits();
+      return ceilings();
     },
     get permissions() {
       return permissions();
@@ -61,12 +65,7 @@ export function buildContext(facts: HookFacts): JsonObject {
     get token() {
       return { capabilities: permissions().granted };
     },
-    thread: {
-      id: thread.id,
-      parent: thread.parent ?? null,
-      depth: thread.depth,
-      attempt: thread.attempt,
-    },
+    thread: { id, parent, depth, attempt: control.attempt },
     get labels() {
       return labels();
     },

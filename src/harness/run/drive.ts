@@ -23,11 +23,12 @@ function loopPorts(thread: Thread): LoopPorts {
   const between = async (): Promise<Ending | undefined> => {
     if (control.ending) return control.ending;
     ports.threads.live.leases.beat();
-    await hearInReplay(thread);
+    if (ports.replay) await hearInReplay(thread);
     if (!journal.isHeld()) return NOT_HELD;
     const told = obeySignals(thread);
     if (told) return told;
-    await raiseWarnings(thread);
+    const warned = raiseWarnings(thread);
+    if (warned) await warned;
     return control.ending;
   };
   return {
