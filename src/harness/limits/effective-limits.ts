@@ -25,18 +25,10 @@ export interface LimitSources {
   readonly left?: { readonly [name in LimitName]?: { value: bigint; declared: boolean } };
 }
 
-/** Without a value of these a thread could run for ever. */
-const FINITE: ReadonlySet<LimitName> = new Set<LimitName>([
-  'turns',
-  'tokens',
-  'spawns',
-  'duration',
-  'spend',
-  'depth',
-  'tool_calls',
-]);
+/** Without a value of any other a thread could run for ever. */
+const OPTIONAL = new Set<LimitName>(['context', 'input_tokens', 'output_tokens']);
 /** Of the price table. */
-const DEFAULT_CURRENCY = 'USD';
+const CURRENCY = 'USD';
 const DEFAULT_WARN = 0.8;
 
 const defaultsOf = ({ value }: Pick<DataLayer, 'value'>): JsonObject => {
@@ -47,22 +39,6 @@ const defaultsOf = ({ value }: Pick<DataLayer, 'value'>): JsonObject => {
 interface Candidate extends EffectiveLimit {
   /** Of a spend limit; the price table's when absent. */
   readonly currency?: string | undefined;
-}
-
-function declaredLimit(
-  name: LimitName,
-  limits: DirectiveLimits | undefined,
-  from: string,
-): Outcome<Candidate | undefined> {
-  const given = limits?.[name];
-  if (given === undefined) return ok(undefined);
-  const value = readLimit(name, given);
-  if (value === undefined) {
-    return fail('invalid_input', `limit \`${name}\` is \`${String(given)}\`, which is no amount`, {
-      hint: 'give a number, 0 or more; 0 means none',
-    });
-  }
-  return ok({ value, from, declared: true, currency: limits?.spend_currency });
 }
 
 /** The strongest layer with a readable value; a mistake in one layer does not lift the limit. */
@@ -79,25 +55,35 @@ function defaultLimit(name: LimitName, layers: LimitSources['layers']): Candidat
 }
 
 function candidatesFor(name: LimitName, sources: LimitSources): Outcome<Candidate[]> {
-  const directive = declaredLimit(name, sources.declared, 'directive');
-  if (!directive.ok) return directive;
-  const caller = declaredLimit(name, sources.caller, 'caller');
-  if (!caller.ok) return caller;
+  const { declared, caller, layers, policy } = sources;
   const found: Candidate[] = [];
-  for (const each of [directive.output, caller.output]) if (each) found.push(each);
+  for (const [from, limits] of Object.entries({ directive: declared, caller })) {
+    const given = limits?.[name];
+    if (given === undefined) continue;
+    const value = readLimit(name, given);
+    if (value === undefined) {
+      return fail(
+        'invalid_input',
+        `limit \`${name}\` is \`${String(given)}\`, which is no amount`,
+        {
+          hint: 'give a number, 0 or more; 0 means none',
+        },
+      );
+    }
+    found.push({ value, from, declared: true, currency: limits?.spend_currency });
+  }
   if (found.length === 0) {
-    const fallback = defaultLimit(name, sources.layers);
+    const fallback = defaultLimit(name, layers);
     if (fallback) found.push(fallback);
-    else if (FINITE.has(name)) {
+    else if (!OPTIONAL.has(name)) {
       return fail('config_invalid', `there is no default for the limit \`${name}\``, {
         hint: 'the bundle’s config/limits.yaml has one for every kind; reinstall, or add it',
       });
     }
   }
-  if (Object.hasOwn(sources.policy, name)) {
+  if (Object.hasOwn(policy, name)) {
     // A ceiling nobody understands lets nothing through.
-    const value = readLimit(name, sources.policy[name]) ?? 0n;
-    found.push({ value, from: 'policy', declared: true });
+    found.push({ value: readLimit(name, policy[name]) ?? 0n, from: 'policy', declared: true });
   }
   const left = sources.left?.[name];
   if (left) found.push({ ...left, value: left.value > 0n ? left.value : 0n, from: 'parent' });
@@ -108,19 +94,16 @@ function candidatesFor(name: LimitName, sources: LimitSources): Outcome<Candidat
 function smallest(name: LimitName, sources: LimitSources): Outcome<EffectiveLimit | undefined> {
   const candidates = candidatesFor(name, sources);
   if (!candidates.ok) return candidates;
-  let least: EffectiveLimit | undefined;
-  for (const { value, from, declared, currency = DEFAULT_CURRENCY } of candidates.output) {
-    if (name === 'spend' && currency !== DEFAULT_CURRENCY) {
-      const message = `the spend limit is in \`${currency}\`, for which the price table has no rate`;
-      return fail('config_invalid', message, { hint: `write it in ${DEFAULT_CURRENCY}` });
-    }
-    const asked: boolean = declared || (least?.declared ?? false);
-    least =
-      least === undefined || value < least.value
-        ? { value, from, declared: asked }
-        : { ...least, declared: asked };
+  const foreign = candidates.output.find(({ currency = CURRENCY }) => currency !== CURRENCY);
+  if (name === 'spend' && foreign) {
+    const message = `the spend limit is in \`${foreign.currency}\`, for which the price table has no rate`;
+    return fail('config_invalid', message, { hint: `write it in ${CURRENCY}` });
   }
-  return ok(least);
+  const [least, ...others] = candidates.output.toSorted((a, b) => Number(a.value - b.value));
+  if (!least) return ok(undefined);
+  const { value, from } = least;
+  const declared = [least, ...others].some((one) => one.declared);
+  return ok({ value, from, declared });
 }
 
 export function effectiveLimits(sources: LimitSources): Outcome<EffectiveLimits> {
@@ -135,7 +118,7 @@ export function effectiveLimits(sources: LimitSources): Outcome<EffectiveLimits>
     .findLast((share) => typeof share === 'number');
   return ok({
     ...(limits as Record<LimitName, EffectiveLimit | undefined>),
-    spend_currency: DEFAULT_CURRENCY,
+    spend_currency: CURRENCY,
     context_warn: sources.declared?.context_warn ?? warn ?? DEFAULT_WARN,
   });
 }
@@ -194,7 +177,7 @@ export function unpackLimits(packed: JsonObject): EffectiveLimits {
   const limits: { [name in LimitName]?: EffectiveLimit | undefined } = {};
   for (const name of LIMIT_NAMES) {
     const entry = getOwn(packed, name);
-    if (entry === undefined && !FINITE.has(name)) continue;
+    if (entry === undefined && OPTIONAL.has(name)) continue;
     const from = getOwn(entry, 'from');
     limits[name] = {
       value: readLimit(name, getOwn(entry, 'value')) ?? 0n,
@@ -205,7 +188,7 @@ export function unpackLimits(packed: JsonObject): EffectiveLimits {
   const [currency, warn] = [getOwn(packed, 'spend_currency'), getOwn(packed, 'context_warn')];
   return {
     ...(limits as Record<LimitName, EffectiveLimit | undefined>),
-    spend_currency: typeof currency === 'string' ? currency : DEFAULT_CURRENCY,
+    spend_currency: typeof currency === 'string' ? currency : CURRENCY,
     context_warn: typeof warn === 'number' ? warn : DEFAULT_WARN,
   };
 }

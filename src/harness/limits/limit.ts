@@ -52,18 +52,8 @@ const isPerUnit = (name: LimitName): boolean => name === 'context' || name === '
 
 const NANO = 1_000_000_000n;
 /** Nano-units of the unit people write down, per unit that is counted. */
-const GRAIN: Readonly<Record<LimitName, bigint>> = {
-  turns: NANO,
-  tokens: NANO,
-  input_tokens: NANO,
-  output_tokens: NANO,
-  spawns: NANO,
-  duration: 1_000_000n,
-  spend: 1n,
-  context: NANO,
-  depth: NANO,
-  tool_calls: NANO,
-};
+const grainOf = (name: LimitName): bigint =>
+  name === 'spend' ? 1n : name === 'duration' ? 1_000_000n : NANO;
 
 /** A limit as people write it; what is finer than can be counted is dropped. Undefined: no amount. */
 export function readLimit(name: LimitName, value: unknown): bigint | undefined {
@@ -71,12 +61,12 @@ export function readLimit(name: LimitName, value: unknown): bigint | undefined {
   // Small numbers print with an exponent otherwise.
   const text = typeof value === 'number' && value < 1 ? value.toFixed(12) : String(value).trim();
   const parsed = parseMoney(text.replace(/(\.\d{9})\d+$/, '$1'));
-  return parsed.ok ? parsed.output / GRAIN[name] : undefined;
+  return parsed.ok ? parsed.output / grainOf(name) : undefined;
 }
 
 /** As conditions and people see it: seconds, units of the currency. */
 export const limitNumber = (name: LimitName, value: bigint): number =>
-  Number(formatMoney(value * GRAIN[name]));
+  Number(formatMoney(value * grainOf(name)));
 
 /**
  * The first limit that the unit about to start would pass. `current` is what counts against the limit

@@ -27,16 +27,8 @@ export interface Refused {
   readonly refused: string;
 }
 
-/** Charged to every ancestor, so it is they who say how much a child may have. */
-const SHARED: ReadonlySet<LimitName> = new Set<LimitName>([
-  'tokens',
-  'input_tokens',
-  'output_tokens',
-  'spawns',
-  'spend',
-  'duration',
-  'depth',
-]);
+/** All others are charged to every ancestor, so it is they who say how much a child may have. */
+const OWN = new Set<LimitName>(['turns', 'context', 'tool_calls']);
 
 const least = (amounts: readonly (bigint | undefined)[]): bigint | undefined =>
   amounts.reduce((a, b) => (a === undefined || (b !== undefined && b < a) ? b : a), undefined);
@@ -48,7 +40,7 @@ export function ceilingOf(name: LimitName, room: RaiseRoom): bigint {
   if (name === 'spend' && room.isRoot) return initial;
   const thousandths = BigInt(Math.round(Math.max(1, room.factor || 1) * 1000));
   const multiple = (initial * thousandths) / 1000n;
-  const fromAbove = SHARED.has(name) && !room.isRoot;
+  const fromAbove = !OWN.has(name) && !room.isRoot;
   const policy = Object.hasOwn(room.policy, name)
     ? (readLimit(name, room.policy[name]) ?? 0n)
     : undefined;

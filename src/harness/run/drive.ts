@@ -7,7 +7,7 @@ import { runSteps } from '../step/steps.ts';
 import { hearInReplay, obeySignals } from '../thread/interruption.ts';
 import type { Recorded } from '../thread/journal-event.ts';
 import type { ThreadResult } from '../thread/ports.ts';
-import type { HeldLease, Thread } from '../thread/thread.ts';
+import type { Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
 import { checkStart } from './check-start.ts';
 import { finalEnding, finish } from './finish.ts';

@@ -7,10 +7,9 @@ import { isEnded } from '../../store/index.ts';
 import { packCost } from '../limits/cost.ts';
 import type { Ending } from '../loop.ts';
 import { packMarks } from '../thread/conversation.ts';
-import type { JournalEvent } from '../thread/journal-event.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { tell } from '../thread/talk.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { Place, Thread } from '../thread/thread.ts';
 import { hasShippedRunner } from './runner.ts';
 
 /** Longer texts are prose or a file; looking for outputs in them is not worth it. */
@@ -117,23 +116,26 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
   const { ports, place, journal, budget, talk, hooks } = thread;
   const cost = packCost(budget.meter.read());
   const text = resultText(place.directive, ending.status === 'completed', ending.text);
-  const { status } = ending;
+  const { status, reason, code } = ending;
   const result: ThreadResult = {
     thread_id: place.id,
     status,
     outputs: ending.outputs ?? {},
     text,
-    reason: ending.reason,
+    reason,
     cost,
-    ...(ending.code ? { code: ending.code } : {}),
+    ...(code && { code }),
     marks: packMarks(ending.marks ?? talk.conversation.ownMarks()),
   };
   // What was set aside for it is free with its end.
   const aside = [hooks.reserve, place.detached ? budget.drawFrom : undefined];
   const settle = aside.flatMap((key) => (key === undefined ? [] : [{ key, actual: {} }]));
   const done = isEnded(status)
-    ? await journal.commit(endOf(ending, cost), { status, cost, settle, result: { ...result } })
-    : await journal.commit([], { status, cost, release: true, ...quietly(thread, status) });
+    ? await journal.commit(
+        { type: 'thread_end', data: { status, reason, ...(code && { code }), cost } },
+        { status, cost, settle, result: { ...result } },
+      )
+    : await journal.commit([], { status, cost, release: true, ...quietly(place, status) });
   if (!done.ok && done.error.code === 'signalled') return undefined;
   // INVARIANT: what has ended is let go when its transcript is written. Before that it shows up as
   // ended and held by nobody, and whoever finds it writes the transcript for it.
@@ -148,12 +150,7 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
 const RESTS: ReadonlySet<Ending['status']> = new Set(['paused', 'waiting', 'needs_input']);
 
 /** Only the loop can go on where it stood; a script begins again, so it rests and is resumed. */
-const quietly = ({ place }: Thread, status: Ending['status']): { quiet?: true } =>
+const quietly = (place: Place, status: Ending['status']): { quiet?: true } =>
   RESTS.has(status) && !place.directive.process.script && hasShippedRunner(place.runner)
     ? { quiet: true }
     : {};
-
-const endOf = ({ status, reason, code }: Ending, cost: JsonObject): JournalEvent => ({
-  type: 'thread_end',
-  data: { status, reason, ...(code === undefined ? {} : { code }), cost },
-});

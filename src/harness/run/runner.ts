@@ -41,9 +41,7 @@ const outputsOf = (directive: Directive, given: Json): Outcome<JsonObject> =>
     : fail('invalid_input', 'its outputs are no object');
 
 async function runOwn(thread: Thread, runner: Runner): Promise<Ending> {
-  const {
-    place: { id, directive, inputs },
-  } = thread;
+  const { id, directive, inputs } = thread.place;
   const interruption = await watchForInterruption(thread, STOPS_STREAM);
   try {
     const { signal } = interruption;

@@ -1,7 +1,7 @@
 // Who asks about a thread or wants something of it, and whether that is within its reach: a thread
 // sees and steers itself and those below it; a person or program outside of threads sees the
 // registry of the project, as far as the policy for the surface allows.
-import { fail, type Outcome, ok } from '../../base/index.ts';
+import type { Outcome } from '../../base/index.ts';
 import type { Descriptor } from '../../flow/index.ts';
 import type { Verifier } from '../../kernel/index.ts';
 import type { ThreadRow } from '../../store/index.ts';
@@ -30,25 +30,12 @@ export async function reach(
 ): Promise<Outcome<ThreadRow>> {
   const row = await ports.store.thread(id);
   const isBelow = !thread || (row.ok && row.output.chain.includes(thread.place.id));
-  const held =
-    capability === 'registry.read'
-      ? verify({ capability })
-      : verify({ capability, scope: { subtree: 'own' } });
+  const isRegistry = capability === 'registry.read';
+  const held = verify({ capability, ...(!isRegistry && { scope: { subtree: 'own' } }) });
   if (!held.ok) return held;
+  if (isBelow || !row.ok) return row;
   // Before it is told whether there is such a thread: ids of others are none of its business.
-  if (!isBelow) {
-    const wider = capability === 'registry.read' ? 'thread.read' : capability;
-    const any = verify({ capability: wider, scope: { subtree: 'any' } });
-    if (!any.ok && row.ok) return any;
-  }
-  return row;
+  const wider = isRegistry ? 'thread.read' : capability;
+  const any = verify({ capability: wider, scope: { subtree: 'any' } });
+  return any.ok ? row : any;
 }
-
-/** Itself and those above wait for it: it would wait for ever. */
-export const refuseCircle = ({ thread }: Asker, id: string): Outcome<null> =>
-  thread?.place.chain.includes(id)
-    ? fail(
-        'invalid_input',
-        `thread \`${thread.place.id}\` cannot wait for \`${id}\`, which waits for it`,
-      )
-    : ok(null);

@@ -19,8 +19,7 @@ import {
 import { awaitEnd, shownResult } from '../children/wait.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { readJournal } from '../thread/journal-codec.ts';
-import type { ThreadResult } from '../thread/ports.ts';
-import { type Asker, reach, refuseCircle } from './access.ts';
+import { type Asker, reach } from './access.ts';
 
 export interface Answer {
   output: Json;
@@ -101,11 +100,8 @@ async function marksUpTo(asker: Asker, id: string): Promise<Outcome<Descriptor>>
   if (live) return ok(live.thread.talk.conversation.ownMarks());
   const history = await readJournal(asker.ports.store, id);
   if (!history.ok) return history;
-  return ok(
-    mergeAll(
-      history.output.flatMap(({ data }) => ('marks' in data ? [unpackMarks(data.marks)] : [])),
-    ),
-  );
+  const marked = history.output.flatMap(({ data }) => ('marks' in data ? [data.marks] : []));
+  return ok(mergeAll(marked.map(unpackMarks)));
 }
 
 export async function threadEvents(
@@ -120,11 +116,8 @@ export async function threadEvents(
   if (!events.ok) return events;
   const marks = await marksUpTo(asker, id);
   if (!marks.ok) return marks;
-  const output = {
-    thread_id: id,
-    status: row.output.status,
-    events: events.output.map(shownEvent),
-  };
+  const { status } = row.output;
+  const output = { thread_id: id, status, events: events.output.map(shownEvent) };
   return ok({ output, marks: marks.output });
 }
 
@@ -133,23 +126,23 @@ const MAX_WAIT_MS = 24 * 3600 * 1000;
 
 /** The result, or how far it is when the time is up. */
 async function waitOne(asker: Asker, id: string, signal: AbortSignal): Promise<Outcome<Answer>> {
-  const circle = refuseCircle(asker, id);
-  if (!circle.ok) return circle;
+  const own = asker.thread?.place;
+  // Itself and those above wait for it: it would wait for ever.
+  if (own?.chain.includes(id)) {
+    const message = `thread \`${own.id}\` cannot wait for \`${id}\`, which waits for it`;
+    return fail('invalid_input', message);
+  }
   const row = await reach(asker, id, 'thread.read');
   if (!row.ok) return row;
   // Who waits for a person is told as such, whether it came to rest before or meanwhile.
   if (RESTS.has(row.output.status)) return await stillRunning(asker, id);
   const ended = await awaitEnd(asker.ports, id, signal);
   if (!ended.ok) return ended;
-  return ended.output && isEnded(ended.output.status)
-    ? ok(resultAnswer(ended.output))
+  const result = ended.output;
+  return result && isEnded(result.status)
+    ? ok({ output: shownResult(result), marks: unpackMarks(result.marks) })
     : await stillRunning(asker, id);
 }
-
-export const resultAnswer = (result: ThreadResult): Answer => ({
-  output: shownResult(result),
-  marks: unpackMarks(result.marks),
-});
 
 async function stillRunning({ ports }: Asker, id: string): Promise<Outcome<Answer>> {
   const row = await ports.store.thread(id);

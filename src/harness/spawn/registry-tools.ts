@@ -8,8 +8,7 @@ import type { Asker } from './access.ts';
 import type { Answer } from './read-threads.ts';
 import { steer, type Wish } from './steer.ts';
 
-const mayWrite = ({ verify }: Pick<Asker, 'verify'>): Outcome<null> =>
-  verify({ capability: 'registry.write' });
+const NEEDED = { capability: 'registry.write' };
 
 /** A status is not set, it is asked for: whoever runs the thread gets there in order. */
 const WISHES: Readonly<Record<string, Wish>> = {
@@ -23,21 +22,19 @@ export async function updateStatus(
   asker: Asker,
   { thread_id, status }: JsonObject,
 ): Promise<Outcome<Answer>> {
-  const allowed = mayWrite(asker);
+  const allowed = asker.verify(NEEDED);
   if (!allowed.ok) return allowed;
-  const wish = Object.hasOwn(WISHES, plainText(status)) ? WISHES[plainText(status)] : undefined;
+  const wanted = plainText(status);
+  const wish = Object.hasOwn(WISHES, wanted) ? WISHES[wanted] : undefined;
   if (!wish) {
     const known = Object.keys(WISHES).join(', ');
-    return fail(
-      'invalid_input',
-      `\`${plainText(status)}\` cannot be set from outside; ${known} can`,
-    );
+    return fail('invalid_input', `\`${wanted}\` cannot be set from outside; ${known} can`);
   }
   return await steer(asker, plainText(thread_id), wish);
 }
 
 export async function register(asker: Asker, parameters: JsonObject): Promise<Outcome<Answer>> {
-  const allowed = mayWrite(asker);
+  const allowed = asker.verify(NEEDED);
   if (!allowed.ok) return allowed;
   const { ports, thread } = asker;
   const id = plainText(parameters.thread_id);
@@ -78,19 +75,17 @@ type LogAsker = Pick<Asker, 'by' | 'verify'> & {
 // INVARIANT: whatever is given, one `logged` event is written. Nothing is restored from those, so a
 // hand-made event cannot pass for something that happened.
 export async function logEvent(asker: LogAsker, parameters: JsonObject): Promise<Outcome<Answer>> {
-  const allowed = mayWrite(asker);
+  const allowed = asker.verify(NEEDED);
   if (!allowed.ok) return allowed;
   const { ports, by } = asker;
   const [id, event_type] = [plainText(parameters.thread_id), plainText(parameters.event_type)];
   if (!EVENT_NAME.test(event_type)) {
-    return fail(
-      'invalid_input',
-      `\`${event_type}\` is no name of an event; it may hold small letters, digits and _`,
-    );
+    const message = `\`${event_type}\` is no name of an event; it may hold small letters, digits and _`;
+    return fail('invalid_input', message);
   }
-  const given = parameters.data;
-  const data = { event_type, data: isObject(given) ? given : {}, by };
-  const event: JournalEvent = { type: 'logged', data };
+  const { data } = parameters;
+  const logged = { event_type, data: isObject(data) ? data : {}, by };
+  const event: JournalEvent = { type: 'logged', data: logged };
   const live = ports.threads.live.get(id);
   const noted = live
     ? await live.thread.journal.commit(event, {})

@@ -12,7 +12,13 @@ import {
   type ThreadPorts,
 } from './thread-primitive.ts';
 
-const ARTIFACT_PARAMETERS = ['field', 'offset', 'length'];
+/** Refuses the first parameter that nobody knows. */
+function checkNames(what: string, parameters: JsonObject, known: readonly string[]): Outcome<null> {
+  const unknown = Object.keys(parameters).find((name) => !known.includes(name));
+  if (unknown === undefined) return ok(null);
+  const message = `${what} takes no \`${unknown}\`; it takes: ${known.join(', ')}`;
+  return fail('invalid_input', message);
+}
 
 const countIn = (parameters: JsonObject, name: string, fallback: number): Outcome<number> => {
   const value = getOwn(parameters, name) ?? fallback;
@@ -22,18 +28,11 @@ const countIn = (parameters: JsonObject, name: string, fallback: number): Outcom
 };
 
 function pieceOf(parameters: JsonObject): Outcome<Piece> {
-  const unknown = Object.keys(parameters).find((name) => !ARTIFACT_PARAMETERS.includes(name));
-  if (unknown !== undefined) {
-    return fail(
-      'invalid_input',
-      `an artifact takes no \`${unknown}\`; it takes: ${ARTIFACT_PARAMETERS.join(', ')}`,
-    );
-  }
-  const [offset, length] = [
-    countIn(parameters, 'offset', 0),
-    countIn(parameters, 'length', MAX_PIECE),
-  ];
+  const named = checkNames('an artifact', parameters, ['field', 'offset', 'length']);
+  if (!named.ok) return named;
+  const offset = countIn(parameters, 'offset', 0);
   if (!offset.ok) return offset;
+  const length = countIn(parameters, 'length', MAX_PIECE);
   if (!length.ok) return length;
   const field = plainText(getOwn(parameters, 'field') ?? '');
   return ok({ field, offset: offset.output, length: length.output });
@@ -75,13 +74,8 @@ export function threadKind(ports: ThreadPorts): Kind {
     prepare(request) {
       const { item_id: id, parameters = {} } = request;
       const action = request.action as ThreadAction;
-      const unknown = Object.keys(parameters).find((name) => !ACTION_PARAMETERS.includes(name));
-      if (unknown !== undefined) {
-        return fail(
-          'invalid_input',
-          `\`${action}\` of a thread takes no \`${unknown}\`; it takes: ${ACTION_PARAMETERS.join(', ')}`,
-        );
-      }
+      const named = checkNames(`\`${action}\` of a thread`, parameters, ACTION_PARAMETERS);
+      if (!named.ok) return named;
       const effect = action === 'status' || action === 'wait' ? 'read' : 'write';
       const inputs = Object.entries(parameters).map(([name, data]) => ({
         name,
