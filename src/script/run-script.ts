@@ -66,20 +66,23 @@ export interface ScriptOptions {
 export function diagnosticOf(fault: ScriptFault, file: string): Diagnostic {
   const { place } = fault;
   const { code, detail } = fault.fault;
-  const { line, column } = place
-    ? placeOf({ name: place.file, text: place.text }, place.at)
-    : { line: 1, column: 1 };
-  const hint = typeof detail['hint'] === 'string' ? detail['hint'] : undefined;
+  const { message, hint } = detail;
   return {
-    file: place?.file ?? file,
-    line,
-    column,
+    ...(place
+      ? lineAt({ name: place.file, text: place.text }, place.at)
+      : { file, line: 1, column: 1 }),
     code,
     severity: 'error',
-    message: detail.message,
-    ...(hint === undefined ? {} : { hint }),
-    ...(place ? { text: place.text.split('\n')[line - 1] ?? '' } : {}),
+    message,
+    ...(typeof hint === 'string' ? { hint } : {}),
   };
+}
+
+/** Where something stands, and the line it stands in. */
+function lineAt(unit: { name: string; text: string }, at: number) {
+  const end = unit.text.indexOf('\n', at);
+  const from = unit.text.lastIndexOf('\n', at - 1) + 1;
+  return { ...placeOf(unit, at), text: unit.text.slice(from, end < 0 ? undefined : end) };
 }
 
 export interface ScriptResult {
@@ -123,22 +126,14 @@ function diagnosticsOf(
   text: string,
   file: string,
 ): Diagnostic[] {
-  if (problems.length === 0) return [];
   const unit = { name: file, text };
-  const lines = text.split('\n');
-  return problems.map(({ at, message, hint, code }) => {
-    const { line, column } = placeOf(unit, at);
-    return {
-      file,
-      line,
-      column,
-      code: `script_${code}`,
-      severity: 'error',
-      message,
-      ...(hint ? { hint } : {}),
-      text: lines[line - 1] ?? '',
-    };
-  });
+  return problems.map(({ at, message, hint, code }) => ({
+    ...lineAt(unit, at),
+    code: `script_${code}`,
+    severity: 'error',
+    message,
+    ...(hint ? { hint } : {}),
+  }));
 }
 
 export const diagnose = (text: string, file: string, mode: Mode): Diagnostic[] =>

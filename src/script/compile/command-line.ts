@@ -1,13 +1,12 @@
 // Command lines. INVARIANT: a value put into a command is exactly one word (a list of plain values:
 // one word each) whatever it contains; the shell never splits, expands or runs any of it.
 import type { Json } from '../../base/index.ts';
-import { EMPTY, type MaybePromise, makeValue, type Value } from '../../flow/index.ts';
-import { toFault } from '../fault.ts';
+import { EMPTY, makeValue, type Value } from '../../flow/index.ts';
 import type { Compiler, Environment } from '../run/environment.ts';
-import type { Node, TemplatePart } from '../syntax/ast.ts';
+import type { Node } from '../syntax/ast.ts';
 import { isAbsent } from '../values/kinds.ts';
 import { compactJson, textOf } from '../values/text.ts';
-import { compileModes, resolveOpen } from './text.ts';
+import { compileParts, resolveOpen, type TextMaker } from './text.ts';
 
 /** `mark`: no text at all, only the marks of what decided about the text beside it. */
 type Quote = 'none' | 'single' | 'double' | 'mark';
@@ -46,64 +45,27 @@ function wordOf({ value, quote }: { value: Value; quote: Quote }): string {
 export const joinWords = (words: readonly Word[]): string =>
   words.map((word) => (typeof word === 'string' ? word : wordOf(word))).join('');
 
-type MakeWords = (env: Environment) => MaybePromise<readonly Word[]>;
-
-function compileInsertWord(c: Compiler, part: Node<'insert'>): MakeWords {
-  const quote = part.quote ?? 'none';
-  return compileModes<readonly Word[]>(c, part, {
-    value: (value, env) => [{ value: resolveOpen(value, env), quote }],
-    text: (text) => [text],
-    under: (words, descriptor) =>
-      descriptor === EMPTY
-        ? words
-        : [...words, { value: makeValue('', { descriptor }), quote: 'mark' }],
-    parts: (parts) => compileWords(c, parts),
-  });
-}
-
-/** A missing file is nothing, and a warning. */
-function compileFileWord(c: Compiler, part: Node<'file-part'>): MakeWords {
-  const load = c.stages(part.file, part.stages);
-  return async (env) => {
-    try {
-      return [{ value: await load(env), quote: part.quote ?? 'none' }];
-    } catch (error) {
-      const fault = toFault(error);
-      if (fault.fault.code !== 'not_found') throw fault;
-      env.run.warn(fault.message, env.unit, part.at);
-      return [''];
-    }
-  };
-}
-
-function compileWord(c: Compiler, part: TemplatePart): MakeWords {
-  if (typeof part === 'string') return () => [part];
-  if (part.kind === 'insert') return compileInsertWord(c, part);
-  if (part.kind === 'file-part') return compileFileWord(c, part);
-  return () => [];
-}
-
-function compileWords(
-  c: Compiler,
-  parts: readonly TemplatePart[],
-): (env: Environment) => Promise<readonly Word[]> {
-  const makers = parts.map((part) => compileWord(c, part));
-  return async (env) => {
-    const words: Word[] = [];
-    for (const make of makers) words.push(...(await make(env)));
-    return words;
-  };
-}
+const WORDS: TextMaker<readonly Word[]> = {
+  text: (text) => [text],
+  value: (value, env, { quote = 'none' }) => [{ value: resolveOpen(value, env), quote }],
+  unknown: (raw) => [raw],
+  under: (words, descriptor) =>
+    descriptor === EMPTY
+      ? words
+      : [...words, { value: makeValue('', { descriptor }), quote: 'mark' }],
+  join: (words) => words.flat(),
+  withoutLastBreak: (words) => words,
+};
 
 /** Every line as words; values are evaluated, nothing is joined yet. */
 export function compileLines(
   c: Compiler,
   node: Node<'command'>,
 ): (env: Environment) => Promise<readonly (readonly Word[])[]> {
-  const makers = node.lines.map((parts) => compileWords(c, parts));
+  const makers = node.lines.map((parts) => compileParts(c, parts, WORDS));
   return async (env) => {
     const lines: (readonly Word[])[] = [];
-    for (const make of makers) lines.push(await make(env));
+    for (const make of makers) lines.push(WORDS.join(await make(env)));
     return lines;
   };
 }

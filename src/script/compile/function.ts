@@ -225,7 +225,7 @@ export function compileFunction(c: Compiler, node: Node<'exe'>): (env: Environme
       };
       return refused ? orDenied(run, (fault) => refused(seen, site, fault)) : run();
     };
-    const executable: Executable = new Executable(signature, perform, refused);
+    const executable: Executable = new Executable(signature, { call: perform, refused });
     return executable;
   };
 }

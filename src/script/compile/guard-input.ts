@@ -1,9 +1,9 @@
 // `@input` of a guard on an operation: the list of its inputs, and questions about all of them at once.
 // `@input.any.mx.taint.includes("x")` asks the rest of the path of every input and counts the answers.
 
-import { getOwn, type Json } from '../../base/index.ts';
+import { getOwn } from '../../base/index.ts';
 import { type Argument, makeContainer, type Value } from '../../flow/index.ts';
-import { makeOpaque } from '../values/function-data.ts';
+import { makeOpaque, Opaque } from '../values/function-data.ts';
 import { computed, elementsOf, isTruthy, withOrigin } from '../values/kinds.ts';
 import { mxOf } from '../values/metadata.ts';
 
@@ -14,37 +14,22 @@ export const guardInputs = (inputs: readonly Argument[]): Value =>
 type Quantifier = 'any' | 'all' | 'none';
 
 /** The answers of every input so far. */
-export class Quantified {
-  readonly quantifier: Quantifier;
-  readonly #values: readonly Value[];
-
-  constructor(quantifier: Quantifier, values: readonly Value[]) {
-    this.quantifier = quantifier;
-    this.#values = values;
-    Object.freeze(this);
-  }
-
-  get values(): readonly Value[] {
-    return this.#values;
-  }
-
+export class Quantified extends Opaque<{ quantifier: Quantifier; values: readonly Value[] }> {
   /** One truth from many answers. */
   decide(answers: readonly Value[]): Value {
     const yes = answers.filter(isTruthy).length;
-    const truth = { any: yes > 0, all: yes === answers.length, none: yes === 0 }[this.quantifier];
-    return computed(truth, answers);
-  }
-
-  toJSON(): Json {
-    return this.#values.map(({ data }) => data);
+    const truth = { any: yes > 0, all: yes === answers.length, none: yes === 0 };
+    return computed(truth[this.content.quantifier], answers);
   }
 }
 
 export const quantifiedOf = ({ data }: Value): Quantified | undefined =>
   data instanceof Quantified ? data : undefined;
 
-export const quantified = (quantifier: Quantifier, values: readonly Value[]): Value =>
-  makeOpaque(new Quantified(quantifier, values));
+export const quantified = (quantifier: Quantifier, values: readonly Value[]): Value => {
+  const shown = values.map(({ data }) => data);
+  return makeOpaque(new Quantified({ quantifier, values }, shown));
+};
 
 const isQuantifier = (name: string): name is Quantifier =>
   name === 'any' || name === 'all' || name === 'none';

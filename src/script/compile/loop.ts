@@ -1,4 +1,5 @@
 // Loops: `for` in order and in parallel, `foreach`, `loop`.
+import { setTimeout as wait } from 'node:timers/promises';
 import type { Fault, Json } from '../../base/index.ts';
 import {
   addMarks,
@@ -45,26 +46,17 @@ async function runInParallel<T, U>(
   const results: U[] = [];
   let next = 0;
   let gate: Promise<void> = Promise.resolve();
-  const turn = (index: number): Promise<void> => {
-    if (pauseMs <= 0 || index === 0) return Promise.resolve();
-    gate = gate.then(() => wait(pauseMs));
-    return gate;
-  };
   const worker = async (): Promise<void> => {
     while (next < items.length) {
       const index = next++;
-      await turn(index);
+      if (pauseMs > 0 && index > 0) gate = gate.then(() => wait(pauseMs));
+      await gate;
       results[index] = await work(items[index] as T, index);
     }
   };
   await Promise.all(Array.from({ length: Math.min(cap, items.length) }, worker));
   return results;
 }
-
-const wait = (ms: number): Promise<void> =>
-  new Promise((resolve) => {
-    setTimeout(resolve, ms);
-  });
 
 interface Item {
   readonly key: string;

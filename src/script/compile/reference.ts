@@ -212,10 +212,10 @@ async function overInputs(
   env: Environment,
 ): Promise<Value> {
   const answers: Value[] = [];
-  for (const item of many.values) answers.push(await walkSteps(walks, item, env));
+  for (const item of many.content.values) answers.push(await walkSteps(walks, item, env));
   return answers.every(({ data }) => typeof data === 'boolean')
     ? many.decide(answers)
-    : quantified(many.quantifier, answers);
+    : quantified(many.content.quantifier, answers);
 }
 
 /** `[*].name`: the rest of the steps for each element. */

@@ -81,15 +81,46 @@ export function resolveOpen(value: Value, env: Environment): Value {
   });
 }
 
-/** Text as written is a piece already. */
-type MakePiece = Piece | ((env: Environment) => Promise<Piece>);
+/** What the parts of a text become: pieces of text, or words of a command. */
+export interface TextMaker<T> {
+  text(text: string): T;
+  value(value: Value, env: Environment, part: Node<'insert' | 'file-part'>): T;
+  /** A name that nobody knows, as written. */
+  unknown(raw: string): T;
+  /** What was chosen because of a value with these marks. */
+  under(made: T, marks: Descriptor): T;
+  join(made: readonly T[]): T;
+  withoutLastBreak(made: T): T;
+}
+
+type Make<T> = (env: Environment) => Promise<T>;
 
 const plain = (text: string): Piece => ({ text, marks: EMPTY });
 
-function pieceOf(value: Value, env: Environment): Piece {
-  const ready = resolveOpen(value, env);
-  return { text: isAbsent(ready) ? '' : textOf(ready), marks: ready.meta.descriptor };
-}
+const PIECES: TextMaker<Piece> = {
+  text: plain,
+  value(value, env) {
+    const ready = resolveOpen(value, env);
+    return { text: isAbsent(ready) ? '' : textOf(ready), marks: ready.meta.descriptor };
+  },
+  unknown: plain,
+  under: (piece, marks) => ({ ...piece, marks: mergeDescriptors(piece.marks, marks) }),
+  join(pieces) {
+    let text = '';
+    let marks = EMPTY;
+    for (const piece of pieces) {
+      text += piece.text;
+      marks = mergeDescriptors(marks, piece.marks);
+    }
+    return { text, marks };
+  },
+  withoutLastBreak: (piece) => ({ ...piece, text: piece.text.replace(/\r?\n$/, '') }),
+};
+
+const OPEN_PIECES: TextMaker<Piece> = {
+  ...PIECES,
+  unknown: (raw) => ({ ...plain(raw), slot: raw }),
+};
 
 /** The value of an insertion after its stages; undefined when the name is unknown. */
 function compileInsertion(
@@ -106,119 +137,81 @@ function compileInsertion(
   };
 }
 
-/** `` @x?`…` `` and friends, over whatever makes a piece of text from a value. */
-export function compileModes<T>(
-  c: Compiler,
-  part: Node<'insert'>,
-  make: {
-    value(value: Value, env: Environment): T;
-    text(text: string): T;
-    /** What was chosen because of a value with these marks. */
-    under(made: T, marks: Descriptor): T;
-    parts(parts: readonly TemplatePart[]): (env: Environment) => MaybePromise<T>;
-  },
-): (env: Environment) => Promise<T> {
+/** `@x`, `` @x?`…` `` and friends. */
+function compileInsert<T>(c: Compiler, part: Node<'insert'>, make: TextMaker<T>): Make<T> {
   const find = compileInsertion(c, part);
   const { mode, raw } = part;
-  const fragment = mode.kind === 'fragment' ? make.parts(mode.parts) : undefined;
-  const fallback = mode.kind === 'default' ? c.expression(mode.value, 'value') : undefined;
+  const fragment = mode.kind === 'fragment' ? compileParts(c, mode.parts, make) : undefined;
+  const fallback = mode.kind === 'default' ? c.expression(mode.value) : undefined;
   return async (env) => {
     const value = await find(env);
     if (!value) {
-      if (fallback) return make.value(await fallback(env), env);
-      return make.text(mode.kind === 'plain' ? raw : '');
+      if (fallback) return make.value(await fallback(env), env, part);
+      return mode.kind === 'plain' ? make.unknown(raw) : make.text('');
     }
-    if (mode.kind === 'plain') return make.value(value, env);
+    if (mode.kind === 'plain') return make.value(value, env, part);
     const { descriptor } = value.meta;
     if (fallback) {
-      if (!isAbsent(value) && value.data !== null) return make.value(value, env);
-      return make.value(addMarks(await fallback(under(env, descriptor)), descriptor), env);
+      if (!isAbsent(value) && value.data !== null) return make.value(value, env, part);
+      const other = await fallback(under(env, descriptor));
+      return make.value(addMarks(other, descriptor), env, part);
     }
     if (!isTruthy(value)) return make.under(make.text(''), descriptor);
-    if (!fragment) return make.value(value, env);
-    return make.under(await fragment(under(env, descriptor)), descriptor);
+    if (!fragment) return make.value(value, env, part);
+    return make.under(make.join(await fragment(under(env, descriptor))), descriptor);
   };
 }
 
-function compileInsert(c: Compiler, part: Node<'insert'>, isMustache: boolean): MakePiece {
-  return compileModes<Piece>(c, part, {
-    value: pieceOf,
-    text: (text) => (isMustache && text !== '' ? { ...plain(text), slot: part.raw } : plain(text)),
-    under: (piece, marks) => ({ ...piece, marks: mergeDescriptors(piece.marks, marks) }),
-    parts: (parts) => compilePieces(c, parts, isMustache),
-  });
-}
-
 /** A missing file in a text is nothing, and a warning. */
-function compileFilePart(c: Compiler, part: Node<'file-part'>): MakePiece {
+function compileFilePart<T>(c: Compiler, part: Node<'file-part'>, make: TextMaker<T>): Make<T> {
   const load =
-    part.stages.length === 0 ? c.expression(part.file, 'value') : c.stages(part.file, part.stages);
+    part.stages.length === 0 ? c.expression(part.file) : c.stages(part.file, part.stages);
   return async (env) => {
     try {
-      return pieceOf(await load(env), env);
+      return make.value(await load(env), env, part);
     } catch (error) {
       const fault = toFault(error);
       if (fault.fault.code !== 'not_found') throw fault;
       env.run.warn(fault.message, env.unit, part.at);
-      return { text: '', marks: descriptorOfFault(fault.fault) };
+      return make.under(make.text(''), descriptorOfFault(fault.fault));
     }
   };
 }
 
-function compileRepeat(c: Compiler, part: Node<'repeat'>, isMustache: boolean): MakePiece {
-  const collection = c.expression(part.collection, 'value');
-  const body = compilePieces(c, part.parts, isMustache);
+function compileRepeat<T>(c: Compiler, part: Node<'repeat'>, make: TextMaker<T>): Make<T> {
+  const collection = c.expression(part.collection);
+  const body = compileParts(c, part.parts, make);
   const { key, name } = part.bind;
   return async (env) => {
     const list = await collection(env);
-    const pieces: Piece[] = [];
+    const made: T[] = [];
     for (const item of itemsOf(list)) {
       const scope = new VariableScope('block', env.scope);
       scope.bind(name, 'loop', item.value);
       if (key) scope.bind(key, 'loop', makeValue(item.key));
-      pieces.push(await body({ ...env, scope }));
+      made.push(...(await body({ ...env, scope })));
     }
-    const joined = joinPieces(pieces);
-    const text = part.trimsEnd ? joined.text.replace(/\r?\n$/, '') : joined.text;
-    return { text, marks: mergeDescriptors(joined.marks, list.meta.descriptor) };
+    const joined = make.join(made);
+    const trimmed = part.trimsEnd ? make.withoutLastBreak(joined) : joined;
+    return make.under(trimmed, list.meta.descriptor);
   };
 }
 
-function joinPieces(pieces: readonly Piece[]): Piece {
-  let text = '';
-  let marks = EMPTY;
-  for (const piece of pieces) {
-    text += piece.text;
-    marks = mergeDescriptors(marks, piece.marks);
-  }
-  return { text, marks };
-}
-
-function compilePart(c: Compiler, part: TemplatePart, isMustache: boolean): MakePiece {
-  if (typeof part === 'string') return plain(part);
-  if (part.kind === 'insert') return compileInsert(c, part, isMustache);
-  return part.kind === 'file-part' ? compileFilePart(c, part) : compileRepeat(c, part, isMustache);
-}
-
-function compilePieces(
+export function compileParts<T>(
   c: Compiler,
   parts: readonly TemplatePart[],
-  isMustache: boolean,
-): (env: Environment) => Promise<Piece> {
-  const all = compileAll(c, parts, isMustache);
-  return async (env) => joinPieces(await all(env));
-}
-
-function compileAll(
-  c: Compiler,
-  parts: readonly TemplatePart[],
-  isMustache: boolean,
-): (env: Environment) => Promise<Piece[]> {
-  const makers = parts.map((part) => compilePart(c, part, isMustache));
+  make: TextMaker<T>,
+): Make<T[]> {
+  const makers = parts.map((part): { made: T } | { make: Make<T> } => {
+    if (typeof part === 'string') return { made: make.text(part) };
+    if (part.kind === 'insert') return { make: compileInsert(c, part, make) };
+    if (part.kind === 'repeat') return { make: compileRepeat(c, part, make) };
+    return { make: compileFilePart(c, part, make) };
+  });
   return async (env) => {
-    const pieces: Piece[] = [];
-    for (const make of makers) pieces.push(typeof make === 'function' ? await make(env) : make);
-    return pieces;
+    const made: T[] = [];
+    for (const one of makers) made.push('made' in one ? one.made : await one.make(env));
+    return made;
   };
 }
 
@@ -229,10 +222,10 @@ export function compileText(c: Compiler, parts: readonly TemplatePart[], isMusta
     const only = makeValue(first);
     return () => only;
   }
-  const all = compileAll(c, parts, isMustache);
+  const all = compileParts(c, parts, isMustache ? OPEN_PIECES : PIECES);
   return async (env) => {
     const pieces = await all(env);
-    const { text, marks } = joinPieces(pieces);
+    const { text, marks } = PIECES.join(pieces);
     const open = isMustache ? openSlots(pieces) : undefined;
     return makeValue(text, { descriptor: marks, ...(open ? { origin: { open } } : {}) });
   };

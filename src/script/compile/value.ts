@@ -93,7 +93,8 @@ function shortCircuit(
 /** `@input.any.mx.tokens > 100`: asked of every input. */
 function overAll(left: Value, right: Value, apply: (left: Value, right: Value) => Value): Value {
   const many = quantifiedOf(left);
-  return many ? many.decide(many.values.map((value) => apply(value, right))) : apply(left, right);
+  if (!many) return apply(left, right);
+  return many.decide(many.content.values.map((value) => apply(value, right)));
 }
 
 export function compileBinary(c: Compiler, node: Node<'binary'>, reading: Reading): Eval {

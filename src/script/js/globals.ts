@@ -134,33 +134,45 @@ function createUrl(ask: AskHost, Params: ParamsClass): unknown {
     const answer = ask('url', 0, stringify(words));
     return answer === '' ? undefined : (parse(answer) as Bag);
   };
-  class URL {
+  const made = (address: unknown, base: unknown): Bag | undefined =>
+    make(base === undefined ? [textOf(address)] : [textOf(address), textOf(base)]);
+  return class URL {
     #parts: Bag;
     #params: unknown;
     constructor(address: unknown, base?: unknown) {
-      const parts = make(base === undefined ? [textOf(address)] : [textOf(address), textOf(base)]);
+      const parts = made(address, base);
       if (!parts) throw new TypeError_('Invalid URL');
       this.#parts = parts;
     }
     static canParse(address: unknown, base?: unknown): boolean {
-      return (
-        make(base === undefined ? [textOf(address)] : [textOf(address), textOf(base)]) !== undefined
-      );
+      return made(address, base) !== undefined;
     }
     static parse(address: unknown, base?: unknown): URL | null {
       return URL.canParse(address, base) ? new URL(address, base) : null;
     }
+    static {
+      const keys = 'href protocol username password host hostname port pathname search hash origin';
+      for (const key of keys.split(' ')) {
+        Reflect.defineProperty(URL.prototype, key, {
+          configurable: true,
+          enumerable: true,
+          get(this: URL) {
+            return this.#parts[key];
+          },
+          set(this: URL, value: unknown) {
+            if (key !== 'origin') this.#write(key, value);
+          },
+        });
+      }
+    }
     get searchParams(): unknown {
-      this.#params ??= new Params(this.read('search'), (text) => {
-        this.write('search', text, true);
+      this.#params ??= new Params(this.#parts['search'], (text) => {
+        this.#write('search', text, true);
       });
       return this.#params;
     }
-    read(key: string): unknown {
-      return this.#parts[key];
-    }
-    write(key: string, value: unknown, isOwn = false): void {
-      const parts = make([this.#parts['href'], null, key, String(value)]);
+    #write(key: string, value: unknown, isOwn = false): void {
+      const parts = make([this.#parts['href'], null, key, textOf(value)]);
       if (parts) this.#parts = parts;
       else if (key === 'href') throw new TypeError_('Invalid URL');
       if (!isOwn) this.#params = undefined;
@@ -171,93 +183,47 @@ function createUrl(ask: AskHost, Params: ParamsClass): unknown {
     toJSON(): string {
       return this.toString();
     }
-  }
-  const keys = 'href protocol username password host hostname port pathname search hash origin';
-  for (const key of keys.split(' ')) {
-    Reflect.defineProperty(URL.prototype, key, {
-      configurable: true,
-      enumerable: true,
-      get(this: URL) {
-        return this.read(key);
-      },
-      set(this: URL, value: unknown) {
-        if (key !== 'origin') this.write(key, value);
-      },
-    });
-  }
-  const methods = URL.prototype as unknown as Bag;
-  const { read, write } = URL.prototype;
-  // The two are ways in for the accessors above, not methods of an address.
-  for (const [key, value] of Object.entries({ read, write })) {
-    Reflect.defineProperty(methods, key, { value, enumerable: false });
-  }
-  return URL;
+  };
 }
 
-function createParams(): ParamsClass {
+function createParams(ask: AskHost): ParamsClass {
+  type Pairs = [string, string][];
+  const { parse, stringify } = JSON;
   const textOf: (value: unknown) => string = String;
-  const decode = (text: string): string => {
-    const spaced = text.replaceAll('+', ' ');
-    try {
-      return decodeURIComponent(spaced);
-    } catch {
-      return spaced;
-    }
-  };
-  const encode = (text: string): string =>
-    encodeURIComponent(text)
-      .replaceAll('%20', '+')
-      .replace(/[!'()~]/g, (mark) => `%${mark.charCodeAt(0).toString(16).toUpperCase()}`);
-  const read = (given: unknown): [string, string][] => {
-    if (given === undefined || given === null) return [];
-    if (typeof given === 'object') {
-      const pairs =
-        Symbol.iterator in given ? [...(given as [string, string][])] : Object.entries(given);
-      return pairs.map(([key, value]) => [String(key), String(value)]);
-    }
-    const text = textOf(given).replace(/^\?/, '');
-    return text === ''
-      ? []
-      : text.split('&').map((pair) => {
-          const at = pair.indexOf('=');
-          return at < 0
-            ? [decode(pair), '']
-            : [decode(pair.slice(0, at)), decode(pair.slice(at + 1))];
-        });
+  /** What a method gives is worked out by the host, and the pairs as they are after it. */
+  const worked = (given: unknown, method: string, words: unknown[]): [Pairs, unknown] =>
+    parse(ask('params', 0, stringify([given, method, words.map(textOf)]))) as [Pairs, unknown];
+  const read = (given: unknown): unknown => {
+    if (typeof given !== 'object' || given === null) return textOf(given ?? '');
+    const pairs = Symbol.iterator in given ? [...(given as Pairs)] : Object.entries(given);
+    return pairs.map((pair) => [textOf(pair[0]), textOf(pair[1])]);
   };
   return class URLSearchParams {
-    #pairs: [string, string][];
+    #pairs: Pairs;
     #tell: ((text: string) => void) | undefined;
     constructor(given?: unknown, tell?: (text: string) => void) {
-      this.#pairs = read(given);
+      [this.#pairs] = worked(read(given), 'toString', []);
       this.#tell = tell;
+    }
+    static {
+      const put = (key: string, value: unknown): void => {
+        const hidden = { writable: true, configurable: true, enumerable: false };
+        Reflect.defineProperty(URLSearchParams.prototype, key, { ...hidden, value });
+      };
+      for (const key of ['get', 'getAll', 'has', 'toString']) {
+        put(key, function (this: URLSearchParams, ...words: unknown[]) {
+          return worked(this.#pairs, key, words)[1];
+        });
+      }
+      for (const key of ['append', 'set', 'delete', 'sort']) {
+        put(key, function (this: URLSearchParams, ...words: unknown[]) {
+          [this.#pairs] = worked(this.#pairs, key, words);
+          this.#tell?.(textOf(this));
+        });
+      }
     }
     get size(): number {
       return this.#pairs.length;
-    }
-    append(key: unknown, value: unknown): void {
-      this.#change([...this.#pairs, [String(key), String(value)]]);
-    }
-    set(key: unknown, value: unknown): void {
-      const at = this.#pairs.findIndex(([name]) => name === String(key));
-      if (at < 0) return this.append(key, value);
-      const kept = this.#pairs.filter(([name], index) => index <= at || name !== String(key));
-      this.#change(kept.map((pair, index) => (index === at ? [pair[0], String(value)] : pair)));
-    }
-    delete(key: unknown): void {
-      this.#change(this.#pairs.filter(([name]) => name !== String(key)));
-    }
-    get(key: unknown): string | null {
-      return this.#pairs.find(([name]) => name === String(key))?.[1] ?? null;
-    }
-    getAll(key: unknown): string[] {
-      return this.#pairs.filter(([name]) => name === String(key)).map(([, value]) => value);
-    }
-    has(key: unknown): boolean {
-      return this.#pairs.some(([name]) => name === String(key));
-    }
-    sort(): void {
-      this.#change([...this.#pairs].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)));
     }
     forEach(run: (value: string, key: string, all: unknown) => void): void {
       for (const [key, value] of this.#pairs) run(value, key, this);
@@ -273,13 +239,6 @@ function createParams(): ParamsClass {
     }
     [Symbol.iterator](): Iterator<[string, string]> {
       return this.entries();
-    }
-    toString(): string {
-      return this.#pairs.map(([key, value]) => `${encode(key)}=${encode(value)}`).join('&');
-    }
-    #change(pairs: [string, string][]): void {
-      this.#pairs = pairs;
-      this.#tell?.(this.toString());
     }
   };
 }
@@ -377,7 +336,7 @@ const FURTHER = { createUrl, createParams, createEncodings, createClone };
 
 function assemble(parts: typeof FURTHER) {
   return (ask: AskHost): Bag => {
-    const URLSearchParams = parts.createParams();
+    const URLSearchParams = parts.createParams(ask);
     return {
       URLSearchParams,
       structuredClone: parts.createClone(),
@@ -420,6 +379,17 @@ function url(text: string): string {
   return JSON.stringify({ ...Object.fromEntries(parts), origin: made.origin });
 }
 
+const PARAMS = ['get', 'getAll', 'has', 'toString', 'append', 'set', 'delete', 'sort'];
+
+/** `[text or pairs, method, words]`: the pairs after it, and what it gave. */
+function params(text: string): string {
+  const [given, method, words] = JSON.parse(text) as [string, string, string[]];
+  const made = new URLSearchParams(given);
+  const run: unknown = PARAMS.includes(method) ? made[method as 'get'] : undefined;
+  const value: unknown = typeof run === 'function' ? Reflect.apply(run, made, words) : null;
+  return JSON.stringify([[...made], value ?? null]);
+}
+
 /** Name of the encoding, flags, and bytes as characters, on a line each. */
 function decode(text: string): string {
   const [name = '', flags = ''] = text.split('\n', 2);
@@ -456,6 +426,7 @@ const dated = (
 /** By the kind of question. */
 export const ANSWERS: ReadonlyMap<string, (text: string) => string> = new Map([
   ['url', url],
+  ['params', params],
   ['decode', decode],
   ['utf8', (text) => Buffer.from(text, 'utf8').toString('latin1')],
   ['further', furtherText],

@@ -3,7 +3,7 @@ import { isObject } from '../../base/index.ts';
 import { makeValue, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { placeOf } from '../syntax/problem.ts';
-import { makeFunction, type Signature } from '../values/function-data.ts';
+import { makeFunction } from '../values/function-data.ts';
 import { entriesOf } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { TRANSFORMERS, type Transformer } from '../values/transforms.ts';
@@ -16,42 +16,35 @@ import {
 } from './environment.ts';
 import { operate, passedAt, unwrap } from './operate.ts';
 
-const builtIn = (
+function builtIn(
   name: string,
   parameters: readonly string[],
   bodyKind: string,
-  members?: ReadonlyMap<string, Executable>,
-): Signature => ({
-  name,
-  parameters,
-  labels: [],
-  bodyKind,
-  source: undefined,
-  ...(members ? { members } : {}),
-});
+  call: ScriptCall,
+  members: ReadonlyMap<string, Executable> = new Map(),
+): Executable {
+  const signature = { name, parameters, labels: [], bodyKind, source: undefined, members };
+  return new Executable(signature, { call, refused: undefined });
+}
 
 /** Transformers are no operations: marks pass through, guards do not see them. */
 function transformerOf(transformer: Transformer): Executable {
-  const members =
-    transformer.variants &&
-    new Map([...transformer.variants].map(([name, variant]) => [name, transformerOf(variant)]));
+  const variants = [...transformer.variants];
+  const members = new Map(variants.map(([name, variant]) => [name, transformerOf(variant)]));
   const call: ScriptCall = async (values, { env }) =>
     await transformer.call(await evaluateAll(values, env), {
       exists: (path) => env.run.world.exists(resolvePath(env, path)),
     });
-  return new Executable(
-    builtIn(transformer.name, transformer.parameters, 'transformer', members),
-    call,
-  );
+  const { name, parameters } = transformer;
+  return builtIn(name, parameters, 'transformer', call, members);
 }
 
 const transformers = new Map<string, Value>();
 
 function findTransformer(name: string): Value | undefined {
-  const known = transformers.get(name);
-  if (known) return known;
   const transformer = TRANSFORMERS.get(name);
-  if (!transformer) return undefined;
+  const known = transformers.get(name);
+  if (known || !transformer) return known;
   const made = makeFunction(transformerOf(transformer));
   transformers.set(name, made);
   return made;
@@ -91,8 +84,8 @@ const callHelp: ScriptCall = async (values, { env }) => {
   return unwrap(await env.run.world.help(textOf(action), message ?? makeValue(''), env.frame));
 };
 
-const TOOL = makeFunction(new Executable(builtIn('tool', ['id', 'parameters'], 'tool'), callTool));
-const HELP = makeFunction(new Executable(builtIn('help', ['action', 'message'], 'help'), callHelp));
+const TOOL = makeFunction(builtIn('tool', ['id', 'parameters'], 'tool', callTool));
+const HELP = makeFunction(builtIn('help', ['action', 'message'], 'help', callHelp));
 
 export function ambientName(name: string, env: Environment): Value | undefined {
   const { world, payload } = env.run;

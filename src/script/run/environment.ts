@@ -16,7 +16,7 @@ import {
 } from '../../flow/index.ts';
 import type { ScriptFault } from '../fault.ts';
 import type { ActionExpression, Expression, PipelineStage, TemplatePart } from '../syntax/ast.ts';
-import { FunctionData, type Signature } from '../values/function-data.ts';
+import { FunctionData } from '../values/function-data.ts';
 import type { ScriptWorld } from '../world.ts';
 import type { VariableScope } from './scope.ts';
 
@@ -183,24 +183,19 @@ type Refused = (
 
 export const given = (value: Value): CallArgument => ({ evaluate: () => value });
 
-export class Executable extends FunctionData {
-  readonly #call: ScriptCall;
-  readonly #refused: Refused | undefined;
-
-  constructor(signature: Signature, call: ScriptCall, refused?: Refused) {
-    super(signature);
-    this.#call = call;
-    this.#refused = refused;
-    Object.freeze(this);
-  }
-
-  get call(): ScriptCall {
-    return this.#call;
-  }
-
+interface Callable {
+  readonly call: ScriptCall;
   /** Its `denied =>` arm. */
+  readonly refused: Refused | undefined;
+}
+
+export class Executable extends FunctionData<Callable> {
+  get call(): ScriptCall {
+    return this.content.call.call;
+  }
+
   get refused(): Refused | undefined {
-    return this.#refused;
+    return this.content.call.refused;
   }
 }
 

@@ -239,7 +239,7 @@ export class Reader {
   }
 
   fail(message: string, { at = this.pos, end, hint, code = 'unexpected' }: Where = {}): never {
-    const stop = end ?? Math.max(at + 1, Math.min(this.pos, this.end));
+    const stop = Math.max(at + 1, end ?? Math.min(this.pos, this.end));
     this.far = Math.max(this.far, this.pos);
     throw new ParseError({ at, end: stop, message, code, ...(hint === undefined ? {} : { hint }) });
   }

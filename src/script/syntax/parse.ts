@@ -10,7 +10,7 @@ import { parseEffect } from './effect.ts';
 import { parseFile } from './file.ts';
 import { ParseError, type SyntaxProblem } from './problem.ts';
 import { parseStatement } from './statement.ts';
-import { parseBare, parseMustacheParts } from './text.ts';
+import { parseBare } from './text.ts';
 import { parseValue, STATEMENT_WORDS } from './value.ts';
 
 const RULES: Rules = {
@@ -183,7 +183,5 @@ function passFence(r: Reader, mark: string): number {
 /** A template file: `.att` reads like `::`, `.mtt` only `{{…}}`. One final line break is dropped. */
 export function parseTemplateFile(text: string, kind: 'att' | 'mtt'): Node<'template'> {
   const r = new Reader(text.replace(/\r?\n$/, ''), 'markdown', RULES);
-  if (kind === 'att') return parseBare(r, r.end, 'file');
-  const parts = parseMustacheParts(r, '');
-  return { kind: 'template', style: 'mustache', parts, at: 0, end: text.length };
+  return parseBare(r, r.end, kind === 'att' ? 'file' : 'mtt');
 }

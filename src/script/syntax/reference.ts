@@ -18,17 +18,10 @@ export function parseReference(r: Reader): Node<'reference'> {
   return { kind: 'reference', name, steps, isOptional, at, end: r.pos };
 }
 
-export function parseSteps(r: Reader): PathStep[] {
-  const steps: PathStep[] = [];
-  for (;;) {
-    if (r.peek() !== '.') r.match(NEXT_LINE_METHOD);
-    const step = parseStep(r);
-    if (step === undefined) return steps;
-    steps.push(step);
-  }
-}
+export const parseSteps = (r: Reader): PathStep[] => allOf(() => parseStep(r));
 
 function parseStep(r: Reader): PathStep | undefined {
+  if (r.peek() !== '.') r.match(NEXT_LINE_METHOD);
   const at = r.pos;
   switch (r.peek()) {
     case '.':
@@ -44,13 +37,13 @@ function parseStep(r: Reader): PathStep | undefined {
 }
 
 /** Steps in running text. */
-export function parseTextSteps(r: Reader, mayCall: boolean): PathStep[] {
+export const parseTextSteps = (r: Reader, mayCall: boolean): PathStep[] =>
+  allOf(() => textStep(r, mayCall));
+
+function allOf(next: () => PathStep | undefined): PathStep[] {
   const steps: PathStep[] = [];
-  for (;;) {
-    const step = textStep(r, mayCall);
-    if (step === undefined) return steps;
-    steps.push(step);
-  }
+  for (let step = next(); step !== undefined; step = next()) steps.push(step);
+  return steps;
 }
 
 function textStep(r: Reader, mayCall: boolean): PathStep | undefined {

@@ -1,4 +1,3 @@
-// `:::…:::` and `.mtt`: only `{{name.field}}` is put in, everything else is text.
 import type { Expression, Node, PipelineStage, Quote, TemplatePart, TextStyle } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseBinding, parseTextSteps } from './reference.ts';
@@ -64,34 +63,9 @@ function parseMustacheText(r: Reader): Node<'template'> {
     r.far = r.end;
     unclosedText(r, at, 3);
   }
-  const parts = r.within({ end: close }, () => parseMustacheParts(r));
+  const parts = r.within({ end: close }, () => parseParts(r, FORMS.mustache));
   r.pos = close + 3;
   return { kind: 'template', style: 'mustache', parts: withoutLastBreak(parts), at, end: r.pos };
-}
-
-/** `{{name.field[0]}}` up to the end of what the reader sees. */
-export function parseMustacheParts(r: Reader, escapes = 'nt\\'): TemplatePart[] {
-  const parts = createParts();
-  let from = r.pos;
-  while (!r.isAtEnd) {
-    const at = r.pos;
-    const next = r.peek(1);
-    let special: TemplatePart | undefined;
-    if (r.peek() === '{' && next === '{') special = parseSlot(r);
-    else if (r.peek() === '\\' && next !== '' && escapes.includes(next)) {
-      special = CONTROL[next] ?? next;
-      r.pos += 2;
-    }
-    if (special === undefined) {
-      r.pos = at + 1;
-      continue;
-    }
-    parts.text(r.slice(from, at));
-    parts.add(special);
-    from = r.pos;
-  }
-  parts.text(r.slice(from));
-  return parts.done();
 }
 
 function parseSlot(r: Reader): Node<'insert'> | undefined {
@@ -110,7 +84,7 @@ function parseSlot(r: Reader): Node<'insert'> | undefined {
 }
 
 // The text forms: what is put in, what is escaped, what is trimmed. One loop reads them all; a table
-// says how they differ. `:::…:::` and `'…'` put in nothing written with `@` and have loops of their own.
+// says how they differ. Into `:::…:::` and `.mtt` files only `{{name.field}}` is put, into `'…'` nothing.
 
 interface TextForm {
   readonly style: TextStyle;
@@ -135,6 +109,8 @@ const FORMS = {
   colon: { style: 'colon', stop: '::', escapes: '@', ...ALL },
   file: { style: 'file', stop: '', escapes: '@', ...ALL },
   bare: { style: 'bare', stop: '', escapes: '@', ...NONE },
+  mustache: { style: 'mustache', stop: '', escapes: 'nt\\', ...NONE },
+  mtt: { style: 'mustache', stop: '', escapes: '', ...NONE },
 } as const satisfies Record<string, TextForm>;
 
 const REPEAT = /[ \t]*\/for[ \t]+@/y;
@@ -163,11 +139,12 @@ export const isTextStart = (r: Reader): boolean => /["'`]/.test(r.peek()) || r.s
 export function parseBare(
   r: Reader,
   to: number,
-  style: 'bare' | 'file' = 'bare',
+  name: 'bare' | 'file' | 'mtt' = 'bare',
 ): Node<'template'> {
   const at = r.pos;
-  const parts = r.within({ end: to }, () => parseParts(r, FORMS[style]));
-  return { kind: 'template', style, parts, at, end: r.pos };
+  const form = FORMS[name];
+  const parts = r.within({ end: to }, () => parseParts(r, form));
+  return { kind: 'template', style: form.style, parts, at, end: r.pos };
 }
 
 /** The same for what a pattern matches here; undefined when it does not. */
@@ -236,7 +213,8 @@ function parseParts(r: Reader, form: TextForm, isRepeat = false): TemplatePart[]
     }
     parts.text(r.slice(from, at));
     parts.add(special);
-    if (typeof special !== 'string' && r.peek() === '\\' && /[.-]/.test(r.peek(1))) {
+    const isEnded = typeof special !== 'string' && form.style !== 'mustache';
+    if (isEnded && r.peek() === '\\' && /[.-]/.test(r.peek(1))) {
       parts.text(r.peek(1));
       r.pos += 2;
     }
@@ -254,9 +232,11 @@ function parseSpecial(r: Reader, form: TextForm): TemplatePart | undefined {
       r.pos += 2;
       return CONTROL[next] ?? next;
     }
+    case '{':
+      return form.style === 'mustache' && r.peek(1) === '{' ? parseSlot(r) : undefined;
     case '@':
-      if (r.take('@@')) return '@';
-      return parseInsert(r, form);
+      if (form.style === 'mustache') return undefined;
+      return r.take('@@') ? '@' : parseInsert(r, form);
     case '<':
       return form.takesFiles ? parseFilePart(r, form.quote) : undefined;
     case '`':

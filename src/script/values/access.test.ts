@@ -73,7 +73,7 @@ test('functions say what they are', () => {
     description: undefined,
     source: undefined,
   };
-  const f = makeFunction(new FunctionData(signature));
+  const f = makeFunction(new FunctionData(signature, null));
   expect([path(f, 'type').data, path(f, 'mx', 'type').data]).toEqual(['executable', 'executable']);
 });
 

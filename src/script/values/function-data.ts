@@ -1,9 +1,7 @@
 import type { Json } from '../../base/index.ts';
 import { EMPTY, makeValue, type Value } from '../../flow/index.ts';
 
-// A function as a value. It travels as the data of a `Value` like anything else: in variables, fields,
-// lists, through imports. Its insides are private, so that freezing a container stops here, and
-// whoever prints it as JSON sees `<function(a, b)>`.
+// A function as a value. It travels like anything else: in variables, fields, lists, through imports.
 
 export interface Signature {
   readonly name: string;
@@ -18,27 +16,43 @@ export interface Signature {
   readonly members?: ReadonlyMap<string, FunctionData>;
 }
 
-/** How it is called is not said here (`Executable`): values know no environment. */
-export class FunctionData {
-  readonly #signature: Signature;
+/**
+ * Data that is an object of ours: it travels as the data of a value like any other, its content is
+ * private, so that freezing stops at it, and whoever prints it sees what `shown` says.
+ */
+export class Opaque<T> {
+  readonly #content: T;
+  readonly #shown: Json;
 
-  constructor(signature: Signature) {
-    this.#signature = signature;
+  constructor(content: T, shown: Json) {
+    this.#content = content;
+    this.#shown = shown;
+    Object.freeze(this);
+  }
+
+  get content(): T {
+    return this.#content;
+  }
+
+  toJSON(): Json {
+    return this.#shown;
+  }
+}
+
+/** How it is called is not said here (`Executable`): values know no environment. */
+export class FunctionData<Call = unknown> extends Opaque<{ signature: Signature; call: Call }> {
+  constructor(signature: Signature, call: Call) {
+    super({ signature, call }, `<function(${signature.parameters.join(', ')})>`);
   }
 
   get signature(): Signature {
-    return this.#signature;
-  }
-
-  toJSON(): string {
-    return `<function(${this.#signature.parameters.join(', ')})>`;
+    return this.content.signature;
   }
 }
 
 export const isFunctionData = (data: unknown): data is FunctionData => data instanceof FunctionData;
 
-/** Data that is an object of ours: it travels like any other, and shows only what `toJSON` says. */
-export const makeOpaque = (data: { toJSON(): Json }, descriptor = EMPTY): Value =>
+export const makeOpaque = (data: Opaque<unknown>, descriptor = EMPTY): Value =>
   makeValue(data as unknown as Json, { descriptor });
 
 export const makeFunction = (data: FunctionData): Value => makeOpaque(data);

@@ -40,15 +40,7 @@ export function entriesOf(value: Value): readonly (readonly [string, Value])[] {
 
 export { withOrigin, withText };
 
-type TypeName =
-  | 'string'
-  | 'number'
-  | 'boolean'
-  | 'null'
-  | 'array'
-  | 'object'
-  | 'executable'
-  | 'undefined';
+type TypeName = keyof typeof KINDS;
 
 export function typeName(value: Value): TypeName {
   const { data } = value;
@@ -61,7 +53,7 @@ export function typeName(value: Value): TypeName {
 /** For messages: `text`, `a list` and so on. */
 export const kindName = (value: Value): string => KINDS[typeName(value)];
 
-const KINDS: Readonly<Record<TypeName, string>> = {
+const KINDS = {
   string: 'text',
   number: 'a number',
   boolean: 'a boolean',
@@ -102,11 +94,8 @@ export const isKept = (value: Value): boolean => value.meta.origin['keep'] === t
 export const isFileList = ({ data, meta }: Value): boolean =>
   Array.isArray(data) && meta.origin['files'] === true;
 
-export const marksOf = (values: Iterable<Value>): Descriptor => {
-  const all: Descriptor[] = [];
-  for (const value of values) all.push(value.meta.descriptor);
-  return mergeAll(all);
-};
+export const marksOf = (values: readonly Value[]): Descriptor =>
+  mergeAll(values.map(({ meta }) => meta.descriptor));
 
 /** The marks that hold for all of a container, whatever is taken out of it. */
 export const ownMarks = ({ meta }: Value): Descriptor => meta.elements?.own ?? meta.descriptor;
@@ -116,7 +105,7 @@ export const shapeMarks = ({ meta: { elements, descriptor } }: Value): Descripto
   elements ? mergeDescriptors(elements.own, elements.shape) : descriptor;
 
 /** Plain data computed from some values. */
-export const computed = (data: Json, from: Iterable<Value>): Value =>
+export const computed = (data: Json, from: readonly Value[]): Value =>
   makeValue(data, { descriptor: marksOf(from) });
 
 /** The elements of a list with exactly their marks. */

@@ -52,7 +52,7 @@ test('files in a list are shown one after the other, functions by their paramete
     description: undefined,
     source: undefined,
   };
-  const f = makeFunction(new FunctionData(signature));
+  const f = makeFunction(new FunctionData(signature, null));
   expect(
     showText(
       makeContainer(

@@ -11,7 +11,7 @@ import {
   withOrigin,
   withText,
 } from '../../flow/index.ts';
-import { computed, elementsOf, isStructure, ownMarks, typeName } from './kinds.ts';
+import { computed, elementsOf, isStructure, keysOf, ownMarks, typeName } from './kinds.ts';
 import { textOf } from './text.ts';
 
 /** What only the holder of a name knows. */
@@ -45,25 +45,16 @@ const countOf = (value: Value, count: (value: Value) => number): Json =>
 const EXACT: Readonly<Record<string, (value: Value) => Value | undefined>> = {
   data: (value) => withOrigin(withText(value, undefined), { bare: true }),
   text: (value) => computed(textOf(value), [value]),
-  keys: (value) => ifObject(value, (keys) => computed(keys, [value])),
-  values: (value) =>
-    ifObject(value, (keys) =>
-      makeContainer(
-        keys.map((key) => elementOf(value, key)),
-        ownMarks(value),
-      ),
-    ),
+  keys: (value) => (typeName(value) === 'object' ? computed(keysOf(value), [value]) : undefined),
+  values: (value) => ofKeys(value, (key) => elementOf(value, key)),
   entries: (value) =>
-    ifObject(value, (keys) =>
-      makeContainer(
-        keys.map((key) => makeContainer([computed(key, []), elementOf(value, key)])),
-        ownMarks(value),
-      ),
-    ),
+    ofKeys(value, (key) => makeContainer([computed(key, []), elementOf(value, key)])),
 };
 
-const ifObject = (value: Value, make: (keys: string[]) => Value): Value | undefined =>
-  isStructure(value.data) && !Array.isArray(value.data) ? make(Object.keys(value.data)) : undefined;
+function ofKeys(value: Value, make: (key: string) => Value): Value | undefined {
+  if (typeName(value) !== 'object') return undefined;
+  return makeContainer(keysOf(value).map(make), ownMarks(value));
+}
 
 /** One member of a view with its exact marks; undefined when `value` is no view or has no such member. */
 export function mxMember(value: Value, name: string): Value | undefined {

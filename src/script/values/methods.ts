@@ -26,28 +26,23 @@ export const LIST_METHODS: ReadonlyMap<string, ListMethod> = new Map<string, Lis
   ['includes', (list, _args, values) => computed(positionIn(list, values) >= 0, [list, ...values])],
   ['indexOf', (list, _args, values) => computed(positionIn(list, values), [list, ...values])],
   ['join', join],
-  [
-    'slice',
-    (list, args, values) =>
-      listFrom(
-        list,
-        elementsOf(list).slice(args.optionalNumber(0), args.optionalNumber(1)),
-        values,
-      ),
-  ],
+  ['slice', slice],
   ['concat', (list, _args, values) => concat([list, ...values])],
   ['reverse', (list) => listFrom(list, elementsOf(list).toReversed(), [])],
   ['sort', sortList],
   ['flat', (list, args, values) => flat(list, args.optionalNumber(0) ?? 1, values)],
-  [
-    'at',
-    (list, args, values) =>
-      addMarks(
-        fieldOf(list, String(Math.trunc(args.optionalNumber(0) ?? 0)), 'strict'),
-        marksOf(values),
-      ),
-  ],
+  ['at', at],
 ]);
+
+function slice(list: Value, args: Arguments, values: readonly Value[]): Value {
+  const [from, to] = [args.optionalNumber(0), args.optionalNumber(1)];
+  return listFrom(list, elementsOf(list).slice(from, to), values);
+}
+
+function at(list: Value, args: Arguments, values: readonly Value[]): Value {
+  const position = Math.trunc(args.optionalNumber(0) ?? 0);
+  return addMarks(fieldOf(list, String(position), 'strict'), marksOf(values));
+}
 
 function positionIn(list: Value, values: readonly Value[]): number {
   const [wanted] = values;
@@ -68,20 +63,20 @@ function concat(lists: readonly Value[]): Value {
   return lists.every(isFileList) ? withOrigin(list, { files: true }) : list;
 }
 
-const byCodeUnit = (a: string, b: string): number => (a < b ? -1 : Number(a > b));
+export const byCodeUnit = (a: string, b: string): number => (a < b ? -1 : Number(a > b));
 
 /** By text, code unit by code unit; null last. Every element has a say in where the others stand. */
 export function sortList(list: Value): Value {
-  const keyed = elementsOf(list).map((item) => ({ item, text: textOf(item) }));
+  const keyed = elementsOf(list).map((item) => ({
+    item,
+    isLast: item.data === null,
+    text: textOf(item),
+  }));
   const sorted = keyed.toSorted(
-    (a, b) =>
-      Number(a.item.data === null) - Number(b.item.data === null) || byCodeUnit(a.text, b.text),
+    (a, b) => Number(a.isLast) - Number(b.isLast) || byCodeUnit(a.text, b.text),
   );
-  return listFrom(
-    list,
-    sorted.map(({ item }) => item),
-    [list],
-  );
+  const items = sorted.map(({ item }) => item);
+  return listFrom(list, items, [list]);
 }
 
 function flat(list: Value, depth: number, values: readonly Value[]): Value {
@@ -191,14 +186,14 @@ function repeated(text: string, count: number): string {
 // Built-in methods: `@text.trim()`, `@list.join(", ")`, `@x.isArray()`. Lists and parsed files with a
 // text of their own also answer to the methods of that text, where they have none of that name.
 
-const QUESTIONS: ReadonlyMap<string, (value: Value) => boolean> = new Map([
-  ['isArray', (value: Value) => typeName(value) === 'array'],
-  ['isObject', (value: Value) => typeName(value) === 'object'],
-  ['isString', (value: Value) => typeName(value) === 'string'],
-  ['isNumber', (value: Value) => typeName(value) === 'number'],
-  ['isBoolean', (value: Value) => typeName(value) === 'boolean'],
-  ['isNull', (value: Value) => value.data === null],
-  ['isDefined', (value: Value) => value.data !== null],
+const QUESTIONS = new Map<string, (value: Value) => boolean>([
+  ['isArray', (value) => typeName(value) === 'array'],
+  ['isObject', (value) => typeName(value) === 'object'],
+  ['isString', (value) => typeName(value) === 'string'],
+  ['isNumber', (value) => typeName(value) === 'number'],
+  ['isBoolean', (value) => typeName(value) === 'boolean'],
+  ['isNull', (value) => value.data === null],
+  ['isDefined', (value) => value.data !== null],
 ]);
 
 /** The text whose methods a value has; undefined when it has none. */

@@ -10,13 +10,16 @@ const secret = describe({ labels: ['secret'] });
 const pii = describe({ labels: ['pii'] });
 const of = (data: Json) => makeValue(data);
 const greet = makeFunction(
-  new FunctionData({
-    name: 'greet',
-    parameters: ['a'],
-    labels: [],
-    bodyKind: 'template',
-    source: undefined,
-  }),
+  new FunctionData(
+    {
+      name: 'greet',
+      parameters: ['a'],
+      labels: [],
+      bodyKind: 'template',
+      source: undefined,
+    },
+    null,
+  ),
 );
 
 test('exactly the listed values are falsy', () => {

@@ -14,7 +14,7 @@ const signature = {
   description: undefined,
   source: undefined,
 };
-const twice = makeFunction(new FunctionData({ ...signature, parameters: ['a', 'b'] }));
+const twice = makeFunction(new FunctionData({ ...signature, parameters: ['a', 'b'] }, null));
 const files = withOrigin(
   makeContainer([of('one\n', 'one\n'), of({ a: 1 }, '{ "a": 1 }\n'), of('three\n', 'three\n')]),
   { files: true },

@@ -1,6 +1,6 @@
 // What effects print: `show`, `run`, files. Data is laid out for people at the outermost level only;
 // text that happens to be JSON is laid out like data.
-import { formatYaml, type Json, parseJson } from '../../base/index.ts';
+import { formatYaml, type Json, parseJson, plainText } from '../../base/index.ts';
 import type { Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { isFunctionData } from './function-data.ts';
@@ -24,7 +24,7 @@ function stringify(data: Json, indent: number): string {
 /** Functions as `"<function(a, b)>"`; a number or a function alone as it prints alone. */
 export function compactJson(data: Json): string {
   if (typeof data === 'number') return String(data);
-  return isFunctionData(data) ? data.toJSON() : stringify(data, 0);
+  return isFunctionData(data) ? plainText(data.toJSON()) : stringify(data, 0);
 }
 
 /** Two blanks per level. */

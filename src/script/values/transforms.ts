@@ -22,7 +22,7 @@ import {
   ownMarks,
   typeName,
 } from './kinds.ts';
-import { sortList } from './methods.ts';
+import { byCodeUnit, sortList } from './methods.ts';
 import { losesDigits, prettyJson, structureIn, textOf } from './text.ts';
 
 const laidOut = (value: Value): Value =>
@@ -42,14 +42,9 @@ function read(value: Value, parse: (text: string) => Outcome<Json>): Value {
   if (text.startsWith('```')) {
     raise('invalid_input', 'the text is fenced; `@parse.llm` reads the JSON inside');
   }
-  return raise('invalid_input', `the text is no JSON: ${reasonOf(text, outcome)}`);
+  const reason = outcome.error.detail.message.replace(/^not valid JSON: /, '');
+  return raise('invalid_input', `the text is no JSON: ${text === '' ? 'it is empty' : reason}`);
 }
-
-const reasonOf = (text: string, outcome: Outcome<Json>): string => {
-  if (text === '') return 'it is empty';
-  const reason = outcome.ok ? '' : outcome.error.detail.message;
-  return reason.replace(/^not valid JSON: /, '');
-};
 
 /** Strict first, so that everything that is JSON is read as JSON and the reason is the plain one. */
 function eitherWay(text: string): Outcome<Json> {
@@ -72,10 +67,12 @@ export const PARSE_VARIANTS: Readonly<Record<string, (value: Value) => Value>> =
   },
   fromlist(value) {
     if (Array.isArray(value.data)) return laidOut(value);
-    const lines = textOf(value).split('\n');
+    const lines = textOf(value)
+      .split('\n')
+      .map((line) => line.trim());
     return parsed(
       value,
-      lines.map((line) => line.trim()).filter((line) => line !== ''),
+      lines.filter((line) => line !== ''),
     );
   },
 };
@@ -93,7 +90,7 @@ export interface Transformer {
   readonly parameters: readonly string[];
   call(values: readonly Value[], port: TransformPort): MaybePromise<Value>;
   /** `.strict`, `.loose` … of `@parse` and `@json`. */
-  readonly variants?: ReadonlyMap<string, Transformer>;
+  readonly variants: ReadonlyMap<string, Transformer>;
 }
 
 /** A text or data made from the first argument, with its marks. */
@@ -128,8 +125,6 @@ function csv(value: Value): string {
   const text = textOf(value);
   return csvOfTable(text) ?? text;
 }
-
-const byCodeUnit = (a: string, b: string): number => (a < b ? -1 : Number(a > b));
 
 /** Lists by text, objects by key, text by lines. */
 function sort(value: Value): Value {
@@ -174,7 +169,7 @@ const FUNCTIONS: Readonly<Record<string, Work>> = {
 
 type Work = (value: Value, port: TransformPort) => MaybePromise<Value>;
 
-function define(name: string, work: Work, variants?: Record<string, Work>): Transformer {
+function define(name: string, work: Work, variants: Record<string, Work> = {}): Transformer {
   const call: Transformer['call'] = ([value = absent()], port) => {
     try {
       return work(value, port);
@@ -183,11 +178,10 @@ function define(name: string, work: Work, variants?: Record<string, Work>): Tran
       return raise('invalid_input', `the value is nested too deeply or too long for \`@${name}\``);
     }
   };
-  const members = Object.entries(variants ?? {}).map(
+  const made = Object.entries(variants).map(
     ([variant, inner]) => [variant, define(`${name}.${variant}`, inner)] as const,
   );
-  const base = { name, parameters: ['input'], call };
-  return members.length > 0 ? { ...base, variants: new Map(members) } : base;
+  return { name, parameters: ['input'], call, variants: new Map(made) };
 }
 
 /** By name; also under the name in capitals. */
