@@ -14,7 +14,13 @@ import {
 import type { Store } from '../store/index.ts';
 import type { KeyFolder, TrustStore } from '../trust/index.ts';
 import { type CallOptions, callerOf, createVerbs, mountPrimitives } from './kernel.ts';
-import { BUNDLE, type HostProject, openProject, type RuntimeOptions } from './project.ts';
+import {
+  BUNDLE,
+  type HostProject,
+  openProject,
+  type Rooms,
+  type RuntimeOptions,
+} from './project.ts';
 import { createScriptPrimitive } from './script-tools.ts';
 import { openScripts, type ScriptSetup, type ScriptUse } from './scripts.ts';
 import {
@@ -106,10 +112,11 @@ async function wireRuntime(
   };
   const reached = reachThreads(open, harness);
   open.primitives.set(reached.primitive.name, reached.primitive);
-  const scripts = createScriptPrimitive(open, library, () => kernel);
+  const scripts = createScriptPrimitive(() => rooms);
   open.primitives.set(scripts.name, scripts);
   await library.refresh();
   const kernel = createVerbs(open, library, reached.kinds);
+  const rooms: Rooms = { open, library, kernel };
   const { project, home, keys, trustStore, catalogs, audit } = open;
   let opening: Promise<Outcome<Store>> | undefined = host && Promise.resolve(ok(host.store));
   const openThreads = async (live: Live) => {
@@ -119,7 +126,7 @@ async function wireRuntime(
       opening = undefined;
       return store;
     }
-    return ok(await createThreads(open, library, kernel, store.output, live));
+    return ok(await createThreads(rooms, store.output, live));
   };
   const runtime: Runtime = {
     project,
@@ -145,13 +152,13 @@ async function wireRuntime(
       const found = library.find('knowledge', 'system/universal_prompt', 'bundle');
       return found.ok ? found.output.text.trim() : '';
     },
-    mayRun: (request) => checkRun(open, library, request),
-    plain: (request, signal) => runPlain(open, library, kernel, request, signal),
+    mayRun: (request) => checkRun(rooms, request),
+    plain: (request, signal) => runPlain(rooms, request, signal),
     async threads(live = {}) {
       const made = await openThreads(live);
       return made.ok ? ok(made.output.threads) : made;
     },
-    scripts: (use = {}) => openScripts(open, library, kernel, use),
+    scripts: (use = {}) => openScripts(rooms, use),
     async close() {
       // What threads share belongs to the project they were started from.
       if (!host) await stopThreads(open);

@@ -14,10 +14,11 @@ import {
 } from '../base/index.ts';
 import { createPolicyFiles, type PolicyFiles, type PolicyPlace } from '../flow/index.ts';
 import type { HarnessPorts, LiveThreads, Runner } from '../harness/index.ts';
-import { type Catalogs, createCatalogs, examinePolicy } from '../items/index.ts';
+import { type Catalogs, createCatalogs, examinePolicy, type Library } from '../items/index.ts';
 import {
   type Audit,
   createAudit,
+  type EmbeddedKernel,
   type Primitive,
   type ProcessPorts,
   type ProgramTool,
@@ -117,8 +118,8 @@ export interface OpenProject {
   sandbox(): Promise<SandboxReport>;
   /** The threads this process runs, from the first one on. */
   live?: LiveThreads;
-  runners?: RuntimeOptions['runners'];
-  openStore?: RuntimeOptions['openStore'];
+  /** What the program put in the place of ours. */
+  own: Pick<RuntimeOptions, 'runners' | 'openStore'>;
   host?: HostProject;
   /** Other projects that threads were started in. */
   others: Map<string, Promise<Outcome<OtherProject>>>;
@@ -132,6 +133,13 @@ export interface OpenProject {
   verify?: TokenVerifier['verify'];
   /** Takes what a thread knows to be secret out of a text. */
   mask?: (thread: string, text: string) => string;
+}
+
+/** A project and the rooms over it. */
+export interface Rooms {
+  open: OpenProject;
+  library: Library;
+  kernel: EmbeddedKernel;
 }
 
 /** Asked at every use of a capability token. */
@@ -193,8 +201,7 @@ export function openProject(
     primitives: new Map(),
     others: new Map(),
     openOther,
-    ...(options.runners ? { runners: options.runners } : {}),
-    ...(options.openStore ? { openStore: options.openStore } : {}),
+    own: options,
     ...(host ? { host, live: host.live } : {}),
     sandbox() {
       probed ??= probeSandboxNow();

@@ -24,10 +24,14 @@ import type {
   ScriptPort,
   ScriptRequest,
 } from '../harness/index.ts';
-import type { Library } from '../items/index.ts';
-import type { EmbeddedKernel } from '../kernel/index.ts';
-import type { CodeResult, LoadedText, ProcessResult, ScriptWorld } from '../script/index.ts';
-import type { OpenProject } from './project.ts';
+import type {
+  CodeResult,
+  LoadedText,
+  ProcessResult,
+  ScriptOptions,
+  ScriptWorld,
+} from '../script/index.ts';
+import type { Rooms } from './project.ts';
 import { openScripts, type ScriptUse } from './scripts.ts';
 
 const textIn = (data: Json, name: string): string => {
@@ -155,7 +159,6 @@ function nowhere(world: ScriptWorld): { world: ScriptWorld; asked: () => boolean
 
 const PRINTED: ReadonlySet<string> = new Set(['text', 'show', 'run']);
 
-type ScriptOptions = Parameters<typeof import('../script/index.ts')['runScript']>[1];
 /** Where the text begins in the file that it is part of. */
 type Beginning = Pick<ScriptRequest, 'line' | 'column'>;
 
@@ -221,15 +224,12 @@ function asThread(actions: ScriptActions): ScriptUse {
   };
 }
 
-export function createScriptPort(
-  open: OpenProject,
-  library: Library,
-  kernel: EmbeddedKernel,
-): ScriptPort {
+export function createScriptPort(rooms: Rooms): ScriptPort {
   return async (request): Promise<ScriptAnswer> => {
     const { text, file, inputs, isSigned, actions, signal } = request;
-    const name = shownFile(open.project, file);
-    const { world: bare, ...setup } = await openScripts(open, library, kernel, {
+    const { project } = rooms.open;
+    const name = shownFile(project, file);
+    const { world: bare, ...setup } = await openScripts(rooms, {
       signal,
       gate: () => request.gate(),
       ...(actions ? asThread(actions) : { name }),
@@ -241,7 +241,7 @@ export function createScriptPort(
       ...setup,
       file,
       name,
-      folder: open.project,
+      folder: project,
       mode: 'strict' as const,
       world: { ...reach.world, now: () => new Date(request.now) },
       inputs,

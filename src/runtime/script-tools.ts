@@ -10,15 +10,13 @@ import {
   readRegularFile,
 } from '../base/index.ts';
 import { addMarks, makeValue, type Value } from '../flow/index.ts';
-import type { Library } from '../items/index.ts';
 import {
-  type EmbeddedKernel,
   type Primitive,
   type PrimitiveCall,
   type PrimitiveResult,
   resolveModule,
 } from '../kernel/index.ts';
-import type { OpenProject } from './project.ts';
+import type { OpenProject, Rooms } from './project.ts';
 import { runMarked, shownFile } from './script-directives.ts';
 import { openScripts, type ScriptUse } from './scripts.ts';
 
@@ -105,17 +103,13 @@ function useOf(open: OpenProject, call: PrimitiveCall, signal: AbortSignal): Scr
   };
 }
 
-async function runTool(
-  open: OpenProject,
-  library: Library,
-  kernel: EmbeddedKernel,
-  call: PrimitiveCall,
-): Promise<Outcome<PrimitiveResult>> {
+async function runTool(rooms: Rooms, call: PrimitiveCall): Promise<Outcome<PrimitiveResult>> {
+  const { open } = rooms;
   const source = sourceOf(call);
   if (!source.ok) return source;
   const { text, file, mode } = source.output;
   const signal = AbortSignal.any([call.signal, AbortSignal.timeout(call.timeoutMs)]);
-  const stage = await openScripts(open, library, kernel, useOf(open, call, signal));
+  const stage = await openScripts(rooms, useOf(open, call, signal));
   const done = await runMarked(text, {
     ...stage,
     file: `${open.project}/${file}`,
@@ -128,11 +122,7 @@ async function runTool(
   return ok({ output: outputOf(done.outputs?.data, done.text), marks: done.marks });
 }
 
-export function createScriptPrimitive(
-  open: OpenProject,
-  library: Library,
-  kernel: () => EmbeddedKernel,
-): Primitive {
+export function createScriptPrimitive(rooms: () => Rooms): Primitive {
   let atWork = 0;
   return {
     name: 'script',
@@ -143,7 +133,7 @@ export function createScriptPrimitive(
       }
       atWork += 1;
       try {
-        return await runTool(open, library, kernel(), call);
+        return await runTool(rooms(), call);
       } finally {
         atWork -= 1;
       }

@@ -16,17 +16,11 @@ import {
   type Ports,
   type RecordEntry,
 } from '../flow/index.ts';
-import type { ItemKind, Library } from '../items/index.ts';
-import {
-  type Authority,
-  auditRow,
-  type Caller,
-  type EmbeddedKernel,
-  type Primitive,
-} from '../kernel/index.ts';
+import type { ItemKind } from '../items/index.ts';
+import { type Authority, auditRow, type Caller, type Primitive } from '../kernel/index.ts';
 import type { ScriptWorld } from '../script/index.ts';
 import { createAuthorize } from './kernel.ts';
-import { type OpenProject, recordsFolder } from './project.ts';
+import { type OpenProject, type Rooms, recordsFolder } from './project.ts';
 
 export interface ScriptUse {
   /** A name for the audit. */
@@ -107,7 +101,7 @@ function steady(
 }
 
 /** A model without tools, for a script that no thread runs. */
-function modelFor(open: OpenProject, library: Library, kernel: EmbeddedKernel, use: ScriptUse) {
+function modelFor({ open, library, kernel }: Rooms, use: ScriptUse) {
   const model: ScriptWorld['model'] = async ({ prompt, tier = 'general' }, frame) => {
     const [{ createModelPort }, llm] = await Promise.all([
       import('../harness/index.ts'),
@@ -148,21 +142,19 @@ function modelFor(open: OpenProject, library: Library, kernel: EmbeddedKernel, u
   return model;
 }
 
-export async function openScripts(
-  open: OpenProject,
-  library: Library,
-  kernel: EmbeddedKernel,
-  use: ScriptUse,
-): Promise<ScriptSetup> {
+export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptSetup> {
   const { createScriptWorld } = await import('../script/index.ts');
+  const { open, library, kernel } = rooms;
   const { project, home, clock, env, audit } = open;
-  const { name = '', auth, gate, only, signal, surface = SURFACE } = use;
+  const { name = '', auth, gate, only, signal, surface = SURFACE, ask, trail } = use;
   const { policy } = open.policies.current();
   const who = { surface, caller: name };
-  const write = (entry: RecordEntry): void => {
+  const subjectNow = (): string => {
     const authority = authorityNow();
-    const subject = authority.ok ? authority.output.subject : 'none';
-    const written = audit.write(auditRow(entry, { ...who, subject }));
+    return authority.ok ? authority.output.subject : 'none';
+  };
+  const write = (entry: RecordEntry): void => {
+    const written = audit.write(auditRow(entry, { ...who, subject: subjectNow() }));
     // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
     if (!written.ok) throw new Error(written.error.detail.message);
   };
@@ -170,17 +162,15 @@ export async function openScripts(
   const record = (entry: RecordEntry): void => {
     if (!entry.outcome.ok && entry.outcome.error.code === 'permission_denied') write(entry);
   };
-  const { ask, trail } = use;
-  const ports = { ...(ask ? { ask } : {}), ...(trail ? { trail } : {}) };
-  const frame = createFrame({ policy, ports });
-  const act = { record, ...(gate ? { gate } : {}) };
+  const frame = createFrame({ policy, ports: { ...(ask && { ask }), ...(trail && { trail }) } });
+  const act = { record, ...(gate && { gate }) };
   const speaker = (): Caller => ({
     surface,
     name,
     frame,
     ...auth?.(),
-    ...(only ? { only } : {}),
-    ...(signal ? { signal } : {}),
+    ...(only && { only }),
+    ...(signal && { signal }),
   });
   const authorityNow = steady(open, createAuthorize(open, library), speaker);
   let calls = 0;
@@ -207,20 +197,17 @@ export async function openScripts(
       act: { record: write },
     }),
     kindOf: (id) => KINDS.find((kind) => library.find(kind, id).ok),
-    model: use.model ?? modelFor(open, library, kernel, use),
+    model: use.model ?? modelFor(rooms, use),
     unguessable: fresh,
     audit(operation, failure: Failure | undefined) {
-      const authority = authorityNow();
+      const { code, detail } = failure?.error ?? {};
+      const refusal = code === 'permission_denied' ? 'denied' : 'failed';
       return audit.write({
         ...who,
-        subject: authority.ok ? authority.output.subject : 'none',
+        subject: subjectNow(),
         operation,
-        decision: failure
-          ? failure.error.code === 'permission_denied'
-            ? 'denied'
-            : 'failed'
-          : 'allowed',
-        reason: failure ? `${failure.error.code}: ${failure.error.detail.message}` : '',
+        decision: failure ? refusal : 'allowed',
+        reason: detail ? `${code}: ${detail.message}` : '',
       });
     },
   });

@@ -19,10 +19,10 @@ import type {
   WatchPort,
 } from '../harness/index.ts';
 import { type Library, signItem } from '../items/index.ts';
-import type { EmbeddedKernel, Kind, Primitive } from '../kernel/index.ts';
+import type { Kind, Primitive } from '../kernel/index.ts';
 import type { PruneOptions, Store, StoredEvent } from '../store/index.ts';
 import { callerOf, createVerify, sharedVerify } from './kernel.ts';
-import type { OpenProject, Registry } from './project.ts';
+import type { OpenProject, Registry, Rooms } from './project.ts';
 import { createScriptPort } from './script-directives.ts';
 
 /** What a live view is told. */
@@ -46,65 +46,56 @@ export async function openRegistry(open: OpenProject): Promise<Outcome<Store>> {
   const key = keys.tokenKey();
   if (!key.ok) return key;
   const identity = deriveVaultKey(key.output.exportPrivate());
-  const openStore = open.openStore ?? openSqliteStore;
+  const openStore = open.own.openStore ?? openSqliteStore;
   return await openStore({ file: registryFile(open), clock, identity });
 }
 
 const registryFile = ({ project }: OpenProject): string =>
   join(project, '.ai', 'threads', 'registry.db');
 
-/** What is looked at before there is a thread. */
-function preparing(
-  open: OpenProject,
-  library: Library,
-  { createPrices }: typeof import('../llm/index.ts'),
-): PreparePorts {
-  return {
-    project: open.project,
-    library,
-    policies: () => open.policies.current(),
-    prices: () =>
-      createPrices(library.config('pricing').layers, {
-        clock: open.clock,
-        allowsLower: open.policies.current().policy.allowsLowerPrices,
-      }),
-    models: () => library.config('models').value,
-    env: open.env,
-  };
-}
+type Harness = typeof import('../harness/index.ts');
 
-/** Where nothing ever ran, what is refused leaves nothing: it is looked at before a registry is made. */
-export async function checkRun(
-  open: OpenProject,
-  library: Library,
-  request: RunRequest,
-): Promise<Outcome<null>> {
-  if (open.host || existsSync(registryFile(open))) return ok(null);
-  const [{ prepareThread }, llm] = await Promise.all([
+/** Threads are loaded when the first is asked for, with what is looked at before there is one. */
+async function loadHarness({ open, library }: Rooms): Promise<Harness & { ports: PreparePorts }> {
+  const { project, policies, clock, env } = open;
+  const [harness, { createPrices }] = await Promise.all([
     import('../harness/index.ts'),
     import('../llm/index.ts'),
   ]);
-  const prepared = await prepareThread(preparing(open, library, llm), request);
+  const ports = {
+    project,
+    library,
+    policies: () => policies.current(),
+    prices() {
+      const allowsLower = policies.current().policy.allowsLowerPrices;
+      return createPrices(library.config('pricing').layers, { clock, allowsLower });
+    },
+    models: () => library.config('models').value,
+    env,
+  };
+  return { ...harness, ports };
+}
+
+/** Where nothing ever ran, what is refused leaves nothing: it is looked at before a registry is made. */
+export async function checkRun(rooms: Rooms, request: RunRequest): Promise<Outcome<null>> {
+  if (rooms.open.host || existsSync(registryFile(rooms.open))) return ok(null);
+  const { prepareThread, ports } = await loadHarness(rooms);
+  const prepared = await prepareThread(ports, request);
   return prepared.ok ? ok(null) : prepared;
 }
 
 /** The loop without a directive: no registry, no thread, only the model and the program's tools. */
 export async function runPlain(
-  open: OpenProject,
-  library: Library,
-  kernel: EmbeddedKernel,
+  rooms: Rooms,
   request: PlainRequest,
   signal?: AbortSignal,
 ): Promise<Outcome<PlainResult>> {
-  const [{ createModelPort, modelFor, runPlainLoop }, llm] = await Promise.all([
-    import('../harness/index.ts'),
-    import('../llm/index.ts'),
-  ]);
-  const resolved = modelFor(preparing(open, library, llm), request.model);
+  const { createModelPort, modelFor, runPlainLoop, ports } = await loadHarness(rooms);
+  const resolved = modelFor(ports, request.model);
   if (!resolved.ok) return resolved;
-  const caller = callerOf(open, { surface: 'harness', name: 'plain loop' });
-  const ports = { model: createModelPort(kernel), resolved: resolved.output, caller };
-  return ok(await runPlainLoop(ports, request, signal));
+  const caller = callerOf(rooms.open, { surface: 'harness', name: 'plain loop' });
+  const model = createModelPort(rooms.kernel);
+  return ok(await runPlainLoop({ model, resolved: resolved.output, caller }, request, signal));
 }
 
 /** The names of the harness's table, whose code is loaded later; the type keeps them the same. */
@@ -271,40 +262,27 @@ function changeDirective(
   return signed.ok ? ok(null) : signed;
 }
 
-type Harness = typeof import('../harness/index.ts');
 type Watch = ReturnType<Harness['watchThreads']>;
 
-/** What the threads of a project are made of; the code is loaded by then. */
-interface Made {
-  open: OpenProject;
-  library: Library;
-  kernel: EmbeddedKernel;
-  store: Store;
-  harness: Harness;
-  llm: typeof import('../llm/index.ts');
-}
-
-function watchOver({ open, library, kernel, store, harness }: Made, live: Live): Watch {
-  return harness.watchThreads({
+function watchOver(
+  { open, library, kernel }: Rooms,
+  { watchThreads }: Harness,
+  store: Store,
+  live: Live,
+): Watch {
+  const { policies, audit } = open;
+  const about = { surface: 'harness', caller: 'watch', subject: '', operation: 'record:thread' };
+  return watchThreads({
     ...open,
     dir: join(open.host?.project ?? open.project, '.ai', 'threads'),
     store,
     library,
     kernel,
-    frame: () => createFrame({ policy: open.policies.current().policy }),
-    policy: () => open.policies.current().policy,
+    frame: () => createFrame({ policy: policies.current().policy }),
+    policy: () => policies.current().policy,
     key: () => open.keys.tokenKey(),
     live,
-    trouble: (message) => {
-      open.audit.write({
-        surface: 'harness',
-        caller: 'watch',
-        subject: '',
-        operation: 'record:thread',
-        decision: 'failed',
-        reason: message,
-      });
-    },
+    trouble: (reason) => void audit.write({ ...about, decision: 'failed', reason }),
   });
 }
 
@@ -320,21 +298,28 @@ const resumeIn = (
     ? Promise.resolve(fail('conflict', `thread \`${id}\` is running; pause it first`))
     : ports.threads.live.resumed(id, () => resumeThread(ports, id, signal, options));
 
-function createPorts(made: Made, watch: Watch, live: LiveThreads, owner: string): HarnessPorts {
-  const { open, library, kernel, store, harness, llm } = made;
+function createPorts(
+  rooms: Rooms,
+  harness: Awaited<ReturnType<typeof loadHarness>>,
+  watch: Watch,
+  live: LiveThreads,
+  owner: string,
+): HarnessPorts {
+  const { open, library, kernel } = rooms;
+  const { runners } = open.own;
   const textOf = (id: string): string => {
     const found = library.find('knowledge', id);
     return found.ok ? found.output.text : '';
   };
   const ports: HarnessPorts = {
-    ...preparing(open, library, llm),
+    ...harness.ports,
     kernel: harness.auditCalls(kernel, open.audit),
     store: watch.store,
     clock: open.clock,
     random: systemRandom,
     tokens: { key: () => open.keys.tokenKey(), verify: sharedVerify(open, library) },
     model: harness.createModelPort(kernel),
-    script: createScriptPort(open, library, kernel),
+    script: createScriptPort(rooms),
     changeDirective: (id, text) => changeDirective(open, library, id, text),
     frame: () => createFrame({ policy: open.policies.current().policy }),
     instructions: () => ({
@@ -344,10 +329,10 @@ function createPorts(made: Made, watch: Watch, live: LiveThreads, owner: string)
     threads: {
       live,
       owner,
-      ...(open.runners ? { runners: open.runners } : {}),
+      ...(runners && { runners }),
       elsewhere: (path, allow) => openOtherProject(open, ports, path, allow),
       async resume(id) {
-        const row = await store.thread(id);
+        const row = await watch.store.thread(id);
         if (!row.ok) return row;
         // The right to be there was given when the thread was started.
         const there = await openOtherProject(open, ports, row.output.project, () => ok(null));
@@ -360,25 +345,20 @@ function createPorts(made: Made, watch: Watch, live: LiveThreads, owner: string)
   return ports;
 }
 
-/** The harness over this project; its code is loaded when the first thread is. */
+/** The harness over this project. */
 export async function createThreads(
-  open: OpenProject,
-  library: Library,
-  kernel: EmbeddedKernel,
+  rooms: Rooms,
   store: Store,
   live: Live,
 ): Promise<{ threads: Threads; ports: HarnessPorts }> {
-  const [harness, llm, { nameOwner }] = await Promise.all([
-    import('../harness/index.ts'),
-    import('../llm/index.ts'),
-    import('../store/index.ts'),
-  ]);
-  const made = { open, library, kernel, store, harness, llm };
-  const watch = watchOver(made, live);
+  const { open, library } = rooms;
+  const harness = await loadHarness(rooms);
+  const { nameOwner } = await import('../store/index.ts');
+  const watch = watchOver(rooms, harness, store, live);
   open.live ??= harness.createLiveThreads();
   open.mask = watch.mask;
   open.registry = createRegistry(open, store);
-  const ports = createPorts(made, watch, open.live, nameOwner());
+  const ports = createPorts(rooms, harness, watch, open.live, nameOwner());
   const told = async (run: () => Promise<Outcome<ThreadResult>>) => {
     await watch.ready();
     const result = await run();

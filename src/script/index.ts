@@ -3,7 +3,7 @@ export {
   diagnosticOf,
   runScript,
   type ScriptEffect,
-  type ScriptResult,
+  type ScriptOptions,
 } from './run-script.ts';
 export type { Expression } from './syntax/ast.ts';
 export {

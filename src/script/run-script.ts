@@ -85,7 +85,7 @@ function lineAt(unit: { name: string; text: string }, at: number) {
   return { ...placeOf(unit, at), text: unit.text.slice(from, end < 0 ? undefined : end) };
 }
 
-export interface ScriptResult {
+interface ScriptResult {
   /** Undefined: it came to its end. */
   readonly fault: ScriptFault | undefined;
   /** Of `return { … }`. */
