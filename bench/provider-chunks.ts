@@ -3,7 +3,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
-import { anthropicFrames } from '../src/llm/scripted/protocols.ts';
+import { WORDINGS } from '../src/llm/scripted/protocols.ts';
 
 const PIECE = 'ten bytes.';
 const usage = { input_tokens: 500, output_tokens: 20, cache_read_tokens: 0, cache_write_tokens: 0 };
@@ -11,8 +11,9 @@ const usage = { input_tokens: 500, output_tokens: 20, cache_read_tokens: 0, cach
 async function answerTo(request: IncomingMessage, response: ServerResponse): Promise<void> {
   const count = Number(/deltas_(\d+)/.exec(await text(request))?.[1]);
   const answer = { id: 'x', model: 'm', text: PIECE.repeat(count), thinking: '', calls: [] };
+  const said = { ...answer, stop: 'end', usage, piece: PIECE.length } as const;
   response.writeHead(200, { 'content-type': 'text/event-stream' });
-  for (const frame of anthropicFrames({ ...answer, stop: 'end', usage, piece: PIECE.length })) {
+  for (const frame of WORDINGS.anthropic.frames({ ...said, calls: [] }, true)) {
     response.write(frame);
   }
   response.end();

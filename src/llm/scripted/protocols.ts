@@ -1,8 +1,17 @@
-// An answer in the words of the Anthropic Messages API.
-import { type Json, type JsonObject, parseJson } from '../../base/index.ts';
-import type { Stop } from '../message.ts';
+// An answer in the words of the two protocols.
+import { type Json, type JsonObject, parseJson, textAt } from '../../base/index.ts';
+import type { Protocol, Stop } from '../message.ts';
 import type { Counts } from '../usage.ts';
 import { piecesOf, type ScriptedAnswer } from './answer.ts';
+
+interface Wording {
+  /** The last frame is the end marker. `hasUsage`: the request asks for the counts. */
+  frames(answer: ScriptedAnswer, hasUsage: boolean): string[];
+  /** An answer that is not streamed. */
+  body(answer: ScriptedAnswer): Json;
+  error(type: string, message: string): JsonObject;
+  frame(value: JsonObject): string;
+}
 
 const ANTHROPIC_STOPS: Readonly<Record<Stop, string>> = {
   end: 'end_turn',
@@ -13,8 +22,8 @@ const ANTHROPIC_STOPS: Readonly<Record<Stop, string>> = {
 };
 const SIGNATURE = 'c2NyaXB0ZWQ=';
 
-const anthropicFrame = (value: JsonObject & { type: string }): string =>
-  `event: ${value.type}\ndata: ${JSON.stringify(value)}\n\n`;
+const anthropicFrame = (value: JsonObject): string =>
+  `event: ${textAt(value, 'type')}\ndata: ${JSON.stringify(value)}\n\n`;
 
 const anthropicUsage = (usage: Counts, output_tokens: number): JsonObject => ({
   input_tokens: usage.input_tokens,
@@ -23,110 +32,88 @@ const anthropicUsage = (usage: Counts, output_tokens: number): JsonObject => ({
   output_tokens,
 });
 
-interface Part {
-  start: JsonObject;
-  deltas: JsonObject[];
-}
+const inputOf = (written: string): Json => {
+  const value = parseJson(written);
+  return value.ok ? value.output : {};
+};
 
-function partsOf({ thinking, text, calls, piece }: ScriptedAnswer): Part[] {
-  const parts: Part[] = [];
+/** Each block as it is sent whole, as it begins in a stream, and what is added to it there. */
+function blocksOf({ thinking, text, calls, piece }: ScriptedAnswer) {
+  const blocks: { whole: JsonObject; start: JsonObject; deltas: JsonObject[] }[] = [];
   if (thinking !== '') {
-    parts.push({
+    const deltas = piecesOf(thinking, piece).map((part): JsonObject => {
+      return { type: 'thinking_delta', thinking: part };
+    });
+    blocks.push({
+      whole: { type: 'thinking', thinking, signature: SIGNATURE },
       start: { type: 'thinking', thinking: '', signature: '' },
-      deltas: [
-        ...piecesOf(thinking, piece).map((part) => ({ type: 'thinking_delta', thinking: part })),
-        { type: 'signature_delta', signature: SIGNATURE },
-      ],
+      deltas: [...deltas, { type: 'signature_delta', signature: SIGNATURE }],
     });
   }
   if (text !== '') {
-    parts.push({
+    blocks.push({
+      whole: { type: 'text', text },
       start: { type: 'text', text: '' },
       deltas: piecesOf(text, piece).map((part) => ({ type: 'text_delta', text: part })),
     });
   }
   for (const { id, name, text: written } of calls) {
-    const deltas = piecesOf(written, piece).map((partial_json) => ({
-      type: 'input_json_delta',
-      partial_json,
-    }));
-    parts.push({ start: { type: 'tool_use', id, name, input: {} }, deltas });
+    const call = { type: 'tool_use', id, name };
+    const deltas = piecesOf(written, piece).map((partial_json) => {
+      return { type: 'input_json_delta', partial_json };
+    });
+    blocks.push({
+      whole: { ...call, input: inputOf(written) },
+      start: { ...call, input: {} },
+      deltas,
+    });
   }
-  return parts;
+  return blocks;
 }
 
-/** The last frame is the end marker. */
-export function anthropicFrames(answer: ScriptedAnswer): string[] {
-  const { id, model, usage } = answer;
-  const message: JsonObject = {
-    id,
-    type: 'message',
-    role: 'assistant',
-    model,
-    content: [],
-    stop_reason: null,
-    stop_sequence: null,
-    ...(usage && { usage: anthropicUsage(usage, 1) }),
-  };
-  return [
-    anthropicFrame({ type: 'message_start', message }),
-    ...partsOf(answer).flatMap(({ start, deltas }, index) => [
-      anthropicFrame({ type: 'content_block_start', index, content_block: start }),
-      ...deltas.map((delta) => anthropicFrame({ type: 'content_block_delta', index, delta })),
-      anthropicFrame({ type: 'content_block_stop', index }),
-    ]),
-    anthropicFrame({
-      type: 'message_delta',
-      delta: { stop_reason: ANTHROPIC_STOPS[answer.stop], stop_sequence: null },
-      ...(usage && { usage: { output_tokens: usage.output_tokens } }),
-    }),
-    anthropicFrame({ type: 'message_stop' }),
-  ];
-}
-
-export function anthropicBody({
+const anthropicMessage = ({ id, model }: ScriptedAnswer): JsonObject => ({
   id,
+  type: 'message',
+  role: 'assistant',
   model,
-  thinking,
-  text,
-  calls,
-  stop,
-  usage,
-}: ScriptedAnswer): Json {
-  const inputOf = (written: string): Json => {
-    const value = parseJson(written);
-    return value.ok ? value.output : {};
-  };
-  return {
-    id,
-    type: 'message',
-    role: 'assistant',
-    model,
-    content: [
-      ...(thinking === '' ? [] : [{ type: 'thinking', thinking, signature: SIGNATURE }]),
-      ...(text === '' ? [] : [{ type: 'text', text }]),
-      ...calls.map((call) => ({
-        type: 'tool_use',
-        id: call.id,
-        name: call.name,
-        input: inputOf(call.text),
-      })),
-    ],
-    stop_reason: ANTHROPIC_STOPS[stop],
-    stop_sequence: null,
-    ...(usage && { usage: anthropicUsage(usage, usage.output_tokens) }),
-  };
-}
-
-export const anthropicError = (type: string, message: string): JsonObject & { type: string } => ({
-  type: 'error',
-  error: { type, message },
 });
 
-export const anthropicErrorFrame = (type: string, message: string): string =>
-  anthropicFrame(anthropicError(type, message));
-
-// An answer in the words of OpenAI's Chat Completions.
+const anthropic: Wording = {
+  frames(answer) {
+    const { usage, stop } = answer;
+    const message: JsonObject = {
+      ...anthropicMessage(answer),
+      content: [],
+      stop_reason: null,
+      stop_sequence: null,
+      ...(usage && { usage: anthropicUsage(usage, 1) }),
+    };
+    const blocks = blocksOf(answer).flatMap(({ start, deltas }, index): JsonObject[] => [
+      { type: 'content_block_start', index, content_block: start },
+      ...deltas.map((delta) => ({ type: 'content_block_delta', index, delta })),
+      { type: 'content_block_stop', index },
+    ]);
+    const end: JsonObject = {
+      type: 'message_delta',
+      delta: { stop_reason: ANTHROPIC_STOPS[stop], stop_sequence: null },
+      ...(usage && { usage: { output_tokens: usage.output_tokens } }),
+    };
+    const events = [{ type: 'message_start', message }, ...blocks, end, { type: 'message_stop' }];
+    return events.map(anthropicFrame);
+  },
+  body(answer) {
+    const { stop, usage } = answer;
+    return {
+      ...anthropicMessage(answer),
+      content: blocksOf(answer).map(({ whole }) => whole),
+      stop_reason: ANTHROPIC_STOPS[stop],
+      stop_sequence: null,
+      ...(usage && { usage: anthropicUsage(usage, usage.output_tokens) }),
+    };
+  },
+  error: (type, message) => ({ type: 'error', error: { type, message } }),
+  frame: anthropicFrame,
+};
 
 const OPENAI_STOPS: Readonly<Record<Stop, string>> = {
   end: 'stop',
@@ -136,7 +123,7 @@ const OPENAI_STOPS: Readonly<Record<Stop, string>> = {
   stop_sequence: 'stop',
 };
 
-const openaiFrame = (value: Json): string => `data: ${JSON.stringify(value)}\n\n`;
+const openaiFrame = (value: JsonObject): string => `data: ${JSON.stringify(value)}\n\n`;
 
 function openaiUsage(usage: Counts): JsonObject {
   const { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = usage;
@@ -152,69 +139,54 @@ function openaiUsage(usage: Counts): JsonObject {
   };
 }
 
-function deltasOf({ thinking, text, calls, piece }: ScriptedAnswer): JsonObject[] {
-  return [
-    { role: 'assistant', content: '' },
-    ...piecesOf(thinking, piece).map((reasoning_content) => ({ reasoning_content })),
-    ...piecesOf(text, piece).map((content) => ({ content })),
-    ...calls.flatMap(({ id, name, text: written }, index) => [
-      { tool_calls: [{ index, id, type: 'function', function: { name, arguments: '' } }] },
-      ...piecesOf(written, piece).map((part) => ({
-        tool_calls: [{ index, function: { arguments: part } }],
-      })),
-    ]),
-  ];
-}
+const deltasOf = ({ thinking, text, calls, piece }: ScriptedAnswer): JsonObject[] => [
+  { role: 'assistant', content: '' },
+  ...piecesOf(thinking, piece).map((reasoning_content) => ({ reasoning_content })),
+  ...piecesOf(text, piece).map((content) => ({ content })),
+  ...calls.flatMap(({ id, name, text: written }, index) => [
+    { tool_calls: [{ index, id, type: 'function', function: { name, arguments: '' } }] },
+    ...piecesOf(written, piece).map((part) => ({
+      tool_calls: [{ index, function: { arguments: part } }],
+    })),
+  ]),
+];
 
-/** The last frame is the end marker. Usage is sent only to those who ask for it, as the API does. */
-export function openAiFrames(answer: ScriptedAnswer, includeUsage: boolean): string[] {
-  const { id, model, usage } = answer;
-  const about = { id, object: 'chat.completion.chunk', created: 0, model };
-  const chunk = (delta: Json, finish_reason: string | null): string =>
-    openaiFrame({ ...about, choices: [{ index: 0, delta, finish_reason }] });
-  return [
-    ...deltasOf(answer).map((delta) => chunk(delta, null)),
-    chunk({}, OPENAI_STOPS[answer.stop]),
-    ...(usage && includeUsage
-      ? [openaiFrame({ ...about, choices: [], usage: openaiUsage(usage) })]
-      : []),
-    'data: [DONE]\n\n',
-  ];
-}
+const openai: Wording = {
+  // Usage is sent only to those who ask for it, as the API does.
+  frames(answer, hasUsage) {
+    const { id, model, usage, stop } = answer;
+    const about = { id, object: 'chat.completion.chunk', created: 0, model };
+    const chunk = (delta: Json, finish_reason: string | null): string =>
+      openaiFrame({ ...about, choices: [{ index: 0, delta, finish_reason }] });
+    const counts = usage && hasUsage ? [{ ...about, choices: [], usage: openaiUsage(usage) }] : [];
+    return [
+      ...deltasOf(answer).map((delta) => chunk(delta, null)),
+      chunk({}, OPENAI_STOPS[stop]),
+      ...counts.map(openaiFrame),
+      'data: [DONE]\n\n',
+    ];
+  },
+  body({ id, model, thinking, text, calls, stop, usage }) {
+    const tool_calls = calls.map(({ id: call, name, text: written }) => {
+      return { id: call, type: 'function', function: { name, arguments: written } };
+    });
+    const message: JsonObject = {
+      role: 'assistant',
+      content: text === '' ? null : text,
+      ...(thinking !== '' && { reasoning_content: thinking }),
+      ...(tool_calls.length > 0 && { tool_calls }),
+    };
+    return {
+      id,
+      object: 'chat.completion',
+      created: 0,
+      model,
+      choices: [{ index: 0, message, finish_reason: OPENAI_STOPS[stop] }],
+      ...(usage && { usage: openaiUsage(usage) }),
+    };
+  },
+  error: (type, message) => ({ error: { message, type, code: type, param: null } }),
+  frame: openaiFrame,
+};
 
-export function openAiBody({
-  id,
-  model,
-  thinking,
-  text,
-  calls,
-  stop,
-  usage,
-}: ScriptedAnswer): Json {
-  const tool_calls = calls.map((call) => ({
-    id: call.id,
-    type: 'function',
-    function: { name: call.name, arguments: call.text },
-  }));
-  const message: JsonObject = {
-    role: 'assistant',
-    content: text === '' ? null : text,
-    ...(thinking !== '' && { reasoning_content: thinking }),
-    ...(tool_calls.length > 0 && { tool_calls }),
-  };
-  return {
-    id,
-    object: 'chat.completion',
-    created: 0,
-    model,
-    choices: [{ index: 0, message, finish_reason: OPENAI_STOPS[stop] }],
-    ...(usage && { usage: openaiUsage(usage) }),
-  };
-}
-
-export const openAiError = (type: string, message: string): JsonObject => ({
-  error: { message, type, code: type, param: null },
-});
-
-export const openAiErrorFrame = (type: string, message: string): string =>
-  openaiFrame(openAiError(type, message));
+export const WORDINGS: Readonly<Record<Protocol, Wording>> = { anthropic, openai };

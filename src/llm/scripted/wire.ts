@@ -1,17 +1,8 @@
 // From an answer to the bytes that go out, and what goes wrong with them.
-import { getOwn, type Json } from '../../base/index.ts';
+import { getOwn } from '../../base/index.ts';
 import type { Protocol } from '../message.ts';
 import type { ScriptedAnswer } from './answer.ts';
-import {
-  anthropicBody,
-  anthropicError,
-  anthropicErrorFrame,
-  anthropicFrames,
-  openAiBody,
-  openAiError,
-  openAiErrorFrame,
-  openAiFrames,
-} from './protocols.ts';
+import { WORDINGS } from './protocols.ts';
 import type { ScriptedRequest } from './request.ts';
 import type { ScriptedFault } from './script.ts';
 
@@ -42,8 +33,7 @@ export function errorWire(
 ): Wire {
   const type = error?.type ?? ERROR_TYPES[status] ?? 'api_error';
   const message = error?.message ?? `scripted ${status}`;
-  const body =
-    protocol === 'anthropic' ? anthropicError(type, message) : openAiError(type, message);
+  const body = WORDINGS[protocol].error(type, message);
   return {
     status,
     headers: {
@@ -90,21 +80,14 @@ function framesOf(
   fault: ScriptedFault,
 ): string[] {
   const includeUsage = getOwn(getOwn(body, 'stream_options'), 'include_usage') === true;
-  const frames =
-    protocol === 'anthropic' ? anthropicFrames(answer) : openAiFrames(answer, includeUsage);
+  const { frames: framesFor, frame, error } = WORDINGS[protocol];
+  const frames = framesFor(answer, includeUsage);
   if (fault.error !== undefined) {
     const { type = 'api_error', message = 'scripted error' } = fault.error;
-    const error =
-      protocol === 'anthropic'
-        ? anthropicErrorFrame(type, message)
-        : openAiErrorFrame(type, message);
-    return [...frames.slice(0, fault.after_events ?? 1), error];
+    return [...frames.slice(0, fault.after_events ?? 1), frame(error(type, message))];
   }
   return fault.no_end_marker === true ? frames.slice(0, -1) : frames;
 }
-
-const bodyOf = (answer: ScriptedAnswer, protocol: Protocol): Json =>
-  protocol === 'anthropic' ? anthropicBody(answer) : openAiBody(answer);
 
 export function wireOf(
   answer: ScriptedAnswer,
@@ -116,7 +99,7 @@ export function wireOf(
   const type = stream ? 'text/event-stream' : 'application/json';
   const pieces = stream
     ? framesOf(answer, request, fault).map((frame) => Buffer.from(frame))
-    : [Buffer.from(JSON.stringify(bodyOf(answer, protocol)))];
+    : [Buffer.from(JSON.stringify(WORDINGS[protocol].body(answer)))];
   return {
     status: 200,
     headers: { 'content-type': fault.content_type ?? type, 'cache-control': 'no-cache' },

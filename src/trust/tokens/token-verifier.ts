@@ -23,7 +23,7 @@ import {
   type TokenLink,
 } from './token.ts';
 import { readBlock, type TokenBlock } from './token-block.ts';
-import { createVerifiedToken, type TokenWorld, type VerifiedToken } from './verified-token.ts';
+import { type TokenWorld, VerifiedToken } from './verified-token.ts';
 
 export interface TokenVerifierPorts extends TokenWorld {
   /** Whose block 0 counts. Several while root keys are being exchanged. */
@@ -129,7 +129,7 @@ export function createTokenVerifier(ports: TokenVerifierPorts): TokenVerifier {
     if (!blocks.ok) return blocks;
     const problem = lineageProblem(blocks.output, ports);
     if (problem) return tokenRefused(...problem);
-    return ok(createVerifiedToken(hash, blocks.output, ports));
+    return ok(new VerifiedToken(hash, blocks.output, ports));
   }
 
   function verifyText(text: string): Outcome<VerifiedToken> {

@@ -7,6 +7,7 @@
 import {
   type Clock,
   createRecent,
+  type Failure,
   fail,
   type Outcome,
   ok,
@@ -102,37 +103,6 @@ export function widenToken(
 // A token whose signatures and shape are good: what its chain allows, as long as it is neither
 // expired nor revoked, below the operator's ceilings.
 
-export interface VerifiedToken {
-  /** For the audit and for caches; says nothing about the token. */
-  readonly hash: string;
-  readonly blocks: readonly TokenBlock[];
-  /** The earliest of all blocks. */
-  readonly expires: number;
-  /** Thread and project of the last block: who acts, and where. */
-  readonly thread: string;
-  readonly project: string;
-  /** The smallest of all blocks, field by field. */
-  readonly budget: TokenBudget;
-  /** Neither expired nor revoked, now. */
-  current(): Outcome<null>;
-  /** May this actual call be made? `attempted` names the tool in the refusal. */
-  check(need: Need, attempted?: string): Outcome<null>;
-  /** Is anything of that name held, whatever its scope? Asked before the scope can be known. */
-  holds(capability: string): Outcome<null>;
-  /** Do the lists over categories and names let this item be seen and used? */
-  sees(kind: 'directive' | 'tool' | 'knowledge', category: string, id: string): boolean;
-  /** May this directive be started as a child thread? */
-  maySpawn(category: string, id: string): Outcome<null>;
-  /** What a child that wants this would miss. */
-  missingAtStart(wanted: readonly Grant[]): StartCheck;
-  /** Block by block, for people. */
-  explain(need: Need): Explanation[];
-  /** Names for `permissions.granted`. */
-  granted(): string[];
-  /** Every glob over paths, in its blocks and in the ceilings. */
-  globs(): string[];
-}
-
 export interface TokenWorld {
   clock: Pick<Clock, 'now'>;
   catalog: CapabilityCatalog;
@@ -149,167 +119,158 @@ export interface TokenWorld {
   ceilings?: readonly Ceiling[];
 }
 
-/** Every thread whose revocation ends this token. */
-function lineageOf(chain: TokenChain): Set<string> {
-  const parent = chain[0]?.parent;
-  const threads = chain.map((block) => block.thread);
-  return new Set(parent === undefined ? threads : [parent, ...threads]);
-}
+const VALID = ok(null);
+/** No refusal: an approval was used, and its uses are counted. */
+const BY_APPROVAL = '';
 
-/** Is the token good now? Asked at every question, because it is held for long. */
-function createWatch(chain: TokenChain, expires: number, world: TokenWorld): () => Outcome<null> {
-  const [lineage, thread] = [lineageOf(chain), chain.at(-1)?.thread ?? ''];
-  return () => {
+export class VerifiedToken {
+  /** For the audit and for caches; says nothing about the token. */
+  readonly hash: string;
+  readonly blocks: TokenChain;
+  /** The earliest of all blocks. */
+  readonly expires: number;
+  /** Thread and project of the last block: who acts, and where. */
+  readonly thread: string;
+  readonly project: string;
+  /** The smallest of all blocks, field by field. */
+  readonly budget: TokenBudget;
+  readonly #world: TokenWorld;
+  /** Every thread whose revocation ends this token. */
+  readonly #lineage: ReadonlySet<string>;
+  // Blocks, ceilings and catalogue stay what they are: what they allow once they allow always. Time,
+  // revocations and the uses of an approval are asked about every time.
+  readonly #allowed = createRecent<string, true>(MAX_REMEMBERED);
+  // Blocks do not change, so neither do the names; but few tokens are ever asked.
+  #names: readonly string[] | undefined;
+
+  /** `blocks` are frozen and there is at least one. */
+  constructor(hash: string, blocks: TokenChain, world: TokenWorld) {
+    const [first, last] = [blocks[0], blocks.at(-1)] as [TokenBlock, TokenBlock];
+    this.hash = hash;
+    this.blocks = Object.freeze([...blocks]);
+    this.expires = Math.min(...blocks.map((block) => block.exp));
+    this.thread = last.thread;
+    this.project = last.project;
+    this.budget = Object.freeze(leastBudget(blocks.map((block) => block.budget)));
+    this.#world = world;
+    this.#lineage = new Set([first.parent ?? first.thread, ...blocks.map(({ thread }) => thread)]);
+    Object.freeze(this);
+  }
+
+  /** Neither expired nor revoked, now. Asked at every question, because it is held for long. */
+  current(): Outcome<null> {
+    const { clock, isRevoked, isKnownThread } = this.#world;
     // Written so that a clock that answers no number denies.
-    if (!(world.clock.now() < expires)) return tokenRefused('expired', 'it has expired');
-    for (const name of lineage) {
-      if (world.isRevoked?.(name)) {
-        return tokenRefused('revoked', `thread \`${name}\` was revoked`);
-      }
+    if (!(clock.now() < this.expires)) return tokenRefused('expired', 'it has expired');
+    for (const name of this.#lineage) {
+      if (isRevoked?.(name)) return tokenRefused('revoked', `thread \`${name}\` was revoked`);
     }
-    return world.isKnownThread?.(thread) === false
-      ? tokenRefused('thread', `thread \`${thread}\` is unknown or has ended`)
-      : ok(null);
-  };
-}
+    return isKnownThread?.(this.thread) === false
+      ? tokenRefused('thread', `thread \`${this.thread}\` is unknown or has ended`)
+      : VALID;
+  }
 
-type Rights = Pick<VerifiedToken, 'check' | 'holds' | 'sees' | 'maySpawn'>;
+  /** May this actual call be made? `attempted` names the tool in the refusal. */
+  check(need: Need, attempted?: string): Outcome<null> {
+    const valid = this.current();
+    const text = needText(need);
+    if (!valid.ok || this.#allowed.get(text)) return valid;
+    const parts = companionsOf(need);
+    const refusals = parts.map((part) => this.#refusalOf(part));
+    const message = refusals.find(Boolean);
+    if (message !== undefined) {
+      const missing = parts.filter((_, at) => refusals[at]);
+      return this.#refuse(missing, message, attempted);
+    }
+    if (!refusals.includes(BY_APPROVAL)) this.#allowed.set(text, true);
+    return valid;
+  }
 
-/** Lets a need through on an approval; the reasons of those that are used up or too old otherwise. */
-function createApproved(chain: TokenChain, token: string, { catalog, useApproval }: TokenWorld) {
-  const isApproved = chain.some(({ approved }) => approved !== undefined);
-  const thread = chain.at(-1)?.thread ?? '';
-  return (need: Need): true | string[] => {
-    if (!isApproved || !useApproval) return [];
+  #refusalOf(need: Need): string | undefined {
+    const { catalog, ceilings = [] } = this.#world;
+    const refusal = chainRefusal(this.blocks, need, catalog);
+    const capped = capRefusal(ceilings, need, catalog);
+    if (refusal === undefined) return capped;
+    // The ceilings come before an approval: none is used up for what they refuse.
+    const by = capped === undefined ? this.#useApproval(need) : [];
+    return by === true ? BY_APPROVAL : [refusal, ...by].join('; ');
+  }
+
+  /** Lets a need through on an approval; the reasons of those that are used up or too old otherwise. */
+  #useApproval(need: Need): true | string[] {
+    const { catalog, useApproval } = this.#world;
     const reasons: string[] = [];
-    for (const approval of chainApprovals(chain, need, catalog)) {
-      const used = useApproval({ approval, thread, token });
+    if (!useApproval) return reasons;
+    for (const approval of chainApprovals(this.blocks, need, catalog)) {
+      const used = useApproval({ approval, thread: this.thread, token: this.hash });
       if (used.ok) return true;
       reasons.push(used.error.detail.message);
     }
     return reasons;
-  };
-}
-
-/** No refusal: an approval was used, and its uses are counted. */
-const BY_APPROVAL = '';
-
-function createRights(
-  chain: TokenChain,
-  hash: string,
-  current: () => Outcome<null>,
-  granted: () => string[],
-  world: TokenWorld,
-): Rights {
-  const { catalog, ceilings = [] } = world;
-  const approved = createApproved(chain, hash, world);
-  // Blocks, ceilings and catalogue stay what they are: what they allow once they allow always. Time,
-  // revocations and the uses of an approval are asked about every time.
-  const allowed = createRecent<string, true>(MAX_REMEMBERED);
-
-  function refusalOf(need: Need): string | undefined {
-    const refusal = chainRefusal(chain, need, catalog);
-    const capped = capRefusal(ceilings, need, catalog);
-    if (refusal === undefined) return capped;
-    // The ceilings come before an approval: none is used up for what they refuse.
-    const by = capped === undefined ? approved(need) : [];
-    return by === true ? BY_APPROVAL : [refusal, ...by].join('; ');
   }
 
-  const refuse = (missing: readonly Need[], message: string, attempted?: string) =>
-    denied({ missing, granted: granted(), message, ...(attempted !== undefined && { attempted }) });
-
-  function check(need: Need, attempted?: string): Outcome<null> {
-    const valid = current();
-    const text = needText(need);
-    if (!valid.ok || allowed.get(text)) return valid;
-    const parts = companionsOf(need);
-    const refusals = parts.map(refusalOf);
-    const message = refusals.find(Boolean);
-    if (message !== undefined) {
-      return refuse(
-        parts.filter((_, at) => refusals[at]),
-        message,
-        attempted,
-      );
-    }
-    if (!refusals.includes(BY_APPROVAL)) allowed.set(text, true);
-    return valid;
+  #refuse(missing: readonly Need[], message: string, attempted?: string): Failure {
+    const granted = this.granted();
+    return denied({ missing, granted, message, ...(attempted !== undefined && { attempted }) });
   }
 
-  function holds(capability: string): Outcome<null> {
-    const valid = current();
+  /** Is anything of that name held, whatever its scope? Asked before the scope can be known. */
+  holds(capability: string): Outcome<null> {
+    const valid = this.current();
     const text = `holds ${capability}`;
-    if (!valid.ok || allowed.get(text)) return valid;
-    const lack = chainLacks(chain, capability, catalog);
-    if (lack !== undefined) return refuse([{ capability }], lack);
+    if (!valid.ok || this.#allowed.get(text)) return valid;
+    const { catalog, ceilings = [] } = this.#world;
+    const lack = chainLacks(this.blocks, capability, catalog);
+    if (lack !== undefined) return this.#refuse([{ capability }], lack);
     if (!ceilings.every((ceiling) => ceilingHolds(ceiling, capability, catalog))) {
-      return refuse([{ capability }], `the policy leaves nothing of \`${capability}\``);
+      return this.#refuse([{ capability }], `the policy leaves nothing of \`${capability}\``);
     }
-    allowed.set(text, true);
+    this.#allowed.set(text, true);
     return valid;
   }
 
-  function maySpawn(category: string, id: string): Outcome<null> {
-    const need: Need = { capability: 'spawn.thread' };
-    const held = check(need, id);
-    if (!held.ok) return held;
-    const passes = (use: 'spawn' | 'directives') => chainPasses(chain, use, category, id);
-    if (passes('spawn') && passes('directives')) return ok(null);
-    const message = `directive \`${id}\` may not be spawned: the lists of \`<orchestration>\` or \`<directives>\` leave it out`;
-    return refuse([need], message, id);
+  /** Do the lists over categories and names let this item be seen and used? */
+  sees(kind: 'directive' | 'tool' | 'knowledge', category: string, id: string): boolean {
+    if (!this.current().ok) return false;
+    // Tools are named one by one in `tool.execute`; no list is about them.
+    if (kind === 'tool') return true;
+    return chainPasses(this.blocks, kind === 'directive' ? 'directives' : kind, category, id);
   }
 
-  return {
-    check,
-    holds,
-    maySpawn,
-    sees(kind, category, id) {
-      if (!current().ok) return false;
-      // Tools are named one by one in `tool.execute`; no list is about them.
-      if (kind === 'tool') return true;
-      return chainPasses(chain, kind === 'directive' ? 'directives' : 'knowledge', category, id);
-    },
-  };
-}
+  /** May this directive be started as a child thread? */
+  maySpawn(category: string, id: string): Outcome<null> {
+    const need: Need = { capability: 'spawn.thread' };
+    const held = this.check(need, id);
+    if (!held.ok) return held;
+    const passes = (use: 'spawn' | 'directives') => chainPasses(this.blocks, use, category, id);
+    if (passes('spawn') && passes('directives')) return held;
+    const message = `directive \`${id}\` may not be spawned: the lists of \`<orchestration>\` or \`<directives>\` leave it out`;
+    return this.#refuse([need], message, id);
+  }
 
-/** `blocks` are frozen and there is at least one. */
-export function createVerifiedToken(
-  hash: string,
-  blocks: TokenChain,
-  world: TokenWorld,
-): VerifiedToken {
-  const { catalog } = world;
-  const last = blocks.at(-1) as TokenBlock;
-  const expires = Math.min(...blocks.map((block) => block.exp));
-  const current = createWatch(blocks, expires, world);
-  // Blocks do not change, so neither do the names; but few tokens are ever asked.
-  let names: readonly string[] | undefined;
-  const granted = () => [...(names ??= chainNames(blocks, catalog))];
-  return Object.freeze({
-    hash,
-    blocks: Object.freeze([...blocks]),
-    expires,
-    thread: last.thread,
-    project: last.project,
-    budget: Object.freeze(leastBudget(blocks.map((block) => block.budget))),
-    current,
-    ...createRights(blocks, hash, current, granted, world),
-    missingAtStart: (wanted: readonly Grant[]) => chainMisses(blocks, wanted, catalog),
-    explain(need: Need) {
-      const valid = current();
-      const lines = explainChain(blocks, need, catalog);
-      if (valid.ok) return lines;
-      return lines.map((line) => ({
-        ...line,
-        allowed: false,
-        reason: valid.error.detail.message,
-      }));
-    },
-    granted,
-    globs: () => [
-      ...grantGlobs(blocks.flatMap(({ caps, approved = [] }) => [...caps, ...approved])),
-      ...ceilingGlobs(world.ceilings ?? []),
-    ],
-  });
+  /** What a child that wants this would miss. */
+  missingAtStart(wanted: readonly Grant[]): StartCheck {
+    return chainMisses(this.blocks, wanted, this.#world.catalog);
+  }
+
+  /** Block by block, for people. */
+  explain(need: Need): Explanation[] {
+    const valid = this.current();
+    const lines = explainChain(this.blocks, need, this.#world.catalog);
+    if (valid.ok) return lines;
+    const reason = valid.error.detail.message;
+    return lines.map((line) => ({ ...line, allowed: false, reason }));
+  }
+
+  /** Names for `permissions.granted`. */
+  granted(): string[] {
+    this.#names ??= chainNames(this.blocks, this.#world.catalog);
+    return [...this.#names];
+  }
+
+  /** Every glob over paths, in its blocks and in the ceilings. */
+  globs(): string[] {
+    const held = this.blocks.flatMap(({ caps, approved = [] }) => [...caps, ...approved]);
+    return [...grantGlobs(held), ...ceilingGlobs(this.#world.ceilings ?? [])];
+  }
 }
