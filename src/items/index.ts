@@ -10,7 +10,13 @@ export { parseDirective } from './directive/parse.ts';
 export { childShape, DIRECTIVE, type Shape } from './directive/shape.ts';
 export type { DirectiveItem, Item, SignatureState, ToolItem } from './item.ts';
 export { type ItemKind, type Risk, type Source, type ToolEffect } from './item-kinds.ts';
-export { checkItemText, checkPath, itemKindOf, projectOf } from './library/check-file.ts';
+export {
+  checkItemText,
+  checkPath,
+  filesBelow,
+  itemKindOf,
+  projectOf,
+} from './library/check-file.ts';
 export { createLibrary, type Library } from './library/library.ts';
 export { examinePolicy, type SignedFile, signItem, verifyItem } from './library/sign.ts';
 export { contentCategory } from './library/write.ts';

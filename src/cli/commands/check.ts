@@ -1,10 +1,12 @@
 // What is wrong with the form of scripts inside items, at their place in the file of the item. Items
 // cannot know: the language stands above them.
-import { type Dirent, existsSync, readdirSync, statSync } from 'node:fs';
-import { join, relative, resolve, sep } from 'node:path';
+import { existsSync, statSync } from 'node:fs';
+import { relative, resolve, sep } from 'node:path';
 import { type Diagnostic, fail, hasErrors, parseYaml, readRegularFile } from '../../base/index.ts';
 import {
   checkPath,
+  filesBelow,
+  type Item,
   itemKindOf,
   type Library,
   parseDirective,
@@ -20,44 +22,15 @@ import { EXIT } from '../terminal/exit-code.ts';
 // files given by name that hold statements and are no items.
 
 /** Longer than any script that somebody wrote. */
-export const MAX_SCRIPT_BYTES = 8 * 1024 * 1024;
-const MAX_DEPTH = 16;
-const MAX_ENTRIES = 50_000;
+const MAX_SCRIPT_BYTES = 8 * 1024 * 1024;
 
-interface Divided {
-  readonly scripts: readonly string[];
-  /** For the check of items: everything that is no script, folders included. */
-  readonly others: readonly string[];
-}
-
-/** Hidden folders and dependencies are left out, as everywhere. */
-function below(folder: string): string[] {
-  const found: string[] = [];
-  const pending: [string, number][] = [[folder, 0]];
-  let seen = 0;
-  for (let next = pending.pop(); next && seen < MAX_ENTRIES; next = pending.pop()) {
-    const [at, depth] = next;
-    for (const entry of entriesOf(at)) {
-      seen += 1;
-      if (/^(\.|node_modules$)/.test(entry.name)) continue;
-      const path = join(at, entry.name);
-      if (entry.isDirectory() && depth < MAX_DEPTH) pending.push([path, depth + 1]);
-      else if (entry.isFile() && path.endsWith('.mld')) found.push(path);
-    }
-  }
-  return found.sort();
-}
-
-function entriesOf(folder: string): Dirent[] {
-  try {
-    return readdirSync(folder, { withFileTypes: true });
-  } catch {
-    return [];
-  }
-}
-
-const readScript = (file: string) =>
+export const readScript = (file: string) =>
   readRegularFile(file, { max: MAX_SCRIPT_BYTES, followsLinks: true });
+
+const textIfReadable = (file: string): string | undefined => {
+  const read = readScript(file);
+  return 'bytes' in read ? read.bytes.toString('utf8') : undefined;
+};
 
 const isFolder = (path: string): boolean =>
   statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
@@ -65,12 +38,13 @@ const isFolder = (path: string): boolean =>
 /** A line that could be a statement; whether it is one the parser says. */
 const hasStatement = (text: string): boolean => /^[ \t]*\/[a-z@=]/m.test(text);
 
-function divide(paths: readonly string[], isItem: (file: string) => boolean): Divided {
+/** The others are for the check of items: everything that is no script, folders included. */
+function divide(paths: readonly string[], isItem: (file: string) => boolean) {
   const scripts = new Set<string>();
   const others: string[] = [];
   for (const path of paths) {
     if (isFolder(path)) {
-      for (const file of below(path)) scripts.add(file);
+      for (const file of filesBelow(path, /\.mld$/)) scripts.add(file);
       others.push(path);
     } else if (path.endsWith('.mld')) scripts.add(path);
     else if (path.endsWith('.md') && !isItem(path) && isMarkdownScript(path)) scripts.add(path);
@@ -80,10 +54,8 @@ function divide(paths: readonly string[], isItem: (file: string) => boolean): Di
 }
 
 function isMarkdownScript(path: string): boolean {
-  const read = readScript(path);
-  if ('problem' in read) return false;
-  const text = read.bytes.toString('utf8');
-  return itemKindOf(path, text) === undefined && hasStatement(text);
+  const text = textIfReadable(path);
+  return text !== undefined && itemKindOf(path, text) === undefined && hasStatement(text);
 }
 
 /** What is wrong with the form of these scripts. Runs nothing. */
@@ -118,11 +90,6 @@ function moved(found: Diagnostic, { file, line, column, isVerbatim }: Origin): D
   return { ...found, file, ...at, ...text };
 }
 
-const textIfReadable = (file: string): string | undefined => {
-  const read = readRegularFile(file, { max: MAX_SCRIPT_BYTES, followsLinks: true });
-  return 'bytes' in read ? read.bytes.toString('utf8') : undefined;
-};
-
 /** Where the text of `config.script` begins: a literal block has it line by line. */
 function originInYaml(file: string, text: string): Origin {
   const at = parseYaml(text).locate(['config', 'script'], 'value');
@@ -156,9 +123,8 @@ function inTool(item: ToolItem, library: Library): Held[] {
   if (!tool || !chain?.ok || chain.output.primitive !== 'script') return [];
   const { script, module } = tool.config;
   if (typeof script === 'string') {
-    return [
-      { text: script, mode: 'strict', origin: originInYaml(file, textIfReadable(file) ?? '') },
-    ];
+    const origin = originInYaml(file, textIfReadable(file) ?? '');
+    return [{ text: script, mode: 'strict', origin }];
   }
   const beside = typeof module === 'string' ? resolve(file, '..', module) : '';
   const text = beside === '' ? undefined : textIfReadable(beside);
@@ -175,13 +141,11 @@ export async function scriptProblems(
   library: Library,
   paths: readonly string[],
 ): Promise<Diagnostic[]> {
-  const items = library
-    .all()
-    .filter(({ file, source }) =>
-      paths.length === 0
-        ? source === 'project' || source === 'user'
-        : paths.some((path) => isBelow(resolve(file), path)),
-    );
+  const isAsked = ({ file, source }: Item): boolean =>
+    paths.length === 0
+      ? source === 'project' || source === 'user'
+      : paths.some((path) => isBelow(resolve(file), path));
+  const items = library.all().filter(isAsked);
   const loose = paths.filter(
     (path) => path.endsWith('.md') && !items.some(({ file }) => resolve(file) === path),
   );
@@ -224,7 +188,7 @@ async function priceProblems(runtime: Runtime, paths: readonly string[]): Promis
   const { uncountedPrices } = await import('../../llm/index.ts');
   const allowsLower = runtime.policies().policy.allowsLowerPrices;
   const isAsked = ({ file }: Diagnostic): boolean =>
-    paths.length === 0 || paths.some((path) => file === path || file.startsWith(`${path}/`));
+    paths.length === 0 || paths.some((path) => isBelow(file, path));
   return uncountedPrices(layers, { allowsLower }).filter(isAsked);
 }
 
@@ -233,9 +197,8 @@ export const run: CommandRun = (call) => {
   const paths = asList(call.args[0]).map((path) => resolve(terminal.cwd, path));
   const missing = paths.find((path) => !existsSync(path));
   if (missing !== undefined) {
-    return Promise.resolve(
-      terminal.finish(fail('not_found', `there is no file or folder \`${missing}\``), () => {}),
-    );
+    const refused = fail('not_found', `there is no file or folder \`${missing}\``);
+    return Promise.resolve(terminal.finish(refused, () => {}));
   }
   // A file is checked among the items of the project it lies in, wherever one stands.
   const [first = terminal.cwd] = paths;
@@ -260,11 +223,10 @@ export const run: CommandRun = (call) => {
     if (terminal.json) terminal.out(JSON.stringify(list));
     else {
       terminal.diagnostics(list);
-      const errors = list.filter(({ severity }) => severity === 'error').length;
-      const warnings = list.filter(({ severity }) => severity === 'warning').length;
-      terminal.note(
-        errors + warnings === 0 ? 'no problems' : `${errors} errors, ${warnings} warnings`,
-      );
+      const counted = (wanted: string) => list.filter(({ severity }) => severity === wanted).length;
+      const [errors, warnings] = [counted('error'), counted('warning')];
+      const isClean = errors + warnings === 0;
+      terminal.note(isClean ? 'no problems' : `${errors} errors, ${warnings} warnings`);
     }
     return hasErrors(list) ? EXIT.invalid : EXIT.done;
   };

@@ -7,7 +7,7 @@ import type { Runtime } from '../../runtime/index.ts';
 import type { Store, ThreadSummary } from '../../store/index.ts';
 import { asText, type CommandRun } from '../command.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
-import { readEvents, withRegistry } from '../threads/open-threads.ts';
+import { allThreads, readEvents, withRegistry } from '../threads/open-threads.ts';
 import { count } from '../threads/words.ts';
 import { parseAge } from './threads/prune.ts';
 
@@ -16,19 +16,6 @@ interface Charge {
   spend: bigint;
   tokens: bigint;
   models: string;
-}
-
-/** Newest first, until they are older than `since`. */
-async function threadsSince(store: Store, since: number): Promise<Outcome<ThreadSummary[]>> {
-  const rows: ThreadSummary[] = [];
-  for (let cursor: string | undefined; ; ) {
-    const page = await store.query({ limit: 500, ...(cursor === undefined ? {} : { cursor }) });
-    if (!page.ok) return page;
-    const young = page.output.rows.filter(({ created }) => created >= since);
-    rows.push(...young);
-    cursor = page.output.next_cursor;
-    if (cursor === undefined || young.length < page.output.rows.length) return ok(rows);
-  }
 }
 
 /** The models that answered; several only after a fallback, and then their sum is theirs together. */
@@ -122,7 +109,9 @@ export const run: CommandRun = async (call) => {
   return await withRegistry(
     call,
     async ({ store, runtime }) => {
-      const rows = await threadsSince(store, Date.now() - age.output);
+      const since = Date.now() - age.output;
+      // Newest first, until they are older.
+      const rows = await allThreads(store, {}, ({ created }) => created >= since);
       const charges = rows.ok ? await chargesOf(store, rows.output) : rows;
       if (!charges.ok) return terminal.finish(charges, () => {});
       return terminal.finish(ok(reportOf(charges.output, runtime)), (shown) =>

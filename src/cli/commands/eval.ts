@@ -42,28 +42,21 @@ function evaluate(source: string, context: Json, schema?: ContextSchema): Outcom
   if (!compiled.ok) return compiled;
   const [unknown] = schema ? unknownPaths(compiled.output, schema) : [];
   if (unknown) {
-    const hint = unknown.suggestion ? `; did you mean \`${unknown.suggestion}\`` : '';
-    return fail(
-      'expression_error',
-      `column ${unknown.column}: unknown path \`${unknown.path}\`${hint}`,
-      {
-        kind: 'syntax',
-        column: unknown.column,
-      },
-    );
+    const { path, column, suggestion } = unknown;
+    const hint = suggestion ? `; did you mean \`${suggestion}\`` : '';
+    const message = `column ${column}: unknown path \`${path}\`${hint}`;
+    return fail('expression_error', message, { kind: 'syntax', column });
   }
   return compiled.output.test(context);
 }
 
 /** Names used as `{name}` count as required unless the case lists them as optional. */
 function body(given: Json, context: JsonObject, optional: readonly string[]): Outcome<Json> {
-  const names = new Set<string>();
-  for (const [, name = ''] of JSON.stringify(given).matchAll(
-    /\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}/g,
-  )) {
-    if (!optional.includes(name)) names.add(name);
-  }
-  return fillBody(given, context, names);
+  const used = JSON.stringify(given).matchAll(/\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}/g);
+  const names = Array.from(used, ([, name = '']) => name).filter(
+    (name) => !optional.includes(name),
+  );
+  return fillBody(given, context, new Set(names));
 }
 
 function environment(given: Json, context: JsonObject): Outcome<Json> {
@@ -78,33 +71,38 @@ function environment(given: Json, context: JsonObject): Outcome<Json> {
   return expanded.ok ? ok(expanded.output.value) : expanded;
 }
 
+/** The forms by the name that a case gives them. */
+const FORMS = {
+  expr: (given, context, { schema }) =>
+    typeof given === 'string'
+      ? evaluate(given, context, schema)
+      : fail('invalid_input', '`expr` must be text'),
+  template: (given, context) => ok(fillTemplate(given, context)),
+  body: (given, context, { optional = [] }) =>
+    body(given, isObject(context) ? context : {}, optional),
+  env_template: (given, context) => environment(given, isObject(context) ? context : {}),
+} satisfies Record<
+  string,
+  (
+    given: Json,
+    context: Json,
+    more: { schema?: ContextSchema | undefined; optional?: readonly string[] },
+  ) => Outcome<Json>
+>;
+
 /** One line of a cases file: exactly one of the four forms, and its context. */
 function evaluateCase(line: string): Outcome<Json> {
   const parsed = parseJson(line);
   if (!parsed.ok) return parsed;
   const given = parsed.output;
   if (!isObject(given)) return fail('invalid_input', 'a case must be an object');
-  const context = getOwn(given, 'context') ?? {};
-  const asContext = isObject(context) ? context : {};
-  const optional = (getOwn(given, 'optional') as string[] | undefined) ?? [];
-  const form = ['expr', 'template', 'body', 'env_template'].find((name) =>
-    Object.hasOwn(given, name),
-  );
-  const text = form === undefined ? null : (given[form] ?? null);
-  switch (form) {
-    case 'expr':
-      return typeof text === 'string'
-        ? evaluate(text, context)
-        : fail('invalid_input', '`expr` must be text');
-    case 'template':
-      return ok(fillTemplate(text, context));
-    case 'body':
-      return body(text, asContext, optional);
-    case 'env_template':
-      return environment(text, asContext);
-    default:
-      return fail('invalid_input', 'a case needs `expr`, `template`, `body` or `env_template`');
+  const form = Object.keys(FORMS).find((name) => Object.hasOwn(given, name));
+  if (form === undefined) {
+    return fail('invalid_input', 'a case needs `expr`, `template`, `body` or `env_template`');
   }
+  const optional = (getOwn(given, 'optional') as string[] | undefined) ?? [];
+  const context = getOwn(given, 'context') ?? {};
+  return FORMS[form as keyof typeof FORMS](given[form] ?? null, context, { optional });
 }
 
 const answer = (outcome: Outcome<Json>): string =>
@@ -132,39 +130,34 @@ const jsonOrText = (given: string): Json => {
 export const run: CommandRun = async ({ args, options, terminal }) => {
   const file = asText(options.file);
   if (file !== undefined) return terminal.finish(await runFile(file, terminal.out), () => {});
-  const [expression] = args;
+  const expression = asText(args[0]);
   const [template, bodyText, env] = [options.template, options.body, options.env].map(asText);
-  const given = [asText(expression), template, bodyText, env].filter((form) => form !== undefined);
-  if (given.length !== 1) {
-    return terminal.finish(
-      fail('usage', 'give one expression, or one of --template, --body, --env, --file'),
-      () => {},
-    );
+  const forms: [keyof typeof FORMS, Json | undefined][] = [
+    ['expr', expression],
+    ['template', template],
+    ['body', bodyText && jsonOrText(bodyText)],
+    ['env_template', env && jsonOrText(env)],
+  ];
+  const [chosen, second] = forms.filter(([, text]) => text !== undefined);
+  if (!chosen || second) {
+    const message = 'give one expression, or one of --template, --body, --env, --file';
+    return terminal.finish(fail('usage', message), () => {});
   }
   const context = readJson(asText(options.ctx), 'context');
-  const schema =
-    options.schema === undefined ? undefined : readJson(asText(options.schema), 'schema');
   if (!context.ok) return terminal.finish(context, () => {});
-  if (schema && !schema.ok) return terminal.finish(schema, () => {});
-  const values = isObject(context.output) ? context.output : {};
-  const result =
-    template !== undefined
-      ? ok(fillTemplate(template, context.output))
-      : bodyText !== undefined
-        ? body(jsonOrText(bodyText), values, [])
-        : env !== undefined
-          ? environment(jsonOrText(env), values)
-          : evaluate(
-              asText(expression) ?? '',
-              context.output,
-              schema?.output as ContextSchema | undefined,
-            );
+  const schema =
+    options.schema === undefined ? ok(undefined) : readJson(asText(options.schema), 'schema');
+  if (!schema.ok) return terminal.finish(schema, () => {});
+  const [form, given = null] = chosen;
+  const known = schema.output as ContextSchema | undefined;
+  const result = FORMS[form](given, context.output, { schema: known });
   if (terminal.json) {
     terminal.out(answer(result));
     return result.ok ? EXIT.done : terminal.exitCode(result.error);
   }
-  if (!result.ok && expression !== undefined)
-    showCaret(String(expression), result.error.detail, terminal.note);
+  if (!result.ok && expression !== undefined) {
+    showCaret(expression, result.error.detail, terminal.note);
+  }
   return terminal.finish(result, (value) =>
     terminal.out(typeof value === 'string' ? visible(value) : JSON.stringify(value)),
   );

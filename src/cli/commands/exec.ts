@@ -15,7 +15,7 @@ import {
 import type { Runtime } from '../../runtime/index.ts';
 import { asList, asText, type CommandRun } from '../command.ts';
 import { signFiles, withRuntime } from '../project.ts';
-import { confirm, type Terminal, visible } from '../terminal/terminal.ts';
+import { confirm, interruptible, type Terminal, visible } from '../terminal/terminal.ts';
 
 /** `name=value` pairs, values read as JSON when they are; or one JSON object. */
 export function parseParameters(words: readonly string[]): Outcome<JsonObject> {
@@ -61,27 +61,8 @@ function showOutput(output: Json): string {
   return visible(JSON.stringify(output, null, 2));
 }
 
-/** Ctrl-C asks the call to stop; what it started is ended with it. */
-function interruptible(): { signal: AbortSignal; release(): void } {
-  const controller = new AbortController();
-  const stop = () => controller.abort();
-  process.once('SIGINT', stop);
-  process.once('SIGTERM', stop);
-  return {
-    signal: controller.signal,
-    release() {
-      process.off('SIGINT', stop);
-      process.off('SIGTERM', stop);
-    },
-  };
-}
-
 /** A refusal because nobody signed: the person at the terminal may, after a look at the file. */
-async function signsNow(
-  done: Outcome<Json>,
-  runtime: Runtime,
-  terminal: Terminal,
-): Promise<boolean> {
+async function signsNow(done: Outcome<Json>, runtime: Runtime, terminal: Terminal) {
   const id = done.ok ? undefined : done.error.detail.unsigned;
   const found = typeof id === 'string' ? runtime.library.find('tool', id) : undefined;
   if (!found?.ok || !terminal.isInteractive) return false;
@@ -110,13 +91,12 @@ export const run: CommandRun = async (call) => {
       ...(content.output === undefined ? {} : { content: content.output }),
       ...(options.dryRun === true ? { dry_run: true } : {}),
     };
-    const { signal, release } = interruptible();
     const surface = asText(options.as) ?? 'cli';
-    let done = await runtime.call('execute', request, { surface, signal });
-    if (await signsNow(done, runtime, terminal)) {
-      done = await runtime.call('execute', request, { surface, signal });
-    }
-    release();
+    const done = await interruptible(async (signal) => {
+      const execute = () => runtime.call('execute', request, { surface, signal });
+      const first = await execute();
+      return (await signsNow(first, runtime, terminal)) ? await execute() : first;
+    });
     return terminal.finish(done, (output) => {
       terminal.out(showOutput(output));
       const said = getOwn(output, 'stderr');

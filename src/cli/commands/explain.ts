@@ -9,14 +9,9 @@ import {
   plainText,
 } from '../../base/index.ts';
 import { directiveLimits, packLimits } from '../../harness/index.ts';
-import { canSpawn, type Directive, type DirectiveItem } from '../../items/index.ts';
+import { canSpawn, type Directive, type DirectiveItem, type Item } from '../../items/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
-import {
-  createCeilingVerifier,
-  type Grant,
-  grantName,
-  grantsFromPermissions,
-} from '../../trust/index.ts';
+import { createCeilingVerifier, grantName, grantsFromPermissions } from '../../trust/index.ts';
 import { asText, type CommandRun } from '../command.ts';
 import { withRuntime } from '../project.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
@@ -32,15 +27,6 @@ function limitsOf(directive: Directive, runtime: Runtime): Outcome<JsonObject> {
   return ok(shown);
 }
 
-function grantLine(grant: Grant, refusal: string | undefined): JsonObject {
-  return {
-    name: grantName(grant),
-    capability: grant.capability,
-    scope: { ...grant.scope },
-    ...(refusal === undefined ? {} : { capped: refusal }),
-  };
-}
-
 /** Declared grants, and what the policies leave of each name. */
 function effectiveGrants(directive: Directive, runtime: Runtime): JsonObject {
   const { catalog } = runtime.library.capabilities();
@@ -52,12 +38,22 @@ function effectiveGrants(directive: Directive, runtime: Runtime): JsonObject {
   const ceiling = createCeilingVerifier(runtime.policies().policy.ceilings(), catalog);
   return {
     granted: grants.map((grant) => {
-      const held = ceiling.holds(grant.capability);
-      return grantLine(grant, held.ok ? undefined : held.error.detail.message);
+      const { capability, scope } = grant;
+      const held = ceiling.holds(capability);
+      const capped = held.ok ? {} : { capped: held.error.detail.message };
+      return { name: grantName(grant), capability, scope: { ...scope }, ...capped };
     }),
     problems: problems.map(({ code, message }) => ({ code, message })),
   };
 }
+
+const identityOf = ({ kind, id, version, source, signature }: Item): JsonObject => ({
+  item_type: kind,
+  item_id: id,
+  version,
+  source,
+  signature: { ...signature },
+});
 
 function explainDirective(item: DirectiveItem, runtime: Runtime): Outcome<Json> {
   const { directive } = item;
@@ -67,11 +63,7 @@ function explainDirective(item: DirectiveItem, runtime: Runtime): Outcome<Json> 
   const limits = limitsOf(directive, runtime);
   if (!limits.ok) return limits;
   return ok({
-    item_type: 'directive',
-    item_id: item.id,
-    version: directive.version,
-    source: item.source,
-    signature: { ...item.signature },
+    ...identityOf(item),
     can_spawn_thread,
     missing,
     model: (directive.model ?? null) as Json,
@@ -92,28 +84,25 @@ async function explainTool(id: string, runtime: Runtime): Promise<Outcome<Json>>
   if (!chain.ok) return chain;
   const { catalog } = runtime.library.capabilities();
   const requires = [...new Set(chain.output.links.flatMap(({ tool }) => tool?.requires ?? []))];
+  const { effect = 'write', risk = [], labels = [], sandbox = 'workspace' } = item.tool ?? {};
+  const { policy } = runtime.policies();
   const surfaces: JsonObject = {};
   for (const surface of SURFACES) {
-    const verifier = createCeilingVerifier(runtime.policies().policy.ceilings(surface), catalog);
-    const effect = item.tool?.effect ?? 'write';
+    const verifier = createCeilingVerifier(policy.ceilings(surface), catalog);
     const refused = [
-      ...(runtime.policies().policy.effects(surface).includes(effect) ? [] : [`effect ${effect}`]),
+      ...(policy.effects(surface).includes(effect) ? [] : [`effect ${effect}`]),
       ...requires.filter((name) => !verifier.holds(name).ok),
     ];
     surfaces[surface] = refused.length === 0 ? 'may call it' : `refused: ${refused.join(', ')}`;
   }
   return ok({
-    item_type: 'tool',
-    item_id: item.id,
-    version: item.version,
-    source: item.source,
-    signature: { ...item.signature },
+    ...identityOf(item),
     chain: [...chain.output.links.map((link) => link.id), chain.output.primitive],
     requires,
-    effect: item.tool?.effect ?? 'write',
-    risk: [...(item.tool?.risk ?? [])],
-    labels: [...(item.tool?.labels ?? [])],
-    sandbox: item.tool?.sandbox ?? 'workspace',
+    effect,
+    risk,
+    labels,
+    sandbox,
     env: chain.output.links.flatMap(({ tool }) => tool?.env ?? []),
     surfaces,
   });
@@ -131,22 +120,15 @@ const plain = (value: Json): string =>
   visible(typeof value === 'string' ? value : JSON.stringify(value));
 
 /** Nested values as an indented outline: names left, values right. */
-function outline(value: Json, terminal: Terminal, indent = ''): void {
-  if (!isObject(value)) return terminal.out(`${indent}${plain(value)}`);
+function outline(value: Json, terminal: Terminal): void {
+  if (!isObject(value)) return terminal.out(plain(value));
   for (const [name, part] of Object.entries(value)) {
     if (name === 'limits' || name === 'permissions') continue;
     if (part === null || (Array.isArray(part) && part.length === 0)) continue;
-    const label = terminal.paint('dim', name.padEnd(17));
-    if (isObject(part)) {
-      terminal.out(
-        `${indent}${label} ${Object.entries(part)
-          .map(([key, inner]) => `${key}: ${plain(inner)}`)
-          .join(', ')}`,
-      );
-    } else
-      terminal.out(
-        `${indent}${label} ${Array.isArray(part) ? part.map(plain).join(', ') : plain(part)}`,
-      );
+    const words = isObject(part)
+      ? Object.entries(part).map(([key, inner]) => `${key}: ${plain(inner)}`)
+      : [part].flat().map(plain);
+    terminal.out(`${terminal.paint('dim', name.padEnd(17))} ${words.join(', ')}`);
   }
 }
 
@@ -154,9 +136,8 @@ function showLimits(limits: Json, terminal: Terminal): void {
   terminal.out(terminal.paint('bold', 'limits'));
   for (const [name, limit] of Object.entries(isObject(limits) ? limits : {})) {
     const from = terminal.paint('dim', plainText(getOwn(limit, 'from')));
-    terminal.out(
-      `  ${name.padEnd(15)} ${plain(getOwn(limit, 'value') ?? null).padEnd(10)} ${from}`,
-    );
+    const value = plain(getOwn(limit, 'value') ?? null).padEnd(10);
+    terminal.out(`  ${name.padEnd(15)} ${value} ${from}`);
   }
 }
 
@@ -179,9 +160,9 @@ export const run: CommandRun = (call) =>
     const { args, terminal } = call;
     const explained = await explain(asText(args[0]) ?? '', asText(args[1]) ?? '', runtime);
     return terminal.finish(explained, (output) => {
+      const [limits, permissions] = [getOwn(output, 'limits'), getOwn(output, 'permissions')];
       outline(output, terminal);
-      if (getOwn(output, 'limits')) showLimits(getOwn(output, 'limits') ?? null, terminal);
-      if (getOwn(output, 'permissions'))
-        showGrants(getOwn(output, 'permissions') ?? null, terminal);
+      if (limits) showLimits(limits, terminal);
+      if (permissions) showGrants(permissions, terminal);
     });
   });

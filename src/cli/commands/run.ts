@@ -1,5 +1,5 @@
 // `run`: a directive as a thread in this process, within its limits, seen live.
-import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import { compact, type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import { endUnattended, type RunRequest, type ThreadResult } from '../../harness/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
 import type { Store } from '../../store/index.ts';
@@ -76,17 +76,17 @@ function finishJson(done: Outcome<ThreadResult>, terminal: Terminal): void {
   terminal.out(JSON.stringify({ type: 'result', ...done }));
 }
 
-function refuse(refused: Failure, terminal: Terminal, usageCodes: ReadonlySet<string>): number {
+function refuse(refused: Failure, terminal: Terminal, usageCodes: readonly string[]): number {
   if (terminal.json) finishJson(refused, terminal);
   else terminal.finish(refused, () => {});
-  return usageCodes.has(refused.error.code) ? EXIT.usage : exitCodeOf(refused.error);
+  return usageCodes.includes(refused.error.code) ? EXIT.usage : exitCodeOf(refused.error);
 }
 
 async function finish(
   done: Outcome<ThreadResult>,
   store: Store,
   terminal: Terminal,
-  usageCodes: ReadonlySet<string>,
+  usageCodes: readonly string[],
 ): Promise<number> {
   if (!done.ok) return refuse(done, terminal, usageCodes);
   if (terminal.json) finishJson(done, terminal);
@@ -113,7 +113,7 @@ interface Follow {
 export async function followRun(call: CommandCall, follow: Follow): Promise<number> {
   const { terminal } = call;
   const view = createRunView(terminal);
-  const codes = new Set(follow.usageCodes ?? []);
+  const { usageCodes: codes = [] } = follow;
   try {
     return await withThreads(
       call,
@@ -140,21 +140,15 @@ export async function followRun(call: CommandCall, follow: Follow): Promise<numb
   }
 }
 
-/** Option, limit it narrows; all are counts except `spend`, which is money. */
-const LIMIT_OPTIONS = {
-  turns: 'turns',
-  tokens: 'tokens',
-  toolCalls: 'tool_calls',
-  spawns: 'spawns',
-  depth: 'depth',
-  duration: 'duration',
-  spend: 'spend',
-} as const;
+/** Limits that options of their name narrow; all are counts except `spend`, which is money. */
+const LIMITS = ['turns', 'tokens', 'tool_calls', 'spawns', 'depth', 'duration', 'spend'];
 
 function limitsOf(options: Readonly<Record<string, unknown>>): Outcome<RunRequest['limits']> {
   const limits: Record<string, number | string> = {};
-  for (const [option, name] of Object.entries(LIMIT_OPTIONS)) {
-    const text = asText(options[option]);
+  for (const name of LIMITS) {
+    const text = asText(
+      options[name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase())],
+    );
     if (text === undefined) continue;
     const isRight = name === 'spend' ? /^\d+(\.\d{1,9})?$/ : /^\d{1,12}$/;
     if (!isRight.test(text)) {
@@ -166,27 +160,25 @@ function limitsOf(options: Readonly<Record<string, unknown>>): Outcome<RunReques
   return ok(Object.keys(limits).length === 0 ? undefined : limits);
 }
 
-function requestOf(
-  args: Parameters<CommandRun>[0]['args'],
-  options: Readonly<Record<string, unknown>>,
-): Outcome<RunRequest> {
+function requestOf({ args, options }: CommandCall): Outcome<RunRequest> {
   const inputs = parseParameters(asList(args[1]));
   if (!inputs.ok) return inputs;
   const limits = limitsOf(options);
   if (!limits.ok) return limits;
-  const [message, model] = [asText(options.message), asText(options.model)];
-  return ok({
-    directive: asText(args[0]) ?? '',
-    inputs: inputs.output,
-    ...(message === undefined ? {} : { message }),
-    ...(model === undefined ? {} : { model }),
-    ...(limits.output === undefined ? {} : { limits: limits.output }),
-    ...(options.stream === true ? { stream: true } : {}),
-  });
+  return ok(
+    compact<RunRequest>({
+      directive: asText(args[0]) ?? '',
+      inputs: inputs.output,
+      message: asText(options.message),
+      model: asText(options.model),
+      limits: limits.output,
+      stream: options.stream === true ? true : undefined,
+    }),
+  );
 }
 
 export const run: CommandRun = async (call) => {
-  const request = requestOf(call.args, call.options);
+  const request = requestOf(call);
   if (!request.ok) return call.terminal.finish(request, () => {});
   return await followRun(call, {
     mayStart: (runtime) => runtime.mayRun(request.output),

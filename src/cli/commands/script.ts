@@ -10,7 +10,6 @@ import {
   type Outcome,
   ok,
   parseJson,
-  readRegularFile,
 } from '../../base/index.ts';
 import type { Trail } from '../../flow/index.ts';
 import { createRuntime, findScriptProject } from '../../runtime/index.ts';
@@ -18,7 +17,7 @@ import type { ScriptEffect } from '../../script/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
 import { confirm } from '../terminal/terminal.ts';
-import { MAX_SCRIPT_BYTES } from './check.ts';
+import { readScript } from './check.ts';
 import { parseParameters } from './exec.ts';
 
 // One run of a script on the command line: its project, the operator's policy for scripts, effects as
@@ -53,7 +52,7 @@ function read(job: ScriptJob): Outcome<{ path: string; text: string }> {
   if (job.text !== undefined)
     return ok({ path: resolve(job.cwd, '<command line>.mld'), text: job.text });
   const path = resolve(job.cwd, job.file ?? '');
-  const read = readRegularFile(path, { max: MAX_SCRIPT_BYTES, followsLinks: true });
+  const read = readScript(path);
   if ('bytes' in read) return ok({ path, text: read.bytes.toString('utf8') });
   const { errno, message } = read.problem;
   const why = errno === 'ENOENT' ? 'there is no such file' : message;
@@ -116,25 +115,19 @@ export async function runScriptJob(job: ScriptJob): Promise<ScriptEnd> {
   }
 }
 
+type Printed = (text: string) => { stream: 'out' | 'err'; text: string };
+const asLine: Printed = (text) => ({ stream: 'out', text: `${text}\n` });
+const PRINTED: Readonly<Partial<Record<ScriptEffect['kind'], Printed>>> = {
+  text: (text) => ({ stream: 'out', text }),
+  show: asLine,
+  run: asLine,
+  log: (text) => ({ stream: 'err', text: `${text}\n` }),
+  stderr: (text) => ({ stream: 'err', text: text.endsWith('\n') ? text : `${text}\n` }),
+  warning: (text) => ({ stream: 'err', text: `warning: ${text}\n` }),
+};
+
 /** Which stream an effect goes to, as text; undefined: it is seen elsewhere. */
-export function printed(effect: ScriptEffect): { stream: 'out' | 'err'; text: string } | undefined {
-  const { kind, text } = effect;
-  switch (kind) {
-    case 'text':
-      return { stream: 'out', text };
-    case 'show':
-    case 'run':
-      return { stream: 'out', text: `${text}\n` };
-    case 'log':
-      return { stream: 'err', text: `${text}\n` };
-    case 'stderr':
-      return { stream: 'err', text: text.endsWith('\n') ? text : `${text}\n` };
-    case 'warning':
-      return { stream: 'err', text: `warning: ${text}\n` };
-    default:
-      return undefined;
-  }
-}
+export const printed = ({ kind, text }: ScriptEffect) => PRINTED[kind]?.(text);
 
 /** Read when the script first asks for `@input`; a person at the terminal is not waited for. */
 function readStdin(): string {
@@ -185,9 +178,7 @@ async function runForPeople(call: CommandCall, job: ScriptJob): Promise<number> 
 
 export const run: CommandRun = async (call) => {
   const { options, terminal } = call;
-  if (options.worker === true) {
-    return await runWorker(terminal.env);
-  }
+  if (options.worker === true) return await runWorker(terminal.env);
   const payload = parseParameters(asList(options.payload));
   if (!payload.ok) return terminal.finish(payload, () => {});
   const job = jobOf(call, payload.output);
@@ -209,53 +200,32 @@ export const run: CommandRun = async (call) => {
 // `script --worker`: one job a line on stdin, one answer a line on stdout, until stdin ends. Each job
 // runs as if it were a process of its own.
 
-interface Job {
-  readonly id: unknown;
-  readonly work: string;
-  readonly file: string;
-}
-
-type Environment = Readonly<Record<string, string | undefined>>;
-
-function readJob(line: string): Job | string {
+async function answer(line: string, env: ScriptJob['env']) {
+  const refuse = (err: string) => ({ id: null, code: EXIT.usage, out: '', err });
   const parsed = parseJson(line);
-  if (!parsed.ok || !isObject(parsed.output)) return 'a job is one JSON object a line';
+  if (!parsed.ok || !isObject(parsed.output)) return refuse('a job is one JSON object a line');
   const { id, work, file } = parsed.output;
-  if (typeof work !== 'string' || typeof file !== 'string') return 'a job needs `work` and `file`';
-  return { id, work, file };
-}
-
-async function answer({ work, file }: Job, env: Environment) {
+  if (typeof work !== 'string' || typeof file !== 'string') {
+    return refuse('a job needs `work` and `file`');
+  }
   const text = { out: '', err: '' };
-  const end = await runScriptJob({
-    file,
-    text: undefined,
-    cwd: work,
-    env,
-    payload: {},
-    stdin: () => '',
-    onEffect(effect) {
-      const line = printed(effect);
-      if (line) text[line.stream] += line.text;
-    },
-  });
-  return { code: end.code, out: text.out, err: [text.err, ...end.problems].join('') };
-}
-
-async function handle(line: string, env: Environment): Promise<string> {
-  const job = readJob(line);
-  if (typeof job === 'string')
-    return JSON.stringify({ id: null, code: EXIT.usage, out: '', err: job });
+  const onEffect = (effect: ScriptEffect): void => {
+    const shown = printed(effect);
+    if (shown) text[shown.stream] += shown.text;
+  };
+  const job = { file, text: undefined, cwd: work, env, payload: {}, stdin: () => '', onEffect };
   try {
-    return JSON.stringify({ id: job.id, ...(await answer(job, env)) });
+    const { code, problems } = await runScriptJob(job);
+    return { id, code, out: text.out, err: [text.err, ...problems].join('') };
   } catch (error) {
-    return JSON.stringify({ id: job.id, code: EXIT.failed, out: '', err: String(error) });
+    return { id, code: EXIT.failed, out: '', err: String(error) };
   }
 }
 
-async function runWorker(env: Environment): Promise<number> {
+async function runWorker(env: ScriptJob['env']): Promise<number> {
   for await (const line of createInterface({ input: process.stdin })) {
-    if (line.trim() !== '') process.stdout.write(`${await handle(line, env)}\n`);
+    if (line.trim() === '') continue;
+    process.stdout.write(`${JSON.stringify(await answer(line, env))}\n`);
   }
   return EXIT.done;
 }

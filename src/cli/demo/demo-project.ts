@@ -25,19 +25,14 @@ export async function execute(
   const words = Object.entries(parameters).map(
     ([name, value]) => `${name}=${JSON.stringify(value)}`,
   );
-  terminal.out(
-    `${terminal.paint('blue', '$')} km exec tool ${id} ${visible(words.join(' ')).slice(0, 100)}`,
-  );
-  const done = await runtime.call(
-    'execute',
-    { item_type: 'tool', item_id: id, parameters },
-    { surface: 'cli', name: 'demo' },
-  );
-  if (done.ok) terminal.out(`  ${visible(show(done.output)).replaceAll('\n', '\n  ')}`);
-  else
-    terminal.out(
-      `  ${terminal.paint('red', done.error.code)}: ${visible(done.error.detail.message)}`,
-    );
+  const shown = visible(words.join(' ')).slice(0, 100);
+  terminal.out(`${terminal.paint('blue', '$')} km exec tool ${id} ${shown}`);
+  const request = { item_type: 'tool', item_id: id, parameters };
+  const done = await runtime.call('execute', request, { surface: 'cli', name: 'demo' });
+  const said = done.ok
+    ? visible(show(done.output)).replaceAll('\n', '\n  ')
+    : `${terminal.paint('red', done.error.code)}: ${visible(done.error.detail.message)}`;
+  terminal.out(`  ${said}`);
   return done;
 }
 

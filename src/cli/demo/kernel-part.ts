@@ -1,36 +1,35 @@
 // The first part of the demo: items, chains, refusals, labels and streams, without any model.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Json } from '../../base/index.ts';
 import { makeValue } from '../../flow/index.ts';
 import { visible } from '../terminal/terminal.ts';
 import { type DemoProject, execute, field, heading } from './demo-project.ts';
 
+const WHY = {
+  check: 'Reading a project runs nothing in it. Every mistake is found before a thread starts.',
+  chain:
+    'text/headline_words -> text/word_stats -> runtime/node -> subprocess: code of the project, in a sandboxed child.',
+  denied: "Items change through `execute` alone; the project's own policy denies pushing.",
+  labels:
+    'What was read from private/ keeps that label, also inside another value. The policy keeps it here.',
+  stream: 'Server-sent events over HTTP to the answer, a file and a sink of the project.',
+} as const;
+
 function checkItems({ runtime, terminal }: DemoProject): boolean {
-  heading(
-    terminal,
-    'check',
-    'Reading a project runs nothing in it. Every mistake is found before a thread starts.',
-  );
+  heading(terminal, 'check', WHY.check);
   const problems = runtime.library.check().filter(({ severity }) => severity === 'error');
   terminal.diagnostics(problems);
   terminal.out(`  ${runtime.library.all().length} items, ${problems.length} errors`);
-  const counts = new Map<string, number>();
-  for (const { signature } of runtime.library.all()) {
-    counts.set(signature.state, (counts.get(signature.state) ?? 0) + 1);
-  }
-  terminal.out(
-    `  signatures: ${[...counts].map(([state, count]) => `${count} ${state}`).join(', ')}`,
-  );
+  const states = Map.groupBy(runtime.library.all(), ({ signature }) => signature.state);
+  const counts = [...states].map(([state, items]) => `${items.length} ${state}`);
+  terminal.out(`  signatures: ${counts.join(', ')}`);
   return problems.length === 0;
 }
 
 async function chain(stage: DemoProject): Promise<boolean> {
   const { terminal, runtime } = stage;
-  heading(
-    terminal,
-    'a chain',
-    'text/headline_words -> text/word_stats -> runtime/node -> subprocess: code of the project, in a sandboxed child.',
-  );
+  heading(terminal, 'a chain', WHY.chain);
   if (!stage.sandboxed) {
     terminal.out(
       '  left out: no sandbox works here, and without one no code of a project runs; see `km doctor`',
@@ -38,38 +37,21 @@ async function chain(stage: DemoProject): Promise<boolean> {
     return true;
   }
   const text = readFileSync(join(runtime.project, 'notes/release.md'), 'utf8');
-  const done = await execute(
-    stage,
-    'text/headline_words',
-    { text },
-    (output) => `frequent: ${field(output, 'frequent')}\nchain: ${field(output, 'chain')}`,
-  );
-  return done.ok;
+  const show = (output: Json) =>
+    `frequent: ${field(output, 'frequent')}\nchain: ${field(output, 'chain')}`;
+  return (await execute(stage, 'text/headline_words', { text }, show)).ok;
 }
 
 async function denied(stage: DemoProject): Promise<boolean> {
-  const { terminal } = stage;
-  heading(
-    terminal,
-    'denied',
-    "Items change through `execute` alone; the project's own policy denies pushing.",
-  );
-  const write = await execute(
-    stage,
-    'fs/write_file',
-    { path: '.ai/tools/evil.yaml', content: 'x' },
-    String,
-  );
+  heading(stage.terminal, 'denied', WHY.denied);
+  const evil = { path: '.ai/tools/evil.yaml', content: 'x' };
+  const write = await execute(stage, 'fs/write_file', evil, String);
   const push = await execute(stage, 'git/push', { branch: 'main' }, String);
   return !write.ok && !push.ok;
 }
 
 async function labels({ runtime, terminal }: DemoProject): Promise<boolean> {
-  heading(
-    terminal,
-    'labels',
-    'What was read from private/ keeps that label, also inside another value. The policy keeps it here.',
-  );
+  heading(terminal, 'labels', WHY.labels);
   const caller = runtime.caller({ surface: 'cli', name: 'demo' });
   const read = await runtime.kernel.execute(
     { item_type: 'tool', item_id: 'fs/read_file', parameters: { path: 'private/key.txt' } },
@@ -88,31 +70,22 @@ async function labels({ runtime, terminal }: DemoProject): Promise<boolean> {
     },
     caller,
   );
-  terminal.out(
-    `  send it to ${url}: ${sent.ok ? 'sent' : `${terminal.paint('red', sent.error.code)}: ${visible(sent.error.detail.message)}`}`,
-  );
+  const said = sent.ok
+    ? 'sent'
+    : `${terminal.paint('red', sent.error.code)}: ${visible(sent.error.detail.message)}`;
+  terminal.out(`  send it to ${url}: ${said}`);
   return !sent.ok && sent.error.code === 'permission_denied';
 }
 
 async function stream(stage: DemoProject): Promise<boolean> {
   const { terminal, runtime, events } = stage;
-  heading(
-    terminal,
-    'a stream into three sinks',
-    'Server-sent events over HTTP to the answer, a file and a sink of the project.',
-  );
-  const done = await execute(
-    stage,
-    'demo/events',
-    { url: events },
-    (output) =>
-      `events: ${field(output, 'stream_events_count')}\nsinks: ${field(output, 'stream_destinations')}`,
-  );
+  heading(terminal, 'a stream into three sinks', WHY.stream);
+  const show = (output: Json) =>
+    `events: ${field(output, 'stream_events_count')}\nsinks: ${field(output, 'stream_destinations')}`;
+  const done = await execute(stage, 'demo/events', { url: events }, show);
   if (done.ok) {
-    const lines = readFileSync(join(runtime.project, 'out/events.jsonl'), 'utf8')
-      .trim()
-      .split('\n');
-    terminal.out(`  out/events.jsonl has ${lines.length} lines`);
+    const written = readFileSync(join(runtime.project, 'out/events.jsonl'), 'utf8');
+    terminal.out(`  out/events.jsonl has ${written.trim().split('\n').length} lines`);
   }
   return done.ok;
 }

@@ -93,14 +93,17 @@ function showCost({ result, events }: Played, { runtime, terminal }: DemoProject
     for (const kind of Object.keys(totals) as (keyof typeof totals)[]) totals[kind] += usage[kind];
     [requests, row] = [requests + 1, price.output.row];
   }
-  const isSame = formatMoney(sum) === result.cost.spend;
+  const [spend, charged] = [formatMoney(sum), plainText(result.cost.spend)];
+  const [input, cached, output] = Object.values(totals).map(count);
+  const verdict =
+    spend === charged
+      ? terminal.paint('green', 'it adds up')
+      : terminal.paint('red', 'it does not add up');
   terminal.out(
-    `  ${requests} requests, ${count(totals.input_tokens)} tokens in, ${count(totals.cache_read_tokens)} from the cache, ${count(totals.output_tokens)} out (${row})`,
+    `  ${requests} requests, ${input} tokens in, ${cached} from the cache, ${output} out (${row})`,
   );
-  terminal.out(
-    `  ${formatMoney(sum)} USD by the price row, ${plainText(result.cost.spend)} USD charged: ${isSame ? terminal.paint('green', 'it adds up') : terminal.paint('red', 'it does not add up')}`,
-  );
-  return isSame;
+  terminal.out(`  ${spend} USD by the price row, ${charged} USD charged: ${verdict}`);
+  return spend === charged;
 }
 
 /** Did everything happen that this part is about? */

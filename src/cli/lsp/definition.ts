@@ -87,27 +87,22 @@ const STEP = `\\.(?:${WORD}|\\d+)|\\[\\d+\\]|\\["[^"\\n]*"\\]|\\([^()\\n]*\\)`;
 const REFERENCE = new RegExp(`(?:(?<!@)@|\\{\\{\\s*)(${WORD})((?:${STEP})*)`, 'g');
 const STEPS = new RegExp(STEP, 'g');
 
-export interface NameToken {
+interface Place {
+  readonly at: number;
+  readonly end: number;
+}
+
+export interface NameToken extends Place {
   readonly kind: 'name';
   readonly name: string;
   /** Fields up to the one that was asked about; none: the name itself. */
   readonly fields: readonly string[];
-  readonly at: number;
-  readonly end: number;
 }
 
-interface WordToken {
+interface WordToken extends Place {
   readonly kind: 'word';
   readonly word: string;
-  readonly at: number;
-  readonly end: number;
 }
-
-const lineAround = (text: string, offset: number): { start: number; line: string } => {
-  const start = text.lastIndexOf('\n', offset - 1) + 1;
-  const end = text.indexOf('\n', offset);
-  return { start, line: text.slice(start, end === -1 ? text.length : end) };
-};
 
 /** A step as a field: `.a`, `[0]`, `["k"]`; calls are none. */
 export const fieldOf = (step: string): string | undefined =>
@@ -133,7 +128,8 @@ function nameIn(match: RegExpExecArray, start: number, offset: number): NameToke
 }
 
 export function tokenAt(text: string, offset: number): NameToken | WordToken | undefined {
-  const { start, line } = lineAround(text, offset);
+  const start = text.lastIndexOf('\n', offset - 1) + 1;
+  const [line = ''] = text.slice(start).split('\n', 1);
   const names = new RegExp(REFERENCE);
   for (let match = names.exec(line); match !== null; match = names.exec(line)) {
     const from = start + match.index;
@@ -153,13 +149,18 @@ export function tokenAt(text: string, offset: number): NameToken | WordToken | u
   return undefined;
 }
 
-interface Target {
+interface Target extends Place {
   readonly file: string;
   /** The text that the offsets are in. */
   readonly text: string;
-  readonly at: number;
-  readonly end: number;
 }
+
+const startOf = ({ file, script }: Module): Target => ({
+  file,
+  text: script?.text ?? '',
+  at: 0,
+  end: 0,
+});
 
 export function definitionAt(view: View, offset: number, modules: Modules): Target | undefined {
   const { script } = view;
@@ -177,7 +178,7 @@ export function definitionAt(view: View, offset: number, modules: Modules): Targ
       return { file, text: meaning.home.script.text, ...bound.place };
     }
     case 'module':
-      return { file: meaning.module.file, text: meaning.module.script?.text ?? '', at: 0, end: 0 };
+      return startOf(meaning.module);
     case 'input':
       return inputIn(view, meaning.input.name);
     case 'ambient':
@@ -195,7 +196,7 @@ function pathAt(
     ({ source }) => source && source.path.at < offset && offset < source.path.end,
   );
   const module = bound && modules.of(bound, file);
-  return module && { file: module.file, text: module.script?.text ?? '', at: 0, end: 0 };
+  return module && startOf(module);
 }
 
 /** `<input name="x"`, `<x type=…` below `<inputs>`, or a key of that name. */

@@ -11,16 +11,7 @@ const MAX_LENGTH = 1024 * 1024;
 
 export type Notify = (method: string, params: Json) => void;
 
-export interface OpenDocuments {
-  get(uri: string): Document | undefined;
-  /** The text of a file that is open. */
-  textOf(file: string): string | undefined;
-  view(document: Document): View;
-  /** Those whose findings have to be told again; asking empties the list. */
-  takeChanged(): Document[];
-  /** By method, what a client tells about documents. */
-  readonly notifications: Readonly<Record<string, (params: JsonObject) => void>>;
-}
+export type OpenDocuments = ReturnType<typeof createOpenDocuments>;
 
 /** Only files have a place among others; a text without one is treated as if it lay at the root. */
 export function fileOf(uri: string): string {
@@ -32,7 +23,7 @@ export function fileOf(uri: string): string {
   }
 }
 
-export function createOpenDocuments(notify: Notify): OpenDocuments {
+export function createOpenDocuments(notify: Notify) {
   const documents = new Map<string, Document>();
   const views = new WeakMap<Document, View>();
   const changed = new Set<string>();
@@ -56,38 +47,43 @@ export function createOpenDocuments(notify: Notify): OpenDocuments {
     notify('window/logMessage', { type: 2, message });
   }
 
+  /** By method, what a client tells about documents. */
+  const notifications: Readonly<Record<string, (params: JsonObject) => void>> = {
+    'textDocument/didOpen'({ textDocument }) {
+      const uri = textField(textDocument, 'uri');
+      keep(createDocument(uri, textField(textDocument, 'text'), versionOf(textDocument)));
+    },
+    'textDocument/didChange'({ textDocument, contentChanges }) {
+      const document = documents.get(textField(textDocument, 'uri'));
+      if (!document || !Array.isArray(contentChanges)) return;
+      keep(document.changed(contentChanges.map(changeOf), versionOf(textDocument)));
+    },
+    'textDocument/didSave'() {
+      // What one file holds may change what is wrong with the others.
+      for (const uri of documents.keys()) changed.add(uri);
+    },
+    'textDocument/didClose'({ textDocument }) {
+      drop(textField(textDocument, 'uri'));
+    },
+  };
+
   return {
-    get: (uri) => documents.get(uri),
-    textOf: (file) => documents.get(pathToFileURL(file).href)?.text,
-    view(document) {
+    notifications,
+    get: (uri: string): Document | undefined => documents.get(uri),
+    /** The text of a file that is open. */
+    textOf: (file: string): string | undefined => documents.get(pathToFileURL(file).href)?.text,
+    view(document: Document): View {
       const known = views.get(document);
       if (known) return known;
       const made = viewOf(document.text, fileOf(document.uri));
       views.set(document, made);
       return made;
     },
-    takeChanged() {
+    /** Those whose findings have to be told again; asking empties the list. */
+    takeChanged(): Document[] {
       const list = [...changed].flatMap((uri) => documents.get(uri) ?? []);
       changed.clear();
       return list;
-    },
-    notifications: {
-      'textDocument/didOpen'({ textDocument }) {
-        const uri = textField(textDocument, 'uri');
-        keep(createDocument(uri, textField(textDocument, 'text'), versionOf(textDocument)));
-      },
-      'textDocument/didChange'({ textDocument, contentChanges }) {
-        const document = documents.get(textField(textDocument, 'uri'));
-        if (!document || !Array.isArray(contentChanges)) return;
-        keep(document.changed(contentChanges.map(changeOf), versionOf(textDocument)));
-      },
-      'textDocument/didSave'() {
-        // What one file holds may change what is wrong with the others.
-        for (const uri of documents.keys()) changed.add(uri);
-      },
-      'textDocument/didClose'({ textDocument }) {
-        drop(textField(textDocument, 'uri'));
-      },
     },
   };
 }

@@ -25,22 +25,10 @@ export interface Home {
   readonly bound: Bound;
 }
 
-export interface Modules {
-  /** The file an import names. */
-  of(bound: Bound, from: string): Module | undefined;
-  /** Goes from an imported name to where it is bound; a name that is not imported is at home. */
-  home(home: Home): Home;
-  /** What other files can import from it. */
-  exports(module: Module): readonly string[];
-}
+export type Modules = ReturnType<typeof createModules>;
 
-interface ModulePorts {
-  readonly home: string;
-  /** The text of a file that is open. */
-  opened(file: string): string | undefined;
-}
-
-export function createModules({ home: userFolder, opened }: ModulePorts): Modules {
+/** `opened` gives the text of a file that is open. */
+export function createModules(userFolder: string, opened: (file: string) => string | undefined) {
   const kept = new Map<string, { stamp: string; module: Module }>();
 
   function stampOf(file: string): string | undefined {
@@ -75,14 +63,16 @@ export function createModules({ home: userFolder, opened }: ModulePorts): Module
     return isAbsolute(written) ? resolve(written) : join(folder, written);
   }
 
-  const modules: Modules = {
-    of({ source }, from) {
+  const modules = {
+    /** The file an import names. */
+    of({ source }: Bound, from: string): Module | undefined {
       const written = source && staticText(source.path);
       if (written === undefined) return undefined;
       const path = locate(written, from);
       return read(path) ?? (extname(path) === '' ? read(`${path}.mld`) : undefined);
     },
-    home(start) {
+    /** Goes from an imported name to where it is bound; a name that is not imported is at home. */
+    home(start: Home): Home {
       let here = start;
       for (let hop = 0; hop < MAX_HOPS && here.bound.kind === 'import'; hop += 1) {
         const module = modules.of(here.bound, here.file);
@@ -93,18 +83,15 @@ export function createModules({ home: userFolder, opened }: ModulePorts): Module
       }
       return here;
     },
-    exports({ script, data }) {
+    /** What other files can import from it. */
+    exports({ script, data }: Module): readonly string[] {
       if (!script) return isObject(data) ? Object.keys(data) : [];
       const limits = script.parsed.partial.body.flatMap((node) =>
         node.kind === 'export' && node.names ? node.names : [],
       );
       const own = script.names.filter(
         ({ kind, seen, place }) =>
-          kind !== 'import' &&
-          kind !== 'guard' &&
-          kind !== 'hook' &&
-          seen.at === 0 &&
-          place.end > 0,
+          !/^(?:import|guard|hook)$/.test(kind) && seen.at === 0 && place.end > 0,
       );
       return limits.length > 0 ? limits : [...new Set(own.map(({ name }) => name))];
     },
@@ -112,12 +99,11 @@ export function createModules({ home: userFolder, opened }: ModulePorts): Module
   return modules;
 }
 
-/** Seen in the whole file. */
-const isOwn = ({ seen }: Bound, { text }: ScriptView): boolean =>
-  seen.at === 0 && seen.end === text.length;
-
+/** A name that is seen in the whole file. */
 export const ownName = (script: ScriptView, name: string | undefined): Bound | undefined =>
-  script.names.find((bound) => bound.name === name && isOwn(bound, script));
+  script.names.find(
+    (bound) => bound.name === name && bound.seen.at === 0 && bound.seen.end === script.text.length,
+  );
 
 function moduleOf(file: string, text: string): Module {
   if (/\.jsonl?$/.test(file)) {

@@ -9,15 +9,8 @@ const MAX_HEADER = 4096;
 export const MAX_MESSAGE = 32 * 1024 * 1024;
 const BREAK = Buffer.from('\r\n\r\n');
 
-interface Framing {
-  push(chunk: Uint8Array): void;
-}
-
 /** `take` gets the text of every whole message, `complain` what was wrong with the others. */
-export function createFraming(
-  take: (text: string) => void,
-  complain: (why: string) => void,
-): Framing {
+export function createFraming(take: (text: string) => void, complain: (why: string) => void) {
   let kept: Buffer = Buffer.alloc(0);
   /** Parts of the message that is coming; joined once, when all of it is there. */
   let parts: Uint8Array[] = [];
@@ -68,21 +61,18 @@ export function createFraming(
   }
 
   return {
-    push(chunk) {
+    push(chunk: Uint8Array): void {
       let bytes: Buffer = kept.length === 0 ? Buffer.from(chunk) : Buffer.concat([kept, chunk]);
       kept = Buffer.alloc(0);
       while (bytes.length > 0) {
         const rest = readSome(bytes);
-        if (rest === undefined) {
+        bytes = rest ?? bytes;
+        // Garbage that is being waited out is kept without being looked at again.
+        const isShort = bytes.length < BREAK.length && missing === 0 && skipping === 0;
+        if (rest === undefined || isShort) {
           kept = bytes;
           return;
         }
-        // Garbage that is being waited out is kept without being looked at again.
-        if (rest.length < BREAK.length && missing === 0 && skipping === 0) {
-          kept = rest;
-          return;
-        }
-        bytes = rest;
       }
     },
   };

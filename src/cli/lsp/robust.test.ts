@@ -23,7 +23,7 @@ const text = fc
 const file = fc.constantFrom('/p/a.mld', '/p/a.md', '/p/.ai/directives/a.md', '/p/a.yaml');
 
 test('any text can be asked about at any place', () => {
-  const modules = createModules({ home: '/h', opened: () => 'var @a = 1' });
+  const modules = createModules('/h', () => 'var @a = 1');
   fc.assert(
     fc.property(text, file, fc.nat(), (content, name, number) => {
       const view = viewOf(content, name);

@@ -1,6 +1,6 @@
 // What a client asks about a place of a document.
 import { pathToFileURL } from 'node:url';
-import { isObject, type Json, type JsonObject, parseJson } from '../../base/index.ts';
+import { isObject, type Json, type JsonObject, messageOf, parseJson } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
 import { type Completion, type CompletionKind, completeAt } from './completion.ts';
 import { definitionAt } from './definition.ts';
@@ -10,6 +10,7 @@ import { createOpenDocuments, fileOf, type Notify, type OpenDocuments } from './
 import { hoverAt } from './hover.ts';
 import { createModules, type Modules } from './modules.ts';
 import { ERROR, placeField, Refusal, textField } from './protocol.ts';
+import type { View } from './view.ts';
 
 /** As the protocol numbers them. */
 const KINDS: Readonly<Record<CompletionKind, number>> = {
@@ -29,46 +30,40 @@ function createRequests(
   documents: OpenDocuments,
   modules: Modules,
 ): Readonly<Record<string, (params: JsonObject) => Json>> {
-  function asked(params: JsonObject): { document: Document; offset: number } | undefined {
-    const document = documents.get(textField(params['textDocument'], 'uri'));
-    const place = placeField(params['position']);
-    return document && { document, offset: document.offsetAt(place) };
-  }
+  const about =
+    <Found>(
+      find: (view: View, offset: number, modules: Modules) => Found | undefined,
+      answer: (found: Found, document: Document, offset: number) => Json,
+    ) =>
+    (params: JsonObject): Json => {
+      const document = documents.get(textField(params['textDocument'], 'uri'));
+      const place = placeField(params['position']);
+      if (!document) return null;
+      const offset = document.offsetAt(place);
+      const found = find(documents.view(document), offset, modules);
+      return found ? answer(found, document, offset) : null;
+    };
   return {
-    'textDocument/hover'(params) {
-      const about = asked(params);
-      const found = about && hoverAt(documents.view(about.document), about.offset, modules);
-      if (!found) return null;
-      const range = spanJson(about.document.spanOf(found.at, found.end));
-      return { contents: { kind: 'markdown', value: found.text }, range };
-    },
-    'textDocument/definition'(params) {
-      const about = asked(params);
-      const found = about && definitionAt(documents.view(about.document), about.offset, modules);
-      if (!found) return null;
-      const isHere = found.file === fileOf(about.document.uri);
-      const uri = isHere ? about.document.uri : pathToFileURL(found.file).href;
-      const target = createDocument(uri, found.text, 0);
-      return { uri, range: spanJson(target.spanOf(found.at, found.end)) };
-    },
-    'textDocument/completion'(params) {
-      const about = asked(params);
-      const found = about && completeAt(documents.view(about.document), about.offset, modules);
-      return found ? completionList(found, about.document, about.offset) : null;
-    },
+    'textDocument/hover': about(hoverAt, ({ text, at, end }, document) => ({
+      contents: { kind: 'markdown', value: text },
+      range: spanJson(document.spanOf(at, end)),
+    })),
+    'textDocument/definition': about(definitionAt, ({ file, text, at, end }, document) => {
+      const uri = file === fileOf(document.uri) ? document.uri : pathToFileURL(file).href;
+      return { uri, range: spanJson(createDocument(uri, text, 0).spanOf(at, end)) };
+    }),
+    'textDocument/completion': about(completeAt, completionList),
   };
 }
 
 function completionList({ items, at }: Completion, document: Document, offset: number): Json {
   const range = spanJson(document.spanOf(at, offset));
-  const list = items.map(
-    ({ label, kind, detail }): Json => ({
-      label,
-      kind: KINDS[kind],
-      ...(detail === undefined ? {} : { documentation: { kind: 'markdown', value: detail } }),
-      textEdit: { range, newText: label },
-    }),
-  );
+  const documented = (detail: string | undefined) =>
+    detail === undefined ? {} : { documentation: { kind: 'markdown', value: detail } };
+  const list = items.map(({ label, kind, detail }) => {
+    const textEdit = { range, newText: label };
+    return { label, kind: KINDS[kind], ...documented(detail), textEdit };
+  });
   return { isIncomplete: false, items: list };
 }
 
@@ -84,13 +79,6 @@ export interface ServerPorts {
   library(file: string): Promise<Library | undefined>;
 }
 
-interface Server {
-  /** One message as it came. An exit code when it was the last. */
-  handle(text: string): number | undefined;
-  /** Tells what is wrong with the documents that changed; called when nothing else waits. */
-  settle(): Promise<void>;
-}
-
 const CAPABILITIES: JsonObject = {
   textDocumentSync: { openClose: true, change: 2, save: { includeText: false } },
   hoverProvider: true,
@@ -98,20 +86,17 @@ const CAPABILITIES: JsonObject = {
   completionProvider: { triggerCharacters: ['@', '.', '/', '<', ':', '{'] },
 };
 
-const messageOf = (error: unknown): string =>
-  error instanceof Error ? error.message : String(error);
-
 function failure(id: Json, error: unknown): JsonObject {
   const code = error instanceof Refusal ? error.code : ERROR.internal;
   return { jsonrpc: '2.0', id, error: { code, message: messageOf(error) } };
 }
 
-export function createServer(ports: ServerPorts): Server {
+export function createServer(ports: ServerPorts) {
   const notify: Notify = (method, params) => ports.send({ jsonrpc: '2.0', method, params });
   const documents = createOpenDocuments(notify);
   const requests = createRequests(
     documents,
-    createModules({ home: ports.home, opened: (file) => documents.textOf(file) }),
+    createModules(ports.home, (file) => documents.textOf(file)),
   );
   let state: 'new' | 'ready' | 'closed' = 'new';
 
@@ -163,7 +148,8 @@ export function createServer(ports: ServerPorts): Server {
   }
 
   return {
-    handle(text) {
+    /** One message as it came. An exit code when it was the last. */
+    handle(text: string): number | undefined {
       const parsed = parseJson(text);
       if (!parsed.ok || !isObject(parsed.output)) {
         ports.send(failure(null, new Refusal(ERROR.parse, 'this is no JSON object')));
@@ -178,7 +164,8 @@ export function createServer(ports: ServerPorts): Server {
       else request(id, method, given);
       return undefined;
     },
-    async settle() {
+    /** Tells what is wrong with the documents that changed; called when nothing else waits. */
+    async settle(): Promise<void> {
       for (const document of documents.takeChanged()) {
         try {
           await diagnose(document);

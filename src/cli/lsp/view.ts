@@ -1,6 +1,5 @@
 // What an open text is (a script, a directive, another item, or nothing of ours) and what can be said
 // about the script in it. Runs nothing.
-import { createLines } from '../../base/index.ts';
 import {
   type Directive,
   type DirectiveInput,
@@ -67,19 +66,13 @@ function rangeOf({ process }: Directive, text: string): { from: number; to: numb
   const { script } = process;
   if (!script) return undefined;
   const lines = script.text.split('\n');
-  const whole = createLines(text);
+  const whole = text.split('\n');
+  const startOf = (index: number) => whole.slice(0, index).join('\n').length + (index > 0 ? 1 : 0);
   const last = (lines.at(-1) ?? '').trim();
-  const number = script.line + lines.length - 1;
-  const column = lines.length === 1 ? script.column - 1 : whole.line(number).indexOf(last);
-  const starts = offsetsOf(text);
-  const from = (starts[script.line - 1] ?? 0) + script.column - 1;
-  return { from, to: (starts[number - 1] ?? 0) + Math.max(0, column) + last.length };
-}
-
-function offsetsOf(text: string): number[] {
-  const starts = [0];
-  for (let at = text.indexOf('\n'); at !== -1; at = text.indexOf('\n', at + 1)) starts.push(at + 1);
-  return starts;
+  const end = script.line + lines.length - 2;
+  const column = lines.length === 1 ? script.column - 1 : (whole[end] ?? '').indexOf(last);
+  const from = startOf(script.line - 1) + script.column - 1;
+  return { from, to: startOf(end) + Math.max(0, column) + last.length };
 }
 
 /** The innermost name of that spelling that can be seen from here. */
@@ -89,12 +82,9 @@ export function findBound(
   offset: number,
 ): Bound | undefined {
   const size = ({ seen }: Bound): number => seen.end - seen.at;
-  let found: Bound | undefined;
-  for (const bound of names) {
-    const isSeen = bound.seen.at <= offset && offset <= bound.seen.end;
-    if (bound.name !== name || !isSeen) continue;
-    if (!found || size(bound) < size(found)) found = bound;
-  }
+  const [found] = names
+    .filter((bound) => bound.name === name && bound.seen.at <= offset && offset <= bound.seen.end)
+    .sort((a, b) => size(a) - size(b));
   return found;
 }
 

@@ -19,6 +19,20 @@ export async function confirm(terminal: Terminal, question: string): Promise<boo
   }
 }
 
+/** Ctrl-C asks the work to stop; what it started is ended with it. */
+export async function interruptible<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const controller = new AbortController();
+  const stop = (): void => controller.abort();
+  process.once('SIGINT', stop);
+  process.once('SIGTERM', stop);
+  try {
+    return await work(controller.signal);
+  } finally {
+    process.off('SIGINT', stop);
+    process.off('SIGTERM', stop);
+  }
+}
+
 // What a person or a program sees: data on stdout, everything else on stderr, colour only for a
 // terminal, control characters of strangers made visible.
 

@@ -6,13 +6,15 @@ import {
   isEnded,
   type Store,
   type StoredEvent,
+  type ThreadFilter,
   type ThreadRow,
   type ThreadStatus,
+  type ThreadSummary,
 } from '../../store/index.ts';
 import { asText, type CommandCall } from '../command.ts';
 import { withRuntime } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
-import { visible } from '../terminal/terminal.ts';
+import { interruptible, visible } from '../terminal/terminal.ts';
 
 /** Threads below, deepest first, that have not ended. */
 export async function livingBelow(store: Store, id: string): Promise<Outcome<string[]>> {
@@ -24,6 +26,24 @@ export async function livingBelow(store: Store, id: string): Promise<Outcome<str
       .sort((a, b) => b.depth - a.depth)
       .map((row) => row.id),
   );
+}
+
+/** Every thread that fits, a page at a time, until one is none of `wanted`. */
+export async function allThreads(
+  store: Store,
+  filter: ThreadFilter,
+  wanted: (row: ThreadSummary) => boolean = () => true,
+): Promise<Outcome<ThreadSummary[]>> {
+  const rows: ThreadSummary[] = [];
+  for (let page: ThreadFilter = { ...filter, limit: 500 }; ; ) {
+    const found = await store.query(page);
+    if (!found.ok) return found;
+    const fitting = found.output.rows.filter(wanted);
+    rows.push(...fitting);
+    const { next_cursor: cursor } = found.output;
+    if (cursor === undefined || fitting.length < found.output.rows.length) return ok(rows);
+    page = { ...page, cursor };
+  }
 }
 
 const PAGE = 5000;
@@ -134,21 +154,11 @@ export function countOption(
 }
 
 /** Looks on until it is over or the person has seen enough; leaving is no failure. */
-export async function untilInterrupted(
-  work: (signal: AbortSignal) => Promise<void>,
-): Promise<number> {
-  const controller = new AbortController();
-  const stop = (): void => controller.abort();
-  process.once('SIGINT', stop);
-  process.once('SIGTERM', stop);
-  try {
-    await work(controller.signal);
+export const untilInterrupted = (work: (signal: AbortSignal) => Promise<void>): Promise<number> =>
+  interruptible(async (signal) => {
+    await work(signal);
     return EXIT.done;
-  } finally {
-    process.off('SIGINT', stop);
-    process.off('SIGTERM', stop);
-  }
-}
+  });
 
 // Waiting for a thread of any process, without asking again and again.
 

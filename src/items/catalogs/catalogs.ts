@@ -30,10 +30,11 @@ const MAX_MODULE_BYTES = 8 * 1024 * 1024;
 function checkSigned({ kind, id, signature }: Item): Outcome<null> {
   const { state, reason } = signature;
   if (state === 'signed' || state === 'bundle') return ok(null);
+  const because = reason ? ` (${reason})` : '';
   const why = {
     unsigned: 'is not signed',
-    changed: `is not what was signed${reason ? ` (${reason})` : ''}`,
-    untrusted: `is signed by a key that is not trusted${reason ? ` (${reason})` : ''}`,
+    changed: `is not what was signed${because}`,
+    untrusted: `is signed by a key that is not trusted${because}`,
   }[state];
   return fail('signature_invalid', `${kind} \`${id}\` ${why}, so it is not copied`, { state });
 }
@@ -46,12 +47,9 @@ function target(root: string, path: string): Outcome<string> {
   return isSafe ? ok(file) : fail('permission_denied', `\`${path}\` leads out of \`${root}\``);
 }
 
-interface CopiedFile {
-  to: string;
-  text: string;
-}
+type Copies = { to: string; text: string }[];
 
-function moduleOf(item: Item, from: string, root: string, path: string): Outcome<CopiedFile[]> {
+function moduleOf(item: Item, from: string, root: string, path: string): Outcome<Copies> {
   const module = item.kind === 'tool' ? moduleFile(item.tool?.config.module, from) : undefined;
   if (module === undefined) return ok([]);
   const real = realOf(module);
@@ -130,29 +128,15 @@ export interface Catalogs {
 }
 
 function describe(item: Item, catalog: string): CatalogItem {
-  const { kind, id, title, description, category, version, signature } = item;
+  const { kind, id, title, description, category, version } = item;
   const requires = item.kind === 'tool' ? (item.tool?.requires ?? []) : [];
-  return {
-    catalog,
-    kind,
-    id,
-    title,
-    description,
-    category,
-    version,
-    requires,
-    signature: signature.state,
-  };
-}
-
-interface Held {
-  name: string;
-  index: CatalogIndex;
+  const facts = { catalog, kind, id, title, description, category, version };
+  return { ...facts, requires, signature: item.signature.state };
 }
 
 /** `id` or `catalog:id`; an id that several catalogs hold must say which. */
 function findIn(
-  catalogs: readonly Held[],
+  catalogs: readonly { name: string; index: CatalogIndex }[],
   kind: ItemKind,
   id: string,
 ): Outcome<{ item: CatalogItem; index: CatalogIndex }> {
@@ -222,11 +206,8 @@ export function createCatalogs(options: CatalogOptions): Catalogs {
 
   function withIndex(entry: CatalogEntry, level: CatalogLevel): ListedCatalog {
     const index = indexes.read(entry);
-    return {
-      ...entry,
-      level,
-      ...(index ? { updated: index.updated, items: index.items.length } : {}),
-    };
+    const read = index ? { updated: index.updated, items: index.items.length } : {};
+    return { ...entry, level, ...read };
   }
 
   async function read(entry: CatalogEntry, level: CatalogLevel, signal?: AbortSignal) {
@@ -253,11 +234,9 @@ export function createCatalogs(options: CatalogOptions): Catalogs {
       const problem = entryProblem(entry);
       if (problem !== undefined) return fail('invalid_input', problem);
       const settings = readCatalogSettings(rootOf[level]);
-      if (settings.diagnostics.length > 0) {
-        return fail(
-          'config_invalid',
-          `\`${settings.file}\` has errors: ${settings.diagnostics[0]?.message}`,
-        );
+      const [wrong] = settings.diagnostics;
+      if (wrong) {
+        return fail('config_invalid', `\`${settings.file}\` has errors: ${wrong.message}`);
       }
       if (list().catalogs.some(({ name }) => name === entry.name)) {
         return fail('invalid_input', `there is a catalog \`${entry.name}\` already`);
@@ -291,9 +270,9 @@ export function createCatalogs(options: CatalogOptions): Catalogs {
       return { hits: hits.slice(0, limit), total: hits.length };
     },
     async copy(kind, id, destination = 'project') {
-      const all = list().catalogs.flatMap(({ name, ...entry }) => {
-        const index = indexes.read({ name, ...entry });
-        return index ? [{ name, index }] : [];
+      const all = list().catalogs.flatMap((entry) => {
+        const index = indexes.read(entry);
+        return index ? [{ name: entry.name, index }] : [];
       });
       const found = findIn(all, kind, id);
       return found.ok ? await copyFresh(found.output, rootOf[destination], options) : found;

@@ -71,13 +71,12 @@ async function fetchGit(entry: CatalogEntry, cache: string, base: string, ports:
 /** The packages a catalog means: the named one, or those that carry the keyword. */
 async function packagesOf(
   entry: CatalogEntry,
-  cache: string,
-  ports: FetchPorts,
+  cwd: string,
+  { run, env, signal }: FetchPorts,
 ): Promise<Outcome<string[]>> {
   if (entry.location !== '') return ok([entry.location]);
   const args = ['search', '--json', `--searchlimit=${MAX_PACKAGES}`, `keywords:${BUNDLE_KEYWORD}`];
-  const { env, signal } = ports;
-  const found = await ports.run('npm', args, { cwd: cache, env, timeoutMs: TIMEOUT_MS, signal });
+  const found = await run('npm', args, { cwd, env, timeoutMs: TIMEOUT_MS, signal });
   if (!found.ok) return found;
   const parsed = parseJson(found.output);
   const list = parsed.ok && Array.isArray(parsed.output) ? parsed.output : [];
@@ -104,9 +103,9 @@ async function fetchNpm(entry: CatalogEntry, cache: string, ports: FetchPorts) {
     rmSync(fresh, { recursive: true, force: true });
   }
   const names = packages.output.map((one) => one.replace(/(?!^)@.*$/, ''));
-  const folders = names.flatMap((name) => {
-    return bundleFolder(join(cache, 'packages/node_modules', name)) ?? [];
-  });
+  const folders = names.flatMap(
+    (name) => bundleFolder(join(cache, 'packages/node_modules', name)) ?? [],
+  );
   return folders.length > 0
     ? ok(folders)
     : fail('invalid_item', `no package of it carries the keyword \`${BUNDLE_KEYWORD}\` and items`);
@@ -160,12 +159,8 @@ const withoutSecrets = (text: string): string =>
 
 export const runCommand: RunCommand = (command, args, { cwd, env, timeoutMs, signal }) =>
   new Promise((resolve) => {
-    const child = spawn(command, args, {
-      cwd,
-      env: { ...env },
-      stdio: ['ignore', 'pipe', 'pipe'],
-      detached: true,
-    });
+    const stdio: ['ignore', 'pipe', 'pipe'] = ['ignore', 'pipe', 'pipe'];
+    const child = spawn(command, args, { cwd, env: { ...env }, stdio, detached: true });
     let [output, errors] = ['', ''];
     let stopped: Outcome<never> | undefined;
     const end = (code: string, why: string) => {
@@ -177,10 +172,8 @@ export const runCommand: RunCommand = (command, args, { cwd, env, timeoutMs, sig
       }
     };
     const onAbort = () => end('cancelled', 'it was cancelled');
-    const timer = setTimeout(
-      () => end('timeout', `it took longer than ${timeoutMs / 1000} seconds`),
-      timeoutMs,
-    );
+    const tooLong = `it took longer than ${timeoutMs / 1000} seconds`;
+    const timer = setTimeout(() => end('timeout', tooLong), timeoutMs);
     signal?.addEventListener('abort', onAbort);
     if (signal?.aborted) onAbort();
     child.stdout.setEncoding('utf8').on('data', (text: string) => {

@@ -42,13 +42,14 @@ function checkFile(path: string, library: Library): Diagnostic[] {
 }
 
 const MAX_DEPTH = 16;
-const MAX_LOOSE = 5000;
+const MAX_ENTRIES = 50_000;
 
-/** Markdown and YAML files below a folder, hidden folders and dependencies left out. */
-function looseFiles(folder: string): string[] {
+/** Files of such names below a folder, hidden folders and dependencies left out. */
+export function filesBelow(folder: string, names: RegExp): string[] {
   const found: string[] = [];
   const pending: [string, number][] = [[folder, 0]];
-  for (let next = pending.pop(); next && found.length < MAX_LOOSE; next = pending.pop()) {
+  let seen = 0;
+  for (let next = pending.pop(); next && seen < MAX_ENTRIES; next = pending.pop()) {
     const [at, depth] = next;
     let entries: Dirent[] = [];
     try {
@@ -56,11 +57,12 @@ function looseFiles(folder: string): string[] {
     } catch {
       continue;
     }
+    seen += entries.length;
     for (const entry of entries) {
       if (/^(\.|node_modules$)/.test(entry.name)) continue;
       const path = `${at}/${entry.name}`;
       if (entry.isDirectory() && depth < MAX_DEPTH) pending.push([path, depth + 1]);
-      else if (entry.isFile() && /\.(md|ya?ml)$/.test(entry.name)) found.push(path);
+      else if (entry.isFile() && names.test(entry.name)) found.push(path);
     }
   }
   return found.sort();
@@ -70,7 +72,9 @@ function looseFiles(folder: string): string[] {
 function checkFolder(folder: string, library: Library): Diagnostic[] {
   const roots = library.roots().map(({ dir }) => resolve(dir));
   const held = library.check().filter(({ file }) => isInside(resolve(file), folder));
-  const loose = looseFiles(folder).filter((file) => !roots.some((root) => isInside(file, root)));
+  const loose = filesBelow(folder, /\.(md|ya?ml)$/).filter(
+    (file) => !roots.some((root) => isInside(file, root)),
+  );
   const checked = loose.flatMap((file) => {
     const read = readItemFile(file);
     const kind = 'text' in read ? itemKindOf(file, read.text) : undefined;

@@ -50,16 +50,11 @@ function checkRequires(
     const full = normalizeCapability(name);
     if (full.includes('*') || catalog.get(full)) continue;
     const near = catalog.suggest(full);
-    place
-      .child('requires')
-      .child(index)
-      .report({
-        code: 'unknown_capability',
-        message: `no capability is called \`${name}\``,
-        hint: near
-          ? `did you mean \`${near}\``
-          : 'declare it in `.ai/config/capabilities.yaml` if it is your own',
-      });
+    const message = `no capability is called \`${name}\``;
+    const hint = near
+      ? `did you mean \`${near}\``
+      : 'declare it in `.ai/config/capabilities.yaml` if it is your own';
+    place.child('requires').child(index).report({ code: 'unknown_capability', message, hint });
   }
 }
 
@@ -71,13 +66,8 @@ function checkModule(tool: Tool, file: string, place: RulePlace): void {
   } catch {
     // Reported below: whatever the reason, it cannot be run.
   }
-  place
-    .child('config')
-    .child('module')
-    .report({
-      code: 'module_missing',
-      message: `there is no module \`${basename(path)}\` where the tool names it`,
-    });
+  const message = `there is no module \`${basename(path)}\` where the tool names it`;
+  place.child('config').child('module').report({ code: 'module_missing', message });
 }
 
 const PLACEHOLDER = /(?<!\$)\{\s{0,20}([A-Za-z_]\w{0,127})\s{0,20}\}/g;
@@ -96,12 +86,9 @@ function checkPlaceholders(tool: Tool, chain: Chain, place: RulePlace): void {
   for (const [content, at] of texts(filledConfig(tool.config, chain.primitive), place)) {
     for (const [, name = ''] of content.matchAll(PLACEHOLDER)) {
       if (declared.has(name)) continue;
-      at.report({
-        code: 'undeclared_placeholder',
-        severity: 'warning',
-        message: `\`{${name}}\` is no parameter of this tool, so this is left out of every call`,
-        hint: 'declare it under `parameters`',
-      });
+      const message = `\`{${name}}\` is no parameter of this tool, so this is left out of every call`;
+      const hint = 'declare it under `parameters`';
+      at.report({ code: 'undeclared_placeholder', severity: 'warning', message, hint });
     }
   }
 }
@@ -109,18 +96,14 @@ function checkPlaceholders(tool: Tool, chain: Chain, place: RulePlace): void {
 function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: RulePlace): void {
   const resolved = world.chainOf(item);
   if (!resolved.ok) {
-    place.child('executor_id').report({
-      code: 'chain_broken',
-      message: resolved.error.detail.message,
-    });
+    const { message } = resolved.error.detail;
+    place.child('executor_id').report({ code: 'chain_broken', message });
     return;
   }
   const chain = resolved.output;
   if (tool.background && FOREGROUND.includes(chain.primitive)) {
-    place.child('background').report({
-      code: 'background_unsupported',
-      message: `\`background\` works only on primitives that the runtime mounts, not on \`${chain.primitive}\``,
-    });
+    const message = `\`background\` works only on primitives that the runtime mounts, not on \`${chain.primitive}\``;
+    place.child('background').report({ code: 'background_unsupported', message });
   }
   checkPlaceholders(tool, chain, place.child('config'));
 }

@@ -18,7 +18,7 @@ const NAMES: ReadonlySet<string> = new Set(
 );
 
 /** Never throws; a file that cannot be read at all still has its name. */
-export function toolFacts(content: string, id: string): ItemFacts {
+function toolFacts(content: string, id: string): ItemFacts {
   const given = yamlFields(blankSignatureLine(content), NAMES);
   const field = (name: string): string => {
     const found = given(name);
@@ -95,7 +95,7 @@ export function createRecord(
     if ('text' in read) return [];
     return [aboutFile(file, read.problem.code, read.problem.message)];
   };
-  const parts = createParts(kind, id, file, text, problems);
+  const parts = PARTS[kind](id, file, text, problems);
 
   const base = {
     id,
@@ -169,23 +169,24 @@ type MakeParts = (
 const extend = <T extends object>(base: ItemBase, own: T): ItemBase & T =>
   Object.defineProperties(own, Object.getOwnPropertyDescriptors(base)) as ItemBase & T;
 
+function directiveFacts({ directive, draft = directive }: ParsedDirective, id: string): ItemFacts {
+  const { name, description = '', category = '', version = NO_VERSION } = draft ?? {};
+  return { title: name ?? lastSegment(id), description, category, tags: [], version };
+}
+
+/** What a text would be known by as an item. Never throws. */
+export function factsOf(kind: ItemKind, text: string, id: string): ItemFacts {
+  if (kind === 'directive') return directiveFacts(parseDirective(text, id), id);
+  return kind === 'tool' ? toolFacts(text, id) : knowledgeFacts(text, id);
+}
+
 const directiveParts: MakeParts = (id, file, text, problems) => {
   const parsed = once((): ParsedDirective => {
     const unreadable = problems();
     return unreadable.length > 0 ? { diagnostics: unreadable } : parseDirective(text(), file);
   });
-  const facts = once((): ItemFacts => {
-    const { directive = parsed().draft } = parsed();
-    return {
-      title: directive?.name ?? lastSegment(id),
-      description: directive?.description ?? '',
-      category: directive?.category ?? '',
-      tags: [],
-      version: directive?.version ?? NO_VERSION,
-    };
-  });
   return {
-    facts,
+    facts: once(() => directiveFacts(parsed(), id)),
     diagnostics: () => parsed().diagnostics,
     rights: () => {
       const { directive } = parsed();
@@ -242,5 +243,3 @@ const PARTS: Readonly<Record<ItemKind, MakeParts>> = {
   tool: toolParts,
   knowledge: knowledgeParts,
 };
-
-const createParts = (kind: ItemKind, ...rest: Parameters<MakeParts>): Parts => PARTS[kind](...rest);

@@ -2,11 +2,12 @@
 // model can reach calls it.
 import { basename, dirname, resolve } from 'node:path';
 import {
+  asJson,
   type Clock,
+  type Diagnostic,
   fail,
   hasErrors,
   isInside,
-  type Json,
   type Outcome,
   ok,
 } from '../../base/index.ts';
@@ -18,7 +19,7 @@ import { itemPlace } from '../files/item-place.ts';
 import type { Root } from '../files/root.ts';
 import type { SignatureState } from '../item.ts';
 import { NO_VERSION } from '../item-kinds.ts';
-import { checkKnowledge, knowledgeFacts } from '../knowledge.ts';
+import { checkKnowledge } from '../knowledge.ts';
 import {
   directiveRights,
   judgeSignature,
@@ -35,7 +36,7 @@ import {
   writeSignatureLine,
 } from '../signature-line.ts';
 import { parseTool } from '../tool/parse.ts';
-import { toolFacts } from './record.ts';
+import { factsOf } from './record.ts';
 
 export interface SignedFile {
   file: string;
@@ -75,14 +76,18 @@ export function placeOfFile(
 /** What is signed; a file with errors has no meaning that could be signed. */
 function subjectOf(place: FilePlace, text: string, file: string): Outcome<Subject> {
   const { kind, id } = place;
-  const refuse = (diagnostics: readonly unknown[]) =>
-    fail('invalid_item', `\`${file}\` has errors; see \`km check\``, {
-      diagnostics: diagnostics as Json[],
-    });
+  const message = `\`${file}\` has errors; see \`km check\``;
+  const refuse = (diagnostics: readonly Diagnostic[]) =>
+    fail('invalid_item', message, { diagnostics: asJson(diagnostics) });
   if (kind === 'tool') {
     const { tool, diagnostics } = parseTool(text, file);
     if (!tool) return refuse(diagnostics);
-    return ok({ kind, id, version: toolFacts(text, id).version, rights: toolRights(tool, file) });
+    return ok({
+      kind,
+      id,
+      version: factsOf(kind, text, id).version,
+      rights: toolRights(tool, file),
+    });
   }
   if (kind === 'directive') {
     const { directive, diagnostics } = parseDirective(text, file);
@@ -94,16 +99,14 @@ function subjectOf(place: FilePlace, text: string, file: string): Outcome<Subjec
       ? parsePolicy(blankSignatureLine(text), file, 'project').diagnostics
       : checkKnowledge(text, file);
   if (hasErrors(diagnostics)) return refuse(diagnostics);
-  const version = kind === 'policy' ? NO_VERSION : knowledgeFacts(text, id).version;
+  const version = kind === 'policy' ? NO_VERSION : factsOf(kind, text, id).version;
   return ok({ kind, id, version, rights: NO_RIGHTS });
 }
 
-interface Readable {
-  place: FilePlace;
-  text: string;
-}
-
-function open(file: string, roots: readonly Pick<Root, 'dir'>[]): Outcome<Readable> {
+function open(
+  file: string,
+  roots: readonly Pick<Root, 'dir'>[],
+): Outcome<{ place: FilePlace; text: string }> {
   const place = placeOfFile(file, roots);
   if (!place) {
     return fail('invalid_input', `\`${file}\` is no item: it lies in no folder for items`);
@@ -134,11 +137,8 @@ export function signItem(
     created: new Date(clock.now()).toISOString(),
     key: key.id,
   };
-  const signed = writeSignatureLine(
-    text,
-    { statement, signature: signStatement(statement, key) },
-    path,
-  );
+  const line = { statement, signature: signStatement(statement, key) };
+  const signed = writeSignatureLine(text, line, path);
   if (!signed.ok) return signed;
   // What a person saw is what is signed: an edit in between must not be covered or lost.
   const again = readItemFile(path);

@@ -34,38 +34,23 @@ export function resolveChain(
   const links: ToolItem[] = [];
   for (let link = leaf; ; ) {
     if (links.includes(link)) {
-      const names = [...links.slice(links.indexOf(link)), link].map(({ id }) => id);
-      return fail(
-        'config_invalid',
-        `the chain of \`${leaf.id}\` is a circle: ${names.join(' -> ')}`,
-        {
-          chain: names,
-        },
-      );
+      const chain = [...links.slice(links.indexOf(link)), link].map(({ id }) => id);
+      const message = `the chain of \`${leaf.id}\` is a circle: ${chain.join(' -> ')}`;
+      return fail('config_invalid', message, { chain });
     }
     links.push(link);
     const chain = links.map(({ id }) => id);
     if (links.length > MAX_LINKS) {
-      return fail(
-        'config_invalid',
-        `the chain of \`${leaf.id}\` has more than ${MAX_LINKS} links`,
-        {
-          chain,
-        },
-      );
+      const message = `the chain of \`${leaf.id}\` has more than ${MAX_LINKS} links`;
+      return fail('config_invalid', message, { chain });
     }
     if (!link.tool) return unavailable(link, chain);
     const next = link.tool.executor_id ?? link.tool.tool_id;
     if (primitives.includes(next)) return ok({ links, primitive: next });
     if (link.tool.executor_id === undefined) {
-      return fail(
-        'config_invalid',
-        `tool \`${link.id}\` names no \`executor_id\` and is no primitive`,
-        {
-          chain,
-          failed_at: { tool_id: link.id, config_path: 'executor_id' },
-        },
-      );
+      const message = `tool \`${link.id}\` names no \`executor_id\` and is no primitive`;
+      const failed_at = { tool_id: link.id, config_path: 'executor_id' };
+      return fail('config_invalid', message, { chain, failed_at });
     }
     const found = find(next);
     if (!found.ok) return missing(leaf, link, found, chain, primitives);

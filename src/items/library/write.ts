@@ -12,21 +12,15 @@ import {
   type Outcome,
   ok,
 } from '../../base/index.ts';
-import { parseDirective } from '../directive/parse.ts';
 import { MAX_ITEM_BYTES, putFile, realAncestor, realOf } from '../files/item-file.ts';
 import { idProblem, itemPlace, pathFor } from '../files/item-place.ts';
 import { type ItemKind, PLACES } from '../item-kinds.ts';
-import { knowledgeFacts } from '../knowledge.ts';
 import { hasSignatureLine } from '../signature-line.ts';
-import { toolFacts } from './record.ts';
+import { factsOf } from './record.ts';
 
 /** Never throws; a text that cannot be read has the category that an item without one has. */
-export function contentCategory(kind: ItemKind, id: string, text: string): string {
-  if (kind === 'tool') return toolFacts(text, id).category;
-  if (kind === 'knowledge') return knowledgeFacts(text, id).category;
-  const { directive, draft } = parseDirective(text, id);
-  return (directive ?? draft)?.category ?? '';
-}
+export const contentCategory = (kind: ItemKind, id: string, text: string): string =>
+  factsOf(kind, text, id).category;
 
 // Items change only through here: checked first, then put in place whole, and only inside the
 // project's folder. What is written this way is unsigned; a signature needs a person.

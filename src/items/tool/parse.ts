@@ -101,18 +101,18 @@ const parameterFields = record(
   },
 );
 
-function fitsType(value: Json, name: ParameterType | undefined): boolean {
-  if (name === undefined || name === 'any') return true;
-  if (name === 'array') return Array.isArray(value);
-  if (name === 'object') return isObject(value);
-  if (name === 'integer') return Number.isInteger(value);
-  return typeof value === name;
-}
+const FITS: Readonly<Record<string, (value: unknown) => boolean>> = {
+  any: () => true,
+  array: Array.isArray,
+  object: isObject,
+  integer: Number.isInteger,
+};
+const fitsType = (value: Json, name = 'any'): boolean =>
+  FITS[name]?.(value) ?? typeof value === name;
 
 /** A default that its own declaration refuses would fail at every call. */
 function checkValues(parameter: ToolParameter, place: RulePlace): void {
-  const { default: fallback, enum: members, type: name } = parameter;
-  const typed = name as ParameterType | undefined;
+  const { default: fallback, enum: members, type: typed } = parameter;
   if (fallback !== undefined && !fitsType(fallback, typed)) {
     wrongType(place.child('default'), `of type \`${typed}\``, fallback);
   }
@@ -122,10 +122,8 @@ function checkValues(parameter: ToolParameter, place: RulePlace): void {
     }
   }
   if (fallback !== undefined && members && !members.some((one) => jsonEqual(one, fallback))) {
-    place.child('default').report({
-      code: 'invalid_field',
-      message: `the default of \`${parameter.name}\` is not among its \`enum\``,
-    });
+    const message = `the default of \`${parameter.name}\` is not among its \`enum\``;
+    place.child('default').report({ code: 'invalid_field', message });
   }
 }
 
@@ -205,19 +203,13 @@ const retry: Rule<Retry> = (value, place) => {
 
 function reportRetryCode(entry: string, place: RulePlace): void {
   if (entry.toLowerCase() === 'stream_incomplete') {
-    place.report({
-      code: 'retry_ineffective',
-      severity: 'note',
-      message: `\`${entry}\` is never retried inside a chain: whoever runs the thread decides`,
-    });
+    const message = `\`${entry}\` is never retried inside a chain: whoever runs the thread decides`;
+    place.report({ code: 'retry_ineffective', severity: 'note', message });
   } else if (!isKnownCode(entry)) {
     const near = nearest(entry.toLowerCase(), CODES);
-    place.report({
-      code: 'unknown_error_code',
-      severity: 'warning',
-      message: `no error of the runtime is called \`${entry}\``,
-      hint: near ? `did you mean \`${near}\`` : 'it matches only if a tool reports this code',
-    });
+    const message = `no error of the runtime is called \`${entry}\``;
+    const hint = near ? `did you mean \`${near}\`` : 'it matches only if a tool reports this code';
+    place.report({ code: 'unknown_error_code', severity: 'warning', message, hint });
   }
 }
 
@@ -305,11 +297,9 @@ function checkVariables(config: Json, declared: readonly string[], place: RulePl
   for (const [content, at] of texts(config, place)) {
     for (const [, name = ''] of content.matchAll(VARIABLE)) {
       if (declared.includes(name)) continue;
-      at.report({
-        code: 'env_undeclared',
-        message: `the config uses \`\${${name}}\`, which \`env\` does not declare`,
-        hint: `add \`env: [${[...declared, name].join(', ')}]\``,
-      });
+      const message = `the config uses \`\${${name}}\`, which \`env\` does not declare`;
+      const hint = `add \`env: [${[...declared, name].join(', ')}]\``;
+      at.report({ code: 'env_undeclared', message, hint });
     }
   }
 }
@@ -320,18 +310,15 @@ export const filledConfig = (config: JsonObject, executor: string | undefined): 
   return executor === 'script' ? rest : config;
 };
 
+const OUTSIDE = /^(?:[/\\~]|[A-Za-z]:)|(?:^|[\\/])\.\.(?:[\\/]|$)/;
+
 function checkConfig({ config, env, executor_id }: Tool, place: RulePlace): void {
   checkVariables(filledConfig(config, executor_id), env, place);
   const { module, background } = config;
-  if (
-    typeof module === 'string' &&
-    (/^([/\\~]|[A-Za-z]:)/.test(module) || /(^|[\\/])\.\.([\\/]|$)/.test(module))
-  ) {
-    place.child('module').report({
-      code: 'module_outside',
-      message: `the module \`${module}\` must lie beside the tool or below it`,
-      hint: 'write a path such as `./resize.ts`',
-    });
+  if (typeof module === 'string' && OUTSIDE.test(module)) {
+    const message = `the module \`${module}\` must lie beside the tool or below it`;
+    const hint = 'write a path such as `./resize.ts`';
+    place.child('module').report({ code: 'module_outside', message, hint });
   }
   if (typeof background === 'boolean') {
     place.child('background').report({
@@ -344,27 +331,21 @@ function checkConfig({ config, env, executor_id }: Tool, place: RulePlace): void
   }
 }
 
-/** The last segment of a path without its extension. */
-const fileName = (file: string): string =>
-  (file.split(/[\\/]/).at(-1) ?? '').replace(/\.ya?ml$/, '');
-
 function checkIdentity(given: Json, tool: Tool, file: string, place: RulePlace): void {
-  const expected = fileName(file);
+  const expected = (file.split(/[\\/]/).at(-1) ?? '').replace(/\.ya?ml$/, '');
   if (tool.tool_id !== '' && tool.tool_id !== expected) {
-    place.child('tool_id').report({
-      code: 'tool_id_mismatch',
-      message: `\`tool_id\` is \`${tool.tool_id}\` but the file is called \`${expected}\``,
-      hint: `write \`tool_id: ${expected}\`, or rename the file to \`${tool.tool_id}.yaml\``,
-    });
+    const message = `\`tool_id\` is \`${tool.tool_id}\` but the file is called \`${expected}\``;
+    const hint = `write \`tool_id: ${expected}\`, or rename the file to \`${tool.tool_id}.yaml\``;
+    place.child('tool_id').report({ code: 'tool_id_mismatch', message, hint });
   }
-  for (const field of ['version', 'description'] as const) {
+  const hints = {
+    version: 'add `version: "1.0.0"`',
+    description: 'say in a sentence what it does',
+  };
+  for (const [field, hint] of Object.entries(hints)) {
     if ((getOwn(given, field) ?? null) !== null) continue;
-    place.report({
-      code: `${field}_missing`,
-      severity: 'warning',
-      message: `the tool has no \`${field}\``,
-      hint: field === 'version' ? 'add `version: "1.0.0"`' : 'say in a sentence what it does',
-    });
+    const message = `the tool has no \`${field}\``;
+    place.report({ code: `${field}_missing`, severity: 'warning', message, hint });
   }
 }
 

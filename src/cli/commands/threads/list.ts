@@ -1,9 +1,9 @@
 // `threads ls`: the registry as a table, newest first, a page at a time.
 import { fail, type Outcome, ok, plainText } from '../../../base/index.ts';
-import type { Store, ThreadFilter, ThreadStatus, ThreadSummary } from '../../../store/index.ts';
+import type { ThreadFilter, ThreadStatus, ThreadSummary } from '../../../store/index.ts';
 import { asText, type CommandCall, type CommandRun } from '../../command.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
-import { countOption, findThread, withRegistry } from '../../threads/open-threads.ts';
+import { allThreads, countOption, findThread, withRegistry } from '../../threads/open-threads.ts';
 import { age, count, statusColour } from '../../threads/words.ts';
 
 function filterOf({ options }: CommandCall): Outcome<ThreadFilter> {
@@ -54,21 +54,16 @@ export const listThreads: CommandRun = async (call) => {
   return await withRegistry(
     call,
     async ({ store, runtime }) => {
-      const { directive } = filter.output;
-      const found =
-        directive === undefined ? undefined : runtime.library.find('directive', directive);
-      const page = await store.query({
-        ...filter.output,
-        // The registry knows the whole id; people may type the name.
-        ...(found?.ok ? { directive: found.output.id } : {}),
-      });
+      const { directive = '' } = filter.output;
+      // The registry knows the whole id; people may type the name.
+      const found = runtime.library.find('directive', directive);
+      const named = found.ok ? { directive: found.output.id } : {};
+      const page = await store.query({ ...filter.output, ...named });
       return terminal.finish(page, ({ rows, next_cursor }) => {
         if (rows.length === 0) terminal.note('no threads');
         else terminal.out(threadHead(terminal));
         for (const row of rows) terminal.out(threadLine(row, Date.now(), terminal));
-        if (next_cursor !== undefined) {
-          terminal.note(`more with --cursor ${plainText(next_cursor)}`);
-        }
+        if (next_cursor !== undefined) terminal.note(`more with --cursor ${next_cursor}`);
       });
     },
     { nothing: () => ({ rows: [] }) },
@@ -76,18 +71,6 @@ export const listThreads: CommandRun = async (call) => {
 };
 
 // `threads tree`: a thread and everything below it, hooks included.
-
-async function everyThread(store: Store, root: string): Promise<Outcome<ThreadSummary[]>> {
-  const rows: ThreadSummary[] = [];
-  for (let cursor: string | undefined; ; ) {
-    const filter = { root, limit: 500, direction: 'asc' as const };
-    const page = await store.query(cursor === undefined ? filter : { ...filter, cursor });
-    if (!page.ok) return page;
-    rows.push(...page.output.rows);
-    cursor = page.output.next_cursor;
-    if (cursor === undefined) return ok(rows);
-  }
-}
 
 function draw(rows: readonly ThreadSummary[], root: string, terminal: Terminal): void {
   const below = Map.groupBy(rows, ({ parent }) => parent ?? '');
@@ -116,5 +99,6 @@ export const showTree: CommandRun = (call) =>
     const row = await findThread(store, asText(args[0]));
     if (!row.ok) return terminal.finish(row, () => {});
     const { root } = row.output;
-    return terminal.finish(await everyThread(store, root), (rows) => draw(rows, root, terminal));
+    const tree = await allThreads(store, { root, direction: 'asc' });
+    return terminal.finish(tree, (rows) => draw(rows, root, terminal));
   });

@@ -31,13 +31,8 @@ export const run: CommandRun = async (call) => {
       }
       if (message !== undefined) {
         const payload = { role: 'user', content: message };
-        const told = await store.signal({
-          thread: thread,
-          kind: 'message',
-          payload: payload,
-          key: signalKey(),
-          by: speaker(call),
-        });
+        const by = speaker(call);
+        const told = await store.signal({ thread, kind: 'message', payload, key: signalKey(), by });
         if (!told.ok) return told;
       }
       return await threads.resume(thread, signal, options.output);

@@ -1,6 +1,6 @@
 // `threads pause|inject|interrupt|stop|kill`: what a person says to a thread, from any process. A
 // thread that nobody is at work on cannot hear; what it was told waits, and an end is written for it.
-import { fail, type JsonObject, type Outcome, ok, plainText } from '../../../base/index.ts';
+import { fail, type JsonObject, type Outcome, ok } from '../../../base/index.ts';
 import { endUnattended } from '../../../harness/index.ts';
 import { isEnded, type Store, type ThreadRow } from '../../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../../command.ts';
@@ -21,7 +21,7 @@ interface Told {
   status: string;
 }
 
-type Tell = (store: Store, row: ThreadRow, by: string) => Promise<Outcome<Told>> | Outcome<Told>;
+type Tell = (store: Store, row: ThreadRow, by: string) => Promise<Outcome<Told>>;
 
 function command(tell: (call: CommandCall) => Outcome<Tell>): CommandRun {
   return async (call) => {
@@ -39,31 +39,25 @@ function command(tell: (call: CommandCall) => Outcome<Tell>): CommandRun {
   };
 }
 
-async function send(
-  store: Store,
-  { id }: ThreadRow,
-  kind: string,
-  payload: JsonObject,
-  by: string,
-): Promise<Outcome<Told>> {
-  const sent = await store.signal({
-    thread: id,
-    kind: kind,
-    payload: payload,
-    key: signalKey(),
-    by: by,
-  });
-  if (!sent.ok) return sent;
+async function told(store: Store, id: string, kind: string): Promise<Outcome<Told>> {
   const now = await store.thread(id);
   return now.ok ? ok({ thread_id: id, kind, status: now.output.status }) : now;
 }
+
+/** Sends this signal. */
+const send =
+  (kind: string, payload: JsonObject): Tell =>
+  async (store, { id: thread }, by) => {
+    const sent = await store.signal({ thread, kind, payload, key: signalKey(), by });
+    return sent.ok ? await told(store, thread, kind) : sent;
+  };
 
 /** Somebody holds it: the signal is read at the next step. */
 const isAttended = ({ lease_until }: ThreadRow): boolean => (lease_until ?? 0) > Date.now();
 
 export const pause = command(({ options }) => {
   const reason = asText(options.reason) ?? '';
-  return ok((store, row, by) => send(store, row, 'pause', reason === '' ? {} : { reason }, by));
+  return ok(send('pause', reason === '' ? {} : { reason }));
 });
 
 export const inject = command(({ args, options }) => {
@@ -72,14 +66,12 @@ export const inject = command(({ args, options }) => {
   if (role !== 'user' && role !== 'system') {
     return fail('usage', `\`--role ${role}\` is neither \`user\` nor \`system\``);
   }
-  return ok((store, row, by) => send(store, row, 'message', { role, content }, by));
+  return ok(send('message', { role, content }));
 });
 
 export const interrupt = command(({ args }) => {
   const content = asList(args[1]).join(' ');
-  return ok((store, row, by) =>
-    send(store, row, 'interrupt', content === '' ? {} : { role: 'user', content }, by),
-  );
+  return ok(send('interrupt', content === '' ? {} : { role: 'user', content }));
 });
 
 const STOP_PATIENCE_MS = 1000;
@@ -87,9 +79,9 @@ const KILL_PATIENCE_MS = 5000;
 
 /** Children first, then itself. Whoever is at work is asked; an end nobody writes is written here. */
 async function end(
+  kind: 'terminate' | 'kill',
   store: Store,
   row: ThreadRow,
-  kind: 'terminate' | 'kill',
   by: string,
 ): Promise<Outcome<Told>> {
   const status = kind === 'kill' ? 'killed' : 'terminated';
@@ -102,7 +94,7 @@ async function end(
     const now = await store.thread(id);
     if (!now.ok) return now;
     if (isEnded(now.output.status)) continue;
-    await store.signal({ thread: id, kind: kind, payload: {}, key: signalKey(), by: by });
+    await store.signal({ thread: id, kind, payload: {}, key: signalKey(), by });
     if (!isAttended(now.output)) await endUnattended(store, id, status, by);
   }
   const patience = kind === 'kill' ? KILL_PATIENCE_MS : STOP_PATIENCE_MS;
@@ -113,9 +105,8 @@ async function end(
     const killed = await endUnattended(store, row.id, 'killed', by, { force: true });
     if (!killed.ok) return killed;
   }
-  const now = await store.thread(row.id);
-  return now.ok ? ok({ thread_id: row.id, kind: plainText(kind), status: now.output.status }) : now;
+  return await told(store, row.id, kind);
 }
 
-export const stop = command(() => ok((store, row, by) => end(store, row, 'terminate', by)));
-export const kill = command(() => ok((store, row, by) => end(store, row, 'kill', by)));
+export const stop = command(() => ok((...at) => end('terminate', ...at)));
+export const kill = command(() => ok((...at) => end('kill', ...at)));
