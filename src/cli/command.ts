@@ -1,13 +1,17 @@
 import { readFileSync } from 'node:fs';
 import type { Terminal } from './terminal/terminal.ts';
 
+type Option = readonly [flags: string, meaning: string];
+
 /** A command as data: the parser and the help are built from it, its code is loaded when it runs. */
 export interface CommandSpec {
   name: string;
   summary: string;
   /** In the parser's notation: `<required>`, `[optional]`, `[many...]`. */
   args?: readonly (readonly [name: string, meaning: string])[];
-  options?: readonly (readonly [flags: string, meaning: string])[];
+  options?: readonly Option[];
+  /** Needs no project, so it takes none. */
+  anywhere?: true;
   examples?: readonly string[];
   /** Commands below this one (`catalog add`); a command has these or `load`. */
   commands?: readonly CommandSpec[];
@@ -31,11 +35,14 @@ export const asText = (value: unknown): string | undefined =>
 export const asList = (value: unknown): string[] =>
   Array.isArray(value) ? value.filter((item) => typeof item === 'string') : [];
 
-/** Where a command works; the same words everywhere. */
-export const PROJECT = [
+const PROJECT: Option = [
   '-C, --project <dir>',
   'use the project in this folder (default: the nearest `.ai` upwards)',
-] as const;
+];
+
+/** All options of a command; where it works is said last, with the same words everywhere. */
+export const optionsOf = ({ options = [], load, anywhere }: CommandSpec): readonly Option[] =>
+  load && !anywhere ? [...options, PROJECT] : options;
 
 export function version(): string {
   const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');

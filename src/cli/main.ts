@@ -1,7 +1,7 @@
 // The command line: builds the parser from the table, loads the one command that was asked for,
 // turns what it answers into an exit code. Nothing heavy is imported before a command is known.
 import { Command, CommanderError } from 'commander';
-import { type CommandSpec, version } from './command.ts';
+import { type CommandSpec, optionsOf, version } from './command.ts';
 import { COMMANDS } from './table.ts';
 import { EXIT } from './terminal/exit-code.ts';
 
@@ -12,7 +12,7 @@ function addCommand(parent: Command, spec: CommandSpec, done: (code: number) => 
     .description(spec.summary)
     .helpOption('-h, --help', 'show this');
   for (const [name, meaning] of spec.args ?? []) command.argument(name, meaning);
-  for (const [flags, meaning] of spec.options ?? []) command.option(flags, meaning);
+  for (const [flags, meaning] of optionsOf(spec)) command.option(flags, meaning);
   if (spec.examples) {
     command.addHelpText(
       'after',

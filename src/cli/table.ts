@@ -1,5 +1,5 @@
 // The commands below `threads` and `approvals`, as data.
-import { type CommandSpec, PROJECT } from './command.ts';
+import type { CommandSpec } from './command.ts';
 
 const THREAD = ['[thread]', 'its id, or `last` (default)'] as const;
 const ONE_THREAD = ['<thread>', 'its id, or `last`'] as const;
@@ -18,7 +18,6 @@ const THREADS: readonly CommandSpec[] = [
       ['--hooks', 'also threads that ran for a hook'],
       ['-n, --limit <count>', 'how many at most (default 20)'],
       ['--cursor <cursor>', 'go on where the last answer ended'],
-      PROJECT,
     ],
     load: async () => (await import('./commands/threads/list.ts')).listThreads,
   },
@@ -26,14 +25,13 @@ const THREADS: readonly CommandSpec[] = [
     name: 'show',
     summary: 'what was said, done, refused and decided, and what it cost',
     args: [THREAD],
-    options: [['--full', 'nothing shortened'], PROJECT],
+    options: [['--full', 'nothing shortened']],
     load: async () => (await import('./commands/threads/show.ts')).run,
   },
   {
     name: 'tree',
     summary: 'the whole tree a thread belongs to, hooks included',
     args: [THREAD],
-    options: [PROJECT],
     load: async () => (await import('./commands/threads/list.ts')).showTree,
   },
   {
@@ -43,21 +41,19 @@ const THREADS: readonly CommandSpec[] = [
     options: [
       ['-f, --follow', 'and those that come, until it ends'],
       ['-n, --limit <count>', 'how many at first (default 20)'],
-      PROJECT,
     ],
     load: async () => (await import('./commands/threads/follow.ts')).tailThread,
   },
   {
     name: 'top',
     summary: 'who is at work now, live',
-    options: [PROJECT],
     load: async () => (await import('./commands/threads/follow.ts')).watchAll,
   },
   {
     name: 'pause',
     summary: 'stop at the next step until it is resumed',
     args: [ONE_THREAD],
-    options: [['--reason <text>', 'why, for the record'], PROJECT],
+    options: [['--reason <text>', 'why, for the record']],
     load: signalling('pause'),
   },
   {
@@ -67,7 +63,6 @@ const THREADS: readonly CommandSpec[] = [
     options: [
       ['-m, --message <text>', 'what it is told first'],
       ['--from <snapshot>', 'go back to this snapshot first: its number, or `last`'],
-      PROJECT,
     ],
     load: async () => (await import('./commands/threads/resume.ts')).run,
   },
@@ -75,35 +70,32 @@ const THREADS: readonly CommandSpec[] = [
     name: 'inject',
     summary: 'say something to the model, before its next turn',
     args: [ONE_THREAD, ['<words...>', 'what to say']],
-    options: [['--role <role>', '`user` (default) or `system`'], PROJECT],
+    options: [['--role <role>', '`user` (default) or `system`']],
     load: signalling('inject'),
   },
   {
     name: 'interrupt',
     summary: 'break off the reply that is coming, and say something instead',
     args: [ONE_THREAD, ['[words...]', 'what to say']],
-    options: [PROJECT],
     load: signalling('interrupt'),
   },
   {
     name: 'stop',
     summary: 'end a thread and those below it, at their next step',
     args: [ONE_THREAD],
-    options: [PROJECT],
     load: signalling('stop'),
   },
   {
     name: 'kill',
     summary: 'end it even when it does not answer',
     args: [ONE_THREAD],
-    options: [PROJECT],
     load: signalling('kill'),
   },
   {
     name: 'wait',
     summary: 'wait until threads have ended or need somebody',
     args: [['<threads...>', 'their ids']],
-    options: [['--timeout <seconds>', 'at most so long'], PROJECT],
+    options: [['--timeout <seconds>', 'at most so long']],
     load: async () => (await import('./commands/threads/follow.ts')).waitForThreads,
   },
   {
@@ -112,7 +104,6 @@ const THREADS: readonly CommandSpec[] = [
     options: [
       ['--older-than <age>', 'such as 30d, 12h or 2w (default: the policy’s `retention`)'],
       ['--keep-failed', 'keep trees in which a thread failed'],
-      PROJECT,
     ],
     load: async () => (await import('./commands/threads/prune.ts')).run,
   },
@@ -130,7 +121,6 @@ const APPROVALS: readonly CommandSpec[] = [
     options: [
       ['--all', 'also what was decided'],
       ['--thread <thread>', 'only of this one'],
-      PROJECT,
     ],
     load: async () => (await import('./commands/approvals.ts')).listApprovals,
   },
@@ -143,7 +133,6 @@ const APPROVALS: readonly CommandSpec[] = [
       ['--for <time>', 'how long it holds, such as 15m or 2h'],
       ['--beyond', 'also what the directive does not declare'],
       WHY,
-      PROJECT,
     ],
     load: deciding('approve'),
   },
@@ -151,14 +140,13 @@ const APPROVALS: readonly CommandSpec[] = [
     name: 'deny',
     summary: 'refuse it',
     args: [APPROVAL],
-    options: [WHY, PROJECT],
+    options: [WHY],
     load: deciding('deny'),
   },
   {
     name: 'answer',
     summary: 'answer a question in words',
     args: [APPROVAL, ['<words...>', 'the answer']],
-    options: [PROJECT],
     load: deciding('answer'),
   },
 ];
@@ -169,6 +157,7 @@ export const COMMANDS: readonly CommandSpec[] = [
   {
     name: 'demo',
     summary: 'see it work in a minute, without a key',
+    anywhere: true,
     load: async () => (await import('./demo/demo.ts')).run,
   },
   {
@@ -176,13 +165,13 @@ export const COMMANDS: readonly CommandSpec[] = [
     summary: 'make a project here: a directive, a tool, a policy, signed with your key',
     args: [['[dir]', 'folder (default: here)']],
     options: [['--force', 'also write files that exist already']],
+    anywhere: true,
     load: async () => (await import('./commands/init.ts')).run,
   },
   {
     name: 'check',
     summary: 'find what is wrong in directives, tools, knowledge, policies and scripts',
     args: [['[paths...]', 'files or folders (default: the project)']],
-    options: [PROJECT],
     examples: [
       'km check',
       'km check .ai/directives/deploy.md --json',
@@ -197,7 +186,6 @@ export const COMMANDS: readonly CommandSpec[] = [
       ['<kind>', 'directive or tool'],
       ['<id>', 'its id or name'],
     ],
-    options: [PROJECT],
     load: async () => (await import('./commands/explain.ts')).run,
   },
   {
@@ -216,6 +204,7 @@ export const COMMANDS: readonly CommandSpec[] = [
       "km eval 'cost.turns > limits.turns * 0.9' --ctx ctx.json",
       'km eval --template \'run ${directive.name}\' --ctx \'{"directive":{"name":"x"}}\'',
     ],
+    anywhere: true,
     load: async () => (await import('./commands/eval.ts')).run,
   },
   {
@@ -226,7 +215,6 @@ export const COMMANDS: readonly CommandSpec[] = [
       ['-e, --eval <text>', 'run this text instead of a file'],
       ['--payload <name=value...>', 'values for `@payload`'],
       ['--worker', 'one job {id, work, file} a line on stdin, one answer a line on stdout'],
-      PROJECT,
     ],
     examples: ['km script report.md --payload day=monday', "km script -e 'show 1 + 2'"],
     load: async () => (await import('./commands/script.ts')).run,
@@ -239,7 +227,6 @@ export const COMMANDS: readonly CommandSpec[] = [
       ['--line <number>', 'what was made there; without it the refusal, or what left last'],
       ['--thread <id>', 'instead of a script: the last refusal in a thread (`last`: the newest)'],
       ['--payload <name=value...>', 'values for `@payload`'],
-      PROJECT,
     ],
     examples: ['km provenance report.mld', 'km provenance report.mld --line 12 --json'],
     load: async () => (await import('./commands/provenance.ts')).run,
@@ -247,6 +234,7 @@ export const COMMANDS: readonly CommandSpec[] = [
   {
     name: 'lsp',
     summary: 'help an editor with scripts and directives, as a language server over stdio',
+    anywhere: true,
     load: async () => (await import('./commands/lsp.ts')).run,
   },
   {
@@ -260,7 +248,6 @@ export const COMMANDS: readonly CommandSpec[] = [
       ['-n, --limit <count>', 'how many at most (default 10)'],
       ['--cursor <cursor>', 'go on where the last answer ended'],
       ['--detail <level>', 'name, summary or schema'],
-      PROJECT,
     ],
     load: async () => (await import('./commands/items.ts')).searchItems,
   },
@@ -275,7 +262,6 @@ export const COMMANDS: readonly CommandSpec[] = [
       ['-s, --source <source>', 'only from there'],
       ['--part <part>', 'all, body, metadata, schema or diagnostics'],
       ['--copy <level>', 'copy a signed item to `project` or `user`'],
-      PROJECT,
     ],
     load: async () => (await import('./commands/items.ts')).showOneItem,
   },
@@ -292,7 +278,6 @@ export const COMMANDS: readonly CommandSpec[] = [
       ['--content <file>', 'text for create and update: a file or `-`'],
       ['--dry-run', 'show what would run, with secrets masked'],
       ['--as <surface>', 'judge the call as another surface would: cli, mcp'],
-      PROJECT,
     ],
     examples: [
       'km exec tool fs/read_file path=README.md',
@@ -318,7 +303,6 @@ export const COMMANDS: readonly CommandSpec[] = [
       ['--spawns <count>', 'at most so many threads below it'],
       ['--depth <count>', 'at most so deep'],
       ['--stream', 'keep what the provider sends in stream.jsonl of the thread'],
-      PROJECT,
     ],
     examples: ['km run hello', 'km run hello file=docs/intro.md --turns 3 --json'],
     load: async () => (await import('./commands/run.ts')).run,
@@ -328,13 +312,13 @@ export const COMMANDS: readonly CommandSpec[] = [
     name: 'replay',
     summary: 'run an ended thread again from its journal, and compare',
     args: [['<thread>', 'its id, or `last`']],
-    options: [['--until <seq>', 'go to this event and no further'], PROJECT],
+    options: [['--until <seq>', 'go to this event and no further']],
     load: async () => (await import('./commands/replay.ts')).run,
   },
   {
     name: 'cost',
     summary: 'what threads cost, by directive, model and day',
-    options: [['--since <age>', 'threads started since then (default 30d)'], PROJECT],
+    options: [['--since <age>', 'threads started since then (default 30d)']],
     load: async () => (await import('./commands/cost.ts')).run,
   },
   { name: 'approvals', summary: 'what waits for a person’s answer', commands: APPROVALS },
@@ -342,19 +326,18 @@ export const COMMANDS: readonly CommandSpec[] = [
     name: 'sign',
     summary: 'sign items with your key',
     args: [['<files...>', 'files of items or policies']],
-    options: [PROJECT],
     load: async () => (await import('./commands/sign.ts')).signItems,
   },
   {
     name: 'verify',
     summary: 'say of each item who signed it and whether it still holds',
     args: [['[files...]', 'files (default: all of the project)']],
-    options: [PROJECT],
     load: async () => (await import('./commands/sign.ts')).verifyItems,
   },
   {
     name: 'keys',
     summary: 'show your signing key; make one if there is none',
+    anywhere: true,
     load: async () => (await import('./commands/sign.ts')).showKeys,
   },
   {
@@ -364,6 +347,7 @@ export const COMMANDS: readonly CommandSpec[] = [
       {
         name: 'ls',
         summary: 'list trusted keys',
+        anywhere: true,
         load: async () => (await import('./commands/trust.ts')).listTrust,
       },
       {
@@ -376,12 +360,14 @@ export const COMMANDS: readonly CommandSpec[] = [
           ['--ids <globs>', 'only for these ids, comma separated'],
           ['--expires <date>', 'until then'],
         ],
+        anywhere: true,
         load: async () => (await import('./commands/trust.ts')).addTrust,
       },
       {
         name: 'revoke',
         summary: 'no longer accept a key',
         args: [['<key-id>', 'as `km trust ls` shows it']],
+        anywhere: true,
         load: async () => (await import('./commands/trust.ts')).revokeTrust,
       },
     ],
@@ -397,20 +383,17 @@ export const COMMANDS: readonly CommandSpec[] = [
         options: [
           ['--user', 'for you instead of for the project'],
           ['--name <name>', 'what to call it'],
-          PROJECT,
         ],
         load: async () => (await import('./commands/catalog.ts')).addCatalog,
       },
       {
         name: 'update',
         summary: 'read the catalogs again',
-        options: [PROJECT],
         load: async () => (await import('./commands/catalog.ts')).updateCatalogs,
       },
       {
         name: 'ls',
         summary: 'list catalogs and what they hold',
-        options: [PROJECT],
         load: async () => (await import('./commands/catalog.ts')).listCatalogs,
       },
     ],
@@ -421,7 +404,6 @@ export const COMMANDS: readonly CommandSpec[] = [
     options: [
       ['-n, --limit <count>', 'the latest so many (default 20)'],
       ['--denied', 'refusals only'],
-      PROJECT,
     ],
     load: async () => (await import('./commands/audit.ts')).run,
   },
@@ -432,7 +414,6 @@ export const COMMANDS: readonly CommandSpec[] = [
       {
         name: 'serve',
         summary: 'offer the four tools to an MCP client over stdio',
-        options: [PROJECT],
         load: async () => (await import('./commands/mcp.ts')).run,
       },
     ],
@@ -440,7 +421,6 @@ export const COMMANDS: readonly CommandSpec[] = [
   {
     name: 'doctor',
     summary: 'check Node, keys, trust, sandbox, policies, bundle, registry and providers',
-    options: [PROJECT],
     load: async () => (await import('./commands/doctor.ts')).run,
   },
   {
@@ -448,6 +428,7 @@ export const COMMANDS: readonly CommandSpec[] = [
     summary: 'print a completion script for your shell',
     args: [['<shell>', 'bash, zsh or fish']],
     examples: ['km completion bash > ~/.local/share/bash-completion/completions/km'],
+    anywhere: true,
     load: async () => (await import('./commands/completion.ts')).run,
   },
 ];

@@ -1,9 +1,9 @@
 import { fail, type Outcome, ok } from '../../base/index.ts';
-import { asText, type CommandRun, type CommandSpec } from '../command.ts';
+import { asText, type CommandRun, type CommandSpec, optionsOf } from '../command.ts';
 
 /** Long options of a command, without what they take. */
 const flags = (spec: CommandSpec): string[] => [
-  ...(spec.options ?? []).flatMap(([text]) => /--[a-z-]+/.exec(text)?.[0] ?? []),
+  ...optionsOf(spec).flatMap(([text]) => /--[a-z-]+/.exec(text)?.[0] ?? []),
   ...(spec.load ? ['--json'] : []),
   '--help',
 ];
