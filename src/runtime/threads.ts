@@ -13,7 +13,6 @@ import type {
   ReplayReport,
   ResumeOptions,
   RunRequest,
-  Thread,
   ThreadAction,
   ThreadResult,
   WatchPort,
@@ -188,16 +187,15 @@ async function inEmptyRegistry<T>(
 /** How threads stand, as this process was told. */
 function createRegistry(open: OpenProject, store: Store): Registry {
   const learned = new Map<string, ReturnType<Registry['standing']>>();
-  const running = (): Thread[] => (open.live?.all() ?? []).map(({ thread }) => thread);
   return {
     standing(name) {
       const own = open.live?.get(name)?.thread;
-      const isKilled = own?.journal.signals().some(({ kind }) => kind === 'kill') === true;
-      if (isKilled || running().some(({ journal }) => journal.revoked() === name)) return 'revoked';
-      if (own) return 'good';
-      const known = learned.get(name);
-      if (known !== undefined) return known;
-      return running().some(({ place }) => place.chain.includes(name)) ? 'good' : 'unknown';
+      const running = open.live?.all() ?? [];
+      for (const { thread } of running) if (thread.journal.revoked() === name) return 'revoked';
+      if (own)
+        return own.journal.signals().some(({ kind }) => kind === 'kill') ? 'revoked' : 'good';
+      const isAbove = running.some(({ thread }) => thread.place.chain.includes(name));
+      return learned.get(name) ?? (isAbove ? 'good' : 'unknown');
     },
     async learn(name) {
       if (open.live?.get(name)) return;

@@ -55,17 +55,13 @@ export function parseVerdict(outputs: Json): Outcome<HookVerdict> {
   if (!action.ok) return action;
   const context = outputAt(outputs, 'context') ?? {};
   const { model, limits, ...rest } = isObject(context) ? context : ({ context } as JsonObject);
-  if (model !== undefined && model !== null && (typeof model !== 'string' || model === '')) {
-    return fail(
-      'hook_failed',
-      'the hook’s `context.model` must be `fallback`, a tier or a model id',
-    );
+  if ((model ?? null) !== null && (typeof model !== 'string' || model === '')) {
+    const message = 'the hook’s `context.model` must be `fallback`, a tier or a model id';
+    return fail('hook_failed', message);
   }
-  if (limits !== undefined && limits !== null && !isObject(limits)) {
-    return fail(
-      'hook_failed',
-      'the hook’s `context.limits` must be an object such as {"turns": 20}',
-    );
+  if ((limits ?? null) !== null && !isObject(limits)) {
+    const message = 'the hook’s `context.limits` must be an object such as {"turns": 20}';
+    return fail('hook_failed', message);
   }
   const wanted = model ?? (given === WITH_FALLBACK ? 'fallback' : undefined);
   const error = outputAt(outputs, 'error') ?? null;

@@ -192,8 +192,10 @@ function carryOut(
 }
 
 /** Who fired for its edge must see it end, whatever the event is. */
-const mayAnswer = ({ list, state }: Hooks, name: CheckpointEvent['name']): boolean =>
-  state.fired.size > 0 || list.some(({ events }) => events.has(name));
+function mayAnswer({ list, state }: Hooks, name: CheckpointEvent['name']): boolean {
+  for (const { events } of list) if (events.has(name)) return true;
+  return state.fired.size > 0;
+}
 
 /** Called by the pipeline at its fixed places. Where no hook can match, nothing is made or awaited. */
 export function raise(

@@ -113,49 +113,28 @@ export const UNITS = {
   spawn: (depth: number): LimitAmounts => ({ spawns: 1n, depth: BigInt(depth), duration: 1n }),
 } as const;
 
-const MARKS = [80, 95] as const;
+/** Rising: whoever has not reached one has reached none after it. */
+const MARKS = [80n, 95n] as const;
 
 /** `turns:80`: what `crossedMarks` is told has been said already. */
 export const markKey = ({ limit, percent }: Pick<WarningEvent, 'limit' | 'percent'>): string =>
   `${limit}:${percent}`;
 
-interface Mark {
-  readonly limit: LimitName;
-  readonly percent: number;
-  /** The least amount that reaches it. */
-  readonly from: bigint;
-  readonly max: bigint;
-}
-
-/** Limits stay what they are for many turns: where their marks lie is worked out once. */
-const marksOfLimits = new WeakMap<EffectiveLimits, readonly Mark[]>();
-
-/** A limit of zero has none. */
-function marksOf(limits: EffectiveLimits): readonly Mark[] {
-  const known = marksOfLimits.get(limits);
-  if (known) return known;
-  const marks = LIMIT_NAMES.flatMap((limit) => {
-    const max = limits[limit]?.value ?? 0n;
-    if (isPerUnit(limit) || max === 0n) return [];
-    return MARKS.map((percent) => {
-      return { limit, percent, max, from: (max * BigInt(percent) + 99n) / 100n };
-    });
-  });
-  marksOfLimits.set(limits, marks);
-  return marks;
-}
-
-/** Marks that are reached and were not reported yet. */
+/** Marks that are reached and were not reported yet. A limit of zero has none. */
 export function crossedMarks(
   used: LimitAmounts,
   limits: EffectiveLimits,
   alreadyWarned: ReadonlySet<string>,
 ): WarningEvent[] {
   const events: WarningEvent[] = [];
-  for (const mark of marksOf(limits)) {
-    const current = used[mark.limit] ?? 0n;
-    if (current < mark.from || alreadyWarned.has(markKey(mark))) continue;
-    events.push(warningEvent(mark.limit, mark.percent, current, mark.max));
+  for (const limit of LIMIT_NAMES) {
+    const [max, current] = [limits[limit]?.value ?? 0n, used[limit] ?? 0n];
+    if (isPerUnit(limit) || max === 0n) continue;
+    for (const percent of MARKS) {
+      if (current * 100n < max * percent) break;
+      if (alreadyWarned.has(markKey({ limit, percent: Number(percent) }))) continue;
+      events.push(warningEvent(limit, Number(percent), current, max));
+    }
   }
   return events;
 }

@@ -36,6 +36,8 @@ export interface Start {
   /** The running parent, when it is here. */
   parent?: Thread | undefined;
   drawFrom?: string | undefined;
+  /** When that was worked out already. */
+  split?: ReturnType<typeof splitLimits>;
   /** Runs a hook's directive; handed in, because a hook is a thread too. */
   runHook: RunHook;
 }
@@ -149,7 +151,7 @@ export async function createThread(ports: HarnessPorts, given: Start): Promise<O
   if (!own.ok) return own;
   const cost = costSoFar(row);
   if (!cost.ok) return cost;
-  const split = splitLimits(ports, prepared.limits, prepared.hooks);
+  const split = start.split ?? splitLimits(ports, prepared.limits, prepared.hooks);
   const reserve = openReserve(held);
   const control = controlOf(start);
   const thread: Thread = {

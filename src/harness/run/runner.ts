@@ -19,7 +19,7 @@ import type { Thread, ThreadsPort } from '../thread/thread.ts';
 
 const SHIPPED: readonly string[] = ['safety', 'plain'];
 /** Hooks are what the plain loop goes without. */
-export const hasHooks = (runner: string): boolean => runner !== 'plain';
+export const hasHooks = (runner = 'safety'): boolean => runner !== 'plain';
 
 /** The loops that leave a journal of what they did. */
 export const hasShippedRunner = (runner: string): boolean => SHIPPED.includes(runner);

@@ -5,6 +5,7 @@ import type { Descriptor } from '../../flow/index.ts';
 import type { Held, NewThread } from '../../store/index.ts';
 import { MAX_HOOK_NESTING, MAX_RETRIES } from '../hooks/action.ts';
 import { packLimits } from '../limits/effective-limits.ts';
+import type { LimitAmounts } from '../limits/limit.ts';
 import { apartKey, budgetOf } from '../thread/budget.ts';
 import { encode } from '../thread/journal-codec.ts';
 import type { JournalEvent } from '../thread/journal-event.ts';
@@ -62,12 +63,12 @@ async function bear(
 
 async function createRow(
   ports: HarnessPorts,
-  { item, directive, limits, inputs, hooks }: Prepared,
+  { item, directive, limits, inputs }: Prepared,
   place: BirthPlace,
   events: readonly JournalEvent[],
+  aside: LimitAmounts,
 ): Promise<Outcome<Held>> {
   const { parent, kind, detached = false, runner = 'safety' } = place;
-  const aside = splitLimits(ports, limits, hasHooks(runner) ? hooks : []).hooks;
   const create = (id: string): Promise<Outcome<Held>> => {
     const drawFrom = place.drawFrom ?? (detached && parent ? apartKey(id) : undefined);
     return bear(ports, place, {
@@ -120,7 +121,8 @@ export async function startPrepared(
   const start: JournalEvent = { type: 'signal', data: { kind: 'start', by: ports.threads.owner } };
   const events = [first, ...opening.output, start];
   const since = ports.threads.live.leases.now();
-  const born = await createRow(ports, prepared, place, events);
+  const split = splitLimits(ports, limits, hasHooks(place.runner) ? prepared.hooks : []);
+  const born = await createRow(ports, prepared, place, events, split.hooks);
   if (!born.ok) return born;
   const held = born.output;
   ports.watch.transcript(held.thread, held.row)(
@@ -135,6 +137,7 @@ export async function startPrepared(
     history: [],
     parent: place.parent,
     drawFrom: place.drawFrom,
+    split,
     runHook,
   });
   if (!made.ok) {
