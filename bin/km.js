@@ -28,7 +28,7 @@ function keepCompiled() {
   }
 }
 
-if (major > 22 || (major === 22 && minor >= 18)) {
+if (major > 22 || (major === 22 && minor >= 19)) {
   keepCompiled();
   const built = '../dist/cli/main.js';
   const useSource = process.env.KERNMANTLE_SRC === '1' || !existsSync(here(built));
@@ -38,7 +38,7 @@ if (major > 22 || (major === 22 && minor >= 18)) {
   const node = here(`../node_modules/node/bin/node${process.platform === 'win32' ? '.exe' : ''}`);
   if (!existsSync(node)) {
     process.stderr.write(
-      `kernmantle needs Node 22.18 or newer; this is ${process.version}.\n` +
+      `kernmantle needs Node 22.19 or newer; this is ${process.version}.\n` +
         'Install a current Node, or in a clone of the repository run `npm run demo` once: it brings one.\n',
     );
     process.exit(1);

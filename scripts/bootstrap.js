@@ -54,10 +54,10 @@ const TASKS = {
 };
 TASKS.check = [...TASKS.lint, ...TASKS.types, tests('unit', 'cases')];
 
-/** Node's major and minor as one number, so that 22.18 is smaller than 24.0. */
+/** Node's major and minor as one number, so that 22.19 is smaller than 24.0. */
 function isCurrent(version) {
   const [major = 0, minor = 0] = version.replace(/^v/, '').split('.').map(Number);
-  return major > 22 || (major === 22 && minor >= 18);
+  return major > 22 || (major === 22 && minor >= 19);
 }
 
 function run(command, args, env = process.env) {
@@ -94,7 +94,7 @@ install();
 const node = isCurrent(process.version) || !existsSync(localNode) ? process.execPath : localNode;
 if (node === process.execPath && !isCurrent(process.version)) {
   process.stderr.write(
-    `Node ${process.version} is too old (22.18 or newer is needed) and no Node was installed for this ` +
+    `Node ${process.version} is too old (22.19 or newer is needed) and no Node was installed for this ` +
       'platform. Install Node 24, or run `npm install` with install scripts allowed.\n',
   );
   process.exit(1);

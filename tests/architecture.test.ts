@@ -268,6 +268,30 @@ test('each dependency is imported by one room only', () => {
   expectOnly([...users].filter(([, rooms]) => rooms.size > 1).map(([name]) => name));
 });
 
+test('every place asks for the same Node, which is enough for every dependency', () => {
+  const packageOf = (folder: string) =>
+    JSON.parse(readFileSync(`${folder}package.json`, 'utf8')) as {
+      engines?: { node?: string };
+      dependencies: Record<string, string>;
+    };
+  const oldest = (range = '0'): [number, number] => {
+    const [major = 0, minor = 0] = range.replace(/^\D*/, '').split('.').map(Number);
+    return [major, minor];
+  };
+  const { engines, dependencies } = packageOf('');
+  const [major, minor] = oldest(engines?.node);
+  for (const launcher of ['bin/km.js', 'scripts/bootstrap.js']) {
+    const text = readFileSync(launcher, 'utf8');
+    expect(text, launcher).toContain(`major === ${major} && minor >= ${minor}`);
+    expect(text, launcher).toContain(`${major}.${minor} or newer`);
+  }
+  const tooNew = Object.keys(dependencies).filter((name) => {
+    const [needs, atLeast] = oldest(packageOf(`node_modules/${name}/`).engines?.node);
+    return needs > major || (needs === major && atLeast > minor);
+  });
+  expectOnly(tooNew);
+});
+
 test('CONTRIBUTING.md names places that are there', () => {
   const named = readFileSync('CONTRIBUTING.md', 'utf8').matchAll(
     /`((?:src|tests|scripts|bundle)\/[^`*…]+)`/g,
