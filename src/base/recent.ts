@@ -2,12 +2,7 @@
 // younger is full. No bookkeeping per read, which is what a look-up on every operation can afford.
 import type { Clock } from './ports.ts';
 
-export interface Recent<K, V> {
-  get(key: K): V | undefined;
-  set(key: K, value: V): V;
-}
-
-export function createRecent<K, V>(size: number): Recent<K, V> {
+export function createRecent<K, V>(size: number) {
   let young = new Map<K, V>();
   let old = new Map<K, V>();
   const set = (key: K, value: V): V => {
@@ -16,7 +11,7 @@ export function createRecent<K, V>(size: number): Recent<K, V> {
     return value;
   };
   return {
-    get(key) {
+    get(key: K): V | undefined {
       const found = young.get(key);
       if (found !== undefined) return found;
       const aged = old.get(key);
@@ -29,36 +24,25 @@ export function createRecent<K, V>(size: number): Recent<K, V> {
 /** For so long a look at a file counts: a change there is in force this much later at the latest. */
 const LOOK_MS = 20;
 
-export interface Looks {
-  /** Was the last look recent enough to count still? */
-  isRecent(): boolean;
-  /** Say so before looking, never after: what changes meanwhile must be seen by the next look. */
-  begin(): void;
-  /** After a write of our own: the next question looks. */
-  forget(): void;
-}
-
 /** For whoever is asked many times in a call what a file says, and would ask the disk each time. */
-export function createLooks(clock: Pick<Clock, 'monotonic'>): Looks {
+export function createLooks(clock: Pick<Clock, 'monotonic'>) {
   let since = Number.NEGATIVE_INFINITY;
   return {
+    /** Was the last look recent enough to count still? */
     isRecent: () => clock.monotonic() - since < LOOK_MS,
+    /** Say so before looking, never after: what changes meanwhile must be seen by the next look. */
     begin() {
       since = clock.monotonic();
     },
+    /** After a write of our own: the next question looks. */
     forget() {
       since = Number.NEGATIVE_INFINITY;
     },
   };
 }
 
-export interface RecentPairs<K, V> {
-  get(left: K, right: K): V | undefined;
-  set(left: K, right: K, value: V): V;
-}
-
 /** The same for ordered pairs; `size` counts pairs. */
-export function createRecentPairs<K, V>(size: number): RecentPairs<K, V> {
+export function createRecentPairs<K, V>(size: number) {
   let young = new Map<K, Map<K, V>>();
   let old = young;
   let count = 0;
@@ -70,7 +54,7 @@ export function createRecentPairs<K, V>(size: number): RecentPairs<K, V> {
     return value;
   };
   return {
-    get(left, right) {
+    get(left: K, right: K): V | undefined {
       const found = young.get(left)?.get(right);
       if (found !== undefined) return found;
       const aged = old.get(left)?.get(right);

@@ -43,17 +43,13 @@ export interface Position {
   column: number;
 }
 
-export interface TextLines {
-  at(offset: number): Position;
-  /** The line's text without its end; empty past the last line. */
-  line(number: number): string;
-}
+export type TextLines = ReturnType<typeof createLines>;
 
-export function createLines(text: string): TextLines {
+export function createLines(text: string) {
   const starts = [0];
   for (let at = text.indexOf('\n'); at !== -1; at = text.indexOf('\n', at + 1)) starts.push(at + 1);
   return {
-    at(offset) {
+    at(offset: number): Position {
       let [low, high] = [0, starts.length - 1];
       while (low < high) {
         const middle = (low + high + 1) >> 1;
@@ -62,7 +58,8 @@ export function createLines(text: string): TextLines {
       }
       return { line: low + 1, column: Math.max(0, offset - (starts[low] ?? 0)) + 1 };
     },
-    line(number) {
+    /** The line's text without its end; empty past the last line. */
+    line(number: number): string {
       const start = starts[number - 1];
       if (start === undefined) return '';
       return text.slice(start, (starts[number] ?? text.length + 1) - 1).replace(/\r$/, '');

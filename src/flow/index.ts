@@ -96,7 +96,7 @@ export {
   removeLabels,
   withSources,
 } from './values/labels.ts';
-export { createRecordFile, openRecords, type RecordFile } from './values/record-file.ts';
+export { createRecordFile, openRecords } from './values/record-file.ts';
 export {
   addMarks,
   elementOf,

@@ -21,21 +21,7 @@ import { finishReply } from './reply.ts';
 import { ReplyDraft, type ReplyProtocol } from './reply-draft.ts';
 import { completeUsage } from './usage.ts';
 
-export interface StreamReader {
-  /** Fails when the provider reports an error, or sends what cannot be read; then nothing more counts. */
-  push(event: { event?: string; data: string }): Outcome<null>;
-  /** What the model said so far; thoughts and calls are not in it. */
-  text(): string;
-  /** Did the end marker arrive? What comes after it is ignored. */
-  isDone(): boolean;
-  /**
-   * The reply. `clean` says whether the connection was ended by the other side, in order; `why` what
-   * stopped it otherwise. Without the end marker the stream is broken either way: complete calls come
-   * out as a reply with `broken`; with none it is a failure (`stream_incomplete`, `why`, or what the
-   * provider said), with the usage in its detail.
-   */
-  end(clean: boolean, why?: Failure): Outcome<ModelReply>;
-}
+export type StreamReader = ReturnType<typeof createReader>;
 
 export interface ReaderOptions {
   /** Size of the request, for when the provider reports no usage. */
@@ -72,11 +58,12 @@ function replyFrom(
   return finishReply(reply, completeUsage(reported, measure), fault);
 }
 
-export function createReader(protocol: Protocol, options: ReaderOptions = {}): StreamReader {
+export function createReader(protocol: Protocol, options: ReaderOptions = {}) {
   const { takeText, take, finish } = PROTOCOLS[protocol];
   const reply = new ReplyDraft(options.maxCharacters, options.onText);
   return {
-    push({ event: name, data }) {
+    /** Fails when the provider reports an error, or sends what cannot be read; then nothing more counts. */
+    push({ event: name, data }: { event?: string; data: string }): Outcome<null> {
       if (reply.fault) return reply.fault;
       if (reply.isDone || data === '' || takeText(reply, data)) return reply.fault ?? TAKEN;
       const event = parseObject(data);
@@ -87,15 +74,20 @@ export function createReader(protocol: Protocol, options: ReaderOptions = {}): S
       }
       return reply.fault ?? TAKEN;
     },
+    /** What the model said so far; thoughts and calls are not in it. */
     text: () => reply.said,
+    /** Did the end marker arrive? What comes after it is ignored. */
     isDone: () => reply.isDone,
-    end(clean, why) {
+    /**
+     * The reply. `clean` says whether the connection was ended by the other side, in order; `why` what
+     * stopped it otherwise. Without the end marker the stream is broken either way: complete calls
+     * come out as a reply with `broken`; with none it is a failure (`stream_incomplete`, `why`, or
+     * what the provider said), with the usage in its detail.
+     */
+    end(clean: boolean, why?: Failure): Outcome<ModelReply> {
       finish(reply);
-      return replyFrom(
-        reply,
-        options,
-        reply.fault ?? (reply.isDone ? undefined : (why ?? cut(clean))),
-      );
+      const fault = reply.fault ?? (reply.isDone ? undefined : (why ?? cut(clean)));
+      return replyFrom(reply, options, fault);
     },
   };
 }

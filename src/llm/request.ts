@@ -29,15 +29,7 @@ import {
 
 type Write<Thing> = (thing: Thing) => readonly JsonObject[];
 
-export interface WrittenMessages {
-  messages(protocol: Protocol, messages: readonly Message[], write: Write<Message>): MessageList;
-  /** Anything else that is the same object in every request. */
-  once<Thing extends object>(
-    protocol: Protocol,
-    thing: Thing,
-    write: Write<Thing>,
-  ): readonly JsonObject[];
-}
+export type WrittenMessages = ReturnType<typeof createWrittenMessages>;
 
 /** The last message may still grow, and the last two of the user are marked for the cache. */
 const OPEN = 4;
@@ -49,8 +41,6 @@ interface Pages {
   /** How many of the sources are settled. */
   count: number;
 }
-
-const newPages = (): Pages => ({ sources: [], texts: [], settled: [], count: 0 });
 
 function commonLength(a: readonly unknown[], b: readonly unknown[]): number {
   const most = Math.min(a.length, b.length);
@@ -76,15 +66,20 @@ function turnPages(pages: Pages, messages: readonly Message[], write: Write<Mess
   return { settled: pages.settled, last: texts.slice(settled).flat() };
 }
 
-export function createWrittenMessages(): WrittenMessages {
+export function createWrittenMessages() {
   const pages: Partial<Record<Protocol, Pages>> = {};
   const others = new WeakMap<object, Partial<Record<Protocol, readonly JsonObject[]>>>();
   return {
-    messages(protocol, messages, write) {
-      const own = (pages[protocol] ??= newPages());
+    messages(protocol: Protocol, messages: readonly Message[], write: Write<Message>): MessageList {
+      const own = (pages[protocol] ??= { sources: [], texts: [], settled: [], count: 0 });
       return turnPages(own, messages, write);
     },
-    once(protocol, thing, write) {
+    /** Anything else that is the same object in every request. */
+    once<Thing extends object>(
+      protocol: Protocol,
+      thing: Thing,
+      write: Write<Thing>,
+    ): readonly JsonObject[] {
       const before = others.get(thing);
       const known = before?.[protocol];
       if (known) return known;
@@ -132,10 +127,7 @@ export function requestParameters(
 // tool's config says what a body looks like, so it is asked once, with a message that stands for all of
 // them, and from then on its text is put around the messages' own.
 
-export interface RequestWriter {
-  /** The text of one request's body. Fails as `form` does. */
-  body(turn: TurnRequest): Outcome<string>;
-}
+export type RequestWriter = ReturnType<typeof createRequestWriter>;
 
 interface TurnRequest {
   messages: readonly Message[];
@@ -160,7 +152,7 @@ export function createRequestWriter(
   protocol: Protocol,
   fixed: Fixed,
   form: (parameters: JsonObject) => Outcome<string>,
-): RequestWriter {
+) {
   const own = createWrittenMessages();
   let known: { maxTokens: number; parts: readonly string[] } | undefined;
 
@@ -179,7 +171,8 @@ export function createRequestWriter(
   }
 
   return {
-    body(turn) {
+    /** The text of one request's body. Fails as `form` does. */
+    body(turn: TurnRequest): Outcome<string> {
       const parts = partsFor(turn.maxTokens);
       const messages = listOf(protocol, fixed, turn.messages, turn.written);
       if (parts.length !== 2 || isDeeperThan(messages, MAX_SLOT_DEPTH)) {

@@ -24,9 +24,7 @@ export interface PolicyState {
   diagnostics: readonly Diagnostic[];
 }
 
-export interface PolicyFiles {
-  current(): PolicyState;
-}
+export type PolicyFiles = ReturnType<typeof createPolicyFiles>;
 
 /** Of a file's text: what a signature would cover, which is all that is read, and whether one holds. */
 type ExaminePolicy = (text: string, file: string) => { covered: string; signed: boolean };
@@ -88,11 +86,11 @@ export function createPolicyFiles(
   places: readonly PolicyPlace[],
   examine: ExaminePolicy,
   clock: Pick<Clock, 'monotonic'>,
-): PolicyFiles {
+) {
   let known: { stamps: Stamp[]; state: PolicyState } | undefined;
   const looks = createLooks(clock);
   return {
-    current() {
+    current(): PolicyState {
       if (known && looks.isRecent()) return known.state;
       looks.begin();
       const stamps = places.map(({ file }) => stampOf(file));

@@ -16,16 +16,7 @@ import {
 import { carries, type Descriptor, describe, mergeAll } from './labels.ts';
 import { createRecordFile, openRecords } from './record-file.ts';
 
-export interface LabelRecords {
-  /** To be called before the file is written, so that no unlabelled copy ever exists. */
-  remember(
-    realPath: string,
-    contentHash: string,
-    written: Descriptor | readonly Descriptor[],
-  ): Outcome<null>;
-  /** Undefined: nothing is known about this file. */
-  recall(realPath: string, contentHash: string): Descriptor | undefined;
-}
+export type LabelRecords = ReturnType<typeof createLabelRecords>;
 
 interface History {
   readonly byHash: Map<string, Descriptor>;
@@ -127,7 +118,7 @@ function suspicion(descriptor: Descriptor, path: string): Descriptor | undefined
   return labels.length === 0 ? undefined : describe({ labels, sources: [`file:${path}`] });
 }
 
-export function createLabelRecords(file: string): LabelRecords {
+export function createLabelRecords(file: string) {
   const known = new Map<string, History>();
   const keep = ({ path, hash, descriptor }: Line): void => {
     const history = known.get(path) ?? { byHash: new Map(), latest: descriptor };
@@ -145,10 +136,13 @@ export function createLabelRecords(file: string): LabelRecords {
   );
 
   return {
-    remember(realPath, contentHash, written) {
-      const descriptor = Array.isArray(written)
-        ? mergeAll(written as readonly Descriptor[])
-        : (written as Descriptor);
+    /** To be called before the file is written, so that no unlabelled copy ever exists. */
+    remember(
+      realPath: string,
+      contentHash: string,
+      written: Descriptor | readonly Descriptor[],
+    ): Outcome<null> {
+      const descriptor = mergeAll([written].flat() as readonly Descriptor[]);
       try {
         tail.catchUp();
         const history = known.get(realPath);
@@ -169,7 +163,8 @@ export function createLabelRecords(file: string): LabelRecords {
         return fail('internal_error', `cannot keep labels: ${messageOf(error)}`, { file });
       }
     },
-    recall(realPath, contentHash) {
+    /** Undefined: nothing is known about this file. */
+    recall(realPath: string, contentHash: string): Descriptor | undefined {
       try {
         tail.catchUp();
       } catch {

@@ -10,10 +10,10 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { createRecordFile, type RecordFile } from './record-file.ts';
+import { createRecordFile } from './record-file.ts';
 
 let [dir, file]: [string, string] = ['', ''];
-let records: RecordFile;
+let records: ReturnType<typeof createRecordFile>;
 beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), 'km-records-'));
   file = join(dir, 'new/folder/records.jsonl');

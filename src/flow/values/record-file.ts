@@ -33,15 +33,6 @@ export const openRecords = (file: string): number =>
 
 const APPEND = flags(O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK);
 
-export interface RecordFile {
-  /** Throws now what an append would throw. */
-  touch(): void;
-  /** Appends with one write, whole or with an exception: a full disk writes short without an error. */
-  append(text: string): void;
-  /** Gives the descriptor back; the next append opens the file again. */
-  close(): void;
-}
-
 interface Held {
   descriptor: number;
   device: number;
@@ -62,9 +53,10 @@ function openHeld(file: string): Held {
 }
 
 /** One file for many records. It stays open, and is still looked at before every one of them. */
-export function createRecordFile(file: string): RecordFile {
+export function createRecordFile(file: string) {
   let held: Held | undefined;
 
+  /** Gives the descriptor back; the next append opens the file again. */
   function close(): void {
     if (held) closeSync(held.descriptor);
     held = undefined;
@@ -80,8 +72,10 @@ export function createRecordFile(file: string): RecordFile {
   }
 
   return {
+    /** Throws now what an append would throw. */
     touch: () => void current(),
-    append(text) {
+    /** Appends with one write, whole or with an exception: a full disk writes short without an error. */
+    append(text: string) {
       const { descriptor } = current();
       const length = Buffer.byteLength(text);
       const written = writeSync(descriptor, text);

@@ -132,11 +132,7 @@ function lookUp(model: string, now: number): PriceLibrary.PriceCalculationResult
 // somebody declared, then the price package. A name that is only similar has no price: a guess here
 // would be a wrong invoice. The money is the user's: what a project says may add to it and raise it.
 
-export interface Prices {
-  find(model: string): Outcome<Price>;
-  /** For a model without a price where no spend limit was declared; marked by its row. */
-  default(): Price | undefined;
-}
+export type Prices = ReturnType<typeof createPrices>;
 
 /** One price file, as the library reads it. */
 type PriceLayer = Pick<DataLayer, 'source' | 'file' | 'value'>;
@@ -187,18 +183,12 @@ function longestAlias(rows: JsonObject, model: string): { id: string; alias: str
 }
 
 /** The rows of some price files, merged. */
-interface PriceTable {
-  readonly rows: JsonObject;
-  declared(model: string): Price | undefined;
-  default(): Price | undefined;
-}
-
-function createTable(config: JsonObject, currency: string): PriceTable {
+function createTable(config: JsonObject, currency: string) {
   const models = getOwn(config, 'models');
   const rows = isObject(models) ? models : {};
   return {
     rows,
-    declared(model) {
+    declared(model: string): Price | undefined {
       const own = getOwn(rows, model);
       if (own !== undefined) return priceOf(model, `pricing.yaml:${model}`, own, currency);
       const found = longestAlias(rows, model);
@@ -206,7 +196,7 @@ function createTable(config: JsonObject, currency: string): PriceTable {
       const row = `pricing.yaml:${found.id} (alias ${found.alias})`;
       return priceOf(model, row, getOwn(rows, found.id) ?? null, currency);
     },
-    default() {
+    default(): Price | undefined {
       const value = getOwn(config, 'default');
       return value === undefined
         ? undefined
@@ -264,10 +254,10 @@ function openTables(layers: readonly PriceLayer[], ports: PricePorts) {
 }
 
 /** `layers` are those of `pricing.yaml`, the strongest last. */
-export function createPrices(layers: readonly PriceLayer[], ports: PricePorts = {}): Prices {
+export function createPrices(layers: readonly PriceLayer[], ports: PricePorts = {}) {
   const { all, baseOf, baseDefault } = openTables(layers, ports);
   return {
-    find(model) {
+    find(model: string): Outcome<Price> {
       const price = raised(baseOf(model), all.declared(model));
       if (price) return ok(price);
       const near = nearest(model, Object.keys(all.rows));
@@ -278,6 +268,7 @@ export function createPrices(layers: readonly PriceLayer[], ports: PricePorts = 
           '`models` in `.ai/config/pricing.yaml`, or with `free: true` in your own when it costs nothing',
       });
     },
+    /** For a model without a price where no spend limit was declared; marked by its row. */
     default: () => raised(baseDefault(), all.default()),
   };
 }

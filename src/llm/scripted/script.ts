@@ -12,99 +12,28 @@ import {
 } from '../../base/index.ts';
 import type { Protocol, Stop } from '../message.ts';
 
-export interface ScriptedCall {
-  name: string;
-  /** A value, or text that is sent as it is, valid JSON or not. */
-  arguments?: Json;
-  id?: string;
-}
+/** Says what is wrong with a value, which is a `T` when nothing is. */
+type Check<T> = ((value: Json, at: string) => string | undefined) & { readonly of?: T };
+type Of<C> = C extends Check<infer T> ? T : never;
 
-export interface ScriptedUsage {
-  input_tokens?: number;
-  output_tokens?: number;
-  cache_read_tokens?: number;
-  cache_write_tokens?: number;
-}
-
-/** What goes wrong. Bytes are those of the answer's body, as it is sent. */
-export interface ScriptedFault {
-  /** This status instead of a reply. */
-  status?: number;
-  /** Seconds, for the header `Retry-After`. */
-  retry_after?: number;
-  /** With a status its body; without one an error inside the stream. */
-  error?: { type?: string; message?: string };
-  /** How many events come before the error inside the stream. */
-  after_events?: number;
-  /** The connection breaks after so many bytes. */
-  cut_at_byte?: number;
-  /** Nothing more is sent after so many bytes; the connection stays. */
-  stall_at_byte?: number;
-  /** Something that is no event is sent there. */
-  garbage_at_byte?: number;
-  /** The connection breaks before any answer. */
-  reset?: boolean;
-  /** The answer ends in order, but without its last event. */
-  no_end_marker?: boolean;
-  /** The last call (or the text) is cut in the middle and the reply says so. */
-  max_tokens_inside_arguments?: boolean;
-  missing_usage?: boolean;
-  /** The stream says it is something else. */
-  content_type?: string;
-}
-
-/** Every condition that is given must hold. */
-export interface ScriptedMatch {
-  /** Occurs anywhere in the system text or the messages. */
-  text?: string;
-  /** Occurs in the last message. */
-  last?: string;
-  model?: string;
-  protocol?: Protocol;
-  /** How many messages of the assistant the conversation has so far. */
-  assistant_messages?: number;
-}
-
-export interface ScriptedReply {
-  text?: string;
-  thinking?: string;
-  tool_calls?: ScriptedCall[];
-  stop?: Stop;
-  /** Estimated from the sizes when absent. */
-  usage?: ScriptedUsage;
-  /** The model the answer names; the one asked for when absent. */
-  model?: string;
-  /** Before the answer begins. */
-  delay_ms?: number;
-  /** Between two events of a stream. */
-  pace_ms?: number;
-  /** Characters to a delta. */
-  piece?: number;
-  fault?: ScriptedFault;
-  match?: ScriptedMatch;
-  /** May be given so many times; `true`: any number. Once when absent. */
-  repeat?: boolean | number;
-  /** Fill `${result_1.thread_id}` and the like from the results that the request brings. */
-  fill?: boolean;
-}
-
-type Check = (value: Json, at: string) => string | undefined;
-
-const text: Check = (value, at) => (typeof value === 'string' ? undefined : `${at} must be a text`);
-const flag: Check = (value, at) =>
+const text: Check<string> = (value, at) =>
+  typeof value === 'string' ? undefined : `${at} must be a text`;
+const flag: Check<boolean> = (value, at) =>
   typeof value === 'boolean' ? undefined : `${at} must be true or false`;
-const count: Check = (value, at) =>
+const count: Check<number> = (value, at) =>
   typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= 1e9
     ? undefined
     : `${at} must be a whole number`;
-const any: Check = () => undefined;
+const times: Check<boolean | number> = (value, at) =>
+  typeof value === 'boolean' ? undefined : count(value, at);
+const any: Check<Json> = () => undefined;
 const oneOf =
-  (...words: string[]): Check =>
+  <T extends string>(...words: T[]): Check<T> =>
   (value, at) =>
-    words.includes(value as string) ? undefined : `${at} must be one of ${words.join(', ')}`;
+    words.includes(value as T) ? undefined : `${at} must be one of ${words.join(', ')}`;
 
 const shape =
-  (fields: Readonly<Record<string, Check>>): Check =>
+  <F extends Record<string, Check<unknown>>>(fields: F): Check<{ [K in keyof F]?: Of<F[K]> }> =>
   (value, at) => {
     if (!isObject(value)) return `${at} must be a mapping`;
     for (const [key, field] of Object.entries(value)) {
@@ -120,7 +49,7 @@ const shape =
   };
 
 const listOf =
-  (check: Check): Check =>
+  <T>(check: Check<T>): Check<T[]> =>
   (value, at) => {
     if (!Array.isArray(value)) return `${at} must be a list`;
     for (const [index, item] of value.entries()) {
@@ -130,51 +59,80 @@ const listOf =
     return undefined;
   };
 
-const call: Check = (value, at) =>
+/** `arguments`: a value, or text that is sent as it is, valid JSON or not. */
+const call: Check<{ name: string; arguments?: Json; id?: string }> = (value, at) =>
   shape({ name: text, arguments: any, id: text })(value, at) ??
   (typeof getOwn(value, 'name') === 'string' ? undefined : `${at} needs a \`name\``);
 
+/** What goes wrong. Bytes are those of the answer's body, as it is sent. */
 const fault = shape({
+  /** This status instead of a reply. */
   status: count,
+  /** Seconds, for the header `Retry-After`. */
   retry_after: count,
+  /** With a status its body; without one an error inside the stream. */
   error: shape({ type: text, message: text }),
+  /** How many events come before the error inside the stream. */
   after_events: count,
+  /** The connection breaks after so many bytes. */
   cut_at_byte: count,
+  /** Nothing more is sent after so many bytes; the connection stays. */
   stall_at_byte: count,
+  /** Something that is no event is sent there. */
   garbage_at_byte: count,
+  /** The connection breaks before any answer. */
   reset: flag,
+  /** The answer ends in order, but without its last event. */
   no_end_marker: flag,
+  /** The last call (or the text) is cut in the middle and the reply says so. */
   max_tokens_inside_arguments: flag,
   missing_usage: flag,
+  /** The stream says it is something else. */
   content_type: text,
-} satisfies Record<keyof ScriptedFault, Check>);
+});
+export type ScriptedFault = Of<typeof fault>;
+
+/** Every condition that is given must hold. */
+const match = shape({
+  /** Occurs anywhere in the system text or the messages. */
+  text,
+  /** Occurs in the last message. */
+  last: text,
+  model: text,
+  protocol: oneOf<Protocol>('anthropic', 'openai'),
+  /** How many messages of the assistant the conversation has so far. */
+  assistant_messages: count,
+});
+export type ScriptedMatch = Of<typeof match>;
 
 const reply = shape({
   text,
   thinking: text,
   tool_calls: listOf(call),
-  stop: oneOf('end', 'tool_use', 'max_tokens', 'refusal', 'stop_sequence'),
+  stop: oneOf<Stop>('end', 'tool_use', 'max_tokens', 'refusal', 'stop_sequence'),
+  /** Estimated from the sizes when absent. */
   usage: shape({
     input_tokens: count,
     output_tokens: count,
     cache_read_tokens: count,
     cache_write_tokens: count,
-  } satisfies Record<keyof ScriptedUsage, Check>),
+  }),
+  /** The model the answer names; the one asked for when absent. */
   model: text,
+  /** Before the answer begins. */
   delay_ms: count,
+  /** Between two events of a stream. */
   pace_ms: count,
+  /** Characters to a delta. */
   piece: count,
   fault,
-  match: shape({
-    text,
-    last: text,
-    model: text,
-    protocol: oneOf('anthropic', 'openai'),
-    assistant_messages: count,
-  } satisfies Record<keyof ScriptedMatch, Check>),
-  repeat: (value, at) => (typeof value === 'boolean' ? undefined : count(value, at)),
+  match,
+  /** May be given so many times; `true`: any number. Once when absent. */
+  repeat: times,
+  /** Fill `${result_1.thread_id}` and the like from the results that the request brings. */
   fill: flag,
-} satisfies Record<keyof ScriptedReply, Check>);
+});
+export type ScriptedReply = Of<typeof reply>;
 
 /** A list of replies, or a mapping with the list under `replies`. */
 export function checkScript(value: Json): Outcome<ScriptedReply[]> {

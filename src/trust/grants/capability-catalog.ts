@@ -34,17 +34,7 @@ export interface CapabilityInfo {
   implies: readonly string[];
 }
 
-export interface CapabilityCatalog {
-  /** Undefined for a name nobody declared; `mcp.github.call` is answered by `mcp.<server>.call`. */
-  get(name: string): CapabilityInfo | undefined;
-  /** As declared, patterns such as `mcp.<server>.call` included. */
-  names(): readonly string[];
-  isSystem(name: string): boolean;
-  /** The capabilities whose holders hold this one too. */
-  impliedBy(name: string): readonly string[];
-  /** The name that was probably meant. */
-  suggest(name: string): string | undefined;
-}
+export type CapabilityCatalog = ReturnType<typeof catalogOver>;
 
 export interface CapabilityProblem {
   /** The entry, or empty for the file as a whole. */
@@ -177,7 +167,7 @@ export function createCapabilityCatalog(
   return ok(catalogOver(table));
 }
 
-function catalogOver(table: Table): CapabilityCatalog {
+function catalogOver(table: Table) {
   const names = [...table.keys()];
   const impliers = new Map<string, string[]>();
   for (const info of table.values()) {
@@ -186,12 +176,16 @@ function catalogOver(table: Table): CapabilityCatalog {
     }
   }
   const plain = new Map([...table].filter(([name]) => !name.includes('<')));
-  const get = (name: string) => plain.get(name) ?? find(table, name);
+  /** Undefined for a name nobody declared; `mcp.github.call` is answered by `mcp.<server>.call`. */
+  const get = (name: string): CapabilityInfo | undefined => plain.get(name) ?? find(table, name);
   return {
     get,
-    names: () => names,
-    isSystem: (name) => get(name)?.tier === 'system',
-    impliedBy: (name) => impliers.get(name) ?? [],
-    suggest: (name) => nearest(name, names),
+    /** As declared, patterns such as `mcp.<server>.call` included. */
+    names: (): readonly string[] => names,
+    isSystem: (name: string) => get(name)?.tier === 'system',
+    /** The capabilities whose holders hold this one too. */
+    impliedBy: (name: string): readonly string[] => impliers.get(name) ?? [],
+    /** The name that was probably meant. */
+    suggest: (name: string) => nearest(name, names),
   };
 }

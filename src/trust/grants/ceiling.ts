@@ -59,16 +59,7 @@ export function ceilingHolds(
   );
 }
 
-export interface CeilingVerifier {
-  /** May this actual call be made? */
-  (need: Need): Outcome<null>;
-  /** Is anything of that name left, whatever its scope? Asked before the scope can be known. */
-  holds(capability: string): Outcome<null>;
-  granted(): string[];
-  /** Every glob over paths, whichever right it belongs to. */
-  globs(): string[];
-}
-
+/** Every glob over paths, whichever right it belongs to. */
 export const ceilingGlobs = (ceilings: readonly Ceiling[]): string[] =>
   grantGlobs(ceilings.flatMap(({ allow = [], deny = [] }) => [...allow, ...deny]));
 
@@ -76,10 +67,7 @@ export const ceilingGlobs = (ceilings: readonly Ceiling[]): string[] =>
  * Judges calls that come without a token. INVARIANT: system-only rights follow from who signed an
  * item, so no policy ever gives one here, whatever it lists.
  */
-export function createCeilingVerifier(
-  ceilings: readonly Ceiling[],
-  catalog: CapabilityCatalog,
-): CeilingVerifier {
+export function createCeilingVerifier(ceilings: readonly Ceiling[], catalog: CapabilityCatalog) {
   const granted = () =>
     [...new Set(ceilings.flatMap(({ allow }) => allow?.map(grantName) ?? []))].slice(0, 200);
   const refuse = (need: Need, message: string) =>
@@ -93,6 +81,7 @@ export function createCeilingVerifier(
       ? `${describeNeed(need)} is system-only: only signed core items hold it`
       : capRefusal(ceilings, need, catalog);
   };
+  /** May this actual call be made? */
   const check = (need: Need): Outcome<null> => {
     const text = needText(need);
     if (allowed.get(text)) return ok(null);
@@ -103,6 +92,7 @@ export function createCeilingVerifier(
     allowed.set(text, true);
     return ok(null);
   };
+  /** Is anything of that name left, whatever its scope? Asked before the scope can be known. */
   const holds = (capability: string): Outcome<null> => {
     const need = { capability };
     if (!catalog.get(capability)) return refuse(need, `\`${capability}\` is no capability`);

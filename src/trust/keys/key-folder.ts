@@ -29,14 +29,7 @@ export interface KeyFile extends PublicKeyRecord {
   file: string;
 }
 
-export interface KeyFolder {
-  /** Signs items. Generated on first use. */
-  signingKey(): Outcome<KeyPair>;
-  /** Root of capability tokens. Generated on first use; never the same as the signing key. */
-  tokenKey(): Outcome<KeyPair>;
-  /** The keys there are; makes none. A damaged file is a failure, not a gap. */
-  list(): Outcome<KeyFile[]>;
-}
+export type KeyFolder = ReturnType<typeof createKeyFolder>;
 
 /** Windows has no such bits; there the user folder's own rights protect the file. */
 function modeProblem(file: string, mode: number): Outcome<never> | undefined {
@@ -97,7 +90,7 @@ function createKey(dir: string, file: string, random: RandomBytes): void {
   }
 }
 
-export function createKeyFolder(dir: string, random: RandomBytes = systemRandom): KeyFolder {
+export function createKeyFolder(dir: string, random: RandomBytes = systemRandom) {
   const known = new Map<string, KeyPair>();
   const fileOf = (name: string) => join(dir, `${name}.pem`);
 
@@ -121,6 +114,7 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
     return ok(found.output);
   }
 
+  /** The keys there are; makes none. A damaged file is a failure, not a gap. */
   function list(): Outcome<KeyFile[]> {
     let names: string[];
     try {
@@ -140,5 +134,11 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
     return ok(keys);
   }
 
-  return { signingKey: () => obtain('signing'), tokenKey: () => obtain('tokens'), list };
+  return {
+    /** Signs items. Generated on first use. */
+    signingKey: () => obtain('signing'),
+    /** Root of capability tokens. Generated on first use; never the same as the signing key. */
+    tokenKey: () => obtain('tokens'),
+    list,
+  };
 }

@@ -42,15 +42,7 @@ export interface TrustedKey {
   revoked?: boolean;
 }
 
-export interface TrustStore {
-  list(): Outcome<TrustedKey[]>;
-  /** Trusts a key, or changes what it is trusted for. A revoked key must be removed first. */
-  add(key: TrustedKey): Outcome<null>;
-  revoke(id: string): Outcome<null>;
-  remove(id: string): Outcome<null>;
-  /** `not_found` for a key nobody decided about; `signature_invalid` when it does not count here. */
-  judge(keyId: string, kind: string, itemId: string): Outcome<TrustedKey>;
-}
+export type TrustStore = ReturnType<typeof createTrustStore>;
 
 const FIELDS = ['id', 'key', 'name', 'kinds', 'ids', 'expires'];
 const ISO = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2}))?$/;
@@ -160,7 +152,7 @@ function scopeProblem(key: TrustedKey, kind: string, itemId: string, now: number
   return undefined;
 }
 
-export function createTrustStore(file: string, clock: Pick<Clock, 'now'>): TrustStore {
+export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
   let cache: { stamp: string; keys: Outcome<Keys> } | undefined;
 
   /** Read again whenever the file is another one: a revocation counts in every process at once. */
@@ -195,11 +187,12 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>): Trust
   }
 
   return {
-    list() {
+    list(): Outcome<TrustedKey[]> {
       const keys = load();
       return keys.ok ? ok([...keys.output.values()]) : keys;
     },
-    add(entry) {
+    /** Trusts a key, or changes what it is trusted for. A revoked key must be removed first. */
+    add(entry: TrustedKey): Outcome<null> {
       const { revoked, ...key } = entry;
       const problem = revoked ? 'it is revoked already' : entryProblem(key);
       if (problem !== undefined) return fail('invalid_input', `cannot trust this key: ${problem}`);
@@ -213,15 +206,16 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>): Trust
       }
       return appendLine(file, { op: 'trust', ...key });
     },
-    revoke(id) {
+    revoke(id: string): Outcome<null> {
       const key = known(id);
       return key.ok ? appendLine(file, { op: 'revoke', id }) : key;
     },
-    remove(id) {
+    remove(id: string): Outcome<null> {
       const key = known(id);
       return key.ok ? appendLine(file, { op: 'remove', id }) : key;
     },
-    judge(keyId, kind, itemId) {
+    /** `not_found` for a key nobody decided about; `signature_invalid` when it does not count here. */
+    judge(keyId: string, kind: string, itemId: string): Outcome<TrustedKey> {
       const key = known(keyId);
       if (!key.ok) return key;
       const problem = scopeProblem(key.output, kind, itemId, clock.now());

@@ -35,10 +35,7 @@ export interface TokenVerifierPorts extends TokenWorld {
   cacheSize?: number;
 }
 
-export interface TokenVerifier {
-  /** `thread`: who presents it; a token of another thread is refused. Never throws. */
-  verify(text: string, thread?: string): Outcome<VerifiedToken>;
-}
+export type TokenVerifier = ReturnType<typeof createTokenVerifier>;
 
 const CACHE_SIZE = 1000;
 
@@ -106,7 +103,7 @@ function lineageProblem(
     : ['project', 'it is for another project'];
 }
 
-export function createTokenVerifier(ports: TokenVerifierPorts): TokenVerifier {
+export function createTokenVerifier(ports: TokenVerifierPorts) {
   const { cacheSize = CACHE_SIZE } = ports;
   const cache = createRecent<string, VerifiedToken>(Math.ceil(cacheSize / 2));
   /** The text that was presented last: a thread presents the same one at every call. */
@@ -142,7 +139,8 @@ export function createTokenVerifier(ports: TokenVerifierPorts): TokenVerifier {
   }
 
   return {
-    verify(text, thread) {
+    /** `thread`: who presents it; a token of another thread is refused. Never throws. */
+    verify(text: string, thread?: string): Outcome<VerifiedToken> {
       if (typeof text !== 'string' || text.length > MAX_TOKEN) {
         return tokenRefused('malformed', 'it is no text or too long');
       }
