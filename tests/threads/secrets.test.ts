@@ -84,6 +84,21 @@ const script: ScriptedReply[] = [
   { text: `They are ${told}, also ${base64(FROM_ENV)} and ${encodeURIComponent(FROM_INPUT)}.` },
 ];
 
+/** Runs it until its first step is done; answers with its id and who can take it up again. */
+async function runToPause({ runtime, threads: { store } }: Stage) {
+  const threads = must(
+    await runtime.threads({
+      async onEvent(thread, { type, turn }) {
+        if (type !== 'tool_result' || turn !== 1) return;
+        await store.signal({ thread, kind: 'pause', payload: {}, key: 'one', by: 'a test' });
+      },
+    }),
+  );
+  const { status, thread_id: paused } = must(await threads.run(request));
+  expect(status).toBe('paused');
+  return { paused, threads };
+}
+
 async function prepare(): Promise<Stage> {
   const made = await stage(files, script);
   made.fixture.env.SERVICE_TOKEN = FROM_ENV;
@@ -139,22 +154,7 @@ test('a run on the command line shows none in its events either', async () => {
 
 test('a thread that is taken up again knows what it knew', async () => {
   const made = await prepare();
-  let paused = '';
-  const threads = await made.runtime.threads({
-    async onEvent(thread, { type, turn }) {
-      if (type !== 'tool_result' || turn !== 1 || paused !== '') return;
-      paused = thread;
-      await made.threads.store.signal({
-        thread: thread,
-        kind: 'pause',
-        payload: {},
-        key: 'one',
-        by: 'a test',
-      });
-    },
-  });
-  if (!threads.ok) throw new Error('no threads');
-  expect(await threads.output.run(request)).toMatchObject({ output: { status: 'paused' } });
+  const { paused } = await runToPause(made);
   const before = JSON.stringify(made.provider.requests.at(-1)?.body);
   // As another process would: nothing of the first runtime is left but its files.
   const second = await made.fixture.open();
@@ -237,25 +237,10 @@ test.each([
   ['cut off', (file: string) => truncateSync(file, 40)],
 ])('a transcript that was %s is whole again when its thread goes on', async (_, harm) => {
   const made = await prepare();
-  let paused = '';
-  const threads = await made.runtime.threads({
-    async onEvent(thread, { type }) {
-      if (type !== 'tool_result' || paused !== '') return;
-      paused = thread;
-      await made.threads.store.signal({
-        thread: thread,
-        kind: 'pause',
-        payload: {},
-        key: 'one',
-        by: 'a test',
-      });
-    },
-  });
-  if (!threads.ok) throw new Error('no threads');
-  await threads.output.run(request);
+  const { paused, threads } = await runToPause(made);
   const dir = join(made.fixture.root, '.ai', 'threads');
   harm(join(dir, paused, 'transcript.jsonl'));
-  expect(await threads.output.resume(paused)).toMatchObject({ output: { status: 'completed' } });
+  expect(await threads.resume(paused)).toMatchObject({ output: { status: 'completed' } });
   const shown = readTranscript(dir, paused);
   const journal = await made.threads.store.read(paused);
   if (!shown.ok || !journal.ok) throw new Error('cannot be read');

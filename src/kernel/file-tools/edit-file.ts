@@ -73,7 +73,7 @@ export interface Replacement {
 }
 
 /** The edited text, or why there is none. Pure. */
-export function replaceExactly(
+function replaceExactly(
   path: string,
   text: string,
   { from, to, all }: { from: string; to: string; all: boolean },

@@ -15,11 +15,10 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import * as fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { callFileTool, goodOutput } from '../../../tests/support/file-tools.ts';
 import { runs } from '../../../tests/support/soak.ts';
 import { fail, type JsonObject, matchGlob, ok } from '../../base/index.ts';
-import type { PrimitiveResult, Verifier } from '../primitive.ts';
-import { replaceExactly } from './edit-file.ts';
-import { fileFunctions } from './file-tools.ts';
+import type { Verifier } from '../primitive.ts';
 
 let root: string;
 let outside: string;
@@ -48,34 +47,13 @@ const holding =
     return fail('permission_denied', `needs ${capability}`, { missing: capability });
   };
 
-async function call(
+const call = (
   name: string,
   parameters: JsonObject,
   verify: Verifier = holding({ write: '**' }),
-  signal: AbortSignal = new AbortController().signal,
-) {
-  const tool = {
-    id: `fs/${name}`,
-    dir: '',
-    source: 'bundle' as const,
-    requires: [],
-    effect: 'read' as const,
-    sandbox: 'workspace' as const,
-    env: [],
-  };
-  const run = fileFunctions[name];
-  if (!run) throw new Error(`no function ${name}`);
-  const rest = { config: {}, sinks: [], projectRoot: root, timeoutMs: 1000, secrets: [] };
-  return await run({ tool, parameters, verify, signal, ...rest });
-}
-
-async function works(
-  ...given: Parameters<typeof call>
-): Promise<PrimitiveResult & { output: JsonObject }> {
-  const result = await call(...given);
-  if (!result.ok) throw new Error(JSON.stringify(result.error));
-  return result.output as PrimitiveResult & { output: JsonObject };
-}
+  signal?: AbortSignal,
+) => callFileTool(root, name, parameters, verify, signal);
+const works = async (...given: Parameters<typeof call>) => goodOutput(await call(...given));
 
 async function refused(...given: Parameters<typeof call>) {
   const result = await call(...given);
@@ -340,32 +318,24 @@ test('what is not UTF-8 is not edited', async () => {
   expect(error.detail.message).toContain('not UTF-8');
 });
 
-test('a replacement that would explode is refused before it is built', () => {
-  const huge = replaceExactly('a', 'a'.repeat(1_000_000), {
-    from: 'a',
-    to: 'x'.repeat(10_000),
-    all: true,
-  });
-  expect(huge.ok).toBe(false);
+test('a replacement that would explode is refused before it is built', async () => {
+  await put('a.txt', 'a'.repeat(1_000_000));
+  const edit = { path: 'a.txt', old_string: 'a', new_string: 'x'.repeat(10_000) };
+  const error = await refused('edit_file', { ...edit, replace_all: true });
+  expect(error.detail.message).toContain('has 10000000000 bytes');
 });
 
-test('an edit undone gives the text back', () => {
+test('an edit undone gives the text back', async () => {
   const text = fc.string({ unit: fc.constantFrom('a', 'b', '\n', '\t'), maxLength: 40 });
-  fc.assert(
-    fc.property(text, text, (before, after) => {
-      const edited = replaceExactly('f', `${before}MARK${after}`, {
-        from: 'MARK',
-        to: 'DONE',
-        all: false,
-      });
-      if (!edited.ok) throw new Error(edited.error.detail.message);
-      expect(edited.output.lines).toEqual([before.split('\n').length]);
-      const back = replaceExactly('f', edited.output.text, {
-        from: 'DONE',
-        to: 'MARK',
-        all: false,
-      });
-      expect(back.ok && back.output.text).toBe(`${before}MARK${after}`);
+  const edit = { path: 'f.txt', old_string: 'MARK', new_string: 'DONE' };
+  const undo = { path: 'f.txt', old_string: 'DONE', new_string: 'MARK' };
+  await fc.assert(
+    fc.asyncProperty(text, text, async (before, after) => {
+      await put('f.txt', `${before}MARK${after}`);
+      const { output } = await works('edit_file', edit);
+      expect(output.lines).toEqual([before.split('\n').length]);
+      await works('edit_file', undo);
+      expect(await onDisk('f.txt')).toBe(`${before}MARK${after}`);
     }),
   );
 });

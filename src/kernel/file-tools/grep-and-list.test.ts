@@ -2,9 +2,9 @@ import { mkdir, mkdtemp, realpath, rm, symlink, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { callFileTool, goodOutput } from '../../../tests/support/file-tools.ts';
 import { fail, type JsonObject, matchGlob, ok } from '../../base/index.ts';
-import type { PrimitiveResult } from '../primitive.ts';
-import { fileFunctions } from './file-tools.ts';
+import type { Verifier } from '../primitive.ts';
 
 let root: string;
 
@@ -22,45 +22,14 @@ const put = async (...paths: string[]) => {
 };
 
 /** Runs a function for a caller who may read what the glob covers. */
-async function call(
-  name: string,
-  parameters: JsonObject,
-  readable = '**',
-  signal: AbortSignal = new AbortController().signal,
-) {
-  const run = fileFunctions[name];
-  if (!run) throw new Error(`no function ${name}`);
-  return await run({
-    tool: {
-      id: `fs/${name}`,
-      dir: '',
-      source: 'bundle',
-      requires: [],
-      effect: 'read',
-      sandbox: 'workspace',
-      env: [],
-    },
-    parameters,
-    verify: ({ capability, scope }) =>
-      capability === 'fs.read' && matchGlob(readable, scope?.path ?? '')
-        ? ok(null)
-        : fail('permission_denied', `needs ${capability}`, { missing: capability }),
-    signal,
-    config: {},
-    sinks: [],
-    projectRoot: root,
-    timeoutMs: 1000,
-    secrets: [],
-  });
-}
-
-async function works(
-  ...given: Parameters<typeof call>
-): Promise<PrimitiveResult & { output: JsonObject }> {
-  const result = await call(...given);
-  if (!result.ok) throw new Error(JSON.stringify(result.error));
-  return result.output as PrimitiveResult & { output: JsonObject };
-}
+const call = (name: string, parameters: JsonObject, readable = '**', signal?: AbortSignal) => {
+  const verify: Verifier = ({ capability, scope }) =>
+    capability === 'fs.read' && matchGlob(readable, scope?.path ?? '')
+      ? ok(null)
+      : fail('permission_denied', `needs ${capability}`, { missing: capability });
+  return callFileTool(root, name, parameters, verify, signal);
+};
+const works = async (...given: Parameters<typeof call>) => goodOutput(await call(...given));
 
 async function codeOf(...given: Parameters<typeof call>): Promise<string> {
   const result = await call(...given);

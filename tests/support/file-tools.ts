@@ -1,0 +1,33 @@
+// For tests: calls of the file functions in a project of their own.
+import type { JsonObject, Outcome } from '../../src/base/index.ts';
+import { fileFunctions } from '../../src/kernel/file-tools/file-tools.ts';
+import type { PrimitiveResult, Verifier } from '../../src/kernel/primitive.ts';
+
+export async function callFileTool(
+  projectRoot: string,
+  name: string,
+  parameters: JsonObject,
+  verify: Verifier,
+  signal: AbortSignal = new AbortController().signal,
+): Promise<Outcome<PrimitiveResult>> {
+  const tool = {
+    id: `fs/${name}`,
+    dir: '',
+    source: 'bundle' as const,
+    requires: [],
+    effect: 'read' as const,
+    sandbox: 'workspace' as const,
+    env: [],
+  };
+  const run = fileFunctions[name];
+  if (!run) throw new Error(`no function ${name}`);
+  const rest = { config: {}, sinks: [], projectRoot, timeoutMs: 1000, secrets: [] };
+  return await run({ tool, parameters, verify, signal, ...rest });
+}
+
+export function goodOutput(
+  result: Outcome<PrimitiveResult>,
+): PrimitiveResult & { output: JsonObject } {
+  if (!result.ok) throw new Error(JSON.stringify(result.error));
+  return result.output as PrimitiveResult & { output: JsonObject };
+}
