@@ -256,6 +256,16 @@ test('of a secret that goes on over several texts only the beginning is seen', (
   expect(follow(KEY)).toBe('[secret]');
 });
 
+test('a secret that is cut within an escape goes on after it', () => {
+  const secret = 'rive-0123456789abcdef';
+  const follow = createRedactor([secret]).follow();
+  expect(follow('riv\\n')).toBe('riv\\n');
+  expect(follow('e-0123456789abcdef}')).toBe('[secret]}');
+  const stream = createRedactor([secret]).stream();
+  const shown = stream.push('riv\\n') + stream.push('e-0123456789abcdef}') + stream.end();
+  expect(shown).toBe('[secret]}');
+});
+
 test('a long text is passed on in large pieces, whatever comes after it', () => {
   const stream = key.stream();
   const long = 'line of output\n'.repeat(20_000);

@@ -3,12 +3,13 @@
 // A text is looked at in three views. As it stands: the secret itself, base64, hex. Folded: escapes
 // (`%5a`, `\u005a`, `\"`, `&#90;`) are what they stand for, and line ends are no part of it, so that
 // neither hides a secret. As digits: without what stands between the bytes of a hex dump. Each view is
-// one pass over a table of all patterns; the last two are made only where they could tell something new.
+// one pass for all patterns; the last two are made only where they could tell something new.
 //
 // INVARIANT: the result does not depend on how a text was cut into chunks, and none of these forms of
 // a secret is left in it.
 import { setOwn } from './json.ts';
 import type { Json, JsonObject } from './outcome.ts';
+import { createRecent } from './recent.ts';
 import { createMatcher, type TextMatcher } from './text-matcher.ts';
 
 export interface RedactionStream {
@@ -155,32 +156,13 @@ const TOKEN_HERE = new RegExp(TOKEN.source, 'iy');
 const isFoldable = (text: string): boolean => /[\r\n%&\\]|[^\0-\x7f]/.test(text);
 /** Of what may follow a backslash: what makes it more than that character. */
 const ESCAPING: ReadonlySet<number> = new Set(Buffer.from('\\uxtbfUX'));
-/** What may follow a `%` or a `&`. */
-const BEGINS_ESCAPE: ReadonlySet<number> = new Set(Buffer.from('0123456789abcdefABCDEF#lgqLGQ'));
-const BREAKS = ['\n', '\r', '\\'];
-const WRITTEN_BREAKS = ['\\'];
+const WRITTEN_BREAK: ReadonlySet<number> = new Set(Buffer.from('nrNR'));
+/** What a token begins with; line ends come last. */
+const MARKS = ['\\', '%', '&', '\n', '\r'];
+const WRITTEN_MARKS = MARKS.slice(0, 3);
 /** A secret may go on after these: what separates, escapes, or is a digit. */
 const GOES_ON: ReadonlySet<number> = new Set(Buffer.from(' \t\r\n\v\f%&\\#;:,._|xX0123456789-'));
 const isBreak = (code: number): boolean => code === 10 || code === 13;
-
-function breaksBefore(text: string, from: number): number {
-  let at = from;
-  while (at > 0 && isBreak(text.charCodeAt(at - 1))) at--;
-  return at;
-}
-
-/** Over line ends, also those written as `\n`. */
-function breaksAfter(text: string, from: number): number {
-  let at = from;
-  for (;;) {
-    let end = at;
-    while (text.charCodeAt(end) === 92) end++;
-    const code = text.charCodeAt(end);
-    const isEscaped = end > at && (code === 110 || code === 114 || code === 78 || code === 82);
-    if (!isEscaped && !(end === at && isBreak(code))) return at;
-    at = end + 1;
-  }
-}
 
 /** What may become an escape when more comes. */
 const UNFINISHED =
@@ -222,36 +204,42 @@ function decodeEntity(name: string): string {
 const unlessBreak = (code: number): string =>
   code === 10 || code === 13 || code === 92 ? '' : String.fromCharCode(code);
 
-/** Escapes are what they stand for, line ends are gone, everything is bytes. */
-function fold(text: string, areBytes: boolean): View {
+/** A view from `from` on: each token is what `read` makes of it, each other character what `write` does. */
+function viewOf(
+  text: string,
+  from: number,
+  token: RegExp,
+  read: (token: string) => string,
+  write: (char: string) => string,
+): View {
   const view: View = { text: '', starts: [], ends: [], tokens: [] };
-  const add = (bytes: string, start: number, end: number) => {
+  let done = from;
+  const add = (bytes: string, end: number) => {
     view.text += bytes;
     for (let at = 0; at < bytes.length; at++) {
-      view.starts.push(start);
+      view.starts.push(done);
       view.ends.push(end);
     }
+    done = end;
   };
-  const literal = (from: number, to: number) => {
-    for (let at = from; at < to; ) {
-      const code = areBytes ? text.charCodeAt(at) : (text.codePointAt(at) ?? 0);
-      const end = at + (code > 0xffff ? 2 : 1);
-      const char = text.slice(at, end);
-      add(code < 0x80 || areBytes ? char : toBytes(char), at, end);
-      at = end;
+  const literals = (until: number) => {
+    while (done < until) {
+      const end = done + ((text.codePointAt(done) ?? 0) > 0xffff ? 2 : 1);
+      add(write(text.slice(done, end)), end);
     }
   };
-  let done = 0;
-  for (const { 0: token, index } of text.matchAll(TOKEN)) {
-    const end = index + token.length;
-    literal(done, index);
-    add(decode(token), index, end);
-    view.tokens.push({ start: index, end });
-    done = end;
+  for (const { 0: found, index } of text.slice(from).matchAll(token)) {
+    literals(from + index);
+    view.tokens.push({ start: done, end: done + found.length });
+    add(read(found), done + found.length);
   }
-  literal(done, text.length);
+  literals(text.length);
   return view;
 }
+
+/** Escapes are what they stand for, line ends are gone, everything is bytes. */
+const fold = (text: string, areBytes: boolean): View =>
+  viewOf(text, 0, TOKEN, decode, (char) => (areBytes || isAscii(char) ? char : toBytes(char)));
 
 /** What stands between the bytes of a hex dump: `5a 5b`, `5a:5b`, `0x5a, 0x5b`, `\\x5a\\x5b`. */
 const BETWEEN = /[\s:,;._|\\x-]+/gi;
@@ -263,24 +251,6 @@ function dumpAtEnd(text: string): number {
   let at = text.length;
   while (at > 0 && /[0-9a-f\s:,;._|\\x-]/i.test(text.charAt(at - 1))) at--;
   return at;
-}
-
-function digitsOf(text: string, from: number): View {
-  const view: View = { text: '', starts: [], ends: [], tokens: [] };
-  let done = from;
-  const literal = (to: number) => {
-    view.text += text.slice(done, to).toLowerCase();
-    for (; done < to; done++) {
-      view.starts.push(done);
-      view.ends.push(done + 1);
-    }
-  };
-  for (const { 0: token, index } of text.slice(from).matchAll(BETWEEN)) {
-    literal(from + index);
-    done = from + index + token.length;
-  }
-  literal(text.length);
-  return view;
 }
 
 /** In the order of their beginnings, none over another. */
@@ -304,7 +274,7 @@ function maskFor(forms: readonly string[]): string {
   return MASKS.find(isSafe) ?? '\ue000';
 }
 
-/** What stands beside what in the folded forms: most escapes and line ends are then seen not to matter. */
+/** What stands beside what in the forms: most escapes and line ends are then seen not to matter. */
 function createNeighbours(forms: Iterable<string>) {
   const [has, firsts, lasts] = [new Uint8Array(256), new Uint8Array(256), new Uint8Array(256)];
   const pairs = new Uint8Array(65_536);
@@ -325,36 +295,68 @@ function createNeighbours(forms: Iterable<string>) {
   /** A character that stands for itself. What is beyond the text is NaN, and may be anything. */
   const isOrdinary = (code: number): boolean =>
     code < 0x80 && code !== 10 && code !== 13 && code !== 37 && code !== 38 && code !== 92;
+  const areBeside = (before: number, after: number): boolean => pairs[(before << 8) | after] === 1;
+
+  /** Can a token that means `bytes`, from `start` to `end` of the text, be inside of a form? */
+  function mayJoin(text: string, start: number, end: number, bytes: string): boolean {
+    const [before, after] = [text.charCodeAt(start - 1), text.charCodeAt(end)];
+    if (bytes !== '') {
+      const [first, last] = [bytes.charCodeAt(0), bytes.charCodeAt(bytes.length - 1)];
+      const begins = firsts[first] === 1 || areBeside(before, first);
+      const ends = lasts[last] === 1 || areBeside(last, after);
+      return (begins || (has[first] === 1 && !isOrdinary(before))) && (ends || !isOrdinary(after));
+    }
+    if (!isOrdinary(before) || !isOrdinary(after)) {
+      // Nothing stands before the first character or after the last: nothing is joined there.
+      const isEdge = start === 0 || end === text.length;
+      const isOut = (code: number): boolean => isOrdinary(code) && has[code] === 0;
+      return !isEdge && !isOut(before) && !isOut(after);
+    }
+    if (!areBeside(before, after)) return false;
+    const [first, last] = [text.charCodeAt(start - 2), text.charCodeAt(end + 1)];
+    if (!isOrdinary(first) || !isOrdinary(last)) return true;
+    return (
+      fours[four(first, before, after, last)] === 1 || firsts[before] === 1 || lasts[after] === 1
+    );
+  }
+
   return {
-    has: (code: number): boolean => has[code] === 1,
-    /** Do these two stand beside each other in no form? Nearly always, and seen at once. */
-    areApart: (before: number, after: number): boolean =>
-      isOrdinary(before) && isOrdinary(after) && pairs[(before << 8) | after] === 0,
-    /** Can what stands in the text from `start` to `end`, and means `bytes`, be inside of a form? */
-    mayJoin(text: string, start: number, end: number, bytes: string): boolean {
-      const before = text.charCodeAt(start - 1);
-      const after = text.charCodeAt(end);
-      if (bytes !== '') {
-        const first = bytes.charCodeAt(0);
-        const last = bytes.charCodeAt(bytes.length - 1);
-        const begins = firsts[first] === 1 || pairs[(before << 8) | first] === 1;
-        const ends = lasts[last] === 1 || pairs[(last << 8) | after] === 1;
-        return (
-          (begins || (has[first] === 1 && !isOrdinary(before))) && (ends || !isOrdinary(after))
-        );
+    /**
+     * Could an escape or a line end of this text be inside of a secret? Nearly always none can, which
+     * is seen from the characters beside it: this is asked of every text that goes through here.
+     */
+    mayFold(text: string, marks: readonly string[]): boolean {
+      for (const mark of marks) {
+        const isEnd = isBreak(mark.charCodeAt(0));
+        for (let at = text.indexOf(mark); at !== -1; at = text.indexOf(mark, at + 1)) {
+          const [before, after] = [text.charCodeAt(at - 1), text.charCodeAt(at + 1)];
+          const isWritten = mark === '\\' && WRITTEN_BREAK.has(after);
+          if (isEnd || isWritten) {
+            const next = isEnd ? after : text.charCodeAt(at + 2);
+            if (isOrdinary(before) && isOrdinary(next) && !areBeside(before, next)) continue;
+          } else if (mark === '\\' && after < 0x80 && has[after] === 0 && !ESCAPING.has(after)) {
+            continue;
+          }
+          let start = at;
+          while (isEnd && isBreak(text.charCodeAt(start - 1))) start--;
+          TOKEN_HERE.lastIndex = start;
+          const token = TOKEN_HERE.exec(text)?.[0];
+          if (token === undefined) continue;
+          const end = start + token.length;
+          if (mayJoin(text, start, end, decode(token))) return true;
+          at = end - 1;
+        }
       }
-      if (!isOrdinary(before) || !isOrdinary(after)) {
-        // Nothing stands before the first character or after the last: nothing is joined there.
-        const isEdge = start === 0 || end === text.length;
-        const isOut = (code: number): boolean => isOrdinary(code) && has[code] === 0;
-        return !isEdge && !isOut(before) && !isOut(after);
-      }
-      if (pairs[(before << 8) | after] !== 1) return false;
-      const first = text.charCodeAt(start - 2);
-      const last = text.charCodeAt(end + 1);
-      if (!isOrdinary(first) || !isOrdinary(last)) return true;
+      return false;
+    },
+    /** Can a secret be going on at the end of a text that is clean? In doubt it can. */
+    mayGoOn(text: string): boolean {
+      const last = text.charCodeAt(text.length - 1);
+      if (GOES_ON.has(last) || last > 0x7f || firsts[last] === 1) return true;
+      // Letters may be those of an escape.
+      if (has[last] !== 1 && !/[a-z]$/i.test(text)) return false;
       return (
-        fours[four(first, before, after, last)] === 1 || firsts[before] === 1 || lasts[after] === 1
+        isFoldable(text.slice(-MAX_ESCAPE)) || areBeside(text.charCodeAt(text.length - 2), last)
       );
     },
   };
@@ -368,110 +370,71 @@ interface Look {
 }
 
 interface Finder {
-  isIn(text: string, breaks?: readonly string[]): boolean;
+  isIn(text: string, marks?: readonly string[]): boolean;
   /** With `hasMore` the text goes on, and an escape at its end is not judged yet. */
   look(text: string, hasMore: boolean): Look;
-  /** Can a secret be going on at the end of a text that is clean? In doubt it can. */
   mayGoOn(text: string): boolean;
 }
 
 function createFinder(forms: Forms, areBytes: boolean): Finder {
   const [plain, folded] = [createMatcher(forms.plain), createMatcher(forms.folded)];
   const digits = createMatcher(forms.digits);
-  const neighbours = createNeighbours(forms.folded);
+  const { mayFold, mayGoOn } = createNeighbours([...forms.plain, ...forms.folded]);
   const reach = 12 * Math.max(...[...forms.plain, ...forms.folded].map((form) => form.length));
   const byteText = (text: string): string => (areBytes || isAscii(text) ? text : toBytes(text));
 
-  const mayJoinAt = (text: string, at: number): boolean => {
-    TOKEN_HERE.lastIndex = at;
-    const token = TOKEN_HERE.exec(text)?.[0];
-    return token !== undefined && neighbours.mayJoin(text, at, at + token.length, decode(token));
-  };
-
-  /**
-   * Could an escape or a line end of this text be inside of a secret? Nearly always none can, which is
-   * seen from the characters beside it: this is asked of every text that goes through here.
-   */
-  function mayFold(text: string, breaks: readonly string[]): boolean {
-    for (const mark of breaks) {
-      for (let at = text.indexOf(mark); at !== -1; at = text.indexOf(mark, at + 1)) {
-        const after = text.charCodeAt(at + 1);
-        if (mark !== '\\' && neighbours.areApart(text.charCodeAt(at - 1), after)) continue;
-        const end = breaksAfter(text, at);
-        if (end > at) {
-          if (neighbours.mayJoin(text, breaksBefore(text, at), end, '')) return true;
-          at = end - 1;
-        } else {
-          const isLiteral = after < 0x80 && !ESCAPING.has(after);
-          if ((!isLiteral || neighbours.has(after)) && mayJoinAt(text, at)) return true;
-        }
-      }
-    }
-    for (const mark of ['%', '&']) {
-      for (let at = text.indexOf(mark); at !== -1; at = text.indexOf(mark, at + 1)) {
-        if (BEGINS_ESCAPE.has(text.charCodeAt(at + 1)) && mayJoinAt(text, at)) return true;
-      }
-    }
-    return false;
-  }
-
-  function scan(matcher: TextMatcher, text: string, into: Look, view?: View): void {
-    const startOf = (at: number): number => view?.starts[at] ?? at;
-    const open = matcher.scan(text, (start, end) => {
-      into.spans.push({ start: startOf(start), end: view?.ends[end - 1] ?? end });
-    });
-    if (open > 0) into.open = Math.min(into.open, startOf(text.length - open));
-  }
-
-  const isIn = (text: string, breaks = BREAKS): boolean =>
+  const isIn = (text: string, marks = MARKS): boolean =>
     plain.isIn(text) ||
-    (mayFold(text, breaks) && folded.isIn(byteText(text).replace(TOKEN, decode))) ||
+    (mayFold(text, marks) && folded.isIn(byteText(text).replace(TOKEN, decode))) ||
     (DUMP.test(text) && digits.isIn(text.toLowerCase().replace(BETWEEN, '')));
 
-  /** Where there are no two bytes of a dump, one may still begin at the end. */
-  function scanDigits(text: string, into: Look): void {
-    const from = DUMP.test(text) ? 0 : dumpAtEnd(text);
-    if (from === text.length) return;
-    const view = digitsOf(text, from);
-    const open = digits.scan(view.text, (first, last) => {
-      const [start, end] = [view.starts[first] ?? first, view.ends[last - 1] ?? last];
-      if (DUMP.test(text.slice(start, end))) into.spans.push({ start, end });
-    });
-    if (open > 0) into.open = Math.min(into.open, view.starts[view.text.length - open] ?? 0);
-  }
-
   function lookAt(text: string, hasMore: boolean): Look {
-    const found: Look = { spans: [], open: text.length };
-    scan(plain, text, found);
-    scanDigits(text, found);
-    if (!isFoldable(text)) {
-      const spans = joined(found.spans);
-      return { spans, open: aligned(found.open, [spans]) };
+    const found: Span[] = [];
+    let open = text.length;
+    const scan = (matcher: TextMatcher, view: View, isOne = (_: Span): boolean => true): void => {
+      matcher.find(view.text, (first, last) => {
+        const span = { start: view.starts[first] ?? first, end: view.ends[last - 1] ?? last };
+        if (isOne(span)) found.push(span);
+      });
+      const at = view.text.length - matcher.openAt(view.text);
+      if (at < view.text.length) open = Math.min(open, view.starts[at] ?? at);
+    };
+    scan(plain, { text, starts: [], ends: [], tokens: [] });
+    // Where there are no two bytes of a dump, one may still begin at the end.
+    const from = DUMP.test(text) ? 0 : dumpAtEnd(text);
+    if (from < text.length) {
+      const view = viewOf(
+        text,
+        from,
+        BETWEEN,
+        () => '',
+        (char) => char.toLowerCase(),
+      );
+      scan(digits, view, ({ start, end }) => DUMP.test(text.slice(start, end)));
     }
-    // An escape that is not finished may be anything: the folded view ends before it.
-    const rest = hasMore ? (UNFINISHED.exec(text.slice(-MAX_ESCAPE))?.[0].length ?? 0) : 0;
-    found.open = Math.min(found.open, text.length - rest);
-    const view = fold(text.slice(0, text.length - rest), areBytes);
-    scan(folded, view.text, found, view);
-    const spans = joined(found.spans);
-    return { spans, open: aligned(found.open, [spans, view.tokens]) };
+    let tokens: readonly Span[] = [];
+    if (isFoldable(text)) {
+      // An escape that is not finished may be anything: the folded view ends before it.
+      const rest = hasMore ? (UNFINISHED.exec(text.slice(-MAX_ESCAPE))?.[0].length ?? 0) : 0;
+      open = Math.min(open, text.length - rest);
+      const view = fold(text.slice(0, text.length - rest), areBytes);
+      scan(folded, view);
+      ({ tokens } = view);
+    }
+    const spans = joined(found);
+    return { spans, open: aligned(open, [spans, tokens]) };
   }
 
   return {
     isIn,
     look(text, hasMore) {
       if (isIn(text)) return lookAt(text, hasMore);
+      if (!hasMore) return { spans: [], open: text.length };
       // Most of a long text is out of reach of what comes next.
       const from = text.length > reach + 1000 ? quietPlace(text, text.length - reach) : 0;
-      return {
-        spans: [],
-        open: hasMore ? from + lookAt(text.slice(from), true).open : text.length,
-      };
+      return { spans: [], open: from + lookAt(text.slice(from), true).open };
     },
-    mayGoOn(text) {
-      const last = text.charCodeAt(text.length - 1);
-      return neighbours.has(last) || GOES_ON.has(last) || last > 0x7f;
-    },
+    mayGoOn,
   };
 }
 
@@ -514,6 +477,7 @@ function createStream(finder: Finder, mask: string): RedactionStream {
   };
   return {
     push(chunk) {
+      if (held === '' && !finder.mayGoOn(chunk) && !finder.isIn(chunk)) return chunk;
       held += chunk;
       const { spans, open } = finder.look(held, true);
       return give(held.length - open > MAX_HELD ? held.length : open, spans);
@@ -549,27 +513,21 @@ function createFollower(finder: Finder, mask: string): ReturnType<Redactor['foll
   };
 }
 
-/** How many lists of secrets are remembered: a process has few, and asks for them often. */
-const MAX_REMEMBERED = 16;
-const remembered = new Map<string, Redactor>();
+/** A process has few lists of secrets, and asks for them often. */
+const remembered = createRecent<string, Redactor>(16);
 
 /** A redactor for these secrets. Those shorter than four characters are in every text: they are left. */
 export function createRedactor(
   secrets: Iterable<string>,
   { areBytes = false }: RedactorOptions = {},
 ): Redactor {
-  // As JSON: two different lists never have the same text.
   const list = [...secrets];
   if (list.length === 0) return IDLE;
+  // As JSON: two different lists never have the same text.
   const key = JSON.stringify([areBytes, list]);
-  const known = remembered.get(key) ?? makeRedactor(formsOf(list, areBytes), areBytes);
-  remembered.delete(key);
-  remembered.set(key, known);
-  for (const oldest of remembered.keys()) {
-    if (remembered.size <= MAX_REMEMBERED) break;
-    remembered.delete(oldest);
-  }
-  return known;
+  return (
+    remembered.get(key) ?? remembered.set(key, makeRedactor(formsOf(list, areBytes), areBytes))
+  );
 }
 
 const IDLE: Redactor = {
@@ -613,7 +571,7 @@ function makeRedactor(forms: Forms, areBytes: boolean): Redactor {
     // Mostly there is nothing: then nothing is copied. A number may become a text.
     json: <T extends Json>(value: T): T => (isClean(value) ? value : (walk(value) as T)),
     isClean,
-    hasCleanLines: (given) => !finder.isIn(given, WRITTEN_BREAKS),
+    hasCleanLines: (given) => !finder.isIn(given, WRITTEN_MARKS),
     stream: () => createStream(finder, mask),
     follow: () => createFollower(finder, mask),
     replace,

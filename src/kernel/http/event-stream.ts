@@ -160,8 +160,9 @@ export function createEventParser(
   /** Whole events where possible; then nothing is put together but the one at the border. */
   function feed(piece: Buffer): void {
     const first = piece.indexOf(BLANK_LINE);
-    // Lines may end in CR too: then a blank line is not always found.
-    if (first < 0 || piece.includes(CR)) {
+    const whole = first < 0 ? 0 : piece.lastIndexOf(BLANK_LINE) + BLANK_LINE.length;
+    // Lines may end in CR too: then the blank line of an event is not found here.
+    if (whole === 0 || piece.includes(CR, whole)) {
       const bytes = held(piece);
       const end = bytes.length - openBytes(bytes);
       parse(bytes, 0, end, false);
@@ -173,9 +174,8 @@ export function createEventParser(
       const bytes = held(piece.subarray(0, from));
       parse(bytes, 0, bytes.length, true);
     }
-    const end = piece.lastIndexOf(BLANK_LINE) + BLANK_LINE.length;
-    parse(piece, from, end, true);
-    carryOn(piece, end);
+    parse(piece, from, whole, true);
+    carryOn(piece, whole);
   }
 
   return {
