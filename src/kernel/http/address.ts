@@ -2,7 +2,7 @@
 // else (this machine, the local network, cloud metadata) needs an explicit grant of the operator.
 import { lookup as systemLookup } from 'node:dns/promises';
 import { BlockList, isIP, isIPv4 } from 'node:net';
-import { errnoOf, fail, type Outcome, ok } from '../../base/index.ts';
+import { createRecent, errnoOf, fail, type Outcome, ok } from '../../base/index.ts';
 import type { Verifier } from '../primitive.ts';
 import type { TimeWatch } from './time-limits.ts';
 
@@ -15,8 +15,12 @@ export interface AddressPorts {
   isHostAllowed(host: string, address: string, port: number): boolean;
 }
 
-// Order matters: the first match names the address in the refusal.
-const IPV4: readonly (readonly [kind: string, network: string, bits: number])[] = [
+/** IPv4 in the last 32 bits: mapped and NAT64. */
+const EMBEDDED = 'embedded';
+const PUBLIC = 'public';
+// Order matters: the first match names the address in the refusal. Of IPv6 what is not listed is not
+// public either.
+const RANGES: readonly (readonly [kind: string, network: string, bits: number])[] = [
   ['metadata', '169.254.169.254', 32],
   ['metadata', '100.100.100.200', 32],
   ['metadata', '168.63.129.16', 32],
@@ -35,8 +39,9 @@ const IPV4: readonly (readonly [kind: string, network: string, bits: number])[] 
   ['reserved', '198.51.100.0', 24],
   ['reserved', '203.0.113.0', 24],
   ['reserved', '240.0.0.0', 4],
-];
-const IPV6: readonly (readonly [kind: string, network: string, bits: number])[] = [
+  [PUBLIC, '0.0.0.0', 0],
+  [EMBEDDED, '::ffff:0:0', 96],
+  [EMBEDDED, '64:ff9b::', 96],
   ['metadata', 'fd00:ec2::254', 128],
   ['unspecified', '::', 128],
   ['loopback', '::1', 128],
@@ -47,42 +52,20 @@ const IPV6: readonly (readonly [kind: string, network: string, bits: number])[] 
   ['reserved', '2001:db8::', 32],
   ['reserved', '2002::', 16],
   ['reserved', '3fff::', 20],
+  [PUBLIC, '2000::', 3],
 ];
+const familyOf = (address: string) => (isIPv4(address) ? 'ipv4' : 'ipv6');
 
-type Rule = readonly [kind: string, list: BlockList];
-
-const ruleOf =
-  (family: 'ipv4' | 'ipv6') =>
-  (row: readonly [string, string, number]): Rule => {
+let made: { kind: string; family: string; list: BlockList }[] | undefined;
+const ranges = () =>
+  (made ??= RANGES.map(([kind, network, bits]) => {
     const list = new BlockList();
-    list.addSubnet(row[1], row[2], family);
-    return [row[0], list];
-  };
-
-function subnet(network: string, bits: number): BlockList {
-  const list = new BlockList();
-  list.addSubnet(network, bits, 'ipv6');
-  return list;
-}
-
-interface Rules {
-  v4: readonly Rule[];
-  v6: readonly Rule[];
-  /** IPv4 in the last 32 bits: mapped and NAT64. */
-  embedded: readonly BlockList[];
-  global: BlockList;
-}
-let made: Rules | undefined;
-const rules = (): Rules =>
-  (made ??= {
-    v4: IPV4.map(ruleOf('ipv4')),
-    v6: IPV6.map(ruleOf('ipv6')),
-    embedded: [subnet('::ffff:0:0', 96), subnet('64:ff9b::', 96)],
-    global: subnet('2000::', 3),
-  });
+    list.addSubnet(network, bits, familyOf(network));
+    return { kind, family: familyOf(network), list };
+  }));
 
 /** The last 32 bits of an IPv6 address as IPv4 text. */
-function embeddedIPv4(address: string): string | undefined {
+function embeddedIPv4(address: string): string {
   const dotted = /:(\d+\.\d+\.\d+\.\d+)$/.exec(address)?.[1];
   if (dotted !== undefined) return dotted;
   // The URL parser writes the canonical form, whose last two groups are always present or `::`.
@@ -95,27 +78,20 @@ function embeddedIPv4(address: string): string | undefined {
 }
 
 /** The last addresses that were looked at: what kind they are does not change. */
-const MAX_LOOKED = 256;
-const looked = new Map<string, string | undefined>();
+const looked = createRecent<string, string>(256);
 
 /** Why an address is not public; undefined when it is. What is no address at all is `invalid`. */
 export function addressKind(address: string): string | undefined {
-  if (looked.has(address)) return looked.get(address);
-  const kind = lookAt(address);
-  if (looked.size >= MAX_LOOKED) looked.clear();
-  looked.set(address, kind);
-  return kind;
+  const kind = looked.get(address) ?? looked.set(address, lookAt(address));
+  return kind === PUBLIC ? undefined : kind;
 }
 
-function lookAt(address: string): string | undefined {
+function lookAt(address: string): string {
   if (isIP(address) === 0 || address.includes('%')) return 'invalid';
-  const { v4, v6, embedded, global } = rules();
-  if (isIPv4(address)) return v4.find(([, list]) => list.check(address, 'ipv4'))?.[0];
-  if (embedded.some((list) => list.check(address, 'ipv6'))) {
-    return lookAt(embeddedIPv4(address) ?? 'invalid');
-  }
-  const known = v6.find(([, list]) => list.check(address, 'ipv6'))?.[0];
-  return known ?? (global.check(address, 'ipv6') ? undefined : 'reserved');
+  const family = familyOf(address);
+  const range = ranges().find((each) => each.family === family && each.list.check(address, family));
+  if (range?.kind === EMBEDDED) return lookAt(embeddedIPv4(address));
+  return range?.kind ?? 'reserved';
 }
 
 /** Host of a URL as capabilities and lookups name it: no brackets, no final dot. */

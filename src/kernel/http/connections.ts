@@ -171,84 +171,80 @@ export interface KeepLimits {
   maxKept?: number;
 }
 
-/** One connection at a time, to one place. */
-export interface Connection {
+/** One connection at a time, to one place. Nothing is opened before the first request. */
+export class Connection {
   readonly client: UndiciClient;
   /** Whose turn it is: what a new connection is opened to. */
   addresses: readonly string[];
   /** Has this very connection carried an exchange before? */
-  isReused(): boolean;
-  /** Of the other side, when there is a connection. */
-  address(): string | undefined;
-  /** Is it open, with everything that was sent on its way? */
-  isIdle(): boolean;
-  /** An exchange went well: the next one finds it used. */
-  used(): void;
-  destroy(): void;
-}
+  isReused = false;
+  #socket: Socket | undefined;
 
-/** Nothing is opened before the first request. */
-export function createConnection(
-  url: URL,
-  addresses: readonly string[],
-  { idleMs = 30_000, maxIdleMs = 120_000 }: KeepLimits = {},
-  maxMessage?: number,
-): Connection {
-  const [host, port] = [hostOf(url), portOf(url)];
-  const isSecure = url.protocol === 'https:' || url.protocol === 'wss:';
-  let socket: Socket | undefined;
-  let isReused = false;
+  constructor(
+    url: URL,
+    addresses: readonly string[],
+    { idleMs = 30_000, maxIdleMs = 120_000 }: KeepLimits = {},
+    maxMessage?: number,
+  ) {
+    const isSecure = url.protocol === 'https:' || url.protocol === 'wss:';
+    this.addresses = addresses;
+    this.client = new Client(`${isSecure ? 'https' : 'http'}://${url.host}`, {
+      connect: (_options, callback) => this.#open(url, isSecure, callback),
+      allowH2: false,
+      pipelining: 1,
+      maxHeaderSize: MAX_HEAD,
+      // The watch has all time limits.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      keepAliveTimeout: idleMs,
+      keepAliveMaxTimeout: maxIdleMs,
+      keepAliveTimeoutThreshold: MARGIN_MS,
+      ...(maxMessage !== undefined && { webSocket: { maxPayloadSize: maxMessage } }),
+    });
+  }
 
-  const open: buildConnector.connector = (_options, callback) => {
-    const options = { host, port, lookup: lookupFrom(connection.addresses), noDelay: true };
+  #open(url: URL, isSecure: boolean, callback: buildConnector.Callback): void {
+    const host = hostOf(url);
+    const lookup = lookupFrom(this.addresses);
+    const options = { host, port: portOf(url), lookup, noDelay: true };
     const name = isIP(host) === 0 ? { servername: host } : {};
-    isReused = false;
-    const opened = isSecure
+    this.isReused = false;
+    const socket = isSecure
       ? openTls({ ...options, ...name, ALPNProtocols: ['http/1.1'] })
       : openTcp(options);
-    socket = opened;
+    this.#socket = socket;
     let isTold = false;
-    opened.once(isSecure ? 'secureConnect' : 'connect', () => {
+    socket.once(isSecure ? 'secureConnect' : 'connect', () => {
       isTold = true;
-      callback(null, opened);
+      callback(null, socket);
     });
     // Later errors are undici's to see.
-    opened.on('error', (error) => {
+    socket.on('error', (error) => {
       if (!isTold) callback(error, null);
       isTold = true;
     });
-  };
-  const client = new Client(`${isSecure ? 'https' : 'http'}://${url.host}`, {
-    connect: open,
-    allowH2: false,
-    pipelining: 1,
-    maxHeaderSize: MAX_HEAD,
-    // The watch has all time limits.
-    headersTimeout: 0,
-    bodyTimeout: 0,
-    keepAliveTimeout: idleMs,
-    keepAliveMaxTimeout: maxIdleMs,
-    keepAliveTimeoutThreshold: MARGIN_MS,
-    ...(maxMessage !== undefined && { webSocket: { maxPayloadSize: maxMessage } }),
-  });
-  const connection: Connection = {
-    client,
-    addresses,
-    isReused: () => isReused,
-    address: () => socket?.remoteAddress,
-    isIdle: () => socket?.destroyed === false && socket.writable && socket.writableLength === 0,
-    used() {
-      isReused = true;
-    },
-    destroy() {
-      socket?.destroy();
-      void client.destroy();
-    },
-  };
-  return connection;
+  }
+
+  /** Of the other side, when there is a connection. */
+  get address(): string | undefined {
+    return this.#socket?.remoteAddress;
+  }
+
+  /** Is it open, with everything that was sent on its way? */
+  get isIdle(): boolean {
+    const socket = this.#socket;
+    return socket?.destroyed === false && socket.writable && socket.writableLength === 0;
+  }
+
+  destroy(): void {
+    this.#socket?.destroy();
+    void this.client.destroy();
+  }
 }
 
-export const flatHeaders = (headers: Readonly<Record<string, string | string[] | undefined>>) => {
+type RawHeaders = Readonly<Record<string, string | string[] | undefined>>;
+
+export const flatHeaders = (headers: RawHeaders) => {
   const result: Record<string, string> = Object.create(null) as Record<string, string>;
   for (const name of Object.keys(headers)) {
     const value = headers[name];
@@ -264,51 +260,49 @@ const isGoodbye = (status: number, headers: HttpAnswer['headers']): boolean =>
 /** Called in the moment the head is there, and reads or destroys the body. */
 export type ReadAnswer<T> = (answer: HttpAnswer) => Promise<Outcome<T>>;
 
-/** `stale`: the connection was kept from before, and was closed without a word about this request. */
-type Asked<T> = Outcome<T> | 'stale';
+export interface Ask<T> {
+  connection: Connection;
+  url: URL;
+  watch: TimeWatch;
+  read: ReadAnswer<T>;
+  /** The exchange went well, to its end. */
+  release: () => void;
+  settle: (answer: Outcome<T> | Promise<Outcome<T>>) => void;
+  /** The connection was kept from before, and was closed without a word about this request. */
+  stale?: () => void;
+}
 
-class Asking<T> implements Dispatcher.DispatchHandler {
-  readonly #connection: Connection;
-  readonly #request: WireRequest;
-  readonly #watch: TimeWatch;
-  readonly #read: ReadAnswer<T>;
-  readonly #release: (connection: Connection) => void;
-  readonly #settle: (asked: Asked<T> | Promise<Asked<T>>) => void;
+/** One exchange, from the side of undici. */
+export class Asking<T> implements Dispatcher.DispatchHandler {
+  readonly #ask: Ask<T>;
   readonly #forget: () => void;
   #isSent = false;
   #isHeard = false;
   #body: Incoming | undefined;
 
-  constructor(
-    connection: Connection,
-    request: WireRequest,
-    watch: TimeWatch,
-    read: ReadAnswer<T>,
-    release: (connection: Connection) => void,
-    settle: (asked: Asked<T> | Promise<Asked<T>>) => void,
-  ) {
-    this.#connection = connection;
-    this.#request = request;
-    this.#watch = watch;
-    this.#read = read;
-    this.#release = release;
-    this.#settle = settle;
-    this.#forget = watch.onStop((failure) => {
-      connection.destroy();
+  constructor(ask: Ask<T>) {
+    this.#ask = ask;
+    this.#forget = ask.watch.onStop((failure) => {
+      ask.connection.destroy();
       this.#body?.destroy();
-      settle(failure);
+      ask.settle(failure);
     });
+  }
+
+  /** Is there an answer, and its body being read? */
+  get isAnswered(): boolean {
+    return this.#body !== undefined;
   }
 
   /** Nothing more is to be had of this connection. */
   #drop(): void {
     this.#forget();
-    this.#connection.destroy();
+    this.#ask.connection.destroy();
   }
 
   onRequestStart(): void {
     this.#isSent = true;
-    this.#watch.enter('first_byte');
+    this.#ask.watch.enter('first_byte');
   }
 
   onResponseStarted(): void {
@@ -318,25 +312,25 @@ class Asking<T> implements Dispatcher.DispatchHandler {
   onResponseStart(
     controller: Dispatcher.DispatchController,
     status: number,
-    raw: Readonly<Record<string, string | string[] | undefined>>,
+    raw: RawHeaders,
     statusText = '',
   ): void {
     if (status < 200) return;
+    const { connection, url, watch, read, settle, stale } = this.#ask;
     const headers = flatHeaders(raw);
-    if (this.#connection.isReused() && isGoodbye(status, headers)) {
+    if (connection.isReused && isGoodbye(status, headers)) {
       this.#drop();
-      return this.#settle('stale');
+      return stale?.();
     }
     // Where the body ends is known for this one only.
     const encoding = headers['transfer-encoding'] ?? 'chunked';
     if (encoding.toLowerCase() !== 'chunked') {
       this.#drop();
-      const reason = `transfer encoding \`${encoding}\` is not supported`;
-      return this.#settle(malformed(this.#request.url, reason));
+      return settle(malformed(url, `transfer encoding \`${encoding}\` is not supported`));
     }
-    this.#watch.enter('idle');
-    this.#body = new Incoming(controller, this.#watch, () => this.#drop());
-    this.#settle(this.#read({ status, statusText, headers, body: this.#body }));
+    watch.enter('idle');
+    this.#body = new Incoming(controller, watch, () => this.#drop());
+    settle(read({ status, statusText, headers, body: this.#body }));
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, bytes: Buffer): void {
@@ -347,19 +341,19 @@ class Asking<T> implements Dispatcher.DispatchHandler {
     this.#forget();
     // Afterwards it is known whether the connection stays: undici closes it in this very moment, or
     // when it finds bytes behind the answer.
-    queueMicrotask(() => this.#release(this.#connection));
+    queueMicrotask(this.#ask.release);
     this.#body?.end('end');
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: NodeJS.ErrnoException): void {
-    const connection = this.#connection;
+    const { connection, url, watch, settle, stale } = this.#ask;
     // Before anything was sent, whatever came is not about this request.
     const isLost = !this.#isSent || (!this.#isHeard && malformation(error) === undefined);
-    const isStale = connection.isReused() && isLost;
+    const isStale = connection.isReused && isLost;
     this.#drop();
     if (this.#body !== undefined) return this.#body.end(error);
-    const fault = () => networkFault(error, this.#request.url, this.#isSent);
-    this.#settle(this.#watch.failure ?? (isStale ? 'stale' : fault()));
+    if (isStale && watch.failure === undefined) return stale?.();
+    settle(watch.failure ?? networkFault(error, url, this.#isSent));
   }
 }
 
@@ -401,8 +395,8 @@ export function createConnections(limits: KeepLimits = {}): Connections {
     connection.destroy();
   };
   const keep = (connection: Connection, place: string): void => {
-    if (isClosed || !connection.isIdle()) return connection.destroy();
-    connection.used();
+    if (isClosed || !connection.isIdle) return connection.destroy();
+    connection.isReused = true;
     kept.set(connection, place);
     const [oldest] = kept.keys();
     if (kept.size > maxKept && oldest !== undefined) drop(oldest);
@@ -411,7 +405,7 @@ export function createConnections(limits: KeepLimits = {}): Connections {
   const take = (place: string, addresses: readonly string[]): Connection | undefined => {
     let found: Connection | undefined;
     for (const [connection, at] of kept) {
-      if (at === place && addresses.includes(connection.address() ?? '')) found = connection;
+      if (at === place && addresses.includes(connection.address ?? '')) found = connection;
     }
     if (found === undefined) return undefined;
     kept.delete(found);
@@ -419,7 +413,7 @@ export function createConnections(limits: KeepLimits = {}): Connections {
     return found;
   };
   const open = (url: URL, addresses: readonly string[]): Connection => {
-    const connection = createConnection(url, addresses, limits);
+    const connection = new Connection(url, addresses, limits);
     connection.client.on('disconnect', () => {
       if (kept.has(connection)) drop(connection);
     });
@@ -444,11 +438,14 @@ export function createConnections(limits: KeepLimits = {}): Connections {
           connection.destroy();
           return watch.failure;
         }
-        const asked = await new Promise<Asked<T>>((resolve) => {
+        const asked = await new Promise<Outcome<T> | 'stale'>((settle) => {
           const release = (): void => keep(connection, place);
-          const handler = new Asking(connection, request, watch, read, release, resolve);
+          const stale = (): void => settle('stale');
           const path = `${url.pathname}${url.search}`;
-          connection.client.dispatch({ path, method, headers, body }, handler);
+          connection.client.dispatch(
+            { path, method, headers, body },
+            new Asking({ connection, url, watch, read, release, settle, stale }),
+          );
         });
         if (asked === 'stale') mayBeOld = false;
         else {

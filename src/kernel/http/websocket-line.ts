@@ -5,8 +5,7 @@ import type { Duplex } from 'node:stream';
 import type { CloseEvent, Dispatcher, MessageEvent, WebSocket as UndiciWebSocket } from 'undici';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import { hostOf } from './address.ts';
-import { createConnection, flatHeaders, type HttpAnswer, Incoming } from './connections.ts';
-import { networkFault } from './fault.ts';
+import { type Ask, Asking, Connection, flatHeaders, type HttpAnswer } from './connections.ts';
 import type { TimeWatch } from './time-limits.ts';
 
 // Only the part that is used: all of undici takes long to load.
@@ -165,35 +164,32 @@ function createLine(
   };
 }
 
-/** What goes by between the handshake of undici and the wire. */
-interface Handshake {
-  /** The answer that agrees; the rest is for undici to judge. */
-  agreed(socket: Duplex, headers: HttpAnswer['headers']): void;
-  refused(answer: HttpAnswer): void;
-  failed(error: Error, isSent: boolean): void;
-}
-
-class HandshakeHandler implements Dispatcher.DispatchHandler {
+/** What goes by between the handshake of undici and the wire: the rest is for undici to judge. */
+class Handshake extends Asking<Opened> {
   readonly #inner: Dispatcher.DispatchHandler;
   readonly #watch: TimeWatch;
-  readonly #handshake: Handshake;
-  #isSent = false;
-  #body: Incoming | undefined;
+  /** Of the answer that agrees. */
+  readonly #agreed: (socket: Duplex, headers: HttpAnswer['headers']) => void;
 
-  constructor(inner: Dispatcher.DispatchHandler, watch: TimeWatch, handshake: Handshake) {
+  constructor(
+    ask: Ask<Opened>,
+    inner: Dispatcher.DispatchHandler,
+    agreed: (socket: Duplex, headers: HttpAnswer['headers']) => void,
+  ) {
+    super(ask);
     this.#inner = inner;
-    this.#watch = watch;
-    this.#handshake = handshake;
+    this.#watch = ask.watch;
+    this.#agreed = agreed;
   }
 
-  onRequestStart(controller: Dispatcher.DispatchController, context: unknown): void {
-    this.#isSent = true;
-    this.#watch.enter('first_byte');
+  override onRequestStart(controller?: Dispatcher.DispatchController, context?: unknown): void {
+    super.onRequestStart();
     // When undici has given up, the answer may still be read.
     const abort = (reason: Error): void => {
-      if (this.#body === undefined) controller.abort(reason);
+      if (!this.isAnswered) controller?.abort(reason);
     };
-    this.#inner.onRequestStart?.(Object.create(controller, { abort: { value: abort } }), context);
+    const held = Object.create(controller ?? null, { abort: { value: abort } });
+    this.#inner.onRequestStart?.(held, context);
   }
 
   onRequestUpgrade(
@@ -203,38 +199,18 @@ class HandshakeHandler implements Dispatcher.DispatchHandler {
     socket: Duplex,
   ): void {
     this.#watch.enter('idle');
-    this.#handshake.agreed(socket, flatHeaders(headers));
+    this.#agreed(socket, flatHeaders(headers));
     this.#inner.onRequestUpgrade?.(controller, status, headers, socket);
   }
 
-  onResponseStart(
-    controller: Dispatcher.DispatchController,
-    status: number,
-    headers: Parameters<typeof flatHeaders>[0],
-    statusText = '',
-  ): void {
-    if (status < 200) return;
-    this.#watch.enter('idle');
-    const body = new Incoming(controller, this.#watch, () =>
-      controller.abort(new Error('not wanted')),
-    );
-    this.#body = body;
-    this.#handshake.refused({ status, statusText, headers: flatHeaders(headers), body });
-    this.#inner.onResponseError?.(controller, new Error('not an upgrade'));
+  override onResponseStart(...given: Parameters<Asking<Opened>['onResponseStart']>): void {
+    super.onResponseStart(...given);
+    if (this.isAnswered) this.#inner.onResponseError?.(given[0], new Error('not an upgrade'));
   }
 
-  onResponseData(_controller: Dispatcher.DispatchController, bytes: Buffer): void {
-    this.#body?.push(bytes);
-  }
-
-  onResponseEnd(): void {
-    this.#body?.end('end');
-  }
-
-  onResponseError(controller: Dispatcher.DispatchController, error: Error): void {
-    if (this.#body !== undefined) return this.#body.end(error);
-    this.#handshake.failed(error, this.#isSent);
-    this.#inner.onResponseError?.(controller, error);
+  override onResponseError(controller: Dispatcher.DispatchController, error: Error): void {
+    super.onResponseError(controller, error);
+    if (!this.isAnswered) this.#inner.onResponseError?.(controller, error);
   }
 }
 
@@ -249,24 +225,26 @@ export function openWebSocket(
   maxMessage: number,
   user: WebSocketUser,
 ): Promise<Outcome<Opened>> {
-  const connection = createConnection(url, addresses, {}, maxMessage);
+  const connection = new Connection(url, addresses, {}, maxMessage);
   return new Promise((resolve) => {
     let agreed: { socket: Duplex; headers: HttpAnswer['headers'] } | undefined;
-    const handshake: Handshake = {
-      agreed(socket, answered) {
-        agreed = { socket, headers: answered };
-        socket.on('error', () => {});
-      },
-      refused: (answer) => resolve(user.refused(answer)),
-      failed: (error, isSent) => resolve(watch.failure ?? networkFault(error, url, isSent)),
+    const ask: Ask<Opened> = {
+      connection,
+      url,
+      watch,
+      read: (answer) => user.refused(answer),
+      release: () => connection.destroy(),
+      settle: resolve,
     };
-    watch.onStop((failure) => {
-      connection.destroy();
-      resolve(failure);
-    });
     const dispatcher = connection.client.compose(
       (dispatch) => (options, inner) =>
-        dispatch(options, new HandshakeHandler(inner, watch, handshake)),
+        dispatch(
+          options,
+          new Handshake(ask, inner, (socket, answered) => {
+            agreed = { socket, headers: answered };
+            socket.on('error', () => {});
+          }),
+        ),
     );
     const websocket = new WebSocket(url, { dispatcher, headers });
     websocket.binaryType = 'arraybuffer';
