@@ -1,6 +1,6 @@
 // What is charged to a thread and to every ancestor of it. Integers only: counts, and money in
 // nano-units of the currency.
-import { fail, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import { fail, type Outcome, ok } from '../base/index.ts';
 
 // Order matters: when two limits are reached at once, the first listed is reported.
 export const BUDGET_KINDS = ['spawns', 'tokens', 'input_tokens', 'output_tokens', 'spend'] as const;
@@ -32,40 +32,44 @@ export function checkAmounts(amounts: Amounts): Outcome<null> {
 // which is far above every limit.
 export const add = (a: bigint, b: bigint): bigint => (a + b > MAX_SUM ? MAX_SUM : a + b);
 
+function byKind(amountOf: (kind: BudgetKind) => bigint | undefined): Amounts {
+  const amounts: { [kind in BudgetKind]?: bigint } = {};
+  for (const kind of BUDGET_KINDS) {
+    const amount = amountOf(kind);
+    if (amount !== undefined) amounts[kind] = amount;
+  }
+  return amounts;
+}
+
 /** Kind by kind `max(0, a - b)`. */
-export function without(a: Amounts, b: Amounts): Amounts {
-  const left: { [kind in BudgetKind]?: bigint } = {};
-  for (const kind of BUDGET_KINDS) {
+export const without = (a: Amounts, b: Amounts): Amounts =>
+  byKind((kind) => {
     const [from, taken] = [a[kind], b[kind] ?? 0n];
-    if (from !== undefined) left[kind] = from > taken ? from - taken : 0n;
-  }
-  return left;
-}
+    if (from === undefined) return undefined;
+    return from > taken ? from - taken : 0n;
+  });
 
-export function plus(a: Amounts, b: Amounts): Amounts {
-  const sum: { [kind in BudgetKind]?: bigint } = {};
-  for (const kind of BUDGET_KINDS) {
+export const plus = (a: Amounts, b: Amounts): Amounts =>
+  byKind((kind) => {
     const [x, y] = [a[kind], b[kind]];
-    if (x !== undefined || y !== undefined) sum[kind] = add(x ?? 0n, y ?? 0n);
+    return x === undefined || y === undefined ? (x ?? y) : add(x, y);
+  });
+
+/** What is left of nothing is not told. */
+export const positive = (amounts: Amounts): Amounts => byKind((kind) => amounts[kind] || undefined);
+
+/** Decimal texts, so that no digit is lost on the way through JSON. */
+export type AmountsText = { readonly [kind in BudgetKind]?: string | null };
+
+export const readAmounts = (text: AmountsText): Amounts =>
+  byKind((kind) => (typeof text[kind] === 'string' ? BigInt(text[kind]) : undefined));
+
+/** By hand: it is made with every turn, and JSON knows no bigint. */
+export function amountsText(amounts: Amounts): string {
+  const parts: string[] = [];
+  for (const kind of BUDGET_KINDS) {
+    const amount = amounts[kind];
+    if (amount !== undefined) parts.push(`"${kind}":"${amount}"`);
   }
-  return sum;
-}
-
-/** Decimal strings, so that no digit is lost on the way through JSON. */
-export function amountsToText(amounts: Amounts): string {
-  return JSON.stringify(
-    Object.fromEntries(
-      BUDGET_KINDS.filter((kind) => amounts[kind] !== undefined).map((kind) => [
-        kind,
-        String(amounts[kind]),
-      ]),
-    ),
-  );
-}
-
-export function amountsFromText(text: string): Amounts {
-  const read = JSON.parse(text) as JsonObject;
-  return Object.fromEntries(
-    Object.entries(read).map(([kind, amount]) => [kind, BigInt(amount as string)]),
-  );
+  return `{${parts.join()}}`;
 }

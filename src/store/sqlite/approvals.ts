@@ -13,23 +13,7 @@ import type {
   HumanChannel,
   NewApproval,
 } from '../port.ts';
-import type { Connection } from './file/connection.ts';
-
-export interface ApprovalRows {
-  /** Without a thread: outside of all. The same open question is asked once. */
-  ask(approval: NewApproval, thread: string | undefined, now: number): Outcome<Approval>;
-  /** Works out uses by a thread, or outside of all; writes nothing. */
-  planUses(
-    uses: readonly ApprovalUse[],
-    chain: readonly string[],
-    now: number,
-  ): Outcome<readonly UsePlan[]>;
-  writeUses(plans: readonly UsePlan[], thread: string): void;
-  find(id: string, now: number): Outcome<Approval>;
-  isTaken(id: string): boolean;
-  decide(id: string, decision: Decision, now: number): Outcome<Approval>;
-  list(filter: ApprovalFilter, now: number): Approval[];
-}
+import { type Connection, present } from './file/connection.ts';
 
 export interface UsePlan {
   id: string;
@@ -90,22 +74,13 @@ function stateAt(row: ApprovalRow, now: number): ApprovalState {
 }
 
 function toApproval(row: ApprovalRow, now: number): Approval {
-  const { id, thread, kind, binding, shown, uses_left, asked, answer, ...rest } = row;
-  const { expires, decided, who, channel, why } = rest;
+  const { binding, shown, uses_left: uses, answer, ...rest } = row;
   return {
-    id,
-    kind,
+    ...present(rest),
     binding: JSON.parse(binding),
     shown: JSON.parse(shown),
     state: stateAt(row, now),
-    uses: uses_left,
-    asked,
-    ...(thread === null ? {} : { thread }),
-    ...(expires === null ? {} : { expires }),
-    ...(decided === null ? {} : { decided }),
-    ...(who === null ? {} : { who }),
-    ...(channel === null ? {} : { channel }),
-    ...(why === null ? {} : { why }),
+    uses,
     ...(answer === null ? {} : { answer: JSON.parse(answer) }),
   };
 }
@@ -124,110 +99,131 @@ function checkUse(found: Approval, use: ApprovalUse, chain: readonly string[]): 
   return fail('permission_denied', message, { approval: found.id });
 }
 
-export function createApprovalRows(connection: Connection): ApprovalRows {
-  function find(id: string, now: number): Outcome<Approval> {
-    const row = connection.get<ApprovalRow>(`SELECT ${COLUMNS} FROM approvals WHERE id = ?`, id);
-    if (!row) return fail('not_found', `there is no approval \`${id}\``, { approval: id });
-    return ok(toApproval(row, now));
-  }
+export function findApproval(connection: Connection, id: string, now: number): Outcome<Approval> {
+  const row = connection.get<ApprovalRow>(`SELECT ${COLUMNS} FROM approvals WHERE id = ?`, id);
+  if (!row) return fail('not_found', `there is no approval \`${id}\``, { approval: id });
+  return ok(toApproval(row, now));
+}
 
-  function takenBy(id: string, thread: string): number {
-    const sql = 'SELECT taken FROM approval_uses WHERE approval = ? AND thread = ?';
-    return Number(connection.get(sql, id, thread)?.['taken'] ?? 0);
-  }
+export const isApproval = (connection: Connection, id: string): boolean =>
+  connection.get('SELECT 1 FROM approvals WHERE id = ?', id) !== undefined;
 
-  function planUse(before: UsePlan, { back }: ApprovalUse, state: ApprovalState): Outcome<UsePlan> {
-    const { id, left, taken } = before;
-    if (back) {
-      if (taken > 0) return ok({ id, left: left + 1, taken: taken - 1 });
-      const message = `no use of approval \`${id}\` was taken here`;
-      return fail('invalid_input', message, { approval: id });
-    }
-    // Uses of the same commit count: what the row says of them is not so any more.
-    const now = state === 'used' && left > 0 ? 'approved' : state;
-    if (now !== 'approved') return refused(id, now);
-    return left > 0 ? ok({ id, left: left - 1, taken: taken + 1 }) : refused(id, 'used');
-  }
-
-  function list(
-    { id, thread, binding, state, limit = 100 }: ApprovalFilter,
-    now: number,
-  ): Approval[] {
-    const stored = state === undefined ? ['pending', 'approved', 'denied'] : STORED_AS[state];
-    const wheres: [sql: string, value: string | undefined][] = [
-      ['id = ?', id],
-      ['thread = ?', thread],
-      ['binding = ?', binding && canonicalJson(binding)],
-    ];
-    const used = wheres.filter(([, value]) => value !== undefined);
-    const where = [...used.map(([sql]) => sql), 'state IN (?, ?, ?)'].join(' AND ');
-    const sql = `SELECT ${COLUMNS} FROM approvals WHERE ${where} ORDER BY asked, id`;
-    const [first = '', second = '', third = ''] = stored;
-    const values = used.map(([, value]) => value ?? '');
-    return connection
-      .all<ApprovalRow>(sql, ...values, first, second, third)
-      .map((row) => toApproval(row, now))
-      .filter((row) => state === undefined || row.state === state)
-      .slice(0, limit);
-  }
-
+/** Without a thread: outside of all. The same open question is asked once. */
+export function askApproval(
+  connection: Connection,
+  { id, kind, binding, shown, uses = 1, expires }: NewApproval,
+  thread: string | undefined,
+  now: number,
+): Approval {
+  const bound = canonicalJson(binding);
+  const before = connection.get<ApprovalRow>(OPEN, bound, thread ?? null, kind);
+  if (before && stateAt(before, now) === 'pending') return toApproval(before, now);
+  // biome-ignore format: in the order of the statement
+  connection.run(
+    INSERT, id, thread ?? null, kind, bound, JSON.stringify(shown), uses, expires ?? null, now,
+  );
   return {
-    find,
-    list,
-    isTaken: (id) => connection.get('SELECT 1 FROM approvals WHERE id = ?', id) !== undefined,
-    ask({ id, kind, binding, shown, uses = 1, expires }, thread, now) {
-      const bound = canonicalJson(binding);
-      const before = connection.get<ApprovalRow>(OPEN, bound, thread ?? null, kind);
-      if (before && stateAt(before, now) === 'pending') return ok(toApproval(before, now));
-      const values = [
-        id,
-        thread ?? null,
-        kind,
-        bound,
-        JSON.stringify(shown),
-        uses,
-        expires ?? null,
-        now,
-      ];
-      connection.run(INSERT, ...values);
-      return find(id, now);
-    },
-    planUses(uses, chain, now) {
-      const plans = new Map<string, UsePlan>();
-      for (const use of uses) {
-        const found = find(use.approval, now);
-        if (!found.ok) return found;
-        const allowed = checkUse(found.output, use, chain);
-        if (!allowed.ok) return allowed;
-        const { id, uses: left, state } = found.output;
-        const before = plans.get(id) ?? { id, left, taken: takenBy(id, chain[0] ?? '') };
-        const plan = planUse(before, use, state);
-        if (!plan.ok) return plan;
-        plans.set(id, plan.output);
-      }
-      return ok([...plans.values()]);
-    },
-    writeUses(plans, thread) {
-      for (const { id, left, taken } of plans) {
-        connection.run('UPDATE approvals SET uses_left = ? WHERE id = ?', left, id);
-        connection.run(TAKE, id, thread, taken);
-      }
-    },
-    decide(id, given, now) {
-      const found = find(id, now);
-      if (!found.ok) return found;
-      const { state, uses, expires } = found.output;
-      if (state !== 'pending') {
-        const message = `approval \`${id}\` cannot be decided any more: it is ${state}`;
-        return fail('conflict', message, { approval: id, state });
-      }
-      const answer = given.answer === undefined ? null : JSON.stringify(given.answer);
-      // biome-ignore format: in the order of the statement
-      connection.run(
-        DECIDE, given.decision, given.uses ?? uses, given.expires ?? expires ?? null, now, given.who,
-        given.channel, given.why, answer, id,
-      );
-      return find(id, now);
-    },
+    id,
+    kind,
+    binding,
+    shown,
+    state: 'pending',
+    uses,
+    asked: now,
+    ...(thread === undefined ? {} : { thread }),
+    ...(expires === undefined ? {} : { expires }),
   };
+}
+
+function planUse(before: UsePlan, { back }: ApprovalUse, state: ApprovalState): Outcome<UsePlan> {
+  const { id, left, taken } = before;
+  if (back) {
+    if (taken > 0) return ok({ id, left: left + 1, taken: taken - 1 });
+    const message = `no use of approval \`${id}\` was taken here`;
+    return fail('invalid_input', message, { approval: id });
+  }
+  // Uses of the same commit count: what the row says of them is not so any more.
+  const now = state === 'used' && left > 0 ? 'approved' : state;
+  if (now !== 'approved') return refused(id, now);
+  return left > 0 ? ok({ id, left: left - 1, taken: taken + 1 }) : refused(id, 'used');
+}
+
+const TAKEN = 'SELECT taken FROM approval_uses WHERE approval = ? AND thread = ?';
+
+/** Works out uses by a thread, or outside of all (no chain); writes nothing. */
+export function planUses(
+  connection: Connection,
+  uses: readonly ApprovalUse[],
+  chain: readonly string[],
+  now: number,
+): Outcome<readonly UsePlan[]> {
+  const plans = new Map<string, UsePlan>();
+  for (const use of uses) {
+    const found = findApproval(connection, use.approval, now);
+    if (!found.ok) return found;
+    const allowed = checkUse(found.output, use, chain);
+    if (!allowed.ok) return allowed;
+    const { id, uses: left, state } = found.output;
+    const taken = Number(connection.get(TAKEN, id, chain[0] ?? '')?.['taken'] ?? 0);
+    const plan = planUse(plans.get(id) ?? { id, left, taken }, use, state);
+    if (!plan.ok) return plan;
+    plans.set(id, plan.output);
+  }
+  return ok([...plans.values()]);
+}
+
+export function writeUses(connection: Connection, plans: readonly UsePlan[], thread: string): void {
+  for (const { id, left, taken } of plans) {
+    connection.run('UPDATE approvals SET uses_left = ? WHERE id = ?', left, id);
+    connection.run(TAKE, id, thread, taken);
+  }
+}
+
+export function decideApproval(
+  connection: Connection,
+  id: string,
+  given: Decision,
+  now: number,
+): Outcome<Approval> {
+  const found = findApproval(connection, id, now);
+  if (!found.ok) return found;
+  const { state, uses, expires } = found.output;
+  if (state !== 'pending') {
+    const message = `approval \`${id}\` cannot be decided any more: it is ${state}`;
+    return fail('conflict', message, { approval: id, state });
+  }
+  const answer = given.answer === undefined ? null : JSON.stringify(given.answer);
+  // biome-ignore format: in the order of the statement
+  connection.run(
+    DECIDE, given.decision, given.uses ?? uses, given.expires ?? expires ?? null, now, given.who,
+    given.channel, given.why, answer, id,
+  );
+  return findApproval(connection, id, now);
+}
+
+export function listApprovals(
+  connection: Connection,
+  { id, thread, binding, state, limit = 100 }: ApprovalFilter,
+  now: number,
+): Approval[] {
+  const stored = state === undefined ? ['pending', 'approved', 'denied'] : STORED_AS[state];
+  const [first = '', second = '', third = ''] = stored;
+  const wheres = [
+    ['id = ?', id],
+    ['thread = ?', thread],
+    ['binding = ?', binding && canonicalJson(binding)],
+  ] as const;
+  const [texts, values]: [string[], string[]] = [[], []];
+  for (const [text, value] of wheres) {
+    if (value === undefined) continue;
+    texts.push(text);
+    values.push(value);
+  }
+  const where = [...texts, 'state IN (?, ?, ?)'].join(' AND ');
+  const sql = `SELECT ${COLUMNS} FROM approvals WHERE ${where} ORDER BY asked, id`;
+  return connection
+    .all<ApprovalRow>(sql, ...values, first, second, third)
+    .map((row) => toApproval(row, now))
+    .filter((row) => state === undefined || row.state === state)
+    .slice(0, limit);
 }

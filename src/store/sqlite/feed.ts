@@ -1,68 +1,80 @@
 // What is new, for everybody who waits for it. One look for all, never one a thread: commits of this
-// process ring at once, those of other processes are found by one cheap question at a fixed interval,
-// asked only while somebody waits. Nobody has a queue here, so nothing piles up behind a slow one.
+// process ring at once, those of other processes are found by one cheap question, asked at the start
+// of every transaction and, while somebody waits, at a fixed interval. Nobody has a queue here, so
+// nothing piles up behind a slow one.
 import type { Head, SignalNote } from '../port.ts';
 import type { Connection } from './file/connection.ts';
 import type { HeldThreads } from './held.ts';
 
-export interface Feed {
-  /** At the start of every transaction: what others wrote until then is seen now. */
-  onBegin(): void;
-  /** At its end: where the log ends now, if it is committed. */
-  onEnd(): void;
-  /** After a commit of ours. */
-  moved(heads: readonly Head[]): void;
-  said(notes: readonly SignalNote[]): void;
-  queued(): void;
-  /** Called for heads of this thread (of all, when undefined); answers with the end. */
-  onMove(thread: string | undefined, listener: (head: Head) => void): () => void;
-  onSignal(listener: (note: SignalNote) => void): () => void;
-  /** Called when something may have been queued. */
-  onQueue(listener: () => void): () => void;
-  /** Called once, when the store closes. */
-  onClose(listener: () => void): () => void;
-  close(): void;
-}
-
-const LAST_ROW = `SELECT (SELECT max(rowid) FROM thread_events) AS last,
-  (SELECT value FROM about WHERE name = 'pruned') AS pruned`;
-const HEADS = 'SELECT id AS thread, seq, status FROM threads WHERE id IN';
-const MOVED = `${HEADS} (SELECT thread FROM thread_events WHERE rowid > ? AND rowid <= ?)`;
-const LISTED = `${HEADS} (SELECT value FROM json_each(?))`;
 const ALL = 'SELECT id AS thread, seq, status FROM threads';
+const LISTED = `${ALL} WHERE id IN (SELECT value FROM json_each(?))`;
 const CALLED = 'SELECT id FROM threads WHERE wakes > heard';
 const SAID =
   'SELECT thread, number, kind FROM signals WHERE thread = ? AND number > ? ORDER BY number';
 
-export function createFeed(connection: Connection, held: HeldThreads, intervalMs: number): Feed {
-  const byThread = new Map<string, Set<(head: Head) => void>>();
-  const ofAll = new Set<(head: Head) => void>();
+type OnHead = (head: Head) => void;
+
+/** Threads that somebody watches, all of them under `undefined`, and how far each was told. */
+function createWatched(connection: Connection) {
+  const watchers = new Map<string | undefined, Set<OnHead>>();
+  const told = new Map<string, number>();
+  const heads = (): Head[] =>
+    watchers.has(undefined)
+      ? connection.all<Head>(ALL)
+      : connection.all<Head>(LISTED, JSON.stringify([...watchers.keys()]));
+
+  function tell(head: Head): void {
+    const [own, ofAll] = [watchers.get(head.thread), watchers.get(undefined)];
+    if (!own && !ofAll) return;
+    told.set(head.thread, head.seq);
+    for (const watcher of own ?? []) watcher(head);
+    for (const watcher of ofAll ?? []) watcher(head);
+  }
+
+  function look(): void {
+    if (watchers.size === 0) return;
+    for (const head of heads()) if (told.get(head.thread) !== head.seq) tell(head);
+  }
+
+  return {
+    tell,
+    /** Tells what other processes wrote. */
+    look,
+    isIdle: () => watchers.size === 0,
+    /** Nobody kept count of what nobody watched: it is told from where it is now. */
+    count(): void {
+      for (const { thread, seq } of heads()) if (!told.has(thread)) told.set(thread, seq);
+    },
+    join(thread: string | undefined, watcher: OnHead): () => void {
+      const all = watchers.get(thread) ?? new Set();
+      watchers.set(thread, all.add(watcher));
+      return () => {
+        all.delete(watcher);
+        if (all.size === 0 && watchers.get(thread) === all) watchers.delete(thread);
+        if (watchers.size === 0) told.clear();
+      };
+    },
+    clear(): void {
+      watchers.clear();
+    },
+  };
+}
+
+export type Feed = ReturnType<typeof createFeed>;
+
+/** `onForeign` is called when other processes wrote. */
+export function createFeed(
+  connection: Connection,
+  held: HeldThreads,
+  intervalMs: number,
+  onForeign: () => void,
+) {
+  const watched = createWatched(connection);
   const signalled = new Set<(note: SignalNote) => void>();
   const queues = new Set<() => void>();
   const closing = new Set<() => void>();
   let timer: NodeJS.Timeout | undefined;
-  let isOver = false;
-  let version = -1;
-  let [lastRow, endOfOurs] = [
-    { last: 0, pruned: 0 },
-    { last: 0, pruned: 0 },
-  ];
-
-  const isWaitedFor = (): boolean =>
-    byThread.size > 0 || ofAll.size > 0 || signalled.size > 0 || queues.size > 0;
-  const isWatched = (): boolean => byThread.size > 0 || ofAll.size > 0;
-  const readVersion = (): number => Number(connection.get('PRAGMA data_version')?.['data_version']);
-  const readLastRow = (): typeof lastRow => {
-    const { last, pruned } = connection.get(LAST_ROW) ?? {};
-    return { last: Number(last ?? 0), pruned: Number(pruned ?? 0) };
-  };
-
-  function moved(heads: readonly Head[]): void {
-    for (const head of heads) {
-      for (const listener of byThread.get(head.thread) ?? []) listener(head);
-      for (const listener of ofAll) listener(head);
-    }
-  }
+  let [version, isFresh, isOver] = [-1, false, false];
 
   function said(notes: readonly SignalNote[]): void {
     for (const note of notes) {
@@ -74,15 +86,6 @@ export function createFeed(connection: Connection, held: HeldThreads, intervalMs
     }
   }
 
-  /** Where rows were removed, numbers come again: then everything may have moved. */
-  function foreignHeads(end: typeof lastRow): Head[] {
-    if (end.pruned === lastRow.pruned && end.last >= lastRow.last) {
-      return end.last === lastRow.last ? [] : connection.all<Head>(MOVED, lastRow.last, end.last);
-    }
-    if (ofAll.size > 0) return connection.all<Head>(ALL);
-    return connection.all<Head>(LISTED, JSON.stringify([...byThread.keys()]));
-  }
-
   function foreignNotes(): SignalNote[] {
     return connection.all<{ id: string }>(CALLED).flatMap(({ id }) => {
       const thread = held.get(id);
@@ -91,16 +94,13 @@ export function createFeed(connection: Connection, held: HeldThreads, intervalMs
   }
 
   function look(): void {
-    const now = readVersion();
+    const now = Number(connection.get('PRAGMA data_version')?.['data_version']);
+    isFresh = true;
     if (now === version) return;
     version = now;
     held.forgetWords();
-    if (isWatched()) {
-      const end = readLastRow();
-      const heads = foreignHeads(end);
-      lastRow = end;
-      moved(heads);
-    }
+    onForeign();
+    watched.look();
     if (signalled.size > 0) said(foreignNotes());
     for (const listener of queues) listener();
   }
@@ -114,69 +114,59 @@ export function createFeed(connection: Connection, held: HeldThreads, intervalMs
     }
   }
 
-  function start(): void {
-    if (isOver) return;
-    // Nobody kept count while nobody watched.
-    if (!isWatched()) tryTo(() => void (lastRow = readLastRow()));
-    timer ??= setInterval(() => tryTo(look), intervalMs);
+  /** A process that commits all the time looks all the time: then the clock has nothing to do. */
+  function onInterval(): void {
+    if (!isFresh) tryTo(look);
+    isFresh = false;
   }
 
-  function stopIfIdle(): void {
-    if (isWaitedFor()) return;
-    clearInterval(timer);
-    timer = undefined;
-  }
-
-  function join<T>(all: Set<T>, one: T, onEmpty = (): void => {}): () => void {
-    all.add(one);
+  /** Begins to wait; answers with the end. */
+  function wait(leave: () => void): () => void {
+    if (!isOver) timer ??= setInterval(onInterval, intervalMs);
     return () => {
-      all.delete(one);
-      if (all.size === 0) onEmpty();
-      stopIfIdle();
+      leave();
+      if (!watched.isIdle() || signalled.size > 0 || queues.size > 0) return;
+      clearInterval(timer);
+      timer = undefined;
     };
   }
 
+  function join<T>(all: Set<T>, one: T): () => void {
+    all.add(one);
+    return () => void all.delete(one);
+  }
+
   return {
+    /** At the start of every transaction: what others wrote until then is seen now. */
     onBegin: look,
-    onEnd() {
-      if (isWatched()) endOfOurs = readLastRow();
-    },
-    moved(heads) {
-      if (!isWatched()) return;
-      lastRow = endOfOurs;
-      moved(heads);
-    },
+    /** After a commit of ours. */
+    moved: watched.tell,
     said,
-    queued() {
+    queued(): void {
       for (const listener of queues) listener();
     },
-    onMove(thread, listener) {
-      start();
-      if (thread === undefined) return join(ofAll, listener);
-      const all = byThread.get(thread) ?? new Set();
-      byThread.set(thread, all);
-      return join(all, listener, () => {
-        if (byThread.get(thread) === all) byThread.delete(thread);
-      });
+    /** Called for heads of this thread (of all, when undefined); answers with the end. */
+    onMove(thread: string | undefined, watcher: OnHead): () => void {
+      tryTo(watched.look);
+      const leave = wait(watched.join(thread, watcher));
+      tryTo(watched.count);
+      return leave;
     },
-    onSignal(listener) {
-      start();
-      return join(signalled, listener);
-    },
-    onQueue(listener) {
-      start();
-      return join(queues, listener);
-    },
-    onClose(listener) {
+    onSignal: (listener: (note: SignalNote) => void) => wait(join(signalled, listener)),
+    /** Called when something may have been queued. */
+    onQueue: (listener: () => void) => wait(join(queues, listener)),
+    /** Called once, when the store closes. */
+    onClose(listener: () => void): () => void {
       if (isOver) listener();
       return join(closing, listener);
     },
-    close() {
+    close(): void {
       isOver = true;
       clearInterval(timer);
       timer = undefined;
       for (const listener of closing) listener();
-      for (const all of [byThread, ofAll, signalled, queues, closing]) all.clear();
+      watched.clear();
+      for (const all of [signalled, queues, closing]) all.clear();
     },
   };
 }

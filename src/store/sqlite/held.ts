@@ -16,23 +16,6 @@ export interface HeldThread {
   asOf: number;
 }
 
-export interface HeldThreads {
-  get(thread: string): HeldThread | undefined;
-  /** A new one; `heard` is what its journal has obeyed, `wakes` what was said to it so far. */
-  add(
-    thread: string,
-    facts: { epoch: number; chain: readonly string[]; heard: number; wakes: number },
-  ): HeldThread;
-  /** Only when it is held under this epoch. */
-  drop(thread: string, epoch: number): void;
-  ids(): Iterable<string>;
-  setTold(held: HeldThread, to: number, effects: Effects): void;
-  /** The nearest of the chain whose word counts no more. Remembered for what is held. */
-  revokedIn(chain: readonly string[], held?: HeldThread): string | undefined;
-  /** Somebody ended, or another process wrote: what was known about words counts no more. */
-  forgetWords(effects?: Effects): void;
-}
-
 /** Whoever has one of these took back what it and all below it may do. */
 export const REVOKING: readonly string[] = ['aborted', 'terminated', 'killed'];
 const revokedOf = byLength(
@@ -41,29 +24,29 @@ const revokedOf = byLength(
     (SELECT 1 FROM signals WHERE signals.thread = threads.id AND signals.kind = 'kill')))`,
 );
 
-export function createHeldThreads(connection: Connection): HeldThreads {
+export type HeldThreads = ReturnType<typeof createHeldThreads>;
+
+export function createHeldThreads(connection: Connection) {
   const all = new Map<string, HeldThread>();
   let version = 0;
 
   return {
-    get: (thread) => all.get(thread),
-    add(thread, { epoch, chain, heard, wakes }) {
-      const held = {
-        epoch,
-        chain,
-        told: heard,
-        announced: wakes,
-        revoked: undefined,
-        asOf: -1,
-      };
+    get: (thread: string): HeldThread | undefined => all.get(thread),
+    /** A new one; `heard` is what its journal has obeyed, `wakes` what was said to it so far. */
+    add(
+      thread: string,
+      facts: { epoch: number; chain: readonly string[]; heard: number; wakes: number },
+    ): HeldThread {
+      const { epoch, chain, heard: told, wakes: announced } = facts;
+      const held = { epoch, chain, told, announced, revoked: undefined, asOf: -1 };
       all.set(thread, held);
       return held;
     },
-    drop(thread, epoch) {
+    /** Only when it is held under this epoch. */
+    drop(thread: string, epoch: number): void {
       if (all.get(thread)?.epoch === epoch) all.delete(thread);
     },
-    ids: () => all.keys(),
-    setTold(held, to, effects) {
+    setTold(held: HeldThread, to: number, effects: Effects): void {
       const before = held.told;
       if (to <= before) return;
       held.told = to;
@@ -71,7 +54,8 @@ export function createHeldThreads(connection: Connection): HeldThreads {
         held.told = before;
       });
     },
-    revokedIn(chain, held) {
+    /** The nearest of the chain whose word counts no more. Remembered for what is held. */
+    revokedIn(chain: readonly string[], held?: HeldThread): string | undefined {
       if (held?.asOf === version) return held.revoked;
       const rows = connection.all(revokedOf(chain.length), ...chain);
       const found =
@@ -79,7 +63,8 @@ export function createHeldThreads(connection: Connection): HeldThreads {
       if (held) [held.revoked, held.asOf] = [found, version];
       return found;
     },
-    forgetWords(effects) {
+    /** Somebody ended, or another process wrote: what was known about words counts no more. */
+    forgetWords(effects?: Effects): void {
       version += 1;
       // What was looked up in a transaction that is undone was never so.
       effects?.undo(() => {

@@ -1,50 +1,22 @@
 // Who may act for a thread. A lease has a deadline and an epoch; every claim raises the epoch, so
 // what an earlier holder still tries is refused. A lease whose process is certainly gone is over.
-import { type Clock, fail, type Outcome, ok } from '../../base/index.ts';
+import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { Held, Lease, Owner, Renewed, Wanted } from '../port.ts';
 import { AT_WORK, isEnded, noThread, type ThreadStatus } from '../thread-id.ts';
-import type { Feed } from './feed.ts';
-import { ENDED } from './fence.ts';
-import { byLength, type Connection } from './file/connection.ts';
+import { byLength } from './file/connection.ts';
 import type { Effects } from './file/group.ts';
-import type { HeldThreads } from './held.ts';
-import type { SignalRows } from './signals.ts';
-import { MAX_LEASE_MS, type ThreadRows } from './threads.ts';
-
-export interface LeaseParts {
-  connection: Connection;
-  clock: Clock;
-  held: HeldThreads;
-  threads: ThreadRows;
-  signals: SignalRows;
-  feed: Pick<Feed, 'moved' | 'queued'>;
-  isGone: (owner: string) => boolean;
-}
+import { ENDED } from './file/schema.ts';
+import { untoldSignals } from './signals.ts';
+import { holdThread, insertEvents, MAX_LEASE_MS, type Registry } from './threads.ts';
 
 interface Abandoned {
+  number: number;
   id: string;
   seq: number;
   status: ThreadStatus;
 }
 
-export interface LeaseRows {
-  claim(
-    thread: string,
-    owner: Owner,
-    how: { force?: true; reopen?: true },
-    effects: Effects,
-  ): Outcome<Held>;
-  /** Is anything there to be taken? And if not, when the next one is due. */
-  nextQueued(projects: readonly string[]): { due: boolean; at: number | undefined };
-  take(owner: Owner, wanted: Wanted, effects: Effects): Outcome<Held[]>;
-  renew(leases: readonly Lease[], ttlMs: number, effects: Effects): Outcome<Renewed[]>;
-  release(lease: Lease, again: boolean, effects: Effects): Outcome<null>;
-  /** What a sweep would change now. */
-  abandoned(): Abandoned[];
-  interrupt(effects: Effects): Outcome<string[]>;
-  /** Threads that ended, whose holder was lost before it let them go. */
-  unreleased(): (Lease & { seq: number })[];
-}
+type How = { force?: true; reopen?: true };
 
 /** A thread that was let go while at work, or made and never claimed, was dropped by a crash. */
 const UNCLAIMED_MS = 60_000;
@@ -61,7 +33,7 @@ const takeable = byLength(
 );
 const OWNERS = `SELECT DISTINCT owner FROM threads WHERE owner IS NOT NULL AND status NOT IN (${ENDED})`;
 const WORK = AT_WORK.map((status) => `'${status}'`).join(', ');
-const ABANDONED = `SELECT id, seq, status FROM threads WHERE status NOT IN (${ENDED}) AND (
+const ABANDONED = `SELECT number, id, seq, status FROM threads WHERE status NOT IN (${ENDED}) AND (
   (owner IS NOT NULL AND (lease_until <= ?1 OR lease_until > ?2 OR owner IN (SELECT value FROM json_each(?4))))
   OR (owner IS NULL AND queued IS NULL AND status IN (${WORK}) AND updated <= ?3))`;
 const INTERRUPT = `UPDATE threads SET status = 'interrupted', seq = seq + 1, epoch = epoch + 1, owner = NULL,
@@ -85,11 +57,11 @@ interface Claimable {
 
 /** May this owner have a thread that is in this state? */
 function checkClaim(
-  { clock, isGone }: LeaseParts,
+  { clock, isGone }: Registry,
   thread: string,
   row: Claimable,
   owner: string,
-  how: { force?: true; reopen?: true },
+  how: How,
 ): Outcome<null> {
   const { status, owner: holder, lease_until } = row;
   if (!how.reopen && isEnded(status)) {
@@ -106,103 +78,124 @@ function checkClaim(
   });
 }
 
-export function createLeaseRows(parts: LeaseParts): LeaseRows {
-  const { connection, clock, held, threads, signals, feed, isGone } = parts;
-  const untilOf = (ttlMs: number): number => clock.now() + Math.min(ttlMs, MAX_LEASE_MS);
+const untilOf = ({ clock }: Registry, ttlMs: number): number =>
+  clock.now() + Math.min(ttlMs, MAX_LEASE_MS);
 
-  function hold(thread: string, owner: Owner, effects: Effects): Outcome<Held> {
-    connection.run(CLAIM, owner.owner, untilOf(owner.ttlMs), thread);
-    return threads.hold(thread, clock.now(), effects);
+function hold(registry: Registry, thread: string, owner: Owner, effects: Effects): Outcome<Held> {
+  const until = untilOf(registry, owner.ttlMs);
+  registry.connection.run(CLAIM, owner.owner, until, thread);
+  return holdThread(registry, thread, registry.clock.now(), effects);
+}
+
+export function claimThread(
+  registry: Registry,
+  thread: string,
+  owner: Owner,
+  how: How,
+  effects: Effects,
+): Outcome<Held> {
+  const sql = 'SELECT status, owner, lease_until FROM threads WHERE id = ?';
+  const row = registry.connection.get<Claimable>(sql, thread);
+  if (!row) return noThread(thread);
+  const free = checkClaim(registry, thread, row, owner.owner, how);
+  return free.ok ? hold(registry, thread, owner, effects) : free;
+}
+
+/** When the next one of what is queued is due. */
+export function nextQueued({ connection }: Registry, projects: readonly string[]) {
+  const sql = `SELECT min(queued) AS at ${takeable(projects.length)}`;
+  return connection.get<{ at: number | null }>(sql, ...projects)?.at ?? undefined;
+}
+
+export function takeThreads(
+  registry: Registry,
+  owner: Owner,
+  { count, projects }: Wanted,
+  effects: Effects,
+): Outcome<Held[]> {
+  const { connection, clock } = registry;
+  const sql = `SELECT id ${takeable(projects.length)} AND queued <= ? ORDER BY priority DESC, queued, id LIMIT ?`;
+  const taken: Held[] = [];
+  for (const { id } of connection.all<{ id: string }>(sql, ...projects, clock.now(), count)) {
+    const got = hold(registry, id, owner, effects);
+    if (got.ok) taken.push(got.output);
   }
+  return ok(taken);
+}
 
-  function abandoned(): Abandoned[] {
-    const now = clock.now();
-    const gone = connection
-      .all<{ owner: string }>(OWNERS)
-      .map(({ owner }) => owner)
-      .filter((owner) => isGone(owner));
-    const times = [now, now + MAX_LEASE_MS, now - UNCLAIMED_MS];
-    return connection.all<Abandoned>(ABANDONED, ...times, JSON.stringify(gone));
-  }
-
-  /** At work: interrupted. Else (claimed and not begun): free again, as it was. */
-  function letGo({ id: thread, seq, status }: Abandoned, effects: Effects): string[] {
-    const now = clock.now();
-    effects.after(() => feed.queued());
-    if (!AT_WORK.includes(status)) {
-      connection.run(LET_GO, now, thread);
-      return [];
-    }
-    connection.run(INTERRUPT, now, thread);
-    const event = { type: 'status', turn: 0, ts: now, text: INTERRUPTED };
-    threads.events(thread, seq, [event], now);
-    effects.after(() => feed.moved([{ thread, seq: seq + 1, status: 'interrupted' }]));
-    return [thread];
-  }
-
-  return {
-    abandoned,
-    claim(thread, owner, how, effects) {
-      const sql = 'SELECT status, owner, lease_until FROM threads WHERE id = ?';
-      const row = connection.get<Claimable>(sql, thread);
-      if (!row) return noThread(thread);
-      const free = checkClaim(parts, thread, row, owner.owner, how);
-      return free.ok ? hold(thread, owner, effects) : free;
-    },
-    nextQueued(projects) {
-      const sql = `SELECT min(queued) AS at ${takeable(projects.length)}`;
-      const at = connection.get<{ at: number | null }>(sql, ...projects)?.at ?? undefined;
-      return { due: at !== undefined && at <= clock.now(), at };
-    },
-    take(owner, { count, projects }, effects) {
-      const sql = `SELECT id ${takeable(projects.length)} AND queued <= ? ORDER BY priority DESC, queued, id LIMIT ?`;
-      const taken: Held[] = [];
-      for (const { id } of connection.all<{ id: string }>(sql, ...projects, clock.now(), count)) {
-        const got = hold(id, owner, effects);
-        if (got.ok) taken.push(got.output);
-      }
-      return ok(taken);
-    },
-    renew(leases, ttlMs, effects) {
-      const wanted = JSON.stringify(leases.map(({ thread, epoch }) => [thread, epoch]));
-      const until = untilOf(ttlMs);
-      const rows = connection.all<{ id: string; epoch: number; wakes: number }>(
-        RENEW,
-        until,
-        wanted,
-      );
-      const found = new Map(rows.map((row) => [row.id, row]));
-      const renewed: Renewed[] = [];
-      for (const { thread, epoch } of leases) {
-        const row = found.get(thread);
-        const known = held.get(thread);
-        if (!row || row.epoch !== epoch) {
-          effects.after(() => held.drop(thread, epoch));
-          continue;
-        }
-        const said = known ? signals.untold(thread, known, row.wakes, effects) : [];
-        renewed.push({ thread, lease_ms: until - clock.now(), signals: said });
-      }
-      return ok(renewed);
-    },
-    release({ thread, epoch }, again, effects) {
-      const row = connection.get<{ queued: number | null }>(
-        RELEASE,
-        again ? 1 : 0,
-        clock.now(),
-        thread,
-        epoch,
-      );
+export function renewLeases(
+  registry: Registry,
+  leases: readonly Lease[],
+  ttlMs: number,
+  effects: Effects,
+): Outcome<Renewed[]> {
+  const { connection, held, clock } = registry;
+  const wanted = JSON.stringify(leases.map(({ thread, epoch }) => [thread, epoch]));
+  const until = untilOf(registry, ttlMs);
+  type Row = { id: string; epoch: number; wakes: number };
+  const found = new Map(connection.all<Row>(RENEW, until, wanted).map((row) => [row.id, row]));
+  const renewed: Renewed[] = [];
+  for (const { thread, epoch } of leases) {
+    const row = found.get(thread);
+    const known = held.get(thread);
+    if (!row || row.epoch !== epoch) {
       effects.after(() => held.drop(thread, epoch));
-      if (row && row.queued !== null) effects.after(() => feed.queued());
-      return ok(null);
-    },
-    interrupt: (effects) => ok(abandoned().flatMap((row) => letGo(row, effects))),
-    unreleased() {
-      const rows = connection.all<Unreleased>(UNRELEASED);
-      return rows
-        .filter(({ owner, lease_until }) => (lease_until ?? 0) <= clock.now() || isGone(owner))
-        .map(({ thread, epoch, seq }) => ({ thread, epoch, seq }));
-    },
-  };
+      continue;
+    }
+    const signals = known ? untoldSignals(registry, thread, known, row.wakes, effects) : [];
+    renewed.push({ thread, lease_ms: until - clock.now(), signals });
+  }
+  return ok(renewed);
+}
+
+export function releaseLease(
+  { connection, clock, held, feed }: Registry,
+  { thread, epoch }: Lease,
+  again: boolean,
+  effects: Effects,
+): Outcome<null> {
+  const values = [again ? 1 : 0, clock.now(), thread, epoch];
+  const row = connection.get<{ queued: number | null }>(RELEASE, ...values);
+  effects.after(() => held.drop(thread, epoch));
+  if (row && row.queued !== null) effects.after(() => feed.queued());
+  return ok(null);
+}
+
+/** What a sweep would change now. */
+export function findAbandoned({ connection, clock, isGone }: Registry): Abandoned[] {
+  const now = clock.now();
+  const gone = connection
+    .all<{ owner: string }>(OWNERS)
+    .map(({ owner }) => owner)
+    .filter((owner) => isGone(owner));
+  const times = [now, now + MAX_LEASE_MS, now - UNCLAIMED_MS];
+  return connection.all<Abandoned>(ABANDONED, ...times, JSON.stringify(gone));
+}
+
+/** At work: interrupted. Else (claimed and not begun): free again, as it was. */
+function letGo(registry: Registry, lost: Abandoned, effects: Effects): string[] {
+  const { connection, clock, feed } = registry;
+  const { number, id: thread, seq, status } = lost;
+  const now = clock.now();
+  effects.after(() => feed.queued());
+  if (!AT_WORK.includes(status)) {
+    connection.run(LET_GO, now, thread);
+    return [];
+  }
+  connection.run(INTERRUPT, now, thread);
+  const event = { type: 'status', turn: 0, ts: now, text: INTERRUPTED };
+  insertEvents(connection, number, seq, [event], now);
+  effects.after(() => feed.moved({ thread, seq: seq + 1, status: 'interrupted' }));
+  return [thread];
+}
+
+export const interruptAbandoned = (registry: Registry, effects: Effects): Outcome<string[]> =>
+  ok(findAbandoned(registry).flatMap((lost) => letGo(registry, lost, effects)));
+
+/** Threads that ended, whose holder was lost before it let them go. */
+export function findUnreleased({ connection, clock, isGone }: Registry) {
+  return connection
+    .all<Unreleased>(UNRELEASED)
+    .filter(({ owner, lease_until }) => (lease_until ?? 0) <= clock.now() || isGone(owner))
+    .map(({ thread, epoch, seq }) => ({ thread, epoch, seq }));
 }

@@ -3,9 +3,10 @@
 // has an account is never given again. Small steps, so that nobody waits long for us.
 import { type Outcome, ok } from '../../base/index.ts';
 import type { Answer, PruneOptions } from '../port.ts';
-import { ENDED } from './fence.ts';
 import type { Connection } from './file/connection.ts';
 import type { Group } from './file/group.ts';
+import { ENDED, EVENTS_A_THREAD } from './file/schema.ts';
+import type { Registry } from './threads.ts';
 
 const TREES_A_STEP = 50;
 const OVER = `HAVING max(status NOT IN (${ENDED})) = 0 AND max(ended) < ?
@@ -16,22 +17,19 @@ const STILL = `SELECT root FROM threads WHERE root = ? GROUP BY root ${OVER}`;
 
 // Artifacts that nobody else uses go with their thread, before its uses do.
 const REMOVE: readonly string[] = [
-  'DELETE FROM thread_events WHERE thread = ?',
+  `DELETE FROM thread_events WHERE place > (SELECT number * ${EVENTS_A_THREAD} FROM threads WHERE id = ?1)
+    AND place < (SELECT (number + 1) * ${EVENTS_A_THREAD} FROM threads WHERE id = ?1)`,
   'DELETE FROM signals WHERE thread = ?',
   'DELETE FROM approval_uses WHERE approval IN (SELECT id FROM approvals WHERE thread = ?)',
   'DELETE FROM approvals WHERE thread = ?',
-  'DELETE FROM reservations WHERE thread = ?',
   'DELETE FROM secrets WHERE thread = ?',
   `DELETE FROM artifacts WHERE hash IN (SELECT hash FROM artifact_uses WHERE thread = ?1) AND NOT EXISTS
     (SELECT 1 FROM artifact_uses u WHERE u.hash = artifacts.hash AND u.thread <> ?1)`,
   'DELETE FROM artifact_uses WHERE thread = ?',
   'DELETE FROM thread_data WHERE thread = ?',
+  'INSERT INTO pruned_budgets (thread, budget) SELECT id, budget FROM threads WHERE id = ?',
   'DELETE FROM threads WHERE id = ?',
 ];
-
-/** Numbers of rows may come again now: whoever counts by them looks at everything once. */
-const NOTE = `INSERT INTO about (name, value) VALUES ('pruned', '1')
-  ON CONFLICT DO UPDATE SET value = CAST(value + 1 AS TEXT)`;
 
 function removeTree(connection: Connection, root: string): string[] {
   const rows = connection.all<{ id: string }>('SELECT id FROM threads WHERE root = ?', root);
@@ -41,7 +39,7 @@ function removeTree(connection: Connection, root: string): string[] {
 }
 
 export async function prune(
-  connection: Connection,
+  { connection, accounts }: Registry,
   group: Group,
   options: PruneOptions,
 ): Answer<{ removed: string[] }> {
@@ -57,8 +55,8 @@ export async function prune(
   for (let at = 0; at < roots.length; at += TREES_A_STEP) {
     const step = roots.slice(at, at + TREES_A_STEP);
     const gone = await group.write((): Outcome<string[]> => {
+      accounts.write();
       const old = step.filter((root) => connection.get(STILL, root, before, failed));
-      if (old.length > 0) connection.run(NOTE);
       return ok(old.flatMap((root) => removeTree(connection, root)));
     });
     if (!gone.ok) return gone;

@@ -3,19 +3,12 @@
 // anything was said. A thread that nobody holds is queued in the same commit: no wake-up is lost.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { SignalText } from '../encode.ts';
-import type { Signal, SignalNote } from '../port.ts';
+import type { Signal } from '../port.ts';
 import { isEnded, noThread, type ThreadStatus } from '../thread-id.ts';
 import type { Connection } from './file/connection.ts';
 import type { Effects } from './file/group.ts';
-import type { HeldThread, HeldThreads } from './held.ts';
-
-export interface SignalRows {
-  /** `thread_ended` and `not_found` are found before anything is written. */
-  send(signal: SignalText, now: number, effects: Effects): Outcome<{ number: number }>;
-  after(thread: string, number: number): Signal[];
-  /** What the holder was not told yet; it is told now. */
-  untold(thread: string, held: HeldThread, wakes: number, effects: Effects): readonly Signal[];
-}
+import type { HeldThread } from './held.ts';
+import type { Registry } from './threads.ts';
 
 const MAX_READ = 1000;
 const WAKE = `UPDATE threads SET wakes = wakes + 1,
@@ -31,43 +24,48 @@ const NOTHING: readonly Signal[] = [];
 
 type SignalRow = Omit<Signal, 'payload'> & { payload: string };
 
-const toSignal = (row: SignalRow): Signal => ({ ...row, payload: JSON.parse(row.payload) });
+export const signalsAfter = (connection: Connection, thread: string, number: number): Signal[] =>
+  connection
+    .all<SignalRow>(AFTER, thread, number)
+    .map((row) => ({ ...row, payload: JSON.parse(row.payload) }));
 
-export function createSignalRows(
-  connection: Connection,
-  held: HeldThreads,
-  feed: { said(notes: readonly SignalNote[]): void; queued(): void },
-): SignalRows {
-  const after = (thread: string, number: number): Signal[] =>
-    connection.all<SignalRow>(AFTER, thread, number).map(toSignal);
+/** `thread_ended` and `not_found` are found before anything is written. */
+export function sendSignal(
+  { connection, held, feed }: Registry,
+  { thread, kind, text, key, by }: SignalText,
+  now: number,
+  effects: Effects,
+): Outcome<{ number: number }> {
+  const row = connection.get<{ status: ThreadStatus }>(STATUS, thread);
+  if (!row) return noThread(thread);
+  const sql = 'SELECT number FROM signals WHERE thread = ? AND key = ?';
+  const before = connection.get<{ number: number }>(sql, thread, key);
+  if (before) return ok({ number: before.number });
+  const { status } = row;
+  if (isEnded(status)) {
+    const message = `thread \`${thread}\` has ended (${status}) and takes no \`${kind}\``;
+    return fail('thread_ended', message, { thread, status });
+  }
+  const woken = connection.get<{ wakes: number; queued: number | null }>(WAKE, now, thread);
+  if (!woken) return noThread(thread);
+  const { wakes: number, queued } = woken;
+  connection.run(INSERT, thread, number, kind, text, key, by, now);
+  if (kind === 'kill') held.forgetWords(effects);
+  effects.after(() => feed.said([{ thread, number, kind }]));
+  if (queued !== null) effects.after(() => feed.queued());
+  return ok({ number });
+}
 
-  return {
-    after,
-    send({ thread, kind, text, key, by }, now, effects) {
-      const row = connection.get<{ status: ThreadStatus }>(STATUS, thread);
-      if (!row) return noThread(thread);
-      const sql = 'SELECT number FROM signals WHERE thread = ? AND key = ?';
-      const before = connection.get<{ number: number }>(sql, thread, key);
-      if (before) return ok({ number: before.number });
-      const { status } = row;
-      if (isEnded(status)) {
-        const message = `thread \`${thread}\` has ended (${status}) and takes no \`${kind}\``;
-        return fail('thread_ended', message, { thread, status });
-      }
-      const woken = connection.get<{ wakes: number; queued: number | null }>(WAKE, now, thread);
-      if (!woken) return noThread(thread);
-      const { wakes: number, queued } = woken;
-      connection.run(INSERT, thread, number, kind, text, key, by, now);
-      if (kind === 'kill') held.forgetWords(effects);
-      effects.after(() => feed.said([{ thread, number, kind }]));
-      if (queued !== null) effects.after(() => feed.queued());
-      return ok({ number });
-    },
-    untold(thread, known, wakes, effects) {
-      if (wakes <= known.told) return NOTHING;
-      const signals = after(thread, known.told);
-      held.setTold(known, signals.at(-1)?.number ?? known.told, effects);
-      return signals;
-    },
-  };
+/** What the holder was not told yet; it is told now. */
+export function untoldSignals(
+  { connection, held }: Registry,
+  thread: string,
+  known: HeldThread,
+  wakes: number,
+  effects: Effects,
+): readonly Signal[] {
+  if (wakes <= known.told) return NOTHING;
+  const signals = signalsAfter(connection, thread, known.told);
+  held.setTold(known, signals.at(-1)?.number ?? known.told, effects);
+  return signals;
 }

@@ -12,15 +12,13 @@ import {
 } from '../../base/index.ts';
 import { isOwnerGone } from '../leases/lease-owner.ts';
 import type { Answer, Store } from '../port.ts';
-import { createApprovalRows } from './approvals.ts';
+import { createAccounts } from './account.ts';
 import { createFeed } from './feed.ts';
 import { pause } from './file/connection.ts';
 import { isBusy } from './file/fault.ts';
 import { createGroup } from './file/group.ts';
 import { type Durability, openFile } from './file/open-file.ts';
 import { createHeldThreads } from './held.ts';
-import { createLeaseRows } from './leases.ts';
-import { createLedgerRows } from './ledger-rows.ts';
 import {
   approvalsPort,
   journalPort,
@@ -30,9 +28,6 @@ import {
   signalsPort,
   threadsPort,
 } from './ports.ts';
-import { createRecordRows } from './records.ts';
-import { createSignalRows } from './signals.ts';
-import { createThreadRows } from './threads.ts';
 
 export interface SqliteOptions {
   /** `.ai/threads/registry.db`; made when it is not there. `:memory:` is for one use: nothing of it stays. */
@@ -70,17 +65,11 @@ export async function openSqliteStore(options: SqliteOptions): Answer<Store> {
   if (!opened.ok) return opened;
   const connection = opened.output;
   const held = createHeldThreads(connection);
-  const feed = createFeed(connection, held, watchIntervalMs);
+  const accounts = createAccounts(connection);
+  const feed = createFeed(connection, held, watchIntervalMs, accounts.forget);
   const closed = fail('store_closed', `the registry \`${file}\` was closed`, { file });
-  const { onBegin, onEnd } = feed;
+  const [onBegin, onEnd] = [feed.onBegin, accounts.write];
   const group = createGroup(connection, { clock, random, patienceMs, onBegin, onEnd, closed });
-  const ledger = createLedgerRows(connection);
-  const threads = createThreadRows(connection, held, ledger);
-  const signals = createSignalRows(connection, held, feed);
-  const approvals = createApprovalRows(connection);
-  const records = createRecordRows(connection);
-  const isGone = options.isGone ?? isOwnerGone;
-  const leases = createLeaseRows({ connection, clock, held, threads, signals, feed, isGone });
   let [isClosing, isClosed] = [false, false];
   const unfinished = new Set<Promise<unknown>>();
 
@@ -110,15 +99,11 @@ export async function openSqliteStore(options: SqliteOptions): Answer<Store> {
     connection,
     clock,
     random,
+    isGone: options.isGone ?? isOwnerGone,
     group,
     feed,
     held,
-    ledger,
-    threads,
-    signals,
-    approvals,
-    records,
-    leases,
+    accounts,
     look,
     steps,
     read: (work) => (isClosing ? Promise.resolve(closed) : look(work)),

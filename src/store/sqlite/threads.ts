@@ -1,15 +1,37 @@
-// The rows of threads, and how one comes into the world: row, data, budget and first events together.
-import { fail, type Outcome, ok } from '../../base/index.ts';
+// The rows of threads, and how one comes into the world: row, data, account and first events together.
+import { type Clock, fail, type Outcome, ok } from '../../base/index.ts';
 import type { EventText, ThreadText } from '../encode.ts';
-import type { Held, NewThread, ThreadRow, ThreadSummary } from '../port.ts';
+import type {
+  EventRange,
+  Held,
+  NewThread,
+  StoredEvent,
+  ThreadRow,
+  ThreadSummary,
+} from '../port.ts';
 import { noThread } from '../thread-id.ts';
-import type { Connection } from './file/connection.ts';
+import type { Accounts } from './account.ts';
+import type { Feed } from './feed.ts';
+import { type Connection, present } from './file/connection.ts';
 import type { Effects } from './file/group.ts';
+import { EVENTS_A_THREAD } from './file/schema.ts';
 import type { HeldThreads } from './held.ts';
-import type { LedgerRows } from './ledger-rows.ts';
+import { keepSecrets } from './records.ts';
+
+/** What all rows are read and written with. */
+export interface Registry {
+  connection: Connection;
+  clock: Clock;
+  held: HeldThreads;
+  feed: Feed;
+  accounts: Accounts;
+  /** Is the process behind a lease certainly not there any more? */
+  isGone: (owner: string) => boolean;
+}
 
 /** The longest lease. A deadline further away was set before the clock was put back: it holds nothing. */
 export const MAX_LEASE_MS = 600_000;
+const MAX_READ = 10_000;
 
 export const SUMMARY =
   'id, parent, root, depth, kind, directive, version, runner, project, detached, status, seq, ' +
@@ -28,18 +50,11 @@ export type SummaryRow = Omit<
 };
 
 /** Every column under its name, empty ones left out. */
-export function toSummary(row: SummaryRow): ThreadSummary {
-  const { parent, owner, lease_until, ended, cost, detached, ...rest } = row;
-  return {
-    ...rest,
-    detached: detached === 1,
-    cost: JSON.parse(cost),
-    ...(parent === null ? {} : { parent }),
-    ...(owner === null ? {} : { owner }),
-    ...(lease_until === null ? {} : { lease_until }),
-    ...(ended === null ? {} : { ended }),
-  };
-}
+export const toSummary = ({ cost, detached, ...rest }: SummaryRow): ThreadSummary => ({
+  ...present(rest),
+  detached: detached === 1,
+  cost: JSON.parse(cost),
+});
 
 interface FoundRow extends SummaryRow {
   chain: string;
@@ -52,31 +67,117 @@ interface FoundRow extends SummaryRow {
 
 const FIND = `SELECT ${SUMMARY}, chain, limits, inputs, result, wakes, heard
   FROM threads JOIN thread_data ON thread = id WHERE id = ?`;
-const INSERT = `INSERT INTO threads (${SUMMARY}, queued, priority)
-  VALUES (${SUMMARY.replace(/\w+/g, '?')}, ?, ?)`;
-const INSERT_DATA =
-  'INSERT INTO thread_data (thread, chain, limits, inputs, birth) VALUES (?, ?, ?, ?, ?)';
 
-const INSERT_EVENTS = 'INSERT INTO thread_events (thread, seq, ts, turn, type, data) VALUES ';
-const EVENT = '(?, ?, ?, ?, ?, ?)';
-const ONE_EVENT = INSERT_EVENTS + EVENT;
+function toRow({ held }: Registry, row: FoundRow): ThreadRow {
+  const { chain: text, limits, inputs, result, wakes: _, heard: _1, ...summary } = row;
+  const chain: string[] = JSON.parse(text);
+  const revoked = held.revokedIn(chain);
+  return {
+    ...toSummary(summary),
+    chain,
+    limits: JSON.parse(limits),
+    inputs: JSON.parse(inputs),
+    ...(result === null ? {} : { result: JSON.parse(result) }),
+    ...(revoked === undefined ? {} : { revoked }),
+  };
+}
+
+export function findThread(registry: Registry, id: string): Outcome<ThreadRow> {
+  const row = registry.connection.get<FoundRow>(FIND, id);
+  return row ? ok(toRow(registry, row)) : noThread(id);
+}
+
+/** With what it takes to run it; remembered as held when it has a lease. */
+export function holdThread(
+  registry: Registry,
+  id: string,
+  now: number,
+  effects: Effects,
+): Outcome<Held> {
+  const row = registry.connection.get<FoundRow>(FIND, id);
+  if (!row) return noThread(id);
+  const { heard, wakes } = row;
+  const found = toRow(registry, row);
+  const { epoch, chain, lease_until } = found;
+  if (lease_until !== undefined) {
+    effects.after(() => void registry.held.add(id, { epoch, chain, heard, wakes }));
+  }
+  const lease_ms = lease_until === undefined ? 0 : lease_until - now;
+  const open = registry.accounts.openOf(id);
+  return ok({ thread: id, epoch, row: found, heard, lease_ms, open });
+}
+
+export function chainOf(connection: Connection, id: string): readonly string[] {
+  const sql = 'SELECT chain FROM thread_data WHERE thread = ?';
+  const row = connection.get<{ chain: string }>(sql, id);
+  return row ? JSON.parse(row.chain) : [];
+}
+
+const TAKEN = `SELECT 1 FROM threads WHERE id = ?1
+  UNION ALL SELECT 1 FROM pruned_budgets WHERE thread = ?1`;
+
+/** Also one that was pruned: its account stays, and no two threads share one. */
+export const isThread = (connection: Connection, id: string): boolean =>
+  connection.get(TAKEN, id) !== undefined;
+
+export const threadExists = (id: string): Outcome<never> =>
+  fail('thread_exists', `thread \`${id}\` exists already`, { thread: id });
+
+const INSERT_EVENTS = 'INSERT INTO thread_events (place, ts, turn, type, data) VALUES ';
 /** Long lists go in this many at a time: each call of the database costs as much as a row. */
 const MANY = 10;
 const SOME_EVENTS = Array.from(
   { length: MANY + 1 },
-  (_, count) => INSERT_EVENTS + Array.from({ length: count }, () => EVENT).join(', '),
+  (_, count) => INSERT_EVENTS + Array.from({ length: count }, () => '(?, ?, ?, ?, ?)').join(', '),
 );
 
-export interface ThreadRows {
-  find(id: string): Outcome<ThreadRow>;
-  /** With what it takes to run it; remembered as held when it has a lease. */
-  hold(id: string, now: number, effects: Effects): Outcome<Held>;
-  chainOf(id: string): readonly string[] | undefined;
-  /** Also of a thread that was pruned: its account stays, and no two threads share one. */
-  isTaken(id: string): boolean;
-  /** Numbers the events from `after` + 1 on. */
-  events(thread: string, after: number, events: readonly EventText[], now: number): void;
-  insert(text: ThreadText, parent: Parent | undefined, birth: string | null, now: number): void;
+/** Numbers the events of a thread from `after` + 1 on. */
+export function insertEvents(
+  connection: Connection,
+  thread: number,
+  after: number,
+  list: readonly EventText[],
+  now: number,
+): void {
+  let place = thread * EVENTS_A_THREAD + after;
+  for (let at = 0; at < list.length; at += MANY) {
+    const part = list.slice(at, at + MANY);
+    const values: (number | string)[] = [];
+    for (const { ts = now, turn, type, text } of part) values.push(++place, ts, turn, type, text);
+    connection.run(SOME_EVENTS[part.length] ?? '', ...values);
+  }
+}
+
+const EVENTS = `SELECT place, ts, turn, type, data FROM thread_events
+  WHERE place > ? AND place < ? ORDER BY place`;
+
+type EventRow = Omit<StoredEvent, 'thread' | 'seq' | 'data'> & { place: number; data: string };
+
+/** Oldest first. */
+export function readEvents(
+  connection: Connection,
+  thread: string,
+  range: EventRange,
+): StoredEvent[] {
+  const sql = 'SELECT number FROM threads WHERE id = ?';
+  const { number } = connection.get<{ number: number }>(sql, thread) ?? {};
+  if (number === undefined) return [];
+  const start = number * EVENTS_A_THREAD;
+  const end = start + EVENTS_A_THREAD;
+  const toEvent = ({ place, data, ...row }: EventRow): StoredEvent => ({
+    thread,
+    seq: place - start,
+    ...row,
+    data: JSON.parse(data),
+  });
+  if ('last' in range) {
+    const count = Math.min(range.last, MAX_READ);
+    const rows = connection.all<EventRow>(`${EVENTS} DESC LIMIT ?`, start, end, count);
+    return rows.map(toEvent).reverse();
+  }
+  const { after = 0, limit = MAX_READ } = range;
+  const count = Math.min(limit, MAX_READ);
+  return connection.all<EventRow>(`${EVENTS} LIMIT ?`, start + after, end, count).map(toEvent);
 }
 
 export interface Parent {
@@ -86,9 +187,6 @@ export interface Parent {
   chain: readonly string[];
 }
 
-export const taken = (id: string): Outcome<never> =>
-  fail('thread_exists', `thread \`${id}\` exists already`, { thread: id });
-
 /** What a birth writes about lease and queue. */
 function startOf(start: NewThread['start'], now: number) {
   if ('lease' in start) {
@@ -96,95 +194,36 @@ function startOf(start: NewThread['start'], now: number) {
     const until = now + Math.min(ttlMs, MAX_LEASE_MS);
     return { status: 'running', epoch: 1, owner, until, queued: null, priority: 0 } as const;
   }
-  const { priority = 0, after = now } = start.queue;
-  return {
-    status: 'spawning',
-    epoch: 0,
-    owner: null,
-    until: null,
-    queued: after,
-    priority,
-  } as const;
+  const { priority = 0, after: queued = now } = start.queue;
+  return { status: 'spawning', epoch: 0, owner: null, until: null, queued, priority } as const;
 }
 
-export function createThreadRows(
-  connection: Connection,
-  held: HeldThreads,
-  ledger: LedgerRows,
-): ThreadRows {
-  function toRow(row: FoundRow): ThreadRow {
-    const { chain: text, limits, inputs, result, wakes: _, heard: _1, ...summary } = row;
-    const chain: string[] = JSON.parse(text);
-    const revoked = held.revokedIn(chain);
-    return {
-      ...toSummary(summary),
-      chain,
-      limits: JSON.parse(limits),
-      inputs: JSON.parse(inputs),
-      ...(result === null ? {} : { result: JSON.parse(result) }),
-      ...(revoked === undefined ? {} : { revoked }),
-    };
-  }
-
-  function events(thread: string, after: number, list: readonly EventText[], now: number): void {
-    const [only] = list;
-    if (list.length === 1 && only) {
-      const { ts = now, turn, type, text } = only;
-      connection.run(ONE_EVENT, thread, after + 1, ts, turn, type, text);
-      return;
-    }
-    for (let at = 0; at < list.length; at += MANY) {
-      const part = list.slice(at, at + MANY);
-      const values = part.flatMap(({ ts = now, turn, type, text }, index) => [
-        thread,
-        after + at + index + 1,
-        ts,
-        turn,
-        type,
-        text,
-      ]);
-      connection.run(SOME_EVENTS[part.length] ?? '', ...values);
-    }
-  }
-
-  return {
-    events,
-    find(id) {
-      const row = connection.get<FoundRow>(FIND, id);
-      return row ? ok(toRow(row)) : noThread(id);
-    },
-    hold(id, now, effects) {
-      const row = connection.get<FoundRow>(FIND, id);
-      if (!row) return noThread(id);
-      const { heard, wakes } = row;
-      const found = toRow(row);
-      const { epoch, chain, lease_until } = found;
-      if (lease_until !== undefined) {
-        effects.after(() => void held.add(id, { epoch, chain, heard, wakes }));
-      }
-      const lease_ms = lease_until === undefined ? 0 : lease_until - now;
-      return ok({ thread: id, epoch, row: found, heard, lease_ms, open: ledger.openOf(id) });
-    },
-    chainOf(id) {
-      const sql = 'SELECT chain FROM thread_data WHERE thread = ?';
-      const row = connection.get<{ chain: string }>(sql, id);
-      return row && JSON.parse(row.chain);
-    },
-    isTaken: (id) => connection.get('SELECT 1 FROM budgets WHERE thread = ?', id) !== undefined,
-    insert({ thread, events: first, limits, inputs }, parent, birth, now) {
-      const { id, kind = 'thread', directive, version, runner, project, detached = false } = thread;
-      const { status, epoch, owner, until, queued, priority } = startOf(thread.start, now);
-      const depth = parent ? parent.depth + (kind === 'hook' ? 0 : 1) : 0;
-      const chain = JSON.stringify([id, ...(parent?.chain ?? [])]);
-      const born = { type: 'status', turn: 0, ts: now, text: JSON.stringify({ status }) };
-      // biome-ignore format: one line a group, in the order of the columns
-      connection.run(
-        INSERT, id, parent?.id ?? null, parent?.root ?? id, depth, kind, directive, version, runner, project,
-        detached ? 1 : 0, status, first.length + 1, epoch, 1, owner, until, now, now, null, '{}', queued, priority,
-      );
-      connection.run(INSERT_DATA, id, chain, limits, inputs, birth);
-      ledger.open(id, thread.budget);
-      events(id, 0, [born, ...first], now);
-    },
-  };
+const INSERT = `INSERT INTO threads (${SUMMARY}, queued, priority, budget)
+  VALUES (${SUMMARY.replace(/\w+/g, '?')}, ?, ?, ?) RETURNING number`;
+const INSERT_DATA =
+  'INSERT INTO thread_data (thread, chain, limits, inputs, birth) VALUES (?, ?, ?, ?, ?)';
+/** Row, data, events and secrets of a thread whose id is free; `budget` is its account. */
+export function insertThread(
+  { connection, feed }: Registry,
+  { thread, events: first, limits, inputs }: ThreadText,
+  { parent, birth, budget }: { parent?: Parent | undefined; birth?: string; budget: string },
+  now: number,
+  effects: Effects,
+): void {
+  const { id, kind = 'thread', directive, version, runner, project, detached = false } = thread;
+  const { status, epoch, owner, until, queued, priority } = startOf(thread.start, now);
+  const depth = parent ? parent.depth + (kind === 'hook' ? 0 : 1) : 0;
+  const seq = first.length + 1;
+  // biome-ignore format: one line a group, in the order of the columns
+  const made = connection.get<{ number: number }>(
+    INSERT, id, parent?.id ?? null, parent?.root ?? id, depth, kind, directive, version, runner, project,
+    detached ? 1 : 0, status, seq, epoch, 1, owner, until, now, now, null, '{}', queued, priority, budget,
+  );
+  const chain = JSON.stringify([id, ...(parent?.chain ?? [])]);
+  connection.run(INSERT_DATA, id, chain, limits, inputs, birth ?? null);
+  const born = { type: 'status', turn: 0, ts: now, text: JSON.stringify({ status }) };
+  insertEvents(connection, made?.number ?? 0, 0, [born, ...first], now);
+  keepSecrets(connection, id, thread.secrets);
+  effects.after(() => feed.moved({ thread: id, seq, status }));
+  if (queued !== null) effects.after(() => feed.queued());
 }

@@ -4,14 +4,9 @@
 import type { Head, StoredEvent } from '../port.ts';
 import type { Feed } from './feed.ts';
 import type { Connection } from './file/connection.ts';
+import { readEvents } from './threads.ts';
 
 const BATCH = 200;
-export const EVENT_COLUMNS = 'thread, seq, ts, turn, type, data';
-const NEXT = `SELECT ${EVENT_COLUMNS} FROM thread_events WHERE thread = ? AND seq > ? ORDER BY seq LIMIT ${BATCH}`;
-
-export type EventRow = Omit<StoredEvent, 'data'> & { data: string };
-
-export const toEvent = (row: EventRow): StoredEvent => ({ ...row, data: JSON.parse(row.data) });
 
 /** Remembers that somebody knocked while we were busy; over once the store or the signal is. */
 function createBell(feed: Pick<Feed, 'onClose'>, signal: AbortSignal) {
@@ -49,7 +44,7 @@ function nextEvents(
   seq: number,
 ): StoredEvent[] | undefined {
   try {
-    return connection.all<EventRow>(NEXT, thread, seq).map(toEvent);
+    return readEvents(connection, thread, { after: seq, limit: BATCH });
   } catch {
     return undefined;
   }

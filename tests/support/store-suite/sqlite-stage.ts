@@ -45,7 +45,6 @@ function faulty(statement: StatementSync, sql: string, state: Switch, database: 
     get: through((...values: never[]) => statement.get(...values)),
     all: through((...values: never[]) => statement.all(...values)),
     run: through((...values: never[]) => statement.run(...values)),
-    setReadBigInts: (on: boolean) => statement.setReadBigInts(on),
   };
 }
 

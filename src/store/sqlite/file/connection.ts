@@ -11,26 +11,12 @@ import { faultOf, isBusy } from './fault.ts';
  */
 export type Row = Record<string, SQLOutputValue>;
 
-export interface Connection {
-  get<R extends object = Row>(sql: string, ...values: SQLInputValue[]): R | undefined;
-  all<R extends object = Row>(sql: string, ...values: SQLInputValue[]): R[];
-  /** As `get` and `all`, integers as bigint. */
-  getExact<R extends object = Row>(sql: string, ...values: SQLInputValue[]): R | undefined;
-  allExact<R extends object = Row>(sql: string, ...values: SQLInputValue[]): R[];
-  /** How many rows were changed. */
-  run(sql: string, ...values: SQLInputValue[]): number;
-  /** Several statements without values: tables, settings. */
-  exec(sql: string): void;
-  /** False when another writer is at it. Throws what else is in the way. */
-  begin(): boolean;
-  commit(): void;
-  /** Also after the file has rolled back by itself. Never throws. */
-  rollback(): void;
-  isInside(): boolean;
-  /** What the file throws becomes a fault. */
-  fault(error: unknown): Outcome<never>;
-  close(): void;
-}
+type Nullable<R> = { [K in keyof R]: null extends R[K] ? K : never }[keyof R];
+type Present<R> = Omit<R, Nullable<R>> & { [K in Nullable<R>]?: NonNullable<R[K]> };
+
+/** The columns that are not NULL. */
+export const present = <R extends object>(row: R): Present<R> =>
+  Object.fromEntries(Object.entries(row).filter(([, value]) => value !== null)) as Present<R>;
 
 /** Texts of statements with a list in them, made once for each length. */
 export function byLength(make: (places: string) => string): (length: number) => string {
@@ -46,30 +32,30 @@ export function pause(random: RandomBytes, tries: number): Promise<void> {
   });
 }
 
-export function createConnection(database: DatabaseSync, file: string): Connection {
-  const [plain, exact] = [new Map<string, StatementSync>(), new Map<string, StatementSync>()];
+export type Connection = ReturnType<typeof createConnection>;
 
-  function prepare(sql: string, statements = plain): StatementSync {
+export function createConnection(database: DatabaseSync, file: string) {
+  const statements = new Map<string, StatementSync>();
+
+  function prepare(sql: string): StatementSync {
     let statement = statements.get(sql);
     if (!statement) {
       statement = database.prepare(sql);
-      if (statements === exact) statement.setReadBigInts(true);
       statements.set(sql, statement);
     }
     return statement;
   }
 
   return {
-    get: <R>(sql: string, ...values: SQLInputValue[]) =>
+    get: <R extends object = Row>(sql: string, ...values: SQLInputValue[]) =>
       prepare(sql).get(...values) as R | undefined,
-    all: <R>(sql: string, ...values: SQLInputValue[]) => prepare(sql).all(...values) as R[],
-    getExact: <R>(sql: string, ...values: SQLInputValue[]) =>
-      prepare(sql, exact).get(...values) as R | undefined,
-    allExact: <R>(sql: string, ...values: SQLInputValue[]) =>
-      prepare(sql, exact).all(...values) as R[],
-    run: (sql, ...values) => Number(prepare(sql).run(...values).changes),
-    exec: (sql) => database.exec(sql),
-    begin() {
+    all: <R extends object = Row>(sql: string, ...values: SQLInputValue[]) =>
+      prepare(sql).all(...values) as R[],
+    run: (sql: string, ...values: SQLInputValue[]): void => void prepare(sql).run(...values),
+    /** Several statements without values: tables, settings. */
+    exec: (sql: string): void => database.exec(sql),
+    /** False when another writer is at it. Throws what else is in the way. */
+    begin(): boolean {
       try {
         prepare('BEGIN IMMEDIATE').run();
         return true;
@@ -78,8 +64,9 @@ export function createConnection(database: DatabaseSync, file: string): Connecti
         throw error;
       }
     },
-    commit: () => void prepare('COMMIT').run(),
-    rollback() {
+    commit: (): void => void prepare('COMMIT').run(),
+    /** Also after the file has rolled back by itself. Never throws. */
+    rollback(): void {
       try {
         // After a full disk SQLite has rolled back already.
         if (database.isOpen && database.isTransaction) prepare('ROLLBACK').run();
@@ -87,12 +74,12 @@ export function createConnection(database: DatabaseSync, file: string): Connecti
         // Whoever opens the file next does it.
       }
     },
-    isInside: () => database.isOpen && database.isTransaction,
-    fault: (error) => faultOf(error, file),
-    close() {
+    isInside: (): boolean => database.isOpen && database.isTransaction,
+    /** What the file throws becomes a fault. */
+    fault: (error: unknown): Outcome<never> => faultOf(error, file),
+    close(): void {
       if (!database.isOpen) return;
-      plain.clear();
-      exact.clear();
+      statements.clear();
       try {
         database.close();
       } catch {

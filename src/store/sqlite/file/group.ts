@@ -27,12 +27,6 @@ export interface Writing {
   wasWritten?: () => boolean;
 }
 
-export interface Group {
-  write<T>(work: (effects: Effects) => Outcome<T>, how?: Writing): Answer<T>;
-  /** Refuses what is new, answers what was asked for. */
-  close(): Promise<void>;
-}
-
 export interface GroupPorts {
   clock: Clock;
   random: RandomBytes;
@@ -77,11 +71,9 @@ function cut(waiting: Job[]): Job[] {
   return [...leases, ...plain, ...audit];
 }
 
-export function createGroup(connection: Connection, ports: GroupPorts): Group {
+/** Runs jobs in one transaction and answers them; what throws is undone and runs one by one. */
+function createTransactions(connection: Connection, ports: GroupPorts) {
   const { clock, random, patienceMs } = ports;
-  const waiting: Job[] = [];
-  const idle: (() => void)[] = [];
-  let [isScheduled, isClosed] = [false, false];
   let [afters, undos]: [(() => void)[], (() => void)[]] = [[], []];
   const effects: Effects = {
     after: (step) => void afters.push(step),
@@ -99,6 +91,10 @@ export function createGroup(connection: Connection, ports: GroupPorts): Group {
     [afters, undos] = [[], []];
     for (const step of steps) step();
     for (const { outcome, answer } of jobs) if (outcome) answer(outcome);
+  }
+
+  function refuse(jobs: readonly Job[], fault: Outcome<never>): void {
+    for (const job of jobs) job.answer(fault);
   }
 
   /** Never waits: nothing else may run between the beginning of a transaction and its end. */
@@ -129,10 +125,6 @@ export function createGroup(connection: Connection, ports: GroupPorts): Group {
       }
       await pause(random, tries);
     }
-  }
-
-  function refuse(jobs: readonly Job[], fault: Outcome<never>): void {
-    for (const job of jobs) job.answer(fault);
   }
 
   async function doubt(jobs: readonly Job[], error: unknown, isAgain: boolean): Promise<void> {
@@ -173,6 +165,17 @@ export function createGroup(connection: Connection, ports: GroupPorts): Group {
     finish(jobs);
   }
 
+  return runAll;
+}
+
+export type Group = ReturnType<typeof createGroup>;
+
+export function createGroup(connection: Connection, ports: GroupPorts) {
+  const runAll = createTransactions(connection, ports);
+  const waiting: Job[] = [];
+  const idle: (() => void)[] = [];
+  let [isScheduled, isClosed] = [false, false];
+
   function schedule(): void {
     isScheduled = true;
     setImmediate(() => {
@@ -196,7 +199,8 @@ export function createGroup(connection: Connection, ports: GroupPorts): Group {
         if (!isScheduled) schedule();
       });
     },
-    async close() {
+    /** Refuses what is new, answers what was asked for. */
+    async close(): Promise<void> {
       isClosed = true;
       // Whoever is in the queue keeps it going; nobody can come any more.
       if (isScheduled) await new Promise<void>((resolve) => idle.push(resolve));

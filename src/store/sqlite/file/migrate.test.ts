@@ -211,11 +211,102 @@ test('parked and interrupted threads, their signals and what they left open live
 
   const database = new DatabaseSync(file);
   const one = (sql: string) => Object.values(database.prepare(sql).get() ?? {})[0];
-  expect(one('PRAGMA user_version')).toBe(2);
+  expect(one('PRAGMA user_version')).toBe(3);
   expect(one("SELECT value FROM about WHERE name = 'journal'")).toBe('2');
   expect(one("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'old_%'")).toBe(0);
-  expect(one('SELECT count(*) FROM reservations')).toBe(1);
+  expect(one("SELECT count(*) FROM threads, json_each(budget, '$.open')")).toBe(1);
   database.close();
+});
+
+/** Where schema 2 differed from this one. */
+const SCHEMA_2 = `
+DROP TABLE threads; DROP TABLE thread_events; DROP TABLE pruned_budgets;
+CREATE TABLE threads (
+  id TEXT PRIMARY KEY, parent TEXT, root TEXT NOT NULL, depth INTEGER NOT NULL,
+  kind TEXT NOT NULL, directive TEXT NOT NULL, version TEXT NOT NULL, runner TEXT NOT NULL,
+  project TEXT NOT NULL, detached INTEGER NOT NULL,
+  status TEXT NOT NULL, seq INTEGER NOT NULL, epoch INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  owner TEXT, lease_until INTEGER,
+  wakes INTEGER NOT NULL DEFAULT 0, heard INTEGER NOT NULL DEFAULT 0,
+  queued INTEGER, priority INTEGER NOT NULL DEFAULT 0,
+  created INTEGER NOT NULL, updated INTEGER NOT NULL, ended INTEGER, cost TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX threads_by_status ON threads(status, created, id);
+CREATE INDEX threads_queued ON threads(project, priority DESC, queued, id) WHERE queued IS NOT NULL;
+CREATE TABLE thread_events (
+  thread TEXT NOT NULL, seq INTEGER NOT NULL, ts INTEGER NOT NULL, turn INTEGER NOT NULL,
+  type TEXT NOT NULL, data TEXT NOT NULL, PRIMARY KEY (thread, seq)
+) STRICT;
+CREATE TABLE reservations (
+  key TEXT PRIMARY KEY, thread TEXT NOT NULL, drawn_from TEXT, standing INTEGER NOT NULL,
+  ${KINDS.map((kind) => `${kind} INTEGER NOT NULL DEFAULT 0`).join(', ')}
+) STRICT, WITHOUT ROWID;
+CREATE INDEX reservations_by_thread ON reservations(thread);
+CREATE TABLE budgets (thread TEXT PRIMARY KEY, ${KINDS.map(
+  (kind) =>
+    `${kind}_max INTEGER, ${kind}_used INTEGER NOT NULL DEFAULT 0, ${kind}_reserved INTEGER NOT NULL DEFAULT 0`,
+).join(', ')}) STRICT, WITHOUT ROWID;
+PRAGMA user_version = 2;
+`;
+
+test('threads of schema 2 go on where they were, with their accounts', async () => {
+  await must(await open()).close();
+  const database = new DatabaseSync(file);
+  database.exec(SCHEMA_2);
+  for (const [id, parent, status] of [
+    ['root', null, 'waiting'],
+    ['child', 'root', 'running'],
+  ] as const) {
+    database
+      .prepare(
+        `INSERT INTO threads VALUES (?, ?, 'root', 0, 'thread', 'deploy', '1', 'safety', 'one', 0, ?, 2, 3, 1,
+         NULL, NULL, 1, 1, NULL, 0, 100, 200, NULL, '{}')`,
+      )
+      .run(id, parent, status);
+    const chain = JSON.stringify(parent === null ? [id] : [id, parent]);
+    database
+      .prepare("INSERT INTO thread_data VALUES (?, ?, '{}', '{}', NULL, NULL)")
+      .run(id, chain);
+    for (const seq of [1, 2]) {
+      database.prepare("INSERT INTO thread_events VALUES (?, ?, 5, 1, 'note', '{}')").run(id, seq);
+    }
+  }
+  const budget =
+    'INSERT INTO budgets (thread, tokens_max, tokens_used, tokens_reserved) VALUES (?, ?, ?, ?)';
+  database.prepare(budget).run('root', 100, 7, 30);
+  database.prepare(budget).run('child', null, 7, 10);
+  database.prepare(budget).run('pruned', 5, 5, 0);
+  const reservation =
+    'INSERT INTO reservations (key, thread, drawn_from, standing, tokens) VALUES (?, ?, ?, ?, ?)';
+  database.prepare(reservation).run('apart', 'root', null, 1, 20);
+  database.prepare(reservation).run('turn', 'child', 'apart', 0, 10);
+  database.close();
+
+  const store = must(await open());
+  const budgets = must(await store.budgets(['root', 'child', 'pruned']));
+  const tokens = budgets.map(({ limits, used, reserved }) => [
+    limits,
+    used.tokens,
+    reserved.tokens,
+  ]);
+  expect(tokens).toEqual([
+    [{ tokens: 100n }, 7n, 30n],
+    [{}, 7n, 10n],
+    [{ tokens: 5n }, 5n, 0n],
+  ]);
+  const held = must(await store.claim('child', { owner: 'me', ttlMs: 9000 }));
+  expect(held.open).toEqual([{ key: 'turn', amounts: { tokens: 10n }, from: 'apart' }]);
+  const settled = await store.commit('child', {
+    expect: { seq: 2, epoch: held.epoch },
+    events: [{ type: 'note', data: {} }],
+    settle: [{ key: 'turn', actual: { tokens: 4n } }],
+  });
+  expect(must(settled).seq).toBe(3);
+  expect(must(await store.read('child')).map(({ seq }) => seq)).toEqual([1, 2, 3]);
+  expect(must(await store.read('root')).map(({ seq }) => seq)).toEqual([1, 2]);
+  const [root] = must(await store.budgets(['root']));
+  expect([root?.used.tokens, root?.reserved.tokens]).toEqual([11n, 26n]);
+  await store.close();
 });
 
 test('a newer schema or journal, and a file of somebody else, are left alone', async () => {
@@ -231,9 +322,9 @@ test('a newer schema or journal, and a file of somebody else, are left alone', a
   };
   change("UPDATE about SET value = '3' WHERE name = 'journal'");
   expect(await open()).toMatchObject({ error: { code: 'store_newer', detail: { journal: 3 } } });
-  change('PRAGMA user_version = 3');
-  expect(await open()).toMatchObject({ error: { code: 'store_newer', detail: { schema: 3 } } });
-  change('PRAGMA user_version = 2; PRAGMA application_id = 5');
+  change('PRAGMA user_version = 4');
+  expect(await open()).toMatchObject({ error: { code: 'store_newer', detail: { schema: 4 } } });
+  change('PRAGMA user_version = 3; PRAGMA application_id = 5');
   expect(await open()).toMatchObject({ error: { code: 'store_failed' } });
 });
 

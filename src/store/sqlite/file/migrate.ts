@@ -1,38 +1,56 @@
-// A registry of schema 1 becomes one of schema 2, in the transaction that opens it. There a change of
-// status was a row without data that shared its number with an event, signals were numbered over all
-// threads, what a thread had obeyed was in its journal alone, and a closed reservation stayed.
+// A registry of an older schema becomes one of this, in the transaction that opens it.
+// Schema 1: a change of status was a row without data that shared its number with an event, signals
+// were numbered over all threads, what a thread had obeyed was in its journal alone, and a closed
+// reservation stayed. Schema 2: accounts and reservations had tables of their own, events an index.
 import { BUDGET_KINDS } from '../../amounts.ts';
-import { isEnded, THREAD_STATUSES } from '../../thread-id.ts';
-import { CHANGED_TABLES, JOURNAL_VERSION } from './schema.ts';
+import {
+  ENDED,
+  EVENTS_A_THREAD,
+  JOURNAL_VERSION,
+  SINCE_2,
+  THREAD_INDEXES,
+  THREADS,
+} from './schema.ts';
 
-const REPLACED = [
-  'threads',
-  'thread_data',
-  'thread_events',
-  'signals',
-  'reservations',
-  'approvals',
-];
-const OLD_INDEXES = [
-  'threads_by_status',
-  'threads_by_creation',
-  'threads_by_parent',
-  'threads_by_root',
-  'events_by_thread',
-  'open_reservations',
-  'approvals_by_binding',
-  'approvals_by_state',
-];
+const THREAD_TABLES = ['threads', 'thread_events', 'budgets', 'reservations'];
+const OTHER_TABLES = ['thread_data', 'signals', 'approvals'];
 
-/** Columns that have the same name and meaning in both. */
+const setAside = (tables: readonly string[]): string =>
+  tables.map((name) => `ALTER TABLE ${name} RENAME TO old_${name};`).join('\n');
+const drop = (tables: readonly string[]): string =>
+  tables.map((name) => `DROP TABLE old_${name};`).join('\n');
+
+/** Columns that have the same name and meaning in all. */
 const SAME =
   'id, parent, root, depth, kind, directive, version, runner, project, detached, status, seq, ' +
-  'epoch, attempt, owner, lease_until, created, updated, ended, cost';
+  'epoch, attempt, owner, lease_until, wakes, heard, queued, priority, created, updated, ended, cost';
 const APPROVAL =
   'id, thread, kind, binding, shown, state, uses_left, expires, asked, decided, who, channel, why, answer';
-const ENDED = THREAD_STATUSES.filter(isEnded)
-  .map((status) => `'${status}'`)
-  .join(', ');
+
+/** Amounts as decimal texts, from one column a kind. */
+const amountsOf = (column: (kind: string) => string): string =>
+  `json_object(${BUDGET_KINDS.map((kind) => `'${kind}', CAST(${column(kind)} AS TEXT)`).join(', ')})`;
+
+const accountOf = (open: string): string =>
+  `json_object(${['limits_max', 'used_used', 'reserved_reserved']
+    .map((name) => name.split('_'))
+    .map(([name, end]) => `'${name}', ${amountsOf((kind) => `${kind}_${end}`)}`)
+    .join(', ')}, 'open', ${open})`;
+
+/** Threads with their accounts, events, and accounts of threads that are gone. */
+const carryThreads = (amounts: string): string => `
+${THREADS}
+INSERT INTO threads (${SAME}, budget)
+  SELECT ${SAME}, ${accountOf(`(SELECT json_group_array(json_object('key', key, 'amounts', ${amounts},
+    'from', drawn_from, 'standing', standing)) FROM old_reservations r WHERE r.thread = t.id)`)}
+  FROM old_threads t JOIN old_budgets ON thread = id ORDER BY created, id;
+INSERT INTO thread_events (place, ts, turn, type, data)
+  SELECT t.number * ${EVENTS_A_THREAD} + e.seq AS place, ts, turn, type, data
+  FROM old_thread_events e JOIN threads t ON t.id = e.thread WHERE data IS NOT NULL ORDER BY place;
+INSERT INTO pruned_budgets (thread, budget)
+  SELECT thread, ${accountOf('json_array()')} FROM old_budgets WHERE thread NOT IN (SELECT id FROM threads);
+${drop(THREAD_TABLES)}
+${THREAD_INDEXES}`;
 
 // The last signal that the journal names as obeyed, counted among those of its thread.
 const OBEYED = `(SELECT max(data ->> 'id') FROM old_thread_events e
@@ -46,30 +64,34 @@ const CHAIN = `(WITH RECURSIVE up(id, parent, n) AS (
     SELECT o.id, o.parent, n + 1 FROM old_threads o JOIN up ON o.id = up.parent)
   SELECT json_group_array(id) FROM (SELECT id FROM up ORDER BY n))`;
 
-const amount = (kind: string): string => `CAST(coalesce(amounts ->> '${kind}', '0') AS INTEGER)`;
+export const FROM_2 = `${setAside(THREAD_TABLES)}
+CREATE INDEX old_open ON old_reservations(thread);
+${carryThreads(amountsOf((kind) => kind))}`;
 
-export const FROM_1_TO_2 = `
+export const FROM_1 = `
 DROP VIEW calls;
-${OLD_INDEXES.map((name) => `DROP INDEX ${name};`).join('\n')}
-${REPLACED.map((name) => `ALTER TABLE ${name} RENAME TO old_${name};`).join('\n')}
+DROP INDEX approvals_by_binding;
+DROP INDEX approvals_by_state;
+${setAside([...THREAD_TABLES, ...OTHER_TABLES])}
 CREATE INDEX old_signals_by_thread ON old_signals(thread, id);
 CREATE INDEX old_obeyed ON old_thread_events(thread) WHERE type = 'signal';
-${CHANGED_TABLES}
-INSERT INTO threads (${SAME}, wakes, heard)
-  SELECT ${SAME}, ${WAKES}, ${HEARD} FROM old_threads t;
-UPDATE threads SET queued = updated
+${SINCE_2}
+${['wakes', 'heard', 'priority']
+  .map((name) => `ALTER TABLE old_threads ADD COLUMN ${name} INTEGER NOT NULL DEFAULT 0;`)
+  .join('\n')}
+ALTER TABLE old_threads ADD COLUMN queued INTEGER;
+UPDATE old_threads AS t SET wakes = ${WAKES}, heard = ${HEARD};
+UPDATE old_threads SET queued = updated
   WHERE wakes > heard AND owner IS NULL AND status NOT IN (${ENDED});
 INSERT INTO thread_data (thread, chain, limits, inputs, result)
   SELECT t.id, ${CHAIN}, limits, inputs, result FROM old_threads t JOIN old_thread_data ON thread = t.id;
-INSERT INTO thread_events (thread, seq, ts, turn, type, data)
-  SELECT thread, seq, ts, turn, type, data FROM old_thread_events WHERE data IS NOT NULL ORDER BY position;
 INSERT INTO signals (thread, number, kind, payload, key, sender, ts)
   SELECT thread, row_number() OVER (PARTITION BY thread ORDER BY id), kind, payload, key, sender, ts
   FROM old_signals;
-INSERT INTO reservations (key, thread, drawn_from, standing, ${BUDGET_KINDS.join(', ')})
-  SELECT key, thread, drawn_from, 0, ${BUDGET_KINDS.map(amount).join(', ')}
-  FROM old_reservations WHERE state = 'open';
 INSERT INTO approvals (${APPROVAL}) SELECT ${APPROVAL} FROM old_approvals;
-${REPLACED.map((name) => `DROP TABLE old_${name};`).join('\n')}
+DELETE FROM old_reservations WHERE state <> 'open';
+ALTER TABLE old_reservations ADD COLUMN standing INTEGER NOT NULL DEFAULT 0;
+${drop(OTHER_TABLES)}
+${carryThreads('json(amounts)')}
 INSERT OR REPLACE INTO about (name, value) VALUES ('journal', '${JOURNAL_VERSION}');
 `;

@@ -10,7 +10,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { type Clock, fail, type Outcome, ok, type RandomBytes } from '../../../base/index.ts';
 import { type Connection, createConnection, pause, unreadable } from './connection.ts';
 import { faultOf, isBusy } from './fault.ts';
-import { FROM_1_TO_2 } from './migrate.ts';
+import { FROM_1, FROM_2 } from './migrate.ts';
 import { APPLICATION_ID, CREATE_ALL, JOURNAL_VERSION, SCHEMA_VERSION } from './schema.ts';
 
 /** `commit` survives the end of the process, `flush` also the loss of power. */
@@ -85,11 +85,12 @@ function about(connection: Connection, name: 'id' | 'proof'): string {
 }
 
 /** Signs a registry that is still empty; `store_foreign` for one that somebody else made. */
-function checkOwner(connection: Connection, options: FileOptions): Outcome<null> {
+function checkOwner(connection: Connection, options: FileOptions, version: number): Outcome<null> {
   const { file, identity, random } = options;
   if (!identity) return ok(null);
   const [id, proof] = [about(connection, 'id'), about(connection, 'proof')];
-  const holdsAny = ['budgets', 'threads', 'approvals'].some((table) =>
+  const accounts = version === 1 || version === 2 ? 'budgets' : 'pruned_budgets';
+  const holdsAny = ['threads', 'approvals', accounts].some((table) =>
     connection.get(`SELECT 1 FROM ${table}`),
   );
   if (id === '' && proof === '' && !holdsAny) {
@@ -114,9 +115,10 @@ function bringUp(connection: Connection, options: FileOptions): Outcome<null> {
   if (!version.ok) return version;
   if (version.output === 0) connection.exec(CREATE_ALL);
   // Whose it is comes first: a stranger's file is not worked on.
-  const owned = checkOwner(connection, options);
+  const owned = checkOwner(connection, options, version.output);
   if (!owned.ok) return owned;
-  if (version.output === 1) connection.exec(FROM_1_TO_2);
+  if (version.output === 1) connection.exec(FROM_1);
+  if (version.output === 2) connection.exec(FROM_2);
   if (version.output < SCHEMA_VERSION) {
     connection.exec(`PRAGMA application_id = ${APPLICATION_ID}`);
     connection.exec(`PRAGMA user_version = ${SCHEMA_VERSION}`);

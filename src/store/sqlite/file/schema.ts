@@ -1,60 +1,67 @@
 // The tables. Hot and cold are apart: a thread's row is rewritten with every commit, so what may be
-// large and seldom changes lies in `thread_data`. The log is one table with (thread, seq) as its key;
-// the number that SQLite gives a row by itself only tells what other processes added.
-import { BUDGET_KINDS } from '../../amounts.ts';
+// large and seldom changes lies in `thread_data`. What a commit always touches is in two places only,
+// the thread's row (its account included) and the end of its log: each page more is two writes.
+import { isEnded, THREAD_STATUSES } from '../../thread-id.ts';
 
 /** Tells our files from other SQLite files. */
 export const APPLICATION_ID = 0x6b6d7468;
-export const SCHEMA_VERSION = 2;
+export const SCHEMA_VERSION = 3;
 /** The form of the events: what a thread's journal says and how it is read. */
 export const JOURNAL_VERSION = 2;
 
-const budgetColumns = BUDGET_KINDS.map(
-  (kind) =>
-    `${kind}_max INTEGER, ${kind}_used INTEGER NOT NULL DEFAULT 0, ` +
-    `${kind}_reserved INTEGER NOT NULL DEFAULT 0`,
-).join(', ');
-const amountColumns = BUDGET_KINDS.map((kind) => `${kind} INTEGER NOT NULL DEFAULT 0`).join(', ');
+/**
+ * The events of a thread lie side by side in one tree without an index beside it: `place` is the
+ * number of the thread times this, plus the number of the event.
+ */
+export const EVENTS_A_THREAD = 2 ** 24;
 
-/** Of this form since schema 2. */
-export const CHANGED_TABLES = `
+/** For `status IN (…)`. */
+export const ENDED = THREAD_STATUSES.filter(isEnded)
+  .map((status) => `'${status}'`)
+  .join(', ');
+
+/** Numbers are never given again: what was pruned leaves no place for others. */
+export const THREADS = `
 CREATE TABLE threads (
-  id TEXT PRIMARY KEY, parent TEXT, root TEXT NOT NULL, depth INTEGER NOT NULL,
+  number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
+  parent TEXT, root TEXT NOT NULL, depth INTEGER NOT NULL,
   kind TEXT NOT NULL, directive TEXT NOT NULL, version TEXT NOT NULL, runner TEXT NOT NULL,
   project TEXT NOT NULL, detached INTEGER NOT NULL,
   status TEXT NOT NULL, seq INTEGER NOT NULL, epoch INTEGER NOT NULL, attempt INTEGER NOT NULL,
   owner TEXT, lease_until INTEGER,
   wakes INTEGER NOT NULL DEFAULT 0, heard INTEGER NOT NULL DEFAULT 0,
   queued INTEGER, priority INTEGER NOT NULL DEFAULT 0,
-  created INTEGER NOT NULL, updated INTEGER NOT NULL, ended INTEGER, cost TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
+  created INTEGER NOT NULL, updated INTEGER NOT NULL, ended INTEGER, cost TEXT NOT NULL,
+  budget TEXT NOT NULL
+) STRICT;
+CREATE TABLE thread_events (
+  place INTEGER PRIMARY KEY, ts INTEGER NOT NULL, turn INTEGER NOT NULL, type TEXT NOT NULL,
+  data TEXT NOT NULL
+) STRICT;
+CREATE TABLE pruned_budgets (thread TEXT PRIMARY KEY, budget TEXT NOT NULL) STRICT, WITHOUT ROWID;
+`;
+
+export const THREAD_INDEXES = `
 CREATE INDEX threads_by_status ON threads(status, created, id);
 CREATE INDEX threads_by_creation ON threads(created, id);
 CREATE INDEX threads_by_parent ON threads(parent, created, id) WHERE parent IS NOT NULL;
 CREATE INDEX threads_by_root ON threads(root);
 CREATE INDEX threads_queued ON threads(project, priority DESC, queued, id) WHERE queued IS NOT NULL;
 CREATE INDEX threads_called ON threads(id) WHERE wakes > heard;
+`;
+
+/** Of this form since schema 2. */
+export const SINCE_2 = `
 CREATE TABLE thread_data (
   thread TEXT PRIMARY KEY, chain TEXT NOT NULL, limits TEXT NOT NULL, inputs TEXT NOT NULL,
   result TEXT, birth TEXT
 ) STRICT, WITHOUT ROWID;
-
-CREATE TABLE thread_events (
-  thread TEXT NOT NULL, seq INTEGER NOT NULL, ts INTEGER NOT NULL, turn INTEGER NOT NULL,
-  type TEXT NOT NULL, data TEXT NOT NULL, PRIMARY KEY (thread, seq)
-) STRICT;
 
 CREATE TABLE signals (
   thread TEXT NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL, payload TEXT NOT NULL,
   key TEXT NOT NULL, sender TEXT NOT NULL, ts INTEGER NOT NULL,
   PRIMARY KEY (thread, number), UNIQUE (thread, key)
 ) STRICT, WITHOUT ROWID;
-
-CREATE TABLE reservations (
-  key TEXT PRIMARY KEY, thread TEXT NOT NULL, drawn_from TEXT, standing INTEGER NOT NULL,
-  ${amountColumns}
-) STRICT, WITHOUT ROWID;
-CREATE INDEX reservations_by_thread ON reservations(thread);
 
 CREATE TABLE approvals (
   id TEXT PRIMARY KEY, thread TEXT, kind TEXT NOT NULL, binding TEXT NOT NULL,
@@ -70,9 +77,8 @@ CREATE TABLE approval_uses (
 ) STRICT, WITHOUT ROWID;
 `;
 
-const KEPT_TABLES = `
+const SINCE_1 = `
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE budgets (thread TEXT PRIMARY KEY, ${budgetColumns}) STRICT, WITHOUT ROWID;
 CREATE TABLE artifacts (
   hash TEXT PRIMARY KEY, bytes BLOB NOT NULL, created INTEGER NOT NULL
 ) STRICT;
@@ -92,5 +98,5 @@ CREATE INDEX audit_by_decision ON audit(decision);
 `;
 
 /** An empty file becomes a registry. */
-export const CREATE_ALL = `${KEPT_TABLES}${CHANGED_TABLES}
+export const CREATE_ALL = `${SINCE_1}${SINCE_2}${THREADS}${THREAD_INDEXES}
 INSERT INTO about (name, value) VALUES ('journal', '${JOURNAL_VERSION}');`;

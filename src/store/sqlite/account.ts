@@ -1,0 +1,115 @@
+// The account of a thread: a text in its row, and what this process knows of accounts between commits.
+import { type Amounts, type AmountsText, amountsText, positive, readAmounts } from '../amounts.ts';
+import type { BudgetState, OpenReservation } from '../port.ts';
+import type { Connection } from './file/connection.ts';
+import type { Effects } from './file/group.ts';
+
+export interface Reservation extends OpenReservation {
+  standing?: boolean;
+}
+
+/** What a thread may use, has used, and what is reserved for it and all below it. */
+export interface Account {
+  limits: Amounts;
+  used: Amounts;
+  reserved: Amounts;
+  /** Made by this thread; reserved here and at all above. */
+  open: readonly Reservation[];
+}
+
+/** As it stands in the thread's row: amounts are decimal texts, so that no digit is lost in JSON. */
+interface AccountText extends Record<'limits' | 'used' | 'reserved', AmountsText> {
+  open: readonly { key: string; amounts: AmountsText; from?: string | null; standing?: unknown }[];
+}
+
+function readAccount(text: string): Account {
+  const { limits, used, reserved, open }: AccountText = JSON.parse(text);
+  return {
+    limits: readAmounts(limits),
+    used: readAmounts(used),
+    reserved: readAmounts(reserved),
+    open: open.map(({ key, amounts, from, standing }) => ({
+      key,
+      amounts: readAmounts(amounts),
+      ...(typeof from === 'string' && { from }),
+      ...(standing ? { standing: true } : {}),
+    })),
+  };
+}
+
+export function writeAccount({ limits, used, reserved, open }: Account): string {
+  const list = open.map(({ key, amounts, from, standing }) => {
+    const more = from === undefined ? '' : `,"from":${JSON.stringify(from)}`;
+    return `{"key":${JSON.stringify(key)},"amounts":${amountsText(amounts)}${more}${standing ? ',"standing":1' : ''}}`;
+  });
+  const [most, spent, held] = [limits, used, reserved].map(amountsText);
+  return `{"limits":${most},"used":${spent},"reserved":${held},"open":[${list.join()}]}`;
+}
+
+const ZERO = { spawns: 0n, tokens: 0n, input_tokens: 0n, output_tokens: 0n, spend: 0n };
+
+export function toBudgetState(thread: string, text: string): BudgetState {
+  const { limits, used, reserved } = readAccount(text);
+  return { thread, limits, used: { ...ZERO, ...used }, reserved: { ...ZERO, ...reserved } };
+}
+
+const READ = 'SELECT budget FROM threads WHERE id = ?';
+const WRITE = 'UPDATE threads SET budget = ? WHERE id = ?';
+/** So many are kept from one transaction to the next. */
+const MAX_KNOWN = 1000;
+
+export type Accounts = ReturnType<typeof createAccounts>;
+
+/**
+ * Accounts as this process knows them; true inside a transaction, as long as no other process wrote.
+ * Threads of one tree pay into the same ones: each is written once, at the end of the transaction.
+ */
+export function createAccounts(connection: Connection) {
+  const known = new Map<string, Account>();
+  const unwritten = new Set<string>();
+  return {
+    get(thread: string): Account | undefined {
+      const account = known.get(thread);
+      if (account) return account;
+      const row = connection.get<{ budget: string }>(READ, thread);
+      if (!row) return undefined;
+      const read = readAccount(row.budget);
+      known.set(thread, read);
+      return read;
+    },
+    /** Made by this thread, by their keys. */
+    openOf(thread: string): OpenReservation[] {
+      const { open = [] } = this.get(thread) ?? {};
+      const told = open.map(({ key, amounts, from }) => ({
+        key,
+        amounts: positive(amounts),
+        ...(from === undefined ? {} : { from }),
+      }));
+      return told.sort((a, b) => (a.key < b.key ? -1 : 1));
+    },
+    /** Those that change with a commit; `written` go with rows of their own. */
+    change(changed: ReadonlyMap<string, Account>, written: readonly string[], effects: Effects) {
+      if (changed.size === 0) return;
+      effects.undo(() => {
+        known.clear();
+        unwritten.clear();
+      });
+      for (const [thread, account] of changed) {
+        known.set(thread, account);
+        if (written.includes(thread)) unwritten.delete(thread);
+        else unwritten.add(thread);
+      }
+    },
+    /** At the end of every transaction. */
+    write(): void {
+      for (const thread of unwritten) {
+        const account = known.get(thread);
+        if (account) connection.run(WRITE, writeAccount(account), thread);
+      }
+      unwritten.clear();
+      if (known.size > MAX_KNOWN) known.clear();
+    },
+    /** Another process wrote. */
+    forget: (): void => known.clear(),
+  };
+}
