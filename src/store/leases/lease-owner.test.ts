@@ -110,6 +110,9 @@ test.runIf(isLinux)(
     const pid = Number(line);
     const name = nameOf(pid);
     expect(isOwnerGone(name)).toBe(false);
+    // As long as it is the shell it does collect them.
+    const program = () => readFileSync(`/proc/${parent.pid}/comm`, 'utf8').trim();
+    await expect.poll(program).toBe('sleep');
     process.kill(pid, 'SIGKILL');
     await expect.poll(() => stateOf(pid)).toBe('Z');
     expect(isOwnerGone(name)).toBe(true);
