@@ -14,6 +14,7 @@ const SUITES = [
   'llm',
   'store-port',
   'harness',
+  'turn-calls',
   'harness-stream',
   'harness-growth',
   'harness-concurrent',

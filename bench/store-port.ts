@@ -154,7 +154,7 @@ async function rowsOf(dir: string, subject: Subject): Promise<BenchRow[]> {
   return rows;
 }
 
-export async function portRows(): Promise<BenchRow[]> {
+export async function bench(): Promise<BenchRow[]> {
   const dir = mkdtempSync(join(tmpdir(), 'km-bench-port-'));
   try {
     const rows: BenchRow[] = [];
