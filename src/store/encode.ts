@@ -2,11 +2,11 @@
 // is known, and what is no JSON, too large or no id is refused before anything waits.
 import { fail, type Json, type Outcome, ok } from '../base/index.ts';
 import { checkAmounts } from './amounts.ts';
-import type { Commit, NewApproval, NewEvent, NewSignal, NewThread, Reserve } from './port.ts';
+import type { Commit, NewApproval, NewEvent, NewSignal, NewThread } from './port.ts';
 import { parseThreadId } from './thread-id.ts';
 
 /** What is larger belongs into an artifact. */
-export const MAX_EVENT = 8 * 1024 * 1024;
+const MAX_EVENT = 8 * 1024 * 1024;
 const MAX_PAYLOAD = 1024 * 1024;
 
 export interface EventText {
@@ -74,21 +74,18 @@ export function encodeSignal({ payload, ...signal }: NewSignal): Outcome<SignalT
   return fail('invalid_input', message, { thread: signal.thread, kind: signal.kind });
 }
 
-const checkReserves = (all: readonly Reserve[]): Outcome<unknown> =>
-  each(all, ({ amounts }) => checkAmounts(amounts));
-
 export function encodeThread(thread: NewThread): Outcome<ThreadText> {
   const [id, budget] = [parseThreadId(thread.id), checkAmounts(thread.budget)];
   if (!id.ok) return id;
   if (!budget.ok) return budget;
-  const reserves = checkReserves(thread.reserve ?? []);
+  const reserves = each(thread.reserve ?? [], ({ amounts }) => checkAmounts(amounts));
   if (!reserves.ok) return reserves;
-  const [limits, inputs] = [textOf(thread.limits), textOf(thread.inputs)];
-  if (!limits.ok) return limits;
-  if (!inputs.ok) return inputs;
+  const texts = each([thread.limits, thread.inputs], textOf);
+  if (!texts.ok) return texts;
   const events = each(thread.events, encodeEvent);
   if (!events.ok) return events;
-  return ok({ thread, events: events.output, limits: limits.output, inputs: inputs.output });
+  const [limits = '', inputs = ''] = texts.output;
+  return ok({ thread, events: events.output, limits, inputs });
 }
 
 function checkCommit(commit: Commit): Outcome<unknown> {
@@ -119,24 +116,23 @@ export function encodeCommit(commit: Commit): Outcome<CommitText> {
   if (!valid.ok) return valid;
   const events = each(commit.events, encodeEvent);
   if (!events.ok) return events;
-  const [cost, result] = [optional(commit.cost), optional(commit.result)];
-  if (!cost.ok) return cost;
-  if (!result.ok) return result;
+  const texts = each([commit.cost, commit.result], optional);
+  if (!texts.ok) return texts;
+  const [cost, result] = texts.output;
   const children = each(commit.children ?? [], encodeThread);
   if (!children.ok) return children;
   const tell = each(commit.tell ?? [], encodeSignal);
   if (!tell.ok) return tell;
   const asked = each(commit.ask ?? [], checkApproval);
   if (!asked.ok) return asked;
-  const sizes = [events.output, ...children.output.map((child) => child.events)].map(sizeOf);
   return ok({
     commit,
     events: events.output,
-    cost: cost.output,
-    result: result.output,
+    cost,
+    result,
     children: children.output,
     tell: tell.output,
-    bytes: sizes.reduce((sum, size) => sum + size, 0),
+    bytes: sizeOf([events.output, ...children.output.map((child) => child.events)].flat()),
   });
 }
 

@@ -3,14 +3,12 @@ export { nameOwner } from './leases/lease-owner.ts';
 export type {
   Answer,
   Approval,
-  ApprovalKind,
   ApprovalState,
   BudgetState,
   Commit,
   Committed,
   Decision,
   Held,
-  HumanChannel,
   Lease,
   NewApproval,
   NewEvent,
@@ -31,18 +29,15 @@ export type {
 export type { Durability } from './sqlite/file/open-file.ts';
 export { openSqliteStore, type SqliteOptions } from './sqlite/store.ts';
 export { isEnded, parseThreadId, THREAD_STATUSES, type ThreadStatus } from './thread-id.ts';
-export { readTranscript, type TranscriptLine, type TranscriptText } from './transcript/read.ts';
+export { readTranscript } from './transcript/read.ts';
 export {
   createTranscript,
   isTranscriptType,
-  type Preview,
   previewOf,
   rebuildTranscript,
   TRANSCRIPT_TYPES,
   type Transcript,
   type TranscriptEvent,
-  type TranscriptOptions,
-  type TranscriptType,
   transcriptFile,
 } from './transcript/transcript.ts';
-export { createVault, deriveVaultKey, type Vault, type VaultOptions } from './vault.ts';
+export { createVault, deriveVaultKey, type Vault } from './vault.ts';

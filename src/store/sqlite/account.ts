@@ -2,7 +2,6 @@
 import { type Amounts, type AmountsText, amountsText, positive, readAmounts } from '../amounts.ts';
 import type { BudgetState, OpenReservation } from '../port.ts';
 import type { Connection } from './file/connection.ts';
-import type { Effects } from './file/group.ts';
 
 export interface Reservation extends OpenReservation {
   standing?: boolean;
@@ -88,9 +87,9 @@ export function createAccounts(connection: Connection) {
       return told.sort((a, b) => (a.key < b.key ? -1 : 1));
     },
     /** Those that change with a commit; `written` go with rows of their own. */
-    change(changed: ReadonlyMap<string, Account>, written: readonly string[], effects: Effects) {
+    change(changed: ReadonlyMap<string, Account>, written: readonly string[]) {
       if (changed.size === 0) return;
-      effects.undo(() => {
+      connection.afterRollback(() => {
         known.clear();
         unwritten.clear();
       });

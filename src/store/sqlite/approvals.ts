@@ -207,7 +207,6 @@ export function listApprovals(
   now: number,
 ): Approval[] {
   const stored = state === undefined ? ['pending', 'approved', 'denied'] : STORED_AS[state];
-  const [first = '', second = '', third = ''] = stored;
   const wheres = [
     ['id = ?', id],
     ['thread = ?', thread],
@@ -219,10 +218,10 @@ export function listApprovals(
     texts.push(text);
     values.push(value);
   }
-  const where = [...texts, 'state IN (?, ?, ?)'].join(' AND ');
+  const where = [...texts, 'state IN (SELECT value FROM json_each(?))'].join(' AND ');
   const sql = `SELECT ${COLUMNS} FROM approvals WHERE ${where} ORDER BY asked, id`;
   return connection
-    .all<ApprovalRow>(sql, ...values, first, second, third)
+    .all<ApprovalRow>(sql, ...values, JSON.stringify(stored))
     .map((row) => toApproval(row, now))
     .filter((row) => state === undefined || row.state === state)
     .slice(0, limit);

@@ -21,7 +21,6 @@ import type { Commit, NewThread, Reserve, Settle } from '../port.ts';
 import { noThread } from '../thread-id.ts';
 import { type Account, type Accounts, type Reservation, writeAccount } from './account.ts';
 import type { Connection } from './file/connection.ts';
-import type { Effects } from './file/group.ts';
 import { ENDED } from './file/schema.ts';
 
 interface Shortage {
@@ -243,7 +242,7 @@ export interface BudgetPlan {
   /** The account of a thread that is written with its row; undefined when it stays as it was. */
   textOf(thread: string): string | undefined;
   /** Once these are written. */
-  keep(written: readonly string[], effects: Effects): void;
+  keep(written: readonly string[]): void;
 }
 
 export function planBudgets(
@@ -271,6 +270,6 @@ export function planBudgets(
       const account = work.changed.get(thread);
       return account && writeAccount(account);
     },
-    keep: (written, effects) => accounts.change(work.changed, written, effects),
+    keep: (written) => accounts.change(work.changed, written),
   });
 }

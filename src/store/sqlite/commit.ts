@@ -3,12 +3,11 @@
 // comes before the first write, so the others of a group never have to be undone for it.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { CommitText } from '../encode.ts';
-import type { Approval, Commit, Committed, Held, Signal } from '../port.ts';
+import type { Approval, Committed, Held, Signal } from '../port.ts';
 import { isEnded, noThread } from '../thread-id.ts';
 import { askApproval, isApproval, planUses, type UsePlan, writeUses } from './approvals.ts';
 import { type BudgetPlan, planBudgets } from './budget.ts';
 import { checkFence, type FenceRow, readFence, writeFenced } from './fence.ts';
-import type { Effects } from './file/group.ts';
 import { type HeldThread, REVOKING } from './held.ts';
 import { checkSecrets, keepSecrets, writeAudit } from './records.ts';
 import { sendSignal, signalsAfter, untoldSignals } from './signals.ts';
@@ -28,18 +27,6 @@ interface Checked {
   uses: readonly UsePlan[];
 }
 
-const NO_PLAN: BudgetPlan = { reserved: [], textOf: () => undefined, keep: () => {} };
-const NOTHING: Checked = { plan: NO_PLAN, uses: [] };
-const REFUSABLE = [
-  'settle',
-  'raise',
-  'charge',
-  'reserve',
-  'children',
-  'ask',
-  'use',
-  'secrets',
-] as const satisfies (keyof Commit)[];
 /** Whoever is told so has lost the thread. */
 const LOST = ['stale_epoch', 'conflict', 'lease_expired'];
 
@@ -90,12 +77,11 @@ function bear(
   plan: BudgetPlan,
   parent: Parent,
   now: number,
-  effects: Effects,
 ): Held[] {
   return children.map((child) => {
     const { thread } = child;
-    insertThread(registry, child, { parent, budget: plan.textOf(thread.id) ?? '' }, now, effects);
-    const held = holdThread(registry, thread.id, now, effects);
+    insertThread(registry, child, { parent, budget: plan.textOf(thread.id) ?? '' }, now);
+    const held = holdThread(registry, thread.id, now);
     // It was inserted a moment ago in the same transaction.
     if (!held.ok) throw new Error(held.error.detail.message);
     return held.output;
@@ -108,14 +94,13 @@ function writeRest(
   { commit, tell, result }: CommitText,
   uses: readonly UsePlan[],
   now: number,
-  effects: Effects,
 ): Approval[] {
   const { connection } = registry;
   if (result !== undefined) {
     connection.run('UPDATE thread_data SET result = ? WHERE thread = ?', result, thread);
   }
   // Who has ended, or is gone, is left out.
-  for (const signal of tell) sendSignal(registry, signal, now, effects);
+  for (const signal of tell) sendSignal(registry, signal, now);
   const approvals = (commit.ask ?? []).map((asked) => askApproval(connection, asked, thread, now));
   writeUses(connection, uses, thread);
   keepSecrets(connection, thread, commit.secrets);
@@ -136,7 +121,6 @@ export function runCommit(
   thread: string,
   encoded: CommitText,
   now: number,
-  effects: Effects,
 ): Outcome<Committed> {
   const { connection, held, feed } = registry;
   const { commit, events } = encoded;
@@ -145,29 +129,29 @@ export function runCommit(
   if (!row) return noThread(thread);
   const unheard = (after: number): readonly Signal[] => {
     const signals = signalsAfter(connection, thread, after);
-    held.setTold(heldOf(registry, thread, row), signals.at(-1)?.number ?? 0, effects);
+    held.setTold(heldOf(registry, thread, row), signals.at(-1)?.number ?? 0);
     return signals;
   };
   const passed = checkFence(row, thread, commit, now, unheard);
   if (!passed.ok) {
-    if (LOST.includes(passed.error.code)) effects.after(() => held.drop(thread, expect.epoch));
+    if (LOST.includes(passed.error.code))
+      connection.afterCommit(() => held.drop(thread, expect.epoch));
     return passed;
   }
   const known = heldOf(registry, thread, row);
   const { chain } = known;
-  const isPlain = REFUSABLE.every((part) => commit[part] === undefined);
-  const checked = isPlain ? ok(NOTHING) : check(registry, encoded, chain, now);
+  const checked = check(registry, encoded, chain, now);
   if (!checked.ok) return checked;
   const { plan, uses } = checked.output;
   const status = writeFenced(connection, row, encoded, plan.textOf(thread), now);
   insertEvents(connection, row.number, row.seq, events, now);
-  plan.keep([thread, ...encoded.children.map((child) => child.thread.id)], effects);
+  plan.keep([thread, ...encoded.children.map((child) => child.thread.id)]);
   const { root, depth } = row;
-  const children = bear(registry, encoded, plan, { id: thread, root, depth, chain }, now, effects);
-  const approvals = writeRest(registry, thread, encoded, uses, now, effects);
-  if (commit.status !== undefined && REVOKING.includes(status)) held.forgetWords(effects);
+  const children = bear(registry, encoded, plan, { id: thread, root, depth, chain }, now);
+  const approvals = writeRest(registry, thread, encoded, uses, now);
+  if (commit.status !== undefined && REVOKING.includes(status)) held.forgetWords();
   const seq = row.seq + events.length;
-  effects.after(() => {
+  connection.afterCommit(() => {
     if (release) held.drop(thread, expect.epoch);
     if (release && !isEnded(status)) feed.queued();
     feed.moved({ thread, seq, status });
@@ -175,7 +159,7 @@ export function runCommit(
   const revoked = held.revokedIn(chain, known);
   return ok({
     seq,
-    signals: untoldSignals(registry, thread, known, row.wakes, effects),
+    signals: untoldSignals(registry, thread, known, row.wakes),
     lease_ms: release || row.lease_until === null ? 0 : row.lease_until - now,
     reserved: plan.reserved,
     children,

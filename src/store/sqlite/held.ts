@@ -1,8 +1,6 @@
 // What this process knows about the threads it holds: their chain, which signals it was told, and
 // whether their word still counts. Bounded by the threads that are held; what is let go is forgotten.
-import type { Connection } from './file/connection.ts';
-import { byLength } from './file/connection.ts';
-import type { Effects } from './file/group.ts';
+import { byLength, type Connection } from './file/connection.ts';
 
 export interface HeldThread {
   epoch: number;
@@ -46,11 +44,11 @@ export function createHeldThreads(connection: Connection) {
     drop(thread: string, epoch: number): void {
       if (all.get(thread)?.epoch === epoch) all.delete(thread);
     },
-    setTold(held: HeldThread, to: number, effects: Effects): void {
+    setTold(held: HeldThread, to: number): void {
       const before = held.told;
       if (to <= before) return;
       held.told = to;
-      effects.undo(() => {
+      connection.afterRollback(() => {
         held.told = before;
       });
     },
@@ -64,12 +62,10 @@ export function createHeldThreads(connection: Connection) {
       return found;
     },
     /** Somebody ended, or another process wrote: what was known about words counts no more. */
-    forgetWords(effects?: Effects): void {
+    forgetWords(): void {
       version += 1;
       // What was looked up in a transaction that is undone was never so.
-      effects?.undo(() => {
-        version += 1;
-      });
+      if (connection.isInside()) connection.afterRollback(() => void (version += 1));
     },
   };
 }

@@ -4,7 +4,6 @@ import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { Held, Lease, Owner, Renewed, Wanted } from '../port.ts';
 import { AT_WORK, isEnded, noThread, type ThreadStatus } from '../thread-id.ts';
 import { byLength } from './file/connection.ts';
-import type { Effects } from './file/group.ts';
 import { ENDED } from './file/schema.ts';
 import { untoldSignals } from './signals.ts';
 import { holdThread, insertEvents, MAX_LEASE_MS, type Registry } from './threads.ts';
@@ -39,15 +38,9 @@ const ABANDONED = `SELECT number, id, seq, status FROM threads WHERE status NOT 
 const INTERRUPT = `UPDATE threads SET status = 'interrupted', seq = seq + 1, epoch = epoch + 1, owner = NULL,
   lease_until = NULL, queued = ?1, updated = ?1 WHERE id = ?2`;
 const LET_GO = `UPDATE threads SET epoch = epoch + 1, owner = NULL, lease_until = NULL, queued = ?1 WHERE id = ?2`;
-const UNRELEASED = `SELECT id AS thread, epoch, seq, owner, lease_until FROM threads
+const UNRELEASED = `SELECT id AS thread, epoch, seq, status, owner, lease_until FROM threads
   WHERE owner IS NOT NULL AND status IN (${ENDED})`;
 const INTERRUPTED = JSON.stringify({ status: 'interrupted', reason: 'its process is gone' });
-
-interface Unreleased extends Lease {
-  seq: number;
-  owner: string;
-  lease_until: number | null;
-}
 
 interface Claimable {
   status: ThreadStatus;
@@ -81,10 +74,10 @@ function checkClaim(
 const untilOf = ({ clock }: Registry, ttlMs: number): number =>
   clock.now() + Math.min(ttlMs, MAX_LEASE_MS);
 
-function hold(registry: Registry, thread: string, owner: Owner, effects: Effects): Outcome<Held> {
+function hold(registry: Registry, thread: string, owner: Owner): Outcome<Held> {
   const until = untilOf(registry, owner.ttlMs);
   registry.connection.run(CLAIM, owner.owner, until, thread);
-  return holdThread(registry, thread, registry.clock.now(), effects);
+  return holdThread(registry, thread, registry.clock.now());
 }
 
 export function claimThread(
@@ -92,13 +85,12 @@ export function claimThread(
   thread: string,
   owner: Owner,
   how: How,
-  effects: Effects,
 ): Outcome<Held> {
   const sql = 'SELECT status, owner, lease_until FROM threads WHERE id = ?';
   const row = registry.connection.get<Claimable>(sql, thread);
   if (!row) return noThread(thread);
   const free = checkClaim(registry, thread, row, owner.owner, how);
-  return free.ok ? hold(registry, thread, owner, effects) : free;
+  return free.ok ? hold(registry, thread, owner) : free;
 }
 
 /** When the next one of what is queued is due. */
@@ -111,13 +103,12 @@ export function takeThreads(
   registry: Registry,
   owner: Owner,
   { count, projects }: Wanted,
-  effects: Effects,
 ): Outcome<Held[]> {
   const { connection, clock } = registry;
   const sql = `SELECT id ${takeable(projects.length)} AND queued <= ? ORDER BY priority DESC, queued, id LIMIT ?`;
   const taken: Held[] = [];
   for (const { id } of connection.all<{ id: string }>(sql, ...projects, clock.now(), count)) {
-    const got = hold(registry, id, owner, effects);
+    const got = hold(registry, id, owner);
     if (got.ok) taken.push(got.output);
   }
   return ok(taken);
@@ -127,7 +118,6 @@ export function renewLeases(
   registry: Registry,
   leases: readonly Lease[],
   ttlMs: number,
-  effects: Effects,
 ): Outcome<Renewed[]> {
   const { connection, held, clock } = registry;
   const wanted = JSON.stringify(leases.map(({ thread, epoch }) => [thread, epoch]));
@@ -139,10 +129,10 @@ export function renewLeases(
     const row = found.get(thread);
     const known = held.get(thread);
     if (!row || row.epoch !== epoch) {
-      effects.after(() => held.drop(thread, epoch));
+      connection.afterCommit(() => held.drop(thread, epoch));
       continue;
     }
-    const signals = known ? untoldSignals(registry, thread, known, row.wakes, effects) : [];
+    const signals = known ? untoldSignals(registry, thread, known, row.wakes) : [];
     renewed.push({ thread, lease_ms: until - clock.now(), signals });
   }
   return ok(renewed);
@@ -152,12 +142,11 @@ export function releaseLease(
   { connection, clock, held, feed }: Registry,
   { thread, epoch }: Lease,
   again: boolean,
-  effects: Effects,
 ): Outcome<null> {
   const values = [again ? 1 : 0, clock.now(), thread, epoch];
   const row = connection.get<{ queued: number | null }>(RELEASE, ...values);
-  effects.after(() => held.drop(thread, epoch));
-  if (row && row.queued !== null) effects.after(() => feed.queued());
+  connection.afterCommit(() => held.drop(thread, epoch));
+  if (row && row.queued !== null) connection.afterCommit(() => feed.queued());
   return ok(null);
 }
 
@@ -173,11 +162,11 @@ export function findAbandoned({ connection, clock, isGone }: Registry): Abandone
 }
 
 /** At work: interrupted. Else (claimed and not begun): free again, as it was. */
-function letGo(registry: Registry, lost: Abandoned, effects: Effects): string[] {
+function letGo(registry: Registry, lost: Abandoned): string[] {
   const { connection, clock, feed } = registry;
   const { number, id: thread, seq, status } = lost;
   const now = clock.now();
-  effects.after(() => feed.queued());
+  connection.afterCommit(() => feed.queued());
   if (!AT_WORK.includes(status)) {
     connection.run(LET_GO, now, thread);
     return [];
@@ -185,17 +174,17 @@ function letGo(registry: Registry, lost: Abandoned, effects: Effects): string[] 
   connection.run(INTERRUPT, now, thread);
   const event = { type: 'status', turn: 0, ts: now, text: INTERRUPTED };
   insertEvents(connection, number, seq, [event], now);
-  effects.after(() => feed.moved({ thread, seq: seq + 1, status: 'interrupted' }));
+  connection.afterCommit(() => feed.moved({ thread, seq: seq + 1, status: 'interrupted' }));
   return [thread];
 }
 
-export const interruptAbandoned = (registry: Registry, effects: Effects): Outcome<string[]> =>
-  ok(findAbandoned(registry).flatMap((lost) => letGo(registry, lost, effects)));
+export const interruptAbandoned = (registry: Registry): Outcome<string[]> =>
+  ok(findAbandoned(registry).flatMap((lost) => letGo(registry, lost)));
 
 /** Threads that ended, whose holder was lost before it let them go. */
 export function findUnreleased({ connection, clock, isGone }: Registry) {
   return connection
-    .all<Unreleased>(UNRELEASED)
+    .all<Lease & Claimable & { seq: number; owner: string }>(UNRELEASED)
     .filter(({ owner, lease_until }) => (lease_until ?? 0) <= clock.now() || isGone(owner))
     .map(({ thread, epoch, seq }) => ({ thread, epoch, seq }));
 }

@@ -1,7 +1,20 @@
 // The methods of the port, by group: each checks and encodes what it was given, and queues or reads.
 import { type Outcome, ok, type RandomBytes } from '../../base/index.ts';
 import { checkApproval, encodeCommit, encodeSignal, encodeThread, sizeOf } from '../encode.ts';
-import type { Answer, BudgetState, Held, NewThread, Owner, Store, Wanted } from '../port.ts';
+import type {
+  Answer,
+  Approvals,
+  BudgetState,
+  Held,
+  Journal,
+  Leases,
+  NewThread,
+  Owner,
+  Records,
+  Signals,
+  Threads,
+  Wanted,
+} from '../port.ts';
 import { noThread } from '../thread-id.ts';
 import { toBudgetState } from './account.ts';
 import {
@@ -46,7 +59,7 @@ import {
   readEvents,
   threadExists,
 } from './threads.ts';
-import { watchChanges, watchThread } from './watch.ts';
+import { createBell, watchChanges, watchThread } from './watch.ts';
 
 const SEQ = 'SELECT seq, epoch FROM threads WHERE id = ?';
 const DECIDED = 'SELECT decided, who FROM approvals WHERE id = ?';
@@ -63,9 +76,7 @@ export interface Parts extends Registry {
   look<T>(work: () => Outcome<T>): Answer<T>;
 }
 
-export function threadsPort(
-  parts: Parts,
-): Pick<Store, 'createThread' | 'thread' | 'query' | 'prune'> {
+export function threadsPort(parts: Parts): Threads {
   const { connection, clock, group } = parts;
 
   function createThread(thread: NewThread): Answer<Held> {
@@ -78,15 +89,15 @@ export function threadsPort(
       return connection.get(sql, id, birth) !== undefined;
     };
     return parts.write(
-      (effects) => {
+      () => {
         if (isThread(connection, id)) return threadExists(id);
         const now = clock.now();
         const plan = planBudgets(parts, { chain: [], children: [thread], now });
         if (!plan.ok) return plan;
         const budget = plan.output.textOf(id) ?? '';
-        insertThread(parts, text.output, { birth, budget }, now, effects);
-        plan.output.keep([id], effects);
-        return holdThread(parts, id, now, effects);
+        insertThread(parts, text.output, { birth, budget }, now);
+        plan.output.keep([id]);
+        return holdThread(parts, id, now);
       },
       { thread: id, bytes: sizeOf(text.output.events), wasWritten },
     );
@@ -100,7 +111,7 @@ export function threadsPort(
   };
 }
 
-export function journalPort(parts: Parts): Pick<Store, 'commit' | 'read' | 'watch' | 'changes'> {
+export function journalPort(parts: Parts): Journal {
   const { connection, clock, feed } = parts;
   return {
     commit(thread, commit) {
@@ -112,10 +123,11 @@ export function journalPort(parts: Parts): Pick<Store, 'commit' | 'read' | 'watc
         const row = connection.get<Record<'seq' | 'epoch', number>>(SEQ, thread);
         return row?.seq === seq + events.length && row.epoch === epoch;
       };
-      return parts.write(
-        (effects) => runCommit(parts, thread, encoded.output, clock.now(), effects),
-        { thread, bytes, wasWritten },
-      );
+      return parts.write(() => runCommit(parts, thread, encoded.output, clock.now()), {
+        thread,
+        bytes,
+        wasWritten,
+      });
     },
     read: (thread, range = {}) => parts.read(() => ok(readEvents(connection, thread, range))),
     watch: (cursor, signal) => watchThread(connection, feed, cursor, signal),
@@ -126,62 +138,54 @@ export function journalPort(parts: Parts): Pick<Store, 'commit' | 'read' | 'watc
 /** Waits for the first queued thread: rung by what is queued, or when the next one is due. */
 async function take(parts: Parts, owner: Owner, wanted: Wanted): Answer<Held[]> {
   const { group, feed, clock } = parts;
-  if (wanted.projects.length === 0 || wanted.count < 1) return ok([]);
-  let [isOver, ring] = [false, () => {}];
-  const end = (): void => {
-    isOver = true;
-    ring();
-  };
-  const timer = setTimeout(end, wanted.waitMs ?? 0);
-  const offs = [feed.onQueue(() => ring()), feed.onClose(end)];
+  const { count, projects, waitMs = 0 } = wanted;
+  if (projects.length === 0 || count < 1) return ok([]);
+  const bell = createBell(feed, AbortSignal.timeout(waitMs));
+  const off = feed.onQueue(bell.ring);
+  let due: NodeJS.Timeout | undefined;
   try {
-    for (;;) {
-      const next = await parts.look(() => ok(nextQueued(parts, wanted.projects)));
+    do {
+      const next = await parts.look(() => ok(nextQueued(parts, projects)));
       if (!next.ok) return next;
       const at = next.output;
       if (at !== undefined && at <= clock.now()) {
-        const got = await group.write((effects) => takeThreads(parts, owner, wanted, effects), {
-          rank: 'lease',
-        });
+        const work = () => takeThreads(parts, owner, wanted);
+        const got = await group.write(work, { rank: 'lease' });
         if (!got.ok || got.output.length > 0) return got;
       }
-      if (isOver || !wanted.waitMs) return ok([]);
-      const rung = new Promise<void>((resolve) => (ring = resolve));
-      const due =
-        at === undefined ? undefined : setTimeout(() => ring(), Math.max(1, at - clock.now()));
-      await rung;
+      if (waitMs === 0) return ok([]);
       clearTimeout(due);
-    }
+      if (at !== undefined) due = setTimeout(bell.ring, Math.max(1, at - clock.now()));
+    } while (await bell.rings());
+    return ok([]);
   } finally {
-    clearTimeout(timer);
-    for (const off of offs) off();
+    clearTimeout(due);
+    off();
+    bell.remove();
   }
 }
 
-async function sweep(parts: Parts): ReturnType<Store['sweep']> {
+async function sweep(parts: Parts): ReturnType<Leases['sweep']> {
   // Most sweeps find nothing: then nobody has to write.
   const found = await parts.look(() => ok(findAbandoned(parts).length > 0));
   if (!found.ok) return found;
   const swept = found.output
-    ? await parts.group.write((effects) => interruptAbandoned(parts, effects), { rank: 'lease' })
+    ? await parts.group.write(() => interruptAbandoned(parts), { rank: 'lease' })
     : ok([]);
   if (!swept.ok) return swept;
   const interrupted = swept.output;
   return parts.look(() => ok({ interrupted, unreleased: findUnreleased(parts) }));
 }
 
-export function leasesPort(
-  parts: Parts,
-): Pick<Store, 'claim' | 'take' | 'renew' | 'release' | 'sweep'> {
+export function leasesPort(parts: Parts): Leases {
   const rank = 'lease';
   return {
     claim: (thread, owner, how = {}) =>
-      parts.write((effects) => claimThread(parts, thread, owner, how, effects), { rank, thread }),
+      parts.write(() => claimThread(parts, thread, owner, how), { rank, thread }),
     take: (owner, wanted) => parts.steps(() => take(parts, owner, wanted)),
-    renew: (leases, ttlMs) =>
-      parts.write((effects) => renewLeases(parts, leases, ttlMs, effects), { rank }),
+    renew: (leases, ttlMs) => parts.write(() => renewLeases(parts, leases, ttlMs), { rank }),
     release: (lease, how = {}) =>
-      parts.write((effects) => releaseLease(parts, lease, how.again === true, effects), {
+      parts.write(() => releaseLease(parts, lease, how.again === true), {
         rank,
         thread: lease.thread,
       }),
@@ -189,14 +193,14 @@ export function leasesPort(
   };
 }
 
-export function signalsPort(parts: Parts): Pick<Store, 'signal' | 'signals' | 'onSignal'> {
+export function signalsPort(parts: Parts): Signals {
   const { connection, clock, feed } = parts;
   return {
     signal(signal) {
       const text = encodeSignal(signal);
       if (!text.ok) return Promise.resolve(text);
       const { thread } = signal;
-      return parts.write((effects) => sendSignal(parts, text.output, clock.now(), effects), {
+      return parts.write(() => sendSignal(parts, text.output, clock.now()), {
         thread,
       });
     },
@@ -205,7 +209,7 @@ export function signalsPort(parts: Parts): Pick<Store, 'signal' | 'signals' | 'o
   };
 }
 
-export function approvalsPort(parts: Parts): Pick<Store, 'ask' | 'use' | 'decide' | 'approvals'> {
+export function approvalsPort(parts: Parts): Approvals {
   const { connection, clock } = parts;
   return {
     ask(approval) {
@@ -228,7 +232,7 @@ export function approvalsPort(parts: Parts): Pick<Store, 'ask' | 'use' | 'decide
         return row?.decided === now && row.who === decision.who;
       };
       return parts.write(
-        (effects) => {
+        () => {
           now = clock.now();
           const decided = decideApproval(connection, id, decision, now);
           const thread = decided.ok ? decided.output.thread : undefined;
@@ -242,7 +246,7 @@ export function approvalsPort(parts: Parts): Pick<Store, 'ask' | 'use' | 'decide
             by: decision.who,
           };
           // Who has ended needs no word of it.
-          sendSignal(parts, signal, now, effects);
+          sendSignal(parts, signal, now);
           return decided;
         },
         { wasWritten },
@@ -265,12 +269,7 @@ function readBudgets(connection: Connection, threads: readonly string[]): Outcom
   return ok(states);
 }
 
-type RecordsPort = Pick<
-  Store,
-  'budgets' | 'putArtifact' | 'artifact' | 'secrets' | 'audit' | 'auditRows'
->;
-
-export function recordsPort(parts: Parts): RecordsPort {
+export function recordsPort(parts: Parts): Records {
   const { connection, clock } = parts;
   return {
     budgets: (threads) => parts.read(() => readBudgets(connection, threads)),

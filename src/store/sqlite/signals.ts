@@ -6,7 +6,6 @@ import type { SignalText } from '../encode.ts';
 import type { Signal } from '../port.ts';
 import { isEnded, noThread, type ThreadStatus } from '../thread-id.ts';
 import type { Connection } from './file/connection.ts';
-import type { Effects } from './file/group.ts';
 import type { HeldThread } from './held.ts';
 import type { Registry } from './threads.ts';
 
@@ -34,7 +33,6 @@ export function sendSignal(
   { connection, held, feed }: Registry,
   { thread, kind, text, key, by }: SignalText,
   now: number,
-  effects: Effects,
 ): Outcome<{ number: number }> {
   const row = connection.get<{ status: ThreadStatus }>(STATUS, thread);
   if (!row) return noThread(thread);
@@ -50,9 +48,9 @@ export function sendSignal(
   if (!woken) return noThread(thread);
   const { wakes: number, queued } = woken;
   connection.run(INSERT, thread, number, kind, text, key, by, now);
-  if (kind === 'kill') held.forgetWords(effects);
-  effects.after(() => feed.said([{ thread, number, kind }]));
-  if (queued !== null) effects.after(() => feed.queued());
+  if (kind === 'kill') held.forgetWords();
+  connection.afterCommit(() => feed.said([{ thread, number, kind }]));
+  if (queued !== null) connection.afterCommit(() => feed.queued());
   return ok({ number });
 }
 
@@ -62,10 +60,9 @@ export function untoldSignals(
   thread: string,
   known: HeldThread,
   wakes: number,
-  effects: Effects,
 ): readonly Signal[] {
   if (wakes <= known.told) return NOTHING;
   const signals = signalsAfter(connection, thread, known.told);
-  held.setTold(known, signals.at(-1)?.number ?? known.told, effects);
+  held.setTold(known, signals.at(-1)?.number ?? known.told);
   return signals;
 }

@@ -1,15 +1,7 @@
 // The registry in one SQLite file: every writing call is a value in one queue, every read is made at
 // once. The connection is never inside a transaction when other code runs, so what is read was
 // committed, and your own writes are there because you were answered after their COMMIT.
-import type { DatabaseSync } from 'node:sqlite';
-import {
-  type Clock,
-  fail,
-  type Outcome,
-  ok,
-  type RandomBytes,
-  systemRandom,
-} from '../../base/index.ts';
+import { fail, type Outcome, ok, systemRandom } from '../../base/index.ts';
 import { isOwnerGone } from '../leases/lease-owner.ts';
 import type { Answer, Store } from '../port.ts';
 import { createAccounts } from './account.ts';
@@ -17,7 +9,7 @@ import { createFeed } from './feed.ts';
 import { pause } from './file/connection.ts';
 import { isBusy } from './file/fault.ts';
 import { createGroup } from './file/group.ts';
-import { type Durability, openFile } from './file/open-file.ts';
+import { type FileOptions, openFile } from './file/open-file.ts';
 import { createHeldThreads } from './held.ts';
 import {
   approvalsPort,
@@ -29,39 +21,23 @@ import {
   threadsPort,
 } from './ports.ts';
 
-export interface SqliteOptions {
-  /** `.ai/threads/registry.db`; made when it is not there. `:memory:` is for one use: nothing of it stays. */
-  file: string;
-  clock: Clock;
-  durability?: Durability;
-  random?: RandomBytes;
-  /** A key of the user: a registry that was made without it is refused (`store_foreign`). */
-  identity?: Uint8Array;
-  /** How long a group waits for other processes. */
-  patienceMs?: number;
+type Needed = Pick<FileOptions, 'file' | 'clock'>;
+
+export interface SqliteOptions extends Needed, Partial<Omit<FileOptions, keyof Needed>> {
   /** Is the process behind a lease certainly not there any more? Asked before its time is up. */
   isGone?: (owner: string) => boolean;
   /** How often commits of other processes are looked for while somebody waits for them. */
   watchIntervalMs?: number;
-  /** The connection itself, for who wants to see what happens when it fails. */
-  connect?: (file: string) => DatabaseSync;
 }
 
-const PATIENCE_MS = 10_000;
+const DEFAULTS = { random: systemRandom, durability: 'commit', patienceMs: 10_000 } as const;
 const WATCH_INTERVAL_MS = 25;
 
 export async function openSqliteStore(options: SqliteOptions): Answer<Store> {
-  const { file, clock, random = systemRandom, durability = 'commit', identity, connect } = options;
-  const { patienceMs = PATIENCE_MS, watchIntervalMs = WATCH_INTERVAL_MS } = options;
-  const opened = await openFile({
-    file,
-    clock,
-    random,
-    durability,
-    patienceMs,
-    ...(identity && { identity }),
-    ...(connect && { connect }),
-  });
+  const settings: FileOptions = { ...DEFAULTS, ...options };
+  const { file, clock, random, patienceMs } = settings;
+  const { watchIntervalMs = WATCH_INTERVAL_MS } = options;
+  const opened = await openFile(settings);
   if (!opened.ok) return opened;
   const connection = opened.output;
   const held = createHeldThreads(connection);

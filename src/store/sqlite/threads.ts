@@ -13,7 +13,6 @@ import { noThread } from '../thread-id.ts';
 import type { Accounts } from './account.ts';
 import type { Feed } from './feed.ts';
 import { type Connection, present } from './file/connection.ts';
-import type { Effects } from './file/group.ts';
 import { EVENTS_A_THREAD } from './file/schema.ts';
 import type { HeldThreads } from './held.ts';
 import { keepSecrets } from './records.ts';
@@ -88,22 +87,18 @@ export function findThread(registry: Registry, id: string): Outcome<ThreadRow> {
 }
 
 /** With what it takes to run it; remembered as held when it has a lease. */
-export function holdThread(
-  registry: Registry,
-  id: string,
-  now: number,
-  effects: Effects,
-): Outcome<Held> {
-  const row = registry.connection.get<FoundRow>(FIND, id);
+export function holdThread(registry: Registry, id: string, now: number): Outcome<Held> {
+  const { connection, held, accounts } = registry;
+  const row = connection.get<FoundRow>(FIND, id);
   if (!row) return noThread(id);
   const { heard, wakes } = row;
   const found = toRow(registry, row);
   const { epoch, chain, lease_until } = found;
   if (lease_until !== undefined) {
-    effects.after(() => void registry.held.add(id, { epoch, chain, heard, wakes }));
+    connection.afterCommit(() => void held.add(id, { epoch, chain, heard, wakes }));
   }
   const lease_ms = lease_until === undefined ? 0 : lease_until - now;
-  const open = registry.accounts.openOf(id);
+  const open = accounts.openOf(id);
   return ok({ thread: id, epoch, row: found, heard, lease_ms, open });
 }
 
@@ -208,7 +203,6 @@ export function insertThread(
   { thread, events: first, limits, inputs }: ThreadText,
   { parent, birth, budget }: { parent?: Parent | undefined; birth?: string; budget: string },
   now: number,
-  effects: Effects,
 ): void {
   const { id, kind = 'thread', directive, version, runner, project, detached = false } = thread;
   const { status, epoch, owner, until, queued, priority } = startOf(thread.start, now);
@@ -224,6 +218,6 @@ export function insertThread(
   const born = { type: 'status', turn: 0, ts: now, text: JSON.stringify({ status }) };
   insertEvents(connection, made?.number ?? 0, 0, [born, ...first], now);
   keepSecrets(connection, id, thread.secrets);
-  effects.after(() => feed.moved({ thread: id, seq, status }));
-  if (queued !== null) effects.after(() => feed.queued());
+  connection.afterCommit(() => feed.moved({ thread: id, seq, status }));
+  if (queued !== null) connection.afterCommit(() => feed.queued());
 }

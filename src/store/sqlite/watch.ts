@@ -9,7 +9,7 @@ import { readEvents } from './threads.ts';
 const BATCH = 200;
 
 /** Remembers that somebody knocked while we were busy; over once the store or the signal is. */
-function createBell(feed: Pick<Feed, 'onClose'>, signal: AbortSignal) {
+export function createBell(feed: Pick<Feed, 'onClose'>, signal: AbortSignal) {
   let [rung, isOver, wake] = [true, signal.aborted, () => {}];
   const ring = (): void => {
     rung = true;
@@ -36,20 +36,6 @@ function createBell(feed: Pick<Feed, 'onClose'>, signal: AbortSignal) {
   };
 }
 
-type Bell = ReturnType<typeof createBell>;
-
-function nextEvents(
-  connection: Connection,
-  thread: string,
-  seq: number,
-): StoredEvent[] | undefined {
-  try {
-    return readEvents(connection, thread, { after: seq, limit: BATCH });
-  } catch {
-    return undefined;
-  }
-}
-
 export async function* watchThread(
   connection: Connection,
   feed: Feed,
@@ -62,31 +48,19 @@ export async function* watchThread(
   const off = feed.onMove(thread, bell.ring);
   try {
     while (await bell.rings()) {
-      for (let isMore = true; isMore; ) {
-        const events = nextEvents(connection, thread, seq);
-        if (!events) return;
-        for (const event of events) {
-          if (bell.isOver()) return;
-          seq = event.seq;
-          yield event;
-        }
-        isMore = events.length === BATCH;
+      const events = readEvents(connection, thread, { after: seq, limit: BATCH });
+      for (const event of events) {
+        if (bell.isOver()) return;
+        seq = event.seq;
+        yield event;
       }
+      if (events.length === BATCH) bell.ring();
     }
+  } catch {
+    // What cannot be read ends it.
   } finally {
     off();
     bell.remove();
-  }
-}
-
-async function* headsOf(bell: Bell, moved: Map<string, Head>): AsyncGenerator<Head> {
-  while (await bell.rings()) {
-    while (moved.size > 0) {
-      const [[thread, head] = []] = moved;
-      if (thread === undefined || head === undefined || bell.isOver()) return;
-      moved.delete(thread);
-      yield head;
-    }
   }
 }
 
@@ -102,21 +76,26 @@ export function watchChanges(
     moved.set(head.thread, head);
     bell.ring();
   };
-  const offs = threads
-    ? [...new Set(threads)].map((thread) => feed.onMove(thread, note))
-    : [feed.onMove(undefined, note)];
+  const watched = threads ? [...new Set(threads)] : [undefined];
+  const offs = watched.map((thread) => feed.onMove(thread, note));
   const end = (): void => {
     for (const off of offs) off();
     bell.remove();
+    signal.removeEventListener('abort', end);
   };
-  signal.addEventListener('abort', end, { once: true });
+  signal.addEventListener('abort', end);
   return {
     async *[Symbol.asyncIterator]() {
       try {
-        yield* headsOf(bell, moved);
+        while (await bell.rings()) {
+          for (const [thread, head] of moved) {
+            if (bell.isOver()) return;
+            moved.delete(thread);
+            yield head;
+          }
+        }
       } finally {
         end();
-        signal.removeEventListener('abort', end);
       }
     },
   };

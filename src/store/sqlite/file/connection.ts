@@ -36,6 +36,7 @@ export type Connection = ReturnType<typeof createConnection>;
 
 export function createConnection(database: DatabaseSync, file: string) {
   const statements = new Map<string, StatementSync>();
+  let [afters, undos]: [(() => void)[], (() => void)[]] = [[], []];
 
   function prepare(sql: string): StatementSync {
     let statement = statements.get(sql);
@@ -65,6 +66,16 @@ export function createConnection(database: DatabaseSync, file: string) {
       }
     },
     commit: (): void => void prepare('COMMIT').run(),
+    /** Happens in memory once the transaction is certainly in the file. */
+    afterCommit: (step: () => void): void => void afters.push(step),
+    /** Takes back what happened in memory, if it is not. */
+    afterRollback: (step: () => void): void => void undos.push(step),
+    /** The transaction is in the file. */
+    finish(): void {
+      const steps = afters;
+      [afters, undos] = [[], []];
+      for (const step of steps) step();
+    },
     /** Also after the file has rolled back by itself. Never throws. */
     rollback(): void {
       try {
@@ -73,6 +84,9 @@ export function createConnection(database: DatabaseSync, file: string) {
       } catch {
         // Whoever opens the file next does it.
       }
+      const steps = undos.reverse();
+      [afters, undos] = [[], []];
+      for (const step of steps) step();
     },
     isInside: (): boolean => database.isOpen && database.isTransaction,
     /** What the file throws becomes a fault. */

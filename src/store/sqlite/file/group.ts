@@ -12,12 +12,6 @@ import {
 import type { Answer } from '../../port.ts';
 import { type Connection, pause } from './connection.ts';
 
-/** What happens in memory: after the commit, or to take back when it was rolled back. */
-export interface Effects {
-  after(step: () => void): void;
-  undo(step: () => void): void;
-}
-
 export interface Writing {
   /** Leases go first in a group, unless the same thread has something before them; audit rows last. */
   rank?: 'lease' | 'audit';
@@ -40,7 +34,7 @@ export interface GroupPorts {
 
 interface Job {
   how: Writing;
-  run: (effects: Effects) => Outcome<unknown>;
+  run: () => Outcome<unknown>;
   outcome: Outcome<unknown> | undefined;
   answer: (outcome: Outcome<unknown>) => void;
 }
@@ -74,22 +68,8 @@ function cut(waiting: Job[]): Job[] {
 /** Runs jobs in one transaction and answers them; what throws is undone and runs one by one. */
 function createTransactions(connection: Connection, ports: GroupPorts) {
   const { clock, random, patienceMs } = ports;
-  let [afters, undos]: [(() => void)[], (() => void)[]] = [[], []];
-  const effects: Effects = {
-    after: (step) => void afters.push(step),
-    undo: (step) => void undos.push(step),
-  };
-
-  function takeBack(): void {
-    connection.rollback();
-    for (const step of undos.reverse()) step();
-    [afters, undos] = [[], []];
-  }
-
   function finish(jobs: readonly Job[]): void {
-    const steps = afters;
-    [afters, undos] = [[], []];
-    for (const step of steps) step();
+    connection.finish();
     for (const { outcome, answer } of jobs) if (outcome) answer(outcome);
   }
 
@@ -105,7 +85,7 @@ function createTransactions(connection: Connection, ports: GroupPorts) {
         return 'begun';
       }
     } catch (error) {
-      takeBack();
+      connection.rollback();
       return connection.fault(error);
     }
     if (clock.monotonic() < deadline) return 'busy';
@@ -131,7 +111,7 @@ function createTransactions(connection: Connection, ports: GroupPorts) {
     const isUndone = connection.isInside();
     const found = isUndone ? 'not' : await lookAfter(jobs);
     if (found === 'written') return finish(jobs);
-    takeBack();
+    connection.rollback();
     if (found === 'unknown') {
       return refuse(jobs, fail('store_unknown', 'nobody knows whether this was written'));
     }
@@ -149,10 +129,10 @@ function createTransactions(connection: Connection, ports: GroupPorts) {
     }
     if (state !== 'begun') return refuse(jobs, state);
     try {
-      for (const job of jobs) job.outcome = job.run(effects);
+      for (const job of jobs) job.outcome = job.run();
       ports.onEnd();
     } catch (error) {
-      takeBack();
+      connection.rollback();
       if (jobs.length === 1) return refuse(jobs, connection.fault(error));
       for (const job of jobs) await runAll([job], isAgain);
       return;
@@ -191,7 +171,7 @@ export function createGroup(connection: Connection, ports: GroupPorts) {
   }
 
   return {
-    write<T>(work: (effects: Effects) => Outcome<T>, how: Writing = {}): Answer<T> {
+    write<T>(work: () => Outcome<T>, how: Writing = {}): Answer<T> {
       if (isClosed) return Promise.resolve(ports.closed);
       return new Promise((resolve) => {
         const answer = resolve as (outcome: Outcome<unknown>) => void;

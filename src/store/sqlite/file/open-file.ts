@@ -17,12 +17,16 @@ import { APPLICATION_ID, CREATE_ALL, JOURNAL_VERSION, SCHEMA_VERSION } from './s
 export type Durability = 'commit' | 'flush';
 
 export interface FileOptions {
+  /** `.ai/threads/registry.db`; made when it is not there. `:memory:` is for one use: nothing of it stays. */
   file: string;
   clock: Clock;
   random: RandomBytes;
   durability: Durability;
+  /** How long to wait for other processes. */
   patienceMs: number;
+  /** A key of the user: a registry that was made without it is refused (`store_foreign`). */
   identity?: Uint8Array;
+  /** The connection itself, for who wants to see what happens when it fails. */
   connect?: (file: string) => DatabaseSync;
 }
 
