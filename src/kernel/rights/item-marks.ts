@@ -1,7 +1,7 @@
 // Items are files like any other: what is written into one keeps its marks, and whoever is handed
 // its text gets them back. A signature is a person's word for the text, so it ends the suspicion.
 import { createHash } from 'node:crypto';
-import type { Outcome } from '../../base/index.ts';
+import { fail, type Outcome, ok } from '../../base/index.ts';
 import {
   type Descriptor,
   describe,
@@ -17,6 +17,26 @@ const sha256 = (text: string): string => createHash('sha256').update(text).diges
 
 export const isSigned = ({ state }: SignatureState): boolean =>
   state === 'signed' || state === 'bundle';
+
+/** Refuses an item whose signature is broken or by a key nobody trusts. */
+export function checkSignature(item: Item): Outcome<null> {
+  const { state, reason = '' } = item.signature;
+  if (state === 'changed') {
+    return fail(
+      'signature_invalid',
+      `${item.kind} \`${item.id}\` was changed after it was signed${reason && `: ${reason}`}; review it and sign it again`,
+      { [item.kind]: item.id },
+    );
+  }
+  if (state === 'untrusted') {
+    return fail(
+      'signature_invalid',
+      `${item.kind} \`${item.id}\` is signed by a key that is not trusted${reason && `: ${reason}`}; see \`km trust --help\``,
+      { [item.kind]: item.id },
+    );
+  }
+  return ok(null);
+}
 
 /** Called with every item whose text goes into an answer. */
 export type UsesItem = (item: Item) => void;

@@ -136,7 +136,8 @@ function surelyFits(value: Json, schema: JsonObject): boolean {
   const tests = plain.get(schema);
   if (!tests || !isObject(value)) return false;
   for (const name of Object.keys(value)) if (!tests.get(name)?.(value[name] as Json)) return false;
-  return (schema.required as Json[]).every((name) => Object.hasOwn(value, name as string));
+  for (const name of schema.required as string[]) if (!Object.hasOwn(value, name)) return false;
+  return true;
 }
 
 /** Checks a value against a schema; a schema that cannot be used denies, it does not pass. */
@@ -183,6 +184,7 @@ export function checkParameters(
   schema: JsonObject,
 ): Outcome<JsonObject> {
   const filled = fillDefaults(given, declared);
+  if (surelyFits(filled, schema) && !isDeeperThan(filled, MAX_PARAMETER_DEPTH)) return ok(filled);
   const errors: ValidationError[] = [];
   const known = knownNames(schema, declared);
   for (const name of Object.keys(filled)) {

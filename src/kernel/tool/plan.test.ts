@@ -5,11 +5,14 @@ import { type PlannedTool, resolvePlan } from './plan.ts';
 
 function toolItem(id: string, yaml: string): PlannedTool {
   const { tool } = parseTool(`tool_id: ${id}\nversion: 1.0.0\n${yaml}`, `${id}.yaml`);
-  return { kind: 'tool', id, tool, diagnostics: [] } as unknown as PlannedTool;
+  const signature = { state: 'signed' };
+  return { kind: 'tool', id, tool, signature, diagnostics: [] } as unknown as PlannedTool;
 }
 
-const libraryOf = (links: readonly PlannedTool[], primitive = 'function'): Library =>
-  ({ chain: () => ok({ links, primitive }) }) as unknown as Library;
+function libraryOf(links: readonly PlannedTool[], primitive = 'function'): Library {
+  const chain = ok({ links, primitive });
+  return { chain: () => chain } as unknown as Library;
+}
 
 function planOf(library: Library, item: PlannedTool, parameters = {}) {
   const plan = resolvePlan(library, item, parameters);

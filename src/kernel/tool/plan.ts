@@ -1,9 +1,12 @@
 // From a tool's id to one plan: configs merged from the primitive up (the leaf wins, lists are
 // replaced), parameters inherited, requirements of every link collected. Resolving runs nothing.
 import {
+  asJson,
+  type Failure,
   fail,
   freezeJson,
   getOwn,
+  type Json,
   type JsonObject,
   mergeDeep,
   nearest,
@@ -13,7 +16,8 @@ import {
 } from '../../base/index.ts';
 import type { Item, Library, Retry, Tool, ToolEffect, ToolParameter } from '../../items/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
-import { inheritParameters, schemaOf } from './parameters.ts';
+import { checkSignature } from '../rights/item-marks.ts';
+import { hasPatterns, inheritParameters, schemaOf } from './parameters.ts';
 
 export type PlannedTool = Extract<Item, { kind: 'tool' }>;
 
@@ -36,6 +40,15 @@ export interface Plan {
   retries: readonly { toolId: string; retry: Retry }[];
   timeoutMs: number;
   action?: string;
+  /** The first link whose signature is broken or not trusted: nothing of the chain is used. */
+  broken?: { link: PlannedTool; failure: Failure };
+  unsigned?: PlannedTool;
+  hasPatterns: boolean;
+  /** Nothing in the config is to be filled in. */
+  isFixed: boolean;
+  roles: ReadonlyMap<string, ToolParameter['role']>;
+  /** Packages that any link declares. */
+  dependencies: readonly Json[];
 }
 
 const DEFAULT_TIMEOUT_MS = 120_000;
@@ -107,17 +120,21 @@ function planOf(
   const own = action?.requires ?? tool.requires;
   const below = tools.slice(1).flatMap((link) => link.requires);
   const timeout = tools.find((link) => link.timeout !== undefined)?.timeout;
+  const config = freezeJson(
+    tools.reduceRight<JsonObject>((merged, link) => mergeDeep(merged, link.config), {}),
+  );
+  const schema = tool.input_schema ?? schemaOf(inherited);
+  const broken = brokenSignature(links);
+  const unsigned = links.find((link) => link.signature.state === 'unsigned');
   return Object.freeze({
     leaf,
     tool,
     links,
     primitive,
     chain: [...links.map((link) => link.id), primitive],
-    config: freezeJson(
-      tools.reduceRight<JsonObject>((merged, link) => mergeDeep(merged, link.config), {}),
-    ),
+    config,
     parameters: inherited,
-    schema: tool.input_schema ?? schemaOf(inherited),
+    schema,
     requires: [...new Set([...own, ...below].map(normalizeCapability))],
     effect: action?.effect ?? tool.effect,
     env: new Set(tools.flatMap((link) => link.env)),
@@ -126,16 +143,32 @@ function planOf(
     ),
     timeoutMs: timeout === undefined ? DEFAULT_TIMEOUT_MS : timeout * 1000,
     ...(action ? { action: action.name } : {}),
+    ...(broken && { broken }),
+    ...(unsigned && { unsigned }),
+    hasPatterns: hasPatterns(schema),
+    isFixed: !hasBraces(config),
+    roles: new Map(inherited.map(({ name, role }) => [name, role])),
+    dependencies: tools.flatMap((link) => asJson(link.dependencies) as Json[]),
   });
 }
 
-/** Plans of a leaf, one for each action. An item never changes: a changed file is another item. */
-const known = new WeakMap<PlannedTool, Plan[]>();
+function brokenSignature(links: readonly PlannedTool[]): Plan['broken'] {
+  for (const link of links) {
+    const signature = checkSignature(link);
+    if (!signature.ok) return { link, failure: signature };
+  }
+  return undefined;
+}
 
-const isSameChain = (plan: Plan, { links, primitive }: Chain): boolean =>
-  plan.primitive === primitive &&
-  plan.links.length === links.length &&
-  links.every((link, at) => plan.links[at] === link);
+/** Could there be a placeholder in it? */
+const hasBraces = (config: Json): boolean =>
+  typeof config === 'string'
+    ? config.includes('{')
+    : typeof config === 'object' && config !== null && Object.values(config).some(hasBraces);
+
+/** Plans of a chain, one for each action. A chain never changes: with a changed link it is another. */
+const known = new WeakMap<Chain, Plan[]>();
+const NO_PLANS: readonly Plan[] = [];
 
 /** Resolves a tool and, when it has actions, the one its parameters choose. */
 export function resolvePlan(
@@ -147,14 +180,14 @@ export function resolvePlan(
   const resolved = library.chain(item.id);
   if (!resolved.ok) return resolved;
   const chain = resolved.output;
+  const asked = item.tool?.actions.length ? getOwn(parameters, 'action') : undefined;
+  const plans = known.get(chain) ?? NO_PLANS;
+  for (const plan of plans) if (plan.leaf === item && plan.action === asked) return ok(plan);
   const broken = brokenLink(chain.links);
   if (!broken.ok) return broken;
   const chosen = chooseAction(item, chain.links[0]?.tool as Tool, parameters);
   if (!chosen.ok) return chosen;
-  const plans = (known.get(item) ?? []).filter((plan) => isSameChain(plan, chain));
-  const before = plans.find(({ action }) => action === chosen.output?.name);
-  if (before) return ok(before);
   const plan = planOf(item, chain, chosen.output);
-  known.set(item, [...plans, plan]);
+  known.set(chain, [...plans, plan]);
   return ok(plan);
 }

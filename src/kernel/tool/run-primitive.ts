@@ -77,8 +77,8 @@ export function redactFailure(failure: Failure, secrets: readonly string[]): Fai
 }
 
 export function redactResult(result: PrimitiveResult, secrets: readonly string[]): PrimitiveResult {
-  const { json, isIdle } = createRedactor(secrets);
-  if (isIdle) return result;
+  if (secrets.length === 0) return result;
+  const { json } = createRedactor(secrets);
   const { output, sources } = result;
   return { ...result, output: json(output), ...(sources && { sources: json([...sources]) }) };
 }
@@ -146,6 +146,7 @@ export function completeConfig(
     verbatim = [],
   }: { key?: string | undefined; verbatim?: readonly string[] | undefined } = {},
 ): Outcome<FilledConfig> {
+  if (plan.isFixed) return ok({ config: plan.config, secrets: [] });
   const required = new Set(
     plan.parameters.filter((parameter) => parameter.required).map((parameter) => parameter.name),
   );
@@ -161,34 +162,30 @@ export function completeConfig(
   return chosenByCaller(plan, complete) ?? ok(complete);
 }
 
-/** A runtime looks for the packages that any link of the chain declares. */
-function withDependencies(config: JsonObject, plan: Plan): JsonObject {
-  const dependencies = plan.links.flatMap((link) => link.tool?.dependencies ?? []);
-  return dependencies.length === 0 ? config : { ...config, dependencies };
-}
-
 /** What the primitive is handed, apart from its sinks. */
 export function primitiveCall(
   { plan, parameters, authority }: AllowedCall,
-  filled: FilledConfig,
+  { config, secrets }: FilledConfig,
   policy: SignaturePolicy,
   { projectRoot, signal }: { projectRoot: string; signal: AbortSignal },
 ): PrimitiveCall {
+  const { dependencies } = plan;
   return {
     tool: toolFacts(plan, policy),
-    config: withDependencies(filled.config, plan),
+    // A runtime looks for the packages that any link of the chain declares.
+    config: dependencies.length === 0 ? config : { ...config, dependencies: [...dependencies] },
     parameters,
     sinks: [],
     verify: verifierOf(authority),
     signal,
     projectRoot,
     timeoutMs: plan.timeoutMs,
-    secrets: filled.secrets,
+    secrets,
   };
 }
 
 /** What a primitive is told about its caller: the same three fields, and where the call came in. */
-const originOf = (caller: Caller): NonNullable<PrimitiveCall['from']> => {
+function originOf(caller: Caller): NonNullable<PrimitiveCall['from']> {
   const { surface, name, __auth, __thread_id, __directive_id } = caller;
   return {
     surface,
@@ -197,7 +194,7 @@ const originOf = (caller: Caller): NonNullable<PrimitiveCall['from']> => {
     ...(__thread_id === undefined ? {} : { __thread_id }),
     ...(__directive_id === undefined ? {} : { __directive_id }),
   };
-};
+}
 
 /** One try: sinks are made for it, and count what reached them. */
 async function attempt(
@@ -237,6 +234,7 @@ export function withRetries<T>(
   delivered: () => number,
   attempt: () => Promise<Outcome<T>>,
 ): Promise<Outcome<T>> {
+  if (retries.length === 0) return attempt();
   let run = attempt;
   for (const { retry } of retries.toReversed()) {
     const inner = run;
@@ -246,17 +244,21 @@ export function withRetries<T>(
 }
 
 /** What is remembered about files that a call read. */
-const recalled = (labels: LabelRecords, files: readonly TouchedFile[] = []): Descriptor[] =>
-  files.flatMap((file) =>
-    file.access === 'read' ? (labels.recall(file.absolute, file.sha256) ?? []) : [],
-  );
+function recalled(labels: LabelRecords, files: readonly TouchedFile[] = []): Descriptor[] {
+  const found: Descriptor[] = [];
+  for (const { access, absolute, sha256 } of files) {
+    const kept = access === 'read' ? labels.recall(absolute, sha256) : undefined;
+    if (kept) found.push(kept);
+  }
+  return found;
+}
 
 /** Marks of what came back: the primitive's own, and those remembered for the files it read. */
 function marksOf(result: PrimitiveResult, records: LabelRecords): Descriptor {
-  const marks = result.labels ?? [];
-  const labels = marks.filter((label) => !/^(src|dir):/.test(label));
-  const own = describe({ labels, taint: [...marks], sources: [...(result.sources ?? [])] });
-  return mergeAll([own, result.marks ?? EMPTY, ...recalled(records, result.files)]);
+  const { labels: taint = [], sources = [], marks = EMPTY, files } = result;
+  const labels: string[] = [];
+  for (const mark of taint) if (!/^(src|dir):/.test(mark)) labels.push(mark);
+  return mergeAll([describe({ labels, taint, sources }), marks, ...recalled(records, files)]);
 }
 
 /** The result as a value; files that were written keep its marks before anybody sees it. */
@@ -280,6 +282,13 @@ function labelled(
   return ok(makeValue(shown, { descriptor }));
 }
 
+/** Values of the variables that a chain declares. */
+export function declaredIn(env: BodyPorts['env'], plan: Plan): string[] {
+  const values: string[] = [];
+  for (const name of plan.env) values.push(...(env[name] === undefined ? [] : [env[name]]));
+  return values;
+}
+
 /** Runs an allowed call with the inputs that the guards passed on. */
 export async function runBody(
   ports: BodyPorts,
@@ -300,8 +309,7 @@ export async function runBody(
   const filled = completeConfig(plan, parameters, ports.env, { key: idempotencyKey, verbatim });
   if (!filled.ok) return filled;
   // Declared variables are in a child's environment too, expanded or not.
-  const declared = [...plan.env].flatMap((name) => ports.env[name] ?? []);
-  const secrets = [...filled.output.secrets, ...declared];
+  const secrets = [...filled.output.secrets, ...declaredIn(ports.env, plan)];
   const signal = caller.signal ?? new AbortController().signal;
   const given = inputs.map((input) => input.meta.descriptor);
   const { projectRoot } = ports;

@@ -7,6 +7,7 @@ import {
   type JsonObject,
   type Outcome,
   ok,
+  setOwn,
   withDetail,
 } from '../../base/index.ts';
 import { type Input, makeValue, type Operation, type Value } from '../../flow/index.ts';
@@ -58,12 +59,14 @@ export function operationFor(plan: Plan): Operation {
 }
 
 /** Each parameter is an input of the operation, with the role its declaration gives it. */
-function inputsOf(plan: Plan, parameters: JsonObject, request: ExecuteRequest): Input[] {
-  return Object.entries(parameters).map(([name, data]) => {
-    const role = plan.parameters.find((parameter) => parameter.name === name)?.role;
-    const given = givenValue(request, name);
-    return { name, value: given ?? makeValue(data), ...(role ? { role } : {}) };
-  });
+function inputsOf({ roles }: Plan, parameters: JsonObject, request: ExecuteRequest): Input[] {
+  const inputs: Input[] = [];
+  for (const name of Object.keys(parameters)) {
+    const role = roles.get(name);
+    const value = givenValue(request, name) ?? makeValue(parameters[name] as Json);
+    inputs.push(role ? { name, value, role } : { name, value });
+  }
+  return inputs;
 }
 
 /** Adds the chain and the failing link; the code stays the link's own. */
@@ -132,14 +135,20 @@ function dryCall(ports: ToolPorts, { plan, parameters }: CheckedCall): PreparedC
 
 /** What the guards passed on; checked again when it is not what was checked before. */
 function passedOn(
-  { plan, parameters }: AllowedCall,
+  { plan, parameters }: CheckedCall,
   inputs: readonly Input[],
   values: readonly Value[],
 ): Outcome<JsonObject> {
-  const isSame = inputs.every(({ name }, at) => values[at]?.data === parameters[name]);
-  if (isSame && inputs.length === Object.keys(parameters).length) return ok(parameters);
-  const passed = Object.fromEntries(inputs.map(({ name }, at) => [name, values[at]?.data as Json]));
-  return checkParameters(plan.leaf.id, passed, plan.parameters, plan.schema);
+  let isSame = true;
+  const passed: JsonObject = {};
+  for (const [at, { name }] of inputs.entries()) {
+    const data = values[at]?.data as Json;
+    isSame &&= data === parameters[name];
+    setOwn(passed, name, data);
+  }
+  return isSame
+    ? ok(parameters)
+    : checkParameters(plan.leaf.id, passed, plan.parameters, plan.schema);
 }
 
 /** A tool and its parameters, fit to be called. */

@@ -14,13 +14,7 @@ import type { Library } from '../../items/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
 import type { Sink, SinkContext, SinkFactory, StreamEvent } from '../sink.ts';
 import { type Plan, resolvePlan } from './plan.ts';
-import {
-  checkSignature,
-  refuseSecrets,
-  type SignaturePolicy,
-  toolFacts,
-  unsignedRefusal,
-} from './tool-rights.ts';
+import { refuseSecrets, type SignaturePolicy, toolFacts, unsignedRefusal } from './tool-rights.ts';
 
 export interface SinkPorts {
   library: Library;
@@ -46,10 +40,8 @@ function sinkPlan(type: string, ports: SinkPorts): Outcome<Plan> {
   if (!found.ok) return found;
   const plan = resolvePlan(ports.library, found.output, {});
   if (!plan.ok) return plan;
-  for (const link of plan.output.links) {
-    const signature = checkSignature(link);
-    if (!signature.ok) return signature;
-  }
+  const { broken } = plan.output;
+  if (broken) return broken.failure;
   const kept = refuseSecrets(plan.output, ports.signatures());
   return kept.ok ? plan : kept;
 }

@@ -18,7 +18,13 @@ import { verifierOf } from '../rights/authority.ts';
 import type { Sink, StreamEvent } from '../sink.ts';
 import { checkParameters } from './parameters.ts';
 import { type Plan, type PlannedTool, resolvePlan } from './plan.ts';
-import { type AllowedCall, completeConfig, runBody, withRetries } from './run-primitive.ts';
+import {
+  type AllowedCall,
+  completeConfig,
+  declaredIn,
+  runBody,
+  withRetries,
+} from './run-primitive.ts';
 import { inChain, operationFor, type ToolPorts } from './run-tool.ts';
 import {
   gateTool,
@@ -64,14 +70,14 @@ const isHttp = (primitive: Primitive | undefined): primitive is HttpPrimitive =>
   primitive !== undefined && 'prepare' in primitive;
 
 /** Only the body changes, only whoever sends gets the events, and nothing has to be installed first. */
-function isDirect({ config, links }: Plan, varying: string): boolean {
+function isDirect({ config, dependencies }: Plan, varying: string): boolean {
   const { body: _, ...rest } = config;
   const listed = getOwn(getOwn(config, 'stream'), 'destinations') ?? [];
   return (
     !new RegExp(`\\{\\s*${varying}\\s*\\}`).test(JSON.stringify(rest)) &&
     Array.isArray(listed) &&
     listed.every((one) => isObject(one) && one.type === 'return') &&
-    links.every(({ tool }) => (tool?.dependencies ?? []).length === 0)
+    dependencies.length === 0
   );
 }
 
@@ -165,10 +171,10 @@ function requestOf(
   const filled = completeConfig(plan, parameters, env);
   if (!filled.ok) return filled;
   const { config, secrets } = filled.output;
-  const declared = [...plan.env].flatMap((name) => env[name] ?? []);
   const { timeoutMs } = plan;
   const tool = toolFacts(plan, policy);
-  return ok({ tool, config, parameters, timeoutMs, secrets: [...secrets, ...declared] });
+  const hidden = [...secrets, ...declaredIn(env, plan)];
+  return ok({ tool, config, parameters, timeoutMs, secrets: hidden });
 }
 
 async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {

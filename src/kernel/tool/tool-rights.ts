@@ -1,30 +1,8 @@
 import { fail, getOwn, type Outcome, ok } from '../../base/index.ts';
-import type { Item } from '../../items/index.ts';
 import type { Authority } from '../call.ts';
 import type { PlannedNeed, PrimitiveCall } from '../primitive.ts';
 import { PROGRAM } from '../primitives/program-tools.ts';
-import { hasPatterns } from './parameters.ts';
 import type { Plan, PlannedTool } from './plan.ts';
-
-/** Refuses an item whose signature is broken or by a key nobody trusts. */
-export function checkSignature(item: Item): Outcome<null> {
-  const { state, reason = '' } = item.signature;
-  if (state === 'changed') {
-    return fail(
-      'signature_invalid',
-      `${item.kind} \`${item.id}\` was changed after it was signed${reason && `: ${reason}`}; review it and sign it again`,
-      { [item.kind]: item.id },
-    );
-  }
-  if (state === 'untrusted') {
-    return fail(
-      'signature_invalid',
-      `${item.kind} \`${item.id}\` is signed by a key that is not trusted${reason && `: ${reason}`}; see \`km trust --help\``,
-      { [item.kind]: item.id },
-    );
-  }
-  return ok(null);
-}
 
 // The capability gate of a tool call: what is asked before anything of the call is known but its
 // tool, action and parameters. The primitive asks again, with the real path, host or id.
@@ -44,9 +22,7 @@ const waysOut = (file: string): string =>
 
 /** The first link that is not signed, when that matters. */
 export const unsignedLink = (plan: Plan, policy: SignaturePolicy): PlannedTool | undefined =>
-  policy.allowsUnsigned
-    ? undefined
-    : plan.links.find((link) => link.signature.state === 'unsigned');
+  policy.allowsUnsigned ? undefined : plan.unsigned;
 
 /** What an unsigned chain may not use, with the reason; undefined when nothing is held against it. */
 export function unsignedRefusal(
@@ -100,8 +76,8 @@ export function refuseSecrets(plan: Plan, policy: SignaturePolicy): Outcome<null
  * nobody vouches for are not run.
  */
 export function refusePatterns(plan: Plan, policy: SignaturePolicy): Outcome<null> {
-  const link = plan.links.find((each) => !checkSignature(each).ok) ?? unsignedLink(plan, policy);
-  if (!link || !hasPatterns(plan.schema)) return ok(null);
+  const link = plan.hasPatterns ? (plan.broken?.link ?? unsignedLink(plan, policy)) : undefined;
+  if (!link) return ok(null);
   return fail(
     'permission_denied',
     `tool \`${link.id}\` is not signed, so the \`pattern\` in its schema is not used: ${waysOut(link.file)}`,
@@ -111,10 +87,7 @@ export function refusePatterns(plan: Plan, policy: SignaturePolicy): Outcome<nul
 
 /** May this tool be called at all? Its id, its effect, and a grant of every name it requires. */
 export function gateTool(plan: Plan, authority: Authority): Outcome<null> {
-  for (const link of plan.links) {
-    const signature = checkSignature(link);
-    if (!signature.ok) return signature;
-  }
+  if (plan.broken) return plan.broken.failure;
   const id = plan.leaf.id;
   const signed = plan.leaf.signature.state !== 'unsigned';
   if (!authority.sees('tool', plan.leaf.category, id)) {
@@ -124,18 +97,21 @@ export function gateTool(plan: Plan, authority: Authority): Outcome<null> {
   if (!effect.ok) return effect;
   const called = authority.check({ capability: 'tool.execute', scope: { id }, signed });
   if (!called.ok) return called;
-  const missing = plan.requires.filter((name) => !authority.holds(name).ok);
-  const [first] = missing;
-  if (first === undefined) return ok(null);
-  const refusal = authority.holds(first);
-  if (refusal.ok) return refusal;
-  return fail('permission_denied', refusal.error.detail.message, {
-    ...refusal.error.detail,
-    missing: first,
-    missing_all: missing,
-    attempted: id,
-  });
+  for (const name of plan.requires) {
+    const held = authority.holds(name);
+    if (held.ok) continue;
+    const missing = plan.requires.filter((other) => !authority.holds(other).ok);
+    return fail('permission_denied', held.error.detail.message, {
+      ...held.error.detail,
+      missing: name,
+      missing_all: missing,
+      attempted: id,
+    });
+  }
+  return OK;
 }
+
+const OK: Outcome<null> = ok(null);
 
 /** From the most trusted to the least. INVARIANT: a chain is worth what its weakest link is. */
 const SOURCES = ['bundle', 'installed', 'user', 'project'] as const;
@@ -145,18 +121,31 @@ function sourceOf({ leaf, links }: Plan): PrimitiveCall['tool']['source'] {
   return SOURCES.findLast((source) => links.some((link) => link.source === source)) ?? 'project';
 }
 
+type ToolFacts = PrimitiveCall['tool'];
+
+/** The same plan says the same of its tool, call after call. */
+const facts = new WeakMap<Plan, { own: ToolFacts; strict: ToolFacts }>();
+
 /** What a primitive is told about the tool. An unsigned chain runs in the strictest sandbox. */
-export function toolFacts(plan: Plan, policy: SignaturePolicy): PrimitiveCall['tool'] {
-  const { leaf, tool } = plan;
+export function toolFacts(plan: Plan, policy: SignaturePolicy): ToolFacts {
+  const known = facts.get(plan) ?? factsOf(plan);
+  return unsignedLink(plan, policy) ? known.strict : known.own;
+}
+
+function factsOf(plan: Plan): { own: ToolFacts; strict: ToolFacts } {
+  const { leaf, tool, requires, effect, env } = plan;
   // The module belongs to the link that names it, which need not be the leaf.
   const owner = plan.links.find((link) => getOwn(link.tool?.config, 'module')) ?? leaf;
-  return {
+  const own = {
     id: leaf.id,
     dir: owner.file.replace(/[^/\\]*$/, ''),
     source: sourceOf(plan),
-    requires: plan.requires,
-    effect: plan.effect,
-    sandbox: unsignedLink(plan, policy) ? 'strict' : tool.sandbox,
-    env: [...plan.env],
+    requires,
+    effect,
+    sandbox: tool.sandbox,
+    env: [...env],
   };
+  const both = { own, strict: { ...own, sandbox: 'strict' as const } };
+  facts.set(plan, both);
+  return both;
 }

@@ -29,9 +29,8 @@ import {
   type Kind,
   type PreparedCall,
 } from '../call.ts';
-import { type ItemMarks, isSigned } from '../rights/item-marks.ts';
+import { checkSignature, type ItemMarks, isSigned } from '../rights/item-marks.ts';
 import { type ValidationError, validate } from '../tool/parameters.ts';
-import { checkSignature } from '../tool/tool-rights.ts';
 import { MODIFY_ACTIONS, type Modifier } from './modify.ts';
 
 type DirectiveItem = Extract<Item, { kind: 'directive' }>;

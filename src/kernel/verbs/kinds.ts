@@ -2,9 +2,8 @@ import { fail, ok } from '../../base/index.ts';
 import { makeValue } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
 import type { Kind } from '../call.ts';
-import type { ItemMarks } from '../rights/item-marks.ts';
+import { checkSignature, type ItemMarks } from '../rights/item-marks.ts';
 import type { PrepareTool } from '../tool/run-tool.ts';
-import { checkSignature } from '../tool/tool-rights.ts';
 import { MODIFY_ACTIONS, type Modifier } from './modify.ts';
 
 /** Running knowledge means reading it: its text, labelled with the file it came from. */
