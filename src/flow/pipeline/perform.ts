@@ -105,8 +105,7 @@ async function thrownAway(
 ): Promise<Outcome<Value> | undefined> {
   try {
     endEffects(attempt, outcome);
-    const { audit } = attempt.call.own;
-    if (audit) await audited(attempt, outcome, audit);
+    await audited(attempt, outcome);
   } catch (error) {
     return await settle(attempt, marked(attempt, crashed(operationName(attempt.call.op), error)));
   }
@@ -144,9 +143,9 @@ function endEffects(attempt: Attempt, outcome: Outcome<Value>): void {
 /** on_limit for a refusal of stage 4, on_error for everything later and for the gate. */
 async function faultRaised(attempt: Attempt, outcome: Outcome<Value>): Promise<AttemptEnding> {
   if (outcome.ok || attempt.stage <= BEFORE_STEP || attempt.stage === AFTER_STEP) return undefined;
-  const { audit, checkpoint } = attempt.call.own;
+  const { checkpoint } = attempt.call.own;
   try {
-    if (audit && attempt.stage < AUDIT) await audited(attempt, outcome, audit);
+    if (attempt.stage < AUDIT) await audited(attempt, outcome);
     if (outcome.error.code === RETRY_CODE || !checkpoint) return undefined;
     const name = LIMITS.has(attempt.stage) ? 'limit' : 'error';
     return await raise(attempt, { name, fault: outcome.error, arguments: attempt.inputs });

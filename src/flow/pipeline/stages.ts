@@ -1,5 +1,5 @@
 // One attempt at an operation, as the stages see it.
-import { fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import type {
   Effect,
   Frame,
@@ -119,7 +119,11 @@ export function startAttempt(
   };
 }
 
-const valuesOf = ({ inputs }: Attempt): readonly Value[] => inputs.map(({ value }) => value);
+function valuesOf(inputs: readonly Argument[]): readonly Value[] {
+  const values: Value[] = [];
+  for (const { value } of inputs) values.push(value);
+  return values;
+}
 
 /** What the marks of a result, or of a fault, are made from. */
 export const madeIn = ({ call, frame, inputs, captured }: Attempt): Made => ({
@@ -184,28 +188,26 @@ async function raiseBeforeStep(attempt: Attempt): Promise<AttemptEnding> {
   return ending === 'again' ? undefined : ending;
 }
 
-const intent: Stage = ({ call: { own }, isRepeat }) =>
-  own.intent && !isRepeat ? noteIntent(own.intent) : undefined;
+/** A stage goes on where there is nothing to say against it. */
+const unlessRefused = (answer: Outcome<unknown>): Failure | undefined =>
+  answer.ok ? undefined : answer;
 
-async function noteIntent(note: NonNullable<ActPorts['intent']>): Promise<AttemptEnding> {
-  const noted = await note();
-  return noted.ok ? undefined : noted;
-}
+const intent: Stage = ({ call: { own }, isRepeat }) => {
+  const noted = isRepeat ? undefined : own.intent?.();
+  return noted instanceof Promise ? noted.then(unlessRefused) : noted && unlessRefused(noted);
+};
 
-const gate: Stage = (attempt) => (attempt.call.own.gate ? askGate(attempt) : undefined);
-
-async function askGate(attempt: Attempt): Promise<AttemptEnding> {
-  const { call, frame } = attempt;
-  const answer = await call.own.gate?.(call.op, valuesOf(attempt), frame);
-  return answer?.ok === false ? answer : undefined;
-}
+const gate: Stage = ({ call, inputs: given, frame }) => {
+  const answer = call.own.gate?.(call.op, valuesOf(given), frame);
+  return answer instanceof Promise ? answer.then(unlessRefused) : answer && unlessRefused(answer);
+};
 
 const reserve: Stage = (attempt) =>
   attempt.call.own.limits && !attempt.isRepeat ? askLimits(attempt) : undefined;
 
 async function askLimits(attempt: Attempt): Promise<AttemptEnding> {
   const { call, frame } = attempt;
-  const answer = await call.own.limits?.reserve(call.op, valuesOf(attempt), frame);
+  const answer = await call.own.limits?.reserve(call.op, valuesOf(attempt.inputs), frame);
   if (answer?.ok === false) return answer;
   attempt.reservation = answer?.output;
   return undefined;
@@ -283,7 +285,7 @@ async function runBody(attempt: Attempt): Promise<AttemptEnding> {
     trace: attempt.trace,
   };
   attempt.isStarted = true;
-  const run = (signal?: AbortSignal) => body(valuesOf(attempt), { ...scope, signal });
+  const run = (signal?: AbortSignal) => body(valuesOf(attempt.inputs), { ...scope, signal });
   const outcome = await (call.own.run ? call.own.run(run) : run());
   if (!outcome.ok) return outcome;
   attempt.result = outcome.output;
@@ -337,18 +339,12 @@ async function judgeResult(attempt: Attempt, result: Value): Promise<AttemptEndi
   return failure;
 }
 
-const audit: Stage = (attempt) => {
-  const { own } = attempt.call;
-  return own.audit ? audited(attempt, resultOf(attempt), own.audit) : undefined;
-};
+const audit: Stage = (attempt) =>
+  attempt.call.own.audit ? audited(attempt, resultOf(attempt)) : undefined;
 
 /** One row for every attempt. INVARIANT: what could not be noted is not reported as done. */
-export async function audited(
-  attempt: Attempt,
-  outcome: Outcome<Value>,
-  write: NonNullable<ActPorts['audit']>,
-): Promise<undefined> {
-  await write(entryOf(attempt, outcome, false));
+export async function audited(attempt: Attempt, outcome: Outcome<Value>): Promise<undefined> {
+  await attempt.call.own.audit?.(entryOf(attempt, outcome, false));
 }
 
 export const entryOf = (

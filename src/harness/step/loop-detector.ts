@@ -8,6 +8,7 @@ import {
   isDeeperThan,
   isObject,
   type Json,
+  setOwn,
 } from '../../base/index.ts';
 import type { CallPrint, LoopDetector, LoopFound, ObservedCall } from '../thread/thread.ts';
 
@@ -28,14 +29,12 @@ const IDS = [
 
 const LONGEST = 100;
 
-const textOf = (value: Json): string | undefined => {
+function fits(value: Json, formats: readonly RegExp[]): boolean {
   const text = typeof value === 'number' ? String(value) : value;
-  return typeof text === 'string' && text.length <= LONGEST ? text : undefined;
-};
-const fits = (value: Json, formats: readonly RegExp[]): boolean => {
-  const text = textOf(value);
-  return text !== undefined && formats.some((format) => format.test(text));
-};
+  if (typeof text !== 'string' || text.length > LONGEST) return false;
+  for (const format of formats) if (format.test(text)) return true;
+  return false;
+}
 
 /** Times and ids further in are all alike; those on top are left out altogether. */
 function plain(value: Json): Json {
@@ -57,18 +56,18 @@ const digestPlain = (value: Json): string =>
   digest(isDeeperThan(value, MAX_DEPTH) ? value : plain(value));
 
 /** An id that is all there is to a call says what the call is about: then it counts. */
-function countedFields(call: ObservedCall): Record<string, string> {
-  const { arguments: given, volatile = [] } = call;
+function countedFields({ arguments: given, volatile = [] }: ObservedCall): Record<string, string> {
   if (!isObject(given)) return { '': digestPlain(given) };
-  const entries = Object.entries(given).filter(
-    ([name, value]) => !volatile.includes(name) && !fits(value, TIMES),
-  );
-  const others = entries.filter(([, value]) => typeof value !== 'string' || !fits(value, IDS));
-  const counted =
-    others.length > 0
-      ? others.map(([name, value]) => [name, digestPlain(value)])
-      : entries.map(([name, value]) => [name, digest(value)]);
-  return Object.fromEntries(counted) as Record<string, string>;
+  const ids: Record<string, string> = {};
+  const others: Record<string, string> = {};
+  let hasOthers = false;
+  for (const [name, value] of Object.entries(given)) {
+    if (volatile.includes(name) || fits(value, TIMES)) continue;
+    const isId = typeof value === 'string' && fits(value, IDS);
+    hasOthers ||= !isId;
+    setOwn(isId ? ids : others, name, isId ? digest(value) : digestPlain(value));
+  }
+  return hasOthers ? others : ids;
 }
 
 export function printOf(call: ObservedCall): CallPrint {
@@ -137,15 +136,13 @@ function findAlternating(recent: readonly Entry[], newest: Entry): LoopFound | u
   };
 }
 
-/** Calls made at once, before any answer was seen, are one attempt and not several. */
-const attempts = (entries: readonly Entry[]): number =>
-  entries.filter(
-    ({ turn }, at) => turn === undefined || entries.findIndex((each) => each.turn === turn) === at,
-  ).length;
-
 function findSimilar(recent: readonly Entry[], newest: Entry): LoopFound | undefined {
   const alike = recent.filter((entry) => isSimilar(entry, newest));
-  const count = attempts(alike);
+  if (alike.length < SIMILAR) return undefined;
+  // Calls made at once, before any answer was seen, are one attempt and not several.
+  const count = alike.filter(
+    ({ turn }, at) => turn === undefined || alike.findIndex((each) => each.turn === turn) === at,
+  ).length;
   if (count < SIMILAR) return undefined;
   return {
     pattern: 'similar',
@@ -154,6 +151,14 @@ function findSimilar(recent: readonly Entry[], newest: Entry): LoopFound | undef
     progress: hasProgress(alike.slice(0, -1), false),
     message: `\`${newest.tool}\` was called ${count} times with nearly the same arguments within ${WINDOW} calls`,
   };
+}
+
+/** The newest alone makes no pattern, and most calls are like no other. */
+function mayLoop(recent: readonly Entry[], newest: Entry): boolean {
+  for (const entry of recent) {
+    if (entry !== newest && (entry.key === newest.key || isSimilar(entry, newest))) return true;
+  }
+  return false;
 }
 
 const printed = ({ tool, key, fields, turn }: Entry): CallPrint => ({
@@ -178,6 +183,7 @@ export function createLoopDetector(
       }
       inherited = [];
       recent = [...recent, newest].slice(-WINDOW);
+      if (!mayLoop(recent, newest)) return undefined;
       return (
         findRepeated(recent, newest) ??
         findAlternating(recent, newest) ??

@@ -9,8 +9,8 @@ import { type IdentifiedCall, identifyCall } from './tool-call.ts';
 const MAX_AT_ONCE = 8;
 
 /** Tools that only read, searches and loads. Hooks see one step at a time. */
-function mayShare({ ports, hooks: { list: hooks } }: Thread, call: ToolCallBlock): boolean {
-  if (hooks.length > 0) return false;
+function mayShare({ ports, hooks: { list } }: Thread, call: ToolCallBlock): boolean {
+  if (list.length > 0) return false;
   const known = identifyCall(ports, call);
   if (!known.ok || known.output.effect !== 'read') return false;
   const { verb, request } = known.output;
@@ -19,18 +19,15 @@ function mayShare({ ports, hooks: { list: hooks } }: Thread, call: ToolCallBlock
   );
 }
 
-/** Neighbours that may be made at once, everything else by itself. */
-function groupsOf(thread: Thread, calls: readonly ToolCallBlock[]): ToolCallBlock[][] {
-  const groups: ToolCallBlock[][] = [];
-  let isShared = false;
-  for (const call of calls) {
-    const shares = mayShare(thread, call);
-    const last = groups.at(-1);
-    if (shares && isShared && last && last.length < MAX_AT_ONCE) last.push(call);
-    else groups.push([call]);
-    isShared = shares;
+/** How many of the calls from `first` on may be made at once. */
+function groupSize(thread: Thread, calls: readonly ToolCallBlock[], first: number): number {
+  let end = first;
+  while (end < calls.length && end - first < MAX_AT_ONCE) {
+    const call = calls[end];
+    if (!call || !mayShare(thread, call)) break;
+    end++;
   }
-  return groups;
+  return Math.max(1, end - first);
 }
 
 async function runGroup(
@@ -44,13 +41,10 @@ async function runGroup(
     else if (step.ending) return step.ending;
   }
   const outcomes = await Promise.all(
-    begun.map(async ({ call, known }) => ({
-      call,
-      known,
-      outcome: await performCall(thread, call, known),
-    })),
+    begun.map(({ call, known }) => performCall(thread, call, known)),
   );
-  for (const { call, known, outcome } of outcomes) {
+  for (const [at, outcome] of outcomes.entries()) {
+    const { call, known } = begun[at] as (typeof begun)[number];
     const ended = await endStep(thread, call, known, outcome);
     if (ended) return ended;
   }
@@ -62,16 +56,16 @@ export async function runSteps(
   calls: readonly ToolCallBlock[],
   between: () => Promise<Ending | undefined>,
 ): Promise<Ending | undefined> {
-  for (const [index, group] of groupsOf(thread, calls).entries()) {
-    const stopped = index === 0 ? undefined : await between();
+  for (let at = 0; at < calls.length; ) {
+    const size = groupSize(thread, calls, at);
+    const stopped = at === 0 ? undefined : await between();
     if (stopped) return stopped;
     // Whoever steers may have left the rest out.
-    const open = new Set(thread.talk.conversation.pending().map(({ id }) => id));
-    const ended = await runGroup(
-      thread,
-      group.filter(({ id }) => open.has(id)),
-    );
+    const open = thread.talk.conversation.pending();
+    const group = calls.slice(at, at + size).filter(({ id }) => open.some((one) => one.id === id));
+    const ended = await runGroup(thread, group);
     if (ended) return ended;
+    at += size;
   }
   return undefined;
 }
