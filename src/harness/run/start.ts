@@ -96,7 +96,13 @@ async function createRow(
 const BORN: JournalEvent = { type: 'status', data: { status: 'running' } };
 
 /** Makes the row and lets the thread run; whoever wants its result awaits `done`. */
-export async function startPrepared(
+export function startPrepared(...run: Parameters<typeof begin>): ReturnType<typeof begin> {
+  const [ports, , { parent }] = run;
+  // Who runs already does not wait for those that have not begun.
+  return parent ? begin(...run) : ports.threads.live.admit(() => begin(...run));
+}
+
+async function begin(
   ports: HarnessPorts,
   prepared: Prepared,
   place: BirthPlace,

@@ -86,20 +86,27 @@ export interface KnownSecrets {
 
 /** `environment` is asked anew for every thread: tools come and go. */
 export function createKnownSecrets(environment: () => readonly string[]): KnownSecrets {
-  const own = new Map<string, { secrets: ReadonlySet<string>; redactor: Redactor }>();
+  interface Known {
+    secrets: ReadonlySet<string>;
+    redactor: Redactor;
+  }
+  const own = new Map<string, Known>();
+  /** What most threads know and no more; the same for all of them. */
+  let common: Known | undefined;
   const ended = new Set<string>();
   /** What a redactor has found nothing in: the registry and the transcript ask about the same event. */
   const clean = new WeakMap<object, Redactor>();
 
-  function of(thread: string) {
-    let known = own.get(thread);
-    if (!known) {
-      ended.delete(thread);
-      const secrets = new Set(environment());
-      known = { secrets, redactor: createRedactor(secrets) };
-      own.set(thread, known);
-    }
-    return known;
+  function of(thread: string): Known {
+    const before = own.get(thread);
+    if (before) return before;
+    ended.delete(thread);
+    const secrets = new Set(environment());
+    const redactor = createRedactor(secrets);
+    // A redactor is the same for the same secrets.
+    if (common?.redactor !== redactor) common = { secrets, redactor };
+    own.set(thread, common);
+    return common;
   }
   function learn(thread: string, news: Iterable<string>): void {
     const known = of(thread);

@@ -85,3 +85,25 @@ test('closing stops those that run and those that are only about to', async () =
   expect(stopped).toEqual(['a', 'b']);
   expect(await resuming).toEqual(ok(result('b')));
 });
+
+test('a few are started at once, and one that fails makes room too', async () => {
+  const live = createLiveThreads();
+  const gates: (() => void)[] = [];
+  let starting = 0;
+  const all = Array.from({ length: 20 }, (_, at) =>
+    live.admit(async () => {
+      starting += 1;
+      await new Promise<void>((go) => gates.push(go));
+      starting -= 1;
+      if (at % 2 === 1) throw new Error('no');
+      return at;
+    }),
+  );
+  const ended = Promise.allSettled(all);
+  for (let at = 0; at < 20; at++) {
+    await expect.poll(() => gates.length).toBeGreaterThan(at);
+    expect(starting).toBeLessThanOrEqual(4);
+    gates[at]?.();
+  }
+  expect((await ended).filter(({ status }) => status === 'fulfilled')).toHaveLength(10);
+});

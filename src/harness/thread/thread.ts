@@ -336,6 +336,8 @@ export interface LiveThreads {
   all(): LiveThread[];
   /** Of all of them. */
   readonly leases: LeaseKeeper;
+  /** Starts one, when not too many others are starting. */
+  admit<T>(start: () => Promise<T>): Promise<T>;
   /** Resolves when a thread of this id runs here. */
   entered(id: string): Promise<void>;
   /** Goes on with a thread; whoever asks while that is under way is given the same answer. */
