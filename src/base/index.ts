@@ -44,7 +44,6 @@ export {
   listOrOne,
   mapping,
   numberBetween,
-  type OpenedYaml,
   oneOf,
   openYaml,
   parseObject,
@@ -64,6 +63,6 @@ export {
 } from './read-shape.ts';
 export { createLooks, createRecent, createRecentPairs } from './recent.ts';
 export { createRedactor, type RedactionStream, type Redactor } from './redact.ts';
-export { type FileBytes, type FileProblem, isInside, readRegularFile } from './regular-file.ts';
+export { isInside, readRegularFile } from './regular-file.ts';
 export { createLines, nearest, type Position, type TextLines } from './text.ts';
 export { formatYaml, parseYaml } from './yaml.ts';

@@ -12,44 +12,35 @@ export { type Ceiling, createCeilingVerifier } from './grants/ceiling.ts';
 export { describeNeed, formatPermission, permissionFor } from './grants/denial.ts';
 export {
   type Grant,
-  grantAllows,
   grantName,
   grantProblem,
   isSystemGrant,
   type Need,
   type Scope,
 } from './grants/grant.ts';
-export { type CategoryFilter, filterAllows, type ItemFilters } from './grants/item-filter.ts';
+export { type CategoryFilter } from './grants/item-filter.ts';
 export {
   type GrantedRights,
   grantsFromPermissions,
-  type PermissionProblem,
   type Permissions,
 } from './grants/permission.ts';
 export type { Permission } from './grants/permission-map.ts';
 export { type ItemStatement, signStatement, verifyStatement } from './keys/item-statement.ts';
 export {
   generateKeyPair,
-  importKeyPair,
   type KeyPair,
   keyIdOf,
-  type PublicKeyRecord,
 } from './keys/key.ts';
-export { createKeyFolder, type KeyFile, type KeyFolder } from './keys/key-folder.ts';
-export { createTrustStore, type TrustedKey, type TrustStore } from './keys/trust-store.ts';
-export type { Explanation } from './tokens/chain-rights.ts';
-export { missingAtStart, type StartCheck } from './tokens/chain-rights.ts';
+export { createKeyFolder, type KeyFolder } from './keys/key-folder.ts';
+export { createTrustStore, type TrustStore } from './keys/trust-store.ts';
+export { missingAtStart } from './tokens/chain-rights.ts';
 export {
   attenuateToken,
   type BlockContent,
   type CapabilityToken,
-  decodeToken,
   encodeToken,
-  type MintOptions,
   mintToken,
-  sealToken,
 } from './tokens/token.ts';
-export type { ApprovedGrant, TokenBlock, TokenBudget } from './tokens/token-block.ts';
 export {
   createTokenVerifier,
   type TokenVerifier,

@@ -10,167 +10,196 @@ import { crashed, type Judgement, MAX_ATTEMPTS } from './decision.ts';
 import { relabelled, replaced, wasReplaced } from './guard.ts';
 import { isSelected } from './guard-set.ts';
 
+/** What a guard judges: one input by its index, the result, or all inputs together. */
+type Subject = number | 'output' | 'all';
+
+type Change = (value: Value, position: number) => Value;
+
 /** One phase of one attempt, while it is being judged. */
-interface GuardRound {
+class GuardRound implements Judgement {
   readonly phase: Phase;
   readonly op: Operation;
   readonly frame: Frame;
   inputs: readonly Argument[];
   output: Value | undefined;
-  readonly findings: Finding[];
-  readonly trace: TraceEntry[];
-}
+  readonly findings: Finding[] = [];
+  readonly trace: TraceEntry[] = [];
 
-/** What a guard judges: one input, the result, or all inputs together. */
-type Subject = { kind: 'input'; index: number } | { kind: 'output' } | { kind: 'all' };
+  constructor(phase: Phase, op: Operation, frame: Frame, inputs: readonly Argument[]) {
+    this.phase = phase;
+    this.op = op;
+    this.frame = frame;
+    this.inputs = inputs;
+  }
 
-function marksOf(round: GuardRound, subject: Subject): Descriptor {
-  const { inputs, output, frame } = round;
-  const one = subject.kind === 'input' ? inputs[subject.index]?.value : output;
-  if (subject.kind !== 'all')
+  #marksOf(subject: Subject): Descriptor {
+    const { inputs, output, frame } = this;
+    if (subject === 'all') {
+      const all = output ? [output] : inputs.map(({ value }) => value);
+      return mergeAll([frame.influence, ...all.map((value) => value.meta.descriptor)]);
+    }
+    const one = subject === 'output' ? output : inputs[subject]?.value;
     return mergeDescriptors(one?.meta.descriptor ?? EMPTY, frame.influence);
-  const all = output ? [output] : inputs.map(({ value }) => value);
-  return mergeAll([frame.influence, ...all.map((value) => value.meta.descriptor)]);
-}
-
-/** `ctx.guard` while one guard is asked. */
-function guardFacts(
-  round: GuardRound,
-  guard: Guard,
-  subject: Subject,
-  marks: Descriptor,
-): JsonObject {
-  const { phase, inputs, output, findings, trace, frame } = round;
-  const budget = frame.retry;
-  const texts = (kind: Finding['kind']) =>
-    findings.filter((finding) => finding.kind === kind).map(({ text }) => text);
-  return lazyObject({
-    name: () => guard.name,
-    filter: () => guard.on,
-    timing: () => phase,
-    try: () => budget?.attempt ?? 1,
-    tries: () => (budget?.hints ?? []).map((hint, at) => ({ attempt: at + 1, hint })),
-    max: () => budget?.max ?? MAX_ATTEMPTS,
-    input: () =>
-      subject.kind === 'input'
-        ? (inputs[subject.index]?.value.data ?? null)
-        : inputs.map(({ value }) => value.data),
-    output: () => output?.data ?? null,
-    labels: () => [...marks.labels],
-    taint: () => [...marks.taint],
-    sources: () => [...marks.sources],
-    reason: () => texts('deny')[0] ?? null,
-    reasons: () => texts('deny'),
-    hints: () =>
-      findings
-        .filter(({ kind }) => kind === 'retry')
-        .map(({ guard, text }) => ({ guardName: guard.replace(/^@/, ''), hint: text })),
-    hintHistory: () => [...(budget?.hints ?? [])],
-    decision: () => null,
-    trace: () => trace.map((entry) => ({ ...entry })),
-  });
-}
-
-const withInput = (inputs: readonly Argument[], index: number, value: Value): readonly Argument[] =>
-  inputs.map((input, at) => (at === index ? { ...input, value } : input));
-
-type Change = (value: Value, position: number) => Value;
-
-/** Applies a change to the judged value; a list replaces inputs by position, else the first one. */
-function applyTo(round: GuardRound, subject: Subject, change: Change, positions: number): void {
-  if (round.output) round.output = change(round.output, 0);
-  else if (subject.kind === 'input') {
-    const old = round.inputs[subject.index];
-    if (old) round.inputs = withInput(round.inputs, subject.index, change(old.value, 0));
-  } else {
-    round.inputs = round.inputs.map((input, at) =>
-      at < positions ? { ...input, value: change(input.value, at) } : input,
-    );
   }
-}
 
-const dataOf = (value: Value | Json): Json => (isValue(value) ? value.data : value);
-
-/** True when a value was replaced. */
-function replace(round: GuardRound, subject: Subject, guard: Guard, verdict: Verdict): boolean {
-  if (verdict.kind !== 'allow_value') return false;
-  const { phase } = round;
-  const { value } = verdict;
-  const data = isValue(value) ? value.data : value;
-  const isList = subject.kind === 'all' && !round.output && Array.isArray(data);
-  const list: Json[] = isList ? data : [];
-  let any = false;
-  const change: Change = (old, at) => {
-    if (wasReplaced(old, guard, phase)) return old;
-    any = true;
-    const item = isList ? (list[at] ?? null) : value;
-    const marked =
-      isList && isValue(value) ? relabel(makeValue(item as Json), value.meta.descriptor) : item;
-    return replaced(old, marked, guard, phase);
-  };
-  applyTo(round, subject, change, isList ? list.length : 1);
-  return any;
-}
-
-function find(
-  round: GuardRound,
-  subject: Subject,
-  guard: Guard,
-  kind: Finding['kind'],
-  text: string,
-) {
-  const input = subject.kind === 'input' ? round.inputs[subject.index]?.name : undefined;
-  const { sources } = marksOf(round, subject);
-  round.findings.push({ kind, guard: guard.name, filter: guard.on, text, input, sources });
-}
-
-function settle(round: GuardRound, subject: Subject, guard: Guard, answer: Outcome<Verdict>): void {
-  const note = (decision: string, reason: string | null, replacement: Json = null) =>
-    round.trace.push({ guardName: guard.name.replace(/^@/, ''), decision, reason, replacement });
-  if (!answer.ok) {
-    const text = `the guard could not be evaluated: ${answer.error.detail.message}`;
-    find(round, subject, guard, 'deny', text);
-    note('deny', text);
-    return;
+  #inputOf(subject: Subject): Argument | undefined {
+    return typeof subject === 'number' ? this.inputs[subject] : undefined;
   }
-  const verdict = answer.output;
-  if (verdict.kind !== 'allow' && verdict.kind !== 'allow_value') {
-    find(round, subject, guard, verdict.kind, verdict.text);
-    note(verdict.kind, verdict.text);
-    return;
-  }
-  const { labels } = verdict;
-  if ((labels?.clear || labels?.remove?.length) && !guard.privileged) {
-    const text = 'only a privileged guard may remove labels';
-    find(round, subject, guard, 'deny', text);
-    note('deny', text);
-    return;
-  }
-  const replacement = replace(round, subject, guard, verdict);
-  applyTo(round, subject, (value) => relabelled(value, labels, guard), round.inputs.length);
-  note('allow', null, replacement && verdict.kind === 'allow_value' ? dataOf(verdict.value) : null);
-}
 
-/** Asks one guard, with guards off for whatever it does. */
-async function ask(round: GuardRound, subject: Subject, guard: Guard): Promise<void> {
-  const { phase, op, frame, inputs, output } = round;
-  const marks = marksOf(round, subject);
-  const facts = {
-    ...frame.facts,
-    op: undefined,
-    guard: () => guardFacts(round, guard, subject, marks),
-    descriptor: marks,
-  };
-  const view = {
-    phase,
-    op,
-    input: subject.kind === 'input' ? inputs[subject.index] : undefined,
-    inputs,
-    output,
+  /** `ctx.guard` while one guard is asked. */
+  #factsOf(guard: Guard, subject: Subject, marks: Descriptor): JsonObject {
+    const { phase, inputs, output, findings, trace } = this;
+    const budget = this.frame.retry;
+    const texts = (kind: Finding['kind']) =>
+      findings.filter((finding) => finding.kind === kind).map(({ text }) => text);
+    return lazyObject({
+      name: () => guard.name,
+      filter: () => guard.on,
+      timing: () => phase,
+      try: () => budget?.attempt ?? 1,
+      tries: () => (budget?.hints ?? []).map((hint, at) => ({ attempt: at + 1, hint })),
+      max: () => budget?.max ?? MAX_ATTEMPTS,
+      input: () =>
+        typeof subject === 'number'
+          ? (inputs[subject]?.value.data ?? null)
+          : inputs.map(({ value }) => value.data),
+      output: () => output?.data ?? null,
+      labels: () => [...marks.labels],
+      taint: () => [...marks.taint],
+      sources: () => [...marks.sources],
+      reason: () => texts('deny')[0] ?? null,
+      reasons: () => texts('deny'),
+      hints: () =>
+        findings
+          .filter(({ kind }) => kind === 'retry')
+          .map(({ guard, text }) => ({ guardName: guard.replace(/^@/, ''), hint: text })),
+      hintHistory: () => [...(budget?.hints ?? [])],
+      decision: () => null,
+      trace: () => trace.map((entry) => ({ ...entry })),
+    });
+  }
+
+  /** Changes the judged value: the result, one input, or so many of all inputs. */
+  #apply(subject: Subject, change: Change, positions: number): void {
+    if (this.output) {
+      this.output = change(this.output, 0);
+      return;
+    }
+    this.inputs = this.inputs.map((input, at) => {
+      const position = typeof subject === 'number' ? (at === subject ? 0 : positions) : at;
+      return position < positions ? { ...input, value: change(input.value, position) } : input;
+    });
+  }
+
+  /** True when a value was replaced; a list replaces inputs by position, else the first one. */
+  #replace(subject: Subject, guard: Guard, value: Value | Json): boolean {
+    const data = isValue(value) ? value.data : value;
+    const list = subject === 'all' && !this.output && Array.isArray(data) ? data : undefined;
+    let any = false;
+    const change: Change = (old, at) => {
+      if (wasReplaced(old, guard, this.phase)) return old;
+      any = true;
+      const item = list ? (list[at] ?? null) : value;
+      const marked =
+        list && isValue(value) ? relabel(makeValue(item as Json), value.meta.descriptor) : item;
+      return replaced(old, marked, guard, this.phase);
+    };
+    this.#apply(subject, change, list ? list.length : 1);
+    return any;
+  }
+
+  #note(guard: Guard, decision: string, reason: string | null, replacement: Json = null): void {
+    const guardName = guard.name.replace(/^@/, '');
+    this.trace.push({ guardName, decision, reason, replacement });
+  }
+
+  #object(subject: Subject, guard: Guard, kind: Finding['kind'], text: string): void {
+    const { name: by, on: filter } = guard;
+    const input = this.#inputOf(subject)?.name;
+    const { sources } = this.#marksOf(subject);
+    this.findings.push({ kind, guard: by, filter, text, input, sources });
+    this.#note(guard, kind, text);
+  }
+
+  #settle(subject: Subject, guard: Guard, answer: Outcome<Verdict>): void {
+    if (!answer.ok) {
+      const text = `the guard could not be evaluated: ${answer.error.detail.message}`;
+      return this.#object(subject, guard, 'deny', text);
+    }
+    const verdict = answer.output;
+    if (verdict.kind !== 'allow' && verdict.kind !== 'allow_value') {
+      return this.#object(subject, guard, verdict.kind, verdict.text);
+    }
+    const { labels } = verdict;
+    if ((labels?.clear || labels?.remove?.length) && !guard.privileged) {
+      return this.#object(subject, guard, 'deny', 'only a privileged guard may remove labels');
+    }
+    const value = verdict.kind === 'allow_value' ? verdict.value : undefined;
+    const isReplaced = value !== undefined && this.#replace(subject, guard, value);
+    if (labels) {
+      const count = Math.max(1, this.inputs.length);
+      this.#apply(subject, (old) => relabelled(old, labels, guard), count);
+    }
+    const shown = isValue(value) ? value.data : (value ?? null);
+    this.#note(guard, 'allow', null, isReplaced ? shown : null);
+  }
+
+  /** Asks one guard, with guards off for whatever it does. */
+  async #ask(subject: Subject, guard: Guard): Promise<void> {
+    const { phase, op, frame, inputs, output } = this;
+    const marks = this.#marksOf(subject);
+    const facts = {
+      ...frame.facts,
+      op: undefined,
+      guard: () => this.#factsOf(guard, subject, marks),
+      descriptor: marks,
+    };
     // INVARIANT: guards are off for what a guard does, policies never are.
-    frame: { ...frame, parent: frame, inputs, guards: frame.guards.locked, isJudging: true, facts },
-  };
-  settle(round, subject, guard, await answerOf(guard, view));
+    const inner = { parent: frame, inputs, guards: frame.guards.locked, isJudging: true, facts };
+    const input = this.#inputOf(subject);
+    const view = { phase, op, input, inputs, output, frame: { ...frame, ...inner } };
+    this.#settle(subject, guard, await answerOf(guard, view));
+  }
+
+  async #askAll(subject: Subject, guards: readonly Guard[]): Promise<void> {
+    for (const guard of guards) {
+      const { filter } = guard;
+      // A privileged guard earlier in the line may have taken the label away.
+      const isConcerned = filter.kind !== 'label' || carries(this.#marksOf(subject), filter.label);
+      if (isConcerned && isSelected(guard, this.frame.selection)) await this.#ask(subject, guard);
+    }
+  }
+
+  /** The condition alone is judged too, when an operation without inputs stands under it. */
+  async perInput(): Promise<void> {
+    const { frame, inputs } = this;
+    if (inputs.length === 0) {
+      await this.#askAll(0, frame.guards.forMarks(frame.influence, 'before'));
+    }
+    for (const [index, { value }] of inputs.entries()) {
+      const marks = mergeDescriptors(value.meta.descriptor, frame.influence);
+      await this.#askAll(index, frame.guards.forMarks(marks, 'before'));
+    }
+  }
+
+  async perOperation(): Promise<void> {
+    const { frame, op, phase } = this;
+    await this.#askAll('all', frame.guards.forOperation(op, frame.held, phase));
+  }
+
+  async perResult(output: Value): Promise<void> {
+    this.output = output;
+    await this.#askAll('output', this.frame.guards.forMarks(output.meta.descriptor, 'after'));
+  }
+
+  judgePolicy(): void {
+    const { op, frame, inputs } = this;
+    for (const finding of frame.policy.judge(op, frame.held, inputs, frame.influence)) {
+      this.findings.push(finding);
+      const { kind, guard, text } = finding;
+      this.trace.push({ guardName: guard, decision: kind, reason: text, replacement: null });
+    }
+  }
 }
 
 async function answerOf(guard: Guard, view: GuardView): Promise<Outcome<Verdict>> {
@@ -180,54 +209,6 @@ async function answerOf(guard: Guard, view: GuardView): Promise<Outcome<Verdict>
     return crashed(`guard ${guard.name}`, error);
   }
 }
-
-/** A privileged guard earlier in the line may have taken the label away. */
-const stillConcerns = (round: GuardRound, subject: Subject, guard: Guard): boolean =>
-  guard.filter.kind !== 'label' || carries(marksOf(round, subject), guard.filter.label);
-
-async function askAll(
-  round: GuardRound,
-  subject: Subject,
-  guards: readonly Guard[],
-): Promise<void> {
-  for (const guard of guards) {
-    if (isSelected(guard, round.frame.selection) && stillConcerns(round, subject, guard))
-      await ask(round, subject, guard);
-  }
-}
-
-/** The condition alone is judged too, when an operation without inputs stands under it. */
-async function perInput(round: GuardRound): Promise<void> {
-  const { frame, inputs } = round;
-  if (inputs.length === 0) {
-    const guards = frame.guards.forMarks(frame.influence, 'before');
-    await askAll(round, { kind: 'input', index: 0 }, guards);
-  }
-  for (const [index, { value }] of inputs.entries()) {
-    const marks = mergeDescriptors(value.meta.descriptor, frame.influence);
-    await askAll(round, { kind: 'input', index }, frame.guards.forMarks(marks, 'before'));
-  }
-}
-
-const perOperation = (round: GuardRound): Promise<void> => {
-  const { frame, op, phase } = round;
-  return askAll(round, { kind: 'all' }, frame.guards.forOperation(op, frame.held, phase));
-};
-
-const startRound = (
-  phase: Phase,
-  op: Operation,
-  frame: Frame,
-  inputs: readonly Argument[],
-): GuardRound => ({
-  phase,
-  op,
-  frame,
-  inputs,
-  output: undefined,
-  findings: [],
-  trace: [],
-});
 
 /** No guard and no policy could object: the common case, decided by look-ups alone. */
 export function isUncontested(op: Operation, inputs: readonly Argument[], frame: Frame): boolean {
@@ -251,25 +232,16 @@ export function isUncontestedAfter(op: Operation, result: Value, frame: Frame): 
   );
 }
 
-function judgePolicy(round: GuardRound): void {
-  const { op, frame, inputs } = round;
-  for (const finding of frame.policy.judge(op, frame.held, inputs, frame.influence)) {
-    round.findings.push(finding);
-    const { kind, guard, text } = finding;
-    round.trace.push({ guardName: guard, decision: kind, reason: text, replacement: null });
-  }
-}
-
 export async function judgeBefore(
   op: Operation,
   inputs: readonly Argument[],
   frame: Frame,
 ): Promise<Judgement> {
-  const round = startRound('before', op, frame, inputs);
+  const round = new GuardRound('before', op, frame, inputs);
   const hasGuards = frame.guards.list.length > 0;
-  if (hasGuards) await perInput(round);
-  judgePolicy(round);
-  if (hasGuards) await perOperation(round);
+  if (hasGuards) await round.perInput();
+  round.judgePolicy();
+  if (hasGuards) await round.perOperation();
   return round;
 }
 
@@ -279,9 +251,8 @@ export async function judgeAfter(
   output: Value,
   frame: Frame,
 ): Promise<Judgement> {
-  const round = startRound('after', op, frame, inputs);
-  round.output = output;
-  await askAll(round, { kind: 'output' }, frame.guards.forMarks(output.meta.descriptor, 'after'));
-  await perOperation(round);
+  const round = new GuardRound('after', op, frame, inputs);
+  await round.perResult(output);
+  await round.perOperation();
   return round;
 }
