@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import type { Failure } from '../base/index.ts';
 import type { Terminal } from './terminal/terminal.ts';
 
 type Option = readonly [flags: string, meaning: string];
@@ -26,8 +27,9 @@ export interface CommandCall {
   commands: readonly CommandSpec[];
 }
 
-/** Resolves to the exit code. */
-export type CommandRun = (call: CommandCall) => Promise<number>;
+/** The exit code, or why it could not be done: whoever called says it, and it gives the code. */
+export type Ending = number | Failure;
+export type CommandRun = (call: CommandCall) => Promise<Ending>;
 
 /** An option or argument as text; undefined when it was not given. */
 export const asText = (value: unknown): string | undefined =>

@@ -36,7 +36,8 @@ function addCommand(parent: Command, spec: CommandSpec, done: (code: number) => 
       json: options.json === true,
     });
     const run = await load();
-    done(await run({ args, options, terminal, commands: COMMANDS }));
+    const ended = await run({ args, options, terminal, commands: COMMANDS });
+    done(typeof ended === 'number' ? ended : terminal.finish(ended, () => {}));
   });
 }
 

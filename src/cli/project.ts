@@ -1,8 +1,8 @@
-import { type Outcome, ok, systemClock } from '../base/index.ts';
+import { compact, type Outcome, ok, systemClock } from '../base/index.ts';
 import { type SignedFile, signItem } from '../items/index.ts';
 import { createRuntime, type Runtime, type RuntimeOptions } from '../runtime/index.ts';
 import type { KeyPair } from '../trust/index.ts';
-import { asText, type CommandCall } from './command.ts';
+import { asText, type CommandCall, type Ending } from './command.ts';
 
 /** The user's key, made when there is none, and trusted here unless it was revoked. */
 function ownKey(runtime: Runtime): Outcome<KeyPair> {
@@ -32,28 +32,15 @@ export function signFiles(runtime: Runtime, files: readonly string[]): Outcome<S
   return ok(signed);
 }
 
-/** The runtime for a command: its project, the user's home and environment. */
-async function openRuntime(
-  { options, terminal }: CommandCall,
-  more: Partial<RuntimeOptions> = {},
-): Promise<Outcome<Runtime>> {
-  const project = asText(options.project);
-  return await createRuntime({
-    cwd: terminal.cwd,
-    env: terminal.env,
-    ...(project === undefined ? {} : { project }),
-    ...more,
-  });
-}
-
-/** Opens the runtime, does the work, closes it whatever happened; the exit code comes back. */
+/** Opens the runtime of the command's project, does the work, closes it whatever happened. */
 export async function withRuntime(
-  call: CommandCall,
-  work: (runtime: Runtime) => Promise<number>,
+  { options, terminal: { cwd, env } }: CommandCall,
+  work: (runtime: Runtime) => Promise<Ending>,
   more: Partial<RuntimeOptions> = {},
-): Promise<number> {
-  const opened = await openRuntime(call, more);
-  if (!opened.ok) return call.terminal.finish(opened, () => {});
+): Promise<Ending> {
+  const project = asText(options.project);
+  const opened = await createRuntime({ cwd, env, ...compact({ project }), ...more });
+  if (!opened.ok) return opened;
   try {
     return await work(opened.output);
   } finally {

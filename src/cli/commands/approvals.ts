@@ -1,5 +1,5 @@
 // `approvals approve|deny|answer`: a person decides, once, on exactly what was asked for.
-import { fail, type Outcome, ok, plainText } from '../../base/index.ts';
+import { compact, fail, type Outcome, ok, plainText } from '../../base/index.ts';
 import type { Approval, Decision, Store, ThreadStatus } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
@@ -33,12 +33,12 @@ function command(
   return async (call) => {
     const { args, terminal } = call;
     const given = decide(call);
-    if (!given.ok) return terminal.finish(given, () => {});
+    if (!given.ok) return given;
     return await withRegistry(call, async ({ store }) => {
-      const asked = await firstApproval(store, asText(args[0]) ?? '');
-      const right = asked.ok ? fits(asked.output, call) : asked;
-      if (!right.ok) return terminal.finish(right, () => {});
       const id = asText(args[0]) ?? '';
+      const asked = await firstApproval(store, id);
+      const right = asked.ok ? fits(asked.output, call) : asked;
+      if (!right.ok) return right;
       const who = { who: speaker(call), channel: 'cli' as const };
       const done = await store.decide(id, { ...given.output, ...who });
       const thread = done.ok ? (done.output.thread ?? '') : '';
@@ -68,13 +68,14 @@ export const approve = command(({ options }) => {
   const time = asText(options.for);
   const lasts = time === undefined ? ok(undefined) : parseAge('for', time);
   if (!lasts.ok) return lasts;
-  return ok({
+  const given = compact<Given>({
     decision: 'approved',
     why: asText(options.why) ?? '',
-    ...(uses.output === undefined ? {} : { uses: uses.output }),
-    ...(lasts.output === undefined ? {} : { expires: Date.now() + lasts.output }),
-    ...(options.beyond === true ? { answer: { beyond: true } } : {}),
+    uses: uses.output,
+    expires: lasts.output === undefined ? undefined : Date.now() + lasts.output,
+    answer: options.beyond === true ? { beyond: true } : undefined,
   });
+  return ok(given);
 }, isDeclared);
 
 export const deny = command(({ options }) =>
@@ -100,18 +101,16 @@ const COLOURS = {
 function show(approval: Approval, now: number, terminal: Terminal): void {
   const { id, state, kind, thread, asked, shown, expires, who, why } = approval;
   const left = expires === undefined ? '' : `, expires in ${age(expires - now)}`;
-  terminal.out(
-    `${terminal.paint('bold', id)} ${terminal.paint(COLOURS[state], state)} ${kind}, asked ${age(now - asked)} ago${left}`,
-  );
+  const told = `${terminal.paint('bold', id)} ${terminal.paint(COLOURS[state], state)} ${kind}`;
+  terminal.out(`${told}, asked ${age(now - asked)} ago${left}`);
   terminal.out(`  ${terminal.paint('dim', 'thread')} ${visible(thread ?? 'none')}`);
   for (const [name, value] of Object.entries(shown)) {
     const text = typeof value === 'string' ? value : JSON.stringify(value);
     terminal.out(`  ${terminal.paint('dim', visible(name))} ${visible(text)}`);
   }
   if (who !== undefined) {
-    terminal.out(
-      `  ${terminal.paint('dim', 'by')} ${visible(who)}${why ? `: ${visible(plainText(why))}` : ''}`,
-    );
+    const because = why ? `: ${visible(plainText(why))}` : '';
+    terminal.out(`  ${terminal.paint('dim', 'by')} ${visible(who)}${because}`);
   }
 }
 
@@ -121,15 +120,13 @@ export const listApprovals: CommandRun = (call) =>
     async ({ store }) => {
       const { options, terminal } = call;
       const thread = asText(options.thread);
-      const list = await store.approvals({
-        ...(options.all === true ? {} : { state: 'pending' }),
-        ...(thread === undefined ? {} : { thread }),
-      });
+      const state = options.all === true ? undefined : ('pending' as const);
+      const list = await store.approvals(compact({ state, thread }));
       return terminal.finish(list, (approvals) => {
         for (const approval of approvals) show(approval, Date.now(), terminal);
         if (approvals.length === 0) terminal.note('nothing waits for an answer');
         else terminal.note('answer with `km approvals approve|deny|answer ID`');
       });
     },
-    { nothing: () => [] },
+    () => [],
   );

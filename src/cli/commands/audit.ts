@@ -10,7 +10,7 @@ export const run: CommandRun = (call) =>
     const { options, terminal } = call;
     const limit = asText(options.limit) ?? '20';
     if (!/^[1-9]\d{0,5}$/.test(limit)) {
-      return terminal.finish(fail('usage', `\`--limit ${limit}\` is not a number`), () => {});
+      return fail('usage', `\`--limit ${limit}\` is not a number`);
     }
     const rows = runtime.audit.read(Number(limit), options.denied === true ? 'denied' : undefined);
     return terminal.finish(rows, (list) => {

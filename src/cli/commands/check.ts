@@ -192,13 +192,12 @@ async function priceProblems(runtime: Runtime, paths: readonly string[]): Promis
   return uncountedPrices(layers, { allowsLower }).filter(isAsked);
 }
 
-export const run: CommandRun = (call) => {
+export const run: CommandRun = async (call) => {
   const { terminal } = call;
   const paths = asList(call.args[0]).map((path) => resolve(terminal.cwd, path));
   const missing = paths.find((path) => !existsSync(path));
   if (missing !== undefined) {
-    const refused = fail('not_found', `there is no file or folder \`${missing}\``);
-    return Promise.resolve(terminal.finish(refused, () => {}));
+    return fail('not_found', `there is no file or folder \`${missing}\``);
   }
   // A file is checked among the items of the project it lies in, wherever one stands.
   const [first = terminal.cwd] = paths;
@@ -230,5 +229,5 @@ export const run: CommandRun = (call) => {
     }
     return hasErrors(list) ? EXIT.invalid : EXIT.done;
   };
-  return withRuntime(call, work, more);
+  return await withRuntime(call, work, more);
 };

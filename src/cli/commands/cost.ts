@@ -105,7 +105,7 @@ function show({ currency, total, ...groups }: Report, terminal: Terminal): void 
 export const run: CommandRun = async (call) => {
   const { options, terminal } = call;
   const age = parseAge('since', asText(options.since) ?? '30d');
-  if (!age.ok) return terminal.finish(age, () => {});
+  if (!age.ok) return age;
   return await withRegistry(
     call,
     async ({ store, runtime }) => {
@@ -113,11 +113,11 @@ export const run: CommandRun = async (call) => {
       // Newest first, until they are older.
       const rows = await allThreads(store, {}, ({ created }) => created >= since);
       const charges = rows.ok ? await chargesOf(store, rows.output) : rows;
-      if (!charges.ok) return terminal.finish(charges, () => {});
+      if (!charges.ok) return charges;
       return terminal.finish(ok(reportOf(charges.output, runtime)), (shown) =>
         show(shown, terminal),
       );
     },
-    { nothing: (runtime) => ({ ...reportOf([], runtime) }) },
+    (runtime) => ({ ...reportOf([], runtime) }),
   );
 };

@@ -141,13 +141,13 @@ export const run: CommandRun = async ({ args, options, terminal }) => {
   const [chosen, second] = forms.filter(([, text]) => text !== undefined);
   if (!chosen || second) {
     const message = 'give one expression, or one of --template, --body, --env, --file';
-    return terminal.finish(fail('usage', message), () => {});
+    return fail('usage', message);
   }
   const context = readJson(asText(options.ctx), 'context');
-  if (!context.ok) return terminal.finish(context, () => {});
+  if (!context.ok) return context;
   const schema =
     options.schema === undefined ? ok(undefined) : readJson(asText(options.schema), 'schema');
-  if (!schema.ok) return terminal.finish(schema, () => {});
+  if (!schema.ok) return schema;
   const [form, given = null] = chosen;
   const known = schema.output as ContextSchema | undefined;
   const result = FORMS[form](given, context.output, { schema: known });

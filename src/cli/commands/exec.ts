@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import {
+  compact,
   fail,
   getOwn,
   isObject,
@@ -77,20 +78,19 @@ async function signsNow(done: Outcome<Json>, runtime: Runtime, terminal: Termina
 export const run: CommandRun = async (call) => {
   const { args, options, terminal } = call;
   const parameters = parseParameters(asList(args[2]));
-  if (!parameters.ok) return terminal.finish(parameters, () => {});
+  if (!parameters.ok) return parameters;
   const file = asText(options.content);
   const content = file === undefined ? ok(undefined) : readInput(file);
-  if (!content.ok) return terminal.finish(content, () => {});
+  if (!content.ok) return content;
   return await withRuntime(call, async (runtime) => {
-    const action = asText(options.action);
-    const request: JsonObject = {
+    const request = compact<JsonObject>({
       item_type: asText(args[0]) ?? '',
       item_id: asText(args[1]) ?? '',
       parameters: parameters.output,
-      ...(action === undefined ? {} : { action }),
-      ...(content.output === undefined ? {} : { content: content.output }),
-      ...(options.dryRun === true ? { dry_run: true } : {}),
-    };
+      action: asText(options.action),
+      content: content.output,
+      dry_run: options.dryRun === true ? true : undefined,
+    });
     const surface = asText(options.as) ?? 'cli';
     const done = await interruptible(async (signal) => {
       const execute = () => runtime.call('execute', request, { surface, signal });

@@ -43,16 +43,16 @@ function writeTemplate(dir: string, force: boolean): Outcome<Pick<Made, 'written
 export const run: CommandRun = async ({ args, options, terminal }) => {
   const dir = resolve(terminal.cwd, asText(args[0]) ?? '.');
   const made = writeTemplate(dir, options.force === true);
-  if (!made.ok) return terminal.finish(made, () => {});
+  if (!made.ok) return made;
   const runtime = await createRuntime({ project: dir, cwd: terminal.cwd, env: terminal.env });
-  if (!runtime.ok) return terminal.finish(runtime, () => {});
+  if (!runtime.ok) return runtime;
   const items = made.output.written.filter((name) => /\.(md|yaml)$/.test(name));
   const signed = signFiles(
     runtime.output,
     items.map((name) => join(runtime.output.project, name)),
   );
   await runtime.output.close();
-  if (!signed.ok) return terminal.finish(signed, () => {});
+  if (!signed.ok) return signed;
   return terminal.finish(
     ok<Made>({ ...made.output, signed: items, key: signed.output[0]?.statement.key ?? '' }),
     ({ written, kept, key }) => {

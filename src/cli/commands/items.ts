@@ -1,4 +1,4 @@
-import { fail, getOwn, isObject, type JsonObject, plainText } from '../../base/index.ts';
+import { compact, fail, getOwn, isObject, type JsonObject, plainText } from '../../base/index.ts';
 import { asList, asText, type CommandRun } from '../command.ts';
 import { withRuntime } from '../project.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
@@ -8,21 +8,17 @@ export const searchItems: CommandRun = (call) =>
     const { options, terminal } = call;
     const limit = asText(options.limit);
     if (limit !== undefined && !/^\d+$/.test(limit)) {
-      return terminal.finish(fail('usage', `\`--limit ${limit}\` is not a number`), () => {});
+      return fail('usage', `\`--limit ${limit}\` is not a number`);
     }
-    const request: JsonObject = { query: asList(call.args[0]).join(' ') };
-    const fields = {
-      type: 'item_type',
-      source: 'source',
-      category: 'category',
-      cursor: 'cursor',
-      detail: 'detail',
-    };
-    for (const [option, field] of Object.entries(fields)) {
-      const value = asText(options[option]);
-      if (value !== undefined) request[field] = value;
-    }
-    if (limit !== undefined) request.limit = Number(limit);
+    const request = compact<JsonObject>({
+      query: asList(call.args[0]).join(' '),
+      item_type: asText(options.type),
+      source: asText(options.source),
+      category: asText(options.category),
+      cursor: asText(options.cursor),
+      detail: asText(options.detail),
+      limit: limit === undefined ? undefined : Number(limit),
+    });
     const found = await runtime.call('search', request, { surface: 'cli' });
     return terminal.finish(found, (output) => {
       const listed = getOwn(output, 'items');
@@ -59,13 +55,12 @@ function showItem(item: JsonObject, terminal: Terminal): void {
   line('tags', item.tags);
   line('source', item.source);
   const signature = isObject(item.signature) ? item.signature : {};
-  line(
-    'signature',
-    [signature.state, signature.key, signature.reason].map(plainText).join(' ').trim(),
-  );
+  const signed = [signature.state, signature.key, signature.reason].map(plainText);
+  line('signature', signed.join(' ').trim());
+  const shadows = Array.isArray(item.shadows) ? item.shadows : [];
   line(
     'shadows',
-    Array.isArray(item.shadows) ? item.shadows.map((below) => getOwn(below, 'file')) : '',
+    shadows.map((below) => getOwn(below, 'file')),
   );
   line('chain', Array.isArray(item.chain) ? item.chain.map(plainText).join(' -> ') : '');
   line('requires', item.requires);
@@ -83,14 +78,14 @@ function showItem(item: JsonObject, terminal: Terminal): void {
 export const showOneItem: CommandRun = (call) =>
   withRuntime(call, async (runtime) => {
     const { args, options, terminal } = call;
-    const request: JsonObject = {
+    const part = asText(options.part);
+    const request = compact<JsonObject>({
       item_type: asText(args[0]) ?? '',
       item_id: asText(args[1]) ?? '',
-    };
-    const [source, part, copy] = [options.source, options.part, options.copy].map(asText);
-    if (source !== undefined) request.source = source;
-    if (part !== undefined) request.part = part;
-    if (copy !== undefined) request.destination = copy;
+      source: asText(options.source),
+      part,
+      destination: asText(options.copy),
+    });
     const loaded = await runtime.call('load', request, { surface: 'cli' });
     return terminal.finish(loaded, (output) => {
       const [item, body] = [getOwn(output, 'item'), getOwn(output, 'body')];

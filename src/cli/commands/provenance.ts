@@ -15,11 +15,11 @@ import {
 } from '../../base/index.ts';
 import { createTrail, type Provenance, type ProvenanceNode } from '../../flow/index.ts';
 import { type Recorded, type RecordedOf, readJournal } from '../../harness/index.ts';
-import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
+import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 import { findThread, withRegistry } from '../threads/open-threads.ts';
 import { parseParameters } from './exec.ts';
-import { runScriptJob, type ScriptJob, shownName } from './script.ts';
+import { quietJob, runScriptJob, type ScriptJob, shownName } from './script.ts';
 
 // Why something was refused in a thread, from its journal: everything the model writes is made of all it
 // has read, so what led to a refusal is every message and result before it whose marks it carries.
@@ -154,23 +154,11 @@ function drawTree({ subject, labels, from, sources, nodes }: Explained, terminal
   draw(from, sources, '');
 }
 
-function jobOf({ args, terminal }: CommandCall, payload: ScriptJob['payload']): ScriptJob {
-  return {
-    file: asText(args[0]),
-    text: undefined,
-    cwd: terminal.cwd,
-    env: terminal.env,
-    payload,
-    stdin: () => '',
-    onEffect: () => {},
-  };
-}
-
-const explainRefusal = (call: CommandCall, word: string): Promise<number> =>
+const explainRefusal = (call: CommandCall, word: string): Promise<Ending> =>
   withRegistry(call, async ({ store }) => {
     const { terminal } = call;
     const row = await findThread(store, word);
-    if (!row.ok) return terminal.finish(row, () => {});
+    if (!row.ok) return row;
     const events = await readJournal(store, row.output.id);
     const explained = events.ok ? explainThread(row.output.id, events.output) : events;
     return terminal.finish(explained, (found) => drawTree(found, terminal));
@@ -181,15 +169,16 @@ export const run: CommandRun = async (call) => {
   const thread = asText(options.thread);
   if (thread !== undefined) return await explainRefusal(call, thread);
   if (asText(args[0]) === undefined) {
-    return terminal.finish(fail('usage', 'give a script, or a thread with `--thread`'), () => {});
+    return fail('usage', 'give a script, or a thread with `--thread`');
   }
   const payload = parseParameters(asList(options.payload));
-  if (!payload.ok) return terminal.finish(payload, () => {});
+  if (!payload.ok) return payload;
   const asked = asText(options.line);
   const line = asked === undefined ? undefined : Number(asked);
   if (line !== undefined && !(Number.isInteger(line) && line > 0)) {
-    return terminal.finish(fail('usage', `\`--line ${asked}\` is no line`), () => {});
+    return fail('usage', `\`--line ${asked}\` is no line`);
   }
-  const explained = await explain(jobOf(call, payload.output), line);
+  const job = { ...quietJob(asText(args[0]), terminal), payload: payload.output };
+  const explained = await explain(job, line);
   return terminal.finish(explained, (found) => drawTree(found, terminal));
 };

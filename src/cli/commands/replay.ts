@@ -1,10 +1,10 @@
 // `replay`: an ended thread again, from its journal, and where it would go another way today.
-import { ok } from '../../base/index.ts';
+import { compact, ok } from '../../base/index.ts';
 import type { Noted, ReplayReport } from '../../harness/index.ts';
-import { asText, type CommandRun } from '../command.ts';
+import type { CommandRun } from '../command.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
-import { countOption, findThread, withRegistry } from '../threads/open-threads.ts';
+import { countOption, withThread } from '../threads/open-threads.ts';
 import { eventLine, shorten } from '../threads/words.ts';
 
 function side(name: string, event: Noted | undefined, terminal: Terminal): void {
@@ -28,18 +28,12 @@ function show(report: ReplayReport, terminal: Terminal): void {
 }
 
 export const run: CommandRun = async (call) => {
-  const { args, options, terminal } = call;
+  const { options, terminal } = call;
   const until = countOption(options, 'until');
-  if (!until.ok) return terminal.finish(until, () => {});
-  return await withRegistry(call, async ({ store, threads }) => {
-    const row = await findThread(store, asText(args[0]));
-    if (!row.ok) return terminal.finish(row, () => {});
-    const { id } = row.output;
-    const done = await threads.replay(
-      id,
-      until.output === undefined ? {} : { until: until.output },
-    );
-    if (!done.ok) return terminal.finish(done, () => {});
+  if (!until.ok) return until;
+  return await withThread(call, async ({ id }, { threads }) => {
+    const done = await threads.replay(id, compact({ until: until.output }));
+    if (!done.ok) return done;
     terminal.finish(ok(done.output), (report) => show(report, terminal));
     return done.output.isSame ? EXIT.done : EXIT.failed;
   });

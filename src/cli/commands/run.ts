@@ -3,7 +3,7 @@ import { compact, type Failure, fail, type Outcome, ok } from '../../base/index.
 import { endUnattended, type RunRequest, type ThreadResult } from '../../harness/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
 import type { Store } from '../../store/index.ts';
-import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
+import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { exitCodeOfThread, showResult, tellEnding, tellNext } from '../threads/ending.ts';
@@ -17,14 +17,7 @@ import { parseParameters } from './exec.ts';
 /** How long a killed thread has to end by itself. */
 const KILL_PATIENCE_MS = 3000;
 
-interface Interrupts {
-  signal: AbortSignal;
-  /** How often the person asked. */
-  count(): number;
-  release(): void;
-}
-
-function listenForInterrupts(view: RunView, store: Store, by: string): Interrupts {
+function listenForInterrupts(view: RunView, store: Store, by: string) {
   const controller = new AbortController();
   let [presses, last]: [number, NodeJS.Timeout | undefined] = [0, undefined];
 
@@ -62,8 +55,9 @@ function listenForInterrupts(view: RunView, store: Store, by: string): Interrupt
   process.on('SIGTERM', press);
   return {
     signal: controller.signal,
+    /** How often the person asked. */
     count: () => presses,
-    release() {
+    release(): void {
       clearTimeout(last);
       process.off('SIGINT', press);
       process.off('SIGTERM', press);
@@ -110,7 +104,7 @@ interface Follow {
 }
 
 /** Runs it to its end and says how it ended; the exit code comes back. */
-export async function followRun(call: CommandCall, follow: Follow): Promise<number> {
+export async function followRun(call: CommandCall, follow: Follow): Promise<Ending> {
   const { terminal } = call;
   const view = createRunView(terminal);
   const { usageCodes: codes = [] } = follow;
@@ -179,7 +173,7 @@ function requestOf({ args, options }: CommandCall): Outcome<RunRequest> {
 
 export const run: CommandRun = async (call) => {
   const request = requestOf(call);
-  if (!request.ok) return call.terminal.finish(request, () => {});
+  if (!request.ok) return request;
   return await followRun(call, {
     mayStart: (runtime) => runtime.mayRun(request.output),
     start: ({ threads }, signal) => threads.run(request.output, signal),

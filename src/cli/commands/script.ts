@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { dirname, relative, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import {
+  compact,
   type Fault,
   fail,
   formatDiagnostic,
@@ -25,8 +26,8 @@ import { parseParameters } from './exec.ts';
 
 export interface ScriptJob {
   /** Path as given, or undefined for `text`. */
-  readonly file: string | undefined;
-  readonly text: string | undefined;
+  readonly file?: string | undefined;
+  readonly text?: string | undefined;
   readonly cwd: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly payload: JsonObject;
@@ -139,19 +140,29 @@ function readStdin(): string {
   }
 }
 
+/** Of a file, with nothing piped in and nobody to ask. */
+export const quietJob = (
+  file: string | undefined,
+  { cwd, env }: Pick<ScriptJob, 'cwd' | 'env'>,
+) => ({
+  file,
+  text: undefined,
+  cwd,
+  env,
+  payload: {},
+  stdin: () => '',
+  onEffect: () => {},
+});
+
 function jobOf({ args, options, terminal }: CommandCall, payload: ScriptJob['payload']): ScriptJob {
-  const project = asText(options.project);
-  return {
-    file: asText(args[0]),
+  return compact<ScriptJob>({
+    ...quietJob(asText(args[0]), terminal),
     text: asText(options.eval),
-    cwd: terminal.cwd,
-    env: terminal.env,
     payload,
     stdin: readStdin,
-    onEffect: () => {},
-    ...(terminal.isInteractive ? { ask: (question) => confirm(terminal, question) } : {}),
-    ...(project === undefined ? {} : { project }),
-  };
+    ask: terminal.isInteractive ? (question) => confirm(terminal, question) : undefined,
+    project: asText(options.project),
+  });
 }
 
 /** `--json`: the list of effects and how it ended, in one document. */
@@ -180,10 +191,10 @@ export const run: CommandRun = async (call) => {
   const { options, terminal } = call;
   if (options.worker === true) return await runWorker(terminal.env);
   const payload = parseParameters(asList(options.payload));
-  if (!payload.ok) return terminal.finish(payload, () => {});
+  if (!payload.ok) return payload;
   const job = jobOf(call, payload.output);
   if (job.file === undefined && job.text === undefined) {
-    return terminal.finish(fail('usage', 'give a file, or a text with `-e`'), () => {});
+    return fail('usage', 'give a file, or a text with `-e`');
   }
   const controller = new AbortController();
   const stop = () => controller.abort();
@@ -213,8 +224,8 @@ async function answer(line: string, env: ScriptJob['env']) {
     const shown = printed(effect);
     if (shown) text[shown.stream] += shown.text;
   };
-  const job = { file, text: undefined, cwd: work, env, payload: {}, stdin: () => '', onEffect };
   try {
+    const job = { ...quietJob(file, { cwd: work, env }), onEffect };
     const { code, problems } = await runScriptJob(job);
     return { id, code, out: text.out, err: [text.err, ...problems].join('') };
   } catch (error) {

@@ -29,7 +29,7 @@ export const signItems: CommandRun = (call) =>
     const { terminal } = call;
     const files = asList(call.args[0]).map((file) => resolve(terminal.cwd, file));
     const signed = signFiles(runtime, files);
-    if (!signed.ok) return terminal.finish(signed, () => {});
+    if (!signed.ok) return signed;
     const rows = signed.output.map(({ file, statement }) => ({
       file: relative(terminal.cwd, file),
       kind: statement.kind,
@@ -58,7 +58,7 @@ export const verifyItems: CommandRun = (call) =>
     const rows: (SignatureState & { file: string })[] = [];
     for (const file of files) {
       const verified = verifyItem(file, runtime.trustStore, runtime.library.roots());
-      if (!verified.ok) return terminal.finish(verified, () => {});
+      if (!verified.ok) return verified;
       rows.push({ file: relative(terminal.cwd, file), ...verified.output });
     }
     terminal.finish(ok(rows), () => {

@@ -1,4 +1,4 @@
-import { ok } from '../../base/index.ts';
+import { compact, ok } from '../../base/index.ts';
 import { keyIdOf } from '../../trust/index.ts';
 import { asText, type CommandRun } from '../command.ts';
 import { withRuntime } from '../project.ts';
@@ -15,17 +15,17 @@ export const addTrust: CommandRun = (call) =>
     const { args, options, terminal } = call;
     const key = asText(args[0]) ?? '';
     const id = keyIdOf(key);
-    if (!id.ok) return terminal.finish(id, () => {});
-    const [name, expires] = [asText(options.name), asText(options.expires)];
-    const [kinds, ids] = [listOf(asText(options.kinds)), listOf(asText(options.ids))];
-    const added = runtime.trustStore.add({
-      id: id.output,
-      key,
-      ...(name === undefined ? {} : { name }),
-      ...(kinds === undefined ? {} : { kinds }),
-      ...(ids === undefined ? {} : { ids }),
-      ...(expires === undefined ? {} : { expires }),
-    });
+    if (!id.ok) return id;
+    const added = runtime.trustStore.add(
+      compact<Parameters<typeof runtime.trustStore.add>[0]>({
+        id: id.output,
+        key,
+        name: asText(options.name),
+        kinds: listOf(asText(options.kinds)),
+        ids: listOf(asText(options.ids)),
+        expires: asText(options.expires),
+      }),
+    );
     const shown = added.ok ? ok({ id: id.output }) : added;
     return terminal.finish(shown, (done) => terminal.out(`trusted ${done.id}`));
   });

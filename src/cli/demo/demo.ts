@@ -133,10 +133,10 @@ async function inTemporaryFolder(
 
 export const run: CommandRun = async ({ terminal }) => {
   const provider = await startScriptedProvider(scriptedReplies(terminal.isInteractive));
-  if (!provider.ok) return terminal.finish(provider, () => {});
+  if (!provider.ok) return provider;
   try {
     const played = await inTemporaryFolder(terminal, provider.output);
-    if (!played.ok) return terminal.finish(played, () => {});
+    if (!played.ok) return played;
     const sorry = 'something did not go as it should; please report the output above';
     terminal.out(`\n${played.output ? NEXT : terminal.paint('red', sorry)}`);
     return played.output ? EXIT.done : EXIT.failed;

@@ -11,7 +11,7 @@ import {
   type ThreadStatus,
   type ThreadSummary,
 } from '../../store/index.ts';
-import { asText, type CommandCall } from '../command.ts';
+import { asText, type CommandCall, type Ending } from '../command.ts';
 import { withRuntime } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 import { interruptible, visible } from '../terminal/terminal.ts';
@@ -78,15 +78,15 @@ export interface ThreadWork {
  */
 export function withThreads(
   call: CommandCall,
-  work: (access: ThreadWork) => Promise<number>,
+  work: (access: ThreadWork) => Promise<Ending>,
   live: Live = {},
   before: (runtime: Runtime) => Promise<number | undefined> = async () => undefined,
-): Promise<number> {
+): Promise<Ending> {
   return withRuntime(call, async (runtime) => {
     const refused = await before(runtime);
     if (refused !== undefined) return refused;
     const opened = await runtime.threads(live);
-    if (!opened.ok) return call.terminal.finish(opened, () => {});
+    if (!opened.ok) return opened;
     const { store } = opened.output;
     // Whose process is gone is shown as interrupted, not as running for ever.
     await store.sweep();
@@ -103,24 +103,29 @@ export const registryFile = ({ project }: Runtime): string =>
  */
 export function withRegistry(
   call: CommandCall,
-  work: (access: ThreadWork) => Promise<number>,
-  { live = {}, nothing }: { live?: Live; nothing?: (runtime: Runtime) => Json } = {},
-): Promise<number> {
+  work: (access: ThreadWork) => Promise<Ending>,
+  nothing?: (runtime: Runtime) => Json,
+): Promise<Ending> {
+  const { terminal } = call;
   return withRuntime(call, async (runtime) => {
-    if (!existsSync(registryFile(runtime))) {
-      if (nothing) {
-        return call.terminal.finish(ok(nothing(runtime)), () =>
-          call.terminal.note(`no thread has run in \`${visible(runtime.project)}\` yet`),
-        );
-      }
-      const missing = fail('not_found', `no thread has run in \`${runtime.project}\` yet`, {
-        hint: 'start one with `km run DIRECTIVE`, or name the project with `-C DIR`',
-      });
-      return call.terminal.finish(missing, () => {});
-    }
-    return await withThreads(call, work, live);
+    if (existsSync(registryFile(runtime))) return await withThreads(call, work);
+    const message = `no thread has run in \`${runtime.project}\` yet`;
+    if (nothing)
+      return terminal.finish(ok(nothing(runtime)), () => terminal.note(visible(message)));
+    const hint = 'start one with `km run DIRECTIVE`, or name the project with `-C DIR`';
+    return fail('not_found', message, { hint });
   });
 }
+
+/** The same for the thread that the first argument names. */
+export const withThread = (
+  call: CommandCall,
+  work: (row: ThreadRow, access: ThreadWork) => Promise<Ending>,
+): Promise<Ending> =>
+  withRegistry(call, async (access) => {
+    const row = await findThread(access.store, asText(call.args[0]));
+    return row.ok ? await work(row.output, access) : row;
+  });
 
 /** The thread a word names: its id, or `last` for the newest one that is no hook. */
 export async function findThread(

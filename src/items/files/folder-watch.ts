@@ -13,8 +13,8 @@ const LOCAL = new Set([
 /** The kernel's queue holds 16,384 events and drops the rest silently. */
 const MANY_EVENTS = 2000;
 
-export function canWatch(root: string, platform: string = process.platform): boolean {
-  if (platform !== 'linux') return false;
+export function canWatch(root: string): boolean {
+  if (process.platform !== 'linux') return false;
   try {
     return LOCAL.has(statfsSync(root).type);
   } catch {

@@ -126,7 +126,6 @@ interface Opened {
 interface Watching {
   /** Roots with more files than this are watched. */
   watchAbove: number;
-  platform?: string | undefined;
   clock?: Pick<Clock, 'now'> | undefined;
 }
 
@@ -145,10 +144,10 @@ function emptyRoot(root: Root): string | undefined {
 }
 
 /** Starts watching a large root; folders that are new since then are followed too. */
-function follow(at: Opened, { watchAbove, platform }: Watching): void {
+function follow(at: Opened, { watchAbove }: Watching): void {
   if (!at.watch) {
     const isLarge = at.tree.files.size > watchAbove;
-    if (!isLarge || at.attempts === 0 || !canWatch(at.real, platform)) return;
+    if (!isLarge || at.attempts === 0 || !canWatch(at.real)) return;
     at.attempts--;
     at.watch = createFolderWatch(at.real);
   }
@@ -190,8 +189,8 @@ function namesOf(root: Root, { real, tree }: Opened, watchAbove: number): string
 
 /** Taken before a look; it counts when that look then finds nothing new. */
 function imprintOf(root: Root, at: Opened, watching: Watching): Imprint | undefined {
-  const { clock, platform, watchAbove } = watching;
-  if (!clock || !canWatch(realOf(at.real) ?? dirname(at.real), platform)) return undefined;
+  const { clock, watchAbove } = watching;
+  if (!clock || !canWatch(realOf(at.real) ?? dirname(at.real))) return undefined;
   try {
     const names = namesOf(root, at, watchAbove);
     return names && takeImprint(names, clock.now());

@@ -10,7 +10,12 @@ import type { Item, ItemBase, SignatureState } from '../item.ts';
 import { type ItemKind, NO_VERSION, VERSION } from '../item-kinds.ts';
 import { checkKnowledge, type ItemFacts, knowledgeFacts, knowledgeText } from '../knowledge.ts';
 import { directiveRights, NO_RIGHTS, type Subject, toolRights } from '../signature.ts';
-import { blankSignatureLine, readSignatureLine, type SignedText } from '../signature-line.ts';
+import {
+  blankSignatureLine,
+  readSignatureLine,
+  type SignedText,
+  stripSignatureLine,
+} from '../signature-line.ts';
 import { type ParsedTool, parseTool } from '../tool/parse.ts';
 
 const NAMES: ReadonlySet<string> = new Set(
@@ -137,7 +142,8 @@ export function createRecord(
     root,
     path,
     file,
-    item: parts.complete(base),
+    // Without reading any getter.
+    item: Object.defineProperties(parts.own, Object.getOwnPropertyDescriptors(base)) as Item,
     facts: parts.facts,
     text,
     signed,
@@ -152,22 +158,12 @@ export function createRecord(
 }
 
 interface Parts {
-  readonly facts: () => ItemFacts;
+  facts(): ItemFacts;
   diagnostics(): readonly Diagnostic[];
   rights(): string;
-  /** Adds what only this kind has, without reading any getter. */
-  complete(base: ItemBase): Item;
+  /** What only this kind has. */
+  readonly own: object;
 }
-
-type MakeParts = (
-  id: string,
-  file: string,
-  text: () => string,
-  problems: () => Diagnostic[],
-) => Parts;
-
-const extend = <T extends object>(base: ItemBase, own: T): ItemBase & T =>
-  Object.defineProperties(own, Object.getOwnPropertyDescriptors(base)) as ItemBase & T;
 
 function directiveFacts({ directive, draft = directive }: ParsedDirective, id: string): ItemFacts {
   const { name, description = '', category = '', version = NO_VERSION } = draft ?? {};
@@ -180,66 +176,65 @@ export function factsOf(kind: ItemKind, text: string, id: string): ItemFacts {
   return kind === 'tool' ? toolFacts(text, id) : knowledgeFacts(text, id);
 }
 
-const directiveParts: MakeParts = (id, file, text, problems) => {
-  const parsed = once((): ParsedDirective => {
-    const unreadable = problems();
-    return unreadable.length > 0 ? { diagnostics: unreadable } : parseDirective(text(), file);
-  });
-  return {
-    facts: once(() => directiveFacts(parsed(), id)),
-    diagnostics: () => parsed().diagnostics,
-    rights: () => {
-      const { directive } = parsed();
-      return directive ? directiveRights(directive) : NO_RIGHTS;
-    },
-    complete: (base) =>
-      extend(base, {
-        kind: 'directive' as const,
+/** Without a text there are `problems` instead. */
+type MakeParts = (
+  id: string,
+  file: string,
+  text: () => string,
+  problems: () => Diagnostic[],
+) => Parts;
+
+const PARTS: Readonly<Record<ItemKind, MakeParts>> = {
+  directive(id, file, text, problems) {
+    const parsed = once((): ParsedDirective => {
+      const unreadable = problems();
+      return unreadable.length > 0 ? { diagnostics: unreadable } : parseDirective(text(), file);
+    });
+    return {
+      facts: once(() => directiveFacts(parsed(), id)),
+      diagnostics: () => parsed().diagnostics,
+      rights() {
+        const { directive } = parsed();
+        return directive ? directiveRights(directive) : NO_RIGHTS;
+      },
+      own: {
+        kind: 'directive',
         get directive() {
           return parsed().directive;
         },
-      }),
-  };
-};
-
-const toolParts: MakeParts = (id, file, text, problems) => {
-  const parsed = once((): ParsedTool => {
-    const unreadable = problems();
-    return unreadable.length > 0 ? { diagnostics: unreadable } : parseTool(text(), file);
-  });
-  return {
-    facts: once(() => toolFacts(text(), id)),
-    diagnostics: () => parsed().diagnostics,
-    // Not kept: the module it names may change while the tool's file does not.
-    rights: () => {
-      const { tool } = parsed();
-      return tool ? toolRights(tool, file) : NO_RIGHTS;
-    },
-    complete: (base) =>
-      extend(base, {
-        kind: 'tool' as const,
+      },
+    };
+  },
+  tool(id, file, text, problems) {
+    const parsed = once((): ParsedTool => {
+      const unreadable = problems();
+      return unreadable.length > 0 ? { diagnostics: unreadable } : parseTool(text(), file);
+    });
+    return {
+      facts: once(() => toolFacts(text(), id)),
+      diagnostics: () => parsed().diagnostics,
+      // Not kept: the module it names may change while the tool's file does not.
+      rights() {
+        const { tool } = parsed();
+        return tool ? toolRights(tool, file) : NO_RIGHTS;
+      },
+      own: {
+        kind: 'tool',
         get tool() {
           return parsed().tool;
         },
-      }),
-  };
-};
-
-const knowledgeParts: MakeParts = (id, file, text, problems) => ({
-  facts: once(() => knowledgeFacts(text(), id)),
-  diagnostics: once(() => [...problems(), ...checkKnowledge(text(), file)]),
-  rights: () => NO_RIGHTS,
-  complete: (base) =>
-    extend(base, {
-      kind: 'knowledge' as const,
-      get text() {
-        return knowledgeText(base.body);
       },
-    }),
-});
-
-const PARTS: Readonly<Record<ItemKind, MakeParts>> = {
-  directive: directiveParts,
-  tool: toolParts,
-  knowledge: knowledgeParts,
+    };
+  },
+  knowledge: (id, file, text, problems) => ({
+    facts: once(() => knowledgeFacts(text(), id)),
+    diagnostics: once(() => [...problems(), ...checkKnowledge(text(), file)]),
+    rights: () => NO_RIGHTS,
+    own: {
+      kind: 'knowledge',
+      get text() {
+        return knowledgeText(stripSignatureLine(text()));
+      },
+    },
+  }),
 };

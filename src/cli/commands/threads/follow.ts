@@ -18,7 +18,7 @@ import {
   type ThreadRow,
   type ThreadSummary,
 } from '../../../store/index.ts';
-import { asList, asText, type CommandRun } from '../../command.ts';
+import { asList, type CommandRun } from '../../command.ts';
 import { EXIT } from '../../terminal/exit-code.ts';
 import { createScreen } from '../../terminal/screen.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
@@ -29,28 +29,22 @@ import {
   untilInterrupted,
   waitForEnd,
   withRegistry,
+  withThread,
 } from '../../threads/open-threads.ts';
 import { costText, eventLine, shorten, statusColour, unreadableLine } from '../../threads/words.ts';
 import { threadHead, threadLine } from './list.ts';
 
 function print(event: StoredEvent, terminal: Terminal): void {
-  if (terminal.json) {
-    terminal.out(JSON.stringify(event));
-    return;
-  }
+  if (terminal.json) return terminal.out(JSON.stringify(event));
   // What else happened says it too.
   if (event.type === 'status') return;
   const read = decode(event);
-  const told = (read.ok ? eventLine(read.output) : unreadableLine(read)) ?? {
-    mark: '·',
-    colour: 'dim' as const,
-    text: event.type,
-  };
+  const plain = { mark: '·', colour: 'dim', text: event.type } as const;
+  const told = (read.ok ? eventLine(read.output) : unreadableLine(read)) ?? plain;
   const time = new Date(event.ts).toISOString().slice(11, 19);
   const place = terminal.paint('dim', `${time} ${String(event.turn).padStart(3)}`);
-  terminal.out(
-    `${place} ${terminal.paint(told.colour, told.mark)} ${visible(shorten(told.text, 300))}`,
-  );
+  const text = visible(shorten(told.text, 300));
+  terminal.out(`${place} ${terminal.paint(told.colour, told.mark)} ${text}`);
 }
 
 /** Ends with the thread, with the registry, or with Ctrl-C. */
@@ -72,24 +66,22 @@ async function follow(
 }
 
 export const tailThread: CommandRun = async (call) => {
-  const { args, options, terminal } = call;
+  const { options, terminal } = call;
   const limit = countOption(options, 'limit');
-  if (!limit.ok) return terminal.finish(limit, () => {});
-  return await withRegistry(call, async ({ store }) => {
-    const row = await findThread(store, asText(args[0]));
-    if (!row.ok) return terminal.finish(row, () => {});
-    const { id } = row.output;
+  if (!limit.ok) return limit;
+  return await withThread(call, async ({ id, status, seq: latest }, { store }) => {
     const events = await store.read(id, { last: limit.output ?? 20 });
-    if (!events.ok) return terminal.finish(events, () => {});
+    if (!events.ok) return events;
     for (const event of events.output) print(event, terminal);
-    if (options.follow !== true || isEnded(row.output.status)) return EXIT.done;
-    const seq = events.output.at(-1)?.seq ?? row.output.seq;
+    if (options.follow !== true || isEnded(status)) return EXIT.done;
+    const seq = events.output.at(-1)?.seq ?? latest;
     return await untilInterrupted((signal) => follow(store, id, seq, terminal, signal));
   });
 };
 
 // `threads top`: who is at work now, drawn again whenever something happens and every second.
 
+const ENDED = THREAD_STATUSES.filter(isEnded);
 const ALIVE = THREAD_STATUSES.filter((status) => !isEnded(status));
 const REDRAW_MS = 1000;
 
@@ -103,12 +95,8 @@ async function look(store: Store, rows: number): Promise<Outcome<Now>> {
   await store.sweep();
   const alive = await store.query({ status: ALIVE, order_by: 'updated', limit: rows });
   if (!alive.ok) return alive;
-  const room = Math.max(3, rows - alive.output.rows.length);
-  const ended = await store.query({
-    status: THREAD_STATUSES.filter(isEnded),
-    order_by: 'updated',
-    limit: room,
-  });
+  const limit = Math.max(3, rows - alive.output.rows.length);
+  const ended = await store.query({ status: ENDED, order_by: 'updated', limit });
   return ended.ok ? ok({ alive: alive.output.rows, ended: ended.output.rows }) : ended;
 }
 
@@ -170,7 +158,7 @@ function codeOf({ status, result }: ThreadRow): number {
 export const waitForThreads: CommandRun = async (call) => {
   const { args, options, terminal } = call;
   const timeout = countOption(options, 'timeout');
-  if (!timeout.ok) return terminal.finish(timeout, () => {});
+  if (!timeout.ok) return timeout;
   return await withRegistry(call, async ({ store }) => {
     const signal =
       timeout.output === undefined
@@ -183,7 +171,7 @@ export const waitForThreads: CommandRun = async (call) => {
       }),
     );
     const failed = rows.find((row) => !row.ok);
-    if (failed && !failed.ok) return terminal.finish(failed, () => {});
+    if (failed && !failed.ok) return failed;
     const ended = rows.flatMap((row) => (row.ok ? [row.output] : []));
     terminal.finish(ok(ended.map(resultOf)), () => {
       for (const { id, status, cost } of ended) {

@@ -1,9 +1,9 @@
 // `threads ls`: the registry as a table, newest first, a page at a time.
-import { fail, type Outcome, ok, plainText } from '../../../base/index.ts';
+import { compact, fail, type Outcome, ok, plainText } from '../../../base/index.ts';
 import type { ThreadFilter, ThreadStatus, ThreadSummary } from '../../../store/index.ts';
 import { asText, type CommandCall, type CommandRun } from '../../command.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
-import { allThreads, countOption, findThread, withRegistry } from '../../threads/open-threads.ts';
+import { allThreads, countOption, withRegistry, withThread } from '../../threads/open-threads.ts';
 import { age, count, statusColour } from '../../threads/words.ts';
 
 function filterOf({ options }: CommandCall): Outcome<ThreadFilter> {
@@ -15,16 +15,17 @@ function filterOf({ options }: CommandCall): Outcome<ThreadFilter> {
   if (order !== 'created' && order !== 'updated') {
     return fail('usage', `\`--order ${order}\` is neither \`created\` nor \`updated\``);
   }
-  return ok({
+  const filter = compact<ThreadFilter>({
     order_by: order,
     limit: limit.output ?? 20,
     // The registry says what a status can be when it is none.
-    ...(status === undefined ? {} : { status: status.split(',') as ThreadStatus[] }),
-    ...(directive === undefined ? {} : { directive }),
-    ...(within === undefined ? {} : { within }),
-    ...(options.hooks === true ? {} : { kind: 'thread' as const }),
-    ...(cursor === undefined ? {} : { cursor }),
+    status: status?.split(',') as ThreadStatus[] | undefined,
+    directive,
+    within,
+    kind: options.hooks === true ? undefined : 'thread',
+    cursor,
   });
+  return ok(filter);
 }
 
 /** One line a thread; also what `top` shows. */
@@ -50,7 +51,7 @@ export const threadHead = (terminal: Terminal): string =>
 export const listThreads: CommandRun = async (call) => {
   const { terminal } = call;
   const filter = filterOf(call);
-  if (!filter.ok) return terminal.finish(filter, () => {});
+  if (!filter.ok) return filter;
   return await withRegistry(
     call,
     async ({ store, runtime }) => {
@@ -66,7 +67,7 @@ export const listThreads: CommandRun = async (call) => {
         if (next_cursor !== undefined) terminal.note(`more with --cursor ${next_cursor}`);
       });
     },
-    { nothing: () => ({ rows: [] }) },
+    () => ({ rows: [] }),
   );
 };
 
@@ -77,9 +78,9 @@ function draw(rows: readonly ThreadSummary[], root: string, terminal: Terminal):
   const line = (row: ThreadSummary, before: string): void => {
     const kind = row.kind === 'hook' ? ' (hook)' : row.detached ? ' (detached)' : '';
     const figures = `${count(row.cost.turns)} turns, ${plainText(row.cost.spend ?? '0.00')}`;
-    terminal.out(
-      `${terminal.paint('dim', before)}${visible(row.id)} ${terminal.paint(statusColour(row.status), row.status)}${kind} ${terminal.paint('dim', figures)}`,
-    );
+    const status = `${terminal.paint(statusColour(row.status), row.status)}${kind}`;
+    const name = `${terminal.paint('dim', before)}${visible(row.id)}`;
+    terminal.out(`${name} ${status} ${terminal.paint('dim', figures)}`);
   };
   const walk = (id: string, indent: string): void => {
     const children = below.get(id) ?? [];
@@ -94,11 +95,7 @@ function draw(rows: readonly ThreadSummary[], root: string, terminal: Terminal):
 }
 
 export const showTree: CommandRun = (call) =>
-  withRegistry(call, async ({ store }) => {
-    const { args, terminal } = call;
-    const row = await findThread(store, asText(args[0]));
-    if (!row.ok) return terminal.finish(row, () => {});
-    const { root } = row.output;
+  withThread(call, async ({ root }, { store }) => {
     const tree = await allThreads(store, { root, direction: 'asc' });
-    return terminal.finish(tree, (rows) => draw(rows, root, terminal));
+    return call.terminal.finish(tree, (rows) => draw(rows, root, call.terminal));
   });

@@ -32,10 +32,10 @@ export const run: CommandRun = (call) =>
         'usage',
         'how old is old? Say `--older-than 30d`, or set `retention: {days: 30}` in the policy',
       );
-      return terminal.finish(missing, () => {});
+      return missing;
     }
     const age = parseAge('older-than', text);
-    if (!age.ok) return terminal.finish(age, () => {});
+    if (!age.ok) return age;
     const keepFailed = options.keepFailed === true || retention.keep_failed === true;
     const before = Date.now() - age.output;
     const pruned = await pruneThreads(store, runtime.project, { before, keepFailed });

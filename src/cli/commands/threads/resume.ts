@@ -17,7 +17,7 @@ function snapshotOption(text: string | undefined): Outcome<ResumeOptions> {
 export const run: CommandRun = async (call) => {
   const message = asText(call.options.message);
   const options = snapshotOption(asText(call.options.from));
-  if (!options.ok) return call.terminal.finish(options, () => {});
+  if (!options.ok) return options;
   return await followRun(call, {
     async thread(store) {
       const row = await findThread(store, asText(call.args[0]));

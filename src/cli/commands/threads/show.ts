@@ -1,19 +1,12 @@
 // `threads show`: one thread as it was: what was said, done, refused and decided, and what it cost.
 import { getOwn, isObject, type Json, ok, plainText } from '../../../base/index.ts';
-import { decode, type Recorded } from '../../../harness/index.ts';
+import { decode } from '../../../harness/index.ts';
 import type { StoredEvent, ThreadRow } from '../../../store/index.ts';
-import { asText, type CommandRun } from '../../command.ts';
+import type { CommandRun } from '../../command.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
 import { amountsOf } from '../../threads/ending.ts';
-import { findThread, readEvents, withRegistry } from '../../threads/open-threads.ts';
-import {
-  costText,
-  type EventLine,
-  eventLine,
-  shorten,
-  statusColour,
-  unreadableLine,
-} from '../../threads/words.ts';
+import { readEvents, withThread } from '../../threads/open-threads.ts';
+import { costText, eventLine, shorten, statusColour, unreadableLine } from '../../threads/words.ts';
 
 const time = (ms: number): string => new Date(ms).toISOString().replace('T', ' ').slice(0, 19);
 
@@ -24,9 +17,9 @@ function showHead(row: ThreadRow, terminal: Terminal): void {
   const reason = plainText(getOwn(row.result, 'reason'));
   terminal.out(terminal.paint('bold', row.id));
   field('directive', `${row.directive} ${row.version}`);
-  terminal.out(
-    `${terminal.paint('dim', 'status'.padEnd(10))} ${terminal.paint(statusColour(row.status), row.status)}${reason === '' ? '' : `: ${visible(reason)}`}`,
-  );
+  const status = terminal.paint(statusColour(row.status), row.status);
+  const why = reason === '' ? '' : `: ${visible(reason)}`;
+  terminal.out(`${terminal.paint('dim', 'status'.padEnd(10))} ${status}${why}`);
   field('started', `${time(row.created)} UTC${row.ended ? `, ended ${time(row.ended)}` : ''}`);
   field('parent', row.parent ?? '');
   field('attempt', row.attempt > 1 ? String(row.attempt) : '');
@@ -43,10 +36,6 @@ function resultText(content: Json | undefined): string {
   return typeof content === 'string' ? content : JSON.stringify(content ?? null);
 }
 
-function lineOf(event: Recorded): EventLine | undefined {
-  return event.type === 'thread_end' ? undefined : eventLine(event);
-}
-
 function showEvent(stored: StoredEvent, max: number, terminal: Terminal): void {
   const read = decode(stored);
   const event = read.ok ? read.output : undefined;
@@ -59,8 +48,8 @@ function showEvent(stored: StoredEvent, max: number, terminal: Terminal): void {
     terminal.out(`    ${terminal.paint('dim', text)}`);
     return;
   }
-  const told = read.ok ? lineOf(read.output) : unreadableLine(read);
-  if (!told) return;
+  const told = read.ok ? eventLine(read.output) : unreadableLine(read);
+  if (!told || event?.type === 'thread_end') return;
   const text = max === Number.POSITIVE_INFINITY ? told.text : shorten(told.text, max);
   const [first = '', ...rest] = visible(text).split('\n');
   terminal.out(`  ${terminal.paint(told.colour, told.mark)} ${first}`);
@@ -71,24 +60,21 @@ function showCost(row: ThreadRow, terminal: Terminal): void {
   const currency = plainText(row.limits.spend_currency) || 'USD';
   terminal.out(`\n${terminal.paint('bold', 'cost')}       ${costText(row.cost, currency)}`);
   for (const { name, used, max, from } of amountsOf(row)) {
-    terminal.out(
-      `  ${terminal.paint('dim', name.padEnd(13))} ${used} of ${max} ${terminal.paint('dim', `(${from})`)}`,
-    );
+    const who = terminal.paint('dim', `(${from})`);
+    terminal.out(`  ${terminal.paint('dim', name.padEnd(13))} ${used} of ${max} ${who}`);
   }
 }
 
 export const run: CommandRun = (call) =>
-  withRegistry(call, async ({ store }) => {
-    const { args, options, terminal } = call;
-    const row = await findThread(store, asText(args[0]));
-    if (!row.ok) return terminal.finish(row, () => {});
-    const events = await readEvents(store, row.output.id);
-    if (!events.ok) return terminal.finish(events, () => {});
+  withThread(call, async (thread, { store }) => {
+    const { options, terminal } = call;
+    const events = await readEvents(store, thread.id);
+    if (!events.ok) return events;
     const max = options.full === true ? Number.POSITIVE_INFINITY : 200;
-    return terminal.finish(ok({ thread: row.output, events: events.output }), (shown) => {
-      showHead(shown.thread, terminal);
+    return terminal.finish(ok({ thread, events: events.output }), (shown) => {
+      showHead(thread, terminal);
       terminal.out('');
       for (const event of shown.events) showEvent(event, max, terminal);
-      showCost(shown.thread, terminal);
+      showCost(thread, terminal);
     });
   });

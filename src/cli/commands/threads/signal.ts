@@ -5,12 +5,11 @@ import { endUnattended } from '../../../harness/index.ts';
 import { isEnded, type Store, type ThreadRow } from '../../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../../command.ts';
 import {
-  findThread,
   livingBelow,
   signalKey,
   speaker,
   waitForEnd,
-  withRegistry,
+  withThread,
 } from '../../threads/open-threads.ts';
 
 interface Told {
@@ -25,15 +24,12 @@ type Tell = (store: Store, row: ThreadRow, by: string) => Promise<Outcome<Told>>
 
 function command(tell: (call: CommandCall) => Outcome<Tell>): CommandRun {
   return async (call) => {
-    const { args, terminal } = call;
     const chosen = tell(call);
-    if (!chosen.ok) return terminal.finish(chosen, () => {});
-    return await withRegistry(call, async ({ store }) => {
-      const row = await findThread(store, asText(args[0]));
-      if (!row.ok) return terminal.finish(row, () => {});
-      const done = await chosen.output(store, row.output, speaker(call));
-      return terminal.finish(done, ({ thread_id, kind, status }) =>
-        terminal.note(`${thread_id}: told to ${kind}, now ${status}`),
+    if (!chosen.ok) return chosen;
+    return await withThread(call, async (row, { store }) => {
+      const done = await chosen.output(store, row, speaker(call));
+      return call.terminal.finish(done, ({ thread_id, kind, status }) =>
+        call.terminal.note(`${thread_id}: told to ${kind}, now ${status}`),
       );
     });
   };
