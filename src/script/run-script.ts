@@ -1,11 +1,10 @@
 // The door of the language: parse everything, then run it. Whatever happens, the answer is an outcome,
 // and everything emitted before has been delivered.
 import { dirname, relative } from 'node:path';
-import { type Diagnostic, type Json, type JsonObject, parseYaml } from '../base/index.ts';
+import { type Diagnostic, type JsonObject, parseYaml } from '../base/index.ts';
 import {
   type ActPorts,
   childFrame,
-  contextOf,
   createFrame,
   describe,
   type Effect,
@@ -19,14 +18,12 @@ import { writeReleased } from './compile/effect.ts';
 import { createImports, judgeExports } from './compile/module.ts';
 import { compileTop, printReturn } from './compile/statement.ts';
 import { ScriptFault, toFault } from './fault.ts';
-import { ambientName } from './run/builtin-names.ts';
 import { leaveOf } from './run/control-values.ts';
 import { type Environment, newPath, type RunState, type SourceUnit } from './run/environment.ts';
 import { VariableScope } from './run/scope.ts';
-import type { Mode, Node, ScriptTree } from './syntax/ast.ts';
+import type { Mode, ScriptTree } from './syntax/ast.ts';
 import { parseScript } from './syntax/parse.ts';
-import { lineOf, placeOf, type SyntaxProblem } from './syntax/problem.ts';
-import { plainCopy } from './values/data.ts';
+import { lineOf, placeOf, type SyntaxProblem, shownPlace } from './syntax/problem.ts';
 import { absent, isAbsent } from './values/kinds.ts';
 import type { ScriptWorld } from './world.ts';
 
@@ -96,8 +93,6 @@ interface ScriptResult {
   readonly diagnostics: readonly Diagnostic[];
 }
 
-const modeOf = (path: string): Mode => (path.endsWith('.mld') ? 'strict' : 'markdown');
-
 const folderOf = (file: string): string => (file.startsWith('<') ? process.cwd() : dirname(file));
 
 function unitOf(
@@ -163,7 +158,9 @@ async function runBody(
   let returned: Value | undefined;
   for (const node of script.body) {
     if (node.kind === 'text') {
-      emitText(node, unit, run);
+      const { kind, text, at } = node;
+      const effect = { kind, value: makeValue(text), text, line: lineOf(unit, at) };
+      if (!unit.isModule) run.ground.ports.effects?.(effect);
       continue;
     }
     const left = leaveOf(await compileTop(c, node)(env));
@@ -175,17 +172,6 @@ async function runBody(
   }
   await judgeExports(env);
   return returned;
-}
-
-function emitText(node: Node<'text'>, unit: SourceUnit, run: RunState): void {
-  if (!unit.isModule) {
-    run.ground.ports.effects?.({
-      kind: 'text',
-      value: makeValue(node.text),
-      text: node.text,
-      line: lineOf(unit, node.at),
-    });
-  }
 }
 
 /** Effects become lines: text as written, everything else with a line break. */
@@ -200,34 +186,20 @@ function syntaxFault(problem: SyntaxProblem | undefined, text: string, name: str
   return new ScriptFault({ code: 'invalid_item', detail }).locate({ file: name, text, at });
 }
 
-function parseUnit(text: string, file: string, name: string, mode: Mode): ScriptTree {
-  const { script, problems } = parseScript(text, { mode, file });
-  if (script) return script;
-  throw syntaxFault(problems[0], text, name);
-}
-
 function inputValue(options: ScriptOptions): Value {
   const { inputs, stdin } = options;
   if (inputs) return makeContainer(inputs);
   const descriptor = describe({ taint: ['src:user'] });
   const text = stdin?.() ?? '';
-  return text === '' ? absent() : makeValue(jsonOr(text), { descriptor, text });
-}
-
-function jsonOr(text: string): Json {
+  if (text === '') return absent();
   try {
-    return JSON.parse(text);
+    return makeValue(JSON.parse(text), { descriptor, text });
   } catch {
-    return text;
+    return makeValue(text, { descriptor, text });
   }
 }
 
-interface Started {
-  readonly run: RunState;
-  readonly printed: string[];
-}
-
-function startRun(options: ScriptOptions): Started {
+function startRun(options: ScriptOptions): { run: RunState; printed: string[] } {
   const printed: string[] = [];
   const pending: Promise<unknown>[] = [];
   const calls: string[] = [];
@@ -236,15 +208,9 @@ function startRun(options: ScriptOptions): Started {
     if (line !== undefined) printed.push(line);
     writeReleased(effect, run);
     const { labels, taint } = effect.value.meta.descriptor;
-    const { kind, text = '', target } = effect;
-    options.onEffect?.({
-      kind,
-      text,
-      labels,
-      taint,
-      line: effect.line ?? null,
-      ...(target === undefined ? {} : { target }),
-    });
+    const { kind, text = '', line: at = null, target } = effect;
+    const where = target === undefined ? {} : { target };
+    options.onEffect?.({ kind, text, labels, taint, line: at, ...where });
   };
   const ground = childFrame(options.frame ?? createFrame(), {
     ports: { effects: deliver },
@@ -266,39 +232,29 @@ function startRun(options: ScriptOptions): Started {
     policies: [],
     outputs: undefined,
     document: () => printed.join(''),
-    warn: (message, unit, at) =>
-      deliver({
-        kind: 'warning',
-        value: makeValue(message),
-        text: `${unit.name}:${lineOf(unit, at)}: ${message}`,
-        line: lineOf(unit, at),
-      }),
+    warn(message, unit, at) {
+      const text = `${shownPlace(unit, at)}: ${message}`;
+      deliver({ kind: 'warning', value: makeValue(message), text, line: lineOf(unit, at) });
+    },
     stderr: (text) => deliver({ kind: 'stderr', value: makeValue(text), text }),
-    contextJson: (frame) => plainCopy(contextOf(frame)),
     later(work) {
       pending.push(work);
       // Whoever waits for it hears of a failure; until then it is nobody's.
       work.catch(() => undefined);
     },
-    written() {
-      if (pending.length === 0) return undefined;
-      return finished(pending.splice(0));
-    },
-    ambient: ambientName,
+    written: () => (pending.length === 0 ? undefined : Promise.all(pending.splice(0))),
     mayBePrivileged: ({ file, isModule }) =>
       options.mayBePrivileged === true &&
       (!isModule || !relative(options.world.root, file).startsWith('..')),
     import: createImports(async (text, path, env) => {
-      const script = parseUnit(text, path, path, modeOf(path));
+      const mode = path.endsWith('.mld') ? 'strict' : 'markdown';
+      const { script, problems } = parseScript(text, { mode, file: path });
+      if (!script) throw syntaxFault(problems[0], text, path);
       const unit = unitOf(script, { file: path }, true);
       return { unit, returned: await runBody(script, unit, env.run) };
     }),
   };
   return { run, printed };
-}
-
-async function finished(work: readonly Promise<unknown>[]): Promise<void> {
-  await Promise.all(work);
 }
 
 export async function runScript(text: string, options: ScriptOptions): Promise<ScriptResult> {
@@ -307,12 +263,8 @@ export async function runScript(text: string, options: ScriptOptions): Promise<S
   const { script, problems } = parseScript(text, { mode, file });
   if (!script) {
     const fault = syntaxFault(problems[0], text, name);
-    return {
-      fault,
-      outputs: undefined,
-      text: '',
-      diagnostics: diagnosticsOf(problems, text, name),
-    };
+    const diagnostics = diagnosticsOf(problems, text, name);
+    return { fault, outputs: undefined, text: '', diagnostics };
   }
   const { run, printed } = startRun(options);
   let fault: ScriptFault | undefined;

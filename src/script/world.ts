@@ -31,19 +31,23 @@ export interface ProcessResult {
   readonly signal: string | undefined;
 }
 
-/** A `node` or `py` block: a process of its own, values handed over as data. */
-export interface CodeRequest {
-  readonly kind: 'node' | 'py';
+/** What a block of any language is given. */
+interface CodeBlock {
   readonly source: string;
   readonly parameters: readonly { readonly name: string; readonly value: JsArgument }[];
+  /** For `js` and `node`: functions it may call by name; those with a source are compiled there. */
+  readonly helpers: readonly JsHelper[];
+  readonly timeoutMs: number | undefined;
+}
+
+/** A `node` or `py` block: a process of its own, values handed over as data. */
+export interface CodeRequest extends CodeBlock {
+  readonly kind: 'node' | 'py';
   /** What `mx` and `ctx` are. */
   readonly mx: Json;
-  /** For `node`: functions the block may call by name; those with a source are compiled there. */
-  readonly helpers: readonly JsHelper[];
   readonly env: Readonly<Record<string, string>>;
   readonly stdin: string | undefined;
   readonly folder: string;
-  readonly timeoutMs: number | undefined;
 }
 
 export interface CodeResult {
@@ -117,13 +121,9 @@ export interface JsHelper {
   call(values: readonly Json[], descriptor: Descriptor): MaybePromise<Value>;
 }
 
-export interface JsCall {
-  readonly source: string;
-  readonly parameters: readonly { readonly name: string; readonly value: JsArgument }[];
+export interface JsCall extends CodeBlock {
   /** What `mx` and `ctx` are; asked for only when the block reads them. */
   mx(): Json;
-  readonly helpers: readonly JsHelper[];
-  readonly timeoutMs: number | undefined;
   /** The marks of all that goes in, and of what led here. */
   readonly descriptor: Descriptor;
 }

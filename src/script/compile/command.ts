@@ -2,6 +2,7 @@
 // only where `.keep` asks for it.
 import {
   childFrame,
+  contextOf,
   type Frame,
   type Input,
   type MaybePromise,
@@ -282,7 +283,7 @@ const runJs: RunCode = async ({ body }, { env, named, isStage, context }) => {
   const outcome = await env.run.world.js.run({
     source: body,
     parameters: argumentsOf(named, isStage),
-    mx: () => env.run.contextJson(context),
+    mx: () => plainCopy(contextOf(context)),
     helpers: jsHelpers(env.run.helpers.js, env),
     timeoutMs: env.process?.timeoutMs,
     descriptor: mergeAll([env.frame.influence, ...named.map(({ value }) => value.meta.descriptor)]),
@@ -313,7 +314,7 @@ const runForeign: RunCode = async (
       kind,
       source: body,
       parameters: argumentsOf(named, isStage),
-      mx: env.run.contextJson(context),
+      mx: plainCopy(contextOf(context)),
       helpers: kind === 'node' ? jsHelpers(env.run.helpers.node, env) : NONE,
       env: extra,
       folder,

@@ -16,11 +16,10 @@ import {
 import { compileFile } from './file.ts';
 import { compileVerdict } from './guard.ts';
 import { compileFor, compileForeach, compileLoop } from './loop.ts';
-import { compileModel, compileTemplateFile } from './model.ts';
 import { compileReference } from './reference.ts';
 import { compilePiped, compilePipeline } from './stage.ts';
 import { compileRunnable, compileStatement, isStatement } from './statement.ts';
-import { compileTemplate, compileText } from './text.ts';
+import { compileModel, compileTemplate, compileTemplateFile, compileText } from './text.ts';
 import {
   compileArray,
   compileBinary,

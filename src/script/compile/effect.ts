@@ -85,7 +85,7 @@ function compileTarget(
 ): (env: Environment) => MaybePromise<Where | undefined> {
   if (!target) return () => undefined;
   if (target.kind !== 'file') return () => target;
-  const path = c.expression(target.path, 'value');
+  const path = c.expression(target.path);
   return async (env) => ({ kind: 'file', path: resolvePath(env, textOf(await path(env))) });
 }
 

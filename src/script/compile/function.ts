@@ -14,11 +14,11 @@ import {
 import { raise, ScriptFault } from '../fault.ts';
 import { leaveOf, refuseLeave } from '../run/control-values.ts';
 import {
-  type CallArgument,
   type CallChain,
   type CallSite,
   type Compiler,
   type Environment,
+  type Eval,
   Executable,
   type Named,
   newPath,
@@ -110,12 +110,12 @@ function enter(chain: CallChain | undefined, self: object, node: Node<'exe'>): C
 /** Parameters in order; a stage without parameters still has its input judged. */
 function inputsOf(
   node: Node<'exe'>,
-  values: readonly CallArgument[],
+  values: readonly Eval[],
   site: CallSite,
   seen: Value[],
 ): Input[] {
-  const argument = (name: string, value: CallArgument, at: number): Input =>
-    lazyInput(site.env, name, value.evaluate, (found, env) => {
+  const argument = (name: string, value: Eval, at: number): Input =>
+    lazyInput(site.env, name, value, (found, env) => {
       const ready = resolveOpen(found, env);
       seen[at] = ready;
       return ready;

@@ -1,17 +1,29 @@
 // Guards, hooks, policies and profiles: statements that change how later ones are judged.
 
-import { isObject, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
 import {
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import {
+  type Argument,
   childFrame,
   createGuardSet,
   defineGuard,
+  type Frame,
+  type GuardSet,
   type GuardView,
+  type MaybePromise,
   makeContainer,
   makeValue,
+  type ScriptHooks,
   type Value,
   type Verdict,
 } from '../../flow/index.ts';
-import { raise } from '../fault.ts';
+import { raise, toFault } from '../fault.ts';
 import { leaveOf, ruling, verdictOf } from '../run/control-values.ts';
 import {
   type Compiler,
@@ -19,16 +31,16 @@ import {
   type Eval,
   evaluateAll,
   newPath,
+  type RunState,
 } from '../run/environment.ts';
-import { failed, unwrap } from '../run/operate.ts';
+import { failed, passedAt, unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
 import type { Node } from '../syntax/ast.ts';
 import { lineOf, shownPlace } from '../syntax/problem.ts';
-import { absent, isAbsent } from '../values/kinds.ts';
+import { absent, entriesOf, isAbsent } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { compileBlock, compileWhen } from './control-flow.ts';
 import { guardInputs } from './guard-input.ts';
-import { addHook, type HookBody } from './hooks.ts';
 import { applyPolicy, missingNeeds, profileOf } from './policy.ts';
 import { compileArguments } from './reference.ts';
 
@@ -85,6 +97,96 @@ function verdict(value: Value): Verdict {
   return raise('invalid_input', 'an arm of a guard must allow, deny, retry or ask');
 }
 
+// `/hook before|after FILTER = [ … ]`: blocks that see operations go by and may replace what goes in or
+// comes out. They cannot decide; their errors are collected, never raised.
+
+interface HookCall {
+  readonly inputs: readonly Argument[];
+  readonly output: Value | undefined;
+  readonly frame: Frame;
+}
+
+type HookBody = (call: HookCall) => MaybePromise<Value | undefined>;
+
+interface ScriptHook {
+  readonly name: string;
+  readonly timing: 'before' | 'after';
+  readonly filter: string;
+  readonly run: HookBody;
+}
+
+interface HookState {
+  /** Filters are those of guards, so the guards' own index answers them. */
+  readonly hooks: { readonly hook: ScriptHook; readonly set: GuardSet }[];
+  readonly errors: Json[];
+}
+
+const states = new WeakMap<RunState, HookState>();
+
+/** The first hook mounts the port; until then operations pay nothing. */
+function addHook(run: RunState, hook: ScriptHook): void {
+  const known = states.get(run);
+  const state = known ?? { hooks: [], errors: [] };
+  const { name, timing, filter } = hook;
+  const decide = () => ok({ kind: 'allow' } as const);
+  const guard = unwrap(defineGuard({ name, on: filter, timing, decide }));
+  state.hooks.push({ hook, set: createGuardSet([guard]) });
+  if (known) return;
+  states.set(run, state);
+  run.ground = childFrame(run.ground, {
+    ports: { scriptHooks: portOf(state) },
+    ctx: { hooks: () => ({ errors: [...state.errors] }) },
+  });
+}
+
+function portOf(state: HookState): ScriptHooks {
+  const ask = async (hook: ScriptHook, call: HookCall): Promise<Value | undefined> => {
+    try {
+      return await hook.run(call);
+    } catch (error) {
+      state.errors.push({ hook: hook.name, message: toFault(error).message });
+      return undefined;
+    }
+  };
+  return {
+    async before(op, inputs, frame) {
+      const current = inputs.map(({ value }) => value);
+      let isChanged = false;
+      const replace = (at: number, value: Value | undefined) => {
+        if (!value || at >= current.length) return;
+        current[at] = value;
+        isChanged = true;
+      };
+      const shown = () => inputs.map((input, at) => ({ ...input, value: passedAt(current, at) }));
+      for (const { hook, set } of state.hooks) {
+        if (hook.timing !== 'before') continue;
+        // A label: once for each input that carries it. Otherwise once, for all of them.
+        for (const [at, input] of shown().entries()) {
+          if (set.forMarks(input.value.meta.descriptor, 'before').length > 0)
+            replace(at, await ask(hook, { inputs: [input], output: undefined, frame }));
+        }
+        if (set.forOperation(op, frame.held, 'before').length === 0) continue;
+        const given = await ask(hook, { inputs: shown(), output: undefined, frame });
+        const isList = given && current.length > 1 && Array.isArray(given.data);
+        const values = isList ? entriesOf(given).map(([, value]) => value) : [given];
+        for (const [at, value] of values.entries()) replace(at, value);
+      }
+      return isChanged ? current : undefined;
+    },
+    async after(op, result, inputs, frame) {
+      let current = result;
+      for (const { hook, set } of state.hooks) {
+        const isConcerned =
+          set.forOperation(op, frame.held, 'after').length > 0 ||
+          set.forMarks(current.meta.descriptor, 'after').length > 0;
+        if (hook.timing !== 'after' || !isConcerned) continue;
+        current = (await ask(hook, { inputs, output: current, frame })) ?? current;
+      }
+      return current === result ? undefined : current;
+    },
+  };
+}
+
 export function compileHook(c: Compiler, node: Node<'hook'>): Eval {
   const block = compileBlock(c.forFunction(), node.body);
   return (env) => {
@@ -121,7 +223,7 @@ export function compilePolicy(c: Compiler, node: Node<'policy'>): Eval {
 const objectOf = (value: Value): JsonObject => (isObject(value.data) ? value.data : {});
 
 export function compileProfiles(c: Compiler, node: Node<'profiles'>): Eval {
-  const evaluate = c.expression(node.value, 'value');
+  const evaluate = c.expression(node.value);
   return async (env) => {
     const profile = profileOf(env.run, objectOf(await evaluate(env)));
     env.run.ground = childFrame(env.run.ground, { ctx: { profile } });
@@ -130,7 +232,7 @@ export function compileProfiles(c: Compiler, node: Node<'profiles'>): Eval {
 }
 
 export function compileNeeds(c: Compiler, node: Node<'needs'>): Eval {
-  const evaluate = c.expression(node.value, 'value');
+  const evaluate = c.expression(node.value);
   return async (env) => {
     const missing = await missingNeeds(env, objectOf(await evaluate(env)));
     if (missing.length === 0) return absent();
@@ -149,12 +251,12 @@ const list = (value: Value | undefined): readonly string[] => {
 };
 
 export function compileVerdict(c: Compiler, node: Node<'verdict'>): Eval {
-  const evaluate = node.value && c.expression(node.value, 'value');
+  const evaluate = node.value && c.expression(node.value);
   const { decision, options } = node;
   const edit = node.labels;
   const [add, remove] = ['addLabels', 'removeLabels'].map((name) => {
     const entry = options?.entries.get(name);
-    return entry && c.expression(entry, 'value');
+    return entry && c.expression(entry);
   });
   return async (env) => {
     const value = await evaluate?.(env);

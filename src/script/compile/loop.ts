@@ -29,7 +29,7 @@ import { VariableScope } from '../run/scope.ts';
 import type { Binding, Node } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { fieldOf } from '../values/access.ts';
-import { itemsOf } from '../values/data.ts';
+import { type Item, itemsOf } from '../values/data.ts';
 import { absent, isAbsent, isTruthy, shapeMarks } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { type Branches, branchesOf, compileBlock, decided } from './control-flow.ts';
@@ -56,11 +56,6 @@ async function runInParallel<T, U>(
   };
   await Promise.all(Array.from({ length: Math.min(cap, items.length) }, worker));
   return results;
-}
-
-interface Item {
-  readonly key: string;
-  readonly value: Value;
 }
 
 export const DEFAULT_CAP = 4;
@@ -222,7 +217,7 @@ async function inParallel(
 }
 
 function compileCap(c: Compiler, node: Node<'for'>): (env: Environment) => Promise<number> {
-  const cap = node.parallel?.cap && c.expression(node.parallel.cap, 'value');
+  const cap = node.parallel?.cap && c.expression(node.parallel.cap);
   return async (env) => {
     const value = await cap?.(env);
     if (!value) return DEFAULT_CAP;
@@ -239,7 +234,7 @@ export function compileFor(
   body: Eval,
   isCollecting: boolean,
 ): Eval {
-  const collection = c.expression(node.collection, 'value');
+  const collection = c.expression(node.collection);
   const filter = node.filter && c.expression(node.filter, 'condition');
   const branches = branchesOf([node.body]);
   const plan: Plan = { node, filter, body, isCollecting, branches };
@@ -293,7 +288,7 @@ const MAX_ROUNDS = 100_000;
 
 export function compileLoop(c: Compiler, node: Node<'loop'>): Eval {
   const body = compileBlock(c, node.body);
-  const limit = node.limit && c.expression(node.limit, 'value');
+  const limit = node.limit && c.expression(node.limit);
   const until = node.until && c.expression(node.until, 'condition');
   const branches = branchesOf([node.body]);
   const op = { type: 'loop', name: '', opLabels: [], location: placeOf(c.unit, node.at) };

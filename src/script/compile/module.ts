@@ -1,12 +1,6 @@
 // `import` and `export`. What is imported keeps its labels; functions keep their scope.
 import { basename, extname, join } from 'node:path';
-import {
-  type MaybePromise,
-  makeContainer,
-  makeValue,
-  type Operation,
-  type Value,
-} from '../../flow/index.ts';
+import { type MaybePromise, makeContainer, makeValue, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import {
   type Compiler,
@@ -24,6 +18,7 @@ import { placeOf, shownPlace } from '../syntax/problem.ts';
 import { makeFunction } from '../values/function-data.ts';
 import { absent, entriesOf, isAbsent, withOrigin } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
+import type { LoadedText } from '../world.ts';
 import { contentOf } from './file.ts';
 import { compileFunction } from './function.ts';
 import { applyPolicy } from './policy.ts';
@@ -86,22 +81,20 @@ export function createImports(runModule: RunModule): ImportPort {
     if (known) return known;
     if (loading.includes(path)) {
       const circle = [...loading.slice(loading.indexOf(path)), path].map((one) => basename(one));
-      return raise('invalid_input', `the imports go in a circle: ${circle.join(' -> ')}`, {
-        files: circle,
-      });
+      const message = `the imports go in a circle: ${circle.join(' -> ')}`;
+      return raise('invalid_input', message, { files: circle });
     }
-    const content = unwrap(await env.run.world.readFile(path, env.frame));
-    if (/\.jsonl?$/.test(path))
-      return keep(path, exportsOf(contentOf(content, env.run.world.root), path));
+    const exports = await read(path, unwrap(await env.run.world.readFile(path, env.frame)), env);
+    loaded.set(path, exports);
+    return exports;
+  };
+
+  const read = async (path: string, content: LoadedText, env: Environment): Promise<Exports> => {
+    if (/\.jsonl?$/.test(path)) return exportsOf(contentOf(content, env.run.world.root), path);
     loading.push(path);
     const { unit, returned } = await runModule(content.text, path, env);
     loading.splice(loading.indexOf(path), 1);
-    return keep(path, exportsOfUnit(unit, returned));
-  };
-
-  const keep = (path: string, exports: Exports): Exports => {
-    loaded.set(path, exports);
-    return exports;
+    return exportsOfUnit(unit, returned);
   };
 
   return async (written, skipDirs, env) => {
@@ -126,9 +119,7 @@ async function locate(
 /** `export { … }` limits what can be had; names it lists must be there. */
 function exportsOfUnit(unit: SourceUnit, returned: Value | undefined): Exports {
   const { scope, exports, frontMatter, name } = unit;
-  const wanted = exports.names
-    ? [...exports.names]
-    : scope.names().map((one) => [one, ''] as const);
+  const wanted = exports.names ?? scope.names().map((one) => [one, ''] as const);
   const names = new Map<string, Value>();
   for (const [one, place] of wanted) {
     const cell = scope.own(one);
@@ -193,24 +184,13 @@ export async function judgeExports(env: Environment): Promise<void> {
   await operate({ ...env, frame: env.run.ground }, op, inputs, () => absent());
 }
 
-const operationOf = (c: Compiler, node: Node<'import'>, name: string): Operation => ({
-  type: 'import',
-  name,
-  target: name,
-  opLabels: [],
-  retryOwner: false,
-  location: placeOf(c.unit, node.at),
-});
-
 export function compileImport(c: Compiler, node: Node<'import'>): Eval {
   const { source } = node;
   const skip = node.options?.entries.get('skipDirs');
-  const skipped = skip && c.expression(skip, 'value');
+  const skipped = skip && c.expression(skip);
   if (node.mode === 'module' && source.kind === 'path') {
-    return () =>
-      raise('invalid_input', '`import module` needs a registry reference, not a path', {
-        hint: 'leave `module` out',
-      });
+    const message = '`import module` needs a registry reference, not a path';
+    return () => raise('invalid_input', message, { hint: 'leave `module` out' });
   }
   if (source.kind !== 'path') {
     return (env) => {
@@ -224,8 +204,10 @@ export function compileImport(c: Compiler, node: Node<'import'>): Eval {
     const folders = await skipped?.(env);
     const place = resolvePath(env, textOf(value));
     let found: Exports | undefined;
-    const inputs = [{ name: 'source', value }];
-    await operate(env, operationOf(c, node, place), inputs, async (_values, inner) => {
+    const location = placeOf(c.unit, node.at);
+    const named = { name: place, target: place, opLabels: [], retryOwner: false };
+    const op = { type: 'import', ...named, location };
+    await operate(env, op, [{ name: 'source', value }], async (_values, inner) => {
       found = await load(c, node, place, folders, inner);
       return makeValue(null);
     });
@@ -252,12 +234,8 @@ async function load(
 
 /** The members of data as exports. */
 function exportsOf(value: Value, path: string): Exports {
-  return {
-    names: new Map(entriesOf(value)),
-    frontMatter: makeValue(null),
-    path,
-    whole: isAbsent(value) ? undefined : value,
-  };
+  const whole = isAbsent(value) ? undefined : value;
+  return { names: new Map(entriesOf(value)), frontMatter: makeValue(null), path, whole };
 }
 
 function bindFrom(

@@ -60,13 +60,15 @@ const NO_TRIES: readonly never[] = Object.freeze([]);
 
 const FIRST: Context = { attempt: 1, tries: [], outputs: [], hint: undefined };
 
-function pipeOf(
-  state: State,
-  stage: number,
-  input: Value,
-  context: Context,
-  hint: Value | undefined,
-): Pipe {
+/** One pass through one stage. */
+interface Pass {
+  readonly stage: number;
+  readonly input: Value;
+  readonly context: Context;
+  readonly hint: Value | undefined;
+}
+
+function pipeOf(state: State, { stage, input, context, hint }: Pass): Pipe {
   return {
     stage,
     attempt: context.attempt,
@@ -79,14 +81,9 @@ function pipeOf(
   };
 }
 
-function stageEnv(
-  state: State,
-  stage: number,
-  input: Value,
-  context: Context,
-  hint: Value | undefined,
-): { env: Environment; budget: RetryBudget } {
-  const pipe = pipeOf(state, stage, input, context, hint);
+function stageEnv(state: State, pass: Pass): { env: Environment; budget: RetryBudget } {
+  const { context, stage } = pass;
+  const pipe = pipeOf(state, pass);
   const budget = {
     attempt: context.attempt,
     max: MAX_ATTEMPTS,
@@ -135,12 +132,6 @@ function answerOf(value: Value): Answer {
   return { hint: makeValue(data['hint'] ?? null, { descriptor: value.meta.descriptor }) };
 }
 
-function planAt({ stages }: State, stage: number): StagePlan {
-  const plan = stages[stage - 1];
-  if (!plan) throw new Error(`a pipeline has no stage ${stage}`);
-  return plan;
-}
-
 /** What a stage gave; that of the source is number 0. */
 function outputAt({ outputs }: State, stage: number): Value {
   const value = outputs.at(stage);
@@ -148,16 +139,10 @@ function outputAt({ outputs }: State, stage: number): Value {
   return value;
 }
 
-async function runStage(
-  state: State,
-  stage: number,
-  context: Context,
-  hint: Value | undefined,
-): Promise<Answer> {
-  const plan = planAt(state, stage);
-  const input = outputAt(state, stage - 1);
+async function runStage(state: State, plan: StagePlan, pass: Pass): Promise<Answer> {
+  const { stage, input } = pass;
   state.inputs[stage] = input;
-  const { env, budget } = stageEnv(state, stage, input, context, hint);
+  const { env, budget } = stageEnv(state, pass);
   countRun(state, stage, plan.name);
   try {
     const answer = answerOf(await plan.run(input, env));
@@ -206,7 +191,7 @@ const tooOften = (message: string): never =>
 async function runSource(state: State, context: Context, hint: Value | undefined): Promise<void> {
   const { source } = state;
   const held = state.outputs[0] ?? makeValue(null);
-  const { env } = stageEnv(state, 0, held, context, hint);
+  const { env } = stageEnv(state, { stage: 0, input: held, context, hint });
   countRun(state, 0, 'the source');
   const ready = takeSource((await source.evaluate?.(env)) ?? held);
   state.outputs[0] = ready;
@@ -220,21 +205,21 @@ function takeSource(value: Value): Value {
   return left ? left.value : value;
 }
 
-/** From `stage` to the end; each answer decides where it goes on. */
-async function runFrom(state: State, first: number): Promise<Value> {
-  let stage = first;
-  while (stage <= state.stages.length) {
+/** Each answer decides where it goes on. */
+async function runStages(state: State): Promise<Value> {
+  let stage = 1;
+  for (let plan = state.stages[0]; plan; plan = state.stages[stage - 1]) {
     const asking = state.contexts.get(stage);
     const serving = state.contexts.get(stage + 1);
     const hint = asking?.attempt ? undefined : serving?.hint;
-    const answer = await runStage(state, stage, asking ?? serving ?? FIRST, hint);
-    if (!('value' in answer)) {
-      stage = await again(state, stage, answer.hint);
-      continue;
-    }
-    finish(state, stage, answer.value);
-    if (endsHere(answer.value)) break;
-    stage += 1;
+    const context = asking ?? serving ?? FIRST;
+    const input = outputAt(state, stage - 1);
+    const answer = await runStage(state, plan, { stage, input, context, hint });
+    if ('value' in answer) {
+      finish(state, stage, answer.value);
+      if (endsHere(answer.value)) break;
+      stage += 1;
+    } else stage = await again(state, stage, plan.name, answer.hint);
   }
   return outputAt(state, -1);
 }
@@ -257,17 +242,20 @@ function finish(state: State, stage: number, value: Value): void {
 }
 
 /** `stage` asks: what made its input runs again. Answers with the stage to go on with. */
-async function again(state: State, stage: number, hint: Value | undefined): Promise<number> {
+async function again(
+  state: State,
+  stage: number,
+  name: string,
+  hint: Value | undefined,
+): Promise<number> {
   const context = state.contexts.get(stage) ?? { ...FIRST, tries: [], outputs: [] };
   state.contexts.set(stage, context);
   const input = outputAt(state, stage - 1);
   context.tries.push({ attempt: context.attempt, result: 'retry', hint, output: input });
   context.attempt += 1;
   context.hint = hint;
-  if (context.attempt > MAX_ATTEMPTS) {
-    const { name } = planAt(state, stage);
+  if (context.attempt > MAX_ATTEMPTS)
     tooOften(`\`${name}\` asked for another attempt ${MAX_ATTEMPTS} times`);
-  }
   if (stage > 1) {
     state.outputs.length = stage - 1;
     return stage - 1;
@@ -295,14 +283,15 @@ export async function runPipeline(
     history: [],
     guards: [],
   };
+  const first = { stage: 0, context: FIRST, hint: undefined };
   if (!given) await runSource(state, FIRST, undefined);
   else if (source.effects.length > 0)
-    await runEffects(source.effects, given, stageEnv(state, 0, given, FIRST, undefined).env);
-  const value = await runFrom(state, 1);
+    await runEffects(source.effects, given, stageEnv(state, { ...first, input: given }).env);
+  const value = await runStages(state);
   const stage = state.stages.length;
   const input = state.inputs[stage] ?? value;
   // The counters a guard sees while the result is judged: those of the pass that made it.
-  const last = { ...FIRST, attempt: Math.max(1, state.runs.at(-1) ?? 1) };
-  env.note?.(pipeFacts(pipeOf(state, stage, input, last, undefined)));
+  const context = { ...FIRST, attempt: Math.max(1, state.runs.at(-1) ?? 1) };
+  env.note?.(pipeFacts(pipeOf(state, { stage, input, context, hint: undefined })));
   return value;
 }

@@ -10,7 +10,6 @@ import {
 } from '../../flow/index.ts';
 import { raise, toFault } from '../fault.ts';
 import {
-  type CallArgument,
   type Compiler,
   type Environment,
   type Eval,
@@ -31,14 +30,14 @@ import { guardInputMember, type Quantified, quantified, quantifiedOf } from './g
 type Walk = (value: Value, env: Environment) => MaybePromise<Value>;
 
 /** Arguments are strict: an unknown name there is an error. */
-export const compileArguments = (c: Compiler, nodes: readonly Expression[]): CallArgument[] =>
-  nodes.map((node) => ({ evaluate: c.expression(node, 'value') }));
+export const compileArguments = (c: Compiler, nodes: readonly Expression[]): Eval[] =>
+  nodes.map((node) => c.expression(node));
 
 /** `@f(a, b)` as what is called and what it is given. */
 export function compileCallee(
   c: Compiler,
   node: Node<'reference'>,
-): { target: Eval; steps: readonly PathStep[]; values: CallArgument[] } {
+): { target: Eval; steps: readonly PathStep[]; values: Eval[] } {
   const last = node.steps.at(-1);
   const isCall = last?.kind === 'call';
   const steps = isCall ? node.steps.slice(0, -1) : node.steps;
@@ -106,7 +105,7 @@ function isCallableField(value: Value, name: string): boolean {
 export async function invoke(
   target: Value,
   name: string,
-  values: readonly CallArgument[],
+  values: readonly Eval[],
   env: Environment,
   at: number,
   isStage = false,
@@ -122,18 +121,16 @@ export async function invoke(
 const ASKS_FOR_FILES = new Set(['exists', 'fileExists', 'EXISTS', 'fileexists']);
 
 /** `@exists(<a.md>)` is never an error: a file that is missing is null there. */
-function toleratingMissing(argument: CallArgument): CallArgument {
-  return {
-    async evaluate(env) {
-      try {
-        return await argument.evaluate(env);
-      } catch (error) {
-        if (toFault(error).fault.code === 'not_found') return makeValue(null);
-        throw error;
-      }
-    },
+const toleratingMissing =
+  (evaluate: Eval): Eval =>
+  async (env) => {
+    try {
+      return await evaluate(env);
+    } catch (error) {
+      if (toFault(error).fault.code === 'not_found') return makeValue(null);
+      throw error;
+    }
   };
-}
 
 function compileStep(c: Compiler, step: PathStep, reading: Reading, variable: string): Walk {
   switch (step.kind) {

@@ -12,7 +12,6 @@ import {
 import { raise } from '../fault.ts';
 import { leaveOf } from '../run/control-values.ts';
 import {
-  type CallArgument,
   type Compiler,
   type Environment,
   type Eval,
@@ -50,7 +49,7 @@ function callRun(
   c: Compiler,
   target: Eval,
   name: string,
-  extra: readonly CallArgument[],
+  extra: readonly Eval[],
   at: number,
   isFirst = false,
 ): RunStage {
@@ -63,7 +62,7 @@ function callRun(
     const executable = executableOf(callee);
     if (!executable)
       return raise('invalid_input', `\`@${name}\` is no function, so it cannot be a stage`);
-    const call = (values: readonly CallArgument[], inner: Environment) =>
+    const call = (values: readonly Eval[], inner: Environment) =>
       invoke(callee, name, values, inner, at, true);
     // Transformers are no operations.
     if (executable.signature.bodyKind === 'transformer')
@@ -116,7 +115,7 @@ function codeRun(c: Compiler, { code, at }: Node<'code-stage'>): NamedRun {
 /** `while(n) @f`: f answers `done v` or `continue v`. */
 function whileRun(c: Compiler, stage: Node<'while-stage'>): NamedRun {
   const { evaluate, name, extra } = targetOf(c, stage);
-  const limit = c.expression(stage.limit, 'value');
+  const limit = c.expression(stage.limit);
   const once = callRun(c, evaluate, name, extra, stage.at);
   const run: RunStage = async (input, env) => {
     const rounds = await limit(env);
@@ -138,7 +137,7 @@ function whileRun(c: Compiler, stage: Node<'while-stage'>): NamedRun {
 
 function groupRun(c: Compiler, stage: Node<'group-stage'>, isFirst: boolean): NamedRun {
   const members = plansOf(c, stage.members, [], isFirst ? stage.members.length : 0);
-  const cap = stage.cap && c.expression(stage.cap, 'value');
+  const cap = stage.cap && c.expression(stage.cap);
   const run: RunStage = async (input, env) => {
     const limit = await cap?.(env);
     const count = limit ? Number(limit.data) : DEFAULT_CAP;
@@ -237,7 +236,7 @@ export function compilePipeline(
 ): Eval {
   const effects: Effects = [];
   const plans = plansOf(c, stages, effects, source ? 0 : 1);
-  const evaluate = source && c.expression(source, 'value');
+  const evaluate = source && c.expression(source);
   const formatted: Eval | undefined =
     evaluate && format
       ? async (env) => formatSource(await evaluate(env), (await format(env)).text)

@@ -33,7 +33,7 @@ import { resolveOpen } from './text.ts';
 import { withGuards } from './with-options.ts';
 
 function compileVar(c: Compiler, node: Node<'var'>): Eval {
-  const evaluate = c.expression(node.value, 'value');
+  const evaluate = c.expression(node.value);
   const { name, labels } = node;
   const location = placeOf(c.unit, node.at);
   const op = { type: 'var', name, labels, opLabels: [], retryOwner: true, location };
@@ -71,7 +71,7 @@ function compileHelpers(_c: Compiler, node: Node<'helpers'>): Eval {
 }
 
 function compileLet(c: Compiler, node: Node<'let'>): Eval {
-  const evaluate = c.expression(node.value, 'value');
+  const evaluate = c.expression(node.value);
   return async (env) => {
     const value = withLabels(refuseLeave(await evaluate(env)), node.labels);
     env.scope.let(node.name, addMarks(value, env.frame.influence), shownPlace(c.unit, node.at));
@@ -80,7 +80,7 @@ function compileLet(c: Compiler, node: Node<'let'>): Eval {
 }
 
 function compileAugment(c: Compiler, node: Node<'augment'>): Eval {
-  const evaluate = c.expression(node.value, 'value');
+  const evaluate = c.expression(node.value);
   return async (env) => {
     const cell = env.scope.rebindable(node.name);
     const value = refuseLeave(await evaluate(env));
@@ -91,7 +91,7 @@ function compileAugment(c: Compiler, node: Node<'augment'>): Eval {
 
 /** `=> v` and `return { … }`. */
 function compileReturn(c: Compiler, node: Node<'return'>): Eval {
-  const evaluate = node.value && c.expression(node.value, 'value');
+  const evaluate = node.value && c.expression(node.value);
   if (node.labels && (node.labels.remove.length > 0 || node.labels.clear)) {
     return () => raise('permission_denied', 'only a privileged guard may remove labels');
   }
@@ -116,7 +116,7 @@ function print(env: Environment, given: Value, at: number, text = runText(given)
 
 /** `run @f` and `run @f()` are the same; what is no function cannot be run. */
 export function compileRunnable(c: Compiler, action: Expression): Eval {
-  const evaluate = c.expression(action, 'value');
+  const evaluate = c.expression(action);
   if (action.kind !== 'reference') return evaluate;
   const isCalled = isCall(action);
   return async (env) => {
@@ -208,7 +208,7 @@ function printed(c: Compiler, env: Environment, value: Value, at: number): Value
 }
 
 function compileCall(c: Compiler, node: Node<'call'>): Eval {
-  const evaluate = c.expression(node.value, 'value');
+  const evaluate = c.expression(node.value);
   return async (env) => {
     if (env.isDefining) return absent();
     return printed(c, env, refuseLeave(await evaluate(env)), node.at);
@@ -216,7 +216,7 @@ function compileCall(c: Compiler, node: Node<'call'>): Eval {
 }
 
 function compileBail(c: Compiler, node: Node<'bail'>): Eval {
-  const evaluate = node.value && c.expression(node.value, 'value');
+  const evaluate = node.value && c.expression(node.value);
   return async (env) => {
     if (env.isDefining) return absent();
     const value = await evaluate?.(env);

@@ -1,5 +1,6 @@
 // Texts with something put in. The result carries the marks of everything that was put in; what an
 // unknown name would stand for stays as written.
+import { extname } from 'node:path';
 import type { Json } from '../../base/index.ts';
 import {
   addMarks,
@@ -12,10 +13,18 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { toFault } from '../fault.ts';
-import { type Compiler, type Environment, type Eval, under } from '../run/environment.ts';
+import {
+  type Compiler,
+  type Environment,
+  type Eval,
+  resolvePath,
+  under,
+} from '../run/environment.ts';
 import { findName } from '../run/names.ts';
+import { unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
 import type { Node, TemplatePart } from '../syntax/ast.ts';
+import { parseTemplateFile } from '../syntax/parse.ts';
 import { fieldOf, indexOf } from '../values/access.ts';
 import { itemsOf } from '../values/data.ts';
 import { isAbsent, isTruthy } from '../values/kinds.ts';
@@ -233,3 +242,34 @@ export function compileText(c: Compiler, parts: readonly TemplatePart[], isMusta
 
 export const compileTemplate = (c: Compiler, node: Node<'template'>): Eval =>
   compileText(c, node.parts, node.style === 'mustache');
+
+// Bodies that need something from outside: template files and models.
+
+/** Read once per definition, when the function is first called. */
+export function compileTemplateFile(c: Compiler, node: Node<'template-file'>): Eval {
+  const path = c.text(node.path.parts);
+  const known = new Map<string, Eval>();
+  return async (env) => {
+    const place = resolvePath(env, (await path(env)).text);
+    const ready = known.get(place);
+    if (ready) return await ready(env);
+    const { text } = unwrap(await env.run.world.readFile(place, env.frame));
+    const made = compileTemplate(
+      c,
+      parseTemplateFile(text, extname(place) === '.mtt' ? 'mtt' : 'att'),
+    );
+    known.set(place, made);
+    return await made(env);
+  };
+}
+
+export function compileModel(c: Compiler, node: Node<'model'>): Eval {
+  const prompt = c.text(node.prompt.parts);
+  const tier = node.options?.entries.get('tier') ?? node.options?.entries.get('model');
+  const wanted = tier && c.expression(tier);
+  return async (env) => {
+    const request = { prompt: await prompt(env), tier: (await wanted?.(env))?.text, options: {} };
+    const { data, meta, text } = unwrap(await env.run.world.model(request, env.frame));
+    return makeValue(data, { descriptor: meta.descriptor, text });
+  };
+}

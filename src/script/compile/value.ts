@@ -33,7 +33,7 @@ export function compileArray(c: Compiler, node: Node<'array'>): Eval {
 
 /** What `...` takes apart: a list in a list, an object in an object. */
 function compileSpread(c: Compiler, node: Expression, wanted: 'array' | 'object'): Eval {
-  const evaluate = c.expression(node, 'value');
+  const evaluate = c.expression(node);
   return (env) =>
     located(env, node.at, async () => {
       const value = await evaluate(env);

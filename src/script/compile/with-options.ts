@@ -76,7 +76,7 @@ export function compileWith(c: Compiler, node: Node<'with'>): Eval {
 
 /** INVARIANT: privileged guards and policies run all the same; leaving others out is said aloud. */
 export function withGuards(c: Compiler, node: Expression, inner: Eval, isStatement = false): Eval {
-  const evaluate = c.expression(node, 'value');
+  const evaluate = c.expression(node);
   return async (env) => {
     const selection = selectionOf(await evaluate(env));
     if (!selection) return await inner(env);

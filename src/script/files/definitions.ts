@@ -6,11 +6,8 @@ import { raise } from '../fault.ts';
 
 type Kind = 'function' | 'method' | 'class' | 'variable' | 'interface' | 'type' | 'enum';
 
-interface Rule {
-  /** Tried at the start of a line; the group `name` names the definition. */
-  readonly pattern: RegExp;
-  readonly kind: Kind;
-}
+/** The pattern is tried at the start of a line; its group `name` names the definition. */
+type Rule = readonly [kind: Kind, pattern: RegExp];
 
 interface Family {
   readonly extensions: readonly string[];
@@ -26,7 +23,6 @@ interface Family {
 }
 
 const NEVER = /(?!)/;
-const rule = (kind: Kind, pattern: RegExp): Rule => ({ kind, pattern });
 
 const SLASHES =
   /\/\/[^\n]*|\/\*[\s\S]*?\*\/|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\[\s\S])*`/g;
@@ -40,20 +36,20 @@ const SCRIPT: Family = {
   skip: SLASHES,
   isIndented: false,
   top: [
-    rule('function', new RegExp(String.raw`${EXPORT}(?:async\s+)?function\s*\*?\s*${NAME}`)),
-    rule('class', new RegExp(String.raw`${EXPORT}(?:abstract\s+)?class\s+${NAME}`)),
-    rule('interface', new RegExp(String.raw`${EXPORT}interface\s+${NAME}`)),
-    rule('enum', new RegExp(String.raw`${EXPORT}(?:const\s+)?enum\s+${NAME}`)),
-    rule('type', new RegExp(String.raw`${EXPORT}type\s+${NAME}`)),
-    rule('variable', new RegExp(String.raw`${EXPORT}(?:const|let|var)\s+${NAME}`)),
+    ['function', new RegExp(String.raw`${EXPORT}(?:async\s+)?function\s*\*?\s*${NAME}`)],
+    ['class', new RegExp(String.raw`${EXPORT}(?:abstract\s+)?class\s+${NAME}`)],
+    ['interface', new RegExp(String.raw`${EXPORT}interface\s+${NAME}`)],
+    ['enum', new RegExp(String.raw`${EXPORT}(?:const\s+)?enum\s+${NAME}`)],
+    ['type', new RegExp(String.raw`${EXPORT}type\s+${NAME}`)],
+    ['variable', new RegExp(String.raw`${EXPORT}(?:const|let|var)\s+${NAME}`)],
   ],
   members: [
-    rule(
+    [
       'method',
       new RegExp(
         String.raw`^\s+(?:(?:public|private|protected|static|async|override|abstract|get|set)\s+)*\*?${WORDS}(?<name>#?[\w$]+)\s*(?:<[^>]*>)?\(`,
       ),
-    ),
+    ],
   ],
   isFunction:
     /^[^=]*?=\s*(?:async\s*)?(?:function\b|[\w$]+\s*=>|(?:<[^>]*>\s*)?\([^)]*\)\s*(?::[^={]+)?=>)/,
@@ -64,11 +60,11 @@ const PYTHON: Family = {
   skip: /"""[\s\S]*?"""|'''[\s\S]*?'''|#[^\n]*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'/g,
   isIndented: true,
   top: [
-    rule('function', /^(?:async\s+)?def\s+(?<name>\w+)/),
-    rule('class', /^class\s+(?<name>\w+)/),
-    rule('variable', /^(?<name>[A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)/),
+    ['function', /^(?:async\s+)?def\s+(?<name>\w+)/],
+    ['class', /^class\s+(?<name>\w+)/],
+    ['variable', /^(?<name>[A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)/],
   ],
-  members: [rule('method', /^\s+(?:async\s+)?def\s+(?<name>\w+)/)],
+  members: [['method', /^\s+(?:async\s+)?def\s+(?<name>\w+)/]],
   isFunction: /^\w+\s*=\s*lambda\b/,
 };
 
@@ -77,12 +73,12 @@ const GO: Family = {
   skip: SLASHES,
   isIndented: false,
   top: [
-    rule('method', /^func\s+\([^)]*\)\s*(?<name>\w+)/),
-    rule('function', /^func\s+(?<name>\w+)/),
-    rule('interface', /^type\s+(?<name>\w+)\s+interface\b/),
-    rule('class', /^type\s+(?<name>\w+)\s+struct\b/),
-    rule('type', /^type\s+(?<name>\w+)/),
-    rule('variable', /^(?:var|const)\s+(?<name>\w+)/),
+    ['method', /^func\s+\([^)]*\)\s*(?<name>\w+)/],
+    ['function', /^func\s+(?<name>\w+)/],
+    ['interface', /^type\s+(?<name>\w+)\s+interface\b/],
+    ['class', /^type\s+(?<name>\w+)\s+struct\b/],
+    ['type', /^type\s+(?<name>\w+)/],
+    ['variable', /^(?:var|const)\s+(?<name>\w+)/],
   ],
   members: [],
   isFunction: NEVER,
@@ -96,16 +92,16 @@ const RUST: Family = {
   skip: /\/\/[^\n]*|\/\*[\s\S]*?\*\/|"(?:[^"\\]|\\[\s\S])*"|'(?:[^'\\\n]|\\.)'/g,
   isIndented: false,
   top: [
-    rule('function', new RegExp(`${PUB}${RUST_FN}`)),
-    rule('class', new RegExp(String.raw`${PUB}struct\s+(?<name>\w+)`)),
-    rule('enum', new RegExp(String.raw`${PUB}enum\s+(?<name>\w+)`)),
-    rule('interface', new RegExp(String.raw`${PUB}(?:unsafe\s+)?trait\s+(?<name>\w+)`)),
-    rule('type', new RegExp(String.raw`${PUB}type\s+(?<name>\w+)`)),
-    rule('variable', new RegExp(String.raw`${PUB}(?:const|static)\s+(?:mut\s+)?(?<name>\w+)`)),
+    ['function', new RegExp(`${PUB}${RUST_FN}`)],
+    ['class', new RegExp(String.raw`${PUB}struct\s+(?<name>\w+)`)],
+    ['enum', new RegExp(String.raw`${PUB}enum\s+(?<name>\w+)`)],
+    ['interface', new RegExp(String.raw`${PUB}(?:unsafe\s+)?trait\s+(?<name>\w+)`)],
+    ['type', new RegExp(String.raw`${PUB}type\s+(?<name>\w+)`)],
+    ['variable', new RegExp(String.raw`${PUB}(?:const|static)\s+(?:mut\s+)?(?<name>\w+)`)],
     // Holds methods and has no name of its own.
-    rule('class', /^(?:unsafe\s+)?impl\b(?<name>)/),
+    ['class', /^(?:unsafe\s+)?impl\b(?<name>)/],
   ],
-  members: [rule('method', new RegExp(String.raw`^\s+(?:pub(?:\([^)]*\))?\s+)?${RUST_FN}`))],
+  members: [['method', new RegExp(String.raw`^\s+(?:pub(?:\([^)]*\))?\s+)?${RUST_FN}`)]],
   isFunction: NEVER,
 };
 
@@ -116,18 +112,18 @@ const OBJECTS: Family = {
   skip: SLASHES,
   isIndented: false,
   top: [
-    rule('class', new RegExp(String.raw`${ACCESS}(?:class|struct|record|object)\s+(?<name>\w+)`)),
-    rule('interface', new RegExp(String.raw`${ACCESS}(?:interface|protocol|trait)\s+(?<name>\w+)`)),
-    rule('enum', new RegExp(String.raw`${ACCESS}enum\s+(?:class\s+)?(?<name>\w+)`)),
-    rule('function', new RegExp(String.raw`${ACCESS}(?:fun|func|function|def)\s+(?<name>\w+)`)),
-    rule('variable', new RegExp(String.raw`${ACCESS}(?:val|var|let|const)\s+(?<name>\w+)`)),
+    ['class', new RegExp(String.raw`${ACCESS}(?:class|struct|record|object)\s+(?<name>\w+)`)],
+    ['interface', new RegExp(String.raw`${ACCESS}(?:interface|protocol|trait)\s+(?<name>\w+)`)],
+    ['enum', new RegExp(String.raw`${ACCESS}enum\s+(?:class\s+)?(?<name>\w+)`)],
+    ['function', new RegExp(String.raw`${ACCESS}(?:fun|func|function|def)\s+(?<name>\w+)`)],
+    ['variable', new RegExp(String.raw`${ACCESS}(?:val|var|let|const)\s+(?<name>\w+)`)],
   ],
   members: [
-    rule('method', new RegExp(String.raw`${ACCESS}(?:fun|func|function|def)\s+(?<name>\w+)`)),
-    rule(
+    ['method', new RegExp(String.raw`${ACCESS}(?:fun|func|function|def)\s+(?<name>\w+)`)],
+    [
       'method',
       new RegExp(String.raw`${ACCESS}(?:[\w<>[\],.?]+\s+)?${WORDS}(?<name>\w+)\s*\([^;]*$`),
-    ),
+    ],
   ],
   isFunction: NEVER,
 };
@@ -155,13 +151,13 @@ const blankOut = (text: string, skip: RegExp): string =>
 const OPEN = '([{';
 const CLOSE = ')]}';
 
-interface Line {
-  readonly at: number;
-  readonly text: string;
-}
-
 /** Every line between two places that starts `depth` brackets deep, as far as somebody reads on. */
-function* linesAt(text: string, from: number, to: number, depth: number): Generator<Line> {
+function* linesAt(
+  text: string,
+  from: number,
+  to: number,
+  depth: number,
+): Generator<{ at: number; text: string }> {
   let level = 0;
   for (let at = from; at < to; ) {
     const stop = text.indexOf('\n', at);
@@ -219,7 +215,7 @@ function define(text: string, family: Family, at: number, kind: Kind, name: stri
 }
 
 function match(rules: Family['top'], line: string): { kind: Kind; name: string } | undefined {
-  for (const { pattern, kind } of rules) {
+  for (const [kind, pattern] of rules) {
     const name = pattern.exec(line)?.groups?.['name'];
     if (name !== undefined) return { kind, name };
   }
@@ -250,21 +246,18 @@ function scan(source: string, family: Family): Definition[] {
   return found;
 }
 
-const KIND_WORDS: Readonly<Record<string, Kind>> = {
-  fn: 'function',
-  class: 'class',
-  var: 'variable',
-  interface: 'interface',
-  type: 'type',
-  enum: 'enum',
-};
-
-const kindOf = (word: string): Kind | undefined =>
-  Object.hasOwn(KIND_WORDS, word) ? KIND_WORDS[word] : undefined;
+const KIND_WORDS = new Map<string, Kind>([
+  ['fn', 'function'],
+  ['class', 'class'],
+  ['var', 'variable'],
+  ['interface', 'interface'],
+  ['type', 'type'],
+  ['enum', 'enum'],
+]);
 
 /** A kind (`*fn`), a name, or a name with `*`; methods are found by name only. */
 function isNamed({ name, kind }: Definition, word: string): boolean {
-  const wanted = word.startsWith('*') ? kindOf(word.slice(1)) : undefined;
+  const wanted = word.startsWith('*') ? KIND_WORDS.get(word.slice(1)) : undefined;
   if (wanted) return kind === wanted;
   if (!word.includes('*')) return name === word;
   const parts = word.split('*').map((part) => part.replace(/[$()+.?[\\\]^{|}]/g, '\\$&'));
@@ -295,12 +288,11 @@ function listing(
   words: readonly string[],
 ): Value {
   const kinds = words.map((word) => word.slice(0, -2));
-  const unknown = kinds.find((word) => word !== '' && !kindOf(word));
+  const unknown = kinds.find((word) => word !== '' && !KIND_WORDS.has(word));
   if (unknown !== undefined) raise('invalid_input', `\`${unknown}??\` lists no kind of definition`);
-  const names = definitions
-    .filter(({ kind }) => kind !== 'method')
-    .filter(({ kind }) => kinds.some((word) => word === '' || kindOf(word) === kind))
-    .map(({ name }) => name);
+  const isListed = ({ kind }: Definition): boolean =>
+    kind !== 'method' && kinds.some((word) => word === '' || KIND_WORDS.get(word) === kind);
+  const names = definitions.filter(isListed).map(({ name }) => name);
   return textual(value, [...new Set(names)].toSorted(), '\n', (name) => name);
 }
 

@@ -57,8 +57,8 @@ const callTool: ScriptCall = async (values, { env, at }) => {
     return raise('invalid_input', '`@tool` needs the id of a tool', {
       hint: '@tool("fs/read_file", { path: @p })',
     });
-  const tool = textOf(await id.evaluate(env));
-  const given = await parameters?.evaluate(env);
+  const tool = textOf(await id(env));
+  const given = await parameters?.(env);
   if (given && !isObject(given.data))
     return raise('invalid_input', 'the parameters of `@tool` are an object');
   const entries = given ? entriesOf(given) : [];

@@ -1,7 +1,7 @@
 // How control leaves a place: `=> v`, `done v`, `continue v`, `skip`, `retry hint`. It travels as the
 // data of a value, so that it keeps its marks and passes through operations like any result; whoever
 // owns the place (function, loop, stage) takes the value out again.
-import { addMarks, type Descriptor, EMPTY, type Value, type Verdict } from '../../flow/index.ts';
+import { addMarks, type Value, type Verdict } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { makeOpaque, Opaque } from '../values/function-data.ts';
 import { absent } from '../values/kinds.ts';
@@ -24,8 +24,6 @@ export function leaveOf({ data, meta }: Value): Left | undefined {
   const { word, value } = data.content;
   return { word, value: addMarks(value, meta.descriptor) };
 }
-
-export const marksOf = (value: Value | undefined): Descriptor => value?.meta.descriptor ?? EMPTY;
 
 /** Leaving has a meaning only where somebody takes it. */
 export function refuseLeave(value: Value): Value {

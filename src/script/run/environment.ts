@@ -60,15 +60,11 @@ export interface RunState {
   warn(message: string, unit: SourceUnit, at: number): void;
   /** What a successful command or block wrote to stderr. */
   stderr(text: string, env: Environment): void;
-  /** `mx` and `ctx` of code blocks. */
-  contextJson(frame: Frame): Json;
   /** Effects held back and let go may still have to be written. */
   later(work: Promise<unknown>): void;
   /** When they are: before the next statement of a file, and before anything is read or started. */
-  written(): Promise<void> | undefined;
+  written(): Promise<unknown> | undefined;
   readonly import: ImportPort;
-  /** Names the language itself provides. */
-  ambient(name: string, env: Environment): Value | undefined;
   /** Statements that may name privileged guards: the script a person started, and project modules. */
   mayBePrivileged(unit: SourceUnit): boolean;
   /** The `allow` and `deny` patterns in force, for profiles. */
@@ -158,11 +154,6 @@ export type Eval = (env: Environment) => MaybePromise<Value>;
 
 // How a function is called, whatever its body: arguments by position, and from where.
 
-/** Evaluated inside the call's operation, once per attempt. */
-export interface CallArgument {
-  readonly evaluate: Eval;
-}
-
 /** Where a call stands. */
 export interface CallSite {
   readonly env: Environment;
@@ -171,8 +162,11 @@ export interface CallSite {
   readonly isStage: boolean;
 }
 
-/** Throws `ScriptFault`; a function gives `absent()` when it returns nothing. */
-export type ScriptCall = (values: readonly CallArgument[], site: CallSite) => MaybePromise<Value>;
+/**
+ * Throws `ScriptFault`; a function gives `absent()` when it returns nothing. Its arguments are
+ * evaluated inside the call's operation, once per attempt.
+ */
+export type ScriptCall = (values: readonly Eval[], site: CallSite) => MaybePromise<Value>;
 
 /** What a function answers when a guard refused its call: the values it would have got. */
 type Refused = (
@@ -181,7 +175,10 @@ type Refused = (
   fault: ScriptFault,
 ) => MaybePromise<Value>;
 
-export const given = (value: Value): CallArgument => ({ evaluate: () => value });
+export const given =
+  (value: Value): Eval =>
+  () =>
+    value;
 
 interface Callable {
   readonly call: ScriptCall;
@@ -205,12 +202,9 @@ export function executableOf(value: Value): Executable | undefined {
 }
 
 /** One after the other, in order. */
-export async function evaluateAll(
-  values: readonly CallArgument[],
-  env: Environment,
-): Promise<Value[]> {
+export async function evaluateAll(values: readonly Eval[], env: Environment): Promise<Value[]> {
   const found: Value[] = [];
-  for (const { evaluate } of values) found.push(await evaluate(env));
+  for (const evaluate of values) found.push(await evaluate(env));
   return found;
 }
 

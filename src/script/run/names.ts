@@ -7,13 +7,12 @@ import {
   EMPTY,
   makeContainer,
   makeValue,
-  mergeAll,
   type Value,
   withLabels,
 } from '../../flow/index.ts';
 import { plainCopy } from '../values/data.ts';
-import { withOrigin } from '../values/kinds.ts';
-import { marksOf } from './control-values.ts';
+import { marksOf, withOrigin } from '../values/kinds.ts';
+import { ambientName } from './builtin-names.ts';
 import type { Environment, Pipe } from './environment.ts';
 
 interface Found {
@@ -43,7 +42,7 @@ function ambient(env: Environment, name: string): Value | undefined {
     case 'fm':
       return env.unit.frontMatter;
     default:
-      return env.run.ambient(name, env);
+      return ambientName(name, env);
   }
 }
 
@@ -68,29 +67,30 @@ const OF_DATA = new Set(['guard', 'args', 'hooks']);
 function marksOfContext(env: Environment, name: string): Descriptor {
   const { frame, pipe } = env;
   if (OF_PIPE.has(name) && pipe) {
-    return mergeAll([marksOf(pipe.hint), ...pipe.outputs.map(marksOf), marksOf(pipe.input)]);
+    return marksOf([...(pipe.hint ? [pipe.hint] : []), ...pipe.outputs, pipe.input]);
   }
   if (name === 'errors') return frame.facts.errorMarks ?? EMPTY;
   if (!OF_DATA.has(name)) return EMPTY;
-  return frame.facts.descriptor ?? mergeAll(frame.inputs.map(({ value }) => marksOf(value)));
+  return frame.facts.descriptor ?? marksOf(frame.inputs.map(({ value }) => value));
 }
 
 /** `@p`: outputs by number from both ends, and the counters. */
 function pipeView(pipe: Pipe): Value {
   const made = pipe.outputs.slice(1);
-  const members = new Map<string, Value>();
-  pipe.outputs.forEach((value, at) => members.set(String(at), value));
-  made.forEach((value, at) => members.set(String(at - made.length), value));
   const history = makeContainer(pipe.history.map((outputs) => makeContainer(outputs)));
-  members.set('stage', makeValue(pipe.stage));
-  members.set('length', makeValue(made.length));
-  members.set('try', makeValue(pipe.attempt));
-  members.set('tries', history);
-  members.set('retries', makeContainer(new Map([['all', history]])));
-  members.set('guards', makeValue([...pipe.guards]));
-  members.set('input', pipe.input);
-  members.set('hint', pipe.hint ?? makeValue(null));
-  return withOrigin(makeContainer(members), { pipe: true });
+  const members: [string, Value][] = [
+    ...pipe.outputs.map((value, at): [string, Value] => [String(at), value]),
+    ...made.map((value, at): [string, Value] => [String(at - made.length), value]),
+    ['stage', makeValue(pipe.stage)],
+    ['length', makeValue(made.length)],
+    ['try', makeValue(pipe.attempt)],
+    ['tries', history],
+    ['retries', makeContainer(new Map([['all', history]]))],
+    ['guards', makeValue([...pipe.guards])],
+    ['input', pipe.input],
+    ['hint', pipe.hint ?? makeValue(null)],
+  ];
+  return withOrigin(makeContainer(new Map(members)), { pipe: true });
 }
 
 /** A member of `@p` that is not there prints as nothing. */
@@ -99,8 +99,5 @@ export const isPipeView = ({ meta }: Value): boolean => meta.origin['pipe'] === 
 /** The same frame with facts for `@mx`. */
 export const withFacts = (
   env: Environment,
-  ctx: Parameters<typeof childFrame>[1]['ctx'],
-): Environment => ({
-  ...env,
-  frame: childFrame(env.frame, ctx ? { ctx } : {}),
-});
+  ctx: NonNullable<Parameters<typeof childFrame>[1]['ctx']>,
+): Environment => ({ ...env, frame: childFrame(env.frame, { ctx }) });

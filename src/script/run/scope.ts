@@ -27,13 +27,7 @@ export class VariableScope {
   }
 
   find(name: string): Cell | undefined {
-    const own = this.#cells.get(name);
-    if (own) return own;
-    for (let scope = this.parent; scope; scope = scope.parent) {
-      const cell = scope.#cells.get(name);
-      if (cell) return cell;
-    }
-    return undefined;
+    return this.#cells.get(name) ?? this.parent?.find(name);
   }
 
   own(name: string): Cell | undefined {
@@ -81,20 +75,14 @@ export class VariableScope {
   rebindable(name: string): Cell {
     const own = this.#cells.get(name);
     if (own) return own;
-    let isBeyondBranch = this.kind === 'branch';
-    for (let scope = this.parent; scope; scope = scope.parent) {
-      const cell = scope.#cells.get(name);
-      if (cell) return isBeyondBranch ? refuseShared(name) : cell;
-      isBeyondBranch ||= scope.kind === 'branch';
+    if (this.kind === 'branch' && this.parent?.find(name)) {
+      const message = `\`@${name}\` is shared by parallel branches and cannot be changed here`;
+      const hint = 'let the branch return its part and combine the results';
+      return raise('invalid_input', message, { name, hint });
     }
+    if (this.parent) return this.parent.rebindable(name);
     return raise('not_found', `\`@${name}\` is not defined, so nothing can be added to it`, {
       name,
     });
   }
 }
-
-const refuseShared = (name: string): never =>
-  raise('invalid_input', `\`@${name}\` is shared by parallel branches and cannot be changed here`, {
-    name,
-    hint: 'let the branch return its part and combine the results',
-  });

@@ -11,7 +11,7 @@ interface Nodes extends Statements, Expressions, Stages, TextParts, Inner {}
 
 /** A node of one kind, or of one of several; the tables below say what each holds. */
 export type Node<K extends keyof Nodes> = {
-  [P in K]: { readonly kind: P } & Range & Nodes[P];
+  [P in K]: { readonly kind: P } & Range & Readonly<Nodes[P]>;
 }[K];
 
 export type Statement = Node<keyof Statements>;
@@ -36,34 +36,34 @@ interface Statements {
   /** `let [labels] @x = value`, only in blocks and among arms. */
   let: Assignment;
   /** `@x += value`, `let @x += value` */
-  augment: { readonly name: string; readonly value: Expression };
+  augment: { name: string; value: Expression };
   /** `exe L @f(a, b) = body [with { … }]`; without a parameter list `parameters` is empty. */
   exe: {
-    readonly labels: readonly string[];
-    readonly name: string;
-    readonly parameters: readonly Parameter[];
-    readonly body: Expression;
+    labels: readonly string[];
+    name: string;
+    parameters: readonly Parameter[];
+    body: Expression;
     /** `with { description }` and friends, when written after the body of a function. */
-    readonly options: Node<'options'> | undefined;
+    options: Node<'options'> | undefined;
   };
   /** `exe js = { up, clean }` */
-  helpers: { readonly language: 'js' | 'node'; readonly names: readonly string[] };
+  helpers: { language: 'js' | 'node'; names: readonly string[] };
   /** `show`, `log`, `output`, `append`; also as an arm, an action, an inline stage. */
   effect: {
-    readonly effect: 'show' | 'log' | 'output' | 'append';
+    effect: 'show' | 'log' | 'output' | 'append';
     /** Absent: `output to "f"` writes the document so far; an inline stage passes its input. */
-    readonly value: Expression | undefined;
-    readonly target: Target | undefined;
-    readonly format: 'json' | 'yaml' | 'text' | undefined;
+    value: Expression | undefined;
+    target: Target | undefined;
+    format: 'json' | 'yaml' | 'text' | undefined;
   };
   /** `run cmd {…}`, `run @f(…)`, `run @x | {…}`: prints its result. */
-  run: { readonly action: Expression };
+  run: { action: Expression };
   /** `@f(…)` on a line of its own. */
-  call: { readonly value: Expression };
+  call: { value: Expression };
   /** `when`, `if`, `for`, `loop` where a statement stands. */
-  flow: { readonly value: Node<'when' | 'if' | 'for' | 'foreach' | 'loop'> };
+  flow: { value: Node<'when' | 'if' | 'for' | 'foreach' | 'loop'> };
   import: {
-    readonly form:
+    form:
       | { readonly kind: 'names'; readonly names: readonly Imported[] }
       /** `as` undefined: derived from the file's name. */
       | { readonly kind: 'namespace'; readonly alias: string | undefined }
@@ -74,50 +74,47 @@ interface Statements {
         }
       | { readonly kind: 'policy'; readonly alias: string };
     /** A path, or `@input` / `@payload`, or any other registry-like reference as text. */
-    readonly source:
+    source:
       | { readonly kind: 'path'; readonly path: Node<'template'> }
       | { readonly kind: 'input' | 'payload' };
     /** `static`, `live`, `local`, `cached(1h)`, `module`: as written. */
-    readonly mode: string | undefined;
-    readonly options: Node<'options'> | undefined;
+    mode: string | undefined;
+    options: Node<'options'> | undefined;
   };
   /** Undefined: `{ * }`. */
-  export: { readonly names: readonly string[] | undefined };
+  export: { names: readonly string[] | undefined };
   guard: {
-    readonly privileged: boolean;
-    readonly name: string | undefined;
-    readonly timing: 'before' | 'after' | 'always';
+    privileged: boolean;
+    name: string | undefined;
+    timing: 'before' | 'after' | 'always';
     /** As written: `secret`, `op:exe`, `@f`. */
-    readonly filter: string;
-    readonly rules: Node<'when'>;
+    filter: string;
+    rules: Node<'when'>;
   };
   hook: {
-    readonly name: string | undefined;
-    readonly timing: 'before' | 'after';
-    readonly filter: string;
-    readonly body: Node<'block'>;
+    name: string | undefined;
+    timing: 'before' | 'after';
+    filter: string;
+    body: Node<'block'>;
   };
   /** `policy @p = { … }` or `union(@a, @b)`. */
-  policy: { readonly name: string; readonly members: readonly Expression[] };
+  policy: { name: string; members: readonly Expression[] };
   /** `profiles { name: { requires: { cmd: [git], sh } } }`; a bare word counts as `word: true`. */
-  profiles: { readonly value: Node<'object'> };
+  profiles: { value: Node<'object'> };
   /** `needs { … }`, bare words allowed as in profiles. */
-  needs: { readonly value: Node<'object'> };
+  needs: { value: Node<'object'> };
   /** `=> value`, `=> label @v`, `=> !label @v`, `=> trusted! @v`, `=> clear! @v`, `return { … }`. */
   return: {
     /** True for the word `return` (a directive's outputs). */
-    readonly isOutputs: boolean;
-    readonly value: Expression | undefined;
-    readonly labels: LabelEdit | undefined;
+    isOutputs: boolean;
+    value: Expression | undefined;
+    labels: LabelEdit | undefined;
   };
-  bail: { readonly value: Expression | undefined };
+  bail: { value: Expression | undefined };
   /** What ends a round, an item or an attempt. Legal places are checked by the parser. */
-  leave: {
-    readonly word: 'done' | 'continue' | 'skip' | 'retry';
-    readonly value: Expression | undefined;
-  };
+  leave: { word: 'done' | 'continue' | 'skip' | 'retry'; value: Expression | undefined };
   /** A fence of kind `mlld-run`: a strict script inside a markdown one. */
-  fence: { readonly body: readonly Statement[] };
+  fence: { body: readonly Statement[] };
 }
 
 interface Imported {
@@ -152,121 +149,106 @@ export interface LabelEdit {
 interface Expressions {
   /** Numbers, booleans, null, `'literal text'` and interpolating text without anything to put in. */
   literal: {
-    readonly value: null | boolean | number | string;
+    value: null | boolean | number | string;
     /** `*`: true, and always matches as a condition. */
-    readonly isWildcard?: true;
+    isWildcard?: true;
   };
-  template: { readonly style: TextStyle; readonly parts: readonly TemplatePart[] };
-  array: { readonly items: readonly ArrayItem[] };
-  object: { readonly entries: readonly ObjectEntry[] };
+  template: { style: TextStyle; parts: readonly TemplatePart[] };
+  array: { items: readonly ArrayItem[] };
+  object: { entries: readonly ObjectEntry[] };
   /** `@name` and everything that hangs on it. `@o.f(1)[0]`: field f, call, index 0. */
   reference: {
-    readonly name: string;
-    readonly steps: readonly PathStep[];
+    name: string;
+    steps: readonly PathStep[];
     /** `@x?` as a value of its own: undefined instead of an error where something is missing. */
-    readonly isOptional: boolean;
+    isOptional: boolean;
   };
-  unary: { readonly operator: '!' | '-'; readonly value: Expression };
-  binary: {
-    readonly operator: BinaryOperator;
-    readonly left: Expression;
-    readonly right: Expression;
-  };
-  ternary: {
-    readonly condition: Expression;
-    readonly then: Expression;
-    readonly else: Expression;
-  };
+  unary: { operator: '!' | '-'; value: Expression };
+  binary: { operator: BinaryOperator; left: Expression; right: Expression };
+  ternary: { condition: Expression; then: Expression; else: Expression };
   /** `source | @a | @b`; without a source it begins with a group. */
-  pipeline: {
-    readonly source: Expression | undefined;
-    readonly stages: readonly PipelineStage[];
-  };
+  pipeline: { source: Expression | undefined; stages: readonly PipelineStage[] };
   /** `value with { stdin: …, guards: … }`; a `pipeline` key is parsed into stages. */
-  with: { readonly value: Expression; readonly options: Node<'options'> };
+  with: { value: Expression; options: Node<'options'> };
   /** `cmd {…}`, `{…}` and `run "…"`: one entry of `lines` per command line. */
   command: {
-    readonly lines: readonly (readonly TemplatePart[])[];
+    lines: readonly (readonly TemplatePart[])[];
     /** As written between the braces, for the printer. */
-    readonly raw: string;
+    raw: string;
     /** `cmd:DIR` */
-    readonly folder: Node<'template'> | undefined;
-    readonly using: Using | undefined;
+    folder: Node<'template'> | undefined;
+    using: Using | undefined;
   };
   code: {
-    readonly language: Language;
+    language: Language;
     /** `js (@a, @b) {…}` */
-    readonly names: readonly Node<'reference'>[];
+    names: readonly Node<'reference'>[];
     /** Between the braces, untouched. */
-    readonly body: string;
+    body: string;
     /** Offset of the first character of `body`. */
-    readonly bodyAt: number;
-    readonly folder: Node<'template'> | undefined;
-    readonly using: Using | undefined;
+    bodyAt: number;
+    folder: Node<'template'> | undefined;
+    using: Using | undefined;
   };
   /** `<path # Section>`; fields after it (`<a.json>.k[0]`) are `steps`. */
   file: {
     /** Style `bare`; the parts hold `@var`s of the path. */
-    readonly path: Node<'template'>;
-    readonly sections: Sections | undefined;
+    path: Node<'template'>;
+    sections: Sections | undefined;
     /** `{ greet, *Service }`, `{ ?? }`: the words between the braces. */
-    readonly definitions: readonly string[] | undefined;
+    definitions: readonly string[] | undefined;
     /** `as "…"`: a heading, or a template over `<>`. */
-    readonly as: Node<'template'> | undefined;
-    readonly isOptional: boolean;
-    readonly steps: readonly PathStep[];
+    as: Node<'template'> | undefined;
+    isOptional: boolean;
+    steps: readonly PathStep[];
   };
   /** `run …` where a value stands. */
-  'run-value': { readonly action: Expression };
+  'run-value': { action: Expression };
   when: {
     /** `when V [ … ]`: conditions are compared with it. */
-    readonly subject: Expression | undefined;
+    subject: Expression | undefined;
     /** `when C => action` without a list. */
-    readonly isSimple: boolean;
-    readonly items: readonly Node<'arm' | 'let' | 'augment'>[];
+    isSimple: boolean;
+    items: readonly Node<'arm' | 'let' | 'augment'>[];
   };
-  if: {
-    readonly condition: Expression;
-    readonly then: Node<'block'>;
-    readonly else: Node<'block' | 'if'> | undefined;
-  };
+  if: { condition: Expression; then: Node<'block'>; else: Node<'block' | 'if'> | undefined };
   for: {
-    readonly parallel: Parallel | undefined;
-    readonly bind: Binding;
-    readonly collection: Expression;
-    readonly filter: Expression | undefined;
-    readonly body: ActionExpression;
+    parallel: Parallel | undefined;
+    bind: Binding;
+    collection: Expression;
+    filter: Expression | undefined;
+    body: ActionExpression;
     /** `=> | @stage`: pipes the collected array. */
-    readonly batch: readonly PipelineStage[] | undefined;
+    batch: readonly PipelineStage[] | undefined;
   };
   /** `foreach @f(@xs, @ys)` */
-  foreach: { readonly call: Node<'reference'>; readonly options: Node<'options'> | undefined };
+  foreach: { call: Node<'reference'>; options: Node<'options'> | undefined };
   loop: {
     /** Undefined: `loop [ … ]` without a number. */
-    readonly limit: Expression | undefined;
-    readonly pauseMs: number;
-    readonly until: Expression | undefined;
-    readonly body: Node<'block'>;
+    limit: Expression | undefined;
+    pauseMs: number;
+    until: Expression | undefined;
+    body: Node<'block'>;
   };
   /** `template "./page.att"` as a function's body. */
-  'template-file': { readonly path: Node<'template'> };
+  'template-file': { path: Node<'template'> };
   /** `prose { … }`, `llm "…"`, `llm:tier { … }`: a model through the kernel, without tools. */
   model: {
-    readonly word: 'prose' | 'llm';
+    word: 'prose' | 'llm';
     /** `llm:tier`; undefined: the default. */
-    readonly tier: string | undefined;
-    readonly prompt: Node<'template'>;
-    readonly options: Node<'options'> | undefined;
+    tier: string | undefined;
+    prompt: Node<'template'>;
+    options: Node<'options'> | undefined;
   };
   /** In a guard's arms only. */
   verdict: {
-    readonly decision: 'allow' | 'deny' | 'retry' | 'ask';
-    readonly value: Expression | undefined;
-    readonly labels: LabelEdit | undefined;
+    decision: 'allow' | 'deny' | 'retry' | 'ask';
+    value: Expression | undefined;
+    labels: LabelEdit | undefined;
     /** `allow @v with { addLabels, removeLabels }` */
-    readonly options: Node<'options'> | undefined;
+    options: Node<'options'> | undefined;
   };
-  block: { readonly body: readonly ActionExpression[] };
+  block: { body: readonly ActionExpression[] };
 }
 
 /** How text was written; decides what is put in, and how the printer writes it again. */
@@ -286,31 +268,26 @@ interface TextParts {
    * a reference named `<>` is the file.
    */
   insert: {
-    readonly value: Node<'reference'>;
-    readonly stages: readonly PipelineStage[];
+    value: Node<'reference'>;
+    stages: readonly PipelineStage[];
     /** What stays when the name is unknown. */
-    readonly raw: string;
-    readonly mode:
+    raw: string;
+    mode:
       | { readonly kind: 'plain' | 'optional' }
       | { readonly kind: 'fragment'; readonly parts: readonly TemplatePart[] }
       | { readonly kind: 'default'; readonly value: Expression };
-    readonly quote?: Quote;
+    quote?: Quote;
   };
   /** `<a.md # S>|@stage` inside text. */
-  'file-part': {
-    readonly file: Node<'file'>;
-    readonly stages: readonly PipelineStage[];
-    readonly raw: string;
-    readonly quote?: Quote;
-  };
+  'file-part': { file: Node<'file'>; stages: readonly PipelineStage[]; raw: string; quote?: Quote };
   /** `/for @x in @xs` … `/end` inside a template. */
   repeat: {
-    readonly bind: Binding;
-    readonly collection: Expression;
+    bind: Binding;
+    collection: Expression;
     /** The lines between, each with its line break. */
-    readonly parts: readonly TemplatePart[];
+    parts: readonly TemplatePart[];
     /** The text ends here: the last line break of what it gives is dropped. */
-    readonly trimsEnd?: true;
+    trimsEnd?: true;
   };
 }
 
@@ -352,17 +329,13 @@ export type BinaryOperator = Comparison | Arithmetic | '==' | '!=' | '&&' | '||'
 
 interface Stages {
   /** `@f`, `@f("x")`, `@parse.llm`: the target's last `call` step holds the further arguments. */
-  'call-stage': { readonly target: Node<'reference'> };
-  'code-stage': { readonly code: Node<'command' | 'code'> };
-  'effect-stage': { readonly effect: Node<'effect'> };
+  'call-stage': { target: Node<'reference'> };
+  'code-stage': { code: Node<'command' | 'code'> };
+  'effect-stage': { effect: Node<'effect'> };
   /** `while(20, 5ms) @step` */
-  'while-stage': {
-    readonly limit: Expression;
-    readonly pauseMs: number;
-    readonly target: Node<'reference'>;
-  };
+  'while-stage': { limit: Expression; pauseMs: number; target: Node<'reference'> };
   /** `|| @a || @b (2, 5ms)`; the members of one array in `with { pipeline: [...] }`. */
-  'group-stage': Parallel & { readonly members: readonly PipelineStage[] };
+  'group-stage': Parallel & { members: readonly PipelineStage[] };
 }
 
 export interface Parallel {
@@ -411,12 +384,12 @@ export interface Binding {
 /** What stands inside others only. */
 interface Inner {
   /** Text that passes through, with its line breaks. Only in markdown mode. */
-  text: { readonly text: string };
-  arm: { readonly condition: Condition; readonly action: ActionExpression };
+  text: { text: string };
+  arm: { condition: Condition; action: ActionExpression };
   options: {
-    readonly entries: ReadonlyMap<string, Expression>;
+    entries: ReadonlyMap<string, Expression>;
     /** From `pipeline: [@a, [@b, @c], show, @d(1)]`. */
-    readonly pipeline: readonly PipelineStage[] | undefined;
+    pipeline: readonly PipelineStage[] | undefined;
   };
 }
 

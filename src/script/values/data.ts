@@ -31,7 +31,7 @@ export function stageInput(value: Value): Value {
   return data === undefined ? value : withData(value, data);
 }
 
-interface Item {
+export interface Item {
   readonly key: string;
   readonly value: Value;
 }

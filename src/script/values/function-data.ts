@@ -3,7 +3,7 @@ import { EMPTY, makeValue, type Value } from '../../flow/index.ts';
 
 // A function as a value. It travels like anything else: in variables, fields, lists, through imports.
 
-export interface Signature {
+interface Signature {
   readonly name: string;
   readonly parameters: readonly string[];
   /** Labels of every operation inside it. */

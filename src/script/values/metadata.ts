@@ -76,28 +76,18 @@ const toolsOf = ({ sources }: Descriptor): Json =>
     return name === undefined ? [] : [{ name }];
   });
 
-/** One literal with getters: guards read `.mx` on every call, and defining members costs more. */
+/** One literal, with getters for what costs: guards read `.mx` on every call. */
 function factsOf(value: Value, facts: MxFacts): JsonObject {
   const { descriptor, origin } = value.meta;
   return {
-    get labels() {
-      return descriptor.labels as Json;
-    },
-    get taint() {
-      return descriptor.taint as Json;
-    },
-    get sources() {
-      return descriptor.sources as Json;
-    },
+    labels: descriptor.labels as Json,
+    taint: descriptor.taint as Json,
+    sources: descriptor.sources as Json,
     get tools() {
       return getOwn(origin, 'tools') ?? toolsOf(descriptor);
     },
-    get name() {
-      return facts.name ?? getOwn(origin, 'name') ?? null;
-    },
-    get type() {
-      return typeName(value);
-    },
+    name: facts.name ?? getOwn(origin, 'name') ?? null,
+    type: typeName(value),
     get length() {
       return lengthOf(value);
     },
@@ -107,18 +97,12 @@ function factsOf(value: Value, facts: MxFacts): JsonObject {
     get tokest() {
       return countOf(value, tokestOf);
     },
-    get definedAt() {
-      return facts.definedAt ?? getOwn(origin, 'definedAt') ?? null;
-    },
-    get exported() {
-      return facts.exported ?? getOwn(origin, 'exported') ?? false;
-    },
+    definedAt: facts.definedAt ?? getOwn(origin, 'definedAt') ?? null,
+    exported: facts.exported ?? getOwn(origin, 'exported') ?? false,
     get text() {
       return textOf(value);
     },
-    get data() {
-      return value.data;
-    },
+    data: value.data,
   };
 }
 

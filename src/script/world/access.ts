@@ -1,20 +1,40 @@
 // What a script may touch: the project through the authority that speaks for it, and, for a person at
 // the command line, files elsewhere for reading.
 import { isAbsolute, relative, resolve, sep } from 'node:path';
-import { fail, isInside, type Outcome, ok } from '../../base/index.ts';
-import { type Authority, resolveProjectPath } from '../../kernel/index.ts';
+import { type Clock, type Failure, fail, isInside, type Outcome, ok } from '../../base/index.ts';
+import type { Frame, LabelRecords } from '../../flow/index.ts';
+import {
+  type Authority,
+  type Caller,
+  type Kernel,
+  type Primitive,
+  resolveProjectPath,
+} from '../../kernel/index.ts';
+import type { ScriptWorld } from '../world.ts';
 
-interface AccessPorts {
+/** What a script's world is made from. */
+export interface WorldPorts {
   /** Real path of the project. */
   readonly root: string;
-  /** Folders no script reads, whatever it is allowed: the user's keys. */
+  readonly clock: Clock;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly signal: AbortSignal;
+  /** Folders no script reads: the user's keys. */
   readonly closed: readonly string[];
-  /** May files outside the project be read at all? Never inside a thread. */
+  /** True for a person at the command line, never inside a thread. */
   readonly readsAnywhere: boolean;
-  /** Asked for every act: a policy may have changed meanwhile. */
+  readonly labels: LabelRecords;
   authority(): Outcome<Authority>;
-  /** A name nobody can have granted. */
+  subprocess(): Primitive;
+  readonly kernel: Kernel;
+  /** Who speaks to the kernel for what is done in this frame. */
+  caller(frame: Frame): Caller;
+  /** The kind of an item, when there is one of that id. */
+  kindOf(id: string): string | undefined;
+  readonly model: ScriptWorld['model'];
+  /** A fresh name nobody can guess. */
   unguessable(): string;
+  audit(operation: string, failure: Failure | undefined): Outcome<null>;
 }
 
 export interface FilePlace {
@@ -27,7 +47,7 @@ export interface FilePlace {
 
 const asScope = (path: string): string => path.split(sep).join('/');
 
-export function createAccess(ports: AccessPorts) {
+export function createAccess(ports: WorldPorts) {
   const { root } = ports;
 
   const check = (capability: string, path: string): Outcome<null> => {

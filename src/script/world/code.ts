@@ -1,7 +1,14 @@
 // `node` and `py` blocks: processes of their own. The values go in as one JSON text on stdin, which
 // the runner takes away before the block starts; what a node block returns comes back at the end of
 // stdout, behind a mark nobody else can know.
-import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import {
+  type Failure,
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
 import { identifier, readJsBody } from '../js/block-body.ts';
 import { createDecoder, createEncoder, createTextual, dataText, readData } from '../js/data.ts';
 import type { CodeRequest, CodeResult, JsArgument, ProcessResult } from '../world.ts';
@@ -53,62 +60,51 @@ sys.path.insert(0, "")
 exec(compile(textwrap.dedent(job["source"]).strip("\\n"), "<py block>", "exec"), scope)
 `;
 
-interface Given {
-  kind: string;
-  text: string;
-  own: string;
-  mx: string;
-}
+const textOf = (value: JsArgument): string =>
+  value.kind === 'undefined' ? 'u' : dataText(value.data);
 
-function given(value: JsArgument): Given {
-  if (value.kind === 'undefined') return { kind: 'data', text: 'u', own: '', mx: '' };
-  const text = dataText(value.data);
-  if (value.kind === 'data') return { kind: 'data', text, own: '', mx: '' };
+/** As `given` of the runner takes it. */
+function given(value: JsArgument): JsonObject {
+  const text = textOf(value);
   if (value.kind === 'kept') return { kind: 'kept', text, own: value.text, mx: dataText(value.mx) };
-  return { kind: value.isStage ? 'stage' : 'text', text, own: value.text, mx: '' };
-}
-
-const wordsIn = (source: string, names: readonly string[], own: readonly string[]): string[] =>
-  [...new Set(names)].filter((name) => source.includes(name) && !own.includes(name));
-
-interface NodeUnit {
-  names: string[];
-  free: string[];
-  code: string;
+  if (value.kind !== 'textual') return { kind: 'data', text };
+  return { kind: value.isStage ? 'stage' : 'text', text, own: value.text };
 }
 
 function nodeUnit(
   source: string,
   parameters: readonly string[],
   known: readonly string[],
-): Outcome<NodeUnit> {
+): Outcome<{ names: string[]; free: string[]; code: string }> {
   const names = parameters.map(identifier);
-  const free = wordsIn(source, known, names);
+  const free = [...new Set(known)].filter((name) => source.includes(name) && !names.includes(name));
   const body = readJsBody(source, [...names, ...free], true);
   return body.ok ? ok({ names, free, code: body.output }) : body;
 }
-
-const lastLine = (text: string): string => text.trimEnd().split('\n').at(-1) ?? '';
 
 /** A non-zero exit or a signal, as a fault that shows stderr. */
 function failure(kind: string, { code, signal, stderr }: ProcessResult): Failure | undefined {
   if (code === 0 && signal === undefined) return undefined;
   const how = signal === undefined ? `ended with exit code ${code}` : `was ended by ${signal}`;
-  return fail('tool_failed', lastLine(stderr) || `the ${kind} block ${how}`, {
-    exit_code: code,
-    stderr,
-  });
+  const message = stderr.trimEnd().split('\n').at(-1) || `the ${kind} block ${how}`;
+  return fail('tool_failed', message, { exit_code: code, stderr });
 }
 
 export function createCode(processes: Processes, random: () => string) {
+  function start(request: CodeRequest, job: JsonObject, [command = '', ...args]: string[]) {
+    const given = { ...job, mx: dataText(request.mx), stdin: request.stdin ?? null };
+    return processes.start({
+      config: { command, args },
+      request: { ...request, stdin: JSON.stringify(given) },
+      operation: `run:${request.kind}`,
+    });
+  }
+
   async function node(request: CodeRequest): Promise<Outcome<CodeResult>> {
     const helpers = request.helpers.map(({ name }) => name);
     const known = [...helpers, 'require', 'mx', 'ctx'];
-    const main = nodeUnit(
-      request.source,
-      request.parameters.map(({ name }) => name),
-      known,
-    );
+    const names = request.parameters.map(({ name }) => name);
+    const main = nodeUnit(request.source, names, known);
     if (!main.ok) return main;
     const units: Json[] = [];
     for (const { name, source, parameters } of request.helpers) {
@@ -120,40 +116,17 @@ export function createCode(processes: Processes, random: () => string) {
       }
     }
     const mark = `${random()}:`;
-    const values = request.parameters.map(({ value }) => ({ ...given(value) }));
-    const job = {
-      ...main.output,
-      mark,
-      values,
-      helpers: units,
-      mx: dataText(request.mx),
-      stdin: request.stdin ?? null,
-    };
-    const ended = await processes.start({
-      config: { command: process.execPath, args: ['-e', nodeRunner()] },
-      request: { ...request, stdin: JSON.stringify(job) },
-      operation: 'run:node',
-    });
+    const values = request.parameters.map(({ value }) => given(value));
+    const job = { ...main.output, mark, values, helpers: units };
+    const ended = await start(request, job, [process.execPath, '-e', nodeRunner()]);
     if (!ended.ok) return ended;
     return failure('node', ended.output) ?? nodeResult(ended.output, mark);
   }
 
   async function python(request: CodeRequest): Promise<Outcome<CodeResult>> {
-    const values = request.parameters.map(({ name, value }) => [
-      identifier(name),
-      given(value).text,
-    ]);
-    const job = {
-      source: request.source,
-      values,
-      mx: dataText(request.mx),
-      stdin: request.stdin ?? null,
-    };
-    const ended = await processes.start({
-      config: { command: 'python3', args: ['-c', PYTHON_RUNNER] },
-      request: { ...request, stdin: JSON.stringify(job) },
-      operation: 'run:py',
-    });
+    const values = request.parameters.map(({ name, value }) => [identifier(name), textOf(value)]);
+    const job = { source: request.source, values };
+    const ended = await start(request, job, ['python3', '-c', PYTHON_RUNNER]);
     if (!ended.ok) return ended;
     const { stdout, stderr } = ended.output;
     return failure('py', ended.output) ?? ok({ value: undefined, stdout, stderr });
@@ -168,17 +141,12 @@ function nodeResult({ stdout, stderr }: ProcessResult, mark: string): Outcome<Co
   const at = stdout.lastIndexOf(`\n${mark}`);
   if (at < 0) return ok({ value: undefined, stdout, stderr });
   const printed = stdout.slice(0, at);
-  const [text, later] = splitOnce(stdout.slice(at + mark.length + 1));
+  // The result is one line of JSON; timers may have printed after it.
+  const [text = '', ...later] = stdout.slice(at + mark.length + 1).split(/(?=\n)/);
   if (text[0] === 'e') {
     const { message, name } = JSON.parse(text.slice(1)) as { message: string; name: string };
     const line = message.split('\n', 1)[0] || 'an error without a message';
     return fail('tool_failed', line, { ...(name ? { error: name } : {}), stderr });
   }
-  return ok({ value: readData(text), stdout: printed + later, stderr });
-}
-
-/** The result is one line of JSON; timers may have printed after it. */
-function splitOnce(text: string): [string, string] {
-  const end = text.indexOf('\n');
-  return end < 0 ? [text, ''] : [text.slice(0, end), text.slice(end)];
+  return ok({ value: readData(text), stdout: printed + later.join(''), stderr });
 }

@@ -10,19 +10,11 @@ import {
   type JsonObject,
   type Outcome,
   ok,
+  plainText,
 } from '../../base/index.ts';
-import type { Primitive, PrimitiveCall, Verifier } from '../../kernel/index.ts';
+import { type PrimitiveCall, type Verifier, verifierOf } from '../../kernel/index.ts';
 import type { ProcessRequest, ProcessResult } from '../world.ts';
-
-interface ProcessWorldPorts {
-  readonly root: string;
-  readonly env: Readonly<Record<string, string | undefined>>;
-  readonly signal: AbortSignal;
-  verifier(): Outcome<Verifier>;
-  subprocess(): Primitive;
-  /** One row for every start and every refusal. */
-  audit(operation: string, failure: Failure | undefined): Outcome<null>;
-}
+import type { WorldPorts } from './access.ts';
 
 const DEFAULT_TIMEOUT_MS = 120_000;
 const MAX_OUTPUT = 16 * 1024 * 1024;
@@ -47,57 +39,40 @@ function redact(fault: Fault, env: Readonly<Record<string, string>>): Failure {
 /** Names of a script may hold `-`, those of variables may not. */
 const variables = (env: Readonly<Record<string, string>>): Record<string, string> =>
   Object.fromEntries(
-    Object.entries(env).map(([name, value]) => [
-      name.replace(/\W/g, '_').replace(/^(?=\d)/, '_'),
-      value,
-    ]),
+    Object.entries(env).map(([name, value]) => [name.replace(/\W|^(?=\d)/g, '_'), value]),
   );
 
-const textAt = (config: JsonObject, key: string): string => {
-  const value = config[key];
-  return typeof value === 'string' ? value : '';
-};
-
 function tooLong({ config, request }: Start): Failure | undefined {
-  const words: [string, string][] = [
-    ['the text of the command', textAt(config, 'script')],
-    ...Object.entries(request.env).map(([name, value]): [string, string] => [
-      `\`$${name}\``,
-      value,
-    ]),
+  const words = [
+    ['the text of the command', plainText(config['script'])] as const,
+    ...Object.entries(request.env).map(([name, value]) => [`\`$${name}\``, value] as const),
   ];
   const [name] = words.find(([, text]) => Buffer.byteLength(text) > MAX_WORD) ?? [];
-  return name === undefined
-    ? undefined
-    : fail(
-        'invalid_input',
-        `${name} has more than ${MAX_WORD} bytes, which the system does not hand to a process; pass it with \`stdin\` or in a file`,
-      );
+  if (name === undefined) return undefined;
+  return fail(
+    'invalid_input',
+    `${name} has more than ${MAX_WORD} bytes, which the system does not hand to a process; pass it with \`stdin\` or in a file`,
+  );
 }
 
 /** The primitive's answer: also that of a failed command is a result here. */
 function finished(facts: JsonObject): Outcome<ProcessResult> {
   const { stdout, stderr, exit_code, signal, truncated } = facts;
   if (truncated !== false && truncated !== undefined) {
-    return fail(
-      'response_too_large',
-      `the command wrote more than ${MAX_OUTPUT} bytes; let it write to a file`,
-      {
-        truncated,
-      },
-    );
+    const message = `the command wrote more than ${MAX_OUTPUT} bytes; let it write to a file`;
+    return fail('response_too_large', message, { truncated });
   }
   return ok({
-    stdout: typeof stdout === 'string' ? stdout : '',
-    stderr: typeof stderr === 'string' ? stderr : '',
+    stdout: plainText(stdout),
+    stderr: plainText(stderr),
     code: typeof exit_code === 'number' ? exit_code : 1,
     signal: typeof signal === 'string' ? signal : undefined,
   });
 }
 
-export function createProcesses(ports: ProcessWorldPorts) {
+export function createProcesses(ports: WorldPorts) {
   function callOf({ config, request }: Start, verify: Verifier): PrimitiveCall {
-    const { env, stdin, folder, timeoutMs = DEFAULT_TIMEOUT_MS } = request;
+    const { env, stdin = '', folder, timeoutMs = DEFAULT_TIMEOUT_MS } = request;
     return {
       tool: {
         id: 'script',
@@ -108,13 +83,7 @@ export function createProcesses(ports: ProcessWorldPorts) {
         sandbox: 'workspace',
         env: [],
       },
-      config: {
-        ...config,
-        cwd: folder,
-        env: variables(env),
-        stdin: stdin ?? '',
-        max_output: MAX_OUTPUT,
-      },
+      config: { ...config, cwd: folder, env: variables(env), stdin, max_output: MAX_OUTPUT },
       parameters: {},
       sinks: [],
       verify,
@@ -128,9 +97,9 @@ export function createProcesses(ports: ProcessWorldPorts) {
   async function start(what: Start): Promise<Outcome<ProcessResult>> {
     const long = tooLong(what);
     if (long) return long;
-    const verify = ports.verifier();
-    if (!verify.ok) return verify;
-    const ran = await ports.subprocess().run(callOf(what, verify.output));
+    const authority = ports.authority();
+    if (!authority.ok) return authority;
+    const ran = await ports.subprocess().run(callOf(what, verifierOf(authority.output)));
     const isEnded = !ran.ok && ran.error.code === 'tool_failed' && 'exit_code' in ran.error.detail;
     const failure = ran.ok || isEnded ? undefined : ran;
     const kept = ports.audit(what.operation, failure);
