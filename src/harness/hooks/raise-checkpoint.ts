@@ -38,6 +38,7 @@ import {
   type Deed,
   decide,
   decideFailure,
+  NO_BOUNDS,
   type Situation,
   withoutHook,
 } from './action.ts';
@@ -207,7 +208,9 @@ export function raise(
   if (control.ending) return undefined;
   const isStep = event.name === 'before_step' || event.name === 'after_step';
   if (!isStep || mayAnswer(hooks, event.name)) return raiseEvent(thread, event, step);
-  if (event.name === 'after_step') hooks.bounds = stepDone(hooks.bounds, stepName(step));
+  if (event.name === 'after_step' && hooks.bounds !== NO_BOUNDS) {
+    hooks.bounds = stepDone(hooks.bounds, stepName(step));
+  }
   return undefined;
 }
 

@@ -50,7 +50,6 @@ type TokenCounts = Pick<Cost, (typeof TOKENS)[number] | 'tokens'>;
 /** A count can grow, never shrink: nonsense from outside is nothing. */
 const count = (value: number): number =>
   Number.isFinite(value) && value > 0 ? Math.ceil(value) : 0;
-const money = (value: bigint): bigint => (value > 0n ? value : 0n);
 
 export type CostMeter = ReturnType<typeof createCostMeter>;
 
@@ -86,7 +85,7 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
     /** What a request used and cost. */
     countRequest(usage: Usage, spend: bigint) {
       addTokens(usage);
-      cost.spend += money(spend);
+      if (spend > 0n) cost.spend += spend;
       cost.context_tokens = count(usage.context_tokens);
       cost.estimated ||= usage.estimated;
     },
@@ -108,7 +107,7 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
     countChild(child: TokenCounts & Pick<Cost, 'spawns' | 'spend'>) {
       addTokens(child);
       cost.spawns += count(child.spawns);
-      cost.spend += money(child.spend);
+      if (child.spend > 0n) cost.spend += child.spend;
     },
     countHook(hook: HookCost) {
       const { hooks } = cost;
@@ -117,7 +116,7 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
         tool_calls: hooks.tool_calls + count(hook.tool_calls),
         tokens: hooks.tokens + count(hook.tokens),
         duration_ms: hooks.duration_ms + count(hook.duration_ms),
-        spend: hooks.spend + money(hook.spend),
+        spend: hooks.spend + (hook.spend > 0n ? hook.spend : 0n),
       };
     },
     /** A fresh conversation: turns, calls and window from zero, tokens, money and time go on. */

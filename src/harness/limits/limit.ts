@@ -1,7 +1,7 @@
 // Limits as whole numbers: counts as they are, time in milliseconds, money in nano-units. Before a
 // unit of work starts, what was used, what is set aside and the unit's worst case must fit together.
 import type { JsonObject } from '../../base/index.ts';
-import { formatMoney, parseMoney } from '../../llm/index.ts';
+import { formatMoney, type Price, parseMoney, worstCost } from '../../llm/index.ts';
 
 // Order matters: when two limits are reached at once, the first listed is reported.
 export const LIMIT_NAMES = [
@@ -48,7 +48,7 @@ export interface WarningEvent {
 }
 
 /** A unit has a size of its own here; earlier units do not add up with it. */
-const isPerUnit = (name: LimitName): boolean => name === 'context' || name === 'depth';
+const PER_UNIT = new Set<LimitName>(['context', 'depth']);
 
 const NANO = 1_000_000_000n;
 /** Nano-units of the unit people write down, per unit that is counted. */
@@ -82,20 +82,20 @@ export function firstExceeded(
     const max = limits[name]?.value;
     if (max === undefined) continue;
     const own = unit[name] ?? 0n;
-    const before = isPerUnit(name) ? 0n : (used[name] ?? 0n) + (reserved[name] ?? 0n);
-    if (before + own > max) return limitEvent(name, isPerUnit(name) ? own : before, max);
+    const before = PER_UNIT.has(name) ? 0n : (used[name] ?? 0n) + (reserved[name] ?? 0n);
+    if (before + own > max) return limitEvent(name, PER_UNIT.has(name) ? own : before, max);
   }
   return undefined;
 }
 
 /** What the limit would have to be for the unit to start. */
-export const neededFor = (
+const neededFor = (
   limit: LimitName,
   unit: LimitAmounts,
   used: LimitAmounts,
   reserved: LimitAmounts,
 ): bigint =>
-  (unit[limit] ?? 0n) + (isPerUnit(limit) ? 0n : (used[limit] ?? 0n) + (reserved[limit] ?? 0n));
+  (unit[limit] ?? 0n) + (PER_UNIT.has(limit) ? 0n : (used[limit] ?? 0n) + (reserved[limit] ?? 0n));
 
 export const limitEvent = (limit: LimitName, current: bigint, max: bigint): LimitEvent => ({
   name: 'limit',
@@ -129,7 +129,7 @@ export function crossedMarks(
   const events: WarningEvent[] = [];
   for (const limit of LIMIT_NAMES) {
     const [max, current] = [limits[limit]?.value ?? 0n, used[limit] ?? 0n];
-    if (isPerUnit(limit) || max === 0n) continue;
+    if (PER_UNIT.has(limit) || max === 0n) continue;
     for (const percent of MARKS) {
       if (current * 100n < max * percent) break;
       if (alreadyWarned.has(markKey({ limit, percent: Number(percent) }))) continue;
@@ -177,4 +177,70 @@ export function limitsView(limits: EffectiveLimits): JsonObject {
     spend_currency: limits.spend_currency,
     context_warn: limits.context_warn,
   };
+}
+
+// How long the answer to a model request may be: as long as asked for, or as long as what is left of
+// tokens, money and the window still covers. Its worst case is what is set aside before it is sent.
+
+export interface RequestPlan {
+  /** Estimated input, rounded up. */
+  readonly input: number;
+  /** The longest answer that is wanted. */
+  readonly maxTokens: number;
+  /** A shorter answer is not worth sending the request; data, 256 unless somebody changed it. */
+  readonly minTokens: number;
+  readonly used: LimitAmounts;
+  readonly reserved: LimitAmounts;
+  readonly limits: EffectiveLimits;
+  /** What the model can hold, input and answer together. */
+  readonly window?: number;
+  readonly price: Price;
+}
+
+type RequestFit =
+  | { readonly maxTokens: number; readonly unit: LimitAmounts }
+  | { readonly event: LimitEvent; readonly needed: bigint };
+
+/** The worst case of the whole turn. */
+function requestUnit(input: number, output: number, price: Price): LimitAmounts {
+  return {
+    ...UNITS.turn,
+    tokens: BigInt(input) + BigInt(output),
+    input_tokens: BigInt(input),
+    output_tokens: BigInt(output),
+    spend: worstCost(input, output, price),
+    context: BigInt(input),
+  };
+}
+
+/** The longest answer for which nothing is exceeded; found by halving, since costs only grow. */
+function longestAnswer(plan: RequestPlan, least: number, most: number): number {
+  let [good, bad] = [least, most];
+  while (bad - good > 1) {
+    const middle = Math.floor((good + bad) / 2);
+    const unit = requestUnit(plan.input, middle, plan.price);
+    if (firstExceeded(plan.used, plan.reserved, unit, plan.limits)) bad = middle;
+    else good = middle;
+  }
+  return good;
+}
+
+/** Lowers the answer to what is left; below the smallest useful answer the request is refused. */
+export function fitRequest(plan: RequestPlan): RequestFit {
+  const { input, price, window, limits, used, reserved } = plan;
+  const least = Math.max(1, Math.min(plan.minTokens, plan.maxTokens));
+  const most = window === undefined ? plan.maxTokens : Math.min(plan.maxTokens, window - input);
+  const wanted = most < least ? undefined : requestUnit(input, most, price);
+  if (wanted && !firstExceeded(used, reserved, wanted, limits)) {
+    return { maxTokens: most, unit: wanted };
+  }
+  const smallest = requestUnit(input, least, price);
+  const event = firstExceeded(used, reserved, smallest, limits);
+  if (event) return { event, needed: neededFor(event.limit, smallest, used, reserved) };
+  if (!wanted) {
+    const max = BigInt(window ?? 0);
+    return { event: limitEvent('context', BigInt(input), max), needed: BigInt(input + least) };
+  }
+  const maxTokens = longestAnswer(plan, least, most);
+  return { maxTokens, unit: requestUnit(input, maxTokens, price) };
 }

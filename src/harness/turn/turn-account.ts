@@ -11,7 +11,6 @@ import {
   type Usage,
 } from '../../llm/index.ts';
 import type { Amounts, Held } from '../../store/index.ts';
-import { fitRequest } from '../limits/answer-length.ts';
 import {
   type Cost,
   createCostMeter,
@@ -20,7 +19,7 @@ import {
   unpackCost,
   usedAmounts,
 } from '../limits/cost.ts';
-import type { LimitAmounts, LimitEvent } from '../limits/limit.ts';
+import { fitRequest, type LimitAmounts, type LimitEvent } from '../limits/limit.ts';
 import { packMarks } from '../thread/conversation.ts';
 import type { FailedRequest, JournalEvent } from '../thread/journal-event.ts';
 import type { Change } from '../thread/journal-writer.ts';
