@@ -56,10 +56,11 @@ type Env = NonNullable<RuntimeOptions['env']>;
 const homeOf = (env: Env): string =>
   resolve(env.KERNMANTLE_HOME ?? join(env.HOME ?? homedir(), '.ai'));
 
-/** The nearest folder upwards that has `.ai`; the start when there is none. The home is no project. */
-function findProject(start: string, home: string): string {
+/** The nearest folder upwards that has a sign; the start when there is none. The home is no project. */
+export function findProject(start: string, home: string, signs: readonly string[]): string {
   for (let dir = resolve(start); ; dir = dirname(dir)) {
-    if (existsSync(join(dir, '.ai')) && join(dir, '.ai') !== home) return dir;
+    const places = signs.map((name) => join(dir, name));
+    if (places.some((place) => place !== home && existsSync(place))) return dir;
     if (dirname(dir) === dir) return resolve(start);
   }
 }
@@ -172,7 +173,7 @@ export function openProject(
 ): Outcome<OpenProject> {
   const { cwd = process.cwd(), env = process.env, clock = systemClock } = options;
   const home = homeOf(env);
-  const wanted = resolve(cwd, options.project ?? findProject(cwd, home));
+  const wanted = resolve(cwd, options.project ?? findProject(cwd, home, ['.ai']));
   if (!existsSync(wanted)) return fail('not_found', `there is no project folder \`${wanted}\``);
   const project = realpathSync(wanted);
   const trustStore = createTrustStore(join(home, 'trust.jsonl'), clock);

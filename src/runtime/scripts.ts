@@ -1,8 +1,7 @@
 // Scripts over one project: their world, with the right of whoever runs them. The language and all
 // that belongs to it are loaded when the first script is.
 import { hash } from 'node:crypto';
-import { existsSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { type Failure, fail, getOwn, type Outcome, ok, systemRandom } from '../base/index.ts';
 import {
   type ActPorts,
@@ -20,7 +19,7 @@ import type { ItemKind } from '../items/index.ts';
 import { type Authority, auditRow, type Caller, type Primitive } from '../kernel/index.ts';
 import type { ScriptWorld } from '../script/index.ts';
 import { createAuthorize } from './kernel.ts';
-import { type OpenProject, type Rooms, recordsFolder } from './project.ts';
+import { findProject, type OpenProject, type Rooms, recordsFolder } from './project.ts';
 
 export interface ScriptUse {
   /** A name for the audit. */
@@ -59,15 +58,8 @@ const KINDS: readonly ItemKind[] = ['tool', 'directive', 'knowledge'];
 const MAX_ANSWER = 4096;
 
 /** The nearest folder upwards that says it is a project; otherwise the script's own. */
-export function findScriptProject(folder: string, home: string): string {
-  for (let dir = resolve(folder); ; dir = dirname(dir)) {
-    const isProject = PROJECT_SIGNS.some(
-      (name) => join(dir, name) !== home && existsSync(join(dir, name)),
-    );
-    if (isProject) return dir;
-    if (dirname(dir) === dir) return resolve(folder);
-  }
-}
+export const findScriptProject = (folder: string, home: string): string =>
+  findProject(folder, home, PROJECT_SIGNS);
 
 /**
  * A project gets its `.ai` folder when a first command runs in it; what was remembered before that

@@ -19,7 +19,6 @@ import {
   markKey,
   type WarningEvent,
 } from '../limits/limit.ts';
-import type { Ending } from '../loop.ts';
 import { raisedAmounts, raiseRoom } from '../thread/budget.ts';
 import { switchModel } from '../thread/choose-model.ts';
 import type { HookAnswered } from '../thread/journal-event.ts';
@@ -138,16 +137,21 @@ async function consult(thread: Thread, situation: Situation): Promise<Deed> {
   return deed;
 }
 
-const instead = (answer: Json): CheckpointVerdict => ({
-  action: 'end',
-  outcome: ok(makeValue(answer)),
-});
+/** How a run ends that is over; the other deeds let it go on. */
+const ENDS = {
+  ask_person: 'needs_input',
+  wait: 'waiting',
+  stop: 'limit',
+  fail: 'failed',
+  abort: 'aborted',
+} as const;
 
-/** Ends the run: the operation fails with the reason, the loop stops at its next boundary. */
-function end(thread: Thread, status: Ending['status'], fault: Fault): CheckpointVerdict {
-  thread.control.ending = { status, reason: fault.detail.message, code: fault.code };
-  return { action: 'end', outcome: { ok: false, error: fault } };
-}
+/** What the model is told instead of a result. */
+const INSTEAD = {
+  skip_step: skippedResult,
+  withhold_result: withheldResult,
+  count_as_done: countedResult,
+} as const;
 
 /** No `default`: a new deed must fail to compile here. */
 function carryOut(
@@ -156,6 +160,12 @@ function carryOut(
   event: CheckpointEvent,
   step: string,
 ): CheckpointVerdict | undefined {
+  // The operation fails with the reason, the loop stops at its next boundary.
+  if ('fault' in deed) {
+    const { code, detail } = deed.fault;
+    thread.control.ending = { status: ENDS[deed.do], reason: detail.message, code };
+    return { action: 'end', outcome: { ok: false, error: deed.fault } };
+  }
   switch (deed.do) {
     case 'proceed':
     case 'tell_error':
@@ -174,21 +184,9 @@ function carryOut(
       newAttempt(thread);
       return { action: 'retry' };
     case 'skip_step':
-      return instead(skippedResult(step));
     case 'withhold_result':
-      return instead(withheldResult(step));
     case 'count_as_done':
-      return instead(countedResult(step));
-    case 'ask_person':
-      return end(thread, 'needs_input', deed.fault);
-    case 'wait':
-      return end(thread, 'waiting', deed.fault);
-    case 'stop':
-      return end(thread, 'limit', deed.fault);
-    case 'fail':
-      return end(thread, 'failed', deed.fault);
-    case 'abort':
-      return end(thread, 'aborted', deed.fault);
+      return { action: 'end', outcome: ok(makeValue(INSTEAD[deed.do](step))) };
   }
 }
 

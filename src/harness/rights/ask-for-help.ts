@@ -2,21 +2,152 @@
 // a person; then the thread waits with the call open, in no process, and the answer becomes the
 // call's result when it goes on.
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
-import type { NewApproval } from '../../store/index.ts';
+import type { Approval, NewApproval } from '../../store/index.ts';
+import {
+  createCeilingVerifier,
+  describeNeed,
+  formatPermission,
+  type Grant,
+  grantProblem,
+  isSystemGrant,
+  missingAtStart,
+  normalizeCapability,
+  permissionFor,
+  type Scope,
+} from '../../trust/index.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
 import { makeApprovalId } from '../thread/opening.ts';
 import type { Thread } from '../thread/thread.ts';
-import { capabilityAnswer, capabilityQuestion } from './ask-capability.ts';
+import { rightOf } from './approved-rights.ts';
+import { declaredRights } from './thread-token.ts';
 
-export interface HelpSignal {
+interface HelpSignal {
   action: string;
   reason: string;
-  /** With `escalate`: the right that is missing. */
+  /** With `escalate`: the right that is missing; `tool.bash` stands for the right to call that tool. */
   capability?: string;
   scope?: JsonObject;
 }
 
 type Question = Pick<NewApproval, 'binding' | 'shown'> & { kind: 'question' | 'capability' };
+
+// A right: what exactly a person is asked, and what the answer is worth. The person may give it for
+// fewer or more uses and for a time; a right that the directive does not declare takes a person who says
+// that it may go beyond that.
+
+type Wish = Required<Pick<HelpSignal, 'capability'>> & Pick<HelpSignal, 'scope'>;
+
+/** A refusal names tools by their last segment; asking for them so is understood. */
+function named({ ports }: Thread, wish: Wish): Outcome<Grant> {
+  const { catalog } = ports.library.capabilities();
+  const scope = (wish.scope ?? {}) as Scope;
+  const capability = normalizeCapability(wish.capability);
+  const isTool = capability.startsWith('tool.') && !catalog.get(capability);
+  if (!isTool) {
+    return ok({ capability, ...(Object.keys(scope).length > 0 && { scope }) });
+  }
+  const found = ports.library.find('tool', scope.id ?? capability.slice('tool.'.length));
+  return found.ok ? ok({ capability: 'tool.execute', scope: { id: found.output.id } }) : found;
+}
+
+/** What no person can give here, because neither could they give it otherwise. */
+function refusal({ ports }: Thread, grant: Grant): Outcome<null> {
+  const { catalog } = ports.library.capabilities();
+  const name = `\`${grant.capability}\``;
+  if (grant.capability.includes('*')) {
+    return fail('invalid_input', `${name} is no single capability; name the one that is missing`);
+  }
+  const problem = grantProblem(grant, catalog);
+  if (problem !== undefined) return fail('invalid_input', problem);
+  const { subtree: _, ...elsewhere } = grant.scope ?? {};
+  if (isSystemGrant({ ...grant, scope: elsewhere }, catalog)) {
+    return fail('permission_denied', `${name} is for signed core items; nobody can approve it`, {
+      missing: grant.capability,
+    });
+  }
+  const left = createCeilingVerifier(ports.policies().policy.ceilings(), catalog);
+  return left.holds(grant.capability);
+}
+
+/** How much of it the directive declares. */
+function declaredOf(
+  { place: { directive }, ports }: Thread,
+  grant: Grant,
+): Outcome<'yes' | 'no' | 'in part'> {
+  const declared = declaredRights(ports, directive);
+  if (!declared.ok) return declared;
+  const { catalog } = ports.library.capabilities();
+  const { missing, partial } = missingAtStart([grant], declared.output.grants, catalog);
+  return ok(missing.length > 0 ? 'no' : partial.length > 0 ? 'in part' : 'yes');
+}
+
+/** Nothing to ask for: the thread has it, by itself or because it was approved. */
+function isHeld({ ports, rights: { approved }, place: { id } }: Thread, grant: Grant): boolean {
+  const token = ports.tokens.verify(approved.auth(), id);
+  if (!token.ok) return false;
+  const { missing, partial } = token.output.missingAtStart([grant]);
+  return missing.length + partial.length === 0;
+}
+
+/** The question, ready for the queue; or the answer when there is nothing to ask. */
+function capabilityQuestion(
+  thread: Thread,
+  wish: Wish,
+  reason: string,
+): Outcome<{ held: Json } | Question> {
+  const wanted = named(thread, wish);
+  if (!wanted.ok) return wanted;
+  const grant = wanted.output;
+  const possible = refusal(thread, grant);
+  if (!possible.ok) return possible;
+  const declared = declaredOf(thread, grant);
+  if (!declared.ok) return declared;
+  const { capability, scope = {} } = grant;
+  if (declared.output === 'yes' && isHeld(thread, grant)) {
+    return ok({ held: { decision: 'held', capability, scope: { ...scope } } });
+  }
+  const permission = permissionFor(grant);
+  return ok({
+    kind: 'capability',
+    binding: { capability, scope: { ...scope }, call: thread.control.currentCall },
+    shown: {
+      action: 'escalate',
+      question: reason,
+      directive: thread.place.directive.name,
+      capability,
+      scope: { ...scope },
+      declared: declared.output,
+      ...(permission && { line: formatPermission(permission) }),
+    },
+  });
+}
+
+const SAID: Readonly<Record<string, string>> = {
+  denied: 'a person said no; go on without it, or say what cannot be done',
+  expired: 'nobody answered in time; ask again if it is still needed',
+};
+
+/** What the model is told, and from now on the right. */
+function capabilityAnswer(thread: Thread, approval: Approval): Outcome<Json> {
+  const { id, state, why = '', who = '', uses, expires, shown } = approval;
+  const right = rightOf(approval);
+  if (!right) return ok({ decision: state, message: SAID[state] ?? '', why, who });
+  if (shown.declared === 'no' && right.beyond !== true) {
+    const message = `directive \`${thread.place.directive.name}\` does not declare it, and nobody said that the thread may go beyond its directive`;
+    return ok({ decision: 'approved', in_force: false, message, why, who });
+  }
+  thread.rights.approved.add(approval);
+  return ok({
+    decision: 'approved',
+    in_force: true,
+    approval: id,
+    uses,
+    ...(expires !== undefined && { expires: new Date(expires).toISOString() }),
+    message: `you may now use ${describeNeed(right.grant)}; it counts for exactly this`,
+    why,
+    who,
+  });
+}
 
 /** One open call, one question: asking again finds the answer. A right is asked for by its name. */
 function questionOf(

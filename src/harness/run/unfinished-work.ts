@@ -1,11 +1,6 @@
 // What a process left open when it ended: calls that were begun, requests whose answer nobody read,
 // hooks nobody waits for. Each is brought to an end before the thread goes on.
-import {
-  type Amounts,
-  isEnded,
-  type OpenReservation,
-  type ThreadSummary,
-} from '../../store/index.ts';
+import { isEnded, type OpenReservation, type ThreadSummary } from '../../store/index.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
 import { createCostMeter, packCost, unpackCost } from '../limits/cost.ts';
 import { endCall, unfinishedCalls } from '../step/call-intent.ts';
@@ -22,9 +17,6 @@ const TURN: ReadonlySet<EventType> = new Set<EventType>([
   ...(['turn_start', 'turn_end', 'assistant_message'] as const),
   ...(['stream_error', 'error', 'retry'] as const),
 ]);
-
-const sum = (list: readonly Amounts[], kind: keyof Amounts): bigint =>
-  list.reduce((total, amounts) => total + (amounts[kind] ?? 0n), 0n);
 
 /**
  * A request that went out and whose answer never came may be on the invoice: its reservation is
@@ -44,11 +36,8 @@ export function chargeUnreadRequests(
   if (own.length === 0) return;
   const charged = own.filter(({ key }) => begun.has(key));
   for (const { amounts } of charged) meter.countRequest(usageOf(amounts), amounts.spend ?? 0n);
-  const tokens = sum(
-    charged.map(({ amounts }) => amounts),
-    'tokens',
-  );
-  const data = { charged_unread: charged.length, tokens: Number(tokens) };
+  const tokens = charged.reduce((sum, { amounts }) => sum + Number(amounts.tokens ?? 0n), 0);
+  const data = { charged_unread: charged.length, tokens };
   const settle = own.map(({ key, amounts }) => ({ key, actual: begun.has(key) ? amounts : {} }));
   journal.note({ type: 'cost_update', data }, { cost: packCost(meter.read()), settle });
 }
