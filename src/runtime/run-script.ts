@@ -1,16 +1,9 @@
 // One run of a script for a program: text or file in, outputs and what was printed out.
 import { resolve } from 'node:path';
-import {
-  fail,
-  type Json,
-  type JsonObject,
-  type Outcome,
-  ok,
-  readRegularFile,
-} from '../base/index.ts';
+import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import { describe, makeValue, type Value } from '../flow/index.ts';
 import type { ScriptEffect } from '../script/index.ts';
-import { runMarked, shownFile } from './script-directives.ts';
+import { readScript, runMarked, type ScriptSource, shownFile } from './script-directives.ts';
 import type { ScriptSetup, ScriptUse } from './scripts.ts';
 
 export interface ScriptRun {
@@ -42,28 +35,17 @@ interface Place {
   scripts(use?: ScriptUse): Promise<ScriptSetup>;
 }
 
-const MAX_FILE = 8 * 1024 * 1024;
-
-interface Source {
-  file: string;
-  text: string;
-  mode: 'strict' | 'markdown';
-}
-
-function sourceOf({ project }: Place, { file, text, mode }: ScriptRun): Outcome<Source> {
+function sourceOf({ project }: Place, { file, text, mode }: ScriptRun): Outcome<ScriptSource> {
   if (text !== undefined) {
     return ok({ file: resolve(project, '<text>'), text, mode: mode ?? 'strict' });
   }
   const path = resolve(project, file ?? '');
-  const read = readRegularFile(path, { max: MAX_FILE, followsLinks: true });
-  if ('problem' in read) {
-    return fail('not_found', `\`${file ?? ''}\` cannot be read: ${read.problem.message}`);
+  const read = readScript(path);
+  if (!read.ok) {
+    return fail('not_found', `\`${file ?? ''}\` cannot be read: ${read.error.detail.message}`);
   }
-  return ok({
-    file: path,
-    text: read.bytes.toString('utf8'),
-    mode: mode ?? (path.endsWith('.mld') ? 'strict' : 'markdown'),
-  });
+  const usual = path.endsWith('.mld') ? 'strict' : 'markdown';
+  return ok({ file: path, text: read.output, mode: mode ?? usual });
 }
 
 const FROM_USER = describe({ taint: ['src:user'] });

@@ -9,6 +9,7 @@ import {
   type Outcome,
   ok,
   plainJson,
+  readRegularFile,
 } from '../base/index.ts';
 import {
   type Descriptor,
@@ -186,6 +187,23 @@ export async function runMarked(
     ...(outputs && { outputs }),
     ...(fault && { fault: placed(fault.fault, diagnosticOf(fault, name), begins, name) }),
   };
+}
+
+/** A script before it is run; `file` is what it was read from, or stands for it. */
+export interface ScriptSource {
+  text: string;
+  file: string;
+  mode: 'strict' | 'markdown';
+}
+
+const MAX_FILE = 8 * 1024 * 1024;
+
+/** The text of a script's file, or why it cannot be read. */
+export function readScript(path: string): Outcome<string> {
+  const read = readRegularFile(path, { max: MAX_FILE, followsLinks: true });
+  return 'problem' in read
+    ? fail('not_found', read.problem.message)
+    : ok(read.bytes.toString('utf8'));
 }
 
 /** As a person would look for it: from the project. */

@@ -1,14 +1,6 @@
 // The primitive `script`: a tool that is a script. Its text stands in the config (`script`) or in a file
 // beside the YAML (`module`); it runs with what its caller holds of what the tool requires.
-import {
-  fail,
-  isObject,
-  type Json,
-  type JsonObject,
-  type Outcome,
-  ok,
-  readRegularFile,
-} from '../base/index.ts';
+import { fail, isObject, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import { addMarks, makeValue, type Value } from '../flow/index.ts';
 import {
   type Primitive,
@@ -17,22 +9,14 @@ import {
   resolveModule,
 } from '../kernel/index.ts';
 import type { OpenProject, Rooms } from './project.ts';
-import { runMarked, shownFile } from './script-directives.ts';
+import { readScript, runMarked, type ScriptSource, shownFile } from './script-directives.ts';
 import { openScripts, type ScriptUse } from './scripts.ts';
 
 /** Script tools that call one another are given up at this depth. */
 const MAX_AT_WORK = 64;
 
-const MAX_FILE = 8 * 1024 * 1024;
-
-interface Source {
-  text: string;
-  /** As errors name it. */
-  file: string;
-  mode: 'strict' | 'markdown';
-}
-
-function sourceOf({ tool, config, projectRoot }: PrimitiveCall): Outcome<Source> {
+/** Its file is named as errors name it. */
+function sourceOf({ tool, config, projectRoot }: PrimitiveCall): Outcome<ScriptSource> {
   const { script, module } = config;
   if (typeof script === 'string') return ok({ text: script, file: tool.id, mode: 'strict' });
   if (typeof module !== 'string') {
@@ -43,13 +27,12 @@ function sourceOf({ tool, config, projectRoot }: PrimitiveCall): Outcome<Source>
   }
   const file = resolveModule(tool, module, projectRoot);
   if (!file.ok) return file;
-  const read = readRegularFile(file.output, { max: MAX_FILE, followsLinks: true });
-  if ('problem' in read) {
-    return fail('config_invalid', `\`${module}\` cannot be read: ${read.problem.message}`);
+  const read = readScript(file.output);
+  if (!read.ok) {
+    return fail('config_invalid', `\`${module}\` cannot be read: ${read.error.detail.message}`);
   }
   const mode = file.output.endsWith('.md') ? 'markdown' : 'strict';
-  const text = read.bytes.toString('utf8');
-  return ok({ text, file: shownFile(projectRoot, file.output), mode });
+  return ok({ text: read.output, file: shownFile(projectRoot, file.output), mode });
 }
 
 /** Parameters are variables, each with the marks of all that went in. */

@@ -7,7 +7,7 @@ import { HOOK_CONTEXT } from '../../items/directive/hooks.ts';
 import type { Hook } from '../../items/index.ts';
 import { createCostMeter } from '../limits/cost.ts';
 import { contextWarning, limitEvent } from '../limits/limit.ts';
-import { type CompiledHook } from '../thread/thread.ts';
+import type { CompiledHook, HookState } from '../thread/thread.ts';
 import {
   afterStep,
   beforeStep,
@@ -16,7 +16,10 @@ import {
   EVENT_FIELDS,
   onError,
 } from './checkpoint.ts';
-import { buildContext, compileHooks, createHookState, fillInputs, select } from './select-hook.ts';
+import { buildContext, compileHooks, fillInputs, select } from './select-hook.ts';
+
+/** `fired` from the journal, so that a restart does not fire again. */
+const createHookState = (fired: Iterable<number> = []): HookState => ({ fired: new Set(fired) });
 
 const { error } = fail('permission_denied', 'no', {
   missing: 'fs.write',

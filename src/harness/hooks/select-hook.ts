@@ -121,25 +121,10 @@ export function compileHooks(hooks: readonly Hook[]): Outcome<readonly CompiledH
   return ok(compiled);
 }
 
-/** `fired` from the journal, so that a restart does not fire again. */
-export const createHookState = (fired: Iterable<number> = []): HookState => ({
-  fired: new Set(fired),
-});
-
-interface HookError {
-  readonly hook: Hook;
-  readonly message: string;
-}
-
-interface Selection {
-  readonly hook?: CompiledHook;
-  /** Conditions that could not be evaluated: they did not match, and somebody should know. */
-  readonly errors: readonly HookError[];
-}
-
 /** The first match in document order. Remembers in `state` what fired and what became false. */
-export function select(hooks: readonly CompiledHook[], context: Json, state: HookState): Selection {
-  const errors: HookError[] = [];
+export function select(hooks: readonly CompiledHook[], context: Json, state: HookState) {
+  /** Conditions that could not be evaluated: they did not match, and somebody should know. */
+  const errors: { hook: Hook; message: string }[] = [];
   let chosen: CompiledHook | undefined;
   for (const each of hooks) {
     const isLatched = state.fired.has(each.index);
@@ -154,7 +139,7 @@ export function select(hooks: readonly CompiledHook[], context: Json, state: Hoo
       if (!each.readsEvent) state.fired.add(each.index);
     }
   }
-  return chosen ? { hook: chosen, errors } : { errors };
+  return { hook: chosen, errors };
 }
 
 /** The hook's inputs with the context put in; what is missing stays as written. */

@@ -38,13 +38,10 @@ export interface LimitEvent {
   readonly max: number;
 }
 
-export interface WarningEvent {
+export interface WarningEvent extends Omit<LimitEvent, 'name' | 'code'> {
   readonly name: 'warning';
   readonly code: `${LimitName}_warning`;
-  readonly limit: LimitName;
   readonly percent: number;
-  readonly current: number;
-  readonly max: number;
 }
 
 /** A unit has a size of its own here; earlier units do not add up with it. */

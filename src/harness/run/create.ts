@@ -2,7 +2,6 @@
 import { type Outcome, ok } from '../../base/index.ts';
 import type { Held, ThreadRow } from '../../store/index.ts';
 import { NO_BOUNDS } from '../hooks/action.ts';
-import { createHookState } from '../hooks/select-hook.ts';
 import { type Cost, createCostMeter, NO_COST, unpackCost } from '../limits/cost.ts';
 import type { EffectiveLimits } from '../limits/limit.ts';
 import { createApproved } from '../rights/approved-rights.ts';
@@ -167,7 +166,7 @@ export async function createThread(ports: HarnessPorts, given: Start): Promise<O
     talk: talkOf(ports, start),
     hooks: {
       list: prepared.hooks,
-      state: createHookState(),
+      state: { fired: new Set() },
       bounds: NO_BOUNDS,
       reserve: reserve?.key,
       limits: split.hooks,

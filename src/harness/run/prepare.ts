@@ -1,6 +1,6 @@
 // Everything that must be right before a thread exists: directive, inputs, rights, model, key, price,
 // limits. All of it is looked at first, so that a refusal leaves nothing half-made behind.
-import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import {
   canSpawn,
   type Directive,
@@ -76,13 +76,6 @@ function checkSigned(
   );
 }
 
-const noThread = (item: DirectiveItem, missing: readonly string[]): Failure =>
-  fail(
-    'invalid_item',
-    `directive \`${item.id}\` cannot run as a thread: it has no ${missing.join(', no ')}; add ${missing.map((name) => `<${name}>`).join(' and ')} to its metadata`,
-    { missing: [...missing] },
-  );
-
 /** Stands where a script runs and no model is asked. */
 const NO_MODEL: { model: ResolvedModel; price: Price } = {
   model: {
@@ -149,17 +142,21 @@ export async function prepareThread(
   if (!found.ok) return found;
   const { item, directive } = found.output;
   const { missing } = canSpawn(directive);
-  if (missing.length > 0) return noThread(item, missing);
+  if (missing.length > 0) {
+    const wanted = missing.map((name) => `<${name}>`).join(' and ');
+    const message = `directive \`${item.id}\` cannot run as a thread: it has no ${missing.join(', no ')}; add ${wanted} to its metadata`;
+    return fail('invalid_item', message, { missing: [...missing] });
+  }
   const inputs = checkInputs(directive, request.inputs ?? {});
   if (!inputs.ok) return inputs;
   const signed = checkSigned(ports, item, directive);
   if (!signed.ok) return signed;
   const hooks = readyHooks(ports, item, directive);
   if (!hooks.ok) return hooks;
-  const limits = directiveLimits(ports.library, ports.policies().policy.limits, directive, {
-    ...(request.limits ? { caller: request.limits } : {}),
-    ...(left ? { left } : {}),
-  });
+  const { limits: caller, stream } = request;
+  const more = { ...(caller && { caller }), ...(left && { left }) };
+  const { policy } = ports.policies();
+  const limits = directiveLimits(ports.library, policy.limits, directive, more);
   if (!limits.ok) return limits;
   const chosen = chooseModel(ports, directive, request.model, limits.output);
   if (!chosen.ok) return chosen;
@@ -170,6 +167,6 @@ export async function prepareThread(
     hooks: hooks.output,
     ...chosen.output,
     limits: limits.output,
-    ...(request.stream === true ? { stream: true } : {}),
+    ...(stream && { stream }),
   });
 }
