@@ -22,12 +22,10 @@ function problemsOf(outcome: Outcome<CapabilityCatalog>): CapabilityProblem[] {
   return Array.isArray(problems) ? (problems as unknown as CapabilityProblem[]) : [];
 }
 
-const diagnostic = (file: string, { name, message }: CapabilityProblem): Diagnostic =>
-  aboutFile(
-    file,
-    'capability_invalid',
-    name === '' ? message : `capability \`${name}\` ${message}`,
-  );
+function diagnostic(file: string, { name, message }: CapabilityProblem): Diagnostic {
+  const text = name === '' ? message : `capability \`${name}\` ${message}`;
+  return aboutFile(file, 'capability_invalid', text);
+}
 
 function readLayers(layers: readonly DataLayer[], diagnostics: Diagnostic[]) {
   const infos = new Map<string, { info: CapabilityInfo; layer: DataLayer }>();

@@ -18,7 +18,7 @@ import {
   textLike,
   uniqueBy,
 } from '../../base/index.ts';
-import { aboutFile, putFile, readInside, realOf } from '../files/item-file.ts';
+import { aboutFile, type FileText, putFile, readInside, realOf } from '../files/item-file.ts';
 
 type CatalogType = 'folder' | 'git' | 'npm';
 const CATALOG_TYPES: readonly CatalogType[] = ['folder', 'git', 'npm'];
@@ -60,10 +60,8 @@ const entry: Rule<CatalogEntry> = (value, place) => {
   if (read?.name === undefined || read.type === undefined) return undefined;
   const { name, type, location = '', ref } = read;
   if (!LOCATIONS[type].test(location) || (type !== 'npm' && location === '')) {
-    return place.child('location').report({
-      code: 'invalid_field',
-      message: `the \`location\` of a ${type} catalog must be ${WANTED[type]}`,
-    });
+    const message = `the \`location\` of a ${type} catalog must be ${WANTED[type]}`;
+    return place.child('location').report({ code: 'invalid_field', message });
   }
   return compact<CatalogEntry>({ name, type, location, ref });
 };
@@ -78,23 +76,26 @@ interface CatalogSettings {
   file: string;
 }
 
+function readFile(root: string): FileText | undefined {
+  const real = realOf(root);
+  return real === undefined ? undefined : readInside(real, PATH);
+}
+
 /** What a root (`.ai` or the user's folder) lists. Never throws. */
 export function readCatalogSettings(root: string): CatalogSettings {
   const shown = `${root}/${PATH}`;
-  const real = realOf(root);
-  const read = real === undefined ? undefined : readInside(real, PATH);
+  const read = readFile(root);
   if (read === undefined) return { entries: [], diagnostics: [], file: shown };
-  if ('problem' in read) {
-    const { code, message } = read.problem;
-    return { entries: [], diagnostics: [aboutFile(shown, code, message)], file: shown };
-  }
-  return { ...parseCatalogSettings(read.text, shown), file: shown };
+  if ('text' in read) return parseCatalogSettings(read.text, shown);
+  const { code, message } = read.problem;
+  return { entries: [], diagnostics: [aboutFile(shown, code, message)], file: shown };
 }
 
-function parseCatalogSettings(content: string, shown: string): Omit<CatalogSettings, 'file'> {
+function parseCatalogSettings(content: string, shown: string): CatalogSettings {
   const { value, place, diagnostics } = openYaml(content, shown);
-  if (value === null || diagnostics.length > 0) return { entries: [], diagnostics };
-  return { entries: file(value, place)?.catalogs ?? [], diagnostics };
+  const isReadable = value !== null && diagnostics.length === 0;
+  const entries = isReadable ? (file(value, place)?.catalogs ?? []) : [];
+  return { entries, diagnostics, file: shown };
 }
 
 /** What is wrong with an entry that a person typed; undefined when it is fine. */
@@ -110,9 +111,7 @@ export function writeCatalogSettings(
   root: string,
   entries: readonly CatalogEntry[],
 ): Outcome<null> {
-  const shown = `${root}/${PATH}`;
-  const real = realOf(root);
-  const read = real === undefined ? undefined : readInside(real, PATH);
+  const read = readFile(root);
   const before = read && 'text' in read ? read.text : '';
   const wanted = { catalogs: entries.map((one) => asJson(one)) };
   const last = entries.at(-1);
@@ -120,5 +119,5 @@ export function writeCatalogSettings(
   const parsed = parseYaml(appended);
   const isFit =
     parsed.problems.length === 0 && isObject(parsed.value) && jsonEqual(parsed.value, wanted);
-  return putFile(shown, isFit ? appended : formatYaml(wanted), false);
+  return putFile(`${root}/${PATH}`, isFit ? appended : formatYaml(wanted), false);
 }

@@ -39,12 +39,8 @@ function checkRelationships(directive: Directive, world: DirectiveWorld, finding
 function checkModel({ model, places }: Directive, { tiers }: DirectiveWorld, findings: Findings) {
   if (model?.tier === undefined || tiers.includes(model.tier)) return;
   const hint = suggestion(model.tier, tiers) ?? `known tiers: ${tiers.join(', ')}`;
-  findings.error(
-    'tier_unknown',
-    places.at('model.tier'),
-    `there is no tier \`${model.tier}\``,
-    hint,
-  );
+  const message = `there is no tier \`${model.tier}\``;
+  findings.error('tier_unknown', places.at('model.tier'), message, hint);
 }
 
 function checkCurrency(directive: Directive, { currencies }: DirectiveWorld, findings: Findings) {

@@ -57,13 +57,13 @@ function readDefault(field: Element, type: string, findings: Findings): Json | u
 }
 
 function readFields<T extends { name: string }>(
-  parent: Element | undefined,
+  parent: Element,
   tag: 'input' | 'output',
   findings: Findings,
   read: (field: Element, name: string) => T,
 ): T[] {
   const fields = new Map<string, T>();
-  for (const field of parent ? elementsOf(parent) : []) {
+  for (const field of elementsOf(parent)) {
     if (!field.shape || (tag === 'output' && /^(success|failure)$/.test(field.name))) continue;
     const name = fieldName(field, tag, findings);
     if (name === undefined) continue;
@@ -76,7 +76,7 @@ function readFields<T extends { name: string }>(
   return [...fields.values()];
 }
 
-export function readInputs(element: Element | undefined, findings: Findings): DirectiveInput[] {
+export function readInputs(element: Element, findings: Findings): DirectiveInput[] {
   return readFields(element, 'input', findings, (field, name) => {
     const type = readChoice(field, 'type', INPUT_TYPES, findings, 'type_unknown') ?? 'string';
     return compact<DirectiveInput>({
@@ -98,7 +98,7 @@ function readEnum(field: Element, type: OutputType): { enum?: string[]; descript
   return isList ? { enum: split(text), description: '' } : { description: text };
 }
 
-export function readOutputs(element: Element | undefined, findings: Findings): DirectiveOutput[] {
+export function readOutputs(element: Element, findings: Findings): DirectiveOutput[] {
   return readFields(element, 'output', findings, (field, name) => {
     // A hook directive's `context` holds fields; text would be of no use to the harness.
     const usual: OutputType = name === 'context' ? 'object' : 'string';
@@ -121,18 +121,18 @@ export const outcomeText = (outputs: Element | undefined, name: string): string 
 
 /** Templates that read an input nobody declared stay as they are written, which is rarely meant. */
 export function reportUnknownInputs(
-  texts: readonly { text: string; place: (index: number) => number }[],
+  texts: readonly { text: string; offset: (index: number) => number }[],
   names: readonly string[],
   findings: Findings,
 ): void {
-  for (const { text, place } of texts) {
+  for (const { text, offset } of texts) {
     for (const match of text.matchAll(/\$\{inputs\.([A-Za-z_]\w{0,79})/g)) {
       const name = match[1] ?? '';
       if (names.includes(name)) continue;
       const near = nearest(name, names);
       const message = `${quoted(`\${inputs.${name}}`)} names no declared input and stays as it is`;
       const hint = near ? `did you mean \`\${inputs.${near}}\`` : 'declare it in `inputs`';
-      findings.warning('input_unknown', place(match.index), message, hint);
+      findings.warning('input_unknown', offset(match.index), message, hint);
     }
   }
 }

@@ -59,12 +59,8 @@ function compileWhen(when: Element, findings: Findings): CompiledExpression | un
   if (compiled.ok) return compiled.output;
   const { message, column, hint } = compiled.error.detail;
   const place = offset(typeof column === 'number' ? column - 1 : 0);
-  return findings.error(
-    'expression_error',
-    place,
-    message,
-    typeof hint === 'string' ? hint : undefined,
-  );
+  const known = typeof hint === 'string' ? hint : undefined;
+  return findings.error('expression_error', place, message, known);
 }
 
 function checkPaths(when: Element, expression: CompiledExpression, findings: Findings): void {
@@ -112,8 +108,7 @@ function requiredText(hook: Element, name: string, findings: Findings): string {
   return '';
 }
 
-export function readHooks(element: Element | undefined, findings: Findings): Hook[] {
-  if (!element) return [];
+export function readHooks(element: Element, findings: Findings): Hook[] {
   return elementsOf(element, 'hook').map((hook) => {
     const condition = requiredText(hook, 'when', findings);
     const when = childOf(hook, 'when');
@@ -180,7 +175,5 @@ function readGuard(guard: Element, findings: Findings): GuardSource | undefined 
   return source;
 }
 
-export function readGuards(element: Element | undefined, findings: Findings): GuardSource[] {
-  if (!element) return [];
-  return elementsOf(element, 'guard').flatMap((guard) => readGuard(guard, findings) ?? []);
-}
+export const readGuards = (element: Element, findings: Findings): GuardSource[] =>
+  elementsOf(element, 'guard').flatMap((guard) => readGuard(guard, findings) ?? []);

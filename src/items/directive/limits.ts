@@ -121,11 +121,7 @@ function normalizeDecimal(text: string): string | undefined {
   return rest === '' ? int : `${int}.${rest}`;
 }
 
-export function readLimits(
-  element: Element | undefined,
-  findings: Findings,
-): DirectiveLimits | undefined {
-  if (!element) return undefined;
+export function readLimits(element: Element, findings: Findings): DirectiveLimits {
   const { words } = findings;
 
   function invalid(child: Element, rule: string): undefined {

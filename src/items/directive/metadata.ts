@@ -3,6 +3,7 @@ import { compact, type JsonObject, nearest } from '../../base/index.ts';
 import { NO_VERSION, VERSION } from '../item-kinds.ts';
 import type { DeviationRules, DirectiveModel, Relationships } from './directive.ts';
 import {
+  type Attribute,
   attributeOf,
   type Element,
   elementsOf,
@@ -22,33 +23,25 @@ const EXPOSED = ['tool', 'prompt', 'resource'];
 /** The file's name without `.md`; undefined when the text comes from elsewhere. */
 const fileStem = (file: string): string | undefined => /([^/\\]+)\.md$/.exec(file)?.[1];
 
-/** Why a name cannot be used, and what to do about it. */
-function nameProblem(
-  name: string,
-  file: string,
-): [code: string, message: string, hint?: string] | undefined {
+/** Says why a name cannot be used, and what to do about it. */
+function checkName({ value: name, at }: Attribute, findings: Findings): void {
   if (!NAME.test(name)) {
     const rule =
       'must start with a lower-case letter and hold only lower-case letters, digits and `_`';
-    const better = name
-      .toLowerCase()
-      .replace(/[^a-z0-9_]+/g, '_')
-      .replace(/^[^a-z]+/, '');
-    const message = `directive name ${quoted(name)} ${rule}`;
-    return NAME.test(better)
-      ? ['name_invalid', message, `e.g. ${quoted(better)}`]
-      : ['name_invalid', message];
+    const words = name.toLowerCase().replace(/[^a-z0-9_]+/g, '_');
+    const better = words.replace(/^[^a-z]+/, '');
+    const hint = NAME.test(better) ? `e.g. ${quoted(better)}` : undefined;
+    return findings.error('name_invalid', at, `directive name ${quoted(name)} ${rule}`, hint);
   }
   if (name.length > MAX_NAME) {
-    return ['name_invalid', `directive name ${quoted(name)} is longer than ${MAX_NAME} characters`];
+    const message = `directive name ${quoted(name)} is longer than ${MAX_NAME} characters`;
+    return findings.error('name_invalid', at, message);
   }
-  const stem = fileStem(file);
-  if (stem === undefined || stem === name) return undefined;
-  return [
-    'name_mismatch',
-    `the directive is called ${quoted(name)}, but its file ${quoted(`${stem}.md`)}`,
-    `rename the file to ${quoted(`${name}.md`)} or the directive to ${quoted(stem)}`,
-  ];
+  const stem = fileStem(findings.file);
+  if (stem === undefined || stem === name) return;
+  const message = `the directive is called ${quoted(name)}, but its file ${quoted(`${stem}.md`)}`;
+  const hint = `rename the file to ${quoted(`${name}.md`)} or the directive to ${quoted(stem)}`;
+  findings.error('name_mismatch', at, message, hint);
 }
 
 export function readName(root: Element, findings: Findings): string {
@@ -60,8 +53,7 @@ export function readName(root: Element, findings: Findings): string {
       findings.error('name_missing', root.at, 'the directive has no `name`', hint);
     return stem;
   }
-  const problem = nameProblem(given.value, findings.file);
-  if (problem) findings.error(problem[0], given.at, problem[1], problem[2]);
+  checkName(given, findings);
   return given.value;
 }
 
@@ -80,11 +72,7 @@ export function readVersion(root: Element, findings: Findings): string {
   return given.value;
 }
 
-export function readModel(
-  element: Element | undefined,
-  findings: Findings,
-): DirectiveModel | undefined {
-  if (!element) return undefined;
+export function readModel(element: Element, findings: Findings): DirectiveModel {
   reportRetired(element, findings);
   const value = (name: string) => attributeOf(element, name)?.value || undefined;
   const model = compact<DirectiveModel>({
@@ -96,21 +84,13 @@ export function readModel(
   if (model.tier === undefined && model.model_id === undefined && !hasTypo(element)) {
     const { words } = findings;
     const message = `${words.tag('model')} names neither a \`tier\` nor a \`model_id\``;
-    findings.error(
-      'model_missing',
-      element.at,
-      message,
-      `e.g. ${words.attribute('tier', 'balanced')}`,
-    );
+    const hint = `e.g. ${words.attribute('tier', 'balanced')}`;
+    findings.error('model_missing', element.at, message, hint);
   }
   return model;
 }
 
-export function readDeviation(
-  element: Element | undefined,
-  findings: Findings,
-): DeviationRules | undefined {
-  if (!element) return undefined;
+export function readDeviation(element: Element, findings: Findings): DeviationRules {
   return compact<DeviationRules>({
     auto_fix: readFlag(element, 'auto_fix', findings),
     ask_first: readFlag(element, 'ask_first', findings),
@@ -119,11 +99,7 @@ export function readDeviation(
   });
 }
 
-export function readExpose(
-  element: Element | undefined,
-  findings: Findings,
-): JsonObject | undefined {
-  if (!element) return undefined;
+export function readExpose(element: Element, findings: Findings): JsonObject {
   const expose = objectOf(element);
   for (const [name, value] of Object.entries(expose)) {
     const kind = typeof value === 'string' ? value : JSON.stringify(value);

@@ -95,11 +95,13 @@ function build({ root, around }: Source, findings: Findings): Directive {
     findings: () => createFindings(content, file, words.form, Number.POSITIVE_INFINITY),
   };
   const metadata = childOf(root, 'metadata');
+  /** What a part says; undefined when there is none. */
+  const read = <T>(element: Element | undefined, how: (given: Element, into: Findings) => T) =>
+    element && how(element, findings);
   const part = (name: string) => childOf(metadata, name);
   const text = (name: string) => proseOf(part(name));
   rememberPlaces(root, metadata, remember);
-  const cost = part('cost');
-  if (cost) reportCost(cost, findings);
+  read(part('cost'), reportCost);
   const [inputs, outputs] = [childOf(root, 'inputs'), childOf(root, 'outputs')];
   return compact<Directive>({
     name: readName(root, findings),
@@ -107,17 +109,17 @@ function build({ root, around }: Source, findings: Findings): Directive {
     description: text('description'),
     category: text('category'),
     author: text('author') || undefined,
-    model: readModel(part('model'), findings),
-    limits: readLimits(part('limits'), findings),
-    permissions: readPermissions(part('permissions'), findings),
-    hooks: readHooks(part('hooks'), findings),
-    guards: readGuards(part('guards'), findings),
+    model: read(part('model'), readModel),
+    limits: read(part('limits'), readLimits),
+    permissions: read(part('permissions'), readPermissions),
+    hooks: read(part('hooks'), readHooks) ?? [],
+    guards: read(part('guards'), readGuards) ?? [],
     relationships: readRelationships(part('relationships'), remember),
-    deviation_rules: readDeviation(part('deviation_rules'), findings),
-    expose: readExpose(part('expose'), findings),
-    inputs: readInputs(inputs, findings),
-    process: readProcess(childOf(root, 'process'), findings),
-    outputs: readOutputs(outputs, findings),
+    deviation_rules: read(part('deviation_rules'), readDeviation),
+    expose: read(part('expose'), readExpose),
+    inputs: read(inputs, readInputs) ?? [],
+    process: read(childOf(root, 'process'), readProcess) ?? { mode: 'free', steps: [] },
+    outputs: read(outputs, readOutputs) ?? [],
     success: outcomeText(outputs, 'success'),
     failure: outcomeText(outputs, 'failure'),
     context: objectOf(childOf(root, 'context')),
@@ -133,16 +135,13 @@ function build({ root, around }: Source, findings: Findings): Directive {
 }
 
 /** Texts in which inputs are filled in, with the place of each character. */
-function filledTexts(root: Element): { text: string; place: (index: number) => number }[] {
+function filledTexts(root: Element) {
   const steps = elementsOf(childOf(root, 'process') ?? root, 'step');
   const parts = steps.flatMap((step) => [
     step,
     ...elementsOf(step).filter(({ name }) => /^(description|action|condition)$/.test(name)),
   ]);
-  return parts.map((element) => {
-    const { text, offset } = sourceOf(element);
-    return { text, place: offset };
-  });
+  return parts.map(sourceOf);
 }
 
 /** Never throws. Every mistake is collected; `directive` is there when none of them is an error. */
@@ -162,11 +161,8 @@ export function parseDirective(content: string, file: string): ParsedDirective {
   survey(source.root, findings);
   const draft = build(source, findings);
   if (draft.relationships.extends.length === 0) {
-    reportUnknownInputs(
-      filledTexts(source.root),
-      draft.inputs.map(({ name }) => name),
-      findings,
-    );
+    const names = draft.inputs.map(({ name }) => name);
+    reportUnknownInputs(filledTexts(source.root), names, findings);
   }
   const diagnostics = findings.list();
   return hasErrors(diagnostics) ? { draft, diagnostics } : { directive: draft, draft, diagnostics };

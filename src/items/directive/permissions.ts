@@ -131,11 +131,7 @@ function readFilter(element: Element, findings: Findings): CategoryFilter {
   return filter;
 }
 
-export function readPermissions(
-  element: Element | undefined,
-  findings: Findings,
-): Permissions | undefined {
-  if (!element) return undefined;
+export function readPermissions(element: Element, findings: Findings): Permissions {
   const { words } = findings;
   const entries = elementsOf(element)
     .filter(({ name }) => name === 'read' || name === 'write' || name === 'execute')

@@ -56,8 +56,7 @@ function readScript(script: Element, findings: Findings): DirectiveScript {
   return { text, ...findings.position(offset(0)) };
 }
 
-export function readProcess(element: Element | undefined, findings: Findings): DirectiveProcess {
-  if (!element) return { mode: 'free', steps: [] };
+export function readProcess(element: Element, findings: Findings): DirectiveProcess {
   const steps = elementsOf(element, 'step');
   const script = childOf(element, 'script');
   if (script && steps[0]) {

@@ -10,7 +10,7 @@ import { checkDirective, type DirectiveWorld } from '../directive/check.ts';
 import type { Directive } from '../directive/directive.ts';
 import { parseDirective } from '../directive/parse.ts';
 import { aboutFile, readInside, realOf } from '../files/item-file.ts';
-import type { Root } from '../files/root.ts';
+import type { Root, RootFiles } from '../files/root.ts';
 import type { DirectiveItem, ItemOf, ToolItem } from '../item.ts';
 import { type ItemKind, SOURCES, type Source } from '../item-kinds.ts';
 import { checkKnowledge } from '../knowledge.ts';
@@ -40,7 +40,7 @@ interface CheckContext {
   library: CheckedLibrary;
   records: Iterable<FileRecord>;
   behind: (record: FileRecord) => readonly FileRecord[];
-  rootProblems: readonly { source: Source; diagnostics: readonly Diagnostic[] }[];
+  opened: readonly Pick<RootFiles, 'root' | 'diagnostics'>[];
 }
 
 const TIERS = ['fast', 'balanced', 'general', 'reasoning', 'expert', 'orchestrator'];
@@ -163,9 +163,9 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
   const chosen = [...context.records].filter(({ root }) => sources.includes(root.source));
   chosen.sort((a, b) => (a.file < b.file ? -1 : 1));
   return [
-    ...context.rootProblems
-      .filter(({ source }) => sources.includes(source))
-      .flatMap(({ diagnostics }) => diagnostics),
+    ...context.opened
+      .filter(({ root }) => sources.includes(root.source))
+      .flatMap(({ diagnostics }) => diagnostics()),
     ...chosen.flatMap(checkRecord),
     ...checkData(library, sources),
     ...checkPolicies(library, sources),

@@ -162,19 +162,11 @@ export function createLibrary(options: LibraryOptions): Library {
       return chain;
     },
     chainOf: (item) => chainOf(item),
-    check: (checked = {}) =>
-      checkLibrary(
-        {
-          library,
-          records: shelves.everything(),
-          behind: shelves.behind,
-          rootProblems: files.opened().map((one) => ({
-            source: one.root.source,
-            diagnostics: one.diagnostics(),
-          })),
-        },
-        checked,
-      ),
+    check(checked = {}) {
+      const { behind } = shelves;
+      const records = shelves.everything();
+      return checkLibrary({ library, records, behind, opened: files.opened() }, checked);
+    },
     write(kind, id, content, mode = 'replace', { dryRun = false } = {}) {
       looks.forget();
       return writeItem(projectFolder(), { kind, id, content, mode, dryRun }, (file) =>
