@@ -1,4 +1,4 @@
-import type { JsonObject, Outcome } from '../base/index.ts';
+import { fail, getOwn, type JsonObject, type Outcome, ok } from '../base/index.ts';
 
 /** One event of a stream as the wire framed it; `data` is the joined text of its data lines. */
 export interface StreamEvent {
@@ -48,3 +48,30 @@ export type SinkFactory = (
   destination: JsonObject,
   context: SinkContext,
 ) => Outcome<Sink> | Promise<Outcome<Sink>>;
+
+// Reading a config: a wrong type is the author's mistake and is named as such.
+
+/** A whole number of at least `min`, or the default when the field is absent. */
+export function countField(
+  config: JsonObject,
+  name: string,
+  preset: number,
+  min = 1,
+): Outcome<number> {
+  const value = getOwn(config, name) ?? preset;
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= min
+    ? ok(value)
+    : fail('config_invalid', `\`${name}\` must be a whole number of at least ${min}`);
+}
+
+export function choiceField<Name extends string>(
+  config: JsonObject,
+  name: string,
+  choices: readonly [Name, ...Name[]],
+): Outcome<Name> {
+  const value = getOwn(config, name) ?? choices[0];
+  const found = choices.find((choice) => choice === value);
+  return found === undefined
+    ? fail('config_invalid', `\`${name}\` must be one of ${choices.join(', ')}`)
+    : ok(found);
+}

@@ -8,10 +8,7 @@ const bytesOf = (text: string) => new TextEncoder().encode(text);
 
 function parse(chunks: readonly Uint8Array[], maxEvent?: number) {
   const events: StreamEvent[] = [];
-  const parser = createEventParser(
-    (event) => events.push(event),
-    maxEvent === undefined ? {} : { maxEvent },
-  );
+  const parser = createEventParser((event) => events.push(event), maxEvent);
   const codes = chunks.map((chunk) => parser.push(chunk));
   const failed = codes.find((code) => !code.ok);
   return { events, failed, ...parser.end(), retryMs: parser.retryMs };
@@ -110,7 +107,7 @@ test('the limit for an event does not depend on the chunking', () => {
 test('an event of 100 MB is refused while little of it is held', () => {
   const piece = Buffer.alloc(100_000, 'x');
   const events: StreamEvent[] = [];
-  const parser = createEventParser((event) => events.push(event), { maxEvent: 1_000_000 });
+  const parser = createEventParser((event) => events.push(event), 1_000_000);
   parser.push(bytesOf('data: first\n\ndata: '));
   let accepted = 0;
   for (let sent = 0; sent < 1000; sent++) if (parser.push(piece).ok) accepted++;
@@ -120,7 +117,7 @@ test('an event of 100 MB is refused while little of it is held', () => {
 });
 
 test.each(['data: ', 'event: ', 'id: '])('an endless `%s` line is refused', (field) => {
-  const parser = createEventParser(() => {}, { maxEvent: 10_000 });
+  const parser = createEventParser(() => {}, 10_000);
   const piece = Buffer.alloc(1000, 'y');
   parser.push(bytesOf(field));
   let refused = false;
@@ -134,7 +131,7 @@ test('one huge chunk meets the same limit as many small ones', () => {
 });
 
 test('endless data lines without a blank line are refused', () => {
-  const parser = createEventParser(() => {}, { maxEvent: 1000 });
+  const parser = createEventParser(() => {}, 1000);
   let refused = false;
   for (let sent = 0; sent < 600; sent++) refused ||= !parser.push(bytesOf('data:x\n')).ok;
   expect(refused).toBe(true);

@@ -3,6 +3,7 @@
 // whatever the other side sends, and hides secrets.
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import {
+  createRedactor,
   type Failure,
   fail,
   type JsonObject,
@@ -46,10 +47,9 @@ export interface StreamEnd {
 }
 
 /** Takes secrets out of the events of one stream. `isCleared`: this one alone is known to hold none. */
-export function createEventMask({ isIdle, text, follow }: Redactor) {
+export function createEventMask({ text, follow }: Redactor) {
   const next = follow();
   return (event: StreamEvent, isCleared = false): StreamEvent => {
-    if (isIdle) return event;
     const data = next(event.data, isCleared);
     if (isCleared) return data === event.data ? event : { ...event, data };
     const masked: StreamEvent = { ...event, data };
@@ -59,49 +59,20 @@ export function createEventMask({ isIdle, text, follow }: Redactor) {
   };
 }
 
-export interface EventOptions {
-  /** Longest text of one event, in UTF-16 units. */
-  maxEvent?: number;
-  /** Looks at a whole text at once. Events that came out of one that it suspects are not cleared. */
-  isSuspect?(text: string): boolean;
-  /** May what it looks for hold a line break? */
-  spansLines?: boolean;
-}
-
-/**
- * INVARIANT: what `isSuspect` looks for is in no cleared event. Its fields are parts of one text that
- * is not suspect; one that was put together of several texts is never cleared, and one of several
- * lines only if that makes no difference.
- */
-export type OnEvent = (event: StreamEvent, isCleared: boolean) => void;
-
 export interface EventParser {
   /** Parses more bytes; the same outcome whatever the chunking. Does nothing after a failure. */
-  push(chunk: Uint8Array): Outcome<null>;
+  push(bytes: Uint8Array): Outcome<null>;
   /** Ends the stream: an event whose final blank line never came is not delivered, but counted. */
   end(): { unfinished: boolean };
   /** Reconnection time the server asked for, in milliseconds. */
-  readonly retryMs: number | undefined;
+  retryMs?: number;
 }
 
-export const MAX_EVENT = 8 * 1024 * 1024;
+const MAX_EVENT = 8 * 1024 * 1024;
 /** Larger chunks are fed in pieces, so that the bound is met between them. */
 const PIECE = 64 * 1024;
 /** A field name, its colon and its blank are buffered too. */
 const SLACK = 64;
-const BLANK_LINE = '\n\n';
-const [LF, CR] = [10, 13];
-
-/** How many bytes at the end may be the beginning of a character. Cutting before a lead byte is
- * always safe: a decoder that meets one is at the start of a character, also after garbage. */
-function openBytes(bytes: Buffer): number {
-  for (let back = 1; back <= Math.min(3, bytes.length); back++) {
-    const byte = bytes[bytes.length - back] ?? 0;
-    if (byte < 0x80) return 0;
-    if (byte >= 0xc0) return (byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2) > back ? back : 0;
-  }
-  return 0;
-}
 
 /** Without absent fields: an event is JSON. */
 function eventOf({ data, event, id }: EventSourceMessage): StreamEvent {
@@ -109,19 +80,24 @@ function eventOf({ data, event, id }: EventSourceMessage): StreamEvent {
   return id === undefined ? { event, data } : { event, data, id };
 }
 
+/** `maxEvent`: the longest text of one event, in UTF-16 units. Events are handed over without secrets. */
 export function createEventParser(
-  onEvent: OnEvent,
-  { maxEvent = MAX_EVENT, isSuspect = () => false, spansLines = false }: EventOptions = {},
+  onEvent: (event: StreamEvent) => void,
+  maxEvent = MAX_EVENT,
+  redact = createRedactor([]),
 ): EventParser {
-  /** What follows the last blank line, or the beginning of a character. */
-  let carry: Buffer | undefined;
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  const mask = redact.isIdle ? undefined : createEventMask(redact);
   let isOver = false;
-  let lastByte = LF;
+  let lastByte: number | undefined;
+  // INVARIANT: a cleared event holds no secret by itself. Its fields are parts of one text without any;
+  // one that was put together of several texts is never cleared, nor one of several lines, because the
+  // redactor sees through line ends.
+  let isClear = false;
   /** The next event may have begun in an earlier text. */
   let isOpen = false;
-  let isClear = false;
-  let retryMs: number | undefined;
-  let deliver = onEvent;
+  let probed: EventSourceMessage | undefined;
+  let isEnding = false;
 
   const parser = createParser({
     maxBufferSize: maxEvent + SLACK,
@@ -129,13 +105,14 @@ export function createEventParser(
       const { data, event, id } = message;
       isOver ||= data.length > maxEvent;
       isOver ||= (event?.length ?? 0) > maxEvent || (id?.length ?? 0) > maxEvent;
-      if (isOver) return;
-      const isCleared = isClear && !isOpen && !(spansLines && data.includes('\n'));
-      deliver(eventOf(message), isCleared);
+      if (isEnding) probed ??= message;
+      if (isOver || isEnding) return;
+      const own = eventOf(message);
+      onEvent(mask?.(own, isClear && !isOpen && !data.includes('\n')) ?? own);
       isOpen = false;
     },
     onRetry(ms) {
-      if (Number.isSafeInteger(ms)) retryMs = ms;
+      if (Number.isSafeInteger(ms)) result.retryMs = ms;
     },
     onError(error) {
       // Unknown fields and odd `retry` values are ignored, as the format asks.
@@ -143,49 +120,20 @@ export function createEventParser(
     },
   });
 
-  /** `isWhole`: it ends with a blank line, so the parser holds nothing afterwards. */
-  function parse(bytes: Buffer, from: number, to: number, isWhole: boolean): void {
-    if (isOver || from === to) return;
-    const text = bytes.toString('utf8', from, to);
-    isClear = !isSuspect(text);
+  function feed(text: string): void {
+    isClear = redact.hasCleanLines(text);
     parser.feed(text);
-    isOpen = !isWhole;
-  }
-  const held = (piece: Buffer): Buffer =>
-    carry === undefined ? piece : Buffer.concat([carry, piece]);
-  const carryOn = (bytes: Buffer, from: number): void => {
-    carry = from === bytes.length ? undefined : Buffer.from(bytes.subarray(from));
-  };
-
-  /** Whole events where possible; then nothing is put together but the one at the border. */
-  function feed(piece: Buffer): void {
-    const first = piece.indexOf(BLANK_LINE);
-    const whole = first < 0 ? 0 : piece.lastIndexOf(BLANK_LINE) + BLANK_LINE.length;
-    // Lines may end in CR too: then the blank line of an event is not found here.
-    if (whole === 0 || piece.includes(CR, whole)) {
-      const bytes = held(piece);
-      const end = bytes.length - openBytes(bytes);
-      parse(bytes, 0, end, false);
-      return carryOn(bytes, end);
-    }
-    let from = 0;
-    if (carry !== undefined) {
-      from = first + BLANK_LINE.length;
-      const bytes = held(piece.subarray(0, from));
-      parse(bytes, 0, bytes.length, true);
-    }
-    parse(piece, from, whole, true);
-    carryOn(piece, whole);
+    isOpen = !text.endsWith('\n\n');
   }
 
-  return {
+  const result: EventParser = {
     push(chunk) {
       const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
-      for (let at = 0; at < bytes.length; at += PIECE) {
-        if (isOver) break;
-        feed(bytes.length <= PIECE ? bytes : bytes.subarray(at, at + PIECE));
+      for (let at = 0; at < bytes.length && !isOver; at += PIECE) {
+        const piece = bytes.length <= PIECE ? bytes : bytes.subarray(at, at + PIECE);
+        feed(decoder.decode(piece, { stream: true }));
       }
-      if (bytes.length > 0) lastByte = bytes[bytes.length - 1] ?? 0;
+      lastByte = bytes.at(-1) ?? lastByte;
       if (!isOver) return ok(null);
       return fail('response_too_large', `an event is longer than ${maxEvent} characters`, {
         max_event: maxEvent,
@@ -193,19 +141,15 @@ export function createEventParser(
     },
     end() {
       if (isOver) return { unfinished: true };
-      const isLineOpen = lastByte !== LF && lastByte !== CR;
-      const rest: StreamEvent[] = [];
-      deliver = (event) => rest.push(event);
+      const isLineOpen = lastByte !== undefined && lastByte !== 10 && lastByte !== 13;
+      isEnding = true;
       // A probe event: it comes out bare only when nothing was waiting for its blank line.
-      parser.feed(`${carry?.toString() ?? ''}${isLineOpen ? '\n' : ''}data:.\n\n`);
-      const [first] = rest;
-      const isBare = first?.data === '.' && first.event === undefined && first.id === undefined;
+      parser.feed(`${decoder.decode()}${isLineOpen ? '\n' : ''}data:.\n\n`);
+      const isBare = probed?.data === '.' && (probed.event ?? probed.id) === undefined;
       return { unfinished: isLineOpen || !isBare };
     },
-    get retryMs() {
-      return retryMs;
-    },
   };
+  return result;
 }
 
 const EVENT_STREAM = /^\s*text\/event-stream\s*(?:;|$)/i;
@@ -236,13 +180,7 @@ export async function readEventStream(
   let batch: StreamEvent[] = [];
   let [received, count] = [0, 0];
   let failure: Failure | undefined;
-  const mask = createEventMask(redact);
-  const parser = createEventParser((event, isCleared) => batch.push(mask(event, isCleared)), {
-    maxEvent: settings.maxEvent,
-    isSuspect: (text) => !redact.hasCleanLines(text),
-    // The redactor sees through line ends.
-    spansLines: !redact.isIdle,
-  });
+  const parser = createEventParser((event) => batch.push(event), settings.maxEvent, redact);
   const goesOn = (): boolean => failure === undefined && watch.failure === undefined;
   const end = await body.output.read((bytes) => {
     received += bytes.length;

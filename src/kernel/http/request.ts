@@ -13,7 +13,7 @@ import {
   type Redactor,
 } from '../../base/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
-import { choiceField, countField } from '../sinks/null.ts';
+import { choiceField, countField } from '../sink.ts';
 
 export interface WireRequest {
   method: string;

@@ -4,8 +4,14 @@
 // it answers the close at the end, and the report says when it did not.
 import type { Clock, JsonObject, Outcome } from '../../base/index.ts';
 import { fail, getOwn, ok, systemClock } from '../../base/index.ts';
-import type { Sink, SinkContext, SinkFactory, SinkReport, StreamEvent } from '../sink.ts';
-import { choiceField, countField } from '../sinks/null.ts';
+import {
+  choiceField,
+  countField,
+  type Sink,
+  type SinkContext,
+  type SinkFactory,
+  type StreamEvent,
+} from '../sink.ts';
 import { type AddressPorts, allowTarget, hostOf } from './address.ts';
 import { buildRequest, type WireRequest } from './request.ts';
 import { systemTimer, type Timer, TimeWatch } from './time-limits.ts';
@@ -223,7 +229,7 @@ function createSink(
       delivered++;
       if (sent !== true) return sent.then(() => {});
     },
-    async close(): Promise<SinkReport> {
+    async close() {
       await Promise.race([finish(), pause(CLOSE_MS, ports.timer, stop.signal)]);
       const isLate = link.line() !== undefined || waiting.length > 0;
       const error = link.error() ?? (isLate ? 'not everything was sent in time' : undefined);

@@ -3,6 +3,7 @@ import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { StreamEvent } from '../sink.ts';
 import { allowTarget } from './address.ts';
 import { statusFault } from './answer.ts';
+import type { HttpAnswer } from './connections.ts';
 import { createEventMask, type Sending, type StreamEnd } from './event-stream.ts';
 import type { WireRequest } from './request.ts';
 import {
@@ -29,103 +30,104 @@ function endFault({ code, reason, failure }: WebSocketEnd, count: number): Failu
   });
 }
 
-interface Reading extends WebSocketUser {
-  /** Begins to hand over. Settles when it is over, with everything handed over. */
-  read(line: WebSocketLine): Promise<WebSocketEnd>;
-  readonly failure: Failure | undefined;
-  readonly count: number;
-  readonly bytes: number;
-  readonly binaries: number;
-}
-
 /** Picks out the texts and hands them over, one after the other, at the pace of whoever takes them. */
-function createReading(url: URL, sending: Sending): Reading {
-  const { watch, settings, redact, onEvents, ports } = sending;
-  const mask = createEventMask(redact);
-  let waiting: StreamEvent[] = [];
-  let line: WebSocketLine | undefined;
-  let [isBusy, isPaused] = [false, false];
-  let failure: Failure | undefined;
-  let end: WebSocketEnd | undefined;
-  let [count, bytes, size, binaries] = [0, 0, 0, 0];
-  let over: (end: WebSocketEnd) => void = () => {};
+class Reading implements WebSocketUser {
+  readonly #url: URL;
+  readonly #sending: Sending;
+  readonly #mask: ReturnType<typeof createEventMask>;
+  #waiting: StreamEvent[] = [];
+  #line: WebSocketLine | undefined;
+  #isBusy = false;
+  #isPaused = false;
+  #size = 0;
+  #end: WebSocketEnd | undefined;
+  #over: (end: WebSocketEnd) => void = () => {};
+  failure: Failure | undefined;
+  count = 0;
+  bytes = 0;
+  binaries = 0;
 
-  const stop = (reason: Failure): void => {
-    failure ??= reason;
-    line?.destroy();
-  };
-  const grown = (by: number): void => {
-    size += by;
-    if (Math.max(size, bytes) <= settings.maxBytes) return;
-    const words = `the stream is longer than ${settings.maxBytes} bytes`;
-    stop(fail('response_too_large', words, { max_bytes: settings.maxBytes }));
-  };
-  const handOver = (): void => {
-    if (line === undefined || isBusy) return;
-    while (waiting.length > 0) {
-      const events = waiting;
-      waiting = [];
-      count += events.length;
+  constructor(url: URL, sending: Sending) {
+    this.#url = url;
+    this.#sending = sending;
+    this.#mask = createEventMask(sending.redact);
+  }
+
+  text(data: string): void {
+    if (this.failure !== undefined || this.#sending.watch.failure !== undefined) return;
+    this.#waiting.push(this.#mask({ data }));
+    this.#grow(Buffer.byteLength(data));
+    this.#handOver();
+  }
+
+  binary(bytes: number): void {
+    this.binaries++;
+    this.#grow(bytes);
+  }
+
+  received(more: number): void {
+    this.#sending.watch.touch();
+    this.bytes += more;
+    this.#grow(0);
+  }
+
+  refused(answer: HttpAnswer): Promise<Failure> {
+    const { ports, watch } = this.#sending;
+    return statusFault(answer, this.#url, ports.clock, watch);
+  }
+
+  ended(end: WebSocketEnd): void {
+    this.#end = end;
+    this.#handOver();
+  }
+
+  /** Begins to hand over. Settles when it is over, with everything handed over. */
+  read(line: WebSocketLine): Promise<WebSocketEnd> {
+    this.#line = line;
+    return new Promise((resolve) => {
+      this.#over = resolve;
+      this.#sending.watch.onStop(() =>
+        resolve(this.#end ?? { code: 1006, reason: '', isAnswered: false }),
+      );
+      this.#handOver();
+    });
+  }
+
+  #grow(by: number): void {
+    const { maxBytes } = this.#sending.settings;
+    this.#size += by;
+    if (Math.max(this.#size, this.bytes) <= maxBytes) return;
+    this.failure ??= fail('response_too_large', `the stream is longer than ${maxBytes} bytes`, {
+      max_bytes: maxBytes,
+    });
+    this.#line?.destroy();
+  }
+
+  #handOver(): void {
+    const { watch, onEvents } = this.#sending;
+    if (this.#line === undefined || this.#isBusy) return;
+    while (this.#waiting.length > 0) {
+      const events = this.#waiting;
+      this.#waiting = [];
+      this.count += events.length;
       const wait = onEvents(events);
       if (wait === undefined) continue;
-      isBusy = true;
-      isPaused = true;
-      line.pause();
+      this.#isBusy = true;
+      this.#isPaused = true;
+      this.#line.pause();
       watch.hold();
       void wait.then(() => {
-        isBusy = false;
-        handOver();
+        this.#isBusy = false;
+        this.#handOver();
       });
       return;
     }
-    if (end !== undefined) return over(end);
-    if (!isPaused) return;
-    isPaused = false;
+    if (this.#end !== undefined) return this.#over(this.#end);
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
     watch.enter('idle');
-    line.resume();
-  };
-  return {
-    text(data) {
-      if (failure !== undefined || watch.failure !== undefined) return;
-      waiting.push(mask({ data }));
-      grown(Buffer.byteLength(data));
-      handOver();
-    },
-    binary(bytes) {
-      binaries++;
-      grown(bytes);
-    },
-    received(more) {
-      watch.touch();
-      bytes += more;
-      grown(0);
-    },
-    refused: (answer) => statusFault(answer, url, ports.clock, watch),
-    ended(how) {
-      end = how;
-      handOver();
-    },
-    read(given) {
-      line = given;
-      return new Promise((resolve) => {
-        over = resolve;
-        watch.onStop(() => resolve(end ?? { code: 1006, reason: '', isAnswered: false }));
-        handOver();
-      });
-    },
-    get failure() {
-      return failure;
-    },
-    get count() {
-      return count;
-    },
-    get bytes() {
-      return bytes;
-    },
-    get binaries() {
-      return binaries;
-    },
-  };
+    this.#line.resume();
+  }
 }
 
 /** Connects, sends the first message, and reads until the other side closes. */
@@ -138,7 +140,7 @@ export async function readWebSocket(
   if (!addresses.ok) return addresses;
   // The content type describes a body, and here there is none.
   const { 'content-type': _, ...headers } = given;
-  const reading = createReading(url, sending);
+  const reading = new Reading(url, sending);
   const request = { url, headers };
   const opened = await openWebSocket(request, addresses.output, watch, settings.maxEvent, reading);
   if (!opened.ok) return opened;

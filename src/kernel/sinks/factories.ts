@@ -3,8 +3,7 @@
 import { createWebSocketSinkFactory, type WebSocketSinkPorts } from '../http/websocket-sink.ts';
 import type { SinkFactory } from '../sink.ts';
 import { createFileSinkFactory } from './file.ts';
-import { createNullSink } from './null.ts';
-import { createReturnSink } from './return.ts';
+import { createNullSink, createReturnSink } from './return.ts';
 
 export type SinkName = 'return' | 'file_sink' | 'null_sink' | 'websocket_sink';
 

@@ -16,8 +16,14 @@ import {
 import { dirname } from 'node:path';
 import { errnoOf, fail, getOwn, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { resolveProjectPath } from '../rights/project-path.ts';
-import type { Sink, SinkContext, SinkFactory, StreamEvent } from '../sink.ts';
-import { choiceField, countField } from './null.ts';
+import {
+  choiceField,
+  countField,
+  type Sink,
+  type SinkContext,
+  type SinkFactory,
+  type StreamEvent,
+} from '../sink.ts';
 
 /** Writes some of the bytes and says how many: a full disk may take a part without an error. */
 export type WriteSome = (fd: number, bytes: Uint8Array, offset: number) => number;

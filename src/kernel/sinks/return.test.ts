@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import type { SinkContext } from '../sink.ts';
-import { createNullSink } from './null.ts';
-import { createReturnSink } from './return.ts';
+import { createNullSink, createReturnSink } from './return.ts';
 
 const context: SinkContext = {
   projectRoot: '/',

@@ -1,13 +1,12 @@
 // The built-in sink: what a stream's caller gets back. Bounded by number and by size; what does not
 // fit is counted, never silently missing.
-import { type JsonObject, type Outcome, ok } from '../../base/index.ts';
-import type { Sink, SinkFactory, SinkReport, StreamEvent } from '../sink.ts';
-import { choiceField, countField } from './null.ts';
+import { ok } from '../../base/index.ts';
+import { choiceField, countField, type SinkFactory, type StreamEvent } from '../sink.ts';
 
 const MAX_EVENTS = 10_000;
 const MAX_CHARACTERS = 10 * 1024 * 1024;
 
-export const createReturnSink: SinkFactory = (destination: JsonObject): Outcome<Sink> => {
+export const createReturnSink: SinkFactory = (destination) => {
   const maxEvents = countField(destination, 'max_size', MAX_EVENTS);
   if (!maxEvents.ok) return maxEvents;
   const maxCharacters = countField(destination, 'max_bytes', MAX_CHARACTERS);
@@ -21,11 +20,8 @@ export const createReturnSink: SinkFactory = (destination: JsonObject): Outcome<
   const write = (event: StreamEvent): void => {
     const size = event.data.length + (event.event?.length ?? 0) + (event.id?.length ?? 0);
     // Once one event is dropped the rest is too: a list with holes would be read as whole.
-    if (
-      dropped > 0 ||
-      events.length >= maxEvents.output ||
-      characters + size > maxCharacters.output
-    ) {
+    const isFull = events.length >= maxEvents.output || characters + size > maxCharacters.output;
+    if (dropped > 0 || isFull) {
       dropped++;
       return;
     }
@@ -38,8 +34,21 @@ export const createReturnSink: SinkFactory = (destination: JsonObject): Outcome<
     writeAll(batch) {
       for (const event of batch) write(event);
     },
-    async close(): Promise<SinkReport> {
-      return { type: 'return', delivered: events.length, dropped, events };
+    close: async () => ({ type: 'return', delivered: events.length, dropped, events }),
+  });
+};
+
+/** Takes everything and keeps nothing: for calls made for their effect, and for measuring. */
+export const createNullSink: SinkFactory = () => {
+  let delivered = 0;
+  return ok({
+    type: 'null_sink',
+    write() {
+      delivered++;
     },
+    writeAll(events) {
+      delivered += events.length;
+    },
+    close: async () => ({ type: 'null_sink', delivered, dropped: 0 }),
   });
 };
