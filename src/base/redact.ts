@@ -297,6 +297,9 @@ function createNeighbours(forms: Iterable<string>) {
     code < 0x80 && code !== 10 && code !== 13 && code !== 37 && code !== 38 && code !== 92;
   const areBeside = (before: number, after: number): boolean => pairs[(before << 8) | after] === 1;
 
+  const areApart = (before: number, after: number): boolean =>
+    !areBeside(before, after) && isOrdinary(before) && isOrdinary(after);
+
   /** Can a token that means `bytes`, from `start` to `end` of the text, be inside of a form? */
   function mayJoin(text: string, start: number, end: number, bytes: string): boolean {
     const [before, after] = [text.charCodeAt(start - 1), text.charCodeAt(end)];
@@ -329,13 +332,14 @@ function createNeighbours(forms: Iterable<string>) {
       for (const mark of marks) {
         const isEnd = isBreak(mark.charCodeAt(0));
         for (let at = text.indexOf(mark); at !== -1; at = text.indexOf(mark, at + 1)) {
-          const [before, after] = [text.charCodeAt(at - 1), text.charCodeAt(at + 1)];
-          const isWritten = mark === '\\' && WRITTEN_BREAK.has(after);
-          if (isEnd || isWritten) {
-            const next = isEnd ? after : text.charCodeAt(at + 2);
-            if (isOrdinary(before) && isOrdinary(next) && !areBeside(before, next)) continue;
-          } else if (mark === '\\' && after < 0x80 && has[after] === 0 && !ESCAPING.has(after)) {
-            continue;
+          const before = text.charCodeAt(at - 1);
+          const after = text.charCodeAt(at + 1);
+          if (isEnd) {
+            if (areApart(before, after)) continue;
+          } else if (mark === '\\') {
+            if (WRITTEN_BREAK.has(after)) {
+              if (areApart(before, text.charCodeAt(at + 2))) continue;
+            } else if (after < 0x80 && has[after] === 0 && !ESCAPING.has(after)) continue;
           }
           let start = at;
           while (isEnd && isBreak(text.charCodeAt(start - 1))) start--;
@@ -354,7 +358,8 @@ function createNeighbours(forms: Iterable<string>) {
       const last = text.charCodeAt(text.length - 1);
       if (GOES_ON.has(last) || last > 0x7f || firsts[last] === 1) return true;
       // Letters may be those of an escape.
-      if (has[last] !== 1 && !/[a-z]$/i.test(text)) return false;
+      const lower = last | 0x20;
+      if (has[last] !== 1 && (lower < 97 || lower > 122)) return false;
       return (
         isFoldable(text.slice(-MAX_ESCAPE)) || areBeside(text.charCodeAt(text.length - 2), last)
       );
