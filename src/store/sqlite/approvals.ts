@@ -6,14 +6,12 @@ import { canonicalJson, fail, type Outcome, ok } from '../../base/index.ts';
 import type {
   Approval,
   ApprovalFilter,
-  ApprovalKind,
   ApprovalState,
   ApprovalUse,
   Decision,
-  HumanChannel,
   NewApproval,
 } from '../port.ts';
-import { type Connection, present } from './file/connection.ts';
+import { type Columns, type Connection, present } from './file/connection.ts';
 
 export interface UsePlan {
   id: string;
@@ -48,22 +46,9 @@ const STORED_AS: Readonly<Record<ApprovalState, readonly ApprovalState[]>> = {
   expired: ['pending', 'approved'],
 };
 
-interface ApprovalRow {
-  id: string;
-  thread: string | null;
-  kind: ApprovalKind;
-  binding: string;
-  shown: string;
-  state: ApprovalState;
-  uses_left: number;
-  expires: number | null;
-  asked: number;
-  decided: number | null;
-  who: string | null;
-  channel: HumanChannel | null;
-  why: string | null;
-  answer: string | null;
-}
+type Texts = 'binding' | 'shown' | 'answer';
+type ApprovalRow = Columns<Omit<Approval, 'uses' | Texts>> &
+  Record<'binding' | 'shown', string> & { answer: string | null; uses_left: number };
 
 /** Expiry is a fact of the clock, not of the row. */
 function stateAt(row: ApprovalRow, now: number): ApprovalState {
@@ -107,6 +92,9 @@ export function findApproval(connection: Connection, id: string, now: number): O
 
 export const isApproval = (connection: Connection, id: string): boolean =>
   connection.get('SELECT 1 FROM approvals WHERE id = ?', id) !== undefined;
+
+export const approvalExists = (id: string): Outcome<never> =>
+  fail('invalid_input', `there is an approval \`${id}\` already`, { approval: id });
 
 /** Without a thread: outside of all. The same open question is asked once. */
 export function askApproval(

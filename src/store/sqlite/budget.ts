@@ -251,18 +251,22 @@ export function planBudgets(
 ): Outcome<BudgetPlan> {
   const work = new Work(connection, accounts, now);
   for (const { id, budget } of children) work.born(id, budget);
-  const steps = [
-    ...settle.map((one) => () => work.settle(chain, one)),
-    ...(raise ? [() => work.raise(chain[0] ?? '', raise)] : []),
-    ...(charge ? [() => work.charge(chain, charge)] : []),
-    ...reserve.map((one) => () => work.reserve(chain, one)),
-    ...children.flatMap((child) =>
-      (child.reserve ?? []).map((one) => () => work.reserve([child.id, ...chain], one)),
-    ),
-  ];
-  for (const step of steps) {
-    const done = step();
-    if (!done.ok) return done;
+  for (const one of settle) {
+    const settled = work.settle(chain, one);
+    if (!settled.ok) return settled;
+  }
+  const raised = raise ? work.raise(chain[0] ?? '', raise) : ok(null);
+  if (!raised.ok) return raised;
+  const charged = charge ? work.charge(chain, charge) : ok(null);
+  if (!charged.ok) return charged;
+  const families = [{ along: chain, wishes: reserve }].concat(
+    children.map((child) => ({ along: [child.id, ...chain], wishes: child.reserve ?? [] })),
+  );
+  for (const { along, wishes } of families) {
+    for (const wish of wishes) {
+      const made = work.reserve(along, wish);
+      if (!made.ok) return made;
+    }
   }
   return ok({
     reserved: work.reserved,

@@ -1,13 +1,24 @@
 // The one way in which whoever holds a thread writes. First everything that may be refused is worked
 // out without writing, the fence before the rest; then the parts are written. INVARIANT: a refusal
-// comes before the first write, so the others of a group never have to be undone for it.
-import { fail, type Outcome, ok } from '../../base/index.ts';
+// comes before the first write, so the others of a group never have to be undone for it. INVARIANT:
+// sequence, epoch and lease are looked at inside the transaction that changes the row, so a process
+// that was frozen past its lease, or lost the thread to another, writes nothing.
+import type { SQLInputValue } from 'node:sqlite';
+import { fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { CommitText } from '../encode.ts';
-import type { Approval, Committed, Held, Signal } from '../port.ts';
-import { isEnded, noThread } from '../thread-id.ts';
-import { askApproval, isApproval, planUses, type UsePlan, writeUses } from './approvals.ts';
+import type { Approval, Commit, Committed, Held, Signal } from '../port.ts';
+import { isEnded, noThread, type ThreadStatus } from '../thread-id.ts';
+import {
+  approvalExists,
+  askApproval,
+  isApproval,
+  planUses,
+  type UsePlan,
+  writeUses,
+} from './approvals.ts';
 import { type BudgetPlan, planBudgets } from './budget.ts';
-import { checkFence, type FenceRow, readFence, writeFenced } from './fence.ts';
+import type { Connection } from './file/connection.ts';
+import { EVENTS_A_THREAD } from './file/schema.ts';
 import { type HeldThread, REVOKING } from './held.ts';
 import { checkSecrets, keepSecrets, writeAudit } from './records.ts';
 import { sendSignal, signalsAfter, untoldSignals } from './signals.ts';
@@ -22,6 +33,92 @@ import {
   threadExists,
 } from './threads.ts';
 
+interface FenceRow {
+  number: number;
+  root: string;
+  depth: number;
+  seq: number;
+  epoch: number;
+  status: ThreadStatus;
+  lease_until: number | null;
+  wakes: number;
+  heard: number;
+}
+
+const ROW = `SELECT number, root, depth, seq, epoch, status, lease_until, wakes, heard
+  FROM threads WHERE id = ?`;
+
+/** `unheard` are the signals after a number. */
+function checkFence(
+  row: FenceRow,
+  thread: string,
+  { expect, heard = 0, events }: Commit,
+  now: number,
+  unheard: (after: number) => readonly Signal[],
+): Outcome<null> {
+  const { seq, epoch, lease_until: until } = row;
+  const detail = { thread, seq, epoch };
+  if (epoch !== expect.epoch) {
+    return fail('stale_epoch', `thread \`${thread}\` is held by somebody else now`, detail);
+  }
+  if (seq !== expect.seq) {
+    const message = `thread \`${thread}\` is at event ${seq}, not ${expect.seq}`;
+    return fail('conflict', message, { ...detail, expected: expect.seq });
+  }
+  if (until === null || until <= now) {
+    const message = `the lease of thread \`${thread}\` ${until === null ? 'was given back' : 'ran out'}`;
+    return fail('lease_expired', message, { ...detail, until });
+  }
+  if (seq + events.length >= EVENTS_A_THREAD) {
+    return fail('invalid_input', `thread \`${thread}\` has no room for more events`, detail);
+  }
+  const obeyed = Math.max(row.heard, heard);
+  if (!expect.quiet || row.wakes <= obeyed) return ok(null);
+  const signals = unheard(obeyed).map((signal): JsonObject => ({ ...signal }));
+  return fail('signalled', `thread \`${thread}\` was spoken to meanwhile`, { thread, signals });
+}
+
+// Most commits are events, cost and amounts: columns without an index.
+const ALWAYS = `UPDATE threads SET seq = ?, updated = ?, cost = coalesce(?, cost),
+  attempt = coalesce(?, attempt), budget = coalesce(?, budget)`;
+
+/** Writes the row, with the account when that changes; answers with the status it has now. */
+function writeFenced(
+  connection: Connection,
+  row: FenceRow,
+  { commit, events, cost }: CommitText,
+  budget: string | undefined,
+  now: number,
+): ThreadStatus {
+  const { status = row.status, attempt, release } = commit;
+  // Nobody hears what was not said.
+  const heard = Math.max(row.heard, Math.min(commit.heard ?? 0, row.wakes));
+  let sql = ALWAYS;
+  const values: SQLInputValue[] = [
+    row.seq + events.length,
+    now,
+    cost ?? null,
+    attempt ?? null,
+    budget ?? null,
+  ];
+  if (commit.status !== undefined) {
+    sql += ', status = ?, ended = ?';
+    values.push(status, isEnded(status) ? now : null);
+  }
+  if (heard !== row.heard) {
+    sql += ', heard = ?';
+    values.push(heard);
+  }
+  if (release) {
+    // Parked or over. INVARIANT: what was let go with an unheard signal is queued, so nobody is stuck.
+    const wake = row.wakes > heard ? now : release === true ? null : release.wake;
+    sql += ', owner = NULL, lease_until = NULL, queued = ?';
+    values.push(isEnded(status) ? null : wake);
+  }
+  connection.run(`${sql} WHERE number = ?`, ...values, row.number);
+  return status;
+}
+
 interface Checked {
   plan: BudgetPlan;
   uses: readonly UsePlan[];
@@ -32,10 +129,11 @@ const LOST = ['stale_epoch', 'conflict', 'lease_expired'];
 
 /** Refuses an id that somebody has already, or that stands twice. */
 function checkIds(
-  ids: readonly string[],
+  made: readonly { id: string }[],
   isTaken: (id: string) => boolean,
   refuse: (id: string) => Outcome<never>,
 ): Outcome<null> {
+  const ids = made.map(({ id }) => id);
   const taken = ids.find((id, index) => ids.indexOf(id) !== index || isTaken(id));
   return taken === undefined ? ok(null) : refuse(taken);
 }
@@ -49,23 +147,15 @@ function check(
 ): Outcome<Checked> {
   const { connection } = registry;
   const [thread = ''] = chain;
-  const { ask = [], use = [], secrets = [] } = commit;
+  const { ask, use, secrets } = commit;
   const born = children.map((child) => child.thread);
-  const free = checkIds(
-    born.map(({ id }) => id),
-    (id) => isThread(connection, id),
-    threadExists,
-  );
+  const free = checkIds(born, (id) => isThread(connection, id), threadExists);
   if (!free.ok) return free;
-  const asked = checkIds(
-    ask.map(({ id }) => id),
-    (id) => isApproval(connection, id),
-    (id) => fail('invalid_input', `there is an approval \`${id}\` already`, { approval: id }),
-  );
+  const asked = ask ? checkIds(ask, (id) => isApproval(connection, id), approvalExists) : free;
   if (!asked.ok) return asked;
-  const kept = checkSecrets(connection, thread, secrets);
+  const kept = secrets ? checkSecrets(connection, thread, secrets) : free;
   if (!kept.ok) return kept;
-  const uses = planUses(connection, use, chain, now);
+  const uses = use ? planUses(connection, use, chain, now) : ok([]);
   if (!uses.ok) return uses;
   const plan = planBudgets(registry, { ...commit, chain, children: born, now });
   return plan.ok ? ok({ plan: plan.output, uses: uses.output }) : plan;
@@ -102,8 +192,8 @@ function writeRest(
   // Who has ended, or is gone, is left out.
   for (const signal of tell) sendSignal(registry, signal, now);
   const approvals = (commit.ask ?? []).map((asked) => askApproval(connection, asked, thread, now));
-  writeUses(connection, uses, thread);
-  keepSecrets(connection, thread, commit.secrets);
+  if (uses.length > 0) writeUses(connection, uses, thread);
+  if (commit.secrets) keepSecrets(connection, thread, commit.secrets);
   if (commit.audit) writeAudit(connection, commit.audit, now);
   return approvals;
 }
@@ -125,7 +215,7 @@ export function runCommit(
   const { connection, held, feed } = registry;
   const { commit, events } = encoded;
   const { expect, release } = commit;
-  const row = readFence(connection, thread);
+  const row = connection.get<FenceRow>(ROW, thread);
   if (!row) return noThread(thread);
   const unheard = (after: number): readonly Signal[] => {
     const signals = signalsAfter(connection, thread, after);

@@ -60,6 +60,33 @@ function createWatched(connection: Connection) {
   };
 }
 
+/** Signals to threads that are held here, from any process. */
+function createCalls(connection: Connection, held: HeldThreads) {
+  const listeners = new Set<(note: SignalNote) => void>();
+
+  function tell(note: SignalNote): void {
+    const thread = held.get(note.thread);
+    if (!thread || note.number <= thread.announced) return;
+    thread.announced = note.number;
+    // Listeners are others' code: never inside a transaction.
+    for (const listener of listeners) queueMicrotask(() => listener(note));
+  }
+
+  return {
+    listeners,
+    tell,
+    /** Tells what other processes said. */
+    look(): void {
+      if (listeners.size === 0) return;
+      for (const { id } of connection.all<{ id: string }>(CALLED)) {
+        const thread = held.get(id);
+        if (!thread) continue;
+        for (const note of connection.all<SignalNote>(SAID, id, thread.announced)) tell(note);
+      }
+    },
+  };
+}
+
 export type Feed = ReturnType<typeof createFeed>;
 
 /** `onForeign` is called when other processes wrote. */
@@ -70,39 +97,22 @@ export function createFeed(
   onForeign: () => void,
 ) {
   const watched = createWatched(connection);
-  const signalled = new Set<(note: SignalNote) => void>();
+  const calls = createCalls(connection, held);
   const queues = new Set<() => void>();
   const closing = new Set<() => void>();
   let timer: NodeJS.Timeout | undefined;
   let [version, isFresh, isOver] = [-1, false, false];
 
-  function said(notes: readonly SignalNote[]): void {
-    for (const note of notes) {
-      const thread = held.get(note.thread);
-      if (!thread || note.number <= thread.announced) continue;
-      thread.announced = note.number;
-      // Listeners are others' code: never inside a transaction.
-      for (const listener of signalled) queueMicrotask(() => listener(note));
-    }
-  }
-
-  function foreignNotes(): SignalNote[] {
-    return connection.all<{ id: string }>(CALLED).flatMap(({ id }) => {
-      const thread = held.get(id);
-      return thread ? connection.all<SignalNote>(SAID, id, thread.announced) : [];
-    });
-  }
-
   function look(): void {
     const now = Number(connection.get('PRAGMA data_version')?.['data_version']);
     isFresh = true;
     if (now === version) return;
-    version = now;
     held.forgetWords();
     onForeign();
     watched.look();
-    if (signalled.size > 0) said(foreignNotes());
+    calls.look();
     for (const listener of queues) listener();
+    version = now;
   }
 
   /** What cannot be read now is read at the next look. */
@@ -125,7 +135,7 @@ export function createFeed(
     if (!isOver) timer ??= setInterval(onInterval, intervalMs);
     return () => {
       leave();
-      if (!watched.isIdle() || signalled.size > 0 || queues.size > 0) return;
+      if (!watched.isIdle() || calls.listeners.size > 0 || queues.size > 0) return;
       clearInterval(timer);
       timer = undefined;
     };
@@ -141,7 +151,7 @@ export function createFeed(
     onBegin: look,
     /** After a commit of ours. */
     moved: watched.tell,
-    said,
+    said: calls.tell,
     queued(): void {
       for (const listener of queues) listener();
     },
@@ -152,7 +162,7 @@ export function createFeed(
       tryTo(watched.count);
       return leave;
     },
-    onSignal: (listener: (note: SignalNote) => void) => wait(join(signalled, listener)),
+    onSignal: (listener: (note: SignalNote) => void) => wait(join(calls.listeners, listener)),
     /** Called when something may have been queued. */
     onQueue: (listener: () => void) => wait(join(queues, listener)),
     /** Called once, when the store closes. */
@@ -166,7 +176,7 @@ export function createFeed(
       timer = undefined;
       for (const listener of closing) listener();
       watched.clear();
-      for (const all of [signalled, queues, closing]) all.clear();
+      for (const all of [calls.listeners, queues, closing]) all.clear();
     },
   };
 }

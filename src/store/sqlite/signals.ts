@@ -49,7 +49,7 @@ export function sendSignal(
   const { wakes: number, queued } = woken;
   connection.run(INSERT, thread, number, kind, text, key, by, now);
   if (kind === 'kill') held.forgetWords();
-  connection.afterCommit(() => feed.said([{ thread, number, kind }]));
+  connection.afterCommit(() => feed.said({ thread, number, kind }));
   if (queued !== null) connection.afterCommit(() => feed.queued());
   return ok({ number });
 }

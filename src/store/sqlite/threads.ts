@@ -12,7 +12,7 @@ import type {
 import { noThread } from '../thread-id.ts';
 import type { Accounts } from './account.ts';
 import type { Feed } from './feed.ts';
-import { type Connection, present } from './file/connection.ts';
+import { type Columns, type Connection, present } from './file/connection.ts';
 import { EVENTS_A_THREAD } from './file/schema.ts';
 import type { HeldThreads } from './held.ts';
 import { keepSecrets } from './records.ts';
@@ -36,14 +36,7 @@ export const SUMMARY =
   'id, parent, root, depth, kind, directive, version, runner, project, detached, status, seq, ' +
   'epoch, attempt, owner, lease_until, created, updated, ended, cost';
 
-export type SummaryRow = Omit<
-  ThreadSummary,
-  'parent' | 'owner' | 'lease_until' | 'ended' | 'cost' | 'detached'
-> & {
-  parent: string | null;
-  owner: string | null;
-  lease_until: number | null;
-  ended: number | null;
+export type SummaryRow = Columns<Omit<ThreadSummary, 'cost' | 'detached'>> & {
   cost: string;
   detached: number;
 };

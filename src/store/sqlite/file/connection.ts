@@ -11,6 +11,10 @@ import { faultOf, isBusy } from './fault.ts';
  */
 export type Row = Record<string, SQLOutputValue>;
 
+/** How what may be absent stands in a row. */
+export type Columns<T> = {
+  [K in keyof T]-?: object extends Pick<T, K> ? NonNullable<T[K]> | null : T[K];
+};
 type Nullable<R> = { [K in keyof R]: null extends R[K] ? K : never }[keyof R];
 type Present<R> = Omit<R, Nullable<R>> & { [K in Nullable<R>]?: NonNullable<R[K]> };
 
