@@ -10,12 +10,12 @@ import {
   without,
 } from '../../../src/store/amounts.ts';
 import type { Commit, Reserve, Settle } from '../../../src/store/port.ts';
-import { need, type OpenReservation, RefusedCommit, type World } from './world.ts';
+import { need, type OpenReservation, RefusedCommit, refuse, type World } from './world.ts';
 
 const ZERO = { spawns: 0n, tokens: 0n, input_tokens: 0n, output_tokens: 0n, spend: 0n };
 
 export const openAccount = (world: World, thread: string, limits: Amounts): void =>
-  world.accounts.set(thread, { limits: { ...limits }, used: ZERO, reserved: ZERO });
+  void world.accounts.set(thread, { limits: { ...limits }, used: ZERO, reserved: ZERO });
 
 const shown = (kind: BudgetKind, amount: bigint): Json =>
   kind === 'spend' ? String(amount) : Number(amount);
@@ -28,12 +28,12 @@ interface Short {
   requested: bigint;
 }
 
-function refuse(kind: BudgetKind, thread: string, short: Short): never {
+function exceeded(kind: BudgetKind, thread: string, short: Short): never {
   const detail = Object.fromEntries(
     Object.entries(short).map(([name, amount]) => [name, shown(kind, amount)]),
   );
   const message = `${short.requested} more ${kind} would pass the limit of thread \`${thread}\``;
-  throw new RefusedCommit(fail(`${kind}_exceeded`, message, { ...detail, limit: kind, thread }));
+  refuse(`${kind}_exceeded`, message, { ...detail, limit: kind, thread });
 }
 
 function change(
@@ -56,7 +56,7 @@ function change(
 function standingAt(world: World, thread: string, kind: BudgetKind): bigint {
   const now = world.clock.now();
   return world.reservations
-    .values()
+    .all()
     .filter(({ chain, standing, thread: owner }) => {
       const { owner: holder, lease_until = 0 } = world.threads.get(owner) ?? {};
       return chain.includes(thread) && (standing || holder === undefined || lease_until <= now);
@@ -74,7 +74,7 @@ function checkRoom(world: World, threads: readonly string[], amounts: Amounts): 
       const current = account.used[kind] + reserved;
       if (current + requested <= max) continue;
       const standing = standingAt(world, thread, kind);
-      refuse(kind, thread, { current, reserved, standing, max, requested });
+      exceeded(kind, thread, { current, reserved, standing, max, requested });
     }
   }
 }
@@ -83,9 +83,7 @@ function openIn(world: World, chain: readonly string[], key: string): OpenReserv
   const missing = fail('not_found', `there is no open reservation \`${key}\``, { key });
   const found = need(world.reservations.get(key), missing);
   if (chain.includes(found.thread)) return found;
-  throw new RefusedCommit(
-    fail('invalid_input', `reservation \`${key}\` belongs to other threads`, { key }),
-  );
+  refuse('invalid_input', `reservation \`${key}\` belongs to other threads`, { key });
 }
 
 function settle(world: World, chain: readonly string[], { key, actual }: Settle): void {
@@ -109,7 +107,7 @@ function draw(
   for (const kind of BUDGET_KINDS) {
     const [requested, max] = [amounts[kind] ?? 0n, source.amounts[kind] ?? 0n];
     const none = { current: 0n, reserved: 0n, standing: 0n };
-    if (requested > max) refuse(kind, source.thread, { ...none, max, requested });
+    if (requested > max) exceeded(kind, source.thread, { ...none, max, requested });
   }
   return source;
 }
@@ -117,9 +115,7 @@ function draw(
 function setAside(world: World, chain: readonly string[], wish: Reserve): void {
   const { key, amounts, from, standing = false } = wish;
   if (world.reservations.get(key)) {
-    throw new RefusedCommit(
-      fail('invalid_input', `reservation \`${key}\` is open already`, { key }),
-    );
+    refuse('invalid_input', `reservation \`${key}\` is open already`, { key });
   }
   const source = from === undefined ? undefined : draw(world, chain, from, amounts);
   const fresh = chain.filter((thread) => !source?.chain.includes(thread));
@@ -159,7 +155,7 @@ function raise(world: World, thread: string, to: Amounts): void {
     const [wanted, now] = [to[kind], account?.limits[kind]];
     if (wanted === undefined || (now !== undefined && wanted >= now)) continue;
     const message = `${wanted} would not raise the ${kind} limit of thread \`${thread}\``;
-    throw new RefusedCommit(fail('invalid_input', message, { thread, limit: kind }));
+    refuse('invalid_input', message, { thread, limit: kind });
   }
   if (account) world.accounts.set(thread, { ...account, limits: { ...account.limits, ...to } });
 }

@@ -24,7 +24,7 @@ import type {
 } from '../../../src/store/port.ts';
 import { isEnded, noThread } from '../../../src/store/thread-id.ts';
 import { changeBudgets, openAccount, reserveAll } from './budgets.ts';
-import { need, RefusedCommit, type ThreadRecord, type World } from './world.ts';
+import { need, refuse, type ThreadRecord, type World } from './world.ts';
 
 export const MAX_LEASE_MS = 600_000;
 const REVOKING = ['aborted', 'terminated', 'killed'];
@@ -46,7 +46,7 @@ export function toHeld(world: World, id: string): Held {
   const record = need(world.threads.get(id), noThread(id));
   const { epoch, heard, lease_until } = record;
   const open = world.reservations
-    .values()
+    .all()
     .filter(({ thread }) => thread === id)
     .sort((a, b) => (a.key < b.key ? -1 : 1))
     .map(
@@ -75,9 +75,7 @@ export function keepSecrets(world: World, thread: string, secrets: readonly Seal
   for (const { number, sealed } of secrets) {
     const before = kept.find((one) => one.number === number);
     if (before && Buffer.compare(before.sealed, sealed) !== 0) {
-      throw new RefusedCommit(
-        fail('conflict', `secret ${number} of \`${thread}\` exists`, { thread }),
-      );
+      refuse('conflict', `secret ${number} of \`${thread}\` exists`, { thread });
     }
     if (!before) kept.push({ number, sealed: sealed.slice() });
   }
@@ -106,9 +104,7 @@ export function bear(
     start,
   } = thread;
   if (world.accounts.get(id)) {
-    throw new RefusedCommit(
-      fail('thread_exists', `thread \`${id}\` exists already`, { thread: id }),
-    );
+    refuse('thread_exists', `thread \`${id}\` exists already`, { thread: id });
   }
   const now = world.clock.now();
   const isHeld = 'lease' in start;
@@ -143,7 +139,7 @@ export function bear(
     wakes: 0,
     heard: 0,
     priority: isHeld ? 0 : (start.queue.priority ?? 0),
-    order: world.threads.values().length,
+    order: world.threads.all().length,
   });
   openAccount(world, id, thread.budget);
   addEvents(world, id, [
@@ -151,8 +147,6 @@ export function bear(
     ...events,
   ]);
   keepSecrets(world, id, thread.secrets ?? []);
-  world.news.heads.push({ thread: id, seq: events.length + 1, status });
-  world.news.queued ||= !isHeld;
   return reserveAll(world, chain, thread.reserve ?? []);
 }
 
@@ -176,8 +170,6 @@ export function sendSignal(world: World, signal: SignalText): Outcome<{ number: 
     wakes: number,
     ...(queued === undefined ? {} : { queued }),
   });
-  world.news.notes.push({ thread, number, kind });
-  world.news.queued ||= queued !== undefined;
   return ok({ number });
 }
 
@@ -192,7 +184,7 @@ export function askApproval(world: World, asked: NewApproval, thread?: string): 
   const now = world.clock.now();
   const bound = canonicalJson(asked.binding);
   const before = world.approvals
-    .values()
+    .all()
     .find(
       (one) =>
         one.thread === thread &&
@@ -223,16 +215,14 @@ export function useApproval(
   const isTheirs =
     chain.length === 0 ? found.thread === undefined : chain.includes(found.thread ?? '');
   if (!isTheirs || canonicalJson(found.binding) !== canonicalJson(binding)) {
-    throw new RefusedCommit(fail('permission_denied', `approval \`${id}\` is for something else`));
+    refuse('permission_denied', `approval \`${id}\` is for something else`);
   }
   const key = `${id} ${chain[0] ?? ''}`;
   const taken = world.uses.get(key) ?? 0;
   const state = stateOf(found, world.clock.now());
   if (back ? taken === 0 : state !== 'approved') {
     const code = back ? 'invalid_input' : `approval_${state}`;
-    throw new RefusedCommit(
-      fail(code, `approval \`${id}\` cannot be used: ${state}`, { approval: id, state }),
-    );
+    refuse(code, `approval \`${id}\` cannot be used: ${state}`, { approval: id, state });
   }
   const by = back ? -1 : 1;
   world.uses.set(key, taken + by);
@@ -243,22 +233,18 @@ function fence(world: World, id: string, commit: Commit): ThreadRecord {
   const record = need(world.threads.get(id), noThread(id));
   const { seq, epoch, quiet } = commit.expect;
   const detail = { thread: id, seq: record.seq, epoch: record.epoch };
-  const refuse = (code: string): never => {
-    throw new RefusedCommit(fail(code, `thread \`${id}\`: ${code}`, detail));
-  };
-  if (record.epoch !== epoch) refuse('stale_epoch');
-  if (record.seq !== seq) refuse('conflict');
-  if ((record.lease_until ?? 0) <= world.clock.now()) refuse('lease_expired');
+  const isOver = (record.lease_until ?? 0) <= world.clock.now();
+  if (record.epoch !== epoch) refuse('stale_epoch', `thread \`${id}\` changed hands`, detail);
+  if (record.seq !== seq) refuse('conflict', `thread \`${id}\` is elsewhere`, detail);
+  if (isOver) refuse('lease_expired', `the lease of thread \`${id}\` is over`, detail);
   const heard = Math.max(record.heard, Math.min(commit.heard ?? 0, record.wakes));
   if (quiet && record.wakes > heard) {
     const signals = (world.signals.get(id) ?? []).filter(({ number }) => number > heard);
     const message = `thread \`${id}\` was spoken to meanwhile`;
-    throw new RefusedCommit(
-      fail('signalled', message, {
-        thread: id,
-        signals: structuredClone(signals).map((signal): JsonObject => ({ ...signal })),
-      }),
-    );
+    refuse('signalled', message, {
+      thread: id,
+      signals: structuredClone(signals).map((signal): JsonObject => ({ ...signal })),
+    });
   }
   return { ...record, heard };
 }
@@ -268,7 +254,6 @@ export function letGo(world: World, record: ThreadRecord, wake: number | undefin
   const { owner: _, lease_until: _1, queued: _2, ...free } = record;
   const queued = record.wakes > record.heard ? world.clock.now() : wake;
   if (isEnded(record.status) || queued === undefined) return free;
-  world.news.queued = true;
   return { ...free, queued };
 }
 
@@ -297,7 +282,7 @@ function askAll(world: World, id: string, asked: readonly NewApproval[]): Approv
   const ids = new Set<string>();
   return asked.map((one) => {
     if (ids.has(one.id) || world.approvals.get(one.id)) {
-      throw new RefusedCommit(fail('invalid_input', `there is an approval \`${one.id}\` already`));
+      refuse('invalid_input', `there is an approval \`${one.id}\` already`);
     }
     ids.add(one.id);
     return askApproval(world, one, id);
@@ -323,7 +308,6 @@ export function commitThread(
   keepSecrets(world, id, commit.secrets ?? []);
   for (const signal of text.tell) sendSignal(world, signal);
   addAudit(world, commit.audit ?? []);
-  world.news.heads.push({ thread: id, seq: after.seq, status: after.status });
   const revoked = revokedIn(world, chain);
   return {
     seq: after.seq,
@@ -340,7 +324,7 @@ const short = (text: string): string => (text.length > 500 ? `${text.slice(0, 50
 export function addAudit(world: World, rows: NonNullable<Commit['audit']>): void {
   const time = new Date(world.clock.now()).toISOString();
   for (const row of rows) {
-    const number = String(world.audit.values().length);
+    const number = String(world.audit.all().length);
     const [operation, reason] = [short(row.operation), short(row.reason)];
     world.audit.set(number, { ...row, operation, reason, time });
   }

@@ -1,9 +1,8 @@
 // Leases and the queue, in memory.
-import { fail } from '../../../src/base/index.ts';
 import type { Held, Lease, Owner, Wanted } from '../../../src/store/port.ts';
 import { AT_WORK, isEnded, noThread } from '../../../src/store/thread-id.ts';
 import { addEvents, letGo, MAX_LEASE_MS, toHeld } from './commit.ts';
-import { need, RefusedCommit, type ThreadRecord, type World } from './world.ts';
+import { need, refuse, type ThreadRecord, type World } from './world.ts';
 
 const UNCLAIMED_MS = 60_000;
 
@@ -30,21 +29,17 @@ export function claim(
   const record = need(world.threads.get(id), noThread(id));
   const { status, owner: holder } = record;
   if (isEnded(status) && !how.reopen) {
-    throw new RefusedCommit(
-      fail('thread_ended', `thread \`${id}\` has ended: ${status}`, { thread: id }),
-    );
+    refuse('thread_ended', `thread \`${id}\` has ended: ${status}`, { thread: id });
   }
   const isFree = holder === undefined || holder === owner.owner || isOver(world, record);
   if (!isFree && !how.force) {
-    throw new RefusedCommit(
-      fail('lease_held', `thread \`${id}\` is held`, { thread: id, owner: holder }),
-    );
+    refuse('lease_held', `thread \`${id}\` is held`, { thread: id, owner: holder });
   }
   return hold(world, record, owner);
 }
 
 const waiting = (world: World, projects: readonly string[]): ThreadRecord[] =>
-  world.threads.values().filter(({ queued, owner, project }) => {
+  world.threads.all().filter(({ queued, owner, project }) => {
     return queued !== undefined && owner === undefined && projects.includes(project);
   });
 
@@ -96,13 +91,12 @@ function interrupt(world: World, record: ThreadRecord): void {
   });
   const text = JSON.stringify({ status, reason: 'its process is gone' });
   addEvents(world, id, [{ type: 'status', turn: 0, ts: now, text }]);
-  world.news.heads.push({ thread: id, seq: seq + 1, status });
 }
 
 export function sweep(world: World): string[] {
   const now = world.clock.now();
   const interrupted: string[] = [];
-  for (const record of world.threads.values()) {
+  for (const record of world.threads.all()) {
     const { status, owner, queued, updated, epoch, id } = record;
     if (isEnded(status)) continue;
     const isAtWork = AT_WORK.includes(status);
@@ -114,13 +108,12 @@ export function sweep(world: World): string[] {
       world.threads.set(id, { ...letGo(world, record, now), epoch: epoch + 1 });
     }
   }
-  world.news.queued ||= interrupted.length > 0;
   return interrupted;
 }
 
 export function unreleased(world: World): (Lease & { seq: number })[] {
   return world.threads
-    .values()
+    .all()
     .filter(({ status, owner, lease_until = 0 }) => {
       const isLost =
         owner !== undefined && (lease_until <= world.clock.now() || world.isGone(owner));

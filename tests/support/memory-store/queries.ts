@@ -14,7 +14,7 @@ import type {
 } from '../../../src/store/port.ts';
 import { isEnded, noThread, THREAD_STATUSES } from '../../../src/store/thread-id.ts';
 import { keepSecrets, sendSignal, stateOf, toRow } from './commit.ts';
-import { need, RefusedCommit, type ThreadRecord, type World } from './world.ts';
+import { need, refuse, type ThreadRecord, type World } from './world.ts';
 
 function isWanted(record: ThreadRecord, filter: ThreadFilter): boolean {
   const { status, within } = filter;
@@ -49,7 +49,7 @@ export function query(world: World, filter: ThreadFilter): Outcome<ThreadPage> {
   const placeOf = (record: ThreadRecord): Place => [record[by], record.id];
   const isUp = direction === 'asc';
   const found = world.threads
-    .values()
+    .all()
     .filter((record) => isWanted(record, filter))
     .sort((a, b) => (isAfter(placeOf(a), placeOf(b)) === isUp ? 1 : -1))
     .filter((one) => {
@@ -78,17 +78,17 @@ function removeTree(world: World, all: readonly ThreadRecord[]): void {
   for (const { id } of all) {
     for (const table of [world.threads, world.events, world.signals, world.secrets])
       table.delete(id);
-    for (const { key, thread } of world.reservations.values()) {
+    for (const { key, thread } of world.reservations.all()) {
       if (thread === id) world.reservations.delete(key);
     }
-    for (const { id: approval, thread } of world.approvals.values()) {
+    for (const { id: approval, thread } of world.approvals.all()) {
       if (thread === id) world.approvals.delete(approval);
     }
   }
 }
 
 export function prune(world: World, { before, keepFailed, trees }: PruneOptions): string[] {
-  const byRoot = Map.groupBy(world.threads.values(), ({ root }) => root);
+  const byRoot = Map.groupBy(world.threads.all(), ({ root }) => root);
   const old = [...byRoot.values()].filter((all) => {
     const isOver = all.every(({ status, ended = before }) => isEnded(status) && ended < before);
     return isOver && !(keepFailed && all.some(({ status }) => status === 'failed'));
@@ -103,7 +103,7 @@ export function approvals(world: World, filter: ApprovalFilter): Approval[] {
   const { id, thread, binding, state, limit = 100 } = filter;
   const bound = binding && canonicalJson(binding);
   return world.approvals
-    .values()
+    .all()
     .map((one) => structuredClone({ ...one, state: stateOf(one, now) }))
     .filter(
       (one) =>
@@ -121,9 +121,7 @@ export function decide(world: World, id: string, given: Decision): Approval {
   const found = need(world.approvals.get(id), missing);
   const [now, state] = [world.clock.now(), stateOf(found, world.clock.now())];
   if (state !== 'pending') {
-    throw new RefusedCommit(
-      fail('conflict', `approval \`${id}\` is ${state}`, { approval: id, state }),
-    );
+    refuse('conflict', `approval \`${id}\` is ${state}`, { approval: id, state });
   }
   const { decision, who, channel, why, answer, uses = found.uses, expires } = given;
   const decided = {
@@ -171,9 +169,7 @@ export function putArtifact(
   secrets: readonly Sealed[],
 ): string {
   if (bytes.length > MAX_BYTES) {
-    throw new RefusedCommit(
-      fail('invalid_input', `${bytes.length} bytes are too many`, { thread }),
-    );
+    refuse('invalid_input', `${bytes.length} bytes are too many`, { thread });
   }
   need(world.threads.get(thread), noThread(thread));
   keepSecrets(world, thread, secrets);

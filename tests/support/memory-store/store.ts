@@ -1,4 +1,4 @@
-// A store in memory, for tests and for replays: the second implementation of the port, which keeps
+// A store in memory: the second implementation of the port, which keeps
 // everybody honest about what the port promises. Answers come late and in another order when delays
 // are asked for, so whoever relies on an immediate answer is found out.
 import { type Clock, fail, type Outcome, ok } from '../../../src/base/index.ts';
@@ -11,13 +11,19 @@ import {
 } from '../../../src/store/encode.ts';
 import type {
   Answer,
+  Approvals,
   Commit,
   Committed,
   Held,
+  Journal,
+  Leases,
   Owner,
+  Records,
   Signal,
   SignalNote,
+  Signals,
   Store,
+  Threads,
   Wanted,
 } from '../../../src/store/port.ts';
 import { noThread } from '../../../src/store/thread-id.ts';
@@ -35,7 +41,7 @@ import {
 } from './commit.ts';
 import { claim, nextDue, release, renew, sweep, take, unreleased } from './leases.ts';
 import { approvals, budgets, decide, prune, putArtifact, query } from './queries.ts';
-import { createWatchers, type Watchers } from './watch.ts';
+import { watchChanges, watchThread } from './watch.ts';
 import { createWire, type LateWire, seededRandom, type WireFaults } from './wire.ts';
 import { createWorld, need, RefusedCommit, type World } from './world.ts';
 
@@ -58,7 +64,8 @@ interface Parts {
   world: World;
   wire: LateWire;
   told: Map<string, Told>;
-  watchers: Watchers;
+  /** Ends with the store. */
+  closing: AbortSignal;
 }
 
 const MAX_READ = 10_000;
@@ -96,7 +103,7 @@ function untold({ world, told }: Parts, thread: string): Signal[] {
   return signals;
 }
 
-function threadsPort(parts: Parts): Pick<Store, 'createThread' | 'thread' | 'query' | 'prune'> {
+function threadsPort(parts: Parts): Threads {
   const { world, wire } = parts;
   return {
     createThread(thread) {
@@ -169,8 +176,9 @@ async function commitTo(parts: Parts, thread: string, commit: Commit): Answer<Co
   return ok({ ...answer.output, signals });
 }
 
-function journalPort(parts: Parts): Pick<Store, 'commit' | 'read' | 'watch' | 'changes'> {
-  const { world, wire, watchers } = parts;
+function journalPort(parts: Parts): Journal {
+  const { world, wire, closing } = parts;
+  const either = (signal: AbortSignal): AbortSignal => AbortSignal.any([signal, closing]);
   return {
     commit: (thread, commit) => commitTo(parts, thread, commit),
     read: (thread, range = {}) =>
@@ -182,25 +190,30 @@ function journalPort(parts: Parts): Pick<Store, 'commit' | 'read' | 'watch' | 'c
           return structuredClone(all.slice(after, after + Math.min(limit, MAX_READ)));
         },
       }),
-    watch: watchers.watch,
-    changes: watchers.changes,
+    watch: (cursor, signal) => watchThread(world, wire, cursor, either(signal)),
+    changes: (filter, signal) => watchChanges(world, filter, either(signal)),
   };
 }
 
 async function takeFrom(parts: Parts, owner: Owner, wanted: Wanted): Answer<Held[]> {
-  const { world, wire, watchers } = parts;
+  const { world, wire, closing } = parts;
   const { waitMs = 0, projects } = wanted;
   const end = performance.now() + waitMs;
   for (;;) {
+    const version = world.version();
     const taken = await wire.call({ work: () => take(world, owner, wanted) });
     if (!taken.ok || taken.output.length > 0 || performance.now() >= end) return taken;
     const due = (nextDue(world, projects) ?? Number.POSITIVE_INFINITY) - world.clock.now();
-    const most = Math.max(1, Math.min(due, end - performance.now()));
-    if (!(await watchers.queued(most))) return ok([]);
+    const most = Math.ceil(Math.max(1, Math.min(due, end - performance.now())));
+    const timer = new AbortController();
+    const timeout = setTimeout(() => timer.abort(), most);
+    await world.changed(version, AbortSignal.any([closing, timer.signal]));
+    clearTimeout(timeout);
+    if (closing.aborted) return ok([]);
   }
 }
 
-function leasesPort(parts: Parts): Pick<Store, 'claim' | 'take' | 'renew' | 'release' | 'sweep'> {
+function leasesPort(parts: Parts): Leases {
   const { world, wire, told } = parts;
   return {
     claim: (thread, owner, how = {}) =>
@@ -236,7 +249,7 @@ function leasesPort(parts: Parts): Pick<Store, 'claim' | 'take' | 'renew' | 'rel
   };
 }
 
-function signalsPort({ world, wire, told }: Parts): Pick<Store, 'signal' | 'signals' | 'onSignal'> {
+function signalsPort({ world, wire, told }: Parts): Signals {
   return {
     signal(signal) {
       const text = encodeSignal(signal);
@@ -246,22 +259,19 @@ function signalsPort({ world, wire, told }: Parts): Pick<Store, 'signal' | 'sign
     signals: (thread, after = 0) =>
       wire.call({ work: () => signalsAfter(world, thread, after).slice(0, 1000) }),
     onSignal(listener: (note: SignalNote) => void) {
-      return world.listen(({ notes }) => {
-        for (const note of notes) {
-          const known = told.get(note.thread);
-          if (!known || note.number <= known.announced) continue;
-          known.announced = note.number;
-          queueMicrotask(() => listener(note));
+      return world.listen(() => {
+        for (const [thread, known] of told) {
+          for (const { number, kind } of signalsAfter(world, thread, known.announced)) {
+            known.announced = number;
+            queueMicrotask(() => listener({ thread, number, kind }));
+          }
         }
       });
     },
   };
 }
 
-function approvalsPort({
-  world,
-  wire,
-}: Parts): Pick<Store, 'ask' | 'use' | 'decide' | 'approvals'> {
+function approvalsPort({ world, wire }: Parts): Approvals {
   const find = (id: string) => need(approvals(world, { id })[0], fail('not_found', `no \`${id}\``));
   return {
     ask(approval) {
@@ -292,12 +302,7 @@ function approvalsPort({
   };
 }
 
-type RecordsPort = Pick<
-  Store,
-  'budgets' | 'putArtifact' | 'artifact' | 'secrets' | 'audit' | 'auditRows'
->;
-
-function recordsPort({ world, wire }: Parts): RecordsPort {
+function recordsPort({ world, wire }: Parts): Records {
   return {
     budgets: (threads) => wire.call({ work: () => agreed(budgets(world, threads)) }),
     putArtifact: (thread, bytes, secrets = []) =>
@@ -321,7 +326,7 @@ function recordsPort({ world, wire }: Parts): RecordsPort {
     auditRows: (limit, only) =>
       wire.call({
         work: () => {
-          const rows = world.audit.values().filter(({ decision }) => !only || decision === only);
+          const rows = world.audit.all().filter(({ decision }) => !only || decision === only);
           return limit < 1 ? [] : rows.slice(-Math.min(limit, MAX_READ));
         },
       }),
@@ -340,8 +345,8 @@ export function openMemoryStore(options: MemoryOptions): { store: Store; faults:
     clock,
     random,
   });
-  const watchers = createWatchers(world, wire);
-  const parts: Parts = { world, wire, told: new Map(), watchers };
+  const end = new AbortController();
+  const parts: Parts = { world, wire, told: new Map(), closing: end.signal };
   const store: Store = {
     ...threadsPort(parts),
     ...journalPort(parts),
@@ -350,7 +355,7 @@ export function openMemoryStore(options: MemoryOptions): { store: Store; faults:
     ...approvalsPort(parts),
     ...recordsPort(parts),
     async close() {
-      watchers.close();
+      end.abort();
       await wire.close();
     },
   };

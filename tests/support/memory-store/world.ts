@@ -1,14 +1,19 @@
-// The data of a store in memory, shared by all stores that are opened on it. Rows are replaced, never
-// changed; every replacement can be taken back, so a transaction is all or nothing by undoing it.
-import type { Clock, Failure, Json, JsonObject, Outcome } from '../../../src/base/index.ts';
+// The data of a store in memory, shared by all stores that are opened on it: plain maps. Rows are
+// replaced, never changed, so a copy of the maps is a copy of all, and a transaction that fails puts it back.
+import {
+  type Clock,
+  type Failure,
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+} from '../../../src/base/index.ts';
 import type { Amounts, BudgetLimits } from '../../../src/store/amounts.ts';
 import type {
   Approval,
   AuditEntry,
-  Head,
   Sealed,
   Signal,
-  SignalNote,
   StoredEvent,
   ThreadSummary,
 } from '../../../src/store/port.ts';
@@ -44,100 +49,107 @@ export interface OpenReservation {
   standing: boolean;
 }
 
-/** What a transaction tells others, when it was made. */
-export interface News {
-  heads: Head[];
-  notes: SignalNote[];
-  queued: boolean;
-}
+class Rows<V> extends Map<string, V> {
+  private readonly onWrite: () => void;
 
-export interface Table<V> {
-  get(key: string): V | undefined;
-  set(key: string, value: V): void;
-  delete(key: string): void;
-  values(): V[];
-}
-
-export interface World {
-  clock: Clock;
-  isGone: (owner: string) => boolean;
-  threads: Table<ThreadRecord>;
-  events: Table<readonly StoredEvent[]>;
-  signals: Table<readonly Signal[]>;
-  accounts: Table<MemoryAccount>;
-  reservations: Table<OpenReservation>;
-  approvals: Table<Approval>;
-  /** By approval and thread. */
-  uses: Table<number>;
-  secrets: Table<readonly Sealed[]>;
-  artifacts: Table<Uint8Array>;
-  audit: Table<AuditEntry & { time: string }>;
-  /** What the transaction that runs has to tell. */
-  news: News;
-  /** What is refused, or throws, has changed nothing. */
-  transact<T>(work: () => Outcome<T>): Outcome<T>;
-  /** The step-th write of every transaction throws. */
-  breakAt(step: number | undefined): void;
-  listen(listener: (news: News) => void): () => void;
-}
-
-export function createWorld(clock: Clock, isGone: (owner: string) => boolean): World {
-  const listeners = new Set<(news: News) => void>();
-  let undo: (() => void)[] = [];
-  let broken: number | undefined;
-
-  function table<V>(): Table<V> {
-    const rows = new Map<string, V>();
-    function write(key: string, change: () => void): void {
-      if (undo.length + 1 === broken) throw new Error('this write was told to fail');
-      const before = rows.get(key);
-      undo.push(() => {
-        if (before === undefined) rows.delete(key);
-        else rows.set(key, before);
-      });
-      change();
-    }
-    return {
-      get: (key) => rows.get(key),
-      set: (key, value) => write(key, () => rows.set(key, value)),
-      delete: (key) => write(key, () => rows.delete(key)),
-      values: () => [...rows.values()],
-    };
+  constructor(onWrite: () => void) {
+    super();
+    this.onWrite = onWrite;
   }
 
-  const nothing = (): News => ({ heads: [], notes: [], queued: false });
-  const world: World = {
+  override set(key: string, value: V): this {
+    this.onWrite();
+    return super.set(key, value);
+  }
+
+  override delete(key: string): boolean {
+    this.onWrite();
+    return super.delete(key);
+  }
+
+  all(): V[] {
+    return [...this.values()];
+  }
+
+  copy(): () => void {
+    const rows = [...this];
+    return () => {
+      this.clear();
+      for (const [key, row] of rows) super.set(key, row);
+    };
+  }
+}
+
+function createTables(onWrite: () => void) {
+  return {
+    threads: new Rows<ThreadRecord>(onWrite),
+    events: new Rows<readonly StoredEvent[]>(onWrite),
+    signals: new Rows<readonly Signal[]>(onWrite),
+    accounts: new Rows<MemoryAccount>(onWrite),
+    reservations: new Rows<OpenReservation>(onWrite),
+    approvals: new Rows<Approval>(onWrite),
+    /** By approval and thread. */
+    uses: new Rows<number>(onWrite),
+    secrets: new Rows<readonly Sealed[]>(onWrite),
+    artifacts: new Rows<Uint8Array>(onWrite),
+    audit: new Rows<AuditEntry & { time: string }>(onWrite),
+  };
+}
+
+export type World = ReturnType<typeof createWorld>;
+
+export function createWorld(clock: Clock, isGone: (owner: string) => boolean) {
+  const listeners = new Set<() => void>();
+  let [writes, version] = [0, 0];
+  let broken: number | undefined;
+  const tables = createTables(() => {
+    writes += 1;
+    if (writes === broken) throw new Error('this write was told to fail');
+  });
+
+  function listen(listener: () => void): () => void {
+    listeners.add(listener);
+    return () => void listeners.delete(listener);
+  }
+
+  return {
     clock,
     isGone,
-    threads: table(),
-    events: table(),
-    signals: table(),
-    accounts: table(),
-    reservations: table(),
-    approvals: table(),
-    uses: table(),
-    secrets: table(),
-    artifacts: table(),
-    audit: table(),
-    news: nothing(),
-    transact(work) {
-      [undo, world.news] = [[], nothing()];
-      let done: ReturnType<typeof work> | undefined;
+    ...tables,
+    /** What is refused, or throws, has changed nothing. */
+    transact<T>(work: () => Outcome<T>): Outcome<T> {
+      const undo = Object.values(tables).map((table) => table.copy());
+      writes = 0;
+      let done: Outcome<T> | undefined;
       try {
         done = work();
       } finally {
-        if (!done?.ok) for (const step of undo.reverse()) step();
+        if (!done?.ok) for (const putBack of undo) putBack();
       }
-      if (done.ok) for (const listener of listeners) listener(world.news);
+      if (!done.ok || writes === 0) return done;
+      version += 1;
+      for (const listener of listeners) listener();
       return done;
     },
-    breakAt: (step) => void (broken = step),
-    listen(listener) {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
+    /** The step-th write of every transaction throws. */
+    breakAt: (step: number | undefined): void => void (broken = step),
+    /** Called after every transaction that wrote. */
+    listen,
+    version: (): number => version,
+    /** Waits until there was a transaction after this version, or the signal ends. */
+    async changed(since: number, signal: AbortSignal): Promise<void> {
+      if (version !== since || signal.aborted) return;
+      await new Promise<void>((resolve) => {
+        const end = (): void => {
+          off();
+          signal.removeEventListener('abort', end);
+          resolve();
+        };
+        const off = listen(end);
+        signal.addEventListener('abort', end);
+      });
     },
   };
-  return world;
 }
 
 /** Refuses from deep inside: caught where the transaction was begun. */
@@ -147,6 +159,10 @@ export class RefusedCommit extends Error {
     super(failure.error.detail.message);
     this.failure = failure;
   }
+}
+
+export function refuse(code: string, message: string, detail: JsonObject = {}): never {
+  throw new RefusedCommit(fail(code, message, detail));
 }
 
 export function need<T>(value: T | undefined, failure: Failure): T {
