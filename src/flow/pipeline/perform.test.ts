@@ -230,6 +230,65 @@ test('a checkpoint that always repeats is stopped, and every reservation is sett
   expect([open, recorded]).toEqual([0, 21]);
 });
 
+test('a guard repeats the same act, a checkpoint begins another', async () => {
+  const counted = { before_step: 0, intent: 0, reserve: 0, settle: 0, run: 0, body: 0, audit: 0 };
+  let asksAgain = true;
+  const guard = defineGuard({
+    on: 'op:tool',
+    timing: 'after',
+    decide: () => ok(counted.body < 3 ? { kind: 'retry', text: 'more' } : { kind: 'allow' }),
+  });
+  const own: ActPorts = {
+    intent: () => (counted.intent++, ok(null)),
+    limits: {
+      reserve: () => (
+        counted.reserve++, ok({ settle: () => void counted.settle++, release: () => {} })
+      ),
+    },
+    run: async (body) => (counted.run++, await body()),
+    audit: () => void counted.audit++,
+    checkpoint({ name }) {
+      if (name === 'before_step') counted.before_step++;
+      if (name !== 'after_step' || !asksAgain) return undefined;
+      asksAgain = false;
+      return { action: 'retry' };
+    },
+  };
+  const done = await perform(
+    { ...op, retryOwner: true },
+    [],
+    () => (counted.body++, ok(makeValue(counted.body))),
+    createFrame({ guards: createGuardSet(guard.ok ? [guard.output] : []) }),
+    own,
+  );
+  expect(done.ok && done.output.data).toBe(4);
+  // Three bodies of the first act, for the guard; one of the second, for the checkpoint.
+  expect(counted).toEqual({
+    before_step: 2,
+    intent: 2,
+    reserve: 2,
+    settle: 2,
+    run: 4,
+    body: 4,
+    audit: 4,
+  });
+});
+
+test('an act is counted before the gate refuses it, and told of after it was noted', async () => {
+  const seen: string[] = [];
+  const own: ActPorts = {
+    intent: () => (seen.push('intent'), ok(null)),
+    gate: () => (seen.push('gate'), fail('permission_denied', 'no')),
+    limits: { reserve: () => fail('turns_exceeded', 'never asked') },
+    audit: () => void seen.push('audit'),
+    checkpoint: ({ name }) => void seen.push(name),
+    explain: (given) => withDetail(given, { where: 'here' }),
+  };
+  const refused = failure(await perform(op, [], () => ok(secret), createFrame(), own));
+  expect(refused.error).toMatchObject({ code: 'permission_denied', detail: { where: 'here' } });
+  expect(seen).toEqual(['before_step', 'intent', 'gate', 'audit', 'error']);
+});
+
 test('a place for effects that throws, or an operation that is none, is a fault too', async () => {
   const ports: Ports = {
     effects() {
