@@ -1,15 +1,7 @@
 // Waiting for threads, here or in another process. Nothing is polled: what runs here is a promise,
 // everything else is watched in the registry. A child that a dead process left behind is resumed by
 // whoever waits for it.
-import {
-  fail,
-  getOwn,
-  isObject,
-  type JsonObject,
-  type Outcome,
-  ok,
-  plainText,
-} from '../../base/index.ts';
+import { fail, isObject, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
 import {
   isEnded,
   THREAD_STATUSES,
@@ -36,21 +28,15 @@ const LOOK_MS = 10_000;
 /** The result of a thread that has ended; undefined for one that has not. */
 export function resultOf(row: ThreadRow): ThreadResult | undefined {
   if (!isEnded(row.status)) return undefined;
-  const { id, status, cost, result } = row;
-  const bare: ThreadResult = {
-    thread_id: id,
-    status,
-    outputs: {},
-    text: '',
-    reason: '',
-    cost,
-  };
-  const { code, marks } = isObject(result) ? result : {};
+  const { id: thread_id, status, cost, result } = row;
+  const { code, marks, outputs = {}, text, reason } = isObject(result) ? result : {};
   return {
-    ...bare,
-    outputs: getOwn(result, 'outputs') ?? {},
-    text: plainText(getOwn(result, 'text')),
-    reason: plainText(getOwn(result, 'reason')),
+    thread_id,
+    status,
+    outputs,
+    text: plainText(text),
+    reason: plainText(reason),
+    cost,
     ...(typeof code === 'string' && { code }),
     ...(marks !== undefined && { marks: packMarks(unpackMarks(marks)) }),
   };

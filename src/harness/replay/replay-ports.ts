@@ -77,14 +77,13 @@ function countEvents(
   function held(one: Held, events: number): Held {
     const { thread, row } = one;
     real.set(thread, row.seq);
-    counts.set(thread, (counts.get(thread) ?? 0) + events);
+    counts.set(thread, count(thread) + events);
     return { ...one, row: { ...row, seq: shown(thread, count(thread)) } };
   }
   const repeated = (events: readonly NewEvent[]): number => events.filter(isRepeated).length;
 
   async function write(thread: string, commit: Commit): ReturnType<Store['commit']> {
-    const { seq: _, ...fence } = commit.expect;
-    const expect = { ...fence, seq: real.get(thread) ?? 0 };
+    const expect = { ...commit.expect, seq: real.get(thread) ?? 0 };
     const done = await empty.commit(thread, { ...commit, expect });
     if (!done.ok) return done;
     real.set(thread, done.output.seq);
@@ -99,8 +98,7 @@ function countEvents(
   /** As much of a commit as there was when the process was lost. */
   function upTo(commit: Commit, room: number): Commit | undefined {
     let left = room;
-    const events = commit.events.filter((event) => !isRepeated(event) || left-- > 0);
-    const [first, ...rest] = events;
+    const [first, ...rest] = commit.events.filter((event) => !isRepeated(event) || left-- > 0);
     return first && room > 0 ? { expect: commit.expect, events: [first, ...rest] } : undefined;
   }
 
@@ -109,10 +107,8 @@ function countEvents(
     store: {
       ...empty,
       async commit(thread, commit) {
-        const room = endOf(thread) - count(thread);
-        if (repeated(commit.events) === 0 || repeated(commit.events) <= room) {
-          return isLost(thread) && repeated(commit.events) > 0 ? LOST : await write(thread, commit);
-        }
+        const [room, news] = [endOf(thread) - count(thread), repeated(commit.events)];
+        if (news === 0 || news <= room) return await write(thread, commit);
         const part = upTo(commit, room);
         if (part) await write(thread, part);
         return LOST;
@@ -125,8 +121,8 @@ function countEvents(
         const made = await empty.claim(...given);
         return made.ok ? ok(held(made.output, 0)) : made;
       },
-      renew: async (leases, ttlMs) =>
-        await empty.renew(
+      renew: (leases, ttlMs) =>
+        empty.renew(
           leases.filter(({ thread }) => !isLost(thread)),
           ttlMs,
         ),

@@ -60,18 +60,13 @@ function plain(value: Json): Json {
   );
 }
 
-/** What journals of the first form do not have: it counts where it was recorded. */
-const ADDED: Readonly<Partial<Record<Recorded['type'], readonly string[]>>> = {
-  thread_end: ['code'],
-};
-
 function textOf(event: Recorded | undefined, recorded = event): string {
   if (!event) return '';
-  const { data }: { data: JsonObject } = encode(event, event.turn);
-  const before: object = recorded?.data ?? data;
-  const missing = (ADDED[event.type] ?? []).filter((name) => !Object.hasOwn(before, name));
-  const kept = Object.entries(data).filter(([name]) => !missing.includes(name));
-  return canonicalJson([event.type, event.turn, plain(Object.fromEntries(kept))]);
+  const { code, ...data }: JsonObject = encode(event, event.turn).data;
+  // Journals of the first form do not say why a thread ended: it counts where it was recorded.
+  const isSaid = event.type !== 'thread_end' || Object.hasOwn(recorded?.data ?? {}, 'code');
+  const all = isSaid && code !== undefined ? { ...data, code } : data;
+  return canonicalJson([event.type, event.turn, plain(all)]);
 }
 
 function compareJournals(
@@ -228,9 +223,9 @@ function askedAt(events: readonly Recorded[], at: number): ResumeOptions {
   if (from === undefined) return {};
   const said = events
     .slice(at + 1, at + 4)
-    .find((event) => event.type === 'injected_message' && event.data.by !== 'harness');
-  if (said?.type !== 'injected_message') return { from };
-  return { from, words: { text: said.data.text, by: said.data.by } };
+    .filter((event) => event.type === 'injected_message')
+    .find(({ data }) => data.by !== 'harness');
+  return said ? { from, words: { text: said.data.text, by: said.data.by } } : { from };
 }
 
 /** From one process to the next: each ends where its journal ended. */

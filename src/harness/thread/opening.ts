@@ -7,10 +7,7 @@ import type { Opening } from './journal-event.ts';
 import { injection } from './prompt.ts';
 import { type HarnessPorts, type Prepared } from './thread.ts';
 
-interface Ports {
-  clock: Pick<Clock, 'now'>;
-  random: RandomBytes;
-}
+type Ports = { clock: Pick<Clock, 'now'>; random: RandomBytes };
 
 const SUFFIX = 4;
 /** With a thousand threads in one second, ten taken ids in a row do not happen. */

@@ -2,7 +2,6 @@
 // tools, words of people. A replay is given these again, in the places where they were.
 import {
   type Failure,
-  type Fault,
   fail,
   getOwn,
   isObject,
@@ -13,20 +12,10 @@ import {
   plainText,
 } from '../../base/index.ts';
 import { makeValue, markFailure, type Value } from '../../flow/index.ts';
-import type { ModelReply } from '../../llm/index.ts';
+import type { BadArguments, ModelReply } from '../../llm/index.ts';
 import type { Signal } from '../../store/index.ts';
 import { unpackMarks } from './conversation.ts';
 import type { JournalEvent, Recorded, RecordedOf, ToolResult } from './journal-event.ts';
-
-export interface ReplayRecord {
-  readonly events: readonly Recorded[];
-  /** The answer to the request that was begun last when the journal had `seq` events; once. */
-  replyAt(seq: number): Outcome<ModelReply>;
-  /** What this call came to that was begun when the journal had at most `seq` events. */
-  resultOf(call: string, seq: number): Outcome<Value>;
-  /** What was said to the thread when its journal had `seq` events. */
-  signalsAt(thread: string, seq: number): Signal[];
-}
 
 /** A process took the thread up here; what is said to a running thread has a number. */
 export const isResume = ({ type, data }: JournalEvent): boolean =>
@@ -38,15 +27,12 @@ const notRecorded = (what: string): Outcome<never> =>
 /** What it cost is not in the journal; a request that nobody answered is charged its worst case. */
 const CALLED_OFF: Failure = fail('cancelled', 'the reply was called off');
 
-const failureOf = ({ code, detail }: Fault): Failure => fail(code, detail.message, detail);
-
 /** The fault in a result that tells about one. */
 function faultIn(content: Json): Failure | undefined {
   const error = getOwn(content, 'error');
-  const detail = getOwn(error, 'detail');
   if (!isObject(error)) return undefined;
-  const fields = isObject(detail) ? detail : {};
-  return fail(plainText(error.code), plainText(fields.message), fields);
+  const detail = isObject(error.detail) ? error.detail : {};
+  return fail(plainText(error.code), plainText(detail.message), detail);
 }
 
 /** Calls whose arguments could not be read were answered at once, without being made. */
@@ -66,29 +52,32 @@ export function replyAt(events: readonly Recorded[], at: number): ModelReply | u
   const { stop, usage, model } = event.data;
   const unread = unreadCalls(events, at);
   const after = events[at + 1 + unread.size];
-  // A model says no results.
-  const content = event.data.content.filter((block) => block.type !== 'tool_result');
-  const isUnread = (block: (typeof content)[number]): boolean =>
-    block.type === 'tool_call' && unread.has(block.id);
-  const bad = content.flatMap((block) => {
+  const content: ModelReply['content'][number][] = [];
+  const bad: BadArguments[] = [];
+  for (const block of event.data.content) {
+    // A model says no results.
+    if (block.type === 'tool_result') continue;
     const answer = block.type === 'tool_call' ? unread.get(block.id) : undefined;
-    if (block.type !== 'tool_call' || !answer) return [];
+    if (block.type !== 'tool_call' || !answer) {
+      content.push(block);
+      continue;
+    }
     const detail = getOwn(getOwn(answer.content, 'error'), 'detail');
     const text = plainText(getOwn(detail, 'received'));
     const told = plainText(getOwn(detail, 'message'));
     // Around the problem stands what the model is told about it (badArgumentsResult).
     const message = /cannot be read: (.*); nothing was run/s.exec(told)?.[1] ?? told;
-    return [{ id: block.id, name: block.name, text, message }];
-  });
+    bad.push({ id: block.id, name: block.name, text, message });
+  }
   const broken =
     after?.type === 'stream_error' && after.data.code === undefined ? after.data : undefined;
   return {
-    content: content.filter((block) => !isUnread(block)),
+    content,
     stop,
     usage,
     model,
-    ...(bad.length > 0 ? { bad_arguments: bad } : {}),
-    ...(broken ? { broken } : {}),
+    ...(bad.length > 0 && { bad_arguments: bad }),
+    ...(broken && { broken }),
   };
 }
 
@@ -100,9 +89,11 @@ function answerAfter(events: readonly Recorded[], asked: number): Outcome<ModelR
       const reply = replyAt(events, asked + 1 + index);
       return reply ? ok(reply) : CALLED_OFF;
     }
-    if (event.type === 'error') return failureOf(event.data);
-    if (event.type === 'stream_error') {
-      return event.data.code === undefined ? CALLED_OFF : failureOf(event.data);
+    if (event.type === 'error' || event.type === 'stream_error') {
+      const { data } = event;
+      return data.code === undefined
+        ? CALLED_OFF
+        : fail(data.code, data.detail.message, data.detail);
     }
   }
   return CALLED_OFF;
@@ -135,19 +126,23 @@ function signalOf(event: RecordedOf<'signal'>, number: number, next: Recorded | 
   return { number, thread: event.thread, kind, payload, key: '', by, ts: event.ts };
 }
 
-export function createReplayRecord(events: readonly Recorded[]): ReplayRecord {
+export type ReplayRecord = ReturnType<typeof createReplayRecord>;
+
+export function createReplayRecord(events: readonly Recorded[]) {
   const answered = new Set<number>();
   const lastBefore = (seq: number, is: (event: Recorded) => boolean): number =>
     events.findLastIndex((event, at) => at < seq && is(event));
   return {
     events,
-    replyAt(seq) {
+    /** The answer to the request that was begun last when the journal had `seq` events; once. */
+    replyAt(seq: number): Outcome<ModelReply> {
       const asked = lastBefore(seq, ({ type }) => type === 'turn_start');
       if (asked < 0 || answered.has(asked)) return notRecorded('another reply of the model');
       answered.add(asked);
       return answerAfter(events, asked);
     },
-    resultOf(call, seq) {
+    /** What this call came to that was begun when the journal had at most `seq` events. */
+    resultOf(call: string, seq: number): Outcome<Value> {
       const begun = lastBefore(
         seq,
         ({ type, data }) => type === 'tool_call' && data.call_id === call,
@@ -157,11 +152,10 @@ export function createReplayRecord(events: readonly Recorded[]): ReplayRecord {
         ? resultIn(result.data)
         : notRecorded('what this call came to');
     },
-    signalsAt(thread, seq) {
+    /** What was said to the thread when its journal had `seq` events. */
+    signalsAt(thread: string, seq: number): Signal[] {
       const found: Signal[] = [];
-      for (let at = seq; at < events.length; at++) {
-        const event = events[at];
-        if (!event) break;
+      for (let at = seq, event = events[at]; event; at++, event = events[at]) {
         const isPart = ['injected_message', 'tool_result', 'turn_end'].includes(event.type);
         if (event.type === 'signal' && event.data.id !== undefined) {
           found.push({ ...signalOf(event, event.data.id, events[at + 1]), thread });

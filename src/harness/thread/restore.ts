@@ -16,7 +16,6 @@ import type {
   Opening,
   Recorded,
   RecordedOf,
-  ToolCall,
 } from './journal-event.ts';
 import { withoutTime } from './prompt.ts';
 import { addToConversation } from './talk.ts';
@@ -25,23 +24,17 @@ import type { Thread } from './thread.ts';
 /** The number of a snapshot's event, or the latest one. */
 export type SnapshotName = number | 'last';
 
-/** Where a resume went back to. */
-const rewoundTo = ({ type, data }: JournalEvent): number | undefined =>
-  type === 'signal' && data.kind === 'resume' ? data.from : undefined;
-
 /** The events that count for the conversation: without what was gone back over. */
 export function eventsInForce(history: readonly Recorded[]): Recorded[] {
   let kept: Recorded[] = [];
   for (const event of history) {
-    const from = rewoundTo(event);
+    const { type, data } = event;
+    const from = type === 'signal' && data.kind === 'resume' ? data.from : undefined;
     if (from !== undefined) kept = kept.filter(({ seq }) => seq <= from);
     kept.push(event);
   }
   return kept;
 }
-
-const snapshotsIn = (history: readonly Recorded[]): RecordedOf<'snapshot'>[] =>
-  eventsInForce(history).filter((event) => event.type === 'snapshot');
 
 /** The snapshot of this name; what there is instead when it is unknown. */
 export function findSnapshot(
@@ -49,7 +42,7 @@ export function findSnapshot(
   history: readonly Recorded[],
   wanted: SnapshotName,
 ): Outcome<number> {
-  const known = snapshotsIn(history);
+  const known = eventsInForce(history).filter((event) => event.type === 'snapshot');
   const found = wanted === 'last' ? known.at(-1) : known.find(({ seq }) => seq === wanted);
   if (found) return ok(found.seq);
   const list = known.map(({ seq, data }) => `${seq} (${data.reason})`);
@@ -83,9 +76,6 @@ function snapshotCall(kept: readonly Recorded[], from: number): string | undefin
   return isDone ? undefined : call_id;
 }
 
-const line = (from: number): string =>
-  `[harness] this thread went back to snapshot ${from}. What was done after it is not undone: look before you repeat it.`;
-
 export interface RewindWords {
   text: string;
   /** Who says it, for the record. */
@@ -102,13 +92,14 @@ export function rewindEvents(
   const marks = packMarks(conversation.marks());
   const call = snapshotCall(eventsInForce(history), from);
   const content: Json = { action: 'checkpoint', snapshot: from };
+  const text = `[harness] this thread went back to snapshot ${from}. What was done after it is not undone: look before you repeat it.`;
   const events: JournalEvent[] = [
     { type: 'signal', data: { kind: 'resume', by: ports.threads.owner, from } },
   ];
   if (call !== undefined) {
     events.push({ type: 'tool_result', data: { call_id: call, content, is_error: false, marks } });
   }
-  events.push({ type: 'injected_message', data: { text: line(from), by: 'harness', marks } });
+  events.push({ type: 'injected_message', data: { text, by: 'harness', marks } });
   if (words)
     events.push({ type: 'injected_message', data: { ...words, marks: packMarks(FROM_USER) } });
   return events;
@@ -190,10 +181,6 @@ function restore(thread: Thread, event: JournalEvent): void {
   }
 }
 
-/** What the tool itself was given; for the other verbs, the request. */
-const argumentsOf = ({ verb, arguments: given }: ToolCall): Json =>
-  verb === 'execute' ? (getOwn(given, 'parameters') ?? {}) : given;
-
 /** Loops are found over calls that came to an end; one that is done again is not seen twice. */
 function watchLoops(thread: Thread): (event: Recorded) => void {
   const begun = new Map<string, RecordedOf<'tool_call'>>();
@@ -204,12 +191,13 @@ function watchLoops(thread: Thread): (event: Recorded) => void {
     const call = begun.get(id);
     if (!call) return;
     begun.delete(id);
-    const { tool, volatile = [] } = call.data;
+    const { tool, verb, arguments: given, volatile = [] } = call.data;
     thread.talk.detector.observe({
       id,
       turn: call.turn,
       tool,
-      arguments: argumentsOf(call.data),
+      // What the tool itself was given; for the other verbs, the request.
+      arguments: verb === 'execute' ? (getOwn(given, 'parameters') ?? {}) : given,
       volatile: [...volatile],
     });
     thread.talk.detector.learned(id, withoutTime(content), is_error);
