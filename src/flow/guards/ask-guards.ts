@@ -154,10 +154,22 @@ class GuardRound implements Judgement {
       guard: () => this.#factsOf(guard, subject, marks),
       descriptor: marks,
     };
-    // INVARIANT: guards are off for what a guard does, policies never are.
-    const inner = { parent: frame, inputs, guards: frame.guards.locked, isJudging: true, facts };
-    const input = this.#inputOf(subject);
-    const view = { phase, op, input, inputs, output, frame: { ...frame, ...inner } };
+    const view = {
+      phase,
+      op,
+      input: this.#inputOf(subject),
+      inputs,
+      output,
+      // INVARIANT: guards are off for what a guard does, policies never are.
+      frame: {
+        ...frame,
+        parent: frame,
+        inputs,
+        guards: frame.guards.locked,
+        isJudging: true,
+        facts,
+      },
+    };
     this.#settle(subject, guard, await answerOf(guard, view));
   }
 

@@ -5,6 +5,7 @@ import {
   canonicalJson,
   createRecent,
   fail,
+  freezeJson,
   getOwn,
   isObject,
   type Json,
@@ -164,17 +165,9 @@ export function writeBlock(block: TokenBlock, index: number): Outcome<string> {
   if (text.length > MAX_BODY) {
     return fail('invalid_input', `block ${index} is longer than ${MAX_BODY} characters`);
   }
-  written.set(`${index}:${text}`, freezeDeep(value as unknown as TokenBlock));
+  written.set(`${index}:${text}`, freezeJson(value) as unknown as TokenBlock);
   return ok(text);
 }
-
-const freezeDeep = <T>(value: T): T => {
-  if (typeof value === 'object' && value !== null) {
-    for (const child of Object.values(value)) freezeDeep(child);
-    Object.freeze(value);
-  }
-  return value;
-};
 
 /** Frozen. Refuses every spelling but the canonical one: duplicate keys, blanks, other numbers. */
 export function readBlock(text: string, index: number): Outcome<TokenBlock> {
@@ -187,7 +180,7 @@ export function readBlock(text: string, index: number): Outcome<TokenBlock> {
   }
   const problem = blockProblem(parsed.output, index);
   if (problem !== undefined) return fail('invalid_input', `block ${index} ${problem}`);
-  return ok(freezeDeep(parsed.output as unknown as TokenBlock));
+  return ok(freezeJson(parsed.output) as unknown as TokenBlock);
 }
 
 /** Decimal text as nano-units, so that comparing is exact. */

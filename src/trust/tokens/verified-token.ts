@@ -26,18 +26,7 @@ import {
   needText,
 } from '../grants/grant.ts';
 import type { KeyPair } from '../keys/key.ts';
-import {
-  chainApprovals,
-  chainLacks,
-  chainMisses,
-  chainNames,
-  chainPasses,
-  chainRefusal,
-  type Explanation,
-  explainChain,
-  type StartCheck,
-  type TokenChain,
-} from './chain-rights.ts';
+import { ChainRights, type Explanation, type StartCheck, type TokenChain } from './chain-rights.ts';
 import { attenuateToken, type CapabilityToken, mintToken } from './token.ts';
 import {
   type ApprovedGrant,
@@ -135,6 +124,7 @@ export class VerifiedToken {
   /** The smallest of all blocks, field by field. */
   readonly budget: TokenBudget;
   readonly #world: TokenWorld;
+  readonly #chain: ChainRights;
   /** Every thread whose revocation ends this token. */
   readonly #lineage: ReadonlySet<string>;
   // Blocks, ceilings and catalogue stay what they are: what they allow once they allow always. Time,
@@ -153,6 +143,7 @@ export class VerifiedToken {
     this.project = last.project;
     this.budget = Object.freeze(leastBudget(blocks.map((block) => block.budget)));
     this.#world = world;
+    this.#chain = new ChainRights(this.blocks, world.catalog);
     this.#lineage = new Set([first.parent ?? first.thread, ...blocks.map(({ thread }) => thread)]);
     Object.freeze(this);
   }
@@ -188,7 +179,7 @@ export class VerifiedToken {
 
   #refusalOf(need: Need): string | undefined {
     const { catalog, ceilings = [] } = this.#world;
-    const refusal = chainRefusal(this.blocks, need, catalog);
+    const refusal = this.#chain.refusal(need);
     const capped = capRefusal(ceilings, need, catalog);
     if (refusal === undefined) return capped;
     // The ceilings come before an approval: none is used up for what they refuse.
@@ -198,10 +189,10 @@ export class VerifiedToken {
 
   /** Lets a need through on an approval; the reasons of those that are used up or too old otherwise. */
   #useApproval(need: Need): true | string[] {
-    const { catalog, useApproval } = this.#world;
+    const { useApproval } = this.#world;
     const reasons: string[] = [];
     if (!useApproval) return reasons;
-    for (const approval of chainApprovals(this.blocks, need, catalog)) {
+    for (const approval of this.#chain.approvals(need)) {
       const used = useApproval({ approval, thread: this.thread, token: this.hash });
       if (used.ok) return true;
       reasons.push(used.error.detail.message);
@@ -220,7 +211,7 @@ export class VerifiedToken {
     const text = `holds ${capability}`;
     if (!valid.ok || this.#allowed.get(text)) return valid;
     const { catalog, ceilings = [] } = this.#world;
-    const lack = chainLacks(this.blocks, capability, catalog);
+    const lack = this.#chain.lack(capability);
     if (lack !== undefined) return this.#refuse([{ capability }], lack);
     if (!ceilings.every((ceiling) => ceilingHolds(ceiling, capability, catalog))) {
       return this.#refuse([{ capability }], `the policy leaves nothing of \`${capability}\``);
@@ -234,7 +225,7 @@ export class VerifiedToken {
     if (!this.current().ok) return false;
     // Tools are named one by one in `tool.execute`; no list is about them.
     if (kind === 'tool') return true;
-    return chainPasses(this.blocks, kind === 'directive' ? 'directives' : kind, category, id);
+    return this.#chain.passes(kind === 'directive' ? 'directives' : kind, category, id);
   }
 
   /** May this directive be started as a child thread? */
@@ -242,7 +233,7 @@ export class VerifiedToken {
     const need: Need = { capability: 'spawn.thread' };
     const held = this.check(need, id);
     if (!held.ok) return held;
-    const passes = (use: 'spawn' | 'directives') => chainPasses(this.blocks, use, category, id);
+    const passes = (use: 'spawn' | 'directives') => this.#chain.passes(use, category, id);
     if (passes('spawn') && passes('directives')) return held;
     const message = `directive \`${id}\` may not be spawned: the lists of \`<orchestration>\` or \`<directives>\` leave it out`;
     return this.#refuse([need], message, id);
@@ -250,13 +241,13 @@ export class VerifiedToken {
 
   /** What a child that wants this would miss. */
   missingAtStart(wanted: readonly Grant[]): StartCheck {
-    return chainMisses(this.blocks, wanted, this.#world.catalog);
+    return this.#chain.misses(wanted);
   }
 
   /** Block by block, for people. */
   explain(need: Need): Explanation[] {
     const valid = this.current();
-    const lines = explainChain(this.blocks, need, this.#world.catalog);
+    const lines = this.#chain.explain(need);
     if (valid.ok) return lines;
     const reason = valid.error.detail.message;
     return lines.map((line) => ({ ...line, allowed: false, reason }));
@@ -264,7 +255,7 @@ export class VerifiedToken {
 
   /** Names for `permissions.granted`. */
   granted(): string[] {
-    this.#names ??= chainNames(this.blocks, this.#world.catalog);
+    this.#names ??= this.#chain.names();
     return [...this.#names];
   }
 
