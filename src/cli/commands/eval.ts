@@ -21,7 +21,7 @@ import {
   unknownPaths,
 } from '../../expr/index.ts';
 import { asText, type CommandRun } from '../command.ts';
-import { EXIT } from '../terminal/exit-code.ts';
+import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
 import { visible } from '../terminal/terminal.ts';
 import { readInput } from './exec.ts';
 
@@ -153,7 +153,7 @@ export const run: CommandRun = async ({ args, options, terminal }) => {
   const result = FORMS[form](given, context.output, { schema: known });
   if (terminal.json) {
     terminal.out(answer(result));
-    return result.ok ? EXIT.done : terminal.exitCode(result.error);
+    return result.ok ? EXIT.done : exitCodeOf(result.error);
   }
   if (!result.ok && expression !== undefined) {
     showCaret(expression, result.error.detail, terminal.note);

@@ -41,7 +41,6 @@ function openAt(text: string, offset: number): Open[] {
 }
 
 interface TagOffer {
-  readonly kind: 'tag' | 'closing' | 'attribute';
   readonly names: readonly string[];
   /** Where what is being typed begins. */
   readonly at: number;
@@ -53,7 +52,7 @@ function offerTags(text: string, offset: number): TagOffer | undefined {
   const [, closing] = /<\/([\w.:-]*)$/.exec(line) ?? [];
   if (closing !== undefined) {
     const last = openAt(text, offset - closing.length - 2).at(-1);
-    return last && { kind: 'closing', names: [last.name], at: offset - closing.length };
+    return last && { names: [last.name], at: offset - closing.length };
   }
   const [, opening] = /<([\w.:-]*)$/.exec(line) ?? [];
   if (opening !== undefined) {
@@ -61,7 +60,7 @@ function offerTags(text: string, offset: number): TagOffer | undefined {
     const parent = open.at(-1);
     if (parent && RAW.has(parent.name)) return undefined;
     const names = parent ? Object.keys(parent.shape?.children ?? {}) : ['directive'];
-    return { kind: 'tag', names, at: offset - opening.length };
+    return { names, at: offset - opening.length };
   }
   return offerAttributes(text, offset);
 }
@@ -78,7 +77,7 @@ function offerAttributes(text: string, offset: number): TagOffer | undefined {
   const shape = parent ? childShape(parent.shape, name) : DIRECTIVE;
   const used = new Set([...given.matchAll(/([\w.:-]+)\s*=/g)].map(([, key]) => key));
   const names = (shape?.attributes ?? []).filter((key) => !used.has(key));
-  return { kind: 'attribute', names, at: offset - typed.length };
+  return { names, at: offset - typed.length };
 }
 
 /** The name of the tag at a place. */

@@ -6,7 +6,7 @@ import type { LspPosition, TextChange } from './document.ts';
 // keep more than one message.
 
 const MAX_HEADER = 4096;
-export const MAX_MESSAGE = 32 * 1024 * 1024;
+const MAX_MESSAGE = 32 * 1024 * 1024;
 const BREAK = Buffer.from('\r\n\r\n');
 
 /** `take` gets the text of every whole message, `complain` what was wrong with the others. */

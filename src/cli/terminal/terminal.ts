@@ -65,7 +65,6 @@ export interface Terminal {
   paint(colour: Colour, text: string): string;
   /** Prints an outcome the way the caller asked for and gives the exit code. */
   finish<T>(outcome: Outcome<T>, show: (output: T) => void): number;
-  exitCode(fault: Fault): number;
   diagnostics(list: readonly Diagnostic[]): void;
 }
 
@@ -126,7 +125,6 @@ export function createTerminal(options: TerminalOptions): Terminal {
       else for (const line of faultLines(outcome.error, paint)) note(line);
       return outcome.ok ? EXIT.done : exitCodeOf(outcome.error);
     },
-    exitCode: exitCodeOf,
     diagnostics(list) {
       const colours = { error: 'red', warning: 'yellow', note: 'blue' } as const;
       for (const diagnostic of list) {

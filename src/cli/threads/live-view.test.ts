@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { bar, figureLines, type RunFigures } from './live-view.ts';
+import { figureLines } from './live-view.ts';
 
 const plain = (_colour: string, text: string): string => text;
-const figures: RunFigures = {
+const figures: Parameters<typeof figureLines>[0] = {
   directive: 'look',
   cost: { turns: 2, tokens: 1500, spend: '0.0123', tool_calls: 1, duration_seconds: 1 },
   limits: {
@@ -20,11 +20,15 @@ const figures: RunFigures = {
 };
 
 test('a bar is as long as the share, never longer than its place', () => {
-  expect(bar(0, 10)).toBe('');
-  expect(bar(0.5, 10)).toBe('█████');
-  expect(bar(0.55, 10)).toBe('█████▌');
-  expect(bar(7, 10)).toBe('██████████');
-  expect(bar(-1, 10)).toBe('');
+  const drawn = (turns: number): string => {
+    const shown = { ...figures, cost: { turns }, limits: { turns: { value: 4, from: '' } } };
+    return /[█▌·]+/.exec(figureLines(shown, 80, plain)[1] ?? '')?.[0] ?? '';
+  };
+  expect(drawn(0)).toBe('·'.repeat(20));
+  expect(drawn(2)).toBe(`${'█'.repeat(10)}${'·'.repeat(10)}`);
+  expect(drawn(2.1)).toBe(`${'█'.repeat(10)}▌${'·'.repeat(9)}`);
+  expect(drawn(28)).toBe('█'.repeat(20));
+  expect(drawn(-4)).toBe('·'.repeat(20));
 });
 
 test('the view says what is going on and how much of each limit is used', () => {

@@ -8,7 +8,7 @@ import { type Colour, type Terminal, visible } from '../terminal/terminal.ts';
 import { amountsOf, type UsedOf } from './ending.ts';
 import { argumentsText, count, eventLine, shorten } from './words.ts';
 
-export interface RunFigures {
+interface RunFigures {
   directive: string;
   cost: JsonObject;
   limits: JsonObject;
@@ -29,7 +29,7 @@ const WIDTH = 20;
 const SHOWN = new Set(['turns', 'tokens', 'spend', 'tool_calls', 'duration']);
 
 /** `share` of `width` cells, in eighths of a cell; the rest is left to the caller. */
-export function bar(share: number, width: number): string {
+function bar(share: number, width: number): string {
   const eighths = Math.round(Math.min(1, Math.max(0, share)) * width * 8);
   const whole = Math.floor(eighths / 8);
   const part = eighths % 8 === 0 ? '' : EIGHTHS.charAt(eighths % 8);
@@ -87,11 +87,16 @@ export interface RunView {
   end(): Promise<void>;
 }
 
+/** The registry and the first thread, as far as they are known. */
+interface Heard {
+  store: Store | undefined;
+  root: string | undefined;
+}
+
+type Hear = (thread: string, event: Noted, at: Heard) => Promise<void>;
+
 /** What the views share: which thread is the one, and whose events these are, one after the other. */
-function createEars(
-  hear: (thread: string, event: Noted) => Promise<void> | void,
-  onText: (thread: string, piece: string) => void = () => {},
-) {
+function createEars(hear: Hear, onText: (thread: string, piece: string) => void = () => {}) {
   let root: string | undefined;
   let store: Store | undefined;
   let heard: Promise<void> = Promise.resolve();
@@ -105,7 +110,7 @@ function createEars(
     live: {
       onEvent(thread: string, event: Noted): void {
         root ??= thread;
-        heard = heard.then(() => hear(thread, event));
+        heard = heard.then(() => hear(thread, event, { store, root }));
       },
       onText,
     },
@@ -152,43 +157,34 @@ const UNSAID: ReadonlySet<EventType> = new Set<EventType>([
 function lineFor(
   thread: string,
   event: Noted,
-  root: string | undefined,
+  isOwn: boolean,
   terminal: Terminal,
 ): string | undefined {
   if (event.type === 'turn_start') {
-    return thread === root ? terminal.paint('dim', `turn ${event.turn}`) : undefined;
+    return isOwn ? terminal.paint('dim', `turn ${event.turn}`) : undefined;
   }
   const told = UNSAID.has(event.type) ? undefined : eventLine(event);
   if (!told) return undefined;
-  const from = thread === root ? '' : `${terminal.paint('dim', shorten(thread, 40))} `;
+  const from = isOwn ? '' : `${terminal.paint('dim', shorten(thread, 40))} `;
   return `  ${from}${terminal.paint(told.colour, told.mark)} ${visible(shorten(told.text, 300))}`;
 }
 
-async function headLine(
-  store: Store | undefined,
-  root: string | undefined,
-  terminal: Terminal,
-): Promise<string> {
+async function headLine({ store, root }: Heard, terminal: Terminal): Promise<string> {
   const row = root === undefined ? undefined : await store?.thread(root);
   const name = row?.ok ? `${row.output.directive} ${row.output.version}` : '';
   return `${terminal.paint('bold', name)} ${terminal.paint('dim', root ?? '')}`;
 }
 
 /** Prints the lines that stay: the head once, then one for every event that says something. */
-function createTeller(terminal: Terminal, print: (line: string) => void) {
+function createTeller(terminal: Terminal, print: (line: string) => void): Hear {
   let isHeaded = false;
   // The last words of a run are its result: they are printed as such, not here.
   let held: string | undefined;
-  return async (
-    thread: string,
-    event: Noted,
-    store: Store | undefined,
-    root: string | undefined,
-  ): Promise<void> => {
-    if (!isHeaded) print(await headLine(store, root, terminal));
+  return async (thread, event, at) => {
+    if (!isHeaded) print(await headLine(at, terminal));
     isHeaded = true;
-    const line = lineFor(thread, event, root, terminal);
-    const isOwn = thread === root;
+    const isOwn = thread === at.root;
+    const line = lineFor(thread, event, isOwn, terminal);
     if (held !== undefined && !(isOwn && event.type === 'thread_end')) print(held);
     held = isOwn && event.type === 'assistant_message' ? line : undefined;
     if (held === undefined && line !== undefined) print(line);
@@ -196,8 +192,7 @@ function createTeller(terminal: Terminal, print: (line: string) => void) {
 }
 
 function createPlainView(terminal: Terminal): RunView {
-  const tell = createTeller(terminal, terminal.note);
-  const ears = createEars((thread, event) => tell(thread, event, ears.store(), ears.root()));
+  const ears = createEars(createTeller(terminal, terminal.note));
   return { ...ears, say: (line) => terminal.note(line), end: () => ears.heard() };
 }
 
@@ -243,9 +238,9 @@ function createLiveView(terminal: Terminal): RunView {
   }
 
   const ears = createEars(
-    async (thread, event) => {
+    async (thread, event, at) => {
       follow(thread, event);
-      if (event.type !== 'turn_start') await tell(thread, event, ears.store(), ears.root());
+      if (event.type !== 'turn_start') await tell(thread, event, at);
     },
     (thread, piece) => {
       if (thread !== ears.root()) return;

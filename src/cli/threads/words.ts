@@ -11,7 +11,7 @@ import type { DataOf, EventType } from '../../harness/index.ts';
 import type { ThreadStatus } from '../../store/index.ts';
 import type { Colour } from '../terminal/terminal.ts';
 
-export interface EventLine {
+interface EventLine {
   mark: string;
   colour: Colour;
   text: string;

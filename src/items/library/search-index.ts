@@ -102,7 +102,6 @@ export function createSearchIndex() {
   }
 
   return {
-    size: () => count,
     add(fields: Fields): number {
       const document = free.pop() ?? alive.length;
       alive[document] = true;

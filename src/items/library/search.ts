@@ -20,15 +20,8 @@ export interface SearchQuery {
   categories?: (kind: ItemKind, category: string, id: string) => boolean;
 }
 
-interface SearchHit {
-  item: Item;
-  score: number;
-  /** The item that stands in front of it, when it is not the one a name leads to. */
-  isShadowed: boolean;
-}
-
 export interface SearchPage {
-  hits: SearchHit[];
+  hits: { item: Item; score: number }[];
   total: number;
   next_cursor?: string;
   /** Why there are no hits, when the query itself was wrong. */
@@ -164,11 +157,7 @@ export function createLibrarySearch() {
       );
       const page = ranked.sort(order).slice(offset, end);
       return {
-        hits: page.map(({ record, score }) => ({
-          item: record.item,
-          score,
-          isShadowed: !isEffective(record),
-        })),
+        hits: page.map(({ record, score }) => ({ item: record.item, score })),
         total: found.length,
         ...(end < found.length ? { next_cursor: `${end}-${cursorKey(query)}` } : {}),
       };
