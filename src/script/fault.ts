@@ -13,9 +13,6 @@ interface Place {
 // Rides in `detail` under a symbol, like the marks of a fault: operations hand faults on as data.
 const PLACE = Symbol('place');
 
-const placeOfFault = (fault: Fault): Place | undefined =>
-  (fault.detail as { [PLACE]?: Place })[PLACE];
-
 export class ScriptFault extends Error {
   readonly fault: Fault;
 
@@ -25,7 +22,7 @@ export class ScriptFault extends Error {
   }
 
   get place(): Place | undefined {
-    return placeOfFault(this.fault);
+    return (this.fault.detail as { [PLACE]?: Place })[PLACE];
   }
 
   /** An error is known to have happened because of the conditions it happened under. */
@@ -61,13 +58,9 @@ export function toFault(error: unknown): ScriptFault {
   if (error instanceof ScriptFault) return error;
   const text = error instanceof Error ? error.message : String(error);
   if (error instanceof RangeError && /call stack/i.test(text)) {
-    return new ScriptFault({
-      code: 'quota_exceeded',
-      detail: { message: 'the script is nested too deeply', limit: 'recursion' },
-    });
+    const detail = { message: 'the script is nested too deeply', limit: 'recursion' };
+    return new ScriptFault({ code: 'quota_exceeded', detail });
   }
-  return new ScriptFault({
-    code: 'internal_error',
-    detail: { message: `the script failed: ${text.split('\n', 1)[0] ?? ''}` },
-  });
+  const message = `the script failed: ${text.split('\n', 1)[0] ?? ''}`;
+  return new ScriptFault({ code: 'internal_error', detail: { message } });
 }

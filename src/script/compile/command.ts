@@ -44,10 +44,8 @@ import {
 function jsArgument(value: Value, isStage: boolean): JsArgument {
   if (isAbsent(value)) return { kind: 'undefined' };
   if (isFunctionData(value.data)) {
-    return raise(
-      'invalid_input',
-      'a function cannot be handed to code; make it a helper with `exe js = { … }`',
-    );
+    const message = 'a function cannot be handed to code; make it a helper with `exe js = { … }`';
+    return raise('invalid_input', message);
   }
   if (value.meta.origin['keep'] === true) {
     return { kind: 'kept', text: textOf(value), data: value.data, mx: plainCopy(mxOf(value).data) };
@@ -157,13 +155,10 @@ async function start(
 ): Promise<Value> {
   const { run, process, frame } = env;
   const given = process?.stdin ?? stdin;
-  const full: ProcessRequest = {
-    ...request,
-    stdin: given && stageText(given),
-    timeoutMs: process?.timeoutMs,
-  };
+  const more = { stdin: given && stageText(given), timeoutMs: process?.timeoutMs };
   await run.written();
-  return resultOf(env, unwrap(await run.world.process(full, frame)), request.kind);
+  const ended = await run.world.process({ ...request, ...more }, frame);
+  return resultOf(env, unwrap(ended), request.kind);
 }
 
 function resultOf(env: Environment, result: ProcessResult, kind: string): Value {
@@ -171,14 +166,8 @@ function resultOf(env: Environment, result: ProcessResult, kind: string): Value 
   if (code !== 0 || signal) {
     const how = signal ? `was ended by ${signal}` : `failed with exit code ${code}`;
     const said = stderr.trim() === '' ? '' : `: ${stderr.trim()}`;
-    return raise(
-      'tool_failed',
-      `the ${kind === 'cmd' ? 'command' : `${kind} block`} ${how}${said}`,
-      {
-        exit_code: code,
-        stderr,
-      },
-    );
+    const what = kind === 'cmd' ? 'command' : `${kind} block`;
+    return raise('tool_failed', `the ${what} ${how}${said}`, { exit_code: code, stderr });
   }
   if (stderr.trim() !== '') env.run.stderr(stderr, env);
   const text = stdout.trimEnd();

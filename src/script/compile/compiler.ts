@@ -1,7 +1,7 @@
 // The compiler: from the tree to closures. This file only knows which piece handles which node; the
 // pieces see one another through the `Compiler` it makes.
 import { makeValue } from '../../flow/index.ts';
-import { leaveOf, refuseLeave } from '../run/control-values.ts';
+import { refuseLeave, takeReturn } from '../run/control-values.ts';
 import type { Compiler, Eval, Reading, SourceUnit } from '../run/environment.ts';
 import { located } from '../run/operate.ts';
 import type { ActionExpression, Expression, Node } from '../syntax/ast.ts';
@@ -47,11 +47,8 @@ export function createCompiler(unit: SourceUnit, isFunction = false): Compiler {
 /** `=> v` inside the block of an arm is the value of the whole. */
 const valued =
   (evaluate: Eval): Eval =>
-  async (env) => {
-    const value = await evaluate(env);
-    const left = leaveOf(value);
-    return left?.word === 'return' ? left.value : value;
-  };
+  async (env) =>
+    takeReturn(await evaluate(env));
 
 const placed =
   (at: number, evaluate: Eval): Eval =>

@@ -97,7 +97,7 @@ const NO_MATCH = makeValue(null, { origin: { unmatched: true } });
 export function compileWhen(
   c: Compiler,
   node: Node<'when'>,
-  compileArm: (arm: Node<'arm'>) => Eval = (arm) => armOf(c, arm),
+  compileOne: (arm: Node<'arm'>) => Eval = (arm) => compileArm(c, arm),
 ): Eval {
   const subject = node.subject && c.expression(node.subject, 'condition');
   const items = node.items
@@ -105,7 +105,7 @@ export function compileWhen(
     .map(
       (item): Item =>
         item.kind === 'arm'
-          ? { test: compileCondition(c, item.condition), action: compileArm(item) }
+          ? { test: compileCondition(c, item.condition), action: compileOne(item) }
           : { line: c.action(item) },
     );
   const branches = branchesOf(
@@ -139,7 +139,7 @@ async function chooseArm(
   return { action: undefined, marks };
 }
 
-const armOf = (c: Compiler, { action }: Node<'arm'>): Eval =>
+export const compileArm = (c: Compiler, { action }: Node<'arm'>): Eval =>
   action.kind === 'block' ? compileArmBlock(c, action) : c.action(action);
 
 /** Without `=>` the block of an arm has no value. */

@@ -27,6 +27,7 @@ import {
   type Compiler,
   type Environment,
   type Eval,
+  evaluateAll,
   type Reading,
   resolvePath,
 } from '../run/environment.ts';
@@ -84,19 +85,13 @@ function readJson(text: string, path: string): Json {
   return raise('invalid_input', message, { file: path });
 }
 
-const isGlob = (path: string): boolean => /[*?[{]/.test(path);
-
-type Names = (env: Environment) => Promise<{ name: string; isOptional: boolean }[]>;
-
-const compileNames = (c: Compiler, list: readonly SectionName[]): Names => {
-  const names = list.map(({ name, isOptional }) => ({ evaluate: c.text(name.parts), isOptional }));
-  return async (env) => {
-    const found: { name: string; isOptional: boolean }[] = [];
-    for (const { evaluate, isOptional } of names)
-      found.push({ name: textOf(await evaluate(env)), isOptional });
-    return found;
+function compileNames(c: Compiler, list: readonly SectionName[]) {
+  const texts = list.map(({ name }) => c.text(name.parts));
+  return async (env: Environment) => {
+    const names = (await evaluateAll(texts, env)).map(textOf);
+    return list.map(({ isOptional }, at) => ({ name: names[at] ?? '', isOptional }));
   };
-};
+}
 
 type Shape = (value: Value, env: Environment) => MaybePromise<Value>;
 
@@ -194,7 +189,7 @@ export function compileFile(c: Compiler, node: Node<'file'>, reading: Reading): 
       });
     const place = resolvePath(env, written);
     const marks = value.meta.descriptor;
-    const loaded = isGlob(written)
+    const loaded = /[*?[{]/.test(written)
       ? await loadAll(place, env, shape)
       : await loadOne(place, value, node, env, shape);
     const all = mergeDescriptors(marks, loaded.meta.elements?.own ?? marks);

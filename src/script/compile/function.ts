@@ -12,7 +12,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise, ScriptFault } from '../fault.ts';
-import { leaveOf, refuseLeave } from '../run/control-values.ts';
+import { leaveOf, refuseLeave, takeReturn } from '../run/control-values.ts';
 import {
   type CallChain,
   type CallSite,
@@ -27,12 +27,12 @@ import {
 import { withFacts } from '../run/names.ts';
 import { lazyInput, operate } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
-import type { ActionExpression, Expression, Node } from '../syntax/ast.ts';
+import type { Expression, Node } from '../syntax/ast.ts';
 import { bodyKindOf } from '../syntax/outline.ts';
 import { placeOf } from '../syntax/problem.ts';
-import { absent, withText } from '../values/kinds.ts';
+import { absent, isFileList, withText } from '../values/kinds.ts';
 import { compileCode, compileCommand, type Execute } from './command.ts';
-import { compileArmBlock } from './control-flow.ts';
+import { compileArm } from './control-flow.ts';
 import { resolveOpen } from './text.ts';
 
 const MAX_DEPTH = 64;
@@ -66,14 +66,6 @@ function compileBody(c: Compiler, node: Expression): Body {
   };
 }
 
-/** The `denied =>` arm of a function whose body is a `when`. */
-function deniedArm(node: Expression): Node<'arm'> | undefined {
-  if (node.kind !== 'when') return undefined;
-  return node.items.find(
-    (item): item is Node<'arm'> => item.kind === 'arm' && item.condition.kind === 'denied',
-  );
-}
-
 function operationOf(node: Node<'exe'>, c: Compiler, kind: string, isStage: boolean): Operation {
   const keys = [`op:${kind}`, ...(PROCESSES.has(kind) ? [`op:run:${kind}`] : [])];
   return {
@@ -104,7 +96,7 @@ function enter(chain: CallChain | undefined, self: object, node: Node<'exe'>): C
     const message = `\`@${node.name}\` calls itself more than ${MAX_DEPTH} times deep`;
     return raise('quota_exceeded', message, { limit: 'recursion' });
   }
-  return { executable: self, name: node.name, depth: (chain?.depth ?? 0) + 1, parent: chain };
+  return { executable: self, parent: chain };
 }
 
 /** Parameters in order; a stage without parameters still has its input judged. */
@@ -147,28 +139,20 @@ function bindParameters(
   });
 }
 
+const isParsed = ({ hasOwnText, data }: Value): boolean =>
+  hasOwnText && typeof data === 'object' && data !== null;
+
 /** As a parameter of a template stage parsed data prints compactly. */
 const bareData = (value: Value): Value =>
-  value.hasOwnText && typeof value.data === 'object' && value.data !== null
-    ? makeValue(value.data, { descriptor: value.meta.descriptor })
-    : value;
+  isParsed(value) ? makeValue(value.data, { descriptor: value.meta.descriptor }) : value;
 
 /** `=> v` ends here; `retry`, `done` and `continue` are for whoever called. */
-const returned = (value: Value, { pipe }: Environment): Value => {
-  const left = leaveOf(value);
-  if (left?.word === 'retry' && !pipe) refuseLeave(value);
-  return left?.word === 'return' ? left.value : value;
-};
+const returned = (value: Value, { pipe }: Environment): Value =>
+  leaveOf(value)?.word === 'retry' && !pipe ? refuseLeave(value) : takeReturn(value);
 
 /** What a function returns is data: it prints compactly, whatever its text was. */
-const asData = (value: Value): Value => {
-  const isData = value.hasOwnText && typeof value.data === 'object' && value.data !== null;
-  return isData && value.meta.origin['files'] !== true ? withText(value, undefined) : value;
-};
-
-/** An effect in a `denied` arm yields nothing. */
-const deniedValue = (action: ActionExpression, value: Value, env: Environment): Value =>
-  action.kind === 'effect' ? absent(value.meta.descriptor) : returned(value, env);
+const asData = (value: Value): Value =>
+  isParsed(value) && !isFileList(value) ? withText(value, undefined) : value;
 
 /** The body's surroundings: its file's names, its parameters, the caller's dynamic state. */
 interface Inside {
@@ -177,10 +161,13 @@ interface Inside {
   readonly values: readonly Value[];
 }
 
+/** The `denied =>` arm of a function whose body is a `when`. */
 function compileDenied(c: Compiler, node: Expression) {
-  const action = deniedArm(node)?.action;
-  const run = action && (action.kind === 'block' ? compileArmBlock(c, action) : c.action(action));
-  return action && run && { action, run };
+  const items = node.kind === 'when' ? node.items : [];
+  for (const arm of items)
+    if (arm.kind === 'arm' && arm.condition.kind === 'denied')
+      return { action: arm.action, run: compileArm(c, arm) };
+  return undefined;
 }
 
 export function compileFunction(c: Compiler, node: Node<'exe'>): (env: Environment) => Executable {
@@ -208,7 +195,9 @@ export function compileFunction(c: Compiler, node: Node<'exe'>): (env: Environme
         const chain = enter(site.env.chain, executable, node);
         const env = bodyEnv(site, { frame: site.env.frame, chain, values });
         const value = await denied.run(deniedEnv(env, fault));
-        const answer = deniedValue(denied.action, value, site.env);
+        // An effect in a `denied` arm yields nothing.
+        const isEffect = denied.action.kind === 'effect';
+        const answer = isEffect ? absent(value.meta.descriptor) : returned(value, site.env);
         return addMarks(answer, descriptorOfFault(fault.fault));
       });
     const perform: ScriptCall = (given, site) => {

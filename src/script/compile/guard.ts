@@ -106,13 +106,11 @@ interface HookCall {
   readonly frame: Frame;
 }
 
-type HookBody = (call: HookCall) => MaybePromise<Value | undefined>;
-
 interface ScriptHook {
   readonly name: string;
   readonly timing: 'before' | 'after';
   readonly filter: string;
-  readonly run: HookBody;
+  run(call: HookCall): MaybePromise<Value | undefined>;
 }
 
 interface HookState {
@@ -190,7 +188,7 @@ function portOf(state: HookState): ScriptHooks {
 export function compileHook(c: Compiler, node: Node<'hook'>): Eval {
   const block = compileBlock(c.forFunction(), node.body);
   return (env) => {
-    const run: HookBody = async ({ inputs, output, frame }) => {
+    const run: ScriptHook['run'] = async ({ inputs, output, frame }) => {
       const values = inputs.map(({ value }) => value);
       const [first] = values;
       const input = first && values.length === 1 ? first : makeContainer(values);

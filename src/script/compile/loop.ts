@@ -12,7 +12,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise, toFault } from '../fault.ts';
-import { leave, leaveOf } from '../run/control-values.ts';
+import { leave, leaveOf, takeReturn } from '../run/control-values.ts';
 import {
   type Compiler,
   type Environment,
@@ -82,26 +82,12 @@ interface Rounds {
 }
 
 function roundOf(result: Value): Round {
-  const left = leaveOf(result);
-  if (!left) return { item: result };
-  switch (left.word) {
-    case 'return':
-    case 'retry':
-      return { end: result };
-    case 'skip':
-      return { item: undefined };
-    case 'continue':
-      return { item: isAbsent(left.value) ? undefined : left.value };
-    case 'done':
-      return { end: left.value };
-  }
+  const { word, value } = leaveOf(result) ?? { word: undefined, value: result };
+  if (word === 'return' || word === 'retry') return { end: result };
+  if (word === 'done') return { end: value };
+  const isLeft = word === 'skip' || (word === 'continue' && isAbsent(value));
+  return { item: isLeft ? undefined : value };
 }
-
-/** `return` inside the block of a collecting loop is the item's value. */
-const itemReturn = (result: Value): Value => {
-  const left = leaveOf(result);
-  return left?.word === 'return' ? left.value : result;
-};
 
 interface Plan {
   readonly node: Node<'for'>;
@@ -113,18 +99,17 @@ interface Plan {
 
 function roundEnv(
   env: Environment,
-  plan: Plan,
-  item: Item,
+  { node }: Plan,
+  items: readonly Item[],
   index: number,
-  total: number,
-  kind: 'block' | 'branch',
 ): Environment {
-  const scope = new VariableScope(kind, env.scope);
-  bindItem(scope, plan.node.bind, item);
-  const parallel = plan.node.parallel !== undefined;
-  const facts = { for: { index, total, key: item.key, parallel } };
+  const item = items[index] as Item;
+  const parallel = node.parallel !== undefined;
+  const scope = new VariableScope(parallel ? 'branch' : 'block', env.scope);
+  bindItem(scope, node.bind, item);
+  const facts = { for: { index, total: items.length, key: item.key, parallel } };
   const inner = withFacts({ ...env, scope }, facts);
-  return kind === 'branch' ? { ...inner, path: newPath(env.path) } : inner;
+  return parallel ? { ...inner, path: newPath(env.path) } : inner;
 }
 
 /** A round the filter leaves out is one that was skipped, because of what the filter read. */
@@ -134,7 +119,8 @@ async function runRound(env: Environment, plan: Plan): Promise<Value> {
   if (answer) decided(env, marks, plan.branches);
   if (answer && !isTruthy(answer)) return leave('skip', absent(marks));
   const value = await plan.body(under(env, marks));
-  return addMarks(plan.isCollecting ? itemReturn(value) : value, marks);
+  // `return` inside the block of a collecting loop is the item's value.
+  return addMarks(plan.isCollecting ? takeReturn(value) : value, marks);
 }
 
 /** Items know about what decided over them; what is left out leaves its marks on the whole. */
@@ -144,8 +130,8 @@ const dropped = (marks: Descriptor, result: Value, round: Round): Descriptor =>
 async function inOrder(env: Environment, plan: Plan, items: readonly Item[]): Promise<Rounds> {
   const found: Value[] = [];
   let marks = EMPTY;
-  for (const [index, item] of items.entries()) {
-    const inner = roundEnv(onPath(env), plan, item, index, items.length, 'block');
+  for (const index of items.keys()) {
+    const inner = roundEnv(onPath(env), plan, items, index);
     const result = await runRound(inner, plan);
     const round = roundOf(result);
     marks = dropped(marks, result, round);
@@ -197,9 +183,8 @@ async function inParallel(
 ): Promise<Rounds> {
   let marks = EMPTY;
   const pauseMs = plan.node.parallel?.pauseMs ?? 0;
-  const ran = await runBranches(items, cap, pauseMs, async (item, index) => {
-    const inner = roundEnv(env, plan, item, index, items.length, 'branch');
-    const result = await runRound(inner, plan);
+  const ran = await runBranches(items, cap, pauseMs, async (_item, index) => {
+    const result = await runRound(roundEnv(env, plan, items, index), plan);
     const round = roundOf(result);
     marks = dropped(marks, result, round);
     return 'item' in round ? (round.item ?? SKIPPED) : SKIPPED;
@@ -208,9 +193,8 @@ async function inParallel(
   env.path.errors = { list: errors, marks: mergeDescriptors(marks, ran.marks) };
   if (errors.length > 0 && errors.length === items.length) {
     const [first] = errors as { message: string }[];
-    raise('tool_failed', `every item of the loop failed; the first: ${first?.message ?? ''}`, {
-      errors,
-    });
+    const message = `every item of the loop failed; the first: ${first?.message ?? ''}`;
+    raise('tool_failed', message, { errors });
   }
   const found = results.filter((result) => result !== SKIPPED);
   return { found, end: undefined, marks };

@@ -172,15 +172,6 @@ async function runGroup(
   return makeContainer(results);
 }
 
-function effectRun(
-  c: Compiler,
-  { effect }: Node<'effect-stage'>,
-): (value: Value, env: Environment) => MaybePromise<unknown> {
-  const run = compileEffect(c, effect, true);
-  return (value, env) =>
-    run({ ...env, pipe: env.pipe ? { ...env.pipe, input: value } : undefined }, value);
-}
-
 function planOf(
   c: Compiler,
   stage: Exclude<PipelineStage, Node<'effect-stage'>>,
@@ -205,9 +196,11 @@ function plansOf(
 ): StagePlan[] {
   const plans: { run: RunStage; name: string; effects: Effects }[] = [];
   for (const stage of stages) {
-    if (stage.kind === 'effect-stage')
-      (plans.at(-1)?.effects ?? ofSource).push(effectRun(c, stage));
-    else plans.push({ ...planOf(c, stage, plans.length < leading), effects: [] });
+    if (stage.kind === 'effect-stage') {
+      const run = compileEffect(c, stage.effect, true);
+      const effects = plans.at(-1)?.effects ?? ofSource;
+      effects.push((value, env) => run({ ...env, pipe: withInput(env, value) }, value));
+    } else plans.push({ ...planOf(c, stage, plans.length < leading), effects: [] });
   }
   return plans;
 }

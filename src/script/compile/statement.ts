@@ -16,7 +16,7 @@ import { makeFunction } from '../values/function-data.ts';
 import { absent, isAbsent } from '../values/kinds.ts';
 import { augment } from '../values/operators.ts';
 import { runText, showText, textOf } from '../values/text.ts';
-import { compileArmBlock, compileIf, compileWhen } from './control-flow.ts';
+import { compileArm, compileArmBlock, compileIf, compileWhen } from './control-flow.ts';
 import { compileEffect } from './effect.ts';
 import { compileFunction } from './function.ts';
 import {
@@ -167,10 +167,9 @@ function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): E
 }
 
 /** In a function a matching arm that is a value returns it; an effect does not. */
-function compileReturningArm(c: Compiler, { action }: Node<'arm'>): Eval {
-  if (action.kind === 'block') return compileArmBlock(c, action);
-  const act = c.action(action);
-  if (isStatement(action)) return act;
+function compileReturningArm(c: Compiler, arm: Node<'arm'>): Eval {
+  const act = compileArm(c, arm);
+  if (arm.action.kind === 'block' || isStatement(arm.action)) return act;
   return async (env) => {
     const value = await act(env);
     return leaveOf(value) ? value : leave('return', value);

@@ -90,13 +90,6 @@ function shortCircuit(
   };
 }
 
-/** `@input.any.mx.tokens > 100`: asked of every input. */
-function overAll(left: Value, right: Value, apply: (left: Value, right: Value) => Value): Value {
-  const many = quantifiedOf(left);
-  if (!many) return apply(left, right);
-  return many.decide(many.content.values.map((value) => apply(value, right)));
-}
-
 export function compileBinary(c: Compiler, node: Node<'binary'>, reading: Reading): Eval {
   const { operator } = node;
   if (operator === '&&') return shortCircuit(c, node, (left) => !isTruthy(left));
@@ -106,7 +99,13 @@ export function compileBinary(c: Compiler, node: Node<'binary'>, reading: Readin
   const inner = reading === 'condition' ? reading : 'operand';
   const [left, right] = [c.expression(node.left, inner), c.expression(node.right, inner)];
   const apply = applied(operator);
-  const both: Eval = async (env) => overAll(await left(env), await right(env), apply);
+  const both: Eval = async (env) => {
+    const [one, other] = [await left(env), await right(env)];
+    // `@input.any.mx.tokens > 100`: asked of every input.
+    const many = quantifiedOf(one);
+    if (!many) return apply(one, other);
+    return many.decide(many.content.values.map((value) => apply(value, other)));
+  };
   return operator === '+' ? (env) => located(env, node.at, () => both(env)) : both;
 }
 

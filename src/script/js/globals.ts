@@ -354,29 +354,22 @@ function furtherText(): string {
   return `'use strict';(${assemble.toString()})({ ${parts.join(',\n')} })`;
 }
 
-const URL_PARTS = [
-  'href',
-  'protocol',
-  'username',
-  'password',
-  'host',
-  'hostname',
-  'port',
-  'pathname',
-  'search',
-  'hash',
-] as const;
+const URL_PARTS = 'href protocol username password host hostname port pathname search hash'.split(
+  ' ',
+);
 
 /** `[address]`, `[address, base]` or `[address, null, part, value]`; empty when it is no address. */
 function url(text: string): string {
   const [address, base, part, value] = JSON.parse(text) as (string | null | undefined)[];
   if (!URL.canParse(address ?? '', base ?? undefined)) return '';
   const made = new URL(address ?? '', base ?? undefined);
-  const key = URL_PARTS.find((name) => name === part);
-  if (key === 'href' && !URL.canParse(value ?? '')) return '';
-  if (key) made[key] = value ?? '';
-  const parts = URL_PARTS.map((name) => [name, made[name]] as const);
-  return JSON.stringify({ ...Object.fromEntries(parts), origin: made.origin });
+  if (part === 'href' && !URL.canParse(value ?? '')) return '';
+  if (part && URL_PARTS.includes(part)) Reflect.set(made, part, value ?? '');
+  const parts = [...URL_PARTS, 'origin'].map((name): [string, unknown] => [
+    name,
+    Reflect.get(made, name),
+  ]);
+  return JSON.stringify(Object.fromEntries(parts));
 }
 
 const PARAMS = ['get', 'getAll', 'has', 'toString', 'append', 'set', 'delete', 'sort'];

@@ -25,6 +25,12 @@ export function leaveOf({ data, meta }: Value): Left | undefined {
   return { word, value: addMarks(value, meta.descriptor) };
 }
 
+/** What `=> v` gives back where it ends; everything else leaves further. */
+export function takeReturn(value: Value): Value {
+  const left = leaveOf(value);
+  return left?.word === 'return' ? left.value : value;
+}
+
 /** Leaving has a meaning only where somebody takes it. */
 export function refuseLeave(value: Value): Value {
   const left = leaveOf(value);

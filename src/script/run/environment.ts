@@ -113,8 +113,6 @@ export const newPath = (from?: TakenPath): TakenPath => ({
 
 export interface CallChain {
   readonly executable: object;
-  readonly name: string;
-  readonly depth: number;
   readonly parent: CallChain | undefined;
 }
 

@@ -17,14 +17,12 @@ export const unwrap = <T>(outcome: Outcome<T>): T =>
 
 export const failed = (error: unknown): Failure => ({ ok: false, error: toFault(error).fault });
 
-const asIs = (value: Value): Value => value;
-
 /** An input that is evaluated inside the operation, once per attempt, and finished by `finish`. */
 export const lazyInput = (
   env: Environment,
   name: string,
   evaluate: Eval,
-  finish: (value: Value, env: Environment) => Value = asIs,
+  finish: (value: Value, env: Environment) => Value = (value) => value,
 ): Input => ({
   name,
   async value({ frame, pipe }) {

@@ -185,8 +185,6 @@ interface Expressions {
     names: readonly Node<'reference'>[];
     /** Between the braces, untouched. */
     body: string;
-    /** Offset of the first character of `body`. */
-    bodyAt: number;
     folder: Node<'template'> | undefined;
     using: Using | undefined;
   };

@@ -38,7 +38,7 @@ export function parseCode(r: Reader): Node<'command' | 'code'> {
   }
   const body = r.slice(from, to);
   const using = parseUsing(r);
-  return { kind: 'code', language, names, body, bodyAt: from, folder, using, at, end: r.pos };
+  return { kind: 'code', language, names, body, folder, using, at, end: r.pos };
 }
 
 /** `:DIR` behind `cmd`. */
@@ -65,7 +65,7 @@ function parseUsing(r: Reader): Using | undefined {
 /** Stands at `{`. */
 export function parseCommand(r: Reader, at: number, folder?: Node<'template'>): Node<'command'> {
   const { from, to } = takeRaw(r, 'shell', 'a command');
-  return finishCommand(r, { at, from, to, folder, quote: '{' });
+  return finishCommand(r, at, from, to, '{', folder);
 }
 
 /** `run "echo hi"`, standing at the quote: the text is a command. */
@@ -74,19 +74,18 @@ export function parseCommandString(r: Reader): Node<'command'> {
   const quote = r.peek();
   if (r.match(/"(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\\\n]|\\[^\n])*'|`[^`]*`/y) === undefined)
     r.failUnclosed(at, 'the text of the command is never closed');
-  return finishCommand(r, { at, from: at + 1, to: r.pos - 1, folder: undefined, quote });
+  return finishCommand(r, at, at + 1, r.pos - 1, quote);
 }
 
-interface CommandText {
-  readonly at: number;
-  readonly from: number;
-  readonly to: number;
-  readonly folder: Node<'template'> | undefined;
-  /** In `"…"` a `\"` is a quote of the command; into `'…'` nothing is put. */
-  readonly quote: string;
-}
-
-function finishCommand(r: Reader, { at, from, to, folder, quote }: CommandText): Node<'command'> {
+/** The text from `from` to `to`. In `"…"` a `\"` is a quote of the command; into `'…'` nothing is put. */
+function finishCommand(
+  r: Reader,
+  at: number,
+  from: number,
+  to: number,
+  quote: string,
+  folder?: Node<'template'>,
+): Node<'command'> {
   const isString = quote === '"';
   const behind = r.pos;
   r.pos = from;

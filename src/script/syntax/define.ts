@@ -42,14 +42,13 @@ export function parseVar(r: Reader, at: number): Node<'var'> {
   r.blanks();
   const labels = parseLabels(r);
   const name = parseTarget(r, 'var');
-  const value = parseRight(r, `\`@${name}\``);
-  return { kind: 'var', labels, name, value, at, end: r.pos };
+  return { kind: 'var', labels, name, value: parseRight(r, name), at, end: r.pos };
 }
 
-/** `= value` */
-function parseRight(r: Reader, what: string): Expression {
+/** `= value` behind a name. */
+function parseRight(r: Reader, name: string): Expression {
   r.blanks();
-  r.expect('=', `after ${what}`);
+  r.expect('=', `after \`@${name}\``);
   r.breakAfter();
   const value = parseValue(r);
   refuseAugment(r);
@@ -64,13 +63,10 @@ function parseRight(r: Reader, what: string): Expression {
 }
 
 function refuseAugment(r: Reader): void {
-  if (r.sees(/[ \t]*\+=/y)) {
-    r.blanks();
-    r.fail('`+=` cannot stand in a value', {
-      end: r.pos + 2,
-      hint: 'write `@x += value` on a line of its own in a block',
-    });
-  }
+  if (!r.sees(/[ \t]*\+=/y)) return;
+  r.blanks();
+  const hint = 'write `@x += value` on a line of its own in a block';
+  r.fail('`+=` cannot stand in a value', { end: r.pos + 2, hint });
 }
 
 /** Stands behind `let`. */
@@ -80,8 +76,7 @@ export function parseLet(r: Reader, at: number): Node<'let' | 'augment'> {
   const name = parseTarget(r, 'let');
   r.blanks();
   if (r.starts('+=')) return finishAugment(r, at, name);
-  const value = parseRight(r, `\`@${name}\``);
-  return { kind: 'let', labels, name, value, at, end: r.pos };
+  return { kind: 'let', labels, name, value: parseRight(r, name), at, end: r.pos };
 }
 
 /** `@x += value`, when it stands here. */

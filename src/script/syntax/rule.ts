@@ -1,7 +1,7 @@
 // Guards, script hooks, policies, profiles, needs.
 
 import { parseBlock } from './action.ts';
-import type { Expression, Node } from './ast.ts';
+import type { Node } from './ast.ts';
 import { parseWhen } from './control-flow.ts';
 import type { Reader } from './cursor.ts';
 import { parseTarget } from './define.ts';
@@ -9,11 +9,7 @@ import { parseWordObject } from './literal.ts';
 import { parseArguments } from './reference.ts';
 import { parseValue } from './value.ts';
 
-interface Head {
-  readonly name: string | undefined;
-  readonly timing: 'before' | 'after' | 'always';
-  readonly filter: string;
-}
+type Head = Pick<Node<'guard'>, 'name' | 'timing' | 'filter'>;
 
 /** `[@name] before|after|always|for FILTER =`, name and timing in either order. */
 function parseHead(r: Reader, word: string): Head {
@@ -88,11 +84,9 @@ export function parsePolicy(r: Reader, at: number): Node<'policy'> {
   r.blanks();
   r.expect('=', `after \`@${name}\``);
   r.breakAfter();
-  let members: readonly Expression[];
-  if (r.sees(/union[ \t]*\(/y)) {
-    r.match(/union[ \t]*/y);
-    members = parseArguments(r);
-  } else members = [r.attempt(() => parseValue(r)) ?? parseWordObject(r)];
+  const members = r.take(/union[ \t]*(?=\()/y)
+    ? parseArguments(r)
+    : [r.attempt(() => parseValue(r)) ?? parseWordObject(r)];
   return { kind: 'policy', name, members, at, end: r.pos };
 }
 

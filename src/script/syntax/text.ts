@@ -105,6 +105,7 @@ const ALL = { takesFiles: true, takesRepeats: true };
 const NONE = { takesFiles: false, takesRepeats: false };
 const FORMS = {
   double: { style: 'double', stop: '"', escapes: ESCAPES, ...NONE },
+  wholeFile: { style: 'double', stop: '"', escapes: ESCAPES, ...NONE, takesFiles: true },
   backtick: { style: 'backtick', stop: '`', escapes: `${ESCAPES}\``, ...ALL },
   colon: { style: 'colon', stop: '::', escapes: '@', ...ALL },
   file: { style: 'file', stop: '', escapes: '@', ...ALL },
@@ -115,7 +116,7 @@ const FORMS = {
 
 const REPEAT = /[ \t]*\/for[ \t]+@/y;
 const REPEAT_END = /[ \t]*\/end[ \t]*\r?(?:\n|$)/y;
-const WHOLE_FILE = /<[^\s/<>"'=][^<>"'=\n]*>(?:\.[\w.[\]]+)?(?:\|@[^"\n]*)?"/y;
+const WHOLE_FILE = /"<[^\s/<>"'=][^<>"'=\n]*>(?:\.[\w.[\]]+)?(?:\|@[^"\n]*)?"/y;
 const FILE_IN_TEXT = /<(?![\s/])(?=[^<>"'=\n]*[.*@])[^<>"'=\n]+>/y;
 const NOT_A_FRAGMENT = /^\s*(?:$|[,)\]};:|?]|=>|==|!=|&&|>>|<<|(?:with|to|as|in)\b)/;
 
@@ -125,7 +126,7 @@ export function parseText(r: Reader): Node<'template' | 'literal'> {
     case "'":
       return parseSingle(r);
     case '"':
-      return parseDouble(r);
+      return parseEnclosed(r, '"', r.sees(WHOLE_FILE) ? FORMS.wholeFile : FORMS.double);
     case '`':
       return parseEnclosed(r, '`', FORMS.backtick);
     default:
@@ -164,22 +165,13 @@ function parseSingle(r: Reader): Node<'literal'> {
   return { kind: 'literal', value, at, end: r.pos };
 }
 
-function parseDouble(r: Reader): Node<'template'> {
-  const at = r.pos;
-  r.pos += 1;
-  const isFile = r.sees(WHOLE_FILE);
-  const form: TextForm = isFile ? { ...FORMS.double, takesFiles: true } : FORMS.double;
-  const parts = r.within({ end: r.lineEnd() }, () => parseParts(r, form));
-  if (!r.take('"')) unclosedText(r, at, 1);
-  return { kind: 'template', style: 'double', parts, at, end: r.pos };
-}
-
-function parseEnclosed(r: Reader, quote: '`' | '::', form: TextForm): Node<'template'> {
+function parseEnclosed(r: Reader, quote: '"' | '`' | '::', form: TextForm): Node<'template'> {
   const at = r.pos;
   r.pos += quote.length;
   const isTrimmed = quote === '::';
   if (isTrimmed) r.match(/\r?\n/y);
-  const parts = parseParts(r, form);
+  const end = quote === '"' ? r.lineEnd() : r.end;
+  const parts = r.within({ end }, () => parseParts(r, form));
   if (!r.take(quote)) unclosedText(r, at, quote.length);
   const all = isTrimmed ? withoutLastBreak(parts) : parts;
   return { kind: 'template', style: form.style, parts: all, at, end: r.pos };

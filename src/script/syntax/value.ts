@@ -13,22 +13,10 @@ import { isTextStart, parseBare, parseText } from './text.ts';
 const LONGEST_CHAIN = 1000;
 
 /** How tight operators bind; the printer sets its parentheses by it. */
-export const OPERATOR_LEVEL = {
-  '??': 1,
-  '||': 2,
-  '&&': 3,
-  '==': 4,
-  '!=': 4,
-  '<=': 5,
-  '>=': 5,
-  '<': 5,
-  '>': 5,
-  '+': 6,
-  '-': 6,
-  '*': 7,
-  '/': 7,
-  '%': 7,
-} as const satisfies Record<BinaryOperator, number>;
+const LEVELS = ['??', '||', '&&', '== !=', '<= >= < >', '+ -', '* / %'];
+export const OPERATOR_LEVEL = Object.fromEntries(
+  LEVELS.flatMap((operators, at) => operators.split(' ').map((operator) => [operator, at + 1])),
+) as Readonly<Record<BinaryOperator, number>>;
 
 const OPERATOR = /\?\?|\|\||&&|==|!=|<=|>=|<(?!<)|>(?!>)|\+(?!=)|-|\*(?![ \t]*=>)|\/|%/y;
 const NUMBER = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w])/y;

@@ -94,11 +94,6 @@ export function losesDigits(text: string): boolean {
   return false;
 }
 
-function laidOutText(text: string): string {
-  const data = structureIn(text);
-  return data === undefined || losesDigits(text) ? text : laidOut(data);
-}
-
 /** A module shows what stands at its top beside what it exports. */
 function namespaceIn({ data, meta }: Value): Json | undefined {
   const { namespace, fm = null } = meta.origin;
@@ -113,7 +108,9 @@ export function showText(value: Value, origin: 'reference' | 'call' | 'other'): 
   const { data } = value;
   if (isStructure(data) && !value.hasOwnText && (!isFileList(value) || data.length === 0))
     return laidOut(namespaceIn(value) ?? data);
-  return laidOutText(textOf(value));
+  const text = textOf(value);
+  const inside = structureIn(text);
+  return inside === undefined || losesDigits(text) ? text : laidOut(inside);
 }
 
 /** What `run` and a bare call print; undefined: nothing. */
