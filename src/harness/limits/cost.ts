@@ -162,6 +162,15 @@ export const usedAmounts = (cost: Cost): LimitAmounts => ({
   tool_calls: BigInt(cost.tool_calls),
 });
 
+const packHooks = ({ duration_ms, spend, ...counts }: HookCost): JsonObject => ({
+  ...counts,
+  duration_seconds: duration_ms / 1000,
+  spend: formatMoney(spend),
+});
+
+/** Most threads have no hook that costs anything. */
+const NO_HOOKS = Object.freeze(packHooks(NO_COST.hooks));
+
 /** For the journal and the result: exact, money as decimal text. */
 export function packCost(cost: Cost): JsonObject {
   const { duration_ms, spend, hooks, ...counts } = cost;
@@ -169,13 +178,7 @@ export function packCost(cost: Cost): JsonObject {
     ...counts,
     duration_seconds: duration_ms / 1000,
     spend: formatMoney(spend),
-    hooks: {
-      turns: hooks.turns,
-      tool_calls: hooks.tool_calls,
-      tokens: hooks.tokens,
-      duration_seconds: hooks.duration_ms / 1000,
-      spend: formatMoney(hooks.spend),
-    },
+    hooks: hooks === NO_COST.hooks ? NO_HOOKS : packHooks(hooks),
   };
 }
 
