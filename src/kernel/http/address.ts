@@ -10,6 +10,7 @@ import type { TimeWatch } from './time-limits.ts';
 export type Lookup = (host: string) => Promise<string[]>;
 
 export interface AddressPorts {
+  /** Resolves names; the system's resolver when absent. */
   lookup?: Lookup;
   /** Has the operator granted this address, which is not public, under this host name? */
   isHostAllowed(host: string, address: string, port: number): boolean;

@@ -3,7 +3,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { afterEach, expect, test } from 'vitest';
 import { type JsonObject, ok, systemClock } from '../../base/index.ts';
 import type { Primitive, PrimitiveCall } from '../primitive.ts';
-import { createConnections, type KeepLimits } from './connections.ts';
+import { Connections, type KeepLimits } from './connections.ts';
 import { createHttpPrimitive, type HttpClientPorts } from './http-client.ts';
 
 // A raw server that counts its connections and keeps them open: what a test sees is ours.
@@ -48,7 +48,7 @@ function client(limits?: KeepLimits, ports: Partial<HttpClientPorts> = {}): Prim
   const primitive = createHttpPrimitive({
     clock: systemClock,
     isHostAllowed: () => true,
-    connections: createConnections(limits),
+    connections: new Connections(limits),
     ...ports,
   });
   primitives.push(primitive);

@@ -253,10 +253,6 @@ export const flatHeaders = (headers: RawHeaders) => {
   return result;
 };
 
-/** What some servers say before they close an idle connection: it is about no request at all. */
-const isGoodbye = (status: number, headers: HttpAnswer['headers']): boolean =>
-  status === 408 && headers['connection']?.toLowerCase() === 'close';
-
 /** Called in the moment the head is there, and reads or destroys the body. */
 export type ReadAnswer<T> = (answer: HttpAnswer) => Promise<Outcome<T>>;
 
@@ -318,7 +314,9 @@ export class Asking<T> implements Dispatcher.DispatchHandler {
     if (status < 200) return;
     const { connection, url, watch, read, settle, stale } = this.#ask;
     const headers = flatHeaders(raw);
-    if (connection.isReused && isGoodbye(status, headers)) {
+    // What some servers say before they close an idle connection: it is about no request at all.
+    const isGoodbye = status === 408 && headers['connection']?.toLowerCase() === 'close';
+    if (connection.isReused && isGoodbye) {
       this.#drop();
       return stale?.();
     }
@@ -357,108 +355,103 @@ export class Asking<T> implements Dispatcher.DispatchHandler {
   }
 }
 
-export interface Connections {
-  /**
-   * Sends over a connection that was kept, or a new one. Whether an old one is still good is known
-   * only after something was sent: `mayRepeat` says that sending it a second time does no harm. When
-   * there are as many as the system allows, it waits for one of the others to end.
-   */
-  send<T>(
-    request: WireRequest,
-    addresses: readonly string[],
-    watch: TimeWatch,
-    mayRepeat: boolean,
-    read: ReadAnswer<T>,
-  ): Promise<Outcome<T>>;
-  /** Closes what is kept, and from now on whatever is no longer needed. */
-  close(): void;
-}
-
 /** What a request needs of the world. */
 export interface HttpPorts extends AddressPorts, TimeWatchPorts {
   connections: Connections;
 }
 
-/** Nothing was sent, because the system lets this process open no more. */
-const isOutOfFiles = (answer: Outcome<unknown>): boolean =>
-  !answer.ok && ['EMFILE', 'ENFILE'].includes(answer.error.detail.reason as string);
 const FILES_RETRY_MS = 50;
 
-export function createConnections(limits: KeepLimits = {}): Connections {
-  const { maxKept = 256 } = limits;
+/** What is open, and kept for the next request to the same place. */
+export class Connections {
+  readonly #limits: KeepLimits;
   /** By place, each in the order in which they were laid aside. */
-  const kept = new Map<Connection, string>();
-  let isClosed = false;
+  readonly #kept = new Map<Connection, string>();
+  #isClosed = false;
 
-  const drop = (connection: Connection): void => {
-    kept.delete(connection);
-    connection.destroy();
-  };
-  const keep = (connection: Connection, place: string): void => {
-    if (isClosed || !connection.isIdle) return connection.destroy();
-    connection.isReused = true;
-    kept.set(connection, place);
-    const [oldest] = kept.keys();
-    if (kept.size > maxKept && oldest !== undefined) drop(oldest);
-  };
+  constructor(limits: KeepLimits = {}) {
+    this.#limits = limits;
+  }
+
+  /**
+   * Sends over a connection that was kept, or a new one. Whether an old one is still good is known
+   * only after something was sent: `mayRepeat` says that sending it a second time does no harm. When
+   * there are as many as the system allows, it waits for one of the others to end.
+   */
+  async send<T>(
+    { method, url, headers, body }: WireRequest,
+    addresses: readonly string[],
+    watch: TimeWatch,
+    mayRepeat: boolean,
+    read: ReadAnswer<T>,
+  ): Promise<Outcome<T>> {
+    const place = url.origin;
+    const path = `${url.pathname}${url.search}`;
+    let mayBeOld = mayRepeat;
+    for (;;) {
+      const old = mayBeOld ? this.#take(place, addresses) : undefined;
+      const connection = old ?? this.#open(url, addresses);
+      if (watch.failure !== undefined) {
+        connection.destroy();
+        return watch.failure;
+      }
+      const asked = await new Promise<Outcome<T> | 'stale'>((settle) => {
+        const release = (): void => this.#keep(connection, place);
+        const stale = (): void => settle('stale');
+        connection.client.dispatch(
+          { path, method, headers, body: body ?? null },
+          new Asking({ connection, url, watch, read, release, settle, stale }),
+        );
+      });
+      if (asked === 'stale') mayBeOld = false;
+      else {
+        // Nothing was sent when the system lets this process open no more.
+        const isWaiting = !asked.ok && /^E[MN]FILE$/.test(String(asked.error.detail.reason));
+        if (!isWaiting) return asked;
+        const waited = await watch.race(sleep(FILES_RETRY_MS).then(() => ok(null)));
+        if (!waited.ok) return waited;
+      }
+      watch.enter('connect');
+    }
+  }
+
+  /** Closes what is kept, and from now on whatever is no longer needed. */
+  close(): void {
+    this.#isClosed = true;
+    for (const connection of this.#kept.keys()) this.#drop(connection);
+  }
+
   /** The last one is the least likely to be closed at the other end. */
-  const take = (place: string, addresses: readonly string[]): Connection | undefined => {
+  #take(place: string, addresses: readonly string[]): Connection | undefined {
     let found: Connection | undefined;
-    for (const [connection, at] of kept) {
+    for (const [connection, at] of this.#kept) {
       if (at === place && addresses.includes(connection.address ?? '')) found = connection;
     }
     if (found === undefined) return undefined;
-    kept.delete(found);
+    this.#kept.delete(found);
     found.addresses = addresses;
     return found;
-  };
-  const open = (url: URL, addresses: readonly string[]): Connection => {
-    const connection = new Connection(url, addresses, limits);
+  }
+
+  #open(url: URL, addresses: readonly string[]): Connection {
+    const connection = new Connection(url, addresses, this.#limits);
     connection.client.on('disconnect', () => {
-      if (kept.has(connection)) drop(connection);
+      if (this.#kept.has(connection)) this.#drop(connection);
     });
     return connection;
-  };
+  }
 
-  return {
-    async send<T>(
-      request: WireRequest,
-      addresses: readonly string[],
-      watch: TimeWatch,
-      mayRepeat: boolean,
-      read: ReadAnswer<T>,
-    ) {
-      const { method, url, headers, body = null } = request;
-      const place = url.origin;
-      let mayBeOld = mayRepeat;
-      for (;;) {
-        const old = mayBeOld ? take(place, addresses) : undefined;
-        const connection = old ?? open(url, addresses);
-        if (watch.failure !== undefined) {
-          connection.destroy();
-          return watch.failure;
-        }
-        const asked = await new Promise<Outcome<T> | 'stale'>((settle) => {
-          const release = (): void => keep(connection, place);
-          const stale = (): void => settle('stale');
-          const path = `${url.pathname}${url.search}`;
-          connection.client.dispatch(
-            { path, method, headers, body },
-            new Asking({ connection, url, watch, read, release, settle, stale }),
-          );
-        });
-        if (asked === 'stale') mayBeOld = false;
-        else {
-          if (!isOutOfFiles(asked)) return asked;
-          const waited = await watch.race(sleep(FILES_RETRY_MS).then(() => ok(null)));
-          if (!waited.ok) return waited;
-        }
-        watch.enter('connect');
-      }
-    },
-    close() {
-      isClosed = true;
-      for (const connection of kept.keys()) drop(connection);
-    },
-  };
+  #keep(connection: Connection, place: string): void {
+    if (this.#isClosed || !connection.isIdle) return connection.destroy();
+    connection.isReused = true;
+    this.#kept.set(connection, place);
+    const [oldest] = this.#kept.keys();
+    const { maxKept = 256 } = this.#limits;
+    if (this.#kept.size > maxKept && oldest !== undefined) this.#drop(oldest);
+  }
+
+  #drop(connection: Connection): void {
+    this.#kept.delete(connection);
+    connection.destroy();
+  }
 }

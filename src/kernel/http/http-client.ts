@@ -5,19 +5,15 @@ import { createRedactor, fail, messageOf, ok, withDetail } from '../../base/inde
 import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
 import type { SinkReport } from '../sink.ts';
 import { createFan, type Fan, publicReport } from '../sinks/fan-out.ts';
-import { hostOf, type Lookup } from './address.ts';
-import { type Connections, createConnections, type HttpPorts } from './connections.ts';
+import { type AddressPorts, hostOf } from './address.ts';
+import { Connections, type HttpPorts } from './connections.ts';
 import type { StreamEnd } from './event-stream.ts';
 import { type PreparedRequest, prepareRequest, type Received } from './prepared-request.ts';
 import { describeRequest } from './request.ts';
 import { systemTimer, type Timer } from './time-limits.ts';
 
-export interface HttpClientPorts {
+export interface HttpClientPorts extends AddressPorts {
   clock: Clock;
-  /** Resolves names; the system's resolver when absent. */
-  lookup?: Lookup;
-  /** Has the operator granted this address, which is not public? */
-  isHostAllowed(host: string, address: string, port: number): boolean;
   timer?: Timer;
   connections?: Connections;
 }
@@ -97,7 +93,7 @@ export interface HttpPrimitive extends Primitive {
 }
 
 export function createHttpPrimitive(clientPorts: HttpClientPorts): HttpPrimitive {
-  const connections = clientPorts.connections ?? createConnections();
+  const connections = clientPorts.connections ?? new Connections();
   const ports: HttpPorts = { timer: systemTimer, ...clientPorts, connections };
 
   async function attempt(call: PrimitiveCall, fan: Fan): Promise<[Outcome<Received>, URL?]> {

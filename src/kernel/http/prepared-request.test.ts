@@ -4,12 +4,12 @@ import { afterEach, expect, test } from 'vitest';
 import { fail, type JsonObject, ok, systemClock } from '../../base/index.ts';
 import type { PlannedNeed } from '../primitive.ts';
 import type { StreamEvent } from '../sink.ts';
-import { createConnections, type HttpPorts } from './connections.ts';
+import { Connections, type HttpPorts } from './connections.ts';
 import { prepareRequest } from './prepared-request.ts';
 import { systemTimer } from './time-limits.ts';
 
 const servers: Server[] = [];
-const connections = createConnections();
+const connections = new Connections();
 afterEach(async () => {
   for (const server of servers.splice(0)) {
     server.closeAllConnections();

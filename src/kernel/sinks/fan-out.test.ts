@@ -19,7 +19,6 @@ function collecting(type: string, log: string[]): Sink {
 test('synchronous sinks cost no promise', () => {
   const fan = createFan([collecting('a', []), collecting('b', [])]);
   expect(fan.write([{ data: 'x' }])).toBeUndefined();
-  expect(fan.count).toBe(1);
 });
 
 test('a sink that throws or rejects is left out and the others go on', async () => {

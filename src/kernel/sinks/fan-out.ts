@@ -1,7 +1,7 @@
 // One stream, several sinks. A sink that fails (also by throwing, which it should not) is left out
 // from then on; the others never notice. Events come in batches, as they were received: each sink
 // takes a batch in order and at its own pace, and while it answers at once an event costs no promise.
-import type { JsonObject } from '../../base/index.ts';
+import { type JsonObject, messageOf } from '../../base/index.ts';
 import type { Sink, SinkReport, StreamEvent } from '../sink.ts';
 
 export interface Fan {
@@ -9,7 +9,6 @@ export interface Fan {
   write(events: readonly StreamEvent[]): undefined | Promise<void>;
   /** Closes every sink once, and waits no longer than `patience` allows. Never rejects. */
   close(patience: Promise<void>): Promise<SinkReport[]>;
-  readonly count: number;
 }
 
 interface Seat {
@@ -18,9 +17,6 @@ interface Seat {
   /** Events that came after it failed. */
   missed: number;
 }
-
-const reasonOf = (cause: unknown): string =>
-  cause instanceof Error ? cause.message : String(cause);
 
 async function closeSeat(seat: Seat, patience: Promise<void>): Promise<SinkReport> {
   const blank: SinkReport = { type: seat.sink.type, delivered: 0, dropped: 0 };
@@ -31,7 +27,7 @@ async function closeSeat(seat: Seat, patience: Promise<void>): Promise<SinkRepor
   try {
     report = await Promise.race([seat.sink.close(), late]);
   } catch (cause) {
-    report = { ...blank, error: reasonOf(cause) };
+    report = { ...blank, error: messageOf(cause) };
   }
   const dropped = report.dropped + seat.missed;
   const error = seat.error ?? report.error;
@@ -39,16 +35,21 @@ async function closeSeat(seat: Seat, patience: Promise<void>): Promise<SinkRepor
 }
 
 function failSeat(seat: Seat, cause: unknown, missed: number): void {
-  seat.error ??= reasonOf(cause);
+  seat.error ??= messageOf(cause);
   seat.missed += missed;
 }
 
 /** Gives a sink its part of a batch; a promise when it needs time for one of the events. */
-function feed(seat: Seat, events: readonly StreamEvent[], from: number): undefined | Promise<void> {
+function feed(seat: Seat, events: readonly StreamEvent[], from = 0): undefined | Promise<void> {
+  const { sink } = seat;
   let at = from;
   try {
+    if (sink.writeAll) {
+      sink.writeAll(events);
+      return undefined;
+    }
     for (; at < events.length; at++) {
-      const wait = seat.sink.write(events[at] as StreamEvent);
+      const wait = sink.write(events[at] as StreamEvent);
       if (wait === undefined) continue;
       const next = at + 1;
       return wait.then(
@@ -62,31 +63,17 @@ function feed(seat: Seat, events: readonly StreamEvent[], from: number): undefin
   return undefined;
 }
 
-/** The same for sinks that take a batch at once. */
-function feedAll(seat: Seat, events: readonly StreamEvent[]): undefined {
-  try {
-    seat.sink.writeAll?.(events);
-  } catch (cause) {
-    failSeat(seat, cause, events.length);
-  }
-}
-
 export function createFan(sinks: readonly Sink[]): Fan {
   const seats: Seat[] = sinks.map((sink) => ({ sink, missed: 0 }));
-  let count = 0;
   return {
-    get count() {
-      return count;
-    },
     write(events) {
-      count += events.length;
       let waits: Promise<void>[] | undefined;
       for (const seat of seats) {
         if (seat.error !== undefined) {
           seat.missed += events.length;
           continue;
         }
-        const wait = seat.sink.writeAll ? feedAll(seat, events) : feed(seat, events, 0);
+        const wait = feed(seat, events);
         if (wait !== undefined) (waits ??= []).push(wait);
       }
       return waits && Promise.all(waits).then(() => {});
