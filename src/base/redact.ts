@@ -38,11 +38,6 @@ export interface Redactor {
   replace(text: string, put: (found: string) => string): string;
 }
 
-export interface RedactorOptions {
-  /** Texts have one character per byte, as `latin1` makes them: for output that may be no text. */
-  areBytes?: boolean;
-}
-
 /** Least lengths: what is shorter is in every text and hides nothing. */
 const LEAST = { plain: 4, otherCase: 8, base64: 6, hex: 8, spacedHex: 16, line: 12 };
 /** Long values are looked for in pieces; each is recognisable by itself. */
@@ -374,14 +369,9 @@ interface Look {
   open: number;
 }
 
-interface Finder {
-  isIn(text: string, marks?: readonly string[]): boolean;
-  /** With `hasMore` the text goes on, and an escape at its end is not judged yet. */
-  look(text: string, hasMore: boolean): Look;
-  mayGoOn(text: string): boolean;
-}
+type Finder = ReturnType<typeof createFinder>;
 
-function createFinder(forms: Forms, areBytes: boolean): Finder {
+function createFinder(forms: Forms, areBytes: boolean) {
   const [plain, folded] = [createMatcher(forms.plain), createMatcher(forms.folded)];
   const digits = createMatcher(forms.digits);
   const { mayFold, mayGoOn } = createNeighbours([...forms.plain, ...forms.folded]);
@@ -432,7 +422,8 @@ function createFinder(forms: Forms, areBytes: boolean): Finder {
 
   return {
     isIn,
-    look(text, hasMore) {
+    /** With `hasMore` the text goes on, and an escape at its end is not judged yet. */
+    look(text: string, hasMore: boolean): Look {
       if (isIn(text)) return lookAt(text, hasMore);
       if (!hasMore) return { spans: [], open: text.length };
       // Most of a long text is out of reach of what comes next.
@@ -472,11 +463,8 @@ function put(text: string, spans: readonly Span[], by: (found: string) => string
 function createStream(finder: Finder, mask: string): RedactionStream {
   let held = '';
   const give = (until: number, spans: readonly Span[]): string => {
-    const shown = put(
-      held.slice(0, until),
-      spans.filter(({ end }) => end <= until),
-      () => mask,
-    );
+    const certain = spans.filter(({ end }) => end <= until);
+    const shown = put(held.slice(0, until), certain, () => mask);
     held = held.slice(until);
     return shown;
   };
@@ -509,22 +497,21 @@ function createFollower(finder: Finder, mask: string): ReturnType<Redactor['foll
     shown = whole.slice(open).slice(-MAX_HELD);
     const own = spans
       .filter(({ end }) => end > from)
-      .map(({ start, end }) => ({ start: Math.max(start, from), end }));
-    return put(
-      text,
-      own.map(({ start, end }) => ({ start: start - from, end: end - from })),
-      () => mask,
-    );
+      .map(({ start, end }) => ({ start: Math.max(start - from, 0), end: end - from }));
+    return put(text, own, () => mask);
   };
 }
 
 /** A process has few lists of secrets, and asks for them often. */
 const remembered = createRecent<string, Redactor>(16);
 
-/** A redactor for these secrets. Those shorter than four characters are in every text: they are left. */
+/**
+ * A redactor for these secrets. Those shorter than four characters are in every text: they are left.
+ * `areBytes`: texts have one character per byte, as `latin1` makes them, for output that may be no text.
+ */
 export function createRedactor(
   secrets: Iterable<string>,
-  { areBytes = false }: RedactorOptions = {},
+  { areBytes = false }: { areBytes?: boolean } = {},
 ): Redactor {
   const list = [...secrets];
   if (list.length === 0) return IDLE;

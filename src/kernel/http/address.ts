@@ -122,12 +122,13 @@ export function allowTarget(
   const host = hostOf(url);
   const held = verify({ capability, scope: method === undefined ? { host } : { host, method } });
   if (!held.ok) return held;
-  const judge = (addresses: string[]): Outcome<string[]> =>
-    judged(host, portOf(url), addresses, capability, ports);
-  if (isIP(host) !== 0) return judge([host]);
-  return watch.race(
-    (ports.lookup ?? allAddresses)(host).then(judge, (error) => unresolved(host, error)),
+  const port = portOf(url);
+  if (isIP(host) !== 0) return judged(host, port, [host], capability, ports);
+  const found = (ports.lookup ?? allAddresses)(host).then(
+    (addresses) => judged(host, port, addresses, capability, ports),
+    (error) => unresolved(host, error),
   );
+  return watch.race(found);
 }
 
 function unresolved(host: string, error: unknown): Outcome<never> {

@@ -4,7 +4,8 @@ import { createRequire } from 'node:module';
 import type { Duplex } from 'node:stream';
 import type { CloseEvent, Dispatcher, MessageEvent, WebSocket as UndiciWebSocket } from 'undici';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
-import { hostOf } from './address.ts';
+import type { Verifier } from '../primitive.ts';
+import { type AddressPorts, allowTarget, hostOf } from './address.ts';
 import { type Ask, Asking, Connection, flatHeaders, type HttpAnswer } from './connections.ts';
 import type { TimeWatch } from './time-limits.ts';
 
@@ -215,17 +216,18 @@ class Handshake extends Asking<Opened> {
 }
 
 /**
- * Connects and shakes hands. The watch is in `connect`; afterwards it is in `idle`. A message longer
- * than `maxMessage` bytes ends the line.
+ * Connects, if that is allowed, and shakes hands. The watch is in `connect`; afterwards it is in `idle`.
+ * A message longer than `maxMessage` bytes ends the line.
  */
-export function openWebSocket(
+export async function openWebSocket(
   { url, headers }: { url: URL; headers: Record<string, string> },
-  addresses: readonly string[],
-  watch: TimeWatch,
+  { verify, ports, watch }: { verify: Verifier; ports: AddressPorts; watch: TimeWatch },
   maxMessage: number,
   user: WebSocketUser,
 ): Promise<Outcome<Opened>> {
-  const connection = new Connection(url, addresses, {}, maxMessage);
+  const addresses = await allowTarget({ url }, 'net.websocket', verify, ports, watch);
+  if (!addresses.ok) return addresses;
+  const connection = new Connection(url, addresses.output, {}, maxMessage);
   return new Promise((resolve) => {
     let agreed: { socket: Duplex; headers: HttpAnswer['headers'] } | undefined;
     const ask: Ask<Opened> = {

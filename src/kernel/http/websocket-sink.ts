@@ -2,7 +2,7 @@
 // buffer and go out in order once there is one again; what does not fit is counted. An event counts
 // as delivered when it was handed to the connection; that the other side read it is known only when
 // it answers the close at the end, and the report says when it did not.
-import type { Clock, JsonObject, Outcome } from '../../base/index.ts';
+import type { Clock, Failure, JsonObject, Outcome } from '../../base/index.ts';
 import { fail, getOwn, ok, systemClock } from '../../base/index.ts';
 import {
   choiceField,
@@ -10,12 +10,14 @@ import {
   type Sink,
   type SinkContext,
   type SinkFactory,
+  type SinkReport,
   type StreamEvent,
 } from '../sink.ts';
-import { type AddressPorts, allowTarget, hostOf } from './address.ts';
+import { type AddressPorts, hostOf } from './address.ts';
+import type { HttpAnswer } from './connections.ts';
 import { buildRequest, type WireRequest } from './request.ts';
 import { systemTimer, type Timer, TimeWatch } from './time-limits.ts';
-import type { WebSocketLine, WebSocketUser } from './websocket-line.ts';
+import type { WebSocketEnd, WebSocketLine, WebSocketUser } from './websocket-line.ts';
 
 export interface WebSocketSinkPorts extends AddressPorts {
   clock?: Clock;
@@ -58,30 +60,6 @@ function settingsOf(destination: JsonObject): Outcome<Settings> {
   });
 }
 
-type Connected = { line: WebSocketLine } | { reason: string };
-
-/** One attempt. The target is judged every time: the name may lead elsewhere by now. */
-async function connectOnce(
-  request: WireRequest,
-  context: SinkContext,
-  stop: AbortSignal,
-  ports: Ports,
-  user: WebSocketUser,
-): Promise<Connected> {
-  const { openWebSocket } = await import('./websocket-line.ts');
-  const watch = new TimeWatch(TIMEOUTS, stop, ports);
-  try {
-    const target = { url: request.url };
-    const addresses = await allowTarget(target, 'net.websocket', context.verify, ports, watch);
-    if (!addresses.ok) return { reason: addresses.error.detail.message };
-    const opened = await openWebSocket(request, addresses.output, watch, MAX_INCOMING, user);
-    if (!opened.ok) return { reason: opened.error.detail.message };
-    return { line: opened.output.line };
-  } finally {
-    watch.end();
-  }
-}
-
 const pause = (ms: number, timer: Timer, stop: AbortSignal): Promise<void> =>
   new Promise((resolve) => {
     if (stop.aborted) return resolve();
@@ -94,153 +72,147 @@ const pause = (ms: number, timer: Timer, stop: AbortSignal): Promise<void> =>
     stop.addEventListener('abort', done, { once: true });
   });
 
-/** The connection, as long as there is one, and how to get the next. */
-function createLink(
-  request: WireRequest,
-  settings: Settings,
-  context: SinkContext,
-  ports: Ports,
-  stop: AbortSignal,
-  onEnded: () => void,
-) {
-  let line: WebSocketLine | undefined;
-  let destroyLine = (): void => {};
-  let onLost: (isAnswered: boolean) => void = () => {};
-  let connections = 0;
-  let error: string | undefined;
+class WebSocketSink implements Sink, WebSocketUser {
+  readonly type = TYPE;
+  readonly #request: WireRequest;
+  readonly #settings: Settings;
+  readonly #context: SinkContext;
+  readonly #ports: Ports;
+  readonly #stop = new AbortController();
+  readonly #waiting: string[] = [];
+  #line: WebSocketLine | undefined;
+  #connecting: Promise<void> | undefined;
+  #onLost: (isAnswered: boolean) => void = () => {};
+  #delivered = 0;
+  #dropped = 0;
+  #connections = 0;
+  #error: string | undefined;
 
-  function take(made: WebSocketLine): void {
-    line = made;
-    connections++;
-    destroyLine = () => made.destroy();
-    stop.addEventListener('abort', destroyLine, { once: true });
+  constructor(
+    request: WireRequest,
+    settings: Settings,
+    context: SinkContext,
+    ports: WebSocketSinkPorts,
+  ) {
+    this.#request = request;
+    this.#settings = settings;
+    this.#context = context;
+    this.#ports = { clock: systemClock, timer: systemTimer, ...ports };
+    context.signal.addEventListener('abort', this.#onAbort, { once: true });
+    if (context.signal.aborted) this.#onAbort();
   }
-  /** What the other side says is not for us: only that it is over. */
-  const user: WebSocketUser = {
-    text() {},
-    async refused({ status, body }) {
-      body.destroy();
-      return fail('http_error', `the server answered ${status}`);
-    },
-    ended({ isAnswered }) {
-      stop.removeEventListener('abort', destroyLine);
-      line = undefined;
-      onLost(isAnswered);
-      onEnded();
-    },
+
+  readonly #onAbort = (): void => {
+    this.#stop.abort();
+    this.#line?.destroy();
   };
 
-  return {
-    line: () => line,
-    connections: () => connections,
-    error: () => error,
-    /** False when it was stopped, or given up. */
-    async open(): Promise<boolean> {
-      for (let attempt = 0; attempt <= settings.attempts; attempt++) {
-        const wait = Math.min(settings.backoffMs * 2 ** (attempt - 1), MAX_BACKOFF_MS);
-        if (attempt > 0) await pause(wait, ports.timer, stop);
-        if (stop.aborted) return false;
-        const made = await connectOnce(request, context, stop, ports, user);
-        if ('line' in made) {
-          take(made.line);
-          return true;
-        }
-        error = made.reason;
-      }
-      return false;
-    },
-    /** Ends it, with the other side's word that it got everything. */
-    async close(): Promise<void> {
-      if (line === undefined) return;
-      const answered = new Promise<boolean>((resolve) => {
-        onLost = resolve;
-      });
-      line.close();
-      if (!(await answered)) error ??= 'the other side did not confirm the end';
-    },
-  };
-}
+  write(event: StreamEvent): void | Promise<void> {
+    if (this.#stop.signal.aborted) {
+      this.#dropped++;
+      return;
+    }
+    const text = this.#settings.text(event);
+    const sent = this.#connecting === undefined && (this.#line?.send(text) ?? false);
+    if (sent === false) return this.#keep(text);
+    this.#delivered++;
+    if (sent !== true) return sent.then(() => {});
+  }
 
-function createSink(
-  request: WireRequest,
-  settings: Settings,
-  context: SinkContext,
-  given: WebSocketSinkPorts,
-): Sink {
-  const ports = { clock: systemClock, timer: systemTimer, ...given };
-  const stop = new AbortController();
-  const onAbort = (): void => stop.abort();
-  context.signal.addEventListener('abort', onAbort, { once: true });
-  if (context.signal.aborted) onAbort();
-  const waiting: string[] = [];
-  const link = createLink(request, settings, context, ports, stop.signal, connect);
-  let connecting: Promise<void> | undefined;
-  let [delivered, dropped] = [0, 0];
+  async close(): Promise<SinkReport> {
+    await Promise.race([this.#finish(), pause(CLOSE_MS, this.#ports.timer, this.#stop.signal)]);
+    const isLate = this.#line !== undefined || this.#waiting.length > 0;
+    const error = this.#error ?? (isLate ? 'not everything was sent in time' : undefined);
+    this.#dropped += this.#waiting.splice(0).length;
+    this.#onAbort();
+    this.#context.signal.removeEventListener('abort', this.#onAbort);
+    const report = {
+      type: TYPE,
+      delivered: this.#delivered,
+      dropped: this.#dropped,
+      connections: this.#connections,
+      url: `${this.#request.url.origin}${this.#request.url.pathname}`,
+    };
+    return error === undefined ? report : { ...report, error };
+  }
+
+  // What the other side says is not for us: only that it is over.
+  text(): void {}
+
+  async refused({ status, body }: HttpAnswer): Promise<Failure> {
+    body.destroy();
+    return fail('http_error', `the server answered ${status}`);
+  }
+
+  ended({ isAnswered }: WebSocketEnd): void {
+    this.#line = undefined;
+    this.#onLost(isAnswered);
+    this.#connect();
+  }
+
+  #keep(text: string): void {
+    const isFirst = this.#connections === 0 && this.#waiting.length === 0;
+    if (this.#waiting.length < this.#settings.bufferMax || isFirst) this.#waiting.push(text);
+    else this.#dropped++;
+    this.#connect();
+  }
+
+  /** Only while something waits: a server that hangs up on us is not called for nothing. */
+  #connect(): void {
+    const { aborted } = this.#stop.signal;
+    if (this.#line !== undefined || this.#waiting.length === 0 || aborted) return;
+    this.#connecting ??= this.#connectAndFlush().finally(() => {
+      this.#connecting = undefined;
+      this.#connect();
+    });
+  }
 
   /** Sends what waits, in order; what was not sent when the connection broke waits on. */
-  async function flush(): Promise<void> {
-    for (let text = waiting[0]; text !== undefined; text = waiting[0]) {
-      const sent = link.line()?.send(text) ?? false;
+  async #connectAndFlush(): Promise<void> {
+    if (!(await this.#open())) return this.#stop.abort();
+    for (let text = this.#waiting[0]; text !== undefined; text = this.#waiting[0]) {
+      const sent = this.#line?.send(text) ?? false;
       if (sent === false) return;
-      waiting.shift();
-      delivered++;
+      this.#waiting.shift();
+      this.#delivered++;
       if (sent !== true) await sent;
     }
   }
 
-  async function connectAndFlush(): Promise<void> {
-    if (await link.open()) await flush();
-    else stop.abort();
-  }
-
-  /** Only while something waits: a server that hangs up on us is not called for nothing. */
-  function connect(): void {
-    if (link.line() !== undefined || waiting.length === 0 || stop.signal.aborted) return;
-    connecting ??= connectAndFlush().finally(() => {
-      connecting = undefined;
-      connect();
-    });
-  }
-
-  function keep(text: string): void {
-    const isFirst = link.connections() === 0 && waiting.length === 0;
-    if (waiting.length < settings.bufferMax || isFirst) waiting.push(text);
-    else dropped++;
-    connect();
-  }
-
-  async function finish(): Promise<void> {
-    await connecting;
-    // Lost and called again while we waited.
-    if (connecting !== undefined) return await finish();
-    await link.close();
-  }
-
-  return {
-    type: TYPE,
-    write(event) {
-      if (stop.signal.aborted) {
-        dropped++;
-        return;
+  /** False when it was stopped, or given up. The target is judged every time: the name may have moved. */
+  async #open(): Promise<boolean> {
+    const { openWebSocket } = await import('./websocket-line.ts');
+    const [{ verify }, ports, { signal }] = [this.#context, this.#ports, this.#stop];
+    const { attempts, backoffMs } = this.#settings;
+    for (let attempt = 0; attempt <= attempts; attempt++) {
+      const wait = Math.min(backoffMs * 2 ** (attempt - 1), MAX_BACKOFF_MS);
+      if (attempt > 0) await pause(wait, ports.timer, signal);
+      if (signal.aborted) return false;
+      const watch = new TimeWatch(TIMEOUTS, signal, ports);
+      const asked = { verify, ports, watch };
+      const opening = openWebSocket(this.#request, asked, MAX_INCOMING, this);
+      const made = await opening.finally(() => watch.end());
+      if (made.ok) {
+        this.#line = made.output.line;
+        this.#connections++;
+        if (signal.aborted) this.#line.destroy();
+        return true;
       }
-      const text = settings.text(event);
-      const sent = connecting === undefined && (link.line()?.send(text) ?? false);
-      if (sent === false) return keep(text);
-      delivered++;
-      if (sent !== true) return sent.then(() => {});
-    },
-    async close() {
-      await Promise.race([finish(), pause(CLOSE_MS, ports.timer, stop.signal)]);
-      const isLate = link.line() !== undefined || waiting.length > 0;
-      const error = link.error() ?? (isLate ? 'not everything was sent in time' : undefined);
-      dropped += waiting.splice(0).length;
-      stop.abort();
-      context.signal.removeEventListener('abort', onAbort);
-      const url = `${request.url.origin}${request.url.pathname}`;
-      const report = { type: TYPE, delivered, dropped, connections: link.connections(), url };
-      return error === undefined ? report : { ...report, error };
-    },
-  };
+      this.#error = made.error.detail.message;
+    }
+    return false;
+  }
+
+  /** Ends it, with the other side's word that it got everything. */
+  async #finish(): Promise<void> {
+    // It may be lost and called again while we wait.
+    while (this.#connecting !== undefined) await this.#connecting;
+    if (this.#line === undefined) return;
+    const { promise: answered, resolve } = Promise.withResolvers<boolean>();
+    this.#onLost = resolve;
+    this.#line.close();
+    if (!(await answered)) this.#error ??= 'the other side did not confirm the end';
+  }
 }
 
 export const createWebSocketSinkFactory =
@@ -253,5 +225,5 @@ export const createWebSocketSinkFactory =
     if (!settings.ok) return settings;
     const scope = { host: hostOf(request.output.url) };
     const held = context.verify({ capability: 'net.websocket', scope });
-    return held.ok ? ok(createSink(request.output, settings.output, context, ports)) : held;
+    return held.ok ? ok(new WebSocketSink(request.output, settings.output, context, ports)) : held;
   };

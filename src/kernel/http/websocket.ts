@@ -1,7 +1,6 @@
 // The `websocket` transport: the body is the first message, each text message an event.
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { StreamEvent } from '../sink.ts';
-import { allowTarget } from './address.ts';
 import { statusFault } from './answer.ts';
 import type { HttpAnswer } from './connections.ts';
 import { createEventMask, type Sending, type StreamEnd } from './event-stream.ts';
@@ -135,20 +134,17 @@ export async function readWebSocket(
   { url, headers: given, body }: WireRequest,
   sending: Sending,
 ): Promise<Outcome<StreamEnd>> {
-  const { verify, ports, watch, settings } = sending;
-  const addresses = await allowTarget({ url }, 'net.websocket', verify, ports, watch);
-  if (!addresses.ok) return addresses;
   // The content type describes a body, and here there is none.
   const { 'content-type': _, ...headers } = given;
   const reading = new Reading(url, sending);
-  const request = { url, headers };
-  const opened = await openWebSocket(request, addresses.output, watch, settings.maxEvent, reading);
+  const { maxEvent } = sending.settings;
+  const opened = await openWebSocket({ url, headers }, sending, maxEvent, reading);
   if (!opened.ok) return opened;
   const { line } = opened.output;
   if (body !== undefined) await line.send(body);
   const end = await reading.read(line);
   const { count, bytes, binaries } = reading;
-  const failure = watch.failure ?? reading.failure ?? endFault(end, count);
+  const failure = sending.watch.failure ?? reading.failure ?? endFault(end, count);
   const facts = {
     status: 101,
     headers: { ...opened.output.headers },
