@@ -1,4 +1,5 @@
 export type {
+  BadArguments,
   Block,
   BrokenReply,
   Message,
