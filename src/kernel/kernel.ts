@@ -112,47 +112,68 @@ const operation = (verb: string, target: string): Operation => ({
 const targetOf = ({ item_type, item_id }: ExecuteRequest | LoadRequest): string =>
   `${plainText(item_type).slice(0, MAX_NAME)}:${plainText(item_id).slice(0, MAX_NAME)}`;
 
+function kindOf(
+  kinds: ReadonlyMap<string, Kind>,
+  request: ExecuteRequest,
+): Outcome<{ kind: Kind; action: string }> {
+  const kind = kinds.get(request.item_type);
+  if (!kind) {
+    const names = [...kinds.keys()];
+    const near = nearest(request.item_type, names);
+    const hint = near ? `did you mean \`${near}\`` : `there are: ${names.join(', ')}`;
+    return fail('invalid_input', `unknown item_type \`${request.item_type}\`; ${hint}`);
+  }
+  const action = request.action ?? kind.actions[0] ?? 'run';
+  if (!kind.actions.includes(action)) {
+    const near = nearest(action, kind.actions);
+    const hint = near ? `did you mean \`${near}\`` : `there are: ${kind.actions.join(', ')}`;
+    return fail('invalid_input', `unknown action \`${action}\` for a ${kind.name}; ${hint}`);
+  }
+  return ok({ kind, action });
+}
+
+/**
+ * The one pass of a call. INVARIANT: also what cannot be prepared goes through it, so that every call is
+ * counted and recorded; and whoever has no right hears that, not what is wrong with his call.
+ */
+async function act(
+  { authorize }: Pick<KernelPorts, 'authorize'>,
+  verb: string,
+  target: string,
+  prepared: Outcome<PreparedCall>,
+  caller: Caller,
+): Promise<Outcome<Value>> {
+  const call: PreparedCall = prepared.ok
+    ? prepared.output
+    : { op: operation(verb, target), gate: () => prepared, body: () => prepared };
+  let made: Omit<MadeCall, 'capture'> | undefined;
+  return await perform(
+    call.op,
+    call.inputs ?? [],
+    async (values, { signal, capture }) => {
+      if (!made) return fail('internal_error', `\`${verb}\` was not judged`);
+      const { authority, caller: judged } = made;
+      const speaker = signal ? { ...judged, signal } : judged;
+      return await call.body(values, { authority, caller: speaker, capture });
+    },
+    caller.frame,
+    {
+      ...caller.act,
+      ...(call.explain && { explain: call.explain }),
+      async gate() {
+        const speaker = caller.auth ? { ...caller, __auth: caller.auth() } : caller;
+        const authority = await authorize(speaker);
+        if (!authority.ok) return authority;
+        made = { authority: authority.output, caller: speaker };
+        return call.gate?.(authority.output) ?? ok(null);
+      },
+    },
+  );
+}
+
 export function createKernel(ports: KernelPorts): EmbeddedKernel {
   const { library } = ports;
   const kinds = new Map(ports.kinds.map((kind) => [kind.name, kind]));
-
-  /**
-   * The one pass of a call. INVARIANT: also what cannot be prepared goes through it, so that every call is
-   * counted and recorded; and whoever has no right hears that, not what is wrong with his call.
-   */
-  async function act(
-    verb: string,
-    target: string,
-    prepared: Outcome<PreparedCall>,
-    caller: Caller,
-  ): Promise<Outcome<Value>> {
-    const call: PreparedCall = prepared.ok
-      ? prepared.output
-      : { op: operation(verb, target), gate: () => prepared, body: () => prepared };
-    let made: Omit<MadeCall, 'capture'> | undefined;
-    return await perform(
-      call.op,
-      call.inputs ?? [],
-      async (values, { signal, capture }) => {
-        if (!made) return fail('internal_error', `\`${verb}\` was not judged`);
-        const { authority, caller: judged } = made;
-        const speaker = signal ? { ...judged, signal } : judged;
-        return await call.body(values, { authority, caller: speaker, capture });
-      },
-      caller.frame,
-      {
-        ...caller.act,
-        ...(call.explain && { explain: call.explain }),
-        async gate() {
-          const speaker = caller.auth ? { ...caller, __auth: caller.auth() } : caller;
-          const authority = await ports.authorize(speaker);
-          if (!authority.ok) return authority;
-          made = { authority: authority.output, caller: speaker };
-          return call.gate?.(authority.output) ?? ok(null);
-        },
-      },
-    );
-  }
 
   /** `search`, `load` and `help`: no item behind them, and open to whoever is known. */
   async function answer(
@@ -170,32 +191,15 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
         return found.ok ? ok(makeValue(found.output)) : found;
       },
     };
-    return await act(verb, target, ok(call), caller);
+    return await act(ports, verb, target, ok(call), caller);
   }
 
   async function prepare(request: ExecuteRequest): Promise<Outcome<PreparedCall>> {
-    const chosen = requestProblem(request) ?? kindOf(request);
+    const chosen = requestProblem(request) ?? kindOf(kinds, request);
     if (!chosen.ok) return chosen;
     await library.refresh();
     const { kind, action } = chosen.output;
     return await kind.prepare({ ...request, action });
-  }
-
-  function kindOf(request: ExecuteRequest): Outcome<{ kind: Kind; action: string }> {
-    const kind = kinds.get(request.item_type);
-    if (!kind) {
-      const names = [...kinds.keys()];
-      const near = nearest(request.item_type, names);
-      const hint = near ? `did you mean \`${near}\`` : `there are: ${names.join(', ')}`;
-      return fail('invalid_input', `unknown item_type \`${request.item_type}\`; ${hint}`);
-    }
-    const action = request.action ?? kind.actions[0] ?? 'run';
-    if (!kind.actions.includes(action)) {
-      const near = nearest(action, kind.actions);
-      const hint = near ? `did you mean \`${near}\`` : `there are: ${kind.actions.join(', ')}`;
-      return fail('invalid_input', `unknown action \`${action}\` for a ${kind.name}; ${hint}`);
-    }
-    return ok({ kind, action });
   }
 
   return {
@@ -207,13 +211,13 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
       ),
     async load(request, caller) {
       const [target, odd] = [targetOf(request), requestProblem(request)];
-      if (odd) return await act('load', target, odd, caller);
+      if (odd) return await act(ports, 'load', target, odd, caller);
       return await answer('load', target, caller, ({ authority }, uses) =>
         loadItem(library, request, authority, ports.copies, uses),
       );
     },
     execute: async (request, caller) =>
-      await act('execute', targetOf(request), await prepare(request), caller),
+      await act(ports, 'execute', targetOf(request), await prepare(request), caller),
     help: (request, caller) =>
       answer('help', plainText(request.topic ?? request.action), caller, (made, uses) =>
         giveHelp(library, request, made.caller, ports.signal, uses),
