@@ -10,7 +10,7 @@ import { runSteps } from '../step/steps.ts';
 import { hearInReplay, obeySignals } from '../thread/interruption.ts';
 import type { Recorded } from '../thread/journal-event.ts';
 import type { ThreadResult } from '../thread/ports.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { HeldLease, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
 import { finalEnding, finish } from './finish.ts';
 import { ownLoop } from './runner.ts';
@@ -101,7 +101,8 @@ function keepLease({ journal, ports }: Thread, since: number): () => void {
   const { leases } = ports.threads.live;
   // Many may be set off at once, and those before this one wait meanwhile.
   leases.beat();
-  const { thread, epoch, renewed } = journal;
+  const { thread, epoch } = journal;
+  const renewed: HeldLease['renewed'] = (answer, asked) => journal.renewed(answer, asked);
   return leases.keep({ store: ports.store, thread, epoch, renewed }, since);
 }
 
