@@ -259,7 +259,6 @@ export const anthropicReply: ReplyProtocol = {
     // Others are `ping`, and whatever is invented later.
     if (Object.hasOwn(EVENTS, type)) EVENTS[type]?.(reply, event);
   },
-  finish() {},
   takeBody(reply, body) {
     const { content } = body;
     if (!Array.isArray(content)) return '`content`';

@@ -85,7 +85,7 @@ export function createReader(protocol: Protocol, options: ReaderOptions = {}) {
      * what the provider said), with the usage in its detail.
      */
     end(clean: boolean, why?: Failure): Outcome<ModelReply> {
-      finish(reply);
+      finish?.(reply);
       const fault = reply.fault ?? (reply.isDone ? undefined : (why ?? cut(clean)));
       return replyFrom(reply, options, fault);
     },
@@ -121,7 +121,6 @@ interface TurnOptions extends ReaderOptions {
 }
 
 function feed(protocol: Protocol, fields: JsonObject, options: TurnOptions): StreamReader {
-  if (options.reader) return options.reader;
   const reader = createReader(protocol, options);
   for (const event of listAt(fields, 'body')) {
     reader.push({ event: textAt(event, 'event'), data: textAt(event, 'data') });
@@ -137,7 +136,8 @@ function brokenTurn(protocol: Protocol, { error }: Failure, options: TurnOptions
   // Without the events themselves: they are in the reply, or worth nothing.
   const { body: _, ...detail } = error.detail;
   const why: Failure = { ok: false, error: { code: error.code, detail } };
-  const reply = feed(protocol, error.detail, options).end(false, why);
+  const reader = options.reader ?? feed(protocol, error.detail, options);
+  const reply = reader.end(false, why);
   if (!reply.ok || error.code !== 'cancelled') return reply;
   const { usage, model } = reply.output;
   return {
@@ -155,6 +155,6 @@ export function replyOf(
   const isStream = typeof getOwn(fields, 'stream_events_count') === 'number';
   if (!result.ok) return isStream ? brokenTurn(protocol, result, options) : providerFault(result);
   if (!isStream) return readReply(protocol, getOwn(fields, 'body') ?? null, options);
-  const isClean = getOwn(fields, 'ended_cleanly') === true;
-  return feed(protocol, fields as JsonObject, options).end(isClean);
+  const reader = options.reader ?? feed(protocol, fields as JsonObject, options);
+  return reader.end(getOwn(fields, 'ended_cleanly') === true);
 }

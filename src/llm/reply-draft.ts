@@ -109,7 +109,7 @@ export interface ReplyProtocol {
   takeText(reply: ReplyDraft, data: string): boolean;
   take(reply: ReplyDraft, event: JsonObject, name: string | undefined): void;
   /** Whatever is known only at the end of a stream. */
-  finish(reply: ReplyDraft): void;
+  finish?(reply: ReplyDraft): void;
   /** An answer that was not streamed; what it lacks is named when it cannot be read. */
   takeBody(reply: ReplyDraft, body: JsonObject): string | undefined;
 }

@@ -99,38 +99,28 @@ const SURFACES: Readonly<Record<string, Required<Omit<SurfacePolicy, 'capabiliti
   web: { effects: ['read'], directives: 'signed' },
 };
 
-const surfaceOf =
-  (surface: string): Reader<SurfacePolicy> =>
-  ({ surfaces }) =>
-    surfaces && Object.hasOwn(surfaces, surface) ? surfaces[surface] : undefined;
+const surfaceOf = ({ surfaces }: Policy, surface: string): SurfacePolicy | undefined =>
+  surfaces && Object.hasOwn(surfaces, surface) ? surfaces[surface] : undefined;
 
 function effectsOn(levels: readonly Policy[], surface: string): readonly ToolEffect[] {
-  const read = surfaceOf(surface);
-  const { base, narrowing } = statements(levels, (policy) => read(policy)?.effects);
+  const { base, narrowing } = statements(levels, (policy) => surfaceOf(policy, surface)?.effects);
   const fallback = SURFACES[surface]?.effects ?? TOOL_EFFECTS;
   const lists = [...(base.length > 0 ? base : [fallback]), ...narrowing];
   return TOOL_EFFECTS.filter((effect) => lists.every((list) => list.includes(effect)));
 }
 
 function directivesOn(levels: readonly Policy[], surface: string): DirectiveAccess {
-  const read = surfaceOf(surface);
   const fallback = SURFACES[surface]?.directives ?? 'all';
-  return strictest(
-    levels,
-    ['none', 'signed', 'all'],
-    fallback,
-    (policy) => read(policy)?.directives,
-  );
+  const read: Reader<DirectiveAccess> = (policy) => surfaceOf(policy, surface)?.directives;
+  return strictest(levels, ['none', 'signed', 'all'], fallback, read);
 }
 
 function ceilingsOn(levels: readonly Policy[], surface: string | undefined): Ceiling[] {
   const found = levels.flatMap((policy) => policy.capabilities ?? []);
   if (surface === undefined) return found;
   // The bundle's word on a surface is a default: a user who says otherwise replaces it.
-  const { base, narrowing } = statements(
-    levels,
-    (policy) => surfaceOf(surface)(policy)?.capabilities,
-  );
+  const read: Reader<Ceiling> = (policy) => surfaceOf(policy, surface)?.capabilities;
+  const { base, narrowing } = statements(levels, read);
   return [...found, ...base, ...narrowing];
 }
 

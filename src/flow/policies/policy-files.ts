@@ -1,7 +1,7 @@
 // The policy files of all levels, as they are now. Looked at again when the last look is 20 ms old: a
 // rule that was tightened holds from then on in every running process. A file that cannot be read, or has a mistake in
 // it, closes everything: half a policy might be the half that allows.
-import { type Stats, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import {
   type Clock,
   createLooks,
@@ -37,27 +37,16 @@ interface Read {
 const MAX_BYTES = 1024 * 1024;
 const MISSING: ReadonlySet<string> = new Set(['ENOENT', 'ENOTDIR']);
 
-/** Identity of the file's content as far as the file system tells; undefined when there is no file. */
-type Stamp = Pick<Stats, 'ino' | 'size' | 'mtimeMs' | 'ctimeMs'> | string | undefined;
-
-function stampOf(file: string): Stamp {
+/** Identity of the file's content as far as the file system tells; empty when there is no file. */
+function stampOf(file: string): string {
   try {
     // Most levels have no file: saying so without an exception is much cheaper.
-    return statSync(file, { throwIfNoEntry: false });
+    const there = statSync(file, { throwIfNoEntry: false });
+    return there ? `${there.ino}:${there.size}:${there.mtimeMs}:${there.ctimeMs}` : '';
   } catch (error) {
     const code = errnoOf(error);
-    return MISSING.has(code) ? undefined : `unreadable:${code}`;
+    return MISSING.has(code) ? '' : `unreadable:${code}`;
   }
-}
-
-function isSameStamp(before: Stamp, now: Stamp): boolean {
-  if (typeof before !== 'object' || typeof now !== 'object') return before === now;
-  return (
-    before.ino === now.ino &&
-    before.size === now.size &&
-    before.mtimeMs === now.mtimeMs &&
-    before.ctimeMs === now.ctimeMs
-  );
 }
 
 const broken = ({ level, file }: PolicyPlace, message: string): Read => ({
@@ -87,21 +76,21 @@ export function createPolicyFiles(
   examine: ExaminePolicy,
   clock: Pick<Clock, 'monotonic'>,
 ) {
-  let known: { stamps: Stamp[]; state: PolicyState } | undefined;
+  let known: { stamp: string; state: PolicyState } | undefined;
   const looks = createLooks(clock);
   return {
     current(): PolicyState {
       if (known && looks.isRecent()) return known.state;
       looks.begin();
-      const stamps = places.map(({ file }) => stampOf(file));
-      const isSame = known?.stamps.every((stamp, at) => isSameStamp(stamp, stamps[at]));
-      if (known && isSame) return known.state;
+      let stamp = '';
+      for (const { file } of places) stamp += `${stampOf(file)}\n`;
+      if (known?.stamp === stamp) return known.state;
       const read = places.flatMap((place) => readPlace(place, examine) ?? []);
       const state = {
         policy: composePolicies(read.map(({ policy }) => policy)),
         diagnostics: read.flatMap(({ diagnostics }) => diagnostics),
       };
-      known = { stamps, state };
+      known = { stamp, state };
       return state;
     },
   };

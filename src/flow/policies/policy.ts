@@ -1,9 +1,7 @@
 import type { JsonObject } from '../../base/index.ts';
 import type { Ceiling, RiskTier } from '../../trust/index.ts';
-import type { LabelRule, PolicyRules, RuleState } from '../frame.ts';
+import type { PolicyRules } from '../frame.ts';
 import type { GuardSource } from '../guards/guard-expression.ts';
-
-export type { LabelRule, RuleState };
 
 // Ceilings for limits: the lowest one counts. Money is a decimal text and is compared exactly.
 
