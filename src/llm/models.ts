@@ -1,6 +1,7 @@
 // From what a directive asks for (`tier`, `model_id`) to a provider, its tool and a model id, by the
 // data in models.yaml. A new provider that speaks a known protocol is a few lines of YAML.
 import {
+  compact,
   fail,
   getOwn,
   isObject,
@@ -95,20 +96,19 @@ function complete(
     const missing = protocol ? '`tool`' : '`protocol` (anthropic_messages or openai_chat)';
     return fail('config_invalid', `provider \`${name}\` in models.yaml lacks a valid ${missing}`);
   }
-  const key_variable = wordAt(provider, 'key');
-  const max_tokens_parameter = wordAt(provider, 'max_tokens_parameter');
   const max_output = getOwn(entry, 'max_output');
-  return ok({
+  const resolved = compact<ResolvedModel>({
     model,
     provider: name,
     protocol,
     provider_tool: wordAt(provider, 'thread_tool') ?? plain_tool,
     plain_tool,
-    ...(key_variable !== undefined && { key_variable }),
-    ...(fallback !== undefined && { fallback }),
-    ...(typeof max_output === 'number' && { max_output }),
-    ...(max_tokens_parameter !== undefined && { max_tokens_parameter }),
+    key_variable: wordAt(provider, 'key'),
+    fallback,
+    max_output: typeof max_output === 'number' ? max_output : undefined,
+    max_tokens_parameter: wordAt(provider, 'max_tokens_parameter'),
   });
+  return ok(resolved);
 }
 
 function byTier(models: JsonObject, tier: string): Outcome<ResolvedModel> {

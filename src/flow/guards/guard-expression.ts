@@ -40,13 +40,7 @@ function conditionProblems(when: string): GuardProblem[] {
   const compiled = compileExpression(when);
   if (!compiled.ok) {
     const { message, column, hint } = compiled.error.detail;
-    return [
-      {
-        message,
-        ...(typeof column === 'number' ? { column } : {}),
-        ...(typeof hint === 'string' ? { hint } : {}),
-      },
-    ];
+    return [{ message, column: Number(column ?? 1), ...(typeof hint === 'string' && { hint }) }];
   }
   return unknownPaths(compiled.output, GUARD_CONTEXT).map(({ path, column, suggestion }) => ({
     message: `guards know nothing called \`${path}\``,

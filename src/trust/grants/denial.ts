@@ -1,6 +1,6 @@
 // What a refusal says: what was needed, what is held, and the line that would grant it.
-import { type Failure, fail, type Json } from '../../base/index.ts';
-import { grantName, type Need, type Scope } from './grant.ts';
+import { type Failure, fail } from '../../base/index.ts';
+import { grantName, type Need } from './grant.ts';
 import type { Permission } from './permission-map.ts';
 
 const shown = (text: string): string => {
@@ -78,9 +78,6 @@ export interface Denial {
   message: string;
 }
 
-const scopeDetail = (scope: Scope | undefined): { scope?: Json } =>
-  scope === undefined ? {} : { scope: { ...scope } };
-
 /** `permission_denied` as hooks match it. */
 export function denied({ missing, granted, attempted, message }: Denial): Failure {
   const [first] = missing;
@@ -89,7 +86,7 @@ export function denied({ missing, granted, attempted, message }: Denial): Failur
     missing_all: [...new Set(missing.map(needName))],
     attempted: attempted ?? (first ? describeNeed(first).replaceAll('`', '') : ''),
     granted: [...granted],
-    ...scopeDetail(first?.scope),
+    ...(first?.scope && { scope: { ...first.scope } }),
   });
 }
 
