@@ -155,6 +155,21 @@ function judge(
   return look.file(path, list);
 }
 
+/** Files by path relative to the root, with `/`; says so when one is new, gone or has another stamp. */
+function createFileMap(onChange: (path: string, stamp: FileStamp | undefined) => void) {
+  const files = new Map<string, FileStamp>();
+  function set(path: string, stamp: FileStamp | undefined): void {
+    const before = files.get(path);
+    if (stamp === undefined) {
+      if (files.delete(path)) onChange(path, undefined);
+    } else if (!before || !isSameStamp(before, stamp)) {
+      files.set(path, stamp);
+      onChange(path, stamp);
+    }
+  }
+  return { files, set };
+}
+
 /**
  * `root` is a real path. `onChange` hears of every file that is new, gone or has another stamp.
  * `extra` are single files outside the item folders: path under the root's name -> absolute path.
@@ -165,22 +180,11 @@ export function createFolderTree(
   onChange: (path: string, stamp: FileStamp | undefined) => void,
 ) {
   const look = createFolderLook(root);
-  /** By path relative to the root, with `/`. */
-  const files = new Map<string, FileStamp>();
+  const { files, set } = createFileMap(onChange);
   /** Relative to the root; each was listed. */
   const folders = new Map<string, Folder>();
   let topDiagnostics: Diagnostic[] = [];
   const identityOf = (folder: string) => folderIdentity(`${root}/${folder}`);
-
-  function set(path: string, stamp: FileStamp | undefined): void {
-    const before = files.get(path);
-    if (stamp === undefined) {
-      if (files.delete(path)) onChange(path, undefined);
-    } else if (!before || !isSameStamp(before, stamp)) {
-      files.set(path, stamp);
-      onChange(path, stamp);
-    }
-  }
 
   function forget(folder: string): void {
     const known = folders.get(folder);
@@ -248,10 +252,7 @@ export function createFolderTree(
     /** Lists everything again. */
     sweep(): void {
       lookAtTop();
-      walk(
-        ITEM_FOLDERS.filter((folder) => identityOf(folder) !== undefined),
-        true,
-      );
+      walk(ITEM_FOLDERS.filter(identityOf), true);
     },
     /** Lists one folder again, and folders below it that are new. */
     list(folder: string): void {

@@ -68,16 +68,10 @@ export interface Library {
   close(): void;
 }
 
-export function createLibrary(options: LibraryOptions): Library {
-  const { trustStore, clock, primitives, projectRoot, watchAbove } = options;
+function createSignatures(trustStore: TrustPort): (record: FileRecord) => SignatureState {
   let digests: BundleDigests | undefined;
   const shipped = new WeakMap<FileRecord, SignatureState>();
-  const catalogOf = createCatalogReader();
-  const readData = createDataReader();
-  const { roots: given } = options;
-  const roots = typeof given === 'function' ? given : () => given;
-
-  function signatureOf(record: FileRecord): SignatureState {
+  return (record) => {
     if (record.root.source !== 'bundle') {
       return judgeSignature(record.signed(), record.subject, trustStore);
     }
@@ -88,7 +82,15 @@ export function createLibrary(options: LibraryOptions): Library {
     const state = judgeBundled(digests, record.path, record.text());
     shipped.set(record, state);
     return state;
-  }
+  };
+}
+
+export function createLibrary(options: LibraryOptions): Library {
+  const { clock, primitives, projectRoot, watchAbove, roots: given } = options;
+  const catalogOf = createCatalogReader();
+  const readData = createDataReader();
+  const roots = typeof given === 'function' ? given : () => given;
+  const signatureOf = createSignatures(options.trustStore);
 
   // Answers are kept until something changes: one call asks for the same items and files many times.
   let generation = 0;

@@ -52,6 +52,14 @@ function firstFrom(words: readonly string[], word: string): number {
   return low;
 }
 
+/** The longer words that begin with this one, out of a sorted list. */
+function longerThan(word: string, words: readonly string[]): string[] {
+  const from = firstFrom(words, `${word}\0`);
+  const near = words.slice(from, from + MAX_FORMS);
+  const end = near.findIndex((longer) => !longer.startsWith(word));
+  return end === -1 ? near : near.slice(0, end);
+}
+
 interface Posting {
   documents: number[];
   weights: number[];
@@ -75,12 +83,7 @@ export function createSearchIndex() {
     if (word.length < MIN_PREFIX) return forms;
     // Two sorted runs: one pass, not a sort of all there is.
     if (fresh.length > 0) [vocabulary, fresh] = [[...vocabulary, ...fresh.sort()].sort(), []];
-    const from = firstFrom(vocabulary, `${word}\0`);
-    for (const longer of vocabulary.slice(from, from + MAX_FORMS)) {
-      if (!longer.startsWith(word)) break;
-      forms.push(longer);
-    }
-    return forms;
+    return [...forms, ...longerThan(word, vocabulary)];
   }
 
   /** Gaps in the lists are closed when there are many, and their numbers used again. */
