@@ -4,7 +4,7 @@ import type {
   ActionExpression,
   Expression,
   Mode,
-  Node,
+  NodeOf,
   ScriptTree,
   Statement,
 } from '../../src/script/syntax/ast.ts';
@@ -71,7 +71,7 @@ const { expression, reference } = fc.letrec<{ expression: Expression; reference:
         .map((ends) => ({ kind: 'slice', ...ends, ...place }) as const),
     );
     const plain = fc.record({ name, steps: fc.array(step, { maxLength: 2 }) }).map(
-      (made): Node<'reference'> => ({
+      (made): NodeOf<'reference'> => ({
         kind: 'reference',
         ...made,
         isOptional: false,

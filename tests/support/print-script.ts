@@ -5,7 +5,7 @@ import type {
   Condition,
   Expression,
   LabelEdit,
-  Node,
+  NodeOf,
   Parameter,
   PathStep,
   PipelineStage,
@@ -17,7 +17,7 @@ import type {
 } from '../../src/script/syntax/ast.ts';
 import { OPERATOR_LEVEL } from '../../src/script/syntax/value.ts';
 
-type Show = (part: Node<'repeat'>) => string;
+type Show = (part: NodeOf<'repeat'>) => string;
 
 const escaped = (text: string, pattern: RegExp): string =>
   text.replace(pattern, (char) => ({ '\n': '\\n', '\t': '\\t' })[char] ?? `\\${char}`);
@@ -30,7 +30,7 @@ export const printKey = (key: string): string =>
   /^[\w$\u0080-\uffff-]+$/.test(key) ? key : `"${escaped(key, /["\\\n\t]/g)}"`;
 
 /** `repeat` prints the head of a `/for` in text. */
-export function printTemplate({ style, parts }: Node<'template'>, repeat: Show): string {
+export function printTemplate({ style, parts }: NodeOf<'template'>, repeat: Show): string {
   const inner = parts
     .map((part, index) => printPart(part, parts[index - 1], style, repeat))
     .join('');
@@ -74,7 +74,7 @@ const ESCAPED = {
 function printPart(
   part: TemplatePart,
   before: TemplatePart | undefined,
-  style: Node<'template'>['style'],
+  style: NodeOf<'template'>['style'],
   repeat: Show,
 ): string {
   if (typeof part !== 'string') return part.kind === 'repeat' ? repeat(part) : part.raw;
@@ -86,8 +86,8 @@ function printPart(
 
 /** The lines of a repetition, for whoever prints its head. */
 export const printLines = (
-  part: Node<'repeat'>,
-  style: Node<'template'>['style'],
+  part: NodeOf<'repeat'>,
+  style: NodeOf<'template'>['style'],
   repeat: Show,
 ): string =>
   part.parts.map((inner, index) => printPart(inner, part.parts[index - 1], style, repeat)).join('');
@@ -101,7 +101,7 @@ export type PrintAction = (action: ActionExpression) => string;
 export function createValuePrinter(action: PrintAction) {
   const lines = (items: readonly string[]): string =>
     items.length === 0 ? '[ ]' : `[\n${items.join('\n')}\n]`;
-  const block = ({ body }: Node<'block'>): string => lines(body.map(action));
+  const block = ({ body }: NodeOf<'block'>): string => lines(body.map(action));
 
   /** Never carried on by what follows it. */
   const operand = (e: Expression): string => (isPrimary(e) ? value(e) : `(${value(e)})`);
@@ -142,7 +142,7 @@ export function createValuePrinter(action: PrintAction) {
   }
 
   /** Alone in brackets, some values would be the line of a block; a comma says they are not. */
-  function array({ items }: Node<'array'>): string {
+  function array({ items }: NodeOf<'array'>): string {
     const printed = items
       .map((item) => (item.isSpread ? '...' : '') + value(item.value))
       .join(', ');
@@ -198,7 +198,7 @@ export function createValuePrinter(action: PrintAction) {
     }
   }
 
-  function when({ subject, isSimple, items }: Node<'when'>): string {
+  function when({ subject, isSimple, items }: NodeOf<'when'>): string {
     const arms = items.map((item) =>
       item.kind === 'arm' ? `${test(item.condition)} => ${action(item.action)}` : action(item),
     );
@@ -219,7 +219,7 @@ export function createValuePrinter(action: PrintAction) {
     }
   }
 
-  function forLoop({ parallel, bind, collection, filter, body, batch }: Node<'for'>): string {
+  function forLoop({ parallel, bind, collection, filter, body, batch }: NodeOf<'for'>): string {
     const { key, name, path } = bind;
     const cap = parallel?.cap === undefined ? '' : `(${limits(parallel.cap, parallel.pauseMs)})`;
     const bound = `${key === undefined ? '' : `@${key}, `}@${[name, ...path].join('.')}`;
@@ -263,7 +263,7 @@ export function createValuePrinter(action: PrintAction) {
     }
   }
 
-  function template(e: Node<'template'>): string {
+  function template(e: NodeOf<'template'>): string {
     const repeat: Parameters<typeof printTemplate>[1] = (part) => {
       const { bind, collection } = part;
       const bound = `${bind.key === undefined ? '' : `@${bind.key}, `}@${[bind.name, ...bind.path].join('.')}`;
@@ -279,7 +279,7 @@ export function createValuePrinter(action: PrintAction) {
     as,
     isOptional,
     steps: after,
-  }: Node<'file'>): string {
+  }: NodeOf<'file'>): string {
     const picked = definitions === undefined ? '' : ` { ${definitions.join(', ')} }`;
     const chosen = sections === undefined ? '' : ` # ${selector(sections)}`;
     const renamed = as === undefined ? '' : ` as ${template(as)}`;
@@ -293,7 +293,7 @@ export function createValuePrinter(action: PrintAction) {
     return names(include) + (exclude.length === 0 ? '' : `; !# ${names(exclude)}`);
   }
 
-  function code(e: Node<'command' | 'code'>): string {
+  function code(e: NodeOf<'command' | 'code'>): string {
     const folder = e.folder === undefined ? '' : `:${template(e.folder)}`;
     const using = e.using === undefined ? '' : ` using ${value(e.using.value)} as ${e.using.name}`;
     if (e.kind === 'command') return `cmd${folder} {${e.raw}}${using}`;
@@ -327,7 +327,7 @@ export function createValuePrinter(action: PrintAction) {
     }
   }
 
-  function options({ entries, pipeline }: Node<'options'>): string {
+  function options({ entries, pipeline }: NodeOf<'options'>): string {
     const pairs = [...entries].map(([key, e]) => `${key}: ${value(e)}`);
     if (pipeline !== undefined) pairs.push(`pipeline: ${stageList(pipeline)}`);
     return `with { ${pairs.join(', ')} }`;
@@ -336,7 +336,7 @@ export function createValuePrinter(action: PrintAction) {
   const stageList = (all: readonly PipelineStage[]): string =>
     `[${all.map((s) => (s.kind === 'group-stage' ? stageList(s.members) : stage(s))).join(', ')}]`;
 
-  const tail = (e: Node<'options'> | undefined): string =>
+  const tail = (e: NodeOf<'options'> | undefined): string =>
     e === undefined ? '' : ` ${options(e)}`;
 
   return { value, operand, condition, run, template, options, tail, block };
@@ -472,7 +472,7 @@ function rule(s: Rule): string {
   }
 }
 
-function exe({ labels, name, parameters: all, body, options }: Node<'exe'>): string {
+function exe({ labels, name, parameters: all, body, options }: NodeOf<'exe'>): string {
   const head = words('exe', labels.join(','), `@${name}${parameters(all)}`);
   const about = options === undefined ? '' : options.entries;
   if (about === '') return `${head} = ${value(body)}`;
@@ -491,7 +491,7 @@ function exe({ labels, name, parameters: all, body, options }: Node<'exe'>): str
   return `${head} = ${value(made)}`;
 }
 
-function effect({ effect: word, value: shown, target, format }: Node<'effect'>): string {
+function effect({ effect: word, value: shown, target, format }: NodeOf<'effect'>): string {
   const isWritten = target !== undefined;
   return words(
     word,
@@ -512,7 +512,7 @@ function printTarget(target: Target): string {
   }
 }
 
-function importing({ form, source, mode, options }: Node<'import'>): string {
+function importing({ form, source, mode, options }: NodeOf<'import'>): string {
   const from = source.kind === 'path' ? template(source.path) : `@${source.kind}`;
   const head = words('import', mode);
   switch (form.kind) {

@@ -3,7 +3,7 @@
 import type { Json } from '../../base/index.ts';
 import { EMPTY, makeValue, type Value } from '../../flow/index.ts';
 import type { Compiler, Environment } from '../run/environment.ts';
-import type { Node } from '../syntax/ast.ts';
+import type { NodeOf } from '../syntax/ast.ts';
 import { isAbsent } from '../values/kinds.ts';
 import { compactJson, textOf } from '../values/text.ts';
 import { compileParts, resolveOpen, type TextMaker } from './text.ts';
@@ -60,7 +60,7 @@ const WORDS: TextMaker<readonly Word[]> = {
 /** Every line as words; values are evaluated, nothing is joined yet. */
 export function compileLines(
   c: Compiler,
-  node: Node<'command'>,
+  node: NodeOf<'command'>,
 ): (env: Environment) => Promise<readonly (readonly Word[])[]> {
   const makers = node.lines.map((parts) => compileParts(c, parts, WORDS));
   return async (env) => {

@@ -23,7 +23,7 @@ import {
   type SourceUnit,
 } from '../run/environment.ts';
 import { operate, passedAt, unwrap } from '../run/operate.ts';
-import type { Node } from '../syntax/ast.ts';
+import type { NodeOf } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { parseJsonText, plainCopy, stageInput } from '../values/data.ts';
 import { isFunctionData } from '../values/function-data.ts';
@@ -123,7 +123,7 @@ interface Setting {
 
 function compileSetting(
   c: Compiler,
-  { using, folder }: Node<'command' | 'code'>,
+  { using, folder }: NodeOf<'command' | 'code'>,
 ): (env: Environment) => MaybePromise<Setting> {
   if (!using && !folder) return (env) => ({ given: NONE, folder: env.unit.folder });
   const value = using && c.expression(using.value);
@@ -174,7 +174,7 @@ function resultOf(env: Environment, result: ProcessResult, kind: string): Value 
   return parseJsonText(makeValue(text, { text }));
 }
 
-export function compileCommand(c: Compiler, node: Node<'command'>): Execute {
+export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
   const lines = compileLines(c, node);
   const setting = compileSetting(c, node);
   return async (env, _named, isPart, isStage) => {
@@ -226,7 +226,7 @@ const passedAs = (named: readonly Named[], passed: readonly Value[], from: numbe
 const LANGUAGES = { sh: 'sh', bash: 'sh', js: 'js', node: 'node', py: 'py' } as const;
 
 /** What code sees by name: a function's parameters and the names before the braces. */
-export function compileCode(c: Compiler, node: Node<'code'>): Execute {
+export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
   const kind = LANGUAGES[node.language];
   const names = node.names.map((reference) => {
     const last = reference.steps.at(-1);
@@ -266,7 +266,7 @@ interface CodeRun {
   readonly context: Frame;
 }
 
-type RunCode = (node: Node<'code'>, run: CodeRun) => Promise<Value>;
+type RunCode = (node: NodeOf<'code'>, run: CodeRun) => Promise<Value>;
 
 const runJs: RunCode = async ({ body }, { env, named, isStage, context }) => {
   const outcome = await env.run.world.js.run({

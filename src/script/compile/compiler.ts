@@ -4,7 +4,7 @@ import { makeValue } from '../../flow/index.ts';
 import { refuseLeave, takeReturn } from '../run/control-values.ts';
 import type { Compiler, Eval, Reading, SourceUnit } from '../run/environment.ts';
 import { located } from '../run/operate.ts';
-import type { ActionExpression, Expression, Node } from '../syntax/ast.ts';
+import type { ActionExpression, Expression, NodeOf } from '../syntax/ast.ts';
 import { compileCode, compileCommand, compileExecution } from './command.ts';
 import {
   compileBlock,
@@ -55,7 +55,11 @@ const placed =
   (env) =>
     located(env, at, () => evaluate(env));
 
-type Compile<K extends Expression['kind']> = (c: Compiler, node: Node<K>, reading: Reading) => Eval;
+type Compile<K extends Expression['kind']> = (
+  c: Compiler,
+  node: NodeOf<K>,
+  reading: Reading,
+) => Eval;
 
 const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
   literal(_c, node) {

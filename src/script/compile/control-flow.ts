@@ -24,13 +24,13 @@ import {
   augmentedNames,
   type Condition,
   mayLeave,
-  type Node,
+  type NodeOf,
 } from '../syntax/ast.ts';
 import { absent, isAbsent, isTruthy } from '../values/kinds.ts';
 import { applied, equals } from '../values/operators.ts';
 
 /** Lines in a scope of their own; the value is a `Leave`, or what the last line gave. */
-export function compileBlock(c: Compiler, node: Node<'block'>, kind: ScopeKind = 'block'): Eval {
+export function compileBlock(c: Compiler, node: NodeOf<'block'>, kind: ScopeKind = 'block'): Eval {
   const lines = c.lines(node.body);
   return (env) => lines({ ...env, scope: new VariableScope(kind, env.scope) });
 }
@@ -96,8 +96,8 @@ const NO_MATCH = makeValue(null, { origin: { unmatched: true } });
 
 export function compileWhen(
   c: Compiler,
-  node: Node<'when'>,
-  compileOne: (arm: Node<'arm'>) => Eval = (arm) => compileArm(c, arm),
+  node: NodeOf<'when'>,
+  compileOne: (arm: NodeOf<'arm'>) => Eval = (arm) => compileArm(c, arm),
 ): Eval {
   const subject = node.subject && c.expression(node.subject, 'condition');
   const items = node.items
@@ -139,11 +139,11 @@ async function chooseArm(
   return { action: undefined, marks };
 }
 
-export const compileArm = (c: Compiler, { action }: Node<'arm'>): Eval =>
+export const compileArm = (c: Compiler, { action }: NodeOf<'arm'>): Eval =>
   action.kind === 'block' ? compileArmBlock(c, action) : c.action(action);
 
 /** Without `=>` the block of an arm has no value. */
-export function compileArmBlock(c: Compiler, node: Node<'block'>): Eval {
+export function compileArmBlock(c: Compiler, node: NodeOf<'block'>): Eval {
   const block = compileBlock(c, node, 'arm');
   return async (env) => {
     const value = await block(env);
@@ -151,7 +151,7 @@ export function compileArmBlock(c: Compiler, node: Node<'block'>): Eval {
   };
 }
 
-export function compileIf(c: Compiler, node: Node<'if'>): Eval {
+export function compileIf(c: Compiler, node: NodeOf<'if'>): Eval {
   const condition = c.expression(node.condition, 'condition');
   const first = compileBlock(c, node.then);
   const other = node.else;
@@ -168,7 +168,7 @@ export function compileIf(c: Compiler, node: Node<'if'>): Eval {
 }
 
 /** A block as a right-hand side: the value of its `=>`. */
-export function compileBlockValue(c: Compiler, node: Node<'block'>): Eval {
+export function compileBlockValue(c: Compiler, node: NodeOf<'block'>): Eval {
   const block = compileBlock(c, node);
   return async (env) => {
     const value = await block(env);

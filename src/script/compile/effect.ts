@@ -21,7 +21,7 @@ import {
   resolvePath,
 } from '../run/environment.ts';
 import { lazyInput, operate, unwrap } from '../run/operate.ts';
-import type { Expression, Node, Target } from '../syntax/ast.ts';
+import type { Expression, NodeOf, Target } from '../syntax/ast.ts';
 import { lineOf, placeOf } from '../syntax/problem.ts';
 import { absent } from '../values/kinds.ts';
 import { fileText, jsonLine, showText, textOf } from '../values/text.ts';
@@ -39,7 +39,7 @@ function shownAs(node: Expression | undefined): Shown {
 /** `inline` effects get the value that passes; statements have their own. */
 export function compileEffect(
   c: Compiler,
-  node: Node<'effect'>,
+  node: NodeOf<'effect'>,
   isInline: boolean,
 ): (env: Environment, passing?: Value) => Promise<Value> {
   const evaluate = node.value && compileShown(c, node.value);
@@ -60,7 +60,7 @@ export function compileEffect(
 }
 
 function operationOf(
-  node: Node<'effect'>,
+  node: NodeOf<'effect'>,
   env: Environment,
   where: Where | undefined,
   isInline: boolean,
@@ -90,7 +90,7 @@ function compileTarget(
 }
 
 function carryOut(
-  node: Node<'effect'>,
+  node: NodeOf<'effect'>,
   given: Value,
   where: Where | undefined,
   shown: Shown,
@@ -143,7 +143,7 @@ async function write(
 async function writeTo(
   path: string,
   value: Value,
-  { effect, format }: Node<'effect'>,
+  { effect, format }: NodeOf<'effect'>,
   env: Environment,
   emit: Emit,
 ): Promise<Value> {

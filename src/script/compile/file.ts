@@ -33,7 +33,7 @@ import {
 } from '../run/environment.ts';
 import { operate, unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
-import type { Node, SectionName } from '../syntax/ast.ts';
+import type { NodeOf, SectionName } from '../syntax/ast.ts';
 import { withOrigin } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import type { LoadedText } from '../world.ts';
@@ -95,7 +95,7 @@ function compileNames(c: Compiler, list: readonly SectionName[]) {
 
 type Shape = (value: Value, env: Environment) => MaybePromise<Value>;
 
-function compileSections(c: Compiler, node: Node<'file'>): Shape {
+function compileSections(c: Compiler, node: NodeOf<'file'>): Shape {
   const { sections } = node;
   if (!sections) return (value) => value;
   const [include, exclude] = [compileNames(c, sections.include), compileNames(c, sections.exclude)];
@@ -116,7 +116,7 @@ function compileSections(c: Compiler, node: Node<'file'>): Shape {
 }
 
 /** `as "…<>…"`: `<>` is the file. */
-function compileAs(c: Compiler, node: Node<'file'>): Shape {
+function compileAs(c: Compiler, node: NodeOf<'file'>): Shape {
   const { as, sections } = node;
   if (!as || sections) return (value) => value;
   const evaluate = c.text(as.parts);
@@ -129,7 +129,7 @@ function compileAs(c: Compiler, node: Node<'file'>): Shape {
 }
 
 /** An extra that few scripts need, so it is loaded when one does. */
-function compileDefinitions({ definitions }: Node<'file'>): Shape {
+function compileDefinitions({ definitions }: NodeOf<'file'>): Shape {
   if (!definitions) return (value) => value;
   return async (value) =>
     (await import('../files/definitions.ts')).selectDefinitions(value, definitions);
@@ -172,7 +172,7 @@ async function orNothing(value: Value, env: Environment, shape: Shape): Promise<
   }
 }
 
-export function compileFile(c: Compiler, node: Node<'file'>, reading: Reading): Eval {
+export function compileFile(c: Compiler, node: NodeOf<'file'>, reading: Reading): Eval {
   const path = c.text(node.path.parts);
   const sections = compileSections(c, node);
   const definitions = compileDefinitions(node);
@@ -200,7 +200,7 @@ export function compileFile(c: Compiler, node: Node<'file'>, reading: Reading): 
 async function loadOne(
   place: string,
   written: Value,
-  node: Node<'file'>,
+  node: NodeOf<'file'>,
   env: Environment,
   shape: Shape,
 ): Promise<Value> {

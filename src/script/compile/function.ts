@@ -27,7 +27,7 @@ import {
 import { withFacts } from '../run/names.ts';
 import { lazyInput, operate } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
-import type { Expression, Node } from '../syntax/ast.ts';
+import type { Expression, NodeOf } from '../syntax/ast.ts';
 import { bodyKindOf } from '../syntax/outline.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { absent, isFileList, withText } from '../values/kinds.ts';
@@ -66,7 +66,7 @@ function compileBody(c: Compiler, node: Expression): Body {
   };
 }
 
-function operationOf(node: Node<'exe'>, c: Compiler, kind: string, isStage: boolean): Operation {
+function operationOf(node: NodeOf<'exe'>, c: Compiler, kind: string, isStage: boolean): Operation {
   const keys = [`op:${kind}`, ...(PROCESSES.has(kind) ? [`op:run:${kind}`] : [])];
   return {
     type: 'exe',
@@ -82,7 +82,7 @@ function operationOf(node: Node<'exe'>, c: Compiler, kind: string, isStage: bool
 }
 
 /** Calling oneself needs the label `recursive`, and ends somewhere. */
-function enter(chain: CallChain | undefined, self: object, node: Node<'exe'>): CallChain {
+function enter(chain: CallChain | undefined, self: object, node: NodeOf<'exe'>): CallChain {
   let depth = 1;
   for (let call = chain; call; call = call.parent) if (call.executable === self) depth++;
   const isRecursive = node.labels.includes('recursive');
@@ -101,7 +101,7 @@ function enter(chain: CallChain | undefined, self: object, node: Node<'exe'>): C
 
 /** Parameters in order; a stage without parameters still has its input judged. */
 function inputsOf(
-  node: Node<'exe'>,
+  node: NodeOf<'exe'>,
   values: readonly Eval[],
   site: CallSite,
   seen: Value[],
@@ -124,7 +124,7 @@ function inputsOf(
 
 function bindParameters(
   scope: VariableScope,
-  node: Node<'exe'>,
+  node: NodeOf<'exe'>,
   values: readonly Value[],
   isStage: boolean,
   isTemplate: boolean,
@@ -170,7 +170,10 @@ function compileDenied(c: Compiler, node: Expression) {
   return undefined;
 }
 
-export function compileFunction(c: Compiler, node: Node<'exe'>): (env: Environment) => Executable {
+export function compileFunction(
+  c: Compiler,
+  node: NodeOf<'exe'>,
+): (env: Environment) => Executable {
   const body = compileBody(c, node.body);
   const denied = compileDenied(c, node.body);
   const call = operationOf(node, c, body.kind, false);

@@ -35,7 +35,7 @@ import {
 } from '../run/environment.ts';
 import { failed, passedAt, unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
-import type { Node } from '../syntax/ast.ts';
+import type { NodeOf } from '../syntax/ast.ts';
 import { lineOf, shownPlace } from '../syntax/problem.ts';
 import { absent, entriesOf, isAbsent } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
@@ -58,7 +58,7 @@ function ruleEnv(
   return { ...env, scope, frame, ...own };
 }
 
-export function compileGuard(c: Compiler, node: Node<'guard'>): Eval {
+export function compileGuard(c: Compiler, node: NodeOf<'guard'>): Eval {
   const rules = compileWhen(c.forFunction(), node.rules);
   const { name, filter: on, timing, privileged } = node;
   return (env) => {
@@ -185,7 +185,7 @@ function portOf(state: HookState): ScriptHooks {
   };
 }
 
-export function compileHook(c: Compiler, node: Node<'hook'>): Eval {
+export function compileHook(c: Compiler, node: NodeOf<'hook'>): Eval {
   const block = compileBlock(c.forFunction(), node.body);
   return (env) => {
     const run: ScriptHook['run'] = async ({ inputs, output, frame }) => {
@@ -205,7 +205,7 @@ export function compileHook(c: Compiler, node: Node<'hook'>): Eval {
   };
 }
 
-export function compilePolicy(c: Compiler, node: Node<'policy'>): Eval {
+export function compilePolicy(c: Compiler, node: NodeOf<'policy'>): Eval {
   const members = compileArguments(c, node.members);
   return async (env) => {
     const found = await evaluateAll(members, env);
@@ -220,7 +220,7 @@ export function compilePolicy(c: Compiler, node: Node<'policy'>): Eval {
 
 const objectOf = (value: Value): JsonObject => (isObject(value.data) ? value.data : {});
 
-export function compileProfiles(c: Compiler, node: Node<'profiles'>): Eval {
+export function compileProfiles(c: Compiler, node: NodeOf<'profiles'>): Eval {
   const evaluate = c.expression(node.value);
   return async (env) => {
     const profile = profileOf(env.run, objectOf(await evaluate(env)));
@@ -229,7 +229,7 @@ export function compileProfiles(c: Compiler, node: Node<'profiles'>): Eval {
   };
 }
 
-export function compileNeeds(c: Compiler, node: Node<'needs'>): Eval {
+export function compileNeeds(c: Compiler, node: NodeOf<'needs'>): Eval {
   const evaluate = c.expression(node.value);
   return async (env) => {
     const missing = await missingNeeds(env, objectOf(await evaluate(env)));
@@ -248,7 +248,7 @@ const list = (value: Value | undefined): readonly string[] => {
   return Array.isArray(value.data) ? value.data.map(plainText) : [plainText(value.data)];
 };
 
-export function compileVerdict(c: Compiler, node: Node<'verdict'>): Eval {
+export function compileVerdict(c: Compiler, node: NodeOf<'verdict'>): Eval {
   const evaluate = node.value && c.expression(node.value);
   const { decision, options } = node;
   const edit = node.labels;

@@ -26,10 +26,10 @@ import {
 import { withFacts } from '../run/names.ts';
 import { lazyInput, operate } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
-import type { Binding, Node } from '../syntax/ast.ts';
+import type { Binding, NodeOf } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { fieldOf } from '../values/access.ts';
-import { type Item, itemsOf } from '../values/data.ts';
+import { itemsOf, type LoopItem } from '../values/data.ts';
 import { absent, isAbsent, isTruthy, shapeMarks } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { type Branches, branchesOf, compileBlock, decided } from './control-flow.ts';
@@ -60,7 +60,7 @@ async function runInParallel<T, U>(
 
 export const DEFAULT_CAP = 4;
 
-function bindItem(scope: VariableScope, bind: Binding, item: Item): void {
+function bindItem(scope: VariableScope, bind: Binding, item: LoopItem): void {
   scope.bind(bind.name, 'loop', item.value);
   scope.bind(bind.key ?? `${bind.name}_key`, 'loop', makeValue(item.key));
   let value = item.value;
@@ -90,7 +90,7 @@ function roundOf(result: Value): Round {
 }
 
 interface Plan {
-  readonly node: Node<'for'>;
+  readonly node: NodeOf<'for'>;
   readonly filter: Eval | undefined;
   readonly body: Eval;
   readonly isCollecting: boolean;
@@ -100,10 +100,10 @@ interface Plan {
 function roundEnv(
   env: Environment,
   { node }: Plan,
-  items: readonly Item[],
+  items: readonly LoopItem[],
   index: number,
 ): Environment {
-  const item = items[index] as Item;
+  const item = items[index] as LoopItem;
   const parallel = node.parallel !== undefined;
   const scope = new VariableScope(parallel ? 'branch' : 'block', env.scope);
   bindItem(scope, node.bind, item);
@@ -127,7 +127,7 @@ async function runRound(env: Environment, plan: Plan): Promise<Value> {
 const dropped = (marks: Descriptor, result: Value, round: Round): Descriptor =>
   'item' in round && round.item ? marks : mergeDescriptors(marks, result.meta.descriptor);
 
-async function inOrder(env: Environment, plan: Plan, items: readonly Item[]): Promise<Rounds> {
+async function inOrder(env: Environment, plan: Plan, items: readonly LoopItem[]): Promise<Rounds> {
   const found: Value[] = [];
   let marks = EMPTY;
   for (const index of items.keys()) {
@@ -147,7 +147,7 @@ const SKIPPED = Symbol('skipped');
  * Branches side by side; one that fails gives a record of its error instead. `marks`: of those that
  * failed. `isFatal`: a fault that ends them all.
  */
-export async function runBranches<T, I extends Item>(
+export async function runBranches<T, I extends LoopItem>(
   items: readonly I[],
   cap: number,
   pauseMs: number,
@@ -178,7 +178,7 @@ export async function runBranches<T, I extends Item>(
 async function inParallel(
   env: Environment,
   plan: Plan,
-  items: readonly Item[],
+  items: readonly LoopItem[],
   cap: number,
 ): Promise<Rounds> {
   let marks = EMPTY;
@@ -200,7 +200,7 @@ async function inParallel(
   return { found, end: undefined, marks };
 }
 
-function compileCap(c: Compiler, node: Node<'for'>): (env: Environment) => Promise<number> {
+function compileCap(c: Compiler, node: NodeOf<'for'>): (env: Environment) => Promise<number> {
   const cap = node.parallel?.cap && c.expression(node.parallel.cap);
   return async (env) => {
     const value = await cap?.(env);
@@ -214,7 +214,7 @@ function compileCap(c: Compiler, node: Node<'for'>): (env: Environment) => Promi
 
 export function compileFor(
   c: Compiler,
-  node: Node<'for'>,
+  node: NodeOf<'for'>,
   body: Eval,
   isCollecting: boolean,
 ): Eval {
@@ -242,7 +242,7 @@ export function compileFor(
 }
 
 /** `foreach @f(@xs, @ys)`: every combination, the last list fastest. */
-export function compileForeach(c: Compiler, node: Node<'foreach'>): Eval {
+export function compileForeach(c: Compiler, node: NodeOf<'foreach'>): Eval {
   const { call } = node;
   const { target, values } = compileCallee(c, call);
   return async (env) => {
@@ -270,7 +270,7 @@ function combinations(lists: readonly (readonly Value[])[]): readonly (readonly 
 
 const MAX_ROUNDS = 100_000;
 
-export function compileLoop(c: Compiler, node: Node<'loop'>): Eval {
+export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
   const body = compileBlock(c, node.body);
   const limit = node.limit && c.expression(node.limit);
   const until = node.until && c.expression(node.until, 'condition');

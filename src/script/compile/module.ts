@@ -12,7 +12,7 @@ import {
   type SourceUnit,
 } from '../run/environment.ts';
 import { operate, unwrap } from '../run/operate.ts';
-import type { Node, Parameter } from '../syntax/ast.ts';
+import type { NodeOf, Parameter } from '../syntax/ast.ts';
 import { derivedName } from '../syntax/outline.ts';
 import { placeOf, shownPlace } from '../syntax/problem.ts';
 import { makeFunction } from '../values/function-data.ts';
@@ -36,7 +36,7 @@ function functionOf(
   parameters: readonly Parameter[],
   env: Environment,
 ): Value {
-  const body: Node<'template-file'> = { kind: 'template-file', path: bare(path), at: 0, end: 0 };
+  const body: NodeOf<'template-file'> = { kind: 'template-file', path: bare(path), at: 0, end: 0 };
   const name = basename(path, extname(path));
   const head = { kind: 'exe', labels: [], name, parameters, options: undefined } as const;
   return makeFunction(compileFunction(c.forFunction(), { ...head, body, at: 0, end: 0 })(env));
@@ -163,7 +163,7 @@ const namespaceOf = ({ whole, names, path, frontMatter }: Exports): Value =>
   whole ?? withOrigin(makeContainer(names), { namespace: path, fm: frontMatter.data });
 
 /** May come first: what is exported is judged when the file has come to its end. */
-export function compileExport(c: Compiler, node: Node<'export'>): Eval {
+export function compileExport(c: Compiler, node: NodeOf<'export'>): Eval {
   return () => {
     if (node.names) {
       c.unit.exports.names ??= new Map();
@@ -184,7 +184,7 @@ export async function judgeExports(env: Environment): Promise<void> {
   await operate({ ...env, frame: env.run.ground }, op, inputs, () => absent());
 }
 
-export function compileImport(c: Compiler, node: Node<'import'>): Eval {
+export function compileImport(c: Compiler, node: NodeOf<'import'>): Eval {
   const { source } = node;
   const skip = node.options?.entries.get('skipDirs');
   const skipped = skip && c.expression(skip);
@@ -217,7 +217,7 @@ export function compileImport(c: Compiler, node: Node<'import'>): Eval {
 
 async function load(
   c: Compiler,
-  node: Node<'import'>,
+  node: NodeOf<'import'>,
   place: string,
   folders: Value | undefined,
   env: Environment,
@@ -240,7 +240,7 @@ function exportsOf(value: Value, path: string): Exports {
 
 function bindFrom(
   c: Compiler,
-  node: Node<'import'>,
+  node: NodeOf<'import'>,
   env: Environment,
   exports: Exports,
   isLoose: boolean,

@@ -19,7 +19,7 @@ import {
 } from '../run/environment.ts';
 import { contextValue, findName, isContextName, isPipeView } from '../run/names.ts';
 import { located } from '../run/operate.ts';
-import type { Expression, Node, PathStep } from '../syntax/ast.ts';
+import type { Expression, NodeOf, PathStep } from '../syntax/ast.ts';
 import { type AccessMode, fieldOf, indexOf, sliceOf } from '../values/access.ts';
 import { makeFunction } from '../values/function-data.ts';
 import { absent, isAbsent, withOrigin } from '../values/kinds.ts';
@@ -36,7 +36,7 @@ export const compileArguments = (c: Compiler, nodes: readonly Expression[]): Eva
 /** `@f(a, b)` as what is called and what it is given. */
 export function compileCallee(
   c: Compiler,
-  node: Node<'reference'>,
+  node: NodeOf<'reference'>,
 ): { target: Eval; steps: readonly PathStep[]; values: Eval[] } {
   const last = node.steps.at(-1);
   const isCall = last?.kind === 'call';
@@ -174,7 +174,7 @@ interface Walked {
 }
 
 /** A field and the call after it are one step: a method, or a function in a field. */
-function compileSteps(c: Compiler, node: Node<'reference'>, reading: Reading): Walked[] {
+function compileSteps(c: Compiler, node: NodeOf<'reference'>, reading: Reading): Walked[] {
   const walks: Walked[] = [];
   const { steps, name } = node;
   for (let at = 0; at < steps.length; at++) {
@@ -255,7 +255,7 @@ const asksDefined = ([first]: readonly PathStep[]): boolean =>
 /** `@mx.name…` makes only that member. */
 function contextReference(
   c: Compiler,
-  node: Node<'reference'>,
+  node: NodeOf<'reference'>,
   reading: Reading,
 ): Eval | undefined {
   const [first, second, third] = node.steps;
@@ -270,7 +270,7 @@ function contextReference(
     located(env, node.at, () => walkSteps(walks, contextValue(env, first.name, inner), env));
 }
 
-export function compileReference(c: Compiler, node: Node<'reference'>, asked: Reading): Eval {
+export function compileReference(c: Compiler, node: NodeOf<'reference'>, asked: Reading): Eval {
   const reading = node.isOptional ? 'condition' : asked;
   const context = contextReference(c, node, reading);
   const walks = compileSteps(c, node, reading);
@@ -296,7 +296,7 @@ export function compileReference(c: Compiler, node: Node<'reference'>, asked: Re
 /** For texts: undefined when the name is unknown, so that it stays as written. */
 export function compileKnownReference(
   c: Compiler,
-  node: Node<'reference'>,
+  node: NodeOf<'reference'>,
   reading: Reading,
 ): (env: Environment) => MaybePromise<Value | undefined> {
   const evaluate = compileReference(c, node, reading);

@@ -21,7 +21,7 @@ import {
   newPath,
 } from '../run/environment.ts';
 import { operate } from '../run/operate.ts';
-import type { Expression, Node, PipelineStage } from '../syntax/ast.ts';
+import type { Expression, NodeOf, PipelineStage } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { parseJsonText, stageInput } from '../values/data.ts';
 import { absent } from '../values/kinds.ts';
@@ -92,13 +92,13 @@ const withInput = ({ pipe }: Environment, input: Value | undefined): Environment
   pipe && input ? { ...pipe, input } : pipe;
 
 /** What a stage calls, under the name that it is known by. */
-function targetOf(c: Compiler, { target: node }: Node<'call-stage' | 'while-stage'>) {
+function targetOf(c: Compiler, { target: node }: NodeOf<'call-stage' | 'while-stage'>) {
   const { target, steps, values } = compileCallee(c, node);
   const fields = steps.flatMap((step) => (step.kind === 'field' ? [step.name] : []));
   return { evaluate: target, name: [node.name, ...fields].join('.'), extra: values };
 }
 
-function codeRun(c: Compiler, { code, at }: Node<'code-stage'>): NamedRun {
+function codeRun(c: Compiler, { code, at }: NodeOf<'code-stage'>): NamedRun {
   const execute = code.kind === 'command' ? compileCommand(c, code) : compileCode(c, code);
   const name = code.kind === 'command' ? 'cmd' : code.language;
   const op = stageOperation(c, name, at);
@@ -113,7 +113,7 @@ function codeRun(c: Compiler, { code, at }: Node<'code-stage'>): NamedRun {
 }
 
 /** `while(n) @f`: f answers `done v` or `continue v`. */
-function whileRun(c: Compiler, stage: Node<'while-stage'>): NamedRun {
+function whileRun(c: Compiler, stage: NodeOf<'while-stage'>): NamedRun {
   const { evaluate, name, extra } = targetOf(c, stage);
   const limit = c.expression(stage.limit);
   const once = callRun(c, evaluate, name, extra, stage.at);
@@ -135,7 +135,7 @@ function whileRun(c: Compiler, stage: Node<'while-stage'>): NamedRun {
   return { run, name: `while @${name}` };
 }
 
-function groupRun(c: Compiler, stage: Node<'group-stage'>, isFirst: boolean): NamedRun {
+function groupRun(c: Compiler, stage: NodeOf<'group-stage'>, isFirst: boolean): NamedRun {
   const members = plansOf(c, stage.members, [], isFirst ? stage.members.length : 0);
   const cap = stage.cap && c.expression(stage.cap);
   const run: RunStage = async (input, env) => {
@@ -174,7 +174,7 @@ async function runGroup(
 
 function planOf(
   c: Compiler,
-  stage: Exclude<PipelineStage, Node<'effect-stage'>>,
+  stage: Exclude<PipelineStage, NodeOf<'effect-stage'>>,
   isFirst: boolean,
 ): NamedRun {
   if (stage.kind === 'code-stage') return codeRun(c, stage);

@@ -10,7 +10,7 @@ import {
   onPath,
 } from '../run/environment.ts';
 import { lazyInput, located, operate } from '../run/operate.ts';
-import type { ActionExpression, Expression, Node, Statement } from '../syntax/ast.ts';
+import type { ActionExpression, Expression, NodeOf, Statement } from '../syntax/ast.ts';
 import { lineOf, placeOf, shownPlace } from '../syntax/problem.ts';
 import { makeFunction } from '../values/function-data.ts';
 import { absent, isAbsent } from '../values/kinds.ts';
@@ -32,7 +32,7 @@ import { invoke } from './reference.ts';
 import { resolveOpen } from './text.ts';
 import { withGuards } from './with-options.ts';
 
-function compileVar(c: Compiler, node: Node<'var'>): Eval {
+function compileVar(c: Compiler, node: NodeOf<'var'>): Eval {
   const evaluate = c.expression(node.value);
   const { name, labels } = node;
   const location = placeOf(c.unit, node.at);
@@ -47,7 +47,7 @@ function compileVar(c: Compiler, node: Node<'var'>): Eval {
   };
 }
 
-function compileExe(c: Compiler, node: Node<'exe'>): Eval {
+function compileExe(c: Compiler, node: NodeOf<'exe'>): Eval {
   const make = compileFunction(c.forFunction(), node);
   return (env) => {
     const { scope } = env.unit;
@@ -57,7 +57,7 @@ function compileExe(c: Compiler, node: Node<'exe'>): Eval {
   };
 }
 
-function compileHelpers(_c: Compiler, node: Node<'helpers'>): Eval {
+function compileHelpers(_c: Compiler, node: NodeOf<'helpers'>): Eval {
   return (env) => {
     for (const name of node.names) {
       const found = env.scope.find(name);
@@ -70,7 +70,7 @@ function compileHelpers(_c: Compiler, node: Node<'helpers'>): Eval {
   };
 }
 
-function compileLet(c: Compiler, node: Node<'let'>): Eval {
+function compileLet(c: Compiler, node: NodeOf<'let'>): Eval {
   const evaluate = c.expression(node.value);
   return async (env) => {
     const value = withLabels(refuseLeave(await evaluate(env)), node.labels);
@@ -79,7 +79,7 @@ function compileLet(c: Compiler, node: Node<'let'>): Eval {
   };
 }
 
-function compileAugment(c: Compiler, node: Node<'augment'>): Eval {
+function compileAugment(c: Compiler, node: NodeOf<'augment'>): Eval {
   const evaluate = c.expression(node.value);
   return async (env) => {
     const cell = env.scope.rebindable(node.name);
@@ -90,7 +90,7 @@ function compileAugment(c: Compiler, node: Node<'augment'>): Eval {
 }
 
 /** `=> v` and `return { … }`. */
-function compileReturn(c: Compiler, node: Node<'return'>): Eval {
+function compileReturn(c: Compiler, node: NodeOf<'return'>): Eval {
   const evaluate = node.value && c.expression(node.value);
   if (node.labels && (node.labels.remove.length > 0 || node.labels.clear)) {
     return () => raise('permission_denied', 'only a privileged guard may remove labels');
@@ -136,7 +136,7 @@ function compileRunning(c: Compiler, action: Expression, at: number): Eval {
   return (env) => operate(env, op, [], (_inputs, inner) => evaluate(inner));
 }
 
-function compileRun(c: Compiler, { action, at }: Node<'run'>): Eval {
+function compileRun(c: Compiler, { action, at }: NodeOf<'run'>): Eval {
   const evaluate = compileRunning(c, action, at);
   return async (env) => {
     if (env.isDefining) return absent();
@@ -167,7 +167,7 @@ function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): E
 }
 
 /** In a function a matching arm that is a value returns it; an effect does not. */
-function compileReturningArm(c: Compiler, arm: Node<'arm'>): Eval {
+function compileReturningArm(c: Compiler, arm: NodeOf<'arm'>): Eval {
   const act = compileArm(c, arm);
   if (arm.action.kind === 'block' || isStatement(arm.action)) return act;
   return async (env) => {
@@ -176,7 +176,7 @@ function compileReturningArm(c: Compiler, arm: Node<'arm'>): Eval {
   };
 }
 
-function compileFlow(c: Compiler, { value }: Node<'flow'>): Eval {
+function compileFlow(c: Compiler, { value }: NodeOf<'flow'>): Eval {
   switch (value.kind) {
     case 'when':
       return compileWhen(c, value, (arm) =>
@@ -206,7 +206,7 @@ function printed(c: Compiler, env: Environment, value: Value, at: number): Value
   return value;
 }
 
-function compileCall(c: Compiler, node: Node<'call'>): Eval {
+function compileCall(c: Compiler, node: NodeOf<'call'>): Eval {
   const evaluate = c.expression(node.value);
   return async (env) => {
     if (env.isDefining) return absent();
@@ -214,7 +214,7 @@ function compileCall(c: Compiler, node: Node<'call'>): Eval {
   };
 }
 
-function compileBail(c: Compiler, node: Node<'bail'>): Eval {
+function compileBail(c: Compiler, node: NodeOf<'bail'>): Eval {
   const evaluate = node.value && c.expression(node.value);
   return async (env) => {
     if (env.isDefining) return absent();
@@ -237,7 +237,7 @@ export function compileStatement(c: Compiler, node: Statement): Eval {
   return (env) => located(env, node.at, () => run(env));
 }
 
-type Compile<K extends Statement['kind']> = (c: Compiler, node: Node<K>) => Eval;
+type Compile<K extends Statement['kind']> = (c: Compiler, node: NodeOf<K>) => Eval;
 
 const STATEMENTS: { readonly [K in Statement['kind']]: Compile<K> } = {
   var: compileVar,

@@ -23,7 +23,7 @@ import {
 import { findName } from '../run/names.ts';
 import { unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
-import type { Node, TemplatePart } from '../syntax/ast.ts';
+import type { NodeOf, TemplatePart } from '../syntax/ast.ts';
 import { parseTemplateFile } from '../syntax/parse.ts';
 import { fieldOf, indexOf } from '../values/access.ts';
 import { itemsOf } from '../values/data.ts';
@@ -93,7 +93,7 @@ export function resolveOpen(value: Value, env: Environment): Value {
 /** What the parts of a text become: pieces of text, or words of a command. */
 export interface TextMaker<T> {
   text(text: string): T;
-  value(value: Value, env: Environment, part: Node<'insert' | 'file-part'>): T;
+  value(value: Value, env: Environment, part: NodeOf<'insert' | 'file-part'>): T;
   /** A name that nobody knows, as written. */
   unknown(raw: string): T;
   /** What was chosen because of a value with these marks. */
@@ -134,7 +134,7 @@ const OPEN_PIECES: TextMaker<Piece> = {
 /** The value of an insertion after its stages; undefined when the name is unknown. */
 function compileInsertion(
   c: Compiler,
-  part: Node<'insert'>,
+  part: NodeOf<'insert'>,
 ): (env: Environment) => MaybePromise<Value | undefined> {
   const isLenient = part.mode.kind !== 'plain';
   const find = compileKnownReference(c, part.value, isLenient ? 'condition' : 'operand');
@@ -147,7 +147,7 @@ function compileInsertion(
 }
 
 /** `@x`, `` @x?`…` `` and friends. */
-function compileInsert<T>(c: Compiler, part: Node<'insert'>, make: TextMaker<T>): Make<T> {
+function compileInsert<T>(c: Compiler, part: NodeOf<'insert'>, make: TextMaker<T>): Make<T> {
   const find = compileInsertion(c, part);
   const { mode, raw } = part;
   const fragment = mode.kind === 'fragment' ? compileParts(c, mode.parts, make) : undefined;
@@ -172,7 +172,7 @@ function compileInsert<T>(c: Compiler, part: Node<'insert'>, make: TextMaker<T>)
 }
 
 /** A missing file in a text is nothing, and a warning. */
-function compileFilePart<T>(c: Compiler, part: Node<'file-part'>, make: TextMaker<T>): Make<T> {
+function compileFilePart<T>(c: Compiler, part: NodeOf<'file-part'>, make: TextMaker<T>): Make<T> {
   const load =
     part.stages.length === 0 ? c.expression(part.file) : c.stages(part.file, part.stages);
   return async (env) => {
@@ -187,7 +187,7 @@ function compileFilePart<T>(c: Compiler, part: Node<'file-part'>, make: TextMake
   };
 }
 
-function compileRepeat<T>(c: Compiler, part: Node<'repeat'>, make: TextMaker<T>): Make<T> {
+function compileRepeat<T>(c: Compiler, part: NodeOf<'repeat'>, make: TextMaker<T>): Make<T> {
   const collection = c.expression(part.collection);
   const body = compileParts(c, part.parts, make);
   const { key, name } = part.bind;
@@ -240,13 +240,13 @@ export function compileText(c: Compiler, parts: readonly TemplatePart[], isMusta
   };
 }
 
-export const compileTemplate = (c: Compiler, node: Node<'template'>): Eval =>
+export const compileTemplate = (c: Compiler, node: NodeOf<'template'>): Eval =>
   compileText(c, node.parts, node.style === 'mustache');
 
 // Bodies that need something from outside: template files and models.
 
 /** Read once per definition, when the function is first called. */
-export function compileTemplateFile(c: Compiler, node: Node<'template-file'>): Eval {
+export function compileTemplateFile(c: Compiler, node: NodeOf<'template-file'>): Eval {
   const path = c.text(node.path.parts);
   const known = new Map<string, Eval>();
   return async (env) => {
@@ -263,7 +263,7 @@ export function compileTemplateFile(c: Compiler, node: Node<'template-file'>): E
   };
 }
 
-export function compileModel(c: Compiler, node: Node<'model'>): Eval {
+export function compileModel(c: Compiler, node: NodeOf<'model'>): Eval {
   const prompt = c.text(node.prompt.parts);
   const tier = node.options?.entries.get('tier') ?? node.options?.entries.get('model');
   const wanted = tier && c.expression(tier);

@@ -3,12 +3,12 @@ import { addMarks, EMPTY, makeContainer, mergeDescriptors, type Value } from '..
 import { raise } from '../fault.ts';
 import { type Compiler, type Eval, type Reading, under } from '../run/environment.ts';
 import { located } from '../run/operate.ts';
-import type { Expression, Node } from '../syntax/ast.ts';
+import type { Expression, NodeOf } from '../syntax/ast.ts';
 import { entriesOf, isAbsent, isTruthy, kindName, shapeMarks, typeName } from '../values/kinds.ts';
 import { applied, minus, negate } from '../values/operators.ts';
 import { quantifiedOf } from './guard-input.ts';
 
-export function compileArray(c: Compiler, node: Node<'array'>): Eval {
+export function compileArray(c: Compiler, node: NodeOf<'array'>): Eval {
   const items = node.items.map(({ value, isOptional, isSpread }) => ({
     evaluate: isSpread
       ? compileSpread(c, value, 'array')
@@ -43,7 +43,7 @@ function compileSpread(c: Compiler, node: Expression, wanted: 'array' | 'object'
     });
 }
 
-export function compileObject(c: Compiler, node: Node<'object'>): Eval {
+export function compileObject(c: Compiler, node: NodeOf<'object'>): Eval {
   const entries = node.entries.map((entry) =>
     entry.kind === 'spread'
       ? { key: undefined, isOptional: false, evaluate: compileSpread(c, entry.value, 'object') }
@@ -68,7 +68,7 @@ export function compileObject(c: Compiler, node: Node<'object'>): Eval {
   };
 }
 
-export function compileUnary(c: Compiler, node: Node<'unary'>): Eval {
+export function compileUnary(c: Compiler, node: NodeOf<'unary'>): Eval {
   const evaluate = c.expression(node.value, node.operator === '!' ? 'condition' : 'operand');
   const apply = node.operator === '!' ? negate : minus;
   return async (env) => apply(await evaluate(env));
@@ -77,7 +77,7 @@ export function compileUnary(c: Compiler, node: Node<'unary'>): Eval {
 /** `&&`, `||`, `??`: the deciding operand is the value, and both sides' marks stay on it. */
 function shortCircuit(
   c: Compiler,
-  node: Node<'binary'>,
+  node: NodeOf<'binary'>,
   keepsLeft: (left: Value) => boolean,
 ): Eval {
   const left = c.expression(node.left, 'condition');
@@ -90,7 +90,7 @@ function shortCircuit(
   };
 }
 
-export function compileBinary(c: Compiler, node: Node<'binary'>, reading: Reading): Eval {
+export function compileBinary(c: Compiler, node: NodeOf<'binary'>, reading: Reading): Eval {
   const { operator } = node;
   if (operator === '&&') return shortCircuit(c, node, (left) => !isTruthy(left));
   if (operator === '||') return shortCircuit(c, node, isTruthy);
@@ -109,7 +109,7 @@ export function compileBinary(c: Compiler, node: Node<'binary'>, reading: Readin
   return operator === '+' ? (env) => located(env, node.at, () => both(env)) : both;
 }
 
-export function compileTernary(c: Compiler, node: Node<'ternary'>): Eval {
+export function compileTernary(c: Compiler, node: NodeOf<'ternary'>): Eval {
   const condition = c.expression(node.condition, 'condition');
   const first = c.expression(node.then, 'condition');
   const second = c.expression(node.else, 'condition');

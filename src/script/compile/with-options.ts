@@ -2,14 +2,14 @@
 import { childFrame, type GuardSelection, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import type { Compiler, Environment, Eval, ProcessOptions } from '../run/environment.ts';
-import type { Expression, Node } from '../syntax/ast.ts';
+import type { Expression, NodeOf } from '../syntax/ast.ts';
 import { OPTION_NAMES, UNITS_MS } from '../syntax/pipeline.ts';
 import { isTruthy } from '../values/kinds.ts';
 
 /** Those of a guard's decision are none of a value. */
 const KNOWN = [...OPTION_NAMES].filter((name) => !/^(?:add|remove)Labels$/.test(name));
 
-function refuseUnknown({ entries }: Node<'options'>): void {
+function refuseUnknown({ entries }: NodeOf<'options'>): void {
   for (const key of entries.keys()) {
     if (!KNOWN.includes(key))
       raise('invalid_input', `\`with { ${key}: … }\` is no option`, { hint: KNOWN.join(', ') });
@@ -44,7 +44,7 @@ function selectionOf({ data }: Value): GuardSelection | undefined {
 
 function compileProcess(
   c: Compiler,
-  { entries }: Node<'options'>,
+  { entries }: NodeOf<'options'>,
 ): ((env: Environment) => Promise<ProcessOptions>) | undefined {
   const [stdin, timeout, stream] = ['stdin', 'timeout', 'stream'].map((name) => {
     const node = entries.get(name);
@@ -60,7 +60,7 @@ function compileProcess(
   };
 }
 
-export function compileWith(c: Compiler, node: Node<'with'>): Eval {
+export function compileWith(c: Compiler, node: NodeOf<'with'>): Eval {
   const { options } = node;
   refuseUnknown(options);
   const format = options.entries.get('format');

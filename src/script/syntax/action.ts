@@ -1,6 +1,6 @@
 // What may follow `=>`, and the lines of a block. An action is a value or something that acts; a block
 // is a list of actions that may bind names of its own and give back a value.
-import type { ActionExpression, Expression, LabelEdit, Node, Statement } from './ast.ts';
+import type { ActionExpression, Expression, LabelEdit, NodeOf, Statement } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseAugment, parseExe, parseLet, parseVar } from './define.ts';
 import { isEffectWord, parseEffect } from './effect.ts';
@@ -57,19 +57,19 @@ const ACTING = new Map<string, (r: Reader, at: number) => Statement>(
 );
 
 /** Stands behind `bail`. */
-export function parseBail(r: Reader, at: number): Node<'bail'> {
+export function parseBail(r: Reader, at: number): NodeOf<'bail'> {
   return { kind: 'bail', value: parseOptionalValue(r), at, end: r.pos };
 }
 
 /** Stands behind `return`. */
-export function parseOutputs(r: Reader, at: number): Node<'return'> {
+export function parseOutputs(r: Reader, at: number): NodeOf<'return'> {
   const value = parseOptionalValue(r);
   return { kind: 'return', isOutputs: true, value, labels: undefined, at, end: r.pos };
 }
 
 const LEAVE_WORDS = ['done', 'continue', 'skip', 'retry'] as const;
 
-export const isLeaveWord = (word: string | undefined): word is Node<'leave'>['word'] =>
+export const isLeaveWord = (word: string | undefined): word is NodeOf<'leave'>['word'] =>
   LEAVE_WORDS.some((one) => one === word);
 
 /** A value that may be missing at the end of a line, a block or an arm. */
@@ -84,7 +84,7 @@ function parseOptionalValue(r: Reader): Expression | undefined {
 }
 
 /** `done v`, `continue v`, `skip`, `retry hint` */
-function parseLeave(r: Reader, word: Node<'leave'>['word']): Node<'leave'> {
+function parseLeave(r: Reader, word: NodeOf<'leave'>['word']): NodeOf<'leave'> {
   const at = r.pos;
   r.pos += word.length;
   if (word === 'retry' && r.scope.inLoop) {
@@ -111,10 +111,10 @@ function parseArmValue(r: Reader): Expression | undefined {
   return here === r.pos ? value : undefined;
 }
 
-const VERDICTS: readonly Node<'verdict'>['decision'][] = ['allow', 'deny', 'retry', 'ask'];
+const VERDICTS: readonly NodeOf<'verdict'>['decision'][] = ['allow', 'deny', 'retry', 'ask'];
 
 /** In a guard's arm: a decision, or `!label @v` and its like, which allow the changed value. */
-function parseVerdict(r: Reader, word: string | undefined): Node<'verdict'> | undefined {
+function parseVerdict(r: Reader, word: string | undefined): NodeOf<'verdict'> | undefined {
   const at = r.pos;
   const written = VERDICTS.find((one) => one === word);
   if (written) {
@@ -166,7 +166,7 @@ export function parseReturn(r: Reader, at: number): Statement {
 }
 
 /** Stands at `[`. */
-export function parseBlock(r: Reader, what: string): Node<'block'> {
+export function parseBlock(r: Reader, what: string): NodeOf<'block'> {
   const at = r.pos;
   r.expect('[', `before the block of ${what}`);
   const body = r.deeper(() => r.within({ inBody: true }, () => parseBlockRest(r, [])));

@@ -10,14 +10,14 @@ interface Range {
 interface Nodes extends Statements, Expressions, Stages, TextParts, Inner {}
 
 /** A node of one kind, or of one of several; the tables below say what each holds. */
-export type Node<K extends keyof Nodes> = {
+export type NodeOf<K extends keyof Nodes> = {
   [P in K]: { readonly kind: P } & Range & Readonly<Nodes[P]>;
 }[K];
 
-export type Statement = Node<keyof Statements>;
-export type Expression = Node<keyof Expressions>;
-export type PipelineStage = Node<keyof Stages>;
-export type TemplatePart = string | Node<keyof TextParts>;
+export type Statement = NodeOf<keyof Statements>;
+export type Expression = NodeOf<keyof Expressions>;
+export type PipelineStage = NodeOf<keyof Stages>;
+export type TemplatePart = string | NodeOf<keyof TextParts>;
 export type ActionExpression = Expression | Statement;
 
 export type Mode = 'markdown' | 'strict';
@@ -27,7 +27,7 @@ export interface ScriptTree {
   readonly text: string;
   /** The YAML between the `---` lines, as written. */
   readonly frontMatter: string | undefined;
-  readonly body: readonly (Node<'text'> | Statement)[];
+  readonly body: readonly (NodeOf<'text'> | Statement)[];
 }
 
 interface Statements {
@@ -44,7 +44,7 @@ interface Statements {
     parameters: readonly Parameter[];
     body: Expression;
     /** `with { description }` and friends, when written after the body of a function. */
-    options: Node<'options'> | undefined;
+    options: NodeOf<'options'> | undefined;
   };
   /** `exe js = { up, clean }` */
   helpers: { language: 'js' | 'node'; names: readonly string[] };
@@ -61,7 +61,7 @@ interface Statements {
   /** `@f(…)` on a line of its own. */
   call: { value: Expression };
   /** `when`, `if`, `for`, `loop` where a statement stands. */
-  flow: { value: Node<'when' | 'if' | 'for' | 'foreach' | 'loop'> };
+  flow: { value: NodeOf<'when' | 'if' | 'for' | 'foreach' | 'loop'> };
   import: {
     form:
       | { readonly kind: 'names'; readonly names: readonly Imported[] }
@@ -75,11 +75,11 @@ interface Statements {
       | { readonly kind: 'policy'; readonly alias: string };
     /** A path, or `@input` / `@payload`, or any other registry-like reference as text. */
     source:
-      | { readonly kind: 'path'; readonly path: Node<'template'> }
+      | { readonly kind: 'path'; readonly path: NodeOf<'template'> }
       | { readonly kind: 'input' | 'payload' };
     /** `static`, `live`, `local`, `cached(1h)`, `module`: as written. */
     mode: string | undefined;
-    options: Node<'options'> | undefined;
+    options: NodeOf<'options'> | undefined;
   };
   /** Undefined: `{ * }`. */
   export: { names: readonly string[] | undefined };
@@ -89,20 +89,20 @@ interface Statements {
     timing: 'before' | 'after' | 'always';
     /** As written: `secret`, `op:exe`, `@f`. */
     filter: string;
-    rules: Node<'when'>;
+    rules: NodeOf<'when'>;
   };
   hook: {
     name: string | undefined;
     timing: 'before' | 'after';
     filter: string;
-    body: Node<'block'>;
+    body: NodeOf<'block'>;
   };
   /** `policy @p = { … }` or `union(@a, @b)`. */
   policy: { name: string; members: readonly Expression[] };
   /** `profiles { name: { requires: { cmd: [git], sh } } }`; a bare word counts as `word: true`. */
-  profiles: { value: Node<'object'> };
+  profiles: { value: NodeOf<'object'> };
   /** `needs { … }`, bare words allowed as in profiles. */
-  needs: { value: Node<'object'> };
+  needs: { value: NodeOf<'object'> };
   /** `=> value`, `=> label @v`, `=> !label @v`, `=> trusted! @v`, `=> clear! @v`, `return { … }`. */
   return: {
     /** True for the word `return` (a directive's outputs). */
@@ -169,34 +169,34 @@ interface Expressions {
   /** `source | @a | @b`; without a source it begins with a group. */
   pipeline: { source: Expression | undefined; stages: readonly PipelineStage[] };
   /** `value with { stdin: …, guards: … }`; a `pipeline` key is parsed into stages. */
-  with: { value: Expression; options: Node<'options'> };
+  with: { value: Expression; options: NodeOf<'options'> };
   /** `cmd {…}`, `{…}` and `run "…"`: one entry of `lines` per command line. */
   command: {
     lines: readonly (readonly TemplatePart[])[];
     /** As written between the braces, for the printer. */
     raw: string;
     /** `cmd:DIR` */
-    folder: Node<'template'> | undefined;
+    folder: NodeOf<'template'> | undefined;
     using: Using | undefined;
   };
   code: {
     language: Language;
     /** `js (@a, @b) {…}` */
-    names: readonly Node<'reference'>[];
+    names: readonly NodeOf<'reference'>[];
     /** Between the braces, untouched. */
     body: string;
-    folder: Node<'template'> | undefined;
+    folder: NodeOf<'template'> | undefined;
     using: Using | undefined;
   };
   /** `<path # Section>`; fields after it (`<a.json>.k[0]`) are `steps`. */
   file: {
     /** Style `bare`; the parts hold `@var`s of the path. */
-    path: Node<'template'>;
+    path: NodeOf<'template'>;
     sections: Sections | undefined;
     /** `{ greet, *Service }`, `{ ?? }`: the words between the braces. */
     definitions: readonly string[] | undefined;
     /** `as "…"`: a heading, or a template over `<>`. */
-    as: Node<'template'> | undefined;
+    as: NodeOf<'template'> | undefined;
     isOptional: boolean;
     steps: readonly PathStep[];
   };
@@ -207,9 +207,9 @@ interface Expressions {
     subject: Expression | undefined;
     /** `when C => action` without a list. */
     isSimple: boolean;
-    items: readonly Node<'arm' | 'let' | 'augment'>[];
+    items: readonly NodeOf<'arm' | 'let' | 'augment'>[];
   };
-  if: { condition: Expression; then: Node<'block'>; else: Node<'block' | 'if'> | undefined };
+  if: { condition: Expression; then: NodeOf<'block'>; else: NodeOf<'block' | 'if'> | undefined };
   for: {
     parallel: Parallel | undefined;
     bind: Binding;
@@ -220,23 +220,23 @@ interface Expressions {
     batch: readonly PipelineStage[] | undefined;
   };
   /** `foreach @f(@xs, @ys)` */
-  foreach: { call: Node<'reference'>; options: Node<'options'> | undefined };
+  foreach: { call: NodeOf<'reference'>; options: NodeOf<'options'> | undefined };
   loop: {
     /** Undefined: `loop [ … ]` without a number. */
     limit: Expression | undefined;
     pauseMs: number;
     until: Expression | undefined;
-    body: Node<'block'>;
+    body: NodeOf<'block'>;
   };
   /** `template "./page.att"` as a function's body. */
-  'template-file': { path: Node<'template'> };
+  'template-file': { path: NodeOf<'template'> };
   /** `prose { … }`, `llm "…"`, `llm:tier { … }`: a model through the kernel, without tools. */
   model: {
     word: 'prose' | 'llm';
     /** `llm:tier`; undefined: the default. */
     tier: string | undefined;
-    prompt: Node<'template'>;
-    options: Node<'options'> | undefined;
+    prompt: NodeOf<'template'>;
+    options: NodeOf<'options'> | undefined;
   };
   /** In a guard's arms only. */
   verdict: {
@@ -244,7 +244,7 @@ interface Expressions {
     value: Expression | undefined;
     labels: LabelEdit | undefined;
     /** `allow @v with { addLabels, removeLabels }` */
-    options: Node<'options'> | undefined;
+    options: NodeOf<'options'> | undefined;
   };
   block: { body: readonly ActionExpression[] };
 }
@@ -266,7 +266,7 @@ interface TextParts {
    * a reference named `<>` is the file.
    */
   insert: {
-    value: Node<'reference'>;
+    value: NodeOf<'reference'>;
     stages: readonly PipelineStage[];
     /** What stays when the name is unknown. */
     raw: string;
@@ -277,7 +277,12 @@ interface TextParts {
     quote?: Quote;
   };
   /** `<a.md # S>|@stage` inside text. */
-  'file-part': { file: Node<'file'>; stages: readonly PipelineStage[]; raw: string; quote?: Quote };
+  'file-part': {
+    file: NodeOf<'file'>;
+    stages: readonly PipelineStage[];
+    raw: string;
+    quote?: Quote;
+  };
   /** `/for @x in @xs` … `/end` inside a template. */
   repeat: {
     bind: Binding;
@@ -321,17 +326,17 @@ export type PathStep = { readonly at: number } & (
   | { readonly kind: 'call'; readonly arguments: readonly Expression[] }
 );
 
-export type Comparison = '<' | '>' | '<=' | '>=';
-export type Arithmetic = '+' | '-' | '*' | '/' | '%';
+type Comparison = '<' | '>' | '<=' | '>=';
+type Arithmetic = '+' | '-' | '*' | '/' | '%';
 export type BinaryOperator = Comparison | Arithmetic | '==' | '!=' | '&&' | '||' | '??';
 
 interface Stages {
   /** `@f`, `@f("x")`, `@parse.llm`: the target's last `call` step holds the further arguments. */
-  'call-stage': { target: Node<'reference'> };
-  'code-stage': { code: Node<'command' | 'code'> };
-  'effect-stage': { effect: Node<'effect'> };
+  'call-stage': { target: NodeOf<'reference'> };
+  'code-stage': { code: NodeOf<'command' | 'code'> };
+  'effect-stage': { effect: NodeOf<'effect'> };
   /** `while(20, 5ms) @step` */
-  'while-stage': { limit: Expression; pauseMs: number; target: Node<'reference'> };
+  'while-stage': { limit: Expression; pauseMs: number; target: NodeOf<'reference'> };
   /** `|| @a || @b (2, 5ms)`; the members of one array in `with { pipeline: [...] }`. */
   'group-stage': Parallel & { members: readonly PipelineStage[] };
 }
@@ -344,14 +349,14 @@ export interface Parallel {
 
 /** `using @v as NAME` */
 export interface Using {
-  readonly value: Node<'reference'>;
+  readonly value: NodeOf<'reference'>;
   readonly name: string;
 }
 
 export type Language = 'sh' | 'bash' | 'js' | 'node' | 'py';
 
 export interface SectionName {
-  readonly name: Node<'template'>;
+  readonly name: NodeOf<'template'>;
   readonly isOptional: boolean;
 }
 

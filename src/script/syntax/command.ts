@@ -1,7 +1,7 @@
 // Commands and code. A command is read part by part, because what is put in must know the quotes that
 // stand around it, and because operators that would start a second command belong into `sh { }`. Code
 // stays as it is written.
-import type { Language, Node, TemplatePart, Using } from './ast.ts';
+import type { Language, NodeOf, TemplatePart, Using } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { takeRaw } from './raw-body.ts';
 import { parseReference } from './reference.ts';
@@ -17,7 +17,7 @@ const OPENS_CODE =
 export const isCodeStart = (r: Reader): boolean => r.sees(OPENS_CODE);
 
 /** Stands at the word. */
-export function parseCode(r: Reader): Node<'command' | 'code'> {
+export function parseCode(r: Reader): NodeOf<'command' | 'code'> {
   const at = r.pos;
   const word = r.word() ?? '';
   r.pos += word.length;
@@ -42,7 +42,7 @@ export function parseCode(r: Reader): Node<'command' | 'code'> {
 }
 
 /** `:DIR` behind `cmd`. */
-function parseFolder(r: Reader): Node<'template'> | undefined {
+function parseFolder(r: Reader): NodeOf<'template'> | undefined {
   if (!r.take(':')) return undefined;
   if (/["`]/.test(r.peek())) {
     const text = parseText(r);
@@ -63,13 +63,17 @@ function parseUsing(r: Reader): Using | undefined {
 }
 
 /** Stands at `{`. */
-export function parseCommand(r: Reader, at: number, folder?: Node<'template'>): Node<'command'> {
+export function parseCommand(
+  r: Reader,
+  at: number,
+  folder?: NodeOf<'template'>,
+): NodeOf<'command'> {
   const { from, to } = takeRaw(r, 'shell', 'a command');
   return finishCommand(r, at, from, to, '{', folder);
 }
 
 /** `run "echo hi"`, standing at the quote: the text is a command. */
-export function parseCommandString(r: Reader): Node<'command'> {
+export function parseCommandString(r: Reader): NodeOf<'command'> {
   const at = r.pos;
   const quote = r.peek();
   if (r.match(/"(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\\\n]|\\[^\n])*'|`[^`]*`/y) === undefined)
@@ -84,8 +88,8 @@ function finishCommand(
   from: number,
   to: number,
   quote: string,
-  folder?: Node<'template'>,
-): Node<'command'> {
+  folder?: NodeOf<'template'>,
+): NodeOf<'command'> {
   const isString = quote === '"';
   const behind = r.pos;
   r.pos = from;

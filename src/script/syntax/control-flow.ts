@@ -3,10 +3,9 @@
 import { parseAction, parseBlock } from './action.ts';
 import type {
   ActionExpression,
-  Comparison,
   Condition,
   Expression,
-  Node,
+  NodeOf,
   Parallel,
   PipelineStage,
 } from './ast.ts';
@@ -16,11 +15,11 @@ import { parseCap, parseOptions, parsePipes, parseStages } from './pipeline.ts';
 import { parseBinding, parseReference } from './reference.ts';
 import { parsePrimary, parseTernary, STATEMENT_WORDS } from './value.ts';
 
-type When = Node<'when'>;
+type When = NodeOf<'when'>;
 type WhenItem = When['items'][number];
 
 /** Stands at the word. `mayVar`: as a statement of the script, whose action may bind at file level. */
-export function parseFlow(r: Reader, mayVar = false): Node<'flow'>['value'] {
+export function parseFlow(r: Reader, mayVar = false): NodeOf<'flow'>['value'] {
   const word = r.word();
   if (word === 'when') return parseWhen(r, mayVar);
   if (word === 'if') return parseIf(r);
@@ -90,7 +89,11 @@ function parseArms(r: Reader, opened: number, isMatch: boolean, mayVar: boolean)
   }
 }
 
-function parseItem(r: Reader, isMatch: boolean, mayVar: boolean): Node<'arm' | 'let' | 'augment'> {
+function parseItem(
+  r: Reader,
+  isMatch: boolean,
+  mayVar: boolean,
+): NodeOf<'arm' | 'let' | 'augment'> {
   const at = r.pos;
   const word = r.word();
   if (r.overrun === undefined) {
@@ -131,6 +134,8 @@ function refuseStatement(r: Reader, word: string | undefined): void {
   });
 }
 
+type Compared = Extract<Condition, { kind: 'compare' }>['operator'];
+
 const ALONE: Readonly<Record<string, 'none' | 'denied'>> = { n: 'none', d: 'denied' };
 
 function parseCondition(r: Reader, isMatch: boolean): { condition: Condition; at: number } {
@@ -144,7 +149,8 @@ function parseCondition(r: Reader, isMatch: boolean): { condition: Condition; at
   if (operator !== undefined) {
     r.blanks();
     const value = parseTernary(r);
-    return { condition: { kind: 'compare', operator: operator as Comparison, value }, at };
+    const compare = { kind: 'compare', operator: operator as Compared, value } as const;
+    return { condition: compare, at };
   }
   const value = r.within({ blocks: 'none' }, () => parsePipes(r, parseTernary(r)));
   return { condition: { kind: 'test', value }, at };
@@ -169,7 +175,7 @@ function checkOrder(r: Reader, items: readonly WhenItem[]): void {
 
 // ---- if, loop
 
-function parseIf(r: Reader): Node<'if'> {
+function parseIf(r: Reader): NodeOf<'if'> {
   const at = r.pos;
   r.pos += 'if'.length;
   r.blanks();
@@ -183,13 +189,13 @@ function parseIf(r: Reader): Node<'if'> {
   return { kind: 'if', condition, then, else: parseElse(r), at, end: r.pos };
 }
 
-function parseElse(r: Reader): Node<'block' | 'if'> | undefined {
+function parseElse(r: Reader): NodeOf<'block' | 'if'> | undefined {
   // The word alone may be text below the statement.
   if (r.match(/\s*else(?=\s*\[|[ \t]+if\s)\s*/y) === undefined) return undefined;
   return r.sees(/if(?![\w-])/y) ? r.deeper(() => parseIf(r)) : parseBlock(r, '`else`');
 }
 
-function parseLoop(r: Reader): Node<'loop'> {
+function parseLoop(r: Reader): NodeOf<'loop'> {
   const at = r.pos;
   r.pos += 'loop'.length;
   r.blanks();
@@ -208,7 +214,7 @@ function parseUntil(r: Reader): Expression {
 
 // ---- for
 
-function parseFor(r: Reader): Node<'for'> {
+function parseFor(r: Reader): NodeOf<'for'> {
   const at = r.pos;
   r.pos += 'for'.length;
   r.blanks();
@@ -252,7 +258,7 @@ function parseParallel(r: Reader): Parallel | undefined {
 }
 
 /** `foreach @f(@xs, @ys) with { … }` */
-function parseForeach(r: Reader): Node<'foreach'> {
+function parseForeach(r: Reader): NodeOf<'foreach'> {
   const at = r.pos;
   r.pos += 'foreach'.length;
   r.blanks();

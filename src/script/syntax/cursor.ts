@@ -5,7 +5,7 @@
 // INVARIANT: nesting is bounded (`deeper`), so no input overflows the stack.
 // INVARIANT: reading twice is bounded. `attempt` and a failed statement pay for what they read in
 // vain out of `fuel`; once it is used up nothing is tried any more, so the whole is linear.
-import type { ActionExpression, Expression, Mode, Node, Statement } from './ast.ts';
+import type { ActionExpression, Expression, Mode, NodeOf, Statement } from './ast.ts';
 import { ParseError, type ProblemCode } from './problem.ts';
 
 const DEEPEST = 200;
@@ -16,7 +16,7 @@ const PRICE_OF_DEPTH = 20_000;
 /** Rules that lower ones need from higher ones; the door brings them, so that no file imports up. */
 export interface Rules {
   value(reader: Reader): Expression;
-  file(reader: Reader): Node<'file'>;
+  file(reader: Reader): NodeOf<'file'>;
   /** `when for if loop foreach`, standing at the word. */
   flow(reader: Reader): Expression;
   /** `show log output append`, standing at the word. */

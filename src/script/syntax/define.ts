@@ -1,5 +1,5 @@
 // What binds names: `var`, `exe`, `let`, `+=`.
-import type { Expression, Node, Parameter } from './ast.ts';
+import type { Expression, NodeOf, Parameter } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseValue } from './value.ts';
 
@@ -38,7 +38,7 @@ export function refuseFixed(r: Reader, name: string, at: number): void {
 }
 
 /** Stands behind `var`. */
-export function parseVar(r: Reader, at: number): Node<'var'> {
+export function parseVar(r: Reader, at: number): NodeOf<'var'> {
   r.blanks();
   const labels = parseLabels(r);
   const name = parseTarget(r, 'var');
@@ -70,7 +70,7 @@ function refuseAugment(r: Reader): void {
 }
 
 /** Stands behind `let`. */
-export function parseLet(r: Reader, at: number): Node<'let' | 'augment'> {
+export function parseLet(r: Reader, at: number): NodeOf<'let' | 'augment'> {
   r.blanks();
   const labels = parseLabels(r);
   const name = parseTarget(r, 'let');
@@ -80,7 +80,7 @@ export function parseLet(r: Reader, at: number): Node<'let' | 'augment'> {
 }
 
 /** `@x += value`, when it stands here. */
-export function parseAugment(r: Reader): Node<'augment'> | undefined {
+export function parseAugment(r: Reader): NodeOf<'augment'> | undefined {
   if (!r.sees(/@[\w\u0080-\uffff-]+[ \t]*\+=/y)) return undefined;
   const at = r.pos;
   const name = parseTarget(r, '+=');
@@ -88,7 +88,7 @@ export function parseAugment(r: Reader): Node<'augment'> | undefined {
   return finishAugment(r, at, name);
 }
 
-function finishAugment(r: Reader, at: number, name: string): Node<'augment'> {
+function finishAugment(r: Reader, at: number, name: string): NodeOf<'augment'> {
   r.pos += 2;
   r.breakAfter();
   const value = parseValue(r);
@@ -103,7 +103,7 @@ export function takeName(r: Reader, what: string): string {
 }
 
 /** Stands behind `exe`. */
-export function parseExe(r: Reader, at: number): Node<'exe' | 'helpers'> {
+export function parseExe(r: Reader, at: number): NodeOf<'exe' | 'helpers'> {
   r.blanks();
   if (r.sees(HELPERS)) return parseHelpers(r, at);
   const labels = parseLabels(r);
@@ -121,7 +121,7 @@ export function parseExe(r: Reader, at: number): Node<'exe' | 'helpers'> {
 }
 
 /** `with { description }` says something about the function, everything else about its body. */
-function split(made: Expression): { body: Expression; options: Node<'options'> | undefined } {
+function split(made: Expression): { body: Expression; options: NodeOf<'options'> | undefined } {
   if (made.kind === 'run-value') {
     const { body: action, options } = split(made.action);
     return { body: { ...made, action }, options };
@@ -154,7 +154,7 @@ export function parseParameters(r: Reader): Parameter[] {
 }
 
 /** `js = { up, clean }` */
-function parseHelpers(r: Reader, at: number): Node<'helpers'> {
+function parseHelpers(r: Reader, at: number): NodeOf<'helpers'> {
   const language = r.match(HELPERS)?.includes('node') ? 'node' : 'js';
   const names = r.list('}', 'helpers', () => takeName(r, 'of a helper'));
   return { kind: 'helpers', language, names, at, end: r.pos };

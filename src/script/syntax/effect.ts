@@ -1,6 +1,6 @@
 // `show`, `log`, `output`, `append`: as statements, as actions, and inline between the stages of a
 // pipeline, where the value is optional because the passing value is meant.
-import type { Expression, Node, Target } from './ast.ts';
+import type { Expression, NodeOf, Target } from './ast.ts';
 import { isCodeStart } from './command.ts';
 import type { Reader } from './cursor.ts';
 import { isTextStart, parseBareMatch } from './text.ts';
@@ -11,9 +11,9 @@ const FORMATS = ['json', 'yaml', 'text'] as const;
 export const isEffectWord = (word: string): boolean => /^(?:show|log|output|append)$/.test(word);
 
 /** Stands at the word. */
-export function parseEffect(r: Reader, isInline: boolean): Node<'effect'> {
+export function parseEffect(r: Reader, isInline: boolean): NodeOf<'effect'> {
   const at = r.pos;
-  const effect = r.word() as Node<'effect'>['effect'];
+  const effect = r.word() as NodeOf<'effect'>['effect'];
   r.pos += effect.length;
   r.blanks();
   const parts =
@@ -23,7 +23,7 @@ export function parseEffect(r: Reader, isInline: boolean): Node<'effect'> {
   return { kind: 'effect', effect, target: undefined, format: undefined, ...parts, at, end: r.pos };
 }
 
-type Parts = Partial<Pick<Node<'effect'>, 'target' | 'format'>> & Pick<Node<'effect'>, 'value'>;
+type Parts = Partial<Pick<NodeOf<'effect'>, 'target' | 'format'>> & Pick<NodeOf<'effect'>, 'value'>;
 
 const isNothing = (r: Reader): boolean =>
   r.isAtEnd || /[\n|,\])};]/.test(r.peek()) || r.starts('>>') || r.starts('=>') || isWildcardArm(r);
@@ -89,12 +89,12 @@ function parseTarget(r: Reader): Target {
 }
 
 /** `data.json`, `@root/out/x.txt`: up to a blank. */
-export function parseBarePath(r: Reader, why: string): Node<'template'> {
+export function parseBarePath(r: Reader, why: string): NodeOf<'template'> {
   const path = parseBareMatch(r, /[^\s|,;\])}"'`>]+/y);
   return path ?? r.fail(`expected a file ${why}, found ${r.shown()}`);
 }
 
-function parseFormat(r: Reader): Node<'effect'>['format'] {
+function parseFormat(r: Reader): NodeOf<'effect'>['format'] {
   if (!r.takeAfterSpace(/as(?![\w-])/y)) return undefined;
   r.blanks();
   const word = r.word() ?? '';

@@ -1,6 +1,6 @@
 // `<path # Section>` and its relatives: sections with exclusions, lists of headings, definitions of
 // code files, `as "…"`, `?`.
-import type { Node, SectionName, Sections } from './ast.ts';
+import type { NodeOf, SectionName, Sections } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseSteps, parseTextSteps } from './reference.ts';
 import { createParts, parseBare, parseText } from './text.ts';
@@ -9,7 +9,7 @@ const PATH = /(?:[^<>#{\n]|#(?<! #)|\{(?<! \{))+/y;
 const LISTING = /(#{0,6})\?\?\s*(?=>)/y;
 
 /** Stands at `<`; in a value all of it, in text without `as`. */
-export function parseFile(r: Reader, isText = true): Node<'file'> {
+export function parseFile(r: Reader, isText = true): NodeOf<'file'> {
   const at = r.pos;
   r.expect('<', 'before a file');
   const path = parsePath(r, at);
@@ -26,7 +26,7 @@ export function parseFile(r: Reader, isText = true): Node<'file'> {
 const takesMark = (r: Reader, isText: boolean): boolean =>
   (isText ? r.peek() === '?' : r.sees(/\?(?![?]|[ \t]*[\w"'`@<[{(])/y)) && r.take('?');
 
-function parsePath(r: Reader, at: number): Node<'template'> {
+function parsePath(r: Reader, at: number): NodeOf<'template'> {
   const start = r.pos;
   const raw = r.match(PATH);
   if (raw === undefined || raw.trim() === '') {
@@ -72,7 +72,7 @@ function parseSectionNames(r: Reader): SectionName[] {
   return names;
 }
 
-function parseBareSection(r: Reader): Node<'template'> | undefined {
+function parseBareSection(r: Reader): NodeOf<'template'> | undefined {
   const start = r.pos;
   const raw = r.match(/[^,;>\n]+/y);
   if (raw === undefined) return undefined;
@@ -108,7 +108,7 @@ function parseDefinitions(r: Reader): string[] {
 }
 
 /** ` as "…"`: `<>` in it stands for the file. */
-function parseAs(r: Reader): Node<'template'> | undefined {
+function parseAs(r: Reader): NodeOf<'template'> | undefined {
   if (!r.takeAfterSpace(/as[ \t]+(?=["`]|::)/y)) return undefined;
   const text = parseText(r);
   return text.kind === 'template' ? { ...text, parts: withPlaceholders(r, text) } : undefined;
@@ -117,8 +117,8 @@ function parseAs(r: Reader): Node<'template'> | undefined {
 /** Cuts the strings of a template at `<>.field`, which becomes an insert named `<>`. */
 function withPlaceholders(
   r: Reader,
-  { parts, at, end }: Node<'template'>,
-): Node<'template'>['parts'] {
+  { parts, at, end }: NodeOf<'template'>,
+): NodeOf<'template'>['parts'] {
   const made = createParts();
   for (const part of parts) {
     if (typeof part !== 'string') {

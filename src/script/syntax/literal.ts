@@ -1,6 +1,6 @@
 // What brackets and braces hold. `[` opens an array or, where the place allows it, a block; the first
 // thing inside tells which, and when it does not, what follows that thing does. Nothing is read twice.
-import type { ActionExpression, ArrayItem, Expression, Node, ObjectEntry } from './ast.ts';
+import type { ActionExpression, ArrayItem, Expression, NodeOf, ObjectEntry } from './ast.ts';
 import type { Reader } from './cursor.ts';
 
 const OPENS_BLOCK =
@@ -20,7 +20,7 @@ export function parseBracket(r: Reader): Expression {
 }
 
 /** `[[ … ]]` that is no array: text without anything to put in. */
-function parseBracketText(r: Reader): Node<'template'> | undefined {
+function parseBracketText(r: Reader): NodeOf<'template'> | undefined {
   const at = r.pos;
   const close = r.find(']]', at + 2);
   if (close < 0) return undefined;
@@ -47,7 +47,7 @@ function parseList(r: Reader): Expression {
   return { kind: 'array', items, at, end: r.pos };
 }
 
-function finishBlock(r: Reader, at: number, first: readonly ActionExpression[]): Node<'block'> {
+function finishBlock(r: Reader, at: number, first: readonly ActionExpression[]): NodeOf<'block'> {
   const body = r.rules.blockRest(r, first);
   return { kind: 'block', body, at, end: r.pos };
 }
@@ -89,16 +89,16 @@ const toItem = (value: Expression): ArrayItem => ({
 });
 
 /** Stands at `{`. */
-export function parseObject(r: Reader): Node<'object'> {
+export function parseObject(r: Reader): NodeOf<'object'> {
   return r.deeper(() => readObject(r, parsePair));
 }
 
 /** Of `profiles` and `needs`: a bare word counts as `word: true`, lists hold bare words. */
-export function parseWordObject(r: Reader): Node<'object'> {
+export function parseWordObject(r: Reader): NodeOf<'object'> {
   return r.deeper(() => readObject(r, parseWordPair));
 }
 
-function readObject(r: Reader, parse: typeof parsePair): Node<'object'> {
+function readObject(r: Reader, parse: typeof parsePair): NodeOf<'object'> {
   const at = r.pos;
   r.expect('{', 'before an object');
   let isFirst = true;

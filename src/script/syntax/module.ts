@@ -1,5 +1,5 @@
 // `import` and `export` in all their forms.
-import type { Node } from './ast.ts';
+import type { NodeOf } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseParameters, refuseFixed, takeName } from './define.ts';
 import { parseBarePath } from './effect.ts';
@@ -10,11 +10,11 @@ import { parsePathText } from './value.ts';
 
 const MODE = /(?:static|live|local|module|cached)(?:\([^()\n]*\))?[ \t]+(?=[{"'`<@./\w])/y;
 
-type Form = Node<'import'>['form'];
-type Source = Node<'import'>['source'];
+type Form = NodeOf<'import'>['form'];
+type Source = NodeOf<'import'>['source'];
 
 /** Stands behind `import`. */
-export function parseImport(r: Reader, at: number): Node<'import'> {
+export function parseImport(r: Reader, at: number): NodeOf<'import'> {
   r.blanks();
   const mode = r.match(MODE)?.trim();
   const { form, source } = parseForm(r);
@@ -96,7 +96,7 @@ function parseSource(r: Reader): Source {
 }
 
 /** Stands behind `export`. */
-export function parseExport(r: Reader, at: number): Node<'export'> {
+export function parseExport(r: Reader, at: number): NodeOf<'export'> {
   r.blanks();
   r.expect('{', 'after `export`');
   const isAll = r.match(/\s*\*\s*\}/y) !== undefined;

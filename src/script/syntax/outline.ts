@@ -4,7 +4,7 @@ import { basename, extname } from 'node:path';
 import {
   type Binding,
   type Expression,
-  type Node,
+  type NodeOf,
   type ScriptTree,
   type Statement,
   visit,
@@ -24,13 +24,13 @@ export interface Bound {
   readonly labels: readonly string[];
   /** Right-hand side of a variable. */
   readonly value?: Expression;
-  readonly exe?: Node<'exe'>;
+  readonly exe?: NodeOf<'exe'>;
   /** What a loop variable is taken from. */
   readonly collection?: Expression;
   /** As written after the `:` of a parameter. */
   readonly type?: string;
   /** Of `import`: the file, and the name it has there. */
-  readonly source?: { readonly path: Node<'template'>; readonly name?: string };
+  readonly source?: { readonly path: NodeOf<'template'>; readonly name?: string };
 }
 
 type BoundKind =
@@ -74,14 +74,14 @@ export function namesIn({ text, body }: ScriptTree): Bound[] {
     }
     const { kind } = item as { kind?: string };
     const seen = CLOSED.has(kind ?? '') ? (item as Range) : around;
-    found.push(...boundBy(item as Statement | Node<'repeat'>, text, whole, seen));
+    found.push(...boundBy(item as Statement | NodeOf<'repeat'>, text, whole, seen));
     for (const inner of Object.values(item)) open.push([inner, seen]);
   }
   return found.sort((a, b) => a.place.at - b.place.at);
 }
 
 function boundBy(
-  node: Statement | Node<'repeat' | 'for'>,
+  node: Statement | NodeOf<'repeat' | 'for'>,
   text: string,
   whole: Range,
   around: Range,
@@ -132,7 +132,7 @@ const loopNames = ({ key, name }: Binding): [name: string, written: string][] =>
   [name, name],
 ];
 
-function importedBy(node: Node<'import'>, text: string, seen: Range): Bound[] {
+function importedBy(node: NodeOf<'import'>, text: string, seen: Range): Bound[] {
   const { form, source } = node;
   const path = source.kind === 'path' ? source.path : undefined;
   const bound = (kind: BoundKind, name: string, place: Range, inFile?: string): Bound => ({
@@ -175,7 +175,7 @@ export const derivedName = (path: string): string =>
   basename(path, extname(path)).replace(/[^A-Za-z0-9_]/g, '_');
 
 /** A path without anything put in but `@root`; undefined when it is known only at run time. */
-export function staticText({ parts }: Node<'template'>): string | undefined {
+export function staticText({ parts }: NodeOf<'template'>): string | undefined {
   const texts = parts.map((part) => {
     if (typeof part === 'string') return part;
     const isRoot = part.kind === 'insert' && /^(?:root|base)$/.test(part.value.name);

@@ -3,7 +3,7 @@
 
 import { frontMatterAt } from '../../base/index.ts';
 import { parseBlockRest } from './action.ts';
-import type { Mode, Node, ScriptTree, Statement } from './ast.ts';
+import type { Mode, NodeOf, ScriptTree, Statement } from './ast.ts';
 import { parseFlow } from './control-flow.ts';
 import { OUTERMOST, Reader, type Rules } from './cursor.ts';
 import { parseEffect } from './effect.ts';
@@ -121,8 +121,8 @@ function isSlashed(r: Reader): boolean {
 }
 
 /** Text and statements, line by line. */
-function readMarkdown(r: Reader, problems: SyntaxProblem[]): (Node<'text'> | Statement)[] {
-  const body: (Node<'text'> | Statement)[] = [];
+function readMarkdown(r: Reader, problems: SyntaxProblem[]): (NodeOf<'text'> | Statement)[] {
+  const body: (NodeOf<'text'> | Statement)[] = [];
   let from = r.pos;
   const flush = (to: number): void => {
     if (to > from) body.push({ kind: 'text', text: r.slice(from, to), at: from, end: to });
@@ -152,7 +152,7 @@ function readLine(r: Reader, problems: SyntaxProblem[]): Statement | 'text' | un
 }
 
 /** Fenced code is text, except `mlld-run`, whose content is a strict script. */
-function readFence(r: Reader, problems: SyntaxProblem[]): Node<'fence'> | 'text' {
+function readFence(r: Reader, problems: SyntaxProblem[]): NodeOf<'fence'> | 'text' {
   const at = r.pos;
   const head = r.match(FENCE) ?? '';
   const [, mark = '```', kind = ''] = /(`{3,}|~{3,})[ \t]*([^`\n]*)/.exec(head) ?? [];
@@ -181,7 +181,7 @@ function passFence(r: Reader, mark: string): number {
 }
 
 /** A template file: `.att` reads like `::`, `.mtt` only `{{…}}`. One final line break is dropped. */
-export function parseTemplateFile(text: string, kind: 'att' | 'mtt'): Node<'template'> {
+export function parseTemplateFile(text: string, kind: 'att' | 'mtt'): NodeOf<'template'> {
   const r = new Reader(text.replace(/\r?\n$/, ''), 'markdown', RULES);
   return parseBare(r, r.end, kind === 'att' ? 'file' : 'mtt');
 }

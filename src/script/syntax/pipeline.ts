@@ -1,5 +1,5 @@
 // Stages, groups and `with { … }`: what happens to a value after it has been made.
-import type { Expression, Node, Parallel, PipelineStage } from './ast.ts';
+import type { Expression, NodeOf, Parallel, PipelineStage } from './ast.ts';
 import { isCodeStart, parseCode, parseCommand } from './command.ts';
 import type { Reader } from './cursor.ts';
 import { parseReference } from './reference.ts';
@@ -38,7 +38,7 @@ export function parsePipes(r: Reader, source: Expression): Expression {
 }
 
 /** `|| @a || @b (2, 5ms) | @c` where a value begins. */
-export function parseLeadingGroup(r: Reader): Node<'pipeline'> {
+export function parseLeadingGroup(r: Reader): NodeOf<'pipeline'> {
   const at = r.pos;
   return { kind: 'pipeline', source: undefined, stages: parseStages(r), at, end: r.pos };
 }
@@ -107,7 +107,7 @@ function parseStage(r: Reader): PipelineStage {
   if (r.peek() === '{') return { kind: 'code-stage', code: parseCommand(r, at), at, end: r.pos };
   if (isCodeStart(r)) return { kind: 'code-stage', code: parseCode(r), at, end: r.pos };
   if (r.sees(EFFECT)) {
-    const effect = r.rules.effect(r, true) as Node<'effect'>;
+    const effect = r.rules.effect(r, true) as NodeOf<'effect'>;
     return { kind: 'effect-stage', effect, at, end: r.pos };
   }
   if (r.take(/while[ \t]*\(/y)) {
@@ -131,7 +131,7 @@ export function parseWith(r: Reader, value: Expression): Expression {
   return { kind: 'with', value, options, at: value.at, end: r.pos };
 }
 
-export function parseOptions(r: Reader): Node<'options'> | undefined {
+export function parseOptions(r: Reader): NodeOf<'options'> | undefined {
   if (!r.takeAfterSpace(/with(?=[ \t]*\{)/y)) return undefined;
   const at = r.pos - 'with'.length;
   r.match(/[ \t]*\{/y);

@@ -1,6 +1,6 @@
 // `@name` and what hangs on it: fields, indexes, slices, calls. In a value every step must be well
 // formed; in text a step that is not simply ends the reference.
-import type { Binding, Expression, Node, PathStep } from './ast.ts';
+import type { Binding, Expression, NodeOf, PathStep } from './ast.ts';
 import type { Reader } from './cursor.ts';
 
 const DIGITS = /\d+/y;
@@ -8,7 +8,7 @@ const NEXT_LINE_METHOD = /[ \t\r]*\n[ \t]*(?=\.[A-Za-z_]\w*\()/y;
 const ENDS_OPTIONAL = /\?[ \t]*(?:$|[\n\r,\])}|;]|=>|==|!=|&&|>>|<<)/my;
 
 /** Stands at `@`. */
-export function parseReference(r: Reader): Node<'reference'> {
+export function parseReference(r: Reader): NodeOf<'reference'> {
   const at = r.pos;
   r.expect('@', 'before a name');
   const name = r.name('after `@`');

@@ -1,7 +1,7 @@
 // Guards, script hooks, policies, profiles, needs.
 
 import { parseBlock } from './action.ts';
-import type { Node } from './ast.ts';
+import type { NodeOf } from './ast.ts';
 import { parseWhen } from './control-flow.ts';
 import type { Reader } from './cursor.ts';
 import { parseTarget } from './define.ts';
@@ -9,7 +9,7 @@ import { parseWordObject } from './literal.ts';
 import { parseArguments } from './reference.ts';
 import { parseValue } from './value.ts';
 
-type Head = Pick<Node<'guard'>, 'name' | 'timing' | 'filter'>;
+type Head = Pick<NodeOf<'guard'>, 'name' | 'timing' | 'filter'>;
 
 /** `[@name] before|after|always|for FILTER =`, name and timing in either order. */
 function parseHead(r: Reader, word: string): Head {
@@ -49,7 +49,7 @@ const isName = (r: Reader, timing: string | undefined): boolean =>
 const DECIDES = new Set(['verdict', 'block', 'when', 'if']);
 
 /** Stands behind `guard`. */
-export function parseGuard(r: Reader, at: number): Node<'guard'> {
+export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
   r.blanks();
   const privileged = r.takeWord('privileged');
   const head = parseHead(r, 'guard');
@@ -70,7 +70,7 @@ export function parseGuard(r: Reader, at: number): Node<'guard'> {
 }
 
 /** Stands behind `hook`. */
-export function parseHook(r: Reader, at: number): Node<'hook'> {
+export function parseHook(r: Reader, at: number): NodeOf<'hook'> {
   const { timing, ...head } = parseHead(r, 'hook');
   if (timing === 'always') r.fail('a hook runs before or after', { at });
   const body = r.within({ inLoop: false }, () => parseBlock(r, 'the hook'));
@@ -78,7 +78,7 @@ export function parseHook(r: Reader, at: number): Node<'hook'> {
 }
 
 /** Stands behind `policy`. */
-export function parsePolicy(r: Reader, at: number): Node<'policy'> {
+export function parsePolicy(r: Reader, at: number): NodeOf<'policy'> {
   r.blanks();
   const name = parseTarget(r, 'policy');
   r.blanks();
@@ -91,7 +91,7 @@ export function parsePolicy(r: Reader, at: number): Node<'policy'> {
 }
 
 /** Stands behind `profiles` or `needs`. */
-export function parseWords(r: Reader): Node<'object'> {
+export function parseWords(r: Reader): NodeOf<'object'> {
   r.blanks();
   return parseWordObject(r);
 }

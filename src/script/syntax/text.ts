@@ -1,4 +1,4 @@
-import type { Expression, Node, PipelineStage, Quote, TemplatePart, TextStyle } from './ast.ts';
+import type { Expression, NodeOf, PipelineStage, Quote, TemplatePart, TextStyle } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseBinding, parseTextSteps } from './reference.ts';
 
@@ -54,7 +54,7 @@ export function createParts() {
 }
 
 /** Stands at `:::`. */
-function parseMustacheText(r: Reader): Node<'template'> {
+function parseMustacheText(r: Reader): NodeOf<'template'> {
   const at = r.pos;
   r.pos += 3;
   r.match(/\r?\n/y);
@@ -68,7 +68,7 @@ function parseMustacheText(r: Reader): Node<'template'> {
   return { kind: 'template', style: 'mustache', parts: withoutLastBreak(parts), at, end: r.pos };
 }
 
-function parseSlot(r: Reader): Node<'insert'> | undefined {
+function parseSlot(r: Reader): NodeOf<'insert'> | undefined {
   const at = r.pos;
   r.match(/\{\{[ \t]*@?/y);
   const name = r.takeName();
@@ -121,7 +121,7 @@ const FILE_IN_TEXT = /<(?![\s/])(?=[^<>"'=\n]*[.*@])[^<>"'=\n]+>/y;
 const NOT_A_FRAGMENT = /^\s*(?:$|[,)\]};:|?]|=>|==|!=|&&|>>|<<|(?:with|to|as|in)\b)/;
 
 /** Whatever text form stands here: `"`, `'`, `` ` ``, `::`, `:::`. */
-export function parseText(r: Reader): Node<'template' | 'literal'> {
+export function parseText(r: Reader): NodeOf<'template' | 'literal'> {
   switch (r.peek()) {
     case "'":
       return parseSingle(r);
@@ -141,7 +141,7 @@ export function parseBare(
   r: Reader,
   to: number,
   name: 'bare' | 'file' | 'mtt' = 'bare',
-): Node<'template'> {
+): NodeOf<'template'> {
   const at = r.pos;
   const form = FORMS[name];
   const parts = r.within({ end: to }, () => parseParts(r, form));
@@ -149,7 +149,7 @@ export function parseBare(
 }
 
 /** The same for what a pattern matches here; undefined when it does not. */
-export function parseBareMatch(r: Reader, pattern: RegExp): Node<'template'> | undefined {
+export function parseBareMatch(r: Reader, pattern: RegExp): NodeOf<'template'> | undefined {
   const from = r.pos;
   if (r.match(pattern) === undefined) return undefined;
   const to = r.pos;
@@ -157,7 +157,7 @@ export function parseBareMatch(r: Reader, pattern: RegExp): Node<'template'> | u
   return parseBare(r, to);
 }
 
-function parseSingle(r: Reader): Node<'literal'> {
+function parseSingle(r: Reader): NodeOf<'literal'> {
   const at = r.pos;
   const found = r.match(/'(?:[^'\\\n]|\\[^\n])*'/y);
   if (found === undefined) return unclosedText(r, at, 1);
@@ -165,7 +165,7 @@ function parseSingle(r: Reader): Node<'literal'> {
   return { kind: 'literal', value, at, end: r.pos };
 }
 
-function parseEnclosed(r: Reader, quote: '"' | '`' | '::', form: TextForm): Node<'template'> {
+function parseEnclosed(r: Reader, quote: '"' | '`' | '::', form: TextForm): NodeOf<'template'> {
   const at = r.pos;
   r.pos += quote.length;
   const isTrimmed = quote === '::';
@@ -250,7 +250,7 @@ function literalFence(r: Reader): string | undefined {
 }
 
 /** Stands at `@`. Undefined when no name follows. */
-export function parseInsert(r: Reader, form: TextForm): Node<'insert'> | undefined {
+export function parseInsert(r: Reader, form: TextForm): NodeOf<'insert'> | undefined {
   const at = r.pos;
   r.pos += 1;
   const name = r.takeName();
@@ -265,7 +265,7 @@ export function parseInsert(r: Reader, form: TextForm): Node<'insert'> | undefin
   return { kind: 'insert', value, mode, stages, ...writtenFrom(r, at, form.quote) };
 }
 
-function parseInsertMode(r: Reader, form: TextForm): Node<'insert'>['mode'] {
+function parseInsertMode(r: Reader, form: TextForm): NodeOf<'insert'>['mode'] {
   if (r.peek() !== '?') return { kind: 'plain' };
   if (r.sees(/\?\?["'`]/y)) {
     const value = r.attempt((): Expression => {
@@ -315,7 +315,10 @@ function parseTextStages(r: Reader): PipelineStage[] {
 }
 
 /** Stands at `<`. Undefined when it is only a character. */
-export function parseFilePart(r: Reader, quote: Quote | undefined): Node<'file-part'> | undefined {
+export function parseFilePart(
+  r: Reader,
+  quote: Quote | undefined,
+): NodeOf<'file-part'> | undefined {
   const at = r.pos;
   if (!r.sees(FILE_IN_TEXT)) return undefined;
   const file = r.attempt(() => r.rules.file(r));
@@ -332,7 +335,7 @@ const writtenFrom = (r: Reader, at: number, quote: Quote | undefined) => ({
 });
 
 /** `/for @x in @xs` … `/end`, standing at the start of a line. */
-function parseRepeat(r: Reader, form: TextForm): Node<'repeat'> | undefined {
+function parseRepeat(r: Reader, form: TextForm): NodeOf<'repeat'> | undefined {
   if (!r.sees(REPEAT)) return undefined;
   const at = r.pos;
   return r.attempt(() =>

@@ -1,6 +1,6 @@
 // One grammar for every value: right-hand sides, arguments, conditions, entries, arms. Operators bind
 // as the table says; `|` binds weaker than all of them, `with` belongs to the whole before it.
-import type { BinaryOperator, Expression, Node } from './ast.ts';
+import type { BinaryOperator, Expression, NodeOf } from './ast.ts';
 import { isCodeStart, parseCode, parseCommand, parseCommandString } from './command.ts';
 import type { Reader } from './cursor.ts';
 import { parseFile } from './file.ts';
@@ -235,7 +235,7 @@ function parseTemplateFile(r: Reader): Expression {
 }
 
 /** A quoted path. */
-export function parsePathText(r: Reader, where: string): Node<'template'> {
+export function parsePathText(r: Reader, where: string): NodeOf<'template'> {
   if (!isTextStart(r)) r.fail(`expected a quoted path ${where}, found ${r.shown()}`);
   const text = parseText(r);
   if (text.kind === 'template') return text;
@@ -249,7 +249,7 @@ export function parsePathText(r: Reader, where: string): Node<'template'> {
 }
 
 /** `prose { … }`, `llm "…"`, `llm:tier { … }` */
-function parseModel(r: Reader, word: 'prose' | 'llm'): Node<'model'> {
+function parseModel(r: Reader, word: 'prose' | 'llm'): NodeOf<'model'> {
   const at = r.pos;
   r.pos += word.length;
   const tier = r.match(/:[\w.-]+/y)?.slice(1);
@@ -259,7 +259,7 @@ function parseModel(r: Reader, word: 'prose' | 'llm'): Node<'model'> {
   return { kind: 'model', word, tier, prompt, options, at, end: r.pos };
 }
 
-function parsePrompt(r: Reader, word: string): Node<'template'> {
+function parsePrompt(r: Reader, word: string): NodeOf<'template'> {
   const { from, to } = takeRaw(r, 'plain', `\`${word}\``);
   const behind = r.pos;
   const body = r.slice(from, to);

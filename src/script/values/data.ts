@@ -31,13 +31,13 @@ export function stageInput(value: Value): Value {
   return data === undefined ? value : withData(value, data);
 }
 
-export interface Item {
+export interface LoopItem {
   readonly key: string;
   readonly value: Value;
 }
 
 /** What `for` goes over: elements with exactly their marks, and where they stood. */
-export function itemsOf(value: Value): readonly Item[] {
+export function itemsOf(value: Value): readonly LoopItem[] {
   const collection = stageInput(value);
   const type = typeName(collection);
   const isText = typeof value.data === 'string';

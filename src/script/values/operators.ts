@@ -9,7 +9,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import type { Arithmetic, BinaryOperator, Comparison } from '../syntax/ast.ts';
+import type { BinaryOperator } from '../syntax/ast.ts';
 import {
   computed,
   elementsOf,
@@ -110,6 +110,8 @@ export const equals = (left: Value, right: Value): Value =>
 export const negate = (value: Value): Value => computed(!isTruthy(value), [value]);
 
 type Plain = Exclude<BinaryOperator, '&&' | '||' | '??'>;
+type Comparison = '<' | '>' | '<=' | '>=';
+type Arithmetic = Exclude<Plain, Comparison | '==' | '!='>;
 
 /** What an operator that looks at both its sides makes of them. */
 export function applied(operator: Plain): (left: Value, right: Value) => Value {
