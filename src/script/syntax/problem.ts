@@ -9,11 +9,9 @@ interface Sourced {
 }
 
 function linesOf(unit: Sourced): TextLines {
-  const found = known.get(unit);
-  if (found) return found;
-  const made = createLines(unit.text);
-  known.set(unit, made);
-  return made;
+  const lines = known.get(unit) ?? createLines(unit.text);
+  known.set(unit, lines);
+  return lines;
 }
 
 /** The location of an operation; computed when read. */
@@ -34,8 +32,8 @@ export const lineOf = (unit: Sourced, at: number): number => linesOf(unit).at(at
 export const shownPlace = (unit: Sourced, at: number): string => `${unit.name}:${lineOf(unit, at)}`;
 
 // What is wrong with the form of a script, as data: where, what, and the right form when it is a
-// common slip. The parser throws a `Slip` to leave its nested functions and turns it into a `Problem`
-// where a statement ends; nothing outside the parser sees one.
+// common slip. The parser throws a `ParseError` to leave its nested functions and takes the problem out
+// of it where a statement ends; nothing outside the parser sees one.
 
 /** Stable, documented: editors and tests match on it. */
 export type ProblemCode =

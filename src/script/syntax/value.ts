@@ -39,13 +39,7 @@ export function parseValue(r: Reader): Expression {
 /** A value without pipes and `with`: a condition, a subject. */
 export function parseTernary(r: Reader): Expression {
   const condition = parseBinary(r, 1);
-  const here = r.pos;
-  r.space();
-  if (r.peek() !== '?' || r.peek(1) === '?') {
-    r.pos = here;
-    return condition;
-  }
-  r.pos += 1;
+  if (!r.takeAfterSpace(/\?(?!\?)/y)) return condition;
   return r.deeper(() => {
     r.breakAfter();
     const then = parseTernary(r);
@@ -123,14 +117,9 @@ function parseParentheses(r: Reader): Expression {
     r.space();
     const value = parseValue(r);
     r.space();
-    if (!r.take(')')) {
-      const code = r.isAtEnd ? 'unclosed' : 'unexpected';
-      r.fail(
-        `expected \`)\`, found ${r.shown()}`,
-        r.isAtEnd ? { at, end: at + 1, code } : { code },
-      );
-    }
-    return value;
+    if (r.take(')')) return value;
+    const message = `expected \`)\`, found ${r.shown()}`;
+    return r.isAtEnd ? r.failUnclosed(at, message) : r.fail(message);
   });
 }
 
@@ -153,6 +142,7 @@ function parseWord(r: Reader): Expression {
     return { kind: 'literal', value: constant, at, end: r.pos };
   }
   if (isFlowWord(word)) return r.deeper(() => r.rules.flow(r));
+  const end = at + word.length;
   switch (word) {
     case 'run':
       r.pos += word.length;
@@ -165,19 +155,16 @@ function parseWord(r: Reader): Expression {
     case 'allow':
     case 'deny':
     case 'ask':
-      return r.fail(`\`${word}\` decides in the arms of a guard only`, {
-        end: at + word.length,
-        code: 'misplaced',
-      });
+      return r.fail(`\`${word}\` decides in the arms of a guard only`, { end, code: 'misplaced' });
     case 'none':
       return r.fail('`none` cannot be used with operators or as a value', {
-        end: at + word.length,
+        end,
         hint: 'it stands alone as the last condition of a `when`: `none => …`',
         code: 'misplaced',
       });
     default:
       return r.fail(`\`${word}\` is no value`, {
-        end: at + word.length,
+        end,
         hint: `a text is quoted, a variable begins with @: \`"${word}"\` or \`@${word}\``,
       });
   }
@@ -239,13 +226,8 @@ export function parsePathText(r: Reader, where: string): NodeOf<'template'> {
   if (!isTextStart(r)) r.fail(`expected a quoted path ${where}, found ${r.shown()}`);
   const text = parseText(r);
   if (text.kind === 'template') return text;
-  return {
-    kind: 'template',
-    style: 'single',
-    parts: [String(text.value)],
-    at: text.at,
-    end: text.end,
-  };
+  const { at, end, value } = text;
+  return { kind: 'template', style: 'single', parts: [String(value)], at, end };
 }
 
 /** `prose { … }`, `llm "…"`, `llm:tier { … }` */
