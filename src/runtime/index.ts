@@ -17,6 +17,7 @@ import { type CallOptions, callerOf, createVerbs, mountPrimitives } from './kern
 import {
   BUNDLE,
   type HostProject,
+  type OtherProject,
   openProject,
   type Rooms,
   type RuntimeOptions,
@@ -78,17 +79,11 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Outco
   return opened.ok ? ok(opened.output.runtime) : opened;
 }
 
-interface WiredRuntime {
-  runtime: Runtime;
-  /** For callers outside of threads. */
-  harness(): Promise<Outcome<HarnessPorts>>;
-}
-
 /** The rooms over one project; `host` is the one whose threads work in it. */
 async function wireRuntime(
   options: RuntimeOptions,
   host?: HostProject,
-): Promise<Outcome<WiredRuntime>> {
+): Promise<Outcome<OtherProject & { runtime: Runtime }>> {
   const opened = openProject(options, wireRuntime, host);
   if (!opened.ok) return opened;
   const open = opened.output;

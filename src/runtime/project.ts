@@ -96,8 +96,9 @@ function hostAndPort(text: string): string {
 }
 
 /** Another project that threads of this one work in. */
-interface OtherProject {
+export interface OtherProject {
   runtime: { close(): Promise<void> };
+  /** For callers outside of threads. */
   harness(): Promise<Outcome<HarnessPorts>>;
 }
 

@@ -4,7 +4,8 @@
 // a directive that changed in the meantime is not touched.
 
 import { hash } from 'node:crypto';
-import { canonicalJson, fail, type Json, type Outcome, ok, plainText } from '../../base/index.ts';
+import { isDeepStrictEqual } from 'node:util';
+import { fail, type Outcome, ok, plainText } from '../../base/index.ts';
 import { EMPTY, mergeAll } from '../../flow/index.ts';
 import { type Directive, parseDirective } from '../../items/index.ts';
 import type { NewApproval } from '../../store/index.ts';
@@ -75,9 +76,6 @@ const ANNEAL = 'anneal';
 const GUARDED = ['permissions', 'limits', 'hooks', 'guards', 'model'] as const;
 
 const print = (text: string): string => hash('sha256', text);
-const same = (a: unknown, b: unknown): boolean =>
-  canonicalJson(JSON.parse(JSON.stringify(a ?? null)) as Json) ===
-  canonicalJson(JSON.parse(JSON.stringify(b ?? null)) as Json);
 
 interface Change {
   text: string;
@@ -107,7 +105,10 @@ function readChange({ ports, place: { item, directive } }: Thread, diff: string)
     read.version === before.version ? nextVersion(patched.output, before) : patched.output;
   const checked = ports.library.write('directive', item.id, text, 'update', { dryRun: true });
   if (!checked.ok) return checked;
-  return ok({ text, touches: GUARDED.filter((part) => !same(before[part], read[part])) });
+  return ok({
+    text,
+    touches: GUARDED.filter((part) => !isDeepStrictEqual(before[part], read[part])),
+  });
 }
 
 /** Writes and signs the new version; nothing when the directive is not what was looked at. */
