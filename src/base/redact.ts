@@ -208,27 +208,29 @@ function viewOf(
   write: (char: string) => string,
 ): View {
   const view: View = { text: '', starts: [], ends: [], tokens: [] };
-  let done = from;
-  const add = (bytes: string, end: number) => {
+  const add = (bytes: string, start: number, end: number) => {
     view.text += bytes;
     for (let at = 0; at < bytes.length; at++) {
-      view.starts.push(done);
+      view.starts.push(start);
       view.ends.push(end);
     }
-    done = end;
   };
-  const literals = (until: number) => {
-    while (done < until) {
-      const end = done + ((text.codePointAt(done) ?? 0) > 0xffff ? 2 : 1);
-      add(write(text.slice(done, end)), end);
+  const literals = (start: number, until: number) => {
+    for (let at = start; at < until; ) {
+      const end = at + ((text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1);
+      add(write(text.slice(at, end)), at, end);
+      at = end;
     }
   };
+  let done = from;
   for (const { 0: found, index } of text.slice(from).matchAll(token)) {
-    literals(from + index);
-    view.tokens.push({ start: done, end: done + found.length });
-    add(read(found), done + found.length);
+    const [start, end] = [from + index, from + index + found.length];
+    literals(done, start);
+    add(read(found), start, end);
+    view.tokens.push({ start, end });
+    done = end;
   }
-  literals(text.length);
+  literals(done, text.length);
   return view;
 }
 
@@ -337,7 +339,7 @@ function createNeighbours(forms: Iterable<string>) {
             } else if (after < 0x80 && has[after] === 0 && !ESCAPING.has(after)) continue;
           }
           let start = at;
-          while (isEnd && isBreak(text.charCodeAt(start - 1))) start--;
+          if (isEnd) while (isBreak(text.charCodeAt(start - 1))) start--;
           TOKEN_HERE.lastIndex = start;
           const token = TOKEN_HERE.exec(text)?.[0];
           if (token === undefined) continue;
@@ -386,10 +388,10 @@ function createFinder(forms: Forms, areBytes: boolean) {
   function lookAt(text: string, hasMore: boolean): Look {
     const found: Span[] = [];
     let open = text.length;
-    const scan = (matcher: TextMatcher, view: View, isOne = (_: Span): boolean => true): void => {
+    const scan = (matcher: TextMatcher, view: View, isOne?: (span: Span) => boolean): void => {
       matcher.find(view.text, (first, last) => {
         const span = { start: view.starts[first] ?? first, end: view.ends[last - 1] ?? last };
-        if (isOne(span)) found.push(span);
+        if (isOne?.(span) ?? true) found.push(span);
       });
       const at = view.text.length - matcher.openAt(view.text);
       if (at < view.text.length) open = Math.min(open, view.starts[at] ?? at);

@@ -20,7 +20,7 @@ const MIN_WINDOW = 8;
 /** In a text that is longer than this for each pattern, one search for each is faster. */
 const LONG = 48;
 /** Rarest first, as far as it matters, in what servers send: JSON and English. */
-const RARE = [...'QZXJKVWYGFBUHPMDLNRCOSTIAE~%+/_=-qzjxkvwy'];
+const RARE = 'QZXJKVWYGFBUHPMDLNRCOSTIAE~%+/_=-qzjxkvwy'.split('');
 
 /** The end of a pattern, from a character on that is rare: a text is searched for it much faster. */
 function probeOf(pattern: string): string {

@@ -406,8 +406,8 @@ export class Connections {
       if (asked === 'stale') mayBeOld = false;
       else {
         // Nothing was sent when the system lets this process open no more.
-        const isWaiting = !asked.ok && /^E[MN]FILE$/.test(String(asked.error.detail.reason));
-        if (!isWaiting) return asked;
+        const reason = asked.ok ? undefined : asked.error.detail.reason;
+        if (reason !== 'EMFILE' && reason !== 'ENFILE') return asked;
         const waited = await watch.race(sleep(FILES_RETRY_MS).then(() => ok(null)));
         if (!waited.ok) return waited;
       }

@@ -129,7 +129,8 @@ export function createEventParser(
   const result: EventParser = {
     push(chunk) {
       const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
-      for (let at = 0; at < bytes.length && !isOver; at += PIECE) {
+      for (let at = 0; at < bytes.length; at += PIECE) {
+        if (isOver) break;
         const piece = bytes.length <= PIECE ? bytes : bytes.subarray(at, at + PIECE);
         feed(decoder.decode(piece, { stream: true }));
       }
