@@ -1,8 +1,8 @@
 // The primitive `http_client`: one call from its merged config to one outcome. It closes every sink
 // it was handed, exactly once, on every outcome, also when no request was made.
-import type { Clock, Failure, Json, JsonObject, Outcome } from '../../base/index.ts';
-import { createRedactor, fail, messageOf, ok, withDetail } from '../../base/index.ts';
-import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
+import type { Clock, Json, JsonObject, Outcome } from '../../base/index.ts';
+import { createRedactor, ok, withDetail } from '../../base/index.ts';
+import type { Primitive, PrimitiveResult, TouchedFile } from '../primitive.ts';
 import type { SinkReport } from '../sink.ts';
 import { createFan, type Fan, publicReport } from '../sinks/fan-out.ts';
 import { type AddressPorts, hostOf } from './address.ts';
@@ -31,11 +31,6 @@ async function closeSinks(fan: Fan, timer: Timer): Promise<SinkReport[]> {
   return reports;
 }
 
-const writtenFiles = (reports: readonly SinkReport[]): TouchedFile[] =>
-  reports.flatMap(({ file }) =>
-    file ? [{ access: 'written', ...(file as Omit<TouchedFile, 'access'>) }] : [],
-  );
-
 /** The fields of a stream's result; a fault's detail holds the same ones. */
 function streamFields(
   { facts, count, endedCleanly }: StreamEnd,
@@ -53,13 +48,6 @@ function streamFields(
   };
 }
 
-/** What was received before the fault is told with it: nothing that arrived is lost. */
-function streamFault(failure: Failure, fields: JsonObject, files: readonly TouchedFile[]): Failure {
-  // A file that was begun stays, so whoever keeps labels of files must hear of it.
-  const written = files.map(({ relative: path, sha256 }) => ({ path, sha256 }));
-  return withDetail(failure, written.length > 0 ? { ...fields, files: written } : fields);
-}
-
 /** The call's result once its sinks are closed and have reported. */
 function resultOf(
   received: Outcome<Received>,
@@ -68,13 +56,21 @@ function resultOf(
   secrets: readonly string[],
 ): Outcome<PrimitiveResult> {
   if (!received.ok) return received;
-  const files = writtenFiles(reports);
+  const files = reports.flatMap(({ file }): TouchedFile[] =>
+    file ? [{ access: 'written', ...(file as Omit<TouchedFile, 'access'>) }] : [],
+  );
   let output: JsonObject;
   if (received.output.kind === 'answer') output = received.output.output;
   else {
     const { end } = received.output;
     output = streamFields(end, reports, createRedactor(secrets).json);
-    if (end.failure) return streamFault(end.failure, output, files);
+    if (end.failure) {
+      // What was received before the fault is told with it. A file that was begun stays, so whoever
+      // keeps labels of files must hear of it.
+      const written = files.map(({ relative: path, sha256 }) => ({ path, sha256 }));
+      const begun = written.length > 0 && { files: written };
+      return withDetail(end.failure, { ...output, ...begun });
+    }
   }
   return ok({
     output,
@@ -96,25 +92,18 @@ export function createHttpPrimitive(clientPorts: HttpClientPorts): HttpPrimitive
   const connections = clientPorts.connections ?? new Connections();
   const ports: HttpPorts = { timer: systemTimer, ...clientPorts, connections };
 
-  async function attempt(call: PrimitiveCall, fan: Fan): Promise<[Outcome<Received>, URL?]> {
-    try {
-      const prepared = prepareRequest(call, ports);
-      if (!prepared.ok) return [prepared];
-      const { request, send } = prepared.output;
-      const { signal, verify } = call;
-      return [await send(request.body, { signal, verify, onEvents: fan.write }), request.url];
-    } catch (error) {
-      return [fail('internal_error', `http_client: ${messageOf(error)}`)];
-    }
-  }
-
   return {
     name: 'http_client',
     async run(call) {
-      const fan = createFan(call.sinks);
-      const [received, url] = await attempt(call, fan);
-      const reports = call.sinks.length === 0 ? [] : await closeSinks(fan, ports.timer);
-      return resultOf(received, reports, url, call.secrets);
+      const { sinks, signal, verify, secrets } = call;
+      const fan = createFan(sinks);
+      const prepared = prepareRequest(call, ports);
+      const request = prepared.ok ? prepared.output.request : undefined;
+      const received = prepared.ok
+        ? await prepared.output.send(request?.body, { signal, verify, onEvents: fan.write })
+        : prepared;
+      const reports = sinks.length === 0 ? [] : await closeSinks(fan, ports.timer);
+      return resultOf(received, reports, request?.url, secrets);
     },
     plan(call) {
       const described = describeRequest(call);

@@ -134,6 +134,19 @@ test('whoever takes the events may need time, and may stop it all', async () => 
   expect(stopped).toMatchObject({ output: { end: { failure: { error: { code: 'cancelled' } } } } });
 });
 
+test('whoever takes the events may even throw', async () => {
+  const prepared = prepareRequest(callOf({ url: await echo([]) }), ports);
+  if (!prepared.ok) throw new Error(prepared.error.detail.message);
+  const sent = await prepared.output.send('1', {
+    signal: new AbortController().signal,
+    verify: () => ok(null),
+    onEvents() {
+      throw new Error('not like this');
+    },
+  });
+  expect(sent).toMatchObject({ error: { code: 'internal_error' } });
+});
+
 test('a mistake in the config is told when it is prepared', () => {
   expect(prepareRequest(callOf({ url: 'ftp://a.example/' }), ports)).toMatchObject({
     error: { code: 'invalid_input' },

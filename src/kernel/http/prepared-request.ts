@@ -6,6 +6,7 @@ import {
   type Failure,
   fail,
   type JsonObject,
+  messageOf,
   type Outcome,
   ok,
   type Redactor,
@@ -31,7 +32,10 @@ export interface SendOptions {
 }
 
 export interface PreparedRequest extends DescribedRequest {
-  /** Sends it with this body instead of the prepared one, which gave it its content type. */
+  /**
+   * Sends it with this body instead of the prepared one, which gave it its content type. It never
+   * rejects, also when whoever takes the events throws.
+   */
   send(body: string | undefined, options: SendOptions): Promise<Outcome<Received>>;
 }
 
@@ -211,6 +215,8 @@ export function prepareRequest(
         const end = await readWebSocket(wire, sending);
         const received: Outcome<Received> = end.ok ? ok({ kind: 'stream', end: end.output }) : end;
         return withoutSecrets(received, redact);
+      } catch (error) {
+        return redactFault(fail('internal_error', `http_client: ${messageOf(error)}`), redact);
       } finally {
         watch.end();
       }

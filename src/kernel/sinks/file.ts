@@ -194,17 +194,6 @@ function createSink(place: { absolute: string; relative: string }, options: File
     }
   }
 
-  function close(): void {
-    flush();
-    if (fd === undefined) return;
-    try {
-      closeSync(fd);
-    } catch (cause) {
-      giveUp(cause);
-    }
-    fd = undefined;
-  }
-
   function take(event: StreamEvent): void {
     if (error !== undefined) {
       dropped++;
@@ -224,7 +213,12 @@ function createSink(place: { absolute: string; relative: string }, options: File
       for (const event of events) take(event);
     },
     async close() {
-      close();
+      flush();
+      try {
+        if (fd !== undefined) closeSync(fd);
+      } catch (cause) {
+        giveUp(cause);
+      }
       const report = { type: TYPE, delivered, dropped, path: place.relative };
       // The hash of what this sink wrote: the whole content unless the file existed before.
       const file = hash && { ...place, sha256: hash.digest('hex') };
