@@ -40,7 +40,7 @@ export {
   tokenAuthority,
   verifierOf,
 } from './rights/authority.ts';
-export { keepOut } from './rights/closed-places.ts';
+export { createKeepOut } from './rights/closed-places.ts';
 export { createItemMarks } from './rights/item-marks.ts';
 export { resolveProjectPath } from './rights/project-path.ts';
 export type { SandboxReport } from './sandbox/plan.ts';

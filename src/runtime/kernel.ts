@@ -15,6 +15,7 @@ import {
   auditRow,
   type Caller,
   createItemMarks,
+  createKeepOut,
   createKernel,
   createModifier,
   createToolLines,
@@ -23,7 +24,6 @@ import {
   type EmbeddedKernel,
   heldTo,
   type Kind,
-  keepOut,
   knowledgeKind,
   moduleSink,
   type ProgramTools,
@@ -141,21 +141,19 @@ export function createAuthorize(
   library: Library,
 ): (caller: Caller) => Outcome<Authority> {
   const verify = sharedVerify(open, library);
-  const speaksFor = (caller: Caller): Outcome<Authority> => {
+  const keepOut = createKeepOut(open, open.clock);
+  return (caller) => {
     // What could not be recorded is not begun.
     const ready = open.audit.ready();
     if (!ready.ok) return ready;
     if (caller.__auth === undefined) {
       const { policy } = open.policies.current();
       const { catalog } = library.capabilities();
-      return ok(keepOut(policyAuthority(policy, caller.surface, catalog), open));
+      const authority = keepOut(policyAuthority(policy, caller.surface, catalog));
+      return ok(heldTo(authority, caller.only));
     }
     const token = verify(caller.__auth, caller.__thread_id);
-    return token.ok ? ok(keepOut(tokenAuthority(token.output), open)) : token;
-  };
-  return (caller) => {
-    const authority = speaksFor(caller);
-    return authority.ok ? ok(heldTo(authority.output, caller.only)) : authority;
+    return token.ok ? ok(heldTo(keepOut(tokenAuthority(token.output)), caller.only)) : token;
   };
 }
 

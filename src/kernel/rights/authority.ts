@@ -67,9 +67,13 @@ function makePolicyAuthority(
   };
 }
 
+const ofTokens = new WeakMap<VerifiedToken, Authority>();
+
 /** Inside a thread: the token decides, its expiry and revocation included. */
 export function tokenAuthority(token: VerifiedToken): Authority {
-  return {
+  const before = ofTokens.get(token);
+  if (before) return before;
+  const authority: Authority = {
     subject: `token:${token.hash}`,
     check: (need) => token.check(need),
     holds: (capability) => token.holds(capability),
@@ -78,6 +82,8 @@ export function tokenAuthority(token: VerifiedToken): Authority {
     allowsEffect: () => token.current(),
     allowsDirective: () => token.current(),
   };
+  ofTokens.set(token, authority);
+  return authority;
 }
 
 /** For a primitive, which asks and need not know who answers. */

@@ -3,7 +3,7 @@
 // where `.ai` is a link to a folder with another name.
 import { realpathSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
-import { fail, isInside, type Outcome } from '../../base/index.ts';
+import { type Clock, createLooks, fail, isInside } from '../../base/index.ts';
 import type { Authority } from '../call.ts';
 import type { PlannedNeed } from '../primitive.ts';
 
@@ -23,45 +23,66 @@ function realOf(path: string): string {
 }
 
 interface RealPlaces {
-  project: string;
   home: string;
   items: string;
 }
 
-function refusal({ capability, scope }: PlannedNeed, places: () => RealPlaces): string | undefined {
-  if (scope?.path === undefined || !capability.startsWith('fs.')) return undefined;
-  const { project, home, items } = places();
-  // Scopes of files are relative to the project and already free of links.
-  const place = resolve(project, scope.path);
-  if (isInside(place, home)) return 'is in the folder that holds your keys';
-  return capability === 'fs.write' && isInside(place, items)
-    ? 'is where the items of the project are; they change through `execute`'
-    : undefined;
-}
-
-/** The same authority, with the closed places taken out of every right over files. */
-export function keepOut(authority: Authority, { project, home }: ClosedPlaces): Authority {
+/**
+ * Takes the closed places out of every right over files. Where they are is looked at every 20 ms at
+ * most: searching a project asks about thousands of files. The same authority gives the same answer.
+ */
+export function createKeepOut(
+  { project, home }: ClosedPlaces,
+  clock: Clock,
+): (authority: Authority) => Authority {
+  const looks = createLooks(clock);
   let real: RealPlaces | undefined;
-  // Once for a call: searching a project asks about thousands of files.
-  const places = (): RealPlaces =>
-    (real ??= { project, home: realOf(home), items: realOf(join(project, '.ai')) });
-  const check = (need: PlannedNeed): Outcome<null> => {
-    const allowed = authority.check(need);
-    const reason = allowed.ok ? refusal(need, places) : undefined;
-    if (reason === undefined) return allowed;
-    const path = need.scope?.path ?? '';
-    return fail('permission_denied', `\`${path}\` ${reason}`, {
-      missing: need.capability,
-      attempted: path,
-    });
-  };
-  const { globs } = authority;
-  if (!globs) return { ...authority, check };
+  const known = new WeakMap<Authority, Authority>();
+
+  function places(): RealPlaces {
+    if (real && looks.isRecent()) return real;
+    looks.begin();
+    real = { home: realOf(home), items: realOf(join(project, '.ai')) };
+    return real;
+  }
+  function refusal({ capability, scope }: PlannedNeed): string | undefined {
+    if (scope?.path === undefined || !capability.startsWith('fs.')) return undefined;
+    const { home: own, items } = places();
+    // Scopes of files are relative to the project and already free of links.
+    const place = resolve(project, scope.path);
+    if (isInside(place, own)) return 'is in the folder that holds your keys';
+    return capability === 'fs.write' && isInside(place, items)
+      ? 'is where the items of the project are; they change through `execute`'
+      : undefined;
+  }
   const closed = (): string[] => {
     const { home: own, items } = places();
     return [own, items]
       .filter((place) => isInside(project, place))
       .map((place) => `${relative(project, place)}/**`);
   };
-  return { ...authority, check, globs: () => [...globs(), ...closed()] };
+  function narrowed(authority: Authority): Authority {
+    const { globs } = authority;
+    return {
+      ...authority,
+      check(need) {
+        const allowed = authority.check(need);
+        const reason = allowed.ok ? refusal(need) : undefined;
+        if (reason === undefined) return allowed;
+        const path = need.scope?.path ?? '';
+        return fail('permission_denied', `\`${path}\` ${reason}`, {
+          missing: need.capability,
+          attempted: path,
+        });
+      },
+      ...(globs && { globs: () => [...globs(), ...closed()] }),
+    };
+  }
+  return (authority) => {
+    const before = known.get(authority);
+    if (before) return before;
+    const made = narrowed(authority);
+    known.set(authority, made);
+    return made;
+  };
 }
