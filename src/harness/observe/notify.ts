@@ -125,7 +125,6 @@ export function createNotifier(ports: NotifyPorts) {
   }
   return {
     event(thread: string, event: JournalEvent): void {
-      if (event.type !== 'thread_end' && event.type !== 'approval') return;
       const settings = ports.settings();
       if (!isObject(settings)) return;
       const about = ports.thread(thread);

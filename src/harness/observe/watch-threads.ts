@@ -144,7 +144,8 @@ export function watchThreads(ports: WatchPorts) {
         write(events, firstSeq);
         for (const event of events) {
           telemetry?.event(id, event);
-          notifier.event(id, event);
+          const { type } = event;
+          if (type === 'thread_end' || type === 'approval') notifier.event(id, event);
         }
       };
     },

@@ -60,15 +60,11 @@ export function inputSecrets(inputs: Json): string[] {
   );
 }
 
-const isSecret = (data: JsonObject): boolean => {
-  const labels = getOwn(data.marks, 'labels');
-  return Array.isArray(labels) && labels.includes('secret');
-};
-
 /** What an event makes known as secret: the content of anything labelled `secret`. */
 export function eventSecrets(type: string, data: JsonObject): string[] {
   if (type === 'thread_start') return inputSecrets(data.inputs ?? {});
-  if (data.is_error === true || !isSecret(data)) return [];
+  const labels = getOwn(data.marks, 'labels');
+  if (data.is_error === true || !Array.isArray(labels) || !labels.includes('secret')) return [];
   const shown: Json = [data.content ?? null, data.text ?? null];
   return [...textsIn(shown)].filter((text) => text.length >= MIN_INPUT);
 }

@@ -24,21 +24,6 @@ interface SealPorts {
   key(): Outcome<Uint8Array>;
 }
 
-/** Each with its data changed; the first failure is the answer. */
-function eachData<E extends NewEvent>(
-  events: readonly E[],
-  change: (event: E) => Outcome<JsonObject>,
-): Outcome<E[]> {
-  const changed: E[] = [];
-  for (const event of events) {
-    const data = change(event);
-    if (!data.ok) return data;
-    if (data.output === event.data) changed.push(event);
-    else changed.push({ ...event, data: data.output, text: JSON.stringify(data.output) });
-  }
-  return ok(changed);
-}
-
 /** The vaults of the threads at work here. Texts change on the way, shapes do not. */
 class Vaults {
   readonly #ports: SealPorts;
@@ -78,7 +63,14 @@ class Vaults {
   /** What they make known as secret counts from here on. */
   hideEvents(thread: string, events: readonly NewEvent[]): Outcome<NewEvent[]> {
     this.#learn(thread, events);
-    return eachData(events, ({ data, text }) => this.hide(thread, data, text));
+    const hidden: NewEvent[] = [];
+    for (const { text, ...event } of events) {
+      const data = this.hide(thread, event.data, text);
+      if (!data.ok) return data;
+      const isSame = data.output === event.data && text !== undefined;
+      hidden.push({ ...event, data: data.output, ...(isSame && { text }) });
+    }
+    return ok(hidden);
   }
 
   reveal<T extends Json>(thread: string, value: T): Outcome<T> {
@@ -89,9 +81,14 @@ class Vaults {
   revealEvents(thread: string, events: readonly StoredEvent[]): Outcome<StoredEvent[]> {
     // Also what came from a parent, or from tools that are no longer there.
     this.#ports.known.learn(thread, this.#vaults.get(thread)?.texts() ?? []);
-    const shown = eachData(events, ({ data }) => this.reveal(thread, data));
-    if (shown.ok) this.#learn(thread, shown.output);
-    return shown;
+    const shown: StoredEvent[] = [];
+    for (const event of events) {
+      const data = this.reveal(thread, event.data);
+      if (!data.ok) return data;
+      shown.push({ ...event, data: data.output });
+    }
+    this.#learn(thread, shown);
+    return ok(shown);
   }
 
   unkept(thread: string): readonly Sealed[] {

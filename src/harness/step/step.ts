@@ -33,7 +33,7 @@ import { commitIntent, givenBack } from '../rights/approved-rights.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { deadlineFault, STOPS_TOOL, watchForInterruption } from '../thread/interruption.ts';
 import type { ToolCall } from '../thread/journal-event.ts';
-import { withoutTime } from '../thread/prompt.ts';
+import { withoutTime } from '../thread/talk.ts';
 import type { Thread } from '../thread/thread.ts';
 import { refusedBy } from '../turn/turn-account.ts';
 import { callKey, endCall, intentOf, nameCall } from './call-intent.ts';

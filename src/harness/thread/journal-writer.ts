@@ -108,7 +108,7 @@ export class JournalWriter {
   #revoked: string | undefined;
   #queue: Batch[] = [];
   #inbox: readonly Signal[] = [];
-  /** How many events are in the commit that was sent last. */
+  /** How many events are in the commit that waits for its answer. */
   #underWay = 0;
   #draining: Promise<void> | undefined;
   #soon: NodeJS.Immediate | undefined;
@@ -149,7 +149,7 @@ export class JournalWriter {
   /** Everything so far is in the store; false: this process no longer acts. */
   async flush(): Promise<boolean> {
     // What is lost has an empty queue.
-    while (!this.#isIdle()) await this.#drained();
+    while (this.#queue.length + this.#underWay > 0) await this.#drained();
     return this.#lost === undefined;
   }
 
@@ -158,8 +158,9 @@ export class JournalWriter {
    * says both, so mostly nothing has to be waited for.
    */
   confirm(): boolean | Promise<boolean> {
+    const isFlushed = this.#queue.length + this.#underWay === 0;
     const isFresh = this.#ports.now() - this.#answered <= FRESH_MS;
-    return isFresh && this.#isIdle() ? this.isHeld() : this.#look();
+    return isFlushed && isFresh ? this.isHeld() : this.#look();
   }
 
   /** By the local deadline; nothing is asked. */
@@ -238,10 +239,6 @@ export class JournalWriter {
     return batch;
   }
 
-  #isIdle(): boolean {
-    return this.#queue.length === 0 && !this.#draining;
-  }
-
   async #look(): Promise<boolean> {
     if (!(await this.flush())) return false;
     const asked = this.#ports.now();
@@ -304,8 +301,8 @@ export class JournalWriter {
       this.#lose(done);
       return;
     } else {
-      if (done.error.code === 'signalled') await this.listen();
       if (noted.events.length > 0) this.#queue.unshift({ noted });
+      if (done.error.code === 'signalled') await this.listen();
     }
     asked?.answer(done);
   }

@@ -1,6 +1,6 @@
 // The words the harness itself puts into a conversation. Each is one line that starts with its sender
 // in brackets, so that a reader (and the model) can tell it from what a person or a tool said.
-import { type Fault, isObject, type Json, type JsonObject } from '../../base/index.ts';
+import type { Fault, Json, JsonObject } from '../../base/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { WarningEvent } from '../limits/limit.ts';
 
@@ -113,10 +113,3 @@ export const discardedLine = (names: readonly string[]): string =>
   oneLine(
     `[stream] the reply broke off; not run because incomplete: ${names.join(', ') || 'a call'}. Send it again if it is still needed.`,
   );
-
-/** How long it took is no news: for comparing results. */
-export function withoutTime(content: Json): Json {
-  if (!isObject(content)) return content;
-  const { duration_ms: _, ...rest } = content;
-  return rest;
-}

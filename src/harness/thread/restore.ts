@@ -17,8 +17,7 @@ import type {
   Recorded,
   RecordedOf,
 } from './journal-event.ts';
-import { withoutTime } from './prompt.ts';
-import { addToConversation } from './talk.ts';
+import { addToConversation, withoutTime } from './talk.ts';
 import type { Thread } from './thread.ts';
 
 /** The number of a snapshot's event, or the latest one. */

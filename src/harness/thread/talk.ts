@@ -1,7 +1,8 @@
 // What enters the conversation. It grows from events in one way only, live and after a restart.
+import { isObject, type Json } from '../../base/index.ts';
 import { packCost } from '../limits/cost.ts';
 import { packMarks, unpackMarks } from './conversation.ts';
-import type { DataOf, JournalEvent, Opening } from './journal-event.ts';
+import type { JournalEvent, Opening } from './journal-event.ts';
 import type { Thread } from './thread.ts';
 
 /** Puts one event of the journal into the conversation. */
@@ -15,7 +16,8 @@ export function addToConversation(
       conversation.user(event.data.text, unpackMarks(event.data.marks));
       return;
     case 'assistant_message':
-      if (!isApart(event.data)) conversation.assistant(event.data.content);
+      // What a script asked has a conversation of its own.
+      if (event.data.injected || !event.data.apart) conversation.assistant(event.data.content);
       return;
     case 'tool_result': {
       const { call_id, content, marks, is_error } = event.data;
@@ -26,9 +28,12 @@ export function addToConversation(
   }
 }
 
-/** Asked by a script, in a conversation of its own. */
-const isApart = (said: DataOf<'assistant_message'>): boolean =>
-  !said.injected && said.apart === true;
+/** How long a step took is no news: for comparing results. */
+export function withoutTime(content: Json): Json {
+  if (!isObject(content)) return content;
+  const { duration_ms: _, ...rest } = content;
+  return rest;
+}
 
 /** A line of the harness for the model, before its next turn. */
 export function tell(
