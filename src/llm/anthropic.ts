@@ -99,12 +99,18 @@ function markUsers(messages: JsonObject[], marks: number): number {
 /**
  * Of at most four marks, two are on system text and tools, which never change, and two on the last
  * two messages of the user: one that this request writes, one that the request before it wrote.
+ * Undefined when those are not both among these.
  */
-export function anthropicMessages({ settled, last }: MessageList, cache: boolean): Json[] {
-  if (!cache) return growJson(settled, last);
+export function markedLast(last: readonly JsonObject[]): JsonObject[] | undefined {
   const list = [...last];
-  if (markUsers(list, 2) === 0) return growJson(settled, list);
-  const all = [...(settled as JsonObject[]), ...last];
+  return markUsers(list, 2) === 0 ? list : undefined;
+}
+
+export function anthropicMessages(list: MessageList, cache: boolean): Json[] {
+  if (!cache) return growJson(list.settled(), list.last);
+  const last = markedLast(list.last);
+  if (last) return growJson(list.settled(), last);
+  const all = [...(list.settled() as JsonObject[]), ...list.last];
   markUsers(all, 2);
   return all;
 }

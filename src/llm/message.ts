@@ -95,6 +95,10 @@ export interface ProviderRequest {
 
 /** A request's messages: those that will be sent again just so, and the last few. */
 export interface MessageList {
-  readonly settled: Json[];
+  settled(): Json[];
+  /** The text of the settled ones between the brackets of a list. */
+  readonly text: string;
   readonly last: readonly JsonObject[];
+  /** Is one of them nested deeper than any honest message? */
+  readonly isDeep: boolean;
 }

@@ -12,6 +12,7 @@ import {
 import {
   anthropicMessages,
   anthropicParameters,
+  markedLast,
   writeAnthropicMessage,
   writeAnthropicTool,
 } from './anthropic.ts';
@@ -34,13 +35,30 @@ export type WrittenMessages = ReturnType<typeof createWrittenMessages>;
 /** The last message may still grow, and the last two of the user are marked for the cache. */
 const OPEN = 4;
 
+/** Nested deeper than this, messages are the tool's to judge, as it would any parameter. */
+const MAX_SLOT_DEPTH = 50;
+
 interface Pages {
   readonly sources: Message[];
-  readonly texts: (readonly JsonObject[])[];
-  settled: Json[];
-  /** How many of the sources are settled. */
+  readonly written: (readonly JsonObject[])[];
+  /** How many of the sources are settled, and their text. */
   count: number;
+  text: string;
+  isDeep: boolean;
+  /** As one list, which is made when somebody asks for it. */
+  list: { count: number; settled: Json[] };
 }
+
+const newPages = (): Pages => ({
+  sources: [],
+  written: [],
+  count: 0,
+  text: '',
+  isDeep: false,
+  list: { count: 0, settled: [] },
+});
+
+const joined = (texts: readonly string[]): string => texts.filter((text) => text !== '').join(',');
 
 function commonLength(a: readonly unknown[], b: readonly unknown[]): number {
   const most = Math.min(a.length, b.length);
@@ -51,19 +69,35 @@ function commonLength(a: readonly unknown[], b: readonly unknown[]): number {
 
 /** For a conversation that goes on as it began; one that does not is written anew. */
 function turnPages(pages: Pages, messages: readonly Message[], write: Write<Message>): MessageList {
-  const { sources, texts } = pages;
-  sources.length = texts.length = commonLength(sources, messages);
-  if (sources.length < pages.count) [pages.settled, pages.count] = [[], 0];
-  for (const message of messages.slice(sources.length)) {
+  const { sources, written } = pages;
+  const common = commonLength(sources, messages);
+  if (common < pages.count) Object.assign(pages, { ...newPages(), sources, written });
+  sources.length = written.length = common;
+  for (let at = common; at < messages.length; at++) {
+    const message = messages[at] as Message;
+    const made = write(message).map(freezeJson);
     sources.push(message);
-    texts.push(write(message).map(freezeJson));
+    written.push(made);
+    pages.isDeep ||= isDeeperThan([...made], MAX_SLOT_DEPTH);
   }
-  const settled = Math.max(pages.count, messages.length - OPEN);
-  if (settled > pages.count) {
-    pages.settled = growJson(pages.settled, texts.slice(pages.count, settled).flat());
-    pages.count = settled;
+  const count = Math.max(pages.count, messages.length - OPEN);
+  if (count > pages.count) {
+    const more = written.slice(pages.count, count).flat();
+    pages.text = joined([pages.text, ...more.map((message) => jsonText(message))]);
+    pages.count = count;
   }
-  return { settled: pages.settled, last: texts.slice(settled).flat() };
+  return {
+    text: pages.text,
+    last: written.slice(count).flat(),
+    isDeep: pages.isDeep,
+    settled() {
+      const { list } = pages;
+      const more = written.slice(list.count, pages.count).flat();
+      if (more.length > 0) list.settled = growJson(list.settled, more);
+      list.count = pages.count;
+      return list.settled;
+    },
+  };
 }
 
 export function createWrittenMessages() {
@@ -71,8 +105,7 @@ export function createWrittenMessages() {
   const others = new WeakMap<object, Partial<Record<Protocol, readonly JsonObject[]>>>();
   return {
     messages(protocol: Protocol, messages: readonly Message[], write: Write<Message>): MessageList {
-      const own = (pages[protocol] ??= { sources: [], texts: [], settled: [], count: 0 });
-      return turnPages(own, messages, write);
+      return turnPages((pages[protocol] ??= newPages()), messages, write);
     },
     /** Anything else that is the same object in every request. */
     once<Thing extends object>(
@@ -101,14 +134,29 @@ type Fixed = Omit<ProviderRequest, 'messages' | 'max_tokens'>;
 function listOf(
   protocol: Protocol,
   fixed: Fixed,
-  messages: readonly Message[],
+  list: MessageList,
   written: WrittenMessages,
 ): Json[] {
-  const list = written.messages(protocol, messages, PROTOCOLS[protocol].message);
   if (protocol === 'anthropic') return anthropicMessages(list, fixed.cache ?? true);
-  const said = growJson(list.settled, list.last);
+  const said = growJson(list.settled(), list.last);
   const before = written.once(protocol, fixed, writeOpenAiSystem);
   return before.length === 0 ? said : growJson(before as Json[], said);
+}
+
+/** The text of that list. Only what is not settled is looked at. */
+function listText(
+  protocol: Protocol,
+  fixed: Fixed,
+  list: MessageList,
+  written: WrittenMessages,
+): string {
+  const isMarked = protocol === 'anthropic' && (fixed.cache ?? true);
+  const last = isMarked ? markedLast(list.last) : list.last;
+  // The marks reach back into what is settled: few words of the user, many of the model.
+  if (!last) return jsonText(listOf(protocol, fixed, list, written));
+  const before = protocol === 'openai' ? written.once(protocol, fixed, writeOpenAiSystem) : [];
+  const texts = [...before, ...last].map((message) => jsonText(message));
+  return `[${joined([...texts.slice(0, before.length), list.text, ...texts.slice(before.length)])}]`;
 }
 
 /** Parameters for `llm/anthropic_messages` or `llm/openai_chat` and the chains above them. */
@@ -117,8 +165,9 @@ export function requestParameters(
   request: ProviderRequest,
   written: WrittenMessages = createWrittenMessages(),
 ): JsonObject {
-  const { tool, all } = PROTOCOLS[protocol];
-  const messages = listOf(protocol, request, request.messages, written);
+  const { message, tool, all } = PROTOCOLS[protocol];
+  const list = written.messages(protocol, request.messages, message);
+  const messages = listOf(protocol, request, list, written);
   const tools = written.once(protocol, request.tools, (list) => list.map(tool));
   return all(request, messages, tools);
 }
@@ -139,9 +188,6 @@ interface TurnRequest {
 const SLOT_WORD = 'all-messages-of-this-request';
 const SLOT: JsonObject[] = [{ role: 'user', content: SLOT_WORD }];
 const SLOT_TEXT = JSON.stringify(SLOT);
-
-/** Nested deeper than this the messages are the tool's to judge, as it would any parameter. */
-const MAX_SLOT_DEPTH = 50;
 
 /**
  * `form` is the way from parameters to the text of the body: the checks and the config of the
@@ -174,11 +220,9 @@ export function createRequestWriter(
     /** The text of one request's body. Fails as `form` does. */
     body(turn: TurnRequest): Outcome<string> {
       const parts = partsFor(turn.maxTokens);
-      const messages = listOf(protocol, fixed, turn.messages, turn.written);
-      if (parts.length !== 2 || isDeeperThan(messages, MAX_SLOT_DEPTH)) {
-        return form(parametersOf(turn));
-      }
-      return ok(`${parts[0]}${jsonText(messages)}${parts[1]}`);
+      const list = turn.written.messages(protocol, turn.messages, PROTOCOLS[protocol].message);
+      if (parts.length !== 2 || list.isDeep) return form(parametersOf(turn));
+      return ok(`${parts[0]}${listText(protocol, fixed, list, turn.written)}${parts[1]}`);
     },
   };
 }
