@@ -13,7 +13,7 @@ import {
   withOrigin,
   withText,
 } from '../../flow/index.ts';
-import { isFunctionData } from './function-data.ts';
+import { isFunctionData, Opaque } from './function-data.ts';
 
 // Undefined as a value: no data, but marks like any other (a condition chose that there is nothing).
 
@@ -70,7 +70,8 @@ export function isTruthy({ data }: Value): boolean {
   if (typeof data === 'string') return !FALSY_TEXTS.has(data);
   if (typeof data !== 'object' || data === null) return Boolean(data);
   if (Array.isArray(data)) return data.length > 0;
-  return isFunctionData(data) || Object.keys(data).length > 0;
+  // What is no data is never nothing: a question about a guard's inputs that has no answer denies.
+  return data instanceof Opaque || Object.keys(data).length > 0;
 }
 
 /** A list or an object of data; functions are neither. */
