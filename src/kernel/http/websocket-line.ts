@@ -41,16 +41,7 @@ export interface WebSocketUser {
   ended(end: WebSocketEnd): void;
 }
 
-export interface WebSocketLine {
-  /** A promise when the socket wants a pause; it never rejects. `false`: not sent, the line is dead. */
-  send(text: string): true | false | Promise<true>;
-  /** Says that it is over; the end comes with the other side's answer. */
-  close(): void;
-  /** Nothing is received, until `resume`. */
-  pause(): void;
-  resume(): void;
-  destroy(): void;
-}
+export type WebSocketLine = ReturnType<typeof createLine>;
 
 export interface Opened {
   line: WebSocketLine;
@@ -84,13 +75,8 @@ function createSentFrames(onClose: (reason: string, code: number) => void) {
   };
 }
 
-interface Tap {
-  pause(): void;
-  resume(): void;
-}
-
 /** Tells of close frames that are sent, and keeps undici from reading on while we pause. */
-function tap(socket: Duplex, onClose: (reason: string, code: number) => void): Tap {
+function tap(socket: Duplex, onClose: (reason: string, code: number) => void) {
   const [write, resume] = [socket.write.bind(socket), socket.resume.bind(socket)];
   const sent = createSentFrames(onClose);
   let isPaused = false;
@@ -101,11 +87,12 @@ function tap(socket: Duplex, onClose: (reason: string, code: number) => void): T
   };
   socket.resume = () => (isPaused ? socket : resume());
   return {
-    pause() {
+    /** Nothing is received, until `resume`. */
+    pause(): void {
       isPaused = true;
       socket.pause();
     },
-    resume() {
+    resume(): void {
       isPaused = false;
       resume();
     },
@@ -119,11 +106,7 @@ function offence(reason: string, code: number): Failure {
     : fail('network_error', `websocket: ${reason.replace(/\.$/, '')}`, { sent: true });
 }
 
-function createLine(
-  websocket: UndiciWebSocket,
-  socket: Duplex,
-  user: WebSocketUser,
-): WebSocketLine {
+function createLine(websocket: UndiciWebSocket, socket: Duplex, user: WebSocketUser) {
   let isClosing = false;
   let failure: Failure | undefined;
   const { pause, resume } = tap(socket, (reason, code) => {
@@ -141,7 +124,8 @@ function createLine(
     user.ended(failure === undefined ? end : { ...end, failure });
   });
   return {
-    send(text) {
+    /** A promise when the socket wants a pause; it never rejects. `false`: not sent, the line is dead. */
+    send(text: string): true | false | Promise<true> {
       if (websocket.readyState !== OPEN || !socket.writable) return false;
       websocket.send(text);
       if (!socket.writableNeedDrain) return true;
@@ -155,7 +139,8 @@ function createLine(
         socket.once('close', done);
       });
     },
-    close() {
+    /** Says that it is over; the end comes with the other side's answer. */
+    close(): void {
       isClosing = true;
       websocket.close(1000);
     },

@@ -4,12 +4,7 @@
 import { type JsonObject, messageOf } from '../../base/index.ts';
 import type { Sink, SinkReport, StreamEvent } from '../sink.ts';
 
-export interface Fan {
-  /** A promise only when a sink needs time: the reader waits for it. Never rejects. */
-  write(events: readonly StreamEvent[]): undefined | Promise<void>;
-  /** Closes every sink once, and waits no longer than `patience` allows. Never rejects. */
-  close(patience: Promise<void>): Promise<SinkReport[]>;
-}
+export type Fan = ReturnType<typeof createFan>;
 
 interface Seat {
   sink: Sink;
@@ -63,10 +58,11 @@ function feed(seat: Seat, events: readonly StreamEvent[], from = 0): undefined |
   return undefined;
 }
 
-export function createFan(sinks: readonly Sink[]): Fan {
+export function createFan(sinks: readonly Sink[]) {
   const seats: Seat[] = sinks.map((sink) => ({ sink, missed: 0 }));
   return {
-    write(events) {
+    /** A promise only when a sink needs time: the reader waits for it. Never rejects. */
+    write(events: readonly StreamEvent[]): undefined | Promise<void> {
       let waits: Promise<void>[] | undefined;
       for (const seat of seats) {
         if (seat.error !== undefined) {
@@ -78,7 +74,9 @@ export function createFan(sinks: readonly Sink[]): Fan {
       }
       return waits && Promise.all(waits).then(() => {});
     },
-    close: (patience) => Promise.all(seats.map((seat) => closeSeat(seat, patience))),
+    /** Closes every sink once, and waits no longer than `patience` allows. Never rejects. */
+    close: (patience: Promise<void>): Promise<SinkReport[]> =>
+      Promise.all(seats.map((seat) => closeSeat(seat, patience))),
   };
 }
 
