@@ -134,10 +134,10 @@ interface Subject {
 }
 
 const SUBJECTS: readonly Subject[] = [
-  { name: 'commit', work: commits, depth: 1, durability: 'commit', most: [200, 80, 75] },
+  { name: 'commit', work: commits, depth: 1, durability: 'commit', most: [170, 80, 75] },
   { name: 'commit, flushed', work: commits, depth: 1, durability: 'flush', most: [450, 80, 75] },
-  { name: 'turn', work: turns, depth: 1, durability: 'commit', most: [450, 200, 180] },
-  { name: 'turn, depth 3', work: turns, depth: 3, durability: 'commit', most: [500, 230, 210] },
+  { name: 'turn', work: turns, depth: 1, durability: 'commit', most: [380, 200, 180] },
+  { name: 'turn, depth 3', work: turns, depth: 3, durability: 'commit', most: [430, 230, 210] },
   { name: 'turn, flushed', work: turns, depth: 1, durability: 'flush', most: [1150, 200, 180] },
 ];
 
