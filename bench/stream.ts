@@ -12,7 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { type JsonObject, ok, systemClock } from '../src/base/index.ts';
 import { createHttpPrimitive } from '../src/kernel/http/http-client.ts';
 import type { Primitive, PrimitiveCall } from '../src/kernel/primitive.ts';
-import { sinkFactories } from '../src/kernel/sinks/factories.ts';
+import { shippedSinks } from '../src/kernel/primitives/shipped.ts';
 import { type BenchRow, race } from './row.ts';
 
 const EVENTS = 20_000;
@@ -62,12 +62,13 @@ async function throughSinks(url: string, projectRoot: string, http: Primitive): 
   const { signal } = new AbortController();
   const context = { projectRoot, threadId: undefined, verify, signal };
   const sinks = [];
+  const factories = shippedSinks({ clock: systemClock, isHostAllowed: () => false });
   for (const destination of [
     { type: 'return', max_size: EVENTS },
     { type: 'file_sink', path: 'events.jsonl' },
     { type: 'null_sink' },
   ] as const) {
-    const made = await sinkFactories[destination.type](destination, context);
+    const made = await factories[destination.type](destination, context);
     if (!made.ok) throw new Error(made.error.detail.message);
     sinks.push(made.output);
   }

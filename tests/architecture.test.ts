@@ -75,9 +75,9 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
   ],
   harness: [
     ['loop.ts'],
-    ['limits', 'secrets'],
+    ['limits'],
     ['thread'],
-    ['hooks'],
+    ['secrets', 'hooks'],
     ['rights'],
     ['turn'],
     ['step'],

@@ -19,7 +19,7 @@ import { composePolicies, parsePolicy } from '../../src/flow/index.ts';
 import type { Root } from '../../src/items/files/root.ts';
 import { createLibrary, type Library, parseDirective } from '../../src/items/index.ts';
 import { fileFunctions } from '../../src/kernel/file-tools/file-tools.ts';
-import { sinkFactories } from '../../src/kernel/sinks/factories.ts';
+import { shippedSinks } from '../../src/kernel/primitives/shipped.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const BUNDLE = join(ROOT, 'bundle');
@@ -89,7 +89,10 @@ test('every chain ends in a mounted primitive', () => {
 });
 
 test('every function that a tool names exists', () => {
-  const known = [...Object.keys(fileFunctions), ...Object.keys(sinkFactories)];
+  const known = [
+    ...Object.keys(fileFunctions),
+    ...Object.keys(shippedSinks({ clock: systemClock, isHostAllowed: () => false })),
+  ];
   for (const { id, tool } of library.all('tool')) {
     if (tool?.executor_id === 'function')
       expect(known, id).toContain(getOwn(tool.config, 'function'));

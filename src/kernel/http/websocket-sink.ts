@@ -19,7 +19,7 @@ import { buildRequest, type WireRequest } from './request.ts';
 import { systemTimer, type Timer, TimeWatch } from './time-limits.ts';
 import type { WebSocketEnd, WebSocketLine, WebSocketUser } from './websocket-line.ts';
 
-export interface WebSocketSinkPorts extends AddressPorts {
+interface WebSocketSinkPorts extends AddressPorts {
   clock?: Clock;
   timer?: Timer;
 }

@@ -1,9 +1,14 @@
 // Tools written in the user's own program. They are looked up, checked and gated like any other;
 // only their end is different: the `function` primitive calls the program's code.
 import { fail, type Json, type JsonObject, type Outcome, ok, setOwn } from '../../base/index.ts';
-import { type Library, parseTool, type Risk, type ToolEffect } from '../../items/index.ts';
+import {
+  type Library,
+  parseTool,
+  type Risk,
+  type ToolEffect,
+  type ToolItem,
+} from '../../items/index.ts';
 import type { BuiltinFunction } from '../file-tools/content.ts';
-import type { PlannedTool } from '../tool/plan.ts';
 
 export interface ProgramContext {
   signal: AbortSignal;
@@ -53,7 +58,7 @@ function asFile(tool: ProgramTool): JsonObject {
   return file;
 }
 
-function itemOf(program: ProgramTool): Outcome<PlannedTool> {
+function itemOf(program: ProgramTool): Outcome<ToolItem> {
   if (!/^[a-z0-9_-]+(\/[a-z0-9_-]+)*$/.test(program.id)) {
     return fail('config_invalid', `tool id \`${program.id}\` must be like \`group/name\``);
   }
@@ -111,7 +116,7 @@ export function withProgramTools(
   library: Library,
   programs: readonly ProgramTool[],
 ): Outcome<ProgramTools> {
-  const items = new Map<string, PlannedTool>();
+  const items = new Map<string, ToolItem>();
   for (const program of programs) {
     const item = itemOf(program);
     if (!item.ok) return item;
@@ -124,13 +129,13 @@ export function withProgramTools(
   return ok({ library: items.size === 0 ? library : layered(library, items), functions });
 }
 
-function layered(library: Library, items: ReadonlyMap<string, PlannedTool>): Library {
+function layered(library: Library, items: ReadonlyMap<string, ToolItem>): Library {
   const list = [...items.values()];
-  const bare = (name: string): PlannedTool | undefined => {
+  const bare = (name: string): ToolItem | undefined => {
     const found = list.filter(({ id }) => id.endsWith(`/${name}`));
     return found.length === 1 ? found[0] : undefined;
   };
-  const matches = (item: PlannedTool, text: string): boolean => {
+  const matches = (item: ToolItem, text: string): boolean => {
     const words = text
       .toLowerCase()
       .split(/[^a-z0-9]+/)

@@ -100,22 +100,21 @@ export function shippedPrimitives(ports: ShippedPorts): Primitive[] {
   ];
 }
 
+/** `return` is built in, the others stand behind tools of the bundle. */
 export function shippedSinks(
   ports: Pick<ShippedPorts, 'clock' | 'isHostAllowed'>,
-): Readonly<Record<string, SinkFactory>> {
-  const { get } = createOnce(async () => {
-    const { createSinkFactories } = await import('../sinks/factories.ts');
-    return createSinkFactories(ports);
-  });
-  const lazy =
-    (name: 'return' | 'file_sink' | 'null_sink' | 'websocket_sink'): SinkFactory =>
-    async (destination, context) =>
-      await (await get())[name](destination, context);
+): Readonly<Record<'return' | 'file_sink' | 'null_sink' | 'websocket_sink', SinkFactory>> {
+  const lazy = (make: () => Promise<SinkFactory>): SinkFactory => {
+    const { get } = createOnce(make);
+    return async (destination, context) => await (await get())(destination, context);
+  };
   return {
-    return: lazy('return'),
-    file_sink: lazy('file_sink'),
-    null_sink: lazy('null_sink'),
-    websocket_sink: lazy('websocket_sink'),
+    return: lazy(async () => (await import('../sinks/return.ts')).createReturnSink),
+    file_sink: lazy(async () => (await import('../sinks/file.ts')).createFileSinkFactory()),
+    null_sink: lazy(async () => (await import('../sinks/null.ts')).createNullSink),
+    websocket_sink: lazy(async () =>
+      (await import('../http/websocket-sink.ts')).createWebSocketSinkFactory(ports),
+    ),
   };
 }
 

@@ -1,15 +1,15 @@
 import { expect, test } from 'vitest';
-import { ok } from '../../base/index.ts';
+import { ok, systemClock } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
+import { shippedSinks } from '../primitives/shipped.ts';
 import type { SinkContext } from '../sink.ts';
-import { sinkFactories } from '../sinks/factories.ts';
 import { createSinks, type SinkPorts } from './stream-sinks.ts';
 
 const ports: SinkPorts = {
   // `return` is built in: no library is asked for it.
   library: {} as Library,
   signatures: () => ({ allowsUnsigned: false, isRead: () => false }),
-  factories: sinkFactories,
+  factories: shippedSinks({ clock: systemClock, isHostAllowed: () => false }),
   moduleSink: () => () => {
     throw new Error('no module here');
   },
