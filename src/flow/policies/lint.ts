@@ -8,8 +8,7 @@ import type { Policy } from './policy.ts';
 export interface KnownTool {
   readonly id: string;
   readonly risk: readonly OperationRisk[];
-  /** Declared parameters and their roles. */
-  readonly parameters: readonly { readonly name: string; readonly role?: string }[];
+  readonly parameters: readonly { readonly name: string }[];
 }
 
 export interface KnownNames {
@@ -86,7 +85,8 @@ function toolFindings(policy: Policy, { tools }: KnownNames): Finding[] {
 }
 
 function labelFindings(policy: Policy, known: KnownNames): Finding[] {
-  const all = [...OWN_LABELS, ...known.labels, ...(policy.defaults?.unlabelled ?? [])];
+  const given = [...(policy.defaults?.unlabelled ?? []), ...Object.keys(policy.operations ?? {})];
+  const all = [...OWN_LABELS, ...known.labels, ...given];
   const rules = Object.keys(policy.labels ?? {}).map((label) => ({
     label,
     path: ['labels', label],
@@ -146,18 +146,6 @@ function coverageFindings(policy: Policy, { tools }: KnownNames): Finding[] {
   });
 }
 
-function destinationFindings({ tools }: KnownNames): Finding[] {
-  return tools
-    .filter(({ risk }) => risk.includes('exfil'))
-    .filter(({ parameters }) => !parameters.some(({ role }) => role === 'destination'))
-    .map(({ id }) => ({
-      path: [],
-      code: 'no_destination',
-      message: `\`${id}\` is exfil but names no destination`,
-      hint: 'give the parameter that says where data goes `role: destination`',
-    }));
-}
-
 /** Labels given to operations that nothing asks about. */
 function idleFindings(policy: Policy): Finding[] {
   const asking = patternsIn(policy).filter(({ path }) => path[0] !== 'operations');
@@ -184,7 +172,6 @@ export function lintPolicy(
     ...labelFindings(policy, known),
     ...parameterFindings(policy, known),
     ...coverageFindings(policy, known),
-    ...destinationFindings(known),
     ...idleFindings(policy),
   ];
   return findings.map(({ path, code, message, hint }) => ({

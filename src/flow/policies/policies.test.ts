@@ -418,7 +418,6 @@ test('lint names what does not exist and what is not covered', () => {
     'unknown_label nothing is ever labelled `customr` did you mean `customer`?',
     'unknown_parameter `op:tool:http/*` has no parameter `urll` did you mean `url`?',
     'uncovered_tool `mail/send` is exfil, and `no-secret-exfil` is off turn the rule on, or add a guard on `op:tool:mail/send`',
-    'no_destination `mail/send` is exfil but names no destination give the parameter that says where data goes `role: destination`',
     'unused_label no rule and no guard mentions `fancy` ',
   ]);
 });

@@ -116,6 +116,19 @@ test('data files, policies and what was left out are part of the answer, by sour
   );
 });
 
+test('what a policy names is looked for in the project', async () => {
+  const library = await open({
+    'project/.ai/tools/get.yaml': toolText('get', 'executor_id: http_client\nlabels: [fetched]\n'),
+    'project/.ai/policy.yaml':
+      'labels:\n  fetchd: { deny: ["op:tool:gte"] }\n  fetched: { deny: ["op:tool:get"] }\n',
+  });
+  const found = library.check({ sources: ['project'] });
+  expect(found.filter(({ file }) => file.endsWith('policy.yaml'))).toMatchObject([
+    { line: 2, code: 'unknown_tool', severity: 'warning', hint: 'did you mean `get`?' },
+    { line: 2, code: 'unknown_label', severity: 'warning', hint: 'did you mean `fetched`?' },
+  ]);
+});
+
 test('one file or folder can be checked, also outside the places for items', async () => {
   const library = await open({
     'project/.ai/tools/run.yaml': toolText('run', 'executor_id: nowhere\n'),

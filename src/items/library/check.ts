@@ -1,7 +1,14 @@
 // Everything that can be said about a library without running anything: each file on its own, items
 // among the others, data files, policies.
-import { compact, type Diagnostic, getOwn, isObject, type Outcome } from '../../base/index.ts';
-import { parsePolicy } from '../../flow/index.ts';
+import {
+  compact,
+  type Diagnostic,
+  getOwn,
+  isObject,
+  type Outcome,
+  textAt,
+} from '../../base/index.ts';
+import { lintPolicy, parsePolicy } from '../../flow/index.ts';
 import type { CatalogData } from '../data/capability-data.ts';
 import { readCatalogSettings } from '../data/catalog-settings.ts';
 import type { DataFile } from '../data/data-files.ts';
@@ -112,6 +119,24 @@ function duplicates(record: FileRecord, behind: readonly FileRecord[]): Diagnost
     });
 }
 
+/** What a policy may name: tools, and labels of tools. A script labels as it likes: each word counts. */
+function knownNames(library: CheckedLibrary): Parameters<typeof lintPolicy>[1] {
+  const scripts = library.all('directive').map(({ directive }) => directive?.process.script?.text);
+  const tools = library.all('tool').flatMap((item) => {
+    const chain = library.chainOf(item);
+    const links = chain.ok ? chain.output.links.flatMap(({ tool }) => tool ?? []) : [];
+    scripts.push(...links.map(({ config }) => textAt(config, 'script')));
+    const parameters = links.flatMap((link) => [
+      ...link.parameters,
+      ...link.actions.flatMap((action) => action.parameters),
+    ]);
+    return item.tool ? [{ id: item.id, risk: item.tool.risk, parameters }] : [];
+  });
+  const labels = library.all('tool').flatMap(({ tool }) => tool?.labels ?? []);
+  const words = scripts.flatMap((script) => script?.match(/[\w:-]+/g) ?? []);
+  return { tools, labels: [...labels, ...words] };
+}
+
 function checkPolicies(library: CheckedLibrary, sources: readonly Source[]): Diagnostic[] {
   return library.roots().flatMap((root) => {
     const level = POLICY_LEVELS.find((name) => name === root.source);
@@ -120,8 +145,11 @@ function checkPolicies(library: CheckedLibrary, sources: readonly Source[]): Dia
     const file = `${root.dir}/policy.yaml`;
     const read = readInside(real, 'policy.yaml');
     if (read === undefined) return [];
-    if ('text' in read) return parsePolicy(blankSignatureLine(read.text), file, level).diagnostics;
-    return [aboutFile(file, read.problem.code, read.problem.message)];
+    if (!('text' in read)) return [aboutFile(file, read.problem.code, read.problem.message)];
+    const { policy, diagnostics, locate } = parsePolicy(blankSignatureLine(read.text), file, level);
+    return policy
+      ? [...diagnostics, ...lintPolicy(policy, knownNames(library), locate)]
+      : diagnostics;
   });
 }
 
