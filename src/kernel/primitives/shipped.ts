@@ -4,6 +4,7 @@ import type { Primitive, PrimitiveCall } from '../primitive.ts';
 import type { ProcessPorts } from '../process/environment.ts';
 import type { SandboxReport } from '../sandbox/plan.ts';
 import type { SinkFactory } from '../sink.ts';
+import { freshPrimitive, lazyPrimitive, lazySink } from './lazy-primitive.ts';
 
 /**
  * In-process code: the bundle's own functions and those a program passed to `createRuntime`. A
@@ -28,45 +29,6 @@ function createFunctionPrimitive(
       });
     },
     plan: (call) => ({ function: call.config.function ?? call.tool.id }),
-  };
-}
-
-/** What is made when it is first needed, once; after a making that failed the next one tries again. */
-function createOnce<T>(make: () => Promise<T>) {
-  let made: Promise<T> | undefined;
-  return {
-    get: (): Promise<T> =>
-      (made ??= make().catch((error: unknown) => {
-        made = undefined;
-        throw error;
-      })),
-    made: () => made,
-  };
-}
-
-/** One that stands on what a policy says now: made anew for every call, which must be cheap. */
-const freshPrimitive = (name: string, make: () => Promise<Primitive>): Primitive => ({
-  name,
-  run: async (call) => (await make()).run(call),
-  plan: async (call) => (await make()).plan?.(call) ?? { primitive: name },
-});
-
-/**
- * A primitive whose making costs something (code, a probe). A making that fails (too many files are
- * open, say) is that call's failure.
- */
-export function lazyPrimitive(name: string, make: () => Promise<Primitive>): Primitive {
-  const { get, made } = createOnce(make);
-  return {
-    name,
-    loaded: get,
-    run: async (call) => (await get()).run(call),
-    plan: async (call) => (await get()).plan?.(call) ?? { primitive: name },
-    close: () =>
-      void made()?.then(
-        (there) => there.close?.(),
-        () => {},
-      ),
   };
 }
 
@@ -104,15 +66,11 @@ export function shippedPrimitives(ports: ShippedPorts): Primitive[] {
 export function shippedSinks(
   ports: Pick<ShippedPorts, 'clock' | 'isHostAllowed'>,
 ): Readonly<Record<'return' | 'file_sink' | 'null_sink' | 'websocket_sink', SinkFactory>> {
-  const lazy = (make: () => Promise<SinkFactory>): SinkFactory => {
-    const { get } = createOnce(make);
-    return async (destination, context) => await (await get())(destination, context);
-  };
   return {
-    return: lazy(async () => (await import('../sinks/return.ts')).createReturnSink),
-    file_sink: lazy(async () => (await import('../sinks/file.ts')).createFileSinkFactory()),
-    null_sink: lazy(async () => (await import('../sinks/null.ts')).createNullSink),
-    websocket_sink: lazy(async () =>
+    return: lazySink(async () => (await import('../sinks/return.ts')).createReturnSink),
+    file_sink: lazySink(async () => (await import('../sinks/file.ts')).createFileSinkFactory()),
+    null_sink: lazySink(async () => (await import('../sinks/null.ts')).createNullSink),
+    websocket_sink: lazySink(async () =>
       (await import('../http/websocket-sink.ts')).createWebSocketSinkFactory(ports),
     ),
   };

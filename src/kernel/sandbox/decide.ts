@@ -19,9 +19,7 @@ const INSTALL: Readonly<Record<string, string>> = {
   darwin: '`/usr/bin/sandbox-exec` is part of macOS; check that it was not removed',
 };
 
-/** How to get a sandbox on this system. */
-const sandboxHint = (platform: string = process.platform): string =>
-  INSTALL[platform] ?? 'there is none for this system: use Linux, macOS or WSL 2';
+const NO_SANDBOX = 'there is none for this system: use Linux, macOS or WSL 2';
 
 /** The same for every tool: a fixed command of the bundle, like git, runs what a project configures. */
 export function decideSandbox(tool: Tool, policy: SandboxPolicy): Outcome<SandboxMode> {
@@ -36,9 +34,10 @@ export function decideSandbox(tool: Tool, policy: SandboxPolicy): Outcome<Sandbo
   if (policy.sandbox.kind !== 'none') return ok(tool.sandbox);
   if (mayGoWithout) return ok('none');
   const reason = policy.sandbox.reason ?? 'no sandbox was found';
+  const hint = INSTALL[process.platform] ?? NO_SANDBOX;
   return fail(
     'sandbox_missing',
-    `tool \`${tool.id}\` starts a process and there is no sandbox to start it in: ${reason}; ${sandboxHint()}, or set \`sandbox: none\` in the user-level policy`,
+    `tool \`${tool.id}\` starts a process and there is no sandbox to start it in: ${reason}; ${hint}, or set \`sandbox: none\` in the user-level policy`,
     { attempted: tool.id, reason },
   );
 }
