@@ -1,9 +1,7 @@
 // What the pipeline costs when there is nothing to judge, and what one judged call costs.
 import { ok } from '../src/base/index.ts';
+import { compileGuards } from '../src/flow/guards/guard-expression.ts';
 import {
-  type Body,
-  compileGuards,
-  composePolicies,
   createFrame,
   describe,
   type Frame,
@@ -13,6 +11,8 @@ import {
   type Operation,
   perform,
 } from '../src/flow/index.ts';
+import type { Body } from '../src/flow/pipeline/stages.ts';
+import { composePolicies } from '../src/flow/policies/compose.ts';
 import { type BenchRow, race } from './row.ts';
 
 const COUNT = 50_000;

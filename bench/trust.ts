@@ -5,14 +5,14 @@ import { readFileSync } from 'node:fs';
 import { parseYaml } from '../src/base/index.ts';
 import {
   attenuateToken,
-  type BlockContent,
   createCapabilityCatalog,
   createTokenVerifier,
   encodeToken,
-  generateKeyPair,
   mintToken,
   readCapabilities,
 } from '../src/trust/index.ts';
+import { generateKeyPair } from '../src/trust/keys/key.ts';
+import type { BlockContent } from '../src/trust/tokens/token.ts';
 import { type BenchRow, race } from './row.ts';
 
 const NOW = Date.UTC(2026, 0, 1);

@@ -1,6 +1,6 @@
 // The YAML block between two `---` lines at the top of a Markdown file.
 
-export interface FrontMatterParts {
+interface FrontMatterParts {
   /** The YAML text, empty when there is none. */
   yaml: string;
   /** Lines before the YAML text, to turn its positions into the file's. */

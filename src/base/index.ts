@@ -27,7 +27,6 @@ export {
   fail,
   type Json,
   type JsonObject,
-  type KnownCode,
   messageOf,
   type Outcome,
   ok,

@@ -46,7 +46,7 @@ export function freezeJson<T extends Json>(value: T): T {
 export const isFrozenJson = (value: object): boolean => known.has(value);
 
 /** How deep a remembered value is nested; undefined when it has to be looked at. */
-export const knownDepth = (value: object): number | undefined => known.get(value)?.depth;
+const knownDepth = (value: object): number | undefined => known.get(value)?.depth;
 
 const innerOf = (list: readonly Json[], facts: Facts): string =>
   (facts.inner ??= list.map((item) => jsonText(item)).join(','));

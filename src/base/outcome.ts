@@ -12,7 +12,7 @@ export interface Fault {
 }
 
 /** Documented and stable: hooks match them, so changing one is a breaking change. */
-export type KnownCode =
+type KnownCode =
   | 'invalid_input'
   | 'invalid_item'
   | 'not_found'

@@ -18,7 +18,7 @@ export function compact<T extends object>(value: Loose<T>): T {
 
 export type RulePath = readonly (string | number)[];
 
-export interface RuleProblem {
+interface RuleProblem {
   code: string;
   message: string;
   hint?: string;
@@ -41,10 +41,10 @@ const MAX_DIAGNOSTICS = 100;
 export type Rule<T> = (value: Json, place: RulePlace) => T | undefined;
 
 /** `config.stream`, as messages name it. */
-export const pathText = (path: RulePath): string => path.join('.');
+const pathText = (path: RulePath): string => path.join('.');
 
 /** A file that somebody else wrote, ready to be read by rules. */
-export interface OpenedYaml {
+interface OpenedYaml {
   readonly value: Json;
   readonly place: RulePlace;
   /** What is wrong with it so far; rules add to it. */

@@ -5,16 +5,16 @@ import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { isAbsolute, resolve, sep } from 'node:path';
 import { errnoOf } from './outcome.ts';
 
-export interface FileProblem {
+interface FileProblem {
   code: 'unreadable' | 'not_a_file' | 'too_large';
   message: string;
   /** Of the operating system, e.g. `ENOENT`. */
   errno?: string;
 }
 
-export type FileBytes = { bytes: Buffer } | { problem: FileProblem };
+type FileBytes = { bytes: Buffer } | { problem: FileProblem };
 
-export interface FileBounds {
+interface FileBounds {
   /** Bytes. */
   max: number;
   /** Absent: a symlink is not read. It could be swapped in after the path was checked. */

@@ -15,7 +15,7 @@ export interface CompiledExpression {
   value(context: Json): Outcome<Json>;
 }
 
-export interface ExpressionOptions {
+interface ExpressionOptions {
   /** One step is about one node or one element compared; the default is a million. */
   maxSteps?: number;
 }

@@ -6,7 +6,7 @@ import type { CompiledExpression } from './expression.ts';
 /** Known names: an object lists its members; below `open` anything goes; `value` has no members. */
 export type ContextSchema = { readonly [name: string]: ContextSchema | 'open' | 'value' };
 
-export interface UnknownPath {
+interface UnknownPath {
   path: string;
   column: number;
   /** The whole path as it was probably meant. */

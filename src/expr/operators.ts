@@ -85,7 +85,7 @@ const ORDERINGS: Readonly<Record<Ordering, (a: number, b: number) => boolean>> =
 /** Deeper data is refused rather than compared: recursion must end before the stack does. */
 const MAX_COMPARED_DEPTH = 1000;
 
-export function kindOf(value: Json): string {
+function kindOf(value: Json): string {
   if (value === null) return 'null';
   if (Array.isArray(value)) return 'a list';
   return typeof value === 'object' ? 'an object' : `a ${typeof value}`;

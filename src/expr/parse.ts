@@ -21,8 +21,8 @@ import {
   type Tree,
 } from './syntax-tree.ts';
 
-export const MAX_SOURCE_BYTES = 64 * 1024;
-export const MAX_NESTING = 100;
+const MAX_SOURCE_BYTES = 64 * 1024;
+const MAX_NESTING = 100;
 
 const COMPARISONS: ReadonlySet<string> = new Set(['==', '!=', '<', '>', '<=', '>=', 'in']);
 

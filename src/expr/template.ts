@@ -48,7 +48,7 @@ export function replaceEach<Content>(
 }
 
 /** `${a.b}`: names and dots only, no blanks, no keywords. */
-export const readPathPlaceholder: ReadPlaceholder<readonly string[]> = (text, start) => {
+const readPathPlaceholder: ReadPlaceholder<readonly string[]> = (text, start) => {
   const path: string[] = [];
   let at = start + 1;
   do {

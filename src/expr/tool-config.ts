@@ -25,7 +25,7 @@ import {
   replaceEach,
 } from './template.ts';
 
-export type EnvironmentValues = Readonly<Record<string, string | undefined>>;
+type EnvironmentValues = Readonly<Record<string, string | undefined>>;
 
 interface Variable {
   name: string;
@@ -63,13 +63,13 @@ const readParameter: ReadPlaceholder<string> = (text, start) => {
   return { start, end: end + 1, content: text.slice(start + 1, end) };
 };
 
-export interface FilledConfig {
+interface FilledConfig {
   value: Json;
   /** What came out of the environment, for redaction; defaults are in the file for all to read. */
   secrets: string[];
 }
 
-export interface ConfigSources {
+interface ConfigSources {
   env: EnvironmentValues;
   /** The names that may be read from `env`. */
   declared: ReadonlySet<string>;

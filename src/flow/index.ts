@@ -1,22 +1,14 @@
 export type {
-  AskedAnswer,
-  ContextFacts,
   Effect,
   Frame,
   Guard,
   GuardSelection,
   GuardSet,
-  GuardTiming,
   GuardView,
   Input,
-  InputNote,
-  LabelChange,
-  LabelRule,
   MaybePromise,
-  Phase,
   PolicyRules,
   Ports,
-  Question,
   RetryBudget,
   RuleState,
   ScriptHooks,
@@ -24,18 +16,11 @@ export type {
   Verdict,
 } from './frame.ts';
 export { contextMember, contextOf } from './guards/context.ts';
-export { isCatchableDenial, judgementOf, RETRY_CODE, retryHint } from './guards/decision.ts';
-export { defineGuard, type GuardDefinition } from './guards/guard.ts';
-export { GUARD_CONTEXT } from './guards/guard-context.ts';
-export {
-  compileGuards,
-  type GuardOptions,
-  type GuardProblem,
-  type GuardSource,
-  guardProblems,
-} from './guards/guard-expression.ts';
-export { combineGuards, createGuardSet, NO_GUARDS } from './guards/guard-set.ts';
-export type { Argument, InputRole, Operation, OperationRisk } from './operation.ts';
+export { isCatchableDenial, judgementOf, retryHint } from './guards/decision.ts';
+export { defineGuard } from './guards/guard.ts';
+export { type GuardSource, guardProblems } from './guards/guard-expression.ts';
+export { createGuardSet } from './guards/guard-set.ts';
+export type { Argument, Operation } from './operation.ts';
 export type {
   ActPorts,
   CheckpointVerdict,
@@ -43,13 +28,7 @@ export type {
   LimitReservation,
   RecordEntry,
 } from './pipeline/act-ports.ts';
-export {
-  childFrame,
-  createFrame,
-  type FrameAdditions,
-  type FrameOptions,
-  withInfluence,
-} from './pipeline/create-frame.ts';
+export { childFrame, createFrame } from './pipeline/create-frame.ts';
 export { judgeOperation, perform } from './pipeline/perform.ts';
 export {
   createTrail,
@@ -57,56 +36,39 @@ export {
   type ProvenanceNode,
   type Trail,
 } from './pipeline/provenance.ts';
-export type { Body, BodyScope } from './pipeline/stages.ts';
-export {
-  BUILT_IN_POLICY,
-  type ComposedPolicy,
-  composePolicies,
-} from './policies/compose.ts';
-export { type KnownNames, type KnownTool, lintPolicy } from './policies/lint.ts';
+export type { BodyScope } from './pipeline/stages.ts';
+export { type ComposedPolicy } from './policies/compose.ts';
+export { lintPolicy } from './policies/lint.ts';
 export { RULE_NAMES } from './policies/named-rules.ts';
-export {
-  closedPolicy,
-  type DirectiveAccess,
-  type Policy,
-  type PolicyLevel,
-  type SurfacePolicy,
-  TOOL_EFFECTS,
-  type ToolEffect,
-} from './policies/policy.ts';
+export { TOOL_EFFECTS, type ToolEffect } from './policies/policy.ts';
 export {
   createPolicyFiles,
   type PolicyFiles,
   type PolicyPlace,
   type PolicyState,
 } from './policies/policy-files.ts';
-export { type ParsedPolicy, parsePolicy } from './policies/read-policy.ts';
+export { parsePolicy } from './policies/read-policy.ts';
 export { createLabelRecords, fileLabels, type LabelRecords } from './values/label-records.ts';
 export {
   addLabels,
-  carries,
   type Descriptor,
   describe,
   descriptorOfFault,
   EMPTY,
   markFailure,
-  matchesLabel,
   mergeAll,
   mergeDescriptors,
   removeLabels,
-  withSources,
 } from './values/labels.ts';
 export { createRecordFile, openRecords } from './values/record-file.ts';
 export {
   addMarks,
   elementOf,
-  isValue,
   makeContainer,
   makeValue,
-  type Origin,
   type Value,
   withLabels,
   withOrigin,
   withText,
 } from './values/value.ts';
-export { estimateTokens, valueContext } from './values/value-view.ts';
+export { estimateTokens } from './values/value-view.ts';

@@ -41,7 +41,7 @@ export interface PlainResult {
   usage: { input_tokens: number; output_tokens: number; tokens: number };
 }
 
-export interface PlainPorts {
+interface PlainPorts {
   model: ModelPort;
   resolved: ResolvedModel;
   /** Who asks the provider. */

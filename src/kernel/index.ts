@@ -1,24 +1,8 @@
-export type {
-  Authority,
-  Authorize,
-  Caller,
-  ExecuteRequest,
-  HelpRequest,
-  Kind,
-  LoadRequest,
-  SearchRequest,
-} from './call.ts';
-export type { BuiltinFunction } from './file-tools/content.ts';
+export type { Authority, Caller, Kind } from './call.ts';
 export { writeProjectFile } from './file-tools/project-write.ts';
 export { ANSWER, FOUR_TOOLS, type VerbDefinition } from './four-tools.ts';
 export { createKernel, type EmbeddedKernel, type Kernel } from './kernel.ts';
-export type {
-  PlannedNeed,
-  Primitive,
-  PrimitiveCall,
-  PrimitiveResult,
-  Verifier,
-} from './primitive.ts';
+export type { Primitive, PrimitiveCall, PrimitiveResult, Verifier } from './primitive.ts';
 export {
   type ProgramTool,
   type ProgramTools,
@@ -33,25 +17,15 @@ export {
 export type { ProcessPorts } from './process/environment.ts';
 export { resolveModule } from './process/module.ts';
 export { type Audit, type AuditRow, auditRow, createAudit } from './rights/audit.ts';
-export {
-  heldTo,
-  noAuthority,
-  policyAuthority,
-  tokenAuthority,
-  verifierOf,
-} from './rights/authority.ts';
+export { heldTo, policyAuthority, tokenAuthority, verifierOf } from './rights/authority.ts';
 export { createKeepOut } from './rights/closed-places.ts';
 export { createItemMarks } from './rights/item-marks.ts';
 export { resolveProjectPath } from './rights/project-path.ts';
 export type { SandboxReport } from './sandbox/plan.ts';
-export type { Sink, SinkFactory, StreamEvent } from './sink.ts';
-export { schemaOf } from './tool/parameters.ts';
-export { type Plan, resolvePlan } from './tool/plan.ts';
+export type { StreamEvent } from './sink.ts';
 export { createToolPreparer, type ToolPorts } from './tool/run-tool.ts';
 export { createToolLines, type FormedBody, type ToolLine } from './tool/tool-line.ts';
 export type { SignaturePolicy } from './tool/tool-rights.ts';
 export { checkInputs, checkOutputs, directiveKind } from './verbs/execute-directive.ts';
-export type { SignalPort } from './verbs/help.ts';
 export { knowledgeKind, toolKind } from './verbs/kinds.ts';
-export type { CopyPort } from './verbs/load.ts';
 export { createModifier } from './verbs/modify.ts';

@@ -39,7 +39,7 @@ export interface Kernel {
 }
 
 /** A tool that whoever embeds the kernel calls many times, and the right to do so now. */
-export interface AdmittedLine {
+interface AdmittedLine {
   readonly line: ToolLine;
   readonly authority: Authority;
 }
@@ -50,7 +50,7 @@ export interface EmbeddedKernel extends Kernel {
   line(id: string, caller: Caller): Promise<Outcome<AdmittedLine>>;
 }
 
-export interface KernelPorts {
+interface KernelPorts {
   library: Library;
   authorize: Authorize;
   kinds: readonly Kind[];

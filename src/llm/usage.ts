@@ -109,7 +109,7 @@ export const tokenRatio = (usage: Usage, requestBytes: number): number =>
   usage.estimated || requestBytes <= 0 ? 0 : usage.context_tokens / requestBytes;
 
 /** What is known about a request's size, for when the provider does not say. */
-export interface Measure {
+interface Measure {
   requestBytes: number;
   replyBytes: number;
   ratio: number;

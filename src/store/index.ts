@@ -1,10 +1,9 @@
-export { type Amounts, BUDGET_KINDS, type BudgetKind, type BudgetLimits } from './amounts.ts';
+export { type Amounts, type BudgetKind, type BudgetLimits } from './amounts.ts';
 export { nameOwner } from './leases/lease-owner.ts';
 export type {
   Answer,
   Approval,
   ApprovalState,
-  BudgetState,
   Commit,
   Committed,
   Decision,
@@ -26,7 +25,6 @@ export type {
   ThreadRow,
   ThreadSummary,
 } from './port.ts';
-export type { Durability } from './sqlite/file/open-file.ts';
 export { openSqliteStore, type SqliteOptions } from './sqlite/store.ts';
 export { isEnded, parseThreadId, THREAD_STATUSES, type ThreadStatus } from './thread-id.ts';
 export { readTranscript } from './transcript/read.ts';
@@ -35,9 +33,7 @@ export {
   isTranscriptType,
   previewOf,
   rebuildTranscript,
-  TRANSCRIPT_TYPES,
   type Transcript,
   type TranscriptEvent,
-  transcriptFile,
 } from './transcript/transcript.ts';
 export { createVault, deriveVaultKey, type Vault } from './vault.ts';

@@ -32,7 +32,7 @@ export interface Vault {
   kept(secrets: readonly Sealed[]): void;
 }
 
-export interface VaultOptions {
+interface VaultOptions {
   thread: string;
   /** What the registry has of it. */
   sealed: readonly Sealed[];

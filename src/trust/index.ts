@@ -10,14 +10,7 @@ export {
 } from './grants/capability-catalog.ts';
 export { type Ceiling, createCeilingVerifier } from './grants/ceiling.ts';
 export { describeNeed, formatPermission, permissionFor } from './grants/denial.ts';
-export {
-  type Grant,
-  grantName,
-  grantProblem,
-  isSystemGrant,
-  type Need,
-  type Scope,
-} from './grants/grant.ts';
+export { type Grant, grantName, grantProblem, isSystemGrant, type Scope } from './grants/grant.ts';
 export { type CategoryFilter } from './grants/item-filter.ts';
 export {
   type GrantedRights,
@@ -26,21 +19,11 @@ export {
 } from './grants/permission.ts';
 export type { Permission } from './grants/permission-map.ts';
 export { type ItemStatement, signStatement, verifyStatement } from './keys/item-statement.ts';
-export {
-  generateKeyPair,
-  type KeyPair,
-  keyIdOf,
-} from './keys/key.ts';
+export { type KeyPair, keyIdOf } from './keys/key.ts';
 export { createKeyFolder, type KeyFolder } from './keys/key-folder.ts';
 export { createTrustStore, type TrustStore } from './keys/trust-store.ts';
 export { missingAtStart } from './tokens/chain-rights.ts';
-export {
-  attenuateToken,
-  type BlockContent,
-  type CapabilityToken,
-  encodeToken,
-  mintToken,
-} from './tokens/token.ts';
+export { attenuateToken, type CapabilityToken, encodeToken, mintToken } from './tokens/token.ts';
 export {
   createTokenVerifier,
   type TokenVerifier,

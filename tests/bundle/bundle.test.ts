@@ -15,7 +15,8 @@ import {
   systemClock,
 } from '../../src/base/index.ts';
 import { compileExpression } from '../../src/expr/index.ts';
-import { composePolicies, parsePolicy } from '../../src/flow/index.ts';
+import { parsePolicy } from '../../src/flow/index.ts';
+import { composePolicies } from '../../src/flow/policies/compose.ts';
 import type { Root } from '../../src/items/files/root.ts';
 import { createLibrary, type Library, parseDirective } from '../../src/items/index.ts';
 import { fileFunctions } from '../../src/kernel/file-tools/file-tools.ts';

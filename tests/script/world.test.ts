@@ -17,7 +17,7 @@ import type { Json, Outcome } from '../../src/base/index.ts';
 import { makeValue, describe as marks } from '../../src/flow/index.ts';
 import { probeSandboxNow } from '../../src/kernel/index.ts';
 import { createRuntime, findScriptProject } from '../../src/runtime/index.ts';
-import type { CodeRequest, JsArgument, ProcessRequest } from '../../src/script/index.ts';
+import type { CodeRequest, JsArgument, ProcessRequest } from '../../src/script/world.ts';
 
 const sandbox = await probeSandboxNow();
 const inSandbox = test.skipIf(sandbox.kind === 'none'); // without one the policy refuses processes

@@ -7,13 +7,13 @@ import { signItem } from '../../src/items/index.ts';
 import type { Caller } from '../../src/kernel/index.ts';
 import type { Runtime } from '../../src/runtime/index.ts';
 import {
-  type BlockContent,
   createKeyFolder,
   createTrustStore,
   encodeToken,
-  generateKeyPair,
   mintToken,
 } from '../../src/trust/index.ts';
+import { generateKeyPair } from '../../src/trust/keys/key.ts';
+import type { BlockContent } from '../../src/trust/tokens/token.ts';
 import { type Fixture, makeFixture } from './project.ts';
 
 /** Makes projects and removes them together. */

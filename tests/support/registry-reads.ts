@@ -1,6 +1,7 @@
 // What tests ask of a registry that the port answers for many at once.
 import { type Outcome, ok } from '../../src/base/index.ts';
-import type { BudgetState, Store, StoredEvent } from '../../src/store/index.ts';
+import type { Store, StoredEvent } from '../../src/store/index.ts';
+import type { BudgetState } from '../../src/store/port.ts';
 
 export async function budgetOf(store: Store, thread: string): Promise<Outcome<BudgetState>> {
   const states = await store.budgets([thread]);

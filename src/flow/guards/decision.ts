@@ -82,7 +82,7 @@ function secretTexts({ text, data, meta }: Value): string[] {
 }
 
 /** The fault of a refusal: guard, filter, operation, all reasons, where the data came from. */
-export function denial(
+function denial(
   op: Operation,
   judgement: Judgement,
   deciding: Finding,

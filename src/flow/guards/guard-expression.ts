@@ -25,7 +25,7 @@ export interface GuardSource {
   column?: number;
 }
 
-export interface GuardProblem {
+interface GuardProblem {
   message: string;
   /** Within the condition, where the problem is there. */
   column?: number;
@@ -125,7 +125,7 @@ function compileGuard(source: GuardSource, locked: boolean): Outcome<Guard> {
   });
 }
 
-export interface GuardOptions {
+interface GuardOptions {
   /** Part of a policy: no statement can leave them out. */
   locked?: boolean;
   /** They come from a place that may remove labels: a policy with authority, a signed item. */

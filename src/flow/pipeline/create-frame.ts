@@ -18,7 +18,7 @@ const NO_FACTS: ContextFacts = Object.freeze({});
 const NO_INPUTS: readonly Argument[] = Object.freeze([]);
 const NO_LABELS: readonly string[] = Object.freeze([]);
 
-export interface FrameOptions {
+interface FrameOptions {
   ports?: Ports;
   guards?: GuardSet;
   policy?: FramePolicy;
@@ -47,7 +47,7 @@ export function createFrame(options: FrameOptions = {}): Frame {
   };
 }
 
-export interface FrameAdditions {
+interface FrameAdditions {
   /** Replace ports of the same name; the others stay. */
   ports?: Ports;
   /** Come after those already in force; nothing is taken away. */

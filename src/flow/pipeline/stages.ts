@@ -39,7 +39,7 @@ export interface BodyScope {
 export type Body = (inputs: readonly Value[], scope: BodyScope) => MaybePromise<Outcome<Value>>;
 
 /** What is performed, the same for all attempts. */
-export interface PipelineCall {
+interface PipelineCall {
   readonly op: Operation;
   readonly inputs: readonly Input[];
   readonly body: Body;

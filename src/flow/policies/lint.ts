@@ -5,13 +5,13 @@ import { coversKey, isGlob, isRisk, normalizePattern, type OperationRisk } from 
 import { composePolicies } from './compose.ts';
 import type { Policy } from './policy.ts';
 
-export interface KnownTool {
+interface KnownTool {
   readonly id: string;
   readonly risk: readonly OperationRisk[];
   readonly parameters: readonly { readonly name: string }[];
 }
 
-export interface KnownNames {
+interface KnownNames {
   readonly tools: readonly KnownTool[];
   /** Labels that tools, directives and other policies declare. */
   readonly labels: readonly string[];

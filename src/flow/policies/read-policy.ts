@@ -201,7 +201,7 @@ const settingsOf = (level: PolicyLevel, file: string) =>
     transcript: oneOf(['preview', 'full']),
   });
 
-export interface ParsedPolicy {
+interface ParsedPolicy {
   policy?: Policy;
   diagnostics: Diagnostic[];
   /** Where a setting stands, for findings about it (`lintPolicy`). */

@@ -13,7 +13,7 @@ export function estimateTokens(text: string, file = ''): number {
   return Math.ceil(text.length / perToken);
 }
 
-export function typeOf(data: Json): string {
+function typeOf(data: Json): string {
   if (data === null) return 'null';
   return Array.isArray(data) ? 'array' : typeof data;
 }

@@ -5,7 +5,7 @@ import { getOwn, type Json } from '../../base/index.ts';
 import { addLabels, type Descriptor, describe, EMPTY, mergeDescriptors } from './labels.ts';
 
 /** Facts about where a value was made: file, command, tool, thread, turn, name. */
-export type Origin = Readonly<Record<string, Json>>;
+type Origin = Readonly<Record<string, Json>>;
 
 export interface Value {
   readonly data: Json;

@@ -23,7 +23,7 @@ export interface RaiseRoom {
   readonly window?: bigint;
 }
 
-export interface Refused {
+interface Refused {
   readonly refused: string;
 }
 

@@ -77,7 +77,7 @@ function shownLine(line: Line, redactor: Redactor, isClean: boolean, isFull: boo
   return { ...line, text: JSON.stringify(redactor.json(shown)) };
 }
 
-export interface TranscriptPorts {
+interface TranscriptPorts {
   /** `.ai/threads` */
   dir: string;
   clock: Clock;

@@ -25,7 +25,7 @@ import type {
 import { openReserve, splitLimits } from './run-hook.ts';
 import { hasHooks } from './runner.ts';
 
-export interface Start {
+interface Start {
   prepared: Prepared;
   held: Held;
   /** When the lease was asked for, by the clock of `live.leases`. */

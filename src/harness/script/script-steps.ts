@@ -24,7 +24,7 @@ import type { PastStep, ScriptRecord } from './past-steps.ts';
 const LOOK_MS = 50;
 
 /** What a script gets once its thread is to end; nothing in it can catch that. */
-export const STOPPED: Failure = fail('cancelled', 'the thread was stopped');
+const STOPPED: Failure = fail('cancelled', 'the thread was stopped');
 
 function look(thread: Thread): Ending | undefined {
   if (!thread.journal.isHeld()) {

@@ -30,7 +30,7 @@ const plain = (output: Json): Outcome<Answer> => ok({ output, marks: EMPTY });
 const when = (ms: number): string => new Date(ms).toISOString();
 
 /** As a list shows it. */
-export function summary(row: ThreadSummary): JsonObject {
+function summary(row: ThreadSummary): JsonObject {
   const { id, directive, version, runner, status, depth, parent, kind, attempt, seq, cost } = row;
   return {
     thread_id: id,

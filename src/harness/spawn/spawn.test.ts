@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ok } from '../../base/index.ts';
-import type { BudgetState } from '../../store/index.ts';
+import type { BudgetState } from '../../store/port.ts';
 import { NO_COST } from '../limits/cost.ts';
 import type { Thread } from '../thread/thread.ts';
 import { limitsLeft, shared } from './spawn.ts';

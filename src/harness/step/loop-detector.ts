@@ -49,7 +49,7 @@ function plain(value: Json): Json {
 
 const MAX_DEPTH = 100;
 
-export const digest = (value: Json): string =>
+const digest = (value: Json): string =>
   hash('sha256', isDeeperThan(value, MAX_DEPTH) ? JSON.stringify(value) : canonicalJson(value));
 
 const digestPlain = (value: Json): string =>
@@ -70,7 +70,7 @@ function countedFields({ arguments: given, volatile = [] }: ObservedCall): Recor
   return hasOthers ? others : ids;
 }
 
-export function printOf(call: ObservedCall): CallPrint {
+function printOf(call: ObservedCall): CallPrint {
   const fields = countedFields(call);
   return {
     tool: call.tool,
@@ -81,7 +81,7 @@ export function printOf(call: ObservedCall): CallPrint {
 }
 
 /** One tool, the same arguments, at most one of which differs while another does not. */
-export function isSimilar(a: CallPrint, b: CallPrint): boolean {
+function isSimilar(a: CallPrint, b: CallPrint): boolean {
   if (a.tool !== b.tool) return false;
   if (a.key === b.key) return true;
   const names = Object.keys(a.fields);

@@ -116,7 +116,7 @@ async function conclude(
   thread.talk.conversation.result(call.id, kept.content, kept.marks, kept.isError);
 }
 
-export interface KernelCall {
+interface KernelCall {
   /** Parameters with their marks. */
   values: Record<string, Value>;
   /** Of everything that it says. */

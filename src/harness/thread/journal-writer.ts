@@ -21,7 +21,7 @@ export type Refusable = Change &
   };
 type Events = JournalEvent | readonly JournalEvent[];
 
-export interface WriterStart {
+interface WriterStart {
   seq: number;
   epoch: number;
   turn: number;
@@ -32,7 +32,7 @@ export interface WriterStart {
   since: number;
 }
 
-export interface WriterPorts {
+interface WriterPorts {
   store: Pick<Store, 'commit' | 'renew' | 'signals'>;
   /** Monotonic, in milliseconds. */
   now(): number;

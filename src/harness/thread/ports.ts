@@ -137,7 +137,7 @@ export interface ModelLine {
 /** `caller` speaks for the harness, not for the thread: no thread may reach a provider itself. */
 export type ModelPort = (model: ResolvedModel, caller: Caller) => Promise<Outcome<ModelLine>>;
 
-export interface RunnerTask {
+interface RunnerTask {
   thread_id: string;
   directive: string;
   inputs: Json;

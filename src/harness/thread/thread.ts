@@ -63,7 +63,7 @@ export interface Place {
   readonly inputs: JsonObject;
 }
 
-export interface Rights {
+interface Rights {
   /** What its directive declares, as it is now: the token is renewed while the thread lives. */
   readonly own: OwnRights;
   /** What people approved beyond that. */

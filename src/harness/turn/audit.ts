@@ -6,7 +6,7 @@ import { formatMoney, type ModelReply } from '../../llm/index.ts';
 import type { Amounts } from '../../store/index.ts';
 import type { Thread } from '../thread/thread.ts';
 
-export interface RequestFacts {
+interface RequestFacts {
   outcome: Outcome<unknown>;
   reply: ModelReply | undefined;
   /** What was charged for it; nothing when it was never sent. */

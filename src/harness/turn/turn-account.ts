@@ -114,7 +114,7 @@ function wasFree(failure: Failure): boolean {
 const isApart = ({ talk: { tools } }: Thread): boolean => tools?.length === 0;
 
 /** What the model said as it enters the conversation: calls that cannot be read are answered. */
-export function replyEvents(thread: Thread, reply: ModelReply, bytes: number): JournalEvent[] {
+function replyEvents(thread: Thread, reply: ModelReply, bytes: number): JournalEvent[] {
   const { broken, bad_arguments: bad = [] } = reply;
   const unread = bad.map(({ id, name }) => ({
     type: 'tool_call' as const,
@@ -263,7 +263,7 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
   return account;
 }
 
-export interface FinalAccount {
+interface FinalAccount {
   /** For the append that ends it: what is charged, and what is given back. */
   settle: { key: string; actual: Amounts }[];
   /** With what is charged now. */

@@ -2,7 +2,8 @@ import { readFileSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createFixture, type Fixture, toolText } from '../../../tests/support/library.ts';
 import { fail, type Outcome, ok } from '../../base/index.ts';
-import { generateKeyPair, type KeyPair } from '../../trust/index.ts';
+import { type KeyPair } from '../../trust/index.ts';
+import { generateKeyPair } from '../../trust/keys/key.ts';
 import { hasSignatureLine, readSignatureLine, stripSignatureLine } from '../signature-line.ts';
 import { examinePolicy, signItem, verifyItem } from './sign.ts';
 

@@ -65,7 +65,7 @@ function notUnique(path: string, count: number, lines: number[]): Failure {
   return fail('invalid_input', message, { path, reason: 'not_unique', lines, matches: count });
 }
 
-export interface Replacement {
+interface Replacement {
   text: string;
   count: number;
   /** Where the first of them stood. */

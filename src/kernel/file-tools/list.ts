@@ -106,7 +106,7 @@ function splitPattern(pattern: string): { literal: string; rest: string } {
   return { literal: parts.slice(0, at).join('/') || '.', rest: parts.slice(at).join('/') };
 }
 
-export interface FoundFiles {
+interface FoundFiles {
   start: ProjectPath;
   files(): AsyncGenerator<ProjectPath>;
   /** True when the bound, and not the project, ended the walk. */

@@ -2,7 +2,7 @@
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { ProjectPath } from '../rights/project-path.ts';
 
-export interface ProjectWrite {
+interface ProjectWrite {
   text: string;
   append: boolean;
   /**

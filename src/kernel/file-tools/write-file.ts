@@ -40,7 +40,7 @@ async function standing(path: string, shown: string): Promise<Outcome<Stats | un
   }
 }
 
-export interface WriteOptions {
+interface WriteOptions {
   /** Refuse when the file exists. */
   onlyNew?: boolean;
   /** Refuse when the file is no longer this one: somebody else wrote it in between. */

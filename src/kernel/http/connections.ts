@@ -44,7 +44,7 @@ export interface HttpAnswer {
  * The side of a body where the bytes come in. What comes in one turn of the event loop is handed over
  * at once, also when it was sent as a thousand little chunks.
  */
-export class Incoming implements Body {
+class Incoming implements Body {
   readonly #controller: Dispatcher.DispatchController;
   readonly #watch: TimeWatch;
   readonly #drop: () => void;
@@ -254,7 +254,7 @@ export const flatHeaders = (headers: RawHeaders) => {
 };
 
 /** Called in the moment the head is there, and reads or destroys the body. */
-export type ReadAnswer<T> = (answer: HttpAnswer) => Promise<Outcome<T>>;
+type ReadAnswer<T> = (answer: HttpAnswer) => Promise<Outcome<T>>;
 
 export interface Ask<T> {
   connection: Connection;

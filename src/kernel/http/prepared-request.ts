@@ -23,7 +23,7 @@ import { TimeWatch, timeoutsOf } from './time-limits.ts';
 /** What came back, without secrets: a whole answer, or how a stream ended. */
 export type Received = { kind: 'answer'; output: JsonObject } | { kind: 'stream'; end: StreamEnd };
 
-export interface SendOptions {
+interface SendOptions {
   signal: AbortSignal;
   /** Asked at this sending whether its caller may reach the host. */
   verify: Verifier;

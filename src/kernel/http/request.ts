@@ -70,7 +70,7 @@ function readHeaders(config: JsonObject): Outcome<Record<string, string>> {
   return ok(headers);
 }
 
-export function readUrl(config: JsonObject, schemes: readonly string[]): Outcome<URL> {
+function readUrl(config: JsonObject, schemes: readonly string[]): Outcome<URL> {
   const text = getOwn(config, 'url');
   if (typeof text !== 'string') return fail('config_invalid', '`url` is missing');
   const url = URL.parse(text);

@@ -29,8 +29,8 @@ export const systemTimer: Timer = (ms, callback) => {
   };
 };
 
-export type WaitPhase = 'connect' | 'first_byte' | 'idle';
-export type Timeouts = Readonly<Record<WaitPhase | 'total', number>>;
+type WaitPhase = 'connect' | 'first_byte' | 'idle';
+type Timeouts = Readonly<Record<WaitPhase | 'total', number>>;
 
 /** In milliseconds; a config gives seconds, like the `timeout` of a tool. */
 const PRESETS: Timeouts = { connect: 10_000, first_byte: 120_000, idle: 60_000, total: 600_000 };

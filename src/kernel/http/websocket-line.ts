@@ -43,7 +43,7 @@ export interface WebSocketUser {
 
 export type WebSocketLine = ReturnType<typeof createLine>;
 
-export interface Opened {
+interface Opened {
   line: WebSocketLine;
   headers: HttpAnswer['headers'];
 }

@@ -10,7 +10,7 @@ import {
 } from '../../items/index.ts';
 import type { BuiltinFunction } from '../file-tools/content.ts';
 
-export interface ProgramContext {
+interface ProgramContext {
   signal: AbortSignal;
   projectRoot: string;
   /** The same when this very call is made again, after a crash for example. */

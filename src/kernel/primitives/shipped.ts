@@ -35,7 +35,7 @@ function createFunctionPrimitive(
 // The primitives and sinks that ship with the kernel. Their code is loaded when a chain first ends
 // in one of them: most processes use one or two.
 
-export interface ShippedPorts {
+interface ShippedPorts {
   clock: Clock;
   /** Private and loopback targets: has somebody granted this one? */
   isHostAllowed(host: string, address: string, port: number): boolean;

@@ -4,7 +4,7 @@ import { delimiter, isAbsolute } from 'node:path';
 import { type Clock, isInside } from '../../base/index.ts';
 import type { SandboxPolicy } from '../sandbox/decide.ts';
 
-export type ProcessEnvironment = Readonly<Record<string, string | undefined>>;
+type ProcessEnvironment = Readonly<Record<string, string | undefined>>;
 
 export interface ProcessPorts extends SandboxPolicy {
   clock: Clock;
@@ -31,7 +31,7 @@ export function searchPath(env: ProcessEnvironment, projectRoot: string): string
   );
 }
 
-export interface ChildEnvironment {
+interface ChildEnvironment {
   /** Ours; only the listed and the declared names are read from it. */
   env: ProcessEnvironment;
   declared: readonly string[];

@@ -28,7 +28,7 @@ export interface CaptureOptions {
 const MAX_FILE_BYTES = 256 * 1024 * 1024;
 
 /** Text of the first bytes without half a character at the cut. */
-export function textOf(bytes: Uint8Array, cut: boolean): string {
+function textOf(bytes: Uint8Array, cut: boolean): string {
   if (!cut) return new TextDecoder().decode(bytes);
   return new TextDecoder().decode(bytes, { stream: true });
 }

@@ -23,7 +23,7 @@ const childrenOf = (pid: number): number[] => {
 };
 
 /** Every living descendant, parents before children. */
-export function descendants(pid: number): number[] {
+function descendants(pid: number): number[] {
   const found: number[] = [];
   for (let level = [pid]; level.length > 0; ) {
     level = level.flatMap(childrenOf);
@@ -45,7 +45,7 @@ function send(pid: number, signal: NodeJS.Signals): boolean {
  * Asks politely. In a sandbox only what runs inside is asked: a signal to what set it up
  * would take the namespace down at once and leave no time to clean up.
  */
-export function terminate(pid: number, isSandboxed: boolean): void {
+function terminate(pid: number, isSandboxed: boolean): void {
   const inside = isSandboxed ? childrenOf(pid).flatMap(descendants) : descendants(pid);
   const asked = inside.map((child) => send(child, 'SIGTERM'));
   if (!isSandboxed || !asked.includes(true)) send(-pid, 'SIGTERM');
@@ -73,7 +73,7 @@ export interface Launch {
   cleanUp?: () => string[];
 }
 
-export interface RunOptions {
+interface RunOptions {
   stdin: string | undefined;
   timeoutMs: number;
   graceMs: number;

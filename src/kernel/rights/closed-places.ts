@@ -7,7 +7,7 @@ import { type Clock, createLooks, fail, isInside } from '../../base/index.ts';
 import type { Authority } from '../call.ts';
 import type { PlannedNeed } from '../primitive.ts';
 
-export interface ClosedPlaces {
+interface ClosedPlaces {
   /** Real path of the project. */
   project: string;
   /** The user's folder: keys, trust store, own items and policy. */

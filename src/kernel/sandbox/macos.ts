@@ -1,7 +1,7 @@
 // The macOS sandbox: a profile for `sandbox-exec`. Later rules win over earlier ones.
 import type { ProjectView } from './project.ts';
 
-export interface SeatbeltPlan {
+interface SeatbeltPlan {
   projectRoot: string;
   view: ProjectView;
   /** Folders outside the system that may be read. */

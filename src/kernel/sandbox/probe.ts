@@ -124,7 +124,7 @@ async function probeSeatbelt(folders: readonly string[]): Promise<SandboxReport>
     : { kind: 'none', reason: `\`sandbox-exec\` does not work here: ${tried.text}` };
 }
 
-export interface ProbeOptions {
+interface ProbeOptions {
   platform?: string;
   /** Where programs are looked for. */
   folders?: readonly string[];

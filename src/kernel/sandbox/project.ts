@@ -20,7 +20,7 @@ export interface OpenView extends ProjectView {
   close(): string[];
 }
 
-export interface ProjectRights {
+interface ProjectRights {
   mode: 'strict' | 'workspace';
   mayWrite(path: string): boolean;
   mayWriteGit(): boolean;

@@ -15,7 +15,7 @@ import {
 import { basename, dirname, join } from 'node:path';
 import { below, type WritablePlaces } from './writable.ts';
 
-export interface Trap {
+interface Trap {
   /** From the project's root. */
   path: string;
   /**

@@ -307,7 +307,7 @@ function environmentScript(env: SandboxPlan['env']): string {
   return `${[...through, ...lines].join('\n')}\n`;
 }
 
-export interface User {
+interface User {
   uid: number;
   gid: number;
 }

@@ -24,7 +24,7 @@ const lower = (code: string): string => {
 };
 
 /** Does an entry such as `TIMEOUT` or `503_SERVICE_UNAVAILABLE` name this failure? */
-export function matchesDeclared(failure: Failure, declared: readonly string[]): boolean {
+function matchesDeclared(failure: Failure, declared: readonly string[]): boolean {
   const { code, detail } = failure.error;
   return declared.some((entry) => {
     const status = /^(\d{3})(?!\d)/.exec(entry)?.[1];

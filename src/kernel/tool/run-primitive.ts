@@ -46,7 +46,7 @@ function isDeclaredChoice(plan: Plan, name: string): boolean {
 }
 
 /** Why a call is refused whose parameters decide too much; undefined when they do not. */
-export function chosenByCaller(
+function chosenByCaller(
   plan: Plan,
   filled: { config: JsonObject; secrets: readonly string[] },
 ): Failure | undefined {
@@ -71,12 +71,12 @@ export function chosenByCaller(
 }
 
 /** A fault without the call's secrets, in whatever form it quotes them. */
-export function redactFailure(failure: Failure, secrets: readonly string[]): Failure {
+function redactFailure(failure: Failure, secrets: readonly string[]): Failure {
   const { code, detail } = failure.error;
   return { ok: false, error: { code, detail: createRedactor(secrets).json(detail) } };
 }
 
-export function redactResult(result: PrimitiveResult, secrets: readonly string[]): PrimitiveResult {
+function redactResult(result: PrimitiveResult, secrets: readonly string[]): PrimitiveResult {
   if (secrets.length === 0) return result;
   const { json } = createRedactor(secrets);
   const { output, sources } = result;

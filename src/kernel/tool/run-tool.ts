@@ -29,7 +29,7 @@ export interface ToolPorts extends BodyPorts {
 }
 
 /** `op:tool:fs/write_file` and everything above it, most general first. */
-export function toolKeys(id: string): string[] {
+function toolKeys(id: string): string[] {
   const parts = id.split('/');
   return ['op:tool', ...parts.map((_, index) => `op:tool:${parts.slice(0, index + 1).join('/')}`)];
 }

@@ -36,13 +36,13 @@ import {
 } from './tool-rights.ts';
 
 /** Reads what comes back; made anew for every attempt. */
-export interface LineReader {
+interface LineReader {
   events(events: readonly StreamEvent[]): void;
   /** The attempt is over, however it went. */
   end?(): void;
 }
 
-export interface LineSending {
+interface LineSending {
   caller: Caller;
   /** As the line admitted it. */
   authority: Authority;

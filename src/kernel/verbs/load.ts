@@ -10,7 +10,7 @@ const PARTS = ['all', 'body', 'metadata', 'schema', 'diagnostics'];
 const MAX_BODY = 256 * 1024;
 
 type CatalogCopy = Awaited<ReturnType<Catalogs['copy']>>;
-export type CopyLevel = 'project' | 'user';
+type CopyLevel = 'project' | 'user';
 
 /** Copying between levels and from catalogs; both check signatures and run nothing. */
 export interface CopyPort {

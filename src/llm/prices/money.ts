@@ -2,7 +2,7 @@
 import { fail, type Outcome, ok } from '../../base/index.ts';
 
 const DIGITS = 9;
-export const NANO = 10n ** BigInt(DIGITS);
+const NANO = 10n ** BigInt(DIGITS);
 const DECIMAL = /^(\d{1,15})(?:\.(\d{1,30}))?$/;
 
 /** An amount such as `1.50`: not negative, at most nine decimals. */

@@ -50,7 +50,7 @@ const perMillion = (amount: bigint): bigint => (amount + MILLION - 1n) / MILLION
  * Where a row is silent, reading a cache costs what input costs, and writing a quarter more: nobody
  * charges more than that, and who charges nothing reports no writes.
  */
-export const presumedWrite = (input: bigint): bigint => (input * 5n + 3n) / 4n;
+const presumedWrite = (input: bigint): bigint => (input * 5n + 3n) / 4n;
 
 export function costOf(usage: Usage, price: Price): bigint {
   return perMillion(

@@ -5,7 +5,7 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
 
-export interface LeaseOwner {
+interface LeaseOwner {
   pid: number;
   /** One kernel from start to halt, and the pids that are counted together in it. */
   world: string;

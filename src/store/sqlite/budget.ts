@@ -229,7 +229,7 @@ class Work {
   }
 }
 
-export interface Wishes extends Pick<Commit, 'settle' | 'raise' | 'charge' | 'reserve'> {
+interface Wishes extends Pick<Commit, 'settle' | 'raise' | 'charge' | 'reserve'> {
   /** The thread first, its root last; empty for the birth of a root. */
   chain: readonly string[];
   children: readonly Pick<NewThread, 'id' | 'budget' | 'reserve'>[];

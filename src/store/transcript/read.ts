@@ -4,7 +4,7 @@ import { fail, isObject, type JsonObject, type Outcome, ok, parseJson } from '..
 import { parseThreadId } from '../thread-id.ts';
 import { transcriptFile } from './transcript.ts';
 
-export interface TranscriptLine {
+interface TranscriptLine {
   /** As written: ISO 8601. */
   ts: string;
   seq: number;
@@ -13,7 +13,7 @@ export interface TranscriptLine {
   data: JsonObject;
 }
 
-export interface TranscriptText {
+interface TranscriptText {
   lines: TranscriptLine[];
   /** Lines that could not be read were skipped. */
   problems: { offset: number; message: string }[];

@@ -25,7 +25,7 @@ import {
 } from '../../base/index.ts';
 import { parseThreadId } from '../thread-id.ts';
 
-export interface Preview {
+interface Preview {
   /** Of the canonical text: equal values have equal hashes. */
   hash: string;
   characters: number;
@@ -49,7 +49,7 @@ function beginningOf(text: string, redactor: Redactor, max: number): string {
 }
 
 /** What a line of a transcript can be. */
-export const TRANSCRIPT_TYPES = [
+const TRANSCRIPT_TYPES = [
   'thread_start',
   'status',
   'turn_start',
@@ -78,7 +78,7 @@ export const TRANSCRIPT_TYPES = [
   'logged',
   'thread_end',
 ] as const;
-export type TranscriptType = (typeof TRANSCRIPT_TYPES)[number];
+type TranscriptType = (typeof TRANSCRIPT_TYPES)[number];
 
 const KNOWN: ReadonlySet<string> = new Set(TRANSCRIPT_TYPES);
 
@@ -105,7 +105,7 @@ export interface Transcript {
   close(): void;
 }
 
-export interface TranscriptOptions {
+interface TranscriptOptions {
   /** `.ai/threads` */
   dir: string;
   thread: string;

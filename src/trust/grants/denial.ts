@@ -9,7 +9,7 @@ const shown = (text: string): string => {
 };
 
 /** As conditions see it: `tool.bash`, `fs.write`. */
-export const needName = (need: Need): string => shown(grantName(need));
+const needName = (need: Need): string => shown(grantName(need));
 
 /** For messages: the name and what it was wanted for. */
 export function describeNeed(need: Need): string {
@@ -67,7 +67,7 @@ export function permissionLine(need: Need, isSystem: boolean): string | undefine
   return permission && formatPermission(permission);
 }
 
-export interface Denial {
+interface Denial {
   /** What is missing, the first one first. */
   missing: readonly Need[];
   /** Names held. */

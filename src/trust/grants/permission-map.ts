@@ -21,7 +21,7 @@ type Attribute = 'path' | 'id' | 'action' | 'host' | 'method';
 const ATTRIBUTES: readonly Attribute[] = ['path', 'id', 'action', 'host', 'method'];
 
 /** What an entry amounts to: grants, the right to orchestrate, or a reason why it cannot be used. */
-export type Mapped = Grant[] | 'orchestration' | { code?: string; message: string; hint?: string };
+type Mapped = Grant[] | 'orchestration' | { code?: string; message: string; hint?: string };
 
 export interface PermissionWorld {
   catalog: CapabilityCatalog;

@@ -13,7 +13,7 @@ export interface Permissions {
   directives?: CategoryFilter;
 }
 
-export interface PermissionProblem {
+interface PermissionProblem {
   permission: Permission;
   code: string;
   message: string;

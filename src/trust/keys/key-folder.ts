@@ -23,7 +23,7 @@ import {
 } from '../../base/index.ts';
 import { generateKeyPair, importKeyPair, type KeyPair, type PublicKeyRecord } from './key.ts';
 
-export interface KeyFile extends PublicKeyRecord {
+interface KeyFile extends PublicKeyRecord {
   /** `signing` for items, `tokens` for capability tokens. */
   name: string;
   file: string;

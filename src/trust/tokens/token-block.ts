@@ -55,8 +55,8 @@ export interface TokenBlock {
   approval?: string;
 }
 
-export const MAX_CAPS = 2000;
-export const MAX_BODY = 256 * 1024;
+const MAX_CAPS = 2000;
+const MAX_BODY = 256 * 1024;
 const MAX_USES = 1000;
 const MAX_APPROVED = 200;
 
@@ -138,7 +138,7 @@ const FIELDS: Readonly<Record<keyof TokenBlock, { required: boolean; check: Chec
 };
 
 /** Why this is no block; undefined when it is one. */
-export function blockProblem(value: Json, index: number): string | undefined {
+function blockProblem(value: Json, index: number): string | undefined {
   if (!isObject(value)) return 'is not an object';
   const unknown = Object.keys(value).find((key) => !Object.hasOwn(FIELDS, key));
   if (unknown !== undefined) return `has an unknown field \`${unknown}\``;

@@ -22,7 +22,7 @@ export interface TokenLink {
 }
 
 /** The end of a chain: the private key for the next block, or the signature that closed it. */
-export type TokenProof =
+type TokenProof =
   | { readonly kind: 'key'; readonly seed: Uint8Array }
   | { readonly kind: 'seal'; readonly signature: Uint8Array };
 
@@ -49,7 +49,7 @@ export interface MintOptions {
 const PREFIX = 'kmt1';
 const BLOCK_TAG = 'kernmantle/capability-token/block/v1';
 const SEAL_TAG = 'kernmantle/capability-token/seal/v1';
-export const MAX_BLOCKS = 32;
+const MAX_BLOCKS = 32;
 export const MAX_TOKEN = 1024 * 1024;
 
 const indexBytes = (index: number): Buffer => {

@@ -9,7 +9,7 @@ import { faultOf, isBusy } from './fault.ts';
  * Columns by their names. Whoever asks says what they are: the tables are strict, so the file keeps
  * its word about them.
  */
-export type Row = Record<string, SQLOutputValue>;
+type Row = Record<string, SQLOutputValue>;
 
 /** How what may be absent stands in a row. */
 export type Columns<T> = {

@@ -12,7 +12,7 @@ import {
 import type { Answer } from '../../port.ts';
 import { type Connection, pause } from './connection.ts';
 
-export interface Writing {
+interface Writing {
   /** Leases go first in a group, unless the same thread has something before them; audit rows last. */
   rank?: 'lease' | 'audit';
   thread?: string;
@@ -21,7 +21,7 @@ export interface Writing {
   wasWritten?: () => boolean;
 }
 
-export interface GroupPorts {
+interface GroupPorts {
   clock: Clock;
   random: RandomBytes;
   /** How long a group waits for other processes, and how long a doubtful COMMIT is looked into. */

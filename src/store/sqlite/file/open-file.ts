@@ -14,7 +14,7 @@ import { FROM_1, FROM_2 } from './migrate.ts';
 import { APPLICATION_ID, CREATE_ALL, JOURNAL_VERSION, SCHEMA_VERSION } from './schema.ts';
 
 /** `commit` survives the end of the process, `flush` also the loss of power. */
-export type Durability = 'commit' | 'flush';
+type Durability = 'commit' | 'flush';
 
 export interface FileOptions {
   /** `.ai/threads/registry.db`; made when it is not there. `:memory:` is for one use: nothing of it stays. */
