@@ -21,7 +21,6 @@ import {
   KNOWN_SHORT,
   KNOWN_UNBUILT,
   KNOWN_UNPLACED,
-  KNOWN_UNUSED_ROOMS,
   KNOWN_UPWARD,
 } from './support/house-exceptions.ts';
 
@@ -230,13 +229,8 @@ test('few files are shorter than forty lines', () => {
 });
 
 test('no export is without a user, and none is only for tests', () => {
-  const found = unusedExports(tree);
-  expectOnly(KNOWN_UNUSED_ROOMS.filter((room) => !found.some(({ path }) => roomOf(path) === room)));
-  const clean = found.filter(({ path }) => !KNOWN_UNUSED_ROOMS.includes(roomOf(path)));
-  expectOnly(
-    clean.map(({ path, entry }) => `${path} ${entry.name}`),
-    KNOWN_FOR_TESTS,
-  );
+  const found = unusedExports(tree).map(({ path, entry }) => `${path} ${entry.name}`);
+  expectOnly(found, KNOWN_FOR_TESTS);
 });
 
 test('importing the library loads none of its rooms', () => {

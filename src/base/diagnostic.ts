@@ -21,7 +21,7 @@ export const hasErrors = (diagnostics: readonly Diagnostic[]): boolean =>
 const SHOWN = 100;
 
 /** The source line with a caret under the column; long lines are shown around the caret only. */
-export function caret(line: string, column: number): string {
+function caret(line: string, column: number): string {
   const from = Math.max(0, Math.min(column - 1 - SHOWN / 2, line.length - SHOWN));
   // A tab or control character would move the caret, or the reader's terminal.
   const shown = line.slice(from, from + SHOWN).replace(/[\u0000-\u001f\u007f-\u009f]/g, ' ');

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { caret, formatDiagnostic } from './diagnostic.ts';
+import { formatDiagnostic } from './diagnostic.ts';
 import { createLines, nearest } from './text.ts';
 
 test('places count from one', () => {
@@ -12,6 +12,13 @@ test('places count from one', () => {
 });
 
 test('the caret stands under its column, also in a long line and after a tab', () => {
+  const place = { file: 'a', line: 1, code: 'x', severity: 'error', message: 'm' } as const;
+  const caret = (text: string, column: number): string =>
+    formatDiagnostic({ ...place, text, column })
+      .split('\n')
+      .slice(1)
+      .map((line) => line.slice(4))
+      .join('\n');
   expect(caret('abc', 2)).toBe('abc\n ^');
   expect(caret('\tabc', 2)).toBe(' abc\n ^');
   const [shown = '', marker = ''] = caret(`${'x'.repeat(500)}!${'y'.repeat(500)}`, 501).split('\n');

@@ -333,10 +333,10 @@ export interface PruneOptions {
   trees?: number;
 }
 
-export type ApprovalKind = 'call' | 'capability' | 'limit' | 'question';
+type ApprovalKind = 'call' | 'capability' | 'limit' | 'question';
 export type ApprovalState = 'pending' | 'approved' | 'denied' | 'expired' | 'used';
 /** Ways in which a person, and nobody else, reaches us. */
-export type HumanChannel = 'cli' | 'web' | 'mcp';
+type HumanChannel = 'cli' | 'web' | 'mcp';
 
 /** The asker names it, so that the event of the same commit can. */
 export interface NewApproval {

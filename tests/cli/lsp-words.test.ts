@@ -5,7 +5,7 @@ import { wordList } from '../../src/cli/lsp/words.ts';
 import { CONTEXT_VIEW, OPERATION_VIEW } from '../../src/flow/guards/context.ts';
 import { STATEMENT_WORDS } from '../../src/script/syntax/value.ts';
 import { LIST_METHODS, TEXT_METHODS } from '../../src/script/values/methods.ts';
-import { PARSE_VARIANTS, TRANSFORMERS } from '../../src/script/values/transforms.ts';
+import { TRANSFORMERS } from '../../src/script/values/transforms.ts';
 
 const sorted = (names: Iterable<string>): string[] => [...names].toSorted();
 const small = [...TRANSFORMERS.values()].map(({ name }) => name);
@@ -14,7 +14,11 @@ describe('every one has its line, and there is no other', () => {
   test.each([
     ['statement words', wordList('statements'), STATEMENT_WORDS],
     ['transformers', wordList('transformers'), new Set(small)],
-    ['variants of @parse', wordList('parse_variants'), Object.keys(PARSE_VARIANTS)],
+    [
+      'variants of @parse',
+      wordList('parse_variants'),
+      TRANSFORMERS.get('parse')?.variants?.keys() ?? [],
+    ],
     ['methods of texts', wordList('text_methods'), TEXT_METHODS.keys()],
     ['methods of lists', wordList('list_methods'), LIST_METHODS.keys()],
     ['members of @mx', wordList('context'), Object.keys(CONTEXT_VIEW)],

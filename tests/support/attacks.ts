@@ -13,8 +13,9 @@ import {
   mintToken,
 } from '../../src/trust/index.ts';
 import { generateKeyPair } from '../../src/trust/keys/key.ts';
-import type { BlockContent } from '../../src/trust/tokens/token.ts';
 import { type Fixture, makeFixture } from './project.ts';
+
+type BlockContent = Parameters<typeof mintToken>[1];
 
 /** Makes projects and removes them together. */
 export function projectYard(): {

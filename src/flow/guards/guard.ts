@@ -29,7 +29,7 @@ export function parseFilter(on: string): Outcome<GuardFilter> {
   return fail('invalid_input', `filter \`${text}\` is neither a label, \`op:…\` nor \`@function\``);
 }
 
-export interface GuardDefinition {
+interface GuardDefinition {
   name?: string;
   on: string;
   timing: GuardTiming;

@@ -2,15 +2,17 @@ import { expect, test } from 'vitest';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { AskedAnswer, Effect, Frame, GuardSet, Input, Question, Verdict } from '../frame.ts';
 import type { Operation } from '../operation.ts';
-import { childFrame, createFrame, withInfluence } from '../pipeline/create-frame.ts';
+import { childFrame, createFrame } from '../pipeline/create-frame.ts';
 import { perform } from '../pipeline/perform.ts';
 import type { Body } from '../pipeline/stages.ts';
 import { describe, descriptorOfFault } from '../values/labels.ts';
 import { makeValue, type Value } from '../values/value.ts';
 import { isCatchableDenial } from './decision.ts';
-import { defineGuard, type GuardDefinition } from './guard.ts';
+import { defineGuard } from './guard.ts';
 import { compileGuards, type GuardSource } from './guard-expression.ts';
 import { createGuardSet } from './guard-set.ts';
+
+type GuardDefinition = Parameters<typeof defineGuard>[0];
 
 const show: Operation = { type: 'show', name: '', opLabels: ['op:show'], retryOwner: false };
 const call: Operation = { type: 'exe', name: 'f', opLabels: ['op:exe'], retryOwner: true };
@@ -451,10 +453,8 @@ test('a statement can leave guards out, but no privileged ones and none of a pol
 });
 
 test('an operation is judged with the marks of the conditions it stands under', async () => {
-  const frame = withInfluence(
-    createFrame({ guards: guards({}) }),
-    describe({ labels: ['secret'] }),
-  );
+  const influence = describe({ labels: ['secret'] });
+  const frame = childFrame(createFrame({ guards: guards({}) }), { influence });
   expect((await run(show, [], frame)).ok).toBe(false);
   expect((await run(show, [labelled('x')], frame)).ok).toBe(false);
   const nested: Body = (_, scope) => perform(show, [], pass, scope.frame);
@@ -463,10 +463,7 @@ test('an operation is judged with the marks of the conditions it stands under', 
       await run(
         call,
         [],
-        withInfluence(
-          createFrame({ guards: guards({ when: 'op.type == "show"' }) }),
-          describe({ labels: ['secret'] }),
-        ),
+        childFrame(createFrame({ guards: guards({ when: 'op.type == "show"' }) }), { influence }),
         nested,
       )
     ).ok,

@@ -79,10 +79,6 @@ export function childFrame(frame: Frame, additions: FrameAdditions): Frame {
   };
 }
 
-/** Everything done in the new frame is judged, and marked, with these marks too. */
-export const withInfluence = (frame: Frame, descriptor: Descriptor): Frame =>
-  descriptor === EMPTY ? frame : childFrame(frame, { influence: descriptor });
-
 function heldInside(frame: Frame, op: Operation): readonly string[] {
   const given = frame.policy.operationLabels(op, frame.held);
   if (given.length === 0 && !op.labels?.length) return frame.held;

@@ -11,7 +11,7 @@ import { NAMED_RULES } from '../policies/named-rules.ts';
 import type { Policy } from '../policies/policy.ts';
 import { type Descriptor, describe, descriptorOfFault, mergeAll } from '../values/labels.ts';
 import { makeValue, type Value } from '../values/value.ts';
-import { createFrame, withInfluence } from './create-frame.ts';
+import { childFrame, createFrame } from './create-frame.ts';
 import { perform } from './perform.ts';
 
 const LABELS = ['secret', 'untrusted', 'pii', 'a:b', 'a'];
@@ -87,7 +87,7 @@ const guardSet: fc.Arbitrary<GuardSet> = fc
   );
 
 function act(node: Node, frame: Frame): Promise<Outcome<Value>> {
-  const inside = withInfluence(frame, node.influence);
+  const inside = childFrame(frame, { influence: node.influence });
   return perform(
     { type: 'exe', name: 'n', labels: node.declared, opLabels: ['op:node'], retryOwner: true },
     node.children.map((child, at) => ({ name: `${at}`, value: () => act(child, inside) })),

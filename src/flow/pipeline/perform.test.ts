@@ -9,7 +9,7 @@ import type { Operation } from '../operation.ts';
 import { describe, descriptorOfFault, EMPTY } from '../values/labels.ts';
 import { elementOf, makeContainer, makeValue, type Value } from '../values/value.ts';
 import type { ActPorts, CheckpointVerdict, RecordEntry } from './act-ports.ts';
-import { childFrame, createFrame, withInfluence } from './create-frame.ts';
+import { childFrame, createFrame } from './create-frame.ts';
 import { perform } from './perform.ts';
 import type { Body } from './stages.ts';
 
@@ -73,7 +73,7 @@ test('the result carries inputs, declared labels, captured values, the source la
       scope.capture(makeValue(1, { descriptor: describe({ labels: ['captured'] }) }));
       return ok(makeValue(2, { descriptor: describe({ labels: ['own'] }) }));
     },
-    withInfluence(createFrame(), describe({ labels: ['condition'] })),
+    childFrame(createFrame(), { influence: describe({ labels: ['condition'] }) }),
   );
   const { descriptor } = (outcome as { output: Value }).output.meta;
   expect(descriptor.labels.toSorted()).toEqual(['captured', 'condition', 'own', 'paid', 'secret']);

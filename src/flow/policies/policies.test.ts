@@ -4,7 +4,7 @@ import { runs } from '../../../tests/support/soak.ts';
 import { fail, ok } from '../../base/index.ts';
 import type { Input } from '../frame.ts';
 import type { InputRole, Operation } from '../operation.ts';
-import { createFrame, withInfluence } from '../pipeline/create-frame.ts';
+import { childFrame, createFrame } from '../pipeline/create-frame.ts';
 import { perform } from '../pipeline/perform.ts';
 import { describe, EMPTY } from '../values/labels.ts';
 import { makeValue, type Value } from '../values/value.ts';
@@ -33,7 +33,7 @@ async function judged(
   inputs: readonly Input[],
   influence = EMPTY,
 ): Promise<string> {
-  const frame = withInfluence(createFrame({ policy: composePolicies(policies) }), influence);
+  const frame = childFrame(createFrame({ policy: composePolicies(policies) }), { influence });
   const outcome = await perform(op, inputs, () => ok(makeValue(1)), frame);
   return outcome.ok ? 'allowed' : (outcome.error.detail.guard as string);
 }

@@ -8,7 +8,6 @@ import {
   describe,
   EMPTY,
   markReplaced,
-  matchesLabel,
   mergeAll,
   mergeDescriptors,
   removeLabels,
@@ -122,6 +121,8 @@ test('nobody removes where data came from', () => {
 });
 
 test('a filter names a mark, what is below it, and all code as `src:exec`', () => {
+  const matchesLabel = (filter: string, mark: string) =>
+    carries(describe({ taint: [mark] }), filter);
   expect(matchesLabel('src:env', 'src:env:HOME')).toBe(true);
   expect(matchesLabel('src:en', 'src:env:HOME')).toBe(false);
   expect(matchesLabel('src:exec', 'src:py')).toBe(true);

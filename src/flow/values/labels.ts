@@ -35,7 +35,7 @@ export const EMPTY: Descriptor = Object.freeze({
 const EXEC_SOURCES = new Set(['src:cmd', 'src:sh', 'src:js', 'src:node', 'src:py']);
 
 /** Does a filter name this mark? `src:env` covers `src:env:HOME`; `src:exec` covers all code. */
-export function matchesLabel(filter: string, mark: string): boolean {
+function matchesLabel(filter: string, mark: string): boolean {
   if (filter === mark) return true;
   if (filter === 'src:exec') return EXEC_SOURCES.has(mark);
   return mark.length > filter.length && mark[filter.length] === ':' && mark.startsWith(filter);

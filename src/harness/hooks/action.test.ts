@@ -14,7 +14,9 @@ import {
   withoutHook,
 } from './action.ts';
 import { afterStep, beforeStep, type CheckpointEvent, onError } from './checkpoint.ts';
-import { ACTIONS, type Action, type HookVerdict } from './hook-answer.ts';
+import { type Action, type HookVerdict } from './hook-answer.ts';
+
+const ACTIONS = ['continue', 'retry', 'skip', 'fail', 'abort'] as const;
 
 const write = { kind: 'tool', tool: 'fs/write_file', turn: 3 } as const;
 const step = 'fs/write_file';

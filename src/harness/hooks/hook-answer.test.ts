@@ -1,7 +1,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Json } from '../../base/index.ts';
-import { ACTIONS, parseVerdict } from './hook-answer.ts';
+import { parseVerdict } from './hook-answer.ts';
+
+const ACTIONS = ['continue', 'retry', 'skip', 'fail', 'abort'] as const;
 
 test.each(ACTIONS)('`%s` is an action', (action) => {
   expect(parseVerdict({ action })).toEqual({ ok: true, output: { action, notes: {} } });

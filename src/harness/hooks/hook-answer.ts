@@ -12,7 +12,7 @@ import {
   plainText,
 } from '../../base/index.ts';
 
-export const ACTIONS = ['continue', 'retry', 'skip', 'fail', 'abort'] as const;
+const ACTIONS = ['continue', 'retry', 'skip', 'fail', 'abort'] as const;
 export type Action = (typeof ACTIONS)[number];
 
 export interface HookVerdict {

@@ -11,10 +11,11 @@ import {
   limitNumber,
   limitsView,
   markKey,
-  type RequestPlan,
   readLimit,
   UNITS,
 } from './limit.ts';
+
+type RequestPlan = Parameters<typeof fitRequest>[0];
 
 const none: LimitAmounts = {};
 

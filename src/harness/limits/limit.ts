@@ -179,7 +179,7 @@ export function limitsView(limits: EffectiveLimits): JsonObject {
 // How long the answer to a model request may be: as long as asked for, or as long as what is left of
 // tokens, money and the window still covers. Its worst case is what is set aside before it is sent.
 
-export interface RequestPlan {
+interface RequestPlan {
   /** Estimated input, rounded up. */
   readonly input: number;
   /** The longest answer that is wanted. */

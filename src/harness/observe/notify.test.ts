@@ -2,7 +2,9 @@ import { expect, test } from 'vitest';
 import { fail, type JsonObject, ok } from '../../base/index.ts';
 import type { ThreadStatus } from '../../store/index.ts';
 import type { JournalEvent } from '../thread/journal-event.ts';
-import { createNotifier, type NotifyPorts } from './notify.ts';
+import { createNotifier } from './notify.ts';
+
+type NotifyPorts = Parameters<typeof createNotifier>[0];
 
 const row: { directive: string; kind: string; parent?: string } = {
   directive: 'look',

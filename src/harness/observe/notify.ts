@@ -70,7 +70,7 @@ type Notice = {
   approval_id?: string;
 };
 
-export interface NotifyPorts {
+interface NotifyPorts {
   /** `notify` of the policy in force. */
   settings(): JsonObject | undefined;
   now(): number;

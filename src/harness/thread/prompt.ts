@@ -1,6 +1,6 @@
 // The words the harness itself puts into a conversation. Each is one line that starts with its sender
 // in brackets, so that a reader (and the model) can tell it from what a person or a tool said.
-import type { Fault, Json, JsonObject } from '../../base/index.ts';
+import type { Json, JsonObject } from '../../base/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { WarningEvent } from '../limits/limit.ts';
 
@@ -88,24 +88,13 @@ export const countedResult = (step: string, reason?: string): JsonObject => ({
   message: `\`${step}\` counts as done${because(reason)}`,
 });
 
-/** A failed step, as the model sees it: what every door answers. */
-export const errorResult = ({ code, detail }: Fault): Json => ({
-  ok: false,
-  error: { code, detail },
-});
-
 const SHOWN = 500;
 
 /** A call whose arguments are no JSON object: not run, so that the model can repair it. */
 export function badArgumentsResult(name: string, text: string, problem: string): Json {
   const shown = text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text;
-  return errorResult({
-    code: 'invalid_input',
-    detail: {
-      received: shown,
-      message: `the arguments of \`${name}\` cannot be read: ${oneLine(problem)}; nothing was run, send the call again`,
-    },
-  });
+  const message = `the arguments of \`${name}\` cannot be read: ${oneLine(problem)}; nothing was run, send the call again`;
+  return { ok: false, error: { code: 'invalid_input', detail: { received: shown, message } } };
 }
 
 /** After a stream that broke off: which calls were never run. */

@@ -7,7 +7,7 @@ import type { Verifier } from '../primitive.ts';
 import type { TimeWatch } from './time-limits.ts';
 
 /** Addresses of a host name, in the order they should be tried. */
-export type Lookup = (host: string) => Promise<string[]>;
+type Lookup = (host: string) => Promise<string[]>;
 
 export interface AddressPorts {
   /** Resolves names; the system's resolver when absent. */

@@ -3,8 +3,10 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { afterEach, expect, test } from 'vitest';
 import { type JsonObject, ok, systemClock } from '../../base/index.ts';
 import type { Primitive, PrimitiveCall } from '../primitive.ts';
-import { Connections, type KeepLimits } from './connections.ts';
+import { Connections } from './connections.ts';
 import { createHttpPrimitive, type HttpClientPorts } from './http-client.ts';
+
+type KeepLimits = ConstructorParameters<typeof Connections>[0];
 
 // A raw server that counts its connections and keeps them open: what a test sees is ours.
 interface Side {

@@ -162,7 +162,7 @@ const MAX_HEAD = 64 * 1024;
 /** The other side may close a moment earlier than it said: a request would be lost on the way. */
 const MARGIN_MS = 1000;
 
-export interface KeepLimits {
+interface KeepLimits {
   /** How long a connection is kept without a word of the other side about it. */
   idleMs?: number;
   /** Whatever it says. */

@@ -59,7 +59,7 @@ export function createEventMask({ text, follow }: Redactor) {
   };
 }
 
-export interface EventParser {
+interface EventParser {
   /** Parses more bytes; the same outcome whatever the chunking. Does nothing after a failure. */
   push(bytes: Uint8Array): Outcome<null>;
   /** Ends the stream: an event whose final blank line never came is not delivered, but counted. */

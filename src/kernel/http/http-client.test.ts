@@ -4,7 +4,9 @@ import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:
 import { afterEach, expect, test } from 'vitest';
 import { fail, type JsonObject, ok, systemClock } from '../../base/index.ts';
 import type { PlannedNeed, PrimitiveCall } from '../primitive.ts';
-import { createHttpPrimitive, type HttpClientPorts } from './http-client.ts';
+import { createHttpPrimitive } from './http-client.ts';
+
+type HttpClientPorts = Parameters<typeof createHttpPrimitive>[0];
 
 type Handler = (request: IncomingMessage, response: ServerResponse, body: string) => void;
 const servers: Server[] = [];

@@ -69,7 +69,7 @@ export function shippedSinks(
   return {
     return: lazySink(async () => (await import('../sinks/return.ts')).createReturnSink),
     file_sink: lazySink(async () => (await import('../sinks/file.ts')).createFileSinkFactory()),
-    null_sink: lazySink(async () => (await import('../sinks/null.ts')).createNullSink),
+    null_sink: lazySink(async () => (await import('../sinks/return.ts')).createNullSink),
     websocket_sink: lazySink(async () =>
       (await import('../http/websocket-sink.ts')).createWebSocketSinkFactory(ports),
     ),

@@ -1,4 +1,5 @@
 // The bundle's own tools that start processes, from their files: real git, real shell.
+
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,7 +16,7 @@ import { type JsonObject, mergeDeep } from '../../base/index.ts';
 import { fillBody } from '../../expr/index.ts';
 import { parseTool } from '../../items/index.ts';
 import type { SandboxReport } from '../sandbox/plan.ts';
-import { fillDefaults } from '../tool/parameters.ts';
+import { checkParameters, schemaOf } from '../tool/parameters.ts';
 import type { ProcessPorts } from './environment.ts';
 import { createProcessPrimitive } from './subprocess.ts';
 
@@ -63,7 +64,9 @@ describe.each(kinds)('%s', (_, report) => {
     ...grants: string[]
   ) {
     const tool = toolOf(id);
-    const given = fillDefaults(parameters, tool.parameters);
+    const checked = checkParameters(id, parameters, tool.parameters, schemaOf(tool.parameters));
+    if (!checked.ok) throw new Error(checked.error.detail.message);
+    const given = checked.output;
     const required = tool.parameters.filter((parameter) => parameter.required);
     const config = fillBody(
       mergeDeep({}, tool.config),

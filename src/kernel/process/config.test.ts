@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { JsonObject } from '../../base/index.ts';
-import { optionsFrom, readProcessConfig } from './config.ts';
+import { readProcessConfig } from './config.ts';
 
 const problemOf = (config: JsonObject) => {
   const read = readProcessConfig(config, {});
@@ -54,7 +54,9 @@ test('no value of a parameter becomes an option of its own', () => {
   );
   fc.assert(
     fc.property(fc.oneof(value, fc.array(value), fc.constant(null)), (given) => {
-      const made = optionsFrom(['key'], { key: given });
+      const read = readProcessConfig({ command: 'x', args_from: ['key'] }, { key: given });
+      const program = read.ok ? read.output.program : undefined;
+      const made = program?.kind === 'command' ? program.args : [];
       for (const [index, text] of made.entries()) {
         const isValue = index > 0 && made[index - 1] === '--key';
         if (text.startsWith('-')) expect(text === '--key' || text.startsWith('--key=')).toBe(true);

@@ -78,7 +78,7 @@ function argument(value: Json): string[] {
 }
 
 /** `--key value`; a flag for true, nothing for false or null, repeated for a list. */
-export function optionsFrom(names: readonly string[], parameters: JsonObject): string[] {
+function optionsFrom(names: readonly string[], parameters: JsonObject): string[] {
   return names.flatMap((name) => {
     const option = `--${name.replaceAll('_', '-')}`;
     const value = getOwn(parameters, name);

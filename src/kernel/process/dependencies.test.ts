@@ -7,7 +7,9 @@ import * as fc from 'fast-check';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { makeProject, type TestProject } from '../../../tests/support/processes.ts';
 import { systemClock } from '../../base/index.ts';
-import { type DependentTool, environmentFolder, prepareDependencies } from './dependencies.ts';
+import { environmentFolder, prepareDependencies } from './dependencies.ts';
+
+type DependentTool = Parameters<typeof prepareDependencies>[0];
 
 const has = (command: string, ...args: string[]): boolean => {
   try {

@@ -11,7 +11,7 @@ import type { ScriptRuntime } from './config.ts';
 import { childEnvironment, type ProcessPorts, searchPath } from './environment.ts';
 import { runProcess } from './run.ts';
 
-export interface DependentTool {
+interface DependentTool {
   id: string;
   runtime: ScriptRuntime;
   dependencies: readonly string[];

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { fail, ok } from '../../base/index.ts';
 import type { Authority } from '../call.ts';
-import { heldTo, noAuthority } from './authority.ts';
+import { heldTo } from './authority.ts';
 
 const NAMES = ['fs.read', 'fs.write', 'net.http', 'tool.execute', 'process.spawn'];
 const names = fc.subarray(NAMES);
@@ -10,8 +10,12 @@ const names = fc.subarray(NAMES);
 const holding = (held: readonly string[]): Authority => {
   const answer = (capability: string) =>
     held.includes(capability) ? ok(null) : fail('permission_denied', capability);
+  const refuse = () => fail('permission_denied', '');
   return {
-    ...noAuthority(''),
+    subject: 'none',
+    sees: () => false,
+    allowsEffect: refuse,
+    allowsDirective: refuse,
     check: ({ capability }) => answer(capability),
     holds: answer,
   };

@@ -110,16 +110,3 @@ export function heldTo(authority: Authority, only: readonly string[] | undefined
     holds: (capability) => refusal(capability) ?? authority.holds(capability),
   };
 }
-
-/** A caller nobody speaks for: every answer is no, with the reason. */
-export function noAuthority(reason: string): Authority {
-  const refuse = (): Outcome<null> => fail('permission_denied', reason);
-  return {
-    subject: 'none',
-    check: refuse,
-    holds: refuse,
-    sees: () => false,
-    allowsEffect: refuse,
-    allowsDirective: refuse,
-  };
-}

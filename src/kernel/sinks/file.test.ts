@@ -17,7 +17,9 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { runs } from '../../../tests/support/soak.ts';
 import { fail, type JsonObject, ok } from '../../base/index.ts';
 import type { Sink, SinkContext } from '../sink.ts';
-import { createFileSinkFactory, type WriteSome } from './file.ts';
+import { createFileSinkFactory } from './file.ts';
+
+type WriteSome = NonNullable<Parameters<typeof createFileSinkFactory>[0]>;
 
 let root = '';
 beforeEach(() => {

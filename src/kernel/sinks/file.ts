@@ -26,7 +26,7 @@ import {
 } from '../sink.ts';
 
 /** Writes some of the bytes and says how many: a full disk may take a part without an error. */
-export type WriteSome = (fd: number, bytes: Uint8Array, offset: number) => number;
+type WriteSome = (fd: number, bytes: Uint8Array, offset: number) => number;
 
 const TYPE = 'file_sink';
 const THREAD_ID = /^[A-Za-z0-9_-]{1,80}$/;

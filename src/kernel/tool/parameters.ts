@@ -60,10 +60,7 @@ export function inheritParameters(
 }
 
 /** Missing parameters with a default get it; the given object is not changed. */
-export function fillDefaults(
-  parameters: JsonObject,
-  declared: readonly ToolParameter[],
-): JsonObject {
+function fillDefaults(parameters: JsonObject, declared: readonly ToolParameter[]): JsonObject {
   const filled = { ...parameters };
   for (const { name, default: value } of declared) {
     if (value !== undefined && !Object.hasOwn(filled, name)) {

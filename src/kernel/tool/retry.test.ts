@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { ToolEffect } from '../../items/index.ts';
-import { mayRetry, pauseBefore, withRetry } from './retry.ts';
+import { withRetry } from './retry.ts';
 
 const retry = {
   max_attempts: 3,
@@ -9,6 +9,16 @@ const retry = {
   retryable_errors: ['TIMEOUT', '418_TEAPOT', 'CONNECTION_RESET'],
 };
 const plain = { ...retry, retryable_errors: [] };
+
+/** How long it waits before each further attempt at what always fails. */
+async function pausesOf(failure: Failure, how: typeof retry, effect: ToolEffect, delivered = 0) {
+  const pauses: number[] = [];
+  const sleep = async (ms: number): Promise<void> => void pauses.push(ms);
+  const attempt = async () => structuredClone(failure);
+  const { signal } = new AbortController();
+  await withRetry(how, effect, () => delivered, attempt, signal, { sleep });
+  return pauses;
+}
 
 test.each<[string, Failure, ToolEffect, number, boolean]>([
   ['declared codes match without case', fail('timeout', 'x'), 'write', 0, true],
@@ -24,8 +34,9 @@ test.each<[string, Failure, ToolEffect, number, boolean]>([
   ['a broken stream is never retried here', fail('stream_incomplete', 'x'), 'read', 0, false],
   ['a write is not repeated once a sink got something', fail('timeout', 'x'), 'write', 1, false],
   ['a read is', fail('timeout', 'x'), 'read', 1, true],
-])('%s', (_, failure, effect, delivered, expected) => {
-  expect(mayRetry(failure, retry, effect, delivered)).toBe(expected);
+])('%s', async (_, failure, effect, delivered, expected) => {
+  const pauses = await pausesOf(failure, retry, effect, delivered);
+  expect(pauses).toHaveLength(expected ? 2 : 0);
 });
 
 test.each<[string, Failure, ToolEffect, boolean]>([
@@ -40,15 +51,16 @@ test.each<[string, Failure, ToolEffect, boolean]>([
   ['429 of a write', fail('rate_limit', 'x', { status: 429 }), 'write', true],
   ['500 of a write', fail('http_error', 'x', { status: 500 }), 'write', false],
   ['500 of an idempotent tool', fail('http_error', 'x', { status: 500 }), 'idempotent', true],
-])('without declared codes: %s', (_, failure, effect, expected) => {
-  expect(mayRetry(failure, plain, effect, 0)).toBe(expected);
+])('without declared codes: %s', async (_, failure, effect, expected) => {
+  expect(await pausesOf(failure, plain, effect)).toHaveLength(expected ? 2 : 0);
 });
 
-test('the pause is the declared one, or what the other side asked for when longer', () => {
-  expect(pauseBefore(fail('timeout', 'x'), retry, 1)).toBe(10);
-  expect(pauseBefore(fail('timeout', 'x'), retry, 7)).toBe(100);
-  expect(pauseBefore(fail('rate_limit', 'x', { retry_after_ms: 5000 }), retry, 1)).toBe(5000);
-  expect(pauseBefore(fail('rate_limit', 'x', { retry_after_ms: 1e9 }), retry, 1)).toBe(60_000);
+test('the pause is the declared one, or what the other side asked for when longer', async () => {
+  const pauses = (failure: Failure) => pausesOf(failure, { ...retry, max_attempts: 4 }, 'read');
+  const asked = (retry_after_ms: number) => fail('rate_limit', 'x', { retry_after_ms });
+  expect(await pauses(fail('timeout', 'x'))).toEqual([10, 100, 100]);
+  expect(await pauses(asked(5000))).toEqual([5000, 5000, 5000]);
+  expect(await pauses(asked(1e9))).toEqual([60_000, 60_000, 60_000]);
 });
 
 async function attempts(results: Outcome<string>[], abortAfter = 99) {

@@ -45,12 +45,7 @@ function isHarmless(failure: Failure): boolean {
   return code === 'rate_limit' || detail.sent === false || detail.status === 503;
 }
 
-export function mayRetry(
-  failure: Failure,
-  retry: Retry,
-  effect: ToolEffect,
-  delivered: number,
-): boolean {
+function mayRetry(failure: Failure, retry: Retry, effect: ToolEffect, delivered: number): boolean {
   const { code } = failure.error;
   if (code === 'stream_incomplete' || code === 'cancelled') return false;
   if (delivered > 0 && effect === 'write') return false;
@@ -59,7 +54,7 @@ export function mayRetry(
 }
 
 /** The declared pause, or what the other side asked for when that is longer. */
-export function pauseBefore(failure: Failure, retry: Retry, attempt: number): number {
+function pauseBefore(failure: Failure, retry: Retry, attempt: number): number {
   const steps = retry.backoff_ms;
   const declared = steps[Math.min(attempt - 1, steps.length - 1)] ?? 0;
   const asked = failure.error.detail.retry_after_ms;

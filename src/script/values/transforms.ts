@@ -57,7 +57,7 @@ function eitherWay(text: string): Outcome<Json> {
 
 const parseValue = (value: Value): Value => read(value, eitherWay);
 
-export const PARSE_VARIANTS: Readonly<Record<string, (value: Value) => Value>> = {
+const PARSE_VARIANTS: Readonly<Record<string, (value: Value) => Value>> = {
   strict: (value) => read(value, parseJson),
   loose: (value) => read(value, eitherWay),
   llm(value) {

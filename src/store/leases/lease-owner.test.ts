@@ -3,13 +3,9 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { expect, test } from 'vitest';
-import {
-  isOwnerGone,
-  nameOwner,
-  type ProcessTable,
-  readOwner,
-  systemProcesses,
-} from './lease-owner.ts';
+import { isOwnerGone, nameOwner, readOwner, systemProcesses } from './lease-owner.ts';
+
+type ProcessTable = NonNullable<Parameters<typeof nameOwner>[0]>;
 
 const WORLD = `${'ab'.repeat(16)}.4026531836`;
 const NAME = `host:42@${WORLD}.1000`;

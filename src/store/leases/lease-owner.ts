@@ -14,7 +14,7 @@ interface LeaseOwner {
 }
 
 /** What can be seen of processes; a test puts another one in its place. */
-export interface ProcessTable {
+interface ProcessTable {
   /** Undefined where this cannot be found out. */
   world(): string | undefined;
   /** `absent` is a fact, undefined is not knowing. */

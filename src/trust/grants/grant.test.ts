@@ -4,17 +4,17 @@ import { runs } from '../../../tests/support/soak.ts';
 import { bundleCatalog } from '../../../tests/support/trust.ts';
 import {
   type Grant,
-  grantAllows,
   grantDenies,
   grantName,
   grantProblem,
+  grantsAllow,
   type Need,
 } from './grant.ts';
 
 const catalog = bundleCatalog();
 const grant = (capability: string, scope?: Grant['scope']): Grant =>
   scope ? { capability, scope } : { capability };
-const allows = (held: Grant, need: Need) => grantAllows(held, need, catalog);
+const allows = (held: Grant, need: Need) => grantsAllow([held], need, catalog);
 const path = (capability: string, path: string) => ({ capability, scope: { path } });
 const tool = (id: string, signed = true): Need => ({
   capability: 'tool.execute',
@@ -200,7 +200,8 @@ test('what a list denies is never less than what the same entry would allow', ()
         ...need,
         capability: entry.capability.includes('*') ? need.capability : entry.capability,
       };
-      if (grantAllows(entry, exact, catalog)) expect(grantDenies(entry, exact, catalog)).toBe(true);
+      if (grantsAllow([entry], exact, catalog))
+        expect(grantDenies(entry, exact, catalog)).toBe(true);
     }),
     { numRuns: runs(10_000) },
   );
@@ -209,7 +210,7 @@ test('what a list denies is never less than what the same entry would allow', ()
 test('no glob allows a write below .ai, an unclean path or a bare wildcard on a system right', () => {
   fc.assert(
     fc.property(anyGrant, anyNeed, (held, need) => {
-      if (!grantAllows(held, need, catalog)) return;
+      if (!grantsAllow([held], need, catalog)) return;
       const parts = (need.scope?.path ?? 'x').split('/');
       expect(parts).not.toContain('..');
       if (need.capability === 'fs.write') expect(parts).not.toContain('.ai');

@@ -171,10 +171,6 @@ export function grantsAllow(
   });
 }
 
-/** One grant of a directive or a token against one need. */
-export const grantAllows = (grant: Grant, need: Need, catalog: CapabilityCatalog): boolean =>
-  grantsAllow([grant], need, catalog);
-
 /** Does this entry of a deny list take the needed right away? In doubt it does. */
 export const grantDenies = (entry: Grant, need: Need, catalog: CapabilityCatalog): boolean =>
   needProblem(need, catalog) !== undefined || covers(entry, need, catalog, 'deny');

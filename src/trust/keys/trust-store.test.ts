@@ -13,7 +13,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { NOW, seededRandom } from '../../../tests/support/trust.ts';
 import { generateKeyPair } from './key.ts';
-import { createTrustStore, type TrustedKey } from './trust-store.ts';
+import { createTrustStore } from './trust-store.ts';
+
+type TrustedKey = Parameters<ReturnType<typeof createTrustStore>['add']>[0];
 
 const pairs = [1, 2, 3].map((seed) => generateKeyPair(seededRandom(seed)));
 const entry = (index: number, over: Partial<TrustedKey> = {}): TrustedKey => ({

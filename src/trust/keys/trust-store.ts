@@ -28,7 +28,7 @@ import {
 } from '../../base/index.ts';
 import { keyIdOf } from './key.ts';
 
-export interface TrustedKey {
+interface TrustedKey {
   id: string;
   /** The 32 bytes in base64url. */
   key: string;

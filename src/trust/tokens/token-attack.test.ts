@@ -9,7 +9,6 @@ import type { Grant, Need } from '../grants/grant.ts';
 import { generateKeyPair, keyPairFromSeed } from '../keys/key.ts';
 import {
   attenuateToken,
-  type BlockContent,
   type CapabilityToken,
   decodeToken,
   encodeToken,
@@ -21,6 +20,8 @@ import {
 } from './token.ts';
 import { createTokenVerifier } from './token-verifier.ts';
 import type { VerifiedToken } from './verified-token.ts';
+
+type BlockContent = Parameters<typeof mintToken>[1];
 
 // Tens of thousands of signature checks: seconds of work, more on a busy machine.
 vi.setConfig({ testTimeout: 180_000 });

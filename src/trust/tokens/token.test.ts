@@ -6,15 +6,17 @@ import type { Grant, Need } from '../grants/grant.ts';
 import { generateKeyPair } from '../keys/key.ts';
 import {
   attenuateToken,
-  type BlockContent,
   type CapabilityToken,
   decodeToken,
   encodeToken,
-  type MintOptions,
   mintToken,
   sealToken,
 } from './token.ts';
 import { createTokenVerifier, type TokenVerifierPorts } from './token-verifier.ts';
+
+type MintOptions = NonNullable<Parameters<typeof mintToken>[2]>;
+
+type BlockContent = Parameters<typeof mintToken>[1];
 
 const root = generateKeyPair(seededRandom(1));
 const catalog = bundleCatalog();

@@ -36,9 +36,9 @@ export interface CapabilityToken {
 }
 
 /** What the caller says of a block; version, nonce and marks are added here. */
-export type BlockContent = Omit<TokenBlock, 'v' | 'nonce' | 'core' | 'approval'>;
+type BlockContent = Omit<TokenBlock, 'v' | 'nonce' | 'core' | 'approval'>;
 
-export interface MintOptions {
+interface MintOptions {
   /** The item is signed and part of the core: its system-only capabilities count. */
   core?: boolean;
   /** Id of the approval by a person that this token is minted on. */

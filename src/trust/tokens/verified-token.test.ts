@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { runs } from '../../../tests/support/soak.ts';
 import { bundleCatalog, NOW, seededRandom } from '../../../tests/support/trust.ts';
 import { fail, type Outcome, ok } from '../../base/index.ts';
-import { type Grant, grantAllows, type Need } from '../grants/grant.ts';
+import { type Grant, grantsAllow, type Need } from '../grants/grant.ts';
 import { generateKeyPair } from '../keys/key.ts';
 import { attenuateToken, encodeToken, mintToken } from './token.ts';
 import type { TokenBlock } from './token-block.ts';
@@ -182,7 +182,7 @@ function expected(
   need: Need,
 ): boolean {
   const allows = (list: readonly Grant[]) =>
-    list.some((grant) => grantAllows(grant, need, catalog));
+    list.some((grant) => grantsAllow([grant], need, catalog));
   const approved = rights.filter(({ thread }) => thread === id(index));
   const isDeclared =
     allows(declared[index] ?? []) ||
@@ -209,7 +209,7 @@ test('no approvals and spawns give a child what neither its parent held nor a pe
       if (!child.check(need).ok) return;
       const parent = must(widened(declared.slice(0, -1), rights));
       const own = rights.filter(({ thread }) => thread === child.thread);
-      const isApproved = own.some(({ grant }) => grantAllows(grant, need, catalog));
+      const isApproved = own.some(({ grant }) => grantsAllow([grant], need, catalog));
       expect(parent.check(need).ok || isApproved).toBe(true);
     }),
     { numRuns: runs(150) },
