@@ -256,6 +256,14 @@ test('of a secret that goes on over several texts only the beginning is seen', (
   expect(follow(KEY)).toBe('[secret]');
 });
 
+test.each([
+  ['+\\éé ', '+éé'],
+  ['é" a', 'é"+a'],
+  ['a\naé', 'aaé'],
+])('%j is hidden when it stands as %j, also in a text without escapes', (secret, written) => {
+  expect(createRedactor([secret]).text(`<${written}>`)).toBe('<[secret]>');
+});
+
 test('a secret that is cut within an escape goes on after it', () => {
   const secret = 'rive-0123456789abcdef';
   const follow = createRedactor([secret]).follow();

@@ -46,6 +46,7 @@ const PIECE = 256;
 const MASKS = ['[secret]', '<hidden>', '***', '\u2588\u2588\u2588', '\ue000'];
 
 const toBytes = (text: string): string => Buffer.from(text).toString('latin1');
+const toText = (bytes: string): string => Buffer.from(bytes, 'latin1').toString();
 
 function* piecesOf(secret: string): Generator<string> {
   const lines = secret.split(/\r?\n/);
@@ -96,6 +97,10 @@ function formsOf(secrets: Iterable<string>, areBytes: boolean): Forms {
       add(forms.plain, LEAST.plain, own);
       add(forms.plain, LEAST.otherCase, areBytes ? cases.map(toBytes) : cases);
       // A text without escapes is its own folded view, and is looked at only as it stands.
+      const long = foldedForms(piece).filter(({ length }) => length >= LEAST.plain);
+      for (const form of areBytes ? [] : long.map(toText)) {
+        if (!form.includes('\ufffd')) forms.plain.add(form);
+      }
       for (const set of [forms.plain, forms.folded]) {
         add(set, LEAST.plain, foldedForms(piece));
         add(set, LEAST.base64, base64Forms(bytes));
@@ -138,6 +143,8 @@ interface View {
   /** What stands for one character, or for none. */
   tokens: Span[];
 }
+
+const AS_IT_STANDS: Omit<View, 'text'> = { starts: [], ends: [], tokens: [] };
 
 interface Span {
   start: number;
@@ -242,6 +249,8 @@ const fold = (text: string, areBytes: boolean): View =>
 const BETWEEN = /[\s:,;._|\\x-]+/gi;
 /** Two bytes of a dump of ASCII text. Without this nothing needs to be looked at. */
 const DUMP = /[2-7][0-9a-f][\s:,;._|\\x-]+0?x?[2-7][0-9a-f]/i;
+
+const digitsOf = (text: string): string => text.toLowerCase().replace(BETWEEN, '');
 
 /** The place from which on a text is digits and what stands between them. */
 function dumpAtEnd(text: string): number {
@@ -383,30 +392,26 @@ function createFinder(forms: Forms, areBytes: boolean) {
   const isIn = (text: string, marks = MARKS): boolean =>
     plain.isIn(text) ||
     (mayFold(text, marks) && folded.isIn(byteText(text).replace(TOKEN, decode))) ||
-    (DUMP.test(text) && digits.isIn(text.toLowerCase().replace(BETWEEN, '')));
+    (DUMP.test(text) && digits.isIn(digitsOf(text)));
 
-  function lookAt(text: string, hasMore: boolean): Look {
+  function lookAt(text: string, hasMore: boolean, isFound: boolean): Look {
     const found: Span[] = [];
     let open = text.length;
     const scan = (matcher: TextMatcher, view: View, isOne?: (span: Span) => boolean): void => {
-      matcher.find(view.text, (first, last) => {
+      const take = (first: number, last: number): void => {
         const span = { start: view.starts[first] ?? first, end: view.ends[last - 1] ?? last };
         if (isOne?.(span) ?? true) found.push(span);
-      });
+      };
+      if (isFound) matcher.find(view.text, take);
       const at = view.text.length - matcher.openAt(view.text);
       if (at < view.text.length) open = Math.min(open, view.starts[at] ?? at);
     };
-    scan(plain, { text, starts: [], ends: [], tokens: [] });
+    scan(plain, { ...AS_IT_STANDS, text });
     // Where there are no two bytes of a dump, one may still begin at the end.
     const from = DUMP.test(text) ? 0 : dumpAtEnd(text);
-    if (from < text.length) {
-      const view = viewOf(
-        text,
-        from,
-        BETWEEN,
-        () => '',
-        (char) => char.toLowerCase(),
-      );
+    const dump = from < text.length ? digitsOf(text.slice(from)) : '';
+    if (dump !== '' && (digits.openAt(dump) > 0 || digits.isIn(dump))) {
+      const view = viewOf(text, from, BETWEEN, digitsOf, digitsOf);
       scan(digits, view, ({ start, end }) => DUMP.test(text.slice(start, end)));
     }
     let tokens: readonly Span[] = [];
@@ -426,11 +431,11 @@ function createFinder(forms: Forms, areBytes: boolean) {
     isIn,
     /** With `hasMore` the text goes on, and an escape at its end is not judged yet. */
     look(text: string, hasMore: boolean): Look {
-      if (isIn(text)) return lookAt(text, hasMore);
+      if (isIn(text)) return lookAt(text, hasMore, true);
       if (!hasMore) return { spans: [], open: text.length };
       // Most of a long text is out of reach of what comes next.
       const from = text.length > reach + 1000 ? quietPlace(text, text.length - reach) : 0;
-      return { spans: [], open: from + lookAt(text.slice(from), true).open };
+      return { spans: [], open: from + lookAt(text.slice(from), true, false).open };
     },
     mayGoOn,
   };

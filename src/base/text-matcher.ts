@@ -59,7 +59,11 @@ export function createMatcher(patterns: Iterable<string>): TextMatcher {
   const short = sorted.filter(({ length }) => length < MIN_WINDOW);
   const longest = sorted.reduce((most, { length }) => Math.max(most, length), 0);
   const begins = new Uint8Array(0x4000);
-  for (const pattern of sorted) begins[pairOf(pattern.charCodeAt(0), pattern.charCodeAt(1))] = 1;
+  for (const pattern of sorted) {
+    // At the end of a text nothing follows, which counts as 0.
+    begins[pairOf(pattern.charCodeAt(0), 0)] = 1;
+    begins[pairOf(pattern.charCodeAt(0), pattern.charCodeAt(1))] = 1;
+  }
   const window = long.reduce((least, { length }) => Math.min(least, length), MAX_WINDOW);
   const step = window - GRAM + 1;
   const { pairs, grams } = gramsOf(long, step);
@@ -102,10 +106,8 @@ export function createMatcher(patterns: Iterable<string>): TextMatcher {
     isIn: (text) => search(text),
     find: search,
     openAt(text) {
-      const last = text.length - 1;
-      for (let at = Math.max(0, text.length - longest); at <= last; at++) {
-        const pair = pairOf(text.charCodeAt(at), text.charCodeAt(at + 1));
-        if (at < last && begins[pair] === 0) continue;
+      for (let at = Math.max(0, text.length - longest); at < text.length; at++) {
+        if (begins[pairOf(text.charCodeAt(at), text.charCodeAt(at + 1))] === 0) continue;
         if (isBeginning(text.slice(at))) return text.length - at;
       }
       return 0;
