@@ -54,11 +54,6 @@ export interface Authority {
   readonly subject: string;
 }
 
-/** The labelled value given for a parameter; names such as `constructor` are nobody's value. */
-export function givenValue({ values }: ExecuteRequest, name: string): Value | undefined {
-  return values && Object.hasOwn(values, name) ? values[name] : undefined;
-}
-
 /** May have to ask the registry about a thread that does not run here. */
 export type Authorize = (caller: Caller) => MaybePromise<Outcome<Authority>>;
 

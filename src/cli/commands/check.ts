@@ -24,7 +24,7 @@ import { EXIT } from '../terminal/exit-code.ts';
 /** Longer than any script that somebody wrote. */
 const MAX_SCRIPT_BYTES = 8 * 1024 * 1024;
 
-export const readScript = (file: string) =>
+export const readScript = (file: string): ReturnType<typeof readRegularFile> =>
   readRegularFile(file, { max: MAX_SCRIPT_BYTES, followsLinks: true });
 
 const textIfReadable = (file: string): string | undefined => {

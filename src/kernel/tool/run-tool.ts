@@ -12,7 +12,7 @@ import {
 } from '../../base/index.ts';
 import { type Input, makeValue, type Operation, type Value } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
-import { type Authority, type ExecuteRequest, givenValue, type PreparedCall } from '../call.ts';
+import type { Authority, ExecuteRequest, PreparedCall } from '../call.ts';
 import { checkParameters } from './parameters.ts';
 import { type Plan, type PlannedTool, resolvePlan } from './plan.ts';
 import {
@@ -56,6 +56,11 @@ export function operationFor(plan: Plan): Operation {
   const known = operations.get(plan) ?? operationOf(plan);
   operations.set(plan, known);
   return known;
+}
+
+/** The labelled value given for a parameter; names such as `constructor` are nobody's value. */
+export function givenValue({ values }: ExecuteRequest, name: string): Value | undefined {
+  return values && Object.hasOwn(values, name) ? values[name] : undefined;
 }
 
 /** Each parameter is an input of the operation, with the role its declaration gives it. */

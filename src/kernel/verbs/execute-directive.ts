@@ -22,15 +22,10 @@ import {
   type Library,
   resolveExtends,
 } from '../../items/index.ts';
-import {
-  type Authority,
-  type ExecuteRequest,
-  givenValue,
-  type Kind,
-  type PreparedCall,
-} from '../call.ts';
+import { type Authority, type ExecuteRequest, type Kind, type PreparedCall } from '../call.ts';
 import { checkSignature, type ItemMarks, isSigned } from '../rights/item-marks.ts';
 import { type ValidationError, validate } from '../tool/parameters.ts';
+import { givenValue } from '../tool/run-tool.ts';
 import { MODIFY_ACTIONS, type Modifier } from './modify.ts';
 
 type DirectiveItem = Extract<Item, { kind: 'directive' }>;

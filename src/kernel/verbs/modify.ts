@@ -3,8 +3,9 @@
 import { asJson, fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { makeValue, type Value } from '../../flow/index.ts';
 import { contentCategory, type ItemKind, type Library } from '../../items/index.ts';
-import { type Authority, type ExecuteRequest, givenValue, type PreparedCall } from '../call.ts';
+import { type Authority, type ExecuteRequest, type PreparedCall } from '../call.ts';
 import type { ItemMarks } from '../rights/item-marks.ts';
+import { givenValue } from '../tool/run-tool.ts';
 
 export const MODIFY_ACTIONS = ['create', 'update', 'delete'] as const;
 type ModifyAction = (typeof MODIFY_ACTIONS)[number];
