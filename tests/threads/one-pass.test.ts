@@ -1,6 +1,7 @@
 // A call of a model and a request to one are one pass each through the pipeline: whoever is refused has
 // been counted and recorded, and nothing that went in is lost from what comes out.
 import { expect, test } from 'vitest';
+import type { JsonObject } from '../../src/base/index.ts';
 import {
   directiveText,
   execute,
@@ -99,4 +100,30 @@ test('rules over data in tools do not see what is said to a model', async () => 
   };
   const made = await stage(files, [read('notes/a.txt'), { text: 'done' }]);
   expect(await run(made, 'look')).toMatchObject({ status: 'completed' });
+});
+
+test('a parameter carries its marks, whatever it is called', async () => {
+  const tool = [
+    'tool_id: open',
+    'version: 1.0.0',
+    'description: takes anything',
+    'executor_id: function',
+    'config: {function: nothing}',
+    'effect: read',
+    'input_schema: {type: object, additionalProperties: true}',
+  ].join('\n');
+  const permissions = `${READ}<execute resource="tool" id="open"/>`;
+  const files = {
+    '.ai/directives/look.md': directiveText('look', { permissions }),
+    '.ai/tools/open.yaml': tool,
+    '.ai/policy.yaml': 'labels:\n  src:file: {deny: ["op:tool:open"]}\n',
+  };
+  const names = ['plain', '__proto__', 'constructor', 'hasOwnProperty'];
+  const calls = names.map((name) => ({
+    tool_calls: [execute('open', JSON.parse(`{"${name}": "x"}`) as JsonObject)],
+  }));
+  const made = await stage(files, [read('notes/a.txt'), ...calls, { text: 'done' }]);
+  await run(made, 'look');
+  const rows = auditOf(made, 'tool:open');
+  expect(rows.map(({ decision }) => decision)).toEqual(names.map(() => 'denied'));
 });

@@ -46,17 +46,6 @@ export type StepFacts = Pick<IdentifiedCall, 'tool' | 'effect' | 'volatile' | 'p
   verb: string;
 };
 
-/** Everything the model wrote carries what it has read. */
-function labelled(known: IdentifiedCall, marks: Descriptor): Record<string, Value> {
-  const values: Record<string, Value> = {};
-  for (const [name, data] of Object.entries(known.parameters)) {
-    values[name] = makeValue(data, { descriptor: marks });
-  }
-  const { content } = known.request;
-  if (content !== undefined) values.content = makeValue(content, { descriptor: marks });
-  return values;
-}
-
 /** The directive's own outputs, handed back: the run is over. */
 export function returned(
   thread: Thread,
@@ -189,8 +178,16 @@ export async function performCall(
   call: ToolCallBlock,
   known: IdentifiedCall,
 ): Promise<Outcome<Value>> {
+  // Everything the model wrote carries what it has read.
   const marks = thread.talk.conversation.ownMarks();
-  return await callKernel(thread, call, known, { values: labelled(known, marks), marks });
+  const written = Object.entries(known.parameters);
+  // By definition, not assignment: a parameter may have any name, `__proto__` too.
+  const values: Record<string, Value> = Object.fromEntries(
+    written.map(([name, data]) => [name, makeValue(data, { descriptor: marks })]),
+  );
+  const { content } = known.request;
+  if (content !== undefined) values.content = makeValue(content, { descriptor: marks });
+  return await callKernel(thread, call, known, { values, marks });
 }
 
 /** What is asked and told about one step: limits, intent, checkpoints, the time it has. */
