@@ -19,7 +19,13 @@ import { carryOut, crashed, MAX_ATTEMPTS, operationName } from '../guards/decisi
 import type { Argument, Operation } from '../operation.ts';
 import { type Descriptor, EMPTY, mergeDescriptors } from '../values/labels.ts';
 import { addMarks, isValue, makeValue, type Value } from '../values/value.ts';
-import type { ActPorts, FlowCheckpoint, LimitReservation, RecordEntry } from './act-ports.ts';
+import type {
+  ActPorts,
+  CheckpointVerdict,
+  FlowCheckpoint,
+  LimitReservation,
+  RecordEntry,
+} from './act-ports.ts';
 import { pushOperation } from './create-frame.ts';
 import { createEffectBuffer, type EffectBuffer, emitTo, NO_BUFFER } from './effects.ts';
 import { type Made, marksOfInputs, taintResult } from './taint.ts';
@@ -170,23 +176,30 @@ async function evaluateInputs(attempt: Attempt): Promise<AttemptEnding> {
 }
 
 /** Asks whoever mounted checkpoints; nobody means go on. */
-export async function raise(attempt: Attempt, event: FlowCheckpoint): Promise<AttemptEnding> {
+export function raise(attempt: Attempt, event: FlowCheckpoint): MaybePromise<AttemptEnding> {
   const { call, frame } = attempt;
-  const verdict = await call.own.checkpoint?.(event, call.op, frame);
+  const verdict = call.own.checkpoint?.(event, call.op, frame);
+  return verdict instanceof Promise
+    ? verdict.then((given) => endingBy(attempt, given))
+    : verdict && endingBy(attempt, verdict);
+}
+
+function endingBy(attempt: Attempt, verdict: CheckpointVerdict | undefined): AttemptEnding {
   if (!verdict || verdict.action === 'continue') return undefined;
   if (verdict.action === 'retry') return 'again';
   const { outcome } = verdict;
   return outcome.ok ? ok(addMarks(outcome.output, marksOfInputs(madeIn(attempt)))) : outcome;
 }
 
-const beforeStep: Stage = (attempt) =>
-  attempt.call.own.checkpoint && !attempt.isRepeat ? raiseBeforeStep(attempt) : undefined;
-
 // Before a step there is nothing to repeat yet: retry means go on.
-async function raiseBeforeStep(attempt: Attempt): Promise<AttemptEnding> {
-  const ending = await raise(attempt, { name: 'before_step', arguments: attempt.inputs });
-  return ending === 'again' ? undefined : ending;
-}
+const beforeStep: Stage = (attempt) => {
+  if (attempt.isRepeat) return undefined;
+  const ending = raise(attempt, { name: 'before_step', arguments: attempt.inputs });
+  return ending instanceof Promise ? ending.then(unlessAgain) : unlessAgain(ending);
+};
+
+const unlessAgain = (ending: AttemptEnding): AttemptEnding =>
+  ending === 'again' ? undefined : ending;
 
 /** A stage goes on where there is nothing to say against it. */
 const unlessRefused = (answer: Outcome<unknown>): Failure | undefined =>

@@ -12,6 +12,7 @@ import {
 import {
   type ActPorts,
   addMarks,
+  type CheckpointVerdict,
   type Descriptor,
   descriptorOfFault,
   EMPTY,
@@ -224,9 +225,12 @@ export function stepAct(thread: Thread, call: ToolCallBlock, known: StepFacts): 
       return await commitIntent(thread, call.id, { type: 'tool_call', data });
     },
     run: (body) => runInTime(thread, known, body),
-    async checkpoint(event) {
-      const verdict = await raise(thread, asLimit(event), step);
-      return verdict?.action === 'retry' && !mayRepeat(known, event) ? undefined : verdict;
+    checkpoint(event) {
+      const verdict = raise(thread, asLimit(event), step);
+      if (mayRepeat(known, event)) return verdict;
+      const unlessRetry = (given: CheckpointVerdict | undefined) =>
+        given?.action === 'retry' ? undefined : given;
+      return verdict instanceof Promise ? verdict.then(unlessRetry) : unlessRetry(verdict);
     },
   };
 }
