@@ -52,7 +52,7 @@ function openHeld(file: string): Held {
   return { descriptor, device: dev, inode: ino };
 }
 
-/** One file for many records. It stays open, and is still looked at before every one of them. */
+/** One file for many records. It stays open, and is still looked at before they are written. */
 export function createRecordFile(file: string) {
   let held: Held | undefined;
 
@@ -74,9 +74,12 @@ export function createRecordFile(file: string) {
   return {
     /** Throws now what an append would throw. */
     touch: () => void current(),
-    /** Appends with one write, whole or with an exception: a full disk writes short without an error. */
-    append(text: string) {
-      const { descriptor } = current();
+    /**
+     * Appends with one write, whole or with an exception: a full disk writes short without an error.
+     * `isLooked`: somebody has just looked that what is open stands at its place.
+     */
+    append(text: string, isLooked = false) {
+      const { descriptor } = (isLooked ? held : undefined) ?? current();
       const length = Buffer.byteLength(text);
       const written = writeSync(descriptor, text);
       if (written !== length) throw new Error(`only ${written} of ${length} bytes fit`);

@@ -101,7 +101,7 @@ export function createAudit(file: string, clock: Clock): Audit {
         reason: short(row.reason),
       });
       try {
-        records.append(`${line}\n`);
+        records.append(`${line}\n`, looks.isRecent());
         return ok(null);
       } catch (error) {
         return refuse(error);
