@@ -1,6 +1,12 @@
 // What is called from outside, on the inside of a context. The text of these functions is compiled
 // there before any block, so they use nothing but what they find there and what they are given.
-import { type Codec, createDecoder, createEncoder, createTextual } from './data.ts';
+import {
+  type Codec,
+  createArguments,
+  createDecoder,
+  createEncoder,
+  createTextual,
+} from './data.ts';
 import { type AskHost, addGlobals, addLocales } from './globals.ts';
 
 type Bag = Record<PropertyKey, unknown>;
@@ -46,26 +52,6 @@ function createGuarded(): Guarded {
         return 'm';
       }
     }
-  };
-}
-
-/** `shape`: a letter for each argument, which says how many of `parts` it is made of and how. */
-function createArguments({ decode, textual }: Codec) {
-  return (shape: string, parts: unknown[], free: string[], named: Bag): unknown[] => {
-    const args = { __proto__: null, length: shape.length + free.length } as unknown as unknown[];
-    let next = 0;
-    for (let at = 0; at < shape.length; at++) {
-      const kind = shape[at];
-      const part = parts[next++];
-      if (kind === 'p') args[at] = part;
-      else if (kind === 'd') args[at] = decode(part as string);
-      else if (kind === 'k') {
-        const text = parts[next++];
-        args[at] = { text, data: decode(part as string), mx: decode(parts[next++] as string) };
-      } else args[at] = textual(decode(part as string), parts[next++] as string, kind === 's');
-    }
-    for (let at = 0; at < free.length; at++) args[shape.length + at] = named[free[at] as string];
-    return args;
   };
 }
 

@@ -12,6 +12,7 @@ import type { QuickJSContext, QuickJSHandle, QuickJSRuntime } from 'quickjs-emsc
 import { fail, isObject, type Outcome, ok, plainText } from '../../base/index.ts';
 import { identifier, isArithmetic, readJsBody } from './block-body.ts';
 import { type Calls, insideText } from './calls.ts';
+import type { Part } from './data.ts';
 import type { AskHost } from './globals.ts';
 
 const PAGES = { initial: 256, maximum: 1024 };
@@ -92,9 +93,6 @@ const GRACE_MS = 200;
 export type Broken = 'time' | 'interrupt' | 'memory';
 
 type Entered = { readonly said: string } | { readonly broken: Broken };
-
-/** What crosses the border as it is. */
-export type Part = string | number | boolean;
 
 /** A block, compiled once for each text and set of names. */
 export interface Unit {

@@ -1,71 +1,48 @@
 // Data on its way into code blocks and out of them, always as text:
-// `u` nothing · `v` JSON · `o` JSON of the data and of the numbers that JSON has no word for.
+// `u` nothing · `v` JSON · `o` JSON with the numbers that it has no word for as `"~NaN"` and their like;
+// every other text that begins with `~` has one more of them there.
 // The functions that are named `create…` run on the other side: their text is compiled there, so they
 // use nothing but what they find there.
-import { isObject, type Json, parseJson, plainText } from '../../base/index.ts';
+import type { Json } from '../../base/index.ts';
+import type { JsArgument } from '../world.ts';
 
-type Path = readonly string[];
+const hasOddNumber = (data: Json): boolean =>
+  typeof data === 'number'
+    ? !Number.isFinite(data)
+    : typeof data === 'object' && data !== null && Object.values(data).some(hasOddNumber);
 
-/** Where numbers stand that JSON has no word for. */
-function oddNumbers(data: Json, path: Path, found: [string, string][]): [string, string][] {
-  if (typeof data === 'number') {
-    if (!Number.isFinite(data)) found.push([JSON.stringify(path), String(data)]);
-  } else if (typeof data === 'object' && data !== null) {
-    for (const [key, part] of Object.entries(data)) {
-      if (typeof part === 'number' || (typeof part === 'object' && part !== null)) {
-        oddNumbers(part, [...path, key], found);
-      }
-    }
-  }
-  return found;
-}
+const encode = createEncoder();
 
 export function dataText(data: Json | undefined): string {
   if (data === undefined) return 'u';
-  const odd = oddNumbers(data, [], []);
-  if (odd.length === 0) return `v${JSON.stringify(data)}`;
-  return `o${JSON.stringify({ copy: data, odd })}`;
+  return hasOddNumber(data) ? encode(data) : `v${JSON.stringify(data)}`;
 }
 
 /** Crosses the border of the engine as it is: no NUL ends it, no mark of bytes or half character is lost. */
 export const isPlainText = (text: string): boolean =>
   text.isWellFormed() && !text.includes('\0') && !text.includes('\ufeff');
 
-const NUMBERS = new Map([NaN, Infinity, -Infinity].map((number) => [String(number), number]));
-
-/** A list of keys as JSON text, or nothing. */
-function readPath(text: Json | undefined): readonly Json[] | undefined {
-  const path = typeof text === 'string' ? parseJson(text) : undefined;
-  return path?.ok && Array.isArray(path.output) ? path.output : undefined;
-}
-
-/** Puts a number where it stood; steps only on what the data itself has, never on prototypes. */
-function place(holder: Json, path: readonly Json[], number: number): void {
-  let into = holder;
-  for (const [step, part] of path.entries()) {
-    const key = plainText(part);
-    if (typeof into !== 'object' || into === null || !Object.hasOwn(into, key)) return;
-    const fields = into as Record<string, Json>;
-    if (step === path.length - 1) fields[key] = number;
-    else into = fields[key] ?? null;
-  }
-}
-
 /** Text of our own encoder. Blocks can influence what it says, so nothing in it is believed. */
-export function readData(text: string): Json | undefined {
-  if (text[0] === 'u') return undefined;
-  const data = JSON.parse(text.slice(1)) as Json;
-  if (text[0] !== 'o') return data;
-  if (!isObject(data)) return null;
-  const { copy = null, odd } = data;
-  const holder = { copy };
-  for (const pair of Array.isArray(odd) ? odd : []) {
-    const [where, word] = Array.isArray(pair) ? pair : [];
-    const path = readPath(where);
-    const number = typeof word === 'string' ? NUMBERS.get(word) : undefined;
-    if (path && number !== undefined) place(holder, ['copy', ...path], number);
+export const readData = createDecoder() as (text: string) => Json | undefined;
+
+/** What crosses the border as it is. */
+export type Part = string | number | boolean;
+
+/** Adds what the argument is made of; the letter says how (`createArguments`). */
+export function give(argument: JsArgument, parts: Part[]): string {
+  if (argument.kind === 'undefined') {
+    parts.push('u');
+    return 'd';
   }
-  return holder.copy;
+  const { data } = argument;
+  if (argument.kind === 'data') {
+    const isPlain = typeof data === 'string' ? isPlainText(data) : typeof data !== 'object';
+    parts.push(isPlain ? (data as Part) : dataText(data));
+    return isPlain ? 'p' : 'd';
+  }
+  parts.push(dataText(data), argument.text);
+  if (argument.kind === 'kept') parts.push(dataText(argument.mx));
+  return argument.kind === 'kept' ? 'k' : argument.isStage ? 's' : 't';
 }
 
 // ---- the other side
@@ -81,9 +58,8 @@ export interface Codec {
 
 /** Values out. Runs a block's own code: getters, `toJSON`. */
 export function createEncoder(): Codec['encode'] {
-  /** What stands around a value, and the key of each in the one above; none: it is the same place. */
-  type Key = string | number | undefined;
-  type Above = { value: unknown; key: Key; up: Above | undefined };
+  /** What stands around a value. */
+  type Above = { value: unknown; up: Above | undefined };
   const { apply, ownKeys, getOwnPropertyDescriptor, setPrototypeOf } = Reflect;
   const { stringify } = JSON;
   const { isArray } = Array;
@@ -92,21 +68,8 @@ export function createEncoder(): Codec['encode'] {
   const { toString: digits } = BigInt.prototype;
   const [TypeError_, String_, Number_] = [TypeError, String, Number];
   const [Boolean_, Date_] = [Boolean, Date];
-  let odd: [string, string][] = [];
+  let isOdd = false;
 
-  /** A list that no block has a say in: setters and `toJSON` live on prototypes. */
-  const bare = <T extends unknown[]>(made: T): T => {
-    setPrototypeOf(made, null);
-    return made;
-  };
-  const note = (number: number, key: Key, up: Above | undefined): void => {
-    let path = key === undefined ? '' : stringify(String_(key));
-    for (let above = up; above; above = above.up) {
-      if (above.key === undefined) continue;
-      path = stringify(String_(above.key)) + (path === '' ? '' : `,${path}`);
-    }
-    odd[odd.length] = bare([`[${path}]`, String_(number)]);
-  };
   const object = (value: Bag, here: Above): unknown => {
     const copy = { __proto__: null } as unknown as Bag;
     const keys = ownKeys(value);
@@ -115,24 +78,23 @@ export function createEncoder(): Codec['encode'] {
       if (typeof key === 'symbol' || !getOwnPropertyDescriptor(value, key)?.enumerable) continue;
       const part = value[key];
       if (typeof part === 'function' || typeof part === 'symbol' || part === undefined) continue;
-      copy[key] = plain(part, key, here);
+      copy[key] = plain(part, here);
     }
     return copy;
   };
   const list = (value: unknown[], here: Above): unknown => {
-    const copy: unknown[] = bare([]);
+    const copy: unknown[] = [];
+    // A list that no block has a say in: setters and `toJSON` live on prototypes.
+    setPrototypeOf(copy, null);
     for (let at = 0; at < value.length; at++) {
       const part = value[at];
       const isData = typeof part !== 'function' && typeof part !== 'symbol' && part !== undefined;
-      copy[at] = isData ? plain(part, at, here) : null;
+      copy[at] = isData ? plain(part, here) : null;
     }
     return copy;
   };
-  const plain = (value: unknown, key: Key, up: Above | undefined): unknown => {
-    if (typeof value === 'number') {
-      if (!isFinite(value)) note(value, key, up);
-      return value;
-    }
+  const plain = (value: unknown, up: Above | undefined): unknown => {
+    if (typeof value === 'number') isOdd ||= !isFinite(value);
     if (typeof value === 'bigint') return apply(digits, value, []);
     if (typeof value !== 'object' || value === null) return value;
     for (let above = up; above; above = above.up) {
@@ -143,12 +105,16 @@ export function createEncoder(): Codec['encode'] {
       return isFinite(apply(getTime, value, [])) ? apply(toISOString, value, []) : null;
     }
     if (value instanceof String_ || value instanceof Number_ || value instanceof Boolean_) {
-      return plain(value.valueOf(), key, up);
+      return plain(value.valueOf(), up);
     }
     const { toJSON } = value as Bag;
-    const here = { value, key, up };
-    if (typeof toJSON === 'function') return plain(apply(toJSON, value, ['']), undefined, here);
+    const here = { value, up };
+    if (typeof toJSON === 'function') return plain(apply(toJSON, value, ['']), here);
     return isArray(value) ? list(value, here) : object(value as Bag, here);
+  };
+  const escaped = (_key: string, value: unknown): unknown => {
+    if (typeof value === 'number') return isFinite(value) ? value : `~${value}`;
+    return typeof value === 'string' && value[0] === '~' ? `~${value}` : value;
   };
   return (value) => {
     if (value === undefined) return 'u';
@@ -156,12 +122,11 @@ export function createEncoder(): Codec['encode'] {
     if (typeof value === 'function' || typeof value === 'symbol') {
       throw new TypeError_(`a js block cannot return a ${typeof value}; return data`);
     }
-    odd = bare([]);
-    const copy = plain(value, undefined, undefined);
+    isOdd = false;
+    const copy = plain(value, undefined);
+    if (isOdd) return `o${stringify(copy, escaped)}`;
     const text = stringify(copy) as string | undefined;
-    if (text === undefined) return 'u';
-    if (odd.length === 0) return `v${text}`;
-    return `o${stringify({ __proto__: null, copy, odd })}`;
+    return text === undefined ? 'u' : `v${text}`;
   };
 }
 
@@ -170,26 +135,14 @@ export function createDecoder(): Codec['decode'] {
   const { apply } = Reflect;
   const { parse } = JSON;
   const { slice } = String.prototype;
-  const numbers: Bag = { NaN: 0 / 0, Infinity: 1 / 0, '-Infinity': -1 / 0 };
-  const place = (holder: Bag, keys: string[], number: string): void => {
-    let into = holder;
-    let key = 'copy';
-    for (let step = 0; step < keys.length; step++) {
-      into = into[key] as Bag;
-      key = keys[step] as string;
-    }
-    into[key] = numbers[number];
+  const numbers: Bag = { __proto__: null, '~NaN': 0 / 0, '~Infinity': 1 / 0, '~-Infinity': -1 / 0 };
+  const read = (_key: string, value: unknown): unknown => {
+    if (typeof value !== 'string' || value[0] !== '~') return value;
+    return numbers[value] ?? apply(slice, value, [1]);
   };
   return (text) => {
     if (text[0] === 'u') return undefined;
-    const data: unknown = parse(apply(slice, text, [1]));
-    if (text[0] !== 'o') return data;
-    const holder = data as { copy: unknown; odd: { 0: string; 1: string }[] };
-    for (let at = 0; at < holder.odd.length; at++) {
-      const pair = holder.odd[at] as { 0: string; 1: string };
-      place(holder, parse(pair[0]) as string[], pair[1]);
-    }
-    return holder.copy;
+    return parse(apply(slice, text, [1]), text[0] === 'o' ? read : undefined) as unknown;
   };
 }
 
@@ -239,5 +192,25 @@ export function createTextual(): Codec['textual'] {
       setPrototypeOf(data, isArray(data) ? stages.list : stages.map);
     } else setPrototypeOf(data, isArray(data) ? list : map);
     return data;
+  };
+}
+
+/** `shape`: a letter for each argument, which says how many of `parts` it is made of and how. */
+export function createArguments({ decode, textual }: Pick<Codec, 'decode' | 'textual'>) {
+  return (shape: string, parts: unknown[], free: string[], named: Bag): unknown[] => {
+    const args = { __proto__: null, length: shape.length + free.length } as unknown as unknown[];
+    let next = 0;
+    for (let at = 0; at < shape.length; at++) {
+      const kind = shape[at];
+      const part = parts[next++];
+      if (kind === 'p') args[at] = part;
+      else if (kind === 'd') args[at] = decode(part as string);
+      else if (kind === 'k') {
+        const text = parts[next++];
+        args[at] = { text, data: decode(part as string), mx: decode(parts[next++] as string) };
+      } else args[at] = textual(decode(part as string), parts[next++] as string, kind === 's');
+    }
+    for (let at = 0; at < free.length; at++) args[shape.length + at] = named[free[at] as string];
+    return args;
   };
 }

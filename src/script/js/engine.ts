@@ -19,7 +19,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { ScriptFault } from '../fault.ts';
-import type { JsArgument, JsCall, JsEngine, JsResult } from '../world.ts';
+import type { JsCall, JsEngine, JsResult } from '../world.ts';
 import {
   type Broken,
   callInside,
@@ -29,12 +29,11 @@ import {
   type JsContext,
   MEMORY_MB,
   openContext,
-  type Part,
   type Unit,
   unitOf,
   within,
 } from './context.ts';
-import { dataText, isPlainText, readData } from './data.ts';
+import { dataText, give, type Part, readData } from './data.ts';
 import { ANSWERS } from './globals.ts';
 
 const DEFAULT_TIMEOUT_MS = 30_000;
@@ -385,23 +384,6 @@ function start(
   engine.jobs.delete(job.id);
   if ('broken' in entered) return leftBroken(engine, job, entered.broken);
   return defined.ok ? resultOf(engine, job, entered.said) : defined;
-}
-
-/** Adds what the argument is made of; the letter says how (`createCalls`). */
-function give(argument: JsArgument, parts: Part[]): string {
-  if (argument.kind === 'undefined') {
-    parts.push('u');
-    return 'd';
-  }
-  const { data } = argument;
-  if (argument.kind === 'data') {
-    const isPlain = typeof data === 'string' ? isPlainText(data) : typeof data !== 'object';
-    parts.push(isPlain ? (data as Part) : dataText(data));
-    return isPlain ? 'p' : 'd';
-  }
-  parts.push(dataText(data), argument.text);
-  if (argument.kind === 'kept') parts.push(dataText(argument.mx));
-  return argument.kind === 'kept' ? 'k' : argument.isStage ? 's' : 't';
 }
 
 /** Functions and facts by name: those that the block mentions, and those that they mention. */

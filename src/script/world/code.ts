@@ -10,8 +10,17 @@ import {
   ok,
 } from '../../base/index.ts';
 import { identifier, readJsBody } from '../js/block-body.ts';
-import { createDecoder, createEncoder, createTextual, dataText, readData } from '../js/data.ts';
-import type { CodeRequest, CodeResult, JsArgument, ProcessResult } from '../world.ts';
+import {
+  createArguments,
+  createDecoder,
+  createEncoder,
+  createTextual,
+  dataText,
+  give,
+  type Part,
+  readData,
+} from '../js/data.ts';
+import type { CodeRequest, CodeResult, ProcessResult } from '../world.ts';
 import type { Processes } from './process.ts';
 
 /** Runs in the child: text in, text out, nothing of ours is there. */
@@ -19,7 +28,7 @@ const nodeRunner = (): string => `
 const fs = require('node:fs'), path = require('node:path');
 const job = JSON.parse(fs.readFileSync(0, 'utf8'));
 const encode = (${createEncoder.toString()})(), decode = (${createDecoder.toString()})(), textual = (${createTextual.toString()})();
-const given = ({ kind, text, own, mx }) => kind === 'kept' ? { text: own, data: decode(text), mx: decode(mx) } : kind === 'data' ? decode(text) : textual(decode(text), own, kind === 'stage');
+const argumentsOf = (${createArguments.toString()})({ decode, textual });
 const from = process.cwd();
 const require_ = require('node:module').createRequire(path.join(from, 'block.js'));
 const { Readable } = require('node:stream');
@@ -34,7 +43,7 @@ const failed = (error) => leave('e' + JSON.stringify({ name: String(error?.name 
 (async () => {
   try {
     const run = new Function(...job.names, ...job.free, job.code);
-    leave(encode(await run(...job.values.map(given), ...job.free.map((word) => named[word]))));
+    leave(encode(await run.apply(undefined, argumentsOf(job.shape, job.parts, job.free, named))));
   } catch (error) { failed(error) }
 })();
 `;
@@ -43,15 +52,15 @@ const PYTHON_RUNNER = `
 import io, json, sys, textwrap
 job = json.load(sys.stdin)
 sys.stdin = io.StringIO(job["stdin"] or "")
+def odd(value):
+    if isinstance(value, str) and value[:1] == "~":
+        return float(value[1:]) if value in ("~NaN", "~Infinity", "~-Infinity") else value[1:]
+    if isinstance(value, list): return [odd(item) for item in value]
+    return {key: odd(item) for key, item in value.items()} if isinstance(value, dict) else value
 def decode(text):
     if text[0] == "u": return None
     data = json.loads(text[1:])
-    if text[0] != "o": return data
-    for path, number in data["odd"]:
-        keys, into = ["copy"] + json.loads(path), data
-        for key in keys[:-1]: into = into[int(key) if isinstance(into, list) else key]
-        into[int(keys[-1]) if isinstance(into, list) else keys[-1]] = float(number.replace("Infinity", "inf"))
-    return data["copy"]
+    return odd(data) if text[0] == "o" else data
 scope = {"__name__": "__main__"}
 mx = decode(job["mx"])
 scope["mx"], scope["ctx"] = mx, mx
@@ -59,17 +68,6 @@ for name, value in job["values"]: scope[name] = decode(value)
 sys.path.insert(0, "")
 exec(compile(textwrap.dedent(job["source"]).strip("\\n"), "<py block>", "exec"), scope)
 `;
-
-const textOf = (value: JsArgument): string =>
-  value.kind === 'undefined' ? 'u' : dataText(value.data);
-
-/** As `given` of the runner takes it. */
-function given(value: JsArgument): JsonObject {
-  const text = textOf(value);
-  if (value.kind === 'kept') return { kind: 'kept', text, own: value.text, mx: dataText(value.mx) };
-  if (value.kind !== 'textual') return { kind: 'data', text };
-  return { kind: value.isStage ? 'stage' : 'text', text, own: value.text };
-}
 
 function nodeUnit(
   source: string,
@@ -116,15 +114,19 @@ export function createCode(processes: Processes, random: () => string) {
       }
     }
     const mark = `${random()}:`;
-    const values = request.parameters.map(({ value }) => given(value));
-    const job = { ...main.output, mark, values, helpers: units };
+    const parts: Part[] = [];
+    const shape = request.parameters.map(({ value }) => give(value, parts)).join('');
+    const job = { ...main.output, mark, shape, parts, helpers: units };
     const ended = await start(request, job, [process.execPath, '-e', nodeRunner()]);
     if (!ended.ok) return ended;
     return failure('node', ended.output) ?? nodeResult(ended.output, mark);
   }
 
   async function python(request: CodeRequest): Promise<Outcome<CodeResult>> {
-    const values = request.parameters.map(({ name, value }) => [identifier(name), textOf(value)]);
+    const values = request.parameters.map(({ name, value }) => [
+      identifier(name),
+      value.kind === 'undefined' ? 'u' : dataText(value.data),
+    ]);
     const job = { source: request.source, values };
     const ended = await start(request, job, ['python3', '-c', PYTHON_RUNNER]);
     if (!ended.ok) return ended;
