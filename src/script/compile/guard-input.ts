@@ -3,8 +3,7 @@
 
 import { getOwn } from '../../base/index.ts';
 import { type Argument, makeContainer, type Value } from '../../flow/index.ts';
-import { makeOpaque, Opaque } from '../values/function-data.ts';
-import { computed, elementsOf, isTruthy, withOrigin } from '../values/kinds.ts';
+import { computed, elementsOf, isTruthy, makeOpaque, Opaque, withOrigin } from '../values/kinds.ts';
 import { mxOf } from '../values/metadata.ts';
 
 /** A list that also answers to `.any`, `.all`, `.none`, `.totalTokens()` and `.maxTokens()`. */

@@ -21,8 +21,7 @@ import { contextValue, findName, isContextName, isPipeView } from '../run/names.
 import { located } from '../run/operate.ts';
 import type { Expression, NodeOf, PathStep } from '../syntax/ast.ts';
 import { type AccessMode, fieldOf, indexOf, sliceOf } from '../values/access.ts';
-import { makeFunction } from '../values/function-data.ts';
-import { absent, isAbsent, withOrigin } from '../values/kinds.ts';
+import { absent, isAbsent, makeFunction, withOrigin } from '../values/kinds.ts';
 import type { MxFacts } from '../values/metadata.ts';
 import { callMethod, hasMethod, isListMethod } from '../values/methods.ts';
 import { guardInputMember, type Quantified, quantified, quantifiedOf } from './guard-input.ts';

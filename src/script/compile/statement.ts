@@ -12,8 +12,7 @@ import {
 import { lazyInput, located, operate } from '../run/operate.ts';
 import type { ActionExpression, Expression, NodeOf, Statement } from '../syntax/ast.ts';
 import { lineOf, placeOf, shownPlace } from '../syntax/problem.ts';
-import { makeFunction } from '../values/function-data.ts';
-import { absent, isAbsent } from '../values/kinds.ts';
+import { absent, isAbsent, makeFunction } from '../values/kinds.ts';
 import { augment } from '../values/operators.ts';
 import { runText, showText, textOf } from '../values/text.ts';
 import { compileArm, compileArmBlock, compileIf, compileWhen } from './control-flow.ts';

@@ -3,8 +3,7 @@ import { isObject } from '../../base/index.ts';
 import { makeValue, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { placeOf } from '../syntax/problem.ts';
-import { makeFunction } from '../values/function-data.ts';
-import { entriesOf } from '../values/kinds.ts';
+import { entriesOf, makeFunction } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { TRANSFORMERS, type Transformer } from '../values/transforms.ts';
 import {

@@ -3,8 +3,7 @@
 // owns the place (function, loop, stage) takes the value out again.
 import { addMarks, type Value, type Verdict } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import { makeOpaque, Opaque } from '../values/function-data.ts';
-import { absent } from '../values/kinds.ts';
+import { absent, makeOpaque, Opaque } from '../values/kinds.ts';
 
 type LeaveWord = 'return' | 'done' | 'continue' | 'skip' | 'retry';
 

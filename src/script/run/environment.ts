@@ -16,7 +16,7 @@ import {
 } from '../../flow/index.ts';
 import type { ScriptFault } from '../fault.ts';
 import type { ActionExpression, Expression, PipelineStage, TemplatePart } from '../syntax/ast.ts';
-import { FunctionData } from '../values/function-data.ts';
+import { FunctionData } from '../values/kinds.ts';
 import type { ScriptWorld } from '../world.ts';
 import type { VariableScope } from './scope.ts';
 

@@ -9,8 +9,7 @@ import {
   withOrigin,
 } from '../../flow/index.ts';
 import { fieldOf, indexOf, sliceOf } from './access.ts';
-import { FunctionData, makeFunction } from './function-data.ts';
-import { isAbsent, isKept } from './kinds.ts';
+import { FunctionData, isAbsent, isKept, makeFunction } from './kinds.ts';
 import { mxOf } from './metadata.ts';
 import { textOf } from './text.ts';
 

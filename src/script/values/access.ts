@@ -2,11 +2,11 @@
 import { getOwn, nearest, plainText } from '../../base/index.ts';
 import { addMarks, elementOf, makeValue, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import { isFunctionData } from './function-data.ts';
 import {
   absent,
   computed,
   elementsOf,
+  isFunctionData,
   keepOf,
   keysOf,
   kindName,

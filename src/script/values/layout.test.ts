@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Json } from '../../base/index.ts';
 import { makeContainer, makeValue, withOrigin } from '../../flow/index.ts';
-import { FunctionData, makeFunction } from './function-data.ts';
-import { absent } from './kinds.ts';
+import { absent, FunctionData, makeFunction } from './kinds.ts';
 import { fileText, jsonLine, runText, showText } from './text.ts';
 
 const of = (data: Json, text?: string) => makeValue(data, text === undefined ? {} : { text });

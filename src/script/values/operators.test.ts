@@ -2,8 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Json } from '../../base/index.ts';
 import { describe, elementOf, makeContainer, makeValue } from '../../flow/index.ts';
-import { FunctionData, makeFunction } from './function-data.ts';
-import { absent, isTruthy, typeName } from './kinds.ts';
+import { absent, FunctionData, isTruthy, makeFunction, typeName } from './kinds.ts';
 import { applied, augment, isEqual, minus, negate } from './operators.ts';
 
 const secret = describe({ labels: ['secret'] });

@@ -3,8 +3,7 @@
 import { formatYaml, type Json, parseJson, plainText } from '../../base/index.ts';
 import type { Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import { isFunctionData } from './function-data.ts';
-import { elementsOf, isAbsent, isFileList, isStructure } from './kinds.ts';
+import { elementsOf, isAbsent, isFileList, isFunctionData, isStructure } from './kinds.ts';
 
 // Values as text: in templates, for processes, as arguments of template stages.
 
