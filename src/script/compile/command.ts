@@ -35,7 +35,6 @@ import {
   compileLines,
   joinWords,
   valuesIn,
-  type Word,
   withValues,
   writtenIn,
 } from './command-line.ts';
@@ -174,48 +173,35 @@ function resultOf(env: Environment, result: ProcessResult, kind: string): Value 
 }
 
 export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
-  const lines = compileLines(c, node);
+  const compiled = compileLines(c, node);
   const setting = compileSetting(c, node);
-  return async (env, _named, isPart, isStage) => {
-    const words = await lines(env);
-    const { given, folder } = await setting(env);
-    const command = { at: node.at, lines: words, extra: extraOf(env, given), folder, isStage };
-    return await runCommand(partFrame(env, isPart), command);
+  return async (outer, _named, isPart, isStage) => {
+    const env = partFrame(outer, isPart);
+    const lines = await compiled(outer);
+    const { given, folder } = await setting(outer);
+    const extra = extraOf(outer, given);
+    const finished = lines.map(joinWords);
+    const stdin = env.process?.stdin ?? (isStage ? env.pipe?.input : undefined);
+    const values = valuesIn(lines);
+    const inputs: Input[] = [
+      ...values.map((value, index) => ({ name: `value${index + 1}`, value })),
+      ...extra,
+      ...stdinInput(stdin),
+    ];
+    const sources = commandKeys(lines.map(writtenIn));
+    const stream = env.process?.isStream ? { stream: true } : {};
+    const op = operationOf(env.unit, 'cmd', node.at, {
+      opLabels: ['op:cmd', ...commandKeys(finished)],
+      sources: sources.map((key) => `command:${key.slice('op:cmd:'.length).replaceAll(':', ' ')}`),
+      metadata: { command: finished.join('\n'), ...stream },
+    });
+    return await operate(env, op, inputs, (passed, inner) => {
+      const source = withValues(lines, passed).map(joinWords);
+      const variable = passedAs(extra, passed, values.length);
+      const input = stdin && passedAt(passed, -1);
+      return start(inner, { kind: 'cmd', source, env: variables(variable), folder }, input);
+    });
   };
-}
-
-interface Command {
-  readonly at: number;
-  readonly lines: readonly (readonly Word[])[];
-  readonly extra: readonly Named[];
-  readonly folder: string;
-  readonly isStage: boolean;
-}
-
-function runCommand(
-  env: Environment,
-  { at, lines, extra, folder, isStage }: Command,
-): Promise<Value> {
-  const finished = lines.map(joinWords);
-  const stdin = env.process?.stdin ?? (isStage ? env.pipe?.input : undefined);
-  const values = valuesIn(lines);
-  const inputs: Input[] = [
-    ...values.map((value, index) => ({ name: `value${index + 1}`, value })),
-    ...extra,
-    ...stdinInput(stdin),
-  ];
-  const sources = commandKeys(lines.map(writtenIn));
-  const op = operationOf(env.unit, 'cmd', at, {
-    opLabels: ['op:cmd', ...commandKeys(finished)],
-    sources: sources.map((key) => `command:${key.slice('op:cmd:'.length).replaceAll(':', ' ')}`),
-    metadata: { command: finished.join('\n'), ...(env.process?.isStream ? { stream: true } : {}) },
-  });
-  return operate(env, op, inputs, (passed, inner) => {
-    const source = withValues(lines, passed).map(joinWords);
-    const variable = passedAs(extra, passed, values.length);
-    const input = stdin && passedAt(passed, -1);
-    return start(inner, { kind: 'cmd', source, env: variables(variable), folder }, input);
-  });
 }
 
 /** The same names with what the operation let through; the first is input number `from`. */

@@ -52,28 +52,19 @@ export function compileEffect(
       ? lazyInput(env, 'value', evaluate, resolveOpen)
       : // `output to "f"`: everything printed so far.
         { name: 'value', value: passing ?? makeValue(env.run.document()) };
-    const op = operationOf(node, env, where, isInline);
+    const place = where?.kind === 'file' ? where.path : where?.kind;
+    const op: Operation = {
+      type: node.effect,
+      name: node.effect,
+      ...(isInline ? { subtype: 'effect' } : {}),
+      opLabels: [],
+      retryOwner: false,
+      location: placeOf(env.unit, node.at),
+      ...(place === undefined ? {} : { target: place }),
+    };
     return await operate(env, op, [input], ([value], inner, scope) =>
       carryOut(node, value, where, shown, inner, scope),
     );
-  };
-}
-
-function operationOf(
-  node: NodeOf<'effect'>,
-  env: Environment,
-  where: Where | undefined,
-  isInline: boolean,
-): Operation {
-  const target = where?.kind === 'file' ? where.path : where?.kind;
-  return {
-    type: node.effect,
-    name: node.effect,
-    ...(isInline ? { subtype: 'effect' } : {}),
-    opLabels: [],
-    retryOwner: false,
-    location: placeOf(env.unit, node.at),
-    ...(target === undefined ? {} : { target }),
   };
 }
 

@@ -154,13 +154,6 @@ const returned = (value: Value, { pipe }: Environment): Value =>
 const asData = (value: Value): Value =>
   isParsed(value) && !isFileList(value) ? withText(value, undefined) : value;
 
-/** The body's surroundings: its file's names, its parameters, the caller's dynamic state. */
-interface Inside {
-  readonly frame: Environment['frame'];
-  readonly chain: CallChain;
-  readonly values: readonly Value[];
-}
-
 /** The `denied =>` arm of a function whose body is a `when`. */
 function compileDenied(c: Compiler, node: Expression) {
   const items = node.kind === 'when' ? node.items : [];
@@ -186,7 +179,13 @@ export function compileFunction(
     source: body.source,
   };
   return (defined) => {
-    const bodyEnv = ({ env, isStage }: CallSite, { frame, chain, values }: Inside): Environment => {
+    /** The body's surroundings: its file's names, its parameters, the caller's dynamic state. */
+    const bodyEnv = (
+      { env, isStage }: CallSite,
+      frame: Environment['frame'],
+      chain: CallChain,
+      values: readonly Value[],
+    ): Environment => {
       const scope = new VariableScope('function', defined.scope);
       const named = bindParameters(scope, node, values, isStage, body.kind === 'template');
       const own = { path: newPath(), note: undefined, isDefining: false };
@@ -196,7 +195,7 @@ export function compileFunction(
       denied &&
       (async (values: readonly Value[], site: CallSite, fault: ScriptFault) => {
         const chain = enter(site.env.chain, executable, node);
-        const env = bodyEnv(site, { frame: site.env.frame, chain, values });
+        const env = bodyEnv(site, site.env.frame, chain, values);
         const value = await denied.run(deniedEnv(env, fault));
         // An effect in a `denied` arm yields nothing.
         const isEffect = denied.action.kind === 'effect';
@@ -211,7 +210,7 @@ export function compileFunction(
         const inputs = inputsOf(node, given, site, seen);
         return operate(env, isStage ? stage : call, inputs, async (values, { frame }) => {
           env.run.calls.push(node.name);
-          const inside = bodyEnv(site, { frame, chain, values });
+          const inside = bodyEnv(site, frame, chain, values);
           return asData(returned(await body.run(inside, isStage), env));
         });
       };

@@ -35,29 +35,6 @@ import { textOf } from '../values/text.ts';
 import { type Branches, branchesOf, compileBlock, decided } from './control-flow.ts';
 import { compileCallee, invoke } from './reference.ts';
 
-// Side by side, at most so many at once, with a pause between starts; results in the order given.
-
-async function runInParallel<T, U>(
-  items: readonly T[],
-  cap: number,
-  pauseMs: number,
-  work: (item: T, index: number) => U | Promise<U>,
-): Promise<U[]> {
-  const results: U[] = [];
-  let next = 0;
-  let gate: Promise<void> = Promise.resolve();
-  const worker = async (): Promise<void> => {
-    while (next < items.length) {
-      const index = next++;
-      if (pauseMs > 0 && index > 0) gate = gate.then(() => wait(pauseMs));
-      await gate;
-      results[index] = await work(items[index] as T, index);
-    }
-  };
-  await Promise.all(Array.from({ length: Math.min(cap, items.length) }, worker));
-  return results;
-}
-
 export const DEFAULT_CAP = 4;
 
 function bindItem(scope: VariableScope, bind: Binding, item: LoopItem): void {
@@ -144,8 +121,9 @@ async function inOrder(env: Environment, plan: Plan, items: readonly LoopItem[])
 const SKIPPED = Symbol('skipped');
 
 /**
- * Branches side by side; one that fails gives a record of its error instead. `marks`: of those that
- * failed. `isFatal`: a fault that ends them all.
+ * Branches side by side, at most `cap` at once, with a pause between starts; results in the order given.
+ * One that fails gives a record of its error instead. `marks`: of those that failed. `isFatal`: a fault
+ * that ends them all.
  */
 export async function runBranches<T, I extends LoopItem>(
   items: readonly I[],
@@ -154,8 +132,11 @@ export async function runBranches<T, I extends LoopItem>(
   work: (item: I, index: number) => Promise<T>,
   isFatal: (fault: Fault) => boolean = () => false,
 ): Promise<{ results: (T | Value)[]; errors: Json[]; marks: Descriptor }> {
+  const results: (T | Value)[] = [];
   const errors: Json[] = [];
   let marks = EMPTY;
+  let next = 0;
+  let gate: Promise<void> = Promise.resolve();
   const branch = async (item: I, index: number): Promise<T | Value> => {
     try {
       return await work(item, index);
@@ -172,7 +153,16 @@ export async function runBranches<T, I extends LoopItem>(
       return makeValue(record, { descriptor });
     }
   };
-  return { results: await runInParallel(items, cap, pauseMs, branch), errors, marks };
+  const worker = async (): Promise<void> => {
+    while (next < items.length) {
+      const index = next++;
+      if (pauseMs > 0 && index > 0) gate = gate.then(() => wait(pauseMs));
+      await gate;
+      results[index] = await branch(items[index] as I, index);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(cap, items.length) }, worker));
+  return { results, errors, marks };
 }
 
 async function inParallel(
@@ -277,47 +267,36 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
   const branches = branchesOf([node.body]);
   const op = { type: 'loop', name: '', opLabels: [], location: placeOf(c.unit, node.at) };
   return (outer) =>
-    operate(outer, op, limit ? [lazyInput(outer, 'limit', limit)] : [], ([given], env) => {
-      const rounds = given ? Number(given.data) : MAX_ROUNDS;
-      if (!Number.isInteger(rounds) || rounds < 0 || typeof given?.data === 'boolean') {
-        const written = `loop(${given ? textOf(given) : ''})`;
-        return raise('invalid_input', `\`${written}\` needs a whole number of rounds`);
+    operate(outer, op, limit ? [lazyInput(outer, 'limit', limit)] : [], async ([given], env) => {
+      const rounds = roundsOf(given);
+      let marks = given?.meta.descriptor ?? EMPTY;
+      let input = makeValue(null);
+      for (let index = 0; index < Math.min(rounds, MAX_ROUNDS); index++) {
+        if (index > 0 && node.pauseMs > 0) await wait(node.pauseMs);
+        const scope = new VariableScope('block', env.scope);
+        scope.bind('input', 'loop', input);
+        const facts = { loop: { iteration: index + 1, limit: rounds, active: true } };
+        const inner = under(withFacts({ ...onPath(env), scope }, facts), marks);
+        const stop = await until?.(inner);
+        if (stop) {
+          marks = mergeDescriptors(marks, stop.meta.descriptor);
+          decided(env, stop.meta.descriptor, branches);
+          if (isTruthy(stop)) return addMarks(input, marks);
+        }
+        const left = leaveOf(await body(under(inner, marks)));
+        if (left?.word === 'retry')
+          raise('invalid_input', '`retry` has no meaning in a loop', { hint: 'use `continue`' });
+        if (left?.word === 'done') return addMarks(left.value, marks);
+        if (left?.word === 'return') return addMarks(leave('return', left.value), marks);
+        if (left?.word === 'continue') input = left.value;
       }
-      const marks = given?.meta.descriptor ?? EMPTY;
-      return runLoop(env, { rounds, until, body, pauseMs: node.pauseMs, marks, branches });
+      return addMarks(makeValue(null), marks);
     });
 }
 
-interface LoopPlan {
-  readonly rounds: number;
-  readonly until: Eval | undefined;
-  readonly body: Eval;
-  readonly pauseMs: number;
-  readonly marks: Descriptor;
-  readonly branches: Branches;
-}
-
-async function runLoop(env: Environment, plan: LoopPlan): Promise<Value> {
-  let input = makeValue(null);
-  let { marks } = plan;
-  for (let index = 0; index < Math.min(plan.rounds, MAX_ROUNDS); index++) {
-    if (index > 0 && plan.pauseMs > 0) await wait(plan.pauseMs);
-    const scope = new VariableScope('block', env.scope);
-    scope.bind('input', 'loop', input);
-    const facts = { loop: { iteration: index + 1, limit: plan.rounds, active: true } };
-    const inner = under(withFacts({ ...onPath(env), scope }, facts), marks);
-    const stop = await plan.until?.(inner);
-    if (stop) {
-      marks = mergeDescriptors(marks, stop.meta.descriptor);
-      decided(env, stop.meta.descriptor, plan.branches);
-      if (isTruthy(stop)) return addMarks(input, marks);
-    }
-    const left = leaveOf(await plan.body(under(inner, marks)));
-    if (left?.word === 'retry')
-      raise('invalid_input', '`retry` has no meaning in a loop', { hint: 'use `continue`' });
-    if (left?.word === 'done') return addMarks(left.value, marks);
-    if (left?.word === 'return') return addMarks(leave('return', left.value), marks);
-    if (left?.word === 'continue') input = left.value;
-  }
-  return addMarks(makeValue(null), marks);
+function roundsOf(given: Value | undefined): number {
+  const rounds = given ? Number(given.data) : MAX_ROUNDS;
+  if (Number.isInteger(rounds) && rounds >= 0 && typeof given?.data !== 'boolean') return rounds;
+  const written = `loop(${given ? textOf(given) : ''})`;
+  return raise('invalid_input', `\`${written}\` needs a whole number of rounds`);
 }

@@ -141,35 +141,23 @@ function groupRun(c: Compiler, stage: NodeOf<'group-stage'>, isFirst: boolean): 
   const run: RunStage = async (input, env) => {
     const limit = await cap?.(env);
     const count = limit ? Number(limit.data) : DEFAULT_CAP;
-    return await runGroup(members, input, env, count, stage.pauseMs);
+    const { results, errors, marks } = await runBranches(
+      members.map((member, index) => ({ member, key: String(index), value: input })),
+      Math.max(1, count),
+      stage.pauseMs,
+      async ({ member }) => {
+        const value = await member.run(input, { ...env, path: newPath(env.path) });
+        if (leaveOf(value)?.word === 'retry')
+          raise('invalid_input', '`retry` has no meaning inside a parallel group');
+        await runEffects(member.effects, value, env);
+        return value;
+      },
+      ({ code, detail }) => code === 'invalid_input' && /retry/.test(detail.message),
+    );
+    env.path.errors = { list: errors, marks };
+    return makeContainer(results);
   };
   return { run, name: members.map(({ name }) => name).join(' || ') };
-}
-
-async function runGroup(
-  members: readonly StagePlan[],
-  input: Value,
-  env: Environment,
-  cap: number,
-  pauseMs: number,
-): Promise<Value> {
-  const branch = async (member: StagePlan): Promise<Value> => {
-    const value = await member.run(input, { ...env, path: newPath(env.path) });
-    if (leaveOf(value)?.word === 'retry')
-      raise('invalid_input', '`retry` has no meaning inside a parallel group');
-    await runEffects(member.effects, value, env);
-    return value;
-  };
-  const items = members.map((member, index) => ({ member, key: String(index), value: input }));
-  const { results, errors, marks } = await runBranches(
-    items,
-    Math.max(1, cap),
-    pauseMs,
-    ({ member }) => branch(member),
-    ({ code, detail }) => code === 'invalid_input' && /retry/.test(detail.message),
-  );
-  env.path.errors = { list: errors, marks };
-  return makeContainer(results);
 }
 
 function planOf(
