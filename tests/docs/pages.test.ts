@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { Client } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { describe, expect, test } from 'vitest';
-import { COMMANDS } from '../../src/cli/table.ts';
+import { createParser } from '../../src/cli/table.ts';
 import { parsePolicy } from '../../src/flow/index.ts';
 import { probeSandbox } from '../../src/kernel/sandbox/probe.ts';
 import { parseScript } from '../../src/script/index.ts';
@@ -218,8 +218,10 @@ test('every script on the pages can be read', () => {
 
 test('every command is on its page', () => {
   const page = readPage('docs/command-line.md');
-  const names = COMMANDS.flatMap(({ name, commands }) =>
-    commands ? commands.map((below) => `${name} ${below.name}`) : [name],
+  const names = createParser().commands.flatMap((command) =>
+    command.commands.length > 0
+      ? command.commands.map((below) => `${command.name()} ${below.name()}`)
+      : [command.name()],
   );
   expect(names.filter((name) => !page.includes(`km ${name}`))).toEqual([]);
 });

@@ -1,30 +1,26 @@
-import { fail, type Outcome, ok } from '../../base/index.ts';
-import { asText, type CommandRun, type CommandSpec, optionsOf } from '../command.ts';
+import type { Command } from 'commander';
+import { fail, ok } from '../../base/index.ts';
+import { asText, type CommandRun } from '../command.ts';
 
 /** Long options of a command, without what they take. */
-const flags = (spec: CommandSpec): string[] => [
-  ...optionsOf(spec).flatMap(([text]) => /--[a-z-]+/.exec(text)?.[0] ?? []),
-  ...(spec.load ? ['--json'] : []),
+const flags = ({ options }: Command): string[] => [
+  ...options.flatMap(({ long }) => long ?? []),
   '--help',
 ];
 
 /** Every command path with the words that may follow it. */
-function words(specs: readonly CommandSpec[], path = ''): [string, string[]][] {
-  return specs.flatMap((spec) => {
-    const here = path === '' ? spec.name : `${path} ${spec.name}`;
-    const below = (spec.commands ?? []).map(({ name }) => name);
-    return [[here, [...below, ...flags(spec)]], ...words(spec.commands ?? [], here)] as [
-      string,
-      string[],
-    ][];
+const words = (commands: readonly Command[], path = ''): [string, string[]][] =>
+  commands.flatMap((command) => {
+    const here = `${path}${command.name()}`;
+    const below = command.commands.map((one) => one.name());
+    return [[here, [...below, ...flags(command)]], ...words(command.commands, `${here} `)];
   });
-}
 
-function bash(commands: readonly CommandSpec[]): string {
+function bash(commands: readonly Command[]): string {
   const cases = words(commands).map(
     ([path, next]) => `    '${path}') words='${next.join(' ')}' ;;`,
   );
-  const top = commands.map(({ name }) => name).join(' ');
+  const top = commands.map((command) => command.name()).join(' ');
   return [
     '_km() {',
     '  local current="${COMP_WORDS[COMP_CWORD]}" path="${COMP_WORDS[1]}" words',
@@ -42,9 +38,9 @@ function bash(commands: readonly CommandSpec[]): string {
 
 const quoted = (text: string): string => text.replaceAll("'", "'\\''");
 
-function zsh(commands: readonly CommandSpec[]): string {
+function zsh(commands: readonly Command[]): string {
   const top = commands.map(
-    ({ name, summary }) => `    '${name}:${quoted(summary).replaceAll(':', '\\:')}'`,
+    (command) => `    '${command.name()}:${quoted(command.description()).replaceAll(':', '\\:')}'`,
   );
   const cases = words(commands).map(
     ([path, next]) => `    '${path}') compadd -- ${next.join(' ')} ;;`,
@@ -67,36 +63,35 @@ function zsh(commands: readonly CommandSpec[]): string {
   ].join('\n');
 }
 
-function fish(commands: readonly CommandSpec[]): string {
+function fish(commands: readonly Command[]): string {
   const lines: string[] = [];
-  for (const spec of commands) {
+  for (const command of commands) {
     for (const name of ['km', 'kernmantle']) {
-      lines.push(
-        `complete -c ${name} -n __fish_use_subcommand -a ${spec.name} -d '${quoted(spec.summary)}'`,
-      );
-      const inside = `-n '__fish_seen_subcommand_from ${spec.name}'`;
-      for (const below of spec.commands ?? []) {
-        lines.push(`complete -c ${name} ${inside} -a ${below.name} -d '${quoted(below.summary)}'`);
+      const offer = (where: string, one: Command): void => {
+        const about = quoted(one.description());
+        lines.push(`complete -c ${name} -n ${where} -a ${one.name()} -d '${about}'`);
+      };
+      const inside = `'__fish_seen_subcommand_from ${command.name()}'`;
+      offer('__fish_use_subcommand', command);
+      for (const below of command.commands) offer(inside, below);
+      for (const flag of flags(command)) {
+        lines.push(`complete -c ${name} -n ${inside} -l ${flag.slice(2)}`);
       }
-      for (const flag of flags(spec))
-        lines.push(`complete -c ${name} ${inside} -l ${flag.slice(2)}`);
     }
   }
   return lines.join('\n');
 }
 
-const SHELLS: Readonly<Record<string, (commands: readonly CommandSpec[]) => string>> = {
+const SHELLS: Readonly<Record<string, (commands: readonly Command[]) => string>> = {
   bash,
   zsh,
   fish,
 };
 
-function completionFor(shell: string, commands: readonly CommandSpec[]): Outcome<string> {
+export const run: CommandRun = async ({ args, terminal, commands }) => {
+  const shell = asText(args[0]) ?? '';
   const make = Object.hasOwn(SHELLS, shell) ? SHELLS[shell] : undefined;
   return make
-    ? ok(make(commands))
+    ? terminal.finish(ok(make(commands)), terminal.out)
     : fail('usage', `no completion for \`${shell}\`; there are: bash, zsh, fish`);
-}
-
-export const run: CommandRun = async ({ args, terminal, commands }) =>
-  terminal.finish(completionFor(asText(args[0]) ?? '', commands), (script) => terminal.out(script));
+};

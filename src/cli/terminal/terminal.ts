@@ -87,20 +87,10 @@ function faultLines(fault: Fault, paint: Terminal['paint']): string[] {
   return lines;
 }
 
-interface TerminalOptions {
-  stdout: NodeJS.WriteStream;
-  stderr: NodeJS.WriteStream;
-  env: Readonly<Record<string, string | undefined>>;
-  cwd: string;
-  json: boolean;
-}
-
-const wantsColour = ({ stdout, env }: TerminalOptions): boolean =>
-  stdout.isTTY && !env.NO_COLOR && env.TERM !== 'dumb';
-
-export function createTerminal(options: TerminalOptions): Terminal {
-  const { stdout, stderr, json } = options;
-  const coloured = wantsColour(options) && !json;
+export function createTerminal(json: boolean): Terminal {
+  const { stdout, stderr, stdin, env } = process;
+  const isDumb = env.TERM === 'dumb';
+  const coloured = stdout.isTTY && !env.NO_COLOR && !isDumb && !json;
   const paint = (colour: Colour, text: string): string => {
     const [on, off] = CODES[colour];
     return coloured ? `\u001b[${on}m${text}\u001b[${off}m` : text;
@@ -109,10 +99,10 @@ export function createTerminal(options: TerminalOptions): Terminal {
   const note = (line: string): void => void stderr.write(`${line}\n`);
   return {
     json,
-    isInteractive: stdout.isTTY && process.stdin.isTTY && !json,
-    isLive: stderr.isTTY && options.env.TERM !== 'dumb' && !json,
-    cwd: options.cwd,
-    env: options.env,
+    isInteractive: stdout.isTTY && stdin.isTTY && !json,
+    isLive: stderr.isTTY && !isDumb && !json,
+    cwd: process.cwd(),
+    env,
     out,
     note,
     write: (text) => void stderr.write(text),
