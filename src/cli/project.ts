@@ -1,22 +1,7 @@
 import { compact, type Outcome, ok, systemClock } from '../base/index.ts';
 import { type SignedFile, signItem } from '../items/index.ts';
-import { createRuntime, type Runtime, type RuntimeOptions } from '../runtime/index.ts';
-import type { KeyPair } from '../trust/index.ts';
-import { asText, type CommandCall, type Ending } from './command.ts';
-
-/** The user's key, made when there is none, and trusted here unless it was revoked. */
-function ownKey(runtime: Runtime): Outcome<KeyPair> {
-  const key = runtime.keys.signingKey();
-  if (!key.ok) return key;
-  const { id, publicKey } = key.output;
-  const known = runtime.trustStore.list();
-  if (!known.ok) return known;
-  if (!known.output.some((entry) => entry.id === id)) {
-    const added = runtime.trustStore.add({ id, key: publicKey, name: 'me' });
-    if (!added.ok) return added;
-  }
-  return key;
-}
+import { createRuntime, ownKey, type Runtime, type RuntimeOptions } from '../runtime/index.ts';
+import { asText, type CommandCall, type CommandRun, type Ending } from './command.ts';
 
 /** Signs file by file; the first that cannot be signed ends it, those before stay signed. */
 export function signFiles(runtime: Runtime, files: readonly string[]): Outcome<SignedFile[]> {
@@ -47,3 +32,9 @@ export async function withRuntime(
     await opened.output.close();
   }
 }
+
+/** A command that works in a project. */
+export const inProject =
+  (work: (runtime: Runtime, call: CommandCall) => Promise<Ending>): CommandRun =>
+  (call) =>
+    withRuntime(call, (runtime) => work(runtime, call));

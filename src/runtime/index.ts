@@ -36,9 +36,9 @@ import {
 } from './threads.ts';
 
 export type { CallOptions } from './kernel.ts';
-export { BUNDLE, type RuntimeOptions } from './project.ts';
+export { BUNDLE, ownKey, type RuntimeOptions } from './project.ts';
 export { findScriptProject } from './scripts.ts';
-export { type Live, pruneThreads, type Threads } from './threads.ts';
+export { type Live, pruneThreads, registryFile, type Threads } from './threads.ts';
 
 export type Verb = 'search' | 'load' | 'execute' | 'help';
 

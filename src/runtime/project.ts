@@ -30,6 +30,7 @@ import {
   createKeyFolder,
   createTrustStore,
   type KeyFolder,
+  type KeyPair,
   type TokenVerifier,
   type TokenVerifierPorts,
   type TrustStore,
@@ -211,6 +212,21 @@ export function openProject(
     },
   };
   return ok(open);
+}
+
+/** The user's key, made when there is none, and trusted here unless it was revoked. */
+export function ownKey({
+  keys,
+  trustStore,
+}: Pick<OpenProject, 'keys' | 'trustStore'>): Outcome<KeyPair> {
+  const key = keys.signingKey();
+  if (!key.ok) return key;
+  const known = trustStore.list();
+  if (!known.ok) return known;
+  const { id, publicKey } = key.output;
+  if (known.output.some((entry) => entry.id === id)) return key;
+  const added = trustStore.add({ id, key: publicKey, name: 'me' });
+  return added.ok ? key : added;
 }
 
 export async function processPorts(open: OpenProject): Promise<ProcessPorts> {

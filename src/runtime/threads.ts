@@ -21,7 +21,7 @@ import { type Library, signItem } from '../items/index.ts';
 import type { Kind, Primitive } from '../kernel/index.ts';
 import type { PruneOptions, Store, StoredEvent } from '../store/index.ts';
 import { callerOf, createVerify, sharedVerify } from './kernel.ts';
-import type { OpenProject, Registry, Rooms } from './project.ts';
+import { type OpenProject, ownKey, type Registry, type Rooms } from './project.ts';
 import { createScriptPort } from './script-directives.ts';
 
 /** What a live view is told. */
@@ -49,7 +49,7 @@ export async function openRegistry(open: OpenProject): Promise<Outcome<Store>> {
   return await openStore({ file: registryFile(open), clock, identity });
 }
 
-const registryFile = ({ project }: OpenProject): string =>
+export const registryFile = ({ project }: Pick<OpenProject, 'project'>): string =>
   join(project, '.ai', 'threads', 'registry.db');
 
 type Harness = typeof import('../harness/index.ts');
@@ -240,22 +240,16 @@ async function openOtherProject(
 
 /** In the name of the user, who has looked at it or said that nobody needs to. */
 function changeDirective(
-  { keys, trustStore, clock }: OpenProject,
+  open: OpenProject,
   library: Library,
   id: string,
   text: string,
 ): Outcome<null> {
-  const key = keys.signingKey();
+  const key = ownKey(open);
   if (!key.ok) return key;
-  const trusted = trustStore.list();
-  if (!trusted.ok) return trusted;
-  const own = { id: key.output.id, key: key.output.publicKey, name: 'me' };
-  const isKnown = trusted.output.some((entry) => entry.id === own.id);
-  const added = isKnown ? ok(null) : trustStore.add(own);
-  if (!added.ok) return added;
   const written = library.write('directive', id, text, 'update');
   if (!written.ok) return written;
-  const signed = signItem(written.output.file, key.output, clock, library.roots());
+  const signed = signItem(written.output.file, key.output, open.clock, library.roots());
   library.noteChange();
   return signed.ok ? ok(null) : signed;
 }

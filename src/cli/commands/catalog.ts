@@ -1,8 +1,8 @@
 import { basename } from 'node:path';
 import { ok } from '../../base/index.ts';
 import type { CatalogEntry } from '../../items/index.ts';
-import { asText, type CommandRun } from '../command.ts';
-import { withRuntime } from '../project.ts';
+import { asText } from '../command.ts';
+import { inProject } from '../project.ts';
 import { visible } from '../terminal/terminal.ts';
 
 /** `npm:name`, an address of a git repository, or a folder. */
@@ -18,39 +18,33 @@ function entryOf(place: string, name: string | undefined): CatalogEntry {
   return { name: named(last), type: isGit ? 'git' : 'folder', location: place };
 }
 
-export const addCatalog: CommandRun = (call) =>
-  withRuntime(call, async (runtime) => {
-    const { args, options, terminal } = call;
-    const entry = entryOf(asText(args[0]) ?? '', asText(options.name));
-    const level = options.user === true ? 'user' : 'project';
-    const added = await runtime.catalogs.add(entry, level);
-    return terminal.finish(added, ({ name, items = 0 }) => {
-      terminal.out(`added ${name}: ${items} items`);
-      terminal.note('find them with `km search WORDS --source catalog`');
-    });
+export const addCatalog = inProject(async (runtime, { args, options, terminal }) => {
+  const entry = entryOf(asText(args[0]) ?? '', asText(options.name));
+  const level = options.user === true ? 'user' : 'project';
+  const added = await runtime.catalogs.add(entry, level);
+  return terminal.finish(added, ({ name, items = 0 }) => {
+    terminal.out(`added ${name}: ${items} items`);
+    terminal.note('find them with `km search WORDS --source catalog`');
   });
+});
 
-export const listCatalogs: CommandRun = (call) =>
-  withRuntime(call, async (runtime) => {
-    const { terminal } = call;
-    const { catalogs, diagnostics } = runtime.catalogs.list();
-    return terminal.finish(ok({ catalogs, diagnostics }), () => {
-      terminal.diagnostics(diagnostics);
-      for (const { name, type, location, level, items, updated } of catalogs) {
-        const state = updated === undefined ? 'never read' : `${items ?? 0} items, read ${updated}`;
-        terminal.out(
-          `${name} ${terminal.paint('dim', `${type} ${visible(location)} (${level}), ${state}`)}`,
-        );
-      }
-      if (catalogs.length === 0) terminal.note('there are no catalogs; `km catalog add PLACE`');
-    });
+export const listCatalogs = inProject(async (runtime, { terminal }) => {
+  const { catalogs, diagnostics } = runtime.catalogs.list();
+  return terminal.finish(ok({ catalogs, diagnostics }), () => {
+    terminal.diagnostics(diagnostics);
+    for (const { name, type, location, level, items, updated } of catalogs) {
+      const state = updated === undefined ? 'never read' : `${items ?? 0} items, read ${updated}`;
+      terminal.out(
+        `${name} ${terminal.paint('dim', `${type} ${visible(location)} (${level}), ${state}`)}`,
+      );
+    }
+    if (catalogs.length === 0) terminal.note('there are no catalogs; `km catalog add PLACE`');
   });
+});
 
-export const updateCatalogs: CommandRun = (call) =>
-  withRuntime(call, async (runtime) => {
-    const { terminal } = call;
-    return terminal.finish(await runtime.catalogs.update(), (catalogs) => {
-      for (const { name, items = 0 } of catalogs) terminal.out(`${name}: ${items} items`);
-      if (catalogs.length === 0) terminal.note('there are no catalogs; `km catalog add PLACE`');
-    });
+export const updateCatalogs = inProject(async (runtime, { terminal }) => {
+  return terminal.finish(await runtime.catalogs.update(), (catalogs) => {
+    for (const { name, items = 0 } of catalogs) terminal.out(`${name}: ${items} items`);
+    if (catalogs.length === 0) terminal.note('there are no catalogs; `km catalog add PLACE`');
   });
+});

@@ -1,12 +1,10 @@
 // Nobody is asked over the network, and no registry is made.
 import { existsSync } from 'node:fs';
 import { getOwn, isObject, ok, plainText } from '../../base/index.ts';
-import type { Runtime } from '../../runtime/index.ts';
-import { type CommandRun } from '../command.ts';
-import { withRuntime } from '../project.ts';
+import { type Runtime, registryFile } from '../../runtime/index.ts';
+import { inProject } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 import { type Colour, type Terminal, visible } from '../terminal/terminal.ts';
-import { registryFile } from '../threads/open-threads.ts';
 
 // `doctor`: what this installation can and cannot do, and how to mend what is missing.
 
@@ -132,27 +130,25 @@ const MARKS: Readonly<Record<Finding['state'], readonly [Colour, string]>> = {
   bad: ['red', 'x'],
 };
 
-export const run: CommandRun = (call) =>
-  withRuntime(call, async (runtime) => {
-    const { terminal } = call;
-    const findings: Finding[] = [
-      good('node', process.version),
-      good('project', runtime.project),
-      ...aboutKeys(runtime),
-      await aboutSandbox(runtime),
-      ...aboutPolicies(runtime),
-      ...aboutItems(runtime),
-      await aboutRegistry(runtime),
-      ...aboutProviders(runtime, terminal.env),
-    ];
-    const isBad = findings.some(({ state }) => state === 'bad');
-    terminal.finish(ok({ healthy: !isBad, findings }), () => {
-      for (const { about, state, message, fix } of findings) {
-        const [colour, mark] = MARKS[state];
-        const shown = terminal.paint(colour, mark.padEnd(3));
-        terminal.out(`${shown}${about.padEnd(16)} ${visible(message)}`);
-        if (fix) terminal.out(`   ${terminal.paint('blue', 'fix')}: ${fix}`);
-      }
-    });
-    return isBad ? EXIT.failed : EXIT.done;
+export const run = inProject(async (runtime, { terminal }) => {
+  const findings: Finding[] = [
+    good('node', process.version),
+    good('project', runtime.project),
+    ...aboutKeys(runtime),
+    await aboutSandbox(runtime),
+    ...aboutPolicies(runtime),
+    ...aboutItems(runtime),
+    await aboutRegistry(runtime),
+    ...aboutProviders(runtime, terminal.env),
+  ];
+  const isBad = findings.some(({ state }) => state === 'bad');
+  terminal.finish(ok({ healthy: !isBad, findings }), () => {
+    for (const { about, state, message, fix } of findings) {
+      const [colour, mark] = MARKS[state];
+      const shown = terminal.paint(colour, mark.padEnd(3));
+      terminal.out(`${shown}${about.padEnd(16)} ${visible(message)}`);
+      if (fix) terminal.out(`   ${terminal.paint('blue', 'fix')}: ${fix}`);
+    }
   });
+  return isBad ? EXIT.failed : EXIT.done;
+});

@@ -12,8 +12,8 @@ import { directiveLimits, packLimits } from '../../harness/index.ts';
 import { canSpawn, type Directive, type DirectiveItem, type Item } from '../../items/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
 import { createCeilingVerifier, grantName, grantsFromPermissions } from '../../trust/index.ts';
-import { asText, type CommandRun } from '../command.ts';
-import { withRuntime } from '../project.ts';
+import { asText } from '../command.ts';
+import { inProject } from '../project.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 
 // What an item may do and where each rule comes from, as one JSON value that `explain` prints.
@@ -155,14 +155,12 @@ function showGrants(permissions: Json, terminal: Terminal): void {
   if (Array.isArray(granted) && granted.length === 0) terminal.out('  nothing');
 }
 
-export const run: CommandRun = (call) =>
-  withRuntime(call, async (runtime) => {
-    const { args, terminal } = call;
-    const explained = await explain(asText(args[0]) ?? '', asText(args[1]) ?? '', runtime);
-    return terminal.finish(explained, (output) => {
-      const [limits, permissions] = [getOwn(output, 'limits'), getOwn(output, 'permissions')];
-      outline(output, terminal);
-      if (limits) showLimits(limits, terminal);
-      if (permissions) showGrants(permissions, terminal);
-    });
+export const run = inProject(async (runtime, { args, terminal }) => {
+  const explained = await explain(asText(args[0]) ?? '', asText(args[1]) ?? '', runtime);
+  return terminal.finish(explained, (output) => {
+    const [limits, permissions] = [getOwn(output, 'limits'), getOwn(output, 'permissions')];
+    outline(output, terminal);
+    if (limits) showLimits(limits, terminal);
+    if (permissions) showGrants(permissions, terminal);
   });
+});

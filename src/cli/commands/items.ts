@@ -1,45 +1,43 @@
 import { compact, fail, getOwn, isObject, type JsonObject, plainText } from '../../base/index.ts';
-import { asList, asText, type CommandRun } from '../command.ts';
-import { withRuntime } from '../project.ts';
+import { asList, asText } from '../command.ts';
+import { inProject } from '../project.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 
-export const searchItems: CommandRun = (call) =>
-  withRuntime(call, async (runtime) => {
-    const { options, terminal } = call;
-    const limit = asText(options.limit);
-    if (limit !== undefined && !/^\d+$/.test(limit)) {
-      return fail('usage', `\`--limit ${limit}\` is not a number`);
-    }
-    const request = compact<JsonObject>({
-      query: asList(call.args[0]).join(' '),
-      item_type: asText(options.type),
-      source: asText(options.source),
-      category: asText(options.category),
-      cursor: asText(options.cursor),
-      detail: asText(options.detail),
-      limit: limit === undefined ? undefined : Number(limit),
-    });
-    const found = await runtime.call('search', request, { surface: 'cli' });
-    return terminal.finish(found, (output) => {
-      const listed = getOwn(output, 'items');
-      const items = Array.isArray(listed) ? listed.filter((item) => isObject(item)) : [];
-      for (const item of items) {
-        const state = item.unavailable
-          ? terminal.paint('red', ' (broken)')
-          : item.signed === false
-            ? terminal.paint('yellow', ' (unsigned)')
-            : '';
-        const kind = terminal.paint('dim', plainText(item.item_type).padEnd(9));
-        terminal.out(`${kind} ${terminal.paint('bold', plainText(item.item_id))}${state}`);
-        if (item.summary) terminal.out(`          ${visible(plainText(item.summary))}`);
-      }
-      const total = Number(getOwn(output, 'total') ?? 0);
-      const next = getOwn(output, 'next_cursor');
-      if (total === 0) terminal.note('nothing found; try fewer or other words');
-      else if (next)
-        terminal.note(`${items.length} of ${total}; more with --cursor ${plainText(next)}`);
-    });
+export const searchItems = inProject(async (runtime, { args, options, terminal }) => {
+  const limit = asText(options.limit);
+  if (limit !== undefined && !/^\d+$/.test(limit)) {
+    return fail('usage', `\`--limit ${limit}\` is not a number`);
+  }
+  const request = compact<JsonObject>({
+    query: asList(args[0]).join(' '),
+    item_type: asText(options.type),
+    source: asText(options.source),
+    category: asText(options.category),
+    cursor: asText(options.cursor),
+    detail: asText(options.detail),
+    limit: limit === undefined ? undefined : Number(limit),
   });
+  const found = await runtime.call('search', request, { surface: 'cli' });
+  return terminal.finish(found, (output) => {
+    const listed = getOwn(output, 'items');
+    const items = Array.isArray(listed) ? listed.filter((item) => isObject(item)) : [];
+    for (const item of items) {
+      const state = item.unavailable
+        ? terminal.paint('red', ' (broken)')
+        : item.signed === false
+          ? terminal.paint('yellow', ' (unsigned)')
+          : '';
+      const kind = terminal.paint('dim', plainText(item.item_type).padEnd(9));
+      terminal.out(`${kind} ${terminal.paint('bold', plainText(item.item_id))}${state}`);
+      if (item.summary) terminal.out(`          ${visible(plainText(item.summary))}`);
+    }
+    const total = Number(getOwn(output, 'total') ?? 0);
+    const next = getOwn(output, 'next_cursor');
+    if (total === 0) terminal.note('nothing found; try fewer or other words');
+    else if (next)
+      terminal.note(`${items.length} of ${total}; more with --cursor ${plainText(next)}`);
+  });
+});
 
 function showItem(item: JsonObject, terminal: Terminal): void {
   const line = (name: string, value: unknown): void => {
@@ -75,24 +73,22 @@ function showItem(item: JsonObject, terminal: Terminal): void {
   }
 }
 
-export const showOneItem: CommandRun = (call) =>
-  withRuntime(call, async (runtime) => {
-    const { args, options, terminal } = call;
-    const part = asText(options.part);
-    const request = compact<JsonObject>({
-      item_type: asText(args[0]) ?? '',
-      item_id: asText(args[1]) ?? '',
-      source: asText(options.source),
-      part,
-      destination: asText(options.copy),
-    });
-    const loaded = await runtime.call('load', request, { surface: 'cli' });
-    return terminal.finish(loaded, (output) => {
-      const [item, body] = [getOwn(output, 'item'), getOwn(output, 'body')];
-      if (part !== 'body' && isObject(item)) showItem(item, terminal);
-      if (typeof body === 'string')
-        terminal.out(`${part === 'body' ? '' : '\n'}${visible(body.trimEnd())}`);
-      const copied = getOwn(output, 'copied_to');
-      if (copied) terminal.note(`copied to ${plainText(copied)}`);
-    });
+export const showOneItem = inProject(async (runtime, { args, options, terminal }) => {
+  const part = asText(options.part);
+  const request = compact<JsonObject>({
+    item_type: asText(args[0]) ?? '',
+    item_id: asText(args[1]) ?? '',
+    source: asText(options.source),
+    part,
+    destination: asText(options.copy),
   });
+  const loaded = await runtime.call('load', request, { surface: 'cli' });
+  return terminal.finish(loaded, (output) => {
+    const [item, body] = [getOwn(output, 'item'), getOwn(output, 'body')];
+    if (part !== 'body' && isObject(item)) showItem(item, terminal);
+    if (typeof body === 'string')
+      terminal.out(`${part === 'body' ? '' : '\n'}${visible(body.trimEnd())}`);
+    const copied = getOwn(output, 'copied_to');
+    if (copied) terminal.note(`copied to ${plainText(copied)}`);
+  });
+});

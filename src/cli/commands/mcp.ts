@@ -1,18 +1,16 @@
-import { type CommandRun, version } from '../command.ts';
-import { withRuntime } from '../project.ts';
+import { version } from '../command.ts';
+import { inProject } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 
-export const run: CommandRun = (call) =>
-  withRuntime(call, async (runtime) => {
-    const { terminal } = call;
-    const { serveMcp } = await import('../../mcp/index.ts');
-    // Standard output belongs to the protocol; whatever is said to a person goes to standard error.
-    terminal.note(`kernmantle serves ${runtime.project} over stdio; it ends with its input`);
-    await serveMcp({
-      version: version(),
-      instructions: runtime.instructions(),
-      call: (verb, request, signal) => runtime.call(verb, request, { surface: 'mcp', signal }),
-      onError: (error) => terminal.note(`mcp: ${error.message}`),
-    });
-    return EXIT.done;
+export const run = inProject(async (runtime, { terminal }) => {
+  const { serveMcp } = await import('../../mcp/index.ts');
+  // Standard output belongs to the protocol; whatever is said to a person goes to standard error.
+  terminal.note(`kernmantle serves ${runtime.project} over stdio; it ends with its input`);
+  await serveMcp({
+    version: version(),
+    instructions: runtime.instructions(),
+    call: (verb, request, signal) => runtime.call(verb, request, { surface: 'mcp', signal }),
+    onError: (error) => terminal.note(`mcp: ${error.message}`),
   });
+  return EXIT.done;
+});

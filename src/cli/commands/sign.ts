@@ -1,45 +1,41 @@
 import { relative, resolve } from 'node:path';
 import { ok } from '../../base/index.ts';
 import { type SignatureState, verifyItem } from '../../items/index.ts';
-import { asList, type CommandRun } from '../command.ts';
-import { signFiles, withRuntime } from '../project.ts';
+import { asList } from '../command.ts';
+import { inProject, signFiles } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 import { type Colour, visible } from '../terminal/terminal.ts';
 
 /** The public half only: the private key never leaves its file. */
-export const showKeys: CommandRun = (call) =>
-  withRuntime(call, async (runtime) => {
-    const { terminal } = call;
-    const before = runtime.keys.list();
-    const key = runtime.keys.signingKey();
-    const shown = key.ok
-      ? { ok: true as const, output: { id: key.output.id, public_key: key.output.publicKey } }
-      : key;
-    return terminal.finish(shown, ({ id, public_key }) => {
-      if (before.ok && before.output.length === 0)
-        terminal.note(`made a new key in ${runtime.home}/keys`);
-      terminal.out(`${terminal.paint('dim', 'id        ')} ${id}`);
-      terminal.out(`${terminal.paint('dim', 'public key')} ${public_key}`);
-      terminal.note('others accept what you sign after `km trust add <public key> --name <you>`');
-    });
+export const showKeys = inProject(async (runtime, { terminal }) => {
+  const before = runtime.keys.list();
+  const key = runtime.keys.signingKey();
+  const shown = key.ok
+    ? { ok: true as const, output: { id: key.output.id, public_key: key.output.publicKey } }
+    : key;
+  return terminal.finish(shown, ({ id, public_key }) => {
+    if (before.ok && before.output.length === 0)
+      terminal.note(`made a new key in ${runtime.home}/keys`);
+    terminal.out(`${terminal.paint('dim', 'id        ')} ${id}`);
+    terminal.out(`${terminal.paint('dim', 'public key')} ${public_key}`);
+    terminal.note('others accept what you sign after `km trust add <public key> --name <you>`');
   });
+});
 
-export const signItems: CommandRun = (call) =>
-  withRuntime(call, async (runtime) => {
-    const { terminal } = call;
-    const files = asList(call.args[0]).map((file) => resolve(terminal.cwd, file));
-    const signed = signFiles(runtime, files);
-    if (!signed.ok) return signed;
-    const rows = signed.output.map(({ file, statement }) => ({
-      file: relative(terminal.cwd, file),
-      kind: statement.kind,
-      id: statement.id,
-      key: statement.key,
-    }));
-    return terminal.finish(ok(rows), () => {
-      for (const { file, kind, id } of rows) terminal.out(`signed ${kind} ${id} (${file})`);
-    });
+export const signItems = inProject(async (runtime, { args, terminal }) => {
+  const files = asList(args[0]).map((file) => resolve(terminal.cwd, file));
+  const signed = signFiles(runtime, files);
+  if (!signed.ok) return signed;
+  const rows = signed.output.map(({ file, statement }) => ({
+    file: relative(terminal.cwd, file),
+    kind: statement.kind,
+    id: statement.id,
+    key: statement.key,
+  }));
+  return terminal.finish(ok(rows), () => {
+    for (const { file, kind, id } of rows) terminal.out(`signed ${kind} ${id} (${file})`);
   });
+});
 
 const COLOURS: Readonly<Record<string, Colour>> = {
   signed: 'green',
@@ -49,27 +45,25 @@ const COLOURS: Readonly<Record<string, Colour>> = {
   changed: 'red',
 };
 
-export const verifyItems: CommandRun = (call) =>
-  withRuntime(call, async (runtime) => {
-    const { terminal } = call;
-    const given = asList(call.args[0]).map((file) => resolve(terminal.cwd, file));
-    const own = runtime.library.all().filter(({ source }) => source === 'project');
-    const files = given.length > 0 ? given : own.map(({ file }) => file);
-    const rows: (SignatureState & { file: string })[] = [];
-    for (const file of files) {
-      const verified = verifyItem(file, runtime.trustStore, runtime.library.roots());
-      if (!verified.ok) return verified;
-      rows.push({ file: relative(terminal.cwd, file), ...verified.output });
+export const verifyItems = inProject(async (runtime, { args, terminal }) => {
+  const given = asList(args[0]).map((file) => resolve(terminal.cwd, file));
+  const own = runtime.library.all().filter(({ source }) => source === 'project');
+  const files = given.length > 0 ? given : own.map(({ file }) => file);
+  const rows: (SignatureState & { file: string })[] = [];
+  for (const file of files) {
+    const verified = verifyItem(file, runtime.trustStore, runtime.library.roots());
+    if (!verified.ok) return verified;
+    rows.push({ file: relative(terminal.cwd, file), ...verified.output });
+  }
+  terminal.finish(ok(rows), () => {
+    for (const { file, state, key = '', reason = '' } of rows) {
+      const shown = terminal.paint(COLOURS[state] ?? 'dim', state.padEnd(10));
+      terminal.out(
+        `${shown} ${visible(file)} ${terminal.paint('dim', visible([key, reason].filter(Boolean).join(' ')))}`,
+      );
     }
-    terminal.finish(ok(rows), () => {
-      for (const { file, state, key = '', reason = '' } of rows) {
-        const shown = terminal.paint(COLOURS[state] ?? 'dim', state.padEnd(10));
-        terminal.out(
-          `${shown} ${visible(file)} ${terminal.paint('dim', visible([key, reason].filter(Boolean).join(' ')))}`,
-        );
-      }
-      if (rows.length === 0) terminal.note('the project has no items');
-    });
-    const isBroken = rows.some(({ state }) => state === 'changed' || state === 'untrusted');
-    return isBroken ? EXIT.denied : EXIT.done;
+    if (rows.length === 0) terminal.note('the project has no items');
   });
+  const isBroken = rows.some(({ state }) => state === 'changed' || state === 'untrusted');
+  return isBroken ? EXIT.denied : EXIT.done;
+});

@@ -1,7 +1,7 @@
 import { compact, ok } from '../../base/index.ts';
 import { keyIdOf } from '../../trust/index.ts';
-import { asText, type CommandRun } from '../command.ts';
-import { withRuntime } from '../project.ts';
+import { asText } from '../command.ts';
+import { inProject } from '../project.ts';
 import { visible } from '../terminal/terminal.ts';
 
 const listOf = (text: string | undefined): string[] | undefined =>
@@ -10,51 +10,45 @@ const listOf = (text: string | undefined): string[] | undefined =>
     .map((part) => part.trim())
     .filter(Boolean);
 
-export const addTrust: CommandRun = (call) =>
-  withRuntime(call, async (runtime) => {
-    const { args, options, terminal } = call;
-    const key = asText(args[0]) ?? '';
-    const id = keyIdOf(key);
-    if (!id.ok) return id;
-    const added = runtime.trustStore.add(
-      compact<Parameters<typeof runtime.trustStore.add>[0]>({
-        id: id.output,
-        key,
-        name: asText(options.name),
-        kinds: listOf(asText(options.kinds)),
-        ids: listOf(asText(options.ids)),
-        expires: asText(options.expires),
-      }),
-    );
-    const shown = added.ok ? ok({ id: id.output }) : added;
-    return terminal.finish(shown, (done) => terminal.out(`trusted ${done.id}`));
-  });
+export const addTrust = inProject(async (runtime, { args, options, terminal }) => {
+  const key = asText(args[0]) ?? '';
+  const id = keyIdOf(key);
+  if (!id.ok) return id;
+  const added = runtime.trustStore.add(
+    compact<Parameters<typeof runtime.trustStore.add>[0]>({
+      id: id.output,
+      key,
+      name: asText(options.name),
+      kinds: listOf(asText(options.kinds)),
+      ids: listOf(asText(options.ids)),
+      expires: asText(options.expires),
+    }),
+  );
+  const shown = added.ok ? ok({ id: id.output }) : added;
+  return terminal.finish(shown, (done) => terminal.out(`trusted ${done.id}`));
+});
 
-export const listTrust: CommandRun = (call) =>
-  withRuntime(call, async (runtime) => {
-    const { terminal } = call;
-    return terminal.finish(runtime.trustStore.list(), (keys) => {
-      for (const { id, name, kinds, ids, expires, revoked } of keys) {
-        const limits = [
-          kinds ? `kinds ${kinds.join(',')}` : '',
-          ids ? `ids ${ids.join(',')}` : '',
-          expires ? `until ${expires}` : '',
-        ].filter(Boolean);
-        const state = revoked ? terminal.paint('red', ' revoked') : '';
-        terminal.out(
-          `${id} ${visible(name ?? '')} ${terminal.paint('dim', limits.join(' '))}${state}`,
-        );
-      }
-      if (keys.length === 0) terminal.note('no keys are trusted yet; `km keys` makes yours');
-    });
+export const listTrust = inProject(async (runtime, { terminal }) => {
+  return terminal.finish(runtime.trustStore.list(), (keys) => {
+    for (const { id, name, kinds, ids, expires, revoked } of keys) {
+      const limits = [
+        kinds ? `kinds ${kinds.join(',')}` : '',
+        ids ? `ids ${ids.join(',')}` : '',
+        expires ? `until ${expires}` : '',
+      ].filter(Boolean);
+      const state = revoked ? terminal.paint('red', ' revoked') : '';
+      terminal.out(
+        `${id} ${visible(name ?? '')} ${terminal.paint('dim', limits.join(' '))}${state}`,
+      );
+    }
+    if (keys.length === 0) terminal.note('no keys are trusted yet; `km keys` makes yours');
   });
+});
 
-export const revokeTrust: CommandRun = (call) =>
-  withRuntime(call, async (runtime) => {
-    const { args, terminal } = call;
-    const id = asText(args[0]) ?? '';
-    const revoked = runtime.trustStore.revoke(id);
-    return terminal.finish(revoked.ok ? ok({ id }) : revoked, () =>
-      terminal.out(`revoked ${id}; items it signed are refused from now on`),
-    );
-  });
+export const revokeTrust = inProject(async (runtime, { args, terminal }) => {
+  const id = asText(args[0]) ?? '';
+  const revoked = runtime.trustStore.revoke(id);
+  return terminal.finish(revoked.ok ? ok({ id }) : revoked, () =>
+    terminal.out(`revoked ${id}; items it signed are refused from now on`),
+  );
+});

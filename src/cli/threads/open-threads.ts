@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { fail, type Json, type Outcome, ok, systemRandom } from '../../base/index.ts';
-import type { Live, Runtime, Threads } from '../../runtime/index.ts';
+import { type Live, type Runtime, registryFile, type Threads } from '../../runtime/index.ts';
 import {
   isEnded,
   type Store,
@@ -74,13 +73,13 @@ export interface ThreadWork {
 
 /**
  * Opens the registry, also one that is not there yet: for commands that make threads. `before` may
- * end the command with an exit code while nothing is made.
+ * end the command while nothing is made.
  */
 export function withThreads(
   call: CommandCall,
   work: (access: ThreadWork) => Promise<Ending>,
   live: Live = {},
-  before: (runtime: Runtime) => Promise<number | undefined> = async () => undefined,
+  before: (runtime: Runtime) => Promise<Ending | undefined> = async () => undefined,
 ): Promise<Ending> {
   return withRuntime(call, async (runtime) => {
     const refused = await before(runtime);
@@ -94,9 +93,6 @@ export function withThreads(
   });
 }
 
-export const registryFile = ({ project }: Runtime): string =>
-  join(project, '.ai', 'threads', 'registry.db');
-
 /**
  * For commands that only look or steer: where nothing ever ran, nothing is made. A list of nothing is
  * an answer (`nothing`); a thread that does not exist is an error.
@@ -107,8 +103,8 @@ export function withRegistry(
   nothing?: (runtime: Runtime) => Json,
 ): Promise<Ending> {
   const { terminal } = call;
-  return withRuntime(call, async (runtime) => {
-    if (existsSync(registryFile(runtime))) return await withThreads(call, work);
+  return withThreads(call, work, {}, async (runtime) => {
+    if (existsSync(registryFile(runtime))) return undefined;
     const message = `no thread has run in \`${runtime.project}\` yet`;
     if (nothing)
       return terminal.finish(ok(nothing(runtime)), () => terminal.note(visible(message)));
