@@ -6,7 +6,14 @@ import { childShape, DIRECTIVE, type Shape } from '../../items/index.ts';
 import { keysOf, literalAt } from '../../script/index.ts';
 import { fieldOf, type Meaning, resolve, typeOfMeaning } from './definition.ts';
 import type { Modules } from './modules.ts';
-import { isProse, readScript, type ScriptView, type View } from './view.ts';
+import {
+  isProse,
+  readScript,
+  type Scripted,
+  type ScriptView,
+  scriptedAt,
+  type View,
+} from './view.ts';
 import { about, wordList } from './words.ts';
 
 // The markup of directives around a place: which element is open there, which tags and attributes it
@@ -116,10 +123,8 @@ export interface Completion {
 }
 
 export function completeAt(view: View, offset: number, modules: Modules): Completion | undefined {
-  const { script } = view;
-  if (script && script.from <= offset && offset <= script.to) {
-    return completeScript({ ...view, script }, offset, modules);
-  }
+  const scripted = scriptedAt(view, offset);
+  if (scripted) return completeScript(scripted, offset, modules);
   const offer = view.kind === 'directive' ? offerTags(view.text, offset) : undefined;
   if (!offer) return undefined;
   const items = offer.names.map((label) => item('tag', label, about('tags', label)));
@@ -140,17 +145,15 @@ const STEP = `\\.(?:${NAME}|\\d+)|\\[\\d+\\]|\\["[^"\\n]*"\\]|\\([^()\\n]*\\)`;
 const MEMBER = new RegExp(`(?:@|\\{\\{\\s*)(${NAME})((?:${STEP})*)\\.([\\w-]*)$`);
 const TYPED_NAME = /(?:(?<![@\w])@|\{\{\s*)([\w\u0080-\uffff-]*)$/;
 
-type Looked = View & { script: ScriptView };
-
 interface Asked {
-  readonly view: Looked;
+  readonly view: Scripted;
   readonly offset: number;
   /** The line up to the place. */
   readonly line: string;
   readonly modules: Modules;
 }
 
-function completeScript(view: Looked, offset: number, modules: Modules): Completion | undefined {
+function completeScript(view: Scripted, offset: number, modules: Modules): Completion | undefined {
   const { text } = view.script;
   const line = text.slice(text.lastIndexOf('\n', offset - 1) + 1, offset);
   const asked: Asked = { view, offset, line, modules };
@@ -182,13 +185,10 @@ function beginning({ view, offset, line }: Asked): Completion | undefined {
   const found = /^[ \t]*(\/?)([a-z]*)$/.exec(line);
   if (!found) return undefined;
   const [, slash = '', typed = ''] = found;
-  const at = offset - typed.length;
-  if (slash === '/' || view.script.mode === 'strict') {
-    const block = slash === '' ? listed('word', 'block_words') : [];
-    return { items: [...listed('word', 'statements'), ...block], at };
-  }
-  if (!isInside(view.script, offset)) return undefined;
-  return { items: [...listed('word', 'statements'), ...listed('word', 'block_words')], at };
+  const { script } = view;
+  if (slash === '' && script.mode !== 'strict' && !isInside(script, offset)) return undefined;
+  const block = slash === '' ? listed('word', 'block_words') : [];
+  return { items: [...listed('word', 'statements'), ...block], at: offset - typed.length };
 }
 
 const isInside = ({ parsed }: ScriptView, offset: number): boolean =>
@@ -309,7 +309,7 @@ function methodsOf(type: string | undefined): Item[] {
 
 const fieldsNamed = (names: readonly string[]): Item[] => names.map((name) => item('field', name));
 
-function membersOf(meaning: Meaning, view: Looked, modules: Modules): Item[] {
+function membersOf(meaning: Meaning, view: Scripted, modules: Modules): Item[] {
   if (meaning.kind === 'module') {
     return modules.exports(meaning.module).map((name) => item('module', name));
   }
@@ -321,7 +321,7 @@ function membersOf(meaning: Meaning, view: Looked, modules: Modules): Item[] {
   return [...fieldsNamed(keysOf(value)), ...methodsOf(type)];
 }
 
-function membersOfAmbient(name: string, fields: readonly string[], view: Looked): Item[] {
+function membersOfAmbient(name: string, fields: readonly string[], view: Scripted): Item[] {
   const [first] = fields;
   const { parsed, inputs } = view.script;
   switch (name) {

@@ -2,7 +2,14 @@
 import type { DirectiveInput } from '../../items/index.ts';
 import { type Bound, literalAt, namesReadBy, typeOf } from '../../script/index.ts';
 import { type Home, type Module, type Modules, ownName } from './modules.ts';
-import { findBound, isProse, type ScriptView, type View } from './view.ts';
+import {
+  findBound,
+  isProse,
+  type Scripted,
+  type ScriptView,
+  scriptedAt,
+  type View,
+} from './view.ts';
 
 // From a name as written to what it stands for: through scopes, namespaces and imports, as far as
 // literals say.
@@ -10,17 +17,15 @@ import { findBound, isProse, type ScriptView, type View } from './view.ts';
 export type Meaning =
   /** `fields` are what is left after namespaces were followed. */
   | { readonly kind: 'bound'; readonly home: Home; readonly fields: readonly string[] }
-  | { readonly kind: 'module'; readonly module: Module; readonly bound: Bound }
+  | { readonly kind: 'module'; readonly module: Module }
   | { readonly kind: 'input'; readonly input: DirectiveInput; readonly fields: readonly string[] }
   /** Something the language provides, or nothing anybody knows. */
   | { readonly kind: 'ambient'; readonly name: string; readonly fields: readonly string[] };
 
-type Asked = Pick<NameToken, 'name' | 'fields'>;
-
 export function resolve(
-  { name, fields }: Asked,
+  { name, fields }: Pick<NameToken, 'name' | 'fields'>,
   offset: number,
-  view: View & { script: ScriptView },
+  view: Scripted,
   modules: Modules,
 ): Meaning {
   const { script, file } = view;
@@ -39,9 +44,7 @@ function ofBound(start: Home, fields: readonly string[], modules: Modules): Mean
   const [first, ...rest] = fields;
   const inner = module.script && ownName(module.script, first);
   if (!inner || !module.script) {
-    return first === undefined
-      ? { kind: 'module', module, bound: home.bound }
-      : { kind: 'bound', home, fields };
+    return first === undefined ? { kind: 'module', module } : { kind: 'bound', home, fields };
   }
   return ofBound({ file: module.file, script: module.script, bound: inner }, rest, modules);
 }
@@ -127,7 +130,12 @@ function nameIn(match: RegExpExecArray, start: number, offset: number): NameToke
   return undefined;
 }
 
-export function tokenAt(text: string, offset: number): NameToken | WordToken | undefined {
+export function tokenAt(script: ScriptView, offset: number): NameToken | WordToken | undefined {
+  const { names: bound, text } = script;
+  // Where a name is bound it may stand without `@`.
+  const here = bound.find(({ place }) => place.at <= offset && offset <= place.end);
+  if (here) return { kind: 'name', name: here.name, fields: [], ...here.place };
+  if (isProse(script, offset)) return undefined;
   const start = text.lastIndexOf('\n', offset - 1) + 1;
   const [line = ''] = text.slice(start).split('\n', 1);
   const names = new RegExp(REFERENCE);
@@ -163,15 +171,13 @@ const startOf = ({ file, script }: Module): Target => ({
 });
 
 export function definitionAt(view: View, offset: number, modules: Modules): Target | undefined {
-  const { script } = view;
-  if (!script || offset < script.from || offset > script.to) return undefined;
-  const path = pathAt({ ...view, script }, offset, modules);
+  const scripted = scriptedAt(view, offset);
+  if (!scripted) return undefined;
+  const path = pathAt(scripted, offset, modules);
   if (path) return path;
-  const here = script.names.find(({ place }) => place.at <= offset && offset <= place.end);
-  const token = here ? undefined : tokenAt(script.text, offset);
-  if (!here && (token?.kind !== 'name' || isProse(script, offset))) return undefined;
-  const asked = token?.kind === 'name' ? token : { name: here?.name ?? '', fields: [] };
-  const meaning = resolve(asked, offset, { ...view, script }, modules);
+  const token = tokenAt(scripted.script, offset);
+  if (token?.kind !== 'name') return undefined;
+  const meaning = resolve(token, offset, scripted, modules);
   switch (meaning.kind) {
     case 'bound': {
       const { file, bound } = meaning.home;
@@ -187,11 +193,7 @@ export function definitionAt(view: View, offset: number, modules: Modules): Targ
 }
 
 /** The file whose path is written here, behind `import`. */
-function pathAt(
-  { script, file }: View & { script: ScriptView },
-  offset: number,
-  modules: Modules,
-): Target | undefined {
+function pathAt({ script, file }: Scripted, offset: number, modules: Modules): Target | undefined {
   const bound = script.names.find(
     ({ source }) => source && source.path.at < offset && offset < source.path.end,
   );

@@ -5,13 +5,7 @@ import { checkItemText, type Library } from '../../items/index.ts';
 import type { Document, Span } from './document.ts';
 import type { View } from './view.ts';
 
-interface Finding {
-  readonly range: Span;
-  readonly severity: 1 | 2 | 3;
-  readonly code: string;
-  readonly source: 'kernmantle';
-  readonly message: string;
-}
+type Finding = { range: Span; severity: 1 | 2 | 3; code: string; source: string; message: string };
 
 const SEVERITY = { error: 1, warning: 2, note: 3 } as const;
 /** More than anybody reads at once. */

@@ -1,31 +1,15 @@
 // A text that an editor has open: kept whole, changed as the editor says, with places in both
 // directions. Lines and characters count from 0, characters in UTF-16 units.
 
-export interface LspPosition {
-  readonly line: number;
-  readonly character: number;
-}
-
-export interface Span {
-  readonly start: LspPosition;
-  readonly end: LspPosition;
-}
+export type LspPosition = { readonly line: number; readonly character: number };
+export type Span = { readonly start: LspPosition; readonly end: LspPosition };
 
 export interface TextChange {
   readonly range?: Span;
   readonly text: string;
 }
 
-export interface Document {
-  readonly uri: string;
-  readonly version: number;
-  readonly text: string;
-  /** Never outside the text, whatever was asked. */
-  offsetAt(place: LspPosition): number;
-  placeAt(offset: number): LspPosition;
-  spanOf(at: number, end: number): Span;
-  changed(changes: readonly TextChange[], version: number): Document;
-}
+export type Document = ReturnType<typeof createDocument>;
 
 function startsOf(text: string): number[] {
   const starts = [0];
@@ -33,17 +17,29 @@ function startsOf(text: string): number[] {
   return starts;
 }
 
-export function createDocument(uri: string, text: string, version: number): Document {
+export function createDocument(uri: string, text: string, version: number) {
   let known: number[] | undefined;
   const starts = (): number[] => {
     known ??= startsOf(text);
     return known;
   };
-  const document: Document = {
+  const placeAt = (offset: number): LspPosition => {
+    const list = starts();
+    const at = Math.min(Math.max(0, offset), text.length);
+    let [low, high] = [0, list.length - 1];
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if ((list[middle] ?? 0) <= at) low = middle;
+      else high = middle - 1;
+    }
+    return { line: low, character: at - (list[low] ?? 0) };
+  };
+  return {
     uri,
     version,
     text,
-    offsetAt({ line, character }) {
+    /** Never outside the text, whatever was asked. */
+    offsetAt({ line, character }: LspPosition): number {
       const list = starts();
       if (line >= list.length) return text.length;
       const start = list[Math.max(0, line)] ?? 0;
@@ -51,29 +47,23 @@ export function createDocument(uri: string, text: string, version: number): Docu
       const length = text.slice(start, end).replace(/[\r\n]+$/, '').length;
       return start + Math.min(Math.max(0, character), length);
     },
-    placeAt(offset) {
-      const list = starts();
-      const at = Math.min(Math.max(0, offset), text.length);
-      let [low, high] = [0, list.length - 1];
-      while (low < high) {
-        const middle = (low + high + 1) >> 1;
-        if ((list[middle] ?? 0) <= at) low = middle;
-        else high = middle - 1;
-      }
-      return { line: low, character: at - (list[low] ?? 0) };
-    },
-    spanOf: (at, end) => ({ start: document.placeAt(at), end: document.placeAt(end) }),
-    changed(changes, next) {
-      let current: Document = document;
-      for (const { range, text: put } of changes) {
-        const [from, to] = range
-          ? [current.offsetAt(range.start), current.offsetAt(range.end)]
-          : [0, current.text.length];
-        const made = current.text.slice(0, from) + put + current.text.slice(Math.max(from, to));
-        current = createDocument(uri, made, next);
-      }
-      return current === document ? createDocument(uri, text, next) : current;
-    },
+    spanOf: (at: number, end: number): Span => ({ start: placeAt(at), end: placeAt(end) }),
   };
-  return document;
+}
+
+/** The document after the changes of an editor, one after the other. */
+export function changeDocument(
+  document: Document,
+  changes: readonly TextChange[],
+  version: number,
+): Document {
+  let current = createDocument(document.uri, document.text, version);
+  for (const { range, text } of changes) {
+    const [from, to] = range
+      ? [current.offsetAt(range.start), current.offsetAt(range.end)]
+      : [0, current.text.length];
+    const made = current.text.slice(0, from) + text + current.text.slice(Math.max(from, to));
+    current = createDocument(document.uri, made, version);
+  }
+  return current;
 }

@@ -2,7 +2,7 @@
 // too many, is not kept, and said so.
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Json, JsonObject } from '../../base/index.ts';
-import { createDocument, type Document } from './document.ts';
+import { changeDocument, createDocument, type Document } from './document.ts';
 import { changeOf, textField, versionOf } from './protocol.ts';
 import { type View, viewOf } from './view.ts';
 
@@ -56,7 +56,7 @@ export function createOpenDocuments(notify: Notify) {
     'textDocument/didChange'({ textDocument, contentChanges }) {
       const document = documents.get(textField(textDocument, 'uri'));
       if (!document || !Array.isArray(contentChanges)) return;
-      keep(document.changed(contentChanges.map(changeOf), versionOf(textDocument)));
+      keep(changeDocument(document, contentChanges.map(changeOf), versionOf(textDocument)));
     },
     'textDocument/didSave'() {
       // What one file holds may change what is wrong with the others.

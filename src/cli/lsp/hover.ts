@@ -11,7 +11,7 @@ import {
   typeOfMeaning,
 } from './definition.ts';
 import type { Home, Modules } from './modules.ts';
-import { isProse, type ScriptView, type View } from './view.ts';
+import { type Scripted, scriptedAt, type View } from './view.ts';
 import { about } from './words.ts';
 
 interface Hover {
@@ -21,10 +21,8 @@ interface Hover {
 }
 
 export function hoverAt(view: View, offset: number, modules: Modules): Hover | undefined {
-  const { script } = view;
-  if (script && script.from <= offset && offset <= script.to) {
-    return hoverInScript({ ...view, script }, offset, modules);
-  }
+  const scripted = scriptedAt(view, offset);
+  if (scripted) return hoverInScript(scripted, offset, modules);
   return view.kind === 'directive' ? hoverOfTag(view.text, offset) : undefined;
 }
 
@@ -38,21 +36,8 @@ function hoverOfTag(text: string, offset: number): Hover | undefined {
 
 const code = (text: string): string => `\`\`\`mlld\n${text}\n\`\`\``;
 
-function hoverInScript(
-  view: View & { script: ScriptView },
-  offset: number,
-  modules: Modules,
-): Hover | undefined {
-  const { script } = view;
-  // Where a name is bound it may stand without `@`.
-  const here = script.names.find(({ place }) => place.at <= offset && offset <= place.end);
-  if (here) {
-    const { at, end } = here.place;
-    const meaning = resolve({ name: here.name, fields: [] }, at, view, modules);
-    return { text: describe(meaning, { name: here.name, fields: [] }, modules), at, end };
-  }
-  if (isProse(script, offset)) return undefined;
-  const token = tokenAt(script.text, offset);
+function hoverInScript(view: Scripted, offset: number, modules: Modules): Hover | undefined {
+  const token = tokenAt(view.script, offset);
   if (!token) return undefined;
   const { at, end } = token;
   if (token.kind === 'word') {
@@ -64,11 +49,7 @@ function hoverInScript(
 }
 
 /** Empty when nothing is known. */
-function describe(
-  meaning: Meaning,
-  token: Pick<NameToken, 'name' | 'fields'>,
-  modules: Modules,
-): string {
+function describe(meaning: Meaning, token: NameToken, modules: Modules): string {
   const written = `@${[token.name, ...token.fields].join('.')}`;
   switch (meaning.kind) {
     case 'ambient':
@@ -101,27 +82,20 @@ const carriedLine = (home: Home, modules: Modules): string => {
 };
 
 function aboutBound(meaning: Meaning & { kind: 'bound' }, modules: Modules): string {
-  const { bound } = meaning.home;
-  const { name, kind, labels, exe } = bound;
-  if (exe) {
-    const parameters = exe.parameters.map((one) =>
-      one.type === undefined ? one.name : `${one.name}: ${one.type}`,
-    );
-    const shown = ['exe', labels.join(','), `@${name}(${parameters.join(', ')})`];
-    const text = exe.options?.entries.get('description');
-    return lines(
-      code(shown.filter((part) => part !== '').join(' ')),
-      `function, body ${bodyKindOf(exe.body)}${labelled(labels)}`,
-      carriedLine(meaning.home, modules),
-      text && writtenText(text),
-    );
-  }
+  const { name, kind, labels, exe } = meaning.home.bound;
   const type = typeOfMeaning(meaning);
-  const shown = [kind === 'variable' ? 'var' : '', labels.join(','), `@${name}`];
+  const typed = type === undefined ? kind : `${kind}, ${type}`;
+  const word = exe ? 'exe' : kind === 'variable' ? 'var' : '';
+  const parameters = exe?.parameters.map((one) =>
+    one.type === undefined ? one.name : `${one.name}: ${one.type}`,
+  );
+  const called = parameters ? `(${parameters.join(', ')})` : '';
+  const text = exe?.options?.entries.get('description');
   return lines(
-    code(shown.filter((part) => part !== '').join(' ')),
-    `${kind}${type === undefined ? '' : `, ${type}`}${labelled(labels)}`,
+    code([word, labels.join(','), `@${name}${called}`].filter((part) => part !== '').join(' ')),
+    `${exe ? `function, body ${bodyKindOf(exe.body)}` : typed}${labelled(labels)}`,
     carriedLine(meaning.home, modules),
+    text && writtenText(text),
   );
 }
 

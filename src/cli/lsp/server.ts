@@ -5,7 +5,7 @@ import type { Library } from '../../items/index.ts';
 import { type Completion, type CompletionKind, completeAt } from './completion.ts';
 import { definitionAt } from './definition.ts';
 import { findingsOf } from './diagnostics.ts';
-import { createDocument, type Document, type Span } from './document.ts';
+import { createDocument, type Document } from './document.ts';
 import { createOpenDocuments, fileOf, type Notify, type OpenDocuments } from './documents.ts';
 import { hoverAt } from './hover.ts';
 import { createModules, type Modules } from './modules.ts';
@@ -22,8 +22,6 @@ const KINDS: Readonly<Record<CompletionKind, number>> = {
   tag: 10,
   word: 14,
 };
-
-const spanJson = ({ start, end }: Span): Json => ({ start: { ...start }, end: { ...end } });
 
 /** By method; null is the answer when there is nothing to say, or the document is not kept. */
 function createRequests(
@@ -46,18 +44,18 @@ function createRequests(
   return {
     'textDocument/hover': about(hoverAt, ({ text, at, end }, document) => ({
       contents: { kind: 'markdown', value: text },
-      range: spanJson(document.spanOf(at, end)),
+      range: document.spanOf(at, end),
     })),
     'textDocument/definition': about(definitionAt, ({ file, text, at, end }, document) => {
       const uri = file === fileOf(document.uri) ? document.uri : pathToFileURL(file).href;
-      return { uri, range: spanJson(createDocument(uri, text, 0).spanOf(at, end)) };
+      return { uri, range: createDocument(uri, text, 0).spanOf(at, end) };
     }),
     'textDocument/completion': about(completeAt, completionList),
   };
 }
 
 function completionList({ items, at }: Completion, document: Document, offset: number): Json {
-  const range = spanJson(document.spanOf(at, offset));
+  const range = document.spanOf(at, offset);
   const documented = (detail: string | undefined) =>
     detail === undefined ? {} : { documentation: { kind: 'markdown', value: detail } };
   const list = items.map(({ label, kind, detail }) => {
@@ -142,8 +140,7 @@ export function createServer(ports: ServerPorts) {
     const view = documents.view(document);
     const isItem = view.kind === 'directive' || view.kind === 'item';
     const library = isItem ? await ports.library(view.file) : undefined;
-    const found = findingsOf(view, document, library);
-    const diagnostics = found as unknown as Json;
+    const diagnostics = findingsOf(view, document, library);
     notify('textDocument/publishDiagnostics', { uri, version, diagnostics });
   }
 

@@ -27,6 +27,15 @@ export interface View {
   readonly script: ScriptView | undefined;
 }
 
+/** A view of something that has a script. */
+export type Scripted = View & { readonly script: ScriptView };
+
+/** The view, when the place is inside its script. */
+export function scriptedAt(view: View, offset: number): Scripted | undefined {
+  const { script } = view;
+  return script && script.from <= offset && offset <= script.to ? { ...view, script } : undefined;
+}
+
 export function viewOf(text: string, file: string): View {
   const plain = (kind: View['kind'], script?: ScriptView): View => ({ kind, file, text, script });
   if (file.endsWith('.mld')) return plain('script', readScript(text, 'strict', file));
