@@ -17,16 +17,26 @@ export interface SinkReport {
 }
 
 /**
- * Where a stream is delivered. `write` may return a promise: the reader waits for it, which is the
- * back-pressure. A sink never throws at its caller; it reports. `close` is called exactly once, on
- * every outcome.
+ * Where a stream is delivered, in batches as they were received. `write` may return a promise: the
+ * reader waits for it, which is the back-pressure. A sink never throws at its caller; it reports.
+ * `close` is called exactly once, on every outcome.
  */
 export interface Sink {
   type: string;
-  write(event: StreamEvent): void | Promise<void>;
-  /** The same for several events at once, for sinks that always answer at once. */
-  writeAll?(events: readonly StreamEvent[]): void;
+  write(events: readonly StreamEvent[]): void | Promise<void>;
   close(): Promise<SinkReport>;
+}
+
+/** Takes everything and keeps nothing. */
+export function countingSink(type: string): Sink {
+  let delivered = 0;
+  return {
+    type,
+    write(events) {
+      delivered += events.length;
+    },
+    close: async () => ({ type, delivered, dropped: 0 }),
+  };
 }
 
 export interface SinkContext {

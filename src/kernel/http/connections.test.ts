@@ -143,7 +143,8 @@ test.each([
     const heard: unknown[] = [];
     const sink = {
       type: 's',
-      write: ({ data }: { data?: unknown }) => void heard.push(data),
+      write: (events: readonly { data: string }[]) =>
+        void heard.push(...events.map(({ data }) => data)),
       close: async () => ({ type: 's', delivered: 0, dropped: 0 }),
     };
     await http.run(callOf(`${side.url}/bad`, 'read', config));
@@ -333,7 +334,8 @@ test('what one answer left in the buffer is no part of the next, however they ar
     const heard: string[] = [];
     const sink = {
       type: 's',
-      write: (event: { data: string }) => void heard.push(event.data),
+      write: (events: readonly { data: string }[]) =>
+        void heard.push(...events.map(({ data }) => data)),
       close: async () => ({ type: 's', delivered: 0, dropped: 0 }),
     };
     expect(await http.run({ ...callOf(side.url), sinks: [sink] })).toMatchObject({ ok: true });

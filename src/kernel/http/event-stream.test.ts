@@ -311,10 +311,10 @@ test('a slow sink holds the reader back, and events stay in order', async () => 
   let [open, most] = [0, 0];
   const slow: Sink = {
     type: 'slow',
-    async write(event) {
+    async write(events) {
       most = Math.max(most, ++open);
       await new Promise((resolve) => setImmediate(resolve));
-      seen.push(event.data);
+      seen.push(...events.map(({ data }) => data));
       open--;
     },
     close: async () => ({ type: 'slow', delivered: seen.length, dropped: 0 }),

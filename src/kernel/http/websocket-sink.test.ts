@@ -88,7 +88,7 @@ test('events arrive in order, and the end is confirmed', async () => {
   const port = await serve((socket) => socket.on('message', (data) => seen.push(textOf(data))));
   const sink = await make({ url: `ws://127.0.0.1:${port}/live` });
   const expected = Array.from({ length: 500 }, (_, index) => String(index));
-  for (const data of expected) await sink.write({ data });
+  for (const data of expected) await sink.write([{ data }]);
   expect(await sink.close()).toEqual({
     type: 'websocket_sink',
     delivered: 500,
@@ -103,7 +103,7 @@ test('jsonl sends the whole event', async () => {
   const seen: string[] = [];
   const port = await serve((socket) => socket.on('message', (data) => seen.push(textOf(data))));
   const sink = await make({ url: `ws://127.0.0.1:${port}`, format: 'jsonl' });
-  await sink.write({ event: 'e', data: 'd' });
+  await sink.write([{ event: 'e', data: 'd' }]);
   await sink.close();
   expect(seen).toEqual(['{"event":"e","data":"d"}']);
 });
@@ -112,9 +112,9 @@ test('while nobody listens events wait, and go out in order once somebody does',
   const port = await freePort();
   const clock = manualTimer();
   const sink = await make({ url: `ws://127.0.0.1:${port}`, backoff_ms: 7 }, clock);
-  for (const data of ['1', '2']) void sink.write({ data });
+  for (const data of ['1', '2']) void sink.write([{ data }]);
   await clock.fire(7);
-  void sink.write({ data: '3' });
+  void sink.write([{ data: '3' }]);
   const seen: string[] = [];
   const second = clock.fire(14);
   await new Promise((resolve) => setImmediate(resolve));
@@ -129,7 +129,7 @@ test('after all attempts the sink gives up and counts what it drops', async () =
   const port = await freePort();
   const destination = { url: `ws://127.0.0.1:${port}`, backoff_ms: 7, reconnect_attempts: 2 };
   const sink = await make(destination, clock);
-  void sink.write({ data: '1' });
+  void sink.write([{ data: '1' }]);
   await clock.fire(7);
   await clock.fire(14);
   const report = await sink.close();
@@ -143,7 +143,7 @@ test('what does not fit while disconnected is dropped and counted', async () => 
   const port = await freePort();
   const destination = { url: `ws://127.0.0.1:${port}`, buffer_max_size: 2, reconnect_attempts: 0 };
   const sink = await make(destination, clock);
-  for (const data of ['1', '2', '3', '4', '5']) void sink.write({ data });
+  for (const data of ['1', '2', '3', '4', '5']) void sink.write([{ data }]);
   expect(await sink.close()).toMatchObject({ delivered: 0, dropped: 5 });
 });
 
@@ -162,9 +162,9 @@ test('a connection that is lost is made again', async () => {
   const gone = new Promise<void>((resolve) => {
     lost = resolve;
   });
-  await sink.write({ data: 'first' });
+  await sink.write([{ data: 'first' }]);
   await gone;
-  await sink.write({ data: 'second' });
+  await sink.write([{ data: 'second' }]);
   expect(await sink.close()).toMatchObject({ delivered: 2, dropped: 0, connections: 2 });
   expect(seen).toEqual(['first', 'second']);
 });
@@ -173,7 +173,7 @@ test('a server that does not confirm the end is waited for only so long', async 
   const clock = manualTimer();
   const port = await serve((socket) => socket.pause());
   const sink = await make({ url: `ws://127.0.0.1:${port}` }, clock);
-  await sink.write({ data: 'x' });
+  await sink.write([{ data: 'x' }]);
   const closing = sink.close();
   await clock.fire(3000);
   expect(await closing).toMatchObject({ error: 'not everything was sent in time' });
@@ -185,7 +185,7 @@ test('an abort stops waiting at once', async () => {
   const sink = await make({ url: `ws://127.0.0.1:${port}` }, manualTimer(), {
     signal: controller.signal,
   });
-  void sink.write({ data: '1' });
+  void sink.write([{ data: '1' }]);
   controller.abort();
   expect(await sink.close()).toMatchObject({ delivered: 0, dropped: 1 });
 });
@@ -214,7 +214,7 @@ test('a private address that is not granted is never connected to', async () => 
   const destination = { url: `ws://127.0.0.1:${port}`, reconnect_attempts: 0 };
   const made = await factory(destination, contextOf());
   if (!made.ok) throw new Error('no sink');
-  void made.output.write({ data: 'x' });
+  void made.output.write([{ data: 'x' }]);
   const report = await made.output.close();
   expect(report).toMatchObject({ dropped: 1 });
   expect(report.error).toContain('loopback');

@@ -107,16 +107,18 @@ class WebSocketSink implements Sink, WebSocketUser {
     this.#line?.destroy();
   };
 
-  write(event: StreamEvent): void | Promise<void> {
-    if (this.#stop.signal.aborted) {
-      this.#dropped++;
-      return;
+  async write(events: readonly StreamEvent[]): Promise<void> {
+    for (const event of events) {
+      if (this.#stop.signal.aborted) {
+        this.#dropped++;
+        continue;
+      }
+      const text = this.#settings.text(event);
+      const sent = this.#connecting === undefined && (this.#line?.send(text) ?? false);
+      if (sent === false) this.#keep(text);
+      else this.#delivered++;
+      if (typeof sent !== 'boolean') await sent;
     }
-    const text = this.#settings.text(event);
-    const sent = this.#connecting === undefined && (this.#line?.send(text) ?? false);
-    if (sent === false) return this.#keep(text);
-    this.#delivered++;
-    if (sent !== true) return sent.then(() => {});
   }
 
   async close(): Promise<SinkReport> {

@@ -263,9 +263,9 @@ test('a sink that needs time is waited for, and gets everything in order', async
   let sentMeanwhile = 0;
   const sink: Sink = {
     type: 's',
-    async write({ data }) {
-      seen.push(Number.parseInt(data, 10));
-      if (seen.length === 1) sentMeanwhile = await standstill();
+    async write(events) {
+      if (seen.length === 0) sentMeanwhile = await standstill();
+      seen.push(...events.map(({ data }) => Number.parseInt(data, 10)));
     },
     close: async () => ({ type: 's', delivered: seen.length, dropped: 0 }),
   };

@@ -69,7 +69,7 @@ describe.each(kinds)('%s', (_, report) => {
     const path = join(project.root, `${module}-${report.kind}.txt`);
     const sink = await sinkOf(module, { path });
     const lines = Array.from({ length: 2000 }, (_unused, index) => `${index} ${'é'.repeat(50)}`);
-    for (const data of lines) await sink.write({ data });
+    for (const data of lines) await sink.write([{ data }]);
     expect(await sink.close()).toMatchObject({ type: 'sinks/mine', delivered: 2000, dropped: 0 });
     expect(readFileSync(path, 'utf8')).toBe(`${lines.join('\n')}\n`);
   });
@@ -77,7 +77,7 @@ describe.each(kinds)('%s', (_, report) => {
   test('an event that it cannot take counts as dropped, the next one arrives', async () => {
     const path = join(project.root, `partly-${report.kind}.txt`);
     const sink = await sinkOf('keep.ts', { path });
-    for (const data of ['a', 'bad', 'b']) await sink.write({ data });
+    for (const data of ['a', 'bad', 'b']) await sink.write([{ data }]);
     const closed = await sink.close();
     expect(closed).toMatchObject({ delivered: 2, dropped: 1, error: 'the sink lost events' });
     expect(closed.log).toContain('closed well');
@@ -86,7 +86,7 @@ describe.each(kinds)('%s', (_, report) => {
 
   test('a sink that dies never stops the stream; what it missed is counted', async () => {
     const sink = await sinkOf('dies.ts');
-    for (let index = 0; index < 5000; index++) await sink.write({ data: 'x'.repeat(200) });
+    for (let index = 0; index < 5000; index++) await sink.write([{ data: 'x'.repeat(200) }]);
     expect(await sink.close()).toMatchObject({
       delivered: 2,
       dropped: 4998,
@@ -96,7 +96,7 @@ describe.each(kinds)('%s', (_, report) => {
 
   test('a module without a function for events says so', async () => {
     const sink = await sinkOf('broken.ts');
-    await sink.write({ data: 'x' });
+    await sink.write([{ data: 'x' }]);
     const closed = await sink.close();
     expect(closed).toMatchObject({ delivered: 0, dropped: 1 });
     expect(closed.log).toContain('exports no function `write`');
@@ -105,7 +105,7 @@ describe.each(kinds)('%s', (_, report) => {
   test('stopping the stream stops the sink', async () => {
     const stopper = new AbortController();
     const sink = await sinkOf('deaf.ts', {}, stopper.signal);
-    await sink.write({ data: 'x' });
+    await sink.write([{ data: 'x' }]);
     stopper.abort();
     expect(await sink.close()).toMatchObject({ delivered: 0, dropped: 1 });
   });

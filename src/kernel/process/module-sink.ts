@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import type { Readable, Writable } from 'node:stream';
 import { fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
-import type { Sink, SinkContext, SinkFactory, SinkReport, StreamEvent } from '../sink.ts';
+import type { Sink, SinkContext, SinkFactory, SinkReport } from '../sink.ts';
 import { readProcessConfig } from './config.ts';
 import { type ProcessPorts } from './environment.ts';
 import { prepareLaunch } from './launch.ts';
@@ -76,15 +76,17 @@ function createSink(
 
   return {
     type,
-    async write(event: StreamEvent) {
-      if (isGone || !stdin.writable) {
-        refused++;
-        return;
-      }
-      written++;
-      // The child may go while its pipe is full: then nobody would ever say `drain`.
-      if (!stdin.write(`${JSON.stringify(event)}\n`)) {
-        await Promise.race([once(stdin, 'drain').catch(() => undefined), gone]);
+    async write(events) {
+      for (const event of events) {
+        if (isGone || !stdin.writable) {
+          refused++;
+          continue;
+        }
+        written++;
+        // The child may go while its pipe is full: then nobody would ever say `drain`.
+        if (!stdin.write(`${JSON.stringify(event)}\n`)) {
+          await Promise.race([once(stdin, 'drain').catch(() => undefined), gone]);
+        }
       }
     },
     async close(): Promise<SinkReport> {

@@ -234,7 +234,8 @@ describe.each(kinds)('%s', (_, report) => {
     const seen: string[] = [];
     const sink = () => ({
       type: 'test',
-      write: (event: { data: string }) => void seen.push(event.data),
+      write: (events: readonly { data: string }[]) =>
+        void seen.push(...events.map(({ data }) => data)),
       close: async () => {
         seen.push('closed');
         return { type: 'test', delivered: 2, dropped: 0 };

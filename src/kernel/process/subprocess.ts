@@ -130,9 +130,8 @@ function outputOf(ended: Ended, prepared: PreparedLaunch, config: ProcessConfig)
 async function deliver(call: PrimitiveCall, text: string): Promise<JsonObject> {
   if (call.sinks.length === 0) return {};
   const lines = text === '' ? [] : text.replace(/\n$/, '').split('\n');
-  for (const data of lines) {
-    for (const sink of call.sinks) await sink.write({ event: 'stdout', data });
-  }
+  const events = lines.map((data) => ({ event: 'stdout', data }));
+  for (const sink of call.sinks) await sink.write(events);
   const reports = await Promise.all(call.sinks.map((sink) => sink.close()));
   return {
     stream_events_count: lines.length,

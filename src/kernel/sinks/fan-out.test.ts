@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Sink, StreamEvent } from '../sink.ts';
+import type { Sink } from '../sink.ts';
 import { createFan, publicReport } from './fan-out.ts';
 
 const never = new Promise<void>(() => {});
@@ -8,9 +8,9 @@ function collecting(type: string, log: string[]): Sink {
   let delivered = 0;
   return {
     type,
-    write(event: StreamEvent) {
-      log.push(event.data);
-      delivered++;
+    write(events) {
+      log.push(...events.map(({ data }) => data));
+      delivered += events.length;
     },
     close: async () => ({ type, delivered, dropped: 0 }),
   };
@@ -45,7 +45,7 @@ test('a sink that throws or rejects is left out and the others go on', async () 
   ]);
 });
 
-test('a sink that fails within a batch misses the rest of it, and says how much', async () => {
+test('a sink that rejects a batch misses it and what comes after, and says how much', async () => {
   let calls = 0;
   const second: Sink = {
     type: 'second',
@@ -54,7 +54,9 @@ test('a sink that fails within a batch misses the rest of it, and says how much'
   };
   const log: string[] = [];
   const fan = createFan([second, collecting('ok', log)]);
-  await fan.write(['1', '2', '3', '4'].map((data) => ({ data })));
+  for (const batch of [['1'], ['2', '3'], ['4']]) {
+    await fan.write(batch.map((data) => ({ data })));
+  }
   expect(log).toEqual(['1', '2', '3', '4']);
   expect(await fan.close(never)).toMatchObject([{ dropped: 3, error: 'two' }, { dropped: 0 }]);
 });
@@ -63,8 +65,7 @@ test('a sink that takes batches gets them whole, and is left out when it throws'
   const seen: unknown[] = [];
   const batches: Sink = {
     type: 'batches',
-    write() {},
-    writeAll(events) {
+    write(events) {
       seen.push(events.length);
       if (seen.length === 2) throw new Error('two');
     },

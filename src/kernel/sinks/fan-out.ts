@@ -1,6 +1,5 @@
 // One stream, several sinks. A sink that fails (also by throwing, which it should not) is left out
-// from then on; the others never notice. Events come in batches, as they were received: each sink
-// takes a batch in order and at its own pace, and while it answers at once an event costs no promise.
+// from then on; the others never notice. While a sink answers at once a batch costs no promise.
 import { type JsonObject, messageOf } from '../../base/index.ts';
 import type { Sink, SinkReport, StreamEvent } from '../sink.ts';
 
@@ -29,33 +28,17 @@ async function closeSeat(seat: Seat, patience: Promise<void>): Promise<SinkRepor
   return { ...report, dropped, ...(error !== undefined && { error }) };
 }
 
-function failSeat(seat: Seat, cause: unknown, missed: number): void {
-  seat.error ??= messageOf(cause);
-  seat.missed += missed;
-}
-
-/** Gives a sink its part of a batch; a promise when it needs time for one of the events. */
-function feed(seat: Seat, events: readonly StreamEvent[], from = 0): undefined | Promise<void> {
-  const { sink } = seat;
-  let at = from;
+/** A promise when the sink needs time. Of a batch it fails at nothing is known to have arrived. */
+function feed(seat: Seat, events: readonly StreamEvent[]): void | Promise<void> {
+  const failed = (cause: unknown): void => {
+    seat.error ??= messageOf(cause);
+    seat.missed += events.length;
+  };
   try {
-    if (sink.writeAll) {
-      sink.writeAll(events);
-      return undefined;
-    }
-    for (; at < events.length; at++) {
-      const wait = sink.write(events[at] as StreamEvent);
-      if (wait === undefined) continue;
-      const next = at + 1;
-      return wait.then(
-        () => feed(seat, events, next),
-        (cause: unknown) => failSeat(seat, cause, events.length - next + 1),
-      );
-    }
+    return seat.sink.write(events)?.catch(failed);
   } catch (cause) {
-    failSeat(seat, cause, events.length - at);
+    failed(cause);
   }
-  return undefined;
 }
 
 export function createFan(sinks: readonly Sink[]) {

@@ -58,7 +58,7 @@ const read = (path: string) => readFileSync(join(root, path), 'utf8');
 test('events become lines of JSON, also those that are not JSON', async () => {
   const sink = await make({ path: 'out/log.jsonl' });
   for (const data of ['{"a": 1}', '[DONE]', '{\n"b": 2\n}', 'two\nlines'])
-    void sink.write({ data });
+    void sink.write([{ data }]);
   const report = await sink.close();
   expect(read('out/log.jsonl')).toBe('{"a": 1}\n"[DONE]"\n{"b":2}\n"two\\nlines"\n');
   expect(report).toMatchObject({ delivered: 4, dropped: 0, path: 'out/log.jsonl' });
@@ -78,7 +78,7 @@ test('whatever the data, unless it only looks like an object, every line is JSON
     fc.asyncProperty(fc.array(fc.oneof(fc.json(), text), { maxLength: 20 }), async (list) => {
       rmSync(join(root, 'p.jsonl'), { force: true });
       const sink = await make({ path: 'p.jsonl', flush_every: 3 });
-      for (const data of list) void sink.write({ data });
+      for (const data of list) void sink.write([{ data }]);
       await sink.close();
       const lines = list.length === 0 ? [] : read('p.jsonl').trimEnd().split('\n');
       expect(lines.length).toBe(list.length);
@@ -92,8 +92,8 @@ test('a batch is written as its events would be one by one', async () => {
   const one = await make({ path: 'one.jsonl' });
   const all = await make({ path: 'all.jsonl' });
   const batch = ['{"a":1}', '{\n"b":2}', '[DONE]', 'two\nlines', ''].map((data) => ({ data }));
-  for (const event of batch) void one.write(event);
-  all.writeAll?.(batch);
+  for (const event of batch) void one.write([event]);
+  void all.write(batch);
   expect(await all.close()).toMatchObject({ delivered: 5, dropped: 0 });
   await one.close();
   expect(read('all.jsonl')).toBe(read('one.jsonl'));
@@ -101,21 +101,21 @@ test('a batch is written as its events would be one by one', async () => {
 
 test('raw writes the data as it came', async () => {
   const sink = await make({ path: 'a.txt', format: 'raw' });
-  void sink.write({ data: '[DONE]' });
+  void sink.write([{ data: '[DONE]' }]);
   await sink.close();
   expect(read('a.txt')).toBe('[DONE]\n');
 });
 
 test('waiting events reach the file every `flush_every` events and at the end', async () => {
   const sink = await make({ path: 'a.txt', format: 'raw', flush_every: 2 });
-  void sink.write({ data: '1' });
+  void sink.write([{ data: '1' }]);
   expect(existsSync(join(root, 'a.txt'))).toBe(false);
-  void sink.write({ data: '2' });
-  void sink.write({ data: '3' });
+  void sink.write([{ data: '2' }]);
+  void sink.write([{ data: '3' }]);
   await Promise.resolve();
   // Those that came in the same burst go with them.
   expect(read('a.txt')).toBe('1\n2\n3\n');
-  void sink.write({ data: '4' });
+  void sink.write([{ data: '4' }]);
   await Promise.resolve();
   expect(read('a.txt')).toBe('1\n2\n3\n');
   await sink.close();
@@ -126,8 +126,8 @@ test('bursts of any size are written whole, also of characters of several bytes'
   const sink = await make({ path: 'a.txt', format: 'raw' });
   const list = [1, 60_000, 90_000, 5, 400_000, 1_200_000, 3].map((size) => '€'.repeat(size));
   for (const data of list) {
-    void sink.write({ data });
-    for (let index = 0; index < 10; index++) void sink.write({ data: 'ü' });
+    void sink.write([{ data }]);
+    for (let index = 0; index < 10; index++) void sink.write([{ data: 'ü' }]);
     await Promise.resolve();
   }
   const report = await sink.close();
@@ -140,7 +140,7 @@ test('bursts of any size are written whole, also of characters of several bytes'
 test('a thread may write below its own folder without a right, and nowhere else', async () => {
   const context = contextOf({ threadId: 't_1', denied: true });
   const sink = await make({ path: '.ai/threads/{thread_id}/transcript.jsonl' }, context);
-  void sink.write({ data: '1' });
+  void sink.write([{ data: '1' }]);
   await sink.close();
   expect(read('.ai/threads/t_1/transcript.jsonl')).toBe('1\n');
   for (const path of ['.ai/threads/t_2/x', '.ai/threads/t_1/../x', '.ai/threads/t_1', 'x']) {
@@ -167,7 +167,7 @@ test('a path out of the project is refused, and a link is not followed', async (
   });
   const sink = await make({ path: 'later.txt', flush_every: 1 });
   symlinkSync(join(root, '..', 'km-elsewhere'), join(root, 'later.txt'));
-  void sink.write({ data: 'x' });
+  void sink.write([{ data: 'x' }]);
   expect(await sink.close()).toMatchObject({ delivered: 0, dropped: 1 });
   expect(existsSync(join(root, '..', 'km-elsewhere'))).toBe(false);
 });
@@ -175,7 +175,7 @@ test('a path out of the project is refused, and a link is not followed', async (
 test('a line that a crash cut off is not continued', async () => {
   writeFileSync(join(root, 'a.jsonl'), '{"a":1}\n{"b"');
   const sink = await make({ path: 'a.jsonl' });
-  void sink.write({ data: '{"c":3}' });
+  void sink.write([{ data: '{"c":3}' }]);
   await sink.close();
   expect(read('a.jsonl')).toBe('{"a":1}\n{"b"\n{"c":3}\n');
 });
@@ -183,7 +183,7 @@ test('a line that a crash cut off is not continued', async () => {
 test('a write that takes only a part is continued', async () => {
   const oneByte: WriteSome = (fd, bytes, offset) => writeSync(fd, bytes, offset, 1);
   const sink = await make({ path: 'a.txt', format: 'raw' }, contextOf(), oneByte);
-  void sink.write({ data: 'häl😀' });
+  void sink.write([{ data: 'häl😀' }]);
   expect(await sink.close()).toMatchObject({ delivered: 1, dropped: 0 });
   expect(read('a.txt')).toBe('häl😀\n');
 });
@@ -205,7 +205,7 @@ test.each([
     return writeSync(fd, bytes, offset, size);
   };
   const sink = await make({ path: 'a.txt', format: 'raw', flush_every: 1 }, contextOf(), write);
-  for (const data of ['12345678', 'abcdefgh', 'later']) void sink.write({ data });
+  for (const data of ['12345678', 'abcdefgh', 'later']) void sink.write([{ data }]);
   const report = await sink.close();
   expect(report).toMatchObject({ delivered: 1, dropped: 2 });
   expect(report.error).toMatch(/^cannot write `a.txt`: /);
@@ -215,7 +215,7 @@ test.each([
 test('a sink appends to what is there', async () => {
   appendFileSync(join(root, 'a.txt'), 'old\n');
   const sink = await make({ path: 'a.txt', format: 'raw' });
-  void sink.write({ data: 'new' });
+  void sink.write([{ data: 'new' }]);
   await sink.close();
   expect(read('a.txt')).toBe('old\nnew\n');
 });

@@ -208,8 +208,7 @@ function createSink(place: { absolute: string; relative: string }, options: File
 
   return {
     type: TYPE,
-    write: take,
-    writeAll(events) {
+    write(events) {
       for (const event of events) take(event);
     },
     async close() {

@@ -1,7 +1,13 @@
 // The built-in sink: what a stream's caller gets back. Bounded by number and by size; what does not
 // fit is counted, never silently missing.
 import { ok } from '../../base/index.ts';
-import { choiceField, countField, type SinkFactory, type StreamEvent } from '../sink.ts';
+import {
+  choiceField,
+  countField,
+  countingSink,
+  type SinkFactory,
+  type StreamEvent,
+} from '../sink.ts';
 
 const MAX_EVENTS = 10_000;
 const MAX_CHARACTERS = 10 * 1024 * 1024;
@@ -17,38 +23,24 @@ export const createReturnSink: SinkFactory = (destination) => {
   const events: (StreamEvent | string)[] = [];
   const isRaw = format.output === 'raw';
   let [characters, dropped] = [0, 0];
-  const write = (event: StreamEvent): void => {
-    const size = event.data.length + (event.event?.length ?? 0) + (event.id?.length ?? 0);
-    // Once one event is dropped the rest is too: a list with holes would be read as whole.
-    const isFull = events.length >= maxEvents.output || characters + size > maxCharacters.output;
-    if (dropped > 0 || isFull) {
-      dropped++;
-      return;
-    }
-    characters += size;
-    events.push(isRaw ? event.data : event);
-  };
   return ok({
     type: 'return',
-    write,
-    writeAll(batch) {
-      for (const event of batch) write(event);
+    write(batch) {
+      for (const event of batch) {
+        const size = event.data.length + (event.event?.length ?? 0) + (event.id?.length ?? 0);
+        const isFull =
+          events.length >= maxEvents.output || characters + size > maxCharacters.output;
+        // Once one event is dropped the rest is too: a list with holes would be read as whole.
+        if (dropped > 0 || isFull) dropped++;
+        else {
+          characters += size;
+          events.push(isRaw ? event.data : event);
+        }
+      }
     },
     close: async () => ({ type: 'return', delivered: events.length, dropped, events }),
   });
 };
 
-/** Takes everything and keeps nothing: for calls made for their effect, and for measuring. */
-export const createNullSink: SinkFactory = () => {
-  let delivered = 0;
-  return ok({
-    type: 'null_sink',
-    write() {
-      delivered++;
-    },
-    writeAll(events) {
-      delivered += events.length;
-    },
-    close: async () => ({ type: 'null_sink', delivered, dropped: 0 }),
-  });
-};
+/** For calls made for their effect, and for measuring. */
+export const createNullSink: SinkFactory = () => ok(countingSink('null_sink'));

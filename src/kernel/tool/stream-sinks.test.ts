@@ -28,8 +28,8 @@ async function reportOf(more: Partial<SinkContext>) {
   const made = await createSinks(config, ports, { ...context, ...more });
   if (!made.ok) throw new Error(made.error.detail.message);
   const [sink] = made.output.sinks;
-  await sink?.write(events[0] ?? { data: '' });
-  sink?.writeAll?.(events.slice(1));
+  await sink?.write(events.slice(0, 1));
+  await sink?.write(events.slice(1));
   return { delivered: made.output.delivered(), report: await sink?.close() };
 }
 

@@ -12,7 +12,7 @@ import {
 } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
-import type { Sink, SinkContext, SinkFactory, StreamEvent } from '../sink.ts';
+import { countingSink, type Sink, type SinkContext, type SinkFactory } from '../sink.ts';
 import { type Plan, resolvePlan } from './plan.ts';
 import { refuseSecrets, type SignaturePolicy, toolFacts, unsignedRefusal } from './tool-rights.ts';
 
@@ -65,22 +65,6 @@ function narrowed(context: SinkContext, plan: Plan, policy: SignaturePolicy): Si
   };
 }
 
-function onlyCounting(made: Outcome<Sink>, { isReadByCaller }: SinkContext): Outcome<Sink> {
-  if (!made.ok || isReadByCaller !== true) return made;
-  const { type } = made.output;
-  let delivered = 0;
-  return ok({
-    type,
-    write() {
-      delivered++;
-    },
-    writeAll(events) {
-      delivered += events.length;
-    },
-    close: async () => ({ type, delivered, dropped: 0 }),
-  });
-}
-
 async function makeSink(
   destination: Json,
   ports: SinkPorts,
@@ -91,8 +75,11 @@ async function makeSink(
     return fail('config_invalid', 'every destination of a stream needs a `type`');
   }
   const direct = type === 'return' ? own(ports.factories, type) : undefined;
-  // The same checks; but whoever reads the stream himself is handed no second copy of it.
-  if (direct) return onlyCounting(await direct(destination, context), context);
+  if (direct) {
+    const made = await direct(destination, context);
+    // The same checks; but whoever reads the stream himself is handed no second copy of it.
+    return made.ok && context.isReadByCaller ? ok(countingSink(type)) : made;
+  }
   const plan = sinkPlan(type, ports);
   if (!plan.ok) return plan;
   const factory = factoryOf(plan.output, ports);
@@ -107,24 +94,6 @@ export interface SinkSet {
   sinks: readonly Sink[];
   /** How many events reached any sink: after the first, a write must not be repeated. */
   delivered(): number;
-}
-
-/** Counts what goes through, so that a retry knows whether anything was delivered. */
-function counting(sink: Sink, count: (events: number) => void): Sink {
-  return {
-    type: sink.type,
-    write(event: StreamEvent) {
-      count(1);
-      return sink.write(event);
-    },
-    ...(sink.writeAll && {
-      writeAll(events: readonly StreamEvent[]) {
-        count(events.length);
-        sink.writeAll?.(events);
-      },
-    }),
-    close: () => sink.close(),
-  };
 }
 
 /** All sinks of a config, or the first problem; those already made are closed again. */
@@ -147,11 +116,16 @@ export async function createSinks(
       made.error.detail.config_path = `config.stream.destinations.${index}`;
       return made;
     }
-    sinks.push(
-      counting(made.output, (events) => {
-        delivered += events;
-      }),
-    );
+    const sink = made.output;
+    // A retry must know whether anything was delivered.
+    sinks.push({
+      type: sink.type,
+      write(events) {
+        delivered += events.length;
+        return sink.write(events);
+      },
+      close: () => sink.close(),
+    });
   }
   return ok({ sinks, delivered: () => delivered });
 }

@@ -129,14 +129,12 @@ const direct = (ports: ToolPorts, plan: Plan, prepared: PreparedRequest): Formed
 
 function sinkFor({ events, end }: LineReader): Sink {
   let delivered = 0;
-  const take = (some: readonly StreamEvent[]): void => {
-    delivered += some.length;
-    events(some);
-  };
   return {
     type: 'line',
-    write: (event) => take([event]),
-    writeAll: take,
+    write(some) {
+      delivered += some.length;
+      events(some);
+    },
     async close() {
       end?.();
       return { type: 'line', delivered, dropped: 0 };
