@@ -126,15 +126,13 @@ export function allowTarget(
   if (isIP(host) !== 0) return judged(host, port, [host], capability, ports);
   const found = (ports.lookup ?? allAddresses)(host).then(
     (addresses) => judged(host, port, addresses, capability, ports),
-    (error) => unresolved(host, error),
+    (error: unknown) => {
+      const reason = errnoOf(error);
+      const words = `cannot resolve host \`${host}\`: ${reason}`;
+      return fail('network_error', words, { host, reason, sent: false });
+    },
   );
   return watch.race(found);
-}
-
-function unresolved(host: string, error: unknown): Outcome<never> {
-  const reason = errnoOf(error);
-  const words = `cannot resolve host \`${host}\`: ${reason}`;
-  return fail('network_error', words, { host, reason, sent: false });
 }
 
 /**

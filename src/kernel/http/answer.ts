@@ -86,14 +86,8 @@ export function decodedBody({ headers, body }: HttpAnswer): Outcome<Body> {
   return fail('http_error', `content encoding \`${encoding}\` is not supported`, { encoding });
 }
 
-interface ReadResult {
-  bytes: Buffer;
-  truncated: boolean;
-  end: BodyEnd;
-}
-
 /** At most `max` bytes; the rest is not received. */
-export async function readBounded(body: Body, max: number): Promise<ReadResult> {
+export async function readBounded(body: Body, max: number) {
   const parts: Buffer[] = [];
   let size = 0;
   const end = await body.read((bytes) => {

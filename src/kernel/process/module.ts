@@ -16,8 +16,8 @@ import {
   parseJson,
 } from '../../base/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
+import { realOf } from '../rights/project-path.ts';
 import { CHANNEL_FD } from '../sandbox/plan.ts';
-import { realOf } from '../sandbox/visible.ts';
 import type { ProcessConfig, ScriptRuntime } from './config.ts';
 import type { Ended } from './run.ts';
 

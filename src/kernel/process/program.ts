@@ -1,9 +1,10 @@
 // Which file a config means, and which arguments it gets. Looking up starts nothing.
-import { accessSync, constants, realpathSync, statSync } from 'node:fs';
+import { realpathSync } from 'node:fs';
 import { isAbsolute, join, relative, sep } from 'node:path';
 import { fail, isInside, type Outcome, ok } from '../../base/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
 import { resolveProjectPath } from '../rights/project-path.ts';
+import { isExecutable } from '../sandbox/visible.ts';
 import type { ProcessConfig } from './config.ts';
 import { environmentFolder } from './dependencies.ts';
 import { moduleCommand } from './module.ts';
@@ -15,15 +16,6 @@ export interface FoundProgram {
   inProject: string | undefined;
   shown: readonly string[];
 }
-
-const isExecutable = (path: string): boolean => {
-  try {
-    accessSync(path, constants.X_OK);
-    return statSync(path).isFile();
-  } catch {
-    return false;
-  }
-};
 
 /** A bare name is looked up on the path, a relative path in the project; nothing else is guessed. */
 function findFile(command: string, path: readonly string[], projectRoot: string): Outcome<string> {

@@ -1,6 +1,6 @@
 // What a caller may do, made from what speaks for it: a capability token inside a thread, or the
 // operator's policy for the surface the call came in on. Both answer the same questions.
-import { fail, type Outcome, ok } from '../../base/index.ts';
+import { createRecentPairs, fail, type Outcome, ok } from '../../base/index.ts';
 import type { ComposedPolicy } from '../../flow/index.ts';
 import {
   type CapabilityCatalog,
@@ -13,10 +13,10 @@ import type { PlannedNeed, Verifier } from '../primitive.ts';
 const SEES_ALL: Authority['sees'] = () => true;
 
 /** By policy and surface: both, and the catalogue, are replaced as a whole when anything changes. */
-type BySurface = Map<string, { catalog: CapabilityCatalog; authority: Authority }>;
-const known = new WeakMap<ComposedPolicy, BySurface>();
-/** Programs name their own surfaces. */
-const MAX_SURFACES = 32;
+const known = createRecentPairs<
+  ComposedPolicy | string,
+  { catalog: CapabilityCatalog; authority: Authority }
+>(32);
 
 /** Outside a thread: the ceilings of every policy level for this surface, all of which must allow. */
 export function policyAuthority(
@@ -24,24 +24,11 @@ export function policyAuthority(
   surface: string,
   catalog: CapabilityCatalog,
 ): Authority {
-  const surfaces: BySurface = known.get(policy) ?? new Map();
-  known.set(policy, surfaces);
-  if (surfaces.size >= MAX_SURFACES) surfaces.clear();
-  const before = surfaces.get(surface);
+  const before = known.get(policy, surface);
   if (before?.catalog === catalog) return before.authority;
-  const authority = makePolicyAuthority(policy, surface, catalog);
-  surfaces.set(surface, { catalog, authority });
-  return authority;
-}
-
-function makePolicyAuthority(
-  policy: ComposedPolicy,
-  surface: string,
-  catalog: CapabilityCatalog,
-): Authority {
   const verifier = createCeilingVerifier(policy.ceilings(surface), catalog);
   const effects = policy.effects(surface);
-  return {
+  const authority: Authority = {
     subject: `policy:${surface}`,
     check: (need) => verifier(need),
     holds: (capability) => verifier.holds(capability),
@@ -65,6 +52,8 @@ function makePolicyAuthority(
             { missing: `effect.${effect}`, surface },
           ),
   };
+  known.set(policy, surface, { catalog, authority });
+  return authority;
 }
 
 const ofTokens = new WeakMap<VerifiedToken, Authority>();
@@ -93,20 +82,26 @@ export function verifierOf(authority: Authority): Verifier {
   return globs ? Object.assign(check, { globs: () => globs() }) : check;
 }
 
+/** The same without the capabilities that are refused. */
+export const without = (
+  authority: Authority,
+  refusal: (capability: string) => Outcome<null> | undefined,
+): Authority => ({
+  ...authority,
+  check: (need) => refusal(need.capability) ?? authority.check(need),
+  holds: (capability) => refusal(capability) ?? authority.holds(capability),
+});
+
 /** Held to these names, and to calling tools at all, which are then judged themselves. */
 export function heldTo(authority: Authority, only: readonly string[] | undefined): Authority {
   if (only === undefined) return authority;
-  const refusal = (capability: string): Outcome<null> | undefined =>
+  return without(authority, (capability) =>
     capability === 'tool.execute' || only.includes(capability)
       ? undefined
       : fail(
           'permission_denied',
           `the tool that does this does not require \`${capability}\`; add it to its \`requires\``,
           { missing: capability },
-        );
-  return {
-    ...authority,
-    check: (need) => refusal(need.capability) ?? authority.check(need),
-    holds: (capability) => refusal(capability) ?? authority.holds(capability),
-  };
+        ),
+  );
 }

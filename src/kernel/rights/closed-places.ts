@@ -1,30 +1,17 @@
 // Places that no right over files reaches, whoever holds it and however the path is written: the
 // user's own folder with its keys (a project may be the home folder), and the project's items, also
 // where `.ai` is a link to a folder with another name.
-import { realpathSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { type Clock, createLooks, fail, isInside } from '../../base/index.ts';
 import type { Authority } from '../call.ts';
 import type { PlannedNeed } from '../primitive.ts';
+import { realOf } from './project-path.ts';
 
 interface ClosedPlaces {
   /** Real path of the project. */
   project: string;
   /** The user's folder: keys, trust store, own items and policy. */
   home: string;
-}
-
-function realOf(path: string): string {
-  try {
-    return realpathSync.native(path);
-  } catch {
-    return path; // not there yet: then nothing leads to it through a link either
-  }
-}
-
-interface RealPlaces {
-  home: string;
-  items: string;
 }
 
 /**
@@ -36,13 +23,16 @@ export function createKeepOut(
   clock: Clock,
 ): (authority: Authority) => Authority {
   const looks = createLooks(clock);
-  let real: RealPlaces | undefined;
+  const listed = { home, items: join(project, '.ai') };
+  const real = { ...listed };
   const known = new WeakMap<Authority, Authority>();
 
-  function places(): RealPlaces {
-    if (real && looks.isRecent()) return real;
+  function places() {
+    if (looks.isRecent()) return real;
     looks.begin();
-    real = { home: realOf(home), items: realOf(join(project, '.ai')) };
+    // What is not there yet has no link that leads to it either.
+    real.home = realOf(listed.home) ?? listed.home;
+    real.items = realOf(listed.items) ?? listed.items;
     return real;
   }
   function refusal({ capability, scope }: PlannedNeed): string | undefined {

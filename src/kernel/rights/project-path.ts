@@ -13,8 +13,17 @@ export interface ProjectPath {
 
 const MAX_PATH = 4096;
 
+/** Undefined when it is not there or not for us to see. */
+export const realOf = (path: string): string | undefined => {
+  try {
+    return realpathSync.native(path);
+  } catch {
+    return undefined;
+  }
+};
+
 /** Real path of the longest existing ancestor, plus what does not exist yet. */
-function realOf(path: string): Outcome<string> {
+function realOrNew(path: string): Outcome<string> {
   const missing: string[] = [];
   for (let current = path; ; current = dirname(current)) {
     try {
@@ -44,7 +53,7 @@ export function resolveProjectPath(projectRoot: string, path: string): Outcome<P
   if (/[\u0000-\u001f\u007f]/.test(path)) {
     return fail('invalid_input', `path ${JSON.stringify(path)} holds a control character`);
   }
-  const real = realOf(isAbsolute(path) ? path : resolve(projectRoot, path));
+  const real = realOrNew(isAbsolute(path) ? path : resolve(projectRoot, path));
   if (!real.ok) return real;
   const inside = relative(projectRoot, real.output);
   if (inside === '..' || inside.startsWith(`..${sep}`) || isAbsolute(inside)) {

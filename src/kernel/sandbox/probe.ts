@@ -1,30 +1,20 @@
 // Is there a sandbox that works here? Asked once at start by really running something in it: a
 // binary on the path proves nothing where user namespaces are switched off.
 import { spawn } from 'node:child_process';
-import { accessSync, constants } from 'node:fs';
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { bwrapWorld } from './bwrap.ts';
 import { ARGUMENTS_FD, SANDBOX_PATH, type SandboxReport } from './plan.ts';
 import { PROGRAMS, utilLinuxLaunch } from './util-linux.ts';
+import { isExecutable } from './visible.ts';
 
 const PROBE_MS = 10_000;
 const MAX_SAID = 65_536;
 /** Where the system puts it: the person's path is not asked, a project could be on it. */
 const FOLDERS = [...SANDBOX_PATH.split(':'), '/usr/local/bin', '/run/wrappers/bin'];
 
-function findIn(folders: readonly string[], name: string): string | undefined {
-  return folders
-    .map((folder) => join(folder, name))
-    .find((path) => {
-      try {
-        accessSync(path, constants.X_OK);
-        return true;
-      } catch {
-        return false;
-      }
-    });
-}
+const findIn = (folders: readonly string[], name: string): string | undefined =>
+  folders.map((folder) => join(folder, name)).find(isExecutable);
 
 /** Like a real start: `options` come on a descriptor. The text is what it said, of a failure why. */
 const run = (file: string, args: readonly string[], options = '') =>

@@ -3,8 +3,8 @@
 import { lstatSync, mkdirSync, readdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fail, isInside, type Outcome, ok } from '../../base/index.ts';
+import { realOf } from '../rights/project-path.ts';
 import { closedIn, findTraps, isRepositoryFolder, setTrapsAside, type Traps } from './traps.ts';
-import { realOf } from './visible.ts';
 import { type MountPlace, type WritablePlaces, writablePlaces } from './writable.ts';
 
 export interface ProjectView {

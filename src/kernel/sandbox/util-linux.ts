@@ -4,6 +4,7 @@
 import { existsSync, lstatSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Outcome, ok } from '../../base/index.ts';
+import { realOf } from '../rights/project-path.ts';
 import {
   ARGUMENTS_FD,
   identityOf,
@@ -15,7 +16,7 @@ import {
   type SandboxPlan,
 } from './plan.ts';
 import { isCovered } from './project.ts';
-import { realOf, systemPlaces } from './visible.ts';
+import { systemPlaces } from './visible.ts';
 
 /** Called by name, on the path that a sandbox is started with. */
 export const PROGRAMS = [

@@ -1,9 +1,10 @@
 // What of the system a sandboxed child can see: a list of what is needed to run programs, nothing
 // else. The home folder, other projects, sockets and other people's files do not exist in there.
 
-import { existsSync, realpathSync } from 'node:fs';
+import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { isInside } from '../../base/index.ts';
+import { realOf } from '../rights/project-path.ts';
 
 const SYSTEM = [
   '/usr',
@@ -58,12 +59,12 @@ const TOOLCHAIN = [
   'plugins',
 ];
 
-/** Undefined when it is not there or not for us to see. */
-export const realOf = (path: string): string | undefined => {
+export const isExecutable = (path: string): boolean => {
   try {
-    return realpathSync.native(path);
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
   } catch {
-    return undefined;
+    return false;
   }
 };
 

@@ -3,6 +3,7 @@
 import { Validator } from '@cfworker/json-schema';
 import {
   asJson,
+  type Failure,
   fail,
   getOwn,
   isDeeperThan,
@@ -173,6 +174,19 @@ export function hasPatterns(schema: Json): boolean {
   );
 }
 
+/** Every problem is listed, not only the first. */
+export function misfit(
+  what: string,
+  errors: readonly ValidationError[],
+  more: JsonObject = {},
+): Failure {
+  const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');
+  return fail('invalid_input', `${what} do not fit: ${list}`, {
+    validation_errors: asJson(errors),
+    ...more,
+  });
+}
+
 /** Fills defaults, refuses unknown names with a suggestion, checks types. */
 export function checkParameters(
   toolId: string,
@@ -200,9 +214,5 @@ export function checkParameters(
     if (!Object.hasOwn(filled, name)) errors.push({ field: name, error: 'required, but missing' });
   }
   if (errors.length === 0) errors.push(...validate(filled, schema));
-  if (errors.length === 0) return ok(filled);
-  const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');
-  return fail('invalid_input', `parameters of \`${toolId}\` do not fit: ${list}`, {
-    validation_errors: asJson(errors),
-  });
+  return errors.length === 0 ? ok(filled) : misfit(`parameters of \`${toolId}\``, errors);
 }

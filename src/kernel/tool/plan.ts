@@ -53,12 +53,7 @@ export interface Plan {
 
 const DEFAULT_TIMEOUT_MS = 120_000;
 
-interface ChosenAction {
-  name: string;
-  parameters: readonly ToolParameter[];
-  requires: readonly string[] | undefined;
-  effect: ToolEffect | undefined;
-}
+type ChosenAction = Tool['actions'][number];
 
 /** The action that the parameter `action` names; a tool without actions has none. */
 function chooseAction(
@@ -78,16 +73,8 @@ function chooseAction(
       actions: names,
     });
   }
-  return ok({ requires: undefined, effect: undefined, ...action });
+  return ok(action);
 }
-
-const actionParameter = (names: readonly string[]): ToolParameter => ({
-  name: 'action',
-  type: 'string',
-  required: true,
-  description: 'what to do',
-  enum: [...names],
-});
 
 /** Every link must be readable and its signature in order; the reason names the link. */
 function brokenLink(links: readonly PlannedTool[]): Outcome<null> {
@@ -111,10 +98,15 @@ function planOf(
 ): Plan {
   const tools = links.map((link) => link.tool as Tool);
   const tool = tools[0] as Tool;
+  const choice: ToolParameter = {
+    name: 'action',
+    type: 'string',
+    required: true,
+    description: 'what to do',
+    enum: tool.actions.map(({ name }) => name),
+  };
   const inherited = inheritParameters([
-    ...(action
-      ? [[actionParameter(tool.actions.map(({ name }) => name)), ...action.parameters]]
-      : []),
+    ...(action ? [[choice, ...action.parameters]] : []),
     ...tools.map((link) => link.parameters),
   ]);
   const own = action?.requires ?? tool.requires;

@@ -123,19 +123,6 @@ const isStreaming = (config: JsonObject, parameters: JsonObject): boolean =>
     getOwn(parameters, 'stream') === true ||
     getOwn(config.body ?? null, 'stream') === true);
 
-/** What is filled in, and what is left as it was written. */
-function splitConfig(
-  config: JsonObject,
-  kept: readonly string[],
-): { open: JsonObject; closed: JsonObject } {
-  if (kept.length === 0) return { open: config, closed: {} };
-  const parts = Object.entries(config);
-  return {
-    open: Object.fromEntries(parts.filter(([name]) => !kept.includes(name))),
-    closed: Object.fromEntries(parts.filter(([name]) => kept.includes(name))),
-  };
-}
-
 /** The merged config with environment and parameters in place. Secrets come back beside it. */
 export function completeConfig(
   plan: Plan,
@@ -153,11 +140,12 @@ export function completeConfig(
   // In one pass over the authored text: neither a secret nor a parameter is read as a placeholder.
   // No parameter can have this name: those that begin so are the runtime's.
   const given = key === undefined ? parameters : { ...parameters, __idempotency_key: key };
-  const kept = verbatim.filter((name) => Object.hasOwn(plan.config, name));
-  const { open, closed } = splitConfig(plan.config, kept);
+  const open = { ...plan.config };
+  const kept = Object.entries(open).filter(([name]) => verbatim.includes(name));
+  for (const [name] of kept) delete open[name];
   const filled = fillConfig(open, { env, declared: plan.env, parameters: given, required });
   if (!filled.ok) return filled;
-  const config = { ...(filled.output.value as JsonObject), ...closed };
+  const config = { ...(filled.output.value as JsonObject), ...Object.fromEntries(kept) };
   const complete = { config, secrets: filled.output.secrets };
   return chosenByCaller(plan, complete) ?? ok(complete);
 }

@@ -64,10 +64,14 @@ export function givenValue({ values }: ExecuteRequest, name: string): Value | un
 }
 
 /** Each parameter is an input of the operation, with the role its declaration gives it. */
-function inputsOf({ roles }: Plan, parameters: JsonObject, request: ExecuteRequest): Input[] {
+export function inputsOf(
+  request: ExecuteRequest,
+  parameters: JsonObject,
+  roles?: Plan['roles'],
+): Input[] {
   const inputs: Input[] = [];
   for (const name of Object.keys(parameters)) {
-    const role = roles.get(name);
+    const role = roles?.get(name);
     const value = givenValue(request, name) ?? makeValue(parameters[name] as Json);
     inputs.push(role ? { name, value, role } : { name, value });
   }
@@ -164,7 +168,7 @@ function call(
   { plan, parameters }: CheckedCall,
   request: ExecuteRequest,
 ): PreparedCall {
-  const inputs = inputsOf(plan, parameters, request);
+  const inputs = inputsOf(request, parameters, plan.roles);
   const narrowed = (authority: Authority) => restrictUnsigned(authority, plan, ports.signatures());
   return {
     op: operationFor(plan),

@@ -12,8 +12,8 @@ import {
 import { type MaybePromise, makeValue, type Operation } from '../../flow/index.ts';
 import type { Authority, Caller } from '../call.ts';
 import type { HttpPrimitive } from '../http/http-client.ts';
-import type { PreparedRequest } from '../http/prepared-request.ts';
-import type { Primitive, PrimitiveCall } from '../primitive.ts';
+import type { PreparedRequest, Received } from '../http/prepared-request.ts';
+import type { Primitive } from '../primitive.ts';
 import { verifierOf } from '../rights/authority.ts';
 import type { Sink, StreamEvent } from '../sink.ts';
 import { checkParameters } from './parameters.ts';
@@ -31,7 +31,6 @@ import {
   refusePatterns,
   refuseSecrets,
   restrictUnsigned,
-  type SignaturePolicy,
   toolFacts,
 } from './tool-rights.ts';
 
@@ -82,8 +81,6 @@ function isDirect({ config, dependencies }: Plan, varying: string): boolean {
 }
 
 /** Of the stream that `received` was, in the fields of a tool's result. */
-type Received = Extract<Awaited<ReturnType<PreparedRequest['send']>>, { ok: true }>['output'];
-
 function resultOf(received: Received): Outcome<JsonObject> {
   if (received.kind === 'answer') return ok(received.output);
   const { facts, count, endedCleanly, failure } = received.end;
@@ -157,24 +154,6 @@ const indirect = (
   },
 });
 
-type Requested = Pick<PrimitiveCall, 'tool' | 'config' | 'parameters' | 'secrets' | 'timeoutMs'>;
-
-/** The request that these parameters make. */
-function requestOf(
-  { env }: ToolPorts,
-  plan: Plan,
-  policy: SignaturePolicy,
-  parameters: JsonObject,
-): Outcome<Requested> {
-  const filled = completeConfig(plan, parameters, env);
-  if (!filled.ok) return filled;
-  const { config, secrets } = filled.output;
-  const { timeoutMs } = plan;
-  const tool = toolFacts(plan, policy);
-  const hidden = [...secrets, ...declaredIn(env, plan)];
-  return ok({ tool, config, parameters, timeoutMs, secrets: hidden });
-}
-
 async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
   const { leaf, schema, parameters: declared } = plan;
   const mounted = ports.primitives.get(plan.primitive);
@@ -189,9 +168,15 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
     if (!isHttp(primitive) || !isDirect(plan, varying)) {
       return ok(indirect(ports, { plan, parameters }));
     }
-    const request = requestOf(ports, plan, policy, parameters);
-    if (!request.ok) return request;
-    const prepared = primitive.prepare(request.output);
+    const filled = completeConfig(plan, parameters, ports.env);
+    if (!filled.ok) return filled;
+    const prepared = primitive.prepare({
+      tool: toolFacts(plan, policy),
+      config: filled.output.config,
+      parameters,
+      timeoutMs: plan.timeoutMs,
+      secrets: [...filled.output.secrets, ...declaredIn(ports.env, plan)],
+    });
     return prepared.ok ? ok(direct(ports, plan, prepared.output)) : prepared;
   }
   return {

@@ -1,7 +1,8 @@
 import { fail, getOwn, type Outcome, ok } from '../../base/index.ts';
 import type { Authority } from '../call.ts';
-import type { PlannedNeed, PrimitiveCall } from '../primitive.ts';
+import type { PrimitiveCall } from '../primitive.ts';
 import { PROGRAM } from '../primitives/program-tools.ts';
+import { without } from '../rights/authority.ts';
 import type { Plan, PlannedTool } from './plan.ts';
 
 // The capability gate of a tool call: what is asked before anything of the call is known but its
@@ -48,12 +49,7 @@ export function restrictUnsigned(
   policy: SignaturePolicy,
 ): Authority {
   const refuse = unsignedRefusal(plan, policy);
-  if (!refuse) return authority;
-  return {
-    ...authority,
-    check: (need: PlannedNeed) => refuse(need.capability) ?? authority.check(need),
-    holds: (capability) => refuse(capability) ?? authority.holds(capability),
-  };
+  return refuse ? without(authority, refuse) : authority;
 }
 
 /**

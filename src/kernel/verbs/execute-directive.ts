@@ -3,7 +3,6 @@
 // harness could run it as a thread.
 import {
   asJson,
-  type Failure,
   fail,
   getOwn,
   type Json,
@@ -24,8 +23,8 @@ import {
 } from '../../items/index.ts';
 import { type Authority, type ExecuteRequest, type Kind, type PreparedCall } from '../call.ts';
 import { checkSignature, type ItemMarks, isSigned } from '../rights/item-marks.ts';
-import { type ValidationError, validate } from '../tool/parameters.ts';
-import { givenValue } from '../tool/run-tool.ts';
+import { misfit, type ValidationError, validate } from '../tool/parameters.ts';
+import { inputsOf } from '../tool/run-tool.ts';
 import { MODIFY_ACTIONS, type Modifier } from './modify.ts';
 
 type DirectiveItem = Extract<Item, { kind: 'directive' }>;
@@ -37,15 +36,6 @@ function coerce(value: Json, type: string): Json {
     return Number(value);
   if (type === 'boolean' && (value === 'true' || value === 'false')) return value === 'true';
   return value;
-}
-
-/** Every problem is listed, not only the first. */
-function misfit(what: string, errors: readonly ValidationError[], more: JsonObject = {}): Failure {
-  const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');
-  return fail('invalid_input', `${what} do not fit: ${list}`, {
-    validation_errors: asJson(errors),
-    ...more,
-  });
 }
 
 /** Declared inputs, with defaults. */
@@ -167,12 +157,6 @@ interface Loaded {
   directive: Directive;
   items: readonly DirectiveItem[];
 }
-
-const inputsOf = (request: ExecuteRequest, data: JsonObject): Input[] =>
-  Object.entries(data).map(([name, value]) => ({
-    name,
-    value: givenValue(request, name) ?? makeValue(value),
-  }));
 
 /** What the guards passed on, under the names it came in with. */
 function passedOn(inputs: readonly Input[], values: readonly Value[]): JsonObject {
