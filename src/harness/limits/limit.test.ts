@@ -21,8 +21,8 @@ const none: LimitAmounts = {};
 
 test('ten of ten turns can be used, the eleventh is refused', () => {
   const limits = limitsOf({ turns: 10 });
-  expect(firstExceeded({ turns: 9n }, none, UNITS.turn, limits)).toBeUndefined();
-  expect(firstExceeded({ turns: 10n }, none, UNITS.turn, limits)).toEqual({
+  expect(firstExceeded({ turns: 9n }, UNITS.turn, limits)).toBeUndefined();
+  expect(firstExceeded({ turns: 10n }, UNITS.turn, limits)).toEqual({
     name: 'limit',
     code: 'turns_exceeded',
     limit: 'turns',
@@ -41,7 +41,7 @@ test('every limit admits exactly as many units as it says, and zero admits none'
       (name, max, open) => {
         const limits = limitsOf({ [name]: max });
         let used = 0n;
-        while (!firstExceeded({ [name]: used }, { [name]: BigInt(open) }, { [name]: 1n }, limits)) {
+        while (!firstExceeded({ [name]: used + BigInt(open) }, { [name]: 1n }, limits)) {
           used += 1n;
         }
         expect(used).toBe(BigInt(Math.max(0, max - open)));
@@ -50,53 +50,51 @@ test('every limit admits exactly as many units as it says, and zero admits none'
   );
 });
 
-test('open reservations count as used', () => {
+test('what was used and the worst case of the unit count together', () => {
   const limits = limitsOf({ tokens: 100 });
-  const event = firstExceeded({ tokens: 40n }, { tokens: 40n }, { tokens: 21n }, limits);
+  const event = firstExceeded({ tokens: 80n }, { tokens: 21n }, limits);
   expect(event).toMatchObject({ code: 'tokens_exceeded', current: 80, max: 100 });
 });
 
 test('a reported overrun stops the next unit, whatever kind it is', () => {
   const limits = limitsOf({ tokens: 100 });
-  expect(firstExceeded({ tokens: 101n }, none, UNITS.tool, limits)?.limit).toBe('tokens');
-  expect(firstExceeded({ tokens: 100n }, none, UNITS.tool, limits)).toBeUndefined();
+  expect(firstExceeded({ tokens: 101n }, UNITS.tool, limits)?.limit).toBe('tokens');
+  expect(firstExceeded({ tokens: 100n }, UNITS.tool, limits)).toBeUndefined();
 });
 
 test('the last turn of a thread can still use its tools', () => {
   const limits = limitsOf({ turns: 1, tool_calls: 2 });
-  expect(firstExceeded({ turns: 1n, tool_calls: 1n }, none, UNITS.tool, limits)).toBeUndefined();
+  expect(firstExceeded({ turns: 1n, tool_calls: 1n }, UNITS.tool, limits)).toBeUndefined();
 });
 
 test('nothing starts at the deadline, and a duration of zero starts nothing', () => {
-  expect(firstExceeded({ duration: 999n }, none, UNITS.tool, limitsOf({ duration: 1 }))).toBe(
-    undefined,
-  );
-  expect(firstExceeded({ duration: 1000n }, none, UNITS.turn, limitsOf({ duration: 1 }))).toEqual({
+  expect(firstExceeded({ duration: 999n }, UNITS.tool, limitsOf({ duration: 1 }))).toBe(undefined);
+  expect(firstExceeded({ duration: 1000n }, UNITS.turn, limitsOf({ duration: 1 }))).toEqual({
     name: 'limit',
     code: 'duration_exceeded',
     limit: 'duration',
     current: 1,
     max: 1,
   });
-  expect(firstExceeded(none, none, UNITS.turn, limitsOf({ duration: 0 }))?.limit).toBe('duration');
+  expect(firstExceeded(none, UNITS.turn, limitsOf({ duration: 0 }))?.limit).toBe('duration');
 });
 
 test('depth is the distance of the child, not a sum', () => {
   const limits = limitsOf({ depth: 2 });
-  expect(firstExceeded({ spawns: 1n }, none, UNITS.spawn(2), limits)).toBeUndefined();
-  expect(firstExceeded(none, none, UNITS.spawn(3), limits)).toMatchObject({
+  expect(firstExceeded({ spawns: 1n }, UNITS.spawn(2), limits)).toBeUndefined();
+  expect(firstExceeded(none, UNITS.spawn(3), limits)).toMatchObject({
     code: 'depth_exceeded',
     current: 3,
     max: 2,
   });
   // A child deeper than its own limit may still work; it may not spawn.
-  expect(firstExceeded(none, none, UNITS.tool, limitsOf({ depth: 0 }))).toBeUndefined();
+  expect(firstExceeded(none, UNITS.tool, limitsOf({ depth: 0 }))).toBeUndefined();
 });
 
 test('context is judged per request', () => {
   const limits = limitsOf({ context: 100 });
-  expect(firstExceeded({ context: 90n }, none, { context: 100n }, limits)).toBeUndefined();
-  expect(firstExceeded(none, none, { context: 101n }, limits)).toMatchObject({
+  expect(firstExceeded({ context: 90n }, { context: 100n }, limits)).toBeUndefined();
+  expect(firstExceeded(none, { context: 101n }, limits)).toMatchObject({
     code: 'context_exceeded',
     current: 101,
     max: 100,
@@ -106,12 +104,12 @@ test('context is judged per request', () => {
 test('of two limits reached at once the first of the list is reported', () => {
   const limits = limitsOf({ turns: 0, tokens: 0, tool_calls: 0 });
   const unit = { turns: 1n, tokens: 1n, tool_calls: 1n };
-  expect(firstExceeded(none, none, unit, limits)?.limit).toBe('turns');
+  expect(firstExceeded(none, unit, limits)?.limit).toBe('turns');
 });
 
 test('money in events and conditions is a number, exact as far as numbers are', () => {
   const limits = limitsOf({ spend: '0.1' });
-  const event = firstExceeded({ spend: 100_000_000n }, none, { spend: 1n }, limits);
+  const event = firstExceeded({ spend: 100_000_000n }, { spend: 1n }, limits);
   expect(event).toMatchObject({ code: 'spend_exceeded', current: 0.1, max: 0.1 });
 });
 
@@ -221,7 +219,6 @@ const plan: RequestPlan = {
   maxTokens: 4000,
   minTokens: 256,
   used: {},
-  reserved: {},
   limits: limitsOf(),
   price: PRICE,
 };
@@ -294,7 +291,7 @@ test('what is allowed fits, and one token more would not', () => {
       };
       const fit = fitRequest(request);
       if ('event' in fit) return;
-      expect(firstExceeded(request.used, {}, fit.unit, limits)).toBeUndefined();
+      expect(firstExceeded(request.used, fit.unit, limits)).toBeUndefined();
       if (fit.maxTokens === max + 1) return;
       const more = fitRequest({ ...request, maxTokens: fit.maxTokens + 1, minTokens: 1e9 });
       expect(more).toHaveProperty('event');

@@ -1,5 +1,5 @@
 // Limits as whole numbers: counts as they are, time in milliseconds, money in nano-units. Before a
-// unit of work starts, what was used, what is set aside and the unit's worst case must fit together.
+// unit of work starts, what was used and the unit's worst case must fit together.
 import type { JsonObject } from '../../base/index.ts';
 import { formatMoney, type Price, parseMoney, worstCost } from '../../llm/index.ts';
 
@@ -71,7 +71,6 @@ export const limitNumber = (name: LimitName, value: bigint): number =>
  */
 export function firstExceeded(
   used: LimitAmounts,
-  reserved: LimitAmounts,
   unit: LimitAmounts,
   limits: EffectiveLimits,
 ): LimitEvent | undefined {
@@ -79,20 +78,11 @@ export function firstExceeded(
     const max = limits[name]?.value;
     if (max === undefined) continue;
     const own = unit[name] ?? 0n;
-    const before = PER_UNIT.has(name) ? 0n : (used[name] ?? 0n) + (reserved[name] ?? 0n);
+    const before = PER_UNIT.has(name) ? 0n : (used[name] ?? 0n);
     if (before + own > max) return limitEvent(name, PER_UNIT.has(name) ? own : before, max);
   }
   return undefined;
 }
-
-/** What the limit would have to be for the unit to start. */
-const neededFor = (
-  limit: LimitName,
-  unit: LimitAmounts,
-  used: LimitAmounts,
-  reserved: LimitAmounts,
-): bigint =>
-  (unit[limit] ?? 0n) + (PER_UNIT.has(limit) ? 0n : (used[limit] ?? 0n) + (reserved[limit] ?? 0n));
 
 export const limitEvent = (limit: LimitName, current: bigint, max: bigint): LimitEvent => ({
   name: 'limit',
@@ -187,7 +177,6 @@ interface RequestPlan {
   /** A shorter answer is not worth sending the request; data, 256 unless somebody changed it. */
   readonly minTokens: number;
   readonly used: LimitAmounts;
-  readonly reserved: LimitAmounts;
   readonly limits: EffectiveLimits;
   /** What the model can hold, input and answer together. */
   readonly window?: number;
@@ -216,7 +205,7 @@ function longestAnswer(plan: RequestPlan, least: number, most: number): number {
   while (bad - good > 1) {
     const middle = Math.floor((good + bad) / 2);
     const unit = requestUnit(plan.input, middle, plan.price);
-    if (firstExceeded(plan.used, plan.reserved, unit, plan.limits)) bad = middle;
+    if (firstExceeded(plan.used, unit, plan.limits)) bad = middle;
     else good = middle;
   }
   return good;
@@ -224,16 +213,20 @@ function longestAnswer(plan: RequestPlan, least: number, most: number): number {
 
 /** Lowers the answer to what is left; below the smallest useful answer the request is refused. */
 export function fitRequest(plan: RequestPlan): RequestFit {
-  const { input, price, window, limits, used, reserved } = plan;
+  const { input, price, window, limits, used } = plan;
   const least = Math.max(1, Math.min(plan.minTokens, plan.maxTokens));
   const most = window === undefined ? plan.maxTokens : Math.min(plan.maxTokens, window - input);
   const wanted = most < least ? undefined : requestUnit(input, most, price);
-  if (wanted && !firstExceeded(used, reserved, wanted, limits)) {
+  if (wanted && !firstExceeded(used, wanted, limits)) {
     return { maxTokens: most, unit: wanted };
   }
   const smallest = requestUnit(input, least, price);
-  const event = firstExceeded(used, reserved, smallest, limits);
-  if (event) return { event, needed: neededFor(event.limit, smallest, used, reserved) };
+  const event = firstExceeded(used, smallest, limits);
+  if (event) {
+    const { limit } = event;
+    const before = PER_UNIT.has(limit) ? 0n : (used[limit] ?? 0n);
+    return { event, needed: before + (smallest[limit] ?? 0n) };
+  }
   if (!wanted) {
     const max = BigInt(window ?? 0);
     return { event: limitEvent('context', BigInt(input), max), needed: BigInt(input + least) };

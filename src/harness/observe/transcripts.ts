@@ -22,8 +22,8 @@ import {
   type TranscriptEvent,
 } from '../../store/index.ts';
 import type { KnownSecrets } from '../secrets/known-secrets.ts';
-import { encode, readStored } from '../thread/journal-codec.ts';
-import type { Noted } from '../thread/journal-event.ts';
+import { type Noted, readStored } from '../thread/journal-event.ts';
+import { encode } from '../thread/journal-writer.ts';
 
 /** A result is shown further than an argument: it is what people look for. */
 const RESULT = 2000;

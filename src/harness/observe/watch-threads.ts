@@ -21,7 +21,7 @@ import {
   type KnownSecrets,
 } from '../secrets/known-secrets.ts';
 import { sealStore } from '../secrets/sealed-store.ts';
-import { withTexts } from '../thread/journal-codec.ts';
+import { withTexts } from '../thread/journal-event.ts';
 import type { ThreadFacts, ThreadResult, WatchPort } from '../thread/ports.ts';
 import { type HarnessPorts } from '../thread/thread.ts';
 import { createNotifier, postNotice, runNotice } from './notify.ts';

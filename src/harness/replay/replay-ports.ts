@@ -18,8 +18,13 @@ import type {
 } from '../../store/index.ts';
 import { countChild, namedIn } from '../children/children.ts';
 import { packCost } from '../limits/cost.ts';
-import { decodeAll, readStored } from '../thread/journal-codec.ts';
-import { type EventType, notedOf, type Recorded } from '../thread/journal-event.ts';
+import {
+  decodeAll,
+  type EventType,
+  notedOf,
+  type Recorded,
+  readStored,
+} from '../thread/journal-event.ts';
 import { createLiveThreads } from '../thread/live-threads.ts';
 import { createReplayRecord, type ReplayRecord } from '../thread/recorded-events.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';

@@ -15,17 +15,14 @@ import {
   type Store,
   type ThreadRow,
 } from '../../store/index.ts';
-import { unpackLimits } from '../limits/effective-limits.ts';
 import { createThread } from '../run/create.ts';
-import { prepareThread } from '../run/prepare.ts';
-import { type ResumeOptions, resumeThread } from '../run/resume.ts';
+import { prepareAgain, type ResumeOptions, resumeThread, startOf } from '../run/resume.ts';
 import { hasShippedRunner } from '../run/runner.ts';
 import { type BirthPlace, runHook, runPrepared } from '../run/start.ts';
 import { apartKey } from '../thread/budget.ts';
 import { unpackMarks } from '../thread/conversation.ts';
-import { encode, readJournal } from '../thread/journal-codec.ts';
-import { type Noted, notedOf, type Recorded } from '../thread/journal-event.ts';
-import { LEASE_MS } from '../thread/journal-writer.ts';
+import { type Noted, notedOf, type Recorded, readJournal } from '../thread/journal-event.ts';
+import { encode, LEASE_MS } from '../thread/journal-writer.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { createReplayRecord, isResume } from '../thread/recorded-events.ts';
 import { restoreThread } from '../thread/restore.ts';
@@ -94,9 +91,6 @@ export interface ReplayOptions {
   until?: number;
 }
 
-const startOf = (events: readonly Recorded[]) =>
-  events.find((event) => event.type === 'thread_start')?.data;
-
 function mayReplay({ id, status, runner, project }: ThreadRow, ports: HarnessPorts): Outcome<null> {
   if (!isEnded(status)) return fail('conflict', `thread \`${id}\` has not ended: it is ${status}`);
   if (!hasShippedRunner(runner)) {
@@ -104,22 +98,6 @@ function mayReplay({ id, status, runner, project }: ThreadRow, ports: HarnessPor
   }
   if (project === ports.project) return ok(null);
   return fail('invalid_input', `thread \`${id}\` worked in \`${project}\`: replay needs its items`);
-}
-
-/** With the inputs, the model and the limits it had. */
-async function prepareReplay(
-  ports: HarnessPorts,
-  row: ThreadRow,
-  model: string,
-): Promise<Outcome<Prepared>> {
-  const request = { directive: row.directive, inputs: row.inputs as JsonObject };
-  const own = await prepareThread(ports, request);
-  const isOwn = own.ok && own.output.model.model === model;
-  const prepared =
-    isOwn || model === '' || model === 'none'
-      ? own
-      : await prepareThread(ports, { ...request, model });
-  return prepared.ok ? ok({ ...prepared.output, limits: unpackLimits(row.limits) }) : prepared;
 }
 
 /** As it stands in the empty registry: nothing is limited there, and nobody but this process holds it. */
@@ -171,7 +149,7 @@ async function parentOf(
   const journal = await readJournal(real, row.parent);
   if (!journal.ok) return journal;
   const before = journal.output.filter(({ ts }) => ts <= row.created);
-  const prepared = await prepareReplay(ports, held.row, startOf(before)?.model ?? '');
+  const prepared = await prepareAgain(ports, held.row, before);
   if (!prepared.ok) return prepared;
   const parent = await createThread(ports, {
     prepared: prepared.output,
@@ -282,8 +260,7 @@ export async function replayThread(
   const events = journal.output.slice(0, endOf(journal.output));
   const record = createReplayRecord(events);
   const stage = createReplayStage(ports, store, empty, id, record);
-  const model = startOf(events)?.model ?? '';
-  const prepared = await prepareReplay(stage.ports, row.output, model);
+  const prepared = await prepareAgain(stage.ports, row.output, events);
   if (!prepared.ok) return prepared;
   const place = await placeOf(stage, store, row.output, events);
   if (!place.ok) return place;

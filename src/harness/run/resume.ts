@@ -9,8 +9,14 @@ import { unpackLimits } from '../limits/effective-limits.ts';
 import type { Ending } from '../loop.ts';
 import { lastSpoken, restoreIntents } from '../step/call-intent.ts';
 import { returned } from '../step/step.ts';
-import { decodeAll, readJournal } from '../thread/journal-codec.ts';
-import type { EventType, JournalEvent, Recorded } from '../thread/journal-event.ts';
+import {
+  type DataOf,
+  decodeAll,
+  type EventType,
+  type JournalEvent,
+  type Recorded,
+  readJournal,
+} from '../thread/journal-event.ts';
 import { LEASE_MS } from '../thread/journal-writer.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { replyAt } from '../thread/recorded-events.ts';
@@ -82,13 +88,16 @@ function endingBeforeCrash(thread: Thread, history: readonly Recorded[]): Ending
 
 // A thread that was paused, or that a process left behind, goes on from its journal.
 
+export const startOf = (history: readonly Recorded[]): DataOf<'thread_start'> | undefined =>
+  history.find((event) => event.type === 'thread_start')?.data;
+
 /** As it was when the thread began: its model and its limits, whatever the files say by now. */
-async function prepareAgain(
+export async function prepareAgain(
   ports: HarnessPorts,
   row: ThreadRow,
   history: readonly Recorded[],
 ): Promise<Outcome<Prepared>> {
-  const begun = history.find((event) => event.type === 'thread_start')?.data;
+  const begun = startOf(history);
   const request = {
     directive: row.directive,
     inputs: row.inputs as JsonObject,

@@ -1,6 +1,7 @@
 // What a process left open when it ended: calls that were begun, requests whose answer nobody read,
 // hooks nobody waits for. Each is brought to an end before the thread goes on.
-import { isEnded, type OpenReservation, type ThreadSummary } from '../../store/index.ts';
+import { isEnded, type OpenReservation } from '../../store/index.ts';
+import { childrenOf } from '../children/wait.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
 import { createCostMeter, packCost, unpackCost } from '../limits/cost.ts';
 import { endCall, unfinishedCalls } from '../step/call-intent.ts';
@@ -84,22 +85,27 @@ export async function settleUnfinishedCalls(
 
 /** A hook's thread is part of one step; that step is done again, with a new one. */
 export async function endOrphanedHooks(thread: Thread): Promise<void> {
-  for (const hook of await hooksOf(thread)) {
+  const hooks = { parent: thread.place.id, kind: 'hook' } as const;
+  for (const hook of await childrenOf(thread.ports, hooks)) {
     if (!isEnded(hook.status)) await endHook(thread, hook.id);
   }
-  await countHooks(thread);
-}
-
-async function hooksOf({ ports, place: { id } }: Thread): Promise<ThreadSummary[]> {
-  const rows: ThreadSummary[] = [];
-  for (let cursor: string | undefined; ; ) {
-    const more = cursor === undefined ? {} : { cursor };
-    const page = await ports.store.query({ parent: id, kind: 'hook', limit: 500, ...more });
-    if (!page.ok) return rows;
-    rows.push(...page.output.rows);
-    cursor = page.output.next_cursor;
-    if (cursor === undefined) return rows;
+  // A hook may have ended, and its thread not have heard of it: what they all used is what counts.
+  const all = createCostMeter(() => 0);
+  for (const { cost } of await childrenOf(thread.ports, hooks)) {
+    const used = unpackCost(cost);
+    if (!used.ok) continue;
+    all.countHook(used.output);
+    all.countHook(used.output.hooks);
   }
+  const [now, known] = [all.read().hooks, thread.budget.meter.read().hooks];
+  // What is known already counts as nothing: a count never shrinks.
+  thread.budget.meter.countHook({
+    turns: now.turns - known.turns,
+    tool_calls: now.tool_calls - known.tool_calls,
+    tokens: now.tokens - known.tokens,
+    duration_ms: now.duration_ms - known.duration_ms,
+    spend: now.spend - known.spend,
+  });
 }
 
 async function endHook({ ports }: Thread, id: string): Promise<void> {
@@ -127,24 +133,4 @@ export async function finishEnded({ store, watch }: HarnessPorts): Promise<void>
     await store.release(lease);
     watch.done?.(lease.thread);
   }
-}
-
-/** A hook may have ended, and its thread not have heard of it: what they all used is what counts. */
-async function countHooks(thread: Thread): Promise<void> {
-  const all = createCostMeter(() => 0);
-  for (const { cost } of await hooksOf(thread)) {
-    const used = unpackCost(cost);
-    if (!used.ok) continue;
-    all.countHook(used.output);
-    all.countHook(used.output.hooks);
-  }
-  const [now, known] = [all.read().hooks, thread.budget.meter.read().hooks];
-  // What is known already counts as nothing: a count never shrinks.
-  thread.budget.meter.countHook({
-    turns: now.turns - known.turns,
-    tool_calls: now.tool_calls - known.tool_calls,
-    tokens: now.tokens - known.tokens,
-    duration_ms: now.duration_ms - known.duration_ms,
-    spend: now.spend - known.spend,
-  });
 }

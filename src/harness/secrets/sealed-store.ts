@@ -14,7 +14,7 @@ import {
   type StoredEvent,
   type Vault,
 } from '../../store/index.ts';
-import { readStored } from '../thread/journal-codec.ts';
+import { readStored } from '../thread/journal-event.ts';
 import { eventSecrets, inputSecrets, type KnownSecrets } from './known-secrets.ts';
 
 interface SealPorts {

@@ -18,7 +18,7 @@ import {
 } from '../../store/index.ts';
 import { awaitEnd, shownResult } from '../children/wait.ts';
 import { unpackMarks } from '../thread/conversation.ts';
-import { readJournal } from '../thread/journal-codec.ts';
+import { readJournal } from '../thread/journal-event.ts';
 import { type Asker, reach } from './access.ts';
 
 export interface Answer {

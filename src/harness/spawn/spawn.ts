@@ -99,7 +99,7 @@ function checkRights(ports: HarnessPorts, parent: Thread, prepared: Prepared): O
 
 /** One more child: may the parent have it by its own limits? */
 function checkSpawn({ budget: { meter, limits }, place: { depth } }: Thread): Outcome<null> {
-  const event = firstExceeded(usedAmounts(meter.read()), {}, UNITS.spawn(depth + 1), limits);
+  const event = firstExceeded(usedAmounts(meter.read()), UNITS.spawn(depth + 1), limits);
   if (!event) return ok(null);
   const { code, limit, current, max } = event;
   return fail(code, `limit \`${limit}\` reached: ${current} of ${max}; no thread was spawned`, {

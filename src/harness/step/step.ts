@@ -208,7 +208,7 @@ export function stepAct(thread: Thread, call: ToolCallBlock, known: StepFacts): 
   return {
     async intent() {
       const used = usedAmounts(meter.read());
-      const event = firstExceeded(used, {}, UNITS.tool, thread.budget.limits);
+      const event = firstExceeded(used, UNITS.tool, thread.budget.limits);
       if (event) return refusedBy(event, used.tool_calls ?? 0n);
       // Counted before the answer: a branch that runs at the same time sees it.
       meter.countToolCall();

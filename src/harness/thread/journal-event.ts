@@ -1,11 +1,21 @@
 // What a journal can say. Everything that is written about a thread is one of these, and whoever reads
-// a journal (resume, replay, transcripts, the command line) has it as one of these: `encode` and
-// `decode` in journal-codec.ts are the only ways in and out. Each kind of event is told once, as the
-// check that it passes on its way out; the types are made from the checks. A journal of version 1 has
-// the same events: what came later is optional or a type of its own.
-import { type Fault, getOwn, isObject, type Json, type JsonObject } from '../../base/index.ts';
+// a journal (resume, replay, transcripts, the command line) has it as one of these: what nobody wrote is
+// refused by `decode` (`journal_unreadable`) instead of being restored as something that happened, so no
+// reader has to doubt a shape. Each kind of event is told once, as the check that it passes on its way
+// out; the types are made from the checks. A journal of version 1 has the same events: what came later
+// is optional or a type of its own.
+import {
+  type Fault,
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
 import type { Block, BrokenReply, Stop, Usage } from '../../llm/index.ts';
-import { THREAD_STATUSES } from '../../store/index.ts';
+import { type Answer, type Store, type StoredEvent, THREAD_STATUSES } from '../../store/index.ts';
 import { LIMIT_NAMES } from '../limits/limit.ts';
 
 /** Where a value is not what it should be: '' for the value itself. Undefined: it is a `T`. */
@@ -318,12 +328,59 @@ export type Recorded = Noted & {
 };
 export type RecordedOf<Type extends EventType> = Extract<Recorded, { type: Type }>;
 
-/** What of an event's data is not what a journal can say; undefined: it is such an event. */
-export const problemIn = (type: string, given: Json): Problem =>
-  Object.hasOwn(DATA, type) ? DATA[type as EventType](given) : 'type';
-
 /** Without its place. */
 export function notedOf(event: Recorded): Noted {
   const { thread: _thread, seq: _seq, ts: _ts, ...noted } = event;
   return noted;
+}
+
+/** Without its text, and with other texts in its data, such as masks for secrets; the shape stays. */
+export function withTexts(event: Noted, change: (data: JsonObject) => JsonObject): Noted {
+  const { text: _, ...plain } = event;
+  return { ...plain, data: change(event.data as JsonObject) } as Noted;
+}
+
+/** `journal_unreadable` {thread, seq, type, field} for what no version of this harness wrote. */
+export function decode(event: StoredEvent): Outcome<Recorded> {
+  const { thread, seq, type } = event;
+  const problem = Object.hasOwn(DATA, type) ? DATA[type as EventType](event.data) : 'type';
+  // The only cast on the way out: where the check is.
+  if (problem === undefined) return ok(event as unknown as Recorded);
+  const field = problem === '' ? 'data' : problem;
+  return fail(
+    'journal_unreadable',
+    `event ${seq} of thread \`${thread}\` cannot be read: \`${field}\` of \`${type}\` is not what it should be`,
+    { thread, seq, type, field },
+  );
+}
+
+/** All of them, or the first that cannot be read. */
+export function decodeAll(events: readonly StoredEvent[]): Outcome<Recorded[]> {
+  const decoded: Recorded[] = [];
+  for (const event of events) {
+    const one = decode(event);
+    if (!one.ok) return one;
+    decoded.push(one.output);
+  }
+  return ok(decoded);
+}
+
+/** All of it as it is stored, a page at a time: a journal may be longer than one read. */
+export async function readStored(
+  store: Pick<Store, 'read'>,
+  thread: string,
+): Answer<StoredEvent[]> {
+  const events: StoredEvent[] = [];
+  for (;;) {
+    const page = await store.read(thread, { after: events.at(-1)?.seq ?? 0 });
+    if (!page.ok) return page;
+    if (page.output.length === 0) return ok(events);
+    events.push(...page.output);
+  }
+}
+
+/** All of it, checked; the first event that cannot be read is the answer. */
+export async function readJournal(store: Pick<Store, 'read'>, thread: string): Answer<Recorded[]> {
+  const stored = await readStored(store, thread);
+  return stored.ok ? decodeAll(stored.output) : stored;
 }

@@ -5,9 +5,16 @@
 // because nobody knows any more what the journal says.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, type Outcome } from '../../base/index.ts';
-import type { Commit, Committed, Signal, Store } from '../../store/index.ts';
-import { type Encoded, encode } from './journal-codec.ts';
-import type { JournalEvent } from './journal-event.ts';
+import type { Commit, Committed, NewEvent, Signal, Store } from '../../store/index.ts';
+import type { JournalEvent, Noted } from './journal-event.ts';
+
+/** Ready to be written. Its text is made once: for the registry, for sealing and for the transcript. */
+export type Encoded = Noted & NewEvent & { readonly text: string };
+
+/** What was noted before, in a replay, keeps its turn. */
+export const encode = (event: JournalEvent & Partial<Noted>, turn: number): Encoded =>
+  // JSON by construction: the union holds nothing else.
+  ({ turn, text: event.text ?? JSON.stringify(event.data), ...event }) as Encoded;
 
 /** What a note may change besides. */
 export type Change = Pick<

@@ -1,9 +1,8 @@
 // Writing into a thread that nobody runs: taken, written and let go in one commit more than the claim.
 import { type Outcome, ok } from '../../base/index.ts';
 import type { Commit, Held, Store } from '../../store/index.ts';
-import { type Encoded, encode } from './journal-codec.ts';
 import type { JournalEvent, Noted } from './journal-event.ts';
-import { LEASE_MS } from './journal-writer.ts';
+import { type Encoded, encode, LEASE_MS } from './journal-writer.ts';
 
 interface HolderWork extends Pick<Commit, 'status' | 'cost' | 'result' | 'settle'> {
   readonly events: readonly [JournalEvent, ...JournalEvent[]];

@@ -210,7 +210,6 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
         maxTokens: Math.min(thread.talk.model.max_output ?? MAX_ANSWER, MAX_ANSWER),
         minTokens: leastAnswer(ports),
         used: usedAmounts(meter.read()),
-        reserved: {},
         limits: thread.budget.limits,
         price: thread.talk.price,
         ...(thread.talk.price.context === undefined ? {} : { window: thread.talk.price.context }),

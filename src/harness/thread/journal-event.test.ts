@@ -2,8 +2,9 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { runs } from '../../../tests/support/soak.ts';
 import type { Json, JsonObject } from '../../base/index.ts';
-import { decode, decodeAll, encode } from './journal-codec.ts';
 import type { DataOf, EventType, JournalEvent } from './journal-event.ts';
+import { decode, decodeAll } from './journal-event.ts';
+import { encode } from './journal-writer.ts';
 
 const text = fc.string();
 const count = fc.nat();
