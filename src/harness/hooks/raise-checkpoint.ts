@@ -87,13 +87,13 @@ async function decisionOf(thread: Thread, situation: Situation): Promise<Decisio
   const { event } = situation;
   if (!mayAnswer(hooks, event.name)) return withoutHook(situation);
   const context = buildContext(thread, event);
-  const before = [...hooks.state.fired].join();
-  const { hook, errors } = select(hooks.list, context, hooks.state);
+  const before = [...hooks.fired].join();
+  const { hook, errors } = select(hooks.list, context, hooks.fired);
   for (const { hook: broken, message } of errors) {
     const detail = { message, when: broken.when };
     journal.note({ type: 'error', data: { code: 'expression_error', detail } });
   }
-  const fired = [...hooks.state.fired];
+  const fired = [...hooks.fired];
   if (!hook) {
     if (before !== fired.join()) journal.note({ type: 'hook_state', data: { fired } });
     return withoutHook(situation);
@@ -191,9 +191,9 @@ function carryOut(
 }
 
 /** Who fired for its edge must see it end, whatever the event is. */
-function mayAnswer({ list, state }: Hooks, name: CheckpointEvent['name']): boolean {
+function mayAnswer({ list, fired }: Hooks, name: CheckpointEvent['name']): boolean {
   for (const { events } of list) if (events.has(name)) return true;
-  return state.fired.size > 0;
+  return fired.size > 0;
 }
 
 /** Called by the pipeline at its fixed places. Where no hook can match, nothing is made or awaited. */

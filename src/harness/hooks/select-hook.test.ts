@@ -7,7 +7,7 @@ import { HOOK_CONTEXT } from '../../items/directive/hooks.ts';
 import type { Hook } from '../../items/index.ts';
 import { createCostMeter } from '../limits/cost.ts';
 import { contextWarning, limitEvent } from '../limits/limit.ts';
-import type { CompiledHook, HookState } from '../thread/thread.ts';
+import type { CompiledHook } from '../thread/thread.ts';
 import {
   afterStep,
   beforeStep,
@@ -19,7 +19,7 @@ import {
 import { buildContext, compileHooks, fillInputs, select } from './select-hook.ts';
 
 /** `fired` from the journal, so that a restart does not fire again. */
-const createHookState = (fired: Iterable<number> = []): HookState => ({ fired: new Set(fired) });
+const createHookState = (fired: Iterable<number> = []): Set<number> => new Set(fired);
 
 const { error } = fail('permission_denied', 'no', {
   missing: 'fs.write',
@@ -251,7 +251,7 @@ test('what fired before a restart does not fire again after it', () => {
   const hooks = compiled(hook('cost.turns > 1'));
   const before = createHookState();
   select(hooks, { cost: { turns: 2 } }, before);
-  const after = createHookState(JSON.parse(JSON.stringify([...before.fired])) as number[]);
+  const after = createHookState(JSON.parse(JSON.stringify([...before])) as number[]);
   expect(select(hooks, { cost: { turns: 2 } }, after).hook).toBeUndefined();
 });
 

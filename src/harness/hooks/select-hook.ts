@@ -7,7 +7,7 @@ import type { Descriptor } from '../../flow/index.ts';
 import { type Directive, HOOK_CONTEXT, type Hook } from '../../items/index.ts';
 import type { CostMeter } from '../limits/cost.ts';
 import { type EffectiveLimits, limitsView } from '../limits/limit.ts';
-import type { CompiledHook, Control, HookState, OwnRights, Place } from '../thread/thread.ts';
+import type { CompiledHook, Control, OwnRights, Place } from '../thread/thread.ts';
 import { type CheckpointEvent, EVENT_FIELDS, EVENT_NAMES } from './checkpoint.ts';
 
 /** What is read of a thread. */
@@ -21,13 +21,17 @@ interface HookFacts {
   readonly talk: { readonly conversation: { marks(): Pick<Descriptor, 'labels'> } };
 }
 
-/** Made once, when it is first read: what a hook saw does not change while it is asked. */
-function once<T extends object>(make: () => T): () => T {
-  let made: T | undefined;
-  return () => {
-    made ??= make();
-    return made;
-  };
+/** Each part is made once, when it is first read: what a hook saw does not change while it is asked. */
+function withParts(context: JsonObject, parts: Readonly<Record<string, () => Json>>): JsonObject {
+  for (const [name, make] of Object.entries(parts)) {
+    const get = (): Json => {
+      const value = make();
+      Object.defineProperty(context, name, { value });
+      return value;
+    };
+    Object.defineProperty(context, name, { get, configurable: true, enumerable: true });
+  }
+  return context;
 }
 
 /** What this step needs; at the start, what is declared. */
@@ -43,33 +47,22 @@ export function buildContext(
 ): JsonObject {
   const { id, parent = null, depth, inputs } = place;
   const { name, version } = place.directive;
-  const { meter, limits } = budget;
-  const [cost, ceilings] = [once(() => meter.view()), once(() => limitsView(limits))];
-  const labels = once(() => [...talk.conversation.marks().labels]);
-  const permissions = once(() => {
-    return { granted: [...rights.own.granted], required: requiredBy(event) };
-  });
-  return {
-    event: { ...event },
-    directive: { name, version, inputs },
-    get cost() {
-      return cost();
+  const granted = (): string[] => [...rights.own.granted];
+  return withParts(
+    {
+      event: { ...event },
+      directive: { name, version, inputs },
+      thread: { id, parent, depth, attempt: control.attempt },
     },
-    get limits() {
-      return ceilings();
+    {
+      cost: () => budget.meter.view(),
+      limits: () => limitsView(budget.limits),
+      permissions: () => ({ granted: granted(), required: requiredBy(event) }),
+      // The name it has in older directives.
+      token: () => ({ capabilities: granted() }),
+      labels: () => [...talk.conversation.marks().labels],
     },
-    get permissions() {
-      return permissions();
-    },
-    // The name it has in older directives.
-    get token() {
-      return { capabilities: permissions().granted };
-    },
-    thread: { id, parent, depth, attempt: control.attempt },
-    get labels() {
-      return labels();
-    },
-  };
+  );
 }
 
 /** Fields that differ from event to event; `seen` hears of every look at one. */
@@ -121,22 +114,22 @@ export function compileHooks(hooks: readonly Hook[]): Outcome<readonly CompiledH
   return ok(compiled);
 }
 
-/** The first match in document order. Remembers in `state` what fired and what became false. */
-export function select(hooks: readonly CompiledHook[], context: Json, state: HookState) {
+/** The first match in document order. Remembers in `fired` what fired and what became false. */
+export function select(hooks: readonly CompiledHook[], context: Json, fired: Set<number>) {
   /** Conditions that could not be evaluated: they did not match, and somebody should know. */
   const errors: { hook: Hook; message: string }[] = [];
   let chosen: CompiledHook | undefined;
   for (const each of hooks) {
-    const isLatched = state.fired.has(each.index);
+    const isLatched = fired.has(each.index);
     // After a match only falling edges are of interest: a hook that fired must see its condition end.
     if (chosen && !isLatched) continue;
     const holds = each.expression.test(context);
     if (!holds.ok) errors.push({ hook: each.hook, message: holds.error.detail.message });
     if (!holds.ok || !holds.output) {
-      state.fired.delete(each.index);
+      fired.delete(each.index);
     } else if (!chosen && !isLatched) {
       chosen = each;
-      if (!each.readsEvent) state.fired.add(each.index);
+      if (!each.readsEvent) fired.add(each.index);
     }
   }
   return { hook: chosen, errors };

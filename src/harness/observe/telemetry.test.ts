@@ -163,7 +163,7 @@ test('a run is a tree of spans with names and numbers, and without a word of it'
     now: () => 10,
     thread: () => ({ directive: 'look', kind: 'thread' }),
   });
-  for (const event of RUN) telemetry.event('a', { ...event, turn: 1 });
+  for (const event of RUN) telemetry('a', { ...event, turn: 1 });
   expect(spans.map(({ name, parent }) => [name, parent])).toEqual([
     ['invoke_agent look', undefined],
     ['turn 1', 'invoke_agent look'],
@@ -200,9 +200,9 @@ test('a child hangs below its parent, and what is open at the end is closed', ()
     now: () => 10,
     thread: (id) => ({ directive: id, kind: 'thread', ...(id === 'b' && { parent: 'a' }) }),
   });
-  telemetry.event('a', { ...START, turn: 0 });
+  telemetry('a', { ...START, turn: 0 });
   const end: JournalEvent = { type: 'thread_end', data: { status: 'killed', reason: '' } };
-  for (const event of [START, TURN, CALL, end]) telemetry.event('b', { ...event, turn: 1 });
+  for (const event of [START, TURN, CALL, end]) telemetry('b', { ...event, turn: 1 });
   expect(spans.map(({ parent }) => parent)).toEqual([
     undefined,
     'invoke_agent a',
@@ -220,5 +220,5 @@ test('without an SDK nobody is asked for anything', () => {
       throw new Error('asked');
     },
   });
-  for (const event of RUN) telemetry.event('a', { ...event, turn: 1 });
+  for (const event of RUN) telemetry('a', { ...event, turn: 1 });
 });

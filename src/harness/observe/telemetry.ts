@@ -24,16 +24,16 @@ import type {
   ToolCall,
   ToolResult,
 } from '../thread/journal-event.ts';
+import type { ThreadFacts } from '../thread/ports.ts';
 
-export interface Telemetry {
-  event(thread: string, event: Noted): void;
-}
+/** Told of every event of every thread. */
+export type Telemetry = (thread: string, event: Noted) => void;
 
 interface TelemetryPorts {
   /** Milliseconds since 1970. */
   now(): number;
   /** Of a thread that was started here or taken up again. */
-  thread(id: string): { directive: string; parent?: string; kind: string } | undefined;
+  thread(id: string): ThreadFacts | undefined;
 }
 
 interface Open {
@@ -160,7 +160,7 @@ function endThread(own: Open, { status, code }: DataOf<'thread_end'>): void {
 }
 
 /** The spans of the threads that are at work here. */
-function createSpans({ now, thread: describe }: TelemetryPorts): Telemetry['event'] {
+function createSpans({ now, thread: describe }: TelemetryPorts): Telemetry {
   const open = new Map<string, Open>();
   function begin(id: string): Open | undefined {
     if (!isRecorded()) return undefined;
@@ -227,10 +227,8 @@ function createMeasures(): (event: JournalEvent) => void {
 
 export function createTelemetry(ports: TelemetryPorts): Telemetry {
   const [span, measure] = [createSpans(ports), createMeasures()];
-  return {
-    event(thread, event) {
-      span(thread, event);
-      measure(event);
-    },
+  return (thread, event) => {
+    span(thread, event);
+    measure(event);
   };
 }

@@ -49,22 +49,19 @@ const previewCalls = (content: Json, redactor: Redactor): Json =>
       )
     : content;
 
+/** Which field of an event is shown shortened, and how. */
+const SHORTENED: Readonly<Record<string, [field: string, shorten: typeof preview]>> = {
+  thread_start: ['inputs', preview],
+  assistant_message: ['content', previewCalls],
+  tool_call: ['arguments', preview],
+  tool_result: ['content', (content, redactor) => preview(content, redactor, RESULT)],
+};
+
 /** What a line shows of an event's data; the data itself where that is all of it. */
 function shownData(type: string, data: JsonObject, redactor: Redactor): JsonObject {
-  const { arguments: given, content, inputs } = data;
-  if (type === 'tool_call' && given !== undefined) {
-    return { ...data, arguments: preview(given, redactor) };
-  }
-  if (type === 'assistant_message' && content !== undefined) {
-    return { ...data, content: previewCalls(content, redactor) };
-  }
-  if (type === 'tool_result' && content !== undefined) {
-    return { ...data, content: preview(content, redactor, RESULT) };
-  }
-  if (type === 'thread_start' && inputs !== undefined) {
-    return { ...data, inputs: preview(inputs, redactor) };
-  }
-  return data;
+  const [field = '', shorten = preview] = SHORTENED[type] ?? [];
+  const given = data[field];
+  return given === undefined ? data : { ...data, [field]: shorten(given, redactor) };
 }
 
 type Line = Omit<TranscriptEvent, 'type'> & { type: string };

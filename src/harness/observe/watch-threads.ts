@@ -143,7 +143,7 @@ export function watchThreads(ports: WatchPorts) {
       return (events, firstSeq) => {
         write(events, firstSeq);
         for (const event of events) {
-          telemetry?.event(id, event);
+          telemetry?.(id, event);
           const { type } = event;
           if (type === 'thread_end' || type === 'approval') notifier.event(id, event);
         }

@@ -1,9 +1,8 @@
 // The state of one running thread, made from its row and what was prepared for it.
 import { type Outcome, ok } from '../../base/index.ts';
-import type { Held, ThreadRow } from '../../store/index.ts';
+import type { Held } from '../../store/index.ts';
 import { NO_BOUNDS } from '../hooks/action.ts';
-import { type Cost, createCostMeter, NO_COST, unpackCost } from '../limits/cost.ts';
-import type { EffectiveLimits } from '../limits/limit.ts';
+import { createCostMeter, NO_COST, unpackCost } from '../limits/cost.ts';
 import { createApproved } from '../rights/approved-rights.ts';
 import { createRights } from '../rights/thread-token.ts';
 import { createLoopDetector } from '../step/loop-detector.ts';
@@ -12,16 +11,7 @@ import { Conversation } from '../thread/conversation.ts';
 import type { Recorded } from '../thread/journal-event.ts';
 import { JournalWriter } from '../thread/journal-writer.ts';
 import { systemPrompt } from '../thread/prompt.ts';
-import type {
-  Budget,
-  Control,
-  HarnessPorts,
-  Place,
-  Prepared,
-  RunHook,
-  Talk,
-  Thread,
-} from '../thread/thread.ts';
+import type { Control, HarnessPorts, Prepared, RunHook, Talk, Thread } from '../thread/thread.ts';
 import { openReserve, splitLimits } from './run-hook.ts';
 import { hasHooks } from './runner.ts';
 
@@ -46,56 +36,21 @@ function openJournal(
   { held, since, history }: Start,
   control: Control,
 ): JournalWriter {
-  const { row, epoch, heard, lease_ms } = held;
-  const write = ports.watch.transcript(row.id, row);
-  return new JournalWriter(
-    row.id,
-    {
-      seq: row.seq,
-      epoch,
-      // What others put into the journal while nobody ran it belongs to no turn.
-      turn: history.findLast(({ turn }) => turn > 0)?.turn ?? 0,
-      heard,
-      lease_ms,
-      since,
+  const { id } = held.row;
+  const write = ports.watch.transcript(id, held.row);
+  // What others put into the journal while nobody ran it belongs to no turn.
+  const turn = history.findLast((event) => event.turn > 0)?.turn ?? 0;
+  return new JournalWriter(held, turn, since, {
+    store: ports.store,
+    now: ports.threads.live.leases.now,
+    transcribe(events, firstSeq) {
+      write(events, firstSeq);
+      if (ports.watch.onEvent) for (const event of events) ports.watch.onEvent(id, event);
     },
-    {
-      store: ports.store,
-      now: () => ports.threads.live.leases.now(),
-      transcribe(events, firstSeq) {
-        write(events, firstSeq);
-        for (const event of events) ports.watch.onEvent?.(row.id, event);
-      },
-      alarmed() {
-        for (const interruption of control.interruptions) interruption.check();
-      },
+    alarmed() {
+      for (const interruption of control.interruptions) interruption.check();
     },
-  );
-}
-
-function placeOf({ prepared, held: { row }, parent }: Start): Place {
-  const { id, depth, chain, kind, runner, detached } = row;
-  const { item, directive, inputs } = prepared;
-  const nesting = (parent?.place.nesting ?? 0) + (kind === 'hook' ? 1 : 0);
-  const where = { id, parent: row.parent, depth, chain, kind, runner, detached, nesting };
-  return { ...where, item, directive, inputs };
-}
-
-function budgetFor(
-  ports: HarnessPorts,
-  { held: { row }, drawFrom, prepared }: Start,
-  limits: EffectiveLimits,
-  cost: Cost,
-): Budget {
-  const isApart = row.detached && row.parent !== undefined;
-  return {
-    meter: createCostMeter(() => ports.clock.monotonic(), cost),
-    limits,
-    initial: prepared.limits,
-    drawFrom: drawFrom ?? (isApart ? apartKey(row.id) : undefined),
-    warned: new Set(),
-    windowSeen: cost.context_tokens,
-  };
+  });
 }
 
 function talkOf(ports: HarnessPorts, { prepared, parent }: Start): Talk {
@@ -132,41 +87,54 @@ function controlOf({ held: { row }, signal }: Start): Control {
   };
 }
 
-/** A cost that cannot be read is no reason to begin at nothing: the limits would be lifted. */
-const costSoFar = ({ cost }: ThreadRow): Outcome<Cost> =>
-  Object.keys(cost).length === 0 ? ok(NO_COST) : unpackCost(cost);
-
-/** The plain loop goes without hooks, and so nothing is set aside for them. */
-const forRunner = (start: Start): Start =>
-  hasHooks(start.held.row.runner)
-    ? start
-    : { ...start, prepared: { ...start.prepared, hooks: [] } };
-
-export async function createThread(ports: HarnessPorts, given: Start): Promise<Outcome<Thread>> {
-  const start = forRunner(given);
-  const { prepared, held, runHook } = start;
+export async function createThread(ports: HarnessPorts, start: Start): Promise<Outcome<Thread>> {
+  const { prepared, held, parent, runHook } = start;
   const { row } = held;
+  const { id, depth, chain, kind, runner, detached } = row;
   const own = await createRights(ports, row, prepared);
   if (!own.ok) return own;
-  const cost = costSoFar(row);
-  if (!cost.ok) return cost;
-  const split = start.split ?? splitLimits(ports, prepared.limits, prepared.hooks);
+  // A cost that cannot be read is no reason to begin at nothing: the limits would be lifted.
+  const read = Object.keys(row.cost).length === 0 ? ok(NO_COST) : unpackCost(row.cost);
+  if (!read.ok) return read;
+  const cost = read.output;
+  // The plain loop goes without hooks, and so nothing is set aside for them.
+  const list = hasHooks(runner) ? prepared.hooks : [];
+  const split = start.split ?? splitLimits(ports, prepared.limits, list);
   const reserve = openReserve(held);
   const control = controlOf(start);
   const thread: Thread = {
     ports,
-    place: placeOf(start),
+    place: {
+      id,
+      parent: row.parent,
+      depth,
+      chain,
+      kind,
+      runner,
+      detached,
+      nesting: (parent?.place.nesting ?? 0) + (kind === 'hook' ? 1 : 0),
+      item: prepared.item,
+      directive: prepared.directive,
+      inputs: prepared.inputs,
+    },
     rights: {
       get own() {
         return own.output();
       },
       approved: createApproved(() => thread),
     },
-    budget: budgetFor(ports, start, split.own, cost.output),
+    budget: {
+      meter: createCostMeter(() => ports.clock.monotonic(), cost),
+      limits: split.own,
+      initial: prepared.limits,
+      drawFrom: start.drawFrom ?? (detached && row.parent !== undefined ? apartKey(id) : undefined),
+      warned: new Set(),
+      windowSeen: cost.context_tokens,
+    },
     talk: talkOf(ports, start),
     hooks: {
-      list: prepared.hooks,
-      state: { fired: new Set() },
+      list,
+      fired: new Set(),
       bounds: NO_BOUNDS,
       reserve: reserve?.key,
       limits: split.hooks,

@@ -62,7 +62,8 @@ class Vaults {
 
   /** What they make known as secret counts from here on. */
   hideEvents(thread: string, events: readonly NewEvent[]): Outcome<NewEvent[]> {
-    this.#learn(thread, events);
+    const { known } = this.#ports;
+    for (const { type, data } of events) known.learn(thread, eventSecrets(type, data));
     const hidden: NewEvent[] = [];
     for (const { text, ...event } of events) {
       const data = this.hide(thread, event.data, text);
@@ -79,15 +80,16 @@ class Vaults {
   }
 
   revealEvents(thread: string, events: readonly StoredEvent[]): Outcome<StoredEvent[]> {
+    const { known } = this.#ports;
     // Also what came from a parent, or from tools that are no longer there.
-    this.#ports.known.learn(thread, this.#vaults.get(thread)?.texts() ?? []);
+    known.learn(thread, this.#vaults.get(thread)?.texts() ?? []);
     const shown: StoredEvent[] = [];
     for (const event of events) {
       const data = this.reveal(thread, event.data);
       if (!data.ok) return data;
+      known.learn(thread, eventSecrets(event.type, data.output));
       shown.push({ ...event, data: data.output });
     }
-    this.#learn(thread, shown);
     return ok(shown);
   }
 
@@ -109,11 +111,6 @@ class Vaults {
     const vault = createVault({ sealed, thread, key: key.output });
     if (vault.ok) this.#vaults.set(thread, vault.output);
     return vault;
-  }
-
-  #learn(thread: string, events: readonly NewEvent[]): void {
-    const { known } = this.#ports;
-    for (const { type, data } of events) known.learn(thread, eventSecrets(type, data));
   }
 }
 
@@ -193,28 +190,25 @@ function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
   return { createThread, commit };
 }
 
-/** Whoever takes a thread up sees what it was given. */
-function sealClaims({ store, known }: SealPorts, vaults: Vaults): Store['claim'] {
-  return async (thread, owner, how) => {
-    const held = await store.claim(thread, owner, how);
-    if (!held.ok) return held;
-    const loaded = await vaults.load(thread);
-    const inputs = loaded.ok ? vaults.reveal(thread, held.output.row.inputs) : loaded;
-    if (!inputs.ok) {
-      await store.release(held.output);
-      return inputs;
-    }
-    known.learn(thread, inputSecrets(inputs.output));
-    return ok({ ...held.output, row: { ...held.output.row, inputs: inputs.output } });
-  };
-}
-
-/** Artifacts of threads are JSON, and no different from what stands in a journal. */
-function sealArtifacts(
+/** Artifacts of threads are JSON, and no different from what stands in a journal; so are inputs. */
+function sealReads(
   { store, known }: SealPorts,
   vaults: Vaults,
-): Pick<Store, 'putArtifact' | 'artifact'> {
+): Pick<Store, 'claim' | 'putArtifact' | 'artifact'> {
   return {
+    /** Whoever takes a thread up sees what it was given. */
+    async claim(thread, owner, how) {
+      const held = await store.claim(thread, owner, how);
+      if (!held.ok) return held;
+      const loaded = await vaults.load(thread);
+      const inputs = loaded.ok ? vaults.reveal(thread, held.output.row.inputs) : loaded;
+      if (!inputs.ok) {
+        await store.release(held.output);
+        return inputs;
+      }
+      known.learn(thread, inputSecrets(inputs.output));
+      return ok({ ...held.output, row: { ...held.output.row, inputs: inputs.output } });
+    },
     async putArtifact(thread, bytes) {
       const value = asJson(bytes);
       if (!value.ok) return value;
@@ -245,8 +239,7 @@ export function sealStore(ports: SealPorts) {
   const sealed: Store = {
     ...store,
     ...sealThreads(ports, vaults),
-    ...sealArtifacts(ports, vaults),
-    claim: sealClaims(ports, vaults),
+    ...sealReads(ports, vaults),
     approvals: (filter) =>
       store.approvals(
         filter.binding && filter.thread !== undefined

@@ -1,5 +1,6 @@
 // Looking at threads: their state, their events, their results. What comes back carries the marks
-// that were recorded with it.
+// that were recorded with it. A thread sees and steers itself and those below it; a person or program
+// outside of threads sees the registry of the project, as far as the policy for the surface allows.
 import {
   fail,
   type Json,
@@ -10,16 +11,52 @@ import {
   setOwn,
 } from '../../base/index.ts';
 import { type Descriptor, EMPTY, mergeAll } from '../../flow/index.ts';
+import type { Verifier } from '../../kernel/index.ts';
 import {
   isEnded,
   type StoredEvent,
+  type ThreadRow,
   type ThreadStatus,
   type ThreadSummary,
 } from '../../store/index.ts';
 import { awaitEnd, shownResult } from '../children/wait.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { readJournal } from '../thread/journal-event.ts';
-import { type Asker, reach } from './access.ts';
+import type { CallIntent, HarnessPorts, Thread } from '../thread/thread.ts';
+
+/** Who asks about a thread or wants something of it. */
+export interface Asker {
+  readonly ports: HarnessPorts;
+  /** The thread that asks; undefined for a person or a program. */
+  readonly thread: Thread | undefined;
+  readonly surface: string;
+  /** For the records. */
+  readonly by: string;
+  readonly verify: Verifier;
+  /** What its words carry. */
+  readonly given: Descriptor;
+  readonly signal: AbortSignal;
+  /** The call it asks with, when it is a thread. */
+  readonly intent?: CallIntent;
+}
+
+/** Finds a thread that the asker may read or control. */
+export async function reach(
+  { ports, thread, verify }: Asker,
+  id: string,
+  capability: 'thread.read' | 'thread.control' | 'registry.read',
+): Promise<Outcome<ThreadRow>> {
+  const row = await ports.store.thread(id);
+  const isBelow = !thread || (row.ok && row.output.chain.includes(thread.place.id));
+  const isRegistry = capability === 'registry.read';
+  const held = verify({ capability, ...(!isRegistry && { scope: { subtree: 'own' } }) });
+  if (!held.ok) return held;
+  if (isBelow || !row.ok) return row;
+  // Before it is told whether there is such a thread: ids of others are none of its business.
+  const wider = isRegistry ? 'thread.read' : capability;
+  const any = verify({ capability: wider, scope: { subtree: 'any' } });
+  return any.ok ? row : any;
+}
 
 export interface Answer {
   output: Json;

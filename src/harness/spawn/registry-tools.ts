@@ -4,8 +4,7 @@ import { EMPTY } from '../../flow/index.ts';
 import type { NewThread } from '../../store/index.ts';
 import type { JournalEvent } from '../thread/journal-event.ts';
 import { withLease } from '../thread/with-lease.ts';
-import type { Asker } from './access.ts';
-import type { Answer } from './read-threads.ts';
+import type { Answer, Asker } from './read-threads.ts';
 import { steer, type Wish } from './steer.ts';
 
 const NEEDED = { capability: 'registry.write' };

@@ -5,42 +5,36 @@ import type { Descriptor } from '../../flow/index.ts';
 import { parseThreadId, type Reserve, type ThreadRow } from '../../store/index.ts';
 import { grantName } from '../../trust/index.ts';
 import { packCost, usedAmounts } from '../limits/cost.ts';
-import { type EffectiveLimit, firstExceeded, type LimitName, UNITS } from '../limits/limit.ts';
+import { firstExceeded, type LimitAmounts, type LimitName, UNITS } from '../limits/limit.ts';
 import { declaredRights } from '../rights/thread-token.ts';
 import { type LimitsLeft, prepareThread, type RunRequest } from '../run/prepare.ts';
 import { knownRunner } from '../run/runner.ts';
 import { type BirthPlace, type Started, startPrepared } from '../run/start.ts';
-import { apartKey, BUDGETED, budgetOf } from '../thread/budget.ts';
+import { apartKey, BUDGETED, budgetOf, leftOf } from '../thread/budget.ts';
 import { withFreshId } from '../thread/opening.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 
 /** What a child's own limits may not pass. */
 export async function limitsLeft(parent: Thread): Promise<Outcome<LimitsLeft>> {
   const { ports, place, budget } = parent;
-  const left: { [name in LimitName]?: Pick<EffectiveLimit, 'value' | 'declared'> } = {};
-  const put = (name: LimitName, value: bigint): void => {
-    const known = left[name]?.value ?? value;
-    const declared = budget.limits[name]?.declared ?? false;
-    left[name] = { value: value < known ? value : known, declared };
-  };
-  const states = await ports.store.budgets(place.chain);
-  if (!states.ok) return states;
-  for (const { limits, used, reserved } of states.output) {
-    for (const name of BUDGETED) {
-      const max = limits[name];
-      if (max !== undefined) put(name, max - used[name] - reserved[name]);
-    }
-  }
+  const amounts = await leftOf(ports, place.chain);
+  if (!amounts.ok) return amounts;
   const { duration, depth } = budget.limits;
-  if (duration)
-    put('duration', duration.value - BigInt(Math.ceil(budget.meter.read().duration_ms)));
-  if (depth) put('depth', depth.value);
-  return ok(left);
+  const passed = BigInt(Math.ceil(budget.meter.read().duration_ms));
+  const left: LimitAmounts = {
+    ...amounts.output,
+    ...(duration && { duration: duration.value - passed }),
+    ...(depth && { depth: depth.value }),
+  };
+  const limits = (Object.entries(left) as [LimitName, bigint][]).map(([name, value]) => {
+    return [name, { value, declared: budget.limits[name]?.declared ?? false }];
+  });
+  return ok(Object.fromEntries(limits) as LimitsLeft);
 }
 
 /** The same with half of every budget that is not asked for: what is set apart is gone for others. */
 export function shared(left: LimitsLeft, isAsked: (name: LimitName) => boolean): LimitsLeft {
-  const half: { [name in LimitName]?: { value: bigint; declared: boolean } } = { ...left };
+  const half: { -readonly [name in keyof LimitsLeft]: LimitsLeft[name] } = { ...left };
   for (const name of BUDGETED) {
     const limit = left[name];
     if (limit && !isAsked(name)) half[name] = { ...limit, value: limit.value / 2n };

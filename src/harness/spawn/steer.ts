@@ -10,8 +10,7 @@ import { apartKey } from '../thread/budget.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { withLease } from '../thread/with-lease.ts';
 import { finalAccount } from '../turn/turn-account.ts';
-import { type Asker, reach } from './access.ts';
-import type { Answer } from './read-threads.ts';
+import { type Answer, type Asker, reach } from './read-threads.ts';
 
 /**
  * Takes the thread and writes its end. `lease_held` when somebody is at work on it, unless `force`:

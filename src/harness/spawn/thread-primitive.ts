@@ -16,9 +16,9 @@ import {
 import { EMPTY, mergeAll } from '../../flow/index.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
 import { type HarnessPorts, type LiveThreads } from '../thread/thread.ts';
-import type { Asker } from './access.ts';
 import {
   type Answer,
+  type Asker,
   queryThreads,
   threadEvents,
   threadStatus,

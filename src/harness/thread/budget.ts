@@ -1,10 +1,10 @@
 // A thread's budget in the registry: what is set aside along its chain, and how far its limits go up.
-import { getOwn } from '../../base/index.ts';
+import { getOwn, type Outcome, ok } from '../../base/index.ts';
 import type { Amounts, BudgetKind, BudgetLimits } from '../../store/index.ts';
 import { usedAmounts } from '../limits/cost.ts';
 import type { EffectiveLimits, LimitAmounts, LimitName } from '../limits/limit.ts';
 import type { RaiseRoom } from '../limits/raise-limits.ts';
-import type { Thread } from './thread.ts';
+import type { HarnessPorts, Thread } from './thread.ts';
 
 /** Charged along the chain, so the registry keeps their limits too. */
 export const BUDGETED = ['tokens', 'spend', 'spawns', 'input_tokens', 'output_tokens'] as const;
@@ -32,20 +32,31 @@ export function raisedAmounts(
   return amounts;
 }
 
-/** The most a child may have in all: what it used, and what all its ancestors still have. */
-async function ancestorsLeave({ ports, place, budget }: Thread): Promise<LimitAmounts> {
-  const used = usedAmounts(budget.meter.read());
-  const most: { [name in LimitName]?: bigint } = {};
-  const states = await ports.store.budgets(place.chain.slice(1));
-  for (const { limits, used: spent, reserved } of states.ok ? states.output : []) {
+/** The least that any of these threads has left; a kind that none of them limits is absent. */
+export async function leftOf(
+  { store }: Pick<HarnessPorts, 'store'>,
+  chain: readonly string[],
+): Promise<Outcome<Amounts>> {
+  const states = await store.budgets(chain);
+  if (!states.ok) return states;
+  const least: { [kind in BudgetKind]?: bigint } = {};
+  for (const { limits, used, reserved } of states.output) {
     for (const name of BUDGETED) {
       const max = limits[name];
       if (max === undefined) continue;
-      const all = (used[name] ?? 0n) + max - spent[name] - reserved[name];
-      if (most[name] === undefined || all < most[name]) most[name] = all;
+      const left = max - used[name] - reserved[name];
+      if (least[name] === undefined || left < least[name]) least[name] = left;
     }
   }
-  return most;
+  return ok(least);
+}
+
+/** The most a child may have in all: what it used, and what all its ancestors still have. */
+async function ancestorsLeave({ ports, place, budget }: Thread): Promise<LimitAmounts> {
+  const used = usedAmounts(budget.meter.read());
+  const left = await leftOf(ports, place.chain.slice(1));
+  const kinds = Object.entries(left.ok ? left.output : {}) as [BudgetKind, bigint][];
+  return Object.fromEntries(kinds.map(([name, value]) => [name, (used[name] ?? 0n) + value]));
 }
 
 /** How far a hook may raise limits. */

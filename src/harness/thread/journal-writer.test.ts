@@ -30,28 +30,23 @@ async function open(more: Partial<Store> = {}): Promise<void> {
       start: { lease: OWNER },
     }),
   );
-  const { row, epoch, heard, lease_ms } = held;
-  journal = new JournalWriter(
-    ID,
-    { seq: row.seq, epoch, turn: 0, heard, lease_ms, since: 0 },
-    {
-      store: {
-        ...store,
-        ...more,
-        async commit(...given) {
-          commits += 1;
-          return await (more.commit ?? store.commit)(...given);
-        },
-      },
-      now: () => now,
-      transcribe(events, first) {
-        for (const [at, { type }] of events.entries()) told.push(`${first + at} ${type}`);
-      },
-      alarmed() {
-        alarms += 1;
+  journal = new JournalWriter(held, 0, 0, {
+    store: {
+      ...store,
+      ...more,
+      async commit(...given) {
+        commits += 1;
+        return await (more.commit ?? store.commit)(...given);
       },
     },
-  );
+    now: () => now,
+    transcribe(events, first) {
+      for (const [at, { type }] of events.entries()) told.push(`${first + at} ${type}`);
+    },
+    alarmed() {
+      alarms += 1;
+    },
+  });
 }
 
 beforeEach(() => {

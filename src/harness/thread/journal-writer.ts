@@ -5,7 +5,7 @@
 // because nobody knows any more what the journal says.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, type Outcome } from '../../base/index.ts';
-import type { Commit, Committed, NewEvent, Signal, Store } from '../../store/index.ts';
+import type { Commit, Committed, Held, NewEvent, Signal, Store } from '../../store/index.ts';
 import type { JournalEvent, Noted } from './journal-event.ts';
 
 /** Ready to be written. Its text is made once: for the registry, for sealing and for the transcript. */
@@ -27,17 +27,6 @@ export type Refusable = Change &
     readonly quiet?: true;
   };
 type Events = JournalEvent | readonly JournalEvent[];
-
-interface WriterStart {
-  seq: number;
-  epoch: number;
-  turn: number;
-  /** The last signal that the journal has obeyed. */
-  heard: number;
-  lease_ms: number;
-  /** When the lease was asked for, by `now`. */
-  since: number;
-}
 
 interface WriterPorts {
   store: Pick<Store, 'commit' | 'renew' | 'signals'>;
@@ -120,17 +109,18 @@ export class JournalWriter {
   #draining: Promise<void> | undefined;
   #soon: NodeJS.Immediate | undefined;
 
-  constructor(thread: string, start: WriterStart, ports: WriterPorts) {
-    this.thread = thread;
-    this.epoch = start.epoch;
-    this.turn = start.turn;
+  /** `since`: when the lease was asked for, by `now`. */
+  constructor(held: Held, turn: number, since: number, ports: WriterPorts) {
+    this.thread = held.thread;
+    this.epoch = held.epoch;
+    this.turn = turn;
     this.#ports = ports;
-    this.#seq = start.seq;
-    this.#heard = start.heard;
-    this.#told = start.heard;
-    this.#heardBefore = start.heard;
-    this.#deadline = start.since + start.lease_ms;
-    this.#answered = start.since;
+    this.#seq = held.row.seq;
+    this.#heard = held.heard;
+    this.#told = held.heard;
+    this.#heardBefore = held.heard;
+    this.#deadline = since + held.lease_ms;
+    this.#answered = since;
   }
 
   /** Rides with the next commit, at the latest at the end of this round of the event loop. */
@@ -147,10 +137,10 @@ export class JournalWriter {
    */
   commit(events: Events, change: Refusable): Promise<Outcome<Committed>> {
     if (this.#lost) return Promise.resolve(this.#lost);
-    return new Promise((answer) => {
-      this.#open().asked = { ...this.#encode(events, change), answer };
-      void this.#drained();
-    });
+    const { promise, resolve: answer } = Promise.withResolvers<Outcome<Committed>>();
+    this.#open().asked = { ...this.#encode(events, change), answer };
+    void this.#drained();
+    return promise;
   }
 
   /** Everything so far is in the store; false: this process no longer acts. */

@@ -114,9 +114,9 @@ export function stepDone(bounds: Bounds, step: string): Bounds {
   return { ...bounds, skips };
 }
 
-function firedAgain({ hooks: { state: hookState } }: Thread, fired: readonly number[]): void {
-  hookState.fired.clear();
-  for (const index of fired) hookState.fired.add(index);
+function firedAgain({ hooks }: Thread, fired: readonly number[]): void {
+  hooks.fired.clear();
+  for (const index of fired) hooks.fired.add(index);
 }
 
 function hookAnswered(thread: Thread, data: DataOf<'hook'>): void {

@@ -151,7 +151,8 @@ export interface Talk {
 
 export interface Hooks {
   readonly list: readonly CompiledHook[];
-  readonly state: HookState;
+  /** Hooks that fired and whose condition has been true ever since. */
+  readonly fired: Set<number>;
   bounds: Bounds;
   /** Where they draw their budget from; undefined when nothing was set aside. */
   reserve: string | undefined;
@@ -173,11 +174,6 @@ export interface CompiledHook {
   readonly readsEvent: boolean;
   /** Names of the events at which it may match. */
   readonly events: ReadonlySet<string>;
-}
-
-export interface HookState {
-  /** Hooks that fired and whose condition has been true ever since. */
-  readonly fired: Set<number>;
 }
 
 /** What goes on in it now, and who may stop it. */
