@@ -1,19 +1,10 @@
-// JSON that will not change any more, and what was found out about it. A conversation is sent again
-// every turn, and all but its end is what was sent before: how deep a message is nested and what its
-// text is need to be asked once. What is remembered goes when the value goes.
+// JSON values as this project handles them: own properties only (a key called `__proto__` is an
+// ordinary key), bounded depth, and one canonical text per value so that hashes and signatures agree.
 import { fail, type Json, type JsonObject, messageOf, type Outcome, ok } from './outcome.ts';
 
-interface Facts {
-  /** Levels of lists and objects below this one. */
-  readonly depth: number;
-  text?: string;
-  /** Of a list: the text between its brackets. */
-  inner?: string;
-}
+const frozen = new WeakSet<object>();
 
-const known = new WeakMap<object, Facts>();
-
-const isContainer = (value: unknown): value is Json[] | { [key: string]: Json } =>
+const isContainer = (value: unknown): value is Json[] | JsonObject =>
   typeof value === 'object' && value !== null;
 
 /**
@@ -21,51 +12,18 @@ const isContainer = (value: unknown): value is Json[] | { [key: string]: Json } 
  * is remembered is frozen, whoever froze it and however far. Walks without recursion.
  */
 export function freezeJson<T extends Json>(value: T): T {
-  if (!isContainer(value) || known.has(value)) return value;
-  let depth = 0;
-  let level: Json[] = [value];
-  for (let at = 0; level.length > 0; at++) {
-    depth = Math.max(depth, at);
-    const next: Json[] = [];
-    for (const item of level) {
-      Object.freeze(item);
-      for (const child of Object.values(item as object) as Json[]) {
-        if (!isContainer(child)) continue;
-        const facts = known.get(child);
-        if (facts === undefined) next.push(child);
-        else depth = Math.max(depth, at + 1 + facts.depth);
-      }
-    }
-    level = next;
+  const open: Json[] = [value];
+  while (open.length > 0) {
+    const item = open.pop();
+    if (!isContainer(item) || frozen.has(item)) continue;
+    frozen.add(Object.freeze(item));
+    for (const child of Object.values(item)) open.push(child);
   }
-  known.set(value, { depth });
   return value;
 }
 
 /** Is this value frozen with everything in it, for certain? */
-export const isFrozenJson = (value: object): boolean => known.has(value);
-
-/** How deep a remembered value is nested; undefined when it has to be looked at. */
-const knownDepth = (value: object): number | undefined => known.get(value)?.depth;
-
-const innerOf = (list: readonly Json[], facts: Facts): string =>
-  (facts.inner ??= list.map((item) => jsonText(item)).join(','));
-
-/** The list with more at its end, remembered like the list itself: only what is new is looked at. */
-export function growJson(list: Json[], more: readonly Json[]): Json[] {
-  const [first, second] = [freezeJson(list), freezeJson([...more])];
-  const [before, added] = [known.get(first) as Facts, known.get(second) as Facts];
-  const grown = Object.freeze([...first, ...second]) as Json[];
-  const texts = [innerOf(first, before), innerOf(second, added)].filter((text) => text !== '');
-  known.set(grown, { depth: Math.max(before.depth, added.depth), inner: texts.join(',') });
-  return grown;
-}
-
-/** Where remembered values are looked for: the messages of a request's body. */
-const LEVELS = 3;
-
-const textOf = (value: Json, { inner }: Facts): string =>
-  inner === undefined ? JSON.stringify(value) : `[${inner}]`;
+export const isFrozenJson = (value: object): boolean => frozen.has(value);
 
 /** What is left of a type in JSON; nothing fits where a function is. */
 type Data<T> = T extends Json | undefined
@@ -76,27 +34,6 @@ type Data<T> = T extends Json | undefined
 
 /** Data whose type is an interface, which the compiler does not take for JSON. */
 export const asJson = <T>(value: T & Data<T>): Json => value as Json;
-
-/** The text that `JSON.stringify` gives; the text of a remembered value is made once. */
-export function jsonText(value: Json, levels = LEVELS): string {
-  if (!isContainer(value)) return JSON.stringify(value);
-  const facts = known.get(value);
-  if (facts !== undefined) return (facts.text ??= textOf(value, facts));
-  if (levels === 0) return JSON.stringify(value);
-  if (Array.isArray(value)) {
-    return `[${value.map((item) => jsonText(item, levels - 1) ?? 'null').join(',')}]`;
-  }
-  const parts: string[] = [];
-  for (const key of Object.keys(value)) {
-    // What is no JSON has no text, and its key is left out.
-    const text = jsonText(value[key] as Json, levels - 1) as string | undefined;
-    if (text !== undefined) parts.push(`${JSON.stringify(key)}:${text}`);
-  }
-  return `{${parts.join(',')}}`;
-}
-
-// JSON values as this project handles them: own properties only (a key called `__proto__` is an
-// ordinary key), bounded depth, and one canonical text per value so that hashes and signatures agree.
 
 export const MAX_DEPTH = 200;
 
@@ -182,20 +119,12 @@ export function canonicalJson(value: Json, depth = 0): string {
 
 /** How deep lists and objects are nested, counted no further than `limit` (walks without recursion). */
 export function isDeeperThan(value: Json, limit: number): boolean {
-  let level: Json[] = [value];
+  let level = [value].filter(isContainer);
   for (let depth = 0; level.length > 0; depth++) {
     if (depth > limit) return true;
-    const next: Json[] = [];
+    const next: typeof level = [];
     for (const item of level) {
-      if (typeof item !== 'object' || item === null) continue;
-      const below = knownDepth(item);
-      if (below !== undefined) {
-        if (depth + below > limit) return true;
-        continue;
-      }
-      for (const child of Object.values(item)) {
-        if (typeof child === 'object' && child !== null) next.push(child);
-      }
+      for (const child of Object.values(item)) if (isContainer(child)) next.push(child);
     }
     level = next;
   }

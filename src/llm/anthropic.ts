@@ -1,9 +1,7 @@
 // The Anthropic Messages API, as far as our parameters go into its body.
 import {
   fail,
-  freezeJson,
   getOwn,
-  growJson,
   isObject,
   type Json,
   type JsonObject,
@@ -11,14 +9,7 @@ import {
   plainText,
   textAt,
 } from '../base/index.ts';
-import type {
-  Block,
-  Message,
-  MessageList,
-  ProviderRequest,
-  Stop,
-  ToolDefinition,
-} from './message.ts';
+import type { Block, Message, ProviderRequest, Stop, ToolDefinition } from './message.ts';
 import { errorFault } from './provider-fault.ts';
 import {
   type Draft,
@@ -61,58 +52,20 @@ export function writeAnthropicMessage({ role, content }: Message): readonly Json
 
 const MARK: JsonObject = { cache_control: { type: 'ephemeral' } };
 
-/** What is marked is marked in more than one request, and is the same text every time. */
-const marked = new WeakMap<JsonObject, JsonObject>();
-
-function markOnce(thing: JsonObject, mark: (thing: JsonObject) => JsonObject): JsonObject {
-  const before = marked.get(thing);
-  if (before) return before;
-  const made = freezeJson(mark(thing));
-  marked.set(thing, made);
-  return made;
-}
-
-const markBlock = (block: JsonObject): JsonObject => ({ ...block, ...MARK });
-
-function markLast(blocks: readonly JsonObject[]): JsonObject[] {
-  const last = blocks.at(-1);
-  return last === undefined ? [] : [...blocks.slice(0, -1), markOnce(last, markBlock)];
-}
-
-const markMessage = (message: JsonObject): JsonObject => ({
-  ...message,
-  content: markLast(message.content as JsonObject[]),
-});
-
-/** Marks the last messages of the user; answers how many marks are left. */
-function markUsers(messages: JsonObject[], marks: number): number {
-  let left = marks;
-  for (let at = messages.length - 1; at >= 0 && left > 0; at--) {
-    const message = messages[at] as JsonObject;
-    if (message.role !== 'user') continue;
-    messages[at] = markOnce(message, markMessage);
-    left--;
-  }
-  return left;
-}
+const markLast = (blocks: readonly JsonObject[]): JsonObject[] =>
+  blocks.map((block, at) => (at === blocks.length - 1 ? { ...block, ...MARK } : block));
 
 /**
  * Of at most four marks, two are on system text and tools, which never change, and two on the last
  * two messages of the user: one that this request writes, one that the request before it wrote.
- * Undefined when those are not both among these.
  */
-export function markedLast(last: readonly JsonObject[]): JsonObject[] | undefined {
-  const list = [...last];
-  return markUsers(list, 2) === 0 ? list : undefined;
-}
-
-export function anthropicMessages(list: MessageList, cache: boolean): Json[] {
-  if (!cache) return growJson(list.settled(), list.last);
-  const last = markedLast(list.last);
-  if (last) return growJson(list.settled(), last);
-  const all = [...(list.settled() as JsonObject[]), ...list.last];
-  markUsers(all, 2);
-  return all;
+export function markUsers(messages: readonly JsonObject[]): JsonObject[] {
+  const users = messages.filter(({ role }) => role === 'user').slice(-2);
+  return messages.map((message) =>
+    users.includes(message)
+      ? { ...message, content: markLast(message.content as JsonObject[]) }
+      : message,
+  );
 }
 
 export function writeAnthropicTool(tool: ToolDefinition): JsonObject {
@@ -123,19 +76,19 @@ export function writeAnthropicTool(tool: ToolDefinition): JsonObject {
 
 export function anthropicParameters(
   request: ProviderRequest,
-  messages: Json[],
-  tools: readonly JsonObject[],
+  messages: JsonObject[],
+  tools: JsonObject[],
 ): JsonObject {
   const { model, system, max_tokens, stream, temperature, cache = true } = request;
   return {
     model,
     max_tokens,
     stream,
-    messages,
+    messages: cache ? markUsers(messages) : messages,
     ...(system !== '' && {
-      system_prompt: cache ? [markBlock({ type: 'text', text: system })] : system,
+      system_prompt: cache ? markLast([{ type: 'text', text: system }]) : system,
     }),
-    ...(tools.length > 0 && { tools: cache ? markLast(tools) : [...tools] }),
+    ...(tools.length > 0 && { tools: cache ? markLast(tools) : tools }),
     ...(temperature !== undefined && { temperature }),
   };
 }

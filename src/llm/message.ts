@@ -92,13 +92,3 @@ export interface ProviderRequest {
   /** Anthropic: mark what the next request will repeat; true when absent. */
   cache?: boolean;
 }
-
-/** A request's messages: those that will be sent again just so, and the last few. */
-export interface MessageList {
-  settled(): Json[];
-  /** The text of the settled ones between the brackets of a list. */
-  readonly text: string;
-  readonly last: readonly JsonObject[];
-  /** Is one of them nested deeper than any honest message? */
-  readonly isDeep: boolean;
-}

@@ -55,23 +55,20 @@ export function writeOpenAiTool({ name, description, input_schema }: ToolDefinit
   return { type: 'function', function: { name, description, parameters } };
 }
 
-export const writeOpenAiSystem = ({ system }: { system: string }): JsonObject[] =>
-  system === '' ? [] : [{ role: 'system', content: system }];
-
 export function openAiParameters(
   request: ProviderRequest,
-  messages: Json[],
-  tools: readonly JsonObject[],
+  messages: JsonObject[],
+  tools: JsonObject[],
 ): JsonObject {
-  const { model, max_tokens, stream, temperature } = request;
+  const { model, system, max_tokens, stream, temperature } = request;
   const cap = request.max_tokens_parameter ?? 'max_completion_tokens';
   return {
     model,
     [cap]: max_tokens,
     stream,
     ...(stream && { stream_options: { include_usage: true } }),
-    messages,
-    ...(tools.length > 0 && { tools: [...tools] }),
+    messages: system === '' ? messages : [{ role: 'system', content: system }, ...messages],
+    ...(tools.length > 0 && { tools }),
     ...(temperature !== undefined && { temperature }),
   };
 }

@@ -7,7 +7,6 @@ import {
   isObject,
   type Json,
   type JsonObject,
-  jsonText,
   type Outcome,
   ok,
   type Redactor,
@@ -168,7 +167,7 @@ function readBody(config: JsonObject, contentType: string): Outcome<[string, str
       ? 'text'
       : 'json';
   const kind = getOwn(config, 'body_type') ?? guessed;
-  if (kind === 'json') return ok([jsonText(body), 'application/json']);
+  if (kind === 'json') return ok([JSON.stringify(body), 'application/json']);
   if (kind === 'form') {
     if (typeof body === 'string') return ok([body, FORM]);
     const text = formText(body);
