@@ -76,6 +76,10 @@ function once<T>(compute: () => T): () => T {
   return () => (value ??= { done: compute() }).done;
 }
 
+/** Properties that are worked out whenever they are read. */
+const lazily = (parts: Readonly<Record<string, () => unknown>>): PropertyDescriptorMap =>
+  Object.fromEntries(Object.entries(parts).map(([name, get]) => [name, { get, enumerable: true }]));
+
 export function createRecord(
   root: Root,
   path: string,
@@ -100,41 +104,28 @@ export function createRecord(
     if ('text' in read) return [];
     return [aboutFile(file, read.problem.code, read.problem.message)];
   };
-  const parts = PARTS[kind](id, file, text, problems);
-
-  const base = {
-    id,
-    source: root.source,
-    ...(root.name === undefined ? {} : { package: root.name }),
-    file,
-    get title() {
-      return parts.facts().title;
-    },
-    get description() {
-      return parts.facts().description;
-    },
-    get category() {
-      return parts.facts().category;
-    },
-    get tags() {
-      return parts.facts().tags;
-    },
-    get version() {
-      return parts.facts().version;
-    },
-    get signature() {
-      return ports.signatureOf(record);
-    },
-    get diagnostics() {
-      return parts.diagnostics();
-    },
-    get shadows() {
-      return ports.shadowsOf(record);
-    },
-    get body() {
-      return signed().body;
-    },
+  const { facts, parsed, rights } = readItem(kind, id, file, text, problems);
+  const own = {
+    directive: { directive: () => parsed().directive },
+    tool: { tool: () => parsed().tool },
+    knowledge: { text: () => knowledgeText(stripSignatureLine(text())) },
   };
+  const from = root.name === undefined ? {} : { package: root.name };
+  const item = Object.defineProperties(
+    { kind, id, source: root.source, ...from, file },
+    lazily({
+      ...own[kind],
+      title: () => facts().title,
+      description: () => facts().description,
+      category: () => facts().category,
+      tags: () => facts().tags,
+      version: () => facts().version,
+      signature: () => ports.signatureOf(record),
+      diagnostics: () => parsed().diagnostics,
+      shadows: () => ports.shadowsOf(record),
+      body: () => signed().body,
+    }),
+  ) as Item;
 
   const record: FileRecord = {
     kind,
@@ -142,12 +133,11 @@ export function createRecord(
     root,
     path,
     file,
-    // Without reading any getter.
-    item: Object.defineProperties(parts.own, Object.getOwnPropertyDescriptors(base)) as Item,
-    facts: parts.facts,
+    item,
+    facts,
     text,
     signed,
-    subject: () => ({ kind, id, version: parts.facts().version, rights: parts.rights() }),
+    subject: () => ({ kind, id, version: facts().version, rights: rights() }),
     recheck() {
       if (isHasty()) ports.onHastyRead(record);
       const isSame = JSON.stringify(content()) === JSON.stringify(readItemFile(stamp.real));
@@ -157,84 +147,42 @@ export function createRecord(
   return record;
 }
 
-interface Parts {
-  facts(): ItemFacts;
-  diagnostics(): readonly Diagnostic[];
-  rights(): string;
-  /** What only this kind has. */
-  readonly own: object;
-}
-
 function directiveFacts({ directive, draft = directive }: ParsedDirective, id: string): ItemFacts {
   const { name, description = '', category = '', version = NO_VERSION } = draft ?? {};
   return { title: name ?? lastSegment(id), description, category, tags: [], version };
 }
 
-/** What a text would be known by as an item. Never throws. */
-export function factsOf(kind: ItemKind, text: string, id: string): ItemFacts {
-  if (kind === 'directive') return directiveFacts(parseDirective(text, id), id);
-  return kind === 'tool' ? toolFacts(text, id) : knowledgeFacts(text, id);
-}
+const PARSERS: Readonly<
+  Record<ItemKind, (text: string, file: string) => ParsedDirective & ParsedTool>
+> = {
+  directive: parseDirective,
+  tool: parseTool,
+  knowledge: (text, file) => ({ diagnostics: checkKnowledge(text, file) }),
+};
 
-/** Without a text there are `problems` instead. */
-type MakeParts = (
+/** What a text says as an item of this kind. Never throws; without a text there are `problems`. */
+export function readItem(
+  kind: ItemKind,
   id: string,
   file: string,
   text: () => string,
-  problems: () => Diagnostic[],
-) => Parts;
-
-const PARTS: Readonly<Record<ItemKind, MakeParts>> = {
-  directive(id, file, text, problems) {
-    const parsed = once((): ParsedDirective => {
-      const unreadable = problems();
-      return unreadable.length > 0 ? { diagnostics: unreadable } : parseDirective(text(), file);
-    });
-    return {
-      facts: once(() => directiveFacts(parsed(), id)),
-      diagnostics: () => parsed().diagnostics,
-      rights() {
-        const { directive } = parsed();
-        return directive ? directiveRights(directive) : NO_RIGHTS;
-      },
-      own: {
-        kind: 'directive',
-        get directive() {
-          return parsed().directive;
-        },
-      },
-    };
-  },
-  tool(id, file, text, problems) {
-    const parsed = once((): ParsedTool => {
-      const unreadable = problems();
-      return unreadable.length > 0 ? { diagnostics: unreadable } : parseTool(text(), file);
-    });
-    return {
-      facts: once(() => toolFacts(text(), id)),
-      diagnostics: () => parsed().diagnostics,
-      // Not kept: the module it names may change while the tool's file does not.
-      rights() {
-        const { tool } = parsed();
-        return tool ? toolRights(tool, file) : NO_RIGHTS;
-      },
-      own: {
-        kind: 'tool',
-        get tool() {
-          return parsed().tool;
-        },
-      },
-    };
-  },
-  knowledge: (id, file, text, problems) => ({
-    facts: once(() => knowledgeFacts(text(), id)),
-    diagnostics: once(() => [...problems(), ...checkKnowledge(text(), file)]),
-    rights: () => NO_RIGHTS,
-    own: {
-      kind: 'knowledge',
-      get text() {
-        return knowledgeText(stripSignatureLine(text()));
-      },
+  problems: () => Diagnostic[] = () => [],
+) {
+  const parsed = once((): ParsedDirective & ParsedTool => {
+    const unreadable = problems();
+    return unreadable.length > 0 ? { diagnostics: unreadable } : PARSERS[kind](text(), file);
+  });
+  return {
+    parsed,
+    facts: once((): ItemFacts => {
+      if (kind === 'directive') return directiveFacts(parsed(), id);
+      return kind === 'tool' ? toolFacts(text(), id) : knowledgeFacts(text(), id);
+    }),
+    // Not kept: the module that a tool names may change while the tool's file does not.
+    rights(): string {
+      const { directive, tool } = parsed();
+      if (tool) return toolRights(tool, file);
+      return directive ? directiveRights(directive) : NO_RIGHTS;
     },
-  }),
-};
+  };
+}

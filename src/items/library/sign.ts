@@ -4,7 +4,6 @@ import { basename, dirname, resolve } from 'node:path';
 import {
   asJson,
   type Clock,
-  type Diagnostic,
   fail,
   hasErrors,
   isInside,
@@ -13,21 +12,17 @@ import {
 } from '../../base/index.ts';
 import { parsePolicy } from '../../flow/index.ts';
 import { type ItemStatement, type KeyPair, signStatement } from '../../trust/index.ts';
-import { parseDirective } from '../directive/parse.ts';
 import { putFile, readItemFile, realOf } from '../files/item-file.ts';
 import { itemPlace } from '../files/item-place.ts';
 import type { Root } from '../files/root.ts';
 import type { SignatureState } from '../item.ts';
 import { NO_VERSION } from '../item-kinds.ts';
-import { checkKnowledge } from '../knowledge.ts';
 import {
-  directiveRights,
   judgeSignature,
   NO_RIGHTS,
   type Subject,
   sha256Hex,
   type TrustPort,
-  toolRights,
 } from '../signature.ts';
 import {
   blankSignatureLine,
@@ -35,8 +30,7 @@ import {
   stripSignatureLine,
   writeSignatureLine,
 } from '../signature-line.ts';
-import { parseTool } from '../tool/parse.ts';
-import { factsOf } from './record.ts';
+import { readItem } from './record.ts';
 
 export interface SignedFile {
   file: string;
@@ -74,33 +68,15 @@ export function placeOfFile(
 }
 
 /** What is signed; a file with errors has no meaning that could be signed. */
-function subjectOf(place: FilePlace, text: string, file: string): Outcome<Subject> {
-  const { kind, id } = place;
-  const message = `\`${file}\` has errors; see \`km check\``;
-  const refuse = (diagnostics: readonly Diagnostic[]) =>
-    fail('invalid_item', message, { diagnostics: asJson(diagnostics) });
-  if (kind === 'tool') {
-    const { tool, diagnostics } = parseTool(text, file);
-    if (!tool) return refuse(diagnostics);
-    return ok({
-      kind,
-      id,
-      version: factsOf(kind, text, id).version,
-      rights: toolRights(tool, file),
-    });
+function subjectOf({ kind, id }: FilePlace, text: string, file: string): Outcome<Subject> {
+  const item = kind === 'policy' ? undefined : readItem(kind, id, file, () => text);
+  const { diagnostics } = item?.parsed() ?? parsePolicy(blankSignatureLine(text), file, 'project');
+  if (hasErrors(diagnostics)) {
+    const message = `\`${file}\` has errors; see \`km check\``;
+    return fail('invalid_item', message, { diagnostics: asJson(diagnostics) });
   }
-  if (kind === 'directive') {
-    const { directive, diagnostics } = parseDirective(text, file);
-    if (!directive) return refuse(diagnostics);
-    return ok({ kind, id, version: directive.version, rights: directiveRights(directive) });
-  }
-  const diagnostics =
-    kind === 'policy'
-      ? parsePolicy(blankSignatureLine(text), file, 'project').diagnostics
-      : checkKnowledge(text, file);
-  if (hasErrors(diagnostics)) return refuse(diagnostics);
-  const version = kind === 'policy' ? NO_VERSION : factsOf(kind, text, id).version;
-  return ok({ kind, id, version, rights: NO_RIGHTS });
+  const version = item?.facts().version ?? NO_VERSION;
+  return ok({ kind, id, version, rights: item?.rights() ?? NO_RIGHTS });
 }
 
 function open(

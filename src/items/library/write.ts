@@ -16,11 +16,11 @@ import { MAX_ITEM_BYTES, putFile, realAncestor, realOf } from '../files/item-fil
 import { idProblem, itemPlace, pathFor } from '../files/item-place.ts';
 import { type ItemKind, PLACES } from '../item-kinds.ts';
 import { hasSignatureLine } from '../signature-line.ts';
-import { factsOf } from './record.ts';
+import { readItem } from './record.ts';
 
 /** Never throws; a text that cannot be read has the category that an item without one has. */
 export const contentCategory = (kind: ItemKind, id: string, text: string): string =>
-  factsOf(kind, text, id).category;
+  readItem(kind, id, id, () => text).facts().category;
 
 // Items change only through here: checked first, then put in place whole, and only inside the
 // project's folder. What is written this way is unsigned; a signature needs a person.
