@@ -34,7 +34,6 @@ export { type Clock, packagePath, type RandomBytes, systemClock, systemRandom } 
 export {
   anything,
   compact,
-  didYouMean,
   flag,
   listAt,
   listOf,

@@ -156,7 +156,7 @@ export const wholeBetween =
       : wrongType(place, `a whole number from ${min} to ${max}`, value);
 
 /** A suggestion when one word is near, otherwise all there are. */
-export function didYouMean(word: string, candidates: readonly string[]): string {
+function didYouMean(word: string, candidates: readonly string[]): string {
   const near = nearest(word, candidates);
   return near === undefined ? `one of: ${candidates.join(', ')}` : `did you mean \`${near}\``;
 }
@@ -227,22 +227,28 @@ export const tableOf =
 
 type Read<S> = { [K in keyof S]?: S[K] extends Rule<infer T> ? T : never };
 
+interface RecordOptions<Name> {
+  required?: readonly Name[];
+  moved?: Record<string, string>;
+  /** Others read more than is known here: other fields and empty values are kept, with a warning. */
+  open?: boolean;
+}
+
 /** A mapping with known fields: others are errors with a suggestion; an empty value counts as absent. */
 export const record =
   <S extends Record<string, Rule<unknown>>>(
     rules: S,
-    options: { required?: readonly (keyof S & string)[]; moved?: Record<string, string> } = {},
+    options: RecordOptions<keyof S & string> = {},
   ): Rule<Read<S>> =>
   (value, place) => {
     if (!isObject(value)) return wrongType(place, 'a mapping', value);
-    const read: Record<string, unknown> = {};
+    const read: [string, unknown][] = [];
     for (const [key, field] of Object.entries(value)) {
       const rule = Object.hasOwn(rules, key) ? rules[key] : undefined;
-      if (!rule) reportUnknown(place.child(key), key, Object.keys(rules), options.moved);
-      else if (field !== null) {
-        const result = rule(field, place.child(key));
-        if (result !== undefined) read[key] = result;
-      }
+      if (!rule) reportUnknown(place.child(key), key, Object.keys(rules), options);
+      const kept = options.open ? field : undefined;
+      const result = rule && field !== null ? rule(field, place.child(key)) : kept;
+      if (result !== undefined) read.push([key, result]);
     }
     for (const key of options.required ?? []) {
       if ((value[key] ?? null) !== null) continue;
@@ -253,18 +259,19 @@ export const record =
         hint: `add \`${key}: …\``,
       });
     }
-    return read as Read<S>;
+    return Object.fromEntries(read) as Read<S>;
   };
 
 function reportUnknown(
   place: RulePlace,
   key: string,
   known: readonly string[],
-  moved: Record<string, string> = {},
+  { moved = {}, open }: RecordOptions<string>,
 ): void {
   const hint = Object.hasOwn(moved, key) ? moved[key] : undefined;
   place.report({
     code: 'unknown_field',
+    severity: open ? 'warning' : 'error',
     message: `unknown field \`${key}\``,
     hint: hint ?? didYouMean(key, known),
     at: 'key',

@@ -4,14 +4,9 @@ import {
   anything,
   createLines,
   type Diagnostic,
-  didYouMean,
-  isObject,
-  type JsonObject,
   listOf,
-  mapping,
   openYaml,
   type Rule,
-  type RulePlace,
   record,
   splitFrontMatter,
   text,
@@ -40,18 +35,21 @@ const splitTags = (value: string): string[] => value.split(',').flatMap((tag) =>
 const tags: Rule<string[]> = (value, place) =>
   typeof value === 'string' ? splitTags(value) : listOf(text, 100)(value, place);
 
-const FIELDS = {
-  title: text,
-  name: text,
-  description: text,
-  category: text,
-  tags,
-  version: textLike(VERSION, 'a version such as "1.0.0"', 'put it in quotes: "1.0.0"'),
-  author: text,
-  license: text,
-  metadata: anything,
-  'allowed-tools': anything,
-};
+const checkFields = record(
+  {
+    title: text,
+    name: text,
+    description: text,
+    category: text,
+    tags,
+    version: textLike(VERSION, 'a version such as "1.0.0"', 'put it in quotes: "1.0.0"'),
+    author: text,
+    license: text,
+    metadata: anything,
+    'allowed-tools': anything,
+  },
+  { open: true },
+);
 
 const asText = (value: unknown): string => (typeof value === 'string' ? value.trim() : '');
 const asList = (value: unknown): string[] => {
@@ -99,24 +97,6 @@ export function checkKnowledge(content: string, file: string): Diagnostic[] {
   }
   if (yaml === '') return [];
   const { value, place, diagnostics } = openYaml(yaml, file, offset);
-  if (isObject(value)) checkFields(value, place);
-  else if (value !== null) mapping(value, place);
+  if (value !== null) checkFields(value, place);
   return diagnostics;
-}
-
-function checkFields(value: JsonObject, place: RulePlace): void {
-  const known: JsonObject = {};
-  for (const [name, field] of Object.entries(value)) {
-    if (Object.hasOwn(FIELDS, name)) known[name] = field;
-    else {
-      place.child(name).report({
-        code: 'unknown_field',
-        severity: 'warning',
-        message: `unknown field \`${name}\``,
-        hint: didYouMean(name, Object.keys(FIELDS)),
-        at: 'key',
-      });
-    }
-  }
-  record(FIELDS)(known, place);
 }

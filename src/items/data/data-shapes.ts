@@ -1,7 +1,6 @@
 // What the data files may hold. Other rooms read more out of them than is checked here, so a field
 // nobody knows is a warning; a value of the wrong kind is an error and is left out.
 import {
-  didYouMean,
   flag,
   isObject,
   type Json,
@@ -9,8 +8,7 @@ import {
   listOf,
   mapping,
   type Rule,
-  type RulePlace,
-  setOwn,
+  record,
   tableOf,
   text,
   textLike,
@@ -21,32 +19,9 @@ import {
 export type DataName = 'pricing' | 'models' | 'capabilities' | 'limits';
 export const DATA_NAMES: readonly DataName[] = ['pricing', 'models', 'capabilities', 'limits'];
 
-type Fields = Readonly<Record<string, Rule<Json>>>;
-
 /** Known fields are checked and kept when they are right; unknown ones are kept with a warning. */
-const open =
-  (fields: Fields): Rule<JsonObject> =>
-  (value, place) => {
-    if (!isObject(value)) return wrongType(place, 'a mapping', value);
-    const kept: JsonObject = {};
-    for (const [key, field] of Object.entries(value)) {
-      const rule = Object.hasOwn(fields, key) ? fields[key] : undefined;
-      if (!rule) warnUnknown(place.child(key), key, Object.keys(fields));
-      const read = rule && field !== null ? rule(field, place.child(key)) : field;
-      if (read !== undefined) setOwn(kept, key, read);
-    }
-    return kept;
-  };
-
-function warnUnknown(place: RulePlace, key: string, known: readonly string[]): void {
-  place.report({
-    code: 'unknown_field',
-    severity: 'warning',
-    message: `unknown field \`${key}\``,
-    hint: didYouMean(key, known),
-    at: 'key',
-  });
-}
+const open = (fields: Readonly<Record<string, Rule<Json>>>): Rule<JsonObject> =>
+  record(fields, { open: true }) as Rule<JsonObject>;
 
 /** Money and rates: a number or a decimal text, never below zero. */
 const amount: Rule<Json> = (value, place) => {
