@@ -105,27 +105,7 @@ interface CatalogOptions {
   run?: FetchPorts['run'];
 }
 
-export interface Catalogs {
-  list(): { catalogs: ListedCatalog[]; diagnostics: Diagnostic[] };
-  /** Notes a catalog and reads it; one that cannot be read is not noted. */
-  add(
-    entry: CatalogEntry,
-    level?: CatalogLevel,
-    signal?: AbortSignal,
-  ): Promise<Outcome<ListedCatalog>>;
-  remove(name: string): Outcome<null>;
-  update(name?: string, signal?: AbortSignal): Promise<Outcome<ListedCatalog[]>>;
-  search(query: { text: string; kind?: ItemKind; limit?: number }): {
-    hits: (CatalogItem & { score: number })[];
-    total: number;
-  };
-  /** Copies `id` or `catalog:id` to the project or the user's folder. */
-  copy(
-    kind: ItemKind,
-    id: string,
-    destination?: CatalogLevel,
-  ): Promise<Outcome<CatalogItem & { copied_to: string }>>;
-}
+export type Catalogs = ReturnType<typeof createCatalogs>;
 
 function describe(item: Item, catalog: string): CatalogItem {
   const { kind, id, title, description, category, version } = item;
@@ -186,7 +166,7 @@ async function copyFresh(
   }
 }
 
-export function createCatalogs(options: CatalogOptions): Catalogs {
+export function createCatalogs(options: CatalogOptions) {
   const { project, home, clock, env, run = runCommand } = options;
   const rootOf: Record<CatalogLevel, string> = { project: `${project}/.ai`, user: home };
   const indexes = createCatalogIndexes(project, home);
@@ -230,7 +210,8 @@ export function createCatalogs(options: CatalogOptions): Catalogs {
 
   return {
     list,
-    async add(entry, level = 'user', signal) {
+    /** Notes a catalog and reads it; one that cannot be read is not noted. */
+    async add(entry: CatalogEntry, level: CatalogLevel = 'user', signal?: AbortSignal) {
       const problem = entryProblem(entry);
       if (problem !== undefined) return fail('invalid_input', problem);
       const settings = readCatalogSettings(rootOf[level]);
@@ -246,13 +227,13 @@ export function createCatalogs(options: CatalogOptions): Catalogs {
       const written = writeCatalogSettings(rootOf[level], [...settings.entries, entry]);
       return written.ok ? done : written;
     },
-    remove(name) {
+    remove(name: string): Outcome<null> {
       const level = list().catalogs.find((one) => one.name === name)?.level;
       if (level === undefined) return unknown(name);
       const rest = readCatalogSettings(rootOf[level]).entries.filter((one) => one.name !== name);
       return writeCatalogSettings(rootOf[level], rest);
     },
-    async update(name, signal) {
+    async update(name?: string, signal?: AbortSignal): Promise<Outcome<ListedCatalog[]>> {
       const chosen = list().catalogs.filter((one) => name === undefined || one.name === name);
       if (name !== undefined && chosen.length === 0) return unknown(name);
       const updated: ListedCatalog[] = [];
@@ -263,13 +244,14 @@ export function createCatalogs(options: CatalogOptions): Catalogs {
       }
       return ok(updated);
     },
-    search({ text, kind, limit = 10 }) {
+    search({ text, kind, limit = 10 }: { text: string; kind?: ItemKind; limit?: number }) {
       const items = list().catalogs.flatMap((entry) => indexes.read(entry)?.items ?? []);
       const chosen = items.filter((item) => kind === undefined || item.kind === kind);
       const hits = searchCatalogItems(chosen, text);
       return { hits: hits.slice(0, limit), total: hits.length };
     },
-    async copy(kind, id, destination = 'project') {
+    /** Copies `id` or `catalog:id` to the project or the user's folder. */
+    async copy(kind: ItemKind, id: string, destination: CatalogLevel = 'project') {
       const all = list().catalogs.flatMap((entry) => {
         const index = indexes.read(entry);
         return index ? [{ name: entry.name, index }] : [];

@@ -58,11 +58,7 @@ export function searchCatalogItems(
   for (const { id, title, description, category } of items) {
     index.add({ name: `${id} ${title}`, description, tags: category, body: '' });
   }
-  const words = [...new Set(wordsOf(text.slice(0, 1000)))];
-  const { documents, score } =
-    words.length > 0
-      ? index.match(words)
-      : { documents: [...items.keys()], score: new Float64Array(items.length) };
+  const { documents, score } = index.match([...new Set(wordsOf(text.slice(0, 1000)))]);
   return documents
     .map((at) => ({ ...(items[at] as CatalogItem), score: score[at] as number }))
     .sort((a, b) => b.score - a.score || (a.id < b.id ? -1 : 1));

@@ -6,7 +6,7 @@ const WEIGHTS = { name: 5, description: 2, tags: 1.5, body: 1 } as const;
 type Field = keyof typeof WEIGHTS;
 type Fields = Readonly<Record<Field, string>>;
 
-export interface Scores {
+interface Scores {
   /** Documents that hold at least one word of the query, in no particular order. */
   documents: number[];
   /** By document number. */
@@ -128,9 +128,12 @@ export function createSearchIndex() {
       gaps.push(document);
       tidy();
     },
-    /** Every document that holds a word of the query or a longer form of it. */
+    /** Every document that holds a word of the query or a longer form of it; without words all. */
     match(words: readonly string[]): Scores {
       const score = new Float64Array(alive.length);
+      if (words.length === 0) {
+        return { documents: alive.flatMap((isAlive, at) => (isAlive ? [at] : [])), score };
+      }
       const matched = new Uint16Array(alive.length);
       const best = new Float64Array(alive.length);
       const documents: number[] = [];

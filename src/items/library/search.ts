@@ -6,7 +6,7 @@ import type { Item } from '../item.ts';
 import { type ItemKind, KINDS, SOURCES, type Source } from '../item-kinds.ts';
 import { sha256Hex } from '../signature.ts';
 import type { FileRecord } from './record.ts';
-import { createSearchIndex, type Scores, wordsOf } from './search-index.ts';
+import { createSearchIndex, wordsOf } from './search-index.ts';
 
 export interface SearchQuery {
   text: string;
@@ -97,12 +97,6 @@ export function createLibrarySearch() {
     waiting.clear();
   }
 
-  /** Everything that matches the words; without words everything there is. */
-  const match = (words: readonly string[]): Scores =>
-    words.length === 0
-      ? { documents: [...documents.values()], score: new Float64Array(records.length) }
-      : index.match(words);
-
   /** The best `count`, ranked. */
   function best(found: readonly number[], score: Float64Array, count: number): Candidate[] {
     const least = leastOfBest(found, score, count);
@@ -145,7 +139,7 @@ export function createLibrarySearch() {
       readWaiting();
       const words = [...new Set(wordsOf(query.text.slice(0, MAX_TEXT)))];
       const isAccepted = accepts(query, isEffective);
-      const { documents: matched, score } = match(words);
+      const { documents: matched, score } = index.match(words);
       const found = matched.filter((document) => isAccepted(records[document] as FileRecord));
       const limit = Math.max(1, Math.min(MAX_LIMIT, query.limit ?? DEFAULT_LIMIT));
       const end = offset + limit;
