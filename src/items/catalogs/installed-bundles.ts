@@ -1,11 +1,10 @@
 // Bundles installed with npm: dependencies of the project (or of the user's folder) that say so with
 // a keyword. Only what `package.json` names is looked at, never what came along with it: a dependency
 // of a dependency does not get to bring tools. Reads two small files per dependency and runs nothing.
-import { lstatSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { type Clock, getOwn, isObject, type Json, parseJson } from '../../base/index.ts';
 import { canWatch } from '../files/folder-watch.ts';
-import { readItemFile, realOf } from '../files/item-file.ts';
+import { isFolder, readItemFile, realOf } from '../files/item-file.ts';
 import { type Imprint, type Root, takeImprint } from '../files/root.ts';
 
 export const BUNDLE_KEYWORD = 'kernmantle-bundle';
@@ -19,14 +18,6 @@ function readManifest(folder: string): Json {
   const parsed = read && 'text' in read ? parseJson(read.text) : undefined;
   return parsed?.ok ? parsed.output : null;
 }
-
-const isFolder = (path: string): boolean => {
-  try {
-    return lstatSync(path).isDirectory();
-  } catch {
-    return false;
-  }
-};
 
 /**
  * The folder of items in a package that is a bundle; undefined when it is none. `looked` gets every

@@ -5,6 +5,7 @@ import type { Directive, DirectiveWorld } from './directive.ts';
 import { type Findings, suggestion } from './findings.ts';
 
 const MAX_CHAIN = 16;
+const MAX_LINEAGE = 1000;
 
 type Lookup = (name: string) => Directive | undefined;
 
@@ -35,37 +36,29 @@ function layOver(own: Directive, below: Directive): Directive {
   });
 }
 
+/** Every directive that these names lead to, each once and nearest first. */
+function* lineage(names: readonly string[], lookup: Lookup, most: number) {
+  const seen = new Set<string>();
+  const queue = [...names];
+  for (let name = queue.shift(); name !== undefined && seen.size < most; name = queue.shift()) {
+    if (seen.has(name)) continue;
+    seen.add(name);
+    const found = lookup(name);
+    yield { name, found };
+    queue.unshift(...(found?.relationships.extends ?? []));
+  }
+}
+
 /**
  * The directive with everything it extends laid below it, nearest first. What does not exist and what
  * would go round in a circle is left out; `checkDirective` reports both.
  */
 export function resolveExtends(directive: Directive, lookup: Lookup): Directive {
-  const seen = new Set([directive.name]);
   let result = directive;
-  const queue = [...directive.relationships.extends];
-  while (queue.length > 0 && seen.size <= MAX_CHAIN) {
-    const next = queue.shift() ?? '';
-    if (seen.has(next)) continue;
-    seen.add(next);
-    const below = lookup(next);
-    if (!below) continue;
-    result = layOver(result, below);
-    queue.unshift(...below.relationships.extends);
+  for (const { name, found } of lineage(directive.relationships.extends, lookup, MAX_CHAIN)) {
+    if (found && name !== directive.name) result = layOver(result, found);
   }
   return result;
-}
-
-/** Does following `extends` from here lead back to the directive? */
-function leadsBack(start: string, name: string, lookup: Lookup): boolean {
-  const seen = new Set<string>();
-  const queue = [start];
-  for (let next = queue.pop(); next !== undefined && seen.size <= 1000; next = queue.pop()) {
-    if (next === name) return true;
-    if (seen.has(next)) continue;
-    seen.add(next);
-    queue.push(...(lookup(next)?.relationships.extends ?? []));
-  }
-  return false;
 }
 
 export function checkExtends(
@@ -74,9 +67,10 @@ export function checkExtends(
   findings: Findings,
 ): void {
   const own = directive.name;
+  const lookup: Lookup = (name) => world.directive(name);
   directive.relationships.extends.forEach((name, index) => {
     const place = directive.places.at(`extends.${index}`);
-    if (leadsBack(name, own, (other) => world.directive(other))) {
+    if ([...lineage([name], lookup, MAX_LINEAGE)].some((one) => one.name === own)) {
       const message = `\`${own}\` extends \`${name}\`, which leads back to \`${own}\``;
       findings.error('extends_cycle', place, message);
     } else if (!world.directive(name)) {

@@ -69,14 +69,10 @@ function readSource(located: Located, findings: Findings): Source | undefined {
 }
 
 /** Places that checks across items will need. */
-function rememberPlaces(root: Element, metadata: Element | undefined, remember: Remember): void {
-  remember('name', attributeOf(root, 'name')?.at);
-  const model = childOf(metadata, 'model');
-  for (const name of ['tier', 'fallback_id'])
-    remember(`model.${name}`, attributeOf(model, name)?.at);
+function rememberPlaces(metadata: Element | undefined, remember: Remember): void {
+  remember('model.tier', attributeOf(childOf(metadata, 'model'), 'tier')?.at);
   const spend = childOf(childOf(metadata, 'limits'), 'spend');
   remember('limits.spend', attributeOf(spend, 'currency')?.at ?? spend?.at);
-  remember('permissions', childOf(metadata, 'permissions')?.at);
   const hooks = childOf(metadata, 'hooks');
   (hooks ? elementsOf(hooks, 'hook') : []).forEach((hook, index) => {
     const target = childOf(hook, 'directive');
@@ -100,7 +96,7 @@ function build({ root, around }: Source, findings: Findings): Directive {
     element && how(element, findings);
   const part = (name: string) => childOf(metadata, name);
   const text = (name: string) => proseOf(part(name));
-  rememberPlaces(root, metadata, remember);
+  rememberPlaces(metadata, remember);
   read(part('cost'), reportCost);
   const [inputs, outputs] = [childOf(root, 'inputs'), childOf(root, 'outputs')];
   return compact<Directive>({

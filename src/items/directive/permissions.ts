@@ -87,12 +87,8 @@ function readEntry(element: Element, findings: Findings): Permission {
     attributeOf(element, name)?.value.trim() || undefined;
   const permission = compact<Permission>({
     verb: element.name as Permission['verb'],
+    ...Object.fromEntries(ATTRIBUTES.map((name) => [name, value(name)])),
     resource: value('resource') ?? '',
-    path: value('path'),
-    id: value('id'),
-    action: value('action'),
-    host: value('host'),
-    method: value('method'),
     ...findings.position(element.at),
   });
   const problem = hasTypo(element) ? undefined : shapeProblem(permission);

@@ -9,31 +9,22 @@ export interface FileStamp {
   /** Where the content is read from: the path itself, or what a link inside the root points to. */
   real: string;
   place: ItemPlace;
-  size: number;
-  modified: number;
-  changed: number;
-  inode: number;
+  stats: Stats;
   /** Not reported by a watch on its folder: a link, or a file with a second name elsewhere. */
   isElsewhere: boolean;
 }
 
-const isSameStamp = (a: FileStamp, b: FileStamp): boolean =>
-  a.modified === b.modified &&
-  a.changed === b.changed &&
-  a.size === b.size &&
-  a.inode === b.inode &&
-  a.real === b.real;
-
-function stampOf(stats: Stats, real: string, place: ItemPlace, isLink: boolean): FileStamp {
-  return {
-    real,
-    place,
-    size: stats.size,
-    modified: stats.mtimeMs,
-    changed: stats.ctimeMs,
-    inode: stats.ino,
-    isElsewhere: isLink || stats.nlink > 1,
-  };
+/** Does a name look as it did before? */
+export function isSameStats(before: Stats | undefined, now: Stats | undefined): boolean {
+  if (before === undefined || now === undefined) return before === now;
+  return (
+    before.mtimeMs === now.mtimeMs &&
+    before.ctimeMs === now.ctimeMs &&
+    before.size === now.size &&
+    before.ino === now.ino &&
+    before.dev === now.dev &&
+    before.mode === now.mode
+  );
 }
 
 const statsOf = (path: string): Stats | undefined => {
@@ -73,7 +64,8 @@ function createFolderLook(root: string) {
       try {
         const stats = lstatSync(at.path, { throwIfNoEntry: false });
         if (!stats?.isSymbolicLink()) {
-          return stats?.isFile() ? stampOf(stats, at.path, place, false) : undefined;
+          const isElsewhere = stats !== undefined && stats.nlink > 1;
+          return stats?.isFile() ? { real: at.path, place, stats, isElsewhere } : undefined;
         }
         const real = realpathSync(at.path);
         if (!isInside(real, at.within)) {
@@ -81,7 +73,7 @@ function createFolderLook(root: string) {
           return undefined;
         }
         const target = lstatSync(real);
-        return target.isFile() ? stampOf(target, real, place, true) : undefined;
+        return target.isFile() ? { real, place, stats: target, isElsewhere: true } : undefined;
       } catch (error) {
         note(list, path, 'unreadable', `this cannot be looked at (${errnoOf(error)})`);
         return undefined;
@@ -155,21 +147,6 @@ function judge(
   return look.file(path, list);
 }
 
-/** Files by path relative to the root, with `/`; says so when one is new, gone or has another stamp. */
-function createFileMap(onChange: (path: string, stamp: FileStamp | undefined) => void) {
-  const files = new Map<string, FileStamp>();
-  function set(path: string, stamp: FileStamp | undefined): void {
-    const before = files.get(path);
-    if (stamp === undefined) {
-      if (files.delete(path)) onChange(path, undefined);
-    } else if (!before || !isSameStamp(before, stamp)) {
-      files.set(path, stamp);
-      onChange(path, stamp);
-    }
-  }
-  return { files, set };
-}
-
 /**
  * `root` is a real path. `onChange` hears of every file that is new, gone or has another stamp.
  * `extra` are single files outside the item folders: path under the root's name -> absolute path.
@@ -180,11 +157,20 @@ export function createFolderTree(
   onChange: (path: string, stamp: FileStamp | undefined) => void,
 ) {
   const look = createFolderLook(root);
-  const { files, set } = createFileMap(onChange);
+  /** By path relative to the root, with `/`. */
+  const files = new Map<string, FileStamp>();
   /** Relative to the root; each was listed. */
   const folders = new Map<string, Folder>();
   let topDiagnostics: Diagnostic[] = [];
   const identityOf = (folder: string) => folderIdentity(`${root}/${folder}`);
+
+  function set(path: string, stamp: FileStamp | undefined): void {
+    const before = files.get(path);
+    if (stamp === undefined) files.delete(path);
+    else files.set(path, stamp);
+    const isSame = before?.real === stamp?.real && isSameStats(before?.stats, stamp?.stats);
+    if (!isSame) onChange(path, stamp);
+  }
 
   function forget(folder: string): void {
     const known = folders.get(folder);

@@ -70,6 +70,15 @@ export function realOf(path: string): string | undefined {
   }
 }
 
+/** Is there a folder, and no link to one? */
+export function isFolder(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+  } catch {
+    return false;
+  }
+}
+
 /** The real path of the longest part that exists: where a new file would really be made. */
 export function realAncestor(path: string): string | undefined {
   for (let at = path; ; at = dirname(at)) {

@@ -4,7 +4,7 @@ import { lstatSync, readdirSync, type Stats } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
 import { type Clock, type Diagnostic, isInside } from '../../base/index.ts';
 import type { Source } from '../item-kinds.ts';
-import { createFolderTree, type FileStamp, type FolderTree } from './folder-tree.ts';
+import { createFolderTree, type FileStamp, type FolderTree, isSameStats } from './folder-tree.ts';
 import { canWatch, createFolderWatch, drainEvents, type FolderWatch } from './folder-watch.ts';
 import { aboutFile, realOf } from './item-file.ts';
 
@@ -18,18 +18,6 @@ export interface Imprint {
 export const tick = (changed: number): number => (changed % 1000 === 0 ? 2000 : 50);
 
 const lookAt = (path: string): Stats | undefined => lstatSync(path, { throwIfNoEntry: false });
-
-function isSame(before: Stats | undefined, now: Stats | undefined): boolean {
-  if (before === undefined || now === undefined) return before === now;
-  return (
-    before.mtimeMs === now.mtimeMs &&
-    before.ctimeMs === now.ctimeMs &&
-    before.size === now.size &&
-    before.ino === now.ino &&
-    before.dev === now.dev &&
-    before.mode === now.mode
-  );
-}
 
 // INVARIANT: a stamp is trusted only when it was old at the time it was taken; something that changes
 // a second time within the same tick would keep it. A link says nothing about what it leads to.
@@ -64,7 +52,7 @@ export function takeImprint(paths: Iterable<string>, now: number): Imprint | und
     isCurrent() {
       try {
         for (const [path, before] of watched) {
-          if (!isSame(before, lstatSync(path, { throwIfNoEntry: false }))) return false;
+          if (!isSameStats(before, lookAt(path))) return false;
         }
         return true;
       } catch {
@@ -108,7 +96,7 @@ const MAX_DATA_FILES = 100;
 
 /** The names in a folder; none when it is not there. */
 function namesIn(folder: string): string[] {
-  if (!lstatSync(folder, { throwIfNoEntry: false })?.isDirectory()) return [];
+  if (!lookAt(folder)?.isDirectory()) return [];
   return readdirSync(folder).map((name) => `${folder}/${name}`);
 }
 
@@ -232,7 +220,7 @@ export function createRootFiles(
   function open(): Opened | undefined {
     const real = realOf(root.dir) ?? emptyRoot(root);
     if (real === undefined || !mayFollow(real)) return undefined;
-    const inode = lstatSync(real, { throwIfNoEntry: false })?.ino ?? 0;
+    const inode = lookAt(real)?.ino ?? 0;
     if (opened?.real === real && opened.inode === inode) return opened;
     close();
     return {

@@ -2,7 +2,7 @@
 import { type Dirent, lstatSync, readdirSync } from 'node:fs';
 import { basename, dirname, extname, resolve } from 'node:path';
 import { type Diagnostic, isInside } from '../../base/index.ts';
-import { aboutFile, readItemFile } from '../files/item-file.ts';
+import { aboutFile, isFolder, readItemFile } from '../files/item-file.ts';
 import { checkText, type FileKind } from './check.ts';
 import type { Library } from './library.ts';
 import { placeOfFile } from './sign.ts';
@@ -35,8 +35,8 @@ export function checkItemText(
 function checkFile(path: string, library: Library): Diagnostic[] {
   const read = readItemFile(path);
   if ('problem' in read) return [aboutFile(path, read.problem.code, read.problem.message)];
-  const kind = itemKindOf(path, read.text);
-  if (kind) return checkText(kind, read.text, path, library);
+  const found = checkItemText(read.text, path, library);
+  if (found) return found;
   const message = 'this file is no directive, tool, knowledge or policy';
   return [aboutFile(path, 'not_an_item', message, { hint: 'items lie under `.ai/`' })];
 }
@@ -77,8 +77,7 @@ function checkFolder(folder: string, library: Library): Diagnostic[] {
   );
   const checked = loose.flatMap((file) => {
     const read = readItemFile(file);
-    const kind = 'text' in read ? itemKindOf(file, read.text) : undefined;
-    return kind && 'text' in read ? checkText(kind, read.text, file, library) : [];
+    return ('text' in read && checkItemText(read.text, file, library)) || [];
   });
   return [...held, ...checked.filter(({ file }) => basename(file) !== 'AGENTS.md')];
 }
@@ -99,11 +98,7 @@ export function checkPath(path: string, library: Library): Diagnostic[] {
 /** The nearest folder above a path that holds `.ai`; undefined when there is none. */
 export function projectOf(path: string): string | undefined {
   for (let at = resolve(path); ; at = dirname(at)) {
-    try {
-      if (lstatSync(`${at}/.ai`).isDirectory()) return at;
-    } catch {
-      // Look further up.
-    }
+    if (isFolder(`${at}/.ai`)) return at;
     if (at === dirname(at)) return undefined;
   }
 }

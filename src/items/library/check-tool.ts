@@ -7,7 +7,8 @@ import {
   openYaml,
   type RulePlace,
 } from '../../base/index.ts';
-import { type CapabilityCatalog, normalizeCapability } from '../../trust/index.ts';
+import { normalizeCapability } from '../../trust/index.ts';
+import type { CatalogData } from '../data/capability-data.ts';
 import { lastSegment } from '../files/item-place.ts';
 import type { ToolItem } from '../item.ts';
 import { moduleFile } from '../signature.ts';
@@ -30,9 +31,10 @@ export function looseTool(text: string, file: string): ToolItem {
 // What is wrong with a tool among the others: a chain that ends nowhere, capabilities nobody knows,
 // a module that is not there, placeholders that nothing fills.
 
+/** What checking a tool asks of a library. */
 interface ToolWorld {
-  chainOf: (item: ToolItem) => Outcome<Chain>;
-  catalog: CapabilityCatalog;
+  chainOf(item: ToolItem): Outcome<Chain>;
+  capabilities(): CatalogData;
 }
 
 /** These answer when they are done; a handle needs someone who goes on working. */
@@ -43,9 +45,10 @@ const GIVEN: readonly string[] = ['thread_id', 'project_path', '__idempotency_ke
 /** Of a tool or of one of its actions. */
 function checkRequires(
   { requires = [] }: Pick<Partial<Tool>, 'requires'>,
-  { catalog }: ToolWorld,
+  world: ToolWorld,
   place: RulePlace,
 ): void {
+  const { catalog } = world.capabilities();
   for (const [index, name] of requires.entries()) {
     const full = normalizeCapability(name);
     if (full.includes('*') || catalog.get(full)) continue;

@@ -61,11 +61,6 @@ function readable(item: DirectiveItem): Directive | undefined {
   return item.directive ?? parseDirective(item.body, item.file).draft;
 }
 
-const toolWorldOf = (library: CheckedLibrary) => ({
-  chainOf: (item: ToolItem) => library.chainOf(item),
-  catalog: library.capabilities().catalog,
-});
-
 function directiveWorld(library: CheckedLibrary, source: Source): DirectiveWorld {
   const pricing = library.config('pricing').value;
   const currency = getOwn(pricing, 'currency');
@@ -174,12 +169,11 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
     worlds.set(source, world);
     return world;
   };
-  const toolWorld = toolWorldOf(library);
 
   function checkRecord(record: FileRecord): Diagnostic[] {
     const { item } = record;
     const own = [...item.diagnostics, ...signatureProblem(record)];
-    if (item.kind === 'tool') own.push(...checkTool(item, record.text(), toolWorld));
+    if (item.kind === 'tool') own.push(...checkTool(item, record.text(), library));
     if (item.kind === 'directive') {
       const parsed = { draft: readable(item), diagnostics: [...item.diagnostics] };
       own.push(...checkDirective(compact(parsed), worldOf(item.source)));
@@ -219,6 +213,6 @@ export function checkText(
     return [...parsed.diagnostics, ...among];
   }
   const item = looseTool(text, file);
-  const among = library ? checkTool(item, text, toolWorldOf(library)) : [];
+  const among = library ? checkTool(item, text, library) : [];
   return [...item.diagnostics, ...among];
 }

@@ -88,7 +88,8 @@ export function createRecord(
 ): FileRecord {
   const { kind, id } = stamp.place;
   const file = path === 'AGENTS.md' ? stamp.real : `${root.dir}/${path}`;
-  const isHasty = (): boolean => ports.clock.now() - stamp.changed < tick(stamp.changed);
+  const { ctimeMs } = stamp.stats;
+  const isHasty = (): boolean => ports.clock.now() - ctimeMs < tick(ctimeMs);
 
   const content = once((): FileText => {
     if (isHasty()) ports.onHastyRead(record);
