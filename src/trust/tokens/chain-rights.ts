@@ -6,6 +6,7 @@ import { literalPrefix, matchGlob } from '../../base/index.ts';
 import type { CapabilityCatalog } from '../grants/capability-catalog.ts';
 import { describeNeed, permissionLine } from '../grants/denial.ts';
 import {
+  companionsOf,
   type Grant,
   grantHolds,
   grantName,
@@ -95,6 +96,13 @@ export function missingAtStart(
 
 export type TokenChain = readonly TokenBlock[];
 
+/** One line per block of what `explain` says. */
+export interface Explanation {
+  block: number;
+  allowed: boolean;
+  reason: string;
+}
+
 /** System-only capabilities count in block 0 alone, and there only for a signed core item. */
 const mayHoldSystem = (block: TokenBlock, index: number): boolean =>
   index === 0 && block.core === true;
@@ -102,6 +110,11 @@ const mayHoldSystem = (block: TokenBlock, index: number): boolean =>
 /** What a block holds by itself and by approvals; the use of one is counted when it is made. */
 const heldBy = ({ caps, approved }: TokenBlock): readonly Grant[] =>
   approved ? [...caps, ...approved] : caps;
+
+const shownScope = ({ scope }: Grant): string =>
+  Object.entries(scope ?? {})
+    .map(([field, glob]) => ` ${field}=${glob}`)
+    .join('');
 
 /** More are never shown; comparing each with each stays small. */
 const MAX_NAMED = 300;
@@ -212,5 +225,27 @@ export class ChainRights {
       );
     const candidates = this.#blocks.flatMap((block) => heldBy(block).slice(0, MAX_NAMED));
     return [...new Set(candidates.filter(isHeld).map(grantName))];
+  }
+
+  #whyNot(block: TokenBlock, index: number, { capability }: Need): string {
+    if (this.#catalog.isSystem(capability) && !mayHoldSystem(block, index)) {
+      const where = index > 0 ? 'in the first block' : 'for signed core items';
+      return `\`${capability}\` is system-only and counts ${where} alone`;
+    }
+    const held = block.caps.filter((grant) => grantHolds(grant, capability, this.#catalog));
+    if (held.length === 0) return `holds no \`${capability}\``;
+    const shown = held.slice(0, 5).map((grant) => `\`${grant.capability}${shownScope(grant)}\``);
+    return `holds only ${shown.join(', ')}${held.length > 5 ? ' and more' : ''}`;
+  }
+
+  /** Block by block, for people. */
+  explain(need: Need): Explanation[] {
+    const problem = needProblem(need, this.#catalog);
+    return this.#blocks.map((block, index) => {
+      if (problem !== undefined) return { block: index, allowed: false, reason: problem };
+      const refused = companionsOf(need).find((part) => !this.#allows(block, index, part));
+      const reason = refused ? this.#whyNot(block, index, refused) : `allows ${describeNeed(need)}`;
+      return { block: index, allowed: !refused, reason: `thread \`${block.thread}\` ${reason}` };
+    });
   }
 }

@@ -114,6 +114,10 @@ const block: fc.Arbitrary<BlockContent> = fc
     {
       caps: fc.array(grant, { maxLength: 8 }),
       exp: fc.integer({ min: NOW + 1, max: NOW + 100 }),
+      budget: fc.record(
+        { spawns: fc.nat(9), depth: fc.nat(9), uses: fc.record({ x: fc.nat(9) }) },
+        { requiredKeys: [] },
+      ),
       filters: fc.record(
         {
           spawn: fc.record({ allow_categories: fc.array(category, { maxLength: 2 }) }),
@@ -179,6 +183,11 @@ function expectNoMore(parent: VerifiedToken, child: VerifiedToken): void {
     if (child.sees('directive', name, 'd')) expect(parent.sees('directive', name, 'd')).toBe(true);
   }
   expect(child.expires).toBeLessThanOrEqual(parent.expires);
+  const [above, below] = [parent.budget, child.budget];
+  for (const field of ['spawns', 'depth'] as const) {
+    if (above[field] !== undefined) expect(below[field]).toBeLessThanOrEqual(above[field]);
+  }
+  if (above.uses?.x !== undefined) expect(below.uses?.x).toBeLessThanOrEqual(above.uses.x);
 }
 
 /** A text that was not issued is refused. */

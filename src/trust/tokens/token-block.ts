@@ -18,6 +18,15 @@ import { SCOPE_FIELDS } from '../grants/capability-catalog.ts';
 import type { Grant } from '../grants/grant.ts';
 import { type ItemFilters, readFilters } from '../grants/item-filter.ts';
 
+export interface TokenBudget {
+  /** Calls left per tool, e.g. `delete_file: 1`. */
+  uses?: Record<string, number>;
+  /** Decimal, in the price table's currency. */
+  spend?: string;
+  spawns?: number;
+  depth?: number;
+}
+
 /** A right that a person approved for one thread, with the approval that is used up by it. */
 export interface ApprovedGrant extends Grant {
   approval: string;
@@ -36,6 +45,7 @@ export interface TokenBlock {
   approved?: ApprovedGrant[];
   /** Lists over categories and names. */
   filters?: ItemFilters;
+  budget?: TokenBudget;
   /** Milliseconds since 1970; from then on the token is worth nothing. */
   exp: number;
   nonce: string;
@@ -47,6 +57,7 @@ export interface TokenBlock {
 
 const MAX_CAPS = 2000;
 const MAX_BODY = 256 * 1024;
+const MAX_USES = 1000;
 const MAX_APPROVED = 200;
 
 type Check = (value: Json) => string | undefined;
@@ -88,6 +99,19 @@ const checkApproved: Check = (value) =>
     ? undefined
     : `must be a list of at most ${MAX_APPROVED} grants with their approvals`;
 
+const checkBudget: Check = (value) => {
+  if (!isObject(value)) return 'must be an object';
+  const unknown = stray(value, ['uses', 'spend', 'spawns', 'depth']);
+  if (unknown !== undefined) return `has an unknown field \`${unknown}\``;
+  const { uses = {}, spend = '0', spawns = 0, depth = 0 } = value;
+  const usesOk =
+    isObject(uses) && Object.keys(uses).length <= MAX_USES && Object.values(uses).every(isCount);
+  const spendOk = typeof spend === 'string' && /^\d{1,12}(\.\d{1,9})?$/.test(spend);
+  return usesOk && spendOk && isCount(spawns) && isCount(depth)
+    ? undefined
+    : 'must hold whole numbers, and `spend` as a decimal text';
+};
+
 const checkFilters: Check = (value) => {
   const filters = readFilters(value);
   return filters.ok ? undefined : filters.error.detail.message;
@@ -106,6 +130,7 @@ const FIELDS: Readonly<Record<keyof TokenBlock, { required: boolean; check: Chec
   caps: { required: true, check: checkCaps },
   approved: { required: false, check: checkApproved },
   filters: { required: false, check: checkFilters },
+  budget: { required: false, check: checkBudget },
   exp: { required: true, check: (value) => (isCount(value) ? undefined : 'must be a time in ms') },
   nonce: { required: true, check: textOf(/^[A-Za-z0-9_-]{16,64}$/, 'a nonce') },
   core: { required: false, check: (value) => (value === true ? undefined : 'must be true') },
@@ -157,3 +182,35 @@ export function readBlock(text: string, index: number): Outcome<TokenBlock> {
   if (problem !== undefined) return fail('invalid_input', `block ${index} ${problem}`);
   return ok(freezeJson(parsed.output) as unknown as TokenBlock);
 }
+
+/** Decimal text as nano-units, so that comparing is exact. */
+function nanos(spend: string): bigint {
+  const [whole = '0', part = ''] = spend.split('.');
+  return BigInt(whole + part.padEnd(9, '0'));
+}
+
+const smaller = (a: number | undefined, b: number | undefined): number | undefined =>
+  a === undefined ? b : b === undefined ? a : Math.min(a, b);
+
+function lessBudget(a: TokenBudget, b: TokenBudget): TokenBudget {
+  const uses: Record<string, number> = { ...a.uses };
+  for (const [tool, count] of Object.entries(b.uses ?? {})) {
+    uses[tool] = Math.min(Object.hasOwn(uses, tool) ? (uses[tool] ?? 0) : count, count);
+  }
+  const spends = [a.spend, b.spend].filter((spend) => spend !== undefined);
+  const spend = spends.reduce<string | undefined>(
+    (least, next) => (least === undefined || nanos(next) < nanos(least) ? next : least),
+    undefined,
+  );
+  const [spawns, depth] = [smaller(a.spawns, b.spawns), smaller(a.depth, b.depth)];
+  return {
+    ...(Object.keys(uses).length > 0 && { uses }),
+    ...(spend !== undefined && { spend }),
+    ...(spawns !== undefined && { spawns }),
+    ...(depth !== undefined && { depth }),
+  };
+}
+
+/** What all blocks leave: the smallest of each; a field that none names is not limited here. */
+export const leastBudget = (budgets: readonly (TokenBudget | undefined)[]): TokenBudget =>
+  budgets.reduce<TokenBudget>((least, next) => lessBudget(least, next ?? {}), {});

@@ -189,7 +189,9 @@ test.each<[string, Record<string, unknown>]>([
   ['caps that are no list', { caps: {} }],
   ['a grant with an unknown field', { caps: [{ capability: 'git.push', deny: true }] }],
   ['a scope with an unknown field', { caps: [{ capability: 'git.push', scope: { row: '1' } }] }],
-  ['a budget, which the registry keeps', { budget: { spawns: 1 } }],
+  ['a budget with an unknown field', { budget: { time: 1 } }],
+  ['a negative budget', { budget: { spawns: -1 } }],
+  ['spend as a number', { budget: { spend: 1.5 } }],
   ['an unknown filter', { filters: { tools: {} } }],
 ])('a block with %s cannot be minted or appended', (_, over) => {
   const odd: BlockContent = { ...content([spawn]), ...over };
@@ -275,6 +277,26 @@ test('lists of all blocks must let an item through', () => {
   expect(must(verify(mint([spawn]))).maySpawn('test', 'run').ok).toBe(false);
 });
 
+test('budgets are the smallest of all blocks', () => {
+  const parent = mint(
+    [spawn],
+    {},
+    { budget: { uses: { delete_file: 2 }, spend: '1.5', spawns: 3 } },
+  );
+  const narrowed = attenuateToken(
+    parent,
+    child([spawn], {
+      budget: { uses: { delete_file: 5, push: 1 }, spend: '1.25', depth: 1, spawns: 9 },
+    }),
+  );
+  expect(must(verify(must(narrowed))).budget).toEqual({
+    uses: { delete_file: 2, push: 1 },
+    spend: '1.25',
+    spawns: 3,
+    depth: 1,
+  });
+});
+
 test('a sealed token keeps its rights and cannot be narrowed or reopened', () => {
   const sealed = sealToken(mint([spawn]));
   expect(must(verify(sealed)).check(spawn).ok).toBe(true);
@@ -311,6 +333,21 @@ test('what a call needs besides is refused together with it', () => {
   expect(!refused.ok && refused.error.detail.missing).toBe('fs.read');
   expect(!refused.ok && refused.error.detail.missing_all).toEqual(['fs.read', 'fs.absolute']);
   expect(token.check(spawn).ok).toBe(true);
+});
+
+test('explain goes through the blocks', () => {
+  const parent = mint([fs('write', 'src/**')]);
+  const token = must(verify(must(attenuateToken(parent, child([fs('read', '**'), spawn])))));
+  expect(token.explain(fs('read', 'src/a'))).toEqual([
+    { block: 0, allowed: true, reason: 'thread `t1` allows `fs.read` on `src/a`' },
+    { block: 1, allowed: true, reason: 'thread `t2` allows `fs.read` on `src/a`' },
+  ]);
+  expect(token.explain(fs('read', 'lib/a'))[0]?.reason).toBe(
+    'thread `t1` holds only `fs.write path=src/**`',
+  );
+  expect(token.explain(spawn).map(({ allowed }) => allowed)).toEqual([false, true]);
+  expect(token.explain(use('approve'))[1]?.reason).toContain('first block alone');
+  expect(token.explain(use('nonsense')).some(({ allowed }) => allowed)).toBe(false);
 });
 
 test('what a child would miss is seen against every block', () => {

@@ -26,9 +26,14 @@ import {
   needText,
 } from '../grants/grant.ts';
 import type { KeyPair } from '../keys/key.ts';
-import { ChainRights, type StartCheck, type TokenChain } from './chain-rights.ts';
+import { ChainRights, type Explanation, type StartCheck, type TokenChain } from './chain-rights.ts';
 import { attenuateToken, type CapabilityToken, mintToken } from './token.ts';
-import type { ApprovedGrant, TokenBlock } from './token-block.ts';
+import {
+  type ApprovedGrant,
+  leastBudget,
+  type TokenBlock,
+  type TokenBudget,
+} from './token-block.ts';
 
 export interface ApprovedRight {
   /** The approval whose uses are counted. */
@@ -116,6 +121,8 @@ export class VerifiedToken {
   /** Thread and project of the last block: who acts, and where. */
   readonly thread: string;
   readonly project: string;
+  /** The smallest of all blocks, field by field. */
+  readonly budget: TokenBudget;
   readonly #world: TokenWorld;
   readonly #chain: ChainRights;
   /** Every thread whose revocation ends this token. */
@@ -134,6 +141,7 @@ export class VerifiedToken {
     this.expires = Math.min(...blocks.map((block) => block.exp));
     this.thread = last.thread;
     this.project = last.project;
+    this.budget = Object.freeze(leastBudget(blocks.map((block) => block.budget)));
     this.#world = world;
     this.#chain = new ChainRights(this.blocks, world.catalog);
     this.#lineage = new Set([first.parent ?? first.thread, ...blocks.map(({ thread }) => thread)]);
@@ -234,6 +242,15 @@ export class VerifiedToken {
   /** What a child that wants this would miss. */
   missingAtStart(wanted: readonly Grant[]): StartCheck {
     return this.#chain.misses(wanted);
+  }
+
+  /** Block by block, for people. */
+  explain(need: Need): Explanation[] {
+    const valid = this.current();
+    const lines = this.#chain.explain(need);
+    if (valid.ok) return lines;
+    const reason = valid.error.detail.message;
+    return lines.map((line) => ({ ...line, allowed: false, reason }));
   }
 
   /** Names for `permissions.granted`. */
