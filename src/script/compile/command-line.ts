@@ -12,7 +12,7 @@ import { compileParts, resolveOpen, type TextMaker } from './text.ts';
 type Quote = 'none' | 'single' | 'double' | 'mark';
 
 /** Either text of the command, or a value with the quotes it stands in. */
-export type Word = string | { readonly value: Value; readonly quote: Quote };
+type Word = string | { readonly value: Value; readonly quote: Quote };
 
 export const quoteWord = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 

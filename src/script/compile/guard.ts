@@ -100,47 +100,45 @@ function verdict(value: Value): Verdict {
 // `/hook before|after FILTER = [ … ]`: blocks that see operations go by and may replace what goes in or
 // comes out. They cannot decide; their errors are collected, never raised.
 
-interface HookCall {
-  readonly inputs: readonly Argument[];
-  readonly output: Value | undefined;
-  readonly frame: Frame;
-}
-
 interface ScriptHook {
   readonly name: string;
   readonly timing: 'before' | 'after';
-  readonly filter: string;
-  run(call: HookCall): MaybePromise<Value | undefined>;
+  /** Filters are those of guards, so the guards' own index answers them. */
+  readonly filter: GuardSet;
+  run(
+    inputs: readonly Argument[],
+    output: Value | undefined,
+    frame: Frame,
+  ): MaybePromise<Value | undefined>;
 }
 
 interface HookState {
-  /** Filters are those of guards, so the guards' own index answers them. */
-  readonly hooks: { readonly hook: ScriptHook; readonly set: GuardSet }[];
+  readonly hooks: ScriptHook[];
   readonly errors: Json[];
 }
 
 const states = new WeakMap<RunState, HookState>();
 
 /** The first hook mounts the port; until then operations pay nothing. */
-function addHook(run: RunState, hook: ScriptHook): void {
+function hookState(run: RunState): HookState {
   const known = states.get(run);
-  const state = known ?? { hooks: [], errors: [] };
-  const { name, timing, filter } = hook;
-  const decide = () => ok({ kind: 'allow' } as const);
-  const guard = unwrap(defineGuard({ name, on: filter, timing, decide }));
-  state.hooks.push({ hook, set: createGuardSet([guard]) });
-  if (known) return;
+  if (known) return known;
+  const state: HookState = { hooks: [], errors: [] };
   states.set(run, state);
   run.ground = childFrame(run.ground, {
     ports: { scriptHooks: portOf(state) },
     ctx: { hooks: () => ({ errors: [...state.errors] }) },
   });
+  return state;
 }
 
 function portOf(state: HookState): ScriptHooks {
-  const ask = async (hook: ScriptHook, call: HookCall): Promise<Value | undefined> => {
+  const ask = async (
+    hook: ScriptHook,
+    ...call: Parameters<ScriptHook['run']>
+  ): Promise<Value | undefined> => {
     try {
-      return await hook.run(call);
+      return await hook.run(...call);
     } catch (error) {
       state.errors.push({ hook: hook.name, message: toFault(error).message });
       return undefined;
@@ -156,15 +154,15 @@ function portOf(state: HookState): ScriptHooks {
         isChanged = true;
       };
       const shown = () => inputs.map((input, at) => ({ ...input, value: passedAt(current, at) }));
-      for (const { hook, set } of state.hooks) {
+      for (const hook of state.hooks) {
         if (hook.timing !== 'before') continue;
         // A label: once for each input that carries it. Otherwise once, for all of them.
         for (const [at, input] of shown().entries()) {
-          if (set.forMarks(input.value.meta.descriptor, 'before').length > 0)
-            replace(at, await ask(hook, { inputs: [input], output: undefined, frame }));
+          if (hook.filter.forMarks(input.value.meta.descriptor, 'before').length > 0)
+            replace(at, await ask(hook, [input], undefined, frame));
         }
-        if (set.forOperation(op, frame.held, 'before').length === 0) continue;
-        const given = await ask(hook, { inputs: shown(), output: undefined, frame });
+        if (hook.filter.forOperation(op, frame.held, 'before').length === 0) continue;
+        const given = await ask(hook, shown(), undefined, frame);
         const isList = given && current.length > 1 && Array.isArray(given.data);
         const values = isList ? entriesOf(given).map(([, value]) => value) : [given];
         for (const [at, value] of values.entries()) replace(at, value);
@@ -173,12 +171,12 @@ function portOf(state: HookState): ScriptHooks {
     },
     async after(op, result, inputs, frame) {
       let current = result;
-      for (const { hook, set } of state.hooks) {
+      for (const hook of state.hooks) {
         const isConcerned =
-          set.forOperation(op, frame.held, 'after').length > 0 ||
-          set.forMarks(current.meta.descriptor, 'after').length > 0;
+          hook.filter.forOperation(op, frame.held, 'after').length > 0 ||
+          hook.filter.forMarks(current.meta.descriptor, 'after').length > 0;
         if (hook.timing !== 'after' || !isConcerned) continue;
-        current = (await ask(hook, { inputs, output: current, frame })) ?? current;
+        current = (await ask(hook, inputs, current, frame)) ?? current;
       }
       return current === result ? undefined : current;
     },
@@ -187,20 +185,19 @@ function portOf(state: HookState): ScriptHooks {
 
 export function compileHook(c: Compiler, node: NodeOf<'hook'>): Eval {
   const block = compileBlock(c.forFunction(), node.body);
+  const { timing, filter: on } = node;
   return (env) => {
-    const run: ScriptHook['run'] = async ({ inputs, output, frame }) => {
+    const name = node.name ?? `hook at line ${lineOf(c.unit, node.at)}`;
+    const decide = () => ok({ kind: 'allow' } as const);
+    const filter = createGuardSet([unwrap(defineGuard({ name, on, timing, decide }))]);
+    const run: ScriptHook['run'] = async (inputs, output, frame) => {
       const values = inputs.map(({ value }) => value);
       const [first] = values;
       const input = first && values.length === 1 ? first : makeContainer(values);
       const left = leaveOf(await block(ruleEnv(env, frame, input, output)));
       return left?.word === 'return' && !isAbsent(left.value) ? left.value : undefined;
     };
-    addHook(env.run, {
-      name: node.name ?? `hook at line ${lineOf(c.unit, node.at)}`,
-      timing: node.timing,
-      filter: node.filter,
-      run,
-    });
+    hookState(env.run).hooks.push({ name, timing, filter, run });
     return absent();
   };
 }
