@@ -1,18 +1,12 @@
 // Command lines. INVARIANT: a value put into a command is exactly one word (a list of plain values:
 // one word each) whatever it contains; the shell never splits, expands or runs any of it.
 import type { Json } from '../../base/index.ts';
-import { EMPTY, makeValue, type Value } from '../../flow/index.ts';
+import type { Value } from '../../flow/index.ts';
 import type { Compiler, Environment } from '../run/environment.ts';
 import type { NodeOf } from '../syntax/ast.ts';
 import { isAbsent } from '../values/kinds.ts';
 import { compactJson, textOf } from '../values/text.ts';
-import { compileParts, resolveOpen, type TextMaker } from './text.ts';
-
-/** `mark`: no text at all, only the marks of what decided about the text beside it. */
-type Quote = 'none' | 'single' | 'double' | 'mark';
-
-/** Either text of the command, or a value with the quotes it stands in. */
-type Word = string | { readonly value: Value; readonly quote: Quote };
+import { compileParts, type Word } from './text.ts';
 
 export const quoteWord = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
@@ -28,7 +22,7 @@ function textOfValue(value: Value): string {
   return isPlain(data) ? textOf(value) : compactJson(data);
 }
 
-function wordOf({ value, quote }: { value: Value; quote: Quote }): string {
+function wordOf({ value, quote }: Exclude<Word, string>): string {
   if (quote === 'mark') return '';
   const { data } = value;
   const list = Array.isArray(data) && data.every(isPlain) ? data : undefined;
@@ -45,27 +39,15 @@ function wordOf({ value, quote }: { value: Value; quote: Quote }): string {
 export const joinWords = (words: readonly Word[]): string =>
   words.map((word) => (typeof word === 'string' ? word : wordOf(word))).join('');
 
-const WORDS: TextMaker<readonly Word[]> = {
-  text: (text) => [text],
-  value: (value, env, { quote = 'none' }) => [{ value: resolveOpen(value, env), quote }],
-  unknown: (raw) => [raw],
-  under: (words, descriptor) =>
-    descriptor === EMPTY
-      ? words
-      : [...words, { value: makeValue('', { descriptor }), quote: 'mark' }],
-  join: (words) => words.flat(),
-  withoutLastBreak: (words) => words,
-};
-
 /** Every line as words; values are evaluated, nothing is joined yet. */
 export function compileLines(
   c: Compiler,
   node: NodeOf<'command'>,
 ): (env: Environment) => Promise<readonly (readonly Word[])[]> {
-  const makers = node.lines.map((parts) => compileParts(c, parts, WORDS));
+  const makers = node.lines.map((parts) => compileParts(c, parts));
   return async (env) => {
     const lines: (readonly Word[])[] = [];
-    for (const make of makers) lines.push(WORDS.join(await make(env)));
+    for (const make of makers) lines.push(await make(env));
     return lines;
   };
 }

@@ -23,7 +23,7 @@ import {
 import { findName } from '../run/names.ts';
 import { unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
-import type { NodeOf, TemplatePart } from '../syntax/ast.ts';
+import type { NodeOf, Quote, TemplatePart } from '../syntax/ast.ts';
 import { parseTemplateFile } from '../syntax/parse.ts';
 import { fieldOf, indexOf } from '../values/access.ts';
 import { itemsOf } from '../values/data.ts';
@@ -34,20 +34,39 @@ import { compileKnownReference } from './reference.ts';
 // A `:::` template with names nobody knew: it stays open, and is resolved again in the scope where it
 // is used. The slots are kept apart from the text, so text that came from data is never read again.
 
-/** A piece of a text; a slot is a name that was unknown in a `:::` template. */
-interface Piece {
-  readonly text: string;
-  readonly marks: Descriptor;
-  readonly slot?: string;
-}
+/**
+ * A piece of a text, or a value and the quotes it stands in. `mark`: no text at all, only the marks of
+ * what decided about the text beside it. `slot`: a name that was unknown in a `:::` template, as written.
+ */
+export type Word = string | { readonly value: Value; readonly quote: Quote | 'mark' | 'slot' };
 
 type Part = string | { slot: string };
 
-/** Undefined when every name was known. */
-function openSlots(pieces: readonly Piece[]): Json | undefined {
-  if (!pieces.some(({ slot }) => slot !== undefined)) return undefined;
-  return pieces.map(({ text, slot }): Json => (slot === undefined ? text : { slot }));
+const slotWord = (raw: string): Word => ({ value: makeValue(raw), quote: 'slot' });
+
+const isSlot = (word: Word): boolean => typeof word !== 'string' && word.quote === 'slot';
+
+/** The text of words with the marks of all that was put in; open when there is a slot among them. */
+function textOfWords(words: readonly Word[], marks: Descriptor = EMPTY): Value {
+  let text = '';
+  let descriptor = marks;
+  for (const word of words) {
+    text += pieceOf(word);
+    if (typeof word !== 'string')
+      descriptor = mergeDescriptors(descriptor, word.value.meta.descriptor);
+  }
+  if (!words.some(isSlot)) return makeValue(text, { descriptor });
+  const open = words.map((word): Json => (isSlot(word) ? { slot: pieceOf(word) } : pieceOf(word)));
+  return makeValue(text, { descriptor, origin: { open } });
 }
+
+const pieceOf = (word: Word): string => (typeof word === 'string' ? word : textOf(word.value));
+
+/** What was chosen because of a value with these marks. */
+const marked = (words: readonly Word[], descriptor: Descriptor): readonly Word[] =>
+  descriptor === EMPTY
+    ? words
+    : [...words, { value: makeValue('', { descriptor }), quote: 'mark' }];
 
 /** `{{ user.name[0] }}` as a name and keys. */
 function readSlot(slot: string): { name: string; keys: string[] } | undefined {
@@ -75,61 +94,19 @@ function valueOfSlot(slot: string, env: Environment): Value | undefined {
 export function resolveOpen(value: Value, env: Environment): Value {
   const { open } = value.meta.origin;
   if (!Array.isArray(open)) return value;
-  let marks = EMPTY;
-  const pieces = (open as Part[]).map((part): Piece => {
-    if (typeof part === 'string') return { text: part, marks: EMPTY };
+  const words = (open as Part[]).map((part): Word => {
+    if (typeof part === 'string') return part;
     const found = valueOfSlot(part.slot, env);
-    if (!found) return { text: part.slot, marks: EMPTY, slot: part.slot };
-    marks = mergeDescriptors(marks, found.meta.descriptor);
-    return { text: textOf(found), marks: found.meta.descriptor };
+    return found ? { value: found, quote: 'none' } : slotWord(part.slot);
   });
-  const still = openSlots(pieces);
-  return makeValue(pieces.map(({ text }) => text).join(''), {
-    descriptor: mergeDescriptors(value.meta.descriptor, marks),
-    ...(still ? { origin: { open: still } } : {}),
-  });
+  return textOfWords(words, value.meta.descriptor);
 }
 
-/** What the parts of a text become: pieces of text, or words of a command. */
-export interface TextMaker<T> {
-  text(text: string): T;
-  value(value: Value, env: Environment, part: NodeOf<'insert' | 'file-part'>): T;
-  /** A name that nobody knows, as written. */
-  unknown(raw: string): T;
-  /** What was chosen because of a value with these marks. */
-  under(made: T, marks: Descriptor): T;
-  join(made: readonly T[]): T;
-  withoutLastBreak(made: T): T;
-}
+type Make = (env: Environment) => Promise<readonly Word[]>;
 
-type Make<T> = (env: Environment) => Promise<T>;
-
-const plain = (text: string): Piece => ({ text, marks: EMPTY });
-
-const PIECES: TextMaker<Piece> = {
-  text: plain,
-  value(value, env) {
-    const ready = resolveOpen(value, env);
-    return { text: isAbsent(ready) ? '' : textOf(ready), marks: ready.meta.descriptor };
-  },
-  unknown: plain,
-  under: (piece, marks) => ({ ...piece, marks: mergeDescriptors(piece.marks, marks) }),
-  join(pieces) {
-    let text = '';
-    let marks = EMPTY;
-    for (const piece of pieces) {
-      text += piece.text;
-      marks = mergeDescriptors(marks, piece.marks);
-    }
-    return { text, marks };
-  },
-  withoutLastBreak: (piece) => ({ ...piece, text: piece.text.replace(/\r?\n$/, '') }),
-};
-
-const OPEN_PIECES: TextMaker<Piece> = {
-  ...PIECES,
-  unknown: (raw) => ({ ...plain(raw), slot: raw }),
-};
+const put = (value: Value, env: Environment, { quote = 'none' }: { quote?: Quote }): Word[] => [
+  { value: resolveOpen(value, env), quote },
+];
 
 /** The value of an insertion after its stages; undefined when the name is unknown. */
 function compileInsertion(
@@ -147,80 +124,86 @@ function compileInsertion(
 }
 
 /** `@x`, `` @x?`…` `` and friends. */
-function compileInsert<T>(c: Compiler, part: NodeOf<'insert'>, make: TextMaker<T>): Make<T> {
+function compileInsert(c: Compiler, part: NodeOf<'insert'>, isMustache: boolean): Make {
   const find = compileInsertion(c, part);
   const { mode, raw } = part;
-  const fragment = mode.kind === 'fragment' ? compileParts(c, mode.parts, make) : undefined;
+  const fragment = mode.kind === 'fragment' ? compileParts(c, mode.parts) : undefined;
   const fallback = mode.kind === 'default' ? c.expression(mode.value) : undefined;
   return async (env) => {
     const value = await find(env);
     if (!value) {
-      if (fallback) return make.value(await fallback(env), env, part);
-      return mode.kind === 'plain' ? make.unknown(raw) : make.text('');
+      if (fallback) return put(await fallback(env), env, part);
+      return mode.kind === 'plain' ? [isMustache ? slotWord(raw) : raw] : [];
     }
-    if (mode.kind === 'plain') return make.value(value, env, part);
+    if (mode.kind === 'plain') return put(value, env, part);
     const { descriptor } = value.meta;
     if (fallback) {
-      if (!isAbsent(value) && value.data !== null) return make.value(value, env, part);
+      if (!isAbsent(value) && value.data !== null) return put(value, env, part);
       const other = await fallback(under(env, descriptor));
-      return make.value(addMarks(other, descriptor), env, part);
+      return put(addMarks(other, descriptor), env, part);
     }
-    if (!isTruthy(value)) return make.under(make.text(''), descriptor);
-    if (!fragment) return make.value(value, env, part);
-    return make.under(make.join(await fragment(under(env, descriptor))), descriptor);
+    if (!isTruthy(value)) return marked([], descriptor);
+    if (!fragment) return put(value, env, part);
+    return marked(await fragment(under(env, descriptor)), descriptor);
   };
 }
 
 /** A missing file in a text is nothing, and a warning. */
-function compileFilePart<T>(c: Compiler, part: NodeOf<'file-part'>, make: TextMaker<T>): Make<T> {
+function compileFilePart(c: Compiler, part: NodeOf<'file-part'>): Make {
   const load =
     part.stages.length === 0 ? c.expression(part.file) : c.stages(part.file, part.stages);
   return async (env) => {
     try {
-      return make.value(await load(env), env, part);
+      return put(await load(env), env, part);
     } catch (error) {
       const fault = toFault(error);
       if (fault.fault.code !== 'not_found') throw fault;
       env.run.warn(fault.message, env.unit, part.at);
-      return make.under(make.text(''), descriptorOfFault(fault.fault));
+      return marked([], descriptorOfFault(fault.fault));
     }
   };
 }
 
-function compileRepeat<T>(c: Compiler, part: NodeOf<'repeat'>, make: TextMaker<T>): Make<T> {
+function compileRepeat(c: Compiler, part: NodeOf<'repeat'>): Make {
   const collection = c.expression(part.collection);
-  const body = compileParts(c, part.parts, make);
+  const body = compileParts(c, part.parts);
   const { key, name } = part.bind;
   return async (env) => {
     const list = await collection(env);
-    const made: T[] = [];
+    const words: Word[] = [];
     for (const item of itemsOf(list)) {
       const scope = new VariableScope('block', env.scope);
       scope.bind(name, 'loop', item.value);
       if (key) scope.bind(key, 'loop', makeValue(item.key));
-      made.push(...(await body({ ...env, scope })));
+      words.push(...(await body({ ...env, scope })));
     }
-    const joined = make.join(made);
-    const trimmed = part.trimsEnd ? make.withoutLastBreak(joined) : joined;
-    return make.under(trimmed, list.meta.descriptor);
+    const { text, meta } = textOfWords(words);
+    const trimmed = part.trimsEnd ? text.replace(/\r?\n$/, '') : text;
+    return [
+      {
+        value: makeValue(trimmed, {
+          descriptor: mergeDescriptors(meta.descriptor, list.meta.descriptor),
+        }),
+        quote: 'none',
+      },
+    ];
   };
 }
 
-export function compileParts<T>(
+export function compileParts(
   c: Compiler,
   parts: readonly TemplatePart[],
-  make: TextMaker<T>,
-): Make<T[]> {
-  const makers = parts.map((part): { made: T } | { make: Make<T> } => {
-    if (typeof part === 'string') return { made: make.text(part) };
-    if (part.kind === 'insert') return { make: compileInsert(c, part, make) };
-    if (part.kind === 'repeat') return { make: compileRepeat(c, part, make) };
-    return { make: compileFilePart(c, part, make) };
+  isMustache = false,
+): Make {
+  const makers = parts.map((part): string | Make => {
+    if (typeof part === 'string') return part;
+    if (part.kind === 'insert') return compileInsert(c, part, isMustache);
+    return part.kind === 'repeat' ? compileRepeat(c, part) : compileFilePart(c, part);
   });
   return async (env) => {
-    const made: T[] = [];
-    for (const one of makers) made.push('made' in one ? one.made : await one.make(env));
-    return made;
+    const words: Word[] = [];
+    for (const make of makers) words.push(...(typeof make === 'string' ? [make] : await make(env)));
+    return words;
   };
 }
 
@@ -231,13 +214,8 @@ export function compileText(c: Compiler, parts: readonly TemplatePart[], isMusta
     const only = makeValue(first);
     return () => only;
   }
-  const all = compileParts(c, parts, isMustache ? OPEN_PIECES : PIECES);
-  return async (env) => {
-    const pieces = await all(env);
-    const { text, marks } = PIECES.join(pieces);
-    const open = isMustache ? openSlots(pieces) : undefined;
-    return makeValue(text, { descriptor: marks, ...(open ? { origin: { open } } : {}) });
-  };
+  const all = compileParts(c, parts, isMustache);
+  return async (env) => textOfWords(await all(env));
 }
 
 export const compileTemplate = (c: Compiler, node: NodeOf<'template'>): Eval =>
