@@ -15,7 +15,7 @@ export { artifactKind, threadKind } from './spawn/thread-kind.ts';
 export { createThreadPrimitive, type ThreadAction } from './spawn/thread-primitive.ts';
 export { modelFor } from './thread/choose-model.ts';
 export type { DataOf, EventType, Noted, Recorded, RecordedOf } from './thread/journal-event.ts';
-export { decode, readJournal } from './thread/journal-event.ts';
+export { decode, readJournal, readStored } from './thread/journal-event.ts';
 export { createLiveThreads } from './thread/live-threads.ts';
 export type {
   Runner,

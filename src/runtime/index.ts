@@ -31,7 +31,6 @@ import {
   openRegistry,
   reachThreads,
   runPlain,
-  stopThreads,
   type Threads,
 } from './threads.ts';
 
@@ -155,8 +154,10 @@ async function wireRuntime(
     },
     scripts: (use = {}) => openScripts(rooms, use),
     async close() {
-      // What threads share belongs to the project they were started from.
-      if (!host) await stopThreads(open);
+      // What threads share belongs to the project they were started from. Nothing runs on here; what
+      // is not over can be resumed.
+      const end = { status: 'interrupted', reason: 'the runtime was closed' } as const;
+      if (!host) await open.live?.close(end);
       library.close();
       for (const other of open.others.values()) {
         const there = await other;

@@ -54,9 +54,6 @@ export const BUNDLE = packagePath('bundle');
 
 type Env = NonNullable<RuntimeOptions['env']>;
 
-const homeOf = (env: Env): string =>
-  resolve(env.KERNMANTLE_HOME ?? join(env.HOME ?? homedir(), '.ai'));
-
 /** The nearest folder upwards that has a sign; the start when there is none. The home is no project. */
 export function findProject(start: string, home: string, signs: readonly string[]): string {
   for (let dir = resolve(start); ; dir = dirname(dir)) {
@@ -174,7 +171,7 @@ export function openProject(
   host?: HostProject,
 ): Outcome<OpenProject> {
   const { cwd = process.cwd(), env = process.env, clock = systemClock } = options;
-  const home = homeOf(env);
+  const home = resolve(env.KERNMANTLE_HOME ?? join(env.HOME ?? homedir(), '.ai'));
   const wanted = resolve(cwd, options.project ?? findProject(cwd, home, ['.ai']));
   if (!existsSync(wanted)) return fail('not_found', `there is no project folder \`${wanted}\``);
   const project = realpathSync(wanted);

@@ -139,11 +139,6 @@ export function reachThreads(
   };
 }
 
-/** Nothing runs on in a closed runtime; what is not over can be resumed. */
-export async function stopThreads({ live }: OpenProject): Promise<void> {
-  await live?.close({ status: 'interrupted', reason: 'the runtime was closed' });
-}
-
 /** Old trees go, with their transcripts; what they cost and the audit stay. */
 export async function pruneThreads(
   store: Pick<Store, 'prune'>,

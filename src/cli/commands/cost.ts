@@ -2,12 +2,13 @@
 // holds what a thread and all below it were charged; without its children's it is the thread's own,
 // so every charge is counted once, also one of a request whose answer never came.
 import { type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
+import { readStored } from '../../harness/index.ts';
 import { formatMoney } from '../../llm/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
 import type { Store, ThreadSummary } from '../../store/index.ts';
 import { asText, type CommandRun } from '../command.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
-import { allThreads, readEvents, withRegistry } from '../threads/open-threads.ts';
+import { allThreads, withRegistry } from '../threads/open-threads.ts';
 import { count } from '../threads/words.ts';
 import { parseAge } from './threads/prune.ts';
 
@@ -20,7 +21,7 @@ interface Charge {
 
 /** The models that answered; several only after a fallback, and then their sum is theirs together. */
 async function modelsOf(store: Store, thread: string): Promise<string> {
-  const events = await readEvents(store, thread);
+  const events = await readStored(store, thread);
   const names = (events.ok ? events.output : [])
     .filter(({ type, data }) => type === 'assistant_message' && data.injected !== true)
     .map(({ data }) => plainText(data.model));
@@ -29,10 +30,9 @@ async function modelsOf(store: Store, thread: string): Promise<string> {
 
 /** A thread's own charges. A child is never older than its parent, so both are in `rows`. */
 async function chargesOf(store: Store, rows: readonly ThreadSummary[]): Promise<Outcome<Charge[]>> {
-  const used = new Map<string, { spend: bigint; tokens: bigint }>();
   const budgets = await store.budgets(rows.map(({ id }) => id));
   if (!budgets.ok) return budgets;
-  for (const { thread, used: spent } of budgets.output) used.set(thread, { ...spent });
+  const used = new Map(budgets.output.map((budget) => [budget.thread, budget.used]));
   const own = new Map([...used].map(([id, { spend, tokens }]) => [id, { spend, tokens }]));
   for (const { id, parent } of rows) {
     const [above, below] = [own.get(parent ?? ''), used.get(id)];

@@ -71,8 +71,14 @@ function environment(given: Json, context: JsonObject): Outcome<Json> {
   return expanded.ok ? ok(expanded.output.value) : expanded;
 }
 
+type Form = (
+  given: Json,
+  context: Json,
+  more: { schema?: ContextSchema | undefined; optional?: readonly string[] },
+) => Outcome<Json>;
+
 /** The forms by the name that a case gives them. */
-const FORMS = {
+const FORMS: Readonly<Record<'expr' | 'template' | 'body' | 'env_template', Form>> = {
   expr: (given, context, { schema }) =>
     typeof given === 'string'
       ? evaluate(given, context, schema)
@@ -81,14 +87,7 @@ const FORMS = {
   body: (given, context, { optional = [] }) =>
     body(given, isObject(context) ? context : {}, optional),
   env_template: (given, context) => environment(given, isObject(context) ? context : {}),
-} satisfies Record<
-  string,
-  (
-    given: Json,
-    context: Json,
-    more: { schema?: ContextSchema | undefined; optional?: readonly string[] },
-  ) => Outcome<Json>
->;
+};
 
 /** One line of a cases file: exactly one of the four forms, and its context. */
 function evaluateCase(line: string): Outcome<Json> {

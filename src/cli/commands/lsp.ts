@@ -2,49 +2,24 @@ import { once } from 'node:events';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { projectOf } from '../../items/index.ts';
-import { createRuntime, type Runtime } from '../../runtime/index.ts';
-import { type CommandCall, type CommandRun, version } from '../command.ts';
+import { createRuntime } from '../../runtime/index.ts';
+import { type CommandRun, version } from '../command.ts';
 import { createFraming, frame } from '../lsp/protocol.ts';
 import { createServer, type ServerPorts } from '../lsp/server.ts';
 import { EXIT } from '../terminal/exit-code.ts';
+import type { Terminal } from '../terminal/terminal.ts';
 
 const MAX_PROJECTS = 16;
 
-interface Projects {
-  library: ServerPorts['library'];
-  close(): Promise<void>;
-}
-
-/** Runtimes of the projects whose items are open; each is opened once. Nothing in them is run. */
-function createProjects({ terminal }: CommandCall): Projects {
-  const opened = new Map<string, Promise<Runtime | undefined>>();
-  const open = async (project: string): Promise<Runtime | undefined> => {
-    const made = await createRuntime({ project, cwd: project, env: terminal.env });
-    return made.ok ? made.output : undefined;
-  };
-  return {
-    async library(file) {
-      const project = projectOf(dirname(file));
-      if (project === undefined) return undefined;
-      if (!opened.has(project) && opened.size < MAX_PROJECTS) opened.set(project, open(project));
-      return (await opened.get(project))?.library;
-    },
-    async close() {
-      for (const runtime of opened.values()) await (await runtime)?.close();
-    },
-  };
-}
-
 /** Reads until the client says `exit` or its end is closed. */
-async function serve(call: CommandCall, projects: Projects): Promise<number> {
-  const { terminal } = call;
+async function serve(terminal: Terminal, library: ServerPorts['library']): Promise<number> {
   const { stdin, stdout } = process;
   const waiting: string[] = [];
   const server = createServer({
     version: version(),
     home: terminal.env['KERNMANTLE_HOME'] ?? join(terminal.env['HOME'] ?? homedir(), '.ai'),
     send: (message) => void stdout.write(frame(message)),
-    library: projects.library,
+    library,
   });
   const framing = createFraming(
     (text) => waiting.push(text),
@@ -63,11 +38,23 @@ async function serve(call: CommandCall, projects: Projects): Promise<number> {
   return EXIT.done;
 }
 
-export const run: CommandRun = async (call) => {
-  const projects = createProjects(call);
+export const run: CommandRun = async ({ terminal }) => {
+  // Runtimes of the projects whose items are open; each is opened once. Nothing in them is run.
+  const opened = new Map<string, ReturnType<typeof createRuntime>>();
   try {
-    return await serve(call, projects);
+    return await serve(terminal, async (file) => {
+      const project = projectOf(dirname(file));
+      if (project === undefined) return undefined;
+      if (!opened.has(project) && opened.size < MAX_PROJECTS) {
+        opened.set(project, createRuntime({ project, cwd: project, env: terminal.env }));
+      }
+      const runtime = await opened.get(project);
+      return runtime?.ok ? runtime.output.library : undefined;
+    });
   } finally {
-    await projects.close();
+    for (const opening of opened.values()) {
+      const runtime = await opening;
+      if (runtime.ok) await runtime.output.close();
+    }
   }
 };

@@ -74,8 +74,6 @@ const refused = (fault: Fault): ScriptEnd => ({
   outputs: null,
 });
 
-const exitOf = (fault: Fault): number => (fault.code === 'bail' ? EXIT.failed : exitCodeOf(fault));
-
 export async function runScriptJob(job: ScriptJob): Promise<ScriptEnd> {
   const source = read(job);
   if (!source.ok) return refused(source.error);
@@ -106,7 +104,7 @@ export async function runScriptJob(job: ScriptJob): Promise<ScriptEnd> {
     });
     const list = diagnostics.length > 0 ? diagnostics : fault ? [diagnosticOf(fault, path)] : [];
     return {
-      code: fault ? exitOf(fault.fault) : EXIT.done,
+      code: fault ? exitCodeOf(fault.fault) : EXIT.done,
       problems: list.map(formatDiagnostic),
       fault: fault?.fault,
       outputs: outputs?.data ?? null,

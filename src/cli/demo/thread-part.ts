@@ -1,7 +1,7 @@
 // The second part of the demo: a real thread against a scripted model over HTTP. It reads files, is
 // denied a write, a hook fires at 90 % of its turns, the limit ends it, and the cost adds up.
 import { type Json, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
-import type { ThreadResult } from '../../harness/index.ts';
+import { readStored, type ThreadResult } from '../../harness/index.ts';
 import {
   costOf,
   createPrices,
@@ -12,7 +12,6 @@ import {
 import type { StoredEvent } from '../../store/index.ts';
 import { tellEnding } from '../threads/ending.ts';
 import { createRunView } from '../threads/live-view.ts';
-import { readEvents } from '../threads/open-threads.ts';
 import { count } from '../threads/words.ts';
 import { type DemoProject, heading } from './demo-project.ts';
 
@@ -71,7 +70,7 @@ async function runThread({ runtime, terminal }: DemoProject) {
   if (!done.ok) return done;
   const row = await store.thread(done.output.thread_id);
   tellEnding(done.output, row.ok ? row.output.limits : {}, shown);
-  const events = await readEvents(store, done.output.thread_id);
+  const events = await readStored(store, done.output.thread_id);
   return events.ok ? ok({ result: done.output, events: events.output }) : events;
 }
 

@@ -1,22 +1,13 @@
 // A few lines at the bottom of a terminal that are drawn again and again, with ordinary lines
 // scrolling away above them.
 
-interface Screen {
-  /** A line that stays. */
-  print(line: string): void;
-  /** What stands at the bottom from now on. */
-  draw(lines: readonly string[]): void;
-  /** Takes the drawn lines away and gives the terminal back as it was. */
-  close(): void;
-}
-
 const HIDE = '\u001b[?25l';
 const SHOW = '\u001b[?25h';
 /** Lines that are too wide are cut by the terminal: wrapped ones could not be drawn over. */
 const NO_WRAP = '\u001b[?7l';
 const WRAP = '\u001b[?7h';
 
-export function createScreen(write: (text: string) => void): Screen {
+export function createScreen(write: (text: string) => void) {
   let drawn: readonly string[] = [];
   let isOpen = true;
 
@@ -36,14 +27,17 @@ export function createScreen(write: (text: string) => void): Screen {
   // Whoever leaves in a hurry leaves no terminal without a cursor behind.
   process.once('exit', close);
   return {
-    print(line) {
+    /** A line that stays. */
+    print(line: string): void {
       write(`${erase()}${line}\n${bottom(drawn)}`);
     },
-    draw(lines) {
+    /** What stands at the bottom from now on. */
+    draw(lines: readonly string[]): void {
       if (!isOpen) return;
       write(`${erase()}${bottom(lines)}`);
       drawn = lines;
     },
+    /** Takes the drawn lines away and gives the terminal back as it was. */
     close,
   };
 }

@@ -36,6 +36,7 @@ export async function interruptible<T>(work: (signal: AbortSignal) => Promise<T>
 // What a person or a program sees: data on stdout, everything else on stderr, colour only for a
 // terminal, control characters of strangers made visible.
 
+type Paint = (colour: Colour, text: string) => string;
 export type Colour = 'red' | 'green' | 'yellow' | 'blue' | 'dim' | 'bold';
 const CODES: Readonly<Record<Colour, readonly [number, number]>> = {
   red: [31, 39],
@@ -46,27 +47,7 @@ const CODES: Readonly<Record<Colour, readonly [number, number]>> = {
   bold: [1, 22],
 };
 
-export interface Terminal {
-  json: boolean;
-  isInteractive: boolean;
-  /** Standard error is a terminal that can be drawn on. */
-  isLive: boolean;
-  cwd: string;
-  env: Readonly<Record<string, string | undefined>>;
-  /** A line of data. */
-  out(line: string): void;
-  /** A line for people, on stderr. */
-  note(line: string): void;
-  /** To stderr as it is, for what is drawn. */
-  write(text: string): void;
-  /** Width of what is drawn on. */
-  columns(): number;
-  rows(): number;
-  paint(colour: Colour, text: string): string;
-  /** Prints an outcome the way the caller asked for and gives the exit code. */
-  finish<T>(outcome: Outcome<T>, show: (output: T) => void): number;
-  diagnostics(list: readonly Diagnostic[]): void;
-}
+export type Terminal = ReturnType<typeof createTerminal>;
 
 /** Escape sequences and other control characters of a file or a tool do not reach the terminal. */
 export const visible = (text: string): string =>
@@ -75,7 +56,7 @@ export const visible = (text: string): string =>
   });
 
 /** The fault for people: the message, then what helps, without repeating it. */
-function faultLines(fault: Fault, paint: Terminal['paint']): string[] {
+function faultLines(fault: Fault, paint: Paint): string[] {
   const { code, detail } = fault;
   const lines = [
     `${paint('red', 'error')}: ${visible(detail.message)} ${paint('dim', `[${code}]`)}`,
@@ -87,11 +68,11 @@ function faultLines(fault: Fault, paint: Terminal['paint']): string[] {
   return lines;
 }
 
-export function createTerminal(json: boolean): Terminal {
+export function createTerminal(json: boolean) {
   const { stdout, stderr, stdin, env } = process;
   const isDumb = env.TERM === 'dumb';
   const coloured = stdout.isTTY && !env.NO_COLOR && !isDumb && !json;
-  const paint = (colour: Colour, text: string): string => {
+  const paint: Paint = (colour, text) => {
     const [on, off] = CODES[colour];
     return coloured ? `\u001b[${on}m${text}\u001b[${off}m` : text;
   };
@@ -100,22 +81,28 @@ export function createTerminal(json: boolean): Terminal {
   return {
     json,
     isInteractive: stdout.isTTY && stdin.isTTY && !json,
+    /** Standard error is a terminal that can be drawn on. */
     isLive: stderr.isTTY && !isDumb && !json,
     cwd: process.cwd(),
     env,
+    /** A line of data. */
     out,
+    /** A line for people, on stderr. */
     note,
-    write: (text) => void stderr.write(text),
-    columns: () => stderr.columns || 80,
-    rows: () => stderr.rows || 24,
+    /** To stderr as it is, for what is drawn. */
+    write: (text: string): void => void stderr.write(text),
+    /** Width of what is drawn on. */
+    columns: (): number => stderr.columns || 80,
+    rows: (): number => stderr.rows || 24,
     paint,
-    finish(outcome, show) {
+    /** Prints an outcome the way the caller asked for and gives the exit code. */
+    finish<T>(outcome: Outcome<T>, show: (output: T) => void): number {
       if (json) out(JSON.stringify(outcome));
       else if (outcome.ok) show(outcome.output);
       else for (const line of faultLines(outcome.error, paint)) note(line);
       return outcome.ok ? EXIT.done : exitCodeOf(outcome.error);
     },
-    diagnostics(list) {
+    diagnostics(list: readonly Diagnostic[]): void {
       const colours = { error: 'red', warning: 'yellow', note: 'blue' } as const;
       for (const diagnostic of list) {
         const [head = '', ...rest] = visible(formatDiagnostic(diagnostic)).split('\n');

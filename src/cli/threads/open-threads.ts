@@ -4,7 +4,6 @@ import { type Live, type Runtime, registryFile, type Threads } from '../../runti
 import {
   isEnded,
   type Store,
-  type StoredEvent,
   type ThreadFilter,
   type ThreadRow,
   type ThreadStatus,
@@ -42,24 +41,6 @@ export async function allThreads(
     const { next_cursor: cursor } = found.output;
     if (cursor === undefined || fitting.length < found.output.rows.length) return ok(rows);
     page = { ...page, cursor };
-  }
-}
-
-const PAGE = 5000;
-
-/** Every event of a thread after `seq`, however many there are. */
-export async function readEvents(
-  store: Store,
-  thread: string,
-  after = 0,
-): Promise<Outcome<StoredEvent[]>> {
-  const events: StoredEvent[] = [];
-  for (let seq = after; ; ) {
-    const page = await store.read(thread, { after: seq, limit: PAGE });
-    if (!page.ok) return page;
-    for (const event of page.output) events.push(event);
-    seq = page.output.at(-1)?.seq ?? seq;
-    if (page.output.length < PAGE) return ok(events);
   }
 }
 
@@ -190,6 +171,5 @@ export async function waitForEnd(
   } finally {
     clearInterval(timer);
   }
-  const last = await store.thread(id);
-  return last.ok ? ok(last.output) : last;
+  return await store.thread(id);
 }

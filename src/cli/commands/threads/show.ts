@@ -1,11 +1,11 @@
 // `threads show`: one thread as it was: what was said, done, refused and decided, and what it cost.
 import { getOwn, isObject, type Json, ok, plainText } from '../../../base/index.ts';
-import { decode } from '../../../harness/index.ts';
+import { decode, readStored } from '../../../harness/index.ts';
 import type { StoredEvent, ThreadRow } from '../../../store/index.ts';
 import type { CommandRun } from '../../command.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
 import { amountsOf } from '../../threads/ending.ts';
-import { readEvents, withThread } from '../../threads/open-threads.ts';
+import { withThread } from '../../threads/open-threads.ts';
 import { costText, eventLine, shorten, statusColour, unreadableLine } from '../../threads/words.ts';
 
 const time = (ms: number): string => new Date(ms).toISOString().replace('T', ' ').slice(0, 19);
@@ -68,7 +68,7 @@ function showCost(row: ThreadRow, terminal: Terminal): void {
 export const run: CommandRun = (call) =>
   withThread(call, async (thread, { store }) => {
     const { options, terminal } = call;
-    const events = await readEvents(store, thread.id);
+    const events = await readStored(store, thread.id);
     if (!events.ok) return events;
     const max = options.full === true ? Number.POSITIVE_INFINITY : 200;
     return terminal.finish(ok({ thread, events: events.output }), (shown) => {
