@@ -1,7 +1,7 @@
 // The kernel over one project: primitives mounted, rights decided, verbs made.
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fail, type Outcome, ok } from '../base/index.ts';
+import { compact, fail, type Outcome, ok } from '../base/index.ts';
 import {
   type ComposedPolicy,
   createFrame,
@@ -36,13 +36,7 @@ import {
   toolKind,
 } from '../kernel/index.ts';
 import { type CapabilityCatalog, createTokenVerifier, type TokenVerifier } from '../trust/index.ts';
-import {
-  hostGate,
-  type OpenProject,
-  processPorts,
-  type Registry,
-  recordsFolder,
-} from './project.ts';
+import { hostGate, type OpenProject, processPorts, recordsFolder } from './project.ts';
 
 const NOBODY_COUNTS = fail('permission_denied', 'no thread here counts the uses of an approval');
 
@@ -100,7 +94,7 @@ function toolPorts(open: OpenProject, library: Library, labels: LabelRecords): T
 export function createVerify(
   open: OpenProject,
   library: Library,
-  registry: () => Registry | undefined = () => open.registry,
+  known: Pick<OpenProject, 'registry'> = open,
 ): TokenVerifier['verify'] {
   const { project, clock, policies, keys } = open;
   let made:
@@ -120,9 +114,9 @@ export function createVerify(
         clock,
         catalog,
         ceilings: policy.ceilings(),
-        isRevoked: (thread) => registry()?.standing(thread) === 'revoked',
-        isKnownThread: (thread) => (registry()?.standing(thread) ?? 'good') === 'good',
-        useApproval: (use) => registry()?.useApproval(use) ?? NOBODY_COUNTS,
+        isRevoked: (thread) => known.registry?.standing(thread) === 'revoked',
+        isKnownThread: (thread) => (known.registry?.standing(thread) ?? 'good') === 'good',
+        useApproval: (use) => known.registry?.useApproval(use) ?? NOBODY_COUNTS,
       });
       made = { catalog, policy, verifier };
     }
@@ -220,10 +214,8 @@ export function createVerbs(
       },
     },
     searchCatalog: ({ query, item_type, limit }) =>
-      open.catalogs.search({
-        text: query,
-        ...(item_type === undefined ? {} : { kind: item_type as ItemKind }),
-        ...(limit === undefined ? {} : { limit }),
-      }),
+      open.catalogs.search(
+        compact({ text: query, kind: item_type as ItemKind | undefined, limit }),
+      ),
   });
 }

@@ -194,8 +194,10 @@ export function openProject(
     audit: {
       ...audit,
       write(row) {
-        const mask = (text: string) => open.mask?.(row.caller, text) ?? text;
-        return audit.write({ ...row, operation: mask(row.operation), reason: mask(row.reason) });
+        const { mask } = open;
+        if (!mask) return audit.write(row);
+        const [operation, reason] = [mask(row.caller, row.operation), mask(row.caller, row.reason)];
+        return audit.write({ ...row, operation, reason });
       },
     },
     primitives: new Map(),

@@ -40,10 +40,8 @@ function sourceOf({ project }: Place, { file, text, mode }: ScriptRun): Outcome<
     return ok({ file: resolve(project, '<text>'), text, mode: mode ?? 'strict' });
   }
   const path = resolve(project, file ?? '');
-  const read = readScript(path);
-  if (!read.ok) {
-    return fail('not_found', `\`${file ?? ''}\` cannot be read: ${read.error.detail.message}`);
-  }
+  const read = readScript(path, file ?? '', 'not_found');
+  if (!read.ok) return read;
   const usual = path.endsWith('.mld') ? 'strict' : 'markdown';
   return ok({ file: path, text: read.output, mode: mode ?? usual });
 }

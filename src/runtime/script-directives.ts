@@ -2,6 +2,7 @@
 // they reach outside goes through the thread, which counts and records it.
 import { isAbsolute, relative } from 'node:path';
 import {
+  type ErrorCode,
   type Fault,
   fail,
   isObject,
@@ -198,11 +199,11 @@ export interface ScriptSource {
 
 const MAX_FILE = 8 * 1024 * 1024;
 
-/** The text of a script's file, or why it cannot be read. */
-export function readScript(path: string): Outcome<string> {
+/** The text of a script's file; `written` is how it was named, `code` what it means that it cannot be read. */
+export function readScript(path: string, written: string, code: ErrorCode): Outcome<string> {
   const read = readRegularFile(path, { max: MAX_FILE, followsLinks: true });
   return 'problem' in read
-    ? fail('not_found', read.problem.message)
+    ? fail(code, `\`${written}\` cannot be read: ${read.problem.message}`)
     : ok(read.bytes.toString('utf8'));
 }
 

@@ -27,10 +27,8 @@ function sourceOf({ tool, config, projectRoot }: PrimitiveCall): Outcome<ScriptS
   }
   const file = resolveModule(tool, module, projectRoot);
   if (!file.ok) return file;
-  const read = readScript(file.output);
-  if (!read.ok) {
-    return fail('config_invalid', `\`${module}\` cannot be read: ${read.error.detail.message}`);
-  }
+  const read = readScript(file.output, module, 'config_invalid');
+  if (!read.ok) return read;
   const mode = file.output.endsWith('.md') ? 'markdown' : 'strict';
   return ok({ text: read.output, file: shownFile(projectRoot, file.output), mode });
 }

@@ -356,7 +356,7 @@ export async function createThreads(
   const unheard: HarnessPorts = {
     ...ports,
     watch: watch.port,
-    tokens: { ...ports.tokens, verify: createVerify(open, library, () => undefined) },
+    tokens: { ...ports.tokens, verify: createVerify(open, library, {}) },
   };
   const threads: Threads = {
     store,

@@ -48,10 +48,7 @@ function showItem(item: JsonObject, terminal: Terminal): void {
   terminal.out(terminal.paint('bold', `${plainText(item.item_type)} ${plainText(item.item_id)}`));
   line('title', item.title === item.item_id ? '' : item.title);
   line('about', item.description);
-  line('version', item.version);
-  line('category', item.category);
-  line('tags', item.tags);
-  line('source', item.source);
+  for (const name of ['version', 'category', 'tags', 'source']) line(name, item[name]);
   const signature = isObject(item.signature) ? item.signature : {};
   const signed = [signature.state, signature.key, signature.reason].map(plainText);
   line('signature', signed.join(' ').trim());

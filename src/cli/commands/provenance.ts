@@ -19,7 +19,7 @@ import { asList, asText, type CommandCall, type CommandRun, type Ending } from '
 import { type Terminal, visible } from '../terminal/terminal.ts';
 import { findThread, withRegistry } from '../threads/open-threads.ts';
 import { parseParameters } from './exec.ts';
-import { quietJob, runScriptJob, type ScriptJob, shownName } from './script.ts';
+import { runScriptJob, type ScriptJob, shownName } from './script.ts';
 
 // Why something was refused in a thread, from its journal: everything the model writes is made of all it
 // has read, so what led to a refusal is every message and result before it whose marks it carries.
@@ -168,7 +168,8 @@ export const run: CommandRun = async (call) => {
   const { args, options, terminal } = call;
   const thread = asText(options.thread);
   if (thread !== undefined) return await explainRefusal(call, thread);
-  if (asText(args[0]) === undefined) {
+  const file = asText(args[0]);
+  if (file === undefined) {
     return fail('usage', 'give a script, or a thread with `--thread`');
   }
   const payload = parseParameters(asList(options.payload));
@@ -178,7 +179,7 @@ export const run: CommandRun = async (call) => {
   if (line !== undefined && !(Number.isInteger(line) && line > 0)) {
     return fail('usage', `\`--line ${asked}\` is no line`);
   }
-  const job = { ...quietJob(asText(args[0]), terminal), payload: payload.output };
-  const explained = await explain(job, line);
+  const { cwd, env } = terminal;
+  const explained = await explain({ file, cwd, env, payload: payload.output }, line);
   return terminal.finish(explained, (found) => drawTree(found, terminal));
 };

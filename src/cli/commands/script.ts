@@ -30,9 +30,10 @@ export interface ScriptJob {
   readonly text?: string | undefined;
   readonly cwd: string;
   readonly env: Readonly<Record<string, string | undefined>>;
-  readonly payload: JsonObject;
-  stdin(): string;
-  onEffect(effect: ScriptEffect): void;
+  readonly payload?: JsonObject;
+  /** What is piped in; nothing when absent. */
+  stdin?(): string;
+  onEffect?(effect: ScriptEffect): void;
   /** Keeps track of how values came to be. */
   readonly trail?: Trail;
   /** Absent: nobody is there to answer now, so a question stays open. */
@@ -97,10 +98,10 @@ export async function runScriptJob(job: ScriptJob): Promise<ScriptEnd> {
       file: path,
       name: shownName(path, job),
       mode: path.endsWith('.mld') ? 'strict' : 'markdown',
-      payload: job.payload,
-      stdin: () => job.stdin(),
+      payload: job.payload ?? {},
+      stdin: () => job.stdin?.() ?? '',
       mayBePrivileged: true,
-      onEffect: (effect) => job.onEffect(effect),
+      onEffect: (effect) => job.onEffect?.(effect),
     });
     const list = diagnostics.length > 0 ? diagnostics : fault ? [diagnosticOf(fault, path)] : [];
     return {
@@ -138,24 +139,12 @@ function readStdin(): string {
   }
 }
 
-/** Of a file, with nothing piped in and nobody to ask. */
-export const quietJob = (
-  file: string | undefined,
-  { cwd, env }: Pick<ScriptJob, 'cwd' | 'env'>,
-) => ({
-  file,
-  text: undefined,
-  cwd,
-  env,
-  payload: {},
-  stdin: () => '',
-  onEffect: () => {},
-});
-
-function jobOf({ args, options, terminal }: CommandCall, payload: ScriptJob['payload']): ScriptJob {
+function jobOf({ args, options, terminal }: CommandCall, payload: JsonObject): ScriptJob {
   return compact<ScriptJob>({
-    ...quietJob(asText(args[0]), terminal),
+    file: asText(args[0]),
     text: asText(options.eval),
+    cwd: terminal.cwd,
+    env: terminal.env,
     payload,
     stdin: readStdin,
     ask: terminal.isInteractive ? (question) => confirm(terminal, question) : undefined,
@@ -223,8 +212,7 @@ async function answer(line: string, env: ScriptJob['env']) {
     if (shown) text[shown.stream] += shown.text;
   };
   try {
-    const job = { ...quietJob(file, { cwd: work, env }), onEffect };
-    const { code, problems } = await runScriptJob(job);
+    const { code, problems } = await runScriptJob({ file, cwd: work, env, onEffect });
     return { id, code, out: text.out, err: [text.err, ...problems].join('') };
   } catch (error) {
     return { id, code: EXIT.failed, out: '', err: String(error) };

@@ -10,14 +10,13 @@ import { type Colour, visible } from '../terminal/terminal.ts';
 export const showKeys = inProject(async (runtime, { terminal }) => {
   const before = runtime.keys.list();
   const key = runtime.keys.signingKey();
-  const shown = key.ok
-    ? { ok: true as const, output: { id: key.output.id, public_key: key.output.publicKey } }
-    : key;
-  return terminal.finish(shown, ({ id, public_key }) => {
+  if (!key.ok) return key;
+  const { id, publicKey } = key.output;
+  return terminal.finish(ok({ id, public_key: publicKey }), () => {
     if (before.ok && before.output.length === 0)
       terminal.note(`made a new key in ${runtime.home}/keys`);
     terminal.out(`${terminal.paint('dim', 'id        ')} ${id}`);
-    terminal.out(`${terminal.paint('dim', 'public key')} ${public_key}`);
+    terminal.out(`${terminal.paint('dim', 'public key')} ${publicKey}`);
     terminal.note('others accept what you sign after `km trust add <public key> --name <you>`');
   });
 });

@@ -101,14 +101,17 @@ export function tagAt(
     : undefined;
 }
 
-export type CompletionKind =
-  | 'word'
-  | 'variable'
-  | 'function'
-  | 'field'
-  | 'method'
-  | 'module'
-  | 'tag';
+/** As the protocol numbers them. */
+export const KINDS = {
+  method: 2,
+  function: 3,
+  field: 5,
+  variable: 6,
+  module: 9,
+  tag: 10,
+  word: 14,
+} as const;
+type CompletionKind = keyof typeof KINDS;
 
 interface Item {
   readonly label: string;

@@ -2,7 +2,7 @@
 import { pathToFileURL } from 'node:url';
 import { isObject, type Json, type JsonObject, messageOf, parseJson } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
-import { type Completion, type CompletionKind, completeAt } from './completion.ts';
+import { type Completion, completeAt, KINDS } from './completion.ts';
 import { definitionAt } from './definition.ts';
 import { findingsOf } from './diagnostics.ts';
 import { createDocument, type Document } from './document.ts';
@@ -11,17 +11,6 @@ import { hoverAt } from './hover.ts';
 import { createModules, type Modules } from './modules.ts';
 import { ERROR, placeField, Refusal, textField } from './protocol.ts';
 import type { View } from './view.ts';
-
-/** As the protocol numbers them. */
-const KINDS: Readonly<Record<CompletionKind, number>> = {
-  method: 2,
-  function: 3,
-  field: 5,
-  variable: 6,
-  module: 9,
-  tag: 10,
-  word: 14,
-};
 
 /** By method; null is the answer when there is nothing to say, or the document is not kept. */
 function createRequests(

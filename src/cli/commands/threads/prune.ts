@@ -28,11 +28,10 @@ export const run: CommandRun = (call) =>
       asText(options.olderThan) ??
       (retention.days === undefined ? undefined : `${retention.days}d`);
     if (text === undefined) {
-      const missing = fail(
+      return fail(
         'usage',
         'how old is old? Say `--older-than 30d`, or set `retention: {days: 30}` in the policy',
       );
-      return missing;
     }
     const age = parseAge('older-than', text);
     if (!age.ok) return age;
