@@ -1,6 +1,6 @@
 import { compact, type Outcome, ok, systemClock } from '../base/index.ts';
 import { type SignedFile, signItem } from '../items/index.ts';
-import { createRuntime, ownKey, type Runtime, type RuntimeOptions } from '../runtime/index.ts';
+import { createRuntime, ownKey, type Runtime } from '../runtime/index.ts';
 import { asText, type CommandCall, type CommandRun, type Ending } from './command.ts';
 
 /** Signs file by file; the first that cannot be signed ends it, those before stay signed. */
@@ -21,10 +21,9 @@ export function signFiles(runtime: Runtime, files: readonly string[]): Outcome<S
 export async function withRuntime(
   { options, terminal: { cwd, env } }: CommandCall,
   work: (runtime: Runtime) => Promise<Ending>,
-  more: Partial<RuntimeOptions> = {},
 ): Promise<Ending> {
   const project = asText(options.project);
-  const opened = await createRuntime({ cwd, env, ...compact({ project }), ...more });
+  const opened = await createRuntime({ cwd, env, ...compact({ project }) });
   if (!opened.ok) return opened;
   try {
     return await work(opened.output);

@@ -202,7 +202,6 @@ export const run: CommandRun = async (call) => {
   // A file is checked among the items of the project it lies in, wherever one stands.
   const [first = terminal.cwd] = paths;
   const project = asText(call.options.project) ?? projectOf(first);
-  const more = project === undefined ? {} : { project };
   const work = async (runtime: Runtime): Promise<number> => {
     const { library } = runtime;
     const isItem = (path: string): boolean =>
@@ -229,5 +228,5 @@ export const run: CommandRun = async (call) => {
     }
     return hasErrors(list) ? EXIT.invalid : EXIT.done;
   };
-  return await withRuntime(call, work, more);
+  return await withRuntime({ ...call, options: { ...call.options, project } }, work);
 };

@@ -75,15 +75,9 @@ function groupsOf(charges: readonly Charge[], by: keyof typeof KEYS): JsonObject
     : groups.sort((a, b) => Number(b.spend) - Number(a.spend) || key(a).localeCompare(key(b)));
 }
 
-interface Report {
-  currency: string;
-  total: JsonObject;
-  by_directive: JsonObject[];
-  by_model: JsonObject[];
-  by_day: JsonObject[];
-}
+type Report = ReturnType<typeof reportOf>;
 
-const reportOf = (list: readonly Charge[], { library }: Runtime): Report => ({
+const reportOf = (list: readonly Charge[], { library }: Runtime) => ({
   currency: plainText(library.config('pricing').value.currency) || 'USD',
   by_directive: groupsOf(list, 'directive'),
   by_model: groupsOf(list, 'model'),
@@ -118,6 +112,6 @@ export const run: CommandRun = async (call) => {
         show(shown, terminal),
       );
     },
-    (runtime) => ({ ...reportOf([], runtime) }),
+    (runtime) => reportOf([], runtime),
   );
 };

@@ -11,14 +11,7 @@ const TEMPLATE = join(BUNDLE, 'init');
 /** npm renames a packed `.gitignore`, so the template spells it without the dot. */
 const targetOf = (file: string): string => file.replace(/(^|\/)gitignore$/, '$1.gitignore');
 
-interface Made {
-  written: string[];
-  kept: string[];
-  signed: string[];
-  key: string;
-}
-
-function writeTemplate(dir: string, force: boolean): Outcome<Pick<Made, 'written' | 'kept'>> {
+function writeTemplate(dir: string, force: boolean): Outcome<Record<'written' | 'kept', string[]>> {
   const [written, kept]: [string[], string[]] = [[], []];
   const files = readdirSync(TEMPLATE, { recursive: true, withFileTypes: true }).filter((entry) =>
     entry.isFile(),
@@ -53,15 +46,13 @@ export const run: CommandRun = async ({ args, options, terminal }) => {
   );
   await runtime.output.close();
   if (!signed.ok) return signed;
-  return terminal.finish(
-    ok<Made>({ ...made.output, signed: items, key: signed.output[0]?.statement.key ?? '' }),
-    ({ written, kept, key }) => {
-      for (const file of written) terminal.out(`${terminal.paint('green', 'wrote')} ${file}`);
-      for (const file of kept) terminal.out(`${terminal.paint('dim', 'kept ')} ${file}`);
-      if (key !== '') terminal.note(`signed with your key ${key}`);
-      terminal.note(
-        'next: `km check`, `km search word`, `km exec tool text/word_count text="one two"`',
-      );
-    },
-  );
+  const key = signed.output[0]?.statement.key ?? '';
+  return terminal.finish(ok({ ...made.output, signed: items, key }), ({ written, kept }) => {
+    for (const file of written) terminal.out(`${terminal.paint('green', 'wrote')} ${file}`);
+    for (const file of kept) terminal.out(`${terminal.paint('dim', 'kept ')} ${file}`);
+    if (key !== '') terminal.note(`signed with your key ${key}`);
+    terminal.note(
+      'next: `km check`, `km search word`, `km exec tool text/word_count text="one two"`',
+    );
+  });
 };

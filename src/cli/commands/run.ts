@@ -66,12 +66,11 @@ function listenForInterrupts(view: RunView, store: Store, by: string) {
 }
 
 /** Events came before, so this line says what it is. */
-function finishJson(done: Outcome<ThreadResult>, terminal: Terminal): void {
-  terminal.out(JSON.stringify({ type: 'result', ...done }));
-}
+const resultLine = (done: Outcome<ThreadResult>): string =>
+  JSON.stringify({ type: 'result', ...done });
 
 function refuse(refused: Failure, terminal: Terminal, usageCodes: readonly string[]): number {
-  if (terminal.json) finishJson(refused, terminal);
+  if (terminal.json) terminal.out(resultLine(refused));
   else terminal.finish(refused, () => {});
   return usageCodes.includes(refused.error.code) ? EXIT.usage : exitCodeOf(refused.error);
 }
@@ -83,7 +82,7 @@ async function finish(
   usageCodes: readonly string[],
 ): Promise<number> {
   if (!done.ok) return refuse(done, terminal, usageCodes);
-  if (terminal.json) finishJson(done, terminal);
+  if (terminal.json) terminal.out(resultLine(done));
   else {
     const row = await store.thread(done.output.thread_id);
     showResult(done.output, terminal);

@@ -21,7 +21,6 @@ import { type CommandRun } from '../command.ts';
 import { signFiles } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 import type { Terminal } from '../terminal/terminal.ts';
-import type { DemoProject } from './demo-project.ts';
 import { showKernel } from './kernel-part.ts';
 import { scriptedReplies, showThread } from './thread-part.ts';
 
@@ -87,16 +86,6 @@ async function prepare(
   return await createRuntime({ project, cwd: project, env });
 }
 
-async function play(stage: DemoProject): Promise<boolean> {
-  const { terminal } = stage;
-  terminal.out(
-    'A small project, copied to a temporary folder. No key, no network beyond this machine.',
-  );
-  const kernel = await showKernel(stage);
-  const thread = await showThread(stage);
-  return kernel && thread;
-}
-
 const NEXT = `Next, in a folder of yours:
   km init && km check     a project of your own
   km run hello            with ANTHROPIC_API_KEY or OPENAI_API_KEY set
@@ -120,9 +109,12 @@ async function inTemporaryFolder(
     if (!runtime.ok) return runtime;
     const { kind } = await runtime.output.sandbox();
     const stage = { runtime: runtime.output, terminal, events: url, sandboxed: kind !== 'none' };
-    const good = await play(stage);
+    terminal.out(
+      'A small project, copied to a temporary folder. No key, no network beyond this machine.',
+    );
+    const went = [await showKernel(stage), await showThread(stage)];
     await runtime.output.close();
-    return ok(good);
+    return ok(went.every(Boolean));
   } finally {
     process.off('SIGINT', leave);
     process.off('SIGTERM', leave);
