@@ -270,14 +270,14 @@ export interface Ask<T> {
 
 /** One exchange, from the side of undici. */
 export class Asking<T> implements Dispatcher.DispatchHandler {
-  readonly #ask: Ask<T>;
+  readonly ask: Ask<T>;
   readonly #forget: () => void;
   #isSent = false;
   #isHeard = false;
   #body: Incoming | undefined;
 
   constructor(ask: Ask<T>) {
-    this.#ask = ask;
+    this.ask = ask;
     this.#forget = ask.watch.onStop((failure) => {
       ask.connection.destroy();
       this.#body?.destroy();
@@ -293,12 +293,12 @@ export class Asking<T> implements Dispatcher.DispatchHandler {
   /** Nothing more is to be had of this connection. */
   #drop(): void {
     this.#forget();
-    this.#ask.connection.destroy();
+    this.ask.connection.destroy();
   }
 
   onRequestStart(): void {
     this.#isSent = true;
-    this.#ask.watch.enter('first_byte');
+    this.ask.watch.enter('first_byte');
   }
 
   onResponseStarted(): void {
@@ -312,7 +312,7 @@ export class Asking<T> implements Dispatcher.DispatchHandler {
     statusText = '',
   ): void {
     if (status < 200) return;
-    const { connection, url, watch, read, settle, stale } = this.#ask;
+    const { connection, url, watch, read, settle, stale } = this.ask;
     const headers = flatHeaders(raw);
     // What some servers say before they close an idle connection: it is about no request at all.
     const isGoodbye = status === 408 && headers['connection']?.toLowerCase() === 'close';
@@ -339,12 +339,12 @@ export class Asking<T> implements Dispatcher.DispatchHandler {
     this.#forget();
     // Afterwards it is known whether the connection stays: undici closes it in this very moment, or
     // when it finds bytes behind the answer.
-    queueMicrotask(this.#ask.release);
+    queueMicrotask(this.ask.release);
     this.#body?.end('end');
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: NodeJS.ErrnoException): void {
-    const { connection, url, watch, settle, stale } = this.#ask;
+    const { connection, url, watch, settle, stale } = this.ask;
     // Before anything was sent, whatever came is not about this request.
     const isLost = !this.#isSent || (!this.#isHeard && malformation(error) === undefined);
     const isStale = connection.isReused && isLost;

@@ -153,19 +153,12 @@ function createLine(websocket: UndiciWebSocket, socket: Duplex, user: WebSocketU
 /** What goes by between the handshake of undici and the wire: the rest is for undici to judge. */
 class Handshake extends Asking<Opened> {
   readonly #inner: Dispatcher.DispatchHandler;
-  readonly #watch: TimeWatch;
   /** Of the answer that agrees. */
-  readonly #agreed: (socket: Duplex, headers: HttpAnswer['headers']) => void;
+  agreed: { socket: Duplex; headers: HttpAnswer['headers'] } | undefined;
 
-  constructor(
-    ask: Ask<Opened>,
-    inner: Dispatcher.DispatchHandler,
-    agreed: (socket: Duplex, headers: HttpAnswer['headers']) => void,
-  ) {
+  constructor(ask: Ask<Opened>, inner: Dispatcher.DispatchHandler) {
     super(ask);
     this.#inner = inner;
-    this.#watch = ask.watch;
-    this.#agreed = agreed;
   }
 
   override onRequestStart(controller?: Dispatcher.DispatchController, context?: unknown): void {
@@ -184,8 +177,9 @@ class Handshake extends Asking<Opened> {
     headers: Parameters<typeof flatHeaders>[0],
     socket: Duplex,
   ): void {
-    this.#watch.enter('idle');
-    this.#agreed(socket, flatHeaders(headers));
+    this.ask.watch.enter('idle');
+    socket.on('error', () => {});
+    this.agreed = { socket, headers: flatHeaders(headers) };
     this.#inner.onRequestUpgrade?.(controller, status, headers, socket);
   }
 
@@ -214,7 +208,7 @@ export async function openWebSocket(
   if (!addresses.ok) return addresses;
   const connection = new Connection(url, addresses.output, {}, maxMessage);
   return new Promise((resolve) => {
-    let agreed: { socket: Duplex; headers: HttpAnswer['headers'] } | undefined;
+    let handshake: Handshake | undefined;
     const ask: Ask<Opened> = {
       connection,
       url,
@@ -223,26 +217,21 @@ export async function openWebSocket(
       release: () => connection.destroy(),
       settle: resolve,
     };
-    const dispatcher = connection.client.compose(
-      (dispatch) => (options, inner) =>
-        dispatch(
-          options,
-          new Handshake(ask, inner, (socket, answered) => {
-            agreed = { socket, headers: answered };
-            socket.on('error', () => {});
-          }),
-        ),
-    );
+    const dispatcher = connection.client.compose((dispatch) => (options, inner) => {
+      handshake = new Handshake(ask, inner);
+      return dispatch(options, handshake);
+    });
     const websocket = new WebSocket(url, { dispatcher, headers });
     websocket.binaryType = 'arraybuffer';
     websocket.addEventListener('open', () => {
+      const agreed = handshake?.agreed;
       if (agreed === undefined) return;
       const line = createLine(websocket, agreed.socket, user);
       resolve(ok({ line, headers: agreed.headers }));
     });
     // Before it was open: then whatever was not told yet is wrong with the handshake.
     websocket.addEventListener('close', () => {
-      if (agreed === undefined) return;
+      if (handshake?.agreed === undefined) return;
       connection.destroy();
       const host = hostOf(url);
       const words = `\`${host}\` does not speak WebSocket as agreed`;

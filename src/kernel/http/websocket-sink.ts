@@ -2,7 +2,7 @@
 // buffer and go out in order once there is one again; what does not fit is counted. An event counts
 // as delivered when it was handed to the connection; that the other side read it is known only when
 // it answers the close at the end, and the report says when it did not.
-import type { Clock, Failure, JsonObject, Outcome } from '../../base/index.ts';
+import type { Failure, JsonObject, Outcome } from '../../base/index.ts';
 import { fail, getOwn, ok, systemClock } from '../../base/index.ts';
 import {
   choiceField,
@@ -16,21 +16,21 @@ import {
 import { type AddressPorts, hostOf } from './address.ts';
 import type { HttpAnswer } from './connections.ts';
 import { buildRequest, type WireRequest } from './request.ts';
-import { systemTimer, type Timer, TimeWatch } from './time-limits.ts';
+import { systemTimer, type Timer, TimeWatch, type TimeWatchPorts } from './time-limits.ts';
 import type { WebSocketEnd, WebSocketLine, WebSocketUser } from './websocket-line.ts';
-
-interface WebSocketSinkPorts extends AddressPorts {
-  clock?: Clock;
-  timer?: Timer;
-}
-
-type Ports = Required<Omit<WebSocketSinkPorts, 'lookup'>> & AddressPorts;
 
 interface Settings {
   attempts: number;
   backoffMs: number;
   bufferMax: number;
   text: (event: StreamEvent) => string;
+}
+
+interface Setup {
+  request: WireRequest;
+  settings: Settings;
+  context: SinkContext;
+  ports: AddressPorts & TimeWatchPorts;
 }
 
 const TYPE = 'websocket_sink';
@@ -74,10 +74,7 @@ const pause = (ms: number, timer: Timer, stop: AbortSignal): Promise<void> =>
 
 class WebSocketSink implements Sink, WebSocketUser {
   readonly type = TYPE;
-  readonly #request: WireRequest;
-  readonly #settings: Settings;
-  readonly #context: SinkContext;
-  readonly #ports: Ports;
+  readonly #setup: Setup;
   readonly #stop = new AbortController();
   readonly #waiting: string[] = [];
   #line: WebSocketLine | undefined;
@@ -88,18 +85,11 @@ class WebSocketSink implements Sink, WebSocketUser {
   #connections = 0;
   #error: string | undefined;
 
-  constructor(
-    request: WireRequest,
-    settings: Settings,
-    context: SinkContext,
-    ports: WebSocketSinkPorts,
-  ) {
-    this.#request = request;
-    this.#settings = settings;
-    this.#context = context;
-    this.#ports = { clock: systemClock, timer: systemTimer, ...ports };
-    context.signal.addEventListener('abort', this.#onAbort, { once: true });
-    if (context.signal.aborted) this.#onAbort();
+  constructor(setup: Setup) {
+    this.#setup = setup;
+    const { signal } = setup.context;
+    signal.addEventListener('abort', this.#onAbort, { once: true });
+    if (signal.aborted) this.#onAbort();
   }
 
   readonly #onAbort = (): void => {
@@ -113,7 +103,7 @@ class WebSocketSink implements Sink, WebSocketUser {
         this.#dropped++;
         continue;
       }
-      const text = this.#settings.text(event);
+      const text = this.#setup.settings.text(event);
       const sent = this.#connecting === undefined && (this.#line?.send(text) ?? false);
       if (sent === false) this.#keep(text);
       else this.#delivered++;
@@ -122,18 +112,19 @@ class WebSocketSink implements Sink, WebSocketUser {
   }
 
   async close(): Promise<SinkReport> {
-    await Promise.race([this.#finish(), pause(CLOSE_MS, this.#ports.timer, this.#stop.signal)]);
+    const { request, context, ports } = this.#setup;
+    await Promise.race([this.#finish(), pause(CLOSE_MS, ports.timer, this.#stop.signal)]);
     const isLate = this.#line !== undefined || this.#waiting.length > 0;
     const error = this.#error ?? (isLate ? 'not everything was sent in time' : undefined);
     this.#dropped += this.#waiting.splice(0).length;
     this.#onAbort();
-    this.#context.signal.removeEventListener('abort', this.#onAbort);
+    context.signal.removeEventListener('abort', this.#onAbort);
     const report = {
       type: TYPE,
       delivered: this.#delivered,
       dropped: this.#dropped,
       connections: this.#connections,
-      url: `${this.#request.url.origin}${this.#request.url.pathname}`,
+      url: `${request.url.origin}${request.url.pathname}`,
     };
     return error === undefined ? report : { ...report, error };
   }
@@ -154,7 +145,7 @@ class WebSocketSink implements Sink, WebSocketUser {
 
   #keep(text: string): void {
     const isFirst = this.#connections === 0 && this.#waiting.length === 0;
-    if (this.#waiting.length < this.#settings.bufferMax || isFirst) this.#waiting.push(text);
+    if (this.#waiting.length < this.#setup.settings.bufferMax || isFirst) this.#waiting.push(text);
     else this.#dropped++;
     this.#connect();
   }
@@ -184,15 +175,16 @@ class WebSocketSink implements Sink, WebSocketUser {
   /** False when it was stopped, or given up. The target is judged every time: the name may have moved. */
   async #open(): Promise<boolean> {
     const { openWebSocket } = await import('./websocket-line.ts');
-    const [{ verify }, ports, { signal }] = [this.#context, this.#ports, this.#stop];
-    const { attempts, backoffMs } = this.#settings;
+    const { request, settings, context, ports } = this.#setup;
+    const { attempts, backoffMs } = settings;
+    const { signal } = this.#stop;
     for (let attempt = 0; attempt <= attempts; attempt++) {
       const wait = Math.min(backoffMs * 2 ** (attempt - 1), MAX_BACKOFF_MS);
       if (attempt > 0) await pause(wait, ports.timer, signal);
       if (signal.aborted) return false;
       const watch = new TimeWatch(TIMEOUTS, signal, ports);
-      const asked = { verify, ports, watch };
-      const opening = openWebSocket(this.#request, asked, MAX_INCOMING, this);
+      const asked = { verify: context.verify, ports, watch };
+      const opening = openWebSocket(request, asked, MAX_INCOMING, this);
       const made = await opening.finally(() => watch.end());
       if (made.ok) {
         this.#line = made.output.line;
@@ -218,7 +210,7 @@ class WebSocketSink implements Sink, WebSocketUser {
 }
 
 export const createWebSocketSinkFactory =
-  (ports: WebSocketSinkPorts): SinkFactory =>
+  (given: AddressPorts & Partial<TimeWatchPorts>): SinkFactory =>
   (destination, context) => {
     const { url = null, headers = null, auth = null } = destination;
     const request = buildRequest({ url, headers: headers ?? {}, auth }, {}, ['ws:', 'wss:']);
@@ -227,5 +219,8 @@ export const createWebSocketSinkFactory =
     if (!settings.ok) return settings;
     const scope = { host: hostOf(request.output.url) };
     const held = context.verify({ capability: 'net.websocket', scope });
-    return held.ok ? ok(new WebSocketSink(request.output, settings.output, context, ports)) : held;
+    if (!held.ok) return held;
+    const ports = { clock: systemClock, timer: systemTimer, ...given };
+    const setup = { request: request.output, settings: settings.output, context, ports };
+    return ok(new WebSocketSink(setup));
   };

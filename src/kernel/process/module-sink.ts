@@ -16,23 +16,6 @@ const CLOSE_MS = 10_000;
 const MAX_LOG = 16 * 1024;
 const MAX_SAID = 2000;
 
-interface Counts {
-  handled: number;
-  failed: number;
-}
-
-/** One `+` for each handled event, one `-` for each that failed. */
-function countAnswers(channel: Readable): Counts {
-  const counts: Counts = { handled: 0, failed: 0 };
-  channel.on('data', (chunk: Buffer) => {
-    for (const byte of chunk) {
-      if (byte === 0x2b) counts.handled++;
-      if (byte === 0x2d) counts.failed++;
-    }
-  });
-  return counts;
-}
-
 /** Ends the input and waits; a child that does not end by itself is ended. */
 async function finish(
   { child, exit }: StartedProcess,
@@ -59,11 +42,14 @@ function createSink(
   signal: AbortSignal,
 ): Sink {
   const { child, channel, exit } = started;
-  const counts = countAnswers(channel);
+  let [written, refused, delivered, isGone] = [0, 0, 0, false];
+  // One `+` for each handled event, one `-` for each that failed.
+  channel.on('data', (chunk: Buffer) => {
+    for (const byte of chunk) if (byte === 0x2b) delivered++;
+  });
   const closed = once(channel, 'close');
   const log = capture(child.stderr as Readable, { maxBytes: MAX_LOG, secrets: [] });
   child.stdout?.resume();
-  let [written, refused, isGone] = [0, 0, false];
   const gone = exit.then(() => {
     isGone = true;
   });
@@ -96,7 +82,6 @@ function createSink(
       await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, 1000).unref())]);
       channel.destroy();
       const setAside = launch.cleanUp?.() ?? [];
-      const delivered = counts.handled;
       const dropped = written - delivered + refused;
       const said = (await log).text.trim().slice(-MAX_SAID);
       const why = forced ? 'did not end in time' : code === 0 ? '' : `ended with code ${code}`;

@@ -27,12 +27,6 @@ export interface CaptureOptions {
 
 const MAX_FILE_BYTES = 256 * 1024 * 1024;
 
-/** Text of the first bytes without half a character at the cut. */
-function textOf(bytes: Uint8Array, cut: boolean): string {
-  if (!cut) return new TextDecoder().decode(bytes);
-  return new TextDecoder().decode(bytes, { stream: true });
-}
-
 async function openFile(path: string | undefined): Promise<FileHandle | undefined> {
   if (path === undefined) return undefined;
   try {
@@ -78,7 +72,8 @@ function createStore(options: CaptureOptions) {
     },
     async end(): Promise<Captured> {
       await file?.close().catch(() => undefined);
-      const text = textOf(Buffer.concat(kept), overflowed);
+      // Without half a character at the cut.
+      const text = new TextDecoder().decode(Buffer.concat(kept), { stream: overflowed });
       const lost = overflowed ? bytes - Math.max(written, size) : 0;
       const where = written > 0 && path !== undefined ? { file: path } : {};
       return { text, bytes, truncated: overflowed, lost, ...where };

@@ -197,23 +197,23 @@ async function drained<T>(child: ChildProcess, reading: Promise<T>): Promise<T> 
 
 const NOTHING: Captured = { text: '', bytes: 0, truncated: false, lost: 0 };
 
-const notStarted = (errno: string): Ended => ({
-  reason: 'not_started',
-  exitCode: null,
-  signal: null,
-  errno,
-  durationMs: 0,
-  stdout: NOTHING,
-  stderr: NOTHING,
-  channel: NOTHING,
-  setAside: [],
-});
-
 /** Runs a child to its end. Never throws, never leaves one behind. */
 export async function runProcess(launch: Launch, options: RunOptions): Promise<Ended> {
   const startedAt = options.clock.monotonic();
   const started = start(launch);
-  if (!started.ok) return notStarted(started.error.detail.message);
+  if (!started.ok) {
+    return {
+      reason: 'not_started',
+      exitCode: null,
+      signal: null,
+      errno: started.error.detail.message,
+      durationMs: 0,
+      stdout: NOTHING,
+      stderr: NOTHING,
+      channel: NOTHING,
+      setAside: [],
+    };
+  }
   const { child, channel, exit } = started.output;
   const watch = supervise(child, launch, options);
   const reading = Promise.all([

@@ -30,10 +30,6 @@ const SOURCE_LABELS = {
   python: 'src:py',
 } as const;
 
-function labelOf(program: ProcessConfig['program']): string {
-  return SOURCE_LABELS[program.kind === 'module' ? program.runtime : program.kind];
-}
-
 /** What the caller learns about how it ended, whatever that was. */
 function factsOf(ended: Ended, prepared: PreparedLaunch): JsonObject {
   const truncated = {
@@ -139,21 +135,11 @@ async function deliver(call: PrimitiveCall, text: string): Promise<JsonObject> {
   };
 }
 
-interface Run {
-  prepared: PreparedLaunch;
-  ended: Ended;
-}
-
-const moduleInput = (call: PrimitiveCall): string =>
-  JSON.stringify({ parameters: call.parameters, config: call.config });
-
 export function createProcessPrimitive(ports: ProcessPorts): Primitive {
-  const secretsOf = (call: PrimitiveCall): string[] => [
-    ...call.secrets,
-    ...call.tool.env.flatMap((name) => ports.env[name] ?? []),
-  ];
-
-  async function runCall(call: PrimitiveCall, config: ProcessConfig): Promise<Outcome<Run>> {
+  async function runCall(
+    call: PrimitiveCall,
+    config: ProcessConfig,
+  ): Promise<Outcome<{ prepared: PreparedLaunch; ended: Ended }>> {
     const { program, dependencies } = config;
     if (program.kind === 'module') {
       const tool = { id: call.tool.id, runtime: program.runtime, dependencies };
@@ -165,7 +151,8 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
     }
     const prepared = prepareLaunch(call, config, ports);
     if (!prepared.ok) return prepared;
-    const secrets = secretsOf(call);
+    const secrets = [...call.secrets, ...call.tool.env.flatMap((name) => ports.env[name] ?? [])];
+    const { parameters } = call;
     const name = Buffer.from(systemRandom(8)).toString('hex');
     const keep = (stream: string) => ({
       maxBytes: config.maxOutput,
@@ -173,7 +160,10 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
       file: () => join(ports.outputDir(), `${name}.${stream}.txt`),
     });
     const ended = await runProcess(prepared.output.launch, {
-      stdin: program.kind === 'module' ? moduleInput(call) : config.stdin,
+      stdin:
+        program.kind === 'module'
+          ? JSON.stringify({ parameters, config: call.config })
+          : config.stdin,
       timeoutMs: call.timeoutMs,
       graceMs: config.graceMs,
       signal: call.signal,
@@ -185,15 +175,6 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
     return ok({ prepared: prepared.output, ended });
   }
 
-  /** From how it ended to what it answered. */
-  function judge(call: PrimitiveCall, config: ProcessConfig, { ended, prepared }: Run) {
-    const failure = failureOf(ended, call, prepared, config);
-    if (config.program.kind === 'module') {
-      return readOutcome(ended, factsOf(ended, prepared), failure);
-    }
-    return failure ?? outputOf(ended, prepared, config);
-  }
-
   return {
     name: 'subprocess',
     async run(call): Promise<Outcome<PrimitiveResult>> {
@@ -202,14 +183,20 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
       const streamed = await deliver(call, done.ok ? done.output.ended.stdout.text : '');
       if (!config.ok || !done.ok) return done as Failure;
       const { program } = config.output;
-      const judged = judge(call, config.output, done.output);
+      const { prepared, ended } = done.output;
+      const { mode, argv } = prepared;
+      const failure = failureOf(ended, call, prepared, config.output);
+      const judged =
+        program.kind === 'module'
+          ? readOutcome(ended, factsOf(ended, prepared), failure)
+          : (failure ?? outputOf(ended, prepared, config.output));
       if (!judged.ok) return judged;
-      const { mode, argv } = done.output.prepared;
+      const label = SOURCE_LABELS[program.kind === 'module' ? program.runtime : program.kind];
       const output = isObject(judged.output) ? { ...judged.output, ...streamed } : judged.output;
       const fromNetwork = needsNetwork(call.tool, mode) ? ['src:network', 'untrusted'] : [];
       return ok({
         output,
-        labels: [labelOf(program), ...fromNetwork],
+        labels: [label, ...fromNetwork],
         sources: [`command:${argv[0] ?? ''}`],
       });
     },

@@ -10,8 +10,6 @@ import {
 import type { Authority } from '../call.ts';
 import type { PlannedNeed, Verifier } from '../primitive.ts';
 
-const SEES_ALL: Authority['sees'] = () => true;
-
 /** By policy and surface: both, and the catalogue, are replaced as a whole when anything changes. */
 const known = createRecentPairs<
   ComposedPolicy | string,
@@ -32,7 +30,7 @@ export function policyAuthority(
     subject: `policy:${surface}`,
     check: (need) => verifier(need),
     holds: (capability) => verifier.holds(capability),
-    sees: SEES_ALL,
+    sees: () => true,
     globs: () => verifier.globs(),
     allowsDirective(signed) {
       const access = policy.directives(surface);

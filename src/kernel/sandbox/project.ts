@@ -41,12 +41,6 @@ const kindOf = (path: string): 'folder' | 'file' | 'link' | 'none' => {
   return found.isDirectory() ? 'folder' : 'file';
 };
 
-function hiddenPaths(projectRoot: string, more: readonly string[]): string[] {
-  const all = [...HIDDEN.map((path) => join(projectRoot, path)), ...more];
-  // What does not exist cannot be seen.
-  return all.flatMap((path) => realOf(path) ?? []);
-}
-
 /** A link in a writable folder could be replaced by a real one while we look away. */
 function swappable(projectRoot: string): Outcome<null> {
   const link = ['.ai', '.git'].find((name) => kindOf(join(projectRoot, name)) === 'link');
@@ -145,7 +139,9 @@ export function projectView(
   rights: ProjectRights,
   alsoHidden: readonly string[],
 ): Outcome<OpenView> {
-  const hidden = () => hiddenPaths(projectRoot, alsoHidden);
+  const wished = [...HIDDEN.map((path) => join(projectRoot, path)), ...alsoHidden];
+  // What does not exist cannot be seen.
+  const hidden = () => wished.flatMap((path) => realOf(path) ?? []);
   if (rights.mode === 'strict') {
     return ok({ root: 'read', places: [], hidden: hidden(), close: () => [] });
   }

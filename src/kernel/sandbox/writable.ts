@@ -68,12 +68,7 @@ function shapeOf(globs: readonly string[]): Shape {
   return shape;
 }
 
-interface Entry {
-  name: string;
-  isFolder: boolean;
-}
-
-function entriesOf(folder: string): Entry[] {
+function entriesOf(folder: string) {
   try {
     // A link is never mounted: it could be made to point anywhere.
     return readdirSync(folder, { withFileTypes: true })

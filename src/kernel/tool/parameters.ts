@@ -3,6 +3,7 @@
 import { Validator } from '@cfworker/json-schema';
 import {
   asJson,
+  compact,
   type Failure,
   fail,
   getOwn,
@@ -28,13 +29,14 @@ const MAX_NAME = 1000;
 
 /** The schema of one declared parameter. */
 function propertySchema(parameter: ToolParameter): JsonObject {
-  const schema: JsonObject = {};
-  if (parameter.type && parameter.type !== 'any') schema.type = parameter.type;
-  if (parameter.description) schema.description = parameter.description;
-  if (parameter.enum) schema.enum = parameter.enum;
-  if (parameter.items) schema.items = parameter.items;
-  if (parameter.default !== undefined) schema.default = parameter.default;
-  return schema;
+  const { type, description, enum: values, items, default: preset } = parameter;
+  return compact<JsonObject>({
+    type: type === 'any' ? undefined : type,
+    description: description || undefined,
+    enum: values,
+    items,
+    default: preset,
+  });
 }
 
 /** What `load` shows and `execute` checks: an object that takes the declared names and no others. */

@@ -14,8 +14,11 @@ import {
   ok,
   plainText,
 } from '../../base/index.ts';
+import type { Operation } from '../../flow/index.ts';
 import type { Item, Library, Retry, Tool, ToolEffect, ToolParameter } from '../../items/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
+import type { PrimitiveCall } from '../primitive.ts';
+import { PROGRAM } from '../primitives/program-tools.ts';
 import { checkSignature } from '../rights/item-marks.ts';
 import { hasPatterns, inheritParameters, schemaOf } from './parameters.ts';
 
@@ -49,6 +52,10 @@ export interface Plan {
   roles: ReadonlyMap<string, ToolParameter['role']>;
   /** Packages that any link declares. */
   dependencies: readonly Json[];
+  op: Operation;
+  /** What a primitive is told about the tool, and the same in the strictest sandbox. */
+  facts: PrimitiveCall['tool'];
+  strictFacts: PrimitiveCall['tool'];
 }
 
 const DEFAULT_TIMEOUT_MS = 120_000;
@@ -76,18 +83,33 @@ function chooseAction(
   return ok(action);
 }
 
-/** Every link must be readable and its signature in order; the reason names the link. */
-function brokenLink(links: readonly PlannedTool[]): Outcome<null> {
-  for (const link of links) {
-    if (!link.tool) {
-      const first = link.diagnostics.find(({ severity }) => severity === 'error');
-      const place = first ? `${first.file}:${first.line}:${first.column}: ${first.message}` : '';
-      return fail('config_invalid', `tool \`${link.id}\` is unavailable: ${place}`, {
-        failed_at: { tool_id: link.id },
-      });
-    }
-  }
-  return ok(null);
+/** Every link must be readable; the reason names the link. */
+function unreadable(links: readonly PlannedTool[]): Failure | undefined {
+  const link = links.find(({ tool }) => !tool);
+  if (!link) return undefined;
+  const first = link.diagnostics.find(({ severity }) => severity === 'error');
+  const place = first ? `${first.file}:${first.line}:${first.column}: ${first.message}` : '';
+  return fail('config_invalid', `tool \`${link.id}\` is unavailable: ${place}`, {
+    failed_at: { tool_id: link.id },
+  });
+}
+
+/** From the most trusted to the least. INVARIANT: a chain is worth what its weakest link is. */
+const SOURCES = ['bundle', 'installed', 'user', 'project'] as const;
+
+function sourceOf(
+  leaf: PlannedTool,
+  links: readonly PlannedTool[],
+): PrimitiveCall['tool']['source'] {
+  if (leaf.file.startsWith(PROGRAM)) return 'program';
+  return SOURCES.findLast((source) => links.some((link) => link.source === source)) ?? 'project';
+}
+
+/** `op:tool:fs/write_file` and everything above it, most general first. */
+function toolKeys(id: string, action: string | undefined): string[] {
+  const parts = id.split('/');
+  const keys = parts.map((_, index) => `op:tool:${parts.slice(0, index + 1).join('/')}`);
+  return ['op:tool', ...keys, ...(action ? [`op:tool:${id}:${action}`] : [])];
 }
 
 /** Everything that follows from the links and the chosen action alone. */
@@ -111,6 +133,20 @@ function planOf(
   ]);
   const own = action?.requires ?? tool.requires;
   const below = tools.slice(1).flatMap((link) => link.requires);
+  const requires = [...new Set([...own, ...below].map(normalizeCapability))];
+  const effect = action?.effect ?? tool.effect;
+  const env = new Set(tools.flatMap((link) => link.env));
+  // The module belongs to the link that names it, which need not be the leaf.
+  const owner = links.find((link) => getOwn(link.tool?.config, 'module')) ?? leaf;
+  const facts: Plan['facts'] = {
+    id: leaf.id,
+    dir: owner.file.replace(/[^/\\]*$/, ''),
+    source: sourceOf(leaf, links),
+    requires,
+    effect,
+    sandbox: tool.sandbox,
+    env: [...env],
+  };
   const timeout = tools.find((link) => link.timeout !== undefined)?.timeout;
   const config = freezeJson(
     tools.reduceRight<JsonObject>((merged, link) => mergeDeep(merged, link.config), {}),
@@ -118,7 +154,7 @@ function planOf(
   const schema = tool.input_schema ?? schemaOf(inherited);
   const broken = brokenSignature(links);
   const unsigned = links.find((link) => link.signature.state === 'unsigned');
-  return Object.freeze({
+  return Object.freeze<Plan>({
     leaf,
     tool,
     links,
@@ -127,9 +163,9 @@ function planOf(
     config,
     parameters: inherited,
     schema,
-    requires: [...new Set([...own, ...below].map(normalizeCapability))],
-    effect: action?.effect ?? tool.effect,
-    env: new Set(tools.flatMap((link) => link.env)),
+    requires,
+    effect,
+    env,
     retries: links.flatMap((link) =>
       link.tool?.retry ? [{ toolId: link.id, retry: link.tool.retry }] : [],
     ),
@@ -141,6 +177,19 @@ function planOf(
     isFixed: !hasBraces(config),
     roles: new Map(inherited.map(({ name, role }) => [name, role])),
     dependencies: tools.flatMap((link) => asJson(link.dependencies) as Json[]),
+    op: {
+      type: 'tool',
+      subtype: primitive,
+      name: leaf.id,
+      labels: tool.labels,
+      opLabels: toolKeys(leaf.id, action?.name),
+      sources: [`tool:${leaf.id}`],
+      risk: tool.risk,
+      retryOwner: true,
+      metadata: { effect, requires: [...requires] },
+    },
+    facts,
+    strictFacts: { ...facts, sandbox: 'strict' },
   });
 }
 
@@ -175,9 +224,8 @@ export function resolvePlan(
   const asked = item.tool?.actions.length ? getOwn(parameters, 'action') : undefined;
   const plans = known.get(chain) ?? NO_PLANS;
   for (const plan of plans) if (plan.leaf === item && plan.action === asked) return ok(plan);
-  const broken = brokenLink(chain.links);
-  if (!broken.ok) return broken;
-  const chosen = chooseAction(item, chain.links[0]?.tool as Tool, parameters);
+  const chosen =
+    unreadable(chain.links) ?? chooseAction(item, chain.links[0]?.tool as Tool, parameters);
   if (!chosen.ok) return chosen;
   const plan = planOf(item, chain, chosen.output);
   known.set(chain, [...plans, plan]);

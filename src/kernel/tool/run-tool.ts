@@ -10,7 +10,7 @@ import {
   setOwn,
   withDetail,
 } from '../../base/index.ts';
-import { type Input, makeValue, type Operation, type Value } from '../../flow/index.ts';
+import { type Input, makeValue, type Value } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
 import type { Authority, ExecuteRequest, PreparedCall } from '../call.ts';
 import { checkParameters } from './parameters.ts';
@@ -26,36 +26,6 @@ import { gateTool, refusePatterns, restrictUnsigned } from './tool-rights.ts';
 
 export interface ToolPorts extends BodyPorts {
   library: Library;
-}
-
-/** `op:tool:fs/write_file` and everything above it, most general first. */
-function toolKeys(id: string): string[] {
-  const parts = id.split('/');
-  return ['op:tool', ...parts.map((_, index) => `op:tool:${parts.slice(0, index + 1).join('/')}`)];
-}
-
-function operationOf(plan: Plan): Operation {
-  const { leaf, tool } = plan;
-  return {
-    type: 'tool',
-    subtype: plan.primitive,
-    name: leaf.id,
-    labels: tool.labels,
-    opLabels: [...toolKeys(leaf.id), ...(plan.action ? [`op:tool:${leaf.id}:${plan.action}`] : [])],
-    sources: [`tool:${leaf.id}`],
-    risk: tool.risk,
-    retryOwner: true,
-    metadata: { effect: plan.effect, requires: [...plan.requires] },
-  };
-}
-
-/** The same plan is the same operation, call after call. */
-const operations = new WeakMap<Plan, Operation>();
-
-export function operationFor(plan: Plan): Operation {
-  const known = operations.get(plan) ?? operationOf(plan);
-  operations.set(plan, known);
-  return known;
 }
 
 /** The labelled value given for a parameter; names such as `constructor` are nobody's value. */
@@ -171,7 +141,7 @@ function call(
   const inputs = inputsOf(request, parameters, plan.roles);
   const narrowed = (authority: Authority) => restrictUnsigned(authority, plan, ports.signatures());
   return {
-    op: operationFor(plan),
+    op: plan.op,
     inputs,
     gate: (authority) => gateTool(plan, narrowed(authority)),
     async body(values, { caller, authority }) {

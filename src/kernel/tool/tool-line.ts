@@ -25,7 +25,7 @@ import {
   runBody,
   withRetries,
 } from './run-primitive.ts';
-import { inChain, operationFor, type ToolPorts } from './run-tool.ts';
+import { inChain, type ToolPorts } from './run-tool.ts';
 import {
   gateTool,
   refusePatterns,
@@ -180,7 +180,7 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
     return prepared.ok ? ok(direct(ports, plan, prepared.output)) : prepared;
   }
   return {
-    op: operationFor(plan),
+    op: plan.op,
     admit(authority) {
       const policy = ports.signatures();
       const narrowed = restrictUnsigned(authority, plan, policy);

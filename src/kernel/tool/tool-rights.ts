@@ -1,7 +1,6 @@
-import { fail, getOwn, type Outcome, ok } from '../../base/index.ts';
+import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { Authority } from '../call.ts';
 import type { PrimitiveCall } from '../primitive.ts';
-import { PROGRAM } from '../primitives/program-tools.ts';
 import { without } from '../rights/authority.ts';
 import type { Plan, PlannedTool } from './plan.ts';
 
@@ -109,39 +108,6 @@ export function gateTool(plan: Plan, authority: Authority): Outcome<null> {
 
 const OK: Outcome<null> = ok(null);
 
-/** From the most trusted to the least. INVARIANT: a chain is worth what its weakest link is. */
-const SOURCES = ['bundle', 'installed', 'user', 'project'] as const;
-
-function sourceOf({ leaf, links }: Plan): PrimitiveCall['tool']['source'] {
-  if (leaf.file.startsWith(PROGRAM)) return 'program';
-  return SOURCES.findLast((source) => links.some((link) => link.source === source)) ?? 'project';
-}
-
-type ToolFacts = PrimitiveCall['tool'];
-
-/** The same plan says the same of its tool, call after call. */
-const facts = new WeakMap<Plan, { own: ToolFacts; strict: ToolFacts }>();
-
 /** What a primitive is told about the tool. An unsigned chain runs in the strictest sandbox. */
-export function toolFacts(plan: Plan, policy: SignaturePolicy): ToolFacts {
-  const known = facts.get(plan) ?? factsOf(plan);
-  return unsignedLink(plan, policy) ? known.strict : known.own;
-}
-
-function factsOf(plan: Plan): { own: ToolFacts; strict: ToolFacts } {
-  const { leaf, tool, requires, effect, env } = plan;
-  // The module belongs to the link that names it, which need not be the leaf.
-  const owner = plan.links.find((link) => getOwn(link.tool?.config, 'module')) ?? leaf;
-  const own = {
-    id: leaf.id,
-    dir: owner.file.replace(/[^/\\]*$/, ''),
-    source: sourceOf(plan),
-    requires,
-    effect,
-    sandbox: tool.sandbox,
-    env: [...env],
-  };
-  const both = { own, strict: { ...own, sandbox: 'strict' as const } };
-  facts.set(plan, both);
-  return both;
-}
+export const toolFacts = (plan: Plan, policy: SignaturePolicy): PrimitiveCall['tool'] =>
+  unsignedLink(plan, policy) ? plan.strictFacts : plan.facts;
