@@ -22,10 +22,8 @@ export interface HttpClientPorts extends AddressPorts {
 const CLOSE_MS = 5000;
 
 async function closeSinks(fan: Fan, timer: Timer): Promise<SinkReport[]> {
-  let cancel = () => {};
-  const patience = new Promise<void>((resolve) => {
-    cancel = timer(CLOSE_MS, resolve);
-  });
+  const { promise: patience, resolve } = Promise.withResolvers<void>();
+  const cancel = timer(CLOSE_MS, resolve);
   const reports = await fan.close(patience);
   cancel();
   return reports;

@@ -123,11 +123,6 @@ function redirected(
   return url.origin === request.url.origin ? ok(next) : forStranger(next, redact);
 }
 
-interface Redirect {
-  kind: 'redirect';
-  request: WireRequest;
-}
-
 /** The final answer, over redirects. */
 async function exchange(
   first: WireRequest,
@@ -137,7 +132,8 @@ async function exchange(
   const { settings, ports, verify, watch, redact } = sending;
   let [request, redirects] = [first, 0];
 
-  const receive = async (answer: HttpAnswer): Promise<Outcome<Received | Redirect>> => {
+  type Step = Received | { kind: 'redirect'; request: WireRequest };
+  const receive = async (answer: HttpAnswer): Promise<Outcome<Step>> => {
     const { status } = answer;
     const { location } = answer.headers;
     if (location !== undefined && REDIRECTS.has(status) && settings.maxRedirects > 0) {

@@ -165,16 +165,11 @@ export class TimeWatch {
     const now = this.#ports.clock.monotonic();
     const phase = this.#phase;
     // A timer may be early by less than a millisecond.
-    if (this.#totalDue - now < 1) this.#expire('total', phase !== 'connect');
-    else if (phase !== undefined && this.#since + this.#timeouts[phase] - now < 1) {
-      this.#expire(phase, phase !== 'connect');
-    } else this.#arm(now);
-  }
-
-  #expire(name: WaitPhase | 'total', sent: boolean): void {
-    const seconds = this.#timeouts[name] / 1000;
-    this.stop(
-      fail('timeout', `no ${WORDS[name]} within ${seconds} s`, { phase: name, seconds, sent }),
-    );
+    const isPhaseOver = phase !== undefined && this.#since + this.#timeouts[phase] - now < 1;
+    const over = this.#totalDue - now < 1 ? 'total' : isPhaseOver ? phase : undefined;
+    if (over === undefined) return this.#arm(now);
+    const seconds = this.#timeouts[over] / 1000;
+    const detail = { phase: over, seconds, sent: phase !== 'connect' };
+    this.stop(fail('timeout', `no ${WORDS[over]} within ${seconds} s`, detail));
   }
 }

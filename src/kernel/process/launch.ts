@@ -41,8 +41,6 @@ interface AllowedStart {
   unguessable: string;
 }
 
-const asIs = (path: string): Shown => ({ source: path, target: path });
-
 function viewOf({ call, ports, mode, unguessable }: AllowedStart): Outcome<OpenView> {
   return projectView(
     call.projectRoot,
@@ -104,7 +102,7 @@ function inNamespaces(start: AllowedStart): Outcome<Launch> {
     },
     shown,
     shownLast: [
-      ...found.shown.filter(isMissing).map(asIs),
+      ...found.shown.filter(isMissing).map((path) => ({ source: path, target: path })),
       ...homeFiles(start, SANDBOX_HOME),
       ...(socket && agent ? [{ source: socket, target: agent }] : []),
     ],

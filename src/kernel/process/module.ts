@@ -28,13 +28,6 @@ const EXTENSIONS: Readonly<Record<ScriptRuntime, readonly string[]>> = {
   python: ['.py'],
 };
 
-/** Folders a tool's module may lie in: its own, and for a project's tool all of `.ai/`. */
-function modulePlaces(tool: PrimitiveCall['tool'], projectRoot: string): string[] {
-  const own = realOf(tool.dir);
-  const shared = tool.source === 'project' ? realOf(join(projectRoot, '.ai')) : undefined;
-  return [own, shared].filter((folder) => folder !== undefined);
-}
-
 /**
  * Real path of `config.module`. It must lie beside its tool: a file elsewhere in the project could
  * be changed by anyone who may write there, and would then run with the tool's rights.
@@ -51,7 +44,10 @@ export function resolveModule(
   if (/[\u0000-\u001f]/.test(module)) return refuse('holds a control character');
   const real = realOf(resolve(tool.dir, module));
   if (real === undefined) return refuse('does not exist; it is looked up beside the YAML file');
-  if (!modulePlaces(tool, projectRoot).some((folder) => isInside(real, folder))) {
+  // Its own folder, and for a project's tool all of `.ai/`.
+  const shared = tool.source === 'project' ? [join(projectRoot, '.ai')] : [];
+  const places = [tool.dir, ...shared].flatMap((folder) => realOf(folder) ?? []);
+  if (!places.some((folder) => isInside(real, folder))) {
     return refuse('lies outside the folder of its tool');
   }
   return ok(real);

@@ -51,9 +51,11 @@ export function createKeepOut(
       .filter((place) => isInside(project, place))
       .map((place) => `${relative(project, place)}/**`);
   };
-  function narrowed(authority: Authority): Authority {
+  return (authority) => {
+    const before = known.get(authority);
+    if (before) return before;
     const { globs } = authority;
-    return {
+    const made: Authority = {
       ...authority,
       check(need) {
         const allowed = authority.check(need);
@@ -67,11 +69,6 @@ export function createKeepOut(
       },
       ...(globs && { globs: () => [...globs(), ...closed()] }),
     };
-  }
-  return (authority) => {
-    const before = known.get(authority);
-    if (before) return before;
-    const made = narrowed(authority);
     known.set(authority, made);
     return made;
   };

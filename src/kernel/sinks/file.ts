@@ -57,15 +57,6 @@ function placeOf(
   return allowed.ok ? place : allowed;
 }
 
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 /**
  * One line per event: the data itself when it is JSON, else the data as a JSON string. What has the
  * look of an object on one line is written as it came: parsing every event only to be sure would be
@@ -75,9 +66,13 @@ function jsonLine({ data }: StreamEvent): string {
   const isOneLine = !data.includes('\n');
   const last = data.length - 1;
   if (isOneLine && data.charCodeAt(0) === 123 && data.charCodeAt(last) === 125) return data;
-  if (!isJson(data)) return JSON.stringify(data);
-  // A line break inside JSON can only be white space, but it would end the line.
-  return isOneLine ? data : JSON.stringify(JSON.parse(data));
+  try {
+    const value: unknown = JSON.parse(data);
+    // A line break inside JSON can only be white space, but it would end the line.
+    return isOneLine ? data : JSON.stringify(value);
+  } catch {
+    return JSON.stringify(data);
+  }
 }
 
 const rawLine = ({ data }: StreamEvent): string => data;

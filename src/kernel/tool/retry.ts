@@ -32,25 +32,18 @@ function matchesDeclared(failure: Failure, declared: readonly string[]): boolean
   });
 }
 
-/** Failures that say of themselves that trying again may help. */
-function isTransient(failure: Failure): boolean {
-  const { code, detail } = failure.error;
-  const status = typeof detail.status === 'number' ? detail.status : 0;
-  return code === 'network_error' || code === 'rate_limit' || (status >= 500 && status < 600);
-}
-
-/** Can the attempt have had an effect? Refused before it was sent, or turned away by the other side. */
-function isHarmless(failure: Failure): boolean {
-  const { code, detail } = failure.error;
-  return code === 'rate_limit' || detail.sent === false || detail.status === 503;
-}
-
 function mayRetry(failure: Failure, retry: Retry, effect: ToolEffect, delivered: number): boolean {
-  const { code } = failure.error;
+  const { code, detail } = failure.error;
   if (code === 'stream_incomplete' || code === 'cancelled') return false;
   if (delivered > 0 && effect === 'write') return false;
   if (matchesDeclared(failure, retry.retryable_errors)) return true;
-  return isTransient(failure) && (effect !== 'write' || isHarmless(failure));
+  const status = typeof detail.status === 'number' ? detail.status : 0;
+  // It says of itself that trying again may help.
+  const isTransient =
+    ['network_error', 'rate_limit'].includes(code) || Math.floor(status / 100) === 5;
+  // Refused before it was sent, or turned away by the other side: it cannot have had an effect.
+  const isHarmless = code === 'rate_limit' || detail.sent === false || status === 503;
+  return isTransient && (effect !== 'write' || isHarmless);
 }
 
 /** The declared pause, or what the other side asked for when that is longer. */

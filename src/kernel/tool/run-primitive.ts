@@ -128,10 +128,8 @@ export function completeConfig(
   plan: Plan,
   parameters: JsonObject,
   env: BodyPorts['env'],
-  {
-    key,
-    verbatim = [],
-  }: { key?: string | undefined; verbatim?: readonly string[] | undefined } = {},
+  verbatim: readonly string[] = [],
+  key?: string,
 ): Outcome<FilledConfig> {
   if (plan.isFixed) return ok({ config: plan.config, secrets: [] });
   const required = new Set(
@@ -293,8 +291,7 @@ export async function runBody(
   const kept = refuseSecrets(plan, policy);
   if (!kept.ok) return kept;
   const { idempotencyKey } = caller;
-  const { verbatim } = primitive;
-  const filled = completeConfig(plan, parameters, ports.env, { key: idempotencyKey, verbatim });
+  const filled = completeConfig(plan, parameters, ports.env, primitive.verbatim, idempotencyKey);
   if (!filled.ok) return filled;
   // Declared variables are in a child's environment too, expanded or not.
   const secrets = [...filled.output.secrets, ...declaredIn(ports.env, plan)];

@@ -71,7 +71,7 @@ async function dryRun(ports: ToolPorts, allowed: AllowedCall): Promise<Outcome<V
   const { plan, parameters, authority } = allowed;
   const masked = Object.fromEntries([...plan.env].map((name) => [name, `<${name}>`]));
   const { verbatim } = ports.primitives.get(plan.primitive) ?? {};
-  const filled = completeConfig(plan, parameters, masked, { verbatim });
+  const filled = completeConfig(plan, parameters, masked, verbatim);
   if (!filled.ok) return inChain(filled, plan);
   const decision = gateTool(plan, authority);
   const { signal } = new AbortController();
