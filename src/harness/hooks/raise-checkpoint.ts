@@ -172,7 +172,7 @@ function carryOut(
     case 'run_with_granted':
       return undefined;
     case 'tell_warning':
-      if (event.name === 'warning') tell(thread, warningLine([event]));
+      if (event.name === 'warning') tell(thread, warningLine(event));
       return undefined;
     case 'raise':
       thread.budget.limits = deed.limits;

@@ -154,16 +154,11 @@ export function contextWarning(
 
 /** For `<when>`: numbers; a limit that does not exist is null. */
 export function limitsView(limits: EffectiveLimits): JsonObject {
-  const view: JsonObject = {};
-  for (const name of LIMIT_NAMES) {
-    const limit = limits[name];
-    view[name] = limit ? limitNumber(name, limit.value) : null;
-  }
-  return {
-    ...view,
-    spend_currency: limits.spend_currency,
-    context_warn: limits.context_warn,
-  };
+  const { spend_currency, context_warn } = limits;
+  const shown = LIMIT_NAMES.map((name) => {
+    return [name, limits[name] ? limitNumber(name, limits[name].value) : null] as const;
+  });
+  return { ...Object.fromEntries(shown), spend_currency, context_warn };
 }
 
 // How long the answer to a model request may be: as long as asked for, or as long as what is left of

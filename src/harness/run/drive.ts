@@ -13,7 +13,7 @@ import type { ThreadResult } from '../thread/ports.ts';
 import type { HeldLease, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
 import { finalEnding, finish } from './finish.ts';
-import { ownLoop } from './runner.ts';
+import { ownRunner, runOwn } from './runner.ts';
 
 // Before the first turn: does the directive ask for more than there is? A hook may let it run with
 // what is granted; otherwise it is denied before it has cost anything.
@@ -96,20 +96,10 @@ function loopPorts(thread: Thread): LoopPorts {
   };
 }
 
-/** The lease is renewed while the loop runs; whoever lost it is stopped where it is. */
-function keepLease({ journal, ports }: Thread, since: number): () => void {
-  const { leases } = ports.threads.live;
-  // Many may be set off at once, and those before this one wait meanwhile.
-  leases.beat();
-  const { thread, epoch } = journal;
-  const renewed: HeldLease['renewed'] = (answer, asked) => journal.renewed(answer, asked);
-  return leases.keep({ store: ports.store, thread, epoch, renewed }, since);
-}
-
 /** A runner of the program, the directive's script, or turns of a model. */
 async function loopOf(thread: Thread, history: readonly Recorded[]): Promise<Ending> {
-  const own = ownLoop(thread);
-  if (own) return await own();
+  const runner = ownRunner(thread.ports.threads, thread.place.runner);
+  if (runner) return await runOwn(thread, runner);
   const loop = loopPorts(thread);
   const { script } = thread.place.directive.process;
   return script
@@ -150,8 +140,18 @@ export async function drive(
   history: readonly Recorded[] = [],
 ): Promise<ThreadResult> {
   const { ports, place, control, journal } = thread;
+  const { live } = ports.threads;
   const { signal } = control;
-  const letGo = keepLease(thread, since);
+  // Many may be set off at once, and those before this one wait meanwhile.
+  live.leases.beat();
+  // Renewed while the loop runs; whoever lost it is stopped where it is.
+  const lease: HeldLease = {
+    store: ports.store,
+    thread: place.id,
+    epoch: journal.epoch,
+    renewed: (answer, asked) => journal.renewed(answer, asked),
+  };
+  const letGo = live.leases.keep(lease, since);
   // Signals come from any process; what is under way looks at them as soon as they are there.
   const deaf = ports.store.onSignal(({ thread: id }) => {
     if (id === place.id) void journal.listen();
@@ -163,10 +163,10 @@ export async function drive(
   };
   if (signal.aborted) whenStopped();
   signal.addEventListener('abort', whenStopped);
-  ports.threads.live.add({ thread, done });
+  live.add({ thread, done });
   const result = await runToRest(thread, history);
   signal.removeEventListener('abort', whenStopped);
-  ports.threads.live.remove(place.id);
+  live.remove(place.id);
   letGo();
   deaf();
   tellParent(thread, result);

@@ -1,5 +1,5 @@
 // A run may end with a message whose JSON is the declared outputs, instead of a `return` call.
-import { isObject, type Json, type JsonObject, type Outcome, parseJson } from '../../base/index.ts';
+import { isObject, type JsonObject, type Outcome, parseJson } from '../../base/index.ts';
 import type { Directive } from '../../items/index.ts';
 import { checkOutputs } from '../../kernel/index.ts';
 import type { ModelReply } from '../../llm/index.ts';
@@ -62,14 +62,9 @@ export function finalOutputs(directive: Directive, text: string): Outcome<JsonOb
   return checkOutputs(directive, found);
 }
 
-/** Declared outputs that a run must give and did not. */
-export function missingOutputs(directive: Directive, outputs: Json | undefined): string[] {
-  return directive.outputs
-    .filter(
-      ({ name, required }) => required && !(isObject(outputs) && Object.hasOwn(outputs, name)),
-    )
-    .map(({ name }) => name);
-}
+/** Declared outputs that a run must give. */
+export const owedOutputs = (directive: Directive): string[] =>
+  directive.outputs.filter(({ required }) => required).map(({ name }) => name);
 
 /** The result's text: what the run said, or what the directive says for it. */
 export function resultText(
@@ -94,7 +89,7 @@ export function finalEnding(thread: Thread, reply: ModelReply): Ending | undefin
   const { directive } = thread.place;
   const outputs = finalOutputs(directive, text);
   if (outputs?.ok) return { status: 'completed', reason: '', text, outputs: outputs.output };
-  const owed = missingOutputs(directive, undefined);
+  const owed = owedOutputs(directive);
   if (owed.length === 0) return { status: 'completed', reason: '', text };
   const why = outputs ? outputs.error.detail.message : `the outputs ${owed.join(', ')} are missing`;
   if (thread.talk.reminders >= MAX_REMINDERS)

@@ -13,7 +13,7 @@ import { compileHooks } from '../hooks/select-hook.ts';
 import { directiveLimits, type LimitSources } from '../limits/effective-limits.ts';
 import type { EffectiveLimits } from '../limits/limit.ts';
 import { declaredRights, withExtended } from '../rights/thread-token.ts';
-import { modelFor, priceFor, withKey } from '../thread/choose-model.ts';
+import { modelFor, priced, withKey } from '../thread/choose-model.ts';
 import type { CompiledHook, Prepared, PreparePorts } from '../thread/thread.ts';
 
 export interface RunRequest {
@@ -110,9 +110,7 @@ function chooseModel(
     asked === undefined
       ? withKey(ports, resolveModel(ports.models(), own))
       : modelFor(ports, asked);
-  if (!model.ok) return model;
-  const price = priceFor(ports, model.output.model, limits);
-  return price.ok ? ok({ model: model.output, price: price.output }) : price;
+  return priced(ports, model, limits);
 }
 
 /** A hook that could not run when it is needed is found before anything is begun. */

@@ -24,12 +24,13 @@ export const hasHooks = (runner = 'safety'): boolean => runner !== 'plain';
 /** The loops that leave a journal of what they did. */
 export const hasShippedRunner = (runner: string): boolean => SHIPPED.includes(runner);
 
-const ownOf = ({ runners = {} }: Pick<ThreadsPort, 'runners'>, name: string): Runner | undefined =>
+/** What runs a thread when it is not the loop. */
+export const ownRunner = ({ runners = {} }: ThreadsPort, name: string): Runner | undefined =>
   Object.hasOwn(runners, name) && !SHIPPED.includes(name) ? runners[name] : undefined;
 
-export function knownRunner(threads: Pick<ThreadsPort, 'runners'>, name: string): Outcome<null> {
-  if (SHIPPED.includes(name) || ownOf(threads, name)) return ok(null);
+export function knownRunner(threads: ThreadsPort, name: string): Outcome<null> {
   const names = [...SHIPPED, ...Object.keys(threads.runners ?? {})];
+  if (names.includes(name)) return ok(null);
   const near = nearest(name, names);
   const hint = near ? `did you mean \`${near}\`` : `registered are: ${names.join(', ')}`;
   return fail('not_found', `there is no runner \`${name}\`; ${hint}`, { runners: names });
@@ -40,7 +41,7 @@ const outputsOf = (directive: Directive, given: Json): Outcome<JsonObject> =>
     ? checkOutputs(directive, given)
     : fail('invalid_input', 'its outputs are no object');
 
-async function runOwn(thread: Thread, runner: Runner): Promise<Ending> {
+export async function runOwn(thread: Thread, runner: Runner): Promise<Ending> {
   const { id, directive, inputs } = thread.place;
   const interruption = await watchForInterruption(thread, STOPS_STREAM);
   try {
@@ -57,10 +58,4 @@ async function runOwn(thread: Thread, runner: Runner): Promise<Ending> {
   } finally {
     interruption.release();
   }
-}
-
-/** What runs this thread when it is not the loop. */
-export function ownLoop(thread: Thread): (() => Promise<Ending>) | undefined {
-  const runner = ownOf(thread.ports.threads, thread.place.runner);
-  return runner && (() => runOwn(thread, runner));
 }

@@ -18,7 +18,7 @@ import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
 import { callKernel, runInTime, type StepFacts, stepAct } from '../step/step.ts';
 import { identifyCall } from '../step/tool-call.ts';
-import { modelFor, priceFor } from '../thread/choose-model.ts';
+import { modelFor, priced } from '../thread/choose-model.ts';
 import { Conversation } from '../thread/conversation.ts';
 import type { ScriptAct, ScriptActions } from '../thread/ports.ts';
 import type { Talk, Thread } from '../thread/thread.ts';
@@ -34,10 +34,7 @@ function choose(
   wanted: string | undefined,
 ): Outcome<Pick<Talk, 'model' | 'price'>> {
   const { model_id, tier } = directive.model ?? {};
-  const model = modelFor(ports, wanted ?? model_id ?? tier ?? 'general');
-  if (!model.ok) return model;
-  const price = priceFor(ports, model.output.model, limits);
-  return price.ok ? ok({ model: model.output, price: price.output }) : price;
+  return priced(ports, modelFor(ports, wanted ?? model_id ?? tier ?? 'general'), limits);
 }
 
 /**

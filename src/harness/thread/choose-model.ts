@@ -1,26 +1,27 @@
 // Which model is asked and what it costs; another one when that fails or somebody wants it.
 import { fail, getOwn, type Outcome, ok } from '../../base/index.ts';
-import { type Price, type ResolvedModel, resolveModel } from '../../llm/index.ts';
+import { type ResolvedModel, resolveModel } from '../../llm/index.ts';
 import type { EffectiveLimits } from '../limits/limit.ts';
-import type { PreparePorts, Thread } from './thread.ts';
+import type { PreparePorts, Talk, Thread } from './thread.ts';
 
-/** The price of a model; an unknown one is refused when somebody declared a spend limit. */
-export function priceFor(
+/** With its price; a model without one is refused when somebody declared a spend limit. */
+export function priced(
   ports: PreparePorts,
-  model: string,
+  resolved: Outcome<ResolvedModel>,
   limits: EffectiveLimits,
-): Outcome<Price> {
+): Outcome<Pick<Talk, 'model' | 'price'>> {
+  if (!resolved.ok) return resolved;
+  const { model } = resolved.output;
   const found = ports.prices().find(model);
-  if (found.ok) return found;
-  const fallback = ports.prices().default();
-  if (limits.spend?.declared || !fallback) {
+  const price = found.ok ? found.output : ports.prices().default();
+  if (!price || (!found.ok && limits.spend?.declared)) {
     return fail(
       'model_unavailable',
       `there is no price for model \`${model}\`, and a spend limit needs one; add it to \`.ai/config/pricing.yaml\`, or a local model with \`free: true\` to your own \`config/pricing.yaml\``,
       { model },
     );
   }
-  return ok(fallback);
+  return ok({ model: resolved.output, price });
 }
 
 /** A tier, or else the id of a model. */
@@ -51,10 +52,8 @@ export function withKey(
 export function switchModel({ ports, talk, budget }: Thread, wanted: string): Outcome<null> {
   const name = wanted === 'fallback' ? (talk.fallback ?? talk.model.fallback) : wanted;
   if (name === undefined) return fail('model_unavailable', 'there is no fallback model');
-  const model = modelFor(ports, name);
-  if (!model.ok) return model;
-  const price = priceFor(ports, model.output.model, budget.limits);
-  if (!price.ok) return price;
-  [talk.model, talk.price] = [model.output, price.output];
+  const chosen = priced(ports, modelFor(ports, name), budget.limits);
+  if (!chosen.ok) return chosen;
+  Object.assign(talk, chosen.output);
   return ok(null);
 }

@@ -17,10 +17,9 @@ export const encode = (event: JournalEvent & Partial<Noted>, turn: number): Enco
   ({ turn, text: event.text ?? JSON.stringify(event.data), ...event }) as Encoded;
 
 /** What a note may change besides. */
-export type Change = Pick<
-  Commit,
-  'status' | 'cost' | 'result' | 'attempt' | 'settle' | 'raise' | 'tell'
-> & { readonly back?: Commit['use'] };
+export type Change = Pick<Commit, 'status' | 'cost' | 'result' | 'attempt' | 'settle' | 'raise'> & {
+  readonly back?: Commit['use'];
+};
 export type Refusable = Change &
   Pick<Commit, 'charge' | 'reserve' | 'children' | 'ask' | 'use' | 'release'> & {
     /** Refused with `signalled` when something was said that is not obeyed yet. */
@@ -69,7 +68,6 @@ const joinLists = <T>(a: readonly T[] | undefined, b: readonly T[] | undefined) 
 function joined(before: Part, after: Part): Part {
   const [old, change] = [before.change, after.change];
   const settle = joinLists(old.settle, change.settle);
-  const tell = joinLists(old.tell, change.tell);
   const back = joinLists(old.back, change.back);
   const raise = old.raise && change.raise ? { raise: { ...old.raise, ...change.raise } } : {};
   return {
@@ -79,7 +77,6 @@ function joined(before: Part, after: Part): Part {
       ...change,
       ...raise,
       ...(settle && { settle }),
-      ...(tell && { tell }),
       ...(back && { back }),
     },
   };

@@ -50,7 +50,7 @@ export async function openingEvents(
   given: Descriptor = FROM_USER,
 ): Promise<Outcome<Opening[]>> {
   const { directive, inputs } = prepared;
-  const { request, call } = injection(directive.name, inputs, 'call_directive');
+  const { request, call } = injection(directive.name, inputs);
   const ready = await ports.kernel.execute(
     { item_type: 'directive', item_id: prepared.item.id, parameters: inputs },
     { surface: 'harness', name: 'harness', frame: ports.frame() },

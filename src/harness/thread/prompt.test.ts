@@ -25,16 +25,16 @@ const warning = (limit: WarningEvent['limit'], percent: number, current: number)
 test('the system prompt is the project’s AGENTS.md and the universal text', () => {
   const universal = readFileSync('bundle/knowledge/system/universal_prompt.md', 'utf8');
   expect(systemPrompt('# Ours\n', universal)).toBe(`# Ours\n\n${universal.trim()}`);
-  expect(systemPrompt(undefined, 'all')).toBe('all');
+  expect(systemPrompt('', 'all')).toBe('all');
   expect(systemPrompt('  \n', 'all')).toBe('all');
 });
 
 test('a run begins with one line and the call that loads the directive', () => {
-  expect(injection('deploy', { target: 'x' }, 'call_1')).toEqual({
+  expect(injection('deploy', { target: 'x' })).toEqual({
     request: 'run directive deploy',
     call: {
       type: 'tool_call',
-      id: 'call_1',
+      id: 'call_directive',
       name: 'execute',
       arguments: {
         item_type: 'directive',
@@ -44,14 +44,16 @@ test('a run begins with one line and the call that loads the directive', () => {
       },
     },
   });
-  expect(injection('deploy', {}, 'c').call.arguments).not.toHaveProperty('parameters');
+  expect(injection('deploy', {}).call.arguments).not.toHaveProperty('parameters');
 });
 
-test('a warning says the highest mark of each limit', () => {
-  const events = [warning('turns', 80, 10), warning('turns', 95, 10), warning('duration', 80, 8)];
-  expect(warningLine(events)).toBe(
-    '[limits] 95 % of `turns` reached (10 of 10); 80 % of `duration` reached (8 of 10 seconds). ' +
-      'Finish what matters most and return what you have.',
+test('a warning says how much of which limit is used', () => {
+  const rest = 'Finish what matters most and return what you have.';
+  expect(warningLine(warning('turns', 95, 10))).toBe(
+    `[limits] 95 % of \`turns\` reached (10 of 10). ${rest}`,
+  );
+  expect(warningLine(warning('duration', 80, 8))).toBe(
+    `[limits] 80 % of \`duration\` reached (8 of 10 seconds). ${rest}`,
   );
 });
 

@@ -5,12 +5,8 @@ import type { ToolCallBlock } from '../../llm/index.ts';
 import type { WarningEvent } from '../limits/limit.ts';
 
 /** The project's own instructions first, then what holds in every project. */
-export function systemPrompt(agentsMd: string | undefined, universal: string): string {
-  return [agentsMd ?? '', universal]
-    .map((part) => part.trim())
-    .filter((part) => part !== '')
-    .join('\n\n');
-}
+export const systemPrompt = (agentsMd: string, universal: string): string =>
+  `${agentsMd.trim()}\n\n${universal.trim()}`.trim();
 
 /**
  * How every run begins: the user's line, and a call that the harness makes in the model's name, so that
@@ -19,13 +15,12 @@ export function systemPrompt(agentsMd: string | undefined, universal: string): s
 export function injection(
   directive: string,
   inputs: JsonObject,
-  callId: string,
 ): { request: string; call: ToolCallBlock } {
   return {
     request: `run directive ${directive}`,
     call: {
       type: 'tool_call',
-      id: callId,
+      id: 'call_directive',
       name: 'execute',
       arguments: {
         item_type: 'directive',
@@ -45,17 +40,9 @@ function oneLine(text: string): string {
   return line.length > MAX_LINE ? `${line.slice(0, MAX_LINE)}…` : line;
 }
 
-/** Of several marks of one limit only the highest is worth saying. */
-export function warningLine(events: readonly WarningEvent[]): string {
-  const highest = new Map<string, WarningEvent>();
-  for (const event of events) {
-    if ((highest.get(event.limit)?.percent ?? 0) <= event.percent) highest.set(event.limit, event);
-  }
-  const parts = [...highest.values()].map(
-    ({ limit, percent, current, max }) =>
-      `${percent} % of \`${limit}\` reached (${current} of ${max}${limit === 'duration' ? ' seconds' : ''})`,
-  );
-  return `[limits] ${parts.join('; ')}. Finish what matters most and return what you have.`;
+export function warningLine({ limit, percent, current, max }: WarningEvent): string {
+  const unit = limit === 'duration' ? ' seconds' : '';
+  return `[limits] ${percent} % of \`${limit}\` reached (${current} of ${max}${unit}). Finish what matters most and return what you have.`;
 }
 
 /** What a hook had to say besides its action. Undefined when that was nothing. */
@@ -64,28 +51,25 @@ export function notesLine(hook: string, notes: JsonObject): string | undefined {
   return oneLine(`[hook ${hook}] ${JSON.stringify(notes)}`);
 }
 
-const because = (reason: string | undefined): string =>
-  reason === undefined || reason === '' ? '' : `: ${oneLine(reason)}`;
-
 /** Instead of the result of a step that was not done. */
 export const skippedResult = (step: string, reason?: string): JsonObject => ({
   status: 'skipped',
   step,
-  message: `\`${step}\` was not done${because(reason)}; go on without it`,
+  message: `\`${step}\` was not done${reason ? `: ${oneLine(reason)}` : ''}; go on without it`,
 });
 
 /** Instead of the result of a step that was done. */
-export const withheldResult = (step: string, reason?: string): JsonObject => ({
+export const withheldResult = (step: string): JsonObject => ({
   status: 'withheld',
   step,
-  message: `\`${step}\` was done, its result is not shown${because(reason)}`,
+  message: `\`${step}\` was done, its result is not shown`,
 });
 
 /** Instead of the error of a step that a hook counts as done. */
-export const countedResult = (step: string, reason?: string): JsonObject => ({
+export const countedResult = (step: string): JsonObject => ({
   status: 'done',
   step,
-  message: `\`${step}\` counts as done${because(reason)}`,
+  message: `\`${step}\` counts as done`,
 });
 
 const SHOWN = 500;
